@@ -1,0 +1,63 @@
+# What can be done here. Go is all that is needed; the rest is fetched when it is missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+# How long each fuzz function runs, and how many cases each property is tried on.
+FUZZTIME ?= 1m
+CHECKS ?= 20000
+
+# The linter's version is the one tools/go.mod names. It is built once into the user's cache.
+LINT_MODULE := github.com/golangci/golangci-lint/v2
+LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
+LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
+
+.PHONY: help run test race fuzz sim bench bench-tools lint fmt
+
+help: ## show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: ## start a server with everything in memory
+	go run ./cmd/gatehouse serve
+
+test: ## run all that must pass before a commit, installing what it needs
+	./test.sh
+
+race: ## run the tests, shuffled and with the race detector
+	go test -race -shuffle=on ./...
+
+fuzz: ## run every fuzz function for FUZZTIME, 1m each unless told otherwise
+	@packages=$$(go list ./...); \
+	for package in $$packages; do \
+		listed=$$(go test -list '^Fuzz' $$package); \
+		for name in $$(grep '^Fuzz' <<<"$$listed" || true); do \
+			echo "fuzz $$package $$name for $(FUZZTIME)"; \
+			go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+sim: ## run the tests in virtual time and on random cases, CHECKS cases each (20000)
+	@echo "control and gate in virtual time, $(CHECKS) random cases for each property"
+	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS)
+
+bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
+	cd bench && go run . -out ../docs/benchmarks.md
+
+# nginx is a floor to compare with, wrk makes the load.
+bench-tools:
+	@for tool in nginx wrk; do \
+		command -v $$tool >/dev/null && continue; \
+		echo "installing $$tool with apt-get"; \
+		apt-get update -q </dev/null; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$tool </dev/null; \
+	done
+
+lint: $(LINT) ## look for what the compiler lets through
+	$(LINT) run ./...
+
+$(LINT):
+	@mkdir -p $(dir $@)
+	cd tools && go build -o $@ $(LINT_MODULE)/cmd/golangci-lint
+
+fmt: ## format all Go code
+	gofmt -s -w .

@@ -1,0 +1,170 @@
+package gatehouse
+
+import (
+	"context"
+	"time"
+)
+
+// A Key names one controller. Each kind is a namespace of its own: semaphore "a" and event "a"
+// have nothing to do with one another. Names are compared byte for byte.
+type Key struct {
+	Kind Kind
+	Name string
+}
+
+// String returns the key as "kind/name", the form used in messages and logs.
+func (k Key) String() string { return k.Kind.String() + "/" + k.Name }
+
+// Forever as a [Command.MaxWait] waits without limit; as a [Decision.RetryAfter] it says that no
+// time is known.
+const Forever time.Duration = -1
+
+// AsAcquired as the Expires of a renew keeps the length the hold was acquired with.
+const AsAcquired time.Duration = -1
+
+// The defaults of a request that leaves a parameter out, the same through every door.
+const (
+	DefaultSize        = 1
+	DefaultBarrierSize = 2
+	DefaultInterval    = time.Second
+	DefaultExpires     = time.Minute
+	DefaultKeep        = 24 * time.Hour
+)
+
+// A Ticket is the identity of a command that may wait. It is unique within a server; 0 means that
+// the command has none, because it does not stay.
+type Ticket uint64
+
+// A Command is one request to one controller. Fields an operation has no use for are ignored. The
+// zero value of a field is taken as it is; defaults are the business of whoever fills it in.
+type Command struct {
+	Op Op
+
+	// Holder owns what a semaphore or lock grants. It must not be empty there: a front that got
+	// none makes a random one.
+	Holder string
+
+	// Size is the capacity: tokens per interval, slots, or how many a barrier waits for.
+	// 0 stops a bucket or a semaphore. A lock always has size 1.
+	Size int64
+
+	// Cost is how many tokens or slots are taken at once, at least 1.
+	Cost int64
+
+	// Amount is what a counter's count adds and what its reset sets.
+	Amount int64
+
+	// Interval is how often a token bucket is refilled, more than 0.
+	Interval time.Duration
+
+	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
+	// at once for a watchdog; AsAcquired is for renew alone.
+	Expires time.Duration
+
+	// MaxWait is how long an acquire or a wait may stay in line: 0 not at all, Forever without limit.
+	MaxWait time.Duration
+
+	// Keep is how long a sent event, an opened barrier, a fired watchdog or an idle counter is
+	// remembered. 0 means DefaultKeep.
+	Keep time.Duration
+
+	// Message is what an event carries.
+	Message string
+
+	// The rest is filled in by the gate.
+
+	// Ticket is the command's identity while it waits.
+	Ticket Ticket
+
+	// Again says that the command was looked at before: its parameters rest in the state already.
+	Again bool
+
+	// Ahead is how many tokens or slots are wanted by those who wait in front of this command
+	// without standing in its queue. More than 0 means that it must not take any.
+	Ahead int64
+
+	// Since is the store's time of the first look at a command that has to wait.
+	Since time.Time
+
+	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
+	Granted *Decision
+}
+
+// An Outcome says how a command ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Refused means not now. What may wait goes on waiting.
+	Refused Outcome = iota
+	// Granted means that the command took effect.
+	Granted
+	// Conflict means that the state does not allow it: a key that is not held, an event sent before.
+	Conflict
+	// Deleted tells a waiter that its controller was deleted meanwhile.
+	Deleted
+	// Missing means that no controller has this name.
+	Missing
+	// Invalid means that the controller cannot do this at all, whenever it is asked.
+	Invalid
+	// Exhausted means that a limit of the server's own was met.
+	Exhausted
+)
+
+var outcomeNames = [...]string{"refused", "granted", "conflict", "deleted", "missing", "invalid", "exhausted"}
+
+// String returns the outcome in lower case, as scenario files and metrics spell it.
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// A Decision answers a Command. Which fields mean something depends on the operation; the others
+// are zero.
+type Decision struct {
+	Outcome Outcome
+
+	// At is the store's time of the decision.
+	At time.Time
+
+	// RetryAfter, when refused, is the time before which the answer cannot change unless another
+	// command changes it; Forever when no such time is known.
+	RetryAfter time.Duration
+
+	// ResetAfter is when a token bucket is full again.
+	ResetAfter time.Duration
+
+	// Limit and Remaining are the size now in force and what is left of it. Both are 0 for kinds
+	// without a size.
+	Limit, Remaining int64
+
+	// Interval is the token bucket's refill interval now in force.
+	Interval time.Duration
+
+	// Fence is the fencing token of what is held. It rises with every grant under one name.
+	Fence uint64
+
+	// Value is the counter's value.
+	Value int64
+
+	// Message is an event's message when granted, and otherwise one sentence that says why.
+	Message string
+
+	// Stats answers OpStats.
+	Stats []Stat
+}
+
+// A Stat is one figure about a controller.
+type Stat struct {
+	// Name is in snake case, as programs read it.
+	Name string
+	// Value is an int64, a string, a time.Time, or a time.Duration, which fronts give in milliseconds.
+	Value any
+}
+
+// A Gate decides. It is safe for use by many goroutines.
+type Gate interface {
+	// Do answers cmd, waiting in line up to cmd.MaxWait. A refusal, a conflict, a deleted controller
+	// are decisions. An error means that no decision was made or that it could not be learnt; its
+	// code is CodeInvalid for a command that makes no sense, CodeExhausted for a limit of the
+	// server's own, CodeUnavailable when the gate or its store is closed, and CodeTimeout when ctx
+	// ended first. What was granted to a call that returns an error has been taken back.
+	Do(ctx context.Context, key Key, cmd Command) (Decision, error)
+}

@@ -1,0 +1,100 @@
+package gatehouse
+
+// A Kind is a kind of controller. The zero Kind is none.
+type Kind uint8
+
+// The kinds of controllers.
+const (
+	TokenBucket Kind = iota + 1
+	Semaphore
+	Lock
+	Event
+	Watchdog
+	Counter
+	Barrier
+
+	// Kinds is the number of kinds and one more, the length of a table indexed by Kind.
+	Kinds = int(Barrier) + 1
+)
+
+var kindNames = [Kinds]string{
+	"none", "tokenbucket", "semaphore", "lock", "event", "watchdog", "counter", "barrier",
+}
+
+// String returns the kind's name in paths and commands, such as "tokenbucket".
+func (k Kind) String() string {
+	if int(k) >= Kinds {
+		return "none"
+	}
+	return kindNames[k]
+}
+
+// ParseKind returns the kind with this name; ok is false when there is none.
+func ParseKind(name string) (k Kind, ok bool) {
+	for i, n := range kindNames[1:] {
+		if n == name {
+			return Kind(i + 1), true
+		}
+	}
+	return 0, false
+}
+
+// An Op is what a command asks for. The zero Op is none.
+type Op uint8
+
+// The operations.
+const (
+	// OpAcquire takes tokens or slots and may wait for them.
+	OpAcquire Op = iota + 1
+	// OpRelease gives a hold back.
+	OpRelease
+	// OpRenew moves the end of a hold.
+	OpRenew
+	// OpWait waits for an event, a watchdog or a barrier.
+	OpWait
+	// OpSend sends an event.
+	OpSend
+	// OpKick tells a watchdog that all is well.
+	OpKick
+	// OpCount adds to a counter.
+	OpCount
+	// OpValue reads a counter.
+	OpValue
+	// OpReset sets a counter.
+	OpReset
+	// OpStats reads the figures of any controller and changes nothing.
+	OpStats
+	// OpDelete forgets a controller; those who wait at it are told so.
+	OpDelete
+	// OpUndo takes back what a command that nobody waits for any more was granted, or what it left
+	// behind while it waited. Gates send it; fronts have no name for it.
+	OpUndo
+
+	numOps
+)
+
+var opNames = [numOps]string{
+	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
+	"stats", "delete", "undo",
+}
+
+// String returns the operation's name, such as "acquire".
+func (op Op) String() string {
+	if op >= numOps {
+		return "none"
+	}
+	return opNames[op]
+}
+
+// ParseOp returns the operation with this name; ok is false when there is none.
+func ParseOp(name string) (op Op, ok bool) {
+	for i, n := range opNames[1:] {
+		if n == name {
+			return Op(i + 1), true
+		}
+	}
+	return 0, false
+}
+
+// Waits reports whether the operation may have to wait.
+func (op Op) Waits() bool { return op == OpAcquire || op == OpWait }

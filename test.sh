@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# All that must pass before a commit, from a bare Debian with Go, git and apt, in 10 minutes.
+# As root it installs what is missing; as anybody else it says how.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+step="start"
+
+summary() {
+	local code=$?
+	if [ "$code" -eq 0 ]; then
+		echo "PASS: everything, in ${SECONDS} s"
+	else
+		echo "FAIL: ${step}, after ${SECONDS} s"
+	fi
+}
+trap summary EXIT
+
+# begin NAME COMMAND... shows the name and the seconds so far, and runs the command.
+begin() {
+	step=$1
+	printf '=== %4d s  %s\n' "$SECONDS" "$step"
+	shift
+	"$@" </dev/null
+}
+
+# has_headers is whether gcc can compile for real: the race detector needs the C library.
+has_headers() {
+	echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1
+}
+
+install_missing() {
+	local packages=()
+	has_headers || packages+=(gcc libc6-dev)
+	local tool
+	for tool in make curl chromium; do
+		command -v "$tool" >/dev/null || packages+=("$tool")
+	done
+	if [ "${#packages[@]}" -eq 0 ]; then
+		return
+	fi
+	local install="apt-get install -y --no-install-recommends ${packages[*]}"
+	if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+		echo "missing: ${packages[*]}; run as root: apt-get update && $install"
+		exit 1
+	fi
+	echo "missing: ${packages[*]}; running: apt-get update && $install"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -qq
+	$install -qq >/dev/null
+}
+
+formatted() {
+	local files
+	files=$(gofmt -s -l .)
+	if [ -n "$files" ]; then
+		printf 'not formatted, make fmt does it:\n%s\n' "$files"
+		return 1
+	fi
+}
+
+# bench is a module of its own, which ./... does not reach.
+bench_builds() (
+	cd bench
+	go vet ./...
+	go build -o /dev/null ./...
+)
+
+begin "tools" install_missing
+begin "go vet" go vet ./...
+begin "gofmt" formatted
+begin "build for darwin" env GOOS=darwin go build -o /dev/null ./...
+begin "build for windows" env GOOS=windows go build -o /dev/null ./...
+begin "tests" go test -race -shuffle=on -timeout 8m ./...
+begin "bench builds" bench_builds

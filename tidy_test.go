@@ -1,0 +1,330 @@
+package gatehouse_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The house rules, kept by a test. A finding reads "file.go:12: rule: what is wrong, want what".
+// Generated code, testdata and folders with a go.mod of their own are not looked at.
+
+// exceptions says where a rule bends, and why, by "rule file" ("exports folder" for that rule).
+// An entry that is not needed any more fails the test: the table may only shrink.
+// Clocks may one day be read in client, slidingwindow and election; add them when they are.
+var exceptions = map[string]string{}
+
+const (
+	module = "github.com/gatehousehq/gatehouse"
+
+	maxExports    = 20  // names of a package: what a reader can keep in mind
+	maxFunction   = 60  // lines: what fits on one screen
+	maxNesting    = 3   // blocks of if, for, switch, select inside each other
+	maxParameters = 4   // from the fifth on they belong in a struct
+	maxFile       = 400 // lines
+	maxColumns    = 110 // with tabs of tabColumns
+	tabColumns    = 4
+)
+
+var (
+	// clockFolders are where time.Now may be read: stores own the clock, commands hand it out.
+	clockFolders = []string{"store", "cmd"}
+	// pureFolders hold values only, and so must not import what pureForbids.
+	pureFolders = []string{"control", "capacity"}
+	pureForbids = []string{"sync", "context", "net", "os", "log"}
+	// standardFolders depend on nobody else's code.
+	standardFolders = []string{".", "control", "gate", "slidingwindow"}
+	// crowdedFolders are the vocabulary and its controllers: each kind brings names of its own.
+	crowdedFolders = []string{".", "control"}
+)
+
+// anything allows all folders of this module.
+const anything = "*"
+
+// direction says for a folder, and those below it without a row, what of this module it may import.
+// A folder that imports from this module needs a row. Tests may import what they like.
+var direction = map[string][]string{
+	".":               {},
+	"internal":        {},
+	"control":         {".", "internal"},
+	"gate":            {".", "control", "internal"},
+	"store":           {".", "control", "internal"},
+	"store/storetest": {anything},
+	"front":           {".", "gate", "proto", "internal"},
+	"cmd":             {anything},
+}
+
+// rules look at one file each. The rules exports and words look at many and stand apart.
+var rules = []struct {
+	name  string
+	check func(f *goFile, report reporter)
+}{
+	{"clock", checkClock},
+	{"sleep", checkSleep},
+	{"pure", checkPure},
+	{"standard", checkStandard},
+	{"imports", checkImports},
+	{"docs", checkDocs},
+	{"function", checkFunction},
+	{"nesting", checkNesting},
+	{"parameters", checkParameters},
+	{"file", checkFile},
+	{"columns", checkColumns},
+	{"init", checkInit},
+	{"variables", checkVariables},
+}
+
+// A reporter notes what is wrong at a place.
+type reporter func(at token.Pos, format string, args ...any)
+
+// A finding is one place that breaks a rule. Line 0 speaks of the whole file or folder.
+type finding struct {
+	rule, file string
+	line       int
+	text       string
+}
+
+// String is the finding as editors and terminals like to follow it.
+func (f finding) String() string {
+	if f.line == 0 {
+		return fmt.Sprintf("%s: %s: %s", f.file, f.rule, f.text)
+	}
+	return fmt.Sprintf("%s:%d: %s: %s", f.file, f.line, f.rule, f.text)
+}
+
+func TestTidy(t *testing.T) {
+	files := readGoFiles(t)
+	if len(files) == 0 {
+		t.Fatal("no Go files found, want this repository")
+	}
+	found := append(goFindings(files), wordFindings(t)...)
+	for _, name := range ruleNames() {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range found {
+				if f.rule == name && exceptions[f.rule+" "+f.file] == "" {
+					t.Error(f)
+				}
+			}
+		})
+	}
+	t.Run("exceptions", func(t *testing.T) {
+		for entry := range exceptions {
+			needed := func(f finding) bool { return f.rule+" "+f.file == entry }
+			if !slices.ContainsFunc(found, needed) {
+				t.Errorf("exception %q is not needed any more, want it gone", entry)
+			}
+		}
+	})
+}
+
+// ruleNames are the names of all rules, in the order they are shown.
+func ruleNames() []string {
+	names := make([]string, 0, len(rules)+2)
+	for _, r := range rules {
+		names = append(names, r.name)
+	}
+	return append(names, "exports", "words")
+}
+
+// goFindings is what breaks the rules for Go code in files.
+func goFindings(files []*goFile) []finding {
+	var found []finding
+	for _, f := range files {
+		for _, r := range rules {
+			r.check(f, func(at token.Pos, format string, args ...any) {
+				found = append(found, finding{r.name, f.path, f.line(at), fmt.Sprintf(format, args...)})
+			})
+		}
+	}
+	return append(found, exportFindings(files)...)
+}
+
+// samples are small files, without their package line, that break one rule, or none.
+var samples = []struct{ rule, name, text string }{
+	{"clock", "gate/a.go", `import "time"; func f() { time.Now() }`},
+	{"clock", "front/bouncer/a.go", `import clock "time"; func f() { g(clock.Now) }`},
+	{"", "store/memory/a.go", `import "time"; func f() { g(time.Now) }`},
+	{"", "gate/a_test.go", `import "time"; func f() { time.Now() }`},
+	{"sleep", "gate/a_test.go", `import "time"; func f() { time.Sleep(1) }`},
+	{"", "gate/a_test.go", `import ("time"; "testing/synctest")
+		func f() { synctest.Test(t, func(t *testing.T) { go func() { time.Sleep(1) }() }) }`},
+	{"pure", "control/a.go", `import "sync/atomic"`},
+	{"pure", "capacity/a.go", `import "log/slog"`},
+	{"", "control/a_test.go", `import "os"`},
+	{"standard", "gate/a.go", `import "golang.org/x/time/rate"`},
+	{"", "store/redis/a.go", `import "golang.org/x/time/rate"`},
+	{"imports", "a.go", `import "github.com/gatehousehq/gatehouse/control"`},
+	{"imports", "store/memory/a.go", `import "github.com/gatehousehq/gatehouse/gate"`},
+	{"imports", "front/resp/a.go", `import "github.com/gatehousehq/gatehouse/store/memory"`},
+	{"imports", "newcomer/a.go", `import "github.com/gatehousehq/gatehouse"`},
+	{"", "front/resp/a.go", `import ("github.com/gatehousehq/gatehouse"
+		"github.com/gatehousehq/gatehouse/gate")`},
+	{"", "store/storetest/a.go", `import "github.com/gatehousehq/gatehouse/gate"`},
+	{"", "gate/a_test.go", `import "github.com/gatehousehq/gatehouse/store/memory"`},
+	{"docs", "gate/a.go", `func F() {}`},
+	{"docs", "gate/a.go", "// Does something.\nfunc F() {}"},
+	{"docs", "gate/a.go", "type (\n// A Line waits.\nLine int\n)\nfunc (l *Line) F() {}"},
+	{"docs", "gate/a.go", "const (\nA = 1\n)"},
+	{"", "gate/a.go", "type (\n// A Line waits.\nLine[T any] int\n)\n// F's end.\nfunc (l *Line[T]) F() {}"},
+	{"", "gate/a.go", "const (\nA = 1 // of many\n)\ntype line int\nfunc (line) F() {}"},
+	{"function", "gate/a.go", "func f() {" + strings.Repeat("\n", maxFunction) + "}"},
+	{"", "gate/a.go", "func f() {" + strings.Repeat("\n", maxFunction-1) + "}"},
+	{"nesting", "gate/a.go", `func f() { if a { for { switch { case b: select {} } } } }`},
+	{"nesting", "gate/a.go", `func f() { if a {} else if b { for { for { for range c {} } } } }`},
+	{"", "gate/a.go", `func f() { if a {} else if b {} else if c { for { for { g(func() { for {} }) } } } }`},
+	{"parameters", "gate/a.go", `func f(a, b int, c, d, e string) {}`},
+	{"", "gate/a.go", `func (s *line) f(a, b int, c, d string) {}`},
+	{"file", "gate/a.go", strings.Repeat("\n", maxFile)},
+	{"", "gate/a.go", strings.Repeat("\n", maxFile-1)},
+	{"columns", "gate/a.go", "//\t" + strings.Repeat("x", maxColumns-5)},
+	{"", "gate/a.go", "//\t" + strings.Repeat("ä", maxColumns-6)},
+	{"", "gate/a.go", "// https://" + strings.Repeat("x", maxColumns)},
+	{"init", "gate/a.go", `func init() {}`},
+	{"variables", "gate/a.go", `var n int`},
+	{"variables", "gate/a.go", `import "sync"; var pool = sync.Pool{}`},
+	{"", "gate/a.go", `import ("errors"; "regexp"); var _ I = line{}; var table = map[string]int{}
+		var gone, shape = errors.New("gone"), regexp.MustCompile("x")`},
+	{"", "gate/a.go", "import _ \"embed\"\n//go:embed page.html\nvar page []byte"},
+	{"exports", "gate/a.go", "// All.\nconst (\n" + strings.Repeat("A = 1\n", maxExports+1) + ")"},
+	{"", "gate/a.go", "// All.\nconst (\n" + strings.Repeat("A = 1\n", maxExports) + ")"},
+	{"", "control/a.go", "// All.\nconst (\n" + strings.Repeat("A = 1\n", maxExports+1) + ")"},
+}
+
+func TestTidyFires(t *testing.T) {
+	for _, sample := range samples {
+		f, err := parseGoFile(sample.name, "package a\n"+sample.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, found := range goFindings([]*goFile{f}) {
+			got += found.rule
+		}
+		if got != sample.rule {
+			t.Errorf("rules broken in %s %q = %q, want %q", sample.name, sample.text, got, sample.rule)
+		}
+	}
+	for _, word := range outsideWords {
+		found := wordsIn("a.md", "one\nsee "+strings.ToUpper(word))
+		if len(found) != 1 || found[0].line != 2 {
+			t.Errorf("words in a text with %q = %v, want one in line 2", word, found)
+		}
+	}
+}
+
+// A goFile is one parsed file of the repository.
+type goFile struct {
+	path   string // from the root, with slashes
+	folder string // "." is the root
+	test   bool
+	text   string
+	fset   *token.FileSet
+	syntax *ast.File
+}
+
+func parseGoFile(name, text string) (*goFile, error) {
+	fset := token.NewFileSet()
+	syntax, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	test := strings.HasSuffix(name, "_test.go")
+	return &goFile{name, path.Dir(name), test, text, fset, syntax}, nil
+}
+
+// readGoFiles parses every hand-written Go file of this module.
+func readGoFiles(t *testing.T) []*goFile {
+	t.Helper()
+	var files []*goFile
+	err := filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != "." && leftOut(name):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".pb.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := parseGoFile(filepath.ToSlash(name), string(text))
+		if err != nil {
+			return err
+		}
+		if !ast.IsGenerated(f.syntax) {
+			files = append(files, f)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// leftOut reports whether a folder is none of this module: hidden, test data or its own module.
+func leftOut(folder string) bool {
+	base := filepath.Base(folder)
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return base == "testdata" || strings.HasPrefix(base, ".") || err == nil
+}
+
+// line is the line of a place, and 0 for no place.
+func (f *goFile) line(at token.Pos) int {
+	return f.fset.Position(at).Line
+}
+
+// lines is the number of lines a node covers.
+func (f *goFile) lines(n ast.Node) int {
+	return f.line(n.End()) - f.line(n.Pos()) + 1
+}
+
+// names reports whether n is the name of a package, as in time.Now, whatever its import is called.
+func (f *goFile) names(n ast.Node, pkg, name string) bool {
+	selector, ok := n.(*ast.SelectorExpr)
+	if !ok || selector.Sel.Name != name {
+		return false
+	}
+	x, ok := selector.X.(*ast.Ident)
+	return ok && x.Name == f.localName(pkg)
+}
+
+// localName is what a package is called in this file, and empty if it is not imported.
+func (f *goFile) localName(pkg string) string {
+	for _, spec := range f.syntax.Imports {
+		switch {
+		case importPath(spec) != pkg:
+		case spec.Name != nil:
+			return spec.Name.Name
+		default:
+			return path.Base(pkg)
+		}
+	}
+	return ""
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	name, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		panic(err) // the parser took it
+	}
+	return name
+}
+
+// within reports whether name is one of folders or lies below one. Below "." there is nothing.
+func within(name string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return name == folder || strings.HasPrefix(name, folder+"/")
+	})
+}
