@@ -1,0 +1,83 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Barrier opens when as many wait at it as its size says; the size is the first waiter's. Once
+// open it stays so: whoever comes after the last that it waited for gets a conflict, until it is
+// deleted or has been kept long enough. A waiter that leaves does not count any more.
+type Barrier struct {
+	tally
+	size     int64
+	arrivals map[gatehouse.Ticket]struct{} // who waits; when open, who has not been told yet
+	open     bool
+	until    time.Time // how long an open barrier is kept
+}
+
+// Step implements [State].
+func (b *Barrier) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if cmd.Op == gatehouse.OpWait {
+		return b.wait(now, cmd)
+	}
+	d := b.decide(now, gatehouse.Granted)
+	d.Stats = b.stats("total_waited",
+		gatehouse.Stat{Name: "size", Value: b.size},
+		gatehouse.Stat{Name: "triggered", Value: count(b.open)})
+	return d
+}
+
+func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if b.created == 0 {
+		b.begin(now)
+		b.size = cmd.Size
+		b.arrivals = make(map[gatehouse.Ticket]struct{})
+	}
+	_, counted := b.arrivals[cmd.Ticket]
+	if b.open {
+		if !counted {
+			return unable(now, gatehouse.Conflict, "has opened already")
+		}
+		return b.leave(now, cmd)
+	}
+	arrived := int64(len(b.arrivals))
+	if !counted {
+		arrived++
+	}
+	if b.size > 0 && arrived >= b.size {
+		b.open, b.until = true, now.Add(keep(cmd))
+		return b.leave(now, cmd)
+	}
+	if cmd.MaxWait == 0 {
+		delete(b.arrivals, cmd.Ticket)
+		b.refused(cmd)
+	} else if cmd.Ticket != 0 {
+		b.arrivals[cmd.Ticket] = struct{}{}
+	}
+	d := b.decide(now, gatehouse.Refused)
+	d.RetryAfter = gatehouse.Forever
+	return d
+}
+
+// leave lets a waiter through the open barrier.
+func (b *Barrier) leave(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	delete(b.arrivals, cmd.Ticket)
+	b.pass(now, cmd)
+	return b.decide(now, gatehouse.Granted)
+}
+
+func (b *Barrier) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
+	d := gatehouse.Decision{Outcome: outcome, At: now, Limit: b.size}
+	if !b.open {
+		d.Remaining = max(0, b.size-int64(len(b.arrivals)))
+	}
+	return d
+}
+
+// Undo implements [State].
+func (b *Barrier) Undo(_ time.Time, cmd *gatehouse.Command) { delete(b.arrivals, cmd.Ticket) }
+
+// Expiry implements [State]. A closed barrier without waiters is like a new one.
+func (b *Barrier) Expiry() time.Time { return b.until }

@@ -1,0 +1,75 @@
+// Package control holds the controllers as plain values and the rule by which a queue of commands
+// is applied to one of them. Nothing in it reads a clock, locks, waits or does I/O: time and
+// commands come in, decisions go out. That is why the same controllers work in memory, in a file
+// and in a shared store, and why their tests run in virtual time.
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A State is one controller. It is not safe for concurrent use: whoever keeps it applies one
+// command at a time.
+type State interface {
+	// Step applies one command at one instant, in place. The instants of successive calls must not
+	// go backwards.
+	Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
+
+	// Undo takes back what cmd was granted (cmd.Granted), as far as that is not used up, or, when
+	// cmd.Granted is nil, what it left behind while it waited.
+	Undo(now time.Time, cmd *gatehouse.Command)
+
+	// Expiry is when this state is worth nothing any more: from then on a new one in its place
+	// would decide the same. The zero time means at once.
+	Expiry() time.Time
+}
+
+// never is the Expiry of a state that must not be forgotten.
+func never() time.Time { return time.Unix(0, 1<<63-1) }
+
+// New returns the state of a controller that nobody has used yet.
+func New(kind gatehouse.Kind) State {
+	switch kind {
+	case gatehouse.TokenBucket:
+		return new(TokenBucket)
+	case gatehouse.Semaphore:
+		return new(Semaphore)
+	case gatehouse.Lock:
+		return &Semaphore{lock: true}
+	case gatehouse.Event:
+		return new(Event)
+	case gatehouse.Watchdog:
+		return new(Watchdog)
+	case gatehouse.Counter:
+		return new(Counter)
+	case gatehouse.Barrier:
+		return new(Barrier)
+	default:
+		panic("control: no controller of kind " + kind.String())
+	}
+}
+
+// refuse is the answer to a command that must wait or give up.
+func refuse(now time.Time, retry time.Duration) gatehouse.Decision {
+	return gatehouse.Decision{Outcome: gatehouse.Refused, At: now, RetryAfter: retry}
+}
+
+// grant is the answer to a command that took effect.
+func grant(now time.Time) gatehouse.Decision {
+	return gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
+}
+
+// unable answers a command with an outcome that is neither, and the sentence that says why.
+func unable(now time.Time, outcome gatehouse.Outcome, why string) gatehouse.Decision {
+	return gatehouse.Decision{Outcome: outcome, At: now, Message: why}
+}
+
+// keep is how long a settled state is remembered on behalf of cmd.
+func keep(cmd *gatehouse.Command) time.Duration {
+	if cmd.Keep == 0 {
+		return gatehouse.DefaultKeep
+	}
+	return cmd.Keep
+}

@@ -1,0 +1,54 @@
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Counter is a signed 64-bit number. It never wraps: a count that would overflow is a conflict and
+// changes nothing.
+type Counter struct {
+	created            time.Time
+	value              int64
+	increments, resets int64
+	until              time.Time // how long it is kept when nobody changes it
+}
+
+// Step implements [State].
+func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if c.created.IsZero() {
+		c.created = now
+	}
+	switch cmd.Op {
+	case gatehouse.OpCount:
+		sum := c.value + cmd.Amount
+		if (sum > c.value) != (cmd.Amount > 0) && cmd.Amount != 0 {
+			why := fmt.Sprintf("stands at %d, and %d more would overflow 64 bits", c.value, cmd.Amount)
+			return unable(now, gatehouse.Conflict, why)
+		}
+		c.increments++
+		c.value, c.until = sum, now.Add(keep(cmd))
+	case gatehouse.OpReset:
+		c.resets++
+		c.value, c.until = cmd.Amount, now.Add(keep(cmd))
+	}
+	d := grant(now)
+	d.Value = c.value
+	if cmd.Op == gatehouse.OpStats {
+		d.Stats = []gatehouse.Stat{
+			{Name: "value", Value: c.value},
+			{Name: "increments", Value: c.increments},
+			{Name: "resets", Value: c.resets},
+			{Name: "created_at", Value: c.created},
+		}
+	}
+	return d
+}
+
+// Undo implements [State]. What was counted was counted.
+func (c *Counter) Undo(time.Time, *gatehouse.Command) {}
+
+// Expiry implements [State].
+func (c *Counter) Expiry() time.Time { return c.until }

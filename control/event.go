@@ -1,0 +1,56 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// An Event is sent once. Everybody who waits and everybody who comes later gets it, until it is
+// deleted or has been kept long enough.
+type Event struct {
+	tally
+	sent    bool
+	message string
+	until   time.Time // how long a sent event is kept
+}
+
+// Step implements [State].
+func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	e.begin(now)
+	switch cmd.Op {
+	case gatehouse.OpSend:
+		if e.sent {
+			return unable(now, gatehouse.Conflict, "was sent before; an event is sent once")
+		}
+		e.sent, e.message, e.until = true, cmd.Message, now.Add(keep(cmd))
+		return grant(now)
+	case gatehouse.OpWait:
+		if !e.sent {
+			e.refused(cmd)
+			return refuse(now, gatehouse.Forever)
+		}
+		e.pass(now, cmd)
+		d := grant(now)
+		d.Message = e.message
+		return d
+	default:
+		d := grant(now)
+		d.Stats = e.stats("waited", gatehouse.Stat{Name: "triggered", Value: count(e.sent)})
+		return d
+	}
+}
+
+// count is 1 for what has happened and 0 for what has not.
+func count(happened bool) int64 {
+	if happened {
+		return 1
+	}
+	return 0
+}
+
+// Undo implements [State]. There is nothing to give back.
+func (e *Event) Undo(time.Time, *gatehouse.Command) {}
+
+// Expiry implements [State]. An event that was not sent is like a new one.
+func (e *Event) Expiry() time.Time { return e.until }

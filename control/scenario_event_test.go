@@ -1,0 +1,127 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// An event is what a scenario saw decided.
+type event struct {
+	name    string // empty for the line's own command
+	outcome string
+	fields  map[string]string
+}
+
+func newEvent(a *actor) event {
+	d := &a.turn.Decision
+	e := event{name: a.name, outcome: d.Outcome.String(), fields: map[string]string{
+		"retry":     length(d.RetryAfter),
+		"reset":     length(d.ResetAfter),
+		"limit":     fmt.Sprint(d.Limit),
+		"remaining": fmt.Sprint(d.Remaining),
+		"value":     fmt.Sprint(d.Value),
+		"message":   strings.ReplaceAll(d.Message, " ", "_"),
+		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-epoch().UnixMicro()), //nolint:gosec // a scenario's
+	}}
+	for _, stat := range d.Stats {
+		e.fields[stat.Name] = statText(stat)
+	}
+	return e
+}
+
+func statText(stat gatehouse.Stat) string {
+	switch v := stat.Value.(type) {
+	case time.Duration:
+		return length(v)
+	case time.Time:
+		if v.IsZero() {
+			return "none"
+		}
+		return v.Sub(epoch()).String()
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// length writes a time as scenarios do.
+func length(d time.Duration) string {
+	if d == gatehouse.Forever {
+		return "forever"
+	}
+	return d.String()
+}
+
+// compare says how what was decided differs from what is written on a line.
+func compare(line string, got []event, want string) string {
+	wants := strings.Split(want, ";")
+	if strings.TrimSpace(want) == "" {
+		wants = nil
+	}
+	if len(wants) != len(got) {
+		return fmt.Sprintf("%s\n\tgot %s", line, got)
+	}
+	for i, text := range wants {
+		if !got[i].matches(strings.Fields(text), i == 0) {
+			return fmt.Sprintf("%s\n\tgot %s", line, got)
+		}
+	}
+	return ""
+}
+
+// matches reports whether the event is as the words say; own says that its name may be left out.
+func (e event) matches(words []string, own bool) bool {
+	if len(words) > 0 && words[0] == e.name && e.name != "" {
+		words = words[1:]
+	} else if e.name != "" && !own {
+		return false
+	}
+	if len(words) == 0 {
+		return false
+	}
+	if words[0] != e.outcome {
+		return false
+	}
+	for _, word := range words[1:] {
+		field, value, _ := strings.Cut(word, "=")
+		if actual, ok := e.fields[field]; !ok || actual != value {
+			return false
+		}
+	}
+	return true
+}
+
+// String writes the event as a scenario would.
+func (e event) String() string {
+	var fields []string
+	for field, value := range e.fields {
+		if value != "" && value != "0" && value != "0s" {
+			fields = append(fields, field+"="+value)
+		}
+	}
+	slices.Sort(fields)
+	return strings.TrimSpace(e.name + " " + e.outcome + " " + strings.Join(fields, " "))
+}
+
+// FuzzScenario runs whatever can be read as a scenario: no controller panics, whatever it is told.
+func FuzzScenario(f *testing.F) {
+	for _, seed := range []string{
+		"semaphore\n0s a: acquire size=1 -> granted\n1s b: acquire size=1 expires=0s -> waits\n2s undo a",
+		"tokenbucket\n0s acquire size=3 cost=2 interval=1ns\n5s a: acquire size=0\n9s leave a\n9s delete",
+		"barrier\n0s a: wait size=2\n0s b: wait maxwait=1s\n3s stats\n---\n0s wait size=0",
+		"watchdog\n0s wait\n1s kick expires=0s\n2s wait\n3s expiry",
+		"counter\n0s count amount=9223372036854775807\n1s count\n2s reset amount=-5\n3s value",
+		"event\n0s wait\n1s send message=x\n1s send\n2s expiry", "lock\n0s acquire\n1s renew expires=2s",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(_ *testing.T, text string) {
+		if len(text) < 4096 {
+			runScenario(text)
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package control
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A scenario is a timed script for one controller:
+//
+//	semaphore
+//	0s    a: acquire size=1 key=k      -> granted remaining=0
+//	1s    b: acquire size=1 key=l      -> waits retry=59s
+//	2s    release key=k                -> granted; b granted
+//
+// The first line names the kind; a line of three dashes begins with a new controller. A command's own
+// decision comes first; behind semicolons stand those of the waiters that the command or the time
+// let go. Only the fields that are written down are compared. "tick" only looks again, "leave NAME"
+// takes a waiter out of line, "undo NAME" takes a grant back, "expiry" tells when the state is worth
+// nothing any more.
+type scenario struct {
+	kind    gatehouse.Kind
+	state   State
+	now     time.Time
+	tickets gatehouse.Ticket
+	waiters []*actor
+	granted map[string]*actor
+}
+
+// An actor is a command with a name.
+type actor struct {
+	name    string
+	cmd     gatehouse.Command
+	arrived time.Time
+	turn    Turn
+}
+
+// epoch is the scenarios' time 0.
+func epoch() time.Time { return time.Unix(1_000_000, 0) }
+
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, fault := range runScenario(string(text)) {
+				t.Errorf("%s:%s", file, fault)
+			}
+		})
+	}
+}
+
+// runScenario returns what is wrong, line by line.
+func runScenario(text string) (faults []string) {
+	s := &scenario{granted: map[string]*actor{}, now: epoch()}
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if fault := s.line(line); fault != "" {
+			faults = append(faults, fmt.Sprintf("%d: %s", i+1, fault))
+		}
+	}
+	return faults
+}
+
+func (s *scenario) line(line string) string {
+	if line == "---" {
+		*s = scenario{kind: s.kind, granted: map[string]*actor{}, now: epoch()}
+		return ""
+	}
+	if s.kind == 0 {
+		kind, ok := gatehouse.ParseKind(line)
+		if !ok {
+			return fmt.Sprintf("%q is no kind", line)
+		}
+		s.kind = kind
+		return ""
+	}
+	left, right, _ := strings.Cut(line, "->")
+	words := strings.Fields(left)
+	if len(words) < 2 {
+		return "want TIME [NAME:] OP [FIELD=VALUE]... -> DECISION"
+	}
+	at, err := time.ParseDuration(words[0])
+	if err != nil || epoch().Add(at).Before(s.now) || at > gatehouse.MaxDuration {
+		return fmt.Sprintf("%q is no time, or before the line above", words[0])
+	}
+	s.now = epoch().Add(at)
+	got, fault := s.do(words[1:])
+	if fault != "" {
+		return fault
+	}
+	return compare(line, got, right)
+}
+
+// do carries out one line and returns what was decided.
+func (s *scenario) do(words []string) (got []event, fault string) {
+	name := ""
+	if strings.HasSuffix(words[0], ":") && len(words) > 1 {
+		name, words = strings.TrimSuffix(words[0], ":"), words[1:]
+	}
+	switch words[0] {
+	case "tick":
+		return s.serve(nil), ""
+	case "leave", "undo":
+		return s.undo(words)
+	case "expiry":
+		return []event{{outcome: "at", fields: map[string]string{"at": s.expiry()}}}, ""
+	}
+	a := &actor{name: name, arrived: s.now}
+	if err := a.parse(s.kind, words); err != nil {
+		return nil, err.Error()
+	}
+	return s.serve(a), ""
+}
+
+func (s *scenario) expiry() string {
+	switch {
+	case s.state == nil:
+		return "none"
+	case s.state.Expiry().Equal(never()):
+		return "never"
+	case s.state.Expiry().Before(epoch()):
+		return "past"
+	}
+	return s.state.Expiry().Sub(epoch()).String()
+}
+
+func (s *scenario) undo(words []string) (got []event, fault string) {
+	if len(words) != 2 {
+		return nil, "want leave NAME or undo NAME"
+	}
+	a := s.granted[words[1]]
+	if words[0] == "leave" {
+		i := slices.IndexFunc(s.waiters, func(w *actor) bool { return w.name == words[1] })
+		if i < 0 {
+			return nil, words[1] + " does not wait"
+		}
+		a = s.waiters[i]
+		s.waiters = slices.Delete(s.waiters, i, i+1)
+	} else if a == nil {
+		return nil, words[1] + " was granted nothing"
+	}
+	undo := &actor{cmd: a.cmd}
+	undo.cmd.Op, undo.cmd.Granted = gatehouse.OpUndo, nil
+	if words[0] == "undo" {
+		undo.cmd.Granted = &a.turn.Decision
+	}
+	return s.serve(undo), ""
+}
+
+// serve offers the whole line and the newcomer to the state, the slow and obvious way.
+func (s *scenario) serve(newcomer *actor) (got []event) {
+	queue := make([]Turn, 0, len(s.waiters)+1)
+	for _, w := range s.waiters {
+		if w.cmd.MaxWait > 0 && !s.now.Before(w.arrived.Add(w.cmd.MaxWait)) {
+			w.cmd.MaxWait = 0
+		}
+		queue = append(queue, Turn{Command: &w.cmd})
+	}
+	actors := slices.Clone(s.waiters)
+	if newcomer != nil {
+		s.tickets++
+		if newcomer.cmd.Ticket == 0 {
+			newcomer.cmd.Ticket = s.tickets
+		}
+		queue = append(queue, Turn{Command: &newcomer.cmd})
+		actors = append(actors, newcomer)
+	}
+	s.state = Serve(s.now, s.kind, s.state, queue)
+	s.waiters = s.waiters[:0]
+	for i, a := range actors {
+		a.turn = queue[i]
+		e := newEvent(a)
+		if a.turn.stays() {
+			a.cmd.Again = true
+			if a.cmd.Since.IsZero() {
+				a.cmd.Since = s.now
+			}
+			s.waiters = append(s.waiters, a)
+			e.outcome = "waits"
+		} else if a.turn.Decision.Outcome == gatehouse.Granted {
+			s.granted[a.name] = a
+		}
+		switch {
+		case a == newcomer:
+			got = slices.Insert(got, 0, e)
+		case !a.turn.stays():
+			got = append(got, e)
+		}
+	}
+	return got
+}
+
+// parse reads a command.
+func (a *actor) parse(kind gatehouse.Kind, words []string) error {
+	op, ok := gatehouse.ParseOp(words[0])
+	if !ok || op == gatehouse.OpUndo {
+		return fmt.Errorf("%q is no operation", words[0])
+	}
+	a.cmd = gatehouse.Command{
+		Op: op, Size: 1, Cost: 1, Interval: time.Second, Expires: time.Minute, MaxWait: gatehouse.Forever,
+		Holder: "holder-" + a.name,
+	}
+	if op == gatehouse.OpRenew {
+		a.cmd.Expires = gatehouse.AsAcquired
+	}
+	for _, word := range words[1:] {
+		field, value, _ := strings.Cut(word, "=")
+		if err := a.set(field, value); err != nil {
+			return fmt.Errorf("%s: %w", word, err)
+		}
+	}
+	return a.cmd.Check(gatehouse.Key{Kind: kind, Name: "scenario"})
+}
+
+func (a *actor) set(field, value string) (err error) {
+	numbers := map[string]*int64{"size": &a.cmd.Size, "cost": &a.cmd.Cost, "amount": &a.cmd.Amount}
+	times := map[string]*time.Duration{
+		"interval": &a.cmd.Interval, "expires": &a.cmd.Expires, "maxwait": &a.cmd.MaxWait,
+		"keep": &a.cmd.Keep,
+	}
+	switch {
+	case numbers[field] != nil:
+		*numbers[field], err = strconv.ParseInt(value, 10, 64)
+	case times[field] != nil:
+		*times[field], err = time.ParseDuration(value)
+		if field == "keep" && (a.cmd.Keep < 0 || a.cmd.Keep > gatehouse.MaxDuration) {
+			err = fmt.Errorf("%s is out of range", value)
+		}
+	case field == "key":
+		a.cmd.Holder = value
+	case field == "message":
+		a.cmd.Message = value
+	default:
+		err = fmt.Errorf("no such field")
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// MaxHolders is the most holds under one name, so that one name cannot fill the memory. A semaphore
+// may be larger: a cost takes many slots in one hold.
+const MaxHolders = 100_000
+
+// A Semaphore lends slots to holders. The holds are the count: there is no second counter of them
+// that could drift. A lock is a semaphore whose size is always 1.
+//
+// Every hold has a fencing token: max(last + 1, the store's time in µs). It rises under one name for
+// as long as the store's clock does, also across a delete or a restart.
+type Semaphore struct {
+	tally
+	lock  bool // the size is always 1
+	sized bool // an acquire has set the size
+	size  int64
+	held  int64 // the sum of the costs of holds
+	fence uint64
+	holds map[string]*hold
+	ends  ends
+
+	reacquired, released, expired, maxHeld int64
+}
+
+// A hold is what one holder has.
+type hold struct {
+	cost    int64
+	fence   uint64
+	until   int64         // Unix ns; 0 is never
+	expires time.Duration // the length it was given
+	grants  int           // how many acquires were answered with it
+}
+
+// Step implements [State].
+func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	s.begin(now)
+	s.expire(now.UnixNano())
+	switch cmd.Op {
+	case gatehouse.OpAcquire:
+		return s.acquire(now, cmd)
+	case gatehouse.OpRelease:
+		return s.release(now, cmd)
+	case gatehouse.OpRenew:
+		return s.renew(now, cmd)
+	default:
+		d := s.decide(now, gatehouse.Granted)
+		d.Stats = s.stats("acquired",
+			gatehouse.Stat{Name: "reacquired", Value: s.reacquired},
+			gatehouse.Stat{Name: "released", Value: s.released},
+			gatehouse.Stat{Name: "expired", Value: s.expired},
+			gatehouse.Stat{Name: "max_ever_held", Value: s.maxHeld},
+			gatehouse.Stat{Name: "size", Value: s.size},
+			gatehouse.Stat{Name: "held", Value: s.held},
+			gatehouse.Stat{Name: "holders", Value: int64(len(s.holds))})
+		return d
+	}
+}
+
+func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if s.lock {
+		s.size = 1
+	} else if !cmd.Again || !s.sized {
+		s.size, s.sized = cmd.Size, true
+	}
+	if h := s.holds[cmd.Holder]; h != nil {
+		h.grants++
+		s.reacquired++
+		return s.holding(now, h)
+	}
+	switch {
+	case s.size > 0 && cmd.Cost > s.size:
+		return unable(now, gatehouse.Conflict, "was resized below the cost of this request")
+	case cmd.Ahead > 0 || s.held+cmd.Cost > s.size:
+		s.refused(cmd)
+		d := s.decide(now, gatehouse.Refused)
+		d.RetryAfter = s.nextEnd(now)
+		return d
+	case len(s.holds) >= MaxHolders:
+		return unable(now, gatehouse.Exhausted, "has as many holders as one name may have")
+	}
+	s.pass(now, cmd)
+	return s.holding(now, s.take(now, cmd))
+}
+
+// take makes the hold of a new holder.
+func (s *Semaphore) take(now time.Time, cmd *gatehouse.Command) *hold {
+	s.fence = max(s.fence+1, uint64(now.UnixMicro())) // #nosec G115 -- the present is after 1970
+	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}
+	if s.holds == nil {
+		s.holds = make(map[string]*hold)
+	}
+	s.holds[cmd.Holder] = h
+	s.held += h.cost
+	s.maxHeld = max(s.maxHeld, s.held)
+	s.extend(now, cmd.Holder, cmd.Expires)
+	return h
+}
+
+// extend moves the end of a hold to expires from now.
+func (s *Semaphore) extend(now time.Time, holder string, expires time.Duration) {
+	h := s.holds[holder]
+	h.expires, h.until = expires, 0
+	if expires > 0 {
+		h.until = now.UnixNano() + int64(expires)
+		s.ends.Push(end{at: h.until, holder: holder, fence: h.fence})
+		s.ends.prune(s.holds)
+	}
+}
+
+func (s *Semaphore) release(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if s.holds[cmd.Holder] == nil {
+		return unable(now, gatehouse.Conflict, notHeld)
+	}
+	s.drop(cmd.Holder)
+	s.released++
+	return s.decide(now, gatehouse.Granted)
+}
+
+const notHeld = "is not held with this key: it was never acquired, was released, or has expired"
+
+func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	h := s.holds[cmd.Holder]
+	if h == nil {
+		return unable(now, gatehouse.Conflict, notHeld)
+	}
+	expires := cmd.Expires
+	if expires == gatehouse.AsAcquired {
+		expires = h.expires
+	}
+	s.extend(now, cmd.Holder, expires)
+	return s.holding(now, h)
+}
+
+// drop frees the slots of a holder.
+func (s *Semaphore) drop(holder string) {
+	s.held -= s.holds[holder].cost
+	delete(s.holds, holder)
+}
+
+// expire drops the holds whose time is up. A hold lasts until just before its end.
+func (s *Semaphore) expire(now int64) {
+	for len(s.ends.Heap) > 0 && (s.ends.Heap[0].at <= now || s.ends.Heap[0].stale(s.holds)) {
+		e := s.ends.Pop()
+		if !e.stale(s.holds) {
+			s.drop(e.holder)
+			s.expired++
+		}
+	}
+}
+
+// nextEnd is the time until the next hold ends by itself.
+func (s *Semaphore) nextEnd(now time.Time) time.Duration {
+	if len(s.ends.Heap) == 0 || s.size == 0 {
+		return gatehouse.Forever
+	}
+	return time.Duration(s.ends.Heap[0].at - now.UnixNano())
+}
+
+func (s *Semaphore) holding(now time.Time, h *hold) gatehouse.Decision {
+	d := s.decide(now, gatehouse.Granted)
+	d.Fence = h.fence
+	return d
+}
+
+func (s *Semaphore) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
+	return gatehouse.Decision{
+		Outcome: outcome, At: now, Limit: s.size, Remaining: max(0, s.size-s.held),
+	}
+}
+
+// Undo implements [State]. A hold that several requests were answered with goes when all of them
+// have been undone.
+func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
+	h := s.holds[cmd.Holder]
+	if h == nil || cmd.Granted == nil || cmd.Granted.Fence != h.fence {
+		return
+	}
+	if h.grants--; h.grants == 0 {
+		s.drop(cmd.Holder)
+		s.passed--
+	}
+}
+
+// Expiry implements [State].
+func (s *Semaphore) Expiry() time.Time {
+	last := int64(0)
+	for _, h := range s.holds {
+		if h.until == 0 {
+			return never()
+		}
+		last = max(last, h.until)
+	}
+	return time.Unix(0, last)
+}

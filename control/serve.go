@@ -1,0 +1,114 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Turn is a command in a queue, and its decision once the queue was served.
+type Turn struct {
+	Command  *gatehouse.Command
+	Decision gatehouse.Decision
+}
+
+// stays reports whether the command was refused but goes on waiting.
+func (t *Turn) stays() bool {
+	return t.Decision.Outcome == gatehouse.Refused && t.Command.Op.Waits() && t.Command.MaxWait != 0
+}
+
+// Serve applies a queue of commands, in order of arrival, to one controller at one instant, as one
+// change, and writes every decision into its turn. s is nil when there is no such controller yet;
+// what Serve returns is nil when there is none any more.
+//
+// This is the fairness rule. Nobody who may wait overtakes one who must: behind a refusal, commands
+// that take something see in their Ahead that they must not. A command that needs no room, such as
+// a release, is applied where it stands; if it changed anything, those refused before it are looked
+// at again, in order. Parameters are applied once, at a command's first look.
+//
+// A queue that holds a delete must hold everybody who waits: they are told that the controller was
+// deleted, and whoever comes after the delete starts anew.
+func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
+	standing, ahead, changed := 0, int64(0), false
+	for i := range queue {
+		turn := &queue[i]
+		s = turn.take(now, kind, s, ahead)
+		switch {
+		case turn.Command.Op == gatehouse.OpDelete:
+			tellDeleted(now, queue[:i])
+			standing, ahead, changed = 0, 0, false
+		case turn.stays():
+			// Its parameters may have changed things for those in front.
+			changed = changed || standing > 0 && !turn.Command.Again
+			standing++
+			ahead += turn.Command.Cost
+		default:
+			changed = changed || standing > 0
+		}
+	}
+	for changed {
+		changed = lookAgain(now, s, queue)
+	}
+	return s
+}
+
+// take applies the turn's command, which sees ahead more that it must not overtake.
+func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) State {
+	cmd := t.Command
+	switch cmd.Op {
+	case gatehouse.OpDelete, gatehouse.OpStats:
+		if s == nil {
+			t.Decision = unable(now, gatehouse.Missing, "")
+			return nil
+		}
+		if cmd.Op == gatehouse.OpDelete {
+			t.Decision = grant(now)
+			return nil
+		}
+	case gatehouse.OpUndo:
+		if s != nil {
+			s.Undo(now, cmd)
+		}
+		t.Decision = grant(now)
+		return s
+	}
+	if s == nil {
+		s = New(kind)
+	}
+	if ahead > 0 && cmd.Op.Waits() {
+		behind := *cmd
+		behind.Ahead += ahead
+		cmd = &behind
+	}
+	t.Decision = s.Step(now, cmd)
+	return s
+}
+
+func tellDeleted(now time.Time, queue []Turn) {
+	for i := range queue {
+		if queue[i].stays() {
+			queue[i].Decision = unable(now, gatehouse.Deleted, "was deleted while this request waited")
+		}
+	}
+}
+
+// lookAgain offers the state once more to all who stay, and reports whether one of them has gone.
+func lookAgain(now time.Time, s State, queue []Turn) (changed bool) {
+	ahead := int64(0)
+	for i := range queue {
+		turn := &queue[i]
+		if !turn.stays() {
+			continue
+		}
+		cmd := *turn.Command
+		cmd.Again = true
+		cmd.Ahead += ahead
+		turn.Decision = s.Step(now, &cmd)
+		if turn.stays() {
+			ahead += turn.Command.Cost
+		} else {
+			changed = true
+		}
+	}
+	return changed
+}
