@@ -1,0 +1,261 @@
+// Package gate keeps the lines of those who wait in front of each controller. It is the only place
+// with tickets, timers and wake-ups; the deciding is done by package control, and the keeping by a
+// Store.
+//
+// Whoever finds a line idle serves everybody in it with one change to the store; the others only
+// wait for their ticket. That one trick is fairness, batching and the absence of a lock convoy.
+package gate
+
+import (
+	"context"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// A Config sets the limits of a gate. The zero value works.
+type Config struct {
+	// Waiters is the most commands in line at all names together; 0 means DefaultWaiters.
+	Waiters int
+	// Line is the most commands in line at one name; 0 means DefaultLine.
+	Line int
+}
+
+// The defaults of Config. With about 3 KiB for each waiting HTTP connection they suit a container of
+// 512 MiB.
+const (
+	DefaultWaiters = 50_000
+	DefaultLine    = 20_000
+)
+
+// shards is how many locks the lines are spread over.
+const shards = 64
+
+// A Gate answers commands by a store, and lets those wait that may. Make one with New.
+type Gate struct {
+	ctx     context.Context // of what is asked of the store, which outlives any one caller
+	store   Store
+	config  Config
+	seed    maphash.Seed
+	shards  [shards]shard
+	calls   sync.Pool
+	tickets atomic.Uint64
+	waiting atomic.Int64
+	closed  atomic.Bool
+}
+
+var _ gatehouse.Gate = (*Gate)(nil)
+
+// A shard is one part of the lines. A line is in it for as long as somebody stands in it.
+type shard struct {
+	mu    sync.Mutex
+	lines map[gatehouse.Key]*line
+	count atomic.Int32 // of lines, to be read without the lock
+}
+
+// A call is what a command that need not wait passes to the store, kept for the next one.
+type call struct {
+	cmd   gatehouse.Command
+	turns [1]control.Turn
+}
+
+// New returns a gate in front of store, which no other gate of this process may use.
+func New(store Store, config Config) *Gate {
+	if config.Waiters == 0 {
+		config.Waiters = DefaultWaiters
+	}
+	if config.Line == 0 {
+		config.Line = DefaultLine
+	}
+	g := &Gate{
+		ctx: context.Background(), store: store, config: config, seed: maphash.MakeSeed(),
+	}
+	for i := range g.shards {
+		g.shards[i].lines = make(map[gatehouse.Key]*line)
+	}
+	g.calls.New = func() any { return new(call) }
+	return g
+}
+
+// Do implements [gatehouse.Gate].
+func (g *Gate) Do(
+	ctx context.Context, key gatehouse.Key, cmd gatehouse.Command,
+) (gatehouse.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
+	}
+	if d, settled, err := g.Try(key, &cmd); settled {
+		return d, err
+	}
+	type answer struct {
+		d   gatehouse.Decision
+		err error
+	}
+	answers := make(chan answer, 1)
+	cancel := g.Submit(key, cmd, func(d gatehouse.Decision, err error) { answers <- answer{d, err} })
+	select {
+	case a := <-answers:
+		return a.d, a.err
+	case <-ctx.Done():
+		cancel()
+		err := gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
+		return gatehouse.Decision{}, err
+	}
+}
+
+// Try answers cmd if that takes no waiting. When settled is false nothing was granted, and cmd, which
+// Try has made a note in, is to be given to Submit.
+func (g *Gate) Try(
+	key gatehouse.Key, cmd *gatehouse.Command,
+) (d gatehouse.Decision, settled bool, err error) {
+	if err := cmd.Check(key); err != nil {
+		return gatehouse.Decision{}, true, err
+	}
+	sh := g.shard(key)
+	if sh.line(key) != nil {
+		if cmd.Op.Waits() && cmd.MaxWait != 0 {
+			return gatehouse.Decision{}, false, nil
+		}
+		d, err = g.through(key, *cmd)
+		return d, true, err
+	}
+	d, err = g.apply(key, cmd)
+	if err == nil && d.Outcome == gatehouse.Refused && cmd.MaxWait != 0 && cmd.Op.Waits() {
+		cmd.Again, cmd.Since = true, d.At
+		return d, false, nil
+	}
+	if l := sh.line(key); l != nil { // somebody has begun to wait meanwhile
+		l.serve()
+	}
+	if cmd.Op == gatehouse.OpStats {
+		g.addWaiting(key, &d)
+	}
+	return d, true, err
+}
+
+// apply puts one command to the store, past any line.
+func (g *Gate) apply(key gatehouse.Key, cmd *gatehouse.Command) (gatehouse.Decision, error) {
+	c := g.calls.Get().(*call)
+	c.cmd = *cmd
+	c.turns[0] = control.Turn{Command: &c.cmd}
+	err := g.store.Apply(g.ctx, key, c.turns[:])
+	d := c.turns[0].Decision
+	g.calls.Put(c)
+	if err != nil {
+		return gatehouse.Decision{}, err
+	}
+	return d, nil
+}
+
+// takeBack puts an undo to the store.
+func (g *Gate) takeBack(key gatehouse.Key, undo *ticket) {
+	if g.shard(key).line(key) != nil {
+		g.join(key, undo)
+		return
+	}
+	// That it failed is nobody's to hear: a hold that could not be taken back ends when it expires.
+	_, _ = g.apply(key, &undo.cmd)
+	if l := g.shard(key).line(key); l != nil {
+		l.serve()
+	}
+}
+
+// through takes a command that does not wait through the line of those who do.
+func (g *Gate) through(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.Decision, err error) {
+	answered := make(chan struct{})
+	g.join(key, &ticket{cmd: cmd, done: func(dd gatehouse.Decision, e error) {
+		d, err = dd, e
+		close(answered)
+	}})
+	<-answered
+	if cmd.Op == gatehouse.OpStats {
+		g.addWaiting(key, &d)
+	}
+	return d, err
+}
+
+// Submit is Do without a goroutine: done is called exactly once, possibly before Submit returns and
+// never under a lock, unless cancel was called first. It must not block.
+//
+// cancel takes the command out of line. When it was granted already, the grant is taken back: call
+// it when the answer could not be delivered, and do not call it when it was.
+func (g *Gate) Submit(
+	key gatehouse.Key, cmd gatehouse.Command, done func(gatehouse.Decision, error),
+) (cancel func()) {
+	t := &ticket{cmd: cmd, done: done}
+	if !cmd.Again {
+		if err := cmd.Check(key); err != nil {
+			done(gatehouse.Decision{}, err)
+			return func() {}
+		}
+	}
+	g.join(key, t)
+	return t.cancel
+}
+
+// Waiting returns how many commands wait at all names together.
+func (g *Gate) Waiting() int { return int(g.waiting.Load()) }
+
+// Names returns the names of one kind that come after the given one, in order, at most so many.
+func (g *Gate) Names(
+	ctx context.Context, kind gatehouse.Kind, after string, most int,
+) (names []string, err error) {
+	if most < 1 {
+		return nil, nil
+	}
+	err = g.store.Range(ctx, kind, after, func(key gatehouse.Key, _ control.State) bool {
+		names = append(names, key.Name)
+		return len(names) < most
+	})
+	return names, err
+}
+
+// Close ends all waiting: those in line, and those who come later and would have to wait, get a
+// CodeUnavailable error. What can be decided without waiting still is.
+func (g *Gate) Close() {
+	g.closed.Store(true)
+	for i := range g.shards {
+		sh := &g.shards[i]
+		sh.mu.Lock()
+		lines := make([]*line, 0, len(sh.lines))
+		for _, l := range sh.lines {
+			lines = append(lines, l)
+		}
+		sh.mu.Unlock()
+		for _, l := range lines {
+			l.mu.Lock()
+			l.whole = true
+			l.mu.Unlock()
+			l.serve()
+		}
+	}
+}
+
+func (g *Gate) addWaiting(key gatehouse.Key, d *gatehouse.Decision) {
+	if d.Outcome != gatehouse.Granted {
+		return
+	}
+	waiting := int64(0)
+	if l := g.shard(key).line(key); l != nil {
+		waiting = int64(l.len())
+	}
+	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
+}
+
+func (g *Gate) shard(key gatehouse.Key) *shard {
+	h := maphash.String(g.seed, key.Name) + uint64(key.Kind)
+	return &g.shards[h%shards]
+}
+
+// line returns the line at key, nil when nobody stands there.
+func (sh *shard) line(key gatehouse.Key) *line {
+	if sh.count.Load() == 0 {
+		return nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.lines[key]
+}

@@ -1,0 +1,211 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file is how tickets get into a line, stay in it and get out of it.
+
+// join puts a ticket at the end of its key's line, and has the line served.
+func (g *Gate) join(key gatehouse.Key, t *ticket) {
+	t.waits = t.cmd.Op.Waits() && t.cmd.MaxWait != 0
+	if t.cmd.Ticket == 0 {
+		t.cmd.Ticket = gatehouse.Ticket(g.tickets.Add(1))
+	}
+	sh := g.shard(key)
+	sh.mu.Lock()
+	l := sh.lines[key]
+	if err := g.admit(key, t, l); err != nil {
+		sh.mu.Unlock()
+		t.done(gatehouse.Decision{}, err)
+		return
+	}
+	if l == nil {
+		l = &line{gate: g, key: key, holders: make(map[string]int)}
+		sh.lines[key] = l
+		sh.count.Add(1)
+	}
+	l.mu.Lock()
+	l.push(t)
+	if t.waits && t.cmd.MaxWait > 0 {
+		t.timer = time.AfterFunc(t.cmd.MaxWait, t.expire)
+	}
+	l.mu.Unlock()
+	sh.mu.Unlock()
+	l.serve()
+}
+
+// admit refuses a ticket that there is no room for.
+func (g *Gate) admit(key gatehouse.Key, t *ticket, l *line) error {
+	switch {
+	case !t.waits:
+		return nil
+	case g.waiting.Load() >= int64(g.config.Waiters):
+		return gatehouse.Errorf(gatehouse.CodeExhausted,
+			"%s: %d requests wait at this server already, the most it allows", key, g.config.Waiters)
+	case l != nil && l.len() >= g.config.Line:
+		return gatehouse.Errorf(gatehouse.CodeExhausted,
+			"%s: %d requests wait in this line already, the most it allows", key, g.config.Line)
+	}
+	return nil
+}
+
+// drop forgets a line that nobody stands in.
+func (g *Gate) drop(l *line) {
+	sh := g.shard(l.key)
+	sh.mu.Lock()
+	l.mu.Lock()
+	if l.head != nil || l.serving || sh.lines[l.key] != l {
+		l.mu.Unlock()
+		sh.mu.Unlock()
+		return
+	}
+	delete(sh.lines, l.key)
+	sh.count.Add(-1)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
+	sh.mu.Unlock()
+	if l.stop != nil {
+		l.stop()
+	}
+}
+
+func (l *line) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.length
+}
+
+// push puts a newcomer at the end.
+func (l *line) push(t *ticket) {
+	t.line, t.prev = l, l.tail
+	if l.tail == nil {
+		l.head = t
+	} else {
+		l.tail.next = t
+	}
+	l.tail = t
+	if l.newcomer == nil {
+		l.newcomer = t
+	}
+	if t.waits {
+		l.length++
+		l.gate.waiting.Add(1)
+	}
+}
+
+// remove takes a ticket out of the line.
+func (l *line) remove(t *ticket) {
+	t.gone = true
+	if l.newcomer == t {
+		l.newcomer = t.next
+	}
+	if t.prev == nil {
+		l.head = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		l.tail = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	t.prev, t.next = nil, nil
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	if t.waits {
+		l.length--
+		l.gate.waiting.Add(-1)
+	}
+	if t.counted {
+		l.wants -= t.cmd.Cost
+		l.countHolder(t, -1)
+	}
+}
+
+func (l *line) countHolder(t *ticket, by int) {
+	holder := t.cmd.Holder
+	if holder == "" {
+		return
+	}
+	if l.holders[holder] += by; l.holders[holder] == 0 {
+		delete(l.holders, holder)
+	}
+}
+
+// stay keeps a refused ticket in the line, unless its client is gone or the gate is closed.
+func (l *line) stay(t *ticket, d *gatehouse.Decision) {
+	first := !t.counted
+	if first {
+		t.counted, t.cmd.Again = true, true
+		if t.cmd.Since.IsZero() {
+			t.cmd.Since = d.At
+		}
+		l.wants += t.cmd.Cost
+		l.widest = max(l.widest, t.cmd.Cost)
+		l.countHolder(t, +1)
+	}
+	switch {
+	case t.left:
+		l.leave(t, nil)
+	case l.gate.closed.Load():
+		l.leave(t, nil)
+		err := gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the server is stopping", l.key)
+		l.answers = append(l.answers, answer{ticket: t, err: err})
+	case t.due && first:
+		l.hurry(t) // its time was up while the store looked at it
+	}
+}
+
+// leave takes a ticket out that nobody waits for any more, and with it what it was granted or what
+// it left behind.
+func (l *line) leave(t *ticket, d *gatehouse.Decision) {
+	l.remove(t)
+	if t.waits && t.cmd.Again {
+		if d != nil && d.Outcome == gatehouse.Granted {
+			granted := *d
+			d = &granted
+		} else {
+			d = nil
+		}
+		l.push(undo(t, d))
+	}
+}
+
+// finish takes a ticket out and answers it.
+func (l *line) finish(t *ticket, d gatehouse.Decision, err error) {
+	l.remove(t)
+	if t.left || t.done == nil {
+		return
+	}
+	l.answers = append(l.answers, answer{ticket: t, decision: d, err: err})
+	if !t.waits || d.Outcome != gatehouse.Granted {
+		return
+	}
+	t.granted = &d
+	if l.holders[t.cmd.Holder] > 0 {
+		l.hurryHolder(t.cmd.Holder)
+	}
+}
+
+// hurry has a ticket looked at although it is not in front.
+func (l *line) hurry(t *ticket) {
+	if !t.urgent && t.counted {
+		t.urgent = true
+		l.urgent = append(l.urgent, t)
+	}
+}
+
+// hurryHolder hurries those who wait with a key that has just been granted: they share its hold.
+func (l *line) hurryHolder(holder string) {
+	for t := l.head; t != nil; t = t.next {
+		if t.cmd.Holder == holder {
+			l.hurry(t)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// Names are forgotten without a scan: every name has one entry in its table's queue, ordered by when
+// it is due to be looked at. A use does not move the entry; when it comes up, the state is asked
+// again, and the entry goes back if it is still worth something. So a hot name costs nothing more
+// than one look per lifetime of its state.
+
+// recheck is the longest a name stays unlooked at, so that a hold of a day that was released after a
+// second does not keep its name for the rest of the day.
+const recheck = 10 * time.Minute
+
+// slack is how much later than due names are forgotten, so that one timer serves many.
+const slack = time.Second
+
+// How many names are looked at under one lock, in the background and on behalf of a
+// request that finds the store full.
+const (
+	sweepBatch   = 1000
+	reclaimBatch = 8
+)
+
+// fullFor is how long new names are refused at once after a search for room found none.
+const fullFor = 100 * time.Millisecond
+
+// A due says when, in Unix ns, a name is to be looked at.
+type due struct {
+	at   int64
+	name string
+}
+
+// Before implements [minheap.Item].
+func (d due) Before(other due) bool { return d.at < other.at }
+
+// dueAt is when the name of state is to be looked at.
+func (s *Store) dueAt(state control.State, now time.Time) int64 {
+	at := state.Expiry()
+	if latest := now.Add(recheck); at.After(latest) {
+		at = latest
+	}
+	if at.Before(now) {
+		at = now
+	}
+	return at.Add(s.linger).UnixNano()
+}
+
+// arm makes sure that the shard is swept soon after at.
+func (s *Store) arm(sh *shard, at int64, now time.Time) {
+	if sh.armed != 0 && at >= sh.armed {
+		return
+	}
+	sh.armed = at
+	wait := time.Duration(at-now.UnixNano()) + slack
+	if sh.timer == nil {
+		sh.timer = time.AfterFunc(wait, func() { s.sweep(sh) })
+		return
+	}
+	sh.timer.Reset(wait)
+}
+
+// sweep forgets the shard's names that are due and worth nothing, and arms the timer for the rest.
+func (s *Store) sweep(sh *shard) {
+	for more := true; more; {
+		sh.mu.Lock()
+		now := s.now()
+		more = false
+		sh.armed = 0
+		for kind := range gatehouse.Kind(gatehouse.Kinds) {
+			more = s.look(sh, kind, now, reach{until: now.UnixNano(), most: sweepBatch}) || more
+			if q := sh.tables[kind].queue; len(q) > 0 {
+				s.arm(sh, q[0].at, now)
+			}
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// A reach is how far a table's queue is worked off: up to what is due at until, and at most so many.
+type reach struct {
+	until int64
+	most  int
+}
+
+// look takes names off the table's queue and forgets those that are worth nothing now; the others go
+// back. It reports whether it stopped because there were too many.
+func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (more bool) {
+	t := &sh.tables[kind]
+	for range r.most {
+		if len(t.queue) == 0 || t.queue[0].at > r.until {
+			return false
+		}
+		d := t.queue.Pop()
+		state := t.states[d.name]
+		pinned := sh.pins[gatehouse.Key{Kind: kind, Name: d.name}] > 0
+		if state == nil || !pinned && !state.Expiry().After(now) {
+			delete(t.states, d.name)
+			s.count.Add(-1)
+			continue
+		}
+		d.at = s.dueAt(state, now)
+		t.queue.Push(d)
+	}
+	return true
+}
+
+// reclaim makes room for a new name by forgetting names that only linger. It reports whether there
+// was one.
+func (s *Store) reclaim() bool {
+	now := s.now()
+	if now.UnixNano() < s.full.Load() {
+		return false
+	}
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for kind := range gatehouse.Kind(gatehouse.Kinds) {
+			s.look(sh, kind, now, reach{until: now.Add(s.linger).UnixNano(), most: reclaimBatch})
+		}
+		sh.mu.Unlock()
+		if s.count.Load() < s.names {
+			return true
+		}
+	}
+	s.full.Store(now.Add(fullFor).UnixNano())
+	return false
+}
