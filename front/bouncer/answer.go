@@ -1,0 +1,212 @@
+package bouncer
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
+)
+
+// A reply is how one request wants to be answered. It outlives the request while that waits.
+type reply struct {
+	key     gatehouse.Key
+	op      gatehouse.Op
+	maxWait time.Duration
+	holder  string
+	v1      bool
+	json    bool // refusals as application/problem+json
+	close   bool // the connection ends with the answer
+	http10  bool
+}
+
+func (r *request) reply(header *fasthttp.RequestHeader) reply {
+	return reply{
+		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
+		json: wantsJSON(header), close: header.ConnectionClose(), http10: !header.IsHTTP11(),
+	}
+}
+
+func wantsJSON(header *fasthttp.RequestHeader) bool {
+	accept := string(header.Peek(fasthttp.HeaderAccept))
+	return strings.Contains(accept, "application/json") ||
+		strings.Contains(accept, "application/problem+json")
+}
+
+// statuses says how outcomes that are no grants are answered.
+var statuses = [...]int{
+	gatehouse.Refused:   fasthttp.StatusRequestTimeout,
+	gatehouse.Conflict:  fasthttp.StatusConflict,
+	gatehouse.Deleted:   fasthttp.StatusConflict,
+	gatehouse.Missing:   fasthttp.StatusNotFound,
+	gatehouse.Invalid:   fasthttp.StatusBadRequest,
+	gatehouse.Exhausted: fasthttp.StatusTooManyRequests,
+}
+
+// codes says how errors are answered.
+var codes = [...]int{
+	gatehouse.CodeInternal:    fasthttp.StatusInternalServerError,
+	gatehouse.CodeInvalid:     fasthttp.StatusBadRequest,
+	gatehouse.CodeExhausted:   fasthttp.StatusTooManyRequests,
+	gatehouse.CodeUnavailable: fasthttp.StatusServiceUnavailable,
+	gatehouse.CodeTimeout:     fasthttp.StatusServiceUnavailable,
+}
+
+// answer writes a decision, or the error that took its place, as a response.
+func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
+	if err != nil {
+		status := codes[gatehouse.CodeOf(err)]
+		if status == fasthttp.StatusTooManyRequests || status == fasthttp.StatusServiceUnavailable {
+			resp.Header.Set(fasthttp.HeaderRetryAfter, "1")
+		}
+		refuse(resp, status, err.Error(), r.json)
+		return
+	}
+	if r.op == gatehouse.OpAcquire && d.Outcome <= gatehouse.Granted {
+		writeLimits(resp, r.key.Kind, d)
+	}
+	if d.Outcome != gatehouse.Granted {
+		r.deny(resp, d)
+		return
+	}
+	if d.Fence != 0 {
+		setUint(resp, headerFence, d.Fence)
+	}
+	r.value(resp, d)
+}
+
+// deny answers what was not granted.
+func (r *reply) deny(resp *fasthttp.Response, d *gatehouse.Decision) {
+	detail := r.key.String() + " " + d.Message
+	switch d.Outcome {
+	case gatehouse.Refused:
+		detail = r.refusal(d)
+		if d.RetryAfter != gatehouse.Forever {
+			setUint(resp, fasthttp.HeaderRetryAfter, seconds(d.RetryAfter))
+		}
+	case gatehouse.Missing:
+		detail = fmt.Sprintf("%s does not exist", r.key)
+	}
+	refuse(resp, statuses[d.Outcome], detail, r.json)
+}
+
+// refusal is the sentence of a 408.
+func (r *reply) refusal(d *gatehouse.Decision) string {
+	when := "only another request can change that"
+	if d.RetryAfter != gatehouse.Forever {
+		when = fmt.Sprintf("try again in %d ms", ceil(d.RetryAfter, time.Millisecond))
+	}
+	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms; %s",
+		r.key, r.op, r.maxWait.Milliseconds(), when)
+}
+
+// value answers a grant: 204, or 200 where there is something to tell.
+func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
+	switch r.op {
+	case gatehouse.OpAcquire:
+		if r.holder != "" {
+			text(resp, r.holder)
+			return
+		}
+	case gatehouse.OpWait:
+		if r.key.Kind == gatehouse.Event {
+			r.message(resp, d.Message)
+			return
+		}
+	case gatehouse.OpCount, gatehouse.OpValue:
+		text(resp, strconv.FormatInt(d.Value, 10))
+		return
+	case gatehouse.OpStats:
+		writeJSON(resp, "application/json", stats(d.Stats))
+		return
+	}
+	resp.SetStatusCode(fasthttp.StatusNoContent)
+}
+
+// message answers an event: in the body, or under /v1/ in a header beside a 204.
+func (r *reply) message(resp *fasthttp.Response, message string) {
+	if !r.v1 {
+		text(resp, message)
+		return
+	}
+	resp.SetStatusCode(fasthttp.StatusNoContent)
+	if message != "" {
+		resp.Header.Set(headerMessage, url.PathEscape(message))
+	}
+}
+
+// The headers of ours.
+const (
+	headerFence   = "Gatehouse-Fence"
+	headerMessage = "X-Bouncer-Message"
+	headerNoSniff = "X-Content-Type-Options"
+)
+
+const plain = "text/plain; charset=utf-8"
+
+// text answers 200 with a bare value. It is never sniffed: a key or a message may look like HTML.
+func text(resp *fasthttp.Response, value string) {
+	resp.Header.SetContentType(plain)
+	resp.Header.Set(headerNoSniff, "nosniff")
+	resp.SetBodyString(value)
+}
+
+// refuse answers with a status and one sentence.
+func refuse(resp *fasthttp.Response, status int, detail string, asJSON bool) {
+	resp.SetStatusCode(status)
+	if !asJSON {
+		text(resp, detail)
+		return
+	}
+	writeJSON(resp, "application/problem+json", struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{"about:blank", fasthttp.StatusMessage(status), status, detail})
+}
+
+func writeJSON(resp *fasthttp.Response, contentType string, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("bouncer: %T does not marshal: %v", value, err))
+	}
+	resp.Header.SetContentType(contentType)
+	resp.Header.Set(headerNoSniff, "nosniff")
+	resp.SetBody(body)
+}
+
+// stats are a controller's figures as a JSON object, in their order. Times are RFC 3339, lengths of
+// time are milliseconds.
+type stats []gatehouse.Stat
+
+// MarshalJSON implements [json.Marshaler].
+func (s stats) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, stat := range s {
+		value := stat.Value
+		switch v := value.(type) {
+		case time.Duration:
+			value = v.Milliseconds()
+		case time.Time:
+			value = nil
+			if !v.IsZero() {
+				value = v.UTC().Format(time.RFC3339)
+			}
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("stat %s: %w", stat.Name, err)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendQuote(out, stat.Name)
+		out = append(append(out, ':'), text...)
+	}
+	return append(out, '}'), nil
+}

@@ -1,0 +1,158 @@
+// Package bouncer is the front that speaks HTTP, as bouncer does: every call is a GET, waiting
+// included, so that curl is client enough.
+//
+// A connection that has to wait costs no goroutine: it is taken away from the HTTP server, parked,
+// and handed back after its answer. See docs/decisions for why, with figures.
+package bouncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
+)
+
+// A Gate decides, and keeps those in line that have to wait.
+type Gate interface {
+	// Try answers what needs no waiting; what is not settled goes to Submit.
+	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
+	// also takes back a grant that could not be delivered.
+	Submit(key gatehouse.Key, cmd gatehouse.Command,
+		done func(gatehouse.Decision, error)) (cancel func())
+	// Names lists the names of one kind that come after the given one, in order.
+	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
+	// Waiting is how many wait at all names together.
+	Waiting() int
+}
+
+// A Config says what a server answers from and what it allows. Gate and Log are needed; 0 elsewhere
+// means the default.
+type Config struct {
+	Gate Gate
+	Log  *slog.Logger
+
+	// Names tells the metrics how many names the store keeps; nil leaves that out.
+	Names func() int
+
+	// Version is told in the metrics.
+	Version string
+
+	// CORS are the origins whose web pages may make requests; "*" is all of them. Without, requests
+	// that a browser makes on behalf of another site are refused.
+	CORS []string
+
+	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
+	Keep time.Duration
+
+	// Conns is the most connections, waiting and idle ones included.
+	Conns int
+
+	// ReadTimeout is how long a request may take to arrive once it has begun, WriteTimeout how long
+	// an answer may take to leave, IdleTimeout how long a connection may be silent between requests.
+	// Waiting has no timeout but the request's own.
+	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+// The defaults of Config.
+const (
+	DefaultConns        = 20_000
+	DefaultReadTimeout  = 10 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+	DefaultIdleTimeout  = 2 * time.Minute
+)
+
+// The limits of one request.
+const (
+	maxHeader = 8 << 10  // request line and headers; also the buffer of an active connection
+	maxBody   = 64 << 10 // bodies are read over, and never looked at
+)
+
+// A Server answers HTTP. Make one with New.
+type Server struct {
+	config   Config
+	log      *slog.Logger
+	http     *fasthttp.Server
+	metrics  *metrics
+	pages    map[string]fasthttp.RequestHandler
+	poller   *poller
+	writers  writers
+	requests sync.Pool
+	lot      lot
+	stopping atomic.Bool
+	open     atomic.Int64
+}
+
+// New returns a server that is to be closed by Shutdown.
+func New(config Config) (*Server, error) {
+	poller, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	setDefault(&config.Conns, DefaultConns)
+	setDefault(&config.ReadTimeout, DefaultReadTimeout)
+	setDefault(&config.WriteTimeout, DefaultWriteTimeout)
+	setDefault(&config.IdleTimeout, DefaultIdleTimeout)
+	s := &Server{config: config, log: config.Log, poller: poller}
+	s.lot.conns = make(map[*parked]struct{})
+	s.writers.most = runtime.GOMAXPROCS(0)
+	s.requests.New = func() any { return new(request) }
+	s.metrics = newMetrics(s)
+	s.pages = s.newPages()
+	s.http = &fasthttp.Server{
+		Handler:               s.handle,
+		ErrorHandler:          s.malformed,
+		Logger:                debugLogger{config.Log},
+		NoDefaultServerHeader: true,
+		ReadBufferSize:        maxHeader,
+		MaxRequestBodySize:    maxBody,
+		ReadTimeout:           config.ReadTimeout,
+		WriteTimeout:          config.WriteTimeout,
+		IdleTimeout:           config.IdleTimeout,
+		MaxIdleWorkerDuration: time.Second,
+		Concurrency:           2 * config.Conns, // connections are counted where they are accepted
+		KeepHijackedConns:     true,
+		CloseOnShutdown:       true,
+	}
+	return s, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Serve answers connections until Shutdown is called.
+func (s *Server) Serve(listener net.Listener) error {
+	err := s.http.Serve(&limitedListener{Listener: listener, server: s})
+	if err != nil && !s.stopping.Load() {
+		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// Stopping makes /readyz answer 503 and every answer the last on its connection.
+func (s *Server) Stopping() { s.stopping.Store(true) }
+
+// Shutdown stops listening, answers the requests that are in hand, and closes what is idle. Those
+// who wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Stopping()
+	err := s.http.ShutdownWithContext(ctx)
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	s.lot.clear(ctx)
+	s.poller.close()
+	return err
+}

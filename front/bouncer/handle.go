@@ -1,0 +1,159 @@
+package bouncer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
+)
+
+// handle answers one request, or parks its connection.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	if !s.fromHere(ctx) {
+		return
+	}
+	r := s.requests.Get().(*request)
+	defer s.requests.Put(r)
+	path, query := split(ctx.Request.Header.RequestURI())
+	page, p := r.read(ctx.Method(), path, query)
+	switch {
+	case p != nil:
+		s.refuse(ctx, p)
+	case page != "":
+		s.page(ctx, page, r.key.Kind)
+	default:
+		s.decide(ctx, r)
+	}
+}
+
+// decide puts the request to its controller.
+func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request) {
+	r.cmd.Keep = s.config.Keep
+	d, settled, err := s.config.Gate.Try(r.key, &r.cmd)
+	if !settled {
+		s.wait(ctx, r)
+		return
+	}
+	reply := r.reply(&ctx.Request.Header)
+	s.finish(ctx, &reply, &d, err)
+}
+
+// finish answers a request whose connection was not parked.
+func (s *Server) finish(
+	ctx *fasthttp.RequestCtx, reply *reply, d *gatehouse.Decision, err error,
+) {
+	reply.answer(&ctx.Response, d, err)
+	s.count(reply, ctx.Response.StatusCode())
+	s.last(ctx)
+}
+
+// count notes an answer in the metrics, and on the log when that is wanted.
+func (s *Server) count(reply *reply, status int) {
+	s.metrics.count(reply.key.Kind, reply.op, status)
+	if s.log.Enabled(nil, slog.LevelDebug) { //nolint:staticcheck // slog takes nil for no context
+		s.log.Debug("answered", "kind", reply.key.Kind, "name", reply.key.Name, "op", reply.op,
+			"status", status)
+	}
+}
+
+// last makes this the last answer on its connection when the server is stopping.
+func (s *Server) last(ctx *fasthttp.RequestCtx) {
+	if s.stopping.Load() {
+		ctx.SetConnectionClose()
+	}
+}
+
+// refuse answers a request that is not put to a controller.
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, p *problem) {
+	s.metrics.count(0, 0, p.status)
+	if p.allow != "" {
+		ctx.Response.Header.Set(fasthttp.HeaderAllow, p.allow)
+	}
+	if p.location != "" {
+		ctx.Response.Header.Set(fasthttp.HeaderLocation, p.location)
+	}
+	ctx.SetStatusCode(p.status)
+	if p.detail != "" {
+		refuse(&ctx.Response, p.status, p.detail, wantsJSON(&ctx.Request.Header))
+	}
+	s.last(ctx)
+}
+
+// split takes a request target apart, which may also be a whole URL.
+func split(uri []byte) (path, query []byte) {
+	path, query, _ = bytes.Cut(uri, []byte{'?'})
+	if i := bytes.Index(path, []byte("://")); i > 0 && path[0] != '/' {
+		path = path[i+3:]
+		if i = bytes.IndexByte(path, '/'); i < 0 {
+			return []byte{'/'}, query
+		}
+		path = path[i:]
+	}
+	return path, query
+}
+
+// fromHere refuses what a browser asks on behalf of another site, or fetches in advance: a GET has
+// effects here, and a browser is no client. Origins that are allowed by configuration may.
+func (s *Server) fromHere(ctx *fasthttp.RequestCtx) bool {
+	h := &ctx.Request.Header
+	if isPrefetch(h) {
+		s.refuse(ctx, &problem{
+			status: fasthttp.StatusForbidden,
+			detail: "request is a browser's prefetch, which would take effect here; make it in earnest",
+		})
+		return false
+	}
+	if string(h.Peek("Sec-Fetch-Site")) != "cross-site" {
+		return true
+	}
+	origin := string(h.Peek(fasthttp.HeaderOrigin))
+	if origin != "" && (slices.Contains(s.config.CORS, origin) || slices.Contains(s.config.CORS, "*")) {
+		ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowOrigin, origin)
+		ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
+		ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, DELETE, OPTIONS")
+		return true
+	}
+	s.refuse(ctx, &problem{
+		status: fasthttp.StatusForbidden,
+		detail: fmt.Sprintf("request comes from a web page of another site, Origin %s; start the server "+
+			"with --cors ORIGIN to allow it", quote([]byte(origin))),
+	})
+	return false
+}
+
+func isPrefetch(h *fasthttp.RequestHeader) bool {
+	return bytes.Contains(h.Peek("Sec-Purpose"), []byte("prefetch")) ||
+		string(h.Peek("Purpose")) == "prefetch" || string(h.Peek("X-Moz")) == "prefetch"
+}
+
+// malformed answers what is not a request. The connection ends with the answer.
+func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
+	p := bad("request is malformed: want an HTTP/1.1 request line and headers")
+	var timeout net.Error
+	var tooLong *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &tooLong):
+		p.status = fasthttp.StatusRequestHeaderFieldsTooLarge
+		p.detail = fmt.Sprintf("request line and headers are longer than %d bytes", maxHeader)
+	case errors.Is(err, fasthttp.ErrBodyTooLarge):
+		p.status = fasthttp.StatusRequestEntityTooLarge
+		p.detail = fmt.Sprintf("body is longer than %d bytes; no call needs one", maxBody)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		p.status = fasthttp.StatusRequestTimeout
+		p.detail = fmt.Sprintf("request did not arrive within %s", s.config.ReadTimeout)
+	}
+	s.refuse(ctx, p)
+}
+
+// debugLogger takes what the HTTP library says of connections that went wrong.
+type debugLogger struct{ log *slog.Logger }
+
+// Printf implements fasthttp.Logger.
+func (l debugLogger) Printf(format string, args ...any) {
+	l.log.Debug("http", "message", fmt.Sprintf(format, args...))
+}

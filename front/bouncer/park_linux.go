@@ -1,0 +1,160 @@
+package bouncer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A poller watches parked connections by an epoll of its own. The epoll descriptor itself is watched
+// by the Go runtime, so that one goroutine, and no thread, waits for all of them.
+type poller struct {
+	file  *os.File
+	epoll int
+
+	mu    sync.Mutex
+	conns map[int32]*parked
+}
+
+// watch is what the poller knows of a connection.
+type watch struct {
+	raw syscall.RawConn
+	fd  int32 // 0 when it is not watched
+}
+
+func newPoller() (*poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), epoll: fd, conns: make(map[int32]*parked)}
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		_ = p.file.Close()
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	go p.run(raw) // ends when the file is closed
+	return p, nil
+}
+
+func (p *poller) close() { _ = p.file.Close() }
+
+// run tells connections what happened to them.
+func (p *poller) run(raw syscall.RawConn) {
+	events := make([]unix.EpollEvent, 256)
+	for {
+		n := 0
+		err := raw.Read(func(fd uintptr) bool {
+			n, _ = unix.EpollWait(int(fd), events, 0)
+			return n > 0
+		})
+		if err != nil {
+			return
+		}
+		for _, e := range events[:n] {
+			p.mu.Lock()
+			c := p.conns[e.Fd]
+			p.mu.Unlock()
+			if c != nil {
+				c.event(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+			}
+		}
+	}
+}
+
+// add begins to watch a connection for a client that hangs up.
+func (p *poller) add(c *parked) error {
+	sc, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("epoll: %T has no file descriptor", c.Conn)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	c.watch.raw = raw
+	return c.control(func(fd int32) error {
+		p.mu.Lock()
+		p.conns[fd], c.watch.fd = c, fd
+		p.mu.Unlock()
+		return p.ctl(unix.EPOLL_CTL_ADD, fd, unix.EPOLLRDHUP)
+	})
+}
+
+// awaitData watches a connection also for data.
+func (p *poller) awaitData(c *parked) error {
+	return c.control(func(fd int32) error {
+		return p.ctl(unix.EPOLL_CTL_MOD, fd, unix.EPOLLRDHUP|unix.EPOLLIN)
+	})
+}
+
+// remove stops watching a connection. It must be called before the connection is closed.
+func (p *poller) remove(c *parked) {
+	_ = c.control(func(fd int32) error {
+		p.mu.Lock()
+		watched := c.watch.fd != 0 && p.conns[fd] == c
+		if watched {
+			delete(p.conns, fd)
+			c.watch.fd = 0
+		}
+		p.mu.Unlock()
+		if watched {
+			return p.ctl(unix.EPOLL_CTL_DEL, fd, 0)
+		}
+		return nil
+	})
+}
+
+func (p *poller) ctl(op int, fd int32, events uint32) error {
+	e := unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: fd}
+	if err := unix.EpollCtl(p.epoll, op, int(fd), &e); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+// control runs do while the descriptor is sure to be open.
+func (c *parked) control(do func(fd int32) error) error {
+	if c.watch.raw == nil {
+		return nil
+	}
+	var inner error
+	err := c.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // #nosec G115 -- a descriptor
+	if err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return inner
+}
+
+// hungUp reports whether the client is known to be gone at this instant.
+func (c *parked) hungUp() bool {
+	gone := false
+	err := c.control(func(fd int32) error {
+		fds := []unix.PollFd{{Fd: fd, Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(fds, 0)
+		gone = err == nil && n > 0
+		return nil
+	})
+	return gone || err != nil
+}
+
+// writeNow sends what the system takes without waiting.
+func (c *parked) writeNow(message []byte) (sent int, err error) {
+	var failed error
+	err = c.watch.raw.Write(func(fd uintptr) bool {
+		sent, failed = unix.Write(int(fd), message)
+		return true
+	})
+	if err == nil && !errors.Is(failed, unix.EAGAIN) {
+		err = failed
+	}
+	return max(sent, 0), err
+}

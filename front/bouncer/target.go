@@ -1,0 +1,143 @@
+package bouncer
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
+)
+
+// A target is a path taken apart: [/v1]/<kind>[/<name>[/<operation>]], or a page.
+type target struct {
+	v1    bool
+	kind  gatehouse.Kind
+	name  []byte // still encoded; nil for a list
+	op    gatehouse.Op
+	page  string // a page's path, or pageList
+	moved string // where the path should have led: in lower case, without a slash at the end
+}
+
+// pageList is the page of a kind's names.
+const pageList = "list"
+
+// pages are the paths that belong to no controller.
+var pages = map[string]bool{
+	"/": true, "/healthz": true, "/readyz": true, "/.well-known/ready": true, "/metrics": true,
+	"/docs": true,
+}
+
+// docsPath is what the documentation's pages and assets begin with.
+const docsPath = "/docs/"
+
+func notFound(path []byte) *problem {
+	return &problem{
+		status: fasthttp.StatusNotFound,
+		detail: "path is " + quote(path) + ", want /v1/<kind>/<name>/<operation>: see /docs",
+	}
+}
+
+// readTarget takes a raw path apart.
+func readTarget(path []byte) (t target, p *problem) {
+	if pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) {
+		return target{page: string(path)}, nil
+	}
+	if len(path) == 0 || path[0] != '/' {
+		return target{}, notFound(path)
+	}
+	var parts [6][]byte
+	n, rest := 0, path[1:]
+	for more := true; more; n++ {
+		if n == len(parts) {
+			return target{}, notFound(path)
+		}
+		parts[n], rest, more = bytes.Cut(rest, []byte{'/'})
+	}
+	slash := n > 1 && len(parts[n-1]) == 0
+	if slash {
+		n--
+	}
+	if !t.fill(parts[:n]) {
+		return target{}, notFound(path)
+	}
+	t.redirect(path, slash)
+	return t, nil
+}
+
+// fill reads the parts of a path between its slashes. The fixed ones are read in any letter case.
+func (t *target) fill(parts [][]byte) bool {
+	if bytes.EqualFold(parts[0], []byte("v1")) {
+		t.v1 = true
+		parts = parts[1:]
+	}
+	if len(parts) == 0 || len(parts) > 3 {
+		return false
+	}
+	var ok bool
+	if t.kind, ok = parseFold(parts[0], gatehouse.ParseKind); !ok {
+		return false
+	}
+	if len(parts) == 1 {
+		t.page = pageList
+		return true
+	}
+	t.name = parts[1]
+	if len(parts) == 2 {
+		return true
+	}
+	t.op, ok = parseFold(parts[2], gatehouse.ParseOp)
+	return ok && t.op != gatehouse.OpDelete && t.op != gatehouse.OpUndo && t.kind.Has(t.op)
+}
+
+// parseFold parses a word in any letter case.
+func parseFold[T any](word []byte, parse func(string) (T, bool)) (T, bool) {
+	if v, ok := parse(string(word)); ok {
+		return v, true
+	}
+	return parse(strings.ToLower(string(word)))
+}
+
+// redirect notes the proper form of a path that has another.
+func (t *target) redirect(path []byte, slash bool) {
+	proper := "/" + t.kind.String()
+	if t.v1 {
+		proper = "/v1" + proper
+	}
+	head := len(proper)
+	if t.name != nil {
+		head += 1 + len(t.name)
+	}
+	tail := ""
+	if t.op != 0 {
+		tail = "/" + t.op.String()
+	}
+	if !slash && strings.HasPrefix(string(path), proper) && string(path[head:]) == tail {
+		return
+	}
+	if t.name != nil {
+		proper += "/" + string(t.name)
+	}
+	t.moved = proper + tail
+}
+
+func withQuery(path string, query []byte) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + string(query)
+}
+
+// operation returns what a method does at the target.
+func (t *target) operation(method []byte) (gatehouse.Op, *problem) {
+	switch {
+	case t.page == "" && t.op == 0:
+		if string(method) == fasthttp.MethodDelete {
+			return gatehouse.OpDelete, nil
+		}
+		return 0, wrongMethod(method, "DELETE, OPTIONS")
+	case string(method) == fasthttp.MethodGet:
+		return t.op, nil
+	default:
+		return 0, wrongMethod(method, "GET, OPTIONS")
+	}
+}

@@ -1,0 +1,191 @@
+package bouncer
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
+)
+
+// A waiter is a request that waits for its decision. The dangerous instant is when it is granted
+// while its client goes away: whatever was granted to a client that is known to be gone is taken
+// back, and a client that went away while it waited takes nothing with it.
+type waiter struct {
+	server *Server
+	reply  reply
+	cancel func() // takes the command out of line, or takes back its grant
+
+	mu       sync.Mutex
+	conn     *parked // nil while the request's handler still runs
+	settled  bool    // decision and err are there
+	over     bool    // answered, or its client is gone
+	decision gatehouse.Decision
+	err      error
+}
+
+// wait submits the request and answers it, at once if it can be, otherwise when it is decided. Until
+// then the connection is parked.
+func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request) {
+	w := &waiter{server: s, reply: r.reply(&ctx.Request.Header)}
+	s.metrics.waits.Inc()
+	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
+	w.mu.Lock()
+	settled := w.settled
+	w.mu.Unlock()
+	if settled {
+		s.finish(ctx, &w.reply, &w.decision, w.err)
+		return
+	}
+	conn := ctx.Conn()
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(hijacked net.Conn) { w.park(conn, hijacked) })
+}
+
+// done is called by the gate when the command is decided.
+func (w *waiter) done(d gatehouse.Decision, err error) {
+	w.mu.Lock()
+	w.settled, w.decision, w.err = true, d, err
+	ready := w.conn != nil && !w.over
+	w.over = w.over || ready
+	w.mu.Unlock()
+	if ready {
+		w.server.writers.add(w)
+	}
+}
+
+// park takes the connection over from the HTTP server. What the client has sent already of its next
+// request is kept for later.
+func (w *waiter) park(conn, hijacked net.Conn) {
+	p, err := w.server.park(conn, hijacked, w.hungUp)
+	if err != nil {
+		w.hungUp()
+		return
+	}
+	w.mu.Lock()
+	w.conn = p
+	gone := w.over // hung up while it was being parked
+	ready := w.settled && !w.over
+	w.over = w.over || ready
+	w.mu.Unlock()
+	switch {
+	case gone:
+		p.close()
+	case ready:
+		w.server.writers.add(w)
+	}
+}
+
+// hungUp is called when the client is gone.
+func (w *waiter) hungUp() {
+	w.mu.Lock()
+	over := w.over
+	w.over = true
+	conn := w.conn
+	w.mu.Unlock()
+	if over {
+		return // it is being answered; write sees that the client is gone
+	}
+	w.server.metrics.hangups.Inc()
+	w.cancel()
+	if conn != nil {
+		conn.close()
+	}
+}
+
+// write answers the parked connection.
+func (w *waiter) write() {
+	if w.conn.hungUp() {
+		w.lost()
+		return
+	}
+	resp := fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseResponse(resp)
+	w.reply.answer(resp, &w.decision, w.err)
+	last := w.reply.close || w.server.stopping.Load()
+	if last {
+		resp.SetConnectionClose()
+	} else if w.reply.http10 {
+		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
+	}
+	if resp.StatusCode() != fasthttp.StatusNoContent {
+		resp.Header.SetContentLength(len(resp.Body()))
+	}
+	w.server.count(&w.reply, resp.StatusCode())
+	w.send(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
+}
+
+// send writes the answer. A client whose buffer is full, because it does not read, keeps nobody else
+// waiting: it gets the rest from a goroutine of its own, which ends with the write timeout.
+func (w *waiter) send(message []byte, last bool) {
+	sent, err := w.conn.writeNow(message)
+	if err == nil && sent < len(message) {
+		go func() {
+			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.close)
+			_, err := w.conn.Conn.Write(message[sent:])
+			stuck.Stop()
+			w.sent(err, last)
+		}()
+		return
+	}
+	w.sent(err, last)
+}
+
+// sent decides what becomes of a connection after its answer.
+func (w *waiter) sent(err error, last bool) {
+	switch {
+	case err != nil:
+		w.lost()
+	case last:
+		w.conn.close()
+	default:
+		w.conn.resume()
+	}
+}
+
+// lost takes back what was granted to a client that is gone.
+func (w *waiter) lost() {
+	w.server.metrics.hangups.Inc()
+	w.cancel()
+	w.conn.close()
+}
+
+// writers answer parked connections: up to so many goroutines, and none when there is nothing to do.
+// They keep slow sockets away from the gate, and let many waiters be woken by every core.
+type writers struct {
+	mu    sync.Mutex
+	queue []*waiter
+	busy  int
+	most  int
+}
+
+func (ws *writers) add(w *waiter) {
+	ws.mu.Lock()
+	ws.queue = append(ws.queue, w)
+	start := ws.busy < ws.most
+	if start {
+		ws.busy++
+	}
+	ws.mu.Unlock()
+	if start {
+		go ws.work() // ends when the queue is empty
+	}
+}
+
+func (ws *writers) work() {
+	for {
+		ws.mu.Lock()
+		if len(ws.queue) == 0 {
+			ws.busy--
+			ws.queue = nil
+			ws.mu.Unlock()
+			return
+		}
+		w := ws.queue[0]
+		ws.queue[0] = nil
+		ws.queue = ws.queue[1:]
+		ws.mu.Unlock()
+		w.write()
+	}
+}
