@@ -59,11 +59,11 @@ func (l *line) serve() {
 	var retry time.Duration
 	for more := true; more; {
 		l.again = false
-		l.take()
+		whole := l.take()
 		l.mu.Unlock()
 		err := l.gate.store.Apply(l.gate.ctx, l.key, l.turns)
 		l.mu.Lock()
-		retry, more = l.settle(err)
+		retry, more = l.settle(err, whole)
 		l.deliver()
 		more = l.head != nil && (more || l.again || l.whole || l.newcomer != nil || len(l.urgent) > 0)
 	}
@@ -76,17 +76,18 @@ func (l *line) serve() {
 	}
 }
 
-// take chooses whom to offer: the first few in line, those who are urgent, and the newcomers.
-func (l *line) take() {
-	whole := l.whole || l.deleting()
+// take chooses whom to offer: the first few in line, or the whole of it, those who are urgent, and
+// the newcomers.
+func (l *line) take() (whole bool) {
+	whole = l.whole || l.deleting()
 	if whole {
 		l.widest = 0
 	}
 	behind := l.wants
 	for t := l.head; t != nil && t != l.newcomer && (whole || len(l.batch) < l.width); t = t.next {
 		t.cmd.Ahead = 0
-		behind -= t.cmd.Cost
-		l.widest = max(l.widest, t.cmd.Cost)
+		behind -= t.cost()
+		l.widest = max(l.widest, t.cost())
 		l.offer(t)
 	}
 	for _, t := range l.urgent {
@@ -103,6 +104,7 @@ func (l *line) take() {
 		l.offer(t)
 	}
 	l.urgent, l.whole = l.urgent[:0], false
+	return whole
 }
 
 func (l *line) offer(t *ticket) {
@@ -128,7 +130,7 @@ func (l *line) deleting() bool {
 
 // settle works the decisions in. It returns when the first in line can be granted, and whether that
 // is not known because everybody who was offered in front of it is gone.
-func (l *line) settle(err error) (retry time.Duration, more bool) {
+func (l *line) settle(err error, whole bool) (retry time.Duration, more bool) {
 	var first *ticket // of those who were refused though nobody was ahead of them
 	for i, t := range l.batch {
 		d := &l.turns[i].Decision
@@ -146,7 +148,7 @@ func (l *line) settle(err error) (retry time.Duration, more bool) {
 		default:
 			l.finish(t, *d, nil)
 		}
-		if d.Limit > 0 && d.Limit < l.widest {
+		if d.Limit > 0 && d.Limit < l.widest && !whole {
 			l.whole = true // a resize: some may wait for what can never be
 		}
 	}

@@ -123,7 +123,7 @@ func (l *line) remove(t *ticket) {
 		l.gate.waiting.Add(-1)
 	}
 	if t.counted {
-		l.wants -= t.cmd.Cost
+		l.wants -= t.cost()
 		l.countHolder(t, -1)
 	}
 }
@@ -146,8 +146,8 @@ func (l *line) stay(t *ticket, d *gatehouse.Decision) {
 		if t.cmd.Since.IsZero() {
 			t.cmd.Since = d.At
 		}
-		l.wants += t.cmd.Cost
-		l.widest = max(l.widest, t.cmd.Cost)
+		l.wants += t.cost()
+		l.widest = max(l.widest, t.cost())
 		l.countHolder(t, +1)
 	}
 	switch {
@@ -166,14 +166,14 @@ func (l *line) stay(t *ticket, d *gatehouse.Decision) {
 // it left behind.
 func (l *line) leave(t *ticket, d *gatehouse.Decision) {
 	l.remove(t)
-	if t.waits && t.cmd.Again {
-		if d != nil && d.Outcome == gatehouse.Granted {
-			granted := *d
-			d = &granted
-		} else {
-			d = nil
-		}
-		l.push(undo(t, d))
+	if !t.waits {
+		return
+	}
+	if d != nil && d.Outcome == gatehouse.Granted {
+		granted := *d
+		l.push(undo(t, &granted))
+	} else if t.cmd.Again {
+		l.push(undo(t, nil))
 	}
 }
 

@@ -27,6 +27,14 @@ type ticket struct {
 	granted *gatehouse.Decision // what cancel would have to take back
 }
 
+// cost is how much the ticket takes from those behind it.
+func (t *ticket) cost() int64 {
+	if t.cmd.Op != gatehouse.OpAcquire {
+		return 0
+	}
+	return t.cmd.Cost
+}
+
 // answer is what is said to a ticket, outside the lock.
 type answer struct {
 	ticket   *ticket
