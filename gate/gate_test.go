@@ -72,6 +72,13 @@ func (l *log) done(name string) func(gatehouse.Decision, error) {
 	}
 }
 
+// get returns how the command of this name ended; its count is 0 while it has not.
+func (l *log) get(name string) result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.results[name]
+}
+
 func (l *log) wantOrder(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -115,7 +122,7 @@ func TestOnePerInterval(t *testing.T) {
 		synctest.Wait()
 		for i := range 1000 {
 			want := time.Duration(i+1) * time.Second
-			if got := l.results[fmt.Sprint(i)]; got.outcome != gatehouse.Granted || got.after != want {
+			if got := l.get(fmt.Sprint(i)); got.outcome != gatehouse.Granted || got.after != want {
 				t.Fatalf("waiter %d: %s after %s, want granted after %s", i, got.outcome, got.after, want)
 			}
 		}
@@ -132,12 +139,12 @@ func TestDeadline(t *testing.T) {
 		g.Submit(key, short, l.done("short"))
 		time.Sleep(4 * time.Second)
 		l.wantOrder(t, "short")
-		if got := l.results["short"]; got.outcome != gatehouse.Refused || got.after != 3*time.Second {
+		if got := l.get("short"); got.outcome != gatehouse.Refused || got.after != 3*time.Second {
 			t.Errorf("short: %s after %s, want refused after 3s", got.outcome, got.after)
 		}
 		must(t, g, key, release("holder"))
 		l.wantOrder(t, "short", "long")
-		if got := l.results["long"]; got.outcome != gatehouse.Granted {
+		if got := l.get("long"); got.outcome != gatehouse.Granted {
 			t.Errorf("long: %s, want granted", got.outcome)
 		}
 		time.Sleep(10 * time.Second)
@@ -158,7 +165,7 @@ func TestGrantAtTheDeadline(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if a, b := l.results["a"], l.results["b"]; a.outcome != gatehouse.Granted ||
+		if a, b := l.get("a"), l.get("b"); a.outcome != gatehouse.Granted ||
 			b.outcome != gatehouse.Refused || b.after != time.Second {
 			t.Errorf("a %+v, b %+v; want a granted, b refused after 1s", a, b)
 		}
@@ -225,7 +232,7 @@ func TestDeleteWhileWaiting(t *testing.T) {
 		must(t, g, key, gatehouse.Command{Op: gatehouse.OpDelete})
 		synctest.Wait()
 		for i := range 3000 {
-			if got := l.results[fmt.Sprint(i)]; got.outcome != gatehouse.Deleted || got.count != 1 {
+			if got := l.get(fmt.Sprint(i)); got.outcome != gatehouse.Deleted || got.count != 1 {
 				t.Fatalf("waiter %d: %s %d times, want deleted once", i, got.outcome, got.count)
 			}
 		}
@@ -271,7 +278,7 @@ func TestResizeBelowACost(t *testing.T) {
 			t.Fatalf("smaller = %s, %v, want refused", d.Outcome, err)
 		}
 		l.wantOrder(t, "wide")
-		if got := l.results["wide"]; got.outcome != gatehouse.Conflict {
+		if got := l.get("wide"); got.outcome != gatehouse.Conflict {
 			t.Errorf("wide: %s, want conflict", got.outcome)
 		}
 	})
@@ -307,7 +314,7 @@ func TestEventWakesEverybody(t *testing.T) {
 		must(t, g, key, gatehouse.Command{Op: gatehouse.OpSend, Message: "go"})
 		synctest.Wait()
 		for i := range 10_000 {
-			if got := l.results[fmt.Sprint(i)]; got.outcome != gatehouse.Granted || got.count != 1 {
+			if got := l.get(fmt.Sprint(i)); got.outcome != gatehouse.Granted || got.count != 1 {
 				t.Fatalf("waiter %d: %s %d times, want granted once", i, got.outcome, got.count)
 			}
 		}
@@ -324,7 +331,7 @@ func TestClose(t *testing.T) {
 		g.Close()
 		l.wantOrder(t, "a", "b")
 		_, err := g.Do(t.Context(), key, acquire("late"))
-		for _, err := range []error{l.results["a"].err, l.results["b"].err, err} {
+		for _, err := range []error{l.get("a").err, l.get("b").err, err} {
 			if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 				t.Errorf("err = %v, want unavailable", err)
 			}
@@ -348,7 +355,7 @@ func TestLimits(t *testing.T) {
 		}
 		l.wantOrder(t, "2", "4") // one too many in line x, and one too many in all
 		for _, name := range l.order {
-			if err := l.results[name].err; gatehouse.CodeOf(err) != gatehouse.CodeExhausted {
+			if err := l.get(name).err; gatehouse.CodeOf(err) != gatehouse.CodeExhausted {
 				t.Errorf("waiter %s: %v, want exhausted", name, err)
 			}
 		}

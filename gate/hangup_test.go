@@ -117,7 +117,7 @@ func TestBarrierCountsOnlyThoseWhoStay(t *testing.T) {
 		g.Submit(key, wait, l.done("c"))
 		synctest.Wait()
 		for _, name := range []string{"a", "b", "c"} {
-			if got := l.results[name]; got.outcome != gatehouse.Granted || got.count != 1 {
+			if got := l.get(name); got.outcome != gatehouse.Granted || got.count != 1 {
 				t.Errorf("%s: %s %d times, want granted once", name, got.outcome, got.count)
 			}
 		}

@@ -12,8 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// An action is something a client does at a time. Times are whole milliseconds, waits end at 0.1 ms
-// past one, intervals and expiries at other fractions, so that no two causes fall on one instant.
+// An action is something a client does at a time. Times are whole milliseconds, every wait ends at its
+// own microsecond past one, intervals and expiries at nanoseconds past one, so that no two causes
+// fall on one instant.
 type action struct {
 	at    time.Duration
 	cmd   gatehouse.Command
@@ -128,14 +129,14 @@ func runReal(t *testing.T, kind gatehouse.Kind, actions []action, end time.Durat
 			synctest.Wait()
 			if a.leave < 0 {
 				cancels[id] = g.Submit(key, a.cmd, l.done(fmt.Sprint(id)))
-			} else if l.results[fmt.Sprint(a.leave)].count == 0 && cancels[a.leave] != nil {
+			} else if l.get(fmt.Sprint(a.leave)).count == 0 && cancels[a.leave] != nil {
 				cancels[a.leave]()
 			}
 		}
 		time.Sleep(end - time.Since(l.start))
 		synctest.Wait()
 		for id := range actions {
-			if r, ok := l.results[fmt.Sprint(id)]; ok {
+			if r := l.get(fmt.Sprint(id)); r.count > 0 {
 				results[id] = r
 			}
 		}
@@ -160,6 +161,9 @@ func drawActions(t *rapid.T, kind gatehouse.Kind) (actions []action) {
 			a.cmd = release(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key")))
 		default:
 			a.cmd = drawAcquire(t, kind)
+			if a.cmd.MaxWait > 0 {
+				a.cmd.MaxWait += time.Duration(100+id) * time.Microsecond
+			}
 		}
 		actions = append(actions, a)
 	}
@@ -167,7 +171,7 @@ func drawActions(t *rapid.T, kind gatehouse.Kind) (actions []action) {
 }
 
 func drawAcquire(t *rapid.T, kind gatehouse.Kind) gatehouse.Command {
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Interval: 20*time.Millisecond + 7*time.Microsecond}
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Interval: 20*time.Millisecond + 7}
 	cmd.Size = rapid.Int64Range(0, 4).Draw(t, "size")
 	cmd.Cost = rapid.Int64Range(1, max(1, cmd.Size)).Draw(t, "cost")
 	if kind == gatehouse.Barrier {
@@ -177,11 +181,11 @@ func drawAcquire(t *rapid.T, kind gatehouse.Kind) gatehouse.Command {
 	if ms := rapid.IntRange(-1, 60).Draw(t, "maxwait"); ms == 0 {
 		cmd.MaxWait = 0
 	} else if ms > 0 {
-		cmd.MaxWait = time.Duration(ms)*time.Millisecond + 100*time.Microsecond
+		cmd.MaxWait = time.Duration(ms) * time.Millisecond
 	}
 	cmd.Holder = fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key"))
 	if ms := rapid.IntRange(0, 40).Draw(t, "expires"); ms > 0 {
-		cmd.Expires = time.Duration(ms)*time.Millisecond + 13*time.Microsecond
+		cmd.Expires = time.Duration(ms)*time.Millisecond + 13
 	}
 	return cmd
 }
