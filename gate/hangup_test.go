@@ -17,62 +17,68 @@ import (
 // The dangerous instant is a grant while the caller goes away. Callers hang up just as slots are
 // handed over, thousands of times, on real threads: no slot may be lost, none held twice.
 func TestHangUpAtTheInstantOfGrant(t *testing.T) {
-	const callers, rounds, size = 8, 3000, 2
-	g, key := newGate(), semaphore("instant")
-	var inside, granted atomic.Int64
+	const callers, rounds = 8, 3000
+	c := crowd{gate: newGate(), key: semaphore("instant"), size: 2}
 	var wg sync.WaitGroup
-	for c := range callers {
+	for number := range callers {
 		wg.Go(func() {
-			for i := range rounds {
-				if hangUp(g, key, caller{c, i}, &inside, size, t) {
-					granted.Add(1)
-				}
+			for round := range rounds {
+				c.visit(number, round)
 			}
 		})
 	}
 	wg.Wait()
-	d := must(t, g, key, gatehouse.Command{Op: gatehouse.OpStats})
+	d := must(t, c.gate, c.key, gatehouse.Command{Op: gatehouse.OpStats})
 	for _, stat := range d.Stats {
 		if (stat.Name == "held" || stat.Name == "waiting") && stat.Value != int64(0) {
 			t.Errorf("%s = %v after everybody left, want 0", stat.Name, stat.Value)
 		}
 	}
-	if granted.Load() == 0 || granted.Load() == callers*rounds {
-		t.Errorf("%d of %d were granted: the test did not test what it should", granted.Load(), callers*rounds)
+	if n := c.granted.Load(); n == 0 || n == callers*rounds {
+		t.Errorf("%d of %d were granted: the test did not test what it should", n, callers*rounds)
+	}
+	if c.most.Load() > c.size || c.failed.Load() != 0 {
+		t.Errorf("%d held at once, want at most %d; %d releases failed", c.most.Load(), c.size, c.failed.Load())
 	}
 }
 
-// A caller is one of several goroutines, in one of its rounds.
-type caller struct{ number, round int }
+// A crowd is callers who want slots of one semaphore.
+type crowd struct {
+	gate *gate.Gate
+	key  gatehouse.Key
+	size int64
 
-// hangUp acquires with a context that ends at about the time of the grant, and releases what it got.
-func hangUp(
-	g *gate.Gate, key gatehouse.Key, c caller, inside *atomic.Int64, size int64, t *testing.T,
-) bool {
+	inside, most, granted, failed atomic.Int64
+}
+
+// visit acquires with a context that ends at about the time of the grant, for every other caller,
+// and releases what it got.
+func (c *crowd) visit(number, round int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	if c.number%2 == 0 {
+	if number%2 == 0 {
 		go func() {
-			for range c.round % 7 {
-				_ = g.Waiting() // a moment that differs from round to round
+			for range round % 7 {
+				_ = c.gate.Waiting() // a moment that differs from round to round
 			}
 			cancel()
 		}()
 	}
-	cmd := acquire(fmt.Sprint(c))
-	cmd.Size = size
-	d, err := g.Do(ctx, key, cmd)
+	cmd := acquire(fmt.Sprint(number, round))
+	cmd.Size = c.size
+	d, err := c.gate.Do(ctx, c.key, cmd)
 	if err != nil || d.Outcome != gatehouse.Granted {
-		return false
+		return
 	}
-	if n := inside.Add(1); n > size {
-		t.Errorf("%d hold at once, want at most %d", n, size)
+	if n := c.inside.Add(1); n > c.most.Load() {
+		c.most.Store(n)
 	}
-	inside.Add(-1)
-	if _, err := g.Do(context.Background(), key, release(cmd.Holder)); err != nil {
-		t.Error(err)
+	c.granted.Add(1)
+	c.inside.Add(-1)
+	d, err = c.gate.Do(context.Background(), c.key, release(cmd.Holder))
+	if err != nil || d.Outcome != gatehouse.Granted {
+		c.failed.Add(1)
 	}
-	return true
 }
 
 // The same from the front's side: the answer is there, and cancel comes before, with, or after it.

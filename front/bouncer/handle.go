@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,9 +15,6 @@ import (
 
 // handle answers one request, or parks its connection.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	if !s.fromHere(ctx) {
-		return
-	}
 	r := s.requests.Get().(*request)
 	defer s.requests.Put(r)
 	path, query := split(ctx.Request.Header.RequestURI())
@@ -24,8 +22,11 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	switch {
 	case p != nil:
 		s.refuse(ctx, p)
-	case page != "":
-		s.page(ctx, page, r.key.Kind)
+	case page != "" && page != pageList:
+		s.page(ctx, page)
+	case !s.fromHere(ctx):
+	case page == pageList:
+		s.list(ctx, r.key.Kind)
 	default:
 		s.decide(ctx, r)
 	}
@@ -55,7 +56,7 @@ func (s *Server) finish(
 // count notes an answer in the metrics, and on the log when that is wanted.
 func (s *Server) count(reply *reply, status int) {
 	s.metrics.count(reply.key.Kind, reply.op, status)
-	if s.log.Enabled(nil, slog.LevelDebug) { //nolint:staticcheck // slog takes nil for no context
+	if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		s.log.Debug("answered", "kind", reply.key.Kind, "name", reply.key.Name, "op", reply.op,
 			"status", status)
 	}

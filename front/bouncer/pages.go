@@ -40,14 +40,12 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 }
 
 // page serves a page.
-func (s *Server) page(ctx *fasthttp.RequestCtx, page string, kind gatehouse.Kind) {
-	if page == pageList {
-		s.list(ctx, kind)
-	} else if serve := s.pages[page]; serve != nil {
-		serve(ctx)
-	} else {
-		s.pages[docsPath](ctx) // its assets
+func (s *Server) page(ctx *fasthttp.RequestCtx, page string) {
+	serve := s.pages[page]
+	if serve == nil {
+		serve = s.pages[docsPath] // its assets
 	}
+	serve(ctx)
 	s.metrics.count(0, 0, ctx.Response.StatusCode())
 	s.last(ctx)
 }
@@ -86,6 +84,7 @@ const (
 // list answers the names of a kind, in order: those that come after the parameter after, at most
 // limit. next is what to give as after for those that follow; it is empty at the end.
 func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) {
+	defer func() { s.metrics.count(kind, 0, ctx.Response.StatusCode()); s.last(ctx) }()
 	asJSON := wantsJSON(&ctx.Request.Header)
 	after, limit, p := listParams(ctx)
 	if p != nil {

@@ -1,0 +1,218 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func bucket(name string) gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name}
+}
+
+func do(t *testing.T, s *Store, key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
+	t.Helper()
+	queue := []control.Turn{{Command: &cmd}}
+	if err := s.Apply(t.Context(), key, queue); err != nil {
+		t.Fatalf("Apply(%s, %s) = %v", key, cmd.Op, err)
+	}
+	return queue[0].Decision
+}
+
+func take() gatehouse.Command {
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Second, Holder: "k", Expires: time.Hour,
+	}
+}
+
+func TestNamesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "lock"}
+		for i := range 5000 {
+			do(t, s, bucket(fmt.Sprint(i)), take())
+		}
+		do(t, s, lock, take())
+		do(t, s, gatehouse.Key{Kind: gatehouse.Event, Name: "e"}, gatehouse.Command{Op: gatehouse.OpSend})
+		if got := s.Len(); got != 5002 {
+			t.Fatalf("Len() = %d, want 5002", got)
+		}
+		time.Sleep(30 * time.Second) // a bucket is full after a second, and lingers for a minute
+		if got := do(t, s, bucket("7"), gatehouse.Command{Op: gatehouse.OpStats}); got.Outcome != gatehouse.Granted {
+			t.Errorf("stats of a lingering bucket: %s, want granted", got.Outcome)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := s.Len(); got != 2 {
+			t.Errorf("Len() = %d, want the lock and the event", got)
+		}
+		if got := do(t, s, bucket("7"), gatehouse.Command{Op: gatehouse.OpStats}); got.Outcome != gatehouse.Missing {
+			t.Errorf("stats of a forgotten bucket: %s, want missing", got.Outcome)
+		}
+		time.Sleep(2 * time.Hour)
+		if got := s.Len(); got != 1 {
+			t.Errorf("Len() = %d, want the event", got)
+		}
+		time.Sleep(25 * time.Hour)
+		if got := s.Len(); got != 0 {
+			t.Errorf("Len() = %d, want 0", got)
+		}
+	})
+}
+
+// A hold without an end is kept for ever; once it is released its name does not stay.
+func TestEndlessHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "lock"}
+		cmd := take()
+		cmd.Expires = 0
+		do(t, s, lock, cmd)
+		time.Sleep(10_000 * time.Hour)
+		cmd.Holder, cmd.MaxWait = "other", 0
+		if got := do(t, s, lock, cmd); got.Outcome != gatehouse.Refused {
+			t.Fatalf("acquire of a held lock: %s, want refused", got.Outcome)
+		}
+		do(t, s, lock, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
+		time.Sleep(2 * recheck)
+		if got := s.Len(); got != 0 {
+			t.Errorf("Len() = %d, want 0", got)
+		}
+	})
+}
+
+// Deleting and making the same name again and again does not grow anything.
+func TestDeletedNamesLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		for range 10_000 {
+			do(t, s, bucket("same"), take())
+			do(t, s, bucket("same"), gatehouse.Command{Op: gatehouse.OpDelete})
+		}
+		sh := s.shard(bucket("same"))
+		if n := len(sh.tables[gatehouse.TokenBucket].queue); n != 1 || s.Len() != 1 {
+			t.Errorf("%d entries, %d names, want 1 of each", n, s.Len())
+		}
+		time.Sleep(2 * time.Minute)
+		if s.Len() != 0 {
+			t.Errorf("%d names, want none", s.Len())
+		}
+	})
+}
+
+func TestTooManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Names: 100})
+		for i := range 1000 { // what lingers gives way
+			do(t, s, bucket(fmt.Sprint(i)), take())
+			time.Sleep(20 * time.Millisecond)
+		}
+		if s.Len() > 100 {
+			t.Fatalf("%d names, want at most 100", s.Len())
+		}
+		time.Sleep(time.Hour)
+		for i := range 100 {
+			do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: fmt.Sprint(i)}, take())
+		}
+		cmd := take()
+		err := s.Apply(t.Context(), bucket("one too many"), []control.Turn{{Command: &cmd}})
+		if gatehouse.CodeOf(err) != gatehouse.CodeExhausted {
+			t.Fatalf("with every name in use: %v, want exhausted", err)
+		}
+		// What is there goes on, and when something goes there is room again.
+		do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: "5"}, take())
+		do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: "5"}, gatehouse.Command{Op: gatehouse.OpDelete})
+		time.Sleep(2 * recheck)
+		do(t, s, bucket("fits"), take())
+	})
+}
+
+func TestPinned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		stop := s.Watch(bucket("a"), nil)
+		stopToo := s.Watch(bucket("a"), nil)
+		do(t, s, bucket("a"), take())
+		time.Sleep(time.Hour)
+		stop()
+		time.Sleep(time.Hour)
+		if s.Len() != 1 {
+			t.Errorf("a watched name was forgotten")
+		}
+		stopToo()
+		time.Sleep(time.Hour)
+		if s.Len() != 0 {
+			t.Errorf("a name that nobody watches any more is kept")
+		}
+	})
+}
+
+func TestRange(t *testing.T) {
+	s := New(Config{})
+	var want []string
+	for i := range 3000 {
+		name := fmt.Sprintf("name/%04d", i)
+		do(t, s, bucket(name), take())
+		want = append(want, name)
+	}
+	do(t, s, gatehouse.Key{Kind: gatehouse.Event, Name: "other"}, gatehouse.Command{Op: gatehouse.OpSend})
+	for _, after := range []string{"", "name/1023", "name/2998", "zzz"} {
+		var got []string
+		err := s.Range(t.Context(), gatehouse.TokenBucket, after, func(k gatehouse.Key, _ control.State) bool {
+			got = append(got, k.Name)
+			return true
+		})
+		i, found := slices.BinarySearch(want, after)
+		if found {
+			i++
+		}
+		if err != nil || !slices.Equal(got, want[i:]) {
+			t.Errorf("after %q: %d names, %v, want %d", after, len(got), err, len(want)-i)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.Range(ctx, gatehouse.TokenBucket, "", func(gatehouse.Key, control.State) bool { return true })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("with an ended context: %v", err)
+	}
+}
+
+// A step of the present store changes its state at once and alone: of many at a time, exactly as
+// many as there are tokens get one.
+func TestAtomic(t *testing.T) {
+	s := New(Config{})
+	var wg sync.WaitGroup
+	granted := make([]int, 8)
+	for i := range granted {
+		wg.Go(func() {
+			for range 1000 {
+				cmd := take()
+				cmd.Size, cmd.Interval = 500, time.Hour
+				queue := []control.Turn{{Command: &cmd}}
+				if s.Apply(context.Background(), bucket("a"), queue) == nil &&
+					queue[0].Decision.Outcome == gatehouse.Granted {
+					granted[i]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sum := 0
+	for _, n := range granted {
+		sum += n
+	}
+	if sum != 500 {
+		t.Errorf("%d tokens given, want 500", sum)
+	}
+}
