@@ -60,18 +60,23 @@ func apiOperations() map[string][]string {
 		all["get "+page] = []string{"server"}
 	}
 	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
-		for _, root := range []string{"/", "/v1/"} {
-			list := root + kind.String()
-			all["get "+list] = append([]string{kind.String()}, listNames...)
-			for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
-				line := "get " + list + "/{name}/" + op.String()
-				if op == gatehouse.OpDelete {
-					line = "delete " + list + "/{name}"
-				}
-				if kind.Has(op) {
-					all[line] = append([]string{kind.String(), "name"}, paramNames[:]...)
-				}
-			}
+		maps.Copy(all, kindOperations(kind, "/"))
+		maps.Copy(all, kindOperations(kind, "/v1/"))
+	}
+	return all
+}
+
+// kindOperations are those of one kind, below one root.
+func kindOperations(kind gatehouse.Kind, root string) map[string][]string {
+	list := root + kind.String()
+	all := map[string][]string{"get " + list: append([]string{kind.String()}, listNames...)}
+	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
+		line := "get " + list + "/{name}/" + op.String()
+		if op == gatehouse.OpDelete {
+			line = "delete " + list + "/{name}"
+		}
+		if kind.Has(op) {
+			all[line] = append([]string{kind.String(), "name"}, paramNames[:]...)
 		}
 	}
 	return all

@@ -11,8 +11,9 @@ import (
 )
 
 // A parked connection waits without a goroutine and without the HTTP server's buffers, where the
-// system allows it (park_linux.go; elsewhere park_other.go). First it waits for its answer and is
-// watched for a client that hangs up; then, until the client's next request, it is idle.
+// system allows it (park_linux.go; elsewhere, and with the build tag portable, park_portable.go).
+// First it waits for its answer and is watched for a client that hangs up; then, until the client's
+// next request, it is idle.
 type parked struct {
 	net.Conn
 	server *Server
