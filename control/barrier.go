@@ -14,7 +14,7 @@ type Barrier struct {
 	size     int64
 	arrivals map[gatehouse.Ticket]struct{} // who waits; when open, who has not been told yet
 	open     bool
-	until    time.Time // how long an open barrier is kept
+	until    time.Time // how long an open barrier is kept, or when a closed one was used last
 }
 
 // Step implements [State].
@@ -34,6 +34,9 @@ func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 		b.begin(now)
 		b.size = cmd.Size
 		b.arrivals = make(map[gatehouse.Ticket]struct{})
+	}
+	if !b.open {
+		b.until = now
 	}
 	_, counted := b.arrivals[cmd.Ticket]
 	if b.open {

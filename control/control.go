@@ -21,8 +21,8 @@ type State interface {
 	// cmd.Granted is nil, what it left behind while it waited.
 	Undo(now time.Time, cmd *gatehouse.Command)
 
-	// Expiry is when this state is worth nothing any more: from then on a new one in its place
-	// would decide the same. The zero time means at once.
+	// Expiry is when this state is, or was, worth nothing any more: from then on a new one in its
+	// place decides the same. It is not before the last Step.
 	Expiry() time.Time
 }
 

@@ -19,7 +19,7 @@ type Counter struct {
 // Step implements [State].
 func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	if c.created.IsZero() {
-		c.created = now
+		c.created, c.until = now, now
 	}
 	switch cmd.Op {
 	case gatehouse.OpCount:

@@ -12,12 +12,15 @@ type Event struct {
 	tally
 	sent    bool
 	message string
-	until   time.Time // how long a sent event is kept
+	until   time.Time // how long a sent event is kept, or when one that was not sent was used last
 }
 
 // Step implements [State].
 func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	e.begin(now)
+	if !e.sent {
+		e.until = now
+	}
 	switch cmd.Op {
 	case gatehouse.OpSend:
 		if e.sent {

@@ -22,6 +22,7 @@ type Semaphore struct {
 	size  int64
 	held  int64 // the sum of the costs of holds
 	fence uint64
+	used  int64 // when it was used last, Unix ns
 	holds map[string]*hold
 	ends  ends
 
@@ -40,6 +41,7 @@ type hold struct {
 // Step implements [State].
 func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	s.begin(now)
+	s.used = now.UnixNano()
 	s.expire(now.UnixNano())
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
@@ -187,9 +189,9 @@ func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 	}
 }
 
-// Expiry implements [State].
+// Expiry implements [State]. Without holds a semaphore is like a new one.
 func (s *Semaphore) Expiry() time.Time {
-	last := int64(0)
+	last := s.used
 	for _, h := range s.holds {
 		if h.until == 0 {
 			return never()

@@ -92,10 +92,15 @@ func (l *line) take() (whole bool) {
 	}
 	for _, t := range l.urgent {
 		t.urgent = false
-		if !t.gone && !t.offered && t.counted {
-			t.cmd.Ahead = 1 // it is not its turn: it may share a hold or be refused, no more
-			l.offer(t)
+		if t.gone || t.offered || !t.counted {
+			continue
 		}
+		t.cmd.Ahead = 0
+		if t.prev != nil && !t.prev.offered {
+			t.cmd.Ahead = 1 // it is not its turn: it may share a hold or be refused, no more
+		}
+		behind -= t.cost()
+		l.offer(t)
 	}
 	for n := 0; l.newcomer != nil && n < maxNewcomers; n++ {
 		t := l.newcomer

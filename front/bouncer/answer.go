@@ -19,15 +19,19 @@ type reply struct {
 	maxWait time.Duration
 	holder  string
 	v1      bool
-	json    bool // refusals as application/problem+json
-	close   bool // the connection ends with the answer
+	json    bool   // refusals as application/problem+json
+	origin  string // of a web page that may read the answer
+	close   bool   // the connection ends with the answer
 	http10  bool
 }
 
-func (r *request) reply(header *fasthttp.RequestHeader) reply {
+// reply notes how the request that ctx is about wants to be answered.
+func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request) reply {
+	header := &ctx.Request.Header
 	return reply{
 		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
-		json: wantsJSON(header), close: header.ConnectionClose(), http10: !header.IsHTTP11(),
+		json: wantsJSON(header), origin: s.origin(header),
+		close: header.ConnectionClose(), http10: !header.IsHTTP11(),
 	}
 }
 
@@ -58,6 +62,7 @@ var codes = [...]int{
 
 // answer writes a decision, or the error that took its place, as a response.
 func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
+	allowOrigin(resp, r.origin)
 	if err != nil {
 		status := codes[gatehouse.CodeOf(err)]
 		if status == fasthttp.StatusTooManyRequests || status == fasthttp.StatusServiceUnavailable {
@@ -88,6 +93,8 @@ func (r *reply) deny(resp *fasthttp.Response, d *gatehouse.Decision) {
 		if d.RetryAfter != gatehouse.Forever {
 			setUint(resp, fasthttp.HeaderRetryAfter, seconds(d.RetryAfter))
 		}
+	case gatehouse.Exhausted:
+		resp.Header.Set(fasthttp.HeaderRetryAfter, "1")
 	case gatehouse.Missing:
 		detail = fmt.Sprintf("%s does not exist", r.key)
 	}
@@ -108,7 +115,7 @@ func (r *reply) refusal(d *gatehouse.Decision) string {
 func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
 	switch r.op {
 	case gatehouse.OpAcquire:
-		if r.holder != "" {
+		if r.key.Kind != gatehouse.TokenBucket {
 			text(resp, r.holder)
 			return
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/valyala/fasthttp"
@@ -40,7 +39,7 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request) {
 		s.wait(ctx, r)
 		return
 	}
-	reply := r.reply(&ctx.Request.Header)
+	reply := s.reply(ctx, r)
 	s.finish(ctx, &reply, &d, err)
 }
 
@@ -72,6 +71,7 @@ func (s *Server) last(ctx *fasthttp.RequestCtx) {
 // refuse answers a request that is not put to a controller.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, p *problem) {
 	s.metrics.count(0, 0, p.status)
+	allowOrigin(&ctx.Response, s.origin(&ctx.Request.Header))
 	if p.allow != "" {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, p.allow)
 	}
@@ -96,40 +96,6 @@ func split(uri []byte) (path, query []byte) {
 		path = path[i:]
 	}
 	return path, query
-}
-
-// fromHere refuses what a browser asks on behalf of another site, or fetches in advance: a GET has
-// effects here, and a browser is no client. Origins that are allowed by configuration may.
-func (s *Server) fromHere(ctx *fasthttp.RequestCtx) bool {
-	h := &ctx.Request.Header
-	if isPrefetch(h) {
-		s.refuse(ctx, &problem{
-			status: fasthttp.StatusForbidden,
-			detail: "request is a browser's prefetch, which would take effect here; make it in earnest",
-		})
-		return false
-	}
-	if string(h.Peek("Sec-Fetch-Site")) != "cross-site" {
-		return true
-	}
-	origin := string(h.Peek(fasthttp.HeaderOrigin))
-	if origin != "" && (slices.Contains(s.config.CORS, origin) || slices.Contains(s.config.CORS, "*")) {
-		ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowOrigin, origin)
-		ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
-		ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, DELETE, OPTIONS")
-		return true
-	}
-	s.refuse(ctx, &problem{
-		status: fasthttp.StatusForbidden,
-		detail: fmt.Sprintf("request comes from a web page of another site, Origin %s; start the server "+
-			"with --cors ORIGIN to allow it", quote([]byte(origin))),
-	})
-	return false
-}
-
-func isPrefetch(h *fasthttp.RequestHeader) bool {
-	return bytes.Contains(h.Peek("Sec-Purpose"), []byte("prefetch")) ||
-		string(h.Peek("Purpose")) == "prefetch" || string(h.Peek("X-Moz")) == "prefetch"
 }
 
 // malformed answers what is not a request. The connection ends with the answer.

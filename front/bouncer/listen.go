@@ -35,7 +35,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if err != nil {
-			l.server.log.Warn("accepting a connection failed", "error", err, "retry_in", pause)
+			l.server.log.Warn("accepting a connection failed", "error", err, "retry_in", pause.String())
 			<-time.After(pause)
 			pause = min(2*pause, lastPause)
 			continue

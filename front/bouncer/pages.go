@@ -84,7 +84,8 @@ const (
 // list answers the names of a kind, in order: those that come after the parameter after, at most
 // limit. next is what to give as after for those that follow; it is empty at the end.
 func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) {
-	defer func() { s.metrics.count(kind, 0, ctx.Response.StatusCode()); s.last(ctx) }()
+	defer func() { s.metrics.count(0, 0, ctx.Response.StatusCode()); s.last(ctx) }()
+	allowOrigin(&ctx.Response, s.origin(&ctx.Request.Header))
 	asJSON := wantsJSON(&ctx.Request.Header)
 	after, limit, p := listParams(ctx)
 	if p != nil {

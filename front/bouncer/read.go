@@ -177,7 +177,7 @@ func (n *numbers) read(param int, want number) int64 {
 	if ok {
 		// A leading plus sign is accepted, as bouncer's times and amounts accept it.
 		if i, err := strconv.ParseInt(string(text), 10, 64); err == nil &&
-			i >= want.least && i <= want.most && (text[0] != '+' || param != paramSize) {
+			i >= want.least && i <= want.most && (text[0] != '+' || param > paramCost) {
 			return i
 		}
 	}

@@ -28,7 +28,7 @@ type waiter struct {
 // wait submits the request and answers it, at once if it can be, otherwise when it is decided. Until
 // then the connection is parked.
 func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request) {
-	w := &waiter{server: s, reply: r.reply(&ctx.Request.Header)}
+	w := &waiter{server: s, reply: s.reply(ctx, r)}
 	s.metrics.waits.Inc()
 	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
 	w.mu.Lock()

@@ -44,9 +44,6 @@ func (s *Store) dueAt(state control.State, now time.Time) int64 {
 	if latest := now.Add(recheck); at.After(latest) {
 		at = latest
 	}
-	if at.Before(now) {
-		at = now
-	}
 	return at.Add(s.linger).UnixNano()
 }
 
@@ -72,7 +69,8 @@ func (s *Store) sweep(sh *shard) {
 		more = false
 		sh.armed = 0
 		for kind := range gatehouse.Kind(gatehouse.Kinds) {
-			more = s.look(sh, kind, now, reach{until: now.UnixNano(), most: sweepBatch}) || more
+			r := reach{until: now.UnixNano(), most: sweepBatch, grace: s.linger}
+			more = s.look(sh, kind, now, r) || more
 			if q := sh.tables[kind].queue; len(q) > 0 {
 				s.arm(sh, q[0].at, now)
 			}
@@ -82,9 +80,11 @@ func (s *Store) sweep(sh *shard) {
 }
 
 // A reach is how far a table's queue is worked off: up to what is due at until, and at most so many.
+// What is worth nothing is spared for grace after it was worth something last.
 type reach struct {
 	until int64
 	most  int
+	grace time.Duration
 }
 
 // look takes names off the table's queue and forgets those that are worth nothing now; the others go
@@ -97,13 +97,16 @@ func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (mo
 		}
 		d := t.queue.Pop()
 		state := t.states[d.name]
-		pinned := sh.pins[gatehouse.Key{Kind: kind, Name: d.name}] > 0
-		if state == nil || !pinned && !state.Expiry().After(now) {
+		switch {
+		case state != nil && sh.pins[gatehouse.Key{Kind: kind, Name: d.name}] > 0:
+			d.at = now.Add(s.linger).UnixNano()
+		case state != nil && state.Expiry().Add(r.grace).After(now):
+			d.at = s.dueAt(state, now)
+		default:
 			delete(t.states, d.name)
 			s.count.Add(-1)
 			continue
 		}
-		d.at = s.dueAt(state, now)
 		t.queue.Push(d)
 	}
 	return true

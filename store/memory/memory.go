@@ -104,15 +104,13 @@ func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn
 		sh.mu.Lock()
 		now := s.now()
 		old, known := t.states[key.Name]
-		if known || s.count.Load() < s.names {
-			state := control.Serve(now, key.Kind, old, queue)
-			if state != old || !known {
-				s.keep(sh, key, state, now)
-			}
-			sh.mu.Unlock()
+		state := control.Serve(now, key.Kind, old, queue)
+		kept := known && state == old || s.keep(sh, key, state, now)
+		sh.mu.Unlock()
+		if kept {
 			return nil
 		}
-		sh.mu.Unlock()
+		// The state is new and nobody has seen it, so that dropping it is as if nothing had been done.
 		if !s.reclaim() {
 			return gatehouse.Errorf(gatehouse.CodeExhausted,
 				"%s: all %d names of this server are in use", key, s.names)
@@ -120,15 +118,18 @@ func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn
 	}
 }
 
-// keep notes the state of a name that is new or was replaced.
-func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
+// keep notes the state of a name that is new or was replaced. It reports false when there is no room.
+func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time.Time) bool {
 	t := &sh.tables[key.Kind]
 	if _, known := t.states[key.Name]; known {
 		t.states[key.Name] = state
-		return
+		return true
 	}
 	if state == nil || !state.Expiry().After(now) && sh.pins[key] == 0 {
-		return
+		return true // worth nothing
+	}
+	if s.count.Load() >= s.names {
+		return false
 	}
 	if t.states == nil {
 		t.states = make(map[string]control.State)
@@ -138,6 +139,7 @@ func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time
 	d := due{at: s.dueAt(state, now), name: key.Name}
 	t.queue.Push(d)
 	s.arm(sh, d.at, now)
+	return true
 }
 
 // Watch keeps the controller from being forgotten until stop is called, because somebody waits at

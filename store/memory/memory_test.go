@@ -49,15 +49,16 @@ func TestNamesAreForgotten(t *testing.T) {
 			t.Fatalf("Len() = %d, want 5002", got)
 		}
 		time.Sleep(30 * time.Second) // a bucket is full after a second, and lingers for a minute
-		if got := do(t, s, bucket("7"), gatehouse.Command{Op: gatehouse.OpStats}); got.Outcome != gatehouse.Granted {
-			t.Errorf("stats of a lingering bucket: %s, want granted", got.Outcome)
+		stats := gatehouse.Command{Op: gatehouse.OpStats}
+		if got := do(t, s, bucket("7"), stats).Outcome; got != gatehouse.Granted {
+			t.Errorf("stats of a lingering bucket: %s, want granted", got)
 		}
 		time.Sleep(2 * time.Minute)
 		if got := s.Len(); got != 2 {
 			t.Errorf("Len() = %d, want the lock and the event", got)
 		}
-		if got := do(t, s, bucket("7"), gatehouse.Command{Op: gatehouse.OpStats}); got.Outcome != gatehouse.Missing {
-			t.Errorf("stats of a forgotten bucket: %s, want missing", got.Outcome)
+		if got := do(t, s, bucket("7"), stats).Outcome; got != gatehouse.Missing {
+			t.Errorf("stats of a forgotten bucket: %s, want missing", got)
 		}
 		time.Sleep(2 * time.Hour)
 		if got := s.Len(); got != 1 {
@@ -110,6 +111,26 @@ func TestDeletedNamesLeaveNothing(t *testing.T) {
 	})
 }
 
+// A name that is used now and then keeps its figures.
+func TestLingersFromTheLastUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{})
+		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "lock"}
+		for range 100 {
+			do(t, s, bucket("a"), take())
+			do(t, s, lock, take())
+			do(t, s, lock, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
+			time.Sleep(30 * time.Second)
+		}
+		for _, key := range []gatehouse.Key{bucket("a"), lock} {
+			d := do(t, s, key, gatehouse.Command{Op: gatehouse.OpStats})
+			if d.Outcome != gatehouse.Granted || d.Stats[0].Value != int64(100) {
+				t.Errorf("%s: %s %v, want 100 acquired", key, d.Outcome, d.Stats)
+			}
+		}
+	})
+}
+
 func TestTooManyNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Names: 100})
@@ -129,7 +150,16 @@ func TestTooManyNames(t *testing.T) {
 		if gatehouse.CodeOf(err) != gatehouse.CodeExhausted {
 			t.Fatalf("with every name in use: %v, want exhausted", err)
 		}
-		// What is there goes on, and when something goes there is room again.
+		// What is there goes on, what needs no name is answered, and when something goes there is room.
+		unknown := gatehouse.Key{Kind: gatehouse.Lock, Name: "unknown"}
+		for op, want := range map[gatehouse.Op]gatehouse.Outcome{
+			gatehouse.OpStats: gatehouse.Missing, gatehouse.OpDelete: gatehouse.Missing,
+			gatehouse.OpRelease: gatehouse.Conflict,
+		} {
+			if got := do(t, s, unknown, gatehouse.Command{Op: op, Holder: "k"}); got.Outcome != want {
+				t.Errorf("%s of an unknown name: %s, want %s", op, got.Outcome, want)
+			}
+		}
 		do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: "5"}, take())
 		do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: "5"}, gatehouse.Command{Op: gatehouse.OpDelete})
 		time.Sleep(2 * recheck)
