@@ -11,10 +11,16 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A subject is one controller under test.
+type subject struct {
+	kind  gatehouse.Kind
+	state State
+}
+
 // step applies one command and returns its decision.
-func step(s *State, kind gatehouse.Kind, now time.Time, cmd gatehouse.Command) gatehouse.Decision {
+func (s *subject) step(now time.Time, cmd gatehouse.Command) gatehouse.Decision {
 	queue := []Turn{{Command: &cmd}}
-	*s = Serve(now, kind, *s, queue)
+	s.state = Serve(now, s.kind, s.state, queue)
 	return queue[0].Decision
 }
 
@@ -29,7 +35,7 @@ type taking struct {
 func TestBucketAgainstLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		interval := time.Duration(rapid.Int64Range(1, 5000).Draw(t, "interval")) * time.Millisecond
-		var state State
+		bucket := subject{kind: gatehouse.TokenBucket}
 		var log []taking
 		at := time.Duration(0) // counted from the first request, as boundaries are
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
@@ -41,7 +47,7 @@ func TestBucketAgainstLog(t *testing.T) {
 					taken += g.cost
 				}
 			}
-			d := step(&state, gatehouse.TokenBucket, epoch().Add(at), gatehouse.Command{
+			d := bucket.step(epoch().Add(at), gatehouse.Command{
 				Op: gatehouse.OpAcquire, Size: size, Cost: cost, Interval: interval,
 			})
 			if want := taken+cost <= size; want != (d.Outcome == gatehouse.Granted) {
@@ -65,12 +71,12 @@ func TestBucketWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		interval := time.Duration(rapid.Int64Range(1, 1000).Draw(t, "interval")) * time.Millisecond
 		size := rapid.Int64Range(1, 10).Draw(t, "size")
-		var state State
+		bucket := subject{kind: gatehouse.TokenBucket}
 		var log []taking
 		at := time.Duration(0)
 		for range 120 {
 			at += time.Duration(rapid.Int64Range(0, int64(interval)/2).Draw(t, "later"))
-			d := step(&state, gatehouse.TokenBucket, epoch().Add(at), gatehouse.Command{
+			d := bucket.step(epoch().Add(at), gatehouse.Command{
 				Op: gatehouse.OpAcquire, Size: size, Cost: 1, Interval: interval,
 			})
 			if d.Outcome == gatehouse.Granted {
@@ -101,17 +107,17 @@ func TestBucketRetryAfter(t *testing.T) {
 			Cost:     1,
 			Interval: time.Duration(rapid.Int64Range(2, 1e9).Draw(t, "interval")),
 		}
-		var state State
+		bucket := subject{kind: gatehouse.TokenBucket}
 		now := epoch()
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(cmd.Interval)).Draw(t, "later")))
-			d := step(&state, gatehouse.TokenBucket, now, cmd)
+			d := bucket.step(now, cmd)
 			if d.Outcome != gatehouse.Refused {
 				continue
 			}
-			early := step(&state, gatehouse.TokenBucket, now.Add(d.RetryAfter-1), cmd)
+			early := bucket.step(now.Add(d.RetryAfter-1), cmd)
 			now = now.Add(d.RetryAfter)
-			intime := step(&state, gatehouse.TokenBucket, now, cmd)
+			intime := bucket.step(now, cmd)
 			if early.Outcome != gatehouse.Refused || intime.Outcome != gatehouse.Granted {
 				t.Fatalf("retry %s: %s just before, %s then", d.RetryAfter, early.Outcome, intime.Outcome)
 			}
@@ -170,7 +176,7 @@ func (s *slowSemaphore) do(now time.Time, cmd *gatehouse.Command) gatehouse.Outc
 // TestSemaphoreAgainstList compares the semaphore with the slow one, and looks at its invariants.
 func TestSemaphoreAgainstList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var state State
+		semaphore := subject{kind: gatehouse.Semaphore}
 		slow := slowSemaphore{holds: map[string]slowHold{}}
 		now, fence := epoch(), uint64(0)
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
@@ -187,7 +193,7 @@ func TestSemaphoreAgainstList(t *testing.T) {
 			slow.expire(now)
 			_, had := slow.holds[cmd.Holder]
 			want := slow.do(now, &cmd)
-			d := step(&state, gatehouse.Semaphore, now, cmd)
+			d := semaphore.step(now, cmd)
 			if d.Outcome != want {
 				t.Fatalf("%s %s = %s, want %s", cmd.Op, cmd.Holder, d.Outcome, want)
 			}
@@ -197,7 +203,7 @@ func TestSemaphoreAgainstList(t *testing.T) {
 				}
 				fence = d.Fence
 			}
-			checkHolds(t, state, &slow)
+			checkHolds(t, semaphore.state, &slow)
 		}
 	})
 }
@@ -223,34 +229,34 @@ func checkHolds(t *rapid.T, state State, slow *slowSemaphore) {
 
 // TestRenewedForEver: a hold that is renewed again and again costs no more than one that is not.
 func TestRenewedForEver(t *testing.T) {
-	var state State
+	semaphore := subject{kind: gatehouse.Semaphore}
 	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Size: 1, Cost: 1, Expires: time.Hour}
-	step(&state, gatehouse.Semaphore, epoch(), cmd)
+	semaphore.step(epoch(), cmd)
 	cmd.Op = gatehouse.OpRenew
 	for i := range 10_000 {
-		step(&state, gatehouse.Semaphore, epoch().Add(time.Duration(i)*time.Second), cmd)
+		semaphore.step(epoch().Add(time.Duration(i)*time.Second), cmd)
 	}
-	if n := len(state.(*Semaphore).ends.Heap); n > 11 {
+	if n := len(semaphore.state.(*Semaphore).ends.Heap); n > 11 {
 		t.Errorf("%d ends kept for one hold", n)
 	}
 }
 
 // TestHolders: one name has a limit of holders, and beyond it says so.
 func TestHolders(t *testing.T) {
-	var state State
+	semaphore := subject{kind: gatehouse.Semaphore}
 	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: gatehouse.MaxSize, Cost: 1}
 	for i := range MaxHolders {
 		cmd.Holder = fmt.Sprint(i)
-		if d := step(&state, gatehouse.Semaphore, epoch(), cmd); d.Outcome != gatehouse.Granted {
+		if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Granted {
 			t.Fatalf("holder %d: %s", i, d.Outcome)
 		}
 	}
 	cmd.Holder = "one too many"
-	if d := step(&state, gatehouse.Semaphore, epoch(), cmd); d.Outcome != gatehouse.Exhausted {
+	if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Exhausted {
 		t.Fatalf("holder %d: %s, want exhausted", MaxHolders, d.Outcome)
 	}
 	cmd.Holder = "7"
-	if d := step(&state, gatehouse.Semaphore, epoch(), cmd); d.Outcome != gatehouse.Granted {
+	if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Granted {
 		t.Fatalf("the same holder again: %s", d.Outcome)
 	}
 }

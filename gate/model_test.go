@@ -119,6 +119,7 @@ func (m *model) run(actions []action, end time.Duration) map[int]result {
 
 // runReal does the same with a gate, in virtual time.
 func runReal(t *testing.T, kind gatehouse.Kind, actions []action, end time.Duration) map[int]result {
+	t.Helper()
 	results := map[int]result{}
 	synctest.Test(t, func(*testing.T) {
 		g, l := newGate(), newLog()

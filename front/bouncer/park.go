@@ -154,7 +154,7 @@ func (p *parked) close() {
 	p.mu.Unlock()
 	p.server.poller.remove(p)
 	p.server.lot.leave(p)
-	_ = p.Conn.Close()
+	_ = p.Close()
 }
 
 // A lot is where the parked connections are, for the end of the server.

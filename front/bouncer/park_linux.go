@@ -124,12 +124,12 @@ func (p *poller) ctl(op int, fd int32, events uint32) error {
 }
 
 // control runs do while the descriptor is sure to be open.
-func (c *parked) control(do func(fd int32) error) error {
-	if c.watch.raw == nil {
+func (p *parked) control(do func(fd int32) error) error {
+	if p.watch.raw == nil {
 		return nil
 	}
 	var inner error
-	err := c.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // #nosec G115 -- a descriptor
+	err := p.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // #nosec G115 -- a descriptor
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
@@ -137,9 +137,9 @@ func (c *parked) control(do func(fd int32) error) error {
 }
 
 // hungUp reports whether the client is known to be gone at this instant.
-func (c *parked) hungUp() bool {
+func (p *parked) hungUp() bool {
 	gone := false
-	err := c.control(func(fd int32) error {
+	err := p.control(func(fd int32) error {
 		fds := []unix.PollFd{{Fd: fd, Events: unix.POLLRDHUP}}
 		n, err := unix.Poll(fds, 0)
 		gone = err == nil && n > 0
@@ -149,9 +149,9 @@ func (c *parked) hungUp() bool {
 }
 
 // writeNow sends what the system takes without waiting.
-func (c *parked) writeNow(message []byte) (sent int, err error) {
+func (p *parked) writeNow(message []byte) (sent int, err error) {
 	var failed error
-	err = c.watch.raw.Write(func(fd uintptr) bool {
+	err = p.watch.raw.Write(func(fd uintptr) bool {
 		sent, failed = unix.Write(int(fd), message)
 		return true
 	})

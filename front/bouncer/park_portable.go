@@ -28,20 +28,20 @@ func (p *poller) add(c *parked) error {
 	return nil
 }
 
-func (c *parked) await() {
+func (p *parked) await() {
 	var b [1]byte
-	n, err := c.Conn.Read(b[:])
-	c.mu.Lock()
-	c.rest = append(c.rest, b[:n]...)
-	idle := c.gone == nil
-	c.mu.Unlock()
-	close(c.watch.ended)
+	n, err := p.Conn.Read(b[:])
+	p.mu.Lock()
+	p.rest = append(p.rest, b[:n]...)
+	idle := p.gone == nil
+	p.mu.Unlock()
+	close(p.watch.ended)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded): // remove
 	case err != nil:
-		c.event(true)
+		p.event(true)
 	case idle:
-		c.event(false)
+		p.event(false)
 	}
 }
 
@@ -63,7 +63,7 @@ func (p *poller) remove(c *parked) {
 }
 
 // hungUp cannot be known at an instant here; await tells of it.
-func (c *parked) hungUp() bool { return false }
+func (p *parked) hungUp() bool { return false }
 
 // writeNow leaves the sending to a goroutine.
-func (c *parked) writeNow([]byte) (sent int, err error) { return 0, nil }
+func (p *parked) writeNow([]byte) (sent int, err error) { return 0, nil }

@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -217,7 +218,7 @@ func TestIdleAfterAWaitIsClosed(t *testing.T) {
 	c := r.dial(t)
 	c.send("/event/e/wait?maxwait=10")
 	c.want(408, "event/e: wait not granted within maxwait=10 ms; only another request can change that")
-	if n, err := c.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("an idle connection: read %d bytes, %v, want it closed", n, err)
 	}
 }
@@ -268,11 +269,11 @@ func TestShutdownAnswersWaiters(t *testing.T) {
 	}
 	for _, c := range waiters {
 		c.want(503, "event/e: the server is stopping")
-		if _, err := c.reader.ReadByte(); err != io.EOF {
+		if _, err := c.reader.ReadByte(); !errors.Is(err, io.EOF) {
 			t.Errorf("after the last answer: %v, want the end", err)
 		}
 	}
-	if _, err := idle.reader.ReadByte(); err != io.EOF {
+	if _, err := idle.reader.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("an idle connection: %v, want the end", err)
 	}
 }

@@ -213,10 +213,11 @@ func (r *request) readTexts(v *values) *problem {
 				paramNames[param], quote(raw))
 		}
 		most := gatehouse.MaxMessage
-		if param == paramKey {
+		switch param {
+		case paramKey:
 			most = gatehouse.MaxHolder
 			r.cmd.Holder = string(text)
-		} else if param == paramMessage {
+		case paramMessage:
 			r.cmd.Message = string(text)
 		}
 		if len(text) > most {

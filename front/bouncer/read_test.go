@@ -40,6 +40,7 @@ func FuzzRead(f *testing.F) {
 
 // checkRequest holds what was read against what the core would refuse.
 func checkRequest(t *testing.T, r *request) {
+	t.Helper()
 	err := r.cmd.Check(r.key)
 	if err != nil && !strings.Contains(err.Error(), "name") && !strings.Contains(err.Error(), "cost") {
 		t.Errorf("%s %+v was let through, but: %v", r.key, r.cmd, err)

@@ -123,7 +123,7 @@ func (w *waiter) send(message []byte, last bool) {
 	if err == nil && sent < len(message) {
 		go func() {
 			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.close)
-			_, err := w.conn.Conn.Write(message[sent:])
+			_, err := w.conn.Write(message[sent:])
 			stuck.Stop()
 			w.sent(err, last)
 		}()
