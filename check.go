@@ -63,7 +63,7 @@ func (k Kind) Has(op Op) bool {
 	return op == OpStats || op == OpDelete || op == OpUndo || grammar[k][op].known
 }
 
-// Check returns an CodeInvalid error when cmd makes no sense for key: an unknown operation, a
+// Check returns an error of CodeInvalid when cmd makes no sense for key: an unknown operation, a
 // bad name, a number out of range, a cost that can never fit.
 func (cmd *Command) Check(key Key) error {
 	if !key.Kind.Has(cmd.Op) {
@@ -71,6 +71,9 @@ func (cmd *Command) Check(key Key) error {
 	}
 	if cmd.MaxWait != 0 && (cmd.MaxWait < Forever || cmd.MaxWait > MaxDuration) {
 		return outOfRange(key, "MaxWait", cmd.MaxWait, "Forever, or 0 to 100 years")
+	}
+	if cmd.Keep < 0 || cmd.Keep > MaxDuration {
+		return outOfRange(key, "Keep", cmd.Keep, "0 to 100 years")
 	}
 	if bad := nameFault(key.Name); bad != "" {
 		return Errorf(CodeInvalid, "%s: name %s", key.Kind, bad)

@@ -114,7 +114,12 @@ const (
 var outcomeNames = [...]string{"refused", "granted", "conflict", "deleted", "missing", "invalid", "exhausted"}
 
 // String returns the outcome in lower case, as scenario files and metrics spell it.
-func (o Outcome) String() string { return outcomeNames[o] }
+func (o Outcome) String() string {
+	if int(o) >= len(outcomeNames) {
+		return "none"
+	}
+	return outcomeNames[o]
+}
 
 // A Decision answers a Command. Which fields mean something depends on the operation; the others
 // are zero.
@@ -125,7 +130,7 @@ type Decision struct {
 	At time.Time
 
 	// RetryAfter, when refused, is the time before which the answer cannot change unless another
-	// command changes it; Forever when no such time is known.
+	// command changes it, or one in front gives up; Forever when no such time is known.
 	RetryAfter time.Duration
 
 	// ResetAfter is when a token bucket is full again.

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A Barrier opens when as many wait at it as its size says; the size is the first waiter's. Once
+// A Barrier opens when as many wait at it as its size says; the size is that of the first who waits. Once
 // open it stays so: whoever comes after the last that it waited for gets a conflict, until it is
 // deleted or has been kept long enough. A waiter that leaves does not count any more.
 type Barrier struct {
@@ -32,11 +32,13 @@ func (b *Barrier) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	if b.created == 0 {
 		b.begin(now)
-		b.size = cmd.Size
 		b.arrivals = make(map[gatehouse.Ticket]struct{})
 	}
 	if !b.open {
 		b.until = now
+		if len(b.arrivals) == 0 {
+			b.size = cmd.Size
+		}
 	}
 	_, counted := b.arrivals[cmd.Ticket]
 	if b.open {

@@ -245,7 +245,7 @@ func TestRenewedForEver(t *testing.T) {
 func TestHolders(t *testing.T) {
 	semaphore := subject{kind: gatehouse.Semaphore}
 	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: gatehouse.MaxSize, Cost: 1}
-	for i := range MaxHolders {
+	for i := range maxHolders {
 		cmd.Holder = fmt.Sprint(i)
 		if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Granted {
 			t.Fatalf("holder %d: %s", i, d.Outcome)
@@ -253,7 +253,7 @@ func TestHolders(t *testing.T) {
 	}
 	cmd.Holder = "one too many"
 	if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Exhausted {
-		t.Fatalf("holder %d: %s, want exhausted", MaxHolders, d.Outcome)
+		t.Fatalf("holder %d: %s, want exhausted", maxHolders, d.Outcome)
 	}
 	cmd.Holder = "7"
 	if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Granted {

@@ -6,15 +6,16 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// MaxHolders is the most holds under one name, so that one name cannot fill the memory. A semaphore
+// maxHolders is the most holds under one name, so that one name cannot fill the memory. A semaphore
 // may be larger: a cost takes many slots in one hold.
-const MaxHolders = 100_000
+const maxHolders = 100_000
 
 // A Semaphore lends slots to holders. The holds are the count: there is no second counter of them
 // that could drift. A lock is a semaphore whose size is always 1.
 //
-// Every hold has a fencing token: max(last + 1, the store's time in µs). It rises under one name for
-// as long as the store's clock does, also across a delete or a restart.
+// Every hold has a fencing token: max(last + 1, the store's time in µs). It rises under one name, and
+// across a delete or a restart too as long as the store's clock rises and there was no more than one
+// grant per µs.
 type Semaphore struct {
 	tally
 	lock  bool // the size is always 1
@@ -83,7 +84,7 @@ func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Dec
 		d := s.decide(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
 		return d
-	case len(s.holds) >= MaxHolders:
+	case len(s.holds) >= maxHolders:
 		return unable(now, gatehouse.Exhausted, "has as many holders as one name may have")
 	}
 	s.pass(now, cmd)
@@ -183,10 +184,12 @@ func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 	if h == nil || cmd.Granted == nil || cmd.Granted.Fence != h.fence {
 		return
 	}
-	if h.grants--; h.grants == 0 {
-		s.drop(cmd.Holder)
-		s.passed--
+	if h.grants--; h.grants > 0 {
+		s.reacquired--
+		return
 	}
+	s.drop(cmd.Holder)
+	s.takeBack(cmd)
 }
 
 // Expiry implements [State]. Without holds a semaphore is like a new one.

@@ -41,7 +41,7 @@ func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 			// Its parameters may have changed things for those in front.
 			changed = changed || standing > 0 && !turn.Command.Again
 			standing++
-			ahead += turn.Command.Cost
+			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize) // it never overflows
 		default:
 			changed = changed || standing > 0
 		}
@@ -105,7 +105,7 @@ func lookAgain(now time.Time, s State, queue []Turn) (changed bool) {
 		cmd.Ahead += ahead
 		turn.Decision = s.Step(now, &cmd)
 		if turn.stays() {
-			ahead += turn.Command.Cost
+			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize)
 		} else {
 			changed = true
 		}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -25,9 +26,28 @@ func (t *tally) begin(now time.Time) {
 // pass notes a command that was let through.
 func (t *tally) pass(now time.Time, cmd *gatehouse.Command) {
 	t.passed++
-	if !cmd.Since.IsZero() {
-		t.waited += int64(now.Sub(cmd.Since))
+	t.waited = min(t.waited+waited(now, cmd), maxWaited)
+}
+
+// takeBack forgets a pass that reached nobody.
+func (t *tally) takeBack(cmd *gatehouse.Command) {
+	at := cmd.Granted.At
+	if at.UnixNano() < t.created {
+		return // it was counted by a controller that is no more
 	}
+	t.passed--
+	t.waited = max(0, t.waited-waited(at, cmd))
+}
+
+// maxWaited is where the sum of waits stops, a hundred years before it would overflow.
+const maxWaited = math.MaxInt64 - int64(gatehouse.MaxDuration)
+
+// waited is how long a command that passes at now has waited.
+func waited(now time.Time, cmd *gatehouse.Command) int64 {
+	if cmd.Since.IsZero() {
+		return 0
+	}
+	return min(int64(now.Sub(cmd.Since)), int64(gatehouse.MaxDuration))
 }
 
 // refused notes a refusal that is the last word.

@@ -100,7 +100,7 @@ func (b *TokenBucket) Undo(_ time.Time, cmd *gatehouse.Command) {
 	if cmd.Granted == nil {
 		return
 	}
-	b.passed--
+	b.takeBack(cmd)
 	if cmd.Granted.At.UnixNano() >= b.start {
 		b.taken = max(0, b.taken-cmd.Cost)
 	}

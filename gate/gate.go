@@ -115,7 +115,8 @@ func (g *Gate) Try(
 		return gatehouse.Decision{}, true, err
 	}
 	sh := g.shard(key)
-	if sh.line(key) != nil {
+	// A delete goes by the line even if there is none yet: who is about to wait must hear of it.
+	if sh.line(key) != nil || cmd.Op == gatehouse.OpDelete {
 		if cmd.Op.Waits() && cmd.MaxWait != 0 {
 			return gatehouse.Decision{}, false, nil
 		}
@@ -177,8 +178,8 @@ func (g *Gate) through(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.De
 	return d, err
 }
 
-// Submit is Do without a goroutine: done is called exactly once, possibly before Submit returns and
-// never under a lock, unless cancel was called first. It must not block.
+// Submit is Do without a goroutine: done is called once, possibly before Submit returns and never
+// under a lock. It must not block. Once cancel was called, done may still be called or not.
 //
 // cancel takes the command out of line. When it was granted already, the grant is taken back: call
 // it when the answer could not be delivered, and do not call it when it was.

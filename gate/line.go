@@ -17,16 +17,17 @@ type line struct {
 
 	mu         sync.Mutex
 	head, tail *ticket
-	newcomer   *ticket        // the first that no look was taken at yet
-	urgent     []*ticket      // to be looked at although they are not in front
-	holders    map[string]int // how many wait with the same key
-	length     int            // of those who may wait
-	wants      int64          // the sum of the costs of those who were looked at
-	widest     int64          // at least the greatest of them
-	whole      bool           // everybody is to be looked at
-	serving    bool           // somebody is at it
-	again      bool           // and is to look once more
-	timer      *time.Timer    // fires when the first in line can be granted
+	newcomer   *ticket         // the first that no look was taken at yet
+	urgent     []*ticket       // to be looked at although they are not in front
+	holders    map[string]int  // how many wait with the same key
+	granted    map[string]bool // keys that others wait with too, until those are hurried
+	length     int             // of those who may wait
+	counted    int             // of those among them who were looked at
+	widest     int64           // at least the greatest of their costs
+	whole      bool            // everybody is to be looked at
+	serving    bool            // somebody is at it
+	again      bool            // and is to look once more
+	timer      *time.Timer     // fires when the first in line can be granted
 
 	// What whoever serves has in hand.
 	width   int // how many of those in front are offered; doubles while they are granted
@@ -35,10 +36,12 @@ type line struct {
 	answers []answer
 }
 
-// The most that is offered to the store at once, unless everybody has to be.
+// The most of those in front, and of newcomers, that are offered to the store at once, unless
+// everybody has to be; and how often one caller offers.
 const (
 	maxWidth     = 1024
 	maxNewcomers = 256
+	maxRounds    = 16
 )
 
 // serve offers the line to the store until nothing more can be granted. When somebody is at it
@@ -56,14 +59,28 @@ func (l *line) serve() {
 		l.stop = l.gate.store.Watch(l.key, func() { go l.serve() })
 		l.mu.Lock()
 	}
+	l.mu.Unlock()
+	l.work()
+}
+
+// work goes on until there is nothing to do. A caller who came to be served itself is not kept at it
+// for ever by those who come after: after some rounds a goroutine takes over, which ends when the
+// line is idle.
+func (l *line) work() {
+	l.mu.Lock()
 	var retry time.Duration
-	for more := true; more; {
+	for round, more := 0, true; more; round++ {
+		if round == maxRounds {
+			l.mu.Unlock()
+			go l.work()
+			return
+		}
 		l.again = false
-		whole := l.take()
+		l.take()
 		l.mu.Unlock()
 		err := l.gate.store.Apply(l.gate.ctx, l.key, l.turns)
 		l.mu.Lock()
-		retry, more = l.settle(err, whole)
+		retry, more = l.settle(err)
 		l.deliver()
 		more = l.head != nil && (more || l.again || l.whole || l.newcomer != nil || len(l.urgent) > 0)
 	}
@@ -78,38 +95,32 @@ func (l *line) serve() {
 
 // take chooses whom to offer: the first few in line, or the whole of it, those who are urgent, and
 // the newcomers.
-func (l *line) take() (whole bool) {
-	whole = l.whole || l.deleting()
-	if whole {
-		l.widest = 0
-	}
-	behind := l.wants
+func (l *line) take() {
+	whole := l.whole || l.deleting()
+	var front *ticket // everybody up to here is offered
 	for t := l.head; t != nil && t != l.newcomer && (whole || len(l.batch) < l.width); t = t.next {
 		t.cmd.Ahead = 0
-		behind -= t.cost()
-		l.widest = max(l.widest, t.cost())
 		l.offer(t)
+		front = t
 	}
 	for _, t := range l.urgent {
 		t.urgent = false
 		if t.gone || t.offered || !t.counted {
 			continue
 		}
-		t.cmd.Ahead = 0
-		if t.prev != nil && !t.prev.offered {
-			t.cmd.Ahead = 1 // it is not its turn: it may share a hold or be refused, no more
-		}
-		behind -= t.cost()
+		if t.cmd.Ahead = 1; t.prev == front {
+			t.cmd.Ahead, front = 0, t
+		} // otherwise it is not its turn: it may share a hold or be refused, no more
 		l.offer(t)
 	}
+	unoffered := l.counted - len(l.batch)
 	for n := 0; l.newcomer != nil && n < maxNewcomers; n++ {
 		t := l.newcomer
 		l.newcomer = t.next
-		t.cmd.Ahead = max(0, behind)
+		t.cmd.Ahead = int64(unoffered) // each wants at least one
 		l.offer(t)
 	}
 	l.urgent, l.whole = l.urgent[:0], false
-	return whole
 }
 
 func (l *line) offer(t *ticket) {
@@ -135,7 +146,7 @@ func (l *line) deleting() bool {
 
 // settle works the decisions in. It returns when the first in line can be granted, and whether that
 // is not known because everybody who was offered in front of it is gone.
-func (l *line) settle(err error, whole bool) (retry time.Duration, more bool) {
+func (l *line) settle(err error) (retry time.Duration, more bool) {
 	var first *ticket // of those who were refused though nobody was ahead of them
 	for i, t := range l.batch {
 		d := &l.turns[i].Decision
@@ -153,10 +164,11 @@ func (l *line) settle(err error, whole bool) (retry time.Duration, more bool) {
 		default:
 			l.finish(t, *d, nil)
 		}
-		if d.Limit > 0 && d.Limit < l.widest && !whole {
-			l.whole = true // a resize: some may wait for what can never be
+		if d.Limit > 0 && d.Limit < l.widest {
+			l.hurryWide(d.Limit)
 		}
 	}
+	l.hurryHolders()
 	clear(l.batch)
 	clear(l.turns)
 	l.batch, l.turns = l.batch[:0], l.turns[:0]

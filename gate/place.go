@@ -123,7 +123,7 @@ func (l *line) remove(t *ticket) {
 		l.gate.waiting.Add(-1)
 	}
 	if t.counted {
-		l.wants -= t.cost()
+		l.counted--
 		l.countHolder(t, -1)
 	}
 }
@@ -146,7 +146,7 @@ func (l *line) stay(t *ticket, d *gatehouse.Decision) {
 		if t.cmd.Since.IsZero() {
 			t.cmd.Since = d.At
 		}
-		l.wants += t.cost()
+		l.counted++
 		l.widest = max(l.widest, t.cost())
 		l.countHolder(t, +1)
 	}
@@ -188,8 +188,11 @@ func (l *line) finish(t *ticket, d gatehouse.Decision, err error) {
 		return
 	}
 	t.granted = &d
-	if l.holders[t.cmd.Holder] > 0 {
-		l.hurryHolder(t.cmd.Holder)
+	if d.Fence != 0 && l.holders[t.cmd.Holder] > 0 {
+		if l.granted == nil {
+			l.granted = make(map[string]bool)
+		}
+		l.granted[t.cmd.Holder] = true
 	}
 }
 
@@ -201,11 +204,27 @@ func (l *line) hurry(t *ticket) {
 	}
 }
 
-// hurryHolder hurries those who wait with a key that has just been granted: they share its hold.
-func (l *line) hurryHolder(holder string) {
+// hurryHolders hurries those who wait with a key that has just been granted: they share its hold.
+func (l *line) hurryHolders() {
+	if len(l.granted) == 0 {
+		return
+	}
 	for t := l.head; t != nil; t = t.next {
-		if t.cmd.Holder == holder {
+		if l.granted[t.cmd.Holder] {
 			l.hurry(t)
+		}
+	}
+	clear(l.granted)
+}
+
+// hurryWide hurries those who wait for more than a size that was made smaller: they wait in vain.
+func (l *line) hurryWide(size int64) {
+	l.widest = 0
+	for t := l.head; t != nil; t = t.next {
+		if t.cost() > size {
+			l.hurry(t)
+		} else {
+			l.widest = max(l.widest, t.cost())
 		}
 	}
 }

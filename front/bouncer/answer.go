@@ -115,7 +115,7 @@ func (r *reply) refusal(d *gatehouse.Decision) string {
 func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
 	switch r.op {
 	case gatehouse.OpAcquire:
-		if r.key.Kind != gatehouse.TokenBucket {
+		if r.holder != "" {
 			text(resp, r.holder)
 			return
 		}

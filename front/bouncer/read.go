@@ -216,7 +216,9 @@ func (r *request) readTexts(v *values) *problem {
 		switch param {
 		case paramKey:
 			most = gatehouse.MaxHolder
-			r.cmd.Holder = string(text)
+			if r.hasHolders() {
+				r.cmd.Holder = string(text)
+			}
 		case paramMessage:
 			r.cmd.Message = string(text)
 		}
@@ -227,9 +229,13 @@ func (r *request) readTexts(v *values) *problem {
 	return r.needKey()
 }
 
+func (r *request) hasHolders() bool {
+	return r.key.Kind == gatehouse.Semaphore || r.key.Kind == gatehouse.Lock
+}
+
 // needKey makes a key for an acquire that has none, and refuses a release or renew without.
 func (r *request) needKey() *problem {
-	if r.key.Kind != gatehouse.Semaphore && r.key.Kind != gatehouse.Lock || r.cmd.Holder != "" {
+	if !r.hasHolders() || r.cmd.Holder != "" {
 		return nil
 	}
 	switch r.cmd.Op {

@@ -14,7 +14,7 @@ import (
 
 // recheck is the longest a name stays unlooked at, so that a hold of a day that was released after a
 // second does not keep its name for the rest of the day.
-const recheck = 10 * time.Minute
+const recheck = time.Minute
 
 // slack is how much later than due names are forgotten, so that one timer serves many.
 const slack = time.Second

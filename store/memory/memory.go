@@ -18,8 +18,8 @@ import (
 // A Config sets the limits of a store. The zero value works.
 type Config struct {
 	// Names is the most controllers kept at once; 0 means DefaultNames. When it is reached,
-	// controllers that are worth nothing are forgotten early, and only if there is none is a new
-	// name refused.
+	// controllers that have been worth nothing for a minute or two are forgotten early, and only if
+	// there is none is a new name refused.
 	Names int
 
 	// Linger is how long a controller that is worth nothing is remembered for its statistics;
@@ -190,18 +190,22 @@ func (s *Store) Range(
 // next returns the first names of a kind after the given one, at most a page of them, in order.
 func (s *Store) next(kind gatehouse.Kind, after string) []string {
 	var names []string
+	last := "" // names after this one come on a later page; "" when that is not known yet
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for name, state := range sh.tables[kind].states {
-			if name > after && state != nil {
+			if name > after && state != nil && (last == "" || name < last) {
 				names = append(names, name)
 			}
 		}
 		sh.mu.Unlock()
 		if len(names) > 4*page || i == shards-1 {
 			slices.Sort(names)
-			names = names[:min(page, len(names))]
+			if len(names) > page {
+				names = names[:page]
+				last = names[page-1]
+			}
 		}
 	}
 	return names

@@ -101,7 +101,10 @@ func TestDeletedNamesLeaveNothing(t *testing.T) {
 			do(t, s, bucket("same"), gatehouse.Command{Op: gatehouse.OpDelete})
 		}
 		sh := s.shard(bucket("same"))
-		if n := len(sh.tables[gatehouse.TokenBucket].queue); n != 1 || s.Len() != 1 {
+		sh.mu.Lock()
+		n := len(sh.tables[gatehouse.TokenBucket].queue)
+		sh.mu.Unlock()
+		if n != 1 || s.Len() != 1 {
 			t.Errorf("%d entries, %d names, want 1 of each", n, s.Len())
 		}
 		time.Sleep(2 * time.Minute)
