@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -26,19 +25,13 @@ type reply struct {
 }
 
 // reply notes how the request that ctx is about wants to be answered.
-func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request) reply {
+func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, from *sender) reply {
 	header := &ctx.Request.Header
 	return reply{
 		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
-		json: wantsJSON(header), origin: s.origin(header),
+		json: from.json, origin: s.origin(from),
 		close: header.ConnectionClose(), http10: !header.IsHTTP11(),
 	}
-}
-
-func wantsJSON(header *fasthttp.RequestHeader) bool {
-	accept := string(header.Peek(fasthttp.HeaderAccept))
-	return strings.Contains(accept, "application/json") ||
-		strings.Contains(accept, "application/problem+json")
 }
 
 // statuses says how outcomes that are no grants are answered.

@@ -58,7 +58,7 @@ type Config struct {
 
 	// ReadTimeout is how long a request may take to arrive once it has begun, WriteTimeout how long
 	// an answer may take to leave, IdleTimeout how long a connection may be silent between requests.
-	// Waiting has no timeout but the request's own.
+	// Each may be exceeded by half of ReadTimeout. Waiting has no timeout but the request's own.
 	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 }
 
@@ -114,9 +114,6 @@ func New(config Config) (*Server, error) {
 		NoDefaultServerHeader: true,
 		ReadBufferSize:        maxHeader,
 		MaxRequestBodySize:    maxBody,
-		ReadTimeout:           config.ReadTimeout,
-		WriteTimeout:          config.WriteTimeout,
-		IdleTimeout:           config.IdleTimeout,
 		MaxIdleWorkerDuration: time.Second,
 		Concurrency:           2 * config.Conns, // connections are counted where they are accepted
 		KeepHijackedConns:     true,

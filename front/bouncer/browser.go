@@ -12,52 +12,72 @@ import (
 // page it shows asks for. So what a browser asks on behalf of another site is refused, unless that
 // site's origin is allowed by configuration.
 
+// A sender is what the headers say of who sends a request. It is good while the request is handled.
+type sender struct {
+	host, origin, site []byte // Host, Origin, Sec-Fetch-Site
+	prefetch           bool
+	json               bool // it wants refusals as application/problem+json
+}
+
+// readSender looks at every header once.
+func readSender(h *fasthttp.RequestHeader) (from sender) {
+	for key, value := range h.All() {
+		switch string(key) {
+		case fasthttp.HeaderHost:
+			from.host = value
+		case fasthttp.HeaderOrigin:
+			from.origin = value
+		case "Sec-Fetch-Site":
+			from.site = value
+		case "Sec-Purpose", "Purpose", "X-Moz":
+			from.prefetch = from.prefetch || bytes.Contains(value, []byte("prefetch"))
+		case fasthttp.HeaderAccept:
+			from.json = bytes.Contains(value, []byte("application/json")) ||
+				bytes.Contains(value, []byte("application/problem+json"))
+		}
+	}
+	return from
+}
+
 // fromHere refuses requests that a browser makes in advance, or for a page of another site.
-func (s *Server) fromHere(ctx *fasthttp.RequestCtx) bool {
-	h := &ctx.Request.Header
+func (s *Server) fromHere(ctx *fasthttp.RequestCtx, from *sender) bool {
 	switch {
-	case isPrefetch(h):
+	case from.prefetch:
 		s.refuse(ctx, &problem{
 			status: fasthttp.StatusForbidden,
 			detail: "request is a browser's prefetch, which would take effect here; make it in earnest",
 		})
 		return false
-	case s.origin(h) != "" || !isCrossSite(h):
+	case !from.crossSite() || s.origin(from) != "":
 		return true
 	}
 	s.refuse(ctx, &problem{
 		status: fasthttp.StatusForbidden,
-		detail: "request comes from a web page of another site, Origin " +
-			quote(h.Peek(fasthttp.HeaderOrigin)) + "; start the server with --cors ORIGIN to allow it",
+		detail: "request comes from a web page of another site, Origin " + quote(from.origin) +
+			"; start the server with --cors ORIGIN to allow it",
 	})
 	return false
 }
 
-func isPrefetch(h *fasthttp.RequestHeader) bool {
-	return bytes.Contains(h.Peek("Sec-Purpose"), []byte("prefetch")) ||
-		string(h.Peek("Purpose")) == "prefetch" || string(h.Peek("X-Moz")) == "prefetch"
-}
-
-// isCrossSite goes by Sec-Fetch-Site, and by the Origin where a browser does not send that because
-// the server is reached by plain HTTP under a name other than localhost.
-func isCrossSite(h *fasthttp.RequestHeader) bool {
-	if site := h.Peek("Sec-Fetch-Site"); len(site) > 0 {
-		return string(site) == "cross-site"
+// crossSite goes by Sec-Fetch-Site, and by the Origin where a browser does not send that because the
+// server is reached by plain HTTP under a name other than localhost.
+func (from *sender) crossSite() bool {
+	if len(from.site) > 0 {
+		return string(from.site) == "cross-site"
 	}
-	origin := h.Peek(fasthttp.HeaderOrigin)
-	if len(origin) == 0 {
+	if len(from.origin) == 0 {
 		return false
 	}
-	_, host, _ := strings.Cut(string(origin), "://")
-	return !strings.EqualFold(host, string(h.Host()))
+	_, host, _ := strings.Cut(string(from.origin), "://")
+	return !strings.EqualFold(host, string(from.host))
 }
 
 // origin returns the origin of the request if it is one that is allowed, "" otherwise.
-func (s *Server) origin(h *fasthttp.RequestHeader) string {
+func (s *Server) origin(from *sender) string {
 	if len(s.config.CORS) == 0 {
 		return ""
 	}
-	origin := string(h.Peek(fasthttp.HeaderOrigin))
+	origin := string(from.origin)
 	if slices.Contains(s.config.CORS, origin) || slices.Contains(s.config.CORS, "*") {
 		return origin
 	}

@@ -15,7 +15,7 @@ import (
 // handle answers one request, or parks its connection.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	r := s.requests.Get().(*request)
-	defer s.requests.Put(r)
+	from := readSender(&ctx.Request.Header)
 	path, query := split(ctx.Request.Header.RequestURI())
 	page, p := r.read(ctx.Method(), path, query)
 	switch {
@@ -23,23 +23,24 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, p)
 	case page != "" && page != pageList:
 		s.page(ctx, page)
-	case !s.fromHere(ctx):
+	case !s.fromHere(ctx, &from):
 	case page == pageList:
-		s.list(ctx, r.key.Kind)
+		s.list(ctx, r.key.Kind, &from)
 	default:
-		s.decide(ctx, r)
+		s.decide(ctx, r, &from)
 	}
+	s.requests.Put(r)
 }
 
 // decide puts the request to its controller.
-func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request) {
+func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 	r.cmd.Keep = s.config.Keep
 	d, settled, err := s.config.Gate.Try(r.key, &r.cmd)
 	if !settled {
-		s.wait(ctx, r)
+		s.wait(ctx, r, from)
 		return
 	}
-	reply := s.reply(ctx, r)
+	reply := s.reply(ctx, r, from)
 	s.finish(ctx, &reply, &d, err)
 }
 
@@ -71,7 +72,8 @@ func (s *Server) last(ctx *fasthttp.RequestCtx) {
 // refuse answers a request that is not put to a controller.
 func (s *Server) refuse(ctx *fasthttp.RequestCtx, p *problem) {
 	s.metrics.count(0, 0, p.status)
-	allowOrigin(&ctx.Response, s.origin(&ctx.Request.Header))
+	from := readSender(&ctx.Request.Header)
+	allowOrigin(&ctx.Response, s.origin(&from))
 	if p.allow != "" {
 		ctx.Response.Header.Set(fasthttp.HeaderAllow, p.allow)
 	}
@@ -80,7 +82,7 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, p *problem) {
 	}
 	ctx.SetStatusCode(p.status)
 	if p.detail != "" {
-		refuse(&ctx.Response, p.status, p.detail, wantsJSON(&ctx.Request.Header))
+		refuse(&ctx.Response, p.status, p.detail, from.json)
 	}
 	s.last(ctx)
 }
@@ -88,7 +90,10 @@ func (s *Server) refuse(ctx *fasthttp.RequestCtx, p *problem) {
 // split takes a request target apart, which may also be a whole URL.
 func split(uri []byte) (path, query []byte) {
 	path, query, _ = bytes.Cut(uri, []byte{'?'})
-	if i := bytes.Index(path, []byte("://")); i > 0 && path[0] != '/' {
+	if len(path) == 0 || path[0] == '/' {
+		return path, query
+	}
+	if i := bytes.Index(path, []byte("://")); i > 0 {
 		path = path[i+3:]
 		if i = bytes.IndexByte(path, '/'); i < 0 {
 			return []byte{'/'}, query

@@ -3,7 +3,6 @@ package bouncer
 import (
 	"errors"
 	"net"
-	"sync"
 	"time"
 )
 
@@ -45,15 +44,17 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if !ok {
 			return conn, nil
 		}
+		paced := &pacedConn{TCPConn: tcp, server: l.server}
 		if l.server.open.Add(1) > int64(l.server.config.Conns) {
-			l.refuse(&countedConn{TCPConn: tcp, server: l.server})
+			l.refuse(paced)
 			continue
 		}
-		return &countedConn{TCPConn: tcp, server: l.server}, nil
+		paced.watch()
+		return paced, nil
 	}
 }
 
-func (l *limitedListener) refuse(conn *countedConn) {
+func (l *limitedListener) refuse(conn *pacedConn) {
 	l.server.metrics.count(0, 0, 503)
 	_, err := conn.Write([]byte(tooMany)) // a new socket has room for it
 	if err == nil {
@@ -64,17 +65,4 @@ func (l *limitedListener) refuse(conn *countedConn) {
 		return
 	}
 	time.AfterFunc(linger, func() { _ = conn.Close() })
-}
-
-// A countedConn counts as open until it is closed.
-type countedConn struct {
-	*net.TCPConn
-	server *Server
-	once   sync.Once
-}
-
-// Close implements [net.Conn].
-func (c *countedConn) Close() error {
-	c.once.Do(func() { c.server.open.Add(-1) })
-	return c.TCPConn.Close()
 }

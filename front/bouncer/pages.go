@@ -67,8 +67,8 @@ func (s *Server) ready(yes string) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if s.stopping.Load() {
 			ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
-			refuse(&ctx.Response, fasthttp.StatusServiceUnavailable, "server is stopping",
-				wantsJSON(&ctx.Request.Header))
+			from := readSender(&ctx.Request.Header)
+			refuse(&ctx.Response, fasthttp.StatusServiceUnavailable, "server is stopping", from.json)
 			return
 		}
 		text(&ctx.Response, yes)
@@ -83,18 +83,17 @@ const (
 
 // list answers the names of a kind, in order: those that come after the parameter after, at most
 // limit. next is what to give as after for those that follow; it is empty at the end.
-func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) {
+func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
 	defer func() { s.metrics.count(0, 0, ctx.Response.StatusCode()); s.last(ctx) }()
-	allowOrigin(&ctx.Response, s.origin(&ctx.Request.Header))
-	asJSON := wantsJSON(&ctx.Request.Header)
+	allowOrigin(&ctx.Response, s.origin(from))
 	after, limit, p := listParams(ctx)
 	if p != nil {
-		refuse(&ctx.Response, p.status, p.detail, asJSON)
+		refuse(&ctx.Response, p.status, p.detail, from.json)
 		return
 	}
 	names, err := s.config.Gate.Names(ctx, kind, after, limit+1)
 	if err != nil {
-		refuse(&ctx.Response, codes[gatehouse.CodeOf(err)], err.Error(), asJSON)
+		refuse(&ctx.Response, codes[gatehouse.CodeOf(err)], err.Error(), from.json)
 		return
 	}
 	next := ""

@@ -38,6 +38,9 @@ func (s *Server) park(conn, hijacked net.Conn, gone func()) (*parked, error) {
 	if old, ok := conn.(*parked); ok { // it was parked before
 		conn = old.Conn
 	}
+	if paced, ok := conn.(*pacedConn); ok {
+		paced.rest()
+	}
 	p := &parked{Conn: conn, server: s, rest: rest, gone: gone}
 	s.lot.enter(p)
 	if err := s.poller.add(p); err != nil {
@@ -137,6 +140,9 @@ func (p *parked) hand() {
 	p.mu.Unlock()
 	p.server.poller.remove(p)
 	p.server.lot.leave(p)
+	if paced, ok := p.Conn.(*pacedConn); ok {
+		paced.watch()
+	}
 	go p.server.http.ServeConn(p) //nolint:errcheck // it ends when the connection does, and says why there
 }
 

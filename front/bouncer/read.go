@@ -38,8 +38,9 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 	if p != nil {
 		return "", p
 	}
-	if t.moved != "" {
-		return "", &problem{status: fasthttp.StatusMovedPermanently, location: withQuery(t.moved, query)}
+	if t.odd {
+		moved := withQuery(t.proper(), query)
+		return "", &problem{status: fasthttp.StatusMovedPermanently, location: moved}
 	}
 	*r = request{key: gatehouse.Key{Kind: t.kind}, v1: t.v1}
 	if t.page != "" {

@@ -10,12 +10,12 @@ import (
 
 // A target is a path taken apart: [/v1]/<kind>[/<name>[/<operation>]], or a page.
 type target struct {
-	v1    bool
-	kind  gatehouse.Kind
-	name  []byte // still encoded; nil for a list
-	op    gatehouse.Op
-	page  string // a page's path, or pageList
-	moved string // where the path should have led: in lower case, without a slash at the end
+	v1   bool
+	kind gatehouse.Kind
+	name []byte // still encoded; nil for a list
+	op   gatehouse.Op
+	page string // a page's path, or pageList
+	odd  bool   // the path is not in the proper form: letter case, or a slash at the end
 }
 
 // pageList is the page of a kind's names.
@@ -39,7 +39,7 @@ func notFound(path []byte) *problem {
 
 // readTarget takes a raw path apart.
 func readTarget(path []byte) (t target, p *problem) {
-	if pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) {
+	if !bytes.HasPrefix(path, []byte("/v1/")) && pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) {
 		return target{page: string(path)}, nil
 	}
 	if len(path) == 0 || path[0] != '/' {
@@ -60,22 +60,25 @@ func readTarget(path []byte) (t target, p *problem) {
 	if !t.fill(parts[:n]) {
 		return target{}, notFound(path)
 	}
-	t.redirect(path, slash)
+	t.odd = t.odd || slash
 	return t, nil
 }
 
 // fill reads the parts of a path between its slashes. The fixed ones are read in any letter case.
 func (t *target) fill(parts [][]byte) bool {
 	if bytes.EqualFold(parts[0], []byte("v1")) {
-		t.v1 = true
+		t.v1, t.odd = true, string(parts[0]) != "v1"
 		parts = parts[1:]
 	}
 	if len(parts) == 0 || len(parts) > 3 {
 		return false
 	}
 	var ok bool
-	if t.kind, ok = parseFold(parts[0], gatehouse.ParseKind); !ok {
-		return false
+	if t.kind, ok = gatehouse.ParseKind(string(parts[0])); !ok {
+		t.odd = true
+		if t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0]))); !ok {
+			return false
+		}
 	}
 	if len(parts) == 1 {
 		t.page = pageList
@@ -85,39 +88,26 @@ func (t *target) fill(parts [][]byte) bool {
 	if len(parts) == 2 {
 		return true
 	}
-	t.op, ok = parseFold(parts[2], gatehouse.ParseOp)
+	if t.op, ok = gatehouse.ParseOp(string(parts[2])); !ok {
+		t.odd = true
+		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
+	}
 	return ok && t.op != gatehouse.OpDelete && t.op != gatehouse.OpUndo && t.kind.Has(t.op)
 }
 
-// parseFold parses a word in any letter case.
-func parseFold[T any](word []byte, parse func(string) (T, bool)) (T, bool) {
-	if v, ok := parse(string(word)); ok {
-		return v, true
-	}
-	return parse(strings.ToLower(string(word)))
-}
-
-// redirect notes the proper form of a path that has another.
-func (t *target) redirect(path []byte, slash bool) {
+// proper is the form of the path that others are redirected to.
+func (t *target) proper() string {
 	proper := "/" + t.kind.String()
 	if t.v1 {
 		proper = "/v1" + proper
 	}
-	head := len(proper)
-	if t.name != nil {
-		head += 1 + len(t.name)
-	}
-	tail := ""
-	if t.op != 0 {
-		tail = "/" + t.op.String()
-	}
-	if !slash && strings.HasPrefix(string(path), proper) && string(path[head:]) == tail {
-		return
-	}
 	if t.name != nil {
 		proper += "/" + string(t.name)
 	}
-	t.moved = proper + tail
+	if t.op != 0 {
+		proper += "/" + t.op.String()
+	}
+	return proper
 }
 
 func withQuery(path string, query []byte) string {

@@ -27,8 +27,8 @@ type waiter struct {
 
 // wait submits the request and answers it, at once if it can be, otherwise when it is decided. Until
 // then the connection is parked.
-func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request) {
-	w := &waiter{server: s, reply: s.reply(ctx, r)}
+func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request, from *sender) {
+	w := &waiter{server: s, reply: s.reply(ctx, r, from)}
 	s.metrics.waits.Inc()
 	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
 	w.mu.Lock()

@@ -1,0 +1,112 @@
+package bouncer
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A pacedConn is cut when its client is too slow. Deadlines set for every request cost more than the
+// decision does, so instead the connection notes what it is doing, and a timer looks now and then
+// whether it is still at the same thing. So a client that is too slow is cut up to half of the read
+// timeout late.
+type pacedConn struct {
+	*net.TCPConn
+	server *Server
+	once   sync.Once
+
+	// doing is what the connection is at, in the last two bits, and above them how often that has
+	// changed. It is written by whoever serves the connection, and only by that.
+	doing atomic.Uint32
+
+	mu    sync.Mutex
+	timer *time.Timer // nil while nobody is to be cut, because the answer is what takes long
+	seen  uint32      // doing at the last look
+	since int         // how many looks ago it was first seen
+}
+
+// What a connection is doing.
+const (
+	receiving = iota // a request, or waiting for the first
+	idle             // between two requests
+	sending          // an answer
+
+	doingBits = 2
+)
+
+// turnTo notes that the connection begins to do something else.
+func (c *pacedConn) turnTo(what uint32) {
+	c.doing.Store((c.doing.Load()>>doingBits+1)<<doingBits | what)
+}
+
+func what(doing uint32) uint32 { return doing & (1<<doingBits - 1) }
+
+// watch begins to look at the connection, which is receiving.
+func (c *pacedConn) watch() {
+	c.turnTo(receiving)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = time.AfterFunc(c.tick(), c.look)
+}
+
+// rest ends the looking, while the connection is parked.
+func (c *pacedConn) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+func (c *pacedConn) tick() time.Duration { return max(1, c.server.config.ReadTimeout/4) }
+
+// look cuts the connection if it has been at the same thing for too long.
+func (c *pacedConn) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer == nil {
+		return
+	}
+	doing := c.doing.Load()
+	if doing != c.seen {
+		c.seen, c.since = doing, 0
+	}
+	c.since++
+	config := &c.server.config
+	allowed := [...]time.Duration{
+		receiving: config.ReadTimeout, idle: config.IdleTimeout, sending: config.WriteTimeout,
+	}[what(doing)]
+	if time.Duration(c.since-1)*c.tick() < allowed {
+		c.timer.Reset(c.tick())
+		return
+	}
+	_ = c.SetDeadline(time.Unix(1, 0)) // it has passed; the reader or writer ends the connection
+}
+
+// Read implements [net.Conn].
+func (c *pacedConn) Read(b []byte) (int, error) {
+	n, err := c.TCPConn.Read(b)
+	if n > 0 && what(c.doing.Load()) == idle {
+		c.turnTo(receiving)
+	}
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *pacedConn) Write(b []byte) (int, error) {
+	c.turnTo(sending)
+	n, err := c.TCPConn.Write(b)
+	c.turnTo(idle)
+	return n, err
+}
+
+// Close implements [net.Conn].
+func (c *pacedConn) Close() error {
+	c.once.Do(func() {
+		c.rest()
+		c.server.open.Add(-1)
+	})
+	return c.TCPConn.Close()
+}
