@@ -38,7 +38,8 @@ func TestHangUpAtTheInstantOfGrant(t *testing.T) {
 		t.Errorf("%d of %d were granted: the test did not test what it should", n, callers*rounds)
 	}
 	if c.most.Load() > c.size || c.failed.Load() != 0 {
-		t.Errorf("%d held at once, want at most %d; %d releases failed", c.most.Load(), c.size, c.failed.Load())
+		t.Errorf("%d held at once, want at most %d; %d releases failed",
+			c.most.Load(), c.size, c.failed.Load())
 	}
 }
 

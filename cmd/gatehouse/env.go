@@ -12,8 +12,9 @@ import (
 )
 
 // readEnv sets the flags that were not given from the environment: --max-names from
-// GATEHOUSE_MAX_NAMES, and what is still open from bouncer's own variables. Other variables that
-// begin with GATEHOUSE_ are left alone: Kubernetes makes some for every service.
+// GATEHOUSE_MAX_NAMES, and what is still open from bouncer's own variables. An empty variable is as
+// good as none. Others that begin with GATEHOUSE_ are left alone: Kubernetes makes some for every
+// service.
 func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var failed error
 	set := func(flag *pflag.Flag, variable, value string) {
@@ -23,7 +24,7 @@ func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {
 		variable := "GATEHOUSE_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
-		if value, ok := lookup(variable); ok && !flag.Changed {
+		if value, ok := lookup(variable); ok && value != "" && !flag.Changed && flag.Name != "help" {
 			set(flag, variable, value)
 		}
 	})
@@ -33,15 +34,15 @@ func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	if level, ok := lookup("BOUNCER_LOGLEVEL"); ok && !flags.Changed("log-level") {
 		set(flags.Lookup("log-level"), "BOUNCER_LOGLEVEL", bouncerLevel(level))
 	}
-	host, hostSet := lookup("BOUNCER_HOST")
-	port, portSet := lookup("BOUNCER_PORT")
-	if flags.Changed("http") || !hostSet && !portSet {
+	host, _ := lookup("BOUNCER_HOST")
+	port, _ := lookup("BOUNCER_PORT")
+	if flags.Changed("http") || host == "" && port == "" {
 		return failed
 	}
-	if !hostSet {
+	if host == "" {
 		host = "localhost"
 	}
-	if !portSet {
+	if port == "" {
 		port = "5505"
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {

@@ -22,6 +22,7 @@ type reply struct {
 	origin  string // of a web page that may read the answer
 	close   bool   // the connection ends with the answer
 	http10  bool
+	scratch []byte // to put headers together in; nil will do
 }
 
 // reply notes how the request that ctx is about wants to be answered.
@@ -65,7 +66,7 @@ func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error
 		return
 	}
 	if r.op == gatehouse.OpAcquire && d.Outcome <= gatehouse.Granted {
-		writeLimits(resp, r.key.Kind, d)
+		writeLimits(resp, r, d)
 	}
 	if d.Outcome != gatehouse.Granted {
 		r.deny(resp, d)
@@ -79,7 +80,7 @@ func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error
 
 // deny answers what was not granted.
 func (r *reply) deny(resp *fasthttp.Response, d *gatehouse.Decision) {
-	detail := r.key.String() + " " + d.Message
+	var detail string
 	switch d.Outcome {
 	case gatehouse.Refused:
 		detail = r.refusal(d)
@@ -88,8 +89,13 @@ func (r *reply) deny(resp *fasthttp.Response, d *gatehouse.Decision) {
 		}
 	case gatehouse.Exhausted:
 		resp.Header.Set(fasthttp.HeaderRetryAfter, "1")
-	case gatehouse.Missing:
-		detail = fmt.Sprintf("%s does not exist", r.key)
+	}
+	switch {
+	case detail != "":
+	case d.Outcome == gatehouse.Missing:
+		detail = r.key.String() + " does not exist"
+	default:
+		detail = r.key.String() + " " + d.Message
 	}
 	refuse(resp, statuses[d.Outcome], detail, r.json)
 }

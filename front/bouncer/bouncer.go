@@ -87,6 +87,7 @@ type Server struct {
 	writers  writers
 	requests sync.Pool
 	lot      lot
+	paced    sync.Map // every *pacedConn, for the end
 	stopping atomic.Bool
 	open     atomic.Int64
 }
@@ -114,6 +115,9 @@ func New(config Config) (*Server, error) {
 		NoDefaultServerHeader: true,
 		ReadBufferSize:        maxHeader,
 		MaxRequestBodySize:    maxBody,
+
+		DisablePreParseMultipartForm: true,
+
 		MaxIdleWorkerDuration: time.Second,
 		Concurrency:           2 * config.Conns, // connections are counted where they are accepted
 		KeepHijackedConns:     true,
@@ -145,6 +149,10 @@ func (s *Server) Stopping() { s.stopping.Store(true) }
 // who wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
+	s.paced.Range(func(c, _ any) bool {
+		c.(*pacedConn).cutIdle()
+		return true
+	})
 	err := s.http.ShutdownWithContext(ctx)
 	if errors.Is(err, net.ErrClosed) {
 		err = nil

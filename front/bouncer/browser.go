@@ -17,6 +17,8 @@ type sender struct {
 	host, origin, site []byte // Host, Origin, Sec-Fetch-Site
 	prefetch           bool
 	json               bool // it wants refusals as application/problem+json
+	close              bool // it asks for the connection to be closed, in other words than the usual
+	spaced             bool // a header's name has a space in it, which others may read over
 }
 
 // readSender looks at every header once.
@@ -34,6 +36,10 @@ func readSender(h *fasthttp.RequestHeader) (from sender) {
 		case fasthttp.HeaderAccept:
 			from.json = bytes.Contains(value, []byte("application/json")) ||
 				bytes.Contains(value, []byte("application/problem+json"))
+		case fasthttp.HeaderConnection:
+			from.close = bytes.Contains(bytes.ToLower(value), []byte("close"))
+		default:
+			from.spaced = from.spaced || bytes.IndexByte(key, ' ') >= 0
 		}
 	}
 	return from
@@ -48,7 +54,7 @@ func (s *Server) fromHere(ctx *fasthttp.RequestCtx, from *sender) bool {
 			detail: "request is a browser's prefetch, which would take effect here; make it in earnest",
 		})
 		return false
-	case !from.crossSite() || s.origin(from) != "":
+	case !from.crossSite() || s.origin(from) != "" || slices.Contains(s.config.CORS, "*"):
 		return true
 	}
 	s.refuse(ctx, &problem{

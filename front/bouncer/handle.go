@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/valyala/fasthttp"
@@ -14,8 +15,17 @@ import (
 
 // handle answers one request, or parks its connection.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	r := s.requests.Get().(*request)
 	from := readSender(&ctx.Request.Header)
+	if !wellFramed(&ctx.Request.Header, &from) {
+		s.refuse(ctx, malformedRequest())
+		ctx.SetConnectionClose()
+		return
+	}
+	if from.close {
+		ctx.Request.SetConnectionClose()
+		ctx.SetConnectionClose()
+	}
+	r := s.requests.Get().(*request)
 	path, query := split(ctx.Request.Header.RequestURI())
 	page, p := r.read(ctx.Method(), path, query)
 	switch {
@@ -41,6 +51,7 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 		return
 	}
 	reply := s.reply(ctx, r, from)
+	reply.scratch = r.scratch[:]
 	s.finish(ctx, &reply, &d, err)
 }
 
@@ -103,9 +114,52 @@ func split(uri []byte) (path, query []byte) {
 	return path, query
 }
 
+// wellFramed refuses what others may take for something else than this server does: a protocol of
+// another version, not one Host, a body whose end is given in two ways. It looks at the raw lines,
+// because the HTTP library has made one of several.
+func wellFramed(h *fasthttp.RequestHeader, from *sender) bool {
+	hosts, ends, chunked := 0, 0, false
+	for line := range bytes.Lines(h.RawHeaders()) {
+		switch line[0] | 0x20 { // in lower case
+		case 'h':
+			hosts += count(hasName(line, "host:"))
+		case 'c':
+			ends += count(hasName(line, "content-length:"))
+		case 't':
+			if hasName(line, "transfer-encoding:") {
+				chunked = true
+				ends++
+			}
+		}
+	}
+	if from.spaced || ends > 1 || hosts > 1 {
+		return false
+	}
+	if h.IsHTTP11() {
+		return hosts == 1
+	}
+	return bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) && !chunked
+}
+
+// hasName reports whether a header line begins with a name, in any letter case.
+func hasName(line []byte, name string) bool {
+	return len(line) >= len(name) && strings.EqualFold(string(line[:len(name)]), name)
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func malformedRequest() *problem {
+	return bad("request is malformed: want an HTTP/1.1 request line and headers")
+}
+
 // malformed answers what is not a request. The connection ends with the answer.
 func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
-	p := bad("request is malformed: want an HTTP/1.1 request line and headers")
+	p := malformedRequest()
 	var timeout net.Error
 	var tooLong *fasthttp.ErrSmallBuffer
 	switch {
@@ -127,5 +181,7 @@ type debugLogger struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger.
 func (l debugLogger) Printf(format string, args ...any) {
-	l.log.Debug("http", "message", fmt.Sprintf(format, args...))
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("http", "message", fmt.Sprintf(format, args...))
+	}
 }

@@ -11,9 +11,9 @@ import (
 // writeLimits writes what was decided as the RateLimit and RateLimit-Policy fields of
 // draft-ietf-httpapi-ratelimit-headers-11. The policy is named after the kind. It is the only place
 // that knows their syntax, because the draft still moves.
-func writeLimits(resp *fasthttp.Response, kind gatehouse.Kind, d *gatehouse.Decision) {
-	var scratch [96]byte
-	name := append(append(append(scratch[:0], '"'), kind.String()...), '"')
+func writeLimits(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
+	kind := r.key.Kind
+	name := append(append(append(r.scratch[:0], '"'), kind.String()...), '"')
 	start := len(name)
 
 	policy := appendParam(name, ";q=", d.Limit)
@@ -27,7 +27,7 @@ func writeLimits(resp *fasthttp.Response, kind gatehouse.Kind, d *gatehouse.Deci
 	setBytes(resp, "RateLimit-Policy", policy)
 
 	limit := appendParam(policy[:start], ";r=", d.Remaining)
-	if kind == gatehouse.TokenBucket {
+	if kind == gatehouse.TokenBucket && d.Limit > 0 { // of size 0 it never fills
 		limit = appendParam(limit, ";t=", int64(seconds(d.ResetAfter))) // #nosec G115 -- at most 100 years
 	}
 	setBytes(resp, "RateLimit", limit)

@@ -3,6 +3,7 @@ package bouncer
 import (
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,7 +11,8 @@ import (
 // running out of file descriptors.
 type limitedListener struct {
 	net.Listener
-	server *Server
+	server    *Server
+	lingering atomic.Int64 // refused connections that are not closed yet
 }
 
 // tooMany is the answer to a connection beyond the limit.
@@ -24,6 +26,8 @@ const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
 	linger     = time.Second
+
+	maxLingering = 1000
 )
 
 // Accept implements [net.Listener].
@@ -46,23 +50,35 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		paced := &pacedConn{TCPConn: tcp, server: l.server}
 		if l.server.open.Add(1) > int64(l.server.config.Conns) {
-			l.refuse(paced)
+			l.server.open.Add(-1)
+			l.refuse(tcp)
 			continue
 		}
-		paced.watch()
+		l.server.paced.Store(paced, struct{}{})
+		paced.watch(fresh)
 		return paced, nil
 	}
 }
 
-func (l *limitedListener) refuse(conn *pacedConn) {
+// refuse answers a connection that is too many. It counts no more; how many of these linger at a time
+// has a limit of its own.
+func (l *limitedListener) refuse(conn *net.TCPConn) {
 	l.server.metrics.count(0, 0, 503)
+	if l.lingering.Add(1) > maxLingering {
+		l.lingering.Add(-1)
+		_ = conn.Close()
+		return
+	}
 	_, err := conn.Write([]byte(tooMany)) // a new socket has room for it
 	if err == nil {
 		err = conn.CloseWrite()
 	}
+	wait := linger
 	if err != nil {
-		_ = conn.Close()
-		return
+		wait = 0
 	}
-	time.AfterFunc(linger, func() { _ = conn.Close() })
+	time.AfterFunc(wait, func() {
+		l.lingering.Add(-1)
+		_ = conn.Close()
+	})
 }

@@ -20,6 +20,9 @@ type pacedConn struct {
 	// changed. It is written by whoever serves the connection, and only by that.
 	doing atomic.Uint32
 
+	// gone is called when the connection is closed while a request waits that is not parked yet.
+	gone atomic.Pointer[func()]
+
 	mu    sync.Mutex
 	timer *time.Timer // nil while nobody is to be cut, because the answer is what takes long
 	seen  uint32      // doing at the last look
@@ -28,12 +31,22 @@ type pacedConn struct {
 
 // What a connection is doing.
 const (
-	receiving = iota // a request, or waiting for the first
+	fresh     = iota // nothing has come yet
+	receiving        // a request
 	idle             // between two requests
 	sending          // an answer
 
 	doingBits = 2
 )
+
+// paced returns the paced connection under one that may have been parked.
+func paced(conn net.Conn) *pacedConn {
+	if p, ok := conn.(*parked); ok {
+		conn = p.Conn
+	}
+	c, _ := conn.(*pacedConn)
+	return c
+}
 
 // turnTo notes that the connection begins to do something else.
 func (c *pacedConn) turnTo(what uint32) {
@@ -42,9 +55,9 @@ func (c *pacedConn) turnTo(what uint32) {
 
 func what(doing uint32) uint32 { return doing & (1<<doingBits - 1) }
 
-// watch begins to look at the connection, which is receiving.
-func (c *pacedConn) watch() {
-	c.turnTo(receiving)
+// watch begins to look at the connection, and at what it does.
+func (c *pacedConn) watch(doing uint32) {
+	c.turnTo(doing)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.timer = time.AfterFunc(c.tick(), c.look)
@@ -76,19 +89,40 @@ func (c *pacedConn) look() {
 	c.since++
 	config := &c.server.config
 	allowed := [...]time.Duration{
-		receiving: config.ReadTimeout, idle: config.IdleTimeout, sending: config.WriteTimeout,
+		fresh: config.ReadTimeout, receiving: config.ReadTimeout,
+		idle: config.IdleTimeout, sending: config.WriteTimeout,
 	}[what(doing)]
 	if time.Duration(c.since-1)*c.tick() < allowed {
 		c.timer.Reset(c.tick())
 		return
 	}
-	_ = c.SetDeadline(time.Unix(1, 0)) // it has passed; the reader or writer ends the connection
+	c.cut(what(doing))
+}
+
+// cut ends what the connection is doing by a deadline that has passed; whoever does it closes it.
+// Where nothing was asked, nothing is answered.
+func (c *pacedConn) cut(doing uint32) {
+	switch doing {
+	case fresh:
+		_ = c.TCPConn.Close()
+	case sending:
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	default:
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// cutIdle ends the connection if no request is in hand.
+func (c *pacedConn) cutIdle() {
+	if doing := what(c.doing.Load()); doing == fresh || doing == idle {
+		c.cut(doing)
+	}
 }
 
 // Read implements [net.Conn].
 func (c *pacedConn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
-	if n > 0 && what(c.doing.Load()) == idle {
+	if now := what(c.doing.Load()); n > 0 && (now == idle || now == fresh) {
 		c.turnTo(receiving)
 	}
 	return n, err
@@ -107,6 +141,10 @@ func (c *pacedConn) Close() error {
 	c.once.Do(func() {
 		c.rest()
 		c.server.open.Add(-1)
+		c.server.paced.Delete(c)
+		if gone := c.gone.Swap(nil); gone != nil {
+			(*gone)()
+		}
 	})
 	return c.TCPConn.Close()
 }

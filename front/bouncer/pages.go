@@ -1,6 +1,7 @@
 package bouncer
 
 import (
+	"bytes"
 	_ "embed"
 	"strconv"
 	"strings"
@@ -113,7 +114,15 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sende
 
 func listParams(ctx *fasthttp.RequestCtx) (after string, limit int, p *problem) {
 	limit = defaultPage
-	for key, value := range ctx.QueryArgs().All() {
+	_, query := split(ctx.Request.Header.RequestURI())
+	for len(query) > 0 {
+		var pair []byte
+		pair, query, _ = bytes.Cut(query, []byte{'&'})
+		key, raw, _ := bytes.Cut(pair, []byte{'='})
+		value, ok := unescape(raw, true)
+		if !ok {
+			return "", 0, badEscape(string(key), raw)
+		}
 		switch strings.ToLower(string(key)) {
 		case "after":
 			after = string(value)
@@ -123,7 +132,7 @@ func listParams(ctx *fasthttp.RequestCtx) (after string, limit int, p *problem) 
 				return "", 0, bad("limit is %s, want a whole number from 1 to %d", quote(value), largestPage)
 			}
 			limit = n
-		case "id":
+		case "id", "":
 		default:
 			return "", 0, bad("parameter %s is unknown, want one of after limit id", quote(key))
 		}

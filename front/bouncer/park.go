@@ -38,8 +38,8 @@ func (s *Server) park(conn, hijacked net.Conn, gone func()) (*parked, error) {
 	if old, ok := conn.(*parked); ok { // it was parked before
 		conn = old.Conn
 	}
-	if paced, ok := conn.(*pacedConn); ok {
-		paced.rest()
+	if c := paced(conn); c != nil {
+		c.rest()
 	}
 	p := &parked{Conn: conn, server: s, rest: rest, gone: gone}
 	s.lot.enter(p)
@@ -140,8 +140,8 @@ func (p *parked) hand() {
 	p.mu.Unlock()
 	p.server.poller.remove(p)
 	p.server.lot.leave(p)
-	if paced, ok := p.Conn.(*pacedConn); ok {
-		paced.watch()
+	if c := paced(p.Conn); c != nil {
+		c.watch(receiving)
 	}
 	go p.server.http.ServeConn(p) //nolint:errcheck // it ends when the connection does, and says why there
 }

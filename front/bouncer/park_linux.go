@@ -20,12 +20,14 @@ type poller struct {
 
 	mu    sync.Mutex
 	conns map[int32]*parked
+	count int32 // of connections that were ever added
 }
 
 // watch is what the poller knows of a connection.
 type watch struct {
-	raw syscall.RawConn
-	fd  int32 // 0 when it is not watched
+	raw    syscall.RawConn
+	fd     int32 // 0 when it is not watched
+	number int32 // tells it from another that had the same descriptor before
 }
 
 func newPoller() (*poller, error) {
@@ -64,8 +66,9 @@ func (p *poller) run(raw syscall.RawConn) {
 		for _, e := range events[:n] {
 			p.mu.Lock()
 			c := p.conns[e.Fd]
+			stale := c == nil || c.watch.number != e.Pad
 			p.mu.Unlock()
-			if c != nil {
+			if !stale {
 				c.event(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
 			}
 		}
@@ -85,16 +88,17 @@ func (p *poller) add(c *parked) error {
 	c.watch.raw = raw
 	return c.control(func(fd int32) error {
 		p.mu.Lock()
-		p.conns[fd], c.watch.fd = c, fd
+		p.count++
+		p.conns[fd], c.watch.fd, c.watch.number = c, fd, p.count
 		p.mu.Unlock()
-		return p.ctl(unix.EPOLL_CTL_ADD, fd, unix.EPOLLRDHUP)
+		return p.ctl(unix.EPOLL_CTL_ADD, &c.watch, unix.EPOLLRDHUP)
 	})
 }
 
 // awaitData watches a connection also for data.
 func (p *poller) awaitData(c *parked) error {
-	return c.control(func(fd int32) error {
-		return p.ctl(unix.EPOLL_CTL_MOD, fd, unix.EPOLLRDHUP|unix.EPOLLIN)
+	return c.control(func(int32) error {
+		return p.ctl(unix.EPOLL_CTL_MOD, &c.watch, unix.EPOLLRDHUP|unix.EPOLLIN)
 	})
 }
 
@@ -102,22 +106,22 @@ func (p *poller) awaitData(c *parked) error {
 func (p *poller) remove(c *parked) {
 	_ = c.control(func(fd int32) error {
 		p.mu.Lock()
-		watched := c.watch.fd != 0 && p.conns[fd] == c
-		if watched {
+		watched := c.watch
+		if watched.fd != 0 && p.conns[fd] == c {
 			delete(p.conns, fd)
 			c.watch.fd = 0
 		}
 		p.mu.Unlock()
-		if watched {
-			return p.ctl(unix.EPOLL_CTL_DEL, fd, 0)
+		if watched.fd != 0 {
+			return p.ctl(unix.EPOLL_CTL_DEL, &watched, 0)
 		}
 		return nil
 	})
 }
 
-func (p *poller) ctl(op int, fd int32, events uint32) error {
-	e := unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: fd}
-	if err := unix.EpollCtl(p.epoll, op, int(fd), &e); err != nil {
+func (p *poller) ctl(op int, w *watch, events uint32) error {
+	e := unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: w.fd, Pad: w.number}
+	if err := unix.EpollCtl(p.epoll, op, int(w.fd), &e); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,9 +30,11 @@ type rig struct {
 // newRig starts a server that ends, and leaves nothing behind, with the test.
 func newRig(t *testing.T, config Config) *rig {
 	t.Helper()
-	// The HTTP library keeps one goroutine that updates the date.
-	known := goleak.IgnoreTopFunction("github.com/valyala/fasthttp.updateServerDate.func1")
-	t.Cleanup(func() { goleak.VerifyNone(t, known, goleak.IgnoreCurrent()) })
+	// The HTTP library keeps one goroutine that updates the date, and one that ends after a second.
+	known := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
+	ending := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, known, ending, before) })
 	r := &rig{gate: gate.New(memory.New(memory.Config{}), gate.Config{})}
 	config.Gate, config.Log = r.gate, slog.New(slog.DiscardHandler)
 	var err error
@@ -48,7 +51,9 @@ func newRig(t *testing.T, config Config) *rig {
 	t.Cleanup(func() {
 		r.Stopping()
 		r.gate.Close()
-		if err := r.Shutdown(t.Context()); err != nil && t.Context().Err() == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := r.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
 		if err := <-served; err != nil {
@@ -211,6 +216,34 @@ func TestHangUpAtTheInstantOfGrant(t *testing.T) {
 		holder.want(204, "")
 		wg.Wait()
 	}
+}
+
+// Clients that pipeline requests, the last of which waits, and are gone before the answers to the
+// first could be sent, leave nobody in line.
+func TestHangUpBeforeParking(t *testing.T) {
+	r := newRig(t, Config{})
+	holder := r.dial(t)
+	holder.send("/semaphore/s/acquire?key=holder&expires=0")
+	holder.want(200, "holder")
+	for i := range 200 {
+		c := r.dial(t)
+		var paths []string
+		for range i % 30 {
+			paths = append(paths, "/counter/c/count")
+		}
+		c.send(append(paths, "/semaphore/s/acquire?expires=0")...)
+		_ = c.Conn.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	}
+	for end := time.Now().Add(20 * time.Second); r.open.Load() > 1; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are open, want one", r.open.Load())
+		}
+	}
+	r.waiting(t, 0)
+	holder.send("/semaphore/s/release?key=holder", "/semaphore/s/acquire?key=next&maxwait=0")
+	holder.want(204, "")
+	holder.want(200, "next")
 }
 
 func TestIdleAfterAWaitIsClosed(t *testing.T) {

@@ -17,6 +17,9 @@ type request struct {
 	key gatehouse.Key
 	cmd gatehouse.Command
 	v1  bool // under /v1/, where waiting for an event answers 204
+
+	values  values   // of the query
+	scratch [96]byte // for the answer's headers
 }
 
 // A problem is a request that is not put to a controller, and how it is answered.
@@ -42,7 +45,7 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 		moved := withQuery(t.proper(), query)
 		return "", &problem{status: fasthttp.StatusMovedPermanently, location: moved}
 	}
-	*r = request{key: gatehouse.Key{Kind: t.kind}, v1: t.v1}
+	r.key, r.cmd, r.v1 = gatehouse.Key{Kind: t.kind}, gatehouse.Command{}, t.v1
 	if t.page != "" {
 		return t.page, nil
 	}
@@ -52,7 +55,7 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 	}
 	name, ok := unescape(t.name, false)
 	if !ok {
-		return "", bad("name is %s, want every %% followed by two hexadecimal digits", quote(t.name))
+		return "", badEscape("name", t.name)
 	}
 	r.key.Name = string(name)
 	return "", nil
@@ -60,6 +63,10 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 
 func bad(format string, args ...any) *problem {
 	return &problem{status: fasthttp.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
+}
+
+func badEscape(what string, raw []byte) *problem {
+	return bad("%s is %s, want every %% followed by two hexadecimal digits", what, quote(raw))
 }
 
 // wrongMethod answers a method that a path does not have; OPTIONS it has.
@@ -108,7 +115,8 @@ func (v *values) set(name, value []byte) *problem {
 
 // readQuery fills in the command's parameters.
 func (r *request) readQuery(query []byte) *problem {
-	var v values
+	v := &r.values
+	*v = values{}
 	for len(query) > 0 {
 		var pair []byte
 		pair, query, _ = bytes.Cut(query, []byte{'&'})
@@ -123,10 +131,10 @@ func (r *request) readQuery(query []byte) *problem {
 			return p
 		}
 	}
-	if p := r.readNumbers(&v); p != nil {
+	if p := r.readNumbers(v); p != nil {
 		return p
 	}
-	return r.readTexts(&v)
+	return r.readTexts(v)
 }
 
 const maxMillis = int64(gatehouse.MaxDuration / time.Millisecond)
@@ -178,7 +186,7 @@ func (n *numbers) read(param int, want number) int64 {
 	if ok {
 		// A leading plus sign is accepted, as bouncer's times and amounts accept it.
 		if i, err := strconv.ParseInt(string(text), 10, 64); err == nil &&
-			i >= want.least && i <= want.most && (text[0] != '+' || param > paramCost) {
+			i >= want.least && i <= want.most && signed(text[0], param) {
 			return i
 		}
 	}
@@ -187,6 +195,18 @@ func (n *numbers) read(param int, want number) int64 {
 			paramNames[param], quote(raw), want.least, want.most)
 	}
 	return want.absent
+}
+
+// signed reports whether a parameter may begin as it does: a size or cost has no sign at all, and
+// only what may be negative has a minus.
+func signed(first byte, param int) bool {
+	switch param {
+	case paramSize, paramCost:
+		return first != '+' && first != '-'
+	case paramInterval, paramExpires:
+		return first != '-'
+	}
+	return true
 }
 
 // millis reads a time in milliseconds; -1 stays what it is.
@@ -210,8 +230,7 @@ func (r *request) readTexts(v *values) *problem {
 		}
 		text, ok := unescape(raw, true)
 		if !ok {
-			return bad("%s is %s, want every %% followed by two hexadecimal digits",
-				paramNames[param], quote(raw))
+			return badEscape(paramNames[param], raw)
 		}
 		most := gatehouse.MaxMessage
 		switch param {

@@ -39,7 +39,8 @@ func notFound(path []byte) *problem {
 
 // readTarget takes a raw path apart.
 func readTarget(path []byte) (t target, p *problem) {
-	if !bytes.HasPrefix(path, []byte("/v1/")) && pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) {
+	if !bytes.HasPrefix(path, []byte("/v1/")) &&
+		(pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
 		return target{page: string(path)}, nil
 	}
 	if len(path) == 0 || path[0] != '/' {

@@ -29,7 +29,6 @@ type waiter struct {
 // then the connection is parked.
 func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 	w := &waiter{server: s, reply: s.reply(ctx, r, from)}
-	s.metrics.waits.Inc()
 	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
 	w.mu.Lock()
 	settled := w.settled
@@ -38,7 +37,14 @@ func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 		s.finish(ctx, &w.reply, &w.decision, w.err)
 		return
 	}
+	s.metrics.waits.Inc()
 	conn := ctx.Conn()
+	if c := paced(conn); c != nil {
+		// The HTTP server sends the answers to earlier requests first. When that fails it closes the
+		// connection and never hands it over.
+		gone := w.hungUp
+		c.gone.Store(&gone)
+	}
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(hijacked net.Conn) { w.park(conn, hijacked) })
 }
@@ -58,6 +64,9 @@ func (w *waiter) done(d gatehouse.Decision, err error) {
 // park takes the connection over from the HTTP server. What the client has sent already of its next
 // request is kept for later.
 func (w *waiter) park(conn, hijacked net.Conn) {
+	if c := paced(conn); c != nil {
+		c.gone.Store(nil)
+	}
 	p, err := w.server.park(conn, hijacked, w.hungUp)
 	if err != nil {
 		w.hungUp()

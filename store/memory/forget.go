@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -113,7 +114,7 @@ func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (mo
 }
 
 // reclaim makes room for a new name by forgetting names that only linger. It reports whether there
-// was one.
+// was one. It looks at those first that were not looked at for longest; the next time, at others.
 func (s *Store) reclaim() bool {
 	now := s.now()
 	if now.UnixNano() < s.full.Load() {
@@ -123,7 +124,7 @@ func (s *Store) reclaim() bool {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for kind := range gatehouse.Kind(gatehouse.Kinds) {
-			s.look(sh, kind, now, reach{until: now.Add(s.linger).UnixNano(), most: reclaimBatch})
+			s.look(sh, kind, now, reach{until: math.MaxInt64, most: reclaimBatch})
 		}
 		sh.mu.Unlock()
 		if s.count.Load() < s.names {

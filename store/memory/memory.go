@@ -18,8 +18,8 @@ import (
 // A Config sets the limits of a store. The zero value works.
 type Config struct {
 	// Names is the most controllers kept at once; 0 means DefaultNames. When it is reached,
-	// controllers that have been worth nothing for a minute or two are forgotten early, and only if
-	// there is none is a new name refused.
+	// controllers that are worth nothing are forgotten early, and only if none is found among some
+	// thousands is a new name refused.
 	Names int
 
 	// Linger is how long a controller that is worth nothing is remembered for its statistics;

@@ -165,8 +165,11 @@ func TestTooManyNames(t *testing.T) {
 		}
 		do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: "5"}, take())
 		do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: "5"}, gatehouse.Command{Op: gatehouse.OpDelete})
-		time.Sleep(2 * recheck)
+		time.Sleep(fullFor)
 		do(t, s, bucket("fits"), take())
+		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "6"}
+		do(t, s, lock, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
+		do(t, s, bucket("fits too"), take())
 	})
 }
 
@@ -201,10 +204,11 @@ func TestRange(t *testing.T) {
 	do(t, s, gatehouse.Key{Kind: gatehouse.Event, Name: "other"}, gatehouse.Command{Op: gatehouse.OpSend})
 	for _, after := range []string{"", "name/1023", "name/2998", "zzz"} {
 		var got []string
-		err := s.Range(t.Context(), gatehouse.TokenBucket, after, func(k gatehouse.Key, _ control.State) bool {
+		visit := func(k gatehouse.Key, _ control.State) bool {
 			got = append(got, k.Name)
 			return true
-		})
+		}
+		err := s.Range(t.Context(), gatehouse.TokenBucket, after, visit)
 		i, found := slices.BinarySearch(want, after)
 		if found {
 			i++

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cores returns the core that servers run on and the one for whoever loads them.
+func cores() (server, client string, err error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return "", "", fmt.Errorf("asking for the cores there are: %w", err)
+	}
+	var all []string
+	for i := 0; len(all) < allowed.Count(); i++ {
+		if allowed.IsSet(i) {
+			all = append(all, strconv.Itoa(i))
+		}
+	}
+	return all[0], all[len(all)-1], nil
+}
+
+// pinned is a program that runs on one core.
+func pinned(ctx context.Context, core string, command ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", core}, command...)...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// A server is a process that is measured.
+type server struct {
+	address string
+	pid     int
+	stop    func()
+}
+
+// start runs a server on its core until it, or b, is stopped. command gets the address to listen on.
+func (b *bench) start(ctx context.Context, command func(address string) []string) (*server, error) {
+	core, _, err := cores()
+	if err != nil {
+		return nil, err
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := pinned(ctx, core, command(address)...)
+	if err := cmd.Start(); err != nil {
+		cancel()
+		return nil, fmt.Errorf("starting a server: %w", err)
+	}
+	s := &server{address: address, pid: cmd.Process.Pid, stop: func() {
+		cancel()
+		_ = cmd.Wait() // it was killed, and says so
+	}}
+	b.servers = append(b.servers, s)
+	for range 500 {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return s, conn.Close()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return nil, fmt.Errorf("%v does not listen on %s after 5 s", cmd.Args, address)
+}
+
+// stop stops all servers that still run.
+func (b *bench) stop() {
+	for _, s := range b.servers {
+		s.stop()
+	}
+	b.servers = nil
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// role is a command that runs this program as something else.
+func (b *bench) role(name string) func(address string) []string {
+	return func(address string) []string { return []string{b.self, "-as", name, address} }
+}
+
+// gatehouse is a command that runs the server built from here.
+func (b *bench) gatehouse(address string) []string {
+	return []string{b.ours, "serve", "--log-level", "error", "--http", address}
+}
+
+// cpu returns the CPU time, in user mode and in the kernel, that the server has used, its child
+// processes included. Unlike the sum in /proc/PID/stat it is not in steps of 10 ms.
+func (s *server) cpu() (time.Duration, error) {
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.pid, s.pid))
+	if err != nil {
+		return 0, err
+	}
+	total := time.Duration(0)
+	for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(s.pid)) {
+		threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
+		if err != nil || len(threads) == 0 {
+			return 0, fmt.Errorf("process %s has no schedstat: %w", pid, err)
+		}
+		for _, thread := range threads {
+			n, err := strconv.Atoi(match(thread, `^(\d+)`))
+			if err != nil {
+				return 0, fmt.Errorf("CPU time of process %s: %w", pid, err)
+			}
+			total += time.Duration(n)
+		}
+	}
+	return total, nil
+}
+
+// resident returns how much memory the server occupies, in bytes.
+func (s *server) resident() (float64, error) {
+	kib, err := strconv.Atoi(match(fmt.Sprintf("/proc/%d/status", s.pid), `VmRSS:\s+(\d+) kB`))
+	return float64(kib) * (1 << 10), err
+}
+
+// play makes this program one of the processes that a bench starts.
+func play(role string, args []string) error {
+	switch {
+	case role == "fasthttp" && len(args) == 1:
+		return serveFasthttp(args[0])
+	case role == "sockets" && len(args) == 1:
+		return serveSockets(args[0])
+	case role == "clients" && len(args) == 2:
+		count, err := strconv.Atoi(args[1])
+		if err != nil {
+			return err
+		}
+		return waitAsClients(args[0], count)
+	}
+	return errors.New("-as is for what this program starts itself")
+}
