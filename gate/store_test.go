@@ -146,13 +146,14 @@ func TestTurns(t *testing.T) {
 	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
 	resize := acquire("resize")
 	resize.Size, resize.MaxWait = 2*n, 0
+	send := gatehouse.Command{Op: gatehouse.OpSend}
 	own := func(i int) gatehouse.Command { return acquire(fmt.Sprint(i)) }
 	for name, c := range map[string]struct {
 		key     gatehouse.Key
 		waiter  func(i int) gatehouse.Command
 		release gatehouse.Command
 	}{
-		"event":   {event, func(int) gatehouse.Command { return wait }, gatehouse.Command{Op: gatehouse.OpSend}},
+		"event":   {event, func(int) gatehouse.Command { return wait }, send},
 		"one key": {semaphore("s"), func(int) gatehouse.Command { return acquire("k") }, release("holder")},
 		"resize":  {semaphore("s"), own, resize},
 		"pairs":   {semaphore("s"), func(i int) gatehouse.Command { return own(i / 2) }, resize},

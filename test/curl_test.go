@@ -28,7 +28,8 @@ type curl struct {
 // startCurl starts curl with some arguments.
 func startCurl(ctx context.Context, t *testing.T, args ...string) *curl {
 	t.Helper()
-	c := &curl{cmd: exec.CommandContext(ctx, "curl", append([]string{"-sS", "--max-time", "150"}, args...)...)}
+	args = append([]string{"-sS", "--max-time", "150"}, args...)
+	c := &curl{cmd: exec.CommandContext(ctx, "curl", args...)}
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
 	if err := c.cmd.Start(); err != nil {
 		t.Fatalf("these tests need curl: %v", err)

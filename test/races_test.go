@@ -197,8 +197,8 @@ func TestDeleteOfAnEventThatIsSent(t *testing.T) {
 		sender.ask(place + "/wait?maxwait=0")
 		got += fmt.Sprint(" ", sender.answer().status)
 		if got != "204 204 204 408" && got != "409 204 204 204" {
-			t.Fatalf("waiter, send, DELETE and a wait after them got %s, want 204 204 204 408 or 409 204 204 204",
-				got)
+			t.Fatalf("waiter, send, DELETE and a wait after them got %s, "+
+				"want 204 204 204 408 or 409 204 204 204", got)
 		}
 	}
 }
