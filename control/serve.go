@@ -32,6 +32,9 @@ func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {
 		turn := &queue[i]
+		if turn.Command.Op == gatehouse.OpDelete && changed {
+			lookAgain(now, s, queue[:i]) // what came before the delete counts
+		}
 		s = turn.take(now, kind, s, ahead)
 		switch {
 		case turn.Command.Op == gatehouse.OpDelete:
@@ -46,8 +49,8 @@ func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 			changed = changed || standing > 0
 		}
 	}
-	for changed {
-		changed = lookAgain(now, s, queue)
+	if changed {
+		lookAgain(now, s, queue)
 	}
 	return s
 }
@@ -92,8 +95,14 @@ func tellDeleted(now time.Time, queue []Turn) {
 	}
 }
 
-// lookAgain offers the state once more to all who stay, and reports whether one of them has gone.
-func lookAgain(now time.Time, s State, queue []Turn) (changed bool) {
+// lookAgain offers the state to all who stay, until none of them goes any more.
+func lookAgain(now time.Time, s State, queue []Turn) {
+	for lookOnce(now, s, queue) {
+	}
+}
+
+// lookOnce offers the state to all who stay, in order, and reports whether one of them has gone.
+func lookOnce(now time.Time, s State, queue []Turn) (changed bool) {
 	ahead := int64(0)
 	for i := range queue {
 		turn := &queue[i]

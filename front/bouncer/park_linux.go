@@ -89,16 +89,24 @@ func (p *poller) add(c *parked) error {
 	return c.control(func(fd int32) error {
 		p.mu.Lock()
 		p.count++
-		p.conns[fd], c.watch.fd, c.watch.number = c, fd, p.count
+		c.watch.fd, c.watch.number = fd, p.count
+		watched := c.watch
+		p.conns[fd] = c
 		p.mu.Unlock()
-		return p.ctl(unix.EPOLL_CTL_ADD, &c.watch, unix.EPOLLRDHUP)
+		return p.ctl(unix.EPOLL_CTL_ADD, &watched, unix.EPOLLRDHUP)
 	})
 }
 
 // awaitData watches a connection also for data.
 func (p *poller) awaitData(c *parked) error {
 	return c.control(func(int32) error {
-		return p.ctl(unix.EPOLL_CTL_MOD, &c.watch, unix.EPOLLRDHUP|unix.EPOLLIN)
+		p.mu.Lock()
+		watched := c.watch
+		p.mu.Unlock()
+		if watched.fd == 0 {
+			return nil // it was closed meanwhile
+		}
+		return p.ctl(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN)
 	})
 }
 
