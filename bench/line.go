@@ -23,6 +23,7 @@ func lines(_ context.Context, b *bench) (text string, rows []row, err error) {
 		for _, length := range lengths {
 			q := newQueue(length)
 			measures = append(measures, func() (float64, error) {
+				runtime.GC() // what others left
 				took := time.Duration(0)
 				for range most / length {
 					took += drain(q, length)
@@ -76,7 +77,6 @@ func (q *queue) submit(key gatehouse.Key, cmd gatehouse.Command) {
 
 // time returns how long do takes, which must grant to so many in line.
 func (q *queue) time(length int, do func()) time.Duration {
-	runtime.GC() // what joining left is not to be paid for now
 	q.granted = 0
 	start := time.Now()
 	do()

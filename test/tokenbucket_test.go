@@ -175,7 +175,7 @@ func lateToken(t *testing.T) time.Duration {
 	begun := c.asked
 	c.answer()
 	for range 2 {
-		pause(1500 * time.Millisecond)
+		pause(1300 * time.Millisecond)
 		for range 2 { // the one that was left over, and the next
 			c.ask(request)
 			if a := c.answer(); !a.is("204") {
