@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/google/uuid"
@@ -43,6 +44,9 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 	}
 	if t.odd {
 		moved := withQuery(t.proper(), query)
+		if strings.ContainsFunc(moved, unicode.IsControl) {
+			return "", bad("request target has a control character, want it percent-encoded")
+		}
 		return "", &problem{status: fasthttp.StatusMovedPermanently, location: moved}
 	}
 	r.key, r.cmd, r.v1 = gatehouse.Key{Kind: t.kind}, gatehouse.Command{}, t.v1
