@@ -79,9 +79,6 @@ func (l *log) get(name string) result {
 	return l.results[name]
 }
 
-// age is how long ago the log was begun.
-func (l *log) age() time.Duration { return time.Since(l.start) }
-
 func (l *log) wantOrder(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()

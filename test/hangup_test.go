@@ -185,3 +185,42 @@ func TestManyHangUpAtOnce(t *testing.T) {
 		t.Errorf("in the end stats are %v, want nothing held and nobody waiting", got)
 	}
 }
+
+// What a client has sent behind a request that waits is not looked at when it goes away.
+func TestHangUpWithMoreToCome(t *testing.T) {
+	t.Parallel()
+	s, name := shared(), fresh(t)
+	s.want(t, "/v1/semaphore/"+name+"/acquire?key=a", "200")
+	c := s.dial(t)
+	c.send(rawRequest("/v1/semaphore/"+name+"/acquire?key=b") + rawRequest("/v1/counter/"+name+"/count"))
+	s.inLine(t, "semaphore/"+name, 1)
+	c.hangUp()
+	s.inLine(t, "semaphore/"+name, 0)
+	s.want(t, "/v1/semaphore/"+name+"/release?key=a", "204")
+	s.want(t, "/v1/semaphore/"+name+"/acquire?key=c&maxwait=0", "200 c")
+	s.want(t, "/v1/counter/"+name+"/value", "200 0")
+}
+
+// A client that sends no more, as nc does at the end of its input, gets its answer, but does not wait.
+func TestClientsThatSendNoMore(t *testing.T) {
+	t.Parallel()
+	s, name := shared(), fresh(t)
+	c := s.dial(t)
+	c.send(rawRequest("/v1/counter/"+name+"/count") + rawRequest("/v1/counter/"+name+"/count"))
+	if err := c.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if a := c.answer(); !a.is(fmt.Sprintf("200 %d", i+1)) {
+			t.Errorf("count %d of a client that sends no more = %s, want 200 %d", i+1, a, i+1)
+		}
+	}
+	w := s.wait(t, "/v1/event/"+name+"/wait")
+	if err := w.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	s.inLine(t, "event/"+name, 0)
+	if a, err := w.read(); err == nil {
+		t.Errorf("a waiter that sends no more got %s, want the end: it counts as gone", a)
+	}
+}

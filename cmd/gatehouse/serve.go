@@ -108,7 +108,9 @@ func serve(ctx context.Context, s *settings) error {
 		log.Warn("connections that were not done within --drain are cut", "error", err)
 		return nil
 	}
-	<-failed
+	if err := <-failed; err != nil {
+		return err
+	}
 	log.Info("stopped")
 	return nil
 }

@@ -102,6 +102,7 @@ func (c *client) want(status int, body string) {
 	if err != nil {
 		c.t.Fatalf("no answer: %v, want %d", err, status)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	got, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != status || string(got) != body {
 		c.t.Fatalf("answer %d %q, %v, want %d %q", resp.StatusCode, got, err, status, body)
