@@ -37,8 +37,9 @@ const (
 	DefaultLinger = time.Minute
 )
 
-// shards is how many locks the names are spread over.
-const shards = 256
+// shards is how many locks the names are spread over. A map grows in steps, and with 320 parts half a
+// million names, and a million, lie where its tables are well filled: 143 bytes a bucket, not 177.
+const shards = 320
 
 // A Store keeps controllers in memory. Make one with New.
 type Store struct {
@@ -51,7 +52,8 @@ type Store struct {
 	full   atomic.Int64 // until when a new name need not look for room again, Unix ns
 }
 
-// New returns an empty store. It runs no goroutine and needs no closing.
+// New returns an empty store. It runs no goroutine and needs no closing; while it has names, timers
+// hold on to it.
 func New(config Config) *Store {
 	s := &Store{
 		names:  int64(config.Names),
