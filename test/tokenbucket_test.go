@@ -150,7 +150,7 @@ func TestTokensComeAllAtOnce(t *testing.T) {
 		first := last / 5 * 5
 		boundary := time.Duration(round+1) * 5 * time.Second
 		if at := answered[first].Sub(begun); at < boundary {
-			t.Errorf("waiter %d of 12 went %s after the first request, want %s or later",
+			t.Errorf("waiter %d of 12 went %s after the first request, want after %s",
 				first+1, at, boundary)
 		}
 		if spread := answered[last].Sub(answered[first]); spread > 4*time.Second {

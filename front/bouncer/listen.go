@@ -56,6 +56,10 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		l.server.paced.Store(paced, struct{}{})
 		paced.watch(fresh)
+		if l.server.stopping.Load() { // Shutdown may not have seen it
+			_ = paced.Close()
+			continue
+		}
 		return paced, nil
 	}
 }
