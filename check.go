@@ -28,24 +28,40 @@ type needs uint8
 const (
 	needHolder needs = 1 << iota
 	needSize
-	needInterval
 	needExpires
+	needCost
+	needLimit
+	needLimitIfAny // the limit in force will do
 )
+
+// usage says whether a kind knows an operation and what that needs.
+type usage struct {
+	known bool
+	needs needs
+}
+
+var limiterUsage = [numOps]usage{
+	OpAcquire: {true, needLimit | needCost},
+	OpPeek:    {true, needLimitIfAny | needCost},
+	OpDelay:   {true, needLimitIfAny | needCost},
+	OpReserve: {true, needLimit | needCost},
+	OpCancel:  {true, needHolder},
+	OpRefund:  {true, needCost},
+	OpReset:   {true, 0},
+}
 
 // grammar says which operations each kind has and what they need. OpStats, OpDelete and OpUndo
 // are known to all of them.
-var grammar = [Kinds][numOps]struct {
-	known bool
-	needs needs
-}{
-	TokenBucket: {OpAcquire: {true, needSize | needInterval}},
+var grammar = [Kinds][numOps]usage{
+	TokenBucket: limiterUsage, GCRA: limiterUsage, FixedWindow: limiterUsage,
+	SlidingWindow: limiterUsage, SlidingLog: limiterUsage, Pace: limiterUsage,
 	Semaphore: {
-		OpAcquire: {true, needHolder | needSize | needExpires},
+		OpAcquire: {true, needHolder | needSize | needExpires | needCost},
 		OpRelease: {true, needHolder},
 		OpRenew:   {true, needHolder | needExpires},
 	},
 	Lock: {
-		OpAcquire: {true, needHolder | needExpires},
+		OpAcquire: {true, needHolder | needExpires | needCost},
 		OpRelease: {true, needHolder},
 		OpRenew:   {true, needHolder | needExpires},
 	},
@@ -82,11 +98,8 @@ func (cmd *Command) Check(key Key) error {
 }
 
 func (cmd *Command) checkNeeds(key Key, n needs) error {
-	if n&needHolder != 0 && (cmd.Holder == "" || len(cmd.Holder) > MaxHolder) {
+	if n&needHolder != 0 && cmd.Holder == "" || len(cmd.Holder) > MaxHolder {
 		return Errorf(CodeInvalid, "%s: Holder of %d bytes, want 1 to %d", key, len(cmd.Holder), MaxHolder)
-	}
-	if n&needInterval != 0 && (cmd.Interval <= 0 || cmd.Interval > MaxDuration) {
-		return outOfRange(key, "Interval", cmd.Interval, "more than 0 and at most 100 years")
 	}
 	if n&needExpires != 0 && (cmd.Expires < 0 || cmd.Expires > MaxDuration) &&
 		(cmd.Op != OpRenew || cmd.Expires != AsAcquired) {
@@ -95,7 +108,12 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 	if n&needSize != 0 && (cmd.Size < 0 || cmd.Size > MaxSize) {
 		return outOfRange(key, "Size", cmd.Size, fmt.Sprintf("0 to %d", int64(MaxSize)))
 	}
-	if cmd.Op == OpAcquire {
+	if n&needLimit != 0 || n&needLimitIfAny != 0 && cmd.HasLimit() {
+		if err := cmd.checkLimit(key); err != nil {
+			return err
+		}
+	}
+	if n&needCost != 0 {
 		return cmd.checkCost(key)
 	}
 	if len(cmd.Message) > MaxMessage {
@@ -105,18 +123,102 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 	return nil
 }
 
+// HasLimit reports whether the command says under which limit it is to be judged. What asks without
+// one asks about the limit in force.
+func (cmd *Command) HasLimit() bool {
+	return cmd.Interval != 0 || cmd.Calendar != NoCalendar || len(cmd.Limits) > 0
+}
+
+// checkLimit looks at the limits of a limiter and their variety.
+func (cmd *Command) checkLimit(key Key) error {
+	if cmd.Mode != ModeDefault && (cmd.Mode >= numModes || modes[cmd.Mode].kind != key.Kind) {
+		return outOfRange(key, "Mode", cmd.Mode, "one that this kind has")
+	}
+	if cmd.Guard < 0 || cmd.Guard > MaxDuration {
+		return outOfRange(key, "Guard", cmd.Guard, "0 to 100 years")
+	}
+	if len(cmd.Limits) > 0 {
+		return cmd.checkLimits(key)
+	}
+	switch {
+	case cmd.Calendar > Month:
+		return outOfRange(key, "Calendar", cmd.Calendar, "Day, Week or Month")
+	case cmd.Calendar == NoCalendar && (cmd.Interval <= 0 || cmd.Interval > MaxDuration):
+		return outOfRange(key, "Interval", cmd.Interval, "more than 0 and at most 100 years")
+	case cmd.Size < 0 || cmd.Size > MaxSize:
+		return outOfRange(key, "Size", cmd.Size, fmt.Sprintf("0 to %d", int64(MaxSize)))
+	case cmd.Burst < 0 || cmd.Burst >= MaxSize:
+		return outOfRange(key, "Burst", cmd.Burst, fmt.Sprintf("0 to %d", int64(MaxSize)-1))
+	}
+	if key.Kind == GCRA {
+		return Limit{Size: cmd.Size, Interval: cmd.Interval, Calendar: cmd.Calendar}.checkRate(key, cmd.Burst)
+	}
+	return nil
+}
+
+func (cmd *Command) checkLimits(key Key) error {
+	if err := checkLimits(cmd.Limits); err != nil {
+		return Errorf(CodeInvalid, "%s: %w", key, err)
+	}
+	for _, limit := range cmd.Limits {
+		if err := limit.checkRate(key, limit.Size-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRate refuses what a GCRA cannot count in nanoseconds.
+func (l Limit) checkRate(key Key, burst int64) error {
+	if key.Kind != GCRA || l.Size == 0 || l.Calendar != NoCalendar {
+		return nil
+	}
+	if int64(l.Interval) < l.Size {
+		return Errorf(CodeInvalid, "%s: %s is more than one per nanosecond; want a lower rate", key, l)
+	}
+	if int64(MaxDuration)/(int64(l.Interval)/l.Size) < burst+1 {
+		return Errorf(CodeInvalid,
+			"%s: a burst of %d at %s takes more than 100 years to come back; want a lower one", key, burst, l)
+	}
+	return nil
+}
+
 func (cmd *Command) checkCost(key Key) error {
-	if cmd.Cost < 1 || cmd.Cost > MaxSize {
-		return outOfRange(key, "Cost", cmd.Cost, fmt.Sprintf("1 to %d", int64(MaxSize)))
+	least := int64(1)
+	if cmd.Op == OpPeek {
+		least = 0
 	}
-	size := cmd.Size
-	if key.Kind == Lock {
-		size = 1
+	if cmd.Cost < least || cmd.Cost > MaxSize {
+		return outOfRange(key, "Cost", cmd.Cost, fmt.Sprintf("%d to %d", least, int64(MaxSize)))
 	}
-	if size > 0 && cmd.Cost > size {
+	if size := cmd.capacity(key.Kind); size > 0 && cmd.Cost > size {
 		return Errorf(CodeInvalid, "%s: cost %d can never fit a size of %d", key, cmd.Cost, size)
 	}
 	return nil
+}
+
+// capacity is the most that can ever be taken at once, as far as the command says; 0 when it does not.
+func (cmd *Command) capacity(kind Kind) int64 {
+	if kind == TokenBucket && cmd.Op == OpAcquire && len(cmd.Limits) == 0 {
+		return cmd.Size
+	}
+	switch {
+	case kind == Lock:
+		return 1
+	case kind.Limiter() && (cmd.Op == OpRefund || !cmd.HasLimit()):
+		return 0
+	case kind.Limiter() && len(cmd.Limits) > 0:
+		least := int64(0)
+		for i := range cmd.Limits {
+			if size := cmd.Limits[i].Size; size > 0 && (least == 0 || size < least) {
+				least = size
+			}
+		}
+		return least
+	case kind == GCRA && cmd.Calendar == NoCalendar && cmd.Size > 0:
+		return cmd.Burst + 1
+	}
+	return cmd.Size
 }
 
 func outOfRange(key Key, field string, value any, want string) error {

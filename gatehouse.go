@@ -41,21 +41,44 @@ type Command struct {
 	Op Op
 
 	// Holder owns what a semaphore or lock grants. It must not be empty there: a front that got
-	// none makes a random one.
+	// none makes a random one. A limiter's reservation is cancelled by its holder; one without a
+	// holder cannot be cancelled.
 	Holder string
 
-	// Size is the capacity: tokens per interval, slots, or how many a barrier waits for.
-	// 0 stops a bucket or a semaphore. A lock always has size 1.
+	// Size is the capacity: how many per interval, slots, or how many a barrier waits for.
+	// 0 stops a limiter or a semaphore. A lock always has size 1.
 	Size int64
 
-	// Cost is how many tokens or slots are taken at once, at least 1.
+	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
 	Cost int64
 
 	// Amount is what a counter's count adds and what its reset sets.
 	Amount int64
 
-	// Interval is how often a token bucket is refilled, more than 0.
+	// Interval is the length of a limiter's window, or how often a token bucket is refilled: more
+	// than 0. A peek or a delay in which it is 0, with no Calendar and no Limits, asks about the
+	// limit in force.
 	Interval time.Duration
+
+	// Calendar takes the place of Interval when it is not 0.
+	Calendar Calendar
+
+	// Zone is the IANA time zone of calendar windows; "" is UTC.
+	Zone string
+
+	// Limits are several limits that a request must all meet. When there are any, Size, Interval,
+	// Calendar and Burst mean nothing. They ascend by the length of their windows, at most MaxLimits.
+	Limits []Limit
+
+	// Burst is how many a GCRA lets through at once beyond the first. With Limits it is a window's
+	// whole size.
+	Burst int64
+
+	// Mode is the variety of a sliding window or a pace.
+	Mode Mode
+
+	// Guard is what a pace adds to its interval, for clients that start late by as much.
+	Guard time.Duration
 
 	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
 	// at once for a watchdog; AsAcquired is for renew alone.
@@ -133,15 +156,23 @@ type Decision struct {
 	// command changes it, or one in front gives up; Forever when no such time is known.
 	RetryAfter time.Duration
 
-	// ResetAfter is when a token bucket is full again.
+	// ResetAfter is when a limiter has nothing left to remember, or a token bucket is refilled.
 	ResetAfter time.Duration
 
-	// Limit and Remaining are the size now in force and what is left of it. Both are 0 for kinds
-	// without a size.
+	// Delay is how long to wait before going, for what a reserve took and for what a delay asked: 0 is
+	// now. A reserve's is in whole milliseconds.
+	Delay time.Duration
+
+	// Limit and Remaining are how many can be taken at once, under the limit now in force, and how many
+	// are left of that. Both are 0 for kinds without a size.
 	Limit, Remaining int64
 
-	// Interval is the token bucket's refill interval now in force.
+	// Interval is the length of a limiter's window now in force; with a calendar, of the present one.
 	Interval time.Duration
+
+	// Windows tells about every limit of a limiter with several, in the order of Limits; it is nil for
+	// one limit. The fields above are those of the limit that refused, or that has the least left.
+	Windows []Window
 
 	// Fence is the fencing token of what is held. It rises with every grant under one name.
 	Fence uint64

@@ -12,14 +12,24 @@ const (
 	Watchdog
 	Counter
 	Barrier
+	GCRA
+	FixedWindow
+	SlidingWindow
+	SlidingLog
+	Pace
 
 	// Kinds is the number of kinds and one more, the length of a table indexed by Kind.
-	Kinds = int(Barrier) + 1
+	Kinds = int(Pace) + 1
 )
 
 var kindNames = [Kinds]string{
 	"none", "tokenbucket", "semaphore", "lock", "event", "watchdog", "counter", "barrier",
+	"gcra", "fixedwindow", "slidingwindow", "slidinglog", "pace",
 }
+
+// Limiter reports whether controllers of this kind limit a rate. All limiters have the same
+// operations.
+func (k Kind) Limiter() bool { return k == TokenBucket || k >= GCRA && k <= Pace }
 
 // String returns the kind's name in paths and commands, such as "tokenbucket".
 func (k Kind) String() string {
@@ -60,8 +70,18 @@ const (
 	OpCount
 	// OpValue reads a counter.
 	OpValue
-	// OpReset sets a counter.
+	// OpReset sets a counter; a limiter it makes forget all that was taken and reserved.
 	OpReset
+	// OpPeek answers as an acquire that does not wait would be, and takes nothing.
+	OpPeek
+	// OpDelay answers how long it is until an acquire would be granted, and takes nothing.
+	OpDelay
+	// OpReserve takes the earliest place there is, and answers how long it is until then.
+	OpReserve
+	// OpCancel gives back a place that lies ahead.
+	OpCancel
+	// OpRefund gives back what was taken and is not worth anything to its taker.
+	OpRefund
 	// OpStats reads the figures of any controller and changes nothing.
 	OpStats
 	// OpDelete forgets a controller; those who wait at it are told so.
@@ -75,7 +95,7 @@ const (
 
 var opNames = [numOps]string{
 	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
-	"stats", "delete", "undo",
+	"peek", "delay", "reserve", "cancel", "refund", "stats", "delete", "undo",
 }
 
 // String returns the operation's name, such as "acquire".
@@ -98,3 +118,8 @@ func ParseOp(name string) (op Op, ok bool) {
 
 // Waits reports whether the operation may have to wait.
 func (op Op) Waits() bool { return op == OpAcquire || op == OpWait }
+
+// Yields reports whether the operation depends on who stands in line before it.
+func (op Op) Yields() bool {
+	return op.Waits() || op == OpPeek || op == OpDelay || op == OpReserve
+}

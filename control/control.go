@@ -33,7 +33,7 @@ func never() time.Time { return time.Unix(0, 1<<63-1) }
 func New(kind gatehouse.Kind) State {
 	switch kind {
 	case gatehouse.TokenBucket:
-		return new(TokenBucket)
+		return new(limited[bucket, *bucket])
 	case gatehouse.Semaphore:
 		return new(Semaphore)
 	case gatehouse.Lock:
@@ -46,6 +46,16 @@ func New(kind gatehouse.Kind) State {
 		return new(Counter)
 	case gatehouse.Barrier:
 		return new(Barrier)
+	case gatehouse.GCRA:
+		return new(limited[gcra, *gcra])
+	case gatehouse.FixedWindow:
+		return new(limited[fixedWindow, *fixedWindow])
+	case gatehouse.SlidingWindow:
+		return new(limited[slidingWindow, *slidingWindow])
+	case gatehouse.SlidingLog:
+		return new(limited[slidingLog, *slidingLog])
+	case gatehouse.Pace:
+		return new(limited[pace, *pace])
 	default:
 		panic("control: no controller of kind " + kind.String())
 	}

@@ -24,6 +24,9 @@ func newEvent(a *actor) event {
 		"reset":     length(d.ResetAfter),
 		"limit":     fmt.Sprint(d.Limit),
 		"remaining": fmt.Sprint(d.Remaining),
+		"delay":     length(d.Delay),
+		"interval":  length(d.Interval),
+		"refused":   refusedBy(d),
 		"value":     fmt.Sprint(d.Value),
 		"message":   strings.ReplaceAll(d.Message, " ", "_"),
 		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-epoch().UnixMicro()), //nolint:gosec // a scenario's
@@ -46,6 +49,17 @@ func statText(stat gatehouse.Stat) string {
 	default:
 		return fmt.Sprint(v)
 	}
+}
+
+// refusedBy lists the limits that refused.
+func refusedBy(d *gatehouse.Decision) string {
+	var limits []string
+	for _, w := range d.Windows {
+		if w.RetryAfter != 0 {
+			limits = append(limits, w.Limit.String())
+		}
+	}
+	return strings.Join(limits, ",")
 }
 
 // length writes a time as scenarios do.
@@ -115,6 +129,11 @@ func FuzzScenario(f *testing.F) {
 		"barrier\n0s a: wait size=2\n0s b: wait maxwait=1s\n3s stats\n---\n0s wait size=0",
 		"watchdog\n0s wait\n1s kick expires=0s\n2s wait\n3s expiry",
 		"counter\n0s count amount=9223372036854775807\n1s count\n2s reset amount=-5\n3s value",
+		"gcra\n0s acquire size=5 burst=2\n1s reserve key=a\n1s reserve\n2s cancel key=a\n3s refund\n4s reset",
+		"slidingwindow\n0s acquire size=5 mode=fine\n1s reserve limits=1/1s,5/1m,9/day\n1s peek\n2s delay",
+		"pace\n0s reserve size=2 mode=classic key=a\n0s reserve size=2 mode=paced\n1s cancel key=a\n9s stats",
+		"slidinglog\n0s acquire size=3 cost=2\n0s acquire size=3 cost=2\n1s refund",
+		"fixedwindow\n0s acquire size=2 calendar=day zone=Europe/Berlin\n9s a: acquire\n9s undo a",
 		"event\n0s wait\n1s send message=x\n1s send\n2s expiry", "lock\n0s acquire\n1s renew expires=2s",
 	} {
 		f.Add(seed)

@@ -37,6 +37,7 @@ type scenario struct {
 // An actor is a command with a name.
 type actor struct {
 	name    string
+	kind    gatehouse.Kind
 	cmd     gatehouse.Command
 	arrived time.Time
 	turn    Turn
@@ -122,7 +123,7 @@ func (s *scenario) do(words []string) (got []event, fault string) {
 	case "expiry":
 		return []event{{outcome: "at", fields: map[string]string{"at": s.expiry()}}}, ""
 	}
-	a := &actor{name: name, arrived: s.now}
+	a := &actor{name: name, kind: s.kind, arrived: s.now}
 	if err := a.parse(s.kind, words); err != nil {
 		return nil, err.Error()
 	}
@@ -217,8 +218,14 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 		Op: op, Size: 1, Cost: 1, Interval: time.Second, Expires: time.Minute, MaxWait: gatehouse.Forever,
 		Holder: "holder-" + a.name,
 	}
-	if op == gatehouse.OpRenew {
+	switch op {
+	case gatehouse.OpRenew:
 		a.cmd.Expires = gatehouse.AsAcquired
+	case gatehouse.OpPeek, gatehouse.OpDelay:
+		a.cmd.Size, a.cmd.Interval = 0, 0 // the limit in force
+	}
+	if kind.Limiter() {
+		a.cmd.Holder = ""
 	}
 	for _, word := range words[1:] {
 		field, value, _ := strings.Cut(word, "=")
@@ -230,10 +237,12 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 }
 
 func (a *actor) set(field, value string) (err error) {
-	numbers := map[string]*int64{"size": &a.cmd.Size, "cost": &a.cmd.Cost, "amount": &a.cmd.Amount}
+	numbers := map[string]*int64{
+		"size": &a.cmd.Size, "cost": &a.cmd.Cost, "amount": &a.cmd.Amount, "burst": &a.cmd.Burst,
+	}
 	times := map[string]*time.Duration{
 		"interval": &a.cmd.Interval, "expires": &a.cmd.Expires, "maxwait": &a.cmd.MaxWait,
-		"keep": &a.cmd.Keep,
+		"keep": &a.cmd.Keep, "guard": &a.cmd.Guard,
 	}
 	switch {
 	case numbers[field] != nil:
@@ -247,6 +256,14 @@ func (a *actor) set(field, value string) (err error) {
 		a.cmd.Holder = value
 	case field == "message":
 		a.cmd.Message = value
+	case field == "limits":
+		a.cmd.Limits, err = gatehouse.ParseLimits(value)
+	case field == "zone":
+		a.cmd.Zone = value
+	case field == "calendar":
+		a.cmd.Calendar, _ = gatehouse.ParseCalendar(value)
+	case field == "mode":
+		a.cmd.Mode, _ = a.kind.ParseMode(value)
 	default:
 		err = fmt.Errorf("no such field")
 	}

@@ -78,7 +78,7 @@ func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) St
 	if s == nil {
 		s = New(kind)
 	}
-	if ahead > 0 && cmd.Op.Waits() {
+	if ahead > 0 && cmd.Op.Yields() {
 		behind := *cmd
 		behind.Ahead += ahead
 		cmd = &behind

@@ -1,110 +1,78 @@
 package control
 
-import (
-	"time"
-
-	"github.com/gatehousehq/gatehouse"
-)
-
-// A TokenBucket is refilled to its size at every boundary, created + k·interval, as bouncer's is. So
-// a window of w lets at most size·(ceil(w/interval)+1) through.
+// A bucket is the meter of a token bucket. It is refilled to its size at every boundary, created +
+// k·interval, as bouncer's is. So a window of w lets at most size·(ceil(w/interval)+1) through.
 //
 // What is kept is not the tokens left but the tokens taken since the last boundary: that is what
 // makes a resize within an interval come out right.
-type TokenBucket struct {
-	tally
-	size     int64
-	interval int64 // ns
-	start    int64 // the last boundary, Unix ns
-	taken    int64 // since start
+type bucket struct {
+	rate
+	start int64 // the last boundary; 0 before the first use
+	taken int64 // since start
 }
 
-// Step implements [State].
-func (b *TokenBucket) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (b *bucket) set(now int64, to bound) {
 	if b.start == 0 {
-		b.begin(now)
-		b.start = now.UnixNano()
+		b.start = now
 	}
-	if cmd.Op == gatehouse.OpAcquire {
-		return b.acquire(now, cmd)
+	b.roll(now)
+	b.size = to.size
+	if b.interval != to.interval {
+		b.interval = to.interval
+		b.roll(now)
 	}
-	b.roll(now.UnixNano())
-	d := b.decide(now, gatehouse.Granted)
-	d.Stats = b.stats("acquired",
-		gatehouse.Stat{Name: "size", Value: b.size},
-		gatehouse.Stat{Name: "interval", Value: time.Duration(b.interval)},
-		gatehouse.Stat{Name: "available", Value: b.free()})
-	return d
-}
-
-func (b *TokenBucket) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	b.roll(now.UnixNano())
-	if !cmd.Again || b.interval == 0 {
-		b.size = cmd.Size
-		if b.interval != int64(cmd.Interval) {
-			b.interval = int64(cmd.Interval)
-			b.roll(now.UnixNano())
-		}
-	}
-	free := b.free()
-	switch {
-	case b.size > 0 && cmd.Cost > b.size:
-		return unable(now, gatehouse.Conflict, "was resized below the cost of this request")
-	case cmd.Ahead > 0 || cmd.Cost > free:
-		b.refused(cmd)
-		d := b.decide(now, gatehouse.Refused)
-		d.RetryAfter = b.wait(d.ResetAfter, cmd.Ahead+cmd.Cost-free)
-		return d
-	}
-	b.taken += cmd.Cost
-	b.pass(now, cmd)
-	return b.decide(now, gatehouse.Granted)
 }
 
 // roll moves start to the last boundary at or before now and forgets what was taken before it.
-func (b *TokenBucket) roll(now int64) {
+func (b *bucket) roll(now int64) {
 	if passed := now - b.start; b.interval > 0 && passed >= b.interval {
 		b.start += passed - passed%b.interval
 		b.taken = 0
 	}
 }
 
-func (b *TokenBucket) free() int64 { return max(0, b.size-b.taken) }
-
-// wait is the time until missing more tokens have appeared, the next boundary being next away. It is
-// a lower bound: costs that do not divide the size leave tokens over.
-func (b *TokenBucket) wait(next time.Duration, missing int64) time.Duration {
-	if b.size == 0 {
-		return gatehouse.Forever
+// when is a lower bound for more than the size: costs that do not divide it leave tokens over.
+func (b *bucket) when(from, n int64) int64 {
+	at := *b
+	at.roll(from)
+	free := at.free()
+	switch {
+	case n <= free:
+		return from
+	case b.size == 0:
+		return noTime
 	}
-	further := max(0, (missing-1)/b.size)
-	if further > int64(gatehouse.MaxDuration)/b.interval {
-		return gatehouse.MaxDuration
-	}
-	return next + time.Duration(further*b.interval)
+	return at.start + b.interval + further((n-free-1)/b.size, b.interval)
 }
 
-func (b *TokenBucket) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
-	return gatehouse.Decision{
-		Outcome:    outcome,
-		At:         now,
-		ResetAfter: time.Duration(b.start + b.interval - now.UnixNano()),
-		Limit:      b.size,
-		Remaining:  b.free(),
-		Interval:   time.Duration(b.interval),
-	}
+func (b *bucket) free() int64 { return max(0, b.size-b.taken) }
+
+func (b *bucket) take(_, at, n int64) {
+	b.roll(at)
+	b.taken += n
 }
 
-// Undo implements [State]. Tokens of an interval that is over are worth nothing.
-func (b *TokenBucket) Undo(_ time.Time, cmd *gatehouse.Command) {
-	if cmd.Granted == nil {
-		return
-	}
-	b.takeBack(cmd)
-	if cmd.Granted.At.UnixNano() >= b.start {
-		b.taken = max(0, b.taken-cmd.Cost)
+func (b *bucket) giveBack(now, n int64) {
+	b.roll(now)
+	b.taken = max(0, b.taken-n)
+}
+
+// undo gives tokens back; those of an interval that is over are worth nothing.
+func (b *bucket) undo(_, at, _, n int64) {
+	if at >= b.start {
+		b.taken = max(0, b.taken-n)
 	}
 }
 
-// Expiry implements [State]: at the next boundary a bucket is full, like a new one.
-func (b *TokenBucket) Expiry() time.Time { return time.Unix(0, b.start+b.interval) }
+func (b *bucket) read(now int64) reading {
+	at := *b
+	at.roll(now)
+	return reading{limit: b.size, left: at.free(), reset: at.start + b.interval, interval: b.interval}
+}
+
+func (b *bucket) clear() { b.taken = 0 }
+
+func (b *bucket) clone() meter {
+	c := *b
+	return &c
+}

@@ -44,6 +44,7 @@ type Gate struct {
 	calls   sync.Pool
 	tickets atomic.Uint64
 	waiting atomic.Int64
+	lines   atomic.Int64 // at all names together
 	closed  atomic.Bool
 }
 
@@ -114,9 +115,8 @@ func (g *Gate) Try(
 	if err := cmd.Check(key); err != nil {
 		return gatehouse.Decision{}, true, err
 	}
-	sh := g.shard(key)
 	// A delete goes by the line even if there is none yet: who is about to wait must hear of it.
-	if sh.line(key) != nil || cmd.Op == gatehouse.OpDelete {
+	if g.line(key) != nil || cmd.Op == gatehouse.OpDelete {
 		if cmd.Op.Waits() && cmd.MaxWait != 0 {
 			return gatehouse.Decision{}, false, nil
 		}
@@ -128,7 +128,7 @@ func (g *Gate) Try(
 		cmd.Again, cmd.Since = true, d.At
 		return d, false, nil
 	}
-	if l := sh.line(key); l != nil { // somebody has begun to wait meanwhile
+	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
 		l.serve()
 	}
 	if cmd.Op == gatehouse.OpStats {
@@ -153,13 +153,13 @@ func (g *Gate) apply(key gatehouse.Key, cmd *gatehouse.Command) (gatehouse.Decis
 
 // takeBack puts an undo to the store.
 func (g *Gate) takeBack(key gatehouse.Key, undo *ticket) {
-	if g.shard(key).line(key) != nil {
+	if g.line(key) != nil {
 		g.join(key, undo)
 		return
 	}
 	// That it failed is nobody's to hear: a hold that could not be taken back ends when it expires.
 	_, _ = g.apply(key, &undo.cmd)
-	if l := g.shard(key).line(key); l != nil {
+	if l := g.line(key); l != nil {
 		l.serve()
 	}
 }
@@ -240,7 +240,7 @@ func (g *Gate) addWaiting(key gatehouse.Key, d *gatehouse.Decision) {
 		return
 	}
 	waiting := int64(0)
-	if l := g.shard(key).line(key); l != nil {
+	if l := g.line(key); l != nil {
 		waiting = int64(l.len())
 	}
 	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
@@ -252,7 +252,11 @@ func (g *Gate) shard(key gatehouse.Key) *shard {
 }
 
 // line returns the line at key, nil when nobody stands there.
-func (sh *shard) line(key gatehouse.Key) *line {
+func (g *Gate) line(key gatehouse.Key) *line {
+	if g.lines.Load() == 0 {
+		return nil
+	}
+	sh := g.shard(key)
 	if sh.count.Load() == 0 {
 		return nil
 	}

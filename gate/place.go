@@ -26,6 +26,7 @@ func (g *Gate) join(key gatehouse.Key, t *ticket) {
 		l = &line{gate: g, key: key, holders: make(map[string]int)}
 		sh.lines[key] = l
 		sh.count.Add(1)
+		g.lines.Add(1)
 	}
 	l.mu.Lock()
 	l.push(t)
@@ -64,6 +65,7 @@ func (g *Gate) drop(l *line) {
 	}
 	delete(sh.lines, l.key)
 	sh.count.Add(-1)
+	g.lines.Add(-1)
 	if l.timer != nil {
 		l.timer.Stop()
 	}

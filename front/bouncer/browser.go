@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/form"
 	"github.com/valyala/fasthttp"
 )
 
@@ -59,7 +60,7 @@ func (s *Server) fromHere(ctx *fasthttp.RequestCtx, from *sender) bool {
 	}
 	s.refuse(ctx, &problem{
 		status: fasthttp.StatusForbidden,
-		detail: "request comes from a web page of another site, Origin " + quote(from.origin) +
+		detail: "request comes from a web page of another site, Origin " + form.Quote(from.origin) +
 			"; start the server with --cors ORIGIN to allow it",
 	})
 	return false

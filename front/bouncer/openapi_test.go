@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/form"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -76,7 +77,7 @@ func kindOperations(kind gatehouse.Kind, root string) map[string][]string {
 			line = "delete " + list + "/{name}"
 		}
 		if kind.Has(op) {
-			all[line] = append([]string{kind.String(), "name"}, paramNames[:]...)
+			all[line] = append([]string{kind.String(), "name"}, form.Names()...)
 		}
 	}
 	return all

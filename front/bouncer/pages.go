@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/form"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/swaggest/swgui"
 	swagger "github.com/swaggest/swgui/v5emb"
@@ -129,12 +130,13 @@ func listParams(ctx *fasthttp.RequestCtx) (after string, limit int, p *problem) 
 		case "limit":
 			n, err := strconv.Atoi(string(value))
 			if err != nil || n < 1 || n > largestPage {
-				return "", 0, bad("limit is %s, want a whole number from 1 to %d", quote(value), largestPage)
+				return "", 0, bad("limit is %s, want a whole number from 1 to %d",
+					form.Quote(value), largestPage)
 			}
 			limit = n
 		case "id", "":
 		default:
-			return "", 0, bad("parameter %s is unknown, want one of after limit id", quote(key))
+			return "", 0, bad("parameter %s is unknown, want one of after limit id", form.Quote(key))
 		}
 	}
 	return after, limit, nil

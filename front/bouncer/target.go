@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/form"
 	"github.com/valyala/fasthttp"
 )
 
@@ -33,7 +34,7 @@ const docsPath = "/docs/"
 func notFound(path []byte) *problem {
 	return &problem{
 		status: fasthttp.StatusNotFound,
-		detail: "path is " + quote(path) + ", want /v1/<kind>/<name>/<operation>: see /docs",
+		detail: "path is " + form.Quote(path) + ", want /v1/<kind>/<name>/<operation>: see /docs",
 	}
 }
 

@@ -1,0 +1,68 @@
+package control
+
+// A gcra is the meter of the generic cell rate algorithm of the ATM Forum, as redis-cell has it: every
+// request moves the theoretical arrival time on by one step, and is let through while that time is no
+// further ahead than the burst allows. In a window of w at most burst+1 + w/step pass.
+//
+// The step, interval/size, is cut to whole nanoseconds.
+type gcra struct {
+	rate
+	burst int64
+	step  int64 // between two requests; 0 when size is
+	tat   int64 // the theoretical arrival time of the next request
+}
+
+func (g *gcra) set(_ int64, to bound) {
+	if g.size == to.size && g.interval == to.interval && g.burst == to.burst {
+		return
+	}
+	g.size, g.interval, g.burst, g.step = to.size, to.interval, to.burst, 0
+	if to.size > 0 {
+		g.step = max(1, to.interval/to.size)
+	}
+}
+
+// tolerance is how far ahead the theoretical arrival time may be after a request.
+func (g *gcra) tolerance() int64 { return g.step * (g.burst + 1) }
+
+func (g *gcra) when(from, n int64) int64 {
+	if g.size == 0 {
+		return noTime
+	}
+	next := later(max(from, g.tat), times(g.step, n))
+	if next == noTime {
+		return noTime
+	}
+	return max(from, next-g.tolerance())
+}
+
+func (g *gcra) take(_, at, n int64) { g.tat = max(g.tat, at) + g.step*n }
+
+func (g *gcra) giveBack(now, n int64) {
+	if g.tat > now {
+		g.tat = max(now, g.tat-times(g.step, n))
+	}
+}
+
+// undo takes back what has not come back by itself: of n requests the last comes back at reset.
+func (g *gcra) undo(now, _, reset, n int64) {
+	if reset > now {
+		g.tat -= min(g.step*n, reset-now)
+	}
+}
+
+func (g *gcra) read(now int64) reading {
+	if g.size == 0 {
+		return reading{reset: max(now, g.tat), interval: g.interval}
+	}
+	tat := max(now, g.tat)
+	left := max(0, g.tolerance()-(tat-now)) / g.step
+	return reading{limit: g.burst + 1, left: left, reset: tat, interval: g.tolerance()}
+}
+
+func (g *gcra) clear() { g.tat = 0 }
+
+func (g *gcra) clone() meter {
+	c := *g
+	return &c
+}

@@ -1,0 +1,150 @@
+package control
+
+import "github.com/gatehousehq/gatehouse"
+
+// A slidingWindow is the meter that estimates what was taken in the last interval from two windows, as
+// RussellLuo/slidingwindow does: all of the present one, and of the one before as much as the interval
+// still covers, as if it had been taken evenly. The weights are exact whole numbers. In any interval
+// fewer than twice the size pass, in a window counted from Go's zero time no more than the size.
+//
+// The fine and the strict mode count in parts instead: see fineWindow.
+type slidingWindow struct {
+	rate
+	start    int64 // of the present window
+	previous int64
+	current  int64
+	fine     *fineWindow // nil in the mode that estimates
+}
+
+func (w *slidingWindow) set(now int64, to bound) {
+	w.size = to.size
+	fine := to.mode != gatehouse.ModeDefault
+	if w.interval != to.interval || fine != (w.fine != nil) {
+		w.change(now, to.interval, fine)
+	}
+	if fine {
+		w.fine.strict = to.mode == gatehouse.ModeStrict
+		w.fine.size = to.size
+	}
+}
+
+// change begins to count in another way. What still counts is taken for taken now.
+func (w *slidingWindow) change(now, interval int64, fine bool) {
+	count := int64(0)
+	switch {
+	case w.fine != nil:
+		count = w.fine.count(now)
+	case w.interval > 0:
+		w.roll(now)
+		count = w.estimate(now)
+	}
+	w.interval, w.previous, w.current, w.fine = interval, 0, 0, nil
+	if fine {
+		w.fine = newFineWindow(w.size, interval)
+		w.fine.take(now, now, count)
+		return
+	}
+	w.start = windowStart(now, interval)
+	w.current = count
+}
+
+// roll makes the window around an instant the present one.
+func (w *slidingWindow) roll(at int64) {
+	passed := at - w.start
+	if passed < w.interval {
+		return
+	}
+	if w.previous = 0; passed-w.interval < w.interval {
+		w.previous = w.current
+	}
+	w.start, w.current = windowStart(at, w.interval), 0
+}
+
+// estimate is how many count at an instant in the present window.
+func (w *slidingWindow) estimate(at int64) int64 {
+	return share(w.previous, w.start+w.interval-at, w.interval) + w.current
+}
+
+func (w *slidingWindow) when(from, n int64) int64 {
+	switch {
+	case w.size == 0 && n > 0:
+		return noTime
+	case n > w.size: // it never fits, and not now
+		return w.when(from, w.size) + 1
+	case w.fine != nil:
+		return w.fine.when(from, n)
+	}
+	at := *w
+	at.roll(from)
+	if room := w.size - n - at.current; room >= 0 {
+		return max(from, at.start+at.interval-fade(at.previous, room, at.interval))
+	}
+	room := w.size - n
+	return max(from, at.start+2*at.interval-fade(at.current, room, at.interval))
+}
+
+func (w *slidingWindow) take(now, at, n int64) {
+	if w.fine != nil {
+		w.fine.take(now, at, n)
+		return
+	}
+	w.roll(at)
+	w.current += n
+}
+
+func (w *slidingWindow) giveBack(now, n int64) {
+	if w.fine != nil {
+		w.fine.giveBack(now, n)
+		return
+	}
+	w.roll(now)
+	back := min(n, w.current)
+	w.current -= back
+	w.previous -= min(n-back, w.previous)
+}
+
+func (w *slidingWindow) undo(now, at, _, n int64) {
+	switch {
+	case w.fine != nil:
+		w.fine.undo(now, at, n)
+	case at >= w.start:
+		w.current = max(0, w.current-n)
+	case at >= w.start-w.interval:
+		w.previous = max(0, w.previous-n)
+	}
+}
+
+func (w *slidingWindow) read(now int64) reading {
+	if w.fine != nil {
+		return w.fine.read(now)
+	}
+	at := *w
+	at.roll(now)
+	r := reading{limit: w.size, interval: w.interval, reset: now}
+	if at.start <= now {
+		r.left = max(0, w.size-at.estimate(now))
+	}
+	switch {
+	case at.current > 0:
+		r.reset = at.start + 2*at.interval
+	case at.previous > 0:
+		r.reset = at.start + at.interval
+	}
+	return r
+}
+
+func (w *slidingWindow) clear() {
+	w.previous, w.current = 0, 0
+	if w.fine != nil {
+		w.fine = newFineWindow(w.size, w.interval)
+	}
+}
+
+func (w *slidingWindow) clone() meter {
+	c := *w
+	if w.fine != nil {
+		fine := *w.fine
+		c.fine = &fine
+	}
+	return &c
+}

@@ -1,0 +1,269 @@
+// Package form reads a command's parameters from text. There is one table of them for every door, so
+// that a name means the same, and is refused with the same sentence, wherever it is given.
+package form
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/google/uuid"
+)
+
+// The parameters. Every operation knows and checks all of them; those it has no use for do no harm.
+const (
+	size = iota
+	cost
+	interval
+	expires
+	maxWait
+	key
+	message
+	amount
+	value
+	id
+	burst
+	mode
+	guard
+	limits
+	zone
+	numParameters
+)
+
+var names = [numParameters]string{
+	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
+	"burst", "mode", "guard", "limits", "zone",
+}
+
+// Names returns the names of all parameters.
+func Names() []string { return slices.Clone(names[:]) }
+
+// A Form holds what a request gives for each parameter, as text. The zero Form holds nothing.
+type Form struct {
+	values [numParameters][]byte // nil is absent
+	any    bool                  // one of those from burst on is there
+}
+
+// Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
+// the last of a repeated one counts. The error is of CodeInvalid.
+func (f *Form) Set(name, value []byte) error {
+	for i, known := range names {
+		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
+			if value == nil {
+				value = []byte{}
+			}
+			f.values[i] = value
+			f.any = f.any || i >= burst
+			return nil
+		}
+	}
+	return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
+		Quote(name), strings.Join(names[:], " "))
+}
+
+// Read fills cmd, of which the operation is known, with what the form says and the defaults for what
+// is absent; an acquire of a semaphore or lock without a key gets a random one. Texts are copied. The
+// error is of CodeInvalid and names the parameter, its value and what is wanted.
+func (f *Form) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
+	r := reader{form: f}
+	r.numbers(cmd, kind)
+	if kind.Limiter() {
+		r.limiter(cmd, kind)
+	}
+	r.texts(cmd, kind)
+	r.holder(cmd, kind)
+	return r.err
+}
+
+// A reader reads one parameter after the other and remembers the first error.
+type reader struct {
+	form *Form
+	err  error
+}
+
+// numbers reads the sizes and times, and puts the defaults in where there is none.
+func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	absent := int64(gatehouse.DefaultSize)
+	if kind == gatehouse.Barrier {
+		absent = gatehouse.DefaultBarrierSize
+	}
+	length := gatehouse.DefaultExpires
+	if cmd.Op == gatehouse.OpRenew {
+		length = gatehouse.AsAcquired
+	}
+	least := int64(1)
+	if cmd.Op == gatehouse.OpPeek {
+		least = 0
+	}
+	cmd.Size = r.number(size, number{absent, 0, gatehouse.MaxSize})
+	cmd.Cost = r.number(cost, number{1, least, gatehouse.MaxSize})
+	r.interval(cmd, kind)
+	cmd.Expires = r.millis(expires, length, 0)
+	cmd.MaxWait = r.millis(maxWait, gatehouse.Forever, -1)
+	sum := r.number(amount, number{1, minInt64, maxInt64})
+	to := r.number(value, number{0, minInt64, maxInt64})
+	if cmd.Amount = sum; cmd.Op == gatehouse.OpReset {
+		cmd.Amount = to
+	}
+}
+
+const (
+	minInt64  = -1 << 63
+	maxInt64  = 1<<63 - 1
+	maxMillis = int64(gatehouse.MaxDuration / time.Millisecond)
+)
+
+// A number is what a parameter is when it is absent, and its range.
+type number struct{ absent, least, most int64 }
+
+func (r *reader) number(parameter int, want number) int64 {
+	text := r.form.values[parameter]
+	if text == nil || len(text) == 0 && parameter == size {
+		return want.absent
+	}
+	// A leading plus sign is accepted, as bouncer's times and amounts accept it.
+	if i, err := strconv.ParseInt(string(text), 10, 64); err == nil &&
+		i >= want.least && i <= want.most && signed(text[0], parameter) {
+		return i
+	}
+	r.fault("%s is %s, want a whole number from %d to %d",
+		names[parameter], Quote(text), want.least, want.most)
+	return want.absent
+}
+
+func (r *reader) fault(format string, args ...any) {
+	if r.err == nil {
+		r.err = gatehouse.Errorf(gatehouse.CodeInvalid, format, args...)
+	}
+}
+
+// signed reports whether a parameter may begin as it does: a size or cost has no sign at all, and
+// only what may be negative has a minus.
+func signed(first byte, parameter int) bool {
+	switch parameter {
+	case size, cost, burst:
+		return first != '+' && first != '-'
+	case interval, expires, guard:
+		return first != '-'
+	}
+	return true
+}
+
+// millis reads a time in milliseconds; -1 stays what it is.
+func (r *reader) millis(parameter int, absent time.Duration, least int64) time.Duration {
+	if r.form.values[parameter] == nil {
+		return absent
+	}
+	ms := r.number(parameter, number{0, least, maxMillis})
+	if ms < 0 {
+		return gatehouse.Forever
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// interval reads a time in milliseconds or, for a limiter, a calendar window.
+func (r *reader) interval(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	text := r.form.values[interval]
+	if kind.Limiter() && len(text) > 0 && text[0] > '9' {
+		calendar, ok := gatehouse.ParseCalendar(string(text))
+		if !ok {
+			r.fault("interval is %s, want milliseconds, or day, week or month", Quote(text))
+		}
+		cmd.Calendar = calendar
+		return
+	}
+	cmd.Interval = r.millis(interval, gatehouse.DefaultInterval, 1)
+}
+
+// limiter reads what only limiters have.
+func (r *reader) limiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	v := &r.form.values
+	asks := cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay
+	if asks && v[size] == nil && v[interval] == nil && v[burst] == nil && v[limits] == nil {
+		cmd.Size, cmd.Interval = 0, 0 // the limit in force
+	}
+	cmd.Burst = max(0, cmd.Size-1)
+	if !r.form.any {
+		return
+	}
+	if v[burst] != nil {
+		cmd.Burst = r.number(burst, number{0, 0, gatehouse.MaxSize - 1})
+	}
+	cmd.Guard = r.millis(guard, 0, 0)
+	cmd.Zone = string(v[zone])
+	if v[mode] != nil {
+		var ok bool
+		if cmd.Mode, ok = kind.ParseMode(string(v[mode])); !ok && kind.Modes() != nil {
+			r.fault("mode is %s, want one of %s", Quote(v[mode]), strings.Join(kind.Modes(), " "))
+		}
+	}
+	if v[limits] == nil {
+		return
+	}
+	if v[size] != nil || v[interval] != nil || v[burst] != nil {
+		r.fault("limits is %s, want it instead of size, interval and burst, not besides", Quote(v[limits]))
+		return
+	}
+	var err error
+	if cmd.Limits, err = gatehouse.ParseLimits(string(v[limits])); err != nil {
+		r.fault("%w", err)
+	}
+}
+
+// texts reads the key, the message and what else is not looked at.
+func (r *reader) texts(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	most := [...]struct{ parameter, most int }{
+		{key, gatehouse.MaxHolder}, {message, gatehouse.MaxMessage}, {id, gatehouse.MaxMessage},
+		{zone, maxZone},
+	}
+	for _, text := range most {
+		if n := len(r.form.values[text.parameter]); n > text.most {
+			r.fault("%s has %d bytes, want at most %d", names[text.parameter], n, text.most)
+		}
+	}
+	if k := r.form.values[key]; len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
+		cmd.Holder = string(k)
+	}
+	if m := r.form.values[message]; len(m) > 0 {
+		cmd.Message = string(m)
+	}
+}
+
+// holder makes a key for an acquire that has none, and refuses what cannot do without.
+func (r *reader) holder(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	if cmd.Holder != "" {
+		return
+	}
+	switch {
+	case cmd.Op == gatehouse.OpAcquire && HasHolders(kind):
+		cmd.Holder = uuid.NewString()
+	case cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew:
+		r.fault("key is missing, want the key that acquire answered with")
+	case cmd.Op == gatehouse.OpCancel:
+		r.fault("key is missing, want the key that reserve was given")
+	}
+}
+
+// maxZone is longer than the name of any time zone.
+const maxZone = 64
+
+// HasHolders reports whether what controllers of this kind grant is held under a key, without which
+// there is no release.
+func HasHolders(kind gatehouse.Kind) bool {
+	return kind == gatehouse.Semaphore || kind == gatehouse.Lock
+}
+
+// longest is how much of somebody else's text is repeated in a message.
+const longest = 80
+
+// Quote makes a text safe to repeat in a message or a log line: escaped, and cut when long.
+func Quote(text []byte) string {
+	if len(text) > longest {
+		return fmt.Sprintf("%q…", text[:longest])
+	}
+	return fmt.Sprintf("%q", text)
+}

@@ -1,0 +1,153 @@
+package limiter
+
+import (
+	"math"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Rate is how much may pass: Size per Interval in the long run, and Burst at once beyond the first.
+// A Burst of 4 at 1 per second lets 5 through at once, then one a second.
+type Rate struct {
+	// Size is how many per Interval, 0 to [gatehouse.MaxSize] and at most one per nanosecond. 0 lets
+	// nothing through.
+	Size int64
+
+	// Interval is more than 0 and at most [gatehouse.MaxDuration].
+	Interval time.Duration
+
+	// Burst is how many may pass at once beyond the first, from 0. What it lets through must come back
+	// within [gatehouse.MaxDuration].
+	Burst int64
+}
+
+// check returns an error of CodeInvalid when the rate makes no sense.
+func (r Rate) check() error {
+	switch {
+	case r.Interval <= 0 || r.Interval > gatehouse.MaxDuration:
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
+			"rate: Interval is %s, want more than 0 and at most 100 years", r.Interval)
+	case r.Size < 0 || r.Size > gatehouse.MaxSize:
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
+			"rate: Size is %d, want 0 to %d", r.Size, int64(gatehouse.MaxSize))
+	case r.Size > int64(r.Interval):
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
+			"rate: Size is %d in %s, want at most one per nanosecond", r.Size, r.Interval)
+	case r.Burst < 0 || r.Burst >= gatehouse.MaxSize:
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
+			"rate: Burst is %d, want 0 to %d", r.Burst, int64(gatehouse.MaxSize)-1)
+	case r.Size > 0 && r.Burst >= int64(gatehouse.MaxDuration)/(int64(r.Interval)/r.Size):
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
+			"rate: Burst is %d at %d in %s, want one that comes back within 100 years",
+			r.Burst, r.Size, r.Interval)
+	}
+	return nil
+}
+
+// idle is the theoretical arrival time of who has taken nothing, before any instant there is.
+const idle = math.MinInt64
+
+// A gcra is a rate made ready for the generic cell rate algorithm. The state it works on is one number,
+// the theoretical arrival time (tat): the instant, in ns, at which the next request would arrive if all
+// came evenly. Every request moves it on by one step, and is let through while it is no further ahead
+// of the present than the tolerance.
+//
+// No sum here overflows: instants are within horizon, and tolerances and waits within 100 years.
+type gcra struct {
+	rate      Rate
+	limit     int64  // the most that can pass at once
+	step      int64  // ns from one request to the next
+	tolerance int64  // ns; below 0 nothing passes
+	epoch     uint64 // how often all was forgotten
+}
+
+// newGCRA returns an error of CodeInvalid when the rate makes no sense.
+func newGCRA(rate Rate, epoch uint64) (*gcra, error) {
+	if err := rate.check(); err != nil {
+		return nil, err
+	}
+	if rate.Size == 0 {
+		return &gcra{rate: rate, tolerance: -1, epoch: epoch}, nil
+	}
+	limit := rate.Burst + 1
+	step := int64(rate.Interval) / rate.Size
+	return &gcra{rate: rate, limit: limit, step: step, tolerance: step * limit, epoch: epoch}, nil
+}
+
+// cost is how far n requests move the theoretical arrival time; ok is false when they can never pass.
+func (g *gcra) cost(n int64) (cost int64, ok bool) {
+	return n * g.step, n >= 0 && n <= g.limit
+}
+
+// place returns where n more requests would stand and how long, in ns, they have to wait; ok is false
+// when they can never pass.
+func (g *gcra) place(tat, now, n int64) (p place, wait int64, ok bool) {
+	cost, ok := g.cost(n)
+	if !ok || g.tolerance < 0 {
+		return place{}, 0, false
+	}
+	next := max(tat, now) + cost
+	wait = max(0, next-g.tolerance-now)
+	return place{begin: now + wait, next: next, cost: cost, epoch: g.epoch}, wait, true
+}
+
+// back is the theoretical arrival time after n requests were given back.
+func (g *gcra) back(tat, now, n int64) int64 {
+	if tat <= now || n <= 0 || g.step == 0 {
+		return tat
+	}
+	if n > (tat-now)/g.step {
+		return now
+	}
+	return tat - n*g.step
+}
+
+// A place is where requests stand. Instants and lengths of time are ns, instants since the clock's start.
+type place struct {
+	begin int64 // when they may go
+	next  int64 // the theoretical arrival time behind them
+	cost  int64
+	epoch uint64
+}
+
+// unused is how much of the place nobody relies on: who came later was told a time that counts it in.
+func (p place) unused(tat int64) int64 { return max(0, p.cost-max(0, tat-p.next)) }
+
+// A Decision answers Decide and Peek.
+type Decision struct {
+	// Allowed is whether they may go now.
+	Allowed bool
+
+	// Limit is the most that can pass at once: Burst + 1, and 0 when the Size is.
+	Limit int64
+
+	// Remaining is how many more of that could pass now.
+	Remaining int64
+
+	// RetryAfter is how long it is until they could go, if nobody else takes anything meanwhile: 0 when
+	// Allowed, [gatehouse.Forever] when they never can.
+	RetryAfter time.Duration
+
+	// ResetAfter is how long it is until all of Limit can pass at once again.
+	ResetAfter time.Duration
+}
+
+// decide is the decision about n requests. Its figures are those after they have gone, if take is true
+// and they may.
+func (g *gcra) decide(tat, now, n int64, take bool) (d Decision, next int64) {
+	p, wait, ok := g.place(tat, now, n)
+	d = Decision{Allowed: ok && wait == 0, Limit: g.limit, RetryAfter: time.Duration(wait)}
+	if !ok {
+		d.RetryAfter = gatehouse.Forever
+	}
+	next = max(tat, now)
+	if d.Allowed && take {
+		next = p.next
+	}
+	d.ResetAfter = time.Duration(next - now)
+	if g.step > 0 {
+		d.Remaining = max(0, g.tolerance-(next-now)) / g.step
+	}
+	return d, next
+}

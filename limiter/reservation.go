@@ -1,0 +1,86 @@
+package limiter
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Reservation is a place in the time to come that was taken: who has it goes at Start, and counts
+// whether it goes or not, unless it is cancelled before.
+type Reservation struct {
+	place place
+	key   string // of a Keyed
+	clock clock
+	owner owner
+	ended atomic.Bool
+}
+
+// An owner is what a reservation was made with.
+type owner interface {
+	// giveBack takes the reservation back, as far as nobody relies on it.
+	giveBack(r *Reservation, now int64)
+}
+
+// Start returns when to go.
+func (r *Reservation) Start() time.Time { return r.clock.time(r.place.begin) }
+
+// Delay returns how long it is from now until Start, 0 when that is now or over.
+func (r *Reservation) Delay() time.Duration {
+	return time.Duration(max(0, r.place.begin-r.clock.now()))
+}
+
+// Cancel gives the place back, and reports whether it lay ahead: one whose Start is now or over, or
+// that was cancelled before, stays as it is. Those who reserved later keep their times, so that only
+// what nobody behind relies on is free again: all of the last reservation, and nothing of one that has
+// as much behind it.
+func (r *Reservation) Cancel() bool { return r.cancel(r.clock.now()) }
+
+// CancelAt is Cancel at another time than now.
+func (r *Reservation) CancelAt(now time.Time) bool { return r.cancel(r.clock.at(now)) }
+
+func (r *Reservation) cancel(now int64) bool {
+	if r.place.begin <= now || r.ended.Swap(true) {
+		return false
+	}
+	r.owner.giveBack(r, now)
+	return true
+}
+
+// wait returns nil at Start, and cancels when ctx ends first.
+func (r *Reservation) wait(ctx context.Context) error {
+	timer := time.NewTimer(r.Delay())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		r.Cancel()
+		return gatehouse.Errorf(gatehouse.CodeTimeout, "wait: %w", ctx.Err())
+	}
+}
+
+// patience is the longest wait, in ns, that ends before ctx does.
+func patience(ctx context.Context) (most int64, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, gatehouse.Errorf(gatehouse.CodeTimeout, "wait: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		return int64(min(time.Until(deadline), gatehouse.MaxDuration)), nil
+	}
+	return int64(gatehouse.MaxDuration), nil
+}
+
+// checkWait says why n were given no place; nil when they were.
+func checkWait(n, wait, most int64, ok bool) error {
+	if !ok {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "wait: %d can never go at this rate", n)
+	}
+	if wait > most {
+		return gatehouse.Errorf(gatehouse.CodeTimeout, "wait: it would take %s, there are %s: %w",
+			time.Duration(wait), time.Duration(most), context.DeadlineExceeded)
+	}
+	return nil
+}
