@@ -125,9 +125,10 @@ func (l Limit) String() string {
 	return strconv.FormatInt(l.Size, 10) + "/" + window
 }
 
-// shortDuration writes "1m" and "24h" where time.Duration writes "1m0s" and "24h0m0s".
+// shortDuration writes "1m", "24h" and "5us" where time.Duration writes "1m0s", "24h0m0s" and "5µs",
+// which is not ASCII as header fields must be. time.ParseDuration reads both.
 func shortDuration(d time.Duration) string {
-	text := d.String()
+	text := strings.Replace(d.String(), "µs", "us", 1)
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}

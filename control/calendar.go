@@ -6,76 +6,65 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A calendarWindow is the meter of windows that are days, weeks from Monday or months in a time zone. A
-// day may have 23 or 25 hours.
-type calendarWindow struct {
-	fixedWindow // its interval is that of the present window
-	unit        gatehouse.Calendar
-	zone        *time.Location
+// A calendar says which windows are days, weeks from Monday or months in a time zone. A day may have
+// 23 or 25 hours; where the clocks skip midnight it begins with its first instant.
+type calendar struct {
+	unit gatehouse.Calendar
+	zone *time.Location
 }
 
-func (w *calendarWindow) set(now int64, to bound) {
-	w.size = to.size
-	if w.unit != to.calendar || w.zone != to.zone {
-		w.unit, w.zone = to.calendar, to.zone
-		w.begin(now) // what was taken so far counts in the window that takes its place
-	}
-	w.roll(now)
-}
-
-// begin makes the window around an instant the present one.
-func (w *calendarWindow) begin(at int64) {
-	t := time.Unix(0, at).In(w.zone)
-	year, month, day := t.Date()
+// around is the window around an instant.
+func (c calendar) around(at int64) (start, end int64) {
+	year, month, day := time.Unix(0, at).In(c.zone).Date()
 	months, days := 0, 0 // from one window to the next
-	switch w.unit {
+	switch c.unit {
 	case gatehouse.Month:
 		day, months = 1, 1
 	case gatehouse.Week:
-		day, days = day-(int(t.Weekday())+6)%7, 7
+		weekday := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Weekday()
+		day, days = day-(int(weekday)+6)%7, 7
 	default:
 		days = 1
 	}
-	start := func(n int) int64 {
-		return time.Date(year, month+time.Month(n*months), day+n*days, 0, 0, 0, 0, w.zone).UnixNano()
+	begin := func(n int) int64 {
+		date := time.Date(year, month+time.Month(n*months), day+n*days, 0, 0, 0, 0, time.UTC)
+		return c.midnight(date)
 	}
-	n := 0
-	if at >= start(1) { // where clocks are put forward at midnight, a day may begin at 23:00
-		n = 1
+	start, end = begin(0), begin(1)
+	// Where clocks are put back over midnight, the old date comes again for an hour after the new
+	// one began, and belongs to the new one.
+	for n := 2; end <= at; n++ {
+		start, end = end, begin(n)
 	}
-	w.start, w.interval = start(n), start(n+1)-start(n)
+	return start, end
 }
 
-func (w *calendarWindow) roll(at int64) {
-	if at-w.start >= w.interval {
-		w.begin(at)
-		w.count = 0
+// midnight is the first instant of a date, which is given by its midnight in UTC. Of a date that the
+// zone skipped it is the first after it.
+func (c calendar) midnight(date time.Time) int64 {
+	for at := date.Add(-24 * time.Hour).In(c.zone); ; { // no zone is a day from UTC
+		_, offset := at.Zone()
+		_, change := at.ZoneBounds()
+		midnight := date.Add(-time.Duration(offset) * time.Second)
+		switch {
+		case midnight.Before(at): // the clocks jumped over it
+			return at.UnixNano()
+		case change.IsZero() || midnight.Before(change):
+			return midnight.UnixNano()
+		}
+		at = change
 	}
 }
 
-func (w *calendarWindow) when(from, n int64) int64 {
-	at := *w
-	at.roll(from)
-	return at.next(from, at.start+at.interval, n)
-}
-
-func (w *calendarWindow) take(_, at, n int64) {
-	w.roll(at)
-	w.count += n
-}
-
-func (w *calendarWindow) giveBack(now, n int64) {
-	w.roll(now)
-	w.count = max(0, w.count-n)
-}
-
-func (w *calendarWindow) read(now int64) reading {
-	at := *w
-	at.roll(now)
-	return at.fixedWindow.read(now)
-}
-
-func (w *calendarWindow) clone() meter {
-	c := *w
-	return &c
+// shortest is less than any of the windows lasts: clocks were put forward by two hours at most, but
+// for zones that changed sides of the date line and left out a day.
+func (c calendar) shortest() int64 {
+	hours := 22
+	switch c.unit {
+	case gatehouse.Week:
+		hours += 5 * 24
+	case gatehouse.Month:
+		hours += 26 * 24
+	}
+	return int64(hours) * int64(time.Hour)
 }

@@ -22,7 +22,7 @@ type State interface {
 	Undo(now time.Time, cmd *gatehouse.Command)
 
 	// Expiry is when this state is, or was, worth nothing any more: from then on a new one in its
-	// place decides the same. It is not before the last Step.
+	// place decides the same.
 	Expiry() time.Time
 }
 

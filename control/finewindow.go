@@ -35,16 +35,19 @@ func (f *fineWindow) roll(at int64) {
 	}
 }
 
-// covered is how much of a part lies in the interval that ends at an instant.
-func (f *fineWindow) covered(part, at int64) int64 {
-	end := (part+1)*f.step - 1 // the last instant of the part
-	return max(0, min(f.step, end-(at-f.interval)))
-}
+// oldest is the first part whose count is kept.
+func (f *fineWindow) oldest() int64 { return max(0, f.newest-parts) }
 
-// weigh is how many of a part count when so much of it is covered.
-func (f *fineWindow) weigh(n, covered int64) int64 {
+// last is the last instant of a part.
+func (f *fineWindow) last(part int64) int64 { return (part+1)*f.step - 1 }
+
+// weigh is how many of a part still count at an instant. Of a part that begins after it all do.
+func (f *fineWindow) weigh(part, at int64) int64 {
+	n := f.counts[slot(part)]
+	// How much of the part lies in the interval that ends at the instant.
+	covered := min(f.step, f.interval-(at-f.last(part)))
 	switch {
-	case covered == 0:
+	case n == 0 || covered <= 0:
 		return 0
 	case f.strict:
 		return n
@@ -52,82 +55,68 @@ func (f *fineWindow) weigh(n, covered int64) int64 {
 	return share(n, covered, f.step)
 }
 
-// count is how many count at an instant. Parts that begin after it count too.
+// count is how many count at an instant.
 func (f *fineWindow) count(at int64) int64 {
 	sum := int64(0)
-	for part := f.newest - parts; part <= f.newest; part++ {
-		if n := f.part(part); n > 0 {
-			sum += f.weigh(n, f.covered(part, at))
-		}
+	for part := f.oldest(); part <= f.newest; part++ {
+		sum = plus(sum, f.weigh(part, at))
 	}
 	return sum
 }
 
-func (f *fineWindow) part(part int64) int64 {
-	if part < 0 {
-		return 0
+// faded is when no more than room of a part still count, of which there are more.
+func (f *fineWindow) faded(part, room int64) int64 {
+	covered := int64(0)
+	if !f.strict {
+		covered = fade(f.counts[slot(part)], room, f.step)
 	}
-	return f.counts[slot(part)]
+	return plus(f.last(part), f.interval-covered)
 }
 
 // when is as a meter's, for no more than the size.
 func (f *fineWindow) when(from, n int64) int64 {
-	room := f.size - n
-	after := int64(0) // how many are in the parts after the one looked at
-	for _, n := range f.counts {
-		after += n
-	}
-	for part := f.newest - parts; part <= f.newest; part++ {
-		n := f.part(part)
-		if n == 0 {
-			continue
+	room, later := f.size-n, int64(0) // later is how many there are in the parts after the one looked at
+	for part := f.newest; part >= f.oldest(); part-- {
+		count := f.counts[slot(part)]
+		if count > room-later {
+			return max(from, f.faded(part, room-later))
 		}
-		after -= n
-		if room < after {
-			continue // it is not enough that this part has passed
-		}
-		covered := int64(0)
-		if n <= room-after {
-			return from // and so were all parts before it
-		} else if !f.strict {
-			covered = fade(n, room-after, f.step)
-		}
-		return max(from, (part+1)*f.step-1-covered+f.interval)
+		later += count
 	}
 	return from
 }
 
 func (f *fineWindow) take(_, at, n int64) {
 	f.roll(at)
-	f.counts[slot(max(f.newest, at/f.step))] += n
+	newest := &f.counts[slot(f.newest)]
+	*newest = plus(*newest, n)
 }
 
 // giveBack takes back the oldest: whichever was meant, no interval gets more for it.
 func (f *fineWindow) giveBack(now, n int64) {
 	f.roll(now)
-	for part := max(0, f.newest-parts); part <= f.newest && n > 0; part++ {
-		if f.covered(part, now) == 0 {
-			continue
+	for part := f.oldest(); part <= f.newest; part++ {
+		if f.weigh(part, now) > 0 {
+			back := min(n, f.counts[slot(part)])
+			f.counts[slot(part)] -= back
+			n -= back
 		}
-		back := min(n, f.counts[slot(part)])
-		f.counts[slot(part)] -= back
-		n -= back
 	}
 }
 
-func (f *fineWindow) undo(_, at, n int64) {
-	part := at / f.step
-	if part <= f.newest && part >= f.newest-parts {
+func (f *fineWindow) undo(at, n int64) {
+	if part := at / f.step; part >= f.oldest() && part <= f.newest {
 		f.counts[slot(part)] = max(0, f.counts[slot(part)]-n)
 	}
 }
 
 func (f *fineWindow) read(now int64) reading {
-	r := reading{limit: f.size, interval: f.interval, reset: now}
-	r.left = max(0, f.size-f.count(now))
-	for part := f.newest; part >= max(0, f.newest-parts); part-- {
+	r := reading{
+		limit: f.size, left: max(0, f.size-f.count(now)), reset: now, interval: f.interval,
+	}
+	for part := f.newest; part >= f.oldest(); part-- {
 		if f.counts[slot(part)] > 0 {
-			r.reset = max(now, (part+1)*f.step-1+f.interval)
+			r.reset = max(now, f.faded(part, 0))
 			break
 		}
 	}

@@ -1,51 +1,64 @@
 package control
 
-// A fixedWindow is the meter that counts in windows which follow one another without a gap, counted
-// from Go's zero time: a window of a day begins at midnight UTC, one of a week on Monday. In any
-// window of the same length, wherever it begins, at most twice the size pass.
+// A fixedWindow is the meter that counts in windows which follow one another without a gap. They are
+// counted from Go's zero time, so that a window of a day begins at midnight UTC and one of a week on
+// Monday, or begin with the calendar. In any window of the same length, wherever it begins, at most
+// twice the size pass.
 type fixedWindow struct {
-	rate
-	start int64 // of the window that count is of
-	count int64
+	rate           // its interval is that of the present window
+	start    int64 // of the window that count is of
+	count    int64
+	calendar *calendar // nil when all windows are alike
 }
 
 func (w *fixedWindow) set(now int64, to bound) {
-	w.size = to.size
-	if w.interval != to.interval {
-		w.interval = to.interval
-		// What was taken in the window so far counts in the one that takes its place.
-		w.start = windowStart(max(now, w.start), w.interval)
+	if w.interval > 0 {
+		w.roll(now)
 	}
-	w.roll(now)
+	w.size = to.size
+	// What was taken in the window so far counts in the one that takes its place.
+	switch {
+	case to.calendar != nil:
+		if w.calendar == nil || *w.calendar != *to.calendar {
+			w.calendar = to.calendar
+			w.begin(now)
+		}
+	case w.calendar != nil || w.interval != to.interval:
+		w.calendar, w.interval = nil, to.interval
+		w.begin(now)
+	}
+}
+
+// begin makes the window around an instant the present one.
+func (w *fixedWindow) begin(at int64) {
+	if w.calendar == nil {
+		w.start = windowStart(at, w.interval)
+		return
+	}
+	start, end := w.calendar.around(at)
+	w.start, w.interval = start, end-start
 }
 
 func (w *fixedWindow) roll(at int64) {
 	if at-w.start >= w.interval {
-		w.start, w.count = windowStart(at, w.interval), 0
+		w.begin(at)
+		w.count = 0
 	}
 }
 
 func (w *fixedWindow) when(from, n int64) int64 {
 	at := *w
 	at.roll(from)
-	return at.next(from, at.start+w.interval, n)
-}
-
-// next is when n fit into a window that ends at an instant, or into those that follow it.
-func (w *fixedWindow) next(from, end, n int64) int64 {
-	free := max(0, w.size-w.count)
-	switch {
-	case n <= free:
-		return from
-	case w.size == 0:
-		return noTime
+	interval := at.interval
+	if w.calendar != nil {
+		interval = w.calendar.shortest()
 	}
-	return end + further((n-free-1)/w.size, w.interval)
+	return refilled(from, n, refill{w.size, at.count, plus(at.start, at.interval), interval})
 }
 
 func (w *fixedWindow) take(_, at, n int64) {
 	w.roll(at)
-	w.count += n
+	w.count = plus(w.count, n)
 }
 
 func (w *fixedWindow) giveBack(now, n int64) {
@@ -53,6 +66,7 @@ func (w *fixedWindow) giveBack(now, n int64) {
 	w.count = max(0, w.count-n)
 }
 
+// undo gives back what was taken in the present window; that of one that is over is worth nothing.
 func (w *fixedWindow) undo(_, at, _, n int64) {
 	if at >= w.start {
 		w.count = max(0, w.count-n)
@@ -62,9 +76,9 @@ func (w *fixedWindow) undo(_, at, _, n int64) {
 func (w *fixedWindow) read(now int64) reading {
 	at := *w
 	at.roll(now)
-	r := reading{limit: w.size, left: max(0, w.size-at.count), reset: now, interval: w.interval}
+	r := reading{limit: w.size, left: max(0, w.size-at.count), reset: now, interval: at.interval}
 	if at.count > 0 {
-		r.reset = at.start + w.interval
+		r.reset = plus(at.start, at.interval)
 	}
 	return r
 }

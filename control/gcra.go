@@ -23,20 +23,16 @@ func (g *gcra) set(_ int64, to bound) {
 }
 
 // tolerance is how far ahead the theoretical arrival time may be after a request.
-func (g *gcra) tolerance() int64 { return g.step * (g.burst + 1) }
+func (g *gcra) tolerance() int64 { return times(g.step, g.burst+1) }
 
 func (g *gcra) when(from, n int64) int64 {
-	if g.size == 0 {
+	if g.size == 0 && n > 0 {
 		return noTime
 	}
-	next := later(max(from, g.tat), times(g.step, n))
-	if next == noTime {
-		return noTime
-	}
-	return max(from, next-g.tolerance())
+	return max(from, plus(max(from, g.tat), times(g.step, n))-g.tolerance())
 }
 
-func (g *gcra) take(_, at, n int64) { g.tat = max(g.tat, at) + g.step*n }
+func (g *gcra) take(_, at, n int64) { g.tat = plus(max(g.tat, at), times(g.step, n)) }
 
 func (g *gcra) giveBack(now, n int64) {
 	if g.tat > now {
@@ -46,16 +42,16 @@ func (g *gcra) giveBack(now, n int64) {
 
 // undo takes back what has not come back by itself: of n requests the last comes back at reset.
 func (g *gcra) undo(now, _, reset, n int64) {
-	if reset > now {
-		g.tat -= min(g.step*n, reset-now)
+	if reset > now && g.tat > now {
+		g.tat = max(now, g.tat-min(times(g.step, n), reset-now))
 	}
 }
 
 func (g *gcra) read(now int64) reading {
-	if g.size == 0 {
-		return reading{reset: max(now, g.tat), interval: g.interval}
-	}
 	tat := max(now, g.tat)
+	if g.size == 0 {
+		return reading{reset: tat, interval: g.interval}
+	}
 	left := max(0, g.tolerance()-(tat-now)) / g.step
 	return reading{limit: g.burst + 1, left: left, reset: tat, interval: g.tolerance()}
 }

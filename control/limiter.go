@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -18,12 +19,6 @@ type limited[M any, P interface {
 
 // Step implements [State].
 func (l *limited[M, P]) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if l.more != nil {
-		l.keepPromises(P(&l.first), now.UnixNano())
-	}
-	if cmd.Op == gatehouse.OpAcquire {
-		return l.acquire(P(&l.first), now, cmd)
-	}
 	return l.step(P(&l.first), now, cmd)
 }
 
@@ -37,14 +32,21 @@ func (l *limited[M, P]) Expiry() time.Time { return l.expiry(P(&l.first)) }
 
 // A limiter is what all limiters share: the rules of waiting, of several limits, of what is promised
 // for later. What is particular to one way of limiting is its meter's business.
+//
+// Its methods are given first, the meter of the limit while there is one.
 type limiter struct {
 	tally
-	more *more // nil while there is one limit and nothing is promised
+	more *more // nil while there is one limit and no place that lies ahead
 }
 
-// step applies one command that is no acquire. first is the meter of the limit while there is one.
+// step applies one command.
 func (l *limiter) step(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if l.more != nil {
+		l.keepPromises(first, now.UnixNano())
+	}
 	switch cmd.Op {
+	case gatehouse.OpAcquire:
+		return l.acquire(first, now, cmd)
 	case gatehouse.OpReserve:
 		return l.reserve(first, now, cmd)
 	case gatehouse.OpPeek, gatehouse.OpDelay:
@@ -57,17 +59,11 @@ func (l *limiter) step(first meter, now time.Time, cmd *gatehouse.Command) gateh
 	case gatehouse.OpCancel:
 		return l.cancel(first, now, cmd)
 	case gatehouse.OpRefund:
-		for _, m := range l.meters(first) {
-			m.giveBack(now.UnixNano(), cmd.Cost)
-		}
-		l.lookAhead(first, now.UnixNano())
+		l.refund(first, now.UnixNano(), cmd.Cost)
 	case gatehouse.OpReset:
-		for _, m := range l.meters(first) {
-			m.clear()
-		}
-		l.forgetPromises()
+		l.reset(first, now)
 	}
-	d := l.decide(first, now, gatehouse.Granted)
+	d := l.decide(first, now)
 	if cmd.Op == gatehouse.OpStats {
 		d.Stats = l.figures(first, &d)
 	}
@@ -76,69 +72,70 @@ func (l *limiter) step(first meter, now time.Time, cmd *gatehouse.Command) gateh
 
 // acquire takes what the command wants now, or says when it might.
 func (l *limiter) acquire(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	at := now.UnixNano()
-	if why := l.apply(first, at, cmd); why != "" {
+	if why := l.apply(first, now, cmd); why != "" {
 		return unable(now, gatehouse.Invalid, why)
 	}
-	if !l.fits(first, at, cmd) {
-		return l.refuse(first, now, cmd)
+	if d, ok := l.judge(first, now, cmd); !ok {
+		if d.Outcome == gatehouse.Refused {
+			l.refused(cmd)
+		}
+		return d
 	}
 	l.pass(now, cmd)
+	at := now.UnixNano()
 	if l.more == nil {
 		first.take(at, at, cmd.Cost)
-		return decision(now, gatehouse.Granted, first.read(at))
+	} else {
+		for _, m := range l.meters(first) {
+			m.take(at, at, cmd.Cost)
+		}
 	}
-	for _, m := range l.meters(first) {
-		m.take(at, at, cmd.Cost)
-	}
-	return l.decide(first, now, gatehouse.Granted)
+	return l.decide(first, now)
 }
 
 // apply puts the command's limits in force, at its first look. why is not empty when they cannot be.
-func (l *limiter) apply(first meter, now int64, cmd *gatehouse.Command) (why string) {
-	switch {
-	case cmd.Again && l.created != 0:
+func (l *limiter) apply(first meter, now time.Time, cmd *gatehouse.Command) (why string) {
+	if cmd.Again && l.created != 0 {
 		return ""
-	case l.more == nil && len(cmd.Limits) == 0 && cmd.Calendar == gatehouse.NoCalendar:
-		first.set(now, boundOf(cmd))
-	default:
-		why = l.setRule(first, now, cmd)
 	}
-	if l.created == 0 && why == "" {
-		l.created = now
+	if l.more == nil && plain(cmd) {
+		first.set(now.UnixNano(), boundOf(cmd))
+	} else if why = l.setRule(first, now.UnixNano(), cmd); why != "" {
+		return why
 	}
-	return why
+	l.begin(now)
+	return ""
 }
 
-// boundOf is a command's one limit.
+// plain reports whether the command has one limit that is none of the calendar's.
+func plain(cmd *gatehouse.Command) bool {
+	return len(cmd.Limits) == 0 && cmd.Calendar == gatehouse.NoCalendar ||
+		len(cmd.Limits) == 1 && cmd.Limits[0].Calendar == gatehouse.NoCalendar
+}
+
+// boundOf is the one limit of a command that is plain.
 func boundOf(cmd *gatehouse.Command) bound {
-	return bound{
+	b := bound{
 		size: cmd.Size, interval: int64(cmd.Interval), burst: cmd.Burst,
-		guard: int64(cmd.Guard), mode: cmd.Mode, calendar: cmd.Calendar,
+		guard: int64(cmd.Guard), mode: cmd.Mode,
 	}
+	if len(cmd.Limits) == 1 {
+		limit := &cmd.Limits[0]
+		b.size, b.interval, b.burst = limit.Size, int64(limit.Interval), max(0, limit.Size-1)
+	}
+	return b
 }
 
-// fits reports whether what the command wants can be taken now.
-func (l *limiter) fits(first meter, now int64, cmd *gatehouse.Command) bool {
-	switch {
-	case cmd.Ahead > 0:
-		return false
-	case l.more == nil:
-		return first.when(now, cmd.Cost) <= now
+// judge reports whether what the command wants can be taken now. If not, d says why and when.
+func (l *limiter) judge(
+	first meter, now time.Time, cmd *gatehouse.Command,
+) (d gatehouse.Decision, ok bool) {
+	at := now.UnixNano()
+	if cmd.Ahead == 0 && l.when(first, at, cmd.Cost) <= at {
+		return d, true
 	}
-	return l.when(first, now, cmd.Cost) <= now
+	return l.refusal(first, now, cmd), false
 }
-
-// refuse is the answer to a command for which there is nothing now, and notes it.
-func (l *limiter) refuse(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	d := l.refusal(first, now, cmd)
-	if d.Outcome == gatehouse.Refused {
-		l.refused(cmd)
-	}
-	return d
-}
-
-const resized = "was resized below the cost of this request"
 
 // wait is the time until an instant.
 func wait(now, when int64) time.Duration {
@@ -148,68 +145,103 @@ func wait(now, when int64) time.Duration {
 	return min(time.Duration(when-now), gatehouse.MaxDuration)
 }
 
-// decision tells how one meter stands.
-func decision(now time.Time, outcome gatehouse.Outcome, r reading) gatehouse.Decision {
-	return gatehouse.Decision{
-		Outcome:    outcome,
-		At:         now,
-		ResetAfter: time.Duration(r.reset - now.UnixNano()),
-		Limit:      r.limit,
-		Remaining:  r.left,
-		Interval:   time.Duration(r.interval),
-	}
-}
-
-// ask answers a peek or a delay: as if the command took what it wants, and that were undone.
+// ask answers a peek or a delay.
 func (l *limiter) ask(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	if l.created == 0 && !cmd.HasLimit() {
 		return unable(now, gatehouse.Missing, "")
 	}
 	if cmd.HasLimit() {
 		l, first = l.copy(), first.clone()
-		if why := l.apply(first, now.UnixNano(), cmd); why != "" {
+		if why := l.apply(first, now, cmd); why != "" {
 			return unable(now, gatehouse.Invalid, why)
 		}
 	}
-	if l.fits(first, now.UnixNano(), cmd) {
-		return l.decide(first, now, gatehouse.Granted)
-	}
-	d := l.refusal(first, now, cmd)
-	if cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
+	d, ok := l.judge(first, now, cmd)
+	switch {
+	case ok:
+		return l.decide(first, now)
+	case cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever:
 		d.Outcome, d.Delay, d.RetryAfter = gatehouse.Granted, d.RetryAfter, 0
 	}
 	return d
 }
 
-// undo takes back what an acquire was granted.
+// refund gives back what was taken; what lies ahead stays.
+func (l *limiter) refund(first meter, now, n int64) {
+	for _, m := range l.meters(first) {
+		m.giveBack(now, n)
+	}
+	l.lookAhead(first, now)
+}
+
+// reset begins anew, under the limits in force. The figures begin anew too, so that nothing of what
+// was granted before is taken back later.
+func (l *limiter) reset(first meter, now time.Time) {
+	for _, m := range l.meters(first) {
+		m.clear()
+	}
+	if l.more != nil {
+		l.more.promises = nil
+		l.settlePromises()
+	}
+	l.tally = tally{}
+	l.begin(now)
+}
+
+// undo takes back what an acquire or a reserve was granted.
 func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 	granted := cmd.Granted
-	if granted == nil || l.created == 0 {
-		return
+	if granted == nil || l.created == 0 || granted.At.UnixNano() < l.created {
+		return // nothing was taken, or not from this one
 	}
-	at := now.UnixNano()
+	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
 	if l.more != nil {
 		l.keepPromises(first, at)
 	}
+	if l.more != nil && start > at {
+		ours := promise{at: start, n: cmd.Cost, holder: cmd.Holder}
+		if i := slices.IndexFunc(l.more.promises, ours.same); i >= 0 {
+			l.unpromise(first, at, i)
+			return
+		}
+	}
 	l.takeBack(cmd)
 	for i, m := range l.meters(first) {
-		reset := granted.ResetAfter
-		if i < len(granted.Windows) {
-			reset = granted.Windows[i].ResetAfter
+		if reset, ok := l.resetThen(i, cmd); ok {
+			m.undo(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
 		}
-		m.undo(at, granted.At.UnixNano(), granted.At.Add(reset).UnixNano(), cmd.Cost)
 	}
 	l.lookAhead(first, at)
+}
+
+// resetThen is what the decision to take back said about the limit of this number. ok is false when
+// that limit did not count it, because it is in force only since.
+func (l *limiter) resetThen(i int, cmd *gatehouse.Command) (reset time.Duration, ok bool) {
+	limits, granted := l.rule(), cmd.Granted
+	if len(limits) == 0 {
+		return granted.ResetAfter, true
+	}
+	if len(granted.Windows) == 0 {
+		return granted.ResetAfter, slices.ContainsFunc(limitsOf(cmd), func(limit gatehouse.Limit) bool {
+			return sameWindow(limit, limits[i])
+		})
+	}
+	for _, w := range granted.Windows {
+		if sameWindow(w.Limit, limits[i]) {
+			return w.ResetAfter, true
+		}
+	}
+	return 0, false
 }
 
 // expiry is when nothing that was taken or promised counts any more.
 func (l *limiter) expiry(first meter) time.Time {
 	at := l.created
-	for _, m := range l.ahead(first) {
-		at = max(at, m.read(at).reset)
+	if at == 0 {
+		return time.Unix(0, 0)
 	}
-	if l.more != nil {
-		at = max(at, l.more.floor())
+	for _, m := range l.looking(first) {
+		at = max(at, m.read(l.created).reset)
 	}
 	return time.Unix(0, at)
 }
@@ -220,16 +252,15 @@ func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
 		gatehouse.Stat{Name: "size", Value: d.Limit},
 		gatehouse.Stat{Name: "interval", Value: d.Interval},
 		gatehouse.Stat{Name: "available", Value: d.Remaining})
-	if l.more == nil {
-		return figures
-	}
 	if len(d.Windows) > 0 {
-		var limits []string
-		for _, w := range d.Windows {
-			limits = append(limits, w.Limit.String())
+		limits := make([]string, len(d.Windows))
+		for i, w := range d.Windows {
+			limits[i] = w.Limit.String()
 		}
 		figures = append(figures, gatehouse.Stat{Name: "limits", Value: strings.Join(limits, ",")})
 	}
-	ahead := int64(len(l.more.promises))
-	return append(figures, gatehouse.Stat{Name: "reserved", Value: ahead})
+	if ahead := l.reserved(first, d.At.UnixNano()); ahead > 0 {
+		figures = append(figures, gatehouse.Stat{Name: "reserved", Value: ahead})
+	}
+	return figures
 }

@@ -9,18 +9,19 @@ import (
 )
 
 // A meter counts what is taken under one limit. It is all that one way of limiting has of its own; the
-// rest, which all limiters share, is limiter's. Instants and lengths of time are nanoseconds, and
-// instants do not go backwards, but for those of promises that were taken back.
+// rest, which all limiters share, is limiter's. Instants and lengths of time are nanoseconds.
 type meter interface {
 	// set puts a limit in force. What was taken before still counts.
 	set(now int64, b bound)
 
 	// when is the earliest instant, not before from, at which n can be taken if nobody takes any
-	// before; noTime when that is not known. For more than can ever be taken at once it is a time
-	// before which that much cannot have been taken.
+	// before; noTime when there is none. What can be taken at one instant can be at every later one.
+	// For more than can ever be taken at once it is an instant before which so many cannot have been
+	// taken one after the other.
 	when(from, n int64) int64
 
-	// take counts n that start at an instant, which may lie ahead.
+	// take counts n that start at an instant. It is not before that of an earlier take, unless the
+	// meter is a schedule; it may lie ahead in a schedule, and in a copy that is to look ahead.
 	take(now, at, n int64)
 
 	// giveBack takes back n of what started by now, and no more than still counts.
@@ -43,11 +44,19 @@ type meter interface {
 	clone() meter
 }
 
-// A ledger is a meter that keeps every start by itself, those ahead too.
-type ledger interface {
+// A schedule is a meter that keeps every start by itself, those ahead too.
+type schedule interface {
 	meter
+
+	// promise is the earliest instant, not before now, that n may be promised. It is not before what
+	// when says.
+	promise(now, n int64) int64
+
 	// remove takes back n that were to start at an instant.
 	remove(at, n int64)
+
+	// ahead is how many start after an instant.
+	ahead(now int64) int64
 }
 
 // A bound is one limit as a meter is told it.
@@ -57,8 +66,7 @@ type bound struct {
 	burst    int64
 	guard    int64
 	mode     gatehouse.Mode
-	calendar gatehouse.Calendar
-	zone     *time.Location
+	calendar *calendar // nil when the interval counts
 }
 
 // A reading is how a meter stands.
@@ -69,9 +77,6 @@ type reading struct {
 	interval int64 // in which so many come back
 }
 
-// noTime is an instant that never comes, and a wait that has no known end.
-const noTime = math.MaxInt64
-
 // A rate is what every meter is told: so many in so long.
 type rate struct {
 	size     int64
@@ -81,27 +86,26 @@ type rate struct {
 // length is the interval.
 func (r *rate) length() int64 { return r.interval }
 
+// noTime is an instant that never comes, and a wait that has no known end.
+const noTime = math.MaxInt64
+
 // goZero is how many seconds before 1970 Go's time began: a Monday, from which windows are counted, as
 // time.Truncate does and RussellLuo/slidingwindow with it.
 const goZero = 62_135_596_800
 
-// windowStart is the start of the window around an instant.
+// windowStart is the start of the window around an instant from 1970 on.
 func windowStart(at, interval int64) int64 {
 	hi, lo := bits.Mul64(goZero, uint64(time.Second))
 	_, offset := bits.Div64(hi%uint64(interval), lo, uint64(interval)) // #nosec G115 -- more than 0
-	since := at%interval + int64(offset)                               // #nosec G115 -- below interval
-	if at < 0 {
-		since += interval
-	}
-	return at - since%interval
+	return at - (at%interval+int64(offset))%interval                   // #nosec G115 -- below interval
 }
 
-// later is a sum of an instant and a length of time that stops at noTime.
-func later(at, d int64) int64 {
-	if d > noTime-at && at > 0 {
+// plus is a sum that stops at noTime; b is from 0.
+func plus(a, b int64) int64 {
+	if a > 0 && b > noTime-a {
 		return noTime
 	}
-	return at + d
+	return a + b
 }
 
 // times is a product of two numbers from 0 that stops at noTime.
@@ -112,10 +116,6 @@ func times(a, b int64) int64 {
 	}
 	return int64(lo) // #nosec G115 -- checked
 }
-
-// further is the length of so many intervals, at most 100 years: a sum with the present does not
-// overflow.
-func further(n, interval int64) int64 { return min(times(n, interval), int64(gatehouse.MaxDuration)) }
 
 // share is n·part/whole rounded down, exactly. part is at most whole.
 func share(n, part, whole int64) int64 {

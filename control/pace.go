@@ -1,14 +1,19 @@
 package control
 
-import "github.com/gatehousehq/gatehouse"
+import (
+	"slices"
 
-// A pace is the meter of a schedule: it keeps the starts that it promised, the last size of them, and
-// the next is promised for the earliest instant that leaves no interval with more than the size. That
-// is a sliding log that also looks ahead. It is what JARL set out to do, without its faults: JARL keeps
-// arrivals instead of starts and lets more through than its limit.
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A pace is the meter of a schedule: it keeps the starts that it promised, and the next is promised for
+// the earliest instant that leaves no interval with more than the size. That is a sliding log that also
+// looks ahead. It is what JARL set out to do, without its faults: JARL keeps arrivals instead of starts
+// and lets more through than its limit.
 //
-// When paced, those who must wait start one step of interval/size after the other, and not all at once
-// when the interval is over; when classic, the first of them is one step later still, as in JARL.
+// When paced, those that are promised a start ahead of them start one step of interval/size after the
+// other, and not all at once when the interval is over; when classic, the first of them is one step
+// later still, as in JARL. What is taken without a promise goes by the log alone.
 type pace struct {
 	slidingLog
 	mode gatehouse.Mode
@@ -24,26 +29,26 @@ func (p *pace) set(now int64, to bound) {
 	}
 }
 
-func (p *pace) when(from, n int64) int64 {
-	at := p.slidingLog.when(from, n)
-	if p.mode == gatehouse.ModeDefault || at == noTime || n == 0 {
-		return at
-	}
-	switch queued := p.last(from) > from; {
-	case queued:
+// promise implements [schedule].
+func (p *pace) promise(now, n int64) int64 {
+	at := p.when(now, n)
+	switch {
+	case p.mode == gatehouse.ModeDefault:
+	case p.last(now) > now:
 		at = max(at, p.next)
-	case at > from && p.mode == gatehouse.ModeClassic:
-		at += p.step
+	case at > now && p.mode == gatehouse.ModeClassic:
+		at = plus(at, p.step)
 	}
 	return at
 }
 
+// take is told an instant in whole milliseconds from now; the steps are counted from the exact one.
 func (p *pace) take(now, at, n int64) {
-	unrounded := at
-	if at > now && p.mode != gatehouse.ModeDefault {
-		unrounded = min(at, p.when(now, n))
+	exact := at
+	if at > now {
+		exact = min(at, p.promise(now, n))
 	}
-	p.next = later(unrounded, times(p.step, n))
+	p.next = plus(exact, times(p.step, n))
 	p.slidingLog.take(now, at, n)
 }
 
@@ -54,6 +59,6 @@ func (p *pace) clear() {
 
 func (p *pace) clone() meter {
 	c := *p
-	c.slidingLog = *p.slidingLog.clone().(*slidingLog)
+	c.runs = slices.Clone(p.runs)
 	return &c
 }

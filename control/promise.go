@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,111 +10,147 @@ import (
 
 // A promise is a place that lies ahead.
 type promise struct {
-	at, n  int64
-	holder string // "" when it cannot be cancelled
+	at, n   int64
+	holder  string // "" when it cannot be cancelled
+	answers int    // how many were told of it
 }
 
-// maxPromises is the most places that lie ahead at one name: 40 bytes each.
-const maxPromises = 10_000
+// same reports whether this is the same place as another, for the same holder.
+func (p promise) same(other promise) bool {
+	return p.at == other.at && p.holder == other.holder && (p.holder != "" || p.n == other.n)
+}
+
+// maxPromises is the most places that lie ahead at one name: 48 bytes each. Of those that a schedule
+// keeps without a holder there is no limit, as they cost nothing here.
+const maxPromises = 5000
 
 // reserve takes the earliest place there is. Places are promised in order: none is before one that was
 // promised already, and while one lies ahead nothing is taken before it.
 func (l *limiter) reserve(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	at := now.UnixNano()
-	if why := l.apply(first, at, cmd); why != "" {
+	if why := l.apply(first, now, cmd); why != "" {
 		return unable(now, gatehouse.Invalid, why)
 	}
-	if l.more != nil && cmd.Holder != "" {
+	at := now.UnixNano()
+	if l.more != nil {
 		if i := l.more.find(cmd.Holder); i >= 0 {
+			l.more.promises[i].answers++
 			return l.promised(first, now, l.more.promises[i].at)
 		}
 	}
 	start := at
-	if !l.fits(first, at, cmd) {
-		start = later(at, roundUp(l.when(first, at, cmd.Cost)-at))
+	if d, ok := l.judge(first, now, cmd); !ok {
+		start = l.place(first, at, cmd.Cost)
+		switch {
+		case d.Outcome != gatehouse.Refused:
+			return d
+		case cmd.Ahead > 0 || start-at > int64(gatehouse.MaxDuration):
+			l.timedOut++
+			return d
+		}
 	}
-	switch {
-	case cmd.Ahead > 0 || start-at > int64(gatehouse.MaxDuration) || l.tooSmall(first, at, cmd.Cost):
-		return l.refuse(first, now, cmd)
-	case l.more != nil && len(l.more.promises) >= maxPromises:
-		return unable(now, gatehouse.Exhausted, "has 10000 reservations ahead already, the most it keeps")
+	if l.more != nil && len(l.more.promises) >= maxPromises {
+		return unable(now, gatehouse.Exhausted,
+			fmt.Sprintf("has %d reservations ahead already, the most it keeps", maxPromises))
 	}
 	l.pass(now, cmd)
-	l.promise(first, at, promise{at: start, n: cmd.Cost, holder: cmd.Holder}, cmd)
+	l.promise(first, at, promise{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}, cmd)
 	return l.promised(first, now, start)
 }
 
-// tooSmall reports whether so much can never be taken.
-func (l *limiter) tooSmall(first meter, now, n int64) bool {
-	return slices.ContainsFunc(l.ahead(first), func(m meter) bool { return n > m.read(now).limit })
-}
-
-// roundUp makes a wait one of whole milliseconds: what is promised is what is told.
-func roundUp(d int64) int64 {
+// place is the earliest instant that n may be promised, so that it is whole milliseconds away: what is
+// promised is what is told.
+func (l *limiter) place(first meter, now, n int64) int64 {
+	at := l.when(first, now, n)
+	for _, m := range l.looking(first) {
+		if s, ok := m.(schedule); ok {
+			at = max(at, s.promise(now, n))
+		}
+	}
 	const ms = int64(time.Millisecond)
-	return min(d, noTime-ms) + (ms-d%ms)%ms
+	return plus(at, (ms-(at-now)%ms)%ms)
 }
 
 // promised tells of a place.
 func (l *limiter) promised(first meter, now time.Time, at int64) gatehouse.Decision {
-	d := l.decide(first, now, gatehouse.Granted)
+	d := l.decide(first, now)
 	d.Delay = time.Duration(at - now.UnixNano())
 	return d
 }
 
 // promise takes a place.
 func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Command) {
-	kept := l.keepsStarts(first)
-	if kept || p.at <= now {
+	scheduled := l.scheduled(first)
+	if scheduled || p.at <= now {
 		for _, m := range l.meters(first) {
 			m.take(now, p.at, p.n)
 		}
 	}
-	if p.at <= now || kept && p.holder == "" {
+	if p.at <= now || scheduled && p.holder == "" {
 		return
 	}
 	if l.more == nil {
-		l.more = &more{rule: ruleOf(cmd)}
+		l.more = new(more)
+		l.more.note(cmd)
 	}
-	m := l.more
-	m.promises = append(m.promises, p)
+	l.more.promises = append(l.more.promises, p)
 	switch {
-	case kept:
-	case m.frontier == nil:
-		l.lookAhead(first, now)
+	case scheduled:
+	case l.more.frontier == nil:
+		l.renewPromises(first, now)
 	default:
-		for _, meter := range m.frontier {
-			meter.take(now, p.at, p.n)
+		for _, m := range l.more.frontier {
+			m.take(now, p.at, p.n)
 		}
 	}
 }
 
-// keepsStarts reports whether the meters keep what lies ahead by themselves.
-func (l *limiter) keepsStarts(first meter) bool {
+// scheduled reports whether the meters keep what lies ahead by themselves.
+func (l *limiter) scheduled(first meter) bool {
 	for _, m := range l.meters(first) {
-		if _, ok := m.(ledger); !ok {
+		if _, ok := m.(schedule); !ok {
 			return false
 		}
 	}
 	return true
 }
 
-// lookAhead makes the frontier anew, after the meters or the promises have changed.
-func (l *limiter) lookAhead(first meter, now int64) {
-	if l.more == nil {
-		return
-	}
+// withdrawPromises takes the places that lie ahead out of the meters, before those change.
+func (l *limiter) withdrawPromises(first meter) {
 	m := l.more
+	if m.frontier == nil && len(m.promises) > 0 {
+		for _, meter := range l.meters(first) {
+			for _, p := range m.promises {
+				meter.(schedule).remove(p.at, p.n)
+			}
+		}
+	}
 	m.frontier = nil
-	if len(m.promises) == 0 || l.keepsStarts(first) {
+}
+
+// renewPromises takes the places that lie ahead in the meters, or in copies of those that cannot keep
+// them.
+func (l *limiter) renewPromises(first meter, now int64) {
+	m := l.more
+	if len(m.promises) == 0 {
 		return
 	}
-	for _, meter := range l.meters(first) {
-		meter = meter.clone()
+	meters := l.meters(first)
+	if !l.scheduled(first) {
+		m.frontier = cloneAll(meters)
+		meters = m.frontier
+	}
+	for _, meter := range meters {
 		for _, p := range m.promises {
 			meter.take(now, p.at, p.n)
 		}
-		m.frontier = append(m.frontier, meter)
+	}
+}
+
+// lookAhead makes the frontier anew, after the meters or the promises have changed.
+func (l *limiter) lookAhead(first meter, now int64) {
+	if l.more != nil && l.more.frontier != nil {
+		l.more.frontier = nil
+		l.renewPromises(first, now)
 	}
 }
 
@@ -150,47 +187,55 @@ func (l *limiter) settlePromises() {
 	}
 }
 
-// forgetPromises forgets all places that lie ahead.
-func (l *limiter) forgetPromises() {
-	if l.more != nil {
-		l.more.promises = nil
-		l.settlePromises()
-	}
-}
-
 // cancel gives back a place that lies ahead. Those behind it stay where they are.
 func (l *limiter) cancel(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	i := -1
 	if l.more != nil {
-		i = l.more.find(cmd.Holder)
-	}
-	if i < 0 {
-		return unable(now, gatehouse.Conflict, "has no reservation of this key that lies ahead")
-	}
-	p := l.more.promises[i]
-	l.more.promises = slices.Delete(l.more.promises, i, i+1)
-	for _, m := range l.meters(first) {
-		if log, ok := m.(ledger); ok && l.more.frontier == nil {
-			log.remove(p.at, p.n)
+		if i := l.more.find(cmd.Holder); i >= 0 {
+			l.more.promises[i].answers = 1
+			l.unpromise(first, now.UnixNano(), i)
+			return l.decide(first, now)
 		}
 	}
-	l.lookAhead(first, now.UnixNano())
+	return unable(now, gatehouse.Conflict, "has no reservation of this key that lies ahead")
+}
+
+// unpromise takes back one answer that told of a place, and with the last of them the place.
+func (l *limiter) unpromise(first meter, now int64, i int) {
+	p := &l.more.promises[i]
+	if p.answers--; p.answers > 0 {
+		return
+	}
+	if l.more.frontier == nil {
+		for _, m := range l.meters(first) {
+			m.(schedule).remove(p.at, p.n)
+		}
+	}
+	l.more.promises = slices.Delete(l.more.promises, i, i+1)
+	l.lookAhead(first, now)
 	l.passed--
 	l.settlePromises()
-	return l.decide(first, now, gatehouse.Granted)
 }
 
 // find is where a holder's place is in the list, -1 when it has none.
 func (m *more) find(holder string) int {
+	if holder == "" {
+		return -1
+	}
 	return slices.IndexFunc(m.promises, func(p promise) bool { return p.holder == holder })
 }
 
-// floor is when the last place that was promised starts; 0 when there is none.
-func (m *more) floor() int64 {
-	if len(m.promises) == 0 {
-		return 0
+// reserved is how many start after an instant.
+func (l *limiter) reserved(first meter, now int64) int64 {
+	ahead := int64(0)
+	if s, ok := l.meters(first)[0].(schedule); ok && l.scheduled(first) {
+		return s.ahead(now)
 	}
-	return m.promises[len(m.promises)-1].at
+	if l.more != nil {
+		for _, p := range l.more.promises {
+			ahead += p.n
+		}
+	}
+	return ahead
 }
 
 // copy returns a copy to try something on; first is not copied with it.

@@ -17,7 +17,7 @@ type event struct {
 	fields  map[string]string
 }
 
-func newEvent(a *actor) event {
+func newEvent(a *actor, origin time.Time) event {
 	d := &a.turn.Decision
 	e := event{name: a.name, outcome: d.Outcome.String(), fields: map[string]string{
 		"retry":     length(d.RetryAfter),
@@ -29,15 +29,15 @@ func newEvent(a *actor) event {
 		"refused":   refusedBy(d),
 		"value":     fmt.Sprint(d.Value),
 		"message":   strings.ReplaceAll(d.Message, " ", "_"),
-		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-epoch().UnixMicro()), //nolint:gosec // a scenario's
+		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-origin.UnixMicro()), //nolint:gosec // a scenario's
 	}}
 	for _, stat := range d.Stats {
-		e.fields[stat.Name] = statText(stat)
+		e.fields[stat.Name] = statText(stat, origin)
 	}
 	return e
 }
 
-func statText(stat gatehouse.Stat) string {
+func statText(stat gatehouse.Stat, origin time.Time) string {
 	switch v := stat.Value.(type) {
 	case time.Duration:
 		return length(v)
@@ -45,7 +45,7 @@ func statText(stat gatehouse.Stat) string {
 		if v.IsZero() {
 			return "none"
 		}
-		return v.Sub(epoch()).String()
+		return v.Sub(origin).String()
 	default:
 		return fmt.Sprint(v)
 	}

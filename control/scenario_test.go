@@ -24,9 +24,10 @@ import (
 // decision comes first; behind semicolons stand those of the waiters that the command or the time
 // let go. Only the fields that are written down are compared. "tick" only looks again, "leave NAME"
 // takes a waiter out of line, "undo NAME" takes a grant back, "expiry" tells when the state is worth
-// nothing any more.
+// nothing any more. "from TIME" sets the date that times count from; it is 12 January 1970, 13:46:40.
 type scenario struct {
 	kind    gatehouse.Kind
+	origin  time.Time
 	state   State
 	now     time.Time
 	tickets gatehouse.Ticket
@@ -43,7 +44,7 @@ type actor struct {
 	turn    Turn
 }
 
-// epoch is the scenarios' time 0.
+// epoch is the scenarios' time 0, unless they say another.
 func epoch() time.Time { return time.Unix(1_000_000, 0) }
 
 func TestScenarios(t *testing.T) {
@@ -66,7 +67,7 @@ func TestScenarios(t *testing.T) {
 
 // runScenario returns what is wrong, line by line.
 func runScenario(text string) (faults []string) {
-	s := &scenario{granted: map[string]*actor{}, now: epoch()}
+	s := newScenario(0, epoch())
 	for i, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		if line = strings.TrimSpace(line); line == "" {
@@ -79,9 +80,21 @@ func runScenario(text string) (faults []string) {
 	return faults
 }
 
+func newScenario(kind gatehouse.Kind, origin time.Time) *scenario {
+	return &scenario{kind: kind, granted: map[string]*actor{}, origin: origin, now: origin}
+}
+
 func (s *scenario) line(line string) string {
 	if line == "---" {
-		*s = scenario{kind: s.kind, granted: map[string]*actor{}, now: epoch()}
+		*s = *newScenario(s.kind, epoch())
+		return ""
+	}
+	if date, ok := strings.CutPrefix(line, "from "); ok {
+		origin, err := time.Parse(time.RFC3339, date)
+		if err != nil || origin.Year() < 1970 || origin.Year() > 2050 {
+			return fmt.Sprintf("%q is no time such as 2024-03-31T00:30:00+01:00", date)
+		}
+		*s = *newScenario(s.kind, origin)
 		return ""
 	}
 	if s.kind == 0 {
@@ -98,10 +111,10 @@ func (s *scenario) line(line string) string {
 		return "want TIME [NAME:] OP [FIELD=VALUE]... -> DECISION"
 	}
 	at, err := time.ParseDuration(words[0])
-	if err != nil || epoch().Add(at).Before(s.now) || at > gatehouse.MaxDuration {
+	if err != nil || s.origin.Add(at).Before(s.now) || at > gatehouse.MaxDuration {
 		return fmt.Sprintf("%q is no time, or before the line above", words[0])
 	}
-	s.now = epoch().Add(at)
+	s.now = s.origin.Add(at)
 	got, fault := s.do(words[1:])
 	if fault != "" {
 		return fault
@@ -127,6 +140,9 @@ func (s *scenario) do(words []string) (got []event, fault string) {
 	if err := a.parse(s.kind, words); err != nil {
 		return nil, err.Error()
 	}
+	if err := a.cmd.Check(gatehouse.Key{Kind: s.kind, Name: "scenario"}); err != nil {
+		return []event{{name: name, outcome: "invalid"}}, ""
+	}
 	return s.serve(a), ""
 }
 
@@ -136,10 +152,10 @@ func (s *scenario) expiry() string {
 		return "none"
 	case s.state.Expiry().Equal(never()):
 		return "never"
-	case s.state.Expiry().Before(epoch()):
+	case s.state.Expiry().Before(s.origin):
 		return "past"
 	}
-	return s.state.Expiry().Sub(epoch()).String()
+	return s.state.Expiry().Sub(s.origin).String()
 }
 
 func (s *scenario) undo(words []string) (got []event, fault string) {
@@ -187,7 +203,7 @@ func (s *scenario) serve(newcomer *actor) (got []event) {
 	s.waiters = s.waiters[:0]
 	for i, a := range actors {
 		a.turn = queue[i]
-		e := newEvent(a)
+		e := newEvent(a, s.origin)
 		if a.turn.stays() {
 			a.cmd.Again = true
 			if a.cmd.Since.IsZero() {
@@ -233,10 +249,11 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 			return fmt.Errorf("%s: %w", word, err)
 		}
 	}
-	return a.cmd.Check(gatehouse.Key{Kind: kind, Name: "scenario"})
+	return nil
 }
 
 func (a *actor) set(field, value string) (err error) {
+	known := true
 	numbers := map[string]*int64{
 		"size": &a.cmd.Size, "cost": &a.cmd.Cost, "amount": &a.cmd.Amount, "burst": &a.cmd.Burst,
 	}
@@ -261,11 +278,14 @@ func (a *actor) set(field, value string) (err error) {
 	case field == "zone":
 		a.cmd.Zone = value
 	case field == "calendar":
-		a.cmd.Calendar, _ = gatehouse.ParseCalendar(value)
+		a.cmd.Calendar, known = gatehouse.ParseCalendar(value)
 	case field == "mode":
-		a.cmd.Mode, _ = a.kind.ParseMode(value)
+		a.cmd.Mode, known = a.kind.ParseMode(value)
 	default:
 		err = fmt.Errorf("no such field")
+	}
+	if !known {
+		err = fmt.Errorf("no such %s", field)
 	}
 	return err
 }

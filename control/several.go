@@ -5,107 +5,138 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/zone"
 )
 
 // A more is what a limiter has besides one limit: several of them, and what is promised for later.
 type more struct {
-	rule   rule
-	meters []meter // of the rule's limits; nil while the first meter keeps the one limit
+	limits []gatehouse.Limit // in force, as they were given
+	bound  bound             // what else was given; with several limits size and interval mean nothing
+	zone   string            // "" when no limit is the calendar's
+	meters []meter           // of the limits; nil while the first meter keeps the one limit
 
 	promises []promise // that lie ahead, in order of their starts
 	frontier []meter   // copies of the meters in which all promises are taken; nil when not needed
 }
 
-// A rule is the limits in force, as they were given.
-type rule struct {
-	limits []gatehouse.Limit
-	burst  int64
-	guard  time.Duration
-	mode   gatehouse.Mode
-	zone   string
-}
-
-func (r *rule) equal(other *rule) bool {
-	return r.burst == other.burst && r.guard == other.guard && r.mode == other.mode &&
-		r.zone == other.zone && slices.Equal(r.limits, other.limits)
-}
-
-// ruleOf is what a command says.
-func ruleOf(cmd *gatehouse.Command) rule {
-	r := rule{limits: cmd.Limits, guard: cmd.Guard, mode: cmd.Mode, zone: cmd.Zone}
-	if len(r.limits) == 0 {
-		r.burst = cmd.Burst
-		r.limits = []gatehouse.Limit{{Size: cmd.Size, Interval: cmd.Interval, Calendar: cmd.Calendar}}
+// says reports whether the limits in force are those of the command.
+func (m *more) says(cmd *gatehouse.Command) bool {
+	if m.bound.guard != int64(cmd.Guard) || m.bound.mode != cmd.Mode || m.zone != zoneOf(cmd) {
+		return false
 	}
-	return r
+	if len(cmd.Limits) > 0 {
+		return slices.Equal(m.limits, cmd.Limits)
+	}
+	return len(m.limits) == 1 && m.limits[0] == limitOf(cmd) && m.bound.burst == cmd.Burst
 }
 
-// bound is the rule's limit of this number.
-func (r *rule) bound(i int, zone *time.Location) bound {
-	limit := r.limits[i]
-	b := bound{
-		size: limit.Size, interval: int64(limit.Interval), burst: r.burst, guard: int64(r.guard),
-		mode: r.mode, calendar: limit.Calendar, zone: zone,
+// limitOf is the limit of a command that has no list of them.
+func limitOf(cmd *gatehouse.Command) gatehouse.Limit {
+	limit := gatehouse.Limit{Size: cmd.Size, Interval: cmd.Interval, Calendar: cmd.Calendar}
+	if limit.Calendar != gatehouse.NoCalendar {
+		limit.Interval = 0
 	}
-	if len(r.limits) > 1 || limit.Calendar != gatehouse.NoCalendar {
-		b.burst = max(0, limit.Size-1)
-	}
-	return b
+	return limit
 }
 
-// setRule puts a command's limits in force. One whose window there was before goes on counting. why is
-// not empty when the command cannot be followed.
-func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) (why string) {
-	to := ruleOf(cmd)
-	if l.more != nil && l.more.rule.equal(&to) {
+// zoneOf is the command's time zone, which means nothing without a limit of the calendar's.
+func zoneOf(cmd *gatehouse.Command) string {
+	ofCalendar := func(limit gatehouse.Limit) bool { return limit.Calendar != gatehouse.NoCalendar }
+	if cmd.Calendar == gatehouse.NoCalendar && !slices.ContainsFunc(cmd.Limits, ofCalendar) {
 		return ""
 	}
-	zone, err := time.LoadLocation(to.zone)
-	if err != nil || to.zone == "Local" {
-		return "has no time zone " + to.zone + ", want an IANA name such as Europe/Berlin"
+	return cmd.Zone
+}
+
+// limitsOf are the limits of a command.
+func limitsOf(cmd *gatehouse.Command) []gatehouse.Limit {
+	if len(cmd.Limits) > 0 {
+		return slices.Clone(cmd.Limits)
+	}
+	return []gatehouse.Limit{limitOf(cmd)}
+}
+
+// note keeps what the command says.
+func (m *more) note(cmd *gatehouse.Command) {
+	m.limits, m.bound, m.zone = limitsOf(cmd), boundOf(cmd), zoneOf(cmd)
+}
+
+// sameWindow reports whether what was taken under one limit counts under another.
+func sameWindow(a, b gatehouse.Limit) bool {
+	return a.Calendar == b.Calendar && (a.Calendar != gatehouse.NoCalendar || a.Interval == b.Interval)
+}
+
+// rule lists the limits in force when they have meters of their own.
+func (l *limiter) rule() []gatehouse.Limit {
+	if l.more == nil || l.more.meters == nil {
+		return nil
+	}
+	return l.more.limits
+}
+
+// setRule puts a command's limits in force. why is not empty when the command cannot be followed.
+func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) (why string) {
+	if l.more != nil && l.more.says(cmd) {
+		return ""
+	}
+	location, err := zone.Load(zoneOf(cmd))
+	if err != nil {
+		return err.Error()
 	}
 	if l.more == nil {
 		l.more = new(more)
 	}
-	m := l.more
-	if m.meters == nil && len(to.limits) == 1 && to.limits[0].Calendar == gatehouse.NoCalendar {
+	l.withdrawPromises(first)
+	if l.more.meters == nil && plain(cmd) {
 		first.set(now, boundOf(cmd))
+		l.more.note(cmd)
 	} else {
-		m.meters = l.metersOf(first, &to)
-		for i, meter := range m.meters {
-			meter.set(now, to.bound(i, zone))
-		}
+		l.setMeters(first, now, cmd, location)
 	}
-	m.rule = to
-	l.lookAhead(first, now)
+	l.renewPromises(first, now)
 	return ""
 }
 
-// metersOf returns the meters of a rule's limits: those there are where the window is the same.
-func (l *limiter) metersOf(first meter, to *rule) []meter {
-	old, limits := l.meters(first), l.more.rule.limits
-	if l.more.meters == nil {
+// setMeters puts the command's limits in force, each with a meter of its own: where the window is the
+// same, the one there was, and where one limit takes the place of one other, that one's if it can be.
+func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, location *time.Location) {
+	old, limits := l.meters(first), l.rule()
+	if limits == nil {
 		limits = []gatehouse.Limit{{Interval: time.Duration(first.length())}}
 	}
-	meters := make([]meter, len(to.limits))
-	for i, limit := range to.limits {
-		same := slices.IndexFunc(limits, func(l gatehouse.Limit) bool {
-			return l.Calendar == limit.Calendar && (l.Calendar != 0 || l.Interval == limit.Interval)
-		})
-		switch {
-		case same >= 0:
-			meters[i] = old[same].clone()
-		case limit.Calendar != gatehouse.NoCalendar:
-			meters[i] = new(calendarWindow)
-		default:
-			meters[i] = first.clone()
-			meters[i].clear()
+	m := l.more
+	m.note(cmd)
+	m.meters = make([]meter, len(m.limits))
+	for i, limit := range m.limits {
+		b := m.bound
+		if !plain(cmd) {
+			b.size, b.interval, b.burst = limit.Size, int64(limit.Interval), max(0, limit.Size-1)
 		}
+		m.meters[i] = first.clone()
+		if limit.Calendar != gatehouse.NoCalendar {
+			m.meters[i] = new(fixedWindow)
+			b.calendar = &calendar{limit.Calendar, location}
+		}
+		same := slices.IndexFunc(limits, func(l gatehouse.Limit) bool { return sameWindow(l, limit) })
+		if same < 0 && len(limits) == 1 && len(m.limits) == 1 && fixed(old[0]) == fixed(m.meters[0]) {
+			same = 0 // one takes the place of the other
+		}
+		if same >= 0 {
+			m.meters[i] = old[same].clone()
+		} else {
+			m.meters[i].clear()
+		}
+		m.meters[i].set(now, b)
 	}
-	return meters
 }
 
-// meters are those in which everything that has started is taken; ledgers have what lies ahead too.
+// fixed reports whether a meter counts in fixed windows, as that of every limit of the calendar's does.
+func fixed(m meter) bool {
+	_, ok := m.(*fixedWindow)
+	return ok
+}
+
+// meters are those in which everything that has started is taken.
 func (l *limiter) meters(first meter) []meter {
 	if l.more != nil && l.more.meters != nil {
 		return l.more.meters
@@ -113,8 +144,8 @@ func (l *limiter) meters(first meter) []meter {
 	return []meter{first}
 }
 
-// ahead are the meters in which everything that was promised is taken as well.
-func (l *limiter) ahead(first meter) []meter {
+// looking are the meters in which everything that was promised is taken as well.
+func (l *limiter) looking(first meter) []meter {
 	if l.more != nil && l.more.frontier != nil {
 		return l.more.frontier
 	}
@@ -123,8 +154,8 @@ func (l *limiter) ahead(first meter) []meter {
 
 // from is the instant before which nothing new may start: what is promised goes first.
 func (l *limiter) from(now int64) int64 {
-	if l.more != nil && l.more.frontier != nil {
-		return max(now, l.more.floor())
+	if l.more != nil && len(l.more.promises) > 0 {
+		return max(now, l.more.promises[len(l.more.promises)-1].at)
 	}
 	return now
 }
@@ -132,87 +163,103 @@ func (l *limiter) from(now int64) int64 {
 // when is the earliest instant at which all limits let n through. What fits under a limit at one
 // instant fits at every later one too, so that the latest of them is the answer.
 func (l *limiter) when(first meter, now, n int64) int64 {
-	at := l.from(now)
-	for _, m := range l.ahead(first) {
-		at = max(at, m.when(l.from(now), n))
+	if l.more == nil {
+		return first.when(now, n)
+	}
+	from := l.from(now)
+	at := from
+	for _, m := range l.looking(first) {
+		at = max(at, m.when(from, n))
 	}
 	return at
 }
 
-// readings tells how the meters stand; nothing is left while something is promised for later.
-func (l *limiter) readings(first meter, now int64) []reading {
-	meters := l.ahead(first)
-	readings := make([]reading, len(meters))
-	for i, m := range meters {
-		readings[i] = m.read(now)
-		if l.from(now) > now {
-			readings[i].left = 0
-		}
-	}
-	return readings
+// readings are how the meters stand.
+type readings struct {
+	count int
+	all   [gatehouse.MaxLimits]reading
 }
 
-// decide tells how the limits stand: in the first place the one with the least left.
-func (l *limiter) decide(first meter, now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
-	if l.more == nil {
-		return decision(now, outcome, first.read(now.UnixNano()))
+// readings tells how the meters stand; nothing is left while something is promised for later.
+func (l *limiter) readings(first meter, now int64) (r readings) {
+	for i, m := range l.looking(first) {
+		r.all[i], r.count = m.read(now), i+1
+		if l.from(now) > now {
+			r.all[i].left = 0
+		}
 	}
-	readings := l.readings(first, now.UnixNano())
+	return r
+}
+
+// decide grants, and tells how the limits stand: in the first place the one with the least left.
+func (l *limiter) decide(first meter, now time.Time) gatehouse.Decision {
+	if l.more == nil {
+		return decision(now, gatehouse.Granted, first.read(now.UnixNano()))
+	}
+	r := l.readings(first, now.UnixNano())
 	least := 0
-	for i := range readings {
-		if readings[i].left < readings[least].left {
+	for i := range r.count {
+		if r.all[i].left < r.all[least].left {
 			least = i
 		}
 	}
-	d := decision(now, outcome, readings[least])
-	d.Windows = l.windows(now, readings)
+	d := decision(now, gatehouse.Granted, r.all[least])
+	d.Windows = l.windows(now, &r)
 	return d
 }
 
+// decision tells how one meter stands.
+func decision(now time.Time, outcome gatehouse.Outcome, r reading) gatehouse.Decision {
+	return gatehouse.Decision{
+		Outcome:    outcome,
+		At:         now,
+		ResetAfter: time.Duration(r.reset - now.UnixNano()),
+		Limit:      r.limit,
+		Remaining:  r.left,
+		Interval:   time.Duration(r.interval),
+	}
+}
+
 // windows lists what the limits say, when there are several.
-func (l *limiter) windows(now time.Time, readings []reading) []gatehouse.Window {
-	if len(readings) == 1 {
+func (l *limiter) windows(now time.Time, r *readings) []gatehouse.Window {
+	if r.count == 1 {
 		return nil
 	}
-	windows := make([]gatehouse.Window, len(readings))
-	for i, r := range readings {
+	windows := make([]gatehouse.Window, r.count)
+	for i := range windows {
 		windows[i] = gatehouse.Window{
-			Limit: l.more.rule.limits[i], Remaining: r.left,
-			ResetAfter: time.Duration(r.reset - now.UnixNano()),
+			Limit:      l.more.limits[i],
+			Remaining:  r.all[i].left,
+			ResetAfter: time.Duration(r.all[i].reset - now.UnixNano()),
 		}
 	}
 	return windows
 }
 
-// refusal says when what the command wants might be taken, and which limits refuse it.
+// refusal says when what the command wants might be taken, and which limits refuse it. While a place
+// lies ahead all of them do until then.
 func (l *limiter) refusal(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	at := now.UnixNano()
-	if l.more == nil {
-		r := first.read(at)
-		if r.limit > 0 && cmd.Cost > r.limit {
-			return unable(now, gatehouse.Conflict, resized)
+	at, n := now.UnixNano(), plus(cmd.Ahead, cmd.Cost)
+	from, r := l.from(at), l.readings(first, at)
+	windows := l.windows(now, &r)
+	latest, soonest, binding := at, int64(noTime), 0
+	for i, m := range l.looking(first) {
+		if limit := r.all[i].limit; limit > 0 && cmd.Cost > limit {
+			return unable(now, gatehouse.Conflict, "was resized below the cost of this request")
 		}
-		d := decision(now, gatehouse.Refused, r)
-		d.RetryAfter = wait(at, first.when(at, later(cmd.Ahead, cmd.Cost)))
-		return d
-	}
-	readings := l.readings(first, at)
-	windows := l.windows(now, readings)
-	longest, binding := int64(-1), 0
-	for i, m := range l.ahead(first) {
-		if limit := readings[i].limit; limit > 0 && cmd.Cost > limit {
-			return unable(now, gatehouse.Conflict, resized)
-		}
-		when := m.when(at, later(cmd.Ahead, cmd.Cost))
+		soonest = min(soonest, m.when(from, r.all[i].left+1))
+		when := m.when(from, n)
 		if windows != nil && when > at {
 			windows[i].RetryAfter = wait(at, when)
 		}
-		if when > longest {
-			longest, binding = when, i
+		if when > latest {
+			latest, binding = when, i
 		}
 	}
-	d := decision(now, gatehouse.Refused, readings[binding])
-	d.RetryAfter = wait(at, l.when(first, at, later(cmd.Ahead, cmd.Cost)))
-	d.Windows = windows
+	if latest == at { // it is only that those in front must go first, who want more than is left
+		latest = soonest
+	}
+	d := decision(now, gatehouse.Refused, r.all[binding])
+	d.RetryAfter, d.Windows = wait(at, latest), windows
 	return d
 }

@@ -1,36 +1,42 @@
 package control
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // A slidingLog is the meter that remembers every start: in any interval at most the size pass, and
 // nothing is refused that would fit. It costs 16 bytes for each start within the interval.
 //
-// So that its memory is bounded, a size above maxExact is kept in steps of interval/maxExact: every
-// start counts as if it had come at the end of its step, at most that much too long.
+// So that its memory is bounded, a size above maxExact is kept in steps of interval/maxExact: the
+// starts within one step count until the last of them no longer does, at most a step too long.
 type slidingLog struct {
 	rate
 	grain int64 // the length of a step; 1 when every start is kept as it is
-	span  int64 // how long a start counts from the beginning of its step
+	span  int64 // how long a start counts
 	count int64 // of all runs
-	runs  []run // in order of their starts
+	runs  []run // in order of their instants
 }
 
-// A run is so many starts at one instant.
+// A run is so many starts, the last of them at an instant. Those before are after the run before it.
 type run struct{ at, n int64 }
 
-// The most starts that are told apart within an interval, and the most runs that are kept: what
-// lies ahead makes the log longer than an interval, and some of it may be taken back.
 const (
+	// maxExact is the most starts that are told apart within an interval.
 	maxExact = 16_384
-	maxRuns  = 2 * maxExact
+	// maxRuns is the most runs that are kept: what lies ahead makes the log longer than an interval.
+	maxRuns = 2 * maxExact
+	// maxCount is more than all that may be cancelled and a size after that. What is older than so
+	// many decides nothing: no interval that holds it has room.
+	maxCount = noTime / 8 * 7
 )
 
 func (l *slidingLog) set(now int64, to bound) {
 	l.size, l.interval, l.grain = to.size, to.interval, 1
+	l.span = to.interval + to.guard
 	if to.size > maxExact {
-		l.grain = max(1, to.interval/maxExact)
+		l.grain = max(1, l.span/maxExact)
 	}
-	l.span = to.interval + to.guard + l.grain - 1
 	l.forget(now)
 }
 
@@ -38,7 +44,6 @@ func (l *slidingLog) set(now int64, to bound) {
 func (l *slidingLog) forget(now int64) {
 	passed := 0
 	for passed < len(l.runs) && l.runs[passed].at <= now-l.span {
-		l.count -= l.runs[passed].n
 		passed++
 	}
 	l.drop(passed)
@@ -49,13 +54,16 @@ func (l *slidingLog) drop(n int) {
 	if n == 0 {
 		return
 	}
+	for _, r := range l.runs[:n] {
+		l.count -= r.n
+	}
 	l.runs = l.runs[n:]
 	if cap(l.runs) < 2*n || len(l.runs) == 0 {
 		l.runs = slices.Clone(l.runs)
 	}
 }
 
-// last is the latest start.
+// last is the latest start, but not before from.
 func (l *slidingLog) last(from int64) int64 {
 	if len(l.runs) == 0 {
 		return from
@@ -69,21 +77,40 @@ func (l *slidingLog) when(from, n int64) int64 {
 	case l.size == 0 && n > 0:
 		return noTime
 	case n > l.size: // it never fits, and not now
-		return l.when(from, l.size) + 1
+		return plus(l.when(from, l.size), 1)
+	case n > 0:
+		from = l.last(from)
 	}
-	at := from
-	if n > 0 {
-		at = l.last(from)
+	return max(from, l.freed(l.size-n))
+}
+
+// freed is when no more than room still count. It looks at the runs from the end that is nearer.
+func (l *slidingLog) freed(room int64) int64 {
+	over := l.count - room
+	if over <= 0 {
+		return 0
 	}
-	room, count := l.size-n, l.count
-	for _, r := range l.runs {
-		if count <= room {
-			break
+	i := 0 // the last run that must pass
+	if over <= room {
+		for over -= l.runs[0].n; over > 0; over -= l.runs[i].n {
+			i++
 		}
-		count -= r.n
-		at = max(at, r.at+l.span)
+	} else {
+		i = len(l.runs) - 1
+		for room -= l.runs[i].n; room >= 0; room -= l.runs[i].n {
+			i--
+		}
 	}
-	return at
+	return plus(l.runs[i].at, l.span)
+}
+
+// find is the first run that is not before an instant: the one that a start then is in.
+func (l *slidingLog) find(at int64) int {
+	n := len(l.runs)
+	if n == 0 || l.runs[n-1].at < at {
+		return n
+	}
+	return sort.Search(n, func(i int) bool { return l.runs[i].at >= at })
 }
 
 func (l *slidingLog) take(now, at, n int64) {
@@ -91,30 +118,53 @@ func (l *slidingLog) take(now, at, n int64) {
 		return
 	}
 	l.forget(now)
-	at -= at % l.grain
-	l.count += n
-	if i := len(l.runs) - 1; i >= 0 && l.runs[i].at >= at {
-		l.runs[i].n += n
-		return
-	}
-	if len(l.runs) >= maxRuns {
-		l.count -= l.runs[0].n
+	if len(l.runs) >= maxRuns { // the oldest two count as one
+		first := l.runs[0].n
 		l.drop(1)
+		l.runs[0].n += first
+		l.count += first
 	}
-	l.runs = append(l.runs, run{at, n})
+	l.count += n
+	switch i := l.find(at); {
+	case i < len(l.runs) && l.runs[i].at/l.grain == at/l.grain:
+		l.runs[i].n += n
+	case i > 0 && l.runs[i-1].at/l.grain == at/l.grain:
+		l.runs[i-1].at = at
+		l.runs[i-1].n += n
+	default:
+		l.runs = slices.Insert(l.runs, i, run{at, n})
+	}
+	for l.count > maxCount {
+		over := min(l.count-maxCount, l.runs[0].n)
+		if l.count, l.runs[0].n = l.count-over, l.runs[0].n-over; l.runs[0].n == 0 {
+			l.drop(1)
+		}
+	}
 }
 
 // giveBack takes back the oldest: whichever was meant, no interval gets more than its size.
 func (l *slidingLog) giveBack(now, n int64) {
 	l.forget(now)
-	for n > 0 && len(l.runs) > 0 && l.runs[0].at <= now {
-		back := min(n, l.runs[0].n)
-		l.shrink(0, back)
-		n -= back
+	passed := 0
+	for passed < len(l.runs) && l.runs[passed].at <= now && n >= l.runs[passed].n {
+		n -= l.runs[passed].n
+		passed++
+	}
+	l.drop(passed)
+	if len(l.runs) > 0 && l.runs[0].at <= now {
+		l.runs[0].n -= n
+		l.count -= n
 	}
 }
 
-func (l *slidingLog) shrink(i int, n int64) {
+func (l *slidingLog) undo(_, at, _, n int64) { l.remove(at, n) }
+
+// remove implements [schedule].
+func (l *slidingLog) remove(at, n int64) {
+	i := l.find(at)
+	if i == len(l.runs) || l.runs[i].at/l.grain != at/l.grain {
+		return
+	}
 	n = min(n, l.runs[i].n)
 	l.count -= n
 	if l.runs[i].n -= n; l.runs[i].n == 0 {
@@ -122,31 +172,27 @@ func (l *slidingLog) shrink(i int, n int64) {
 	}
 }
 
-func (l *slidingLog) undo(_, at, _, n int64) { l.remove(at, n) }
+// promise implements [schedule].
+func (l *slidingLog) promise(now, n int64) int64 { return l.when(now, n) }
 
-// remove implements [ledger].
-func (l *slidingLog) remove(at, n int64) {
-	at -= at % l.grain
-	i, found := slices.BinarySearchFunc(l.runs, at, func(r run, at int64) int {
-		return int(max(-1, min(1, r.at-at)))
-	})
-	if found {
-		l.shrink(i, n)
+// ahead implements [schedule].
+func (l *slidingLog) ahead(now int64) int64 {
+	ahead := int64(0)
+	for i := len(l.runs) - 1; i >= 0 && l.runs[i].at > now; i-- {
+		ahead += l.runs[i].n
 	}
+	return ahead
 }
 
+// read forgets in passing what no longer counts.
 func (l *slidingLog) read(now int64) reading {
+	l.forget(now)
 	r := reading{limit: l.size, interval: l.interval, reset: now}
-	count := l.count
-	for _, run := range l.runs {
-		if run.at > now-l.span {
-			break
-		}
-		count -= run.n
+	if l.last(now) == now {
+		r.left = max(0, l.size-l.count)
 	}
-	r.left = max(0, l.size-count)
-	if count > 0 {
-		r.reset = l.last(now-l.span) + l.span
+	if l.count > 0 {
+		r.reset = plus(l.last(0), l.span)
 	}
 	return r
 }

@@ -62,7 +62,13 @@ func (w *slidingWindow) roll(at int64) {
 
 // estimate is how many count at an instant in the present window.
 func (w *slidingWindow) estimate(at int64) int64 {
-	return share(w.previous, w.start+w.interval-at, w.interval) + w.current
+	return plus(share(w.previous, w.interval-(at-w.start), w.interval), w.current)
+}
+
+// faded is when no more than room of n that were taken in a window still count. The window begins at
+// an instant.
+func (w *slidingWindow) faded(start, n, room int64) int64 {
+	return plus(start, 2*w.interval-fade(n, room, w.interval))
 }
 
 func (w *slidingWindow) when(from, n int64) int64 {
@@ -70,17 +76,16 @@ func (w *slidingWindow) when(from, n int64) int64 {
 	case w.size == 0 && n > 0:
 		return noTime
 	case n > w.size: // it never fits, and not now
-		return w.when(from, w.size) + 1
+		return plus(w.when(from, w.size), 1)
 	case w.fine != nil:
 		return w.fine.when(from, n)
 	}
 	at := *w
 	at.roll(from)
 	if room := w.size - n - at.current; room >= 0 {
-		return max(from, at.start+at.interval-fade(at.previous, room, at.interval))
+		return max(from, at.faded(at.start-at.interval, at.previous, room))
 	}
-	room := w.size - n
-	return max(from, at.start+2*at.interval-fade(at.current, room, at.interval))
+	return max(from, at.faded(at.start, at.current, w.size-n))
 }
 
 func (w *slidingWindow) take(now, at, n int64) {
@@ -89,9 +94,10 @@ func (w *slidingWindow) take(now, at, n int64) {
 		return
 	}
 	w.roll(at)
-	w.current += n
+	w.current = plus(w.current, n)
 }
 
+// giveBack takes from the present window first.
 func (w *slidingWindow) giveBack(now, n int64) {
 	if w.fine != nil {
 		w.fine.giveBack(now, n)
@@ -103,10 +109,10 @@ func (w *slidingWindow) giveBack(now, n int64) {
 	w.previous -= min(n-back, w.previous)
 }
 
-func (w *slidingWindow) undo(now, at, _, n int64) {
+func (w *slidingWindow) undo(_, at, _, n int64) {
 	switch {
 	case w.fine != nil:
-		w.fine.undo(now, at, n)
+		w.fine.undo(at, n)
 	case at >= w.start:
 		w.current = max(0, w.current-n)
 	case at >= w.start-w.interval:
@@ -121,14 +127,14 @@ func (w *slidingWindow) read(now int64) reading {
 	at := *w
 	at.roll(now)
 	r := reading{limit: w.size, interval: w.interval, reset: now}
-	if at.start <= now {
+	if at.start <= now { // it is after now in a copy that looks ahead
 		r.left = max(0, w.size-at.estimate(now))
 	}
-	switch {
-	case at.current > 0:
-		r.reset = at.start + 2*at.interval
-	case at.previous > 0:
-		r.reset = at.start + at.interval
+	if at.previous > 0 {
+		r.reset = max(now, at.faded(at.start-at.interval, at.previous, 0))
+	}
+	if at.current > 0 {
+		r.reset = at.faded(at.start, at.current, 0)
 	}
 	return r
 }
@@ -136,7 +142,9 @@ func (w *slidingWindow) read(now int64) reading {
 func (w *slidingWindow) clear() {
 	w.previous, w.current = 0, 0
 	if w.fine != nil {
+		strict := w.fine.strict
 		w.fine = newFineWindow(w.size, w.interval)
+		w.fine.strict = strict
 	}
 }
 

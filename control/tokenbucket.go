@@ -1,5 +1,7 @@
 package control
 
+import "github.com/gatehousehq/gatehouse"
+
 // A bucket is the meter of a token bucket. It is refilled to its size at every boundary, created +
 // k·interval, as bouncer's is. So a window of w lets at most size·(ceil(w/interval)+1) through.
 //
@@ -31,25 +33,38 @@ func (b *bucket) roll(now int64) {
 	}
 }
 
-// when is a lower bound for more than the size: costs that do not divide it leave tokens over.
 func (b *bucket) when(from, n int64) int64 {
 	at := *b
 	at.roll(from)
-	free := at.free()
-	switch {
-	case n <= free:
-		return from
-	case b.size == 0:
-		return noTime
-	}
-	return at.start + b.interval + further((n-free-1)/b.size, b.interval)
+	return refilled(from, n, refill{b.size, at.taken, plus(at.start, b.interval), b.interval})
 }
 
-func (b *bucket) free() int64 { return max(0, b.size-b.taken) }
+// A refill is what comes back all at once, again and again.
+type refill struct {
+	size, taken int64
+	next        int64 // when the next comes
+	interval    int64 // the least from one to another
+}
+
+// refilled is when n can be taken of what is refilled. For more than the size it is only a lower
+// bound: costs that do not divide the size leave some over.
+func refilled(from, n int64, r refill) int64 {
+	free := max(0, r.size-r.taken)
+	switch {
+	case n <= r.size-r.taken:
+		return from
+	case n <= r.size:
+		return r.next
+	case r.size == 0:
+		return noTime
+	}
+	further := min(times((n-free-1)/r.size, r.interval), int64(gatehouse.MaxDuration))
+	return plus(r.next, further)
+}
 
 func (b *bucket) take(_, at, n int64) {
 	b.roll(at)
-	b.taken += n
+	b.taken = plus(b.taken, n)
 }
 
 func (b *bucket) giveBack(now, n int64) {
@@ -67,7 +82,10 @@ func (b *bucket) undo(_, at, _, n int64) {
 func (b *bucket) read(now int64) reading {
 	at := *b
 	at.roll(now)
-	return reading{limit: b.size, left: at.free(), reset: at.start + b.interval, interval: b.interval}
+	return reading{
+		limit: b.size, left: max(0, b.size-at.taken),
+		reset: plus(at.start, b.interval), interval: b.interval,
+	}
 }
 
 func (b *bucket) clear() { b.taken = 0 }

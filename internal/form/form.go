@@ -53,7 +53,10 @@ type Form struct {
 func (f *Form) Set(name, value []byte) error {
 	for i, known := range names {
 		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
-			if value == nil {
+			switch {
+			case len(value) == 0 && (i == size || i == key):
+				value = nil // as if it were absent
+			case value == nil:
 				value = []byte{}
 			}
 			f.values[i] = value
@@ -71,9 +74,7 @@ func (f *Form) Set(name, value []byte) error {
 func (f *Form) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r := reader{form: f}
 	r.numbers(cmd, kind)
-	if kind.Limiter() {
-		r.limiter(cmd, kind)
-	}
+	r.limiter(cmd, kind)
 	r.texts(cmd, kind)
 	r.holder(cmd, kind)
 	return r.err
@@ -101,7 +102,7 @@ func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	}
 	cmd.Size = r.number(size, number{absent, 0, gatehouse.MaxSize})
 	cmd.Cost = r.number(cost, number{1, least, gatehouse.MaxSize})
-	r.interval(cmd, kind)
+	r.interval(cmd)
 	cmd.Expires = r.millis(expires, length, 0)
 	cmd.MaxWait = r.millis(maxWait, gatehouse.Forever, -1)
 	sum := r.number(amount, number{1, minInt64, maxInt64})
@@ -122,7 +123,7 @@ type number struct{ absent, least, most int64 }
 
 func (r *reader) number(parameter int, want number) int64 {
 	text := r.form.values[parameter]
-	if text == nil || len(text) == 0 && parameter == size {
+	if text == nil {
 		return want.absent
 	}
 	// A leading plus sign is accepted, as bouncer's times and amounts accept it.
@@ -165,41 +166,45 @@ func (r *reader) millis(parameter int, absent time.Duration, least int64) time.D
 	return time.Duration(ms) * time.Millisecond
 }
 
-// interval reads a time in milliseconds or, for a limiter, a calendar window.
-func (r *reader) interval(cmd *gatehouse.Command, kind gatehouse.Kind) {
+// interval reads a time in milliseconds or a calendar window.
+func (r *reader) interval(cmd *gatehouse.Command) {
 	text := r.form.values[interval]
-	if kind.Limiter() && len(text) > 0 && text[0] > '9' {
-		calendar, ok := gatehouse.ParseCalendar(string(text))
-		if !ok {
-			r.fault("interval is %s, want milliseconds, or day, week or month", Quote(text))
-		}
-		cmd.Calendar = calendar
+	if len(text) == 0 || text[0] <= '9' {
+		cmd.Interval = r.millis(interval, gatehouse.DefaultInterval, 1)
 		return
 	}
-	cmd.Interval = r.millis(interval, gatehouse.DefaultInterval, 1)
+	var ok bool
+	if cmd.Calendar, ok = gatehouse.ParseCalendar(string(text)); !ok {
+		r.fault("interval is %s, want milliseconds, or day, week or month", Quote(text))
+	}
 }
 
-// limiter reads what only limiters have.
+// limiter reads what only limiters have. Other kinds check it and leave it at that.
 func (r *reader) limiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	v := &r.form.values
-	asks := cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay
-	if asks && v[size] == nil && v[interval] == nil && v[burst] == nil && v[limits] == nil {
-		cmd.Size, cmd.Interval = 0, 0 // the limit in force
-	}
 	cmd.Burst = max(0, cmd.Size-1)
-	if !r.form.any {
+	if r.form.any {
+		r.variety(cmd, kind)
+	}
+	if !kind.Limiter() {
+		cmd.Burst, cmd.Guard, cmd.Mode = 0, 0, gatehouse.ModeDefault
+		cmd.Zone, cmd.Limits, cmd.Calendar = "", nil, gatehouse.NoCalendar
 		return
 	}
-	if v[burst] != nil {
-		cmd.Burst = r.number(burst, number{0, 0, gatehouse.MaxSize - 1})
+	asks := cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay
+	if asks && v[size] == nil && v[interval] == nil && v[burst] == nil && v[limits] == nil {
+		cmd.Size, cmd.Interval, cmd.Burst = 0, 0, 0 // the limit in force
 	}
+}
+
+// variety reads what most limiters are used without.
+func (r *reader) variety(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	v := &r.form.values
+	cmd.Burst = r.number(burst, number{cmd.Burst, 0, gatehouse.MaxSize - 1})
 	cmd.Guard = r.millis(guard, 0, 0)
 	cmd.Zone = string(v[zone])
 	if v[mode] != nil {
-		var ok bool
-		if cmd.Mode, ok = kind.ParseMode(string(v[mode])); !ok && kind.Modes() != nil {
-			r.fault("mode is %s, want one of %s", Quote(v[mode]), strings.Join(kind.Modes(), " "))
-		}
+		r.mode(cmd, kind)
 	}
 	if v[limits] == nil {
 		return
@@ -212,6 +217,19 @@ func (r *reader) limiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	if cmd.Limits, err = gatehouse.ParseLimits(string(v[limits])); err != nil {
 		r.fault("%w", err)
 	}
+}
+
+// mode reads a mode. Kinds that have none take those of all others.
+func (r *reader) mode(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	names, text := kind.Modes(), string(r.form.values[mode])
+	if names == nil {
+		names = slices.Concat(gatehouse.SlidingWindow.Modes(), gatehouse.Pace.Modes())
+	}
+	if !slices.Contains(names, text) {
+		r.fault("mode is %s, want one of %s", Quote([]byte(text)), strings.Join(names, " "))
+		return
+	}
+	cmd.Mode, _ = kind.ParseMode(text)
 }
 
 // texts reads the key, the message and what else is not looked at.

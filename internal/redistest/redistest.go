@@ -1,0 +1,161 @@
+// Package redistest starts real Redis servers for tests, kills them and stops them.
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Server is a Redis in a process of its own, with nothing on disk.
+type Server struct {
+	// Address is where it listens. It stays the same over a restart.
+	Address string
+
+	arguments []string
+	process   *exec.Cmd
+	exited    chan struct{}
+}
+
+// patience is how long a server may take to be ready or to end. It takes some 10 ms.
+const patience = 20 * time.Second
+
+// attempts is how often a free port is looked for: another process may take it first.
+const attempts = 5
+
+// Start starts a server that ends with the test. Arguments are those of redis-server.
+func Start(tb testing.TB, arguments ...string) *Server {
+	tb.Helper()
+	s, err := Open(arguments...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// Open starts a server outside of a test. Kill ends it.
+func Open(arguments ...string) (s *Server, err error) {
+	for range attempts {
+		var address string
+		if address, err = freeAddress(); err != nil {
+			return nil, err
+		}
+		s = &Server{Address: address, arguments: arguments}
+		if err = s.start(); err == nil {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	address := listener.Addr().String()
+	return address, listener.Close()
+}
+
+func (s *Server) start() error {
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return err
+	}
+	arguments := append([]string{
+		"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", os.TempDir(),
+	}, s.arguments...)
+	s.process = exec.Command("redis-server", arguments...)
+	output, err := s.process.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.process.Start(); err != nil {
+		return fmt.Errorf("redis-server, of the Debian package of that name: %w", err)
+	}
+	ready, said := make(chan struct{}), make(chan string, 1)
+	s.exited = make(chan struct{})
+	go s.follow(output, ready, said)
+	select {
+	case <-ready:
+		return nil
+	case <-s.exited:
+		return fmt.Errorf("redis-server on %s ended: %s", s.Address, <-said)
+	case <-time.After(patience):
+		s.Kill()
+		return fmt.Errorf("redis-server on %s is not ready after %v", s.Address, patience)
+	}
+}
+
+// follow reads what the server says until it ends.
+func (s *Server) follow(output io.Reader, ready chan<- struct{}, said chan<- string) {
+	var text strings.Builder
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			close(ready)
+		}
+	}
+	_ = s.process.Wait() // that it was killed is no news
+	said <- text.String()
+	close(s.exited)
+}
+
+// Kill ends the server at once, as a crash would. What it held is gone.
+func (s *Server) Kill() {
+	s.signal(syscall.SIGKILL)
+	<-s.exited
+}
+
+// Restart kills the server and starts it again, empty, at the same address.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Freeze stops the server: it takes connections and requests and answers none, until Thaw.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets the server go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	_ = s.process.Process.Signal(signal) // it may have ended
+}
+
+// CLI runs redis-cli with these arguments and returns what it prints.
+func (s *Server) CLI(tb testing.TB, arguments ...string) string {
+	tb.Helper()
+	_, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	output, err := exec.Command("redis-cli", append([]string{"-p", port}, arguments...)...).CombinedOutput()
+	if err != nil {
+		tb.Fatalf("redis-cli %q: %v: %s", arguments, err, output)
+	}
+	return strings.TrimSpace(string(output))
+}
+
+// Int is CLI for a command that answers a number.
+func (s *Server) Int(tb testing.TB, arguments ...string) int64 {
+	tb.Helper()
+	text := s.CLI(tb, arguments...)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		tb.Fatalf("redis-cli %q printed %q, want a number", arguments, text)
+	}
+	return n
+}

@@ -1,0 +1,43 @@
+// Package zone reads time zones by their IANA names, each once in a process: reading one takes longer
+// than a hundred decisions, and a copy takes 5 KB.
+package zone
+
+import (
+	"path"
+	"sync"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// maxName is longer than any name there is, the longest of which has 32 bytes.
+const maxName = 64
+
+// zones are the locations that were read, by name. Only names that exist come in, each in one
+// spelling, so that there are no more than some hundreds.
+var zones sync.Map
+
+// Load returns the time zone of a name such as Europe/Berlin; "" is UTC. The error is of
+// [gatehouse.CodeInvalid].
+func Load(name string) (*time.Location, error) {
+	if name == "" {
+		return time.UTC, nil
+	}
+	if known, ok := zones.Load(name); ok {
+		return known.(*time.Location), nil
+	}
+	if len(name) > maxName || name == "Local" || path.Clean(name) != name {
+		return nil, unknown(name)
+	}
+	read, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, unknown(name)
+	}
+	known, _ := zones.LoadOrStore(name, read)
+	return known.(*time.Location), nil
+}
+
+func unknown(name string) error {
+	return gatehouse.Errorf(gatehouse.CodeInvalid,
+		"zone %q is unknown, want an IANA name such as Europe/Berlin", name[:min(len(name), maxName)])
+}
