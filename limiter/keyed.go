@@ -35,7 +35,7 @@ const MaxKey = gatehouse.MaxName
 // NewKeyed returns a limiter in which no key has taken anything yet, and that keeps at most maxKeys of
 // them; 0 is DefaultMaxKeys. The error is of code [gatehouse.CodeInvalid].
 func NewKeyed(rate Rate, maxKeys int) (*Keyed, error) {
-	g, err := newGCRA(rate, 0)
+	g, err := newGCRA(rate)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +205,7 @@ func (k *Keyed) Rate() Rate { return k.gcra.Load().rate }
 
 // SetRate puts another rate in force, for all keys; see Limiter's.
 func (k *Keyed) SetRate(rate Rate) error {
-	g, err := newGCRA(rate, 0)
+	g, err := newGCRA(rate)
 	if err != nil {
 		return err
 	}

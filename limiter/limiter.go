@@ -29,7 +29,7 @@ type Limiter struct {
 // New returns a limiter of which nothing was taken yet. The error is of code [gatehouse.CodeInvalid]
 // and says what is wrong with the rate.
 func New(rate Rate) (*Limiter, error) {
-	g, err := newGCRA(rate, 0)
+	g, err := newGCRA(rate)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (l *Limiter) giveBack(r *Reservation, _ int64) {
 // Wait returns nil as soon as n may go. They take the earliest place there is, so who waits is let
 // through in the order of arrival. The error is of code [gatehouse.CodeTimeout] when ctx ends, at once
 // when its deadline comes before the place, and of code [gatehouse.CodeInvalid] when n can never go.
-// With an error nothing is taken, but for what others who wait rely on.
+// With an error nothing is taken, unless others wait behind: they were told times that count it in.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	most, err := patience(ctx)
 	if err != nil {
@@ -166,8 +166,8 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	return (&Reservation{place: p, clock: l.clock, owner: l}).wait(ctx)
 }
 
-// Refund gives back n that were taken and not used, as far as they still count; reservations that lie
-// ahead are moved no nearer. An n below 1 does nothing.
+// Refund gives back n that were taken and not used, as far as they still count. As many more may go: with
+// reservations ahead, together with the last of them, which moves no nearer. An n below 1 does nothing.
 func (l *Limiter) Refund(n int64) { l.refund(l.clock.now(), n) }
 
 // RefundAt is Refund at another time than now.
@@ -201,7 +201,7 @@ func (l *Limiter) Rate() Rate { return l.gcra.Load().rate }
 // per second 5 that were taken take half a second, and still do when the rate is 1 per second. Times
 // that were reserved stay as they are. The error is as New's, and the rate then as before.
 func (l *Limiter) SetRate(rate Rate) error {
-	made, err := newGCRA(rate, 0)
+	made, err := newGCRA(rate)
 	if err != nil {
 		return err
 	}

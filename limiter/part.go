@@ -27,7 +27,7 @@ const (
 )
 
 // looks is how many keys are looked at to find room for a new one in a full table.
-const looks = 8
+const looks = 16
 
 // A part is one part of the keys.
 type part struct {

@@ -63,16 +63,16 @@ type gcra struct {
 }
 
 // newGCRA returns an error of CodeInvalid when the rate makes no sense.
-func newGCRA(rate Rate, epoch uint64) (*gcra, error) {
+func newGCRA(rate Rate) (*gcra, error) {
 	if err := rate.check(); err != nil {
 		return nil, err
 	}
 	if rate.Size == 0 {
-		return &gcra{rate: rate, tolerance: -1, epoch: epoch}, nil
+		return &gcra{rate: rate, tolerance: -1}, nil
 	}
 	limit := rate.Burst + 1
 	step := int64(rate.Interval) / rate.Size
-	return &gcra{rate: rate, limit: limit, step: step, tolerance: step * limit, epoch: epoch}, nil
+	return &gcra{rate: rate, limit: limit, step: step, tolerance: step * limit}, nil
 }
 
 // cost is how far n requests move the theoretical arrival time; ok is false when they can never pass.
@@ -111,8 +111,14 @@ type place struct {
 	epoch uint64
 }
 
-// unused is how much of the place nobody relies on: who came later was told a time that counts it in.
-func (p place) unused(tat int64) int64 { return max(0, p.cost-max(0, tat-p.next)) }
+// unused is how much of the place comes free when it is given back: all of the last one, and nothing of
+// one before, because those behind were told times that count it in.
+func (p place) unused(tat int64) int64 {
+	if tat != p.next {
+		return 0
+	}
+	return p.cost
+}
 
 // A Decision answers Decide and Peek.
 type Decision struct {

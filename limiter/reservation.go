@@ -33,9 +33,8 @@ func (r *Reservation) Delay() time.Duration {
 }
 
 // Cancel gives the place back, and reports whether it lay ahead: one whose Start is now or over, or
-// that was cancelled before, stays as it is. Those who reserved later keep their times, so that only
-// what nobody behind relies on is free again: all of the last reservation, and nothing of one that has
-// as much behind it.
+// that was cancelled before, stays as it is. The place comes free only while it is the last: those who
+// came later were told times that count it in.
 func (r *Reservation) Cancel() bool { return r.cancel(r.clock.now()) }
 
 // CancelAt is Cancel at another time than now.
@@ -49,7 +48,7 @@ func (r *Reservation) cancel(now int64) bool {
 	return true
 }
 
-// wait returns nil at Start, and cancels when ctx ends first.
+// wait returns nil at Start, and cancels if ctx ends before.
 func (r *Reservation) wait(ctx context.Context) error {
 	timer := time.NewTimer(r.Delay())
 	defer timer.Stop()
@@ -57,7 +56,9 @@ func (r *Reservation) wait(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		r.Cancel()
+		if !r.Cancel() {
+			return nil // it has started meanwhile, and is taken
+		}
 		return gatehouse.Errorf(gatehouse.CodeTimeout, "wait: %w", ctx.Err())
 	}
 }
