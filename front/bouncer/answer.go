@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/form"
 	"github.com/valyala/fasthttp"
 )
 
@@ -65,7 +67,7 @@ func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error
 		refuse(resp, status, err.Error(), r.json)
 		return
 	}
-	if r.op == gatehouse.OpAcquire && d.Outcome <= gatehouse.Granted {
+	if d.Outcome <= gatehouse.Granted && r.tellsLimits() {
 		writeLimits(resp, r, d)
 	}
 	if d.Outcome != gatehouse.Granted {
@@ -80,24 +82,25 @@ func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error
 
 // deny answers what was not granted.
 func (r *reply) deny(resp *fasthttp.Response, d *gatehouse.Decision) {
-	var detail string
+	f := fault{status: statuses[d.Outcome]}
 	switch d.Outcome {
 	case gatehouse.Refused:
-		detail = r.refusal(d)
+		f.policies = r.refusing(d)
+		f.detail = r.refusal(d)
 		if d.RetryAfter != gatehouse.Forever {
 			setUint(resp, fasthttp.HeaderRetryAfter, seconds(d.RetryAfter))
 		}
+	case gatehouse.Missing:
+		f.detail = r.key.String() + " does not exist"
+	case gatehouse.Invalid:
+		f.detail = r.key.String() + ": " + d.Message
 	case gatehouse.Exhausted:
 		resp.Header.Set(fasthttp.HeaderRetryAfter, "1")
-	}
-	switch {
-	case detail != "":
-	case d.Outcome == gatehouse.Missing:
-		detail = r.key.String() + " does not exist"
+		f.detail = r.key.String() + " " + d.Message
 	default:
-		detail = r.key.String() + " " + d.Message
+		f.detail = r.key.String() + " " + d.Message
 	}
-	refuse(resp, statuses[d.Outcome], detail, r.json)
+	f.write(resp, r.json)
 }
 
 // refusal is the sentence of a 408.
@@ -106,18 +109,32 @@ func (r *reply) refusal(d *gatehouse.Decision) string {
 	if d.RetryAfter != gatehouse.Forever {
 		when = fmt.Sprintf("try again in %d ms", ceil(d.RetryAfter, time.Millisecond))
 	}
-	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms; %s",
-		r.key, r.op, r.maxWait.Milliseconds(), when)
+	which := ""
+	switch names := r.refusing(d); {
+	case len(d.Windows) == 0:
+	case len(names) == 1:
+		which = ": " + names[0] + " allows no more"
+	default:
+		which = ": " + strings.Join(names, " and ") + " allow no more"
+	}
+	if !r.op.Waits() {
+		return fmt.Sprintf("%s: %s not granted%s; %s", r.key, r.op, which, when)
+	}
+	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms%s; %s",
+		r.key, r.op, r.maxWait.Milliseconds(), which, when)
 }
 
 // value answers a grant: 204, or 200 where there is something to tell.
 func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
 	switch r.op {
 	case gatehouse.OpAcquire:
-		if r.holder != "" {
+		if form.HasHolders(r.key.Kind) {
 			text(resp, r.holder)
 			return
 		}
+	case gatehouse.OpDelay, gatehouse.OpReserve:
+		text(resp, strconv.FormatInt(roundUp(d.Delay, time.Millisecond), 10))
+		return
 	case gatehouse.OpWait:
 		if r.key.Kind == gatehouse.Event {
 			r.message(resp, d.Message)
@@ -163,17 +180,40 @@ func text(resp *fasthttp.Response, value string) {
 
 // refuse answers with a status and one sentence.
 func refuse(resp *fasthttp.Response, status int, detail string, asJSON bool) {
-	resp.SetStatusCode(status)
+	f := fault{status: status, detail: detail}
+	f.write(resp, asJSON)
+}
+
+// A fault is an answer that is no success.
+type fault struct {
+	status   int
+	detail   string   // one sentence
+	policies []string // the names of those that refused
+}
+
+// What a refusal by a limit is called in the registry of problem types.
+const (
+	quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	quotaTitle    = "Request cannot be satisfied as assigned quota has been exceeded"
+)
+
+func (f *fault) write(resp *fasthttp.Response, asJSON bool) {
+	resp.SetStatusCode(f.status)
 	if !asJSON {
-		text(resp, detail)
+		text(resp, f.detail)
 		return
 	}
+	kind, title := "about:blank", fasthttp.StatusMessage(f.status)
+	if f.policies != nil {
+		kind, title = quotaExceeded, quotaTitle
+	}
 	writeJSON(resp, "application/problem+json", struct {
-		Type   string `json:"type"`
-		Title  string `json:"title"`
-		Status int    `json:"status"`
-		Detail string `json:"detail"`
-	}{"about:blank", fasthttp.StatusMessage(status), status, detail})
+		Type     string   `json:"type"`
+		Title    string   `json:"title"`
+		Status   int      `json:"status"`
+		Detail   string   `json:"detail"`
+		Violated []string `json:"violated-policies,omitempty"`
+	}{kind, title, f.status, f.detail, f.policies})
 }
 
 func writeJSON(resp *fasthttp.Response, contentType string, value any) {

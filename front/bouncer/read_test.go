@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,9 @@ func FuzzRead(f *testing.F) {
 		{"DELETE", "/V1/Event/x/", "id=1"},
 		{"GET", "/counter/c/count", "amount=-9223372036854775808&value=%2B5"},
 		{"OPTIONS", "/barrier//wait", "size=18446744073709551616&&=&a;b"},
+		{"GET", "/v1/gcra/a/peek", "size=5&interval=1&burst=999999999999998&cost=0"},
+		{"GET", "/v1/slidingwindow/a/reserve", "limits=10/1s,5000/day&zone=Europe%2FBerlin&mode=strict"},
+		{"GET", "/pace/a/cancel", "key=%00&guard=5&interval=month"},
 		{"GET", "/docs/x", ""}, {"POST", "//", "%"}, {"GET", "/v1/lock", "after=a"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
@@ -38,11 +42,16 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// checkedByTheCore are what a request is refused for only when it is put to its controller: its name, a
+// cost that can never fit, and a rate that is beyond what a GCRA can count.
+var checkedByTheCore = []string{": name ", "can never fit", "want a lower"}
+
 // checkRequest holds what was read against what the core would refuse.
 func checkRequest(t *testing.T, r *request) {
 	t.Helper()
 	err := r.cmd.Check(r.key)
-	if err != nil && !strings.Contains(err.Error(), "name") && !strings.Contains(err.Error(), "cost") {
+	known := func(text string) bool { return strings.Contains(err.Error(), text) }
+	if err != nil && !slices.ContainsFunc(checkedByTheCore, known) {
 		t.Errorf("%s %+v was let through, but: %v", r.key, r.cmd, err)
 	}
 	if gatehouse.CodeOf(err) != gatehouse.CodeInvalid && err != nil {
