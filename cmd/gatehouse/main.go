@@ -2,8 +2,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	_ "time/tzdata" // calendar windows know the time zones wherever the binary runs
 
 	"github.com/spf13/cobra"
 )
@@ -18,9 +20,12 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newVersion())
+	root.AddCommand(newServe(), newJARL(), newVersion())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse: %v\n", err)
+		if _, ok := errors.AsType[usageError](err); ok {
+			os.Exit(2)
+		}
 		os.Exit(1)
 	}
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/gate"
+)
+
+// A server speaks one protocol at one listener.
+type server interface {
+	// Serve answers until Shutdown is called.
+	Serve(listener net.Listener) error
+	// Stopping says that the end is near: every answer is the last on its connection.
+	Stopping()
+	// Shutdown lets what is in hand finish, and cuts the rest when ctx ends.
+	Shutdown(ctx context.Context) error
+}
+
+// A door is a server and the address it is at.
+type door struct {
+	server
+	protocol string // as people call it
+	address  string
+	chosen   string // says where another address can be chosen
+	listen   func(ctx context.Context, address string) (net.Listener, error)
+	about    []any // for the log
+
+	listener net.Listener
+}
+
+// open begins to listen.
+func (d *door) open(ctx context.Context) (err error) {
+	if d.listener, err = d.listen(ctx, d.address); err != nil {
+		return fmt.Errorf("listening for %s: %w; choose another address %s", d.protocol, err, d.chosen)
+	}
+	return nil
+}
+
+// listenTCP listens as most servers do.
+func listenTCP(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	return config.Listen(ctx, "tcp", address)
+}
+
+// A house is all that runs together: one gate and the doors to it.
+type house struct {
+	log   *slog.Logger
+	gate  *gate.Gate
+	doors []*door
+	drain time.Duration // how long answers may take at the end
+}
+
+// run opens all doors, and closes them when a signal comes, ctx ends, or one of them fails. Nobody is
+// served unless all addresses are to be had.
+func (h *house) run(ctx context.Context) error {
+	for _, d := range h.doors {
+		if err := d.open(ctx); err != nil {
+			return err
+		}
+	}
+	signals, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	ended := make(chan error, len(h.doors))
+	for _, d := range h.doors {
+		h.log.Info("serving "+d.protocol, append([]any{"address", d.listener.Addr().String()}, d.about...)...)
+		go func() { ended <- d.Serve(d.listener) }()
+	}
+	select {
+	case err := <-ended:
+		return errors.Join(err, h.end())
+	case <-signals.Done():
+	}
+	stop() // a second signal ends the process at once
+	h.log.Info("stopping", "waiting", h.gate.Waiting(), "drain", h.drain.String())
+	if err := h.end(); err != nil {
+		h.log.Warn("connections that were not done within --drain are cut", "error", err)
+		return nil
+	}
+	for range h.doors {
+		if err := <-ended; err != nil {
+			return err
+		}
+	}
+	h.log.Info("stopped")
+	return nil
+}
+
+// end answers everybody who waits, lets what is in hand finish, and closes all doors together.
+func (h *house) end() error {
+	for _, d := range h.doors {
+		d.Stopping()
+	}
+	h.gate.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), h.drain)
+	defer cancel()
+	failed := make([]error, len(h.doors))
+	var all sync.WaitGroup
+	for i, d := range h.doors {
+		all.Go(func() { failed[i] = d.Shutdown(ctx) })
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehousehq/gatehouse"
+	"go.yaml.in/yaml/v4"
+)
+
+// listenerNames are the settings of a listener, and how many of them, the first, are needed.
+var listenerNames = []string{"listen", "name", "requests", "period", "mode", "guard"}
+
+const listenerNeeds = 4
+
+// listeners reads the list of listeners.
+func (f *File) listeners(node *yaml.Node) {
+	if node.Kind != yaml.SequenceNode {
+		f.Fault(at(node), "%s is %s, want a list of listeners", jarlKey, kindName(node))
+		return
+	}
+	if len(node.Content) > MaxListeners {
+		f.Fault(at(node), "%s has %d listeners, want at most %d", jarlKey, len(node.Content), MaxListeners)
+		return
+	}
+	for _, entry := range node.Content {
+		f.listener(entry)
+	}
+}
+
+// listener reads one listener.
+func (f *File) listener(node *yaml.Node) {
+	before := len(f.faults)
+	l := Listener{At: at(node)}
+	given := make(map[string]Position)
+	for name, value := range f.pairs(node, listenerNames, " of a listener") {
+		given[name] = at(value)
+		if text, ok := f.scalar(name, value); ok {
+			f.set(&l, name, text, at(value))
+		}
+	}
+	if node.Kind == yaml.MappingNode {
+		for _, name := range listenerNames[:listenerNeeds] {
+			if _, ok := given[name]; !ok {
+				f.Fault(l.At, "a listener has no %s", name)
+			}
+		}
+	}
+	if len(f.faults) > before {
+		return
+	}
+	if err := l.Limit.Check(); err != nil { // all but the name was looked at
+		f.Fault(given["name"], "%v", err)
+		return
+	}
+	f.JARL = append(f.JARL, l)
+}
+
+// set sets one field of a listener.
+func (f *File) set(l *Listener, name, text string, at Position) {
+	var err error
+	switch name {
+	case "listen":
+		l.Address = text
+		f.address(name, text, at)
+	case "name":
+		l.Limit.Name = text
+	case "requests":
+		l.Limit.Requests, err = count(text)
+	case "period":
+		l.Limit.Period, err = duration(text, time.Nanosecond)
+	case "guard":
+		l.Limit.Guard, err = duration(text, 0)
+	case "mode":
+		if bad := l.Limit.SetMode(text); bad != nil {
+			f.Fault(at, "%v", bad)
+		}
+	}
+	if err != nil {
+		f.Fault(at, "%s is %s, want %v", name, quote(text), err)
+	}
+}
+
+// count reads how many. The error is what is wanted.
+func count(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > gatehouse.MaxSize {
+		return 0, fmt.Errorf("a whole number from 1 to %d", int64(gatehouse.MaxSize))
+	}
+	return n, nil
+}
+
+// duration reads a time. The error is what is wanted.
+func duration(text string, least time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least || d > gatehouse.MaxDuration {
+		if least > 0 {
+			return 0, fmt.Errorf("a time above 0 such as 500ms, 60s or 1h, at most 100 years")
+		}
+		return 0, fmt.Errorf("a time such as 5ms or 1s, at most 100 years")
+	}
+	return d, nil
+}
+
+// An address is where somebody listens.
+type address struct {
+	host string
+	port uint16
+	at   Position
+	text string
+}
+
+// address notes an address, unless it cannot be.
+func (f *File) address(name, text string, at Position) {
+	host, port, err := net.SplitHostPort(text)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	if err != nil || bad != nil {
+		f.Fault(at, "%s is %s, want a host and a port such as localhost:5001 or 0.0.0.0:5001",
+			name, quote(text))
+		return
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+		if ip.IsUnspecified() {
+			host = ""
+		}
+	}
+	f.addresses = append(f.addresses, address{strings.ToLower(host), uint16(number), at, text})
+}
+
+// meets reports whether two cannot listen at the same time. An empty host is all of the machine's.
+func (a address) meets(b address) bool {
+	return a.port != 0 && a.port == b.port && (a.host == b.host || a.host == "" || b.host == "")
+}
+
+// crossCheck looks for what cannot be together.
+func (f *File) crossCheck() {
+	for i, a := range f.addresses {
+		for _, b := range f.addresses[:i] {
+			if a.meets(b) {
+				f.Fault(a.at, "the address %s is taken by that in line %d", quote(a.text), b.at.Line)
+				break
+			}
+		}
+	}
+	for i, l := range f.JARL {
+		for _, other := range f.JARL[:i] {
+			mine, its := l.Limit, other.Limit
+			mine.Poll, its.Poll = false, false // how clients ask makes no difference to the limit
+			if mine.Name == its.Name && mine != its {
+				f.Fault(l.At, "the limiter %s has another limit than in the listener in line %d",
+					quote(mine.Name), other.At.Line)
+				break
+			}
+		}
+	}
+}
+
+// maxQuoted is how much of a wrong value is shown.
+const maxQuoted = 64
+
+// quote shows a value of the file, but not the whole of a long one.
+func quote(text string) string {
+	if len(text) <= maxQuoted {
+		return strconv.Quote(text)
+	}
+	text = text[:maxQuoted]
+	for !utf8.ValidString(text) && len(text) > maxQuoted-utf8.UTFMax {
+		text = text[:len(text)-1]
+	}
+	return strconv.Quote(text) + "…"
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// jarlKey is the one setting that is no flag: a list of listeners.
+const jarlKey = "jarl"
+
+// top reads the whole document.
+func (f *File) top(node *yaml.Node) {
+	if isNull(node) {
+		return // comments alone
+	}
+	names := append(slices.Clone(f.known.Settings), jarlKey)
+	for name, value := range f.pairs(node, names, "") {
+		if name == jarlKey {
+			f.listeners(value)
+			continue
+		}
+		f.setting(name, value)
+	}
+	f.crossCheck()
+}
+
+// setting reads a value or a list of values.
+func (f *File) setting(name string, node *yaml.Node) {
+	setting := Setting{Name: name, At: at(node)}
+	nodes := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode {
+		nodes = node.Content
+	}
+	for _, n := range nodes {
+		value, ok := f.scalar(name, n)
+		if !ok {
+			return
+		}
+		setting.Values = append(setting.Values, value)
+	}
+	if slices.Contains(f.known.Addresses, name) && len(setting.Values) == 1 && setting.Values[0] != "" {
+		f.address(name, setting.Values[0], setting.At)
+	}
+	f.Settings = append(f.Settings, setting)
+}
+
+// pairs visits the keys and values of a mapping: those that are among names, each once. of says whose
+// they are.
+func (f *File) pairs(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
+	return func(visit func(string, *yaml.Node) bool) {
+		if node.Kind != yaml.MappingNode {
+			f.Fault(at(node), "%s here, want settings such as %s: …", kindName(node), names[0])
+			return
+		}
+		first := make(map[string]int)
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key, value := node.Content[i], node.Content[i+1]
+			line := first[key.Value]
+			switch {
+			case key.Kind != yaml.ScalarNode || !slices.Contains(names, key.Value):
+				f.Fault(at(key), "%s is no setting%s, want one of %s", keyName(key), of, list(names))
+			case line > 0:
+				f.Fault(at(key), "%s is set twice, first in line %d", key.Value, line)
+			default:
+				first[key.Value] = key.Line
+				visit(key.Value, value)
+			}
+		}
+	}
+}
+
+// scalar is the text of one value.
+func (f *File) scalar(name string, node *yaml.Node) (value string, ok bool) {
+	switch {
+	case node.Kind != yaml.ScalarNode:
+		f.Fault(at(node), "%s is %s, want one value", name, kindName(node))
+	case node.Style&yaml.TaggedStyle != 0:
+		f.Fault(at(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
+	case isNull(node):
+		f.Fault(at(node), `%s has no value; "" is an empty one`, name)
+	default:
+		return node.Value, true
+	}
+	return "", false
+}
+
+// isNull reports whether nothing is written where a value could be.
+func isNull(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" && node.Style&yaml.TaggedStyle == 0
+}
+
+func at(node *yaml.Node) Position { return Position{node.Line, node.Column} }
+
+// keyName is how a key is called in a fault.
+func keyName(key *yaml.Node) string {
+	if key.Kind != yaml.ScalarNode {
+		return kindName(key)
+	}
+	return quote(key.Value)
+}
+
+// kindName is what a node is, in a sentence.
+func kindName(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias, which is not known here"
+	default:
+		return "a single value"
+	}
+}
+
+// list is "a, b or c".
+func list(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

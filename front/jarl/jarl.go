@@ -1,0 +1,245 @@
+// Package jarl is the front that speaks JARL's protocol: a TCP connection is a request, and the answer
+// is the seconds to sleep before calling what is limited, in decimal digits. Nothing needs to be sent,
+// so that three lines of any language are client enough.
+//
+// One listener serves one limiter, a pace, which the other doors can use under the same name.
+package jarl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Gate decides, and keeps those in line that have to wait.
+type Gate interface {
+	// Try answers what needs no waiting; what is not settled goes to Submit.
+	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
+	// also takes back a grant that could not be delivered.
+	Submit(key gatehouse.Key, cmd gatehouse.Command,
+		done func(gatehouse.Decision, error)) (cancel func())
+}
+
+// A Limit is what a listener hands out.
+type Limit struct {
+	// Name is that of the pace, which other doors can use too.
+	Name string
+
+	// Requests is how many may start in any Period, at least 1.
+	Requests int64
+	Period   time.Duration
+
+	// Mode is how those who have to wait are spread. Poll is not one of them: it is for clients that
+	// ask again after their sleep, and go only when they are told 0.
+	Mode gatehouse.Mode
+	Poll bool
+
+	// Guard is added to Period, for clients that call late by as much after their sleep.
+	Guard time.Duration
+}
+
+// pollName stands beside the modes of a pace wherever one is given by name.
+const pollName = "poll"
+
+// SetMode sets the mode by its name.
+func (l *Limit) SetMode(name string) error {
+	mode, ok := gatehouse.Pace.ParseMode(name)
+	if name != pollName && !ok {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "mode is %q, want %s", name, ModeNames())
+	}
+	l.Mode, l.Poll = mode, name == pollName
+	return nil
+}
+
+// ModeName is the name of the mode.
+func (l *Limit) ModeName() string {
+	switch {
+	case l.Poll:
+		return pollName
+	case l.Mode == gatehouse.ModeDefault:
+		return gatehouse.Pace.Modes()[0]
+	}
+	return l.Mode.String()
+}
+
+// ModeNames lists the names of all modes in a sentence, the default first.
+func ModeNames() string {
+	return strings.Join(gatehouse.Pace.Modes(), ", ") + " or " + pollName
+}
+
+// Check returns an error of CodeInvalid when the limit makes no sense.
+func (l *Limit) Check() error {
+	if l.Requests < 1 {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "requests is %d, want at least 1", l.Requests)
+	}
+	cmd := l.command()
+	return cmd.Check(l.key())
+}
+
+func (l *Limit) key() gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.Pace, Name: l.Name}
+}
+
+// command is what every connection asks.
+func (l *Limit) command() gatehouse.Command {
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpReserve, Size: l.Requests, Cost: 1, Interval: l.Period,
+		Mode: l.Mode, Guard: l.Guard,
+	}
+	if l.Poll {
+		cmd.Op = gatehouse.OpAcquire
+	}
+	return cmd
+}
+
+// A Config says what a server answers from. All of it is needed.
+type Config struct {
+	Gate  Gate
+	Log   *slog.Logger
+	Limit Limit
+}
+
+// A Server answers the connections of one listener. Make one with New.
+type Server struct {
+	gate  Gate
+	log   *slog.Logger
+	limit Limit
+	key   gatehouse.Key
+	cmd   gatehouse.Command
+
+	lot      lot
+	conns    sync.WaitGroup
+	stopping atomic.Bool
+
+	unaccepted, unanswered complaint
+
+	mu       sync.Mutex
+	listener net.Listener
+	stopped  bool
+	done     chan struct{} // closed by Shutdown
+}
+
+// New returns a server that is to be closed by Shutdown. The error is one of Limit.Check.
+func New(config Config) (*Server, error) {
+	limit := config.Limit
+	if err := limit.Check(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		gate: config.Gate, log: config.Log, limit: limit, key: limit.key(), cmd: limit.command(),
+		lot:  lot{most: maxDrained, waiting: make(map[*connection]struct{})},
+		done: make(chan struct{}),
+	}
+	return s, nil
+}
+
+// Listen listens at a TCP address, for Serve. Connections live too briefly for keep-alive, which would
+// cost four system calls each; those that have to wait get it when they do.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	config := net.ListenConfig{KeepAlive: -1}
+	return config.Listen(ctx, "tcp", address)
+}
+
+// Pauses after a failure to accept, doubling. The last is short: who connects meanwhile waits for it.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = 100 * time.Millisecond
+)
+
+// Serve answers the connections of a TCP listener until Shutdown is called. It is called once. A
+// connection that cannot be accepted, for want of file descriptors say, does not end it.
+func (s *Server) Serve(listener net.Listener) error {
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		return fmt.Errorf("serving JARL: the listener is a %T, want TCP", listener)
+	}
+	if !s.begin(tcp) {
+		return tcp.Close()
+	}
+	defer s.conns.Done()
+	for pause := firstPause; ; {
+		conn, err := tcp.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			s.pause(err, pause)
+			pause = min(2*pause, lastPause)
+			continue
+		}
+		pause = firstPause
+		s.conns.Add(1)
+		go s.answer(conn) // ends with the connection, which the lot sees to
+	}
+}
+
+// begin notes the listener, so that Shutdown can close it. It reports false after that.
+func (s *Server) begin(listener *net.TCPListener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.listener = listener
+	s.conns.Add(1) // for Serve itself
+	return true
+}
+
+// pause waits a little after a failure to accept, and makes room: what is drained has had its answer.
+func (s *Server) pause(why error, pause time.Duration) {
+	s.unaccepted.raise(func() {
+		s.log.Warn("accepting a connection failed; going on", "limiter", s.key.String(), "error", why)
+	}, func() {
+		s.log.Info("accepting connections again", "limiter", s.key.String())
+	})
+	s.lot.makeRoom()
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.done:
+	}
+}
+
+// Stopping says that those who wait are about to be sent away, which is nothing to complain about.
+func (s *Server) Stopping() { s.stopping.Store(true) }
+
+// Shutdown stops listening and waits for the connections in hand. Those who wait in line must have been
+// answered by closing the gate. When ctx ends first, the rest is cut.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Stopping()
+	s.mu.Lock()
+	var err error
+	if !s.stopped {
+		s.stopped = true
+		close(s.done)
+		s.unaccepted.end()
+		s.unanswered.end()
+		if s.listener != nil {
+			err = s.listener.Close()
+		}
+	}
+	s.mu.Unlock()
+	finished := make(chan struct{})
+	go func() { // ends with the last connection
+		s.conns.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+		return err
+	case <-ctx.Done():
+		s.lot.cut()
+		<-finished
+		return errors.Join(err, ctx.Err())
+	}
+}

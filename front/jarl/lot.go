@@ -1,0 +1,156 @@
+package jarl
+
+import (
+	"sync"
+	"time"
+)
+
+// A lot is where connections are that have had their answer and are being drained, in the order in which
+// they came, and those that wait in line. A client that does not hang up holds one for a while, and so
+// these have a limit in number and one in time.
+type lot struct {
+	most int // that are drained at a time
+
+	mu         sync.Mutex
+	head, tail *connection // of those that are drained
+	count      int
+	round      uint64 // of sweeps
+	sweeping   bool   // the timer runs
+	closed     bool
+
+	waiting map[*connection]struct{}
+}
+
+// How long a connection is drained at least, and at most twice as long: a round trip around the earth,
+// for a client that hangs up when it has read its answer. And how many are at a time; the next one
+// takes the place of the one that has been there longest.
+const (
+	linger     = 500 * time.Millisecond
+	maxDrained = 4096
+)
+
+// enter lets a connection in, and has the oldest closed if that makes one too many. It reports false
+// when the lot is closed.
+func (l *lot) enter(c *connection) bool {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return false
+	}
+	c.round, c.drained, c.prev = l.round, true, l.tail
+	if l.tail == nil {
+		l.head = c
+	} else {
+		l.tail.next = c
+	}
+	l.tail = c
+	l.count++
+	var oldest *connection
+	if l.count > l.most {
+		oldest = l.head
+		l.remove(oldest)
+	}
+	if !l.sweeping {
+		l.sweeping = true
+		time.AfterFunc(linger, l.sweep)
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	return true
+}
+
+// leave lets a connection out, if it is still in.
+func (l *lot) leave(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.drained {
+		l.remove(c)
+	}
+}
+
+func (l *lot) remove(c *connection) {
+	if c.prev == nil {
+		l.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next, c.drained = nil, nil, false
+	l.count--
+}
+
+// sweep closes the connections that were there before the last sweep, and comes again while there are
+// any.
+func (l *lot) sweep() {
+	l.mu.Lock()
+	var late []*connection
+	for l.head != nil && l.head.round < l.round {
+		late = append(late, l.head)
+		l.remove(l.head)
+	}
+	l.round++
+	if l.sweeping = l.head != nil; l.sweeping {
+		time.AfterFunc(linger, l.sweep)
+	}
+	l.mu.Unlock()
+	closeAll(late)
+}
+
+// makeRoom closes all that are drained: their file descriptors are needed.
+func (l *lot) makeRoom() { closeAll(l.empty()) }
+
+// empty takes out all that are drained.
+func (l *lot) empty() []*connection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*connection, 0, l.count)
+	for l.head != nil {
+		all = append(all, l.head)
+		l.remove(l.head)
+	}
+	return all
+}
+
+// arrive notes a connection that waits in line. It reports false when the lot is closed.
+func (l *lot) arrive(c *connection) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.waiting[c] = struct{}{}
+	return true
+}
+
+// depart forgets a connection that no longer waits.
+func (l *lot) depart(c *connection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, c)
+}
+
+// cut closes all connections, and lets nobody in any more.
+func (l *lot) cut() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	all := l.empty()
+	l.mu.Lock()
+	for c := range l.waiting {
+		all = append(all, c)
+	}
+	l.mu.Unlock()
+	closeAll(all)
+}
+
+func closeAll(connections []*connection) {
+	for _, c := range connections {
+		_ = c.Close()
+	}
+}
