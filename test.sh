@@ -33,9 +33,11 @@ install_missing() {
 	local packages=()
 	has_headers || packages+=(gcc libc6-dev)
 	local tool
-	for tool in make curl chromium; do
+	for tool in make curl chromium redis-server; do
 		command -v "$tool" >/dev/null || packages+=("$tool")
 	done
+	command -v redis-benchmark >/dev/null || packages+=(redis-tools)
+	python3 -c 'import redis' 2>/dev/null || packages+=(python3-redis)
 	if [ "${#packages[@]}" -eq 0 ]; then
 		return
 	fi
