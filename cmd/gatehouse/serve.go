@@ -10,12 +10,15 @@ import (
 	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/front/jarl"
+	"github.com/gatehousehq/gatehouse/front/resp"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 )
 
-var errNoDoor = errors.New("--http is empty, which leaves no door open; want one such as localhost:5505")
+var errNoDoor = errors.New(
+	"--http and --resp are empty, which leaves no door open; want one such as localhost:5505")
 
 func newServe() *cobra.Command {
 	var s settings
@@ -42,7 +45,7 @@ func newServe() *cobra.Command {
 			if err := s.check(); err != nil {
 				return err
 			}
-			if s.http == "" && len(file.JARL) == 0 {
+			if s.http == "" && s.resp == "" && len(file.JARL) == 0 {
 				return errNoDoor
 			}
 			if checkOnly {
@@ -68,8 +71,16 @@ func serve(ctx context.Context, s *settings, file *config.File) error {
 		log: log, drain: s.drain,
 		gate: gate.New(store, gate.Config{Waiters: s.maxWaiters, Line: s.maxLine}),
 	}
+	figures := prometheus.NewRegistry()
 	if s.http != "" {
-		d, err := newHTTP(s, h.gate, store, log)
+		d, err := h.newHTTP(s, store, figures)
+		if err != nil {
+			return err
+		}
+		h.doors = append(h.doors, d)
+	}
+	if s.resp != "" {
+		d, err := h.newRESP(s, figures)
 		if err != nil {
 			return err
 		}
@@ -87,9 +98,11 @@ func serve(ctx context.Context, s *settings, file *config.File) error {
 }
 
 // newHTTP makes the door that speaks HTTP.
-func newHTTP(s *settings, g *gate.Gate, store *memory.Store, log *slog.Logger) (*door, error) {
+func (h *house) newHTTP(
+	s *settings, store *memory.Store, figures *prometheus.Registry,
+) (*door, error) {
 	server, err := bouncer.New(bouncer.Config{
-		Gate: g, Names: store.Len, Log: log, Version: buildVersion(), CORS: s.cors, Keep: s.keep,
+		Gate: h.gate, Names: store.Len, Log: h.log, Metrics: figures, Version: buildVersion(), CORS: s.cors, Keep: s.keep,
 		Conns: s.maxConns, ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout,
 		IdleTimeout: s.idleTimeout,
 	})
@@ -99,6 +112,20 @@ func newHTTP(s *settings, g *gate.Gate, store *memory.Store, log *slog.Logger) (
 	return &door{
 		server: server, protocol: "HTTP", address: s.http, chosen: "with --http", listen: listenTCP,
 		about: []any{"store", s.store, "version", buildVersion()},
+	}, nil
+}
+
+// newRESP makes the door that Redis clients come to.
+func (h *house) newRESP(s *settings, figures *prometheus.Registry) (*door, error) {
+	server, err := resp.New(resp.Config{
+		Gate: h.gate, Log: h.log, Metrics: figures, Version: buildVersion(), Keep: s.keep,
+		Conns: s.maxConns, ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &door{
+		server: server, protocol: "RESP", address: s.resp, chosen: "with --resp", listen: listenTCP,
 	}, nil
 }
 

@@ -17,6 +17,7 @@ import (
 // settings are what serve can be told, by flags, by the environment or by a file.
 type settings struct {
 	http  string
+	resp  string
 	store string
 	cors  []string
 	keep  time.Duration
@@ -30,11 +31,12 @@ type settings struct {
 }
 
 // addresses are the settings that are addresses.
-var addresses = []string{"http"}
+var addresses = []string{"http", "resp"}
 
 // add adds a flag for each setting, with its default.
 func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
+	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	f.StringVar(&s.store, "store", "memory", "where state is kept; memory forgets it on exit")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
 	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep, "how long sent events and idle counters are kept")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 )
 
@@ -42,6 +43,10 @@ type Config struct {
 
 	// Names tells the metrics how many names the store keeps; nil leaves that out.
 	Names func() int
+
+	// Metrics is where the server's figures are registered, and what /metrics shows; nil means one of
+	// its own.
+	Metrics *prometheus.Registry
 
 	// Version is told in the metrics.
 	Version string

@@ -24,8 +24,11 @@ type answers struct{ prometheus.Counter }
 const firstStatus, lastStatus = 200, 503
 
 func newMetrics(s *Server) *metrics {
+	if s.config.Metrics == nil {
+		s.config.Metrics = prometheus.NewRegistry()
+	}
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: s.config.Metrics,
 		waits: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_waits_total",
 			Help: "Requests that had to wait in line.",

@@ -9,7 +9,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A connection is one request.
+// A connection is one request. Its worker uses it again for the next one: who may be late must hold on to
+// the TCPConn instead.
 type connection struct {
 	*net.TCPConn
 	cmd   gatehouse.Command
@@ -26,9 +27,7 @@ type connection struct {
 const maxInput = 64 << 10
 
 // answer decides, writes the answer, and ends the connection.
-func (s *Server) answer(conn *net.TCPConn) {
-	defer s.conns.Done()
-	c := &connection{TCPConn: conn, cmd: s.cmd}
+func (s *Server) answer(c *connection) {
 	d, settled, err := s.gate.Try(s.key, &c.cmd)
 	switch {
 	case settled && err == nil && d.Outcome == gatehouse.Granted:
@@ -53,10 +52,7 @@ func (s *Server) later(retry time.Duration) time.Duration {
 // tell writes a delay and ends the connection. It reports whether the system took the answer.
 func (s *Server) tell(c *connection, delay time.Duration) bool {
 	_, err := c.Write(appendSeconds(c.text[:0], delay)) // a new socket has room for it
-	if err == nil {
-		err = c.CloseWrite()
-	}
-	if err == nil {
+	if err == nil && c.CloseWrite() == nil {
 		s.drain(c)
 	}
 	_ = c.Close()
@@ -120,10 +116,10 @@ func (s *Server) stand(c *connection) (a *answer, cancel func()) {
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})
 	cmd := s.cmd
 	cmd.Op, cmd.MaxWait = gatehouse.OpAcquire, gatehouse.Forever
-	answers := make(chan *answer, 1)
+	conn, answers := c.TCPConn, make(chan *answer, 1)
 	cancel = s.gate.Submit(s.key, cmd, func(d gatehouse.Decision, err error) {
 		answers <- &answer{d, err}
-		_ = c.SetReadDeadline(time.Unix(1, 0)) // ends the reading below, and nothing else does so
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading below, and nothing else does so
 	})
 	if err := c.discard(); !errors.Is(err, os.ErrDeadlineExceeded) || c.hungUp() {
 		cancel()

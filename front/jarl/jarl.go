@@ -117,7 +117,9 @@ type Server struct {
 	cmd   gatehouse.Command
 
 	lot      lot
-	conns    sync.WaitGroup
+	conns    sync.WaitGroup    // of Serve and the workers
+	idle     chan *net.TCPConn // to a worker that has nothing to do
+	resting  atomic.Int64      // of these
 	stopping atomic.Bool
 
 	unaccepted, unanswered complaint
@@ -137,6 +139,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		gate: config.Gate, log: config.Log, limit: limit, key: limit.key(), cmd: limit.command(),
 		lot:  lot{most: maxDrained, waiting: make(map[*connection]struct{})},
+		idle: make(chan *net.TCPConn),
 		done: make(chan struct{}),
 	}
 	return s, nil
@@ -166,6 +169,7 @@ func (s *Server) Serve(listener net.Listener) error {
 		return tcp.Close()
 	}
 	defer s.conns.Done()
+	defer close(s.idle)
 	for pause := firstPause; ; {
 		conn, err := tcp.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
@@ -177,8 +181,37 @@ func (s *Server) Serve(listener net.Listener) error {
 			continue
 		}
 		pause = firstPause
+		s.hand(conn)
+	}
+}
+
+// maxResting is how many workers may have nothing to do. They are kept because a new one would begin by
+// growing its stack to what a decision needs, which costs more than the decision does.
+const maxResting = 256
+
+// hand gives a connection to a worker.
+func (s *Server) hand(conn *net.TCPConn) {
+	select {
+	case s.idle <- conn:
+	default:
 		s.conns.Add(1)
-		go s.answer(conn) // ends with the connection, which the lot sees to
+		go s.work(conn) // ends when it has nothing to do and others rest already, or with Serve
+	}
+}
+
+// work answers one connection after the other.
+func (s *Server) work(conn *net.TCPConn) {
+	defer s.conns.Done()
+	c := new(connection)
+	for ok := true; ok; {
+		c.TCPConn, c.cmd = conn, s.cmd
+		s.answer(c)
+		if s.resting.Add(1) > maxResting {
+			s.resting.Add(-1)
+			return
+		}
+		conn, ok = <-s.idle
+		s.resting.Add(-1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package jarl
 
 import (
+	"net"
 	"sync"
 	"time"
 )
@@ -45,10 +46,10 @@ func (l *lot) enter(c *connection) bool {
 	}
 	l.tail = c
 	l.count++
-	var oldest *connection
+	var oldest *net.TCPConn
 	if l.count > l.most {
-		oldest = l.head
-		l.remove(oldest)
+		oldest = l.head.TCPConn
+		l.remove(l.head)
 	}
 	if !l.sweeping {
 		l.sweeping = true
@@ -89,9 +90,9 @@ func (l *lot) remove(c *connection) {
 // any.
 func (l *lot) sweep() {
 	l.mu.Lock()
-	var late []*connection
+	var late []*net.TCPConn
 	for l.head != nil && l.head.round < l.round {
-		late = append(late, l.head)
+		late = append(late, l.head.TCPConn)
 		l.remove(l.head)
 	}
 	l.round++
@@ -106,12 +107,12 @@ func (l *lot) sweep() {
 func (l *lot) makeRoom() { closeAll(l.empty()) }
 
 // empty takes out all that are drained.
-func (l *lot) empty() []*connection {
+func (l *lot) empty() []*net.TCPConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]*connection, 0, l.count)
+	all := make([]*net.TCPConn, 0, l.count)
 	for l.head != nil {
-		all = append(all, l.head)
+		all = append(all, l.head.TCPConn)
 		l.remove(l.head)
 	}
 	return all
@@ -143,14 +144,14 @@ func (l *lot) cut() {
 	all := l.empty()
 	l.mu.Lock()
 	for c := range l.waiting {
-		all = append(all, c)
+		all = append(all, c.TCPConn)
 	}
 	l.mu.Unlock()
 	closeAll(all)
 }
 
-func closeAll(connections []*connection) {
-	for _, c := range connections {
-		_ = c.Close()
+func closeAll(conns []*net.TCPConn) {
+	for _, conn := range conns {
+		_ = conn.Close()
 	}
 }

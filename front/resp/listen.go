@@ -1,0 +1,119 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Connections are accepted here and handed to the event loops, because a listener of gnet's own ends
+// its server when there is no file descriptor left, and cannot refuse a connection with a sentence.
+
+// tooMany is what a connection beyond the limit is told, in Redis's words.
+const tooMany = "-ERR max number of clients reached\r\n"
+
+// Pauses of the listener: after a failure to accept, doubling, and before a refused connection is
+// closed, so that its client can read the answer first.
+const (
+	firstPause = 5 * time.Millisecond
+	lastPause  = time.Second
+	linger     = time.Second
+
+	maxLingering = 1000
+)
+
+// Serve answers the connections of a listener until Shutdown is called. It closes the listener.
+func (s *Server) Serve(listener net.Listener) error {
+	if !s.listen(listener) {
+		return listener.Close()
+	}
+	defer s.serving.Done()
+	var lingering atomic.Int64 // refused connections that are not closed yet
+	for pause := firstPause; ; {
+		conn, err := listener.Accept()
+		switch {
+		case err == nil:
+		case s.ending.Load():
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
+		default:
+			s.log.Warn("accepting a connection failed", "error", err, "retry_in", pause.String())
+			<-time.After(pause)
+			pause = min(2*pause, lastPause)
+			continue
+		}
+		pause = firstPause
+		if s.open.Load() >= int64(s.config.Conns) {
+			s.refuse(conn, &lingering)
+			continue
+		}
+		if _, err := s.engine.Enroll(conn); err != nil { // it has closed conn
+			s.log.Warn("a connection could not be served", "error", err)
+		}
+	}
+}
+
+// listen notes a listener for the end, unless that has come.
+func (s *Server) listen(listener net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending.Load() {
+		return false
+	}
+	s.listeners[listener] = struct{}{}
+	s.serving.Add(1)
+	return true
+}
+
+// refuse answers a connection that is too many. It counts no more; how many of these linger at a time
+// has a limit of its own.
+func (s *Server) refuse(conn net.Conn, lingering *atomic.Int64) {
+	s.metrics.refused.Inc()
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok || lingering.Add(1) > maxLingering {
+		lingering.Add(-1)
+		_ = conn.Close()
+		return
+	}
+	_, err := tcp.Write([]byte(tooMany)) // a new socket has room for it
+	if err == nil {
+		err = tcp.CloseWrite()
+	}
+	wait := linger
+	if err != nil {
+		wait = 0
+	}
+	time.AfterFunc(wait, func() {
+		lingering.Add(-1)
+		_ = conn.Close()
+	})
+}
+
+// A debugLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of
+// that is for whoever runs the server.
+type debugLogger struct{ log *slog.Logger }
+
+func (l debugLogger) note(format string, args ...any) {
+	l.log.Debug("event loop", "message", fmt.Sprintf(format, args...))
+}
+
+// Debugf implements the logger of gnet.
+func (l debugLogger) Debugf(format string, args ...any) { l.note(format, args...) }
+
+// Infof implements the logger of gnet.
+func (l debugLogger) Infof(format string, args ...any) { l.note(format, args...) }
+
+// Warnf implements the logger of gnet.
+func (l debugLogger) Warnf(format string, args ...any) { l.note(format, args...) }
+
+// Errorf implements the logger of gnet. These are worth knowing.
+func (l debugLogger) Errorf(format string, args ...any) {
+	l.log.Warn("event loop", "message", fmt.Sprintf(format, args...))
+}
+
+// Fatalf implements the logger of gnet, which has no use for it.
+func (l debugLogger) Fatalf(format string, args ...any) { l.Errorf(format, args...) }

@@ -1,0 +1,93 @@
+package resp
+
+import (
+	"hash/maphash"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/form"
+	"github.com/panjf2000/gnet/v2"
+)
+
+// A loop is what all connections of one event loop share, because only one of them is served at a
+// time: room to work in.
+type loop struct {
+	parser  parser
+	reply   reply
+	names   names
+	tallies tallies
+
+	// What would have to be made anew for each command otherwise.
+	cmd  gatehouse.Command
+	form form.Form
+
+	// The command asked for last, which is most likely asked for next.
+	latest     *command
+	latestName []byte
+}
+
+// flushSize is how much is collected of a connection's answers before they are written.
+const flushSize = 64 << 10
+
+// A handler is told by the event loops what happens to connections.
+type handler struct {
+	gnet.BuiltinEventEngine
+	server *Server
+}
+
+// OnOpen implements [gnet.EventHandler].
+func (h *handler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
+	s := newSession(h.server, c)
+	c.SetContext(s)
+	h.server.enter(s)
+	if h.server.ending.Load() {
+		return nil, gnet.Close
+	}
+	return nil, gnet.None
+}
+
+// OnTraffic implements [gnet.EventHandler]. It is called when a client has sent something and when a
+// session is to look after itself.
+func (h *handler) OnTraffic(c gnet.Conn) gnet.Action {
+	s, ok := c.Context().(*session)
+	if !ok || !s.serve() {
+		return gnet.Close
+	}
+	return gnet.None
+}
+
+// OnClose implements [gnet.EventHandler].
+func (h *handler) OnClose(c gnet.Conn, _ error) gnet.Action {
+	if s, ok := c.Context().(*session); ok {
+		s.end()
+	}
+	return gnet.None
+}
+
+// loop returns what the connections of an event loop share.
+func (s *Server) loop(of gnet.EventLoop) *loop {
+	if l, ok := s.loops.Load(of); ok {
+		return l.(*loop)
+	}
+	l, _ := s.loops.LoadOrStore(of, newLoop())
+	return l.(*loop)
+}
+
+func newLoop() *loop { return &loop{names: names{seed: maphash.MakeSeed()}} }
+
+// names remembers the names seen last, so that commands at the same ones share a string.
+type names struct {
+	seed  maphash.Seed
+	slots [nameSlots]string
+}
+
+// nameSlots is how many names are remembered: of the longest they are 512 KiB.
+const nameSlots = 1024
+
+// get returns a name as a string.
+func (n *names) get(name []byte) string {
+	slot := &n.slots[maphash.Bytes(n.seed, name)%nameSlots]
+	if *slot != string(name) {
+		*slot = string(name)
+	}
+	return *slot
+}

@@ -1,0 +1,54 @@
+package resp
+
+import (
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A connection that is blocked costs at most 1.5 KiB of the server's memory. The clients are bare
+// sockets, which cost none of it.
+func TestMemoryOfABlockedConnection(t *testing.T) {
+	d := open(t, Config{})
+	d.dial(t).want("GH.WAIT event/e MAXWAIT 1", "null") // what is made once is there
+	const clients, most = 2000, 1536
+	before := inUse()
+	for range clients {
+		blockedSocket(t, d.address, wire("GH.WAIT", "event/e"))
+	}
+	d.inLine(t, clients)
+	each := (inUse() - before) / clients
+	t.Logf("%d bytes for each of %d blocked connections", each, clients)
+	if each > most {
+		t.Errorf("each of %d blocked connections costs %d bytes, want at most %d", clients, each, most)
+	}
+}
+
+// inUse is what the heap and the stacks have after a collection.
+func inUse() int {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // of what has finalizers, too
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapInuse + stats.StackInuse) // #nosec G115 -- far less
+}
+
+// blockedSocket opens a socket of which this process knows nothing but the number, and sends a command.
+func blockedSocket(t *testing.T, address, command string) {
+	t.Helper()
+	to := netip.MustParseAddrPort(address)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
+	if err == nil {
+		_, err = unix.Write(fd, []byte(command))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

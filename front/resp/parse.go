@@ -1,0 +1,209 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// The limits of one command. What is beyond them ends the connection, as in Redis.
+const (
+	// maxArguments leaves room for every parameter of a command several times over.
+	maxArguments = 256
+	// maxBulk is the length of one argument: four of the longest messages.
+	maxBulk = 16 << 10
+	// maxCommand is the length of a whole command, and so of what is kept of one that is not complete.
+	maxCommand = 64 << 10
+	// maxDigits is enough for every length that is allowed, and for the signs of those that are not.
+	maxDigits = 10
+)
+
+// A fault is why bytes are no command. It is worded as Redis words it.
+type fault string
+
+// Error implements error.
+func (f fault) Error() string { return "Protocol error: " + string(f) }
+
+// A parser takes commands off what a connection has sent: arrays of bulk strings, or lines of words as
+// people type them. It never looks beyond the first command, so what it makes of bytes does not depend
+// on how they were cut into packets.
+type parser struct {
+	// args are the arguments of the last command, the first of which is its name. They lie in the
+	// data, and mean something for as long as that does.
+	args  [][]byte
+	words []byte // of a line, without their quotes
+}
+
+// next takes the first command off data. n is its length, and 0 while it is not complete. A command
+// without arguments is nothing to answer.
+func (p *parser) next(data []byte) (n int, err error) {
+	p.args = p.args[:0]
+	if len(data) == 0 {
+		return 0, nil
+	}
+	if data[0] == '*' {
+		return p.array(data)
+	}
+	return p.line(data)
+}
+
+// array reads a command that is an array of bulk strings.
+func (p *parser) array(data []byte) (n int, err error) {
+	count, at, ok := length(data, 1)
+	if !ok || count > maxArguments {
+		return 0, fault("invalid multibulk length")
+	}
+	if at == 0 {
+		return 0, nil
+	}
+	for ; count > 0; count-- {
+		if at == len(data) {
+			return 0, nil
+		}
+		if data[at] != '$' {
+			return 0, fault(fmt.Sprintf("expected '$', got %q", data[at]))
+		}
+		size, start, ok := length(data, at+1)
+		if !ok || size > maxBulk || size < 0 {
+			return 0, fault("invalid bulk length")
+		}
+		if start == 0 {
+			return 0, nil
+		}
+		end := start + size
+		if end+2 > maxCommand {
+			return 0, fault("too big a command")
+		}
+		if len(data) < end+2 {
+			return 0, nil
+		}
+		if data[end] != '\r' || data[end+1] != '\n' {
+			return 0, fault("expected the end of a line after a bulk string")
+		}
+		p.args = append(p.args, data[start:end:end])
+		at = end + 2
+	}
+	return at, nil
+}
+
+// length reads a whole number and the end of its line. next is what follows, 0 while that is not
+// complete.
+func length(data []byte, at int) (n, next int, ok bool) {
+	first, negative := at, at < len(data) && data[at] == '-'
+	if negative {
+		at, first = at+1, at+1
+	}
+	for at < len(data) {
+		digit := data[at] - '0'
+		if digit > 9 {
+			break
+		}
+		if at-first == maxDigits {
+			return 0, 0, false
+		}
+		n = 10*n + int(digit)
+		at++
+	}
+	switch {
+	case at == len(data):
+		return 0, 0, true
+	case at == first || data[at] != '\r' || negative && n == 0:
+		return 0, 0, false
+	case at+1 == len(data):
+		return 0, 0, true
+	case data[at+1] != '\n':
+		return 0, 0, false
+	case negative:
+		n = -n
+	}
+	return n, at + 2, true
+}
+
+// line reads a command that is a line of words.
+func (p *parser) line(data []byte) (n int, err error) {
+	end := bytes.IndexByte(data[:min(len(data), maxCommand)], '\n')
+	switch {
+	case end >= 0:
+	case len(data) < maxCommand:
+		return 0, nil
+	default:
+		return 0, fault("too big inline request")
+	}
+	p.words = p.words[:0]
+	for rest := bytes.TrimSuffix(data[:end], []byte{'\r'}); ; {
+		rest = bytes.TrimLeft(rest, " \t\v\f\r")
+		if len(rest) == 0 {
+			return end + 1, nil
+		}
+		from := len(p.words)
+		if rest, err = p.word(rest); err != nil {
+			return 0, err
+		}
+		if len(p.args) == maxArguments {
+			return 0, fault("too many words in a line")
+		}
+		p.args = append(p.args, p.words[from:len(p.words):len(p.words)])
+	}
+}
+
+// word reads the first word of a line and returns the rest. It may have quotes in it, as in Redis:
+// "\r\n\x41" with escapes, or 'it\'s' with that one.
+func (p *parser) word(line []byte) (rest []byte, err error) {
+	for len(line) > 0 && !blank(line[0]) {
+		quote := line[0]
+		line = line[1:]
+		if quote != '"' && quote != '\'' {
+			p.words = append(p.words, quote)
+			continue
+		}
+		for {
+			if len(line) == 0 {
+				return nil, fault("unbalanced quotes in request")
+			}
+			if line[0] == quote {
+				line = line[1:]
+				break
+			}
+			line = p.quoted(line, quote)
+		}
+		if len(line) > 0 && !blank(line[0]) {
+			return nil, fault("unbalanced quotes in request")
+		}
+	}
+	return line, nil
+}
+
+func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// quoted reads one character between quotes and returns the rest.
+func (p *parser) quoted(line []byte, quote byte) (rest []byte) {
+	c, used := line[0], 1
+	switch {
+	case c != '\\' || len(line) == 1:
+	case quote == '\'':
+		if line[1] == '\'' {
+			c, used = '\'', 2
+		}
+	case line[1] == 'x' && len(line) > 3 && unhex(line[2]) >= 0 && unhex(line[3]) >= 0:
+		c, used = byte(unhex(line[2])<<4|unhex(line[3])), 4
+	default:
+		c, used = line[1], 2
+		if i := bytes.IndexByte([]byte("nrtba"), c); i >= 0 {
+			c = "\n\r\t\b\a"[i]
+		}
+	}
+	p.words = append(p.words, c)
+	return line[used:]
+}
+
+// unhex returns the value of a hexadecimal digit, -1 for anything else.
+func unhex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

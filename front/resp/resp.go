@@ -1,0 +1,208 @@
+// Package resp is the front that speaks RESP, the protocol of Redis, in versions 2 and 3: with it every
+// Redis client of any language is a client of Gatehouse. It knows redis-cell's CL.THROTTLE,
+// throttlecrab's THROTTLE, Redis's GCRA, and a command GH.<OP> for every operation of every controller.
+//
+// Connections are served by one event loop for each processor. A command that has to wait blocks its
+// own connection and no other, and costs no goroutine. See docs/protocols/resp.md.
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/panjf2000/gnet/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A Gate decides, and keeps those in line that have to wait.
+type Gate interface {
+	// Try answers what needs no waiting; what is not settled goes to Submit.
+	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
+	// also takes back a grant that could not be delivered.
+	Submit(key gatehouse.Key, cmd gatehouse.Command,
+		done func(gatehouse.Decision, error)) (cancel func())
+	// Names lists the names of one kind that come after the given one, in order.
+	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
+}
+
+// A Config says what a server answers from and what it allows. Gate and Log are needed; 0 elsewhere
+// means the default.
+type Config struct {
+	Gate Gate
+	Log  *slog.Logger
+
+	// Metrics is where the server's figures are registered; nil is nowhere.
+	Metrics prometheus.Registerer
+
+	// Version is told by INFO and HELLO.
+	Version string
+
+	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
+	Keep time.Duration
+
+	// Conns is the most connections, waiting and idle ones included.
+	Conns int
+
+	// ReadTimeout is how long a command may take to arrive once it has begun, WriteTimeout how long a
+	// client may take none of the answers that are ready for it. Each may last up to twice as long.
+	// There is no timeout between commands, and none for waiting but the command's own.
+	ReadTimeout, WriteTimeout time.Duration
+
+	holds int64 // how much is kept for all connections together
+}
+
+// The defaults of Config.
+const (
+	DefaultConns        = 20_000
+	DefaultReadTimeout  = 10 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+)
+
+// A Server answers RESP. Make one with New.
+type Server struct {
+	config   Config
+	log      *slog.Logger
+	debug    bool         // every answer is noted on the log
+	engine   *gnet.Client // named so because gnet has its listeners in its servers; see listen.go
+	commands map[string]*command
+	clients  map[string]*command // the subcommands of CLIENT
+	metrics  *metrics
+
+	open     atomic.Int64 // connections
+	held     atomic.Int64 // bytes that wait to be read by us or by clients
+	last     atomic.Int64 // the number of the newest connection
+	stopping atomic.Bool
+	ending   atomic.Bool
+
+	mu        sync.Mutex
+	sessions  map[*session]struct{}
+	gone      chan struct{} // closed when the last session has ended, once ending
+	allGone   func()
+	listeners map[net.Listener]struct{}
+	serving   sync.WaitGroup
+
+	loops sync.Map // of *loop, by gnet.EventLoop
+}
+
+// readSize is how much is read of a connection at a time, and so the most that one connection keeps
+// the others of its loop waiting for.
+const readSize = 64 << 10
+
+// New returns a server that is to be closed by Shutdown.
+func New(config Config) (*Server, error) {
+	setDefault(&config.Conns, DefaultConns)
+	setDefault(&config.ReadTimeout, DefaultReadTimeout)
+	setDefault(&config.WriteTimeout, DefaultWriteTimeout)
+	setDefault(&config.Keep, gatehouse.DefaultKeep)
+	setDefault(&config.holds, maxHeld)
+	s := &Server{
+		config: config, log: config.Log,
+		sessions: make(map[*session]struct{}), listeners: make(map[net.Listener]struct{}),
+		gone:  make(chan struct{}),
+		debug: config.Log.Enabled(context.Background(), slog.LevelDebug),
+	}
+	s.allGone = sync.OnceFunc(func() { close(s.gone) })
+	s.commands, s.clients = newCommands(), newClientCommands()
+	s.metrics = newMetrics(s)
+	engine, err := gnet.NewClient(&handler{server: s},
+		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
+		gnet.WithReadBufferCap(readSize),
+		gnet.WithTCPNoDelay(gnet.TCPDelay), // as it is: package net has switched the delay off
+		gnet.WithLogger(debugLogger{config.Log}))
+	if err == nil {
+		err = engine.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting the event loops of RESP: %w", err)
+	}
+	s.engine = engine
+	return s, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Stopping makes every answer to a command that waited the last on its connection.
+func (s *Server) Stopping() { s.stopping.Store(true) }
+
+// Shutdown stops listening, answers the commands that are in hand, and closes what is idle. Those who
+// wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Stopping()
+	s.mu.Lock()
+	s.ending.Store(true)
+	for listener := range s.listeners {
+		_ = listener.Close()
+	}
+	if len(s.sessions) == 0 {
+		s.allGone()
+	}
+	s.mu.Unlock()
+	s.serving.Wait()
+	err := s.drain(ctx)
+	return errors.Join(err, s.engine.Stop())
+}
+
+// pause is how often connections are looked at while the server ends: the event loop does not tell when
+// a client has taken the last of its answers.
+const pause = 10 * time.Millisecond
+
+// drain waits until all connections have been answered and closed.
+func (s *Server) drain(ctx context.Context) error {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for {
+		for _, session := range s.all() {
+			_ = session.conn.Wake(nil)
+		}
+		select {
+		case <-s.gone:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("closing RESP connections, of which %d are left: %w", s.open.Load(), ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// all returns the sessions there are.
+func (s *Server) all() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sessions := make([]*session, 0, len(s.sessions))
+	for session := range s.sessions {
+		sessions = append(sessions, session)
+	}
+	return sessions
+}
+
+// enter and leave keep the books of sessions.
+func (s *Server) enter(session *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open.Add(1)
+	s.sessions[session] = struct{}{}
+}
+
+func (s *Server) leave(session *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open.Add(-1)
+	delete(s.sessions, session)
+	if s.ending.Load() && len(s.sessions) == 0 {
+		s.allGone()
+	}
+}

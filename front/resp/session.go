@@ -1,0 +1,314 @@
+package resp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+)
+
+// The limits of a connection beside those of a command.
+const (
+	// maxUnsent is how much may be ready for a client that does not take it. It is the answers to a
+	// pipeline of some 300,000 commands that is sent before the first is read.
+	maxUnsent = 8 << 20
+	// maxBehind is how much a client may send behind a command that waits.
+	maxBehind = 1 << 20
+	// maxHeld is how much of both is kept for all connections together. Beyond it, a connection with
+	// more than fairShare is cut.
+	maxHeld   = 256 << 20
+	fairShare = 64 << 10
+)
+
+// A session is one connection. All of it but due and who belongs to the connection's event loop. Its
+// fields are in an order, and of sizes, that make it small: there are many.
+type session struct {
+	server *Server
+	loop   *loop
+	conn   gnet.Conn
+	number int64
+	client netip.AddrPort
+	who    *identity // what the client says about itself, under server.mu; nil while that is nothing
+
+	waiting     *waiter   // the command that blocks the connection; nil while none does
+	undelivered *delivery // the grants whose answers are written, and not sent; the oldest first
+
+	queued int64 // bytes of answers
+	held   int32 // bytes that server.held has of this connection
+	ran    int32 // commands; it may overflow
+
+	three  bool // RESP3
+	last   bool // nothing that comes is looked at any more
+	closed bool
+
+	// The timer looks for a command that does not arrive and for answers that are not taken.
+	armed   purpose
+	round   int32        // of being armed
+	due     atomic.Int32 // the round in which it fired, 0 when it has not
+	ranThen int32        // ran when it was armed
+	sentAt  int64        // sent() when it was armed
+	timer   *time.Timer
+}
+
+// A purpose is what a timer is armed for.
+type purpose uint8
+
+const (
+	nothing purpose = iota
+	arriving
+	sending
+	leaving
+)
+
+// An identity is what a client says about itself.
+type identity struct{ name, library, version string }
+
+// A delivery is a grant that is taken back if not all answers up to a place are sent.
+type delivery struct {
+	end    int64 // in bytes of answers
+	cancel func()
+	next   *delivery
+}
+
+func newSession(server *Server, conn gnet.Conn) *session {
+	s := &session{
+		server: server, conn: conn, loop: server.loop(conn.EventLoop()), number: server.last.Add(1),
+	}
+	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		s.client = tcp.AddrPort()
+	}
+	// What is known of the addresses is not needed any more. Besides, gnet takes the zones of IPv6
+	// addresses for memory of its own, and would write to it later, though they are package net's.
+	for _, address := range []net.Addr{conn.RemoteAddr(), conn.LocalAddr()} {
+		if tcp, ok := address.(*net.TCPAddr); ok {
+			*tcp = net.TCPAddr{}
+		}
+	}
+	return s
+}
+
+// serve does what there is to do on the connection. It reports false when that is to be closed.
+func (s *session) serve() bool {
+	if due := s.due.Load(); due != 0 && s.due.CompareAndSwap(due, 0) && due == s.round && s.overdue() {
+		return false
+	}
+	if s.armed == leaving {
+		_, _ = s.conn.Discard(-1)
+		return !s.server.ending.Load()
+	}
+	s.loop.reply.three = s.three
+	if !s.work() || !s.flush() {
+		return false
+	}
+	if s.last || s.server.ending.Load() && s.quiet() {
+		return s.finish()
+	}
+	return s.account()
+}
+
+// work answers commands until one has to wait, or there are no more.
+func (s *session) work() bool {
+	for {
+		if s.waiting != nil && (!s.waiting.settled() || !s.resume()) {
+			return s.waiting != nil
+		}
+		if s.last {
+			return true
+		}
+		if !s.read() {
+			return false
+		}
+		if s.waiting == nil {
+			return true
+		}
+	}
+}
+
+// read takes the commands off what has arrived and answers them, up to one that has to wait.
+func (s *session) read() bool {
+	data, err := s.conn.Peek(-1)
+	if err != nil || len(data) == 0 {
+		return true
+	}
+	l, at := s.loop, 0
+	for at < len(data) && s.waiting == nil && !s.last {
+		n, err := l.parser.next(data[at:])
+		if err != nil {
+			s.server.metrics.faults.Inc()
+			l.reply.fail("ERR", err.Error())
+			s.last = true
+			break
+		}
+		if n == 0 {
+			break
+		}
+		at += n
+		s.ran++
+		if len(l.parser.args) > 0 {
+			s.run(l.parser.args)
+		}
+		if len(l.reply.out) >= flushSize && !s.flush() {
+			return false
+		}
+	}
+	if s.last {
+		at = len(data)
+	}
+	if at > 0 && !s.closed {
+		_, _ = s.conn.Discard(at)
+	}
+	return !s.closed
+}
+
+// flush writes the answers that were collected. It reports false when the connection is to be closed,
+// or is.
+func (s *session) flush() bool {
+	out := s.loop.reply.out
+	if len(out) == 0 {
+		return true
+	}
+	s.loop.reply.out = out[:0]
+	if cap(out) > 2*flushSize {
+		s.loop.reply.out = nil
+	}
+	s.queued += int64(len(out))
+	if _, err := s.conn.Write(out); err != nil || s.closed {
+		return false
+	}
+	if unsent := s.conn.OutboundBuffered(); unsent > maxUnsent {
+		s.cut("client does not take its answers", "bytes", unsent)
+		return false
+	}
+	return true
+}
+
+// sent is how many bytes of answers the system has taken.
+func (s *session) sent() int64 { return s.queued - int64(s.conn.OutboundBuffered()) }
+
+// quiet reports whether nothing is on its way, in either direction.
+func (s *session) quiet() bool {
+	return s.waiting == nil && s.conn.InboundBuffered() == 0 && s.conn.OutboundBuffered() == 0
+}
+
+// finish ends the connection once the client has had the time to read the last answer: an end at once
+// would take that from a client that is still sending. It reports false when there is nothing to wait
+// for.
+func (s *session) finish() bool {
+	if s.quiet() && !s.last {
+		return false
+	}
+	_, _ = s.conn.Discard(-1)
+	if s.conn.OutboundBuffered() > 0 {
+		if s.armed != sending {
+			s.arm(sending, s.server.config.WriteTimeout)
+		}
+		return true
+	}
+	if !shutdownWrite(s.conn) {
+		return false
+	}
+	s.arm(leaving, linger)
+	return true
+}
+
+// account keeps the books of what waits to be read or sent, and cuts off who has too much of it.
+func (s *session) account() bool {
+	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
+	if held := int32(in + out); held != s.held { // #nosec G115 -- far less than 2 GiB
+		all := s.server.held.Add(int64(held - s.held))
+		s.held = held
+		if all > s.server.config.holds && held > fairShare {
+			s.cut("all clients together have too much in buffers", "bytes", all)
+			return false
+		}
+	}
+	if s.undelivered != nil {
+		s.delivered()
+	}
+	if s.waiting != nil && in > maxBehind {
+		s.loop.reply.fail("ERR", fault(fmt.Sprintf(
+			"more than %d bytes behind a command that waits", maxBehind)).Error())
+		s.waiting.cancel()
+		s.waiting = nil
+		s.last = true
+		return s.flush() && s.finish()
+	}
+	switch {
+	case out > 0 && s.armed != sending:
+		s.arm(sending, s.server.config.WriteTimeout)
+	case in > 0 && s.waiting == nil && s.armed == nothing:
+		s.arm(arriving, s.server.config.ReadTimeout)
+	}
+	return true
+}
+
+// arm has the timer fire, and notes what had happened until now.
+func (s *session) arm(why purpose, after time.Duration) {
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.round++
+	s.armed, s.ranThen, s.sentAt = why, s.ran, s.sent()
+	round := s.round
+	s.timer = time.AfterFunc(after, func() {
+		s.due.Store(round)
+		_ = s.conn.Wake(nil)
+	})
+}
+
+// overdue reports whether nothing has moved since the timer was armed, so that the connection is to be
+// closed.
+func (s *session) overdue() bool {
+	why := s.armed
+	s.armed, s.timer = nothing, nil
+	switch {
+	case why == leaving:
+		return true
+	case s.conn.OutboundBuffered() > 0 && s.sent() == s.sentAt && why == sending:
+		s.cut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
+		return true
+	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
+		s.cut("command does not arrive", "bytes", s.conn.InboundBuffered())
+		return true
+	}
+	return false
+}
+
+// cut notes why a connection is closed.
+func (s *session) cut(why string, args ...any) {
+	s.server.metrics.cuts.Inc()
+	s.server.log.Debug("connection is cut", append([]any{"why", why, "client", s.client}, args...)...)
+}
+
+// end is called once, when the connection is closed. Whatever was granted to its client and has not
+// reached it is taken back.
+func (s *session) end() {
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	if s.waiting != nil {
+		s.server.metrics.hangups.Inc()
+		s.waiting.cancel()
+		s.waiting = nil
+	}
+	if s.delivered(); s.undelivered != nil {
+		shutdownWrite(s.conn) // so that the answer does not go out after all
+	}
+	for d := s.undelivered; d != nil; d = d.next {
+		s.server.metrics.hangups.Inc()
+		d.cancel()
+	}
+	s.server.held.Add(-int64(s.held))
+	s.server.leave(s)
+}
+
+// delivered forgets the grants whose answers were sent.
+func (s *session) delivered() {
+	for sent := s.sent(); s.undelivered != nil && s.undelivered.end <= sent; {
+		s.undelivered = s.undelivered.next
+	}
+}

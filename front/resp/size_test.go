@@ -1,0 +1,17 @@
+package resp
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// A connection that waits costs what these have, and what the gate and gnet add. Each is the size of an
+// allocation class: one word more costs 16 bytes.
+func TestSizes(t *testing.T) {
+	if size := unsafe.Sizeof(session{}); size > 144 {
+		t.Errorf("a session has %d bytes, want at most 144", size)
+	}
+	if size := unsafe.Sizeof(waiter{}); size > 80 {
+		t.Errorf("a waiter has %d bytes, want at most 80", size)
+	}
+}

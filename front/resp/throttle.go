@@ -1,0 +1,273 @@
+package resp
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// throttleCommands are those that others have for the generic cell rate algorithm. All of them limit
+// the controller of kind gcra that has their key for a name.
+func throttleCommands() []*command {
+	const group = "rate_limit"
+	flags := []string{writes, fast}
+	const cell = "key max_burst count period [quantity]"
+	return []*command{
+		{"CL.THROTTLE", -1, flags, true, group, cell,
+			"Limits a rate as redis-cell does.", (*session).cellThrottle},
+		{"THROTTLE", -5, flags, true, group, cell,
+			"Limits a rate as throttlecrab does.", (*session).crabThrottle},
+		{"GCRA", -5, flags, true, group, "key max-burst tokens-per-period period [TOKENS count]",
+			"Limits a rate as Redis was to do from 8.8 on.", (*session).gcra},
+	}
+}
+
+// A rate is so many per period, and a burst beyond the first.
+type rate struct {
+	burst, count int64
+	period       time.Duration
+}
+
+// A verdict is what was decided about a rate.
+type verdict struct {
+	limited          bool
+	limit, remaining int64
+	retry            time.Duration // Forever when it was not limited, and when it can never fit
+	reset            time.Duration
+}
+
+// decide takes quantity at a key's rate: 0 only looks, and below 0 gives back. It reports false when it
+// answered an error.
+func (s *session) decide(name []byte, r rate, quantity int64) (v verdict, ok bool) {
+	l := s.loop
+	key := gatehouse.Key{Kind: gatehouse.GCRA, Name: l.names.get(name)}
+	cmd := &l.cmd
+	*cmd = gatehouse.Command{
+		Op: gatehouse.OpAcquire, Size: r.count, Interval: r.period, Burst: r.burst, Cost: quantity,
+		Keep: s.server.config.Keep,
+	}
+	tooMuch := quantity > r.burst+1
+	switch {
+	case quantity < 0:
+		cmd.Op, cmd.Cost = gatehouse.OpRefund, -quantity
+	case quantity == 0 || tooMuch:
+		cmd.Op, cmd.Cost = gatehouse.OpPeek, 0
+	}
+	d, _, err := s.server.config.Gate.Try(key, cmd)
+	s.count(key, cmd.Op, &d, err)
+	switch {
+	case err != nil:
+		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+		return verdict{}, false
+	case d.Outcome == gatehouse.Missing: // there is nothing to give back to
+		return verdict{limit: r.burst + 1, remaining: r.burst + 1, retry: gatehouse.Forever}, true
+	case d.Outcome > gatehouse.Granted:
+		s.refuse(key, &d)
+		return verdict{}, false
+	}
+	v = verdict{
+		limited: tooMuch || d.Outcome == gatehouse.Refused,
+		limit:   r.burst + 1, remaining: d.Remaining, retry: gatehouse.Forever, reset: d.ResetAfter,
+	}
+	if d.Outcome == gatehouse.Refused {
+		v.retry = d.RetryAfter
+	}
+	return v, true
+}
+
+// shortNumber is how many digits are sure to fit 64 bits.
+const shortNumber = 18
+
+// number reads a whole number.
+func number(text []byte) (n int64, ok bool) {
+	if len(text) == 0 || len(text) > shortNumber {
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		return n, err == nil
+	}
+	for _, c := range text {
+		digit := c - '0'
+		if digit > 9 {
+			n, err := strconv.ParseInt(string(text), 10, 64) // it may have a sign
+			return n, err == nil
+		}
+		n = 10*n + int64(digit)
+	}
+	return n, true
+}
+
+// seconds makes a length of time of so many seconds, the longest there is when they are too many.
+func seconds(n int64) time.Duration {
+	if n > int64(math.MaxInt64/time.Second) {
+		return math.MaxInt64
+	}
+	return time.Duration(n) * time.Second
+}
+
+const cellUsage = "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+
+// cellThrottle answers CL.THROTTLE key max_burst count period [quantity] as redis-cell does: whether it
+// is limited, the limit, what remains, and the seconds until it can be tried again and until all is
+// given back, each rounded up from milliseconds.
+func (s *session) cellThrottle(args [][]byte) {
+	if len(args) != 5 && len(args) != 6 {
+		s.loop.reply.failBare(cellUsage)
+		return
+	}
+	numbers := [4]int64{3: 1}
+	for i, arg := range args[2:] {
+		var ok bool
+		if numbers[i], ok = number(arg); !ok {
+			s.loop.reply.fail("ERR", "value is not an integer or out of range")
+			return
+		}
+	}
+	r := rate{numbers[0], numbers[1], seconds(numbers[2])}
+	switch {
+	case r.burst < 0 || r.burst == math.MaxInt64 || r.count < 0 || r.period < 0:
+		s.loop.reply.fail("INVALID", fmt.Sprintf(
+			"cl.throttle of max_burst %d, count %d, period %d, want none below 0",
+			r.burst, r.count, numbers[2]))
+		return
+	case r.count == 0 || int64(r.period) < r.count:
+		s.loop.reply.failBare("Zero rates are not supported")
+		return
+	}
+	if v, ok := s.decide(args[1], r, numbers[3]); ok {
+		a := &s.loop.reply
+		a.array(5)
+		a.integer(int64(count(v.limited)))
+		a.integer(v.limit)
+		a.integer(v.remaining)
+		a.integer(cellSeconds(v.retry))
+		a.integer(cellSeconds(v.reset))
+	}
+}
+
+// cellSeconds are the seconds of redis-cell: cut off, and one more if there is a millisecond left.
+func cellSeconds(d time.Duration) int64 {
+	if d == gatehouse.Forever {
+		return -1
+	}
+	ms := d.Milliseconds()
+	return ms/1000 + int64(count(ms%1000 > 0))
+}
+
+// crabThrottle answers THROTTLE key max_burst count period [quantity] as throttlecrab documents:
+// whether it is allowed, the limit, what remains, and the seconds until all is given back and until it
+// can be tried again, cut off. max_burst is all that passes at once, the first included.
+func (s *session) crabThrottle(args [][]byte) {
+	if len(args) > 6 {
+		s.wrongArity("THROTTLE")
+		return
+	}
+	numbers := [4]int64{3: 1}
+	for i, arg := range args[2:] {
+		var ok bool
+		if numbers[i], ok = number(arg); !ok {
+			what := [...]string{"max_burst", "count_per_period", "period", "quantity"}[i]
+			s.loop.reply.fail("ERR", "invalid "+what)
+			return
+		}
+	}
+	most, times, period, quantity := numbers[0], numbers[1], numbers[2], numbers[3]
+	switch {
+	case quantity < 0:
+		s.loop.reply.fail("ERR", fmt.Sprintf("negative quantity: %d", quantity))
+		return
+	case most <= 0 || times <= 0 || period <= 0:
+		s.loop.reply.fail("ERR", "invalid rate limit parameters")
+		return
+	}
+	v, ok := s.decide(args[1], rate{most - 1, times, seconds(period)}, quantity)
+	if !ok {
+		return
+	}
+	if !v.limited {
+		v.retry = 0
+	}
+	a := &s.loop.reply
+	a.array(5)
+	a.integer(int64(count(!v.limited)))
+	a.integer(v.limit)
+	a.integer(v.remaining)
+	a.integer(int64(v.reset / time.Second))
+	if v.retry == gatehouse.Forever { // throttlecrab has a time here, at which it would refuse again
+		a.integer(-1)
+		return
+	}
+	a.integer(int64(v.retry / time.Second))
+}
+
+// longestPeriod is how many seconds a GCRA's period has at most, which is Redis's limit too.
+const longestPeriod = 1e12
+
+// gcra answers GCRA key max-burst tokens-per-period period [TOKENS count], as it stood when it was taken
+// out of Redis 8.8: whether it is limited, the limit, what remains, and the seconds, with fractions,
+// until it can be tried again and until all is given back. TOKENS was NUM_REQUESTS before.
+func (s *session) gcra(args [][]byte) {
+	a := &s.loop.reply
+	if len(args) > 7 {
+		s.wrongArity("GCRA")
+		return
+	}
+	burst, ok := number(args[2])
+	times, known := number(args[3])
+	period, err := strconv.ParseFloat(string(args[4]), 64)
+	switch {
+	case !ok || !known:
+		a.fail("ERR", "value is not an integer or out of range")
+		return
+	case burst < 0 || burst == math.MaxInt64 || times < 1:
+		a.fail("ERR", "value is out of range, must be positive")
+		return
+	case err != nil:
+		a.fail("ERR", "value is not a valid float")
+		return
+	case !(period >= 1 && period <= longestPeriod):
+		a.fail("ERR", "period must be >= 1 and <= 1e12")
+		return
+	}
+	quantity, ok := s.tokens(args[5:])
+	if !ok {
+		return
+	}
+	length := time.Duration(min(period, float64(math.MaxInt64/time.Second)) * float64(time.Second))
+	v, ok := s.decide(args[1], rate{burst, times, length}, quantity)
+	if !ok {
+		return
+	}
+	a.array(5)
+	a.integer(int64(count(v.limited)))
+	a.integer(v.limit)
+	a.integer(v.remaining)
+	if v.retry == gatehouse.Forever {
+		a.double(-1)
+	} else {
+		a.double(v.retry.Seconds())
+	}
+	a.double(v.reset.Seconds())
+}
+
+// tokens reads [TOKENS count].
+func (s *session) tokens(options [][]byte) (n int64, ok bool) {
+	if len(options) == 0 {
+		return 1, true
+	}
+	option := word(options[0])
+	switch {
+	case option != "TOKENS" && option != "NUM_REQUESTS":
+		s.loop.reply.fail("ERR", "syntax error")
+		return 0, false
+	case len(options) == 1:
+		s.loop.reply.fail("ERR", "Missing "+option+" value")
+		return 0, false
+	}
+	if n, ok = number(options[1]); !ok || n < 0 {
+		s.loop.reply.fail("ERR", "value is out of range, must be positive")
+		return 0, false
+	}
+	return n, true
+}

@@ -1,0 +1,85 @@
+package resp
+
+import (
+	"sync/atomic"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A waiter is a command that waits for its decision, and blocks its connection meanwhile. The dangerous
+// instant is when it is granted while its client goes away: whatever was granted to a client that is
+// known to be gone is taken back, and a client that went away while it waited takes nothing with it.
+//
+// The gate may call done at any time and on any goroutine; everything else happens on the connection's
+// event loop, so that a connection is never answered and closed at once.
+type waiter struct {
+	session  *session
+	question question
+	cancel   func() // takes the command out of line, or takes back its grant
+	state    atomic.Int32
+	answer   *answer // to be read once the state is decided
+}
+
+// An answer is what the gate decided.
+type answer struct {
+	decision gatehouse.Decision
+	err      error
+}
+
+// The states of a waiter.
+const (
+	submitted = iota
+	parked    // the loop has turned to other connections
+	decided
+)
+
+// wait submits a command. It blocks the connection until resume answers it, which may be at once.
+func (s *session) wait(q question, cmd *gatehouse.Command) {
+	w := &waiter{session: s, question: q}
+	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.done)
+	if w.state.CompareAndSwap(submitted, parked) {
+		s.server.metrics.waits.Inc()
+	}
+	s.waiting = w
+}
+
+// done is called by the gate when the command is decided.
+func (w *waiter) done(d gatehouse.Decision, err error) {
+	w.answer = &answer{d, err}
+	if w.state.Swap(decided) == parked {
+		_ = w.session.conn.Wake(nil)
+	}
+}
+
+func (w *waiter) settled() bool { return w.state.Load() == decided }
+
+// resume answers the command that was waited for. It reports false when the client is gone.
+func (s *session) resume() bool {
+	w := s.waiting
+	s.waiting = nil
+	if hungUp(s.conn) {
+		s.lost(w)
+		return false
+	}
+	a := w.answer
+	s.answer(&w.question, &a.decision, a.err)
+	if !s.flush() {
+		s.lost(w)
+		return false
+	}
+	if a.err == nil && a.decision.Outcome == gatehouse.Granted && s.conn.OutboundBuffered() > 0 {
+		last := &s.undelivered
+		for *last != nil {
+			last = &(*last).next
+		}
+		*last = &delivery{end: s.queued, cancel: w.cancel}
+	}
+	s.last = s.server.stopping.Load()
+	return true
+}
+
+// lost takes back what was granted to a client that is gone.
+func (s *session) lost(w *waiter) {
+	s.server.metrics.hangups.Inc()
+	w.cancel()
+}
