@@ -12,7 +12,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim bench bench-tools lint fmt
+.PHONY: help run test race fuzz sim bench bench-tools accuracy lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,16 +41,20 @@ sim: ## run the tests in virtual time and on random cases, CHECKS cases each (20
 	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS)
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
-	cd bench && go run . -out ../docs/benchmarks.md
+	cd bench && go run -tags peers . -out ../docs/benchmarks.md
 
-# nginx is a floor to compare with, wrk makes the load.
+# nginx and Redis are there to compare with, wrk and redis-benchmark make the load.
 bench-tools:
-	@for tool in nginx wrk; do \
+	@for tool in nginx wrk redis-server redis-benchmark; do \
 		command -v $$tool >/dev/null && continue; \
-		echo "installing $$tool with apt-get"; \
+		package=$${tool/redis-benchmark/redis-tools}; \
+		echo "installing $$package with apt-get"; \
 		apt-get update -q </dev/null; \
-		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$tool </dev/null; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$package </dev/null; \
 	done
+
+accuracy: ## try all limiters against an exact log; writes docs/accuracy.md
+	cd bench && go run ./accuracy -out ../docs/accuracy.md
 
 lint: $(LINT) ## look for what the compiler lets through
 	$(LINT) run ./...

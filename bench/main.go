@@ -1,5 +1,6 @@
 // Command bench measures Gatehouse against floors, the least that the same thing can cost on the
-// same machine, and writes the page docs/benchmarks.md. It needs Linux, taskset, nginx and wrk.
+// same machine, and writes the page docs/benchmarks.md. It needs Linux, taskset, nginx, wrk
+// and Redis.
 //
 // Floors and ours are measured in turns, round by round, because what else goes on in a machine
 // changes from second to second. A budget that is missed is told in the page; it is no failure.
@@ -57,7 +58,12 @@ func sections() []section {
 	return []section{
 		{"hot", "One hot key, in process, one goroutine", hotKey},
 		{"line", "Many in one line, in process", lines},
+		{"direct", "Limiters without a server, in process", direct},
+		{"sliding", "The sliding window of RussellLuo/slidingwindow, in process", sliding},
 		{"keys", "A million keys, in process, two goroutines", manyKeys},
+		{"resp", "CPU of the server for one RESP command", commands},
+		{"blocked", "Many connections that wait in a RESP command", blocked},
+		{"jarl", "CPU of the server for one JARL connection", connections},
 		{"http", "CPU of the server for one HTTP request", requests},
 		{"waiters", "Many connections that wait for one event", waiters},
 	}

@@ -138,12 +138,28 @@ func head(ctx context.Context, b *bench) (string, error) {
 		{"load average before", strings.Join(strings.Fields(string(load))[:3], " ")},
 		{"go", strings.TrimPrefix(runtime.Version(), "go")},
 		{"fasthttp", moduleVersion("github.com/valyala/fasthttp")},
+		{"gnet", moduleVersion("github.com/panjf2000/gnet/v2")},
 		{"nginx", toolVersion(ctx, "nginx", `nginx/(\S+)`)},
 		{"wrk", toolVersion(ctx, "wrk", `wrk (\S+)`)},
+		{"redis", toolVersion(ctx, "redis-server", `v=(\S+)`)},
+		{"limiters", peerVersions()},
 	} {
 		fmt.Fprintf(&text, "- %s: %s\n", fact[0], fact[1])
 	}
 	return text.String(), nil
+}
+
+// peerVersions are the other limiters' modules.
+func peerVersions() string {
+	var all []string
+	for _, path := range []string{
+		"golang.org/x/time", "go.uber.org/ratelimit", "github.com/throttled/throttled/v2",
+		"github.com/sethvargo/go-limiter", "github.com/mennanov/limiters",
+		"github.com/RussellLuo/slidingwindow",
+	} {
+		all = append(all, path+" "+moduleVersion(path))
+	}
+	return strings.Join(all, ", ")
 }
 
 func rounds(b *bench) string {

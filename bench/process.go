@@ -140,14 +140,25 @@ func play(role string, args []string) error {
 	switch {
 	case role == "fasthttp" && len(args) == 1:
 		return serveFasthttp(args[0])
+	case role == "gnet" && len(args) == 1:
+		return serveGnet(args[0])
 	case role == "sockets" && len(args) == 1:
 		return serveSockets(args[0])
-	case role == "clients" && len(args) == 2:
+	case role == "answers" && len(args) == 1:
+		return serveAnswers(args[0])
+	case len(args) == 2:
 		count, err := strconv.Atoi(args[1])
 		if err != nil {
 			return err
 		}
-		return waitAsClients(args[0], count)
+		switch role {
+		case "clients":
+			return waitAsClients(args[0], count)
+		case "blocked":
+			return blockAsClients(args[0], count)
+		case "callers":
+			return callAsClients(args[0], count)
+		}
 	}
 	return errors.New("-as is for what this program starts itself")
 }

@@ -77,7 +77,7 @@ func (b *bench) waitRound(
 	if err != nil {
 		return err
 	}
-	c, err := b.startClients(ctx, s.address, count)
+	c, err := b.startClients(ctx, "clients", s.address, count)
 	if err != nil {
 		return err
 	}
@@ -179,14 +179,14 @@ type clients struct {
 	stop func()
 }
 
-// startClients returns when all have asked.
-func (b *bench) startClients(ctx context.Context, address string, count int) (*clients, error) {
+// startClients starts this program in a role that has connections, and returns when all have asked.
+func (b *bench) startClients(ctx context.Context, role, address string, count int) (*clients, error) {
 	_, core, err := cores()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := pinned(ctx, core, b.self, "-as", "clients", address, strconv.Itoa(count))
+	cmd := pinned(ctx, core, b.self, "-as", role, address, strconv.Itoa(count))
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {

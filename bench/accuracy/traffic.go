@@ -1,0 +1,171 @@
+package main
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// A traffic is one row of the tables: who asks when.
+type traffic struct {
+	name  string
+	words string
+	// make returns the instants of all requests of each key, in order, for so many windows. Instants
+	// are nanoseconds from the origin.
+	make func(random *rand.Rand, windows int) [][]int64
+}
+
+// traffics are all rows. A load of 1 is as many requests as the limit lets through.
+func traffics() []traffic {
+	all := []traffic{}
+	for _, load := range []struct {
+		name string
+		load float64
+	}{{"0.5", 0.5}, {"0.8", 0.8}, {"0.9", 0.9}, {"1.0", 1}, {"1.1", 1.1}, {"2", 2}, {"5", 5}} {
+		all = append(all, traffic{
+			"Poisson " + load.name, "each at random, independently of the others, at load " + load.name,
+			func(random *rand.Rand, windows int) [][]int64 {
+				return [][]int64{poisson(nil, random, stretch{to: spans(float64(windows)), load: load.load})}
+			},
+		})
+	}
+	return append(all,
+		traffic{
+			"on/off fast", "Poisson at load 5 for 0.2 W on average, then nothing for 0.8 W on average",
+			onOff(0.2, 0.8, 5),
+		},
+		traffic{
+			"on/off slow", "Poisson at load 2 for 3 W on average, then nothing for 3 W on average",
+			onOff(3, 3, 2),
+		},
+		traffic{
+			"on/off sparse", "Poisson at load 10 for 0.1 W on average, then nothing for 2 W on average",
+			onOff(0.1, 2, 10),
+		},
+		traffic{
+			"A1 astride a boundary", "every 4 W, 4 L evenly in the 10 ms before and the 10 ms after the " +
+				"boundary of a window",
+			cycles(4, astride),
+		},
+		traffic{
+			lateName, "every 4 W, 2 L evenly in the last 10 ms of a window, then Poisson " +
+				"at load 5 for all of the next window",
+			cycles(4, lateBurst),
+		},
+		traffic{
+			lawfulName, "L at one instant every 1.05 W: never more than allowed",
+			cycles(1.05, together),
+		},
+		traffic{
+			"A4 lawful, every 1.95 W", "L at one instant every 1.95 W: never more than allowed",
+			cycles(1.95, together),
+		},
+		traffic{mixName, "each key Poisson at a load of its own: log-normal, median 0.05, sigma 1.5", mix},
+	)
+}
+
+// The rows that the page speaks of.
+const (
+	mixName    = "mix of 20,000 keys"
+	lateName   = "A2 late burst, then flood"
+	lawfulName = "A3 lawful, every 1.05 W"
+)
+
+// stream returns the random numbers of one row: they do not depend on what other rows there are.
+func stream(seed uint64, name string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))                  // it never fails
+	return rand.New(rand.NewPCG(seed, h.Sum64())) //nolint:gosec // no secret is made of it
+}
+
+// spans is a number of windows as nanoseconds.
+func spans(windows float64) int64 { return int64(math.Round(windows * float64(window))) }
+
+// A stretch is a time in which requests come at one rate.
+type stretch struct {
+	from, to int64
+	load     float64
+}
+
+// poisson adds requests at random.
+func poisson(to []int64, random *rand.Rand, s stretch) []int64 {
+	mean := float64(window) / (s.load * size) // from one to the next
+	for at := float64(s.from); ; {
+		at += random.ExpFloat64() * mean
+		if int64(at) >= s.to {
+			return to
+		}
+		to = append(to, int64(at))
+	}
+}
+
+// onOff makes bursts and pauses of random lengths, whose means are given in windows.
+func onOff(on, off, load float64) func(*rand.Rand, int) [][]int64 {
+	return func(random *rand.Rand, windows int) [][]int64 {
+		var all []int64
+		for at, end := int64(0), spans(float64(windows)); at < end; {
+			until := min(end, at+spans(on*random.ExpFloat64()))
+			all = poisson(all, random, stretch{at, until, load})
+			at = until + spans(off*random.ExpFloat64())
+		}
+		return [][]int64{all}
+	}
+}
+
+// cycles repeats a pattern every so many windows.
+func cycles(
+	every float64, pattern func(to []int64, random *rand.Rand, at int64) []int64,
+) func(*rand.Rand, int) [][]int64 {
+	return func(random *rand.Rand, windows int) [][]int64 {
+		var all []int64
+		for i := 0; float64(i)*every < float64(windows); i++ {
+			all = pattern(all, random, spans(float64(i)*every))
+		}
+		return [][]int64{all}
+	}
+}
+
+// burst is how long a burst takes before or after a boundary.
+const burst = 10 * int64(time.Millisecond)
+
+// evenly adds n requests, the first of them at an instant.
+func evenly(to []int64, from, n, during int64) []int64 {
+	for i := range n {
+		to = append(to, from+i*during/n)
+	}
+	return to
+}
+
+func astride(to []int64, _ *rand.Rand, at int64) []int64 {
+	boundary := at + spans(1)
+	return evenly(to, boundary-burst, 4*size, 2*burst)
+}
+
+func lateBurst(to []int64, random *rand.Rand, at int64) []int64 {
+	boundary := at + spans(1)
+	to = evenly(to, boundary-burst, 2*size, burst)
+	return poisson(to, random, stretch{boundary, boundary + spans(1), 5})
+}
+
+// together keeps off the boundaries themselves, which no real clock hits.
+func together(to []int64, _ *rand.Rand, at int64) []int64 {
+	return evenly(to, at+int64(time.Millisecond), size, 0)
+}
+
+// mix makes many keys for a hundredth of the windows. Their loads come first, so that a key has the
+// same one however long the traffic lasts.
+func mix(random *rand.Rand, windows int) [][]int64 {
+	all := make([][]int64, 20_000)
+	loads := make([]float64, len(all))
+	for i := range loads {
+		loads[i] = 0.05 * math.Exp(1.5*random.NormFloat64())
+	}
+	for i, load := range loads {
+		all[i] = poisson(nil, random, stretch{to: spans(float64(mixWindows(windows))), load: load})
+	}
+	return all
+}
+
+// mixWindows is how many windows the mix lasts.
+func mixWindows(windows int) int { return (windows + 99) / 100 }
