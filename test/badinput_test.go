@@ -44,6 +44,8 @@ var ranges = map[string]string{
 	"interval": "1 to 3153600000000",
 	"expires":  "0 to 3153600000000",
 	"amount":   "-9223372036854775808 to 9223372036854775807",
+	"burst":    "0 to 999999999999998",
+	"guard":    "0 to 3153600000000",
 }
 
 // noNumber is the answer to a number that is none, or out of range.
@@ -53,8 +55,8 @@ func noNumber(param, value string) string {
 
 // unknown is the answer to a parameter that there is not.
 func unknown(param string) string {
-	return fmt.Sprintf("400 Bad Request: parameter %q is unknown, want one of "+
-		"size cost interval expires maxwait key message amount value id", param)
+	return fmt.Sprintf("400 Bad Request: parameter %q is unknown, want one of size cost interval "+
+		"expires maxwait key message amount value id burst mode guard limits zone", param)
 }
 
 // noPath is the answer to a path that leads nowhere.
@@ -79,8 +81,8 @@ func get(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--read-timeout", "1s", "--idle-timeout", "1s")
-	all := slices.Concat(badParameters, badPaths, badRequestLines, badHeaders, badBodies, badPipelines,
-		badSilence)
+	all := slices.Concat(badParameters, badLimits, badPaths, badRequestLines, badHeaders, badBodies,
+		badPipelines, badSilence)
 	for i, input := range all {
 		b := trial{input, fmt.Sprintf("k%03d", i)}
 		t.Run(b.fact, func(t *testing.T) {
@@ -152,9 +154,9 @@ var badParameters = []badInput{
 	{"an exponent", get("/v1/semaphore/kept/acquire?size=1e3"), []string{noNumber("size", "1e3")}},
 	{"a hexadecimal number", get("/v1/semaphore/kept/acquire?size=0x10"), []string{noNumber("size", "0x10")}},
 	{"an infinite number", get("/v1/semaphore/kept/acquire?size=Inf"), []string{noNumber("size", "Inf")}},
-	{"spaces around a number", get("/v1/semaphore/kept/acquire?size=+3+"), []string{noNumber("size", "+3+")}},
+	{"spaces around a number", get("/v1/semaphore/kept/acquire?size=+3+"), []string{noNumber("size", " 3 ")}},
 	{"a null byte behind a number", get("/v1/semaphore/kept/acquire?size=3%00"),
-		[]string{noNumber("size", "3%00")}},
+		[]string{noNumber("size", "3\x00")}},
 	{"a sign before a zero", get("/v1/semaphore/kept/acquire?size=-0&maxwait=0"),
 		[]string{noNumber("size", "-0")}},
 	{"a number of 10 KB", get("/v1/counter/kept/count?amount=" + strings.Repeat("1", 10_000)),
@@ -187,8 +189,10 @@ var badParameters = []badInput{
 	{"semicolons", get("/v1/counter/kept/count?amount=1;amount=2"),
 		[]string{noNumber("amount", "1;amount=2")}},
 	{"two question marks", get("/v1/counter/kept/count??amount=1"), []string{unknown("?amount")}},
-	{"a wrong escape in a number", get("/v1/counter/kept/count?amount=%zz"),
-		[]string{noNumber("amount", "%zz")}},
+	{"a wrong escape in a number", get("/v1/counter/kept/count?amount=%zz"), []string{
+		`400 Bad Request: amount is "%zz", want every % followed by two hexadecimal digits`}},
+	{"a wrong escape in a number that does not count", get("/v1/counter/kept/count?amount=%zz&amount=1"),
+		[]string{`400 Bad Request: amount is "%zz", want every % followed by two hexadecimal digits`}},
 	{"a wrong escape in a key", get("/v1/semaphore/kept/release?key=min%6"), []string{
 		`400 Bad Request: key is "min%6", want every % followed by two hexadecimal digits`}},
 	{"a key of 513 bytes", get("/v1/semaphore/kept/acquire?key=" + strings.Repeat("k", 513)), []string{

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -110,21 +111,28 @@ func chromium(t *testing.T, url string) string {
 
 // operations are what each kind knows, beside stats and DELETE.
 var operations = map[string][]string{
-	"tokenbucket": {"acquire"},
-	"semaphore":   {"acquire", "release", "renew"},
-	"lock":        {"acquire", "release", "renew"},
-	"event":       {"wait", "send"},
-	"watchdog":    {"wait", "kick"},
-	"counter":     {"count", "value", "reset"},
-	"barrier":     {"wait"},
+	"tokenbucket":   limiterOperations,
+	"gcra":          limiterOperations,
+	"fixedwindow":   limiterOperations,
+	"slidingwindow": limiterOperations,
+	"slidinglog":    limiterOperations,
+	"pace":          limiterOperations,
+	"semaphore":     {"acquire", "release", "renew"},
+	"lock":          {"acquire", "release", "renew"},
+	"event":         {"wait", "send"},
+	"watchdog":      {"wait", "kick"},
+	"counter":       {"count", "value", "reset"},
+	"barrier":       {"wait"},
 }
+
+var limiterOperations = []string{"acquire", "peek", "delay", "reserve", "cancel", "refund", "reset"}
 
 // The documentation works without a network, and shows every operation.
 func TestDocumentationInABrowser(t *testing.T) {
 	t.Parallel()
 	page := chromium(t, "http://"+shared().address+"/docs/")
 	for kind, ops := range operations {
-		for _, op := range append(ops, "stats") {
+		for _, op := range append([]string{"stats"}, ops...) {
 			// This is how Swagger UI shows an operation.
 			path := kind + "/{name}/" + op + `"`
 			bare := strings.Contains(page, `data-path="/`+path)
@@ -135,6 +143,18 @@ func TestDocumentationInABrowser(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("the page has %d bytes and begins with\n%.2000s", len(page), page)
+	}
+}
+
+// A link can lead to one operation, which is then open and has all its parameters.
+func TestDocumentationOfOneOperation(t *testing.T) {
+	t.Parallel()
+	page := chromium(t, "http://"+shared().address+"/docs/#/gcra/reserveGcra")
+	for _, name := range []string{"name", "size", "cost", "interval", "expires", "maxwait", "key", "message",
+		"amount", "value", "id", "burst", "mode", "guard", "limits", "zone"} {
+		if !regexp.MustCompile(`class="parameter__name[^>]*>` + name + `\b`).MatchString(page) {
+			t.Errorf("/docs/#/gcra/reserveGcra shows no parameter %s", name)
+		}
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 // all is a query that has every parameter there is.
-const all = "?size=2&cost=1&interval=60000&expires=60000&maxwait=0&key=k&message=m&amount=1&value=1&id=me"
+const all = "?size=2&cost=1&interval=60000&expires=60000&maxwait=0&key=k&message=m&amount=1&value=1&id=me" +
+	"&burst=3&mode=fine&guard=5&zone=Europe/Berlin"
 
 // parameters are the rules by which a query is read.
 var parameters = []script{
@@ -29,7 +30,9 @@ var parameters = []script{
 		counter/{}/reset` + all + ` -> 204
 		barrier/{}/wait` + all + ` -> 408
 		counter/{}/stats` + all + ` -> 200
-		DELETE counter/{}` + all + ` -> 204`},
+		DELETE counter/{}` + all + ` -> 204
+		counter/{}/count?limits=10/1s,5/week -> 200 1
+		counter/{}/count?interval=day -> 200 2`},
 	{"an unknown parameter is refused, and creates nothing", `
 		tokenbucket/{}/acquire?sizes=5 -> 400 parameter "sizes" is unknown, want one of size …
 		semaphore/{}/acquire?key=k&ttl=5 -> 400
@@ -122,6 +125,7 @@ var parameters = []script{
 		tokenbucket/{}/acquire?interval=9223372036854775807 -> 400
 		tokenbucket/{}/stats -> 404
 		tokenbucket/{}/acquire?interval=1 -> 204
+		pause 50ms
 		tokenbucket/{}/acquire?interval=3153600000000 -> 204`},
 	{"expires is not below 0", `
 		semaphore/{}/acquire?expires=-1 -> 400

@@ -22,14 +22,25 @@ var block = regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)\n```\n")
 // Every example that is marked does what it says, in the order of reading and on one server.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../README.md")
+	for _, page := range []string{"README.md", "docs/protocols/http.md"} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			tryExamples(t, page)
+		})
+	}
+}
+
+// tryExamples tries those of one page, on a server of its own.
+func tryExamples(t *testing.T, page string) {
+	t.Helper()
+	text, err := os.ReadFile("../" + page)
 	if err != nil {
-		t.Fatalf("the examples of README.md are to be tried: %v", err)
+		t.Fatalf("the examples of %s are to be tried: %v", page, err)
 	}
 	blocks := block.FindAllStringSubmatch(string(text), -1)
 	if marks := strings.Count(string(text), "<!-- tested -->"); len(blocks) == 0 || marks != len(blocks) {
-		t.Fatalf("README.md has %d marks and %d shell blocks right behind them, want as many, and some",
-			marks, len(blocks))
+		t.Fatalf("%s has %d marks and %d shell blocks right behind them, want as many, and some",
+			page, marks, len(blocks))
 	}
 	s := start(t)
 	for _, b := range blocks {
@@ -78,7 +89,7 @@ func (s *server) runExample(t *testing.T, commands []command) {
 		finish := func() {
 			err := cmd.Wait()
 			if got := out.String(); err != nil || !matches(endLine(c.want), endLine(got)) {
-				t.Errorf("README.md: %s\ngives\n%s\n(%v), want\n%s", c.line, got, err, c.want)
+				t.Errorf("%s\ngives\n%s\n(%v), want\n%s", c.line, got, err, c.want)
 			}
 		}
 		if behind {

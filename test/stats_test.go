@@ -134,7 +134,8 @@ func TestStatsOfNobody(t *testing.T) {
 	}
 }
 
-var kinds = []string{"tokenbucket", "semaphore", "lock", "event", "watchdog", "counter", "barrier"}
+var kinds = []string{"tokenbucket", "semaphore", "lock", "event", "watchdog", "counter", "barrier",
+	"gcra", "fixedwindow", "slidingwindow", "slidinglog", "pace"}
 
 // Metrics are for everybody to read: no name, key or message is in them.
 func TestMetricsHoldNoNames(t *testing.T) {

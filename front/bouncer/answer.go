@@ -92,8 +92,6 @@ func (r *reply) deny(resp *fasthttp.Response, d *gatehouse.Decision) {
 		}
 	case gatehouse.Missing:
 		f.detail = r.key.String() + " does not exist"
-	case gatehouse.Invalid:
-		f.detail = r.key.String() + ": " + d.Message
 	case gatehouse.Exhausted:
 		resp.Header.Set(fasthttp.HeaderRetryAfter, "1")
 		f.detail = r.key.String() + " " + d.Message

@@ -110,6 +110,10 @@ func TestSeveralLimits(t *testing.T) {
 				gatehouse.Window{Remaining: 3, ResetAfter: 8 * time.Hour},
 				gatehouse.Window{Remaining: 2, RetryAfter: time.Hour, ResetAfter: 2 * time.Hour})},
 			told{policy, `"90/month";r=2;t=3600, "10/1s";r=0;t=1, "50/day";r=3`, "3600"}},
+		{"names are ASCII", gatehouse.Decision{Outcome: yes, Windows: []gatehouse.Window{
+			{Limit: gatehouse.Limit{Size: 2, Interval: 1500 * time.Nanosecond}},
+			{Limit: gatehouse.Limit{Size: 3, Interval: 90 * s}}}},
+			told{`"2/1.5us";q=2, "3/1m30s";q=3;w=90`, `"2/1.5us";r=0;t=0, "3/1m30s";r=0;t=0`, ""}},
 		{"for ever is longest", gatehouse.Decision{Outcome: no, RetryAfter: ever, Windows: three(
 			gatehouse.Window{RetryAfter: eon}, gatehouse.Window{RetryAfter: ever}, gatehouse.Window{})},
 			told{policy, `"50/day";r=0, "10/1s";r=0;t=` + eonSec + `, "90/month";r=0`, ""}},
@@ -125,17 +129,21 @@ func TestSeveralLimits(t *testing.T) {
 func TestWhoTellsLimits(t *testing.T) {
 	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
 		for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
-			if !kind.Has(op) {
-				continue
+			if kind.Has(op) {
+				checkWhoTells(t, kind, op)
 			}
-			want := kind.Limiter() && op != gatehouse.OpStats && op != gatehouse.OpDelete ||
-				op == gatehouse.OpAcquire
-			for outcome := gatehouse.Refused; outcome <= gatehouse.Exhausted; outcome++ {
-				got := tell(gatehouse.Key{Kind: kind, Name: "n"}, op, &gatehouse.Decision{Outcome: outcome})
-				if tells := got.policy != "" && got.limit != ""; tells != (want && outcome <= yes) {
-					t.Errorf("%s %s %s tells %v", kind, op, outcome, got)
-				}
-			}
+		}
+	}
+}
+
+func checkWhoTells(t *testing.T, kind gatehouse.Kind, op gatehouse.Op) {
+	t.Helper()
+	want := op == gatehouse.OpAcquire ||
+		kind.Limiter() && op != gatehouse.OpStats && op != gatehouse.OpDelete
+	for outcome := gatehouse.Refused; outcome <= gatehouse.Exhausted; outcome++ {
+		got := tell(gatehouse.Key{Kind: kind, Name: "n"}, op, &gatehouse.Decision{Outcome: outcome})
+		if tells := got.policy != "" && got.limit != ""; tells != (want && outcome <= yes) {
+			t.Errorf("%s %s %s tells %v", kind, op, outcome, got)
 		}
 	}
 }

@@ -23,11 +23,8 @@ type apiDocument struct {
 }
 
 // An apiPath holds its operations by method, in lower case. Whatever else stands there, such as
-// servers of its own, would be taken for a method, and be one too many.
-type apiPath struct {
-	Parameters []apiRef                `yaml:"parameters"`
-	Methods    map[string]apiOperation `yaml:",inline"`
-}
+// parameters, which Swagger UI would show without their names, fails to be read.
+type apiPath map[string]apiOperation
 
 type apiOperation struct {
 	ID         string         `yaml:"operationId"`
@@ -105,10 +102,9 @@ func TestOpenAPIHasAllThereIsAndNothingElse(t *testing.T) {
 	doc := readOpenAPI(t)
 	want := apiOperations()
 	for path, item := range doc.Paths {
-		for method, op := range item.Methods {
+		for method, op := range item {
 			line := method + " " + path
-			got := append(slices.Clone(op.Tags), doc.apiParameters(t, line, item.Parameters)...)
-			got = append(got, doc.apiParameters(t, line, op.Parameters)...)
+			got := append(slices.Clone(op.Tags), doc.apiParameters(t, line, op.Parameters)...)
 			if !slices.Equal(got, want[line]) {
 				t.Errorf("%s: tag and parameters are %q, want %q", line, got, want[line])
 			}
@@ -122,7 +118,7 @@ func TestOpenAPIHasAllThereIsAndNothingElse(t *testing.T) {
 
 func TestOpenAPIPathsAreRead(t *testing.T) {
 	for path, item := range readOpenAPI(t).Paths {
-		for method := range item.Methods {
+		for method := range item {
 			var r request
 			uri := strings.Replace(path, "{name}", "myapp", 1)
 			_, p := r.read([]byte(strings.ToUpper(method)), []byte(uri), []byte("key=me"))
@@ -136,7 +132,7 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 func TestOpenAPIOperationsSayWhatTheyAre(t *testing.T) {
 	seen := make(map[string]string)
 	for path, item := range readOpenAPI(t).Paths {
-		for method, op := range item.Methods {
+		for method, op := range item {
 			line := method + " " + path
 			if op.Summary == "" || len(op.Responses) == 0 || op.ID == "" {
 				t.Errorf("%s: summary %q, %d responses, operationId %q, want all of them",

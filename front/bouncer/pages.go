@@ -26,7 +26,9 @@ const openAPIPath = docsPath + "openapi.yaml"
 func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 	docs := swagger.NewHandlerWithConfig(swgui.Config{
 		Title: "Gatehouse", SwaggerJSON: openAPIPath, BasePath: docsPath, HideCurl: false,
-		SettingsUI: map[string]string{"tryItOutEnabled": "true", "validatorUrl": "null"},
+		SettingsUI: map[string]string{
+			"tryItOutEnabled": "true", "validatorUrl": "null", "deepLinking": "true",
+		},
 	})
 	metrics := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 	return map[string]fasthttp.RequestHandler{

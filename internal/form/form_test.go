@@ -156,7 +156,7 @@ var refusals = []struct{ query, want string }{
 	{"expires=-1", `expires is "-1", want a whole number from 0 to 3153600000000`},
 	{"maxwait=-2", `maxwait is "-2", want a whole number from -1 to 3153600000000`},
 	{"amount=9223372036854775808",
-		`amount is "9223372036854775808", want a whole number from -9223372036854775808 to 9223372036854775807`},
+		`amount is "9223372036854775808", want a whole number from -92233720368547`},
 	{"value=x",
 		`value is "x", want a whole number from -9223372036854775808 to 9223372036854775807`},
 	{"burst=-1", `burst is "-1", want a whole number from 0 to 999999999999998`},
@@ -271,11 +271,11 @@ func FuzzRead(f *testing.F) {
 
 func TestQuote(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\x00\n\"b\"":                       `"a\x00\n\"b\""`,
-		"\xff":                               `"\xff"`,
-		strings.Repeat("x", longest):         `"` + strings.Repeat("x", longest) + `"`,
-		strings.Repeat("x", longest+1):       `"` + strings.Repeat("x", longest) + `"…`,
-		strings.Repeat("\u20ac", longest)[:]: `"` + strings.Repeat("\u20ac", longest/3) + `\xe2\x82"…`,
+		"a\x00\n\"b\"":                 `"a\x00\n\"b\""`,
+		"\xff":                         `"\xff"`,
+		strings.Repeat("x", longest):   `"` + strings.Repeat("x", longest) + `"`,
+		strings.Repeat("x", longest+1): `"` + strings.Repeat("x", longest) + `"…`,
+		strings.Repeat("€", longest):   `"` + strings.Repeat("€", longest/3) + `\xe2\x82"…`,
 	} {
 		if got := Quote([]byte(text)); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", text, got, want)

@@ -3,11 +3,10 @@
 package zone
 
 import (
+	"fmt"
 	"path"
 	"sync"
 	"time"
-
-	"github.com/gatehousehq/gatehouse"
 )
 
 // maxName is longer than any name there is, the longest of which has 32 bytes.
@@ -17,8 +16,8 @@ const maxName = 64
 // spelling, so that there are no more than some hundreds.
 var zones sync.Map
 
-// Load returns the time zone of a name such as Europe/Berlin; "" is UTC. The error is of
-// [gatehouse.CodeInvalid].
+// Load returns the time zone of a name such as Europe/Berlin; "" is UTC. The error's
+// text is for whoever gave the name.
 func Load(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
@@ -38,6 +37,5 @@ func Load(name string) (*time.Location, error) {
 }
 
 func unknown(name string) error {
-	return gatehouse.Errorf(gatehouse.CodeInvalid,
-		"zone %q is unknown, want an IANA name such as Europe/Berlin", name[:min(len(name), maxName)])
+	return fmt.Errorf("zone %q is unknown, want an IANA name such as Europe/Berlin", name[:min(len(name), maxName)])
 }
