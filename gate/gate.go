@@ -42,6 +42,7 @@ type Gate struct {
 	seed    maphash.Seed
 	shards  [shards]shard
 	calls   sync.Pool
+	queues  sync.Pool
 	tickets atomic.Uint64
 	waiting atomic.Int64
 	lines   atomic.Int64 // at all names together
@@ -78,6 +79,7 @@ func New(store Store, config Config) *Gate {
 		g.shards[i].lines = make(map[gatehouse.Key]*line)
 	}
 	g.calls.New = func() any { return new(call) }
+	g.queues.New = func() any { return new(queue) }
 	return g
 }
 

@@ -1,0 +1,75 @@
+package gate_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+)
+
+// limited are commands for one bucket of five, as a pipeline brings them.
+func limited() []gatehouse.Command {
+	cmds := make([]gatehouse.Command, gate.MaxTogether)
+	for i := range cmds {
+		cmds[i] = gatehouse.Command{
+			Op: gatehouse.OpAcquire, Size: 5, Cost: int64(1 + i%3), Interval: time.Second,
+		}
+		if i%5 == 4 {
+			cmds[i].Op = gatehouse.OpPeek
+		}
+	}
+	return cmds
+}
+
+// Commands that come together are answered as if they had come one after the other.
+func TestTogetherIsOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "pipeline"}
+		together, apart := newGate(), newGate()
+		for round := range 3 {
+			cmds := limited()
+			got := make([]gatehouse.Decision, len(cmds))
+			if err := together.TryAll(key, cmds, got); err != nil {
+				t.Fatal(err)
+			}
+			for i, cmd := range cmds {
+				want, err := apart.Do(t.Context(), key, cmd)
+				if err != nil || fmt.Sprint(got[i]) != fmt.Sprint(want) {
+					t.Errorf("round %d, command %d: %+v, want %+v, %v", round, i, got[i], want, err)
+				}
+			}
+			time.Sleep(700 * time.Millisecond)
+		}
+	})
+}
+
+// Nobody overtakes those in line by coming together.
+func TestTogetherBehindALine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, key, l := newGate(), semaphore("pipeline"), newLog()
+		must(t, g, key, acquire("holder"))
+		g.Submit(key, acquire("waiter"), l.done("waiter"))
+		late := acquire("late")
+		late.MaxWait = 0
+		cmds := []gatehouse.Command{late, release("holder"), late, release("waiter"), late}
+		got := make([]gatehouse.Decision, len(cmds))
+		if err := g.TryAll(key, cmds, got); err != nil {
+			t.Fatal(err)
+		}
+		outcomes := make([]gatehouse.Outcome, len(got))
+		for i := range got {
+			outcomes[i] = got[i].Outcome
+		}
+		want := []gatehouse.Outcome{
+			gatehouse.Refused, gatehouse.Granted, gatehouse.Refused, gatehouse.Granted, gatehouse.Granted,
+		}
+		if !slices.Equal(outcomes, want) {
+			t.Errorf("outcomes %s, want %s", outcomes, want)
+		}
+		l.wantOrder(t, "waiter")
+	})
+}
