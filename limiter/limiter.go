@@ -4,7 +4,7 @@
 // Both are the generic cell rate algorithm (GCRA), which the ATM Forum defined for telephone networks
 // and redis-cell brought to Redis. It decides as a token bucket of Burst + 1 that is refilled one by
 // one, evenly, and keeps a single number for it. In any stretch of time of length w at most
-// Burst + 1 + w·Size/Interval pass.
+// Burst + 1 + w·Size/Interval pass, where Interval/Size is cut to whole nanoseconds.
 package limiter
 
 import (

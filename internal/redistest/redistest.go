@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package redistest starts real Redis servers for tests, kills them and stops them.
 package redistest
 
@@ -158,4 +160,19 @@ func (s *Server) Int(tb testing.TB, arguments ...string) int64 {
 		tb.Fatalf("redis-cli %q printed %q, want a number", arguments, text)
 	}
 	return n
+}
+
+// Until waits until a condition holds, and fails the test when it does not come to.
+func Until(tb testing.TB, holds func() bool) {
+	tb.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	end := time.After(patience)
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-end:
+			tb.Fatalf("the condition does not hold after %v", patience)
+		}
+	}
 }

@@ -1,0 +1,213 @@
+// Command slidingwindow-report shows how limiters that share their counts through Redis do: it answers
+// requests by several of them and counts for Prometheus what they allow and deny.
+//
+//	go run ./cmd/slidingwindow-report -listen :8080 -load 50 -for 2m
+//	curl localhost:8080/allow
+//	curl localhost:8080/metrics
+//
+// Its flags and answers are those of the test utility of github.com/RussellLuo/slidingwindow; -load and
+// -for are in place of a load generator.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/slidingwindow"
+	"github.com/gatehousehq/gatehouse/slidingwindow/redisstore"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/rueidis"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "slidingwindow-report:", err)
+		os.Exit(1)
+	}
+}
+
+// A config is what the flags say.
+type config struct {
+	size, sync, length      time.Duration
+	limit                   int64
+	scale, load             int
+	resource, redis, listen string
+}
+
+func parse(arguments []string) (c config, err error) {
+	flags := flag.NewFlagSet("slidingwindow-report", flag.ContinueOnError)
+	flags.DurationVar(&c.size, "size", time.Second, "the length of the window")
+	flags.Int64Var(&c.limit, "limit", 20, "how many requests are allowed in it")
+	flags.DurationVar(&c.sync, "sync", 200*time.Millisecond, "how often a limiter exchanges its count")
+	flags.IntVar(&c.scale, "scale", 2, "how many limiters there are")
+	flags.StringVar(&c.resource, "resource", "test", "the name of what is limited")
+	flags.StringVar(&c.redis, "redis", "localhost:6379", "the address of the Redis server")
+	flags.StringVar(&c.listen, "listen", "", "the address to listen on; required")
+	flags.IntVar(&c.load, "load", 0, "how many requests a second are made from within")
+	flags.DurationVar(&c.length, "for", 0, "how long to run; 0 is until interrupted")
+	if err := flags.Parse(arguments); err != nil {
+		return c, err
+	}
+	switch {
+	case c.listen == "":
+		return c, errors.New("flag -listen is missing, want an address such as :8080")
+	case c.size < time.Millisecond || c.scale < 1 || c.load < 0 || c.sync < 0 || c.length < 0:
+		return c, fmt.Errorf("-size %v, -scale %d, -load %d, -sync %v, -for %v: %s",
+			c.size, c.scale, c.load, c.sync, c.length, "want at least 1ms, 1, 0, 0s, 0s")
+	}
+	return c, nil
+}
+
+// A limiter is one of those that share their counts.
+type limiter struct {
+	*slidingwindow.Limiter
+	name            string
+	allowed, denied atomic.Int64
+}
+
+// A report answers requests and counts the answers.
+type report struct {
+	config   config
+	limiters []*limiter
+	requests *prometheus.CounterVec
+}
+
+// run answers requests until ctx ends or as long as is asked for, and writes what came out.
+func run(ctx context.Context, arguments []string, out io.Writer) error {
+	c, err := parse(arguments)
+	if err != nil {
+		return err
+	}
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{c.redis}})
+	if err != nil {
+		return fmt.Errorf("redis at %s: %w", c.redis, err)
+	}
+	defer client.Close()
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return err
+	}
+	if c.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.length)
+		defer cancel()
+	}
+	r := &report{config: c}
+	defer r.open(redisstore.New(client, 2*c.size))()
+	say(out, "listening on %s\n", listener.Addr())
+	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: time.Minute}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }() // ends with the server
+	loaded := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(loaded)
+		r.drive(ctx, "http://"+listener.Addr().String()+"/allow")
+	}()
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		<-loaded
+		err = server.Close()
+	}
+	for _, l := range r.limiters {
+		say(out, "%s: %d allowed, %d denied\n", l.name, l.allowed.Load(), l.denied.Load())
+	}
+	return err
+}
+
+// say writes to somebody who may have gone.
+func say(w io.Writer, format string, values ...any) { _, _ = fmt.Fprintf(w, format, values...) }
+
+// open makes the limiters, and returns what stops them.
+func (r *report) open(store slidingwindow.Datastore) (stop func()) {
+	var stops []slidingwindow.StopFunc
+	for i := range r.config.scale {
+		l, stop := slidingwindow.NewLimiter(r.config.size, r.config.limit,
+			func() (slidingwindow.Window, slidingwindow.StopFunc) {
+				syncer := slidingwindow.NewBlockingSynchronizer(store, r.config.sync)
+				return slidingwindow.NewSyncWindow(r.config.resource, syncer)
+			})
+		r.limiters = append(r.limiters, &limiter{Limiter: l, name: fmt.Sprintf("lim-%d", i)})
+		stops = append(stops, stop)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+func (r *report) handler() http.Handler {
+	r.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "slidingwindow",
+		Name:      "requests_total",
+		Help:      "How many requests were made, by resource, limiter and whether they were allowed.",
+	}, []string{"resource", "limiter", "allow"})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(r.requests)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/allow", r.allow)
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// allow asks one of the limiters.
+func (r *report) allow(w http.ResponseWriter, _ *http.Request) {
+	l := r.limiters[rand.IntN(len(r.limiters))]
+	ok := l.Allow()
+	if ok {
+		l.allowed.Add(1)
+	} else {
+		l.denied.Add(1)
+	}
+	r.requests.WithLabelValues(r.config.resource, l.name, strconv.FormatBool(ok)).Inc()
+	say(w, "%s: %v", l.name, ok)
+}
+
+// drive makes requests at a steady rate until ctx ends.
+func (r *report) drive(ctx context.Context, address string) {
+	if r.config.load == 0 {
+		<-ctx.Done()
+		return
+	}
+	ticks := time.NewTicker(time.Second / time.Duration(r.config.load))
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			get(ctx, address)
+		}
+	}
+}
+
+// get makes a request. Whether it was answered is seen in the counts.
+func get(ctx context.Context, address string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+}

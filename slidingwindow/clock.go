@@ -1,0 +1,64 @@
+package slidingwindow
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// An anchor ties the monotonic clock to the wall clock. Asking how long ago it was costs half of
+// asking what time it is, and that is half of a decision.
+type anchor struct {
+	at   time.Time
+	unix int64 // at, in Unix nanoseconds
+}
+
+// anchorHolds is for how long an anchor is trusted: so soon a limiter follows a wall clock that was
+// set, or one that went on while the machine slept.
+const anchorHolds = time.Second
+
+func newAnchor() *anchor {
+	now := time.Now()
+	return &anchor{at: now, unix: now.UnixNano()}
+}
+
+// A clock reads the wall clock. The zero one is ready, and may be read by many goroutines.
+type clock struct{ anchor atomic.Pointer[anchor] }
+
+// now is the wall clock's time in Unix nanoseconds.
+func (c *clock) now() int64 {
+	a := c.anchor.Load()
+	if a == nil {
+		return c.drop()
+	}
+	since := time.Since(a.at)
+	if since >= anchorHolds {
+		return c.drop()
+	}
+	return a.unix + int64(since)
+}
+
+// drop drops a new anchor.
+func (c *clock) drop() int64 {
+	a := newAnchor()
+	c.anchor.Store(a)
+	return a.unix
+}
+
+// wallClock is the time by which windows are exchanged when nobody calls, in Unix nanoseconds.
+func wallClock() int64 { return time.Now().UnixNano() }
+
+// nanoseconds is t in Unix nanoseconds, and the nearest there are (in the years 1678 and 2262) for a
+// time that has none.
+func nanoseconds(t time.Time) int64 {
+	const most = math.MaxInt64 / int64(time.Second)
+	switch seconds := t.Unix(); {
+	case seconds >= most:
+		return math.MaxInt64
+	case seconds <= -most:
+		return math.MinInt64
+	}
+	return t.UnixNano()
+}
+
+func timeOf(unix int64) time.Time { return time.Unix(0, unix) }

@@ -1,0 +1,260 @@
+package slidingwindow
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Limiter lets so many events pass in a window of time. It is safe for use by many goroutines.
+// Make one with NewLimiter.
+type Limiter struct {
+	grid
+	clock clock
+
+	// mu guards what follows and the window. It is the window's own lock if that has one.
+	mu    *sync.Mutex
+	limit int64
+	older int64 // the count before previous, as it was when the window turned last
+
+	// current and previous are where the counts are. For a window of somebody else's, current is a
+	// copy made for one call.
+	current  *LocalWindow
+	previous *LocalWindow
+
+	// One of these is not nil, unless the window is a LocalWindow.
+	shared  *SyncWindow
+	strict  *StrictWindow
+	foreign Window
+
+	own struct {
+		sync.Mutex
+		current, previous LocalWindow
+	}
+}
+
+// NewLimiter returns a limiter that lets limit events pass in size, and the function that ends the
+// exchange of its counts. It panics for a size of 0 or less, and for a newWindow that returns none.
+func NewLimiter(size time.Duration, limit int64, newWindow NewWindow) (*Limiter, StopFunc) {
+	checkSize(size)
+	window, stop := newWindow()
+	if window == nil {
+		panic("slidingwindow: newWindow returned no window, want one")
+	}
+	if stop == nil {
+		stop = func() {}
+	}
+	l := &Limiter{grid: newGrid(size), limit: limit}
+	l.mu, l.current, l.previous = &l.own.Mutex, &l.own.current, &l.own.previous
+	switch window := window.(type) {
+	case *LocalWindow:
+		l.current = window
+	case *SyncWindow:
+		window.adopt(l.grid)
+		l.shared, l.mu = window, &window.mu
+		l.current, l.previous = &window.LocalWindow, &window.before.LocalWindow
+	case *StrictWindow:
+		window.adopt(l.grid)
+		l.strict, l.mu, l.current = window, &window.mu, &window.LocalWindow
+	default:
+		l.foreign = window
+	}
+	return l, stop
+}
+
+func checkSize(size time.Duration) {
+	if size <= 0 {
+		panic(fmt.Sprintf("slidingwindow: a limiter's size is %v, want more than 0", size))
+	}
+}
+
+// Size returns the length of the window.
+func (l *Limiter) Size() time.Duration { return time.Duration(l.size) }
+
+// Limit returns how many events pass in one window.
+func (l *Limiter) Limit() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.limit
+}
+
+// SetLimit sets how many events pass in one window, from the next decision on. What was counted stays.
+func (l *Limiter) SetLimit(newLimit int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit = newLimit
+}
+
+// Err returns why the last exchange with the store failed, and nil when it went well. While a
+// SyncWindow's exchange fails, the limiter decides by what it knows. While a StrictWindow's does, it
+// lets nothing pass beyond what it has taken.
+func (l *Limiter) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.shared != nil:
+		return l.shared.pace.err
+	case l.strict != nil:
+		return l.strict.err()
+	default:
+		return nil
+	}
+}
+
+// Allow is AllowN for one event now.
+func (l *Limiter) Allow() bool { return l.allow(l.clock.now(), 1) }
+
+// AllowN reports whether n events may happen at now: all of them or none. If so they are counted. An n
+// of 0 passes if the estimate is within the limit, an n below 0 never does.
+func (l *Limiter) AllowN(now time.Time, n int64) bool { return l.allow(nanoseconds(now), n) }
+
+func (l *Limiter) allow(now, n int64) bool {
+	switch {
+	case n < 0:
+		return false
+	case l.strict != nil:
+		return l.strict.allow(l, now, n)
+	case l.shared != nil:
+		return l.allowShared(now, n)
+	case l.foreign != nil:
+		return l.allowForeign(now, n)
+	}
+	l.mu.Lock()
+	l.turn(now)
+	ok := l.fits(now, n)
+	if ok {
+		l.current.count += n
+	}
+	l.mu.Unlock()
+	return ok
+}
+
+// allowShared decides as allow does and exchanges counts, but never while it holds the lock.
+func (l *Limiter) allowShared(now, n int64) bool {
+	w := l.shared
+	if w.exact {
+		w.together.Lock()
+		defer w.together.Unlock()
+	}
+	l.mu.Lock()
+	l.turn(now)
+	if w.asksFirst(now) {
+		w.ask(now)
+		l.turn(now)
+	}
+	ok := l.fits(now, n)
+	if ok {
+		w.add(n)
+	}
+	due := w.due(now)
+	l.mu.Unlock()
+	if due {
+		w.exchange(now)
+	}
+	return ok
+}
+
+// allowForeign decides with a window of somebody else's, which expects all calls under the lock.
+func (l *Limiter) allowForeign(now, n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current.Reset(l.foreign.Start(), l.foreign.Count())
+	start := l.current.start
+	l.turn(now)
+	if l.current.start != start {
+		l.foreign.Reset(l.current.Start(), l.current.Count())
+	}
+	ok := l.fits(now, n)
+	if ok {
+		l.foreign.AddCount(n)
+	}
+	l.foreign.Sync(timeOf(now))
+	return ok
+}
+
+// fits reports whether n more events, 0 or more, are within the limit.
+func (l *Limiter) fits(now, n int64) bool {
+	if l.limit < l.current.count {
+		return false
+	}
+	room := l.limit - l.current.count
+	if n > room {
+		return false
+	}
+	previous := l.before()
+	if previous <= room-n { // however much it weighs
+		return true
+	}
+	return weighted(previous, l.left(l.current.start, now), l.size) <= room-n
+}
+
+// before is the count of the window just before the current one.
+func (l *Limiter) before() int64 {
+	if l.previous.start != l.current.start-l.size {
+		return 0
+	}
+	return l.previous.count
+}
+
+// turn makes the window that holds now the current one.
+//
+// A time before the current window is taken for its first instant: calls that overtake one another
+// turn nothing back. Only one that lies more than a whole window before it says that the clock was set
+// back, or that it had jumped ahead.
+func (l *Limiter) turn(now int64) {
+	if uint64(now-l.current.start) < uint64(l.size) {
+		return
+	}
+	start, current := l.floor(now), l.current.start
+	switch {
+	case start > current:
+		l.forward(start)
+	case now < current && uint64(current)-uint64(now) > uint64(l.size):
+		l.back(start)
+	}
+}
+
+func (l *Limiter) forward(start int64) {
+	l.older = l.before()
+	if l.shared != nil {
+		l.shared.turn(start)
+		return
+	}
+	*l.previous, *l.current = *l.current, LocalWindow{start: start}
+}
+
+// back goes to an earlier window. No count is lost on the way, so that a clock that jumps lets nothing
+// pass twice.
+func (l *Limiter) back(start int64) {
+	moved := l.current.count
+	before, gap := l.previous.start, uint64(l.current.start)-uint64(l.previous.start)
+	if before > start || gap/2 < uint64(l.size) {
+		l.relabel(start)
+		return
+	}
+	l.restore()
+	if start > before {
+		l.forward(start)
+	}
+	l.current.AddCount(moved)
+}
+
+// relabel gives the counts the name of an earlier window: the clock was set back.
+func (l *Limiter) relabel(start int64) {
+	if l.shared != nil {
+		l.shared.relabel(start)
+		return
+	}
+	*l.previous = LocalWindow{start: start - l.size, count: l.before()}
+	l.current.start = start
+}
+
+// restore goes back to the window that was current before the clock jumped ahead.
+func (l *Limiter) restore() {
+	if l.shared != nil {
+		l.shared.restore(l.older)
+		return
+	}
+	*l.current = *l.previous
+	*l.previous = LocalWindow{start: l.current.start - l.size, count: l.older}
+}

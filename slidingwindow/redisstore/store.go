@@ -1,0 +1,155 @@
+// Package redisstore keeps the counts of sliding windows in Redis, for limiters in many processes.
+//
+// A count is the string KEY@START, where START is the beginning of the window in Unix nanoseconds. That
+// is how the example of github.com/RussellLuo/slidingwindow names it, so that processes with that and
+// with this store can share their counts.
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/slidingwindow"
+	"github.com/redis/rueidis"
+)
+
+// A Store is a slidingwindow.Exchanger. It is safe for use by many goroutines.
+type Store struct {
+	client    rueidis.Client
+	expires   time.Duration
+	add, push script
+}
+
+var _ slidingwindow.Exchanger = (*Store)(nil)
+
+// callTimeout is how long Add and Get wait for Redis. It is less than limiters give a store.
+const callTimeout = 500 * time.Millisecond
+
+// New returns a store that uses client, which stays its owner's. A count is forgotten after expires,
+// which should be twice the size of the largest window, if its window does not say when. New panics for
+// an expires below a millisecond.
+func New(client rueidis.Client, expires time.Duration) *Store {
+	if expires < time.Millisecond {
+		panic(fmt.Sprintf("redisstore: expires is %v, want at least 1ms", expires))
+	}
+	return &Store{client, expires, newScript(addText), newScript(pushText)}
+}
+
+// Add adds delta to a count and sets when it expires, as one atomic change, and returns the new count.
+func (s *Store) Add(key string, start, delta int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return s.one(ctx, slidingwindow.Push{Key: key, Start: start, Delta: delta})
+}
+
+// Get returns a count.
+func (s *Store) Get(key string, start int64) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	return s.one(ctx, slidingwindow.Push{Key: key, Start: start})
+}
+
+func (s *Store) one(ctx context.Context, p slidingwindow.Push) (int64, error) {
+	pushes := []slidingwindow.Push{p}
+	s.Exchange(ctx, pushes)
+	return pushes[0].Total, pushes[0].Err
+}
+
+// Exchange carries out all pushes in one round trip, each as one atomic change. One that is sent again
+// because its answer was lost counts once.
+func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
+	commands := make(rueidis.Commands, len(pushes))
+	for i := range pushes {
+		commands[i] = s.command(&pushes[i], s.byHash)
+	}
+	var unknown []int // to Redis, their script is
+	for i, answer := range s.client.DoMulti(ctx, commands...) {
+		if failure, ok := rueidis.IsRedisErr(answer.Error()); ok && failure.IsNoScript() {
+			unknown = append(unknown, i)
+			continue
+		}
+		settle(&pushes[i], answer)
+	}
+	if len(unknown) == 0 {
+		return
+	}
+	again := make(rueidis.Commands, len(unknown))
+	for j, i := range unknown {
+		again[j] = s.command(&pushes[i], s.byText)
+	}
+	for j, answer := range s.client.DoMulti(ctx, again...) {
+		settle(&pushes[unknown[j]], answer)
+	}
+}
+
+// settle notes the answer to a push.
+func settle(p *slidingwindow.Push, answer rueidis.RedisResult) {
+	text, err := answer.ToString()
+	switch {
+	case rueidis.IsRedisNil(err):
+		p.Total, p.Err = 0, nil
+		return
+	case err == nil:
+		p.Total, err = strconv.ParseInt(text, 10, 64)
+	}
+	if p.Err = err; err != nil {
+		p.Err = fmt.Errorf("redisstore: %s: %w", countKey(p), err)
+	}
+}
+
+// A caller makes the command that runs a script.
+type caller func(run *script, keys, arguments []string) rueidis.Completed
+
+func (s *Store) byHash(run *script, keys, arguments []string) rueidis.Completed {
+	command := s.client.B().Evalsha().Sha1(run.hash).Numkeys(int64(len(keys)))
+	return command.Key(keys...).Arg(arguments...).Build()
+}
+
+func (s *Store) byText(run *script, keys, arguments []string) rueidis.Completed {
+	command := s.client.B().Eval().Script(run.text).Numkeys(int64(len(keys)))
+	return command.Key(keys...).Arg(arguments...).Build()
+}
+
+// command is what Redis is asked to do for a push.
+func (s *Store) command(p *slidingwindow.Push, call caller) rueidis.Completed {
+	count := countKey(p)
+	if p.Delta == 0 {
+		return s.client.B().Get().Key(count).Build()
+	}
+	expires := p.Keep
+	if expires <= 0 {
+		expires = s.expires
+	}
+	milliseconds := strconv.FormatInt(max(expires.Milliseconds(), 1), 10)
+	sums, ok := sumsKey(count)
+	if p.Sum == 0 || !ok {
+		delta := strconv.FormatInt(p.Delta, 10)
+		return call(&s.add, []string{count}, []string{delta, milliseconds})
+	}
+	source, sum := strconv.FormatUint(p.Source, 36), strconv.FormatInt(p.Sum, 10)
+	return call(&s.push, []string{count, sums}, []string{source, sum, milliseconds})
+}
+
+// countKey is where the count of a window is.
+func countKey(p *slidingwindow.Push) string {
+	return p.Key + "@" + strconv.FormatInt(p.Start, 10)
+}
+
+// sumsKey is where the sums of the sources of a count are. In a Redis cluster both must be in the same
+// slot, which is chosen by what is between the first { and the next }, or by the whole name if there is
+// nothing. ok is false for the few names to which none in the same slot can be found.
+func sumsKey(count string) (sums string, ok bool) {
+	const suffix = "/sums"
+	if _, after, found := strings.Cut(count, "{"); found {
+		if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
+			return count + suffix, true
+		}
+	}
+	if strings.Contains(count, "}") {
+		return "", false
+	}
+	return "{" + count + "}" + suffix, true
+}

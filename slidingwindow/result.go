@@ -1,0 +1,126 @@
+package slidingwindow
+
+import "time"
+
+// A Result is a decision and what a caller can be told about it.
+type Result struct {
+	// OK says that the events may happen.
+	OK bool
+
+	// Limit is how many events pass in one window.
+	Limit int64
+
+	// Remaining is how many more would pass now.
+	Remaining int64
+
+	// RetryAfter is, for events that may not happen, after which time they may if no others happen
+	// meanwhile: Never if they are more than the limit, 0 if no time is known or they are OK.
+	RetryAfter time.Duration
+
+	// ResetAfter is after which time Remaining is the limit again if nothing more happens.
+	ResetAfter time.Duration
+}
+
+// Never is the RetryAfter of events that are more than the limit or fewer than none.
+const Never time.Duration = -1
+
+// Take is AllowN with the numbers behind its answer.
+func (l *Limiter) Take(now time.Time, n int64) Result {
+	ok := l.AllowN(now, n)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.look(nanoseconds(now))
+	r := v.result()
+	r.OK = ok
+	if !ok {
+		r.RetryAfter = v.retryAfter(n)
+	}
+	return r
+}
+
+// Peek answers what Take would, counts nothing and asks no store.
+func (l *Limiter) Peek(now time.Time, n int64) Result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.look(nanoseconds(now))
+	r := v.result()
+	r.OK = v.fits(n)
+	if !r.OK {
+		r.RetryAfter = v.retryAfter(n)
+	}
+	return r
+}
+
+// A view is the counts as they weigh at one time.
+type view struct {
+	current, previous int64
+	size, limit       int64
+	left              int64 // of the current window
+	early             int64 // how much time lies before the current window: a clock was set back
+}
+
+// look is the view at now. It turns no window.
+func (l *Limiter) look(now int64) view {
+	if l.foreign != nil {
+		l.current.Reset(l.foreign.Start(), l.foreign.Count())
+	}
+	v := view{current: l.current.count, previous: l.before(), size: l.size, limit: l.limit}
+	if l.strict != nil {
+		v.current, v.previous = l.strict.known()
+	}
+	start := l.current.start
+	switch turned := l.floor(now); {
+	case turned > start && turned-start == l.size:
+		v.current, v.previous, start = 0, v.current, turned
+	case turned > start:
+		v.current, v.previous, start = 0, 0, turned
+	case now < start:
+		v.early = start - now
+	}
+	v.left = l.left(start, now)
+	return v
+}
+
+func (v *view) estimate() int64 {
+	return plus(weighted(v.previous, v.left, v.size), v.current)
+}
+
+func (v *view) fits(n int64) bool {
+	estimate := v.estimate()
+	return n >= 0 && v.limit >= estimate && n <= v.limit-estimate
+}
+
+func (v *view) result() Result {
+	r := Result{Limit: v.limit, ResetAfter: v.resetAfter()}
+	if estimate := v.estimate(); estimate < v.limit {
+		r.Remaining = v.limit - estimate
+	}
+	return r
+}
+
+// retryAfter is how long it takes until n events fit.
+func (v *view) retryAfter(n int64) time.Duration {
+	if n < 0 || n > v.limit {
+		return Never
+	}
+	most := v.limit - n // for what was counted already
+	if v.current <= most {
+		return v.until(v.previous, most-v.current, 0)
+	}
+	return v.until(v.current, most, v.size)
+}
+
+// resetAfter is how long it takes until nothing weighs any more.
+func (v *view) resetAfter() time.Duration {
+	if v.current > 0 {
+		return v.until(v.current, 0, v.size)
+	}
+	return v.until(v.previous, 0, 0)
+}
+
+// until is how long it takes until a count weighs at most so much: the previous one, or the current
+// one, which begins to weigh less only a window later.
+func (v *view) until(count, most, later int64) time.Duration {
+	left := coverage(count, most, v.size) - 1 // what may be left of the window then
+	return time.Duration(max(plus(plus(v.left, later)-left, v.early), 0))
+}

@@ -1,0 +1,140 @@
+package slidingwindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Datastore keeps the counts that several limiters share. It may be called by several goroutines at
+// once. A count is named by its key and by the start of its window in Unix nanoseconds, and is worth
+// nothing any more two windows after that.
+//
+// An error says that nothing was added. A store that cannot promise that, because an answer may get
+// lost, counts twice what is sent again; an Exchanger need not.
+type Datastore interface {
+	// Add adds delta to a count, as one atomic change, and returns the new count. A count that is not
+	// there is 0. Only a StrictWindow adds less than 0.
+	Add(key string, start, delta int64) (int64, error)
+
+	// Get returns a count.
+	Get(key string, start int64) (int64, error)
+}
+
+// An Exchanger is a Datastore that exchanges many counts in one round trip.
+type Exchanger interface {
+	Datastore
+
+	// Exchange carries out all pushes, in any order, and fills in the Total or the Err of each. Those
+	// with a Delta of 0 only read. It returns once ctx has ended.
+	Exchange(ctx context.Context, pushes []Push)
+}
+
+// A Push tells an Exchanger what one source has counted in one window, and learns what all have.
+type Push struct {
+	Key   string
+	Start int64 // of the window, in Unix nanoseconds
+
+	// Sum is all that Source, a random number, has counted in this window, and Delta is the part of it
+	// that the store has not confirmed yet. A store that remembers the last Sum of every source adds
+	// what is new in this one, and so counts nothing twice when a push whose answer was lost is sent
+	// again. If it has lost the count, it adds all of Sum.
+	Source     uint64
+	Sum, Delta int64
+
+	// Keep is for how long from now the count is worth something; 0 if that is not known.
+	Keep time.Duration
+
+	// Total is the count after the push.
+	Total int64
+	// Err says that the push was not carried out, or that it is not known whether it was.
+	Err error
+}
+
+// storeTimeout is how long a store has for an exchange. Callers that wait for one wait no longer.
+const storeTimeout = time.Second
+
+// maxBatch is how many pushes go into one round trip: about 100 KiB of Redis commands.
+const maxBatch = 1024
+
+var (
+	errLate  = fmt.Errorf("slidingwindow: the store has not answered within %v", storeTimeout)
+	errOwing = errors.New("slidingwindow: the store still owes the answer to an earlier call")
+)
+
+// A party takes part in an exchange.
+type party interface {
+	// settle takes the answers to its pushes. Those that were not tried have an error.
+	settle(pushes []Push)
+	// owed tells it that the answers are late.
+	owed()
+}
+
+// An errand is what one party wants from a store.
+type errand struct {
+	party  party
+	pushes []Push
+}
+
+// run carries out errands and settles them.
+func (s *sharing) run(errands []errand) {
+	if s.batch == nil {
+		for i := range errands {
+			s.runOne(&errands[i])
+		}
+		return
+	}
+	for len(errands) > 0 {
+		n, size := 0, 0
+		for n < len(errands) && (n == 0 || size+len(errands[n].pushes) <= maxBatch) {
+			size += len(errands[n].pushes)
+			n++
+		}
+		s.runBatch(errands[:n], size)
+		errands = errands[n:]
+	}
+}
+
+// runOne calls a plain store, and does not go on after an error: it would most likely get another.
+func (s *sharing) runOne(e *errand) {
+	var err error
+	for i := range e.pushes {
+		p := &e.pushes[i]
+		switch {
+		case err != nil:
+		case p.Delta != 0:
+			p.Total, err = s.store.Add(p.Key, p.Start, p.Delta)
+		default:
+			p.Total, err = s.store.Get(p.Key, p.Start)
+		}
+		p.Err = err
+	}
+	e.party.settle(e.pushes)
+}
+
+// runBatch puts the pushes of all errands into one round trip.
+func (s *sharing) runBatch(errands []errand, size int) {
+	pushes := make([]Push, 0, size)
+	for i := range errands {
+		pushes = append(pushes, errands[i].pushes...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	s.batch.Exchange(ctx, pushes)
+	for i := range errands {
+		n := len(errands[i].pushes)
+		errands[i].party.settle(pushes[:n:n])
+		pushes = pushes[n:]
+	}
+}
+
+// fail settles errands that are not even tried.
+func fail(errands []errand, err error) {
+	for i := range errands {
+		for j := range errands[i].pushes {
+			errands[i].pushes[j].Err = err
+		}
+		errands[i].party.settle(errands[i].pushes)
+	}
+}

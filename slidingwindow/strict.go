@@ -1,0 +1,225 @@
+package slidingwindow
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A StrictWindow takes from a store before it lets anything pass. All processes together never let
+// more than the limit pass in a fixed window, whatever their clocks say and however the store fails,
+// as long as it does not forget.
+//
+// It takes a chunk at once and spends it without asking. What k processes have taken and not spent is
+// refused to the others: at most k chunks of each window are wasted. What is left of a chunk when its
+// window ends is given back when the next one is taken. Chunks of 1 waste nothing and ask the store
+// each time. While the store fails, nothing passes beyond what was taken.
+//
+// Its key must not be that of a SyncWindow, and all processes must use the same size.
+type StrictWindow struct {
+	LocalWindow // the count is what passed here
+	grid        grid
+	mu          sync.Mutex
+	key         string
+	store       Datastore
+	chunk       int64
+
+	left  int64 // taken and not spent
+	taken int64 // in this window, and not given back
+	quote quote
+
+	forgot    bool // the store lost what was taken in this window
+	stopped   bool
+	leftovers []leftover
+	flight    *flight
+	pace      pace
+}
+
+// A quote is what the store said when it was asked last.
+type quote struct {
+	asked    bool  // it was, in this window
+	total    int64 // what all had taken in this window
+	previous int64 // and in the one before
+}
+
+// A leftover is a part of a chunk that is to be given back.
+type leftover struct{ start, n int64 }
+
+// mostLeftovers is how many are kept while a store fails. Older ones weigh nothing any more.
+const mostLeftovers = 4
+
+// restsPerWindow says how long a store that had nothing left is not asked again: for this part of the
+// window. By then others may have given back what they took beyond the limit.
+const restsPerWindow = 100
+
+// NewStrictWindow returns a window that takes chunks from store under key, and the function that gives
+// back what is left. After that nothing passes. It panics for a chunk below 1.
+func NewStrictWindow(key string, store Datastore, chunk int64) (*StrictWindow, StopFunc) {
+	if chunk < 1 {
+		panic(fmt.Sprintf("slidingwindow: the chunk of a StrictWindow is %d, want at least 1", chunk))
+	}
+	w := &StrictWindow{key: key, store: store, chunk: chunk}
+	return w, w.stop
+}
+
+// Start returns the beginning of the window.
+func (w *StrictWindow) Start() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.LocalWindow.Start()
+}
+
+// Count returns how many events passed here in the window.
+func (w *StrictWindow) Count() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
+// AddCount counts n events without taking them from the store.
+func (w *StrictWindow) AddCount(n int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.LocalWindow.AddCount(n)
+}
+
+// Reset makes it the window that begins at s, with c events that passed here.
+func (w *StrictWindow) Reset(s time.Time, c int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.enter(nanoseconds(s))
+	w.count = max(c, 0)
+}
+
+// Sync does nothing: the store is asked before events pass and not after.
+func (w *StrictWindow) Sync(time.Time) {}
+
+func (w *StrictWindow) adopt(g grid) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grid = g
+}
+
+// allow decides by what was taken, and takes more if that does not suffice.
+func (w *StrictWindow) allow(l *Limiter, now, n int64) bool {
+	for {
+		w.mu.Lock()
+		w.turn(now)
+		most := l.limit - weighted(w.quote.previous, w.grid.left(w.start, now), w.grid.size)
+		switch {
+		case n > l.limit:
+			w.mu.Unlock()
+			return false
+		case n <= w.left && w.quote.total-w.left <= plus(most, -n):
+			w.left -= n
+			w.count += n
+			w.mu.Unlock()
+			return true
+		case n <= w.left || !w.mayTake(now, n, most):
+			w.mu.Unlock()
+			return false
+		}
+		if w.flight == nil {
+			w.flight = newFlight(w, now, n, l.limit)
+			go w.flight.take() // ends when the store has answered
+		}
+		f := w.flight
+		w.mu.Unlock()
+		if !f.wait() {
+			return false
+		}
+	}
+}
+
+// turn enters the window that holds now. A time before the current window is taken for its first
+// instant, unless it lies more than a window before it. Either way the store knows what was taken.
+func (w *StrictWindow) turn(now int64) {
+	if uint64(now-w.start) < uint64(w.grid.size) {
+		return
+	}
+	start := w.grid.floor(now)
+	if start > w.start || now < w.start && distance(now, w.start) > uint64(w.grid.size) {
+		w.enter(start)
+	}
+}
+
+func (w *StrictWindow) enter(start int64) {
+	w.giveBack(leftover{w.start, w.left})
+	w.LocalWindow = LocalWindow{start: start}
+	w.left, w.taken, w.quote, w.forgot = 0, 0, quote{}, false
+	if w.pace.failures == 0 {
+		w.pace.wait = 0
+	}
+}
+
+// giveBack notes a leftover for the next flight.
+func (w *StrictWindow) giveBack(rest ...leftover) {
+	for _, r := range rest {
+		if r.n > 0 {
+			w.leftovers = append(w.leftovers, r)
+		}
+	}
+	if excess := len(w.leftovers) - mostLeftovers; excess > 0 {
+		w.leftovers = w.leftovers[excess:]
+	}
+}
+
+// mayTake reports whether the store may still have what is missing for n, if it may give away most.
+func (w *StrictWindow) mayTake(now, n, most int64) bool {
+	if w.stopped || w.forgot || w.flight != nil && w.flight.late {
+		return false
+	}
+	resting := w.pace.wait > 0 && distance(now, w.pace.begun) < uint64(w.pace.wait)
+	usedUp := w.quote.asked && w.quote.total > plus(most, w.left-n)
+	return !resting || !usedUp && w.pace.failures == 0
+}
+
+// known is what the window knows of the counts: all that was taken, but for what can be spent here.
+func (w *StrictWindow) known() (current, previous int64) {
+	if !w.quote.asked {
+		return w.count, 0
+	}
+	return w.quote.total - w.left, w.quote.previous
+}
+
+// err is why the store could not be asked last. It is called with the lock held.
+func (w *StrictWindow) err() error {
+	if w.flight != nil && w.flight.late {
+		return errLate
+	}
+	return w.pace.err
+}
+
+// stop gives back what is left.
+func (w *StrictWindow) stop() {
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	w.stopped = true
+	f := w.flight
+	w.mu.Unlock()
+	if f != nil && !f.wait() {
+		return
+	}
+	w.mu.Lock()
+	w.giveBack(leftover{w.start, w.left})
+	rest := w.leftovers
+	w.left, w.leftovers = 0, nil
+	w.mu.Unlock()
+	if len(rest) > 0 {
+		inTime(w.store, nil, func() { _, _ = w.giveAll(rest) }) // what the store does not take is wasted
+	}
+}
+
+// giveAll gives leftovers back, and returns those it did not come to. Nothing is given back twice: who
+// got an error may have given it back all the same, and what is given back twice is let pass twice.
+func (w *StrictWindow) giveAll(rest []leftover) ([]leftover, error) {
+	for i, r := range rest {
+		if _, err := w.store.Add(w.key, r.start, -r.n); err != nil {
+			return rest[i+1:], err
+		}
+	}
+	return nil, nil
+}

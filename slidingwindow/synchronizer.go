@@ -1,0 +1,210 @@
+package slidingwindow
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Synchronizer exchanges the counts of SyncWindows with a store.
+type Synchronizer interface {
+	// Start is called once for every window that uses it.
+	Start()
+
+	// Stop ends the exchange, and waits for what is under way.
+	Stop()
+
+	// Sync exchanges counts, if that is due at now: it may call the first function to learn what to
+	// exchange, and the second one with the answer, during this call or a later one. A SyncWindow
+	// makes one such call at a time, and none under the limiter's lock.
+	Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc)
+}
+
+// A SyncRequest is what a window knows: all it counted itself or heard of, and how much of that the
+// store has not been told yet.
+type SyncRequest struct {
+	Key     string
+	Start   int64
+	Count   int64
+	Changes int64
+}
+
+// A SyncResponse is what the store answered.
+type SyncResponse struct {
+	// OK says that the exchange succeeded.
+	OK    bool
+	Start int64
+	// Changes is how many of the window's own events the store has been told.
+	Changes int64
+	// OtherChanges is how many events of others the window had not heard of.
+	OtherChanges int64
+}
+
+// MakeFunc returns what a window wants to exchange.
+type MakeFunc func() SyncRequest
+
+// HandleFunc gives a window the answer.
+type HandleFunc func(SyncResponse)
+
+// A BlockingSynchronizer exchanges counts in the goroutine of the caller whose call makes an exchange
+// due. That caller waits for the store, up to a second, but after its decision was made; other callers
+// do not wait. In a new window it first reads how the last one ended, and with an interval of 0 it
+// exchanges before every decision as well, which makes it exact as long as callers come one by one.
+//
+// It may be shared by many windows. When nobody calls, their counts are exchanged all the same.
+type BlockingSynchronizer struct{ sharing }
+
+// NewBlockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
+func NewBlockingSynchronizer(store Datastore, syncInterval time.Duration) *BlockingSynchronizer {
+	return &BlockingSynchronizer{newSharing(store, syncInterval, true)}
+}
+
+// Start does nothing: exchanges begin with the first call.
+func (s *BlockingSynchronizer) Start() {}
+
+// Stop tells the store what it has not been told yet and ends the exchange for all windows.
+func (s *BlockingSynchronizer) Stop() { s.stopAll() }
+
+// Sync exchanges the counts of a window that is no SyncWindow, or whose synchronizer wraps this one,
+// and returns when that is done.
+func (s *BlockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
+	s.syncStranger(nanoseconds(now), makeReq, handleResp)
+}
+
+// A NonblockingSynchronizer exchanges counts in the background. No caller ever waits for the store.
+// All exchanges of a process, of however many windows, are made by one goroutine, which lives only as
+// long as there are any to make.
+//
+// It may be shared by many windows. When nobody calls, their counts are exchanged all the same.
+type NonblockingSynchronizer struct{ sharing }
+
+// NewNonblockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
+func NewNonblockingSynchronizer(store Datastore, syncInterval time.Duration) *NonblockingSynchronizer {
+	return &NonblockingSynchronizer{newSharing(store, syncInterval, false)}
+}
+
+// Start does nothing: exchanges begin with the first call.
+func (s *NonblockingSynchronizer) Start() {}
+
+// Stop tells the store what it has not been told yet and ends the exchange for all windows.
+func (s *NonblockingSynchronizer) Stop() { s.stopAll() }
+
+// Sync begins an exchange of the counts of a window that is no SyncWindow, or whose synchronizer wraps
+// this one, and gives it the answer to an earlier one.
+func (s *NonblockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
+	s.syncStranger(nanoseconds(now), makeReq, handleResp)
+}
+
+// A sharing is what both synchronizers are: windows that share their counts through a store.
+type sharing struct {
+	store    Datastore
+	batch    Exchanger // the store, if it is one
+	interval time.Duration
+	blocking bool
+
+	mu        sync.Mutex
+	windows   []*SyncWindow
+	strangers map[string]*stranger
+}
+
+func newSharing(store Datastore, interval time.Duration, blocking bool) sharing {
+	batch, _ := store.(Exchanger)
+	return sharing{store: store, batch: batch, interval: max(interval, 0), blocking: blocking}
+}
+
+// sharingOf returns the sharing of a synchronizer of this package, nil of any other.
+func sharingOf(syncer Synchronizer) *sharing {
+	switch s := syncer.(type) {
+	case *BlockingSynchronizer:
+		return &s.sharing
+	case *NonblockingSynchronizer:
+		return &s.sharing
+	default:
+		return nil
+	}
+}
+
+func (s *sharing) add(w *SyncWindow) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.windows = append(s.windows, w)
+}
+
+func (s *sharing) remove(w *SyncWindow) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.windows, w); i >= 0 {
+		s.windows = slices.Delete(s.windows, i, i+1)
+	}
+}
+
+// carry carries out an errand: in the background, or before it returns, but not for longer than
+// storeTimeout.
+func (s *sharing) carry(e errand) {
+	if s.blocking {
+		s.await([]errand{e})
+		return
+	}
+	process.submit(delivery{s, e})
+}
+
+// await carries out errands and returns when they are settled or the store takes too long. Then they
+// are settled when it answers after all.
+func (s *sharing) await(errands []errand) {
+	if s.batch != nil {
+		s.run(errands) // it keeps the time itself
+		return
+	}
+	if !inTime(s.store, errands, func() { s.run(errands) }) {
+		fail(errands, errOwing)
+	}
+}
+
+func (s *sharing) stopAll() {
+	s.mu.Lock()
+	windows := slices.Clone(s.windows)
+	s.mu.Unlock()
+	s.stop(windows)
+}
+
+// stop ends the exchange of windows, and tells the store what it has not been told yet. It waits for
+// the store twice at most: for what is under way, and for the rest.
+func (s *sharing) stop(windows []*SyncWindow) {
+	underWay := make([]chan struct{}, 0, len(windows))
+	stopped := make([]*SyncWindow, 0, len(windows))
+	for _, w := range windows {
+		settled, first := w.stop()
+		if !first {
+			continue
+		}
+		s.remove(w)
+		process.forget(w)
+		stopped = append(stopped, w)
+		if settled != nil {
+			underWay = append(underWay, settled)
+		}
+	}
+	awaitAll(underWay)
+	var errands []errand
+	for _, w := range stopped {
+		if e, ok := w.rest(); ok {
+			errands = append(errands, e)
+		}
+	}
+	if len(errands) > 0 {
+		s.await(errands)
+	}
+}
+
+// awaitAll waits until all channels are closed, but not for longer than storeTimeout.
+func awaitAll(channels []chan struct{}) {
+	timer := time.NewTimer(storeTimeout)
+	defer timer.Stop()
+	for _, closed := range channels {
+		select {
+		case <-closed:
+		case <-timer.C:
+			return
+		}
+	}
+}
