@@ -16,8 +16,10 @@ type loop struct {
 	names   names
 	tallies tallies
 
-	// What would have to be made anew for each command otherwise.
+	// What would have to be made anew for each command otherwise. Commands of rates have one of their
+	// own, so that only few of its fields need be written.
 	cmd  gatehouse.Command
+	rate gatehouse.Command
 	form form.Form
 
 	// The command asked for last, which is most likely asked for next.
@@ -85,6 +87,9 @@ const nameSlots = 1024
 
 // get returns a name as a string.
 func (n *names) get(name []byte) string {
+	if len(name) > gatehouse.MaxName {
+		return string(name) // it will be refused
+	}
 	slot := &n.slots[maphash.Bytes(n.seed, name)%nameSlots]
 	if *slot != string(name) {
 		*slot = string(name)

@@ -14,9 +14,15 @@ func TestMemoryOfABlockedConnection(t *testing.T) {
 	d := open(t, Config{})
 	d.dial(t).want("GH.WAIT event/e MAXWAIT 1", "null") // what is made once is there
 	const clients, most = 2000, 1536
+	fds := make([]int, 0, clients)
+	defer func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}()
 	before := inUse()
 	for range clients {
-		blockedSocket(t, d.address, wire("GH.WAIT", "event/e"))
+		fds = append(fds, blockedSocket(t, d.address, wire("GH.WAIT", "event/e")))
 	}
 	d.inLine(t, clients)
 	each := (inUse() - before) / clients
@@ -36,14 +42,13 @@ func inUse() int {
 }
 
 // blockedSocket opens a socket of which this process knows nothing but the number, and sends a command.
-func blockedSocket(t *testing.T, address, command string) {
+func blockedSocket(t *testing.T, address, command string) (fd int) {
 	t.Helper()
 	to := netip.MustParseAddrPort(address)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
 	err = unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
 	if err == nil {
 		_, err = unix.Write(fd, []byte(command))
@@ -51,4 +56,5 @@ func blockedSocket(t *testing.T, address, command string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return fd
 }

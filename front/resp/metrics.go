@@ -69,15 +69,35 @@ func resultName(result int) string {
 }
 
 // tallies count one event loop's answers. Loops that counted together would slow one another down.
-type tallies [gatehouse.Kinds][gatehouse.OpUndo][numResults]atomic.Uint64
+type tallies struct {
+	answers [gatehouse.Kinds][gatehouse.OpUndo][numResults]atomic.Uint64
+
+	// Answers of one sort in a row are counted here first.
+	sort *atomic.Uint64
+	row  uint64
+}
 
 // count notes one answer; d counts when err is nil.
 func (t *tallies) count(kind gatehouse.Kind, op gatehouse.Op, d *gatehouse.Decision, err error) {
+	var result int
 	if err == nil {
-		t[kind][op][d.Outcome].Add(1)
-		return
+		result = int(d.Outcome)
+	} else {
+		result = results[gatehouse.CodeOf(err)]
 	}
-	t[kind][op][results[gatehouse.CodeOf(err)]].Add(1)
+	if sort := &t.answers[kind][op][result]; sort != t.sort {
+		t.flush()
+		t.sort = sort
+	}
+	t.row++
+}
+
+// flush shows what was counted.
+func (t *tallies) flush() {
+	if t.row > 0 {
+		t.sort.Add(t.row)
+		t.row = 0
+	}
 }
 
 // A collector tells what the loops have counted, as far as it is not nothing.
@@ -110,7 +130,7 @@ func (c collector) collect(to chan<- prometheus.Metric, kind gatehouse.Kind, op 
 // sum adds up what all loops have counted.
 func (c collector) sum(kind gatehouse.Kind, op gatehouse.Op, result int) (n uint64) {
 	c.server.loops.Range(func(_, l any) bool {
-		n += l.(*loop).tallies[kind][op][result].Load()
+		n += l.(*loop).tallies.answers[kind][op][result].Load()
 		return true
 	})
 	return n

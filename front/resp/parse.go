@@ -62,7 +62,10 @@ func (p *parser) array(data []byte) (n int, err error) {
 		if data[at] != '$' {
 			return 0, fault(fmt.Sprintf("expected '$', got %q", data[at]))
 		}
-		size, start, ok := length(data, at+1)
+		size, start, ok := shortLength(data, at+1)
+		if start == 0 {
+			size, start, ok = length(data, at+1)
+		}
 		if !ok || size > maxBulk || size < 0 {
 			return 0, fault("invalid bulk length")
 		}
@@ -83,6 +86,14 @@ func (p *parser) array(data []byte) (n int, err error) {
 		at = end + 2
 	}
 	return at, nil
+}
+
+// shortLength is length for a number of one digit, which most are; next is 0 for all others.
+func shortLength(data []byte, at int) (n, next int, ok bool) {
+	if at+2 < len(data) && data[at+1] == '\r' && data[at+2] == '\n' && data[at]-'0' <= 9 {
+		return int(data[at] - '0'), at + 3, true
+	}
+	return 0, 0, false
 }
 
 // length reads a whole number and the end of its line. next is what follows, 0 while that is not

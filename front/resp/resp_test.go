@@ -15,10 +15,19 @@ import (
 
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"go.uber.org/goleak"
 )
 
 // patience is how long anything may take that has no time of its own, on a busy machine.
 const patience = 30 * time.Second
+
+// Nothing runs on after a server has ended.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// gnet has a pool of goroutines from the start, which it uses for nothing here.
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
+}
 
 // A door is a server at a real socket, with all that is behind it.
 type door struct {

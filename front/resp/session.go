@@ -170,6 +170,7 @@ func (s *session) flush() bool {
 	if len(out) == 0 {
 		return true
 	}
+	s.loop.tallies.flush()
 	s.loop.reply.out = out[:0]
 	if cap(out) > 2*flushSize {
 		s.loop.reply.out = nil
@@ -231,6 +232,7 @@ func (s *session) account() bool {
 	if s.waiting != nil && in > maxBehind {
 		s.loop.reply.fail("ERR", fault(fmt.Sprintf(
 			"more than %d bytes behind a command that waits", maxBehind)).Error())
+		s.waiting.state.Store(abandoned)
 		s.waiting.cancel()
 		s.waiting = nil
 		s.last = true
@@ -291,8 +293,7 @@ func (s *session) end() {
 		s.timer.Stop()
 	}
 	if s.waiting != nil {
-		s.server.metrics.hangups.Inc()
-		s.waiting.cancel()
+		s.lost(s.waiting)
 		s.waiting = nil
 	}
 	if s.delivered(); s.undelivered != nil {

@@ -44,11 +44,9 @@ type verdict struct {
 func (s *session) decide(name []byte, r rate, quantity int64) (v verdict, ok bool) {
 	l := s.loop
 	key := gatehouse.Key{Kind: gatehouse.GCRA, Name: l.names.get(name)}
-	cmd := &l.cmd
-	*cmd = gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: r.count, Interval: r.period, Burst: r.burst, Cost: quantity,
-		Keep: s.server.config.Keep,
-	}
+	cmd := &l.rate
+	cmd.Op, cmd.Cost = gatehouse.OpAcquire, quantity
+	cmd.Size, cmd.Interval, cmd.Burst = r.count, r.period, r.burst
 	tooMuch := quantity > r.burst+1
 	switch {
 	case quantity < 0:

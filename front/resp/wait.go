@@ -31,6 +31,7 @@ const (
 	submitted = iota
 	parked    // the loop has turned to other connections
 	decided
+	abandoned // the connection is closed: nobody is to be woken
 )
 
 // wait submits a command. It blocks the connection until resume answers it, which may be at once.
@@ -78,8 +79,9 @@ func (s *session) resume() bool {
 	return true
 }
 
-// lost takes back what was granted to a client that is gone.
+// lost takes the command out of line, or takes back what it was granted, because its client is gone.
 func (s *session) lost(w *waiter) {
 	s.server.metrics.hangups.Inc()
+	w.state.Store(abandoned)
 	w.cancel()
 }
