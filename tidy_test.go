@@ -23,9 +23,9 @@ import (
 // Clocks may one day be read in client, slidingwindow and election; add them when they are.
 var exceptions = map[string]string{
 	"clock slidingwindow/clock.go":               "Allow takes no time, as in the library whose names it has",
-	"exports slidingwindow":                      "it shows the names of the library it stands in for, and a few more",
-	"standard slidingwindow/redisstore/store.go": "it speaks to Redis; slidingwindow works without it",
-	"variables slidingwindow/courier.go":         "one goroutine for a whole process needs one place in it",
+	"exports slidingwindow":                      "it shows the names of the library it stands in for, and more",
+	"standard slidingwindow/redisstore/store.go": "it speaks to Redis; slidingwindow works without",
+	"variables slidingwindow/courier.go":         "one goroutine for a process needs one place in it",
 	"clock limiter/clock.go":                     "a limiter without a server owns its clock, as a store does",
 	"variables internal/zone/zone.go":            "a time zone is read once, not for each name that uses it",
 }

@@ -12,9 +12,9 @@ const MaxTogether = 16
 type queue [MaxTogether]control.Turn
 
 // TryAll answers commands for one key as one change to the store, none of which may wait: their MaxWait
-// is 0, they have passed Check, and none deletes. decisions has room for as many. It costs little more than one
-// command, where many come together for one key, as in a pipeline. On an error nothing is known of what
-// took effect.
+// is 0, they have passed Check, and none deletes. decisions has room for as many. It costs little more
+// than one command, where many come together for one key, as in a pipeline. On an error nothing is known
+// of what took effect.
 func (g *Gate) TryAll(
 	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
 ) (err error) {

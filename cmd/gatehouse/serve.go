@@ -102,8 +102,9 @@ func (h *house) newHTTP(
 	s *settings, store *memory.Store, figures *prometheus.Registry,
 ) (*door, error) {
 	server, err := bouncer.New(bouncer.Config{
-		Gate: h.gate, Names: store.Len, Log: h.log, Metrics: figures, Version: buildVersion(), CORS: s.cors, Keep: s.keep,
-		Conns: s.maxConns, ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout,
+		Gate: h.gate, Names: store.Len, Log: h.log, Metrics: figures, Version: buildVersion(),
+		CORS: s.cors, Keep: s.keep, Conns: s.maxConns,
+		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout,
 		IdleTimeout: s.idleTimeout,
 	})
 	if err != nil {

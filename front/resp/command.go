@@ -77,6 +77,9 @@ func (s *session) run(args [][]byte) {
 		l.latestName = append(l.latestName[:0], args[0]...)
 	}
 	c := l.latest
+	if c == nil || c.group != rateGroup {
+		s.settle()
+	}
 	switch {
 	case c == nil:
 		s.unknown(args)
@@ -88,7 +91,7 @@ func (s *session) run(args [][]byte) {
 }
 
 func (s *session) wrongArity(name string) {
-	s.loop.reply.fail("ERR",
+	s.fail("ERR",
 		fmt.Sprintf("wrong number of arguments for '%s' command", strings.ToLower(name)))
 }
 

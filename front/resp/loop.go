@@ -16,11 +16,10 @@ type loop struct {
 	names   names
 	tallies tallies
 
-	// What would have to be made anew for each command otherwise. Commands of rates have one of their
-	// own, so that only few of its fields need be written.
-	cmd  gatehouse.Command
-	rate gatehouse.Command
-	form form.Form
+	// What would have to be made anew for each command otherwise.
+	cmd   gatehouse.Command
+	form  form.Form
+	batch batch
 
 	// The command asked for last, which is most likely asked for next.
 	latest     *command

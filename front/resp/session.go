@@ -138,7 +138,7 @@ func (s *session) read() bool {
 		n, err := l.parser.next(data[at:])
 		if err != nil {
 			s.server.metrics.faults.Inc()
-			l.reply.fail("ERR", err.Error())
+			s.fail("ERR", err.Error())
 			s.last = true
 			break
 		}
@@ -154,6 +154,7 @@ func (s *session) read() bool {
 			return false
 		}
 	}
+	s.settle()
 	if s.last {
 		at = len(data)
 	}

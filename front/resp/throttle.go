@@ -9,10 +9,13 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
+// rateGroup is the group of commands of which many are answered together; see batch.
+const rateGroup = "rate_limit"
+
 // throttleCommands are those that others have for the generic cell rate algorithm. All of them limit
 // the controller of kind gcra that has their key for a name.
 func throttleCommands() []*command {
-	const group = "rate_limit"
+	const group = rateGroup
 	flags := []string{writes, fast}
 	const cell = "key max_burst count period [quantity]"
 	return []*command{
@@ -29,51 +32,6 @@ func throttleCommands() []*command {
 type rate struct {
 	burst, count int64
 	period       time.Duration
-}
-
-// A verdict is what was decided about a rate.
-type verdict struct {
-	limited          bool
-	limit, remaining int64
-	retry            time.Duration // Forever when it was not limited, and when it can never fit
-	reset            time.Duration
-}
-
-// decide takes quantity at a key's rate: 0 only looks, and below 0 gives back. It reports false when it
-// answered an error.
-func (s *session) decide(name []byte, r rate, quantity int64) (v verdict, ok bool) {
-	l := s.loop
-	key := gatehouse.Key{Kind: gatehouse.GCRA, Name: l.names.get(name)}
-	cmd := &l.rate
-	cmd.Op, cmd.Cost = gatehouse.OpAcquire, quantity
-	cmd.Size, cmd.Interval, cmd.Burst = r.count, r.period, r.burst
-	tooMuch := quantity > r.burst+1
-	switch {
-	case quantity < 0:
-		cmd.Op, cmd.Cost = gatehouse.OpRefund, -quantity
-	case quantity == 0 || tooMuch:
-		cmd.Op, cmd.Cost = gatehouse.OpPeek, 0
-	}
-	d, _, err := s.server.config.Gate.Try(key, cmd)
-	s.count(key, cmd.Op, &d, err)
-	switch {
-	case err != nil:
-		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
-		return verdict{}, false
-	case d.Outcome == gatehouse.Missing: // there is nothing to give back to
-		return verdict{limit: r.burst + 1, remaining: r.burst + 1, retry: gatehouse.Forever}, true
-	case d.Outcome > gatehouse.Granted:
-		s.refuse(key, &d)
-		return verdict{}, false
-	}
-	v = verdict{
-		limited: tooMuch || d.Outcome == gatehouse.Refused,
-		limit:   r.burst + 1, remaining: d.Remaining, retry: gatehouse.Forever, reset: d.ResetAfter,
-	}
-	if d.Outcome == gatehouse.Refused {
-		v.retry = d.RetryAfter
-	}
-	return v, true
 }
 
 // shortNumber is how many digits are sure to fit 64 bits.
@@ -111,37 +69,38 @@ const cellUsage = "Usage: cl.throttle <key> <max_burst> <count per period> <peri
 // given back, each rounded up from milliseconds.
 func (s *session) cellThrottle(args [][]byte) {
 	if len(args) != 5 && len(args) != 6 {
-		s.loop.reply.failBare(cellUsage)
+		s.failBare(cellUsage)
 		return
 	}
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
 		if numbers[i], ok = number(arg); !ok {
-			s.loop.reply.fail("ERR", "value is not an integer or out of range")
+			s.fail("ERR", "value is not an integer or out of range")
 			return
 		}
 	}
 	r := rate{numbers[0], numbers[1], seconds(numbers[2])}
 	switch {
 	case r.burst < 0 || r.burst == math.MaxInt64 || r.count < 0 || r.period < 0:
-		s.loop.reply.fail("INVALID", fmt.Sprintf(
+		s.fail("INVALID", fmt.Sprintf(
 			"cl.throttle of max_burst %d, count %d, period %d, want none below 0",
 			r.burst, r.count, numbers[2]))
 		return
 	case r.count == 0 || int64(r.period) < r.count:
-		s.loop.reply.failBare("Zero rates are not supported")
+		s.failBare("Zero rates are not supported")
 		return
 	}
-	if v, ok := s.decide(args[1], r, numbers[3]); ok {
-		a := &s.loop.reply
-		a.array(5)
-		a.integer(int64(count(v.limited)))
-		a.integer(v.limit)
-		a.integer(v.remaining)
-		a.integer(cellSeconds(v.retry))
-		a.integer(cellSeconds(v.reset))
-	}
+	s.limit(args[1], demand{r, numbers[3], cellVerdict})
+}
+
+func cellVerdict(a *reply, v verdict) {
+	a.array(5)
+	a.integer(int64(count(v.limited)))
+	a.integer(v.limit)
+	a.integer(v.remaining)
+	a.integer(cellSeconds(v.retry))
+	a.integer(cellSeconds(v.reset))
 }
 
 // cellSeconds are the seconds of redis-cell: cut off, and one more if there is a millisecond left.
@@ -166,37 +125,36 @@ func (s *session) crabThrottle(args [][]byte) {
 		var ok bool
 		if numbers[i], ok = number(arg); !ok {
 			what := [...]string{"max_burst", "count_per_period", "period", "quantity"}[i]
-			s.loop.reply.fail("ERR", "invalid "+what)
+			s.fail("ERR", "invalid "+what)
 			return
 		}
 	}
 	most, times, period, quantity := numbers[0], numbers[1], numbers[2], numbers[3]
 	switch {
 	case quantity < 0:
-		s.loop.reply.fail("ERR", fmt.Sprintf("negative quantity: %d", quantity))
+		s.fail("ERR", fmt.Sprintf("negative quantity: %d", quantity))
 		return
 	case most <= 0 || times <= 0 || period <= 0:
-		s.loop.reply.fail("ERR", "invalid rate limit parameters")
+		s.fail("ERR", "invalid rate limit parameters")
 		return
 	}
-	v, ok := s.decide(args[1], rate{most - 1, times, seconds(period)}, quantity)
-	if !ok {
-		return
-	}
-	if !v.limited {
-		v.retry = 0
-	}
-	a := &s.loop.reply
+	s.limit(args[1], demand{rate{most - 1, times, seconds(period)}, quantity, crabVerdict})
+}
+
+func crabVerdict(a *reply, v verdict) {
 	a.array(5)
 	a.integer(int64(count(!v.limited)))
 	a.integer(v.limit)
 	a.integer(v.remaining)
 	a.integer(int64(v.reset / time.Second))
-	if v.retry == gatehouse.Forever { // throttlecrab has a time here, at which it would refuse again
+	switch {
+	case !v.limited:
+		a.integer(0)
+	case v.retry == gatehouse.Forever: // throttlecrab has a time here, at which it would refuse again
 		a.integer(-1)
-		return
+	default:
+		a.integer(int64(v.retry / time.Second))
 	}
-	a.integer(int64(v.retry / time.Second))
 }
 
 // longestPeriod is how many seconds a GCRA's period has at most, which is Redis's limit too.
@@ -206,7 +164,6 @@ const longestPeriod = 1e12
 // out of Redis 8.8: whether it is limited, the limit, what remains, and the seconds, with fractions,
 // until it can be tried again and until all is given back. TOKENS was NUM_REQUESTS before.
 func (s *session) gcra(args [][]byte) {
-	a := &s.loop.reply
 	if len(args) > 7 {
 		s.wrongArity("GCRA")
 		return
@@ -216,16 +173,16 @@ func (s *session) gcra(args [][]byte) {
 	period, err := strconv.ParseFloat(string(args[4]), 64)
 	switch {
 	case !ok || !known:
-		a.fail("ERR", "value is not an integer or out of range")
+		s.fail("ERR", "value is not an integer or out of range")
 		return
 	case burst < 0 || burst == math.MaxInt64 || times < 1:
-		a.fail("ERR", "value is out of range, must be positive")
+		s.fail("ERR", "value is out of range, must be positive")
 		return
 	case err != nil:
-		a.fail("ERR", "value is not a valid float")
+		s.fail("ERR", "value is not a valid float")
 		return
 	case !(period >= 1 && period <= longestPeriod):
-		a.fail("ERR", "period must be >= 1 and <= 1e12")
+		s.fail("ERR", "period must be >= 1 and <= 1e12")
 		return
 	}
 	quantity, ok := s.tokens(args[5:])
@@ -233,10 +190,10 @@ func (s *session) gcra(args [][]byte) {
 		return
 	}
 	length := time.Duration(min(period, float64(math.MaxInt64/time.Second)) * float64(time.Second))
-	v, ok := s.decide(args[1], rate{burst, times, length}, quantity)
-	if !ok {
-		return
-	}
+	s.limit(args[1], demand{rate{burst, times, length}, quantity, gcraVerdict})
+}
+
+func gcraVerdict(a *reply, v verdict) {
 	a.array(5)
 	a.integer(int64(count(v.limited)))
 	a.integer(v.limit)
@@ -257,14 +214,14 @@ func (s *session) tokens(options [][]byte) (n int64, ok bool) {
 	option := word(options[0])
 	switch {
 	case option != "TOKENS" && option != "NUM_REQUESTS":
-		s.loop.reply.fail("ERR", "syntax error")
+		s.fail("ERR", "syntax error")
 		return 0, false
 	case len(options) == 1:
-		s.loop.reply.fail("ERR", "Missing "+option+" value")
+		s.fail("ERR", "Missing "+option+" value")
 		return 0, false
 	}
 	if n, ok = number(options[1]); !ok || n < 0 {
-		s.loop.reply.fail("ERR", "value is out of range, must be positive")
+		s.fail("ERR", "value is out of range, must be positive")
 		return 0, false
 	}
 	return n, true
