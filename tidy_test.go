@@ -23,11 +23,11 @@ import (
 // Clocks may one day be read in client, slidingwindow and election; add them when they are.
 var exceptions = map[string]string{
 	"clock slidingwindow/clock.go":               "Allow takes no time, as in the library whose names it has",
-	"exports slidingwindow":                      "it shows the names of the library it stands in for, and more",
-	"standard slidingwindow/redisstore/store.go": "it speaks to Redis; slidingwindow works without",
+	"exports slidingwindow":                      "it shows the names of the library it stands in for",
+	"standard slidingwindow/redisstore/store.go": "it speaks to Redis; its parent does not",
 	"variables slidingwindow/courier.go":         "one goroutine for a process needs one place in it",
-	"clock limiter/clock.go":                     "a limiter without a server owns its clock, as a store does",
-	"variables internal/zone/zone.go":            "a time zone is read once, not for each name that uses it",
+	"clock limiter/clock.go":                     "a limiter owns its clock, as a store does",
+	"variables internal/zone/zone.go":            "a time zone is read once, not once for each name",
 }
 
 const (
