@@ -1,6 +1,7 @@
 package control
 
 import (
+	"sort"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -41,19 +42,29 @@ func (c calendar) around(at int64) (start, end int64) {
 
 // midnight is the first instant of a date, which is given by its midnight in UTC. Of a date that the
 // zone skipped it is the first after it.
+//
+// Time.ZoneBounds would say when the clocks are changed, but is wrong on the last day of a leap year.
 func (c calendar) midnight(date time.Time) int64 {
-	for at := date.Add(-24 * time.Hour).In(c.zone); ; { // no zone is a day from UTC
-		_, offset := at.Zone()
-		_, change := at.ZoneBounds()
-		midnight := date.Add(-time.Duration(offset) * time.Second)
-		switch {
-		case midnight.Before(at): // the clocks jumped over it
-			return at.UnixNano()
-		case change.IsZero() || midnight.Before(change):
-			return midnight.UnixNano()
-		}
-		at = change
+	const day = 24 * time.Hour // no zone is so far from UTC
+	eve := date.Add(-day)
+	old, after := c.offset(eve), c.offset(date.Add(day))
+	first := date.Add(-old)
+	if old == after {
+		return first.UnixNano()
 	}
+	change := eve.Add(time.Second * time.Duration(sort.Search(int(2*day/time.Second), func(s int) bool {
+		return c.offset(eve.Add(time.Duration(s)*time.Second)) == after
+	})))
+	if first.Before(change) {
+		return first.UnixNano()
+	}
+	return max(change.UnixNano(), date.Add(-after).UnixNano()) // the clocks may have jumped over it
+}
+
+// offset is how far the zone's clocks are ahead of UTC at an instant.
+func (c calendar) offset(at time.Time) time.Duration {
+	_, seconds := at.In(c.zone).Zone()
+	return time.Duration(seconds) * time.Second
 }
 
 // shortest is less than any of the windows lasts: clocks were put forward by two hours at most, but

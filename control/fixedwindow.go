@@ -1,5 +1,11 @@
 package control
 
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
 // A fixedWindow is the meter that counts in windows which follow one another without a gap. They are
 // counted from Go's zero time, so that a window of a day begins at midnight UTC and one of a week on
 // Monday, or begin with the calendar. In any window of the same length, wherever it begins, at most
@@ -11,20 +17,20 @@ type fixedWindow struct {
 	calendar *calendar // nil when all windows are alike
 }
 
-func (w *fixedWindow) set(now int64, to bound) {
+func (w *fixedWindow) set(now int64, to *gatehouse.Command, zone *time.Location) {
 	if w.interval > 0 {
 		w.roll(now)
 	}
-	w.size = to.size
+	w.size = to.Size
 	// What was taken in the window so far counts in the one that takes its place.
-	switch {
-	case to.calendar != nil:
-		if w.calendar == nil || *w.calendar != *to.calendar {
-			w.calendar = to.calendar
+	switch interval := int64(to.Interval); {
+	case to.Calendar != gatehouse.NoCalendar:
+		if w.calendar == nil || *w.calendar != (calendar{to.Calendar, zone}) {
+			w.calendar = &calendar{to.Calendar, zone}
 			w.begin(now)
 		}
-	case w.calendar != nil || w.interval != to.interval:
-		w.calendar, w.interval = nil, to.interval
+	case w.calendar != nil || w.interval != interval:
+		w.calendar, w.interval = nil, interval
 		w.begin(now)
 	}
 }

@@ -1,5 +1,11 @@
 package control
 
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
 // A gcra is the meter of the generic cell rate algorithm of the ATM Forum, as redis-cell has it: every
 // request moves the theoretical arrival time on by one step, and is let through while that time is no
 // further ahead than the burst allows. In a window of w at most burst+1 + w/step pass.
@@ -12,13 +18,15 @@ type gcra struct {
 	tat   int64 // the theoretical arrival time of the next request
 }
 
-func (g *gcra) set(_ int64, to bound) {
-	if g.size == to.size && g.interval == to.interval && g.burst == to.burst {
+func (g *gcra) set(_ int64, to *gatehouse.Command, _ *time.Location) {
+	interval := int64(to.Interval)
+	g.burst = to.Burst
+	if g.size == to.Size && g.interval == interval {
 		return
 	}
-	g.size, g.interval, g.burst, g.step = to.size, to.interval, to.burst, 0
-	if to.size > 0 {
-		g.step = max(1, to.interval/to.size)
+	g.size, g.interval, g.step = to.Size, interval, 0
+	if to.Size > 0 {
+		g.step = max(1, interval/to.Size)
 	}
 }
 

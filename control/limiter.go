@@ -18,8 +18,10 @@ type limited[M any, P interface {
 }
 
 // Step implements [State].
-func (l *limited[M, P]) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	return l.step(P(&l.first), now, cmd)
+func (l *limited[M, P]) Step(now time.Time, cmd *gatehouse.Command) (d gatehouse.Decision) {
+	d.At = now
+	l.step(P(&l.first), cmd, &d)
+	return d
 }
 
 // Undo implements [State].
@@ -33,137 +35,112 @@ func (l *limited[M, P]) Expiry() time.Time { return l.expiry(P(&l.first)) }
 // A limiter is what all limiters share: the rules of waiting, of several limits, of what is promised
 // for later. What is particular to one way of limiting is its meter's business.
 //
-// Its methods are given first, the meter of the limit while there is one.
+// Its methods are given first, the meter of the limit while there is one, and d, the decision to fill
+// in, whose time is set already: large values are not copied from one to the next.
 type limiter struct {
 	tally
 	more *more // nil while there is one limit and no place that lies ahead
 }
 
 // step applies one command.
-func (l *limiter) step(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (l *limiter) step(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if l.more != nil {
-		l.keepPromises(first, now.UnixNano())
+		l.keepPromises(first, d.At.UnixNano())
 	}
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
-		return l.acquire(first, now, cmd)
+		l.acquire(first, cmd, d)
+		return
 	case gatehouse.OpReserve:
-		return l.reserve(first, now, cmd)
+		l.reserve(first, cmd, d)
+		return
 	case gatehouse.OpPeek, gatehouse.OpDelay:
-		return l.ask(first, now, cmd)
+		l.ask(first, cmd, d)
+		return
 	}
 	if l.created == 0 {
-		return unable(now, gatehouse.Missing, "")
+		d.Outcome = gatehouse.Missing
+		return
 	}
 	switch cmd.Op {
 	case gatehouse.OpCancel:
-		return l.cancel(first, now, cmd)
+		l.cancel(first, cmd, d)
+		return
 	case gatehouse.OpRefund:
-		l.refund(first, now.UnixNano(), cmd.Cost)
+		l.refund(first, d.At.UnixNano(), cmd.Cost)
 	case gatehouse.OpReset:
-		l.reset(first, now)
+		l.reset(first, d.At)
 	}
-	d := l.decide(first, now)
+	l.grant(first, d)
 	if cmd.Op == gatehouse.OpStats {
-		d.Stats = l.figures(first, &d)
+		d.Stats = l.figures(first, d)
 	}
-	return d
 }
 
 // acquire takes what the command wants now, or says when it might.
-func (l *limiter) acquire(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if why := l.apply(first, now, cmd); why != "" {
-		return unable(now, gatehouse.Invalid, why)
+func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if !l.apply(first, cmd, d) {
+		return
 	}
-	if d, ok := l.judge(first, now, cmd); !ok {
+	if !l.judge(first, cmd, d) {
 		if d.Outcome == gatehouse.Refused {
 			l.refused(cmd)
 		}
-		return d
+		return
 	}
-	l.pass(now, cmd)
-	at := now.UnixNano()
-	if l.more == nil {
-		first.take(at, at, cmd.Cost)
-	} else {
-		for _, m := range l.meters(first) {
-			m.take(at, at, cmd.Cost)
-		}
+	l.pass(d.At, cmd)
+	at := d.At.UnixNano()
+	for _, m := range l.meters(first) {
+		m.take(at, at, cmd.Cost)
 	}
-	return l.decide(first, now)
+	l.grant(first, d)
 }
 
-// apply puts the command's limits in force, at its first look. why is not empty when they cannot be.
-func (l *limiter) apply(first meter, now time.Time, cmd *gatehouse.Command) (why string) {
+// apply puts the command's limits in force, at its first look. It reports false when it cannot.
+func (l *limiter) apply(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
 	if cmd.Again && l.created != 0 {
-		return ""
+		return true
 	}
+	at := d.At.UnixNano()
 	if l.more == nil && plain(cmd) {
-		first.set(now.UnixNano(), boundOf(cmd))
-	} else if why = l.setRule(first, now.UnixNano(), cmd); why != "" {
-		return why
+		first.set(at, cmd, nil)
+	} else if err := l.setRule(first, at, cmd); err != nil {
+		d.Outcome, d.Message = gatehouse.Invalid, err.Error()
+		return false
 	}
-	l.begin(now)
-	return ""
-}
-
-// plain reports whether the command has one limit that is none of the calendar's.
-func plain(cmd *gatehouse.Command) bool {
-	return len(cmd.Limits) == 0 && cmd.Calendar == gatehouse.NoCalendar ||
-		len(cmd.Limits) == 1 && cmd.Limits[0].Calendar == gatehouse.NoCalendar
-}
-
-// boundOf is the one limit of a command that is plain.
-func boundOf(cmd *gatehouse.Command) bound {
-	b := bound{
-		size: cmd.Size, interval: int64(cmd.Interval), burst: cmd.Burst,
-		guard: int64(cmd.Guard), mode: cmd.Mode,
-	}
-	if len(cmd.Limits) == 1 {
-		limit := &cmd.Limits[0]
-		b.size, b.interval, b.burst = limit.Size, int64(limit.Interval), max(0, limit.Size-1)
-	}
-	return b
+	l.begin(d.At)
+	return true
 }
 
 // judge reports whether what the command wants can be taken now. If not, d says why and when.
-func (l *limiter) judge(
-	first meter, now time.Time, cmd *gatehouse.Command,
-) (d gatehouse.Decision, ok bool) {
-	at := now.UnixNano()
+func (l *limiter) judge(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
+	at := d.At.UnixNano()
 	if cmd.Ahead == 0 && l.when(first, at, cmd.Cost) <= at {
-		return d, true
+		return true
 	}
-	return l.refusal(first, now, cmd), false
-}
-
-// wait is the time until an instant.
-func wait(now, when int64) time.Duration {
-	if when == noTime {
-		return gatehouse.Forever
-	}
-	return min(time.Duration(when-now), gatehouse.MaxDuration)
+	l.refuse(first, cmd, d)
+	return false
 }
 
 // ask answers a peek or a delay.
-func (l *limiter) ask(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (l *limiter) ask(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if l.created == 0 && !cmd.HasLimit() {
-		return unable(now, gatehouse.Missing, "")
+		d.Outcome = gatehouse.Missing
+		return
 	}
 	if cmd.HasLimit() {
 		l, first = l.copy(), first.clone()
-		if why := l.apply(first, now, cmd); why != "" {
-			return unable(now, gatehouse.Invalid, why)
+		if !l.apply(first, cmd, d) {
+			return
 		}
 	}
-	d, ok := l.judge(first, now, cmd)
-	switch {
-	case ok:
-		return l.decide(first, now)
-	case cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever:
+	if l.judge(first, cmd, d) {
+		l.grant(first, d)
+		return
+	}
+	if cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
 		d.Outcome, d.Delay, d.RetryAfter = gatehouse.Granted, d.RetryAfter, 0
 	}
-	return d
 }
 
 // refund gives back what was taken; what lies ahead stays.
@@ -217,14 +194,13 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 // resetThen is what the decision to take back said about the limit of this number. ok is false when
 // that limit did not count it, because it is in force only since.
 func (l *limiter) resetThen(i int, cmd *gatehouse.Command) (reset time.Duration, ok bool) {
-	limits, granted := l.rule(), cmd.Granted
+	limits, granted := l.ownLimits(), cmd.Granted
 	if len(limits) == 0 {
 		return granted.ResetAfter, true
 	}
 	if len(granted.Windows) == 0 {
-		return granted.ResetAfter, slices.ContainsFunc(limitsOf(cmd), func(limit gatehouse.Limit) bool {
-			return sameWindow(limit, limits[i])
-		})
+		limit := limitsOf(cmd)[0]
+		return granted.ResetAfter, sameWindow(limit, limits[i])
 	}
 	for _, w := range granted.Windows {
 		if sameWindow(w.Limit, limits[i]) {

@@ -11,8 +11,9 @@ import (
 // A meter counts what is taken under one limit. It is all that one way of limiting has of its own; the
 // rest, which all limiters share, is limiter's. Instants and lengths of time are nanoseconds.
 type meter interface {
-	// set puts a limit in force. What was taken before still counts.
-	set(now int64, b bound)
+	// set puts the one limit of a command in force, whose list of them it does not look at. What was
+	// taken before still counts. zone is that of a window of the calendar.
+	set(now int64, to *gatehouse.Command, zone *time.Location)
 
 	// when is the earliest instant, not before from, at which n can be taken if nobody takes any
 	// before; noTime when there is none. What can be taken at one instant can be at every later one.
@@ -57,16 +58,6 @@ type schedule interface {
 
 	// ahead is how many start after an instant.
 	ahead(now int64) int64
-}
-
-// A bound is one limit as a meter is told it.
-type bound struct {
-	size     int64
-	interval int64
-	burst    int64
-	guard    int64
-	mode     gatehouse.Mode
-	calendar *calendar // nil when the interval counts
 }
 
 // A reading is how a meter stands.

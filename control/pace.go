@@ -2,6 +2,7 @@ package control
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 )
@@ -18,20 +19,31 @@ type pace struct {
 	slidingLog
 	mode gatehouse.Mode
 	step int64
-	next int64 // one step after the latest start, before that was rounded up
+	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
-func (p *pace) set(now int64, to bound) {
-	p.slidingLog.set(now, to)
-	p.mode, p.step = to.mode, 0
-	if to.size > 0 {
-		p.step = to.interval / to.size
+func (p *pace) set(now int64, to *gatehouse.Command, zone *time.Location) {
+	p.slidingLog.set(now, to, zone)
+	p.mode, p.step = to.Mode, 0
+	if to.Size > 0 {
+		p.step = int64(to.Interval) / to.Size
 	}
 }
 
 // promise implements [schedule].
 func (p *pace) promise(now, n int64) int64 {
 	at := p.when(now, n)
+	if at == noTime {
+		return at
+	}
+	return max(at, p.exact(now, n))
+}
+
+// exact is when n would start if nothing were rounded: not before the last start as it was promised,
+// but a step after that as it was meant. Otherwise what is rounded would add up.
+func (p *pace) exact(now, n int64) int64 {
+	room := max(0, p.size-n) // a place may be for more than the size, which was made smaller since
+	at := max(now, p.freed(room))
 	switch {
 	case p.mode == gatehouse.ModeDefault:
 	case p.last(now) > now:
@@ -42,11 +54,10 @@ func (p *pace) promise(now, n int64) int64 {
 	return at
 }
 
-// take is told an instant in whole milliseconds from now; the steps are counted from the exact one.
 func (p *pace) take(now, at, n int64) {
 	exact := at
 	if at > now {
-		exact = min(at, p.promise(now, n))
+		exact = min(at, p.exact(now, n))
 	}
 	p.next = plus(exact, times(p.step, n))
 	p.slidingLog.take(now, at, n)

@@ -26,35 +26,44 @@ const maxPromises = 5000
 
 // reserve takes the earliest place there is. Places are promised in order: none is before one that was
 // promised already, and while one lies ahead nothing is taken before it.
-func (l *limiter) reserve(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if why := l.apply(first, now, cmd); why != "" {
-		return unable(now, gatehouse.Invalid, why)
+func (l *limiter) reserve(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if !l.apply(first, cmd, d) {
+		return
 	}
-	at := now.UnixNano()
-	if l.more != nil {
-		if i := l.more.find(cmd.Holder); i >= 0 {
-			l.more.promises[i].answers++
-			return l.promised(first, now, l.more.promises[i].at)
-		}
-	}
+	at := d.At.UnixNano()
 	start := at
-	if d, ok := l.judge(first, now, cmd); !ok {
-		start = l.place(first, at, cmd.Cost)
-		switch {
-		case d.Outcome != gatehouse.Refused:
-			return d
-		case cmd.Ahead > 0 || start-at > int64(gatehouse.MaxDuration):
-			l.timedOut++
-			return d
+	if i := l.find(cmd.Holder); i >= 0 {
+		l.more.promises[i].answers++
+		start = l.more.promises[i].at
+	} else {
+		if !l.judge(first, cmd, d) {
+			start = l.place(first, at, cmd.Cost)
 		}
+		if !l.mayPromise(start, cmd, d) {
+			return
+		}
+		l.pass(d.At, cmd)
+		l.promise(first, at, promise{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}, cmd)
 	}
-	if l.more != nil && len(l.more.promises) >= maxPromises {
-		return unable(now, gatehouse.Exhausted,
+	*d = gatehouse.Decision{At: d.At}
+	l.grant(first, d)
+	d.Delay = time.Duration(start - at)
+}
+
+// mayPromise reports whether a place may be given. d is what was judged; a conflict is for what never fits.
+func (l *limiter) mayPromise(start int64, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
+	switch {
+	case d.Outcome != gatehouse.Refused:
+		return false
+	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration):
+		l.timedOut++
+		return false
+	case l.more != nil && len(l.more.promises) >= maxPromises:
+		*d = unable(d.At, gatehouse.Exhausted,
 			fmt.Sprintf("has %d reservations ahead already, the most it keeps", maxPromises))
+		return false
 	}
-	l.pass(now, cmd)
-	l.promise(first, at, promise{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}, cmd)
-	return l.promised(first, now, start)
+	return true
 }
 
 // place is the earliest instant that n may be promised, so that it is whole milliseconds away: what is
@@ -68,13 +77,6 @@ func (l *limiter) place(first meter, now, n int64) int64 {
 	}
 	const ms = int64(time.Millisecond)
 	return plus(at, (ms-(at-now)%ms)%ms)
-}
-
-// promised tells of a place.
-func (l *limiter) promised(first meter, now time.Time, at int64) gatehouse.Decision {
-	d := l.decide(first, now)
-	d.Delay = time.Duration(at - now.UnixNano())
-	return d
 }
 
 // promise takes a place.
@@ -188,15 +190,15 @@ func (l *limiter) settlePromises() {
 }
 
 // cancel gives back a place that lies ahead. Those behind it stay where they are.
-func (l *limiter) cancel(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if l.more != nil {
-		if i := l.more.find(cmd.Holder); i >= 0 {
-			l.more.promises[i].answers = 1
-			l.unpromise(first, now.UnixNano(), i)
-			return l.decide(first, now)
-		}
+func (l *limiter) cancel(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	i := l.find(cmd.Holder)
+	if i < 0 {
+		*d = unable(d.At, gatehouse.Conflict, "has no reservation of this key that lies ahead")
+		return
 	}
-	return unable(now, gatehouse.Conflict, "has no reservation of this key that lies ahead")
+	l.more.promises[i].answers = 1
+	l.unpromise(first, d.At.UnixNano(), i)
+	l.grant(first, d)
 }
 
 // unpromise takes back one answer that told of a place, and with the last of them the place.
@@ -217,11 +219,11 @@ func (l *limiter) unpromise(first meter, now int64, i int) {
 }
 
 // find is where a holder's place is in the list, -1 when it has none.
-func (m *more) find(holder string) int {
-	if holder == "" {
+func (l *limiter) find(holder string) int {
+	if holder == "" || l.more == nil {
 		return -1
 	}
-	return slices.IndexFunc(m.promises, func(p promise) bool { return p.holder == holder })
+	return slices.IndexFunc(l.more.promises, func(p promise) bool { return p.holder == holder })
 }
 
 // reserved is how many start after an instant.

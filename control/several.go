@@ -11,54 +11,71 @@ import (
 // A more is what a limiter has besides one limit: several of them, and what is promised for later.
 type more struct {
 	limits []gatehouse.Limit // in force, as they were given
-	bound  bound             // what else was given; with several limits size and interval mean nothing
-	zone   string            // "" when no limit is the calendar's
-	meters []meter           // of the limits; nil while the first meter keeps the one limit
+	burst  int64             // of one limit that was given without a list; otherwise ofSize
+	guard  time.Duration
+	mode   gatehouse.Mode
+	zone   string  // "" when no limit is the calendar's
+	meters []meter // of the limits; nil while the first meter keeps the one limit
 
 	promises []promise // that lie ahead, in order of their starts
 	frontier []meter   // copies of the meters in which all promises are taken; nil when not needed
 }
 
+// ofSize is the burst of a limit in a list, whose whole size passes at once.
+const ofSize = -1
+
 // says reports whether the limits in force are those of the command.
 func (m *more) says(cmd *gatehouse.Command) bool {
-	if m.bound.guard != int64(cmd.Guard) || m.bound.mode != cmd.Mode || m.zone != zoneOf(cmd) {
+	switch {
+	case m.guard != cmd.Guard || m.mode != cmd.Mode || m.zone != zoneOf(cmd):
 		return false
+	case len(cmd.Limits) > 0:
+		return m.burst == ofSize && slices.Equal(m.limits, cmd.Limits)
 	}
+	return len(m.limits) == 1 && m.limits[0] == limitOf(cmd) && m.burst == cmd.Burst
+}
+
+// note keeps what the command says.
+func (m *more) note(cmd *gatehouse.Command) {
+	m.limits, m.burst = slices.Clone(limitsOf(cmd)), cmd.Burst
+	m.guard, m.mode, m.zone = cmd.Guard, cmd.Mode, zoneOf(cmd)
 	if len(cmd.Limits) > 0 {
-		return slices.Equal(m.limits, cmd.Limits)
+		m.burst = ofSize
 	}
-	return len(m.limits) == 1 && m.limits[0] == limitOf(cmd) && m.bound.burst == cmd.Burst
+}
+
+// plain reports whether the command has one limit that is none of the calendar's.
+func plain(cmd *gatehouse.Command) bool {
+	return len(cmd.Limits) == 0 && cmd.Calendar == gatehouse.NoCalendar
 }
 
 // limitOf is the limit of a command that has no list of them.
 func limitOf(cmd *gatehouse.Command) gatehouse.Limit {
-	limit := gatehouse.Limit{Size: cmd.Size, Interval: cmd.Interval, Calendar: cmd.Calendar}
-	if limit.Calendar != gatehouse.NoCalendar {
-		limit.Interval = 0
+	if cmd.Calendar != gatehouse.NoCalendar {
+		return gatehouse.Limit{Size: cmd.Size, Calendar: cmd.Calendar}
 	}
-	return limit
-}
-
-// zoneOf is the command's time zone, which means nothing without a limit of the calendar's.
-func zoneOf(cmd *gatehouse.Command) string {
-	ofCalendar := func(limit gatehouse.Limit) bool { return limit.Calendar != gatehouse.NoCalendar }
-	if cmd.Calendar == gatehouse.NoCalendar && !slices.ContainsFunc(cmd.Limits, ofCalendar) {
-		return ""
-	}
-	return cmd.Zone
+	return gatehouse.Limit{Size: cmd.Size, Interval: cmd.Interval}
 }
 
 // limitsOf are the limits of a command.
 func limitsOf(cmd *gatehouse.Command) []gatehouse.Limit {
 	if len(cmd.Limits) > 0 {
-		return slices.Clone(cmd.Limits)
+		return cmd.Limits
 	}
 	return []gatehouse.Limit{limitOf(cmd)}
 }
 
-// note keeps what the command says.
-func (m *more) note(cmd *gatehouse.Command) {
-	m.limits, m.bound, m.zone = limitsOf(cmd), boundOf(cmd), zoneOf(cmd)
+// zoneOf is the command's time zone, which means nothing without a limit of the calendar's.
+func zoneOf(cmd *gatehouse.Command) string {
+	if cmd.Zone == "" {
+		return ""
+	}
+	for _, limit := range limitsOf(cmd) {
+		if limit.Calendar != gatehouse.NoCalendar {
+			return cmd.Zone
+		}
+	}
+	return ""
 }
 
 // sameWindow reports whether what was taken under one limit counts under another.
@@ -66,68 +83,68 @@ func sameWindow(a, b gatehouse.Limit) bool {
 	return a.Calendar == b.Calendar && (a.Calendar != gatehouse.NoCalendar || a.Interval == b.Interval)
 }
 
-// rule lists the limits in force when they have meters of their own.
-func (l *limiter) rule() []gatehouse.Limit {
+// ownLimits lists the limits in force when they have meters of their own.
+func (l *limiter) ownLimits() []gatehouse.Limit {
 	if l.more == nil || l.more.meters == nil {
 		return nil
 	}
 	return l.more.limits
 }
 
-// setRule puts a command's limits in force. why is not empty when the command cannot be followed.
-func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) (why string) {
+// setRule puts a command's limits in force. The error's text is for whoever sent the command.
+func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) error {
 	if l.more != nil && l.more.says(cmd) {
-		return ""
+		return nil
 	}
 	location, err := zone.Load(zoneOf(cmd))
 	if err != nil {
-		return err.Error()
+		return err
 	}
 	if l.more == nil {
 		l.more = new(more)
 	}
 	l.withdrawPromises(first)
 	if l.more.meters == nil && plain(cmd) {
-		first.set(now, boundOf(cmd))
-		l.more.note(cmd)
+		first.set(now, cmd, nil)
 	} else {
 		l.setMeters(first, now, cmd, location)
 	}
+	l.more.note(cmd)
 	l.renewPromises(first, now)
-	return ""
+	return nil
 }
 
 // setMeters puts the command's limits in force, each with a meter of its own: where the window is the
 // same, the one there was, and where one limit takes the place of one other, that one's if it can be.
 func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, location *time.Location) {
-	old, limits := l.meters(first), l.rule()
+	old, limits := l.meters(first), l.ownLimits()
 	if limits == nil {
 		limits = []gatehouse.Limit{{Interval: time.Duration(first.length())}}
 	}
-	m := l.more
-	m.note(cmd)
-	m.meters = make([]meter, len(m.limits))
-	for i, limit := range m.limits {
-		b := m.bound
-		if !plain(cmd) {
-			b.size, b.interval, b.burst = limit.Size, int64(limit.Interval), max(0, limit.Size-1)
-		}
-		m.meters[i] = first.clone()
-		if limit.Calendar != gatehouse.NoCalendar {
-			m.meters[i] = new(fixedWindow)
-			b.calendar = &calendar{limit.Calendar, location}
-		}
+	to := limitsOf(cmd)
+	meters := make([]meter, len(to))
+	for i, limit := range to {
 		same := slices.IndexFunc(limits, func(l gatehouse.Limit) bool { return sameWindow(l, limit) })
-		if same < 0 && len(limits) == 1 && len(m.limits) == 1 && fixed(old[0]) == fixed(m.meters[0]) {
-			same = 0 // one takes the place of the other
+		meters[i] = first.clone()
+		if limit.Calendar != gatehouse.NoCalendar {
+			meters[i] = new(fixedWindow)
+		}
+		if same < 0 && len(limits) == 1 && len(to) == 1 && fixed(old[0]) == fixed(meters[0]) {
+			same = 0
 		}
 		if same >= 0 {
-			m.meters[i] = old[same].clone()
+			meters[i] = old[same].clone()
 		} else {
-			m.meters[i].clear()
+			meters[i].clear()
 		}
-		m.meters[i].set(now, b)
+		one := *cmd
+		one.Size, one.Interval, one.Calendar = limit.Size, limit.Interval, limit.Calendar
+		if len(cmd.Limits) > 0 {
+			one.Burst = max(0, limit.Size-1)
+		}
+		meters[i].set(now, &one, location)
 	}
+	l.more.meters = meters
 }
 
 // fixed reports whether a meter counts in fixed windows, as that of every limit of the calendar's does.
@@ -163,9 +180,6 @@ func (l *limiter) from(now int64) int64 {
 // when is the earliest instant at which all limits let n through. What fits under a limit at one
 // instant fits at every later one too, so that the latest of them is the answer.
 func (l *limiter) when(first meter, now, n int64) int64 {
-	if l.more == nil {
-		return first.when(now, n)
-	}
 	from := l.from(now)
 	at := from
 	for _, m := range l.looking(first) {
@@ -174,92 +188,91 @@ func (l *limiter) when(first meter, now, n int64) int64 {
 	return at
 }
 
-// readings are how the meters stand.
-type readings struct {
-	count int
-	all   [gatehouse.MaxLimits]reading
-}
-
-// readings tells how the meters stand; nothing is left while something is promised for later.
-func (l *limiter) readings(first meter, now int64) (r readings) {
-	for i, m := range l.looking(first) {
-		r.all[i], r.count = m.read(now), i+1
-		if l.from(now) > now {
-			r.all[i].left = 0
-		}
+// read tells how a meter stands; nothing is left while something is promised for later.
+func (l *limiter) read(m meter, now int64) reading {
+	r := m.read(now)
+	if l.from(now) > now {
+		r.left = 0
 	}
 	return r
 }
 
-// decide grants, and tells how the limits stand: in the first place the one with the least left.
-func (l *limiter) decide(first meter, now time.Time) gatehouse.Decision {
-	if l.more == nil {
-		return decision(now, gatehouse.Granted, first.read(now.UnixNano()))
-	}
-	r := l.readings(first, now.UnixNano())
-	least := 0
-	for i := range r.count {
-		if r.all[i].left < r.all[least].left {
-			least = i
-		}
-	}
-	d := decision(now, gatehouse.Granted, r.all[least])
-	d.Windows = l.windows(now, &r)
-	return d
+// tell fills in how the limit stands that a decision is about in the first place.
+func (r *reading) tell(d *gatehouse.Decision) {
+	d.Limit, d.Remaining, d.Interval = r.limit, r.left, time.Duration(r.interval)
+	d.ResetAfter = time.Duration(r.reset - d.At.UnixNano())
 }
 
-// decision tells how one meter stands.
-func decision(now time.Time, outcome gatehouse.Outcome, r reading) gatehouse.Decision {
-	return gatehouse.Decision{
-		Outcome:    outcome,
-		At:         now,
-		ResetAfter: time.Duration(r.reset - now.UnixNano()),
-		Limit:      r.limit,
-		Remaining:  r.left,
-		Interval:   time.Duration(r.interval),
-	}
-}
-
-// windows lists what the limits say, when there are several.
-func (l *limiter) windows(now time.Time, r *readings) []gatehouse.Window {
-	if r.count == 1 {
+// windows are the entries of a decision for each of several limits; nil for one.
+func (l *limiter) windows() []gatehouse.Window {
+	limits := l.ownLimits()
+	if len(limits) < 2 {
 		return nil
 	}
-	windows := make([]gatehouse.Window, r.count)
-	for i := range windows {
-		windows[i] = gatehouse.Window{
-			Limit:      l.more.limits[i],
-			Remaining:  r.all[i].left,
-			ResetAfter: time.Duration(r.all[i].reset - now.UnixNano()),
-		}
+	windows := make([]gatehouse.Window, len(limits))
+	for i, limit := range limits {
+		windows[i].Limit = limit
 	}
 	return windows
 }
 
-// refusal says when what the command wants might be taken, and which limits refuse it. While a place
-// lies ahead all of them do until then.
-func (l *limiter) refusal(first meter, now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	at, n := now.UnixNano(), plus(cmd.Ahead, cmd.Cost)
-	from, r := l.from(at), l.readings(first, at)
-	windows := l.windows(now, &r)
-	latest, soonest, binding := at, int64(noTime), 0
+// grant fills in how the limits stand: in the first place the one with the least left.
+func (l *limiter) grant(first meter, d *gatehouse.Decision) {
+	at := d.At.UnixNano()
+	d.Outcome, d.Windows = gatehouse.Granted, l.windows()
 	for i, m := range l.looking(first) {
-		if limit := r.all[i].limit; limit > 0 && cmd.Cost > limit {
-			return unable(now, gatehouse.Conflict, "was resized below the cost of this request")
+		r := l.read(m, at)
+		if d.Windows != nil {
+			d.Windows[i].Remaining, d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-at)
 		}
-		soonest = min(soonest, m.when(from, r.all[i].left+1))
+		if i == 0 || r.left < d.Remaining {
+			r.tell(d)
+		}
+	}
+}
+
+// refuse fills in when what the command wants might be taken, and which limits refuse it: in the first
+// place the one that does for longest. While a place lies ahead all of them do until then.
+func (l *limiter) refuse(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	at, n := d.At.UnixNano(), plus(cmd.Ahead, cmd.Cost)
+	from := l.from(at)
+	d.Outcome, d.Windows = gatehouse.Refused, l.windows()
+	latest, soonest := int64(0), int64(noTime)
+	for i, m := range l.looking(first) {
+		r := l.read(m, at)
+		if r.limit > 0 && cmd.Cost > r.limit {
+			*d = unable(d.At, gatehouse.Conflict, tooMuch(cmd.Op))
+			return
+		}
 		when := m.when(from, n)
-		if windows != nil && when > at {
-			windows[i].RetryAfter = wait(at, when)
+		soonest = min(soonest, m.when(from, r.left+1))
+		if d.Windows != nil {
+			d.Windows[i].Remaining, d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-at)
+			d.Windows[i].RetryAfter = wait(at, when)
 		}
 		if when > latest {
-			latest, binding = when, i
+			latest = when
+			r.tell(d)
 		}
 	}
-	if latest == at { // it is only that those in front must go first, who want more than is left
+	if latest <= at { // it is only that those in front must go first, who want more than is left
 		latest = soonest
 	}
-	d := decision(now, gatehouse.Refused, r.all[binding])
-	d.RetryAfter, d.Windows = wait(at, latest), windows
-	return d
+	d.RetryAfter = wait(at, latest)
+}
+
+// tooMuch says why a cost is above the limit. One that takes something was below it when it came.
+func tooMuch(op gatehouse.Op) string {
+	if op == gatehouse.OpPeek || op == gatehouse.OpDelay {
+		return "lets fewer through at once than this request wants"
+	}
+	return "was resized below the cost of this request"
+}
+
+// wait is the time until an instant.
+func wait(now, when int64) time.Duration {
+	if when == noTime {
+		return gatehouse.Forever
+	}
+	return min(time.Duration(when-now), gatehouse.MaxDuration)
 }

@@ -3,6 +3,9 @@ package control
 import (
 	"slices"
 	"sort"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
 )
 
 // A slidingLog is the meter that remembers every start: in any interval at most the size pass, and
@@ -31,10 +34,10 @@ const (
 	maxCount = noTime / 8 * 7
 )
 
-func (l *slidingLog) set(now int64, to bound) {
-	l.size, l.interval, l.grain = to.size, to.interval, 1
-	l.span = to.interval + to.guard
-	if to.size > maxExact {
+func (l *slidingLog) set(now int64, to *gatehouse.Command, _ *time.Location) {
+	l.size, l.interval, l.grain = to.Size, int64(to.Interval), 1
+	l.span = int64(to.Interval + to.Guard)
+	if to.Size > maxExact {
 		l.grain = max(1, l.span/maxExact)
 	}
 	l.forget(now)
@@ -114,9 +117,6 @@ func (l *slidingLog) find(at int64) int {
 }
 
 func (l *slidingLog) take(now, at, n int64) {
-	if n == 0 {
-		return
-	}
 	l.forget(now)
 	if len(l.runs) >= maxRuns { // the oldest two count as one
 		first := l.runs[0].n

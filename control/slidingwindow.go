@@ -1,11 +1,15 @@
 package control
 
-import "github.com/gatehousehq/gatehouse"
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
 
 // A slidingWindow is the meter that estimates what was taken in the last interval from two windows, as
 // RussellLuo/slidingwindow does: all of the present one, and of the one before as much as the interval
 // still covers, as if it had been taken evenly. The weights are exact whole numbers. In any interval
-// fewer than twice the size pass, in a window counted from Go's zero time no more than the size.
+// at most twice the size pass, in a window counted from Go's zero time no more than the size.
 //
 // The fine and the strict mode count in parts instead: see fineWindow.
 type slidingWindow struct {
@@ -16,15 +20,14 @@ type slidingWindow struct {
 	fine     *fineWindow // nil in the mode that estimates
 }
 
-func (w *slidingWindow) set(now int64, to bound) {
-	w.size = to.size
-	fine := to.mode != gatehouse.ModeDefault
-	if w.interval != to.interval || fine != (w.fine != nil) {
-		w.change(now, to.interval, fine)
+func (w *slidingWindow) set(now int64, to *gatehouse.Command, _ *time.Location) {
+	interval, fine := int64(to.Interval), to.Mode != gatehouse.ModeDefault
+	w.size = to.Size
+	if w.interval != interval || fine != (w.fine != nil) {
+		w.change(now, interval, fine)
 	}
 	if fine {
-		w.fine.strict = to.mode == gatehouse.ModeStrict
-		w.fine.size = to.size
+		w.fine.size, w.fine.strict = to.Size, to.Mode == gatehouse.ModeStrict
 	}
 }
 

@@ -1,6 +1,10 @@
 package control
 
-import "github.com/gatehousehq/gatehouse"
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
 
 // A bucket is the meter of a token bucket. It is refilled to its size at every boundary, created +
 // k·interval, as bouncer's is. So a window of w lets at most size·(ceil(w/interval)+1) through.
@@ -13,14 +17,14 @@ type bucket struct {
 	taken int64 // since start
 }
 
-func (b *bucket) set(now int64, to bound) {
+func (b *bucket) set(now int64, to *gatehouse.Command, _ *time.Location) {
 	if b.start == 0 {
 		b.start = now
 	}
 	b.roll(now)
-	b.size = to.size
-	if b.interval != to.interval {
-		b.interval = to.interval
+	b.size = to.Size
+	if interval := int64(to.Interval); b.interval != interval {
+		b.interval = interval
 		b.roll(now)
 	}
 }

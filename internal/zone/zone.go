@@ -37,5 +37,6 @@ func Load(name string) (*time.Location, error) {
 }
 
 func unknown(name string) error {
-	return fmt.Errorf("zone %q is unknown, want an IANA name such as Europe/Berlin", name[:min(len(name), maxName)])
+	return fmt.Errorf("zone %q is unknown, want an IANA name such as Europe/Berlin",
+		name[:min(len(name), maxName)])
 }
