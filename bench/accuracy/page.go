@@ -76,7 +76,7 @@ var promises = map[string][2]string{
 	},
 	"gcra, halves": {"`size=50&burst=49`", "at most L in a W, for half the rate; no false allow"},
 	"slidingwindow": {
-		"`size=100`", "at most L in a window counted by the clock, fewer than 2 L in any W; errs both ways",
+		"`size=100`", "at most L in a window counted by the clock, at most 2 L in any W; errs both ways",
 	},
 	"slidingwindow fine": {
 		"`size=100&mode=fine`", "too many by at most what comes in W/60; errs both ways",
