@@ -156,10 +156,10 @@ func (l Limit) length() time.Duration {
 // duration as Go writes it, such as 1.5s or 100ms or 24h, or day, week, month. The error is of
 // CodeInvalid.
 func ParseLimits(text string) ([]Limit, error) {
-	parts := strings.Split(text, ",")
-	if len(parts) > MaxLimits {
-		return nil, Errorf(CodeInvalid, "limits are %d, want at most %d", len(parts), MaxLimits)
+	if n := strings.Count(text, ",") + 1; n > MaxLimits { // before a long text is taken to pieces
+		return nil, Errorf(CodeInvalid, "limits are %d, want at most %d", n, MaxLimits)
 	}
+	parts := strings.Split(text, ",")
 	limits := make([]Limit, len(parts))
 	for i, part := range parts {
 		size, window, _ := strings.Cut(strings.TrimSpace(part), "/")
@@ -170,8 +170,9 @@ func ParseLimits(text string) ([]Limit, error) {
 			interval, bad = time.ParseDuration(window)
 		}
 		if err != nil || bad != nil || n > MaxSize {
+			const longest = 80 // of somebody else's text in a message
 			return nil, Errorf(CodeInvalid,
-				"limits has %q, want limits such as 10/1s,200/1m,5000/day", part)
+				"limits has %q, want limits such as 10/1s,200/1m,5000/day", part[:min(len(part), longest)])
 		}
 		limits[i] = Limit{Size: int64(n), Interval: interval, Calendar: calendar} // #nosec G115 -- checked
 	}

@@ -1,7 +1,8 @@
 // Package control holds the controllers as plain values and the rule by which a queue of commands
 // is applied to one of them. Nothing in it reads a clock, locks, waits or does I/O: time and
-// commands come in, decisions go out. That is why the same controllers work in memory, in a file
-// and in a shared store, and why their tests run in virtual time.
+// commands come in, decisions go out. Only the table of time zones is read, once for each zone. That is
+// why the same controllers work in memory, in a file and in a shared store, and why their tests run in
+// virtual time.
 package control
 
 import (

@@ -184,19 +184,21 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 	}
 	l.takeBack(cmd)
 	for i, m := range l.meters(first) {
-		if reset, ok := l.resetThen(i, cmd); ok {
+		if reset, ok := l.resetThen(i, cmd, m.read(at).interval); ok {
 			m.undo(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
 		}
 	}
 	l.lookAhead(first, at)
 }
 
-// resetThen is what the decision to take back said about the limit of this number. ok is false when
-// that limit did not count it, because it is in force only since.
-func (l *limiter) resetThen(i int, cmd *gatehouse.Command) (reset time.Duration, ok bool) {
+// resetThen is what the decision to take back said about the limit of this number, whose interval is
+// given. ok is false when that limit did not count it, because it is in force only since.
+func (l *limiter) resetThen(
+	i int, cmd *gatehouse.Command, interval int64,
+) (reset time.Duration, ok bool) {
 	limits, granted := l.ownLimits(), cmd.Granted
 	if len(limits) == 0 {
-		return granted.ResetAfter, true
+		return granted.ResetAfter, granted.Interval == time.Duration(interval)
 	}
 	if len(granted.Windows) == 0 {
 		limit := limitsOf(cmd)[0]

@@ -22,8 +22,8 @@ type pace struct {
 	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
-func (p *pace) set(now int64, to *gatehouse.Command, zone *time.Location) {
-	p.slidingLog.set(now, to, zone)
+func (p *pace) set(now int64, to *gatehouse.Command, _ *time.Location) {
+	p.keep(now, to, to.Interval+to.Guard)
 	p.mode, p.step = to.Mode, 0
 	if to.Size > 0 {
 		p.step = int64(to.Interval) / to.Size
@@ -56,8 +56,8 @@ func (p *pace) exact(now, n int64) int64 {
 
 func (p *pace) take(now, at, n int64) {
 	exact := at
-	if at > now {
-		exact = min(at, p.exact(now, n))
+	if e := p.exact(now, n); at > now && at-e < int64(time.Millisecond) { // it was only rounded up
+		exact = min(at, e)
 	}
 	p.next = plus(exact, times(p.step, n))
 	p.slidingLog.take(now, at, n)

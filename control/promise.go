@@ -20,9 +20,10 @@ func (p promise) same(other promise) bool {
 	return p.at == other.at && p.holder == other.holder && (p.holder != "" || p.n == other.n)
 }
 
-// maxPromises is the most places that lie ahead at one name: 48 bytes each. Of those that a schedule
-// keeps without a holder there is no limit, as they cost nothing here.
-const maxPromises = 5000
+// maxPromises is the most places that lie ahead at one name: 48 bytes each, and the holder. A change of
+// limits takes all of them anew. Of those that a schedule keeps without a holder there is no limit, as
+// they cost nothing here.
+const maxPromises = 1000
 
 // reserve takes the earliest place there is. Places are promised in order: none is before one that was
 // promised already, and while one lies ahead nothing is taken before it.
@@ -47,7 +48,7 @@ func (l *limiter) reserve(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 	}
 	*d = gatehouse.Decision{At: d.At}
 	l.grant(first, d)
-	d.Delay = time.Duration(start - at)
+	d.Delay = time.Duration(wholeMillis(start - at)) // it may be the second answer about a place
 }
 
 // mayPromise reports whether a place may be given. d is what was judged; a conflict is for what never fits.
@@ -75,8 +76,13 @@ func (l *limiter) place(first meter, now, n int64) int64 {
 			at = max(at, s.promise(now, n))
 		}
 	}
+	return plus(now, wholeMillis(at-now))
+}
+
+// wholeMillis rounds a wait up.
+func wholeMillis(d int64) int64 {
 	const ms = int64(time.Millisecond)
-	return plus(at, (ms-(at-now)%ms)%ms)
+	return plus(d, (ms-d%ms)%ms)
 }
 
 // promise takes a place.

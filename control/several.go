@@ -103,6 +103,11 @@ func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) error 
 	if l.more == nil {
 		l.more = new(more)
 	}
+	if l.more.meters == nil && plain(cmd) && l.scheduled(first) {
+		first.set(now, cmd, nil) // which keeps what lies ahead
+		l.more.note(cmd)
+		return nil
+	}
 	l.withdrawPromises(first)
 	if l.more.meters == nil && plain(cmd) {
 		first.set(now, cmd, nil)

@@ -35,8 +35,13 @@ const (
 )
 
 func (l *slidingLog) set(now int64, to *gatehouse.Command, _ *time.Location) {
+	l.keep(now, to, to.Interval)
+}
+
+// keep puts a limit in force under which a start counts for so long.
+func (l *slidingLog) keep(now int64, to *gatehouse.Command, span time.Duration) {
 	l.size, l.interval, l.grain = to.Size, int64(to.Interval), 1
-	l.span = int64(to.Interval + to.Guard)
+	l.span = int64(span)
 	if to.Size > maxExact {
 		l.grain = max(1, l.span/maxExact)
 	}
@@ -52,7 +57,7 @@ func (l *slidingLog) forget(now int64) {
 	l.drop(passed)
 }
 
-// drop cuts the oldest runs off. The array is let go of when most of it is not used.
+// drop cuts the oldest runs off. The array is let go of when most of it went at once.
 func (l *slidingLog) drop(n int) {
 	if n == 0 {
 		return

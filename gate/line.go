@@ -164,8 +164,8 @@ func (l *line) settle(err error) (retry time.Duration, more bool) {
 		default:
 			l.finish(t, *d, nil)
 		}
-		if d.Limit > 0 && d.Limit < l.widest {
-			l.hurryWide(d.Limit)
+		if size := inForce(&t.cmd, d); size > 0 && size < l.widest {
+			l.hurryWide(size)
 		}
 	}
 	l.hurryHolders()

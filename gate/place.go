@@ -149,9 +149,9 @@ func (l *line) stay(t *ticket, d *gatehouse.Decision) {
 			t.cmd.Since = d.At
 		}
 		l.counted++
-		l.widest = max(l.widest, t.cost())
 		l.countHolder(t, +1)
 	}
+	l.widest = max(l.widest, t.cost())
 	switch {
 	case t.left:
 		l.leave(t, nil)
@@ -217,6 +217,21 @@ func (l *line) hurryHolders() {
 		}
 	}
 	clear(l.granted)
+}
+
+// inForce is the most that passes at once under the limits in force, as far as a decision tells it;
+// otherwise 0. What a command asked about limits of its own tells nothing about those.
+func inForce(cmd *gatehouse.Command, d *gatehouse.Decision) int64 {
+	if cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay {
+		return 0
+	}
+	least := d.Limit
+	for _, window := range d.Windows {
+		if size := window.Limit.Size; size > 0 && (least == 0 || size < least) {
+			least = size
+		}
+	}
+	return least
 }
 
 // hurryWide hurries those who wait for more than a size that was made smaller: they wait in vain.
