@@ -72,10 +72,10 @@ func (k *Keyed) allow(key string, now, n int64) bool {
 	if !ok {
 		return false
 	}
-	latest := now + g.tolerance
+	latest := now + g.tolerance - cost
 	return k.update(k.part(key), key, now, func(tat int64) (int64, bool) {
-		next := max(tat, now) + cost
-		return next, next <= latest
+		next := max(tat, now)
+		return next + cost, next <= latest
 	})
 }
 

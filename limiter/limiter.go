@@ -60,14 +60,14 @@ func (l *Limiter) allow(now, n int64) bool {
 }
 
 func (l *Limiter) take(g *gcra, now, cost int64) bool {
-	latest := now + g.tolerance
+	latest := now + g.tolerance - cost
 	for {
 		tat := l.tat.Load()
-		next := max(tat, now) + cost
+		next := max(tat, now)
 		if next > latest {
 			return false
 		}
-		if l.tat.CompareAndSwap(tat, next) {
+		if l.tat.CompareAndSwap(tat, next+cost) {
 			return true
 		}
 	}

@@ -53,7 +53,9 @@ const idle = math.MinInt64
 // came evenly. Every request moves it on by one step, and is let through while it is no further ahead
 // of the present than the tolerance.
 //
-// No sum here overflows: instants are within horizon, and tolerances and waits within 100 years.
+// Times are within horizon, tolerances and the waits that are granted within 100 years: so tat is at most
+// 230 years from the start, and 292 fit. A step beyond that may not be added before it is clear that it
+// is granted.
 type gcra struct {
 	rate      Rate
 	limit     int64  // the most that can pass at once
@@ -87,9 +89,9 @@ func (g *gcra) place(tat, now, n int64) (p place, wait int64, ok bool) {
 	if !ok || g.tolerance < 0 {
 		return place{}, 0, false
 	}
-	next := max(tat, now) + cost
-	wait = max(0, next-g.tolerance-now)
-	return place{begin: now + wait, next: next, cost: cost, epoch: g.epoch}, wait, true
+	next := max(tat, now)
+	wait = max(0, next-now-(g.tolerance-cost))
+	return place{begin: now + wait, next: next + cost, cost: cost, epoch: g.epoch}, wait, true
 }
 
 // back is the theoretical arrival time after n requests were given back.

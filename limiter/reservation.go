@@ -69,7 +69,11 @@ func patience(ctx context.Context) (most int64, err error) {
 		return 0, gatehouse.Errorf(gatehouse.CodeTimeout, "wait: %w", err)
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		return int64(min(time.Until(deadline), gatehouse.MaxDuration)), nil
+		left := time.Until(deadline)
+		if left < 0 { // which ctx has not noticed yet
+			return 0, gatehouse.Errorf(gatehouse.CodeTimeout, "wait: %w", context.DeadlineExceeded)
+		}
+		return int64(min(left, gatehouse.MaxDuration)), nil
 	}
 	return int64(gatehouse.MaxDuration), nil
 }

@@ -228,3 +228,55 @@ func TestDelayOfAReservation(t *testing.T) {
 		}
 	})
 }
+
+// TestAHundredYearsAhead: reservations lie so far ahead that one more has no number.
+func TestAHundredYearsAhead(t *testing.T) {
+	rate := limiter.Rate{Size: 1, Interval: gatehouse.MaxDuration}
+	l := newLimiter(t, rate.Size, rate.Interval, rate.Burst)
+	k, err := limiter.NewKeyed(rate, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for range 2 { // now, and in a hundred years
+		if _, ok := l.ReserveAt(now, 1); !ok {
+			t.Fatal("ReserveAt = false, want a place")
+		}
+		if _, ok := k.ReserveAt("key", now, 1); !ok {
+			t.Fatal("Keyed.ReserveAt = false, want a place")
+		}
+	}
+	if l.AllowAt(now, 1) || k.AllowAt("key", now, 1) || l.DecideAt(now, 1).Allowed {
+		t.Error("a third is allowed, want it in two hundred years")
+	}
+	if d := l.PeekAt(now, 1).RetryAfter; d != 2*gatehouse.MaxDuration {
+		t.Errorf("RetryAfter = %s, want %s", d, 2*gatehouse.MaxDuration)
+	}
+	if r, ok := l.ReserveAt(now, 1); ok {
+		t.Errorf("a third goes at %s, want no place", r.Start())
+	}
+}
+
+// A lateContext is past its deadline and has not noticed yet.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestWaitPastTheDeadline: who is let through is counted, also in the moment between a deadline and the
+// end of the context.
+func TestWaitPastTheDeadline(t *testing.T) {
+	l := newLimiter(t, 1, time.Hour, 0)
+	k, err := limiter.NewKeyed(limiter.Rate{Size: 1, Interval: time.Hour}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := lateContext{context.Background()}
+	for name, err := range map[string]error{"Limiter": l.Wait(late, 1), "Keyed": k.Wait(late, "key", 1)} {
+		if !isTimeout(err, context.DeadlineExceeded) {
+			t.Errorf("%s: Wait = %v, want a timeout", name, err)
+		}
+	}
+	if !l.Allow() || !k.Allow("key") {
+		t.Error("the one there is was taken, want it left")
+	}
+}

@@ -48,6 +48,9 @@ func (c *clock) drop() int64 {
 // wallClock is the time by which windows are exchanged when nobody calls, in Unix nanoseconds.
 func wallClock() int64 { return time.Now().UnixNano() }
 
+// monotonic is the time by which timers run: it does not move when the wall clock is set.
+func monotonic() time.Time { return time.Now() }
+
 // nanoseconds is t in Unix nanoseconds, and the nearest there are (in the years 1678 and 2262) for a
 // time that has none.
 func nanoseconds(t time.Time) int64 {

@@ -24,7 +24,7 @@ type courier struct {
 	owing   []*call
 
 	rounds map[time.Duration]*round
-	armed  int64 // when the timer fires, by wallClock; 0 or past if there is none
+	timer  *time.Timer // for the round that is next; nil if there is none
 }
 
 // A delivery is an errand and where it leads to.
@@ -170,8 +170,8 @@ func (c *courier) finish(owed *call) {
 
 // same reports whether two stores are one. Those that cannot be compared never are.
 func same(a, b Datastore) bool {
-	t := reflect.TypeOf(a)
-	return t == reflect.TypeOf(b) && t != nil && t.Comparable() && a == b
+	v := reflect.ValueOf(a)
+	return v.IsValid() && v.Comparable() && a == b
 }
 
 // inTime calls a store in a goroutine that lives as long as that takes, and waits for it, but not for

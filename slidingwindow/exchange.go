@@ -1,5 +1,28 @@
 package slidingwindow
 
+import "time"
+
+// enter lets one caller decide after the other, if every decision is exchanged. It reports false if that
+// takes too long: then the store does, and the caller decides by what is known.
+func (w *SyncWindow) enter() bool {
+	select {
+	case w.together <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(storeTimeout)
+	defer timer.Stop()
+	select {
+	case w.together <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// leave lets the next caller decide.
+func (w *SyncWindow) leave() { <-w.together }
+
 // asksFirst reports whether the store is to be asked before the next decision: how the last window
 // ended, and if every decision is exchanged, what others did.
 func (w *SyncWindow) asksFirst(now int64) bool {
@@ -185,7 +208,9 @@ func (w *SyncWindow) learn(p *Push) {
 	case p.Start == w.start:
 		w.tally.learn(p, batched)
 	case p.Start == w.before.start:
+		count := w.before.count
 		w.before.learn(p, batched)
+		w.before.count = w.heard(count, w.before.count)
 	case previous:
 		w.hearPrevious(p.Start, p.Total)
 	}

@@ -14,6 +14,7 @@ type flight struct {
 	leftovers []leftover
 
 	call *call
+	due  time.Time // by monotonic
 	done chan struct{}
 	late bool
 
@@ -27,7 +28,7 @@ type flight struct {
 func newFlight(w *StrictWindow, now, n, limit int64) *flight {
 	f := &flight{
 		window: w, start: w.start, now: now, need: n - w.left, quote: w.quote, taken: w.taken,
-		leftovers: w.leftovers, done: make(chan struct{}),
+		leftovers: w.leftovers, due: monotonic().Add(storeTimeout), done: make(chan struct{}),
 	}
 	left, size := w.grid.left(w.start, now), w.grid.size
 	f.most = func(previous int64) int64 { return limit - weighted(previous, left, size) }
@@ -36,14 +37,19 @@ func newFlight(w *StrictWindow, now, n, limit int64) *flight {
 	return f
 }
 
-// wait waits until the chunk is here, and reports whether it came in time.
-func (f *flight) wait() bool {
-	timer := time.NewTimer(storeTimeout)
-	defer timer.Stop()
-	select {
-	case <-f.done:
-		return true
-	case <-timer.C:
+// wait waits until the chunk is here, or until the caller gives up, and reports whether it came.
+func (f *flight) wait(giveUp time.Time) bool {
+	if patience := giveUp.Sub(monotonic()); patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case <-f.done:
+			return true
+		case <-timer.C:
+		}
+	}
+	if monotonic().Before(f.due) {
+		return false
 	}
 	f.window.mu.Lock()
 	f.late = true

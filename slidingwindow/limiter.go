@@ -50,7 +50,7 @@ func NewLimiter(size time.Duration, limit int64, newWindow NewWindow) (*Limiter,
 	case *LocalWindow:
 		l.current = window
 	case *SyncWindow:
-		window.adopt(l.grid)
+		window.adopt(l.grid, limit)
 		l.shared, l.mu = window, &window.mu
 		l.current, l.previous = &window.LocalWindow, &window.before.LocalWindow
 	case *StrictWindow:
@@ -83,6 +83,9 @@ func (l *Limiter) SetLimit(newLimit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.limit = newLimit
+	if l.shared != nil {
+		l.shared.limit = newLimit
+	}
 }
 
 // Err returns why the last exchange with the store failed, and nil when it went well. While a
@@ -132,13 +135,13 @@ func (l *Limiter) allow(now, n int64) bool {
 // allowShared decides as allow does and exchanges counts, but never while it holds the lock.
 func (l *Limiter) allowShared(now, n int64) bool {
 	w := l.shared
-	if w.exact {
-		w.together.Lock()
-		defer w.together.Unlock()
+	asks := !w.exact || w.enter()
+	if w.exact && asks {
+		defer w.leave()
 	}
 	l.mu.Lock()
 	l.turn(now)
-	if w.asksFirst(now) {
+	if asks && w.asksFirst(now) {
 		w.ask(now)
 		l.turn(now)
 	}
@@ -146,7 +149,7 @@ func (l *Limiter) allowShared(now, n int64) bool {
 	if ok {
 		w.add(n)
 	}
-	due := w.due(now)
+	due := asks && w.due(now)
 	l.mu.Unlock()
 	if due {
 		w.exchange(now)

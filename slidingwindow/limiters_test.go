@@ -90,3 +90,39 @@ func TestLimitersRace(t *testing.T) {
 		t.Errorf("%d pass, want 50 of each of 10 keys", n)
 	}
 }
+
+// However many keys there are, a stop takes no longer than three seconds when a store hangs.
+func TestLimitersStopDoesNotHang(t *testing.T) {
+	for _, m := range modes {
+		for _, strict := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s strict %v", m.name, strict), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store, counts := m.store()
+					syncer := m.synchronizer(store, time.Hour)
+					l := sw.NewLimiters(time.Hour, 10, func(key string) (sw.Window, sw.StopFunc) {
+						if strict {
+							return sw.NewStrictWindow(key, store, 1)
+						}
+						return sw.NewSyncWindow(key, syncer)
+					})
+					const keys = 600 // their current and last windows are more than go into one round trip
+					for i := range keys {
+						l.Allow(fmt.Sprint(i))
+					}
+					synctest.Wait()
+					counts.change(func(s *plainStore) { s.held = make(chan struct{}) })
+					for i := range keys {
+						go l.Allow(fmt.Sprint(i)) // a strict one waits for the store
+					}
+					synctest.Wait()
+					begin := time.Now()
+					l.Stop()
+					if took := time.Since(begin); took > 3*time.Second {
+						t.Errorf("Stop took %v, want 3s at most", took)
+					}
+					counts.change(func(s *plainStore) { close(s.held); s.held = nil })
+				})
+			})
+		}
+	}
+}

@@ -38,7 +38,8 @@ func (l *Limiter) Take(now time.Time, n int64) Result {
 	return r
 }
 
-// Peek answers what Take would, counts nothing and asks no store.
+// Peek answers what Take would, counts nothing and asks no store. For a time more than a window before
+// the current one it answers as for the beginning of that.
 func (l *Limiter) Peek(now time.Time, n int64) Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // seen to it.
 type round struct {
 	windows map[*SyncWindow]struct{}
-	next    int64 // when it is looked at, by wallClock
+	next    time.Time // when it is looked at, by monotonic
 }
 
 // roundsPerInterval is how often the windows of a round are looked at. With an exchange due a quarter
@@ -47,14 +47,14 @@ func (c *courier) watch(w *SyncWindow) {
 	interval := w.share.interval
 	r := c.rounds[interval]
 	if r == nil {
-		r = &round{windows: map[*SyncWindow]struct{}{}, next: wallClock() + int64(period(interval))}
+		r = &round{windows: map[*SyncWindow]struct{}{}, next: monotonic().Add(period(interval))}
 		if c.rounds == nil {
 			c.rounds = map[time.Duration]*round{}
 		}
 		c.rounds[interval] = r
+		c.arm()
 	}
 	r.windows[w] = struct{}{}
-	c.arm()
 }
 
 // period is the time between two looks at windows with this interval.
@@ -62,37 +62,33 @@ func period(interval time.Duration) time.Duration {
 	return max(interval/roundsPerInterval, shortestRound)
 }
 
-// arm sets the timer for the round that is next. It is called with the lock held. A timer that was set
-// for a later time is left to fire in vain.
+// arm sets the timer for the round that is next. It is called with the lock held.
 func (c *courier) arm() {
-	if len(c.rounds) == 0 {
-		return
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
 	}
-	var next int64
+	var next time.Time
 	for _, r := range c.rounds {
-		if next == 0 || r.next < next {
+		if next.IsZero() || r.next.Before(next) {
 			next = r.next
 		}
 	}
-	now := wallClock()
-	if c.armed > now && c.armed <= next {
-		return
+	if !next.IsZero() {
+		c.timer = time.AfterFunc(next.Sub(monotonic()), c.look)
 	}
-	c.armed = max(next, now+1)
-	time.AfterFunc(time.Duration(c.armed-now), c.look)
 }
 
 // look submits the exchanges of windows that nobody calls.
 func (c *courier) look() {
-	now := wallClock()
+	wall, now := wallClock(), monotonic()
 	c.mu.Lock()
 	var windows []*SyncWindow
 	for interval, r := range c.rounds {
-		// A clock that was set back must not put off the next look for longer than usual.
-		if r.next > now && r.next-now <= int64(period(interval)) {
+		if r.next.After(now) {
 			continue
 		}
-		r.next = now + int64(period(interval))
+		r.next = now.Add(period(interval))
 		for w := range r.windows {
 			windows = append(windows, w)
 		}
@@ -101,7 +97,7 @@ func (c *courier) look() {
 	c.mu.Unlock()
 	var due []delivery
 	for _, w := range windows {
-		e, state := w.idle(now)
+		e, state := w.idle(wall)
 		switch state {
 		case idleDue:
 			due = append(due, delivery{w.share, e})
@@ -140,9 +136,7 @@ func (c *courier) remove(w *SyncWindow) {
 	delete(r.windows, w)
 	if len(r.windows) == 0 {
 		delete(c.rounds, interval)
-	}
-	if len(c.rounds) == 0 {
-		c.armed = 0 // the timer fires in vain
+		c.arm()
 	}
 }
 

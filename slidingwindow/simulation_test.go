@@ -139,6 +139,17 @@ func (s scene) cell(t *testing.T, seed uint64) string {
 	return fmt.Sprintf(" %.2f / %.2f / %.2f |", mean, float64(fixed)/sceneLimit, float64(sliding)/sceneLimit)
 }
 
+// A flood does not build up: what all together let pass beyond the limit in one window does not make
+// them begin the next at the same moment, each with all of the limit before it. If it did, 3.9 L would pass.
+func TestSimulationFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := scene{nodes: 10, interval: 200 * time.Millisecond, load: 20, windows: 60}
+		if mean := float64(len(s.play(t, 5).passed)) / float64(s.windows*sceneLimit); mean > 2.8 {
+			t.Errorf("%+v: %.2f L pass in a window, want some 2.5", s, mean)
+		}
+	})
+}
+
 // Strict limiters together let no more than the limit pass in a fixed window, and with a demand at all
 // of them at most k chunks less.
 func TestSimulationStrict(t *testing.T) {

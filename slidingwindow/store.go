@@ -91,8 +91,11 @@ func (s *sharing) run(errands []errand) {
 			size += len(errands[n].pushes)
 			n++
 		}
-		s.runBatch(errands[:n], size)
-		errands = errands[n:]
+		late := s.runBatch(errands[:n], size)
+		if errands = errands[n:]; late {
+			fail(errands, errLate) // they would be, too
+			return
+		}
 	}
 }
 
@@ -113,8 +116,8 @@ func (s *sharing) runOne(e *errand) {
 	e.party.settle(e.pushes)
 }
 
-// runBatch puts the pushes of all errands into one round trip.
-func (s *sharing) runBatch(errands []errand, size int) {
+// runBatch puts the pushes of all errands into one round trip, and reports whether it took too long.
+func (s *sharing) runBatch(errands []errand, size int) (late bool) {
 	pushes := make([]Push, 0, size)
 	for i := range errands {
 		pushes = append(pushes, errands[i].pushes...)
@@ -127,6 +130,7 @@ func (s *sharing) runBatch(errands []errand, size int) {
 		errands[i].party.settle(pushes[:n:n])
 		pushes = pushes[n:]
 	}
+	return ctx.Err() != nil
 }
 
 // fail settles errands that are not even tried.

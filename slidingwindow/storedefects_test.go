@@ -186,3 +186,50 @@ func TestIdleLimiterLearns(t *testing.T) {
 		})
 	}
 }
+
+// Callers whose decisions are exchanged wait for one another, but not for longer than the store has.
+func TestEveryDecisionExchangedWithAStoreThatHangs(t *testing.T) {
+	for _, m := range modes[:2] {
+		t.Run(m.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, counts := m.store()
+				l := m.limiter(t, limits{time.Hour, 1000, 0}, store)
+				counts.change(func(s *plainStore) { s.held = make(chan struct{}) })
+				var callers sync.WaitGroup
+				for range 200 {
+					<-time.After(50 * time.Millisecond)
+					callers.Go(func() {
+						begin := time.Now()
+						if ok := l.Allow(); !ok || time.Since(begin) > 2*time.Second {
+							t.Errorf("Allow = %v after %v, want true within 2s", ok, time.Since(begin))
+						}
+					})
+				}
+				callers.Wait()
+				counts.change(func(s *plainStore) { close(s.held); s.held = nil })
+			})
+		})
+	}
+}
+
+// A picky store is of a type that can be compared, but holds something that cannot.
+type pickyStore struct {
+	*plainStore
+	options any
+}
+
+// A store that cannot be compared with others may hang, too.
+func TestPickyStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := pickyStore{newPlainStore(), map[string]int{}}
+		store.held = make(chan struct{})
+		syncer := sw.NewBlockingSynchronizer(store, time.Hour)
+		for range 2 {
+			l := newLimiter(t, tenPerSecond(), func() (sw.Window, sw.StopFunc) {
+				return sw.NewSyncWindow("test", syncer)
+			})
+			allows(t, l, 0, 1)
+		}
+		close(store.held)
+	})
+}

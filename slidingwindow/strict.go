@@ -102,6 +102,7 @@ func (w *StrictWindow) adopt(g grid) {
 
 // allow decides by what was taken, and takes more if that does not suffice.
 func (w *StrictWindow) allow(l *Limiter, now, n int64) bool {
+	var giveUp time.Time
 	for {
 		w.mu.Lock()
 		w.turn(now)
@@ -125,7 +126,10 @@ func (w *StrictWindow) allow(l *Limiter, now, n int64) bool {
 		}
 		f := w.flight
 		w.mu.Unlock()
-		if !f.wait() {
+		if giveUp.IsZero() { // others may spend what comes: it is a second for all flights together
+			giveUp = monotonic().Add(storeTimeout)
+		}
+		if !f.wait(giveUp) {
 			return false
 		}
 	}
@@ -200,7 +204,7 @@ func (w *StrictWindow) stop() {
 	w.stopped = true
 	f := w.flight
 	w.mu.Unlock()
-	if f != nil && !f.wait() {
+	if f != nil && !f.wait(f.due) {
 		return
 	}
 	w.mu.Lock()

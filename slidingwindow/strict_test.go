@@ -131,6 +131,26 @@ func TestStrictCallersShareAChunk(t *testing.T) {
 	})
 }
 
+// Nobody waits for longer than a second, however many spend what others have waited for.
+func TestStrictCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		store.delay = 10 * time.Millisecond
+		l := newLimiter(t, limits{size: time.Hour, limit: 1000}, func() (sw.Window, sw.StopFunc) {
+			return sw.NewStrictWindow("test", store, 1)
+		})
+		begin := time.Now()
+		var callers sync.WaitGroup
+		for range 500 {
+			callers.Go(func() { l.AllowN(at(0), 1) })
+		}
+		callers.Wait()
+		if took := time.Since(begin); took > time.Second || l.Err() != nil {
+			t.Errorf("500 callers took %v with Err = %v, want a second at most and none", took, l.Err())
+		}
+	})
+}
+
 // A stop gives back what is left, and nothing passes after it.
 func TestStrictStop(t *testing.T) {
 	store := newPlainStore()

@@ -127,15 +127,18 @@ func sharingOf(syncer Synchronizer) *sharing {
 func (s *sharing) add(w *SyncWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	w.place = len(s.windows)
 	s.windows = append(s.windows, w)
 }
 
 func (s *sharing) remove(w *SyncWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := slices.Index(s.windows, w); i >= 0 {
-		s.windows = slices.Delete(s.windows, i, i+1)
-	}
+	end := len(s.windows) - 1
+	moved := s.windows[end]
+	s.windows[w.place], moved.place = moved, w.place
+	s.windows[end] = nil
+	s.windows = s.windows[:end]
 }
 
 // carry carries out an errand: in the background, or before it returns, but not for longer than

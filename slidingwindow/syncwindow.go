@@ -18,7 +18,9 @@ type SyncWindow struct {
 	source uint64
 	syncer Synchronizer
 	share  *sharing // of syncer, if it is one of this package
+	place  int      // among the windows of share, whose lock guards it
 	grid   grid     // of the limiter, with a size of 0 if there is none
+	limit  int64    // of the limiter
 
 	pace    pace
 	looks   int8 // how often the window before is still to be read
@@ -32,8 +34,8 @@ type SyncWindow struct {
 	watch   watch
 	ahead   ahead
 	foreign sync.Mutex // held during a call of a Synchronizer of somebody else's
-	// together is held during a whole decision if exact.
-	together sync.Mutex
+	// together holds one thing during a whole decision if exact.
+	together chan struct{}
 }
 
 // ahead is what was read of a window before the first call in it.
@@ -58,6 +60,7 @@ func NewSyncWindow(key string, syncer Synchronizer) (*SyncWindow, StopFunc) {
 		return w, sync.OnceFunc(syncer.Stop)
 	}
 	w.exact = w.share.blocking && w.share.interval == 0
+	w.together = make(chan struct{}, 1)
 	w.share.add(w)
 	return w, func() { w.share.stop([]*SyncWindow{w}) }
 }
@@ -107,10 +110,10 @@ func (w *SyncWindow) Sync(now time.Time) {
 }
 
 // adopt makes it the window of a limiter.
-func (w *SyncWindow) adopt(g grid) {
+func (w *SyncWindow) adopt(g grid, limit int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.grid = g
+	w.grid, w.limit = g, limit
 }
 
 // turn goes on to a later window.
@@ -136,8 +139,13 @@ func (w *SyncWindow) hearPrevious(start, total int64) {
 		w.before = tally{LocalWindow: LocalWindow{start: start}}
 	}
 	w.before.total = max(w.before.total, total)
-	w.before.count = max(w.before.count, plus(w.before.unpushed(), total))
+	w.before.count = w.heard(w.before.count, plus(w.before.unpushed(), total))
 }
+
+// heard is the count of the window before when the store has told more of it: not beyond the limit. If
+// all processes knew how far beyond it they went together, all would begin late in the next window, at
+// the same moment, and go beyond it further still.
+func (w *SyncWindow) heard(before, now int64) int64 { return max(before, min(now, w.limit)) }
 
 // restore goes back to the window before, as its counts were before the clock jumped ahead.
 func (w *SyncWindow) restore(older int64) {

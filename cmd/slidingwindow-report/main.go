@@ -50,6 +50,9 @@ type config struct {
 	resource, redis, listen string
 }
 
+// mostLoad is more than one client, which makes one request after the other, comes to.
+const mostLoad = 1_000_000
+
 func parse(arguments []string) (c config, err error) {
 	flags := flag.NewFlagSet("slidingwindow-report", flag.ContinueOnError)
 	flags.DurationVar(&c.size, "size", time.Second, "the length of the window")
@@ -70,6 +73,8 @@ func parse(arguments []string) (c config, err error) {
 	case c.size < time.Millisecond || c.scale < 1 || c.load < 0 || c.sync < 0 || c.length < 0:
 		return c, fmt.Errorf("-size %v, -scale %d, -load %d, -sync %v, -for %v: %s",
 			c.size, c.scale, c.load, c.sync, c.length, "want at least 1ms, 1, 0, 0s, 0s")
+	case c.load > mostLoad:
+		return c, fmt.Errorf("-load %d, want at most %d", c.load, mostLoad)
 	}
 	return c, nil
 }

@@ -95,11 +95,12 @@ func TestFlags(t *testing.T) {
 		t.Errorf("defaults = %+v, %v, want %+v", c, err, want)
 	}
 	for arguments, wrong := range map[string]string{
-		"":                     "-listen is missing",
-		"-listen :1 -size 0s":  "-size 0s",
-		"-listen :1 -scale 0":  "-scale 0",
-		"-listen :1 -load -1":  "-load -1",
-		"-listen :1 -sync -1s": "-sync -1s",
+		"":                            "-listen is missing",
+		"-listen :1 -size 0s":         "-size 0s",
+		"-listen :1 -scale 0":         "-scale 0",
+		"-listen :1 -load -1":         "-load -1",
+		"-listen :1 -sync -1s":        "-sync -1s",
+		"-listen :1 -load 2000000000": "-load 2000000000",
 	} {
 		if _, err := parse(strings.Fields(arguments)); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("flags %q: %v, want one that says %q", arguments, err, wrong)

@@ -101,9 +101,11 @@ func (s *Server) start() error {
 // follow reads what the server says until it ends.
 func (s *Server) follow(output io.Reader, ready chan<- struct{}, said chan<- string) {
 	var text strings.Builder
+	waiting := true
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		text.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), "Ready to accept connections") {
+		if waiting && strings.Contains(lines.Text(), "Ready to accept connections") {
+			waiting = false // it says so for each kind of connection
 			close(ready)
 		}
 	}

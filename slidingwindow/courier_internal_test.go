@@ -1,0 +1,36 @@
+package slidingwindow
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A countingStore counts how often it is asked.
+type countingStore struct{ asked atomic.Int64 }
+
+func (s *countingStore) Add(string, int64, int64) (int64, error) { return s.asked.Add(1), nil }
+func (s *countingStore) Get(string, int64) (int64, error)        { return s.asked.Add(1), nil }
+
+// A timer that fires before its time is not the last.
+func TestTimerFiresEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = 200 * time.Millisecond
+		store, c := new(countingStore), new(courier)
+		w, stop := NewSyncWindow("test", NewNonblockingSynchronizer(store, interval))
+		w.adopt(newGrid(time.Hour), 10)
+		w.watch.called(wallClock(), wallClock())
+		c.watch(w)
+		c.mu.Lock()
+		c.rounds[interval].next = c.rounds[interval].next.Add(10 * time.Millisecond)
+		c.mu.Unlock()
+		<-time.After(10 * interval)
+		synctest.Wait()
+		if n := store.asked.Load(); n < 6 {
+			t.Errorf("asked %d times in 10 intervals, want more", n)
+		}
+		c.forget(w)
+		stop()
+	})
+}
