@@ -100,9 +100,10 @@ func (a *demand) verdict(d *gatehouse.Decision) verdict {
 	}
 	v := verdict{
 		limited: a.tooMuch() || d.Outcome == gatehouse.Refused,
-		limit:   limit, remaining: d.Remaining, retry: gatehouse.Forever, reset: d.ResetAfter,
+		limit:   limit, retry: gatehouse.Forever, reset: d.ResetAfter,
+		remaining: min(limit, d.Remaining), // what is given back knows only the rate before
 	}
-	if d.Outcome == gatehouse.Refused {
+	if d.Outcome == gatehouse.Refused && !a.tooMuch() {
 		v.retry = d.RetryAfter
 	}
 	return v

@@ -33,28 +33,34 @@ func (s *Server) Serve(listener net.Listener) error {
 	defer s.serving.Done()
 	var lingering atomic.Int64 // refused connections that are not closed yet
 	for pause := firstPause; ; {
-		conn, err := listener.Accept()
+		err := s.accept(listener, &lingering)
 		switch {
 		case err == nil:
+			pause = firstPause
+			continue
 		case s.ending.Load():
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
-		default:
-			s.log.Warn("accepting a connection failed", "error", err, "retry_in", pause.String())
-			<-time.After(pause)
-			pause = min(2*pause, lastPause)
-			continue
 		}
-		pause = firstPause
-		if s.open.Load() >= int64(s.config.Conns) {
-			s.refuse(conn, &lingering)
-			continue
-		}
-		if _, err := s.engine.Enroll(conn); err != nil { // it has closed conn
-			s.log.Warn("a connection could not be served", "error", err)
-		}
+		s.log.Warn("accepting a connection failed", "error", err, "retry_in", pause.String())
+		<-time.After(pause)
+		pause = min(2*pause, lastPause)
 	}
+}
+
+// accept hands the next connection to an event loop.
+func (s *Server) accept(listener net.Listener, lingering *atomic.Int64) error {
+	conn, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	if s.open.Load() >= int64(s.config.Conns) {
+		s.refuse(conn, lingering)
+		return nil
+	}
+	_, err = s.engine.Enroll(conn) // which closes conn: it needs a file descriptor of its own
+	return err
 }
 
 // listen notes a listener for the end, unless that has come.

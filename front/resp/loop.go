@@ -75,6 +75,11 @@ func (s *Server) loop(of gnet.EventLoop) *loop {
 
 func newLoop() *loop { return &loop{names: names{seed: maphash.MakeSeed()}} }
 
+// begin makes ready for a connection. What one that broke off has left behind is for nobody.
+func (l *loop) begin(three bool) {
+	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], three, 0
+}
+
 // names remembers the names seen last, so that commands at the same ones share a string.
 type names struct {
 	seed  maphash.Seed

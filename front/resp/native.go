@@ -2,8 +2,6 @@ package resp
 
 import (
 	"bytes"
-	"context"
-	"strconv"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -58,6 +56,11 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 	if err := s.ask(&q, args); err != nil {
 		s.count(q.key, op, nil, err)
 		l.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+		return
+	}
+	if q.holder != "" && hungUp(s.conn) { // it would be held by nobody
+		s.server.metrics.hangups.Inc()
+		s.last = true
 		return
 	}
 	d, settled, err := s.server.config.Gate.Try(q.key, &l.cmd)
@@ -121,44 +124,4 @@ func parseKind(name []byte) (gatehouse.Kind, error) {
 			form.Quote(name))
 	}
 	return kind, nil
-}
-
-// How many names a list gives.
-const (
-	defaultPage = 100
-	largestPage = 1000
-)
-
-// list answers GH.LIST kind [AFTER name] [MOST n].
-func (s *session) list(args [][]byte) {
-	names, err := s.page(args)
-	if err != nil {
-		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
-		return
-	}
-	s.loop.reply.texts(names)
-}
-
-func (s *session) page(args [][]byte) (names []string, err error) {
-	kind, err := parseKind(args[1])
-	if err != nil {
-		return nil, err
-	}
-	after, most := "", defaultPage
-	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
-		option := word(rest[0])
-		if len(rest) == 1 || option != "AFTER" && option != "MOST" {
-			return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
-				"list has %s, want kind [AFTER name] [MOST n]", form.Quote(rest[0]))
-		}
-		if option == "AFTER" {
-			after = string(rest[1])
-			continue
-		}
-		if most, err = strconv.Atoi(string(rest[1])); err != nil || most < 1 || most > largestPage {
-			return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
-				"most is %s, want a whole number from 1 to %d", form.Quote(rest[1]), largestPage)
-		}
-	}
-	return s.server.config.Gate.Names(context.Background(), kind, after, most)
 }

@@ -92,6 +92,8 @@ type Server struct {
 	listeners map[net.Listener]struct{}
 	serving   sync.WaitGroup
 
+	listing chan struct{} // holds one while a list is made
+
 	loops sync.Map // of *loop, by gnet.EventLoop
 }
 
@@ -109,7 +111,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, log: config.Log,
 		sessions: make(map[*session]struct{}), listeners: make(map[net.Listener]struct{}),
-		gone:  make(chan struct{}),
+		gone: make(chan struct{}), listing: make(chan struct{}, 1),
 		debug: config.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })

@@ -60,7 +60,9 @@ func openStill(t *testing.T) (*door, *stillClock) {
 func openAt(t *testing.T, config Config, store memory.Config) *door {
 	t.Helper()
 	d := &door{gate: gate.New(memory.New(store), gate.Config{}), served: make(chan error, 1)}
-	config.Gate, config.Version = d.gate, "v0.0.0"
+	if config.Version = "v0.0.0"; config.Gate == nil {
+		config.Gate = d.gate
+	}
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
 	}

@@ -99,7 +99,7 @@ func (s *session) serve() bool {
 		_, _ = s.conn.Discard(-1)
 		return !s.server.ending.Load()
 	}
-	s.loop.reply.three = s.three
+	s.loop.begin(s.three)
 	if !s.work() || !s.flush() {
 		return false
 	}

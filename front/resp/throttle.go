@@ -54,7 +54,7 @@ func number(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// seconds makes a length of time of so many seconds, the longest there is when they are too many.
+// seconds makes a length of time of so many seconds, from 0, the longest there is when they are too many.
 func seconds(n int64) time.Duration {
 	if n > int64(math.MaxInt64/time.Second) {
 		return math.MaxInt64
@@ -82,7 +82,7 @@ func (s *session) cellThrottle(args [][]byte) {
 	}
 	r := rate{numbers[0], numbers[1], seconds(numbers[2])}
 	switch {
-	case r.burst < 0 || r.burst == math.MaxInt64 || r.count < 0 || r.period < 0:
+	case r.burst < 0 || r.burst == math.MaxInt64 || r.count < 0 || numbers[2] < 0:
 		s.fail("INVALID", fmt.Sprintf(
 			"cl.throttle of max_burst %d, count %d, period %d, want none below 0",
 			r.burst, r.count, numbers[2]))

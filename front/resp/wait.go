@@ -20,10 +20,11 @@ type waiter struct {
 	answer   *answer // to be read once the state is decided
 }
 
-// An answer is what the gate decided.
+// An answer is what the gate decided, or the names of a list.
 type answer struct {
 	decision gatehouse.Decision
 	err      error
+	names    *[]string // nil when it is no list
 }
 
 // The states of a waiter.
@@ -46,7 +47,12 @@ func (s *session) wait(q question, cmd *gatehouse.Command) {
 
 // done is called by the gate when the command is decided.
 func (w *waiter) done(d gatehouse.Decision, err error) {
-	w.answer = &answer{d, err}
+	w.settle(&answer{decision: d, err: err})
+}
+
+// settle has the event loop give the answer.
+func (w *waiter) settle(a *answer) {
+	w.answer = a
 	if w.state.Swap(decided) == parked {
 		_ = w.session.conn.Wake(nil)
 	}
@@ -63,7 +69,14 @@ func (s *session) resume() bool {
 		return false
 	}
 	a := w.answer
-	s.answer(&w.question, &a.decision, a.err)
+	switch {
+	case a.names == nil:
+		s.answer(&w.question, &a.decision, a.err)
+	case a.err != nil:
+		s.loop.reply.fail(codes[gatehouse.CodeOf(a.err)], a.err.Error())
+	default:
+		s.loop.reply.texts(*a.names)
+	}
 	if !s.flush() {
 		s.lost(w)
 		return false

@@ -1,0 +1,75 @@
+package resp
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/form"
+)
+
+// How many names a list gives.
+const (
+	defaultPage = 100
+	largestPage = 1000
+)
+
+// A page is what a list asks for.
+type page struct {
+	kind  gatehouse.Kind
+	after string
+	most  int
+}
+
+// list answers GH.LIST kind [AFTER name] [MOST n]. To find the names that come next all of them are
+// looked at, which can take a tenth of a second. So this is not done by the event loop: the command
+// blocks its own connection, as one that waits in line does.
+func (s *session) list(args [][]byte) {
+	p, err := readPage(args)
+	if err != nil {
+		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &waiter{session: s, cancel: cancel}
+	w.state.Store(parked)
+	s.waiting = w
+	go w.list(ctx, p) // ends with its answer, or soon after its client has gone
+}
+
+// list makes a list, one at a time in all of the server.
+func (w *waiter) list(ctx context.Context, p page) {
+	server := w.session.server
+	select {
+	case server.listing <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	names, err := server.config.Gate.Names(ctx, p.kind, p.after, p.most)
+	<-server.listing
+	w.settle(&answer{names: &names, err: err})
+}
+
+// readPage reads the arguments of a list.
+func readPage(args [][]byte) (p page, err error) {
+	if p.kind, err = parseKind(args[1]); err != nil {
+		return p, err
+	}
+	p.most = defaultPage
+	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
+		option := word(rest[0])
+		if len(rest) == 1 || option != "AFTER" && option != "MOST" {
+			return p, gatehouse.Errorf(gatehouse.CodeInvalid,
+				"list has %s, want kind [AFTER name] [MOST n]", form.Quote(rest[0]))
+		}
+		if option == "AFTER" {
+			p.after = string(rest[1])
+			continue
+		}
+		if p.most, err = strconv.Atoi(string(rest[1])); err != nil || p.most < 1 || p.most > largestPage {
+			return p, gatehouse.Errorf(gatehouse.CodeInvalid,
+				"most is %s, want a whole number from 1 to %d", form.Quote(rest[1]), largestPage)
+		}
+	}
+	return p, nil
+}

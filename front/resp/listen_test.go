@@ -1,0 +1,47 @@
+package resp
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// An odd listener has connections that cannot be served, as they cannot when the process has no file
+// descriptors left for them.
+type oddListener struct {
+	accepted atomic.Int64
+	closed   chan struct{}
+}
+
+func (l *oddListener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, net.ErrClosed
+	default:
+		l.accepted.Add(1)
+		conn, _ := net.Pipe()
+		return conn, nil
+	}
+}
+
+func (l *oddListener) Close() error   { close(l.closed); return nil }
+func (l *oddListener) Addr() net.Addr { return new(net.TCPAddr) }
+
+// Connections that cannot be served make the listener pause, and not complain without end.
+func TestConnectionsThatCannotBeServed(t *testing.T) {
+	d := open(t, Config{})
+	odd := &oddListener{closed: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- d.Serve(odd) }()
+	until(t, "it tries again", func() bool { return odd.accepted.Load() > 1 })
+	<-time.After(50 * time.Millisecond)
+	if n := odd.accepted.Load(); n > 20 {
+		t.Errorf("%d connections that cannot be served were accepted in 50 ms, want a few", n)
+	}
+	d.dial(t).want("PING", "PONG")
+	d.shut(t)
+	if err := <-served; err != nil {
+		t.Errorf("Serve = %v, want nil", err)
+	}
+}
