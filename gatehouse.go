@@ -40,6 +40,16 @@ type Ticket uint64
 type Command struct {
 	Op Op
 
+	// Mode is the variety of a sliding window or a pace.
+	Mode Mode
+
+	// Calendar takes the place of Interval when it is not 0.
+	Calendar Calendar
+
+	// Again is set by the gate when the command was looked at before: its parameters rest in the state
+	// already.
+	Again bool
+
 	// Holder owns what a semaphore or lock grants. It must not be empty there: a front that got
 	// none makes a random one. A limiter's reservation is cancelled by its holder; one without a
 	// holder cannot be cancelled.
@@ -60,9 +70,6 @@ type Command struct {
 	// limit in force.
 	Interval time.Duration
 
-	// Calendar takes the place of Interval when it is not 0.
-	Calendar Calendar
-
 	// Zone is the IANA time zone of calendar windows; "" is UTC.
 	Zone string
 
@@ -73,9 +80,6 @@ type Command struct {
 	// Burst is how many a GCRA lets through at once beyond the first. With Limits it is a window's
 	// whole size.
 	Burst int64
-
-	// Mode is the variety of a sliding window or a pace.
-	Mode Mode
 
 	// Guard is what a pace adds to its interval, for clients that start late by as much.
 	Guard time.Duration
@@ -98,9 +102,6 @@ type Command struct {
 
 	// Ticket is the command's identity while it waits.
 	Ticket Ticket
-
-	// Again says that the command was looked at before: its parameters rest in the state already.
-	Again bool
 
 	// Ahead is how many tokens or slots are wanted by those who wait in front of this command
 	// without standing in its queue. More than 0 means that it must not take any.

@@ -90,7 +90,12 @@ func (g *Gate) Do(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	if d, settled, err := g.Try(key, &cmd); settled {
+	c := g.calls.Get().(*call)
+	c.cmd = cmd // which does not escape this way
+	d, settled, err := g.try(key, &c.cmd, c)
+	cmd = c.cmd
+	g.calls.Put(c)
+	if settled {
 		return d, err
 	}
 	type answer struct {
@@ -114,6 +119,16 @@ func (g *Gate) Do(
 func (g *Gate) Try(
 	key gatehouse.Key, cmd *gatehouse.Command,
 ) (d gatehouse.Decision, settled bool, err error) {
+	c := g.calls.Get().(*call)
+	d, settled, err = g.try(key, cmd, c)
+	g.calls.Put(c)
+	return d, settled, err
+}
+
+// try is Try, by way of a call.
+func (g *Gate) try(
+	key gatehouse.Key, cmd *gatehouse.Command, c *call,
+) (d gatehouse.Decision, settled bool, err error) {
 	if err := cmd.Check(key); err != nil {
 		return gatehouse.Decision{}, true, err
 	}
@@ -125,7 +140,7 @@ func (g *Gate) Try(
 		d, err = g.through(key, *cmd)
 		return d, true, err
 	}
-	d, err = g.apply(key, cmd)
+	d, err = g.apply(key, cmd, c)
 	if err == nil && d.Outcome == gatehouse.Refused && cmd.MaxWait != 0 && cmd.Op.Waits() {
 		cmd.Again, cmd.Since = true, d.At
 		return d, false, nil
@@ -140,17 +155,16 @@ func (g *Gate) Try(
 }
 
 // apply puts one command to the store, past any line.
-func (g *Gate) apply(key gatehouse.Key, cmd *gatehouse.Command) (gatehouse.Decision, error) {
-	c := g.calls.Get().(*call)
-	c.cmd = *cmd
-	c.turns[0] = control.Turn{Command: &c.cmd}
+func (g *Gate) apply(
+	key gatehouse.Key, cmd *gatehouse.Command, c *call,
+) (gatehouse.Decision, error) {
+	c.turns[0].Command = cmd
 	err := g.store.Apply(g.ctx, key, c.turns[:])
-	d := c.turns[0].Decision
-	g.calls.Put(c)
+	c.turns[0].Command = nil
 	if err != nil {
 		return gatehouse.Decision{}, err
 	}
-	return d, nil
+	return c.turns[0].Decision, nil
 }
 
 // takeBack puts an undo to the store.
@@ -160,7 +174,7 @@ func (g *Gate) takeBack(key gatehouse.Key, undo *ticket) {
 		return
 	}
 	// That it failed is nobody's to hear: a hold that could not be taken back ends when it expires.
-	_, _ = g.apply(key, &undo.cmd)
+	_, _ = g.apply(key, &undo.cmd, new(call))
 	if l := g.line(key); l != nil {
 		l.serve()
 	}

@@ -39,7 +39,7 @@ func TestLimitsAndAClientThatJustLeft(t *testing.T) {
 // A name keeps so many reservations, and says so to the next. One that is given back makes room.
 func TestReservationsAreBounded(t *testing.T) {
 	t.Parallel()
-	const most, reserve = 5000, "/reserve?interval=86400000"
+	const most, reserve = 1000, "/reserve?interval=86400000"
 	for _, kind := range limiters {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
