@@ -82,17 +82,17 @@ func TestParameters(t *testing.T) {
 		{gatehouse.GCRA, gatehouse.OpAcquire, "limits=200/1m,10/1s,5000/day&size=",
 			"Limits=[10/1s 200/1m 5000/day]"},
 		{gatehouse.FixedWindow, gatehouse.OpAcquire, "size=9&interval=week&zone=Europe/Berlin",
-			"Size=9 Interval=0s Calendar=week Zone=Europe/Berlin Burst=8"},
+			"Calendar=week Size=9 Interval=0s Zone=Europe/Berlin Burst=8"},
 		{gatehouse.SlidingWindow, gatehouse.OpAcquire, "mode=strict", "Mode=strict"},
 		{gatehouse.SlidingWindow, gatehouse.OpAcquire, "mode=fine&mode=estimate", ""},
 		{gatehouse.Pace, gatehouse.OpReserve, "size=2&mode=paced&guard=250",
-			"Size=2 Burst=1 Mode=paced Guard=250ms"},
+			"Mode=paced Size=2 Burst=1 Guard=250ms"},
 
 		// A peek or a delay that names no limit asks about the one in force.
 		{gatehouse.GCRA, gatehouse.OpPeek, "cost=0", "Cost=0"},
 		{gatehouse.GCRA, gatehouse.OpPeek, "size=2", "Size=2 Interval=1s Burst=1"},
 		{gatehouse.GCRA, gatehouse.OpPeek, "burst=2", "Size=1 Interval=1s Burst=2"},
-		{gatehouse.GCRA, gatehouse.OpDelay, "interval=day", "Size=1 Calendar=day"},
+		{gatehouse.GCRA, gatehouse.OpDelay, "interval=day", "Calendar=day Size=1"},
 		{gatehouse.GCRA, gatehouse.OpDelay, "limits=2/1s", "Size=1 Interval=1s Limits=[2/1s]"},
 
 		// What only limiters have does nothing elsewhere.
