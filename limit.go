@@ -89,20 +89,26 @@ func (m Mode) String() string {
 	return modes[m].name
 }
 
+// ownModes are the names of kinds' own modes.
+var ownModes = [Kinds]string{SlidingWindow: "estimate", Pace: "reserve"}
+
 // Modes returns the names of a kind's modes, the kind's own first; none for kinds without.
 func (k Kind) Modes() []string {
-	switch k {
-	case SlidingWindow:
-		return []string{"estimate", "fine", "strict"}
-	case Pace:
-		return []string{"reserve", "paced", "classic"}
+	if int(k) >= Kinds || ownModes[k] == "" {
+		return nil
 	}
-	return nil
+	names := []string{ownModes[k]}
+	for _, mode := range modes {
+		if mode.kind == k {
+			names = append(names, mode.name)
+		}
+	}
+	return names
 }
 
 // ParseMode returns the kind's mode with this name; ok is false when there is none.
 func (k Kind) ParseMode(name string) (m Mode, ok bool) {
-	if names := k.Modes(); len(names) > 0 && names[0] == name {
+	if int(k) < Kinds && name != "" && ownModes[k] == name {
 		return ModeDefault, true
 	}
 	for m := ModeFine; m < numModes; m++ {

@@ -28,6 +28,7 @@ var exceptions = map[string]string{
 	"variables slidingwindow/courier.go":         "one goroutine for a process needs one place in it",
 	"clock limiter/clock.go":                     "a limiter owns its clock, as a store does",
 	"variables internal/zone/zone.go":            "a time zone is read once, not once for each name",
+	"variables internal/freeport/freeport.go":    "two tests of one process must not be given the same port",
 }
 
 const (
@@ -63,6 +64,7 @@ var direction = map[string][]string{
 	".":                        {},
 	"internal":                 {},
 	"internal/form":            {"."},
+	"internal/redistest":       {"internal/freeport"},
 	"control":                  {".", "internal"},
 	"gate":                     {".", "control", "internal"},
 	"limiter":                  {"."},

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/freeport"
 )
 
 // gatehouse runs the command to its end.
@@ -87,13 +89,11 @@ func TestPortInUse(t *testing.T) {
 // freePort is a port that nobody listens at just now.
 func freePort(t *testing.T) string {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "localhost:0")
+	address, err := freeport.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(address)
 	return port
 }
 

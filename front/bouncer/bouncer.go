@@ -6,6 +6,7 @@
 package bouncer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,10 +104,10 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	setDefault(&config.Conns, DefaultConns)
-	setDefault(&config.ReadTimeout, DefaultReadTimeout)
-	setDefault(&config.WriteTimeout, DefaultWriteTimeout)
-	setDefault(&config.IdleTimeout, DefaultIdleTimeout)
+	config.Conns = cmp.Or(config.Conns, DefaultConns)
+	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
+	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
+	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
 	s := &Server{config: config, log: config.Log, poller: poller}
 	s.lot.conns = make(map[*parked]struct{})
 	s.writers.most = runtime.GOMAXPROCS(0)
@@ -129,13 +130,6 @@ func New(config Config) (*Server, error) {
 		CloseOnShutdown:       true,
 	}
 	return s, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Serve answers connections until Shutdown is called.

@@ -3,16 +3,17 @@ package bouncer
 import (
 	"errors"
 	"net"
-	"sync/atomic"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // A limitedListener counts connections, answers those that are too many with 503, and survives
 // running out of file descriptors.
 type limitedListener struct {
 	net.Listener
-	server    *Server
-	lingering atomic.Int64 // refused connections that are not closed yet
+	server   *Server
+	turnaway peer.Turnaway
 }
 
 // tooMany is the answer to a connection beyond the limit.
@@ -20,14 +21,10 @@ const tooMany = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnectio
 	"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n" +
 	"Content-Length: 59\r\n\r\nserver has as many connections as it allows; try again soon"
 
-// Pauses of the listener: after a failure to accept, doubling, and before a refused connection is
-// closed, so that its client can read the answer first.
+// Pauses of the listener after a failure to accept, doubling.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
-	linger     = time.Second
-
-	maxLingering = 1000
 )
 
 // Accept implements [net.Listener].
@@ -51,7 +48,8 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		paced := &pacedConn{TCPConn: tcp, server: l.server}
 		if l.server.open.Add(1) > int64(l.server.config.Conns) {
 			l.server.open.Add(-1)
-			l.refuse(tcp)
+			l.server.metrics.count(0, 0, 503)
+			l.turnaway.Refuse(tcp, tooMany)
 			continue
 		}
 		l.server.paced.Store(paced, struct{}{})
@@ -62,27 +60,4 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		}
 		return paced, nil
 	}
-}
-
-// refuse answers a connection that is too many. It counts no more; how many of these linger at a time
-// has a limit of its own.
-func (l *limitedListener) refuse(conn *net.TCPConn) {
-	l.server.metrics.count(0, 0, 503)
-	if l.lingering.Add(1) > maxLingering {
-		l.lingering.Add(-1)
-		_ = conn.Close()
-		return
-	}
-	_, err := conn.Write([]byte(tooMany)) // a new socket has room for it
-	if err == nil {
-		err = conn.CloseWrite()
-	}
-	wait := linger
-	if err != nil {
-		wait = 0
-	}
-	time.AfterFunc(wait, func() {
-		l.lingering.Add(-1)
-		_ = conn.Close()
-	})
 }

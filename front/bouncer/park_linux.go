@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"golang.org/x/sys/unix"
 )
 
@@ -152,9 +153,7 @@ func (p *parked) control(do func(fd int32) error) error {
 func (p *parked) hungUp() bool {
 	gone := false
 	err := p.control(func(fd int32) error {
-		fds := []unix.PollFd{{Fd: fd, Events: unix.POLLRDHUP}}
-		n, err := unix.Poll(fds, 0)
-		gone = err == nil && n > 0
+		gone = peer.Gone(fd)
 		return nil
 	})
 	return gone || err != nil

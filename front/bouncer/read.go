@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"unicode"
@@ -116,10 +117,13 @@ func unescape(raw []byte, query bool) (text []byte, ok bool) {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
 		case c == '%':
-			if i+2 >= len(raw) || unhex(raw[i+1]) < 0 || unhex(raw[i+2]) < 0 {
+			if i+2 >= len(raw) {
 				return nil, false
 			}
-			text = append(text, byte(unhex(raw[i+1])<<4|unhex(raw[i+2])))
+			var err error
+			if text, err = hex.AppendDecode(text, raw[i+1:i+3]); err != nil {
+				return nil, false
+			}
 			i += 2
 		case c == '+' && query:
 			text = append(text, ' ')
@@ -128,17 +132,4 @@ func unescape(raw []byte, query bool) (text []byte, ok bool) {
 		}
 	}
 	return text, true
-}
-
-// unhex returns the value of a hexadecimal digit, -1 for anything else.
-func unhex(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }

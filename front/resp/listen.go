@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // Connections are accepted here and handed to the event loops, because a listener of gnet's own ends
@@ -15,14 +16,10 @@ import (
 // tooMany is what a connection beyond the limit is told, in Redis's words.
 const tooMany = "-ERR max number of clients reached\r\n"
 
-// Pauses of the listener: after a failure to accept, doubling, and before a refused connection is
-// closed, so that its client can read the answer first.
+// Pauses of the listener after a failure to accept, doubling.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = time.Second
-	linger     = time.Second
-
-	maxLingering = 1000
 )
 
 // Serve answers the connections of a listener until Shutdown is called. It closes the listener.
@@ -31,9 +28,9 @@ func (s *Server) Serve(listener net.Listener) error {
 		return listener.Close()
 	}
 	defer s.serving.Done()
-	var lingering atomic.Int64 // refused connections that are not closed yet
+	var turnaway peer.Turnaway
 	for pause := firstPause; ; {
-		err := s.accept(listener, &lingering)
+		err := s.accept(listener, &turnaway)
 		switch {
 		case err == nil:
 			pause = firstPause
@@ -50,13 +47,13 @@ func (s *Server) Serve(listener net.Listener) error {
 }
 
 // accept hands the next connection to an event loop.
-func (s *Server) accept(listener net.Listener, lingering *atomic.Int64) error {
+func (s *Server) accept(listener net.Listener, turnaway *peer.Turnaway) error {
 	conn, err := listener.Accept()
 	if err != nil {
 		return err
 	}
 	if s.open.Load() >= int64(s.config.Conns) {
-		s.refuse(conn, lingering)
+		s.refuse(conn, turnaway)
 		return nil
 	}
 	_, err = s.engine.Enroll(conn) // which closes conn: it needs a file descriptor of its own
@@ -75,28 +72,14 @@ func (s *Server) listen(listener net.Listener) bool {
 	return true
 }
 
-// refuse answers a connection that is too many. It counts no more; how many of these linger at a time
-// has a limit of its own.
-func (s *Server) refuse(conn net.Conn, lingering *atomic.Int64) {
+// refuse answers a connection that is too many.
+func (s *Server) refuse(conn net.Conn, turnaway *peer.Turnaway) {
 	s.metrics.refused.Inc()
-	tcp, ok := conn.(*net.TCPConn)
-	if !ok || lingering.Add(1) > maxLingering {
-		lingering.Add(-1)
-		_ = conn.Close()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		turnaway.Refuse(tcp, tooMany)
 		return
 	}
-	_, err := tcp.Write([]byte(tooMany)) // a new socket has room for it
-	if err == nil {
-		err = tcp.CloseWrite()
-	}
-	wait := linger
-	if err != nil {
-		wait = 0
-	}
-	time.AfterFunc(wait, func() {
-		lingering.Add(-1)
-		_ = conn.Close()
-	})
+	_ = conn.Close()
 }
 
 // A debugLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of

@@ -58,7 +58,7 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 		l.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	if q.holder != "" && hungUp(s.conn) { // it would be held by nobody
+	if q.holder != "" && s.hungUp() { // it would be held by nobody
 		s.server.metrics.hangups.Inc()
 		s.last = true
 		return

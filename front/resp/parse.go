@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 )
 
@@ -188,14 +189,18 @@ func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // quoted reads one character between quotes and returns the rest.
 func (p *parser) quoted(line []byte, quote byte) (rest []byte) {
 	c, used := line[0], 1
+	if quote == '"' && len(line) > 3 && c == '\\' && line[1] == 'x' {
+		if words, err := hex.AppendDecode(p.words, line[2:4]); err == nil {
+			p.words = words
+			return line[4:]
+		}
+	}
 	switch {
 	case c != '\\' || len(line) == 1:
 	case quote == '\'':
 		if line[1] == '\'' {
 			c, used = '\'', 2
 		}
-	case line[1] == 'x' && len(line) > 3 && unhex(line[2]) >= 0 && unhex(line[3]) >= 0:
-		c, used = byte(unhex(line[2])<<4|unhex(line[3])), 4
 	default:
 		c, used = line[1], 2
 		if i := bytes.IndexByte([]byte("nrtba"), c); i >= 0 {
@@ -204,17 +209,4 @@ func (p *parser) quoted(line []byte, quote byte) (rest []byte) {
 	}
 	p.words = append(p.words, c)
 	return line[used:]
-}
-
-// unhex returns the value of a hexadecimal digit, -1 for anything else.
-func unhex(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
 }

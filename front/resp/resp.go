@@ -7,6 +7,7 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,11 +104,11 @@ const readSize = 64 << 10
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
-	setDefault(&config.Conns, DefaultConns)
-	setDefault(&config.ReadTimeout, DefaultReadTimeout)
-	setDefault(&config.WriteTimeout, DefaultWriteTimeout)
-	setDefault(&config.Keep, gatehouse.DefaultKeep)
-	setDefault(&config.holds, maxHeld)
+	config.Conns = cmp.Or(config.Conns, DefaultConns)
+	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
+	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
+	config.Keep = cmp.Or(config.Keep, gatehouse.DefaultKeep)
+	config.holds = cmp.Or(config.holds, maxHeld)
 	s := &Server{
 		config: config, log: config.Log,
 		sessions: make(map[*session]struct{}), listeners: make(map[net.Listener]struct{}),
@@ -130,13 +131,6 @@ func New(config Config) (*Server, error) {
 	}
 	s.engine = engine
 	return s, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Stopping makes every answer to a command that waited the last on its connection.

@@ -23,6 +23,9 @@ const (
 	fairShare = 64 << 10
 )
 
+// linger is how long a client has to read the last answer.
+const linger = time.Second
+
 // A session is one connection. All of it but due and who belongs to the connection's event loop. Its
 // fields are in an order, and of sizes, that make it small: there are many.
 type session struct {

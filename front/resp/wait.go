@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // A waiter is a command that waits for its decision, and blocks its connection meanwhile. The dangerous
@@ -60,11 +61,14 @@ func (w *waiter) settle(a *answer) {
 
 func (w *waiter) settled() bool { return w.state.Load() == decided }
 
+// hungUp reports whether the client is known to be gone at this instant.
+func (s *session) hungUp() bool { return peer.Gone(int32(s.conn.Fd())) } // #nosec G115 -- a descriptor
+
 // resume answers the command that was waited for. It reports false when the client is gone.
 func (s *session) resume() bool {
 	w := s.waiting
 	s.waiting = nil
-	if hungUp(s.conn) {
+	if s.hungUp() {
 		s.lost(w)
 		return false
 	}

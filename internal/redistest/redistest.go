@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/freeport"
 )
 
 // A Server is a Redis in a process of its own, with nothing on disk.
@@ -48,7 +50,7 @@ func Start(tb testing.TB, arguments ...string) *Server {
 func Open(arguments ...string) (s *Server, err error) {
 	for range attempts {
 		var address string
-		if address, err = freeAddress(); err != nil {
+		if address, err = freeport.Next(); err != nil {
 			return nil, err
 		}
 		s = &Server{Address: address, arguments: arguments}
@@ -57,15 +59,6 @@ func Open(arguments ...string) (s *Server, err error) {
 		}
 	}
 	return nil, err
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	address := listener.Addr().String()
-	return address, listener.Close()
 }
 
 func (s *Server) start() error {

@@ -1,6 +1,6 @@
 package jarl
 
-import "golang.org/x/sys/unix"
+import "github.com/gatehousehq/gatehouse/internal/peer"
 
 // hungUp reports whether the client is known to be gone at this instant.
 func (c *connection) hungUp() bool {
@@ -9,10 +9,6 @@ func (c *connection) hungUp() bool {
 		return true
 	}
 	gone := false
-	err = raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}} // #nosec G115 -- a descriptor
-		n, err := unix.Poll(fds, 0)
-		gone = err == nil && n > 0
-	})
+	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // #nosec G115 -- a descriptor
 	return gone || err != nil
 }
