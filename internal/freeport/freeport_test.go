@@ -22,7 +22,7 @@ func TestNext(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Next() = %s, at which %v", address, err)
 		}
-		defer func() { _ = listener.Close() }()
+		t.Cleanup(func() { _ = listener.Close() })
 		if port := listener.Addr().(*net.TCPAddr).Port; port < lowest || port >= highest {
 			t.Errorf("the port is %d, want %d to %d", port, lowest, highest)
 		}
