@@ -68,14 +68,14 @@ jarl:
 // Nobody overtakes: who connects while somebody waits by HTTP is answered after that one.
 func TestListenerAndWaiter(t *testing.T) {
 	t.Parallel()
-	path := configFile(t, "jarl: [{listen: '127.0.0.1:0', name: api, requests: 1, period: 2s}]\n")
+	path := configFile(t, "jarl: [{listen: '127.0.0.1:0', name: api, requests: 1, period: 10s}]\n")
 	s := start(t, "--config", path)
 	l := *s
 	l.address = s.jarlAddress(t, "api")
 	if got := l.seconds(t); got != 0 {
 		t.Errorf("the first waits %.3f s, want 0", got)
 	}
-	w := s.wait(t, "/v1/pace/api/acquire?interval=2000")
+	w := s.wait(t, "/v1/pace/api/acquire?interval=10000")
 	if got := l.seconds(t); got != 0 {
 		t.Errorf("one behind a waiter was told %.3f, want 0 when it is its turn", got)
 	}
