@@ -7,12 +7,18 @@ SHELL := /bin/bash
 FUZZTIME ?= 1m
 CHECKS ?= 20000
 
+# How many fresh seeds make sim tries each scenario of capacity leases with.
+SEEDS ?= 200
+
+# Where make proto writes to.
+PROTO_OUT ?= proto
+
 # The linter's version is the one tools/go.mod names. It is built once into the user's cache.
 LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim bench bench-tools accuracy lint fmt
+.PHONY: help run test race fuzz sim bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +45,8 @@ fuzz: ## run every fuzz function for FUZZTIME, 1m each unless told otherwise
 sim: ## run the tests in virtual time and on random cases, CHECKS cases each (20000)
 	@echo "control and gate in virtual time, $(CHECKS) random cases for each property"
 	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS)
+	@echo "capacity leases in virtual time, $(SEEDS) fresh seeds for each scenario"
+	SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 2h ./simulate -rapid.checks=$(CHECKS)
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
 	cd bench && go run -tags peers . -out ../docs/benchmarks.md
@@ -55,6 +63,17 @@ bench-tools:
 
 accuracy: ## try all limiters against an exact log; writes docs/accuracy.md
 	cd bench && go run ./accuracy -out ../docs/accuracy.md
+
+# protoc is Debian's; its plugins are built from tools/go.mod. Nothing is fetched once those are there.
+proto: ## generate the code of proto/ again, which is committed
+	@command -v protoc >/dev/null || { echo "installing protobuf-compiler with apt-get"; \
+		apt-get update -q </dev/null; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends protobuf-compiler </dev/null; }
+	@go_plugin=$$(cd tools && go tool -n protoc-gen-go); \
+	grpc_plugin=$$(cd tools && go tool -n protoc-gen-go-grpc); \
+	protoc --proto_path=proto --plugin=protoc-gen-go=$$go_plugin --plugin=protoc-gen-go-grpc=$$grpc_plugin \
+		--go_out=$(PROTO_OUT) --go_opt=paths=source_relative \
+		--go-grpc_out=$(PROTO_OUT) --go-grpc_opt=paths=source_relative doormanpb/doorman.proto
 
 lint: $(LINT) ## look for what the compiler lets through
 	$(LINT) run ./...

@@ -37,6 +37,7 @@ install_missing() {
 		command -v "$tool" >/dev/null || packages+=("$tool")
 	done
 	command -v redis-benchmark >/dev/null || packages+=(redis-tools)
+	command -v protoc >/dev/null || packages+=(protobuf-compiler)
 	python3 -c 'import redis' 2>/dev/null || packages+=(python3-redis)
 	if [ "${#packages[@]}" -eq 0 ]; then
 		return
@@ -61,6 +62,22 @@ formatted() {
 	fi
 }
 
+# Tests start real etcd members. Building etcd takes a minute, once for each user and version: it runs beside
+# what comes first, by the test that looks for the program.
+build_etcd() {
+	etcd_log=$(mktemp)
+	CGO_ENABLED=0 go test -count=1 -run '^TestBinary$' ./internal/etcdtest >"$etcd_log" 2>&1 </dev/null &
+	etcd_build=$!
+}
+
+etcd_is_built() {
+	local code=0
+	wait "$etcd_build" || code=$?
+	[ "$code" -eq 0 ] || cat "$etcd_log"
+	rm -f "$etcd_log"
+	return "$code"
+}
+
 # bench is a module of its own, which ./... does not reach.
 bench_builds() (
 	cd bench
@@ -68,11 +85,25 @@ bench_builds() (
 	go test ./...
 )
 
+# generated_is_current is whether the code of proto/ is what its sources make.
+generated_is_current() (
+	folder=$(mktemp -d)
+	trap 'rm -rf "$folder"' EXIT
+	make -s proto PROTO_OUT="$folder"
+	if ! diff -r --exclude='*.proto' proto "$folder"; then
+		echo 'the generated code is old, make proto renews it'
+		return 1
+	fi
+)
+
+build_etcd
 begin "tools" install_missing
 begin "go vet" go vet ./...
 begin "gofmt" formatted
+begin "generated code" generated_is_current
 begin "build for darwin" env GOOS=darwin go build -o /dev/null ./...
 begin "build for windows" env GOOS=windows go build -o /dev/null ./...
+begin "etcd is built" etcd_is_built
 begin "tests" go test -race -shuffle=on -timeout 8m ./...
 begin "parking without epoll" go test -race -tags portable -timeout 3m ./front/bouncer
 begin "bench builds" bench_builds

@@ -1,0 +1,243 @@
+//go:build linux || darwin
+
+// Package etcdtest starts real etcd clusters for tests, one process for each member, and kills, pauses and
+// moves them. The program is built from source at first use.
+package etcdtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehousehq/gatehouse/internal/etcd"
+	"github.com/gatehousehq/gatehouse/internal/freeport"
+)
+
+const (
+	// patience is how long a cluster may take for anything. It takes about a second.
+	patience = 60 * time.Second
+	// attempt is how long one question to a cluster that may have no leader is worth waiting for.
+	attempt = 2 * time.Second
+	// attempts is how often free ports are looked for: another process may take one first.
+	attempts = 5
+)
+
+// A Cluster is some members of etcd, numbered from 0. It ends with the test.
+type Cluster struct {
+	members []*member
+}
+
+// Start starts a cluster and waits until all members are ready. 1 member is a whole etcd. Of 3, 1 may be
+// away. A lease lasts 1 s or longer.
+func Start(tb testing.TB, members int) *Cluster {
+	tb.Helper()
+	binary, err := Binary()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	folder := tb.TempDir()
+	for n := range attempts {
+		var c *Cluster
+		if c, err = open(binary, filepath.Join(folder, strconv.Itoa(n)), members); err == nil {
+			tb.Cleanup(c.end)
+			return c
+		}
+	}
+	tb.Fatal(err)
+	return nil
+}
+
+func open(binary, folder string, members int) (*Cluster, error) {
+	c := &Cluster{}
+	var all []string
+	for n := range members {
+		client, err := freeport.Next()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := freeport.Next()
+		if err != nil {
+			return nil, err
+		}
+		name := "m" + strconv.Itoa(n)
+		c.members = append(c.members, &member{
+			name: name, client: client, peer: peer, folder: filepath.Join(folder, name), binary: binary,
+		})
+		all = append(all, name+"=http://"+peer)
+	}
+	for n, m := range c.members {
+		m.cluster = strings.Join(all, ",")
+		if err := m.start(); err != nil {
+			c.members = c.members[:n]
+			c.end()
+			return nil, err
+		}
+	}
+	end := time.After(patience)
+	for _, m := range c.members {
+		select {
+		case <-m.log.ready:
+			continue
+		case <-m.exited:
+		case <-end:
+		}
+		c.end()
+		return nil, fmt.Errorf("etcd %s at %s is not ready: %s", m.name, m.client, m.log)
+	}
+	return c, nil
+}
+
+// end kills all members.
+func (c *Cluster) end() {
+	for _, m := range c.members {
+		m.kill()
+	}
+}
+
+// Endpoints are the addresses of all members, in order, as host:port.
+func (c *Cluster) Endpoints() []string {
+	var all []string
+	for _, m := range c.members {
+		all = append(all, m.client)
+	}
+	return all
+}
+
+// URL is an address for a key that begins with a slash: etcd://host:port,host:port/key.
+func (c *Cluster) URL(key string) string {
+	return "etcd://" + strings.Join(c.Endpoints(), ",") + key
+}
+
+// Client is one that is closed when the test ends.
+func (c *Cluster) Client(tb testing.TB) *clientv3.Client {
+	tb.Helper()
+	return dial(tb, c.URL("/"+tb.Name()))
+}
+
+func dial(tb testing.TB, url string) *clientv3.Client {
+	tb.Helper()
+	client, _, _, err := etcd.Open(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Kill ends a member at once, as a crash would. Its data stay.
+func (c *Cluster) Kill(member int) { c.members[member].kill() }
+
+// Stop asks a member to end, as an operator would, and waits until it has. A leader hands over first.
+func (c *Cluster) Stop(member int) {
+	c.members[member].signal(syscall.SIGTERM)
+	<-c.members[member].exited
+}
+
+// Restart starts a member again that was killed or stopped, with its data and at its address. It does not
+// wait until it is ready: without a majority it never is. Healthy does.
+func (c *Cluster) Restart(tb testing.TB, member int) {
+	tb.Helper()
+	m := c.members[member]
+	if m.running() {
+		tb.Fatalf("etcd %s runs, want it killed or stopped first", m.name)
+	}
+	if err := m.start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Pause stops a member: it takes connections and requests and answers none, until Resume.
+func (c *Cluster) Pause(member int) { c.members[member].signal(syscall.SIGSTOP) }
+
+// Resume lets a paused member go on.
+func (c *Cluster) Resume(member int) { c.members[member].signal(syscall.SIGCONT) }
+
+// Healthy waits until each member that runs answers with what the majority knows. None may be paused.
+func (c *Cluster) Healthy(tb testing.TB) {
+	tb.Helper()
+	for _, m := range c.members {
+		if m.running() {
+			client := dial(tb, "etcd://"+m.client+"/health")
+			again(tb, func(ctx context.Context) error {
+				if _, err := client.Get(ctx, "health"); err != nil {
+					return fmt.Errorf("etcd %s at %s: %w\n%s", m.name, m.client, err, m.log)
+				}
+				return nil
+			})
+			_ = client.Close()
+		}
+	}
+}
+
+// Leader is the number of the member that leads the others.
+func (c *Cluster) Leader(tb testing.TB) int {
+	tb.Helper()
+	client, leader := c.Client(tb), -1
+	again(tb, func(ctx context.Context) error {
+		for n, m := range c.members {
+			if m.running() && leads(ctx, client, m) {
+				leader = n
+				return nil
+			}
+		}
+		return errors.New("no member of etcd leads")
+	})
+	_ = client.Close()
+	return leader
+}
+
+func leads(ctx context.Context, client *clientv3.Client, m *member) bool {
+	ctx, cancel := context.WithTimeout(ctx, attempt)
+	defer cancel()
+	status, err := client.Status(ctx, m.client)
+	return err == nil && status.Leader == status.Header.MemberId
+}
+
+// MoveLeader lets another member lead, without a pause in between.
+func (c *Cluster) MoveLeader(tb testing.TB, to int) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	status, err := c.Client(tb).Status(ctx, c.members[to].client)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	leader := c.members[c.Leader(tb)]
+	if leader == c.members[to] {
+		return
+	}
+	client := dial(tb, "etcd://"+leader.client+"/move") // only the leader can be asked
+	again(tb, func(ctx context.Context) error {
+		_, err := client.MoveLeader(ctx, status.Header.MemberId)
+		return err
+	})
+}
+
+// again asks a question until it is answered.
+func again(tb testing.TB, question func(ctx context.Context) error) {
+	tb.Helper()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	end := time.After(patience)
+	for {
+		ctx, cancel := context.WithTimeout(tb.Context(), attempt)
+		err := question(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-end:
+			tb.Fatalf("after %v: %v", patience, err)
+		}
+	}
+}
