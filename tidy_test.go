@@ -27,6 +27,8 @@ var exceptions = map[string]string{
 	"variables slidingwindow/courier.go":         "one goroutine for a process needs one place in it",
 	"clock limiter/clock.go":                     "a limiter owns its clock, as a store does",
 	"variables internal/zone/zone.go":            "a time zone is read once, not once for each name",
+	"parameters client/capacity/interceptor.go":  "gRPC says what an interceptor is given",
+	"parameters election/faults_test.go":         "gRPC says what an interceptor is given",
 	"variables internal/freeport/freeport.go":    "two tests of one process must not be given the same port",
 }
 
@@ -51,8 +53,9 @@ var (
 	pureForbids = []string{"sync", "context", "net", "os", "log"}
 	// standardFolders depend on nobody else's code.
 	standardFolders = []string{".", "control", "gate", "limiter", "slidingwindow"}
-	// crowdedFolders are the vocabulary and its controllers: each kind brings names of its own.
-	crowdedFolders = []string{".", "control"}
+	// crowdedFolders are the vocabulary and its controllers, and those of capacity: each kind brings names of
+	// its own.
+	crowdedFolders = []string{".", "control", "capacity"}
 )
 
 // anything allows all folders of this module.
@@ -65,6 +68,7 @@ var direction = map[string][]string{
 	"internal":                 {},
 	"internal/form":            {"."},
 	"internal/redistest":       {"internal/freeport"},
+	"internal/etcdtest":        {"internal/etcd", "internal/freeport"},
 	"control":                  {".", "internal"},
 	"gate":                     {".", "control", "internal"},
 	"limiter":                  {"."},

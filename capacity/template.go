@@ -1,6 +1,13 @@
 package capacity
 
-import "time"
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
 
 // Kind says how a resource is shared. Its zero value is NoAlgorithm.
 type Kind uint8
@@ -12,6 +19,34 @@ const (
 	ProportionalShare             // equal shares; what some leave goes to those who want more
 	FairShare                     // max-min: nobody gets more while somebody who wants it has less
 )
+
+// kindNames are the names of the kinds in doorman's protocol and files.
+var kindNames = []string{
+	NoAlgorithm: "NO_ALGORITHM", Static: "STATIC",
+	ProportionalShare: "PROPORTIONAL_SHARE", FairShare: "FAIR_SHARE",
+}
+
+// String is the name the kind has in doorman's files, such as FAIR_SHARE.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "Kind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// ParseKind is the kind with this name, in upper case.
+func ParseKind(name string) (Kind, error) {
+	if i := slices.Index(kindNames, name); i >= 0 {
+		return Kind(i), nil
+	}
+	return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "kind %s is unknown, want %s", quote(name), kindList())
+}
+
+// kindList is "A, B or C".
+func kindList() string {
+	last := len(kindNames) - 1
+	return strings.Join(kindNames[:last], ", ") + " or " + kindNames[last]
+}
 
 // A Parameter is a named text that travels with an algorithm.
 type Parameter struct{ Name, Value string }
@@ -29,8 +64,27 @@ type Algorithm struct {
 	Learning *time.Duration
 
 	// Parameters are passed on to servers below. {priority strict} serves the highest priority
-	// first, and the others from what it leaves.
+	// first, and the others from what it leaves; others mean nothing here.
 	Parameters []Parameter
+}
+
+// The parameter that asks for priorities, and its one value.
+const (
+	priorityName   = "priority"
+	priorityStrict = "strict"
+)
+
+// Strict reports whether higher priorities are served before lower ones.
+func (a *Algorithm) Strict() bool {
+	return slices.Contains(a.Parameters, Parameter{priorityName, priorityStrict})
+}
+
+// LearningMode is how long a new master learns: 0 for not at all.
+func (a *Algorithm) LearningMode() time.Duration {
+	if a.Learning == nil {
+		return a.LeaseLength
+	}
+	return max(*a.Learning, 0)
 }
 
 // A Template describes all resources whose names its glob matches.
