@@ -5,6 +5,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,13 @@ func read(path string) ([]byte, error) {
 
 // parse takes the text apart.
 func (f *File) parse(text []byte) {
+	if node := f.document(text); node != nil {
+		f.top(node)
+	}
+}
+
+// document is the one document of the text. It is nil where there is none, or a fault.
+func (f *File) document(text []byte) *yaml.Node {
 	// That a key comes twice is found by us, with all else.
 	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithV4Defaults(), yaml.WithUniqueKeys(false))
 	if err != nil {
@@ -113,12 +121,16 @@ func (f *File) parse(text []byte) {
 	var document, second yaml.Node
 	if f.load(loader, &document) && f.load(loader, &second) {
 		f.Fault(at(&second), "a second document begins here, want one")
-		return
+		return nil
 	}
-	if document.Kind == yaml.DocumentNode && len(document.Content) == 1 {
-		f.top(document.Content[0])
+	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
+		return nil
 	}
+	return document.Content[0]
 }
+
+// scanningAlias is what the library was doing when a star had no name behind it.
+const scanningAlias = "while scanning an alias"
 
 // load reads one document, and reports false when there is none.
 func (f *File) load(loader *yaml.Loader, document *yaml.Node) bool {
@@ -130,6 +142,9 @@ func (f *File) load(loader *yaml.Loader, document *yaml.Node) bool {
 	if failure, ok := errors.AsType[*yaml.LoadError](err); ok {
 		at = Position{max(failure.Mark.Line, 1), max(failure.Mark.Column, 1)}
 		text = "not YAML: " + failure.Message
+		if failure.ContextMsg == scanningAlias || strings.HasPrefix(failure.Message, "unknown anchor") {
+			text += `; a text that begins with a star needs quotes: "*"`
+		}
 	}
 	f.Fault(at, "%s", text)
 	return false
@@ -153,14 +168,18 @@ func (f *File) Err() error {
 	})
 	var text strings.Builder
 	if len(f.faults) > 1 {
-		fmt.Fprintf(&text, "%s has %d faults:\n", f.Path, len(f.faults))
+		fmt.Fprintf(&text, "%s has %d faults:\n", cmp.Or(f.Path, "the text"), len(f.faults))
+	}
+	path := f.Path
+	if path != "" {
+		path += ":"
 	}
 	for i, fault := range f.faults {
 		if i == maxFaults {
 			fmt.Fprintf(&text, "and %d more\n", len(f.faults)-i)
 			break
 		}
-		fmt.Fprintf(&text, "%s:%d:%d: %s\n", f.Path, fault.at.Line, fault.at.Column, fault.text)
+		fmt.Fprintf(&text, "%s%d:%d: %s\n", path, fault.at.Line, fault.at.Column, fault.text)
 	}
 	return errors.New(strings.TrimSuffix(text.String(), "\n"))
 }

@@ -1,0 +1,276 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/capacity"
+	"go.yaml.in/yaml/v4"
+)
+
+// The keys of a capacity configuration, as doorman has them.
+var (
+	topKeys       = []string{"resources"}
+	templateKeys  = []string{"identifier_glob", "capacity", "safe_capacity", "description", "algorithm"}
+	algorithmKeys = []string{
+		"kind", "lease_length", "refresh_interval", "learning_mode_duration", "parameters",
+	}
+	parameterKeys = []string{"name", "value"}
+)
+
+// needed says for the keys that each template, or its algorithm, must have what is wanted there.
+var needed = []struct{ field, want string }{
+	{"identifier_glob", "a resource's name, or a pattern such as db-*"},
+	{"capacity", "a number from 0 on"},
+	{"algorithm", "how the resource is shared: kind, lease_length and refresh_interval"},
+	{"algorithm.lease_length", "whole seconds, at least 1"},
+	{"algorithm.refresh_interval", "whole seconds, at least 1"},
+}
+
+// ParseCapacity reads templates from a text in doorman's format. They are in order if there is no error;
+// an error tells all faults by line and column, one in a line.
+func ParseCapacity(text []byte) (capacity.Templates, error) {
+	return parseCapacity("", text)
+}
+
+// parseCapacity is ParseCapacity of a text that has a name, which begins the lines of its error.
+func parseCapacity(name string, text []byte) (capacity.Templates, error) {
+	c := capacityFile{File: File{Path: name}, told: make(map[fault]bool)}
+	if len(text) > MaxSize {
+		c.Fault(Position{1, 1}, "the text has %d bytes, want at most %d", len(text), MaxSize)
+		return nil, c.Err()
+	}
+	if node := c.document(text); node != nil {
+		c.top(node)
+	}
+	if len(c.faults) == 0 || len(c.places) > 0 {
+		c.check()
+	}
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	return c.templates, nil
+}
+
+// A capacityFile is a text of templates that is read.
+type capacityFile struct {
+	File
+	told      map[fault]bool // a block that several templates name has each fault once
+	steps     int            // how many keys were looked at
+	list      Position       // of the templates
+	templates capacity.Templates
+	places    []places // of the templates
+}
+
+// places says where the parts of a template are.
+type places struct {
+	at    Position
+	field map[string]Position
+	// bad are the fields that were told already, and so say nothing: they have the value zero.
+	bad map[string]bool
+}
+
+func (p *places) of(field string) Position {
+	for {
+		if at, ok := p.field[field]; ok {
+			return at
+		}
+		dot := strings.LastIndexByte(field, '.')
+		if dot < 0 {
+			return p.at
+		}
+		field = field[:dot]
+	}
+}
+
+// Fault notes what cannot be, once.
+func (c *capacityFile) Fault(at Position, format string, args ...any) {
+	f := fault{at, fmt.Sprintf(format, args...)}
+	if !c.told[f] {
+		c.told[f] = true
+		c.faults = append(c.faults, f)
+	}
+}
+
+// top reads the whole document.
+func (c *capacityFile) top(node *yaml.Node) {
+	if isNull(node) {
+		return // comments alone
+	}
+	for _, value := range c.pairs(node, topKeys, "the configuration") {
+		c.list = at(value)
+		if value.Kind != yaml.SequenceNode {
+			c.Fault(at(value), "resources is %s, want a list of templates", kindName(value))
+			return
+		}
+		if n := len(value.Content); n > capacity.MaxTemplates {
+			c.Fault(at(value), "resources are %d, want at most %d", n, capacity.MaxTemplates)
+			return
+		}
+		for _, entry := range value.Content {
+			c.template(entry)
+		}
+	}
+}
+
+// check looks for what the values themselves do not allow.
+func (c *capacityFile) check() {
+	for _, f := range c.templates.Faults() {
+		switch {
+		case f.Index < 0:
+			c.Fault(Position{max(c.list.Line, 1), max(c.list.Column, 1)}, "%s", f.Text)
+		case !c.places[f.Index].bad[f.Field]:
+			c.Fault(c.places[f.Index].of(f.Field), "%s", f.Text)
+		}
+	}
+}
+
+// template reads one template, and appends it whatever is in it.
+func (c *capacityFile) template(node *yaml.Node) {
+	node = unalias(node)
+	t, p := capacity.Template{}, places{at(node), make(map[string]Position), make(map[string]bool)}
+	for name, value := range c.pairs(node, templateKeys, "a template") {
+		p.field[name] = at(value)
+		ok := true
+		switch name {
+		case "identifier_glob":
+			t.Glob, ok = c.text(name, value)
+		case "capacity":
+			t.Capacity, ok = c.number(name, value)
+		case "safe_capacity":
+			var safe float64
+			if safe, ok = c.number(name, value); ok {
+				t.Safe = &safe
+			}
+		case "description":
+			t.Description, ok = c.text(name, value)
+		case "algorithm":
+			ok = value.Kind == yaml.MappingNode
+			c.algorithm(&t.Algorithm, value, &p)
+		}
+		p.bad[name] = !ok
+	}
+	whole := node.Kind == yaml.MappingNode
+	for _, need := range needed {
+		above, key, inside := strings.Cut(need.field, ".")
+		_, given := p.field[need.field]
+		if given {
+			continue
+		}
+		p.bad[need.field] = true
+		switch {
+		case !whole:
+		case !inside:
+			c.Fault(p.at, "the template %shas no %s, want %s", called(t.Glob), above, need.want)
+		case !p.bad[above]:
+			c.Fault(p.of(above), "the algorithm has no %s, want %s", key, need.want)
+		}
+	}
+	c.templates = append(c.templates, t)
+	c.places = append(c.places, p)
+}
+
+// called is a template's name in front of a verb.
+func called(glob string) string {
+	if glob == "" {
+		return ""
+	}
+	return quote(glob) + " "
+}
+
+func (c *capacityFile) algorithm(a *capacity.Algorithm, node *yaml.Node, p *places) {
+	for name, value := range c.pairs(node, algorithmKeys, "an algorithm") {
+		field := "algorithm." + name
+		p.field[field] = at(value)
+		ok := true
+		switch name {
+		case "kind":
+			a.Kind, ok = c.kind(value)
+		case "lease_length":
+			a.LeaseLength, ok = c.seconds(name, value)
+		case "refresh_interval":
+			a.RefreshInterval, ok = c.seconds(name, value)
+		case "learning_mode_duration":
+			var learning time.Duration
+			if learning, ok = c.seconds(name, value); ok {
+				a.Learning = &learning
+			}
+		case "parameters":
+			c.parameters(a, value, p)
+		}
+		p.bad[field] = !ok
+	}
+}
+
+// kind reads the name of an algorithm, or its number.
+func (c *capacityFile) kind(node *yaml.Node) (capacity.Kind, bool) {
+	text, ok := c.scalarOf("kind", node, "a name such as FAIR_SHARE")
+	if !ok {
+		return 0, false
+	}
+	kind, err := capacity.ParseKind(text)
+	if node.ShortTag() == "!!int" {
+		n, bad := strconv.ParseUint(text, 10, 8)
+		kind, err = capacity.Kind(n), nil
+		if text = kind.String(); bad == nil {
+			_, err = capacity.ParseKind(text)
+		}
+		if bad != nil || err != nil {
+			c.Fault(at(node), "kind is number %s, want 0 to %d, or a name such as %s",
+				node.Value, capacity.FairShare, capacity.FairShare)
+			return 0, false
+		}
+	}
+	if err != nil {
+		c.Fault(at(node), "%v", err)
+	}
+	return kind, err == nil
+}
+
+func (c *capacityFile) parameters(a *capacity.Algorithm, node *yaml.Node, p *places) {
+	if node.Kind != yaml.SequenceNode {
+		c.Fault(at(node), "parameters is %s, want a list such as [{name: priority, value: strict}]",
+			kindName(node))
+		return
+	}
+	for i, entry := range node.Content {
+		field := "algorithm.parameters[" + strconv.Itoa(i) + "]"
+		entry = unalias(entry)
+		p.field[field] = at(entry)
+		p.bad[field+".name"] = entry.Kind != yaml.MappingNode
+		var parameter capacity.Parameter
+		for name, value := range c.pairs(entry, parameterKeys, "a parameter") {
+			text, ok := c.text(name, value)
+			if name == "name" {
+				parameter.Name = text
+			} else {
+				parameter.Value = text
+			}
+			p.field[field+"."+name], p.bad[field+"."+name] = at(value), !ok
+		}
+		a.Parameters = append(a.Parameters, parameter)
+	}
+}
+
+// seconds reads a time. It refuses what no time.Duration can hold, and leaves the rest to the templates.
+func (c *capacityFile) seconds(name string, node *yaml.Node) (time.Duration, bool) {
+	const wanted = "whole seconds such as 60"
+	text, ok := c.scalarOf(name, node, wanted)
+	if !ok {
+		return 0, false
+	}
+	n, ok := parseNumber(node, text)
+	if !ok || n != float64(int64(n)) {
+		c.Fault(at(node), "%s is %s, want %s", name, shown(node), wanted)
+		return 0, false
+	}
+	const most = float64(gatehouse.MaxDuration / time.Second)
+	if n < -most || n > most {
+		c.Fault(at(node), "%s is %s, want at most %.0f, a hundred years", name, shown(node), most)
+		return 0, false
+	}
+	return time.Duration(n) * time.Second, true
+}

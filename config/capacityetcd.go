@@ -1,0 +1,224 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/etcd"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// answerTime is how long etcd may take for one answer.
+	answerTime = 5 * time.Second
+
+	// A source that fails is asked again after about a second, and then ever later.
+	firstPause, lastPause = time.Second, 30 * time.Second
+)
+
+// checkEtcd refuses an address that cannot be one.
+func checkEtcd(address string) error {
+	_, query, err := etcd.Check(address)
+	if err != nil {
+		return fmt.Errorf("capacity configuration: %w", err)
+	}
+	for parameter := range query {
+		return fmt.Errorf("capacity configuration: etcd address: parameter %s is unknown, want none",
+			quote(parameter))
+	}
+	return nil
+}
+
+// An etcdKey is a key, and a client to ask for it. Its name has no password in it, as the address may.
+type etcdKey struct {
+	client *clientv3.Client
+	name   string
+}
+
+func openKey(address string) (etcdKey, error) {
+	client, name, _, err := etcd.Open(address)
+	return etcdKey{client, name}, err
+}
+
+// readEtcd reads the key once.
+func readEtcd(ctx context.Context, address string) reading {
+	key, err := openKey(address)
+	if err != nil {
+		return reading{err: err}
+	}
+	defer func() { _ = key.client.Close() }()
+	r, _, err := key.get(ctx)
+	if err != nil {
+		return reading{err: err}
+	}
+	return r
+}
+
+// get reads the key, and says at which revision of all of etcd.
+func (k etcdKey) get(ctx context.Context) (reading, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	// The client's own Get waits for a connection until its time is up, and then does not know why there
+	// was none.
+	kv := etcdserverpb.NewKVClient(k.client.ActiveConnection())
+	question := &etcdserverpb.RangeRequest{Key: []byte(k.name)}
+	answer, err := kv.Range(ctx, question, grpc.WaitForReady(false))
+	if err != nil {
+		return reading{}, 0, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
+	}
+	if len(answer.Kvs) == 0 {
+		return reading{err: fmt.Errorf("etcd key %s does not exist", k.name)}, answer.Header.Revision, nil
+	}
+	return k.reading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value), answer.Header.Revision, nil
+}
+
+func (k etcdKey) reading(revision int64, text []byte) reading {
+	version := fmt.Sprintf("etcd:%s@%d", k.name, revision)
+	return reading{name: version, version: version, text: text}
+}
+
+// etcd tells about the templates of a key, over one connection after the other.
+func (w *watcher) etcd(ctx context.Context, address string) {
+	asked := false
+	for attempt := 0; ; attempt++ {
+		reached, why, err := w.connection(ctx, address, asked)
+		if err != nil && ctx.Err() == nil {
+			w.fail(fmt.Errorf("capacity configuration: %w", err), asked)
+		}
+		if reached {
+			attempt = 0
+		}
+		if why == changed { // or the context ended
+			why = w.pause(ctx, attempt)
+		}
+		if why == ended {
+			return
+		}
+		asked = why == reload
+	}
+}
+
+// connection opens a connection and tells about the key until that fails or there is a cause to begin
+// anew. It reports whether etcd was reached.
+func (w *watcher) connection(
+	ctx context.Context, address string, asked bool,
+) (reached bool, why cause, err error) {
+	key, err := openKey(address)
+	if err != nil {
+		return false, changed, err
+	}
+	defer func() { _ = key.client.Close() }()
+	r, revision, err := key.get(ctx)
+	if err != nil {
+		return false, changed, err
+	}
+	w.tell(r, asked)
+	why, err = w.watch(ctx, key, revision+1)
+	return true, why, err
+}
+
+// errLost is why watching ends when nobody can be reached.
+var errLost = errors.New("the connection is lost")
+
+// watch tells about all changes of the key from a revision on.
+func (w *watcher) watch(ctx context.Context, key etcdKey, from int64) (cause, error) {
+	watching, cancel := context.WithCancelCause(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		waitLost(watching, key.client.ActiveConnection())
+		cancel(errLost) // also Watch itself, which waits for an answer
+	}()
+	defer func() { cancel(nil); <-over }()
+
+	// A member that lost its cluster would be silent otherwise.
+	answers := key.client.Watch(clientv3.WithRequireLeader(watching), key.name, clientv3.WithRev(from))
+	again := w.Reload
+	for {
+		select {
+		case _, open := <-again:
+			if open {
+				return reload, nil
+			}
+			again = nil
+		case answer, open := <-answers:
+			if answer.Err() != nil || !open {
+				return changed, key.ending(answer.Err(), context.Cause(watching))
+			}
+			if n := len(answer.Events); n > 0 {
+				w.tell(key.event(answer.Events[n-1]), false) // the others are history
+			}
+		}
+	}
+}
+
+// ending is why a watch ended: its own reason, or that of its context. That etcd has forgotten the changes
+// since is no failure: the key is read again.
+func (k etcdKey) ending(err, why error) error {
+	if errors.Is(why, errLost) {
+		err = errLost
+	}
+	if err == nil || errors.Is(err, rpctypes.ErrCompacted) {
+		return nil
+	}
+	return fmt.Errorf("etcd key %s: %w", k.name, err)
+}
+
+func (k etcdKey) event(e *clientv3.Event) reading {
+	if e.Type == clientv3.EventTypeDelete {
+		return reading{err: fmt.Errorf("etcd key %s was deleted at revision %d", k.name, e.Kv.ModRevision)}
+	}
+	return k.reading(e.Kv.ModRevision, e.Kv.Value)
+}
+
+// waitLost waits until no member can be reached, or the context ends. A watch alone would not tell: it is
+// taken up again without a word, whenever that may be.
+func waitLost(ctx context.Context, connection *grpc.ClientConn) {
+	for {
+		state := connection.GetState()
+		if state == connectivity.TransientFailure || state == connectivity.Shutdown {
+			return
+		}
+		if !connection.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
+}
+
+// pause waits before the next attempt, the first being 0.
+func (w *watcher) pause(ctx context.Context, attempt int) cause {
+	timer := time.NewTimer(pauseAfter(attempt, rand.Float64()))
+	defer timer.Stop()
+	again := w.Reload
+	for {
+		select {
+		case <-ctx.Done():
+			return ended
+		case <-timer.C:
+			return changed
+		case _, open := <-again:
+			if open {
+				return reload
+			}
+			again = nil
+		}
+	}
+}
+
+// pauseAfter is a pause that doubles with each attempt. Chance, from 0 to 1, takes up to a half of it, so
+// that servers that lost etcd together do not come back together.
+func pauseAfter(attempt int, chance float64) time.Duration {
+	longest := lastPause
+	if attempt < 5 { // 32 s
+		longest = min(firstPause<<attempt, lastPause)
+	}
+	return longest - time.Duration(chance*float64(longest)/2)
+}

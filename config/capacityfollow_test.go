@@ -1,0 +1,139 @@
+package config
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// A change that takes several steps is read once: 100 ms after the last, but a second after the first even
+// if it does not end. The steps are 60 ms apart.
+func TestAChangeIsReadOnceItHasEnded(t *testing.T) {
+	t.Parallel()
+	for steps, want := range map[int]time.Duration{
+		1: 100 * time.Millisecond, 2: 160 * time.Millisecond, 10: 640 * time.Millisecond, 1000: time.Second,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			events := make(chan fsnotify.Event)
+			f := &follower{events: events, way: way{names: []string{"/a"}}}
+			ctx, cancel := context.WithCancel(t.Context())
+			steadily := make(chan struct{})
+			go func() {
+				defer close(steadily)
+				for step := 0; step < steps && ctx.Err() == nil; step++ {
+					select {
+					case events <- fsnotify.Event{Name: "/a"}:
+						time.Sleep(60 * time.Millisecond)
+					case <-ctx.Done():
+					}
+				}
+			}()
+			began := time.Now()
+			if why := f.change(ctx, nil); why != changed || time.Since(began) != want {
+				t.Errorf("%d steps: cause %d after %v, want %d after %v",
+					steps, why, time.Since(began), changed, want)
+			}
+			cancel()
+			<-steadily
+		})
+	}
+}
+
+func TestWhatIsNoChangeIsNotRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		events, errors := make(chan fsnotify.Event), make(chan error)
+		signals := make(chan os.Signal, 1)
+		here := way{folders: []string{"/"}, names: []string{"/a"}}
+		f := &follower{events: events, errors: errors, way: here}
+		go func() {
+			for range 10 {
+				events <- fsnotify.Event{Name: "/b"}
+				time.Sleep(time.Second)
+			}
+			signals <- syscall.SIGHUP
+		}()
+		began := time.Now()
+		if why := f.change(t.Context(), signals); why != reload || time.Since(began) != 10*time.Second {
+			t.Errorf("cause %d after %v, want %d, the signal, after 10s", why, time.Since(began), reload)
+		}
+		go func() { errors <- fsnotify.ErrEventOverflow }() // some were lost, perhaps ours
+		if why := f.change(t.Context(), signals); why != changed {
+			t.Errorf("cause %d after notices were lost, want %d, a change", why, changed)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if why := f.change(ctx, signals); why != ended {
+			t.Errorf("cause %d, want %d, the end", why, ended)
+		}
+	})
+}
+
+func TestTheWayToAFile(t *testing.T) {
+	t.Parallel()
+	folder, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(names ...string) string { return filepath.Join(append([]string{folder}, names...)...) }
+	if err := os.MkdirAll(in("b", "c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"up": "../" + filepath.Base(folder) + "/b", "far": in("b", "c"),
+		"circle": "circle", "b/up2": "../far/file",
+	} {
+		if err := os.Symlink(target, in(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(in("b", "c", "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct{ folders, names []string }{
+		"b/c/file":        {[]string{in("b", "c")}, []string{in("b", "c", "file")}},
+		"b/../far/./file": {[]string{folder, in("b", "c")}, []string{in("far"), in("b", "c", "file")}},
+		"up/c/file":       {[]string{folder, in("b", "c")}, []string{in("up"), in("b", "c", "file")}},
+		"b/up2": {[]string{in("b"), folder, in("b", "c")},
+			[]string{in("b", "up2"), in("far"), in("b", "c", "file")}},
+		"x/y/file":     {[]string{folder}, []string{in("x")}},
+		"b/c/file/far": {[]string{in("b", "c")}, []string{in("b", "c", "file")}},
+	} {
+		got := wayTo(folder + "/" + path)
+		if !slices.Equal(got.folders, want.folders) || !slices.Equal(got.names, want.names) {
+			t.Errorf("the way to %s = %q, want %q", path, got, want)
+		}
+		for _, folder := range want.folders {
+			if !slices.Contains(got.passed, folder) {
+				t.Errorf("the way to %s passes %q, want %s among them", path, got.passed, folder)
+			}
+		}
+	}
+	if got := wayTo(in("circle")); len(got.folders) != 1 || len(got.names) != maxLinks+1 {
+		t.Errorf("the way in a circle = %d folders, %d names, want 1 and %d",
+			len(got.folders), len(got.names), maxLinks+1)
+	}
+}
+
+func TestPausesGrowAndAreNotAlike(t *testing.T) {
+	t.Parallel()
+	for attempt, seconds := range []float64{1, 2, 4, 8, 16, 30, 30} {
+		want := time.Duration(seconds * float64(time.Second))
+		if got := pauseAfter(attempt, 0); got != want {
+			t.Errorf("pauseAfter(%d, 0) = %v, want %v", attempt, got, want)
+		}
+		if got := pauseAfter(attempt, 1); got != want/2 {
+			t.Errorf("pauseAfter(%d, 1) = %v, want %v", attempt, got, want/2)
+		}
+	}
+	if got := pauseAfter(1<<40, 0); got != lastPause {
+		t.Errorf("pauseAfter(2^40, 0) = %v, want %v", got, lastPause)
+	}
+}

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+)
+
+const (
+	filePrefix = "file:"
+	etcdPrefix = "etcd:"
+)
+
+// A CapacityWatch says whom to tell about the templates of a source. All its functions are called by the
+// goroutine that called WatchCapacity, one after the other.
+type CapacityWatch struct {
+	// Source is etcd://host:port,host:port/key, or file:PATH, or just a path.
+	Source string
+
+	// Reload, if not nil, has the source read again at each value, and what it holds told again.
+	Reload <-chan os.Signal
+
+	// Apply is called with templates that have no Faults, and with where and when they are from.
+	Apply func(templates capacity.Templates, version string)
+
+	// Failed is called with the reason when the source cannot be read or holds something wrong. What was
+	// applied last stays in force, until Apply is called again.
+	Failed func(error)
+}
+
+// WatchCapacity tells about the templates of a source, now and whenever they change, until the context
+// ends. A source that is not there, or wrong, is told and waited for. An error says that there can be no
+// such source, now or later; nothing was told then.
+func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
+	s, err := parseSource(watch.Source)
+	if err != nil {
+		return err
+	}
+	w := &watcher{CapacityWatch: watch}
+	if s.etcd != "" {
+		w.etcd(ctx, s.etcd)
+		return nil
+	}
+	return w.file(ctx, s.path)
+}
+
+// LoadCapacity reads a source once. The version is where and when the templates are from.
+func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, version string, err error) {
+	s, err := parseSource(source)
+	if err != nil {
+		return nil, "", err
+	}
+	var r reading
+	if s.etcd != "" {
+		r = readEtcd(ctx, s.etcd)
+	} else {
+		r = readFile(s.path)
+	}
+	t, err = r.templates()
+	return t, r.version, err
+}
+
+// A source is where templates are: at an address of etcd, or in a file.
+type source struct{ etcd, path string }
+
+// parseSource takes the text of a source apart. A path may have colons in it, but one that begins as the
+// others do needs file: in front.
+func parseSource(text string) (source, error) {
+	path := strings.TrimPrefix(text, filePrefix)
+	switch {
+	case path == "":
+		return source{}, fmt.Errorf("capacity configuration: source %q is no path, "+
+			"want file:PATH or etcd://host:port/key", text)
+	case path != text || !strings.HasPrefix(text, etcdPrefix):
+		return source{path: path}, nil
+	}
+	return source{etcd: text}, checkEtcd(text)
+}
+
+// A reading is what was found at a source.
+type reading struct {
+	name    string // in front of lines and columns
+	version string
+	text    []byte
+	err     error // why there is no text
+}
+
+func (r *reading) templates() (capacity.Templates, error) {
+	if r.err != nil {
+		return nil, fmt.Errorf("capacity configuration: %w", r.err)
+	}
+	return parseCapacity(r.name, r.text)
+}
+
+// readFile reads a file. Its version has the time of its last change, and a part of its hash: two versions
+// can come within one tick of a file system's clock.
+func readFile(path string) reading {
+	info, err := os.Stat(path)
+	if err != nil {
+		return reading{err: err}
+	}
+	if !info.Mode().IsRegular() { // a pipe would be waited for
+		return reading{err: &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}}
+	}
+	text, err := read(path)
+	if err != nil {
+		return reading{err: err}
+	}
+	sum := sha256.Sum256(text)
+	version := fmt.Sprintf("%s, %s, %s", path,
+		info.ModTime().UTC().Format(time.RFC3339), hex.EncodeToString(sum[:4]))
+	return reading{name: path, version: version, text: text}
+}
+
+// A watcher remembers what it told.
+type watcher struct {
+	CapacityWatch
+	said string // the last version applied, or the last failure
+}
+
+// tell tells what was found, unless it is what was told last. Asked says that somebody wants to hear it
+// in any case.
+func (w *watcher) tell(r reading, asked bool) {
+	templates, err := r.templates()
+	if err != nil {
+		w.fail(err, asked)
+		return
+	}
+	if asked || w.said != r.version {
+		w.said = r.version
+		w.Apply(templates, r.version)
+	}
+}
+
+// fail tells a failure, likewise.
+func (w *watcher) fail(err error, asked bool) {
+	said := "failed: " + err.Error()
+	if asked || w.said != said {
+		w.said = said
+		w.Failed(err)
+	}
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// maxLinks is after how many links a path is given up, as by Linux.
+const maxLinks = 40
+
+// A way is what decides where a path leads. The way to /etc/capacity/doorman.yml, as Kubernetes lays it
+// out, is the links doorman.yml and ..data in /etc/capacity, and the file doorman.yml in
+// /etc/capacity/..2026_11_21, where ..data leads.
+type way struct {
+	folders []string // to be watched, each once
+	names   []string // what can change in them, in order
+	passed  []string // all folders on the way, which may be exchanged for others
+}
+
+// wayTo goes along an absolute path, through all links, to the file or to what is missing.
+func wayTo(path string) way {
+	var w way
+	here, rest := split(path)
+	for links := 0; len(rest) > 0 && links <= maxLinks; {
+		next := filepath.Join(here, rest[0]) // ".." and "." too
+		rest = rest[1:]
+		info, err := os.Lstat(next)
+		switch {
+		case err == nil && info.IsDir() && len(rest) > 0:
+			here = next
+			w.passed = append(w.passed, next)
+			continue
+		case err != nil || info.Mode()&os.ModeSymlink == 0:
+			w.add(here, next)
+			return w
+		}
+		w.add(here, next)
+		links++
+		target, err := os.Readlink(next)
+		if err != nil {
+			return w // it was exchanged just now, and that is noticed
+		}
+		if filepath.IsAbs(target) {
+			var more []string
+			here, more = split(target)
+			rest = append(more, rest...)
+			continue
+		}
+		rest = append(parts(target), rest...)
+	}
+	return w
+}
+
+// split is the root of an absolute path, and the names that follow.
+func split(path string) (root string, names []string) {
+	volume := filepath.VolumeName(path)
+	return volume + string(filepath.Separator), parts(path[len(volume):])
+}
+
+func parts(path string) []string {
+	separates := func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) }
+	return strings.FieldsFunc(path, separates)
+}
+
+func (w *way) add(folder, name string) {
+	if !slices.Contains(w.folders, folder) {
+		w.folders = append(w.folders, folder)
+	}
+	w.names = append(w.names, name)
+}
+
+func (w *way) equal(o way) bool {
+	return slices.Equal(w.folders, o.folders) && slices.Equal(w.names, o.names) &&
+		slices.Equal(w.passed, o.passed)
+}
+
+// meets reports whether a notice is about the way: one of its names changed, or one of its folders.
+func (w *way) meets(name string) bool {
+	return slices.Contains(w.names, name) || slices.Contains(w.passed, name)
+}
+
+// above are the folders to be watched for others to be exchanged in them, besides those to be watched in any
+// case. Elsewhere than on Linux it costs a descriptor for each file to watch a folder.
+func (w *way) above() []string {
+	var all []string
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	for _, folder := range w.passed {
+		all = append(all, filepath.Dir(folder))
+	}
+	return all
+}
