@@ -1,0 +1,170 @@
+// Package election says who of several processes is master. They agree by one key in etcd.
+//
+// The master's key is attached to a lease. The master renews the lease; when it cannot, it stops being
+// master by its own clock before etcd lets the lease end and another one takes the key.
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/gatehousehq/gatehouse/internal/etcd"
+)
+
+const (
+	defaultTTL = 10 * time.Second
+	// minTTL is the smallest that etcd counts; it may give more than it is asked for. maxTTL is the longest
+	// that anybody should wait for a new master.
+	minTTL, maxTTL = time.Second, time.Hour
+	// maxCandidate is far above a host name with a port.
+	maxCandidate = 512
+
+	// renewals is how many of them fall into the time of a lease: one may fail, and there is time for two
+	// more attempts.
+	renewals = 3
+	// tries is how many attempts to renew fit into that time. None may take longer.
+	tries = 5
+	// marginPart of the time of a lease is left unused at its end. That is for clocks that do not run
+	// equally fast, and for whoever has just looked at Until and now acts.
+	marginPart = 10
+
+	// maxCall is how long etcd may take for one answer, also while it elects a leader of its own. The next
+	// call goes to another member. A renewal may have less.
+	maxCall = 2 * time.Second
+	// maxBeat is the longest that a watch may be silent before it is asked for a sign of life, and minBeat
+	// the shortest, for the shortest leases. So long it may take for its answer, too.
+	minBeat, maxBeat = time.Second, 5 * time.Second
+	// maxPause is the longest pause after a failure.
+	maxPause = 2 * time.Second
+)
+
+// A Status says who is master, as far as is known.
+type Status struct {
+	// Leading says that this candidate is master, until Until and no longer: who decides as master compares
+	// Until with its clock each time. Until has a monotonic reading and is zero when this is no master.
+	Leading bool
+	Until   time.Time
+
+	// Leader is the candidate that is master, maybe this one. It is empty when nobody is known to be.
+	Leader string
+
+	// Err is why etcd could not be asked, nil when all is well. It goes away by itself.
+	Err error
+}
+
+// An Election is a key in etcd, which belongs to one of those who want it.
+type Election struct {
+	client *clientv3.Client
+	leases pb.LeaseClient
+	key    string
+	ttl    time.Duration
+}
+
+// Open reads an address such as
+//
+//	etcd://host1:2379,host2:2379/path/of/key?ttl=10s
+//
+// ttl is how long a master that died stays master, in whole seconds from 1s to 1h; 10s when it is left out.
+// All candidates should have the same. Etcd need not be there yet, unless the address has a user. The
+// caller closes the election after its Run.
+func Open(address string) (*Election, error) { return open(address) }
+
+func open(address string, options ...grpc.DialOption) (*Election, error) {
+	_, query, err := etcd.Check(address)
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
+	ttl, err := parseTTL(query)
+	if err != nil {
+		return nil, fmt.Errorf("election: etcd address: %w", err)
+	}
+	client, key, _, err := etcd.Open(address, options...)
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
+	leases := pb.NewLeaseClient(client.ActiveConnection())
+	return &Election{client: client, leases: leases, key: key, ttl: ttl}, nil
+}
+
+// parseTTL looks at the only parameter an address has.
+func parseTTL(query url.Values) (time.Duration, error) {
+	for name := range query {
+		if name != "ttl" {
+			return 0, fmt.Errorf("parameter %q is unknown, want ttl", name)
+		}
+	}
+	if len(query["ttl"]) == 0 {
+		return defaultTTL, nil
+	}
+	text := query["ttl"][0]
+	ttl, err := time.ParseDuration(text)
+	if err != nil || len(query["ttl"]) > 1 || ttl < minTTL || ttl > maxTTL || ttl%time.Second != 0 {
+		return 0, fmt.Errorf("ttl is %q, want whole seconds from 1s to 1h", query["ttl"])
+	}
+	return ttl, nil
+}
+
+// Close frees what Open took. An election that runs must have ended.
+func (e *Election) Close() error { return e.client.Close() }
+
+// Run takes part under the name candidate, for which others are told to ask, until ctx ends. It calls tell
+// at each change, and at each renewal of its own mastership; never two at a time. Tell should return soon:
+// when it returns from a call with Leading false, this candidate must not act as master any more.
+//
+// At the end the mastership is given back, so that the next master need not wait for the lease to end.
+// An error says that this did not work, or that candidate is no name. What goes wrong with etcd
+// meanwhile is told by Status.Err, and tried again.
+func (e *Election) Run(ctx context.Context, candidate string, tell func(Status)) error {
+	if candidate == "" || len(candidate) > maxCandidate {
+		return fmt.Errorf("election: candidate of %d bytes, want 1 to %d", len(candidate), maxCandidate)
+	}
+	n := newNotice(tell)
+	defer n.close()
+	pause := e.backoff()
+	for {
+		err := e.round(ctx, candidate, n)
+		switch {
+		case ctx.Err() != nil && errors.Is(err, errKept):
+			return err
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			n.trouble(err)
+			pause.wait(ctx)
+		default:
+			pause = e.backoff()
+		}
+	}
+}
+
+// errKept says that the next master has to wait until a lease ends by itself.
+var errKept = errors.New("election: the key was not given back")
+
+// round is one term: of this candidate, or of another until it ends.
+func (e *Election) round(ctx context.Context, candidate string, n *notice) error {
+	seen, err := e.read(ctx)
+	if err != nil {
+		return err
+	}
+	if seen.leader == candidate {
+		seen.leader = "" // its key is of an earlier life, of which nobody answers any more
+	}
+	n.follow(seen.leader, e.ttl)
+	if seen.held() {
+		return e.await(ctx, seen, func() { n.follow(seen.leader, e.ttl) })
+	}
+	won, err := e.campaign(ctx, candidate)
+	if won == nil {
+		return err
+	}
+	e.hold(ctx, *won, candidate, n)
+	n.resign() // before anybody else can win
+	return e.revoke(ctx, won.lease)
+}

@@ -1,0 +1,63 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// await returns nil when the key has changed since it was seen, and an error when it cannot be watched any
+// more. It calls alive at each sign that etcd still would tell.
+//
+// A connection to a member that hangs, or to a machine that is gone, says nothing for as long as one likes
+// to listen. So the watch is asked for a sign of life, and one that gives none is given up: the next goes to
+// another member.
+func (e *Election) await(ctx context.Context, seen reading, alive func()) error {
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	beat := min(max(e.ttl/renewals, minBeat), maxBeat)
+	silent := fmt.Errorf("watching the key: etcd gave no sign of life for %v", beat)
+	opening := time.AfterFunc(beat, func() { cancel(silent) }) // Watch waits for the member's answer
+	changes := e.client.Watch(ctx, e.key, clientv3.WithRev(seen.revision+1), clientv3.WithCreatedNotify())
+	opening.Stop()
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	asked := true // it answers that it watches
+	for {
+		select {
+		case response, open := <-changes:
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case len(response.Events) > 0:
+				return nil
+			case response.Err() != nil:
+				return fmt.Errorf("watching the key: %w", response.Err())
+			case !open:
+				return errors.New("watching the key: etcd ended the watch")
+			}
+			asked = false
+			alive()
+		case <-ticker.C:
+			if asked {
+				return silent
+			}
+			asked = true
+			if e.askProgress(ctx, beat) != nil {
+				return silent
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// askProgress asks for a sign of life. The client takes the question only while it has a connection.
+func (e *Election) askProgress(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return e.client.RequestProgress(ctx)
+}
