@@ -1,0 +1,96 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A recipe is how many clients want how much, and how that changes: "5x15+random_change(10%)" is 5
+// clients that begin with 15 and then want up to a tenth more or less at each step.
+type recipe struct {
+	count    int
+	base     float64
+	change   string  // one of changes; empty: it stays
+	by       float64 // an amount, or a share of what it is
+	relative bool
+}
+
+// changes are the names of the functions a recipe may use.
+var changes = []string{"constant_increase", "random_change", "sin", "inc_sin"}
+
+var recipeForm = regexp.MustCompile(`^(\d+)x([0-9.]+)(?:\+([a-z_]+)\(([0-9.]+)(%?)\))?$`)
+
+// sinSteps make one turn of a sine that is never reset.
+const sinSteps = 60
+
+var errRecipe = errors.New("no recipe, want one such as 5x15, 5x15+random_change(10%) or 5x15+sin(3)")
+
+func parseRecipe(text string) (recipe, error) {
+	part := recipeForm.FindStringSubmatch(strings.ReplaceAll(text, " ", ""))
+	if part == nil {
+		return recipe{}, fmt.Errorf("%q is %w", text, errRecipe)
+	}
+	count, err := parseCount(MaxClients)(part[1])
+	if err != nil {
+		return recipe{}, err
+	}
+	base, err := parseNumber(part[2])
+	if err != nil {
+		return recipe{}, err
+	}
+	r := recipe{count: count, base: base, change: part[3], relative: part[5] == "%"}
+	if r.change == "" {
+		return r, nil
+	}
+	if !slices.Contains(changes, r.change) {
+		return recipe{}, fmt.Errorf("%q changes by %s, want one of %s",
+			text, r.change, strings.Join(changes, ", "))
+	}
+	if r.by, err = strconv.ParseFloat(part[4], 64); err != nil {
+		return recipe{}, fmt.Errorf("%q changes by %q, want a number", text, part[4])
+	}
+	if r.relative {
+		r.by /= 100
+	}
+	return r, nil
+}
+
+// A wish is what one client wants, and what it began with.
+type wish struct{ base, now float64 }
+
+// next is what a client wants after one more step, the first being 1. turn is the number of steps in which
+// a sine goes round once.
+func (r *recipe) next(w wish, step, turn int, random *rand.Rand) float64 {
+	by := r.by
+	if r.relative && r.change == "random_change" {
+		by *= w.now
+	} else if r.relative {
+		by *= w.base
+	}
+	angle := 2 * math.Pi * float64(step) / float64(turn)
+	switch r.change {
+	case "constant_increase":
+		w.now += by
+	case "random_change":
+		w.now += by * (2*random.Float64() - 1)
+	case "sin":
+		w.now = w.base + by*math.Sin(angle)
+	case "inc_sin":
+		w.now = w.base + by*math.Sin(angle)*float64(step)/float64(turn)
+	}
+	return max(0, w.now)
+}
+
+// turn is the number of steps until the recipe begins anew.
+func (g *group) turn() int {
+	if g.reset == 0 || g.every == 0 {
+		return sinSteps
+	}
+	return max(1, int((g.reset+g.every/2)/g.every))
+}

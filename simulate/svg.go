@@ -1,0 +1,288 @@
+package simulate
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The picture's measures, in pixels.
+const (
+	svgWidth   = 1120
+	svgLeft    = 92
+	svgRight   = 28
+	svgTop     = 92
+	amountHigh = 300 // of the panel of amounts
+	shareHigh  = 100 // of the panel of shares
+	laneHigh   = 22  // of a line of events
+	panelGap   = 44
+	axisHigh   = 48
+
+	// roomAbove says how far the panel of amounts goes beyond the capacity. What is wanted beyond
+	// that is cut off: it would press all the rest together.
+	roomAbove = 1.6
+)
+
+// The colours differ for those who see no red or no green as well.
+const (
+	wantsColour    = "#d98200"
+	leasedColour   = "#0072b2"
+	capacityColour = "#333333"
+	overColour     = "#c1121f"
+	shareColour    = "#009e73"
+	safeColour     = "#9b5fb8"
+	eventColour    = "#374151"
+	quietColour    = "#6b7280"
+	gridColour     = "#e5e7eb"
+)
+
+// A picture is an SVG that is being drawn.
+type picture struct {
+	strings.Builder
+	report *Report
+	top    float64 // the amount at the upper edge
+	kinds  []string
+	height int
+	safe   bool // something was used without a lease
+}
+
+// SVG draws wants, leases and capacity over time, what share of the possible was handed out, and when
+// what happened.
+func (r *Report) SVG() []byte {
+	p := &picture{report: r}
+	p.scale()
+	lanes := len(p.kinds) * laneHigh
+	p.height = svgTop + amountHigh + panelGap + shareHigh + axisHigh
+	if lanes > 0 {
+		p.height += lanes + panelGap
+	}
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+		`font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="12" fill="%s" role="img">`,
+		svgWidth, p.height, svgWidth, p.height, capacityColour)
+	p.printf(`<title>%s</title>`, html.EscapeString(r.Title))
+	p.printf(`<rect width="100%%" height="100%%" fill="#ffffff"/>`)
+	p.head()
+	p.amounts(svgTop)
+	y := svgTop + amountHigh + panelGap
+	p.shares(y)
+	y += shareHigh
+	if lanes > 0 {
+		y += panelGap
+		p.lanes(y)
+		y += lanes
+	}
+	p.times(y)
+	p.printf("</svg>")
+	return []byte(p.String())
+}
+
+func (p *picture) printf(format string, args ...any) {
+	p.WriteString(fmt.Sprintf(format, args...) + "\n")
+}
+
+// scale finds what has to fit into the picture.
+func (p *picture) scale() {
+	highest, wants := 0.0, 0.0
+	for _, b := range p.report.series.bins {
+		if b.seconds > 0 {
+			highest = max(highest, b.capacity/b.seconds, b.most, (b.leased+b.safe)/b.seconds)
+			p.safe = p.safe || b.safe > 0
+			wants = max(wants, b.wants/b.seconds)
+		}
+	}
+	p.top = max(min(max(highest, wants)*1.05, highest*roomAbove), 1e-9)
+	for _, e := range p.report.Events[1:] {
+		if !slices.Contains(p.kinds, e.Do) {
+			p.kinds = append(p.kinds, e.Do)
+		}
+	}
+	slices.Sort(p.kinds)
+}
+
+// x is where an instant is.
+func (p *picture) x(at time.Duration) float64 {
+	return svgLeft + float64(at)/float64(p.report.Duration)*(svgWidth-svgLeft-svgRight)
+}
+
+// head is the title, the main figures and the legend.
+func (p *picture) head() {
+	r := p.report
+	p.printf(`<text x="%d" y="28" font-size="17" font-weight="600">%s</text>`,
+		svgLeft, html.EscapeString(r.Scenario+": "+r.Title))
+	over := "never above the capacity"
+	if n := int(r.Figures["over"]); n > 0 {
+		most := 100 * (r.Figures["peak"] - 1)
+		over = fmt.Sprintf("%s above the capacity, by %.1f%% at most", several(n, "time"), most)
+	}
+	p.printf(`<text x="%d" y="48" fill="%s">%s handed out after %s, %s; %s, %s, seed %d</text>`,
+		svgLeft, quietColour, share.write(r.Figures["handed_out"]), shortTime(r.From), over,
+		several(r.Servers, "server"), several(r.Clients, "client"), r.Seed)
+	p.legend()
+}
+
+// legend says what the colours stand for.
+func (p *picture) legend() {
+	x := svgLeft
+	for _, entry := range []struct{ colour, name, dash string }{
+		{capacityColour, "capacity", "6 4"}, {wantsColour, "wanted", ""},
+		{leasedColour, "held by leases", ""}, {safeColour, "used without, on top", ""},
+		{overColour, "above the capacity", ""}, {shareColour, "handed out of what could be", ""},
+	} {
+		if entry.colour == safeColour && !p.safe {
+			continue
+		}
+		p.printf(`<line x1="%d" y1="68" x2="%d" y2="68" stroke="%s" stroke-width="3" stroke-dasharray="%s"/>`,
+			x, x+24, entry.colour, entry.dash)
+		p.printf(`<text x="%d" y="72">%s</text>`, x+30, entry.name)
+		x += 56 + 13*len(entry.name)/2
+	}
+}
+
+// several is "1 server", "13 servers".
+func several(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return grouped(float64(n)) + " " + what
+}
+
+// A curve is a line through the pieces of the run.
+type curve []struct{ x, y float64 }
+
+// curve is one in a panel; value says how high each piece is.
+func (p *picture) curve(y, high int, top float64, value func(b *bin) float64) curve {
+	var c curve
+	s := p.report.series
+	for i := range s.bins {
+		b := &s.bins[i]
+		if b.seconds == 0 {
+			continue
+		}
+		v := min(max(value(b)/top, 0), 1.02)
+		middle := min(time.Duration(i)*s.width+s.width/2, p.report.Duration)
+		c = append(c, struct{ x, y float64 }{p.x(middle), float64(y+high) - v*float64(high)})
+	}
+	return c
+}
+
+// path is the curve in the words of SVG.
+func (c curve) path() string {
+	var d strings.Builder
+	for i, at := range c {
+		if i > 0 && i+1 < len(c) && flat(c[i-1].y, at.y) && flat(at.y, c[i+1].y) {
+			continue // in the middle of a straight piece
+		}
+		fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(d.Len(), 1)], at.x, at.y)
+	}
+	return d.String()
+}
+
+// flat reports whether two heights look the same.
+func flat(a, b float64) bool { return math.Abs(a-b) < 0.05 }
+
+// area is what lies between the curve and another below it.
+func (c curve) area(below curve) string {
+	back := slices.Clone(below)
+	slices.Reverse(back)
+	return append(slices.Clone(c), back...).path() + "Z"
+}
+
+// floor is a curve along the bottom of a panel.
+func (c curve) floor(y int) curve {
+	floor := slices.Clone(c)
+	for i := range floor {
+		floor[i].y = float64(y)
+	}
+	return floor
+}
+
+// draw draws a curve, and colours what lies between it and another.
+func (p *picture) draw(c, below curve, colour string) {
+	p.printf(`<path d="%s" fill="%s" fill-opacity="0.16" stroke="none"/>`, c.area(below), colour)
+	p.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.7"/>`, c.path(), colour)
+}
+
+// amounts is the panel of capacity, wants and leases.
+func (p *picture) amounts(y int) {
+	p.grid(y, amountHigh, p.top, grouped)
+	p.label(y, amountHigh, "amount, in units of capacity")
+	p.marks(y)
+	p.printf(`<clipPath id="amounts"><rect x="%d" y="%d" width="%d" height="%d"/></clipPath>`,
+		svgLeft, y, svgWidth-svgLeft-svgRight, amountHigh)
+	p.printf(`<g clip-path="url(#amounts)" fill="none" stroke-linejoin="round">`)
+	amount := func(value func(b *bin) float64) curve {
+		return p.curve(y, amountHigh, p.top, func(b *bin) float64 { return value(b) / b.seconds })
+	}
+	leased := amount(func(b *bin) float64 { return b.leased })
+	if p.safe {
+		p.draw(amount(func(b *bin) float64 { return b.leased + b.safe }), leased, safeColour)
+	}
+	p.draw(leased, leased.floor(y+amountHigh), leasedColour)
+	p.overs(y)
+	wants := amount(func(b *bin) float64 { return b.wants })
+	p.printf(`<path d="%s" stroke="%s" stroke-width="1.7"/>`, wants.path(), wantsColour)
+	capacity := amount(func(b *bin) float64 { return b.capacity })
+	p.printf(`<path d="%s" stroke="%s" stroke-width="1.6" stroke-dasharray="6 4"/>`,
+		capacity.path(), capacityColour)
+	p.printf(`</g>`)
+	p.cutOff(y)
+}
+
+// cutOff says how much is wanted where that goes beyond the panel.
+func (p *picture) cutOff(y int) {
+	most, at := 0.0, time.Duration(0)
+	for i, b := range p.report.series.bins {
+		if v := b.wants / b.seconds; b.seconds > 0 && v > most {
+			most, at = v, time.Duration(i)*p.report.series.width
+		}
+	}
+	if most <= p.top {
+		return
+	}
+	anchor := "start"
+	if at > p.report.Duration/2 {
+		anchor = "end"
+	}
+	p.printf(`<text x="%.1f" y="%d" text-anchor="%s" fill="%s">wanted: up to %s ↑</text>`,
+		p.x(at), y-6, anchor, wantsColour, grouped(math.Round(most)))
+}
+
+// overs marks where more was held than there is.
+func (p *picture) overs(y int) {
+	s := p.report.series
+	width := max(1.5, p.x(s.width)-p.x(0))
+	for i, b := range s.bins {
+		if !b.over {
+			continue
+		}
+		high := (b.most - b.capacity/b.seconds) / p.top * amountHigh
+		base := float64(y+amountHigh) - b.capacity/b.seconds/p.top*amountHigh
+		p.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`,
+			p.x(time.Duration(i)*s.width), base-max(2, high), width, max(2, high), overColour)
+	}
+}
+
+// shares is the panel of what was handed out of what could be.
+func (p *picture) shares(y int) {
+	p.grid(y, shareHigh, 1, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
+	p.label(y, shareHigh, "handed out")
+	line := p.curve(y, shareHigh, 1, func(b *bin) float64 { return ratio(b.could, b.possible) })
+	p.draw(line, line.floor(y+shareHigh), shareColour)
+}
+
+// grouped is a number with commas between thousands, and no more digits than it needs.
+func grouped(v float64) string {
+	text := strconv.FormatFloat(v, 'f', -1, 64)
+	whole, fraction, _ := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction != "" {
+		whole += "." + fraction
+	}
+	return whole
+}

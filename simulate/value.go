@@ -1,0 +1,168 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+	"go.yaml.in/yaml/v4"
+)
+
+// kindNames are doorman's names of the kinds, by their number.
+var kindNames = []string{"NO_ALGORITHM", "STATIC", "PROPORTIONAL_SHARE", "FAIR_SHARE"}
+
+// value reads one value with parse, whose error says what was wanted.
+func value[T any](r *reader, to *T, parse func(string) (T, error)) func(*yaml.Node) {
+	return func(node *yaml.Node) {
+		if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
+			r.fault(node, "%s here, want one value", kindName(node))
+			return
+		}
+		v, err := parse(node.Value)
+		if err != nil {
+			r.fault(node, "%v", err)
+			return
+		}
+		*to = v
+	}
+}
+
+func parseText(text string) (string, error) {
+	if text == "" || len(text) > 200 {
+		return "", fmt.Errorf("a text of %d bytes, want 1 to 200", len(text))
+	}
+	return text, nil
+}
+
+func parseTime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > MaxDuration {
+		return 0, fmt.Errorf("%q is no time, want one such as 90s or 1h, at most %v", text, MaxDuration)
+	}
+	return d, nil
+}
+
+// parsePositiveTime wants a time of at least a millisecond, because something is done that often.
+func parsePositiveTime(text string) (time.Duration, error) {
+	d, err := parseTime(text)
+	if err == nil && d < time.Millisecond {
+		err = fmt.Errorf("%q is too short, want at least 1ms", text)
+	}
+	return d, err
+}
+
+// parseSpan reads "5s", or "5s to 10s".
+func parseSpan(text string) (span, error) {
+	low, high, two := strings.Cut(text, " to ")
+	least, err := parseTime(low)
+	if err != nil {
+		return span{}, err
+	}
+	if !two {
+		return span{least, least}, nil
+	}
+	most, err := parseTime(high)
+	if err != nil {
+		return span{}, err
+	}
+	if most < least {
+		return span{}, fmt.Errorf("%q ends before it begins, want the lesser time first", text)
+	}
+	return span{least, most}, nil
+}
+
+func parseNumber(text string) (float64, error) {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > 1e15 {
+		return 0, fmt.Errorf("%q is no amount, want a number from 0 to 1e15", text)
+	}
+	return n, nil
+}
+
+// parseSafe also takes -1, which is without limit.
+func parseSafe(text string) (float64, error) {
+	if text == "-1" {
+		return -1, nil
+	}
+	return parseNumber(text)
+}
+
+// parseShare reads a percentage: 5% is 0.05.
+func parseShare(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || !percent || math.IsNaN(n) || n < 0 || n > 1000 {
+		return 0, fmt.Errorf("%q is no share, want a percentage such as 5%%", text)
+	}
+	return n / 100, nil
+}
+
+// parseChance is a share of at most everything.
+func parseChance(text string) (float64, error) {
+	share, err := parseShare(text)
+	if err == nil && share > 1 {
+		err = fmt.Errorf("%q is more than all, want 0%% to 100%%", text)
+	}
+	return share, err
+}
+
+// parseCount wants a whole number from 1 to most.
+func parseCount(most int) func(string) (int, error) {
+	return func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > most {
+			return 0, fmt.Errorf("%q is no number of things, want 1 to %d", text, most)
+		}
+		return n, nil
+	}
+}
+
+// parseAmount reads 12 clients, or 10% of them.
+func parseAmount(text string) (amount, error) {
+	if share, err := parseChance(text); err == nil {
+		return amount{share: share}, nil
+	}
+	count, err := parseCount(MaxClients)(text)
+	if err != nil {
+		return amount{}, fmt.Errorf("%q is no number of clients, want such as 2 or 10%%", text)
+	}
+	return amount{count: count}, nil
+}
+
+// parseSeconds wants whole seconds, as the protocol has them.
+func parseSeconds(least int) func(string) (time.Duration, error) {
+	return func(text string) (time.Duration, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > int(MaxDuration/time.Second) {
+			return 0, fmt.Errorf("%q are no seconds, want a whole number from %d", text, least)
+		}
+		return time.Duration(n) * time.Second, nil
+	}
+}
+
+func parsePriority(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no priority, want a whole number", text)
+	}
+	return n, nil
+}
+
+func parseKind(text string) (capacity.Kind, error) {
+	i := slices.Index(kindNames, text)
+	if i < 0 {
+		return 0, fmt.Errorf("%q is no kind, want one of %s", text, strings.Join(kindNames, ", "))
+	}
+	return capacity.Kind(i), nil
+}
+
+func parseBool(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, fmt.Errorf("%q is no answer, want true or false", text)
+	}
+	return text == "true", nil
+}
