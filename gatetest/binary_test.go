@@ -82,7 +82,7 @@ func launch(t *testing.T) map[string]string {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	cmd := exec.CommandContext(ctx, binary, "serve",
-		"--http", "localhost:0", "--resp", "localhost:0", "--log-format", "json")
+		"--http", "localhost:0", "--resp", "localhost:0", "--grpc", "", "--log-format", "json")
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "GATEHOUSE_") || strings.HasPrefix(variable, "BOUNCER_")
 	})

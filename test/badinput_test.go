@@ -27,7 +27,7 @@ const (
 	malformed = "400 Bad Request: request is malformed: want an HTTP/1.1 request line and headers"
 	tooSlow   = "408 Request Timeout: request did not arrive within 1s"
 	tooLong   = "431 Request Header Fields Too Large: request line and headers are longer than 8192 bytes"
-	tooBig    = "413 Request Entity Too Large: body is longer than 65536 bytes; no call needs one"
+	tooBig    = "413 Request Entity Too Large: body is longer than 65536 bytes"
 	notHeld   = "409 Conflict: semaphore/kept is not held with this key: " +
 		"it was never acquired, was released, or has expired"
 	moved   = "301 Moved Permanently"

@@ -205,7 +205,7 @@ func TestCheckOnly(t *testing.T) {
 		{"serve --check --config " + path, 0, "the settings are valid\n"},
 		{"serve --check --config " + path + " --http=", 0, "the settings are valid\n"},
 		{"serve --check --config " + path + " --max-names 0", 1, ""},
-		{"serve --check --http= --resp=", 1, ""},
+		{"serve --check --http= --resp= --grpc=", 1, ""},
 	} {
 		status, out, said := gatehouse(t, nil, strings.Fields(c.args)...)
 		if status != c.status || out != c.out || (status == 0) != (said == "") {

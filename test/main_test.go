@@ -75,7 +75,9 @@ func cleanEnvironment() {
 			_ = os.Unsetenv(name)
 		}
 	}
-	_ = os.Setenv("GATEHOUSE_RESP", "localhost:0") // servers run side by side
+	for _, name := range []string{"GATEHOUSE_RESP", "GATEHOUSE_GRPC"} {
+		_ = os.Setenv(name, "localhost:0") // servers run side by side
+	}
 }
 
 // build makes the binary that all tests run: with the race detector when they have it.

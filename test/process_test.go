@@ -29,7 +29,7 @@ func gatehouse(t *testing.T, env []string, args ...string) (status int, stdout, 
 // mistakes are command lines and environments that a server does not start with, and what it says then.
 var mistakes = []struct{ fact, env, args, want string }{
 	{"no memory of that kind", "", "--store shelf", `…--store is "shelf"…`},
-	{"no address", "", "--http= --resp=", "…--http and --resp are empty…"},
+	{"no address", "", "--http= --resp= --grpc=", "…--http, --resp and --grpc are empty…"},
 	{"an address without a port", "", "--http localhost", "…listening for HTTP…localhost…"},
 	{"an address elsewhere", "", "--http 192.0.2.1:80", "…listening for HTTP…192.0.2.1…"},
 	{"a limit of nothing", "", "--max-names 0", "…--max-names is not above 0…"},

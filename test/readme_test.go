@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,6 +31,23 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// capacityFile is a file that the page tells its reader to write.
+var capacityFile = regexp.MustCompile("(?s)<!-- capacity.yaml -->\n```yaml\n(.*?)```\n")
+
+// flagsFor are those that the server of a page has.
+func flagsFor(t *testing.T, page string) []string {
+	t.Helper()
+	found := capacityFile.FindStringSubmatch(page)
+	if found == nil {
+		return nil
+	}
+	path := filepath.Join(t.TempDir(), "capacity.yaml")
+	if err := os.WriteFile(path, []byte(found[1]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--capacity-config", path}
+}
+
 // tryExamples tries those of one page, on a server of its own.
 func tryExamples(t *testing.T, page string) {
 	t.Helper()
@@ -42,7 +60,7 @@ func tryExamples(t *testing.T, page string) {
 		t.Fatalf("%s has %d marks and %d shell blocks right behind them, want as many, and some",
 			page, marks, len(blocks))
 	}
-	s := start(t)
+	s := start(t, flagsFor(t, string(text))...)
 	for _, b := range blocks {
 		commands, err := readCommands(b[1])
 		if err != nil {

@@ -58,6 +58,9 @@ type house struct {
 	gate  *gate.Gate
 	doors []*door
 	drain time.Duration // how long answers may take at the end
+
+	// beside is what runs beside the doors until its context ends. An error ends the house.
+	beside []func(ctx context.Context) error
 }
 
 // collectAt is by how much the heap may grow, in percent, before it is collected. Most of it is those who
@@ -77,6 +80,18 @@ func (h *house) run(ctx context.Context) error {
 	}
 	signals, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	beside, leave := context.WithCancel(ctx)
+	var company sync.WaitGroup
+	defer company.Wait()
+	defer leave()
+	failed := make(chan error, len(h.beside))
+	for _, run := range h.beside {
+		company.Go(func() {
+			if err := run(beside); err != nil && beside.Err() == nil {
+				failed <- err
+			}
+		})
+	}
 	ended := make(chan error, len(h.doors))
 	for _, d := range h.doors {
 		h.log.Info("serving "+d.protocol, append([]any{"address", d.listener.Addr().String()}, d.about...)...)
@@ -85,12 +100,14 @@ func (h *house) run(ctx context.Context) error {
 	select {
 	case err := <-ended:
 		return errors.Join(err, h.end())
+	case err := <-failed:
+		return errors.Join(err, h.end())
 	case <-signals.Done():
 	}
 	stop() // a second signal ends the process at once
 	h.log.Info("stopping", "waiting", h.gate.Waiting(), "drain", h.drain.String())
 	if err := h.end(); err != nil {
-		h.log.Warn("connections that were not done within --drain are cut", "error", err)
+		h.log.Warn("stopped, but not in good order", "error", err)
 		return nil
 	}
 	for range h.doors {
@@ -113,7 +130,10 @@ func (h *house) end() error {
 	failed := make([]error, len(h.doors))
 	var all sync.WaitGroup
 	for i, d := range h.doors {
-		all.Go(func() { failed[i] = d.Shutdown(ctx) })
+		all.Go(func() {
+			failed[i] = d.Shutdown(ctx)
+			_ = d.listener.Close() // it is, unless Serve was about to begin
+		})
 	}
 	all.Wait()
 	return errors.Join(failed...)

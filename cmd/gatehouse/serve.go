@@ -15,10 +15,11 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"github.com/valyala/fasthttp"
 )
 
 var errNoDoor = errors.New(
-	"--http and --resp are empty, which leaves no door open; want one such as localhost:5505")
+	"--http, --resp and --grpc are empty, which leaves no door open; want one such as localhost:5505")
 
 func newServe() *cobra.Command {
 	var s settings
@@ -45,10 +46,13 @@ func newServe() *cobra.Command {
 			if err := s.check(); err != nil {
 				return err
 			}
-			if s.http == "" && s.resp == "" && len(file.JARL) == 0 {
+			if s.http == "" && s.resp == "" && s.capacity.grpc == "" && len(file.JARL) == 0 {
 				return errNoDoor
 			}
 			if checkOnly {
+				if _, _, err := startingTemplates(cmd.Context(), s.capacity.config); err != nil {
+					return err
+				}
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
 				return nil
 			}
@@ -72,8 +76,16 @@ func serve(ctx context.Context, s *settings, file *config.File) error {
 		gate: gate.New(store, gate.Config{Waiters: s.maxWaiters, Line: s.maxLine}),
 	}
 	figures := prometheus.NewRegistry()
+	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
+	if s.capacity.grpc != "" {
+		leases, err := h.newDoorman(ctx, s, figures)
+		if err != nil {
+			return err
+		}
+		routes = leases.Routes()
+	}
 	if s.http != "" {
-		d, err := h.newHTTP(s, store, figures)
+		d, err := h.newHTTP(s, bouncer.Config{Names: store.Len, Metrics: figures, Routes: routes})
 		if err != nil {
 			return err
 		}
@@ -98,15 +110,11 @@ func serve(ctx context.Context, s *settings, file *config.File) error {
 }
 
 // newHTTP makes the door that speaks HTTP.
-func (h *house) newHTTP(
-	s *settings, store *memory.Store, figures *prometheus.Registry,
-) (*door, error) {
-	server, err := bouncer.New(bouncer.Config{
-		Gate: h.gate, Names: store.Len, Log: h.log, Metrics: figures, Version: buildVersion(),
-		CORS: s.cors, Keep: s.keep, Conns: s.maxConns,
-		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout,
-		IdleTimeout: s.idleTimeout,
-	})
+func (h *house) newHTTP(s *settings, how bouncer.Config) (*door, error) {
+	how.Gate, how.Log, how.Version = h.gate, h.log, buildVersion()
+	how.CORS, how.Keep, how.Conns = s.cors, s.keep, s.maxConns
+	how.ReadTimeout, how.WriteTimeout, how.IdleTimeout = s.readTimeout, s.writeTimeout, s.idleTimeout
+	server, err := bouncer.New(how)
 	if err != nil {
 		return nil, err
 	}

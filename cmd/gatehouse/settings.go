@@ -28,15 +28,18 @@ type settings struct {
 	maxNames, maxWaiters, maxLine, maxConns int
 
 	readTimeout, writeTimeout, idleTimeout time.Duration
+
+	capacity capacitySettings
 }
 
 // addresses are the settings that are addresses.
-var addresses = []string{"http", "resp"}
+var addresses = []string{"http", "resp", "grpc"}
 
 // add adds a flag for each setting, with its default.
 func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
+	s.capacity.add(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept; memory forgets it on exit")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
 	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep, "how long sent events and idle counters are kept")
@@ -90,6 +93,7 @@ func (s *settings) faults() (all []fault) {
 	default:
 		note("log-format", "is %q, want text, json or auto", s.logFormat)
 	}
+	s.capacity.faults(note)
 	return all
 }
 

@@ -59,6 +59,12 @@ type Config struct {
 	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
 	Keep time.Duration
 
+	// Routes are further paths, and who answers there, by "POST /v1/capacity/get". A path that ends in
+	// a slash holds for all below it; the name is what follows it, percent-decoded. What goes for the
+	// door goes for them: limits, methods, browsers. A GET must have no effects. An error is answered
+	// with its text, and the status that was set before, or else that of its code.
+	Routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
+
 	// Conns is the most connections, waiting and idle ones included.
 	Conns int
 
@@ -79,7 +85,7 @@ const (
 // The limits of one request.
 const (
 	maxHeader = 8 << 10  // request line and headers; also the buffer of an active connection
-	maxBody   = 64 << 10 // bodies are read over, and never looked at
+	maxBody   = 64 << 10 // only routes look at bodies; 600 resources of capacity fit in
 )
 
 // A Server answers HTTP. Make one with New.
@@ -89,6 +95,7 @@ type Server struct {
 	http     *fasthttp.Server
 	metrics  *metrics
 	pages    map[string]fasthttp.RequestHandler
+	routes   []*route
 	poller   *poller
 	writers  writers
 	requests sync.Pool
@@ -96,10 +103,18 @@ type Server struct {
 	paced    sync.Map // every *pacedConn, for the end
 	stopping atomic.Bool
 	open     atomic.Int64
+
+	mu        sync.Mutex
+	listeners []net.Listener // of Serve
+	ended     bool           // by Shutdown
 }
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
+	routes, err := newRoutes(config.Routes)
+	if err != nil {
+		return nil, err
+	}
 	poller, err := newPoller()
 	if err != nil {
 		return nil, err
@@ -108,7 +123,7 @@ func New(config Config) (*Server, error) {
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
 	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
-	s := &Server{config: config, log: config.Log, poller: poller}
+	s := &Server{config: config, log: config.Log, poller: poller, routes: routes}
 	s.lot.conns = make(map[*parked]struct{})
 	s.writers.most = runtime.GOMAXPROCS(0)
 	s.requests.New = func() any { return new(request) }
@@ -134,6 +149,14 @@ func New(config Config) (*Server, error) {
 
 // Serve answers connections until Shutdown is called.
 func (s *Server) Serve(listener net.Listener) error {
+	s.mu.Lock()
+	s.listeners = append(s.listeners, listener)
+	ended := s.ended
+	s.mu.Unlock()
+	if ended {
+		_ = listener.Close() // Shutdown was first
+		return nil
+	}
 	err := s.http.Serve(&limitedListener{Listener: listener, server: s})
 	if err != nil && !s.stopping.Load() {
 		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
@@ -156,7 +179,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
+	s.closeListeners()
 	s.lot.clear(ctx)
 	s.poller.close()
 	return err
+}
+
+// closeListeners ends every Serve. The HTTP library does that too, but for one that has just begun, of which
+// it does not know yet.
+func (s *Server) closeListeners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, listener := range s.listeners {
+		_ = listener.Close() // most of them are closed
+	}
 }

@@ -98,7 +98,7 @@ func allowOrigin(resp *fasthttp.Response, origin string) {
 	}
 	resp.Header.Set(fasthttp.HeaderAccessControlAllowOrigin, origin)
 	resp.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
-	resp.Header.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, DELETE")
+	resp.Header.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, POST, DELETE")
 	resp.Header.Set(fasthttp.HeaderAccessControlExposeHeaders,
 		"RateLimit, RateLimit-Policy, Retry-After, "+headerFence+", "+headerMessage)
 }

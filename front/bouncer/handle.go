@@ -29,6 +29,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	path, query := split(ctx.Request.Header.RequestURI())
 	page, p := r.read(ctx.Method(), path, query)
 	switch {
+	case p != nil && p.status == fasthttp.StatusNotFound && s.route(ctx, path, query, &from):
 	case p != nil:
 		s.refuse(ctx, p)
 	case page != "" && page != pageList:
@@ -168,7 +169,7 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 		p.detail = fmt.Sprintf("request line and headers are longer than %d bytes", maxHeader)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p.status = fasthttp.StatusRequestEntityTooLarge
-		p.detail = fmt.Sprintf("body is longer than %d bytes; no call needs one", maxBody)
+		p.detail = fmt.Sprintf("body is longer than %d bytes", maxBody)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		p.status = fasthttp.StatusRequestTimeout
 		p.detail = fmt.Sprintf("request did not arrive within %s", s.config.ReadTimeout)

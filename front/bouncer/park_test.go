@@ -119,6 +119,35 @@ func (r *rig) waiting(t *testing.T, n int) {
 	}
 }
 
+// A server that is shut down ends, however little it had begun.
+func TestShutdownAtTheBeginning(t *testing.T) {
+	for range 200 {
+		server, err := New(Config{
+			Gate: gate.New(memory.New(memory.Config{}), gate.Config{}), Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := net.Listen("tcp", "localhost:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(listener) }()
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Fatalf("Shutdown: %v", err)
+		}
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Fatalf("Serve: %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("Serve goes on after Shutdown")
+		}
+	}
+}
+
 func TestWaitAndGoOn(t *testing.T) {
 	r := newRig(t, Config{})
 	c, other := r.dial(t), r.dial(t)

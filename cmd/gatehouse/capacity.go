@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/config"
+	"github.com/spf13/cobra"
+)
+
+// capacityOptions are what all verbs of capacity understand.
+type capacityOptions struct {
+	servers []string
+	client  string
+	timeout time.Duration
+	json    bool
+}
+
+// serverVariable is where the servers may be named instead of at every call.
+const serverVariable = "GATEHOUSE_CAPACITY_SERVER"
+
+func newCapacity() *cobra.Command {
+	var o capacityOptions
+	cmd := &cobra.Command{
+		Use:   "capacity",
+		Short: "Ask for leases on capacity, and look at them",
+		Long: "Ask for leases on capacity, of Gatehouse or of doorman, and look at them. The status is 0\n" +
+			"when all went well, 1 when it did not, and 2 when the command line makes no sense.",
+		Example: "  gatehouse capacity get database 10\n" +
+			"  gatehouse capacity watch database 10 --server a:5506,b:5506\n" +
+			"  gatehouse capacity check capacity.yaml",
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if servers := os.Getenv(serverVariable); servers != "" && !cmd.Flags().Changed("server") {
+				o.servers = strings.Split(servers, ",")
+			}
+			return o.check()
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				const want = "%q is no verb of capacity, want get, release, watch, shell or check"
+				return usageError{fmt.Errorf(want, args[0])}
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	f := cmd.PersistentFlags()
+	f.StringSliceVar(&o.servers, "server", []string{"localhost:5506"},
+		"addresses to ask, one after the other; also "+serverVariable)
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
+	f.BoolVar(&o.json, "json", false, "write JSON, for programs")
+	cmd.AddCommand(newCapacityGet(&o), newCapacityRelease(&o), newCapacityWatch(&o), newCapacityShell(&o),
+		newCapacityCheck(&o))
+	return cmd
+}
+
+func (o *capacityOptions) check() error {
+	if o.timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout is %s, want it above 0", o.timeout)}
+	}
+	for _, server := range o.servers {
+		if !strings.Contains(server, ":") {
+			return usageError{fmt.Errorf("--server has %q, want an address such as localhost:5506", server)}
+		}
+	}
+	if len(o.servers) == 0 {
+		return usageError{errors.New("--server is empty, want an address such as localhost:5506")}
+	}
+	return nil
+}
+
+// addClient adds the option for who asks.
+func (o *capacityOptions) addClient(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&o.client, "client", "", usage)
+}
+
+// who asks. When nothing is said, it is the same in every call of one user, so that a release finds what a
+// get has taken.
+func (o *capacityOptions) who() string {
+	if o.client != "" {
+		return o.client
+	}
+	name := "somebody"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return name + "@" + host
+}
+
+// exactly wants so many arguments, and says which.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return usageError{fmt.Errorf("%s has %d arguments, want %s", cmd.CommandPath(), len(args),
+			cmp.Or(strings.Join(names, " "), "none"))}
+	}
+}
+
+// readAmount reads how much is wanted.
+func readAmount(text string) (float64, error) {
+	amount, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(amount) || math.IsInf(amount, 0) || amount < 0 {
+		return 0, fmt.Errorf("%q is no amount, want a number from 0 on", text)
+	}
+	return amount, nil
+}
+
+// showAmount is an amount for people, with at most 4 digits behind the point.
+func showAmount(amount float64) string {
+	switch {
+	case amount < 0 || math.IsInf(amount, 1):
+		return "no limit"
+	case amount >= 1e15 || amount != 0 && amount < 1e-4:
+		return strconv.FormatFloat(amount, 'g', 6, 64)
+	}
+	return strconv.FormatFloat(math.Round(amount*1e4)/1e4, 'f', -1, 64)
+}
+
+// showName is a name for a terminal, on which what is not printable could do things.
+func showName(name string) string {
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+	if name == "" || strings.ContainsFunc(name, hidden) || strings.TrimSpace(name) != name {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// writeJSON writes a value on one line.
+func writeJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+func newCapacityCheck(o *capacityOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check SOURCE",
+		Short: "Look at a capacity configuration, and say what is wrong with it",
+		Long: "Look at a capacity configuration, doorman's or ours, as the server would, and say all that\n" +
+			"is wrong with it: a file, etcd://HOST:PORT/KEY, or - for standard input.",
+		Example: "  gatehouse capacity check capacity.yaml",
+		Args:    exactly("SOURCE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			templates, version, err := loadCapacity(ctx, args[0], cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return writeJSON(cmd.OutOrStdout(), struct {
+					Version   string `json:"version"`
+					Templates int    `json:"templates"`
+				}{version, len(templates)})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid and has %d templates\n",
+				version, len(templates))
+			return err
+		},
+	}
+}
+
+// loadCapacity reads templates from a source, or from standard input.
+func loadCapacity(ctx context.Context, source string, in io.Reader) (capacity.Templates, string, error) {
+	if source != "-" {
+		return config.LoadCapacity(ctx, source)
+	}
+	text, err := io.ReadAll(io.LimitReader(in, config.MaxSize+1))
+	if err != nil {
+		return nil, "", fmt.Errorf("standard input: %w", err)
+	}
+	templates, err := config.ParseCapacity(text)
+	return templates, "standard input", err
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/proto/doormanpb"
+	"github.com/spf13/cobra"
+)
+
+// A leaseReport is a lease as it is shown.
+type leaseReport struct {
+	Client   string  `json:"client_id"`
+	Resource string  `json:"resource_id"`
+	Wants    float64 `json:"wants"`
+	Capacity float64 `json:"capacity"`
+	Expiry   int64   `json:"expiry_time"`
+	Refresh  int64   `json:"refresh_interval"`
+	Safe     float64 `json:"safe_capacity"`
+}
+
+func newCapacityGet(o *capacityOptions) *cobra.Command {
+	var priority int64
+	var release bool
+	cmd := &cobra.Command{
+		Use:   "get RESOURCE WANTS",
+		Short: "Get a lease, and print it",
+		Long: "Get a lease, and print it. It is held until it expires, or is released by the same client.\n" +
+			"Getting it again renews it, with another WANTS if there is one.",
+		Example: "  gatehouse capacity get database 10\n" +
+			"  gatehouse capacity get database 10 --release --json",
+		Args: exactly("RESOURCE", "WANTS"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wants, err := readAmount(args[1])
+			if err != nil {
+				return usageError{err}
+			}
+			report := leaseReport{Client: o.who(), Resource: args[0], Wants: wants}
+			if err := o.ask(cmd.Context(), report.get(priority)); err != nil {
+				return err
+			}
+			if err := o.show(cmd.OutOrStdout(), &report); err != nil || !release {
+				return err
+			}
+			return o.ask(cmd.Context(), releasing(report.Client, report.Resource))
+		},
+	}
+	o.addClient(cmd, "who asks (default you, on this machine)")
+	addPriority(cmd, &priority)
+	cmd.Flags().BoolVar(&release, "release", false, "give the lease back at once")
+	return cmd
+}
+
+// addPriority adds the option for who comes first.
+func addPriority(cmd *cobra.Command, priority *int64) {
+	cmd.Flags().Int64Var(priority, "priority", 0, "the highest comes first, where the resource asks for that")
+}
+
+func newCapacityRelease(o *capacityOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "release RESOURCE...",
+		Short:   "Give leases back",
+		Long:    "Give leases back that get took. What is not held is no error.",
+		Example: "  gatehouse capacity release database",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactly("RESOURCE")(cmd, args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd.Context(), releasing(o.who(), args...))
+		},
+	}
+	o.addClient(cmd, "who holds them (default you, on this machine)")
+	return cmd
+}
+
+// get asks for the lease, which is in the report then.
+func (r *leaseReport) get(priority int64) question {
+	return func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
+		answer, err := to.GetCapacity(ctx, &doormanpb.GetCapacityRequest{
+			ClientId: &r.Client,
+			Resource: []*doormanpb.ResourceRequest{
+				{ResourceId: &r.Resource, Priority: &priority, Wants: &r.Wants},
+			},
+		})
+		if err != nil || answer.GetMastership() != nil {
+			return answer.GetMastership(), err
+		}
+		for _, got := range answer.GetResponse() {
+			if got.GetResourceId() == r.Resource {
+				lease := got.GetGets()
+				r.Capacity, r.Safe = lease.GetCapacity(), got.GetSafeCapacity()
+				r.Expiry, r.Refresh = lease.GetExpiryTime(), lease.GetRefreshInterval()
+				return nil, nil
+			}
+		}
+		return nil, fmt.Errorf("the answer has no resource %q", r.Resource)
+	}
+}
+
+// releasing asks to take leases back.
+func releasing(client string, resources ...string) question {
+	return func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
+		answer, err := to.ReleaseCapacity(ctx, &doormanpb.ReleaseCapacityRequest{
+			ClientId: &client, ResourceId: resources,
+		})
+		return answer.GetMastership(), err
+	}
+}
+
+// show prints a lease.
+func (o *capacityOptions) show(out io.Writer, r *leaseReport) error {
+	if o.json {
+		return writeJSON(out, r)
+	}
+	expiry := time.Unix(r.Expiry, 0)
+	return table(out, []string{"CLIENT", "RESOURCE", "CAPACITY", "WANTS", "EXPIRES", "REFRESH", "SAFE"},
+		[][]string{{
+			showName(r.Client), showName(r.Resource), showAmount(r.Capacity), showAmount(r.Wants),
+			expiry.Format(time.TimeOnly), (time.Duration(r.Refresh) * time.Second).String(),
+			showAmount(r.Safe),
+		}})
+}
+
+// table prints rows in columns.
+func table(out io.Writer, head []string, rows [][]string) error {
+	columns := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		for i, cell := range row {
+			if i > 0 {
+				_, _ = io.WriteString(columns, "\t") // Flush tells what went wrong
+			}
+			_, _ = io.WriteString(columns, cell)
+		}
+		_, _ = io.WriteString(columns, "\n")
+	}
+	return columns.Flush()
+}

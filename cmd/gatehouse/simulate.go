@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/simulate"
+	"github.com/spf13/cobra"
+)
+
+// maxSeeds bounds how many runs one call makes.
+const maxSeeds = 100_000
+
+// A simulation is what the flags of the verb say.
+type simulation struct {
+	seed, seeds       uint64
+	asJSON, list, raw bool
+	svg               string
+	out               io.Writer
+}
+
+func newSimulate() *cobra.Command {
+	var s simulation
+	cmd := &cobra.Command{
+		Use:   "simulate SCENARIO...",
+		Short: "Run servers and clients of capacity leases in virtual time",
+		Long: "Run servers and clients of capacity leases in virtual time, as a file says, or one of the\n" +
+			"scenarios that are part of the program. It fails when an expectation of one is not met.",
+		Example: "  gatehouse simulate --list\n" +
+			"  gatehouse simulate seven --svg seven.svg\n" +
+			"  gatehouse simulate --print seven > mine.yaml\n" +
+			"  gatehouse simulate mine.yaml --seeds 100",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && !s.list {
+				return usageError{errors.New("no scenario, want a file, or a name that --list shows")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.out = cmd.OutOrStdout()
+			return s.run(args)
+		},
+	}
+	cmd.SetOut(os.Stdout)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := cmd.Flags()
+	flags.Uint64Var(&s.seed, "seed", 1, "seed of the first run; the same seed gives the same report")
+	flags.Uint64Var(&s.seeds, "seeds", 1, "number of runs, each with the next seed")
+	flags.BoolVar(&s.asJSON, "json", false, "print an object for programs for each run")
+	flags.StringVar(&s.svg, "svg", "", "draw the first run into this file")
+	flags.BoolVar(&s.list, "list", false, "show the scenarios that are part of the program")
+	flags.BoolVar(&s.raw, "print", false, "print the scenario's file, to begin one of your own with")
+	return cmd
+}
+
+func (s *simulation) run(args []string) error {
+	switch {
+	case s.list:
+		return s.listAll()
+	case s.seeds < 1 || s.seeds > maxSeeds:
+		return usageError{fmt.Errorf("--seeds is %d, want 1 to %d", s.seeds, maxSeeds)}
+	}
+	missed := 0
+	for i, arg := range args {
+		name, text, err := scenarioText(arg)
+		if err != nil {
+			return err
+		}
+		if s.raw {
+			s.print("%s", text)
+			continue
+		}
+		scenario, err := simulate.Read(name, text)
+		if err != nil {
+			return err
+		}
+		n, err := s.runs(scenario, i == 0)
+		if err != nil {
+			return err
+		}
+		missed += n
+	}
+	if missed > 0 {
+		return fmt.Errorf("simulate: %d of %d runs missed an expectation", missed, uint64(len(args))*s.seeds)
+	}
+	return nil
+}
+
+// scenarioText reads a file, or takes the scenario of that name.
+func scenarioText(arg string) (name string, text []byte, err error) {
+	if text, ok := simulate.File(arg); ok {
+		return arg + ".yaml", text, nil
+	}
+	file, err := os.Open(arg) // #nosec G304 -- the user names it
+	if err != nil {
+		return "", nil, fmt.Errorf("simulate: %w; --list shows the scenarios that need no file", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err = io.ReadAll(io.LimitReader(file, simulate.MaxSize+1))
+	return arg, text, err
+}
+
+// runs runs one scenario with all seeds, and counts those that missed an expectation.
+func (s *simulation) runs(scenario *simulate.Scenario, draw bool) (missed int, err error) {
+	for i := range s.seeds {
+		begin := time.Now()
+		report := simulate.Run(scenario, s.seed+i)
+		if !report.Holds() {
+			missed++
+		}
+		switch {
+		case s.asJSON:
+			s.print("%s", report.JSON())
+		case s.seeds == 1:
+			s.print("%s\nran in %v\n", report.Text(), time.Since(begin).Round(time.Millisecond))
+		default:
+			s.print("%s\n", report.Line())
+		}
+		if !draw || i > 0 || s.svg == "" {
+			continue
+		}
+		if err := os.WriteFile(s.svg, report.SVG(), 0o644); err != nil { // #nosec G306 -- a picture
+			return missed, fmt.Errorf("simulate: %w", err)
+		}
+	}
+	return missed, nil
+}
+
+// listAll shows the scenarios that are part of the program.
+func (s *simulation) listAll() error {
+	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	for _, name := range simulate.Shipped() {
+		text, _ := simulate.File(name)
+		scenario, err := simulate.Read(name+".yaml", text)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\n", name, scenario.Title)
+	}
+	return table.Flush()
+}
+
+// print writes to standard output. If that is closed there is nobody to tell.
+func (s *simulation) print(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
