@@ -60,10 +60,12 @@ func sections() []section {
 		{"line", "Many in one line, in process", lines},
 		{"direct", "Limiters without a server, in process", direct},
 		{"sliding", "The sliding window of RussellLuo/slidingwindow, in process", sliding},
+		{"leases", "Decisions about leases on capacity, in process", decisions},
 		{"keys", "A million keys, in process, two goroutines", manyKeys},
 		{"resp", "CPU of the server for one RESP command", commands},
 		{"blocked", "Many connections that wait in a RESP command", blocked},
 		{"jarl", "CPU of the server for one JARL connection", connections},
+		{"grpc", "CPU of the server for one call of doorman's protocol", capacityCalls},
 		{"http", "CPU of the server for one HTTP request", requests},
 		{"waiters", "Many connections that wait for one event", waiters},
 	}

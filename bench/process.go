@@ -102,7 +102,7 @@ func (b *bench) role(name string) func(address string) []string {
 
 // gatehouse is a command that runs the server built from here.
 func (b *bench) gatehouse(address string) []string {
-	return []string{b.ours, "serve", "--log-level", "error", "--http", address}
+	return []string{b.ours, "serve", "--log-level", "error", "--http", address, "--resp", "", "--grpc", ""}
 }
 
 // cpu returns the CPU time, in user mode and in the kernel, that the server has used, its child
@@ -146,6 +146,10 @@ func play(role string, args []string) error {
 		return serveSockets(args[0])
 	case role == "answers" && len(args) == 1:
 		return serveAnswers(args[0])
+	case role == "health" && len(args) == 1:
+		return serveHealth(args[0])
+	case role == "leases" && len(args) == 2:
+		return callCapacity(args[0], args[1])
 	case len(args) == 2:
 		count, err := strconv.Atoi(args[1])
 		if err != nil {
