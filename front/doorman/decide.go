@@ -1,13 +1,11 @@
 package doorman
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/capacity"
 )
 
 // chunk is how many resources are decided without letting others have their turn: 0.2 ms.
@@ -28,8 +26,8 @@ var errEnded = gatehouse.Errorf(gatehouse.CodeUnavailable, "server is stopping, 
 
 // lease decides a call that was checked. The grants in it are the answers, in the order of its requests.
 //
-// A resource that a limit refuses is left out of them, as the others are none the worse for it: a client that
-// was refused whole would lose what it holds of them. The call fails if nothing of it could be decided.
+// A resource that a limit refuses is left out of them: a client that were refused whole would lose what it
+// holds of the others. The call fails if nothing of it could be decided.
 func (s *Server) lease(c *call) (to redirect, err error) {
 	for first := true; first || c.decided < len(c.requests); first = false {
 		if to, err = s.leaseSome(c); to.there || err != nil {
@@ -62,8 +60,6 @@ func (s *Server) leaseSome(c *call) (redirect, error) {
 		switch {
 		case err == nil:
 			c.grants = append(c.grants, grant)
-		case errors.Is(err, capacity.ErrNotMaster):
-			return redirect{there: true, address: s.master()}, nil
 		case gatehouse.CodeOf(err) != gatehouse.CodeExhausted:
 			return redirect{}, gatehouse.Errorf(gatehouse.CodeOf(err), "resource[%d]: %w", c.decided, err)
 		case c.refusal == nil:
@@ -77,8 +73,8 @@ func (s *Server) leaseSome(c *call) (redirect, error) {
 // refusalsApart is how often the log says at most that a limit refuses resources.
 const refusalsApart = time.Minute
 
-// noteRefusal counts what was left out of an answer, and tells it if that was not told lately: whoever is refused
-// comes again.
+// noteRefusal counts what was left out of an answer, and tells it if that was not told lately: whoever is
+// refused comes again.
 func (s *Server) noteRefusal(c *call) {
 	refused := len(c.requests) - len(c.grants)
 	s.metrics.leftOut.Add(float64(refused))

@@ -190,7 +190,8 @@ func agreeBelow(t *testing.T, message []byte, c *call) {
 	}
 	for i, r := range want.GetResource() {
 		got := c.requests[i]
-		same := got.Server && got.Resource == r.GetResourceId() && got.Has.Expiry.IsZero() == (r.Has == nil) &&
+		same := got.Server && got.Resource == r.GetResourceId() &&
+			got.Has.Expiry.IsZero() == (r.Has == nil) &&
 			math.Float64bits(got.Has.Capacity) == math.Float64bits(r.GetHas().GetCapacity()) &&
 			len(got.Demands) == max(len(r.GetWants()), 1)
 		for k, band := range r.GetWants() {

@@ -268,8 +268,8 @@ func TestRapidResets(t *testing.T) {
 	encoder.SetMaxDynamicTableSize(0)
 	for _, f := range []hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "x"},
-		{Name: ":path", Value: "/doorman.Capacity/GetCapacity"}, {Name: "content-type", Value: "application/grpc"},
-		{Name: "te", Value: "trailers"},
+		{Name: ":path", Value: "/doorman.Capacity/GetCapacity"}, {Name: "te", Value: "trailers"},
+		{Name: "content-type", Value: "application/grpc"},
 	} {
 		_ = encoder.WriteField(f)
 	}

@@ -76,9 +76,6 @@ func missingField(have int, names ...string) error {
 
 // within says where in a message something is wrong.
 func within(err error, place string, index int) error {
-	if err == nil {
-		return nil
-	}
 	return invalid("%s[%d].%w", place, index, err)
 }
 

@@ -76,14 +76,15 @@ func TestRefusedResourceIsLeftOut(t *testing.T) {
 func TestRefusedResourceOfAServerIsLeftOut(t *testing.T) {
 	s := start(t, Config{Limits: capacity.Limits{Priorities: 2}}, shared(capacity.FairShare, 100))
 	answer, err := s.client.GetServerCapacity(in(t), &doormanpb.GetServerCapacityRequest{
-		ServerId: new("s"), Resource: []*doormanpb.ServerCapacityResourceRequest{
+		ServerId: new("s"),
+		Resource: []*doormanpb.ServerCapacityResourceRequest{
 			{ResourceId: new("a"), Wants: bands(2)},
 			{ResourceId: new("b"), Wants: bands(3)},
 			{ResourceId: new("c"), Wants: bands(1)},
 		},
 	})
 	if err != nil || len(answer.GetResponse()) != 2 || answer.GetResponse()[1].GetResourceId() != "c" {
-		t.Errorf("three resources, one of too many priorities = %v, %v, want answers for a and c", answer, err)
+		t.Errorf("one of too many priorities among three = %v, %v, want a and c answered", answer, err)
 	}
 }
 

@@ -171,7 +171,7 @@ func parseSaved(text []byte) ([]capacity.Saved, error) {
 	if err != nil {
 		return nil, errDamaged
 	}
-	foot := max(bytes.LastIndexByte(bytes.TrimSuffix(lines, []byte{'\n'}), '\n')+1, 0)
+	foot := bytes.LastIndexByte(bytes.TrimSuffix(lines, []byte{'\n'}), '\n') + 1
 	sum := newSum()
 	_, _ = sum.Write(lines[:foot])
 	if string(lines[foot:]) != fmt.Sprintf(savedFoot, sum.Sum32()) {

@@ -75,11 +75,12 @@ func TestConnectionsAreCountedDown(t *testing.T) {
 	s := start(t, Config{Metrics: registry}, shared(capacity.FairShare, 100))
 	s.ask(t, "x")
 	s.reach(t)
-	expect(t, "with two", figures(t, registry), map[string]float64{"gatehouse_capacity_connections{}": 2})
+	const name = "gatehouse_capacity_connections{}"
+	expect(t, "with two", figures(t, registry), map[string]float64{name: 2})
 	if err := s.Shutdown(in(t)); err != nil {
 		t.Error(err)
 	}
-	expect(t, "after the end", figures(t, registry), map[string]float64{"gatehouse_capacity_connections{}": 0})
+	expect(t, "after the end", figures(t, registry), map[string]float64{name: 0})
 }
 
 // A server that is ended before it has begun leaves the saved leases to the next, even if it begins then.

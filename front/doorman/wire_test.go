@@ -223,7 +223,9 @@ func TestReadKeepsNothingOfTheMessage(t *testing.T) {
 			t.Fatal(err)
 		}
 		clear(c.message)
-		if !reflect.DeepEqual(got, want) {
+		same := got.client == want.client && reflect.DeepEqual(got.requests, want.requests) &&
+			reflect.DeepEqual(got.released, want.released)
+		if !same {
 			t.Errorf("when the message is gone there is %+v, want %+v", got, want)
 		}
 	}
