@@ -13,10 +13,14 @@ const longestDelay = 2 * time.Minute
 // learning reports whether a server that asks does not know all of its clients yet.
 func learning(q *Request) bool { return q.Has.Refresh == 0 && !q.Has.Expiry.IsZero() }
 
-// late reports whether a question was asked before one that is answered already. Its connection may have
-// broken on the way, and what was sent still arrives.
-func (r *resource) late(i int32, q *Request) bool {
-	behind := time.Duration(r.rows.at(i).knew)*time.Second - q.Has.Refresh
+// late reports whether a question was asked before one that is answered already, or is that one once more.
+// Its connection may have broken on the way, and what was sent still arrives; or somebody in between
+// repeats it.
+func (n *row) late(q *Request) bool {
+	behind := time.Duration(n.knew)*time.Second - q.Has.Refresh
+	if behind == 0 {
+		return n.counts
+	}
 	return behind > 0 && behind < longestDelay // a server that began anew is further behind
 }
 
@@ -26,7 +30,8 @@ func (s *Server) keeps(now time.Time, r *resource, i int32, q *Request) float64 
 	if q.Has.Expiry.IsZero() {
 		return 0
 	}
-	before, holds := r.rows.at(i).taken, 0.0
+	n := r.rows.at(i)
+	before, holds := n.taken, 0.0
 	if c := q.Has.Capacity; c > 0 { // not if it is no number
 		holds = c
 	}
@@ -35,10 +40,12 @@ func (s *Server) keeps(now time.Time, r *resource, i int32, q *Request) float64 
 	} else {
 		holds = min(holds, before)
 	}
-	if learning(q) || r.late(i, q) {
+	if learning(q) || n.late(q) {
 		return max(holds, before)
 	}
-	r.rows.at(i).knew = uint32(min(q.Has.Refresh/time.Second, math.MaxUint32))
+	knows := uint32(min(q.Has.Refresh/time.Second, math.MaxUint32))
+	n.counts = n.counts || n.knew > 0 && knows > n.knew
+	n.knew = knows
 	return holds
 }
 

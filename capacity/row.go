@@ -11,7 +11,8 @@ type row struct {
 	claim  int32   // the first, with the highest priority; never 0 while the row is in use
 	turn   uint32  // which of its entries among the expiries counts
 	server bool
-	knew   uint32 // of a server: for how many seconds it had known all its clients when it asked last
+	counts bool   // it is a server that says with each question for how long it has known all its clients
+	knew   uint32 // how many seconds that was when it asked last
 }
 
 // An expiry says that a row may have run out. A row that was refreshed since keeps its old entry, so a

@@ -75,14 +75,20 @@ type source struct{ etcd, path string }
 // others do needs file: in front.
 func parseSource(text string) (source, error) {
 	path := strings.TrimPrefix(text, filePrefix)
+	scheme, _, address := strings.Cut(text, "://")
 	switch {
 	case path == "":
 		return source{}, fmt.Errorf("capacity configuration: source %q is no path, "+
 			"want file:PATH or etcd://host:port/key", text)
-	case path != text || !strings.HasPrefix(text, etcdPrefix):
+	case path != text:
 		return source{path: path}, nil
+	case strings.HasPrefix(text, etcdPrefix):
+		return source{etcd: text}, checkEtcd(text)
+	case address: // the rest may hold a password, and is not shown
+		return source{}, fmt.Errorf("capacity configuration: source begins with %q, "+
+			"want file:PATH or etcd://host:port/key", scheme+"://")
 	}
-	return source{etcd: text}, checkEtcd(text)
+	return source{path: path}, nil
 }
 
 // A reading is what was found at a source.

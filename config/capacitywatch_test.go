@@ -306,6 +306,7 @@ func TestSourcesAreToldApart(t *testing.T) {
 		"file:":                 `source "file:" is no path`,
 		"etcd:/capacity.yml":    `scheme is "", want etcd://`,
 		"etcd:capacity.yml":     `scheme is "", want etcd://`,
+		"etcds://u:secret@h/k":  `source begins with "etcds://", want file:PATH or etcd://host:port/key`,
 		"etcd://h:1":            "no key, want a path behind the hosts",
 		"etcd://u:secret@h:x/k": `port of host "h:x" is "x", want 1 to 65535`,
 		"etcd://h/k?ttl=10s":    `parameter "ttl" is unknown, want none`,

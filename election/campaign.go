@@ -20,6 +20,9 @@ type reading struct {
 
 func (r reading) held() bool { return r.changed != 0 }
 
+// isBefore is whether something has happened to the key since.
+func (r reading) isBefore(event *clientv3.Event) bool { return event.Kv.ModRevision > r.revision }
+
 // read asks etcd's majority, not only the member that is asked.
 func (e *Election) read(ctx context.Context) (reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)

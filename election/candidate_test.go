@@ -14,8 +14,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// patience is how long anything may take that has no bound of its own in a test.
-const patience = 60 * time.Second
+const (
+	// patience is how long anything may take that has no bound of its own in a test.
+	patience = 60 * time.Second
+	// stall is how long a busy machine may let a process wait. What should come at once comes by then.
+	stall = 5 * time.Second
+)
 
 // A candidate is one that takes part in this process, and all it was told.
 type candidate struct {
@@ -115,10 +119,21 @@ func (c *candidate) follows(t *testing.T, leader string) {
 	c.hears(t, "to follow "+leader, func(s Status) bool { return !s.Leading && s.Leader == leader })
 }
 
-// lost waits until the candidate was told that it is not master any more, and says when.
-func (c *candidate) lost(t *testing.T) telling {
+// lost waits until the candidate was told that a mastership is over, and says when. By then it may have
+// another. Led is what it was told about the mastership last.
+func (c *candidate) lost(t *testing.T) (led, over telling) {
 	t.Helper()
-	return c.hears(t, "not to be master", func(s Status) bool { return !s.Leading })
+	c.hears(t, "that a mastership is over", func(Status) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for n := 1; n < len(c.told); n++ {
+			if led, over = c.told[n-1], c.told[n]; led.Leading && !over.Leading {
+				return true
+			}
+		}
+		return false
+	})
+	return led, over
 }
 
 // String is all that the candidate was told, one a line.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -109,6 +111,13 @@ func parseTTL(query url.Values) (time.Duration, error) {
 		return 0, fmt.Errorf("ttl is %q, want whole seconds from 1s to 1h", query["ttl"])
 	}
 	return ttl, nil
+}
+
+// Name is the same for all candidates: the members of etcd and the key, without user and password.
+func (e *Election) Name() string {
+	hosts := slices.Clone(e.client.Endpoints())
+	slices.Sort(hosts)
+	return strings.Join(hosts, ",") + e.key
 }
 
 // Close frees what Open took. An election that runs must have ended.

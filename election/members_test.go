@@ -24,7 +24,7 @@ func TestOneMemberOfThreeFails(t *testing.T) {
 			t.Parallel()
 			etcd := etcdtest.Start(t, 3)
 			leader := etcd.Leader(t)
-			url := etcd.URL("/k?ttl=6s")
+			url := etcd.URL("/k?ttl=12s")
 			a := enter(t, url, "a")
 			a.leads(t)
 			b := enter(t, url, "b")
@@ -32,7 +32,7 @@ func TestOneMemberOfThreeFails(t *testing.T) {
 			before, _ := a.last()
 			c.fail(t, etcd, leader)
 			a.hears(t, "two renewals", func(s Status) bool {
-				return s.Until.Sub(before.Until) > 3*time.Second
+				return s.Until.Sub(before.Until) > 6*time.Second
 			})
 			b.hears(t, "a to lead, and no trouble", func(s Status) bool {
 				return s.Leader == "a" && s.Err == nil
@@ -63,9 +63,9 @@ func moveLeader(tb testing.TB, etcd *etcdtest.Cluster, leader int) {
 // The master dies, and at the same time the leader of etcd: the next leads within twice the ttl.
 func TestMasterAndEtcdLeaderDie(t *testing.T) {
 	t.Parallel()
-	const ttl = 6 * time.Second
+	const ttl = 10 * time.Second
 	etcd := etcdtest.Start(t, 3)
-	url := etcd.URL("/k?ttl=6s")
+	url := etcd.URL("/k?ttl=10s")
 	master := begin(t, url)
 	master.says(t, "leading true")
 	b, c := enter(t, url, "b"), enter(t, url, "c")
@@ -88,7 +88,7 @@ func TestMasterAndEtcdLeaderDie(t *testing.T) {
 func TestNoMajority(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 3)
-	url := etcd.URL("/k?ttl=2s")
+	url := etcd.URL("/k?ttl=6s")
 	a := enter(t, url, "a")
 	a.leads(t)
 	b := enter(t, url, "b")

@@ -32,9 +32,9 @@ func TestMasterOutlivesShortOutage(t *testing.T) {
 		t.Run(c.fact, func(t *testing.T) {
 			t.Parallel()
 			etcd := etcdtest.Start(t, 1)
-			a := enter(t, etcd.URL("/k?ttl=6s"), "a")
+			a := enter(t, etcd.URL("/k?ttl=15s"), "a")
 			a.leads(t)
-			b := enter(t, etcd.URL("/k?ttl=6s"), "b")
+			b := enter(t, etcd.URL("/k?ttl=15s"), "b")
 			b.follows(t, "a")
 			c.out(etcd)
 			// A renewal is tried and fails. At least half of the time is left then.
@@ -58,20 +58,20 @@ func TestMasterOutlivesShortOutage(t *testing.T) {
 func TestMasterStopsInLongOutage(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 1)
-	url := etcd.URL("/k?ttl=2s")
+	url := etcd.URL("/k?ttl=6s")
 	a := enter(t, url, "a")
 	a.leads(t)
 	b := enter(t, url, "b")
 	b.follows(t, "a")
 	etcd.Pause(0)
-	last := a.hears(t, "a failed renewal", func(s Status) bool { return s.Err != nil })
-	lost := a.lost(t)
-	if late := lost.at.Sub(last.Until); late < 0 || late > 500*time.Millisecond {
-		t.Errorf("it was told that it lost %v after Until, want it right then:\n%s", late, a)
+	last, lost := a.lost(t)
+	if late := lost.at.Sub(last.Until); last.Err == nil || late < 0 || late > stall {
+		t.Errorf("it was told that it lost %v after Until, want it right then, and trouble before:\n%s",
+			late, a)
 	}
 	b.follows(t, "")
-	if known := b.known("a"); known < 2*time.Second {
-		t.Errorf("b forgot the master after %v, want the ttl of 2 s to pass:\n%s", known, b)
+	if known := b.known("a"); known < 5900*time.Millisecond {
+		t.Errorf("b forgot the master after %v, want the ttl of 6 s to pass:\n%s", known, b)
 	}
 	etcd.Resume(0)
 	next := a.hears(t, "somebody to lead", func(s Status) bool { return s.Leader != "" })
@@ -99,7 +99,7 @@ func (c *candidate) known(leader string) time.Duration {
 func TestHungRenewalProlongsNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 1)
-	url := etcd.URL("/k?ttl=2s")
+	url := etcd.URL("/k?ttl=6s")
 	hung := make(chan struct{})
 	release := sync.OnceFunc(func() { close(hung) })
 	defer release()
@@ -109,8 +109,8 @@ func TestHungRenewalProlongsNothing(t *testing.T) {
 	}))
 	first := a.leads(t)
 	b := enter(t, url, "b")
-	lost := a.lost(t)
-	if late := lost.at.Sub(first.Until); late < 0 || late > 500*time.Millisecond {
+	_, lost := a.lost(t)
+	if late := lost.at.Sub(first.Until); late < 0 || late > stall {
 		t.Errorf("it was told that it lost %v after Until, want it right then:\n%s", late, a)
 	}
 	b.leads(t)
@@ -123,15 +123,15 @@ func TestHungRenewalProlongsNothing(t *testing.T) {
 func TestLateAnswersCountFromTheRequest(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 1)
-	url := etcd.URL("/k?ttl=2s")
-	a := enter(t, url, "a", answersLate(t, 350*time.Millisecond))
+	url := etcd.URL("/k?ttl=10s")
+	a := enter(t, url, "a", answersLate(t, time.Second))
 	a.leads(t)
 	b := enter(t, url, "b")
-	for range 3 {
+	for range 2 {
 		before, _ := a.last()
 		renewed := a.hears(t, "a renewal", func(s Status) bool { return s.Until.After(before.Until) })
-		if left := renewed.Until.Sub(renewed.at); left > 1500*time.Millisecond {
-			t.Errorf("renewed by an answer 350 ms late, it leads for %v, want at most 1.8 s less that", left)
+		if left := renewed.Until.Sub(renewed.at); left > 8*time.Second {
+			t.Errorf("renewed by an answer a second late, it leads for %v, want at most 9 s less that", left)
 		}
 	}
 	if len(b.intervals()) != 0 {
@@ -146,7 +146,7 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 	fails := make(chan error, 2)
 	fails <- status.Error(codes.Unavailable, "no connection")
 	fails <- status.Error(codes.Internal, "a surprise")
-	a := enter(t, etcd.URL("/k?ttl=2s"), "a", onRenewal(func(open opener) (grpc.ClientStream, error) {
+	a := enter(t, etcd.URL("/k?ttl=6s"), "a", onRenewal(func(open opener) (grpc.ClientStream, error) {
 		select {
 		case err := <-fails:
 			return nil, err

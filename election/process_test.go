@@ -85,9 +85,9 @@ func (p *process) kill(t *testing.T) {
 
 func TestMasterIsKilled(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
+	const ttl = 6 * time.Second
 	etcd := etcdtest.Start(t, 1)
-	url := etcd.URL("/k?ttl=2s")
+	url := etcd.URL("/k?ttl=6s")
 	master := begin(t, url)
 	master.says(t, "leading true")
 	b := enter(t, url, "b")
@@ -105,14 +105,14 @@ func TestMasterIsKilled(t *testing.T) {
 func TestStoppedMasterKnowsBetter(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 1)
-	url := etcd.URL("/k?ttl=2s")
+	url := etcd.URL("/k?ttl=5s")
 	master := begin(t, url)
 	master.says(t, "leading true")
 	master.ask(t)
 	master.says(t, "believes true")
 	b := enter(t, url, "b")
 	b.follows(t, "master")
-	for range 3 {
+	for range 2 {
 		master.signal(t, syscall.SIGSTOP)
 		b.leads(t)
 		master.ask(t)
@@ -135,7 +135,7 @@ func TestStoppedMasterKnowsBetter(t *testing.T) {
 func TestShortStop(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 1)
-	url := etcd.URL("/k?ttl=10s")
+	url := etcd.URL("/k?ttl=15s")
 	master := begin(t, url)
 	master.says(t, "leading true")
 	b := enter(t, url, "b")

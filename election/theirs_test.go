@@ -148,7 +148,17 @@ func TestTheirElectionHasTwoMasters(t *testing.T) {
 func TestTheirSessionEndsLate(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
-	url := cluster.URL("/e")
+	for range 5 { // on a busy machine the second may hear late that it has won
+		if endsLate(t, cluster.URL("/e")) {
+			return
+		}
+	}
+	t.Error("each time the session of the first master has ended when the second wins; it is mended")
+}
+
+// endsLate is whether a second master has won while the first does not know that its session is over.
+func endsLate(t *testing.T, url string) bool {
+	t.Helper()
 	s := session(t, url, 2, onlyFirst(), answersLate(t, 1500*time.Millisecond))
 	if err := concurrency.NewElection(s, "/e").Campaign(t.Context(), "a"); err != nil {
 		t.Fatal(err)
@@ -161,16 +171,20 @@ func TestTheirSessionEndsLate(t *testing.T) {
 	}
 	select {
 	case <-s.Done():
-		t.Error("the session of the first master has ended when the second wins; it is mended")
 	default:
+		return true
 	}
+	if err := other.Resign(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return false
 }
 
 // The same fault, and ours.
 func TestOursEndsBeforeAnotherWins(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
-	url := cluster.URL("/k?ttl=2s")
+	url := cluster.URL("/k?ttl=5s")
 	a := enter(t, url, "a", onlyFirst(), answersLate(t, 1500*time.Millisecond))
 	a.leads(t)
 	b := enter(t, url, "b")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,7 +22,9 @@ func (e *Election) await(ctx context.Context, seen reading, alive func()) error 
 	beat := min(max(e.ttl/renewals, minBeat), maxBeat)
 	silent := fmt.Errorf("watching the key: etcd gave no sign of life for %v", beat)
 	opening := time.AfterFunc(beat, func() { cancel(silent) }) // Watch waits for the member's answer
-	changes := e.client.Watch(ctx, e.key, clientv3.WithRev(seen.revision+1), clientv3.WithCreatedNotify())
+	// From what was seen, and not from behind it: a watch of what is yet to come gets no sign of life as long
+	// as nobody writes anything.
+	changes := e.client.Watch(ctx, e.key, clientv3.WithRev(seen.revision), clientv3.WithCreatedNotify())
 	opening.Stop()
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
@@ -32,7 +35,7 @@ func (e *Election) await(ctx context.Context, seen reading, alive func()) error 
 			switch {
 			case ctx.Err() != nil:
 				return context.Cause(ctx)
-			case len(response.Events) > 0:
+			case slices.ContainsFunc(response.Events, seen.isBefore):
 				return nil
 			case response.Err() != nil:
 				return fmt.Errorf("watching the key: %w", response.Err())

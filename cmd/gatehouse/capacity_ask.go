@@ -29,19 +29,31 @@ const (
 func (o *capacityOptions) ask(ctx context.Context, q question) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	for {
+	for round := 1; ; round++ {
 		known, err := o.askAround(ctx, q)
+		deadline, _ := ctx.Deadline()
+		if errors.Is(err, errNoAnswer) && round > 1 && time.Until(deadline) <= 0 {
+			return o.masterless() // in the rounds before somebody answered
+		}
 		if known || err != nil {
 			return err
 		}
 		select {
 		case <-time.After(electionPause):
 		case <-ctx.Done():
-			return fmt.Errorf("%s knows no master after %s; is one of the servers up that can be elected?",
-				strings.Join(o.servers, ", "), o.timeout)
+			return o.masterless()
 		}
 	}
 }
+
+// masterless is the error when servers answered, but none of them knew a master until the timeout.
+func (o *capacityOptions) masterless() error {
+	return fmt.Errorf("%s knows no master after %s; is one of the servers up that can be elected?",
+		strings.Join(o.servers, ", "), o.timeout)
+}
+
+// errNoAnswer is the error of a round in which no server answers.
+var errNoAnswer = errors.New("no server answers; start one by gatehouse serve, or name others by --server")
 
 // askAround asks the servers in turn. known is false if those who answer do not know a master.
 func (o *capacityOptions) askAround(ctx context.Context, q question) (known bool, err error) {
@@ -61,8 +73,7 @@ func (o *capacityOptions) askAround(ctx context.Context, q question) (known bool
 	if len(failed) < len(o.servers) {
 		return false, nil
 	}
-	return false, errors.New("no server answers; start one by gatehouse serve, or name others by --server: " +
-		strings.Join(failed, "; "))
+	return false, fmt.Errorf("%w: %s", errNoAnswer, strings.Join(failed, "; "))
 }
 
 // askFrom asks one server and whoever it leads to.

@@ -1,16 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,21 +84,6 @@ func dialable(address string) bool {
 	return err == nil && host != "" && port != "" && (bad != nil || number > 0)
 }
 
-// nameForParents is what the servers above know this one by. Servers that elect a master of them have one
-// name, so that whoever is master goes on with what the one before was given. Empty is the default.
-func (s *capacitySettings) nameForParents() string {
-	if s.parentName != "" || s.election == "" {
-		return s.parentName
-	}
-	lock, err := url.Parse(s.election)
-	if err != nil {
-		return ""
-	}
-	hosts := strings.Split(lock.Host, ",")
-	slices.Sort(hosts)
-	return strings.Join(hosts, ",") + lock.Path
-}
-
 // newDoorman makes the server that hands out leases on capacity, and what runs beside it.
 func (h *house) newDoorman(
 	ctx context.Context, s *settings, figures *prometheus.Registry,
@@ -111,13 +95,16 @@ func (h *house) newDoorman(
 		Parents: c.parents, Leases: c.leases, Conns: s.maxConns,
 		Limits: capacity.Limits{Resources: c.maxResources, Leases: c.maxLeases},
 	}
-	how.Name = c.nameForParents()
+	how.Name = c.parentName
 	if c.election != "" {
 		e, err := election.Open(c.election)
 		if err != nil {
 			return nil, fmt.Errorf("--election: %w", err)
 		}
 		how.Election = &candidacy{Election: e, log: h.log}
+		// Servers that elect a master of them have one name for their parents, so that whoever is master
+		// goes on with what the one before was given.
+		how.Name = cmp.Or(c.parentName, e.Name())
 	}
 	server, err := doorman.New(how)
 	if err != nil {

@@ -98,7 +98,8 @@ func (s *Server) wakeParent() {
 	}
 }
 
-// askParent asks once for all that is due.
+// askParent asks once for all that is due, and then gives back what nobody uses any more. A parent that does
+// not answer need not hear of that: it is free when this server's lease on it is over.
 func (s *Server) askParent(ctx context.Context) {
 	s.mu.Lock()
 	now := s.now()
@@ -110,15 +111,15 @@ func (s *Server) askParent(ctx context.Context) {
 	s.mu.Unlock()
 
 	caller := s.parent.caller
-	if len(unused) > 0 {
-		// If it fails they are free when this server's lease on them is over.
-		_ = caller.release(ctx, name, unused)
+	var err error
+	if len(asks) > 0 {
+		var answers []capacity.Grant
+		answers, err = caller.ask(ctx, name, asks)
+		s.heardParent(ctx, answers, err)
 	}
-	if len(asks) == 0 {
-		return
+	if err == nil || refused(err) {
+		caller.release(ctx, name, unused)
 	}
-	answers, err := caller.ask(ctx, name, asks)
-	s.heardParent(ctx, answers, err)
 }
 
 // heardParent takes the answers of the parent, or that there are none.

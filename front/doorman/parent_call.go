@@ -3,7 +3,6 @@ package doorman
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -184,18 +183,18 @@ func (c *caller) askSome(ctx context.Context, name string, asks []capacity.Reque
 	return append(first, second...), firstOf(failed, err)
 }
 
-// release gives back what nobody here uses any more.
-func (c *caller) release(ctx context.Context, name string, resources []string) error {
-	var failed []error
+// release gives back what nobody here uses any more, as far as the parent can be reached.
+func (c *caller) release(ctx context.Context, name string, resources []string) {
 	for some := range slices.Chunk(resources, batch) {
 		request := &doormanpb.ReleaseCapacityRequest{ClientId: &name, ResourceId: some}
 		call := func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			answer, err := to.ReleaseCapacity(ctx, request)
 			return answer.GetMastership(), err
 		}
-		failed = append(failed, c.do(ctx, call))
+		if c.do(ctx, call) != nil {
+			return
+		}
 	}
-	return errors.Join(failed...)
 }
 
 // firstOf is the first of two errors that is one.

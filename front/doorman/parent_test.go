@@ -74,6 +74,8 @@ func eventually(tb testing.TB, so func() bool) {
 type fakeParent struct {
 	doormanpb.UnimplementedCapacityServer
 	answer func(*doormanpb.GetServerCapacityRequest) (*doormanpb.GetServerCapacityResponse, error)
+	// release is called when something is given back; nil does nothing.
+	release func(ctx context.Context)
 
 	mu    sync.Mutex
 	asked [][]string // the resources of each question
@@ -91,6 +93,16 @@ func (f *fakeParent) GetServerCapacity(_ context.Context, q *doormanpb.GetServer
 	f.asked = append(f.asked, names)
 	f.mu.Unlock()
 	return f.answer(q)
+}
+
+// ReleaseCapacity implements the service.
+func (f *fakeParent) ReleaseCapacity(ctx context.Context, _ *doormanpb.ReleaseCapacityRequest) (
+	*doormanpb.ReleaseCapacityResponse, error,
+) {
+	if f.release != nil {
+		f.release(ctx)
+	}
+	return new(doormanpb.ReleaseCapacityResponse), nil
 }
 
 // count is how often it was asked.
@@ -328,16 +340,28 @@ func TestSilentParentHoldsUpNobody(t *testing.T) {
 		return nil, status.Error(codes.Unavailable, "at last")
 	}}
 	other := &fakeParent{answer: generous}
-	child := start(t, Config{Name: "child", Parents: []string{silent.listen(t), other.listen(t)}})
-	for silent.count() == 0 {
-		child.gets(t, "a", "r", 3)
+	parents := []string{silent.listen(t), other.listen(t)}
+	waits := func() time.Duration { // how long a client does while the first parent is silent
+		child, before := start(t, Config{Name: "child", Parents: parents}), silent.count()
+		for silent.count() == before {
+			child.gets(t, "a", "r", 3)
+		}
+		began := time.Now()
+		child.gets(t, "b", "r", 3)
+		took := time.Since(began)
+		child.getsSoon(t, "a", "r", ofWanted{3, 3})
+		return took
 	}
-	began := time.Now()
-	child.gets(t, "b", "r", 3)
-	if took := time.Since(began); took > patience/2 {
-		t.Errorf("a client waited %v while the parent was silent, want no time", took)
+	const tries = 5 // a busy machine may take its time, but not each time
+	for try := 1; ; try++ {
+		took := waits()
+		if took < patience/2 {
+			return
+		}
+		if try == tries {
+			t.Fatalf("%d clients waited while the parent was silent, the last %v, want no time", tries, took)
+		}
 	}
-	child.getsSoon(t, "a", "r", ofWanted{3, 3})
 }
 
 // Credentials are options for the connection; these are those of TLS.

@@ -2,6 +2,7 @@
 package etcd
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -67,6 +68,13 @@ func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string,
 	return client, t.key, t.query, nil
 }
 
+// Check returns what Open would, but the client: the key of an address, its query, or what is wrong with
+// the address. It asks nobody.
+func Check(address string) (key string, query url.Values, err error) {
+	t, err := parse(address)
+	return t.key, t.query, err
+}
+
 // A target is an address in parts.
 type target struct {
 	hosts          []string
@@ -83,8 +91,14 @@ func parse(address string) (target, error) {
 	if !ok {
 		return t, fmt.Errorf("etcd address: scheme is %q, want %s", schemeOf(address), scheme)
 	}
+	whole := rest
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(whole[len(hosts):], "@") {
+		// Part of a password may stand where hosts, a key or a query should.
+		return t, errors.New("etcd address: an @ behind the first / or ?, want it written as %40, " +
+			"and in a password / as %2F and ? as %3F")
+	}
 	var err error
 	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
 		if t.user, t.password, err = parseUser(hosts[:at]); err != nil {

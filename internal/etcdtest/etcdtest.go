@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -154,8 +155,30 @@ func (c *Cluster) Restart(tb testing.TB, member int) {
 	}
 }
 
-// Pause stops a member: it takes connections and requests and answers none, until Resume.
-func (c *Cluster) Pause(member int) { c.members[member].signal(syscall.SIGSTOP) }
+// Save copies the data of a member that was stopped. When it is stopped again, what it returns puts them back
+// in place of later ones, as an operator does with a backup.
+func (c *Cluster) Save(tb testing.TB, member int) (restore func()) {
+	tb.Helper()
+	folder, backup := c.members[member].folder, filepath.Join(tb.TempDir(), "backup")
+	replace := func(to, from string) {
+		tb.Helper()
+		if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	replace(backup, folder)
+	return func() {
+		tb.Helper()
+		replace(folder, backup)
+	}
+}
+
+// Pause stops a member, and returns when it has stopped: it takes connections and requests and answers none,
+// until Resume.
+func (c *Cluster) Pause(member int) {
+	c.members[member].signal(syscall.SIGSTOP)
+	awaitStop(c.members[member].process.Pid) // its threads run on until the kernel gets to them
+}
 
 // Resume lets a paused member go on.
 func (c *Cluster) Resume(member int) { c.members[member].signal(syscall.SIGCONT) }
