@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,36 +19,25 @@ import (
 	"google.golang.org/grpc"
 )
 
-// shares are templates with leases so short that nobody has to wait for long.
+// shares are templates whose leases are asked for anew each second, and outlast any test.
 const shares = `
 resources:
   - identifier_glob: proportional
     capacity: 100
     safe_capacity: 10
     description: proportional example
-    algorithm: {kind: PROPORTIONAL_SHARE, lease_length: 20, refresh_interval: 1, learning_mode_duration: 0}
+    algorithm: {kind: PROPORTIONAL_SHARE, lease_length: 600, refresh_interval: 1, learning_mode_duration: 0}
   - identifier_glob: "*"
     capacity: 1000
-    algorithm: {kind: FAIR_SHARE, lease_length: 60, refresh_interval: 1, learning_mode_duration: 0}
+    algorithm: {kind: FAIR_SHARE, lease_length: 600, refresh_interval: 1, learning_mode_duration: 0}
 `
 
 // startShares starts a server with those templates, and returns where its clients of capacity go.
 func startShares(t *testing.T) (s *server, at string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "capacity.yaml")
-	if err := os.WriteFile(path, []byte(shares), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s = start(t, "--grpc", "localhost:0", "--capacity-config", path)
-	line, err := s.journal.await(func(line string) bool { return strings.Contains(line, "serving gRPC") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	inUse := func(line string) bool { return strings.Contains(line, "capacity configuration is in use") }
-	if _, err := s.journal.await(inUse); err != nil {
-		t.Fatal(err)
-	}
-	return s, loggedAddress(line)
+	s = startCapacity(t, "--grpc", "localhost:0", "--capacity-config", writeTemplates(t, shares))
+	at = s.grpcAddress(t)
+	return s, at
 }
 
 // A lease is what the tools print of one for programs.
@@ -62,7 +52,8 @@ type lease struct {
 // getLease runs gatehouse capacity get --json.
 func getLease(t *testing.T, at string, args ...string) (l lease) {
 	t.Helper()
-	args = append([]string{"capacity", "get", "--json", "--server", at}, args...)
+	get := []string{"capacity", "get", "--json", "--timeout", patience.String(), "--server", at}
+	args = append(get, args...)
 	status, out, said := gatehouse(t, nil, args...)
 	if err := json.Unmarshal([]byte(out), &l); status != 0 || err != nil {
 		t.Fatalf("gatehouse %s ended with %d, wrote %q, %q: %v",
@@ -77,8 +68,8 @@ func TestCapacityGetAndRelease(t *testing.T) {
 	before := time.Now()
 	one := getLease(t, at, "database", "600")
 	if one.Capacity != 600 || one.Resource != "database" || one.Client == "" || one.Safe != 1000 ||
-		one.Expiry < before.Unix()+55 || one.Expiry > time.Now().Unix()+60 {
-		t.Errorf("the first lease is %+v, want 600 for a minute, and 1000 without one", one)
+		one.Expiry < before.Unix()+595 || one.Expiry > time.Now().Unix()+600 {
+		t.Errorf("the first lease is %+v, want 600 for ten minutes, and 1000 without one", one)
 	}
 	if two := getLease(t, at, "database", "600", "--client", "other"); two.Capacity != 400 {
 		t.Errorf("the second lease is %+v, want the 400 that are left", two)
@@ -207,7 +198,7 @@ var toolMistakes = []struct {
 	{"get a 1 --server localhost", 2, `…--server has "localhost", want an address such as localhost:5506…`},
 	{"get a 1 --server localhost:1,localhost:2", 1, "…no server answers; start one by gatehouse serve, " +
 		"or name others by --server: localhost:1: dial tcp …:1: …refused; localhost:2: …refused…"},
-	{"watch a 1 --timeout 300ms --server localhost:1", 1, "…no lease within 300ms: …localhost:1…refused…"},
+	{"watch a 1 --timeout 5s --server localhost:1", 1, "…no lease within 5s: …localhost:1…refused…"},
 	{"check no-such-file.yaml", 1, "…no-such-file.yaml…"},
 }
 
@@ -261,14 +252,17 @@ func TestCapacityCheck(t *testing.T) {
 type signpost struct {
 	doormanpb.UnimplementedCapacityServer
 	master string
+	falls  atomic.Bool // silent, after its first answer
 	asked  atomic.Int64
 }
 
 // GetCapacity implements the protocol.
 func (s *signpost) GetCapacity(
-	context.Context, *doormanpb.GetCapacityRequest,
+	ctx context.Context, _ *doormanpb.GetCapacityRequest,
 ) (*doormanpb.GetCapacityResponse, error) {
-	s.asked.Add(1)
+	if s.asked.Add(1) > 1 && s.falls.Load() {
+		<-ctx.Done()
+	}
 	m := &doormanpb.Mastership{}
 	if s.master != "" {
 		m.MasterAddress = &s.master
@@ -313,7 +307,8 @@ func TestCapacityFollowsTheMaster(t *testing.T) {
 	}
 }
 
-// Nothing hangs: neither a server that is silent, nor one that leads nowhere, nor those that lead round.
+// Nothing hangs: neither a server that is silent, be it from the second question on, nor one that leads
+// nowhere, nor those that lead round.
 func TestCapacityDoesNotHang(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "localhost:0") // it takes connections, and says nothing
@@ -322,18 +317,25 @@ func TestCapacityDoesNotHang(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	_, lost := startSignpost(t, "")
+	fallen, falls := startSignpost(t, "")
+	fallen.falls.Store(true)
 	around, round := startSignpost(t, "itself")
+	var all sync.WaitGroup
 	for server, want := range map[string]string{
 		silent.Addr().String(): "gatehouse: no server answers; …\n",
-		lost:                   "gatehouse: …knows no master after 2s…\n",
+		lost:                   "gatehouse: …knows no master after 10s…\n",
+		falls:                  "gatehouse: …knows no master after 10s…\n",
 		round:                  "gatehouse: servers lead to each other, the last time to " + round + "\n",
 	} {
-		get := strings.Fields("capacity get a 1 --timeout 2s --server " + server)
-		status, _, said := gatehouse(t, nil, get...)
-		if status != 1 || !matches(want, said) {
-			t.Errorf("get ended with %d and said %q, want 1 and %q", status, said, want)
-		}
+		all.Go(func() {
+			get := strings.Fields("capacity get a 1 --timeout 10s --server " + server)
+			status, _, said := gatehouse(t, nil, get...)
+			if status != 1 || !matches(want, said) {
+				t.Errorf("get ended with %d and said %q, want 1 and %q", status, said, want)
+			}
+		})
 	}
+	all.Wait()
 	if n := around.asked.Load(); n != 6 {
 		t.Errorf("a server that leads to itself was asked %d times, want 6", n)
 	}

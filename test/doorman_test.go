@@ -28,11 +28,11 @@ resources:
     capacity: 100
     safe_capacity: 10
     description: proportional example
-    algorithm: {kind: PROPORTIONAL_SHARE, lease_length: 15, refresh_interval: 5, learning_mode_duration: 0}
+    algorithm: {kind: PROPORTIONAL_SHARE, lease_length: 600, refresh_interval: 5, learning_mode_duration: 0}
   - identifier_glob: "*"
     capacity: 1000
     safe_capacity: 10
-    algorithm: {kind: FAIR_SHARE, lease_length: 60, refresh_interval: 15}
+    algorithm: {kind: FAIR_SHARE, lease_length: 600, refresh_interval: 15}
 `
 
 // writeTemplates writes a configuration, and returns its path.
@@ -43,6 +43,17 @@ func writeTemplates(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// startCapacity starts a server with a configuration of capacity, which is in use.
+func startCapacity(t *testing.T, flags ...string) *server {
+	t.Helper()
+	s := start(t, flags...)
+	inUse := func(line string) bool { return strings.Contains(line, "capacity configuration is in use") }
+	if _, err := s.journal.await(inUse); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // dialGRPC connects to a server's gRPC door until the test ends.
@@ -109,7 +120,7 @@ func (h *holder) release(t *testing.T) {
 // The example of doorman's tutorial, with the server as it is shipped.
 func TestDoormanTutorial(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--capacity-config", "file:"+writeTemplates(t, templates))
+	s := startCapacity(t, "--capacity-config", "file:"+writeTemplates(t, templates))
 	conn := s.dialGRPC(t)
 	var small []*holder
 	for _, id := range []string{"one", "two", "three", "four"} {
@@ -166,7 +177,7 @@ func TestDoormanTutorial(t *testing.T) {
 // What doorman's own client was seen to send, byte by byte, until it closes.
 func TestBytesOfAnOldClient(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--capacity-config", writeTemplates(t, templates), "--advertise", "localhost:15100")
+	s := startCapacity(t, "--capacity-config", writeTemplates(t, templates), "--advertise", "localhost:15100")
 	conn := s.dialGRPC(t)
 	for _, step := range []struct{ method, request, want string }{
 		{"Discovery", "", "0a110a0f6c6f63616c686f73743a31353130301001"},
@@ -205,7 +216,7 @@ func (bytesCodec) Name() string { return "proto" }
 func TestCapacityConfigChanges(t *testing.T) {
 	t.Parallel()
 	path := writeTemplates(t, templates)
-	s := start(t, "--capacity-config", "file:"+path)
+	s := startCapacity(t, "--capacity-config", "file:"+path)
 	h := newHolder(s.dialGRPC(t), "x")
 	if got := h.gets(t, 70); got != 70 {
 		t.Errorf("of 100 a client gets %v, want 70", got)
@@ -227,7 +238,11 @@ func TestCapacityConfigChanges(t *testing.T) {
 func (s *server) reconfigure(t *testing.T, path, text, said string) {
 	t.Helper()
 	before := strings.Count(s.journal.String(), said)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	whole := path + ".new" // the server reads by itself as well, and must not meet half a file
+	if err := os.WriteFile(whole, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(whole, path); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.process.Signal(syscall.SIGHUP); err != nil {
@@ -242,19 +257,18 @@ func (s *server) reconfigure(t *testing.T, path, text, said string) {
 // A restart in good order costs those nothing who hold leases, and newcomers no time of learning.
 func TestCapacityLeasesAreSaved(t *testing.T) {
 	t.Parallel()
-	config, file := writeTemplates(t, learning(0)), filepath.Join(t.TempDir(), "leases")
-	flags := []string{"--capacity-config", config, "--capacity-leases", file}
-	first := start(t, flags...)
+	// A server that still learns saves nothing, and a server reads a new configuration by itself. So each
+	// has its own: the first knows everybody from the beginning, and the second learns for long.
+	file := filepath.Join(t.TempDir(), "leases")
+	first := startCapacity(t, "--capacity-config", writeTemplates(t, learning(0)), "--capacity-leases", file)
 	if got := newHolder(first.dialGRPC(t), "x").gets(t, 70); got != 70 {
 		t.Errorf("the first server gives %v, want 70", got)
-	}
-	if err := os.WriteFile(config, []byte(learning(60)), 0o600); err != nil {
-		t.Fatal(err)
 	}
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
-	second := start(t, flags...)
+	config := writeTemplates(t, learning(600))
+	second := startCapacity(t, "--capacity-config", config, "--capacity-leases", file)
 	conn := second.dialGRPC(t)
 	if got := newHolder(conn, "y").gets(t, 70); got != 0 {
 		t.Errorf("before all holders have reported a newcomer gets %v, want 0", got)
@@ -274,7 +288,7 @@ func learning(seconds int) string {
 resources:
   - identifier_glob: "*"
     capacity: 100
-    algorithm: {kind: FAIR_SHARE, lease_length: 60, refresh_interval: 5, learning_mode_duration: %d}
+    algorithm: {kind: FAIR_SHARE, lease_length: 600, refresh_interval: 5, learning_mode_duration: %d}
 `, seconds)
 }
 

@@ -19,24 +19,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// electionTTL is how long a master that died stays master.
-const electionTTL = 3 * time.Second
+const (
+	// electionTTL is how long a master that died stays master. So a busy machine may hold one up for seconds.
+	electionTTL = 8 * time.Second
+	// bridge is how many seconds leases hold: for an election, though each client waits for who is gone.
+	bridge = 25
+)
 
-// A trio is servers that elect a master, by the addresses at which they answer.
+// A trio is servers that elect a master, by the addresses at which they answer. They may be fewer.
 type trio map[string]*server
 
 func (s trio) addresses() []string { return slices.Sorted(maps.Keys(s)) }
 
-// newTrio starts three with the same capacity of 100, and leases of so many seconds.
-func newTrio(t *testing.T, etcd *etcdtest.Cluster, leaseLength int) trio {
+// newTrio starts three with the same capacity of 100.
+func newTrio(t *testing.T, etcd *etcdtest.Cluster, ttl time.Duration) trio {
 	t.Helper()
-	how, _ := treeRoot(t, leaseLength)
+	how, _ := treeRoot(t, bridge)
 	config := how.flags[len(how.flags)-1]
 	all := make(trio)
 	for range 3 {
 		s := launched(t, settings{flags: []string{
 			"--http", "localhost:0", "--grpc", "localhost:0", "--capacity-config", config,
-			"--election", etcd.URL("/gatehouse/master?ttl=" + electionTTL.String()),
+			"--election", etcd.URL("/gatehouse/master?ttl=" + ttl.String()),
 		}})
 		all[s.grpcAddress(t)] = s
 	}
@@ -97,7 +101,7 @@ func (s *server) lose(t *testing.T) {
 func TestElectedMasters(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 3)
-	servers := newTrio(t, etcd, 12)
+	servers := newTrio(t, etcd, electionTTL)
 	f := &fleet{tb: t, limit: 100}
 	for name, wants := range map[string]float64{"a": 200, "b": 30, "c": 200} {
 		f.join(name, wants, servers.addresses()...)
@@ -110,7 +114,7 @@ func TestElectedMasters(t *testing.T) {
 	leader := etcd.Leader(t)
 	etcd.Stop((leader + 1) % 3)
 	etcd.MoveLeader(t, (leader+2)%3)
-	f.keepsFor(2*electionTTL, 100, "with one member of etcd stopped and the leader moved")
+	f.keepsFor(electionTTL, 100, "with one member of etcd stopped and the leader moved")
 	if got := servers.master(t, ""); got != first || servers[first].lost() != 0 {
 		t.Errorf("the master is %s, want %s still", got, first)
 	}
@@ -118,8 +122,8 @@ func TestElectedMasters(t *testing.T) {
 	began := time.Now()
 	servers[first].kill(t)
 	second := servers.master(t, first)
-	if took := time.Since(began); took > 2*electionTTL {
-		t.Errorf("the next was master after %v, want at most %v", took, 2*electionTTL)
+	if took := time.Since(began); took > 3*electionTTL {
+		t.Errorf("the next was master after %v, want at most %v", took, 3*electionTTL)
 	}
 	f.keepsFor(5*time.Second, 99.9, "while the second took over")
 	if got := api.Capacity(); got != 40 {
@@ -208,7 +212,8 @@ func askLater(t *testing.T, address string) <-chan lateAnswer {
 func TestServersWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, 1)
-	servers := newTrio(t, etcd, 5)
+	const ttl = 12 * time.Second // two thirds of it are left when etcd goes away, or more
+	servers := newTrio(t, etcd, ttl)
 	f := &fleet{tb: t, limit: 100}
 	for name, wants := range map[string]float64{"a": 200, "b": 30, "c": 200} {
 		f.join(name, wants, servers.addresses()...)
@@ -218,9 +223,10 @@ func TestServersWithoutEtcd(t *testing.T) {
 	master := servers.master(t, "")
 
 	etcd.Kill(0)
-	f.keepsFor(electionTTL/3, 100, "with etcd away for a moment")
+	f.keepsFor(time.Second, 100, "with etcd away for a moment")
 	etcd.Restart(t, 0)
-	f.keepsFor(electionTTL, 100, "when etcd was back")
+	etcd.Healthy(t)
+	f.keepsFor(ttl, 100, "when etcd was back")
 	if got := servers.master(t, ""); got != master || servers[master].lost() != 0 {
 		t.Fatalf("the master is %s, want %s still", got, master)
 	}

@@ -22,6 +22,9 @@ type fleet struct {
 	mu      sync.Mutex
 	clients []*treeClient
 	least   float64 // what all held, since it was last looked at
+
+	late  time.Duration // by how much the last client was late to refresh, since then
+	bears time.Duration // how late they may be without a lease running out; 0: however late
 }
 
 // A treeClient is one of doorman's clients, as simple as can be.
@@ -32,6 +35,7 @@ type treeClient struct {
 	turn  int
 	conns map[string]*grpc.ClientConn
 	lease *doormanpb.Lease
+	due   time.Time // when it should ask again
 }
 
 // join adds a client that asks for the rest of the test.
@@ -62,21 +66,28 @@ func (f *fleet) join(name string, wants float64, to ...string) {
 	}()
 }
 
-// refresh has a client ask, and returns when to do so again.
+// maxAsking is how long a client waits for one server. It is long: an answer that comes later may have made
+// its lease smaller, and it would hold what it had.
+const maxAsking = 4 * time.Second
+
+// refresh has a client ask, and returns when to do so again. That is due a pause after it asked, which was
+// before it was answered: a client may seem late when it is not, and never the other way round.
 func (f *fleet) refresh(ctx context.Context, c *treeClient) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, maxAsking)
 	defer cancel()
+	asked := time.Now()
 	lease, err := c.ask(ctx)
 	if err != nil {
 		c.turn++
 		return 200 * time.Millisecond
 	}
-	c.lease = lease
+	pause := time.Duration(lease.GetRefreshInterval()) * time.Second
+	c.lease, c.due = lease, asked.Add(pause)
 	f.look()
-	return time.Duration(lease.GetRefreshInterval()) * time.Second
+	return pause
 }
 
 // ask asks once, or where the answer says the master is.
@@ -113,7 +124,11 @@ func (c *treeClient) ask(ctx context.Context) (*doormanpb.Lease, error) {
 func (f *fleet) look() {
 	sum := 0.0
 	for _, c := range f.clients {
-		if c.lease != nil && time.Now().Before(time.Unix(c.lease.GetExpiryTime(), 0)) {
+		if c.lease == nil {
+			continue
+		}
+		f.late = max(f.late, time.Since(c.due))
+		if time.Now().Before(time.Unix(c.lease.GetExpiryTime(), 0)) {
 			sum += c.lease.GetCapacity()
 		}
 	}
@@ -162,17 +177,22 @@ func (f *fleet) holdsSoon(want map[string]float64) {
 	}
 }
 
-// keepsFor watches for a while, in which all together must never hold less.
+// keepsFor watches for a while, in which all together must never hold less. When one was later to refresh
+// than they can bear, because the machine is busy, a lease may have run out.
 func (f *fleet) keepsFor(d time.Duration, atLeast float64, during string) {
 	f.tb.Helper()
 	f.mu.Lock()
-	f.least = f.limit
+	f.least, f.late = f.limit, 0
 	f.mu.Unlock()
 	<-time.After(d)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look()
-	if f.least < atLeast*(1-1e-9) {
+	switch {
+	case f.least >= atLeast*(1-1e-9):
+	case f.bears > 0 && f.late > f.bears:
+		f.tb.Logf("%s the clients held %v at one time, when one was late by %v", during, f.least, f.late)
+	default:
 		f.tb.Errorf("%s the clients held %v at one time, want %v always", during, f.least, atLeast)
 	}
 }

@@ -25,11 +25,11 @@ func TestOneRequestForAllResources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Ready(in(t, 5*second)); err != nil || a.Capacity() != 2.5 || !a.Leased() {
+	if err := a.Ready(in(t, patience)); err != nil || a.Capacity() != 2.5 || !a.Leased() {
 		t.Fatalf("Ready = %v with %g, leased %t, want nil with 2.5 by a lease", err, a.Capacity(), a.Leased())
 	}
 	b := claim(t, c, "b", 0)
-	if err := b.Ready(in(t, 5*second)); err != nil {
+	if err := b.Ready(in(t, patience)); err != nil {
 		t.Fatal(err)
 	}
 	first, second := s.requests[0].GetResource(), s.requests[1].GetResource()
@@ -52,7 +52,7 @@ func TestOneRequestForAllResources(t *testing.T) {
 	if c.Master() != s.address {
 		t.Errorf("Master = %q, want %q", c.Master(), s.address)
 	}
-	if err := c.Close(in(t, 5*time.Second)); err != nil {
+	if err := c.Close(in(t, patience)); err != nil {
 		t.Errorf("Close = %v, want nil", err)
 	}
 	if len(s.released) != 1 || len(s.released[0].GetResourceId()) != 2 {
@@ -69,22 +69,22 @@ func TestSharesFollowWants(t *testing.T) {
 	one := newClient(t, capacity.Config{Servers: []string{at}})
 	two := newClient(t, capacity.Config{Servers: []string{at}})
 	a, b := claim(t, one, "r", 30), claim(t, two, "r", 60)
-	becomes(t, a, 30, 5*second)
-	becomes(t, b, 60, 5*second)
+	becomes(t, a, 30)
+	becomes(t, b, 60)
 	if err := a.Want(200); err != nil {
 		t.Fatal(err)
 	}
-	becomes(t, b, 50, 5*second)
-	becomes(t, a, 50, 5*second)
-	if err := b.Release(in(t, 5*second)); err != nil {
+	becomes(t, b, 50)
+	becomes(t, a, 50)
+	if err := b.Release(in(t, patience)); err != nil {
 		t.Errorf("Release = %v, want nil", err)
 	}
-	becomes(t, a, 100, 5*second)
+	becomes(t, a, 100)
 	if b.Capacity() != 0 || b.Leased() {
 		t.Errorf("capacity after Release = %g, want 0", b.Capacity())
 	}
 	again := claim(t, two, "r", 10) // the name is free again
-	becomes(t, again, 10, 5*second)
+	becomes(t, again, 10)
 }
 
 // TestClientsOfOneProcessHaveTheirOwnNames: with doorman's they share one, and take each other's lease.
@@ -103,16 +103,23 @@ func TestClientsOfOneProcessHaveTheirOwnNames(t *testing.T) {
 func TestKeepsItsLeaseThroughAShortOutage(t *testing.T) {
 	t.Parallel()
 	at := address(t)
-	lasting := shared(8 * second)
+	lasting := shared(time.Minute)
 	lasting.Algorithm.Learning = nil // the new server repeats what clients say they hold
-	kill := serve(t, at, shared(8*second))
+	kill := serve(t, at, shared(time.Minute))
 	c := newClient(t, capacity.Config{Servers: []string{at}})
 	r := claim(t, c, "r", 40)
-	becomes(t, r, 40, 5*second)
+	becomes(t, r, 40)
 	kill()
+	changed := r.Changed()
 	stays(t, r, 40, 3*second)
+	before := r.Lease().Expiry
 	serve(t, at, lasting)
-	stays(t, r, 40, 9*second)
+	until(t, "the lease is renewed", func() bool { return r.Lease().Expiry.After(before) })
+	select {
+	case <-changed:
+		t.Errorf("capacity has changed, to %g, want 40 all the time", r.Capacity())
+	default:
+	}
 	if !r.Leased() || c.Master() != at {
 		t.Errorf("leased = %t by %q, want by %q", r.Leased(), c.Master(), at)
 	}
@@ -123,24 +130,26 @@ func TestKeepsItsLeaseThroughAShortOutage(t *testing.T) {
 func TestFallsToTheSafeCapacityWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	at := address(t)
-	kill := serve(t, at, shared(4*second))
+	kill := serve(t, at, shared(6*second))
 	var failures atomic.Int64
 	c := newClient(t, capacity.Config{Servers: []string{at}, OnError: func(error) { failures.Add(1) }})
 	r := claim(t, c, "r", 40)
-	becomes(t, r, 40, 5*second)
+	becomes(t, r, 40)
 	lease := r.Lease()
 	kill()
 	begun := time.Now()
-	becomes(t, r, 7, 6*second)
+	becomes(t, r, 7)
 	if late := time.Since(lease.Expiry); late < -2*time.Millisecond && time.Since(begun) < 2*second {
 		t.Errorf("fell %s before the end of its lease", -late)
 	}
-	if r.Leased() || failures.Load() == 0 || c.Master() != "" || r.Lease().Capacity != 0 {
-		t.Errorf("leased = %t, %d failures, master %q, want no lease, some and none",
-			r.Leased(), failures.Load(), c.Master())
+	if r.Leased() || r.Lease().Capacity != 0 {
+		t.Errorf("leased = %t, %+v, want no lease", r.Leased(), r.Lease())
 	}
-	serve(t, at, shared(4*second))
-	becomes(t, r, 40, 10*second)
+	until(t, "the user is told, and there is no master", func() bool {
+		return failures.Load() > 0 && c.Master() == ""
+	})
+	serve(t, at, shared(time.Minute))
+	becomes(t, r, 40)
 }
 
 // A silent server accepts connections and never says anything.
@@ -161,21 +170,21 @@ func TestLeaseEndsWhileARequestHangs(t *testing.T) {
 			hanging <- struct{}{}
 			<-hang
 		}
-		return grants(r, 40, time.Now().Add(3*second)), nil
+		return grants(r, 40, time.Now().Add(10*second)), nil
 	}}).start(t)
 	t.Cleanup(func() { close(hang) })
-	c := newClient(t, capacity.Config{Servers: []string{s.address}, Timeout: time.Minute})
+	c := newClient(t, capacity.Config{Servers: []string{s.address}, Timeout: time.Hour})
 	r := claim(t, c, "r", 40)
-	becomes(t, r, 40, 5*second)
+	becomes(t, r, 40)
 	<-hanging
-	becomes(t, r, 7, 4*second)
+	becomes(t, r, 7)
 	begun := time.Now()
-	if err := r.Want(3); err != nil || time.Since(begun) > second {
+	if err := r.Want(3); err != nil || time.Since(begun) > prompt {
 		t.Errorf("Want = %v after %s, want nil at once", err, time.Since(begun))
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := r.Release(soon); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > second {
+	if err := r.Release(soon); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > prompt {
 		t.Errorf("Release = %v after %s, want a timeout at once", err, time.Since(begun))
 	}
 }
@@ -196,7 +205,7 @@ func TestCloseWhileServersAreAway(t *testing.T) {
 		if again := c.Close(context.Background()); !errors.Is(again, err) && again != nil {
 			t.Errorf("%s: second Close = %v, want %v", name, again, err)
 		}
-		if time.Since(begun) > 2*second {
+		if time.Since(begun) > prompt {
 			t.Errorf("%s: Close = %v after %s, want it within 0.5 s", name, err, time.Since(begun))
 		}
 	}
@@ -206,16 +215,16 @@ func TestCloseWhileServersAreAway(t *testing.T) {
 func TestCloseGivesUp(t *testing.T) {
 	t.Parallel()
 	at := address(t)
-	kill := serve(t, at, shared(30*second))
-	c := newClient(t, capacity.Config{Servers: []string{at}})
+	kill := serve(t, at, shared(time.Minute))
+	c := newClient(t, capacity.Config{Servers: []string{at}, Timeout: 5 * second})
 	r := claim(t, c, "r", 40)
-	becomes(t, r, 40, 5*second)
+	becomes(t, r, 40)
 	kill()
 	begun := time.Now()
 	if err := c.Close(context.Background()); gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 		t.Errorf("Close = %v, want unavailable", err)
 	}
-	if time.Since(begun) > 6*second {
+	if time.Since(begun) > prompt {
 		t.Errorf("Close took %s, want at most one Timeout", time.Since(begun))
 	}
 }
@@ -227,10 +236,10 @@ func TestAfterClose(t *testing.T) {
 	serve(t, at, shared(30*second))
 	c := newClient(t, capacity.Config{Servers: []string{at}})
 	r := claim(t, c, "r", 40)
-	becomes(t, r, 40, 5*second)
+	becomes(t, r, 40)
 	limiter := capacity.NewRate(r)
 	for range 3 {
-		if err := c.Close(in(t, 5*second)); err != nil {
+		if err := c.Close(in(t, patience)); err != nil {
 			t.Errorf("Close = %v, want nil", err)
 		}
 	}
@@ -245,7 +254,7 @@ func TestAfterClose(t *testing.T) {
 			t.Errorf("%s = %v, want ErrClosed", name, err)
 		}
 	}
-	if err := r.Release(in(t, second)); err != nil {
+	if err := r.Release(in(t, patience)); err != nil {
 		t.Errorf("Release = %v, want nil", err)
 	}
 	if <-r.Done(); r.Capacity() != 0 || r.Leased() {
@@ -254,7 +263,7 @@ func TestAfterClose(t *testing.T) {
 	for range r.Changes() { // ends
 	}
 	other := claim(t, newClient(t, capacity.Config{Servers: []string{at}}), "r", 100)
-	becomes(t, other, 100, 5*second) // everything was given back
+	becomes(t, other, 100) // everything was given back
 }
 
 // TestChangesHoldTheLatest: who does not read for a while misses old amounts, not the last.
@@ -270,7 +279,7 @@ func TestChangesHoldTheLatest(t *testing.T) {
 	}}).start(t)
 	c := newClient(t, capacity.Config{Servers: []string{s.address}, MinRefresh: 10 * time.Millisecond})
 	r := claim(t, c, "r", 100)
-	becomes(t, r, last, 20*second)
+	becomes(t, r, last)
 	if got := <-r.Changes(); got != last {
 		t.Errorf("Changes after %d = %g, want the latest", last, got)
 	}
@@ -284,7 +293,7 @@ func TestNoGrantIsNoLimit(t *testing.T) {
 			return grants(r, amount, time.Now().Add(time.Minute)), nil
 		}}).start(t)
 		r := claim(t, newClient(t, capacity.Config{Servers: []string{s.address}}), "r", 100)
-		if err := r.Ready(in(t, 5*second)); err != nil || r.Capacity() != 0 || capacity.NewRate(r).Allow() {
+		if err := r.Ready(in(t, patience)); err != nil || r.Capacity() != 0 || capacity.NewRate(r).Allow() {
 			t.Errorf("capacity after a grant of %g = %g, %v, want 0", amount, r.Capacity(), err)
 		}
 	}
@@ -335,8 +344,8 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	for range 2 {
 		c := newClient(t, capacity.Config{Servers: []string{away, at}, Metrics: registry})
-		becomes(t, claim(t, c, "r", 1), 1, 5*second)
-		if err := c.Close(in(t, 5*second)); err != nil {
+		becomes(t, claim(t, c, "r", 1), 1)
+		if err := c.Close(in(t, patience)); err != nil {
 			t.Fatal(err)
 		}
 	}

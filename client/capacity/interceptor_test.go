@@ -60,7 +60,7 @@ func TestInterceptorsWait(t *testing.T) {
 	}
 	begun := time.Now()
 	for range 3 {
-		if err := errors.Join(call(in(t, 5*second)), stream(in(t, 5*second))); err != nil {
+		if err := errors.Join(call(in(t, patience)), stream(in(t, patience))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,7 +16,13 @@ import (
 	"google.golang.org/grpc"
 )
 
-const second = time.Second
+const (
+	second = time.Second
+	// patience is how long anything may take that has no time of its own, on a busy machine.
+	patience = time.Minute
+	// prompt is how long may take what does not wait for anything.
+	prompt = patience / 4
+)
 
 // address is a port at which nobody listens.
 func address(t *testing.T) string {
@@ -162,11 +168,15 @@ func grants(r *request, amount float64, expiry time.Time) *response {
 	return answer
 }
 
-// newClient returns a client that asks as often as servers like, and closes it at the end.
+// newClient returns a client that asks as often as servers like, and closes it at the end. Unless a test
+// says otherwise it waits for answers as long as they take.
 func newClient(t *testing.T, config capacity.Config) *capacity.Client {
 	t.Helper()
 	if config.MinRefresh == 0 {
 		config.MinRefresh = 100 * time.Millisecond
+	}
+	if config.Timeout == 0 {
+		config.Timeout = patience
 	}
 	c, err := capacity.New(config)
 	if err != nil {
@@ -195,9 +205,9 @@ func in(t *testing.T, d time.Duration) context.Context {
 }
 
 // becomes waits until the capacity is that amount.
-func becomes(t *testing.T, r *capacity.Resource, want float64, within time.Duration) {
+func becomes(t *testing.T, r *capacity.Resource, want float64) {
 	t.Helper()
-	late := time.After(within)
+	late := time.After(patience)
 	for {
 		changed := r.Changed()
 		if r.Capacity() == want {
@@ -206,7 +216,21 @@ func becomes(t *testing.T, r *capacity.Resource, want float64, within time.Durat
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("capacity of %s after %s = %g, want %g", r.ID(), within, r.Capacity(), want)
+			t.Fatalf("capacity of %s after %s = %g, want %g", r.ID(), patience, r.Capacity(), want)
+		}
+	}
+}
+
+// until waits until something is so.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("after %s it is still not so that %s", patience, what)
 		}
 	}
 }

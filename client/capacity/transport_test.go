@@ -113,7 +113,7 @@ func TestTransportClosesIdleConnections(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	client.CloseIdleConnections()
-	late := time.After(5 * time.Second)
+	late := time.After(patience)
 	for {
 		select {
 		case state := <-states:
