@@ -63,10 +63,11 @@ formatted() {
 }
 
 # Tests start real etcd members. Building etcd takes a minute, once for each user and version: it runs beside
-# what comes first, by the test that looks for the program.
+# what comes first, by the test that looks for the program. Everything is compiled with the race detector, as
+# for the tests, so that nothing is compiled twice.
 build_etcd() {
 	etcd_log=$(mktemp)
-	CGO_ENABLED=0 go test -count=1 -run '^TestBinary$' ./internal/etcdtest >"$etcd_log" 2>&1 </dev/null &
+	go test -race -count=1 -run '^TestBinary$' ./internal/etcdtest >"$etcd_log" 2>&1 </dev/null &
 	etcd_build=$!
 }
 
@@ -81,7 +82,7 @@ etcd_is_built() {
 # bench is a module of its own, which ./... does not reach.
 bench_builds() (
 	cd bench
-	go vet ./...
+	go vet -race ./...
 	go test ./...
 )
 
@@ -96,9 +97,9 @@ generated_is_current() (
 	fi
 )
 
-build_etcd
 begin "tools" install_missing
-begin "go vet" go vet ./...
+build_etcd
+begin "go vet" go vet -race ./...
 begin "gofmt" formatted
 begin "generated code" generated_is_current
 begin "build for darwin" env GOOS=darwin go build -o /dev/null ./...
