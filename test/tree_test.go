@@ -160,5 +160,8 @@ func TestTreeKeepsItsBoundWhenCut(t *testing.T) {
 	w.set(false)
 	f.holdsSoon(map[string]float64{"a": 50, "b": 50})
 	f.allow(100)
-	f.keepsFor(5*time.Second, 100, "when all was well again")
+	// The root may have had nothing for the server when it came back: then its client gives back what it held
+	// beyond the root's word before it is given its share anew.
+	f.keepsFor(5*time.Second, 0, "when all was well again")
+	f.holdsSoon(map[string]float64{"a": 50, "b": 50})
 }
