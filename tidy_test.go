@@ -72,7 +72,7 @@ var direction = map[string][]string{
 	"control":                  {".", "internal"},
 	"gate":                     {".", "control", "internal"},
 	"limiter":                  {"."},
-	"store":                    {".", "control", "internal"},
+	"store":                    {".", "control", "internal", "store"},
 	"store/storetest":          {anything},
 	"capacity":                 {".", "internal"},
 	"election":                 {"internal"},

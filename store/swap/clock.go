@@ -1,0 +1,37 @@
+package swap
+
+import (
+	"sync"
+	"time"
+)
+
+// A clock estimates the time of the store from its answers: an answer that says t was made after the question
+// was sent and before it was received. The estimate is never ahead of the store's time by more than this
+// machine's clock drifts between two answers, so that nothing ends early by it.
+type clock struct {
+	start time.Time // of this clock, by the monotonic clock
+
+	mu     sync.Mutex
+	known  bool
+	offset int64 // of the store's Unix ns to the ns since start
+}
+
+// elapsed is the monotonic time.
+func (c *clock) elapsed() int64 { return int64(time.Since(c.start)) }
+
+// now is the store's time in Unix ns, if it has answered before.
+func (c *clock) now() (now int64, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elapsed() + c.offset, c.known
+}
+
+// note learns from an answer.
+func (c *clock) note(now time.Time, sent, received int64) {
+	least, most := now.UnixNano()-received, now.UnixNano()-sent
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known || c.offset < least || c.offset > most {
+		c.known, c.offset = true, least
+	}
+}

@@ -1,0 +1,234 @@
+// Package swap keeps controllers in a store that many servers share. Such a store need only do one thing:
+// replace a record if it is still the one that was read. All else is here, once for all of them: trying
+// again when another server was faster, learning what became of a change whose answer was lost, the turns of
+// servers in whose lines somebody waits, the common clock.
+package swap
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// A Config says how a store is used. The zero value works, but for Server.
+type Config struct {
+	// Server is the number of this server among all that share the store: a random one, not 0. The
+	// tickets of its commands begin with it: their upper 32 bits are the server.
+	Server uint32
+
+	// Timeout is how long one Apply may take; 0 means DefaultTimeout.
+	Timeout time.Duration
+
+	// Names is the most controllers whose last state is remembered, which saves a round trip; 0 means
+	// DefaultNames.
+	Names int
+
+	// Linger is how long a controller that is worth nothing stays in the store for its statistics; 0
+	// means DefaultLinger.
+	Linger time.Duration
+
+	// Holders is the most holds under one name; 0 means DefaultHolders. Every change rewrites all of them.
+	Holders int
+}
+
+// The defaults of Config.
+const (
+	DefaultTimeout = 500 * time.Millisecond
+	DefaultNames   = 100_000
+	DefaultLinger  = time.Minute
+	DefaultHolders = 1000
+)
+
+// maxRecord is the largest record in bytes, which every change writes anew. What makes a record smaller
+// passes even so.
+const maxRecord = 512 << 10
+
+// A Store is a gate.Store on a Backend. Make one with New.
+type Store struct {
+	backend Backend
+	config  Config
+	traits  Traits
+	clock   clock
+	cache   cache
+	watches watches
+	amends  amends
+	flights sync.Pool
+	stop    func() // of the backend's Listen
+	figures counters
+}
+
+// New returns a store on backend. Close ends it, and leaves the backend to its owner.
+func New(backend Backend, config Config) *Store {
+	if config.Server == 0 {
+		panic("swap: Config.Server is 0, want a random number")
+	}
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	if config.Names == 0 {
+		config.Names = DefaultNames
+	}
+	if config.Linger == 0 {
+		config.Linger = DefaultLinger
+	}
+	if config.Holders == 0 {
+		config.Holders = DefaultHolders
+	}
+	s := &Store{backend: backend, config: config, traits: backend.Traits()}
+	s.clock.start = time.Now()
+	s.cache.most = config.Names
+	s.amends.store = s
+	s.flights.New = func() any { return new(flight) }
+	s.stop = backend.Listen(config.Server, s.woken)
+	return s
+}
+
+// Close stops listening. Nobody may use the store after it.
+func (s *Store) Close() {
+	s.stop()
+	s.watches.close()
+	s.amends.close()
+}
+
+// Len returns how many controllers this server remembers.
+func (s *Store) Len() int { return s.cache.len() }
+
+// Slow tells a gate that Apply takes a round trip, whatever the key.
+func (s *Store) Slow(gatehouse.Key) bool { return true }
+
+// Now is the time of the store as this server knows it; it is not ahead of it. The zero time means that the
+// store has not answered yet.
+func (s *Store) Now() time.Time {
+	now, known := s.clock.now()
+	if !known {
+		return time.Time{}
+	}
+	return time.Unix(0, now)
+}
+
+// Apply implements gate.Store. Commands for one key that come while a round trip is under way go into the
+// next one, all together.
+func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+	return s.View(ctx, key, queue, nil)
+}
+
+// View is Apply, and shows the state as it is after the queue, nil when there is none, to view, which must be
+// quick and must not change or keep it. It is not shown when there is an error.
+func (s *Store) View(
+	ctx context.Context, key gatehouse.Key, queue []control.Turn,
+	view func(now time.Time, state control.State),
+) error {
+	if err := ctx.Err(); err != nil {
+		return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
+	}
+	e := s.cache.entry(key)
+	r := &request{queue: queue, view: view}
+	e.mu.Lock()
+	if e.busy {
+		r.turn = make(chan bool, 1)
+		e.waiting = append(e.waiting, r)
+		e.mu.Unlock()
+		if lead := <-r.turn; !lead {
+			return r.err
+		}
+	} else {
+		e.busy, r.batch = true, []*request{r}
+		e.mu.Unlock()
+	}
+	s.lead(e, r)
+	return r.err
+}
+
+// maxTurns is the most commands in one round trip.
+const maxTurns = 4096
+
+// lead serves the batch of a request, and has the next one lead if somebody has come meanwhile.
+func (s *Store) lead(e *entry, r *request) {
+	err := s.fly(e, r.batch)
+	e.mu.Lock()
+	waiting := e.waiting
+	n := 0
+	for turns := 0; n < len(waiting) && (n == 0 || turns < maxTurns); n++ {
+		turns += len(waiting[n].queue)
+	}
+	away := err != nil && gatehouse.CodeOf(err) == gatehouse.CodeUnavailable
+	switch {
+	case away:
+		// Those who came meanwhile would wait as long, for the same answer.
+		e.waiting, e.busy = nil, false
+	case n == 0:
+		e.busy = false
+		waiting = nil
+	default:
+		e.waiting = append([]*request(nil), waiting[n:]...)
+		waiting[0].batch = waiting[:n]
+	}
+	e.mu.Unlock()
+	for _, other := range r.batch {
+		if other != r {
+			other.turn <- false
+		}
+	}
+	switch {
+	case !away && n > 0:
+		waiting[0].turn <- true
+	case away:
+		for _, other := range waiting {
+			other.err = err
+			other.turn <- false
+		}
+	}
+}
+
+// A request is one queue that is to be applied.
+type request struct {
+	queue []control.Turn
+	view  func(now time.Time, state control.State)
+	err   error
+	batch []*request // that this one leads
+	turn  chan bool  // true when it is to lead, false when it was served
+}
+
+// Range visits the controllers of one kind whose names come after the given one, in the order of their
+// names, until visit returns false. Those that come or go meanwhile may be missed.
+func (s *Store) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
+) error {
+	return s.backend.Range(ctx, kind, after, func(name string, data []byte) bool {
+		rec, err := decodeRecord(data)
+		if err != nil || rec.form == nil {
+			return true // it is told when it is used
+		}
+		state, err := control.Decode(kind, rec.form)
+		return err != nil || visit(gatehouse.Key{Kind: kind, Name: name}, state)
+	})
+}
+
+// Figures count what a store went through since it was made.
+type Figures struct {
+	// Swaps are the round trips that changed something, Reads those that did not, and Lost those in which
+	// another server was faster.
+	Swaps, Reads, Lost uint64
+	// Unknown are the calls that failed without it being known whether they took effect, and Amended the
+	// grants of such calls that were taken back later.
+	Unknown, Amended uint64
+	// Failures are the calls that failed.
+	Failures uint64
+}
+
+type counters struct {
+	swaps, reads, lost, unknown, amended, failures atomic.Uint64
+}
+
+// Figures returns the counts.
+func (s *Store) Figures() Figures {
+	c := &s.figures
+	return Figures{
+		Swaps: c.swaps.Load(), Reads: c.reads.Load(), Lost: c.lost.Load(),
+		Unknown: c.unknown.Load(), Amended: c.amended.Load(), Failures: c.failures.Load(),
+	}
+}
