@@ -13,7 +13,8 @@ type clock struct {
 
 	mu     sync.Mutex
 	known  bool
-	offset int64 // of the store's Unix ns to the ns since start
+	offset int64 // of the store's Unix ns to the ns since start, at least
+	most   int64 // and at most
 }
 
 // elapsed is the monotonic time.
@@ -26,6 +27,13 @@ func (c *clock) now() (now int64, known bool) {
 	return c.elapsed() + c.offset, c.known
 }
 
+// latest is the store's time or later, in Unix ns.
+func (c *clock) latest() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elapsed() + c.most
+}
+
 // note learns from an answer.
 func (c *clock) note(now time.Time, sent, received int64) {
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
@@ -33,5 +41,8 @@ func (c *clock) note(now time.Time, sent, received int64) {
 	defer c.mu.Unlock()
 	if !c.known || c.offset < least || c.offset > most {
 		c.known, c.offset = true, least
+	}
+	if c.most = min(c.most, most); c.most < c.offset {
+		c.most = most
 	}
 }

@@ -110,6 +110,9 @@ func (s *Store) Now() time.Time {
 	return time.Unix(0, now)
 }
 
+// Latest is the time of the store or somewhat later. It means nothing before the store has answered.
+func (s *Store) Latest() time.Time { return time.Unix(0, s.clock.latest()) }
+
 // Apply implements gate.Store. Commands for one key that come while a round trip is under way go into the
 // next one, all together.
 func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
