@@ -98,7 +98,7 @@ type Command struct {
 	// Message is what an event carries.
 	Message string
 
-	// The rest is filled in by the gate.
+	// The rest is filled in by the gate or the store.
 
 	// Ticket is the command's identity while it waits.
 	Ticket Ticket
@@ -112,6 +112,18 @@ type Command struct {
 
 	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
 	Granted *Decision
+
+	// MinFence is the least fencing token that a grant may carry; 0 means the store's time in µs.
+	MinFence uint64
+
+	// MaxHolders is the most holds under one name; 0 means as many as a store in one process allows.
+	MaxHolders int
+
+	// Leased says that the store ends holds, and tells so: their length is kept, but no instant.
+	Leased bool
+
+	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already.
+	Forced bool
 }
 
 // An Outcome says how a command ended.

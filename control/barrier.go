@@ -1,6 +1,9 @@
 package control
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -32,7 +35,6 @@ func (b *Barrier) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	if b.created == 0 {
 		b.begin(now)
-		b.arrivals = make(map[gatehouse.Ticket]struct{})
 	}
 	if !b.open {
 		b.until = now
@@ -59,6 +61,9 @@ func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 		delete(b.arrivals, cmd.Ticket)
 		b.refused(cmd)
 	} else if cmd.Ticket != 0 {
+		if b.arrivals == nil {
+			b.arrivals = make(map[gatehouse.Ticket]struct{})
+		}
 		b.arrivals[cmd.Ticket] = struct{}{}
 	}
 	d := b.decide(now, gatehouse.Refused)
@@ -86,3 +91,39 @@ func (b *Barrier) Undo(_ time.Time, cmd *gatehouse.Command) { delete(b.arrivals,
 
 // Expiry implements [State]. A closed barrier without waiters is like a new one.
 func (b *Barrier) Expiry() time.Time { return b.until }
+
+func (b *Barrier) code(c *codec) {
+	c.version(1)
+	b.tally.code(c)
+	c.size(&b.size)
+	c.bool(&b.open)
+	c.time(&b.until)
+	tickets := slices.Sorted(maps.Keys(b.arrivals))
+	n := c.items(len(tickets), 1)
+	if c.reading && n > 0 {
+		tickets = make([]gatehouse.Ticket, n)
+		b.arrivals = make(map[gatehouse.Ticket]struct{}, n)
+	}
+	last := gatehouse.Ticket(0)
+	for _, ticket := range tickets {
+		more := uint64(ticket - last) // than the one before
+		if c.uint64(&more); more > uint64(math.MaxUint64-last) || more == 0 {
+			c.fail("tickets out of order")
+		}
+		if last += gatehouse.Ticket(more); c.reading {
+			b.arrivals[last] = struct{}{}
+		}
+	}
+}
+
+// Left makes a state forget those who waited and are gone, without an undo of theirs: at a barrier they do
+// not count any more, other states remember nobody. It reports whether it changed the state.
+func Left(s State, gone func(gatehouse.Ticket) bool) (changed bool) {
+	b, ok := s.(*Barrier)
+	if !ok {
+		return false
+	}
+	before := len(b.arrivals)
+	maps.DeleteFunc(b.arrivals, func(ticket gatehouse.Ticket, _ struct{}) bool { return gone(ticket) })
+	return len(b.arrivals) < before
+}

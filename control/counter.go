@@ -52,3 +52,12 @@ func (c *Counter) Undo(time.Time, *gatehouse.Command) {}
 
 // Expiry implements [State].
 func (c *Counter) Expiry() time.Time { return c.until }
+
+func (n *Counter) code(c *codec) {
+	c.version(1)
+	c.time(&n.created)
+	c.int64(&n.value)
+	c.int64(&n.increments)
+	c.int64(&n.resets)
+	c.time(&n.until)
+}

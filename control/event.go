@@ -57,3 +57,11 @@ func (e *Event) Undo(time.Time, *gatehouse.Command) {}
 
 // Expiry implements [State]. An event that was not sent is like a new one.
 func (e *Event) Expiry() time.Time { return e.until }
+
+func (e *Event) code(c *codec) {
+	c.version(1)
+	e.tally.code(c)
+	c.bool(&e.sent)
+	c.string(&e.message)
+	c.time(&e.until)
+}

@@ -122,3 +122,25 @@ func (f *fineWindow) read(now int64) reading {
 	}
 	return r
 }
+
+// code lists the parts in which something was taken, from the newest back.
+func (f *fineWindow) code(c *codec) {
+	c.bool(&f.strict)
+	c.upTo(&f.newest, noTime/f.step-1)
+	taken := 0
+	for _, n := range f.counts {
+		taken += int(min(1, n))
+	}
+	part := f.newest + 1
+	for range c.items(taken, 2) {
+		age := f.newest - part + 1 // how many parts before the newest it is
+		for !c.reading && f.counts[slot(f.newest-age)] == 0 {
+			age++
+		}
+		if c.upTo(&age, min(parts, f.newest)); f.newest-age >= part {
+			c.fail("parts of a window out of order")
+		}
+		part = f.newest - age
+		c.upTo(&f.counts[slot(part)], noTime)
+	}
+}

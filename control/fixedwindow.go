@@ -95,3 +95,10 @@ func (w *fixedWindow) clone() meter {
 	c := *w
 	return &c
 }
+
+// code leaves out the calendar, which follows from the limits and their zone.
+func (w *fixedWindow) code(c *codec) {
+	w.rate.code(c)
+	c.instant(&w.start)
+	c.upTo(&w.count, noTime)
+}

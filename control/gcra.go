@@ -24,9 +24,15 @@ func (g *gcra) set(_ int64, to *gatehouse.Command, _ *time.Location) {
 	if g.size == to.Size && g.interval == interval {
 		return
 	}
-	g.size, g.interval, g.step = to.Size, interval, 0
-	if to.Size > 0 {
-		g.step = max(1, interval/to.Size)
+	g.size, g.interval = to.Size, interval
+	g.cut()
+}
+
+// cut makes the step that the rate asks for.
+func (g *gcra) cut() {
+	g.step = 0
+	if g.size > 0 {
+		g.step = max(1, g.interval/g.size)
 	}
 }
 
@@ -69,4 +75,12 @@ func (g *gcra) clear() { g.tat = 0 }
 func (g *gcra) clone() meter {
 	c := *g
 	return &c
+}
+
+func (g *gcra) code(c *codec) {
+	g.rate.code(c)
+	c.size(&g.burst)
+	if c.instant(&g.tat); c.reading {
+		g.cut()
+	}
 }

@@ -82,7 +82,7 @@ func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 	if !l.apply(first, cmd, d) {
 		return
 	}
-	if !l.judge(first, cmd, d) {
+	if !cmd.Forced && !l.judge(first, cmd, d) {
 		if d.Outcome == gatehouse.Refused {
 			l.refused(cmd)
 		}
@@ -92,6 +92,9 @@ func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 	at := d.At.UnixNano()
 	for _, m := range l.meters(first) {
 		m.take(at, at, cmd.Cost)
+	}
+	if cmd.Forced {
+		l.lookAhead(first, at)
 	}
 	l.grant(first, d)
 }
@@ -241,4 +244,24 @@ func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
 		figures = append(figures, gatehouse.Stat{Name: "reserved", Value: ahead})
 	}
 	return figures
+}
+
+// code reads what there is besides one limit first: the meter of that is still unused then.
+func (l *limiter) code(c *codec, first meter) {
+	c.version(1)
+	l.tally.code(c)
+	several := l.more != nil
+	if c.bool(&several); several && c.reading {
+		l.more = new(more)
+	}
+	if several {
+		l.more.code(c, first)
+	}
+	c.meter(first)
+	if several && l.created == 0 {
+		c.fail("several limits or reservations, but never used")
+	}
+	if l.created != 0 && l.ownLimits() == nil && first.length() == 0 {
+		c.fail("limit without an interval")
+	}
 }

@@ -128,3 +128,8 @@ func fade(n, room, whole int64) int64 {
 	}
 	return int64(quotient) // #nosec G115 -- at most whole
 }
+
+func (r *rate) code(c *codec) {
+	c.size(&r.size)
+	c.upTo(&r.interval, int64(gatehouse.MaxDuration))
+}

@@ -24,9 +24,16 @@ type pace struct {
 
 func (p *pace) set(now int64, to *gatehouse.Command, _ *time.Location) {
 	p.keep(now, to, to.Interval+to.Guard)
-	p.mode, p.step = to.Mode, 0
-	if to.Size > 0 {
-		p.step = int64(to.Interval) / to.Size
+	p.mode = to.Mode
+	p.cut()
+}
+
+// cut makes the steps that the rate asks for.
+func (p *pace) cut() {
+	p.slidingLog.cut()
+	p.step = 0
+	if p.size > 0 {
+		p.step = p.interval / p.size
 	}
 }
 
@@ -59,7 +66,9 @@ func (p *pace) take(now, at, n int64) {
 	if e := p.exact(now, n); at > now && at-e < int64(time.Millisecond) { // it was only rounded up
 		exact = min(at, e)
 	}
-	p.next = plus(exact, times(p.step, n))
+	if p.last(at) == at { // otherwise it was forced in before one that lies ahead
+		p.next = plus(exact, times(p.step, n))
+	}
 	p.slidingLog.take(now, at, n)
 }
 
@@ -72,4 +81,12 @@ func (p *pace) clone() meter {
 	c := *p
 	c.runs = slices.Clone(p.runs)
 	return &c
+}
+
+func (p *pace) code(c *codec) {
+	p.slidingLog.code(c)
+	c.byte((*byte)(&p.mode), byte(gatehouse.ModeClassic))
+	if c.instant(&p.next); c.reading {
+		p.cut()
+	}
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -56,7 +57,7 @@ func (l *limiter) mayPromise(start int64, cmd *gatehouse.Command, d *gatehouse.D
 	switch {
 	case d.Outcome != gatehouse.Refused:
 		return false
-	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration):
+	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
 		l.timedOut++
 		return false
 	case l.more != nil && len(l.more.promises) >= maxPromises:
@@ -265,3 +266,20 @@ func cloneAll(meters []meter) []meter {
 	}
 	return clones
 }
+
+func (p *promise) code(c *codec) {
+	c.instant(&p.at)
+	c.size(&p.n)
+	c.string(&p.holder)
+	answers := int64(p.answers)
+	if c.upTo(&answers, math.MaxInt32); !c.reading {
+		return
+	}
+	p.answers = int(answers)
+	if p.n == 0 || p.answers == 0 || p.at > latest {
+		c.fail("reservation of %d at %d for %d", p.n, p.at, p.answers)
+	}
+}
+
+// latest is the last instant that may be promised: windows of the calendar around it end before noTime.
+const latest = noTime - 100*int64(24*time.Hour)

@@ -15,7 +15,7 @@ const maxHolders = 100_000
 //
 // Every hold has a fencing token: max(last + 1, the store's time in µs). It rises under one name, and
 // across a delete or a restart too as long as the store's clock rises and there was no more than one
-// grant per µs.
+// grant per µs. A store that counts its changes gives that number in place of the time.
 type Semaphore struct {
 	tally
 	lock  bool // the size is always 1
@@ -26,6 +26,8 @@ type Semaphore struct {
 	used  int64 // when it was used last, Unix ns
 	holds map[string]*hold
 	ends  ends
+
+	changed map[string]struct{} // whose holds did since the last visit; nil while nobody wants to know
 
 	reacquired, released, expired, maxHeld int64
 }
@@ -73,6 +75,7 @@ func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Dec
 	}
 	if h := s.holds[cmd.Holder]; h != nil {
 		h.grants++
+		s.note(cmd.Holder)
 		s.reacquired++
 		return s.holding(now, h)
 	}
@@ -84,16 +87,28 @@ func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Dec
 		d := s.decide(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
 		return d
-	case len(s.holds) >= maxHolders:
+	case len(s.holds) >= most(cmd):
 		return unable(now, gatehouse.Exhausted, "has as many holders as one name may have")
 	}
 	s.pass(now, cmd)
 	return s.holding(now, s.take(now, cmd))
 }
 
+// most is how many holds there may be.
+func most(cmd *gatehouse.Command) int {
+	if cmd.MaxHolders > 0 {
+		return cmd.MaxHolders
+	}
+	return maxHolders
+}
+
 // take makes the hold of a new holder.
 func (s *Semaphore) take(now time.Time, cmd *gatehouse.Command) *hold {
-	s.fence = max(s.fence+1, uint64(now.UnixMicro())) // #nosec G115 -- the present is after 1970
+	least := cmd.MinFence
+	if least == 0 {
+		least = uint64(now.UnixMicro()) // #nosec G115 -- the present is after 1970
+	}
+	s.fence = max(s.fence+1, least)
 	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}
 	if s.holds == nil {
 		s.holds = make(map[string]*hold)
@@ -101,19 +116,20 @@ func (s *Semaphore) take(now time.Time, cmd *gatehouse.Command) *hold {
 	s.holds[cmd.Holder] = h
 	s.held += h.cost
 	s.maxHeld = max(s.maxHeld, s.held)
-	s.extend(now, cmd.Holder, cmd.Expires)
+	s.extend(now, cmd, cmd.Expires)
 	return h
 }
 
-// extend moves the end of a hold to expires from now.
-func (s *Semaphore) extend(now time.Time, holder string, expires time.Duration) {
-	h := s.holds[holder]
+// extend moves the end of a hold to expires from now. The end of a leased one is the store's to know.
+func (s *Semaphore) extend(now time.Time, cmd *gatehouse.Command, expires time.Duration) {
+	h := s.holds[cmd.Holder]
 	h.expires, h.until = expires, 0
-	if expires > 0 {
+	if expires > 0 && !cmd.Leased {
 		h.until = now.UnixNano() + int64(expires)
-		s.ends.Push(end{at: h.until, holder: holder, fence: h.fence})
+		s.ends.Push(end{at: h.until, holder: cmd.Holder, fence: h.fence})
 		s.ends.prune(s.holds)
 	}
+	s.note(cmd.Holder)
 }
 
 func (s *Semaphore) release(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
@@ -136,7 +152,7 @@ func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decis
 	if expires == gatehouse.AsAcquired {
 		expires = h.expires
 	}
-	s.extend(now, cmd.Holder, expires)
+	s.extend(now, cmd, expires)
 	return s.holding(now, h)
 }
 
@@ -144,6 +160,7 @@ func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decis
 func (s *Semaphore) drop(holder string) {
 	s.held -= s.holds[holder].cost
 	delete(s.holds, holder)
+	s.note(holder)
 }
 
 // expire drops the holds whose time is up. A hold lasts until just before its end.
@@ -185,6 +202,7 @@ func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 		return
 	}
 	if h.grants--; h.grants > 0 {
+		s.note(cmd.Holder)
 		s.reacquired--
 		return
 	}

@@ -40,12 +40,17 @@ func (l *slidingLog) set(now int64, to *gatehouse.Command, _ *time.Location) {
 
 // keep puts a limit in force under which a start counts for so long.
 func (l *slidingLog) keep(now int64, to *gatehouse.Command, span time.Duration) {
-	l.size, l.interval, l.grain = to.Size, int64(to.Interval), 1
-	l.span = int64(span)
-	if to.Size > maxExact {
+	l.size, l.interval, l.span = to.Size, int64(to.Interval), int64(span)
+	l.cut()
+	l.forget(now)
+}
+
+// cut makes the steps that the size asks for.
+func (l *slidingLog) cut() {
+	l.grain = 1
+	if l.size > maxExact {
 		l.grain = max(1, l.span/maxExact)
 	}
-	l.forget(now)
 }
 
 // forget drops the runs that no interval ending now or later holds.
@@ -208,4 +213,47 @@ func (l *slidingLog) clone() meter {
 	c := *l
 	c.runs = slices.Clone(l.runs)
 	return &c
+}
+
+func (l *slidingLog) code(c *codec) {
+	l.rate.code(c)
+	guard := l.span - l.interval
+	if c.upTo(&guard, int64(gatehouse.MaxDuration)); c.reading {
+		l.span = l.interval + guard
+		l.cut()
+	}
+	n := c.items(len(l.runs), 2)
+	if n > maxRuns {
+		c.fail("log of %d runs, want at most %d", n, maxRuns)
+		return
+	}
+	if c.reading && n > 0 {
+		l.runs = make([]run, n)
+	}
+	at := int64(0)
+	for i := range l.runs {
+		at = l.codeRun(c, i, at)
+	}
+}
+
+// codeRun gives a run as how long it is after the one before, whose instant it is told and returns.
+func (l *slidingLog) codeRun(c *codec, i int, at int64) int64 {
+	r := &l.runs[i]
+	if i == 0 {
+		c.instant(&r.at)
+		at = r.at - 1
+	} else {
+		later := r.at - at
+		if c.upTo(&later, noTime-max(0, at)); c.reading {
+			r.at = at + later
+		}
+	}
+	if c.upTo(&r.n, maxCount); !c.reading {
+		return r.at
+	}
+	l.count += r.n
+	if r.n == 0 || l.count > maxCount || l.count < 0 || r.at == at {
+		c.fail("log of too many, or run %d of it is empty or out of order", i)
+	}
+	return r.at
 }

@@ -65,7 +65,8 @@ func (w *slidingWindow) roll(at int64) {
 
 // estimate is how many count at an instant in the present window.
 func (w *slidingWindow) estimate(at int64) int64 {
-	return plus(share(w.previous, w.interval-(at-w.start), w.interval), w.current)
+	covered := w.interval - max(0, at-w.start) // the clock may have been put back to before the window
+	return plus(share(w.previous, covered, w.interval), w.current)
 }
 
 // faded is when no more than room of n that were taken in a window still count. The window begins at
@@ -158,4 +159,23 @@ func (w *slidingWindow) clone() meter {
 		c.fine = &fine
 	}
 	return &c
+}
+
+func (w *slidingWindow) code(c *codec) {
+	w.rate.code(c)
+	fine := w.fine != nil
+	if !c.bool(&fine) {
+		c.instant(&w.start)
+		c.upTo(&w.previous, noTime)
+		c.upTo(&w.current, noTime)
+		return
+	}
+	if w.interval == 0 {
+		c.fail("a window of no length in parts")
+		return
+	}
+	if c.reading {
+		w.fine = newFineWindow(w.size, w.interval)
+	}
+	w.fine.code(c)
 }

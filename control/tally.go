@@ -73,3 +73,10 @@ func (t *tally) stats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
 	}
 	return append(all, more...)
 }
+
+func (t *tally) code(c *codec) {
+	c.instant(&t.created)
+	c.int64(&t.passed)
+	c.int64(&t.waited)
+	c.int64(&t.timedOut)
+}

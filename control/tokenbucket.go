@@ -98,3 +98,9 @@ func (b *bucket) clone() meter {
 	c := *b
 	return &c
 }
+
+func (b *bucket) code(c *codec) {
+	b.rate.code(c)
+	c.instant(&b.start)
+	c.upTo(&b.taken, noTime)
+}

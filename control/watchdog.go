@@ -58,3 +58,12 @@ func (w *Watchdog) Undo(time.Time, *gatehouse.Command) {}
 
 // Expiry implements [State]. A watchdog that fired is kept for those who come late.
 func (w *Watchdog) Expiry() time.Time { return w.deadline.Add(w.keep) }
+
+func (w *Watchdog) code(c *codec) {
+	c.version(1)
+	w.tally.code(c)
+	c.time(&w.deadline)
+	c.time(&w.lastKick)
+	c.int64(&w.kicks)
+	c.duration(&w.keep)
+}

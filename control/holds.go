@@ -1,0 +1,197 @@
+package control
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Hold is what one holder has of a semaphore or a lock.
+type Hold struct {
+	Holder string
+	// Fence is its fencing token. No two holds under one name ever have the same.
+	Fence uint64
+	// Cost is how many slots it takes.
+	Cost int64
+	// Expires is the length it was given, when it was acquired or renewed last; 0 is never.
+	Expires time.Duration
+	// Until is when it ends. It is zero when it ends never, or when the store knows.
+	Until time.Time
+}
+
+// Holds lists what is held, in the order in which it was granted. What has ended since the last step is
+// still listed.
+func (s *Semaphore) Holds() []Hold {
+	list := make([]Hold, 0, len(s.holds))
+	for _, h := range s.inOrder() {
+		hold := Hold{Holder: h.holder, Fence: h.fence, Cost: h.cost, Expires: h.expires}
+		if h.until != 0 {
+			hold.Until = time.Unix(0, h.until)
+		}
+		list = append(list, hold)
+	}
+	return list
+}
+
+// A held is a hold and whose it is.
+type held struct {
+	fence  uint64 // the hold's, so that sorting looks at nothing else
+	holder string
+	*hold
+}
+
+// inOrder lists what is held in the order of fencing tokens.
+func (s *Semaphore) inOrder() []held {
+	list := make([]held, 0, len(s.holds))
+	for holder, h := range s.holds {
+		list = append(list, held{h.fence, holder, h})
+	}
+	slices.SortFunc(list, func(a, b held) int {
+		if a.fence != b.fence {
+			return cmp.Compare(a.fence, b.fence)
+		}
+		return cmp.Compare(a.holder, b.holder)
+	})
+	return list
+}
+
+// End ends the hold that a holder has with this fencing token, as if its time had come. It reports whether
+// there was such a hold.
+func (s *Semaphore) End(holder string, fence uint64) bool {
+	h := s.holds[holder]
+	if h == nil || h.fence != fence {
+		return false
+	}
+	s.drop(holder)
+	s.expired++
+	return true
+}
+
+// Track makes the semaphore note from now on whose holds change, for a store that keeps each hold by
+// itself: EncodeHead and EachChanged are the parts that it writes, Decode and DecodeHold read them.
+func (s *Semaphore) Track() {
+	if s.changed == nil {
+		s.changed = make(map[string]struct{})
+	}
+}
+
+// note notes that the hold of a holder has changed, or is gone.
+func (s *Semaphore) note(holder string) {
+	if s.changed != nil {
+		s.changed[holder] = struct{}{}
+	}
+}
+
+// EachChanged calls visit for every holder whose hold has changed since the last call, or since Track, in
+// the order of their names. form is the hold's stored form, nil when the hold is gone; it must not be kept.
+func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
+	var c codec
+	for _, holder := range slices.Sorted(maps.Keys(s.changed)) {
+		h := s.holds[holder]
+		if h == nil {
+			visit(holder, nil)
+			continue
+		}
+		c.data = c.data[:0]
+		c.version(1)
+		h.code(&c)
+		visit(holder, c.data)
+	}
+	clear(s.changed)
+}
+
+// EncodeHead appends the stored form of the semaphore as if nothing were held. Decode reads it.
+func (s *Semaphore) EncodeHead(data []byte) []byte {
+	c := codec{data: data}
+	s.codeHead(&c)
+	c.items(0, 1)
+	return c.data
+}
+
+// DecodeHold adds a hold from its stored form to a semaphore that was read from its head.
+func (s *Semaphore) DecodeHold(holder string, form []byte) error {
+	c := codec{data: form, reading: true}
+	c.version(1)
+	h := new(hold)
+	h.code(&c)
+	if c.end() == nil {
+		s.add(&c, holder, h)
+	}
+	if c.fault != nil {
+		return gatehouse.Errorf(gatehouse.CodeInternal, "stored hold of %q: %w", holder, c.fault)
+	}
+	return nil
+}
+
+// leastHold is the least that a holder and a hold take in a form.
+const leastHold = 13
+
+func (s *Semaphore) code(c *codec) {
+	s.codeHead(c)
+	if !c.reading {
+		c.items(len(s.holds), leastHold)
+		for _, h := range s.inOrder() {
+			c.string(&h.holder)
+			h.hold.code(c)
+		}
+		return
+	}
+	for range c.items(0, leastHold) {
+		holder, h := "", new(hold)
+		c.string(&holder)
+		h.code(c)
+		s.add(c, holder, h)
+	}
+}
+
+// codeHead codes all but the holds, the sum of which is not stored.
+func (s *Semaphore) codeHead(c *codec) {
+	c.version(1)
+	s.tally.code(c)
+	c.bool(&s.sized)
+	c.size(&s.size)
+	c.uint64(&s.fence)
+	c.instant(&s.used)
+	c.int64(&s.reacquired)
+	c.int64(&s.released)
+	c.int64(&s.expired)
+	c.size(&s.maxHeld)
+}
+
+func (h *hold) code(c *codec) {
+	c.size(&h.cost)
+	c.uint64(&h.fence)
+	c.instant(&h.until)
+	c.duration(&h.expires)
+	grants := int64(h.grants)
+	if c.upTo(&grants, math.MaxInt32); c.reading {
+		h.grants = int(grants)
+	}
+}
+
+// add adds a hold that was read.
+func (s *Semaphore) add(c *codec, holder string, h *hold) {
+	switch {
+	case s.holds[holder] != nil:
+		c.fail("a hold of %q twice", holder)
+		return
+	case h.cost == 0 || h.cost > gatehouse.MaxSize-s.held:
+		c.fail("cost of %d with %d held, want 1 to %d in all", h.cost, s.held, int64(gatehouse.MaxSize))
+		return
+	case h.fence > s.fence:
+		c.fail("fencing token %d, want at most %d", h.fence, s.fence)
+		return
+	}
+	if s.holds == nil {
+		s.holds = make(map[string]*hold)
+	}
+	s.holds[holder] = h
+	s.held += h.cost
+	if h.until != 0 {
+		s.ends.Push(end{at: h.until, holder: holder, fence: h.fence})
+	}
+}
