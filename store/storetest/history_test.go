@@ -1,0 +1,146 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A tell is one call of a history that is told, not lived. Those with overlaps begin before the one before
+// them has ended.
+type tell struct {
+	key      gatehouse.Key
+	cmd      gatehouse.Command
+	d        gatehouse.Decision
+	lost     bool
+	overlaps bool
+}
+
+func of(kind gatehouse.Kind) gatehouse.Key { return gatehouse.Key{Kind: kind, Name: "a"} }
+
+func acquire(holder string, fence uint64) tell {
+	outcome := gatehouse.Refused
+	if fence != 0 {
+		outcome = gatehouse.Granted
+	}
+	return tell{
+		key: of(gatehouse.Lock), d: gatehouse.Decision{Outcome: outcome, Fence: fence},
+		cmd: gatehouse.Command{Op: gatehouse.OpAcquire, Holder: holder, Size: 1, Cost: 1},
+	}
+}
+
+func release(holder string, outcome gatehouse.Outcome) tell {
+	return tell{
+		key: of(gatehouse.Lock), d: gatehouse.Decision{Outcome: outcome},
+		cmd: gatehouse.Command{Op: gatehouse.OpRelease, Holder: holder},
+	}
+}
+
+func count(amount, value int64) tell {
+	return tell{
+		key: of(gatehouse.Counter), d: gatehouse.Decision{Outcome: gatehouse.Granted, Value: value},
+		cmd: gatehouse.Command{Op: gatehouse.OpCount, Amount: amount},
+	}
+}
+
+func event(op gatehouse.Op, outcome gatehouse.Outcome, message string) tell {
+	t := tell{key: of(gatehouse.Event), d: gatehouse.Decision{Outcome: outcome}}
+	t.cmd = gatehouse.Command{Op: op}
+	if op == gatehouse.OpSend {
+		t.cmd.Message = message
+	} else {
+		t.d.Message = message
+	}
+	return t
+}
+
+func lost(t tell) tell {
+	t.lost = true
+	return t
+}
+
+func overlapping(t tell) tell {
+	t.overlaps = true
+	return t
+}
+
+const (
+	granted  = gatehouse.Granted
+	refused  = gatehouse.Refused
+	conflict = gatehouse.Conflict
+	send     = gatehouse.OpSend
+	wait     = gatehouse.OpWait
+)
+
+// histories are right or wrong.
+var histories = []struct {
+	name  string
+	right bool
+	told  []tell
+}{
+	{"one after the other", true, []tell{acquire("a", 5), release("a", granted), acquire("b", 6)}},
+	{"two holders", false, []tell{acquire("a", 5), acquire("b", 6)}},
+	{"the token goes back", false, []tell{acquire("a", 5), release("a", granted), acquire("b", 4)}},
+	{"refused though free", false, []tell{acquire("a", 0)}},
+	{"released during another's acquire", true, []tell{
+		acquire("a", 5), release("a", granted), overlapping(acquire("b", 6)),
+	}},
+	{"two at once", false, []tell{acquire("a", 5), overlapping(acquire("b", 6))}},
+	{"a foreign release", false, []tell{acquire("a", 5), release("b", granted)}},
+	{"a release that went astray", false, []tell{acquire("a", 5), release("a", conflict)}},
+	{"a release with a lost answer", true, []tell{
+		acquire("a", 5), lost(release("a", 0)), acquire("b", 6),
+	}},
+	{"the same without effect", true, []tell{acquire("a", 5), lost(release("a", 0)), acquire("b", 0)}},
+	{"an acquire with a lost answer", true, []tell{lost(acquire("a", 1)), acquire("b", 0)}},
+	{"the same, taken back", true, []tell{lost(acquire("a", 1)), acquire("b", 0), acquire("c", 9)}},
+	{"taken back only once", false, []tell{
+		lost(acquire("a", 1)), acquire("b", 0), acquire("c", 9), acquire("d", 10),
+	}},
+	{"counts", true, []tell{count(1, 1), count(2, 3)}},
+	{"a count is missing", false, []tell{count(1, 1), count(2, 2)}},
+	{"counts in another order", true, []tell{count(1, 3), overlapping(count(2, 2))}},
+	{"a lost count counts", true, []tell{count(1, 1), lost(count(5, 0)), count(2, 8)}},
+	{"a lost count counts twice", false, []tell{count(1, 1), lost(count(5, 0)), count(2, 13)}},
+	{"sent and seen", true, []tell{event(send, granted, "x"), event(wait, granted, "x")}},
+	{"sent and not seen", false, []tell{event(send, granted, "x"), event(wait, refused, "")}},
+	{"sent twice", false, []tell{event(send, granted, "x"), event(send, granted, "y")}},
+	{"another message", false, []tell{event(send, granted, "x"), event(wait, granted, "y")}},
+}
+
+// What History takes for right, and what not.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	for _, test := range histories {
+		var h History
+		h.tell(test.told)
+		if err := h.Check(time.Minute); (err == nil) != test.right {
+			t.Errorf("%s: Check = %v, want right %t", test.name, err, test.right)
+		}
+	}
+}
+
+// tell records what is told.
+func (h *History) tell(told []tell) {
+	var ends []func()
+	end := func() {
+		for _, one := range ends {
+			one()
+		}
+		ends = nil
+	}
+	for _, one := range told {
+		if !one.overlaps {
+			end()
+		}
+		done := h.Begin(one.key, one.cmd)
+		var err error
+		if one.lost {
+			err = errors.New("lost")
+		}
+		ends = append(ends, func() { done(one.d, err) })
+	}
+	end()
+}
