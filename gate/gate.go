@@ -22,6 +22,10 @@ type Config struct {
 	Waiters int
 	// Line is the most commands in line at one name; 0 means DefaultLine.
 	Line int
+	// FirstTicket is the ticket of the first command that gets one; the others count up from it. Gates
+	// that share a store must be given numbers that are far apart, so that no two of their tickets are
+	// the same. 0 means 1.
+	FirstTicket gatehouse.Ticket
 }
 
 // The defaults of Config. With about 3 KiB for each waiting HTTP connection they suit a container of
@@ -38,6 +42,7 @@ const shards = 64
 type Gate struct {
 	ctx     context.Context // of what is asked of the store, which outlives any one caller
 	store   Store
+	slow    func(gatehouse.Key) bool // of a SlowStore; nil for any other
 	config  Config
 	seed    maphash.Seed
 	shards  [shards]shard
@@ -47,6 +52,7 @@ type Gate struct {
 	waiting atomic.Int64
 	lines   atomic.Int64 // at all names together
 	closed  atomic.Bool
+	errands errands
 }
 
 var _ gatehouse.Gate = (*Gate)(nil)
@@ -78,6 +84,10 @@ func New(store Store, config Config) *Gate {
 	for i := range g.shards {
 		g.shards[i].lines = make(map[gatehouse.Key]*line)
 	}
+	if slow, ok := store.(SlowStore); ok {
+		g.slow = slow.Slow
+	}
+	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
 	g.calls.New = func() any { return new(call) }
 	g.queues.New = func() any { return new(queue) }
 	return g
@@ -90,13 +100,15 @@ func (g *Gate) Do(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	c := g.calls.Get().(*call)
-	c.cmd = cmd // which does not escape this way
-	d, settled, err := g.try(key, &c.cmd, c)
-	cmd = c.cmd
-	g.calls.Put(c)
-	if settled {
-		return d, err
+	if g.slow == nil || ctx.Done() == nil || !g.slow(key) { // otherwise ctx may end while the store works
+		c := g.calls.Get().(*call)
+		c.cmd = cmd // which does not escape this way
+		d, settled, err := g.try(key, &c.cmd, c)
+		cmd = c.cmd
+		g.calls.Put(c)
+		if settled {
+			return d, err
+		}
 	}
 	type answer struct {
 		d   gatehouse.Decision
@@ -114,8 +126,10 @@ func (g *Gate) Do(
 	}
 }
 
-// Try answers cmd if that takes no waiting. When settled is false nothing was granted, and cmd, which
-// Try has made a note in, is to be given to Submit.
+// Try answers cmd if that takes no waiting in line; a slow store keeps the caller waiting for its answer.
+// When settled is false nothing was granted, and cmd, which Try has made a note in, is to be given to
+// Submit. At a slow store that is so for all that may wait: they are to stand in line before the store is
+// asked, so that whoever comes first is first.
 func (g *Gate) Try(
 	key gatehouse.Key, cmd *gatehouse.Command,
 ) (d gatehouse.Decision, settled bool, err error) {
@@ -132,16 +146,19 @@ func (g *Gate) try(
 	if err := cmd.Check(key); err != nil {
 		return gatehouse.Decision{}, true, err
 	}
+	if g.slow != nil && mayWait(cmd) && g.slow(key) {
+		return gatehouse.Decision{}, false, nil
+	}
 	// A delete goes by the line even if there is none yet: who is about to wait must hear of it.
 	if g.line(key) != nil || cmd.Op == gatehouse.OpDelete {
-		if cmd.Op.Waits() && cmd.MaxWait != 0 {
+		if mayWait(cmd) {
 			return gatehouse.Decision{}, false, nil
 		}
 		d, err = g.through(key, *cmd)
 		return d, true, err
 	}
 	d, err = g.apply(key, cmd, c)
-	if err == nil && d.Outcome == gatehouse.Refused && cmd.MaxWait != 0 && cmd.Op.Waits() {
+	if err == nil && d.Outcome == gatehouse.Refused && mayWait(cmd) {
 		cmd.Again, cmd.Since = true, d.At
 		return d, false, nil
 	}
@@ -153,6 +170,9 @@ func (g *Gate) try(
 	}
 	return d, true, err
 }
+
+// mayWait reports whether a command stays in line when it is refused.
+func mayWait(cmd *gatehouse.Command) bool { return cmd.MaxWait != 0 && cmd.Op.Waits() }
 
 // apply puts one command to the store, past any line.
 func (g *Gate) apply(
@@ -173,6 +193,15 @@ func (g *Gate) takeBack(key gatehouse.Key, undo *ticket) {
 		g.join(key, undo)
 		return
 	}
+	if g.Slow(key) {
+		g.errands.run(func() { g.giveBack(key, undo) })
+		return
+	}
+	g.giveBack(key, undo)
+}
+
+// giveBack is takeBack past any line.
+func (g *Gate) giveBack(key gatehouse.Key, undo *ticket) {
 	// That it failed is nobody's to hear: a hold that could not be taken back ends when it expires.
 	_, _ = g.apply(key, &undo.cmd, new(call))
 	if l := g.line(key); l != nil {
@@ -194,11 +223,14 @@ func (g *Gate) through(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.De
 	return d, err
 }
 
-// Submit is Do without a goroutine: done is called once, possibly before Submit returns and never
-// under a lock. It must not block. Once cancel was called, done may still be called or not.
+// Submit is Do without a goroutine of the caller's: done is called once, possibly before Submit returns and
+// never under a lock. It must not block. Once cancel was called, done may still be called or not.
 //
 // cancel takes the command out of line. When it was granted already, the grant is taken back: call
 // it when the answer could not be delivered, and do not call it when it was.
+//
+// Neither of them waits for a slow store. Commands that may not wait come to it in any order there, while
+// nobody stands in line.
 func (g *Gate) Submit(
 	key gatehouse.Key, cmd gatehouse.Command, done func(gatehouse.Decision, error),
 ) (cancel func()) {
@@ -208,6 +240,9 @@ func (g *Gate) Submit(
 			done(gatehouse.Decision{}, err)
 			return func() {}
 		}
+	}
+	if g.Slow(key) {
+		return g.submitSlow(key, t)
 	}
 	g.join(key, t)
 	return t.cancel
@@ -231,7 +266,8 @@ func (g *Gate) Names(
 }
 
 // Close ends all waiting: those in line, and those who come later and would have to wait, get a
-// CodeUnavailable error. What can be decided without waiting still is.
+// CodeUnavailable error. What can be decided without waiting still is. With a slow store Close returns
+// before they have got it; see Drain.
 func (g *Gate) Close() {
 	g.closed.Store(true)
 	for i := range g.shards {

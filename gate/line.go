@@ -13,6 +13,7 @@ import (
 type line struct {
 	gate *Gate
 	key  gatehouse.Key
+	slow bool   // its store is, so that nobody may be kept at serving it
 	stop func() // of the store's Watch; touched only by whoever serves the line or drops it
 
 	mu         sync.Mutex
@@ -54,12 +55,19 @@ func (l *line) serve() {
 		return
 	}
 	l.serving, l.width = true, 1
-	if l.stop == nil {
-		l.mu.Unlock()
-		l.stop = l.gate.store.Watch(l.key, func() { go l.serve() })
-		l.mu.Lock()
-	}
 	l.mu.Unlock()
+	if l.slow {
+		l.gate.errands.run(l.begin)
+		return
+	}
+	l.begin()
+}
+
+// begin is what whoever serves the line does first.
+func (l *line) begin() {
+	if l.stop == nil {
+		l.stop = l.gate.store.Watch(l.key, func() { go l.serve() })
+	}
 	l.work()
 }
 
@@ -70,7 +78,7 @@ func (l *line) work() {
 	l.mu.Lock()
 	var retry time.Duration
 	for round, more := 0, true; more; round++ {
-		if round == maxRounds {
+		if round == maxRounds && !l.slow {
 			l.mu.Unlock()
 			go l.work()
 			return
@@ -193,8 +201,15 @@ func (l *line) deliver() {
 	l.mu.Lock()
 }
 
+// leastPause is how soon a line is looked at again that could not be served when the store had said: its
+// clock and the timer's do not run exactly alike. A slow store is never asked in shorter steps.
+const leastPause = time.Millisecond
+
 // arm sets the timer by which the line is served when nobody else does it.
 func (l *line) arm(retry time.Duration) {
+	if retry != gatehouse.Forever && (retry <= 0 || l.slow) {
+		retry = max(retry, leastPause)
+	}
 	switch {
 	case l.head == nil || retry == gatehouse.Forever:
 		if l.timer != nil {

@@ -10,32 +10,41 @@ import (
 
 // join puts a ticket at the end of its key's line, and has the line served.
 func (g *Gate) join(key gatehouse.Key, t *ticket) {
-	t.waits = t.cmd.Op.Waits() && t.cmd.MaxWait != 0
-	if t.cmd.Ticket == 0 {
-		t.cmd.Ticket = gatehouse.Ticket(g.tickets.Add(1))
-	}
-	sh := g.shard(key)
-	sh.mu.Lock()
-	l := sh.lines[key]
-	if err := g.admit(key, t, l); err != nil {
-		sh.mu.Unlock()
+	l, err := g.enter(key, t)
+	if err != nil {
 		t.done(gatehouse.Decision{}, err)
 		return
 	}
+	l.serve()
+}
+
+// enter puts a ticket at the end of its key's line. The line is to be served then.
+func (g *Gate) enter(key gatehouse.Key, t *ticket) (*line, error) {
+	t.waits = mayWait(&t.cmd)
+	if t.cmd.Ticket == 0 {
+		t.cmd.Ticket = gatehouse.Ticket(g.tickets.Add(1))
+	}
+	slow := g.Slow(key)
+	sh := g.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l := sh.lines[key]
+	if err := g.admit(key, t, l); err != nil {
+		return nil, err
+	}
 	if l == nil {
-		l = &line{gate: g, key: key, holders: make(map[string]int)}
+		l = &line{gate: g, key: key, slow: slow, holders: make(map[string]int)}
 		sh.lines[key] = l
 		sh.count.Add(1)
 		g.lines.Add(1)
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.push(t)
 	if t.waits && t.cmd.MaxWait > 0 {
 		t.timer = time.AfterFunc(t.cmd.MaxWait, t.expire)
 	}
-	l.mu.Unlock()
-	sh.mu.Unlock()
-	l.serve()
+	return l, nil
 }
 
 // admit refuses a ticket that there is no room for.
@@ -157,24 +166,25 @@ func (l *line) stay(t *ticket, d *gatehouse.Decision) {
 		l.leave(t, nil)
 	case l.gate.closed.Load():
 		l.leave(t, nil)
-		err := gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the server is stopping", l.key)
-		l.answers = append(l.answers, answer{ticket: t, err: err})
+		l.answers = append(l.answers, answer{ticket: t, err: stopping(l.key)})
 	case t.due && first:
 		l.hurry(t) // its time was up while the store looked at it
 	}
+}
+
+// stopping is what those are told who would have to wait at a closed gate.
+func stopping(key gatehouse.Key) error {
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the server is stopping", key)
 }
 
 // leave takes a ticket out that nobody waits for any more, and with it what it was granted or what
 // it left behind.
 func (l *line) leave(t *ticket, d *gatehouse.Decision) {
 	l.remove(t)
-	if !t.waits {
-		return
-	}
-	if d != nil && d.Outcome == gatehouse.Granted {
+	if d != nil && t.took(d) {
 		granted := *d
 		l.push(undo(t, &granted))
-	} else if t.cmd.Again {
+	} else if t.waits && t.cmd.Again {
 		l.push(undo(t, nil))
 	}
 }
@@ -186,7 +196,7 @@ func (l *line) finish(t *ticket, d gatehouse.Decision, err error) {
 		return
 	}
 	l.answers = append(l.answers, answer{ticket: t, decision: d, err: err})
-	if !t.waits || d.Outcome != gatehouse.Granted {
+	if !t.took(&d) {
 		return
 	}
 	t.granted = &d

@@ -25,3 +25,15 @@ type Store interface {
 	Range(ctx context.Context, kind gatehouse.Kind, after string,
 		visit func(gatehouse.Key, control.State) bool) error
 }
+
+// A SlowStore is a store some of whose answers take longer than a moment, because it asks another machine
+// or a disk. Store's methods may block then; a gate does not call them where that would keep others
+// waiting, and has several calls of Apply for one key under way at once, for the store to combine. Apply
+// bounds its time itself.
+type SlowStore interface {
+	Store
+
+	// Slow reports whether Apply and Watch may take longer than a moment for this key. It is asked often,
+	// and must itself be quick.
+	Slow(key gatehouse.Key) bool
+}

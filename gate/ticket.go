@@ -35,6 +35,11 @@ func (t *ticket) cost() int64 {
 	return t.cmd.Cost
 }
 
+// took reports whether a decision gave the ticket something that can be taken back.
+func (t *ticket) took(d *gatehouse.Decision) bool {
+	return d.Outcome == gatehouse.Granted && (t.cmd.Op.Waits() || t.cmd.Op == gatehouse.OpReserve)
+}
+
 // answer is what is said to a ticket, outside the lock.
 type answer struct {
 	ticket   *ticket

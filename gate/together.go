@@ -1,6 +1,9 @@
 package gate
 
 import (
+	"cmp"
+	"sync"
+
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
@@ -19,12 +22,7 @@ func (g *Gate) TryAll(
 	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
 ) (err error) {
 	if g.line(key) != nil {
-		for i := range cmds {
-			if decisions[i], err = g.through(key, cmds[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return g.throughAll(key, cmds, decisions)
 	}
 	q := g.queues.Get().(*queue)
 	defer g.queues.Put(q)
@@ -39,4 +37,21 @@ func (g *Gate) TryAll(
 		l.serve()
 	}
 	return err
+}
+
+// throughAll takes commands that do not wait through the line of those who do, all of them at once.
+func (g *Gate) throughAll(
+	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
+) error {
+	var all sync.WaitGroup
+	errs := make([]error, len(cmds))
+	all.Add(len(cmds))
+	for i := range cmds {
+		g.join(key, &ticket{cmd: cmds[i], done: func(d gatehouse.Decision, err error) {
+			decisions[i], errs[i] = d, err
+			all.Done()
+		}})
+	}
+	all.Wait()
+	return cmp.Or(errs...)
 }

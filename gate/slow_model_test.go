@@ -1,0 +1,170 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+)
+
+// A mob is callers who want slots of one semaphore at a slow store, in every way there is.
+type mob struct {
+	store  *farStore
+	gate   *gate.Gate
+	key    gatehouse.Key
+	size   int64
+	inside atomic.Int64
+
+	mu     sync.Mutex // of random and the counts
+	random *rand.Rand
+	most   int64
+	told   int // how many were told that they have a slot
+	failed int // calls that were told of an error
+}
+
+// upTo is a random length of time.
+func (m *mob) upTo(most time.Duration) time.Duration {
+	return time.Duration(m.draw(int(most)))
+}
+
+func (m *mob) draw(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.random.IntN(n)
+}
+
+// newMob makes a mob in front of a store whose calls take up to 30 ms each way, a few of which fail.
+func newMob(seed uint64, failing int) *mob {
+	s, g := newFar(0, 0)
+	m := &mob{store: s, gate: g, key: semaphore("mob")}
+	m.random = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
+	m.size = 1 + int64(m.draw(3))
+	s.there = func() time.Duration { return m.upTo(30 * time.Millisecond) }
+	s.back = s.there
+	s.fails = func() (before, after bool) {
+		return m.draw(100) < failing, m.draw(100) < failing
+	}
+	return m
+}
+
+// visit takes a slot in some way, and gives it back.
+func (m *mob) visit(t *testing.T, holder string) {
+	t.Helper()
+	cmd := acquire(holder)
+	cmd.Size, cmd.Expires, cmd.MaxWait = m.size, 5*time.Second, m.upTo(200*time.Millisecond)
+	if m.draw(3) == 0 {
+		cmd.MaxWait = 0
+	}
+	var d gatehouse.Decision
+	var err error
+	switch m.draw(4) {
+	case 0:
+		d, err = m.gate.Do(context.Background(), m.key, cmd)
+	case 1:
+		ctx, cancel := context.WithTimeout(context.Background(), m.upTo(150*time.Millisecond))
+		d, err = m.gate.Do(ctx, m.key, cmd)
+		cancel()
+	case 2:
+		var settled bool
+		if d, settled, err = m.gate.Try(m.key, &cmd); !settled {
+			d, err = m.submit(t, cmd)
+		}
+	default:
+		d, err = m.submit(t, cmd)
+	}
+	m.mu.Lock()
+	if err != nil {
+		m.failed++
+	}
+	m.mu.Unlock()
+	if err != nil || d.Outcome != gatehouse.Granted {
+		return
+	}
+	inside := m.inside.Add(1)
+	m.mu.Lock()
+	m.told++
+	m.most = max(m.most, inside)
+	m.mu.Unlock()
+	<-time.After(m.upTo(50 * time.Millisecond))
+	m.inside.Add(-1)
+	if m.draw(2) == 0 {
+		_, _ = m.gate.Do(context.Background(), m.key, release(holder))
+		return
+	}
+	_ = m.gate.TryAll(m.key, []gatehouse.Command{release(holder)}, make([]gatehouse.Decision, 1))
+}
+
+// submit submits a command, and cancels it after a random while or waits for the answer.
+func (m *mob) submit(t *testing.T, cmd gatehouse.Command) (d gatehouse.Decision, err error) {
+	t.Helper()
+	type answer struct {
+		d   gatehouse.Decision
+		err error
+	}
+	answers := make(chan answer, 2)
+	begin := time.Now()
+	cancel := m.gate.Submit(m.key, cmd, func(d gatehouse.Decision, err error) { answers <- answer{d, err} })
+	if took := time.Since(begin); took > 0 {
+		t.Errorf("Submit took %s", took)
+	}
+	if m.draw(2) == 0 { // it gives up, whatever it has been told meanwhile
+		<-time.After(m.upTo(200 * time.Millisecond))
+		cancel()
+		return gatehouse.Decision{}, nil
+	}
+	a := <-answers
+	<-time.After(time.Second)
+	if len(answers) > 0 {
+		t.Error("it was answered twice")
+	}
+	return a.d, a.err
+}
+
+// Whatever a slow store does, no more are told that they have a slot than there are, everybody is answered,
+// and nothing is left in the end.
+func TestMobAtASlowStore(t *testing.T) {
+	told, failed := 0, 0
+	for seed := range uint64(60) {
+		failing := int(seed%3) * 4
+		synctest.Test(t, func(t *testing.T) {
+			m := newMob(seed, failing)
+			var all sync.WaitGroup
+			for caller := range 12 {
+				all.Go(func() {
+					for round := range 20 {
+						<-time.After(m.upTo(40 * time.Millisecond))
+						m.visit(t, fmt.Sprint(caller, "/", round))
+					}
+				})
+			}
+			done := make(chan struct{})
+			go func() { all.Wait(); close(done) }()
+			for over := false; !over; {
+				select {
+				case <-done:
+					over = true
+				case <-time.After(m.upTo(100*time.Millisecond) + 1):
+					m.store.wake()
+				}
+			}
+			if m.most > m.size {
+				t.Errorf("seed %d: %d held at once, want at most %d", seed, m.most, m.size)
+			}
+			told, failed = told+m.told, failed+m.failed
+			if failing > 0 { // what the store has not told us of ends by itself
+				time.Sleep(10 * time.Second)
+			}
+			m.store.left(t, m.gate, m.key)
+		})
+	}
+	if told < 1000 || failed < 100 {
+		t.Errorf("%d were granted and %d failed: the test did not test what it should", told, failed)
+	}
+}

@@ -1,0 +1,242 @@
+package redis
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// An address says where Redis is, how to log in, and which part of it is ours.
+type address struct {
+	hosts      []string // host:port of servers, or of sentinels
+	tls        *tls.Config
+	login      login
+	sentinel   login // to the sentinels
+	master     string
+	database   int
+	prefix     string
+	text       string // without passwords
+	passwords  []string
+	parameters url.Values
+}
+
+// A login is an ACL user.
+type login struct{ user, password string }
+
+const (
+	defaultPort   = "6379"
+	sentinelPort  = "26379"
+	defaultPrefix = "gatehouse:"
+	maxPrefix     = 64
+	maxDatabase   = 1<<31 - 1
+	maxHosts      = 64
+)
+
+// known are the parameters of an address, and whether they may be given more than once.
+var known = map[string]bool{
+	"addr": true, "master_set": false, "prefix": false, "ca": false, "cert": false, "key": false,
+	"sentinel_username": false, "sentinel_password": false,
+}
+
+// errForm is all that is said of what is no URL: a part of it may be a password.
+var errForm = errors.New("redis address: it is no URL, want redis://[user:password@]host[:port][/db]" +
+	"[?parameter=value&...] with other characters than letters and digits in user and password as %XX")
+
+// parseAddress reads redis://[user:password@]host[:port][/db][?parameters], or rediss:// for TLS.
+func parseAddress(text string) (*address, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(text, "#") {
+		return nil, errForm
+	}
+	a := &address{prefix: defaultPrefix}
+	if a.parameters, err = url.ParseQuery(u.RawQuery); err != nil {
+		return nil, errors.New("redis address: its parameters cannot be read, want name=value&name=value")
+	}
+	steps := []func(*url.URL) error{
+		a.parseScheme, a.checkParameters, a.parseLogin, a.parseHosts, a.parseDatabase, a.parsePrefix,
+		a.parseTLS,
+	}
+	for _, step := range steps {
+		if err := step(u); err != nil {
+			return nil, fmt.Errorf("redis address: %w", err)
+		}
+	}
+	a.describe(u)
+	return a, nil
+}
+
+func (a *address) parseScheme(u *url.URL) error {
+	switch u.Scheme {
+	case "redis":
+	case "rediss":
+		a.tls = &tls.Config{MinVersion: tls.VersionTLS12}
+	default:
+		return fmt.Errorf("scheme %q, want redis or rediss", u.Scheme)
+	}
+	return nil
+}
+
+func (a *address) checkParameters(*url.URL) error {
+	for name, values := range a.parameters {
+		several, ok := known[name]
+		switch {
+		case !ok:
+			return fmt.Errorf("parameter %q is not known, want one of addr, master_set, prefix, ca, cert, key, "+
+				"sentinel_username, sentinel_password", name)
+		case len(values) > 1 && !several:
+			return fmt.Errorf("parameter %q is given %d times, want one", name, len(values))
+		case slices.Contains(values, ""):
+			return fmt.Errorf("parameter %q is empty, want a value", name)
+		}
+	}
+	return nil
+}
+
+func (a *address) parseLogin(u *url.URL) error {
+	if u.User != nil {
+		a.login.user = u.User.Username()
+		a.login.password, _ = u.User.Password()
+		if a.login.password == "" {
+			return errors.New("there is a user or an @ without a password, want user:password@ or :password@")
+		}
+	}
+	a.sentinel = login{a.parameters.Get("sentinel_username"), a.parameters.Get("sentinel_password")}
+	a.master = a.parameters.Get("master_set")
+	switch {
+	case a.sentinel.user != "" && a.sentinel.password == "":
+		return errors.New("sentinel_username is given without sentinel_password, want both")
+	case a.sentinel.password != "" && a.master == "":
+		return errors.New("sentinel_password is given without master_set, want the name of the master too")
+	}
+	for _, l := range []login{a.login, a.sentinel} {
+		if l.password != "" {
+			a.passwords = append(a.passwords, l.password)
+		}
+	}
+	return nil
+}
+
+func (a *address) parseHosts(u *url.URL) error {
+	if u.Host == "" {
+		return errors.New("there is no host, want redis://host")
+	}
+	for _, text := range append([]string{u.Host}, a.parameters["addr"]...) {
+		host, port := text, ""
+		if h, p, err := net.SplitHostPort(text); err == nil {
+			host, port = h, p
+		}
+		host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		if port == "" {
+			port = defaultPort
+			if a.master != "" {
+				port = sentinelPort
+			}
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("port %q of host %q, want 1 to 65535", port, host)
+		}
+		if host == "" || strings.ContainsAny(host, "/@ ?#") || strings.Count(host, ":") == 1 {
+			return fmt.Errorf("host %q, want host or host:port", text)
+		}
+		a.hosts = append(a.hosts, net.JoinHostPort(host, port))
+	}
+	if len(a.hosts) > maxHosts {
+		return fmt.Errorf("%d hosts, want at most %d", len(a.hosts), maxHosts)
+	}
+	return nil
+}
+
+func (a *address) parseDatabase(u *url.URL) error {
+	text := strings.TrimPrefix(u.Path, "/")
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > maxDatabase || strings.ContainsAny(text, "+-") {
+		return fmt.Errorf("database %q, want a number from 0", text)
+	}
+	if n > 0 && len(a.hosts) > 1 && a.master == "" {
+		return fmt.Errorf("database %d of a cluster, which has only database 0", n)
+	}
+	a.database = n
+	return nil
+}
+
+// parsePrefix allows no character that means something in a pattern, in a rule of an ACL or for the place of
+// a key in a cluster.
+func (a *address) parsePrefix(*url.URL) error {
+	if !a.parameters.Has("prefix") {
+		return nil
+	}
+	a.prefix = a.parameters.Get("prefix")
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune(":._-/", r)
+	}
+	if len(a.prefix) > maxPrefix || strings.ContainsFunc(a.prefix, odd) {
+		return fmt.Errorf("prefix %q, want at most %d letters, digits and : . _ - /", a.prefix, maxPrefix)
+	}
+	return nil
+}
+
+func (a *address) parseTLS(*url.URL) error {
+	ca, cert, key := a.parameters.Get("ca"), a.parameters.Get("cert"), a.parameters.Get("key")
+	switch {
+	case ca+cert+key == "":
+		return nil
+	case a.tls == nil:
+		return errors.New("ca, cert and key are for TLS, want rediss:// with them")
+	case (cert == "") != (key == ""):
+		return errors.New("one of cert and key is given without the other, want both or none")
+	}
+	if ca != "" {
+		text, err := os.ReadFile(ca) //nolint:gosec // the operator names it
+		if err != nil {
+			return fmt.Errorf("ca: %w", err)
+		}
+		a.tls.RootCAs = x509.NewCertPool()
+		if !a.tls.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("ca: %s has no certificate in PEM form", ca)
+		}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("cert and key: %w", err)
+		}
+		a.tls.Certificates = []tls.Certificate{pair}
+	}
+	return nil
+}
+
+// describe writes the address without what is secret.
+func (a *address) describe(u *url.URL) {
+	var text strings.Builder
+	text.WriteString(u.Scheme + "://")
+	if a.login.user != "" {
+		text.WriteString(url.User(a.login.user).String() + "@")
+	}
+	text.WriteString(strings.Join(a.hosts, ","))
+	if a.database > 0 {
+		text.WriteString("/" + strconv.Itoa(a.database))
+	}
+	if a.master != "" {
+		text.WriteString(" master " + a.master)
+	}
+	a.text = text.String()
+}
+
+// redact takes the passwords out of what Redis or a library has said.
+func (a *address) redact(text string) string {
+	for _, password := range a.passwords {
+		text = strings.ReplaceAll(text, password, "***")
+	}
+	return text
+}

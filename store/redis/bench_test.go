@@ -1,0 +1,134 @@
+package redis_test
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/redis"
+	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/redis/rueidis"
+)
+
+// callers is how many goroutines ask at once.
+const callers = 512
+
+// spread has callers make b.N calls in all.
+func spread(b *testing.B, call func(i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	var work sync.WaitGroup
+	b.ResetTimer()
+	began := time.Now()
+	for range callers {
+		work.Go(func() {
+			for i := int(next.Add(1)); i <= b.N; i = int(next.Add(1)) {
+				if err := call(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "decisions/s")
+}
+
+// benchmarkKeys are how many names are asked for.
+var benchmarkKeys = []struct {
+	name string
+	keys int
+	warm bool
+}{{"hot", 1, true}, {"warm", 100_000, true}, {"cold", 1 << 40, false}}
+
+// Gatehouse on Redis: a gcra of one token per call.
+func BenchmarkSwap(b *testing.B) {
+	for _, of := range benchmarkKeys {
+		b.Run(of.name, func(b *testing.B) {
+			g := gate.New(openStore(b, redistest.Start(b).Address, 1), gate.Config{})
+			cmd := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Interval: time.Second, Burst: 1_000_000,
+			}
+			call := func(i int) error {
+				key := gatehouse.Key{Kind: gatehouse.GCRA, Name: "user " + strconv.Itoa(i%of.keys)}
+				_, err := g.Do(context.Background(), key, cmd)
+				return err
+			}
+			if of.warm {
+				warm(b, of.keys, call)
+			}
+			spread(b, call)
+		})
+	}
+}
+
+func warm(b *testing.B, keys int, call func(i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	var work sync.WaitGroup
+	for range callers {
+		work.Go(func() {
+			for i := int(next.Add(1)); i <= keys; i = int(next.Add(1)) {
+				if err := call(i); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+// plainText is a GCRA as it is usually written for Redis.
+//
+//go:embed testdata/gcra.lua
+var plainText string
+
+// The same by a plain script, with the same client and as many callers.
+func BenchmarkPlainScript(b *testing.B) {
+	for _, of := range benchmarkKeys {
+		b.Run(of.name, func(b *testing.B) {
+			client, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{redistest.Start(b).Address}, DisableCache: true, ForceSingleClient: true,
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(client.Close)
+			gcra := rueidis.NewLuaScript(plainText)
+			call := func(i int) error {
+				key := "gcra/user " + strconv.Itoa(i%of.keys)
+				arguments := []string{"1000000", "1000000", "1"}
+				_, err := gcra.Exec(context.Background(), client, []string{key}, arguments).ToArray()
+				return err
+			}
+			if of.warm {
+				warm(b, of.keys, call)
+			}
+			spread(b, call)
+		})
+	}
+}
+
+// openStore returns the store of one server.
+func openStore(tb testing.TB, address string, server uint32) *swap.Store {
+	tb.Helper()
+	backend, err := redis.Open("redis://" + address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(backend.Close)
+	store := swap.New(backend, swap.Config{Server: server, Timeout: 5 * time.Second})
+	tb.Cleanup(store.Close)
+	return store
+}
+
+var _ = fmt.Sprint

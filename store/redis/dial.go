@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// dial connects, and asks whether anybody is there. A server that stands still takes connections all the
+// same; without the question the first request would be lost to it, with an outcome that nobody knows.
+func dial(ctx context.Context, host string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := dialer.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	if config != nil {
+		if conn, err = secure(ctx, conn, host, config); err != nil {
+			return nil, &dialError{err}
+		}
+	}
+	if err := greet(ctx, conn); err != nil {
+		_ = conn.Close() // it is of no use
+		return nil, &dialError{fmt.Errorf("%s does not answer: %w", host, err)}
+	}
+	return conn, nil
+}
+
+func secure(ctx context.Context, conn net.Conn, host string, config *tls.Config) (net.Conn, error) {
+	own := config.Clone()
+	if own.ServerName == "" {
+		own.ServerName, _, _ = net.SplitHostPort(host)
+	}
+	secured := tls.Client(conn, own)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close() // it is of no use
+		return nil, err
+	}
+	return secured, nil
+}
+
+var errOdd = errors.New("it is no Redis")
+
+// greet sends a PING. Any answer will do: before a login it is an error.
+func greet(ctx context.Context, conn net.Conn) error {
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		return err
+	}
+	const longest = 512 // of an answer, which is +PONG or an error
+	line, err := bufio.NewReaderSize(io.LimitReader(conn, longest), longest).ReadString('\n')
+	switch {
+	case err != nil:
+		return err
+	case line[0] != '+' && line[0] != '-':
+		return errOdd
+	}
+	return conn.SetDeadline(time.Time{})
+}

@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/redis/rueidis"
+)
+
+// How long a lost subscription is left alone before it is made anew: at first, and at most.
+const (
+	subscribeSoon = 20 * time.Millisecond
+	subscribeLate = time.Second
+)
+
+// Listen implements swap.Backend: it subscribes to the server's channel, on a connection of its own.
+func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.listen(ctx, b.names.channel(server), wake)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// listen subscribes anew until ctx ends.
+func (b *Backend) listen(ctx context.Context, channel string, wake func(gatehouse.Key)) {
+	pause := subscribeSoon
+	for ctx.Err() == nil {
+		heard := b.subscribe(ctx, channel, wake)
+		if pause = min(2*pause, subscribeLate); heard {
+			pause = subscribeSoon
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// subscribe listens until the connection is lost or ctx ends, and reports whether it ever listened.
+func (b *Backend) subscribe(ctx context.Context, channel string, wake func(gatehouse.Key)) bool {
+	l, err := b.connect(ctx)
+	if err != nil {
+		return false
+	}
+	var heard atomic.Bool
+	began := func(s rueidis.PubSubSubscription) {
+		if s.Kind == "subscribe" {
+			heard.Store(true)
+			wake(gatehouse.Key{}) // what was told before has been missed
+		}
+	}
+	told := func(m rueidis.PubSubMessage) {
+		if key, ok := b.names.parse(m.Message); ok {
+			wake(key)
+		}
+	}
+	// Why it ended is nobody's to hear: the next subscription says what is to be known.
+	_ = l.client.Dedicated(func(c rueidis.DedicatedClient) error {
+		err := c.Receive(rueidis.WithOnSubscriptionHook(ctx, began), c.B().Subscribe().Channel(channel).Build(), told)
+		if errors.Is(err, context.Canceled) {
+			c.Close()
+		}
+		return err
+	})
+	return heard.Load()
+}

@@ -1,0 +1,144 @@
+package redis
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/redis/rueidis"
+)
+
+const (
+	// rangeNames is the most names that Range keeps at once. A database with more of one kind is looked
+	// through several times.
+	rangeNames = 10_000
+	// rangeValues is how many records are asked for at once.
+	rangeValues = 200
+	// scanCount is how many keys Redis looks at in one step, in which it serves nobody else.
+	scanCount = 500
+	// rangeStep is how long one step may take.
+	rangeStep = 5 * time.Second
+)
+
+// Range implements swap.Backend. Redis keeps no order, so that all of its keys are looked at.
+func (b *Backend) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(name string, record []byte) bool,
+) error {
+	l, err := b.connect(ctx)
+	if err != nil {
+		return err
+	}
+	r := ranging{b, l, kind}
+	for {
+		names, err := r.smallest(ctx, after)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(names, rangeValues) {
+			if more, err := r.visit(ctx, part, visit); err != nil || !more {
+				return err
+			}
+		}
+		if len(names) < rangeNames {
+			return nil
+		}
+		after = names[len(names)-1]
+	}
+}
+
+// A ranging is one Range.
+type ranging struct {
+	*Backend
+	link *link
+	kind gatehouse.Kind
+}
+
+// A tail is the names found so far, the greatest on top.
+type tail struct {
+	names []string
+	has   map[string]bool
+}
+
+func (t *tail) Len() int           { return len(t.names) }
+func (t *tail) Less(i, j int) bool { return t.names[i] > t.names[j] }
+func (t *tail) Swap(i, j int)      { t.names[i], t.names[j] = t.names[j], t.names[i] }
+func (t *tail) Push(x any)         { t.names = append(t.names, x.(string)) }
+
+// Pop implements heap.Interface.
+func (t *tail) Pop() any {
+	last := t.names[len(t.names)-1]
+	t.names = t.names[:len(t.names)-1]
+	return last
+}
+
+// add adds a name if it is among the smallest.
+func (t *tail) add(name string) {
+	if t.has[name] || len(t.names) == rangeNames && name >= t.names[0] {
+		return
+	}
+	t.has[name] = true
+	heap.Push(t, name)
+	if len(t.names) > rangeNames {
+		delete(t.has, heap.Pop(t).(string))
+	}
+}
+
+// smallest are the names after the given one, at most rangeNames. A replica has the names of its master,
+// which does no harm.
+func (r *ranging) smallest(ctx context.Context, after string) ([]string, error) {
+	found := tail{has: make(map[string]bool)}
+	for host, node := range r.link.client.Nodes() {
+		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+			entry, err := r.scan(ctx, node, cursor)
+			if err != nil {
+				return nil, fmt.Errorf("%w (asking %s)", err, host)
+			}
+			for _, key := range entry.Elements {
+				if of, ok := r.names.parse(key); ok && of.Kind == r.kind && of.Name > after {
+					found.add(of.Name)
+				}
+			}
+			cursor = entry.Cursor
+		}
+	}
+	slices.Sort(found.names)
+	return found.names, nil
+}
+
+func (r *ranging) scan(ctx context.Context, node rueidis.Client, cursor uint64) (rueidis.ScanEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, rangeStep)
+	defer cancel()
+	command := node.B().Scan().Cursor(cursor).Match(r.names.pattern(r.kind)).Count(scanCount).Build()
+	entry, err := node.Do(ctx, command).AsScanEntry()
+	if err != nil {
+		return entry, r.address.fault(err)
+	}
+	return entry, nil
+}
+
+// visit shows the records of some names. It reports whether more are wanted.
+func (r *ranging) visit(
+	ctx context.Context, names []string, show func(name string, record []byte) bool,
+) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, rangeStep)
+	defer cancel()
+	commands := make(rueidis.Commands, len(names))
+	for i, name := range names {
+		key := r.names.append(nil, gatehouse.Key{Kind: r.kind, Name: name})
+		commands[i] = r.link.client.B().Get().Key(string(key)).Build()
+	}
+	for i, answer := range r.link.client.DoMulti(ctx, commands...) {
+		record, err := answer.AsBytes()
+		switch {
+		case rueidis.IsRedisNil(err): // it has gone meanwhile
+		case err != nil:
+			return false, r.address.fault(err)
+		case !show(names[i], record):
+			return false, nil
+		}
+	}
+	return true, nil
+}
