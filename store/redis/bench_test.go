@@ -126,7 +126,7 @@ func openStore(tb testing.TB, address string, server uint32) *swap.Store {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(backend.Close)
-	store := swap.New(backend, swap.Config{Server: server, Timeout: 5 * time.Second})
+	store := swap.New(backend, swap.Config{Server: server, Timeout: 5 * time.Second, Names: 400_000})
 	tb.Cleanup(store.Close)
 	return store
 }
