@@ -1,0 +1,119 @@
+package outage
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// An Answer says what becomes of a limiter's commands while the store cannot be reached.
+type Answer uint8
+
+const (
+	// Refuse fails them with CodeUnavailable.
+	Refuse Answer = iota
+	// Allow answers as a limiter would that nobody has used, which grants whatever can be granted at all.
+	Allow
+	// LocalShare has this server count by itself, with its share of the limit.
+	LocalShare
+
+	answers
+)
+
+var answerNames = [answers]string{"refuse", "allow", "local-share"}
+
+// String returns the answer as configuration files spell it.
+func (a Answer) String() string {
+	if a >= answers {
+		return "none"
+	}
+	return answerNames[a]
+}
+
+// ParseAnswer returns the answer with this name; ok is false when there is none.
+func ParseAnswer(name string) (a Answer, ok bool) {
+	i := slices.Index(answerNames[:], name)
+	return Answer(max(i, 0)), i >= 0 // #nosec G115 -- an index of three names
+}
+
+// What grants say that were made without the store, in Decision.Message. An undo is known by it.
+const (
+	allowedMessage = "allowed without the store, which does not answer"
+	sharedMessage  = "counted by this server alone, because the store does not answer"
+)
+
+// byRule answers a queue that the store has not, or returns why not.
+func (s *Store) byRule(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+	answer := Refuse
+	if key.Kind.Limiter() && s.config.Answer != nil {
+		answer = s.config.Answer(key)
+	}
+	s.figures.count(answer, queue)
+	if answer == Refuse {
+		return err
+	}
+	answered := make([]bool, len(queue))
+	if answer == Allow {
+		s.allow(key, queue, answered)
+	} else if err := s.share(ctx, key, queue, answered); err != nil {
+		return err
+	}
+	if !slices.Contains(answered, true) {
+		return err
+	}
+	for i := range queue {
+		if !answered[i] { // beside others that are: one error for all would take their answers from them
+			queue[i].Decision = gatehouse.Decision{
+				Outcome: gatehouse.Exhausted, At: time.Now(),
+				Message: "cannot do this while the store does not answer",
+			}
+		}
+	}
+	return nil
+}
+
+// asks reports whether an operation can be answered without knowing what others have taken.
+func asks(op gatehouse.Op) bool {
+	switch op {
+	case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpReserve:
+		return true
+	}
+	return false
+}
+
+// allow answers each command as if it were the first at its name: a size of 0, which stops a limiter,
+// still does.
+func (s *Store) allow(key gatehouse.Key, queue []control.Turn, answered []bool) {
+	now := time.Now()
+	for i := range queue {
+		turn := &queue[i]
+		switch op := turn.Command.Op; {
+		case asks(op):
+			cmd := *turn.Command
+			cmd.Ahead, cmd.Again = 0, false
+			turn.Decision = control.New(key.Kind).Step(now, &cmd)
+			answered[i] = turn.Decision.Outcome != gatehouse.Missing
+			mark(turn, allowedMessage)
+		case op == gatehouse.OpUndo: // nobody waits for the answer; what was taken comes back with time
+			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
+			answered[i] = true
+		}
+	}
+}
+
+// mark notes on a grant that the store knows nothing of it.
+func mark(turn *control.Turn, message string) {
+	if asks(turn.Command.Op) && turn.Decision.Outcome == gatehouse.Granted {
+		turn.Decision.Message = message
+	}
+}
+
+// own reports whether a command takes back what was granted without the store.
+func own(turn control.Turn) bool {
+	cmd := turn.Command
+	return cmd.Op == gatehouse.OpUndo && cmd.Granted != nil &&
+		(cmd.Granted.Message == sharedMessage || cmd.Granted.Message == allowedMessage)
+}

@@ -1,0 +1,315 @@
+package outage_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/outage"
+)
+
+// A keeper is a memory store far away, which can become unreachable.
+type keeper struct {
+	*memory.Store
+	down  atomic.Bool
+	bad   string // a name whose commands fail even so
+	quick bool   // it fails at once
+	near  string // a name that is decided on here
+	calls atomic.Int64
+}
+
+var errGone = errors.New("connection refused")
+
+const budget = outage.DefaultTimeout
+
+func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+	if key.Name == k.near {
+		return k.Store.Apply(ctx, key, queue)
+	}
+	k.calls.Add(1)
+	if !k.down.Load() && key.Name != k.bad {
+		return k.Store.Apply(ctx, key, queue)
+	}
+	if !k.quick {
+		elapse(budget)
+	}
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, errGone)
+}
+
+func (k *keeper) Slow(key gatehouse.Key) bool { return key.Name != k.near }
+
+// Watch wakes each second, as a shared store does.
+func (k *keeper) Watch(key gatehouse.Key, wake func()) (stop func()) {
+	unpin := k.Store.Watch(key, wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				wake()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+		unpin()
+	}
+}
+
+// elapse waits for virtual time to pass.
+func elapse(d time.Duration) { <-time.After(d) }
+
+// open makes a keeper and a store in front of it, in the present bubble.
+func open(t *testing.T, answer outage.Answer, servers int) (*keeper, *outage.Store) {
+	t.Helper()
+	k := &keeper{Store: memory.New(memory.Config{})}
+	s := outage.New(k, outage.Config{
+		Servers: servers, Answer: func(gatehouse.Key) outage.Answer { return answer },
+	})
+	t.Cleanup(s.Close)
+	return k, s
+}
+
+func bucket(name string) gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name}
+}
+
+func acquire(size, cost int64) gatehouse.Command {
+	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: size, Cost: cost, Interval: time.Hour}
+}
+
+// ask puts one command to the store, and tells how long it took.
+func ask(
+	s *outage.Store, key gatehouse.Key, cmd gatehouse.Command,
+) (gatehouse.Decision, time.Duration, error) {
+	began := time.Now()
+	turns := []control.Turn{{Command: &cmd}}
+	err := s.Apply(context.Background(), key, turns)
+	return turns[0].Decision, time.Since(began), err
+}
+
+// The store is given up after one time budget; requests then cost nothing until it is back, which is
+// found out without them.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []error
+		k := &keeper{Store: memory.New(memory.Config{})}
+		s := outage.New(k, outage.Config{Changed: func(err error) { changes = append(changes, err) }})
+		key := bucket("a")
+		if _, _, err := ask(s, key, acquire(9, 1)); err != nil {
+			t.Fatalf("with the store there: %v, want none", err)
+		}
+		k.down.Store(true)
+		_, took, err := ask(s, key, acquire(9, 1))
+		if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || took != budget {
+			t.Fatalf("the first command = %v after %s, want unavailable after %s", err, took, budget)
+		}
+		before := k.calls.Load()
+		for range 1000 {
+			_, took, err := ask(s, key, acquire(9, 1))
+			if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || took != 0 {
+				t.Fatalf("a command then = %v after %s, want unavailable at once", err, took)
+			}
+			if !errors.Is(err, errGone) {
+				t.Fatalf("it says %v, want why", err)
+			}
+		}
+		if n := k.calls.Load() - before; n != 0 {
+			t.Errorf("1000 commands at an open breaker ask the store %d times, want 0", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n := k.calls.Load() - before; n < 8 || n > 14 {
+			t.Errorf("in 10 s the store was probed %d times, want about one a second", n)
+		}
+		if since, err := s.Away(); time.Since(since) < 10*time.Second || !errors.Is(err, errGone) {
+			t.Errorf("Away() = %s, %v, want 10 s ago, and why", since, err)
+		}
+		k.down.Store(false)
+		time.Sleep(2*budget + 10*time.Millisecond) // a probe may be under way that has begun before
+		if since, err := s.Away(); err != nil || !since.IsZero() {
+			t.Errorf("a second after the store is back Away() = %s, %v, want none", since, err)
+		}
+		if d, _, err := ask(s, key, acquire(9, 1)); err != nil || d.Remaining != 7 {
+			t.Errorf("the next command = %+v, %v, want 7 of 9 left", d, err)
+		}
+		s.Close()
+		if len(changes) != 2 || !errors.Is(changes[0], errGone) || changes[1] != nil {
+			t.Errorf("the changes were %v, want away and back", changes)
+		}
+	})
+}
+
+// Commands that come together wait for one time budget, not one after the other.
+func TestBreakerOpensForAllTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Refuse, 1)
+		k.down.Store(true)
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if _, took, err := ask(s, bucket("a"), acquire(9, 1)); err == nil || took != budget {
+					t.Errorf("a command = %v after %s, want an error after %s", err, took, budget)
+				}
+			})
+		}
+		all.Wait()
+		if _, took, _ := ask(s, bucket("a"), acquire(9, 1)); took != 0 {
+			t.Errorf("the next takes %s, want nothing", took)
+		}
+	})
+}
+
+// One name that cannot be decided on keeps nobody else away from a store that answers.
+func TestOneBadNameOpensNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Refuse, 1)
+		k.bad = "bad"
+		stop, others := make(chan struct{}), sync.WaitGroup{}
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(budget / 5):
+				}
+				if _, _, err := ask(s, bucket("good"), acquire(1000, 1)); err != nil {
+					t.Errorf("a good name: %v, want none", err)
+				}
+			}
+		})
+		for range 5 {
+			if _, took, err := ask(s, bucket("bad"), acquire(9, 1)); err == nil || took != budget {
+				t.Errorf("the bad name = %v after %s, want an error, each time after %s", err, took, budget)
+			}
+		}
+		close(stop)
+		others.Wait()
+	})
+}
+
+// What fails at once costs nobody any time, and may be about one command alone.
+func TestQuickFailuresOpenNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Refuse, 1)
+		k.quick = true
+		k.down.Store(true)
+		for range 100 {
+			_, _, _ = ask(s, bucket("a"), acquire(9, 1))
+		}
+		if n := k.calls.Load(); n != 100 {
+			t.Errorf("of 100 commands %d came to the store, want all", n)
+		}
+	})
+}
+
+// A name that is decided on without the store is, also while that is away.
+func TestNearNamesNeedNoStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Refuse, 1)
+		k.near = "near"
+		k.down.Store(true)
+		_, _, _ = ask(s, bucket("a"), acquire(9, 1))
+		d, took, err := ask(s, bucket("near"), acquire(9, 1))
+		if err != nil || took != 0 || d.Remaining != 8 {
+			t.Errorf("a near name = %+v, %v after %s, want 8 left at once", d, err, took)
+		}
+		if s.Slow(bucket("near")) || !s.Slow(bucket("a")) {
+			t.Error("Slow is not what the store says")
+		}
+	})
+}
+
+func TestRange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Allow, 1)
+		_, _, _ = ask(s, bucket("a"), acquire(9, 1))
+		names := func() (n int, err error) {
+			err = s.Range(t.Context(), gatehouse.TokenBucket, "", func(gatehouse.Key, control.State) bool {
+				n++
+				return true
+			})
+			return n, err
+		}
+		if n, err := names(); n != 1 || err != nil {
+			t.Errorf("Range shows %d names, %v, want 1", n, err)
+		}
+		k.down.Store(true)
+		_, _, _ = ask(s, bucket("a"), acquire(9, 1))
+		if _, err := names(); gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+			t.Errorf("Range while the store is away = %v, want unavailable", err)
+		}
+	})
+}
+
+// Who stands in line when the store goes away is answered by the rule, too.
+func TestWhoWaits(t *testing.T) {
+	for _, c := range []struct {
+		answer                   outage.Answer
+		granted, failed, waiting int64 // of 4 that wait, 3 s after the store has gone
+	}{{outage.Refuse, 0, 4, 0}, {outage.Allow, 4, 0, 0}, {outage.LocalShare, 2, 0, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			k, s := open(t, c.answer, 3)
+			g := gate.New(s, gate.Config{})
+			w := fill(t, g)
+			elapse(10 * time.Second)
+			if n := g.Waiting(); n != 4 {
+				t.Fatalf("%d wait, want 4", n)
+			}
+			k.down.Store(true)
+			elapse(3 * time.Second)
+			got := [3]int64{w.granted.Load(), w.failed.Load(), int64(g.Waiting())}
+			if want := [3]int64{c.granted, c.failed, c.waiting}; got != want {
+				t.Errorf("by the rule %s %d were granted, failed, wait, want %d", c.answer, got, want)
+			}
+			w.all.Wait()
+			if n := w.granted.Load() + w.failed.Load() + w.refused.Load(); n != 4 {
+				t.Errorf("by the rule %s %d of 4 were answered, want all", c.answer, n)
+			}
+			g.Close()
+		})
+	}
+}
+
+// waiters are four who wait for one token each, and what became of them.
+type waiters struct {
+	all                      sync.WaitGroup
+	granted, failed, refused atomic.Int64
+}
+
+// fill takes all there is of bucket a, 6, and has four wait for more.
+func fill(t *testing.T, g *gate.Gate) *waiters {
+	t.Helper()
+	cmd := acquire(6, 6)
+	if _, err := g.Do(t.Context(), bucket("a"), cmd); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Cost, cmd.MaxWait = 1, 10*time.Minute
+	w := new(waiters)
+	for range 4 {
+		w.all.Go(func() {
+			switch d, err := g.Do(t.Context(), bucket("a"), cmd); {
+			case gatehouse.CodeOf(err) == gatehouse.CodeUnavailable:
+				w.failed.Add(1)
+			case err == nil && d.Outcome == gatehouse.Granted:
+				w.granted.Add(1)
+			default:
+				w.refused.Add(1)
+			}
+		})
+	}
+	return w
+}

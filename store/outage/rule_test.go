@@ -1,0 +1,330 @@
+package outage_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+)
+
+// away makes a store that is known to be away.
+func away(t *testing.T, answer outage.Answer, servers int) (*keeper, *outage.Store) {
+	t.Helper()
+	k, s := open(t, answer, servers)
+	k.down.Store(true)
+	_, _, _ = ask(s, gatehouse.Key{Kind: gatehouse.Counter, Name: "first"},
+		gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
+	return k, s
+}
+
+// What is held is never granted without the store, whatever the rule.
+func TestHoldsAreAlwaysRefused(t *testing.T) {
+	for _, answer := range []outage.Answer{outage.Refuse, outage.Allow, outage.LocalShare} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := away(t, answer, 1)
+			for kind, cmd := range map[gatehouse.Kind]gatehouse.Command{
+				gatehouse.Semaphore: {Op: gatehouse.OpAcquire, Size: 5, Cost: 1, Holder: "k"},
+				gatehouse.Lock:      {Op: gatehouse.OpAcquire, Cost: 1, Holder: "k"},
+				gatehouse.Event:     {Op: gatehouse.OpSend},
+				gatehouse.Watchdog:  {Op: gatehouse.OpKick, Expires: time.Minute},
+				gatehouse.Counter:   {Op: gatehouse.OpValue},
+				gatehouse.Barrier:   {Op: gatehouse.OpWait, Size: 1},
+			} {
+				d, _, err := ask(s, gatehouse.Key{Kind: kind, Name: "a"}, cmd)
+				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+					t.Errorf("%s by the rule %s = %+v, %v, want unavailable", kind, answer, d, err)
+				}
+			}
+		})
+	}
+}
+
+var limiters = []gatehouse.Kind{
+	gatehouse.TokenBucket, gatehouse.GCRA, gatehouse.FixedWindow, gatehouse.SlidingWindow,
+	gatehouse.SlidingLog, gatehouse.Pace,
+}
+
+// asking are the operations that can be answered without the store.
+var asking = []gatehouse.Op{
+	gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpReserve,
+}
+
+func TestAllow(t *testing.T) {
+	for _, kind := range limiters {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := away(t, outage.Allow, 3)
+			key := gatehouse.Key{Kind: kind, Name: "a"}
+			for i := range 20 * len(asking) {
+				cmd := acquire(2, 1)
+				cmd.Op, cmd.Burst, cmd.Ahead, cmd.Again = asking[i%len(asking)], 2, 7, true
+				d, took, err := ask(s, key, cmd)
+				if err != nil || d.Outcome != gatehouse.Granted || d.Delay != 0 || took != 0 {
+					t.Fatalf("%s %s = %+v, %v after %s, want granted at once", kind, cmd.Op, d, err, took)
+				}
+				if !strings.Contains(d.Message, "without the store") || d.Limit == 0 {
+					t.Errorf("%s %s says %q and a limit of %d, want that the store is away, and the limit",
+						kind, cmd.Op, d.Message, d.Limit)
+				}
+			}
+			if d, _, err := ask(s, key, acquire(0, 1)); err != nil || d.Outcome != gatehouse.Refused {
+				t.Errorf("%s of size 0, which stops it = %+v, %v, want refused", kind, d, err)
+			}
+		})
+	}
+}
+
+// What changes something, or tells about it, cannot be done by any rule.
+func TestWhatNeedsTheStore(t *testing.T) {
+	for _, answer := range []outage.Answer{outage.Allow, outage.LocalShare} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := away(t, answer, 1)
+			for _, op := range []gatehouse.Op{
+				gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
+				gatehouse.OpDelete, gatehouse.OpPeek,
+			} {
+				d, _, err := ask(s, bucket("a"), gatehouse.Command{Op: op, Cost: 1, Holder: "k"})
+				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+					t.Errorf("%s by the rule %s = %+v, %v, want unavailable", op, answer, d, err)
+				}
+			}
+		})
+	}
+}
+
+// A queue has one error for all of it, so those that cannot be answered get an outcome.
+func TestMixedQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := away(t, outage.Allow, 1)
+		one, stats := acquire(5, 1), gatehouse.Command{Op: gatehouse.OpStats}
+		turns := []control.Turn{{Command: &one}, {Command: &stats}}
+		err := s.Apply(context.Background(), bucket("a"), turns)
+		if err != nil || turns[0].Decision.Outcome != gatehouse.Granted ||
+			turns[1].Decision.Outcome != gatehouse.Exhausted || turns[1].Decision.Message == "" {
+			t.Errorf("acquire and stats = %+v, %v, want granted, and exhausted with a reason", turns, err)
+		}
+	})
+}
+
+// shares are limits, and how many of 100 requests pass at one of so many servers.
+var shares = []struct {
+	fact    string
+	kind    gatehouse.Kind
+	servers int
+	cmd     gatehouse.Command
+	pass    int // -1 when the share is nothing
+}{
+	{"a third", gatehouse.TokenBucket, 3, gatehouse.Command{Size: 10, Cost: 1}, 3},
+	{"all of it", gatehouse.TokenBucket, 1, gatehouse.Command{Size: 10, Cost: 1}, 10},
+	{"one each", gatehouse.FixedWindow, 3, gatehouse.Command{Size: 3, Cost: 1}, 1},
+	{"less than one", gatehouse.FixedWindow, 3, gatehouse.Command{Size: 2, Cost: 1}, -1},
+	{"too much at once", gatehouse.SlidingLog, 3, gatehouse.Command{Size: 10, Cost: 4}, -1},
+	{"just so much at once", gatehouse.SlidingLog, 3, gatehouse.Command{Size: 10, Cost: 3}, 1},
+	{"a day", gatehouse.SlidingWindow, 2, gatehouse.Command{Size: 10, Cost: 1, Calendar: gatehouse.Day}, 5},
+	{"a burst", gatehouse.GCRA, 3, gatehouse.Command{Size: 10, Burst: 11, Cost: 1}, 4},
+	{"a burst of a low rate", gatehouse.GCRA, 3, gatehouse.Command{Size: 1, Burst: 5, Cost: 1}, 2},
+	{"no burst", gatehouse.GCRA, 2, gatehouse.Command{Size: 10, Cost: 1}, -1},
+	{"several", gatehouse.GCRA, 2, gatehouse.Command{Cost: 1, Limits: []gatehouse.Limit{
+		{Size: 10, Interval: time.Hour}, {Size: 14, Interval: 24 * time.Hour}}}, 5},
+	{"several, one of which is too small", gatehouse.FixedWindow, 4, gatehouse.Command{Cost: 1,
+		Limits: []gatehouse.Limit{{Size: 3, Interval: time.Hour}, {Size: 90, Interval: 24 * time.Hour}}}, -1},
+	{"pace", gatehouse.Pace, 2, gatehouse.Command{Size: 7, Cost: 1, Mode: gatehouse.ModePaced}, 3},
+	{"stopped", gatehouse.TokenBucket, 3, gatehouse.Command{Size: 0, Cost: 1}, 0},
+}
+
+func TestLocalShare(t *testing.T) {
+	for _, c := range shares {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := away(t, outage.LocalShare, c.servers)
+			key, pass := gatehouse.Key{Kind: c.kind, Name: "a"}, 0
+			for range 100 {
+				cmd := c.cmd
+				cmd.Op = gatehouse.OpAcquire
+				if cmd.Calendar == gatehouse.NoCalendar && len(cmd.Limits) == 0 {
+					cmd.Interval = time.Hour
+				}
+				if err := cmd.Check(key); err != nil {
+					t.Fatalf("%s: %v", c.fact, err)
+				}
+				d, _, err := ask(s, key, cmd)
+				if (err != nil) != (c.pass < 0) {
+					t.Fatalf("%s = %+v, %v, want an error %t", c.fact, d, err, c.pass < 0)
+				}
+				if d.Outcome == gatehouse.Granted {
+					pass++
+				}
+			}
+			if pass != max(c.pass, 0) {
+				t.Errorf("%s: of 100 %d pass at one of %d servers, want %d", c.fact, pass, c.servers, c.pass)
+			}
+		})
+	}
+}
+
+// Whatever the limit, the shares of all servers together let no more through than one store would.
+func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		servers := rapid.IntRange(2, 5).Draw(r, "servers")
+		key := gatehouse.Key{Kind: rapid.SampledFrom(limiters).Draw(r, "kind"), Name: "a"}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: rapid.Int64Range(1, 3).Draw(r, "cost"),
+			Size:     rapid.Int64Range(0, 20).Draw(r, "size"),
+			Interval: rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(r, "interval"),
+			Burst:    rapid.Int64Range(0, 20).Draw(r, "burst"),
+		}
+		if key.Kind == gatehouse.SlidingWindow {
+			cmd.Mode = gatehouse.ModeStrict // without, it is an estimate, and small sizes make coarse ones
+		}
+		if cmd.Check(key) != nil {
+			return
+		}
+		steps := rapid.SliceOfN(rapid.Int64Range(0, 3000), 1, 40).Draw(r, "steps in ms")
+		together, alone := int64(0), int64(0)
+		synctest.Test(t, func(t *testing.T) {
+			one := memory.New(memory.Config{})
+			fleet := make([]*outage.Store, servers)
+			for i := range fleet {
+				_, fleet[i] = away(t, outage.LocalShare, servers)
+			}
+			for _, ms := range steps {
+				time.Sleep(time.Duration(ms) * time.Millisecond)
+				for _, s := range fleet {
+					together += drain(s, key, cmd)
+				}
+				alone += drain(one, key, cmd)
+			}
+		})
+		if together > alone {
+			r.Fatalf("%d servers let %d through by their shares, one store %d", servers, together, alone)
+		}
+	})
+}
+
+// drain takes all there is, at its cost and then one by one.
+func drain(s outage.Keeper, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
+	for ; cmd.Cost > 0; cmd.Cost-- {
+		for {
+			one := cmd
+			turns := []control.Turn{{Command: &one}}
+			err := s.Apply(context.Background(), key, turns)
+			if err != nil || turns[0].Decision.Outcome != gatehouse.Granted {
+				break
+			}
+			taken += cmd.Cost
+		}
+	}
+	return taken
+}
+
+// What was granted without the store is not given back to it.
+func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
+	for _, answer := range []outage.Answer{outage.Allow, outage.LocalShare} {
+		synctest.Test(t, func(t *testing.T) {
+			k, s := open(t, answer, 1)
+			if d, _, err := ask(s, bucket("a"), acquire(5, 5)); err != nil || d.Remaining != 0 {
+				t.Fatal(d, err)
+			}
+			k.down.Store(true)
+			cmd := acquire(5, 4)
+			granted, _, err := ask(s, bucket("a"), cmd)
+			if err != nil || granted.Outcome != gatehouse.Granted {
+				t.Fatal(granted, err)
+			}
+			k.down.Store(false)
+			time.Sleep(2 * time.Second)
+			undo, peek := cmd, acquire(5, 1)
+			undo.Op, undo.Granted, peek.Op = gatehouse.OpUndo, &granted, gatehouse.OpPeek
+			turns := []control.Turn{{Command: &undo}, {Command: &peek}}
+			if err := s.Apply(context.Background(), bucket("a"), turns); err != nil {
+				t.Fatal(err)
+			}
+			if d := turns[1].Decision; d.Outcome != gatehouse.Refused {
+				t.Errorf("after the undo by the rule %s the store has %+v, want nothing", answer, d)
+			}
+			k.down.Store(true)
+			_, _, _ = ask(s, bucket("b"), acquire(5, 1))
+			if d, _, _ := ask(s, bucket("a"), acquire(5, 5)); d.Outcome != gatehouse.Granted {
+				t.Errorf("and this server has %+v, want all of it", d)
+			}
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		k := &keeper{Store: memory.New(memory.Config{})}
+		s := outage.New(k, outage.Config{
+			Name: "redis", Metrics: registry,
+			Answer: func(key gatehouse.Key) outage.Answer {
+				if key.Name == "a" {
+					return outage.Allow
+				}
+				return outage.Refuse
+			},
+		})
+		defer s.Close()
+		want := func(refuse, allow, reachable float64) {
+			t.Helper()
+			for name, want := range map[string]float64{
+				"gatehouse_store_unreachable_commands_total refuse":      refuse,
+				"gatehouse_store_unreachable_commands_total allow":       allow,
+				"gatehouse_store_unreachable_commands_total local-share": 0,
+				"gatehouse_store_reachable":                              reachable,
+			} {
+				if got, ok := gathered(t, registry)[name]; !ok || got != want {
+					t.Errorf("%s = %v, %t, want %v", name, got, ok, want)
+				}
+			}
+		}
+		want(0, 0, 1)
+		k.down.Store(true)
+		for range 3 {
+			_, _, _ = ask(s, bucket("a"), acquire(5, 1))
+			_, _, _ = ask(s, bucket("b"), acquire(5, 1))
+		}
+		want(3, 3, 0)
+		if n := gathered(t, registry)["gatehouse_store_apply_seconds"]; n != 1 {
+			t.Errorf("the store was asked %v times, want once", n)
+		}
+	})
+}
+
+// gathered are the figures by their names and rules, of a histogram the count.
+func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			name := family.GetName()
+			if labels := m.GetLabel(); labels[0].GetName() == "rule" {
+				name += " " + labels[0].GetValue()
+			}
+			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}
+
+func TestAnswerNames(t *testing.T) {
+	for _, a := range []outage.Answer{outage.Refuse, outage.Allow, outage.LocalShare} {
+		if got, ok := outage.ParseAnswer(a.String()); !ok || got != a {
+			t.Errorf("ParseAnswer(%q) = %v, %t, want itself", a.String(), got, ok)
+		}
+	}
+	if a, ok := outage.ParseAnswer("open"); ok {
+		t.Errorf("ParseAnswer(open) = %v, want none", a)
+	}
+}
