@@ -27,22 +27,22 @@ func decoded(t interface{ Fatalf(string, ...any) }, kind gatehouse.Kind, s State
 
 // drawHeld returns any valid command of a kind that is no limiter, from a few holders and waiters.
 func drawHeld(t *rapid.T, kind gatehouse.Kind) (cmd gatehouse.Command, ok bool) {
+	hold := []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew}
 	ops := map[gatehouse.Kind][]gatehouse.Op{
-		gatehouse.Semaphore: {gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew},
-		gatehouse.Lock:      {gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew},
-		gatehouse.Event:     {gatehouse.OpWait, gatehouse.OpSend},
-		gatehouse.Watchdog:  {gatehouse.OpWait, gatehouse.OpKick},
-		gatehouse.Counter:   {gatehouse.OpCount, gatehouse.OpValue, gatehouse.OpReset},
-		gatehouse.Barrier:   {gatehouse.OpWait},
+		gatehouse.Semaphore: hold, gatehouse.Lock: hold,
+		gatehouse.Event:    {gatehouse.OpWait, gatehouse.OpSend},
+		gatehouse.Watchdog: {gatehouse.OpWait, gatehouse.OpKick},
+		gatehouse.Counter:  {gatehouse.OpCount, gatehouse.OpValue, gatehouse.OpReset},
+		gatehouse.Barrier:  {gatehouse.OpWait},
 	}[kind]
 	lengths := []time.Duration{0, 1, time.Second, time.Minute, gatehouse.MaxDuration}
 	cmd = gatehouse.Command{
-		Op:      rapid.SampledFrom(append(ops, gatehouse.OpStats)).Draw(t, "op"),
+		Op:      rapid.SampledFrom(append(slices.Clone(ops), gatehouse.OpStats)).Draw(t, "op"),
 		Holder:  rapid.SampledFrom([]string{"a", "b", "c", "d\xff"}).Draw(t, "key"),
 		Size:    rapid.SampledFrom([]int64{0, 1, 3, 7, gatehouse.MaxSize}).Draw(t, "size"),
 		Cost:    rapid.SampledFrom([]int64{1, 1, 2, gatehouse.MaxSize}).Draw(t, "cost"),
 		Amount:  rapid.Int64().Draw(t, "amount"),
-		Expires: rapid.SampledFrom(append(lengths, gatehouse.AsAcquired)).Draw(t, "expires"),
+		Expires: rapid.SampledFrom(append(slices.Clone(lengths), gatehouse.AsAcquired)).Draw(t, "expires"),
 		Keep:    rapid.SampledFrom(lengths).Draw(t, "keep"),
 		MaxWait: rapid.SampledFrom([]time.Duration{0, gatehouse.Forever}).Draw(t, "maxwait"),
 		Message: rapid.SampledFrom([]string{"", "hello", "\x00\xff"}).Draw(t, "message"),
@@ -61,9 +61,7 @@ func drawAny(t *rapid.T, kind gatehouse.Kind) (cmd gatehouse.Command, ok bool) {
 		return drawHeld(t, kind)
 	}
 	of := slices.DeleteFunc(varieties(), func(v variety) bool { return v.kind != kind })
-	cmd, ok = drawExtreme(t, rapid.SampledFrom(of).Draw(t, "variety"))
-	cmd.Forced = cmd.Op == gatehouse.OpAcquire && rapid.IntRange(0, 5).Draw(t, "forced") == 0
-	return cmd, ok
+	return drawExtreme(t, rapid.SampledFrom(of).Draw(t, "variety"))
 }
 
 // plainTimes is a decision whose times can be compared as values.

@@ -42,6 +42,7 @@ func drawExtreme(t *rapid.T, v variety) (cmd gatehouse.Command, ok bool) {
 		modes := []gatehouse.Mode{gatehouse.ModeDefault, gatehouse.ModeFine, gatehouse.ModeClassic}
 		cmd.Mode = rapid.SampledFrom(modes).Draw(t, "mode")
 	}
+	cmd.Forced = cmd.Op == gatehouse.OpAcquire && rapid.IntRange(0, 5).Draw(t, "forced") == 0
 	return cmd, cmd.Check(gatehouse.Key{Kind: v.kind, Name: "extreme"}) == nil
 }
 

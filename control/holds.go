@@ -72,10 +72,16 @@ func (s *Semaphore) End(holder string, fence uint64) bool {
 }
 
 // Track makes the semaphore note from now on whose holds change, for a store that keeps each hold by
-// itself: EncodeHead and EachChanged are the parts that it writes, Decode and DecodeHold read them.
+// itself: EncodeHead and EachChanged are the parts that it writes, Decode and DecodeHold read them. At the
+// first call all that is held counts as changed, so that one whose holds are still to be read is tracked
+// before that.
 func (s *Semaphore) Track() {
-	if s.changed == nil {
-		s.changed = make(map[string]struct{})
+	if s.changed != nil {
+		return
+	}
+	s.changed = make(map[string]struct{}, len(s.holds))
+	for holder := range s.holds {
+		s.changed[holder] = struct{}{}
 	}
 }
 

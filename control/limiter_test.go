@@ -30,6 +30,11 @@ func checkRetryAfter(t *rapid.T, v variety) {
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now = now.Add(later(t, cmd.Interval))
 		cmd.Cost = rapid.Int64Range(1, most).Draw(t, "cost")
+		if rapid.IntRange(0, 4).Draw(t, "forced") == 0 {
+			forced := cmd
+			forced.Forced = true
+			s.step(now, forced)
+		}
 		d := s.step(now, cmd)
 		left := d.Remaining
 		if left > 0 && s.with(now, gatehouse.OpPeek, left).Outcome != gatehouse.Granted {

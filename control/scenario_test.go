@@ -269,6 +269,14 @@ func (a *actor) set(field, value string) (err error) {
 		if field == "keep" && (a.cmd.Keep < 0 || a.cmd.Keep > gatehouse.MaxDuration) {
 			err = fmt.Errorf("%s is out of range", value)
 		}
+	case field == "forced":
+		a.cmd.Forced, err = strconv.ParseBool(value)
+	case field == "leased":
+		a.cmd.Leased, err = strconv.ParseBool(value)
+	case field == "maxholders":
+		a.cmd.MaxHolders, err = strconv.Atoi(value)
+	case field == "minfence":
+		a.cmd.MinFence, err = strconv.ParseUint(value, 10, 62)
 	case field == "key":
 		a.cmd.Holder = value
 	case field == "message":

@@ -1,0 +1,256 @@
+package control
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A golden is a form as it was once written: of what some lines of a scenario lead to.
+type golden struct {
+	name, lines string
+	form        []byte
+}
+
+const goldenFile = "testdata/forms.golden"
+
+// goldens reads the file of them: each has its name in one line, then its scenario and its form.
+func goldens(t testing.TB) (all []golden) {
+	text, err := os.ReadFile(goldenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
+		lines := strings.Split(part, "\n\t")
+		if len(lines) != 3 {
+			t.Fatalf("%s: %q, want a name, a scenario and a form", goldenFile, part)
+		}
+		form, err := hex.DecodeString(lines[2])
+		if err != nil {
+			t.Fatalf("%s: %s: %v", goldenFile, lines[0], err)
+		}
+		all = append(all, golden{lines[0], lines[1], form})
+	}
+	return all
+}
+
+// state runs the lines.
+func (g golden) state(t testing.TB) (gatehouse.Kind, State) {
+	kind, rest, _ := strings.Cut(g.lines, ";")
+	s := newScenario(0, epoch())
+	s.line(kind)
+	for line := range strings.SplitSeq(rest, ";") {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if at, err := time.ParseDuration(words[0]); err == nil {
+			s.now, words = s.origin.Add(at), words[1:]
+		}
+		if got, fault := s.do(words); fault != "" || got[0].outcome == "invalid" {
+			t.Fatalf("%s: %s %v", line, fault, got)
+		}
+	}
+	if s.state == nil {
+		s.state = New(s.kind)
+	}
+	return s.kind, s.state
+}
+
+// TestGoldenForms: the form of each kind is as it was. Who changes one gives it a new version, reads the old
+// one too, and adds the new one to the file.
+func TestGoldenForms(t *testing.T) {
+	var kinds [gatehouse.Kinds]bool
+	for _, g := range goldens(t) {
+		kind, s := g.state(t)
+		kinds[kind] = true
+		if got := Encode(nil, s); !bytes.Equal(got, g.form) {
+			t.Errorf("%s: the form is\n%x, want\n%x", g.name, got, g.form)
+		}
+		read, err := Decode(kind, g.form)
+		if err != nil || !bytes.Equal(Encode(nil, read), g.form) {
+			t.Errorf("%s: Decode = %v, want the same form again", g.name, err)
+		}
+	}
+	for kind := 1; kind < gatehouse.Kinds; kind++ {
+		if !kinds[kind] {
+			t.Errorf("%s has no %s", goldenFile, gatehouse.Kind(kind))
+		}
+	}
+}
+
+// TestDecodeRefuses: whatever is cut off from a form, or stands behind it, is missed. Every error names the
+// kind.
+func TestDecodeRefuses(t *testing.T) {
+	for _, g := range goldens(t) {
+		kind, _ := g.state(t)
+		name, form := g.name, g.form
+		for n := range form {
+			if _, err := Decode(kind, form[:n]); err == nil || !strings.Contains(err.Error(), kind.String()) {
+				t.Fatalf("%s: Decode of %d bytes of %d = %v, want an error", name, n, len(form), err)
+			}
+		}
+		for _, bad := range [][]byte{append(slices.Clone(form), 0), append([]byte{9}, form[1:]...)} {
+			if _, err := Decode(kind, bad); err == nil {
+				t.Errorf("%s: Decode(%x) = no error, want one", name, bad)
+			}
+		}
+	}
+	for _, kind := range []gatehouse.Kind{0, gatehouse.Kind(gatehouse.Kinds), 255} {
+		if _, err := Decode(kind, []byte{1}); err == nil {
+			t.Errorf("Decode of kind %d = no error, want one", kind)
+		}
+	}
+}
+
+// TestDecodeUnknownZone: a zone that this machine does not know is an error, as windows would begin at
+// another time.
+func TestDecodeUnknownZone(t *testing.T) {
+	all := goldens(t)
+	i := slices.IndexFunc(all, func(g golden) bool { return g.name == "fixedwindow calendar" })
+	kind, _ := all[i].state(t)
+	form := bytes.Replace(all[i].form, []byte("Asia/Tokyo"), []byte("Asia/Tokio"), 1)
+	if _, err := Decode(kind, form); err == nil || !strings.Contains(err.Error(), "Asia/Tokio") {
+		t.Errorf("Decode = %v, want an error with the zone", err)
+	}
+}
+
+// TestDecodeTakesLittle: what is read takes no more memory than some times the length of its form.
+func TestDecodeTakesLittle(t *testing.T) {
+	const most, least = 48, 20_000 // times the length; whatever the length
+	barrier := &Barrier{tally: tally{created: 1}, arrivals: map[gatehouse.Ticket]struct{}{}}
+	semaphore := &Semaphore{fence: 1 << 40, holds: map[string]*hold{}}
+	log := &limited[slidingLog, *slidingLog]{limiter: limiter{tally: tally{created: 1}}}
+	log.first.rate, log.first.span = rate{size: 9, interval: 9}, 9
+	promised := &limited[pace, *pace]{limiter: limiter{
+		tally: tally{created: 1}, more: &more{limits: make([]gatehouse.Limit, 1)}}}
+	promised.first.rate, promised.first.span = rate{size: 9, interval: 9}, 9
+	for i := range 20_000 {
+		barrier.arrivals[gatehouse.Ticket(i+1)] = struct{}{}
+		semaphore.holds[fmt.Sprint(i)] = &hold{cost: 1, until: 1, grants: 1}
+		log.first.runs = append(log.first.runs, run{int64(i), 1})
+		if i < maxPromises {
+			promised.more.promises = append(promised.more.promises, promise{at: 1, n: 1, answers: 1})
+		}
+	}
+	for _, s := range []State{barrier, semaphore, log, promised} {
+		kind, form := kindOf(s), Encode(nil, s)
+		for _, n := range []int{len(form), len(form) / 2, len(form) / 100} {
+			took, err := decodeMemory(kind, form[:n])
+			if (err == nil) != (n == len(form)) || took > most*n+least {
+				t.Errorf("%s: Decode of %d bytes of %d took %d, %v, want at most %d times as many",
+					kind, n, len(form), took, err, most)
+			}
+		}
+	}
+}
+
+// decodeMemory is how many bytes Decode allocates for a form.
+func decodeMemory(kind gatehouse.Kind, form []byte) (bytes int, err error) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = Decode(kind, form)
+	runtime.ReadMemStats(&after)
+	return int(after.TotalAlloc - before.TotalAlloc), err //nolint:gosec // it is little
+}
+
+// TestMonotonicTimes: that a time carries the reading of a clock of this process makes no difference.
+func TestMonotonicTimes(t *testing.T) {
+	now := time.Now()
+	for kind, op := range map[gatehouse.Kind]gatehouse.Op{
+		gatehouse.Event: gatehouse.OpSend, gatehouse.Watchdog: gatehouse.OpKick,
+		gatehouse.Counter: gatehouse.OpCount, gatehouse.Barrier: gatehouse.OpWait,
+	} {
+		ours := subject{kind: kind}
+		ours.step(now, gatehouse.Command{Op: op, Expires: time.Minute, Size: 1})
+		copied := subject{kind: kind, state: decoded(t, kind, ours.state)}
+		for i := range 6 {
+			cmd := gatehouse.Command{Op: op, Expires: time.Minute, Size: 1}
+			if i%2 == 1 {
+				cmd.Op = gatehouse.OpStats
+			}
+			now = now.Add(time.Minute / 2)
+			want, got := plainTimes(ours.step(now, cmd)), plainTimes(copied.step(now, cmd))
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %s = %v, want %v", kind, cmd.Op, got, want)
+			}
+		}
+		if want := ours.state.Expiry(); !copied.state.Expiry().Equal(want) {
+			t.Errorf("%s expires at %s, want %s", kind, copied.state.Expiry(), want)
+		}
+	}
+}
+
+// TestEncodeChangesNothing: forms may be written while others read the state; the race detector would tell.
+func TestEncodeChangesNothing(t *testing.T) {
+	for _, g := range goldens(t) {
+		_, s := g.state(t)
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { Encode(nil, s) })
+		}
+		both.Wait()
+	}
+}
+
+// FuzzDecode reads anything: nothing panics, and what could be read can be used and written.
+func FuzzDecode(f *testing.F) {
+	for _, g := range goldens(f) {
+		kind, _ := g.state(f)
+		f.Add(byte(kind), g.form, epoch().UnixNano())
+	}
+	f.Fuzz(func(t *testing.T, number byte, data []byte, at int64) {
+		kind := gatehouse.Kind(number)
+		s, err := Decode(kind, data)
+		if err != nil {
+			return
+		}
+		s = decoded(t, kind, s)
+		now := time.Unix(0, at&(1<<62-1)) // up to 2116
+		for _, cmd := range fuzzCommands(kind) {
+			now = now.Add(300 * time.Millisecond)
+			d := s.Step(now, &cmd)
+			s.Expiry()
+			s = decoded(t, kind, s)
+			if cmd.Amount == 2 {
+				cmd.Granted = &d
+				s.Undo(now, &cmd)
+			}
+		}
+		Left(s, func(ticket gatehouse.Ticket) bool { return ticket > 9 })
+		decoded(t, kind, s)
+	})
+}
+
+// fuzzCommands are some valid commands of a kind, one of each operation and more of those that take
+// something.
+func fuzzCommands(kind gatehouse.Kind) (commands []gatehouse.Command) {
+	several := []gatehouse.Limit{{Size: 3, Interval: time.Second}, {Size: 9, Calendar: gatehouse.Day}}
+	const times = 3
+	for i := range 2 * times * int(gatehouse.OpDelete) {
+		amount := int64(i % times)
+		cmd := gatehouse.Command{
+			Op:   gatehouse.Op(i / times % int(gatehouse.OpDelete)), //nolint:gosec // less than OpDelete
+			Size: 3, Cost: 2, Amount: amount, Interval: time.Second, Burst: 2, Forced: amount == 1,
+			Expires: time.Minute, Holder: fmt.Sprint(amount), MaxWait: gatehouse.Forever,
+			Ticket: gatehouse.Ticket(amount + 1), //nolint:gosec // a few
+		}
+		if i >= times*int(gatehouse.OpDelete) {
+			cmd.Limits = several
+		}
+		if cmd.Check(gatehouse.Key{Kind: kind, Name: "fuzz"}) == nil {
+			commands = append(commands, cmd)
+		}
+	}
+	return commands
+}
