@@ -1,0 +1,79 @@
+package etcd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// keys is what all keys begin with, and ends with a slash. Below it are
+//
+//	records/lock/a/b                            the record of the lock "a/b"
+//	holds/lock/a%2Fb/00000000004294967296       its hold with that fencing token
+//
+// A record's key ends with the name as it is, so that etcd's order is the order of names. In the key of a
+// hold the name has no slash, so that no name's holds are among those of another.
+type keys string
+
+const (
+	recordsPart = "records/"
+	holdsPart   = "holds/"
+)
+
+// records is what the keys of all records of a kind begin with.
+func (k keys) records(kind gatehouse.Kind) string {
+	return string(k) + recordsPart + kind.String() + "/"
+}
+
+func (k keys) record(key gatehouse.Key) string { return k.records(key.Kind) + key.Name }
+
+// holds is what the keys of all holds under one name begin with.
+func (k keys) holds(key gatehouse.Key) string {
+	name := strings.ReplaceAll(strings.ReplaceAll(key.Name, "%", "%25"), "/", "%2F")
+	return string(k) + holdsPart + key.Kind.String() + "/" + name + "/"
+}
+
+// hold is the key of a hold. Fencing tokens have 20 digits, so that the oldest hold comes first.
+func (k keys) hold(key gatehouse.Key, fence uint64) string {
+	return k.holds(key) + fmt.Sprintf("%020d", fence)
+}
+
+// fenceOf is the fencing token of the hold that a key is of, 0 when it is of none.
+func fenceOf(key []byte) uint64 {
+	text := string(key)
+	fence, err := strconv.ParseUint(text[strings.LastIndexByte(text, '/')+1:], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return fence
+}
+
+// parse says which controller a key is of, and whether it is that of a hold. ok is false for a key that is
+// none of ours.
+func (k keys) parse(text string) (key gatehouse.Key, isHold, ok bool) {
+	rest, ok := strings.CutPrefix(text, string(k))
+	if !ok {
+		return key, false, false
+	}
+	rest, isHold = strings.CutPrefix(rest, holdsPart)
+	if !isHold {
+		if rest, ok = strings.CutPrefix(rest, recordsPart); !ok {
+			return key, false, false
+		}
+	}
+	kind, name, _ := strings.Cut(rest, "/")
+	if key.Kind, ok = gatehouse.ParseKind(kind); !ok {
+		return key, isHold, false
+	}
+	if isHold {
+		name, _, ok = strings.Cut(name, "/")
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "%2F", "/"), "%25", "%")
+	}
+	key.Name = name
+	return key, isHold, ok && name != ""
+}
+
+// hasHolds reports whether controllers of this kind can be held.
+func hasHolds(kind gatehouse.Kind) bool { return kind == gatehouse.Semaphore || kind == gatehouse.Lock }

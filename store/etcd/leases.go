@@ -1,0 +1,161 @@
+package etcd
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+const (
+	// maxRevokers is how many leases are given back at once: etcd writes what comes together together.
+	maxRevokers = 16
+	// maxRevokes is how many leases wait to be given back. More end by themselves.
+	maxRevokes = 4096
+	// farewell is how long giving leases back may take when a backend is closed.
+	farewell = time.Second
+)
+
+// leases are made here, and given back behind the backs of those who do not need them any more.
+type leases struct {
+	client pb.LeaseClient
+	ctx    context.Context // of giving back
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu       sync.Mutex
+	unused   []clientv3.LeaseID
+	revokers int
+	closed   bool
+}
+
+func (l *leases) start() { l.ctx, l.cancel = context.WithCancel(context.Background()) }
+
+// grant makes a lease. Its number is made here, not by etcd, so that one whose answer was lost can be given
+// back; it never comes again.
+func (l *leases) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+	var sent atomic.Bool
+	id := 1 + rand.Int64N(math.MaxInt64)
+	request := &pb.LeaseGrantRequest{ID: id, TTL: seconds}
+	ctx = noting(clientv3.WithRequireLeader(ctx), &sent)
+	if _, err := l.client.LeaseGrant(ctx, request, grpc.WaitForReady(true)); err != nil {
+		if err = tell(rpctypes.Error(err), sent.Load()); mayBeDone(err) {
+			l.free(clientv3.LeaseID(id))
+		}
+		return 0, err
+	}
+	return clientv3.LeaseID(id), nil
+}
+
+// free gives leases back that no key needs, soon, if that is possible.
+func (l *leases) free(ids ...clientv3.LeaseID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	ids = ids[:min(len(ids), maxRevokes-len(l.unused))]
+	l.unused = append(l.unused, ids...)
+	for range ids {
+		if l.revokers < maxRevokers {
+			l.revokers++
+			l.work.Go(l.revoke)
+		}
+	}
+}
+
+// revoke gives leases back until there are none.
+func (l *leases) revoke() {
+	for {
+		l.mu.Lock()
+		if len(l.unused) == 0 {
+			l.revokers--
+			l.mu.Unlock()
+			return
+		}
+		id := l.unused[0]
+		l.unused = l.unused[1:]
+		l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(l.ctx, maxCall)
+		_, _ = l.client.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}) // it ends by itself
+		cancel()
+	}
+}
+
+func (l *leases) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	end := time.AfterFunc(farewell, l.cancel)
+	l.work.Wait()
+	end.Stop()
+	l.cancel()
+}
+
+// A grants is the leases of the holds that a change begins. Holds of the same length share one, because they
+// begin together; each other change makes its own.
+type grants struct {
+	mu    sync.Mutex
+	ofTTL map[int64]clientv3.LeaseID
+	err   error
+}
+
+// begin makes the leases of holds.
+func (l *leases) begin(ctx context.Context, holds []control.Hold) (*grants, error) {
+	g := &grants{}
+	var work sync.WaitGroup
+	for i := range holds {
+		seconds := ttl(holds[i].Expires)
+		if _, asked := g.ofTTL[seconds]; asked || seconds == 0 {
+			continue
+		}
+		if g.ofTTL == nil {
+			g.ofTTL = make(map[int64]clientv3.LeaseID)
+		}
+		g.mu.Lock()
+		g.ofTTL[seconds] = 0
+		g.mu.Unlock()
+		work.Go(func() {
+			id, err := l.grant(ctx, seconds)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.ofTTL[seconds] = id; err != nil {
+				g.err = err
+			}
+		})
+	}
+	work.Wait()
+	if g.err != nil {
+		l.free(g.all()...)
+	}
+	return g, g.err
+}
+
+// of is the lease of a hold, 0 for one that does not end.
+func (g *grants) of(hold *control.Hold) clientv3.LeaseID { return g.ofTTL[ttl(hold.Expires)] }
+
+func (g *grants) all() (ids []clientv3.LeaseID) {
+	for _, id := range g.ofTTL {
+		if id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// ttl is a length in etcd's seconds, rounded up, 0 for no end.
+func ttl(d time.Duration) int64 {
+	if d <= 0 {
+		return 0
+	}
+	return int64((d + time.Second - 1) / time.Second)
+}

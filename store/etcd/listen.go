@@ -1,0 +1,131 @@
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+const (
+	// beat is the longest that a watch may be silent before it is asked for a sign of life, and how long it
+	// may take for it. A connection to a member that hangs is silent too.
+	beat = 2 * time.Second
+	// firstPause and lastPause are between two tries to watch.
+	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
+)
+
+// A listener watches all keys for one server.
+type listener struct {
+	client *clientv3.Client
+	keys   keys
+	server uint32
+	wake   func(gatehouse.Key)
+}
+
+// Listen implements swap.Backend by one watch of all keys.
+func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &listener{client: b.client, keys: b.keys, server: server, wake: wake}
+	var work sync.WaitGroup
+	work.Go(func() { l.run(ctx) })
+	return func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+// run watches until ctx ends, again and again.
+func (l *listener) run(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		if l.watch(ctx) {
+			pause = firstPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// watch hears of changes until the watch ends or is silent for too long. It reports whether there was one.
+func (l *listener) watch(ctx context.Context) (began bool) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	opening := time.AfterFunc(beat, cancel) // Watch waits for the member's answer
+	changes := l.client.Watch(ctx, string(l.keys), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	opening.Stop()
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	asked := true // it answers that it watches
+	for {
+		select {
+		case response, open := <-changes:
+			if !open || response.Err() != nil {
+				return began
+			}
+			if response.Created { // what came before was not heard
+				began = true
+				l.wake(gatehouse.Key{})
+			}
+			asked = false
+			l.hear(response.Events)
+		case <-ticker.C:
+			if asked || !l.ask(ctx) {
+				return began
+			}
+			asked = true
+		case <-ctx.Done():
+			return began
+		}
+	}
+}
+
+// ask asks for a sign of life. The client takes the question only while it has a connection.
+func (l *listener) ask(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, beat)
+	defer cancel()
+	return l.client.RequestProgress(ctx) == nil
+}
+
+// hear tells of events, those of one change of etcd together.
+func (l *listener) hear(events []*clientv3.Event) {
+	for len(events) > 0 {
+		n := 1
+		for n < len(events) && events[n].Kv.ModRevision == events[0].Kv.ModRevision {
+			n++
+		}
+		l.hearChange(events[:n])
+		events = events[n:]
+	}
+}
+
+// hearChange wakes the lines that a change of etcd is about. A record that was written says itself whom it
+// concerns, also for the holds that ended with it. A hold that ended without its record being written has
+// been ended by its lease; that concerns everybody.
+func (l *listener) hearChange(events []*clientv3.Event) {
+	written := map[gatehouse.Key]bool{}
+	for _, e := range events {
+		key, isHold, ok := l.keys.parse(string(e.Kv.Key))
+		if !ok || isHold {
+			continue
+		}
+		written[key] = true
+		if !e.IsCreate() && !e.IsModify() || wakes(e.Kv.Value, l.server) {
+			l.wake(key)
+		}
+	}
+	for _, e := range events {
+		key, isHold, ok := l.keys.parse(string(e.Kv.Key))
+		if ok && isHold && e.Type == clientv3.EventTypeDelete && !written[key] {
+			l.wake(key)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package etcd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/swap"
+)
+
+const (
+	// fenceBits is how far etcd's revision is shifted to make a fencing token: a change, which has one
+	// revision, may grant as many holds.
+	fenceBits = 16
+
+	// Etcd takes 128 operations in a transaction, if it is not told otherwise, less those of the one around
+	// it. Those of many holds go in groups.
+	maxOps, group = 100, 50
+)
+
+// Swap implements swap.Backend by one transaction. The leases of the holds that it begins are made before.
+func (b *Backend) Swap(
+	ctx context.Context, key gatehouse.Key, change *swap.Change,
+) (swap.Reply, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	g, err := b.leases.begin(ctx, change.Begin)
+	if err != nil {
+		return swap.Reply{}, tell(err, false)
+	}
+	ops, err := b.ops(ctx, key, change, g)
+	if err != nil {
+		b.leases.free(g.all()...)
+		return swap.Reply{}, err
+	}
+	var sent atomic.Bool
+	response, err := b.client.Txn(noting(clientv3.WithRequireLeader(ctx), &sent)).
+		If(b.compares(key, change)...).Then(ops...).Else(b.look(key)...).Commit()
+	if err != nil {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			b.keeper.forget()
+		}
+		if err = tell(err, sent.Load()); !mayBeDone(err) {
+			b.leases.free(g.all()...) // otherwise the holds may be under them
+		}
+		return swap.Reply{}, err
+	}
+	if !response.Succeeded {
+		b.leases.free(g.all()...)
+	}
+	return b.reply(key, change, response)
+}
+
+// compares are what must hold for the change to be made.
+func (b *Backend) compares(key gatehouse.Key, change *swap.Change) []clientv3.Cmp {
+	version := int64(-1) // which no key has
+	if change.If <= math.MaxInt64 {
+		version = int64(change.If)
+	}
+	all := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(b.keys.record(key)), "=", version)}
+	if version == 0 && !change.Read && hasHolds(key.Kind) {
+		// Should a record be lost while something is held, nobody may be granted it a second time.
+		none := clientv3.Compare(clientv3.CreateRevision(b.keys.holds(key)), "=", 0)
+		all = append(all, none.WithPrefix())
+	}
+	return all
+}
+
+// ops are what the change does. The last one tells what is held after it.
+func (b *Backend) ops(
+	ctx context.Context, key gatehouse.Key, change *swap.Change, g *grants,
+) (ops []clientv3.Op, err error) {
+	switch {
+	case change.Read:
+	case change.Next == nil:
+		ops = append(ops, clientv3.OpDelete(b.keys.record(key)))
+	default:
+		lease, err := b.keeper.lease(ctx, change.Keep)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpPut(b.keys.record(key), seal(change), clientv3.WithLease(lease)))
+	}
+	var holds []clientv3.Op
+	for i := range change.Begin {
+		h := &change.Begin[i]
+		holds = append(holds, clientv3.OpPut(b.keys.hold(key, h.Fence), h.Holder,
+			clientv3.WithLease(g.of(h)), clientv3.WithPrevKV()))
+	}
+	for i := range change.End {
+		holds = append(holds, clientv3.OpDelete(b.keys.hold(key, change.End[i].Fence), clientv3.WithPrevKV()))
+	}
+	for len(ops)+len(holds) > maxOps && len(holds) > 0 {
+		n := min(group, len(holds))
+		ops = append(ops, clientv3.OpTxn(nil, holds[:n], nil))
+		holds = holds[n:]
+	}
+	ops = append(ops, holds...)
+	if hasHolds(key.Kind) {
+		ops = append(ops, b.live(key))
+	}
+	return ops, nil
+}
+
+// look is what is done when the record is another one.
+func (b *Backend) look(key gatehouse.Key) []clientv3.Op {
+	ops := []clientv3.Op{clientv3.OpGet(b.keys.record(key))}
+	if hasHolds(key.Kind) {
+		ops = append(ops, b.live(key))
+	}
+	return ops
+}
+
+func (b *Backend) live(key gatehouse.Key) clientv3.Op {
+	return clientv3.OpGet(b.keys.holds(key), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+}
+
+// reply reads the answer to a transaction.
+func (b *Backend) reply(
+	key gatehouse.Key, change *swap.Change, response *clientv3.TxnResponse,
+) (swap.Reply, error) {
+	revision := uint64(response.Header.Revision) // #nosec G115 -- it counts from 1
+	r := swap.Reply{Swapped: response.Succeeded, Now: b.now(), MinFence: (revision + 1) << fenceBits}
+	results := response.Responses
+	used := map[int64]bool{}
+	if hasHolds(key.Kind) {
+		last := len(results) - 1
+		r.Live = make(map[uint64]bool)
+		for _, kv := range results[last].GetResponseRange().Kvs {
+			r.Live[fenceOf(kv.Key)], used[kv.Lease] = true, true
+		}
+		results = results[:last]
+	}
+	switch {
+	case !r.Swapped:
+		if kvs := results[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			r.Record, r.Version = unseal(kvs[0].Value), uint64(kvs[0].ModRevision) // #nosec G115 -- as above
+		} else if len(r.Live) > 0 {
+			return swap.Reply{}, fmt.Errorf("%w: %d holds in etcd below %s without a record",
+				swap.ErrRefused, len(r.Live), b.keys.holds(key))
+		}
+	case change.Read:
+		r.Version = change.If
+	default:
+		if change.Next != nil {
+			r.Version = revision
+		}
+		b.freeUnused(results, used)
+	}
+	return r, nil
+}
+
+// freeUnused gives the leases of holds back that were ended or got new ones, unless another hold, which began
+// together with them, is still under them.
+func (b *Backend) freeUnused(results []*pb.ResponseOp, used map[int64]bool) {
+	for _, result := range results {
+		previous := result.GetResponseDeleteRange().GetPrevKvs()
+		if kv := result.GetResponsePut().GetPrevKv(); kv != nil {
+			previous = append(previous, kv)
+		}
+		for _, kv := range previous {
+			if kv.Lease != 0 && !used[kv.Lease] {
+				used[kv.Lease] = true
+				b.leases.free(clientv3.LeaseID(kv.Lease))
+			}
+		}
+		b.freeUnused(result.GetResponseTxn().GetResponses(), used)
+	}
+}
+
+// seal is what is stored of a record: how many servers are to be told of it, in 2 bytes, each of them in 4,
+// and the record. Too many to be counted are all.
+func seal(change *swap.Change) string {
+	wake := change.Wake
+	if len(wake) >= everyone {
+		wake = nil
+	}
+	data := make([]byte, 0, 2+4*len(wake)+len(change.Next))
+	number := uint16(len(wake)) // #nosec G115 -- fewer than everyone
+	if len(wake) != len(change.Wake) {
+		number = everyone
+	}
+	data = binary.BigEndian.AppendUint16(data, number)
+	for _, server := range wake {
+		data = binary.BigEndian.AppendUint32(data, server)
+	}
+	return string(append(data, change.Next...))
+}
+
+// everyone stands for all servers.
+const everyone = math.MaxUint16
+
+// unseal is the record in what is stored, empty when that is damaged.
+func unseal(data []byte) []byte {
+	_, record := split(data)
+	return record
+}
+
+// split takes apart what is stored. What is damaged wakes nobody and is an empty record, which is told to
+// whoever asks for it.
+func split(data []byte) (wake, record []byte) {
+	if len(data) < 2 {
+		return nil, []byte{}
+	}
+	number := int(binary.BigEndian.Uint16(data))
+	if data = data[2:]; number == everyone {
+		return nil, data
+	}
+	if len(data) < 4*number {
+		return nil, []byte{}
+	}
+	return data[:4*number], data[4*number:]
+}
+
+// wakes reports whether a server is to be told of what is stored.
+func wakes(data []byte, server uint32) bool {
+	if len(data) >= 2 && binary.BigEndian.Uint16(data) == everyone {
+		return true
+	}
+	wake, _ := split(data)
+	for ; len(wake) >= 4; wake = wake[4:] {
+		if binary.BigEndian.Uint32(wake) == server {
+			return true
+		}
+	}
+	return false
+}
