@@ -45,19 +45,19 @@ const (
 	sharedMessage  = "counted by this server alone, because the store does not answer"
 )
 
-// byRule answers a queue that the store has not, or returns why not.
-func (s *Store) byRule(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
-	answer := Refuse
+// answer answers a queue that the store has not, or returns why not.
+func (s *Store) answer(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+	rule := Refuse
 	if key.Kind.Limiter() && s.config.Answer != nil {
-		answer = s.config.Answer(key)
+		rule = s.config.Answer(key)
 	}
-	s.figures.count(answer, queue)
-	if answer == Refuse {
+	s.count(rule, queue)
+	if rule == Refuse {
 		return err
 	}
 	answered := make([]bool, len(queue))
-	if answer == Allow {
-		s.allow(key, queue, answered)
+	if rule == Allow {
+		allow(key, queue, answered)
 	} else if err := s.share(ctx, key, queue, answered); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func asks(op gatehouse.Op) bool {
 
 // allow answers each command as if it were the first at its name: a size of 0, which stops a limiter,
 // still does.
-func (s *Store) allow(key gatehouse.Key, queue []control.Turn, answered []bool) {
+func allow(key gatehouse.Key, queue []control.Turn, answered []bool) {
 	now := time.Now()
 	for i := range queue {
 		turn := &queue[i]

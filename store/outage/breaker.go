@@ -5,17 +5,77 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 )
 
-// The breaker opens when a call has failed that took its time, and the store has answered nobody since that
-// call began. So one name whose commands fail opens nothing while others are answered, and what fails at
-// once, which costs nobody any time, never does. While it is open no command goes to the store: it is
-// probed in the background, and the first answer closes the breaker.
+// A Shared is a store that servers share, as store/swap makes it. Its calls bound their time themselves.
+type Shared interface {
+	Keeper
+
+	// View is Apply, and shows the state after it.
+	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
+		view func(now time.Time, state control.State)) error
+
+	// Now and Latest are the store's time, or somewhat before and somewhat after.
+	Now() time.Time
+	Latest() time.Time
+}
+
+// A BreakerConfig says when a breaker opens, and who is told. The zero value works.
+type BreakerConfig struct {
+	// Name is what the store is called in the metrics.
+	Name string
+
+	// Timeout is how long one Apply of the store may take; 0 means DefaultTimeout.
+	Timeout time.Duration
+
+	// Metrics is where the figures are registered; nil leaves them out.
+	Metrics prometheus.Registerer
+
+	// Changed is called when the store has become unreachable, with the reason, and when it has become
+	// reachable again, with nil. It must be quick. nil means nobody wants to know.
+	Changed func(err error)
+}
+
+// DefaultTimeout is that of stores that are asked over a network.
+const DefaultTimeout = 500 * time.Millisecond
+
+// A Breaker is a Shared store that fails at once while the one behind it is known to be away. Make one with
+// NewBreaker.
+//
+// It opens when a call has failed that took its time, and the store has answered nobody since that call
+// began. So one name whose commands fail opens nothing while others are answered, and what fails at once,
+// which costs nobody any time, never does. While it is open no command goes to the store: it is probed in
+// the background, and the first answer closes the breaker.
+type Breaker struct {
+	Shared
+	config  BreakerConfig
+	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
+	seconds prometheus.Observer
+
+	start time.Time
+	heard atomic.Int64 // when the store answered last, in ns since start
+	away  atomic.Pointer[absence]
+
+	mu     sync.Mutex
+	timer  *time.Timer // of the next probe
+	probes uint64
+	closed bool
+	work   sync.WaitGroup
+}
+
+// An absence is a time in which the store cannot be reached.
+type absence struct {
+	since time.Time
+	err   error // why, without the key of the command that found out
+}
 
 // probeAfter is how long after a failure the store is probed again; up to twice that, so that servers do not
 // do so together.
@@ -24,56 +84,120 @@ const probeAfter = 250 * time.Millisecond
 // slowShare is the share of its time budget, as a divisor, from which on a failed call has cost time.
 const slowShare = 2
 
-func (s *Store) newBreaker() *gobreaker.TwoStepCircuitBreaker[struct{}] {
-	return gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+// NewBreaker returns a breaker in front of a store. Close ends it, and leaves the store to its owner.
+func NewBreaker(shared Shared, config BreakerConfig) *Breaker {
+	if config.Timeout == 0 {
+		config.Timeout = DefaultTimeout
+	}
+	b := &Breaker{Shared: shared, config: config, start: time.Now()}
+	b.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests: 1,
 		Timeout:     probeAfter,
 		ReadyToTrip: func(gobreaker.Counts) bool { return true },
 	})
+	b.register(config.Metrics, config.Name)
+	return b
+}
+
+// Apply puts the queue to the store, unless that is known to be away.
+func (b *Breaker) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+	return b.call(key, func() error { return b.Shared.Apply(ctx, key, queue) })
+}
+
+// View is Apply, and shows the state after it.
+func (b *Breaker) View(
+	ctx context.Context, key gatehouse.Key, queue []control.Turn,
+	view func(now time.Time, state control.State),
+) error {
+	return b.call(key, func() error { return b.Shared.View(ctx, key, queue, view) })
+}
+
+// call makes one call of the store, and learns from how it ends.
+func (b *Breaker) call(key gatehouse.Key, work func() error) error {
+	if away := b.away.Load(); away != nil {
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not answered for %s: %w",
+			key, time.Since(away.since).Round(time.Millisecond), away.err)
+	}
+	began := time.Since(b.start)
+	err := work()
+	ended := time.Since(b.start)
+	b.seconds.Observe((ended - began).Seconds())
+	b.judge(err, began, ended)
+	return err
+}
+
+// rangeTimeouts is how many times as long as a command it may take to list names, of which there are many.
+const rangeTimeouts = 10
+
+// Range visits the controllers of one kind. It fails at once while the store is known to be away.
+func (b *Breaker) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
+) error {
+	if away := b.away.Load(); away != nil {
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: names cannot be listed: %w", kind, away.err)
+	}
+	longest := rangeTimeouts * b.config.Timeout
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err := b.Shared.Range(bounded, kind, after, visit)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: listing names took longer than %s: %w",
+			kind, longest, err)
+	}
+	return err
+}
+
+// Away returns since when the store is unreachable, and why; the zero time and nil when it is reachable as
+// far as is known.
+func (b *Breaker) Away() (since time.Time, err error) {
+	if away := b.away.Load(); away != nil {
+		return away.since, away.err
+	}
+	return time.Time{}, nil
 }
 
 // judge learns from the end of a call.
-func (s *Store) judge(err error, began, ended time.Duration) {
+func (b *Breaker) judge(err error, began, ended time.Duration) {
 	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
-		s.heard.Store(int64(ended))
+		b.heard.Store(int64(ended))
 		return
 	}
-	if ended-began < s.config.Timeout/slowShare || s.heard.Load() > int64(began) {
+	if ended-began < b.config.Timeout/slowShare || b.heard.Load() > int64(began) {
 		return
 	}
-	done, refused := s.breaker.Allow()
+	done, refused := b.breaker.Allow()
 	if refused != nil {
 		return // another call was first
 	}
 	done(err)
-	s.leave(err)
+	b.leave(err)
 }
 
 // leave notes that the store is away, and begins to probe it.
-func (s *Store) leave(err error) {
+func (b *Breaker) leave(err error) {
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}
-	if !s.away.CompareAndSwap(nil, &absence{since: time.Now(), err: err}) {
+	if !b.away.CompareAndSwap(nil, &absence{since: time.Now(), err: err}) {
 		return
 	}
-	if s.config.Changed != nil {
-		s.config.Changed(err)
+	if b.config.Changed != nil {
+		b.config.Changed(err)
 	}
-	s.arm()
+	b.arm()
 }
 
 // arm has the store probed after a while.
-func (s *Store) arm() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+func (b *Breaker) arm() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		return
 	}
-	s.work.Add(1)
-	s.timer = time.AfterFunc(probeAfter+rand.N(probeAfter), func() {
-		defer s.work.Done()
-		s.probe()
+	b.work.Add(1)
+	b.timer = time.AfterFunc(probeAfter+rand.N(probeAfter), func() {
+		defer b.work.Done()
+		b.probe()
 	})
 }
 
@@ -81,49 +205,39 @@ func (s *Store) arm() {
 const probeNames = 64
 
 // probe asks the store about a name that does not exist, which changes nothing.
-func (s *Store) probe() {
-	done, refused := s.breaker.Allow()
+func (b *Breaker) probe() {
+	done, refused := b.breaker.Allow()
 	if refused != nil {
-		s.arm()
+		b.arm()
 		return
 	}
-	s.probes++
-	name := "gatehouse/probe/" + strconv.FormatUint(s.probes%probeNames, 10)
+	b.probes++
+	name := "gatehouse/probe/" + strconv.FormatUint(b.probes%probeNames, 10)
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: name}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	err := s.keeper.Apply(context.Background(), key, turns)
+	err := b.Shared.Apply(context.Background(), key, turns)
 	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 		err = nil // it answers
 	}
 	done(err)
 	if err != nil {
-		s.arm()
+		b.arm()
 		return
 	}
-	s.heard.Store(int64(s.elapsed()))
-	s.away.Store(nil)
-	if s.config.Changed != nil {
-		s.config.Changed(nil)
+	b.heard.Store(int64(time.Since(b.start)))
+	b.away.Store(nil)
+	if b.config.Changed != nil {
+		b.config.Changed(nil)
 	}
-}
-
-// unreachable is the error of a command while the store is away, otherwise nil.
-func (s *Store) unreachable(key gatehouse.Key) error {
-	away := s.away.Load()
-	if away == nil {
-		return nil
-	}
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not answered for %s: %w",
-		key, time.Since(away.since).Round(time.Millisecond), away.err)
 }
 
 // Close ends probing. Nobody may use the store after it.
-func (s *Store) Close() {
-	s.mu.Lock()
-	s.closed = true
-	if s.timer != nil && s.timer.Stop() {
-		s.work.Done()
+func (b *Breaker) Close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.timer != nil && b.timer.Stop() {
+		b.work.Done()
 	}
-	s.mu.Unlock()
-	s.work.Wait()
+	b.mu.Unlock()
+	b.work.Wait()
 }

@@ -22,8 +22,9 @@ type keeper struct {
 	down  atomic.Bool
 	bad   string // a name whose commands fail even so
 	quick bool   // it fails at once
-	near  string // a name that is decided on here
 	calls atomic.Int64
+
+	breaker *outage.Breaker // in front of it
 }
 
 var errGone = errors.New("connection refused")
@@ -31,9 +32,6 @@ var errGone = errors.New("connection refused")
 const budget = outage.DefaultTimeout
 
 func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	if key.Name == k.near {
-		return k.Store.Apply(ctx, key, queue)
-	}
 	k.calls.Add(1)
 	if !k.down.Load() && key.Name != k.bad {
 		return k.Store.Apply(ctx, key, queue)
@@ -44,7 +42,19 @@ func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.T
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, errGone)
 }
 
-func (k *keeper) Slow(key gatehouse.Key) bool { return key.Name != k.near }
+func (k *keeper) Slow(gatehouse.Key) bool { return true }
+func (k *keeper) Now() time.Time          { return time.Now() }
+func (k *keeper) Latest() time.Time       { return time.Now() }
+
+func (k *keeper) View(
+	ctx context.Context, key gatehouse.Key, queue []control.Turn, view func(time.Time, control.State),
+) error {
+	err := k.Apply(ctx, key, queue)
+	if err == nil {
+		view(time.Now(), nil)
+	}
+	return err
+}
 
 // Watch wakes each second, as a shared store does.
 func (k *keeper) Watch(key gatehouse.Key, wake func()) (stop func()) {
@@ -73,15 +83,15 @@ func (k *keeper) Watch(key gatehouse.Key, wake func()) (stop func()) {
 // elapse waits for virtual time to pass.
 func elapse(d time.Duration) { <-time.After(d) }
 
-// open makes a keeper and a store in front of it, in the present bubble.
+// open makes a keeper, and a breaker and a store in front of it, in the present bubble.
 func open(t *testing.T, answer outage.Answer, servers int) (*keeper, *outage.Store) {
 	t.Helper()
 	k := &keeper{Store: memory.New(memory.Config{})}
-	s := outage.New(k, outage.Config{
+	k.breaker = outage.NewBreaker(k, outage.BreakerConfig{})
+	t.Cleanup(k.breaker.Close)
+	return k, outage.New(k.breaker, outage.Config{
 		Servers: servers, Answer: func(gatehouse.Key) outage.Answer { return answer },
 	})
-	t.Cleanup(s.Close)
-	return k, s
 }
 
 func bucket(name string) gatehouse.Key {
@@ -108,7 +118,10 @@ func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []error
 		k := &keeper{Store: memory.New(memory.Config{})}
-		s := outage.New(k, outage.Config{Changed: func(err error) { changes = append(changes, err) }})
+		b := outage.NewBreaker(k, outage.BreakerConfig{
+			Changed: func(err error) { changes = append(changes, err) },
+		})
+		s := outage.New(b, outage.Config{})
 		key := bucket("a")
 		if _, _, err := ask(s, key, acquire(9, 1)); err != nil {
 			t.Fatalf("with the store there: %v, want none", err)
@@ -135,18 +148,18 @@ func TestBreaker(t *testing.T) {
 		if n := k.calls.Load() - before; n < 8 || n > 14 {
 			t.Errorf("in 10 s the store was probed %d times, want about one a second", n)
 		}
-		if since, err := s.Away(); time.Since(since) < 10*time.Second || !errors.Is(err, errGone) {
+		if since, err := b.Away(); time.Since(since) < 10*time.Second || !errors.Is(err, errGone) {
 			t.Errorf("Away() = %s, %v, want 10 s ago, and why", since, err)
 		}
 		k.down.Store(false)
 		time.Sleep(2*budget + 10*time.Millisecond) // a probe may be under way that has begun before
-		if since, err := s.Away(); err != nil || !since.IsZero() {
+		if since, err := b.Away(); err != nil || !since.IsZero() {
 			t.Errorf("a second after the store is back Away() = %s, %v, want none", since, err)
 		}
 		if d, _, err := ask(s, key, acquire(9, 1)); err != nil || d.Remaining != 7 {
 			t.Errorf("the next command = %+v, %v, want 7 of 9 left", d, err)
 		}
-		s.Close()
+		b.Close()
 		if len(changes) != 2 || !errors.Is(changes[0], errGone) || changes[1] != nil {
 			t.Errorf("the changes were %v, want away and back", changes)
 		}
@@ -216,19 +229,22 @@ func TestQuickFailuresOpenNothing(t *testing.T) {
 	})
 }
 
-// A name that is decided on without the store is, also while that is away.
-func TestNearNamesNeedNoStore(t *testing.T) {
+// What looks at the state, as a lazy store does, is kept away from an unreachable store too.
+func TestView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
-		k.near = "near"
+		k, s := open(t, outage.Allow, 1)
+		seen := 0
+		view := func(time.Time, control.State) { seen++ }
+		if err := k.breaker.View(t.Context(), bucket("a"), nil, view); err != nil || seen != 1 {
+			t.Errorf("View = %v, and shows %d states, want 1", err, seen)
+		}
 		k.down.Store(true)
 		_, _, _ = ask(s, bucket("a"), acquire(9, 1))
-		d, took, err := ask(s, bucket("near"), acquire(9, 1))
-		if err != nil || took != 0 || d.Remaining != 8 {
-			t.Errorf("a near name = %+v, %v after %s, want 8 left at once", d, err, took)
-		}
-		if s.Slow(bucket("near")) || !s.Slow(bucket("a")) {
-			t.Error("Slow is not what the store says")
+		began := time.Now()
+		err := k.breaker.View(t.Context(), bucket("a"), nil, view)
+		took := time.Since(began)
+		if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || seen != 1 || took > 0 {
+			t.Errorf("View while the store is away = %v after %s, want unavailable at once", err, took)
 		}
 	})
 }

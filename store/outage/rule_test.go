@@ -207,8 +207,13 @@ func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
 	})
 }
 
+// An applier is a store of any kind.
+type applier interface {
+	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
+}
+
 // drain takes all there is, at its cost and then one by one.
-func drain(s outage.Keeper, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
+func drain(s applier, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
 	for ; cmd.Cost > 0; cmd.Cost-- {
 		for {
 			one := cmd
@@ -261,7 +266,9 @@ func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		k := &keeper{Store: memory.New(memory.Config{})}
-		s := outage.New(k, outage.Config{
+		b := outage.NewBreaker(k, outage.BreakerConfig{Name: "redis", Metrics: registry})
+		defer b.Close()
+		s := outage.New(b, outage.Config{
 			Name: "redis", Metrics: registry,
 			Answer: func(key gatehouse.Key) outage.Answer {
 				if key.Name == "a" {
@@ -270,7 +277,6 @@ func TestMetrics(t *testing.T) {
 				return outage.Refuse
 			},
 		})
-		defer s.Close()
 		want := func(refuse, allow, reachable float64) {
 			t.Helper()
 			for name, want := range map[string]float64{
