@@ -1,7 +1,6 @@
 package swap
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -29,39 +28,48 @@ type amends struct {
 
 // An owed is one undo.
 type owed struct {
-	key gatehouse.Key
-	cmd gatehouse.Command
+	key     gatehouse.Key
+	cmd     gatehouse.Command
+	attempt *attempt // what is to be undone only if it was made; nil when that is known
 }
 
-// add notes what a failed flight may have been granted, and what those who wait no more because of it may
-// have left behind.
+// add notes what a failed flight may have been granted. A hold that was there before, and was only shared,
+// is not taken back.
 func (a *amends) add(key gatehouse.Key, f *flight) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, try := range f.open {
-		for i := range try.decisions {
-			d := &try.decisions[i]
-			if d.Outcome == gatehouse.Granted && d.Fence != 0 && !try.held[d.Fence] {
-				a.owe(key, f.turns[i].Command, d)
+	for t := range f.open {
+		try := &f.open[t]
+		for i, d := range try.decisions {
+			cmd := f.commands[i]
+			if d.Outcome != gatehouse.Granted || d.Fence == 0 || cmd.Op != gatehouse.OpAcquire ||
+				try.before[d.Fence] {
+				continue
 			}
-		}
-	}
-	if key.Kind == gatehouse.Barrier {
-		for i := range f.turns {
-			a.owe(key, f.turns[i].Command, nil)
+			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
+			a.push(owed{key, cmd, &attempt{nonce: try.nonce, base: try.base}})
 		}
 	}
 	a.arm()
 }
 
-// owe notes one command that is to be undone.
-func (a *amends) owe(key gatehouse.Key, cmd *gatehouse.Command, granted *gatehouse.Decision) {
-	if !cmd.Op.Waits() || len(a.owed) >= maxAmends || a.closed {
-		return
+// leave notes that those who waited in a queue, or were about to, wait no more.
+func (a *amends) leave(key gatehouse.Key, queue []control.Turn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range queue {
+		if cmd := *queue[i].Command; cmd.Ticket != 0 && cmd.Op.Waits() {
+			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
+			a.push(owed{key: key, cmd: cmd})
+		}
 	}
-	undo := *cmd
-	undo.Op, undo.Granted, undo.MaxWait = gatehouse.OpUndo, granted, 0
-	a.owed = append(a.owed, owed{key, undo})
+	a.arm()
+}
+
+func (a *amends) push(o owed) {
+	if len(a.owed) < maxAmends {
+		a.owed = append(a.owed, o)
+	}
 }
 
 func (a *amends) arm() {
@@ -74,26 +82,34 @@ func (a *amends) arm() {
 	}
 }
 
-// pay takes back what can be, and tries the rest later.
+// pay takes back what can be, and tries the rest later, what could not be taken back last of all.
 func (a *amends) pay() {
 	a.mu.Lock()
 	owed := a.owed
 	a.owed = nil
 	a.mu.Unlock()
-	paid := 0
-	for i := range owed {
-		turn := []control.Turn{{Command: &owed[i].cmd}}
-		if err := a.store.Apply(context.Background(), owed[i].key, turn); err != nil {
+	for len(owed) > 0 && !a.ended() {
+		one := owed[0]
+		owed = owed[1:]
+		r := &request{queue: []control.Turn{{Command: &one.cmd}}, owed: true, attempt: one.attempt}
+		if err := a.store.ask(one.key, r); err != nil {
+			owed = append(owed, one)
 			break
 		}
-		paid++
+		a.store.figures.amended.Add(1)
 	}
-	a.store.figures.amended.Add(uint64(paid)) // #nosec G115 -- from 0
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.owed = append(owed[paid:], a.owed...)
+	a.owed = append(owed, a.owed...)
 	a.timer = nil
 	a.arm()
+}
+
+// ended reports whether the store is being closed.
+func (a *amends) ended() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed
 }
 
 // close gives up what is still owed.

@@ -1,8 +1,9 @@
 package swap
 
 import (
+	"fmt"
+	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -14,22 +15,38 @@ import (
 // during this flight.
 func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
 	now, known := s.clock.now()
-	if !known || !e.known && (e.version != 0 || fresh || len(f.open) > 0) ||
-		s.traits.Fences && !fresh && (!e.known || e.version == 0) {
+	if !known || !fresh && s.mustRead(e, f) {
 		return &Change{If: noVersion, Read: true}, nil
 	}
 	if !e.known { // most likely there is none
 		e.version, e.record, e.state, e.gone = 0, record{}, nil, nil
 	}
 	f.serve(s, e, now)
+	if len(f.open) > 0 {
+		f.write = true // so that no change that is still under way can be made any more
+	}
 	if !f.write {
 		if fresh {
-			e.restore()
-			return nil, nil
+			return nil, e.decode()
 		}
 		return &Change{If: e.version, Read: true}, nil
 	}
 	return s.change(e, f)
+}
+
+// mustRead reports whether the record has to be read before anything is decided. One of holds that is not
+// there is always read: the fencing token of its first hold is made of the time, which is then no earlier
+// than any change of a record that was lost.
+func (s *Store) mustRead(e *entry, f *flight) bool {
+	switch {
+	case len(f.owed) > 0:
+		return true
+	case !e.known && (e.version != 0 || len(f.open) > 0):
+		return true
+	case e.known && e.version != 0:
+		return false
+	}
+	return s.traits.Fences || e.key.Kind == gatehouse.Semaphore || e.key.Kind == gatehouse.Lock
 }
 
 // noVersion is a version that no record has, so that the record is answered.
@@ -38,10 +55,8 @@ const noVersion = 1<<64 - 1
 // change makes the change of what was decided.
 func (s *Store) change(e *entry, f *flight) (*Change, error) {
 	change := &Change{If: e.version, Nonce: f.next.recent[0], Wake: f.wake, Begin: f.begin, End: f.end}
-	if f.state == nil && len(f.next.heads) == 0 {
-		if e.version == 0 {
-			change.Read = true // there is none, and there is to be none
-		}
+	if f.state == nil && e.version == 0 && len(f.next.heads) == 0 && len(f.open)+len(f.owed) == 0 {
+		change.Read = true // there is none, and there is to be none
 		return change, nil
 	}
 	f.next.form = nil
@@ -50,92 +65,125 @@ func (s *Store) change(e *entry, f *flight) (*Change, error) {
 	}
 	change.Next = f.next.encode(make([]byte, 0, len(f.next.form)+128))
 	change.Keep = s.keep(f)
-	if len(change.Next) > maxRecord && len(f.next.form) >= len(e.record.form) {
-		e.known = false
-		return nil, gatehouse.Errorf(gatehouse.CodeExhausted,
-			"%s: its record would have %d bytes, want at most %d in a shared store", e.key, len(change.Next),
-			maxRecord)
+	if len(change.Next) <= maxRecord || f.full || len(f.next.form) < len(e.record.form) {
+		return change, nil
 	}
-	return change, nil
+	f.full = true
+	if err := e.decode(); err != nil {
+		return nil, err
+	}
+	f.serve(s, e, f.now)
+	return s.change(e, f)
 }
+
+// grave is how long the record of a controller that was deleted stays. Those of other servers who wait hear
+// of it by that; and a change that has been under way since before the delete finds it in its way.
+const grave = time.Minute
 
 // keep is for how long the new record is worth something.
 func (s *Store) keep(f *flight) time.Duration {
-	var worth int64
+	worth := int64(grave)
 	if f.state != nil {
 		expiry := f.state.Expiry()
+		if semaphore, ok := f.state.(*control.Semaphore); ok && s.traits.Leases {
+			expiry = lastEnd(f.now, semaphore)
+		}
 		if expiry.Sub(time.Unix(0, f.now)) >= gatehouse.MaxDuration {
 			return gatehouse.Forever
 		}
-		worth = expiry.UnixNano() - f.now
+		worth = max(expiry.UnixNano()-f.now, 0) + int64(s.config.Linger)
 	}
 	for _, h := range f.next.heads {
 		worth = max(worth, h.until-f.now)
 	}
-	return time.Duration(max(worth, 0)) + s.config.Linger
+	return time.Duration(worth)
+}
+
+// lastEnd is when the last of the holds that the backend ends will have ended if none is renewed.
+func lastEnd(now int64, s *control.Semaphore) time.Time {
+	last := time.Unix(0, now)
+	for _, h := range s.Holds() {
+		if h.Expires == 0 {
+			return time.Unix(0, math.MaxInt64)
+		}
+		last = later(last, time.Unix(0, now).Add(h.Expires))
+	}
+	return last
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // serve makes decisions, and the record and the state that come of them.
 func (f *flight) serve(s *Store, e *entry, now int64) {
 	f.next = e.record.next(max(1, rand.Uint64()))
 	f.now = f.next.at(now)
+	f.still = max(0, f.now-now)
+	if f.now < f.next.asOf {
+		f.next.deleted = 0 // by a time that is no more
+	}
 	f.next.asOf = f.now
 	f.state = e.state
 	f.write, f.wake, f.begin, f.end = false, f.wake[:0], f.begin[:0], f.end[:0]
 	at := time.Unix(0, f.now)
-	f.endHolds(e)
-	headsChanged := f.next.endHeads(f.now)
+	tell := f.endHolds(e)
+	if f.next.endHeads(f.now) {
+		tell = true
+	}
 	if f.state != nil && control.Left(f.state, f.next.gone(s.config.Server)) {
-		headsChanged = true
+		tell = true
 	}
 	before := f.holds(s)
 	f.prepare(s, e, at)
 	f.run(at, e.key.Kind)
-	if f.next.line(f, s.config.Server) {
-		headsChanged = true
+	if f.stand(s.config.Server) {
+		tell = true
 	}
-	f.note(headsChanged, s.config.Server)
+	f.note(tell, s.config.Server)
 	if s.traits.Leases {
 		f.compare(before, f.holds(s))
 	}
 }
 
 // endHolds ends the holds that the backend has ended.
-func (f *flight) endHolds(e *entry) {
+func (f *flight) endHolds(e *entry) (changed bool) {
 	semaphore, ok := f.state.(*control.Semaphore)
 	if !ok {
-		return
+		return false
 	}
 	for _, h := range e.gone {
 		if semaphore.End(h.Holder, h.Fence) {
-			f.write = true
+			changed = true
 		}
 	}
+	return changed
 }
 
 // prepare copies the commands, and fills in what depends on the store.
 func (f *flight) prepare(s *Store, e *entry, now time.Time) {
 	f.live, f.served, f.blocked = f.live[:0], f.served[:0], f.blocked[:0]
+	least := f.leastFence(e)
 	for i := range f.turns {
 		cmd := &f.commands[i]
 		*cmd = *f.turns[i].Command
-		cmd.MaxHolders, cmd.MinFence, cmd.Leased = s.config.Holders, e.minFence, s.traits.Leases
-		since := f.now
-		if !cmd.Since.IsZero() {
-			since = cmd.Since.UnixNano()
-		}
-		until := int64(0)
-		if cmd.Op.Yields() {
-			until = f.next.barred(since, s.config.Server)
-		}
-		if until > 0 {
-			cmd.Ahead++
-		}
-		if cmd.Again && cmd.Op != gatehouse.OpUndo && since <= f.next.deleted {
-			f.turns[i].Decision = gatehouse.Decision{
-				Outcome: gatehouse.Deleted, At: now, Message: "was deleted while this request waited",
-			}
+		cmd.MaxHolders, cmd.MinFence, cmd.Leased = s.config.Holders, least, s.traits.Leases
+	}
+	f.rank()
+	for i := range f.turns {
+		if d, is := f.without(e, i); is {
+			d.At = now
+			f.turns[i].Decision = d
 			continue
+		}
+		cmd, until := &f.commands[i], int64(0)
+		if cmd.Op.Yields() {
+			if until = f.next.barred(f.ranks[i], s.config.Server); until > 0 || cmd.Ticket == 0 && f.rest.some {
+				cmd.Ahead++
+			}
 		}
 		f.live = append(f.live, i)
 		f.served = append(f.served, control.Turn{Command: cmd})
@@ -143,30 +191,71 @@ func (f *flight) prepare(s *Store, e *entry, now time.Time) {
 	}
 }
 
+// leastFence is the least fencing token of a grant. With a number of the backend's it has some random bits,
+// so that two grants that rest on the same number, one of which nobody came to know of, are not alike.
+func (f *flight) leastFence(e *entry) uint64 {
+	least := uint64(f.now) / uint64(time.Microsecond) // #nosec G115 -- the present is after 1970
+	if e.minFence != 0 {
+		least = e.minFence + rand.Uint64N(fenceBits)
+	}
+	return max(least, f.next.fence+1)
+}
+
+// fenceBits is where the random part of a fencing token ends; a backend's numbers are twice as far apart.
+const fenceBits = 1 << 15
+
+// without answers a turn that is not to be served.
+func (f *flight) without(e *entry, i int) (d gatehouse.Decision, is bool) {
+	cmd := &f.commands[i]
+	if cmd.Again && cmd.Op != gatehouse.OpUndo && sinceOf(cmd, f.now) <= f.next.deleted {
+		return gatehouse.Decision{
+			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",
+		}, true
+	}
+	if f.full && grows(cmd.Op) {
+		return gatehouse.Decision{
+			Outcome: gatehouse.Exhausted,
+			Message: fmt.Sprintf("has a record of %d bytes, and a shared store takes %d",
+				len(e.record.form), maxRecord),
+		}, true
+	}
+	for _, o := range f.owed {
+		if o.turn == i && o.attempt != nil {
+			if made, known := e.record.made(o.attempt); known && !made {
+				return gatehouse.Decision{Outcome: gatehouse.Granted}, true
+			}
+		}
+	}
+	return d, false
+}
+
+// grows reports whether an operation can make a record much larger.
+func grows(op gatehouse.Op) bool {
+	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpSend
+}
+
 // run serves the queue.
 func (f *flight) run(now time.Time, kind gatehouse.Kind) {
 	f.state = control.Serve(now, kind, f.state, f.served)
 	for j, i := range f.live {
 		d := f.served[j].Decision
-		if f.blocked[j] > 0 && stays(f.turns[i].Command, &d) && d.RetryAfter != gatehouse.Forever {
-			d.RetryAfter = max(d.RetryAfter, time.Duration(f.blocked[j]-f.now))
+		if d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
+			if f.blocked[j] > 0 && stays(f.turns[i].Command, &d) {
+				d.RetryAfter = max(d.RetryAfter, time.Duration(f.blocked[j]-f.now))
+			}
+			d.RetryAfter += time.Duration(f.still)
 		}
 		f.turns[i].Decision = d
 	}
 }
 
-// stays reports whether a command goes on waiting.
-func stays(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
-	return d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0
-}
-
 // note finds out whether anything is to be stored, and whom to tell.
-func (f *flight) note(headsChanged bool, server uint32) {
-	tell := headsChanged
-	f.write = f.write || headsChanged
+func (f *flight) note(tell bool, server uint32) {
+	f.write = f.write || tell
 	for i := range f.turns {
 		cmd, d := f.turns[i].Command, &f.turns[i].Decision
 		granted := d.Outcome == gatehouse.Granted
+		f.next.fence = max(f.next.fence, d.Fence)
 		switch cmd.Op {
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
 		case gatehouse.OpAcquire, gatehouse.OpReserve:
@@ -179,11 +268,8 @@ func (f *flight) note(headsChanged bool, server uint32) {
 			tell = tell || granted
 		}
 		if cmd.Op == gatehouse.OpDelete && granted {
-			f.next.deleted = f.now
+			f.next.deleted = f.now - 1 // who comes in this flight after it is none of those who waited
 		}
-	}
-	if f.next.deleted != 0 && !f.next.owes(server) {
-		f.next.deleted = 0
 	}
 	if !tell {
 		return
@@ -193,94 +279,6 @@ func (f *flight) note(headsChanged bool, server uint32) {
 			f.wake = append(f.wake, h.server)
 		}
 	}
-}
-
-// owes reports whether somebody at another server has not heard of the last delete.
-func (r *record) owes(server uint32) bool {
-	return slices.ContainsFunc(r.heads, func(h head) bool {
-		return h.server != server && h.since <= r.deleted
-	})
-}
-
-// endHeads drops the heads whose servers have not looked for too long.
-func (r *record) endHeads(now int64) (changed bool) {
-	n := len(r.heads)
-	r.heads = slices.DeleteFunc(r.heads, func(h head) bool { return h.until <= now })
-	return len(r.heads) != n
-}
-
-// gone says of a ticket whether its server waits no more: it is not this one and has no head.
-func (r *record) gone(server uint32) func(gatehouse.Ticket) bool {
-	return func(t gatehouse.Ticket) bool {
-		of := ServerOf(t)
-		return of != server && r.head(of) < 0
-	}
-}
-
-// ServerOf is the server whose ticket it is.
-func ServerOf(t gatehouse.Ticket) uint32 { return uint32(t >> 32) } // #nosec G115 -- the upper half
-
-// FirstTicket is what the tickets of a server begin with.
-func FirstTicket(server uint32) gatehouse.Ticket { return gatehouse.Ticket(server) << 32 }
-
-// barred is until when, at most, others at other servers stand before who came at since; 0 when nobody does.
-func (r *record) barred(since int64, server uint32) (until int64) {
-	for i := range r.heads {
-		h := &r.heads[i]
-		if h.server != server && h.before(since, server) {
-			until = max(until, h.until)
-		}
-	}
-	return until
-}
-
-// line notes who of this server is the first to wait now. It reports whether that changes anything for
-// others, or the lease of the old one has to be prolonged.
-func (r *record) line(f *flight, server uint32) (changed bool) {
-	i := r.head(server)
-	var first head
-	seen := false // the old head was in the queue
-	for j := range f.turns {
-		cmd := f.turns[j].Command
-		if cmd.Ticket == 0 {
-			continue
-		}
-		seen = seen || i >= 0 && cmd.Ticket == r.heads[i].ticket
-		if !stays(cmd, &f.turns[j].Decision) {
-			continue
-		}
-		since := f.now
-		if !cmd.Since.IsZero() {
-			since = cmd.Since.UnixNano()
-		}
-		if first.server == 0 || since < first.since {
-			first = head{server: server, ticket: cmd.Ticket, since: since, until: f.now + int64(headLease)}
-		}
-	}
-	switch {
-	case i < 0 && first.server == 0:
-		return false
-	case i < 0:
-		r.heads = append(r.heads, first)
-		f.write = true
-		return false // nobody else goes because of it
-	case first.server == 0 && !seen:
-		return false
-	case first.server == 0:
-		r.heads = slices.Delete(r.heads, i, i+1)
-		return true
-	case !seen && r.heads[i].since <= first.since:
-		return false // the old one still waits
-	}
-	old := r.heads[i]
-	if old.ticket == first.ticket {
-		if old.until-f.now > int64(headLease)*2/3 {
-			return false
-		}
-		f.write = true
-	}
-	r.heads[i] = first
-	return old.ticket != first.ticket
 }
 
 // holds are the present holds, if the backend ends them.

@@ -16,59 +16,88 @@ import (
 type flight struct {
 	turns    []control.Turn
 	commands []gatehouse.Command // copies: a lost race must leave no trace in the caller's
+	ranks    []int64             // since when each turn counts as waiting
 	live     []int               // the turns that control.Serve is given, when not all of them are
 	served   []control.Turn
 	blocked  []int64 // until when another server's head bars the way of a turn; 0 when none does
+	owed     []debt  // the turns that are to take something back
+	line     *line   // some of which this flight has in hand; nil when nobody watches
+	rest     rest    // of that line
+	full     bool    // the record can take no more
 
 	next  record        // what it makes of the entry's record
 	state control.State // and of its state
 	now   int64
+	still int64 // how far that is ahead of the time
 	write bool
 	wake  []uint32
 	begin []control.Hold
 	end   []control.Hold
 
 	open []attempt // changes of which it is not known whether they were made
+	away bool      // the store did not answer
+}
+
+// A debt is a turn that is to take back what a failed call may have been granted.
+type debt struct {
+	turn    int
+	attempt *attempt
 }
 
 // An attempt is a change that was sent.
 type attempt struct {
 	nonce, base uint64 // its own, and that of the record it was to replace
 	decisions   []gatehouse.Decision
-	held        map[uint64]bool // the fencing tokens before it
+	before      map[uint64]bool // the fencing tokens of the holds of that record
 }
 
 // backoff is how long is waited at first before an unreachable store is asked again; it doubles.
 const backoff = 10 * time.Millisecond
 
-// fly serves a batch of requests, and fills in their decisions.
-func (s *Store) fly(e *entry, batch []*request) error {
+// fly serves a batch of requests, and fills in their decisions. It reports whether the store is away.
+func (s *Store) fly(e *entry, batch []*request) (away error) {
 	f := s.flights.Get().(*flight)
 	defer s.flights.Put(f)
 	f.load(batch)
+	f.rest = s.watches.takeOut(e.key, f)
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
 	defer cancel()
 	err := s.settle(ctx, e, f)
+	s.watches.putBack(f, err != nil)
 	if err != nil {
-		s.figures.failures.Add(1)
 		e.known, e.state = false, nil
 		if len(f.open) > 0 {
 			s.figures.unknown.Add(1)
+			s.amends.add(e.key, f)
 		}
-		s.amends.add(e.key, f)
+		s.fail(e.key, batch, err)
+		if f.away {
+			away = err
+		}
 	} else {
 		f.deliver(batch, e)
 	}
-	for _, r := range batch {
-		r.err = err
-	}
 	f.clear()
-	return err
+	return away
+}
+
+// fail notes that requests end with an error. Those at a barrier do not count any more.
+func (s *Store) fail(key gatehouse.Key, requests []*request, err error) {
+	s.figures.failures.Add(uint64(len(requests)))
+	for _, r := range requests {
+		r.err = err
+		if key.Kind == gatehouse.Barrier {
+			s.amends.leave(key, r.queue)
+		}
+	}
 }
 
 // load takes the queues of a batch over.
 func (f *flight) load(batch []*request) {
 	for _, r := range batch {
+		if r.owed {
+			f.owed = append(f.owed, debt{turn: len(f.turns), attempt: r.attempt})
+		}
 		f.turns = append(f.turns, r.queue...)
 	}
 	if cap(f.commands) < len(f.turns) {
@@ -97,7 +126,7 @@ func (f *flight) clear() {
 	clear(f.served)
 	*f = flight{
 		turns: f.turns[:0], commands: f.commands[:0], live: f.live[:0], served: f.served[:0],
-		blocked: f.blocked[:0], wake: f.wake[:0], begin: f.begin[:0], end: f.end[:0],
+		ranks: f.ranks[:0], blocked: f.blocked[:0], wake: f.wake[:0], begin: f.begin[:0], end: f.end[:0],
 	}
 }
 
@@ -121,30 +150,42 @@ func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
 		reply, err := s.send(ctx, e, f, change)
 		switch {
 		case err == nil && reply.Swapped:
-			s.adopt(e, f, change, &reply)
-			return nil
+			if err := e.adopt(f, change, &reply); err != nil || !change.Read || len(e.gone) == 0 {
+				return err
+			}
+			fresh = true // what was decided holds no more, as holds have ended
 		case err == nil:
 			if err := e.take(&reply); err != nil {
 				return unavailable(e.key, err)
 			}
-			fresh = true
-			if races++; !change.Read {
-				s.figures.lost.Add(1)
+			if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
+				return nil // it was sent twice on its way, and the answer is the second one's
 			}
-			if ctx.Err() != nil {
-				return unavailable(e.key, fmt.Errorf("lost %d races in a row: %w", races, ctx.Err()))
+			if err := s.again(ctx, e, change, races); err != nil {
+				return err
 			}
-			yield(ctx, races)
-		case errors.Is(err, ErrRefused):
-			return unavailable(e.key, err)
+			fresh, races = true, races+1
 		default:
 			e.known, fresh = false, false
-			if !sleep(ctx, jittered(pause)) {
+			if errors.Is(err, ErrRefused) || !sleep(ctx, jittered(pause)) {
+				f.away = true
 				return unavailable(e.key, err)
 			}
 			pause *= 2
 		}
 	}
+}
+
+// again gets ready for another attempt after a race that was lost, or a first look.
+func (s *Store) again(ctx context.Context, e *entry, change *Change, races int) error {
+	if !change.Read {
+		s.figures.lost.Add(1)
+	}
+	if ctx.Err() != nil {
+		return unavailable(e.key, fmt.Errorf("lost %d races in a row: %w", races, ctx.Err()))
+	}
+	yield(ctx, races)
+	return nil
 }
 
 // send asks the backend, and notes what is not known of the change if it does not answer.
@@ -170,36 +211,48 @@ func (s *Store) send(ctx context.Context, e *entry, f *flight, change *Change) (
 	for i := range f.turns {
 		a.decisions[i] = f.turns[i].Decision
 	}
-	e.restore() // the state as it was before
-	if semaphore, ok := e.state.(*control.Semaphore); ok {
-		a.held = make(map[uint64]bool)
-		for _, h := range semaphore.Holds() {
-			a.held[h.Fence] = true
-		}
-	}
+	a.before = e.fences()
 	f.open = append(f.open, a)
 	return reply, err
+}
+
+// fences are the fencing tokens of the holds in the record.
+func (e *entry) fences() map[uint64]bool {
+	if e.record.form == nil {
+		return nil
+	}
+	state, _ := control.Decode(e.key.Kind, e.record.form) // it was decoded before
+	semaphore, ok := state.(*control.Semaphore)
+	if !ok {
+		return nil
+	}
+	fences := make(map[uint64]bool)
+	for _, h := range semaphore.Holds() {
+		fences[h.Fence] = true
+	}
+	return fences
 }
 
 // learn looks whether a change whose answer was lost has been made after all, now that the record was read.
 // It is an error if that cannot be told any more.
 func (f *flight) learn(e *entry, fresh bool) (done bool, err error) {
-	if !fresh {
+	if len(f.open) == 0 || !fresh {
 		return false, nil
 	}
-	nonces := e.record.nonces()
-	for _, a := range f.open {
-		switch {
-		case slices.Contains(nonces, a.nonce):
-			for i := range f.turns {
-				f.turns[i].Decision = a.decisions[i]
+	learnt := true
+	for i := range f.open {
+		made, known := e.record.made(&f.open[i])
+		if made {
+			for j := range f.turns {
+				f.turns[j].Decision = f.open[i].decisions[j]
 			}
 			f.open = nil
 			return true, nil
-		case len(nonces) < maxNonces: // they are all since the record began, and it is none of them
-		case !slices.Contains(nonces, a.base):
-			return false, unavailable(e.key, errOverrun)
 		}
+		learnt = learnt && known
+	}
+	if !learnt {
+		return false, unavailable(e.key, errOverrun)
 	}
 	return false, nil
 }
@@ -219,18 +272,24 @@ func (e *entry) take(reply *Reply) error {
 		return nil
 	}
 	var err error
-	if e.record, err = decodeRecord(reply.Record); err != nil {
+	if e.record, err = decodeRecord(reply.Record); err == nil {
+		err = e.decode()
+	}
+	if err != nil {
 		e.known = false
 		return err
 	}
-	if e.record.form != nil {
-		if e.state, err = control.Decode(e.key.Kind, e.record.form); err != nil {
-			e.known = false
-			return err
-		}
-	}
 	e.mourn(reply.Live)
 	return nil
+}
+
+// decode makes the state of the record, when what was made of it has been decided on in vain.
+func (e *entry) decode() (err error) {
+	e.state = nil
+	if e.record.form != nil {
+		e.state, err = control.Decode(e.key.Kind, e.record.form)
+	}
+	return err
 }
 
 // mourn notes which holds the backend has ended.
@@ -248,25 +307,22 @@ func (e *entry) mourn(live map[uint64]bool) {
 }
 
 // adopt takes over what a change has made of the record.
-func (s *Store) adopt(e *entry, f *flight, change *Change, reply *Reply) {
-	e.known, e.minFence = true, reply.MinFence
-	switch {
-	case change.Read:
-		e.restore()
-	case change.Next == nil:
-		e.version, e.record, e.state = 0, record{}, nil
-	default:
-		e.version, e.record, e.state = reply.Version, f.next, f.state
+func (e *entry) adopt(f *flight, change *Change, reply *Reply) error {
+	e.known = true
+	if reply.MinFence != 0 {
+		e.minFence = reply.MinFence
 	}
+	if change.Read {
+		// What was decided stands. The state counted refusals that were not stored.
+		if err := e.decode(); err != nil {
+			return err
+		}
+		e.mourn(reply.Live)
+		return nil
+	}
+	e.version, e.record, e.state = reply.Version, f.next, f.state
 	e.mourn(reply.Live)
-}
-
-// restore makes the state what the record says: what was refused was counted in it, and not stored.
-func (e *entry) restore() {
-	e.state = nil
-	if e.record.form != nil {
-		e.state, _ = control.Decode(e.key.Kind, e.record.form) // which it was decoded from before
-	}
+	return nil
 }
 
 // yield lets others go first after several lost races.

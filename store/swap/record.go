@@ -17,15 +17,16 @@ import (
 //	1 byte    1, the version of the form
 //	8 bytes   the nonce of the change that wrote it
 //	          the number of nonces before that, and 8 bytes for each, the newest first
-//	          asOf, deleted
+//	          asOf, deleted, fence
 //	          the number of heads, and for each of them server, ticket, since, until
 //	1 byte    1 if there is a state; it follows
 //	4 bytes   CRC-32C of all that
 type record struct {
 	recent  [maxNonces]uint64 // the nonces of the last changes, the newest first
 	changes int               // how many of them there are
-	asOf    int64             // the time of the last decision, Unix ns
-	deleted int64             // when it was deleted, while some who waited have not heard of it
+	asOf    int64             // the time of the last decision, Unix ns; it rises with every change
+	deleted int64             // when it was deleted last: who came until then is to hear of it
+	fence   uint64            // the greatest fencing token that was given
 	heads   []head
 	form    []byte // of the state; nil when there is none
 }
@@ -53,10 +54,11 @@ func (h *head) before(since int64, server uint32) bool {
 // or a clock was set back. Within it time stands still; beyond it the record's time is given up.
 const maxBackwards = 10 * time.Second
 
-// at is the time of a decision on this record.
+// at is the time of a decision on this record. No two changes have the same, so that who came before a
+// delete can be told from who came after it.
 func (r *record) at(now int64) int64 {
-	if now < r.asOf && r.asOf-now <= int64(maxBackwards) {
-		return r.asOf
+	if now <= r.asOf && r.asOf-now <= int64(maxBackwards) {
+		return r.asOf + 1
 	}
 	return now
 }
@@ -82,6 +84,7 @@ func (r *record) encode(data []byte) []byte {
 	}
 	data = binary.AppendVarint(data, r.asOf)
 	data = binary.AppendVarint(data, r.deleted)
+	data = binary.AppendUvarint(data, r.fence)
 	data = binary.AppendUvarint(data, uint64(len(r.heads)))
 	for _, h := range r.heads {
 		data = binary.AppendUvarint(data, uint64(h.server))
@@ -97,7 +100,10 @@ func (r *record) encode(data []byte) []byte {
 	return binary.BigEndian.AppendUint32(data, checksum(data[start:]))
 }
 
-var errCut = errors.New("the record ends too soon")
+var (
+	errCut  = errors.New("the record ends too soon")
+	errForm = errors.New("the record has something in the place of its state that is none")
+)
 
 // decodeRecord reads a stored form. The record keeps data.
 func decodeRecord(data []byte) (r record, err error) {
@@ -123,7 +129,7 @@ func decodeRecord(data []byte) (r record, err error) {
 		r.recent[1+i] = binary.BigEndian.Uint64(in.data)
 		in.data = in.data[8:]
 	}
-	r.asOf, r.deleted = in.signed(), in.signed()
+	r.asOf, r.deleted, r.fence = in.signed(), in.signed(), in.unsigned()
 	for n := in.unsigned(); n > 0 && in.err == nil; n-- {
 		r.heads = append(r.heads, head{
 			server: uint32(in.unsigned()), // #nosec G115 -- written from one
@@ -133,8 +139,11 @@ func decodeRecord(data []byte) (r record, err error) {
 	if in.err != nil || len(in.data) < 1 {
 		return r, errCut
 	}
-	if in.data[0] == 1 {
+	switch {
+	case in.data[0] == 1:
 		r.form = in.data[1:len(in.data):len(in.data)]
+	case in.data[0] != 0 || len(in.data) > 1:
+		return r, errForm
 	}
 	return r, nil
 }
@@ -173,4 +182,17 @@ func (r *record) next(nonce uint64) record {
 	next.changes = min(r.changes+1, maxNonces)
 	next.heads = slices.Clone(r.heads)
 	return next
+}
+
+// made tells whether a change is one of those that made this record. It is not known when so much has
+// happened since that it may have been forgotten.
+func (r *record) made(a *attempt) (made, known bool) {
+	switch nonces := r.nonces(); {
+	case slices.Contains(nonces, a.nonce):
+		return true, true
+	case len(nonces) < maxNonces: // they are all since the record began
+		return false, true
+	default:
+		return false, slices.Contains(nonces, a.base)
+	}
 }

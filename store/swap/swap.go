@@ -128,8 +128,12 @@ func (s *Store) View(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
+	return s.ask(key, &request{queue: queue, view: view})
+}
+
+// ask has a request served.
+func (s *Store) ask(key gatehouse.Key, r *request) error {
 	e := s.cache.entry(key)
-	r := &request{queue: queue, view: view}
 	e.mu.Lock()
 	if e.busy {
 		r.turn = make(chan bool, 1)
@@ -151,17 +155,15 @@ const maxTurns = 4096
 
 // lead serves the batch of a request, and has the next one lead if somebody has come meanwhile.
 func (s *Store) lead(e *entry, r *request) {
-	err := s.fly(e, r.batch)
+	away := s.fly(e, r.batch)
 	e.mu.Lock()
 	waiting := e.waiting
 	n := 0
 	for turns := 0; n < len(waiting) && (n == 0 || turns < maxTurns); n++ {
 		turns += len(waiting[n].queue)
 	}
-	away := err != nil && gatehouse.CodeOf(err) == gatehouse.CodeUnavailable
 	switch {
-	case away:
-		// Those who came meanwhile would wait as long, for the same answer.
+	case away != nil: // those who came meanwhile would wait as long, for the same answer
 		e.waiting, e.busy = nil, false
 	case n == 0:
 		e.busy = false
@@ -177,13 +179,13 @@ func (s *Store) lead(e *entry, r *request) {
 		}
 	}
 	switch {
-	case !away && n > 0:
-		waiting[0].turn <- true
-	case away:
+	case away != nil:
+		s.fail(e.key, waiting, away)
 		for _, other := range waiting {
-			other.err = err
 			other.turn <- false
 		}
+	case n > 0:
+		waiting[0].turn <- true
 	}
 }
 
@@ -193,7 +195,10 @@ type request struct {
 	view  func(now time.Time, state control.State)
 	err   error
 	batch []*request // that this one leads
-	turn  chan bool  // true when it is to lead, false when it was served
+
+	owed    bool      // it takes back what a failed call may have left behind
+	attempt *attempt  // by which it may have done so; nil when it did
+	turn    chan bool // true when it is to lead, false when it was served
 }
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of their

@@ -3,6 +3,7 @@ package swap
 import (
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -22,10 +23,11 @@ const (
 type watches struct {
 	mu     sync.Mutex
 	closed bool
-	names  map[gatehouse.Key]map[*watch]struct{}
+	names  map[gatehouse.Key]*line
+	count  atomic.Int64 // of names
 }
 
-// A watch is one line that wants to know of changes.
+// A watch is somebody who wants to know of changes.
 type watch struct {
 	wake  func()
 	timer *time.Timer
@@ -37,20 +39,30 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.names == nil {
-		all.names = make(map[gatehouse.Key]map[*watch]struct{})
+		all.names = make(map[gatehouse.Key]*line)
 	}
-	if all.names[key] == nil {
-		all.names[key] = make(map[*watch]struct{}, 1)
+	l := all.names[key]
+	if l == nil {
+		l = &line{watches: make(map[*watch]struct{}, 1)}
+		all.names[key] = l
+		all.count.Add(1)
 	}
-	all.names[key][w] = struct{}{}
-	w.timer = time.AfterFunc(jittered(look), func() { all.look(key, w) })
+	l.watches[w] = struct{}{}
+	if !all.closed {
+		w.timer = time.AfterFunc(jittered(look), func() { all.look(key, w) })
+	}
 	return func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()
-		w.timer.Stop()
-		delete(all.names[key], w)
-		if len(all.names[key]) == 0 {
+		if _, on := l.watches[w]; !on {
+			return
+		}
+		if w.timer != nil {
+			w.timer.Stop()
+		}
+		if delete(l.watches, w); len(l.watches) == 0 {
 			delete(all.names, key)
+			all.count.Add(-1)
 		}
 	}
 }
@@ -58,16 +70,15 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 // jittered is a time between three quarters of d and d, so that servers do not look all at once.
 func jittered(d time.Duration) time.Duration { return d - rand.N(d/4) }
 
-// look wakes one line and sets its timer anew.
+// look wakes one watch and sets its timer anew.
 func (w *watches) look(key gatehouse.Key, one *watch) {
 	w.mu.Lock()
-	_, on := w.names[key][one]
-	if on && !w.closed {
-		one.timer.Reset(jittered(look))
-	}
-	w.mu.Unlock()
-	if on {
-		one.wake()
+	defer w.mu.Unlock()
+	if l := w.names[key]; l != nil && !w.closed {
+		if _, on := l.watches[one]; on {
+			one.timer.Reset(jittered(look))
+			one.wake()
+		}
 	}
 }
 
@@ -77,24 +88,30 @@ func (s *Store) woken(key gatehouse.Key) {
 	s.watches.tell(key)
 }
 
+// tell wakes those who watch a name, or all of them. It does so under the lock, so that nobody is woken whose
+// watch has been stopped; a wake never blocks.
 func (w *watches) tell(key gatehouse.Key) {
-	var wakes []func()
-	add := func(lines map[*watch]struct{}) {
-		for one := range lines {
-			wakes = append(wakes, one.wake)
-		}
-	}
 	w.mu.Lock()
-	if key != (gatehouse.Key{}) {
-		add(w.names[key])
-	} else {
-		for _, lines := range w.names {
-			add(lines)
-		}
+	defer w.mu.Unlock()
+	if w.closed {
+		return
 	}
-	w.mu.Unlock()
-	for _, wake := range wakes {
-		wake()
+	if key != (gatehouse.Key{}) {
+		w.names[key].wake()
+		return
+	}
+	for _, l := range w.names {
+		l.wake()
+	}
+}
+
+// wake wakes all who watch a line.
+func (l *line) wake() {
+	if l == nil {
+		return
+	}
+	for one := range l.watches {
+		one.wake()
 	}
 }
 
@@ -102,9 +119,11 @@ func (w *watches) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
-	for _, lines := range w.names {
-		for one := range lines {
-			one.timer.Stop()
+	for _, l := range w.names {
+		for one := range l.watches {
+			if one.timer != nil {
+				one.timer.Stop()
+			}
 		}
 	}
 }
