@@ -10,6 +10,10 @@ import (
 type Turn struct {
 	Command  *gatehouse.Command
 	Decision gatehouse.Decision
+
+	// Err is set by a store that could not serve this turn, though it served others of the queue. Then
+	// there is no decision, and the command did nothing.
+	Err error
 }
 
 // stays reports whether the command was refused but goes on waiting.

@@ -180,6 +180,9 @@ func (g *Gate) apply(
 ) (gatehouse.Decision, error) {
 	c.turns[0].Command = cmd
 	err := g.store.Apply(g.ctx, key, c.turns[:])
+	if c.turns[0].Err != nil {
+		err, c.turns[0].Err = c.turns[0].Err, nil
+	}
 	c.turns[0].Command = nil
 	if err != nil {
 		return gatehouse.Decision{}, err

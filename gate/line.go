@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -160,8 +161,8 @@ func (l *line) settle(err error) (retry time.Duration, more bool) {
 		d := &l.turns[i].Decision
 		t.offered = false
 		switch {
-		case err != nil:
-			l.finish(t, gatehouse.Decision{}, err)
+		case err != nil || l.turns[i].Err != nil:
+			l.finish(t, gatehouse.Decision{}, cmp.Or(err, l.turns[i].Err))
 			continue
 		case d.Outcome == gatehouse.Refused && t.cmd.Op.Waits() && t.cmd.MaxWait != 0:
 			if l.stay(t, d); first == nil && !t.gone && t.cmd.Ahead == 0 {

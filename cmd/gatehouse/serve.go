@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/gatehousehq/gatehouse/front/jarl"
 	"github.com/gatehousehq/gatehouse/front/resp"
 	"github.com/gatehousehq/gatehouse/gate"
-	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/valyala/fasthttp"
@@ -68,12 +68,17 @@ func newServe() *cobra.Command {
 }
 
 // serve runs the server until a signal, or ctx, ends it. All the wiring is here.
-func serve(ctx context.Context, s *settings, file *config.File) error {
+func serve(ctx context.Context, s *settings, file *config.File) (err error) {
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
-	store := memory.New(memory.Config{Names: s.maxNames})
+	store, err := openStore(s, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, store.close()) }()
 	h := &house{
 		log: log, drain: s.drain,
-		gate: gate.New(store, gate.Config{Waiters: s.maxWaiters, Line: s.maxLine}),
+		gate:   gate.New(store.Store, gate.Config{Waiters: s.maxWaiters, Line: s.maxLine}),
+		beside: []func(context.Context) error{store.watch},
 	}
 	figures := prometheus.NewRegistry()
 	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
@@ -85,7 +90,7 @@ func serve(ctx context.Context, s *settings, file *config.File) error {
 		routes = leases.Routes()
 	}
 	if s.http != "" {
-		d, err := h.newHTTP(s, bouncer.Config{Names: store.Len, Metrics: figures, Routes: routes})
+		d, err := h.newHTTP(s, bouncer.Config{Names: store.names, Metrics: figures, Routes: routes})
 		if err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	s.capacity.add(f)
-	f.StringVar(&s.store, "store", "memory", "where state is kept; memory forgets it on exit")
+	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore+"; memory forgets it on exit")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
 	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep, "how long sent events and idle counters are kept")
 	f.DurationVar(&s.drain, "drain", defaultDrain, "how long answers may take after SIGTERM")
@@ -66,8 +66,8 @@ func (s *settings) faults() (all []fault) {
 	note := func(flag, format string, args ...any) {
 		all = append(all, fault{flag, fmt.Sprintf(format, args...)})
 	}
-	if s.store != "memory" {
-		note("store", "is %q, want memory", s.store)
+	if fault := checkStore(s.store); fault != "" {
+		note("store", "%s", fault)
 	}
 	for _, n := range []struct {
 		flag  string

@@ -106,6 +106,7 @@ func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (mo
 		default:
 			delete(t.states, d.name)
 			s.count.Add(-1)
+			s.mark(sh, gatehouse.Key{Kind: kind, Name: d.name})
 			continue
 		}
 		t.queue.Push(d)

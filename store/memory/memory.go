@@ -28,6 +28,9 @@ type Config struct {
 
 	// Now is the clock; nil means a monotonic one. It must not go backwards.
 	Now func() time.Time
+
+	// Journal is told of every change; nil means that nobody is.
+	Journal Journal
 }
 
 // The defaults of Config.
@@ -50,6 +53,8 @@ type Store struct {
 	shards [shards]shard
 	count  atomic.Int64 // of names
 	full   atomic.Int64 // until when a new name need not look for room again, Unix ns
+
+	journal Journal // nil when nobody is told
 }
 
 // New returns an empty store. It runs no goroutine and needs no closing; while it has names, timers
@@ -60,6 +65,8 @@ func New(config Config) *Store {
 		linger: config.Linger,
 		now:    config.Now,
 		seed:   maphash.MakeSeed(),
+
+		journal: config.Journal,
 	}
 	if s.names == 0 {
 		s.names = DefaultNames
@@ -84,6 +91,7 @@ type shard struct {
 	pins   map[gatehouse.Key]int // by how many watches a key must not be forgotten
 	timer  *time.Timer           // fires when the first name is due
 	armed  int64                 // what is due when timer fires, Unix ns; 0 when it does not
+	marked map[gatehouse.Key]struct{}
 }
 
 // A table holds one kind's controllers of a shard. Every name in states has exactly one entry in
@@ -108,7 +116,14 @@ func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn
 		old, known := t.states[key.Name]
 		state := control.Serve(now, key.Kind, old, queue)
 		kept := known && state == old || s.keep(sh, key, state, now)
+		var pending Pending
+		if kept && s.journal != nil && (known || state != nil) {
+			pending = s.tell(sh, key, old, queue)
+		}
 		sh.mu.Unlock()
+		if pending != nil {
+			return pending.Wait()
+		}
 		if kept {
 			return nil
 		}
@@ -133,14 +148,7 @@ func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time
 	if s.count.Load() >= s.names {
 		return false
 	}
-	if t.states == nil {
-		t.states = make(map[string]control.State)
-	}
-	t.states[key.Name] = state
-	s.count.Add(1)
-	d := due{at: s.dueAt(state, now), name: key.Name}
-	t.queue.Push(d)
-	s.arm(sh, d.at, now)
+	s.add(sh, key, state, now)
 	return true
 }
 

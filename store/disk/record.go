@@ -1,0 +1,119 @@
+package disk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// A file has a bucket for each kind, named as the kind, in which a name has a record; the holds of
+// semaphores have records of their own in holdsBucket, and headBucket has one record about the file.
+const (
+	headBucket  = "gatehouse"
+	headKey     = "head"
+	holdsBucket = "semaphore holds"
+
+	// ballastBucket is what makes room for later: see room.go.
+	ballastBucket = "ballast"
+)
+
+// buckets are all buckets of a file.
+func buckets() []string {
+	names := []string{headBucket, holdsBucket, ballastBucket}
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		names = append(names, kind.String())
+	}
+	return names
+}
+
+// holdKey is the key of the hold of a holder. A name has no zero byte.
+func holdKey(name, holder string) []byte {
+	return append(append([]byte(name), 0), holder...)
+}
+
+// A record ends with the sum of where it is and what it says, so that a record in a wrong place is
+// damaged too.
+const sumSize = 4
+
+func table() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+
+// seal appends the checksum of the record of key in a bucket.
+func seal(bucket string, key, record []byte) []byte {
+	return binary.LittleEndian.AppendUint32(record, checksum(bucket, key, record))
+}
+
+func checksum(bucket string, key, record []byte) uint32 {
+	t := table()
+	sum := crc32.Update(0, t, []byte(bucket))
+	sum = crc32.Update(sum, t, []byte{0})
+	sum = crc32.Update(sum, t, binary.AppendUvarint(nil, uint64(len(key))))
+	sum = crc32.Update(sum, t, key)
+	return crc32.Update(sum, t, record)
+}
+
+var errDamaged = errors.New("is damaged: its checksum is wrong")
+
+// open checks a sealed record and returns what it says.
+func open(bucket string, key, sealed []byte) ([]byte, error) {
+	n := len(sealed) - sumSize
+	if n < 0 || checksum(bucket, key, sealed[:n]) != binary.LittleEndian.Uint32(sealed[n:]) {
+		return nil, errDamaged
+	}
+	return sealed[:n], nil
+}
+
+// A head is what a file says about itself.
+type head struct {
+	last  int64  // the last instant of the store's clock that was written down, Unix ns
+	count uint64 // of the records of all kinds, holds included
+	sum   uint64 // of their prints, so that none can be missing or old
+}
+
+const headVersion = 1
+
+func (h head) encode() []byte {
+	data := []byte{headVersion}
+	data = binary.LittleEndian.AppendUint64(data, uint64(h.last)) // #nosec G115 -- as bits
+	data = binary.LittleEndian.AppendUint64(data, h.count)
+	data = binary.LittleEndian.AppendUint64(data, h.sum)
+	return seal(headBucket, []byte(headKey), data)
+}
+
+func decodeHead(sealed []byte) (h head, err error) {
+	data, err := open(headBucket, []byte(headKey), sealed)
+	switch {
+	case err != nil:
+		return h, err
+	case len(data) != 25 || data[0] != headVersion:
+		return h, fmt.Errorf("is of another version, of %d bytes, than this program's", len(data))
+	}
+	h.last = int64(binary.LittleEndian.Uint64(data[1:])) // #nosec G115 -- as bits
+	h.count = binary.LittleEndian.Uint64(data[9:])
+	h.sum = binary.LittleEndian.Uint64(data[17:])
+	return h, nil
+}
+
+// fingerprint is a number of a sealed record at its place. The sum of all tells whether the right ones are
+// there.
+func fingerprint(bucket string, key, sealed []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(bucket))
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write(key)
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write(sealed)
+	return h.Sum64()
+}
+
+// tracked is the state when its holds have records of their own.
+func tracked(key gatehouse.Key, state control.State) *control.Semaphore {
+	if key.Kind != gatehouse.Semaphore || state == nil {
+		return nil
+	}
+	return state.(*control.Semaphore)
+}

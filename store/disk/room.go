@@ -1,0 +1,214 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	bolt "go.etcd.io/bbolt"
+)
+
+// A release needs room on the disk too, for a while: the file never overwrites a page that is still valid.
+// So some pages of the file are kept free that were written once, and thus are there. They are made by
+// writing a large record and removing it.
+
+// errFull means that something was not written because there is no room.
+var errFull = errors.New("no room on the disk")
+
+// tryAgain is how soon it is tried again to get room on a full disk.
+const tryAgain = time.Second
+
+// needsRoom reports whether the command may make the file larger.
+func (s *Store) needsRoom(key gatehouse.Key, cmd *gatehouse.Command) bool {
+	switch cmd.Op {
+	case gatehouse.OpAcquire, gatehouse.OpSend:
+		return true
+	case gatehouse.OpKick, gatehouse.OpCount, gatehouse.OpReset, gatehouse.OpWait:
+		return !s.memory.Has(key)
+	default:
+		return false
+	}
+}
+
+// applyFull serves the queue while the disk is full, but for those who need room.
+func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []control.Turn, t *trouble) error {
+	var rest []control.Turn
+	var places []int
+	for i := range queue {
+		if s.needsRoom(key, queue[i].Command) {
+			queue[i].Err = t.err
+			continue
+		}
+		rest = append(rest, queue[i])
+		places = append(places, i)
+	}
+	if len(rest) < len(queue) && s.now().After(t.next) {
+		s.roomWanted.Store(true)
+		s.signal()
+	}
+	if len(rest) == 0 {
+		return t.err
+	}
+	err := s.memory.Apply(ctx, key, rest)
+	for i, place := range places {
+		queue[place].Decision = rest[i].Decision
+	}
+	return err
+}
+
+// pagesFor is how many pages a transaction may need at most that changes so many records, of so many
+// bytes in all: for each a leaf of its own and as much of branches, but no more than there are.
+func (s *Store) pagesFor(records, size int) int {
+	const spare = 64 // for the heads of buckets and what is split
+	page := s.db.Info().PageSize
+	used := int(s.size/int64(page)) - s.free()
+	return min(2*records, used) + 2*size/page + spare
+}
+
+// free is how many pages of the file are free.
+func (s *Store) free() int {
+	stats := s.db.Stats()
+	return stats.FreePageN + stats.PendingPageN
+}
+
+// makeRoom makes sure that a transaction of so many pages can be written and leaves some for later. An
+// error is errFull or final.
+func (s *Store) makeRoom(pages int) error {
+	reserve := s.config.Reserve / s.db.Info().PageSize
+	t := s.trouble.Load()
+	if s.free() >= pages+reserve/2 {
+		s.setRoomy()
+		return nil
+	}
+	if t == nil || !s.now().Before(t.next) {
+		err := s.grow(pages + reserve)
+		if err == nil {
+			s.setRoomy()
+			return nil
+		}
+		if !errors.Is(err, errFull) {
+			return err
+		}
+		s.setFull(err)
+		if t == nil && s.free() < pages+reserve/4 {
+			return err // it may be much, and what is kept is not for that
+		}
+	}
+	return nil
+}
+
+// grow makes so many pages more.
+func (s *Store) grow(pages int) error {
+	key := []byte(ballastBucket)
+	err := s.update(func(w *writer) error {
+		w.changed = true
+		ballast := make([]byte, pages*s.db.Info().PageSize)
+		return w.tx.Bucket(key).Put(key, ballast)
+	})
+	if err != nil {
+		return err
+	}
+	return s.update(func(w *writer) error {
+		w.changed = true
+		return w.tx.Bucket(key).Delete(key)
+	})
+}
+
+func (s *Store) setRoomy() {
+	if s.trouble.Load() != nil {
+		s.trouble.Store(nil)
+		s.config.Log.Info("there is room on the disk again", "dir", s.dir)
+	}
+}
+
+func (s *Store) setFull(err error) {
+	if s.trouble.Load() == nil {
+		s.config.Log.Warn("the disk is full: nothing new is held, sent or counted, releases go on",
+			"dir", s.dir, "error", err)
+	}
+	s.trouble.Store(&trouble{
+		full: true, next: s.now().Add(tryAgain),
+		err: gatehouse.Errorf(gatehouse.CodeUnavailable,
+			"%s: the disk is full, and nothing new can be held, sent or counted until there is room", s.dir),
+	})
+}
+
+// takeBack makes the memory what the file says, after a change could not be written, and tells all who
+// wait. What comes meanwhile is taken back too.
+func (s *Store) takeBack(err error) error {
+	s.setFull(err)
+	refused := newBatch()
+	refused.err = s.trouble.Load().err
+	close(refused.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = refused
+	waiting := [...]*batch{s.current, s.next}
+	s.current, s.next = nil, newBatch()
+	for _, b := range waiting {
+		for key := range b.changes {
+			refused.changes[key] = nil
+		}
+	}
+	told, failed := refused.err, error(nil)
+	for len(refused.changes) > 0 && failed == nil {
+		keys := refused.changes
+		refused.changes = make(map[gatehouse.Key]*change)
+		s.mu.Unlock()
+		failed = s.restore(keys)
+		s.mu.Lock()
+	}
+	if failed == nil {
+		s.refused = nil
+	} else {
+		told = failed
+	}
+	for _, b := range waiting {
+		b.err = told
+		close(b.done)
+	}
+	return failed
+}
+
+// restore makes what the memory says of these names what the file says.
+func (s *Store) restore(keys map[gatehouse.Key]*change) (err error) {
+	defer func() {
+		if err != nil {
+			err = s.broken(err)
+		}
+	}()
+	return s.db.View(func(tx *bolt.Tx) error {
+		for key := range keys {
+			state, err := stored(tx, key)
+			if err != nil {
+				return err
+			}
+			s.memory.Put(key, state)
+		}
+		return nil
+	})
+}
+
+// stored is the state that the file has under a name, nil when there is none.
+func stored(tx *bolt.Tx, key gatehouse.Key) (control.State, error) {
+	bucket, name := key.Kind.String(), []byte(key.Name)
+	sealed := tx.Bucket([]byte(bucket)).Get(name)
+	if sealed == nil {
+		return nil, nil
+	}
+	record, err := open(bucket, name, sealed)
+	if err != nil {
+		return nil, err
+	}
+	state, err := control.Decode(key.Kind, record)
+	s := tracked(key, state)
+	if err != nil || s == nil {
+		return state, err
+	}
+	s.Track()
+	return s, eachHold(tx, key.Name, func(holder string, form []byte) error {
+		return s.DecodeHold(holder, form)
+	})
+}

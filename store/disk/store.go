@@ -1,0 +1,204 @@
+// Package disk keeps controllers in memory, and in a file that outlasts the process. What is held, sent or
+// counted is on disk before anybody is told; what limiters count is written down each second.
+//
+// Decisions are those of a memory store; the file is written by bbolt. One goroutine writes: what comes
+// while it waits for the disk goes there together, with the next transaction.
+package disk
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/memory"
+	bolt "go.etcd.io/bbolt"
+)
+
+// A Config says how a store works. The zero value works.
+type Config struct {
+	// Names and Linger are those of [memory.Config].
+	Names  int
+	Linger time.Duration
+
+	// Flush is how often the state of limiters is written down; 0 means DefaultFlush.
+	Flush time.Duration
+
+	// Reserve is how many bytes of the file are kept free, so that what is held can be released when
+	// the disk is full; 0 means DefaultReserve.
+	Reserve int
+
+	// Log is told how loading goes, and of trouble with the disk; nil means that nobody is.
+	Log *slog.Logger
+
+	// Now is the system's clock, which is read once; nil means time.Now.
+	Now func() time.Time
+}
+
+// The defaults of Config.
+const (
+	DefaultFlush   = time.Second
+	DefaultReserve = 4 << 20
+)
+
+// A Store keeps controllers on disk. Make one with Open.
+type Store struct {
+	dir    string
+	config Config
+	lock   *os.File
+	now    func() time.Time
+	memory *memory.Store
+
+	// These are the writer's alone.
+	db     *bolt.DB
+	head   head                 // as it is on disk
+	size   int64                // of what was used of the file at the last transaction
+	commit func(*bolt.Tx) error // (*bolt.Tx).Commit, but for tests
+
+	wake       chan struct{} // there is something to do
+	flushing   atomic.Bool   // the timer runs
+	flushTimer *time.Timer
+	flushDue   atomic.Bool
+	closing    atomic.Bool
+	roomWanted atomic.Bool
+	ended      chan struct{} // the writer has
+	failed     chan struct{} // the file cannot be written any more
+
+	trouble atomic.Pointer[trouble] // nil while all is well
+
+	mu      sync.Mutex
+	current *batch // being written; nil when none is
+	next    *batch
+	refused *batch // while changes are taken back, and after the end: what is told to all
+}
+
+// A trouble is why not everything is answered.
+type trouble struct {
+	err  error
+	full bool      // the disk is: what needs no room goes on
+	next time.Time // when to try again
+}
+
+// Open opens the store in a directory, which is made when there is none. No other process can use it until
+// Close. A file that is damaged is refused.
+func Open(dir string, config Config) (*Store, error) {
+	config = config.orDefault()
+	lock, err := lockDir(dir, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		dir: dir, config: config, lock: lock, commit: (*bolt.Tx).Commit,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
+		next: newBatch(),
+	}
+	s.flushTimer = time.AfterFunc(time.Hour, func() {
+		s.flushDue.Store(true)
+		s.signal()
+	})
+	s.flushTimer.Stop()
+	if err := s.load(); err != nil {
+		s.flushTimer.Stop()
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	go s.write()
+	return s, nil
+}
+
+func (c Config) orDefault() Config {
+	if c.Flush == 0 {
+		c.Flush = DefaultFlush
+	}
+	if c.Reserve == 0 {
+		c.Reserve = DefaultReserve
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// Apply serves the queue at one instant, as one change, and returns when nothing of it can be lost any
+// more. An error means that none of it took effect, unless the disk failed for good.
+func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+	if t := s.trouble.Load(); t != nil {
+		if !t.full {
+			return t.err
+		}
+		if !key.Kind.Limiter() {
+			return s.applyFull(ctx, key, queue, t)
+		}
+	}
+	return s.memory.Apply(ctx, key, queue)
+}
+
+// Slow reports whether Apply waits for the disk.
+func (s *Store) Slow(key gatehouse.Key) bool { return !key.Kind.Limiter() }
+
+// Watch keeps the controller from being forgotten until stop is called. Nothing changes in this store
+// behind the back of its one gate, so wake is never called.
+func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
+	return s.memory.Watch(key, wake)
+}
+
+// Range visits the controllers of one kind as that of [memory.Store] does.
+func (s *Store) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
+) error {
+	return s.memory.Range(ctx, kind, after, visit)
+}
+
+// Len returns how many names are kept, those that only linger included.
+func (s *Store) Len() int { return s.memory.Len() }
+
+// Failed is closed when the file cannot be written any more. Every call fails from then on; Err says why.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Err is why the store failed, nil when it has not.
+func (s *Store) Err() error {
+	select {
+	case <-s.failed:
+		return s.trouble.Load().err
+	default:
+		return nil
+	}
+}
+
+// Close writes down what is still to be, and lets go of the directory. Calls that come later fail.
+func (s *Store) Close() error {
+	if s.closing.Swap(true) {
+		<-s.ended
+		return nil
+	}
+	s.signal()
+	<-s.ended
+	s.flushTimer.Stop()
+	if err := s.Err(); err != nil {
+		return err // what failed is not touched again; the end of the process lets go of it
+	}
+	return s.closeFiles()
+}
+
+func (s *Store) closeFiles() error {
+	var failed error
+	if s.db != nil {
+		failed = s.db.Close()
+	}
+	return errors.Join(failed, s.lock.Close())
+}
+
+// signal wakes the writer.
+func (s *Store) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
