@@ -126,7 +126,7 @@ func (c *codec) byte(p *byte, most byte) {
 
 // version codes the number of a format, with which every form begins. It grows with a change after
 // which old forms are read in another way.
-func (c *codec) version(want byte) {
+func (c *codec) version(want byte) { //nolint:unparam // each kind counts its own
 	v := want
 	if c.byte(&v, math.MaxUint8); v != want {
 		c.fail("format %d, want %d", v, want)

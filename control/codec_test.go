@@ -76,19 +76,14 @@ func plainTimes(d gatehouse.Decision) gatehouse.Decision {
 	return d
 }
 
-// eachKind runs a test for every kind.
-func eachKind(t *testing.T, test func(t *testing.T, kind gatehouse.Kind)) {
-	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
-		t.Run(kind.String(), func(t *testing.T) { test(t, kind) })
-	}
-}
-
 // TestDecodedDecidesTheSame: whatever was done to a controller, a copy that was read from its form decides
 // as the controller itself from then on, and has the same form.
 func TestDecodedDecidesTheSame(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind gatehouse.Kind) {
-		rapid.Check(t, func(t *rapid.T) { checkDecoded(t, kind) })
-	})
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		t.Run(kind.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { checkDecoded(t, kind) })
+		})
+	}
 }
 
 func checkDecoded(t *rapid.T, kind gatehouse.Kind) {

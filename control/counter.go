@@ -53,11 +53,11 @@ func (c *Counter) Undo(time.Time, *gatehouse.Command) {}
 // Expiry implements [State].
 func (c *Counter) Expiry() time.Time { return c.until }
 
-func (n *Counter) code(c *codec) {
-	c.version(1)
-	c.time(&n.created)
-	c.int64(&n.value)
-	c.int64(&n.increments)
-	c.int64(&n.resets)
-	c.time(&n.until)
+func (c *Counter) code(form *codec) {
+	form.version(1)
+	form.time(&c.created)
+	form.int64(&c.value)
+	form.int64(&c.increments)
+	form.int64(&c.resets)
+	form.time(&c.until)
 }

@@ -25,19 +25,20 @@ type golden struct {
 const goldenFile = "testdata/forms.golden"
 
 // goldens reads the file of them: each has its name in one line, then its scenario and its form.
-func goldens(t testing.TB) (all []golden) {
+func goldens(tb testing.TB) (all []golden) {
+	tb.Helper()
 	text, err := os.ReadFile(goldenFile)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 		lines := strings.Split(part, "\n\t")
 		if len(lines) != 3 {
-			t.Fatalf("%s: %q, want a name, a scenario and a form", goldenFile, part)
+			tb.Fatalf("%s: %q, want a name, a scenario and a form", goldenFile, part)
 		}
 		form, err := hex.DecodeString(lines[2])
 		if err != nil {
-			t.Fatalf("%s: %s: %v", goldenFile, lines[0], err)
+			tb.Fatalf("%s: %s: %v", goldenFile, lines[0], err)
 		}
 		all = append(all, golden{lines[0], lines[1], form})
 	}
@@ -45,7 +46,8 @@ func goldens(t testing.TB) (all []golden) {
 }
 
 // state runs the lines.
-func (g golden) state(t testing.TB) (gatehouse.Kind, State) {
+func (g golden) state(tb testing.TB) (gatehouse.Kind, State) {
+	tb.Helper()
 	kind, rest, _ := strings.Cut(g.lines, ";")
 	s := newScenario(0, epoch())
 	s.line(kind)
@@ -58,7 +60,7 @@ func (g golden) state(t testing.TB) (gatehouse.Kind, State) {
 			s.now, words = s.origin.Add(at), words[1:]
 		}
 		if got, fault := s.do(words); fault != "" || got[0].outcome == "invalid" {
-			t.Fatalf("%s: %s %v", line, fault, got)
+			tb.Fatalf("%s: %s %v", line, fault, got)
 		}
 	}
 	if s.state == nil {
@@ -156,7 +158,7 @@ func TestDecodeTakesLittle(t *testing.T) {
 }
 
 // decodeMemory is how many bytes Decode allocates for a form.
-func decodeMemory(kind gatehouse.Kind, form []byte) (bytes int, err error) {
+func decodeMemory(kind gatehouse.Kind, form []byte) (took int, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = Decode(kind, form)

@@ -142,7 +142,7 @@ func (s *Semaphore) code(c *codec) {
 		c.items(len(s.holds), leastHold)
 		for _, h := range s.inOrder() {
 			c.string(&h.holder)
-			h.hold.code(c)
+			h.code(c)
 		}
 		return
 	}

@@ -17,7 +17,7 @@ type promise struct {
 }
 
 // same reports whether this is the same place as another, for the same holder.
-func (p promise) same(other promise) bool {
+func (p *promise) same(other promise) bool {
 	return p.at == other.at && p.holder == other.holder && (p.holder != "" || p.n == other.n)
 }
 

@@ -342,8 +342,9 @@ func (m *more) codeLimits(c *codec, own bool) {
 
 // codeMeters codes a meter for each of the limits.
 func (m *more) codeMeters(c *codec, first meter, meters *[]meter) {
-	location, err := (*time.Location)(nil), error(nil)
+	var location *time.Location
 	if c.reading {
+		var err error
 		if location, err = zone.Load(m.zone); err != nil {
 			c.fail("%w", err)
 		}
