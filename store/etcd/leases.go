@@ -2,8 +2,11 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,56 +104,49 @@ func (l *leases) close() {
 	l.cancel()
 }
 
-// A grants is the leases of the holds that a change begins. Holds of the same length share one, because they
-// begin together; each other change makes its own.
-type grants struct {
-	mu    sync.Mutex
-	ofTTL map[int64]clientv3.LeaseID
-	err   error
-}
+// A grants is the leases of the holds that a change begins, by their length in seconds. Holds of the same
+// length share one, because they begin together; each other change makes its own.
+type grants map[int64]clientv3.LeaseID
 
 // begin makes the leases of holds.
-func (l *leases) begin(ctx context.Context, holds []control.Hold) (*grants, error) {
-	g := &grants{}
+func (l *leases) begin(ctx context.Context, holds []control.Hold) (grants, error) {
+	lengths := lengthsOf(holds)
+	ids, errs := make([]clientv3.LeaseID, len(lengths)), make([]error, len(lengths))
 	var work sync.WaitGroup
-	for i := range holds {
-		seconds := ttl(holds[i].Expires)
-		if _, asked := g.ofTTL[seconds]; asked || seconds == 0 {
-			continue
-		}
-		if g.ofTTL == nil {
-			g.ofTTL = make(map[int64]clientv3.LeaseID)
-		}
-		g.mu.Lock()
-		g.ofTTL[seconds] = 0
-		g.mu.Unlock()
-		work.Go(func() {
-			id, err := l.grant(ctx, seconds)
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.ofTTL[seconds] = id; err != nil {
-				g.err = err
-			}
-		})
+	for i := 1; i < len(lengths); i++ {
+		work.Go(func() { ids[i], errs[i] = l.grant(ctx, lengths[i]) })
+	}
+	if len(lengths) > 0 {
+		ids[0], errs[0] = l.grant(ctx, lengths[0])
 	}
 	work.Wait()
-	if g.err != nil {
+	g := make(grants, len(lengths))
+	for i, id := range ids {
+		if id != 0 {
+			g[lengths[i]] = id
+		}
+	}
+	err := errors.Join(errs...)
+	if err != nil {
 		l.free(g.all()...)
 	}
-	return g, g.err
+	return g, err
+}
+
+// lengthsOf are the different lengths of holds that end, in seconds.
+func lengthsOf(holds []control.Hold) (lengths []int64) {
+	for i := range holds {
+		if seconds := ttl(holds[i].Expires); seconds != 0 && !slices.Contains(lengths, seconds) {
+			lengths = append(lengths, seconds)
+		}
+	}
+	return lengths
 }
 
 // of is the lease of a hold, 0 for one that does not end.
-func (g *grants) of(hold *control.Hold) clientv3.LeaseID { return g.ofTTL[ttl(hold.Expires)] }
+func (g grants) of(hold *control.Hold) clientv3.LeaseID { return g[ttl(hold.Expires)] }
 
-func (g *grants) all() (ids []clientv3.LeaseID) {
-	for _, id := range g.ofTTL {
-		if id != 0 {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
+func (g grants) all() []clientv3.LeaseID { return slices.Collect(maps.Values(g)) }
 
 // ttl is a length in etcd's seconds, rounded up, 0 for no end.
 func ttl(d time.Duration) int64 {

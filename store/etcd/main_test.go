@@ -52,6 +52,11 @@ func serve(tb testing.TB, address string, options ...grpc.DialOption) *server {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return serveOn(tb, backend)
+}
+
+func serveOn(tb testing.TB, backend *Backend) *server {
+	tb.Helper()
 	s := &server{backend: backend}
 	number := 1 + rand.Uint32N(1<<32-1)
 	s.store = swap.New(backend, swap.Config{Server: number, Timeout: 2 * time.Second})

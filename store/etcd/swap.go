@@ -21,9 +21,9 @@ const (
 	// revision, may grant as many holds.
 	fenceBits = 16
 
-	// Etcd takes 128 operations in a transaction, if it is not told otherwise, less those of the one around
-	// it. Those of many holds go in groups.
-	maxOps, group = 100, 50
+	// group is how many holds go into a transaction within the transaction. Etcd takes 128 operations, if it
+	// is not told otherwise, less those of the one around it; so there may be 60 groups.
+	group = 50
 )
 
 // Swap implements swap.Backend by one transaction. The leases of the holds that it begins are made before.
@@ -76,7 +76,7 @@ func (b *Backend) compares(key gatehouse.Key, change *swap.Change) []clientv3.Cm
 
 // ops are what the change does. The last one tells what is held after it.
 func (b *Backend) ops(
-	ctx context.Context, key gatehouse.Key, change *swap.Change, g *grants,
+	ctx context.Context, key gatehouse.Key, change *swap.Change, g grants,
 ) (ops []clientv3.Op, err error) {
 	switch {
 	case change.Read:
@@ -98,12 +98,13 @@ func (b *Backend) ops(
 	for i := range change.End {
 		holds = append(holds, clientv3.OpDelete(b.keys.hold(key, change.End[i].Fence), clientv3.WithPrevKV()))
 	}
-	for len(ops)+len(holds) > maxOps && len(holds) > 0 {
-		n := min(group, len(holds))
-		ops = append(ops, clientv3.OpTxn(nil, holds[:n], nil))
-		holds = holds[n:]
+	for len(holds) > group {
+		ops = append(ops, clientv3.OpTxn(nil, holds[:group], nil))
+		holds = holds[group:]
 	}
-	ops = append(ops, holds...)
+	if len(holds) > 0 {
+		ops = append(ops, clientv3.OpTxn(nil, holds, nil))
+	}
 	if hasHolds(key.Kind) {
 		ops = append(ops, b.live(key))
 	}

@@ -1,0 +1,137 @@
+//go:build linux || darwin
+
+package etcdtest
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Link is the network between one client and all members of a cluster. It can hang, lose answers, or break.
+// It ends with the test.
+type Link struct {
+	listeners []net.Listener
+
+	mu   sync.Mutex
+	open map[net.Conn]bool // both ends of all connections
+	mode mode
+	free chan struct{} // closed while nothing hangs
+}
+
+// A mode is what a link does with what comes.
+type mode int
+
+const (
+	carries mode = iota
+	hangs        // keeps it
+	loses        // keeps answers, and carries requests
+)
+
+// NewLink lays a link to a cluster.
+func NewLink(tb testing.TB, cluster *Cluster) *Link {
+	tb.Helper()
+	l := &Link{open: make(map[net.Conn]bool), free: make(chan struct{})}
+	close(l.free)
+	var all sync.WaitGroup
+	for _, target := range cluster.Endpoints() {
+		listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		l.listeners = append(l.listeners, listener)
+		all.Go(func() { l.serve(listener, target, &all) })
+	}
+	tb.Cleanup(func() {
+		for _, listener := range l.listeners {
+			_ = listener.Close()
+		}
+		l.Mend()
+		all.Wait()
+	})
+	return l
+}
+
+// URL is an address for a key that begins with a slash, by way of the link.
+func (l *Link) URL(key string) string {
+	var all []string
+	for _, listener := range l.listeners {
+		all = append(all, listener.Addr().String())
+	}
+	return "etcd://" + strings.Join(all, ",") + key
+}
+
+// Hang lets nothing through from now on, in either direction, and tells nobody.
+func (l *Link) Hang() { l.set(hangs) }
+
+// LoseAnswers lets requests through from now on, but no answers.
+func (l *Link) LoseAnswers() { l.set(loses) }
+
+func (l *Link) set(m mode) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mode == carries {
+		l.free = make(chan struct{})
+	}
+	l.mode = m
+}
+
+// Mend breaks all connections, and lets new ones work. Requests that were kept may come through late, and
+// answers are gone.
+func (l *Link) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mode != carries {
+		l.mode = carries
+		close(l.free)
+	}
+	for c := range l.open {
+		_ = c.Close()
+	}
+}
+
+func (l *Link) serve(listener net.Listener, target string, all *sync.WaitGroup) {
+	for {
+		near, err := listener.Accept()
+		if err != nil {
+			return // it was closed
+		}
+		far, err := net.Dial("tcp", target)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		l.mu.Lock()
+		l.open[near], l.open[far] = true, true
+		l.mu.Unlock()
+		all.Go(func() { l.carry(near, far, hangs) })
+		all.Go(func() { l.carry(far, near, loses) })
+	}
+}
+
+// carry copies in one direction. From the mode stops on, or a stricter one, it keeps what comes.
+func (l *Link) carry(from, to net.Conn, stops mode) {
+	defer func() {
+		_, _ = from.Close(), to.Close()
+		l.mu.Lock()
+		delete(l.open, from)
+		l.mu.Unlock()
+	}()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		l.mu.Lock()
+		free, keeps := l.free, l.mode == hangs || l.mode == stops
+		l.mu.Unlock()
+		if keeps {
+			<-free
+		}
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,156 @@
+//go:build linux || darwin
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/etcdtest"
+)
+
+// A hold ends by its lease, and who waits hears of it by the watch. Renewed, it ends later. Without an end it
+// stays.
+func TestHoldsEndByLease(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	client := cluster.Client(t)
+	all := servers(t, cluster, 2)
+	lock, kept := named(gatehouse.Lock, "lock"), named(gatehouse.Lock, "kept")
+	forever := acquire("one")
+	forever.Expires = 0
+	all[0].do(t, kept, forever, gatehouse.Granted)
+
+	short := acquire("one")
+	short.Expires = time.Second
+	began := time.Now()
+	all[0].do(t, lock, short, gatehouse.Granted)
+	cmd := acquire("two")
+	cmd.MaxWait = patience
+	waits := all[1].later(t, lock, cmd)
+	renew := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "one", Cost: 1, Expires: 3 * time.Second}
+	all[1].do(t, lock, renew, gatehouse.Granted)
+	if took := wait(t, waits, gatehouse.Granted).at.Sub(began); took < 3*time.Second {
+		t.Errorf("the next got it after %v, want it held for the 3 s it was renewed for", took)
+	}
+	all[0].do(t, lock, release("one"), gatehouse.Conflict)
+	all[0].do(t, lock, renew, gatehouse.Conflict)
+	all[1].do(t, kept, acquire("two"), gatehouse.Refused)
+	if n := below(t, client, "/gatehouse/holds/"); n != 2 {
+		t.Errorf("there are %d hold keys, want 2", n)
+	}
+	all[0].do(t, lock, release("two"), gatehouse.Granted)
+	all[0].do(t, kept, release("one"), gatehouse.Granted)
+	if n := below(t, client, "/gatehouse/holds/"); n != 0 {
+		t.Errorf("after the releases there are %d hold keys, want none", n)
+	}
+	// What is left are the shared leases of the records, at most one of a length at each server.
+	until(t, "the leases of holds given back", func() bool { return leasesOf(t, client) <= 2 })
+}
+
+// Nobody but etcd ends a hold: not a server whose clock would.
+func TestHoldOutlivesItsServersClock(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	key := named(gatehouse.Semaphore, "s")
+	serve(t, cluster.URL("")).do(t, key, acquire("one"), gatehouse.Granted)
+	backend, err := Open(cluster.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend.start = time.Now().Add(10 * time.Minute) // as if its clock had been set so
+	serveOn(t, backend).do(t, key, acquire("two"), gatehouse.Refused)
+}
+
+// As many holds as there may be come and go as one change.
+func TestManyHoldsAtOnce(t *testing.T) {
+	t.Parallel()
+	const many = 1000
+	cluster := etcdtest.Start(t, 1)
+	client := cluster.Client(t)
+	s := serve(t, cluster.URL(""))
+	key := named(gatehouse.Semaphore, "100%/s")
+	waits := make([]<-chan answer, 0, many)
+	first := acquire("first")
+	first.Size, first.Cost = many, many
+	s.do(t, key, first, gatehouse.Granted)
+	for n := range many {
+		cmd := acquire(fmt.Sprint(n))
+		cmd.Size, cmd.MaxWait = many, patience
+		waits = append(waits, s.later(t, key, cmd))
+	}
+	until(t, "all to wait", func() bool { return s.Waiting() == many })
+	s.do(t, key, release("first"), gatehouse.Granted)
+	fences := map[uint64]bool{}
+	for _, one := range waits {
+		fences[wait(t, one, gatehouse.Granted).Fence] = true
+	}
+	if len(fences) != many {
+		t.Errorf("%d holds have %d fencing tokens", many, len(fences))
+	}
+	if n := below(t, client, "/gatehouse/holds/semaphore/100%25%2Fs/"); n != many {
+		t.Errorf("there are %d hold keys, want %d", n, many)
+	}
+	s.do(t, key, gatehouse.Command{Op: gatehouse.OpDelete}, gatehouse.Granted)
+	if n := below(t, client, "/gatehouse/holds/"); n != 0 {
+		t.Errorf("after the delete there are %d hold keys, want none", n)
+	}
+	until(t, "the leases of holds given back", func() bool { return leasesOf(t, client) <= 1 })
+}
+
+// A server that is gone for good leaves nothing behind: its holds end by their leases, and those who waited
+// there keep nobody waiting.
+func TestServerDies(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	client := cluster.Client(t)
+	link := etcdtest.NewLink(t, cluster)
+	dying, living := serve(t, link.URL("")), serve(t, cluster.URL(""))
+	key := named(gatehouse.Lock, "a")
+	hold := acquire("dead")
+	hold.Expires = 2 * time.Second
+	began := time.Now()
+	dying.do(t, key, hold, gatehouse.Granted)
+	cmd := acquire("dead too")
+	cmd.MaxWait = gatehouse.Forever
+	dying.later(t, key, cmd) // before the one who lives
+	until(t, "somebody to wait", func() bool { return dying.Waiting() == 1 })
+	link.Hang()
+	cmd = acquire("alive")
+	cmd.MaxWait = patience
+	took := wait(t, living.later(t, key, cmd), gatehouse.Granted).at.Sub(began)
+	if took < 2*time.Second || took > 10*time.Second+stall {
+		t.Errorf("the next got it after %v, want the 2 s of the hold and little more", took)
+	}
+	living.do(t, key, release("alive"), gatehouse.Granted)
+	if n := below(t, client, "/gatehouse/holds/"); n != 0 {
+		t.Errorf("there are %d hold keys, want none", n)
+	}
+}
+
+// The holds of a record that was lost by somebody's mistake are not granted a second time.
+func TestLostRecord(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	client := cluster.Client(t)
+	all := servers(t, cluster, 2)
+	key := named(gatehouse.Lock, "a")
+	hold := acquire("one")
+	hold.Expires = 2 * time.Second
+	all[0].do(t, key, hold, gatehouse.Granted)
+	if _, err := client.Delete(t.Context(), "/gatehouse/records/lock/a"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if d, err := all[1].Do(ctx, key, acquire("two")); gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+		t.Errorf("acquire of what is held without a record = %s, %v, want it unavailable", d.Outcome, err)
+	}
+	until(t, "the hold to end", func() bool {
+		d, err := all[1].Do(ctx, key, acquire("two"))
+		return err == nil && d.Outcome == gatehouse.Granted
+	})
+}
