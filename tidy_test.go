@@ -79,7 +79,7 @@ var direction = map[string][]string{
 	"client":                   {".", "capacity", "limiter", "proto", "internal"},
 	"simulate":                 {".", "capacity", "internal"},
 	"front":                    {".", "gate", "capacity", "proto", "internal"},
-	"config":                   {".", "front/jarl", "capacity", "internal"},
+	"config":                   {".", "front/jarl", "capacity", "store/outage", "internal"},
 	"slidingwindow/redisstore": {"slidingwindow"},
 	"cmd":                      {anything},
 }

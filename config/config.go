@@ -1,5 +1,5 @@
 // Package config reads the server's configuration file, a YAML file of settings that have the names of
-// flags, and of listeners. It looks at the whole of it and reports every fault with its line and
+// flags, of listeners and of rules. It looks at the whole of it and reports every fault with its line and
 // column, so that a file is either understood in full or not used.
 package config
 
@@ -45,9 +45,16 @@ type File struct {
 	// JARL are the listeners of that protocol.
 	JARL []Listener
 
+	// Rules say how names are kept in a store that servers share.
+	Rules Rules
+
+	// Servers is how many share the store; 0 when the file does not say.
+	Servers int
+
 	known     Known
 	faults    []fault
 	addresses []address
+	shares    []Position // of the rules that divide by Servers
 }
 
 // A Setting is one value, or several in a list, as they are written in the file.

@@ -91,7 +91,7 @@ func TestNothingIsAFile(t *testing.T) {
 // mistakes are files and their faults, as line:column: text, in order.
 var mistakes = []struct{ fact, file, faults string }{
 	{"a misspelt setting", "http: :1\nmax-name: 5\n",
-		`2:1: "max-name" is no setting, want one of http, resp, cors, max-names or jarl`},
+		`2:1: "max-name" is no setting, want one of http, resp, cors, max-names, jarl, rules or servers`},
 	{"a setting twice", "http: :1\ncors: a\nhttp: :2\n", "3:1: http is set twice, first in line 1"},
 	{"no value", "http:\n", `1:6: http has no value; "" is an empty one`},
 	{"a mapping for a value", "http: {a: b}\n", "1:7: http is a mapping, want one value"},

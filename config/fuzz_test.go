@@ -12,6 +12,7 @@ func FuzzParse(f *testing.F) {
 		"", "http: localhost:5505\n", "http: [a, 'b', \"c\"]\n", "http: &a 1\nresp: *a\n",
 		"cors: !!int 1", "<<: {}\n---\n...\n", "? |\n a\n: b\n",
 		"jarl:\n  - {listen: ':1', name: a, requests: 1, period: 1s}\n",
+		"rules:\n  - {match: 'gcra/[a-c]\\?*', on-unreachable: local-share, lazy: 5ms}\nservers: 3\n",
 	} {
 		f.Add(text)
 	}

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// jarlKey is the one setting that is no flag: a list of listeners.
+// jarlKey is a setting that is no flag: a list of listeners.
 const jarlKey = "jarl"
 
 // top reads the whole document.
@@ -15,15 +15,21 @@ func (f *File) top(node *yaml.Node) {
 	if isNull(node) {
 		return // comments alone
 	}
-	names := append(slices.Clone(f.known.Settings), jarlKey)
+	names := append(slices.Clone(f.known.Settings), jarlKey, rulesKey, serversKey)
 	for name, value := range f.pairs(node, names, "") {
-		if name == jarlKey {
+		switch name {
+		case jarlKey:
 			f.listeners(value)
-			continue
+		case rulesKey:
+			f.rules(value)
+		case serversKey:
+			f.servers(value)
+		default:
+			f.setting(name, value)
 		}
-		f.setting(name, value)
 	}
 	f.crossCheck()
+	f.checkShares()
 }
 
 // setting reads a value or a list of values.

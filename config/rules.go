@@ -1,0 +1,270 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/outage"
+	"go.yaml.in/yaml/v4"
+)
+
+// The settings about a store that servers share, which are no flags.
+const (
+	rulesKey   = "rules"
+	serversKey = "servers"
+)
+
+// The limits of rules, which are looked through one after the other.
+const (
+	maxRules   = 100
+	maxServers = 1000
+)
+
+// Rules are looked through in order: the first that matches a name holds for it.
+type Rules []Rule
+
+// A Rule says how names are kept in a store that servers share.
+type Rule struct {
+	// Match is a glob over "kind/name"; the kind limiter stands for all limiters.
+	Match string
+
+	// OnUnreachable is what limiters answer while the store cannot be reached.
+	OnUnreachable outage.Answer
+
+	// Lazy is how often what limiters count is exchanged with the store; 0 means that the store is asked
+	// each time.
+	Lazy time.Duration
+
+	// Chunk is how many limiters take from the store at once, to hand them out one by one; 0 means none.
+	Chunk int64
+
+	// At is where the rule is.
+	At Position
+
+	kinds [gatehouse.Kinds]bool
+	name  *regexp.Regexp
+}
+
+// Find returns the rule for a name, the zero Rule when there is none.
+func (r Rules) Find(key gatehouse.Key) Rule {
+	for i := range r {
+		if r[i].kinds[key.Kind] && r[i].name.MatchString(key.Name) {
+			return r[i]
+		}
+	}
+	return Rule{}
+}
+
+// Lazy reports whether any rule makes limiters ask the store less often than they are asked.
+func (r Rules) Lazy() bool {
+	for i := range r {
+		if r[i].Lazy > 0 || r[i].Chunk > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ruleNames are the settings of a rule; the first is needed.
+var ruleNames = []string{"match", "on-unreachable", "lazy", "chunk"}
+
+// rules reads the list of rules.
+func (f *File) rules(node *yaml.Node) {
+	if node.Kind != yaml.SequenceNode {
+		f.Fault(at(node), "%s is %s, want a list of rules", rulesKey, kindName(node))
+		return
+	}
+	if len(node.Content) > maxRules {
+		f.Fault(at(node), "%s has %d rules, want at most %d", rulesKey, len(node.Content), maxRules)
+		return
+	}
+	for _, entry := range node.Content {
+		f.rule(entry)
+	}
+}
+
+// rule reads one rule.
+func (f *File) rule(node *yaml.Node) {
+	before := len(f.faults)
+	r := Rule{At: at(node)}
+	given := make(map[string]Position)
+	for name, value := range f.pairs(node, ruleNames, " of a rule") {
+		given[name] = at(value)
+		if text, ok := f.scalar(name, value); ok {
+			f.setRule(&r, name, text, at(value))
+		}
+	}
+	if _, ok := given[ruleNames[0]]; node.Kind == yaml.MappingNode && !ok {
+		f.Fault(r.At, "a rule has no %s", ruleNames[0])
+	}
+	if len(f.faults) > before {
+		return
+	}
+	f.checkKinds(&r, given)
+	if r.OnUnreachable == outage.LocalShare && len(f.faults) == before {
+		f.shares = append(f.shares, given["on-unreachable"])
+	}
+	f.Rules = append(f.Rules, r)
+}
+
+// setRule sets one field of a rule.
+func (f *File) setRule(r *Rule, name, text string, at Position) {
+	var err error
+	switch name {
+	case "match":
+		r.Match = text
+		err = r.compile()
+	case "on-unreachable":
+		answer, ok := outage.ParseAnswer(text)
+		if r.OnUnreachable = answer; !ok {
+			err = fmt.Errorf("%s, %s or %s", outage.Refuse, outage.Allow, outage.LocalShare)
+		}
+	case "lazy":
+		r.Lazy, err = duration(text, time.Millisecond)
+		if err != nil || r.Lazy > maxLazy {
+			err = fmt.Errorf("a time from 1ms to %s", maxLazy)
+		}
+	case "chunk":
+		r.Chunk, err = count(text)
+	}
+	if err != nil {
+		f.Fault(at, "%s is %s, want %v", name, quote(text), err)
+	}
+}
+
+// maxLazy is the longest that servers may know nothing of each other.
+const maxLazy = time.Minute
+
+// first is the first kind that the rule holds for and that is none of those; 0 when there is none.
+func (r *Rule) first(none func(gatehouse.Kind) bool) gatehouse.Kind {
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		if r.kinds[kind] && !none(kind) {
+			return kind
+		}
+	}
+	return 0
+}
+
+// inChunks reports whether a kind can be taken from the store in chunks.
+func inChunks(kind gatehouse.Kind) bool {
+	return kind == gatehouse.TokenBucket || kind == gatehouse.FixedWindow
+}
+
+// checkKinds refuses for what is held, sent or counted all that limiters alone can do, and chunks for what
+// has none.
+func (f *File) checkKinds(r *Rule, given map[string]Position) {
+	if r.Chunk > 0 && r.Lazy == 0 {
+		f.Fault(given["chunk"], "chunk is given without lazy, which says how often chunks are looked after")
+	}
+	other := r.first(gatehouse.Kind.Limiter)
+	if other == 0 {
+		if kind := r.first(inChunks); kind != 0 && r.Chunk > 0 {
+			f.Fault(given["chunk"],
+				"chunk is given, also for every %s, want it for tokenbucket and fixedwindow alone", kind)
+		}
+		return
+	}
+	const why = "only limiters can do without the store; match limiter/* is all of them"
+	if r.OnUnreachable != outage.Refuse {
+		f.Fault(given["on-unreachable"], "on-unreachable is %s, also for every %s, want %s there: %s",
+			r.OnUnreachable, other, outage.Refuse, why)
+	}
+	for _, name := range []string{"lazy", "chunk"} {
+		if place, ok := given[name]; ok {
+			f.Fault(place, "%s is given, also for every %s, want it for limiters alone: %s", name, other, why)
+		}
+	}
+}
+
+// limiterKind is a kind in a rule that stands for all limiters.
+const limiterKind = "limiter"
+
+// compile reads the glob. The error is what is wanted.
+func (r *Rule) compile() error {
+	kind, name, ok := strings.Cut(r.Match, "/")
+	if r.Match == "*" {
+		kind, name, ok = "*", "*", true
+	}
+	if _, err := path.Match(r.Match, ""); err != nil || !ok {
+		return fmt.Errorf("a pattern such as gcra/api-*, limiter/* or *")
+	}
+	known := false
+	for k := gatehouse.Kind(1); int(k) < gatehouse.Kinds; k++ {
+		r.kinds[k], _ = path.Match(kind, k.String())
+		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()
+		known = known || r.kinds[k]
+	}
+	if !known {
+		return fmt.Errorf("a kind of controller before the slash, such as gcra, semaphore, limiter or *")
+	}
+	expression, err := regexp.Compile(globExpression(name))
+	if err != nil {
+		return fmt.Errorf("a pattern such as gcra/api-*, with ranges such as [a-z]")
+	}
+	r.name = expression
+	return nil
+}
+
+// globExpression is the regular expression of a glob that path.Match takes, but whose star and whose
+// question mark match a slash as well: names have slashes, and no folders.
+func globExpression(glob string) string {
+	var to strings.Builder
+	to.WriteString(`(?s)\A`)
+	class, escaped := false, false
+	var last rune
+	for _, r := range glob {
+		switch {
+		case escaped || class && !strings.ContainsRune(`\]-^`, r) || class && r == '^' && last != '[':
+			fmt.Fprintf(&to, `\x{%x}`, r)
+			escaped = false
+			r = 0
+		case r == '\\':
+			escaped = true
+		case r == '[':
+			class = true
+			to.WriteRune(r)
+		case class: // - or ] or the ^ behind the bracket
+			class = r != ']'
+			to.WriteRune(r)
+		case r == '*':
+			to.WriteString(".*")
+		case r == '?':
+			to.WriteByte('.')
+		default:
+			to.WriteString(regexp.QuoteMeta(string(r)))
+		}
+		last = r
+	}
+	to.WriteString(`\z`)
+	return to.String()
+}
+
+// servers reads how many servers share the store.
+func (f *File) servers(node *yaml.Node) {
+	text, ok := f.scalar(serversKey, node)
+	if !ok {
+		return
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxServers {
+		f.Fault(at(node), "%s is %s, want a whole number from 1 to %d", serversKey, quote(text), maxServers)
+		return
+	}
+	f.Servers = n
+}
+
+// checkShares refuses shares of what is not known to be how many.
+func (f *File) checkShares() {
+	if f.Servers > 0 {
+		return
+	}
+	for _, place := range f.shares {
+		f.Fault(place, "on-unreachable is %s, but %s does not say how many share the store",
+			outage.LocalShare, serversKey)
+	}
+}
