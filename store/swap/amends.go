@@ -28,9 +28,32 @@ type amends struct {
 
 // An owed is one undo.
 type owed struct {
-	key     gatehouse.Key
-	cmd     gatehouse.Command
-	attempt *attempt // what is to be undone only if it was made; nil when that is known
+	key gatehouse.Key
+	cmd gatehouse.Command
+	debt
+}
+
+// A debt says when a command that takes something back is to do so.
+type debt struct {
+	turn   int       // of the flight it is in
+	unless []attempt // was made: it has been done by that already
+	only   *attempt  // if that was made; nil if it does not depend on one
+}
+
+// paid reports whether nothing is to be done, by what the record tells. Where it does not tell, a grant is
+// taken back, by its fencing token, and what may have been taken back is not once more, as others may share
+// the hold.
+func (d *debt) paid(r *record) bool {
+	for i := range d.unless {
+		if made, known := r.made(&d.unless[i]); made || !known {
+			return true
+		}
+	}
+	if d.only == nil {
+		return false
+	}
+	made, known := r.made(d.only)
+	return known && !made
 }
 
 // add notes what a failed flight may have been granted. A hold that was there before, and was only shared,
@@ -47,24 +70,36 @@ func (a *amends) add(key gatehouse.Key, f *flight) {
 				continue
 			}
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
-			a.push(owed{key, cmd, &attempt{nonce: try.nonce, base: try.base}})
+			a.push(owed{key, cmd, debt{only: try.bare()}})
 		}
 	}
 	a.arm()
 }
 
-// leave notes that those who waited in a queue, or were about to, wait no more.
-func (a *amends) leave(key gatehouse.Key, queue []control.Turn) {
+// failed notes what those have left behind whose commands have failed: those who waited at a barrier still
+// count there, and what was to be taken back is still there.
+func (a *amends) failed(key gatehouse.Key, queue []control.Turn, open []attempt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range queue {
-		if cmd := *queue[i].Command; cmd.Ticket != 0 && cmd.Op.Waits() {
+		cmd := *queue[i].Command
+		switch {
+		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil:
+			one := owed{key: key, cmd: cmd}
+			for t := range open {
+				one.unless = append(one.unless, *open[t].bare())
+			}
+			a.push(one)
+		case key.Kind == gatehouse.Barrier && cmd.Ticket != 0 && (cmd.Op.Waits() || cmd.Op == gatehouse.OpUndo):
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
 			a.push(owed{key: key, cmd: cmd})
 		}
 	}
 	a.arm()
 }
+
+// bare is an attempt without what is not needed to tell whether it was made.
+func (a *attempt) bare() *attempt { return &attempt{nonce: a.nonce, base: a.base} }
 
 func (a *amends) push(o owed) {
 	if len(a.owed) < maxAmends {
@@ -91,7 +126,7 @@ func (a *amends) pay() {
 	for len(owed) > 0 && !a.ended() {
 		one := owed[0]
 		owed = owed[1:]
-		r := &request{queue: []control.Turn{{Command: &one.cmd}}, owed: true, attempt: one.attempt}
+		r := &request{queue: []control.Turn{{Command: &one.cmd}}, owed: &one.debt}
 		if err := a.store.ask(one.key, r); err != nil {
 			owed = append(owed, one)
 			break

@@ -65,7 +65,7 @@ func (c *cache) entry(key gatehouse.Key) *entry {
 	if e == nil {
 		e = &entry{key: key}
 	}
-	if p.young == nil || len(p.young) >= max(1, c.most/parts/2) {
+	if p.young == nil || len(p.young) >= max(1, c.most/parts) {
 		p.old, p.young = p.young, make(map[gatehouse.Key]*entry)
 	}
 	p.young[key] = e

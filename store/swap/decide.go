@@ -61,9 +61,10 @@ func (s *Store) change(e *entry, f *flight) (*Change, error) {
 	}
 	f.next.form = nil
 	if f.state != nil {
-		f.next.form = control.Encode(nil, f.state)
+		f.form = control.Encode(f.form[:0], f.state)
+		f.next.form = f.form
 	}
-	change.Next = f.next.encode(make([]byte, 0, len(f.next.form)+128))
+	change.Next = f.next.encode()
 	change.Keep = s.keep(f)
 	if len(change.Next) <= maxRecord || f.full || len(f.next.form) < len(e.record.form) {
 		return change, nil
@@ -219,11 +220,9 @@ func (f *flight) without(e *entry, i int) (d gatehouse.Decision, is bool) {
 				len(e.record.form), maxRecord),
 		}, true
 	}
-	for _, o := range f.owed {
-		if o.turn == i && o.attempt != nil {
-			if made, known := e.record.made(o.attempt); known && !made {
-				return gatehouse.Decision{Outcome: gatehouse.Granted}, true
-			}
+	for j := range f.owed {
+		if f.owed[j].turn == i && f.owed[j].paid(&e.record) {
+			return gatehouse.Decision{Outcome: gatehouse.Granted}, true
 		}
 	}
 	return d, false

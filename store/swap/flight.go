@@ -20,11 +20,12 @@ type flight struct {
 	live     []int               // the turns that control.Serve is given, when not all of them are
 	served   []control.Turn
 	blocked  []int64 // until when another server's head bars the way of a turn; 0 when none does
-	owed     []debt  // the turns that are to take something back
+	owed     []debt  // the turns that take something back for a call that failed
 	line     *line   // some of which this flight has in hand; nil when nobody watches
 	rest     rest    // of that line
 	full     bool    // the record can take no more
 
+	form  []byte        // room for that of the state
 	next  record        // what it makes of the entry's record
 	state control.State // and of its state
 	now   int64
@@ -36,12 +37,6 @@ type flight struct {
 
 	open []attempt // changes of which it is not known whether they were made
 	away bool      // the store did not answer
-}
-
-// A debt is a turn that is to take back what a failed call may have been granted.
-type debt struct {
-	turn    int
-	attempt *attempt
 }
 
 // An attempt is a change that was sent.
@@ -60,9 +55,7 @@ func (s *Store) fly(e *entry, batch []*request) (away error) {
 	defer s.flights.Put(f)
 	f.load(batch)
 	f.rest = s.watches.takeOut(e.key, f)
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
-	defer cancel()
-	err := s.settle(ctx, e, f)
+	err := s.settle(s.budgets.take(s.clock.elapsed(), s.config.Timeout), e, f)
 	s.watches.putBack(f, err != nil)
 	if err != nil {
 		e.known, e.state = false, nil
@@ -70,7 +63,7 @@ func (s *Store) fly(e *entry, batch []*request) (away error) {
 			s.figures.unknown.Add(1)
 			s.amends.add(e.key, f)
 		}
-		s.fail(e.key, batch, err)
+		s.fail(e.key, batch, f.open, err)
 		if f.away {
 			away = err
 		}
@@ -81,13 +74,16 @@ func (s *Store) fly(e *entry, batch []*request) (away error) {
 	return away
 }
 
-// fail notes that requests end with an error. Those at a barrier do not count any more.
-func (s *Store) fail(key gatehouse.Key, requests []*request, err error) {
+// fail notes that requests end with an error, after changes that may have been made.
+func (s *Store) fail(key gatehouse.Key, requests []*request, open []attempt, err error) {
 	s.figures.failures.Add(uint64(len(requests)))
 	for _, r := range requests {
-		r.err = err
-		if key.Kind == gatehouse.Barrier {
-			s.amends.leave(key, r.queue)
+		if r.err = err; r.owed == nil {
+			s.amends.failed(key, r.queue, open)
+			continue
+		}
+		for i := range open {
+			r.owed.unless = append(r.owed.unless, *open[i].bare())
 		}
 	}
 }
@@ -95,8 +91,9 @@ func (s *Store) fail(key gatehouse.Key, requests []*request, err error) {
 // load takes the queues of a batch over.
 func (f *flight) load(batch []*request) {
 	for _, r := range batch {
-		if r.owed {
-			f.owed = append(f.owed, debt{turn: len(f.turns), attempt: r.attempt})
+		if r.owed != nil {
+			r.owed.turn = len(f.turns)
+			f.owed = append(f.owed, *r.owed)
 		}
 		f.turns = append(f.turns, r.queue...)
 	}
@@ -125,7 +122,7 @@ func (f *flight) clear() {
 	clear(f.commands)
 	clear(f.served)
 	*f = flight{
-		turns: f.turns[:0], commands: f.commands[:0], live: f.live[:0], served: f.served[:0],
+		form: f.form[:0], turns: f.turns[:0], commands: f.commands[:0], live: f.live[:0], served: f.served[:0],
 		ranks: f.ranks[:0], blocked: f.blocked[:0], wake: f.wake[:0], begin: f.begin[:0], end: f.end[:0],
 	}
 }

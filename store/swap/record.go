@@ -73,9 +73,10 @@ const recordVersion = 1
 // checksum is the CRC-32C.
 func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
-// encode appends the stored form.
-func (r *record) encode(data []byte) []byte {
-	start := len(data)
+// encode returns the stored form, which the record keeps: that of the state is a part of it from then on.
+func (r *record) encode() []byte {
+	const fixed, perHead = 64, 24 // bytes, more than there are in nearly all records
+	data := make([]byte, 0, fixed+8*maxNonces+perHead*len(r.heads)+len(r.form))
 	data = append(data, recordVersion)
 	data = binary.BigEndian.AppendUint64(data, r.recent[0])
 	data = append(data, byte(r.changes-1)) // #nosec G115 -- at most maxNonces
@@ -97,7 +98,12 @@ func (r *record) encode(data []byte) []byte {
 	} else {
 		data = append(append(data, 1), r.form...)
 	}
-	return binary.BigEndian.AppendUint32(data, checksum(data[start:]))
+	body := len(data)
+	data = binary.BigEndian.AppendUint32(data, checksum(data))
+	if r.form != nil {
+		r.form = data[body-len(r.form) : body : body]
+	}
+	return data
 }
 
 var (

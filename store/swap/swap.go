@@ -23,8 +23,8 @@ type Config struct {
 	// Timeout is how long one Apply may take; 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Names is the most controllers whose last state is remembered, which saves a round trip; 0 means
-	// DefaultNames.
+	// Names is of how many controllers, at least, the last state is remembered, which saves a round trip: of
+	// those that were used last. At most twice as many are. 0 means DefaultNames.
 	Names int
 
 	// Linger is how long a controller that is worth nothing stays in the store for its statistics; 0
@@ -54,6 +54,7 @@ type Store struct {
 	traits  Traits
 	clock   clock
 	cache   cache
+	budgets budgets
 	watches watches
 	amends  amends
 	flights sync.Pool
@@ -92,6 +93,7 @@ func (s *Store) Close() {
 	s.stop()
 	s.watches.close()
 	s.amends.close()
+	s.budgets.close()
 }
 
 // Len returns how many controllers this server remembers.
@@ -143,7 +145,8 @@ func (s *Store) ask(key gatehouse.Key, r *request) error {
 			return r.err
 		}
 	} else {
-		e.busy, r.batch = true, []*request{r}
+		r.alone[0] = r
+		e.busy, r.batch = true, r.alone[:]
 		e.mu.Unlock()
 	}
 	s.lead(e, r)
@@ -180,7 +183,7 @@ func (s *Store) lead(e *entry, r *request) {
 	}
 	switch {
 	case away != nil:
-		s.fail(e.key, waiting, away)
+		s.fail(e.key, waiting, nil, away)
 		for _, other := range waiting {
 			other.turn <- false
 		}
@@ -195,10 +198,10 @@ type request struct {
 	view  func(now time.Time, state control.State)
 	err   error
 	batch []*request // that this one leads
+	alone [1]*request
 
-	owed    bool      // it takes back what a failed call may have left behind
-	attempt *attempt  // by which it may have done so; nil when it did
-	turn    chan bool // true when it is to lead, false when it was served
+	owed *debt     // of what it takes back for a call that failed; nil for any other
+	turn chan bool // true when it is to lead, false when it was served
 }
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of their

@@ -1,0 +1,426 @@
+package swap_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
+)
+
+// How long a model's clients work while things go wrong, and after that.
+const (
+	trouble = 15 * time.Second
+	peace   = 6 * time.Second
+)
+
+// slots is the size of the semaphores of a model.
+const slots = 3
+
+// A model is some servers with clients, a store in which much goes wrong, and what must hold even so.
+type model struct {
+	seed    uint64
+	store   *swaptest.Store
+	servers []*swap.Store
+	gates   []*gate.Gate
+	lossy   bool // the store may lose what it has been given
+
+	mu      sync.Mutex
+	wrong   []string
+	fences  map[gatehouse.Key]uint64 // the greatest under each name
+	held    map[gatehouse.Key]int64  // by clients that know it
+	counted map[string]*tally
+	granted map[gatehouse.Key][]time.Time // of limiters
+	served  int                           // calls that were decided since the trouble is over
+	calm    bool
+}
+
+// A tally is what is known of a counter.
+type tally struct{ known, unknown int64 }
+
+func (m *model) fault(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.complain(format, args...)
+}
+
+func (m *model) complain(format string, args ...any) {
+	if len(m.wrong) < 5 {
+		m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// changed looks at each new record.
+func (m *model) changed(key gatehouse.Key, data []byte) {
+	if data == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, err := swap.ReadRecord(key.Kind, data)
+	if err != nil {
+		m.complain("%s: %v", key, err)
+		return
+	}
+	semaphore, ok := c.State.(*control.Semaphore)
+	if !ok {
+		return
+	}
+	size := int64(slots)
+	if key.Kind == gatehouse.Lock {
+		size = 1
+	}
+	held, last := int64(0), m.fences[key]
+	for _, h := range semaphore.Holds() {
+		if !h.Until.IsZero() && h.Until.UnixNano() <= c.AsOf {
+			continue
+		}
+		held += h.Cost
+		m.fences[key] = max(m.fences[key], h.Fence)
+	}
+	if held > size {
+		m.complain("%s: %d held of %d", key, held, size)
+	}
+	if now := m.fences[key]; now < last {
+		m.complain("%s: fencing token %d after %d", key, now, last)
+	}
+}
+
+// took notes what a client holds now, or no more.
+func (m *model) took(key gatehouse.Key, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	size := int64(slots)
+	if key.Kind == gatehouse.Lock {
+		size = 1
+	}
+	if m.held[key] += n; m.held[key] > size && !m.lossy {
+		m.complain("%s: clients hold %d of %d", key, m.held[key], size)
+	}
+}
+
+// A client is one user of one server after the other.
+type client struct {
+	*model
+	id   string
+	rand *rand.Rand
+	next int
+}
+
+func (c *client) pause(most time.Duration) { time.Sleep(time.Duration(c.rand.Int64N(int64(most)))) }
+
+// do asks one of the servers, and sees that it answers in time.
+func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
+	ctx, patience := context.Background(), cmd.MaxWait
+	if cmd.MaxWait == gatehouse.Forever || cmd.MaxWait > 0 && c.rand.IntN(4) == 0 {
+		patience = time.Duration(c.rand.Int64N(int64(4 * time.Second)))
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	start := time.Now()
+	d, err := c.gates[c.rand.IntN(len(c.gates))].Do(ctx, key, cmd)
+	if took := time.Since(start); took > patience+5*swap.DefaultTimeout {
+		c.fault("client %s: %s %s with %s took %s: %v", c.id, key, cmd.Op, patience, took, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && c.calm {
+		c.served++
+	}
+	code := gatehouse.CodeOf(err)
+	if err != nil && code != gatehouse.CodeUnavailable && code != gatehouse.CodeTimeout {
+		c.complain("client %s: %s %s: %v", c.id, key, cmd.Op, err)
+	}
+	return d, err
+}
+
+// hold acquires something, holds it, and gives it back.
+func (c *client) hold(key gatehouse.Key) {
+	c.next++
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: fmt.Sprintf("%s-%d", c.id, c.next), Size: slots, Cost: 1,
+		Expires: time.Hour, MaxWait: []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, -1}[c.rand.IntN(4)],
+	}
+	d, err := c.do(key, cmd)
+	if err != nil || d.Outcome != gatehouse.Granted {
+		return
+	}
+	c.took(key, 1)
+	c.pause(300 * time.Millisecond)
+	switch c.rand.IntN(4) {
+	case 0:
+		if again, err := c.do(key, cmd); err == nil && !c.lossy && again.Fence != d.Fence {
+			c.fault("%s: %s has token %d, and %d by acquiring again", key, cmd.Holder, d.Fence, again.Fence)
+		}
+	case 1:
+		cmd.Op = gatehouse.OpRenew
+		if again, err := c.do(key, cmd); err == nil && !c.lossy && again.Outcome != gatehouse.Granted {
+			c.fault("%s: %s cannot renew: %+v", key, cmd.Holder, again)
+		}
+	}
+	c.pause(100 * time.Millisecond)
+	c.took(key, -1)
+	cmd.Op, cmd.MaxWait = gatehouse.OpRelease, 0
+	for tries := 0; ; tries++ {
+		d, err := c.do(key, cmd)
+		if err == nil && d.Outcome != gatehouse.Granted && tries == 0 && !c.lossy {
+			c.fault("%s: %s has lost its hold: %+v", key, cmd.Holder, d)
+		}
+		if err == nil {
+			return
+		}
+		c.pause(time.Second)
+	}
+}
+
+// count adds to a counter.
+func (c *client) count(key gatehouse.Key) {
+	n := c.rand.Int64N(5) + 1
+	_, err := c.do(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: n})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.counted[key.Name]
+	if t == nil {
+		t = &tally{}
+		c.counted[key.Name] = t
+	}
+	if err == nil {
+		t.known += n
+	} else {
+		t.unknown += n
+	}
+}
+
+// limit takes from a limiter: at most slots in each 500 ms.
+func (c *client) limit(key gatehouse.Key) {
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: slots, Cost: 1, Interval: 500 * time.Millisecond}
+	cmd.MaxWait = []time.Duration{0, 300 * time.Millisecond}[c.rand.IntN(2)]
+	if d, err := c.do(key, cmd); err == nil && d.Outcome == gatehouse.Granted {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.granted[key] = append(c.granted[key], d.At)
+	}
+}
+
+func named(kind gatehouse.Kind, name string) gatehouse.Key { return gatehouse.Key{Kind: kind, Name: name} }
+
+// step does one thing.
+func (c *client) step() {
+	wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: 500 * time.Millisecond}
+	switch c.rand.IntN(8) {
+	case 0, 1:
+		c.hold(named(gatehouse.Lock, "lock"))
+	case 2, 3:
+		c.hold(named(gatehouse.Semaphore, "semaphore"))
+	case 4:
+		c.count(named(gatehouse.Counter, "counter"))
+	case 5:
+		c.limit(named(gatehouse.FixedWindow, "window"))
+	case 6:
+		key := named(gatehouse.Barrier, "barrier")
+		if _, err := c.do(key, wait); err == nil && c.rand.IntN(3) == 0 {
+			_, _ = c.do(key, gatehouse.Command{Op: gatehouse.OpDelete})
+		}
+	case 7:
+		key := named(gatehouse.Event, "event")
+		switch c.rand.IntN(3) {
+		case 0:
+			_, _ = c.do(key, gatehouse.Command{Op: gatehouse.OpSend, Message: "m"})
+		case 1:
+			_, _ = c.do(key, wait)
+		case 2:
+			_, _ = c.do(key, gatehouse.Command{Op: gatehouse.OpDelete})
+		}
+	}
+	c.pause(200 * time.Millisecond)
+}
+
+// haunt makes things go wrong.
+func (m *model) haunt(rng *rand.Rand, backends []*swaptest.Server) {
+	chance := func() float64 { return rng.Float64() * rng.Float64() * 0.3 }
+	for end := time.Now().Add(trouble); time.Now().Before(end); {
+		m.store.Set(swaptest.Faults{
+			Latency: time.Duration(rng.Int64N(int64(60 * time.Millisecond))), Unsent: chance(),
+			LostRequest: chance(), LostAnswer: chance(), Late: chance(), Twice: chance(),
+			LostWake: chance() * 3, TwiceWoken: chance(),
+		})
+		time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Second))))
+		switch what := rng.IntN(8); {
+		case what == 0:
+			m.store.Pause()
+			time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Second))))
+			m.store.Resume()
+		case what == 1:
+			b := backends[rng.IntN(len(backends))]
+			b.Cut(true)
+			time.Sleep(time.Duration(rng.Int64N(int64(5 * time.Second))))
+			b.Cut(false)
+		case what == 2:
+			m.store.Jump(time.Duration(rng.Int64N(int64(2*time.Second))) - 1500*time.Millisecond)
+		case what == 3:
+			m.store.Restart(0) // all connections break
+		case what == 4 && m.lossy:
+			m.store.Restart(time.Duration(rng.Int64N(int64(time.Second))))
+		case what == 5 && m.lossy && rng.IntN(3) == 0:
+			m.store.Restart(gatehouse.Forever)
+		case what == 6 && m.lossy:
+			m.store.Jump(time.Duration(rng.Int64N(int64(2*time.Minute))) - time.Minute)
+		}
+	}
+	m.store.Set(swaptest.Faults{Latency: time.Millisecond})
+}
+
+// runModel plays one seed, and returns what was wrong.
+func runModel(t *testing.T, seed uint64, leases, lossy bool) []string {
+	m := &model{
+		seed: seed, lossy: lossy, fences: map[gatehouse.Key]uint64{}, held: map[gatehouse.Key]int64{},
+		counted: map[string]*tally{}, granted: map[gatehouse.Key][]time.Time{},
+	}
+	synctest.Test(t, func(*testing.T) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		m.store = swaptest.New(seed, leases)
+		m.store.Changed = m.changed
+		var backends []*swaptest.Server
+		for i := range 1 + rng.IntN(3) {
+			b := m.store.Server(time.Duration(rng.Int64N(int64(40 * time.Millisecond))))
+			s := swap.New(b, swap.Config{Server: uint32(i + 1), Names: 1 + rng.IntN(300)})
+			backends, m.servers = append(backends, b), append(m.servers, s)
+			m.gates = append(m.gates, gate.New(s, gate.Config{FirstTicket: swap.FirstTicket(uint32(i + 1))}))
+		}
+		var clients sync.WaitGroup
+		end := time.Now().Add(trouble + peace)
+		for i := range 2 + rng.IntN(8) {
+			c := &client{model: m, id: fmt.Sprint("c", i), rand: rand.New(rand.NewPCG(seed, uint64(i+10)))}
+			clients.Go(func() {
+				for time.Now().Before(end) {
+					c.step()
+				}
+			})
+		}
+		m.haunt(rng, backends)
+		time.Sleep(time.Second)
+		m.mu.Lock()
+		m.calm = true
+		m.mu.Unlock()
+		clients.Wait()
+		m.end()
+	})
+	return m.wrong
+}
+
+// end looks at what is left when all is over.
+func (m *model) end() {
+	if m.served == 0 {
+		m.fault("nothing was decided after the trouble was over")
+	}
+	time.Sleep(20 * time.Second)
+	for i, s := range m.servers {
+		if n := s.Owed(); n > 0 {
+			m.fault("server %d: %d undos are owed", i, n)
+		}
+		if n := m.gates[i].Waiting(); n > 0 {
+			m.fault("server %d: %d wait", i, n)
+		}
+	}
+	m.left(); if os.Getenv("DUMP")!="" {dump(m)}
+	for i, g := range m.gates {
+		g.Close()
+		if err := g.Drain(context.Background()); err != nil {
+			m.fault("drain: %v", err)
+		}
+		m.servers[i].Close()
+	}
+	if !m.lossy {
+		m.limits()
+	}
+}
+
+// left looks at what is left in the store.
+func (m *model) left() {
+	for _, key := range []gatehouse.Key{
+		named(gatehouse.Lock, "lock"), named(gatehouse.Semaphore, "semaphore"),
+		named(gatehouse.Counter, "counter"), named(gatehouse.Barrier, "barrier"),
+	} {
+		d, err := m.gates[0].Do(context.Background(), key, gatehouse.Command{Op: gatehouse.OpStats})
+		if err != nil {
+			m.fault("%s: %v", key, err)
+			continue
+		}
+		if d.Outcome != gatehouse.Granted {
+			continue
+		}
+		switch key.Kind {
+		case gatehouse.Barrier:
+			if d.Limit != d.Remaining && d.Remaining > 0 {
+				m.fault("%s: %d arrivals are left", key, d.Limit-d.Remaining)
+			}
+		case gatehouse.Counter:
+			if t := m.counted[key.Name]; t != nil && !m.lossy &&
+				(d.Value < t.known || d.Value > t.known+t.unknown) {
+				m.fault("%s: stands at %d, want %d to %d", key, d.Value, t.known, t.known+t.unknown)
+			}
+		default:
+			if d.Remaining != d.Limit && !m.lossy {
+				m.fault("%s: %d of %d are still held", key, d.Limit-d.Remaining, d.Limit)
+			}
+		}
+	}
+	for key, data := range m.store.Records() {
+		if c, err := swap.ReadRecord(key.Kind, data); err != nil || c.Heads > 0 {
+			m.fault("%s: %d heads are left: %v", key, c.Heads, err)
+		}
+	}
+}
+
+// limits looks whether a limiter let too many through in a window of its own time.
+func (m *model) limits() {
+	for key, at := range m.granted {
+		in := map[int64]int{}
+		for _, a := range at {
+			in[a.UnixNano()/int64(500*time.Millisecond)]++
+		}
+		for _, n := range in {
+			if n > slots {
+				m.fault("%s: %d in one window, want at most %d", key, n, slots)
+			}
+		}
+	}
+}
+
+// A seed is the whole story: go test ./store/swap -run 'TestModel/.../seed=17'.
+func testModel(t *testing.T, leases, lossy bool, seeds uint64) {
+	for seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			var m []string
+			m = runModel(t, seed, leases, lossy)
+			for _, wrong := range m {
+				t.Error(wrong)
+			}
+		})
+	}
+}
+
+func TestModel(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		leases, lossy bool
+		seeds         uint64
+	}{
+		{"redis", false, false, 60}, {"etcd", true, false, 60}, {"redis that loses data", false, true, 40},
+	} {
+		t.Run(c.name, func(t *testing.T) { testModel(t, c.leases, c.lossy, c.seeds) })
+	}
+}
+
+var _ = errors.Is
