@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,18 @@ type countingStore struct{ asked atomic.Int64 }
 
 func (s *countingStore) Add(string, int64, int64) (int64, error) { return s.asked.Add(1), nil }
 func (s *countingStore) Get(string, int64) (int64, error)        { return s.asked.Add(1), nil }
+
+// Left says what the courier of this process still has, and nothing if it is at rest.
+func Left() string {
+	c := &process
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running && c.timer == nil && len(c.queue)+len(c.rounds)+len(c.owing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the courier has %d errands, %d rounds, %d late calls, running: %v; want it at rest",
+		len(c.queue), len(c.rounds), len(c.owing), c.running)
+}
 
 // A timer that fires before its time is not the last.
 func TestTimerFiresEarly(t *testing.T) {

@@ -78,22 +78,24 @@ func panicOf(f func()) (text string) {
 func TestStopTwice(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
-			store, counts := m.store()
-			m.synchronizer(store, time.Second).Stop()
-			syncer := m.synchronizer(store, time.Second)
-			l, stop := sw.NewLimiter(time.Second, 10, func() (sw.Window, sw.StopFunc) {
-				return sw.NewSyncWindow("test", syncer)
+			synctest.Test(t, func(t *testing.T) {
+				store, counts := m.store()
+				m.synchronizer(store, time.Second).Stop()
+				syncer := m.synchronizer(store, time.Second)
+				l, stop := sw.NewLimiter(time.Second, 10, func() (sw.Window, sw.StopFunc) {
+					return sw.NewSyncWindow("test", syncer)
+				})
+				allows(t, l, 0, 1)
+				stop()
+				stop()
+				syncer.Stop()
+				allows(t, l, 0, 9) // it goes on alone
+				denies(t, l, 0, 1)
+				stop()
+				if got := counts.count("test", 0); got != 1 {
+					t.Errorf("count = %d, want the 1 from before the stop", got)
+				}
 			})
-			allows(t, l, 0, 1)
-			stop()
-			stop()
-			syncer.Stop()
-			allows(t, l, 0, 9) // it goes on alone
-			denies(t, l, 0, 1)
-			stop()
-			if got := counts.count("test", 0); got != 1 {
-				t.Errorf("count = %d, want the 1 from before the stop", got)
-			}
 		})
 	}
 }

@@ -93,10 +93,12 @@ func TestGoldenAlone(t *testing.T) {
 			})
 		}
 		t.Run(script.name+" strict", func(t *testing.T) {
-			l := limits{size: script.size, limit: script.limit}
-			run(t, newLimiter(t, l, func() (sw.Window, sw.StopFunc) {
-				return sw.NewStrictWindow("test", newPlainStore(), 1)
-			}), script.steps)
+			synctest.Test(t, func(t *testing.T) {
+				l := limits{size: script.size, limit: script.limit}
+				run(t, newLimiter(t, l, func() (sw.Window, sw.StopFunc) {
+					return sw.NewStrictWindow("test", newPlainStore(), 1)
+				}), script.steps)
+			})
 		})
 	}
 }
@@ -132,85 +134,92 @@ func TestGoldenShared(t *testing.T) {
 
 // What the store is asked, and after which decision.
 func TestGoldenCalls(t *testing.T) {
-	store := newPlainStore()
-	l := modes[0].limiter(t, tenPerSecond(), store)
-	for _, step := range []struct {
-		seconds float64
-		n       int64
-		allow   bool
-		calls   []string
-	}{
-		{0, 1, true, []string{"Add 1"}},
-		{0.1, 2, true, nil},
-		{0.199, 1, true, nil},
-		{0.2, 1, true, []string{"Add 4"}},
-		{0.4, 100, false, []string{"Get"}},
-		{0.5, 1, true, nil},
-		{0.6, 1, true, []string{"Add 2"}},
-	} {
-		decisions[step.allow](t, l, step.seconds, step.n)
-		if calls := store.takeCalls(); !slices.Equal(calls, step.calls) {
-			t.Errorf("calls at %gs = %q, want %q", step.seconds, calls, step.calls)
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		l := modes[0].limiter(t, tenPerSecond(), store)
+		for _, step := range []struct {
+			seconds float64
+			n       int64
+			allow   bool
+			calls   []string
+		}{
+			{0, 1, true, []string{"Add 1"}},
+			{0.1, 2, true, nil},
+			{0.199, 1, true, nil},
+			{0.2, 1, true, []string{"Add 4"}},
+			{0.4, 100, false, []string{"Get"}},
+			{0.5, 1, true, nil},
+			{0.6, 1, true, []string{"Add 2"}},
+		} {
+			decisions[step.allow](t, l, step.seconds, step.n)
+			if calls := store.takeCalls(); !slices.Equal(calls, step.calls) {
+				t.Errorf("calls at %gs = %q, want %q", step.seconds, calls, step.calls)
+			}
 		}
-	}
+	})
 }
 
 // A store that fails is tried again an interval later, with all that it was not told.
 func TestGoldenFailingStore(t *testing.T) {
-	store := newPlainStore()
-	store.err = errBroken
-	l := modes[0].limiter(t, limits{time.Second, 5, 100 * time.Millisecond}, store)
-	for _, step := range []struct {
-		seconds float64
-		n       int64
-		allow   bool
-		calls   []string
-	}{
-		{0, 1, true, []string{"Add 1"}},
-		{0.05, 1, true, nil},
-		{0.10, 1, true, []string{"Add 3"}},
-		{0.20, 1, true, []string{"Add 4"}},
-		{0.25, 2, false, nil},
-		{0.25, 1, true, nil},
-	} {
-		if step.seconds == 0.20 {
-			if !errors.Is(l.Err(), errBroken) {
-				t.Errorf("Err = %v, want %v", l.Err(), errBroken)
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		store.err = errBroken
+		l := modes[0].limiter(t, limits{time.Second, 5, 100 * time.Millisecond}, store)
+		for _, step := range []struct {
+			seconds float64
+			n       int64
+			allow   bool
+			calls   []string
+		}{
+			{0, 1, true, []string{"Add 1"}},
+			{0.05, 1, true, nil},
+			{0.10, 1, true, []string{"Add 3"}},
+			{0.20, 1, true, []string{"Add 4"}},
+			{0.25, 2, false, nil},
+			{0.25, 1, true, nil},
+		} {
+			if step.seconds == 0.20 {
+				if !errors.Is(l.Err(), errBroken) {
+					t.Errorf("Err = %v, want %v", l.Err(), errBroken)
+				}
+				store.change(func(s *plainStore) { s.err = nil })
 			}
-			store.change(func(s *plainStore) { s.err = nil })
+			decisions[step.allow](t, l, step.seconds, step.n)
+			if calls := store.takeCalls(); !slices.Equal(calls, step.calls) {
+				t.Errorf("calls at %gs = %q, want %q", step.seconds, calls, step.calls)
+			}
 		}
-		decisions[step.allow](t, l, step.seconds, step.n)
-		if calls := store.takeCalls(); !slices.Equal(calls, step.calls) {
-			t.Errorf("calls at %gs = %q, want %q", step.seconds, calls, step.calls)
+		if l.Err() != nil {
+			t.Errorf("Err = %v, want none", l.Err())
 		}
-	}
-	if l.Err() != nil {
-		t.Errorf("Err = %v, want none", l.Err())
-	}
+	})
 }
 
 // Windows begin where time.Truncate has them begin, since the year 1: weeks on a Monday.
 func TestGoldenAlignment(t *testing.T) {
-	for _, c := range []struct {
-		size time.Duration
-		now  time.Time
-	}{
-		{time.Second, epoch()},
-		{7 * time.Second, epoch()},
-		{13 * time.Minute, epoch()},
-		{7 * 24 * time.Hour, epoch()},
-		{7 * 24 * time.Hour, time.Date(1969, 7, 20, 20, 17, 40, 5, time.UTC)},
-		{1, epoch()},
-	} {
-		store := newPlainStore()
-		l := modes[0].limiter(t, limits{c.size, 1, time.Second}, store)
-		l.AllowN(c.now, 1)
-		start := c.now.Truncate(c.size).UnixNano()
-		if store.counts[name{"test", start}] != 1 {
-			t.Errorf("counts with a size of %v at %v = %v, want 1 at %d", c.size, c.now, store.counts, start)
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			size time.Duration
+			now  time.Time
+		}{
+			{time.Second, epoch()},
+			{7 * time.Second, epoch()},
+			{13 * time.Minute, epoch()},
+			{7 * 24 * time.Hour, epoch()},
+			{7 * 24 * time.Hour, time.Date(1969, 7, 20, 20, 17, 40, 5, time.UTC)},
+			{1, epoch()},
+		} {
+			store := newPlainStore()
+			l := modes[0].limiter(t, limits{c.size, 1, time.Second}, store)
+			l.AllowN(c.now, 1)
+			start := c.now.Truncate(c.size).UnixNano()
+			if store.counts[name{"test", start}] != 1 {
+				t.Errorf("counts with a size of %v at %v = %v, want 1 at %d",
+					c.size, c.now, store.counts, start)
+			}
 		}
-	}
-	if monday := epoch().Truncate(7 * 24 * time.Hour).Weekday(); monday != time.Monday {
-		t.Errorf("weeks begin on a %v, want a Monday", monday)
-	}
+		if monday := epoch().Truncate(7 * 24 * time.Hour).Weekday(); monday != time.Monday {
+			t.Errorf("weeks begin on a %v, want a Monday", monday)
+		}
+	})
 }

@@ -103,21 +103,23 @@ func TestLostAnswer(t *testing.T) {
 func TestEveryDecisionExchanged(t *testing.T) {
 	for _, m := range modes[:2] {
 		t.Run(m.name, func(t *testing.T) {
-			store, counts := m.store()
-			l := limits{size: time.Second, limit: 100}
-			var limiters []*sw.Limiter
-			for range 10 {
-				limiters = append(limiters, m.limiter(t, l, store))
-			}
-			total := 0
-			for range 20 {
-				for _, l := range limiters {
-					total += passed(l, 0.1, 1)
+			synctest.Test(t, func(t *testing.T) {
+				store, counts := m.store()
+				l := limits{size: time.Second, limit: 100}
+				var limiters []*sw.Limiter
+				for range 10 {
+					limiters = append(limiters, m.limiter(t, l, store))
 				}
-			}
-			if got := counts.count("test", 0); total != 100 || got != 100 {
-				t.Errorf("%d pass with a count of %d, want 100 of both", total, got)
-			}
+				total := 0
+				for range 20 {
+					for _, l := range limiters {
+						total += passed(l, 0.1, 1)
+					}
+				}
+				if got := counts.count("test", 0); total != 100 || got != 100 {
+					t.Errorf("%d pass with a count of %d, want 100 of both", total, got)
+				}
+			})
 		})
 	}
 }

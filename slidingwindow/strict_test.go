@@ -22,74 +22,80 @@ func strict(t *testing.T, store sw.Datastore, chunk int64) *sw.Limiter {
 
 // What is taken, when, and what happens to the rest.
 func TestStrictChunks(t *testing.T) {
-	store := newPlainStore()
-	a, b := strict(t, store, 4), strict(t, store, 4)
-	for _, step := range []struct {
-		limiter *sw.Limiter
-		seconds float64
-		n       int64
-		allow   bool
-		calls   []string
-	}{
-		{a, 0, 1, true, []string{"Add 4"}}, // 3 are left
-		{a, 0.1, 3, true, nil},
-		{a, 0.1, 1, true, []string{"Add 4"}},           // 3 are left
-		{b, 0.2, 1, true, []string{"Add 4", "Add -2"}}, // 10 are taken, 1 is left here
-		{b, 0.2, 1, true, nil},
-		{b, 0.2, 1, false, []string{"Get"}}, // a has taken what is left
-		{b, 0.2, 1, false, nil},             // and that is believed for a hundredth of the window
-		{b, 0.22, 1, false, []string{"Get"}},
-		{a, 0.3, 4, false, []string{"Add 2", "Add -2"}}, // 3 are left, and b has taken what was
-		{a, 0.3, 2, true, nil},                          // 1 is left
-		{a, 1.5, 1, true, []string{"Add -1", "Get", "Add 4"}},
-		{b, 1.5, 1, true, []string{"Get", "Add 4", "Add -2"}}, // 9 weigh 4, 4 were taken
-		{a, 1.5, 11, false, nil},
-		{a, 3.5, 8, true, []string{"Add -3", "Get", "Add 8"}}, // what is needed is more than a chunk
-	} {
-		decisions[step.allow](t, step.limiter, step.seconds, step.n)
-		if calls := store.takeCalls(); !slices.Equal(calls, step.calls) {
-			t.Errorf("calls at %gs for %d = %q, want %q", step.seconds, step.n, calls, step.calls)
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		a, b := strict(t, store, 4), strict(t, store, 4)
+		for _, step := range []struct {
+			limiter *sw.Limiter
+			seconds float64
+			n       int64
+			allow   bool
+			calls   []string
+		}{
+			{a, 0, 1, true, []string{"Add 4"}}, // 3 are left
+			{a, 0.1, 3, true, nil},
+			{a, 0.1, 1, true, []string{"Add 4"}},           // 3 are left
+			{b, 0.2, 1, true, []string{"Add 4", "Add -2"}}, // 10 are taken, 1 is left here
+			{b, 0.2, 1, true, nil},
+			{b, 0.2, 1, false, []string{"Get"}}, // a has taken what is left
+			{b, 0.2, 1, false, nil},             // and that is believed for a hundredth of the window
+			{b, 0.22, 1, false, []string{"Get"}},
+			{a, 0.3, 4, false, []string{"Add 2", "Add -2"}}, // 3 are left, and b has taken what was
+			{a, 0.3, 2, true, nil},                          // 1 is left
+			{a, 1.5, 1, true, []string{"Add -1", "Get", "Add 4"}},
+			{b, 1.5, 1, true, []string{"Get", "Add 4", "Add -2"}}, // 9 weigh 4, 4 were taken
+			{a, 1.5, 11, false, nil},
+			{a, 3.5, 8, true, []string{"Add -3", "Get", "Add 8"}}, // what is needed is more than a chunk
+		} {
+			decisions[step.allow](t, step.limiter, step.seconds, step.n)
+			if calls := store.takeCalls(); !slices.Equal(calls, step.calls) {
+				t.Errorf("calls at %gs for %d = %q, want %q", step.seconds, step.n, calls, step.calls)
+			}
 		}
-	}
+	})
 }
 
 // Nothing passes that was not taken: not while the store fails, and not when it has forgotten.
 func TestStrictStoreFails(t *testing.T) {
-	store := newPlainStore()
-	l := strict(t, store, 3)
-	allows(t, l, 0, 1)
-	store.err = errBroken
-	allows(t, l, 0.1, 2)
-	denies(t, l, 0.1, 1)
-	if l.Err() == nil {
-		t.Error("Err = nil, want one")
-	}
-	tries := store.tries()
-	if n := passed(l, 0.1, 100); n != 0 || store.tries() != tries {
-		t.Errorf("%d pass after %d more tries, want none", n, store.tries()-tries)
-	}
-	store.err = nil
-	allows(t, l, 0.2, 1)
-	if l.Err() != nil {
-		t.Errorf("Err = %v, want none", l.Err())
-	}
-	clear(store.counts)
-	allows(t, l, 0.3, 2)
-	if n := passed(l, 0.9, 100); n != 0 {
-		t.Errorf("%d pass after the store has forgotten, want none until the next window", n)
-	}
-	allows(t, l, 1.0, 1)
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		l := strict(t, store, 3)
+		allows(t, l, 0, 1)
+		store.err = errBroken
+		allows(t, l, 0.1, 2)
+		denies(t, l, 0.1, 1)
+		if l.Err() == nil {
+			t.Error("Err = nil, want one")
+		}
+		tries := store.tries()
+		if n := passed(l, 0.1, 100); n != 0 || store.tries() != tries {
+			t.Errorf("%d pass after %d more tries, want none", n, store.tries()-tries)
+		}
+		store.err = nil
+		allows(t, l, 0.2, 1)
+		if l.Err() != nil {
+			t.Errorf("Err = %v, want none", l.Err())
+		}
+		clear(store.counts)
+		allows(t, l, 0.3, 2)
+		if n := passed(l, 0.9, 100); n != 0 {
+			t.Errorf("%d pass after the store has forgotten, want none until the next window", n)
+		}
+		allows(t, l, 1.0, 1)
+	})
 }
 
 // What one store call too many may have taken is lost, but never given out twice.
 func TestStrictLostAnswer(t *testing.T) {
-	store := newPlainStore()
-	l := strict(t, store, 3)
-	store.lose = true
-	denies(t, l, 0, 1)
-	if n := passed(l, 0.1, 20); n != 7 {
-		t.Errorf("%d pass, want 7: 3 were lost on the way", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		l := strict(t, store, 3)
+		store.lose = true
+		denies(t, l, 0, 1)
+		if n := passed(l, 0.1, 20); n != 7 {
+			t.Errorf("%d pass, want 7: 3 were lost on the way", n)
+		}
+	})
 }
 
 // While a store hangs, callers wait for a second at most, and later ones not at all.
@@ -153,47 +159,53 @@ func TestStrictCrowd(t *testing.T) {
 
 // A stop gives back what is left, and nothing passes after it.
 func TestStrictStop(t *testing.T) {
-	store := newPlainStore()
-	l, stop := sw.NewLimiter(time.Second, 10, func() (sw.Window, sw.StopFunc) {
-		return sw.NewStrictWindow("test", store, 8)
+	synctest.Test(t, func(t *testing.T) {
+		store := newPlainStore()
+		l, stop := sw.NewLimiter(time.Second, 10, func() (sw.Window, sw.StopFunc) {
+			return sw.NewStrictWindow("test", store, 8)
+		})
+		allows(t, l, 0, 3)
+		stop()
+		stop()
+		if got := store.count("test", 0); got != 3 {
+			t.Errorf("count = %d, want 3", got)
+		}
+		denies(t, l, 0, 1)
+		denies(t, l, 5, 1)
 	})
-	allows(t, l, 0, 3)
-	stop()
-	stop()
-	if got := store.count("test", 0); got != 3 {
-		t.Errorf("count = %d, want 3", got)
-	}
-	denies(t, l, 0, 1)
-	denies(t, l, 5, 1)
 }
 
 func TestStrictLimits(t *testing.T) {
-	want := "slidingwindow: the chunk of a StrictWindow is 0, want at least 1"
-	if got := panicOf(func() { sw.NewStrictWindow("test", newPlainStore(), 0) }); got != want {
-		t.Errorf("NewStrictWindow panics with %q, want %q", got, want)
-	}
-	l := strict(t, newPlainStore(), 10)
-	allows(t, l, 0, 2)
-	l.SetLimit(3)
-	denies(t, l, 0, 2) // though 8 were taken
-	allows(t, l, 0, 1)
-	denies(t, l, 0, 1)
-	if got := l.Peek(at(0), 1); got.OK || got.Limit != 3 || got.Remaining != 0 {
-		t.Errorf("Peek = %+v, want nothing left of 3", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		want := "slidingwindow: the chunk of a StrictWindow is 0, want at least 1"
+		if got := panicOf(func() { sw.NewStrictWindow("test", newPlainStore(), 0) }); got != want {
+			t.Errorf("NewStrictWindow panics with %q, want %q", got, want)
+		}
+		l := strict(t, newPlainStore(), 10)
+		allows(t, l, 0, 2)
+		l.SetLimit(3)
+		denies(t, l, 0, 2) // though 8 were taken
+		allows(t, l, 0, 1)
+		denies(t, l, 0, 1)
+		if got := l.Peek(at(0), 1); got.OK || got.Limit != 3 || got.Remaining != 0 {
+			t.Errorf("Peek = %+v, want nothing left of 3", got)
+		}
+	})
 }
 
 // A clock that jumps asks the store for the window it jumped to, which knows what was taken there.
 func TestStrictClockJumps(t *testing.T) {
-	l := strict(t, newPlainStore(), 2)
-	allows(t, l, 0.1, 9)
-	allows(t, l, 3600, 10)
-	if n := passed(l, 0.2, 10); n != 1 {
-		t.Errorf("%d pass after the clock came back, want 1", n)
-	}
-	if n := passed(l, 2.5, 20); n != 10 {
-		t.Errorf("%d pass two windows later, want 10", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := strict(t, newPlainStore(), 2)
+		allows(t, l, 0.1, 9)
+		allows(t, l, 3600, 10)
+		if n := passed(l, 0.2, 10); n != 1 {
+			t.Errorf("%d pass after the clock came back, want 1", n)
+		}
+		if n := passed(l, 2.5, 20); n != 10 {
+			t.Errorf("%d pass two windows later, want 10", n)
+		}
+	})
 }
 
 // Many nodes, a store that is slow, fails and loses answers, and clocks that differ: no fixed window ever

@@ -353,21 +353,25 @@ func TestStopDoesNotHang(t *testing.T) {
 
 // A decision allocates nothing, whatever the window.
 func TestNoAllocations(t *testing.T) {
-	windows := map[string]sw.NewWindow{
-		"local":  localWindow,
-		"strict": func() (sw.Window, sw.StopFunc) { return sw.NewStrictWindow("test", newPlainStore(), 1e6) },
-	}
-	for _, m := range modes {
-		windows[m.name] = func() (sw.Window, sw.StopFunc) {
-			store, _ := m.store()
-			return sw.NewSyncWindow("test", m.synchronizer(store, time.Hour))
+	synctest.Test(t, func(t *testing.T) {
+		windows := map[string]sw.NewWindow{
+			"local": localWindow,
+			"strict": func() (sw.Window, sw.StopFunc) {
+				return sw.NewStrictWindow("test", newPlainStore(), 1e6)
+			},
 		}
-	}
-	for name, window := range windows {
-		l := newLimiter(t, limits{size: time.Minute, limit: 1e9}, window)
-		l.Allow()
-		if n := testing.AllocsPerRun(10000, func() { l.Allow() }); n != 0 {
-			t.Errorf("Allow with a %s window allocates %v times, want 0", name, n)
+		for _, m := range modes {
+			windows[m.name] = func() (sw.Window, sw.StopFunc) {
+				store, _ := m.store()
+				return sw.NewSyncWindow("test", m.synchronizer(store, time.Hour))
+			}
 		}
-	}
+		for name, window := range windows {
+			l := newLimiter(t, limits{size: time.Minute, limit: 1e9}, window)
+			l.Allow()
+			if n := testing.AllocsPerRun(10000, func() { l.Allow() }); n != 0 {
+				t.Errorf("Allow with a %s window allocates %v times, want 0", name, n)
+			}
+		}
+	})
 }
