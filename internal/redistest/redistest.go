@@ -25,6 +25,7 @@ type Server struct {
 	Address string
 
 	arguments []string
+	config    string // a file, instead of the usual arguments
 	process   *exec.Cmd
 	exited    chan struct{}
 }
@@ -69,6 +70,9 @@ func (s *Server) start() error {
 	arguments := append([]string{
 		"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", os.TempDir(),
 	}, s.arguments...)
+	if s.config != "" {
+		arguments = append([]string{s.config, "--bind", host, "--port", port}, s.arguments...)
+	}
 	s.process = exec.Command("redis-server", arguments...)
 	output, err := s.process.StdoutPipe()
 	if err != nil {
@@ -97,7 +101,7 @@ func (s *Server) follow(output io.Reader, ready chan<- struct{}, said chan<- str
 	waiting := true
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		text.WriteString(lines.Text() + "\n")
-		if waiting && strings.Contains(lines.Text(), "Ready to accept connections") {
+		if waiting && isReady(lines.Text()) {
 			waiting = false // it says so for each kind of connection
 			close(ready)
 		}
@@ -105,6 +109,11 @@ func (s *Server) follow(output io.Reader, ready chan<- struct{}, said chan<- str
 	_ = s.process.Wait() // that it was killed is no news
 	said <- text.String()
 	close(s.exited)
+}
+
+// isReady reports whether a line is the one that a server or a sentinel says last.
+func isReady(line string) bool {
+	return strings.Contains(line, "Ready to accept connections") || strings.Contains(line, "Sentinel ID is")
 }
 
 // Kill ends the server at once, as a crash would. What it held is gone.
@@ -117,6 +126,12 @@ func (s *Server) Kill() {
 func (s *Server) Restart(tb testing.TB) {
 	tb.Helper()
 	s.Kill()
+	s.Begin(tb)
+}
+
+// Begin starts a server that was killed, empty, at the same address.
+func (s *Server) Begin(tb testing.TB) {
+	tb.Helper()
 	if err := s.start(); err != nil {
 		tb.Fatal(err)
 	}

@@ -3,17 +3,17 @@ package redis_test
 import (
 	"context"
 	_ "embed"
-	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
-	"github.com/gatehousehq/gatehouse/store/redis"
 	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/redis/rueidis"
 )
@@ -22,8 +22,9 @@ import (
 const callers = 512
 
 // spread has callers make b.N calls in all.
-func spread(b *testing.B, call func(i int) error) {
+func spread(b *testing.B, server *redistest.Server, call func(i int) error) {
 	b.Helper()
+	here, there := spent(b), spentBy(b, server)
 	var next atomic.Int64
 	var work sync.WaitGroup
 	b.ResetTimer()
@@ -40,6 +41,32 @@ func spread(b *testing.B, call func(i int) error) {
 	}
 	work.Wait()
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "decisions/s")
+	b.ReportMetric((spent(b)-here)/float64(b.N), "go-us/op")
+	b.ReportMetric((spentBy(b, server)-there)/float64(b.N), "redis-us/op")
+}
+
+// spent is the processor time of this process in µs. Unlike the rate it does not depend on what else the
+// machine does.
+func spent(b *testing.B) float64 {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e3
+}
+
+// spentBy is the processor time of a Redis in µs.
+func spentBy(b *testing.B, server *redistest.Server) (total float64) {
+	b.Helper()
+	for line := range strings.Lines(server.CLI(b, "INFO", "cpu")) {
+		name, text, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if seconds, err := strconv.ParseFloat(text, 64); err == nil &&
+			(name == "used_cpu_user" || name == "used_cpu_sys") {
+			total += seconds * 1e6
+		}
+	}
+	return total
 }
 
 // benchmarkKeys are how many names are asked for.
@@ -53,7 +80,8 @@ var benchmarkKeys = []struct {
 func BenchmarkSwap(b *testing.B) {
 	for _, of := range benchmarkKeys {
 		b.Run(of.name, func(b *testing.B) {
-			g := gate.New(openStore(b, redistest.Start(b).Address, 1), gate.Config{})
+			server := redistest.Start(b)
+			g := gate.New(openStore(b, server.Address, 1), gate.Config{})
 			cmd := gatehouse.Command{
 				Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Interval: time.Second, Burst: 1_000_000,
 			}
@@ -65,7 +93,7 @@ func BenchmarkSwap(b *testing.B) {
 			if of.warm {
 				warm(b, of.keys, call)
 			}
-			spread(b, call)
+			spread(b, server, call)
 		})
 	}
 }
@@ -96,8 +124,9 @@ var plainText string
 func BenchmarkPlainScript(b *testing.B) {
 	for _, of := range benchmarkKeys {
 		b.Run(of.name, func(b *testing.B) {
+			server := redistest.Start(b)
 			client, err := rueidis.NewClient(rueidis.ClientOption{
-				InitAddress: []string{redistest.Start(b).Address}, DisableCache: true, ForceSingleClient: true,
+				InitAddress: []string{server.Address}, DisableCache: true, ForceSingleClient: true,
 			})
 			if err != nil {
 				b.Fatal(err)
@@ -113,7 +142,7 @@ func BenchmarkPlainScript(b *testing.B) {
 			if of.warm {
 				warm(b, of.keys, call)
 			}
-			spread(b, call)
+			spread(b, server, call)
 		})
 	}
 }
@@ -121,14 +150,8 @@ func BenchmarkPlainScript(b *testing.B) {
 // openStore returns the store of one server.
 func openStore(tb testing.TB, address string, server uint32) *swap.Store {
 	tb.Helper()
-	backend, err := redis.Open("redis://" + address)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(backend.Close)
-	store := swap.New(backend, swap.Config{Server: server, Timeout: 5 * time.Second, Names: 400_000})
+	backend := open(tb, "redis://"+address)
+	store := swap.New(backend, swap.Config{Server: server, Names: 400_000})
 	tb.Cleanup(store.Close)
 	return store
 }
-
-var _ = fmt.Sprint

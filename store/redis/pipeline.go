@@ -42,6 +42,7 @@ type lane struct {
 	mu       sync.Mutex
 	queue    []*request
 	carriers int
+	stalled  bool // the last batch was not answered: one request at a time is risked
 }
 
 // A request is one call of the script.
@@ -114,17 +115,29 @@ func (l *lane) carry(client rueidis.Client) {
 				latest = r.deadline
 			}
 		}
-		send(client, batch, commands, latest)
+		l.judge(send(client, batch, commands, latest))
 	}
+}
+
+// judge notes whether the last batch was answered.
+func (l *lane) judge(answered bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stalled = !answered
 }
 
 // take takes the next batch; when there is none the carrier is gone.
 func (l *lane) take(batch []*request) []*request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
-	for ; n < len(l.queue) && len(batch) < maxBatch; n++ {
-		if r := l.queue[n]; r.state.CompareAndSwap(queued, sent) {
+	n, most, now := 0, maxBatch, time.Now()
+	if l.stalled {
+		most = 1
+	}
+	for ; n < len(l.queue) && len(batch) < most; n++ {
+		// Whose time is up leaves by itself, and knows that nothing was sent.
+		r := l.queue[n]
+		if (r.deadline.IsZero() || now.Before(r.deadline)) && r.state.CompareAndSwap(queued, sent) {
 			batch = append(batch, r)
 		}
 	}
@@ -140,23 +153,27 @@ func (l *lane) take(batch []*request) []*request {
 // patience is how long a batch of requests without deadlines may take.
 const patience = 5 * time.Second
 
-// send has a batch carried out, and tells its callers.
-func send(client rueidis.Client, batch []*request, commands rueidis.Commands, latest time.Time) {
+// send has a batch carried out, and tells its callers. It reports whether all was answered.
+func send(client rueidis.Client, batch []*request, commands rueidis.Commands, latest time.Time) bool {
 	if latest.IsZero() {
 		latest = time.Now().Add(patience)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), latest)
 	defer cancel()
+	answered := true
 	if len(commands) == 1 {
-		batch[0].answer = client.Do(ctx, commands[0])
+		answer := client.Do(ctx, commands[0])
+		answered = answer.NonRedisError() == nil
+		batch[0].answer = answer
 		batch[0].done <- struct{}{}
-		return
+		return answered
 	}
-	answers := client.DoMulti(ctx, commands...)
-	for i, r := range batch {
-		r.answer = answers[i]
-		r.done <- struct{}{}
+	for i, answer := range client.DoMulti(ctx, commands...) {
+		answered = answered && answer.NonRedisError() == nil
+		batch[i].answer = answer
+		batch[i].done <- struct{}{}
 	}
+	return answered
 }
 
 // definite reports whether an error says that nothing was changed.

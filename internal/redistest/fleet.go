@@ -1,0 +1,108 @@
+//go:build unix
+
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehousehq/gatehouse/internal/freeport"
+)
+
+// StartReplica starts a server that copies another, and waits until it has.
+func StartReplica(tb testing.TB, of *Server, arguments ...string) *Server {
+	tb.Helper()
+	host, port := of.split(tb)
+	of.CLI(tb, "CONFIG", "SET", "repl-diskless-sync-delay", "0") // it waits 5 s for more replicas otherwise
+	s := Start(tb, append([]string{"--replicaof", host + " " + port}, arguments...)...)
+	Until(tb, func() bool {
+		return strings.Contains(s.CLI(tb, "INFO", "replication"), "master_link_status:up")
+	})
+	return s
+}
+
+// StartSentinel starts a sentinel that looks after a master, alone, and gives it up after 300 ms.
+func StartSentinel(tb testing.TB, name string, master *Server) *Server {
+	tb.Helper()
+	host, port := master.split(tb)
+	config := filepath.Join(tb.TempDir(), "sentinel.conf")
+	text := fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 300\n"+
+		"sentinel failover-timeout %[1]s 3000\n", name, host, port)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	address, err := freeport.Next()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s := &Server{Address: address, config: config, arguments: []string{"--sentinel"}}
+	s.Begin(tb)
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// slots is how many slots a cluster has.
+const slots = 16384
+
+// StartCluster starts a cluster of masters that share the slots evenly. The arguments are those of each.
+func StartCluster(tb testing.TB, masters int, arguments ...string) []*Server {
+	tb.Helper()
+	nodes := make([]*Server, masters)
+	for i := range nodes {
+		nodes[i] = StartNode(tb, arguments...)
+		first, last := i*slots/masters, (i+1)*slots/masters-1
+		nodes[i].CLI(tb, "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last))
+		nodes[i].CLI(tb, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
+	}
+	for _, n := range nodes[1:] {
+		n.Meet(tb, nodes[0])
+	}
+	for _, n := range nodes {
+		Until(tb, func() bool {
+			return strings.Contains(n.CLI(tb, "CLUSTER", "INFO"), "cluster_state:ok") &&
+				strings.Count(n.CLI(tb, "CLUSTER", "NODES"), "\n")+1 == masters
+		})
+	}
+	return nodes
+}
+
+// StartNode starts a server that may join a cluster. It takes another for dead after 500 ms.
+func StartNode(tb testing.TB, arguments ...string) *Server {
+	tb.Helper()
+	bus, err := freeport.Next()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(bus)
+	return Start(tb, append([]string{
+		"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-node-timeout", "500",
+		"--dir", tb.TempDir(), "--repl-diskless-sync-delay", "0",
+	}, arguments...)...)
+}
+
+// Meet joins the cluster of another node.
+func (s *Server) Meet(tb testing.TB, other *Server) {
+	tb.Helper()
+	host, port := other.split(tb)
+	_, bus, _ := strings.Cut(other.CLI(tb, "CONFIG", "GET", "cluster-port"), "\n")
+	s.CLI(tb, "CLUSTER", "MEET", host, port, bus)
+}
+
+// ID is a node's name in its cluster.
+func (s *Server) ID(tb testing.TB) string {
+	tb.Helper()
+	return s.CLI(tb, "CLUSTER", "MYID")
+}
+
+func (s *Server) split(tb testing.TB) (host, port string) {
+	tb.Helper()
+	host, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return host, port
+}

@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gatehousehq/gatehouse"
+	"pgregory.net/rapid"
+)
+
+// No two names share a key, each is found again in its key, and none moves to another place of a cluster
+// than its whole key says.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	n := names{"gatehouse:"}
+	for name, want := range map[string]string{
+		"a": "a", "a/b c": "a/b c", "{a}b": "%7Ba%7Db", "50%": "50%25", "%7B": "%257B", "a\nb\x00": "a%0Ab%00",
+		"ä*?[x]": "ä*?[x]", "": "", "\x7f": "%7F",
+	} {
+		key := string(n.append(nil, gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}))
+		if key != "gatehouse:semaphore/"+want {
+			t.Errorf("key of %q = %q, want ...%q", name, key, want)
+		}
+	}
+	for _, key := range []string{
+		"semaphore/a", "gatehouse:a", "gatehouse:none/a", "gatehouse:semaphore/%", "gatehouse:semaphore/%2",
+		"gatehouse:semaphore/%7b", "gatehouse:semaphore/%41", "gatehouse:semaphore/{", "gatehouse:semaphore/%G0",
+	} {
+		if of, ok := n.parse(key); ok {
+			t.Errorf("parse(%q) = %v, want none: no name has that key", key, of)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		checkPair(t, n, rapid.String().Draw(t, "a"), rapid.StringMatching(`[%{}/a0B7\n]*`).Draw(t, "b"))
+	})
+}
+
+func checkPair(t interface{ Fatalf(string, ...any) }, n names, a, b string) {
+	keyA := gatehouse.Key{Kind: gatehouse.Lock, Name: a}
+	keyB := gatehouse.Key{Kind: gatehouse.Lock, Name: b}
+	textA, textB := string(n.append(nil, keyA)), string(n.append(nil, keyB))
+	if (textA == textB) != (a == b) {
+		t.Fatalf("%q and %q have the keys %q and %q", a, b, textA, textB)
+	}
+	if back, ok := n.parse(textA); !ok || back != keyA {
+		t.Fatalf("parse(%q) = %v, %v, want %v", textA, back, ok, keyA)
+	}
+	if strings.ContainsAny(textA, "{}\r\n\x00") || utf8.ValidString(a) != utf8.ValidString(textA) {
+		t.Fatalf("the key of %q is %q, want no braces and no control characters", a, textA)
+	}
+}
+
+func FuzzNames(f *testing.F) {
+	f.Add("a", "b")
+	f.Add("%7B", "{")
+	f.Add("%", "%25")
+	n := names{"p:"}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		checkPair(t, n, a, b)
+		if of, ok := n.parse(a); ok && string(n.append(nil, of)) != a {
+			t.Fatalf("parse(%q) = %v, whose key is another", a, of)
+		}
+	})
+}
+
+// A million pairs of names that differ little have different keys.
+func TestManyNames(t *testing.T) {
+	t.Parallel()
+	const letters = "%{}27B5Da/" // what could be mixed up, to the length of six
+	n, seen := names{"p:"}, make(map[string]bool, 1_111_111)
+	key := gatehouse.Key{Kind: gatehouse.Event}
+	var text []byte
+	var add func(depth int)
+	add = func(depth int) {
+		key.Name = string(text)
+		seen[string(n.append(nil, key))] = true
+		for i := 0; i < len(letters) && depth > 0; i++ {
+			text = append(text, letters[i])
+			add(depth - 1)
+			text = text[:len(text)-1]
+		}
+	}
+	add(6)
+	if len(seen) != 1_111_111 {
+		t.Errorf("%d keys of 1111111 names, want as many", len(seen))
+	}
+}
