@@ -86,6 +86,45 @@ func (a *attempt) cancel() {
 	}
 }
 
+// SubmitAll is TryAll without a goroutine of the caller's, for a slow store: done is called once, as
+// Submit's is, and the decisions are there then. The commands and decisions are the gate's until done was
+// called, and for ever when cancel was. cancel takes back what was granted to all of them.
+func (g *Gate) SubmitAll(
+	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision, done func(error),
+) (cancel func()) {
+	var mu sync.Mutex
+	var left, over bool
+	giveBack := func() {
+		for i := range cmds {
+			if t := (&ticket{cmd: cmds[i]}); t.took(&decisions[i]) {
+				g.takeBack(key, undo(t, &decisions[i]))
+			}
+		}
+	}
+	g.errands.run(func() {
+		err := g.TryAll(key, cmds, decisions)
+		mu.Lock()
+		over = err == nil
+		unheard := left
+		mu.Unlock()
+		switch {
+		case !unheard:
+			done(err)
+		case err == nil:
+			giveBack()
+		}
+	})
+	return func() {
+		mu.Lock()
+		again, granted := left, over
+		left = true
+		mu.Unlock()
+		if granted && !again {
+			giveBack()
+		}
+	}
+}
+
 // errands are the goroutines in which a slow store is asked. Each ends when its work is done.
 type errands struct {
 	mu    sync.Mutex

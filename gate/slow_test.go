@@ -321,3 +321,39 @@ func TestFirstComeFirstServedAtASlowStore(t *testing.T) {
 		l.wantOrder(t, want...)
 	})
 }
+
+// Commands that are submitted together are one change, and cancelling them takes back what all were granted.
+func TestSubmitAllAndCancel(t *testing.T) {
+	const step = 10 * time.Millisecond
+	for at := time.Duration(0); at < 5*step; at += step / 2 {
+		synctest.Test(t, func(t *testing.T) {
+			s, g := newFar(step, step)
+			key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "together"}
+			take := gatehouse.Command{Op: gatehouse.OpAcquire, Size: 10, Cost: 3, Interval: time.Hour}
+			cmds := []gatehouse.Command{take, take, take, take}
+			decisions := make([]gatehouse.Decision, len(cmds))
+			told := 0
+			var cancel func()
+			quickly(t, "SubmitAll", func() {
+				cancel = g.SubmitAll(key, cmds, decisions, func(err error) {
+					if told++; err != nil || decisions[2].Remaining != 1 || decisions[3].Outcome != 0 {
+						t.Errorf("%+v, %v, want all but the last granted", decisions, err)
+					}
+				})
+			})
+			time.Sleep(at)
+			synctest.Wait()
+			quickly(t, "cancel", cancel)
+			quickly(t, "cancel", cancel) // does nothing
+			if err := g.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if want := int(min(at/(2*step), 1)); told != want {
+				t.Errorf("cancelled after %s it was answered %d times, want %d", at, told, want)
+			}
+			take.Cost = 10
+			must(t, g, key, take)
+			s.left(t, g, key)
+		})
+	}
+}

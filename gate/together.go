@@ -31,6 +31,9 @@ func (g *Gate) TryAll(
 	}
 	err = g.store.Apply(g.ctx, key, q[:len(cmds)])
 	for i := range cmds {
+		if err == nil {
+			err = q[i].Err
+		}
 		decisions[i], q[i] = q[i].Decision, control.Turn{}
 	}
 	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
