@@ -18,6 +18,14 @@ type batch struct {
 	checked   demand // passed Check last
 }
 
+// A flight is a batch that is put to the gate.
+type flight struct {
+	key       gatehouse.Key
+	demands   []demand
+	commands  []gatehouse.Command
+	decisions []gatehouse.Decision
+}
+
 // A demand is what one command wants.
 type demand struct {
 	rate     rate
@@ -36,13 +44,16 @@ type verdict struct {
 // tooMuch reports whether so much can never be taken.
 func (a *demand) tooMuch() bool { return a.quantity > a.rate.burst+1 }
 
-// limit takes a quantity at a key's rate. It is answered by settle.
+// takes reports whether a command for a rate goes into the batch.
+func (b *batch) takes(args [][]byte) bool {
+	return len(args) > 1 && b.n < len(b.demands) && b.key.Name == string(args[1])
+}
+
+// limit takes a quantity at a key's rate. It is answered by settle, which run has called when the batch
+// does not take it.
 func (s *session) limit(name []byte, a demand) {
 	b := &s.loop.batch
 	other := b.key.Name != string(name)
-	if b.n == len(b.demands) || other {
-		s.settle()
-	}
 	if other || b.key.Kind == 0 {
 		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.get(name)}
 	}
@@ -77,17 +88,26 @@ func (s *session) settle() {
 		return
 	}
 	b.n = 0
-	err := s.server.config.Gate.TryAll(b.key, b.commands[:n], b.decisions[:n])
-	for i := range n {
-		d := &b.decisions[i]
-		s.count(b.key, b.commands[i].Op, d, err)
+	f := flight{b.key, b.demands[:n], b.commands[:n], b.decisions[:n]}
+	if s.server.config.Gate.Slow(b.key) {
+		s.fly(&f)
+		return
+	}
+	s.answerAll(&f, s.server.config.Gate.TryAll(f.key, f.commands, f.decisions))
+}
+
+// answerAll answers a batch, or the error that took the place of its decisions.
+func (s *session) answerAll(f *flight, err error) {
+	for i := range f.commands {
+		d := &f.decisions[i]
+		s.count(f.key, f.commands[i].Op, d, err)
 		switch {
 		case err != nil:
 			s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
 		case d.Outcome > gatehouse.Granted && d.Outcome != gatehouse.Missing:
-			s.refuse(b.key, d)
+			s.refuse(f.key, d)
 		default:
-			b.demands[i].answer(&s.loop.reply, b.demands[i].verdict(d))
+			f.demands[i].answer(&s.loop.reply, f.demands[i].verdict(d))
 		}
 	}
 }

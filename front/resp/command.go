@@ -69,17 +69,22 @@ func (c *command) takes(args [][]byte) bool {
 	return len(args) == c.arity || c.arity < 0 && len(args) >= -c.arity
 }
 
-// run answers one command.
-func (s *session) run(args [][]byte) {
+// run answers one command, or sees to it that it is answered in its turn. It reports false when that has to
+// be tried again, because its turn to be looked at has not come.
+func (s *session) run(args [][]byte) bool {
 	l := s.loop
 	if !bytes.Equal(args[0], l.latestName) {
 		l.latest = find(s.server.commands, args[0])
 		l.latestName = append(l.latestName[:0], args[0]...)
 	}
 	c := l.latest
-	if c == nil || c.group != rateGroup {
+	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.takes(args) {
 		s.settle()
 	}
+	if s.waiting != nil && !s.beside(c, args) {
+		return false
+	}
+	from := len(l.reply.out)
 	switch {
 	case c == nil:
 		s.unknown(args)
@@ -88,6 +93,10 @@ func (s *session) run(args [][]byte) {
 	default:
 		c.run(s, args)
 	}
+	if s.waiting != nil {
+		s.putOff(from)
+	}
+	return true
 }
 
 func (s *session) wrongArity(name string) {

@@ -31,9 +31,9 @@ func (s *session) list(args [][]byte) {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &waiter{session: s, cancel: cancel}
+	w := &waiter{session: s, cancel: cancel, alone: true}
 	w.state.Store(parked)
-	s.waiting = w
+	s.enqueue(w)
 	go w.list(ctx, p) // ends with its answer, or soon after its client has gone
 }
 

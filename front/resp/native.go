@@ -63,6 +63,10 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 		s.last = true
 		return
 	}
+	if s.server.config.Gate.Slow(q.key) {
+		s.wait(q, &l.cmd)
+		return
+	}
 	d, settled, err := s.server.config.Gate.Try(q.key, &l.cmd)
 	if !settled {
 		s.wait(q, &l.cmd)

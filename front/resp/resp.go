@@ -33,6 +33,12 @@ type Gate interface {
 	// also takes back a grant that could not be delivered.
 	Submit(key gatehouse.Key, cmd gatehouse.Command,
 		done func(gatehouse.Decision, error)) (cancel func())
+	// Slow reports whether Try and TryAll may keep their caller waiting for the store, which Submit and
+	// SubmitAll never do, nor what they return.
+	Slow(key gatehouse.Key) bool
+	// SubmitAll is TryAll for a slow store. cancel takes back what was granted to all of the commands.
+	SubmitAll(key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
+		done func(error)) (cancel func())
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 }

@@ -59,7 +59,12 @@ func openStill(t *testing.T) (*door, *stillClock) {
 
 func openAt(t *testing.T, config Config, store memory.Config) *door {
 	t.Helper()
-	d := &door{gate: gate.New(memory.New(store), gate.Config{}), served: make(chan error, 1)}
+	return openStore(t, config, memory.New(store))
+}
+
+func openStore(t *testing.T, config Config, store gate.Store) *door {
+	t.Helper()
+	d := &door{gate: gate.New(store, gate.Config{}), served: make(chan error, 1)}
 	if config.Version = "v0.0.0"; config.Gate == nil {
 		config.Gate = d.gate
 	}

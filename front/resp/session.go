@@ -36,7 +36,7 @@ type session struct {
 	client netip.AddrPort
 	who    *identity // what the client says about itself, under server.mu; nil while that is nothing
 
-	waiting     *waiter   // the command that blocks the connection; nil while none does
+	waiting     *waiter   // the commands under way, in the order of their answers; nil while there are none
 	undelivered *delivery // the grants whose answers are written, and not sent; the oldest first
 
 	queued int64 // bytes of answers
@@ -106,7 +106,7 @@ func (s *session) serve() bool {
 	if !s.work() || !s.flush() {
 		return false
 	}
-	if s.last || s.server.ending.Load() && s.quiet() {
+	if s.last && s.waiting == nil || s.server.ending.Load() && s.quiet() {
 		return s.finish()
 	}
 	return s.account()
@@ -115,56 +115,69 @@ func (s *session) serve() bool {
 // work answers commands until one has to wait, or there are no more.
 func (s *session) work() bool {
 	for {
-		if s.waiting != nil && (!s.waiting.settled() || !s.resume()) {
-			return s.waiting != nil
+		for s.waiting != nil && s.waiting.settled() {
+			if !s.resume() {
+				return false
+			}
 		}
 		if s.last {
 			return true
 		}
-		if !s.read() {
+		more, ok := s.read()
+		if !ok {
 			return false
 		}
-		if s.waiting == nil {
+		if !more && (s.waiting == nil || !s.waiting.settled()) {
 			return true
 		}
 	}
 }
 
-// read takes the commands off what has arrived and answers them, up to one that has to wait.
-func (s *session) read() bool {
-	data, err := s.conn.Peek(-1)
+// window is how much of what has arrived is looked at in one go: a whole command, whatever lies before it.
+// Looking at more costs time each time, and where the store is slow, not much more is put to it in one go.
+const window = 2 * maxCommand
+
+// read takes the commands off what has arrived and answers them, up to one that has to wait, or that those
+// under way have to be answered before. more says that there is more to look at right away. It reports false
+// when the connection is to be closed, or is.
+func (s *session) read() (more, ok bool) {
+	arrived := s.conn.InboundBuffered()
+	data, err := s.conn.Peek(min(arrived, window))
 	if err != nil || len(data) == 0 {
-		return true
+		return false, true
 	}
 	l, at := s.loop, 0
-	for at < len(data) && s.waiting == nil && !s.last {
+	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last {
 		n, err := l.parser.next(data[at:])
+		if n == 0 && err == nil {
+			break
+		}
 		if err != nil {
+			if s.settle(); s.waiting != nil {
+				break // those under way are answered first
+			}
 			s.server.metrics.faults.Inc()
 			s.fail("ERR", err.Error())
 			s.last = true
 			break
 		}
-		if n == 0 {
+		if len(l.parser.args) > 0 && !s.run(l.parser.args) {
 			break
 		}
 		at += n
 		s.ran++
-		if len(l.parser.args) > 0 {
-			s.run(l.parser.args)
-		}
 		if len(l.reply.out) >= flushSize && !s.flush() {
-			return false
+			return false, false
 		}
 	}
 	s.settle()
-	if s.last {
-		at = len(data)
+	if s.last && s.waiting == nil {
+		at, arrived = arrived, 0
 	}
 	if at > 0 && !s.closed {
 		_, _ = s.conn.Discard(at)
 	}
-	return !s.closed
+	return at > 0 && arrived > len(data), !s.closed
 }
 
 // flush writes the answers that were collected. It reports false when the connection is to be closed,
@@ -233,12 +246,13 @@ func (s *session) account() bool {
 	if s.undelivered != nil {
 		s.delivered()
 	}
-	if s.waiting != nil && in > maxBehind {
+	if s.waiting != nil && in > s.mostBehind() {
 		s.loop.reply.fail("ERR", fault(fmt.Sprintf(
-			"more than %d bytes behind a command that waits", maxBehind)).Error())
-		s.waiting.state.Store(abandoned)
-		s.waiting.cancel()
-		s.waiting = nil
+			"more than %d bytes behind a command that waits", s.mostBehind())).Error())
+		for ; s.waiting != nil; s.waiting = s.waiting.next {
+			s.waiting.state.Store(abandoned)
+			s.waiting.cancel()
+		}
 		s.last = true
 		return s.flush() && s.finish()
 	}
@@ -249,6 +263,17 @@ func (s *session) account() bool {
 		s.arm(arriving, s.server.config.ReadTimeout)
 	}
 	return true
+}
+
+// mostBehind is how much may be sent behind what is under way: much, if that is on its way to a slow store
+// and does not wait.
+func (s *session) mostBehind() int {
+	for w := s.waiting; w != nil; w = w.next {
+		if w.alone {
+			return maxBehind
+		}
+	}
+	return maxUnsent
 }
 
 // arm has the timer fire, and notes what had happened until now.
@@ -296,9 +321,8 @@ func (s *session) end() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	if s.waiting != nil {
+	for ; s.waiting != nil; s.waiting = s.waiting.next {
 		s.lost(s.waiting)
-		s.waiting = nil
 	}
 	if s.delivered(); s.undelivered != nil {
 		shutdownWrite(s.conn) // so that the answer does not go out after all

@@ -18,14 +18,18 @@ type waiter struct {
 	question question
 	cancel   func() // takes the command out of line, or takes back its grant
 	state    atomic.Int32
+	alone    bool    // nothing behind it is looked at before it is answered
 	answer   *answer // to be read once the state is decided
+	flight   *flight // of commands at a slow store; nil when it is one command
+	next     *waiter // to be answered after this one
 }
 
-// An answer is what the gate decided, or the names of a list.
+// An answer is what the gate decided, or something else that is to be said in its turn.
 type answer struct {
 	decision gatehouse.Decision
 	err      error
-	names    *[]string // nil when it is no list
+	names    *[]string // of a list; nil when it is none
+	text     []byte    // of what was answered at once; nil when it was not
 }
 
 // The states of a waiter.
@@ -36,14 +40,24 @@ const (
 	abandoned // the connection is closed: nobody is to be woken
 )
 
-// wait submits a command. It blocks the connection until resume answers it, which may be at once.
+// wait submits a command. If it may wait in line, it blocks the connection until resume answers it, which
+// may be at once.
 func (s *session) wait(q question, cmd *gatehouse.Command) {
-	w := &waiter{session: s, question: q}
+	w := &waiter{session: s, question: q, alone: cmd.Op.Waits() && cmd.MaxWait != 0}
 	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.done)
-	if w.state.CompareAndSwap(submitted, parked) {
+	if w.state.CompareAndSwap(submitted, parked) && w.alone {
 		s.server.metrics.waits.Inc()
 	}
-	s.waiting = w
+	s.enqueue(w)
+}
+
+// enqueue puts a waiter behind those there are.
+func (s *session) enqueue(w *waiter) {
+	last := &s.waiting
+	for *last != nil {
+		last = &(*last).next
+	}
+	*last = w
 }
 
 // done is called by the gate when the command is decided.
@@ -64,16 +78,19 @@ func (w *waiter) settled() bool { return w.state.Load() == decided }
 // hungUp reports whether the client is known to be gone at this instant.
 func (s *session) hungUp() bool { return peer.Gone(int32(s.conn.Fd())) } // #nosec G115 -- a descriptor
 
-// resume answers the command that was waited for. It reports false when the client is gone.
+// resume answers the command that is waited for and comes first. It reports false when the client is gone.
 func (s *session) resume() bool {
-	w := s.waiting
-	s.waiting = nil
-	if s.hungUp() {
-		s.lost(w)
-		return false
+	w, a := s.waiting, s.waiting.answer
+	granted := w.holds(a)
+	if granted && s.hungUp() {
+		return false // end takes back what it was granted
 	}
-	a := w.answer
+	s.waiting, w.next = w.next, nil
 	switch {
+	case a.text != nil:
+		s.loop.reply.out = append(s.loop.reply.out, a.text...)
+	case w.flight != nil:
+		s.answerAll(w.flight, a.err)
 	case a.names == nil:
 		s.answer(&w.question, &a.decision, a.err)
 	case a.err != nil:
@@ -81,19 +98,29 @@ func (s *session) resume() bool {
 	default:
 		s.loop.reply.texts(*a.names)
 	}
+	if !granted {
+		s.last = s.last || w.alone && s.server.stopping.Load()
+		return len(s.loop.reply.out) < flushSize || s.flush()
+	}
 	if !s.flush() {
 		s.lost(w)
 		return false
 	}
-	if a.err == nil && a.decision.Outcome == gatehouse.Granted && s.conn.OutboundBuffered() > 0 {
+	if s.conn.OutboundBuffered() > 0 {
 		last := &s.undelivered
 		for *last != nil {
 			last = &(*last).next
 		}
 		*last = &delivery{end: s.queued, cancel: w.cancel}
 	}
-	s.last = s.server.stopping.Load()
+	s.last = s.last || w.alone && s.server.stopping.Load()
 	return true
+}
+
+// holds reports whether a client that goes away now would take something with it that nobody else can have
+// then.
+func (w *waiter) holds(a *answer) bool {
+	return a.err == nil && a.decision.Outcome == gatehouse.Granted && (w.alone || w.question.holder != "")
 }
 
 // lost takes the command out of line, or takes back what it was granted, because its client is gone.

@@ -1,0 +1,84 @@
+package resp
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// Where the store is slow, commands that follow one another in a pipeline are under way together, as long as
+// each is for another key and none may wait in line. They are answered in their order all the same: what is
+// decided sooner waits for its turn, and so does what is answered at once.
+
+// maxBeside is how many of them there are at most on one connection. A batch for one key counts as one.
+const maxBeside = 16
+
+// beside reports whether a command can be looked at while others are under way.
+func (s *session) beside(c *command, args [][]byte) bool {
+	if c == nil || !c.keyed || !c.takes(args) || len(args) < 2 || c.mayWait(args) {
+		return false
+	}
+	key, ok := s.keyOf(c, args[1])
+	if !ok || !s.server.config.Gate.Slow(key) {
+		return false
+	}
+	n := 1
+	for w := s.waiting; w != nil; w = w.next {
+		if n++; w.alone || w.question.key == key || n > maxBeside {
+			return false
+		}
+	}
+	return true
+}
+
+// mayWait reports whether a command may have to wait in line, for want of a MAXWAIT of 0.
+func (c *command) mayWait(args [][]byte) bool {
+	if !slices.Contains(c.flags, blocking) {
+		return false
+	}
+	for i := 2; i+1 < len(args); i += 2 {
+		if bytes.EqualFold(args[i], []byte("maxwait")) && string(args[i+1]) == "0" {
+			return false
+		}
+	}
+	return true
+}
+
+// keyOf is the controller that a command is about.
+func (s *session) keyOf(c *command, place []byte) (key gatehouse.Key, ok bool) {
+	if c.group == rateGroup {
+		return gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.get(place)}, true
+	}
+	kind, name, ok := bytes.Cut(place, []byte{'/'})
+	if !ok {
+		return key, false
+	}
+	k, err := parseKind(kind)
+	return gatehouse.Key{Kind: k, Name: s.loop.names.get(name)}, err == nil
+}
+
+// fly puts a batch to a slow store. It is answered in its turn.
+func (s *session) fly(f *flight) {
+	decisions := make([]gatehouse.Decision, len(f.decisions))
+	w := &waiter{session: s, question: question{key: f.key}, flight: &flight{
+		f.key, slices.Clone(f.demands), slices.Clone(f.commands), decisions,
+	}}
+	w.cancel = s.server.config.Gate.SubmitAll(f.key, w.flight.commands, decisions, func(err error) {
+		w.settle(&answer{err: err})
+	})
+	w.state.CompareAndSwap(submitted, parked)
+	s.enqueue(w)
+}
+
+// putOff has what was answered at once, from this byte on, said in its turn.
+func (s *session) putOff(from int) {
+	out := s.loop.reply.out
+	if len(out) == from {
+		return
+	}
+	w := &waiter{session: s, cancel: func() {}, answer: &answer{text: bytes.Clone(out[from:])}}
+	w.state.Store(decided)
+	s.enqueue(w)
+	s.loop.reply.out = out[:from]
+}
