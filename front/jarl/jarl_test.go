@@ -60,9 +60,24 @@ func listenWith(t *testing.T, limit jarl.Limit) *listener {
 
 func newListener(t *testing.T, limit jarl.Limit, config memory.Config, log io.Writer) *listener {
 	t.Helper()
-	l := &listener{served: make(chan error, 1)}
+	l := &listener{}
 	config.Now = l.now
-	l.gate = gate.New(memory.New(config), gate.Config{})
+	l.begin(t, limit, memory.New(config), log)
+	return l
+}
+
+// newListenerOn is newListener with a store of the test's.
+func newListenerOn(t *testing.T, limit jarl.Limit, store gate.Store, log io.Writer) *listener {
+	t.Helper()
+	l := &listener{}
+	l.begin(t, limit, store, log)
+	return l
+}
+
+func (l *listener) begin(t *testing.T, limit jarl.Limit, store gate.Store, log io.Writer) {
+	t.Helper()
+	l.served = make(chan error, 1)
+	l.gate = gate.New(store, gate.Config{})
 	server, err := jarl.New(jarl.Config{
 		Gate: l.gate, Log: slog.New(slog.NewTextHandler(log, nil)), Limit: limit,
 	})
@@ -76,7 +91,6 @@ func newListener(t *testing.T, limit jarl.Limit, config memory.Config, log io.Wr
 	}
 	l.address = tcp.Addr().String()
 	go func() { l.served <- server.Serve(tcp) }()
-	return l
 }
 
 // end stops the listener without complaint.
