@@ -30,6 +30,8 @@ type Gate interface {
 	// also takes back a grant that could not be delivered.
 	Submit(key gatehouse.Key, cmd gatehouse.Command,
 		done func(gatehouse.Decision, error)) (cancel func())
+	// Slow reports whether Try may keep its caller waiting for the store, which Submit never does.
+	Slow(key gatehouse.Key) bool
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// Waiting is how many wait at all names together.

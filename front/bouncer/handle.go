@@ -46,6 +46,10 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 // decide puts the request to its controller.
 func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 	r.cmd.Keep = s.config.Keep
+	if s.config.Gate.Slow(r.key) {
+		s.waitSlow(ctx, r, from)
+		return
+	}
 	d, settled, err := s.config.Gate.Try(r.key, &r.cmd)
 	if !settled {
 		s.wait(ctx, r, from)

@@ -30,12 +30,18 @@ type rig struct {
 // newRig starts a server that ends, and leaves nothing behind, with the test.
 func newRig(t *testing.T, config Config) *rig {
 	t.Helper()
+	return newRigOn(t, config, memory.New(memory.Config{}))
+}
+
+// newRigOn is newRig with a store of the test's.
+func newRigOn(t *testing.T, config Config, store gate.Store) *rig {
+	t.Helper()
 	// The HTTP library keeps one goroutine that updates the date, and one that ends after a second.
 	known := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
 	ending := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, known, ending, before) })
-	r := &rig{gate: gate.New(memory.New(memory.Config{}), gate.Config{})}
+	r := &rig{gate: gate.New(store, gate.Config{})}
 	config.Gate, config.Log = r.gate, slog.New(slog.DiscardHandler)
 	var err error
 	if r.Server, err = New(config); err != nil {
@@ -92,8 +98,8 @@ func (c *client) send(paths ...string) {
 	}
 }
 
-// want reads one answer.
-func (c *client) want(status int, body string) {
+// want reads one answer. It returns its headers.
+func (c *client) want(status int, body string) http.Header {
 	c.t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		c.t.Fatal(err)
@@ -107,6 +113,7 @@ func (c *client) want(status int, body string) {
 	if err != nil || resp.StatusCode != status || string(got) != body {
 		c.t.Fatalf("answer %d %q, %v, want %d %q", resp.StatusCode, got, err, status, body)
 	}
+	return resp.Header
 }
 
 // waiting waits until so many are in line.

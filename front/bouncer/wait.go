@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/valyala/fasthttp"
 )
 
@@ -15,7 +16,8 @@ import (
 type waiter struct {
 	server *Server
 	reply  reply
-	cancel func() // takes the command out of line, or takes back its grant
+	cancel func()        // takes the command out of line, or takes back its grant
+	early  chan struct{} // closed when it is settled; nil when nobody waits for that
 
 	mu       sync.Mutex
 	conn     *parked // nil while the request's handler still runs
@@ -37,7 +39,53 @@ func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 		s.finish(ctx, &w.reply, &w.decision, w.err)
 		return
 	}
-	s.metrics.waits.Inc()
+	w.leave(ctx)
+}
+
+// roundTrip is how long a request that may wait in line keeps its goroutine for the first answer of a slow
+// store: most have come by then, and parking costs more than they do.
+const roundTrip = 20 * time.Millisecond
+
+// waitSlow is wait for a request whose store takes its time. Only one that may wait in line is parked.
+func (s *Server) waitSlow(ctx *fasthttp.RequestCtx, r *request, from *sender) {
+	w := &waiter{server: s, reply: s.reply(ctx, r, from), early: make(chan struct{})}
+	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
+	if r.cmd.Op.Waits() && r.cmd.MaxWait != 0 {
+		patience := time.NewTimer(roundTrip)
+		defer patience.Stop()
+		select {
+		case <-w.early:
+		case <-patience.C:
+			w.leave(ctx)
+			return
+		}
+	}
+	<-w.early
+	if w.err == nil && w.decision.Outcome == gatehouse.Granted && w.reply.holder != "" && hungUp(ctx.Conn()) {
+		s.metrics.hangups.Inc()
+		w.cancel()
+	}
+	s.finish(ctx, &w.reply, &w.decision, w.err)
+}
+
+// hungUp reports whether the client is known to be gone at this instant.
+func hungUp(conn net.Conn) bool {
+	c := paced(conn)
+	if c == nil {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // #nosec G115 -- a descriptor
+	return gone || err != nil
+}
+
+// leave takes the connection away from the HTTP server.
+func (w *waiter) leave(ctx *fasthttp.RequestCtx) {
+	w.server.metrics.waits.Inc()
 	conn := ctx.Conn()
 	if c := paced(conn); c != nil {
 		// The HTTP server sends the answers to earlier requests first. When that fails it closes the
@@ -56,6 +104,9 @@ func (w *waiter) done(d gatehouse.Decision, err error) {
 	ready := w.conn != nil && !w.over
 	w.over = w.over || ready
 	w.mu.Unlock()
+	if w.early != nil {
+		close(w.early)
+	}
 	if ready {
 		w.server.writers.add(w)
 	}
