@@ -119,7 +119,8 @@ func (h *house) run(ctx context.Context) error {
 	return nil
 }
 
-// end answers everybody who waits, lets what is in hand finish, and closes all doors together.
+// end answers everybody who waits, lets what is in hand finish, closes all doors together, and waits for the
+// store to have finished too. The store may be closed then.
 func (h *house) end() error {
 	for _, d := range h.doors {
 		d.Stopping()
@@ -136,5 +137,5 @@ func (h *house) end() error {
 		})
 	}
 	all.Wait()
-	return errors.Join(failed...)
+	return errors.Join(errors.Join(failed...), h.gate.Drain(ctx))
 }

@@ -70,17 +70,20 @@ func newServe() *cobra.Command {
 // serve runs the server until a signal, or ctx, ends it. All the wiring is here.
 func serve(ctx context.Context, s *settings, file *config.File) (err error) {
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
-	store, err := openStore(s, log)
+	figures := prometheus.NewRegistry()
+	opening := opening{settings: s, rules: file.Rules, servers: file.Servers, figures: figures, log: log}
+	store, err := opening.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, store.close()) }()
 	h := &house{
 		log: log, drain: s.drain,
-		gate:   gate.New(store.Store, gate.Config{Waiters: s.maxWaiters, Line: s.maxLine}),
+		gate: gate.New(store.Store, gate.Config{
+			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.first,
+		}),
 		beside: []func(context.Context) error{store.watch},
 	}
-	figures := prometheus.NewRegistry()
 	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 	if s.capacity.grpc != "" {
 		leases, err := h.newDoorman(ctx, s, figures)
@@ -90,7 +93,9 @@ func serve(ctx context.Context, s *settings, file *config.File) (err error) {
 		routes = leases.Routes()
 	}
 	if s.http != "" {
-		d, err := h.newHTTP(s, bouncer.Config{Names: store.names, Metrics: figures, Routes: routes})
+		d, err := h.newHTTP(s, bouncer.Config{
+			Names: store.names, Store: store.health, Metrics: figures, Routes: routes,
+		})
 		if err != nil {
 			return err
 		}
@@ -125,7 +130,7 @@ func (h *house) newHTTP(s *settings, how bouncer.Config) (*door, error) {
 	}
 	return &door{
 		server: server, protocol: "HTTP", address: s.http, chosen: "with --http", listen: listenTCP,
-		about: []any{"store", s.store, "version", buildVersion()},
+		about: []any{"store", withoutPassword(s.store), "version", buildVersion()},
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/outage"
 	"github.com/spf13/pflag"
 )
 
@@ -22,6 +23,8 @@ type settings struct {
 	cors  []string
 	keep  time.Duration
 	drain time.Duration
+
+	storeTimeout time.Duration
 
 	logLevel, logFormat string
 
@@ -40,7 +43,8 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	s.capacity.add(f)
-	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore+"; memory forgets it on exit")
+	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
+	f.DurationVar(&s.storeTimeout, "store-timeout", outage.DefaultTimeout, "for a shared store to answer")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
 	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep, "how long sent events and idle counters are kept")
 	f.DurationVar(&s.drain, "drain", defaultDrain, "how long answers may take after SIGTERM")
@@ -57,6 +61,9 @@ func (s *settings) add(f *pflag.FlagSet) {
 
 // defaultDrain leaves a supervisor that kills after half a minute some time.
 const defaultDrain = 10 * time.Second
+
+// A store may have so long for an answer. In less, none gives one; after more, nobody waits for it.
+const leastStoreTimeout, mostStoreTimeout = 10 * time.Millisecond, time.Minute
 
 // A fault is a setting that cannot work, and what is wrong with it.
 type fault struct{ flag, text string }
@@ -81,6 +88,9 @@ func (s *settings) faults() (all []fault) {
 		if n.value <= 0 {
 			note(n.flag, "is not above 0")
 		}
+	}
+	if s.storeTimeout < leastStoreTimeout || s.storeTimeout > mostStoreTimeout {
+		note("store-timeout", "is %s, want %s to %s", s.storeTimeout, leastStoreTimeout, mostStoreTimeout)
 	}
 	if s.keep > gatehouse.MaxDuration {
 		note("keep", "is %s, want at most 100 years", s.keep)

@@ -6,53 +6,76 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/disk"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A keeper is where state is kept, and what the server needs to know of it.
 type keeper struct {
 	gate.Store
-	names  func() int      // how many are kept
-	close  func() error    // after the last command
-	failed <-chan struct{} // closed when the store cannot go on; nil when that does not happen
-	err    func() error    // why it failed
+	about  string           // what it is called in logs: no password is in it
+	first  gatehouse.Ticket // of this server's
+	names  func() int       // how many are kept
+	health func() string    // a line for operators; nil when there is nothing to tell
+	close  func() error     // after the last command
+	failed <-chan struct{}  // closed when the store cannot go on; nil when that does not happen
+	err    func() error     // why it failed
 }
 
 // wantStore says which stores there are.
-const wantStore = "memory or disk:DIR"
+const wantStore = "memory, disk:DIR, redis://HOST, rediss://HOST or etcd://HOST,HOST"
 
-// checkStore says what is wrong with a value of --store, or nothing.
+// checkStore says what is wrong with a value of --store, or nothing. It asks nobody.
 func checkStore(store string) (fault string) {
-	dir, onDisk := strings.CutPrefix(store, "disk:")
+	kind, rest, _ := strings.Cut(store, ":")
 	switch {
-	case store == "memory":
+	case store == "memory", kind == "disk" && rest != "":
 		return ""
-	case onDisk && dir == "":
+	case kind == "disk":
 		return "is disk: without a directory, want disk:DIR"
-	case onDisk:
+	case isShared(kind):
+		if err := checkShared(store); err != nil {
+			return "is no address: " + err.Error()
+		}
 		return ""
 	}
-	return fmt.Sprintf("is %q, want %s", store, wantStore)
+	return fmt.Sprintf("is %q, want %s", withoutPassword(store), wantStore)
 }
 
-// openStore opens the store that the settings, which were checked, name.
-func openStore(s *settings, log *slog.Logger) (*keeper, error) {
-	kind, rest, _ := strings.Cut(s.store, ":")
-	switch kind {
-	case "disk":
+// An opening is what a store is opened with.
+type opening struct {
+	*settings
+	rules   config.Rules
+	servers int // that share it; 0 when nobody has said
+	figures *prometheus.Registry
+	log     *slog.Logger
+}
+
+// open opens the store that the settings, which were checked, name.
+func (o *opening) open(ctx context.Context) (*keeper, error) {
+	kind, rest, _ := strings.Cut(o.store, ":")
+	switch {
+	case isShared(kind):
+		return o.openShared(ctx)
+	case kind == "disk":
 		ignoreFileLimit()
-		store, err := disk.Open(rest, disk.Config{Names: s.maxNames, Log: log})
+		store, err := disk.Open(rest, disk.Config{Names: o.maxNames, Log: o.log})
 		if err != nil {
 			return nil, err
 		}
 		return &keeper{
-			Store: store, names: store.Len, close: store.Close, failed: store.Failed(), err: store.Err,
+			Store: store, about: o.store, names: store.Len, close: store.Close,
+			failed: store.Failed(), err: store.Err,
 		}, nil
 	default:
-		store := memory.New(memory.Config{Names: s.maxNames})
-		return &keeper{Store: store, names: store.Len, close: func() error { return nil }}, nil
+		store := memory.New(memory.Config{Names: o.maxNames})
+		return &keeper{
+			Store: store, about: o.store, names: store.Len, close: func() error { return nil },
+		}, nil
 	}
 }
 

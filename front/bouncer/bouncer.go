@@ -47,6 +47,11 @@ type Config struct {
 	// Names tells the metrics how many names the store keeps; nil leaves that out.
 	Names func() int
 
+	// Store is a line about the store for /healthz and /readyz, with its end; nil leaves it out. Whether
+	// the store is reachable does not change their status: this server answers by rule when it is not, and
+	// others that share it would do no better.
+	Store func() string
+
 	// Metrics is where the server's figures are registered, and what /metrics shows; nil means one of
 	// its own.
 	Metrics *prometheus.Registry

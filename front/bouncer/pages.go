@@ -36,9 +36,9 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 		"/docs":              redirect(docsPath),
 		docsPath:             fasthttpadaptor.NewFastHTTPHandler(docs),
 		openAPIPath:          serveOpenAPI,
-		"/healthz":           func(ctx *fasthttp.RequestCtx) { text(&ctx.Response, "ok\n") },
-		"/readyz":            s.ready("ready\n"),
-		"/.well-known/ready": s.ready("I'm ready!\n"),
+		"/healthz":           func(ctx *fasthttp.RequestCtx) { text(&ctx.Response, "ok\n"+s.store()) },
+		"/readyz":            s.ready("ready\n", s.store),
+		"/.well-known/ready": s.ready("I'm ready!\n", func() string { return "" }),
 		"/metrics":           fasthttpadaptor.NewFastHTTPHandler(metrics),
 	}
 }
@@ -66,8 +66,16 @@ func serveOpenAPI(ctx *fasthttp.RequestCtx) {
 	ctx.SetBody(openAPI)
 }
 
+// store is the line about the store.
+func (s *Server) store() string {
+	if s.config.Store == nil {
+		return ""
+	}
+	return s.config.Store()
+}
+
 // ready answers whether new requests should be sent here.
-func (s *Server) ready(yes string) fasthttp.RequestHandler {
+func (s *Server) ready(yes string, more func() string) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if s.stopping.Load() {
 			ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
@@ -75,7 +83,7 @@ func (s *Server) ready(yes string) fasthttp.RequestHandler {
 			refuse(&ctx.Response, fasthttp.StatusServiceUnavailable, "server is stopping", from.json)
 			return
 		}
-		text(&ctx.Response, yes)
+		text(&ctx.Response, yes+more())
 	}
 }
 

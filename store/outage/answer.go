@@ -65,11 +65,8 @@ func (s *Store) answer(ctx context.Context, key gatehouse.Key, queue []control.T
 		return err
 	}
 	for i := range queue {
-		if !answered[i] { // beside others that are: one error for all would take their answers from them
-			queue[i].Decision = gatehouse.Decision{
-				Outcome: gatehouse.Exhausted, At: time.Now(),
-				Message: "cannot do this while the store does not answer",
-			}
+		if !answered[i] {
+			queue[i].Decision, queue[i].Err = gatehouse.Decision{}, err
 		}
 	}
 	return nil

@@ -105,7 +105,7 @@ func (s *Store) takeOwn(ctx context.Context, key gatehouse.Key, queue []control.
 		return err
 	}
 	for j, i := range places {
-		queue[i].Decision = rest[j].Decision
+		queue[i].Decision, queue[i].Err = rest[j].Decision, rest[j].Err
 	}
 	return nil
 }

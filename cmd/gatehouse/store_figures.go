@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registerSwaps registers the figures of a store that servers share.
+func registerSwaps(metrics *prometheus.Registry, kind string, store *swap.Store) {
+	for _, f := range []struct {
+		name, help string
+		value      func(swap.Figures) uint64
+	}{
+		{"swaps", "Round trips to the store that were to change something.",
+			func(f swap.Figures) uint64 { return f.Swaps }},
+		{"reads", "Round trips to the store that changed nothing.",
+			func(f swap.Figures) uint64 { return f.Reads }},
+		{"lost", "Changes that were made anew because another server was faster.",
+			func(f swap.Figures) uint64 { return f.Lost }},
+		{"failures", "Batches of commands that failed because the store did not answer.",
+			func(f swap.Figures) uint64 { return f.Failures }},
+		{"unknown", "Failed batches of which it was not known whether they took effect.",
+			func(f swap.Figures) uint64 { return f.Unknown }},
+		{"amended", "Grants of such batches that were taken back later.",
+			func(f swap.Figures) uint64 { return f.Amended }},
+	} {
+		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gatehouse_store_" + f.name + "_total", Help: f.help,
+			ConstLabels: prometheus.Labels{"store": kind},
+		}, func() float64 { return float64(f.value(store.Figures())) }))
+	}
+}

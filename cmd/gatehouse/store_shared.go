@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	etcdaddress "github.com/gatehousehq/gatehouse/internal/etcd"
+	"github.com/gatehousehq/gatehouse/store/etcd"
+	"github.com/gatehousehq/gatehouse/store/lazy"
+	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/redis"
+	"github.com/gatehousehq/gatehouse/store/swap"
+)
+
+// isShared reports whether a store of this kind is one that servers share.
+func isShared(kind string) bool { return kind == "redis" || kind == "rediss" || kind == "etcd" }
+
+// checkShared says what is wrong with the address of a store that servers share. It asks nobody.
+func checkShared(address string) error {
+	if strings.HasPrefix(address, "etcd:") {
+		_, _, err := etcdaddress.Check(address)
+		return err
+	}
+	backend, err := redis.Open(address)
+	if err == nil {
+		backend.Close()
+	}
+	return err
+}
+
+// withoutPassword is an address as it may be shown: what may be a password is left out, also when it is none.
+func withoutPassword(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		scheme, rest = "", address
+	} else {
+		scheme += "://"
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = "…@" + rest[at+1:]
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	return scheme + rest
+}
+
+// openBackend opens the store that servers share. end closes it.
+func openBackend(address string) (backend swap.Backend, end func() error, err error) {
+	if strings.HasPrefix(address, "etcd:") {
+		cluster, err := etcd.Open(address)
+		if err != nil {
+			return nil, nil, err
+		}
+		return cluster, cluster.Close, nil
+	}
+	server, err := redis.Open(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	return server, func() error { server.Close(); return nil }, nil
+}
+
+// openShared opens a store that servers share: the backend, what makes it a store, a breaker in front of
+// that, what counts in memory if a rule says so, and what answers when nobody can be asked.
+func (o *opening) openShared(ctx context.Context) (*keeper, error) {
+	backend, closeBackend, err := openBackend(o.store)
+	if err != nil {
+		return nil, err
+	}
+	server := max(1, rand.Uint32())
+	kind, _, _ := strings.Cut(o.store, ":")
+	about := withoutPassword(o.store)
+	shared := swap.New(backend, swap.Config{Server: server, Timeout: o.storeTimeout, Names: o.maxNames})
+	breaker := outage.NewBreaker(shared, outage.BreakerConfig{
+		Name: kind, Timeout: o.storeTimeout, Metrics: o.figures,
+		Changed: func(err error) { tellOutage(o.log, about, err) },
+	})
+	var lasting outage.Keeper = breaker
+	closeLazy := func() {}
+	if o.rules.Lazy() {
+		store := lazy.New(breaker, lazy.Config{Rule: func(key gatehouse.Key) lazy.Rule {
+			rule := o.rules.Find(key)
+			return lazy.Rule{Interval: rule.Lazy, Chunk: rule.Chunk}
+		}})
+		lasting, closeLazy = store, store.Close
+	}
+	k := &keeper{
+		Store: outage.New(lasting, outage.Config{
+			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.figures,
+			Answer: func(key gatehouse.Key) outage.Answer { return o.rules.Find(key).OnUnreachable },
+		}),
+		about: about, first: swap.FirstTicket(server), names: shared.Len,
+		health: func() string { return storeHealth(kind, breaker) },
+		close: func() error {
+			closeLazy()
+			breaker.Close()
+			shared.Close()
+			return closeBackend()
+		},
+	}
+	registerSwaps(o.figures, kind, shared)
+	if err := greet(ctx, breaker, o.log); err != nil {
+		return nil, errors.Join(err, k.close())
+	}
+	return k, nil
+}
+
+// greet asks the store once, so that a wrong password is found out before anybody is served. That it does
+// not answer at present is none of our faults, and told by the breaker.
+func greet(ctx context.Context, breaker *outage.Breaker, log *slog.Logger) error {
+	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
+	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
+	err := breaker.Apply(ctx, key, turns)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, swap.ErrRefused), isTLS(err):
+		return fmt.Errorf("--store: %w", errors.Unwrap(err))
+	}
+	if _, away := breaker.Away(); away == nil {
+		log.Warn("the store does not answer", "error", err)
+	}
+	return nil
+}
+
+// isTLS reports whether a connection failed because of what its ends think of each other, which does not
+// pass.
+func isTLS(err error) bool {
+	return strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
+}
+
+// tellOutage logs that a store has gone or come back.
+func tellOutage(log *slog.Logger, store string, err error) {
+	if err != nil {
+		log.Warn("the store does not answer; commands are answered by the on-unreachable rules until it does",
+			"store", store, "error", err)
+		return
+	}
+	log.Info("the store answers again", "store", store)
+}
+
+// storeHealth is the line about the store that health checks show.
+func storeHealth(kind string, breaker *outage.Breaker) string {
+	since, err := breaker.Away()
+	if err == nil {
+		return "store " + kind + ": reachable\n"
+	}
+	return fmt.Sprintf("store %s: unreachable for %s\n", kind, time.Since(since).Round(time.Millisecond))
+}

@@ -1,0 +1,107 @@
+//go:build unix
+
+package outage_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/redis"
+	"github.com/gatehousehq/gatehouse/store/swap"
+)
+
+// outages are what can happen to a Redis, and how it comes back.
+var outages = []struct {
+	fact    string
+	away    func(*redistest.Server)
+	back    func(testing.TB, *redistest.Server)
+	forgets bool
+}{
+	{"killed, and started again, empty", (*redistest.Server).Kill,
+		func(tb testing.TB, s *redistest.Server) { tb.Helper(); s.Restart(tb) }, true},
+	{"stopped for a while", (*redistest.Server).Freeze,
+		func(_ testing.TB, s *redistest.Server) { s.Thaw() }, false},
+}
+
+// A real Redis goes away and comes back: no call takes longer than it may, those after the first cost
+// nothing, the rules hold, and all is well again by itself.
+func TestRedisGoesAway(t *testing.T) {
+	t.Parallel()
+	for _, c := range outages {
+		t.Run(c.fact, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			t.Cleanup(server.Thaw) // for the end
+			breaker, store := onRedis(t, server)
+			held := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Holder: "k", Expires: time.Hour,
+			}
+			lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
+			if d, _, err := ask(store, lock, held); err != nil || d.Outcome != gatehouse.Granted {
+				t.Fatalf("with Redis there a lock = %+v, %v, want granted", d, err)
+			}
+			c.away(server)
+			_, took, err := ask(store, lock, held)
+			if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || took > 4*budget { // the machine is busy
+				t.Errorf("the first command = %v after %s, want unavailable after %s", err, took, budget)
+			}
+			checkRules(t, store)
+			c.back(t, server)
+			redistest.Until(t, func() bool {
+				_, err := breaker.Away()
+				return err == nil
+			})
+			other := held
+			other.Holder = "other"
+			d, _, err := ask(store, lock, other)
+			if granted := d.Outcome == gatehouse.Granted; err != nil || granted != c.forgets {
+				t.Errorf("after that the lock for another = %+v, %v, want granted %t", d, err, c.forgets)
+			}
+		})
+	}
+}
+
+// onRedis makes a store on a Redis, by rules for three buckets.
+func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.Store) {
+	t.Helper()
+	backend, err := redis.Open("redis://" + server.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(backend.Close)
+	shared := swap.New(backend, swap.Config{Server: 1, Timeout: budget})
+	t.Cleanup(shared.Close)
+	breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
+	t.Cleanup(breaker.Close)
+	rules := map[string]outage.Answer{"allow": outage.Allow, "share": outage.LocalShare}
+	return breaker, outage.New(breaker, outage.Config{
+		Servers: 2, Answer: func(key gatehouse.Key) outage.Answer { return rules[key.Name] },
+	})
+}
+
+// checkRules asks a hundred times while Redis is away.
+func checkRules(t *testing.T, store *outage.Store) {
+	t.Helper()
+	granted := map[string]int{}
+	began := time.Now()
+	for range 100 {
+		for _, name := range []string{"allow", "share", "refuse"} {
+			d, _, err := ask(store, bucket(name), acquire(8, 1))
+			if (err != nil) != (name == "refuse") {
+				t.Fatalf("%s = %+v, %v, want an error for refuse alone", name, d, err)
+			}
+			if d.Outcome == gatehouse.Granted {
+				granted[name]++
+			}
+		}
+	}
+	if took := time.Since(began); took > 2*budget {
+		t.Errorf("300 commands took %s, want next to nothing", took)
+	}
+	if granted["allow"] != 100 || granted["share"] != 4 || granted["refuse"] != 0 {
+		t.Errorf("granted were %v, want 100 by allow and half of 8 by local-share", granted)
+	}
+}
