@@ -67,9 +67,20 @@ func (l *line) serve() {
 // begin is what whoever serves the line does first.
 func (l *line) begin() {
 	if l.stop == nil {
-		l.stop = l.gate.store.Watch(l.key, func() { go l.serve() })
+		l.stop = l.gate.store.Watch(l.key, func() { go l.woken() })
 	}
 	l.work()
+}
+
+// woken serves the line because of the store. At a barrier everybody is looked at: a server that stood still
+// for too long is taken for dead there, and those who wait at it count anew.
+func (l *line) woken() {
+	if l.key.Kind == gatehouse.Barrier {
+		l.mu.Lock()
+		l.whole = true
+		l.mu.Unlock()
+	}
+	l.serve()
 }
 
 // work goes on until there is nothing to do. A caller who came to be served itself is not kept at it

@@ -1,6 +1,8 @@
 package swap
 
 import (
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,17 +37,19 @@ type owed struct {
 
 // A debt says when a command that takes something back is to do so.
 type debt struct {
+	id     uint64    // which stands in the record once it is done
 	turn   int       // of the flight it is in
 	unless []attempt // was made: it has been done by that already
 	only   *attempt  // if that was made; nil if it does not depend on one
 }
 
-// paid reports whether nothing is to be done, by what the record tells. Where it does not tell, a grant is
-// taken back, by its fencing token, and what may have been taken back is not once more, as others may share
-// the hold.
+// paid reports whether nothing is to be done, by what the record tells.
 func (d *debt) paid(r *record) bool {
+	if slices.Contains(r.undone, d.id) {
+		return true
+	}
 	for i := range d.unless {
-		if made, known := r.made(&d.unless[i]); made || !known {
+		if made, _ := r.made(&d.unless[i]); made {
 			return true
 		}
 	}
@@ -54,6 +58,14 @@ func (d *debt) paid(r *record) bool {
 	}
 	made, known := r.made(d.only)
 	return known && !made
+}
+
+// pay notes that it is done.
+func (d *debt) pay(r *record) {
+	if len(r.undone) == maxUndone {
+		r.undone = slices.Delete(r.undone, 0, 1)
+	}
+	r.undone = append(r.undone, d.id)
 }
 
 // add notes what a failed flight may have been granted. A hold that was there before, and was only shared,
@@ -103,6 +115,7 @@ func (a *attempt) bare() *attempt { return &attempt{nonce: a.nonce, base: a.base
 
 func (a *amends) push(o owed) {
 	if len(a.owed) < maxAmends {
+		o.id = rand.Uint64()
 		a.owed = append(a.owed, o)
 	}
 }

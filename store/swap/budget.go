@@ -12,7 +12,7 @@ type budgets struct {
 	mu      sync.Mutex
 	present context.Context
 	cancel  context.CancelFunc // of the present one; time ends it, as it ended those before
-	until   int64 // when the next one is made, by the clock's monotonic time
+	until   int64              // when the next one is made, by the clock's monotonic time
 }
 
 // grain is how much earlier than after its whole time a flight may have to end.

@@ -221,8 +221,13 @@ func (f *flight) without(e *entry, i int) (d gatehouse.Decision, is bool) {
 		}, true
 	}
 	for j := range f.owed {
-		if f.owed[j].turn == i && f.owed[j].paid(&e.record) {
+		owed := &f.owed[j]
+		switch {
+		case owed.turn != i:
+		case owed.paid(&e.record):
 			return gatehouse.Decision{Outcome: gatehouse.Granted}, true
+		default:
+			owed.pay(&f.next)
 		}
 	}
 	return d, false

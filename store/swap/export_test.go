@@ -1,6 +1,8 @@
 package swap
 
 import (
+	"time"
+
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
@@ -8,16 +10,17 @@ import (
 // A Content is what tests look at in a record.
 type Content struct {
 	State control.State
-	Heads int
+	Heads int // that are still believed
 	AsOf  int64
 }
 
-// ReadRecord reads a stored record.
-func ReadRecord(kind gatehouse.Kind, data []byte) (Content, error) {
+// ReadRecord reads a stored record as it is at a time.
+func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error) {
 	r, err := decodeRecord(data)
 	if err != nil {
 		return Content{}, err
 	}
+	r.endHeads(now.UnixNano())
 	e := entry{key: gatehouse.Key{Kind: kind}, record: r}
 	err = e.decode()
 	return Content{State: e.state, Heads: len(r.heads), AsOf: r.asOf}, err

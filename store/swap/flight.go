@@ -80,10 +80,6 @@ func (s *Store) fail(key gatehouse.Key, requests []*request, open []attempt, err
 	for _, r := range requests {
 		if r.err = err; r.owed == nil {
 			s.amends.failed(key, r.queue, open)
-			continue
-		}
-		for i := range open {
-			r.owed.unless = append(r.owed.unless, *open[i].bare())
 		}
 	}
 }

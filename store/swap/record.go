@@ -18,6 +18,7 @@ import (
 //	8 bytes   the nonce of the change that wrote it
 //	          the number of nonces before that, and 8 bytes for each, the newest first
 //	          asOf, deleted, fence
+//	          the number of undos, and 8 bytes for each
 //	          the number of heads, and for each of them server, ticket, since, until
 //	1 byte    1 if there is a state; it follows
 //	4 bytes   CRC-32C of all that
@@ -27,12 +28,16 @@ type record struct {
 	asOf    int64             // the time of the last decision, Unix ns; it rises with every change
 	deleted int64             // when it was deleted last: who came until then is to hear of it
 	fence   uint64            // the greatest fencing token that was given
+	undone  []uint64          // the last undos for failed calls, the newest last
 	heads   []head
 	form    []byte // of the state; nil when there is none
 }
 
 // nonces are those of the last changes, the newest first.
 func (r *record) nonces() []uint64 { return r.recent[:r.changes] }
+
+// maxUndone is how many undos for failed calls a record remembers, so that none is done twice.
+const maxUndone = 8
 
 // maxNonces is how many changes a record remembers.
 const maxNonces = 8
@@ -86,6 +91,10 @@ func (r *record) encode() []byte {
 	data = binary.AppendVarint(data, r.asOf)
 	data = binary.AppendVarint(data, r.deleted)
 	data = binary.AppendUvarint(data, r.fence)
+	data = append(data, byte(len(r.undone))) // #nosec G115 -- at most maxUndone
+	for _, n := range r.undone {
+		data = binary.BigEndian.AppendUint64(data, n)
+	}
 	data = binary.AppendUvarint(data, uint64(len(r.heads)))
 	for _, h := range r.heads {
 		data = binary.AppendUvarint(data, uint64(h.server))
@@ -136,6 +145,9 @@ func decodeRecord(data []byte) (r record, err error) {
 		in.data = in.data[8:]
 	}
 	r.asOf, r.deleted, r.fence = in.signed(), in.signed(), in.unsigned()
+	for range in.byte() {
+		r.undone = append(r.undone, in.nonce())
+	}
 	for n := in.unsigned(); n > 0 && in.err == nil; n-- {
 		r.heads = append(r.heads, head{
 			server: uint32(in.unsigned()), // #nosec G115 -- written from one
@@ -172,6 +184,22 @@ func (r *reader) unsigned() uint64 {
 	return v
 }
 
+func (r *reader) byte() (b byte) {
+	if len(r.data) > 0 {
+		b = r.data[0]
+	}
+	r.skip(min(len(r.data), 1))
+	return b
+}
+
+func (r *reader) nonce() (n uint64) {
+	if len(r.data) >= 8 {
+		n = binary.BigEndian.Uint64(r.data)
+	}
+	r.skip(8 * min(len(r.data)/8, 1))
+	return n
+}
+
 func (r *reader) skip(n int) {
 	if n <= 0 {
 		r.err, r.data = errCut, nil
@@ -187,6 +215,7 @@ func (r *record) next(nonce uint64) record {
 	copy(next.recent[1:], r.nonces())
 	next.changes = min(r.changes+1, maxNonces)
 	next.heads = slices.Clone(r.heads)
+	next.undone = slices.Clone(r.undone)
 	return next
 }
 
