@@ -47,8 +47,7 @@ func TestHoldsEndByLease(t *testing.T) {
 	if n := below(t, client, "/gatehouse/holds/"); n != 0 {
 		t.Errorf("after the releases there are %d hold keys, want none", n)
 	}
-	// What is left are the shared leases of the records, at most one of a length at each server.
-	until(t, "the leases of holds given back", func() bool { return leasesOf(t, client) <= 2 })
+	until(t, "the leases of holds given back", func() bool { return holdLeases(t, client, all...) == 0 })
 }
 
 // Nobody but etcd ends a hold: not a server whose clock would.
@@ -98,7 +97,50 @@ func TestManyHoldsAtOnce(t *testing.T) {
 	if n := below(t, client, "/gatehouse/holds/"); n != 0 {
 		t.Errorf("after the delete there are %d hold keys, want none", n)
 	}
-	until(t, "the leases of holds given back", func() bool { return leasesOf(t, client) <= 1 })
+	until(t, "the leases of holds given back", func() bool { return holdLeases(t, client, s) == 0 })
+}
+
+// Holds that began together have one lease. It is given back with the last of them.
+func TestHoldsShareALease(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 1)
+	client := cluster.Client(t)
+	s := serve(t, cluster.URL(""))
+	key := named(gatehouse.Semaphore, "s")
+	first := acquire("first")
+	first.Size, first.Cost, first.Expires = 3, 3, 0
+	s.do(t, key, first, gatehouse.Granted)
+	var waits []<-chan answer
+	for _, holder := range []string{"a", "b", "c"} {
+		cmd := acquire(holder)
+		cmd.Size, cmd.MaxWait = 3, patience
+		waits = append(waits, s.later(t, key, cmd))
+	}
+	until(t, "all to wait", func() bool { return s.Waiting() == len(waits) })
+	s.do(t, key, release("first"), gatehouse.Granted)
+	for _, one := range waits {
+		wait(t, one, gatehouse.Granted)
+	}
+	if n := holdLeases(t, client, s); n != 1 {
+		t.Errorf("three holds that began together have %d leases, want 1", n)
+	}
+	renew := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "b", Cost: 1, Expires: time.Hour}
+	for n, cmd := range []gatehouse.Command{release("a"), renew, release("c"), release("b")} {
+		s.do(t, key, cmd, gatehouse.Granted)
+		until(t, "unused leases given back", s.backend.leases.idle)
+		holds, leases := below(t, client, "/gatehouse/holds/"), holdLeases(t, client, s)
+		want := [][2]int{{2, 1}, {2, 2}, {1, 1}, {0, 0}}[n]
+		if holds != want[0] || leases != want[1] {
+			t.Errorf("after step %d there are %d holds and %d leases, want %d", n, holds, leases, want)
+		}
+	}
+}
+
+// idle reports whether there is nothing to give back.
+func (l *leases) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.unused) == 0 && l.revokers == 0
 }
 
 // A server that is gone for good leaves nothing behind: its holds end by their leases, and those who waited

@@ -148,6 +148,12 @@ func (g grants) of(hold *control.Hold) clientv3.LeaseID { return g[ttl(hold.Expi
 
 func (g grants) all() []clientv3.LeaseID { return slices.Collect(maps.Values(g)) }
 
+// unused are those under which nothing is held. After a change that was not made all are, unless the network
+// has brought it twice, and it was made the first time.
+func (g grants) unused(used map[int64]bool) []clientv3.LeaseID {
+	return slices.DeleteFunc(g.all(), func(id clientv3.LeaseID) bool { return used[int64(id)] })
+}
+
 // ttl is a length in etcd's seconds, rounded up, 0 for no end.
 func ttl(d time.Duration) int64 {
 	if d <= 0 {

@@ -158,7 +158,7 @@ func wait(tb testing.TB, answers <-chan answer, want gatehouse.Outcome) answer {
 	}
 }
 
-// below counts the keys and the leases there are.
+// below counts the keys that begin so.
 func below(tb testing.TB, client *clientv3.Client, prefix string) int {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
@@ -170,7 +170,8 @@ func below(tb testing.TB, client *clientv3.Client, prefix string) int {
 	return int(response.Count)
 }
 
-func leasesOf(tb testing.TB, client *clientv3.Client) int {
+// holdLeases counts the leases there are, but those that records share.
+func holdLeases(tb testing.TB, client *clientv3.Client, all ...*server) int {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
@@ -178,5 +179,11 @@ func leasesOf(tb testing.TB, client *clientv3.Client) int {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return len(response.Leases)
+	n := len(response.Leases)
+	for _, s := range all {
+		s.backend.keeper.mu.Lock()
+		n -= len(s.backend.keeper.spans)
+		s.backend.keeper.mu.Unlock()
+	}
+	return n
 }

@@ -53,10 +53,7 @@ func (b *Backend) Swap(
 		}
 		return swap.Reply{}, err
 	}
-	if !response.Succeeded {
-		b.leases.free(g.all()...)
-	}
-	return b.reply(key, change, response)
+	return b.reply(key, change, response, g)
 }
 
 // compares are what must hold for the change to be made.
@@ -120,13 +117,14 @@ func (b *Backend) look(key gatehouse.Key) []clientv3.Op {
 	return ops
 }
 
+// live asks for the holds with their leases, which etcd does not tell with the keys only.
 func (b *Backend) live(key gatehouse.Key) clientv3.Op {
-	return clientv3.OpGet(b.keys.holds(key), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	return clientv3.OpGet(b.keys.holds(key), clientv3.WithPrefix())
 }
 
 // reply reads the answer to a transaction.
 func (b *Backend) reply(
-	key gatehouse.Key, change *swap.Change, response *clientv3.TxnResponse,
+	key gatehouse.Key, change *swap.Change, response *clientv3.TxnResponse, g grants,
 ) (swap.Reply, error) {
 	revision := uint64(response.Header.Revision) // #nosec G115 -- it counts from 1
 	r := swap.Reply{Swapped: response.Succeeded, Now: b.now(), MinFence: (revision + 1) << fenceBits}
@@ -142,6 +140,7 @@ func (b *Backend) reply(
 	}
 	switch {
 	case !r.Swapped:
+		b.leases.free(g.unused(used)...)
 		if kvs := results[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			r.Record, r.Version = unseal(kvs[0].Value), uint64(kvs[0].ModRevision) // #nosec G115 -- as above
 		} else if len(r.Live) > 0 {
