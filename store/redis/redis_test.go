@@ -17,7 +17,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// rueidis closes connections to servers that left a cluster 5 s later, in goroutines that sleep until then.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient).redirectOrNew.func1"))
+}
 
 // open returns a backend that ends with the test.
 func open(tb testing.TB, address string) *redis.Backend {
