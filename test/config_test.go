@@ -132,7 +132,7 @@ func TestPrecedence(t *testing.T) {
 func TestConfigMistakes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ file, want string }{
-		{"max-name: 1\n", `gatehouse: {}:1:1: "max-name" is no setting, want one of http, … or jarl`},
+		{"max-name: 1\n", `gatehouse: {}:1:1: "max-name" is no setting, want one of http, … or servers`},
 		{"config: other.yaml\n", `gatehouse: {}:1:1: "config" is no setting, …`},
 		{"max-names: many\n", `gatehouse: {}:1:12: max-names is "many", want a whole number`},
 		{"max-names: 1.0\n", `gatehouse: {}:1:12: max-names is "1.0", want a whole number`},
@@ -141,7 +141,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"keep: 5\n", `gatehouse: {}:1:7: keep is "5", want a time such as 500ms, 10s or 24h`},
 		{"keep: 1000000h\n", `gatehouse: {}:1:7: keep is 1000000h0m0s, want at most 100 years`},
 		{"store: shelf\nlog-level: loud\nlog-format: xml\n", `gatehouse: {} has 3 faults:
-{}:1:8: store is "shelf", want memory
+{}:1:8: store is "shelf", want memory, disk:DIR, …
 {}:2:12: log-level is "loud", want debug, info, warn or error
 {}:3:13: log-format is "xml", want text, json or auto`},
 		{"http: localhost\njarl:\n  - listen: :99999\n    naem: x\n", `gatehouse: {} has 6 faults:

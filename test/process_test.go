@@ -29,6 +29,13 @@ func gatehouse(t *testing.T, env []string, args ...string) (status int, stdout, 
 // mistakes are command lines and environments that a server does not start with, and what it says then.
 var mistakes = []struct{ fact, env, args, want string }{
 	{"no memory of that kind", "", "--store shelf", `…--store is "shelf"…`},
+	{"a disk without a directory", "", "--store disk:", "…--store is disk: without a directory, want disk:DIR…"},
+	{"a Redis without a host", "", "--store redis://", "…--store is no address: redis address: there is no host…"},
+	{"an etcd without a host", "", "--store etcd://", "…--store is no address: etcd address: …"},
+	{"a store by a misspelt scheme", "", "--store reddis://u:hush@h:1/?sentinel_password=hush",
+		`…--store is "reddis://…@h:1/", want memory, …`},
+	{"no time for the store", "", "--store-timeout 0s", "…--store-timeout is 0s, want 10ms to 1m0s…"},
+	{"too much time for the store", "", "--store-timeout 2m", "…--store-timeout is 2m0s, want 10ms to 1m0s…"},
 	{"no address", "", "--http= --resp= --grpc=", "…--http, --resp and --grpc are empty…"},
 	{"an address without a port", "", "--http localhost", "…listening for HTTP…localhost…"},
 	{"an address elsewhere", "", "--http 192.0.2.1:80", "…listening for HTTP…192.0.2.1…"},

@@ -105,34 +105,38 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 		},
 	}
 	registerSwaps(o.figures, kind, shared)
-	if err := greet(ctx, breaker, o.log); err != nil {
+	if err := greet(ctx, backend, breaker); err != nil {
 		return nil, errors.Join(err, k.close())
 	}
 	return k, nil
 }
 
-// greet asks the store once, so that a wrong password is found out before anybody is served. That it does
-// not answer at present is none of our faults, and told by the breaker.
-func greet(ctx context.Context, breaker *outage.Breaker, log *slog.Logger) error {
+// greetTimeout is how long a store may take for its first answer, which has connections and logins before it.
+const greetTimeout = 3 * time.Second
+
+// greet asks the store once, so that a wrong password or certificate is found out before anybody is served.
+// That it does not answer at present is no such fault, and told by the breaker.
+func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) error {
+	if direct, ok := backend.(interface{ Ping(ctx context.Context) error }); ok {
+		ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+		defer cancel()
+		if err := direct.Ping(ctx); err != nil && lasting(err) {
+			return fmt.Errorf("--store: %w", err)
+		}
+	}
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	err := breaker.Apply(ctx, key, turns)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, swap.ErrRefused), isTLS(err):
-		return fmt.Errorf("--store: %w", errors.Unwrap(err))
-	}
-	if _, away := breaker.Away(); away == nil {
-		log.Warn("the store does not answer", "error", err)
+	if err := breaker.Apply(ctx, key, turns); err != nil && lasting(err) {
+		return fmt.Errorf("--store: %w", err)
 	}
 	return nil
 }
 
-// isTLS reports whether a connection failed because of what its ends think of each other, which does not
-// pass.
-func isTLS(err error) bool {
-	return strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
+// lasting reports whether a store fails by what was set here or there, which does not pass: a password, a
+// permission, a certificate.
+func lasting(err error) bool {
+	return errors.Is(err, swap.ErrRefused) ||
+		strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 
 // tellOutage logs that a store has gone or come back.

@@ -105,7 +105,11 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sende
 	}
 	names, err := s.config.Gate.Names(ctx, kind, after, limit+1)
 	if err != nil {
-		refuse(&ctx.Response, codes[gatehouse.CodeOf(err)], err.Error(), from.json)
+		status := codes[gatehouse.CodeOf(err)]
+		if status == fasthttp.StatusServiceUnavailable {
+			ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+		}
+		refuse(&ctx.Response, status, err.Error(), from.json)
 		return
 	}
 	next := ""
