@@ -17,6 +17,9 @@ import (
 
 // A Visitor is told what a file holds.
 type Visitor struct {
+	// Transaction is called first, with the number of the last transaction. It may be nil.
+	Transaction func(id uint64)
+
 	// Record is called with every key and value, in the order of the buckets and of the keys in each.
 	// Both are valid until it returns. An error ends the reading.
 	Record func(bucket, key, value []byte) error
@@ -37,6 +40,9 @@ func Walk(file io.ReaderAt, size int64, visitor Visitor) error {
 	}
 	if w.pageSize == 0 {
 		return nil // Fault knows
+	}
+	if visitor.Transaction != nil {
+		visitor.Transaction(w.txid)
 	}
 	return w.tree(w.root, span{}, 0, w.bucket)
 }
@@ -73,6 +79,7 @@ type walker struct {
 	pageSize int64
 	root     uint64 // the page of the bucket of all buckets
 	end      uint64 // the first page that is not used
+	txid     uint64
 	seen     map[uint64]struct{}
 }
 
@@ -116,7 +123,7 @@ func (w *walker) readMeta() error {
 	if heads[0].txid > newest.txid {
 		newest = heads[0]
 	}
-	w.pageSize, w.root, w.end = newest.pageSize, newest.root, newest.end
+	w.pageSize, w.root, w.end, w.txid = newest.pageSize, newest.root, newest.end, newest.txid
 	switch {
 	case len(heads) == 1:
 		return w.visitor.Fault(errHeads)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -34,6 +35,9 @@ func lockDir(dir string, create bool) (*os.File, error) {
 	}
 	// #nosec G304 -- which directory is the caller's choice
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if !create && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
+		return nil, nil // who cannot write there cannot be in the way of who can
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: locking the directory: %w", dir, err)
 	}
@@ -72,7 +76,7 @@ func (s *Store) load() error {
 	s.memory = memory.New(memory.Config{
 		Names: s.config.Names, Linger: s.config.Linger, Now: s.now, Journal: journal{s},
 	})
-	if s.db, err = openFile(s.path()); err != nil {
+	if s.db, err = openFile(s.path(), &s.head); err != nil {
 		return err
 	}
 	expired := s.fill(l.states)
@@ -120,13 +124,16 @@ func (s *Store) start(wall time.Time, last int64) time.Time {
 
 // A loading is what was read from a file.
 type loading struct {
-	path   string
+	fault    func(error) error    // is told what is wrong; its error ends the reading
+	progress func(records uint64) // is told how many were read
+
+	bytes  int64
 	head   head
 	states map[gatehouse.Key]control.State
+	kept   func(bucket string, key, sealed []byte) // is given every good record; may be nil
 
-	found       head // what the head should be
-	hasHead     bool
-	hasLeftover bool // of making room
+	found   head // what the head should be
+	hasHead bool
 }
 
 // progressEach is after how many records the log is told how far loading is.
@@ -134,26 +141,29 @@ const progressEach = 100_000
 
 // read reads the whole file. The first thing that is wrong with it is an error.
 func (s *Store) read() (*loading, error) {
-	l := &loading{path: s.path(), states: make(map[gatehouse.Key]control.State)}
-	fault := func(fault error) error { return fault }
-	err := l.walk(func(records uint64) {
+	l := newLoading()
+	l.fault = func(fault error) error { return fault }
+	l.progress = func(records uint64) {
 		if records%progressEach == 0 {
 			s.config.Log.Info("loading", "dir", s.dir, "records", records)
 		}
-	}, fault)
+	}
+	err := l.readFile(s.path())
 	if err == nil {
 		err = l.complete()
 	}
 	if err != nil {
-		return nil, gatehouse.Errorf(gatehouse.CodeInternal, "%s: %w; \"gatehouse data check %s\" tells all "+
-			"that is wrong, \"gatehouse data check --drop %s\" goes on without it", l.path, err, s.dir, s.dir)
+		return nil, gatehouse.Errorf(gatehouse.CodeInternal, "%s: %w; \"gatehouse data check %s\" tells "+
+			"all that is wrong, \"gatehouse data check --drop %s\" goes on without it",
+			s.path(), err, s.dir, s.dir)
 	}
 	return l, nil
 }
 
-// walk reads all records. Faults are told to fault, whose error ends the reading.
-func (l *loading) walk(progress func(records uint64), fault func(error) error) error {
-	file, err := os.Open(l.path)
+func newLoading() *loading { return &loading{states: make(map[gatehouse.Key]control.State)} }
+
+func (l *loading) readFile(path string) error {
+	file, err := os.Open(path) // #nosec G304 -- it is the caller's
 	if err != nil {
 		return err
 	}
@@ -162,13 +172,20 @@ func (l *loading) walk(progress func(records uint64), fault func(error) error) e
 	if err != nil {
 		return err
 	}
-	return boltfile.Walk(file, info.Size(), boltfile.Visitor{
-		Fault: fault,
+	l.bytes = info.Size()
+	return l.read(file, info.Size())
+}
+
+// read reads all records of a file of this size.
+func (l *loading) read(file io.ReaderAt, size int64) error {
+	return boltfile.Walk(file, size, boltfile.Visitor{
+		Fault:       l.fault,
+		Transaction: func(id uint64) { l.found.tx = id },
 		Record: func(bucket, key, value []byte) error {
 			if err := l.record(string(bucket), key, value); err != nil {
-				return fault(&recordError{bucket: string(bucket), key: string(key), err: err})
+				return l.fault(&recordError{bucket: string(bucket), key: string(key), err: err})
 			}
-			progress(l.found.count)
+			l.progress(l.found.count)
 			return nil
 		},
 	})
@@ -197,23 +214,35 @@ func (l *loading) record(bucket string, key, sealed []byte) (err error) {
 		l.hasHead = err == nil
 		return err
 	case ballastBucket:
-		l.hasLeftover = true
 		return nil
 	}
 	record, err := open(bucket, key, sealed)
 	if err != nil {
 		return err
 	}
+	if bucket == holdsBucket {
+		err = l.hold(string(key), record)
+	} else {
+		err = l.name(bucket, string(key), record)
+	}
+	if err != nil {
+		return err
+	}
 	l.found.count++
 	l.found.sum += fingerprint(bucket, key, sealed)
-	if bucket == holdsBucket {
-		return l.hold(string(key), record)
+	if l.kept != nil {
+		l.kept(bucket, key, sealed)
 	}
+	return nil
+}
+
+// name reads the state under a name.
+func (l *loading) name(bucket, key string, record []byte) error {
 	kind, ok := gatehouse.ParseKind(bucket)
 	if !ok {
 		return errors.New("is of a kind that this program does not know")
 	}
-	name := gatehouse.Key{Kind: kind, Name: string(key)}
+	name := gatehouse.Key{Kind: kind, Name: key}
 	state, err := control.Decode(kind, record)
 	if err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
@@ -244,6 +273,8 @@ func (l *loading) complete() error {
 	switch {
 	case !l.hasHead:
 		return errors.New("has no head")
+	case l.found.tx != l.head.tx:
+		return fmt.Errorf("has the head of transaction %d, want %d", l.head.tx, l.found.tx)
 	case l.found.count != l.head.count:
 		return fmt.Errorf("has %d records, want %d", l.found.count, l.head.count)
 	case l.found.sum != l.head.sum:
@@ -252,8 +283,8 @@ func (l *loading) complete() error {
 	return nil
 }
 
-// openFile opens a file that has been found good for writing.
-func openFile(path string) (db *bolt.DB, err error) {
+// openFile opens a file that has been found good, or a new one, for writing.
+func openFile(path string, h *head) (db *bolt.DB, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s: opening: %v", path, p)
@@ -273,7 +304,11 @@ func openFile(path string) (db *bolt.DB, err error) {
 				return err
 			}
 		}
-		return tx.Bucket([]byte(ballastBucket)).Delete([]byte(ballastBucket))
+		// What making room may have left behind.
+		if err := tx.Bucket([]byte(ballastBucket)).Delete([]byte(ballastBucket)); err != nil {
+			return err
+		}
+		return h.put(tx)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: opening: %w", path, err), db.Close())
@@ -287,20 +322,22 @@ func createFile(path string) error {
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := openFile(draft)
+	db, err := openFile(draft, new(head))
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte(headBucket)).Put([]byte(headKey), head{}.encode())
-	})
-	if err = errors.Join(err, db.Close()); err != nil {
+	if err = db.Close(); err != nil {
 		return fmt.Errorf("%s: writing the first record: %w", draft, err)
 	}
-	if err := os.Rename(draft, path); err != nil {
+	return rename(draft, path)
+}
+
+// rename gives a file another name, which lasts.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
+	dir, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err
 	}

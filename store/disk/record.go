@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	bolt "go.etcd.io/bbolt"
 )
 
 // A file has a bucket for each kind, named as the kind, in which a name has a record; the holds of
@@ -69,6 +70,7 @@ func open(bucket string, key, sealed []byte) ([]byte, error) {
 
 // A head is what a file says about itself.
 type head struct {
+	tx    uint64 // the number of the transaction that wrote it: no other page is from an older one
 	last  int64  // the last instant of the store's clock that was written down, Unix ns
 	count uint64 // of the records of all kinds, holds included
 	sum   uint64 // of their prints, so that none can be missing or old
@@ -76,8 +78,9 @@ type head struct {
 
 const headVersion = 1
 
-func (h head) encode() []byte {
+func (h *head) encode() []byte {
 	data := []byte{headVersion}
+	data = binary.LittleEndian.AppendUint64(data, h.tx)
 	data = binary.LittleEndian.AppendUint64(data, uint64(h.last)) // #nosec G115 -- as bits
 	data = binary.LittleEndian.AppendUint64(data, h.count)
 	data = binary.LittleEndian.AppendUint64(data, h.sum)
@@ -89,13 +92,20 @@ func decodeHead(sealed []byte) (h head, err error) {
 	switch {
 	case err != nil:
 		return h, err
-	case len(data) != 25 || data[0] != headVersion:
+	case len(data) != 33 || data[0] != headVersion:
 		return h, fmt.Errorf("is of another version, of %d bytes, than this program's", len(data))
 	}
-	h.last = int64(binary.LittleEndian.Uint64(data[1:])) // #nosec G115 -- as bits
-	h.count = binary.LittleEndian.Uint64(data[9:])
-	h.sum = binary.LittleEndian.Uint64(data[17:])
+	h.tx = binary.LittleEndian.Uint64(data[1:])
+	h.last = int64(binary.LittleEndian.Uint64(data[9:])) // #nosec G115 -- as bits
+	h.count = binary.LittleEndian.Uint64(data[17:])
+	h.sum = binary.LittleEndian.Uint64(data[25:])
 	return h, nil
+}
+
+// put writes the head, as the last change of a transaction.
+func (h *head) put(tx *bolt.Tx) error {
+	h.tx = uint64(tx.ID()) // #nosec G115 -- it counts up from 1
+	return tx.Bucket([]byte(headBucket)).Put([]byte(headKey), h.encode())
 }
 
 // fingerprint is a number of a sealed record at its place. The sum of all tells whether the right ones are

@@ -78,23 +78,26 @@ func (s *Store) free() int {
 func (s *Store) makeRoom(pages int) error {
 	reserve := s.config.Reserve / s.db.Info().PageSize
 	t := s.trouble.Load()
-	if s.free() >= pages+reserve/2 {
+	switch free := s.free(); {
+	case t == nil && free >= pages+reserve/2:
+		return nil
+	case t != nil && free >= pages+reserve: // more than that, so that it does not change to and fro
 		s.setRoomy()
 		return nil
+	case t != nil && s.now().Before(t.next):
+		return nil
 	}
-	if t == nil || !s.now().Before(t.next) {
-		err := s.grow(pages + reserve)
-		if err == nil {
-			s.setRoomy()
-			return nil
-		}
-		if !errors.Is(err, errFull) {
-			return err
-		}
-		s.setFull(err)
-		if t == nil && s.free() < pages+reserve/4 {
-			return err // it may be much, and what is kept is not for that
-		}
+	err := s.grow(pages + reserve)
+	switch {
+	case err == nil:
+		s.setRoomy()
+		return nil
+	case !errors.Is(err, errFull):
+		return err
+	}
+	s.setFull(err)
+	if t == nil && s.free() < pages+reserve/4 {
+		return err // it may be much, and what is kept is not for that
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func (s *Store) update(write func(w *writer) error) (err error) {
 		return tx.Rollback()
 	}
 	w.head.last = s.now().UnixNano()
-	if err := tx.Bucket([]byte(headBucket)).Put([]byte(headKey), w.head.encode()); err != nil {
+	if err := w.head.put(tx); err != nil {
 		return s.broken(err)
 	}
 	id := tx.ID()

@@ -1,0 +1,162 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	bolt "go.etcd.io/bbolt"
+)
+
+// A Report is what a file holds.
+type Report struct {
+	File  string
+	Bytes int64
+	// Last is the last instant of the store's clock that is in the file.
+	Last time.Time
+	// Names is how many names of each kind can be read.
+	Names map[gatehouse.Kind]int
+	// Holds is how many holds of semaphores can be read.
+	Holds int
+	// Faults says what cannot be read, at most MaxFaults times.
+	Faults []string
+	// More is how many faults are not listed.
+	More int
+	// Old is where Drop has put the file as it was.
+	Old string
+}
+
+// MaxFaults is the most faults that a report lists.
+const MaxFaults = 1000
+
+func (r *Report) note(fault error) error {
+	if len(r.Faults) == MaxFaults {
+		r.More++
+		return nil
+	}
+	r.Faults = append(r.Faults, fault.Error())
+	return nil
+}
+
+// Check reads the file of a directory that no store has open, and changes nothing. An error means that it
+// could not be read at all; what is wrong with it is in the report.
+func Check(dir string) (*Report, error) {
+	lock, err := lockDir(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = lock.Close() }()
+	r, _, err := inspect(dir, nil)
+	return r, err
+}
+
+// inspect reads what can be read. kept is given every good record; it may be nil.
+func inspect(dir string, kept func(bucket string, key, sealed []byte)) (*Report, *loading, error) {
+	r := &Report{File: filepath.Join(dir, fileName), Names: make(map[gatehouse.Kind]int)}
+	l := newLoading()
+	l.fault, l.progress, l.kept = r.note, func(uint64) {}, kept
+	if err := l.readFile(r.File); err != nil {
+		return nil, nil, err
+	}
+	if err := l.complete(); err != nil {
+		_ = r.note(err)
+	}
+	r.Bytes, r.Last = l.bytes, time.Unix(0, l.head.last)
+	for key, state := range l.states {
+		r.Names[key.Kind]++
+		if s := tracked(key, state); s != nil {
+			r.Holds += len(s.Holds())
+		}
+	}
+	return r, l, nil
+}
+
+// Dump visits what a file holds, kind by kind, in the order of the names, and changes nothing. now is the
+// store's time. The report says what could not be read.
+func Dump(
+	dir string, visit func(now time.Time, key gatehouse.Key, state control.State) error,
+) (*Report, error) {
+	lock, err := lockDir(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = lock.Close() }()
+	r, l, err := inspect(dir, nil)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]gatehouse.Key, 0, len(l.states))
+	for key := range l.states {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b gatehouse.Key) int {
+		if a.Kind != b.Kind {
+			return int(a.Kind) - int(b.Kind)
+		}
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	now := time.Now()
+	if now.Before(r.Last) {
+		now = r.Last
+	}
+	for _, key := range keys {
+		if err := visit(now, key, l.states[key]); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// Drop makes a new file of what can be read of a damaged one, which is kept under another name. What cannot
+// be read is lost: who has a hold that is among it may find that somebody else has it too. A file that
+// is not damaged is left as it is.
+func Drop(dir string) (*Report, error) {
+	lock, err := lockDir(dir, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = lock.Close() }()
+	type record struct {
+		bucket      string
+		key, sealed []byte
+	}
+	var good []record
+	r, l, err := inspect(dir, func(bucket string, key, sealed []byte) {
+		good = append(good, record{bucket, slices.Clone(key), slices.Clone(sealed)})
+	})
+	if err != nil || len(r.Faults) == 0 {
+		return r, err
+	}
+	draft := r.File + ".mended"
+	_ = os.Remove(draft)
+	l.found.last = l.head.last
+	db, err := openFile(draft, &l.found)
+	if err != nil {
+		return r, err
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, g := range good {
+			if err := tx.Bucket([]byte(g.bucket)).Put(g.key, g.sealed); err != nil {
+				return err
+			}
+		}
+		return l.found.put(tx)
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		return r, err
+	}
+	old := fmt.Sprintf("%s.damaged-%s", r.File, time.Now().UTC().Format("20060102T150405.000"))
+	if err := os.Link(r.File, old); err != nil { // so that there is a file at every instant
+		return r, err
+	}
+	r.Old = old
+	return r, rename(draft, r.File)
+}
