@@ -88,8 +88,8 @@ func (a *address) checkParameters(*url.URL) error {
 		several, ok := known[name]
 		switch {
 		case !ok:
-			return fmt.Errorf("parameter %q is not known, want one of addr, master_set, prefix, ca, cert, key, "+
-				"sentinel_username, sentinel_password", name)
+			return fmt.Errorf("parameter %q is not known, want one of addr, master_set, prefix, ca, cert, "+
+				"key, sentinel_username, sentinel_password", name)
 		case len(values) > 1 && !several:
 			return fmt.Errorf("parameter %q is given %d times, want one", name, len(values))
 		case slices.Contains(values, ""):

@@ -20,7 +20,10 @@ func TestAddress(t *testing.T) {
 		{"redis://[::1]:5", "redis://[::1]:5", "gatehouse:"},
 		{"redis://[::1]", "redis://[::1]:6379", "gatehouse:"},
 		{"rediss://me:p%40ss%2Fword@h?addr=i:2&addr=j", "rediss://me@h:6379,i:2,j:6379", "gatehouse:"},
-		{"redis://:secret@h?master_set=m&sentinel_password=hidden", "redis://h:26379 master m", "gatehouse:"},
+		{
+			"redis://:secret@h?master_set=m&sentinel_password=hidden", "redis://h:26379 master m",
+			"gatehouse:",
+		},
 	} {
 		a, err := parseAddress(c.text)
 		if err != nil {
@@ -28,7 +31,8 @@ func TestAddress(t *testing.T) {
 			continue
 		}
 		if a.text != c.shown || a.prefix != c.prefix {
-			t.Errorf("parseAddress(%q) = %q with prefix %q, want %q, %q", c.text, a.text, a.prefix, c.shown, c.prefix)
+			t.Errorf("parseAddress(%q) = %q with prefix %q, want %q, %q",
+				c.text, a.text, a.prefix, c.shown, c.prefix)
 		}
 	}
 	a, err := parseAddress("rediss://me:p%40ss%2Fword@h?addr=i:2&addr=[::2]:3")
@@ -76,7 +80,8 @@ func TestBadAddress(t *testing.T) {
 		"redis://h?sentinel_password=" + secret:       "master_set",
 	} {
 		_, err := Open(text)
-		if err == nil || !strings.HasPrefix(err.Error(), "redis address: ") || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.HasPrefix(err.Error(), "redis address: ") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%q): %v, want an error with %q", text, err, want)
 		} else if strings.Contains(err.Error(), secret) {
 			t.Errorf("Open(%q): %v, want no password", text, err)
@@ -86,12 +91,12 @@ func TestBadAddress(t *testing.T) {
 
 // Whatever an address is, its password is not in the error, nor in how it is shown.
 func FuzzAddress(f *testing.F) {
-	f.Add("redis", "user", "h:1", "prefix=a")
-	f.Add("rediss", "", "h,i", "addr=j&master_set=m")
-	f.Fuzz(func(t *testing.T, scheme, user, host, query string) {
+	f.Add("redis://user", "@h:1?prefix=a")
+	f.Add("rediss://", "@h,i?addr=j&master_set=m")
+	f.Fuzz(func(t *testing.T, before, behind string) {
 		const password = "Pa55-word-0f-n0body"
 		for _, secret := range []string{password, url.QueryEscape(password)} {
-			a, err := parseAddress(scheme + "://" + user + ":" + secret + "@" + host + "?" + query)
+			a, err := parseAddress(before + ":" + secret + behind)
 			text := fmt.Sprint(err)
 			if err == nil {
 				text = a.text

@@ -81,7 +81,7 @@ func BenchmarkSwap(b *testing.B) {
 	for _, of := range benchmarkKeys {
 		b.Run(of.name, func(b *testing.B) {
 			server := redistest.Start(b)
-			g := gate.New(openStore(b, server.Address, 1), gate.Config{})
+			g := gate.New(openStore(b, server.Address), gate.Config{})
 			cmd := gatehouse.Command{
 				Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Interval: time.Second, Burst: 1_000_000,
 			}
@@ -148,10 +148,10 @@ func BenchmarkPlainScript(b *testing.B) {
 }
 
 // openStore returns the store of one server.
-func openStore(tb testing.TB, address string, server uint32) *swap.Store {
+func openStore(tb testing.TB, address string) *swap.Store {
 	tb.Helper()
 	backend := open(tb, "redis://"+address)
-	store := swap.New(backend, swap.Config{Server: server, Names: 400_000})
+	store := swap.New(backend, swap.Config{Server: 1, Names: 400_000})
 	tb.Cleanup(store.Close)
 	return store
 }

@@ -64,7 +64,9 @@ func TestCluster(t *testing.T) {
 	for i := range 300 {
 		name, nonce := fmt.Sprintf("{x}%03d", i), uint64(i+1)
 		ask(t, b, key(name), &swap.Change{Next: record(nonce, name), Nonce: nonce, Keep: time.Minute})
-		change := &swap.Change{If: nonce, Next: record(nonce+1000, name), Nonce: nonce + 1000, Keep: time.Minute}
+		change := &swap.Change{
+			If: nonce, Next: record(nonce+1000, name), Nonce: nonce + 1000, Keep: time.Minute,
+		}
 		if i%100 == 0 {
 			change.Wake = []uint32{7}
 		}
@@ -110,7 +112,7 @@ func TestCluster(t *testing.T) {
 func checkRange(t *testing.T, b *redis.Backend, want []string) {
 	t.Helper()
 	var got []string
-	err := b.Range(within(t, patience), gatehouse.Lock, "", func(name string, _ []byte) bool {
+	err := b.Range(soonest(t), gatehouse.Lock, "", func(name string, _ []byte) bool {
 		got = append(got, name)
 		return true
 	})

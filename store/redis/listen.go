@@ -66,7 +66,8 @@ func (b *Backend) subscribe(ctx context.Context, channel string, wake func(gateh
 	}
 	// Why it ended is nobody's to hear: the next subscription says what is to be known.
 	_ = l.client.Dedicated(func(c rueidis.DedicatedClient) error {
-		err := c.Receive(rueidis.WithOnSubscriptionHook(ctx, began), c.B().Subscribe().Channel(channel).Build(), told)
+		command := c.B().Subscribe().Channel(channel).Build()
+		err := c.Receive(rueidis.WithOnSubscriptionHook(ctx, began), command, told)
 		if errors.Is(err, context.Canceled) {
 			c.Close()
 		}

@@ -25,8 +25,8 @@ import (
 
 // leastRights are what docs/stores/redis.md tells to give.
 var leastRights = []string{
-	"resetchannels", "~gatehouse:*", "&gatehouse:*", "+evalsha", "+eval", "+get", "+getrange", "+set", "+del", "+time",
-	"+publish", "+subscribe", "+scan", "+ping", "+hello", "+role", "+cluster|slots",
+	"resetchannels", "~gatehouse:*", "&gatehouse:*", "+evalsha", "+eval", "+get", "+getrange", "+set", "+del",
+	"+time", "+publish", "+subscribe", "+scan", "+ping", "+hello", "+role", "+cluster|slots",
 }
 
 // A user with the least rights can do all that is needed; one who lacks one right is told which.
@@ -46,12 +46,16 @@ func TestLeastRights(t *testing.T) {
 	t.Cleanup(b.Listen(3, func(k gatehouse.Key) { heard <- k }))
 	wantKey(t, heard, gatehouse.Key{})
 	ask(t, b, key("a"), &swap.Change{Next: record(1, "a"), Nonce: 1, Keep: time.Minute})
-	ask(t, b, key("a"), &swap.Change{If: 1, Next: record(2, "a"), Nonce: 2, Keep: time.Minute, Wake: []uint32{3}})
+	ask(t, b, key("a"), &swap.Change{
+		If: 1, Next: record(2, "a"), Nonce: 2, Keep: time.Minute, Wake: []uint32{3},
+	})
 	wantKey(t, heard, key("a"))
 	checkRange(t, b, []string{"a"})
 	ask(t, b, key("a"), &swap.Change{If: 2, Nonce: 3})
 
-	for name, lacks := range map[string]string{"nokeys": "~gatehouse:*", "noscripts": "+evalsha", "nosets": "+set"} {
+	for name, lacks := range map[string]string{
+		"nokeys": "~gatehouse:*", "noscripts": "+evalsha", "nosets": "+set", "nochannels": "&gatehouse:*",
+	} {
 		var rights []string
 		for _, right := range leastRights {
 			if right != lacks {
@@ -59,13 +63,19 @@ func TestLeastRights(t *testing.T) {
 			}
 		}
 		other := open(t, give(name, rights...))
-		_, err := other.Swap(within(t, patience), key("a"), &swap.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
-		if !errors.Is(err, swap.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't run") {
+		ask(t, b, key(name), &swap.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+		change := &swap.Change{If: 1, Next: record(2, ""), Nonce: 2, Keep: time.Minute, Wake: []uint32{3}}
+		_, err := other.Swap(soonest(t), key(name), change)
+		if !errors.Is(err, swap.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") &&
+			!strings.Contains(err.Error(), "can't ") {
 			t.Errorf("a change without %s: %v, want ErrRefused and the reason told", lacks, err)
 		}
 	}
-	if keys := server.CLI(t, "KEYS", "*"); keys != "" {
-		t.Errorf("keys left: %q, want none", keys)
+	for _, name := range []string{"nokeys", "noscripts", "nosets", "nochannels"} {
+		ask(t, b, key(name), &swap.Change{If: 1, Read: true}) // it is as it was
+		if reply := ask(t, b, key(name), &swap.Change{If: 1, Nonce: 3}); !reply.Swapped {
+			t.Errorf("after the refused change by %s = %+v, want the record as it was", name, reply)
+		}
 	}
 }
 
@@ -80,11 +90,13 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, port, _ := net.SplitHostPort(address)
-	redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("server.pem"),
-		"--tls-key-file", file("server.key"), "--tls-ca-cert-file", file("ca.pem"), "--tls-auth-clients", "yes")
-	good := "rediss://" + address + "?ca=" + file("ca.pem") + "&cert=" + file("client.pem") + "&key=" + file("client.key")
+	redistest.Start(t, "--tls-port", port, "--tls-auth-clients", "yes", "--tls-ca-cert-file", file("ca.pem"),
+		"--tls-cert-file", file("server.pem"), "--tls-key-file", file("server.key"))
+	good := "rediss://" + address + "?ca=" + file("ca.pem") + "&cert=" + file("client.pem") +
+		"&key=" + file("client.key")
 	b := open(t, good)
-	if reply := ask(t, b, key("a"), &swap.Change{Next: record(1, "a"), Nonce: 1, Keep: time.Minute}); !reply.Swapped {
+	change := &swap.Change{Next: record(1, "a"), Nonce: 1, Keep: time.Minute}
+	if reply := ask(t, b, key("a"), change); !reply.Swapped {
 		t.Errorf("Swap = %+v, want it swapped", reply)
 	}
 	for address, why := range map[string]string{
@@ -93,7 +105,7 @@ func TestTLS(t *testing.T) {
 		strings.Replace(good, "127.0.0.1", "localhost", 1): "localhost",
 		"redis://" + address:                               "",
 	} {
-		if err := open(t, address).Ping(within(t, patience)); !errors.Is(err, swap.ErrNotSent) ||
+		if err := open(t, address).Ping(soonest(t)); !errors.Is(err, swap.ErrNotSent) ||
 			!strings.Contains(err.Error(), why) {
 			t.Errorf("Ping of %s: %v, want ErrNotSent with %q", address, err, why)
 		}
@@ -111,8 +123,9 @@ func makeCertificates(t *testing.T, folder string) {
 			t.Fatal(err)
 		}
 		certificate := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-			IsCA: i == 0, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
+			NotAfter: time.Now().Add(time.Hour), IsCA: i == 0, BasicConstraintsValid: true,
+			KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		}

@@ -15,8 +15,9 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	n := names{"gatehouse:"}
 	for name, want := range map[string]string{
-		"a": "a", "a/b c": "a/b c", "{a}b": "%7Ba%7Db", "50%": "50%25", "%7B": "%257B", "a\nb\x00": "a%0Ab%00",
-		"ä*?[x]": "ä*?[x]", "": "", "\x7f": "%7F",
+		"a": "a", "a/b c": "a/b c", "{a}b": "%7Ba%7Db", "50%": "50%25", "%7B": "%257B",
+		"a\nb\x00": "a%0Ab%00",
+		"ä*?[x]":   "ä*?[x]", "": "", "\x7f": "%7F",
 	} {
 		key := string(n.append(nil, gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}))
 		if key != "gatehouse:semaphore/"+want {
@@ -25,7 +26,8 @@ func TestNames(t *testing.T) {
 	}
 	for _, key := range []string{
 		"semaphore/a", "gatehouse:a", "gatehouse:none/a", "gatehouse:semaphore/%", "gatehouse:semaphore/%2",
-		"gatehouse:semaphore/%7b", "gatehouse:semaphore/%41", "gatehouse:semaphore/{", "gatehouse:semaphore/%G0",
+		"gatehouse:semaphore/%7b", "gatehouse:semaphore/%41", "gatehouse:semaphore/{",
+		"gatehouse:semaphore/%G0",
 	} {
 		if of, ok := n.parse(key); ok {
 			t.Errorf("parse(%q) = %v, want none: no name has that key", key, of)

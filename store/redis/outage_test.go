@@ -44,8 +44,9 @@ func TestSlow(t *testing.T) {
 	if _, err := timed(t, b, patience); err != nil {
 		t.Fatal(err)
 	}
-	proxy.Delay(150 * time.Millisecond)
-	if took, err := timed(t, b, patience); err != nil || took < 150*time.Millisecond || took > 150*time.Millisecond+late {
+	const delay = 150 * time.Millisecond
+	proxy.Delay(delay)
+	if took, err := timed(t, b, patience); err != nil || took < delay || took > delay+late {
 		t.Errorf("a call took %v, %v, want 150ms", took, err)
 	}
 	took, err := timed(t, b, 50*time.Millisecond)
@@ -89,7 +90,8 @@ func TestPaused(t *testing.T) {
 	}
 	work.Wait()
 	slices.Sort(over)
-	t.Logf("later than the budget: %v for half of them, %v for 90%%, %v at most; %d of %d were not sent; %d goroutines",
+	t.Logf("later than the budget: %v for half of them, %v for 90%%, %v at most; "+
+		"%d of %d were not sent; %d goroutines",
 		over[len(over)/2], over[len(over)*9/10], over[len(over)-1], unsent, len(over), most)
 	if half := over[len(over)/2]; half > 20*time.Millisecond {
 		t.Errorf("half of the calls took %v and more longer than their budget, want at most 20ms", half)
@@ -132,7 +134,9 @@ func acquire(holder string, size int64) gatehouse.Command {
 }
 
 // eventually repeats an acquire that needs a server until it is granted, and says how long that took.
-func eventually(t *testing.T, s *swap.Store, name string, cmd gatehouse.Command) (gatehouse.Decision, time.Duration) {
+func eventually(
+	t *testing.T, s *swap.Store, name string, cmd gatehouse.Command,
+) (gatehouse.Decision, time.Duration) {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -151,7 +155,7 @@ func eventually(t *testing.T, s *swap.Store, name string, cmd gatehouse.Command)
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := openStore(t, server.Address, 1)
+	s := openStore(t, server.Address)
 	const size = 3
 	last := uint64(0)
 	for round := range 3 {
@@ -185,7 +189,7 @@ func TestStaleReplica(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	proxy := redistest.StartProxy(t, master.Address, 1)
-	s := openStore(t, proxy.Address, 1)
+	s := openStore(t, proxy.Address)
 	first := apply(t, s, "a", acquire("1", 2))
 	redistest.Until(t, func() bool { return replica.Int(t, "EXISTS", "gatehouse:semaphore/a") == 1 })
 	replica.CLI(t, "REPLICAOF", "127.0.0.1", "1") // it hears no more
@@ -200,7 +204,8 @@ func TestStaleReplica(t *testing.T) {
 	replica.CLI(t, "REPLICAOF", "NO", "ONE")
 	third, took := eventually(t, s, "a", acquire("3", 2))
 	if third.Outcome != gatehouse.Granted || third.Fence <= lost.Fence || lost.Fence <= first.Fence {
-		t.Errorf("after the failover = %+v, want it granted in place of the lost one, with a token above %d", third, lost.Fence)
+		t.Errorf("after the failover = %+v, want it granted in place of the lost one, with a token above %d",
+			third, lost.Fence)
 	}
 	if took > soon {
 		t.Errorf("it took %v, want at most 1s", took)
@@ -214,7 +219,7 @@ func TestStaleReplica(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := openStore(t, server.Address, 1)
+	s := openStore(t, server.Address)
 	apply(t, s, "a", acquire("1", 2))
 	server.CLI(t, "CONFIG", "SET", "maxmemory", "1mb")
 	for _, cmd := range []gatehouse.Command{acquire("2", 2), {Op: gatehouse.OpRelease, Holder: "1"}} {

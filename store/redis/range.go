@@ -74,9 +74,9 @@ func (t *tail) Pop() any {
 	return last
 }
 
-// add adds a name if it is among the smallest.
+// add adds a name if it is among the smallest. "" is none.
 func (t *tail) add(name string) {
-	if t.has[name] || len(t.names) == rangeNames && name >= t.names[0] {
+	if name == "" || t.has[name] || len(t.names) == rangeNames && name >= t.names[0] {
 		return
 	}
 	t.has[name] = true
@@ -97,15 +97,21 @@ func (r *ranging) smallest(ctx context.Context, after string) ([]string, error) 
 				return nil, fmt.Errorf("%w (asking %s)", err, host)
 			}
 			for _, key := range entry.Elements {
-				if of, ok := r.names.parse(key); ok && of.Kind == r.kind && of.Name > after {
-					found.add(of.Name)
-				}
+				found.add(r.nameAfter(after, key))
 			}
 			cursor = entry.Cursor
 		}
 	}
 	slices.Sort(found.names)
 	return found.names, nil
+}
+
+// nameAfter is the name whose key it is, "" if there is none or it does not come after the given one.
+func (r *ranging) nameAfter(after, key string) string {
+	if of, ok := r.names.parse(key); ok && of.Kind == r.kind && of.Name > after {
+		return of.Name
+	}
+	return ""
 }
 
 func (r *ranging) scan(ctx context.Context, node rueidis.Client, cursor uint64) (rueidis.ScanEntry, error) {

@@ -216,9 +216,5 @@ func (b *Backend) drop(l *link) {
 	if b.closed || !b.link.CompareAndSwap(l, nil) {
 		return
 	}
-	b.work.Add(1)
-	go func() {
-		defer b.work.Done()
-		l.client.Close()
-	}()
+	b.work.Go(l.client.Close)
 }

@@ -77,13 +77,13 @@ func (b *Backend) ask(ctx context.Context, r *request) error {
 	}
 	build := l.client.B()
 	r.command = build.Evalsha().Sha1(b.digest).Numkeys(1).Key(r.key).Arg(r.arguments...).Build()
-	if err = l.do(ctx, r); err != nil {
+	if err := l.do(ctx, r); err != nil {
 		return err
 	}
 	err = r.answer.Error()
 	if answer, ok := rueidis.IsRedisErr(err); ok && answer.IsNoScript() {
 		r.command = build.Eval().Script(script).Numkeys(1).Key(r.key).Arg(r.arguments...).Build()
-		if err = l.do(ctx, r); err != nil {
+		if err := l.do(ctx, r); err != nil {
 			return err
 		}
 		err = r.answer.Error()
