@@ -7,11 +7,11 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Content is what tests look at in a record.
+// A Content is what is in a record, for tools and tests.
 type Content struct {
-	State control.State
-	Heads int // that are still believed
-	AsOf  int64
+	State control.State // nil when there is none
+	Heads int           // servers in whose lines somebody waits
+	AsOf  int64         // the time of the last decision, Unix ns
 }
 
 // ReadRecord reads a stored record as it is at a time.
@@ -26,7 +26,7 @@ func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error
 	return Content{State: e.state, Heads: len(r.heads), AsOf: r.asOf}, err
 }
 
-// Owed is how many undos are outstanding.
+// Owed returns how many commands still have to take something back for calls that failed.
 func (s *Store) Owed() int {
 	s.amends.mu.Lock()
 	defer s.amends.mu.Unlock()
