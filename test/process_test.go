@@ -29,8 +29,8 @@ func gatehouse(t *testing.T, env []string, args ...string) (status int, stdout, 
 // mistakes are command lines and environments that a server does not start with, and what it says then.
 var mistakes = []struct{ fact, env, args, want string }{
 	{"no memory of that kind", "", "--store shelf", `…--store is "shelf"…`},
-	{"a disk without a directory", "", "--store disk:", "…--store is disk: without a directory, want disk:DIR…"},
-	{"a Redis without a host", "", "--store redis://", "…--store is no address: redis address: there is no host…"},
+	{"a disk without a directory", "", "--store disk:", "…--store is disk: without a directory, want …"},
+	{"a Redis without a host", "", "--store redis://", "…--store is no address: …there is no host…"},
 	{"an etcd without a host", "", "--store etcd://", "…--store is no address: etcd address: …"},
 	{"a store by a misspelt scheme", "", "--store reddis://u:hush@h:1/?sentinel_password=hush",
 		`…--store is "reddis://…@h:1/", want memory, …`},

@@ -47,10 +47,10 @@ func TestServersShareWhatIsInRedis(t *testing.T) {
 	b.want(t, "/v1/semaphore/db/renew?key=a", "204")
 	a.want(t, "/v1/event/done/send?message=yes", "204")
 	b.want(t, "/event/done/wait?maxwait=0", "200 yes")
-	first, second := a.fence(t, "/v1/lock/l/acquire?key=a"), uint64(0)
+	first := a.fence(t, "/v1/lock/l/acquire?key=a")
 	b.want(t, "/v1/lock/l/release?key=a", "204")
-	if second = b.fence(t, "/v1/lock/l/acquire?key=b"); second <= first {
-		t.Errorf("the fencing token of the next hold, at another server = %d, want more than %d", second, first)
+	if second := b.fence(t, "/v1/lock/l/acquire?key=b"); second <= first {
+		t.Errorf("the next fencing token, at another server = %d, want more than %d", second, first)
 	}
 	for _, s := range servers {
 		s.want(t, "/v1/semaphore", `200 {"kind":"semaphore","names":["db"],"next":""}…`)
@@ -86,7 +86,7 @@ func TestReleaseAtOneServerWakesAtAnother(t *testing.T) {
 		fastest = min(fastest, time.Since(released))
 	}
 	if fastest > 500*time.Millisecond {
-		t.Errorf("of 5 wake-ups across servers the fastest took %s, want one long before a second look", fastest)
+		t.Errorf("the fastest of 5 wake-ups across servers took %s, want less than a second look", fastest)
 	}
 }
 
@@ -153,7 +153,7 @@ rules:
 		} else {
 			redis.Thaw()
 		}
-		until(t, "the store is reachable", func() bool { return s.get(t, "/readyz").is("200 …: reachable\n") })
+		s.untilReachable(t)
 		s.want(t, "/v1/lock/held/release?key=a", []string{"409", "204"}[i]) // a restarted Redis is empty
 	}
 	s.wantMetric(t, `gatehouse_store_reachable{store="redis"} 1`)
@@ -164,6 +164,12 @@ rules:
 			t.Errorf("%q is on the log %d times, want at each outage", said, n)
 		}
 	}
+}
+
+// untilReachable waits until the server knows that its store answers.
+func (s *server) untilReachable(t *testing.T) {
+	t.Helper()
+	until(t, "the store is reachable", func() bool { return s.get(t, "/readyz").is("200 …: reachable\n") })
 }
 
 // wantMetric looks for a line among the metrics.
@@ -202,7 +208,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	}
 	s.want(t, "/v1/counter/c/count", "503")
 	redis.Restart(t)
-	until(t, "the store is reachable", func() bool { return s.get(t, "/readyz").is("200 …: reachable\n") })
+	s.untilReachable(t)
 	s.want(t, "/v1/counter/c/count", "200 1")
 }
 
@@ -248,7 +254,7 @@ func TestRedisCertificate(t *testing.T) {
 		"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
 	status, _, said := gatehouse(t, nil, "serve", "--http", "localhost:0", "--store", "rediss://"+address)
 	if status != 1 || !strings.Contains(said, "certificate") || strings.Count(said, "\n") != 1 {
-		t.Errorf("with an unknown authority the server ended with %d and said %q, want 1 and why", status, said)
+		t.Errorf("with an unknown authority it ended with %d and said %q, want 1 and why", status, said)
 	}
 	s := start(t, "--store", "rediss://"+address+"?ca="+certificate)
 	s.want(t, "/v1/counter/c/count", "200 1")

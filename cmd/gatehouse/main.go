@@ -20,7 +20,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newJARL(), newSimulate(), newCapacity(), newVersion())
+	root.AddCommand(newServe(), newJARL(), newSimulate(), newCapacity(), newData(), newVersion())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse: %v\n", err)
 		if _, ok := errors.AsType[usageError](err); ok {

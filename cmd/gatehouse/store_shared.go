@@ -117,7 +117,9 @@ const greetTimeout = 3 * time.Second
 // greet asks the store once, so that a wrong password or certificate is found out before anybody is served.
 // That it does not answer at present is no such fault, and told by the breaker.
 func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) error {
-	if direct, ok := backend.(interface{ Ping(ctx context.Context) error }); ok {
+	if direct, ok := backend.(interface {
+		Ping(ctx context.Context) error
+	}); ok {
 		ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 		defer cancel()
 		if err := direct.Ping(ctx); err != nil && lasting(err) {
