@@ -10,6 +10,9 @@ CHECKS ?= 20000
 # How many fresh seeds make sim tries each scenario of capacity leases with.
 SEEDS ?= 200
 
+# How many calls make linearizable makes.
+OPERATIONS ?= 50000
+
 # Where make proto writes to.
 PROTO_OUT ?= proto
 
@@ -18,7 +21,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim bench bench-tools accuracy proto lint fmt
+.PHONY: help run test race fuzz sim linearizable bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +50,9 @@ sim: ## run the tests in virtual time and on random cases, CHECKS cases each (20
 	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS)
 	@echo "capacity leases in virtual time, $(SEEDS) fresh seeds for each scenario"
 	SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 2h ./simulate -rapid.checks=$(CHECKS)
+
+linearizable: ## check OPERATIONS calls (50000) to real etcd members under faults for linearizability
+	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/etcd
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
 	cd bench && go run -tags peers . -out ../docs/benchmarks.md

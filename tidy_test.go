@@ -29,6 +29,7 @@ var exceptions = map[string]string{
 	"variables internal/zone/zone.go":            "a time zone is read once, not once for each name",
 	"parameters client/capacity/interceptor.go":  "gRPC says what an interceptor is given",
 	"parameters election/faults_test.go":         "gRPC says what an interceptor is given",
+	"parameters store/etcd/lost_test.go":         "gRPC says what an interceptor is given",
 	"variables internal/freeport/freeport.go":    "two tests of one process must not be given the same port",
 }
 

@@ -41,15 +41,23 @@ type Backend struct {
 // backend after the store that uses it.
 func Open(address string) (*Backend, error) { return open(address) }
 
-func open(address string, options ...grpc.DialOption) (*Backend, error) {
-	address = withPath(address)
-	_, query, err := etcd.Check(address)
+// Check says what is wrong with an address, nil when Open would take it. It asks nobody.
+func Check(address string) error {
+	_, query, err := etcd.Check(withPath(address))
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return fmt.Errorf("store: %w", err)
 	}
 	for name := range query {
-		return nil, fmt.Errorf("store: etcd address: parameter %q is unknown, want none", name)
+		return fmt.Errorf("store: etcd address: parameter %q is unknown, want none", name)
 	}
+	return nil
+}
+
+func open(address string, options ...grpc.DialOption) (*Backend, error) {
+	if err := Check(address); err != nil {
+		return nil, err
+	}
+	address = withPath(address)
 	client, path, _, err := etcd.Open(address, append(options, grpc.WithStatsHandler(wire{}))...)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

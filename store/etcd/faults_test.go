@@ -101,8 +101,8 @@ func (r *rush) end(tb testing.TB) {
 	}
 }
 
-// soon is how long it may take until the lock can be got again after a fault: an election of etcd's, the end of
-// a lease of 2 s that nobody knows of, and as much again.
+// soon is how long it may take until the lock can be got again after a fault: an election of etcd's, the end
+// of a lease of 2 s that nobody knows of, and as much again.
 const soon = 8*time.Second + stall
 
 // The leader dies, a member is lost, a server is cut off: never two holders, and it goes on soon.
@@ -137,7 +137,7 @@ func TestFaultsUnderLoad(t *testing.T) {
 		mended := r.progress(t)
 		t.Logf("%s: went on after %v, and after %v when it was mended", step.name, broken, mended)
 		if broken > soon || mended > soon {
-			t.Errorf("%s: it took %v and %v until it went on, want at most %v", step.name, broken, mended, soon)
+			t.Errorf("%s: it went on after %v and %v, want at most %v", step.name, broken, mended, soon)
 		}
 	}
 	r.end(t)

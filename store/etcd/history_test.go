@@ -4,9 +4,10 @@ package etcd
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,8 +18,19 @@ import (
 	"github.com/gatehousehq/gatehouse/store/storetest"
 )
 
-// operations is how many calls the histories have: few in the tests, 50,000 in make linearizable.
-var operations = flag.Int("operations", 3000, "calls of the history that is checked")
+// calls is how many the history has: few, unless the environment says otherwise, as make linearizable does.
+func calls(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("OPERATIONS")
+	if text == "" {
+		return 2000
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("OPERATIONS is %q, want a number", text)
+	}
+	return number
+}
 
 // Whatever happens to etcd and to the network, there is an order of all calls that explains every answer.
 func TestLinearizable(t *testing.T) {
@@ -26,15 +38,15 @@ func TestLinearizable(t *testing.T) {
 	cluster := etcdtest.Start(t, 3)
 	w := newWorkload(t, cluster, 3)
 	faults := w.faults(t)
-	w.run(t, *operations)
+	w.run(t, calls(t))
 	close(faults.stop)
 	faults.done.Wait()
 	began := time.Now()
 	if err := w.history.Check(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d calls, of which %d failed, in %v under %d faults, checked in %v", w.history.Len(),
-		w.failed.Load(), w.took.Round(time.Millisecond), faults.number, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d calls, of which %d failed, in %v under %d faults, checked in %v",
+		w.history.Len(), w.failed.Load(), w.took, faults.number, time.Since(began))
 	if failed := w.failed.Load(); failed > int64(w.history.Len())/2 {
 		t.Errorf("%d of %d calls failed, want most to work", failed, w.history.Len())
 	}
@@ -105,7 +117,7 @@ func (c *caller) call(ctx context.Context, round int) {
 	if len(c.held) > 0 && (len(c.held) > 2 || rand.IntN(2) == 0) {
 		one := c.held[0]
 		c.held = c.held[1:]
-		c.do(ctx, one.key, release(one.holder))
+		_, _ = c.do(ctx, one.key, release(one.holder))
 		return
 	}
 	name := fmt.Sprintf("%d/%d", round, rand.IntN(3))
@@ -120,13 +132,13 @@ func (c *caller) call(ctx context.Context, round int) {
 			op = gatehouse.OpValue
 		}
 		cmd := gatehouse.Command{Op: op, Amount: rand.Int64N(100)}
-		c.do(ctx, gatehouse.Key{Kind: gatehouse.Counter, Name: name}, cmd)
+		_, _ = c.do(ctx, gatehouse.Key{Kind: gatehouse.Counter, Name: name}, cmd)
 	case 4:
 		cmd := gatehouse.Command{Op: gatehouse.OpSend, Message: fmt.Sprint(c.name, c.calls)}
 		if rand.IntN(4) > 0 {
 			cmd = gatehouse.Command{Op: gatehouse.OpWait}
 		}
-		c.do(ctx, gatehouse.Key{Kind: gatehouse.Event, Name: name}, cmd)
+		_, _ = c.do(ctx, gatehouse.Key{Kind: gatehouse.Event, Name: name}, cmd)
 	default:
 		c.wait(ctx, gatehouse.Key{Kind: gatehouse.Lock, Name: name + "/waited"})
 	}
@@ -149,7 +161,7 @@ func (c *caller) wait(ctx context.Context, key gatehouse.Key) {
 	cmd := acquire(fmt.Sprintf("%s/%d", c.name, c.calls))
 	cmd.MaxWait, cmd.Expires = 100*time.Millisecond, time.Hour
 	if d, err := c.do(ctx, key, cmd); err == nil && d.Outcome == gatehouse.Granted {
-		c.do(ctx, key, release(cmd.Holder))
+		_, _ = c.do(ctx, key, release(cmd.Holder))
 	}
 }
 

@@ -33,7 +33,7 @@ func TestHoldsEndByLease(t *testing.T) {
 	waits := all[1].later(t, lock, cmd)
 	renew := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "one", Cost: 1, Expires: 3 * time.Second}
 	all[1].do(t, lock, renew, gatehouse.Granted)
-	if took := wait(t, waits, gatehouse.Granted).at.Sub(began); took < 3*time.Second {
+	if took := granted(t, waits).at.Sub(began); took < 3*time.Second {
 		t.Errorf("the next got it after %v, want it held for the 3 s it was renewed for", took)
 	}
 	all[0].do(t, lock, release("one"), gatehouse.Conflict)
@@ -85,7 +85,7 @@ func TestManyHoldsAtOnce(t *testing.T) {
 	s.do(t, key, release("first"), gatehouse.Granted)
 	fences := map[uint64]bool{}
 	for _, one := range waits {
-		fences[wait(t, one, gatehouse.Granted).Fence] = true
+		fences[granted(t, one).Fence] = true
 	}
 	if len(fences) != many {
 		t.Errorf("%d holds have %d fencing tokens", many, len(fences))
@@ -119,7 +119,7 @@ func TestHoldsShareALease(t *testing.T) {
 	until(t, "all to wait", func() bool { return s.Waiting() == len(waits) })
 	s.do(t, key, release("first"), gatehouse.Granted)
 	for _, one := range waits {
-		wait(t, one, gatehouse.Granted)
+		granted(t, one)
 	}
 	if n := holdLeases(t, client, s); n != 1 {
 		t.Errorf("three holds that began together have %d leases, want 1", n)
@@ -163,7 +163,7 @@ func TestServerDies(t *testing.T) {
 	link.Hang()
 	cmd = acquire("alive")
 	cmd.MaxWait = patience
-	took := wait(t, living.later(t, key, cmd), gatehouse.Granted).at.Sub(began)
+	took := granted(t, living.later(t, key, cmd)).at.Sub(began)
 	if took < 2*time.Second || took > 10*time.Second+stall {
 		t.Errorf("the next got it after %v, want the 2 s of the hold and little more", took)
 	}

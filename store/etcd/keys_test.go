@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestSeal(t *testing.T) {
 			Wake: rapid.SliceOf(rapid.Uint32Range(1, 9)).Draw(t, "wake"),
 		}
 		stored := []byte(seal(&change))
-		if got := unseal(stored); string(got) != string(change.Next) {
+		if got := unseal(stored); !bytes.Equal(got, change.Next) {
 			t.Errorf("record %x became %x", change.Next, got)
 		}
 		for server := range uint32(10) {
@@ -101,9 +102,10 @@ func TestOpen(t *testing.T) {
 			t.Errorf("Close = %v", err)
 		}
 	}
-	for _, address := range []string{"", "h", "redis://h", "etcd://", "etcd://h/a?ttl=1s", "etcd://u:secret@/a"} {
+	wrong := []string{"", "h", "redis://h", "etcd://", "etcd://h/a?ttl=1s", "etcd://u:secret@/a"}
+	for _, address := range wrong {
 		_, err := Open(address)
-		if err == nil || strings.Contains(err.Error(), "secret") {
+		if err == nil || strings.Contains(err.Error(), "secret") || Check(address) == nil {
 			t.Errorf("Open(%q) = %v, want an error without the password", address, err)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	grantCall = "/etcdserverpb.Lease/LeaseGrant"
 )
 
-// A thief takes the answers to changes away: etcd has done what it was asked, and the client does not know.
+// A thief takes the answers to changes away: etcd has done them, and the client does not know.
 type thief struct {
 	method string
 	next   atomic.Int64              // how many answers it takes
@@ -40,7 +40,8 @@ func (th *thief) call(
 	invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
 	err := invoker(ctx, method, req, reply, conn, opts...)
-	if txn, ok := req.(*pb.TxnRequest); ok && len(txn.Success) > 0 && txn.Success[0].GetRequestRange() != nil {
+	txn, _ := req.(*pb.TxnRequest)
+	if changes := txn.GetSuccess(); len(changes) > 0 && changes[0].GetRequestRange() != nil {
 		return err // it only read
 	}
 	if err != nil || method != th.method || th.next.Load() == 0 || th.next.Add(-1) < 0 {
@@ -98,8 +99,9 @@ func TestLostAnswersToCounts(t *testing.T) {
 	}
 }
 
-// The answer to a release is lost, another takes the lock, and the release is repeated. With the lock of etcd's
-// client the other loses it by that, and a third gets what the second still holds. With ours it does not.
+// The answer to a release is lost, another takes the lock, and the release is repeated. With the lock that
+// etcd's client brings the other loses it by that, and a third gets what the second still holds. With ours it
+// does not.
 func TestStaleUnlock(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
@@ -188,8 +190,8 @@ func TestChangeComesTwice(t *testing.T) {
 	}
 }
 
-// All answers are lost for a while, over a real connection: what was granted meanwhile to calls that failed is
-// taken back, and nothing else is.
+// All answers are lost for a while, over a real connection: what was granted meanwhile to calls that failed
+// is taken back, and nothing else is.
 func TestAllAnswersAreLost(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 1)

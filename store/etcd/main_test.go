@@ -69,6 +69,9 @@ func serveOn(tb testing.TB, backend *Backend) *server {
 func (s *server) leave() {
 	s.end.Do(func() {
 		s.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = s.Drain(ctx) // it has failed if etcd is away
 		s.store.Close()
 		_ = s.backend.Close()
 	})
@@ -143,17 +146,17 @@ func until(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// wait waits for the answer to a call.
-func wait(tb testing.TB, answers <-chan answer, want gatehouse.Outcome) answer {
+// granted waits for the answer to a call, which must be granted.
+func granted(tb testing.TB, answers <-chan answer) answer {
 	tb.Helper()
 	select {
 	case a := <-answers:
-		if a.err != nil || a.Outcome != want {
-			tb.Fatalf("the answer is %s %q, %v, want %s", a.Outcome, a.Message, a.err, want)
+		if a.err != nil || a.Outcome != gatehouse.Granted {
+			tb.Fatalf("the answer is %s %q, %v, want it granted", a.Outcome, a.Message, a.err)
 		}
 		return a
 	case <-time.After(patience):
-		tb.Fatalf("no answer after %v, want %s", patience, want)
+		tb.Fatalf("no answer after %v, want it granted", patience)
 		return answer{}
 	}
 }
