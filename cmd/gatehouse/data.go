@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/disk"
+	"github.com/spf13/cobra"
+)
+
+func newData() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "data",
+		Short: "Look into the directory of --store disk:DIR while no server uses it",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newDataCheck(), newDataDump())
+	return cmd
+}
+
+// errDamaged is the end of a check that found something; what, was printed.
+var errDamaged = errors.New("the data is damaged")
+
+func newDataCheck() *cobra.Command {
+	asJSON, drop := false, false
+	cmd := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Say what a directory holds, and what of it is damaged",
+		Long: "Say what a directory holds, and what of it is damaged. The status is 0 when nothing is.\n" +
+			"With --drop a new file is made of what is not; the old one is kept beside it.",
+		Example: "  gatehouse data check /var/lib/gatehouse\n" +
+			"  gatehouse data check --drop /var/lib/gatehouse",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			look := disk.Check
+			if drop {
+				look = disk.Drop
+			}
+			r, err := look(args[0])
+			if err != nil {
+				return err
+			}
+			write := printReport
+			if asJSON {
+				write = printReportJSON
+			}
+			if err := write(cmd.OutOrStdout(), r); err != nil {
+				return err
+			}
+			if len(r.Faults) > 0 && r.Old == "" {
+				return fmt.Errorf("%s: %w; a copy from before, or \"gatehouse data check --drop %s\", helps",
+					r.File, errDamaged, args[0])
+			}
+			return nil
+		},
+	}
+	cmd.SetOut(os.Stdout)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object for programs")
+	cmd.Flags().BoolVar(&drop, "drop", false, "make a new file of what is not damaged")
+	return cmd
+}
+
+func printReport(out io.Writer, r *disk.Report) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: %d bytes, last written %s\n", r.File, r.Bytes, r.Last.UTC().Format(time.RFC3339))
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		if n := r.Names[kind]; n > 0 {
+			fmt.Fprintf(&text, "%10d  %s\n", n, kind)
+		}
+	}
+	fmt.Fprintf(&text, "%10d  holds of semaphores\n", r.Holds)
+	for _, fault := range r.Faults {
+		fmt.Fprintf(&text, "damaged: %s\n", fault)
+	}
+	switch {
+	case r.More > 0:
+		fmt.Fprintf(&text, "and %d more\n", r.More)
+	case len(r.Faults) == 0:
+		text.WriteString("nothing is damaged\n")
+	}
+	if r.Old != "" {
+		fmt.Fprintf(&text, "a new file was made without it; as it was it is %s\n", r.Old)
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func printReportJSON(out io.Writer, r *disk.Report) error {
+	names := make(map[string]int)
+	for kind, n := range r.Names {
+		names[kind.String()] = n
+	}
+	return json.NewEncoder(out).Encode(map[string]any{
+		"file": r.File, "bytes": r.Bytes, "last": r.Last.UTC(), "names": names, "holds": r.Holds,
+		"faults": append([]string{}, r.Faults...), "more_faults": r.More, "old": r.Old,
+	})
+}
+
+func newDataDump() *cobra.Command {
+	var only []string
+	cmd := &cobra.Command{
+		Use:   "dump DIR",
+		Short: "Print all names that a directory holds, one JSON object on each line",
+		Example: "  gatehouse data dump /var/lib/gatehouse\n" +
+			"  gatehouse data dump --kind lock,semaphore /var/lib/gatehouse | jq .holds",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range only {
+				if _, ok := gatehouse.ParseKind(name); !ok {
+					return usageError{fmt.Errorf("--kind is %q, want one such as lock or counter", name)}
+				}
+			}
+			lines := json.NewEncoder(cmd.OutOrStdout())
+			visit := func(now time.Time, key gatehouse.Key, state control.State) error {
+				if len(only) > 0 && !slices.Contains(only, key.Kind.String()) {
+					return nil
+				}
+				return lines.Encode(dumped(now, key, state))
+			}
+			r, err := disk.Dump(args[0], visit)
+			if err == nil && len(r.Faults) > 0 {
+				err = fmt.Errorf("%s: %w, and not all was printed; \"gatehouse data check %s\" says why",
+					r.File, errDamaged, args[0])
+			}
+			return err
+		},
+	}
+	cmd.SetOut(os.Stdout)
+	cmd.Flags().StringSliceVar(&only, "kind", nil, "print only these kinds")
+	return cmd
+}
+
+// A dumpedHold is a hold as it is printed.
+type dumpedHold struct {
+	Holder  string     `json:"holder"`
+	Fence   uint64     `json:"fence"`
+	Cost    int64      `json:"cost"`
+	Expires int64      `json:"expires"` // in milliseconds
+	Until   *time.Time `json:"until,omitempty"`
+}
+
+// A dumpedName is a name and what is under it, as it is printed.
+type dumpedName struct {
+	Kind    string         `json:"kind"`
+	Name    string         `json:"name"`
+	Expiry  *time.Time     `json:"expiry,omitempty"` // from when on it is worth nothing; none for never
+	Figures map[string]any `json:"figures"`
+	Holds   []dumpedHold   `json:"holds,omitempty"`
+	Message string         `json:"message,omitempty"`
+}
+
+// never is where an expiry stands for none.
+const never = 200 * 365 * 24 * time.Hour
+
+// dumped is what is printed of a state, which is not used again.
+func dumped(now time.Time, key gatehouse.Key, state control.State) dumpedName {
+	d := dumpedName{Kind: key.Kind.String(), Name: key.Name, Figures: make(map[string]any)}
+	if expiry := state.Expiry().UTC(); expiry.Sub(now) < never {
+		d.Expiry = &expiry
+	}
+	for _, stat := range state.Step(now, &gatehouse.Command{Op: gatehouse.OpStats}).Stats {
+		if length, ok := stat.Value.(time.Duration); ok {
+			stat.Value = length.Milliseconds()
+		}
+		if at, ok := stat.Value.(time.Time); ok {
+			stat.Value = at.UTC()
+		}
+		d.Figures[stat.Name] = stat.Value
+	}
+	switch s := state.(type) {
+	case *control.Semaphore:
+		for _, h := range s.Holds() {
+			hold := dumpedHold{
+				Holder: h.Holder, Fence: h.Fence, Cost: h.Cost, Expires: h.Expires.Milliseconds(),
+			}
+			if until := h.Until.UTC(); !h.Until.IsZero() {
+				hold.Until = &until
+			}
+			d.Holds = append(d.Holds, hold)
+		}
+	case *control.Event:
+		d.Message = s.Step(now, &gatehouse.Command{Op: gatehouse.OpWait}).Message
+	}
+	return d
+}
