@@ -15,6 +15,7 @@ type clock struct {
 	known  bool
 	offset int64 // of the store's Unix ns to the ns since start, at least
 	most   int64 // and at most
+	asOf   int64 // when the last answer was received, in ns since start
 }
 
 // elapsed is the monotonic time.
@@ -27,14 +28,21 @@ func (c *clock) now() (now int64, known bool) {
 	return c.elapsed() + c.offset, c.known
 }
 
-// latest is the store's time or later, in Unix ns.
+// maxDrift is how much apart two clocks run at most, as a divisor: one part in a thousand. Clocks that are
+// being set right run up to half of that too fast or too slowly.
+const maxDrift = 1000
+
+// latest is the store's time or later, in Unix ns, as long as its clock has not been set forward since the
+// last answer.
 func (c *clock) latest() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.elapsed() + c.most
+	now := c.elapsed()
+	return now + c.most + (now-c.asOf)/maxDrift
 }
 
-// note learns from an answer.
+// note learns from an answer. The most rests on the last answer alone: by an earlier one it might be less, and
+// wrong, as the clock may have been set since.
 func (c *clock) note(now time.Time, sent, received int64) {
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
 	c.mu.Lock()
@@ -42,7 +50,7 @@ func (c *clock) note(now time.Time, sent, received int64) {
 	if !c.known || c.offset < least || c.offset > most {
 		c.known, c.offset = true, least
 	}
-	if c.most = min(c.most, most); c.most < c.offset {
-		c.most = most
+	if received >= c.asOf {
+		c.most, c.asOf = most, received
 	}
 }

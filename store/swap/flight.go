@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -154,7 +153,7 @@ func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
 			if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
 				return nil // it was sent twice on its way, and the answer is the second one's
 			}
-			if err := s.again(ctx, e, change, races); err != nil {
+			if err := s.lost(ctx, e, change, races); err != nil {
 				return err
 			}
 			fresh, races = true, races+1
@@ -169,15 +168,15 @@ func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
 	}
 }
 
-// again gets ready for another attempt after a race that was lost, or a first look.
-func (s *Store) again(ctx context.Context, e *entry, change *Change, races int) error {
+// lost counts a race that was lost, and sees that there is time for another one. That is not put off: what was
+// read is soon old.
+func (s *Store) lost(ctx context.Context, e *entry, change *Change, races int) error {
 	if !change.Read {
 		s.figures.lost.Add(1)
 	}
 	if ctx.Err() != nil {
 		return unavailable(e.key, fmt.Errorf("lost %d races in a row: %w", races, ctx.Err()))
 	}
-	yield(ctx, races)
 	return nil
 }
 
@@ -316,14 +315,6 @@ func (e *entry) adopt(f *flight, change *Change, reply *Reply) error {
 	e.version, e.record, e.state = reply.Version, f.next, f.state
 	e.mourn(reply.Live)
 	return nil
-}
-
-// yield lets others go first after several lost races.
-func yield(ctx context.Context, races int) {
-	const patient, longest = 3, 8 // races
-	if races > patient {
-		sleep(ctx, rand.N(time.Millisecond<<min(races-patient, longest)))
-	}
 }
 
 // sleep waits, and reports false if ctx has ended before.

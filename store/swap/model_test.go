@@ -259,7 +259,7 @@ func (m *model) haunt(rng *rand.Rand, backends []*swaptest.Server) {
 	for end := time.Now().Add(trouble); time.Now().Before(end); {
 		m.store.Set(swaptest.Faults{
 			Latency: time.Duration(rng.Int64N(int64(60 * time.Millisecond))), Unsent: chance(),
-			LostRequest: chance(), LostAnswer: chance(), Late: chance(), Twice: chance(),
+			LostRequest: chance(), LostAnswer: chance(), Late: chance(), Silent: 0.5, Twice: chance(),
 			LostWake: chance() * 3, TwiceWoken: chance(),
 		})
 		time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Second))))

@@ -29,6 +29,8 @@ type Faults struct {
 	// LostRequest and LostAnswer are lost on the way; Late requests are carried out after up to three
 	// seconds, when nobody waits for them any more.
 	LostRequest, LostAnswer, Late float64
+	// Silent losses are not noticed by the one who asked, until its time is up.
+	Silent float64
 	// Twice is a request that is carried out twice, and answered as the second one.
 	Twice float64
 	// LostWake and TwiceWoken happen to messages.
@@ -299,6 +301,7 @@ func (s *Store) ended(key gatehouse.Key) {
 // send sends a message, if it is not lost.
 func (s *Store) send(b *Server, key gatehouse.Key) {
 	if s.chance(s.faults.LostWake) || b.cut {
+		s.note("%s: a message to server %x is lost", key, b.number)
 		return
 	}
 	time.AfterFunc(s.latency(), func() { b.wakeUp(key) })
@@ -404,7 +407,7 @@ func (s *Store) fate(b *Server) fate {
 		f.there += time.Duration(s.rand.Int64N(int64(3 * time.Second)))
 		f.breaks = f.back + time.Millisecond
 	}
-	if (f.lost || f.silent) && s.chance(0.5) {
+	if (f.lost || f.silent) && !s.chance(s.faults.Silent) {
 		f.breaks = f.there + f.back + time.Millisecond
 	}
 	if f != (fate{there: f.there, back: f.back}) {

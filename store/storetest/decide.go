@@ -1,0 +1,335 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// This file is what is decided: by the rules of package control, at once and for all, whichever server is asked.
+
+// tests are the promises.
+var tests = []test{
+	{name: "decides by the rules of control", body: decidesByTheRules},
+	{name: "changes are atomic", body: changesAreAtomic},
+	{name: "a queue is one change", body: queueIsOneChange},
+	{name: "parameters count once", body: parametersCountOnce},
+	{name: "an undo takes back what it names", body: undoTakesBack},
+	{name: "fencing tokens rise", body: fencesRise},
+	{name: "a hold ends in time", body: holdEndsInTime},
+	{name: "a renewed hold lasts", body: renewedHoldLasts},
+	{name: "a ticket counts once", body: ticketCountsOnce},
+	{name: "time does not go back", body: timeRises},
+	{name: "names are told apart", body: namesAreToldApart},
+	{name: "as many holders as allowed", needs: needsHolders, body: holdersAreLimited},
+	{name: "what is worth nothing is forgotten", needs: needsLinger, body: worthlessIsForgotten},
+	{name: "lists names in order", body: listsInOrder},
+	{name: "what was answered lasts", needs: needsLasting, body: answeredLasts},
+	{name: "those who wait go in order", body: waitersGoInOrder},
+	{name: "who gives up leaves nothing behind", body: givingUpLeavesNothing},
+	{name: "a delete is told to all who wait", body: deleteIsTold},
+	{name: "a barrier opens for all", body: barrierOpens},
+	{name: "an event reaches all", body: eventReachesAll},
+	{name: "a hold that ends lets the next one in", body: endLetsIn},
+	{name: "many at once", body: manyAtOnce},
+	{name: "a release elsewhere wakes", servers: 2, body: releaseElsewhereWakes},
+	{name: "nobody overtakes at another server", servers: 2, body: nobodyOvertakes},
+	{name: "watches wake, and are silent when stopped", servers: 2, body: watchesWake},
+	{name: "a dead server leaves nothing behind", servers: 2, body: deadServerLeavesNothing},
+}
+
+func named(kind gatehouse.Kind, name string) gatehouse.Key {
+	return gatehouse.Key{Kind: kind, Name: name}
+}
+
+// take takes one of so many slots or tokens.
+func take(holder string, size int64) gatehouse.Command {
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: holder, Size: size, Cost: 1, Interval: time.Hour, Expires: time.Hour,
+	}
+}
+
+func by(op gatehouse.Op, holder string) gatehouse.Command {
+	return gatehouse.Command{Op: op, Holder: holder, Expires: time.Hour}
+}
+
+// decidesByTheRules puts the same commands to the store and to a controller of the kind, at the store's time.
+func decidesByTheRules(b *bench) {
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		key, rng := named(kind, "rules"), rand.New(rand.NewPCG(uint64(kind), 1)) // #nosec G404 -- a fixed script
+		var state control.State
+		for step := range 60 {
+			cmd := draw(rng, kind)
+			got := b.at(step).one(key, cmd)
+			queue := []control.Turn{{Command: &cmd}}
+			if got.Outcome == gatehouse.Missing && (state == nil || !state.Expiry().After(got.At)) {
+				state = nil // it was worth nothing, so that it need not be there
+			}
+			state = control.Serve(got.At, kind, state, queue)
+			if g, w := gist(got), gist(queue[0].Decision); g != w || !b.alike(got, queue[0].Decision) {
+				b.Errorf("%s, step %d, %+v:\n got %s, retry %s\nwant %s, retry %s", key, step, cmd, g, got.RetryAfter,
+					w, queue[0].Decision.RetryAfter)
+				break
+			}
+		}
+	}
+}
+
+// gist is what two decisions must have alike. Fencing tokens are the store's own.
+func gist(d gatehouse.Decision) string {
+	return fmt.Sprint(d.Outcome, " ", d.Limit, " ", d.Remaining, " ", d.Value, " ", d.Delay, " ", d.Message, " ",
+		d.Interval, " ", d.Fence != 0, " ", len(d.Stats))
+}
+
+// alike reports whether two decisions tell the same time to try again. A store may know better when that
+// will have come, or not know when a hold ends.
+func (b *bench) alike(got, want gatehouse.Decision) bool {
+	const most = 100 * time.Millisecond
+	return (got.RetryAfter-want.RetryAfter).Abs() < most || b.Leases && got.RetryAfter == gatehouse.Forever
+}
+
+// draw makes up a command.
+func draw(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
+	cmd := gatehouse.Command{
+		Size: rng.Int64N(4), Holder: fmt.Sprint(rng.IntN(4)), Amount: rng.Int64N(9) - 4,
+		Interval: time.Hour, Expires: time.Hour, Keep: time.Hour, Message: "m",
+	}
+	cmd.Cost = 1 + rng.Int64N(max(1, cmd.Size))
+	for known := false; !known; known = kind.Has(cmd.Op) && cmd.Op != gatehouse.OpUndo {
+		cmd.Op = gatehouse.Op(1 + rng.IntN(int(gatehouse.OpDelete)))
+	}
+	if cmd.Op == gatehouse.OpDelete && rng.IntN(3) > 0 {
+		cmd.Op = gatehouse.OpStats
+	}
+	if kind == gatehouse.Lock {
+		cmd.Cost = 1
+	}
+	return cmd
+}
+
+// changesAreAtomic has many ask for what is there for few.
+func changesAreAtomic(b *bench) {
+	const callers, each, size = 8, 25, 60
+	for _, kind := range []gatehouse.Kind{gatehouse.Semaphore, gatehouse.TokenBucket, gatehouse.Counter} {
+		var granted, sum atomic.Int64
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for j := range each {
+					cmd := take(fmt.Sprint(i, "/", j), size)
+					if cmd.Amount = 1; kind == gatehouse.Counter {
+						cmd.Op = gatehouse.OpCount
+					}
+					d, err := b.at(i).gate.Do(b.Context(), named(kind, "atomic"), cmd)
+					if err != nil {
+						b.Errorf("%s: %v", kind, err)
+					}
+					if d.Outcome == gatehouse.Granted {
+						granted.Add(1)
+						sum.Add(d.Value)
+					}
+				}
+			})
+		}
+		all.Wait()
+		want, wantSum := int64(size), int64(0)
+		if kind == gatehouse.Counter {
+			want, wantSum = callers*each, callers*each*(callers*each+1)/2
+		}
+		if granted.Load() != want || sum.Load() != wantSum {
+			b.Errorf("%s: %d were granted, the values add up to %d, want %d and %d", kind, granted.Load(),
+				sum.Load(), want, wantSum)
+		}
+	}
+}
+
+// queueIsOneChange: nobody who may wait overtakes one who must, and what gives something back serves those
+// before it.
+func queueIsOneChange(b *bench) {
+	key := named(gatehouse.Semaphore, "queue")
+	b.at(0).want(key, take("a", 2), gatehouse.Granted)
+	wide, narrow, give := take("wide", 2), take("narrow", 2), by(gatehouse.OpRelease, "a")
+	wide.Cost, wide.MaxWait, wide.Ticket = 2, gatehouse.Forever, b.at(1).store.ticket(1)
+	narrow.MaxWait, narrow.Ticket = gatehouse.Forever, b.at(1).store.ticket(2)
+	for i, d := range b.at(1).apply(key, &wide, &narrow) {
+		if d.Outcome != gatehouse.Refused {
+			b.Errorf("turn %d: %s, want both refused, the second behind the first", i, d.Outcome)
+		}
+	}
+	wide.Again, narrow.Again = true, true
+	outcomes := []gatehouse.Outcome{gatehouse.Granted, gatehouse.Refused, gatehouse.Granted}
+	for i, d := range b.at(1).apply(key, &wide, &narrow, &give) {
+		if d.Outcome != outcomes[i] {
+			b.Errorf("turn %d with a release: %s, want %s", i, d.Outcome, outcomes[i])
+		}
+	}
+}
+
+// parametersCountOnce: whoever waits does not resize anything by being looked at again.
+func parametersCountOnce(b *bench) {
+	key := named(gatehouse.Semaphore, "once")
+	b.at(0).want(key, take("a", 1), gatehouse.Granted)
+	waits := take("b", 1)
+	waits.MaxWait, waits.Ticket = gatehouse.Forever, b.at(0).store.ticket(1)
+	waits.Since = b.at(0).want(key, waits, gatehouse.Refused).At
+	grow := take("a", 5) // shares the hold, and makes the semaphore larger
+	b.at(1).want(key, grow, gatehouse.Granted)
+	waits.Again = true
+	if d := b.at(0).want(key, waits, gatehouse.Granted); d.Limit != 5 {
+		b.Errorf("the size is %d after one who waited was looked at again, want 5", d.Limit)
+	}
+}
+
+// undoTakesBack: by its fencing token, and nothing else.
+func undoTakesBack(b *bench) {
+	key := named(gatehouse.Lock, "undo")
+	first := b.at(0).want(key, take("a", 1), gatehouse.Granted)
+	undo := take("a", 1)
+	undo.Op, undo.Granted = gatehouse.OpUndo, &gatehouse.Decision{
+		Outcome: gatehouse.Granted, At: first.At, Fence: first.Fence - 1,
+	}
+	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(0).want(key, take("b", 1), gatehouse.Refused)
+	undo.Granted.Fence = first.Fence
+	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(0).want(key, take("b", 1), gatehouse.Granted)
+	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(0).want(key, take("c", 1), gatehouse.Refused)
+}
+
+// fencesRise: with every grant under a name, also after it was deleted.
+func fencesRise(b *bench) {
+	key, last := named(gatehouse.Lock, "fence"), uint64(0)
+	for i := range 40 {
+		d := b.at(i).want(key, take("a", 1), gatehouse.Granted)
+		if d.Fence <= last {
+			b.Errorf("grant %d: fencing token %d after %d", i, d.Fence, last)
+		}
+		last = d.Fence
+		if again := b.at(i+1).want(key, take("a", 1), gatehouse.Granted); again.Fence != last {
+			b.Errorf("grant %d: fencing token %d by sharing the hold of %d", i, again.Fence, last)
+		}
+		if i%3 == 0 {
+			b.at(i+1).want(key, by(gatehouse.OpDelete, ""), gatehouse.Granted)
+		} else {
+			b.at(i+1).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Granted)
+		}
+		pass(time.Millisecond) // where tokens are made of the time, there may be one grant for each µs
+	}
+}
+
+// holdEndsInTime: not before, and not much later.
+func holdEndsInTime(b *bench) {
+	key, cmd := named(gatehouse.Lock, "end"), take("a", 1)
+	cmd.Expires = b.Unit
+	start := time.Now()
+	b.at(0).want(key, cmd, gatehouse.Granted)
+	granted := time.Now()
+	for i := 0; ; i++ {
+		began := time.Now()
+		if d := b.at(i).one(key, take("b", 1)); d.Outcome == gatehouse.Granted {
+			if ended := time.Now(); ended.Sub(start) < b.Unit {
+				b.Errorf("a hold of %s ended within %s", b.Unit, ended.Sub(start))
+			}
+			break
+		}
+		if began.Sub(granted) > b.Unit+b.Slack {
+			b.Fatalf("a hold of %s is there after %s", b.Unit, began.Sub(granted))
+		}
+		pass(b.Unit / 16)
+	}
+	b.at(1).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Conflict)
+	b.at(1).want(key, by(gatehouse.OpRenew, "a"), gatehouse.Conflict)
+}
+
+// renewedHoldLasts as long as it is renewed, and no longer.
+func renewedHoldLasts(b *bench) {
+	key, cmd := named(gatehouse.Lock, "renew"), take("a", 1)
+	cmd.Expires = b.Unit
+	fence := b.at(0).want(key, cmd, gatehouse.Granted).Fence
+	cmd.Op = gatehouse.OpRenew
+	for i := range 6 {
+		pass(b.Unit / 3)
+		if d := b.at(i).want(key, cmd, gatehouse.Granted); d.Fence != fence {
+			b.Errorf("renewed: fencing token %d, want %d still", d.Fence, fence)
+		}
+		b.at(i+1).want(key, take("b", 1), gatehouse.Refused)
+	}
+	b.eventually("the hold ends", func() bool {
+		return b.at(1).one(key, take("b", 1)).Outcome == gatehouse.Granted
+	})
+}
+
+// ticketCountsOnce, however often it is looked at.
+func ticketCountsOnce(b *bench) {
+	key := named(gatehouse.Barrier, "ticket")
+	cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
+	cmd.Ticket = b.at(0).store.ticket(1)
+	for range 3 {
+		cmd.Since = b.at(0).want(key, cmd, gatehouse.Refused).At
+		cmd.Again = true
+	}
+	undo := cmd
+	undo.Op, undo.MaxWait = gatehouse.OpUndo, 0
+	b.at(0).want(key, undo, gatehouse.Granted)
+	other := gatehouse.Command{Op: gatehouse.OpWait, Size: 2}
+	b.at(1).want(key, other, gatehouse.Refused)
+}
+
+// timeRises for each name, whichever server is asked.
+func timeRises(b *bench) {
+	key, last := named(gatehouse.Counter, "time"), time.Time{}
+	for i := range 50 {
+		d := b.at(i).one(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
+		if d.At.Before(last) {
+			b.Errorf("a decision at %s after one at %s", d.At, last)
+		}
+		last = d.At
+	}
+}
+
+// namesAreToldApart, whatever is in them.
+func namesAreToldApart(b *bench) {
+	names := []string{
+		"a", "A", "a/b", "a//b", "/", "a b", "%2F", "a%2Fb", "{a}", "{a}b", "*", "?", "[a-z]", ":", "a:b", "ü",
+		"\u65e5\u672c", "a\\", `"`, "'", "$", "..", ".", "a\u00a0b", string(make([]byte, 0)) + "~",
+	}
+	for i, name := range names {
+		for _, kind := range []gatehouse.Kind{gatehouse.Counter, gatehouse.Lock} {
+			if kind == gatehouse.Lock {
+				b.at(i).want(named(kind, name), take("a", 1), gatehouse.Granted)
+				continue
+			}
+			d := b.at(i).one(named(kind, name), gatehouse.Command{Op: gatehouse.OpCount, Amount: int64(i + 1)})
+			if d.Value != int64(i+1) {
+				b.Errorf("counter %q: %d, want %d; it is another one's too", name, d.Value, i+1)
+			}
+		}
+	}
+}
+
+// holdersAreLimited: one more than allowed is Exhausted, and it goes on when one has left.
+func holdersAreLimited(b *bench) {
+	key, size := named(gatehouse.Semaphore, "holders"), int64(b.Holders)*2
+	for i := 0; i < b.Holders; i += 100 {
+		queue := make([]*gatehouse.Command, 0, 100)
+		for j := i; j < min(i+100, b.Holders); j++ {
+			cmd := take(fmt.Sprint("h", j), size)
+			queue = append(queue, &cmd)
+		}
+		for j, d := range b.at(i/100).apply(key, queue...) {
+			if d.Outcome != gatehouse.Granted {
+				b.Fatalf("holder %d: %s", i+j, d.Outcome)
+			}
+		}
+	}
+	b.at(0).want(key, take("more", size), gatehouse.Exhausted)
+	b.at(1).want(key, take("h0", size), gatehouse.Granted)
+	b.at(1).want(key, by(gatehouse.OpRelease, "h0"), gatehouse.Granted)
+	b.at(0).want(key, take("more", size), gatehouse.Granted)
+}

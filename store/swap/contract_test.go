@@ -1,0 +1,56 @@
+package swap_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/store/storetest"
+	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
+)
+
+// place is a fake store, and how many servers were opened on it.
+type place struct {
+	store *swaptest.Store
+	next  uint32
+}
+
+// Open implements storetest.Place.
+func (p *place) Open() storetest.Server {
+	p.next++
+	backend := p.store.Server(time.Duration(p.next) * 7 * time.Millisecond)
+	s := swap.New(backend, swap.Config{Server: p.next, Timeout: 2 * time.Second})
+	return storetest.Server{
+		Store: s, FirstTicket: swap.FirstTicket(p.next), Close: s.Close,
+		Kill: func() { backend.Cut(true) },
+	}
+}
+
+// End implements storetest.Place.
+func (p *place) End() {}
+
+// setup is what is promised on a fake store.
+func setup(leases bool, faults swaptest.Faults) storetest.Setup {
+	return storetest.Setup{
+		Start: func(storetest.T) storetest.Place {
+			p := &place{store: swaptest.New(1, leases)}
+			p.store.Set(faults)
+			return p
+		},
+		Virtual: true, Servers: 3, Unit: 5 * time.Second, Slack: 1200 * time.Millisecond,
+		Linger: swap.DefaultLinger, Holders: swap.DefaultHolders, Lasts: true, Leases: leases,
+	}
+}
+
+func TestContract(t *testing.T) {
+	faults := map[string]swaptest.Faults{
+		"quick": {}, "slow": {Latency: 20 * time.Millisecond},
+		"unreliable": {
+			Latency: 10 * time.Millisecond, Unsent: 0.05, Twice: 0.05, TwiceWoken: 0.3, LostWake: 0.05,
+		},
+	}
+	for name, f := range faults {
+		t.Run("redis/"+name, func(t *testing.T) { storetest.Run(t, setup(false, f)) })
+		t.Run("etcd/"+name, func(t *testing.T) { storetest.Run(t, setup(true, f)) })
+	}
+}
