@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	etcdaddress "github.com/gatehousehq/gatehouse/internal/etcd"
 	"github.com/gatehousehq/gatehouse/store/etcd"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/outage"
@@ -25,8 +24,7 @@ func isShared(kind string) bool { return kind == "redis" || kind == "rediss" || 
 // checkShared says what is wrong with the address of a store that servers share. It asks nobody.
 func checkShared(address string) error {
 	if strings.HasPrefix(address, "etcd:") {
-		_, _, err := etcdaddress.Check(address)
-		return err
+		return etcd.Check(address)
 	}
 	backend, err := redis.Open(address)
 	if err == nil {

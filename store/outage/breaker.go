@@ -67,6 +67,7 @@ type Breaker struct {
 	mu     sync.Mutex
 	timer  *time.Timer // of the next probe
 	probes uint64
+	owed   []debt
 	closed bool
 	work   sync.WaitGroup
 }
@@ -75,6 +76,12 @@ type Breaker struct {
 type absence struct {
 	since time.Time
 	err   error // why, without the key of the command that found out
+}
+
+// of is the error of a command for a key during the absence.
+func (a *absence) of(key gatehouse.Key) error {
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not answered for %s: %w",
+		key, time.Since(a.since).Round(time.Millisecond), a.err)
 }
 
 // probeAfter is how long after a failure the store is probed again; up to twice that, so that servers do not
@@ -101,7 +108,10 @@ func NewBreaker(shared Shared, config BreakerConfig) *Breaker {
 
 // Apply puts the queue to the store, unless that is known to be away.
 func (b *Breaker) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	return b.call(key, func() error { return b.Shared.Apply(ctx, key, queue) })
+	if away := b.away.Load(); away != nil && b.owe(key, queue) {
+		return away.of(key)
+	}
+	return b.call(func() error { return b.Shared.Apply(ctx, key, queue) })
 }
 
 // View is Apply, and shows the state after it.
@@ -109,15 +119,14 @@ func (b *Breaker) View(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn,
 	view func(now time.Time, state control.State),
 ) error {
-	return b.call(key, func() error { return b.Shared.View(ctx, key, queue, view) })
+	if away := b.away.Load(); away != nil {
+		return away.of(key)
+	}
+	return b.call(func() error { return b.Shared.View(ctx, key, queue, view) })
 }
 
 // call makes one call of the store, and learns from how it ends.
-func (b *Breaker) call(key gatehouse.Key, work func() error) error {
-	if away := b.away.Load(); away != nil {
-		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not answered for %s: %w",
-			key, time.Since(away.since).Round(time.Millisecond), away.err)
-	}
+func (b *Breaker) call(work func() error) error {
 	began := time.Since(b.start)
 	err := work()
 	ended := time.Since(b.start)
@@ -226,6 +235,7 @@ func (b *Breaker) probe() {
 	}
 	b.heard.Store(int64(time.Since(b.start)))
 	b.away.Store(nil)
+	b.pay()
 	if b.config.Changed != nil {
 		b.config.Changed(nil)
 	}
