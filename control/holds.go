@@ -107,8 +107,15 @@ func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 		h.code(&c)
 		visit(holder, c.data)
 	}
+	if len(s.changed) > manyChanged {
+		s.changed = make(map[string]struct{}) // to clear a map costs what it has held at most
+		return
+	}
 	clear(s.changed)
 }
+
+// manyChanged is more holders than change between two visits, but at the first.
+const manyChanged = 1000
 
 // EncodeHead appends the stored form of the semaphore as if nothing were held. Decode reads it.
 func (s *Semaphore) EncodeHead(data []byte) []byte {

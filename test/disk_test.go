@@ -387,7 +387,7 @@ func TestDataIsLookedAt(t *testing.T) {
 		args := append([]string{"data"}, strings.Fields(command+" "+dir)...)
 		status, out, said := gatehouse(t, nil, args...)
 		if status != 0 || !matches(want, out) {
-			t.Errorf("%q: status %d, printed %q, said %q, want 0 and %q", args, status, out, said, want)
+			t.Errorf("%q: status %d, printed %q, said %q, want %q", args, status, out, said, want)
 		}
 	}
 	status, _, said := gatehouse(t, nil, "data", "dump", "--kind", "door", dir)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -199,8 +201,9 @@ func (w *writer) write(key gatehouse.Key, c *change) error {
 			return err
 		}
 	}
-	for holder, form := range c.holds {
-		if err := w.set(holdsBucket, holdKey(key.Name, holder), form); err != nil {
+	// In order, because many new keys of one page are put there by moving those behind them.
+	for _, holder := range slices.Sorted(maps.Keys(c.holds)) {
+		if err := w.set(holdsBucket, holdKey(key.Name, holder), c.holds[holder]); err != nil {
 			return err
 		}
 	}
