@@ -294,3 +294,34 @@ func TestServerKilled(t *testing.T) {
 	s.want(t, "/v1/lock/l/acquire?key=a&maxwait=0", "408")
 	s.want(t, "/v1/lock/l/acquire?key=b", "200 b") // when the hold has expired, and nobody stands before it
 }
+
+// A lazy limit is counted in memory, soon known to the others, and answered by its rule when Redis is away.
+func TestLazyRule(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	servers := startShared(t, redis, 2, "--config", configFile(t, `
+rules:
+  - {match: fixedwindow/lazy, lazy: 50ms, on-unreachable: allow}
+`))
+	const acquire = "/v1/fixedwindow/lazy/acquire?size=100&interval=3600000&maxwait=0"
+	for range 100 {
+		servers[0].want(t, acquire, "204")
+	}
+	servers[0].want(t, acquire, "408")
+	until(t, "the other server knows", func() bool { return servers[1].get(t, acquire).is("408") })
+	if trips := servers[0].metric(t, "gatehouse_store_swaps_total"); trips > 50 {
+		t.Errorf("101 requests made %v changes in Redis, want far fewer", trips)
+	}
+	redis.Kill()
+	until(t, "the rule holds", func() bool { return servers[0].get(t, acquire).is("204") })
+}
+
+// metric is one of the store's figures.
+func (s *server) metric(t *testing.T, name string) (value float64) {
+	t.Helper()
+	line := linesWith(s.get(t, "/metrics").body, name+"{")
+	if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value); err != nil {
+		t.Fatalf("the metric %s is shown as %q: %v", name, line, err)
+	}
+	return value
+}

@@ -18,8 +18,8 @@ type debt struct {
 }
 
 // owe notes what a queue that does not get to the store leaves behind there: grants that were to be taken
-// back, and those at a barrier who will not wait any more and still count. It reports false, and notes nothing,
-// if the store has come back: then the queue is to go there.
+// back, and those at a barrier who will not wait any more and still count. It reports false, and notes
+// nothing, if the store has come back: then the queue is to go there.
 func (b *Breaker) owe(key gatehouse.Key, queue []control.Turn) (away bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -46,7 +46,8 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
-				if _, err := g.Do(t.Context(), barrier, wait); gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+				_, err := g.Do(t.Context(), barrier, wait)
+				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 					t.Errorf("who waits = %v, want unavailable", err)
 				}
 			})
