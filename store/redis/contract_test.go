@@ -1,0 +1,52 @@
+package redis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/redis"
+	"github.com/gatehousehq/gatehouse/store/storetest"
+	"github.com/gatehousehq/gatehouse/store/swap"
+)
+
+// place is a Redis, and how many servers were opened on it.
+type place struct {
+	t       *testing.T
+	address string
+	servers uint32
+}
+
+// Open implements storetest.Place.
+func (p *place) Open() storetest.Server {
+	backend, err := redis.Open("redis://" + p.address)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	redistest.Until(p.t, func() bool { return backend.Ping(soonest(p.t)) == nil })
+	p.servers++
+	s := swap.New(backend, swap.Config{
+		Server: p.servers, Linger: 500 * time.Millisecond, Timeout: 2 * time.Second,
+	})
+	return storetest.Server{
+		Store: s, FirstTicket: swap.FirstTicket(p.servers), Kill: backend.Close,
+		Close: func() {
+			s.Close()
+			backend.Close()
+		},
+	}
+}
+
+// End implements storetest.Place.
+func (p *place) End() {}
+
+// What every store promises, with three servers.
+func TestContract(t *testing.T) {
+	storetest.Run(t, storetest.Setup{
+		Start: func(storetest.T) storetest.Place {
+			return &place{t: t, address: redistest.Start(t).Address}
+		},
+		Servers: 3, Unit: 400 * time.Millisecond, Slack: 300 * time.Millisecond,
+		Linger: 500 * time.Millisecond, Holders: swap.DefaultHolders, Lasts: true,
+	})
+}
