@@ -182,7 +182,10 @@ func givingUpLeavesNothing(b *bench) {
 	if took := time.Since(start); took > patience/2 {
 		b.Errorf("a call with a context of 50 ms took %s", took)
 	}
-	b.at(0).want(key, by(gatehouse.OpRelease, "b"), gatehouse.Granted)
+	b.at(0).do(key, by(gatehouse.OpRelease, "b"), gatehouse.Granted)
+	got, giveBack := b.at(0).wait(key, forever(take("c", 1)))
+	b.hear("who hung up after it was granted", got, gatehouse.Granted)
+	giveBack()
 	b.eventually("nothing is held", func() bool {
 		d := b.at(1).one(key, by(gatehouse.OpStats, ""))
 		return d.Remaining == 1
