@@ -144,7 +144,7 @@ func (f *flight) serve(s *Store, e *entry, now int64) {
 	if f.stand(s.config.Server) {
 		tell = true
 	}
-	f.note(tell, s.config.Server)
+	f.note(tell, e.key.Kind, s.config.Server)
 	if s.traits.Leases {
 		f.compare(before, f.holds(s))
 	}
@@ -182,7 +182,8 @@ func (f *flight) prepare(s *Store, e *entry, now time.Time) {
 		}
 		cmd, until := &f.commands[i], int64(0)
 		if cmd.Op.Yields() {
-			if until = f.next.barred(f.ranks[i], s.config.Server); until > 0 || cmd.Ticket == 0 && f.rest.some {
+			until = f.next.barred(f.ranks[i], s.config.Server)
+			if until > 0 || cmd.Ticket == 0 && f.rest.some {
 				cmd.Ahead++
 			}
 		}
@@ -254,7 +255,7 @@ func (f *flight) run(now time.Time, kind gatehouse.Kind) {
 }
 
 // note finds out whether anything is to be stored, and whom to tell.
-func (f *flight) note(tell bool, server uint32) {
+func (f *flight) note(tell bool, kind gatehouse.Kind, server uint32) {
 	f.write = f.write || tell
 	for i := range f.turns {
 		cmd, d := f.turns[i].Command, &f.turns[i].Decision
@@ -264,8 +265,8 @@ func (f *flight) note(tell bool, server uint32) {
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
 		case gatehouse.OpAcquire, gatehouse.OpReserve:
 			f.write = f.write || granted || !cmd.Again
-		case gatehouse.OpWait:
-			f.write = f.write || granted || !cmd.Again
+		case gatehouse.OpWait: // whose last look takes it off the arrivals at a barrier
+			f.write = f.write || granted || !cmd.Again || cmd.MaxWait == 0 && kind == gatehouse.Barrier
 			tell = tell || granted
 		default:
 			f.write = f.write || granted
