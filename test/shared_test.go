@@ -220,7 +220,7 @@ func TestRedisPassword(t *testing.T) {
 		address := "redis://" + password + redis.Address
 		status, out, said := gatehouse(t, nil, "serve", "--http", "localhost:0", "--store", address)
 		if status != 1 || strings.Count(said, "\n") != 1 || strings.Contains(out+said, "canary") {
-			t.Errorf("with %q the server ended with %d and said %q, want 1 and a line without the password",
+			t.Errorf("with %q it ended with %d and said %q, want 1 and a line without the password",
 				password, status, said)
 		}
 	}
@@ -236,7 +236,8 @@ func TestRedisPassword(t *testing.T) {
 			t.Errorf("%s shows the password:\n%s", page, a.body)
 		}
 	}
-	if said := s.journal.String(); strings.Contains(said, "canary") || !strings.Contains(said, redis.Address) {
+	said := s.journal.String()
+	if strings.Contains(said, "canary") || !strings.Contains(said, redis.Address) {
 		t.Errorf("the log says\n%s\nwant where the store is, and no password", said)
 	}
 }

@@ -27,7 +27,8 @@ func TestReadmeOfStores(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := shellBlock.FindAllStringSubmatch(string(text), -1)
-	if marks := strings.Count(string(text), "<!-- tested in one shell -->"); len(blocks) != marks || marks < 2 {
+	marks := strings.Count(string(text), "<!-- tested in one shell -->")
+	if len(blocks) != marks || marks < 2 {
 		t.Fatalf("README.md has %d marks and %d shell blocks behind them, want as many, 2 or more",
 			marks, len(blocks))
 	}

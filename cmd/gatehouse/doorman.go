@@ -88,7 +88,6 @@ func dialable(address string) bool {
 func (h *house) newDoorman(
 	ctx context.Context, s *settings, figures *prometheus.Registry,
 ) (*doorman.Server, error) {
-	grpclog.SetLoggerV2(newGRPCLog(h.log))
 	c := &s.capacity
 	how := doorman.Config{
 		Log: h.log, Now: time.Now, Metrics: figures, Address: c.advertise, Source: c.config,

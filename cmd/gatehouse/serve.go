@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/valyala/fasthttp"
+	"google.golang.org/grpc/grpclog"
 )
 
 var errNoDoor = errors.New(
@@ -70,6 +71,7 @@ func newServe() *cobra.Command {
 // serve runs the server until a signal, or ctx, ends it. All the wiring is here.
 func serve(ctx context.Context, s *settings, file *config.File) (err error) {
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
+	grpclog.SetLoggerV2(newGRPCLog(log)) // before anybody uses it, such as a store
 	figures := prometheus.NewRegistry()
 	opening := opening{settings: s, rules: file.Rules, servers: file.Servers, figures: figures, log: log}
 	store, err := opening.open(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,8 +110,9 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 	return k, nil
 }
 
-// greetTimeout is how long a store may take for its first answer, which has connections and logins before it.
-const greetTimeout = 3 * time.Second
+// greetTimeout is how long a store may take for its first answer, which has connections and logins before it,
+// on a busy machine. One that is not there is known to be not there sooner.
+const greetTimeout = 10 * time.Second
 
 // greet asks the store once, so that a wrong password or certificate is found out before anybody is served.
 // That it does not answer at present is no such fault, and told by the breaker.
@@ -127,7 +129,7 @@ func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) e
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
 	if err := breaker.Apply(ctx, key, turns); err != nil && lasting(err) {
-		return fmt.Errorf("--store: %w", err)
+		return fmt.Errorf("--store: %w", cmp.Or(errors.Unwrap(err), err))
 	}
 	return nil
 }
