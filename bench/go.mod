@@ -7,8 +7,11 @@ replace github.com/gatehousehq/gatehouse => ..
 require (
 	github.com/RussellLuo/slidingwindow v0.0.0-20200528002341-535bb99d338b
 	github.com/gatehousehq/gatehouse v0.0.0
+	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/mennanov/limiters v1.13.11
 	github.com/panjf2000/gnet/v2 v2.9.1
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/rueidis v1.0.79
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/valyala/fasthttp v1.68.0
@@ -62,7 +65,6 @@ require (
 	github.com/mitchellh/go-homedir v1.1.0 // indirect
 	github.com/panjf2000/ants/v2 v2.11.3 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
-	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	github.com/samuel/go-zookeeper v0.0.0-20201211165307-7117e9ea2414 // indirect
 	github.com/thanhpk/randstr v1.0.4 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect

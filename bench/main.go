@@ -65,6 +65,7 @@ func sections() []section {
 		{"resp", "CPU of the server for one RESP command", commands},
 		{"blocked", "Many connections that wait in a RESP command", blocked},
 		{"jarl", "CPU of the server for one JARL connection", connections},
+		{"redis", "Limits in Redis, 512 callers", onRedis},
 		{"grpc", "CPU of the server for one call of doorman's protocol", capacityCalls},
 		{"http", "CPU of the server for one HTTP request", requests},
 		{"waiters", "Many connections that wait for one event", waiters},

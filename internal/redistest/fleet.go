@@ -70,7 +70,7 @@ func StartCluster(tb testing.TB, masters int, arguments ...string) []*Server {
 	return nodes
 }
 
-// StartNode starts a server that may join a cluster. It takes another for dead after 500 ms.
+// StartNode starts a server that may join a cluster. It takes another for dead after a second.
 func StartNode(tb testing.TB, arguments ...string) *Server {
 	tb.Helper()
 	bus, err := freeport.Next()
@@ -79,8 +79,8 @@ func StartNode(tb testing.TB, arguments ...string) *Server {
 	}
 	_, port, _ := net.SplitHostPort(bus)
 	return Start(tb, append([]string{
-		"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-node-timeout", "500",
-		"--dir", tb.TempDir(), "--repl-diskless-sync-delay", "0",
+		"--cluster-enabled", "yes", "--cluster-port", port, "--cluster-node-timeout", "1000",
+		"--dir", tb.TempDir(), "--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0",
 	}, arguments...)...)
 }
 

@@ -132,10 +132,13 @@ func (s *Server) Restart(tb testing.TB) {
 // Begin starts a server that was killed, empty, at the same address.
 func (s *Server) Begin(tb testing.TB) {
 	tb.Helper()
-	if err := s.start(); err != nil {
+	if err := s.Again(); err != nil {
 		tb.Fatal(err)
 	}
 }
+
+// Again is Begin outside of a test.
+func (s *Server) Again() error { return s.start() }
 
 // Freeze stops the server: it takes connections and requests and answers none, until Thaw.
 func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }

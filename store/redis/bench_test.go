@@ -151,7 +151,7 @@ func BenchmarkPlainScript(b *testing.B) {
 func openStore(tb testing.TB, address string) *swap.Store {
 	tb.Helper()
 	backend := open(tb, "redis://"+address)
-	store := swap.New(backend, swap.Config{Server: 1, Names: 400_000})
+	store := swap.New(backend, swap.Config{Server: 1, Timeout: patience, Names: 400_000})
 	tb.Cleanup(store.Close)
 	return store
 }

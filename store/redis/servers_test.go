@@ -162,7 +162,7 @@ func TestTurns(t *testing.T) {
 		worst = max(worst, came-place, place-came)
 		place++
 	}
-	// The next in a server's line takes the place of the one before when the server looks again. Others may go
+	// The next in a server's line takes its place when the server looks again. Others may go
 	// in the time of that round trip.
 	t.Logf("nobody went more than %d places before or after the one he came at", worst)
 	if worst > 2*each {
