@@ -52,9 +52,11 @@ func on(op gatehouse.Op, change func(d *gatehouse.Decision)) func(*gatehouse.Com
 }
 
 func mutants() []mutant {
-	return append(decidingMutants(), []mutant{
-		{name: "keeps any number of holders", test: "as many holders as allowed", config: swap.Config{Holders: 1 << 20}},
-		{name: "forgets no name", test: "what is worth nothing is forgotten", config: swap.Config{Linger: 1000 * time.Hour}},
+	return append(append(decidingMutants(), holdingMutants()...), []mutant{
+		{name: "keeps any number of holders", test: "as many holders as allowed",
+			config: swap.Config{Holders: 1 << 20}},
+		{name: "forgets no name", test: "what is worth nothing is forgotten",
+			config: swap.Config{Linger: 1000 * time.Hour}},
 		{name: "forgets all at the end", test: "what was answered lasts", forgets: true},
 		{name: "lives on when killed", test: "a dead server leaves nothing behind", survives: true},
 		{name: "lists from the beginning", test: "lists names in order",
@@ -63,10 +65,11 @@ func mutants() []mutant {
 			}},
 		{name: "lists on when told to stop", test: "lists names in order",
 			list: func(s gate.Store, kind gatehouse.Kind, after string, visit visitor) error {
-				return s.Range(context.Background(), kind, after, func(key gatehouse.Key, state control.State) bool {
+				on := func(key gatehouse.Key, state control.State) bool {
 					visit(key, state)
 					return true
-				})
+				}
+				return s.Range(context.Background(), kind, after, on)
 			}},
 		{name: "lists another kind too", test: "lists names in order",
 			list: func(s gate.Store, kind gatehouse.Kind, after string, visit visitor) error {
@@ -87,12 +90,14 @@ func mutants() []mutant {
 	}...)
 }
 
+// What mutants change.
+type (
+	key      = *gatehouse.Key
+	command  = *gatehouse.Command
+	decision = *gatehouse.Decision
+)
+
 func decidingMutants() []mutant {
-	type (
-		key      = *gatehouse.Key
-		command  = *gatehouse.Command
-		decision = *gatehouse.Decision
-	)
 	return []mutant{
 		{name: "grants what it has not", test: "changes are atomic",
 			after: on(gatehouse.OpAcquire, seventh(func(d decision) { d.Outcome = gatehouse.Granted }))},
@@ -119,6 +124,11 @@ func decidingMutants() []mutant {
 					cmd.Op = gatehouse.OpStats
 				}
 			}},
+	}
+}
+
+func holdingMutants() []mutant {
+	return []mutant{
 		{name: "has tokens that fall", test: "fencing tokens rise",
 			after: func(_ command, d decision) {
 				if d.Fence != 0 {
@@ -131,8 +141,10 @@ func decidingMutants() []mutant {
 					d.Fence = uint64(d.At.UnixNano())
 				}
 			}},
-		{name: "ends holds early", test: "a hold ends in time", before: func(_ key, cmd command) { cmd.Expires /= 2 }},
-		{name: "never ends holds", test: "a hold ends in time", before: func(_ key, cmd command) { cmd.Expires = 0 }},
+		{name: "ends holds early", test: "a hold ends in time",
+			before: func(_ key, cmd command) { cmd.Expires /= 2 }},
+		{name: "never ends holds", test: "a hold ends in time",
+			before: func(_ key, cmd command) { cmd.Expires = 0 }},
 		{name: "keeps those waiting whose turn it is", test: "a hold that ends lets the next one in",
 			before: func(_ key, cmd command) { cmd.Expires = 0 }},
 		{name: "does not renew", test: "a renewed hold lasts",
@@ -150,7 +162,7 @@ func decidingMutants() []mutant {
 		{name: "knows no line", test: "nobody overtakes at another server",
 			before: func(_ key, cmd command) { cmd.Ticket = 0 }},
 		{name: "deletes in silence", test: "a delete is told to all who wait",
-			before: func(_ key, cmd command) { cmd.Since = cmd.Since.Add(time.Duration(min(1, cmd.Ticket)) * time.Hour) }},
+			before: func(_ key, cmd command) { cmd.Since = cmd.Since.Add(time.Hour) }},
 		{name: "opens for the last one only", test: "a barrier opens for all",
 			after: func(cmd command, d decision) {
 				if cmd.Again && d.Outcome == gatehouse.Granted && cmd.Op == gatehouse.OpWait {
@@ -164,6 +176,12 @@ func decidingMutants() []mutant {
 		{name: "answers old values", test: "many at once",
 			after: on(gatehouse.OpValue, func(d decision) { d.Value = max(0, d.Value-1) })},
 	}
+}
+
+// A mutated store does what its mutant says.
+type mutated struct {
+	gate.SlowStore
+	*mutant
 }
 
 // Apply implements gate.Store.
@@ -189,12 +207,6 @@ func (m *mutated) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 		}
 	}
 	return err
-}
-
-// A mutated store does what its mutant says.
-type mutated struct {
-	gate.SlowStore
-	*mutant
 }
 
 // Watch implements gate.Store.

@@ -73,6 +73,7 @@ type T interface {
 
 // Run runs all tests on a store.
 func Run(t *testing.T, setup Setup) {
+	t.Helper()
 	for _, test := range tests {
 		if !test.applies(&setup) {
 			continue
@@ -143,8 +144,8 @@ func (b *bench) play(t T, body func(b *bench)) {
 	body(b)
 }
 
-// explain looks for an order that explains what was answered. That takes time of its own, and so is done where
-// time is not virtual.
+// explain looks for an order that explains what was answered. That takes time of its own, and so is done
+// where time is not virtual.
 func (b *bench) explain(t T) {
 	t.Helper()
 	if err := b.history.Check(patience); err != nil {
@@ -240,11 +241,11 @@ func (n *node) want(
 	return d
 }
 
-// do puts one command to a gate, which must have an outcome.
-func (n *node) do(key gatehouse.Key, cmd gatehouse.Command, outcome gatehouse.Outcome) {
+// do puts one command to a gate, which must grant it.
+func (n *node) do(key gatehouse.Key, cmd gatehouse.Command) {
 	n.bench.Helper()
-	if d, err := n.gate.Do(n.bench.Context(), key, cmd); err != nil || d.Outcome != outcome {
-		n.bench.Errorf("%s: %s by %q is %s, %v, want %s", key, cmd.Op, cmd.Holder, d.Outcome, err, outcome)
+	if d, err := n.gate.Do(n.bench.Context(), key, cmd); err != nil || d.Outcome != gatehouse.Granted {
+		n.bench.Errorf("%s: %s by %q is %s, %v, want it granted", key, cmd.Op, cmd.Holder, d.Outcome, err)
 	}
 }
 

@@ -142,7 +142,7 @@ func (b *bench) inTurn(key gatehouse.Key, lines []chan heard) {
 		for j := i; j < len(lines); j++ {
 			b.silent(fmt.Sprint("waiter ", j+1, " while ", i, " holds"), lines[j])
 		}
-		b.at(i).do(key, by(gatehouse.OpRelease, fmt.Sprint(i)), gatehouse.Granted)
+		b.at(i).do(key, by(gatehouse.OpRelease, fmt.Sprint(i)))
 		a := b.hear(fmt.Sprint("waiter ", i+1), lines[i], gatehouse.Granted)
 		if a.Fence <= last {
 			b.Errorf("waiter %d has fencing token %d after %d", i+1, a.Fence, last)
@@ -170,7 +170,7 @@ func givingUpLeavesNothing(b *bench) {
 	first, leave := b.at(0).wait(key, forever(take("gone", 1)))
 	second, _ := b.at(1).wait(key, forever(take("b", 1)))
 	leave()
-	b.at(1).do(key, by(gatehouse.OpRelease, "a"), gatehouse.Granted)
+	b.at(1).do(key, by(gatehouse.OpRelease, "a"))
 	b.hear("who waits behind one who left", second, gatehouse.Granted)
 	b.silent("who left", first)
 	ctx, cancel := context.WithTimeout(b.Context(), 50*time.Millisecond)
@@ -182,7 +182,7 @@ func givingUpLeavesNothing(b *bench) {
 	if took := time.Since(start); took > patience/2 {
 		b.Errorf("a call with a context of 50 ms took %s", took)
 	}
-	b.at(0).do(key, by(gatehouse.OpRelease, "b"), gatehouse.Granted)
+	b.at(0).do(key, by(gatehouse.OpRelease, "b"))
 	got, giveBack := b.at(0).wait(key, forever(take("c", 1)))
 	b.hear("who hung up after it was granted", got, gatehouse.Granted)
 	giveBack()
@@ -215,14 +215,14 @@ func deleteIsTold(b *bench) {
 			line, _ := b.at(i).wait(key, cmd)
 			lines = append(lines, line)
 		}
-		b.at(1).do(key, by(gatehouse.OpDelete, ""), gatehouse.Granted)
+		b.at(1).do(key, by(gatehouse.OpDelete, ""))
 		for i, line := range lines {
 			b.hear(fmt.Sprint(key, ": waiter ", i, " of a deleted one"), line, gatehouse.Deleted)
 		}
 		if kind == gatehouse.Lock { // who comes now begins anew
 			b.at(0).want(key, take("b", 1), gatehouse.Granted)
 			after, _ := b.at(1).wait(key, forever(take("c", 1)))
-			b.at(2).do(key, by(gatehouse.OpRelease, "b"), gatehouse.Granted)
+			b.at(2).do(key, by(gatehouse.OpRelease, "b"))
 			b.hear("who came after the delete", after, gatehouse.Granted)
 		}
 		b.at(1).want(named(kind, "missing"), by(gatehouse.OpDelete, ""), gatehouse.Missing)
@@ -257,7 +257,7 @@ func eventReachesAll(b *bench) {
 		lines = append(lines, line)
 	}
 	send := gatehouse.Command{Op: gatehouse.OpSend, Message: "now"}
-	b.at(0).do(key, send, gatehouse.Granted)
+	b.at(0).do(key, send)
 	for i, line := range lines {
 		if a := b.hear(fmt.Sprint("waiter ", i), line, gatehouse.Granted); a.Message != "now" {
 			b.Errorf("waiter %d got %q, want %q", i, a.Message, "now")
@@ -317,7 +317,7 @@ func releaseElsewhereWakes(b *bench) {
 		line, _ := b.at(1).wait(key, forever(take("b", 1)))
 		pass(20 * time.Millisecond)
 		start := time.Now()
-		b.at(i).do(key, by(gatehouse.OpRelease, "a"), gatehouse.Granted)
+		b.at(i).do(key, by(gatehouse.OpRelease, "a"))
 		if a := b.hear("who waits at another server", line, gatehouse.Granted); a.at.Sub(start) > soon {
 			slow++
 		}

@@ -102,7 +102,8 @@ func (a *amends) failed(key gatehouse.Key, queue []control.Turn, open []attempt)
 				one.unless = append(one.unless, *open[t].bare())
 			}
 			a.push(one)
-		case key.Kind == gatehouse.Barrier && cmd.Ticket != 0 && (cmd.Op.Waits() || cmd.Op == gatehouse.OpUndo):
+		case key.Kind == gatehouse.Barrier && cmd.Ticket != 0 &&
+			(cmd.Op.Waits() || cmd.Op == gatehouse.OpUndo):
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
 			a.push(owed{key: key, cmd: cmd})
 		}

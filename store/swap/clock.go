@@ -41,8 +41,8 @@ func (c *clock) latest() int64 {
 	return now + c.most + (now-c.asOf)/maxDrift
 }
 
-// note learns from an answer. The most rests on the last answer alone: by an earlier one it might be less, and
-// wrong, as the clock may have been set since.
+// note learns from an answer. The most rests on the last answer alone: by an earlier one it might be less,
+// and wrong, as the clock may have been set since.
 func (c *clock) note(now time.Time, sent, received int64) {
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
 	c.mu.Lock()

@@ -117,8 +117,9 @@ func (f *flight) clear() {
 	clear(f.commands)
 	clear(f.served)
 	*f = flight{
-		form: f.form[:0], turns: f.turns[:0], commands: f.commands[:0], live: f.live[:0], served: f.served[:0],
-		ranks: f.ranks[:0], blocked: f.blocked[:0], wake: f.wake[:0], begin: f.begin[:0], end: f.end[:0],
+		form: f.form[:0], turns: f.turns[:0], commands: f.commands[:0], live: f.live[:0],
+		served: f.served[:0],
+		ranks:  f.ranks[:0], blocked: f.blocked[:0], wake: f.wake[:0], begin: f.begin[:0], end: f.end[:0],
 	}
 }
 
@@ -168,8 +169,8 @@ func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
 	}
 }
 
-// lost counts a race that was lost, and sees that there is time for another one. That is not put off: what was
-// read is soon old.
+// lost counts a race that was lost, and sees that there is time for another one. That is not put off: what
+// was read is soon old.
 func (s *Store) lost(ctx context.Context, e *entry, change *Change, races int) error {
 	if !change.Read {
 		s.figures.lost.Add(1)
