@@ -5,6 +5,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestHoldsEndByLease(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	client := cluster.Client(t)
 	all := servers(t, cluster, 2)
-	lock, kept := named(gatehouse.Lock, "lock"), named(gatehouse.Lock, "kept")
+	lock, kept := named(gatehouse.Lock, strings.Repeat("long", 100)), named(gatehouse.Lock, "kept")
 	forever := acquire("one")
 	forever.Expires = 0
 	all[0].do(t, kept, forever, gatehouse.Granted)
@@ -67,17 +68,29 @@ func TestHoldOutlivesItsServersClock(t *testing.T) {
 // As many holds as there may be come and go as one change.
 func TestManyHoldsAtOnce(t *testing.T) {
 	t.Parallel()
-	const many = 1000
 	cluster := etcdtest.Start(t, 1)
 	client := cluster.Client(t)
 	s := serve(t, cluster.URL(""))
-	key := named(gatehouse.Semaphore, "100%/s")
+	for _, name := range []string{"100%/s", strings.Repeat("/", gatehouse.MaxName)} {
+		manyHolds(t, s, named(gatehouse.Semaphore, name))
+		if n := below(t, client, "/gatehouse/holds/"); n != 0 {
+			t.Errorf("after the delete there are %d hold keys, want none", n)
+		}
+	}
+	until(t, "the leases of holds given back", func() bool { return holdLeases(t, client, s) == 0 })
+}
+
+// manyHolds has as many holds as there may be begin at once, and ends them at once.
+func manyHolds(t *testing.T, s *server, key gatehouse.Key) {
+	t.Helper()
+	const many = 1000
+	long := strings.Repeat("k", 400)
 	waits := make([]<-chan answer, 0, many)
 	first := acquire("first")
 	first.Size, first.Cost = many, many
 	s.do(t, key, first, gatehouse.Granted)
 	for n := range many {
-		cmd := acquire(fmt.Sprint(n))
+		cmd := acquire(fmt.Sprint(n, long))
 		cmd.Size, cmd.MaxWait = many, patience
 		waits = append(waits, s.later(t, key, cmd))
 	}
@@ -90,14 +103,10 @@ func TestManyHoldsAtOnce(t *testing.T) {
 	if len(fences) != many {
 		t.Errorf("%d holds have %d fencing tokens", many, len(fences))
 	}
-	if n := below(t, client, "/gatehouse/holds/semaphore/100%25%2Fs/"); n != many {
+	if n := below(t, s.backend.client, s.backend.keys.holds(key)); n != many {
 		t.Errorf("there are %d hold keys, want %d", n, many)
 	}
 	s.do(t, key, gatehouse.Command{Op: gatehouse.OpDelete}, gatehouse.Granted)
-	if n := below(t, client, "/gatehouse/holds/"); n != 0 {
-		t.Errorf("after the delete there are %d hold keys, want none", n)
-	}
-	until(t, "the leases of holds given back", func() bool { return holdLeases(t, client, s) == 0 })
 }
 
 // Holds that began together have one lease. It is given back with the last of them.

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,12 +16,18 @@ import (
 //	holds/lock/a%2Fb/00000000004294967296       its hold with that fencing token
 //
 // A record's key ends with the name as it is, so that etcd's order is the order of names. In the key of a
-// hold the name has no slash, so that no name's holds are among those of another.
+// hold the name has no slash, so that no name's holds are among those of another; and a long one is a digest
+// of it, as a change may write a thousand such keys.
 type keys string
 
 const (
 	recordsPart = "records/"
 	holdsPart   = "holds/"
+
+	// maxPart is the longest name that is in the key of a hold.
+	maxPart = 128
+	// digestMark begins a digest. No name that is escaped begins so.
+	digestMark = "%%"
 )
 
 // records is what the keys of all records of a kind begin with.
@@ -32,6 +40,10 @@ func (k keys) record(key gatehouse.Key) string { return k.records(key.Kind) + ke
 // holds is what the keys of all holds under one name begin with.
 func (k keys) holds(key gatehouse.Key) string {
 	name := strings.ReplaceAll(strings.ReplaceAll(key.Name, "%", "%25"), "/", "%2F")
+	if len(name) > maxPart {
+		digest := sha256.Sum256([]byte(key.Name))
+		name = digestMark + hex.EncodeToString(digest[:])
+	}
 	return string(k) + holdsPart + key.Kind.String() + "/" + name + "/"
 }
 
@@ -50,8 +62,8 @@ func fenceOf(key []byte) uint64 {
 	return fence
 }
 
-// parse says which controller a key is of, and whether it is that of a hold. ok is false for a key that is
-// none of ours.
+// parse says which controller a key is of, and whether it is that of a hold. The controller is the zero one
+// when it cannot be told. ok is false for a key that is none of ours.
 func (k keys) parse(text string) (key gatehouse.Key, isHold, ok bool) {
 	rest, ok := strings.CutPrefix(text, string(k))
 	if !ok {
@@ -68,7 +80,9 @@ func (k keys) parse(text string) (key gatehouse.Key, isHold, ok bool) {
 		return key, isHold, false
 	}
 	if isHold {
-		name, _, ok = strings.Cut(name, "/")
+		if name, _, ok = strings.Cut(name, "/"); strings.HasPrefix(name, digestMark) {
+			return gatehouse.Key{}, true, ok
+		}
 		name = strings.ReplaceAll(strings.ReplaceAll(name, "%2F", "/"), "%25", "%")
 	}
 	key.Name = name

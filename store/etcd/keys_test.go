@@ -19,6 +19,7 @@ func TestKeys(t *testing.T) {
 	name := rapid.OneOf(
 		rapid.StringOfN(rapid.SampledFrom([]rune("%2F5/ab")), 1, 8, -1),
 		rapid.StringN(1, 12, gatehouse.MaxName),
+		rapid.StringOfN(rapid.SampledFrom([]rune("a/")), 60, 140, -1),
 	)
 	kind := rapid.SampledFrom([]gatehouse.Kind{gatehouse.Lock, gatehouse.Semaphore, gatehouse.SlidingLog})
 	k := keys("/a/")
@@ -36,7 +37,12 @@ func TestKeys(t *testing.T) {
 		}
 		fence := rapid.Uint64Min(1).Draw(t, "fence")
 		hold := k.hold(one, fence)
-		if got, isHold, ok := k.parse(hold); got != one || !isHold || !ok || fenceOf([]byte(hold)) != fence {
+		got, isHold, ok := k.parse(hold)
+		want := one
+		if strings.Contains(hold, digestMark) {
+			want = gatehouse.Key{}
+		}
+		if got != want || !isHold || !ok || fenceOf([]byte(hold)) != fence {
 			t.Errorf("hold %d of %q is of %q, a hold %t, ours %t", fence, one, got, isHold, ok)
 		}
 	})

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,20 +112,22 @@ func (l *listener) hear(events []*clientv3.Event) {
 // concerns, also for the holds that ended with it. A hold that ended without its record being written has
 // been ended by its lease; that concerns everybody.
 func (l *listener) hearChange(events []*clientv3.Event) {
-	written := map[gatehouse.Key]bool{}
+	written := map[string]bool{} // what the keys of their holds begin with
 	for _, e := range events {
 		key, isHold, ok := l.keys.parse(string(e.Kv.Key))
 		if !ok || isHold {
 			continue
 		}
-		written[key] = true
+		written[l.keys.holds(key)] = true
 		if !e.IsCreate() && !e.IsModify() || wakes(e.Kv.Value, l.server) {
 			l.wake(key)
 		}
 	}
 	for _, e := range events {
-		key, isHold, ok := l.keys.parse(string(e.Kv.Key))
-		if ok && isHold && e.Type == clientv3.EventTypeDelete && !written[key] {
+		text := string(e.Kv.Key)
+		key, isHold, ok := l.keys.parse(text)
+		if ok && isHold && e.Type == clientv3.EventTypeDelete &&
+			!written[text[:strings.LastIndexByte(text, '/')+1]] {
 			l.wake(key)
 		}
 	}

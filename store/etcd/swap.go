@@ -24,6 +24,9 @@ const (
 	// group is how many holds go into a transaction within the transaction. Etcd takes 128 operations, if it
 	// is not told otherwise, less those of the one around it; so there may be 60 groups.
 	group = 50
+
+	// maxHolder is how much of a holder stands beside the record, in bytes. It is there for people to read.
+	maxHolder = 64
 )
 
 // Swap implements swap.Backend by one transaction. The leases of the holds that it begins are made before.
@@ -89,7 +92,8 @@ func (b *Backend) ops(
 	var holds []clientv3.Op
 	for i := range change.Begin {
 		h := &change.Begin[i]
-		holds = append(holds, clientv3.OpPut(b.keys.hold(key, h.Fence), h.Holder,
+		holder := h.Holder[:min(len(h.Holder), maxHolder)]
+		holds = append(holds, clientv3.OpPut(b.keys.hold(key, h.Fence), holder,
 			clientv3.WithLease(g.of(h)), clientv3.WithPrevKV()))
 	}
 	for i := range change.End {
