@@ -13,6 +13,12 @@ SEEDS ?= 200
 # How many calls make linearizable makes.
 OPERATIONS ?= 50000
 
+# How long make chaos has each store under load, and which: disk, redis, redis-empty, etcd, memory or all.
+# CHAOS is what else it is told, such as CHAOS="-json -seed 1".
+SECONDS ?= 60
+STORE ?= all
+CHAOS ?=
+
 # Where make proto writes to.
 PROTO_OUT ?= proto
 
@@ -21,7 +27,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim linearizable bench bench-tools accuracy proto lint fmt
+.PHONY: help run test race fuzz sim linearizable chaos bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +59,12 @@ sim: ## run the tests in virtual time and on random cases, CHECKS cases each (20
 
 linearizable: ## check OPERATIONS calls (50000) to real etcd members under faults for linearizability
 	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/etcd
+
+chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/testing.md
+	@command -v redis-server >/dev/null || { echo "installing redis-server with apt-get"; \
+		apt-get update -q </dev/null; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server </dev/null; }
+	go run ./cmd/chaos -store $(STORE) -seconds $(SECONDS) $(CHAOS)
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
 	cd bench && go run -tags peers . -out ../docs/benchmarks.md

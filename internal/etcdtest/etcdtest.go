@@ -40,20 +40,26 @@ type Cluster struct {
 // away. A lease lasts 1 s or longer.
 func Start(tb testing.TB, members int) *Cluster {
 	tb.Helper()
-	binary, err := Binary()
+	c, err := Open(tb.TempDir(), members)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	folder := tb.TempDir()
+	tb.Cleanup(c.End)
+	return c
+}
+
+// Open starts a cluster outside of a test, with its data in a folder. End ends it.
+func Open(folder string, members int) (c *Cluster, err error) {
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
 	for n := range attempts {
-		var c *Cluster
 		if c, err = open(binary, filepath.Join(folder, strconv.Itoa(n)), members); err == nil {
-			tb.Cleanup(c.end)
-			return c
+			return c, nil
 		}
 	}
-	tb.Fatal(err)
-	return nil
+	return nil, err
 }
 
 func open(binary, folder string, members int) (*Cluster, error) {
@@ -78,7 +84,7 @@ func open(binary, folder string, members int) (*Cluster, error) {
 		m.cluster = strings.Join(all, ",")
 		if err := m.start(); err != nil {
 			c.members = c.members[:n]
-			c.end()
+			c.End()
 			return nil, err
 		}
 	}
@@ -90,14 +96,14 @@ func open(binary, folder string, members int) (*Cluster, error) {
 		case <-m.exited:
 		case <-end:
 		}
-		c.end()
+		c.End()
 		return nil, fmt.Errorf("etcd %s at %s is not ready: %s", m.name, m.client, m.log)
 	}
 	return c, nil
 }
 
-// end kills all members.
-func (c *Cluster) end() {
+// End kills all members.
+func (c *Cluster) End() {
 	for _, m := range c.members {
 		m.kill()
 	}
@@ -146,14 +152,22 @@ func (c *Cluster) Stop(member int) {
 // wait until it is ready: without a majority it never is. Healthy does.
 func (c *Cluster) Restart(tb testing.TB, member int) {
 	tb.Helper()
-	m := c.members[member]
-	if m.running() {
-		tb.Fatalf("etcd %s runs, want it killed or stopped first", m.name)
-	}
-	if err := m.start(); err != nil {
+	if err := c.Again(member); err != nil {
 		tb.Fatal(err)
 	}
 }
+
+// Again is Restart outside of a test.
+func (c *Cluster) Again(member int) error {
+	m := c.members[member]
+	if m.running() {
+		return fmt.Errorf("etcd %s runs, want it killed or stopped first", m.name)
+	}
+	return m.start()
+}
+
+// Ready is closed once a member can be asked, which it says at each of its starts.
+func (c *Cluster) Ready(member int) <-chan struct{} { return c.members[member].log.ready }
 
 // Save copies the data of a member that was stopped. When it is stopped again, what it returns puts them back
 // in place of later ones, as an operator does with a backup.

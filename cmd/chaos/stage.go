@@ -1,0 +1,160 @@
+//go:build linux || darwin
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/etcdtest"
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+)
+
+// A victim is a process that is killed and stopped.
+type victim interface {
+	name() string
+	kill()
+	begin() error
+	freeze()
+	thaw()
+}
+
+// A variant is a store, and what is done to it.
+type variant struct {
+	name, about string
+	servers     int
+	// storeShare is how many of 12 faults hit the store; the others hit servers.
+	storeShare int
+	// loses says that a store that is killed begins anew, empty.
+	loses bool
+	// flush is how much of what limiters counted may be lost when a server is killed.
+	flush time.Duration
+	// forgets says that nothing is promised: the run shows that this is found out.
+	forgets bool
+	open    func(folder string) (address string, victims []victim, err error)
+}
+
+// variants are all there are.
+var variants = []variant{
+	{
+		name: "disk", about: "one server, killed and frozen", servers: 1, flush: 1500 * time.Millisecond,
+		open: func(folder string) (string, []victim, error) {
+			return "disk:" + filepath.Join(folder, "data"), nil, nil
+		},
+	},
+	{
+		name: "redis", about: "three servers and a Redis with appendfsync always, all killed and frozen",
+		servers: 3, storeShare: 4, open: openRedis("yes"),
+	},
+	{
+		name: "redis-empty", about: "three servers, and a Redis that loses everything when it is killed",
+		servers: 3, storeShare: 2, loses: true, open: openRedis("no"),
+	},
+	{
+		name: "etcd", about: "three servers and three members of etcd, all killed and frozen",
+		servers: 3, storeShare: 5, open: openEtcd,
+	},
+	{
+		name: "memory", about: "one server that keeps nothing, to show that this is found out", servers: 1,
+		forgets: true,
+		open:    func(string) (string, []victim, error) { return "memory", nil, nil },
+	},
+}
+
+// A stage is the processes of one run.
+type stage struct {
+	servers []*server
+	stores  []victim
+}
+
+// raise starts everything. What was started is ended by end, also after an error.
+func (v *variant) raise(binary, folder string) (*stage, error) {
+	st := &stage{}
+	address, stores, err := v.open(folder)
+	if err != nil {
+		return st, err
+	}
+	st.stores = stores
+	for n := range v.servers {
+		s, err := newServer(n, binary, address, folder)
+		if err != nil {
+			return st, err
+		}
+		st.servers = append(st.servers, s)
+		if err := s.begin(); err != nil {
+			return st, err
+		}
+	}
+	return st, nil
+}
+
+func (st *stage) end() {
+	for _, s := range st.servers {
+		s.kill()
+	}
+	for _, s := range st.stores {
+		s.kill()
+	}
+}
+
+// A redisVictim is a Redis.
+type redisVictim struct{ *redistest.Server }
+
+func openRedis(appendOnly string) func(folder string) (string, []victim, error) {
+	return func(folder string) (string, []victim, error) {
+		dir := filepath.Join(folder, "redis")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", nil, err
+		}
+		s, err := redistest.Open("--dir", dir, "--appendonly", appendOnly, "--appendfsync", "always")
+		if err != nil {
+			return "", nil, err
+		}
+		return "redis://" + s.Address, []victim{redisVictim{s}}, nil
+	}
+}
+
+func (redisVictim) name() string   { return "redis" }
+func (v redisVictim) kill()        { v.Kill() }
+func (v redisVictim) begin() error { return v.Again() }
+func (v redisVictim) freeze()      { v.Freeze() }
+func (v redisVictim) thaw()        { v.Thaw() }
+
+// A memberVictim is a member of etcd.
+type memberVictim struct {
+	*etcdtest.Cluster
+	number int
+}
+
+func openEtcd(folder string) (string, []victim, error) {
+	c, err := etcdtest.Open(filepath.Join(folder, "etcd"), 3)
+	if err != nil {
+		return "", nil, err
+	}
+	var list []victim
+	for n := range c.Endpoints() {
+		list = append(list, memberVictim{c, n})
+	}
+	return c.URL("/chaos"), list, nil
+}
+
+func (v memberVictim) name() string { return fmt.Sprintf("member %d", v.number+1) }
+func (v memberVictim) kill()        { v.Kill(v.number) }
+func (v memberVictim) freeze()      { v.Pause(v.number) }
+func (v memberVictim) thaw()        { v.Resume(v.number) }
+
+// begin starts the member, and waits until it is one of the cluster again.
+func (v memberVictim) begin() error {
+	if err := v.Again(v.number); err != nil {
+		return err
+	}
+	select {
+	case <-v.Ready(v.number):
+		return nil
+	case <-time.After(patience):
+		return errors.New(v.name() + " of etcd does not come back")
+	}
+}

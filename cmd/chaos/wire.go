@@ -1,0 +1,194 @@
+//go:build linux || darwin
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// dialTime is how long a connection may take. On one machine it takes no time, or is refused.
+const dialTime = time.Second
+
+// A wire is one connection to a server. It never sends a request twice, as clients of other libraries may:
+// a count that was sent twice would be counted twice.
+type wire struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	linked time.Duration
+	ask    func(w *wire, c *call) error // HTTP or RESP
+}
+
+// dial connects to a server.
+func dial(address string, ask func(*wire, *call) error) (*wire, error) {
+	conn, err := net.DialTimeout("tcp", address, dialTime)
+	if err != nil {
+		return nil, err
+	}
+	return &wire{conn: conn, reader: bufio.NewReader(conn), ask: ask}, nil
+}
+
+// askHTTP puts the call as a GET.
+func askHTTP(w *wire, c *call) error {
+	query := url.Values{}
+	list := c.parameters()
+	for i := 0; i < len(list); i += 2 {
+		query.Set(list[i], list[i+1])
+	}
+	target := "/v1/" + c.key + "/" + c.op + "?" + query.Encode()
+	if _, err := fmt.Fprintf(w.conn, "GET %s HTTP/1.1\r\nHost: chaos\r\n\r\n", target); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(w.reader, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	c.fence, _ = strconv.ParseUint(response.Header.Get("Gatehouse-Fence"), 10, 64)
+	c.readHTTP(response, string(body))
+	if response.Close {
+		return errEnd
+	}
+	return nil
+}
+
+// errEnd says that an answer was the last on its connection.
+var errEnd = errors.New("the connection ends")
+
+// readHTTP fills in what was answered.
+func (c *call) readHTTP(response *http.Response, body string) {
+	switch response.StatusCode {
+	case http.StatusOK, http.StatusNoContent:
+		c.outcome = granted
+		c.value, _ = strconv.ParseInt(body, 10, 64)
+		c.text, _ = url.PathUnescape(response.Header.Get("X-Bouncer-Message"))
+		return
+	case http.StatusRequestTimeout:
+		c.outcome = refused
+		return
+	case http.StatusConflict:
+		c.outcome = conflict
+	case http.StatusServiceUnavailable:
+		c.outcome = unavailable
+	default:
+		c.outcome = faulty
+	}
+	c.text = fmt.Sprint(response.StatusCode, " ", body)
+}
+
+// askRESP puts the call as a command of the GH family.
+func askRESP(w *wire, c *call) error {
+	words := append([]string{"GH." + strings.ToUpper(c.op), c.key}, c.parameters()...)
+	words = append(words, "WITH", "DETAILS")
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	for _, word := range words {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(word), word)
+	}
+	if _, err := io.WriteString(w.conn, b.String()); err != nil {
+		return err
+	}
+	reply, err := readRESP(w.reader)
+	if err != nil {
+		return err
+	}
+	if text, ok := reply.(respError); ok {
+		c.failRESP(string(text))
+		return nil
+	}
+	fields, ok := reply.([]any)
+	if !ok {
+		c.outcome, c.text = faulty, fmt.Sprintf("%v, want a map", reply)
+		return nil
+	}
+	c.outcome = refused
+	for i := 0; i+1 < len(fields); i += 2 {
+		number, _ := fields[i+1].(int64)
+		switch fields[i] {
+		case "granted":
+			if number == 1 {
+				c.outcome = granted
+			}
+		case "fence":
+			c.fence = uint64(number)
+		case "value":
+			c.value = number
+		case "message":
+			c.text, _ = fields[i+1].(string)
+		}
+	}
+	return nil
+}
+
+// failRESP fills in an answer that is an error.
+func (c *call) failRESP(text string) {
+	code, _, _ := strings.Cut(text, " ")
+	switch code {
+	case "CONFLICT":
+		c.outcome = conflict
+	case "UNAVAILABLE", "TIMEOUT":
+		c.outcome = unavailable
+	default:
+		c.outcome = faulty
+	}
+	c.text = text
+}
+
+// A respError is a reply that is an error.
+type respError string
+
+// readRESP reads one reply of version 2.
+func readRESP(r *bufio.Reader) (any, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	line = strings.TrimSuffix(line, "\r\n")
+	if line == "" {
+		return nil, errors.New("an empty line, want a reply")
+	}
+	rest := line[1:]
+	switch line[0] {
+	case '+':
+		return rest, nil
+	case '-':
+		return respError(rest), nil
+	case ':':
+		return strconv.ParseInt(rest, 10, 64)
+	case '$':
+		n, err := strconv.Atoi(rest)
+		if err != nil || n < 0 {
+			return nil, err
+		}
+		text := make([]byte, n+2)
+		if _, err := io.ReadFull(r, text); err != nil {
+			return nil, err
+		}
+		return string(text[:n]), nil
+	case '*':
+		n, err := strconv.Atoi(rest)
+		if err != nil || n < 0 {
+			return nil, err
+		}
+		list := make([]any, n)
+		for i := range list {
+			if list[i], err = readRESP(r); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("%q, want a reply", line)
+}
