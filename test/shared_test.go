@@ -326,3 +326,19 @@ func (s *server) metric(t *testing.T, name string) (value float64) {
 	}
 	return value
 }
+
+// A store on disk counts what it writes.
+func TestDiskMetrics(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--store", "disk:"+t.TempDir())
+	for range 10 {
+		s.want(t, "/v1/counter/c/count", "200")
+	}
+	commits := s.metric(t, "gatehouse_store_commits_total")
+	records := s.metric(t, "gatehouse_store_records_total")
+	if commits < 10 || records < commits {
+		t.Errorf("10 counts one by one made %v commits of %v records, want 10 or more", commits, records)
+	}
+	s.wantMetric(t, `gatehouse_store_full{store="disk"} 0`)
+	s.metric(t, "gatehouse_store_flush_seconds")
+}

@@ -67,6 +67,7 @@ func (o *opening) open(ctx context.Context) (*keeper, error) {
 		if err != nil {
 			return nil, err
 		}
+		registerDisk(o.figures, store)
 		return &keeper{
 			Store: store, about: o.store, names: store.Len, close: store.Close,
 			failed: store.Failed(), err: store.Err,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/gatehousehq/gatehouse/store/disk"
 	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -29,4 +30,31 @@ func registerSwaps(metrics *prometheus.Registry, kind string, store *swap.Store)
 			ConstLabels: prometheus.Labels{"store": kind},
 		}, func() float64 { return float64(f.value(store.Figures())) }))
 	}
+}
+
+// registerDisk registers the figures of a store on disk.
+func registerDisk(metrics *prometheus.Registry, store *disk.Store) {
+	labels := prometheus.Labels{"store": "disk"}
+	metrics.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gatehouse_store_commits_total", ConstLabels: labels,
+			Help: "Transactions, each of which the disk had to confirm.",
+		}, func() float64 { return float64(store.Figures().Commits) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gatehouse_store_records_total", ConstLabels: labels,
+			Help: "Records that were written by them.",
+		}, func() float64 { return float64(store.Figures().Records) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gatehouse_store_flush_seconds", ConstLabels: labels,
+			Help: "How long the last writing down of what limiters counted took.",
+		}, func() float64 { return store.Figures().Flush.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gatehouse_store_full", ConstLabels: labels,
+			Help: "1 while what needs room is refused because the disk is full.",
+		}, func() float64 {
+			if store.Figures().Full {
+				return 1
+			}
+			return 0
+		}))
 }

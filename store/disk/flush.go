@@ -14,6 +14,8 @@ const flushBatch = 1024
 
 // flush writes down what is marked: what limiters counted, what was forgotten, and figures.
 func (s *Store) flush(last bool) error {
+	began := s.now()
+	defer func() { s.counters.flushed(s.now().Sub(began)) }()
 	s.flushing.Store(false) // what is marked from now on is for the next time
 	limiters := make(map[gatehouse.Key]*change)
 	for part := range memory.Parts {

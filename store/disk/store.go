@@ -69,7 +69,8 @@ type Store struct {
 	ended      chan struct{} // the writer has
 	failed     chan struct{} // the file cannot be written any more
 
-	trouble atomic.Pointer[trouble] // nil while all is well
+	trouble  atomic.Pointer[trouble] // nil while all is well
+	counters counters
 
 	mu      sync.Mutex
 	current *batch // being written; nil when none is

@@ -114,7 +114,7 @@ func (s *Store) transact(changes map[gatehouse.Key]*change) error {
 	if err := s.makeRoom(s.pagesFor(records, size)); err != nil {
 		return err
 	}
-	return s.update(func(w *writer) error {
+	err := s.update(func(w *writer) error {
 		for key, c := range changes {
 			if err := w.write(key, c); err != nil {
 				return err
@@ -122,6 +122,10 @@ func (s *Store) transact(changes map[gatehouse.Key]*change) error {
 		}
 		return nil
 	})
+	if err == nil && records > 0 {
+		s.counters.wrote(records)
+	}
+	return err
 }
 
 // A writer is one transaction.

@@ -1,0 +1,42 @@
+package disk
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Figures count what a store wrote since it was opened.
+type Figures struct {
+	// Commits are the transactions, each of which the disk had to confirm, and Records what was written by
+	// them, those about limiters included.
+	Commits, Records uint64
+
+	// Flush is how long the last writing down of limiters took; 0 when there was none.
+	Flush time.Duration
+
+	// Full says that the disk is, so that what needs room is refused.
+	Full bool
+}
+
+type counters struct {
+	commits, records atomic.Uint64
+	flush            atomic.Int64 // ns
+}
+
+// Figures returns the counts.
+func (s *Store) Figures() Figures {
+	trouble := s.trouble.Load()
+	return Figures{
+		Commits: s.counters.commits.Load(), Records: s.counters.records.Load(),
+		Flush: time.Duration(s.counters.flush.Load()), Full: trouble != nil && trouble.full,
+	}
+}
+
+// wrote notes one transaction.
+func (c *counters) wrote(records int) {
+	c.commits.Add(1)
+	c.records.Add(uint64(records)) // #nosec G115 -- from 0
+}
+
+// flushed notes that limiters were written down.
+func (c *counters) flushed(took time.Duration) { c.flush.Store(int64(took)) }
