@@ -381,13 +381,13 @@ func TestDataIsLookedAt(t *testing.T) {
 	for command, want := range map[string]string{
 		"check":            "…gatehouse.db: …1  tokenbucket\n…1  semaphore\n…1  event\n…1  holds…nothing is…",
 		"check --json":     `{…"faults":[],…"holds":1,…"names":{"event":1,"semaphore":1,"tokenbucket":1},…`,
-		"dump":             `{…"tokenbucket"…}` + "\n" + `{…"semaphore"…"holder":"a"…}` + "\n" + `{…"hello"}…`,
+		"dump":             `{…"tokenbucket"…}` + "\n" + `{…"semaphore"…"holder":"a"…}` + "\n{…hello…",
 		"dump --kind lock": "",
 	} {
 		args := append([]string{"data"}, strings.Fields(command+" "+dir)...)
 		status, out, said := gatehouse(t, nil, args...)
 		if status != 0 || !matches(want, out) {
-			t.Errorf("%q: status %d, printed %q, said %q, want %q", args, status, out, said, want)
+			t.Errorf("%q: status %d, printed %q, said %q, want %q", command, status, out, said, want)
 		}
 	}
 	status, _, said := gatehouse(t, nil, "data", "dump", "--kind", "door", dir)

@@ -292,7 +292,8 @@ func openFile(path string, h *head) (db *bolt.DB, err error) {
 	}()
 	db, err = bolt.Open(path, 0o600, &bolt.Options{
 		Timeout:        time.Second,
-		NoFreelistSync: true, // the free pages are those that are not used
+		PageSize:       1 << 12, // everywhere, so that a file can be taken elsewhere
+		NoFreelistSync: true,    // the free pages are those that are not used
 		FreelistType:   bolt.FreelistMapType,
 	})
 	if err != nil {
