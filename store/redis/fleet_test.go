@@ -14,9 +14,9 @@ import (
 )
 
 // newStore returns a store on a backend, that ends with the test.
-func newStore(t *testing.T, b *redis.Backend, server uint32) *swap.Store {
+func newStore(t *testing.T, b *redis.Backend) *swap.Store {
 	t.Helper()
-	s := swap.New(b, swap.Config{Server: server})
+	s := swap.New(b, swap.Config{Server: 1})
 	t.Cleanup(s.Close)
 	return s
 }
@@ -27,7 +27,7 @@ func TestSentinel(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	sentinel := redistest.StartSentinel(t, "gate", master)
-	s := newStore(t, open(t, "redis://127.0.0.1:1?master_set=gate&addr="+sentinel.Address), 1)
+	s := newStore(t, open(t, "redis://127.0.0.1:1?master_set=gate&addr="+sentinel.Address))
 	first := apply(t, s, "a", acquire("1", 2))
 	redistest.Until(t, func() bool {
 		return replica.Int(t, "EXISTS", "gatehouse:semaphore/a") == 1 &&
@@ -134,7 +134,14 @@ func TestClusterFailover(t *testing.T) {
 	redistest.Until(t, func() bool {
 		return strings.Contains(replica.CLI(t, "INFO", "replication"), "master_link_status:up")
 	})
-	s := newStore(t, open(t, "redis://"+nodes[1].Address+"?addr="+nodes[2].Address), 1)
+	for _, n := range nodes { // who does not know the replica yet does not vote for it
+		redistest.Until(t, func() bool { return strings.Contains(n.CLI(t, "CLUSTER", "NODES"), " slave ") })
+	}
+	redistest.Until(t, func() bool {
+		known := replica.CLI(t, "CLUSTER", "NODES")
+		return strings.Count(known, " connected") == 4 && !strings.Contains(known, "handshake")
+	})
+	s := newStore(t, open(t, "redis://"+nodes[1].Address+"?addr="+nodes[2].Address))
 	var there, elsewhere string // names at the node that fails, and at another
 	for i := 0; there == "" || elsewhere == ""; i++ {
 		name := fmt.Sprint(i)

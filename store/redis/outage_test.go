@@ -155,7 +155,7 @@ func eventually(
 func TestRestartedEmpty(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := openStore(t, server.Address)
+	s := newStore(t, open(t, "redis://"+server.Address))
 	const size = 3
 	last := uint64(0)
 	for round := range 3 {
@@ -189,7 +189,7 @@ func TestStaleReplica(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master)
 	proxy := redistest.StartProxy(t, master.Address, 1)
-	s := openStore(t, proxy.Address)
+	s := newStore(t, open(t, "redis://"+proxy.Address))
 	first := apply(t, s, "a", acquire("1", 2))
 	redistest.Until(t, func() bool { return replica.Int(t, "EXISTS", "gatehouse:semaphore/a") == 1 })
 	replica.CLI(t, "REPLICAOF", "127.0.0.1", "1") // it hears no more
@@ -219,7 +219,7 @@ func TestStaleReplica(t *testing.T) {
 func TestFull(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s := openStore(t, server.Address)
+	s := newStore(t, open(t, "redis://"+server.Address))
 	apply(t, s, "a", acquire("1", 2))
 	server.CLI(t, "CONFIG", "SET", "maxmemory", "1mb")
 	for _, cmd := range []gatehouse.Command{acquire("2", 2), {Op: gatehouse.OpRelease, Holder: "1"}} {
