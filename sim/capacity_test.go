@@ -1,0 +1,3 @@
+package sim_test
+
+func (c *cluster) capacity() {}

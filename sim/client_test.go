@@ -1,0 +1,363 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/swap"
+)
+
+// A client uses one server after the other.
+type client struct {
+	*cluster
+	id   string
+	rand *rand.Rand
+	next int
+}
+
+// What clients want.
+const (
+	slots   = 3                // of semaphores, in a window of limiters, and at barriers
+	window  = 2 * time.Second  // of limiters
+	lasting = 30 * time.Second // holds that nobody has lost before
+	alarm   = 3 * time.Second  // of the watchdog
+)
+
+// named is a key.
+func named(kind gatehouse.Kind, format string, args ...any) gatehouse.Key {
+	return gatehouse.Key{Kind: kind, Name: fmt.Sprintf(format, args...)}
+}
+
+func (c *client) some(most time.Duration) time.Duration {
+	return time.Duration(c.rand.Int64N(int64(most)))
+}
+
+// do gives a command to one of the servers.
+func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) *call {
+	s := c.any(c.rand)
+	if s == nil {
+		pause(100 * time.Millisecond)
+		return &call{err: context.Canceled}
+	}
+	patience := gatehouse.Forever
+	if cmd.MaxWait == gatehouse.Forever || cmd.MaxWait > 0 && c.rand.IntN(4) == 0 {
+		patience = c.some(4 * time.Second)
+	}
+	return c.ask(s, request{c.id, key, cmd, patience})
+}
+
+// A request is a command as it is given to a server.
+type request struct {
+	client   string
+	key      gatehouse.Key
+	cmd      gatehouse.Command
+	patience time.Duration // after which the client goes away; Forever if it does not
+}
+
+// slowest is how much longer than a command may wait its answer may take: what is under way in front of it
+// takes a time-out, the last look at it another one, and both a little.
+const slowest = 2*swap.DefaultTimeout + 100*time.Millisecond
+
+// ask gives a command to a server, and notes what comes of it.
+func (c *cluster) ask(s *server, r request) *call {
+	ctx, limit := s.ctx, r.cmd.MaxWait+slowest
+	if r.patience != gatehouse.Forever {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.patience)
+		defer cancel()
+		limit = r.patience
+	}
+	one := &call{client: r.client, server: s.number, key: r.key, cmd: r.cmd, begin: c.now()}
+	if r.key.Name[0] == '!' { // a history is kept of it, and nothing is lost there
+		one.d, one.err = c.linear.Do(ctx, s.gate, r.key, r.cmd)
+	} else {
+		one.d, one.err = s.gate.Do(ctx, r.key, r.cmd)
+	}
+	one.end = c.now()
+	one.gone = ctx.Err() != nil
+	c.ended(one)
+	if took := one.end - one.begin; took > limit {
+		c.violated("deadline", r.key, "%s took %s of %s: %v", r.cmd.Op, took, limit, one.err)
+	}
+	code := gatehouse.CodeOf(one.err)
+	if one.err != nil && code != gatehouse.CodeUnavailable && code != gatehouse.CodeTimeout {
+		c.violated("answer", r.key, "%s: %v", r.cmd.Op, one.err)
+	}
+	return one
+}
+
+// work is a client's life.
+func (c *client) work() {
+	for {
+		c.mu.Lock()
+		over := c.over
+		c.mu.Unlock()
+		if over {
+			return
+		}
+		c.step()
+		pause(c.some(2 * time.Second))
+	}
+}
+
+// step does one thing.
+func (c *client) step() {
+	age := int(c.now() / (10 * time.Second))
+	switch c.rand.IntN(16) {
+	case 0, 1:
+		c.hold(named(gatehouse.Lock, "lasting"))
+	case 2, 3:
+		c.hold(named(gatehouse.Semaphore, "lasting"))
+	case 4, 5:
+		c.holdBriefly()
+	case 6:
+		c.count()
+	case 7, 8:
+		c.take()
+	case 9:
+		c.meddle()
+	case 10, 11:
+		c.signal(named(gatehouse.Event, "event-%d", age/2))
+	case 12:
+		c.meet(named(gatehouse.Barrier, "barrier-%d", age))
+	case 13:
+		c.watch()
+	default:
+		if !c.lossy {
+			c.record(age / 3)
+		}
+	}
+}
+
+// newHolder is a holder that nobody was before.
+func (c *client) newHolder() string {
+	c.next++
+	return fmt.Sprintf("%s-%d", c.id, c.next)
+}
+
+var waits = []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, gatehouse.Forever}
+
+// hold acquires what lasts, uses it, and gives it back. While it has it nobody may take it away.
+func (c *client) hold(key gatehouse.Key) {
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: c.newHolder(), Size: slots, Cost: 1, Expires: lasting,
+		MaxWait: waits[c.rand.IntN(len(waits))],
+	}
+	if key.Kind == gatehouse.Semaphore {
+		cmd.Cost += c.rand.Int64N(2)
+	}
+	c.past.Lock()
+	known := c.acked[key]
+	c.past.Unlock()
+	one := c.do(key, cmd)
+	if !one.granted() {
+		return
+	}
+	c.took(one, known)
+	pause(c.some(500 * time.Millisecond))
+	c.keep(one)
+	c.past.Lock()
+	c.held[key] -= cmd.Cost
+	c.past.Unlock()
+	cmd.Op, cmd.MaxWait = gatehouse.OpRelease, 0
+	for tries := 0; ; tries++ {
+		end := c.do(key, cmd)
+		if end.decided() && !end.granted() && tries == 0 && !c.lossy {
+			c.violated("own", key, "%s cannot release its hold %d: %s", cmd.Holder, one.d.Fence, end.d.Message)
+		}
+		if end.decided() {
+			return
+		}
+		pause(c.some(time.Second))
+	}
+}
+
+// took looks at a grant: is there more held than there is, is its token the greatest.
+func (c *client) took(one *call, known uint64) {
+	c.past.Lock()
+	defer c.past.Unlock()
+	key, size := one.key, int64(slots)
+	if key.Kind == gatehouse.Lock {
+		size = 1
+	}
+	c.held[key] += one.cmd.Cost
+	if allowed := size * (1 + c.lossesSince(one.begin-lasting)); c.held[key] > allowed {
+		c.complain("held", key, "clients hold %d of %d", c.held[key], allowed)
+	}
+	if one.d.Fence <= known {
+		c.complain("fence", key, "%s got token %d, when %d was known", one.cmd.Holder, one.d.Fence, known)
+	}
+	c.acked[key] = max(c.acked[key], one.d.Fence)
+}
+
+// keep does something to a hold that must not end it.
+func (c *client) keep(one *call) {
+	cmd := one.cmd
+	switch c.rand.IntN(3) {
+	case 0: // it shares its own hold, and then goes away: what is taken back is the share
+		if s := c.any(c.rand); s != nil {
+			c.ask(s, request{c.id, one.key, cmd, c.some(100 * time.Millisecond)})
+		}
+		pause(c.some(100 * time.Millisecond))
+	case 1:
+		cmd.MaxWait = 0
+	default:
+		return
+	}
+	cmd.Op, cmd.MaxWait = gatehouse.OpRenew, 0
+	again := c.do(one.key, cmd)
+	if again.decided() && !c.lossy && (!again.granted() || again.d.Fence != one.d.Fence) {
+		c.violated("own", one.key, "%s held %d, and now %s", cmd.Holder, one.d.Fence, again)
+	}
+}
+
+// holdBriefly acquires what ends by itself, changes its size, or deletes it.
+func (c *client) holdBriefly() {
+	key := named(gatehouse.Lock, "brief")
+	if c.rand.IntN(2) == 0 {
+		key.Kind = gatehouse.Semaphore
+	}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: c.newHolder(), Size: 1 + c.rand.Int64N(slots), Cost: 1,
+		Expires: time.Millisecond + c.some(2*time.Second), MaxWait: waits[c.rand.IntN(len(waits))],
+	}
+	c.do(key, cmd)
+	cmd.MaxWait = 0
+	switch c.rand.IntN(6) {
+	case 0:
+		cmd.Op, cmd.Expires = gatehouse.OpRenew, gatehouse.AsAcquired
+		c.do(key, cmd)
+	case 1:
+		cmd.Op = gatehouse.OpRelease
+		c.do(key, cmd)
+	case 2:
+		c.do(key, gatehouse.Command{Op: gatehouse.OpDelete})
+	case 3:
+		c.do(key, gatehouse.Command{Op: gatehouse.OpStats})
+	}
+}
+
+func (c *client) count() {
+	key := named(gatehouse.Counter, "counter")
+	if c.rand.IntN(3) == 0 {
+		c.do(key, gatehouse.Command{Op: gatehouse.OpValue})
+		return
+	}
+	c.do(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1 + c.rand.Int64N(5)})
+}
+
+// take takes from a limiter, several times.
+func (c *client) take() {
+	names := []string{"plain", "plain"}
+	if c.setup.store == "lazy" {
+		names = []string{"lazy", "chunk"}
+	}
+	key := named(c.limits[c.rand.IntN(len(c.limits))], "%s", names[c.rand.IntN(2)])
+	for range 1 + c.rand.IntN(4) {
+		cmd := limit(key.Kind)
+		cmd.MaxWait = []time.Duration{0, time.Second}[c.rand.IntN(2)]
+		c.do(key, cmd)
+	}
+}
+
+// limit is an acquire of a limiter: slots in each window.
+func limit(kind gatehouse.Kind) gatehouse.Command {
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: slots, Cost: 1, Interval: window}
+	if kind == gatehouse.GCRA {
+		cmd.Burst = slots - 1
+	}
+	if kind == gatehouse.SlidingWindow {
+		cmd.Mode = gatehouse.ModeStrict
+	}
+	return cmd
+}
+
+// meddle does to a limiter whatever there is. Nobody counts what it lets through; it is to answer.
+func (c *client) meddle() {
+	key := named(c.unused(), "%s", []string{"lazy", "chunk", "plain"}[c.rand.IntN(3)])
+	cmd := limit(key.Kind)
+	cmd.Holder, cmd.Size = c.newHolder(), 1+c.rand.Int64N(slots)
+	cmd.Op = []gatehouse.Op{
+		gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpRefund,
+		gatehouse.OpReset, gatehouse.OpStats, gatehouse.OpDelete, gatehouse.OpCancel,
+	}[c.rand.IntN(9)]
+	cmd.MaxWait = waits[c.rand.IntN(len(waits))]
+	c.do(key, cmd)
+}
+
+// unused is a kind of limiter whose grants nobody counts.
+func (c *client) unused() gatehouse.Kind {
+	kind := limiters[c.rand.IntN(len(limiters))]
+	for slices.Contains(c.limits, kind) {
+		kind = limiters[c.rand.IntN(len(limiters))]
+	}
+	return kind
+}
+
+// signal waits for an event, or sends it.
+func (c *client) signal(key gatehouse.Key) {
+	if c.rand.IntN(4) == 0 {
+		c.do(key, gatehouse.Command{Op: gatehouse.OpSend, Message: c.newHolder()})
+		return
+	}
+	c.do(key, gatehouse.Command{Op: gatehouse.OpWait, MaxWait: c.waitOf(6 * time.Second)})
+}
+
+func (c *client) waitOf(most time.Duration) time.Duration {
+	if c.rand.IntN(3) == 0 {
+		return 0
+	}
+	return c.some(most)
+}
+
+// meet waits at a barrier.
+func (c *client) meet(key gatehouse.Key) {
+	c.do(key, gatehouse.Command{Op: gatehouse.OpWait, Size: slots, MaxWait: c.waitOf(6 * time.Second)})
+}
+
+// watch kicks the watchdog, or waits for it to fire.
+func (c *client) watch() {
+	key := named(gatehouse.Watchdog, "watchdog")
+	if c.rand.IntN(2) == 0 {
+		c.do(key, gatehouse.Command{Op: gatehouse.OpKick, Expires: alarm})
+		return
+	}
+	c.do(key, gatehouse.Command{Op: gatehouse.OpWait, MaxWait: c.waitOf(6 * time.Second)})
+}
+
+// record does something that is looked through for an order that explains all answers.
+func (c *client) record(age int) {
+	switch c.rand.IntN(4) {
+	case 0:
+		op := []gatehouse.Op{gatehouse.OpCount, gatehouse.OpValue, gatehouse.OpReset}[c.rand.IntN(3)]
+		c.do(named(gatehouse.Counter, "!%d", age), gatehouse.Command{Op: op, Amount: c.rand.Int64N(9)})
+	case 1:
+		cmd := gatehouse.Command{Op: gatehouse.OpWait}
+		if c.rand.IntN(4) == 0 {
+			cmd = gatehouse.Command{Op: gatehouse.OpSend, Message: c.newHolder()}
+		}
+		c.do(named(gatehouse.Event, "!%d", age), cmd)
+	default:
+		kind := []gatehouse.Kind{gatehouse.Lock, gatehouse.Semaphore}[c.rand.IntN(2)]
+		key := named(kind, "!%d", age)
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Holder: c.newHolder(), Size: slots, Cost: 1, Expires: 24 * time.Hour,
+		}
+		if kind == gatehouse.Lock {
+			cmd.Size = 1 // the model goes by it
+		}
+		if c.do(key, cmd).granted() {
+			pause(c.some(300 * time.Millisecond))
+			cmd.Op = gatehouse.OpRelease
+			for range 3 {
+				if c.do(key, cmd).decided() {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package sim_test
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// end looks at what is left when everybody has gone, and ends the fleet.
+func (c *cluster) end() {
+	c.closing.Wait()
+	pause(lasting + 10*time.Second)
+	for _, key := range c.barriers() { // who has died is forgotten at the next look
+		c.ask(c.servers[0], request{"end", key, gatehouse.Command{Op: gatehouse.OpStats}, gatehouse.Forever})
+	}
+	for _, s := range c.servers {
+		if n := s.gate.Waiting(); n > 0 {
+			c.violated("left", gatehouse.Key{}, "%d wait at server %d", n, s.number)
+		}
+		if s.swap != nil && s.swap.Owed() > 0 {
+			c.violated("left", gatehouse.Key{}, "server %d still owes %d undos", s.number, s.swap.Owed())
+		}
+	}
+	c.records(c.left)
+	for place := range c.servers {
+		c.stop(place, false)
+	}
+	c.closing.Wait()
+	c.lasted = c.now()
+}
+
+func (c *cluster) barriers() (keys []gatehouse.Key) {
+	c.records(func(key gatehouse.Key, _ control.State, _ int) {
+		if key.Kind == gatehouse.Barrier {
+			keys = append(keys, key)
+		}
+	})
+	return keys
+}
+
+// left looks at one controller that nobody uses any more.
+func (c *cluster) left(key gatehouse.Key, state control.State, heads int) {
+	if heads > 0 {
+		c.violated("left", key, "%d servers wait", heads)
+	}
+	if state == nil || key.Name[0] == '!' {
+		return
+	}
+	d := state.Step(c.store.Now(), &gatehouse.Command{Op: gatehouse.OpStats})
+	switch key.Kind {
+	case gatehouse.Lock, gatehouse.Semaphore:
+		if semaphore := state.(*control.Semaphore); c.setup.store == "etcd" {
+			for _, hold := range semaphore.Holds() {
+				if c.store.Live(key)[hold.Fence] {
+					c.violated("left", key, "%+v is still held", hold)
+				}
+			}
+		} else if len(semaphore.Holds()) > 0 {
+			c.violated("left", key, "still held are %+v", semaphore.Holds())
+		}
+	case gatehouse.Barrier:
+		if d.Remaining > 0 && d.Remaining < d.Limit {
+			c.violated("left", key, "%d arrivals of nobody count", d.Limit-d.Remaining)
+		}
+	}
+}
