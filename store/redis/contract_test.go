@@ -41,12 +41,17 @@ func (p *place) Open() storetest.Server {
 func (p *place) End() {}
 
 // What every store promises, with three servers.
-func TestContract(t *testing.T) {
-	storetest.Run(t, storetest.Setup{
+func TestContract(t *testing.T) { storetest.Run(t, setup(t)) }
+
+func TestHistories(t *testing.T) { storetest.Histories(t, setup(t), storetest.Calls(t, 40_000)) }
+
+func setup(t *testing.T) storetest.Setup {
+	t.Helper()
+	return storetest.Setup{
 		Start: func(storetest.T) storetest.Place {
 			return &place{t: t, address: redistest.Start(t).Address}
 		},
 		Servers: 3, Unit: 400 * time.Millisecond, Slack: 300 * time.Millisecond,
 		Linger: 500 * time.Millisecond, Holders: swap.DefaultHolders, Lasts: true,
-	})
+	}
 }

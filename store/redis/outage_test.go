@@ -237,3 +237,26 @@ func TestFull(t *testing.T) {
 		t.Errorf("acquire with room again = %+v, want it granted", d)
 	}
 }
+
+// A change whose answer was lost is not sent again by itself, and its outcome is not known.
+func TestNotResent(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Address, 1)
+	b := open(t, "redis://"+proxy.Address)
+	ask(t, b, key("a"), &swap.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+	server.CLI(t, "CONFIG", "RESETSTAT")
+	proxy.Lose(1)
+	change := &swap.Change{If: 1, Next: record(2, ""), Nonce: 2, Keep: time.Minute}
+	_, err := b.Swap(soonest(t), key("a"), change)
+	if err == nil || errors.Is(err, swap.ErrNotSent) || errors.Is(err, swap.ErrRefused) {
+		t.Errorf("Swap without an answer: %v, want its outcome unknown", err)
+	}
+	proxy.Lose(0)
+	if reply := ask(t, b, key("a"), &swap.Change{If: 2, Read: true}); !reply.Swapped {
+		t.Errorf("the record = %+v, want the new one", reply)
+	}
+	if stats := server.CLI(t, "INFO", "commandstats"); !strings.Contains(stats, "cmdstat_evalsha:calls=2,") {
+		t.Errorf("commands since: %s, want EVALSHA twice: the change and the read", stats)
+	}
+}
