@@ -26,9 +26,14 @@ func (p *place) Open() storetest.Server {
 func (p *place) End() {}
 
 // What every store promises.
-func TestContract(t *testing.T) {
-	storetest.Run(t, storetest.Setup{
+func TestContract(t *testing.T) { storetest.Run(t, setup(t)) }
+
+func TestHistories(t *testing.T) { storetest.Histories(t, setup(t), storetest.Calls(t, 2000)) }
+
+func setup(t *testing.T) storetest.Setup {
+	t.Helper()
+	return storetest.Setup{
 		Start:   func(storetest.T) storetest.Place { return &place{t, t.TempDir()} },
 		Servers: 1, Unit: 300 * time.Millisecond, Slack: 200 * time.Millisecond, Lasts: true,
-	})
+	}
 }

@@ -15,10 +15,18 @@ func (p place) Open() storetest.Server { return storetest.Server{Store: p.store,
 
 func (p place) End() {}
 
-func TestContract(t *testing.T) {
-	storetest.Run(t, storetest.Setup{
+func setup() storetest.Setup {
+	return storetest.Setup{
 		Start:   func(storetest.T) storetest.Place { return place{memory.New(memory.Config{})} },
 		Virtual: true, Servers: 1, Unit: time.Second, Slack: 100 * time.Millisecond,
 		Linger: 2*memory.DefaultLinger + time.Minute, // a name that was released is looked at again by then
-	})
+	}
+}
+
+func TestContract(t *testing.T) { storetest.Run(t, setup()) }
+
+func TestHistories(t *testing.T) {
+	real := setup()
+	real.Virtual = false
+	storetest.Histories(t, real, storetest.Calls(t, 30_000))
 }

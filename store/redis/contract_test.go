@@ -43,7 +43,7 @@ func (p *place) End() {}
 // What every store promises, with three servers.
 func TestContract(t *testing.T) { storetest.Run(t, setup(t)) }
 
-func TestHistories(t *testing.T) { storetest.Histories(t, setup(t), storetest.Calls(t, 40_000)) }
+func TestHistories(t *testing.T) { storetest.Histories(t, setup(t), storetest.Calls(t, 4000)) }
 
 func setup(t *testing.T) storetest.Setup {
 	t.Helper()

@@ -42,6 +42,17 @@ func setup(leases bool, faults swaptest.Faults) storetest.Setup {
 	}
 }
 
+func TestHistories(t *testing.T) {
+	faults := swaptest.Faults{
+		Latency: 2 * time.Millisecond, Unsent: 0.01, Twice: 0.01, LostWake: 0.1, TwiceWoken: 0.1,
+	}
+	for name, leases := range map[string]bool{"redis": false, "etcd": true} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Histories(t, setup(leases, faults), storetest.Calls(t, 5000))
+		})
+	}
+}
+
 func TestContract(t *testing.T) {
 	faults := map[string]swaptest.Faults{
 		"quick": {}, "slow": {Latency: 20 * time.Millisecond},
