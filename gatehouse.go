@@ -62,7 +62,7 @@ type Command struct {
 	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
 	Cost int64
 
-	// Amount is what a counter's count adds and what its reset sets.
+	// Amount is what a counter's count adds and what its reset sets; see Forced as well.
 	Amount int64
 
 	// Interval is the length of a limiter's window, or how often a token bucket is refilled: more
@@ -122,7 +122,8 @@ type Command struct {
 	// Leased says that the store ends holds, and tells so: their length is kept, but no instant.
 	Leased bool
 
-	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already.
+	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as
+	// many requests as Amount says. With a Cost of 0 it only puts the limits in force.
 	Forced bool
 }
 

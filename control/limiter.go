@@ -82,7 +82,11 @@ func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 	if !l.apply(first, cmd, d) {
 		return
 	}
-	if !cmd.Forced && !l.judge(first, cmd, d) {
+	if cmd.Forced {
+		l.force(first, cmd, d)
+		return
+	}
+	if !l.judge(first, cmd, d) {
 		if d.Outcome == gatehouse.Refused {
 			l.refused(cmd)
 		}
@@ -93,7 +97,16 @@ func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 	for _, m := range l.meters(first) {
 		m.take(at, at, cmd.Cost)
 	}
-	if cmd.Forced {
+	l.grant(first, d)
+}
+
+// force counts what was let through elsewhere.
+func (l *limiter) force(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if at := d.At.UnixNano(); cmd.Cost > 0 {
+		l.passed += max(1, cmd.Amount)
+		for _, m := range l.meters(first) {
+			m.take(at, at, cmd.Cost)
+		}
 		l.lookAhead(first, at)
 	}
 	l.grant(first, d)

@@ -1,14 +1,17 @@
 // Package lazy decides about rate limits at the speed of memory, in front of a store that many servers share.
 //
 // What it lets through is counted here and told to the store each interval, and what the others have let
-// through is learnt by the same round trip. Between two of them k servers do not know of one another, so that
-// they may let through more than the limit: no more than the k-1 others can within an interval, and never
-// more than k times the limit. In chunks it lets nothing through that it has not taken from the store before.
+// through is learnt by the same round trip. So a server knows all that it has let through itself, and of the
+// others all but the last two intervals and round trips; by as much as they let through in that time the
+// limit may be exceeded. In chunks it lets nothing through that it has not taken from the store before, and
+// the limit holds.
 package lazy
 
 import (
 	"context"
+	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -43,10 +46,10 @@ type Rule struct {
 
 // A Config says how a store is used.
 type Config struct {
-	// Rule is asked for each command; it must be quick.
+	// Rule is asked when a name is first used. It must always say the same of one name.
 	Rule func(key gatehouse.Key) Rule
 
-	// Names is the most names that are decided about here; others are left to the store. 0 means
+	// Names is the most names that are decided about here at once; others are left to the store. 0 means
 	// DefaultNames.
 	Names int
 }
@@ -54,19 +57,16 @@ type Config struct {
 // DefaultNames needs about 100 MiB.
 const DefaultNames = 100_000
 
-// maxStale is for how many intervals an exchange may fail until the store counts as away; at least stale.
-const (
-	maxStale = 3
-	stale    = time.Second
-)
-
-// A Store is a gate.Store. Make one with New.
+// A Store is a gate.SlowStore. Make one with New.
 type Store struct {
 	shared Shared
 	config Config
+	seed   maphash.Seed
+	shards [shards]shard
+	count  atomic.Int64 // of names
+	slots  chan struct{}
 
 	mu     sync.Mutex
-	names  map[gatehouse.Key]*name
 	rounds map[time.Duration]*round
 	closed bool
 	work   sync.WaitGroup
@@ -77,31 +77,31 @@ func New(shared Shared, config Config) *Store {
 	if config.Names == 0 {
 		config.Names = DefaultNames
 	}
-	return &Store{
-		shared: shared, config: config,
-		names: make(map[gatehouse.Key]*name), rounds: make(map[time.Duration]*round),
+	s := &Store{
+		shared: shared, config: config, seed: maphash.MakeSeed(),
+		slots: make(chan struct{}, maxAtOnce), rounds: make(map[time.Duration]*round),
 	}
+	for i := range s.shards {
+		s.shards[i].names = make(map[gatehouse.Key]*name)
+	}
+	return s
 }
 
-// Slow tells a gate whether Apply takes a round trip.
+// Slow tells a gate whether Apply may take a round trip: for a name that is not known here yet, one that is
+// taken in chunks, and one that was lately asked for something that only the store can do.
 func (s *Store) Slow(key gatehouse.Key) bool {
-	rule := s.rule(key)
-	return rule.Interval == 0 || rule.Chunk > 0
-}
-
-// rule is how a name is decided about; the zero one leaves it to the store.
-func (s *Store) rule(key gatehouse.Key) Rule {
 	if !key.Kind.Limiter() {
-		return Rule{}
+		return true
 	}
-	rule := s.config.Rule(key)
-	if rule.Chunk > 0 && key.Kind != gatehouse.TokenBucket && key.Kind != gatehouse.FixedWindow {
-		return Rule{}
-	}
-	return rule
+	n := s.known(key)
+	return n == nil || !n.fast.Load()
 }
 
-// Watch implements gate.Store.
+// Len returns how many names are decided about here at present.
+func (s *Store) Len() int { return int(s.count.Load()) }
+
+// Watch implements gate.Store. What others give back or reset wakes nobody here at once, but all who wait are
+// looked at each second.
 func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) { return s.shared.Watch(key, wake) }
 
 // Range implements gate.Store. What was let through here since the last exchange does not show.
@@ -113,46 +113,30 @@ func (s *Store) Range(
 
 // Apply implements gate.Store.
 func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	rule := s.rule(key)
-	if rule.Interval == 0 {
-		return s.shared.Apply(ctx, key, queue)
+	for {
+		n := s.name(key)
+		if n == nil {
+			return s.shared.Apply(ctx, key, queue)
+		}
+		err := n.apply(ctx, queue)
+		if err != errGone { //nolint:errorlint // it is never wrapped
+			return err
+		}
 	}
-	n := s.name(key)
-	if n == nil {
-		return s.shared.Apply(ctx, key, queue)
-	}
-	if rule.Chunk > 0 {
-		return n.fromChunk(ctx, rule, queue)
-	}
-	return n.atOnce(ctx, rule, queue)
 }
 
-// name is what is known of a name; nil when there are too many.
-func (s *Store) name(key gatehouse.Key) *name {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.names[key]
-	if n == nil && len(s.names) < s.config.Names && !s.closed {
-		n = &name{store: s, key: key}
-		s.names[key] = n
-	}
-	return n
-}
-
-// Close tells the store what it has not been told, and returns what is left over.
+// Close tells the store what it has not been told, and gives back what is left over, as far as it answers
+// within some seconds. Nobody may use the store during it or after.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
-	due := make([]*name, 0, len(s.names))
-	for _, n := range s.names {
-		due = append(due, n)
-	}
 	for _, r := range s.rounds {
 		if r.timer.Stop() {
 			s.work.Done()
 		}
 	}
+	clear(s.rounds)
 	s.mu.Unlock()
 	s.work.Wait()
-	s.exchange(due, true)
+	s.finish()
 }

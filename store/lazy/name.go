@@ -2,40 +2,94 @@ package lazy
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A name is one limiter as this server knows it.
+// A name is one limiter as this server knows it. Locks are taken in this order: exchanging, mu, and those of
+// the store.
 type name struct {
 	store *Store
 	key   gatehouse.Key
+	rule  Rule
+	fast  atomic.Bool // commands are answered from memory
 
-	exchanging sync.Mutex // held for a round trip, and before mu
+	exchanging chan struct{} // has room for one: whoever makes a round trip
 
 	mu      sync.Mutex
-	entered bool          // it is in a round
+	gone    bool // it was forgotten
+	entered bool // it is in a round
+	now     time.Time
+	used    bool   // it has saved a round trip since the last round
+	chunk   *chunk // nil when there is none
+
+	// The rest is of names that are not taken in chunks.
 	state   control.State // as of the last exchange, and what was let through here since; nil: not known
 	learnt  time.Time     // when an exchange succeeded last
-	failure error         // of the exchanges since
-	limits  gatehouse.Command
-	untold  int64 // how many were let through since the last exchange began
-	quiet   int   // rounds in which nobody asked
-
-	chunk chunk
+	failure error         // of the last exchange
+	errands []*errand     // queues that the store has to serve
+	foreign int           // for how many rounds it counts as slow, because the store was needed
+	untold  untold
 }
 
-// idleRounds is after how many rounds in which nobody asked a name is forgotten.
-const idleRounds = 16
+// Untold is what the store is still to be told.
+type untold struct {
+	limits   gatehouse.Command   // the last command that came with limits
+	changed  bool                // those are others than the store was told
+	cost     int64               // how much was let through
+	commands int64               // in how many commands
+	undone   []gatehouse.Command // undos of what the store was told already
+	since    time.Time           // what was let through later is in none of the reports so far
+}
 
-// local reports whether a queue can be decided about here.
-func local(queue []control.Turn) bool {
+const (
+	// maxStale is for how many intervals exchanges may fail until the store counts as away; at least stale.
+	maxStale = 3
+	stale    = time.Second
+
+	// foreignRounds is for how many intervals a name counts as slow after a command that the store served.
+	foreignRounds = 100
+
+	// maxBackwards is how far the store's time may go back while it is taken to stand still, as store/swap
+	// does. After more than that all is learnt anew.
+	maxBackwards = 10 * time.Second
+
+	// maxUndone is how many undos wait for the next exchange. What more are about comes back with time.
+	maxUndone = 1000
+)
+
+// apply serves a queue. errGone says that it did nothing.
+func (n *name) apply(ctx context.Context, queue []control.Turn) error {
+	if n.rule.Chunk > 0 {
+		return n.fromChunk(ctx, queue)
+	}
+	answered, err := n.atOnce(queue)
+	if answered || err != nil {
+		return err
+	}
+	return n.through(ctx, queue)
+}
+
+// clock is the store's time, which does not go back by little. It is called with the lock held.
+func (n *name) clock() time.Time {
+	now := n.store.shared.Now()
+	if now.Before(n.now) && n.now.Sub(now) <= maxBackwards {
+		return n.now
+	}
+	n.now = now
+	return now
+}
+
+// own reports whether a queue can be served here.
+func own(queue []control.Turn) bool {
 	for i := range queue {
 		switch queue[i].Command.Op {
-		case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay:
+		case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpUndo:
 		default:
 			return false
 		}
@@ -43,159 +97,79 @@ func local(queue []control.Turn) bool {
 	return true
 }
 
-// atOnce decides by the state that is known here.
-func (n *name) atOnce(ctx context.Context, rule Rule, queue []control.Turn) error {
-	if !local(queue) {
-		return n.through(ctx, queue)
-	}
-	n.mu.Lock()
-	if n.state == nil {
-		n.mu.Unlock()
-		return n.through(ctx, queue)
-	}
-	defer n.mu.Unlock()
-	now := n.store.shared.Now()
-	if n.failure != nil && now.Sub(n.learnt) > max(stale, maxStale*rule.Interval) {
-		n.store.enter(n, rule.Interval)
-		return n.failure
-	}
-	n.state = control.Serve(now, n.key.Kind, n.state, queue)
-	n.quiet = 0
-	for i := range queue {
-		cmd := queue[i].Command
-		if cmd.Op != gatehouse.OpAcquire {
-			continue
-		}
-		if !cmd.Again {
-			n.limits = *cmd
-		}
-		if queue[i].Decision.Outcome == gatehouse.Granted {
-			n.untold += cmd.Cost
-		}
-	}
-	n.store.enter(n, rule.Interval)
-	return nil
-}
-
-// through has the store decide, after it was told what was let through here, and learns what it knows.
-func (n *name) through(ctx context.Context, queue []control.Turn) error {
-	n.exchanging.Lock()
-	defer n.exchanging.Unlock()
-	n.mu.Lock()
-	if n.state != nil && local(queue) { // another has asked meanwhile
-		n.mu.Unlock()
-		return n.store.shared.Apply(ctx, n.key, queue)
-	}
-	turns, told := n.report()
-	n.mu.Unlock()
-	turns = append(turns, queue...)
-	form, err := n.ask(ctx, turns)
-	n.settle(form, told, err)
-	if err != nil {
-		return err
-	}
-	copy(queue, turns[len(turns)-len(queue):])
-	n.mu.Lock()
-	for i := range queue {
-		if cmd := queue[i].Command; cmd.Op == gatehouse.OpAcquire && !cmd.Again {
-			n.limits = *cmd
-		}
-	}
-	n.mu.Unlock()
-	return nil
-}
-
-// report is what the store is to be told. It is called with the lock held.
-func (n *name) report() (turns []control.Turn, told int64) {
-	told = n.untold
-	n.untold = 0
-	if told == 0 {
-		return nil, 0
-	}
-	cmd := n.limits
-	cmd.Cost, cmd.Forced, cmd.Again, cmd.MaxWait, cmd.Ticket = told, true, false, 0, 0
-	cmd.Since = time.Time{}
-	return []control.Turn{{Command: &cmd}}, told
-}
-
-// ask applies turns to the store, and returns the form of the state after them.
-func (n *name) ask(ctx context.Context, turns []control.Turn) (form []byte, err error) {
-	err = n.store.shared.View(ctx, n.key, turns, func(_ time.Time, state control.State) {
-		if state != nil {
-			form = control.Encode(nil, state)
-		}
-	})
-	return form, err
-}
-
-// settle works the answer to an exchange in. What was let through during it is counted once more on top.
-func (n *name) settle(form []byte, told int64, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err != nil {
-		// Whether the store has heard is not known: rather too much is counted than too little.
-		n.untold += told
-		n.failure = err
-		return
-	}
-	now := n.store.shared.Now()
-	n.failure, n.learnt, n.state = nil, now, nil
-	if form == nil {
-		return // deleted
-	}
-	state, err := control.Decode(n.key.Kind, form)
-	if err != nil {
-		return // the store has written it itself, so this is not the place to find out
-	}
-	n.state = state
-	if n.untold > 0 {
-		cmd := n.limits
-		cmd.Cost, cmd.Forced, cmd.Again, cmd.MaxWait = n.untold, true, false, 0
-		n.state.Step(now, &cmd)
-	}
-}
-
-// exchange tells the store what was let through here, and learns what the others have.
-func (n *name) exchange(last bool) {
-	n.exchanging.Lock()
-	defer n.exchanging.Unlock()
-	rule := n.store.rule(n.key)
-	if rule.Chunk > 0 {
-		idle := rule.Interval
-		if last {
-			idle = 0
-		}
-		n.exchangeChunk(rule, idle)
-		return
-	}
-	n.mu.Lock()
-	n.entered = false
-	turns, told := n.report()
-	if turns == nil {
-		stats := gatehouse.Command{Op: gatehouse.OpStats}
-		turns = []control.Turn{{Command: &stats}}
-	}
-	n.quiet++
-	quiet := n.quiet
-	n.mu.Unlock()
-	form, err := n.ask(context.Background(), turns)
-	n.settle(form, told, err)
+// atOnce serves a queue by the state that is known here, if it is, and if that is enough.
+func (n *name) atOnce(queue []control.Turn) (answered bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.untold > 0 || quiet < idleRounds && err == nil:
-		n.store.enter(n, rule.Interval)
-	case n.untold == 0 && !n.entered:
-		n.store.forget(n)
+	case n.gone:
+		return false, errGone
+	case n.state == nil || !own(queue):
+		return false, nil
+	}
+	now := n.clock()
+	age, patience := now.Sub(n.learnt), max(stale, maxStale*n.rule.Interval)
+	switch {
+	case age > patience && n.failure != nil:
+		n.store.enter(n)
+		return false, n.failure
+	case age > patience+maxBackwards || age < -maxBackwards: // the time was set
+		return false, nil
+	}
+	n.state = control.Serve(now, n.key.Kind, n.state, queue)
+	n.used = true
+	for i := range queue {
+		n.untold.note(&queue[i])
+	}
+	n.store.enter(n)
+	return true, nil
+}
+
+// none reports whether there is nothing to tell.
+func (u *untold) none() bool { return u.cost == 0 && !u.changed && len(u.undone) == 0 }
+
+// note notes what a turn that was served here means for the store.
+func (u *untold) note(turn *control.Turn) {
+	cmd := turn.Command
+	switch {
+	case cmd.Op == gatehouse.OpUndo:
+		u.undo(cmd)
+	case cmd.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
+		return
+	case !cmd.Again && !sameLimits(cmd, &u.limits):
+		u.limit(cmd)
+		u.changed = true
+	}
+	if cmd.Op == gatehouse.OpAcquire && turn.Decision.Outcome == gatehouse.Granted {
+		u.cost = min(u.cost+cmd.Cost, gatehouse.MaxSize)
+		u.commands++
 	}
 }
 
-// forget drops a name that nobody asks about. It is called with the name's lock held.
-func (s *Store) forget(n *name) {
-	n.state = nil
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.names[n.key] == n {
-		delete(s.names, n.key)
+// undo notes that something is taken back.
+func (u *untold) undo(cmd *gatehouse.Command) {
+	switch {
+	case cmd.Granted == nil:
+	case cmd.Granted.At.After(u.since) && u.cost >= cmd.Cost && u.commands > 0:
+		u.cost, u.commands = u.cost-cmd.Cost, u.commands-1
+	case len(u.undone) < maxUndone:
+		undone := *cmd
+		undone.Ticket = 0
+		u.undone = append(u.undone, undone)
 	}
+}
+
+// limit keeps the limits of a command.
+func (u *untold) limit(cmd *gatehouse.Command) {
+	u.limits = gatehouse.Command{
+		Op: gatehouse.OpAcquire, Mode: cmd.Mode, Calendar: cmd.Calendar, Size: cmd.Size,
+		Interval: cmd.Interval, Zone: cmd.Zone, Limits: slices.Clone(cmd.Limits), Burst: cmd.Burst,
+		Guard: cmd.Guard,
+	}
+}
+
+// sameLimits reports whether two commands come with the same limits.
+func sameLimits(a, b *gatehouse.Command) bool {
+	return a.Size == b.Size && a.Interval == b.Interval && a.Burst == b.Burst && a.Mode == b.Mode &&
+		a.Calendar == b.Calendar && a.Guard == b.Guard && a.Zone == b.Zone && slices.Equal(a.Limits, b.Limits)
 }

@@ -1,0 +1,212 @@
+package lazy_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/lazy"
+	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
+)
+
+// chunkLimits are the limits that can be taken in chunks.
+var chunkLimits = []struct {
+	kind gatehouse.Kind
+	cmd  gatehouse.Command
+}{
+	{gatehouse.TokenBucket, gatehouse.Command{Size: 100, Interval: time.Second}},
+	{gatehouse.FixedWindow, gatehouse.Command{Size: 100, Interval: time.Second}},
+	{gatehouse.FixedWindow, gatehouse.Command{Size: 300, Calendar: gatehouse.Day}},
+}
+
+// checkWindows fails when more was let through in a window than the limit.
+func (f *fleet) checkWindows(seed uint64, limit int64) {
+	f.t.Helper()
+	windows := make(map[int64]int64)
+	for _, g := range f.grants {
+		windows[g.end.UnixNano()] += g.cost
+		if g.at.After(g.end) || g.at.Equal(g.end) {
+			f.t.Errorf("seed %d: server %d let something through at %s, want it before %s",
+				seed, g.server, g.at, g.end)
+		}
+	}
+	for end, n := range windows {
+		if n > limit {
+			f.t.Errorf("seed %d: %d let through in the window until %d, want at most %d", seed, n, end, limit)
+		}
+	}
+}
+
+// Whatever happens between the servers and the store, no window has more than its limit: some of what was
+// taken may never be let through instead.
+func TestChunksNeverLetMoreThroughThanTheLimit(t *testing.T) {
+	for _, faults := range []swaptest.Faults{
+		{},
+		{Latency: latency},
+		{Latency: 5 * latency, Twice: 0.1},
+		{
+			Latency: latency, Unsent: 0.05, LostRequest: 0.03, LostAnswer: 0.05, Late: 0.05, Twice: 0.05,
+			LostWake: 0.3, TwiceWoken: 0.3,
+		},
+	} {
+		for _, limit := range chunkLimits {
+			for seed := range uint64(seeds / 2) {
+				synctest.Test(t, func(t *testing.T) {
+					f := newFleet(t, seed, lazy.Rule{Interval: interval, Chunk: 1 + int64(seed)*7}, 3)
+					f.shared.Set(faults)
+					f.chunkLoad(seed, gatehouse.Key{Kind: limit.kind, Name: "a"}, limit.cmd)
+					f.close()
+					f.checkWindows(seed, limit.cmd.Size)
+					if f.total() < limit.cmd.Size/2 {
+						t.Errorf("seed %d: %d were let through in all, want at least half of %d",
+							seed, f.total(), limit.cmd.Size)
+					}
+				})
+			}
+		}
+	}
+}
+
+// chunkLoad has some ask and some wait, and some of those leave.
+func (f *fleet) chunkLoad(seed uint64, key gatehouse.Key, limit gatehouse.Command) {
+	var work sync.WaitGroup
+	for i := range 4 * len(f.servers) {
+		s := f.servers[i%len(f.servers)]
+		dice := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- it is to be the same each time
+		work.Go(func() {
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
+				cmd := limit
+				cmd.Op, cmd.Cost = gatehouse.OpAcquire, 1+dice.Int64N(3)
+				if i >= 2*len(f.servers) {
+					cmd.MaxWait = time.Duration(dice.Int64N(int64(time.Second)))
+				}
+				_, _ = f.do(s, key, cmd)
+				<-time.After(time.Duration(dice.Int64N(int64(30 * time.Millisecond))))
+			}
+		})
+	}
+	work.Wait()
+}
+
+// Windows are those of the store's true time as well, which a server knows only about.
+func TestAChunkIsUsedWithinItsWindowByTheStoresClock(t *testing.T) {
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, seed, lazy.Rule{Interval: interval, Chunk: 1000}, 2)
+			f.shared.Set(swaptest.Faults{Latency: 4 * latency})
+			f.shared.Jump(time.Duration(seed) * 77 * time.Millisecond)
+			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
+			other := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "other"}
+			cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Interval: time.Second}
+			dice := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- it is to be the same each time
+			for range 2000 {
+				s := f.servers[dice.IntN(2)]
+				before := time.Now()
+				f.must(s, key, cmd)
+				last := f.grants[len(f.grants)-1]
+				if fromMemory := before.Equal(last.heard); fromMemory && !last.store.Before(last.end) {
+					t.Errorf("seed %d: let through at %s by the store's clock, want it before %s",
+						seed, last.store, last.end)
+				}
+				<-time.After(time.Millisecond)
+				if dice.IntN(200) == 0 { // the clock is set a little, and the next answer tells
+					f.shared.Jump(time.Duration(dice.Int64N(int64(20 * time.Millisecond))))
+					f.grants = f.grants[:0]
+					f.must(f.servers[0], other, cmd)
+					f.must(f.servers[1], other, cmd)
+				}
+			}
+			f.close()
+		})
+	}
+}
+
+// What one server has taken and does not use comes back within two intervals, and whoever waits at another
+// server gets it.
+func TestWhatIsLeftOfAChunkIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 2)
+		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 50, Interval: time.Hour}
+		f.must(f.servers[0], key, cmd)
+		if d := f.must(f.servers[1], key, cmd); d.Outcome != gatehouse.Refused {
+			t.Errorf("while the other has all of them = %s, want refused", d.Outcome)
+		}
+		began := time.Now()
+		cmd.MaxWait = time.Minute
+		if d := f.must(f.servers[1], key, cmd); d.Outcome != gatehouse.Granted {
+			t.Errorf("after the other gave back = %s, want granted", d.Outcome)
+		}
+		if took := time.Since(began); took > 2*interval+time.Millisecond {
+			t.Errorf("it took %s, want at most two intervals", took)
+		}
+		f.close()
+	})
+}
+
+// A chunk is given back by Close, once.
+func TestCloseGivesChunksBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: time.Minute, Chunk: 30}, 1)
+		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 10, Size: 100, Calendar: gatehouse.Month}
+		for range 4 {
+			f.must(f.servers[0], key, cmd)
+		}
+		f.close()
+		if got := f.figure(key, "available"); got != int64(60) {
+			t.Errorf("available = %v, want 60", got)
+		}
+	})
+}
+
+// Under load above the limit the store is asked once an interval, and not for each refusal.
+func TestRefusalsCostNoRoundTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 1)
+		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+		for range 100 {
+			f.must(f.servers[0], key, cmd)
+		}
+		before := f.servers[0].swap.Figures()
+		for i := range 1000 {
+			d := f.must(f.servers[0], key, cmd)
+			if d.Outcome != gatehouse.Refused || d.RetryAfter <= 0 || d.Remaining != 0 {
+				t.Fatalf("call %d = %+v, want refused", i, d)
+			}
+			<-time.After(time.Millisecond)
+		}
+		after := f.servers[0].swap.Figures()
+		if asked := after.Swaps + after.Reads - before.Swaps - before.Reads; asked > 12 {
+			t.Errorf("the store was asked %d times in ten intervals, want about once each", asked)
+		}
+		f.close()
+	})
+}
+
+// What a client that went away was granted goes back to the chunk.
+func TestUndoGoesBackToTheChunk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 2}, 1)
+		s := f.servers[0]
+		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 2, Interval: time.Hour}
+		f.must(s, key, cmd)
+		cmd.MaxWait = time.Second
+		cancel := s.gate.Submit(key, cmd, func(gatehouse.Decision, error) {})
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if d := f.must(s, key, cmd); d.Outcome != gatehouse.Granted {
+			t.Errorf("after an undo = %s, want granted", d.Outcome)
+		}
+		if d := f.must(s, key, cmd); d.Outcome != gatehouse.Refused {
+			t.Errorf("then = %s, want refused", d.Outcome)
+		}
+		f.close()
+	})
+}

@@ -1,0 +1,224 @@
+package lazy
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// An errand is a queue that the store has to serve.
+type errand struct {
+	queue []control.Turn
+	done  bool // guarded by exchanging
+	err   error
+}
+
+// maxErrand is the most turns of errands in one round trip, unless one of them alone has more.
+const maxErrand = 4096
+
+// through has the store serve a queue, after it was told what was let through here, and learns what it knows.
+// Those that come while another exchange is under way go together in the next one.
+func (n *name) through(ctx context.Context, queue []control.Turn) error {
+	e := &errand{queue: queue}
+	n.mu.Lock()
+	if n.gone {
+		n.mu.Unlock()
+		return errGone
+	}
+	n.errands = append(n.errands, e)
+	n.mu.Unlock()
+	n.exchanging <- struct{}{}
+	defer func() { <-n.exchanging }()
+	for !e.done {
+		_ = n.trade(ctx) // which the errand is told
+	}
+	n.mu.Lock()
+	n.store.enter(n)
+	n.mu.Unlock()
+	return e.err
+}
+
+// A trade is one round trip: a report, the queues of errands behind it, and what came of it.
+type trade struct {
+	untold  untold
+	errands []*errand
+	turns   []control.Turn
+	now     time.Time
+	form    []byte // of the state; nil when there is none
+}
+
+// trade tells the store what is untold, has it serve errands, and learns the state. It is called with
+// exchanging held.
+func (n *name) trade(ctx context.Context) error {
+	n.mu.Lock()
+	t := n.begin()
+	n.mu.Unlock()
+	err := n.store.shared.View(ctx, n.key, t.turns, func(now time.Time, state control.State) {
+		if t.now = now; state != nil {
+			t.form = control.Encode(nil, state)
+		}
+	})
+	n.mu.Lock()
+	n.settle(t, err)
+	n.mu.Unlock()
+	t.deliver(err)
+	return err
+}
+
+// begin makes the turns of a trade. It is called with the lock held.
+func (n *name) begin() *trade {
+	t := &trade{untold: n.untold}
+	n.untold = untold{limits: t.untold.limits, since: n.clock()}
+	t.report()
+	i := 0
+	for ; i < len(n.errands) && (i == 0 || len(t.turns) < maxErrand); i++ {
+		for j := range n.errands[i].queue {
+			t.add(n.errands[i].queue[j].Command)
+		}
+	}
+	t.errands = n.errands[:i:i]
+	if n.errands = n.errands[i:]; len(n.errands) == 0 {
+		n.errands = nil
+	}
+	if len(t.turns) == 0 {
+		t.add(&gatehouse.Command{Op: gatehouse.OpStats})
+	}
+	return t
+}
+
+// report adds the turns that tell what was let through here.
+func (t *trade) report() {
+	u := &t.untold
+	if u.cost > 0 || u.changed {
+		cmd := u.limits
+		cmd.Cost, cmd.Amount, cmd.Forced, cmd.Again = u.cost, u.commands, true, !u.changed
+		t.turns = append(t.turns, control.Turn{Command: &cmd})
+	}
+	for i := range u.undone {
+		t.turns = append(t.turns, control.Turn{Command: &u.undone[i]})
+	}
+}
+
+// add adds a command without its ticket: who waits here is served here, and the store must not wait for them.
+func (t *trade) add(cmd *gatehouse.Command) {
+	c := *cmd
+	c.Ticket = 0
+	t.turns = append(t.turns, control.Turn{Command: &c})
+}
+
+// settle works what came of a trade in. It is called with the lock held.
+func (n *name) settle(t *trade, err error) {
+	if err != nil {
+		// Whether the store has heard is not known: rather too much is counted than too little.
+		u := &n.untold
+		u.cost = min(u.cost+t.untold.cost, gatehouse.MaxSize)
+		u.commands += t.untold.commands
+		u.changed = u.changed || t.untold.changed
+		n.failure = err
+		return
+	}
+	if t.now.After(n.now) || n.now.Sub(t.now) > maxBackwards {
+		n.now = t.now
+	}
+	now := n.clock()
+	n.failure, n.learnt, n.state = nil, now, nil
+	if t.form != nil {
+		n.state, _ = control.Decode(n.key.Kind, t.form) // if it cannot be, the store says so when asked
+	}
+	n.foreign--
+	for _, e := range t.errands {
+		if !own(e.queue) {
+			n.foreign = foreignRounds
+		}
+	}
+	n.foreign = max(0, n.foreign)
+	n.fast.Store(n.state != nil && n.foreign == 0)
+	t.learn(&n.untold)
+	if n.state != nil {
+		n.onTop(now)
+	}
+}
+
+// learn notes the limits that errands came with, which the store knows now.
+func (t *trade) learn(u *untold) {
+	for _, e := range t.errands {
+		for i := range e.queue {
+			if cmd := e.queue[i].Command; cmd.Op == gatehouse.OpAcquire && !cmd.Again && !u.changed {
+				u.limit(cmd)
+			}
+		}
+	}
+}
+
+// onTop counts what happened here during the exchange on top of the state that was learnt by it.
+func (n *name) onTop(now time.Time) {
+	u := &n.untold
+	if u.cost > 0 || u.changed {
+		cmd := u.limits
+		cmd.Cost, cmd.Amount, cmd.Forced, cmd.Again = u.cost, u.commands, true, !u.changed
+		n.state.Step(now, &cmd)
+	}
+	for i := range u.undone {
+		n.state.Undo(now, &u.undone[i])
+	}
+}
+
+// deliver hands the decisions of errands out.
+func (t *trade) deliver(err error) {
+	at := len(t.turns)
+	for _, e := range t.errands {
+		at -= len(e.queue)
+	}
+	for _, e := range t.errands {
+		for i := range e.queue {
+			e.queue[i].Decision = t.turns[at].Decision
+			at++
+		}
+		e.done, e.err = true, err
+	}
+}
+
+// exchange tells the store what was let through here, and learns what the others have. A name that was not
+// used since the last time is forgotten instead: to learn of it each interval would cost more round trips
+// than it saves.
+func (n *name) exchange() {
+	n.exchanging <- struct{}{}
+	defer func() { <-n.exchanging }()
+	n.mu.Lock()
+	n.entered = false
+	idle := !n.used && n.untold.none() && len(n.errands) == 0 && n.chunk == nil
+	if n.used = false; idle {
+		n.store.forget(n)
+	}
+	n.mu.Unlock()
+	if idle {
+		return
+	}
+	if n.rule.Chunk > 0 {
+		n.giveBackUnused()
+	} else {
+		_ = n.trade(context.Background()) // who asks while it fails is told so
+	}
+	n.mu.Lock()
+	n.store.enter(n)
+	n.mu.Unlock()
+}
+
+// finish is the last exchange.
+func (n *name) finish() {
+	n.exchanging <- struct{}{}
+	defer func() { <-n.exchanging }()
+	n.mu.Lock()
+	told := n.untold.none()
+	n.mu.Unlock()
+	if n.rule.Chunk > 0 {
+		n.giveBack()
+	} else if !told {
+		_ = n.trade(context.Background()) // nobody is left who could be told that it failed
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.store.forget(n)
+}

@@ -1,0 +1,89 @@
+package lazy
+
+import (
+	"errors"
+	"hash/maphash"
+	"sync"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// shards is how many locks the names are spread over.
+const shards = 64
+
+// A shard is some of the names.
+type shard struct {
+	mu    sync.RWMutex
+	names map[gatehouse.Key]*name
+}
+
+// errGone says that a name was forgotten between being found and being used.
+var errGone = errors.New("the name was forgotten")
+
+func (s *Store) shard(key gatehouse.Key) *shard {
+	h := maphash.String(s.seed, key.Name) + uint64(key.Kind)
+	return &s.shards[h%shards]
+}
+
+// known is what is known of a name; nil when nothing is.
+func (s *Store) known(key gatehouse.Key) *name {
+	sh := s.shard(key)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	return sh.names[key]
+}
+
+// name is what is known of a name, from now on if nothing is yet; nil when it is left to the store.
+func (s *Store) name(key gatehouse.Key) *name {
+	if !key.Kind.Limiter() {
+		return nil
+	}
+	if n := s.known(key); n != nil {
+		return n
+	}
+	rule := s.config.Rule(key)
+	inChunks := key.Kind == gatehouse.TokenBucket || key.Kind == gatehouse.FixedWindow
+	if rule.Interval <= 0 || rule.Chunk > 0 && !inChunks {
+		return nil
+	}
+	if s.count.Add(1) > int64(s.config.Names) {
+		s.count.Add(-1)
+		return nil
+	}
+	sh := s.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	n := sh.names[key]
+	if n != nil {
+		s.count.Add(-1)
+		return n
+	}
+	n = &name{store: s, key: key, rule: rule, exchanging: make(chan struct{}, 1)}
+	sh.names[key] = n
+	return n
+}
+
+// forget drops a name that nobody asks about. It is called with the name's locks held.
+func (s *Store) forget(n *name) {
+	n.gone, n.state, n.chunk = true, nil, nil
+	n.fast.Store(false)
+	sh := s.shard(n.key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.names, n.key)
+	s.count.Add(-1)
+}
+
+// all are the names at present.
+func (s *Store) all() []*name {
+	var all []*name
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.RLock()
+		for _, n := range sh.names {
+			all = append(all, n)
+		}
+		sh.mu.RUnlock()
+	}
+	return all
+}
