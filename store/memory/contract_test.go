@@ -26,7 +26,7 @@ func setup() storetest.Setup {
 func TestContract(t *testing.T) { storetest.Run(t, setup()) }
 
 func TestHistories(t *testing.T) {
-	real := setup()
-	real.Virtual = false
-	storetest.Histories(t, real, storetest.Calls(t, 30_000))
+	s := setup()
+	s.Virtual = false
+	storetest.Histories(t, s, storetest.Calls(t, 30_000))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,9 +35,9 @@ type visitor = func(gatehouse.Key, control.State) bool
 
 // seventh makes a change to every seventh of the commands for which it is called.
 func seventh(change func(d *gatehouse.Decision)) func(d *gatehouse.Decision) {
-	n := 0
+	var n atomic.Int64
 	return func(d *gatehouse.Decision) {
-		if n++; n%7 == 0 {
+		if n.Add(1)%7 == 0 {
 			change(d)
 		}
 	}

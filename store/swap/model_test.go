@@ -268,12 +268,12 @@ func (m *model) limits() {
 	}
 }
 
-// seeds is how many seeds are played of each model: 40, or what SEEDS says.
+// seeds is how many seeds are played of each model: 15, or what SEEDS says.
 func seeds(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("SEEDS")
 	if text == "" {
-		return 40
+		return 15
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

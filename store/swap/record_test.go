@@ -174,7 +174,8 @@ func TestHeads(t *testing.T) {
 		{now - 100, 3, now + 50}, {now - 100, 1, now + 20}, {now - 200, 1, 0}, {now - 200, 3, now + 20},
 	} {
 		if until := r.barred(c.since, c.server); until != c.until {
-			t.Errorf("who came to %d %d ago is barred until %d, want %d", c.server, now-c.since, until, c.until)
+			t.Errorf("who came to %d %d ago is barred until %d, want %d",
+				c.server, now-c.since, until, c.until)
 		}
 	}
 	gone := r.gone(1)
