@@ -128,14 +128,14 @@ func TestNothingIsAcknowledgedAfterAFailure(t *testing.T) {
 // decided as if the others had not been tried.
 func TestWhatHasNoRoomIsTakenBack(t *testing.T) {
 	refused := 0
-	for seed := range uint64(10) {
+	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 2))
 			dir := t.TempDir()
 			ours, model := must(t, dir, small()), memory.New(memory.Config{})
-			full := false
+			var full atomic.Bool
 			ours.commit = func(tx *bolt.Tx) error {
-				if full {
+				if full.Load() {
 					return noRoom(tx)
 				}
 				return tx.Commit()
@@ -147,10 +147,10 @@ func TestWhatHasNoRoomIsTakenBack(t *testing.T) {
 				}
 				time.Sleep(pause)
 				synctest.Wait()
-				full = random.IntN(8) == 0
+				full.Store(random.IntN(8) == 0)
 				got, err := try(ours, key, cmd)
 				synctest.Wait()
-				full = false
+				full.Store(false)
 				if err != nil {
 					refused++
 					continue
@@ -166,8 +166,8 @@ func TestWhatHasNoRoomIsTakenBack(t *testing.T) {
 			end(t, ours)
 		})
 	}
-	if refused < 100 {
-		t.Errorf("%d commands were refused, want some hundred", refused)
+	if refused < 50 {
+		t.Errorf("%d commands were refused, want some dozen", refused)
 	}
 }
 
@@ -176,8 +176,9 @@ func TestTakingBackAmongMany(t *testing.T) {
 	dir := t.TempDir()
 	s := must(t, dir, small())
 	var commits atomic.Int64
+	var done atomic.Bool
 	s.commit = func(tx *bolt.Tx) error {
-		if commits.Add(1)%5 == 0 {
+		if commits.Add(1)%5 == 0 && !done.Load() {
 			return noRoom(tx)
 		}
 		return tx.Commit()
@@ -199,18 +200,17 @@ func TestTakingBackAmongMany(t *testing.T) {
 					s.roomWanted.Store(true) // which is tried each second otherwise
 					s.signal()
 				}
-				d, err := try(s, slots(name), cmd)
-				if err == nil && d.Outcome != gatehouse.Granted {
-					t.Errorf("%s = %s, want granted", cmd.Op, d.Outcome)
-				}
-				if err == nil {
+				if d, err := try(s, slots(name), cmd); err == nil {
 					held[w][name] = cmd.Op == gatehouse.OpAcquire
+					if d.Outcome != gatehouse.Granted {
+						t.Errorf("%s = %s, want granted", cmd.Op, d.Outcome)
+					}
 				}
 			}
 		})
 	}
 	wg.Wait()
-	s.commit = (*bolt.Tx).Commit
+	done.Store(true)
 	for i := range names {
 		want := 0
 		for w := range workers {

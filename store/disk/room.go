@@ -63,7 +63,7 @@ func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []contro
 func (s *Store) pagesFor(records, size int) int {
 	const spare = 64 // for the heads of buckets and what is split
 	page := s.db.Info().PageSize
-	used := int(s.size/int64(page)) - s.free()
+	used := int(s.size.Load()/int64(page)) - s.free()
 	return min(2*records, used) + 2*size/page + spare
 }
 

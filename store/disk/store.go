@@ -57,7 +57,7 @@ type Store struct {
 	// These are the writer's alone.
 	db     *bolt.DB
 	head   head                 // as it is on disk
-	size   int64                // of what was used of the file at the last transaction
+	size   atomic.Int64         // of what was used of the file at the last transaction
 	commit func(*bolt.Tx) error // (*bolt.Tx).Commit, but for tests
 
 	wake       chan struct{} // there is something to do

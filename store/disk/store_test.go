@@ -122,7 +122,7 @@ func script(random *rand.Rand) (key gatehouse.Key, cmd gatehouse.Command, pause 
 // Whatever is done, and however often the store is opened anew, or killed and opened: the decisions are
 // those of a store that never stopped.
 func TestDecidesAsIfItHadNeverStopped(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			dir := t.TempDir()

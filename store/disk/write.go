@@ -148,7 +148,7 @@ func (s *Store) update(write func(w *writer) error) (err error) {
 	if err != nil {
 		return s.broken(err)
 	}
-	s.size = tx.Size()
+	s.size.Store(tx.Size())
 	w := &writer{tx: tx, head: s.head}
 	if err := write(w); err != nil {
 		return s.broken(err)
