@@ -31,7 +31,7 @@ var mistakes = []struct{ fact, env, args, want string }{
 	{"no memory of that kind", "", "--store shelf", `…--store is "shelf"…`},
 	{"a disk without a directory", "", "--store disk:", "…--store is disk: without a directory, want …"},
 	{"a Redis without a host", "", "--store redis://", "…--store is no address: …there is no host…"},
-	{"an etcd without a host", "", "--store etcd://", "…--store is no address: etcd address: …"},
+	{"an etcd without a host", "", "--store etcd://", "…--store is no address: …etcd address: …"},
 	{"a store by a misspelt scheme", "", "--store reddis://u:hush@h:1/?sentinel_password=hush",
 		`…--store is "reddis://…@h:1/", want memory, …`},
 	{"no time for the store", "", "--store-timeout 0s", "…--store-timeout is 0s, want 10ms to 1m0s…"},

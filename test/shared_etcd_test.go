@@ -13,7 +13,8 @@ func TestServersShareWhatIsInEtcd(t *testing.T) {
 	cluster := etcdtest.Start(t, 1)
 	var servers []*server
 	for range 3 {
-		servers = append(servers, start(t, "--store", cluster.URL("/houses/")))
+		flags := append([]string{"--store", cluster.URL("/houses/")}, patient...)
+		servers = append(servers, start(t, flags...))
 	}
 	a, b, c := servers[0], servers[1], servers[2]
 	a.want(t, "/v1/counter/visits/count", "200 1")
@@ -34,8 +35,8 @@ func TestServersShareWhatIsInEtcd(t *testing.T) {
 	for range 20 {
 		a.want(t, "/v1/lock/other/acquire?key=a&maxwait=0", "503")
 	}
-	if took := time.Since(asked); took > 5*time.Second {
-		t.Errorf("20 requests while etcd is away took %s, want next to nothing", took)
+	if took := time.Since(asked); took > 20*time.Second {
+		t.Errorf("20 requests while etcd is away took %s, want next to nothing, not 5 s each", took)
 	}
 	a.want(t, "/readyz", "200 ready\nstore etcd: unreachable for …")
 	cluster.Restart(t, 0)

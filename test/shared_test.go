@@ -16,6 +16,9 @@ import (
 
 // These tests run two or three servers on one real Redis.
 
+// patient are the flags of servers whose store is there, but on a machine that may be busy.
+var patient = []string{"--store-timeout", "5s"}
+
 // startShared starts so many servers on a Redis.
 func startShared(t *testing.T, redis *redistest.Server, count int, flags ...string) []*server {
 	t.Helper()
@@ -28,7 +31,7 @@ func startShared(t *testing.T, redis *redistest.Server, count int, flags ...stri
 
 func TestServersShareWhatIsInRedis(t *testing.T) {
 	t.Parallel()
-	servers := startShared(t, redistest.Start(t), 2)
+	servers := startShared(t, redistest.Start(t), 2, patient...)
 	a, b := servers[0], servers[1]
 	for n := 1; n < 10; n += 2 {
 		a.want(t, "/v1/counter/visits/count", fmt.Sprintf("200 %d", n))
@@ -71,7 +74,7 @@ func (s *server) fence(t *testing.T, request string) (token uint64) {
 // server looks by itself only about once a second.
 func TestReleaseAtOneServerWakesAtAnother(t *testing.T) {
 	t.Parallel()
-	servers := startShared(t, redistest.Start(t), 3)
+	servers := startShared(t, redistest.Start(t), 3, patient...)
 	a, b, c := servers[0], servers[1], servers[2]
 	fastest := patience
 	for i := range 5 {
@@ -93,7 +96,7 @@ func TestReleaseAtOneServerWakesAtAnother(t *testing.T) {
 // With curl, as a person would.
 func TestCurlAtThreeServers(t *testing.T) {
 	t.Parallel()
-	servers := startShared(t, redistest.Start(t), 3)
+	servers := startShared(t, redistest.Start(t), 3, patient...)
 	at := func(i int, path string) string { return "http://" + servers[i].address + path }
 	runCurl(t, "-f", at(0, "/v1/semaphore/s/acquire?key=a"))
 	waiting := startCurl(t.Context(), t, "-f", at(2, "/v1/semaphore/s/acquire?key=b"))
@@ -254,7 +257,7 @@ func TestRedisCertificate(t *testing.T) {
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key,
 		"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
 	status, _, said := gatehouse(t, nil, "serve", "--http", "localhost:0", "--store", "rediss://"+address)
-	if status != 1 || !strings.Contains(said, "certificate") || strings.Count(said, "\n") != 1 {
+	if status != 1 || !matches("…gatehouse: --store: redis: …x509: …", said) {
 		t.Errorf("with an unknown authority it ended with %d and said %q, want 1 and why", status, said)
 	}
 	s := start(t, "--store", "rediss://"+address+"?ca="+certificate)
@@ -302,7 +305,7 @@ func TestLazyRule(t *testing.T) {
 	redis := redistest.Start(t)
 	servers := startShared(t, redis, 2, "--config", configFile(t, `
 rules:
-  - {match: fixedwindow/lazy, lazy: 50ms, on-unreachable: allow}
+  - {match: fixedwindow/lazy, lazy: 1s, on-unreachable: allow}
 `))
 	const acquire = "/v1/fixedwindow/lazy/acquire?size=100&interval=3600000&maxwait=0"
 	for range 100 {

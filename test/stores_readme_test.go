@@ -91,7 +91,10 @@ func oneScript(commands []command, address string) string {
 				at, _, _ = strings.Cut(given, " ")
 			}
 			fmt.Fprintf(&script, "servers=\"$servers $!\"\ndisown\nuntil curl -s http://%s/readyz >/dev/null; "+
-				"do sleep 0.05; done\n", at)
+				"do kill -0 $! || { cat log; break; }; sleep 0.05; done\n", at)
+		}
+		if strings.HasPrefix(c.line, "kill ") { // which is faster to say than to do
+			script.WriteString("while kill -0 $! 2>/dev/null; do sleep 0.05; done\n")
 		}
 		script.WriteString("echo '<next>'\n")
 	}

@@ -110,20 +110,25 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 	return k, nil
 }
 
-// greetTimeout is how long a store may take for its first answer, which has connections and logins before it,
-// on a busy machine. One that is not there is known to be not there sooner.
-const greetTimeout = 10 * time.Second
+// A store has so many times so long for its first answer, which has connections and logins before it. That it
+// is not there is known quickly; a busy machine alone takes longer.
+const (
+	greetings    = 3
+	greetTimeout = 3 * time.Second
+	quickly      = 500 * time.Millisecond
+)
 
-// greet asks the store once, so that a wrong password or certificate is found out before anybody is served.
-// That it does not answer at present is no such fault, and told by the breaker.
+// greet asks the store, so that a wrong password or certificate is found out before anybody is served. That
+// it does not answer at present is no such fault, and told by the breaker.
 func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) error {
-	if direct, ok := backend.(interface {
-		Ping(ctx context.Context) error
-	}); ok {
-		ctx, cancel := context.WithTimeout(ctx, greetTimeout)
-		defer cancel()
-		if err := direct.Ping(ctx); err != nil && lasting(err) {
+	for range greetings {
+		began := time.Now()
+		err := ping(ctx, backend)
+		if err != nil && lasting(err) {
 			return fmt.Errorf("--store: %w", err)
+		}
+		if err == nil || time.Since(began) < quickly {
+			break
 		}
 	}
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
@@ -132,6 +137,20 @@ func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) e
 		return fmt.Errorf("--store: %w", cmp.Or(errors.Unwrap(err), err))
 	}
 	return nil
+}
+
+// ping asks a backend that can be asked as such.
+func ping(ctx context.Context, backend swap.Backend) error {
+	type pinger interface {
+		Ping(ctx context.Context) error
+	}
+	direct, ok := backend.(pinger)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	defer cancel()
+	return direct.Ping(ctx)
 }
 
 // lasting reports whether a store fails by what was set here or there, which does not pass: a password, a
