@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -70,6 +71,9 @@ func (c *cluster) ask(s *server, r request) *call {
 		ctx, cancel = context.WithTimeout(ctx, r.patience)
 		defer cancel()
 		limit = r.patience
+	}
+	if strings.HasPrefix(r.key.Name, "lazy") {
+		limit += slowest // now and then it asks the store where it said that it would not
 	}
 	one := &call{client: r.client, server: s.number, key: r.key, cmd: r.cmd, begin: c.now()}
 	if r.key.Name[0] == '!' { // a history is kept of it, and nothing is lost there
@@ -167,7 +171,7 @@ func (c *client) hold(key gatehouse.Key) {
 	for tries := 0; ; tries++ {
 		end := c.do(key, cmd)
 		if end.decided() && !end.granted() && tries == 0 && !c.lossy {
-			c.violated("own", key, "%s cannot release its hold %d: %s", cmd.Holder, one.d.Fence, end.d.Message)
+			c.violated("own", key, "%s cannot release its hold %d: %s", cmd.Holder, one.d.Fence, end)
 		}
 		if end.decided() {
 			return
@@ -353,10 +357,8 @@ func (c *client) record(age int) {
 		if c.do(key, cmd).granted() {
 			pause(c.some(300 * time.Millisecond))
 			cmd.Op = gatehouse.OpRelease
-			for range 3 {
-				if c.do(key, cmd).decided() {
-					return
-				}
+			for tries := 0; tries < 3 && !c.do(key, cmd).decided(); tries++ {
+				pause(c.some(100 * time.Millisecond))
 			}
 		}
 	}

@@ -80,6 +80,8 @@ type server struct {
 	swap    *swap.Store      // nil with memory
 	lazy    *lazy.Store      // nil without
 	gate    *gate.Gate
+
+	from, until time.Duration // it is up; until is 0 as long as it is
 }
 
 // A cluster is all there is.
@@ -92,6 +94,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	servers []*server // nil where one is down
+	all     []*server // there ever were
 	made    uint32    // servers, in all
 	closing sync.WaitGroup
 	over    bool
@@ -119,7 +122,8 @@ func (c *cluster) boot(place int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.made++
-	s := &server{number: c.made}
+	s := &server{number: c.made, from: c.now()}
+	c.all = append(c.all, s)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	var store gate.Store
 	if c.store == nil {
@@ -166,6 +170,9 @@ func (c *cluster) stop(place int, dies bool) {
 	c.mu.Lock()
 	s := c.servers[place]
 	c.servers[place] = nil
+	if s != nil {
+		s.until = c.now()
+	}
 	c.mu.Unlock()
 	if s == nil {
 		return

@@ -67,7 +67,7 @@ func (d *drilled) expiry() {
 	brief.Expires = 2 * time.Second
 	begin := d.now()
 	d.ask(0, gatehouse.Lock, brief)
-	waiting := d.begin(1, gatehouse.Lock, acquire("b", lasting), gatehouse.Forever)
+	waiting := d.waits(1, "b")
 	d.in([]<-chan *call{waiting}, begin, brief.Expires, brief.Expires+prompt)
 	d.ask(0, gatehouse.Lock, release("b"))
 }
@@ -121,9 +121,22 @@ func (d *drilled) lostAnswers() {
 	}
 }
 
+// lostGrant: what was granted to a call that failed is taken back, long before it would end.
+func (d *drilled) lostGrant() {
+	d.store.Set(swaptest.Faults{Latency: time.Millisecond, LostAnswer: 1})
+	if one := <-d.begin(0, gatehouse.Lock, acquire("a", 0), gatehouse.Forever); one.err == nil {
+		d.complain(gatehouse.Lock, "%s, want an error, as nothing can be known", one)
+	}
+	d.store.Set(swaptest.Faults{Latency: time.Millisecond})
+	if one := d.ask(1, gatehouse.Lock, acquire("b", 3*time.Second)); !one.granted() {
+		d.complain(gatehouse.Lock, "%s, want it granted, as the first does not know of its hold", one)
+	}
+	d.ask(1, gatehouse.Lock, release("b"))
+}
+
 // kept: what is worth something is not forgotten, however long nobody asks.
 func (d *drilled) kept() {
-	d.ask(0, gatehouse.Event, send)
+	d.ask(0, gatehouse.Event, send())
 	d.ask(0, gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpCount, Amount: 7})
 	long := acquire("a", 0)
 	long.Expires = time.Hour

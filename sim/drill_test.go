@@ -29,6 +29,7 @@ var drills = []drill{
 	{"expiry", false, (*drilled).expiry},
 	{"demand", false, (*drilled).demand},
 	{"lost answers", true, (*drilled).lostAnswers},
+	{"lost grant", true, (*drilled).lostGrant},
 	{"kept", false, (*drilled).kept},
 }
 
@@ -66,11 +67,18 @@ func (d *drilled) ask(i int, kind gatehouse.Kind, cmd gatehouse.Command) *call {
 }
 
 // begin is ask in a goroutine. The client leaves after so long.
-func (d *drilled) begin(i int, kind gatehouse.Kind, cmd gatehouse.Command, patience time.Duration) <-chan *call {
+func (d *drilled) begin(
+	i int, kind gatehouse.Kind, cmd gatehouse.Command, patience time.Duration,
+) <-chan *call {
 	answer := make(chan *call, 1)
 	s := d.at(i)
 	go func() { answer <- d.cluster.ask(s, request{d.name, d.key(kind), cmd, patience}) }()
 	return answer
+}
+
+// waits is begin for a lock, with patience.
+func (d *drilled) waits(i int, holder string) <-chan *call {
+	return d.begin(i, gatehouse.Lock, acquire(holder, lasting), gatehouse.Forever)
 }
 
 // in has all of them be granted between two instants, counted from a beginning.
@@ -96,22 +104,21 @@ func release(holder string) gatehouse.Command {
 // prompt is how soon what changes at one server is known at another.
 const prompt = 100 * time.Millisecond
 
-var (
-	waitFor = gatehouse.Command{Op: gatehouse.OpWait, MaxWait: lasting}
-	send    = gatehouse.Command{Op: gatehouse.OpSend, Message: "m"}
-)
+func waitFor() gatehouse.Command { return gatehouse.Command{Op: gatehouse.OpWait, MaxWait: lasting} }
+
+func send() gatehouse.Command { return gatehouse.Command{Op: gatehouse.OpSend, Message: "m"} }
 
 // wakes is somebody waiting at each server, for an event and for a lock, and woken within most.
 func (d *drilled) wakes(most time.Duration) {
 	var waiting []<-chan *call
 	for i := range 2 * len(d.servers) {
-		waiting = append(waiting, d.begin(i, gatehouse.Event, waitFor, gatehouse.Forever))
+		waiting = append(waiting, d.begin(i, gatehouse.Event, waitFor(), gatehouse.Forever))
 	}
 	d.ask(0, gatehouse.Lock, acquire("a", 0))
-	locked := d.begin(1, gatehouse.Lock, acquire("b", lasting), gatehouse.Forever)
+	locked := d.waits(1, "b")
 	pause(1500 * time.Millisecond)
 	begin := d.now()
-	d.ask(0, gatehouse.Event, send)
+	d.ask(0, gatehouse.Event, send())
 	d.in(waiting, begin, 0, most)
 	begin = d.now()
 	d.ask(0, gatehouse.Lock, release("a"))
@@ -131,7 +138,7 @@ func (d *drilled) secondLook() {
 // deleted: all who wait are told.
 func (d *drilled) deleted() {
 	for _, kind := range []gatehouse.Kind{gatehouse.Lock, gatehouse.Event, gatehouse.Barrier} {
-		cmd := waitFor
+		cmd := waitFor()
 		cmd.Size = 100
 		if kind == gatehouse.Lock {
 			d.ask(0, kind, acquire("a", 0))
@@ -148,7 +155,8 @@ func (d *drilled) deleted() {
 		d.ask(0, kind, gatehouse.Command{Op: gatehouse.OpDelete})
 		for _, answer := range waiting {
 			one := <-answer
-			if took := one.end - begin; one.err != nil || one.d.Outcome != gatehouse.Deleted || took > prompt {
+			took := one.end - begin
+			if one.err != nil || one.d.Outcome != gatehouse.Deleted || took > prompt {
 				d.complain(kind, "%s after %s, want it told of the delete", one, took)
 			}
 		}
@@ -160,16 +168,21 @@ func (d *drilled) order() {
 	d.ask(0, gatehouse.Lock, acquire("a", 0))
 	var waiting []<-chan *call
 	for i := range 6 {
-		waiting = append(waiting, d.begin(0, gatehouse.Lock, acquire(fmt.Sprint(i), lasting), gatehouse.Forever))
+		waiting = append(waiting, d.waits(0, fmt.Sprint(i)))
 		pause(5 * time.Millisecond)
 	}
 	last, lastFence := "a", uint64(0)
-	for i, answer := range waiting {
+	for i := range 2 * len(waiting) {
+		if i < len(waiting) { // somebody comes just when it is released
+			waiting = append(waiting,
+				d.waits(0, fmt.Sprint("late", i)))
+			pause(time.Microsecond)
+		}
 		d.ask(0, gatehouse.Lock, release(last))
-		one := <-answer
+		one := <-waiting[i]
 		last = one.cmd.Holder
 		if !one.granted() || one.d.Fence <= lastFence {
-			d.complain(gatehouse.Lock, "%s, want it granted as number %d, with a token above %d", one, i, lastFence)
+			d.complain(gatehouse.Lock, "%s, want it granted as number %d, above %d", one, i, lastFence)
 		}
 		lastFence = one.d.Fence
 	}
@@ -181,13 +194,13 @@ func (d *drilled) between() {
 	d.ask(0, gatehouse.Lock, acquire("a", 0))
 	var others []<-chan *call
 	for i := range 3 {
-		others = append(others, d.begin(0, gatehouse.Lock, acquire(fmt.Sprint("b", i), lasting), gatehouse.Forever))
+		others = append(others, d.waits(0, fmt.Sprint("b", i)))
 	}
 	pause(prompt)
-	one := d.begin(1, gatehouse.Lock, acquire("c", lasting), gatehouse.Forever)
+	one := d.waits(1, "c")
 	pause(prompt)
 	for i := range 3 {
-		others = append(others, d.begin(0, gatehouse.Lock, acquire(fmt.Sprint("d", i), lasting), gatehouse.Forever))
+		others = append(others, d.waits(0, fmt.Sprint("d", i)))
 	}
 	pause(prompt)
 	d.ask(0, gatehouse.Lock, release("a"))
@@ -207,7 +220,7 @@ func (d *drilled) between() {
 	}
 	for i, fence := range fences[:len(others)] {
 		if later := i >= 3; later == (fence < fences[len(others)]) {
-			d.complain(gatehouse.Lock, "tokens %d: want that of the last between the third and the fourth", fences)
+			d.complain(gatehouse.Lock, "tokens %d: want the last between the third and the fourth", fences)
 		}
 	}
 }
@@ -216,12 +229,12 @@ func (d *drilled) between() {
 func (d *drilled) deadHead() {
 	d.ask(0, gatehouse.Lock, acquire("a", 0))
 	dies := len(d.servers) - 1
-	lost := d.begin(dies, gatehouse.Lock, acquire("b", lasting), gatehouse.Forever)
+	lost := d.waits(dies, "b")
 	pause(prompt)
 	d.stop(dies, true)
 	d.boot(dies)
 	<-lost
-	waiting := d.begin(0, gatehouse.Lock, acquire("c", lasting), gatehouse.Forever)
+	waiting := d.waits(0, "c")
 	pause(prompt)
 	begin := d.now()
 	d.ask(0, gatehouse.Lock, release("a"))
@@ -256,8 +269,8 @@ func (d *drilled) watchdog() {
 	kick := gatehouse.Command{Op: gatehouse.OpKick, Expires: alarm}
 	d.ask(0, gatehouse.Watchdog, kick)
 	waiting := []<-chan *call{
-		d.begin(0, gatehouse.Watchdog, waitFor, gatehouse.Forever),
-		d.begin(1, gatehouse.Watchdog, waitFor, gatehouse.Forever),
+		d.begin(0, gatehouse.Watchdog, waitFor(), gatehouse.Forever),
+		d.begin(1, gatehouse.Watchdog, waitFor(), gatehouse.Forever),
 	}
 	for i := range 3 {
 		pause(alarm - prompt)

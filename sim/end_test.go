@@ -50,14 +50,11 @@ func (c *cluster) left(key gatehouse.Key, state control.State, heads int) {
 	d := state.Step(c.store.Now(), &gatehouse.Command{Op: gatehouse.OpStats})
 	switch key.Kind {
 	case gatehouse.Lock, gatehouse.Semaphore:
-		if semaphore := state.(*control.Semaphore); c.setup.store == "etcd" {
-			for _, hold := range semaphore.Holds() {
-				if c.store.Live(key)[hold.Fence] {
-					c.violated("left", key, "%+v is still held", hold)
-				}
+		live := c.store.Live(key)
+		for _, hold := range state.(*control.Semaphore).Holds() {
+			if c.setup.store != "etcd" || live[hold.Fence] {
+				c.violated("left", key, "%+v is still held", hold)
 			}
-		} else if len(semaphore.Holds()) > 0 {
-			c.violated("left", key, "still held are %+v", semaphore.Holds())
 		}
 	case gatehouse.Barrier:
 		if d.Remaining > 0 && d.Remaining < d.Limit {

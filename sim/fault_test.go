@@ -64,8 +64,17 @@ func (c *cluster) reboot(dies bool) {
 	c.boot(place)
 }
 
+// failover is how long it takes until another process answers in the store's place. By then nothing that was
+// sent to the old one is under way.
+const failover = 3500 * time.Millisecond
+
 // lose has the store forget what it was given last.
 func (c *cluster) lose(last time.Duration) {
+	c.store.Set(swaptest.Faults{Unsent: 1})
+	pause(failover)
+	if last != gatehouse.Forever {
+		last += failover
+	}
 	c.lost()
 	c.store.Restart(last)
 }
@@ -80,8 +89,9 @@ func (c *cluster) trouble() {
 			continue
 		}
 		faults := swaptest.Faults{
-			Latency: time.Millisecond + c.some(60*time.Millisecond), Unsent: chance(), LostRequest: chance(),
-			LostAnswer: chance(), Late: chance(), Twice: chance(), LostWake: 3 * chance(), TwiceWoken: chance(),
+			Latency: time.Millisecond + c.some(60*time.Millisecond),
+			Unsent:  chance(), LostRequest: chance(), LostAnswer: chance(), Late: chance(), Twice: chance(),
+			LostWake: 3 * chance(), TwiceWoken: chance(),
 		}
 		c.store.Set(faults)
 		c.noted("%+v", faults)

@@ -13,19 +13,18 @@ import (
 type oracle struct {
 	name  string
 	kind  gatehouse.Kind // 0 is all of them
-	lossy bool           // it wants something of a store that loses data too
 	check func(h *look)
 }
 
 // oracles are those that look when all is over. Others look while it happens: history.changed and
-// client.took.
+// client.took. Where data may be lost only those are asked.
 var oracles = []oracle{
-	{"order", gatehouse.Lock, false, (*look).order},
-	{"event", gatehouse.Event, false, (*look).event},
-	{"barrier", gatehouse.Barrier, false, (*look).barrier},
-	{"watchdog", gatehouse.Watchdog, false, (*look).watchdog},
-	{"counter", gatehouse.Counter, false, (*look).counter},
-	{"limit", 0, false, (*look).limit},
+	{"order", gatehouse.Lock, (*look).order},
+	{"event", gatehouse.Event, (*look).event},
+	{"barrier", gatehouse.Barrier, (*look).barrier},
+	{"watchdog", gatehouse.Watchdog, (*look).watchdog},
+	{"counter", gatehouse.Counter, (*look).counter},
+	{"limit", 0, (*look).limit},
 }
 
 // A look is one oracle's at one name.
@@ -49,16 +48,16 @@ func (c *cluster) judge() {
 	for key, calls := range names {
 		slices.SortStableFunc(calls, func(a, b *call) int { return int(a.begin - b.begin) })
 		for _, o := range oracles {
-			if (o.kind == 0 || o.kind == key.Kind) && (o.lossy || !c.lossy) && key.Name[0] != '!' && !drilledName(o, key) {
+			if o.wants(key) && !c.lossy {
 				o.check(&look{c, o.name, key, calls})
 			}
 		}
 	}
 }
 
-// drilledName reports whether a drill looks at a name itself. At limiters there is always something to see.
-func drilledName(o oracle, key gatehouse.Key) bool {
-	return o.kind != 0 && strings.HasPrefix(key.Name, "drill")
+// wants reports whether an oracle looks at a name: drills and the recorded history look at theirs themselves.
+func (o oracle) wants(key gatehouse.Key) bool {
+	return o.kind == 0 || o.kind == key.Kind && key.Name[0] != '!' && !strings.HasPrefix(key.Name, "drill")
 }
 
 // order: of those who wait at the same server whoever comes first is first.
@@ -219,7 +218,6 @@ func (l *look) limit() {
 		return
 	}
 	var spans []span
-	factor := int64(1)
 	for _, c := range l.calls {
 		switch at := c.d.At.UnixNano(); {
 		case c.cmd.Op != gatehouse.OpAcquire || !c.granted():
@@ -230,14 +228,29 @@ func (l *look) limit() {
 			spans = append(spans, span{begin + int64(c.begin), begin + int64(c.end)})
 		}
 	}
-	if strings.HasPrefix(l.key.Name, "lazy") {
-		factor = int64(l.made) // no server knows of another within an interval, at worst
-	}
 	for _, b := range bounds[l.key.Kind] {
-		if n, at := most(spans, b); n > b.most*factor {
-			l.complain("%d within %s from %s, want at most %d", n, b.window, time.Unix(0, at).UTC(), b.most*factor)
+		windows(spans, b, func(n, from int64) bool {
+			least := b.most
+			if strings.HasPrefix(l.key.Name, "lazy") { // no server knows of another, at worst
+				least *= l.upBetween(time.Duration(from-l.started.UnixNano()), b.window)
+			}
+			if n > least {
+				at := time.Unix(0, from).UTC()
+				l.complain("%d within %s from %s, want at most %d", n, b.window, at, least)
+			}
+			return n <= least
+		})
+	}
+}
+
+// upBetween is how many servers were up within a time.
+func (c *cluster) upBetween(from, length time.Duration) (n int64) {
+	for _, s := range c.all {
+		if s.from < from+length && (s.until == 0 || s.until > from) {
+			n++
 		}
 	}
+	return n
 }
 
 // A bound is how many a limiter lets through in a window, at most.
@@ -257,8 +270,9 @@ var bounds = map[gatehouse.Kind][]bound{
 	gatehouse.Pace:          {{window, slots, false}},
 }
 
-// most is the greatest number of spans that lie within one window, and where that begins.
-func most(spans []span, b bound) (n, at int64) {
+// windows visits the windows that begin with a span, with the number of spans that lie within each, until
+// visit returns false.
+func windows(spans []span, b bound, visit func(n, from int64) bool) {
 	for _, s := range spans {
 		from := s.from
 		if b.aligned {
@@ -270,9 +284,8 @@ func most(spans []span, b bound) (n, at int64) {
 				within++
 			}
 		}
-		if within > n {
-			n, at = within, from
+		if !visit(within, from) {
+			return
 		}
 	}
-	return n, at
 }
