@@ -42,11 +42,14 @@ func withoutPassword(address string) string {
 	} else {
 		scheme += "://"
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		rest = "…@" + rest[at+1:]
+	host, _, _ := strings.Cut(rest, "?")
+	switch at := strings.LastIndexByte(rest, '@'); {
+	case at >= len(host): // it may end a password with a ? in it, or be in one that is a parameter
+		return scheme + "…"
+	case at >= 0:
+		host = "…@" + rest[at+1:len(host)]
 	}
-	rest, _, _ = strings.Cut(rest, "?")
-	return scheme + rest
+	return scheme + host
 }
 
 // openBackend opens the store that servers share. end closes it.

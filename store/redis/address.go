@@ -49,11 +49,19 @@ var known = map[string]bool{
 var errForm = errors.New("redis address: it is no URL, want redis://[user:password@]host[:port][/db]" +
 	"[?parameter=value&...] with other characters than letters and digits in user and password as %XX")
 
+// errAt is said of an @ that does not end a user and password: what is before it may be a part of one.
+var errAt = errors.New("redis address: an @ behind the first / or ?, want it written as %40, and in a " +
+	"password / as %2F and ? as %3F")
+
 // parseAddress reads redis://[user:password@]host[:port][/db][?parameters], or rediss:// for TLS.
 func parseAddress(text string) (*address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(text, "#") {
 		return nil, errForm
+	}
+	_, rest, _ := strings.Cut(text, "://")
+	if strings.LastIndexByte(rest, '@') > strings.IndexAny(rest+"/", "/?") {
+		return nil, errAt
 	}
 	a := &address{prefix: defaultPrefix}
 	if a.parameters, err = url.ParseQuery(u.RawQuery); err != nil {
@@ -128,6 +136,9 @@ func (a *address) parseHosts(u *url.URL) error {
 		return errors.New("there is no host, want redis://host")
 	}
 	for _, text := range append([]string{u.Host}, a.parameters["addr"]...) {
+		if strings.Contains(text, "@") { // and what is before it is not to be shown
+			return errors.New("addr has an @, want host or host:port; the login before the first host is for all")
+		}
 		host, port := text, ""
 		if h, p, err := net.SplitHostPort(text); err == nil {
 			host, port = h, p
