@@ -21,7 +21,7 @@ const (
 	// known is how long after it was let through at the latest the others know of it: two intervals, and
 	// as many round trips as it takes when others are faster some times.
 	known = 2*interval + 12*latency
-	seeds = 12
+	seeds = 8
 )
 
 // limits are all varieties of limiters.

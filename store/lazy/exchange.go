@@ -74,6 +74,10 @@ func (n *name) begin() *trade {
 	t.report()
 	i := 0
 	for ; i < len(n.errands) && (i == 0 || len(t.turns) < maxErrand); i++ {
+		if takes(n.errands[i].queue) {
+			n.taking = true
+			n.fast.Store(false)
+		}
 		for j := range n.errands[i].queue {
 			t.add(n.errands[i].queue[j].Command)
 		}
@@ -110,6 +114,8 @@ func (t *trade) add(cmd *gatehouse.Command) {
 
 // settle works what came of a trade in. It is called with the lock held.
 func (n *name) settle(t *trade, err error) {
+	n.taking = false
+	defer func() { n.fast.Store(n.state != nil && n.foreign == 0) }()
 	if err != nil {
 		// Whether the store has heard is not known: rather too much is counted than too little.
 		u := &n.untold
@@ -134,7 +140,6 @@ func (n *name) settle(t *trade, err error) {
 		}
 	}
 	n.foreign = max(0, n.foreign)
-	n.fast.Store(n.state != nil && n.foreign == 0)
 	t.learn(&n.untold)
 	if n.state != nil {
 		n.onTop(now)

@@ -102,6 +102,14 @@ func (f *fleet) must(s *server, key gatehouse.Key, cmd gatehouse.Command) gateho
 	return d
 }
 
+// exhaust asks until there is nothing left.
+func (f *fleet) exhaust(s *server, key gatehouse.Key, cmd gatehouse.Command) {
+	f.t.Helper()
+	for f.must(s, key, cmd).Outcome == gatehouse.Granted {
+		continue
+	}
+}
+
 // total is how much was let through.
 func (f *fleet) total() (n int64) {
 	f.mu.Lock()

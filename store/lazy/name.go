@@ -33,6 +33,7 @@ type name struct {
 	learnt  time.Time     // when an exchange succeeded last
 	failure error         // of the last exchange
 	errands []*errand     // queues that the store has to serve
+	taking  bool          // the store may take for them at present, so that nothing may be taken here
 	foreign int           // for how many rounds it counts as slow, because the store was needed
 	untold  untold
 }
@@ -97,6 +98,13 @@ func own(queue []control.Turn) bool {
 	return true
 }
 
+// takes reports whether a queue may take something.
+func takes(queue []control.Turn) bool {
+	return slices.ContainsFunc(queue, func(turn control.Turn) bool {
+		return turn.Command.Op == gatehouse.OpAcquire || turn.Command.Op == gatehouse.OpReserve
+	})
+}
+
 // atOnce serves a queue by the state that is known here, if it is, and if that is enough.
 func (n *name) atOnce(queue []control.Turn) (answered bool, err error) {
 	n.mu.Lock()
@@ -104,7 +112,7 @@ func (n *name) atOnce(queue []control.Turn) (answered bool, err error) {
 	switch {
 	case n.gone:
 		return false, errGone
-	case n.state == nil || !own(queue):
+	case n.state == nil || n.taking || !own(queue):
 		return false, nil
 	}
 	now := n.clock()

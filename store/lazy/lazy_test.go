@@ -1,0 +1,299 @@
+package lazy_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/lazy"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	hourly = gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Interval: time.Hour}
+	bucket = gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
+)
+
+// What a client that went away was granted comes back, whether the store was told of it or not.
+func TestUndoComesBack(t *testing.T) {
+	for _, wait := range []time.Duration{0, 2 * interval} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+			s := f.servers[0]
+			f.must(s, bucket, hourly)
+			cmd := hourly
+			cmd.Cost, cmd.MaxWait = 9, time.Second
+			cancel := s.gate.Submit(bucket, cmd, func(gatehouse.Decision, error) {})
+			synctest.Wait()
+			<-time.After(wait)
+			cancel()
+			synctest.Wait()
+			if d := f.must(s, bucket, cmd); d.Outcome != gatehouse.Granted {
+				t.Errorf("after an undo = %s, want granted", d.Outcome)
+			}
+			f.close()
+			if got := f.figure(bucket, "available"); got != int64(0) {
+				t.Errorf("available in the store = %v, want 0", got)
+			}
+			if got := f.figure(bucket, "acquired"); got != int64(2) {
+				t.Errorf("acquired = %v, want 2", got)
+			}
+		})
+	}
+}
+
+// Who waits in line at one server is served in order, and the store is not told that anybody waits: so
+// others, who cannot know when the line moves, are not kept back by it.
+func TestALineIsServedFromMemoryInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 2)
+		s := f.servers[0]
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Interval: time.Second}
+		for range 10 {
+			f.must(s, bucket, cmd)
+		}
+		var mu sync.Mutex
+		var order []int
+		cmd.MaxWait = gatehouse.Forever
+		for i := range 30 {
+			s.gate.Submit(bucket, cmd, func(d gatehouse.Decision, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if order = append(order, i); err != nil || d.Outcome != gatehouse.Granted {
+					t.Errorf("%d = %s, %v, want granted", i, d.Outcome, err)
+				}
+			})
+			synctest.Wait()
+		}
+		before := s.swap.Figures()
+		<-time.After(3 * time.Second)
+		after := s.swap.Figures()
+		if len(order) != 30 || !slices.IsSorted(order) {
+			t.Errorf("served in the order %v, want all 30 in theirs", order)
+		}
+		if asked := after.Swaps + after.Reads - before.Swaps - before.Reads; asked > 31 {
+			t.Errorf("the store was asked %d times in 3 s, want once an interval at most", asked)
+		}
+		cmd.MaxWait, cmd.Cost = 0, 1
+		if d := f.must(f.servers[1], bucket, cmd); d.Outcome != gatehouse.Granted && d.Remaining > 0 {
+			t.Errorf("at the other server = %+v, want it not kept back", d)
+		}
+		f.close()
+	})
+}
+
+// Within one queue all are served in their order, also when only the store can serve one of them.
+func TestAQueueOfManyKindsIsServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		for range 5 {
+			f.must(f.servers[0], bucket, hourly)
+		}
+		reset, stats := gatehouse.Command{Op: gatehouse.OpReset}, gatehouse.Command{Op: gatehouse.OpStats}
+		five, ten := hourly, hourly
+		five.Cost, ten.Cost = 5, 10
+		queue := []control.Turn{{Command: &five}, {Command: &ten}, {Command: &reset}, {Command: &ten}, {Command: &stats}}
+		if err := f.servers[0].lazy.Apply(context.Background(), bucket, queue); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]gatehouse.Outcome, len(queue))
+		for i := range queue {
+			got[i] = queue[i].Decision.Outcome
+		}
+		want := []gatehouse.Outcome{
+			gatehouse.Granted, gatehouse.Refused, gatehouse.Granted, gatehouse.Granted, gatehouse.Granted,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("outcomes are %v, want %v", got, want)
+		}
+		if d := f.must(f.servers[0], bucket, hourly); d.Outcome != gatehouse.Refused {
+			t.Errorf("then = %s, want refused", d.Outcome)
+		}
+		f.close()
+	})
+}
+
+// Many who come at once for a name that is not known share a few round trips.
+func TestTheFirstToComeShareARoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		var work sync.WaitGroup
+		for range 500 {
+			work.Go(func() { _, _ = f.do(f.servers[0], bucket, hourly) })
+		}
+		work.Wait()
+		figures := f.servers[0].swap.Figures()
+		if asked := figures.Swaps + figures.Reads; asked > 10 || f.total() != 10 {
+			t.Errorf("%d of 500 were let through in %d round trips, want 10 in few", f.total(), asked)
+		}
+		f.close()
+	})
+}
+
+// Names that nobody uses are forgotten, and what is above the limit of names is left to the store.
+func TestNamesAreBoundedAndForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		s := f.servers[0]
+		store := lazy.New(s.swap, lazy.Config{
+			Rule: func(gatehouse.Key) lazy.Rule { return lazy.Rule{Interval: interval} }, Names: 3,
+		})
+		for range 12 { // two at each of six names
+			for i := range 6 {
+				key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: strconv.Itoa(i)}
+				cmd := hourly
+				if err := store.Apply(context.Background(), key, []control.Turn{{Command: &cmd}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := store.Len(); n != 3 {
+			t.Errorf("%d names are kept, want 3", n)
+		}
+		<-time.After(3 * interval)
+		if n := store.Len(); n != 0 {
+			t.Errorf("%d names are kept after two idle intervals, want none", n)
+		}
+		for i := range 6 {
+			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: strconv.Itoa(i)}
+			if got := f.figure(key, "available"); got != int64(0) {
+				t.Errorf("%s has %v left, want none", key, got)
+			}
+		}
+		store.Close()
+		f.close()
+	})
+}
+
+// Names come and go while they are asked for from everywhere, and while the store is closed: nothing is
+// counted twice or not at all.
+func TestNothingIsLostWhileNamesComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: time.Millisecond}, 1)
+		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1_000_000, Calendar: gatehouse.Month}
+		var work sync.WaitGroup
+		for i := range 20 {
+			work.Go(func() {
+				for j := range 200 {
+					f.must(f.servers[0], key, cmd)
+					<-time.After(time.Duration((i*j)%7) * time.Millisecond / 2)
+				}
+			})
+		}
+		work.Wait()
+		f.close()
+		if got := f.figure(key, "acquired"); got != int64(4000) {
+			t.Errorf("the store was told of %v, want 4000", got)
+		}
+	})
+}
+
+// A name is slow to a gate as long as it is not known, and after it was asked for what memory cannot answer.
+func TestWhatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		s := f.servers[0]
+		want := func(when string, slow bool) {
+			t.Helper()
+			if got := s.lazy.Slow(bucket); got != slow {
+				t.Errorf("%s it is slow: %t, want %t", when, got, slow)
+			}
+		}
+		want("at first", true)
+		f.must(s, bucket, hourly)
+		want("once known", false)
+		f.must(s, bucket, gatehouse.Command{Op: gatehouse.OpReset})
+		want("after a reset", true)
+		if !s.lazy.Slow(gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}) {
+			t.Error("a lock is not slow, want it slow")
+		}
+		f.close()
+	})
+}
+
+// A round of 10,000 names, in real time at a real Redis, is a few hundred batches of requests at most, and
+// whoever asks meanwhile is not kept waiting behind all of it.
+func TestARoundIsFewRequestsToRedis(t *testing.T) {
+	const names = 10_000
+	server := redistest.Start(t)
+	shared := openRedis(t, server)
+	store := lazy.New(shared, lazy.Config{Rule: func(gatehouse.Key) lazy.Rule {
+		return lazy.Rule{Interval: time.Hour}
+	}})
+	ask := func(i int) {
+		key, cmd := gatehouse.Key{Kind: gatehouse.GCRA, Name: strconv.Itoa(i)}, hourly
+		cmd.Burst = 9
+		if err := store.Apply(context.Background(), key, []control.Turn{{Command: &cmd}}); err != nil {
+			t.Error(err)
+		}
+	}
+	var work sync.WaitGroup
+	for i := range 100 {
+		work.Go(func() {
+			for j := i; j < names; j += 100 {
+				ask(j)
+			}
+		})
+	}
+	work.Wait()
+	for i := range names {
+		ask(i)
+	}
+	before := server.Int(t, "EVAL", "return tonumber(redis.call('INFO','stats'):match('total_reads_processed:(%d+)'))", "0")
+	began := time.Now()
+	store.Close()
+	took := time.Since(began)
+	after := server.Int(t, "EVAL", "return tonumber(redis.call('INFO','stats'):match('total_reads_processed:(%d+)'))", "0")
+	t.Logf("a round of %d names took %s and Redis %d reads", names, took, after-before)
+	if after-before > names/5 {
+		t.Errorf("Redis read %d times, want few for %d names", after-before, names)
+	}
+}
+
+// DefaultNames says what memory they need.
+func TestMemoryPerName(t *testing.T) {
+	const names = 2000
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: time.Hour}, 1)
+		var before, after runtime.MemStats
+		s := f.servers[0]
+		for i := range names {
+			cmd := hourly
+			key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: fmt.Sprintf("a name of %d bytes", i)}
+			if err := s.swap.Apply(context.Background(), key, []control.Turn{{Command: &cmd}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range names {
+			cmd := hourly
+			key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: fmt.Sprintf("a name of %d bytes", i)}
+			for range 2 {
+				if err := s.lazy.Apply(context.Background(), key, []control.Turn{{Command: &cmd}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		each := int64(after.HeapAlloc-before.HeapAlloc) / names //nolint:gosec // small
+		t.Logf("%d bytes a name", each)
+		if each > 2000 {
+			t.Errorf("a name needs %d bytes, want at most 2000", each)
+		}
+		f.close()
+	})
+}
