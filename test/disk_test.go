@@ -18,7 +18,7 @@ import (
 )
 
 // killsVariable is how often the server is killed in TestKillsLoseNothing.
-const killsVariable = "GATEHOUSE_TEST_KILLS"
+const killsVariable = "TEST_KILLS"
 
 // A witness is a client that notes what it was told. Nobody else uses its locks and its holds.
 type witness struct {

@@ -151,7 +151,7 @@ func (c *checks) tell(t *testing.T) {
 }
 
 // allVariable has every byte changed, and not only one of thirteen.
-const allVariable = "GATEHOUSE_TEST_ALL_BYTES"
+const allVariable = "TEST_ALL_BYTES"
 
 // Whichever bit changes in a file: it is read as it was written, or not at all.
 func TestChangedBits(t *testing.T) {
