@@ -34,7 +34,8 @@ type call struct {
 	cost, size, amount int64
 	interval           time.Duration
 	expires, maxWait   time.Duration
-	hasExpires, final  bool // final: of the last look
+	hasty              time.Duration // when its client hangs up; 0 when it is patient
+	hasExpires, final  bool          // final: of the last look
 
 	start, end time.Duration
 	outcome    outcome

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func shortly(t *testing.T) config {
 	t.Helper()
 	c := config{length: 4 * time.Second, clients: 12, pause: 10 * time.Millisecond, seed: 1}
+	c.slack = 10 * time.Second // other tests run beside it
 	c.folder = t.TempDir()
 	c.binary = filepath.Join(c.folder, "gatehouse")
 	var flags []string
@@ -119,7 +120,7 @@ var breaches = []struct {
 
 // judgedWrong is the promises of which the judge does not find what is so: this one is broken, and no other.
 func judgedWrong(calls []call, broken string) (wrong []string) {
-	r := &run{variant: &variants[3]}
+	r := &run{variant: &variants[3], config: config{slack: time.Second}}
 	for i := range calls {
 		c := &calls[i]
 		if c.outcome == cut && c.text == "" { // its server was killed

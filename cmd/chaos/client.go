@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// answerTime is how long a client waits for an answer beyond the time it is ready to wait in line.
-const answerTime = 2 * time.Second
+// storeTime is how long a server waits for its store unless it is told otherwise.
+const storeTime = 500 * time.Millisecond
+
+// inTime is how long an answer may take.
+func (c *config) inTime(q *call) time.Duration { return q.maxWait + storeTime + c.slack }
 
 // A client calls, one call after the other, and writes down what it is told. When a server fails it goes to
 // another one.
@@ -67,6 +70,13 @@ func (c *client) name() string {
 	return strconv.Itoa(c.number) + "-" + strconv.Itoa(c.serial)
 }
 
+// haste is of how many acquires one is given up early by its client, which then asks again: the server may do
+// it all the same, now or when it goes on after it was frozen.
+const haste = 8
+
+// patient is how much longer than it may take a client waits for an answer.
+const patient = 500 * time.Millisecond
+
 // ask puts a call to the server of the moment.
 func (c *client) ask(q call) *call {
 	s := c.run.stage.servers[c.at]
@@ -80,7 +90,16 @@ func (c *client) ask(q call) *call {
 		return &q
 	}
 	q.linked, q.start = w.linked, c.run.now()
-	_ = w.conn.SetDeadline(time.Now().Add(q.maxWait + answerTime)) // it cannot fail on an open connection
+	wait := c.run.config.inTime(&q) + patient
+	if q.op == "acquire" && !q.final && c.chance(haste) {
+		q.hasty = c.upTo(q.maxWait + 200*time.Millisecond)
+		if c.chance(2) {
+			q.hasty = c.upTo(5 * time.Millisecond) // about when it is granted
+		}
+		q.hasty++
+		wait = q.hasty
+	}
+	_ = w.conn.SetDeadline(time.Now().Add(wait)) // open connections take it
 	err = w.ask(w, &q)
 	q.end = c.run.now()
 	if q.outcome == "" {

@@ -66,10 +66,6 @@ func (j *judge) allowance(given []*call, from, to time.Duration) (sum int64) {
 	return sum
 }
 
-// storeTime is how long a server waits for its store unless it is told otherwise, and slack what a machine
-// may take besides that has fewer processors than processes.
-const storeTime, slack = 500 * time.Millisecond, time.Second
-
 // tail is how long a server may still be late after it was frozen or killed.
 const tail = 500 * time.Millisecond
 
@@ -82,6 +78,7 @@ func (j *judge) times() {
 		switch {
 		case c.outcome == faulty:
 			j.breach(inTime, place{c.key, c.start}, "%s at %s got %s", c.op, c.server, c.text)
+		case c.outcome == cut && c.hasty > 0:
 		case c.outcome == cut || c.outcome == unsent:
 			since := c.start
 			if c.outcome == cut {
@@ -92,10 +89,10 @@ func (j *judge) times() {
 					"%s at %s, which was well, ended with %s after %.3f s",
 					c.op, c.server, c.text, (c.end - c.start).Seconds())
 			}
-		case took > c.maxWait+storeTime+slack && !j.run.harmed(c.server, c.start, c.end):
+		case took > j.run.config.inTime(c) && !j.run.harmed(c.server, c.start, c.end):
 			j.breach(inTime, place{c.key, c.start},
 				"%s at %s, which was well, was answered after %.3f s, want %.3f s",
-				c.op, c.server, took.Seconds(), (c.maxWait + storeTime + slack).Seconds())
+				c.op, c.server, took.Seconds(), j.run.config.inTime(c).Seconds())
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (c *client) one(prefix string, of int) string {
 // hold takes a lock or a part of a semaphore for a moment.
 func (c *client) hold(q call) {
 	q.op, q.holder, q.hasExpires = "acquire", c.name(), true
-	q.expires = 2*time.Second + c.upTo(2*time.Second)
+	q.expires = time.Second + c.upTo(2*time.Second)
 	q.maxWait = c.upTo(400 * time.Millisecond)
 	answer := c.ask(q)
 	if answer.maybe() {

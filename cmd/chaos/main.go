@@ -56,8 +56,10 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	seconds := flags.Int("seconds", 60, "how long each store is under load")
 	store := flags.String("store", "all", wantStore+"; several with commas")
 	clients := flags.Int("clients", 48, "how many clients there are")
-	pause := flags.Duration("pause", 10*time.Millisecond, "of a client between two calls, on average")
+	pause := flags.Duration("pause", 4*time.Millisecond, "of a client between two calls, on average")
+	slack := flags.Duration("slack", time.Second, "for answers that the machine is late with")
 	seed := flags.Uint64("seed", 0, "of the chances; 0 draws one")
+	keep := flags.Bool("keep", false, "keep logs and data, which are kept anyway when something was broken")
 	asJSON := flags.Bool("json", false, "report as JSON, one line for each store")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -77,8 +79,8 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	c := config{
-		length: time.Duration(*seconds) * time.Second, clients: *clients, pause: *pause, seed: *seed,
-		binary: filepath.Join(folder, "gatehouse"),
+		length: time.Duration(*seconds) * time.Second, clients: *clients, pause: *pause, slack: *slack,
+		seed: *seed, binary: filepath.Join(folder, "gatehouse"),
 	}
 	if err := build(ctx, c.binary); err != nil {
 		return err
@@ -100,8 +102,17 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	if !kept {
+	return end(folder, kept, *keep)
+}
+
+// end removes logs and data, or says where they are.
+func end(folder string, kept, keep bool) error {
+	switch {
+	case !kept:
 		return fmt.Errorf("%w; logs and data are in %s", errBroken, folder)
+	case keep:
+		fmt.Fprintln(os.Stderr, "logs and data are in", folder)
+		return nil
 	}
 	return os.RemoveAll(folder)
 }

@@ -15,6 +15,7 @@ type config struct {
 	length  time.Duration
 	clients int
 	pause   time.Duration // of a client between two calls, on average
+	slack   time.Duration // for answers, on a machine with fewer processors than processes
 	seed    uint64
 	binary  string // of gatehouse
 	folder  string // for data and logs
@@ -63,16 +64,20 @@ func perform(ctx context.Context, v *variant, c config) (*run, error) {
 	defer cancel()
 	var pulse sync.WaitGroup
 	pulse.Go(func() { r.pulse(ctx) })
-	loaded, stop := context.WithTimeout(ctx, c.length)
+	harmful, stop := context.WithTimeout(ctx, c.length)
 	defer stop()
+	loaded, unload := context.WithCancel(ctx)
+	defer unload()
 	var harm, load sync.WaitGroup
-	harm.Go(func() { r.harm(loaded) })
+	harm.Go(func() { r.harm(harmful) })
 	clients := make([]*client, c.clients)
 	for i := range clients {
 		clients[i] = newClient(r, i)
 		load.Go(func() { clients[i].work(loaded) })
 	}
 	harm.Wait()
+	sleep(ctx, restTime) // after all is well again they get on
+	unload()
 	load.Wait()
 	r.settle(ctx)
 	for _, c := range clients {
