@@ -167,7 +167,11 @@ func (b *Breaker) Away() (since time.Time, err error) {
 
 // judge learns from the end of a call.
 func (b *Breaker) judge(err error, began, ended time.Duration) {
-	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+	switch gatehouse.CodeOf(err) {
+	case gatehouse.CodeUnavailable:
+	case gatehouse.CodeTimeout: // of the caller: the store may not have been asked
+		return
+	default:
 		b.heard.Store(int64(ended))
 		return
 	}
@@ -235,10 +239,10 @@ func (b *Breaker) probe() {
 	}
 	b.heard.Store(int64(time.Since(b.start)))
 	b.away.Store(nil)
-	b.pay()
 	if b.config.Changed != nil {
 		b.config.Changed(nil)
 	}
+	b.pay()
 }
 
 // Close ends probing. Nobody may use the store after it.

@@ -41,17 +41,20 @@ func (b *Breaker) owe(key gatehouse.Key, queue []control.Turn) (away bool) {
 	return true
 }
 
-// pay puts to the store what is owed. What fails again is the store's to remember: it knows what took effect.
+// pay puts to the store what is owed, until that is away again. What fails then is the store's to remember: it
+// knows what took effect.
 func (b *Breaker) pay() {
 	for {
 		b.mu.Lock()
-		if len(b.owed) == 0 || b.closed {
+		if len(b.owed) == 0 || b.closed || b.away.Load() != nil {
 			b.mu.Unlock()
 			return
 		}
 		one := b.owed[0]
 		b.owed = b.owed[1:]
 		b.mu.Unlock()
-		_ = b.Shared.Apply(context.Background(), one.key, []control.Turn{{Command: &one.cmd}})
+		_ = b.call(func() error {
+			return b.Shared.Apply(context.Background(), one.key, []control.Turn{{Command: &one.cmd}})
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package outage_test
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/gatehousehq/gatehouse/store/outage"
 )
 
@@ -52,7 +54,7 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 				}
 			})
 		}
-		elapse(500 * time.Millisecond)
+		elapse(400 * time.Millisecond)
 		k.down.Store(true)
 		_, _, _ = ask(s, bucket("a"), acquire(5, 1)) // so that the line finds the breaker open
 		all.Wait()
@@ -63,4 +65,65 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 			t.Errorf("one alone at a barrier for 3 = %+v, %v, want refused", d, err)
 		}
 	})
+}
+
+// A store that goes away again while it is put what is owed is noticed, and told last; what is still owed then
+// is put to it when it is back once more.
+func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []error
+		k := &keeper{Store: memory.New(memory.Config{})}
+		k.breaker = outage.NewBreaker(k, outage.BreakerConfig{
+			Changed: func(err error) { changes = append(changes, err) },
+		})
+		t.Cleanup(k.breaker.Close)
+		s := outage.New(k.breaker, outage.Config{})
+		const locks = 20
+		undos := make([]gatehouse.Command, locks)
+		for i := range undos {
+			held := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "gone"}
+			d, _, err := ask(s, lock(i), held)
+			if err != nil || d.Outcome != gatehouse.Granted {
+				t.Fatalf("lock %d = %+v, %v, want granted", i, d, err)
+			}
+			held.Op, held.Granted = gatehouse.OpUndo, &d
+			undos[i] = held
+		}
+		k.down.Store(true)
+		_, _, _ = ask(s, bucket("a"), acquire(5, 1))
+		for i, undo := range undos {
+			_, _, _ = ask(s, lock(i), undo)
+		}
+		k.down.Store(false)
+		k.takes.Store(int64(100 * time.Millisecond)) // so that debts are paid for a while
+		elapse(1200 * time.Millisecond)
+		if len(changes) != 2 || changes[1] != nil {
+			t.Fatalf("after the store is back it was told %v, want that it is back", changes)
+		}
+		k.takes.Store(0)
+		k.down.Store(true)
+		elapse(5 * time.Second)
+		if since, err := k.breaker.Away(); err == nil || time.Since(since) < 4*time.Second {
+			t.Errorf("the store is away since %s, %v, want it noticed", since, err)
+		}
+		if len(changes) != 3 || changes[2] == nil {
+			t.Errorf("it was told %v, want last that the store is away", changes)
+		}
+		k.down.Store(false)
+		elapse(2 * time.Second)
+		free := 0
+		for i := range locks {
+			next := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "next"}
+			if d, _, err := ask(s, lock(i), next); err == nil && d.Outcome == gatehouse.Granted {
+				free++
+			}
+		}
+		if free < locks-1 { // the one that failed meanwhile is the store's to remember
+			t.Errorf("%d locks of %d are free, want all but one", free, locks)
+		}
+	})
+}
+
+func lock(i int) gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.Lock, Name: strconv.Itoa(i)}
 }

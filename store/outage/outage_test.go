@@ -20,8 +20,9 @@ import (
 type keeper struct {
 	*memory.Store
 	down  atomic.Bool
-	bad   string // a name whose commands fail even so
-	quick bool   // it fails at once
+	bad   string       // a name whose commands fail even so
+	quick bool         // it fails at once
+	takes atomic.Int64 // how long it takes while it is there
 	calls atomic.Int64
 
 	breaker *outage.Breaker // in front of it
@@ -33,6 +34,9 @@ const budget = outage.DefaultTimeout
 
 func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	k.calls.Add(1)
+	if takes := time.Duration(k.takes.Load()); takes > 0 {
+		elapse(takes)
+	}
 	if !k.down.Load() && key.Name != k.bad {
 		return k.Store.Apply(ctx, key, queue)
 	}
