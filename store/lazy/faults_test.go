@@ -11,8 +11,8 @@ import (
 	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
-// Answers are lost, requests are late, one server is cut off for a while, the store stands still, its clock is
-// set. No server lets more through than the limit all the same, so that together they let through no more
+// Answers are lost, requests are late, one server is cut off for a while, the store stands still, its clock
+// is set. No server lets more through than the limit all the same, so that together they let through no more
 // than as many times the limit as there are servers; and in the end the store knows of everything.
 func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 	limit := gatehouse.Command{Size: 200, Calendar: gatehouse.Month}
@@ -27,7 +27,8 @@ func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 			time.AfterFunc(3*time.Second, func() { f.servers[seed%3].backend.Cut(false) })
 			time.AfterFunc(4*time.Second, f.shared.Pause)
 			time.AfterFunc(5*time.Second, f.shared.Resume)
-			time.AfterFunc(2*time.Second, func() { f.shared.Jump(time.Duration(seed-4) * 100 * time.Millisecond) })
+			jump := time.Duration(int64(seed)-4) * 100 * time.Millisecond //nolint:gosec // a small seed
+			time.AfterFunc(2*time.Second, func() { f.shared.Jump(jump) })
 			f.load(seed, key, limit, 8*time.Second)
 			f.shared.Set(swaptest.Faults{})
 			f.close()
@@ -76,8 +77,8 @@ func TestAServerThatDiesTakesOneIntervalWithIt(t *testing.T) {
 	}
 }
 
-// For three intervals, and a second at least, a server decides by what it knew. Then it says that the store is
-// away, so that the rule for that applies, and goes on when the store is back; what it had let through is
+// For three intervals, and a second at least, a server decides by what it knew. Then it says that the store
+// is away, so that the rule for that applies, and goes on when the store is back; what it had let through is
 // told then.
 func TestAStoreThatIsAwayIsSaidToBe(t *testing.T) {
 	for _, every := range []time.Duration{interval, time.Second} {

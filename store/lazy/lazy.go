@@ -54,7 +54,7 @@ type Config struct {
 	Names int
 }
 
-// DefaultNames needs about 100 MiB.
+// DefaultNames needs about 120 MiB.
 const DefaultNames = 100_000
 
 // A Store is a gate.SlowStore. Make one with New.
