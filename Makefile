@@ -7,8 +7,12 @@ SHELL := /bin/bash
 FUZZTIME ?= 1m
 CHECKS ?= 20000
 
-# How many fresh seeds make sim tries each scenario of capacity leases with.
-SEEDS ?= 200
+# How many fresh seeds make sim plays: 2000 of the fleet, 200 of each scenario of capacity leases, unless told
+# otherwise. BASE is the first of the fleet's; SEED plays that one alone and prints all that happened.
+SEEDS ?=
+BASE ?=
+SEED ?=
+SIM_SECONDS ?= 1200
 
 # How many calls make linearizable makes.
 OPERATIONS ?= 50000
@@ -27,7 +31,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim linearizable chaos bench bench-tools accuracy proto lint fmt
+.PHONY: help run test race fuzz sim bugs linearizable chaos bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,18 +55,27 @@ fuzz: ## run every fuzz function for FUZZTIME, 1m each unless told otherwise
 		done; \
 	done
 
-sim: ## run the tests in virtual time and on random cases, CHECKS cases each (20000)
-	@echo "control and gate in virtual time, $(CHECKS) random cases for each property"
-	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS)
-	@echo "capacity leases in virtual time, $(SEEDS) fresh seeds for each scenario"
-	SIM_SEEDS=$(SEEDS) go test -count=1 -timeout 2h ./simulate -rapid.checks=$(CHECKS)
+sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS random cases (20000)
+	@if [ -n "$(SEED)" ]; then \
+		SIM_SEED=$(SEED) SIM_SECONDS=$(SIM_SECONDS) go test -count=1 -v -run '^TestSeeds$$' ./sim; exit; fi; \
+	base=$(or $(BASE),$$((RANDOM * 32768 + RANDOM))); \
+	echo "fleets in virtual time, seeds from $$base on, $(SIM_SECONDS) s of trouble each"; \
+	SIM_BASE=$$base SIM_SEEDS=$(or $(SEEDS),2000) SIM_SECONDS=$(SIM_SECONDS) \
+		go test -count=1 -timeout 2h -run '^TestSeeds$$' ./sim; \
+	echo "control and gate in virtual time, $(CHECKS) random cases for each property"; \
+	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS); \
+	echo "capacity leases in virtual time, $(or $(SEEDS),200) fresh seeds for each scenario"; \
+	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -timeout 2h ./simulate -rapid.checks=$(CHECKS)
+
+bugs: ## plant twenty bugs, and see that the simulation finds them
+	go run ./sim/bugs
 
 linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and 460,000 to other stores
 	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^TestHistories$$' \
 		./store/memory ./store/swap ./store/redis ./store/disk
 	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/etcd
 
-chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/testing.md
+chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/chaos.md
 	@command -v redis-server >/dev/null || { echo "installing redis-server with apt-get"; \
 		apt-get update -q </dev/null; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server </dev/null; }
