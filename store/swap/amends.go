@@ -35,23 +35,31 @@ type owed struct {
 	debt
 }
 
-// A debt says when a command that takes something back is to do so.
+// A debt says when a command that takes something back is to do so: if it has not been done before.
 type debt struct {
-	id     uint64    // which stands in the record once it is done
-	turn   int       // of the flight it is in
-	unless []attempt // was made: it has been done by that already
-	only   *attempt  // if that was made; nil if it does not depend on one
+	id   uint64   // which stands in the record once it is done
+	turn int      // of the flight it is in
+	only *attempt // if that was made; nil if it does not depend on one
 }
+
+// newDebts are those of the undos in a queue whose first turn is that turn of a flight. The change that does
+// them notes so in the record: should its answer be lost, they are not done again later.
+func newDebts(queue []control.Turn, first int) (debts []debt) {
+	for i := range queue {
+		if undoes(queue[i].Command) {
+			debts = append(debts, debt{id: rand.Uint64(), turn: first + i})
+		}
+	}
+	return debts
+}
+
+// undoes reports whether a command takes back a grant, and not only somebody who waits.
+func undoes(cmd *gatehouse.Command) bool { return cmd.Op == gatehouse.OpUndo && cmd.Granted != nil }
 
 // paid reports whether nothing is to be done, by what the record tells.
 func (d *debt) paid(r *record) bool {
 	if slices.Contains(r.undone, d.id) {
 		return true
-	}
-	for i := range d.unless {
-		if made, _ := r.made(&d.unless[i]); made {
-			return true
-		}
 	}
 	if d.only == nil {
 		return false
@@ -62,8 +70,8 @@ func (d *debt) paid(r *record) bool {
 
 // pay notes that it is done.
 func (d *debt) pay(r *record) {
-	if len(r.undone) == maxUndone {
-		r.undone = slices.Delete(r.undone, 0, 1)
+	if n := len(r.undone) - maxUndone; n >= 0 {
+		r.undone = slices.Delete(r.undone, 0, n+1)
 	}
 	r.undone = append(r.undone, d.id)
 }
@@ -82,7 +90,7 @@ func (a *amends) add(key gatehouse.Key, f *flight) {
 				continue
 			}
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
-			a.push(owed{key, cmd, debt{only: try.bare()}})
+			a.push(owed{key, cmd, debt{id: rand.Uint64(), only: try.bare()}})
 		}
 	}
 	a.arm()
@@ -90,22 +98,23 @@ func (a *amends) add(key gatehouse.Key, f *flight) {
 
 // failed notes what those have left behind whose commands have failed: those who waited at a barrier still
 // count there, and what was to be taken back is still there.
-func (a *amends) failed(key gatehouse.Key, queue []control.Turn, open []attempt) {
+func (a *amends) failed(key gatehouse.Key, r *request) {
+	undos := r.undos
+	if undos == nil { // it has not been in a flight
+		undos = newDebts(r.queue, 0)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range queue {
-		cmd := *queue[i].Command
+	for i := range r.queue {
+		cmd := *r.queue[i].Command
 		switch {
-		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil:
-			one := owed{key: key, cmd: cmd}
-			for t := range open {
-				one.unless = append(one.unless, *open[t].bare())
-			}
-			a.push(one)
+		case undoes(&cmd):
+			a.push(owed{key, cmd, undos[0]})
+			undos = undos[1:]
 		case key.Kind == gatehouse.Barrier && cmd.Ticket != 0 &&
 			(cmd.Op.Waits() || cmd.Op == gatehouse.OpUndo):
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
-			a.push(owed{key: key, cmd: cmd})
+			a.push(owed{key, cmd, debt{id: rand.Uint64()}})
 		}
 	}
 	a.arm()
@@ -116,7 +125,6 @@ func (a *attempt) bare() *attempt { return &attempt{nonce: a.nonce, base: a.base
 
 func (a *amends) push(o owed) {
 	if len(a.owed) < maxAmends {
-		o.id = rand.Uint64()
 		a.owed = append(a.owed, o)
 	}
 }
@@ -134,31 +142,22 @@ func (a *amends) arm() {
 // pay takes back what can be, and tries the rest later, what could not be taken back last of all.
 func (a *amends) pay() {
 	a.mu.Lock()
-	owed := a.owed
-	a.owed = nil
-	a.mu.Unlock()
-	for len(owed) > 0 && !a.ended() {
-		one := owed[0]
-		owed = owed[1:]
+	defer a.mu.Unlock()
+	for len(a.owed) > 0 && !a.closed {
+		one := a.owed[0] // stays there meanwhile, and counts
+		a.mu.Unlock()
 		r := &request{queue: []control.Turn{{Command: &one.cmd}}, owed: &one.debt}
-		if err := a.store.ask(one.key, r); err != nil {
-			owed = append(owed, one)
+		err := a.store.ask(one.key, r)
+		a.mu.Lock()
+		a.owed[0] = owed{}
+		if a.owed = a.owed[1:]; err != nil {
+			a.owed = append(a.owed, one)
 			break
 		}
 		a.store.figures.amended.Add(1)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.owed = append(owed, a.owed...)
 	a.timer = nil
 	a.arm()
-}
-
-// ended reports whether the store is being closed.
-func (a *amends) ended() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.closed
 }
 
 // close gives up what is still owed.

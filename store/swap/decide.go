@@ -39,7 +39,7 @@ func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
 // than any change of a record that was lost.
 func (s *Store) mustRead(e *entry, f *flight) bool {
 	switch {
-	case len(f.owed) > 0:
+	case f.late:
 		return true
 	case !e.known && (e.version != 0 || len(f.open) > 0):
 		return true
@@ -55,7 +55,7 @@ const noVersion = 1<<64 - 1
 // change makes the change of what was decided.
 func (s *Store) change(e *entry, f *flight) (*Change, error) {
 	change := &Change{If: e.version, Nonce: f.next.recent[0], Wake: f.wake, Begin: f.begin, End: f.end}
-	if f.state == nil && e.version == 0 && len(f.next.heads) == 0 && len(f.open)+len(f.owed) == 0 {
+	if f.state == nil && e.version == 0 && len(f.next.heads) == 0 && len(f.open) == 0 && !f.late {
 		change.Read = true // there is none, and there is to be none
 		return change, nil
 	}

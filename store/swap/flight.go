@@ -19,7 +19,8 @@ type flight struct {
 	live     []int               // the turns that control.Serve is given, when not all of them are
 	served   []control.Turn
 	blocked  []int64 // until when another server's head bars the way of a turn; 0 when none does
-	owed     []debt  // the turns that take something back for a call that failed
+	owed     []debt  // the turns that are not to be done twice
+	late     bool    // some of them for calls that failed
 	line     *line   // some of which this flight has in hand; nil when nobody watches
 	rest     rest    // of that line
 	full     bool    // the record can take no more
@@ -45,8 +46,12 @@ type attempt struct {
 	before      map[uint64]bool // the fencing tokens of the holds of that record
 }
 
-// backoff is how long is waited at first before an unreachable store is asked again; it doubles.
-const backoff = 10 * time.Millisecond
+// backoff is how long is waited at first before an unreachable store is asked again. It doubles, up to
+// maxBackoff, so that a store that is back is found soon.
+const (
+	backoff    = 10 * time.Millisecond
+	maxBackoff = 100 * time.Millisecond
+)
 
 // fly serves a batch of requests, and fills in their decisions. It reports whether the store is away.
 func (s *Store) fly(e *entry, batch []*request) (away error) {
@@ -62,7 +67,7 @@ func (s *Store) fly(e *entry, batch []*request) (away error) {
 			s.figures.unknown.Add(1)
 			s.amends.add(e.key, f)
 		}
-		s.fail(e.key, batch, f.open, err)
+		s.fail(e.key, batch, err)
 		if f.away {
 			away = err
 		}
@@ -73,12 +78,12 @@ func (s *Store) fly(e *entry, batch []*request) (away error) {
 	return away
 }
 
-// fail notes that requests end with an error, after changes that may have been made.
-func (s *Store) fail(key gatehouse.Key, requests []*request, open []attempt, err error) {
+// fail notes that requests end with an error.
+func (s *Store) fail(key gatehouse.Key, requests []*request, err error) {
 	s.figures.failures.Add(uint64(len(requests)))
 	for _, r := range requests {
 		if r.err = err; r.owed == nil {
-			s.amends.failed(key, r.queue, open)
+			s.amends.failed(key, r)
 		}
 	}
 }
@@ -88,7 +93,10 @@ func (f *flight) load(batch []*request) {
 	for _, r := range batch {
 		if r.owed != nil {
 			r.owed.turn = len(f.turns)
-			f.owed = append(f.owed, *r.owed)
+			f.owed, f.late = append(f.owed, *r.owed), true
+		} else {
+			r.undos = newDebts(r.queue, len(f.turns))
+			f.owed = append(f.owed, r.undos...)
 		}
 		f.turns = append(f.turns, r.queue...)
 	}
@@ -164,7 +172,7 @@ func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
 				f.away = true
 				return unavailable(e.key, err)
 			}
-			pause *= 2
+			pause = min(2*pause, maxBackoff)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type record struct {
 	asOf    int64             // the time of the last decision, Unix ns; it rises with every change
 	deleted int64             // when it was deleted last: who came until then is to hear of it
 	fence   uint64            // the greatest fencing token that was given
-	undone  []uint64          // the last undos for failed calls, the newest last
+	undone  []uint64          // the last undos of grants, the newest last
 	heads   []head
 	form    []byte // of the state; nil when there is none
 }
@@ -36,8 +36,9 @@ type record struct {
 // nonces are those of the last changes, the newest first.
 func (r *record) nonces() []uint64 { return r.recent[:r.changes] }
 
-// maxUndone is how many undos for failed calls a record remembers, so that none is done twice.
-const maxUndone = 8
+// maxUndone is how many undos of grants a record remembers. One of which it is not known whether it was done
+// is looked for among them about a second later.
+const maxUndone = 32
 
 // maxNonces is how many changes a record remembers.
 const maxNonces = 8
@@ -81,7 +82,7 @@ func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(
 // encode returns the stored form, which the record keeps: that of the state is a part of it from then on.
 func (r *record) encode() []byte {
 	const fixed, perHead = 64, 24 // bytes, more than there are in nearly all records
-	data := make([]byte, 0, fixed+8*maxNonces+perHead*len(r.heads)+len(r.form))
+	data := make([]byte, 0, fixed+8*maxNonces+8*len(r.undone)+perHead*len(r.heads)+len(r.form))
 	data = append(data, recordVersion)
 	data = binary.BigEndian.AppendUint64(data, r.recent[0])
 	data = append(data, byte(r.changes-1)) // #nosec G115 -- at most maxNonces

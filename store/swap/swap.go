@@ -183,7 +183,7 @@ func (s *Store) lead(e *entry, r *request) {
 	}
 	switch {
 	case away != nil:
-		s.fail(e.key, waiting, nil, away)
+		s.fail(e.key, waiting, away)
 		for _, other := range waiting {
 			other.turn <- false
 		}
@@ -200,8 +200,9 @@ type request struct {
 	batch []*request // that this one leads
 	alone [1]*request
 
-	owed *debt     // of what it takes back for a call that failed; nil for any other
-	turn chan bool // true when it is to lead, false when it was served
+	owed  *debt     // of what it takes back for a call that failed; nil for any other
+	undos []debt    // of its undos, in their order, once it was in a flight
+	turn  chan bool // true when it is to lead, false when it was served
 }
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of their
@@ -224,8 +225,8 @@ type Figures struct {
 	// Swaps are the round trips that changed something, Reads those that did not, and Lost those in which
 	// another server was faster.
 	Swaps, Reads, Lost uint64
-	// Unknown are the calls that failed without it being known whether they took effect, and Amended the
-	// grants of such calls that were taken back later.
+	// Unknown are the batches of calls that failed without it being known whether they took effect. Amended
+	// is what was looked at again for calls that failed, and taken back if it was there.
 	Unknown, Amended uint64
 	// Failures are the calls that failed.
 	Failures uint64
