@@ -22,7 +22,7 @@ func registerSwaps(metrics *prometheus.Registry, kind string, store *swap.Store)
 			func(f swap.Figures) uint64 { return f.Failures }},
 		{"unknown", "Failed batches of which it was not known whether they took effect.",
 			func(f swap.Figures) uint64 { return f.Unknown }},
-		{"amended", "Grants of such batches that were taken back later.",
+		{"amended", "What was looked at again for failed batches, and taken back if it was there.",
 			func(f swap.Figures) uint64 { return f.Amended }},
 	} {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -51,12 +51,33 @@ func (b *Backend) Swap(
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			b.keeper.forget()
 		}
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return b.full(ctx, key, change, g)
+		}
 		if err = tell(err, sent.Load()); !mayBeDone(err) {
 			b.leases.free(g.all()...) // otherwise the holds may be under them
 		}
 		return swap.Reply{}, err
 	}
 	return b.reply(key, change, response, g)
+}
+
+// full tells what became of a change that etcd had no space for: it says so too when it has just made it, and
+// takes no other after that. A record that is another one than before is answered like a race that was lost;
+// the nonces in it tell which it was.
+func (b *Backend) full(
+	ctx context.Context, key gatehouse.Key, change *swap.Change, g grants,
+) (swap.Reply, error) {
+	response, err := b.client.Txn(clientv3.WithRequireLeader(ctx)).Then(b.look(key)...).Commit()
+	if err != nil {
+		return swap.Reply{}, fmt.Errorf("%w, and whether it made the change: %w", rpctypes.ErrNoSpace, err)
+	}
+	response.Succeeded = false
+	r, err := b.reply(key, change, response, g)
+	if err == nil && r.Version == change.If {
+		err = tell(rpctypes.ErrNoSpace, true)
+	}
+	return r, err
 }
 
 // compares are what must hold for the change to be made.

@@ -47,7 +47,7 @@ func (wire) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
 func (wire) HandleConn(context.Context, stats.ConnStats) {}
 
 var (
-	// refusals are answers of etcd that do not change soon. It has done nothing.
+	// refusals are answers of etcd that do not change soon. It has done nothing, but for what full is about.
 	refusals = []error{
 		rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps, rpctypes.ErrCorrupt,
 		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,

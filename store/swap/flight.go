@@ -160,7 +160,7 @@ func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
 				return unavailable(e.key, err)
 			}
 			if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
-				return nil // it was sent twice on its way, and the answer is the second one's
+				return nil // it was made after all, as when it was sent twice on its way
 			}
 			if err := s.lost(ctx, e, change, races); err != nil {
 				return err
