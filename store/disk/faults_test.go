@@ -259,3 +259,47 @@ func TestOneStoreForADirectory(t *testing.T) {
 		t.Errorf("after Close: %v, want unavailable", err)
 	}
 }
+
+// What the file is asked while changes are taken back may fail in every way that bbolt has.
+func TestTakingBackFails(t *testing.T) {
+	s := must(t, t.TempDir(), small())
+	none := gatehouse.Key{Kind: gatehouse.Kind(gatehouse.Kinds + 1), Name: "a kind without a bucket, of which bbolt panics"}
+	err := s.restore(map[gatehouse.Key]*change{none: nil})
+	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || !strings.Contains(err.Error(), "the disk failed") {
+		t.Errorf("restore = %v, want unavailable, and why", err)
+	}
+}
+
+// Many names that are forgotten at once go to disk in parts, so that nobody waits long behind them.
+func TestForgettingManyInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := must(t, t.TempDir(), Config{Linger: time.Second})
+		var last, most uint64
+		s.commit = func(tx *bolt.Tx) error {
+			now := s.counters.records.Load()
+			last, most = now, max(most, now-last)
+			return tx.Commit()
+		}
+		const locks = 20_000
+		var wg sync.WaitGroup
+		for w := range 500 {
+			wg.Go(func() {
+				for i := range locks / 500 {
+					do(t, s, lock(fmt.Sprint(w, " ", i)), acquire("k"))
+				}
+			})
+		}
+		wg.Wait()
+		for w := range 500 {
+			for i := range locks / 500 {
+				s.memory.Mark(lock(fmt.Sprint(w, " ", i)))
+			}
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if most = max(most, s.counters.records.Load()-last); most > 2*flushBatch {
+			t.Errorf("%d records were written together, want at most %d", most, 2*flushBatch)
+		}
+		end(t, s)
+	})
+}

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// flushBatch is how many states of limiters are written together. Who waits for the disk meanwhile waits
-// for one such transaction.
+// flushBatch is how many of what is marked are written together. Who waits for the disk meanwhile waits for one
+// such transaction.
 const flushBatch = 1024
 
 // flush writes down what is marked: what limiters counted, what was forgotten, and figures.
@@ -18,12 +18,14 @@ func (s *Store) flush(last bool) error {
 	defer func() { s.counters.flushed(s.now().Sub(began)) }()
 	s.flushing.Store(false) // what is marked from now on is for the next time
 	limiters := make(map[gatehouse.Key]*change)
+	others := 0
 	for part := range memory.Parts {
 		s.memory.Unmark(part, func(key gatehouse.Key, state control.State) (keep bool) {
 			if !key.Kind.Limiter() {
 				s.mu.Lock()
 				s.next.add(key, state, false)
 				s.mu.Unlock()
+				others++
 				return false
 			}
 			if !last && s.fades(state) {
@@ -35,13 +37,14 @@ func (s *Store) flush(last bool) error {
 			limiters[key] = c
 			return false
 		})
-		if len(limiters) < flushBatch && part < memory.Parts-1 {
+		if len(limiters)+others < flushBatch && part < memory.Parts-1 {
 			continue
 		}
 		if err := s.flushLimiters(limiters); err != nil {
 			return err
 		}
 		clear(limiters)
+		others = 0
 		if err := s.writeNext(); err != nil {
 			return err
 		}

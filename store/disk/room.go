@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -178,6 +179,9 @@ func (s *Store) takeBack(err error) error {
 // restore makes what the memory says of these names what the file says.
 func (s *Store) restore(keys map[gatehouse.Key]*change) (err error) {
 	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
 		if err != nil {
 			err = s.broken(err)
 		}

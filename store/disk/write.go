@@ -168,11 +168,11 @@ func (s *Store) update(write func(w *writer) error) (err error) {
 	return nil
 }
 
-// judge says what a commit that failed means. When it was for lack of room before anything was valid, it
-// is as if it had not been tried.
+// judge says what a commit that failed means. When a write had no room, before anything was valid, it
+// is as if it had not been tried. A sync that failed is final whatever the reason.
 func (s *Store) judge(err error, id int) error {
 	var write *fs.PathError
-	lacking := errors.As(err, &write) && lacksRoom(err) || strings.HasPrefix(err.Error(), "file resize error")
+	lacking := errors.As(err, &write) && write.Op == "write" && lacksRoom(err) || strings.HasPrefix(err.Error(), "file resize error")
 	if !lacking {
 		return s.broken(err)
 	}
