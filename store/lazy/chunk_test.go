@@ -2,6 +2,7 @@ package lazy_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,54 @@ func TestChunksNeverLetMoreThroughThanTheLimit(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// With a store that has no clock, such as etcd, windows are those of the servers' clocks, which differ. The
+// record is of one time even so.
+func TestChunksHoldWithClocksThatDiffer(t *testing.T) {
+	for _, limit := range chunkLimits {
+		for seed := range uint64(seeds / 2) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fleet{t: t, shared: swaptest.New(seed, true), rule: lazy.Rule{Interval: interval, Chunk: 8}}
+				for i := range 3 {
+					f.join(time.Duration(i-1) * time.Duration(seed) * 100 * time.Millisecond) //nolint:gosec // small
+				}
+				f.shared.Set(swaptest.Faults{Latency: latency})
+				f.chunkLoad(seed, gatehouse.Key{Kind: limit.kind, Name: "a"}, limit.cmd)
+				f.close()
+				f.checkWindows(seed, limit.cmd.Size)
+			})
+		}
+	}
+}
+
+// A slow clock does not let a server know less: what it lets through lazily stays within the bound of a
+// store that has a clock, give or take how much the clocks differ.
+func TestLazyServersWithClocksThatDiffer(t *testing.T) {
+	limit := gatehouse.Command{Size: 300, Calendar: gatehouse.Month}
+	key := gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "a"}
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fleet{t: t, shared: swaptest.New(seed, true), rule: lazy.Rule{Interval: interval}}
+			for i := range 3 {
+				f.join(time.Duration(i-1) * time.Duration(seed) * 100 * time.Millisecond) //nolint:gosec // small
+			}
+			f.shared.Set(swaptest.Faults{Latency: latency})
+			f.load(seed, key, limit, 6*time.Second)
+			f.close()
+			last := slices.MaxFunc(f.grants, func(a, b grant) int { return a.heard.Compare(b.heard) })
+			late := int64(0)
+			for _, g := range f.grants {
+				if g.heard.After(last.heard.Add(-known)) {
+					late += g.cost
+				}
+			}
+			if f.total() > limit.Size+late {
+				t.Errorf("seed %d: %d were let through, %d of them in the last %s; want at most %d more than %d",
+					seed, f.total(), late, known, late, limit.Size)
+			}
+		})
 	}
 }
 

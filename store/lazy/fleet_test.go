@@ -51,20 +51,19 @@ func newFleet(t *testing.T, seed uint64, rule lazy.Rule, servers int) *fleet {
 	t.Helper()
 	f := &fleet{t: t, shared: swaptest.New(seed, false), rule: rule}
 	for range servers {
-		f.join()
+		f.join(0)
 	}
 	return f
 }
 
-// join adds a server.
-func (f *fleet) join() *server {
-	s := &server{number: len(f.servers) + 1, backend: f.shared.Server(0)}
+// join adds a server, whose clock is off by skew if the store has none.
+func (f *fleet) join(skew time.Duration) {
+	s := &server{number: len(f.servers) + 1, backend: f.shared.Server(skew)}
 	number := uint32(s.number) //nolint:gosec // some
 	s.swap = swap.New(s.backend, swap.Config{Server: number, Timeout: timeout})
 	s.lazy = lazy.New(s.swap, lazy.Config{Rule: func(gatehouse.Key) lazy.Rule { return f.rule }})
 	s.gate = gate.New(s.lazy, gate.Config{FirstTicket: swap.FirstTicket(number)})
 	f.servers = append(f.servers, s)
-	return s
 }
 
 // close ends all servers.

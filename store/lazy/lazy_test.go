@@ -2,8 +2,6 @@ package lazy_test
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -263,33 +261,4 @@ func TestARoundIsFewRequestsToRedis(t *testing.T) {
 	if after-before > names/5 {
 		t.Errorf("Redis read %d times, want few for %d names", after-before, names)
 	}
-}
-
-// DefaultNames says what memory they need.
-func TestMemoryPerName(t *testing.T) {
-	const names = 20_000
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: time.Hour}, 1)
-		s := f.servers[0]
-		visit := func(store gate.Store) (used uint64) {
-			for range 2 {
-				for i := range names {
-					acquire(t, store, fmt.Sprintf("a name of %d bytes", i))
-				}
-			}
-			runtime.GC()
-			runtime.GC()
-			var memory runtime.MemStats
-			runtime.ReadMemStats(&memory)
-			return memory.HeapAlloc
-		}
-		before := visit(s.swap)
-		after := visit(s.lazy)
-		each := (max(after, before) - before) / names
-		t.Logf("%d bytes a name", each)
-		if each > 1500 || s.lazy.Len() != names {
-			t.Errorf("each of %d names needs %d bytes, want at most 1500", s.lazy.Len(), each)
-		}
-		f.close()
-	})
 }
