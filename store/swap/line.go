@@ -53,6 +53,7 @@ func (w *watches) takeOut(key gatehouse.Key, f *flight) rest {
 	if l == nil {
 		return rest{}
 	}
+	front := int64(math.MinInt64) // since when the last waits of whom the gate knows all that came before
 	for i := range f.turns {
 		cmd := f.turns[i].Command
 		if cmd.Ticket == 0 || cmd.Since.IsZero() {
@@ -61,7 +62,11 @@ func (w *watches) takeOut(key gatehouse.Key, f *flight) rest {
 		if at, found := l.find(cmd); found {
 			l.waiting = slices.Delete(l.waiting, at, at+1)
 		}
+		if cmd.Op.Waits() && cmd.Ahead == 0 {
+			front = max(front, cmd.Since.UnixNano())
+		}
 	}
+	l.forget(front)
 	l.inHand++
 	f.line = l
 	r := rest{known: l.inHand == 1, some: len(l.waiting) > 0}
@@ -69,6 +74,16 @@ func (w *watches) takeOut(key gatehouse.Key, f *flight) rest {
 		r.first = l.waiting[0]
 	}
 	return r
+}
+
+// forget forgets those who came before somebody whom nobody of their line stands in front of. They have left
+// without it being heard here: what is between the gate and this store has answered them while it was away.
+func (l *line) forget(front int64) {
+	n := 0
+	for n < len(l.waiting) && l.waiting[n].since < front {
+		n++
+	}
+	l.waiting = slices.Delete(l.waiting, 0, n)
 }
 
 func (l *line) find(cmd *gatehouse.Command) (at int, found bool) {
