@@ -144,7 +144,7 @@ func (s *Store) read() (*loading, error) {
 	l := newLoading()
 	l.fault = func(fault error) error { return fault }
 	l.progress = func(records uint64) {
-		if records%progressEach == 0 {
+		if records > 0 && records%progressEach == 0 {
 			s.config.Log.Info("loading", "dir", s.dir, "records", records)
 		}
 	}

@@ -149,11 +149,14 @@ func (b *Breaker) Range(
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	err := b.Shared.Range(bounded, kind, after, visit)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case bounded.Err() != nil:
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: listing names took longer than %s: %w",
 			kind, longest, err)
 	}
-	return err
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: names cannot be listed: %w", kind, err)
 }
 
 // Away returns since when the store is unreachable, and why; the zero time and nil when it is reachable as

@@ -46,6 +46,16 @@ func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.T
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, errGone)
 }
 
+// Range fails as backends do.
+func (k *keeper) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
+) error {
+	if k.down.Load() {
+		return errGone
+	}
+	return k.Store.Range(ctx, kind, after, visit)
+}
+
 func (k *keeper) Slow(gatehouse.Key) bool { return true }
 func (k *keeper) Now() time.Time          { return time.Now() }
 func (k *keeper) Latest() time.Time       { return time.Now() }
@@ -268,6 +278,9 @@ func TestRange(t *testing.T) {
 			t.Errorf("Range shows %d names, %v, want 1", n, err)
 		}
 		k.down.Store(true)
+		if _, err := names(); gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || !errors.Is(err, errGone) {
+			t.Errorf("Range of a store that has just gone = %v, want unavailable, and why", err)
+		}
 		_, _, _ = ask(s, bucket("a"), acquire(9, 1))
 		if _, err := names(); gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 			t.Errorf("Range while the store is away = %v, want unavailable", err)

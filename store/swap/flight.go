@@ -260,8 +260,11 @@ func (f *flight) learn(e *entry, fresh bool) (done bool, err error) {
 
 var errOverrun = errors.New("an answer was lost, and so much has happened since that it cannot be learnt")
 
-// unavailable is the error of a call that the store did not answer.
+// unavailable is the error of a call that the store did not answer, or refused.
 func unavailable(key gatehouse.Key, err error) error {
+	if errors.Is(err, ErrRefused) { // which it says itself
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, err)
+	}
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, err)
 }
 
