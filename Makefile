@@ -17,7 +17,7 @@ SIM_SECONDS ?= 1200
 # How many calls make linearizable makes.
 OPERATIONS ?= 50000
 
-# How long make chaos has each store under load, and which: disk, redis, redis-empty, etcd, memory or all.
+# How long make chaos has each store under load, and which: disk, redis, etcd, memory or all.
 # CHAOS is what else it is told, such as CHAOS="-json -seed 1".
 SECONDS ?= 60
 STORE ?= all

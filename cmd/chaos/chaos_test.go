@@ -196,10 +196,10 @@ func TestTheJudgeFindsWhatIsForgotten(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-store shelf":        `-store is "shelf", want disk, redis, redis-empty, etcd, memory or all`,
+		"-store shelf":        `-store is "shelf", want ` + wantStore,
 		"-seconds 0":          "-seconds and -clients must be above 0, -pause not below",
 		"-clients 0":          "-seconds and -clients must be above 0, -pause not below",
-		"-store disk,,memory": `-store is "", want disk, redis, redis-empty, etcd, memory or all`,
+		"-store disk,,memory": `-store is "", want ` + wantStore,
 	} {
 		err := command(t.Context(), strings.Fields(args), new(bytes.Buffer))
 		if err == nil || err.Error() != want {

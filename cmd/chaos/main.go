@@ -6,7 +6,7 @@
 //	go run ./cmd/chaos -store disk -seconds 60
 //	go run ./cmd/chaos -store all -seconds 60 -json
 //
-// It needs go, and redis-server for the stores redis and redis-empty. etcd is built at first use.
+// It needs go, and redis-server for the stores redis-kept and redis-empty. etcd is built at first use.
 package main
 
 import (
@@ -40,14 +40,14 @@ func main() {
 var errBroken = errors.New("promises were broken, see above")
 
 const (
-	wantStore = "disk, redis, redis-empty, etcd, memory or all"
+	wantStore = "disk, redis-kept, redis-empty, redis for both, etcd, memory or all"
 	program   = "github.com/gatehousehq/gatehouse/cmd/gatehouse"
 )
 
 // sets are names for several variants.
 var sets = map[string][]string{
-	"all":   {"disk", "redis", "redis-empty", "etcd", "memory"},
-	"redis": {"redis", "redis-empty"},
+	"all":   {"disk", "redis-kept", "redis-empty", "etcd", "memory"},
+	"redis": {"redis-kept", "redis-empty"},
 }
 
 // command runs what the arguments ask for.

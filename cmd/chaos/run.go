@@ -156,7 +156,8 @@ func (r *run) harm(ctx context.Context) {
 func (r *run) choose(random *rand.Rand) (victim, *fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f := &fault{store: random.IntN(12) < r.variant.storeShare, frozen: random.IntN(6) == 0}
+	f := &fault{store: random.IntN(12) < r.variant.storeShare}
+	f.frozen = random.IntN(6) == 0 && !r.variant.forgets // what is frozen forgets nothing
 	var able []victim
 	if f.store {
 		for _, v := range r.stage.stores {

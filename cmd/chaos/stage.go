@@ -46,7 +46,7 @@ var variants = []variant{
 		},
 	},
 	{
-		name: "redis", about: "three servers and a Redis with appendfsync always, all killed and frozen",
+		name: "redis-kept", about: "three servers and a Redis with appendfsync always, all killed and frozen",
 		servers: 3, storeShare: 4, open: openRedis("yes"),
 	},
 	{
