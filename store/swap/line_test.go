@@ -33,8 +33,11 @@ func TestWhoLeavesUnheardIsForgotten(t *testing.T) {
 		var servers [2]*swap.Store
 		for i := range servers {
 			servers[i] = swap.New(store.Server(0), swap.Config{Server: uint32(i + 1)})
-			defer servers[i].Close()
-			defer servers[i].Watch(named(gatehouse.TokenBucket, "b"), func() {})()
+			stop := servers[i].Watch(named(gatehouse.TokenBucket, "b"), func() {})
+			t.Cleanup(func() {
+				stop()
+				servers[i].Close()
+			})
 		}
 		one, two := servers[0], servers[1]
 		waiter := func(server uint32, ticket gatehouse.Ticket) *gatehouse.Command {
