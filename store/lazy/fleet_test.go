@@ -56,6 +56,17 @@ func newFleet(t *testing.T, seed uint64, rule lazy.Rule, servers int) *fleet {
 	return f
 }
 
+// newSkewed returns a fleet of three in front of a store without a clock, whose own clocks differ.
+func newSkewed(t *testing.T, seed uint64, rule lazy.Rule) *fleet {
+	t.Helper()
+	f := &fleet{t: t, shared: swaptest.New(seed, true), rule: rule}
+	skew := time.Duration(seed) * 100 * time.Millisecond //nolint:gosec // a small seed
+	f.join(-skew)
+	f.join(0)
+	f.join(skew)
+	return f
+}
+
 // join adds a server, whose clock is off by skew if the store has none.
 func (f *fleet) join(skew time.Duration) {
 	s := &server{number: len(f.servers) + 1, backend: f.shared.Server(skew)}

@@ -89,6 +89,8 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 		before := s.swap.Figures()
 		<-time.After(3 * time.Second)
 		after := s.swap.Figures()
+		mu.Lock()
+		defer mu.Unlock()
 		if len(order) != 30 || !slices.IsSorted(order) {
 			t.Errorf("served in the order %v, want all 30 in theirs", order)
 		}
