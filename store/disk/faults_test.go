@@ -263,9 +263,10 @@ func TestOneStoreForADirectory(t *testing.T) {
 // What the file is asked while changes are taken back may fail in every way that bbolt has.
 func TestTakingBackFails(t *testing.T) {
 	s := must(t, t.TempDir(), small())
-	none := gatehouse.Key{Kind: gatehouse.Kind(gatehouse.Kinds + 1), Name: "a kind without a bucket, of which bbolt panics"}
+	none := gatehouse.Key{Kind: gatehouse.Kind(gatehouse.Kinds + 1)} // it has no bucket, and bbolt panics
 	err := s.restore(map[gatehouse.Key]*change{none: nil})
-	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || !strings.Contains(err.Error(), "the disk failed") {
+	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable ||
+		!strings.Contains(err.Error(), "the disk failed") {
 		t.Errorf("restore = %v, want unavailable, and why", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// flushBatch is how many of what is marked are written together. Who waits for the disk meanwhile waits for one
-// such transaction.
+// flushBatch is how many of what is marked are written together. Who waits for the disk meanwhile waits for
+// one such transaction.
 const flushBatch = 1024
 
 // flush writes down what is marked: what limiters counted, what was forgotten, and figures.

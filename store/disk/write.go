@@ -172,7 +172,8 @@ func (s *Store) update(write func(w *writer) error) (err error) {
 // is as if it had not been tried. A sync that failed is final whatever the reason.
 func (s *Store) judge(err error, id int) error {
 	var write *fs.PathError
-	lacking := errors.As(err, &write) && write.Op == "write" && lacksRoom(err) || strings.HasPrefix(err.Error(), "file resize error")
+	lacking := errors.As(err, &write) && write.Op == "write" && lacksRoom(err) ||
+		strings.HasPrefix(err.Error(), "file resize error")
 	if !lacking {
 		return s.broken(err)
 	}

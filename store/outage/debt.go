@@ -41,8 +41,8 @@ func (b *Breaker) owe(key gatehouse.Key, queue []control.Turn) (away bool) {
 	return true
 }
 
-// pay puts to the store what is owed, until that is away again. What fails then is the store's to remember: it
-// knows what took effect.
+// pay puts to the store what is owed, until that is away again. What fails then is the store's to remember:
+// it knows what took effect.
 func (b *Breaker) pay() {
 	for {
 		b.mu.Lock()

@@ -67,8 +67,8 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A store that goes away again while it is put what is owed is noticed, and told last; what is still owed then
-// is put to it when it is back once more.
+// A store that goes away again while it is put what is owed is noticed, and told last; what is still owed
+// then is put to it when it is back once more.
 func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []error

@@ -137,7 +137,7 @@ func (a *address) parseHosts(u *url.URL) error {
 	}
 	for _, text := range append([]string{u.Host}, a.parameters["addr"]...) {
 		if strings.Contains(text, "@") { // and what is before it is not to be shown
-			return errors.New("addr has an @, want host or host:port; the login before the first host is for all")
+			return errors.New("addr has an @, want host or host:port; the first host's login is for all")
 		}
 		host, port := text, ""
 		if h, p, err := net.SplitHostPort(text); err == nil {

@@ -32,7 +32,7 @@ func (a *address) fault(err error) error {
 	switch {
 	case answered && answer.IsNil():
 		return errors.New("redis: it answered nothing, want the time")
-	case answered && (passing[word(err.Error())] || strings.HasPrefix(err.Error(), "ERR max number of clients")):
+	case answered && (passing[word(err.Error())] || strings.HasPrefix(text, "ERR max number of clients")):
 		return fmt.Errorf("redis: %w: %s", swap.ErrNotSent, text)
 	case answered:
 		return fmt.Errorf("redis: %w: %s", swap.ErrRefused, text)

@@ -42,7 +42,7 @@ type lane struct {
 	mu       sync.Mutex
 	queue    []*request
 	carriers int
-	stalled  bool // the last batch was not answered: one request at a time is risked
+	stalled  bool // the last batch was not answered: each carrier risks one request at a time
 }
 
 // A request is one call of the script.
