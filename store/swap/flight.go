@@ -184,7 +184,8 @@ func (s *Store) lost(ctx context.Context, e *entry, change *Change, races int) e
 		s.figures.lost.Add(1)
 	}
 	if ctx.Err() != nil {
-		return unavailable(e.key, fmt.Errorf("lost %d races in a row: %w", races, ctx.Err()))
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w, %d times: %w",
+			e.key, ErrLost, races+1, ctx.Err())
 	}
 	return nil
 }
@@ -283,7 +284,7 @@ func (e *entry) take(reply *Reply) error {
 		e.known = false
 		return err
 	}
-	e.mourn(reply.Live)
+	e.noteEnded(reply.Live)
 	return nil
 }
 
@@ -296,8 +297,8 @@ func (e *entry) decode() (err error) {
 	return err
 }
 
-// mourn notes which holds the backend has ended.
-func (e *entry) mourn(live map[uint64]bool) {
+// noteEnded notes which holds the backend has ended.
+func (e *entry) noteEnded(live map[uint64]bool) {
 	e.gone = nil
 	semaphore, ok := e.state.(*control.Semaphore)
 	if live == nil || !ok {
@@ -321,11 +322,11 @@ func (e *entry) adopt(f *flight, change *Change, reply *Reply) error {
 		if err := e.decode(); err != nil {
 			return err
 		}
-		e.mourn(reply.Live)
+		e.noteEnded(reply.Live)
 		return nil
 	}
 	e.version, e.record, e.state = reply.Version, f.next, f.state
-	e.mourn(reply.Live)
+	e.noteEnded(reply.Live)
 	return nil
 }
 
