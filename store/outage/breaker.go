@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 )
@@ -170,11 +171,10 @@ func (b *Breaker) Away() (since time.Time, err error) {
 
 // judge learns from the end of a call.
 func (b *Breaker) judge(err error, began, ended time.Duration) {
-	switch gatehouse.CodeOf(err) {
-	case gatehouse.CodeUnavailable:
-	case gatehouse.CodeTimeout: // of the caller: the store may not have been asked
+	switch code := gatehouse.CodeOf(err); {
+	case code == gatehouse.CodeTimeout: // of the caller: the store may not have been asked
 		return
-	default:
+	case code != gatehouse.CodeUnavailable || errors.Is(err, swap.ErrLost):
 		b.heard.Store(int64(ended))
 		return
 	}

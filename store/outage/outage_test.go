@@ -1,6 +1,7 @@
 package outage_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // A keeper is a memory store far away, which can become unreachable.
@@ -22,6 +24,7 @@ type keeper struct {
 	down  atomic.Bool
 	bad   string       // a name whose commands fail even so
 	quick bool         // it fails at once
+	why   error        // errGone if it is nil
 	takes atomic.Int64 // how long it takes while it is there
 	calls atomic.Int64
 
@@ -43,7 +46,7 @@ func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.T
 	if !k.quick {
 		elapse(budget)
 	}
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, errGone)
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(k.why, errGone))
 }
 
 // Range fails as backends do.
@@ -225,6 +228,20 @@ func TestOneBadNameOpensNothing(t *testing.T) {
 		}
 		close(stop)
 		others.Wait()
+	})
+}
+
+// Who loses races until time is up has been answered each time.
+func TestLostRacesOpenNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Refuse, 1)
+		k.bad, k.why = "hot", swap.ErrLost
+		if _, took, err := ask(s, bucket("hot"), acquire(9, 1)); err == nil || took != budget {
+			t.Fatalf("a hot name = %v after %s, want an error after %s", err, took, budget)
+		}
+		if _, _, err := ask(s, bucket("a"), acquire(9, 1)); err != nil {
+			t.Errorf("another name after races were lost at one: %v, want none", err)
+		}
 	})
 }
 

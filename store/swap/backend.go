@@ -98,4 +98,6 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrNotSent is that the store could not be asked at present, and so has done nothing.
 	ErrNotSent = errors.New("not sent")
+	// ErrLost is that other servers changed the record first until time was up; the store is there.
+	ErrLost = errors.New("other servers were faster each time")
 )

@@ -3,7 +3,6 @@ package swap
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
