@@ -187,6 +187,24 @@ func (d *drilled) order() {
 		lastFence = one.d.Fence
 	}
 	d.ask(0, gatehouse.Lock, release(last))
+	d.large()
+}
+
+// large: who wants little does not go before who came earlier and wants more than there is.
+func (d *drilled) large() {
+	hold, large, small := acquire("a", 0), acquire("large", lasting), acquire("small", prompt)
+	hold.Size, hold.Cost = slots, slots-1
+	large.Size, large.Cost, small.Size = slots, slots, slots
+	d.ask(0, gatehouse.Semaphore, hold)
+	waiting := d.begin(0, gatehouse.Semaphore, large, gatehouse.Forever)
+	pause(prompt)
+	if one := d.ask(0, gatehouse.Semaphore, small); one.granted() {
+		d.complain(gatehouse.Semaphore, "%s, want it behind one who waits for more", one)
+	}
+	begin := d.now()
+	d.ask(0, gatehouse.Semaphore, release("a"))
+	d.in([]<-chan *call{waiting}, begin, 0, prompt)
+	d.ask(0, gatehouse.Semaphore, release("large"))
 }
 
 // between: who waits at a server is not overtaken by those who come later to another one.

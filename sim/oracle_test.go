@@ -20,6 +20,7 @@ type oracle struct {
 // client.took. Where data may be lost only those are asked.
 var oracles = []oracle{
 	{"order", gatehouse.Lock, (*look).order},
+	{"order", gatehouse.Semaphore, (*look).order},
 	{"event", gatehouse.Event, (*look).event},
 	{"barrier", gatehouse.Barrier, (*look).barrier},
 	{"watchdog", gatehouse.Watchdog, (*look).watchdog},
