@@ -83,7 +83,7 @@ func TestOwedHasALimit(t *testing.T) {
 		defer s.Close()
 		backend.Cut(true)
 		const limit, batch = 10_000, 4000
-		for round := range 20 {
+		for round := range 6 {
 			queue := make([]control.Turn, batch)
 			for i := range queue {
 				queue[i].Command = &gatehouse.Command{
