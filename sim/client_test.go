@@ -59,9 +59,9 @@ type request struct {
 	patience time.Duration // after which the client goes away; Forever if it does not
 }
 
-// slowest is how much longer than a command may wait its answer may take: what is under way in front of it
-// takes a time-out, the last look at it another one, and both a little.
-const slowest = 2*swap.DefaultTimeout + 100*time.Millisecond
+// slowest is how much longer than a command may wait its answer may take. At the store it takes two time-outs
+// at most, one for what is under way there and one of its own, and in a line as much for those in front of it.
+const slowest = 4*swap.DefaultTimeout + 100*time.Millisecond
 
 // ask gives a command to a server, and notes what comes of it.
 func (c *cluster) ask(s *server, r request) *call {
