@@ -60,7 +60,7 @@ type request struct {
 }
 
 // slowest is how much longer than a command may wait its answer may take. At the store it takes two time-outs
-// at most, one for what is under way there and one of its own, and in a line as much for those in front of it.
+// at most, one for what is under way there and one of its own; in a line as much for those in front of it.
 const slowest = 4*swap.DefaultTimeout + 100*time.Millisecond
 
 // ask gives a command to a server, and notes what comes of it.
