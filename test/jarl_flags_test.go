@@ -99,8 +99,9 @@ func TestJARLOptions(t *testing.T) {
 	for _, options := range []string{"--ip=localhost", "--ip=[::1]", "--ip=::1", "--ip=0.0.0.0"} {
 		args := "jarl --service s --requests=+1 --period 01 --port " + freePort(t) + " " + options
 		s := startProcess(t, binary(), strings.Fields(args)...)
-		if got := s.seconds(t); got != 0 {
-			t.Errorf("with %s the first answer is %.3f, want 0", options, got)
+		// 0, unless somebody else's client looked for a server of its own at this port.
+		if got := s.seconds(t); got > 1 {
+			t.Errorf("with %s the first answer is %.3f, want one of the first second", options, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,13 +134,16 @@ rules:
 		if took := time.Since(asked); took > 10*time.Second {
 			t.Errorf("the first request took %s, want half a second, on a busy machine some more", took)
 		}
-		asked = time.Now()
+		var took []time.Duration
 		for range 20 {
+			asked = time.Now()
 			s.want(t, "/v1/tokenbucket/open/acquire?size=1&interval=3600000&maxwait=0", "204")
 			s.want(t, "/v1/lock/held/release?key=a", "503")
+			took = append(took, time.Since(asked))
 		}
-		if took := time.Since(asked); took > 10*time.Second {
-			t.Errorf("40 requests took %s, want next to nothing: one each half a second would be 20 s", took)
+		if slices.Sort(took); took[len(took)/2] >= time.Second {
+			t.Errorf("half of the pairs of requests took %s or more, want less than the half second each that "+
+				"asking the store would take", took[len(took)/2])
 		}
 		for n, want := range []string{"204", "204", "408"} {
 			limiter := fmt.Sprintf("/v1/fixedwindow/half/acquire?size=4&interval=3600000&maxwait=0&id=%d", i)

@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sende
 		refuse(&ctx.Response, p.status, p.detail, from.json)
 		return
 	}
-	names, err := s.config.Gate.Names(ctx, kind, after, limit+1)
+	names, err := s.config.Gate.Names(context.WithoutCancel(ctx), kind, after, limit+1)
 	if err != nil {
 		status := codes[gatehouse.CodeOf(err)]
 		if status == fasthttp.StatusServiceUnavailable {
