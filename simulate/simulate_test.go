@@ -14,10 +14,6 @@ import (
 // seedsVariable says how many fresh seeds each scenario is tried with; make sim sets it.
 const seedsVariable = "SIM_SEEDS"
 
-// large are the scenarios of which one run will do: those that are there for their size, and seven, which has
-// a test of its own.
-var large = []string{"crowd", "days", "seven"}
-
 // shipped is a scenario that is part of the program.
 func shipped(t *testing.T, name string) *Scenario {
 	t.Helper()
@@ -46,14 +42,8 @@ func TestShippedScenariosMeetTheirExpectations(t *testing.T) {
 			if len(s.expected) == 0 {
 				t.Errorf("%s expects nothing, want at least one expectation", name)
 			}
-			seeds := uint64(2)
-			if slices.Contains(large, name) {
-				seeds = 1
-			}
-			for seed := uint64(1); seed <= seeds; seed++ {
-				if r := Run(s, seed); !r.Holds() {
-					t.Error(rerun(r))
-				}
+			if r := Run(s, 1); !r.Holds() {
+				t.Error(rerun(r))
 			}
 		})
 	}
