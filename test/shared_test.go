@@ -250,11 +250,12 @@ func TestRedisCertificate(t *testing.T) {
 	_, port, _ := strings.Cut(address, ":")
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key,
 		"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
-	status, _, said := gatehouse(t, nil, "serve", "--http", "localhost:0", "--store", "rediss://"+address)
+	status, _, said := gatehouse(t, nil, "serve", "--http", "localhost:0", "--store", "rediss://"+address,
+		"--store-timeout", "5s")
 	if status != 1 || !matches("…gatehouse: --store: redis: …x509: …", said) {
 		t.Errorf("with an unknown authority it ended with %d and said %q, want 1 and why", status, said)
 	}
-	s := start(t, "--store", "rediss://"+address+"?ca="+certificate)
+	s := start(t, "--store", "rediss://"+address+"?ca="+certificate, "--store-timeout", "5s")
 	s.want(t, "/v1/counter/c/count", "200 1")
 }
 

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -105,8 +106,12 @@ func TestTLS(t *testing.T) {
 		strings.Replace(good, "127.0.0.1", "localhost", 1): "localhost",
 		"redis://" + address:                               "",
 	} {
-		if err := open(t, address).Ping(soonest(t)); !errors.Is(err, swap.ErrNotSent) ||
-			!strings.Contains(err.Error(), why) {
+		b := open(t, address)
+		err := b.Ping(soonest(t))
+		for try := 0; try < 10 && errors.Is(err, context.DeadlineExceeded); try++ { // on a busy machine
+			err = b.Ping(soonest(t))
+		}
+		if !errors.Is(err, swap.ErrNotSent) || !strings.Contains(err.Error(), why) {
 			t.Errorf("Ping of %s: %v, want ErrNotSent with %q", address, err, why)
 		}
 	}
