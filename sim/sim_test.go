@@ -82,7 +82,7 @@ func (c *cluster) enough() {
 // TestSeeds plays the seeds 0 to 199, or those that the environment names.
 func TestSeeds(t *testing.T) {
 	// By itself as many seeds as the time for tests allows, rather than long ones.
-	length := time.Duration(setting(t, secondsVariable, 30)) * time.Second
+	length := time.Duration(setting(t, secondsVariable, 60)) * time.Second
 	if text := os.Getenv(seedVariable); text != "" {
 		one(t, setupOf(setting(t, seedVariable, 0), length), true)
 		return
