@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -108,8 +107,8 @@ func TestTLS(t *testing.T) {
 	} {
 		b := open(t, address)
 		err := b.Ping(soonest(t))
-		for try := 0; try < 10 && errors.Is(err, context.DeadlineExceeded); try++ { // on a busy machine
-			err = b.Ping(soonest(t))
+		for try := 0; try < 20 && err != nil && strings.Contains(err.Error(), "deadline exceeded"); try++ {
+			err = b.Ping(soonest(t)) // a busy machine takes longer than a second to shake hands
 		}
 		if !errors.Is(err, swap.ErrNotSent) || !strings.Contains(err.Error(), why) {
 			t.Errorf("Ping of %s: %v, want ErrNotSent with %q", address, err, why)
