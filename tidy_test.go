@@ -80,7 +80,7 @@ var direction = map[string][]string{
 	"client":                   {".", "capacity", "limiter", "proto", "internal"},
 	"simulate":                 {".", "capacity", "internal"},
 	"front":                    {".", "gate", "capacity", "proto", "internal"},
-	"config":                   {".", "front/jarl", "capacity", "store/outage", "internal"},
+	"config":                   {".", "front/jarl", "capacity", "store/lazy", "store/outage", "internal"},
 	"slidingwindow/redisstore": {"slidingwindow"},
 	"cmd":                      {anything},
 }

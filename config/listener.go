@@ -20,17 +20,7 @@ const listenerNeeds = 4
 
 // listeners reads the list of listeners.
 func (f *File) listeners(node *yaml.Node) {
-	if node.Kind != yaml.SequenceNode {
-		f.Fault(at(node), "%s is %s, want a list of listeners", jarlKey, kindName(node))
-		return
-	}
-	if len(node.Content) > MaxListeners {
-		f.Fault(at(node), "%s has %d listeners, want at most %d", jarlKey, len(node.Content), MaxListeners)
-		return
-	}
-	for _, entry := range node.Content {
-		f.listener(entry)
-	}
+	f.list(node, listing{key: jarlKey, of: "listeners", most: MaxListeners}, f.listener)
 }
 
 // listener reads one listener.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/outage"
 	"go.yaml.in/yaml/v4"
 )
@@ -75,17 +76,7 @@ var ruleNames = []string{"match", "on-unreachable", "lazy", "chunk"}
 
 // rules reads the list of rules.
 func (f *File) rules(node *yaml.Node) {
-	if node.Kind != yaml.SequenceNode {
-		f.Fault(at(node), "%s is %s, want a list of rules", rulesKey, kindName(node))
-		return
-	}
-	if len(node.Content) > maxRules {
-		f.Fault(at(node), "%s has %d rules, want at most %d", rulesKey, len(node.Content), maxRules)
-		return
-	}
-	for _, entry := range node.Content {
-		f.rule(entry)
-	}
+	f.list(node, listing{key: rulesKey, of: "rules", most: maxRules}, f.rule)
 }
 
 // rule reads one rule.
@@ -150,11 +141,6 @@ func (r *Rule) first(none func(gatehouse.Kind) bool) gatehouse.Kind {
 	return 0
 }
 
-// inChunks reports whether a kind can be taken from the store in chunks.
-func inChunks(kind gatehouse.Kind) bool {
-	return kind == gatehouse.TokenBucket || kind == gatehouse.FixedWindow
-}
-
 // checkKinds refuses for what is held, sent or counted all that limiters alone can do, and chunks for what
 // has none.
 func (f *File) checkKinds(r *Rule, given map[string]Position) {
@@ -163,7 +149,7 @@ func (f *File) checkKinds(r *Rule, given map[string]Position) {
 	}
 	other := r.first(gatehouse.Kind.Limiter)
 	if other == 0 {
-		if kind := r.first(inChunks); kind != 0 && r.Chunk > 0 {
+		if kind := r.first(lazy.InChunks); kind != 0 && r.Chunk > 0 {
 			f.Fault(given["chunk"],
 				"chunk is given, also for every %s, want it for tokenbucket and fixedwindow alone", kind)
 		}
@@ -193,13 +179,11 @@ func (r *Rule) compile() error {
 	if _, err := path.Match(r.Match, ""); err != nil || !ok {
 		return fmt.Errorf("a pattern such as gcra/api-*, limiter/* or *")
 	}
-	known := false
 	for k := gatehouse.Kind(1); int(k) < gatehouse.Kinds; k++ {
 		r.kinds[k], _ = path.Match(kind, k.String())
 		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()
-		known = known || r.kinds[k]
 	}
-	if !known {
+	if none := func(gatehouse.Kind) bool { return false }; r.first(none) == 0 {
 		return fmt.Errorf("a kind of controller before the slash, such as gcra, semaphore, limiter or *")
 	}
 	expression, err := regexp.Compile(globExpression(name))

@@ -52,6 +52,27 @@ func (f *File) setting(name string, node *yaml.Node) {
 	f.Settings = append(f.Settings, setting)
 }
 
+// A listing is a setting that is no flag, what it lists, and how many of them at most.
+type listing struct {
+	key, of string
+	most    int
+}
+
+// list has each entry of a list read.
+func (f *File) list(node *yaml.Node, l listing, read func(*yaml.Node)) {
+	if node.Kind != yaml.SequenceNode {
+		f.Fault(at(node), "%s is %s, want a list of %s", l.key, kindName(node), l.of)
+		return
+	}
+	if len(node.Content) > l.most {
+		f.Fault(at(node), "%s has %d %s, want at most %d", l.key, len(node.Content), l.of, l.most)
+		return
+	}
+	for _, entry := range node.Content {
+		read(entry)
+	}
+}
+
 // pairs visits the keys and values of a mapping: those that are among names, each once. of says whose
 // they are.
 func (f *File) pairs(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {

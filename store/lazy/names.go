@@ -33,6 +33,12 @@ func (s *Store) known(key gatehouse.Key) *name {
 	return sh.names[key]
 }
 
+// InChunks reports whether a kind can be taken from the store in chunks: the limiters that refill at an
+// instant, by which what is left of a chunk is worth nothing.
+func InChunks(kind gatehouse.Kind) bool {
+	return kind == gatehouse.TokenBucket || kind == gatehouse.FixedWindow
+}
+
 // name is what is known of a name, from now on if nothing is yet; nil when it is left to the store.
 func (s *Store) name(key gatehouse.Key) *name {
 	if !key.Kind.Limiter() {
@@ -42,8 +48,7 @@ func (s *Store) name(key gatehouse.Key) *name {
 		return n
 	}
 	rule := s.config.Rule(key)
-	inChunks := key.Kind == gatehouse.TokenBucket || key.Kind == gatehouse.FixedWindow
-	if rule.Interval <= 0 || rule.Chunk > 0 && !inChunks {
+	if rule.Interval <= 0 || rule.Chunk > 0 && !InChunks(key.Kind) {
 		return nil
 	}
 	if s.count.Add(1) > int64(s.config.Names) {
