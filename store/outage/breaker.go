@@ -13,7 +13,6 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sony/gobreaker/v2"
 )
 
 // A Shared is a store that servers share, as store/swap makes it. Its calls bound their time themselves.
@@ -58,12 +57,11 @@ const DefaultTimeout = 500 * time.Millisecond
 type Breaker struct {
 	Shared
 	config  BreakerConfig
-	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 	seconds prometheus.Observer
 
 	start time.Time
-	heard atomic.Int64 // when the store answered last, in ns since start
-	away  atomic.Pointer[absence]
+	heard atomic.Int64            // when the store answered last, in ns since start
+	away  atomic.Pointer[absence] // nil while the breaker is closed
 
 	mu     sync.Mutex
 	timer  *time.Timer // of the next probe
@@ -98,11 +96,6 @@ func NewBreaker(shared Shared, config BreakerConfig) *Breaker {
 		config.Timeout = DefaultTimeout
 	}
 	b := &Breaker{Shared: shared, config: config, start: time.Now()}
-	b.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests: 1,
-		Timeout:     probeAfter,
-		ReadyToTrip: func(gobreaker.Counts) bool { return true },
-	})
 	b.register(config.Metrics, config.Name)
 	return b
 }
@@ -181,15 +174,10 @@ func (b *Breaker) judge(err error, began, ended time.Duration) {
 	if ended-began < b.config.Timeout/slowShare || b.heard.Load() > int64(began) {
 		return
 	}
-	done, refused := b.breaker.Allow()
-	if refused != nil {
-		return // another call was first
-	}
-	done(err)
 	b.leave(err)
 }
 
-// leave notes that the store is away, and begins to probe it.
+// leave notes that the store is away, if no other call was first, and begins to probe it.
 func (b *Breaker) leave(err error) {
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
@@ -222,21 +210,12 @@ const probeNames = 64
 
 // probe asks the store about a name that does not exist, which changes nothing.
 func (b *Breaker) probe() {
-	done, refused := b.breaker.Allow()
-	if refused != nil {
-		b.arm()
-		return
-	}
 	b.probes++
 	name := "gatehouse/probe/" + strconv.FormatUint(b.probes%probeNames, 10)
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: name}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
 	err := b.Shared.Apply(context.Background(), key, turns)
-	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
-		err = nil // it answers
-	}
-	done(err)
-	if err != nil {
+	if gatehouse.CodeOf(err) == gatehouse.CodeUnavailable {
 		b.arm()
 		return
 	}
