@@ -92,13 +92,21 @@ func (n *name) begin() *trade {
 	return t
 }
 
+// command takes what was let through from a limiter that has not heard of it; nil when nothing was.
+func (u *untold) command() *gatehouse.Command {
+	if u.cost == 0 && !u.changed {
+		return nil
+	}
+	cmd := u.limits
+	cmd.Cost, cmd.Amount, cmd.Forced, cmd.Again = u.cost, u.commands, true, !u.changed
+	return &cmd
+}
+
 // report adds the turns that tell what was let through here.
 func (t *trade) report() {
 	u := &t.untold
-	if u.cost > 0 || u.changed {
-		cmd := u.limits
-		cmd.Cost, cmd.Amount, cmd.Forced, cmd.Again = u.cost, u.commands, true, !u.changed
-		t.turns = append(t.turns, control.Turn{Command: &cmd})
+	if cmd := u.command(); cmd != nil {
+		t.turns = append(t.turns, control.Turn{Command: cmd})
 	}
 	for i := range u.undone {
 		t.turns = append(t.turns, control.Turn{Command: &u.undone[i]})
@@ -160,10 +168,8 @@ func (t *trade) learn(u *untold) {
 // onTop counts what happened here during the exchange on top of the state that was learnt by it.
 func (n *name) onTop(now time.Time) {
 	u := &n.untold
-	if u.cost > 0 || u.changed {
-		cmd := u.limits
-		cmd.Cost, cmd.Amount, cmd.Forced, cmd.Again = u.cost, u.commands, true, !u.changed
-		n.state.Step(now, &cmd)
+	if cmd := u.command(); cmd != nil {
+		n.state.Step(now, cmd)
 	}
 	for i := range u.undone {
 		n.state.Undo(now, &u.undone[i])
@@ -216,11 +222,11 @@ func (n *name) finish() {
 	n.exchanging <- struct{}{}
 	defer func() { <-n.exchanging }()
 	n.mu.Lock()
-	told := n.untold.none()
+	nothing := n.untold.none()
 	n.mu.Unlock()
 	if n.rule.Chunk > 0 {
 		n.giveBack()
-	} else if !told {
+	} else if !nothing {
 		_ = n.trade(context.Background()) // nobody is left who could be told that it failed
 	}
 	n.mu.Lock()

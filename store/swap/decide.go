@@ -102,21 +102,14 @@ func (s *Store) keep(f *flight) time.Duration {
 
 // lastEnd is when the last of the holds that the backend ends will have ended if none is renewed.
 func lastEnd(now int64, s *control.Semaphore) time.Time {
-	last := time.Unix(0, now)
+	longest := time.Duration(0)
 	for _, h := range s.Holds() {
 		if h.Expires == 0 {
 			return time.Unix(0, math.MaxInt64)
 		}
-		last = later(last, time.Unix(0, now).Add(h.Expires))
+		longest = max(longest, h.Expires)
 	}
-	return last
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return time.Unix(0, now).Add(longest)
 }
 
 // serve makes decisions, and the record and the state that come of them.
