@@ -48,13 +48,14 @@ type lane struct {
 // A request is one call of the script.
 type request struct {
 	key       string
-	arguments []string
+	arguments []string // of the script for this key
 
-	command  rueidis.Completed
 	deadline time.Time
 	state    atomic.Int32 // queued, sent or left
 	done     chan struct{}
-	answer   rueidis.RedisResult
+	now      int64 // the time of Redis in µs
+	answer   rueidis.RedisMessage
+	err      error // instead of an answer
 }
 
 const (
@@ -70,7 +71,8 @@ var errLong = fmt.Errorf("redis: %w: %d requests wait already", swap.ErrNotSent,
 func (l *link) do(ctx context.Context, r *request) error {
 	on := &l.lanes[0]
 	if len(l.lanes) > 1 {
-		on = &l.lanes[int(r.command.Slot()%slots)*len(l.lanes)/slots]
+		command := l.client.B().Exists().Key(r.key).Build()
+		on = &l.lanes[int(command.Slot()%slots)*len(l.lanes)/slots]
 	}
 	r.deadline, _ = ctx.Deadline()
 	r.state.Store(queued)
@@ -86,7 +88,7 @@ func (l *link) do(ctx context.Context, r *request) error {
 	}
 	on.mu.Unlock()
 	if start {
-		go on.carry(l.client)
+		go on.carry(l)
 	}
 	select {
 	case <-r.done:
@@ -100,22 +102,13 @@ func (l *link) do(ctx context.Context, r *request) error {
 }
 
 // carry sends batches until nobody waits any more.
-func (l *lane) carry(client rueidis.Client) {
+func (l *lane) carry(link *link) {
 	var batch []*request
-	var commands rueidis.Commands
 	for {
 		if batch = l.take(batch[:0]); len(batch) == 0 {
 			return
 		}
-		commands = commands[:0]
-		latest := batch[0].deadline
-		for _, r := range batch {
-			commands = append(commands, r.command)
-			if r.deadline.IsZero() || r.deadline.After(latest) && !latest.IsZero() {
-				latest = r.deadline
-			}
-		}
-		l.judge(send(client, batch, commands, latest))
+		l.judge(link.send(batch))
 	}
 }
 
@@ -148,32 +141,6 @@ func (l *lane) take(batch []*request) []*request {
 		l.carriers--
 	}
 	return batch
-}
-
-// patience is how long a batch of requests without deadlines may take.
-const patience = 5 * time.Second
-
-// send has a batch carried out, and tells its callers. It reports whether all was answered.
-func send(client rueidis.Client, batch []*request, commands rueidis.Commands, latest time.Time) bool {
-	if latest.IsZero() {
-		latest = time.Now().Add(patience)
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), latest)
-	defer cancel()
-	answered := true
-	if len(commands) == 1 {
-		answer := client.Do(ctx, commands[0])
-		answered = answer.NonRedisError() == nil
-		batch[0].answer = answer
-		batch[0].done <- struct{}{}
-		return answered
-	}
-	for i, answer := range client.DoMulti(ctx, commands...) {
-		answered = answered && answer.NonRedisError() == nil
-		batch[i].answer = answer
-		batch[i].done <- struct{}{}
-	}
-	return answered
 }
 
 // definite reports whether an error says that nothing was changed.

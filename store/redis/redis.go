@@ -66,7 +66,8 @@ func (b *Backend) Traits() swap.Traits { return swap.Traits{} }
 // Ping asks Redis for a record that does not exist. An error says what is wrong: with the connection, the
 // user, or what the user may do.
 func (b *Backend) Ping(ctx context.Context) error {
-	r := &request{done: make(chan struct{}, 1), key: b.names.prefix + "ping", arguments: []string{""}}
+	r := &request{done: make(chan struct{}, 1), key: b.names.prefix + "ping"}
+	r.arguments = []string{"", "", reads, "0"}
 	return b.ask(ctx, r)
 }
 
@@ -123,6 +124,8 @@ func options(a *address) rueidis.ClientOption {
 // A link is a client, and those who wait for a place in its next batch.
 type link struct {
 	client rueidis.Client
+	digest string      // of the script
+	single atomic.Bool // keys are on different servers, so that each is asked for by itself
 	lanes  []lane
 }
 
@@ -196,7 +199,8 @@ func (b *Backend) makeLink(d *dialing) {
 		}
 		return
 	}
-	d.link = &link{client: client, lanes: make([]lane, lanesOf(client.Mode()))}
+	d.link = &link{client: client, digest: b.digest, lanes: make([]lane, lanesOf(client.Mode()))}
+	d.link.single.Store(client.Mode() == rueidis.ClientModeCluster)
 	b.mu.Lock()
 	closed := b.closed
 	if !closed {

@@ -6,9 +6,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -27,6 +25,9 @@ func digest() string {
 
 // nonceSize is the length of a nonce, which stands in a record at swap.NonceAt. The script says so too.
 const nonceSize = 8
+
+// reads stands in the place of the time that a record is kept for when nothing is to be changed.
+const reads = "read"
 
 // Swap implements swap.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *swap.Change) (swap.Reply, error) {
@@ -47,9 +48,12 @@ func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *swap.Chan
 	text := rueidis.BinaryString(names)
 	r := b.requests.Get().(*request)
 	r.key = text[:ends[0]]
-	r.arguments = append(r.arguments[:0], text[ends[0]:ends[1]])
-	if !change.Read {
-		r.arguments = append(r.arguments, rueidis.BinaryString(change.Next), text[ends[1]:])
+	nonce := text[ends[0]:ends[1]]
+	if change.Read {
+		r.arguments = append(r.arguments[:0], nonce, "", reads, "0")
+	} else {
+		record, keep := rueidis.BinaryString(change.Next), text[ends[1]:]
+		r.arguments = append(r.arguments[:0], nonce, record, keep, strconv.Itoa(len(change.Wake)))
 		for _, server := range change.Wake {
 			r.arguments = append(r.arguments, b.names.channel(server))
 		}
@@ -65,7 +69,7 @@ func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *swap.Chan
 // recycle keeps a request that was answered for the next call.
 func (b *Backend) recycle(r *request) {
 	clear(r.arguments)
-	r.command, r.answer, r.key = rueidis.Completed{}, rueidis.RedisResult{}, ""
+	r.answer, r.err, r.key = rueidis.RedisMessage{}, nil, ""
 	b.requests.Put(r)
 }
 
@@ -75,68 +79,41 @@ func (b *Backend) ask(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	build := l.client.B()
-	r.command = build.Evalsha().Sha1(b.digest).Numkeys(1).Key(r.key).Arg(r.arguments...).Build()
 	if err := l.do(ctx, r); err != nil {
 		return err
 	}
-	err = r.answer.Error()
-	if answer, ok := rueidis.IsRedisErr(err); ok && answer.IsNoScript() {
-		r.command = build.Eval().Script(script).Numkeys(1).Key(r.key).Arg(r.arguments...).Build()
-		if err := l.do(ctx, r); err != nil {
-			return err
-		}
-		err = r.answer.Error()
+	if r.err == nil {
+		r.err = r.answer.Error()
 	}
-	if err == nil {
+	switch {
+	case r.err == nil || rueidis.IsRedisNil(r.err):
 		return nil
-	}
-	if strings.HasPrefix(err.Error(), "READONLY") {
+	case word(r.err.Error()) == "READONLY":
 		b.drop(l)
 	}
-	return b.address.fault(err)
+	return b.address.fault(r.err)
 }
-
-var errAnswer = errors.New("redis: the script answered something else than a record and the time")
 
 // read understands an answer of the script.
 func (b *Backend) read(r *request, change *swap.Change) (reply swap.Reply, err error) {
-	message, err := r.answer.ToMessage()
-	if err != nil {
-		return reply, b.address.fault(err)
-	}
-	if message.IsInt64() {
-		now, err := message.ToInt64()
-		if err != nil {
-			return reply, errAnswer
-		}
-		reply.Swapped, reply.Now, reply.Version = true, time.UnixMicro(now), change.Nonce
+	reply.Now = time.UnixMicro(r.now)
+	switch {
+	case r.answer.IsInt64():
+		reply.Swapped, reply.Version = true, change.Nonce
 		if change.Read {
 			reply.Version = change.If
 		} else if change.Next == nil {
 			reply.Version = 0
 		}
 		return reply, nil
-	}
-	parts, err := message.ToArray()
-	if err != nil || len(parts) != 2 {
-		return reply, errAnswer
-	}
-	now, err := parts[1].ToInt64()
-	if err != nil {
-		return reply, errAnswer
-	}
-	reply.Now = time.UnixMicro(now)
-	if parts[0].IsNil() {
+	case r.answer.IsNil():
 		return reply, nil
 	}
-	record, err := parts[0].AsBytes()
-	if err != nil {
+	if reply.Record, err = r.answer.AsBytes(); err != nil {
 		return reply, errAnswer
 	}
-	reply.Record = record
-	if len(record) >= swap.NonceAt+nonceSize {
-		reply.Version = binary.BigEndian.Uint64(record[swap.NonceAt:])
+	if len(reply.Record) >= swap.NonceAt+nonceSize {
+		reply.Version = binary.BigEndian.Uint64(reply.Record[swap.NonceAt:])
 	}
 	return reply, nil
 }
