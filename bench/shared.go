@@ -29,7 +29,7 @@ const (
 )
 
 // A limiterOf asks one limiter about a name.
-type limiterOf func(name string) error
+type limiterOf func(ctx context.Context, name string) error
 
 // A shared is Redis, and those who keep limits in it.
 type shared struct {
@@ -45,11 +45,11 @@ type shared struct {
 func onRedis(ctx context.Context, b *bench) (text string, rows []row, err error) {
 	s := new(shared)
 	defer s.end()
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(); err != nil {
 		return "", nil, err
 	}
 	for _, of := range s.questions() {
-		some, err := s.compare(b, of)
+		some, err := s.compare(ctx, b, of)
 		if err != nil {
 			return "", nil, err
 		}
@@ -80,15 +80,15 @@ func (s *shared) questions() []sharedQuestion {
 }
 
 // compare puts one question to all.
-func (s *shared) compare(b *bench, of sharedQuestion) (rows []row, err error) {
+func (s *shared) compare(ctx context.Context, b *bench, of sharedQuestion) (rows []row, err error) {
 	asks := append([]limiterOf{s.plain, s.rate}, s.ours[:]...)
 	measures := make([]func() (float64, error), len(asks))
 	for i, ask := range asks {
-		call := func() error { return ask(of.name()) }
-		if err := spreadOver(sharedKeys, call); err != nil { // to warm up
+		call := func(ctx context.Context) error { return ask(ctx, of.name()) }
+		if err := spreadOver(ctx, sharedKeys, call); err != nil { // to warm up
 			return nil, err
 		}
-		measures[i] = b.perCall(call)
+		measures[i] = b.perCall(ctx, call)
 	}
 	all, err := b.race(measures...)
 	if err != nil {
@@ -107,13 +107,13 @@ func (s *shared) compare(b *bench, of sharedQuestion) (rows []row, err error) {
 }
 
 // perCall is a measure of the nanoseconds of a call, all callers together.
-func (b *bench) perCall(call func() error) func() (float64, error) {
+func (b *bench) perCall(ctx context.Context, call func(context.Context) error) func() (float64, error) {
 	const chunk = 100_000 // callers that have only begun, and the last of them, are few among so many
 	least := time.Duration(b.scale(500, 100)) * time.Millisecond
 	return func() (float64, error) {
 		n, start := 0, time.Now()
 		for time.Since(start) < least {
-			if err := spreadOver(chunk, call); err != nil {
+			if err := spreadOver(ctx, chunk, call); err != nil {
 				return 0, err
 			}
 			n += chunk
@@ -122,15 +122,17 @@ func (b *bench) perCall(call func() error) func() (float64, error) {
 	}
 }
 
-// spreadOver has all callers make n calls together.
-func spreadOver(n int, call func() error) error {
+// spreadOver has all callers make n calls together. Each has a context of its own, as requests to a server have.
+func spreadOver(ctx context.Context, n int, call func(context.Context) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var work sync.WaitGroup
 	for range sharedCallers {
 		work.Go(func() {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
 			for next.Add(1) <= int64(n) {
-				if err := call(); err != nil {
+				if err := call(ctx); err != nil {
 					failed.Store(&err)
 					return
 				}
@@ -151,7 +153,7 @@ func (s *shared) end() {
 }
 
 // begin starts Redis and those who ask it.
-func (s *shared) begin(ctx context.Context) (err error) {
+func (s *shared) begin() (err error) {
 	if s.server, err = redistest.Open(); err != nil {
 		return err
 	}
@@ -164,19 +166,19 @@ func (s *shared) begin(ctx context.Context) (err error) {
 	}
 	s.ends = append(s.ends, client.Close)
 	script, arguments := rueidis.NewLuaScript(throttleScript), []string{strconv.Itoa(sharedBurst), "1", "1"}
-	s.plain = func(name string) error {
+	s.plain = func(ctx context.Context, name string) error {
 		_, err := script.Exec(ctx, client, []string{"plain/" + name}, arguments).ToArray()
 		return err
 	}
 	other := goredis.NewClient(&goredis.Options{Addr: s.server.Address})
 	s.ends = append(s.ends, func() { _ = other.Close() })
 	limiter := rate.NewLimiter(other)
-	s.rate = func(name string) error {
+	s.rate = func(ctx context.Context, name string) error {
 		_, err := limiter.Allow(ctx, name, rate.Limit{Rate: 1, Burst: sharedBurst, Period: time.Second})
 		return err
 	}
 	for i := range s.ours {
-		if s.ours[i], err = s.servers(ctx, i+1); err != nil {
+		if s.ours[i], err = s.servers(i + 1); err != nil {
 			return err
 		}
 	}
@@ -184,7 +186,7 @@ func (s *shared) begin(ctx context.Context) (err error) {
 }
 
 // servers are so many of ours, asked in turns.
-func (s *shared) servers(ctx context.Context, many int) (limiterOf, error) {
+func (s *shared) servers(many int) (limiterOf, error) {
 	gates := make([]*gate.Gate, many)
 	for i := range gates {
 		backend, err := store.Open("redis://" + s.server.Address + "?prefix=" + strconv.Itoa(many) + ":")
@@ -202,7 +204,7 @@ func (s *shared) servers(ctx context.Context, many int) (limiterOf, error) {
 		Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Second, Burst: sharedBurst,
 	}
 	var turn atomic.Uint64
-	return func(name string) error {
+	return func(ctx context.Context, name string) error {
 		g := gates[turn.Add(1)%uint64(many)] // #nosec G115 -- few
 		_, err := g.Do(ctx, gatehouse.Key{Kind: gatehouse.GCRA, Name: name}, cmd)
 		return err

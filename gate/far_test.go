@@ -60,6 +60,11 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 	return err
 }
 
+// Ask is Apply without its caller.
+func (s *farStore) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	go func() { done(s.Apply(context.Background(), key, queue)) }()
+}
+
 // outcome is whether a call is to fail.
 func (s *farStore) outcome() (before, after bool) {
 	s.mu.Lock()

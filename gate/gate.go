@@ -40,19 +40,21 @@ const shards = 64
 
 // A Gate answers commands by a store, and lets those wait that may. Make one with New.
 type Gate struct {
-	ctx     context.Context // of what is asked of the store, which outlives any one caller
-	store   Store
-	slow    func(gatehouse.Key) bool // of a SlowStore; nil for any other
-	config  Config
-	seed    maphash.Seed
-	shards  [shards]shard
-	calls   sync.Pool
-	queues  sync.Pool
-	tickets atomic.Uint64
-	waiting atomic.Int64
-	lines   atomic.Int64 // at all names together
-	closed  atomic.Bool
-	errands errands
+	ctx       context.Context // of what is asked of the store, which outlives any one caller
+	store     Store
+	slow      func(gatehouse.Key) bool // of a SlowStore; nil for any other
+	asker     Asker                    // the store, if it is one
+	config    Config
+	seed      maphash.Seed
+	shards    [shards]shard
+	calls     sync.Pool
+	queues    sync.Pool
+	questions sync.Pool
+	tickets   atomic.Uint64
+	waiting   atomic.Int64
+	lines     atomic.Int64 // at all names together
+	closed    atomic.Bool
+	errands   errands
 }
 
 var _ gatehouse.Gate = (*Gate)(nil)
@@ -87,9 +89,11 @@ func New(store Store, config Config) *Gate {
 	if slow, ok := store.(SlowStore); ok {
 		g.slow = slow.Slow
 	}
+	g.asker, _ = store.(Asker)
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
 	g.calls.New = func() any { return new(call) }
 	g.queues.New = func() any { return new(queue) }
+	g.questions.New = func() any { return newQuestion(g) }
 	return g
 }
 
@@ -100,7 +104,14 @@ func (g *Gate) Do(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	if g.slow == nil || ctx.Done() == nil || !g.slow(key) { // otherwise ctx may end while the store works
+	if ctx.Done() != nil && g.Slow(key) { // it may end while the store works
+		if err := cmd.Check(key); err != nil {
+			return gatehouse.Decision{}, err
+		}
+		if g.goesPast(key, &cmd) {
+			return g.ask(ctx, key, &cmd)
+		}
+	} else {
 		c := g.calls.Get().(*call)
 		c.cmd = cmd // which does not escape this way
 		d, settled, err := g.try(key, &c.cmd, c)
@@ -121,9 +132,13 @@ func (g *Gate) Do(
 		return a.d, a.err
 	case <-ctx.Done():
 		cancel()
-		err := gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
-		return gatehouse.Decision{}, err
+		return gatehouse.Decision{}, timedOut(ctx, key, &cmd)
 	}
+}
+
+// timedOut is the error of a command whose context has ended.
+func timedOut(ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command) error {
+	return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
 }
 
 // Try answers cmd if that takes no waiting in line; a slow store keeps the caller waiting for its answer.
@@ -237,7 +252,6 @@ func (g *Gate) through(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.De
 func (g *Gate) Submit(
 	key gatehouse.Key, cmd gatehouse.Command, done func(gatehouse.Decision, error),
 ) (cancel func()) {
-	t := &ticket{cmd: cmd, done: done}
 	if !cmd.Again {
 		if err := cmd.Check(key); err != nil {
 			done(gatehouse.Decision{}, err)
@@ -245,8 +259,9 @@ func (g *Gate) Submit(
 		}
 	}
 	if g.Slow(key) {
-		return g.submitSlow(key, t)
+		return g.submitSlow(key, &cmd, done)
 	}
+	t := &ticket{cmd: cmd, done: done}
 	g.join(key, t)
 	return t.cancel
 }

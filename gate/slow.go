@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file is how a gate works with a store that takes longer than a moment.
@@ -26,27 +28,25 @@ func (g *Gate) Drain(ctx context.Context) error {
 	}
 }
 
-// An attempt is a submitted command that does not wait in line, on its way to a slow store.
-type attempt struct {
-	gate   *Gate
-	key    gatehouse.Key
-	ticket *ticket
-
-	mu      sync.Mutex
-	left    bool                // nobody waits for the answer any more
-	granted *gatehouse.Decision // what cancel has to take back
+// goesPast reports whether a command for a slow store goes to it past those who stand in line. One that may
+// wait stands in line from the start, so that whoever comes first is first.
+func (g *Gate) goesPast(key gatehouse.Key, cmd *gatehouse.Command) bool {
+	return !mayWait(cmd) && cmd.Op != gatehouse.OpDelete && g.line(key) == nil
 }
 
-// submitSlow submits a command for a slow store. One that may wait stands in line from the start, so that
-// whoever comes first is first. Others, as long as nobody stands in line, go to the store by themselves: a
-// store that is asked several things at once can answer them together.
-func (g *Gate) submitSlow(key gatehouse.Key, t *ticket) (cancel func()) {
-	if !mayWait(&t.cmd) && t.cmd.Op != gatehouse.OpDelete && g.line(key) == nil {
-		a := &attempt{gate: g, key: key, ticket: t}
-		g.errands.run(a.run)
-		return a.cancel
+// submitSlow submits a command for a slow store.
+func (g *Gate) submitSlow(
+	key gatehouse.Key, cmd *gatehouse.Command, done func(gatehouse.Decision, error),
+) (cancel func()) {
+	if g.goesPast(key, cmd) {
+		e := &errand{gate: g, key: key, cmd: *cmd}
+		e.turns, e.one[0].Command = e.one[:], &e.cmd
+		e.done = func() { done(e.one[0].Decision, e.one[0].Err) }
+		g.begin(e)
+		return e.cancel
 	}
-	if done := t.done; t.cmd.Op == gatehouse.OpStats {
+	t := &ticket{cmd: *cmd, done: done}
+	if cmd.Op == gatehouse.OpStats {
 		t.done = func(d gatehouse.Decision, err error) {
 			g.addWaiting(key, &d)
 			done(d, err)
@@ -56,33 +56,36 @@ func (g *Gate) submitSlow(key gatehouse.Key, t *ticket) (cancel func()) {
 	return t.cancel
 }
 
-// run has the store decide, and answers.
-func (a *attempt) run() {
-	t := a.ticket
-	d, _, err := a.gate.Try(a.key, &t.cmd)
-	took := err == nil && t.took(&d)
-	a.mu.Lock()
-	left := a.left
-	if took && !left {
-		a.granted = &d
-	}
-	a.mu.Unlock()
-	switch {
-	case !left:
-		t.done(d, err)
-	case took:
-		a.gate.giveBack(a.key, undo(t, &d))
-	}
+// A question is an errand for somebody who waits for the answer, kept for the next one.
+type question struct {
+	errand
+	heard chan struct{}
 }
 
-// cancel is what Submit returns.
-func (a *attempt) cancel() {
-	a.mu.Lock()
-	granted := a.granted
-	a.left, a.granted = true, nil
-	a.mu.Unlock()
-	if granted != nil {
-		a.gate.takeBack(a.key, undo(a.ticket, granted))
+func newQuestion(g *Gate) *question {
+	q := &question{errand: errand{gate: g}, heard: make(chan struct{}, 1)}
+	q.turns, q.one[0].Command = q.one[:], &q.cmd
+	q.done = func() { q.heard <- struct{}{} }
+	q.hear = q.answered
+	return q
+}
+
+// ask has a slow store asked, for a caller who leaves when ctx ends.
+func (g *Gate) ask(
+	ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command,
+) (gatehouse.Decision, error) {
+	q := g.questions.Get().(*question)
+	q.key, q.cmd = key, *cmd
+	g.begin(&q.errand)
+	select {
+	case <-q.heard:
+		d, err := q.one[0].Decision, q.one[0].Err
+		q.over, q.cmd, q.one[0] = false, gatehouse.Command{}, control.Turn{Command: &q.cmd}
+		g.questions.Put(q)
+		return d, err
+	case <-ctx.Done():
+		q.cancel()
+		return gatehouse.Decision{}, timedOut(ctx, key, cmd)
 	}
 }
 
@@ -92,50 +95,98 @@ func (a *attempt) cancel() {
 func (g *Gate) SubmitAll(
 	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision, done func(error),
 ) (cancel func()) {
-	var mu sync.Mutex
-	var left, over bool
-	giveBack := func() {
-		for i := range cmds {
-			if t := (&ticket{cmd: cmds[i]}); t.took(&decisions[i]) {
-				g.takeBack(key, undo(t, &decisions[i]))
-			}
-		}
+	e := &errand{gate: g, key: key, turns: make([]control.Turn, len(cmds))}
+	for i := range cmds {
+		e.turns[i].Command = &cmds[i]
 	}
-	g.errands.run(func() {
-		err := g.TryAll(key, cmds, decisions)
-		mu.Lock()
-		over = err == nil
-		unheard := left
-		mu.Unlock()
-		switch {
-		case !unheard:
-			done(err)
-		case err == nil:
-			giveBack()
-		}
-	})
-	return func() {
-		mu.Lock()
-		again, granted := left, over
-		left = true
-		mu.Unlock()
-		if granted && !again {
-			giveBack()
+	e.done = func() { done(hand(e.turns, decisions)) }
+	g.begin(e)
+	return e.cancel
+}
+
+// An errand is what one caller has a slow store asked for: commands for one key that do not stand in line.
+type errand struct {
+	gate  *Gate
+	key   gatehouse.Key
+	turns []control.Turn
+	cmd   gatehouse.Command // room for one of them
+	one   [1]control.Turn
+	done  func()
+	hear  func(error) // answered, if that was made already
+
+	mu   sync.Mutex
+	left bool // nobody waits for the answer any more
+	over bool // it is there
+}
+
+// begin has an errand run: by the store, or in a goroutine.
+func (g *Gate) begin(e *errand) {
+	g.errands.count.Add(1)
+	hear := e.hear
+	if hear == nil {
+		hear = e.answered
+	}
+	switch {
+	case g.line(e.key) != nil:
+		g.joinAll(e.key, e.turns, e.settle)
+	case g.asker != nil:
+		g.asker.Ask(e.key, e.turns, hear)
+	default:
+		go func() { e.answered(g.store.Apply(g.ctx, e.key, e.turns)) }()
+	}
+}
+
+// answered is called when the store has answered.
+func (e *errand) answered(err error) {
+	e.gate.finishAll(e.key, e.turns, err)
+	e.settle()
+}
+
+// settle tells the caller, or gives back what nobody wants any more.
+func (e *errand) settle() {
+	defer e.gate.errands.done()
+	e.mu.Lock()
+	e.over = true
+	left := e.left
+	e.mu.Unlock()
+	if left {
+		e.giveBack()
+	} else {
+		e.done()
+	}
+}
+
+// cancel is what Submit and SubmitAll return.
+func (e *errand) cancel() {
+	e.mu.Lock()
+	first := !e.left
+	e.left = true
+	over := e.over
+	e.mu.Unlock()
+	if first && over {
+		e.giveBack()
+	}
+}
+
+// giveBack takes back what was granted.
+func (e *errand) giveBack() {
+	for i := range e.turns {
+		turn := &e.turns[i]
+		if t := (&ticket{cmd: *turn.Command}); turn.Err == nil && t.took(&turn.Decision) {
+			e.gate.takeBack(e.key, undo(t, &turn.Decision))
 		}
 	}
 }
 
-// errands are the goroutines in which a slow store is asked. Each ends when its work is done.
+// errands are what a slow store is asked for, some of it in goroutines. Each ends when its work is done.
 type errands struct {
+	count atomic.Int64
 	mu    sync.Mutex
-	count int
 	none  chan struct{} // closed when count is 0; nil while nobody wants to know
 }
 
 func (e *errands) run(work func()) {
-	e.mu.Lock()
-	e.count++
-	e.mu.Unlock()
+	e.count.Add(1)
 	go func() {
 		defer e.done()
 		work()
@@ -143,12 +194,12 @@ func (e *errands) run(work func()) {
 }
 
 func (e *errands) done() {
+	if e.count.Add(-1) > 0 {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.count--; e.count == 0 && e.none != nil {
-		close(e.none)
-		e.none = nil
-	}
+	e.tell()
 }
 
 // idle is closed when there are no errands.
@@ -159,9 +210,14 @@ func (e *errands) idle() <-chan struct{} {
 		e.none = make(chan struct{})
 	}
 	none := e.none
-	if e.count == 0 {
-		close(none)
+	e.tell()
+	return none
+}
+
+// tell tells those who want to know, if there are no errands. It is called with the lock held.
+func (e *errands) tell() {
+	if e.none != nil && e.count.Load() == 0 {
+		close(e.none)
 		e.none = nil
 	}
-	return none
 }

@@ -37,3 +37,12 @@ type SlowStore interface {
 	// and must itself be quick.
 	Slow(key gatehouse.Key) bool
 }
+
+// An Asker is a SlowStore that need not keep its caller until it has answered.
+type Asker interface {
+	SlowStore
+
+	// Ask is Apply, and calls done once with what Apply returns, possibly before Ask returns. The queue is
+	// the store's until then. Neither of them waits for the other machine, nor must done block.
+	Ask(key gatehouse.Key, queue []control.Turn, done func(error))
+}

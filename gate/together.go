@@ -2,7 +2,7 @@ package gate
 
 import (
 	"cmp"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -20,41 +20,75 @@ type queue [MaxTogether]control.Turn
 // of what took effect.
 func (g *Gate) TryAll(
 	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
-) (err error) {
-	if g.line(key) != nil {
-		return g.throughAll(key, cmds, decisions)
-	}
+) error {
 	q := g.queues.Get().(*queue)
 	defer g.queues.Put(q)
+	turns := q[:len(cmds)]
 	for i := range cmds {
-		q[i] = control.Turn{Command: &cmds[i]}
+		turns[i].Command = &cmds[i]
 	}
-	err = g.store.Apply(g.ctx, key, q[:len(cmds)])
-	for i := range cmds {
-		if err == nil {
-			err = q[i].Err
-		}
-		decisions[i], q[i] = q[i].Decision, control.Turn{}
-	}
-	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
-		l.serve()
+	g.applyAll(key, turns)
+	err := hand(turns, decisions)
+	clear(turns)
+	return err
+}
+
+// hand hands decisions out, and returns the first error.
+func hand(turns []control.Turn, decisions []gatehouse.Decision) (err error) {
+	for i := range turns {
+		decisions[i], err = turns[i].Decision, cmp.Or(err, turns[i].Err)
 	}
 	return err
 }
 
-// throughAll takes commands that do not wait through the line of those who do, all of them at once.
-func (g *Gate) throughAll(
-	key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
-) error {
-	var all sync.WaitGroup
-	errs := make([]error, len(cmds))
-	all.Add(len(cmds))
-	for i := range cmds {
-		g.join(key, &ticket{cmd: cmds[i], done: func(d gatehouse.Decision, err error) {
-			decisions[i], errs[i] = d, err
-			all.Done()
+// applyAll puts commands that do not wait to the store, as one change, or through the line when there is one.
+func (g *Gate) applyAll(key gatehouse.Key, turns []control.Turn) {
+	if g.line(key) == nil {
+		g.finishAll(key, turns, g.store.Apply(g.ctx, key, turns))
+		return
+	}
+	answered := make(chan struct{})
+	g.joinAll(key, turns, func() { close(answered) })
+	<-answered
+}
+
+// finishAll is what is to be done when the store has answered.
+func (g *Gate) finishAll(key gatehouse.Key, turns []control.Turn, err error) {
+	if err != nil {
+		for i := range turns {
+			turns[i].Err = err
+		}
+	}
+	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
+		l.serve()
+	}
+	g.addWaitingAll(key, turns)
+}
+
+// joinAll takes commands that do not wait through the line of those who do, all of them at once, and calls
+// done when they are answered.
+func (g *Gate) joinAll(key gatehouse.Key, turns []control.Turn, done func()) {
+	if len(turns) == 0 {
+		done()
+	}
+	var left atomic.Int64
+	left.Store(int64(len(turns)))
+	for i := range turns {
+		turn := &turns[i]
+		g.join(key, &ticket{cmd: *turn.Command, done: func(d gatehouse.Decision, err error) {
+			if turn.Decision, turn.Err = d, err; left.Add(-1) == 0 {
+				g.addWaitingAll(key, turns)
+				done()
+			}
 		}})
 	}
-	all.Wait()
-	return cmp.Or(errs...)
+}
+
+// addWaitingAll adds to statistics how many wait.
+func (g *Gate) addWaitingAll(key gatehouse.Key, turns []control.Turn) {
+	for i := range turns {
+		if turn := &turns[i]; turn.Command.Op == gatehouse.OpStats && turn.Err == nil {
+			g.addWaiting(key, &turn.Decision)
+		}
+	}
 }

@@ -21,6 +21,7 @@ import (
 // A Shared is the store behind, as store/swap makes it.
 type Shared interface {
 	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
+	Ask(key gatehouse.Key, queue []control.Turn, done func(error))
 	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
 		view func(now time.Time, state control.State)) error
 	Watch(key gatehouse.Key, wake func()) (stop func())
@@ -57,7 +58,7 @@ type Config struct {
 // DefaultNames needs about 120 MiB.
 const DefaultNames = 100_000
 
-// A Store is a gate.SlowStore. Make one with New.
+// A Store is a gate.Asker. Make one with New.
 type Store struct {
 	shared Shared
 	config Config
@@ -123,6 +124,15 @@ func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Tu
 			return err
 		}
 	}
+}
+
+// Ask is Apply without a goroutine of the caller's.
+func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	if s.name(key) == nil {
+		s.shared.Ask(key, queue, done)
+		return
+	}
+	go func() { done(s.Apply(context.Background(), key, queue)) }()
 }
 
 // Close tells the store what it has not been told, and gives back what is left over, as far as it answers

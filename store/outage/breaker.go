@@ -108,6 +108,19 @@ func (b *Breaker) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 	return b.call(func() error { return b.Shared.Apply(ctx, key, queue) })
 }
 
+// Ask is Apply without a goroutine of the caller's.
+func (b *Breaker) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	if away := b.away.Load(); away != nil && b.owe(key, queue) {
+		done(away.of(key))
+		return
+	}
+	began := time.Since(b.start)
+	b.Shared.Ask(key, queue, func(err error) {
+		b.learn(err, began)
+		done(err)
+	})
+}
+
 // View is Apply, and shows the state after it.
 func (b *Breaker) View(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn,
@@ -123,10 +136,15 @@ func (b *Breaker) View(
 func (b *Breaker) call(work func() error) error {
 	began := time.Since(b.start)
 	err := work()
+	b.learn(err, began)
+	return err
+}
+
+// learn learns from the end of a call.
+func (b *Breaker) learn(err error, began time.Duration) {
 	ended := time.Since(b.start)
 	b.seconds.Observe((ended - began).Seconds())
 	b.judge(err, began, ended)
-	return err
 }
 
 // rangeTimeouts is how many times as long as a command it may take to list names, of which there are many.
@@ -162,7 +180,7 @@ func (b *Breaker) Away() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// judge learns from the end of a call.
+// judge finds out whether the store is away.
 func (b *Breaker) judge(err error, began, ended time.Duration) {
 	switch code := gatehouse.CodeOf(err); {
 	case code == gatehouse.CodeTimeout: // of the caller: the store may not have been asked

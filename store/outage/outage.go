@@ -13,13 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Keeper is a gate.SlowStore that may become unreachable.
+// A Keeper is a gate.Asker that may become unreachable.
 type Keeper interface {
 	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string,
 		visit func(gatehouse.Key, control.State) bool) error
 	Slow(key gatehouse.Key) bool
+	Ask(key gatehouse.Key, queue []control.Turn, done func(error))
 }
 
 // A Config says by which rules is answered. The zero value refuses.
@@ -41,7 +42,7 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// A Store is a gate.SlowStore that answers by rule what its keeper cannot. Make one with New.
+// A Store is a gate.Asker that answers by rule what its keeper cannot. Make one with New.
 type Store struct {
 	Keeper
 	config Config
@@ -62,7 +63,21 @@ func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Tu
 	if key.Kind.Limiter() && slices.ContainsFunc(queue, own) {
 		return s.takeOwn(ctx, key, queue)
 	}
-	err := s.Keeper.Apply(ctx, key, queue)
+	return s.answered(ctx, key, queue, s.Keeper.Apply(ctx, key, queue))
+}
+
+// Ask is Apply without a goroutine of the caller's.
+func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	ctx := context.Background()
+	if key.Kind.Limiter() && slices.ContainsFunc(queue, own) {
+		go func() { done(s.takeOwn(ctx, key, queue)) }()
+		return
+	}
+	s.Keeper.Ask(key, queue, func(err error) { done(s.answered(ctx, key, queue, err)) })
+}
+
+// answered answers by rule what the store has not.
+func (s *Store) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 		return err
 	}

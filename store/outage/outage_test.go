@@ -49,6 +49,10 @@ func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.T
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(k.why, errGone))
 }
 
+func (k *keeper) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	go func() { done(k.Apply(context.Background(), key, queue)) }()
+}
+
 // Range fails as backends do.
 func (k *keeper) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,

@@ -25,10 +25,10 @@ type group struct {
 }
 
 // groups divides a batch into what is served together, one by one where keys are on different servers.
-func (l *link) groups(batch []*request) (all []group) {
+func (l *lane) groups(batch []*request) (all []group) {
 	for len(batch) > 0 {
 		n, size, most := 0, 0, maxGroup
-		if l.single.Load() {
+		if l.link.single.Load() {
 			most = 1
 		}
 		for ; n < min(most, len(batch)) && size < maxGroupSize; n++ {
@@ -49,7 +49,7 @@ func (r *request) size() (n int) {
 }
 
 // send has a batch carried out, and tells its callers. It reports whether all was answered.
-func (l *link) send(batch []*request) (answered bool) {
+func (l *lane) send(batch []*request) (answered bool) {
 	latest := batch[0].deadline
 	for _, r := range batch {
 		if r.deadline.IsZero() || r.deadline.After(latest) && !latest.IsZero() {
@@ -74,36 +74,36 @@ func (l *link) send(batch []*request) (answered bool) {
 }
 
 // run runs the script for each group.
-func (l *link) run(ctx context.Context, groups []group) []rueidis.RedisResult {
+func (l *lane) run(ctx context.Context, groups []group) []rueidis.RedisResult {
 	commands := make(rueidis.Commands, len(groups))
 	for i := range groups {
 		commands[i] = l.command(&groups[i])
 	}
 	if len(commands) == 1 {
-		return []rueidis.RedisResult{l.client.Do(ctx, commands[0])}
+		return []rueidis.RedisResult{l.link.client.Do(ctx, commands[0])}
 	}
-	return l.client.DoMulti(ctx, commands...)
+	return l.link.client.DoMulti(ctx, commands...)
 }
 
 // command is the one that runs the script for a group.
-func (l *link) command(g *group) rueidis.Completed {
+func (l *lane) command(g *group) rueidis.Completed {
 	const arguments = 4 // of a key, when nobody is to be told
 	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
 	for _, r := range g.requests {
 		keys, all = append(keys, r.key), append(all, r.arguments...)
 	}
-	many, build := int64(len(keys)), l.client.B()
+	many, build := int64(len(keys)), l.link.client.B()
 	if g.text {
 		return build.Eval().Script(script).Numkeys(many).Key(keys...).Arg(all...).Build()
 	}
-	return build.Evalsha().Sha1(l.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
+	return build.Evalsha().Sha1(l.link.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
 }
 
 var errAnswer = errors.New("redis: the script answered something else than the time and the records")
 
 // settle tells the callers of a group what came of it. A group that Redis has refused as a whole, and so has
 // done nothing of, is to be run again in another way, if there is one.
-func (l *link) settle(g *group, result rueidis.RedisResult) (again []group) {
+func (l *lane) settle(g *group, result rueidis.RedisResult) (again []group) {
 	answers, err := result.ToArray()
 	var now int64
 	if err == nil && len(answers) == 1+len(g.requests) {
@@ -114,8 +114,8 @@ func (l *link) settle(g *group, result rueidis.RedisResult) (again []group) {
 	if err == nil {
 		for i, r := range g.requests {
 			r.now, r.answer, r.err = now, answers[1+i], nil
-			r.done <- struct{}{}
 		}
+		l.finish(g.requests)
 		return nil
 	}
 	refusal := word(err.Error())
@@ -124,7 +124,7 @@ func (l *link) settle(g *group, result rueidis.RedisResult) (again []group) {
 		return []group{{g.requests, true}}
 	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.requests) > 1:
 		if refusal == "CROSSSLOT" {
-			l.single.Store(true)
+			l.link.single.Store(true)
 		}
 		for i := range g.requests { // one of them may be why, or that there are several
 			again = append(again, group{requests: g.requests[i : i+1], text: g.text})
@@ -133,7 +133,26 @@ func (l *link) settle(g *group, result rueidis.RedisResult) (again []group) {
 	}
 	for _, r := range g.requests {
 		r.err = err
-		r.done <- struct{}{}
 	}
+	l.finish(g.requests)
 	return nil
+}
+
+// finish tells the callers of a group.
+func (l *lane) finish(requests []*request) {
+	var group [maxGroup]*request
+	n := copy(group[:], requests)
+	l.mu.Lock()
+	clear(requests) // they may be used again at once, and are not to be found here then
+	l.mu.Unlock()
+	for _, r := range group[:n] {
+		switch {
+		case r.answered == nil:
+			r.done <- struct{}{}
+		case r.state.CompareAndSwap(sent, over):
+			answered := r.answered
+			reply, err := l.link.outcome(r)
+			answered(reply, err)
+		}
+	}
 }

@@ -39,76 +39,101 @@ func lanesOf(mode rueidis.ClientMode) int {
 
 // A lane is where requests meet.
 type lane struct {
+	link *link
+
 	mu       sync.Mutex
 	queue    []*request
-	carriers int
-	stalled  bool // the last batch was not answered: each carrier risks one request at a time
+	under    [carriers][]*request // way, for each carrier; nil for those that are answered
+	carriers [carriers]bool       // those that are at work
+	stalled  bool                 // the last batch was not answered: each carrier risks one request at a time
+	timer    *time.Timer          // ends those whose time is up
+	armed    bool                 // it will fire
 }
 
 // A request is one call of the script.
 type request struct {
 	key       string
 	arguments []string // of the script for this key
+	change    *swap.Change
 
 	deadline time.Time
-	state    atomic.Int32 // queued, sent or left
-	done     chan struct{}
-	now      int64 // the time of Redis in µs
+	state    atomic.Int32
+	done     chan struct{}           // is told when somebody waits
+	answered func(swap.Reply, error) // is told when nobody does
+	now      int64                   // the time of Redis in µs
 	answer   rueidis.RedisMessage
 	err      error // instead of an answer
 }
 
+// The states of a request.
 const (
 	queued = iota
 	sent
-	left
+	over // it was answered, or is not waited for any more
 )
 
 var errLong = fmt.Errorf("redis: %w: %d requests wait already", swap.ErrNotSent, maxQueue)
 
+// lane is the one for a key.
+func (l *link) lane(key string) *lane {
+	if len(l.lanes) == 1 {
+		return &l.lanes[0]
+	}
+	command := l.client.B().Exists().Key(key).Build()
+	return &l.lanes[int(command.Slot()%slots)*len(l.lanes)/slots]
+}
+
 // do has a request carried out. After an error that is not swap.ErrNotSent it may have been, or may be yet,
 // and the request must not be used again.
-func (l *link) do(ctx context.Context, r *request) error {
-	on := &l.lanes[0]
-	if len(l.lanes) > 1 {
-		command := l.client.B().Exists().Key(r.key).Build()
-		on = &l.lanes[int(command.Slot()%slots)*len(l.lanes)/slots]
-	}
-	r.deadline, _ = ctx.Deadline()
-	r.state.Store(queued)
-	on.mu.Lock()
-	if len(on.queue) >= maxQueue {
-		on.mu.Unlock()
+func (l *lane) do(ctx context.Context, r *request) error {
+	if !l.add(ctx, r) {
 		return errLong
-	}
-	on.queue = append(on.queue, r)
-	start := on.carriers < carriers
-	if start {
-		on.carriers++
-	}
-	on.mu.Unlock()
-	if start {
-		go on.carry(l)
 	}
 	select {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
 	}
-	if r.state.CompareAndSwap(queued, left) {
+	if r.state.CompareAndSwap(queued, over) {
 		return fmt.Errorf("redis: %w: %w", swap.ErrNotSent, ctx.Err())
 	}
 	return fmt.Errorf("redis: no answer in time: %w", ctx.Err())
 }
 
+// add has a request carried out by and by. It reports false when too many wait already.
+func (l *lane) add(ctx context.Context, r *request) bool {
+	r.deadline, _ = ctx.Deadline()
+	r.state.Store(queued)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) >= maxQueue {
+		return false
+	}
+	l.queue = append(l.queue, r)
+	for i := range l.carriers {
+		if !l.carriers[i] {
+			l.carriers[i] = true
+			go l.carry(i)
+			break
+		}
+	}
+	if r.answered != nil {
+		l.arm(r.deadline)
+	}
+	return true
+}
+
 // carry sends batches until nobody waits any more.
-func (l *lane) carry(link *link) {
-	var batch []*request
+func (l *lane) carry(carrier int) {
 	for {
-		if batch = l.take(batch[:0]); len(batch) == 0 {
+		batch, late := l.take(carrier)
+		l.end(late, errLate)
+		if len(batch) == 0 && len(late) == 0 {
 			return
 		}
-		l.judge(link.send(batch))
+		if len(batch) > 0 {
+			l.judge(l.send(batch))
+		}
 	}
 }
 
@@ -119,28 +144,34 @@ func (l *lane) judge(answered bool) {
 	l.stalled = !answered
 }
 
-// take takes the next batch; when there is none the carrier is gone.
-func (l *lane) take(batch []*request) []*request {
+// take takes the next batch, and those whose time is up before they were sent. When there is neither the
+// carrier is gone.
+func (l *lane) take(carrier int) (batch, late []*request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	batch = l.under[carrier][:0]
 	n, most, now := 0, maxBatch, time.Now()
 	if l.stalled {
 		most = 1
 	}
 	for ; n < len(l.queue) && len(batch) < most; n++ {
-		// Whose time is up leaves by itself, and knows that nothing was sent.
-		r := l.queue[n]
-		if (r.deadline.IsZero() || now.Before(r.deadline)) && r.state.CompareAndSwap(queued, sent) {
-			batch = append(batch, r)
+		switch r := l.queue[n]; {
+		case r.deadline.IsZero() || now.Before(r.deadline):
+			if r.state.CompareAndSwap(queued, sent) {
+				batch = append(batch, r)
+			}
+		case r.answered == nil: // who waits leaves by himself
+		case r.state.CompareAndSwap(queued, over):
+			late = append(late, r)
 		}
 	}
 	rest := copy(l.queue, l.queue[n:])
 	clear(l.queue[rest:])
-	l.queue = l.queue[:rest]
-	if len(batch) == 0 {
-		l.carriers--
+	l.queue, l.under[carrier] = l.queue[:rest], batch
+	if len(batch) == 0 && len(late) == 0 {
+		l.carriers[carrier] = false
 	}
-	return batch
+	return batch, late
 }
 
 // definite reports whether an error says that nothing was changed.

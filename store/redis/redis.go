@@ -67,8 +67,10 @@ func (b *Backend) Traits() swap.Traits { return swap.Traits{} }
 // user, or what the user may do.
 func (b *Backend) Ping(ctx context.Context) error {
 	r := &request{done: make(chan struct{}, 1), key: b.names.prefix + "ping"}
+	r.change = &swap.Change{Read: true}
 	r.arguments = []string{"", "", reads, "0"}
-	return b.ask(ctx, r)
+	_, err := b.ask(ctx, r)
+	return err
 }
 
 // Close ends all connections. Nobody may use the backend after it.
@@ -123,8 +125,8 @@ func options(a *address) rueidis.ClientOption {
 
 // A link is a client, and those who wait for a place in its next batch.
 type link struct {
+	*Backend
 	client rueidis.Client
-	digest string      // of the script
 	single atomic.Bool // keys are on different servers, so that each is asked for by itself
 	lanes  []lane
 }
@@ -199,7 +201,10 @@ func (b *Backend) makeLink(d *dialing) {
 		}
 		return
 	}
-	d.link = &link{client: client, digest: b.digest, lanes: make([]lane, lanesOf(client.Mode()))}
+	d.link = &link{Backend: b, client: client, lanes: make([]lane, lanesOf(client.Mode()))}
+	for i := range d.link.lanes {
+		d.link.lanes[i].link = d.link
+	}
 	d.link.single.Store(client.Mode() == rueidis.ClientModeCluster)
 	b.mu.Lock()
 	closed := b.closed

@@ -31,6 +31,27 @@ const reads = "read"
 
 // Swap implements swap.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *swap.Change) (swap.Reply, error) {
+	return b.ask(ctx, b.request(key, change))
+}
+
+// Start is Swap without a goroutine of the caller's: answered is called once.
+func (b *Backend) Start(
+	ctx context.Context, key gatehouse.Key, change *swap.Change, answered func(swap.Reply, error),
+) {
+	l := b.link.Load()
+	if l == nil {
+		go func() { answered(b.Swap(ctx, key, change)) }()
+		return
+	}
+	r := b.request(key, change)
+	r.answered = answered
+	if !l.lane(r.key).add(ctx, r) {
+		answered(swap.Reply{}, errLong)
+	}
+}
+
+// request makes the request of a change.
+func (b *Backend) request(key gatehouse.Key, change *swap.Change) *request {
 	const milliseconds = 20 // digits
 	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+milliseconds)
 	names = b.names.append(names, key)
@@ -58,44 +79,45 @@ func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *swap.Chan
 			r.arguments = append(r.arguments, b.names.channel(server))
 		}
 	}
-	if err := b.ask(ctx, r); err != nil {
-		return swap.Reply{}, err
+	r.change = change
+	return r
+}
+
+// ask has a request carried out, and waits for the answer. One that failed is not used again.
+func (b *Backend) ask(ctx context.Context, r *request) (reply swap.Reply, err error) {
+	l, err := b.connect(ctx)
+	if err != nil {
+		return reply, err
 	}
-	reply, err := b.read(r, change)
-	b.recycle(r)
+	if err := l.lane(r.key).do(ctx, r); err != nil {
+		return reply, err
+	}
+	return l.outcome(r)
+}
+
+// outcome is what came of a request, which is kept for the next call.
+func (l *link) outcome(r *request) (reply swap.Reply, err error) {
+	if err = r.err; err == nil {
+		err = r.answer.Error()
+	}
+	switch {
+	case err == nil || rueidis.IsRedisNil(err):
+		reply, err = r.read()
+	case word(err.Error()) == "READONLY":
+		l.drop(l)
+		fallthrough
+	default:
+		err = l.address.fault(err)
+	}
+	clear(r.arguments)
+	r.answer, r.err, r.key, r.change, r.answered = rueidis.RedisMessage{}, nil, "", nil, nil
+	l.requests.Put(r)
 	return reply, err
 }
 
-// recycle keeps a request that was answered for the next call.
-func (b *Backend) recycle(r *request) {
-	clear(r.arguments)
-	r.answer, r.err, r.key = rueidis.RedisMessage{}, nil, ""
-	b.requests.Put(r)
-}
-
-// ask has the script run. A request that failed is not used again.
-func (b *Backend) ask(ctx context.Context, r *request) error {
-	l, err := b.connect(ctx)
-	if err != nil {
-		return err
-	}
-	if err := l.do(ctx, r); err != nil {
-		return err
-	}
-	if r.err == nil {
-		r.err = r.answer.Error()
-	}
-	switch {
-	case r.err == nil || rueidis.IsRedisNil(r.err):
-		return nil
-	case word(r.err.Error()) == "READONLY":
-		b.drop(l)
-	}
-	return b.address.fault(r.err)
-}
-
 // read understands an answer of the script.
-func (b *Backend) read(r *request, change *swap.Change) (reply swap.Reply, err error) {
+func (r *request) read() (reply swap.Reply, err error) {
+	change := r.change
 	reply.Now = time.UnixMicro(r.now)
 	switch {
 	case r.answer.IsInt64():

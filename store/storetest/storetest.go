@@ -162,7 +162,10 @@ func (b *bench) open() *node {
 		},
 	}
 	var store gate.Store = n.store
-	if slow, ok := server.Store.(gate.SlowStore); ok {
+	switch slow := server.Store.(type) {
+	case gate.Asker:
+		store = askedSpy{slowSpy{n.store, slow}, slow}
+	case gate.SlowStore:
 		store = slowSpy{n.store, slow}
 	}
 	n.gate = gate.New(store, gate.Config{FirstTicket: server.FirstTicket})
@@ -306,6 +309,12 @@ type spy struct {
 // Apply implements gate.Store.
 func (s *spy) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	err := s.Store.Apply(ctx, key, queue)
+	s.note(queue, err)
+	return err
+}
+
+// note notes who has to wait.
+func (s *spy) note(queue []control.Turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range queue {
@@ -314,7 +323,6 @@ func (s *spy) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn
 			s.seen[cmd.Ticket] = true
 		}
 	}
-	return err
 }
 
 // waited is how many tickets have been looked at and had to wait, so far.
@@ -333,6 +341,20 @@ type slowSpy struct {
 
 // Slow implements gate.SlowStore.
 func (s slowSpy) Slow(key gatehouse.Key) bool { return s.slow.Slow(key) }
+
+// An askedSpy is a spy of a store that is asked without waiting.
+type askedSpy struct {
+	slowSpy
+	asker gate.Asker
+}
+
+// Ask implements gate.Asker.
+func (s askedSpy) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	s.asker.Ask(key, queue, func(err error) {
+		s.note(queue, err)
+		done(err)
+	})
+}
 
 // A recorder is a T that notes what is wrong. It shows that a test can fail.
 type recorder struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Backend keeps records in a store that many servers share.
+// A Backend keeps records in a store that many servers share. It may have the method of a starter too.
 type Backend interface {
 	// Swap replaces a record if it is still the one that was read. An error that is ErrRefused or
 	// ErrNotSent says that nothing was changed; after any other the change may have been made, or may
@@ -28,6 +28,13 @@ type Backend interface {
 
 	// Traits tells what is particular to this backend. It is asked once.
 	Traits() Traits
+}
+
+// A starter is a Backend that need not keep its caller until it has answered.
+type starter interface {
+	// Start is Swap, and calls answered once with what Swap returns, possibly before Start returns. The
+	// change is the backend's until then. answered is quick.
+	Start(ctx context.Context, key gatehouse.Key, change *Change, answered func(Reply, error))
 }
 
 // Traits are what is particular to a backend.

@@ -3,10 +3,8 @@ package swap
 import (
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/control"
 )
 
 // parts is how many locks the names are spread over.
@@ -20,25 +18,6 @@ type cache struct {
 	once  sync.Once
 	seed  maphash.Seed
 	parts [parts]part
-}
-
-// An entry is what is known of one name.
-type entry struct {
-	key gatehouse.Key
-
-	mu      sync.Mutex
-	busy    bool // a request leads
-	waiting []*request
-
-	// The rest is touched only by the request that leads.
-	known    bool // what the store has, as of the last answer
-	version  uint64
-	record   record
-	state    control.State // nil when there is none, or when it has to be decoded from the record
-	minFence uint64
-	gone     []control.Hold // holds that the backend has ended, and the record has not
-
-	doubtful atomic.Bool // it has changed since
 }
 
 // A part is some of the names under one lock.

@@ -16,7 +16,7 @@ import (
 func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
 	now, known := s.clock.now()
 	if !known || !fresh && s.mustRead(e, f) {
-		return &Change{If: noVersion, Read: true}, nil
+		return f.with(Change{If: noVersion, Read: true}), nil
 	}
 	if !e.known { // most likely there is none
 		e.version, e.record, e.state, e.gone = 0, record{}, nil, nil
@@ -29,9 +29,15 @@ func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
 		if fresh {
 			return nil, e.decode()
 		}
-		return &Change{If: e.version, Read: true}, nil
+		return f.with(Change{If: e.version, Read: true}), nil
 	}
 	return s.change(e, f)
+}
+
+// with is a change in the room that the flight has for one.
+func (f *flight) with(c Change) *Change {
+	f.room = c
+	return &f.room
 }
 
 // mustRead reports whether the record has to be read before anything is decided. One of holds that is not
@@ -54,7 +60,9 @@ const noVersion = 1<<64 - 1
 
 // change makes the change of what was decided.
 func (s *Store) change(e *entry, f *flight) (*Change, error) {
-	change := &Change{If: e.version, Nonce: f.next.recent[0], Wake: f.wake, Begin: f.begin, End: f.end}
+	change := f.with(Change{
+		If: e.version, Nonce: f.next.recent[0], Wake: f.wake, Begin: f.begin, End: f.end,
+	})
 	if f.state == nil && e.version == 0 && len(f.next.heads) == 0 && len(f.open) == 0 && !f.late {
 		change.Read = true // there is none, and there is to be none
 		return change, nil

@@ -12,6 +12,19 @@ import (
 
 // A flight serves all queues of one batch as one change.
 type flight struct {
+	store    *Store
+	answered func(Reply, error) // goes on when the backend has answered
+
+	entry  *entry
+	batch  []*request
+	budget context.Context // ends when its time is up
+	fresh  bool            // the record was read during this flight
+	races  int             // that were lost
+	pause  time.Duration   // before the store is asked again if it is away
+	change *Change         // that is under way
+	room   Change          // for it
+	sent   int64           // when it was sent, by the clock
+
 	turns    []control.Turn
 	commands []gatehouse.Command // copies: a lost race must leave no trace in the caller's
 	ranks    []int64             // since when each turn counts as waiting
@@ -52,28 +65,44 @@ const (
 	maxBackoff = 100 * time.Millisecond
 )
 
-// fly serves a batch of requests, and fills in their decisions. It reports whether the store is away.
-func (s *Store) fly(e *entry, batch []*request) (away error) {
+func newFlight(s *Store) *flight {
+	f := &flight{store: s}
+	f.answered = f.resume
+	return f
+}
+
+// board begins the flight of a batch.
+func (s *Store) board(e *entry, batch []*request) *flight {
 	f := s.flights.Get().(*flight)
-	defer s.flights.Put(f)
+	f.entry, f.batch, f.pause = e, batch, backoff
 	f.load(batch)
 	f.rest = s.watches.takeOut(e.key, f)
-	err := s.settle(s.budgets.take(s.clock.elapsed(), s.config.Timeout), e, f)
+	f.budget = s.budgets.take(s.clock.elapsed(), s.config.Timeout)
+	if e.doubtful.Swap(false) {
+		e.known = false
+	}
+	return f
+}
+
+// land ends a flight, and fills in the decisions of its batch. It reports whether the store is away.
+func (s *Store) land(f *flight, err error) (away error) {
+	e := f.entry
 	s.watches.putBack(f, err != nil)
-	if err != nil {
+	if err == nil {
+		f.deliver(f.batch, e)
+	} else {
 		e.known, e.state = false, nil
 		if len(f.open) > 0 {
 			s.figures.unknown.Add(1)
 			s.amends.add(e.key, f)
 		}
-		s.fail(e.key, batch, err)
+		s.fail(e.key, f.batch, err)
 		if f.away {
 			away = err
 		}
-	} else {
-		f.deliver(batch, e)
 	}
 	f.clear()
+	s.flights.Put(f)
 	return away
 }
 
@@ -124,6 +153,7 @@ func (f *flight) clear() {
 	clear(f.commands)
 	clear(f.served)
 	*f = flight{
+		store: f.store, answered: f.answered,
 		form: f.form[:0], turns: f.turns[:0], commands: f.commands[:0], live: f.live[:0],
 		served: f.served[:0],
 		ranks:  f.ranks[:0], blocked: f.blocked[:0], wake: f.wake[:0], begin: f.begin[:0], end: f.end[:0],
@@ -131,107 +161,124 @@ func (f *flight) clear() {
 }
 
 // settle goes on until the change is made, or is found to be none, or time is up.
-func (s *Store) settle(ctx context.Context, e *entry, f *flight) error {
-	fresh, pause := false, backoff
-	if e.doubtful.Swap(false) {
-		e.known = false
-	}
-	for races := 0; ; {
-		if done, err := f.learn(e, fresh); done || err != nil {
+func (f *flight) settle() error {
+	for {
+		if over, err := f.plan(); over {
 			return err
 		}
-		change, err := s.decide(e, f, fresh)
-		if err != nil {
+		reply, err := f.store.backend.Swap(f.budget, f.entry.key, f.change)
+		if over, err := f.hear(&reply, err); over {
 			return err
-		}
-		if change == nil { // nothing is to be changed, and it was read just now
-			return nil
-		}
-		reply, err := s.send(ctx, e, f, change)
-		switch {
-		case err == nil && reply.Swapped:
-			if err := e.adopt(f, change, &reply); err != nil || !change.Read || len(e.gone) == 0 {
-				return err
-			}
-			fresh = true // what was decided holds no more, as holds have ended
-		case err == nil:
-			if err := e.take(&reply); err != nil {
-				return unavailable(e.key, err)
-			}
-			if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
-				return nil // it was made after all, as when it was sent twice on its way
-			}
-			if err := s.lost(ctx, e, change, races); err != nil {
-				return err
-			}
-			fresh, races = true, races+1
-		default:
-			e.known, fresh = false, false
-			if errors.Is(err, ErrRefused) || !sleep(ctx, jittered(pause)) {
-				f.away = true
-				return unavailable(e.key, err)
-			}
-			pause = min(2*pause, maxBackoff)
 		}
 	}
 }
 
-// lost counts a race that was lost, and sees that there is time for another one. That is not put off: what
-// was read is soon old.
-func (s *Store) lost(ctx context.Context, e *entry, change *Change, races int) error {
-	if !change.Read {
-		s.figures.lost.Add(1)
+// resume goes on when the backend has answered. It keeps the backend no longer than it takes to note that all
+// is well.
+func (f *flight) resume(reply Reply, err error) {
+	if err != nil || !reply.Swapped {
+		go f.goOn(reply, err)
+		return
 	}
-	if ctx.Err() != nil {
-		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w, %d times: %w",
-			e.key, ErrLost, races+1, ctx.Err())
+	if over, err := f.hear(&reply, nil); over {
+		f.store.leave(f, err)
+		return
 	}
-	return nil
+	go func() { f.store.leave(f, f.settle()) }()
 }
 
-// send asks the backend, and notes what is not known of the change if it does not answer.
-func (s *Store) send(ctx context.Context, e *entry, f *flight, change *Change) (Reply, error) {
-	if change.Read {
+// goOn goes on after an answer that was not the one hoped for.
+func (f *flight) goOn(reply Reply, err error) {
+	over, err := f.hear(&reply, err)
+	if !over {
+		err = f.settle()
+	}
+	f.store.leave(f, err)
+}
+
+// plan finds out what to ask of the store. The flight is over if that is nothing.
+func (f *flight) plan() (over bool, err error) {
+	s := f.store
+	if done, err := f.learn(f.entry, f.fresh); done || err != nil {
+		return true, err
+	}
+	if f.change, err = s.decide(f.entry, f, f.fresh); f.change == nil {
+		return true, err
+	}
+	if f.change.Read {
 		s.figures.reads.Add(1)
 	} else {
 		s.figures.swaps.Add(1)
 	}
-	sent := s.clock.elapsed()
-	reply, err := s.backend.Swap(ctx, e.key, change)
-	if err == nil {
-		s.clock.note(reply.Now, sent, s.clock.elapsed())
-		return reply, nil
+	f.sent = s.clock.elapsed()
+	return false, nil
+}
+
+// hear works the answer of the store in, and reports whether the flight is over.
+func (f *flight) hear(reply *Reply, err error) (over bool, why error) {
+	e, change := f.entry, f.change
+	switch {
+	case err != nil:
+		return f.missed(err)
+	case reply.Swapped:
+		f.store.clock.note(reply.Now, f.sent, f.store.clock.elapsed())
+		if err := e.adopt(f, change, reply); err != nil || !change.Read || len(e.gone) == 0 {
+			return true, err
+		}
+		f.fresh = true // what was decided holds no more, as holds have ended
+		return false, nil
 	}
-	if change.Read || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotSent) {
-		return reply, err
+	f.store.clock.note(reply.Now, f.sent, f.store.clock.elapsed())
+	if err := e.take(reply); err != nil {
+		return true, unavailable(e.key, err)
 	}
-	a := attempt{nonce: change.Nonce, decisions: make([]gatehouse.Decision, len(f.turns))}
-	if nonces := e.record.nonces(); len(nonces) > 0 {
+	if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
+		return true, nil // it was made after all, as when it was sent twice on its way
+	}
+	return f.lost()
+}
+
+// lost counts a race that was lost, and sees that there is time for another one. That is not put off: what
+// was read is soon old.
+func (f *flight) lost() (over bool, why error) {
+	f.fresh, f.races = true, f.races+1
+	if !f.change.Read {
+		f.store.figures.lost.Add(1)
+	}
+	if err := f.budget.Err(); err != nil {
+		return true, gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w, %d times: %w",
+			f.entry.key, ErrLost, f.races, err)
+	}
+	return false, nil
+}
+
+// missed notes what is not known of a change that the store has not answered, and waits for a while before it
+// is asked again.
+func (f *flight) missed(err error) (over bool, why error) {
+	e := f.entry
+	if !f.change.Read && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
+		f.open = append(f.open, f.attempt())
+	}
+	e.known, f.fresh = false, false
+	if errors.Is(err, ErrRefused) || !sleep(f.budget, jittered(f.pause)) {
+		f.away = true
+		return true, unavailable(e.key, err)
+	}
+	f.pause = min(2*f.pause, maxBackoff)
+	return false, nil
+}
+
+// attempt is the change under way.
+func (f *flight) attempt() attempt {
+	a := attempt{nonce: f.change.Nonce, decisions: make([]gatehouse.Decision, len(f.turns))}
+	if nonces := f.entry.record.nonces(); len(nonces) > 0 {
 		a.base = nonces[0]
 	}
 	for i := range f.turns {
 		a.decisions[i] = f.turns[i].Decision
 	}
-	a.before = e.fences()
-	f.open = append(f.open, a)
-	return reply, err
-}
-
-// fences are the fencing tokens of the holds in the record.
-func (e *entry) fences() map[uint64]bool {
-	if e.record.form == nil {
-		return nil
-	}
-	state, _ := control.Decode(e.key.Kind, e.record.form) // it was decoded before
-	semaphore, ok := state.(*control.Semaphore)
-	if !ok {
-		return nil
-	}
-	fences := make(map[uint64]bool)
-	for _, h := range semaphore.Holds() {
-		fences[h.Fence] = true
-	}
-	return fences
+	a.before = f.entry.fences()
+	return a
 }
 
 // learn looks whether a change whose answer was lost has been made after all, now that the record was read.
@@ -266,67 +313,6 @@ func unavailable(key gatehouse.Key, err error) error {
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, err)
 	}
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, err)
-}
-
-// take notes the present record.
-func (e *entry) take(reply *Reply) error {
-	e.known, e.version, e.minFence = true, reply.Version, reply.MinFence
-	e.record, e.state, e.gone = record{}, nil, nil
-	if reply.Record == nil {
-		return nil
-	}
-	var err error
-	if e.record, err = decodeRecord(reply.Record); err == nil {
-		err = e.decode()
-	}
-	if err != nil {
-		e.known = false
-		return err
-	}
-	e.noteEnded(reply.Live)
-	return nil
-}
-
-// decode makes the state of the record, when what was made of it has been decided on in vain.
-func (e *entry) decode() (err error) {
-	e.state = nil
-	if e.record.form != nil {
-		e.state, err = control.Decode(e.key.Kind, e.record.form)
-	}
-	return err
-}
-
-// noteEnded notes which holds the backend has ended.
-func (e *entry) noteEnded(live map[uint64]bool) {
-	e.gone = nil
-	semaphore, ok := e.state.(*control.Semaphore)
-	if live == nil || !ok {
-		return
-	}
-	for _, h := range semaphore.Holds() {
-		if !live[h.Fence] {
-			e.gone = append(e.gone, h)
-		}
-	}
-}
-
-// adopt takes over what a change has made of the record.
-func (e *entry) adopt(f *flight, change *Change, reply *Reply) error {
-	e.known = true
-	if reply.MinFence != 0 {
-		e.minFence = reply.MinFence
-	}
-	if change.Read {
-		// What was decided stands. The state counted refusals that were not stored.
-		if err := e.decode(); err != nil {
-			return err
-		}
-		e.noteEnded(reply.Live)
-		return nil
-	}
-	e.version, e.record, e.state = reply.Version, f.next, f.state
-	e.noteEnded(reply.Live)
-	return nil
 }
 
 // sleep waits, and reports false if ctx has ended before.

@@ -49,17 +49,19 @@ const maxRecord = 512 << 10
 
 // A Store is a gate.Store on a Backend. Make one with New.
 type Store struct {
-	backend Backend
-	config  Config
-	traits  Traits
-	clock   clock
-	cache   cache
-	budgets budgets
-	watches watches
-	amends  amends
-	flights sync.Pool
-	stop    func() // of the backend's Listen
-	figures counters
+	backend  Backend
+	starter  starter // the backend, if it is one
+	config   Config
+	traits   Traits
+	clock    clock
+	cache    cache
+	budgets  budgets
+	watches  watches
+	amends   amends
+	flights  sync.Pool
+	requests sync.Pool // of those whose callers do not wait
+	stop     func()    // of the backend's Listen
+	figures  counters
 }
 
 // New returns a store on backend. Close ends it, and leaves the backend to its owner.
@@ -83,7 +85,9 @@ func New(backend Backend, config Config) *Store {
 	s.clock.start = time.Now()
 	s.cache.most = config.Names
 	s.amends.store = s
-	s.flights.New = func() any { return new(flight) }
+	s.starter, _ = backend.(starter)
+	s.requests.New = func() any { return new(request) }
+	s.flights.New = func() any { return newFlight(s) }
 	s.stop = backend.Listen(config.Server, s.woken)
 	return s
 }
@@ -133,32 +137,53 @@ func (s *Store) View(
 	return s.ask(key, &request{queue: queue, view: view})
 }
 
+// Ask is Apply without a goroutine of the caller's: done is called once, possibly before Ask returns. It must
+// not block.
+func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	r := s.requests.Get().(*request)
+	r.queue, r.done = queue, done
+	if e := s.cache.entry(key); e.enter(r) {
+		s.launch(e, r.batch)
+	}
+}
+
 // ask has a request served.
 func (s *Store) ask(key gatehouse.Key, r *request) error {
 	e := s.cache.entry(key)
-	e.mu.Lock()
-	if e.busy {
-		r.turn = make(chan bool, 1)
-		e.waiting = append(e.waiting, r)
-		e.mu.Unlock()
-		if lead := <-r.turn; !lead {
-			return r.err
-		}
-	} else {
-		r.alone[0] = r
-		e.busy, r.batch = true, r.alone[:]
-		e.mu.Unlock()
+	if e.enter(r) || <-r.turn {
+		s.lead(e, r.batch)
 	}
-	s.lead(e, r)
 	return r.err
 }
 
 // maxTurns is the most commands in one round trip.
 const maxTurns = 4096
 
-// lead serves the batch of a request, and has the next one lead if somebody has come meanwhile.
-func (s *Store) lead(e *entry, r *request) {
-	away := s.fly(e, r.batch)
+// lead serves a batch in the goroutine of its caller.
+func (s *Store) lead(e *entry, batch []*request) {
+	f := s.board(e, batch)
+	s.leave(f, f.settle())
+}
+
+// launch serves a batch without keeping its caller, who is told by the backend. What does not go well at the
+// first try goes on in a goroutine of its own.
+func (s *Store) launch(e *entry, batch []*request) {
+	if s.starter == nil {
+		go s.lead(e, batch)
+		return
+	}
+	f := s.board(e, batch)
+	if over, err := f.plan(); over {
+		s.leave(f, err)
+		return
+	}
+	s.starter.Start(f.budget, e.key, f.change, f.answered)
+}
+
+// leave ends a flight, tells those it was for, and has those who have come meanwhile served.
+func (s *Store) leave(f *flight, err error) {
+	e, batch := f.entry, f.batch
+	away := s.land(f, err)
 	e.mu.Lock()
 	waiting := e.waiting
 	n := 0
@@ -170,24 +195,19 @@ func (s *Store) lead(e *entry, r *request) {
 		e.waiting, e.busy = nil, false
 	case n == 0:
 		e.busy = false
-		waiting = nil
 	default:
 		e.waiting = append([]*request(nil), waiting[n:]...)
-		waiting[0].batch = waiting[:n]
 	}
 	e.mu.Unlock()
-	for _, other := range r.batch {
-		if other != r {
-			other.turn <- false
-		}
-	}
+	s.tell(batch)
 	switch {
 	case away != nil:
 		s.fail(e.key, waiting, away)
-		for _, other := range waiting {
-			other.turn <- false
-		}
+		s.tell(waiting)
+	case n > 0 && waiting[0].done != nil:
+		s.launch(e, waiting[:n])
 	case n > 0:
+		waiting[0].batch = waiting[:n]
 		waiting[0].turn <- true
 	}
 }
@@ -200,9 +220,24 @@ type request struct {
 	batch []*request // that this one leads
 	alone [1]*request
 
-	owed  *debt     // of what it takes back for a call that failed; nil for any other
-	undos []debt    // of its undos, in their order, once it was in a flight
-	turn  chan bool // true when it is to lead, false when it was served
+	owed  *debt       // of what it takes back for a call that failed; nil for any other
+	undos []debt      // of its undos, in their order, once it was in a flight
+	turn  chan bool   // true when it is to lead, false when it was served
+	done  func(error) // is told instead, if the caller does not wait
+}
+
+// tell tells requests that they were served.
+func (s *Store) tell(requests []*request) {
+	for _, r := range requests {
+		switch done, err := r.done, r.err; {
+		case done != nil:
+			*r = request{}
+			s.requests.Put(r)
+			done(err)
+		case r.turn != nil: // who leads, and needs no telling, leaves it unread
+			r.turn <- false
+		}
+	}
 }
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of their

@@ -51,6 +51,13 @@ func (b *Server) Swap(ctx context.Context, key gatehouse.Key, change *swap.Chang
 	return b.store.ask(ctx, b, key, &c)
 }
 
+// Start is Swap without a goroutine of the caller's: answered is called once.
+func (b *Server) Start(
+	ctx context.Context, key gatehouse.Key, change *swap.Change, answered func(swap.Reply, error),
+) {
+	go func() { answered(b.Swap(ctx, key, change)) }()
+}
+
 // Listen implements swap.Backend.
 func (b *Server) Listen(server uint32, wake func(gatehouse.Key)) (stop func()) {
 	b.store.mu.Lock()
