@@ -54,6 +54,36 @@ func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 	}
 }
 
+// What could not be told while the server was cut off is told when it is connected again.
+func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
+	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Calendar: gatehouse.Month}
+	key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		passed := int64(0)
+		ask := func(many int) {
+			for range many { // one each millisecond
+				if _, err := f.do(f.servers[0], key, limit); err == nil {
+					passed++
+				}
+				<-time.After(time.Millisecond)
+			}
+		}
+		ask(525)
+		known := passed
+		f.servers[0].backend.Cut(true)
+		ask(50) // before the first exchange that fails
+		<-time.After(2 * timeout)
+		f.servers[0].backend.Cut(false)
+		<-time.After(5 * interval)
+		left, _ := f.figure(key, "available").(int64)
+		if told := limit.Size - left; told != passed || passed == known {
+			t.Errorf("the store was told of %d, want %d, and more than %d", told, passed, known)
+		}
+		f.close()
+	})
+}
+
 // What a server had let through since its last exchange is lost with it, and no more.
 func TestAServerThatDiesTakesOneIntervalWithIt(t *testing.T) {
 	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10_000, Calendar: gatehouse.Month}
