@@ -105,9 +105,6 @@ func (g *Gate) Do(
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
 	if ctx.Done() != nil && g.Slow(key) { // it may end while the store works
-		if err := cmd.Check(key); err != nil {
-			return gatehouse.Decision{}, err
-		}
 		if g.goesPast(key, &cmd) {
 			return g.ask(ctx, key, &cmd)
 		}

@@ -66,7 +66,7 @@ func newQuestion(g *Gate) *question {
 	q := &question{errand: errand{gate: g}, heard: make(chan struct{}, 1)}
 	q.turns, q.one[0].Command = q.one[:], &q.cmd
 	q.done = func() { q.heard <- struct{}{} }
-	q.hear = q.answered
+	q.told = q.answered
 	return q
 }
 
@@ -74,6 +74,9 @@ func newQuestion(g *Gate) *question {
 func (g *Gate) ask(
 	ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command,
 ) (gatehouse.Decision, error) {
+	if err := cmd.Check(key); err != nil {
+		return gatehouse.Decision{}, err
+	}
 	q := g.questions.Get().(*question)
 	q.key, q.cmd = key, *cmd
 	g.begin(&q.errand)
@@ -112,7 +115,7 @@ type errand struct {
 	cmd   gatehouse.Command // room for one of them
 	one   [1]control.Turn
 	done  func()
-	hear  func(error) // answered, if that was made already
+	told  func(error) // is answered, if that was made before
 
 	mu   sync.Mutex
 	left bool // nobody waits for the answer any more
@@ -122,23 +125,28 @@ type errand struct {
 // begin has an errand run: by the store, or in a goroutine.
 func (g *Gate) begin(e *errand) {
 	g.errands.count.Add(1)
-	hear := e.hear
-	if hear == nil {
-		hear = e.answered
+	told := e.told
+	if told == nil {
+		told = e.answered
 	}
 	switch {
 	case g.line(e.key) != nil:
 		g.joinAll(e.key, e.turns, e.settle)
 	case g.asker != nil:
-		g.asker.Ask(e.key, e.turns, hear)
+		g.asker.Ask(e.key, e.turns, told)
 	default:
 		go func() { e.answered(g.store.Apply(g.ctx, e.key, e.turns)) }()
 	}
 }
 
-// answered is called when the store has answered.
+// answered is called when the store has answered, by the store: it leaves to others what may take long.
 func (e *errand) answered(err error) {
-	e.gate.finishAll(e.key, e.turns, err)
+	g := e.gate
+	fail(e.turns, err)
+	if l := g.line(e.key); l != nil { // somebody has begun to wait meanwhile
+		g.errands.run(l.serve)
+	}
+	g.addWaitingAll(e.key, e.turns)
 	e.settle()
 }
 
@@ -150,7 +158,7 @@ func (e *errand) settle() {
 	left := e.left
 	e.mu.Unlock()
 	if left {
-		e.giveBack()
+		e.gate.errands.run(e.giveBack)
 	} else {
 		e.done()
 	}

@@ -44,7 +44,11 @@ func hand(turns []control.Turn, decisions []gatehouse.Decision) (err error) {
 // applyAll puts commands that do not wait to the store, as one change, or through the line when there is one.
 func (g *Gate) applyAll(key gatehouse.Key, turns []control.Turn) {
 	if g.line(key) == nil {
-		g.finishAll(key, turns, g.store.Apply(g.ctx, key, turns))
+		fail(turns, g.store.Apply(g.ctx, key, turns))
+		if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
+			l.serve()
+		}
+		g.addWaitingAll(key, turns)
 		return
 	}
 	answered := make(chan struct{})
@@ -52,17 +56,13 @@ func (g *Gate) applyAll(key gatehouse.Key, turns []control.Turn) {
 	<-answered
 }
 
-// finishAll is what is to be done when the store has answered.
-func (g *Gate) finishAll(key gatehouse.Key, turns []control.Turn, err error) {
-	if err != nil {
-		for i := range turns {
+// fail notes an error that all have in common, if there is one.
+func fail(turns []control.Turn, err error) {
+	for i := range turns {
+		if err != nil {
 			turns[i].Err = err
 		}
 	}
-	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
-		l.serve()
-	}
-	g.addWaitingAll(key, turns)
 }
 
 // joinAll takes commands that do not wait through the line of those who do, all of them at once, and calls

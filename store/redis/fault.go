@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,12 +33,15 @@ func (a *address) fault(err error) error {
 	switch {
 	case answered && answer.IsNil():
 		return errors.New("redis: it answered nothing, want the time")
-	case answered && (passing[word(err.Error())] || strings.HasPrefix(text, "ERR max number of clients")):
+	case answered && (passing[word(err.Error())] || strings.HasPrefix(text, "max number of clients")):
 		return fmt.Errorf("redis: %w: %s", swap.ErrNotSent, text)
 	case answered:
 		return fmt.Errorf("redis: %w: %s", swap.ErrRefused, text)
 	case errors.As(err, &notDialled), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
 		return fmt.Errorf("redis: %w: %s", swap.ErrNotSent, text)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errSilent
 	}
 	return fmt.Errorf("redis: the connection failed and the outcome is not known: %w", redacted{err, text})
 }
@@ -51,14 +55,8 @@ type redacted struct {
 func (e redacted) Error() string { return e.text }
 func (e redacted) Unwrap() error { return e.cause }
 
-// word is the first word of an answer. Redis before 7 puts the error of a command in a script behind a
-// sentence about the script: "ERR Error running script (...): @user_script:1: -OOM command not allowed".
+// word is the first word of an answer.
 func word(text string) string {
-	if strings.HasPrefix(text, "ERR Error running script") {
-		if _, inner, ok := strings.Cut(text, ": -"); ok {
-			text = inner
-		}
-	}
 	first, _, _ := strings.Cut(text, " ")
 	return first
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -40,8 +41,9 @@ func (l *lane) groups(batch []*request) (all []group) {
 	return all
 }
 
-// size is about how many bytes a request is.
+// size is about how many bytes a request and its answer are.
 func (r *request) size() (n int) {
+	n = r.change.Size
 	for _, argument := range r.arguments {
 		n += len(argument)
 	}
@@ -96,7 +98,7 @@ func (l *lane) command(g *group) rueidis.Completed {
 	if g.text {
 		return build.Eval().Script(script).Numkeys(many).Key(keys...).Arg(all...).Build()
 	}
-	return build.Evalsha().Sha1(l.link.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
+	return build.Evalsha().Sha1(l.link.backend.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
 }
 
 var errAnswer = errors.New("redis: the script answered something else than the time and the records")
@@ -126,16 +128,21 @@ func (l *lane) settle(g *group, result rueidis.RedisResult) (again []group) {
 		if refusal == "CROSSSLOT" {
 			l.link.single.Store(true)
 		}
-		for i := range g.requests { // one of them may be why, or that there are several
-			again = append(again, group{requests: g.requests[i : i+1], text: g.text})
-		}
-		return again
+		half := len(g.requests) / 2 // one of them may be why, or that there are several
+		return []group{{g.requests[:half], g.text}, {g.requests[half:], g.text}}
 	}
-	for _, r := range g.requests {
+	l.fail(g.requests, err)
+	return nil
+}
+
+// fail tells callers why there is no answer.
+func (l *lane) fail(requests []*request, err error) {
+	for _, r := range requests {
 		r.err = err
 	}
-	l.finish(g.requests)
-	return nil
+	for group := range slices.Chunk(requests, maxGroup) {
+		l.finish(group)
+	}
 }
 
 // finish tells the callers of a group.

@@ -18,20 +18,20 @@ var (
 // arm has the timer fire at a deadline, or before. It is called with the lock held.
 func (l *lane) arm(deadline time.Time) {
 	switch {
-	case l.armed || deadline.IsZero():
+	case deadline.IsZero() || !l.fires.IsZero() && !deadline.Before(l.fires):
 		return
 	case l.timer == nil:
 		l.timer = time.AfterFunc(time.Until(deadline), l.expire)
 	default:
 		l.timer.Reset(time.Until(deadline))
 	}
-	l.armed = true
+	l.fires = deadline
 }
 
 // expire ends those whose time is up, and sets the timer for the next.
 func (l *lane) expire() {
 	l.mu.Lock()
-	l.armed = false
+	l.fires = time.Time{}
 	now := time.Now()
 	var unsent, silent []*request
 	var next time.Time
@@ -51,7 +51,7 @@ func (l *lane) expire() {
 		}
 	}
 	look(l.queue)
-	for _, batch := range l.under {
+	for _, batch := range l.underWay {
 		look(batch)
 	}
 	l.arm(next)

@@ -43,14 +43,14 @@ type lane struct {
 
 	mu       sync.Mutex
 	queue    []*request
-	under    [carriers][]*request // way, for each carrier; nil for those that are answered
-	carriers [carriers]bool       // those that are at work
+	underWay [carriers][]*request // the batch of each carrier; nil in the place of what was answered
+	working  [carriers]bool       // the carriers
 	stalled  bool                 // the last batch was not answered: each carrier risks one request at a time
 	timer    *time.Timer          // ends those whose time is up
-	armed    bool                 // it will fire
+	fires    time.Time            // it does; zero when it will not
 }
 
-// A request is one call of the script.
+// A request is one record that the script is to replace or read.
 type request struct {
 	key       string
 	arguments []string // of the script for this key
@@ -69,8 +69,10 @@ type request struct {
 const (
 	queued = iota
 	sent
-	over // it was answered, or is not waited for any more
+	over // nobody waits for it any more, or it called back
 )
+
+var errDropped = fmt.Errorf("redis: %w: the connection was given up", swap.ErrNotSent)
 
 var errLong = fmt.Errorf("redis: %w: %d requests wait already", swap.ErrNotSent, maxQueue)
 
@@ -110,9 +112,9 @@ func (l *lane) add(ctx context.Context, r *request) bool {
 		return false
 	}
 	l.queue = append(l.queue, r)
-	for i := range l.carriers {
-		if !l.carriers[i] {
-			l.carriers[i] = true
+	for i := range l.working {
+		if !l.working[i] {
+			l.working[i] = true
 			go l.carry(i)
 			break
 		}
@@ -131,7 +133,11 @@ func (l *lane) carry(carrier int) {
 		if len(batch) == 0 && len(late) == 0 {
 			return
 		}
-		if len(batch) > 0 {
+		switch {
+		case len(batch) == 0:
+		case l.link.dropped.Load():
+			l.fail(batch, errDropped)
+		default:
 			l.judge(l.send(batch))
 		}
 	}
@@ -149,7 +155,7 @@ func (l *lane) judge(answered bool) {
 func (l *lane) take(carrier int) (batch, late []*request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch = l.under[carrier][:0]
+	batch = l.underWay[carrier][:0]
 	n, most, now := 0, maxBatch, time.Now()
 	if l.stalled {
 		most = 1
@@ -167,9 +173,9 @@ func (l *lane) take(carrier int) (batch, late []*request) {
 	}
 	rest := copy(l.queue, l.queue[n:])
 	clear(l.queue[rest:])
-	l.queue, l.under[carrier] = l.queue[:rest], batch
+	l.queue, l.underWay[carrier] = l.queue[:rest], batch
 	if len(batch) == 0 && len(late) == 0 {
-		l.carriers[carrier] = false
+		l.working[carrier] = false
 	}
 	return batch, late
 }

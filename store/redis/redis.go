@@ -79,6 +79,7 @@ func (b *Backend) Close() {
 	b.closed = true
 	b.mu.Unlock()
 	if l := b.link.Swap(nil); l != nil {
+		l.dropped.Store(true)
 		l.client.Close()
 	}
 	b.work.Wait()
@@ -125,10 +126,11 @@ func options(a *address) rueidis.ClientOption {
 
 // A link is a client, and those who wait for a place in its next batch.
 type link struct {
-	*Backend
-	client rueidis.Client
-	single atomic.Bool // keys are on different servers, so that each is asked for by itself
-	lanes  []lane
+	backend *Backend
+	client  rueidis.Client
+	single  atomic.Bool // keys are on different servers, so that each is asked for by itself
+	dropped atomic.Bool // it is not to be used any more
+	lanes   []lane
 }
 
 // A dialing is the making of a client.
@@ -201,7 +203,7 @@ func (b *Backend) makeLink(d *dialing) {
 		}
 		return
 	}
-	d.link = &link{Backend: b, client: client, lanes: make([]lane, lanesOf(client.Mode()))}
+	d.link = &link{backend: b, client: client, lanes: make([]lane, lanesOf(client.Mode()))}
 	for i := range d.link.lanes {
 		d.link.lanes[i].link = d.link
 	}
@@ -225,5 +227,6 @@ func (b *Backend) drop(l *link) {
 	if b.closed || !b.link.CompareAndSwap(l, nil) {
 		return
 	}
+	l.dropped.Store(true)
 	b.work.Go(l.client.Close)
 }

@@ -103,15 +103,16 @@ func (l *link) outcome(r *request) (reply swap.Reply, err error) {
 	switch {
 	case err == nil || rueidis.IsRedisNil(err):
 		reply, err = r.read()
+	case definite(err): // it was not sent
 	case word(err.Error()) == "READONLY":
-		l.drop(l)
+		l.backend.drop(l)
 		fallthrough
 	default:
-		err = l.address.fault(err)
+		err = l.backend.address.fault(err)
 	}
 	clear(r.arguments)
 	r.answer, r.err, r.key, r.change, r.answered = rueidis.RedisMessage{}, nil, "", nil, nil
-	l.requests.Put(r)
+	l.backend.requests.Put(r)
 	return reply, err
 }
 

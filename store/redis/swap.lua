@@ -50,7 +50,7 @@ for i = 1, #KEYS do
   if well or type(answer) == 'table' then
     answers[i + 1] = answer
   else
-    answers[i + 1] = redis.error_reply(answer)
+    answers[i + 1] = redis.error_reply(string.match(answer, '%-(%u.*)') or answer) -- before Redis 7
   end
   at = at + 4 + channels
 end

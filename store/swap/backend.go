@@ -33,7 +33,7 @@ type Backend interface {
 // A starter is a Backend that need not keep its caller until it has answered.
 type starter interface {
 	// Start is Swap, and calls answered once with what Swap returns, possibly before Start returns. The
-	// change is the backend's until then. answered is quick.
+	// change is the backend's until then. answered is quick. Of ctx only the deadline counts.
 	Start(ctx context.Context, key gatehouse.Key, change *Change, answered func(Reply, error))
 }
 
@@ -62,6 +62,9 @@ type Change struct {
 	// Nonce is a random number, not 0, that no other change has. It stands in the record, at NonceAt, in
 	// 8 bytes, the greatest first.
 	Nonce uint64
+
+	// Size is about how many bytes the present record has, as far as is known.
+	Size int
 
 	// Keep is for how long the record is worth something, gatehouse.Forever if that has no end.
 	Keep time.Duration

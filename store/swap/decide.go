@@ -36,6 +36,7 @@ func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
 
 // with is a change in the room that the flight has for one.
 func (f *flight) with(c Change) *Change {
+	c.Size = len(f.entry.record.form)
 	f.room = c
 	return &f.room
 }

@@ -180,6 +180,12 @@ func (s *Store) launch(e *entry, batch []*request) {
 	s.starter.Start(f.budget, e.key, f.change, f.answered)
 }
 
+// A batch is planned by whoever brings the answer to the one before it if that takes only some microseconds.
+const (
+	fewTogether = 8
+	smallForm   = 1 << 10
+)
+
 // leave ends a flight, tells those it was for, and has those who have come meanwhile served.
 func (s *Store) leave(f *flight, err error) {
 	e, batch := f.entry, f.batch
@@ -204,8 +210,10 @@ func (s *Store) leave(f *flight, err error) {
 	case away != nil:
 		s.fail(e.key, waiting, away)
 		s.tell(waiting)
-	case n > 0 && waiting[0].done != nil:
+	case n > 0 && waiting[0].done != nil && n <= fewTogether && len(e.record.form) <= smallForm:
 		s.launch(e, waiting[:n])
+	case n > 0 && waiting[0].done != nil: // not before others have their answers, which are under way here
+		go s.launch(e, waiting[:n])
 	case n > 0:
 		waiting[0].batch = waiting[:n]
 		waiting[0].turn <- true
