@@ -104,7 +104,7 @@ func (g *Gate) Do(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	if ctx.Done() != nil && g.Slow(key) { // it may end while the store works
+	if g.slow != nil && ctx.Done() != nil && g.slow(key) { // ctx may end while the store works
 		if g.goesPast(key, &cmd) {
 			return g.ask(ctx, key, &cmd)
 		}
