@@ -1,0 +1,44 @@
+// Command portable finds out whether all packages of this repository compile for other operating systems, as far
+// as their types tell. It asks no compiler, so that it takes seconds:
+//
+//	cd tools && go run ./portable darwin windows
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/tools/go/packages"
+)
+
+func main() {
+	well := true
+	for _, system := range os.Args[1:] {
+		if err := check(system); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", system, err)
+			well = false
+		}
+	}
+	if !well {
+		os.Exit(1)
+	}
+}
+
+// check loads all packages with the types of their whole source, but of what they import only the declarations.
+func check(system string) error {
+	config := &packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps |
+			packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedTypesSizes,
+		Dir: "..",
+		Env: append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0"),
+	}
+	all, err := packages.Load(config, "./...")
+	if err != nil {
+		return err
+	}
+	if n := packages.PrintErrors(all); n > 0 || len(all) == 0 {
+		return fmt.Errorf("%d packages have %d errors", len(all), n)
+	}
+	fmt.Printf("%s: the types of %d packages fit\n", system, len(all))
+	return nil
+}
