@@ -86,17 +86,12 @@ without_race=(./sim ./store/lazy ./store/swap ./simulate ./capacity ./control ./
 
 with_race() {
 	local packages
-	packages=$(comm -23 <(go list ./... | sort) <(go list "${without_race[@]}" | sort))
+	# What takes longest begins first.
+	packages="./test ./store/disk $(comm -23 <(go list ./... | sort) \
+		<(go list "${without_race[@]}" ./test ./store/disk | sort))"
 	# shellcheck disable=SC2086 # they are words
 	go test -race -shuffle=on -timeout 8m $packages
 }
-
-# bench is a module of its own, which ./... does not reach.
-bench_builds() (
-	cd bench
-	go vet -race ./...
-	go test ./...
-)
 
 # generated_is_current is whether the code of proto/ is what its sources make.
 generated_is_current() (
@@ -111,9 +106,10 @@ generated_is_current() (
 
 # To compile for another system takes more than a minute where nothing is compiled yet, to look at all types a
 # few seconds.
-fits_other_systems() (
+types_fit() (
 	cd tools
-	go run ./portable darwin windows
+	go run ./portable .. darwin windows
+	go run ./portable ../bench linux # a module of its own, which ./... does not reach
 )
 
 begin "tools" install_missing
@@ -121,9 +117,8 @@ build_etcd
 begin "go vet" go vet -race ./...
 begin "gofmt" formatted
 begin "generated code" generated_is_current
-begin "darwin and windows" fits_other_systems
+begin "types fit: darwin, windows, bench" types_fit
 begin "etcd is built" etcd_is_built
 begin "tests" with_race
 begin "tests without the race detector" go test -shuffle=on -timeout 4m "${without_race[@]}"
 begin "parking without epoll" go test -race -tags portable -timeout 3m ./front/bouncer
-begin "bench builds" bench_builds

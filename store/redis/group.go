@@ -33,21 +33,12 @@ func (l *lane) groups(batch []*request) (all []group) {
 			most = 1
 		}
 		for ; n < min(most, len(batch)) && size < maxGroupSize; n++ {
-			size += batch[n].size()
+			size += batch[n].size
 		}
 		all = append(all, group{requests: batch[:n]})
 		batch = batch[n:]
 	}
 	return all
-}
-
-// size is about how many bytes a request and its answer are.
-func (r *request) size() (n int) {
-	n = r.change.Size
-	for _, argument := range r.arguments {
-		n += len(argument)
-	}
-	return n
 }
 
 // send has a batch carried out, and tells its callers. It reports whether all was answered.

@@ -17,19 +17,23 @@ import (
 // swapAll makes many records at once, and returns what came of each.
 func swapAll(t *testing.T, b *redis.Backend, many int) []error {
 	t.Helper()
-	errs := make([]error, many)
 	ctx := soonest(t)
-	var work sync.WaitGroup
+	if err := b.Ping(ctx); err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, many)
+	var answers sync.WaitGroup
+	answers.Add(many)
 	for i := range errs {
-		work.Go(func() {
-			change := &swap.Change{Next: record(1, fmt.Sprint(i)), Nonce: 1, Keep: time.Minute}
-			reply, err := b.Swap(ctx, key(fmt.Sprint("name-", i)), change)
+		change := &swap.Change{Next: record(1, fmt.Sprint(i)), Nonce: 1, Keep: time.Minute}
+		b.Start(ctx, key(fmt.Sprint("name-", i)), change, func(reply swap.Reply, err error) {
 			if errs[i] = err; err == nil && !reply.Swapped {
 				errs[i] = fmt.Errorf("it is %+v, want it swapped", reply)
 			}
+			answers.Done()
 		})
 	}
-	work.Wait()
+	answers.Wait()
 	return errs
 }
 
@@ -69,7 +73,8 @@ func TestForbiddenKey(t *testing.T) {
 	t.Parallel()
 	const many = 300
 	server := redistest.Start(t)
-	rights := append([]string{"ACL", "SETUSER", "gate", "on", ">password", "resetkeys"}, leastRights[2:]...)
+	rights := []string{"ACL", "SETUSER", "gate", "on", ">password", "resetkeys", "~gatehouse:ping"}
+	rights = append(rights, leastRights[2:]...)
 	for digit := range 9 { // but for those that begin with a 9
 		rights = append(rights, fmt.Sprintf("~gatehouse:lock/name-%d*", digit))
 	}

@@ -54,6 +54,7 @@ type lane struct {
 type request struct {
 	key       string
 	arguments []string // of the script for this key
+	size      int      // about how many bytes it and its answer are
 	change    *swap.Change
 
 	deadline time.Time

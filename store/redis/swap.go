@@ -79,7 +79,7 @@ func (b *Backend) request(key gatehouse.Key, change *swap.Change) *request {
 			r.arguments = append(r.arguments, b.names.channel(server))
 		}
 	}
-	r.change = change
+	r.change, r.size = change, change.Size+len(change.Next)
 	return r
 }
 

@@ -1,7 +1,7 @@
-// Command portable finds out whether all packages of this repository compile for other operating systems, as far
-// as their types tell. It asks no compiler, so that it takes seconds:
+// Command portable finds out whether all packages of a module compile for some operating systems, as far as
+// their types tell. It asks no compiler, so that it takes seconds:
 //
-//	cd tools && go run ./portable darwin windows
+//	cd tools && go run ./portable .. darwin windows
 package main
 
 import (
@@ -13,9 +13,14 @@ import (
 
 func main() {
 	well := true
-	for _, system := range os.Args[1:] {
-		if err := check(system); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", system, err)
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: portable FOLDER SYSTEM...")
+		os.Exit(2)
+	}
+	folder := os.Args[1]
+	for _, system := range os.Args[2:] {
+		if err := check(folder, system); err != nil {
+			fmt.Fprintf(os.Stderr, "%s for %s: %v\n", folder, system, err)
 			well = false
 		}
 	}
@@ -25,11 +30,11 @@ func main() {
 }
 
 // check loads all packages with the types of their whole source, but of what they import only the declarations.
-func check(system string) error {
+func check(folder, system string) error {
 	config := &packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps |
 			packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedTypesSizes,
-		Dir: "..",
+		Dir: folder,
 		Env: append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0"),
 	}
 	all, err := packages.Load(config, "./...")
@@ -39,6 +44,6 @@ func check(system string) error {
 	if n := packages.PrintErrors(all); n > 0 || len(all) == 0 {
 		return fmt.Errorf("%d packages have %d errors", len(all), n)
 	}
-	fmt.Printf("%s: the types of %d packages fit\n", system, len(all))
+	fmt.Printf("%s for %s: the types of %d packages fit\n", folder, system, len(all))
 	return nil
 }
