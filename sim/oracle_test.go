@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // An oracle looks through the calls of one name, in the order of their beginnings.
@@ -224,9 +225,9 @@ func (l *look) limit() {
 		case c.cmd.Op != gatehouse.OpAcquire || !c.granted():
 		case strings.HasPrefix(l.key.Name, "plain"):
 			spans = append(spans, span{at, at})
-		default: // its servers know the store's time somewhat late
+		default: // its servers know the store's time by an answer, which may have taken as long as one may
 			begin := l.started.UnixNano()
-			spans = append(spans, span{begin + int64(c.begin), begin + int64(c.end)})
+			spans = append(spans, span{begin + int64(c.begin-swap.DefaultTimeout), begin + int64(c.end)})
 		}
 	}
 	for _, b := range bounds[l.key.Kind] {
