@@ -166,8 +166,9 @@ func (g *Gate) try(
 		if mayWait(cmd) {
 			return gatehouse.Decision{}, false, nil
 		}
-		d, err = g.through(key, *cmd)
-		return d, true, err
+		turns := []control.Turn{{Command: cmd}}
+		g.through(key, turns)
+		return turns[0].Decision, true, turns[0].Err
 	}
 	d, err = g.apply(key, cmd, c)
 	if err == nil && d.Outcome == gatehouse.Refused && mayWait(cmd) {
@@ -222,20 +223,6 @@ func (g *Gate) giveBack(key gatehouse.Key, undo *ticket) {
 	if l := g.line(key); l != nil {
 		l.serve()
 	}
-}
-
-// through takes a command that does not wait through the line of those who do.
-func (g *Gate) through(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.Decision, err error) {
-	answered := make(chan struct{})
-	g.join(key, &ticket{cmd: cmd, done: func(dd gatehouse.Decision, e error) {
-		d, err = dd, e
-		close(answered)
-	}})
-	<-answered
-	if cmd.Op == gatehouse.OpStats {
-		g.addWaiting(key, &d)
-	}
-	return d, err
 }
 
 // Submit is Do without a goroutine of the caller's: done is called once, possibly before Submit returns and

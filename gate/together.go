@@ -43,14 +43,19 @@ func hand(turns []control.Turn, decisions []gatehouse.Decision) (err error) {
 
 // applyAll puts commands that do not wait to the store, as one change, or through the line when there is one.
 func (g *Gate) applyAll(key gatehouse.Key, turns []control.Turn) {
-	if g.line(key) == nil {
-		fail(turns, g.store.Apply(g.ctx, key, turns))
-		if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
-			l.serve()
-		}
-		g.addWaitingAll(key, turns)
+	if g.line(key) != nil {
+		g.through(key, turns)
 		return
 	}
+	fail(turns, g.store.Apply(g.ctx, key, turns))
+	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
+		l.serve()
+	}
+	g.addWaitingAll(key, turns)
+}
+
+// through is joinAll, and waits for the answers.
+func (g *Gate) through(key gatehouse.Key, turns []control.Turn) {
 	answered := make(chan struct{})
 	g.joinAll(key, turns, func() { close(answered) })
 	<-answered

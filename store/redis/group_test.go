@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/redistest"
 	"github.com/gatehousehq/gatehouse/store/redis"
@@ -17,23 +15,10 @@ import (
 // swapAll makes many records at once, and returns what came of each.
 func swapAll(t *testing.T, b *redis.Backend, many int) []error {
 	t.Helper()
-	ctx := soonest(t)
-	if err := b.Ping(ctx); err != nil {
+	if err := b.Ping(soonest(t)); err != nil {
 		t.Fatal(err)
 	}
-	errs := make([]error, many)
-	var answers sync.WaitGroup
-	answers.Add(many)
-	for i := range errs {
-		change := &swap.Change{Next: record(1, fmt.Sprint(i)), Nonce: 1, Keep: time.Minute}
-		b.Start(ctx, key(fmt.Sprint("name-", i)), change, func(reply swap.Reply, err error) {
-			if errs[i] = err; err == nil && !reply.Swapped {
-				errs[i] = fmt.Errorf("it is %+v, want it swapped", reply)
-			}
-			answers.Done()
-		})
-	}
-	answers.Wait()
+	errs, _ := startAll(b, "name-", many, patience)
 	return errs
 }
 

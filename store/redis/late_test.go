@@ -13,8 +13,10 @@ import (
 	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
-// startAll starts many changes of other names, and returns what came of each and how long that took.
-func startAll(b *redis.Backend, many int, budget time.Duration) (errs []error, took []time.Duration) {
+// startAll makes many records whose names begin alike, and returns what came of each and how long that took.
+func startAll(
+	b *redis.Backend, prefix string, many int, budget time.Duration,
+) (errs []error, took []time.Duration) {
 	errs, took = make([]error, many), make([]time.Duration, many)
 	ctx, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
@@ -23,7 +25,7 @@ func startAll(b *redis.Backend, many int, budget time.Duration) (errs []error, t
 	began := time.Now()
 	for i := range many {
 		change := &swap.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute}
-		b.Start(ctx, key(fmt.Sprint(began.UnixNano(), "/", i)), change, func(reply swap.Reply, err error) {
+		b.Start(ctx, key(fmt.Sprint(prefix, i)), change, func(reply swap.Reply, err error) {
 			took[i], errs[i] = time.Since(began), err
 			if err == nil && !reply.Swapped {
 				errs[i] = fmt.Errorf("it is %+v, want it swapped", reply)
@@ -43,7 +45,7 @@ func TestStart(t *testing.T) {
 	b := open(t, "redis://"+server.Address)
 	check := func(when string, wrong func(err error) bool) (unknown int) {
 		t.Helper()
-		errs, took := startAll(b, many, budget)
+		errs, took := startAll(b, when+"/", many, budget)
 		for i, err := range errs {
 			if wrong(err) {
 				t.Errorf("%s, change %d: %v", when, i, err)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/redis/rueidis"
 )
@@ -66,9 +67,8 @@ func (b *Backend) Traits() swap.Traits { return swap.Traits{} }
 // Ping asks Redis for a record that does not exist. An error says what is wrong: with the connection, the
 // user, or what the user may do.
 func (b *Backend) Ping(ctx context.Context) error {
-	r := &request{done: make(chan struct{}, 1), key: b.names.prefix + "ping"}
-	r.change = &swap.Change{Read: true}
-	r.arguments = []string{"", "", reads, "0"}
+	r := b.request(gatehouse.Key{}, &swap.Change{Read: true})
+	r.key = b.names.prefix + "ping"
 	_, err := b.ask(ctx, r)
 	return err
 }

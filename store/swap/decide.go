@@ -13,9 +13,10 @@ import (
 // decide serves the flight on what is known of the record, and says what to ask of the store: the change, or
 // whether the record is still the same. There is nothing to ask when nothing changes and the record was read
 // during this flight.
-func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
+func (s *Store) decide(f *flight) (*Change, error) {
+	e := f.entry
 	now, known := s.clock.now()
-	if !known || !fresh && s.mustRead(e, f) {
+	if !known || !f.fresh && s.mustRead(e, f) {
 		return f.with(Change{If: noVersion, Read: true}), nil
 	}
 	if !e.known { // most likely there is none
@@ -26,7 +27,7 @@ func (s *Store) decide(e *entry, f *flight, fresh bool) (*Change, error) {
 		f.write = true // so that no change that is still under way can be made any more
 	}
 	if !f.write {
-		if fresh {
+		if f.fresh {
 			return nil, e.decode()
 		}
 		return f.with(Change{If: e.version, Read: true}), nil

@@ -86,12 +86,12 @@ func (e *entry) noteEnded(live map[uint64]bool) {
 }
 
 // adopt takes over what a change has made of the record.
-func (e *entry) adopt(f *flight, change *Change, reply *Reply) error {
+func (e *entry) adopt(f *flight, reply *Reply) error {
 	e.known = true
 	if reply.MinFence != 0 {
 		e.minFence = reply.MinFence
 	}
-	if change.Read {
+	if f.change.Read {
 		// What was decided stands. The state counted refusals that were not stored.
 		if err := e.decode(); err != nil {
 			return err

@@ -199,10 +199,10 @@ func (f *flight) goOn(reply Reply, err error) {
 // plan finds out what to ask of the store. The flight is over if that is nothing.
 func (f *flight) plan() (over bool, err error) {
 	s := f.store
-	if done, err := f.learn(f.entry, f.fresh); done || err != nil {
+	if done, err := f.learn(); done || err != nil {
 		return true, err
 	}
-	if f.change, err = s.decide(f.entry, f, f.fresh); f.change == nil {
+	if f.change, err = s.decide(f); f.change == nil {
 		return true, err
 	}
 	if f.change.Read {
@@ -217,18 +217,17 @@ func (f *flight) plan() (over bool, err error) {
 // hear works the answer of the store in, and reports whether the flight is over.
 func (f *flight) hear(reply *Reply, err error) (over bool, why error) {
 	e, change := f.entry, f.change
-	switch {
-	case err != nil:
+	if err != nil {
 		return f.missed(err)
-	case reply.Swapped:
-		f.store.clock.note(reply.Now, f.sent, f.store.clock.elapsed())
-		if err := e.adopt(f, change, reply); err != nil || !change.Read || len(e.gone) == 0 {
+	}
+	f.store.clock.note(reply.Now, f.sent, f.store.clock.elapsed())
+	if reply.Swapped {
+		if err := e.adopt(f, reply); err != nil || !change.Read || len(e.gone) == 0 {
 			return true, err
 		}
 		f.fresh = true // what was decided holds no more, as holds have ended
 		return false, nil
 	}
-	f.store.clock.note(reply.Now, f.sent, f.store.clock.elapsed())
 	if err := e.take(reply); err != nil {
 		return true, unavailable(e.key, err)
 	}
@@ -283,8 +282,9 @@ func (f *flight) attempt() attempt {
 
 // learn looks whether a change whose answer was lost has been made after all, now that the record was read.
 // It is an error if that cannot be told any more.
-func (f *flight) learn(e *entry, fresh bool) (done bool, err error) {
-	if len(f.open) == 0 || !fresh {
+func (f *flight) learn() (done bool, err error) {
+	e := f.entry
+	if len(f.open) == 0 || !f.fresh {
 		return false, nil
 	}
 	learnt := true
