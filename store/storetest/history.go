@@ -17,7 +17,9 @@ import (
 // A History records what was asked of locks, semaphores, counters and events, and what was answered, and
 // checks that there is an order of all that was asked which explains every answer: each call took effect at
 // one instant between its beginning and its end, or, if it failed, at any time after its beginning or never.
-// That is linearizability. The zero value is an empty history.
+// That is linearizability. What an acquire that failed was granted may be taken back at any time after that,
+// and nothing else: a hold that was answered to its holder, or renewed, stays. The zero value is an empty
+// history.
 //
 // Holds must not end by themselves while it is recorded, the size of a semaphore must not change, and nothing
 // may be deleted or forgotten. What is asked of other kinds is not recorded.
@@ -63,7 +65,8 @@ func (h *History) Begin(key gatehouse.Key, cmd gatehouse.Command) (done func(gat
 	h.len++
 	r.waits = r.waits || cmd.MaxWait != 0
 	i := len(r.calls)
-	r.calls = append(r.calls, h.unknown(cmd))
+	h.time++
+	r.calls = append(r.calls, unanswered(input{Command: cmd, number: i}, h.time))
 	return func(d gatehouse.Decision, err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -72,18 +75,18 @@ func (h *History) Begin(key gatehouse.Key, cmd gatehouse.Command) (done func(gat
 			r.calls[i].Output, r.calls[i].Return = answer{known: true, Decision: d}, h.time
 			return
 		}
-		if cmd.Op == gatehouse.OpAcquire { // if it was granted, that is taken back some day
-			undo := cmd
-			undo.Op = gatehouse.OpRelease
-			r.calls = append(r.calls, h.unknown(undo))
+		if cmd.Op == gatehouse.OpAcquire {
+			// What it was granted may be taken back even before its caller is told of the error.
+			undo := input{Command: cmd, number: i}
+			undo.Op = gatehouse.OpUndo
+			r.calls = append(r.calls, unanswered(undo, r.calls[i].Call))
 		}
 	}
 }
 
-// unknown is a call that has not ended.
-func (h *History) unknown(cmd gatehouse.Command) porcupine.Operation {
-	h.time++
-	return porcupine.Operation{Input: cmd, Output: answer{}, Call: h.time, Return: math.MaxInt64}
+// unanswered is a call that has begun and has no answer yet, or never.
+func unanswered(in input, begin int64) porcupine.Operation {
+	return porcupine.Operation{Input: in, Output: answer{}, Call: begin, Return: math.MaxInt64}
 }
 
 // Len is how many calls have begun.
@@ -99,8 +102,9 @@ func (h *History) Check(longest time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, r := range h.keys {
-		model := models[key.Kind](r.waits)
-		if result := porcupine.CheckOperationsTimeout(model, r.calls, longest); result != porcupine.Ok {
+		model := bounded(models[key.Kind](r.waits))
+		calls := append(slices.Clone(r.calls), unanswered(input{end: true}, h.time+1))
+		if result := porcupine.CheckOperationsTimeout(model, calls, longest); result != porcupine.Ok {
 			return fmt.Errorf("%s: %s: no order of its %d calls explains their answers:\n%s",
 				key, result, len(r.calls), r)
 		}
@@ -112,7 +116,7 @@ func (h *History) Check(longest time.Duration) error {
 func (r *record) String() string {
 	var b strings.Builder
 	for _, c := range r.calls {
-		cmd, a := c.Input.(gatehouse.Command), c.Output.(answer)
+		cmd, a := c.Input.(input), c.Output.(answer)
 		fmt.Fprintf(&b, "%6d ", c.Call)
 		if a.known {
 			fmt.Fprintf(&b, "to %6d ", c.Return)
@@ -123,144 +127,4 @@ func (r *record) String() string {
 			cmd.Op, cmd.Holder, cmd.Cost, cmd.Amount, a.Outcome, a.Fence, a.Value, a.Message)
 	}
 	return b.String()
-}
-
-// An answer is a decision, if it is known.
-type answer struct {
-	known bool
-	gatehouse.Decision
-}
-
-// models are what is right for each kind. A call whose answer is not known is right in every state, and does
-// what it can: one that did nothing can be thought of as coming after all others.
-var models = map[gatehouse.Kind]func(waits bool) porcupine.Model{
-	gatehouse.Lock:      holdsModel,
-	gatehouse.Semaphore: holdsModel,
-	gatehouse.Counter:   counterModel,
-	gatehouse.Event:     eventModel,
-}
-
-// holds is the state of a lock or a semaphore.
-type holds struct {
-	list []aHold // in the order of the holders' names
-	last uint64  // the greatest fencing token that was seen
-}
-
-type aHold struct {
-	holder string
-	cost   int64
-	fence  uint64 // 0 when it is not known
-}
-
-// find is where a holder is, or would be.
-func (h holds) find(holder string) (int, bool) {
-	return slices.BinarySearchFunc(h.list, holder, func(a aHold, holder string) int {
-		return strings.Compare(a.holder, holder)
-	})
-}
-
-func (h holds) held() (sum int64) {
-	for _, one := range h.list {
-		sum += one.cost
-	}
-	return sum
-}
-
-func holdsModel(waits bool) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return holds{} },
-		Step: func(state, input, output any) (bool, any) {
-			h, cmd, a := state.(holds), input.(gatehouse.Command), output.(answer)
-			switch cmd.Op {
-			case gatehouse.OpAcquire:
-				return h.acquire(&cmd, &a, waits)
-			case gatehouse.OpRelease:
-				return h.release(&cmd, &a)
-			case gatehouse.OpRenew:
-				i, held := h.find(cmd.Holder)
-				granted := a.Outcome == gatehouse.Granted
-				fits := granted == held && (!held || h.list[i].fence == a.Fence || h.list[i].fence == 0)
-				return !a.known || fits, h
-			}
-			return true, h
-		},
-		Equal: func(a, b any) bool {
-			return a.(holds).last == b.(holds).last && slices.Equal(a.(holds).list, b.(holds).list)
-		},
-	}
-}
-
-func (h holds) acquire(cmd *gatehouse.Command, a *answer, waits bool) (right bool, next any) {
-	size := max(cmd.Size, 1)
-	i, held := h.find(cmd.Holder)
-	room := held || h.held()+cmd.Cost <= size
-	switch {
-	case !a.known && (held || !room):
-		return true, h
-	case a.known && a.Outcome != gatehouse.Granted:
-		return waits || !room, h
-	case !room:
-		return false, h
-	case held:
-		return h.list[i].fence == a.Fence || h.list[i].fence == 0, h
-	case a.known && a.Fence <= h.last:
-		return false, h
-	}
-	granted := holds{last: max(h.last, a.Fence)}
-	granted.list = slices.Insert(slices.Clone(h.list), i, aHold{cmd.Holder, cmd.Cost, a.Fence})
-	return true, granted
-}
-
-func (h holds) release(cmd *gatehouse.Command, a *answer) (right bool, next any) {
-	i, held := h.find(cmd.Holder)
-	if a.known && held != (a.Outcome == gatehouse.Granted) {
-		return false, h
-	}
-	if !held {
-		return true, h
-	}
-	return true, holds{last: h.last, list: slices.Delete(slices.Clone(h.list), i, i+1)}
-}
-
-func counterModel(bool) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return int64(0) },
-		Step: func(state, input, output any) (bool, any) {
-			value, cmd, a := state.(int64), input.(gatehouse.Command), output.(answer)
-			switch cmd.Op {
-			case gatehouse.OpCount:
-				value += cmd.Amount
-			case gatehouse.OpReset:
-				value = cmd.Amount
-			}
-			return !a.known || a.Value == value, value
-		},
-	}
-}
-
-// sent is the state of an event.
-type sent struct {
-	sent    bool
-	message string
-}
-
-func eventModel(bool) porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return sent{} },
-		Step: func(state, input, output any) (bool, any) {
-			e, cmd, a := state.(sent), input.(gatehouse.Command), output.(answer)
-			granted := a.Outcome == gatehouse.Granted
-			switch {
-			case cmd.Op == gatehouse.OpWait:
-				return !a.known || granted == e.sent && (!granted || a.Message == e.message), e
-			case cmd.Op != gatehouse.OpSend || !a.known && e.sent:
-				return true, e
-			case a.known && granted == e.sent:
-				return false, e
-			case e.sent:
-				return true, e
-			}
-			return true, sent{true, cmd.Message}
-		},
-	}
 }

@@ -38,6 +38,20 @@ func release(holder string, outcome gatehouse.Outcome) tell {
 	}
 }
 
+func renew(holder string, fence uint64) tell {
+	t := acquire(holder, fence)
+	if t.cmd.Op = gatehouse.OpRenew; fence == 0 {
+		t.d.Outcome = gatehouse.Conflict
+	}
+	return t
+}
+
+// pool is a call on a semaphore of two.
+func pool(t tell) tell {
+	t.key, t.cmd.Size = of(gatehouse.Semaphore), 2
+	return t
+}
+
 func count(amount, value int64) tell {
 	return tell{
 		key: of(gatehouse.Counter), d: gatehouse.Decision{Outcome: gatehouse.Granted, Value: value},
@@ -99,6 +113,50 @@ var histories = []struct {
 	{"taken back only once", false, []tell{
 		lost(acquire("a", 1)), acquire("b", 0), acquire("c", 9), acquire("d", 10),
 	}},
+	{"acquired again, which is no longer taken back", false, []tell{
+		lost(acquire("a", 0)), acquire("a", 5), acquire("b", 6),
+	}},
+	{"acquired again after it was taken back", true, []tell{
+		lost(acquire("a", 0)), acquire("b", 5), release("b", granted), acquire("a", 6), acquire("b", 0),
+	}},
+	{"released, and held once more", false, []tell{
+		lost(acquire("a", 0)), acquire("a", 5), release("a", granted), acquire("a", 6), acquire("b", 7),
+	}},
+	{"the lost one comes after a release", true, []tell{
+		lost(acquire("a", 0)), acquire("a", 5), release("a", granted), acquire("b", 0), acquire("b", 7),
+	}},
+	{"renewed, which is no longer taken back", false, []tell{
+		lost(acquire("a", 0)), renew("a", 5), acquire("b", 6),
+	}},
+	{"a renewal with a lost answer", true, []tell{
+		lost(acquire("a", 0)), lost(renew("a", 0)), acquire("b", 6),
+	}},
+	{"two lost, one taken back", true, []tell{
+		lost(acquire("a", 0)), lost(acquire("a", 0)), acquire("b", 0), renew("a", 5), acquire("b", 0),
+	}},
+	{"two lost, both taken back", true, []tell{
+		lost(acquire("a", 0)), lost(acquire("a", 0)), acquire("b", 6), release("b", granted), renew("a", 8),
+		release("a", granted), acquire("b", 9),
+	}},
+	{"two lost, three times there", false, []tell{
+		lost(acquire("a", 0)), lost(acquire("a", 0)), acquire("b", 6), release("b", granted), renew("a", 8),
+		release("a", granted), acquire("b", 0), acquire("b", 9), release("b", granted), renew("a", 10),
+	}},
+	{"a token that was lost is in between", true, []tell{
+		lost(acquire("b", 0)), acquire("b", 5), release("b", granted), acquire("c", 9), release("c", granted),
+	}},
+	{"of two holds the later has the greater token", true, []tell{
+		lost(pool(acquire("a", 0))), pool(acquire("b", 6)), pool(acquire("c", 0)), pool(renew("a", 5)),
+	}},
+	{"a lost one comes late, with the greater token", true, []tell{
+		lost(pool(acquire("a", 0))), pool(acquire("b", 6)), pool(renew("a", 7)),
+	}},
+	{"a lost one came early, with the greater token", false, []tell{
+		lost(pool(acquire("a", 0))), pool(acquire("b", 4)), pool(acquire("c", 0)),
+		pool(release("b", granted)), pool(acquire("c", 6)), pool(acquire("d", 0)), pool(renew("a", 7)),
+	}},
+	{"renewed by a stranger", false, []tell{acquire("a", 5), renew("b", 5)}},
+	{"renewed with another token", false, []tell{acquire("a", 5), renew("a", 6)}},
 	{"counts", true, []tell{count(1, 1), count(2, 3)}},
 	{"a count is missing", false, []tell{count(1, 1), count(2, 2)}},
 	{"counts in another order", true, []tell{count(1, 3), overlapping(count(2, 2))}},
