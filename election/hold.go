@@ -24,7 +24,7 @@ func (e *Election) hold(ctx context.Context, t term, candidate string, n *notice
 		defer cancel() // ends the renewals, even one that is on its way
 		e.guard(ctx, t.key, n)
 	})
-	e.renew(ctx, t, candidate, n)
+	e.renew(ctx, t, n)
 	cancel()
 	watch.Wait()
 }
@@ -46,7 +46,7 @@ func (e *Election) guard(ctx context.Context, key reading, n *notice) {
 
 // renew renews the lease until that is not possible any more. A call that hangs does not prolong anything:
 // the notice ends the mastership by itself.
-func (e *Election) renew(ctx context.Context, t term, candidate string, n *notice) {
+func (e *Election) renew(ctx context.Context, t term, n *notice) {
 	pause := e.quickly()
 	for next := t.sent.Add(t.ttl / renewals); sleep(ctx, time.Until(next)) && n.leading(); {
 		sent := time.Now()
@@ -54,8 +54,8 @@ func (e *Election) renew(ctx context.Context, t term, candidate string, n *notic
 		switch {
 		case err == nil:
 			t.sent = sent
-			if !n.lead(candidate, t.until()) {
-				return // it had run out while the answer was on its way
+			if !n.prolong(t.until()) {
+				return // the term had ended while the answer was on its way
 			}
 			pause = e.quickly()
 			next = sent.Add(t.ttl / renewals)

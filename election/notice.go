@@ -24,17 +24,33 @@ func newNotice(tell func(Status)) *notice {
 	return n
 }
 
-// lead says that candidate is master until then. It is false, and nothing is said, when that has passed, or
-// when a mastership that was to be prolonged has run out: it does not come back.
+// lead begins a term: candidate is master until then. It is false, and nothing is said, when that has passed.
 func (n *notice) lead(candidate string, until time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := time.Now()
-	if !now.Before(until) || n.status.Leading && !now.Before(n.until) {
+	if !time.Now().Before(until) {
 		n.put(Status{}, time.Time{})
 		return false
 	}
 	n.put(Status{Leading: true, Until: until, Leader: candidate}, until)
+	return true
+}
+
+// prolong moves the end of the present term. It is false when there is none: what has run out or was resigned
+// while a renewal was on its way does not come back by its answer, since another may have been told of the
+// end already.
+func (n *notice) prolong(until time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	switch {
+	case !n.status.Leading:
+		return false
+	case !now.Before(until), !now.Before(n.until): // the timer is late
+		n.put(Status{}, time.Time{})
+		return false
+	}
+	n.put(Status{Leading: true, Until: until, Leader: n.status.Leader}, until)
 	return true
 }
 

@@ -32,7 +32,7 @@ func TestNoticeExpires(t *testing.T) {
 			t.Error("lead for 2 s = false, want true")
 		}
 		time.Sleep(time.Second)
-		if !n.lead("a", at(9*time.Second)) {
+		if !n.prolong(at(9 * time.Second)) {
 			t.Error("lead, prolonged in time = false, want true")
 		}
 		time.Sleep(2*time.Second - time.Nanosecond)
@@ -60,6 +60,39 @@ func TestNoticeExpires(t *testing.T) {
 	})
 }
 
+// A mastership that has ended, by its time or because the key is gone, is not prolonged by the answer to a
+// renewal that was on its way: only a new term leads again.
+func TestNoticeEndedIsNotProlonged(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(n *notice){
+		"resigned": func(n *notice) { n.resign() },
+		"expired":  func(*notice) { time.Sleep(time.Minute) },
+		"followed": func(n *notice) { n.follow("b", time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var told []Status
+				n := newNotice(func(s Status) { told = append(told, s) })
+				defer n.close()
+				n.lead("a", time.Now().Add(time.Minute))
+				end(n)
+				synctest.Wait()
+				ended := len(told)
+				if n.prolong(time.Now().Add(time.Minute)) || n.leading() {
+					t.Error("the end of a mastership was taken back by a late renewal, want it to stay")
+				}
+				if len(told) != ended {
+					t.Errorf("after the end the notice told %v, want nothing", told[ended:])
+				}
+				if !n.lead("a", time.Now().Add(time.Minute)) || !n.leading() {
+					t.Error("a new term does not lead, want it to")
+				}
+			})
+		})
+	}
+}
+
 // An answer that comes after the time is over prolongs nothing, even if nobody has noticed the time yet.
 func TestNoticeDoesNotComeBack(t *testing.T) {
 	t.Parallel()
@@ -68,7 +101,7 @@ func TestNoticeDoesNotComeBack(t *testing.T) {
 	defer n.close()
 	n.lead("a", time.Now().Add(time.Hour))
 	n.until = time.Now() // as after a stop of the process: the timer is late
-	if n.leading() || n.lead("a", time.Now().Add(time.Hour)) {
+	if n.leading() || n.prolong(time.Now().Add(time.Hour)) {
 		t.Error("a mastership that was over is prolonged, want it lost")
 	}
 	if len(told) != 2 || told[1].Leading {
