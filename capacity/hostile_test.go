@@ -84,7 +84,7 @@ func TestRestoredListGoes(t *testing.T) {
 	var list []Saved
 	for i := range 1000 {
 		resource := fmt.Sprint("r", i%10)
-		list = append(list, Saved{resource, name(i), v.now.Add(seconds(float64(i)))})
+		list = append(list, Saved{resource, name(i), seconds(float64(i))})
 	}
 	v.Restore(v.now, list)
 	v.now = v.now.Add(seconds(999) + 1)

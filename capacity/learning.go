@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A Saved lease is one that was known when a server ended, for the next to begin with.
+// A Saved lease is one that was known when a server ended, for the next to begin with. How long it still
+// lasts is a length and no instant, since the clock may be set before the next server reads it.
 type Saved struct {
 	Resource, Client string
-	Expiry           time.Time
+	Left             time.Duration
 }
 
 // reporters are the holders of leases on a resource that were given before this server led, and that have not
@@ -112,14 +113,14 @@ func (s *Server) Snapshot(now time.Time) []Saved {
 	for r := range s.inOrder.all {
 		for i := range r.inOrder.all {
 			if n := r.rows.at(i); n.expiry >= at {
-				all = append(all, Saved{r.id, n.client, now.Add(time.Duration(n.expiry - at))})
+				all = append(all, Saved{r.id, n.client, time.Duration(n.expiry - at)})
 			}
 		}
 	}
 	for id, w := range s.awaited {
 		for _, l := range w.last {
 			if w.missing[l.client] && l.expiry >= at {
-				all = append(all, Saved{id, l.client, now.Add(time.Duration(l.expiry - at))})
+				all = append(all, Saved{id, l.client, time.Duration(l.expiry - at)})
 			}
 		}
 	}
@@ -131,14 +132,15 @@ func (s *Server) Snapshot(now time.Time) []Saved {
 
 // Restore tells a server that has just begun to lead of all leases there were when the one before it
 // ended in good order. Learning ends on a resource as soon as all their holders have reported or released, or
-// their leases have run out, and at once where there are none.
+// their leases have run out, and at once where there are none. The time between the two servers does not
+// count: only a clock that can be set would know it, and one that was set forward would end leases in use.
 func (s *Server) Restore(now time.Time, all []Saved) {
 	if !s.Leading(now) {
 		return
 	}
 	s.restored, s.awaited, s.awaits = true, make(map[string]*reporters), 0
 	for _, l := range all {
-		if l.Expiry.Before(now) || s.known(l.Client, l.Resource) {
+		if l.Left < 0 || s.known(l.Client, l.Resource) {
 			continue
 		}
 		w := s.awaited[l.Resource]
@@ -147,7 +149,7 @@ func (s *Server) Restore(now time.Time, all []Saved) {
 			s.awaited[l.Resource] = w
 		}
 		w.missing[l.Client] = true
-		end := s.at(l.Expiry)
+		end := s.at(now) + int64(min(l.Left, longestLease))
 		w.last = append(w.last, reporter{l.Client, end})
 		s.awaits = max(s.awaits, end)
 	}

@@ -146,7 +146,7 @@ func TestMastership(t *testing.T) {
 		}
 		v.Release(v.now, "a", thing)
 		v.Expire(v.now)
-		v.Restore(v.now, []Saved{{thing, "a", v.now.Add(time.Hour)}})
+		v.Restore(v.now, []Saved{{thing, "a", time.Hour}})
 		if _, ok := v.Find(v.now, thing); ok || v.Leading(v.now) || v.Snapshot(v.now) != nil ||
 			v.Resources(v.now, "", 9) != nil || v.Leases(v.now, thing, "", 9) != nil {
 			t.Errorf("%s: it shows leases", when)

@@ -153,7 +153,7 @@ func TestSnapshotOfALearningServerIsNone(t *testing.T) {
 // A server below that learns has reported when it has learnt.
 func TestRestoredServerWaitsForOneThatLearns(t *testing.T) {
 	v := newBench(t, "FAIR_SHARE capacity=100 learning")
-	v.Restore(v.now, []Saved{{thing, "child", v.now.Add(seconds(200))}})
+	v.Restore(v.now, []Saved{{thing, "child", seconds(200)}})
 	r := &Request{Resource: thing, Has: v.lease(10), Server: true, Demands: []Demand{{Clients: 1, Wants: 10}}}
 	r.Has.Refresh = 0
 	v.request("child", r)

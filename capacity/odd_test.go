@@ -135,7 +135,7 @@ func TestClockJumps(t *testing.T) {
 			v.Expire(v.now)
 			v.Leases(v.now, thing, "", 10)
 			v.Lead(v.now, time.Time{})
-			v.Restore(v.now, []Saved{{thing, "a", a}})
+			v.Restore(v.now, []Saved{{thing, "a", a.Sub(b)}})
 			v.want("a", 10)
 			v.check()
 		}

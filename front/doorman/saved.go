@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,15 +26,21 @@ import (
 // That is true only while nobody grants without it. So it is removed before the first grant, and it is
 // of no use among several servers that may be master.
 //
-// It is text: how many leases there are, one in each line, and a checksum of all of them.
+// It is text: the number of its form and of leases, one lease in each line with the nanoseconds that it still
+// lasts, and a checksum of all of them.
 //
-//	gatehouse leases 1 2
-//	["db","host:4711:1",1795550405000000000]
-//	["db","host:4712:1",1795550407000000000]
+//	gatehouse leases 2 2
+//	["db","host:4711:1",298000000000]
+//	["db","host:4712:1",300000000000]
 //	checksum 9a71bb4c
+//
+// In form 1, which is still read, a lease has the Unix time of its end instead.
 const (
-	savedHead = "gatehouse leases 1 %d\n"
+	savedHead = "gatehouse leases %d %d\n"
 	savedFoot = "checksum %08x\n"
+
+	savedForm        = 2
+	savedFormInstant = 1
 )
 
 // A savedLease is a line of the file.
@@ -151,10 +158,10 @@ func formatSaved(to io.Writer, all []capacity.Saved) error {
 	sum := newSum()
 	lines := json.NewEncoder(io.MultiWriter(to, sum))
 	lines.SetEscapeHTML(false)
-	_, err := fmt.Fprintf(to, savedHead, len(all))
+	_, err := fmt.Fprintf(to, savedHead, savedForm, len(all))
 	for i := range all {
 		if err == nil {
-			err = lines.Encode(savedLease{all[i].Resource, all[i].Client, all[i].Expiry.UnixNano()})
+			err = lines.Encode(savedLease{all[i].Resource, all[i].Client, all[i].Left.Nanoseconds()})
 		}
 	}
 	if err == nil {
@@ -166,9 +173,9 @@ func formatSaved(to io.Writer, all []capacity.Saved) error {
 // parseSaved reads the text of a file.
 func parseSaved(text []byte) ([]capacity.Saved, error) {
 	head, lines, _ := bytes.Cut(text, []byte{'\n'})
-	var count int
-	_, err := fmt.Sscanf(string(head)+"\n", savedHead, &count)
-	if err != nil {
+	var form, count int
+	_, err := fmt.Sscanf(string(head)+"\n", savedHead, &form, &count)
+	if err != nil || form != savedForm && form != savedFormInstant {
 		return nil, errDamaged
 	}
 	foot := bytes.LastIndexByte(bytes.TrimSuffix(lines, []byte{'\n'}), '\n') + 1
@@ -186,6 +193,10 @@ func parseSaved(text []byte) ([]capacity.Saved, error) {
 		if err != nil {
 			return nil, err
 		}
+		if form == savedFormInstant {
+			// How long it lasted then is not known: as long as any lease may, which learning ends before.
+			lease.Left = math.MaxInt64
+		}
 		all = append(all, lease)
 	}
 	return all, nil
@@ -193,17 +204,17 @@ func parseSaved(text []byte) ([]capacity.Saved, error) {
 
 // parseLease reads one line.
 func parseLease(line []byte) (capacity.Saved, error) {
-	var expiry json.Number
+	var left json.Number
 	var lease capacity.Saved
-	parts := savedLease{&lease.Resource, &lease.Client, &expiry}
+	parts := savedLease{&lease.Resource, &lease.Client, &left}
 	if err := json.Unmarshal(line, &parts); err != nil {
 		return lease, errDamaged
 	}
-	at, err := strconv.ParseInt(expiry.String(), 10, 64)
+	ns, err := strconv.ParseInt(left.String(), 10, 64)
 	if err != nil || lease.Resource == "" || lease.Client == "" {
 		return lease, errDamaged
 	}
-	lease.Expiry = time.Unix(0, at)
+	lease.Left = time.Duration(ns)
 	return lease, nil
 }
 

@@ -6,9 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +22,10 @@ import (
 // life is one server from its start to its end, without doors, in the bubble of a test.
 func life(t *testing.T, config Config, live func(s *Server)) {
 	t.Helper()
-	config.Log, config.Now = slog.New(slog.DiscardHandler), time.Now
+	config.Log = slog.New(slog.DiscardHandler)
+	if config.Now == nil {
+		config.Now = time.Now
+	}
 	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +95,41 @@ func TestSavedLeasesEndLearning(t *testing.T) {
 			s.gets(t, "a", 30, 30)
 			if got := s.gets(t, "c", 0, 70); got != 0 {
 				t.Errorf("after a crash a newcomer gets %v, want 0 while the server learns", got)
+			}
+		})
+	})
+}
+
+// A clock that is set while no server runs ends no lease: nothing is given to a newcomer that a client which
+// has not reported yet may still use.
+func TestSavedLeasesOutliveAStepOfTheClock(t *testing.T) {
+	for _, step := range []time.Duration{
+		time.Hour, 30 * time.Second, 200 * 365 * 24 * time.Hour, -time.Hour, -200 * 365 * 24 * time.Hour,
+	} {
+		t.Run(step.String(), func(t *testing.T) { stepBetweenServers(t, step) })
+	}
+}
+
+// stepBetweenServers sets the clock between the lives of two servers.
+func stepBetweenServers(t *testing.T, step time.Duration) {
+	t.Helper()
+	config := Config{Leases: filepath.Join(t.TempDir(), "leases")}
+	synctest.Test(t, func(t *testing.T) {
+		life(t, config, func(s *Server) {
+			time.Sleep(time.Minute + time.Second)
+			s.gets(t, "a", 0, 100) // for a minute
+		})
+		given := time.Now()
+		config.Now = func() time.Time { return time.Now().Add(step) }
+		life(t, config, func(s *Server) {
+			for time.Sleep(time.Second); time.Since(given) < time.Minute; time.Sleep(9 * time.Second) {
+				if got := s.gets(t, "b", 0, 30); got != 0 {
+					t.Errorf("after %v a newcomer gets %v, want 0", time.Since(given), got)
+				}
+			}
+			time.Sleep(time.Second)
+			if got := s.gets(t, "b", 0, 30); got != 30 {
+				t.Errorf("after the end of all leases a newcomer gets %v, want 30", got)
 			}
 		})
 	})
@@ -175,9 +215,8 @@ func TestLeasesRunOutByThemselves(t *testing.T) {
 
 // Bytes that a server did not write are not believed.
 func TestDamagedLeases(t *testing.T) {
-	now := time.Unix(1_800_000_000, 1)
 	saved := []capacity.Saved{
-		{Resource: "r<>", Client: "a\n\"", Expiry: now}, {Resource: "q", Client: "日", Expiry: now},
+		{Resource: "r<>", Client: "a\n\"", Left: time.Minute + 1}, {Resource: "q", Client: "日", Left: 0},
 	}
 	var file bytes.Buffer
 	if err := formatSaved(&file, saved); err != nil {
@@ -185,7 +224,7 @@ func TestDamagedLeases(t *testing.T) {
 	}
 	text := file.Bytes()
 	got, err := parseSaved(text)
-	if err != nil || len(got) != 2 || got[0].Client != saved[0].Client || !got[1].Expiry.Equal(now) {
+	if err != nil || !slices.Equal(got, saved) {
 		t.Errorf("%s = %v, %v, want %v", text, got, err, saved)
 	}
 	for i := range text {
@@ -200,7 +239,7 @@ func TestDamagedLeases(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "leases")
 	for _, text := range []string{"", "\n", "gatehouse leases 1 0\n",
-		"gatehouse leases 2 0\nchecksum 00000000\n",
+		"gatehouse leases 3 0\nchecksum 00000000\n",
 		"gatehouse leases 1 99999999999\nchecksum 00000000\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -234,35 +273,57 @@ func TestLeasesWhereTheyCannotBe(t *testing.T) {
 	}
 }
 
-// A clock that was set back, or a file of long ago, makes nobody learn for longer than without the file.
-func TestSavedLeasesOfAnotherTime(t *testing.T) {
-	for _, c := range []struct {
-		fact    string
-		expires time.Duration // from now
-		first   float64       // what a newcomer gets at once
-	}{
-		{"the clock was set back by ten years", 10 * 365 * 24 * time.Hour, 0},
-		{"by two hundred years", 200 * 365 * 24 * time.Hour, 0},
-		{"the file is ten years old", -10 * 365 * 24 * time.Hour, 30},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			config := Config{Leases: filepath.Join(t.TempDir(), "leases")}
-			err := writeWhole(config.Leases, func(to io.Writer) error {
-				lease := capacity.Saved{Resource: "r", Client: "a", Expiry: time.Now().Add(c.expires)}
-				return formatSaved(to, []capacity.Saved{lease})
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			life(t, config, func(s *Server) {
-				if got := s.gets(t, "b", 0, 30); got != c.first {
-					t.Errorf("%s: at once a newcomer gets %v, want %v", c.fact, got, c.first)
-				}
-				time.Sleep(time.Minute + time.Second)
-				if got := s.gets(t, "b", 0, 30); got != 30 {
-					t.Errorf("%s: after the time of a lease it gets %v, want 30", c.fact, got)
-				}
-			})
-		})
+// A file of the first form, which has the ends of leases by the clock of then, is read as one of leases that
+// last for long: learning ends when all have reported, or after the time of a lease, whatever the clock says.
+func TestSavedLeasesOfTheFirstForm(t *testing.T) {
+	const text = "gatehouse leases 1 2\n" +
+		"[\"r\",\"a\",1795550405000000000]\n[\"r\",\"b\",1]\nchecksum 6d4f4c1c\n"
+	begin := func(t *testing.T, live func(s *Server)) {
+		config := Config{Leases: filepath.Join(t.TempDir(), "leases")}
+		if err := os.WriteFile(config.Leases, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		life(t, config, live)
 	}
+	synctest.Test(t, func(t *testing.T) {
+		begin(t, func(s *Server) {
+			s.gets(t, "a", 30, 30)
+			if got := s.gets(t, "c", 0, 70); got != 0 {
+				t.Errorf("before b has reported a newcomer gets %v, want 0", got)
+			}
+			s.gets(t, "b", 50, 50)
+			if got := s.gets(t, "c", 0, 70); got != 20 {
+				t.Errorf("when all have reported a newcomer gets %v, want the 20 that are free", got)
+			}
+		})
+		begin(t, func(s *Server) {
+			time.Sleep(time.Minute + time.Second)
+			if got := s.gets(t, "c", 0, 70); got != 70 {
+				t.Errorf("after the time of a lease a newcomer gets %v, want 70", got)
+			}
+		})
+	})
+}
+
+// Leases that last longer than learning does, in a file of a server with another configuration, make nobody
+// learn for longer than without the file.
+func TestSavedLeasesThatLastForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := Config{Leases: filepath.Join(t.TempDir(), "leases")}
+		err := writeWhole(config.Leases, func(to io.Writer) error {
+			return formatSaved(to, []capacity.Saved{{Resource: "r", Client: "a", Left: math.MaxInt64}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		life(t, config, func(s *Server) {
+			if got := s.gets(t, "b", 0, 30); got != 0 {
+				t.Errorf("at once a newcomer gets %v, want 0", got)
+			}
+			time.Sleep(time.Minute + time.Second)
+			if got := s.gets(t, "b", 0, 30); got != 30 {
+				t.Errorf("after the time of a lease it gets %v, want 30", got)
+			}
+		})
+	})
 }
