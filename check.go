@@ -101,6 +101,9 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 	if n&needHolder != 0 && cmd.Holder == "" || len(cmd.Holder) > MaxHolder {
 		return Errorf(CodeInvalid, "%s: Holder of %d bytes, want 1 to %d", key, len(cmd.Holder), MaxHolder)
 	}
+	if cmd.Fence != 0 && cmd.Holder == "" {
+		return Errorf(CodeInvalid, "%s: Fence %d without a Holder, want that of the hold", key, cmd.Fence)
+	}
 	if n&needExpires != 0 && (cmd.Expires < 0 || cmd.Expires > MaxDuration) &&
 		(cmd.Op != OpRenew || cmd.Expires != AsAcquired) {
 		return outOfRange(key, "Expires", cmd.Expires, "0 to 100 years")

@@ -55,6 +55,10 @@ type Command struct {
 	// holder cannot be cancelled.
 	Holder string
 
+	// Fence is, for a release and a renew, the fencing token of the hold that is meant: the hold of another
+	// acquire of the same Holder is a conflict, and stays as it is. 0 means whatever the Holder holds.
+	Fence uint64
+
 	// Size is the capacity: how many per interval, slots, or how many a barrier waits for.
 	// 0 stops a limiter or a semaphore. A lock always has size 1.
 	Size int64
@@ -113,7 +117,8 @@ type Command struct {
 	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
 	Granted *Decision
 
-	// MinFence is the least fencing token that a grant may carry; 0 means the store's time in µs.
+	// MinFence is the least fencing token or number of a reservation that a grant may carry; 0 means the
+	// store's time, in µs for a token and in ns for a number.
 	MinFence uint64
 
 	// MaxHolders is the most holds under one name; 0 means as many as a store in one process allows.
@@ -190,6 +195,12 @@ type Decision struct {
 
 	// Fence is the fencing token of what is held. It rises with every grant under one name.
 	Fence uint64
+
+	// Reservation is the number of the place that a reserve got, or was told of again. No two places under
+	// one name have the same, not even across a reset or a delete. It is 0 for what was taken at once, and
+	// for a place without a Holder in a limiter that keeps every start (SlidingLog, Pace): there all places
+	// of one start are alike. An undo takes back the place with this number, and nothing else.
+	Reservation uint64
 
 	// Value is the counter's value.
 	Value int64

@@ -277,6 +277,8 @@ func (a *actor) set(field, value string) (err error) {
 		a.cmd.MaxHolders, err = strconv.Atoi(value)
 	case field == "minfence":
 		a.cmd.MinFence, err = strconv.ParseUint(value, 10, 62)
+	case field == "fence":
+		a.cmd.Fence, err = strconv.ParseUint(value, 10, 64)
 	case field == "key":
 		a.cmd.Holder = value
 	case field == "message":

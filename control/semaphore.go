@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -133,20 +134,32 @@ func (s *Semaphore) extend(now time.Time, cmd *gatehouse.Command, expires time.D
 }
 
 func (s *Semaphore) release(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if s.holds[cmd.Holder] == nil {
-		return unable(now, gatehouse.Conflict, notHeld)
+	if _, why := s.meant(cmd); why != "" {
+		return unable(now, gatehouse.Conflict, why)
 	}
 	s.drop(cmd.Holder)
 	s.released++
 	return s.decide(now, gatehouse.Granted)
 }
 
-const notHeld = "is not held with this key: it was never acquired, was released, or has expired"
+// meant is the hold that a release or a renew means; if there is none, why says so. A hold of the same key
+// under another fencing token was acquired later or earlier than the one meant, and is not touched.
+func (s *Semaphore) meant(cmd *gatehouse.Command) (h *hold, why string) {
+	h = s.holds[cmd.Holder]
+	switch {
+	case h == nil:
+		return nil, "is not held with this key: it was never acquired, was released, or has expired"
+	case cmd.Fence != 0 && cmd.Fence != h.fence:
+		return nil, fmt.Sprintf("is held with this key under fencing token %d, not %d: "+
+			"the hold of that token is over", h.fence, cmd.Fence)
+	}
+	return h, ""
+}
 
 func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	h := s.holds[cmd.Holder]
-	if h == nil {
-		return unable(now, gatehouse.Conflict, notHeld)
+	h, why := s.meant(cmd)
+	if why != "" {
+		return unable(now, gatehouse.Conflict, why)
 	}
 	expires := cmd.Expires
 	if expires == gatehouse.AsAcquired {

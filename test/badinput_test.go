@@ -56,7 +56,7 @@ func noNumber(param, value string) string {
 // unknown is the answer to a parameter that there is not.
 func unknown(param string) string {
 	return fmt.Sprintf("400 Bad Request: parameter %q is unknown, want one of size cost interval "+
-		"expires maxwait key message amount value id burst mode guard limits zone", param)
+		"expires maxwait key message amount value id burst mode guard limits zone fence", param)
 }
 
 // noPath is the answer to a path that leads nowhere.

@@ -151,7 +151,7 @@ func TestDocumentationOfOneOperation(t *testing.T) {
 	t.Parallel()
 	page := chromium(t, "http://"+shared().address+"/docs/#/gcra/reserveGcra")
 	for _, name := range []string{"name", "size", "cost", "interval", "expires", "maxwait", "key", "message",
-		"amount", "value", "id", "burst", "mode", "guard", "limits", "zone"} {
+		"amount", "value", "id", "burst", "mode", "guard", "limits", "zone", "fence"} {
 		if !regexp.MustCompile(`class="parameter__name[^>]*>` + name + `\b`).MatchString(page) {
 			t.Errorf("/docs/#/gcra/reserveGcra shows no parameter %s", name)
 		}

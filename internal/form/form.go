@@ -5,6 +5,7 @@ package form
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,12 +32,13 @@ const (
 	guard
 	limits
 	zone
+	fence
 	numParameters
 )
 
 var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
-	"burst", "mode", "guard", "limits", "zone",
+	"burst", "mode", "guard", "limits", "zone", "fence",
 }
 
 // Names returns the names of all parameters.
@@ -45,7 +47,7 @@ func Names() []string { return slices.Clone(names[:]) }
 // A Form holds what a request gives for each parameter, as text. The zero Form holds nothing.
 type Form struct {
 	values [numParameters][]byte // nil is absent
-	any    bool                  // one of those from burst on is there
+	any    bool                  // one of those from burst to zone is there
 }
 
 // Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
@@ -54,13 +56,13 @@ func (f *Form) Set(name, value []byte) error {
 	for i, known := range names {
 		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
 			switch {
-			case len(value) == 0 && (i == size || i == key):
+			case len(value) == 0 && (i == size || i == key || i == fence):
 				value = nil // as if it were absent
 			case value == nil:
 				value = []byte{}
 			}
 			f.values[i] = value
-			f.any = f.any || i >= burst
+			f.any = f.any || i >= burst && i <= zone
 			return nil
 		}
 	}
@@ -77,6 +79,7 @@ func (f *Form) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.limiter(cmd, kind)
 	r.texts(cmd, kind)
 	r.holder(cmd, kind)
+	r.fence(cmd, kind)
 	return r.err
 }
 
@@ -263,6 +266,24 @@ func (r *reader) holder(cmd *gatehouse.Command, kind gatehouse.Kind) {
 		r.fault("key is missing, want the key that acquire answered with")
 	case cmd.Op == gatehouse.OpCancel:
 		r.fault("key is missing, want the key that reserve was given")
+	}
+}
+
+// fence reads the fencing token of the hold that a release or a renew means. It means nothing without the key
+// of that hold, so that one without is refused whatever the operation.
+func (r *reader) fence(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	text := r.form.values[fence]
+	if text == nil {
+		return
+	}
+	token, err := strconv.ParseUint(string(text), 10, 64)
+	switch {
+	case err != nil:
+		r.fault("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
+	case token != 0 && r.form.values[key] == nil:
+		r.fault("fence is %d without a key, want the key of that hold with it", token)
+	case HasHolders(kind) && (cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew):
+		cmd.Fence = token
 	}
 }
 

@@ -177,7 +177,12 @@ var refusals = []struct{ query, want string }{
 	{"message=" + strings.Repeat("m", 4097), "message has 4097 bytes, want at most 4096"},
 	{"id=" + strings.Repeat("i", 4097), "id has 4097 bytes, want at most 4096"},
 	{"step=1", `parameter "step" is unknown, want one of size cost interval expires maxwait key message ` +
-		`amount value id burst mode guard limits zone`},
+		`amount value id burst mode guard limits zone fence`},
+	{"fence=-1&key=k", `fence is "-1", want a whole number from 0 to 18446744073709551615`},
+	{"fence=18446744073709551616&key=k", `fence is "18446744073709551616", want a whole number from 0 to`},
+	{"fence=x&key=k", `fence is "x", want a whole number from 0 to 18446744073709551615`},
+	{"fence=7", `fence is 7 without a key, want the key of that hold with it`},
+	{"fence=0", ""}, {"fence=", ""}, {"fence=18446744073709551615&key=k", ""},
 	{"=1", `parameter "" is unknown, want one of `},
 	{"size", ""}, {"key", ""}, {"zone=" + strings.Repeat("z", 64), ""}, // these are not refused
 }
