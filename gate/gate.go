@@ -184,6 +184,14 @@ func (g *Gate) try(
 	return d, true, err
 }
 
+// TakeBack takes back what Try granted to cmd, because its answer could not be delivered. It does not wait
+// for a slow store.
+func (g *Gate) TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision) {
+	if t := (&ticket{cmd: cmd}); t.took(&granted) {
+		g.takeBack(key, undo(t, &granted))
+	}
+}
+
 // mayWait reports whether a command stays in line when it is refused.
 func mayWait(cmd *gatehouse.Command) bool { return cmd.MaxWait != 0 && cmd.Op.Waits() }
 

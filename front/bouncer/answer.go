@@ -19,6 +19,7 @@ type reply struct {
 	op      gatehouse.Op
 	maxWait time.Duration
 	holder  string
+	holds   bool // a grant is held until it is released or expires
 	v1      bool
 	json    bool   // refusals as application/problem+json
 	origin  string // of a web page that may read the answer
@@ -32,7 +33,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, from *sender) reply
 	header := &ctx.Request.Header
 	return reply{
 		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
-		json: from.json, origin: s.origin(from),
+		holds: r.holds(), json: from.json, origin: s.origin(from),
 		close: header.ConnectionClose(), http10: !header.IsHTTP11(),
 	}
 }

@@ -26,6 +26,8 @@ import (
 type Gate interface {
 	// Try answers what needs no waiting; what is not settled goes to Submit.
 	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// TakeBack takes back what Try granted, because the answer could not be delivered.
+	TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision)
 	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
 	// also takes back a grant that could not be delivered.
 	Submit(key gatehouse.Key, cmd gatehouse.Command,

@@ -43,9 +43,13 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 	s.requests.Put(r)
 }
 
-// decide puts the request to its controller.
+// decide puts the request to its controller. A semaphore or a lock is not given to a client that has left.
 func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 	r.cmd.Keep = s.config.Keep
+	if r.holds() && hungUp(ctx.Conn()) {
+		s.abandon(ctx)
+		return
+	}
 	if s.config.Gate.Slow(r.key) {
 		s.waitSlow(ctx, r, from)
 		return
@@ -55,9 +59,22 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 		s.wait(ctx, r, from)
 		return
 	}
+	if r.holds() && err == nil && d.Outcome == gatehouse.Granted {
+		key, cmd, granted := r.key, r.cmd, d // which the request does not keep
+		takeBackUnsent(ctx.Conn(), func() { s.config.Gate.TakeBack(key, cmd, granted) })
+	}
 	reply := s.reply(ctx, r, from)
 	reply.scratch = r.scratch[:]
 	s.finish(ctx, &reply, &d, err)
+}
+
+// abandon ends the connection of a client that has left, without an answer to its request or to those behind
+// it. Answers to earlier requests are sent first.
+func (s *Server) abandon(ctx *fasthttp.RequestCtx) {
+	s.metrics.hangups.Inc()
+	conn := ctx.Conn()
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(net.Conn) { _ = conn.Close() })
 }
 
 // finish answers a request whose connection was not parked.

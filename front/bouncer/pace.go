@@ -23,10 +23,11 @@ type pacedConn struct {
 	// gone is called when the connection is closed while a request waits that is not parked yet.
 	gone atomic.Pointer[func()]
 
-	mu    sync.Mutex
-	timer *time.Timer // nil while nobody is to be cut, because the answer is what takes long
-	seen  uint32      // doing at the last look
-	since int         // how many looks ago it was first seen
+	mu     sync.Mutex
+	timer  *time.Timer // nil while nobody is to be cut, because the answer is what takes long
+	seen   uint32      // doing at the last look
+	since  int         // how many looks ago it was first seen
+	unsent []func()    // take back the holds whose answers have not begun to leave
 }
 
 // What a connection is doing.
@@ -130,10 +131,40 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 
 // Write implements [net.Conn].
 func (c *pacedConn) Write(b []byte) (int, error) {
+	unsent := c.takeUnsent()
 	c.turnTo(sending)
 	n, err := c.TCPConn.Write(b)
 	c.turnTo(idle)
+	if n == 0 {
+		c.lost(unsent)
+	} // otherwise the client may have read these answers
 	return n, err
+}
+
+// takeBackUnsent has a hold taken back if the connection ends before anything more is written to it. What a
+// client may have read, it keeps: of answers that leave together, some of which are lost, all count as read.
+func takeBackUnsent(conn net.Conn, undo func()) {
+	if c := paced(conn); c != nil {
+		c.mu.Lock()
+		c.unsent = append(c.unsent, undo)
+		c.mu.Unlock()
+	}
+}
+
+// takeUnsent returns what takes back the holds whose answers have not left, and forgets it.
+func (c *pacedConn) takeUnsent() (unsent []func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unsent, c.unsent = c.unsent, nil
+	return unsent
+}
+
+// lost takes back holds whose answers will not leave.
+func (c *pacedConn) lost(unsent []func()) {
+	for _, undo := range unsent {
+		c.server.metrics.hangups.Inc()
+		undo()
+	}
 }
 
 // Close implements [net.Conn].
@@ -146,5 +177,7 @@ func (c *pacedConn) Close() error {
 			(*gone)()
 		}
 	})
-	return c.TCPConn.Close()
+	err := c.TCPConn.Close() // first, so that no answer leaves after its grant was taken back
+	c.lost(c.takeUnsent())
+	return err
 }

@@ -22,6 +22,11 @@ type request struct {
 	scratch [96]byte  // for the answer's headers
 }
 
+// holds reports whether the request acquires something that is held until it is released or expires.
+func (r *request) holds() bool {
+	return r.cmd.Op == gatehouse.OpAcquire && form.HasHolders(r.key.Kind)
+}
+
 // A problem is a request that is not put to a controller, and how it is answered.
 type problem struct {
 	status   int

@@ -36,7 +36,7 @@ func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 	settled := w.settled
 	w.mu.Unlock()
 	if settled {
-		s.finish(ctx, &w.reply, &w.decision, w.err)
+		w.answer(ctx)
 		return
 	}
 	w.leave(ctx)
@@ -61,11 +61,21 @@ func (s *Server) waitSlow(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 		}
 	}
 	<-w.early
-	if w.err == nil && w.decision.Outcome == gatehouse.Granted && w.reply.holder != "" && hungUp(ctx.Conn()) {
-		s.metrics.hangups.Inc()
-		w.cancel()
+	w.answer(ctx)
+}
+
+// answer answers a request whose connection was not parked. A hold is taken back if its client has left,
+// which gets no answer then, or if the answer cannot be sent.
+func (w *waiter) answer(ctx *fasthttp.RequestCtx) {
+	if w.reply.holds && w.err == nil && w.decision.Outcome == gatehouse.Granted {
+		if hungUp(ctx.Conn()) {
+			w.cancel()
+			w.server.abandon(ctx)
+			return
+		}
+		takeBackUnsent(ctx.Conn(), w.cancel)
 	}
-	s.finish(ctx, &w.reply, &w.decision, w.err)
+	w.server.finish(ctx, &w.reply, &w.decision, w.err)
 }
 
 // hungUp reports whether the client is known to be gone at this instant.

@@ -63,16 +63,21 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 		s.last = true
 		return
 	}
-	if s.server.config.Gate.Slow(q.key) {
+	gate := s.server.config.Gate
+	if s.waiting != nil || gate.Slow(q.key) {
 		s.wait(q, &l.cmd)
 		return
 	}
-	d, settled, err := s.server.config.Gate.Try(q.key, &l.cmd)
+	d, settled, err := gate.Try(q.key, &l.cmd)
 	if !settled {
 		s.wait(q, &l.cmd)
 		return
 	}
 	s.answer(&q, &d, err)
+	if q.holder != "" && err == nil && d.Outcome == gatehouse.Granted {
+		key, cmd, granted := q.key, l.cmd, d // copies: only what is held goes to the heap
+		s.deliver(func() { gate.TakeBack(key, cmd, granted) })
+	}
 }
 
 // ask reads the arguments of a command into the question and the loop's command.

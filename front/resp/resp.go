@@ -27,6 +27,8 @@ import (
 type Gate interface {
 	// Try answers what needs no waiting; what is not settled goes to Submit.
 	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// TakeBack takes back what Try granted, because the answer could not be delivered.
+	TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision)
 	// TryAll answers commands for one key together, none of which may wait.
 	TryAll(key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision) error
 	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel

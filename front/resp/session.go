@@ -37,7 +37,7 @@ type session struct {
 	who    *identity // what the client says about itself, under server.mu; nil while that is nothing
 
 	waiting     *waiter   // the commands under way, in the order of their answers; nil while there are none
-	undelivered *delivery // the grants whose answers are written, and not sent; the oldest first
+	undelivered *delivery // the newest of the grants whose answers are not sent; its next is the oldest
 
 	queued int64 // bytes of answers
 	held   int32 // bytes that server.held has of this connection
@@ -192,10 +192,10 @@ func (s *session) flush() bool {
 	if cap(out) > 2*flushSize {
 		s.loop.reply.out = nil
 	}
-	s.queued += int64(len(out))
 	if _, err := s.conn.Write(out); err != nil || s.closed {
-		return false
+		return false // and end takes back what these answers grant: nothing of them was sent
 	}
+	s.queued += int64(len(out))
 	if unsent := s.conn.OutboundBuffered(); unsent > maxUnsent {
 		s.cut("client does not take its answers", "bytes", unsent)
 		return false
@@ -327,17 +327,45 @@ func (s *session) end() {
 	if s.delivered(); s.undelivered != nil {
 		shutdownWrite(s.conn) // so that the answer does not go out after all
 	}
-	for d := s.undelivered; d != nil; d = d.next {
+	for d := s.oldest(); d != nil; d = s.oldest() {
 		s.server.metrics.hangups.Inc()
 		d.cancel()
+		s.forget(d)
 	}
 	s.server.held.Add(-int64(s.held))
 	s.server.leave(s)
 }
 
+// deliver has a grant taken back if not all answers up to now are sent.
+func (s *session) deliver(cancel func()) {
+	d := &delivery{end: s.queued + int64(len(s.loop.reply.out)), cancel: cancel}
+	if d.next = d; s.undelivered != nil {
+		d.next, s.undelivered.next = s.undelivered.next, d
+	}
+	s.undelivered = d
+}
+
 // delivered forgets the grants whose answers were sent.
 func (s *session) delivered() {
-	for sent := s.sent(); s.undelivered != nil && s.undelivered.end <= sent; {
-		s.undelivered = s.undelivered.next
+	sent := s.sent()
+	for d := s.oldest(); d != nil && d.end <= sent; d = s.oldest() {
+		s.forget(d)
 	}
+}
+
+// oldest is the grant whose answer is sent next; nil when all are.
+func (s *session) oldest() *delivery {
+	if s.undelivered == nil {
+		return nil
+	}
+	return s.undelivered.next
+}
+
+// forget removes the oldest grant.
+func (s *session) forget(oldest *delivery) {
+	if s.undelivered == oldest {
+		s.undelivered = nil
+		return
+	}
+	s.undelivered.next = oldest.next
 }

@@ -102,16 +102,8 @@ func (s *session) resume() bool {
 		s.last = s.last || w.alone && s.server.stopping.Load()
 		return len(s.loop.reply.out) < flushSize || s.flush()
 	}
-	if !s.flush() {
-		s.lost(w)
+	if s.deliver(w.cancel); !s.flush() {
 		return false
-	}
-	if s.conn.OutboundBuffered() > 0 {
-		last := &s.undelivered
-		for *last != nil {
-			last = &(*last).next
-		}
-		*last = &delivery{end: s.queued, cancel: w.cancel}
 	}
 	s.last = s.last || w.alone && s.server.stopping.Load()
 	return true
