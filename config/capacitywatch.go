@@ -52,6 +52,12 @@ func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
 	return w.file(ctx, s.path)
 }
 
+// CheckCapacity says what is wrong with a source that can never be one, nil otherwise. It reads nothing.
+func CheckCapacity(source string) error {
+	_, err := parseSource(source)
+	return err
+}
+
 // LoadCapacity reads a source once. The version is where and when the templates are from.
 func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, version string, err error) {
 	s, err := parseSource(source)

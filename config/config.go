@@ -53,7 +53,7 @@ type File struct {
 
 	known     Known
 	faults    []fault
-	addresses []address
+	addresses []placedAddress
 	shares    []Position // of the rules that divide by Servers
 }
 

@@ -2,10 +2,7 @@ package config
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -97,42 +94,21 @@ func duration(text string, least time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// An address is where somebody listens.
-type address struct {
-	host string
-	port uint16
-	at   Position
-	text string
-}
-
 // address notes an address, unless it cannot be.
 func (f *File) address(name, text string, at Position) {
-	host, port, err := net.SplitHostPort(text)
-	number, bad := strconv.ParseUint(port, 10, 16)
-	if err != nil || bad != nil {
-		f.Fault(at, "%s is %s, want a host and a port such as localhost:5001 or 0.0.0.0:5001",
-			name, quote(text))
+	a, err := ParseAddress(text)
+	if err != nil {
+		f.Fault(at, "%s %v", name, err)
 		return
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		host = ip.Unmap().String()
-		if ip.IsUnspecified() {
-			host = ""
-		}
-	}
-	f.addresses = append(f.addresses, address{strings.ToLower(host), uint16(number), at, text})
-}
-
-// meets reports whether two cannot listen at the same time. An empty host is all of the machine's.
-func (a address) meets(b address) bool {
-	return a.port != 0 && a.port == b.port && (a.host == b.host || a.host == "" || b.host == "")
+	f.addresses = append(f.addresses, placedAddress{a, at})
 }
 
 // crossCheck looks for what cannot be together.
 func (f *File) crossCheck() {
 	for i, a := range f.addresses {
 		for _, b := range f.addresses[:i] {
-			if a.meets(b) {
+			if a.Meets(b.Address) {
 				f.Fault(a.at, "the address %s is taken by that in line %d", quote(a.text), b.at.Line)
 				break
 			}

@@ -25,9 +25,6 @@ const (
 	// minTTL is the smallest that etcd counts; it may give more than it is asked for. maxTTL is the longest
 	// that anybody should wait for a new master.
 	minTTL, maxTTL = time.Second, time.Hour
-	// maxCandidate is far above a host name with a port.
-	maxCandidate = 512
-
 	// renewals is how many of them fall into the time of a lease: one may fail, and there is time for two
 	// more attempts.
 	renewals = 3
@@ -46,6 +43,9 @@ const (
 	// maxPause is the longest pause after a failure.
 	maxPause = 2 * time.Second
 )
+
+// MaxCandidate is the longest name of a candidate in bytes, far above a host name with a port.
+const MaxCandidate = 512
 
 // A Status says who is master, as far as is known.
 type Status struct {
@@ -78,14 +78,28 @@ type Election struct {
 // caller closes the election after its Run.
 func Open(address string) (*Election, error) { return open(address) }
 
-func open(address string, options ...grpc.DialOption) (*Election, error) {
+// Check says what is wrong with an address, nil when Open would take it. It asks nobody.
+func Check(address string) error {
+	_, err := parse(address)
+	return err
+}
+
+// parse returns the only thing that an address has besides those of all etcd addresses.
+func parse(address string) (ttl time.Duration, err error) {
 	_, query, err := etcd.Check(address)
 	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
+		return 0, fmt.Errorf("election: %w", err)
 	}
-	ttl, err := parseTTL(query)
+	if ttl, err = parseTTL(query); err != nil {
+		return 0, fmt.Errorf("election: etcd address: %w", err)
+	}
+	return ttl, nil
+}
+
+func open(address string, options ...grpc.DialOption) (*Election, error) {
+	ttl, err := parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("election: etcd address: %w", err)
+		return nil, err
 	}
 	client, key, _, err := etcd.Open(address, options...)
 	if err != nil {
@@ -131,8 +145,8 @@ func (e *Election) Close() error { return e.client.Close() }
 // An error says that this did not work, or that candidate is no name. What goes wrong with etcd
 // meanwhile is told by Status.Err, and tried again.
 func (e *Election) Run(ctx context.Context, candidate string, tell func(Status)) error {
-	if candidate == "" || len(candidate) > maxCandidate {
-		return fmt.Errorf("election: candidate of %d bytes, want 1 to %d", len(candidate), maxCandidate)
+	if candidate == "" || len(candidate) > MaxCandidate {
+		return fmt.Errorf("election: candidate of %d bytes, want 1 to %d", len(candidate), MaxCandidate)
 	}
 	n := newNotice(tell)
 	defer n.close()

@@ -70,15 +70,15 @@ func TestRunRefusesNoName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close() }()
-	for _, name := range []string{"", strings.Repeat("a", maxCandidate+1)} {
+	for _, name := range []string{"", strings.Repeat("a", MaxCandidate+1)} {
 		if err := e.Run(t.Context(), name, func(Status) {}); err == nil {
 			t.Errorf("Run with a name of %d bytes = nil, want an error", len(name))
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.Run(ctx, strings.Repeat("a", maxCandidate), func(Status) {}); err != nil {
-		t.Errorf("Run with a name of %d bytes = %v, want none", maxCandidate, err)
+	if err := e.Run(ctx, strings.Repeat("a", MaxCandidate), func(Status) {}); err != nil {
+		t.Errorf("Run with a name of %d bytes = %v, want none", MaxCandidate, err)
 	}
 }
 

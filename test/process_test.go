@@ -26,58 +26,6 @@ func gatehouse(t *testing.T, env []string, args ...string) (status int, stdout, 
 	return cmd.ProcessState.ExitCode(), out.String(), err.String()
 }
 
-// mistakes are command lines and environments that a server does not start with, and what it says then.
-var mistakes = []struct{ fact, env, args, want string }{
-	{"no memory of that kind", "", "--store shelf", `…--store is "shelf"…`},
-	{"a disk without a directory", "", "--store disk:", "…--store is disk: without a directory, want …"},
-	{"a Redis without a host", "", "--store redis://", "…--store is no address: …there is no host…"},
-	{"an etcd without a host", "", "--store etcd://", "…--store is no address: …etcd address: …"},
-	{"a store by a misspelt scheme", "", "--store reddis://u:hush@h:1/?sentinel_password=hush",
-		`…--store is "reddis://…@h:1/", want memory, …`},
-	{"no time for the store", "", "--store-timeout 0s", "…--store-timeout is 0s, want 10ms to 1m0s…"},
-	{"too much time for the store", "", "--store-timeout 2m", "…--store-timeout is 2m0s, want 10ms to 1m0s…"},
-	{"no address", "", "--http= --resp= --grpc=", "…--http, --resp and --grpc are empty…"},
-	{"an address without a port", "", "--http localhost", "…listening for HTTP…localhost…"},
-	{"an address elsewhere", "", "--http 192.0.2.1:80", "…listening for HTTP…192.0.2.1…"},
-	{"a limit of nothing", "", "--max-names 0", "…--max-names is not above 0…"},
-	{"a limit below nothing", "", "--max-waiters -1", "…--max-waiters is not above 0…"},
-	{"no line", "", "--max-line 0", "…--max-line is not above 0…"},
-	{"no connections", "", "--max-connections 0", "…--max-connections is not above 0…"},
-	{"a limit that is no number", "", "--max-names many", "…max-names…many…"},
-	{"no time to read", "", "--read-timeout 0s", "…--read-timeout is not above 0…"},
-	{"no time to write", "", "--write-timeout -1s", "…--write-timeout is not above 0…"},
-	{"no time between requests", "", "--idle-timeout 0s", "…--idle-timeout is not above 0…"},
-	{"a time without a unit", "", "--drain 10", "…drain…10…"},
-	{"more than a hundred years", "", "--keep 1000000h", "…--keep is 1000000h…"},
-	{"an unknown log level", "", "--log-level loud", `…--log-level is "loud", want debug, info, warn or …`},
-	{"an unknown log format", "", "--log-format xml", `…--log-format is "xml", want text, json or auto…`},
-	{"an unknown flag", "", "--no-such-flag", "…unknown flag: --no-such-flag…"},
-	{"something besides", "", "now", "…now…"},
-	{"a variable that is no number", "GATEHOUSE_MAX_NAMES=many", "", `…GATEHOUSE_MAX_NAMES is "many"…`},
-	{"a limit of nothing in the environment", "GATEHOUSE_MAX_LINE=0", "", "…--max-line is not above 0…"},
-	{"a port that is no number", "BOUNCER_PORT=http", "", `…BOUNCER_PORT is "http", want a port from 1 …`},
-	{"no port", "BOUNCER_PORT=0", "", `…BOUNCER_PORT is "0"…`},
-	{"a port too high", "BOUNCER_PORT=65536", "", `…BOUNCER_PORT is "65536"…`},
-}
-
-func TestMistakesEndTheServer(t *testing.T) {
-	t.Parallel()
-	for _, m := range mistakes {
-		t.Run(m.fact, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{"serve"}, strings.Fields(m.args)...)
-			status, out, said := gatehouse(t, strings.Fields(m.env), args...)
-			if status == 0 || !matches(m.want, said) || strings.Count(said, "\n") != 1 {
-				t.Errorf("%s serve %s ended with %d and said %q, want not 0 and one line like %q",
-					m.env, m.args, status, said, m.want)
-			}
-			if out != "" {
-				t.Errorf("it wrote %q to standard output, want nothing", out)
-			}
-		})
-	}
-}
-
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	status, _, said := gatehouse(t, nil, "serve", "--http", shared().address)

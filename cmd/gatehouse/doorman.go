@@ -66,6 +66,19 @@ func (s *capacitySettings) faults(note func(flag, format string, args ...any)) {
 			note("parent", "has %q, want hosts and ports such as gatehouse-1:5506", parent)
 		}
 	}
+	if len(s.advertise) > election.MaxCandidate {
+		note("advertise", "has %d bytes, want at most %d", len(s.advertise), election.MaxCandidate)
+	}
+	if s.election != "" {
+		if err := election.Check(s.election); err != nil {
+			note("election", "is no address: %v", err)
+		}
+	}
+	if s.config != "" {
+		if err := config.CheckCapacity(s.config); err != nil {
+			note("capacity-config", "is no source: %v", err)
+		}
+	}
 	if s.leases != "" && s.election != "" {
 		note("capacity-leases", "cannot be used with --election: another master may have granted meanwhile")
 	}
@@ -85,13 +98,11 @@ func dialable(address string) bool {
 }
 
 // newDoorman makes the server that hands out leases on capacity, and what runs beside it.
-func (h *house) newDoorman(
-	ctx context.Context, s *settings, figures *prometheus.Registry,
-) (*doorman.Server, error) {
-	c := &s.capacity
+func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*doorman.Server, error) {
+	c := &p.capacity
 	how := doorman.Config{
 		Log: h.log, Now: time.Now, Metrics: figures, Address: c.advertise, Source: c.config,
-		Parents: c.parents, Leases: c.leases, Conns: s.maxConns,
+		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
 		Limits: capacity.Limits{Resources: c.maxResources, Leases: c.maxLeases},
 	}
 	how.Name = c.parentName
@@ -109,12 +120,8 @@ func (h *house) newDoorman(
 	if err != nil {
 		return nil, err
 	}
-	templates, version, err := startingTemplates(ctx, c.config)
-	if err != nil {
-		return nil, err
-	}
-	if templates != nil { // before the first client comes
-		server.Configure(templates, version)
+	if p.templates != nil { // before the first client comes
+		server.Configure(p.templates, p.version)
 	}
 	if c.config != "" {
 		reload := make(chan os.Signal, 1)
@@ -127,15 +134,6 @@ func (h *house) newDoorman(
 		server: server, protocol: "gRPC", address: c.grpc, chosen: "with --grpc", listen: listenTCP,
 	})
 	return server, nil
-}
-
-// startingTemplates reads the capacity templates before anything begins. Those that are in etcd may not be
-// there yet, and are waited for.
-func startingTemplates(ctx context.Context, source string) (t capacity.Templates, version string, err error) {
-	if source == "" || strings.HasPrefix(source, "etcd:") {
-		return nil, "", nil
-	}
-	return config.LoadCapacity(ctx, source)
 }
 
 // watchCapacity keeps a server's templates as they are at their source.

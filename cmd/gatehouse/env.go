@@ -19,7 +19,7 @@ func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var failed error
 	set := func(flag *pflag.Flag, variable, value string) {
 		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
-			failed = fmt.Errorf("%s is %q: %w", variable, value, err)
+			failed = fmt.Errorf("%s is %q, want %w", variable, value, wanted(flag))
 		}
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/gatehousehq/gatehouse/config"
 	"github.com/spf13/pflag"
@@ -33,7 +34,7 @@ func readFile(path string, flags *pflag.FlagSet) (*config.File, error) {
 		places[setting.Name] = setting.At
 	}
 	for _, fault := range alone.faults() {
-		if at, ok := places[fault.flag]; ok {
+		if at, ok := places[fault.flag]; ok && !slices.Contains(addresses, fault.flag) { // told by Load
 			file.Fault(at, "%s %s", fault.flag, fault.text)
 		}
 	}
@@ -59,6 +60,11 @@ func set(flag *pflag.Flag, values []string) error {
 	if flag.Value.Set(values[0]) == nil {
 		return nil
 	}
+	return wanted(flag)
+}
+
+// wanted says what values a flag takes.
+func wanted(flag *pflag.Flag) error {
 	switch flag.Value.Type() {
 	case "int":
 		return errors.New("a whole number")

@@ -3,12 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 
-	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/front/jarl"
 	"github.com/gatehousehq/gatehouse/front/resp"
@@ -18,9 +16,6 @@ import (
 	"github.com/valyala/fasthttp"
 	"google.golang.org/grpc/grpclog"
 )
-
-var errNoDoor = errors.New(
-	"--http, --resp and --grpc are empty, which leaves no door open; want one such as localhost:5505")
 
 func newServe() *cobra.Command {
 	var s settings
@@ -37,27 +32,15 @@ func newServe() *cobra.Command {
 			"  gatehouse serve --config gatehouse.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := readEnv(cmd.Flags(), os.LookupEnv); err != nil {
-				return err
-			}
-			file, err := readFile(path, cmd.Flags())
+			p, err := newPlan(cmd.Context(), &s, cmd.Flags(), &path)
 			if err != nil {
 				return err
 			}
-			if err := s.check(); err != nil {
-				return err
-			}
-			if s.http == "" && s.resp == "" && s.capacity.grpc == "" && len(file.JARL) == 0 {
-				return errNoDoor
-			}
 			if checkOnly {
-				if _, _, err := startingTemplates(cmd.Context(), s.capacity.config); err != nil {
-					return err
-				}
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
 				return nil
 			}
-			return serve(cmd.Context(), &s, file)
+			return serve(cmd.Context(), p)
 		},
 	}
 	f := cmd.Flags()
@@ -69,11 +52,12 @@ func newServe() *cobra.Command {
 }
 
 // serve runs the server until a signal, or ctx, ends it. All the wiring is here.
-func serve(ctx context.Context, s *settings, file *config.File) (err error) {
+func serve(ctx context.Context, p *plan) (err error) {
+	s := p.settings
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
 	grpclog.SetLoggerV2(newGRPCLog(log)) // before anybody uses it, such as a store
 	figures := prometheus.NewRegistry()
-	opening := opening{settings: s, rules: file.Rules, servers: file.Servers, figures: figures, log: log}
+	opening := opening{settings: s, rules: p.file.Rules, servers: p.file.Servers, figures: figures, log: log}
 	store, err := opening.open(ctx)
 	if err != nil {
 		return err
@@ -88,7 +72,7 @@ func serve(ctx context.Context, s *settings, file *config.File) (err error) {
 	}
 	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 	if s.capacity.grpc != "" {
-		leases, err := h.newDoorman(ctx, s, figures)
+		leases, err := h.newDoorman(p, figures)
 		if err != nil {
 			return err
 		}
@@ -110,12 +94,12 @@ func serve(ctx context.Context, s *settings, file *config.File) (err error) {
 		}
 		h.doors = append(h.doors, d)
 	}
-	for _, l := range file.JARL {
+	for _, l := range p.file.JARL {
 		d, err := newJARLDoor(l.Address, l.Limit, h.gate, log)
 		if err != nil {
 			return err
 		}
-		d.chosen = fmt.Sprintf("at %s:%d:%d", file.Path, l.At.Line, l.At.Column)
+		d.chosen = fmt.Sprintf("at %s:%d:%d", p.file.Path, l.At.Line, l.At.Column)
 		h.doors = append(h.doors, d)
 	}
 	return h.run(ctx)

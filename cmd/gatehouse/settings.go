@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
@@ -76,6 +79,16 @@ func (s *settings) faults() (all []fault) {
 	if fault := checkStore(s.store); fault != "" {
 		note("store", "%s", fault)
 	}
+	for i, address := range []string{s.http, s.resp, s.capacity.grpc} {
+		if _, err := config.ParseAddress(address); address != "" && err != nil {
+			note(addresses[i], "%v", err)
+		}
+	}
+	for _, origin := range s.cors {
+		if !isOrigin(origin) {
+			note("cors", "has %q, want *, null or an origin such as https://app.example", origin)
+		}
+	}
 	for _, n := range []struct {
 		flag  string
 		value int64
@@ -105,6 +118,15 @@ func (s *settings) faults() (all []fault) {
 	}
 	s.capacity.faults(note)
 	return all
+}
+
+// isOrigin reports whether a browser may send a text as Origin: a scheme and a host, and no slash behind it.
+func isOrigin(text string) bool {
+	if text == "*" || text == "null" {
+		return true
+	}
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Host != "" && text == strings.ToLower(u.Scheme+"://"+u.Host)
 }
 
 // check refuses settings that cannot work, by the names of their flags.

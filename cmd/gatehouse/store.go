@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -29,11 +30,16 @@ type keeper struct {
 // wantStore says which stores there are.
 const wantStore = "memory, disk:DIR, redis://HOST, rediss://HOST or etcd://HOST,HOST"
 
-// checkStore says what is wrong with a value of --store, or nothing. It asks nobody.
+// checkStore says what is wrong with a value of --store, or nothing. It asks no store.
 func checkStore(store string) (fault string) {
 	kind, rest, _ := strings.Cut(store, ":")
 	switch {
-	case store == "memory", kind == "disk" && rest != "":
+	case store == "memory":
+		return ""
+	case kind == "disk" && rest != "":
+		if info, err := os.Stat(rest); err == nil && !info.IsDir() {
+			return "is " + store + ", which is no directory"
+		}
 		return ""
 	case kind == "disk":
 		return "is disk: without a directory, want disk:DIR"

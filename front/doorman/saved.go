@@ -54,16 +54,13 @@ func (s *Server) readSaved() error {
 	if s.config.Leases == "" {
 		return nil
 	}
-	text, err := os.ReadFile(s.config.Leases)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Stat(filepath.Dir(s.config.Leases)) // what is missing now is missing at the end
-		if err == nil {
-			s.log.Info("there are no saved leases", "file", s.config.Leases)
-			return nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("reading saved leases: %w", err)
+	text, err := loadSaved(s.config.Leases)
+	switch {
+	case err != nil:
+		return err
+	case text == nil:
+		s.log.Info("there are no saved leases", "file", s.config.Leases)
+		return nil
 	}
 	saved, err := parseSaved(text)
 	if err != nil {
@@ -72,6 +69,25 @@ func (s *Server) readSaved() error {
 	}
 	s.saved = &saved
 	return nil
+}
+
+// loadSaved returns the text of a file, nil when there is none.
+func loadSaved(path string) ([]byte, error) {
+	text, err := os.ReadFile(path) // #nosec G304 -- the operator names it
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Stat(filepath.Dir(path)) // what is missing now is missing at the end
+		text = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading saved leases: %w", err)
+	}
+	return text, nil
+}
+
+// CheckLeases says why a file cannot be the Leases of a Config, nil when it can.
+func CheckLeases(path string) error {
+	_, err := loadSaved(path)
+	return err
 }
 
 // claim makes the saved leases this server's own, before it grants anything. A file that cannot be

@@ -72,11 +72,12 @@ func open(address string, options ...grpc.DialOption) (*Backend, error) {
 // withPath gives an address that has no path the default one.
 func withPath(address string) string {
 	rest, query, asks := strings.Cut(address, "?")
-	_, behind, ok := strings.Cut(rest, "://")
-	if _, path, _ := strings.Cut(behind, "/"); !ok || path != "" {
+	scheme, behind, ok := strings.Cut(rest, "://")
+	hosts, path, _ := strings.Cut(behind, "/")
+	if !ok || path != "" {
 		return address
 	}
-	rest = strings.TrimRight(rest, "/") + defaultPrefix
+	rest = scheme + "://" + hosts + defaultPrefix
 	if asks {
 		return rest + "?" + query
 	}
