@@ -117,6 +117,10 @@ type Command struct {
 	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
 	Granted *Decision
 
+	// Chunk says that a server takes from a limiter to let through by itself, or, for an undo, that it gives
+	// back what is left; nil for everybody else.
+	Chunk *Chunk
+
 	// MinFence is the least fencing token or number of a reservation that a grant may carry; 0 means the
 	// store's time, in µs for a token and in ns for a number.
 	MinFence uint64
@@ -130,6 +134,16 @@ type Command struct {
 	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as
 	// many requests as Amount says. With a Cost of 0 it only puts the limits in force.
 	Forced bool
+}
+
+// A Chunk is what a server has taken from a limiter to let it through by itself.
+type Chunk struct {
+	// Holder is whose it is, a random number other than 0. A holder has one chunk of a limiter.
+	Holder uint64
+	// Left is what the holder had left of it when it took more.
+	Left int64
+	// Commands is how many commands the holder has let through since it said so last.
+	Commands int64
 }
 
 // An Outcome says how a command ended.
@@ -202,8 +216,11 @@ type Decision struct {
 	// of one start are alike. An undo takes back the place with this number, and nothing else.
 	Reservation uint64
 
-	// Value is the counter's value.
+	// Value is the counter's value. In the answer to a command with a Chunk it is how much the holder has.
 	Value int64
+
+	// Drawn is the number of the chunk that this was let through from; 0 when the store decided.
+	Drawn uint64
 
 	// Message is an event's message when granted, and otherwise one sentence that says why.
 	Message string

@@ -39,13 +39,16 @@ func (l *limited[M, P]) Expiry() time.Time { return l.expiry(P(&l.first)) }
 // in, whose time is set already: large values are not copied from one to the next.
 type limiter struct {
 	tally
-	more *more // nil while there is one limit and no place that lies ahead
+	more *more // nil while there is one limit, no place that lies ahead and no chunk
 }
 
 // step applies one command.
 func (l *limiter) step(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if l.more != nil {
 		l.keepPromises(first, d.At.UnixNano())
+	}
+	if l.more != nil {
+		l.keepChunks(first, d.At.UnixNano())
 	}
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
@@ -90,14 +93,22 @@ func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 		if d.Outcome == gatehouse.Refused {
 			l.refused(cmd)
 		}
+		if cmd.Chunk != nil {
+			d.Value = l.left(cmd.Chunk)
+		}
 		return
 	}
-	l.pass(d.At, cmd)
+	if cmd.Chunk == nil {
+		l.pass(d.At, cmd)
+	}
 	at := d.At.UnixNano()
 	for _, m := range l.meters(first) {
 		m.take(at, at, cmd.Cost)
 	}
 	l.grant(first, d)
+	if cmd.Chunk != nil {
+		l.lend(cmd, d)
+	}
 }
 
 // force counts what was let through elsewhere.
@@ -125,6 +136,7 @@ func (l *limiter) apply(first meter, cmd *gatehouse.Command, d *gatehouse.Decisi
 		return false
 	}
 	l.begin(d.At)
+	l.countChunks(first, at)
 	return true
 }
 
@@ -164,6 +176,7 @@ func (l *limiter) refund(first meter, now, n int64) {
 	for _, m := range l.meters(first) {
 		m.giveBack(now, n)
 	}
+	l.countChunks(first, now)
 	l.lookAhead(first, now)
 }
 
@@ -179,10 +192,15 @@ func (l *limiter) reset(first meter, now time.Time) {
 	}
 	l.tally = tally{}
 	l.begin(now)
+	l.countChunks(first, now.UnixNano())
 }
 
 // undo takes back what an acquire or a reserve was granted.
 func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
+	if cmd.Chunk != nil {
+		l.endChunk(first, now.UnixNano(), cmd)
+		return
+	}
 	granted := cmd.Granted
 	if granted == nil || l.created == 0 || granted.At.UnixNano() < l.created {
 		return // nothing was taken, or not from this one
@@ -190,6 +208,9 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
 	if l.more != nil {
 		l.keepPromises(first, at)
+	}
+	if l.more != nil {
+		l.keepChunks(first, at)
 	}
 	if l.more != nil && start > at {
 		ours := promise{at: start, n: cmd.Cost, holder: cmd.Holder}
@@ -204,6 +225,7 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 			m.undo(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
 		}
 	}
+	l.countChunks(first, at)
 	l.lookAhead(first, at)
 }
 
@@ -231,8 +253,13 @@ func (l *limiter) resetThen(
 // expiry is when nothing that was taken or promised counts any more.
 func (l *limiter) expiry(first meter) time.Time {
 	at := l.created
-	if at == 0 {
-		return time.Unix(0, 0)
+	if l.more != nil {
+		for _, c := range l.more.chunks {
+			at = max(at, c.until)
+		}
+	}
+	if l.created == 0 {
+		return time.Unix(0, at)
 	}
 	for _, m := range l.looking(first) {
 		at = max(at, m.read(l.created).reset)
@@ -259,11 +286,23 @@ func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
 	return figures
 }
 
+// The forms of a limiter. Whoever does not know of chunks must not read one that has some.
+const (
+	plainForm = 1
+	chunkForm = 2
+)
+
 // code reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiter) code(c *codec, first meter) {
-	c.version(1)
+	version := byte(plainForm)
+	if l.more != nil && l.more.chunks != nil {
+		version = chunkForm
+	}
+	if c.byte(&version, chunkForm); version == 0 {
+		c.fail("format 0, want 1 or 2")
+	}
 	l.tally.code(c)
-	several := l.more != nil
+	several := l.more != nil && (l.more.meters != nil || l.more.promises != nil)
 	if c.bool(&several); several && c.reading {
 		l.more = new(more)
 	}
@@ -271,6 +310,9 @@ func (l *limiter) code(c *codec, first meter) {
 		l.more.code(c, first)
 	}
 	c.meter(first)
+	if version == chunkForm {
+		l.codeChunks(c, first)
+	}
 	if several && l.created == 0 {
 		c.fail("several limits or reservations, but never used")
 	}

@@ -108,7 +108,7 @@ func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Comm
 		l.renewPromises(first, now)
 	default:
 		for _, m := range l.more.frontier {
-			m.take(now, p.at, p.n)
+			l.more.takePromise(m, now, &p)
 		}
 	}
 }
@@ -149,8 +149,8 @@ func (l *limiter) renewPromises(first meter, now int64) {
 		meters = m.frontier
 	}
 	for _, meter := range meters {
-		for _, p := range m.promises {
-			meter.take(now, p.at, p.n)
+		for i := range m.promises {
+			m.takePromise(meter, now, &m.promises[i])
 		}
 	}
 }
@@ -175,8 +175,8 @@ func (l *limiter) keepPromises(first meter, now int64) {
 	}
 	if m.frontier != nil {
 		for _, meter := range l.meters(first) {
-			for _, p := range m.promises[:passed] {
-				meter.take(p.at, p.at, p.n)
+			for i := range m.promises[:passed] {
+				m.takePromise(meter, m.promises[i].at, &m.promises[i])
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (l *limiter) settlePromises() {
 		return
 	}
 	l.more.promises, l.more.frontier = nil, nil
-	if l.more.meters == nil {
+	if l.more.meters == nil && l.more.chunks == nil {
 		l.more = nil
 	}
 }
@@ -252,7 +252,7 @@ func (l *limiter) copy() *limiter {
 	c := *l
 	if l.more != nil {
 		m := *l.more
-		m.promises = slices.Clone(m.promises)
+		m.promises, m.chunks = slices.Clone(m.promises), slices.Clone(m.chunks)
 		m.meters, m.frontier = cloneAll(m.meters), cloneAll(m.frontier)
 		c.more = &m
 	}

@@ -64,13 +64,13 @@ func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) St
 	cmd := t.Command
 	switch cmd.Op {
 	case gatehouse.OpDelete, gatehouse.OpStats:
-		if s == nil {
+		if Absent(s) {
 			t.Decision = unable(now, gatehouse.Missing, "")
-			return nil
+			return s
 		}
 		if cmd.Op == gatehouse.OpDelete {
 			t.Decision = grant(now)
-			return nil
+			return remains(now, kind, s)
 		}
 	case gatehouse.OpUndo:
 		if s != nil {

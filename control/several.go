@@ -19,6 +19,8 @@ type more struct {
 
 	promises []promise // that lie ahead, in order of their starts
 	frontier []meter   // copies of the meters in which all promises are taken; nil when not needed
+
+	chunks []chunk // that may still be used, the newest last
 }
 
 // ofSize is the burst of a limit in a list, whose whole size passes at once.

@@ -2,19 +2,40 @@ package lazy
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A chunk is what was taken from the store to be let through here, or that there was nothing to take.
+// The store's record names every chunk that is out, and how much of it its holder had at the last exchange.
+// What is left here must never be more than that, whatever becomes of an exchange: a reset counts what the
+// record says. Between two exchanges it only falls, or rises again by what was drawn since the last one.
+
+// A chunk is what was taken from the store to be let through here.
 type chunk struct {
-	command gatehouse.Command  // that was sent to take it
-	said    gatehouse.Decision // by the store
-	until   time.Time          // by when it is worth nothing: the bucket is refilled, or its window ends
-	left    int64
-	busy    bool // something was let through since the last round
+	command  gatehouse.Command  // that was sent to take it
+	said     gatehouse.Decision // by the store
+	until    time.Time          // by when it is worth nothing: the bucket is refilled, or its window ends
+	left     int64
+	number   uint64 // of the last exchange, successful or not: what was drawn since then has it
+	commands int64  // how many were let through that the store does not know of
+	busy     bool   // something was let through since the last round
+}
+
+// A refusal is what the store said when there was nothing to take.
+type refusal struct {
+	command gatehouse.Command
+	said    gatehouse.Decision
+	until   time.Time // by when it is to be asked again
+}
+
+// A rest is what is to be given back of a chunk that is not used any more. To say so twice does no harm.
+type rest struct {
+	until    time.Time // the zero time when there is nothing to say
+	left     int64
+	commands int64
 }
 
 // maxFetches is how often a chunk is asked for until the store is left to decide: it may have less than a
@@ -31,17 +52,39 @@ func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
 	n.used = true
 	n.store.enter(n)
 	n.mu.Unlock()
-	queue = n.fromLeft(queue)
+	queue = n.draw(queue)
 	if len(queue) > 0 && chunked(queue[0].Command) {
 		var err error
 		if queue, err = n.refill(ctx, queue); err != nil {
 			return err
 		}
 	}
-	if len(queue) == 0 {
+	switch {
+	case len(queue) == 0:
 		return nil
+	case hasOp(queue, settles):
+		return n.afterChunk(ctx, queue)
+	case hasOp(queue, func(op gatehouse.Op) bool { return op == gatehouse.OpUndo }):
+		// The store must have heard first that it was let through.
+		n.exchanging <- struct{}{}
+		<-n.exchanging
 	}
 	return n.store.shared.Apply(ctx, n.key, queue)
+}
+
+func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
+	return slices.ContainsFunc(queue, func(turn control.Turn) bool { return is(turn.Command.Op) })
+}
+
+// settles reports whether an operation needs to know what was let through here: what lies in the chunk can
+// neither be refunded nor outlive a reset.
+func settles(op gatehouse.Op) bool {
+	switch op {
+	case gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve, gatehouse.OpCancel:
+		return true
+	default:
+		return false
+	}
 }
 
 // refill takes chunks from the store until all is served that they can serve, and returns the rest.
@@ -50,29 +93,30 @@ func (n *name) refill(ctx context.Context, queue []control.Turn) ([]control.Turn
 	defer func() { <-n.exchanging }()
 	size := n.rule.Chunk
 	for range maxFetches {
-		if queue = n.fromLeft(queue); len(queue) == 0 || !chunked(queue[0].Command) {
+		if queue = n.draw(queue); len(queue) == 0 || !chunked(queue[0].Command) {
 			return queue, nil
 		}
 		cmd := *queue[0].Command
-		cmd.Cost, cmd.MaxWait, cmd.Ticket, cmd.Again = max(cmd.Cost, min(size, cmd.Size)), 0, 0, false
-		more := []control.Turn{{Command: &cmd}}
-		if err := n.store.shared.Apply(ctx, n.key, more); err != nil {
+		n.report(&cmd)
+		wanted := max(1, cmd.Cost-cmd.Chunk.Left)
+		cmd.Cost, cmd.MaxWait, cmd.Ticket, cmd.Again = max(wanted, min(size, cmd.Size)), 0, 0, false
+		d, err := n.fetch(ctx, &cmd)
+		if err != nil {
 			return queue, err
 		}
-		d := &more[0].Decision
-		switch wanted := queue[0].Command.Cost; {
+		n.hear(&cmd, &d)
+		switch {
 		case d.Outcome == gatehouse.Granted:
-			n.fill(&cmd, d, cmd.Cost)
 		case d.Outcome == gatehouse.Refused && d.Remaining < wanted:
-			n.fill(&cmd, d, 0)
-			return n.fromLeft(queue), nil
+			n.giveBackIf(func(c *chunk) bool { return c.left == 0 }) // so that a reset need not count it
+			return n.draw(queue), nil
 		case d.Outcome == gatehouse.Refused && d.Remaining < cmd.Cost:
 			size = d.Remaining
 		default: // the store says why
 			return queue, nil
 		}
 	}
-	return n.fromLeft(queue), nil
+	return n.draw(queue), nil
 }
 
 // chunked reports whether a command can be let through from a chunk. One that the store knows to wait must be
@@ -82,71 +126,128 @@ func chunked(cmd *gatehouse.Command) bool {
 	return cmd.Op == gatehouse.OpAcquire && cmd.Ahead == 0 && len(cmd.Limits) == 0 && !known
 }
 
-// fromLeft serves as much of the queue as the chunk is enough for, and returns the rest.
-func (n *name) fromLeft(queue []control.Turn) []control.Turn {
+// report has a command that is to take a chunk tell of the one before it.
+func (n *name) report(cmd *gatehouse.Command) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for len(queue) > 0 && n.chunk != nil && n.chunk.serve(&queue[0], n) {
-		queue = queue[1:]
+	cmd.Chunk = &gatehouse.Chunk{Holder: n.store.holder}
+	n.exchanges++
+	c := n.live()
+	if c == nil {
+		return
 	}
-	return queue
+	c.number = n.exchanges
+	cmd.Chunk.Left, cmd.Chunk.Commands = c.left, c.commands
 }
 
-// fill notes what the store said to a command that was to take a chunk.
-func (n *name) fill(cmd *gatehouse.Command, d *gatehouse.Decision, left int64) {
+// live is the chunk while it can be used; nil when there is none. It is called with the lock held.
+func (n *name) live() *chunk {
+	if n.chunk == nil || !n.store.shared.Latest().Before(n.chunk.until) {
+		n.chunk = nil
+	}
+	return n.chunk
+}
+
+// fetch has the store answer a command that is to take a chunk, after it was told what was left to tell.
+func (n *name) fetch(ctx context.Context, cmd *gatehouse.Command) (gatehouse.Decision, error) {
+	n.mu.Lock()
+	var turns []control.Turn
+	if undo := n.restTurn(); undo != nil {
+		turns = append(turns, control.Turn{Command: undo})
+	}
+	n.mu.Unlock()
+	turns = append(turns, control.Turn{Command: cmd})
+	if err := n.store.shared.Apply(ctx, n.key, turns); err != nil {
+		return gatehouse.Decision{}, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rest = rest{}
+	return turns[len(turns)-1].Decision, nil
+}
+
+// hear notes what the store said to a command that was to take a chunk.
+func (n *name) hear(cmd *gatehouse.Command, d *gatehouse.Decision) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if d.At.After(n.now) || n.now.Sub(d.At) > maxBackwards {
 		n.now = d.At
 	}
-	c := &chunk{command: *cmd, said: *d, until: d.At.Add(d.ResetAfter), left: left, busy: true}
-	if old := n.chunk; old != nil && old.until.Equal(c.until) {
-		c.left += old.left
+	granted := d.Outcome == gatehouse.Granted
+	known := d.Value // what it knows to be left of the chunk before
+	if granted {
+		known -= cmd.Cost
 	}
-	if d.Outcome == gatehouse.Refused { // for as long as others may have given something back
-		c.until = d.At.Add(n.rule.Interval)
-		if d.RetryAfter != gatehouse.Forever && d.RetryAfter < n.rule.Interval {
-			c.until = d.At.Add(d.RetryAfter)
-		}
-		if n.chunk != nil && n.chunk.left > 0 {
-			return // there is enough for somebody who wants less
-		}
+	judged := granted || d.Outcome == gatehouse.Refused
+	if c := n.chunk; c != nil && judged && known < cmd.Chunk.Left { // the record is younger than the chunk
+		c.left = max(0, c.left-(cmd.Chunk.Left-known))
 	}
-	n.chunk = c
+	switch {
+	case granted:
+		c := n.chunk
+		if c == nil {
+			c = &chunk{number: n.exchanges}
+			n.chunk = c
+		}
+		c.command, c.said, c.until, c.busy = *cmd, *d, d.At.Add(d.ResetAfter), true
+		c.said.Value = 0
+		c.left += cmd.Cost
+		c.commands -= min(c.commands, cmd.Chunk.Commands)
+		n.refused = nil
+	case d.Outcome == gatehouse.Refused: // for as long as others may have given something back
+		until := n.rule.Interval
+		if d.RetryAfter != gatehouse.Forever && d.RetryAfter < until {
+			until = d.RetryAfter
+		}
+		n.refused = &refusal{*cmd, *d, d.At.Add(until)}
+		n.refused.said.Value = 0
+	}
+}
+
+// draw serves as much of the queue as there is in the chunk, and returns the rest.
+func (n *name) draw(queue []control.Turn) []control.Turn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(queue) > 0 && n.serve(&queue[0]) {
+		queue = queue[1:]
+	}
+	return queue
 }
 
 // serve answers one command, and reports false if the store has to. It is called with the lock held.
-func (c *chunk) serve(turn *control.Turn, n *name) bool {
-	cmd := turn.Command
-	if !n.store.shared.Latest().Before(c.until) {
-		return false
+func (n *name) serve(turn *control.Turn) bool {
+	cmd, left := turn.Command, int64(0)
+	if c := n.live(); c != nil {
+		switch left = c.left; {
+		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil && cmd.Granted.Drawn == c.number:
+			c.left, c.commands = c.left+cmd.Cost, c.commands-1
+			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.clock()}
+			return true
+		case c.left >= cmd.Cost && answers(&c.command, cmd):
+			c.left, c.commands, c.busy = c.left-cmd.Cost, c.commands+1, true
+			turn.Decision = c.said
+			turn.Decision.Remaining += c.left
+			turn.Decision.Drawn = c.number
+			tell(n.clock(), &turn.Decision)
+			return true
+		}
 	}
-	granted := c.said.Outcome == gatehouse.Granted
-	if cmd.Op == gatehouse.OpUndo && granted && cmd.Granted != nil && !cmd.Granted.At.Before(c.said.At) {
-		c.left += cmd.Cost
-		turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.clock()}
-		return true
-	}
-	if !chunked(cmd) || !cmd.Again && !sameLimits(cmd, &c.command) {
-		return false
-	}
-	switch now := n.clock(); {
-	case granted && c.left >= cmd.Cost:
-		c.left, c.busy = c.left-cmd.Cost, true
-		turn.Decision = c.said
-		turn.Decision.Remaining += c.left
-		c.tell(now, &turn.Decision)
-		return true
-	case !granted && cmd.MaxWait == 0 && cmd.Cost > c.said.Remaining:
-		turn.Decision = c.said
-		c.tell(now, &turn.Decision)
+	if r := n.refused; r != nil && n.store.shared.Latest().Before(r.until) && answers(&r.command, cmd) &&
+		cmd.MaxWait == 0 && cmd.Cost > r.said.Remaining+left {
+		turn.Decision = r.said
+		tell(n.clock(), &turn.Decision)
 		return true
 	}
 	return false
 }
 
+// answers reports whether what the store said to one command that was to take a chunk answers another.
+func answers(asked, cmd *gatehouse.Command) bool {
+	return chunked(cmd) && (cmd.Again || sameLimits(cmd, asked))
+}
+
 // tell makes what the store said one that is said now.
-func (c *chunk) tell(now time.Time, d *gatehouse.Decision) {
+func tell(now time.Time, d *gatehouse.Decision) {
 	passed := now.Sub(d.At)
 	d.At, d.ResetAfter = now, max(0, d.ResetAfter-passed)
 	if d.RetryAfter > 0 {
@@ -154,29 +255,83 @@ func (c *chunk) tell(now time.Time, d *gatehouse.Decision) {
 	}
 }
 
+// afterChunk has the store serve a queue after it was given the chunk back.
+func (n *name) afterChunk(ctx context.Context, queue []control.Turn) error {
+	n.exchanging <- struct{}{}
+	defer func() { <-n.exchanging }()
+	var turns []control.Turn
+	if undo := n.surrender(); undo != nil {
+		turns = append(turns, control.Turn{Command: undo})
+	}
+	before := len(turns)
+	turns = append(turns, queue...)
+	err := n.store.shared.Apply(ctx, n.key, turns)
+	copy(queue, turns[before:])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.refused = nil; err == nil {
+		n.rest = rest{}
+	}
+	return err
+}
+
+// surrender ends the chunk here, and makes the command by which the store learns that; nil when there is
+// nothing to tell.
+func (n *name) surrender() *gatehouse.Command {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if c := n.live(); c != nil {
+		n.rest = rest{c.until, c.left, c.commands}
+		n.chunk = nil
+	}
+	return n.restTurn()
+}
+
+// restTurn makes the command that gives back the rest; nil when there is none. It is called with the lock
+// held.
+func (n *name) restTurn() *gatehouse.Command {
+	if !n.store.shared.Now().Before(n.rest.until) {
+		n.rest = rest{}
+		return nil
+	}
+	return &gatehouse.Command{
+		Op: gatehouse.OpUndo, Cost: n.rest.left,
+		Chunk: &gatehouse.Chunk{Holder: n.store.holder, Commands: n.rest.commands},
+	}
+}
+
 // giveBackUnused gives back what nobody has asked for since the last round.
 func (n *name) giveBackUnused() {
+	n.giveBackIf(func(c *chunk) bool {
+		unused := !c.busy
+		c.busy = false
+		return unused
+	})
+}
+
+// giveBackIf gives back the chunk if it is so, and what could not be given back before. It is called with
+// exchanging held.
+func (n *name) giveBackIf(so func(c *chunk) bool) {
 	n.mu.Lock()
-	unused := n.chunk != nil && !n.chunk.busy
-	if n.chunk != nil {
-		n.chunk.busy = false
-	}
+	c := n.live()
+	ends := c != nil && so(c) || c == nil && !n.rest.until.IsZero()
 	n.mu.Unlock()
-	if unused {
+	if ends {
 		n.giveBack()
 	}
 }
 
-// giveBack gives the chunk back. That it fails is nobody's to hear: it comes back by itself.
+// giveBack gives the chunk back. If that fails it is tried again in the next round, until it comes back by
+// itself.
 func (n *name) giveBack() {
-	n.mu.Lock()
-	c := n.chunk
-	n.chunk = nil
-	n.mu.Unlock()
-	if c == nil || c.left == 0 || !n.store.shared.Now().Before(c.until) {
+	undo := n.surrender()
+	if undo == nil {
 		return
 	}
-	undo := c.command
-	undo.Op, undo.Cost, undo.Granted = gatehouse.OpUndo, c.left, &c.said
-	_ = n.store.shared.Apply(context.Background(), n.key, []control.Turn{{Command: &undo}})
+	err := n.store.shared.Apply(context.Background(), n.key, []control.Turn{{Command: undo}})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil {
+		n.rest = rest{}
+	}
 }

@@ -199,7 +199,7 @@ func (n *name) exchange() {
 	defer func() { <-n.exchanging }()
 	n.mu.Lock()
 	n.entered = false
-	idle := !n.used && n.untold.none() && len(n.errands) == 0 && n.chunk == nil
+	idle := !n.used && n.untold.none() && len(n.errands) == 0 && n.chunk == nil && n.rest.until.IsZero()
 	if n.used = false; idle {
 		n.store.forget(n)
 	}

@@ -10,6 +10,7 @@ package lazy
 import (
 	"context"
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ const DefaultNames = 100_000
 type Store struct {
 	shared Shared
 	config Config
+	holder uint64 // of all chunks here
 	seed   maphash.Seed
 	shards [shards]shard
 	count  atomic.Int64 // of names
@@ -79,7 +81,7 @@ func New(shared Shared, config Config) *Store {
 		config.Names = DefaultNames
 	}
 	s := &Store{
-		shared: shared, config: config, seed: maphash.MakeSeed(),
+		shared: shared, config: config, seed: maphash.MakeSeed(), holder: max(1, rand.Uint64()),
 		slots: make(chan struct{}, maxAtOnce), rounds: make(map[time.Duration]*round),
 	}
 	for i := range s.shards {

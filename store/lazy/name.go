@@ -25,8 +25,13 @@ type name struct {
 	gone    bool // it was forgotten
 	entered bool // it is in a round
 	now     time.Time
-	used    bool   // it has saved a round trip since the last round
-	chunk   *chunk // nil when there is none
+	used    bool // it has saved a round trip since the last round
+
+	// Of names that are taken in chunks.
+	chunk     *chunk   // nil when there is none
+	refused   *refusal // nil when there is none
+	rest      rest
+	exchanges uint64 // how many there were about chunks
 
 	// The rest is of names that are not taken in chunks.
 	state   control.State // as of the last exchange, and what was let through here since; nil: not known

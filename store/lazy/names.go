@@ -70,7 +70,7 @@ func (s *Store) name(key gatehouse.Key) *name {
 
 // forget drops a name that nobody asks about. It is called with the name's locks held.
 func (s *Store) forget(n *name) {
-	n.gone, n.state, n.chunk = true, nil, nil
+	n.gone, n.state, n.chunk, n.refused = true, nil, nil, nil
 	n.fast.Store(false)
 	sh := s.shard(n.key)
 	sh.mu.Lock()

@@ -22,7 +22,9 @@ func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error
 	}
 	r.endHeads(now.UnixNano())
 	e := entry{key: gatehouse.Key{Kind: kind}, record: r}
-	err = e.decode()
+	if err = e.decode(); control.Absent(e.state) {
+		e.state = nil
+	}
 	return Content{State: e.state, Heads: len(r.heads), AsOf: r.asOf}, err
 }
 

@@ -102,7 +102,11 @@ func (s *Store) keep(f *flight) time.Duration {
 		if expiry.Sub(time.Unix(0, f.now)) >= gatehouse.MaxDuration {
 			return gatehouse.Forever
 		}
-		worth = max(expiry.UnixNano()-f.now, 0) + int64(s.config.Linger)
+		linger := int64(s.config.Linger)
+		if control.Absent(f.state) {
+			linger = max(linger, int64(grave))
+		}
+		worth = max(expiry.UnixNano()-f.now, 0) + linger
 	}
 	for _, h := range f.next.heads {
 		worth = max(worth, h.until-f.now)

@@ -259,7 +259,7 @@ func (s *Store) Range(
 			return true // it is told when it is used
 		}
 		state, err := control.Decode(kind, rec.form)
-		return err != nil || visit(gatehouse.Key{Kind: kind, Name: name}, state)
+		return err != nil || control.Absent(state) || visit(gatehouse.Key{Kind: kind, Name: name}, state)
 	})
 }
 
