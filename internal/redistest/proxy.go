@@ -3,6 +3,7 @@
 package redistest
 
 import (
+	"bytes"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -132,27 +133,55 @@ func (p *Proxy) drop(conns ...net.Conn) {
 	}
 }
 
-// answer passes answers on until one is lost or the connection ends.
+// A late answer is a part of one that is to be passed on at an instant.
+type late struct {
+	due  <-chan time.Time // nil if it is at once
+	data []byte
+}
+
+// maxLate is how many parts of answers may be on their way in one connection.
+const maxLate = 1024
+
+// answer passes answers on until one is lost or the connection ends. Those on their way do not delay the ones
+// behind them, as on a long line.
 func (p *Proxy) answer(near io.Writer, far io.Reader) {
-	buffer := make([]byte, 64<<10)
-	for {
+	queue, passed := make(chan late, maxLate), make(chan struct{})
+	p.work.Go(func() {
+		defer close(passed)
+		p.pass(near, queue)
+	})
+	for buffer := make([]byte, 64<<10); ; {
 		n, err := far.Read(buffer)
 		if err != nil {
-			return
+			break
 		}
 		delay, lost := p.chance()
 		if lost {
-			return
+			break
 		}
+		one := late{data: bytes.Clone(buffer[:n])}
 		if delay > 0 {
+			one.due = time.After(delay)
+		}
+		queue <- one
+	}
+	close(queue)
+	<-passed
+}
+
+// pass passes each answer on when it is due.
+func (p *Proxy) pass(near io.Writer, queue <-chan late) {
+	broken := false
+	for one := range queue {
+		if one.due != nil && !broken {
 			select {
-			case <-time.After(delay):
+			case <-one.due:
 			case <-p.closed:
-				return
 			}
 		}
-		if _, err := near.Write(buffer[:n]); err != nil {
-			return
+		if !broken {
+			_, err := near.Write(one.data)
+			broken = err != nil
 		}
 	}
 }

@@ -23,6 +23,9 @@ type Shared interface {
 	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
 		view func(now time.Time, state control.State)) error
 
+	// Answered reports whether the store has answered anything in the last time of this length.
+	Answered(within time.Duration) bool
+
 	// Now and Latest are the store's time, or somewhat before and somewhat after.
 	Now() time.Time
 	Latest() time.Time
@@ -50,10 +53,10 @@ const DefaultTimeout = 500 * time.Millisecond
 // A Breaker is a Shared store that fails at once while the one behind it is known to be away. Make one with
 // NewBreaker.
 //
-// It opens when a call has failed that took its time, and the store has answered nobody since that call
-// began. So one name whose commands fail opens nothing while others are answered, and what fails at once,
-// which costs nobody any time, never does. While it is open no command goes to the store: it is probed in
-// the background, and the first answer closes the breaker.
+// It opens when a call has failed that took its time, and the store has answered nothing since that call
+// began, not even that another server was faster. So one name whose commands fail opens nothing while others
+// are answered, and what fails at once, which costs nobody any time, never does. While it is open no command
+// goes to the store: it is probed in the background, and the first answer closes the breaker.
 type Breaker struct {
 	Shared
 	config  BreakerConfig
@@ -189,7 +192,8 @@ func (b *Breaker) judge(err error, began, ended time.Duration) {
 		b.heard.Store(int64(ended))
 		return
 	}
-	if ended-began < b.config.Timeout/slowShare || b.heard.Load() > int64(began) {
+	switch took := ended - began; {
+	case took < b.config.Timeout/slowShare, b.heard.Load() > int64(began), b.Shared.Answered(took):
 		return
 	}
 	b.leave(err)

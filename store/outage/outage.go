@@ -5,11 +5,13 @@ package outage
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -76,9 +78,9 @@ func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	s.Keeper.Ask(key, queue, func(err error) { done(s.answered(ctx, key, queue, err)) })
 }
 
-// answered answers by rule what the store has not.
+// answered answers by rule what the store has not. One that answers, but to others first, is not away.
 func (s *Store) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
-	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, swap.ErrLost) {
 		return err
 	}
 	return s.answer(ctx, key, queue, err)

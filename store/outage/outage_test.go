@@ -28,6 +28,8 @@ type keeper struct {
 	takes atomic.Int64 // how long it takes while it is there
 	calls atomic.Int64
 
+	answers atomic.Bool // it answers, though not what it is asked
+
 	breaker *outage.Breaker // in front of it
 }
 
@@ -66,6 +68,8 @@ func (k *keeper) Range(
 func (k *keeper) Slow(gatehouse.Key) bool { return true }
 func (k *keeper) Now() time.Time          { return time.Now() }
 func (k *keeper) Latest() time.Time       { return time.Now() }
+
+func (k *keeper) Answered(time.Duration) bool { return k.answers.Load() }
 
 func (k *keeper) View(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn, view func(time.Time, control.State),
@@ -245,6 +249,25 @@ func TestLostRacesOpenNothing(t *testing.T) {
 		}
 		if _, _, err := ask(s, bucket("a"), acquire(9, 1)); err != nil {
 			t.Errorf("another name after races were lost at one: %v, want none", err)
+		}
+		k.why = nil
+		k.answers.Store(true) // but not in time to the one who asks
+		if _, took, err := ask(s, bucket("hot"), acquire(9, 1)); err == nil || took != budget {
+			t.Fatalf("a hot name = %v after %s, want an error after %s", err, took, budget)
+		}
+		if _, _, err := ask(s, bucket("a"), acquire(9, 1)); err != nil {
+			t.Errorf("another name when the last answer came too late: %v, want none", err)
+		}
+	})
+}
+
+// A store that answers is not unreachable, so that no rule answers in its place.
+func TestLostRacesAreNotAnsweredByRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(t, outage.Allow, 1)
+		k.bad, k.why = "hot", swap.ErrLost
+		if _, _, err := ask(s, bucket("hot"), acquire(9, 1)); !errors.Is(err, swap.ErrLost) {
+			t.Errorf("a hot name under the rule allow = %v, want that races were lost", err)
 		}
 	})
 }

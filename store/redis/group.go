@@ -80,7 +80,7 @@ func (l *lane) run(ctx context.Context, groups []group) []rueidis.RedisResult {
 
 // command is the one that runs the script for a group.
 func (l *lane) command(g *group) rueidis.Completed {
-	const arguments = 4 // of a key, when nobody is to be told
+	const arguments = 5 // of a key, when nobody is to be told
 	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
 	for _, r := range g.requests {
 		keys, all = append(keys, r.key), append(all, r.arguments...)

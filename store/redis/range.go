@@ -142,7 +142,7 @@ func (r *ranging) visit(
 		case rueidis.IsRedisNil(err): // it has gone meanwhile
 		case err != nil:
 			return false, r.address.fault(err)
-		case !show(names[i], record):
+		case !show(names[i], unclaimed(record)):
 			return false, nil
 		}
 	}

@@ -71,10 +71,11 @@ func (b *Backend) request(key gatehouse.Key, change *swap.Change) *request {
 	r.key = text[:ends[0]]
 	nonce := text[ends[0]:ends[1]]
 	if change.Read {
-		r.arguments = append(r.arguments[:0], nonce, "", reads, "0")
+		r.arguments = append(r.arguments[:0], nonce, "", reads, "", "0")
 	} else {
 		record, keep := rueidis.BinaryString(change.Next), text[ends[1]:]
-		r.arguments = append(r.arguments[:0], nonce, record, keep, strconv.Itoa(len(change.Wake)))
+		wake := strconv.Itoa(len(change.Wake))
+		r.arguments = append(r.arguments[:0], nonce, record, keep, claimOf(change), wake)
 		for _, server := range change.Wake {
 			r.arguments = append(r.arguments, b.names.channel(server))
 		}
@@ -132,7 +133,13 @@ func (r *request) read() (reply swap.Reply, err error) {
 	case r.answer.IsNil():
 		return reply, nil
 	}
-	if reply.Record, err = r.answer.AsBytes(); err != nil {
+	record := r.answer
+	if r.answer.IsArray() {
+		if record, reply.Claimed, err = readClaimed(&r.answer); err != nil {
+			return reply, err
+		}
+	}
+	if reply.Record, err = record.AsBytes(); err != nil {
 		return reply, errAnswer
 	}
 	if len(reply.Record) >= swap.NonceAt+nonceSize {

@@ -72,6 +72,12 @@ type Change struct {
 	// Wake are the servers to be told of the change.
 	Wake []uint32
 
+	// Claim is for how long no other server may replace the record if this change is not made because another
+	// one was first; until this server's next change at the latest. 0 leaves it to whoever is first. Server
+	// is who claims it; its own claim bars only changes that leave it out. A backend may do without.
+	Claim  time.Duration
+	Server uint32
+
 	// Begin are the holds that are new or were renewed, those without an end too, and End those that are
 	// held no more, if the backend ends holds.
 	Begin, End []control.Hold
@@ -91,6 +97,9 @@ type Reply struct {
 	// Version is that of the present record, 0 when there is none. A backend that has no versions takes
 	// the nonce.
 	Version uint64
+
+	// Claimed is for how much longer another server's claim bars this change, 0 if none did.
+	Claimed time.Duration
 
 	// Now is the time of the store.
 	Now time.Time

@@ -26,6 +26,9 @@ func (s *Store) decide(f *flight) (*Change, error) {
 	if len(f.open) > 0 {
 		f.write = true // so that no change that is still under way can be made any more
 	}
+	if f.claims {
+		f.write = true // others wait for the claim to end
+	}
 	if !f.write {
 		if f.fresh {
 			return nil, e.decode()
@@ -64,6 +67,7 @@ const noVersion = 1<<64 - 1
 func (s *Store) change(e *entry, f *flight) (*Change, error) {
 	change := f.with(Change{
 		If: e.version, Nonce: f.next.recent[0], Wake: f.wake, Begin: f.begin, End: f.end,
+		Claim: f.claim(), Server: s.config.Server,
 	})
 	if f.state == nil && e.version == 0 && len(f.next.heads) == 0 && len(f.open) == 0 && !f.late {
 		change.Read = true // there is none, and there is to be none

@@ -20,7 +20,12 @@ type flight struct {
 	budget context.Context // ends when its time is up
 	fresh  bool            // the record was read during this flight
 	races  int             // that were lost
+	losses int             // of them those in which something was to be changed
+	heard  bool            // the store has answered during this flight
+	claims bool            // the record is left to this flight by the others
+	trip   time.Duration   // how long the last answer took
 	pause  time.Duration   // before the store is asked again if it is away
+	polled time.Duration   // before it is asked again whether another server's claim is over
 	change *Change         // that is under way
 	room   Change          // for it
 	sent   int64           // when it was sent, by the clock
@@ -74,7 +79,7 @@ func newFlight(s *Store) *flight {
 // board begins the flight of a batch.
 func (s *Store) board(e *entry, batch []*request) *flight {
 	f := s.flights.Get().(*flight)
-	f.entry, f.batch, f.pause = e, batch, backoff
+	f.entry, f.batch, f.pause, f.polled = e, batch, backoff, firstPoll
 	f.load(batch)
 	f.rest = s.watches.takeOut(e.key, f)
 	f.budget = s.budgets.take(s.clock.elapsed(), s.config.Timeout)
@@ -87,7 +92,8 @@ func (s *Store) board(e *entry, batch []*request) *flight {
 // land ends a flight, and fills in the decisions of its batch. It reports whether the store is away.
 func (s *Store) land(f *flight, err error) (away error) {
 	e := f.entry
-	s.watches.putBack(f, err != nil)
+	postponed := f.postpone(err)
+	s.watches.putBack(f, err != nil && !postponed)
 	if err == nil {
 		f.deliver(f.batch, e)
 	} else {
@@ -96,7 +102,11 @@ func (s *Store) land(f *flight, err error) (away error) {
 			s.figures.unknown.Add(1)
 			s.amends.add(e.key, f)
 		}
-		s.fail(e.key, f.batch, err)
+		for i := range f.batch {
+			if !postponed || !f.deliverPostponed(f.batch[i], err) {
+				s.fail(e.key, f.batch[i:i+1], err)
+			}
+		}
 		if f.away {
 			away = err
 		}
@@ -220,7 +230,7 @@ func (f *flight) hear(reply *Reply, err error) (over bool, why error) {
 	if err != nil {
 		return f.missed(err)
 	}
-	f.store.clock.note(reply.Now, f.sent, f.store.clock.elapsed())
+	f.noteAnswer(reply)
 	if reply.Swapped {
 		if err := e.adopt(f, reply); err != nil || !change.Read || len(e.gone) == 0 {
 			return true, err
@@ -234,21 +244,43 @@ func (f *flight) hear(reply *Reply, err error) (over bool, why error) {
 	if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
 		return true, nil // it was made after all, as when it was sent twice on its way
 	}
-	return f.lost()
+	return f.retryTransaction(reply)
 }
 
-// lost counts a race that was lost, and sees that there is time for another one. That is not put off: what
-// was read is soon old.
-func (f *flight) lost() (over bool, why error) {
+// noteAnswer notes what any answer tells: that the store is there, its time, and how far away it is.
+func (f *flight) noteAnswer(reply *Reply) {
+	s := f.store
+	received := s.clock.elapsed()
+	s.answered.Store(received)
+	s.clock.note(reply.Now, f.sent, received)
+	f.heard, f.trip = true, time.Duration(received-f.sent)
+}
+
+// retryTransaction counts a race that was lost, and sees that there is time for another try. That is not put
+// off, as what was read is soon old, unless another server has a claim on the record.
+func (f *flight) retryTransaction(reply *Reply) (over bool, why error) {
 	f.fresh, f.races = true, f.races+1
 	if !f.change.Read {
+		f.losses++
 		f.store.figures.lost.Add(1)
+		f.claims = f.change.Claim > 0 && reply.Claimed == 0
 	}
-	if err := f.budget.Err(); err != nil {
-		return true, gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w, %d times: %w",
-			f.entry.key, ErrLost, f.races, err)
+	inTime := f.budget.Err() == nil
+	if reply.Claimed > 0 && inTime {
+		inTime = f.awaitClaim(reply.Claimed)
+	}
+	if !inTime || f.losses > 0 && !f.canBeAnswered() {
+		return true, gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w, %d times within %s",
+			f.entry.key, ErrLost, f.races, f.store.config.Timeout)
 	}
 	return false, nil
+}
+
+// canBeAnswered reports whether there is time for the answer to another try, as far as that can be told. A
+// try that ends without one could only leave behind what nobody knows of.
+func (f *flight) canBeAnswered() bool {
+	deadline, ok := f.budget.Deadline()
+	return !ok || time.Until(deadline) > min(f.trip, f.store.config.Timeout/10)
 }
 
 // missed notes what is not known of a change that the store has not answered, and waits for a while before it
@@ -260,7 +292,7 @@ func (f *flight) missed(err error) (over bool, why error) {
 	}
 	e.known, f.fresh = false, false
 	if errors.Is(err, ErrRefused) || !sleep(f.budget, jittered(f.pause)) {
-		f.away = true
+		f.away = !f.heard // others may have the answers that this one ran out of time for
 		return true, unavailable(e.key, err)
 	}
 	f.pause = min(2*f.pause, maxBackoff)

@@ -62,6 +62,7 @@ type Store struct {
 	requests sync.Pool // of those whose callers do not wait
 	stop     func()    // of the backend's Listen
 	figures  counters
+	answered atomic.Int64 // when the store answered last, by the clock's monotonic time
 }
 
 // New returns a store on backend. Close ends it, and leaves the backend to its owner.
@@ -114,6 +115,12 @@ func (s *Store) Now() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, now)
+}
+
+// Answered reports whether the store has answered anything in the last time of this length.
+func (s *Store) Answered(within time.Duration) bool {
+	last := s.answered.Load()
+	return last != 0 && s.clock.elapsed()-last < int64(within)
 }
 
 // Latest is the time of the store or somewhat later. It means nothing before the store has answered.

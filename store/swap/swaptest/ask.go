@@ -76,7 +76,7 @@ func (s *Store) fate(b *Server) fate {
 	f := fate{
 		unsent: s.chance(s.faults.Unsent), lost: b.cut || s.chance(s.faults.LostRequest),
 		silent: s.chance(s.faults.LostAnswer), twice: s.chance(s.faults.Twice),
-		there: s.latency(), back: s.latency(),
+		there: s.latency() + b.far/2, back: s.latency() + b.far/2,
 	}
 	if s.chance(s.faults.Late) {
 		f.there += time.Duration(s.rand.Int64N(int64(3 * time.Second)))

@@ -16,6 +16,7 @@ type Server struct {
 	number uint32
 	skew   time.Duration // of its clock, which matters when the store has none
 	cut    bool          // nothing gets through; guarded by the store's lock
+	far    time.Duration // how much longer its round trips take; guarded by the store's lock
 
 	mu   sync.RWMutex
 	wake func(gatehouse.Key)
@@ -41,6 +42,14 @@ func (b *Server) Cut(cut bool) {
 	if b.cut = cut; !cut {
 		s.send(b, gatehouse.Key{})
 	}
+}
+
+// Move has each round trip of this server take so much longer from now on.
+func (b *Server) Move(far time.Duration) {
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.far = far
 }
 
 // Swap implements swap.Backend.

@@ -62,6 +62,21 @@ type object struct {
 	version uint64
 	until   time.Time            // when it is forgotten, by the store's clock; zero is never
 	holds   map[uint64]time.Time // when each ends; zero is never
+	claim   claim
+}
+
+// A claim bars the changes of all servers but one.
+type claim struct {
+	server uint32
+	until  time.Time // by the store's clock
+}
+
+// bars is for how much longer a claim bars a change.
+func (c claim) bars(now time.Time, change *swap.Change) time.Duration {
+	if change.Read || change.Claim > 0 && change.Server == c.server {
+		return 0
+	}
+	return max(0, c.until.Sub(now))
 }
 
 // A before is what was there before a change.
@@ -224,12 +239,17 @@ func (s *Store) carryOut(b *Server, key gatehouse.Key, c *swap.Change) swap.Repl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.look(key)
-	r := swap.Reply{Swapped: o.version == c.If, Now: s.now()}
+	r := swap.Reply{Swapped: o.version == c.If, Now: s.now(), Claimed: o.claim.bars(s.now(), c)}
+	r.Swapped = r.Swapped && r.Claimed == 0
 	switch {
 	case r.Swapped && !c.Read:
 		o = s.change(key, o, c)
 	case !r.Swapped:
 		r.Record = slices.Clone(o.record)
+		if o.record != nil && r.Claimed == 0 && !c.Read && c.Claim > 0 {
+			o.claim = claim{c.Server, s.now().Add(c.Claim)}
+			s.objects[key] = o
+		}
 	}
 	s.note("%s: if %x read %t: %t, now %x, nonce %x", key, c.If, c.Read, r.Swapped, o.version, c.Nonce)
 	r.Version = o.version

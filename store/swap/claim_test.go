@@ -1,0 +1,159 @@
+package swap_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
+)
+
+// A pair is a server that is near to the store and one that is 50 times as far away.
+type pair struct {
+	store     *swaptest.Store
+	near, far *swap.Store
+	nearGate  *gate.Gate
+	farGate   *gate.Gate
+}
+
+func newPair(t *testing.T, leases bool) *pair {
+	t.Helper()
+	p := &pair{store: swaptest.New(1, leases)}
+	open := func(number uint32, trip time.Duration) (*swap.Store, *gate.Gate) {
+		b := p.store.Server(0)
+		b.Move(trip)
+		s := swap.New(b, swap.Config{Server: number})
+		return s, gate.New(s, gate.Config{FirstTicket: swap.FirstTicket(number)})
+	}
+	p.near, p.nearGate = open(1, 200*time.Microsecond)
+	p.far, p.farGate = open(2, 10*time.Millisecond)
+	return p
+}
+
+func (p *pair) close() {
+	p.nearGate.Close()
+	p.farGate.Close()
+	_ = p.nearGate.Drain(context.Background())
+	_ = p.farGate.Drain(context.Background())
+	p.near.Close()
+	p.far.Close()
+}
+
+// busy has some callers ask a gate for the same for a time, and returns how many were granted and failed.
+func busy(g *gate.Gate, key gatehouse.Key, cmd gatehouse.Command) (granted, failed int) {
+	const callers, length = 8, 2 * time.Second
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for end, i := time.Now().Add(length), 0; i < callers; i++ {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				d, err := g.Do(context.Background(), key, cmd)
+				mu.Lock()
+				if err != nil {
+					failed++
+				} else if d.Outcome == gatehouse.Granted {
+					granted++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return granted, failed
+}
+
+// However many changes a near server makes, a far one makes its own, and the near one keeps most of its pace.
+func TestFarServerMakesProgress(t *testing.T) {
+	for _, leases := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, leases)
+			defer p.close()
+			key := named(gatehouse.Counter, "hot")
+			cmd := gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}
+			nearAlone, _ := busy(p.nearGate, key, cmd)
+			farAlone, _ := busy(p.farGate, key, cmd)
+			var near, far, failed int
+			var both sync.WaitGroup
+			both.Go(func() { near, _ = busy(p.nearGate, key, cmd) })
+			both.Go(func() { far, failed = busy(p.farGate, key, cmd) })
+			both.Wait()
+			t.Logf("alone near %d, far %d; together near %d, far %d", nearAlone, farAlone, near, far)
+			if far < farAlone/10 || near < nearAlone/3 || failed > 0 {
+				t.Errorf("together the near server made %d of %d changes, the far one %d of %d, "+
+					"and %d failed; want a third, a tenth and none", near, nearAlone, far, farAlone, failed)
+			}
+		})
+	}
+}
+
+// A server that dies with a claim keeps others back no longer than a part of their time.
+func TestClaimOfADeadServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, false)
+		defer p.close()
+		key := named(gatehouse.Counter, "hot")
+		count := gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}
+		if _, err := p.nearGate.Do(context.Background(), key, count); err != nil {
+			t.Fatal(err)
+		}
+		dead := p.store.Server(0)
+		change := &swap.Change{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: 100 * time.Millisecond}
+		if r, err := dead.Swap(context.Background(), key, change); err != nil || r.Swapped || r.Claimed > 0 {
+			t.Fatalf("a change of another record = %+v, %v, want it to claim the record", r, err)
+		}
+		began := time.Now()
+		if _, err := p.nearGate.Do(context.Background(), key, count); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < 99*time.Millisecond || took > 110*time.Millisecond {
+			t.Errorf("a change took %s, want the 100ms of the claim and little more", took)
+		}
+	})
+}
+
+// A call that only lost races says so; who may wait goes on waiting, and is answered in time.
+func TestRacesLostUntilTimeIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, false)
+		defer p.close()
+		key := named(gatehouse.Lock, "hot")
+		acquire := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Holder: "a", Size: 1, Cost: 1, Expires: time.Hour,
+		}
+		if _, err := p.nearGate.Do(context.Background(), key, acquire); err != nil {
+			t.Fatal(err)
+		}
+		claims := p.store.Server(0) // one that claims the record for ever
+		change := &swap.Change{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: time.Hour}
+		if _, err := claims.Swap(context.Background(), key, change); err != nil {
+			t.Fatal(err)
+		}
+		renew := acquire
+		renew.Op = gatehouse.OpRenew
+		_, err := p.nearGate.Do(context.Background(), key, renew)
+		if !errors.Is(err, swap.ErrLost) || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+			t.Errorf("a renew that loses each race = %v, want that other servers were faster", err)
+		}
+		wait := acquire
+		wait.Holder, wait.MaxWait = "b", 3*time.Second
+		began := time.Now()
+		d, err := p.nearGate.Do(context.Background(), key, wait)
+		if took := time.Since(began); took < wait.MaxWait || took > wait.MaxWait+2*swap.DefaultTimeout {
+			t.Errorf("who waits for %s was answered after %s: %+v, %v", wait.MaxWait, took, d, err)
+		}
+		for range 3 {
+			turns := []control.Turn{{Command: &renew}}
+			if err := p.near.Apply(context.Background(), key, turns); !p.near.Answered(time.Second) {
+				t.Errorf("the store answers, but not for %v", fmt.Sprint(err))
+			}
+		}
+	})
+}
