@@ -54,6 +54,11 @@ var parameters = []script{
 		counter/{}/count?amount=5&by=5 -> 400
 		counter/{}/reset?by=5 -> 400
 		counter/{}/value -> 200 1`},
+	{"parameter names are percent-decoded", `
+		counter/{}/count?%61mount=3 -> 200 3
+		counter/{}/count?a%6DO%75nt=4&%69d=me -> 200 7
+		semaphore/{}/acquire?%73ize=3&key=a&cost=3 -> 200 a
+		semaphore/{}/acquire?s%69ze=3&k%65y=b&m%61xwait=0 -> 408`},
 	{"letter case in parameter names does not count", `
 		counter/{}/count?AMOUNT=3 -> 200 3
 		event/{}/wait?maxWait=0 -> 408

@@ -43,6 +43,7 @@ func TestRedisCLI(t *testing.T) {
 		{"--no-raw GH.RELEASE lock/l KEY k", "", "(error) CONFLICT lock/l is not held with this key…\n"},
 		{"--no-raw SET a b", "", "(error) ERR unknown command 'SET', with args beginning with: 'a' 'b' \n"},
 		{"--no-raw GET", "", "(error) ERR unknown command 'GET', with args beginning with: \n"},
+		{"--no-raw GCRASETVALUE a 1", "", "(error) ERR unknown command 'GCRASETVALUE', with args beginning with: 'a' '1' \n"},
 		{"", "PING\nGH.COUNT counter/c\nGH.COUNT counter/c AMOUNT 41\nPING bye\n", "PONG\n1\n42\nbye\n"},
 		{"help CL.THROTTLE", "", "…CL.THROTTLE…key max_burst count period [quantity]…redis-cell…"},
 		{"-3 help GH.ACQUIRE", "", "…kind/name [PARAMETER value ...]…"},

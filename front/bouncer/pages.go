@@ -1,7 +1,6 @@
 package bouncer
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"strconv"
@@ -131,28 +130,23 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sende
 func listParams(ctx *fasthttp.RequestCtx) (after string, limit int, p *problem) {
 	limit = defaultPage
 	_, query := split(ctx.Request.Header.RequestURI())
-	for len(query) > 0 {
-		var pair []byte
-		pair, query, _ = bytes.Cut(query, []byte{'&'})
-		key, raw, _ := bytes.Cut(pair, []byte{'='})
-		value, ok := unescape(raw, true)
-		if !ok {
-			return "", 0, badEscape(string(key), raw)
-		}
-		switch strings.ToLower(string(key)) {
+	p = eachParam(query, func(name, value []byte) error {
+		switch strings.ToLower(string(name)) {
 		case "after":
 			after = string(value)
 		case "limit":
 			n, err := strconv.Atoi(string(value))
 			if err != nil || n < 1 || n > largestPage {
-				return "", 0, bad("limit is %s, want a whole number from 1 to %d",
+				return gatehouse.Errorf(gatehouse.CodeInvalid, "limit is %s, want a whole number from 1 to %d",
 					form.Quote(value), largestPage)
 			}
 			limit = n
-		case "id", "":
+		case "id":
 		default:
-			return "", 0, bad("parameter %s is unknown, want one of after limit id", form.Quote(key))
+			return gatehouse.Errorf(gatehouse.CodeInvalid,
+				"parameter %s is unknown, want one of after limit id", form.Quote(name))
 		}
-	}
-	return after, limit, nil
+		return nil
+	})
+	return after, limit, p
 }

@@ -91,23 +91,39 @@ func wrongMethod(method []byte, allow string) *problem {
 // readQuery fills in the command's parameters.
 func (r *request) readQuery(query []byte) *problem {
 	r.form = form.Form{}
+	if p := eachParam(query, func(name, value []byte) error { return r.form.Set(name, value) }); p != nil {
+		return p
+	}
+	if err := r.form.Read(r.key.Kind, &r.cmd); err != nil {
+		return bad("%s", err)
+	}
+	return nil
+}
+
+// eachParam decodes one parameter of a query after the other, and sets it. The sentence about a wrong value
+// may name its parameter as it is, because set has accepted the name.
+func eachParam(query []byte, set func(name, value []byte) error) *problem {
 	for len(query) > 0 {
 		var pair []byte
 		pair, query, _ = bytes.Cut(query, []byte{'&'})
 		if len(pair) == 0 {
 			continue
 		}
-		name, raw, _ := bytes.Cut(pair, []byte{'='})
+		rawName, raw, _ := bytes.Cut(pair, []byte{'='})
+		name, ok := unescape(rawName, true)
+		if !ok {
+			return badEscape("name of a parameter", rawName)
+		}
 		value, ok := unescape(raw, true)
-		if err := r.form.Set(name, value); err != nil {
+		if !ok {
+			value = raw // to be named in a sentence
+		}
+		if err := set(name, value); err != nil {
 			return bad("%s", err)
 		}
 		if !ok {
 			return badEscape(strings.ToLower(string(name)), raw)
 		}
-	}
-	if err := r.form.Read(r.key.Kind, &r.cmd); err != nil {
-		return bad("%s", err)
 	}
 	return nil
 }

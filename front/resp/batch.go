@@ -42,7 +42,7 @@ type verdict struct {
 }
 
 // tooMuch reports whether so much can never be taken.
-func (a *demand) tooMuch() bool { return a.quantity > a.rate.burst+1 }
+func (a *demand) tooMuch() bool { return a.quantity-1 > a.rate.burst }
 
 // takes reports whether a command for a rate goes into the batch.
 func (b *batch) takes(args [][]byte) bool {

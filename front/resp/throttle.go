@@ -82,7 +82,7 @@ func (s *session) cellThrottle(args [][]byte) {
 	}
 	r := rate{numbers[0], numbers[1], seconds(numbers[2])}
 	switch {
-	case r.burst < 0 || r.burst == math.MaxInt64 || r.count < 0 || numbers[2] < 0:
+	case r.burst < 0 || r.count < 0 || numbers[2] < 0:
 		s.fail("INVALID", fmt.Sprintf(
 			"cl.throttle of max_burst %d, count %d, period %d, want none below 0",
 			r.burst, r.count, numbers[2]))
@@ -175,7 +175,7 @@ func (s *session) gcra(args [][]byte) {
 	case !ok || !known:
 		s.fail("ERR", "value is not an integer or out of range")
 		return
-	case burst < 0 || burst == math.MaxInt64 || times < 1:
+	case burst < 0 || times < 1:
 		s.fail("ERR", "value is out of range, must be positive")
 		return
 	case err != nil:
