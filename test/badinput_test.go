@@ -186,8 +186,10 @@ var badParameters = []badInput{
 	{"an unknown parameter with an encoded name", get("/v1/counter/kept/count?%73tep=1"),
 		[]string{unknown("step")}},
 	{"a wrong escape in a parameter's name", get("/v1/counter/kept/count?%6mount=1"), []string{
-		`400 Bad Request: name of a parameter is "%6mount", want every % followed by two hexadecimal digits`}},
-	{"a line end in a parameter's name", get("/v1/counter/kept/count?a%0D%0Ab=%zz"), []string{unknown("a\r\nb")}},
+		`400 Bad Request: name of a parameter is "%6mount", want every % followed by two hexadecimal ` +
+			"digits"}},
+	{"a line end in a parameter's name", get("/v1/counter/kept/count?a%0D%0Ab=%zz"), []string{
+		unknown("a\r\nb")}},
 	{"a wrong escape in a list", get("/v1/counter?limit=%zz"), []string{
 		`400 Bad Request: limit is "%zz", want a whole number from 1 to 1000`}},
 	{"a parameter without a name", get("/v1/counter/kept/count?=1"), []string{unknown("")}},

@@ -40,10 +40,11 @@ func TestJARLClientsThatLeave(t *testing.T) {
 		seen := make(map[string]bool)
 		for _, conn := range reading {
 			text, err := io.ReadAll(conn)
-			if _, wrong := strconv.ParseFloat(string(text), 64); err != nil || wrong != nil || seen[string(text)] {
-				t.Errorf("a client that has ended its sending half read %q, %v, want a place of its own", text, err)
+			place := string(text)
+			if _, wrong := strconv.ParseFloat(place, 64); err != nil || wrong != nil || seen[place] {
+				t.Errorf("a half-closed client read %q, %v, want a place of its own", text, err)
 			}
-			seen[string(text)] = true
+			seen[place] = true
 		}
 		until(t, "each connection has a place", func() bool {
 			return s.stat(t, "pace/matrix", "acquired") == clients
@@ -102,7 +103,7 @@ resources:
 				// Leases end at a whole second that is not before their end.
 				ended := time.Now().Unix() >= lease.GetExpiryTime()-1
 				if got.GetCapacity() > 0 && !ended {
-					t.Errorf("before the lease of the client that left has ended, another gets %v, want 0", got)
+					t.Errorf("while the lease of who left lasts, another client gets %v, want 0", got)
 				}
 				return got.GetCapacity() == 10
 			})

@@ -137,8 +137,8 @@ func listParams(ctx *fasthttp.RequestCtx) (after string, limit int, p *problem) 
 		case "limit":
 			n, err := strconv.Atoi(string(value))
 			if err != nil || n < 1 || n > largestPage {
-				return gatehouse.Errorf(gatehouse.CodeInvalid, "limit is %s, want a whole number from 1 to %d",
-					form.Quote(value), largestPage)
+				return gatehouse.Errorf(gatehouse.CodeInvalid,
+					"limit is %s, want a whole number from 1 to %d", form.Quote(value), largestPage)
 			}
 			limit = n
 		case "id":
