@@ -53,6 +53,8 @@ var routeOperations = map[string][]string{
 	"post /v1/capacity/release": {"capacity"},
 	"get /capacity":             {"capacity", "after", "format", "limit", "resource"},
 	"get /capacity/{name}":      {"capacity", "name", "after", "format", "limit"},
+	"get /debug/status":         {"capacity"},
+	"get /debug/resources":      {"capacity", "resource"},
 }
 
 func TestOpenAPIHasTheRoutes(t *testing.T) {

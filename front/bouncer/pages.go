@@ -50,6 +50,10 @@ func (s *Server) page(ctx *fasthttp.RequestCtx, page string) {
 		serve = s.pages[docsPath] // its assets
 	}
 	serve(ctx)
+	if ctx.Response.StatusCode() == fasthttp.StatusNotFound {
+		from := readSender(&ctx.Request.Header)
+		refuse(&ctx.Response, fasthttp.StatusNotFound, notFound([]byte(page)).detail, from.json)
+	}
 	s.metrics.count(0, 0, ctx.Response.StatusCode())
 	s.last(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,7 +32,20 @@ func (s *Server) Routes() map[string]func(ctx *fasthttp.RequestCtx, name string)
 		"GET /capacity/": func(ctx *fasthttp.RequestCtx, name string) error {
 			return pages.resource(ctx, s, name)
 		},
+		"GET /debug/status":    redirectToPages,
+		"GET /debug/resources": redirectToPages,
 	}
+}
+
+// redirectToPages leads from the paths of doorman's pages to ours, which read the parameter resource as well.
+func redirectToPages(ctx *fasthttp.RequestCtx, _ string) error {
+	to := url.URL{Path: "/capacity"}
+	if resource := ctx.QueryArgs().Peek("resource"); len(resource) > 0 {
+		to.RawQuery = url.Values{"resource": {string(resource)}}.Encode()
+	}
+	ctx.Response.Header.Set(fasthttp.HeaderLocation, to.String())
+	ctx.SetStatusCode(fasthttp.StatusMovedPermanently)
+	return nil
 }
 
 type getRequest struct {
