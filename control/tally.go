@@ -74,6 +74,16 @@ func (t *tally) stats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
 	return append(all, more...)
 }
 
+// onlyRefused is OnlyRefused of all kinds that have a tally.
+func (t *tally) onlyRefused() bool { return t.timedOut > 0 && t.passed == 0 }
+
+// OnlyRefused reports whether a state has refused commands and let none through. When it is worth nothing
+// besides, its statistics are all there is to it.
+func OnlyRefused(s State) bool {
+	refuser, ok := s.(interface{ onlyRefused() bool })
+	return ok && refuser.onlyRefused()
+}
+
 func (t *tally) code(c *codec) {
 	c.instant(&t.created)
 	c.int64(&t.passed)

@@ -21,6 +21,9 @@ func (s *Store) flush(last bool) error {
 	others := 0
 	for part := range memory.Parts {
 		s.memory.Unmark(part, func(key gatehouse.Key, state control.State) (keep bool) {
+			if state != nil && control.OnlyRefused(state) && !state.Expiry().After(s.now()) {
+				state = nil // it is not worth a write, and would not be loaded
+			}
 			if !key.Kind.Limiter() {
 				s.mu.Lock()
 				s.next.add(key, state, false)

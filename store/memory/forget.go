@@ -67,14 +67,18 @@ func (s *Store) sweep(sh *shard) {
 	for more := true; more; {
 		sh.mu.Lock()
 		now := s.now()
-		more = false
 		sh.armed = 0
+		refused := reach{until: now.UnixNano(), most: sweepBatch, grace: RefusedLinger}
+		more = s.lookRefused(sh, now, refused)
 		for kind := range gatehouse.Kind(gatehouse.Kinds) {
 			r := reach{until: now.UnixNano(), most: sweepBatch, grace: s.linger}
 			more = s.look(sh, kind, now, r) || more
 			if q := sh.tables[kind].queue; len(q) > 0 {
 				s.arm(sh, q[0].at, now)
 			}
+		}
+		if len(sh.refused) > 0 {
+			s.arm(sh, sh.refused[0].at, now)
 		}
 		sh.mu.Unlock()
 	}
@@ -97,16 +101,17 @@ func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (mo
 			return false
 		}
 		d := t.queue.Pop()
-		state := t.states[d.name]
+		state, key := t.states[d.name], gatehouse.Key{Kind: kind, Name: d.name}
 		switch {
-		case state != nil && sh.pins[gatehouse.Key{Kind: kind, Name: d.name}] > 0:
+		case state != nil && sh.pins[key] > 0:
 			d.at = now.Add(s.linger).UnixNano()
+		case r.grace > 0 && state != nil && isRefused(state, now): // those who waited have given up
+			s.pushRefused(sh, key, state.Expiry().Add(RefusedLinger).UnixNano())
+			continue
 		case state != nil && state.Expiry().Add(r.grace).After(now):
 			d.at = s.dueAt(state, now)
 		default:
-			delete(t.states, d.name)
-			s.count.Add(-1)
-			s.mark(sh, gatehouse.Key{Kind: kind, Name: d.name})
+			s.drop(sh, key)
 			continue
 		}
 		t.queue.Push(d)
@@ -114,24 +119,37 @@ func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (mo
 	return true
 }
 
-// reclaim makes room for a new name by forgetting names that only linger. It reports whether there
-// was one. It looks at those first that were not looked at for longest; the next time, at others.
+// reclaim makes room for a new name by forgetting names that only linger, first those that only refused. It
+// reports whether there was one. It looks at those first that were not looked at for longest; the next time,
+// at others.
 func (s *Store) reclaim() bool {
 	now := s.now()
 	if now.UnixNano() < s.full.Load() {
 		return false
 	}
+	early := reach{until: math.MaxInt64, most: reclaimBatch}
+	found := s.idle.Load() > 0 && s.reclaimBy(func(sh *shard) { s.lookRefused(sh, now, early) }) ||
+		s.reclaimBy(func(sh *shard) {
+			for kind := range gatehouse.Kind(gatehouse.Kinds) {
+				s.look(sh, kind, now, early)
+			}
+		})
+	if !found {
+		s.full.Store(now.Add(fullFor).UnixNano())
+	}
+	return found
+}
+
+// reclaimBy forgets names of one shard after the other, until there is room.
+func (s *Store) reclaimBy(forget func(*shard)) bool {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		for kind := range gatehouse.Kind(gatehouse.Kinds) {
-			s.look(sh, kind, now, reach{until: math.MaxInt64, most: reclaimBatch})
-		}
+		forget(sh)
 		sh.mu.Unlock()
 		if s.count.Load() < s.names {
 			return true
 		}
 	}
-	s.full.Store(now.Add(fullFor).UnixNano())
 	return false
 }

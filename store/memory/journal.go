@@ -102,13 +102,25 @@ func (s *Store) Put(key gatehouse.Key, state control.State) {
 
 // add notes the state of a name that is new.
 func (s *Store) add(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
+	s.put(sh, key, state)
+	d := due{at: s.dueAt(state, now), name: key.Name}
+	sh.tables[key.Kind].queue.Push(d)
+	s.arm(sh, d.at, now)
+}
+
+// put sets the state of a name that is new. The caller gives the name an entry by which it is forgotten.
+func (s *Store) put(sh *shard, key gatehouse.Key, state control.State) {
 	t := &sh.tables[key.Kind]
 	if t.states == nil {
 		t.states = make(map[string]control.State)
 	}
 	t.states[key.Name] = state
 	s.count.Add(1)
-	d := due{at: s.dueAt(state, now), name: key.Name}
-	t.queue.Push(d)
-	s.arm(sh, d.at, now)
+}
+
+// drop forgets a name whose entry was taken away.
+func (s *Store) drop(sh *shard, key gatehouse.Key) {
+	delete(sh.tables[key.Kind].states, key.Name)
+	s.count.Add(-1)
+	s.mark(sh, key)
 }

@@ -18,12 +18,12 @@ import (
 // A Config sets the limits of a store. The zero value works.
 type Config struct {
 	// Names is the most controllers kept at once; 0 means DefaultNames. When it is reached,
-	// controllers that are worth nothing are forgotten early, and only if none is found among some
-	// thousands is a new name refused.
+	// controllers that are worth nothing are forgotten early, first those that only refused, and only if
+	// none is found among some thousands is a new name refused.
 	Names int
 
-	// Linger is how long a controller that is worth nothing is remembered for its statistics;
-	// 0 means DefaultLinger.
+	// Linger is how long a controller that is worth nothing is remembered for its statistics; 0 means
+	// DefaultLinger. One that only refused is remembered for RefusedLinger.
 	Linger time.Duration
 
 	// Now is the clock; nil means a monotonic one. It must not go backwards.
@@ -38,6 +38,9 @@ const (
 	// DefaultNames needs about 150 MiB when all of them are token buckets with names of 20 bytes.
 	DefaultNames  = 500_000
 	DefaultLinger = time.Minute
+
+	// RefusedLinger leaves time to look up why nobody gets through, and is the same in shared stores.
+	RefusedLinger = 10 * time.Minute
 )
 
 // shards is how many locks the names are spread over. A map grows in steps, and with 320 parts half a
@@ -52,6 +55,7 @@ type Store struct {
 	seed   maphash.Seed
 	shards [shards]shard
 	count  atomic.Int64 // of names
+	idle   atomic.Int64 // of those in the shards' refused
 	full   atomic.Int64 // until when a new name need not look for room again, Unix ns
 
 	journal Journal // nil when nobody is told
@@ -86,16 +90,17 @@ func (s *Store) Len() int { return int(s.count.Load()) }
 
 // A shard is one part of the names under one lock.
 type shard struct {
-	mu     sync.Mutex
-	tables [gatehouse.Kinds]table
-	pins   map[gatehouse.Key]int // by how many watches a key must not be forgotten
-	timer  *time.Timer           // fires when the first name is due
-	armed  int64                 // what is due when timer fires, Unix ns; 0 when it does not
-	marked map[gatehouse.Key]struct{}
+	mu      sync.Mutex
+	tables  [gatehouse.Kinds]table
+	refused minheap.Heap[refusal] // names that were only refused, see refused.go
+	pins    map[gatehouse.Key]int // by how many watches a key must not be forgotten
+	timer   *time.Timer           // fires when the first name is due
+	armed   int64                 // what is due when timer fires, Unix ns; 0 when it does not
+	marked  map[gatehouse.Key]struct{}
 }
 
-// A table holds one kind's controllers of a shard. Every name in states has exactly one entry in
-// queue. A nil state is a name that was deleted and waits there to be dropped.
+// A table holds one kind's controllers of a shard. Every name in states has exactly one entry in queue, or
+// in the shard's refused. A nil state is a name that was deleted and waits there to be dropped.
 type table struct {
 	states map[string]control.State
 	queue  minheap.Heap[due]
@@ -142,8 +147,12 @@ func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time
 		t.states[key.Name] = state
 		return true
 	}
-	if state == nil || !state.Expiry().After(now) && sh.pins[key] == 0 {
-		return true // worth nothing
+	if state == nil {
+		return true
+	}
+	if !state.Expiry().After(now) && sh.pins[key] == 0 { // worth nothing
+		s.keepRefused(sh, key, state, now)
+		return true
 	}
 	if s.count.Load() >= s.names {
 		return false

@@ -1,0 +1,77 @@
+package memory
+
+import (
+	"math"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// A name that was only refused holds and counts nothing; it is remembered for its statistics alone. Whoever
+// asks for many such names must not push out others, and these must be found at once when room is needed. So
+// they are not in the queue of their table but in one of their own, until they have let somebody through.
+
+// A refusal says when, in Unix ns, a name that was only refused is to be looked at.
+type refusal struct {
+	at  int64
+	key gatehouse.Key
+}
+
+// Before implements [minheap.Item].
+func (r refusal) Before(other refusal) bool { return r.at < other.at }
+
+// isRefused reports whether only the statistics of a state are left, of commands that it has refused.
+func isRefused(state control.State, now time.Time) bool {
+	return !state.Expiry().After(now) && control.OnlyRefused(state)
+}
+
+// keepRefused notes the state of a new name if that has refused commands. In a full store it takes the place
+// of another such name of its shard. Where there is none it is not kept: its decision stands all the same,
+// as a new state would decide so too.
+func (s *Store) keepRefused(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
+	if !control.OnlyRefused(state) {
+		return
+	}
+	for s.count.Load() >= s.names && len(sh.refused) > 0 { // it takes one away each time
+		s.lookRefused(sh, now, reach{until: math.MaxInt64, most: 1})
+	}
+	if s.count.Load() >= s.names {
+		return
+	}
+	s.put(sh, key, state)
+	at := now.Add(RefusedLinger).UnixNano()
+	s.pushRefused(sh, key, at)
+	s.arm(sh, at, now)
+}
+
+func (s *Store) pushRefused(sh *shard, key gatehouse.Key, at int64) {
+	sh.refused.Push(refusal{at, key})
+	s.idle.Add(1)
+}
+
+// lookRefused takes names off the shard's refused and forgets them. Those that are worth something by now
+// become names like others; those that still refuse go back, for as long as their grace lasts. It reports
+// whether it stopped because there were too many.
+func (s *Store) lookRefused(sh *shard, now time.Time, r reach) (more bool) {
+	for range r.most {
+		if len(sh.refused) == 0 || sh.refused[0].at > r.until {
+			return false
+		}
+		e := sh.refused.Pop()
+		s.idle.Add(-1)
+		t := &sh.tables[e.key.Kind]
+		state := t.states[e.key.Name]
+		switch {
+		case state != nil && (sh.pins[e.key] > 0 || !isRefused(state, now)):
+			at := s.dueAt(state, now)
+			t.queue.Push(due{at, e.key.Name})
+			s.arm(sh, at, now)
+		case state != nil && state.Expiry().Add(r.grace).After(now):
+			s.pushRefused(sh, e.key, state.Expiry().Add(r.grace).UnixNano())
+		default:
+			s.drop(sh, e.key)
+		}
+	}
+	return true
+}
