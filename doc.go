@@ -4,7 +4,9 @@
 // A [Command] is put to the controller named by a [Key] and comes back as a [Decision]. Whatever
 // answers is a [Gate]: one in this process, one behind a network, all with the same promises.
 //
-// The packages below build on these words and on nothing else here: control holds the controllers
-// (token bucket, semaphore, lock, event, watchdog, counter, barrier) as plain values, gate holds the
-// lines of those who wait, store/memory keeps the values, front/bouncer speaks HTTP.
+// The packages below build on these words. Package control holds the controllers as plain values: the
+// limiters tokenbucket, gcra, fixedwindow, slidingwindow, slidinglog and pace, and semaphore, lock, event,
+// watchdog, counter and barrier. Package gate holds the lines of waiting commands, the packages in store
+// keep the values in memory, on disk, in Redis or in etcd, and those in front speak HTTP, RESP and JARL's
+// protocol. The page docs/architecture.md says how they fit together.
 package gatehouse

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // configFile writes a configuration file, {} standing for a free port, and returns its path.
@@ -230,12 +231,41 @@ func TestConfigurationPage(t *testing.T) {
 	}
 	_, help, _ := gatehouse(t, nil, "serve", "--help")
 	_, help, _ = strings.Cut(help, "Flags:")
-	for word := range strings.FieldsSeq(help) {
-		flag := strings.HasPrefix(word, "--") && word != "--help"
-		if flag && !strings.Contains(string(page), "`"+word+"`") {
-			t.Errorf("docs/configuration.md does not have %s", word)
+	flags := make(map[string]string) // their defaults
+	for line := range strings.Lines(help) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if _, value, ok := strings.Cut(rest, "(default "); ok {
+			flags[name] = strings.Trim(strings.TrimSpace(value), `")`)
+		} else if strings.HasPrefix(name, "--") {
+			flags[name] = ""
 		}
 	}
+	for name, value := range flagRows(string(page)) {
+		want, ok := flags[name]
+		if given, err := time.ParseDuration(value); err == nil {
+			value = given.String()
+		}
+		// What flags have no default for may be worked out from others.
+		if !ok || want != "" && value != want {
+			t.Errorf("docs/configuration.md has %s with the default %q, serve --help %q", name, value, want)
+		}
+		delete(flags, name)
+	}
+	for name := range flags {
+		t.Errorf("docs/configuration.md lacks the flag %s", name)
+	}
+}
+
+// flagRows are the flags of the table of a page, and their defaults.
+func flagRows(page string) map[string]string {
+	rows := make(map[string]string)
+	for line := range strings.Lines(page) {
+		cells := strings.Split(line, " | ")
+		if name, ok := strings.CutPrefix(cells[0], "| `--"); ok && len(cells) > 1 {
+			rows["--"+strings.Trim(name, "`")] = strings.Trim(cells[1], "`")
+		}
+	}
+	return rows
 }
 
 // With a listener the HTTP door may be closed.
