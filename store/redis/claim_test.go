@@ -46,7 +46,8 @@ func claimSteps() []claimStep {
 		{"read the same", swap.Change{If: 1, Read: true}, swap.Reply{Swapped: true, Version: 1}, false},
 		{"read", swap.Change{If: never, Read: true}, swap.Reply{Record: first, Version: 1}, false},
 		{
-			"who claimed it loses again", swap.Change{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Hour},
+			"who claimed it loses again",
+			swap.Change{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Hour},
 			swap.Reply{Record: first, Version: 1}, false,
 		},
 		{

@@ -12,8 +12,8 @@ import (
 )
 
 // Chunks judges what passed a token bucket or a fixed window that servers take in chunks: in each window,
-// counted from the last reset or delete, no more than the limit and what was refunded of it. It is told of all
-// calls and of all changes of the record. All calls have the same limit, of one interval.
+// counted from the last reset or delete, no more than the limit and what was refunded of it. It is told of
+// all calls and of all changes of the record. All calls have the same limit, of one interval.
 //
 // What was drawn from a chunk passed between the call and its answer, by the true time; most of it at one
 // instant, as the store was not asked. What the store decided passed by the time of the record. Where it
