@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A crowd comes and goes at a few locks, through both doors and in all ways at once. What one of them has read
-// that it holds, it holds until it releases it, and nobody else has read so meanwhile. In the end all is free.
+// A crowd comes and goes at a few locks, through both doors and in all ways at once. A client that has read a
+// token holds the lock until it releases it, and no other reads one meanwhile. In the end all is free.
 
 // crowdLocks are what the crowd wants, and crowdRounds how often each of its members comes.
 const (
@@ -22,7 +22,7 @@ const (
 // A crowdLock is a lock as its clients see it.
 type crowdLock struct {
 	place  string
-	holder atomic.Pointer[string] // what the client says of itself that has read that it holds it; nil for none
+	holder atomic.Pointer[string] // the key of the client that has read a token; nil for none
 	last   atomic.Uint64          // the token that was read last
 }
 
