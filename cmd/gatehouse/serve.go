@@ -58,6 +58,7 @@ func serve(ctx context.Context, p *plan) (err error) {
 	grpclog.SetLoggerV2(newGRPCLog(log)) // before anybody uses it, such as a store
 	figures := prometheus.NewRegistry()
 	opening := opening{settings: s, rules: p.file.Rules, servers: p.file.Servers, figures: figures, log: log}
+	clock := newClockWatch(log, figures)
 	store, err := opening.open(ctx)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func serve(ctx context.Context, p *plan) (err error) {
 		gate: gate.New(store.Store, gate.Config{
 			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.first,
 		}),
-		beside: []func(context.Context) error{store.watch},
+		beside: []func(context.Context) error{store.watch, clock.run},
 	}
 	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 	if s.capacity.grpc != "" {

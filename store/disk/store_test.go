@@ -246,6 +246,37 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
+// One start with a clock far ahead ends what had an end, and the time does not go back afterwards.
+func TestClockFarAheadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ahead = 60 * 365 * 24 * time.Hour
+		dir := t.TempDir()
+		config := small()
+		var fence uint64
+		for _, step := range []time.Duration{0, ahead, 0} {
+			config.Now = func() time.Time { return time.Now().Add(step) }
+			s := must(t, dir, config)
+			hold := acquire("k")
+			hold.Expires = time.Hour
+			endless := acquire("k")
+			endless.Expires = 0
+			d := do(t, s, lock("l"), hold)
+			do(t, s, lock("endless"), endless)
+			if got := do(t, s, lock("endless"), acquire("other")).Outcome; got != gatehouse.Refused {
+				t.Errorf("with a step of %s a hold without end: %s, want it kept", step, got)
+			}
+			if d.Fence < fence || step == ahead && d.Fence == fence {
+				t.Errorf("with a step of %s the fencing token is %d after %d", step, d.Fence, fence)
+			}
+			fence = d.Fence
+			end(t, s)
+		}
+		if at := time.UnixMicro(int64(fence)); time.Until(at) < ahead-time.Hour { //nolint:gosec // a time
+			t.Errorf("after a start far ahead the fencing token is of %s, want it not to fall", at)
+		}
+	})
+}
+
 // Who waited at a barrier when the process ended does not count any more.
 func TestArrivalsEndWithTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
