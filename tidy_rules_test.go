@@ -29,21 +29,6 @@ func checkClock(f *goFile, report reporter) {
 	})
 }
 
-func checkSleep(f *goFile, report reporter) {
-	if !f.test {
-		return
-	}
-	ast.Inspect(f.syntax, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && f.names(call.Fun, "testing/synctest", "Test") {
-			return false // in there time is virtual
-		}
-		if f.names(n, "time", "Sleep") {
-			report(n.Pos(), "time.Sleep in a test, want it in a synctest.Test or a channel to wait on")
-		}
-		return true
-	})
-}
-
 func checkPure(f *goFile, report reporter) {
 	if f.test || !within(f.folder, pureFolders) {
 		return

@@ -30,6 +30,11 @@ var exceptions = map[string]string{
 	"parameters client/capacity/interceptor.go":  "gRPC says what an interceptor is given",
 	"parameters election/faults_test.go":         "gRPC says what an interceptor is given",
 	"parameters store/etcd/lost_test.go":         "gRPC says what an interceptor is given",
+	"clock internal/await/await.go":              "it looks again and again, for tests",
+	"sleep internal/await/await.go":              "another process is asked, it sends no event",
+	"sleep internal/redistest/proxy.go":          "it plays a network that is slow",
+	"sleep election/faults_test.go":              "it plays a network that is slow",
+	"sleep test/tree_fleet_test.go":              "a client asks again when its lease says so",
 	"variables internal/freeport/freeport.go":    "two tests of one process must not be given the same port",
 }
 
@@ -68,8 +73,8 @@ var direction = map[string][]string{
 	".":                        {},
 	"internal":                 {},
 	"internal/form":            {"."},
-	"internal/redistest":       {"internal/freeport"},
-	"internal/etcdtest":        {"internal/etcd", "internal/freeport"},
+	"internal/redistest":       {"internal/await", "internal/freeport"},
+	"internal/etcdtest":        {"internal/await", "internal/etcd", "internal/freeport"},
 	"control":                  {".", "internal"},
 	"gate":                     {".", "control", "internal"},
 	"limiter":                  {"."},
@@ -85,13 +90,12 @@ var direction = map[string][]string{
 	"cmd":                      {anything},
 }
 
-// rules look at one file each. The rules exports and words look at many and stand apart.
+// rules look at one file each. The rules sleep, exports and words look at many and stand apart.
 var rules = []struct {
 	name  string
 	check func(f *goFile, report reporter)
 }{
 	{"clock", checkClock},
-	{"sleep", checkSleep},
 	{"pure", checkPure},
 	{"standard", checkStandard},
 	{"imports", checkImports},
@@ -150,11 +154,11 @@ func TestTidy(t *testing.T) {
 
 // ruleNames are the names of all rules, in the order they are shown.
 func ruleNames() []string {
-	names := make([]string, 0, len(rules)+2)
+	names := make([]string, 0, len(rules)+3)
 	for _, r := range rules {
 		names = append(names, r.name)
 	}
-	return append(names, "exports", "words")
+	return append(names, "sleep", "exports", "words")
 }
 
 // goFindings is what breaks the rules for Go code in files.
@@ -167,7 +171,7 @@ func goFindings(files []*goFile) []finding {
 			})
 		}
 	}
-	return append(found, exportFindings(files)...)
+	return slices.Concat(found, sleepFindings(files), exportFindings(files))
 }
 
 // samples are small files, without their package line, that break one rule, or none.
@@ -177,6 +181,19 @@ var samples = []struct{ rule, name, text string }{
 	{"", "store/memory/a.go", `import "time"; func f() { g(time.Now) }`},
 	{"", "gate/a_test.go", `import "time"; func f() { time.Now() }`},
 	{"sleep", "gate/a_test.go", `import "time"; func f() { time.Sleep(1) }`},
+	{"sleep", "gate/a_test.go", `import "time"; func f() { <-time.After(1) }`},
+	{"sleep", "gate/a_test.go", `import "time"; func f() { t := time.NewTicker(1); g(t) }`},
+	{"sleep", "gate/a_test.go", `import "time"; func f() { select { case <-c: case <-time.After(1): } }`},
+	{"sleep", "gate/a_test.go", `import ("context"; "time")
+		func f() { ctx, stop := context.WithTimeout(c, 1); defer stop(); <-ctx.Done() }`},
+	{"sleep", "gate/a_test.go", `import ("time"; "testing/synctest"); func pass() { <-time.After(1) }
+		func TestA() { synctest.Test(t, func(t *testing.T) { pass() }); pass() }`},
+	{"", "gate/a_test.go", `import ("time"; "testing/synctest"); func pass() { <-time.After(1) }
+		func TestA() { synctest.Test(t, func(t *testing.T) { pass() }) }`},
+	{"", "gate/a_test.go", `import ("time"; "testing/synctest"); func bubble(t *testing.T, do func()) {
+		synctest.Test(t, func(t *testing.T) { do() }) }
+		func TestA() { bubble(t, func() { <-time.After(1) }) }`},
+	{"", "gate/a_test.go", `import "time"; func f() { select { case <-c: case <-time.After(patience): } }`},
 	{"", "gate/a_test.go", `import ("time"; "testing/synctest")
 		func f() { synctest.Test(t, func(t *testing.T) { go func() { time.Sleep(1) }() }) }`},
 	{"pure", "control/a.go", `import "sync/atomic"`},

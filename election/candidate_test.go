@@ -191,6 +191,3 @@ func apart(t *testing.T, candidates ...*candidate) int {
 	}
 	return len(all)
 }
-
-// pass lets some time go by that is part of what is tried.
-func pass(d time.Duration) { <-time.After(d) }

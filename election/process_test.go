@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/etcdtest"
 )
 
@@ -141,7 +142,20 @@ func TestShortStop(t *testing.T) {
 	b := enter(t, url, "b")
 	b.follows(t, "master")
 	master.signal(t, syscall.SIGSTOP)
-	pass(time.Second)
+	client := etcd.Client(t)
+	await.True(t, "the lease has not been renewed for 3 s", func() bool {
+		leases, err := client.Leases(t.Context())
+		if err != nil {
+			return false
+		}
+		for _, l := range leases.Leases {
+			left, err := client.TimeToLive(t.Context(), l.ID)
+			if err == nil && left.TTL > 0 && left.TTL < 9 {
+				return true
+			}
+		}
+		return false
+	})
 	master.signal(t, syscall.SIGCONT)
 	master.ask(t)
 	master.says(t, "believes true")

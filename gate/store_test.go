@@ -11,6 +11,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
@@ -172,11 +173,7 @@ func TestTurns(t *testing.T) {
 			if _, err := g.Do(t.Context(), c.key, c.release); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(20 * time.Second); told.Load() < n; <-time.After(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("%d of %d were told", told.Load(), n)
-				}
-			}
+			await.True(t, "all were told", func() bool { return told.Load() >= n })
 			if got := s.turns.Load() - before; got > 4*n {
 				t.Errorf("%d turns for %d waiters, want at most four each", got, n)
 			}

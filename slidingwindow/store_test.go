@@ -54,7 +54,7 @@ type plainStore struct {
 	asked  int           // how often it was asked, by a call or a round trip
 	err    error         // that every call returns
 	lose   bool          // what Add adds is added, and the answer lost
-	delay  time.Duration // of every call
+	pass   func()        // what every call takes, in virtual time
 	held   chan struct{} // calls wait until it is closed
 }
 
@@ -95,14 +95,17 @@ func (s *plainStore) call(what string, n name, delta int64) (int64, error) {
 	return s.counts[n], nil
 }
 
+// slow makes every call take so long, in virtual time.
+func (s *plainStore) slow(d time.Duration) { s.pass = func() { <-time.After(d) } }
+
 // wait takes as long as a call is to take, or until ctx ends.
 func (s *plainStore) wait(ctx context.Context) error {
 	s.mu.Lock()
 	s.asked++
-	delay, held := s.delay, s.held
+	pass, held := s.pass, s.held
 	s.mu.Unlock()
-	if delay > 0 {
-		<-time.After(delay)
+	if pass != nil {
+		pass()
 	}
 	if held == nil {
 		return nil

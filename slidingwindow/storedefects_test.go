@@ -18,7 +18,7 @@ func TestSlowStoreHoldsNobodyUp(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, counts := m.store()
 				l := m.limiter(t, limits{time.Second, 1e6, 100 * time.Millisecond}, store)
-				counts.change(func(s *plainStore) { s.delay = 50 * time.Millisecond })
+				counts.change(func(s *plainStore) { s.slow(50 * time.Millisecond) })
 				var mu sync.Mutex
 				waited := map[time.Duration]int{}
 				var callers sync.WaitGroup

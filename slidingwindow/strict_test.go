@@ -124,7 +124,7 @@ func TestStrictStoreHangs(t *testing.T) {
 func TestStrictCallersShareAChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPlainStore()
-		store.delay = 10 * time.Millisecond
+		store.slow(10 * time.Millisecond)
 		l := strict(t, store, 10)
 		var callers sync.WaitGroup
 		for range 10 {
@@ -141,7 +141,7 @@ func TestStrictCallersShareAChunk(t *testing.T) {
 func TestStrictCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPlainStore()
-		store.delay = 10 * time.Millisecond
+		store.slow(10 * time.Millisecond)
 		l := newLimiter(t, limits{size: time.Hour, limit: 1000}, func() (sw.Window, sw.StopFunc) {
 			return sw.NewStrictWindow("test", store, 1)
 		})

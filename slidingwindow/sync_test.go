@@ -37,7 +37,7 @@ func TestOneGoroutine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, counts := m.store()
 				limiters := keyedLimiters(t, m, store, keys)
-				counts.change(func(s *plainStore) { s.delay = 50 * time.Microsecond })
+				counts.change(func(s *plainStore) { s.slow(50 * time.Microsecond) })
 				for _, l := range limiters {
 					allows(t, l, 0, 1)
 				}
@@ -76,7 +76,7 @@ func TestOneRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 500
 		store := newBatchStore()
-		store.delay = time.Millisecond
+		store.slow(time.Millisecond)
 		askAll(t, keyedLimiters(t, mode{"nonblocking batch", false, true}, store, keys))
 		<-time.After(2 * time.Millisecond)
 		synctest.Wait()
@@ -90,7 +90,7 @@ func TestOneRoundTrip(t *testing.T) {
 func TestRoundTripsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newBatchStore()
-		store.delay = time.Millisecond
+		store.slow(time.Millisecond)
 		askAll(t, keyedLimiters(t, mode{"nonblocking batch", false, true}, store, 1025))
 		<-time.After(4 * time.Millisecond)
 		synctest.Wait()
@@ -273,7 +273,7 @@ func TestStopTellsTheRest(t *testing.T) {
 				allows(t, l, 0.8, 1)
 				synctest.Wait()
 				allows(t, l, 0.9, 10)
-				counts.change(func(s *plainStore) { s.delay = 50 * time.Millisecond })
+				counts.change(func(s *plainStore) { s.slow(50 * time.Millisecond) })
 				allows(t, l, 1.1, 20) // this exchange is under way
 				allows(t, l, 1.2, 30)
 				stop()

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A badInput is bytes on a fresh connection and all that comes back: status lines with their bodies, and
@@ -232,11 +231,14 @@ var badSilence = []badInput{
 // A request in single bytes, as slow as it may be, is a request all the same.
 func TestSingleBytes(t *testing.T) {
 	t.Parallel()
-	c := shared().dial(t)
+	s := start(t, "--read-timeout", "1h")
+	c := s.dial(t)
 	_ = c.SetNoDelay(true)
+	other := s.dial(t)
 	for _, b := range rawRequest("/v1/counter/" + fresh(t) + "/count?amount=3") {
 		c.send(string(b))
-		pause(2 * time.Millisecond)
+		other.ask("/.well-known/ready")
+		other.answer() // by now the byte is with the server
 	}
 	c.method = "GET"
 	if a := c.answer(); !a.is("200 3") {

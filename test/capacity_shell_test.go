@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +25,7 @@ func (p *process) say(t *testing.T, lines ...string) {
 func (p *process) shows(t *testing.T, want string) {
 	t.Helper()
 	seen := ""
-	for end := time.Now().Add(patience); time.Now().Before(end); pause(50 * time.Millisecond) {
+	until(t, fmt.Sprintf("the shell shows %s", want), func() bool {
 		before, _, _ := p.out.all()
 		p.say(t, "show")
 		var all []lease
@@ -47,11 +46,8 @@ func (p *process) shows(t *testing.T, want string) {
 		for _, l := range all {
 			seen += fmt.Sprintf("%s %s %.6g, ", l.Resource, l.Client, l.Capacity)
 		}
-		if seen == want {
-			return
-		}
-	}
-	t.Fatalf("the shell shows\n%s, want\n%s; it said %s", seen, want, p.said)
+		return seen == want
+	})
 }
 
 // The story of doorman's tutorial: four clients that want little, one that takes the rest, and one that comes

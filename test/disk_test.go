@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +35,8 @@ type witness struct {
 	least  int64             // by how much the common counter was counted up
 	most   int64             // and with what was not answered
 	errors []string
+
+	answers *atomic.Int64 // to all witnesses
 }
 
 func newWitness(i int) *witness {
@@ -73,6 +76,7 @@ func (w *witness) complain(format string, args ...any) {
 // work does one thing after another until an answer does not come.
 func (w *witness) work(address string) {
 	for w.step(address) {
+		w.answers.Add(1)
 		w.doubt = ""
 	}
 }
@@ -213,8 +217,10 @@ func TestKillsLoseNothing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	witnesses := make([]*witness, 8)
+	var answers atomic.Int64
 	for i := range witnesses {
 		witnesses[i] = newWitness(i)
+		witnesses[i].answers = &answers
 	}
 	flags := []string{"--http", "localhost:0", "--store", "disk:" + dir}
 	random := rand.New(rand.NewPCG(1, 4)) // #nosec G404 -- when to kill
@@ -225,10 +231,10 @@ func TestKillsLoseNothing(t *testing.T) {
 		}
 		together(witnesses, func(w *witness) { w.settle(s.address) })
 		checkCounter(t, s, witnesses)
-		killed := make(chan struct{})
+		killed, least := make(chan struct{}), answers.Load()+random.Int64N(600)
 		go func() {
 			defer close(killed)
-			pause(time.Duration(random.IntN(300)) * time.Millisecond)
+			until(t, "some are answered", func() bool { return answers.Load() >= least })
 			_ = s.process.Kill()
 		}()
 		together(witnesses, func(w *witness) { w.work(s.address) })
@@ -335,15 +341,9 @@ func TestFullDiskIsTold(t *testing.T) {
 	s.want(t, "/v1/lock/l/release?key=k", "204")
 	s.want(t, "DELETE /v1/event/0", "204")
 	limit(unix.RLIM_INFINITY)
-	for end := time.Now().Add(patience); ; pause(50 * time.Millisecond) {
-		a := s.get(t, "/v1/semaphore/s/acquire?key=k")
-		if a.is("200") {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("there is room again, and an acquire = %s", a)
-		}
-	}
+	until(t, "there is room again", func() bool {
+		return s.get(t, "/v1/semaphore/s/acquire?key=k").is("200")
+	})
 }
 
 // Two servers do not share a directory, and data that a server uses is not looked at.

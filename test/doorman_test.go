@@ -335,7 +335,7 @@ func TestCapacityMistakes(t *testing.T) {
 	t.Parallel()
 	bad := writeTemplates(t, strings.Replace(templates, "FAIR_SHARE", "UNFAIR_SHARE", 1))
 	for _, c := range []struct{ args, want string }{
-		{"--grpc localhost", "listening for gRPC: "},
+		{"--grpc localhost", `--grpc is "localhost", want a host and a port`},
 		{"--max-resources 0", "--max-resources is not above 0"},
 		{"--max-leases -1", "--max-leases is not above 0"},
 		{"--advertise here", `--advertise is "here", want a host and a port such as gatehouse-1:5506`},
@@ -345,7 +345,7 @@ func TestCapacityMistakes(t *testing.T) {
 			"--capacity-leases cannot be used with --election"},
 		{"--capacity-config x --parent a:1", "--capacity-config cannot be used with --parent"},
 		{"--grpc= --parent a:1", "--grpc is empty, which switches capacity off"},
-		{"--election consul://localhost/x", "--election: "},
+		{"--election consul://localhost/x", "--election is no address: "},
 		{"--capacity-leases /none/such", "no such file or directory"},
 		{"--capacity-config /none/such", "/none/such"},
 		{"--capacity-config " + bad, "UNFAIR_SHARE"},

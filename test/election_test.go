@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -50,21 +51,16 @@ func newTrio(t *testing.T, etcd *etcdtest.Cluster, ttl time.Duration) trio {
 // master waits until one of the servers is master, which the last one, if any is named, is not any more.
 func (s trio) master(t *testing.T, last string) string {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for {
+	master := ""
+	until(t, fmt.Sprintf("one of %v is master, and not %q", s.addresses(), last), func() bool {
 		for _, address := range s.addresses() {
 			if address != last && isMaster(t, address) {
-				return address
+				master = address
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("after %v none of %v is master, but for %q", patience, s.addresses(), last)
-		}
-	}
+		return master != ""
+	})
+	return master
 }
 
 // isMaster asks a server that may be gone.
@@ -168,16 +164,8 @@ func newAPI(t *testing.T, servers trio) *capacity.Resource {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for api.Capacity() != 40 {
-		select {
-		case <-tick.C: // first a new master learns what others have
-		case <-limit:
-			t.Fatalf("after %v the library's client has %v, want 40", patience, api.Capacity())
-		}
-	}
+	// First a new master learns what others have.
+	until(t, "the library's client has 40", func() bool { return api.Capacity() == 40 })
 	return api
 }
 
@@ -281,7 +269,6 @@ func pester(t *testing.T, servers trio) (answered func() (granted, sent int64)) 
 				default:
 					sent.Add(1)
 				}
-				<-time.After(time.Millisecond) // other tests want the machine, too
 			}
 		})
 	}

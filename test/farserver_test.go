@@ -108,7 +108,7 @@ func (l *load) String() string {
 func both(t *testing.T, near, far *server, request string) (atNear, atFar *load) {
 	t.Helper()
 	atNear, atFar = near.begin(t, loadClients, request), far.begin(t, loadClients, request)
-	<-time.After(loadTime)
+	shared().passes(t, loadTime) // by a server that has no load
 	atNear.stop()
 	atFar.stop()
 	return atNear, atFar
@@ -118,7 +118,7 @@ func both(t *testing.T, near, far *server, request string) (atNear, atFar *load)
 func (s *server) alone(t *testing.T, request string) *load {
 	t.Helper()
 	l := s.begin(t, loadClients, request)
-	<-time.After(loadTime)
+	shared().passes(t, loadTime) // by a server that has no load
 	l.stop()
 	return l
 }

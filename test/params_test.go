@@ -130,7 +130,7 @@ var parameters = []script{
 		tokenbucket/{}/acquire?interval=9223372036854775807 -> 400
 		tokenbucket/{}/stats -> 404
 		tokenbucket/{}/acquire?interval=1 -> 204
-		pause 50ms
+		50ms pass
 		tokenbucket/{}/acquire?interval=3153600000000 -> 204`},
 	{"expires is not below 0", `
 		semaphore/{}/acquire?expires=-1 -> 400

@@ -183,7 +183,7 @@ func (s *server) endsSoon(t *testing.T) {
 func TestSignalWhileConnectionsArrive(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--drain", "30s", "--read-timeout", "30s")
-	refused := make(chan []net.Conn)
+	refused, arriving := make(chan []net.Conn), make(chan struct{})
 	go func() {
 		var conns []net.Conn
 		var dialer net.Dialer
@@ -193,10 +193,12 @@ func TestSignalWhileConnectionsArrive(t *testing.T) {
 				refused <- conns
 				return
 			}
-			conns = append(conns, c)
+			if conns = append(conns, c); len(conns) == 50 {
+				close(arriving)
+			}
 		}
 	}()
-	pause(20 * time.Millisecond)
+	<-arriving
 	s.endsSoon(t)
 	for _, c := range <-refused {
 		_ = c.Close()

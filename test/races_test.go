@@ -64,7 +64,7 @@ func TestExpiryEndsItsOwnHoldOnly(t *testing.T) {
 		group.Go(func() {
 			c.send(rawRequest(place + "/acquire?key=a&expires=50"))
 			_, _ = c.read()
-			pause(time.Duration(48_000+100*i)*time.Microsecond - time.Since(c.asked))
+			c.quietUntil(time.Duration(48_000+100*i) * time.Microsecond)
 			c.send(rawRequest(place+"/release?key=a") + rawRequest(place+"/acquire?key=a&expires=60000"))
 			_, _ = c.read()
 			if a, err := c.read(); err != nil || !a.is("200 a") {
@@ -73,7 +73,7 @@ func TestExpiryEndsItsOwnHoldOnly(t *testing.T) {
 		})
 	}
 	group.Wait()
-	pause(100 * time.Millisecond)
+	s.passes(t, 100*time.Millisecond)
 	for i := range 40 {
 		s.want(t, fmt.Sprintf("/v1/semaphore/%s-%d/acquire?key=b&maxwait=0", name, i), "408")
 	}
@@ -91,7 +91,7 @@ func TestWaitersWithOneKeyShareItsExpiry(t *testing.T) {
 		w2 -> 200 b
 		semaphore/{}/release?key=b -> 204
 		semaphore/{}/acquire?key=b -> 200 b
-		pause 3500ms
+		3500ms pass
 		semaphore/{}/acquire?key=c&maxwait=0 -> 408  # the timer of the hold before is gone with it`)
 }
 
@@ -106,7 +106,7 @@ func TestNoAlarmAfterAKick(t *testing.T) {
 		group.Go(func() {
 			c.send(rawRequest(place + "/kick?expires=50"))
 			_, _ = c.read()
-			pause(time.Duration(48_000+100*i)*time.Microsecond - time.Since(c.asked))
+			c.quietUntil(time.Duration(48_000+100*i) * time.Microsecond)
 			c.send(rawRequest(place+"/kick?expires=60000") + rawRequest(place+"/wait?maxwait=100"))
 			_, _ = c.read()
 			if a, err := c.read(); err != nil || !a.is("408") {

@@ -18,7 +18,7 @@ import (
 //	w1 -> 204                              its answer
 //	w1 hangs up                            its client goes away, and is known to be gone
 //	w1 leaves                              its client goes away
-//	pause 300ms
+//	300ms pass                             by the clock of the server
 //
 // {} is a fresh name. An answer without a body may have any; … stands for anything. It may be followed
 // by headers, "[Allow: GET]", of which "[Allow: -]" must be absent and ~60 stands for 60 seconds or a few
@@ -78,8 +78,8 @@ func (p *player) step(line string) {
 	case waiter != nil:
 		p.waiters[waiter[1]] = p.server.wait(p.t, path(waiter[2]))
 		p.places[waiter[1]] = placeOf(path(waiter[2]))
-	case strings.HasPrefix(line, "pause "):
-		pause(p.duration(strings.TrimPrefix(line, "pause ")))
+	case strings.HasSuffix(line, " pass"):
+		p.server.passes(p.t, p.duration(strings.TrimSuffix(line, " pass")))
 	case strings.HasSuffix(line, " hangs up"):
 		p.hangUp(strings.TrimSuffix(line, " hangs up"))
 	case strings.HasSuffix(line, " leaves"):

@@ -79,7 +79,7 @@ var semaphores = []script{
 		semaphore/{}/release?key=a -> 204`},
 	{"a key is free again after it expired", `
 		semaphore/{}/acquire?key=a&expires=100 -> 200
-		pause 300ms
+		300ms pass
 		semaphore/{}/release?key=a -> 409
 		semaphore/{}/acquire?key=a&maxwait=0 -> 200 a
 		semaphore/{}/release?key=a -> 204`},
@@ -142,7 +142,7 @@ var semaphores = []script{
 		semaphore/{}/renew?key=a -> 409`},
 	{"a renewal without a length takes that of the acquire", `
 		semaphore/{}/acquire?key=a&expires=6000 -> 200
-		pause 3500ms
+		3500ms pass
 		semaphore/{}/renew?key=a -> 204
 		semaphore/{}/acquire?maxwait=0 -> 408 [Retry-After: ~6]`},
 	{"what is not held cannot be renewed", `

@@ -26,7 +26,7 @@ var figures = []struct{ kind, lines, want string }{
 		semaphore/{}/release?key=x -> 409
 		semaphore/{}/release?key=b -> 204
 		semaphore/{}/acquire?size=2&key=c&expires=1 -> 200
-		pause 50ms
+		50ms pass
 		semaphore/{}/release?key=c -> 409`,
 		"acquired=3 reacquired=1 released=1 expired=1 max_ever_held=2 timed_out=1 " +
 			"total_wait_time=0 average_wait_time=0 created_at=… size=2 held=1 holders=1 waiting=0"},
@@ -109,7 +109,7 @@ func TestWaitingTimes(t *testing.T) {
 	place := "/v1/semaphore/" + name
 	s.want(t, place+"/acquire?key=a", "200")
 	w := s.wait(t, place+"/acquire?key=b")
-	pause(300 * time.Millisecond)
+	s.passes(t, 300*time.Millisecond)
 	s.want(t, place+"/release?key=a", "204")
 	w.answer()
 	took := time.Since(w.asked)

@@ -16,7 +16,7 @@ import (
 
 // A fleet is clients of several servers. One asks at a time, so that all they hold at an instant is known.
 type fleet struct {
-	tb    testing.TB
+	tb    *testing.T
 	limit float64 // what all may hold at once
 
 	mu      sync.Mutex
@@ -161,20 +161,7 @@ func (f *fleet) allow(limit float64) {
 // holdsSoon waits until the clients hold so much each.
 func (f *fleet) holdsSoon(want map[string]float64) {
 	f.tb.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for {
-		got := f.hold()
-		if maps.Equal(got, want) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			f.tb.Fatalf("after %v the clients hold %v, want %v", patience, got, want)
-		}
-	}
+	until(f.tb, fmt.Sprintf("the clients hold %v", want), func() bool { return maps.Equal(f.hold(), want) })
 }
 
 // keepsFor watches for a while, in which all together must never hold less. When one was later to refresh
@@ -184,7 +171,7 @@ func (f *fleet) keepsFor(d time.Duration, atLeast float64, during string) {
 	f.mu.Lock()
 	f.least, f.late = f.limit, 0
 	f.mu.Unlock()
-	<-time.After(d)
+	shared().passes(f.tb, d) // a server that has nothing to do with it
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.look()

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
 // A conn is one connection to a server, on which requests are written as they are.
@@ -254,18 +256,23 @@ func placeOf(path string) string {
 // until waits for a condition that comes about by itself.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	limit := time.After(patience)
-	for tick := time.NewTicker(5 * time.Millisecond); !holds(); {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("after %s it is still not so that %s", patience, what)
-		}
-	}
+	await.True(t, what, holds)
 }
 
-// pause lets time pass that a controller counts.
-func pause(d time.Duration) { <-time.After(d) }
+// passes returns when so much time has passed by the clock of the server: it waits for an event that is not
+// sent.
+func (s *server) passes(t *testing.T, d time.Duration) {
+	t.Helper()
+	s.want(t, fmt.Sprintf("/v1/event/%s/wait?maxwait=%d", fresh(t), max(d.Milliseconds(), 0)), "408")
+}
+
+// quietUntil reads until so much time has passed since the last request, or an answer comes.
+func (c *conn) quietUntil(since time.Duration) {
+	c.t.Helper()
+	_ = c.SetReadDeadline(c.asked.Add(since))
+	_, _ = c.reader.Peek(1)
+	c.within(2 * patience)
+}
 
 // fresh returns a name that nobody has used.
 func fresh(t *testing.T) string {

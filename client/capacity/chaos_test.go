@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -33,15 +34,20 @@ func oddSeconds() int64 {
 
 // A mad server fails, sends elsewhere, takes its time, and answers with leases that make no sense about
 // resources that nobody asked for.
-func mad(others ...string) func(int, *request) (*response, error) {
+func mad(ended <-chan struct{}, others ...string) func(int, *request) (*response, error) {
+	slow := make(chan struct{})
 	return func(_ int, r *request) (*response, error) {
 		switch rand.IntN(10) {
 		case 0:
 			return nil, status.Error(codes.Code(rand.IntN(17)), "no")
 		case 1:
 			return redirect(others[rand.IntN(len(others))]), nil
-		case 2:
-			<-time.After(time.Duration(rand.IntN(100)) * time.Millisecond)
+		case 2: // as long as it takes until another is to wait as long, or the test ends
+			select {
+			case <-slow:
+			case slow <- struct{}{}:
+			case <-ended:
+			}
 		}
 		answer := &response{}
 		other := &doormanpb.ResourceRequest{ResourceId: new("other")}
@@ -67,7 +73,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	a, b := &scripted{address: address(t)}, &scripted{address: address(t)}
 	nobody := address(t)
-	a.get, b.get = mad(b.address, nobody, ""), mad(a.address, nobody, "")
+	ended := t.Context().Done()
+	a.get, b.get = mad(ended, b.address, nobody, ""), mad(ended, a.address, nobody, "")
 	a.start(t)
 	b.start(t)
 	c := newClient(t, capacity.Config{
@@ -114,7 +121,7 @@ func use(ctx context.Context, t *testing.T, r *capacity.Resource) {
 					gauge.Release()
 				}
 				_ = r.Want(float64(rand.IntN(100)))
-				<-time.After(time.Millisecond)
+				runtime.Gosched()
 			}
 		})
 		all.Go(func() {
@@ -125,7 +132,6 @@ func use(ctx context.Context, t *testing.T, r *capacity.Resource) {
 			}
 		})
 	}
-	<-moment.Done()
 	if rand.IntN(2) == 0 {
 		rate.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	server "github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/client/capacity"
 	"github.com/gatehousehq/gatehouse/front/doorman"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/freeport"
 	"github.com/gatehousehq/gatehouse/proto/doormanpb"
 	"google.golang.org/grpc"
@@ -224,27 +225,5 @@ func becomes(t *testing.T, r *capacity.Resource, want float64) {
 // until waits until something is so.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	tick, late := time.NewTicker(5*time.Millisecond), time.After(patience)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("after %s it is still not so that %s", patience, what)
-		}
-	}
-}
-
-// stays fails if the capacity changes.
-func stays(t *testing.T, r *capacity.Resource, want float64, during time.Duration) {
-	t.Helper()
-	changed := r.Changed()
-	if r.Capacity() != want {
-		t.Fatalf("capacity of %s = %g, want %g", r.ID(), r.Capacity(), want)
-	}
-	select {
-	case <-changed:
-		t.Fatalf("capacity of %s became %g, want %g for %s", r.ID(), r.Capacity(), want, during)
-	case <-time.After(during):
-	}
+	await.True(t, what, holds)
 }

@@ -3,9 +3,9 @@ package capacity_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/client/capacity"
+	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
 // resource is one of a client without a server, which has all the capacity it asks for.
@@ -90,9 +90,7 @@ func BenchmarkQueue(b *testing.B) {
 		for range n {
 			go func() { passed <- rate.Wait(context.Background()) }()
 		}
-		for rate.Waiting() < n {
-			<-time.After(time.Millisecond)
-		}
+		await.True(b, "all wait", func() bool { return rate.Waiting() >= n })
 		k.turn(-1)
 		for range n {
 			if err := <-passed; err != nil {

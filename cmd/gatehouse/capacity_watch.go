@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
@@ -114,10 +115,14 @@ func (o *capacityOptions) watch(cmd *cobra.Command, resource string, h holding) 
 		}
 		return err
 	}
-	for {
+	for shown := math.NaN(); ; {
 		changed := r.Changed()
-		if err := o.showHolding(cmd.OutOrStdout(), r); err != nil {
-			return err
+		// It may have changed and changed back before it was looked at.
+		if now := r.Capacity(); now != shown {
+			if err := o.showHolding(cmd.OutOrStdout(), r); err != nil {
+				return err
+			}
+			shown = now
 		}
 		select {
 		case <-changed:

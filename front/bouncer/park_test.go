@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"go.uber.org/goleak"
 )
@@ -119,11 +120,7 @@ func (c *client) want(status int, body string) http.Header {
 // waiting waits until so many are in line.
 func (r *rig) waiting(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); r.gate.Waiting() != n; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d wait, want %d", r.gate.Waiting(), n)
-		}
-	}
+	await.True(t, fmt.Sprintf("%d wait", n), func() bool { return r.gate.Waiting() == n })
 }
 
 // A server that is shut down ends, however little it had begun.
@@ -149,7 +146,7 @@ func TestShutdownAtTheBeginning(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Serve: %v", err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(await.Patience):
 			t.Fatal("Serve goes on after Shutdown")
 		}
 	}
@@ -272,11 +269,7 @@ func TestHangUpBeforeParking(t *testing.T) {
 		_ = c.Conn.(*net.TCPConn).SetLinger(0)
 		_ = c.Close()
 	}
-	for end := time.Now().Add(20 * time.Second); r.open.Load() > 1; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d connections are open, want one", r.open.Load())
-		}
-	}
+	await.True(t, "one connection is open", func() bool { return r.open.Load() == 1 })
 	r.waiting(t, 0)
 	holder.send("/semaphore/s/release?key=holder", "/semaphore/s/acquire?key=next&maxwait=0")
 	holder.want(204, "")
@@ -312,11 +305,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		other.send("/counter/c/count")
 		other.want(200, fmt.Sprint(i+1))
 	}
-	for end := time.Now().Add(20 * time.Second); r.open.Load() > 1; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the client that does not read was not cut")
-		}
-	}
+	await.True(t, "the client that does not read is cut", func() bool { return r.open.Load() == 1 })
 }
 
 // Those who wait at the end get an answer, and their connections are closed behind it.
@@ -360,15 +349,9 @@ func TestTooManyConnections(t *testing.T) {
 	third.want(503, "server has as many connections as it allows; try again soon")
 	_ = waiter.Close()
 	r.waiting(t, 0)
-	for end := time.Now().Add(20 * time.Second); r.open.Load() > 2; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d connections are open", r.open.Load())
-		}
-	}
+	await.True(t, "two connections are open", func() bool { return r.open.Load() <= 2 })
 	_ = third.Close()
-	for r.open.Load() > 1 {
-		<-time.After(time.Millisecond)
-	}
+	await.True(t, "one connection is open", func() bool { return r.open.Load() <= 1 })
 	fourth := r.dial(t)
 	fourth.send("/counter/c/count")
 	fourth.want(200, "2")

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
@@ -46,11 +46,7 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 // inHand waits until so many calls are held up.
 func (s *farStore) inHand(t *testing.T, n int64) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); s.under.Load() != n; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d calls are under way, want %d", s.under.Load(), n)
-		}
-	}
+	await.True(t, fmt.Sprintf("%d calls are under way", n), func() bool { return s.under.Load() == n })
 }
 
 // A request whose store hangs keeps no other waiting, neither on its connection's processor nor at other

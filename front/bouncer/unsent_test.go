@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
@@ -69,11 +70,7 @@ func TestHoldWhoseAnswerIsWritten(t *testing.T) {
 	c.want(200, "me")
 	_ = c.Conn.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
-	for end := time.Now().Add(20 * time.Second); r.open.Load() > 0; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the connection is still open")
-		}
-	}
+	await.True(t, "the connection is closed", func() bool { return r.open.Load() == 0 })
 	next := r.dial(t)
 	next.send("/lock/l/acquire?key=next&maxwait=0")
 	next.want(408, "lock/l: acquire not granted within maxwait=0 ms; "+

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -184,7 +185,11 @@ func TestPingsAreTolerated(t *testing.T) {
 			ping, ok := frame.(*http2.PingFrame)
 			answered = ok && ping.IsAck()
 		}
-		<-time.After(pingsApart + 50*time.Millisecond)
+		_ = conn.SetReadDeadline(time.Now().Add(pingsApart + 50*time.Millisecond))
+		if frame, err := framer.ReadFrame(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("behind ping %d comes %v, %v, want nothing", i, frame, err)
+		}
+		_ = conn.SetReadDeadline(time.Time{})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/freeport"
 	"github.com/gatehousehq/gatehouse/proto/doormanpb"
 	"google.golang.org/grpc"
@@ -59,15 +60,7 @@ type ofWanted struct{ gets, wants float64 }
 // eventually looks again and again until something is so.
 func eventually(tb testing.TB, so func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for ctx := in(tb); !so(); {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			tb.Fatalf("it is still not so after %v", testPatience)
-		}
-	}
+	await.True(tb, "it is as the test wants it", so)
 }
 
 // A fakeParent answers as a test says.

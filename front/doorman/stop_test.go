@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 )
@@ -26,15 +27,7 @@ func (s *tested) reach(t *testing.T) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for ctx := in(t); s.conns.count() == before; {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatal("the server does not take the connection")
-		}
-	}
+	await.True(t, "the server has the connection", func() bool { return s.conns.count() != before })
 	return conn
 }
 

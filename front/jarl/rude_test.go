@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
 // send sends so many bytes.
@@ -54,11 +56,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(patience); l.taken(t) < 3; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("three connections took %d places", l.taken(t))
-		}
-	}
+	await.True(t, "three connections took their places", func() bool { return l.taken(t) >= 3 })
 	if got := l.ask(t); got != "1.000" {
 		t.Errorf("the next client was told %q, want 1.000", got)
 	}

@@ -3,6 +3,7 @@ package jarl_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/front/jarl"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
@@ -35,11 +37,7 @@ func (l *listener) stand(n int64) (leave func()) {
 // waiting waits until so many stand in line.
 func (l *listener) waiting(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(patience); l.gate.Waiting() != n; <-time.After(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d wait, want %d", l.gate.Waiting(), n)
-		}
-	}
+	await.True(t, fmt.Sprintf("%d wait", n), func() bool { return l.gate.Waiting() == n })
 }
 
 // full is a listener of three a second whose places are taken, and somebody waits for one at another
@@ -179,15 +177,10 @@ func (l *listener) taken(t *testing.T) int64 {
 // left waits until so many are left: a grant is taken back behind the back of whoever asked.
 func (l *listener) left(t *testing.T, want int64) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+	await.True(t, fmt.Sprintf("%d are left", want), func() bool {
 		d, err := l.gate.Do(t.Context(), l.key(), gatehouse.Command{Op: gatehouse.OpPeek, Cost: 1})
-		if err == nil && d.Remaining == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d are left, %v, want %d", d.Remaining, err, want)
-		}
-	}
+		return err == nil && d.Remaining == want
+	})
 }
 
 // When the server stops, those in line get no answer: any number would let them go.

@@ -34,10 +34,10 @@ func TestConnectionsThatCannotBeServed(t *testing.T) {
 	odd := &oddListener{closed: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- d.Serve(odd) }()
-	until(t, "it tries again", func() bool { return odd.accepted.Load() > 1 })
-	<-time.After(50 * time.Millisecond)
-	if n := odd.accepted.Load(); n > 20 {
-		t.Errorf("%d connections that cannot be served were accepted in 50 ms, want a few", n)
+	began := time.Now()
+	until(t, "it has tried four times", func() bool { return odd.accepted.Load() > 3 })
+	if took := time.Since(began); took < firstPause+2*firstPause+4*firstPause {
+		t.Errorf("four connections that cannot be served were accepted in %s, want pauses between them", took)
 	}
 	d.dial(t).want("PING", "PONG")
 	d.shut(t)

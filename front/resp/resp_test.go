@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"go.uber.org/goleak"
 )
@@ -216,14 +217,7 @@ func readSeveral(from *bufio.Reader, n int) (string, error) {
 // until waits for a condition that comes about by itself.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	limit := time.After(patience)
-	for tick := time.NewTicker(time.Millisecond); !holds(); {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("after %s it is still not so that %s", patience, what)
-		}
-	}
+	await.True(t, what, holds)
 }
 
 // inLine waits until so many wait.

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -122,6 +123,10 @@ func TestIdleConnectionsStay(t *testing.T) {
 	d := open(t, Config{ReadTimeout: 20 * time.Millisecond, WriteTimeout: 20 * time.Millisecond})
 	c := d.dial(t)
 	c.want("PING", "PONG")
-	<-time.After(200 * time.Millisecond)
+	_ = c.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if _, err := c.reader.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a connection that does nothing: %v, want it to stay", err)
+	}
+	_ = c.SetReadDeadline(time.Time{})
 	c.want("PING", "PONG")
 }

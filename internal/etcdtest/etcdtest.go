@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/await"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/gatehousehq/gatehouse/internal/etcd"
@@ -261,20 +262,9 @@ func (c *Cluster) MoveLeader(tb testing.TB, to int) {
 // again asks a question until it is answered.
 func again(tb testing.TB, question func(ctx context.Context) error) {
 	tb.Helper()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	end := time.After(patience)
-	for {
+	await.True(tb, "etcd answers", func() bool {
 		ctx, cancel := context.WithTimeout(tb.Context(), attempt)
-		err := question(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		select {
-		case <-look.C:
-		case <-end:
-			tb.Fatalf("after %v: %v", patience, err)
-		}
-	}
+		defer cancel()
+		return question(ctx) == nil
+	})
 }

@@ -14,10 +14,11 @@ import (
 type Link struct {
 	listeners []net.Listener
 
-	mu   sync.Mutex
-	open map[net.Conn]bool // both ends of all connections
-	mode mode
-	free chan struct{} // closed while nothing hangs
+	mu    sync.Mutex
+	taken int               // how many connections there were
+	open  map[net.Conn]bool // both ends of all connections
+	mode  mode
+	free  chan struct{} // closed while nothing hangs
 }
 
 // A mode is what a link does with what comes.
@@ -68,6 +69,13 @@ func (l *Link) Hang() { l.set(hangs) }
 // LoseAnswers lets requests through from now on, but no answers.
 func (l *Link) LoseAnswers() { l.set(loses) }
 
+// Taken is how many connections there have been.
+func (l *Link) Taken() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.taken
+}
+
 func (l *Link) set(m mode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,6 +112,7 @@ func (l *Link) serve(listener net.Listener, target string, all *sync.WaitGroup) 
 		}
 		l.mu.Lock()
 		l.open[near], l.open[far] = true, true
+		l.taken++
 		l.mu.Unlock()
 		all.Go(func() { l.carry(near, far, hangs) })
 		all.Go(func() { l.carry(far, near, loses) })

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/freeport"
 )
 
@@ -178,14 +179,5 @@ func (s *Server) Int(tb testing.TB, arguments ...string) int64 {
 // Until waits until a condition holds, and fails the test when it does not come to.
 func Until(tb testing.TB, holds func() bool) {
 	tb.Helper()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	end := time.After(patience)
-	for !holds() {
-		select {
-		case <-look.C:
-		case <-end:
-			tb.Fatalf("the condition does not hold after %v", patience)
-		}
-	}
+	await.True(tb, "the condition holds", holds)
 }

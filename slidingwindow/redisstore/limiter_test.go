@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -171,7 +172,7 @@ func TestStrictNodes(t *testing.T) {
 		running.Go(func() {
 			for now := time.Now(); now.Before(end); now = time.Now() {
 				if !l.AllowN(now, 1) {
-					<-time.After(100 * time.Microsecond)
+					runtime.Gosched()
 					continue
 				}
 				mu.Lock()

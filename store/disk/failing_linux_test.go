@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +62,7 @@ func TestFailingChild(t *testing.T) {
 	select {
 	case <-s.Failed():
 		fmt.Printf("failed %v\n", s.Err())
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Patience):
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	bolt "go.etcd.io/bbolt"
 )
@@ -103,7 +104,7 @@ func TestNothingIsAcknowledgedAfterAFailure(t *testing.T) {
 			held := acquireMany(t, s, &failed)
 			select {
 			case <-s.Failed():
-			case <-time.After(10 * time.Second):
+			case <-time.After(await.Patience):
 				t.Fatal("nobody is told that the store has failed")
 			}
 			if s.Err() == nil || s.Close() == nil {

@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"fmt"
 	"os/signal"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
 // limitFiles makes files not grow beyond so many bytes, as on a full disk; 0 is as before.
@@ -69,15 +69,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	goesOn(t, s, holders)
 	limitFiles(t, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for err := hold(s, 0); err != nil; err = hold(s, 0) {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("there is room again, and still: %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	await.True(t, "there is room again", func() bool { return hold(s, 0) == nil })
 	killed := must(t, copied(t, dir), small())
 	wantHolders(t, killed, slots("s"), 1)
 	end(t, killed)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/etcdtest"
 	"github.com/gatehousehq/gatehouse/store/storetest"
 )
@@ -187,6 +188,14 @@ type faulty struct {
 func (w *workload) faults(t *testing.T) *faulty {
 	t.Helper()
 	f := &faulty{stop: make(chan struct{})}
+	stopped := func() bool {
+		select {
+		case <-f.stop:
+			return true
+		default:
+			return false
+		}
+	}
 	faults := []func() (mend func()){
 		func() func() {
 			member := w.cluster.Leader(t)
@@ -207,19 +216,17 @@ func (w *workload) faults(t *testing.T) *faulty {
 		},
 		func() func() { return w.onLink((*etcdtest.Link).Mend) },
 	}
-	pause := func(d time.Duration) (goesOn bool) {
-		select {
-		case <-time.After(d):
-			return true
-		case <-f.stop:
-			return false
-		}
+	// Calls end in a fault, too: those that are not answered fail when their time is over.
+	calls := func(n int64) (goesOn bool) {
+		end := w.left.Load() - n
+		await.True(t, "calls are made", func() bool { return w.left.Load() < end || stopped() })
+		return !stopped()
 	}
 	f.done.Go(func() {
-		for pause(500 * time.Millisecond) {
+		for calls(50) {
 			mend := faults[f.number%len(faults)]()
 			f.number++
-			pause(700 * time.Millisecond)
+			calls(20)
 			mend()
 			w.cluster.Healthy(t)
 		}

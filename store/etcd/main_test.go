@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/await"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -135,15 +136,7 @@ func (s *server) later(tb testing.TB, key gatehouse.Key, cmd gatehouse.Command) 
 // until waits until a condition holds, which it asks for often.
 func until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
-	for end := time.After(patience); !holds(); {
-		select {
-		case <-look.C:
-		case <-end:
-			tb.Fatalf("after %v: want %s", patience, what)
-		}
-	}
+	await.True(tb, what, holds)
 }
 
 // granted waits for the answer to a call, which must be granted.

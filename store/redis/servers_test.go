@@ -242,7 +242,7 @@ func TestLostAnswers(t *testing.T) {
 					continue
 				}
 				held.enter()
-				<-time.After(time.Millisecond)
+				_, _ = s.Do(t.Context(), theSemaphore(), gatehouse.Command{Op: gatehouse.OpStats})
 				held.leave()
 				redistest.Until(t, func() bool { // until it is known to be released
 					_, err := s.Do(t.Context(), theSemaphore(), released(holder))

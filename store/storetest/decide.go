@@ -221,7 +221,7 @@ func fencesRise(b *bench) {
 		} else {
 			b.at(i+1).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Granted)
 		}
-		pass(time.Millisecond) // where tokens are made of the time, there may be one grant for each µs
+		b.passes(time.Millisecond) // where tokens are made of the time, there may be one grant for each µs
 	}
 }
 
@@ -243,7 +243,7 @@ func holdEndsInTime(b *bench) {
 		if began.Sub(granted) > b.Unit+b.Slack {
 			b.Fatalf("a hold of %s is there after %s", b.Unit, began.Sub(granted))
 		}
-		pass(b.Unit / 16)
+		b.passes(b.Unit / 16)
 	}
 	b.at(1).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Conflict)
 	b.at(1).want(key, by(gatehouse.OpRenew, "a"), gatehouse.Conflict)
@@ -256,7 +256,7 @@ func renewedHoldLasts(b *bench) {
 	fence := b.at(0).want(key, cmd, gatehouse.Granted).Fence
 	cmd.Op = gatehouse.OpRenew
 	for i := range 6 {
-		pass(b.Unit / 3)
+		b.passes(b.Unit / 3)
 		if d := b.at(i).want(key, cmd, gatehouse.Granted); d.Fence != fence {
 			b.Errorf("renewed: fencing token %d, want %d still", d.Fence, fence)
 		}

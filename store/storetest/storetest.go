@@ -13,6 +13,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
 // A Setup says what a store is like, as far as the tests must know.
@@ -196,15 +197,22 @@ const patience = 15 * time.Second
 // eventually waits until something is so.
 func (b *bench) eventually(what string, is func() bool) {
 	b.Helper()
-	for end := time.Now().Add(patience); !is(); <-time.After(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.Fatalf("%s: not so after %s", what, patience)
-		}
-	}
+	await.True(b, what, is)
 }
 
-// pass lets time pass.
-func pass(d time.Duration) { <-time.After(d) }
+// passes returns when so much time has passed by the clock of the servers: it waits for an event that is not
+// sent.
+func (b *bench) passes(d time.Duration) {
+	b.Helper()
+	if d <= 0 {
+		return
+	}
+	cmd := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: d}
+	if got, err := b.at(0).gate.Do(b.Context(), named(gatehouse.Event, "time"), cmd); err != nil ||
+		got.Outcome != gatehouse.Refused {
+		b.Fatalf("an event that is not sent: %s, %v, want it refused", got.Outcome, err)
+	}
+}
 
 // apply puts a queue to a store, which must not fail.
 func (n *node) apply(key gatehouse.Key, cmds ...*gatehouse.Command) []gatehouse.Decision {

@@ -49,7 +49,7 @@ func worthlessIsForgotten(b *bench) {
 	if names := b.at(0).names(gatehouse.Lock, ""); !slices.Equal(names, []string{"gone", "stays"}) {
 		b.Errorf("there are %q, want both", names)
 	}
-	pass(b.Linger)
+	b.passes(b.Linger)
 	b.eventually("what is worth nothing is forgotten", func() bool {
 		return slices.Equal(b.at(0).names(gatehouse.Lock, ""), []string{"stays"})
 	})
@@ -315,7 +315,6 @@ func releaseElsewhereWakes(b *bench) {
 	for i := range rounds {
 		b.at(0).want(key, take("a", 1), gatehouse.Granted)
 		line, _ := b.at(1).wait(key, forever(take("b", 1)))
-		pass(20 * time.Millisecond)
 		start := time.Now()
 		b.at(i).do(key, by(gatehouse.OpRelease, "a"))
 		if a := b.hear("who waits at another server", line, gatehouse.Granted); a.at.Sub(start) > soon {
@@ -347,7 +346,7 @@ func watchesWake(b *bench) {
 	b.at(1).want(key, undo, gatehouse.Granted)
 	b.at(0).want(key, take("a", 1), gatehouse.Granted)
 	b.at(0).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Granted)
-	pass(1200 * time.Millisecond)
+	b.passes(1200 * time.Millisecond)
 	if now := woken.Load(); now != before {
 		b.Errorf("a watch that was stopped woke %d times more", now-before)
 	}
@@ -373,7 +372,7 @@ func deadServerLeavesNothing(b *bench) {
 	if a := b.hear("who waits behind a dead server", line, gatehouse.Granted); a.at.Sub(start) > most {
 		b.Errorf("who waits behind a dead server went after %s, want at most %s", a.at.Sub(start), most)
 	}
-	pass(max(0, 3500*time.Millisecond-time.Since(start)))
+	b.passes(3500*time.Millisecond - time.Since(start))
 	alone, leave := b.at(0).wait(barrier, wait)
 	b.silent("one at a barrier for two, the other of whom is dead", alone)
 	leave()
