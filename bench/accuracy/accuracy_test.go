@@ -88,6 +88,19 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestAttacks: what is aimed at a limiter reaches its bound, and nothing passes it.
+func TestAttacks(t *testing.T) {
+	for _, r := range measure(plan{seed: 7, windows: 60}) {
+		for i, c := range candidates() {
+			attack, worst := attacks[c.name], r.verdicts[i].worst
+			if worst > attack.most || r.traffic.name == attack.row && worst < attack.least {
+				t.Errorf("%s: %s lets %d through in some W, want %d to %d of the attack aimed at it, which is %q",
+					r.traffic.name, c.name, worst, attack.least, attack.most, attack.row)
+			}
+		}
+	}
+}
+
 // TestPaceInAnyMode: without waiting, all modes of a pace are an exact log.
 func TestPaceInAnyMode(t *testing.T) {
 	for _, mode := range []gatehouse.Mode{gatehouse.ModePaced, gatehouse.ModeClassic} {

@@ -79,7 +79,7 @@ var promises = map[string][2]string{
 		"`size=100`", "at most L in a window counted by the clock, at most 2 L in any W; errs both ways",
 	},
 	"slidingwindow fine": {
-		"`size=100&mode=fine`", "too many by at most what comes in W/60; errs both ways",
+		"`size=100&mode=fine`", "at most L and what came in one W/60, so up to 2 L in any W when it came at once; errs both ways",
 	},
 	"slidingwindow strict": {
 		"`size=100&mode=strict`", "at most L in a W; refuses for at most W/60 too long; no false allow",
@@ -88,11 +88,35 @@ var promises = map[string][2]string{
 	"pace":       {"`size=100`, in any mode", "is an exact log when nobody waits or reserves"},
 }
 
+// attacks says for each candidate which traffic is aimed at it, and how many of it must at least get through in
+// some W, and at most may. Nothing can be aimed at an exact log.
+var attacks = map[string]struct {
+	row         string
+	least, most int
+}{
+	"tokenbucket":          {refillName, 2*size - 1, 2 * size},
+	"fixedwindow":          {astrideName, 2 * size, 2 * size},
+	"gcra":                 {lateName, 2*size - 5, 2*size - 1},
+	"gcra, halves":         {lateName, size - 5, size},
+	"slidingwindow":        {lateName, 2*size - 5, 2 * size},
+	"slidingwindow fine":   {partName, 2*size - 5, 2 * size},
+	"slidingwindow strict": {earlyName, size, size},
+	"slidinglog":           {"", 0, size},
+	"pace":                 {"", 0, size},
+}
+
 func (w *page) columns() {
 	w.add(columnsText)
-	rows := [][]string{{"column", "told", "what holds for it"}}
-	for _, c := range candidates() {
-		rows = append(rows, []string{c.name, promises[c.name][0], promises[c.name][1]})
+	rows := [][]string{{"column", "told", "what holds for it", "worst window", "aimed at it"}}
+	for i, c := range candidates() {
+		worst := 0
+		for _, r := range w.results {
+			worst = max(worst, r.verdicts[i].worst)
+		}
+		rows = append(rows, []string{
+			c.name, promises[c.name][0], promises[c.name][1], fmt.Sprintf("%.2f", float64(worst)/size),
+			attacks[c.name].row,
+		})
 	}
 	w.table(rows...)
 }
@@ -116,8 +140,11 @@ For example, 15.0 / 2.50 / 1.18 says that of 1000 requests 150 were let through 
 refused, 25 were refused that it would have let through, and that at the worst moment there had been 118
 in the last W where 100 are allowed.
 
-A1 and A2 are aimed at the boundaries of windows that are counted by the clock. They miss those of a
-tokenbucket, which begin with its first use; around its own boundaries it errs as much as a fixedwindow.
+The rows from A1 on are attacks, each aimed at one weakness. A1 and A2 are aimed at the boundaries of windows
+that are counted by the clock, A5 at those of a tokenbucket, which begin with its first use. A6 is aimed at the
+parts of a fine window: of the oldest part it counts a share, as if what is in it had come evenly. L that came
+at the end of a part are all within the last W while the share falls to nothing, and so up to L more pass. A7
+does no more than it may, and is refused by fine and strict for up to W/60.
 
 `
 

@@ -44,7 +44,7 @@ func traffics() []traffic {
 			onOff(0.1, 2, 10),
 		},
 		traffic{
-			"A1 astride a boundary", "every 4 W, 4 L evenly in the 10 ms before and the 10 ms after the " +
+			astrideName, "every 4 W, 4 L evenly in the 10 ms before and the 10 ms after the " +
 				"boundary of a window",
 			cycles(4, astride),
 		},
@@ -61,15 +61,34 @@ func traffics() []traffic {
 			"A4 lawful, every 1.95 W", "L at one instant every 1.95 W: never more than allowed",
 			cycles(1.95, together),
 		},
+		traffic{
+			refillName, "every 4 W, one at half a W, and 4 L evenly in the 10 ms before and the 10 ms after an " +
+				"instant W later",
+			cycles(4, astrideRefill),
+		},
+		traffic{
+			partName, "every 4 W, 2 L evenly in the last 0.1 ms of a 60th of W, then 4 L evenly in the last 60th " +
+				"of the W that follows",
+			cycles(4, lateInPart),
+		},
+		traffic{
+			earlyName, "every 4 W, L at the beginning of a 60th of W, and L again W and a quarter of a 60th " +
+				"later: never more than allowed",
+			cycles(4, earlyInPart),
+		},
 		traffic{mixName, "each key Poisson at a load of its own: log-normal, median 0.05, sigma 1.5", mix},
 	)
 }
 
 // The rows that the page speaks of.
 const (
-	mixName    = "mix of 20,000 keys"
-	lateName   = "A2 late burst, then flood"
-	lawfulName = "A3 lawful, every 1.05 W"
+	mixName     = "mix of 20,000 keys"
+	astrideName = "A1 astride a boundary"
+	lateName    = "A2 late burst, then flood"
+	lawfulName  = "A3 lawful, every 1.05 W"
+	refillName  = "A5 astride a refill"
+	partName    = "A6 late in a part, then flood"
+	earlyName   = "A7 lawful, early in a part"
 )
 
 // stream returns the random numbers of one row: they do not depend on what other rows there are.
@@ -146,6 +165,33 @@ func lateBurst(to []int64, random *rand.Rand, at int64) []int64 {
 	boundary := at + spans(1)
 	to = evenly(to, boundary-burst, 2*size, burst)
 	return poisson(to, random, stretch{boundary, boundary + spans(1), 5})
+}
+
+// astrideRefill is astride for windows that begin with the first use.
+func astrideRefill(to []int64, _ *rand.Rand, at int64) []int64 {
+	first := at + spans(0.5)
+	return evenly(append(to, first), first+spans(1)-burst, 4*size, 2*burst)
+}
+
+// part is a sixtieth of a window, rounded up, as a fine window counts them.
+const part = (int64(window) + 59) / 60
+
+// nextPart is the beginning of a part, the first from an instant on.
+func nextPart(at int64) int64 { return (at + part - 1) / part * part }
+
+// lateInPart fills the window at the end of one part, and asks again while that part leaves the window: fine
+// takes it to be spread over the part, and so counts ever less of what is all still there.
+func lateInPart(to []int64, _ *rand.Rand, at int64) []int64 {
+	const moment = int64(100 * time.Microsecond)
+	end := nextPart(at + spans(1))
+	to = evenly(to, end-moment, 2*size, moment)
+	return evenly(to, end+spans(1)-part, 4*size, part-moment)
+}
+
+// earlyInPart asks again when the window is empty, of which fine and strict still count something.
+func earlyInPart(to []int64, _ *rand.Rand, at int64) []int64 {
+	begin := nextPart(at + spans(1))
+	return evenly(evenly(to, begin, size, 0), begin+spans(1)+part/4, size, 0)
 }
 
 // together keeps off the boundaries themselves, which no real clock hits.
