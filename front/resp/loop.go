@@ -21,9 +21,40 @@ type loop struct {
 	form  form.Form
 	batch batch
 
+	// The grants of the session being served whose answers are in reply and not written.
+	unwritten []grant
+
 	// The command asked for last, which is most likely asked for next.
 	latest     *command
 	latestName []byte
+}
+
+// A grant is something held whose answer is not written yet.
+type grant struct {
+	end    int64  // of the answer, in bytes of the session's answers
+	cancel func() // takes it back; nil if the gate does so by what follows
+
+	key      gatehouse.Key
+	cmd      gatehouse.Command
+	decision gatehouse.Decision
+}
+
+// maxUnwritten is how many grants are collected before their answers are written.
+const maxUnwritten = 64
+
+// takeBack takes a grant back.
+func (g *grant) takeBack(gate Gate) {
+	if g.cancel != nil {
+		g.cancel()
+		return
+	}
+	gate.TakeBack(g.key, g.cmd, g.decision)
+}
+
+// written forgets the grants that were collected.
+func (l *loop) written() {
+	clear(l.unwritten)
+	l.unwritten = l.unwritten[:0]
 }
 
 // flushSize is how much is collected of a connection's answers before they are written.
@@ -78,6 +109,7 @@ func newLoop() *loop { return &loop{names: names{seed: maphash.MakeSeed()}} }
 // begin makes ready for a connection. What one that broke off has left behind is for nobody.
 func (l *loop) begin(three bool) {
 	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], three, 0
+	l.written()
 }
 
 // names remembers the names seen last, so that commands at the same ones share a string.

@@ -75,8 +75,7 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 	}
 	s.answer(&q, &d, err)
 	if q.holder != "" && err == nil && d.Outcome == gatehouse.Granted {
-		key, cmd, granted := q.key, l.cmd, d // copies: only what is held goes to the heap
-		s.deliver(func() { gate.TakeBack(key, cmd, granted) })
+		l.unwritten = append(l.unwritten, grant{end: s.answered(), key: q.key, cmd: l.cmd, decision: d})
 	}
 }
 

@@ -69,11 +69,10 @@ const (
 // An identity is what a client says about itself.
 type identity struct{ name, library, version string }
 
-// A delivery is a grant that is taken back if not all answers up to a place are sent.
+// A delivery is a grant that is taken back if not all answers up to its own are sent.
 type delivery struct {
-	end    int64 // in bytes of answers
-	cancel func()
-	next   *delivery
+	grant
+	next *delivery
 }
 
 func newSession(server *Server, conn gnet.Conn) *session {
@@ -166,7 +165,7 @@ func (s *session) read() (more, ok bool) {
 		}
 		at += n
 		s.ran++
-		if len(l.reply.out) >= flushSize && !s.flush() {
+		if (len(l.reply.out) >= flushSize || len(l.unwritten) >= maxUnwritten) && !s.flush() {
 			return false, false
 		}
 	}
@@ -196,6 +195,10 @@ func (s *session) flush() bool {
 		return false // and end takes back what these answers grant: nothing of them was sent
 	}
 	s.queued += int64(len(out))
+	if s.conn.OutboundBuffered() > 0 {
+		s.deliver(s.loop.unwritten)
+	}
+	s.loop.written()
 	if unsent := s.conn.OutboundBuffered(); unsent > maxUnsent {
 		s.cut("client does not take its answers", "bytes", unsent)
 		return false
@@ -329,20 +332,30 @@ func (s *session) end() {
 	}
 	for d := s.oldest(); d != nil; d = s.oldest() {
 		s.server.metrics.hangups.Inc()
-		d.cancel()
+		d.takeBack(s.server.config.Gate)
 		s.forget(d)
 	}
+	for i := range s.loop.unwritten { // which are its own: nobody else is served before it has ended
+		s.server.metrics.hangups.Inc()
+		s.loop.unwritten[i].takeBack(s.server.config.Gate)
+	}
+	s.loop.written()
 	s.server.held.Add(-int64(s.held))
 	s.server.leave(s)
 }
 
-// deliver has a grant taken back if not all answers up to now are sent.
-func (s *session) deliver(cancel func()) {
-	d := &delivery{end: s.queued + int64(len(s.loop.reply.out)), cancel: cancel}
-	if d.next = d; s.undelivered != nil {
-		d.next, s.undelivered.next = s.undelivered.next, d
+// answered is how many bytes of answers there are, those included that are not written.
+func (s *session) answered() int64 { return s.queued + int64(len(s.loop.reply.out)) }
+
+// deliver has grants taken back whose answers are written, if those are not sent.
+func (s *session) deliver(grants []grant) {
+	for i := range grants {
+		d := &delivery{grant: grants[i]}
+		if d.next = d; s.undelivered != nil {
+			d.next, s.undelivered.next = s.undelivered.next, d
+		}
+		s.undelivered = d
 	}
-	s.undelivered = d
 }
 
 // delivered forgets the grants whose answers were sent.

@@ -102,7 +102,8 @@ func (s *session) resume() bool {
 		s.last = s.last || w.alone && s.server.stopping.Load()
 		return len(s.loop.reply.out) < flushSize || s.flush()
 	}
-	if s.deliver(w.cancel); !s.flush() {
+	s.loop.unwritten = append(s.loop.unwritten, grant{end: s.answered(), cancel: w.cancel})
+	if !s.flush() {
 		return false
 	}
 	s.last = s.last || w.alone && s.server.stopping.Load()
