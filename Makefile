@@ -14,6 +14,9 @@ BASE ?=
 SEED ?=
 SIM_SECONDS ?= 1200
 
+# Shows what tests log and each test that ends, while it happens.
+SHOW := grep --line-buffered -vE '^(=== | +--- PASS)|\[rapid\] OK'
+
 # How many calls make linearizable makes.
 OPERATIONS ?= 50000
 
@@ -61,11 +64,11 @@ sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS
 	base=$(or $(BASE),$$((RANDOM * 32768 + RANDOM))); \
 	echo "fleets in virtual time, seeds from $$base on, $(SIM_SECONDS) s of trouble each"; \
 	SIM_BASE=$$base SIM_SEEDS=$(or $(SEEDS),2000) SIM_SECONDS=$(SIM_SECONDS) \
-		go test -count=1 -timeout 2h -run '^TestSeeds$$' ./sim; \
+		go test -count=1 -v -timeout 2h -run '^TestSeeds$$' ./sim | $(SHOW); \
 	echo "control and gate in virtual time, $(CHECKS) random cases for each property"; \
-	go test -count=1 -timeout 2h ./control ./gate -rapid.checks=$(CHECKS); \
+	go test -count=1 -v -timeout 2h ./control ./gate -rapid.checks=$(CHECKS) | $(SHOW); \
 	echo "capacity leases in virtual time, $(or $(SEEDS),200) fresh seeds for each scenario"; \
-	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -timeout 2h ./simulate -rapid.checks=$(CHECKS)
+	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -v -timeout 2h ./simulate -rapid.checks=$(CHECKS) | $(SHOW)
 
 bugs: ## plant twenty bugs, and see that the simulation finds them
 	go run ./sim/bugs

@@ -88,7 +88,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	base, n := setting(t, baseVariable, 0), setting(t, seedsVariable, 200)
-	var calls, virtual atomic.Int64
+	var calls, virtual, played atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
 		for seed := base; seed < base+n; seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -96,6 +96,9 @@ func TestSeeds(t *testing.T) {
 				c := one(t, setupOf(seed, length), false)
 				calls.Add(int64(len(c.calls)))
 				virtual.Add(int64(c.lasted))
+				if done := played.Add(1); done%max(int64(n/20), 1) == 0 { // #nosec G115 -- it is small
+					t.Logf("%d of %d seeds played", done, n)
+				}
 			})
 		}
 	})
