@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection that is blocked costs at most 1.5 KiB of the server's memory. The clients are bare
+// A connection that is blocked costs at most 2 KiB of the server's memory. The clients are bare
 // sockets, which cost none of it.
 func TestMemoryOfABlockedConnection(t *testing.T) {
 	d := open(t, Config{})
 	d.dial(t).want("GH.WAIT event/e MAXWAIT 1", "null") // what is made once is there
-	const clients, most = 2000, 1536
+	const clients, most = 2000, 2048
 	fds := make([]int, 0, clients)
 	defer func() {
 		for _, fd := range fds {
