@@ -14,9 +14,10 @@ func TestSlidingWindowAttacked(t *testing.T) {
 	const (
 		size, interval = 100, time.Second
 		part           = (interval + 59) / 60
-		begin          = 107 * part * time.Second // the beginning of a part and of a window
+		begin          = 107 * int64(part) * int64(time.Second) // of a part and of a window
 	)
-	late := begin + interval/part*part // of the last part that lies in the first window alone
+	// The end of the last part that lies in the first window alone.
+	late := time.Duration(begin + int64(interval)/int64(part)*int64(part))
 	instants := []time.Duration{}
 	for i := range 2 * size {
 		instants = append(instants, late-time.Duration(2*size-i))

@@ -24,7 +24,7 @@ func (httpDoor) read(from *bufio.Reader) (token uint64, granted bool, err error)
 	if err != nil {
 		return 0, false, err
 	}
-	if err = resp.Body.Close(); err != nil {
+	if err := resp.Body.Close(); err != nil {
 		return 0, false, err
 	}
 	token, _ = strconv.ParseUint(resp.Header.Get("Gatehouse-Fence"), 10, 64)
@@ -34,7 +34,10 @@ func (httpDoor) read(from *bufio.Reader) (token uint64, granted bool, err error)
 // respDoor acquires over RESP.
 type respDoor struct{}
 
-func (respDoor) address(t *testing.T, s *server) string { return s.redisAddress(t) }
+func (respDoor) address(t *testing.T, s *server) string {
+	t.Helper()
+	return s.redisAddress(t)
+}
 
 func (respDoor) acquire(place string, a ask) string {
 	return redisCommand("GH.ACQUIRE " + place + " " + strings.Join(a.params(), " ") + " WITH DETAILS")

@@ -27,15 +27,18 @@ var storeDelays = [...]time.Duration{5 * time.Millisecond, 40 * time.Millisecond
 var matrixStores = map[string]func(t *testing.T, flags ...string) *server{
 	"memory": start,
 	"disk": func(t *testing.T, flags ...string) *server {
+		t.Helper()
 		return start(t, append(flags, "--store", "disk:"+t.TempDir())...)
 	},
 	"Redis": func(t *testing.T, flags ...string) *server {
+		t.Helper()
 		proxy := redistest.StartProxy(t, redistest.Start(t).Address, 1)
 		s := start(t, append(append(flags, patient...), "--store", "redis://"+proxy.Address)...)
 		proxy.Delay(storeDelays[rand.IntN(len(storeDelays))])
 		return s
 	},
 	"etcd": func(t *testing.T, flags ...string) *server {
+		t.Helper()
 		proxy := redistest.StartProxy(t, etcdtest.Start(t, 1).Endpoints()[0], 1)
 		s := start(t, append(append(flags, patient...), "--store", "etcd://"+proxy.Address+"/matrix/")...)
 		proxy.Delay(storeDelays[rand.IntN(len(storeDelays))])
@@ -151,6 +154,7 @@ const roundsOfACell = 3
 func TestNoAnswerWithoutItsEffect(t *testing.T) {
 	t.Parallel()
 	eachStore(t, noFlags, func(t *testing.T, s *server) {
+		t.Helper()
 		for name, door := range map[string]matrixDoor{"HTTP": httpDoor{}, "RESP": respDoor{}} {
 			for _, w := range []way{halfClosed, hungUp, wasReset} {
 				t.Run(name+" "+string(w), func(t *testing.T) {

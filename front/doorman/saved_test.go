@@ -279,6 +279,7 @@ func TestSavedLeasesOfTheFirstForm(t *testing.T) {
 	const text = "gatehouse leases 1 2\n" +
 		"[\"r\",\"a\",1795550405000000000]\n[\"r\",\"b\",1]\nchecksum 6d4f4c1c\n"
 	begin := func(t *testing.T, live func(s *Server)) {
+		t.Helper()
 		config := Config{Leases: filepath.Join(t.TempDir(), "leases")}
 		if err := os.WriteFile(config.Leases, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -72,6 +72,6 @@ func TestHoldWhoseAnswerIsWritten(t *testing.T) {
 	c.want("GH.ACQUIRE lock/l KEY me EXPIRES 0", "me")
 	_ = c.Conn.(*net.TCPConn).SetLinger(0)
 	_ = c.Close()
-	until(t, "the connection has ended", func() bool { return d.Server.open.Load() == 0 })
+	until(t, "the connection has ended", func() bool { return d.open.Load() == 0 })
 	d.dial(t).want("GH.ACQUIRE lock/l KEY next MAXWAIT 0", "null")
 }

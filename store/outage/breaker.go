@@ -193,7 +193,7 @@ func (b *Breaker) judge(err error, began, ended time.Duration) {
 		return
 	}
 	switch took := ended - began; {
-	case took < b.config.Timeout/slowShare, b.heard.Load() > int64(began), b.Shared.Answered(took):
+	case took < b.config.Timeout/slowShare, b.heard.Load() > int64(began), b.Answered(took):
 		return
 	}
 	b.leave(err)
