@@ -28,15 +28,13 @@ const (
 )
 
 // startFar starts a near and a far server on a Redis of the test's own.
-func startFar(t *testing.T, flags ...string) (near, far *server) {
+func startFar(t *testing.T) (near, far *server) {
 	t.Helper()
 	redis := redistest.Start(t)
 	at := func(trip time.Duration) *server {
 		proxy := redistest.StartProxy(t, redis.Address, 1)
 		proxy.Delay(trip)
-		return start(t, append([]string{
-			"--store", "redis://" + proxy.Address, "--store-timeout", within,
-		}, flags...)...)
+		return start(t, "--store", "redis://"+proxy.Address, "--store-timeout", within)
 	}
 	return at(nearTrip), at(farTrip)
 }
