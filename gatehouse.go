@@ -121,8 +121,8 @@ type Command struct {
 	// back what is left; nil for everybody else.
 	Chunk *Chunk
 
-	// MinFence is the least fencing token or number of a reservation that a grant may carry; 0 means the
-	// store's time, in µs for a token and in ns for a number.
+	// MinFence is the least fencing token that a grant may carry, and the least number of a reservation; 0
+	// means the store's time in µs. A number is not below the store's time in ns either.
 	MinFence uint64
 
 	// MaxHolders is the most holds under one name; 0 means as many as a store in one process allows.
@@ -215,6 +215,10 @@ type Decision struct {
 	// for a place without a Holder in a limiter that keeps every start (SlidingLog, Pace): there all places
 	// of one start are alike. An undo takes back the place with this number, and nothing else.
 	Reservation uint64
+
+	// Generation is how often a limiter had begun to count anew, by a reset or with another window. An undo
+	// gives nothing back of what was counted before.
+	Generation uint64
 
 	// Value is the counter's value. In the answer to a command with a Chunk it is how much the holder has.
 	Value int64

@@ -28,13 +28,17 @@ func (b *Barrier) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 	d := b.decide(now, gatehouse.Granted)
 	d.Stats = b.stats("total_waited",
 		gatehouse.Stat{Name: "size", Value: b.size},
-		gatehouse.Stat{Name: "triggered", Value: count(b.open)})
+		gatehouse.Stat{Name: "triggered", Value: count(b.open && now.Before(b.until))})
 	return d
 }
 
 func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	if b.created == 0 {
 		b.begin(now)
+	}
+	// It was kept long enough. Those who waited when it opened are still let through, each by its ticket.
+	if b.open && !now.Before(b.until) && len(b.arrivals) == 0 {
+		b.open = false
 	}
 	if !b.open {
 		b.until = now

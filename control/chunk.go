@@ -110,7 +110,7 @@ func (l *limiter) keepChunks(first meter, now int64) {
 	}
 	if l.more.chunks = l.more.chunksAt(now); len(l.more.chunks) == 0 {
 		l.more.chunks = nil
-		l.settlePromises()
+		l.settlePromises(now)
 		return
 	}
 	l.countChunks(first, now)
@@ -171,11 +171,18 @@ func (l *limiter) endChunk(first meter, now int64, cmd *gatehouse.Command) {
 	l.more.chunks = slices.Delete(l.more.chunks, i, i+1)
 	l.passed += cmd.Chunk.Commands
 	l.refund(first, now, n)
-	l.settlePromises()
+	l.settlePromises(now)
 }
 
-// codeChunks codes the chunks, of which there are some.
+// codeChunks codes the chunks, of which the first form knew nothing.
 func (l *limiter) codeChunks(c *codec, first meter) {
+	n := 0
+	if l.more != nil {
+		n = len(l.more.chunks)
+	}
+	if n = c.items(n, 10); n == 0 {
+		return
+	}
 	if _, ok := first.(lender); !ok {
 		c.fail("chunks of a limiter that has none")
 		return
@@ -183,7 +190,6 @@ func (l *limiter) codeChunks(c *codec, first meter) {
 	if l.more == nil {
 		l.more = new(more)
 	}
-	n := c.items(len(l.more.chunks), 10)
 	if c.reading {
 		l.more.chunks = make([]chunk, n)
 	}

@@ -41,6 +41,7 @@ func Decode(kind gatehouse.Kind, data []byte) (State, error) {
 type codec struct {
 	data    []byte // what was written, or what is still to be read
 	reading bool
+	form    byte  // the number of the format that is read or written
 	fault   error // the first thing wrong with what was read; what is read after it is 0
 }
 
@@ -125,11 +126,11 @@ func (c *codec) byte(p *byte, most byte) {
 }
 
 // version codes the number of a format, with which every form begins. It grows with a change after
-// which old forms are read in another way.
-func (c *codec) version(want byte) { //nolint:unparam // each kind counts its own
-	v := want
-	if c.byte(&v, math.MaxUint8); v != want {
-		c.fail("format %d, want %d", v, want)
+// which old forms are read in another way: what is read may be of any number up to the latest.
+func (c *codec) version(latest byte) {
+	c.form = latest
+	if c.byte(&c.form, math.MaxUint8); c.form == 0 || c.form > latest {
+		c.fail("format %d, want 1 to %d", c.form, latest)
 	}
 }
 

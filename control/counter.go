@@ -21,6 +21,9 @@ func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 	if c.created.IsZero() {
 		c.created, c.until = now, now
 	}
+	if !now.Before(c.until) {
+		c.value = 0 // it was kept long enough, and only its statistics are left
+	}
 	switch cmd.Op {
 	case gatehouse.OpCount:
 		sum := c.value + cmd.Amount

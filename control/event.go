@@ -7,7 +7,8 @@ import (
 )
 
 // An Event is sent once. Everybody who waits and everybody who comes later gets it, until it is
-// deleted or has been kept long enough.
+// deleted or has been kept long enough. A store may still have it after that, with its statistics: then it is
+// like one that was not sent, except for those who have waited since before.
 type Event struct {
 	tally
 	sent    bool
@@ -23,13 +24,13 @@ func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	}
 	switch cmd.Op {
 	case gatehouse.OpSend:
-		if e.sent {
+		if e.sent && now.Before(e.until) {
 			return unable(now, gatehouse.Conflict, "was sent before; an event is sent once")
 		}
 		e.sent, e.message, e.until = true, cmd.Message, now.Add(keep(cmd))
 		return grant(now)
 	case gatehouse.OpWait:
-		if !e.sent {
+		if !e.sent || !came(now, cmd).Before(e.until) {
 			e.refused(cmd)
 			return refuse(now, gatehouse.Forever)
 		}
@@ -38,8 +39,8 @@ func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 		d.Message = e.message
 		return d
 	default:
-		d := grant(now)
-		d.Stats = e.stats("waited", gatehouse.Stat{Name: "triggered", Value: count(e.sent)})
+		d, there := grant(now), e.sent && now.Before(e.until)
+		d.Stats = e.stats("waited", gatehouse.Stat{Name: "triggered", Value: count(there)})
 		return d
 	}
 }

@@ -17,7 +17,7 @@ type fixedWindow struct {
 	calendar *calendar // nil when all windows are alike
 }
 
-func (w *fixedWindow) set(now int64, to *gatehouse.Command, zone *time.Location) {
+func (w *fixedWindow) set(now int64, to *gatehouse.Command, zone *time.Location) (anew bool) {
 	if w.interval > 0 {
 		w.roll(now)
 	}
@@ -28,11 +28,14 @@ func (w *fixedWindow) set(now int64, to *gatehouse.Command, zone *time.Location)
 		if w.calendar == nil || *w.calendar != (calendar{to.Calendar, zone}) {
 			w.calendar = &calendar{to.Calendar, zone}
 			w.begin(now)
+			return true
 		}
 	case w.calendar != nil || w.interval != interval:
 		w.calendar, w.interval = nil, interval
 		w.begin(now)
+		return true
 	}
+	return false
 }
 
 // begin makes the window around an instant the present one.

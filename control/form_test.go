@@ -24,8 +24,14 @@ type golden struct {
 
 const goldenFile = "testdata/forms.golden"
 
-// goldens reads the file of them: each has its name in one line, then its scenario and its form.
-func goldens(tb testing.TB) (all []golden) {
+// goldens are the forms that are written today.
+func goldens(tb testing.TB) []golden {
+	tb.Helper()
+	return readGoldens(tb, goldenFile)
+}
+
+// readGoldens reads a file of them: each has its name in one line, then its scenario and its form.
+func readGoldens(tb testing.TB, goldenFile string) (all []golden) {
 	tb.Helper()
 	text, err := os.ReadFile(goldenFile)
 	if err != nil {
@@ -91,6 +97,75 @@ func TestGoldenForms(t *testing.T) {
 	}
 }
 
+// TestFormsOfOld: what the first version wrote is read, stands as it stood, and is written in today's form.
+func TestFormsOfOld(t *testing.T) {
+	for _, g := range readGoldens(t, "testdata/forms.v1.golden") {
+		kind, want := g.state(t)
+		old, err := Decode(kind, g.form)
+		if err != nil {
+			t.Errorf("%s: %v", g.name, err)
+			continue
+		}
+		again, err := Decode(kind, Encode(nil, old))
+		if err != nil {
+			t.Errorf("%s: in today's form: %v", g.name, err)
+			continue
+		}
+		stands := standing(kind, want)
+		for _, s := range []State{old, again} {
+			if got := standing(kind, s); got != stands {
+				t.Errorf("%s: it stands\n%s, want\n%s", g.name, got, stands)
+			}
+		}
+	}
+}
+
+// standing is what a state answers some time after a golden was made: statistics, and whether the place of
+// key k can be cancelled.
+func standing(kind gatehouse.Kind, s State) string {
+	now := epoch().Add(7 * time.Second)
+	answer := s.Expiry().String()
+	stats := s.Step(now, &gatehouse.Command{Op: gatehouse.OpStats})
+	stats.Generation = 0 // the first form does not tell it
+	answer += fmt.Sprintf(" %+v", stats)
+	if kind.Limiter() {
+		cancel := s.Step(now, &gatehouse.Command{Op: gatehouse.OpCancel, Holder: "k"})
+		answer += fmt.Sprintf(" %+v", cancel)
+	}
+	return answer
+}
+
+// TestOldPlacesHaveNumbers: places of the first form are numbered as they are read, so that one that is told
+// of again can be taken back, and no other with it.
+func TestOldPlacesHaveNumbers(t *testing.T) {
+	for _, g := range readGoldens(t, "testdata/forms.v1.golden") {
+		if g.name != "fixedwindow reserved twice" {
+			continue
+		}
+		state, err := Decode(gatehouse.FixedWindow, g.form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, now := subject{kind: gatehouse.FixedWindow, state: state}, epoch().Add(2*time.Second)
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: 10 * time.Second, Holder: "k",
+		}
+		again := s.step(now, cmd)
+		cmd.Holder = "new"
+		other := s.step(now, cmd)
+		if again.Reservation != 1 || !hasPlace(s.state, 1) || other.Reservation <= 2 {
+			t.Fatalf("numbers are %d and %d, want 1 and one of the time",
+				again.Reservation, other.Reservation)
+		}
+		cmd.Op, cmd.Holder, cmd.Granted = gatehouse.OpUndo, "k", &again
+		for left := 2; left >= 0; left-- { // it was told of twice before
+			if s.step(now, cmd); hasPlace(s.state, 1) != (left > 0) || !hasPlace(s.state, other.Reservation) {
+				t.Errorf("with %d answers left, the place is there: %v", left, hasPlace(s.state, 1))
+			}
+		}
+	}
+}
+
 // TestDecodeRefuses: whatever is cut off from a form, or stands behind it, is missed. Every error names the
 // kind.
 func TestDecodeRefuses(t *testing.T) {
@@ -142,7 +217,8 @@ func TestDecodeTakesLittle(t *testing.T) {
 		semaphore.holds[fmt.Sprint(i)] = &hold{cost: 1, until: 1, grants: 1}
 		log.first.runs = append(log.first.runs, run{int64(i), 1})
 		if i < maxPromises {
-			promised.more.promises = append(promised.more.promises, promise{at: 1, n: 1, answers: 1})
+			place := promise{at: 1, n: 1, number: 1, answers: 1}
+			promised.more.promises = append(promised.more.promises, place)
 		}
 	}
 	for _, s := range []State{barrier, semaphore, log, promised} {

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -103,7 +102,7 @@ func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 			continue
 		}
 		c.data = c.data[:0]
-		c.version(1)
+		c.version(2)
 		h.code(&c)
 		visit(holder, c.data)
 	}
@@ -128,7 +127,7 @@ func (s *Semaphore) EncodeHead(data []byte) []byte {
 // DecodeHold adds a hold from its stored form to a semaphore that was read from its head.
 func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 	c := codec{data: form, reading: true}
-	c.version(1)
+	c.version(2)
 	h := new(hold)
 	h.code(&c)
 	if c.end() == nil {
@@ -163,7 +162,7 @@ func (s *Semaphore) code(c *codec) {
 
 // codeHead codes all but the holds, the sum of which is not stored.
 func (s *Semaphore) codeHead(c *codec) {
-	c.version(1)
+	c.version(2)
 	s.tally.code(c)
 	c.bool(&s.sized)
 	c.size(&s.size)
@@ -181,8 +180,11 @@ func (h *hold) code(c *codec) {
 	c.instant(&h.until)
 	c.duration(&h.expires)
 	grants := int64(h.grants)
-	if c.upTo(&grants, math.MaxInt32); c.reading {
+	if c.upTo(&grants, maxAnswers); c.reading {
 		h.grants = int(grants)
+	}
+	if c.form > 1 {
+		c.bool(&h.confirmed)
 	}
 }
 

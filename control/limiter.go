@@ -1,7 +1,6 @@
 package control
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +38,32 @@ func (l *limited[M, P]) Expiry() time.Time { return l.expiry(P(&l.first)) }
 // in, whose time is set already: large values are not copied from one to the next.
 type limiter struct {
 	tally
-	more *more // nil while there is one limit, no place that lies ahead and no chunk
+	more *more // nil while there is one limit, and no place ahead, chunk or past to know of
+}
+
+// beginGeneration notes that what was taken so far counts no more, or in another way, so that it cannot be
+// given back any more.
+func (l *limiter) beginGeneration() {
+	if l.created == 0 {
+		return
+	}
+	if l.more == nil {
+		l.more = new(more)
+	}
+	l.more.generation++
+	l.more.from = l.more.generation
+}
+
+// follow takes over from a limiter that was deleted at this instant: the grants of that one are not this
+// one's, although the time is the same, and its numbers are not used again.
+func (l *limiter) follow(before *limiter) {
+	if l.more == nil {
+		l.more = new(more)
+	}
+	l.more.generation, l.more.from = 1, 1
+	if m := before.more; m != nil {
+		l.more.generation, l.more.from, l.more.number = m.generation+1, m.generation+1, m.number
+	}
 }
 
 // step applies one command.
@@ -130,7 +154,12 @@ func (l *limiter) apply(first meter, cmd *gatehouse.Command, d *gatehouse.Decisi
 	}
 	at := d.At.UnixNano()
 	if l.more == nil && plain(cmd) {
-		first.set(at, cmd, nil)
+		if first.set(at, cmd, nil) {
+			l.beginGeneration()
+			if l.more != nil {
+				l.more.note(cmd)
+			}
+		}
 	} else if err := l.setRule(first, at, cmd); err != nil {
 		d.Outcome, d.Message = gatehouse.Invalid, err.Error()
 		return false
@@ -188,21 +217,26 @@ func (l *limiter) reset(first meter, now time.Time) {
 	}
 	if l.more != nil {
 		l.more.promises = nil
-		l.settlePromises()
+		l.settlePromises(now.UnixNano())
 	}
 	l.tally = tally{}
 	l.begin(now)
+	l.beginGeneration()
 	l.countChunks(first, now.UnixNano())
 }
 
 // undo takes back what an acquire or a reserve was granted.
+//
+// A place goes by its number alone. If that is not there, the place was cancelled, undone or reset, or its
+// time has come: then nothing is given back, as nobody can tell any more what of the meter was this place's.
+// What was taken at once goes by its instant, as long as the meters count what was taken in its generation.
 func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 	if cmd.Chunk != nil {
 		l.endChunk(first, now.UnixNano(), cmd)
 		return
 	}
 	granted := cmd.Granted
-	if granted == nil || l.created == 0 || granted.At.UnixNano() < l.created {
+	if granted == nil || l.created == 0 {
 		return // nothing was taken, or not from this one
 	}
 	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
@@ -212,16 +246,19 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 	if l.more != nil {
 		l.keepChunks(first, at)
 	}
-	if l.more != nil && start > at {
-		ours := promise{at: start, n: cmd.Cost, holder: cmd.Holder}
-		if i := slices.IndexFunc(l.more.promises, ours.same); i >= 0 {
+	if granted.Reservation != 0 {
+		if i := l.numbered(granted.Reservation); i >= 0 {
 			l.unpromise(first, at, i)
-			return
 		}
+		return
+	}
+	if granted.At.UnixNano() < l.created || l.more != nil && granted.Generation < l.more.from {
+		return // by another of this name, or it was reset since
 	}
 	l.takeBack(cmd)
 	for i, m := range l.meters(first) {
-		if reset, ok := l.resetThen(i, cmd, m.read(at).interval); ok {
+		reset, ok := l.resetThen(i, cmd, m.read(at).interval)
+		if ok && l.counts(i, granted.Generation) {
 			m.undo(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
 		}
 	}
@@ -286,23 +323,11 @@ func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
 	return figures
 }
 
-// The forms of a limiter. Whoever does not know of chunks must not read one that has some.
-const (
-	plainForm = 1
-	chunkForm = 2
-)
-
 // code reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiter) code(c *codec, first meter) {
-	version := byte(plainForm)
-	if l.more != nil && l.more.chunks != nil {
-		version = chunkForm
-	}
-	if c.byte(&version, chunkForm); version == 0 {
-		c.fail("format 0, want 1 or 2")
-	}
+	c.version(2)
 	l.tally.code(c)
-	several := l.more != nil && (l.more.meters != nil || l.more.promises != nil)
+	several := l.more != nil && l.created != 0 && l.more.noted()
 	if c.bool(&several); several && c.reading {
 		l.more = new(more)
 	}
@@ -310,7 +335,7 @@ func (l *limiter) code(c *codec, first meter) {
 		l.more.code(c, first)
 	}
 	c.meter(first)
-	if version == chunkForm {
+	if c.form > 1 {
 		l.codeChunks(c, first)
 	}
 	if several && l.created == 0 {

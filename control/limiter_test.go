@@ -134,6 +134,9 @@ func checkUndo(t *rapid.T, v variety) {
 	if d.Delay == 0 || rapid.Bool().Draw(t, "wait") {
 		now = now.Add(later(t, cmd.Interval))
 	}
+	if d.Reservation != 0 && !now.Before(d.At.Add(d.Delay)) {
+		return // a place whose time has come is not taken back any more
+	}
 	undo := cmd
 	undo.Op, undo.Granted = gatehouse.OpUndo, &d
 	s.step(now, undo)

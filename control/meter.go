@@ -12,8 +12,9 @@ import (
 // rest, which all limiters share, is limiter's. Instants and lengths of time are nanoseconds.
 type meter interface {
 	// set puts the one limit of a command in force, whose list of them it does not look at. What was
-	// taken before still counts. zone is that of a window of the calendar.
-	set(now int64, to *gatehouse.Command, zone *time.Location)
+	// taken before still counts. zone is that of a window of the calendar. It reports whether what was taken
+	// before counts in another way than it did, so that undo would give back something else.
+	set(now int64, to *gatehouse.Command, zone *time.Location) (anew bool)
 
 	// when is the earliest instant, not before from, at which n can be taken if nobody takes any
 	// before; noTime when there is none. What can be taken at one instant can be at every later one.

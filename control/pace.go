@@ -22,10 +22,11 @@ type pace struct {
 	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
-func (p *pace) set(now int64, to *gatehouse.Command, _ *time.Location) {
-	p.keep(now, to, to.Interval+to.Guard)
+func (p *pace) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+	anew = p.keep(now, to, to.Interval+to.Guard)
 	p.mode = to.Mode
 	p.cut()
+	return anew
 }
 
 // cut makes the steps that the rate asks for.

@@ -12,14 +12,13 @@ import (
 // A promise is a place that lies ahead.
 type promise struct {
 	at, n   int64
+	number  uint64 // which no other place of this name has
 	holder  string // "" when it cannot be cancelled
-	answers int    // how many were told of it
+	answers int    // how many were told of it, at most maxAnswers
 }
 
-// same reports whether this is the same place as another, for the same holder.
-func (p *promise) same(other promise) bool {
-	return p.at == other.at && p.holder == other.holder && (p.holder != "" || p.n == other.n)
-}
+// maxAnswers is the most answers that are counted. What was answered as often is not undone any more.
+const maxAnswers = math.MaxInt32
 
 // maxPromises is the most places that lie ahead at one name: 48 bytes each, and the holder. A change of
 // limits takes all of them anew. Of those that a schedule keeps without a holder there is no limit, as
@@ -33,10 +32,11 @@ func (l *limiter) reserve(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 		return
 	}
 	at := d.At.UnixNano()
-	start := at
+	start, number := at, uint64(0)
 	if i := l.find(cmd.Holder); i >= 0 {
-		l.more.promises[i].answers++
-		start = l.more.promises[i].at
+		p := &l.more.promises[i]
+		p.answers = min(p.answers+1, maxAnswers)
+		start, number = p.at, p.number
 	} else {
 		if !l.judge(first, cmd, d) {
 			start = l.place(first, at, cmd.Cost)
@@ -45,9 +45,9 @@ func (l *limiter) reserve(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 			return
 		}
 		l.pass(d.At, cmd)
-		l.promise(first, at, promise{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}, cmd)
+		number = l.promise(first, at, promise{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}, cmd)
 	}
-	*d = gatehouse.Decision{At: d.At}
+	*d = gatehouse.Decision{At: d.At, Reservation: number}
 	l.grant(first, d)
 	d.Delay = time.Duration(wholeMillis(start - at)) // it may be the second answer about a place
 }
@@ -86,8 +86,8 @@ func wholeMillis(d int64) int64 {
 	return plus(d, (ms-d%ms)%ms)
 }
 
-// promise takes a place.
-func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Command) {
+// promise takes a place, and returns the number that it gets if it is kept in the list.
+func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Command) (number uint64) {
 	scheduled := l.scheduled(first)
 	if scheduled || p.at <= now {
 		for _, m := range l.meters(first) {
@@ -95,12 +95,13 @@ func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Comm
 		}
 	}
 	if p.at <= now || scheduled && p.holder == "" {
-		return
+		return 0
 	}
 	if l.more == nil {
 		l.more = new(more)
 		l.more.note(cmd)
 	}
+	p.number = l.nextNumber(now, cmd)
 	l.more.promises = append(l.more.promises, p)
 	switch {
 	case scheduled:
@@ -111,6 +112,16 @@ func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Comm
 			l.more.takePromise(m, now, &p)
 		}
 	}
+	return p.number
+}
+
+// nextNumber is the number of a new reservation. It is made of the time as fencing tokens are, so that it
+// differs from those before a delete as well.
+func (l *limiter) nextNumber(now int64, cmd *gatehouse.Command) uint64 {
+	// It is never below the time, even if MinFence is: settlePromises counts on that.
+	least := max(cmd.MinFence, uint64(now)) // #nosec G115 -- the present is after 1970
+	l.more.number = max(l.more.number+1, least)
+	return l.more.number
 }
 
 // scheduled reports whether the meters keep what lies ahead by themselves.
@@ -182,16 +193,21 @@ func (l *limiter) keepPromises(first meter, now int64) {
 	}
 	clear(m.promises[:passed])
 	m.promises = m.promises[passed:]
-	l.settlePromises()
+	l.settlePromises(now)
 }
 
-// settlePromises drops what is not needed without promises.
-func (l *limiter) settlePromises() {
-	if len(l.more.promises) > 0 {
+// settlePromises drops what is not needed without promises. The last number is not once the time is past
+// it, as the next is made of the time.
+func (l *limiter) settlePromises(now int64) {
+	m := l.more
+	if len(m.promises) > 0 {
 		return
 	}
-	l.more.promises, l.more.frontier = nil, nil
-	if l.more.meters == nil && l.more.chunks == nil {
+	m.promises, m.frontier = nil, nil
+	if m.number < uint64(now) { // #nosec G115 -- the present is after 1970
+		m.number = 0
+	}
+	if m.meters == nil && m.chunks == nil && m.generation == 0 && m.number == 0 {
 		l.more = nil
 	}
 }
@@ -211,6 +227,9 @@ func (l *limiter) cancel(first meter, cmd *gatehouse.Command, d *gatehouse.Decis
 // unpromise takes back one answer that told of a place, and with the last of them the place.
 func (l *limiter) unpromise(first meter, now int64, i int) {
 	p := &l.more.promises[i]
+	if p.answers == maxAnswers {
+		return
+	}
 	if p.answers--; p.answers > 0 {
 		return
 	}
@@ -222,7 +241,7 @@ func (l *limiter) unpromise(first meter, now int64, i int) {
 	l.more.promises = slices.Delete(l.more.promises, i, i+1)
 	l.lookAhead(first, now)
 	l.passed--
-	l.settlePromises()
+	l.settlePromises(now)
 }
 
 // find is where a holder's place is in the list, -1 when it has none.
@@ -231,6 +250,14 @@ func (l *limiter) find(holder string) int {
 		return -1
 	}
 	return slices.IndexFunc(l.more.promises, func(p promise) bool { return p.holder == holder })
+}
+
+// numbered is where the place of a number is in the list, -1 when it is not there.
+func (l *limiter) numbered(number uint64) int {
+	if l.more == nil {
+		return -1
+	}
+	return slices.IndexFunc(l.more.promises, func(p promise) bool { return p.number == number })
 }
 
 // reserved is how many start after an instant.
@@ -253,6 +280,7 @@ func (l *limiter) copy() *limiter {
 	if l.more != nil {
 		m := *l.more
 		m.promises, m.chunks = slices.Clone(m.promises), slices.Clone(m.chunks)
+		m.since = slices.Clone(m.since)
 		m.meters, m.frontier = cloneAll(m.meters), cloneAll(m.frontier)
 		c.more = &m
 	}
@@ -271,12 +299,15 @@ func (p *promise) code(c *codec) {
 	c.instant(&p.at)
 	c.size(&p.n)
 	c.string(&p.holder)
+	if c.form > 1 {
+		c.uint64(&p.number)
+	}
 	answers := int64(p.answers)
-	if c.upTo(&answers, math.MaxInt32); !c.reading {
+	if c.upTo(&answers, maxAnswers); !c.reading {
 		return
 	}
 	p.answers = int(answers)
-	if p.n == 0 || p.answers == 0 || p.at > latest {
+	if p.n == 0 || p.answers == 0 || p.at > latest || c.form > 1 && p.number == 0 {
 		c.fail("reservation of %d at %d for %d", p.n, p.at, p.answers)
 	}
 }

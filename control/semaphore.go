@@ -35,11 +35,12 @@ type Semaphore struct {
 
 // A hold is what one holder has.
 type hold struct {
-	cost    int64
-	fence   uint64
-	until   int64         // Unix ns; 0 is never
-	expires time.Duration // the length it was given
-	grants  int           // how many acquires were answered with it
+	cost      int64
+	fence     uint64
+	until     int64         // Unix ns; 0 is never
+	expires   time.Duration // the length it was given
+	grants    int           // how many acquires were answered with it, at most maxAnswers
+	confirmed bool          // it was renewed: its holder knows of it
 }
 
 // Step implements [State].
@@ -75,7 +76,7 @@ func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Dec
 		s.size, s.sized = cmd.Size, true
 	}
 	if h := s.holds[cmd.Holder]; h != nil {
-		h.grants++
+		h.grants = min(h.grants+1, maxAnswers)
 		s.note(cmd.Holder)
 		s.reacquired++
 		return s.holding(now, h)
@@ -165,6 +166,7 @@ func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decis
 	if expires == gatehouse.AsAcquired {
 		expires = h.expires
 	}
+	h.confirmed = true
 	s.extend(now, cmd, expires)
 	return s.holding(now, h)
 }
@@ -208,15 +210,20 @@ func (s *Semaphore) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.D
 }
 
 // Undo implements [State]. A hold that several requests were answered with goes when all of them
-// have been undone.
+// have been undone. One that was renewed since does not go at all: whoever renewed it was answered, and
+// relies on it, whatever became of the answer to the acquire.
 func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 	h := s.holds[cmd.Holder]
-	if h == nil || cmd.Granted == nil || cmd.Granted.Fence != h.fence {
+	if h == nil || cmd.Granted == nil || cmd.Granted.Fence != h.fence || h.grants == maxAnswers {
 		return
 	}
-	if h.grants--; h.grants > 0 {
+	if h.grants > 1 {
+		h.grants--
 		s.note(cmd.Holder)
 		s.reacquired--
+		return
+	}
+	if h.confirmed {
 		return
 	}
 	s.drop(cmd.Holder)

@@ -34,12 +34,13 @@ func (t *Turn) stays() bool {
 // deleted, and whoever comes after the delete starts anew.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 	standing, ahead, changed := 0, int64(0), false
+	serving := service{now: now, kind: kind}
 	for i := range queue {
 		turn := &queue[i]
 		if turn.Command.Op == gatehouse.OpDelete && changed {
 			lookAgain(now, s, queue[:i]) // what came before the delete counts
 		}
-		s = turn.take(now, kind, s, ahead)
+		s = serving.take(turn, s, ahead)
 		switch {
 		case turn.Command.Op == gatehouse.OpDelete:
 			tellDeleted(now, queue[:i])
@@ -59,9 +60,16 @@ func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 	return s
 }
 
-// take applies the turn's command, which sees ahead more that it must not overtake.
-func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) State {
-	cmd := t.Command
+// A service is one queue being served.
+type service struct {
+	now     time.Time
+	kind    gatehouse.Kind
+	deleted State // what the queue has deleted, until another takes its place; nil when there is none
+}
+
+// take applies a turn's command, which sees ahead more that it must not overtake.
+func (v *service) take(t *Turn, s State, ahead int64) State {
+	now, cmd := v.now, t.Command
 	switch cmd.Op {
 	case gatehouse.OpDelete, gatehouse.OpStats:
 		if Absent(s) {
@@ -69,8 +77,8 @@ func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) St
 			return s
 		}
 		if cmd.Op == gatehouse.OpDelete {
-			t.Decision = grant(now)
-			return remains(now, kind, s)
+			t.Decision, v.deleted = grant(now), s
+			return remains(now, v.kind, s)
 		}
 	case gatehouse.OpUndo:
 		if s != nil {
@@ -80,8 +88,9 @@ func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) St
 		return s
 	}
 	if s == nil {
-		s = New(kind)
+		s = New(v.kind)
 	}
+	v.follow(s)
 	if ahead > 0 && cmd.Op.Yields() {
 		behind := *cmd
 		behind.Ahead += ahead
@@ -89,6 +98,18 @@ func (t *Turn) take(now time.Time, kind gatehouse.Kind, s State, ahead int64) St
 	}
 	t.Decision = s.Step(now, cmd)
 	return s
+}
+
+// follow tells a new state what it must not repeat of one that was deleted at the same instant, as fencing
+// tokens and numbers of reservations are made of the time.
+func (v *service) follow(s State) {
+	switch before := v.deleted.(type) {
+	case *Semaphore:
+		s.(*Semaphore).fence = before.fence
+	case interface{ base() *limiter }:
+		s.(interface{ base() *limiter }).base().follow(before.base())
+	}
+	v.deleted = nil
 }
 
 func tellDeleted(now time.Time, queue []Turn) {

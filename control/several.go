@@ -8,14 +8,20 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/zone"
 )
 
-// A more is what a limiter has besides one limit: several of them, and what is promised for later.
+// A more is what a limiter has besides one limit: several of them, what is promised for later, and what an
+// undo has to know of the past so that it takes back what it means and nothing else.
 type more struct {
 	limits []gatehouse.Limit // in force, as they were given
 	burst  int64             // of one limit that was given without a list; otherwise ofSize
 	guard  time.Duration
 	mode   gatehouse.Mode
-	zone   string  // "" when no limit is the calendar's
-	meters []meter // of the limits; nil while the first meter keeps the one limit
+	zone   string   // "" when no limit is the calendar's
+	meters []meter  // of the limits; nil while the first meter keeps the one limit
+	since  []uint64 // the generation in which each of meters began to count as it does
+
+	generation uint64 // how often counting has begun anew
+	from       uint64 // the generation before which no meter counts what was taken, or not as it does now
+	number     uint64 // the last number of a reservation; 0 when the next is higher in any case
 
 	promises []promise // that lie ahead, in order of their starts
 	frontier []meter   // copies of the meters in which all promises are taken; nil when not needed
@@ -106,15 +112,17 @@ func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) error 
 		l.more = new(more)
 	}
 	if l.more.meters == nil && plain(cmd) && l.scheduled(first) {
-		first.set(now, cmd, nil) // which keeps what lies ahead
+		if first.set(now, cmd, nil) { // which keeps what lies ahead
+			l.beginGeneration()
+		}
 		l.more.note(cmd)
 		return nil
 	}
 	l.withdrawPromises(first)
-	if l.more.meters == nil && plain(cmd) {
-		first.set(now, cmd, nil)
-	} else {
+	if l.more.meters != nil || !plain(cmd) {
 		l.setMeters(first, now, cmd, location)
+	} else if first.set(now, cmd, nil) {
+		l.beginGeneration()
 	}
 	l.more.note(cmd)
 	l.renewPromises(first, now)
@@ -129,7 +137,8 @@ func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, loca
 		limits = []gatehouse.Limit{{Interval: time.Duration(first.length())}}
 	}
 	to := limitsOf(cmd)
-	meters := make([]meter, len(to))
+	meters, since := make([]meter, len(to)), make([]uint64, len(to))
+	next, anew := l.more.generation+1, false
 	for i, limit := range to {
 		same := slices.IndexFunc(limits, func(l gatehouse.Limit) bool { return sameWindow(l, limit) })
 		meters[i] = first.clone()
@@ -141,17 +150,38 @@ func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, loca
 		}
 		if same >= 0 {
 			meters[i] = old[same].clone()
+			since[i] = l.inherited(same)
 		} else {
 			meters[i].clear()
+			since[i], anew = next, true
 		}
 		one := *cmd
 		one.Size, one.Interval, one.Calendar = limit.Size, limit.Interval, limit.Calendar
 		if len(cmd.Limits) > 0 {
 			one.Burst = max(0, limit.Size-1)
 		}
-		meters[i].set(now, &one, location)
+		if meters[i].set(now, &one, location) {
+			since[i], anew = next, true
+		}
 	}
-	l.more.meters = meters
+	if anew {
+		l.more.generation = next
+	}
+	l.more.meters, l.more.since = meters, since
+}
+
+// counts reports whether a meter counts what was taken in a generation as it did then.
+func (l *limiter) counts(i int, generation uint64) bool {
+	m := l.more
+	return m == nil || generation >= m.from && (m.since == nil || generation >= m.since[i])
+}
+
+// inherited is the generation of the meter that a new one takes over from.
+func (l *limiter) inherited(i int) uint64 {
+	if l.more.since == nil {
+		return 0
+	}
+	return l.more.since[i]
 }
 
 // fixed reports whether a meter counts in fixed windows, as that of every limit of the calendar's does.
@@ -227,6 +257,9 @@ func (l *limiter) windows() []gatehouse.Window {
 func (l *limiter) grant(first meter, d *gatehouse.Decision) {
 	at := d.At.UnixNano()
 	d.Outcome, d.Windows = gatehouse.Granted, l.windows()
+	if l.more != nil {
+		d.Generation = l.more.generation
+	}
 	for i, m := range l.looking(first) {
 		r := l.read(m, at)
 		if d.Windows != nil {
@@ -284,84 +317,7 @@ func wait(now, when int64) time.Duration {
 	return min(time.Duration(when-now), gatehouse.MaxDuration)
 }
 
-// code leaves out the zone of each calendar, which is that of all of them, and whether there is a
-// frontier, which follows from the promises.
-func (m *more) code(c *codec, first meter) {
-	own := m.meters != nil
-	c.bool(&own)
-	m.codeLimits(c, own)
-	if own {
-		m.codeMeters(c, first, &m.meters)
-	}
-	n := c.items(len(m.promises), 11)
-	if n > maxPromises || n == 0 && !own {
-		c.fail("%d reservations ahead, want at most %d, and with one limit some", n, maxPromises)
-		return
-	}
-	if c.reading && n > 0 {
-		m.promises = make([]promise, n)
-	}
-	last := int64(0)
-	for i := range m.promises {
-		m.promises[i].code(c)
-		if m.promises[i].at < last {
-			c.fail("reservations out of order")
-		}
-		last = m.promises[i].at
-	}
-	l := limiter{more: m}
-	if n > 0 && !l.scheduled(first) {
-		m.codeMeters(c, first, &m.frontier)
-	}
-}
-
-func (m *more) codeLimits(c *codec, own bool) {
-	n := c.items(len(m.limits), 3)
-	if n == 0 || n > gatehouse.MaxLimits || n > 1 && !own {
-		c.fail("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
-		return
-	}
-	if c.reading {
-		m.limits = make([]gatehouse.Limit, n)
-	}
-	for i := range m.limits {
-		limit := &m.limits[i]
-		c.size(&limit.Size)
-		c.byte((*byte)(&limit.Calendar), byte(gatehouse.Month))
-		c.duration(&limit.Interval)
-		if !own && limit.Calendar != gatehouse.NoCalendar {
-			c.fail("one window of the calendar without a meter of its own")
-		}
-	}
-	burst := m.burst - ofSize
-	if c.upTo(&burst, gatehouse.MaxSize-ofSize); c.reading {
-		m.burst = burst + ofSize
-	}
-	c.duration(&m.guard)
-	c.byte((*byte)(&m.mode), byte(gatehouse.ModeClassic))
-	c.string(&m.zone)
-}
-
-// codeMeters codes a meter for each of the limits.
-func (m *more) codeMeters(c *codec, first meter, meters *[]meter) {
-	var location *time.Location
-	if c.reading {
-		var err error
-		if location, err = zone.Load(m.zone); err != nil {
-			c.fail("%w", err)
-		}
-		*meters = make([]meter, len(m.limits))
-	}
-	for i, limit := range m.limits {
-		switch {
-		case !c.reading:
-		case limit.Calendar != gatehouse.NoCalendar:
-			(*meters)[i] = &fixedWindow{calendar: &calendar{limit.Calendar, location}}
-		default:
-			(*meters)[i] = first.clone()
-		}
-		if c.meter((*meters)[i]); (*meters)[i].length() == 0 {
-			c.fail("limit %d without an interval", i)
-		}
-	}
+// noted reports whether there is anything besides chunks that a stored form has to tell.
+func (m *more) noted() bool {
+	return m.meters != nil || m.promises != nil || m.generation != 0 || m.number != 0
 }

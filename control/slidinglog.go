@@ -34,15 +34,17 @@ const (
 	maxCount = noTime / 8 * 7
 )
 
-func (l *slidingLog) set(now int64, to *gatehouse.Command, _ *time.Location) {
-	l.keep(now, to, to.Interval)
+func (l *slidingLog) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+	return l.keep(now, to, to.Interval)
 }
 
 // keep puts a limit in force under which a start counts for so long.
-func (l *slidingLog) keep(now int64, to *gatehouse.Command, span time.Duration) {
+func (l *slidingLog) keep(now int64, to *gatehouse.Command, span time.Duration) (anew bool) {
+	before, grain := l.span, l.grain
 	l.size, l.interval, l.span = to.Size, int64(to.Interval), int64(span)
 	l.cut()
 	l.forget(now)
+	return l.span != before || l.grain != grain
 }
 
 // cut makes the steps that the size asks for.

@@ -20,15 +20,17 @@ type slidingWindow struct {
 	fine     *fineWindow // nil in the mode that estimates
 }
 
-func (w *slidingWindow) set(now int64, to *gatehouse.Command, _ *time.Location) {
+func (w *slidingWindow) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
 	interval, fine := int64(to.Interval), to.Mode != gatehouse.ModeDefault
 	w.size = to.Size
 	if w.interval != interval || fine != (w.fine != nil) {
 		w.change(now, interval, fine)
+		anew = true
 	}
 	if fine {
 		w.fine.size, w.fine.strict = to.Size, to.Mode == gatehouse.ModeStrict
 	}
+	return anew
 }
 
 // change begins to count in another way. What still counts is taken for taken now.

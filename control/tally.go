@@ -42,6 +42,14 @@ func (t *tally) takeBack(cmd *gatehouse.Command) {
 // maxWaited is where the sum of waits stops, a hundred years before it would overflow.
 const maxWaited = math.MaxInt64 - int64(gatehouse.MaxDuration)
 
+// came is when a command was there first.
+func came(now time.Time, cmd *gatehouse.Command) time.Time {
+	if cmd.Again && !cmd.Since.IsZero() {
+		return cmd.Since
+	}
+	return now
+}
+
 // waited is how long a command that passes at now has waited.
 func waited(now time.Time, cmd *gatehouse.Command) int64 {
 	if cmd.Since.IsZero() {

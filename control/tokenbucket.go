@@ -17,7 +17,7 @@ type bucket struct {
 	taken int64 // since start
 }
 
-func (b *bucket) set(now int64, to *gatehouse.Command, _ *time.Location) {
+func (b *bucket) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
 	if b.start == 0 {
 		b.start = now
 	}
@@ -26,7 +26,9 @@ func (b *bucket) set(now int64, to *gatehouse.Command, _ *time.Location) {
 	if interval := int64(to.Interval); b.interval != interval {
 		b.interval = interval
 		b.roll(now)
+		return true
 	}
+	return false
 }
 
 // roll moves start to the last boundary at or before now and forgets what was taken before it.

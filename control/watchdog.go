@@ -36,13 +36,13 @@ func (w *Watchdog) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decisio
 		d.Stats = w.stats("waited",
 			gatehouse.Stat{Name: "kicks", Value: w.kicks},
 			gatehouse.Stat{Name: "last_kick", Value: w.lastKick},
-			gatehouse.Stat{Name: "fired", Value: count(!w.deadline.After(now))})
+			gatehouse.Stat{Name: "fired", Value: count(!w.deadline.After(now) && now.Before(w.Expiry()))})
 		return d
 	}
 }
 
 func (w *Watchdog) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if w.deadline.IsZero() {
+	if w.deadline.IsZero() || !came(now, cmd).Before(w.Expiry()) { // it is new, or was kept long enough
 		w.deadline, w.keep = now.Add(unkicked), keep(cmd)
 	}
 	if w.deadline.After(now) {

@@ -76,8 +76,21 @@ func (d *debt) pay(r *record) {
 	r.undone = append(r.undone, d.id)
 }
 
-// add notes what a failed flight may have been granted. A hold that was there before, and was only shared,
-// is not taken back.
+// gave reports whether a grant of this attempt can be taken back by its identity: a new hold by its fencing
+// token, a place that lies ahead by its number. A hold that was there before was only shared, and stays; of a
+// place that was there before the undo takes back this answer alone. Tokens taken at once have no identity:
+// they stay taken, so that no limit is passed.
+func (a *attempt) gave(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
+	switch cmd.Op {
+	case gatehouse.OpAcquire:
+		return d.Fence != 0 && !a.before[d.Fence]
+	case gatehouse.OpReserve:
+		return d.Reservation != 0
+	}
+	return false
+}
+
+// add notes what a failed transaction may have been granted.
 func (a *amends) add(key gatehouse.Key, f *flight) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,8 +98,7 @@ func (a *amends) add(key gatehouse.Key, f *flight) {
 		try := &f.open[t]
 		for i, d := range try.decisions {
 			cmd := f.commands[i]
-			if d.Outcome != gatehouse.Granted || d.Fence == 0 || cmd.Op != gatehouse.OpAcquire ||
-				try.before[d.Fence] {
+			if d.Outcome != gatehouse.Granted || !try.gave(&cmd, &d) {
 				continue
 			}
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0

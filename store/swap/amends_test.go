@@ -65,13 +65,22 @@ func undoOnce(t *testing.T, store *swaptest.Store) {
 	if n := one.Owed(); n > 0 {
 		t.Fatalf("%d undos are owed", n)
 	}
+	holders := func() any {
+		t.Helper()
+		for _, s := range must(two, gatehouse.Command{Op: gatehouse.OpStats}).Stats {
+			if s.Name == "holders" {
+				return s.Value
+			}
+		}
+		return nil
+	}
 	must(one, undo)
-	renew := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "shared", Expires: gatehouse.AsAcquired}
-	must(two, renew)
+	if n := holders(); n != int64(11) {
+		t.Errorf("%v holders with one of three who share a hold, want it there: 11", n)
+	}
 	must(one, undo)
-	d, err := apply(two, named(gatehouse.Semaphore, "s"), renew)
-	if err != nil || d.Outcome == gatehouse.Granted {
-		t.Errorf("renew after all have gone = %+v, %v, want it not held", d, err)
+	if n := holders(); n != int64(10) {
+		t.Errorf("%v holders after all three have gone, want 10", n)
 	}
 }
 
