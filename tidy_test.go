@@ -32,6 +32,7 @@ var exceptions = map[string]string{
 	"parameters store/etcd/lost_test.go":         "gRPC says what an interceptor is given",
 	"clock internal/await/await.go":              "it looks again and again, for tests",
 	"sleep internal/await/await.go":              "another process is asked, it sends no event",
+	"sleep sim/net_test.go":                      "its connections are only used in virtual time",
 	"sleep internal/redistest/proxy.go":          "it plays a network that is slow",
 	"sleep election/faults_test.go":              "it plays a network that is slow",
 	"sleep test/tree_fleet_test.go":              "a client asks again when its lease says so",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -42,13 +41,28 @@ func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) *call {
 	s := c.any(c.rand)
 	if s == nil {
 		pause(100 * time.Millisecond)
-		return &call{err: context.Canceled}
+		return &call{key: key, cmd: cmd, err: context.Canceled}
 	}
 	patience := gatehouse.Forever
 	if cmd.MaxWait == gatehouse.Forever || cmd.MaxWait > 0 && c.rand.IntN(4) == 0 {
 		patience = c.some(4 * time.Second)
 	}
-	return c.ask(s, request{c.id, key, cmd, patience})
+	r := request{client: c.id, key: key, cmd: cmd, patience: patience}
+	if r.hasDoor() {
+		r.by, r.leaves = way(c.rand.IntN(int(ways))), c.rand.IntN(len(leavings))
+	}
+	return c.ask(s, r)
+}
+
+// hasDoor reports whether a command comes through doors too: what is decided about a limiter and a watchdog
+// is judged by the store's time of the decision, which is not told there.
+func (r *request) hasDoor() bool {
+	switch r.cmd.Op {
+	case gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCount, gatehouse.OpValue,
+		gatehouse.OpSend, gatehouse.OpWait:
+		return !r.key.Kind.Limiter() && r.key.Kind != gatehouse.Watchdog
+	}
+	return false
 }
 
 // A request is a command as it is given to a server.
@@ -57,6 +71,8 @@ type request struct {
 	key      gatehouse.Key
 	cmd      gatehouse.Command
 	patience time.Duration // after which the client goes away; Forever if it does not
+	by       way
+	leaves   int // how, among leavings
 }
 
 // slowest is how much longer than a command may wait its answer may take. At the store it takes two time-outs
@@ -65,26 +81,20 @@ const slowest = 4*swap.DefaultTimeout + 100*time.Millisecond
 
 // ask gives a command to a server, and notes what comes of it.
 func (c *cluster) ask(s *server, r request) *call {
-	ctx, limit := s.ctx, r.cmd.MaxWait+slowest
-	if r.patience != gatehouse.Forever {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.patience)
-		defer cancel()
-		limit = r.patience
-	}
-	if strings.HasPrefix(r.key.Name, "lazy") {
-		limit += slowest // now and then it asks the store where it said that it would not
-	}
-	one := &call{client: r.client, server: s.number, key: r.key, cmd: r.cmd, begin: c.now()}
+	one := &call{client: r.client, server: s.number, key: r.key, cmd: r.cmd, by: r.by, begin: c.now()}
+	done := func(gatehouse.Decision, error) {}
 	if r.key.Name[0] == '!' { // a history is kept of it, and nothing is lost there
-		one.d, one.err = c.linear.Do(ctx, s.gate, r.key, r.cmd)
-	} else {
-		one.d, one.err = s.gate.Do(ctx, r.key, r.cmd)
+		done = c.linear.Begin(r.key, r.cmd)
 	}
+	if r.by == direct {
+		one.d, one.gone, one.err = s.do(&r)
+	} else {
+		one.d, one.gone, one.err = s.through(&r)
+	}
+	done(one.d, one.err)
 	one.end = c.now()
-	one.gone = ctx.Err() != nil
 	c.ended(one)
-	if took := one.end - one.begin; took > limit {
+	if took, limit := one.end-one.begin, r.limit(); took > limit {
 		c.violated("deadline", r.key, "%s took %s of %s: %v", r.cmd.Op, took, limit, one.err)
 	}
 	code := gatehouse.CodeOf(one.err)
@@ -92,6 +102,32 @@ func (c *cluster) ask(s *server, r request) *call {
 		c.violated("answer", r.key, "%s: %v", r.cmd.Op, one.err)
 	}
 	return one
+}
+
+// limit is how long the answer may take. A client that has closed only its half hears that it gets none.
+func (r *request) limit() time.Duration {
+	limit := r.cmd.MaxWait + slowest
+	if r.patience != gatehouse.Forever {
+		if limit = r.patience; r.by != direct && r.leaves == 0 {
+			limit += slowest
+		}
+	}
+	if strings.HasPrefix(r.key.Name, "lazy") {
+		limit += slowest // now and then it asks the store where it said that it would not
+	}
+	return limit
+}
+
+// do gives a command to the gate. gone says that the client left before the answer.
+func (s *server) do(r *request) (d gatehouse.Decision, gone bool, err error) {
+	ctx := s.ctx
+	if r.patience != gatehouse.Forever {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.patience)
+		defer cancel()
+	}
+	d, err = s.gate.Do(ctx, r.key, r.cmd)
+	return d, ctx.Err() != nil, err
 }
 
 // work is a client's life.
@@ -111,7 +147,7 @@ func (c *client) work() {
 // step does one thing.
 func (c *client) step() {
 	age := int(c.now() / (10 * time.Second))
-	switch c.rand.IntN(16) {
+	switch c.rand.IntN(18) {
 	case 0, 1:
 		c.hold(named(gatehouse.Lock, "lasting"))
 	case 2, 3:
@@ -130,6 +166,10 @@ func (c *client) step() {
 		c.meet(named(gatehouse.Barrier, "barrier-%d", age))
 	case 13:
 		c.watch()
+	case 14:
+		c.book()
+	case 15:
+		c.refund()
 	default:
 		if !c.lossy {
 			c.record(age / 3)
@@ -204,7 +244,7 @@ func (c *client) keep(one *call) {
 	switch c.rand.IntN(3) {
 	case 0: // it shares its own hold, and then goes away: what is taken back is the share
 		if s := c.any(c.rand); s != nil {
-			c.ask(s, request{c.id, one.key, cmd, c.some(100 * time.Millisecond)})
+			c.ask(s, request{client: c.id, key: one.key, cmd: cmd, patience: c.some(100 * time.Millisecond)})
 		}
 		pause(c.some(100 * time.Millisecond))
 	case 1:
@@ -252,54 +292,6 @@ func (c *client) count() {
 		return
 	}
 	c.do(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1 + c.rand.Int64N(5)})
-}
-
-// take takes from a limiter, several times.
-func (c *client) take() {
-	names := []string{"plain", "plain"}
-	if c.setup.store == "lazy" {
-		names = []string{"lazy", "chunk"}
-	}
-	key := named(c.limits[c.rand.IntN(len(c.limits))], "%s", names[c.rand.IntN(2)])
-	for range 1 + c.rand.IntN(4) {
-		cmd := limit(key.Kind)
-		cmd.MaxWait = []time.Duration{0, time.Second}[c.rand.IntN(2)]
-		c.do(key, cmd)
-	}
-}
-
-// limit is an acquire of a limiter: slots in each window.
-func limit(kind gatehouse.Kind) gatehouse.Command {
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: slots, Cost: 1, Interval: window}
-	if kind == gatehouse.GCRA {
-		cmd.Burst = slots - 1
-	}
-	if kind == gatehouse.SlidingWindow {
-		cmd.Mode = gatehouse.ModeStrict
-	}
-	return cmd
-}
-
-// meddle does to a limiter whatever there is. Nobody counts what it lets through; it is to answer.
-func (c *client) meddle() {
-	key := named(c.unused(), "%s", []string{"lazy", "chunk", "plain"}[c.rand.IntN(3)])
-	cmd := limit(key.Kind)
-	cmd.Holder, cmd.Size = c.newHolder(), 1+c.rand.Int64N(slots)
-	cmd.Op = []gatehouse.Op{
-		gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpRefund,
-		gatehouse.OpReset, gatehouse.OpStats, gatehouse.OpDelete, gatehouse.OpCancel,
-	}[c.rand.IntN(9)]
-	cmd.MaxWait = waits[c.rand.IntN(len(waits))]
-	c.do(key, cmd)
-}
-
-// unused is a kind of limiter whose grants nobody counts.
-func (c *client) unused() gatehouse.Kind {
-	kind := limiters[c.rand.IntN(len(limiters))]
-	for slices.Contains(c.limits, kind) {
-		kind = limiters[c.rand.IntN(len(limiters))]
-	}
-	return kind
 }
 
 // signal waits for an event, or sends it.
@@ -354,12 +346,19 @@ func (c *client) record(age int) {
 		if kind == gatehouse.Lock {
 			cmd.Size = 1 // the model goes by it
 		}
-		if c.do(key, cmd).granted() {
-			pause(c.some(300 * time.Millisecond))
-			cmd.Op = gatehouse.OpRelease
-			for tries := 0; tries < 3 && !c.do(key, cmd).decided(); tries++ {
-				pause(c.some(100 * time.Millisecond))
-			}
-		}
+		c.recordHold(key, cmd)
+	}
+}
+
+// recordHold acquires and releases.
+func (c *client) recordHold(key gatehouse.Key, cmd gatehouse.Command) {
+	one := c.do(key, cmd)
+	if !one.granted() {
+		return
+	}
+	pause(c.some(300 * time.Millisecond))
+	cmd.Op = gatehouse.OpRelease
+	for tries := 0; tries < 3 && !c.do(key, cmd).decided(); tries++ {
+		pause(c.some(100 * time.Millisecond))
 	}
 }

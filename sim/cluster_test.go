@@ -14,6 +14,7 @@ import (
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/outage"
 	"github.com/gatehousehq/gatehouse/store/storetest"
 	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
@@ -38,7 +39,7 @@ var setups = []setup{
 }
 
 // limiters are all kinds of them.
-var limiters = []gatehouse.Kind{
+var limiters = [...]gatehouse.Kind{
 	gatehouse.TokenBucket, gatehouse.GCRA, gatehouse.FixedWindow, gatehouse.SlidingWindow,
 	gatehouse.SlidingLog, gatehouse.Pace,
 }
@@ -78,8 +79,10 @@ type server struct {
 	end     context.CancelFunc
 	backend *swaptest.Server // nil with memory
 	swap    *swap.Store      // nil with memory
+	breaker *outage.Breaker  // nil with memory
 	lazy    *lazy.Store      // nil without
 	gate    *gate.Gate
+	doors   *doors
 
 	from, until time.Duration // it is up; until is 0 as long as it is
 }
@@ -132,15 +135,23 @@ func (c *cluster) boot(place int) {
 		skew := time.Duration(c.fate.Int64N(int64(40 * time.Millisecond)))
 		s.backend = c.store.Server(skew)
 		s.swap = swap.New(s.backend, swap.Config{Server: s.number, Names: 1 + c.fate.IntN(300)})
-		store = s.swap
-	}
-	if c.setup.store == "lazy" {
-		s.lazy = lazy.New(s.swap, lazy.Config{Rule: ruleOf})
-		store = s.lazy
+		store = c.shared(s)
 	}
 	s.gate = gate.New(store, gate.Config{FirstTicket: swap.FirstTicket(s.number)})
+	s.doors = c.open(s.gate)
 	c.servers[place] = s
 	c.noted("server %d starts at place %d", s.number, place)
+}
+
+// shared is what a server puts in front of a store that it shares, in the order of the program's.
+func (c *cluster) shared(s *server) gate.Store {
+	s.breaker = outage.NewBreaker(s.swap, outage.BreakerConfig{Timeout: swap.DefaultTimeout})
+	var last outage.Keeper = s.breaker
+	if c.setup.store == "lazy" {
+		s.lazy = lazy.New(s.breaker, lazy.Config{Rule: ruleOf})
+		last = s.lazy
+	}
+	return outage.New(last, outage.Config{})
 }
 
 // ruleOf is how lazily a limiter is decided about: its name says so.
@@ -191,12 +202,18 @@ func (c *cluster) stop(place int, dies bool) {
 func (s *server) close(dies bool) {
 	if dies {
 		s.end()
+		s.doors.cut()
 	}
+	s.doors.stopping()
 	s.gate.Close()
+	s.doors.close()
 	_ = s.gate.Drain(context.Background())
 	s.end()
 	if s.lazy != nil {
 		s.lazy.Close()
+	}
+	if s.breaker != nil {
+		s.breaker.Close()
 	}
 	if s.swap != nil {
 		s.swap.Close()

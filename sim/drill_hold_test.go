@@ -87,7 +87,7 @@ func (d *drilled) demand() {
 			go func() {
 				n := 0
 				for d.now() < begin+length {
-					one := d.cluster.ask(d.at(i), request{d.name, key, cmd, gatehouse.Forever})
+					one := d.cluster.ask(d.at(i), d.request(key, cmd, gatehouse.Forever))
 					if one.granted() && one.end < begin+length {
 						n++
 					}
@@ -107,13 +107,14 @@ func (d *drilled) lostAnswers() {
 	d.store.Set(swaptest.Faults{Latency: time.Millisecond, LostAnswer: 0.3, Twice: 0.1})
 	known, most := int64(0), int64(0)
 	for i := range 20 {
-		one := d.cluster.ask(d.at(i), request{d.name, d.key(gatehouse.Counter),
-			gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}, gatehouse.Forever})
+		one := d.try(i, gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
 		if most++; one.err == nil {
 			known++
+		} else {
+			pause(prompt) // the breaker may be open
 		}
 	}
-	d.store.Set(swaptest.Faults{Latency: time.Millisecond})
+	d.mend()
 	pause(5 * time.Second)
 	one := d.ask(0, gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpValue})
 	if one.d.Value < known || one.d.Value > most {
@@ -129,7 +130,7 @@ func (d *drilled) lostGrant() {
 	if one := <-d.begin(0, gatehouse.Lock, acquire("a", 0), gatehouse.Forever); one.err == nil {
 		d.complain(gatehouse.Lock, "%s, want an error, as nothing can be known", one)
 	}
-	d.store.Set(swaptest.Faults{Latency: time.Millisecond})
+	d.mend()
 	if one := d.ask(1, gatehouse.Lock, acquire("b", 3*time.Second)); !one.granted() {
 		d.complain(gatehouse.Lock, "%s, want it granted, as the first does not know of its hold", one)
 	}

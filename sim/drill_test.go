@@ -28,6 +28,8 @@ var drills = []drill{
 	{"share", false, (*drilled).share},
 	{"expiry", false, (*drilled).expiry},
 	{"demand", false, (*drilled).demand},
+	{"places", false, (*drilled).places},
+	{"breaker", true, (*drilled).breaker},
 	{"lost answers", true, (*drilled).lostAnswers},
 	{"lost grant", true, (*drilled).lostGrant},
 	{"kept", false, (*drilled).kept},
@@ -59,11 +61,20 @@ func (d *drilled) complain(kind gatehouse.Kind, format string, args ...any) {
 
 // ask has a server do something, which it must.
 func (d *drilled) ask(i int, kind gatehouse.Kind, cmd gatehouse.Command) *call {
-	one := d.cluster.ask(d.at(i), request{d.name, d.key(kind), cmd, gatehouse.Forever})
+	one := d.try(i, kind, cmd)
 	if one.err != nil {
 		d.violated("progress", d.key(kind), "%s in peace: %v", cmd.Op, one.err)
 	}
 	return one
+}
+
+// try is ask, and may fail.
+func (d *drilled) try(i int, kind gatehouse.Kind, cmd gatehouse.Command) *call {
+	return d.cluster.ask(d.at(i), d.request(d.key(kind), cmd, gatehouse.Forever))
+}
+
+func (d *drilled) request(key gatehouse.Key, cmd gatehouse.Command, patience time.Duration) request {
+	return request{client: d.name, key: key, cmd: cmd, patience: patience}
 }
 
 // begin is ask in a goroutine. The client leaves after so long.
@@ -72,7 +83,9 @@ func (d *drilled) begin(
 ) <-chan *call {
 	answer := make(chan *call, 1)
 	s := d.at(i)
-	go func() { answer <- d.cluster.ask(s, request{d.name, d.key(kind), cmd, patience}) }()
+	go func() {
+		answer <- d.cluster.ask(s, request{client: d.name, key: d.key(kind), cmd: cmd, patience: patience})
+	}()
 	return answer
 }
 
@@ -132,7 +145,7 @@ func (d *drilled) wake() { d.wakes(prompt) }
 func (d *drilled) secondLook() {
 	d.store.Set(swaptest.Faults{Latency: time.Millisecond, LostWake: 1})
 	d.wakes(time.Second + prompt)
-	d.store.Set(swaptest.Faults{Latency: time.Millisecond})
+	d.mend()
 }
 
 // deleted: all who wait are told.

@@ -12,7 +12,8 @@ func (c *cluster) end() {
 	c.closing.Wait()
 	pause(lasting + 10*time.Second)
 	for _, key := range c.barriers() { // who has died is forgotten at the next look
-		c.ask(c.servers[0], request{"end", key, gatehouse.Command{Op: gatehouse.OpStats}, gatehouse.Forever})
+		stats := gatehouse.Command{Op: gatehouse.OpStats}
+		c.ask(c.servers[0], request{client: "end", key: key, cmd: stats, patience: gatehouse.Forever})
 	}
 	for _, s := range c.servers {
 		if n := s.gate.Waiting(); n > 0 {
@@ -27,6 +28,7 @@ func (c *cluster) end() {
 		c.stop(place, false)
 	}
 	c.closing.Wait()
+	pause(2 * time.Second) // the HTTP library looks once in a second whether it has ended
 	c.lasted = c.now()
 }
 

@@ -24,6 +24,7 @@ type call struct {
 	d          gatehouse.Decision
 	err        error
 	gone       bool // the client did not wait for the answer
+	by         way
 }
 
 func (c *call) granted() bool { return c.err == nil && c.d.Outcome == gatehouse.Granted }
@@ -32,8 +33,8 @@ func (c *call) granted() bool { return c.err == nil && c.d.Outcome == gatehouse.
 func (c *call) decided() bool { return c.err == nil }
 
 func (c *call) String() string {
-	text := fmt.Sprintf("%s at %d: %s %q cost %d, waits %s: ", c.client, c.server, c.cmd.Op, c.cmd.Holder,
-		c.cmd.Cost, c.cmd.MaxWait)
+	text := fmt.Sprintf("%s at %d%s: %s %q cost %d, waits %s: ", c.client, c.server, c.by, c.cmd.Op,
+		c.cmd.Holder, c.cmd.Cost, c.cmd.MaxWait)
 	if c.err != nil {
 		return text + c.err.Error()
 	}

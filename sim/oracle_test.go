@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // An oracle looks through the calls of one name, in the order of their beginnings.
@@ -207,87 +206,6 @@ func (l *look) counter() {
 		}
 		if read.d.Value < known || read.d.Value > most {
 			l.complain("stood at %d at %s, want %d to %d", read.d.Value, read.end, known, most)
-		}
-	}
-}
-
-// A span is the time in which a grant was decided, in ns.
-type span struct{ from, to int64 }
-
-// limit: no more than the kind says in any window.
-func (l *look) limit() {
-	if !l.key.Kind.Limiter() || !slices.Contains(l.limits, l.key.Kind) {
-		return
-	}
-	var spans []span
-	for _, c := range l.calls {
-		switch at := c.d.At.UnixNano(); {
-		case c.cmd.Op != gatehouse.OpAcquire || !c.granted():
-		case strings.HasPrefix(l.key.Name, "plain"):
-			spans = append(spans, span{at, at})
-		default: // its servers know the store's time by an answer, which may have taken as long as one may
-			begin := l.started.UnixNano()
-			spans = append(spans, span{begin + int64(c.begin-swap.DefaultTimeout), begin + int64(c.end)})
-		}
-	}
-	for _, b := range bounds[l.key.Kind] {
-		windows(spans, b, func(n, from int64) bool {
-			least := b.most
-			if strings.HasPrefix(l.key.Name, "lazy") { // no server knows of another, at worst
-				least *= l.upBetween(time.Duration(from-l.started.UnixNano()), b.window)
-			}
-			if n > least {
-				at := time.Unix(0, from).UTC()
-				l.complain("%d within %s from %s, want at most %d", n, b.window, at, least)
-			}
-			return n <= least
-		})
-	}
-}
-
-// upBetween is how many servers were up within a time.
-func (c *cluster) upBetween(from, length time.Duration) (n int64) {
-	for _, s := range c.all {
-		if s.from < from+length && (s.until == 0 || s.until > from) {
-			n++
-		}
-	}
-	return n
-}
-
-// A bound is how many a limiter lets through in a window, at most.
-type bound struct {
-	window  time.Duration
-	most    int64
-	aligned bool // only in windows that follow one another
-}
-
-// bounds are those that the documentation promises.
-var bounds = map[gatehouse.Kind][]bound{
-	gatehouse.TokenBucket:   {{window, 2 * slots, false}, {3 * window, 4 * slots, false}},
-	gatehouse.GCRA:          {{window, 2 * slots, false}, {window / slots / 2, slots, false}},
-	gatehouse.FixedWindow:   {{window, slots, true}},
-	gatehouse.SlidingWindow: {{window, slots, false}},
-	gatehouse.SlidingLog:    {{window, slots, false}},
-	gatehouse.Pace:          {{window, slots, false}},
-}
-
-// windows visits the windows that begin with a span, with the number of spans that lie within each, until
-// visit returns false.
-func windows(spans []span, b bound, visit func(n, from int64) bool) {
-	for _, s := range spans {
-		from := s.from
-		if b.aligned {
-			from = time.Unix(0, from).Truncate(b.window).UnixNano()
-		}
-		within := int64(0)
-		for _, other := range spans {
-			if other.from >= from && other.to < from+int64(b.window) {
-				within++
-			}
-		}
-		if !visit(within, from) {
-			return
 		}
 	}
 }

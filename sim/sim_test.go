@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
 )
 
 // What the environment says: make sim sets it.
@@ -20,6 +21,12 @@ const (
 	secondsVariable = "SIM_SECONDS" // of trouble for each seed
 	seedVariable    = "SIM_SEED"    // the only one, with its whole history
 )
+
+// TestMain has the HTTP library start its clock for the Date header outside of virtual time: it never ends.
+func TestMain(m *testing.M) {
+	new(fasthttp.ResponseHeader).AppendBytes(nil)
+	os.Exit(m.Run())
+}
 
 // setting is what the environment says, or else the usual number.
 func setting(t *testing.T, name string, usual uint64) uint64 {

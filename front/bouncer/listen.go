@@ -41,15 +41,11 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			continue
 		}
 		pause = firstPause
-		tcp, ok := conn.(*net.TCPConn)
-		if !ok {
-			return conn, nil
-		}
-		paced := &pacedConn{TCPConn: tcp, server: l.server}
+		paced := &pacedConn{Conn: conn, server: l.server}
 		if l.server.open.Add(1) > int64(l.server.config.Conns) {
 			l.server.open.Add(-1)
 			l.server.metrics.count(0, 0, 503)
-			l.turnaway.Refuse(tcp, tooMany)
+			l.turnaway.Refuse(conn, tooMany)
 			continue
 		}
 		l.server.paced.Store(paced, struct{}{})

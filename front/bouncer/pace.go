@@ -1,9 +1,11 @@
 package bouncer
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -12,7 +14,7 @@ import (
 // whether it is still at the same thing. So a client that is too slow is cut up to half of the read
 // timeout late.
 type pacedConn struct {
-	*net.TCPConn
+	net.Conn
 	server *Server
 	once   sync.Once
 
@@ -48,6 +50,17 @@ func paced(conn net.Conn) *pacedConn {
 	c, _ := conn.(*pacedConn)
 	return c
 }
+
+// SyscallConn implements [syscall.Conn] for a connection that has a descriptor.
+func (c *pacedConn) SyscallConn() (syscall.RawConn, error) {
+	if sc, ok := c.Conn.(syscall.Conn); ok {
+		return sc.SyscallConn()
+	}
+	return nil, errNoDescriptor
+}
+
+// errNoDescriptor is about a connection in memory.
+var errNoDescriptor = errors.New("connection has no file descriptor")
 
 // turnTo notes that the connection begins to do something else.
 func (c *pacedConn) turnTo(what uint32) {
@@ -105,7 +118,7 @@ func (c *pacedConn) look() {
 func (c *pacedConn) cut(doing uint32) {
 	switch doing {
 	case fresh:
-		_ = c.TCPConn.Close()
+		_ = c.Conn.Close()
 	case sending:
 		_ = c.SetWriteDeadline(time.Unix(1, 0))
 	default:
@@ -122,7 +135,7 @@ func (c *pacedConn) cutIdle() {
 
 // Read implements [net.Conn].
 func (c *pacedConn) Read(b []byte) (int, error) {
-	n, err := c.TCPConn.Read(b)
+	n, err := c.Conn.Read(b)
 	if now := what(c.doing.Load()); n > 0 && (now == idle || now == fresh) {
 		c.turnTo(receiving)
 	}
@@ -133,7 +146,7 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 func (c *pacedConn) Write(b []byte) (int, error) {
 	unsent := c.takeUnsent()
 	c.turnTo(sending)
-	n, err := c.TCPConn.Write(b)
+	n, err := c.Conn.Write(b)
 	c.turnTo(idle)
 	if n == 0 {
 		c.lost(unsent)
@@ -177,7 +190,7 @@ func (c *pacedConn) Close() error {
 			(*gone)()
 		}
 	})
-	err := c.TCPConn.Close() // first, so that no answer leaves after its grant was taken back
+	err := c.Conn.Close() // first, so that no answer leaves after its grant was taken back
 	c.lost(c.takeUnsent())
 	return err
 }

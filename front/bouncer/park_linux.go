@@ -19,6 +19,8 @@ type poller struct {
 	file  *os.File
 	epoll int
 
+	start sync.Once // of its goroutine, with the first socket
+	raw   syscall.RawConn
 	mu    sync.Mutex
 	conns map[int32]*parked
 	count int32 // of connections that were ever added
@@ -26,6 +28,8 @@ type poller struct {
 
 // watch is what the poller knows of a connection.
 type watch struct {
+	reading // of a connection in memory, which has no descriptor
+
 	raw    syscall.RawConn
 	fd     int32 // 0 when it is not watched
 	number int32 // tells it from another that had the same descriptor before
@@ -41,23 +45,21 @@ func newPoller() (*poller, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), epoll: fd, conns: make(map[int32]*parked)}
-	raw, err := p.file.SyscallConn()
-	if err != nil {
+	if p.raw, err = p.file.SyscallConn(); err != nil {
 		_ = p.file.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	go p.run(raw) // ends when the file is closed
 	return p, nil
 }
 
 func (p *poller) close() { _ = p.file.Close() }
 
 // run tells connections what happened to them.
-func (p *poller) run(raw syscall.RawConn) {
+func (p *poller) run() {
 	events := make([]unix.EpollEvent, 256)
 	for {
 		n := 0
-		err := raw.Read(func(fd uintptr) bool {
+		err := p.raw.Read(func(fd uintptr) bool {
 			n, _ = unix.EpollWait(int(fd), events, 0)
 			return n > 0
 		})
@@ -83,9 +85,14 @@ func (p *poller) add(c *parked) error {
 		return fmt.Errorf("epoll: %T has no file descriptor", c.Conn)
 	}
 	raw, err := sc.SyscallConn()
+	if errors.Is(err, errNoDescriptor) {
+		c.watch.read(c)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
+	p.start.Do(func() { go p.run() }) // ends when the file is closed
 	c.watch.raw = raw
 	return c.control(func(fd int32) error {
 		p.mu.Lock()
@@ -113,6 +120,7 @@ func (p *poller) awaitData(c *parked) error {
 
 // remove stops watching a connection. It must be called before the connection is closed.
 func (p *poller) remove(c *parked) {
+	c.watch.stop(c)
 	_ = c.control(func(fd int32) error {
 		p.mu.Lock()
 		watched := c.watch
@@ -151,6 +159,9 @@ func (p *parked) control(do func(fd int32) error) error {
 
 // hungUp reports whether the client is known to be gone at this instant.
 func (p *parked) hungUp() bool {
+	if gone, known := p.watched(); known {
+		return gone
+	}
 	gone := false
 	err := p.control(func(fd int32) error {
 		gone = peer.Gone(fd)
@@ -161,6 +172,9 @@ func (p *parked) hungUp() bool {
 
 // writeNow sends what the system takes without waiting.
 func (p *parked) writeNow(message []byte) (sent int, err error) {
+	if p.watch.raw == nil {
+		return 0, nil
+	}
 	var failed error
 	err = p.watch.raw.Write(func(fd uintptr) bool {
 		sent, failed = unix.Write(int(fd), message)

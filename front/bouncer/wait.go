@@ -84,6 +84,9 @@ func hungUp(conn net.Conn) bool {
 	if c == nil {
 		return false
 	}
+	if w, ok := c.Conn.(peer.Watched); ok {
+		return w.Gone()
+	}
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return true

@@ -83,7 +83,7 @@ type Server struct {
 	config   Config
 	log      *slog.Logger
 	debug    bool         // every answer is noted on the log
-	engine   *gnet.Client // named so because gnet has its listeners in its servers; see listen.go
+	engine   *gnet.Client // nil without event loops; the listeners are our own, see listen.go
 	commands map[string]*command
 	clients  map[string]*command // the subcommands of CLIENT
 	metrics  *metrics
@@ -112,6 +112,31 @@ const readSize = 64 << 10
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
+	s := prepare(config)
+	engine, err := gnet.NewClient(&handler{server: s},
+		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
+		gnet.WithReadBufferCap(readSize),
+		gnet.WithTCPNoDelay(gnet.TCPDelay), // as it is: package net has switched the delay off
+		gnet.WithLogger(debugLogger{config.Log}))
+	if err == nil {
+		err = engine.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting the event loops of RESP: %w", err)
+	}
+	s.engine = engine
+	return s, nil
+}
+
+// Embed returns a server without event loops, and the handler that its caller's event loop is to call, as
+// gnet's do. Its connections may be in memory: one that implements peer.Watched need not have a descriptor.
+func Embed(config Config) (*Server, gnet.EventHandler) {
+	s := prepare(config)
+	return s, &handler{server: s}
+}
+
+// prepare returns a server without event loops.
+func prepare(config Config) *Server {
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
@@ -126,19 +151,7 @@ func New(config Config) (*Server, error) {
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })
 	s.commands, s.clients = newCommands(), newClientCommands()
 	s.metrics = newMetrics(s)
-	engine, err := gnet.NewClient(&handler{server: s},
-		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
-		gnet.WithReadBufferCap(readSize),
-		gnet.WithTCPNoDelay(gnet.TCPDelay), // as it is: package net has switched the delay off
-		gnet.WithLogger(debugLogger{config.Log}))
-	if err == nil {
-		err = engine.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("starting the event loops of RESP: %w", err)
-	}
-	s.engine = engine
-	return s, nil
+	return s
 }
 
 // Stopping makes every answer to a command that waited the last on its connection.
@@ -159,6 +172,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Unlock()
 	s.serving.Wait()
 	err := s.drain(ctx)
+	if s.engine == nil {
+		return err
+	}
 	return errors.Join(err, s.engine.Stop())
 }
 

@@ -76,7 +76,12 @@ func (w *waiter) settle(a *answer) {
 func (w *waiter) settled() bool { return w.state.Load() == decided }
 
 // hungUp reports whether the client is known to be gone at this instant.
-func (s *session) hungUp() bool { return peer.Gone(int32(s.conn.Fd())) } // #nosec G115 -- a descriptor
+func (s *session) hungUp() bool {
+	if w, ok := s.conn.(peer.Watched); ok {
+		return w.Gone()
+	}
+	return peer.Gone(int32(s.conn.Fd())) // #nosec G115 -- a descriptor
+}
 
 // resume answers the command that is waited for and comes first. It reports false when the client is gone.
 func (s *session) resume() bool {

@@ -7,6 +7,12 @@ import (
 	"time"
 )
 
+// A Watched connection knows whether its other end is gone: one in memory, that has no descriptor to ask.
+type Watched interface {
+	// Gone reports whether the other end has closed the connection, or its half.
+	Gone() bool
+}
+
 // How long a connection that was turned away is kept, so that its client can read the answer first,
 // and how many of them at a time.
 const (
@@ -19,15 +25,15 @@ type Turnaway struct{ lingering atomic.Int64 }
 
 // Refuse answers a connection and closes it a little later, or at once when many are still being
 // closed.
-func (t *Turnaway) Refuse(conn *net.TCPConn, answer string) {
+func (t *Turnaway) Refuse(conn net.Conn, answer string) {
 	if t.lingering.Add(1) > maxLingering {
 		t.lingering.Add(-1)
 		_ = conn.Close()
 		return
 	}
 	_, err := conn.Write([]byte(answer)) // a new socket has room for it
-	if err == nil {
-		err = conn.CloseWrite()
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && err == nil {
+		err = half.CloseWrite()
 	}
 	wait := linger
 	if err != nil {

@@ -1,0 +1,185 @@
+package sim_test
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/swap"
+)
+
+// A span is the time in which something was decided, in ns: an instant, where the store says which.
+type span struct {
+	from, to int64
+	n        int64
+}
+
+// limit: no more than the kind says in any window. A reservation counts where it starts. Acquires and
+// reservations without an answer are not counted, as they may have been taken back, nor are those that were
+// cancelled; so whatever is given back beyond what was taken lets more through than there may be.
+func (l *look) limit() {
+	if !l.key.Kind.Limiter() || !l.limited() {
+		return
+	}
+	taken, returned := l.taken(), l.returned()
+	for _, b := range bounds[l.key.Kind] {
+		windows(taken, b, func(n, from int64) bool {
+			most := b.most
+			if strings.HasPrefix(l.key.Name, "lazy") { // no server knows of another, at worst
+				most *= l.upBetween(time.Duration(from-l.started.UnixNano()), b.window)
+			}
+			for _, r := range returned {
+				if r.from < from+int64(b.window) && r.to >= from {
+					most += r.n
+				}
+			}
+			if n > most {
+				at := time.Unix(0, from).UTC()
+				l.complain("%d within %s from %s, want at most %d", n, b.window, at, most)
+			}
+			return n <= most
+		})
+	}
+	if l.key.Kind == gatehouse.TokenBucket && l.exact() && len(returned) == 0 && !refills(taken) {
+		l.complain("no times of its refills, %s or more apart, explain its %d grants", window, len(taken))
+	}
+}
+
+// limited reports whether what a name lets through is counted.
+func (l *look) limited() bool {
+	return slices.Contains(l.limits, l.key.Kind) || strings.HasPrefix(l.key.Name, "drill places")
+}
+
+// exact reports whether the store itself decides, and says when.
+func (l *look) exact() bool {
+	return !strings.HasPrefix(l.key.Name, "lazy") && !strings.HasPrefix(l.key.Name, "chunk")
+}
+
+// taken is what was let through, and stayed so.
+func (l *look) taken() (spans []span) {
+	cancelled := make(map[string]bool)
+	for _, c := range l.calls {
+		if c.cmd.Op == gatehouse.OpCancel && (c.granted() || c.err != nil) {
+			cancelled[c.cmd.Holder] = true
+		}
+	}
+	places := make(map[string]int64) // where each reservation starts; the first answer says it exactly
+	begin := l.started.UnixNano()
+	for _, c := range l.calls {
+		at := c.d.At.UnixNano()
+		switch {
+		case !c.granted():
+		case c.cmd.Op == gatehouse.OpReserve && !cancelled[c.cmd.Holder]:
+			if start := at + int64(c.d.Delay); places[c.cmd.Holder] == 0 || start < places[c.cmd.Holder] {
+				places[c.cmd.Holder] = start
+			}
+		case c.cmd.Op != gatehouse.OpAcquire:
+		case l.exact():
+			spans = append(spans, span{at, at, c.cmd.Cost})
+		default: // its servers know the store's time by an answer, which may have taken as long as one may
+			from := begin + int64(c.begin-swap.DefaultTimeout)
+			spans = append(spans, span{from, begin + int64(c.end), c.cmd.Cost})
+		}
+	}
+	for _, start := range places {
+		spans = append(spans, span{start, start, 1})
+	}
+	return spans
+}
+
+// returned is what was given back otherwise than by an undo or a cancel.
+func (l *look) returned() (spans []span) {
+	begin := l.started.UnixNano()
+	for _, c := range l.calls {
+		s := span{from: c.d.At.UnixNano(), to: c.d.At.UnixNano(), n: c.cmd.Cost}
+		if c.cmd.Op == gatehouse.OpReset {
+			s.n = slots
+		} else if c.cmd.Op != gatehouse.OpRefund {
+			continue
+		}
+		if c.err != nil { // it may count late
+			s.from, s.to = begin+int64(c.begin-clockStep), begin+int64(c.end+haunting+clockStep)
+		}
+		spans = append(spans, s)
+	}
+	return spans
+}
+
+// clockStep is how far all steps of the store's clock together may put it off, in a seed that loses nothing.
+const clockStep = 20 * time.Second
+
+// upBetween is how many servers were up within a time.
+func (c *cluster) upBetween(from, length time.Duration) (n int64) {
+	for _, s := range c.all {
+		if s.from < from+length && (s.until == 0 || s.until > from) {
+			n++
+		}
+	}
+	return n
+}
+
+// A bound is how many a limiter lets through in a window, at most.
+type bound struct {
+	window  time.Duration
+	most    int64
+	aligned bool // only in windows that follow one another
+}
+
+// step is the time in which one of what a window allows comes back.
+const step = window / slots
+
+// bounds are those that the documentation promises. None has room for one more.
+var bounds = map[gatehouse.Kind][]bound{
+	gatehouse.TokenBucket: {{window, 2 * slots, false}, {2 * window, 3 * slots, false}},
+	gatehouse.GCRA: {
+		{step, slots, false}, {2 * step, slots + 1, false}, {slots * step, 2*slots - 1, false},
+		{3 * slots * step, 4*slots - 1, false},
+	},
+	gatehouse.FixedWindow:   {{window, slots, true}},
+	gatehouse.SlidingWindow: {{window, slots, false}},
+	gatehouse.SlidingLog:    {{window, slots, false}},
+	gatehouse.Pace:          {{window, slots, false}},
+}
+
+// windows visits the windows that begin with a span, with what lies within each, until visit returns false.
+func windows(spans []span, b bound, visit func(n, from int64) bool) {
+	for _, s := range spans {
+		from := s.from
+		if b.aligned {
+			from = time.Unix(0, from).Truncate(b.window).UnixNano()
+		}
+		within := int64(0)
+		for _, other := range spans {
+			if other.from >= from && other.to < from+int64(b.window) {
+				within += other.n
+			}
+		}
+		if !visit(within, from) {
+			return
+		}
+	}
+}
+
+// refills reports whether a bucket that is refilled at times at least a window apart can have let through
+// what was taken. earliest[i] is the earliest refill between the spans i-1 and i, if all before it fits.
+func refills(taken []span) bool {
+	const none = -1
+	slices.SortFunc(taken, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	earliest := make([]int64, len(taken)+1)
+	for i := range earliest {
+		if earliest[i] = none; i == 0 {
+			earliest[i] = 0
+			continue
+		}
+		for j := max(0, i-slots); j < i; j++ {
+			at := max(earliest[j]+int64(window), taken[i-1].from+1)
+			fits := earliest[j] != none && (i == len(taken) || at <= taken[i].from)
+			if fits && (earliest[i] == none || at < earliest[i]) {
+				earliest[i] = at
+			}
+		}
+	}
+	return earliest[len(taken)] != none
+}
