@@ -61,8 +61,10 @@ func TestChunksNeverLetMoreThroughThanTheLimit(t *testing.T) {
 					f.chunkLoad(seed, gatehouse.Key{Kind: limit.kind, Name: "a"}, limit.cmd)
 					f.close()
 					f.checkWindows(seed, limit.cmd.Size)
-					if f.total() < limit.cmd.Size/2 {
-						t.Errorf("seed %d: %d were let through in all, want at least half of %d",
+					// With chunks of 1 and servers that are all far away each token is a transaction, and
+					// servers whose transactions collide claim the record one after the other.
+					if f.total() < limit.cmd.Size/3 {
+						t.Errorf("seed %d: %d were let through in all, want at least a third of %d",
 							seed, f.total(), limit.cmd.Size)
 					}
 				})
