@@ -116,6 +116,9 @@ func TestGlobs(t *testing.T) {
 		name := rapid.StringOfN(letters, 1, 6, -1).Draw(r, "name")
 		want, bad := path.Match(glob, name)
 		f := load(t, "rules:\n- match: "+strconv.Quote("gcra/"+glob)+"\n")
+		if bad == nil && f.Err() != nil && strings.Contains(f.Err().Error(), "with ranges such as [a-z]") {
+			return // a range that runs backwards, which path.Match takes and no name can match
+		}
 		if (f.Err() != nil) != (bad != nil) {
 			r.Fatalf("%q is answered with %v, by path.Match with %v", glob, f.Err(), bad)
 		}

@@ -45,7 +45,8 @@ func newPlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *strin
 			return nil, err
 		}
 	}
-	return p, p.readTemplates(ctx)
+	err = p.readTemplates(ctx)
+	return p, err
 }
 
 // readTemplates reads the capacity templates. Those that are in etcd may not be there yet, and the server

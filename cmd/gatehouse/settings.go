@@ -126,7 +126,11 @@ func isOrigin(text string) bool {
 		return true
 	}
 	u, err := url.Parse(text)
-	return err == nil && u.Scheme != "" && u.Host != "" && text == strings.ToLower(u.Scheme+"://"+u.Host)
+	if err != nil || u.Scheme == "" || u.Host == "" {
+		return false
+	}
+	origin := strings.ToLower(u.Scheme + "://" + u.Host) // browsers send it in lower case
+	return text == origin
 }
 
 // check refuses settings that cannot work, by the names of their flags.

@@ -58,9 +58,10 @@ func (c *Chunks) Changed(now time.Time, record int64, state control.State) {
 	if len(c.lives) == 0 {
 		c.lives = append(c.lives, life{})
 	}
-	switch last := &c.lives[len(c.lives)-1]; {
-	case last.created == created:
-	case last.created == 0:
+	last := &c.lives[len(c.lives)-1]
+	switch last.created {
+	case created:
+	case 0:
 		last.created, last.end = created, end
 	default:
 		c.lives = append(c.lives, life{now, record, created, end})
