@@ -32,7 +32,8 @@ func (l *limiter) reserve(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 		return
 	}
 	at := d.At.UnixNano()
-	start, number := at, uint64(0)
+	start := at
+	var number uint64
 	if i := l.find(cmd.Holder); i >= 0 {
 		p := &l.more.promises[i]
 		p.answers = min(p.answers+1, maxAnswers)

@@ -173,7 +173,7 @@ func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, loca
 // counts reports whether a meter counts what was taken in a generation as it did then.
 func (l *limiter) counts(i int, generation uint64) bool {
 	m := l.more
-	return m == nil || generation >= m.from && (m.since == nil || generation >= m.since[i])
+	return m == nil || generation >= m.from && (i >= len(m.since) || generation >= m.since[i])
 }
 
 // inherited is the generation of the meter that a new one takes over from.

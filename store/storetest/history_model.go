@@ -83,7 +83,7 @@ type aHold struct {
 	calls []int // their numbers, in order; none of a sure hold
 }
 
-func (a *aHold) equal(b *aHold) bool {
+func (a aHold) equal(b aHold) bool {
 	return a.holder == b.holder && a.cost == b.cost && a.fence == b.fence && a.above == b.above &&
 		a.below == b.below && a.sure == b.sure && slices.Equal(a.calls, b.calls)
 }
@@ -146,7 +146,7 @@ func holdsModel(waits bool) porcupine.Model {
 		Equal: func(a, b any) bool {
 			one, other := a.(holds), b.(holds)
 			return one.last == other.last && slices.EqualFunc(one.list, other.list,
-				func(a, b aHold) bool { return a.equal(&b) })
+				aHold.equal)
 		},
 	}
 }
