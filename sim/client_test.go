@@ -350,13 +350,26 @@ func (c *client) record(age int) {
 	}
 }
 
-// recordHold acquires and releases.
+// recordHold acquires, and goes on whatever came of that: it renews, acquires again and releases, with the
+// token that it knows or without, and releases in the end.
 func (c *client) recordHold(key gatehouse.Key, cmd gatehouse.Command) {
 	one := c.do(key, cmd)
-	if !one.granted() {
+	if one.decided() && !one.granted() {
 		return
 	}
-	pause(c.some(300 * time.Millisecond))
+	fence := one.d.Fence
+	for tries, next := 0, cmd; tries < 3; tries++ {
+		pause(c.some(300 * time.Millisecond))
+		next.Op = []gatehouse.Op{gatehouse.OpRenew, gatehouse.OpAcquire, gatehouse.OpRelease}[c.rand.IntN(3)]
+		next.Fence = 0
+		if next.Op != gatehouse.OpAcquire && c.rand.IntN(2) == 0 {
+			next.Fence = fence // which may be that of a hold before the present one
+		}
+		again := c.do(key, next)
+		if again.granted() && next.Op == gatehouse.OpAcquire && c.rand.IntN(2) == 0 {
+			fence = again.d.Fence
+		}
+	}
 	cmd.Op = gatehouse.OpRelease
 	for tries := 0; tries < 3 && !c.do(key, cmd).decided(); tries++ {
 		pause(c.some(100 * time.Millisecond))

@@ -32,6 +32,7 @@ type call struct {
 	key, op, holder, message string
 
 	cost, size, amount int64
+	means              uint64 // the fencing token of the hold that is meant; 0 when none is named
 	interval           time.Duration
 	expires, maxWait   time.Duration
 	hasty              time.Duration // when its client hangs up; 0 when it is patient
@@ -83,6 +84,9 @@ func (c *call) parameters() []string {
 	}
 	if c.holder != "" {
 		list = append(list, "key", c.holder)
+	}
+	if c.means != 0 {
+		list = append(list, "fence", strconv.FormatUint(c.means, 10))
 	}
 	if c.message != "" {
 		list = append(list, "message", c.message)

@@ -97,6 +97,25 @@ var breaches = []struct {
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
 		{op: "release", holder: "a", outcome: conflict, start: 4, end: 5},
 	}},
+	{"a hold that a renewal found is gone", holdsStay, []call{
+		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
+		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
+		{op: "renew", holder: "a", outcome: conflict, start: 4, end: 5},
+	}},
+	{"a hold that a renewal found is of another, too", roomIsKept, []call{
+		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
+		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
+		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 4, end: 5},
+	}},
+	{"a release that means another hold does it", holdsStay, []call{
+		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
+		{op: "release", holder: "a", means: 1, outcome: granted, start: 2, end: 3},
+	}},
+	{"a release that means another hold does nothing", "", []call{
+		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
+		{op: "release", holder: "a", means: 1, outcome: conflict, start: 2, end: 3},
+		{op: "renew", holder: "a", means: 2, outcome: granted, fence: 2, start: 4, end: 5},
+	}},
 	{"what was released is held again", releasesStay, []call{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
 		{op: "release", holder: "a", outcome: granted, start: 2, end: 3},

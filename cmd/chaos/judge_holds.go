@@ -54,12 +54,17 @@ type walk struct {
 
 	now      *tenure
 	tried    time.Duration // when it first asked for what it has not got; below 0 when it has not
+	cost     int64         // of what it asked for
 	blurred  bool          // an acquire without an answer may take effect at any time
 	released bool          // and that was acknowledged
 	leaving  bool          // it may have been released
 }
 
 func (w *walk) step(c *call) {
+	if c.means != 0 && w.now != nil && c.means < w.now.fence {
+		w.stray(c)
+		return
+	}
 	switch c.op {
 	case "acquire":
 		w.acquire(c)
@@ -73,6 +78,7 @@ func (w *walk) step(c *call) {
 func (w *walk) acquire(c *call) {
 	if c.maybe() {
 		w.blurred = true
+		w.cost = c.cost
 		if w.tried < 0 {
 			w.tried = c.start
 		}
@@ -132,6 +138,26 @@ func (w *walk) renew(c *call) {
 		}
 	case c.outcome == granted && w.now != nil && !w.leaving && !w.released:
 		w.now.until = max(w.now.until, c.start+c.lasts()) // it need not have been held any more, but was
+	case c.outcome == granted && w.now == nil && w.tried >= 0:
+		w.found(c)
+	}
+}
+
+// found notes that a renewal has found a hold of an acquire without an answer: from now on it stays.
+func (w *walk) found(c *call) {
+	w.now = &tenure{
+		holder: c.holder, fence: c.fence, cost: max(1, w.cost),
+		asked: w.tried, from: c.end, until: c.start + c.lasts(),
+	}
+	w.all = append(w.all, w.now)
+	w.tried = -1
+}
+
+// stray is a release or a renewal that means an earlier hold of its holder: it does nothing.
+func (w *walk) stray(c *call) {
+	if c.outcome == granted {
+		w.judge.breach(holdsStay, place{w.key, c.start}, "holder %s has fence %d, and %s of %d did something",
+			c.holder, w.now.fence, c.op, c.means)
 	}
 }
 

@@ -66,18 +66,23 @@ func (c *client) hold(q call) {
 	q.maxWait = c.upTo(400 * time.Millisecond)
 	answer := c.ask(q)
 	if answer.maybe() {
-		switch c.random.IntN(4) {
+		switch c.random.IntN(5) {
 		case 0:
 			return // it ends by itself, if it was granted
 		case 1:
 			c.release(q)
 			return
+		case 2: // what it may have, nobody takes back once it is renewed
+			answer = c.renew(q)
 		default:
 			answer = c.insist(q, tries)
 		}
 	}
 	if answer.outcome != granted {
 		return
+	}
+	if c.chance(2) {
+		q.means = answer.fence
 	}
 	beats := 1
 	for c.chance(2) {
@@ -95,13 +100,15 @@ func (c *client) hold(q call) {
 }
 
 // renew renews what was acquired by q, for as long as before.
-func (c *client) renew(q call) {
-	c.ask(call{key: q.key, op: "renew", holder: q.holder, expires: q.expires})
+func (c *client) renew(q call) *call { return c.ask(renewal(q)) }
+
+func renewal(q call) call {
+	return call{key: q.key, op: "renew", holder: q.holder, means: q.means, expires: q.expires}
 }
 
 // release gives back what was acquired by q, and looks at times whether it stays so.
 func (c *client) release(q call) {
-	answer := c.insist(call{key: q.key, op: "release", holder: q.holder}, tries)
+	answer := c.insist(call{key: q.key, op: "release", holder: q.holder, means: q.means}, tries)
 	if answer.outcome == granted && c.chance(4) {
 		c.renew(q)
 	}
@@ -121,7 +128,10 @@ func (c *client) keep() {
 	if c.chance(2) {
 		q.expires = 10 * time.Minute
 	}
-	if c.insist(q, tries).outcome == granted {
+	if answer := c.insist(q, tries); answer.outcome == granted {
+		if c.chance(2) {
+			q.means = answer.fence
+		}
 		c.kept = append(c.kept, q)
 	}
 }
@@ -133,14 +143,17 @@ func (c *client) checkKept() {
 	}
 	q := c.kept[c.random.IntN(len(c.kept))]
 	c.renew(q)
-	if c.chance(2) {
+	switch {
+	case c.chance(2):
 		c.intrude(q)
+	case q.means != 0 && c.chance(4): // another hold of its own is meant, which is long over
+		c.ask(call{key: q.key, op: "release", holder: q.holder, means: q.means - 1})
 	}
 }
 
 // intrude asks, as somebody else, for what is kept.
 func (c *client) intrude(q call) {
-	q.holder, q.expires, q.hasExpires, q.maxWait = c.name(), time.Second, true, 0
+	q.holder, q.means, q.expires, q.hasExpires, q.maxWait = c.name(), 0, time.Second, true, 0
 	c.ask(q)
 }
 
@@ -219,13 +232,10 @@ func (c *client) lookAgain(ctx context.Context) {
 		c.at = c.random.IntN(len(c.wires))
 		c.insist(q, lastTries)
 	}
-	renewal := func(q call) call {
-		return call{key: q.key, op: "renew", holder: q.holder, expires: q.expires}
-	}
 	for _, q := range c.kept {
 		final(renewal(q))
 		if q.size == 0 {
-			q.holder, q.expires, q.maxWait = c.name(), time.Second, 0
+			q.holder, q.means, q.expires, q.maxWait = c.name(), 0, time.Second, 0
 			final(q)
 		}
 	}

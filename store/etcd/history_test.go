@@ -108,17 +108,17 @@ type caller struct {
 	held   []held
 }
 
+// A held is what is held, or may be.
 type held struct {
-	key    gatehouse.Key
-	holder string
+	key   gatehouse.Key
+	cmd   gatehouse.Command // of its acquire
+	fence uint64            // 0 when it is not known
 }
 
 func (c *caller) call(ctx context.Context, round int) {
 	c.calls++
 	if len(c.held) > 0 && (len(c.held) > 2 || rand.IntN(2) == 0) {
-		one := c.held[0]
-		c.held = c.held[1:]
-		_, _ = c.do(ctx, one.key, release(one.holder))
+		c.goOn(ctx)
 		return
 	}
 	name := fmt.Sprintf("%d/%d", round, rand.IntN(3))
@@ -152,9 +152,33 @@ func (c *caller) take(ctx context.Context, key gatehouse.Key, size int64) {
 	if rand.IntN(2) == 0 {
 		cmd.Expires = 0
 	}
-	if d, err := c.do(ctx, key, cmd); err == nil && d.Outcome == gatehouse.Granted {
-		c.held = append(c.held, held{key, cmd.Holder})
+	if d, err := c.do(ctx, key, cmd); err != nil || d.Outcome == gatehouse.Granted {
+		c.held = append(c.held, held{key, cmd, d.Fence})
 	}
+}
+
+// goOn releases what is held, or may be, renews it or acquires it again.
+func (c *caller) goOn(ctx context.Context) {
+	one := c.held[0]
+	c.held = c.held[1:]
+	cmd := gatehouse.Command{Op: gatehouse.OpRelease, Holder: one.cmd.Holder}
+	switch rand.IntN(4) {
+	case 0:
+		cmd.Op, cmd.Expires = gatehouse.OpRenew, gatehouse.AsAcquired
+	case 1:
+		cmd = one.cmd
+	}
+	if cmd.Op != gatehouse.OpAcquire && rand.IntN(2) == 0 {
+		cmd.Fence = one.fence
+	}
+	d, err := c.do(ctx, one.key, cmd)
+	switch {
+	case err == nil && (cmd.Op == gatehouse.OpRelease || d.Outcome != gatehouse.Granted):
+		return
+	case err == nil:
+		one.fence = d.Fence
+	}
+	c.held = append(c.held, one)
 }
 
 // wait acquires, waiting a little, and releases at once.

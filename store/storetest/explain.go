@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -60,40 +61,75 @@ func (b *bench) mingle(seed uint64, calls int) {
 	var all sync.WaitGroup
 	for i := range clients {
 		rng := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- the same again
+		c := &caller{bench: b, rng: rng, name: fmt.Sprint("c", i)}
 		all.Go(func() {
 			for n := range (calls + clients - 1) / clients {
-				b.call(rng, fmt.Sprint(seed, "/", n*clients*4/perName), fmt.Sprint("c", i))
+				c.call(fmt.Sprint(seed, "/", n*clients*4/perName))
 			}
 		})
 	}
 	all.Wait()
 }
 
+// A caller makes one call after the other, as the same holder.
+type caller struct {
+	*bench
+	rng   *rand.Rand
+	name  string
+	fence uint64 // of what it was granted last, under whatever name
+}
+
 // call makes one call about one of four controllers of a name.
-func (b *bench) call(rng *rand.Rand, name, client string) {
+func (c *caller) call(name string) {
 	key, cmd := named(gatehouse.Counter, name), gatehouse.Command{Op: gatehouse.OpValue}
-	switch what := rng.IntN(16); {
+	switch what := c.rng.IntN(16); {
 	case what < 4:
-		key, cmd = named(gatehouse.Lock, name), take(client, 1)
+		key, cmd = named(gatehouse.Lock, name), take(c.name, 1)
 	case what < 8:
-		key, cmd = named(gatehouse.Semaphore, name), take(client, 3)
-		cmd.Cost = 1 + rng.Int64N(2)
+		key, cmd = named(gatehouse.Semaphore, name), take(c.name, 3)
+		cmd.Cost = 1 + c.rng.Int64N(2)
 	case what < 10:
-		cmd.Op, cmd.Amount = gatehouse.OpCount, rng.Int64N(9)-4
+		cmd.Op, cmd.Amount = gatehouse.OpCount, c.rng.Int64N(9)-4
 	case what == 10:
-		cmd.Op, cmd.Amount = gatehouse.OpReset, rng.Int64N(9)
+		cmd.Op, cmd.Amount = gatehouse.OpReset, c.rng.Int64N(9)
 	case what > 12:
 		key, cmd = named(gatehouse.Event, name), gatehouse.Command{Op: gatehouse.OpWait}
-		if rng.IntN(64) == 0 {
-			cmd = gatehouse.Command{Op: gatehouse.OpSend, Message: client}
+		if c.rng.IntN(64) == 0 {
+			cmd = gatehouse.Command{Op: gatehouse.OpSend, Message: c.name}
 		}
 	}
-	if cmd.Op == gatehouse.OpAcquire && rng.IntN(2) == 0 {
-		cmd.Op = gatehouse.OpRelease
+	if cmd.Op == gatehouse.OpAcquire {
+		c.hold(key, cmd)
+		return
 	}
+	_, _ = c.history.Do(c.Context(), c.somewhere(), key, cmd)
+}
+
+func (c *caller) somewhere() gatehouse.Gate { return c.at(c.rng.IntN(len(c.nodes))).gate }
+
+// hold acquires, renews or releases, whatever came of the calls before. Some clients leave before the answer.
+func (c *caller) hold(key gatehouse.Key, cmd gatehouse.Command) {
 	cmd.Expires = 0 // a hold that ended by itself would have to be explained
-	if cmd.Op == gatehouse.OpAcquire && rng.IntN(8) == 0 {
-		cmd.MaxWait = time.Millisecond
+	ctx := c.Context()
+	switch c.rng.IntN(6) {
+	case 0, 1:
+		cmd.Op = gatehouse.OpRelease
+	case 2:
+		cmd.Op, cmd.Expires = gatehouse.OpRenew, gatehouse.AsAcquired
+	case 3:
+		cmd.MaxWait = time.Duration(c.rng.IntN(2)) * time.Millisecond
+		if c.rng.IntN(2) == 0 {
+			patience := time.Duration(c.rng.Int64N(int64(time.Millisecond)))
+			left, leave := context.WithTimeout(ctx, patience)
+			defer leave()
+			ctx = left
+		}
 	}
-	_, _ = b.history.Do(b.Context(), b.at(rng.IntN(len(b.nodes))).gate, key, cmd)
+	if cmd.Op != gatehouse.OpAcquire && c.rng.IntN(2) == 0 {
+		cmd.Fence = c.fence
+	}
+	d, err := c.history.Do(ctx, c.somewhere(), key, cmd)
+	if err == nil && d.Fence != 0 {
+		c.fence = d.Fence
+	}
 }

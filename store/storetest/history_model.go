@@ -196,31 +196,46 @@ func (h holds) share(i int, cmd *input, a *answer) (right bool, next any) {
 }
 
 func (h holds) release(cmd *input, a *answer) (right bool, next any) {
-	i, held := h.find(cmd.Holder)
-	if a.known && held != (a.Outcome == gatehouse.Granted) {
-		return false, h
-	}
-	if !held {
-		return true, h
+	i, _, meant := h.meant(cmd)
+	switch {
+	case a.known && a.Outcome != gatehouse.Granted:
+		return !meant || cmd.Fence != 0 && h.list[i].fence == 0, h // it may have another token
+	case !meant:
+		return !a.known, h
 	}
 	return true, h.without(i)
 }
 
 // renew makes a hold sure: whoever renews it knows that it is there.
 func (h holds) renew(cmd *input, a *answer) (right bool, next any) {
-	i, held := h.find(cmd.Holder)
+	i, hold, meant := h.meant(cmd)
 	switch {
-	case a.known && held != (a.Outcome == gatehouse.Granted):
-		return false, h
-	case !held:
-		return true, h
+	case a.known && a.Outcome != gatehouse.Granted:
+		return !meant || cmd.Fence != 0 && h.list[i].fence == 0, h // it may have another token
+	case !meant:
+		return !a.known, h
 	case a.known:
-		right, hold := h.list[i].confirmed(a.Fence)
+		right, hold = hold.confirmed(a.Fence)
 		return right, h.with(i, hold)
 	}
-	hold := h.list[i]
 	hold.sure, hold.calls = true, nil
 	return true, h.with(i, hold)
+}
+
+// meant is the hold that a release or a renewal is about. One whose token is not known has that of the call,
+// if it can.
+func (h holds) meant(cmd *input) (i int, hold aHold, meant bool) {
+	i, held := h.find(cmd.Holder)
+	if !held {
+		return i, hold, false
+	}
+	hold = h.list[i]
+	if cmd.Fence == 0 {
+		return i, hold, true
+	}
+	meant, known := hold.confirmed(cmd.Fence)
+	known.sure, known.calls = hold.sure, hold.calls
+	return i, known, meant
 }
 
 // undo takes back what an acquire without an answer was granted, and no other hold of its holder.
