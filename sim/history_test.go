@@ -171,7 +171,7 @@ func (h *history) changed(key gatehouse.Key, record []byte) {
 		t.last = max(t.last, hold.Fence)
 	}
 	size := sizeOf(semaphore)
-	if key.Name == "brief" { // it may have been made smaller in the same change
+	if key.Name == "brief" && key.Kind != gatehouse.Lock { // it may have been made smaller in the same change
 		size = max(size, slots)
 	}
 	if grew && held > size {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // A span is the time in which something was decided, in ns: an instant, where the store says which.
@@ -78,9 +77,8 @@ func (l *look) taken() (spans []span) {
 		case c.cmd.Op != gatehouse.OpAcquire:
 		case l.exact():
 			spans = append(spans, span{at, at, c.cmd.Cost})
-		default: // its servers know the store's time by an answer, which may have taken as long as one may
-			from := begin + int64(c.begin-swap.DefaultTimeout)
-			spans = append(spans, span{from, begin + int64(c.end), c.cmd.Cost})
+		default: // from when it was by what the server knew of the store's time, until the answer came
+			spans = append(spans, span{min(at, begin+int64(c.begin)), begin + int64(c.end), c.cmd.Cost})
 		}
 	}
 	for _, start := range places {
