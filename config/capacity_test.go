@@ -296,13 +296,9 @@ func TestAliasesThatGrowWithoutEndAreRefused(t *testing.T) {
 		{bomb.String(), "aliases unfold to more than 1000000 keys"},
 		{"resources: [&a {<<: *a}]", "<< merges mappings more than 16 deep"},
 	} {
-		began := time.Now()
-		_, err := config.ParseCapacity([]byte(c.text))
+		_, err := config.ParseCapacity([]byte(c.text)) // which would not end if it unfolded them
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("ParseCapacity = %.200v, want %s", err, c.want)
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("ParseCapacity of %d bytes took %v, want it soon", len(c.text), took)
 		}
 	}
 }

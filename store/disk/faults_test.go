@@ -247,12 +247,10 @@ func wantHolders(t *testing.T, s *Store, key gatehouse.Key, want int) {
 func TestOneStoreForADirectory(t *testing.T) {
 	dir := t.TempDir()
 	s := must(t, dir, small())
-	began := time.Now()
 	_, err := Open(dir, small())
-	took := time.Since(began)
-	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || took > time.Second ||
+	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable ||
 		!strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "pid is") {
-		t.Errorf("a second Open = %v after %s, want unavailable, where and who, within a second", err, took)
+		t.Errorf("a second Open = %v, want unavailable, where and who", err)
 	}
 	end(t, s)
 	end(t, must(t, dir, small()))

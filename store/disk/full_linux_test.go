@@ -55,14 +55,10 @@ func TestFullDisk(t *testing.T) {
 	do(t, s, counter, count)
 	limitFiles(t, s.size.Load())
 	fill(t, s)
-	began := time.Now()
 	err := hold(s, holders)
 	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable ||
 		!strings.Contains(err.Error(), dir+": the disk is full") {
 		t.Errorf("acquire on a full disk: %v, want unavailable, and which disk", err)
-	}
-	if took := time.Since(began); took > 100*time.Millisecond {
-		t.Errorf("it took %s to be refused, want at once", took)
 	}
 	if got := do(t, s, counter, count).Value; got != 2 {
 		t.Errorf("count on a full disk = %d, want 2", got)
