@@ -36,6 +36,9 @@ type meter interface {
 	// read tells how the meter stands.
 	read(now int64) reading
 
+	// has reports whether the limit in force is the one limit of a command, none of the calendar's.
+	has(cmd *gatehouse.Command) bool
+
 	// length is the interval of the limit in force.
 	length() int64
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gatehousehq/gatehouse/internal/redistest"
 )
 
 // A name that was only refused has statistics, and what was refused counts with what comes later.
@@ -11,6 +13,7 @@ func TestRefusedNamesHaveStatistics(t *testing.T) {
 	t.Parallel()
 	for store, s := range map[string]*server{
 		"memory": shared(), "disk": start(t, "--store", "disk:"+t.TempDir()),
+		"redis": start(t, "--store", "redis://"+redistest.Start(t).Address),
 	} {
 		name := fresh(t)
 		for _, path := range []string{

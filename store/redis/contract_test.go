@@ -26,7 +26,8 @@ func (p *place) Open() storetest.Server {
 	redistest.Until(p.t, func() bool { return backend.Ping(soonest(p.t)) == nil })
 	p.servers++
 	s := swap.New(backend, swap.Config{
-		Server: p.servers, Linger: 500 * time.Millisecond, Timeout: 2 * time.Second,
+		Server: p.servers, Linger: 500 * time.Millisecond, Keep: 500 * time.Millisecond,
+		Timeout: 2 * time.Second,
 	})
 	return storetest.Server{
 		Store: s, FirstTicket: swap.FirstTicket(p.servers), Kill: backend.Close,

@@ -61,8 +61,8 @@ func Open(text string) (*Backend, error) {
 // String is the address without passwords.
 func (b *Backend) String() string { return b.address.text }
 
-// Traits says that Redis has neither versions nor leases.
-func (b *Backend) Traits() swap.Traits { return swap.Traits{} }
+// Traits says that Redis has claims, and neither versions nor leases.
+func (b *Backend) Traits() swap.Traits { return swap.Traits{Claims: true} }
 
 // Ping asks Redis for a record that does not exist. An error says what is wrong: with the connection, the
 // user, or what the user may do.

@@ -240,7 +240,7 @@ func (n *nest) Open() Server {
 	}
 	backend := n.store.Server(0)
 	config := n.config
-	config.Server = n.next
+	config.Server, config.Keep = n.next, 1
 	s := swap.New(backend, config)
 	return Server{
 		Store: &mutated{s, n.mutant}, FirstTicket: swap.FirstTicket(n.next), Close: s.Close,

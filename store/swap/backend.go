@@ -43,6 +43,9 @@ type Traits struct {
 	// because no version tells whether it was made and deleted meanwhile.
 	Fences bool
 
+	// Claims says that the backend heeds Change.Claim.
+	Claims bool
+
 	// Leases says that the backend ends holds: it is told by Change.Begin and Change.End, and says in
 	// Reply.Live which are left.
 	Leases bool

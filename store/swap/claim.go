@@ -19,6 +19,10 @@ const (
 	// the record. The others pause for a round trip of this server in each 2 + claimAfter.
 	claimAfter = 1
 
+	// racesForRoom is after how many changes of others that came before this server's, since its own last
+	// grant, it claims a record to wait for room. So others get room at least as often.
+	racesForRoom = 1
+
 	// A claim lasts for claimTrips round trips and claimSlack, which a busy machine may need, but no longer
 	// than a part of the time budget, as others wait as long for a server that dies with it.
 	claimTrips = 4
@@ -39,7 +43,98 @@ func (f *flight) claim() time.Duration {
 	if f.losses < claimAfter {
 		return 0
 	}
-	return min(claimTrips*f.trip+claimSlack, f.store.config.Timeout/claimPart)
+	return f.longestClaim()
+}
+
+func (f *flight) longestClaim() time.Duration {
+	return min(claimTrips*f.entry.trip+claimSlack, f.store.config.Timeout/claimPart)
+}
+
+// wantsRoom reports whether a flight that has nothing to change is to claim the record even so, and wait for
+// room. What a limiter gives back is gone before a far server knows of it: that server is refused each time,
+// without a race. So when others have changed the record before it since its own last grant, it claims the
+// record shortly before there is room.
+func (f *flight) wantsRoom() bool {
+	s, trip := f.store, f.entry.trip
+	if !s.traits.Claims || f.entry.races < racesForRoom || f.forRoom {
+		return false
+	}
+	if s.clock.elapsed()-f.entry.heard > int64(2*trip) {
+		return false // the record was seen too long ago to tell when there is room
+	}
+	after, is := f.roomAfter()
+	if !is || after > f.longestClaim()-2*trip {
+		return false // it is too early
+	}
+	deadline, limited := f.budget.Deadline()
+	return !limited || time.Until(deadline) > f.longestClaim()+2*trip
+}
+
+// claimRoom is the change that does nothing but claim the record.
+func (f *flight) claimRoom() *Change {
+	f.forRoom = true
+	return f.with(Change{
+		If: noVersion, Next: []byte{recordVersion}, Nonce: f.next.recent[0],
+		Claim: f.longestClaim(), Server: f.store.config.Server,
+	})
+}
+
+// awaitRoom waits for room at a record that was claimed for that, and reports whether to decide again. It
+// leaves time for the change to arrive before the claim ends.
+func (f *flight) awaitRoom() bool {
+	if !f.forRoom || !f.claims {
+		return false
+	}
+	f.forRoom = false
+	if !f.write {
+		trip := f.entry.trip
+		after, is := f.roomAfter()
+		most := f.longestClaim() - 2*trip
+		// What comes back often comes bit by bit; it waits for some of that.
+		if !is || after > most || !sleep(f.budget, min(after+trip, most)) {
+			return false
+		}
+	}
+	f.takeWaiting()
+	return true
+}
+
+// takeWaiting takes over those who came meanwhile: there may be room for all of them, and the record is
+// claimed now. It leaves those that stand in line, who have been looked at before.
+func (f *flight) takeWaiting() {
+	if len(f.open) > 0 {
+		return // what is not known of them is about the present turns
+	}
+	e, n := f.entry, 0
+	inLine := func(turn control.Turn) bool { return turn.Command.Ticket != 0 }
+	e.mu.Lock()
+	for n < min(len(e.waiting), maxTurns) {
+		if r := e.waiting[n]; r.owed != nil || slices.ContainsFunc(r.queue, inLine) {
+			break
+		}
+		n++
+	}
+	more := slices.Clone(e.waiting[:n])
+	e.waiting = slices.Clone(e.waiting[n:])
+	e.mu.Unlock()
+	f.batch = slices.Concat(f.batch, more)
+	f.load(more)
+}
+
+// roomAfter is in how long the first command that takes something now will not be refused any more, if one
+// is refused and no other server's waiters are before it.
+func (f *flight) roomAfter() (after time.Duration, is bool) {
+	for j, i := range f.live {
+		d := &f.turns[i].Decision
+		refused := f.turns[i].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
+		if !refused || f.blocked[j] > 0 || d.RetryAfter == gatehouse.Forever {
+			continue
+		}
+		if !is || d.RetryAfter < after {
+			after, is = d.RetryAfter, true
+		}
+	}
+	return after, is
 }
 
 // awaitClaim waits until it is time to try again. It reports false if time is up before.

@@ -47,12 +47,13 @@ func (p *pair) close() {
 	p.far.Close()
 }
 
-// busy has some callers ask a gate for the same for a time, and returns how many were granted and failed.
-func busy(g *gate.Gate, key gatehouse.Key, cmd gatehouse.Command) (granted, failed int) {
-	const callers, length = 8, 2 * time.Second
+// busy has callers ask a gate for the same for a time, and returns how many were granted and failed.
+func busy(g *gate.Gate, callers int, key gatehouse.Key, cmd gatehouse.Command) (granted, failed int) {
+	const length = 2 * time.Second
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for end, i := time.Now().Add(length), 0; i < callers; i++ {
+	end := time.Now().Add(length)
+	for range callers {
 		all.Go(func() {
 			for time.Now().Before(end) {
 				d, err := g.Do(context.Background(), key, cmd)
@@ -78,12 +79,12 @@ func TestFarServerMakesProgress(t *testing.T) {
 			defer p.close()
 			key := named(gatehouse.Counter, "hot")
 			cmd := gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}
-			nearAlone, _ := busy(p.nearGate, key, cmd)
-			farAlone, _ := busy(p.farGate, key, cmd)
+			nearAlone, _ := busy(p.nearGate, 8, key, cmd)
+			farAlone, _ := busy(p.farGate, 8, key, cmd)
 			var near, far, failed int
 			var both sync.WaitGroup
-			both.Go(func() { near, _ = busy(p.nearGate, key, cmd) })
-			both.Go(func() { far, failed = busy(p.farGate, key, cmd) })
+			both.Go(func() { near, _ = busy(p.nearGate, 8, key, cmd) })
+			both.Go(func() { far, failed = busy(p.farGate, 8, key, cmd) })
 			both.Wait()
 			t.Logf("alone near %d, far %d; together near %d, far %d", nearAlone, farAlone, near, far)
 			if far < farAlone/10 || near < nearAlone/3 || failed > 0 {
@@ -91,6 +92,35 @@ func TestFarServerMakesProgress(t *testing.T) {
 					"and %d failed; want a third, a tenth and none", near, nearAlone, far, farAlone, failed)
 			}
 		})
+	}
+}
+
+// Of a limit that both servers exhaust the far one gets a tenth of an even share at least, and the near one
+// no less; whether what was taken comes back bit by bit or all at once.
+func TestFarServerOnAnExhaustedLimit(t *testing.T) {
+	for _, kind := range []gatehouse.Kind{
+		gatehouse.TokenBucket, gatehouse.GCRA, gatehouse.SlidingLog,
+	} {
+		for _, interval := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, false)
+				defer p.close()
+				cmd := gatehouse.Command{
+					Op: gatehouse.OpAcquire, Size: int64(interval / time.Millisecond), Cost: 1,
+					Interval: interval,
+				}
+				var near, far, failed int
+				var both sync.WaitGroup
+				both.Go(func() { near, _ = busy(p.nearGate, 64, named(kind, "hot"), cmd) })
+				both.Go(func() { far, failed = busy(p.farGate, 64, named(kind, "hot"), cmd) })
+				both.Wait()
+				t.Logf("%s, %s: near %d, far %d", kind, interval, near, far)
+				if even := (near + far) / 2; far < even/10 || near < even/10 || failed > 0 {
+					t.Errorf("%s, %s: the near server let %d through, the far one %d, and %d failed there; "+
+						"want a tenth of %d at least and none", kind, interval, near, far, failed, even)
+				}
+			})
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ type place struct {
 func (p *place) Open() storetest.Server {
 	p.next++
 	backend := p.store.Server(time.Duration(p.next) * 7 * time.Millisecond)
-	s := swap.New(backend, swap.Config{Server: p.next, Timeout: 2 * time.Second})
+	s := swap.New(backend, swap.Config{Server: p.next, Timeout: 2 * time.Second, Keep: 1})
 	return storetest.Server{
 		Store: s, FirstTicket: swap.FirstTicket(p.next), Close: s.Close,
 		Kill: func() { backend.Cut(true) },

@@ -15,6 +15,9 @@ import (
 // during this flight.
 func (s *Store) decide(f *flight) (*Change, error) {
 	e := f.entry
+	if f.telling && len(f.turns) == 0 && e.untold.count == 0 {
+		return nil, nil // they went with another change
+	}
 	now, known := s.clock.now()
 	if !known || !f.fresh && s.mustRead(e, f) {
 		return f.with(Change{If: noVersion, Read: true}), nil
@@ -23,19 +26,30 @@ func (s *Store) decide(f *flight) (*Change, error) {
 		e.version, e.record, e.state, e.gone = 0, record{}, nil, nil
 	}
 	f.serve(s, e, now)
+	if f.awaitRoom() {
+		if err := e.decode(); err != nil {
+			return nil, err
+		}
+		now, _ = s.clock.now()
+		f.serve(s, e, now)
+	}
 	if len(f.open) > 0 {
 		f.write = true // so that no change that is still under way can be made any more
 	}
 	if f.claims {
 		f.write = true // others wait for the claim to end
 	}
-	if !f.write {
-		if f.fresh {
-			return nil, e.decode()
-		}
+	switch {
+	case f.write:
+		return s.change(e, f)
+	case f.wantsRoom():
+		return f.claimRoom(), e.decode()
+	case f.fresh:
+		s.keepUntold(f)
+		return nil, e.decode()
+	default:
 		return f.with(Change{If: e.version, Read: true}), nil
 	}
-	return s.change(e, f)
 }
 
 // with is a change in the room that the flight has for one.
@@ -111,6 +125,9 @@ func (s *Store) keep(f *flight) time.Duration {
 			linger = max(linger, int64(grave))
 		}
 		worth = max(expiry.UnixNano()-f.now, 0) + linger
+		if created := control.Created(f.state); !created.IsZero() {
+			worth = max(worth, created.UnixNano()-f.now+int64(s.config.Keep))
+		}
 	}
 	for _, h := range f.next.heads {
 		worth = max(worth, h.until-f.now)
@@ -140,6 +157,8 @@ func (f *flight) serve(s *Store, e *entry, now int64) {
 	}
 	f.next.asOf = f.now
 	f.state = e.state
+	e.countUntold(f.state)
+	f.refused, _ = control.Refusals(f.state)
 	f.write, f.wake, f.begin, f.end = false, f.wake[:0], f.begin[:0], f.end[:0]
 	at := time.Unix(0, f.now)
 	tell := f.endHolds(e)
@@ -156,6 +175,7 @@ func (f *flight) serve(s *Store, e *entry, now int64) {
 		tell = true
 	}
 	f.note(tell, e.key.Kind, s.config.Server)
+	f.write = f.write || f.telling && e.untold.count > 0 || !f.write && s.mustTell(f)
 	if s.traits.Leases {
 		f.compare(before, f.holds(s))
 	}
@@ -198,6 +218,7 @@ func (f *flight) prepare(s *Store, e *entry, now time.Time) {
 				cmd.Ahead++
 			}
 		}
+		f.write = f.write || alters(f.state, cmd)
 		f.live = append(f.live, i)
 		f.served = append(f.served, control.Turn{Command: cmd})
 		f.blocked = append(f.blocked, until)
@@ -275,9 +296,9 @@ func (f *flight) note(tell bool, kind gatehouse.Kind, server uint32) {
 		switch cmd.Op {
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
 		case gatehouse.OpAcquire, gatehouse.OpReserve:
-			f.write = f.write || granted || !cmd.Again
+			f.write = f.write || granted
 		case gatehouse.OpWait: // whose last look takes it off the arrivals at a barrier
-			f.write = f.write || granted || !cmd.Again || cmd.MaxWait == 0 && kind == gatehouse.Barrier
+			f.write = f.write || granted || cmd.Again && cmd.MaxWait == 0 && kind == gatehouse.Barrier
 			tell = tell || granted
 		default:
 			f.write = f.write || granted

@@ -1,8 +1,10 @@
 package swap
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -22,6 +24,10 @@ type entry struct {
 	record   record
 	state    control.State // nil when there is none, or when it has to be decoded from the record
 	minFence uint64
+	untold   untold
+	races    int            // that were lost since this server's last grant
+	trip     time.Duration  // how long the last answer took
+	heard    int64          // when that was, by the clock
 	gone     []control.Hold // holds that the backend has ended, and the record has not
 
 	doubtful atomic.Bool // it has changed since
@@ -100,8 +106,19 @@ func (e *entry) adopt(f *flight, reply *Reply) error {
 		return nil
 	}
 	e.version, e.record, e.state = reply.Version, f.next, f.state
+	e.untold.count = 0
+	if f.granted() {
+		e.races = 0
+	}
 	e.noteEnded(reply.Live)
 	return nil
+}
+
+// granted reports whether any command was.
+func (f *flight) granted() bool {
+	return slices.ContainsFunc(f.turns, func(turn control.Turn) bool {
+		return turn.Decision.Outcome == gatehouse.Granted
+	})
 }
 
 // fences are the fencing tokens of the holds in the record.

@@ -15,20 +15,20 @@ type flight struct {
 	store    *Store
 	answered func(Reply, error) // goes on when the backend has answered
 
-	entry  *entry
-	batch  []*request
-	budget context.Context // ends when its time is up
-	fresh  bool            // the record was read during this flight
-	races  int             // that were lost
-	losses int             // of them those in which something was to be changed
-	heard  bool            // the store has answered during this flight
-	claims bool            // the record is left to this flight by the others
-	trip   time.Duration   // how long the last answer took
-	pause  time.Duration   // before the store is asked again if it is away
-	polled time.Duration   // before it is asked again whether another server's claim is over
-	change *Change         // that is under way
-	room   Change          // for it
-	sent   int64           // when it was sent, by the clock
+	entry   *entry
+	batch   []*request
+	budget  context.Context // ends when its time is up
+	fresh   bool            // the record was read during this flight
+	races   int             // that were lost
+	losses  int             // of them those in which something was to be changed
+	heard   bool            // the store has answered during this flight
+	claims  bool            // the record is left to this flight by the others
+	forRoom bool            // it has claimed it, or tried to, to wait for room
+	pause   time.Duration   // before the store is asked again if it is away
+	polled  time.Duration   // before it is asked again whether another server's claim is over
+	change  *Change         // that is under way
+	room    Change          // for it
+	sent    int64           // when it was sent, by the clock
 
 	turns    []control.Turn
 	commands []gatehouse.Command // copies: a lost race must leave no trace in the caller's
@@ -41,6 +41,8 @@ type flight struct {
 	line     *line   // some of which this flight has in hand; nil when nobody watches
 	rest     rest    // of that line
 	full     bool    // the record can take no more
+	telling  bool    // it stores refusals that were not
+	refused  int64   // were counted before it
 
 	form  []byte        // room for that of the state
 	next  record        // what it makes of the entry's record
@@ -129,6 +131,7 @@ func (s *Store) fail(key gatehouse.Key, requests []*request, err error) {
 // load takes the queues of a batch over.
 func (f *flight) load(batch []*request) {
 	for _, r := range batch {
+		f.telling = f.telling || r.telling
 		if r.owed != nil {
 			r.owed.turn = len(f.turns)
 			f.owed, f.late = append(f.owed, *r.owed), true
@@ -232,19 +235,30 @@ func (f *flight) hear(reply *Reply, err error) (over bool, why error) {
 	}
 	f.noteAnswer(reply)
 	if reply.Swapped {
-		if err := e.adopt(f, reply); err != nil || !change.Read || len(e.gone) == 0 {
-			return true, err
-		}
-		f.fresh = true // what was decided holds no more, as holds have ended
-		return false, nil
+		return f.confirmed(reply)
 	}
 	if err := e.take(reply); err != nil {
 		return true, unavailable(e.key, err)
 	}
 	if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
+		e.untold.count = 0
 		return true, nil // it was made after all, as when it was sent twice on its way
 	}
 	return f.retryTransaction(reply)
+}
+
+// confirmed goes on when the change was made, or the record that was decided on is still the present one.
+func (f *flight) confirmed(reply *Reply) (over bool, err error) {
+	e := f.entry
+	if err := e.adopt(f, reply); err != nil || !f.change.Read {
+		return true, err
+	}
+	if len(e.gone) > 0 {
+		f.fresh = true // what was decided holds no more, as holds have ended
+		return false, nil
+	}
+	f.store.keepUntold(f)
+	return true, nil
 }
 
 // noteAnswer notes what any answer tells: that the store is there, its time, and how far away it is.
@@ -253,13 +267,17 @@ func (f *flight) noteAnswer(reply *Reply) {
 	received := s.clock.elapsed()
 	s.answered.Store(received)
 	s.clock.note(reply.Now, f.sent, received)
-	f.heard, f.trip = true, time.Duration(received-f.sent)
+	f.heard = true
+	f.entry.trip, f.entry.heard = time.Duration(received-f.sent), received
 }
 
 // retryTransaction counts a race that was lost, and sees that there is time for another try. That is not put
 // off, as what was read is soon old, unless another server has a claim on the record.
 func (f *flight) retryTransaction(reply *Reply) (over bool, why error) {
 	f.fresh, f.races = true, f.races+1
+	if f.change.If != noVersion {
+		f.entry.races++
+	}
 	if !f.change.Read {
 		f.losses++
 		f.store.figures.lost.Add(1)
@@ -280,14 +298,15 @@ func (f *flight) retryTransaction(reply *Reply) (over bool, why error) {
 // try that ends without one could only leave behind what nobody knows of.
 func (f *flight) canBeAnswered() bool {
 	deadline, ok := f.budget.Deadline()
-	return !ok || time.Until(deadline) > min(f.trip, f.store.config.Timeout/10)
+	return !ok || time.Until(deadline) > min(f.entry.trip, f.store.config.Timeout/10)
 }
 
 // missed notes what is not known of a change that the store has not answered, and waits for a while before it
 // is asked again.
 func (f *flight) missed(err error) (over bool, why error) {
 	e := f.entry
-	if !f.change.Read && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
+	canHaveChanged := !f.change.Read && f.change.If != noVersion
+	if canHaveChanged && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
 		f.open = append(f.open, f.attempt())
 	}
 	e.known, f.fresh = false, false
@@ -326,7 +345,7 @@ func (f *flight) learn() (done bool, err error) {
 			for j := range f.turns {
 				f.turns[j].Decision = f.open[i].decisions[j]
 			}
-			f.open = nil
+			f.open, e.untold.count = nil, 0
 			return true, nil
 		}
 		learnt = learnt && known

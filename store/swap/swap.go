@@ -31,6 +31,10 @@ type Config struct {
 	// means DefaultLinger.
 	Linger time.Duration
 
+	// Keep is how long a controller stays in the store at least, counted from its first command, even if that
+	// was refused; 0 means 10 minutes.
+	Keep time.Duration
+
 	// Holders is the most holds under one name; 0 means DefaultHolders. Every change rewrites all of them.
 	Holders int
 }
@@ -40,6 +44,7 @@ const (
 	DefaultTimeout = 500 * time.Millisecond
 	DefaultNames   = 100_000
 	DefaultLinger  = time.Minute
+	defaultKeep    = 10 * time.Minute
 	DefaultHolders = 1000
 )
 
@@ -58,6 +63,7 @@ type Store struct {
 	budgets  budgets
 	watches  watches
 	amends   amends
+	refusals refusals
 	flights  sync.Pool
 	requests sync.Pool // of those whose callers do not wait
 	stop     func()    // of the backend's Listen
@@ -79,13 +85,16 @@ func New(backend Backend, config Config) *Store {
 	if config.Linger == 0 {
 		config.Linger = DefaultLinger
 	}
+	if config.Keep == 0 {
+		config.Keep = defaultKeep
+	}
 	if config.Holders == 0 {
 		config.Holders = DefaultHolders
 	}
 	s := &Store{backend: backend, config: config, traits: backend.Traits()}
 	s.clock.start = time.Now()
 	s.cache.most = config.Names
-	s.amends.store = s
+	s.amends.store, s.refusals.store = s, s
 	s.starter, _ = backend.(starter)
 	s.requests.New = func() any { return new(request) }
 	s.flights.New = func() any { return newFlight(s) }
@@ -98,6 +107,7 @@ func (s *Store) Close() {
 	s.stop()
 	s.watches.close()
 	s.amends.close()
+	s.refusals.close()
 	s.budgets.close()
 }
 
@@ -156,7 +166,11 @@ func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
 
 // ask has a request served.
 func (s *Store) ask(key gatehouse.Key, r *request) error {
-	e := s.cache.entry(key)
+	return s.serve(s.cache.entry(key), r)
+}
+
+// serve has a request served at an entry.
+func (s *Store) serve(e *entry, r *request) error {
 	if e.enter(r) || <-r.turn {
 		s.lead(e, r.batch)
 	}
@@ -234,6 +248,8 @@ type request struct {
 	err   error
 	batch []*request // that this one leads
 	alone [1]*request
+
+	telling bool // it has refusals stored that were not, and has no command
 
 	owed  *debt       // of what it takes back for a call that failed; nil for any other
 	undos []debt      // of its undos, in their order, once it was in a flight

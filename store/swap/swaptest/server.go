@@ -108,5 +108,5 @@ func (b *Server) Range(
 
 // Traits implements swap.Backend.
 func (b *Server) Traits() swap.Traits {
-	return swap.Traits{Fences: b.store.leases, Leases: b.store.leases}
+	return swap.Traits{Fences: b.store.leases, Leases: b.store.leases, Claims: true}
 }
