@@ -22,6 +22,10 @@ func registerSwaps(metrics *prometheus.Registry, kind string, store *swap.Store)
 			func(f swap.Figures) uint64 { return f.Failures }},
 		{"unknown", "Failed batches of which it was not known whether they took effect.",
 			func(f swap.Figures) uint64 { return f.Unknown }},
+		{"vanished", "Records that this server knew and the store had no more before their time.",
+			func(f swap.Figures) uint64 { return f.Vanished }},
+		{"clock_steps", "Steps of the store's clock of a second and more.",
+			func(f swap.Figures) uint64 { return f.ClockSteps }},
 		{"amended", "What was looked at again for failed batches, and taken back if it was there.",
 			func(f swap.Figures) uint64 { return f.Amended }},
 	} {

@@ -78,10 +78,20 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 	server := max(1, rand.Uint32())
 	kind, _, _ := strings.Cut(o.store, ":")
 	about := withoutPassword(o.store)
-	shared := swap.New(backend, swap.Config{Server: server, Timeout: o.storeTimeout, Names: o.maxNames})
+	losses := &lossLog{log: o.log, store: about}
+	shared := swap.New(backend, swap.Config{
+		Server: server, Timeout: o.storeTimeout, Names: o.maxNames,
+		Vanished: func(key gatehouse.Key) { losses.vanished(key.String()) }, ClockSet: losses.clockSet,
+	})
+	eviction := newEvictionCheck(o.log, about, backend)
 	breaker := outage.NewBreaker(shared, outage.BreakerConfig{
 		Name: kind, Timeout: o.storeTimeout, Metrics: o.figures,
-		Changed: func(err error) { tellOutage(o.log, about, err) },
+		Changed: func(err error) {
+			tellOutage(o.log, about, err)
+			if err == nil {
+				eviction.start(ctx)
+			}
+		},
 	})
 	var lasting outage.Keeper = breaker
 	closeLazy := func() {}
@@ -98,10 +108,11 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 			Answer: func(key gatehouse.Key) outage.Answer { return o.rules.Find(key).OnUnreachable },
 		}),
 		about: about, first: swap.FirstTicket(server), names: shared.Len,
-		health: func() string { return storeHealth(kind, breaker) },
+		health: func() string { return storeHealth(kind, breaker) + eviction.health(kind) },
 		close: func() error {
 			closeLazy()
 			breaker.Close()
+			eviction.close()
 			shared.Close()
 			return closeBackend()
 		},
@@ -110,6 +121,7 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 	if err := greet(ctx, backend, breaker); err != nil {
 		return nil, errors.Join(err, k.close())
 	}
+	eviction.run(ctx)
 	return k, nil
 }
 

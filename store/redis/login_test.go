@@ -20,13 +20,14 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/freeport"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/redis"
 	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // leastRights are what docs/stores/redis.md tells to give.
 var leastRights = []string{
 	"resetchannels", "~gatehouse:*", "&gatehouse:*", "+evalsha", "+eval", "+get", "+getrange", "+set", "+del",
-	"+time", "+publish", "+subscribe", "+scan", "+ping", "+hello", "+role", "+cluster|slots",
+	"+time", "+publish", "+subscribe", "+scan", "+ping", "+info", "+hello", "+role", "+cluster|slots",
 }
 
 // A user with the least rights can do all that is needed; one who lacks one right is told which.
@@ -51,6 +52,9 @@ func TestLeastRights(t *testing.T) {
 	})
 	wantKey(t, heard, key("a"))
 	checkRange(t, b, []string{"a"})
+	if policy, err := b.EvictionPolicy(t.Context()); err != nil || policy != redis.NoEviction {
+		t.Errorf("the eviction policy = %q, %v, want %s", policy, err, redis.NoEviction)
+	}
 	ask(t, b, key("a"), &swap.Change{If: 2, Nonce: 3})
 
 	for name, lacks := range map[string]string{

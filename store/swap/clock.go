@@ -41,16 +41,29 @@ func (c *clock) latest() int64 {
 	return now + c.most + (now-c.asOf)/maxDrift
 }
 
-// note learns from an answer. The most rests on the last answer alone: by an earlier one it might be less,
-// and wrong, as the clock may have been set since.
-func (c *clock) note(now time.Time, sent, received int64) {
+// leastStep is what counts as a step of the clock. Less may be two nodes of one store whose clocks differ.
+const leastStep = int64(time.Second)
+
+// note learns from an answer, and returns by how much the store's clock was set since the one before, at
+// least; 0 if it was not. The most rests on the last answer alone: by an earlier one it might be less, and
+// wrong, as the clock may have been set since.
+func (c *clock) note(now time.Time, sent, received int64) (step time.Duration) {
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	drift := max(0, received-c.asOf) / maxDrift
+	switch forward, back := least-c.most-drift, c.offset-most-drift; {
+	case !c.known:
+	case forward >= leastStep:
+		step = time.Duration(forward)
+	case back >= leastStep:
+		step = time.Duration(-back)
+	}
 	if !c.known || c.offset < least || c.offset > most {
 		c.known, c.offset = true, least
 	}
 	if received >= c.asOf {
 		c.most, c.asOf = most, received
 	}
+	return step
 }

@@ -93,7 +93,7 @@ func (s *Store) change(e *entry, f *flight) (*Change, error) {
 		f.next.form = f.form
 	}
 	change.Next = f.next.encode()
-	change.Keep = s.keep(f)
+	change.Keep = s.keep(f.now, f.state, f.next.heads)
 	if len(change.Next) <= maxRecord || f.full || len(f.next.form) < len(e.record.form) {
 		return change, nil
 	}
@@ -109,28 +109,28 @@ func (s *Store) change(e *entry, f *flight) (*Change, error) {
 // of it by that; and a change that has been under way since before the delete finds it in its way.
 const grave = time.Minute
 
-// keep is for how long the new record is worth something.
-func (s *Store) keep(f *flight) time.Duration {
+// keep is for how long a record that was made at an instant is worth something.
+func (s *Store) keep(now int64, state control.State, heads []head) time.Duration {
 	worth := int64(grave)
-	if f.state != nil {
-		expiry := f.state.Expiry()
-		if semaphore, ok := f.state.(*control.Semaphore); ok && s.traits.Leases {
-			expiry = lastEnd(f.now, semaphore)
+	if state != nil {
+		expiry := state.Expiry()
+		if semaphore, ok := state.(*control.Semaphore); ok && s.traits.Leases {
+			expiry = lastEnd(now, semaphore)
 		}
-		if expiry.Sub(time.Unix(0, f.now)) >= gatehouse.MaxDuration {
+		if expiry.Sub(time.Unix(0, now)) >= gatehouse.MaxDuration {
 			return gatehouse.Forever
 		}
 		linger := int64(s.config.Linger)
-		if control.Absent(f.state) {
+		if control.Absent(state) {
 			linger = max(linger, int64(grave))
 		}
-		worth = max(expiry.UnixNano()-f.now, 0) + linger
-		if created := control.Created(f.state); !created.IsZero() {
-			worth = max(worth, created.UnixNano()-f.now+int64(s.config.Keep))
+		worth = max(expiry.UnixNano()-now, 0) + linger
+		if created := control.Created(state); !created.IsZero() {
+			worth = max(worth, created.UnixNano()-now+int64(s.config.Keep))
 		}
 	}
-	for _, h := range f.next.heads {
-		worth = max(worth, h.until-f.now)
+	for _, h := range heads {
+		worth = max(worth, h.until-now)
 	}
 	return time.Duration(worth)
 }

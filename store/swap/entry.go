@@ -22,6 +22,7 @@ type entry struct {
 	known    bool // what the store has, as of the last answer
 	version  uint64
 	record   record
+	seen     int64         // when the store had it last, by its time; 0 if it did not
 	state    control.State // nil when there is none, or when it has to be decoded from the record
 	minFence uint64
 	untold   untold
@@ -52,7 +53,7 @@ func (e *entry) enter(r *request) (leads bool) {
 // take notes the present record.
 func (e *entry) take(reply *Reply) error {
 	e.known, e.version, e.minFence = true, reply.Version, reply.MinFence
-	e.record, e.state, e.gone = record{}, nil, nil
+	e.record, e.state, e.gone, e.seen = record{}, nil, nil, 0
 	if reply.Record == nil {
 		return nil
 	}
@@ -64,6 +65,7 @@ func (e *entry) take(reply *Reply) error {
 		e.known = false
 		return err
 	}
+	e.seen = reply.Now.UnixNano()
 	e.noteEnded(reply.Live)
 	return nil
 }
@@ -97,6 +99,7 @@ func (e *entry) adopt(f *flight, reply *Reply) error {
 	if reply.MinFence != 0 {
 		e.minFence = reply.MinFence
 	}
+	e.seen = reply.Now.UnixNano()
 	if f.change.Read {
 		// What was decided stands. The state counted refusals that were not stored.
 		if err := e.decode(); err != nil {

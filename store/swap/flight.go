@@ -237,6 +237,9 @@ func (f *flight) hear(reply *Reply, err error) (over bool, why error) {
 	if reply.Swapped {
 		return f.confirmed(reply)
 	}
+	if f.store.vanished(e, reply) {
+		f.store.noteVanished(e.key)
+	}
 	if err := e.take(reply); err != nil {
 		return true, unavailable(e.key, err)
 	}
@@ -266,7 +269,9 @@ func (f *flight) noteAnswer(reply *Reply) {
 	s := f.store
 	received := s.clock.elapsed()
 	s.answered.Store(received)
-	s.clock.note(reply.Now, f.sent, received)
+	if step := s.clock.note(reply.Now, f.sent, received); step != 0 {
+		s.clockSet(step)
+	}
 	f.heard = true
 	f.entry.trip, f.entry.heard = time.Duration(received-f.sent), received
 }

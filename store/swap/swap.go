@@ -35,6 +35,12 @@ type Config struct {
 	// was refused; 0 means 10 minutes.
 	Keep time.Duration
 
+	// Vanished is called for each record that this server knew and that the store does not have any more,
+	// although it was to be kept for longer. ClockSet is called when the store's clock was set by a second
+	// or more. They must not block. nil calls nothing.
+	Vanished func(gatehouse.Key)
+	ClockSet func(by time.Duration)
+
 	// Holders is the most holds under one name; 0 means DefaultHolders. Every change rewrites all of them.
 	Holders int
 }
@@ -296,10 +302,12 @@ type Figures struct {
 	Unknown, Amended uint64
 	// Failures are the calls that failed.
 	Failures uint64
+	// Vanished are the records that the store lost before their time, and ClockSteps the steps of its clock.
+	Vanished, ClockSteps uint64
 }
 
 type counters struct {
-	swaps, reads, lost, unknown, amended, failures atomic.Uint64
+	swaps, reads, lost, unknown, amended, failures, vanished, clockSteps atomic.Uint64
 }
 
 // Figures returns the counts.
@@ -308,5 +316,6 @@ func (s *Store) Figures() Figures {
 	return Figures{
 		Swaps: c.swaps.Load(), Reads: c.reads.Load(), Lost: c.lost.Load(),
 		Unknown: c.unknown.Load(), Amended: c.amended.Load(), Failures: c.failures.Load(),
+		Vanished: c.vanished.Load(), ClockSteps: c.clockSteps.Load(),
 	}
 }

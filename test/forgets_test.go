@@ -1,0 +1,67 @@
+package test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+)
+
+// A Redis that evicts is warned of at the start and in /readyz, and what it has thrown away is counted and
+// logged when it is asked for.
+func TestRedisThatEvicts(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, "--maxmemory-policy", "allkeys-random")
+	s := start(t, "--store", "redis://"+redis.Address)
+	if body := s.get(t, "/readyz").body; !strings.Contains(body, "maxmemory-policy allkeys-random") {
+		t.Errorf("/readyz says %q, want the policy in it", body)
+	}
+	if !strings.Contains(s.journal.String(), "set its maxmemory-policy to noeviction") {
+		t.Errorf("no warning of the policy is logged:\n%s", s.journal)
+	}
+	const locks = 200
+	for i := range locks {
+		s.want(t, fmt.Sprintf("/v1/lock/l%d/acquire?key=a&expires=600000&maxwait=0", i), "200 a")
+	}
+	s.wantMetric(t, `gatehouse_store_vanished_total{store="redis"} 0`)
+	const fill = `for i = 1, 4000 do redis.call('SET', 'other' .. i, string.rep('x', 1000)) end`
+	redis.CLI(t, "EVAL", fill, "0")
+	redis.CLI(t, "CONFIG", "SET", "maxmemory", "3mb")
+	again := 0
+	for i := range locks {
+		if s.get(t, fmt.Sprintf("/v1/lock/l%d/acquire?key=b&expires=600000&maxwait=0", i)).status == 200 {
+			again++
+		}
+	}
+	vanished := regexp.MustCompile(`gatehouse_store_vanished_total\{store="redis"\} (\d+)`)
+	found := vanished.FindStringSubmatch(s.get(t, "/metrics").body)
+	if found == nil {
+		t.Fatal("there is no gatehouse_store_vanished_total")
+	}
+	counted, _ := strconv.Atoi(found[1])
+	t.Logf("%d of %d locks were granted again, %d records counted as vanished", again, locks, counted)
+	if again == 0 || counted < again {
+		t.Errorf("%d locks were granted again and %d records counted; want some, and as many", again, counted)
+	}
+	if !strings.Contains(s.journal.String(), "the store has lost records before their time") {
+		t.Errorf("no loss is logged:\n%s", s.journal)
+	}
+}
+
+// A Redis whose user may not ask for INFO is used, and what is not known is said.
+func TestRedisWithoutInfo(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.CLI(t, "ACL", "SETUSER", "gate", "on", ">secret", "~*", "&*", "+@all", "-info")
+	s := start(t, "--store", "redis://gate:secret@"+redis.Address)
+	s.want(t, "/v1/lock/l/acquire?key=a&maxwait=0", "200 a")
+	if body := s.get(t, "/readyz").body; !strings.Contains(body, "maxmemory-policy unknown") {
+		t.Errorf("/readyz says %q, want that the policy is unknown", body)
+	}
+	if !strings.Contains(s.journal.String(), "it is not known whether the store evicts") {
+		t.Errorf("no warning is logged:\n%s", s.journal)
+	}
+}
