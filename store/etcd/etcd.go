@@ -27,6 +27,7 @@ type Backend struct {
 	keys   keys
 	leases leases
 	keeper keeper
+	claims claims
 
 	start time.Time // of its clock
 	close sync.Once
@@ -96,7 +97,7 @@ func (b *Backend) Close() error {
 }
 
 // Traits implements swap.Backend. Fencing tokens rest on etcd's revision, which never goes back.
-func (b *Backend) Traits() swap.Traits { return swap.Traits{Fences: true, Leases: true} }
+func (b *Backend) Traits() swap.Traits { return swap.Traits{Fences: true, Leases: true, Claims: true} }
 
 // now is this server's time, as etcd has none: the wall clock as it was at the start, and what has passed
 // since by the monotonic one.

@@ -14,6 +14,7 @@ import (
 //
 //	records/lock/a/b                            the record of the lock "a/b"
 //	holds/lock/a%2Fb/00000000004294967296       its hold with that fencing token
+//	claims/lock/a/b                             the claim of a server that loses races for it
 //
 // A record's key ends with the name as it is, so that etcd's order is the order of names. In the key of a
 // hold the name has no slash, so that no name's holds are among those of another; and a long one is a digest
@@ -23,6 +24,7 @@ type keys string
 const (
 	recordsPart = "records/"
 	holdsPart   = "holds/"
+	claimsPart  = "claims/"
 
 	// maxPart is the longest name that is in the key of a hold.
 	maxPart = 128
@@ -36,6 +38,10 @@ func (k keys) records(kind gatehouse.Kind) string {
 }
 
 func (k keys) record(key gatehouse.Key) string { return k.records(key.Kind) + key.Name }
+
+func (k keys) claim(key gatehouse.Key) string {
+	return string(k) + claimsPart + key.Kind.String() + "/" + key.Name
+}
 
 // holds is what the keys of all holds under one name begin with.
 func (k keys) holds(key gatehouse.Key) string {

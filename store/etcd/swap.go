@@ -39,27 +39,43 @@ func (b *Backend) Swap(
 	if err != nil {
 		return swap.Reply{}, tell(err, false)
 	}
-	ops, err := b.ops(ctx, key, change, g)
-	if err != nil {
-		b.leases.free(g.all()...)
-		return swap.Reply{}, err
-	}
-	var sent atomic.Bool
-	response, err := b.client.Txn(noting(clientv3.WithRequireLeader(ctx), &sent)).
-		If(b.compares(key, change)...).Then(ops...).Else(b.look(key)...).Commit()
+	response, sent, err := b.transact(ctx, key, change, g)
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			b.keeper.forget()
 		}
-		if errors.Is(err, rpctypes.ErrNoSpace) {
+		if sent && errors.Is(err, rpctypes.ErrNoSpace) {
 			return b.full(ctx, key, change, g)
 		}
-		if err = tell(err, sent.Load()); !mayBeDone(err) {
+		if err = tell(err, sent); !mayBeDone(err) {
 			b.leases.free(g.all()...) // otherwise the holds may be under them
 		}
 		return swap.Reply{}, err
 	}
 	return b.reply(key, change, response, g)
+}
+
+// transact makes the transaction of a change. sent reports whether any of it may have been sent.
+func (b *Backend) transact(
+	ctx context.Context, key gatehouse.Key, change *swap.Change, g grants,
+) (response *clientv3.TxnResponse, sent bool, err error) {
+	claim, err := b.guard(ctx, key, change)
+	if err != nil {
+		return nil, false, err
+	}
+	ops, err := b.ops(ctx, key, change, g)
+	if err != nil {
+		return nil, false, err
+	}
+	var noted atomic.Bool
+	response, err = b.client.Txn(noting(clientv3.WithRequireLeader(ctx), &noted)).
+		If(append(b.compares(key, change), claim.compares()...)...).
+		Then(append(claim.pass(), ops...)...).Else(b.look(key, &claim)...).Commit()
+	if err == nil && response.Succeeded && claim.replaced != 0 {
+		response.Responses = response.Responses[len(claim.pass()):]
+		b.claims.forget(claim.at)
+	}
+	return response, noted.Load(), err
 }
 
 // full tells what became of a change that etcd had no space for: it says so too when it has just made it, and
@@ -68,7 +84,8 @@ func (b *Backend) Swap(
 func (b *Backend) full(
 	ctx context.Context, key gatehouse.Key, change *swap.Change, g grants,
 ) (swap.Reply, error) {
-	response, err := b.client.Txn(clientv3.WithRequireLeader(ctx)).Then(b.look(key)...).Commit()
+	look := b.look(key, &guard{at: b.keys.claim(key)})
+	response, err := b.client.Txn(clientv3.WithRequireLeader(ctx)).Then(look...).Commit()
 	if err != nil {
 		return swap.Reply{}, fmt.Errorf("%w, and whether it made the change: %w", rpctypes.ErrNoSpace, err)
 	}
@@ -134,8 +151,8 @@ func (b *Backend) ops(
 }
 
 // look is what is done when the record is another one.
-func (b *Backend) look(key gatehouse.Key) []clientv3.Op {
-	ops := []clientv3.Op{clientv3.OpGet(b.keys.record(key))}
+func (b *Backend) look(key gatehouse.Key, claim *guard) []clientv3.Op {
+	ops := append([]clientv3.Op{clientv3.OpGet(b.keys.record(key))}, claim.look()...)
 	if hasHolds(key.Kind) {
 		ops = append(ops, b.live(key))
 	}
@@ -171,6 +188,10 @@ func (b *Backend) reply(
 		} else if len(r.Live) > 0 {
 			return swap.Reply{}, fmt.Errorf("%w: %d holds in etcd below %s without a record",
 				swap.ErrRefused, len(r.Live), b.keys.holds(key))
+		}
+		if !change.Read {
+			claim := results[len(results)-1].GetResponseRange().Kvs
+			r.Claimed = b.claims.note(b.keys.claim(key), claim, change.Server)
 		}
 	case change.Read:
 		r.Version = change.If
