@@ -33,6 +33,7 @@ var drills = []drill{
 	{"lost answers", true, (*drilled).lostAnswers},
 	{"lost grant", true, (*drilled).lostGrant},
 	{"kept", false, (*drilled).kept},
+	{"far", true, (*drilled).far},
 }
 
 // drills has all of them done.
