@@ -33,7 +33,7 @@ func (d *drilled) far() {
 
 	d.farHolds(far)
 	d.farWaits(place)
-	if d.setup.store != "etcd" { // there servers go by their own clocks, which differ by more than a token takes
+	if d.setup.store != "etcd" { // there clocks of servers differ by more than a token takes to come back
 		d.farShares(far)
 	}
 
