@@ -1,9 +1,11 @@
 package swap
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -253,16 +255,15 @@ func (f *flight) without(e *entry, i int) (d gatehouse.Decision, is bool) {
 				len(e.record.form), maxRecord),
 		}, true
 	}
-	for j := range f.owed {
-		owed := &f.owed[j]
-		switch {
-		case owed.turn != i:
-		case owed.paid(&e.record):
-			return gatehouse.Decision{Outcome: gatehouse.Granted}, true
-		default:
-			owed.pay(&f.next)
-		}
+	byTurn := func(d *debt, turn int) int { return cmp.Compare(d.turn, turn) }
+	j, undoes := slices.BinarySearchFunc(f.owed, i, byTurn)
+	if !undoes {
+		return d, false
 	}
+	if f.owed[j].paid(&e.record) {
+		return gatehouse.Decision{Outcome: gatehouse.Granted}, true
+	}
+	f.owed[j].pay(&f.next)
 	return d, false
 }
 

@@ -36,7 +36,7 @@ type flight struct {
 	live     []int               // the turns that control.Serve is given, when not all of them are
 	served   []control.Turn
 	blocked  []int64 // until when another server's head bars the way of a turn; 0 when none does
-	owed     []debt  // the turns that are not to be done twice
+	owed     []*debt // the turns that are not to be done twice, in their order
 	late     bool    // some of them for calls that failed
 	line     *line   // some of which this flight has in hand; nil when nobody watches
 	rest     rest    // of that line
@@ -133,11 +133,15 @@ func (f *flight) load(batch []*request) {
 	for _, r := range batch {
 		f.telling = f.telling || r.telling
 		if r.owed != nil {
-			r.owed.turn = len(f.turns)
-			f.owed, f.late = append(f.owed, *r.owed), true
+			for i, d := range r.owed {
+				d.turn = len(f.turns) + i
+			}
+			f.owed, f.late = append(f.owed, r.owed...), true
 		} else {
 			r.undos = newDebts(r.queue, len(f.turns))
-			f.owed = append(f.owed, r.undos...)
+			for i := range r.undos {
+				f.owed = append(f.owed, &r.undos[i])
+			}
 		}
 		f.turns = append(f.turns, r.queue...)
 	}
@@ -313,6 +317,9 @@ func (f *flight) missed(err error) (over bool, why error) {
 	canHaveChanged := !f.change.Read && f.change.If != noVersion
 	if canHaveChanged && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNotSent) {
 		f.open = append(f.open, f.attempt())
+		for _, d := range f.owed {
+			d.noteSent(&e.record)
+		}
 	}
 	e.known, f.fresh = false, false
 	if errors.Is(err, ErrRefused) || !sleep(f.budget, jittered(f.pause)) {

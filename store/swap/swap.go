@@ -257,7 +257,7 @@ type request struct {
 
 	telling bool // it has refusals stored that were not, and has no command
 
-	owed  *debt       // of what it takes back for a call that failed; nil for any other
+	owed  []*debt     // of its turns, which take back what calls that failed have left; nil for any other
 	undos []debt      // of its undos, in their order, once it was in a flight
 	turn  chan bool   // true when it is to lead, false when it was served
 	done  func(error) // is told instead, if the caller does not wait
