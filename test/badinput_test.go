@@ -79,11 +79,16 @@ func get(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
-	s := start(t, "--read-timeout", "1s", "--idle-timeout", "1s")
-	all := slices.Concat(badParameters, badLimits, badPaths, badRequestLines, badHeaders, badBodies,
-		badPipelines, badSilence)
+	// A busy machine may need more than a second to read what was sent.
+	patient, hasty := start(t), start(t, "--read-timeout", "1s", "--idle-timeout", "1s")
+	spoken := slices.Concat(badParameters, badLimits, badPaths, badRequestLines, badHeaders, badBodies,
+		badPipelines)
+	all := slices.Concat(spoken, badSilence)
 	for i, input := range all {
-		b := trial{input, fmt.Sprintf("k%03d", i)}
+		b, s := trial{input, fmt.Sprintf("k%03d", i)}, patient
+		if i >= len(spoken) || slices.Contains(input.want, tooSlow) {
+			s = hasty
+		}
 		t.Run(b.fact, func(t *testing.T) {
 			t.Parallel()
 			s.want(t, "/v1/counter/"+b.name+"/count?amount=41", "200 41")

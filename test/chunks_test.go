@@ -15,7 +15,7 @@ rules:
   - {match: tokenbucket/*, lazy: 1m, chunk: 50}
   - {match: fixedwindow/*, lazy: 1m, chunk: 50}
 `)
-	return startShared(t, redistest.Start(t), count, "--config", config)
+	return startShared(t, redistest.Start(t), count, append(patient, "--config", config)...)
 }
 
 // passAll asks each server until it lets nothing through any more, and returns how many it let through.

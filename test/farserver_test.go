@@ -23,8 +23,9 @@ const (
 	loadClients = 64
 	// loadTime is how long they do so.
 	loadTime = 2 * time.Second
-	// within is where a server stops waiting for its store: what takes longer is answered 503.
-	within = "500ms"
+	// within is where a server stops waiting for its store: what takes longer is answered 503. A busy machine
+	// may need the usual 500ms for a round trip; a server that loses all races does so however long.
+	within = "3s"
 )
 
 // startFar starts a near and a far server on a Redis of the test's own.

@@ -18,7 +18,7 @@ rules:
   - {match: tokenbucket/lazy, lazy: 100ms}
   - {match: tokenbucket/chunk, lazy: 100ms, chunk: 7}
 `)
-	servers := startShared(t, redis, 2, "--config", config)
+	servers := startShared(t, redis, 2, append(patient, "--config", config)...)
 	const limit = 100
 	for name, most := range map[string]int64{"chunk": limit, "lazy": 2 * limit} {
 		acquire := fmt.Sprintf("/v1/tokenbucket/%s/acquire?size=%d&interval=86400000&maxwait=0", name, limit)

@@ -17,7 +17,7 @@ import (
 // These tests run two or three servers on one real Redis.
 
 // patient are the flags of servers whose store is there, but on a machine that may be busy.
-var patient = []string{"--store-timeout", "5s"}
+var patient = []string{"--store-timeout", "20s"}
 
 // startShared starts so many servers on a Redis.
 func startShared(t *testing.T, redis *redistest.Server, count int, flags ...string) []*server {
