@@ -55,7 +55,8 @@ func waited(now time.Time, cmd *gatehouse.Command) int64 {
 	if cmd.Since.IsZero() {
 		return 0
 	}
-	return min(int64(now.Sub(cmd.Since)), int64(gatehouse.MaxDuration))
+	// It may have come by the clock of another store.
+	return min(max(int64(now.Sub(cmd.Since)), 0), int64(gatehouse.MaxDuration))
 }
 
 // refused notes a refusal that is the last word.

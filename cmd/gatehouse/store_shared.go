@@ -104,7 +104,7 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 	}
 	k := &keeper{
 		Store: outage.New(lasting, outage.Config{
-			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.figures,
+			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.figures, Latest: shared.Latest,
 			Answer: func(key gatehouse.Key) outage.Answer { return o.rules.Find(key).OnUnreachable },
 		}),
 		about: about, first: swap.FirstTicket(server), names: shared.Len,

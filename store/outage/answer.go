@@ -68,8 +68,21 @@ func (s *Store) answer(ctx context.Context, key gatehouse.Key, queue []control.T
 		if !answered[i] {
 			queue[i].Decision, queue[i].Err = gatehouse.Decision{}, err
 		}
+		s.date(&queue[i])
 	}
 	return nil
+}
+
+// date gives a refusal the time of the store. Who waits is told of deletes since then once the store is back,
+// and would be told of an earlier one if the store's clock is ahead of this machine's. A grant keeps the time
+// by which it can be taken back here.
+func (s *Store) date(turn *control.Turn) {
+	if s.config.Latest == nil || turn.Decision.Outcome != gatehouse.Refused {
+		return
+	}
+	if latest := s.config.Latest(); !latest.IsZero() {
+		turn.Decision.At = latest
+	}
 }
 
 // asks reports whether an operation can be answered without knowing what others have taken.

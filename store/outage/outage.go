@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -33,6 +34,10 @@ type Config struct {
 	// Answer says how commands for a key are answered while the store cannot be reached; it is asked for
 	// limiters alone, because what is held must never be granted twice. nil means Refuse for all.
 	Answer func(key gatehouse.Key) Answer
+
+	// Latest is the time of the store or somewhat later, as far as is known while it is away; the zero
+	// time means that it is not known. nil means that it is this machine's.
+	Latest func() time.Time
 
 	// Servers is how many share the store, for LocalShare; 0 means 1.
 	Servers int

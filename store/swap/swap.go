@@ -139,8 +139,13 @@ func (s *Store) Answered(within time.Duration) bool {
 	return last != 0 && s.clock.elapsed()-last < int64(within)
 }
 
-// Latest is the time of the store or somewhat later. It means nothing before the store has answered.
-func (s *Store) Latest() time.Time { return time.Unix(0, s.clock.latest()) }
+// Latest is the time of the store or somewhat later. The zero time means that the store has not answered yet.
+func (s *Store) Latest() time.Time {
+	if _, known := s.clock.now(); !known {
+		return time.Time{}
+	}
+	return time.Unix(0, s.clock.latest())
+}
 
 // Apply implements gate.Store. Commands for one key that come while a round trip is under way go into the
 // next one, all together.

@@ -1,0 +1,55 @@
+package outage_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
+)
+
+// Who comes while the store is away is not told of an earlier delete, whatever the clock of the store says.
+func TestWaiterIsNotToldOfAnEarlierDelete(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := swaptest.New(1, false)
+		store.Jump(time.Hour)
+		backend := store.Server(0)
+		shared := swap.New(backend, swap.Config{Server: 1})
+		defer shared.Close()
+		breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
+		defer breaker.Close()
+		g := gate.New(outage.New(breaker, outage.Config{
+			Latest: shared.Latest, Answer: func(gatehouse.Key) outage.Answer { return outage.LocalShare },
+		}), gate.Config{FirstTicket: swap.FirstTicket(1)})
+		defer func() { _ = g.Drain(context.Background()) }()
+		defer g.Close()
+		cmd := acquire(1, 1)
+		cmd.Interval = 10 * time.Second
+		do := func(cmd gatehouse.Command) gatehouse.Decision {
+			d, err := g.Do(context.Background(), bucket("a"), cmd)
+			if err != nil {
+				t.Fatalf("%s: %v", cmd.Op, err)
+			}
+			return d
+		}
+		do(cmd)
+		do(gatehouse.Command{Op: gatehouse.OpDelete})
+		backend.Cut(true)
+		do(cmd) // by this server's share, which is empty then
+		waiter := make(chan gatehouse.Decision)
+		go func() {
+			waits := cmd
+			waits.MaxWait = time.Minute
+			waiter <- do(waits)
+		}()
+		time.AfterFunc(2*time.Second, func() { backend.Cut(false) })
+		if d := <-waiter; d.Outcome != gatehouse.Granted {
+			t.Errorf("who came after the delete: %s, %s, want it granted", d.Outcome, d.Message)
+		}
+	})
+}
