@@ -44,7 +44,8 @@ func (d *drilled) used() {
 
 // breaker: while the store is away commands fail at once, and what hung up meanwhile is taken back later.
 func (d *drilled) breaker() {
-	hold := d.ask(0, gatehouse.Lock, acquire("a", 0))
+	d.ask(0, gatehouse.Lock, acquire("a", 0))
+	hold := d.ask(0, gatehouse.Semaphore, acquire("a", 0))
 	d.store.Pause()
 	gone := d.begin(0, gatehouse.Lock, release("a"), gatehouse.Forever)
 	<-gone
@@ -60,17 +61,19 @@ func (d *drilled) breaker() {
 	}
 	undo := acquire("a", 0)
 	undo.Op, undo.Granted = gatehouse.OpUndo, &hold.d
-	<-d.begin(0, gatehouse.Lock, undo, gatehouse.Forever)
+	<-d.begin(0, gatehouse.Semaphore, undo, gatehouse.Forever)
 	d.store.Resume()
 	d.used()
 	pause(3 * time.Second)
 	if one := d.ask(0, gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpValue}); one.d.Value != 0 {
 		d.complain(gatehouse.Counter, "stands at %d, want nothing of what failed at once", one.d.Value)
 	}
-	if one := d.ask(0, gatehouse.Lock, acquire("b", 0)); !one.granted() {
-		d.complain(gatehouse.Lock, "%s, want it free: it was released, and taken back", one)
+	for _, kind := range []gatehouse.Kind{gatehouse.Lock, gatehouse.Semaphore} {
+		if one := d.ask(0, kind, acquire("b", 0)); !one.granted() {
+			d.complain(kind, "%s, want it free: it was released, or taken back", one)
+		}
+		d.ask(0, kind, release("b"))
 	}
-	d.ask(0, gatehouse.Lock, release("b"))
 }
 
 // places: whoever hangs up or cancels has taken nothing, neither more nor less. All kinds of limiters are
@@ -138,6 +141,39 @@ func (d *drilled) all(kind gatehouse.Kind) {
 		if one := d.ask(i, kind, limit(kind)); !one.granted() {
 			d.complain(kind, "%s as number %d of %d after %s of rest", one, i+1, want, 2*window)
 			return
+		}
+	}
+}
+
+// lostPlace: a place that was reserved by a call that failed is there for the next one.
+func (d *drilled) lostPlace() {
+	const long = 30 * window // so that no place comes back by itself meanwhile
+	for _, kind := range limiters {
+		cmd := limit(kind)
+		cmd.Interval = long
+		d.early(long)
+		for range slots {
+			d.ask(0, kind, cmd)
+		}
+		cmd.Op, cmd.Holder = gatehouse.OpReserve, "before"
+		before := d.ask(0, kind, cmd)
+		d.ask(0, kind, cmd) // the same place, so that two know of it
+		cancel := cmd
+		cancel.Op = gatehouse.OpCancel
+		d.ask(0, kind, cancel)
+		d.store.Set(swaptest.Faults{Latency: time.Millisecond, LostAnswer: 1})
+		cmd.Holder = "lost"
+		if one := d.try(0, kind, cmd); one.err == nil {
+			d.complain(kind, "%s, want an error, as nothing can be known", one)
+		}
+		d.mend()
+		pause(3 * time.Second)
+		cmd.Holder = "next"
+		next := d.ask(1, kind, cmd)
+		start, want := next.d.At.Add(next.d.Delay), before.d.At.Add(before.d.Delay)
+		if !next.granted() || start.After(want.Add(time.Millisecond)) { // waits are whole ms
+			d.complain(kind, "%s, with its place at %s, want it at %s as that of %s",
+				next, start, want, before)
 		}
 	}
 }

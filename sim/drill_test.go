@@ -32,6 +32,9 @@ var drills = []drill{
 	{"breaker", true, (*drilled).breaker},
 	{"lost answers", true, (*drilled).lostAnswers},
 	{"lost grant", true, (*drilled).lostGrant},
+	{"late undo", false, (*drilled).lateUndo},
+	{"lost undo", true, (*drilled).lostUndo},
+	{"lost place", true, (*drilled).lostPlace},
 	{"kept", false, (*drilled).kept},
 	{"far", true, (*drilled).far},
 }

@@ -46,8 +46,12 @@ func (l *look) limit() {
 	}
 }
 
-// limited reports whether what a name lets through is counted.
+// limited reports whether what a name lets through is counted. Drills that take back what was answered count
+// for themselves.
 func (l *look) limited() bool {
+	if strings.HasPrefix(l.key.Name, "drill l") { // late undo, lost undo, lost place
+		return false
+	}
 	return slices.Contains(l.limits, l.key.Kind) || strings.HasPrefix(l.key.Name, "drill places")
 }
 
