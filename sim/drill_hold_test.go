@@ -48,12 +48,18 @@ func (d *drilled) share() {
 		}
 	}
 	d.ask(0, gatehouse.Lock, release("a"))
-	d.ask(0, gatehouse.Lock, acquire("a", 0))
-	cmd := acquire("a", 0)
-	cmd.Op, cmd.Granted = gatehouse.OpUndo, &hold.d
-	d.ask(0, gatehouse.Lock, cmd)
+	second := d.ask(0, gatehouse.Lock, acquire("a", 0))
+	d.ask(0, gatehouse.Lock, undoOf(hold))
+	stale := release("a")
+	stale.Fence = hold.d.Fence
+	if one := d.ask(0, gatehouse.Lock, stale); one.granted() {
+		d.complain(gatehouse.Lock, "%s, want a conflict: it means a hold before this one", one)
+	}
+	renew := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "a", Expires: gatehouse.AsAcquired}
+	d.ask(0, gatehouse.Lock, renew)
+	d.ask(0, gatehouse.Lock, undoOf(second)) // late: its holder knows of the hold
 	if one := d.ask(0, gatehouse.Lock, acquire("b", 0)); one.granted() {
-		d.complain(gatehouse.Lock, "%s, want it held: an undo was for a hold before that", one)
+		d.complain(gatehouse.Lock, "%s, want it held: no undo or release meant it", one)
 	}
 	if one := d.ask(0, gatehouse.Lock, release("b")); one.granted() {
 		d.complain(gatehouse.Lock, "%s, want a conflict: another holds it", one)
