@@ -20,11 +20,10 @@ func TestFarServerOnEtcd(t *testing.T) {
 	}
 	near, far := at(nearTrip), at(farTrip)
 	const request = "/v1/counter/hot/count"
-	alone := far.alone(t, request)
-	atNear, atFar := both(t, near, far, request)
-	t.Logf("alone far %s; together near %s, far %s", alone, atNear, atFar)
-	if atFar.passed() < alone.passed()/10 {
-		t.Errorf("the far server counted %d times, want a tenth of %d", atFar.passed(), alone.passed())
+	c := compare(t, near, far, request)
+	t.Logf("%+v", c)
+	if c.far < c.farAlone/10 {
+		t.Errorf("the far server counted %d times, want a tenth of %d", c.far, c.farAlone)
 	}
 	far.want(t, "/v1/semaphore/hot/acquire?key=a&size=100&expires=600000", "200 a")
 	near.begin(t, loadClients/2, "/v1/semaphore/hot/acquire?key=b&size=100&maxwait=0")
