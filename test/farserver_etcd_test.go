@@ -18,9 +18,10 @@ func TestFarServerOnEtcd(t *testing.T) {
 		proxy.Delay(trip)
 		return start(t, "--store", "etcd://"+proxy.Address, "--store-timeout", within)
 	}
-	near, far := at(nearTrip), at(farTrip)
+	servers := pair{at(nearTrip), at(farTrip)}
+	near, far := servers.near, servers.far
 	const request = "/v1/counter/hot/count"
-	c := compare(t, near, far, request)
+	c := servers.compare(t, request)
 	t.Logf("%+v", c)
 	if c.far < c.farAlone/10 {
 		t.Errorf("the far server counted %d times, want a tenth of %d", c.far, c.farAlone)

@@ -28,8 +28,11 @@ const (
 	within = "3s"
 )
 
+// A pair is two servers of one store, one of which is far from it.
+type pair struct{ near, far *server }
+
 // startFar starts a near and a far server on a Redis of the test's own.
-func startFar(t *testing.T) (near, far *server) {
+func startFar(t *testing.T) pair {
 	t.Helper()
 	redis := redistest.Start(t)
 	at := func(trip time.Duration) *server {
@@ -37,7 +40,7 @@ func startFar(t *testing.T) (near, far *server) {
 		proxy.Delay(trip)
 		return start(t, "--store", "redis://"+proxy.Address, "--store-timeout", within)
 	}
-	return at(nearTrip), at(farTrip)
+	return pair{at(nearTrip), at(farTrip)}
 }
 
 // A load is clients of one server that go on until it ends.
@@ -104,9 +107,9 @@ func (l *load) String() string {
 }
 
 // both loads two servers for the same time.
-func both(t *testing.T, near, far *server, request string, length time.Duration) (atNear, atFar *load) {
+func (p pair) both(t *testing.T, request string, length time.Duration) (atNear, atFar *load) {
 	t.Helper()
-	atNear, atFar = near.begin(t, loadClients, request), far.begin(t, loadClients, request)
+	atNear, atFar = p.near.begin(t, loadClients, request), p.far.begin(t, loadClients, request)
 	shared().passes(t, length) // by a server that has no load
 	atNear.stop()
 	atFar.stop()
@@ -133,7 +136,8 @@ func (s *server) wellConnected(t *testing.T) {
 
 // Of a limit that both servers exhaust the far one gets a tenth of an even share at least.
 func TestFarServerOnAHotLimiter(t *testing.T) {
-	near, far := startFar(t)
+	servers := startFar(t)
+	near, far := servers.near, servers.far
 	for _, limiter := range []string{
 		"gcra/%s/acquire?size=1000&interval=1000&burst=50", "pace/%s/acquire?size=1000&interval=1000",
 		"slidinglog/%s/acquire?size=100&interval=100", "slidingwindow/%s/acquire?size=100&interval=100",
@@ -141,7 +145,7 @@ func TestFarServerOnAHotLimiter(t *testing.T) {
 	} {
 		kind, _, _ := strings.Cut(limiter, "/")
 		request := fmt.Sprintf("/v1/"+limiter, "hot"+fmt.Sprint(len(limiter))) + "&maxwait=0"
-		atNear, atFar := both(t, near, far, request, loadTime)
+		atNear, atFar := servers.both(t, request, loadTime)
 		n, f := atNear.passed(), atFar.passed()
 		t.Logf("%s: near %s, far %s", request, atNear, atFar)
 		if even := (n + f) / 2; f < even/10 || f == 0 {
@@ -160,13 +164,13 @@ func TestFarServerOnAHotLimiter(t *testing.T) {
 type comparison struct{ nearAlone, farAlone, near, far int64 }
 
 // compare loads two servers by turns, alone and together, so that what else the machine does meets all alike.
-func compare(t *testing.T, near, far *server, request string) (c comparison) {
+func (p pair) compare(t *testing.T, request string) (c comparison) {
 	t.Helper()
 	const rounds = 4
 	for range rounds {
-		c.nearAlone += near.alone(t, request, loadTime/rounds).passed()
-		c.farAlone += far.alone(t, request, loadTime/rounds).passed()
-		atNear, atFar := both(t, near, far, request, loadTime/rounds)
+		c.nearAlone += p.near.alone(t, request, loadTime/rounds).passed()
+		c.farAlone += p.far.alone(t, request, loadTime/rounds).passed()
+		atNear, atFar := p.both(t, request, loadTime/rounds)
 		c.near, c.far = c.near+atNear.passed(), c.far+atFar.passed()
 	}
 	return c
@@ -178,18 +182,19 @@ func (c comparison) fair() bool { return c.far >= c.farAlone/10 && c.near >= c.n
 // Where nothing is refused, the far server gets a tenth of what it gets alone, and the near one a third. On a
 // machine whose load comes and goes one of some comparisons has to show that.
 func TestFarServerWhereNoLimitBinds(t *testing.T) {
-	near, far := startFar(t)
+	servers := startFar(t)
+	near, far := servers.near, servers.far
 	const most = 4
 	for _, request := range []string{
 		"/v1/counter/hot/count", "/v1/fixedwindow/hot/acquire?size=999999999&interval=3600000&maxwait=0",
 	} {
 		var seen []comparison
 		for len(seen) < most && (len(seen) == 0 || !seen[len(seen)-1].fair()) {
-			seen = append(seen, compare(t, near, far, request))
+			seen = append(seen, servers.compare(t, request))
 		}
 		t.Logf("%s: %+v", request, seen)
 		if !seen[len(seen)-1].fair() {
-			t.Errorf("%s: %+v, want a tenth of what it gets alone for the far server, a third for the near",
+			t.Errorf("%s: %+v, want a tenth of farAlone for far, and a third of nearAlone for near",
 				request, seen)
 		}
 	}
@@ -200,7 +205,8 @@ func TestFarServerWhereNoLimitBinds(t *testing.T) {
 // While a near server's clients poll a lock, and others use a semaphore that has room, what is held at the
 // far one can be renewed and released in time.
 func TestFarServerRenewsAndReleases(t *testing.T) {
-	near, far := startFar(t)
+	servers := startFar(t)
+	near, far := servers.near, servers.far
 	far.want(t, "/v1/lock/hot/acquire?key=a&expires=600000", "200 a")
 	near.begin(t, loadClients/2, "/v1/lock/hot/acquire?key=b&maxwait=0")
 	near.begin(t, loadClients/2, "/v1/semaphore/hot/acquire?key=b&size=100&maxwait=0")
@@ -228,7 +234,8 @@ func TestFarServerRenewsAndReleases(t *testing.T) {
 
 // Those who wait at a far server stand in line, and go by their age among those at the near one.
 func TestFarServerWaiters(t *testing.T) {
-	near, far := startFar(t)
+	servers := startFar(t)
+	near, far := servers.near, servers.far
 	far.want(t, "/v1/lock/hot/acquire?key=holder&expires=600000", "200 holder")
 	near.begin(t, loadClients, "/v1/lock/hot/acquire?key=poll&maxwait=0")
 	var waiters []*conn

@@ -193,7 +193,7 @@ func startCut(t *testing.T) *cutServer {
 	t.Helper()
 	redis := redistest.Start(t)
 	line := redistest.StartProxy(t, redis.Address, 1)
-	s := start(t, "--store", "redis://"+line.Address, "--store-timeout", "500ms")
+	s := start(t, "--store", "redis://"+line.Address, "--store-timeout", "2s")
 	return &cutServer{t, s, startShared(t, redis, 1, patient...)[0], line}
 }
 
