@@ -148,7 +148,7 @@ func (l *limiter) lend(cmd *gatehouse.Command, d *gatehouse.Decision) {
 	}
 	if len(l.more.chunks) >= maxChunks {
 		one, other := &l.more.chunks[0], l.more.chunks[1]
-		*one = chunk{0, one.n + other.n, max(one.until, other.until)}
+		*one = chunk{0, plus(one.n, other.n), max(one.until, other.until)}
 		l.more.chunks = slices.Delete(l.more.chunks, 1, 2)
 	}
 	l.more.chunks = append(l.more.chunks, c)

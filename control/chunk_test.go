@@ -151,6 +151,27 @@ func TestManyChunksAreKeptTogether(t *testing.T) {
 	})
 }
 
+// A refusal leaves nothing behind where chunks are out, also for a server that has just read the record: it
+// would be written each time, by each server in turn.
+func TestRefusalBesideChunksAltersNothing(t *testing.T) {
+	eachLender(t, func(l *lending) {
+		l.take(7, 90, 0, 90)
+		cmd := l.limit
+		cmd.Cost, cmd.Chunk = 50, &gatehouse.Chunk{Holder: 8}
+		for range 2 {
+			if Alters(l.state, &cmd) {
+				t.Errorf("%s: a command that is refused beside a chunk alters the record", l.kind)
+			}
+			if d := l.do(cmd); d.Outcome != gatehouse.Refused {
+				t.Errorf("%s: 50 more of 100 beside a chunk of 90 = %s, want refused", l.kind, d.Outcome)
+			}
+		}
+		if cmd.Size = 120; !Alters(l.state, &cmd) {
+			t.Errorf("%s: another limit does not alter the record", l.kind)
+		}
+	})
+}
+
 // TestChunkForm: the form with chunks is as it was.
 func TestChunkForm(t *testing.T) {
 	for kind, forms := range map[gatehouse.Kind][2]string{

@@ -32,9 +32,10 @@ func (l *limited[M, P]) alters(cmd *gatehouse.Command) bool {
 	switch {
 	case l.created == 0:
 		return true
-	case l.more != nil:
+	case l.more != nil && l.more.limits != nil:
 		return !l.more.says(cmd)
 	}
+	// A form with chunks and no reservations leaves the limits out: the meter has the one there is.
 	return !plain(cmd) || !P(&l.first).has(cmd)
 }
 
