@@ -31,7 +31,7 @@ type name struct {
 	chunk     *chunk   // nil when there is none
 	refused   *refusal // nil when there is none
 	rest      rest
-	exchanges uint64 // how many there were about chunks
+	exchanges uint64 // the number of the last exchange about chunks
 
 	// The rest is of names that are not taken in chunks.
 	state   control.State // as of the last exchange, and what was let through here since; nil: not known

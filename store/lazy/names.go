@@ -3,6 +3,7 @@ package lazy
 import (
 	"errors"
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/gatehousehq/gatehouse"
@@ -64,6 +65,7 @@ func (s *Store) name(key gatehouse.Key) *name {
 		return n
 	}
 	n = &name{store: s, key: key, rule: rule, exchanging: make(chan struct{}, 1)}
+	n.exchanges = rand.Uint64() >> 1 // so that no number is one from before the name was forgotten
 	sh.names[key] = n
 	return n
 }

@@ -1,0 +1,32 @@
+package lazy_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/lazy"
+)
+
+// An undo of what a chunk let through does not go to a chunk that was taken after the name was forgotten.
+func TestUndoAfterTheNameWasForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 1)
+		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+		first := f.must(f.servers[0], key, cmd)
+		<-time.After(5 * interval) // the chunk is given back, and the name is forgotten
+		f.must(f.servers[0], key, gatehouse.Command{Op: gatehouse.OpReset})
+		before := f.total()
+		f.must(f.servers[0], key, cmd)
+		undo := cmd
+		undo.Op, undo.Granted = gatehouse.OpUndo, &first
+		f.must(f.servers[0], key, undo)
+		f.exhaust(f.servers[0], key, cmd)
+		if n := f.total() - before; n > cmd.Size {
+			t.Errorf("%d passed after a reset, want at most %d", n, cmd.Size)
+		}
+		f.close()
+	})
+}
