@@ -82,18 +82,17 @@ func (r *refusals) takeAll() []*entry {
 func (r *refusals) tell() {
 	all := r.takeAll()
 	var next atomic.Int64
-	var failed atomic.Bool
+	var away atomic.Bool
 	var work sync.WaitGroup
 	for range min(tellers, len(all)) {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
 				e := all[i]
 				e.untold.listed.Store(false)
-				q := &request{telling: true}
-				// A store that is away would let each of the names wait for its whole budget.
-				if failed.Load() || r.store.serve(e, q) != nil {
-					failed.Store(true)
+				if away.Load() {
 					r.add(e)
+				} else if r.tellOne(e) {
+					away.Store(true)
 				}
 			}
 		})
@@ -103,6 +102,18 @@ func (r *refusals) tell() {
 	defer r.mu.Unlock()
 	r.timer = nil
 	r.arm()
+}
+
+// tellOne stores the refusals at one name, or leaves them for the next time. It reports whether the store is
+// away, which would let each of the other names wait for its whole budget. One that answers is not: then only
+// this name has failed, as with a record that cannot be read.
+func (r *refusals) tellOne(e *entry) (away bool) {
+	began := r.store.clock.elapsed()
+	if r.store.serve(e, &request{telling: true}) == nil {
+		return false
+	}
+	r.add(e)
+	return r.store.answered.Load() < began
 }
 
 // close stores what is to be stored, once.
