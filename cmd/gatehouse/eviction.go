@@ -96,8 +96,10 @@ type lossLog struct {
 	store string
 
 	mu     sync.Mutex
-	next   time.Time // before that nothing is logged
+	next   time.Time // before that no record is logged
 	missed int       // records since the last that was logged
+	set    time.Time // before that no step of the clock is logged
+	steps  int       // since the last that was logged
 }
 
 // lossEvery is the least time between two lines.
@@ -117,9 +119,17 @@ func (l *lossLog) vanished(key string) {
 	l.missed, l.next = 0, now.Add(lossEvery)
 }
 
-// clockSet logs that the store's clock was set.
+// clockSet logs that the store's clock was set. Nodes of one store whose clocks differ look like a clock that
+// is set with every answer.
 func (l *lossLog) clockSet(by time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.steps++; now.Before(l.set) {
+		return
+	}
 	l.log.Warn("the store's clock was set, or another store took over whose clock differs, or this machine "+
 		"slept: forward ends holds and limits early, back lengthens them",
-		"store", l.store, "step", by.Round(time.Millisecond).String())
+		"store", l.store, "step", by.Round(time.Millisecond).String(), "steps", l.steps)
+	l.steps, l.set = 0, now.Add(lossEvery)
 }
