@@ -200,6 +200,9 @@ func (n *name) exchange() {
 	n.mu.Lock()
 	n.entered = false
 	idle := !n.used && n.untold.none() && len(n.errands) == 0 && n.chunk == nil && n.rest.until.IsZero()
+	if idle && n.hasAsker() {
+		idle = false
+	}
 	if n.used = false; idle {
 		n.store.forget(n)
 	}
@@ -215,6 +218,20 @@ func (n *name) exchange() {
 	n.mu.Lock()
 	n.store.enter(n)
 	n.mu.Unlock()
+}
+
+// hasAsker reports whether a caller was told since the last round that this name is not slow: its command may
+// be about to come, where a wait for the store would hold up others. If not, the name is slow from now on.
+func (n *name) hasAsker() bool {
+	if n.asked.Swap(false) {
+		return true
+	}
+	fast := n.fast.Swap(false)
+	if !n.asked.Load() {
+		return false
+	}
+	n.fast.Store(fast) // somebody asked just now
+	return true
 }
 
 // finish is the last exchange.

@@ -97,7 +97,15 @@ func (s *Store) Slow(key gatehouse.Key) bool {
 		return true
 	}
 	n := s.known(key)
-	return n == nil || !n.fast.Load()
+	if n == nil {
+		return true
+	}
+	// First asked, and then fast is read: exchange writes and reads them in the other order. So either it
+	// keeps the name for the next interval, or this call sees that the name is being forgotten.
+	if !n.asked.Load() {
+		n.asked.Store(true)
+	}
+	return !n.fast.Load()
 }
 
 // Len returns how many names are decided about here at present.

@@ -18,6 +18,7 @@ type name struct {
 	key   gatehouse.Key
 	rule  Rule
 	fast  atomic.Bool // commands are answered from memory
+	asked atomic.Bool // somebody was told so since the last round, and may rely on it
 
 	exchanging chan struct{} // has room for one: whoever makes a round trip
 
