@@ -2,14 +2,17 @@ package redis
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // NoEviction is the policy by which Redis throws no records away when its memory is full.
 const NoEviction = "noeviction"
 
-var errNoPolicy = errors.New("redis: INFO memory does not tell a maxmemory_policy")
+// errNoPolicy is an answer that stays the same when Redis is asked again, as an error that it answers does.
+var errNoPolicy = fmt.Errorf("redis: %w: INFO memory does not tell a maxmemory_policy", swap.ErrRefused)
 
 // EvictionPolicy asks what Redis does when its memory is full: the setting maxmemory-policy. Of several
 // nodes it is that of one that does not say noeviction, if there is one. An error says that it is not known,
