@@ -70,7 +70,7 @@ sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS
 	echo "capacity leases in virtual time, $(or $(SEEDS),200) fresh seeds for each scenario"; \
 	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -v -timeout 2h ./simulate -rapid.checks=$(CHECKS) | $(SHOW)
 
-bugs: ## plant twenty bugs, and see that the simulation finds them
+bugs: ## plant the bugs of sim/bugs, and see that the simulation finds them
 	go run ./sim/bugs
 
 linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and 460,000 to other stores
