@@ -158,7 +158,14 @@ func (s *Server) CLI(tb testing.TB, arguments ...string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	output, err := exec.Command("redis-cli", append([]string{"-p", port}, arguments...)...).CombinedOutput()
+	const tries = 10
+	var output []byte
+	for range tries {
+		output, err = exec.Command("redis-cli", append([]string{"-p", port}, arguments...)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "Server closed the connection") {
+			break
+		} // a sentinel ends all connections of a replica that it makes the master
+	}
 	if err != nil {
 		tb.Fatalf("redis-cli %q: %v: %s", arguments, err, output)
 	}
