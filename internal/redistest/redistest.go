@@ -159,9 +159,10 @@ func (s *Server) CLI(tb testing.TB, arguments ...string) string {
 		tb.Fatal(err)
 	}
 	const tries = 10
+	arguments = append([]string{"-p", port}, arguments...)
 	var output []byte
 	for range tries {
-		output, err = exec.Command("redis-cli", append([]string{"-p", port}, arguments...)...).CombinedOutput()
+		output, err = exec.Command("redis-cli", arguments...).CombinedOutput()
 		if err == nil || !strings.Contains(string(output), "Server closed the connection") {
 			break
 		} // a sentinel ends all connections of a replica that it makes the master
