@@ -54,6 +54,16 @@ func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) *call {
 	return c.ask(s, r)
 }
 
+// A request is a command as it is given to a server.
+type request struct {
+	client   string
+	key      gatehouse.Key
+	cmd      gatehouse.Command
+	patience time.Duration // after which the client goes away; Forever if it does not
+	by       way
+	leaves   int // how, among leavings
+}
+
 // hasDoor reports whether a command comes through doors too: what is decided about a limiter and a watchdog
 // is judged by the store's time of the decision, which is not told there.
 func (r *request) hasDoor() bool {
@@ -63,16 +73,6 @@ func (r *request) hasDoor() bool {
 		return !r.key.Kind.Limiter() && r.key.Kind != gatehouse.Watchdog
 	}
 	return false
-}
-
-// A request is a command as it is given to a server.
-type request struct {
-	client   string
-	key      gatehouse.Key
-	cmd      gatehouse.Command
-	patience time.Duration // after which the client goes away; Forever if it does not
-	by       way
-	leaves   int // how, among leavings
 }
 
 // slowest is how much longer than a command may wait its answer may take. At the store it takes two time-outs

@@ -46,9 +46,9 @@ func renew(holder string, fence uint64) tell {
 	return t
 }
 
-// meaning is a release or a renewal of the hold with a token.
-func meaning(fence uint64, t tell) tell {
-	t.cmd.Fence = fence
+// ofFive is a release or a renewal that names the hold with fencing token 5.
+func ofFive(t tell) tell {
+	t.cmd.Fence = 5
 	return t
 }
 
@@ -164,32 +164,32 @@ var histories = []struct {
 	{"renewed by a stranger", false, []tell{acquire("a", 5), renew("b", 5)}},
 	{"renewed with another token", false, []tell{acquire("a", 5), renew("a", 6)}},
 	{"released by its token", true, []tell{
-		acquire("a", 5), meaning(5, release("a", granted)), acquire("b", 6),
+		acquire("a", 5), ofFive(release("a", granted)), acquire("b", 6),
 	}},
 	{"released by the token of another", false, []tell{
-		acquire("a", 5), release("a", granted), acquire("a", 6), meaning(5, release("a", granted)),
+		acquire("a", 5), release("a", granted), acquire("a", 6), ofFive(release("a", granted)),
 	}},
 	{"a release that means another", true, []tell{
-		acquire("a", 5), release("a", granted), acquire("a", 6), meaning(5, release("a", conflict)),
+		acquire("a", 5), release("a", granted), acquire("a", 6), ofFive(release("a", conflict)),
 		acquire("b", 0),
 	}},
 	{"a release refused to whom it belongs", false, []tell{
-		acquire("a", 5), meaning(5, release("a", conflict)),
+		acquire("a", 5), ofFive(release("a", conflict)),
 	}},
 	{"a lost release that means another", false, []tell{
-		acquire("a", 5), release("a", granted), acquire("a", 6), lost(meaning(5, release("a", 0))),
+		acquire("a", 5), release("a", granted), acquire("a", 6), lost(ofFive(release("a", 0))),
 		acquire("b", 7),
 	}},
 	{"a lost release that means it", true, []tell{
-		acquire("a", 5), lost(meaning(5, release("a", 0))), acquire("b", 7),
+		acquire("a", 5), lost(ofFive(release("a", 0))), acquire("b", 7),
 	}},
 	{"a renewal by the token of another", false, []tell{
-		acquire("a", 5), release("a", granted), acquire("a", 6), meaning(5, renew("a", 6)),
+		acquire("a", 5), release("a", granted), acquire("a", 6), ofFive(renew("a", 6)),
 	}},
 	{"a renewal refused that means another", true, []tell{
-		lost(acquire("a", 0)), meaning(5, renew("a", 0)), renew("a", 6),
+		lost(acquire("a", 0)), ofFive(renew("a", 0)), renew("a", 6),
 	}},
-	{"a renewal refused to whom it belongs", false, []tell{acquire("a", 5), meaning(5, renew("a", 0))}},
+	{"a renewal refused to whom it belongs", false, []tell{acquire("a", 5), ofFive(renew("a", 0))}},
 	{"counts", true, []tell{count(1, 1), count(2, 3)}},
 	{"a count is missing", false, []tell{count(1, 1), count(2, 2)}},
 	{"counts in another order", true, []tell{count(1, 3), overlapping(count(2, 2))}},
