@@ -137,10 +137,25 @@ type counted struct {
 	admitted, refunds record
 }
 
+// since is how many passed from one instant to another, less what was refunded. What was refunded can be
+// undone too, as long as it counts, and then gives back as much once more: so refunds from before count too.
+func (c counted) since(from, to int64) int64 {
+	before := c.w
+	switch {
+	case c.v.kind == gatehouse.GCRA:
+		before = max(1, c.w/c.size) * (c.burst + 1)
+	case c.v.mode == gatehouse.ModeStrict:
+		before = (c.w + parts - 1) / parts
+	case c.v.exact():
+		before = 0 // starts of one instant are alike, and no others
+	}
+	return c.passes.within(from-1, to) - c.refunds.within(from-1-before, to)
+}
+
 // broken says which bound is broken at the last pass.
 func (c counted) broken() string {
 	at := c.passes[len(c.passes)-1].at
-	last := c.passes.within(at-c.w, at) - c.refunds.within(at-c.w-1, at)
+	last := c.since(at-c.w+1, at)
 	interval := time.Duration(c.w)
 	aligned := c.passes.aligned(at, interval) - c.refunds.aligned(at, interval)
 	switch {
@@ -162,8 +177,7 @@ func (c counted) broken() string {
 		}
 	case c.v.kind == gatehouse.GCRA:
 		for _, first := range c.passes {
-			passed := c.passes.within(first.at-1, at) - c.refunds.within(first.at-1, at)
-			if passed > c.burst+1+(at-first.at)/max(1, c.w/c.size) {
+			if c.since(first.at, at) > c.burst+1+(at-first.at)/max(1, c.w/c.size) {
 				return "more than the burst, one, and what came back"
 			}
 		}
