@@ -215,7 +215,7 @@ func askHTTP(conn *socket, r *request) (d gatehouse.Decision, err error) {
 		return d, err
 	}
 	body, err := io.ReadAll(response.Body)
-	if err = errors.Join(err, response.Body.Close()); err != nil {
+	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return d, err
 	}
 	d.At = time.Now()
