@@ -20,7 +20,10 @@ SHOW := grep --line-buffered -vE '^(=== | +--- PASS)|\[rapid\] OK'
 # How many calls make linearizable makes.
 OPERATIONS ?= 50000
 
-# How long make chaos has each store under load, and which: disk, redis, etcd, memory or all.
+# What else make soak is told, such as SOAK="-memory 256 -only resp".
+SOAK ?=
+
+# How long make soak attacks, and make chaos has each store under load, and which: disk, redis, etcd, memory or all.
 # CHAOS is what else it is told, such as CHAOS="-json -seed 1".
 SECONDS ?= 60
 STORE ?= all
@@ -34,7 +37,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim bugs linearizable chaos bench bench-tools accuracy proto lint fmt
+.PHONY: help run test race fuzz sim bugs linearizable chaos soak bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +86,9 @@ chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); s
 		apt-get update -q </dev/null; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server </dev/null; }
 	go run ./cmd/chaos -store $(STORE) -seconds $(SECONDS) $(CHAOS)
+
+soak: ## attack a server in many ways at once for SECONDS (60), beside honest clients; see docs/soak.md
+	go run ./cmd/soak -seconds $(SECONDS) $(SOAK)
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
 	cd bench && go run -tags peers . -out ../docs/benchmarks.md

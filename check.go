@@ -47,6 +47,7 @@ var limiterUsage = [numOps]usage{
 	OpReserve: {true, needLimit | needCost},
 	OpCancel:  {true, needHolder},
 	OpRefund:  {true, needCost},
+	OpCharge:  {true, needLimit | needCost},
 	OpReset:   {true, 0},
 }
 
@@ -88,11 +89,17 @@ func (cmd *Command) Check(key Key) error {
 	if cmd.MaxWait != 0 && (cmd.MaxWait < Forever || cmd.MaxWait > MaxDuration) {
 		return outOfRange(key, "MaxWait", cmd.MaxWait, "Forever, or 0 to 100 years")
 	}
+	if cmd.MaxDelay < 0 || cmd.MaxDelay > MaxDuration {
+		return outOfRange(key, "MaxDelay", cmd.MaxDelay, "0 to 100 years")
+	}
 	if cmd.Keep < 0 || cmd.Keep > MaxDuration {
 		return outOfRange(key, "Keep", cmd.Keep, "0 to 100 years")
 	}
 	if bad := nameFault(key.Name); bad != "" {
 		return Errorf(CodeInvalid, "%s: name %s", key.Kind, bad)
+	}
+	if err := cmd.checkMarks(key); err != nil {
+		return err
 	}
 	return cmd.checkNeeds(key, grammar[key.Kind][cmd.Op].needs)
 }
@@ -105,13 +112,14 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 		return Errorf(CodeInvalid, "%s: Fence %d without a Holder, want that of the hold", key, cmd.Fence)
 	}
 	if n&needExpires != 0 && (cmd.Expires < 0 || cmd.Expires > MaxDuration) &&
-		(cmd.Op != OpRenew || cmd.Expires != AsAcquired) {
+		(!cmd.extends() || cmd.Expires != AsAcquired) {
 		return outOfRange(key, "Expires", cmd.Expires, "0 to 100 years")
 	}
-	if n&needSize != 0 && (cmd.Size < 0 || cmd.Size > MaxSize) {
+	keeps := cmd.Size == InForce && cmd.Op == OpAcquire
+	if n&needSize != 0 && !keeps && (cmd.Size < 0 || cmd.Size > MaxSize) {
 		return outOfRange(key, "Size", cmd.Size, fmt.Sprintf("0 to %d", int64(MaxSize)))
 	}
-	if n&needLimit != 0 || n&needLimitIfAny != 0 && cmd.HasLimit() {
+	if n&needLimit != 0 && cmd.Size != InForce || n&needLimitIfAny != 0 && cmd.HasLimit() {
 		if err := cmd.checkLimit(key); err != nil {
 			return err
 		}
@@ -126,10 +134,16 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 	return nil
 }
 
-// HasLimit reports whether the command says under which limit it is to be judged. What asks without
-// one asks about the limit in force.
+// extends reports whether the command may move the end of a hold that is there.
+func (cmd *Command) extends() bool {
+	return cmd.Op == OpRenew || cmd.Op == OpAcquire && cmd.Extend
+}
+
+// HasLimit reports whether the command says under which limit it is to be judged. One that does not is
+// judged by the limit in force.
 func (cmd *Command) HasLimit() bool {
-	return cmd.Interval != 0 || cmd.Calendar != NoCalendar || len(cmd.Limits) > 0
+	return cmd.Size != InForce &&
+		(cmd.Interval != 0 || cmd.Calendar != NoCalendar || len(cmd.Limits) > 0)
 }
 
 // checkLimit looks at the limits of a limiter and their variety.
@@ -208,7 +222,7 @@ func (cmd *Command) capacity(kind Kind) int64 {
 	switch {
 	case kind == Lock:
 		return 1
-	case kind.Limiter() && (cmd.Op == OpRefund || !cmd.HasLimit()):
+	case kind.Limiter() && (cmd.Op == OpRefund || cmd.Op == OpCharge || !cmd.HasLimit()):
 		return 0
 	case kind.Limiter() && len(cmd.Limits) > 0:
 		least := int64(0)
@@ -253,4 +267,32 @@ func nameFault(name string) string {
 // two separators that some readers take for line ends.
 func isControl(r rune) bool {
 	return r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029'
+}
+
+// checkMarks refuses a name or a holder with a mark that changes the direction of text: where it is shown,
+// what stands behind it seems to stand elsewhere, so that one name can pass for another. Earlier versions
+// took such names, and what they stored is still there: so it can be looked at, given up and deleted.
+func (cmd *Command) checkMarks(key Key) error {
+	switch cmd.Op {
+	case OpStats, OpDelete, OpUndo, OpRelease, OpRenew, OpCancel:
+		return nil
+	}
+	if hasDirectionMark(key.Name) {
+		return Errorf(CodeInvalid, "%s: name %+q has a mark that changes the direction of text", key.Kind,
+			key.Name)
+	}
+	if hasDirectionMark(cmd.Holder) {
+		return Errorf(CodeInvalid, "%s: Holder %+q has a mark that changes the direction of text", key,
+			cmd.Holder)
+	}
+	return nil
+}
+
+// hasDirectionMark reports marks, embeddings, overrides and isolates. All begin with the same byte, which
+// other text seldom has.
+func hasDirectionMark(text string) bool {
+	return strings.IndexByte(text, "\u200e"[0]) >= 0 && strings.ContainsFunc(text, func(r rune) bool {
+		return r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' &&
+			r <= '\u2069'
+	})
 }

@@ -21,7 +21,7 @@ func limiters() []gatehouse.Kind {
 func TestLimiterOperations(t *testing.T) {
 	ops := []gatehouse.Op{
 		gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpReserve, gatehouse.OpCancel,
-		gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats, gatehouse.OpDelete,
+		gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpStats, gatehouse.OpDelete,
 	}
 	for kind := range gatehouse.Kind(gatehouse.Kinds) {
 		limiter := slices.Contains(limiters(), kind)
@@ -110,6 +110,18 @@ var checks = []struct {
 	{"all", gatehouse.OpRefund, "bare cost=999999999999999", ""},
 	{"all", gatehouse.OpRefund, "bare cost=0", "Cost is 0"},
 	{"all", gatehouse.OpReset, "bare", ""},
+	// A charge may be for more than fits at once.
+	{"all", gatehouse.OpCharge, "cost=999999999999999", ""},
+	{"all", gatehouse.OpCharge, "size=0 cost=7", ""},
+	{"all", gatehouse.OpCharge, "cost=0", "Cost is 0, want 1 to"},
+	{"all", gatehouse.OpCharge, "interval=0s", "Interval is 0s"},
+	{"all", gatehouse.OpCharge, "bare cost=1", "Interval is 0s"},
+	// Whoever leaves the limit as it is says so.
+	{"all", gatehouse.OpAcquire, "bare cost=99 size=inforce", ""},
+	{"all", gatehouse.OpReserve, "bare cost=99 size=inforce mode=99", ""},
+	{"all", gatehouse.OpCharge, "bare cost=99 size=inforce", ""},
+	{"all", gatehouse.OpPeek, "bare cost=99 size=inforce", ""},
+	{"all", gatehouse.OpAcquire, "bare cost=0 size=inforce", "Cost is 0"},
 }
 
 // build makes the command that the words of a check stand for.
@@ -124,7 +136,9 @@ func build(t *testing.T, op gatehouse.Op, words string) gatehouse.Command {
 		case "bare":
 			cmd = gatehouse.Command{Op: op}
 		case "size":
-			cmd.Size = number
+			if cmd.Size = number; value == "inforce" {
+				cmd.Size = gatehouse.InForce
+			}
 		case "cost":
 			cmd.Cost = number
 		case "burst":

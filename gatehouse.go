@@ -22,6 +22,12 @@ const Forever time.Duration = -1
 // AsAcquired as the Expires of a renew keeps the length the hold was acquired with.
 const AsAcquired time.Duration = -1
 
+// InForce as the Size of a command means the parameters that are in force under the name. With it Interval,
+// Calendar, Zone, Limits, Burst, Guard and Mode mean nothing. A name that is new begins with DefaultSize per
+// DefaultInterval, a semaphore with DefaultSize; a charge, a peek and a delay answer Missing there. A Size of
+// 0 still stops.
+const InForce int64 = -1 << 63
+
 // The defaults of a request that leaves a parameter out, the same through every door.
 const (
 	DefaultSize        = 1
@@ -60,7 +66,7 @@ type Command struct {
 	Fence uint64
 
 	// Size is the capacity: how many per interval, slots, or how many a barrier waits for.
-	// 0 stops a limiter or a semaphore. A lock always has size 1.
+	// 0 stops a limiter or a semaphore, InForce leaves it as it is. A lock always has size 1.
 	Size int64
 
 	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
@@ -71,7 +77,7 @@ type Command struct {
 
 	// Interval is the length of a limiter's window, or how often a token bucket is refilled: more
 	// than 0. A peek or a delay in which it is 0, with no Calendar and no Limits, asks about the
-	// limit in force.
+	// limit in force, as one with a Size of InForce does.
 	Interval time.Duration
 
 	// Zone is the IANA time zone of calendar windows; "" is UTC.
@@ -89,11 +95,19 @@ type Command struct {
 	Guard time.Duration
 
 	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
-	// at once for a watchdog; AsAcquired is for renew alone.
+	// at once for a watchdog; AsAcquired is for a renew, and for an acquire with Extend, alone.
 	Expires time.Duration
+
+	// Extend has an acquire by a Holder that holds already move the end of its hold, as a renew does. Without
+	// it that stays where it is.
+	Extend bool
 
 	// MaxWait is how long an acquire or a wait may stay in line: 0 not at all, Forever without limit.
 	MaxWait time.Duration
+
+	// MaxDelay is the longest delay that a reserve may be given; 0 means any. A reserve beyond it is refused
+	// and takes nothing.
+	MaxDelay time.Duration
 
 	// Keep is how long a sent event, an opened barrier, a fired watchdog or an idle counter is
 	// remembered. 0 means DefaultKeep.
@@ -193,7 +207,9 @@ type Decision struct {
 	ResetAfter time.Duration
 
 	// Delay is how long to wait before going, for what a reserve took and for what a delay asked: 0 is
-	// now. A reserve's is in whole milliseconds.
+	// now. A reserve's is in whole milliseconds; one that is refused for its MaxDelay has the delay that it
+	// would have been given. A charge's is how long it is until the last of its cost is taken: 0 when all of
+	// it was free.
 	Delay time.Duration
 
 	// Limit and Remaining are how many can be taken at once, under the limit now in force, and how many
@@ -209,6 +225,10 @@ type Decision struct {
 
 	// Fence is the fencing token of what is held. It rises with every grant under one name.
 	Fence uint64
+
+	// ExpiresAfter is, for an acquire and a renew of a semaphore or lock, how long the hold lasts from now;
+	// Forever when it does not end by itself.
+	ExpiresAfter time.Duration
 
 	// Reservation is the number of the place that a reserve got, or was told of again. No two places under
 	// one name have the same, not even across a reset or a delete. It is 0 for what was taken at once, and

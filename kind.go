@@ -82,6 +82,8 @@ const (
 	OpCancel
 	// OpRefund gives back what was taken and is not worth anything to its taker.
 	OpRefund
+	// OpCharge takes what was spent already, even if there is no room: what is not free is taken later.
+	OpCharge
 	// OpStats reads the figures of any controller and changes nothing.
 	OpStats
 	// OpDelete forgets a controller; those who wait at it are told so.
@@ -95,7 +97,7 @@ const (
 
 var opNames = [numOps]string{
 	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
-	"peek", "delay", "reserve", "cancel", "refund", "stats", "delete", "undo",
+	"peek", "delay", "reserve", "cancel", "refund", "charge", "stats", "delete", "undo",
 }
 
 // String returns the operation's name, such as "acquire".

@@ -2,6 +2,8 @@ module github.com/gatehousehq/gatehouse/bench
 
 go 1.26.0
 
+toolchain go1.26.8
+
 replace github.com/gatehousehq/gatehouse => ..
 
 require (
@@ -14,7 +16,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/throttled/throttled/v2 v2.15.0
-	github.com/valyala/fasthttp v1.68.0
+	github.com/valyala/fasthttp v1.77.0
 	go.uber.org/ratelimit v0.3.1
 	golang.org/x/sys v0.49.0
 	golang.org/x/time v0.16.0
@@ -58,11 +60,12 @@ require (
 	github.com/hashicorp/go-rootcerts v1.0.2 // indirect
 	github.com/hashicorp/golang-lru v0.5.4 // indirect
 	github.com/hashicorp/serf v0.10.1 // indirect
-	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/lib/pq v1.12.3 // indirect
 	github.com/mattn/go-colorable v0.1.13 // indirect
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mitchellh/go-homedir v1.1.0 // indirect
+	github.com/molecule-man/go-brrr v1.3.0 // indirect
 	github.com/panjf2000/ants/v2 v2.11.3 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/samuel/go-zookeeper v0.0.0-20201211165307-7117e9ea2414 // indirect

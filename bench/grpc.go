@@ -90,7 +90,7 @@ func (b *bench) leaseServer(ctx context.Context, clients int) (*server, error) {
 	}
 	s, err := b.start(ctx, func(address string) []string {
 		return []string{
-			b.ours, "serve", "--log-level", "error", "--http", "", "--resp", "", "--grpc", address,
+			b.ours, "serve", "--log-level", "error", "--http", "", "--resp", "", "--grpc", address, manyPerAddress,
 			"--capacity-config", "file:" + path,
 		}
 	})

@@ -100,9 +100,14 @@ func (b *bench) role(name string) func(address string) []string {
 	return func(address string) []string { return []string{b.self, "-as", name, address} }
 }
 
+// manyPerAddress lets all connections come from one address.
+const manyPerAddress = "--max-connections-per-address=20000"
+
 // gatehouse is a command that runs the server built from here.
 func (b *bench) gatehouse(address string) []string {
-	return []string{b.ours, "serve", "--log-level", "error", "--http", address, "--resp", "", "--grpc", ""}
+	return []string{
+		b.ours, "serve", "--log-level", "error", "--http", address, "--resp", "", "--grpc", "", manyPerAddress,
+	}
 }
 
 // cpu returns the CPU time, in user mode and in the kernel, that the server has used, its child

@@ -145,7 +145,9 @@ func (b *bench) redis(address string) []string {
 
 // gatehouseRESP is a command that runs the server built from here, with no other door.
 func (b *bench) gatehouseRESP(address string) []string {
-	return []string{b.ours, "serve", "--log-level", "error", "--http", "", "--grpc", "", "--resp", address}
+	return []string{
+		b.ours, "serve", "--log-level", "error", "--http", "", "--grpc", "", "--resp", address, manyPerAddress,
+	}
 }
 
 // check makes sure that the answer is the one wanted.

@@ -94,6 +94,14 @@ func (s *Server) room(r *resource, i int32, known bool, demands []Demand) error 
 	case r.leases() >= s.limits.Leases:
 		return gatehouse.Errorf(gatehouse.CodeExhausted,
 			"resource %s has %d leases, want at most %[2]d at once", quote(r.id), s.limits.Leases)
+	case s.leases >= s.limits.LeasesTotal:
+		return gatehouse.Errorf(gatehouse.CodeExhausted,
+			"resource %s: the server has %d leases, want at most %[2]d at once", quote(r.id),
+			s.limits.LeasesTotal)
+	}
+	if s.lacksMemory(r, known, more) {
+		return gatehouse.Errorf(gatehouse.CodeExhausted,
+			"resource %s: the server has no memory for more, want a lease later", quote(r.id))
 	}
 	if more > 0 && s.held+more > s.limits.Demands {
 		return gatehouse.Errorf(gatehouse.CodeExhausted,
@@ -109,6 +117,8 @@ func (s *Server) decide(now time.Time, r *resource, i int32, q *Request) Grant {
 	claimed := claimedBy(q, now)
 	length := min(max(r.template.Algorithm.LeaseLength, time.Second), longestLease)
 	var given, target float64
+	at := s.at(now)
+	until, learns := s.learns(at, r)
 	switch {
 	case r.unsupplied():
 		given = min(claimed, wants)
@@ -116,7 +126,7 @@ func (s *Server) decide(now time.Time, r *resource, i int32, q *Request) Grant {
 		if given > 0 {
 			length = min(q.Has.Expiry.Sub(now), longestClaim)
 		}
-	case s.learning(s.at(now), r):
+	case learns:
 		given = min(claimed, wants, r.believed(i, capacity))
 		target = given
 		if r.up != nil && !r.up.holds(now) && given > 0 {
@@ -135,7 +145,7 @@ func (s *Server) decide(now time.Time, r *resource, i int32, q *Request) Grant {
 	}
 	r.take(i, given, taken)
 	r.rows.at(i).server = q.Server
-	length = r.book(now, s.at(now), i, length)
+	length = r.book(now, at, i, length)
 
 	g := Grant{Resource: q.Resource, Algorithm: &r.template.Algorithm}
 	if q.Server {
@@ -144,6 +154,9 @@ func (s *Server) decide(now time.Time, r *resource, i int32, q *Request) Grant {
 	g.Lease = Lease{Expiry: now.Add(length), Capacity: given}
 	g.Lease.Refresh = r.refresh(length, given < target*(1-negligible))
 	g.Safe, g.SafeConfigured = r.safe(capacity)
+	if learns {
+		g.Learning = time.Duration(until - at)
+	}
 	return g
 }
 

@@ -210,7 +210,7 @@ func TestNoTemplates(t *testing.T) {
 // TestLimits goes to each limit and one past it.
 func TestLimits(t *testing.T) {
 	v := newBench(t, "FAIR_SHARE capacity=10")
-	v.limits = Limits{Resources: 2, Leases: 3, Priorities: 4, Demands: 100}
+	v.limits = Limits{Resources: 2, Leases: 3, Priorities: 4, Demands: 100, LeasesTotal: 100}
 	ask := func(resource, client string, demands ...Demand) error {
 		_, err := v.Lease(v.now, client, &Request{Resource: resource, Demands: demands})
 		return err
@@ -240,7 +240,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("after a release: %v", err)
 	}
 	v.check()
-	want := Limits{DefaultResources, DefaultLeases, DefaultPriorities, defaultDemands}
+	want := Limits{DefaultResources, DefaultLeases, DefaultPriorities, defaultDemands, DefaultLeasesTotal}
 	if got := NewServer(Limits{}).limits; got != want {
 		t.Errorf("limits of 0 are %+v, want %+v", got, want)
 	}

@@ -28,8 +28,12 @@ type resource struct {
 	has    sum         // what is taken by all rows
 
 	demands int // how many claims there are
-	counted int // of them in Server.held
+	names   int // what those of its clients weigh
+	counted tally
 }
+
+// A tally is what of a resource is in the sums of its server.
+type tally struct{ demands, leases, names int }
 
 func newResource(id string) *resource {
 	r := &resource{id: id, index: newIndex(), claims: newClaims(), wakes: never}

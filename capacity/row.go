@@ -39,6 +39,7 @@ func (r *resource) add(client string) int32 {
 	*n = row{client: client, turn: n.turn + 1, expiry: never}
 	r.index.add(client, i)
 	r.inOrder.add(i)
+	r.names += len(client) + nameWeight
 	return i
 }
 
@@ -96,6 +97,7 @@ func (r *resource) forget(i int32) {
 	r.has.change(n.taken, 0)
 	r.index.remove(n.client, i)
 	r.inOrder.remove(i)
+	r.names -= len(n.client) + nameWeight
 	*n = row{turn: n.turn + 1}
 	r.rows.remove(i)
 	r.tidy()

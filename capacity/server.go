@@ -60,6 +60,10 @@ type Grant struct {
 	SafeConfigured bool
 
 	Algorithm *Algorithm // how the resource is shared, for servers below; not to be changed
+
+	// Learning is how long the server goes on, at most, to give clients what they say they hold and
+	// nothing more, because it does not know yet who holds what; 0 when it shares out what there is.
+	Learning time.Duration
 }
 
 // Limits bound what a server keeps. 0 means the default.
@@ -71,6 +75,8 @@ type Limits struct {
 	// Demands are those of all leases at once: one of a client, one for each priority of a server.
 	// 10,000,000 if that is not less than Leases; some 1.6 GB, besides the names of clients.
 	Demands int
+
+	LeasesTotal int // at once on all resources together; DefaultLeasesTotal
 }
 
 // The default limits.
@@ -78,6 +84,8 @@ const (
 	DefaultResources  = 100_000   // some 130 MB with one lease each
 	DefaultLeases     = 2_000_000 // some 320 MB, besides the names of clients
 	DefaultPriorities = 100       // a request walks over all of them
+
+	DefaultLeasesTotal = 5_000_000
 
 	defaultDemands = 10_000_000
 )
@@ -93,7 +101,10 @@ type Server struct {
 	lookup
 	resources map[string]*resource
 	inOrder   sorted[*resource]
-	held      int                // demands of all leases
+	held      int // demands of all leases
+	leases    int
+	names     int                // what the names of clients weigh
+	left      func() int64       // how many bytes there are for more; nil without a limit
 	wakes     minheap.Heap[wake] // when resources have something to forget
 	up        *upstream          // what is known of its parent; nil without one
 
@@ -118,6 +129,7 @@ func NewServer(limits Limits) *Server {
 	orDefault(&limits.Resources, DefaultResources)
 	orDefault(&limits.Leases, DefaultLeases)
 	orDefault(&limits.Priorities, DefaultPriorities)
+	orDefault(&limits.LeasesTotal, DefaultLeasesTotal)
 	orDefault(&limits.Demands, max(defaultDemands, limits.Leases))
 	s := &Server{limits: limits}
 	s.forget()
@@ -155,6 +167,7 @@ func (s *Server) forget() {
 		r.gone = true
 	}
 	s.resources, s.wakes, s.held = make(map[string]*resource), nil, 0
+	s.leases, s.names = 0, 0
 	s.inOrder = sorted[*resource]{name: func(r *resource) string { return r.id }}
 	s.restored, s.awaited = false, nil
 	if s.up != nil {
@@ -200,8 +213,10 @@ func (s *Server) Release(now time.Time, client, resource string) {
 
 // settle is called after the rows of a resource have changed.
 func (s *Server) settle(now time.Time, r *resource) {
-	s.held += r.demands - r.counted
-	r.counted = r.demands
+	s.held += r.demands - r.counted.demands
+	s.leases += r.leases() - r.counted.leases
+	s.names += r.names - r.counted.names
+	r.counted = tally{r.demands, r.leases(), r.names}
 	if s.up != nil {
 		s.up.notice(now, r.up, r.has.value(), r.wants())
 	}

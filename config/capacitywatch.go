@@ -71,7 +71,29 @@ func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, ver
 		r = readFile(s.path)
 	}
 	t, err = r.templates()
-	return t, r.version, err
+	return t, r.version, withoutUser(err, s.path)
+}
+
+// A pathError is one whose text does not show all of a path.
+type pathError struct {
+	error
+	text string
+}
+
+// Error implements error.
+func (e *pathError) Error() string { return e.text }
+
+// Unwrap returns the whole error.
+func (e *pathError) Unwrap() error { return e.error }
+
+// withoutUser is an error that does not show what stands before the last @ of a path: that was meant for an
+// address, and has a password.
+func withoutUser(err error, path string) error {
+	at := strings.LastIndexByte(path, '@')
+	if err == nil || at < 0 {
+		return err
+	}
+	return &pathError{err, strings.ReplaceAll(err.Error(), path, "…"+path[at:])}
 }
 
 // A source is where templates are: at an address of etcd, or in a file.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -71,6 +72,7 @@ func (s Setting) String() string { return quote(strings.Join(s.Values, ", ")) }
 type Listener struct {
 	Address string
 	Limit   jarl.Limit
+	Admits  jarl.Admission
 	At      Position
 }
 
@@ -159,8 +161,15 @@ func (f *File) load(loader *yaml.Loader, document *yaml.Node) bool {
 
 // Fault notes that something in the file cannot be. The text begins with its subject.
 func (f *File) Fault(at Position, format string, args ...any) {
-	f.faults = append(f.faults, fault{at, fmt.Sprintf(format, args...)})
+	f.faults = append(f.faults, fault{at, withoutPasswords(fmt.Sprintf(format, args...))})
 }
+
+// userinfo is what stands before the host in an address with a scheme. In a value that was cut short, the
+// host may be missing.
+var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:/{1,2})[^\s@/]*:[^\s@]*(@|…|$)`)
+
+// withoutPasswords is a text without what stands before a host in the addresses that it quotes.
+func withoutPasswords(text string) string { return userinfo.ReplaceAllString(text, "${1}…${2}") }
 
 // Err returns an error that tells all faults in the order of the file, nil when there is none.
 func (f *File) Err() error {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -50,8 +51,10 @@ jarl:
     period: 1h
     mode: paced
     guard: 5ms
+    max-delay: 1m
+    allow: [10.1.2.3/8, "::1"]
   - {listen: ":5002", name: github, requests: 5000, period: 60m, mode: paced, guard: 5ms}
-  - {listen: "[::1]:0", name: ü/x, requests: 1, period: 500ms, mode: poll}
+  - {listen: "[::1]:0", name: ü/x, requests: 1, period: 500ms, mode: poll, allow: 127.0.0.1}
 `)
 	if err := f.Err(); err != nil {
 		t.Fatal(err)
@@ -70,10 +73,14 @@ jarl:
 		Mode: gatehouse.ModePaced, Guard: 5 * time.Millisecond,
 	}
 	polled := jarl.Limit{Name: "ü/x", Requests: 1, Period: 500 * time.Millisecond, Poll: true}
+	admits := jarl.Admission{MaxDelay: time.Minute, Allow: []netip.Prefix{
+		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"),
+	}}
+	local := jarl.Admission{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
 	listeners := []config.Listener{
-		{"0.0.0.0:5001", github, config.Position{7, 5}},
-		{":5002", github, config.Position{13, 5}},
-		{"[::1]:0", polled, config.Position{14, 5}},
+		{"0.0.0.0:5001", github, admits, config.Position{7, 5}},
+		{":5002", github, jarl.Admission{}, config.Position{15, 5}},
+		{"[::1]:0", polled, local, config.Position{16, 5}},
 	}
 	if !reflect.DeepEqual(f.JARL, listeners) {
 		t.Errorf("the listeners = %+v, want %+v", f.JARL, listeners)
@@ -118,7 +125,7 @@ var mistakes = []struct{ fact, file, faults string }{
 		2:5: a listener has no period`},
 	{"a misspelt setting of a listener", "jarl:\n  - listen: :1\n    name: a\n    reqs: 1\n    period: 1s\n",
 		`2:5: a listener has no requests
-		4:5: "reqs" is no setting of a listener, want one of listen, name, requests, period, mode or guard`},
+		4:5: "reqs" is no setting of a listener, want one of listen, …or allow`},
 	{"all wrong", `
 jarl:
   - listen: 5001

@@ -11,9 +11,12 @@ import (
 )
 
 // listenerNames are the settings of a listener, and how many of them, the first, are needed.
-var listenerNames = []string{"listen", "name", "requests", "period", "mode", "guard"}
+var listenerNames = []string{"listen", "name", "requests", "period", "mode", "guard", "max-delay", "allow"}
 
 const listenerNeeds = 4
+
+// allowKey is the setting of a listener that may be a list.
+const allowKey = "allow"
 
 // listeners reads the list of listeners.
 func (f *File) listeners(node *yaml.Node) {
@@ -27,7 +30,11 @@ func (f *File) listener(node *yaml.Node) {
 	given := make(map[string]Position)
 	for name, value := range f.pairs(node, listenerNames, " of a listener") {
 		given[name] = at(value)
-		if text, ok := f.scalar(name, value); ok {
+		if name == allowKey && value.Kind == yaml.SequenceNode {
+			for _, one := range value.Content {
+				f.allow(&l, one)
+			}
+		} else if text, ok := f.scalar(name, value); ok {
 			f.set(&l, name, text, at(value))
 		}
 	}
@@ -48,6 +55,13 @@ func (f *File) listener(node *yaml.Node) {
 	f.JARL = append(f.JARL, l)
 }
 
+// allow reads one block of addresses of a listener.
+func (f *File) allow(l *Listener, node *yaml.Node) {
+	if text, ok := f.scalar(allowKey, node); ok {
+		f.set(l, allowKey, text, at(node))
+	}
+}
+
 // set sets one field of a listener.
 func (f *File) set(l *Listener, name, text string, at Position) {
 	var err error
@@ -63,6 +77,14 @@ func (f *File) set(l *Listener, name, text string, at Position) {
 		l.Limit.Period, err = duration(text, time.Nanosecond)
 	case "guard":
 		l.Limit.Guard, err = duration(text, 0)
+	case "max-delay":
+		if bad := l.Admits.SetMaxDelay(text); bad != nil {
+			f.Fault(at, "%s is %s, %v", name, quote(text), bad)
+		}
+	case allowKey:
+		if bad := l.Admits.AddAllowed(text); bad != nil {
+			f.Fault(at, "%s has %s, %v", name, quote(text), bad)
+		}
 	case "mode":
 		if bad := l.Limit.SetMode(text); bad != nil {
 			f.Fault(at, "%v", bad)
@@ -132,6 +154,7 @@ const maxQuoted = 64
 
 // quote shows a value of the file, but not the whole of a long one.
 func quote(text string) string {
+	text = withoutPasswords(text)
 	if len(text) <= maxQuoted {
 		return strconv.Quote(text)
 	}

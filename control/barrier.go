@@ -16,6 +16,7 @@ type Barrier struct {
 	tally
 	size     int64
 	arrivals map[gatehouse.Ticket]struct{} // who waits; when open, who has not been told yet
+	most     int                           // how many there were at once since the map was made
 	open     bool
 	until    time.Time // how long an open barrier is kept, or when a closed one was used last
 }
@@ -62,13 +63,14 @@ func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 		return b.leave(now, cmd)
 	}
 	if cmd.MaxWait == 0 {
-		delete(b.arrivals, cmd.Ticket)
+		b.forget(cmd.Ticket)
 		b.refused(cmd)
 	} else if cmd.Ticket != 0 {
 		if b.arrivals == nil {
 			b.arrivals = make(map[gatehouse.Ticket]struct{})
 		}
 		b.arrivals[cmd.Ticket] = struct{}{}
+		b.most = max(b.most, len(b.arrivals))
 	}
 	d := b.decide(now, gatehouse.Refused)
 	d.RetryAfter = gatehouse.Forever
@@ -77,9 +79,15 @@ func (b *Barrier) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 
 // leave lets a waiter through the open barrier.
 func (b *Barrier) leave(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	delete(b.arrivals, cmd.Ticket)
+	b.forget(cmd.Ticket)
 	b.pass(now, cmd)
 	return b.decide(now, gatehouse.Granted)
+}
+
+// forget forgets a waiter.
+func (b *Barrier) forget(ticket gatehouse.Ticket) {
+	delete(b.arrivals, ticket)
+	b.arrivals = trimmed(b.arrivals, &b.most)
 }
 
 func (b *Barrier) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
@@ -91,7 +99,7 @@ func (b *Barrier) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Dec
 }
 
 // Undo implements [State].
-func (b *Barrier) Undo(_ time.Time, cmd *gatehouse.Command) { delete(b.arrivals, cmd.Ticket) }
+func (b *Barrier) Undo(_ time.Time, cmd *gatehouse.Command) { b.forget(cmd.Ticket) }
 
 // Expiry implements [State]. A closed barrier without waiters is like a new one.
 func (b *Barrier) Expiry() time.Time { return b.until }
@@ -116,6 +124,7 @@ func (b *Barrier) code(c *codec) {
 		}
 		if last += gatehouse.Ticket(more); c.reading {
 			b.arrivals[last] = struct{}{}
+			b.most = len(b.arrivals)
 		}
 	}
 }
@@ -129,5 +138,6 @@ func Left(s State, gone func(gatehouse.Ticket) bool) (changed bool) {
 	}
 	before := len(b.arrivals)
 	maps.DeleteFunc(b.arrivals, func(ticket gatehouse.Ticket, _ struct{}) bool { return gone(ticket) })
+	b.arrivals = trimmed(b.arrivals, &b.most)
 	return len(b.arrivals) < before
 }

@@ -134,6 +134,16 @@ func (c *codec) version(latest byte) {
 	}
 }
 
+// oldVersion is version for a state that can be written in an earlier format too: servers that do not know
+// the latest read what does not need it.
+func (c *codec) oldVersion(enough, latest byte) {
+	if c.reading {
+		c.version(latest)
+		return
+	}
+	c.version(enough)
+}
+
 // bool codes whether something is so, and returns it.
 func (c *codec) bool(p *bool) bool {
 	v := byte(count(*p))

@@ -24,7 +24,11 @@ type State interface {
 
 	// Expiry is when this state is, or was, worth nothing any more: from then on a new one in its
 	// place decides the same.
+	// It changes nothing that Weight depends on.
 	Expiry() time.Time
+
+	// Weight is about how many bytes of memory the state takes.
+	Weight() int
 }
 
 // never is the Expiry of a state that must not be forgotten.
@@ -83,4 +87,23 @@ func keep(cmd *gatehouse.Command) time.Duration {
 		return gatehouse.DefaultKeep
 	}
 	return cmd.Keep
+}
+
+// Stopped reports whether a state is a limiter that lets nothing through, because a limit in force is 0, and
+// how many commands it has refused.
+func Stopped(s State) (refused int64, ok bool) {
+	limiter, ok := s.(interface{ stopped() (int64, bool) })
+	if !ok {
+		return 0, false
+	}
+	return limiter.stopped()
+}
+
+// Limits reports whether a state has a limit or a size that later commands may leave as it is.
+func Limits(s State) bool {
+	if semaphore, ok := s.(*Semaphore); ok {
+		return !semaphore.lock
+	}
+	_, ok := s.(interface{ base() *limiter })
+	return ok
 }

@@ -17,6 +17,7 @@ func drawExtreme(t *rapid.T, v variety) (cmd gatehouse.Command, ok bool) {
 	ops := []gatehouse.Op{
 		gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpReserve, gatehouse.OpPeek,
 		gatehouse.OpDelay, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
+		gatehouse.OpCharge,
 	}
 	cmd = gatehouse.Command{
 		Op:       rapid.SampledFrom(ops).Draw(t, "op"),
@@ -41,6 +42,9 @@ func drawExtreme(t *rapid.T, v variety) (cmd gatehouse.Command, ok bool) {
 	case 3:
 		modes := []gatehouse.Mode{gatehouse.ModeDefault, gatehouse.ModeFine, gatehouse.ModeClassic}
 		cmd.Mode = rapid.SampledFrom(modes).Draw(t, "mode")
+	}
+	if rapid.IntRange(0, 8).Draw(t, "in force") == 0 {
+		cmd.Size = gatehouse.InForce
 	}
 	cmd.Forced = cmd.Op == gatehouse.OpAcquire && rapid.IntRange(0, 5).Draw(t, "forced") == 0
 	return cmd, cmd.Check(gatehouse.Key{Kind: v.kind, Name: "extreme"}) == nil

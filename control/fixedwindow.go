@@ -92,6 +92,13 @@ func (w *fixedWindow) read(now int64) reading {
 	return r
 }
 
+func (w *fixedWindow) limit() gatehouse.Limit {
+	if w.calendar != nil {
+		return gatehouse.Limit{Size: w.size, Calendar: w.calendar.unit}
+	}
+	return w.rate.limit()
+}
+
 func (w *fixedWindow) clear() { w.count = 0 }
 
 func (w *fixedWindow) clone() meter {

@@ -97,9 +97,10 @@ func TestGoldenForms(t *testing.T) {
 	}
 }
 
-// TestFormsOfOld: what the first version wrote is read, stands as it stood, and is written in today's form.
+// TestFormsOfOld: what earlier versions wrote is read, stands as it stood, and is written in today's form.
 func TestFormsOfOld(t *testing.T) {
-	for _, g := range readGoldens(t, "testdata/forms.v1.golden") {
+	old := readGoldens(t, "testdata/forms.v1.golden")
+	for _, g := range append(old, readGoldens(t, "testdata/forms.v2.golden")...) {
 		kind, want := g.state(t)
 		old, err := Decode(kind, g.form)
 		if err != nil {

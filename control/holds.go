@@ -102,7 +102,7 @@ func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 			continue
 		}
 		c.data = c.data[:0]
-		c.version(2)
+		c.oldVersion(h.enough(), 3)
 		h.code(&c)
 		visit(holder, c.data)
 	}
@@ -127,7 +127,7 @@ func (s *Semaphore) EncodeHead(data []byte) []byte {
 // DecodeHold adds a hold from its stored form to a semaphore that was read from its head.
 func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 	c := codec{data: form, reading: true}
-	c.version(2)
+	c.version(3)
 	h := new(hold)
 	h.code(&c)
 	if c.end() == nil {
@@ -162,7 +162,11 @@ func (s *Semaphore) code(c *codec) {
 
 // codeHead codes all but the holds, the sum of which is not stored.
 func (s *Semaphore) codeHead(c *codec) {
-	c.version(2)
+	enough := byte(2)
+	for _, h := range s.holds {
+		enough = max(enough, h.enough())
+	}
+	c.oldVersion(enough, 3)
 	s.tally.code(c)
 	c.bool(&s.sized)
 	c.size(&s.size)
@@ -174,6 +178,14 @@ func (s *Semaphore) codeHead(c *codec) {
 	c.size(&s.maxHeld)
 }
 
+// enough is the earliest format in which a hold can be written.
+func (h *hold) enough() byte {
+	if h.since != 0 {
+		return 3
+	}
+	return 2
+}
+
 func (h *hold) code(c *codec) {
 	c.size(&h.cost)
 	c.uint64(&h.fence)
@@ -181,10 +193,13 @@ func (h *hold) code(c *codec) {
 	c.duration(&h.expires)
 	grants := int64(h.grants)
 	if c.upTo(&grants, maxAnswers); c.reading {
-		h.grants = int(grants)
+		h.grants = int32(grants) // #nosec G115 -- at most maxAnswers
 	}
 	if c.form > 1 {
 		c.bool(&h.confirmed)
+	}
+	if c.form > 2 {
+		c.instant(&h.since)
 	}
 }
 
@@ -201,11 +216,7 @@ func (s *Semaphore) add(c *codec, holder string, h *hold) {
 		c.fail("fencing token %d, want at most %d", h.fence, s.fence)
 		return
 	}
-	if s.holds == nil {
-		s.holds = make(map[string]*hold)
-	}
-	s.holds[holder] = h
-	s.held += h.cost
+	s.put(holder, h)
 	if h.until != 0 {
 		s.ends.Push(end{at: h.until, holder: holder, fence: h.fence})
 	}

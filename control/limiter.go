@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -30,6 +31,14 @@ func (l *limited[M, P]) Undo(now time.Time, cmd *gatehouse.Command) {
 
 // Expiry implements [State].
 func (l *limited[M, P]) Expiry() time.Time { return l.expiry(P(&l.first)) }
+
+// stopped is Stopped of a limiter.
+func (l *limited[M, P]) stopped() (refused int64, ok bool) {
+	for _, m := range l.meters(P(&l.first)) {
+		ok = ok || m.limit().Size == 0
+	}
+	return l.timedOut, ok
+}
 
 // A limiter is what all limiters share: the rules of waiting, of several limits, of what is promised
 // for later. What is particular to one way of limiting is its meter's business.
@@ -80,6 +89,9 @@ func (l *limiter) step(first meter, cmd *gatehouse.Command, d *gatehouse.Decisio
 		return
 	case gatehouse.OpReserve:
 		l.reserve(first, cmd, d)
+		return
+	case gatehouse.OpCharge:
+		l.charge(first, cmd, d)
 		return
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 		l.ask(first, cmd, d)
@@ -152,6 +164,17 @@ func (l *limiter) apply(first meter, cmd *gatehouse.Command, d *gatehouse.Decisi
 	if cmd.Again && l.created != 0 {
 		return true
 	}
+	if !cmd.HasLimit() {
+		if l.created != 0 {
+			return true
+		}
+		if cmd.Cost > gatehouse.DefaultSize && !cmd.Forced {
+			*d = unable(d.At, gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
+				"its size of %d: want a limit in the request", cmd.Cost, gatehouse.DefaultSize))
+			return false
+		}
+		cmd = defaults(cmd)
+	}
 	at := d.At.UnixNano()
 	if l.more == nil && plain(cmd) {
 		if first.set(at, cmd, nil) {
@@ -186,7 +209,7 @@ func (l *limiter) ask(first meter, cmd *gatehouse.Command, d *gatehouse.Decision
 		return
 	}
 	if cmd.HasLimit() {
-		l, first = l.copy(), first.clone()
+		l, first = l.copy(), borrow(first)
 		if !l.apply(first, cmd, d) {
 			return
 		}
@@ -200,8 +223,10 @@ func (l *limiter) ask(first meter, cmd *gatehouse.Command, d *gatehouse.Decision
 	}
 }
 
-// refund gives back what was taken; what lies ahead stays.
+// refund gives back what was taken: first what was charged and lies ahead, then what counts now. Reservations
+// stay.
 func (l *limiter) refund(first meter, now, n int64) {
+	n = l.lowerDebt(first, now, n)
 	for _, m := range l.meters(first) {
 		m.giveBack(now, n)
 	}
@@ -216,7 +241,7 @@ func (l *limiter) reset(first meter, now time.Time) {
 		m.clear()
 	}
 	if l.more != nil {
-		l.more.promises = nil
+		l.more.promises, l.more.keys = nil, 0
 		l.settlePromises(now.UnixNano())
 	}
 	l.tally = tally{}
@@ -256,8 +281,9 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 		return // by another of this name, or it was reset since
 	}
 	l.takeBack(cmd)
+	limits := l.ownLimits()
 	for i, m := range l.meters(first) {
-		reset, ok := l.resetThen(i, cmd, m.read(at).interval)
+		reset, ok := resetThen(limits, i, cmd, m.read(at).interval)
 		if ok && l.counts(i, granted.Generation) {
 			m.undo(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
 		}
@@ -268,11 +294,11 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 
 // resetThen is what the decision to take back said about the limit of this number, whose interval is
 // given. ok is false when that limit did not count it, because it is in force only since.
-func (l *limiter) resetThen(
-	i int, cmd *gatehouse.Command, interval int64,
+func resetThen(
+	limits []gatehouse.Limit, i int, cmd *gatehouse.Command, interval int64,
 ) (reset time.Duration, ok bool) {
-	limits, granted := l.ownLimits(), cmd.Granted
-	if len(limits) == 0 {
+	granted := cmd.Granted
+	if len(limits) == 0 || len(granted.Windows) == 0 && !cmd.HasLimit() {
 		return granted.ResetAfter, granted.Interval == time.Duration(interval)
 	}
 	if len(granted.Windows) == 0 {
@@ -320,12 +346,19 @@ func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
 	if ahead := l.reserved(first, d.At.UnixNano()); ahead > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "reserved", Value: ahead})
 	}
+	if debt := l.debt(); debt > 0 {
+		figures = append(figures, gatehouse.Stat{Name: "debt", Value: debt})
+	}
 	return figures
 }
 
 // code reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiter) code(c *codec, first meter) {
-	c.version(2)
+	enough := byte(2)
+	if l.debt() > 0 {
+		enough = 3
+	}
+	c.oldVersion(enough, 3)
 	l.tally.code(c)
 	several := l.more != nil && l.created != 0 && l.more.noted()
 	if c.bool(&several); several && c.reading {
@@ -341,7 +374,7 @@ func (l *limiter) code(c *codec, first meter) {
 	if several && l.created == 0 {
 		c.fail("several limits or reservations, but never used")
 	}
-	if l.created != 0 && l.ownLimits() == nil && first.length() == 0 {
+	if l.created != 0 && (l.more == nil || l.more.meters == nil) && first.length() == 0 {
 		c.fail("limit without an interval")
 	}
 }

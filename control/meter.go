@@ -39,8 +39,17 @@ type meter interface {
 	// has reports whether the limit in force is the one limit of a command, none of the calendar's.
 	has(cmd *gatehouse.Command) bool
 
+	// tell fills the limit in force into a command, as set takes it; none of the calendar's.
+	tell(to *gatehouse.Command)
+
 	// length is the interval of the limit in force.
 	length() int64
+
+	// limit is the limit in force.
+	limit() gatehouse.Limit
+
+	// weight is about how many bytes of memory the meter takes.
+	weight() int
 
 	// clear forgets all that was taken.
 	clear()
@@ -80,6 +89,10 @@ type rate struct {
 
 // length is the interval.
 func (r *rate) length() int64 { return r.interval }
+
+func (r *rate) limit() gatehouse.Limit {
+	return gatehouse.Limit{Size: r.size, Interval: time.Duration(r.interval)}
+}
 
 // noTime is an instant that never comes, and a wait that has no known end.
 const noTime = math.MaxInt64

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -18,24 +17,21 @@ import (
 type pace struct {
 	slidingLog
 	mode gatehouse.Mode
-	step int64
 	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
 func (p *pace) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
 	anew = p.keep(now, to, to.Interval+to.Guard)
 	p.mode = to.Mode
-	p.cut()
 	return anew
 }
 
-// cut makes the steps that the rate asks for.
-func (p *pace) cut() {
-	p.slidingLog.cut()
-	p.step = 0
-	if p.size > 0 {
-		p.step = p.interval / p.size
+// step is the time from one start to the next; 0 when the size is.
+func (p *pace) step() int64 {
+	if p.size == 0 {
+		return 0
 	}
+	return p.interval / p.size
 }
 
 // promise implements [schedule].
@@ -57,7 +53,7 @@ func (p *pace) exact(now, n int64) int64 {
 	case p.last(now) > now:
 		at = max(at, p.next)
 	case at > now && p.mode == gatehouse.ModeClassic:
-		at = plus(at, p.step)
+		at = plus(at, p.step())
 	}
 	return at
 }
@@ -68,7 +64,7 @@ func (p *pace) take(now, at, n int64) {
 		exact = min(at, e)
 	}
 	if p.last(at) == at { // otherwise it was forced in before one that lies ahead
-		p.next = plus(exact, times(p.step, n))
+		p.next = plus(exact, times(p.step(), n))
 	}
 	p.slidingLog.take(now, at, n)
 }
@@ -80,14 +76,18 @@ func (p *pace) clear() {
 
 func (p *pace) clone() meter {
 	c := *p
-	c.runs = slices.Clone(p.runs)
+	c.copyRuns()
+	return &c
+}
+
+func (p *pace) borrow() meter {
+	c := *p
+	c.lent = true
 	return &c
 }
 
 func (p *pace) code(c *codec) {
 	p.slidingLog.code(c)
 	c.byte((*byte)(&p.mode), byte(gatehouse.ModeClassic))
-	if c.instant(&p.next); c.reading {
-		p.cut()
-	}
+	c.instant(&p.next)
 }

@@ -14,11 +14,20 @@ type promise struct {
 	at, n   int64
 	number  uint64 // which no other place of this name has
 	holder  string // "" when it cannot be cancelled
-	answers int    // how many were told of it, at most maxAnswers
+	answers int32  // how many were told of it, at most maxAnswers
+	charged bool   // it is a piece of the debt, and no reservation
 }
 
 // maxAnswers is the most answers that are counted. What was answered as often is not undone any more.
 const maxAnswers = math.MaxInt32
+
+// once counts one answer more.
+func once(answers int32) int32 {
+	if answers == maxAnswers {
+		return answers
+	}
+	return answers + 1
+}
 
 // maxPromises is the most places that lie ahead at one name: 48 bytes each, and the holder. A change of
 // limits takes all of them anew. Of those that a schedule keeps without a holder there is no limit, as
@@ -36,7 +45,7 @@ func (l *limiter) reserve(first meter, cmd *gatehouse.Command, d *gatehouse.Deci
 	var number uint64
 	if i := l.find(cmd.Holder); i >= 0 {
 		p := &l.more.promises[i]
-		p.answers = min(p.answers+1, maxAnswers)
+		p.answers = once(p.answers)
 		start, number = p.at, p.number
 	} else {
 		if !l.judge(first, cmd, d) {
@@ -60,6 +69,11 @@ func (l *limiter) mayPromise(start int64, cmd *gatehouse.Command, d *gatehouse.D
 		return false
 	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
 		l.timedOut++
+		return false
+	case cmd.MaxDelay > 0 && start-d.At.UnixNano() > int64(cmd.MaxDelay):
+		l.timedOut++
+		d.Delay = time.Duration(start - d.At.UnixNano())
+		d.RetryAfter = d.Delay - cmd.MaxDelay
 		return false
 	case l.more != nil && len(l.more.promises) >= maxPromises:
 		*d = unable(d.At, gatehouse.Exhausted,
@@ -98,12 +112,10 @@ func (l *limiter) promise(first meter, now int64, p promise, cmd *gatehouse.Comm
 	if p.at <= now || scheduled && p.holder == "" {
 		return 0
 	}
-	if l.more == nil {
-		l.more = new(more)
-		l.more.note(cmd)
-	}
+	l.know(first, cmd)
 	p.number = l.nextNumber(now, cmd)
 	l.more.promises = append(l.more.promises, p)
+	l.more.keys += p.keyWeight()
 	switch {
 	case scheduled:
 	case l.more.frontier == nil:
@@ -157,9 +169,14 @@ func (l *limiter) renewPromises(first meter, now int64) {
 	}
 	meters := l.meters(first)
 	if !l.scheduled(first) {
-		m.frontier = cloneAll(meters)
+		m.frontier = copyAll(meters, meter.clone)
 		meters = m.frontier
 	}
+	m.takePromises(meters, now)
+}
+
+// takePromises takes the places that lie ahead in some meters.
+func (m *more) takePromises(meters []meter, now int64) {
 	for _, meter := range meters {
 		for i := range m.promises {
 			m.takePromise(meter, now, &m.promises[i])
@@ -192,9 +209,24 @@ func (l *limiter) keepPromises(first meter, now int64) {
 			}
 		}
 	}
-	clear(m.promises[:passed])
-	m.promises = m.promises[passed:]
+	m.dropPromises(0, passed)
 	l.settlePromises(now)
+}
+
+// dropPromises drops those from one place in the list to before another.
+func (m *more) dropPromises(from, to int) {
+	for i := range m.promises[from:to] {
+		m.keys -= m.promises[from+i].keyWeight()
+	}
+	m.promises = slices.Delete(m.promises, from, to)
+}
+
+// keyWeight is the weight of the holder.
+func (p *promise) keyWeight() int {
+	if p.holder == "" {
+		return 0
+	}
+	return len(p.holder) + textWeight
 }
 
 // settlePromises drops what is not needed without promises. The last number is not once the time is past
@@ -239,7 +271,7 @@ func (l *limiter) unpromise(first meter, now int64, i int) {
 			m.(schedule).remove(p.at, p.n)
 		}
 	}
-	l.more.promises = slices.Delete(l.more.promises, i, i+1)
+	l.more.dropPromises(i, i+1)
 	l.lookAhead(first, now)
 	l.passed--
 	l.settlePromises(now)
@@ -265,35 +297,45 @@ func (l *limiter) numbered(number uint64) int {
 func (l *limiter) reserved(first meter, now int64) int64 {
 	ahead := int64(0)
 	if s, ok := l.meters(first)[0].(schedule); ok && l.scheduled(first) {
-		return s.ahead(now)
+		return s.ahead(now) - l.debt()
 	}
 	if l.more != nil {
 		for _, p := range l.more.promises {
 			ahead += p.n
 		}
 	}
-	return ahead
+	return ahead - l.debt()
 }
 
-// copy returns a copy to try something on; first is not copied with it.
+// copy returns a copy to try something on, for as long as the limiter itself is not changed; first is not
+// copied with it.
 func (l *limiter) copy() *limiter {
 	c := *l
 	if l.more != nil {
 		m := *l.more
 		m.promises, m.chunks = slices.Clone(m.promises), slices.Clone(m.chunks)
 		m.since = slices.Clone(m.since)
-		m.meters, m.frontier = cloneAll(m.meters), cloneAll(m.frontier)
+		m.meters, m.frontier = copyAll(m.meters, borrow), copyAll(m.frontier, borrow)
 		c.more = &m
 	}
 	return &c
 }
 
-func cloneAll(meters []meter) []meter {
-	var clones []meter
+func copyAll(meters []meter, one func(meter) meter) []meter {
+	var copies []meter
 	for _, m := range meters {
-		clones = append(clones, m.clone())
+		copies = append(copies, one(m))
 	}
-	return clones
+	return copies
+}
+
+// borrow returns a copy of a meter to try something on. Large meters are copied when the copy is written to:
+// until then the meter itself must not be.
+func borrow(m meter) meter {
+	if large, ok := m.(interface{ borrow() meter }); ok {
+		return large.borrow()
+	}
+	return m.clone()
 }
 
 func (p *promise) code(c *codec) {
@@ -304,10 +346,14 @@ func (p *promise) code(c *codec) {
 		c.uint64(&p.number)
 	}
 	answers := int64(p.answers)
-	if c.upTo(&answers, maxAnswers); !c.reading {
+	c.upTo(&answers, maxAnswers)
+	if c.form > 2 {
+		c.bool(&p.charged)
+	}
+	if !c.reading {
 		return
 	}
-	p.answers = int(answers)
+	p.answers = int32(answers) // #nosec G115 -- at most maxAnswers
 	if p.n == 0 || p.answers == 0 || p.at > latest || c.form > 1 && p.number == 0 {
 		c.fail("reservation of %d at %d for %d", p.n, p.at, p.answers)
 	}

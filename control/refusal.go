@@ -14,7 +14,7 @@ import (
 func Alters(s State, cmd *gatehouse.Command) bool {
 	switch s := s.(type) {
 	case *Semaphore:
-		return !s.lock && (!s.sized || s.size != cmd.Size)
+		return !s.lock && (!s.sized || cmd.Size != gatehouse.InForce && s.size != cmd.Size)
 	case *Event:
 		return s.created == 0
 	case *Watchdog:
@@ -32,7 +32,9 @@ func (l *limited[M, P]) alters(cmd *gatehouse.Command) bool {
 	switch {
 	case l.created == 0:
 		return true
-	case l.more != nil && l.more.limits != nil:
+	case !cmd.HasLimit():
+		return false
+	case l.more != nil && (l.more.limits != nil || l.more.meters != nil):
 		return !l.more.says(cmd)
 	}
 	// A form with chunks and no reservations leaves the limits out: the meter has the one there is.
@@ -81,4 +83,27 @@ func (w *slidingWindow) has(cmd *gatehouse.Command) bool {
 
 func (p *pace) has(cmd *gatehouse.Command) bool {
 	return p.rate.has(cmd) && p.span == int64(cmd.Interval+cmd.Guard) && p.mode == cmd.Mode
+}
+
+func (r *rate) tell(to *gatehouse.Command) { to.Size, to.Interval = r.size, time.Duration(r.interval) }
+
+func (g *gcra) tell(to *gatehouse.Command) {
+	g.rate.tell(to)
+	to.Burst = g.burst
+}
+
+func (w *slidingWindow) tell(to *gatehouse.Command) {
+	w.rate.tell(to)
+	switch {
+	case w.fine == nil:
+	case w.fine.strict:
+		to.Mode = gatehouse.ModeStrict
+	default:
+		to.Mode = gatehouse.ModeFine
+	}
+}
+
+func (p *pace) tell(to *gatehouse.Command) {
+	p.rate.tell(to)
+	to.Guard, to.Mode = time.Duration(p.span-p.interval), p.mode
 }

@@ -25,6 +25,7 @@ func newEvent(a *actor, origin time.Time) event {
 		"limit":     fmt.Sprint(d.Limit),
 		"remaining": fmt.Sprint(d.Remaining),
 		"delay":     length(d.Delay),
+		"expires":   length(d.ExpiresAfter),
 		"interval":  length(d.Interval),
 		"refused":   refusedBy(d),
 		"value":     fmt.Sprint(d.Value),

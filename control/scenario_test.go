@@ -259,9 +259,11 @@ func (a *actor) set(field, value string) (err error) {
 	}
 	times := map[string]*time.Duration{
 		"interval": &a.cmd.Interval, "expires": &a.cmd.Expires, "maxwait": &a.cmd.MaxWait,
-		"keep": &a.cmd.Keep, "guard": &a.cmd.Guard,
+		"keep": &a.cmd.Keep, "guard": &a.cmd.Guard, "maxdelay": &a.cmd.MaxDelay,
 	}
 	switch {
+	case field == "expires" && value == "asacquired":
+		a.cmd.Expires = gatehouse.AsAcquired
 	case numbers[field] != nil:
 		*numbers[field], err = strconv.ParseInt(value, 10, 64)
 	case times[field] != nil:
@@ -271,6 +273,10 @@ func (a *actor) set(field, value string) (err error) {
 		}
 	case field == "forced":
 		a.cmd.Forced, err = strconv.ParseBool(value)
+	case field == "extend":
+		a.cmd.Extend, err = strconv.ParseBool(value)
+	case field == "inforce":
+		a.cmd.Size = gatehouse.InForce
 	case field == "leased":
 		a.cmd.Leased, err = strconv.ParseBool(value)
 	case field == "maxholders":

@@ -26,6 +26,8 @@ type Semaphore struct {
 	fence uint64
 	used  int64 // when it was used last, Unix ns
 	holds map[string]*hold
+	most  int // how many there were at once since the map was made
+	keys  int // the weight of the holders' names
 	ends  ends
 
 	changed map[string]struct{} // whose holds did since the last visit; nil while nobody wants to know
@@ -39,7 +41,8 @@ type hold struct {
 	fence     uint64
 	until     int64         // Unix ns; 0 is never
 	expires   time.Duration // the length it was given
-	grants    int           // how many acquires were answered with it, at most maxAnswers
+	since     int64         // from when on, Unix ns, of a hold that the store ends; otherwise 0
+	grants    int32         // how many acquires were answered with it, at most maxAnswers
 	confirmed bool          // it was renewed: its holder knows of it
 }
 
@@ -70,18 +73,21 @@ func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decisi
 }
 
 func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if s.lock {
-		s.size = 1
-	} else if !cmd.Again || !s.sized {
-		s.size, s.sized = cmd.Size, true
+	if why := s.resize(cmd); why != "" {
+		return unable(now, gatehouse.Invalid, why)
 	}
 	if h := s.holds[cmd.Holder]; h != nil {
-		h.grants = min(h.grants+1, maxAnswers)
+		h.grants = once(h.grants)
 		s.note(cmd.Holder)
 		s.reacquired++
+		if cmd.Extend {
+			s.extend(now, cmd, s.length(cmd))
+		}
 		return s.holding(now, h)
 	}
 	switch {
+	case s.size > 0 && cmd.Cost > s.size && cmd.Size == gatehouse.InForce:
+		return unable(now, gatehouse.Conflict, "has a size below the cost of this request")
 	case s.size > 0 && cmd.Cost > s.size:
 		return unable(now, gatehouse.Conflict, "was resized below the cost of this request")
 	case cmd.Ahead > 0 || s.held+cmd.Cost > s.size:
@@ -94,6 +100,34 @@ func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Dec
 	}
 	s.pass(now, cmd)
 	return s.holding(now, s.take(now, cmd))
+}
+
+// resize puts the size of an acquire in force at its first look. It returns why it cannot.
+func (s *Semaphore) resize(cmd *gatehouse.Command) (why string) {
+	switch {
+	case s.lock:
+		s.size = 1
+	case s.sized && (cmd.Again || cmd.Size == gatehouse.InForce):
+	case cmd.Size != gatehouse.InForce:
+		s.size, s.sized = cmd.Size, true
+	case cmd.Cost > gatehouse.DefaultSize:
+		return fmt.Sprintf("is new, and a cost of %d can never fit its size of %d: "+
+			"want a size in the request", cmd.Cost, gatehouse.DefaultSize)
+	default:
+		s.size, s.sized = gatehouse.DefaultSize, true
+	}
+	return ""
+}
+
+// length is how long a command wants its hold to last. AsAcquired is the length of the one there is.
+func (s *Semaphore) length(cmd *gatehouse.Command) time.Duration {
+	if cmd.Expires != gatehouse.AsAcquired {
+		return cmd.Expires
+	}
+	if h := s.holds[cmd.Holder]; h != nil {
+		return h.expires
+	}
+	return gatehouse.DefaultExpires
 }
 
 // most is how many holds there may be.
@@ -112,21 +146,33 @@ func (s *Semaphore) take(now time.Time, cmd *gatehouse.Command) *hold {
 	}
 	s.fence = max(s.fence+1, least)
 	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}
+	length := s.length(cmd)
+	s.put(cmd.Holder, h)
+	s.maxHeld = max(s.maxHeld, s.held)
+	s.extend(now, cmd, length)
+	return h
+}
+
+// put notes the hold of a holder that had none.
+func (s *Semaphore) put(holder string, h *hold) {
 	if s.holds == nil {
 		s.holds = make(map[string]*hold)
 	}
-	s.holds[cmd.Holder] = h
+	s.holds[holder] = h
+	s.most = max(s.most, len(s.holds))
+	s.keys += len(holder) + textWeight
 	s.held += h.cost
-	s.maxHeld = max(s.maxHeld, s.held)
-	s.extend(now, cmd, cmd.Expires)
-	return h
 }
 
 // extend moves the end of a hold to expires from now. The end of a leased one is the store's to know.
 func (s *Semaphore) extend(now time.Time, cmd *gatehouse.Command, expires time.Duration) {
 	h := s.holds[cmd.Holder]
-	h.expires, h.until = expires, 0
-	if expires > 0 && !cmd.Leased {
+	h.expires, h.until, h.since = expires, 0, 0
+	switch {
+	case expires == 0:
+	case cmd.Leased:
+		h.since = now.UnixNano()
+	default:
 		h.until = now.UnixNano() + int64(expires)
 		s.ends.Push(end{at: h.until, holder: cmd.Holder, fence: h.fence})
 		s.ends.prune(s.holds)
@@ -162,12 +208,8 @@ func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decis
 	if why != "" {
 		return unable(now, gatehouse.Conflict, why)
 	}
-	expires := cmd.Expires
-	if expires == gatehouse.AsAcquired {
-		expires = h.expires
-	}
 	h.confirmed = true
-	s.extend(now, cmd, expires)
+	s.extend(now, cmd, s.length(cmd))
 	return s.holding(now, h)
 }
 
@@ -175,6 +217,8 @@ func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decis
 func (s *Semaphore) drop(holder string) {
 	s.held -= s.holds[holder].cost
 	delete(s.holds, holder)
+	s.keys -= len(holder) + textWeight
+	s.holds = trimmed(s.holds, &s.most)
 	s.note(holder)
 }
 
@@ -199,8 +243,20 @@ func (s *Semaphore) nextEnd(now time.Time) time.Duration {
 
 func (s *Semaphore) holding(now time.Time, h *hold) gatehouse.Decision {
 	d := s.decide(now, gatehouse.Granted)
-	d.Fence = h.fence
+	d.Fence, d.ExpiresAfter = h.fence, h.lasts(now.UnixNano())
 	return d
+}
+
+// lasts is how long a hold lasts from an instant. Of one that the store ends it is the least, by the clock of
+// whoever granted it; of one that an earlier version stored nothing is known.
+func (h *hold) lasts(now int64) time.Duration {
+	switch {
+	case h.expires == 0:
+		return gatehouse.Forever
+	case h.until != 0:
+		return time.Duration(h.until - now)
+	}
+	return max(0, min(h.expires, h.expires-time.Duration(now-h.since)))
 }
 
 func (s *Semaphore) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {

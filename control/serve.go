@@ -33,17 +33,32 @@ func (t *Turn) stays() bool {
 // A queue that holds a delete must hold everybody who waits: they are told that the controller was
 // deleted, and whoever comes after the delete starts anew.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
+	v := service{now: now, kind: kind}
+	return v.serve(s, queue)
+}
+
+// A service is one queue being served.
+type service struct {
+	now     time.Time
+	kind    gatehouse.Kind
+	deleted State // what the queue has deleted, until another takes its place; nil when there is none
+
+	room    *Room // nil when there is as much as may be wanted
+	weight  int   // of the state before
+	holders int   // that it had
+}
+
+func (v *service) serve(s State, queue []Turn) State {
 	standing, ahead, changed := 0, int64(0), false
-	serving := service{now: now, kind: kind}
 	for i := range queue {
 		turn := &queue[i]
 		if turn.Command.Op == gatehouse.OpDelete && changed {
-			lookAgain(now, s, queue[:i]) // what came before the delete counts
+			v.lookAgain(s, queue[:i]) // what came before the delete counts
 		}
-		s = serving.take(turn, s, ahead)
+		s = v.take(turn, s, ahead)
 		switch {
 		case turn.Command.Op == gatehouse.OpDelete:
-			tellDeleted(now, queue[:i])
+			tellDeleted(v.now, queue[:i])
 			standing, ahead, changed = 0, 0, false
 		case turn.stays():
 			// Its parameters may have changed things for those in front.
@@ -55,16 +70,9 @@ func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 		}
 	}
 	if changed {
-		lookAgain(now, s, queue)
+		v.lookAgain(s, queue)
 	}
 	return s
-}
-
-// A service is one queue being served.
-type service struct {
-	now     time.Time
-	kind    gatehouse.Kind
-	deleted State // what the queue has deleted, until another takes its place; nil when there is none
 }
 
 // take applies a turn's command, which sees ahead more that it must not overtake.
@@ -96,8 +104,17 @@ func (v *service) take(t *Turn, s State, ahead int64) State {
 		behind.Ahead += ahead
 		cmd = &behind
 	}
-	t.Decision = s.Step(now, cmd)
+	v.step(t, s, cmd)
 	return s
+}
+
+// step applies a turn's command, or one like it, if there is room for what it keeps.
+func (v *service) step(t *Turn, s State, cmd *gatehouse.Command) {
+	if err := v.fits(s, cmd); err != nil {
+		t.Decision, t.Err = unable(v.now, gatehouse.Exhausted, ""), err
+		return
+	}
+	t.Decision = s.Step(v.now, cmd)
 }
 
 // follow tells a new state what it must not repeat of one that was deleted at the same instant, as fencing
@@ -121,13 +138,13 @@ func tellDeleted(now time.Time, queue []Turn) {
 }
 
 // lookAgain offers the state to all who stay, until none of them goes any more.
-func lookAgain(now time.Time, s State, queue []Turn) {
-	for lookOnce(now, s, queue) {
+func (v *service) lookAgain(s State, queue []Turn) {
+	for v.lookOnce(s, queue) {
 	}
 }
 
 // lookOnce offers the state to all who stay, in order, and reports whether one of them has gone.
-func lookOnce(now time.Time, s State, queue []Turn) (changed bool) {
+func (v *service) lookOnce(s State, queue []Turn) (changed bool) {
 	ahead := int64(0)
 	for i := range queue {
 		turn := &queue[i]
@@ -137,7 +154,7 @@ func lookOnce(now time.Time, s State, queue []Turn) (changed bool) {
 		cmd := *turn.Command
 		cmd.Again = true
 		cmd.Ahead += ahead
-		turn.Decision = s.Step(now, &cmd)
+		v.step(turn, s, &cmd)
 		if turn.stays() {
 			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize)
 		} else {

@@ -11,7 +11,7 @@ import (
 // A more is what a limiter has besides one limit: several of them, what is promised for later, and what an
 // undo has to know of the past so that it takes back what it means and nothing else.
 type more struct {
-	limits []gatehouse.Limit // in force, as they were given
+	limits []gatehouse.Limit // in force, as they were given; nil when there are meters, which have them
 	burst  int64             // of one limit that was given without a list; otherwise ofSize
 	guard  time.Duration
 	mode   gatehouse.Mode
@@ -24,6 +24,7 @@ type more struct {
 	number     uint64 // the last number of a reservation; 0 when the next is higher in any case
 
 	promises []promise // that lie ahead, in order of their starts
+	keys     int       // the weight of their holders
 	frontier []meter   // copies of the meters in which all promises are taken; nil when not needed
 
 	chunks []chunk // that may still be used, the newest last
@@ -38,14 +39,43 @@ func (m *more) says(cmd *gatehouse.Command) bool {
 	case m.guard != cmd.Guard || m.mode != cmd.Mode || m.zone != zoneOf(cmd):
 		return false
 	case len(cmd.Limits) > 0:
-		return m.burst == ofSize && slices.Equal(m.limits, cmd.Limits)
+		return m.burst == ofSize && m.limited(cmd.Limits)
 	}
-	return len(m.limits) == 1 && m.limits[0] == limitOf(cmd) && m.burst == cmd.Burst
+	one := [1]gatehouse.Limit{limitOf(cmd)}
+	return m.burst == cmd.Burst && m.limited(one[:])
+}
+
+// limited reports whether these limits are in force.
+func (m *more) limited(limits []gatehouse.Limit) bool {
+	if m.meters == nil {
+		return slices.Equal(m.limits, limits)
+	}
+	same := len(m.meters) == len(limits)
+	for i := 0; same && i < len(limits); i++ {
+		limit := m.meters[i].limit()
+		same = limit.Size == limits[i].Size && sameWindow(limit, limits[i])
+	}
+	return same
+}
+
+// list is a list of the limits in force.
+func (m *more) list() []gatehouse.Limit {
+	if m.meters == nil {
+		return m.limits
+	}
+	limits := make([]gatehouse.Limit, len(m.meters))
+	for i := range limits {
+		limits[i] = m.meters[i].limit()
+	}
+	return limits
 }
 
 // note keeps what the command says.
 func (m *more) note(cmd *gatehouse.Command) {
-	m.limits, m.burst = slices.Clone(limitsOf(cmd)), cmd.Burst
+	m.limits, m.burst = nil, cmd.Burst
+	if m.meters == nil {
+		m.limits = slices.Clone(limitsOf(cmd))
+	}
 	m.guard, m.mode, m.zone = cmd.Guard, cmd.Mode, zoneOf(cmd)
 	if len(cmd.Limits) > 0 {
 		m.burst = ofSize
@@ -96,7 +126,7 @@ func (l *limiter) ownLimits() []gatehouse.Limit {
 	if l.more == nil || l.more.meters == nil {
 		return nil
 	}
-	return l.more.limits
+	return l.more.list()
 }
 
 // setRule puts a command's limits in force. The error's text is for whoever sent the command.
@@ -118,20 +148,36 @@ func (l *limiter) setRule(first meter, now int64, cmd *gatehouse.Command) error 
 		l.more.note(cmd)
 		return nil
 	}
-	l.withdrawPromises(first)
-	if l.more.meters != nil || !plain(cmd) {
-		l.setMeters(first, now, cmd, location)
-	} else if first.set(now, cmd, nil) {
+	// Meters that keep what lies ahead by themselves need not be told of it again.
+	keep := l.scheduled(first) && !slices.ContainsFunc(limitsOf(cmd), calendrical)
+	if !keep {
+		l.withdrawPromises(first)
+	}
+	switch {
+	case l.more.meters != nil || !plain(cmd):
+		fresh := l.setMeters(first, now, cmd, location)
+		if keep {
+			l.more.takePromises(fresh, now)
+		}
+	case first.set(now, cmd, nil):
 		l.beginGeneration()
 	}
 	l.more.note(cmd)
-	l.renewPromises(first, now)
+	if !keep {
+		l.renewPromises(first, now)
+	}
 	return nil
 }
 
+// calendrical reports whether a limit is the calendar's.
+func calendrical(limit gatehouse.Limit) bool { return limit.Calendar != gatehouse.NoCalendar }
+
 // setMeters puts the command's limits in force, each with a meter of its own: where the window is the
-// same, the one there was, and where one limit takes the place of one other, that one's if it can be.
-func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, location *time.Location) {
+// same, the one there was, and where one limit takes the place of one other, that one's if it can be. It
+// returns the meters in which nothing was taken yet.
+func (l *limiter) setMeters(
+	first meter, now int64, cmd *gatehouse.Command, location *time.Location,
+) (fresh []meter) {
 	old, limits := l.meters(first), l.ownLimits()
 	if limits == nil {
 		limits = []gatehouse.Limit{{Interval: time.Duration(first.length())}}
@@ -139,21 +185,28 @@ func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, loca
 	to := limitsOf(cmd)
 	meters, since := make([]meter, len(to)), make([]uint64, len(to))
 	next, anew := l.more.generation+1, false
+	heirs := make([]bool, len(old)) // which of the old meters have an heir already
 	for i, limit := range to {
 		same := slices.IndexFunc(limits, func(l gatehouse.Limit) bool { return sameWindow(l, limit) })
-		meters[i] = first.clone()
-		if limit.Calendar != gatehouse.NoCalendar {
-			meters[i] = new(fixedWindow)
-		}
-		if same < 0 && len(limits) == 1 && len(to) == 1 && fixed(old[0]) == fixed(meters[0]) {
+		if same < 0 && len(limits) == 1 && len(to) == 1 &&
+			fixed(old[0]) == (fixed(first) || calendrical(limit)) {
 			same = 0
 		}
-		if same >= 0 {
-			meters[i] = old[same].clone()
-			since[i] = l.inherited(same)
-		} else {
+		switch {
+		case same >= 0 && heirs[same]:
+			meters[i], since[i] = old[same].clone(), l.inherited(same)
+		case same >= 0 && l.more.meters != nil:
+			meters[i], since[i], heirs[same] = old[same], l.inherited(same), true
+		case same >= 0:
+			meters[i], since[i], heirs[same] = borrow(first), l.inherited(same), true
+		case calendrical(limit):
+			meters[i], since[i], anew = new(fixedWindow), next, true
+		default:
+			meters[i], since[i], anew = borrow(first), next, true
 			meters[i].clear()
-			since[i], anew = next, true
+		}
+		if since[i] == next {
+			fresh = append(fresh, meters[i])
 		}
 		one := *cmd
 		one.Size, one.Interval, one.Calendar = limit.Size, limit.Interval, limit.Calendar
@@ -168,6 +221,8 @@ func (l *limiter) setMeters(first meter, now int64, cmd *gatehouse.Command, loca
 		l.more.generation = next
 	}
 	l.more.meters, l.more.since = meters, since
+	first.clear() // what it has counted its heirs know
+	return fresh
 }
 
 // counts reports whether a meter counts what was taken in a generation as it did then.
@@ -242,13 +297,12 @@ func (r *reading) tell(d *gatehouse.Decision) {
 
 // windows are the entries of a decision for each of several limits; nil for one.
 func (l *limiter) windows() []gatehouse.Window {
-	limits := l.ownLimits()
-	if len(limits) < 2 {
+	if l.more == nil || len(l.more.meters) < 2 {
 		return nil
 	}
-	windows := make([]gatehouse.Window, len(limits))
-	for i, limit := range limits {
-		windows[i].Limit = limit
+	windows := make([]gatehouse.Window, len(l.more.meters))
+	for i, m := range l.more.meters {
+		windows[i].Limit = m.limit()
 	}
 	return windows
 }
@@ -281,7 +335,7 @@ func (l *limiter) refuse(first meter, cmd *gatehouse.Command, d *gatehouse.Decis
 	for i, m := range l.looking(first) {
 		r := l.read(m, at)
 		if r.limit > 0 && cmd.Cost > r.limit {
-			*d = unable(d.At, gatehouse.Conflict, tooMuch(cmd.Op))
+			*d = unable(d.At, gatehouse.Conflict, tooMuch(cmd))
 			return
 		}
 		when := m.when(from, n)
@@ -301,9 +355,10 @@ func (l *limiter) refuse(first meter, cmd *gatehouse.Command, d *gatehouse.Decis
 	d.RetryAfter = wait(at, latest)
 }
 
-// tooMuch says why a cost is above the limit. One that takes something was below it when it came.
-func tooMuch(op gatehouse.Op) string {
-	if op == gatehouse.OpPeek || op == gatehouse.OpDelay {
+// tooMuch says why a cost is above the limit. One that takes something and names its limit was below it when
+// it came.
+func tooMuch(cmd *gatehouse.Command) string {
+	if cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay || !cmd.HasLimit() {
 		return "lets fewer through at once than this request wants"
 	}
 	return "was resized below the cost of this request"

@@ -20,10 +20,13 @@ func (m *more) code(c *codec, first meter) {
 		c.uint64(&m.from)
 		c.uint64(&m.number)
 	}
-	m.codeLimits(c, own)
+	limits := m.list()
+	m.codeLimits(c, &limits, own)
 	if own {
-		m.codeMeters(c, first, &m.meters)
+		m.codeMeters(c, first, limits, &m.meters)
 		m.codeSince(c)
+	} else if c.reading {
+		m.limits = limits
 	}
 	n := c.items(len(m.promises), leastPromise)
 	if n > maxPromises || n == 0 && !own && m.generation == 0 && m.number == 0 {
@@ -43,25 +46,28 @@ func (m *more) code(c *codec, first meter) {
 			c.fail("reservations out of order")
 		}
 		last = m.promises[i].at
+		if c.reading {
+			m.keys += m.promises[i].keyWeight()
+		}
 	}
 	l := limiter{more: m}
 	if n > 0 && !l.scheduled(first) {
-		m.codeMeters(c, first, &m.frontier)
+		m.codeMeters(c, first, limits, &m.frontier)
 	}
 }
 
-func (m *more) codeLimits(c *codec, own bool) {
-	n := c.items(len(m.limits), 3)
+func (m *more) codeLimits(c *codec, limits *[]gatehouse.Limit, own bool) {
+	n := c.items(len(*limits), 3)
 	unknown := n == 0 && !own && m.generation != 0 // none was given since the last reset
 	if n == 0 && !unknown || n > gatehouse.MaxLimits || n > 1 && !own {
 		c.fail("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
 		return
 	}
 	if c.reading && n > 0 {
-		m.limits = make([]gatehouse.Limit, n)
+		*limits = make([]gatehouse.Limit, n)
 	}
-	for i := range m.limits {
-		limit := &m.limits[i]
+	for i := range *limits {
+		limit := &(*limits)[i]
 		c.size(&limit.Size)
 		c.byte((*byte)(&limit.Calendar), byte(gatehouse.Month))
 		c.duration(&limit.Interval)
@@ -79,16 +85,16 @@ func (m *more) codeLimits(c *codec, own bool) {
 }
 
 // codeMeters codes a meter for each of the limits.
-func (m *more) codeMeters(c *codec, first meter, meters *[]meter) {
+func (m *more) codeMeters(c *codec, first meter, limits []gatehouse.Limit, meters *[]meter) {
 	var location *time.Location
 	if c.reading {
 		var err error
 		if location, err = zone.Load(m.zone); err != nil {
 			c.fail("%w", err)
 		}
-		*meters = make([]meter, len(m.limits))
+		*meters = make([]meter, len(limits))
 	}
-	for i, limit := range m.limits {
+	for i, limit := range limits {
 		switch {
 		case !c.reading:
 		case limit.Calendar != gatehouse.NoCalendar:

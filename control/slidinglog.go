@@ -19,6 +19,8 @@ type slidingLog struct {
 	span  int64 // how long a start counts
 	count int64 // of all runs
 	runs  []run // in order of their instants
+	lent  bool  // runs are another log's, and to be copied before they are written to
+	array int32 // the length of the array that runs are in
 }
 
 // A run is so many starts, the last of them at an instant. Those before are after the run before it.
@@ -64,7 +66,7 @@ func (l *slidingLog) forget(now int64) {
 	l.drop(passed)
 }
 
-// drop cuts the oldest runs off. The array is let go of when most of it went at once.
+// drop cuts the oldest runs off. The array is let go of when less than half of it is used.
 func (l *slidingLog) drop(n int) {
 	if n == 0 {
 		return
@@ -73,8 +75,32 @@ func (l *slidingLog) drop(n int) {
 		l.count -= r.n
 	}
 	l.runs = l.runs[n:]
-	if cap(l.runs) < 2*n || len(l.runs) == 0 {
-		l.runs = slices.Clone(l.runs)
+	if int(l.array) > 2*len(l.runs)+leastRuns && !l.lent {
+		l.copyRuns()
+	}
+}
+
+// leastRuns is so few that an array of them need not be let go of.
+const leastRuns = 16
+
+// own makes the runs the log's own, before they are written to.
+func (l *slidingLog) own() {
+	if l.lent {
+		l.copyRuns()
+	}
+}
+
+func (l *slidingLog) copyRuns() {
+	l.runs = slices.Clone(l.runs)
+	l.array, l.lent = int32(cap(l.runs)), false // #nosec G115 -- about maxRuns at most
+}
+
+// insert puts a run in its place.
+func (l *slidingLog) insert(i int, r run) {
+	before := cap(l.runs)
+	l.runs = slices.Insert(l.runs, i, r)
+	if cap(l.runs) > before {
+		l.array = int32(cap(l.runs)) // #nosec G115 -- about maxRuns at most
 	}
 }
 
@@ -130,6 +156,7 @@ func (l *slidingLog) find(at int64) int {
 
 func (l *slidingLog) take(now, at, n int64) {
 	l.forget(now)
+	l.own()
 	if len(l.runs) >= maxRuns { // the oldest two count as one
 		first := l.runs[0].n
 		l.drop(1)
@@ -144,7 +171,7 @@ func (l *slidingLog) take(now, at, n int64) {
 		l.runs[i-1].at = at
 		l.runs[i-1].n += n
 	default:
-		l.runs = slices.Insert(l.runs, i, run{at, n})
+		l.insert(i, run{at, n})
 	}
 	for l.count > maxCount {
 		over := min(l.count-maxCount, l.runs[0].n)
@@ -163,7 +190,8 @@ func (l *slidingLog) giveBack(now, n int64) {
 		passed++
 	}
 	l.drop(passed)
-	if len(l.runs) > 0 && l.runs[0].at <= now {
+	if n > 0 && len(l.runs) > 0 && l.runs[0].at <= now {
+		l.own()
 		l.runs[0].n -= n
 		l.count -= n
 	}
@@ -177,6 +205,7 @@ func (l *slidingLog) remove(at, n int64) {
 	if i == len(l.runs) || l.runs[i].at/l.grain != at/l.grain {
 		return
 	}
+	l.own()
 	n = min(n, l.runs[i].n)
 	l.count -= n
 	if l.runs[i].n -= n; l.runs[i].n == 0 {
@@ -209,11 +238,17 @@ func (l *slidingLog) read(now int64) reading {
 	return r
 }
 
-func (l *slidingLog) clear() { l.runs, l.count = nil, 0 }
+func (l *slidingLog) clear() { l.runs, l.count, l.array, l.lent = nil, 0, 0, false }
 
 func (l *slidingLog) clone() meter {
 	c := *l
-	c.runs = slices.Clone(l.runs)
+	c.copyRuns()
+	return &c
+}
+
+func (l *slidingLog) borrow() meter {
+	c := *l
+	c.lent = true
 	return &c
 }
 
@@ -231,6 +266,7 @@ func (l *slidingLog) code(c *codec) {
 	}
 	if c.reading && n > 0 {
 		l.runs = make([]run, n)
+		l.array = int32(n) // #nosec G115 -- at most maxRuns
 	}
 	at := int64(0)
 	for i := range l.runs {

@@ -17,8 +17,11 @@ type slidingWindow struct {
 	start    int64 // of the present window
 	previous int64
 	current  int64
-	fine     *fineWindow // nil in the mode that estimates
+	fine     *fineParts // nil in the mode that estimates
 }
+
+// parts is the window as one that counts in parts.
+func (w *slidingWindow) parts() *fineWindow { return (*fineWindow)(w) }
 
 func (w *slidingWindow) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
 	interval, fine := int64(to.Interval), to.Mode != gatehouse.ModeDefault
@@ -28,7 +31,7 @@ func (w *slidingWindow) set(now int64, to *gatehouse.Command, _ *time.Location) 
 		anew = true
 	}
 	if fine {
-		w.fine.size, w.fine.strict = to.Size, to.Mode == gatehouse.ModeStrict
+		w.parts().setStrict(to.Mode == gatehouse.ModeStrict)
 	}
 	return anew
 }
@@ -38,15 +41,15 @@ func (w *slidingWindow) change(now, interval int64, fine bool) {
 	count := int64(0)
 	switch {
 	case w.fine != nil:
-		count = w.fine.count(now)
+		count = w.parts().count(now)
 	case w.interval > 0:
 		w.roll(now)
 		count = w.estimate(now)
 	}
-	w.interval, w.previous, w.current, w.fine = interval, 0, 0, nil
+	w.interval, w.start, w.previous, w.current, w.fine = interval, 0, 0, 0, nil
 	if fine {
-		w.fine = newFineWindow(w.size, interval)
-		w.fine.take(now, now, count)
+		w.fine = partsOf(false)
+		w.parts().take(now, count)
 		return
 	}
 	w.start = windowStart(now, interval)
@@ -84,7 +87,7 @@ func (w *slidingWindow) when(from, n int64) int64 {
 	case n > w.size: // it never fits, and not now
 		return plus(w.when(from, w.size), 1)
 	case w.fine != nil:
-		return w.fine.when(from, n)
+		return w.parts().when(from, n)
 	}
 	at := *w
 	at.roll(from)
@@ -94,9 +97,9 @@ func (w *slidingWindow) when(from, n int64) int64 {
 	return max(from, at.faded(at.start, at.current, w.size-n))
 }
 
-func (w *slidingWindow) take(now, at, n int64) {
+func (w *slidingWindow) take(_, at, n int64) {
 	if w.fine != nil {
-		w.fine.take(now, at, n)
+		w.parts().take(at, n)
 		return
 	}
 	w.roll(at)
@@ -106,7 +109,7 @@ func (w *slidingWindow) take(now, at, n int64) {
 // giveBack takes from the present window first.
 func (w *slidingWindow) giveBack(now, n int64) {
 	if w.fine != nil {
-		w.fine.giveBack(now, n)
+		w.parts().giveBack(now, n)
 		return
 	}
 	w.roll(now)
@@ -118,7 +121,7 @@ func (w *slidingWindow) giveBack(now, n int64) {
 func (w *slidingWindow) undo(_, at, _, n int64) {
 	switch {
 	case w.fine != nil:
-		w.fine.undo(at, n)
+		w.parts().undo(at, n)
 	case at >= w.start:
 		w.current = max(0, w.current-n)
 	case at >= w.start-w.interval:
@@ -128,7 +131,7 @@ func (w *slidingWindow) undo(_, at, _, n int64) {
 
 func (w *slidingWindow) read(now int64) reading {
 	if w.fine != nil {
-		return w.fine.read(now)
+		return w.parts().read(now)
 	}
 	at := *w
 	at.roll(now)
@@ -148,15 +151,13 @@ func (w *slidingWindow) read(now int64) reading {
 func (w *slidingWindow) clear() {
 	w.previous, w.current = 0, 0
 	if w.fine != nil {
-		strict := w.fine.strict
-		w.fine = newFineWindow(w.size, w.interval)
-		w.fine.strict = strict
+		w.start, w.fine = 0, partsOf(w.fine.strict)
 	}
 }
 
 func (w *slidingWindow) clone() meter {
 	c := *w
-	if w.fine != nil {
+	if w.fine != nil && w.fine.own {
 		fine := *w.fine
 		c.fine = &fine
 	}
@@ -177,7 +178,7 @@ func (w *slidingWindow) code(c *codec) {
 		return
 	}
 	if c.reading {
-		w.fine = newFineWindow(w.size, w.interval)
+		w.fine = partsOf(false)
 	}
-	w.fine.code(c)
+	w.parts().code(c)
 }

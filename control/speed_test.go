@@ -18,8 +18,8 @@ func TestLimiterSizes(t *testing.T) {
 			t.Errorf("a %s takes %d bytes, want at most %d", kind, size, most)
 		}
 	}
-	if size := reflect.TypeFor[fineWindow]().Size(); size > 576 {
-		t.Errorf("sixty parts take %d bytes, want at most 576", size)
+	if size := reflect.TypeFor[fineParts]().Size(); size > 512 {
+		t.Errorf("sixty parts take %d bytes, want at most 512", size)
 	}
 }
 

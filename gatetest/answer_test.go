@@ -73,6 +73,10 @@ func (a answer) decided(op *operation, d gatehouse.Decision) {
 	a.set("cell_retry", cellSeconds(d.RetryAfter, d.Outcome == gatehouse.Refused))
 	a.set("cell_reset", cellSeconds(d.ResetAfter, true))
 	a.set("fence", d.Fence)
+	a.set("expires_ms", d.ExpiresAfter.Milliseconds()) // rounded down
+	if d.ExpiresAfter == gatehouse.Forever {
+		a.set("expires_ms", -1)
+	}
 	a.set("value", d.Value)
 	a.set("message", d.Message)
 	if op.holds() {

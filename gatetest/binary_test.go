@@ -82,7 +82,8 @@ func launch(t *testing.T) map[string]string {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	cmd := exec.CommandContext(ctx, binary, "serve",
-		"--http", "localhost:0", "--resp", "localhost:0", "--grpc", "", "--log-format", "json")
+		"--http", "localhost:0", "--resp", "localhost:0", "--grpc", "", "--log-format", "json",
+		"--max-connections", "200")
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "GATEHOUSE_") || strings.HasPrefix(variable, "BOUNCER_")
 	})

@@ -176,11 +176,11 @@ func (s tally) note(door string, op *operation, a answer) {
 var told = map[string][]string{
 	"HTTP": {
 		"limit", "remaining", "retry_s", "reset_s", "delay_ms", "value", "fence", "key", "message", "text",
-		"stat",
+		"stat", "expires_ms",
 	},
 	"RESP": {
 		"limit", "remaining", "retry_ms", "reset_ms", "delay_ms", "value", "fence", "key", "message", "text",
-		"stat", "cell_retry", "cell_reset",
+		"stat", "expires_ms", "cell_retry", "cell_reset",
 	},
 }
 

@@ -80,13 +80,15 @@ func (g *generator) limiter(cmd *gatehouse.Command) {
 	rule := g.rules[g.key]
 	operation := one(g, gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpAcquire,
 		gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpReserve,
-		gatehouse.OpCancel, gatehouse.OpRefund)
+		gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpCharge)
 	if g.chance(2) {
 		operation = gatehouse.OpReset
 	}
 	switch operation {
-	case gatehouse.OpAcquire, gatehouse.OpReserve:
-		*cmd = rule
+	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
+		if *cmd = rule; g.chance(25) {
+			*cmd = gatehouse.Command{Size: gatehouse.InForce}
+		}
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 		if g.chance(50) {
 			*cmd = rule
@@ -202,8 +204,14 @@ func (g *generator) holder(cmd *gatehouse.Command) {
 		cmd.Expires = gatehouse.AsAcquired
 	case cmd.Op == gatehouse.OpAcquire:
 		cmd.Cost, cmd.Size = 1, 1
+		if cmd.Extend = g.chance(20); cmd.Extend && g.chance(50) {
+			cmd.Expires = gatehouse.AsAcquired
+		}
 		if g.key.Kind == gatehouse.Semaphore {
 			cmd.Cost, cmd.Size = g.among(1, 3), g.among(0, 5)
+			if g.chance(25) {
+				cmd.Size = gatehouse.InForce
+			}
 		}
 	}
 }

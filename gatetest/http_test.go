@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -78,7 +79,7 @@ func (h *httpDoor) ask(op *operation) (answer, error) {
 var httpOutcomes = map[int]string{
 	http.StatusOK: "granted", http.StatusNoContent: "granted", http.StatusRequestTimeout: "refused",
 	http.StatusConflict: "conflict", http.StatusNotFound: "missing", http.StatusBadRequest: "invalid",
-	http.StatusTooManyRequests: "exhausted",
+	http.StatusServiceUnavailable: "exhausted",
 }
 
 // readHTTP reads what a response tells.
@@ -99,6 +100,7 @@ func readHTTP(op *operation, r response) (answer, error) {
 	case "granted":
 		if fence := r.header.Get("Gatehouse-Fence"); fence != "" {
 			a.set("fence", fence)
+			a.set("expires_ms", cmp.Or(r.header.Get("Gatehouse-Expires"), "-1"))
 		}
 		return a, a.readGrant(op, r)
 	}

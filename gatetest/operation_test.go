@@ -27,11 +27,6 @@ func (op *operation) String() string {
 	return text
 }
 
-// asks reports whether the operation only asks, so that it may do so without a limit.
-func (op *operation) asks() bool {
-	return op.cmd.Op == gatehouse.OpPeek || op.cmd.Op == gatehouse.OpDelay
-}
-
 // A parameter is one of the words of a command.
 type parameter struct{ name, value string }
 
@@ -68,9 +63,7 @@ func (op *operation) words() []parameter {
 	case kind.Limiter():
 		w.limiter(op)
 	case cmd.Op == gatehouse.OpAcquire:
-		w.say("cost", cmd.Cost, gatehouse.DefaultSize)
-		w.say("size", cmd.Size, gatehouse.DefaultSize)
-		w.say("expires", cmd.Expires.Milliseconds(), gatehouse.DefaultExpires.Milliseconds())
+		w.holder(cmd)
 	case cmd.Op == gatehouse.OpRenew && cmd.Expires != gatehouse.AsAcquired:
 		w.always("expires", cmd.Expires.Milliseconds())
 	case cmd.Op == gatehouse.OpKick:
@@ -87,10 +80,27 @@ func (op *operation) words() []parameter {
 	return w.words
 }
 
+// holder adds what an acquire of a semaphore or a lock has.
+func (w *wording) holder(cmd *gatehouse.Command) {
+	w.say("cost", cmd.Cost, gatehouse.DefaultSize)
+	if cmd.Size != gatehouse.InForce {
+		w.always("size", cmd.Size)
+	}
+	switch {
+	case !cmd.Extend:
+		w.say("expires", cmd.Expires.Milliseconds(), gatehouse.DefaultExpires.Milliseconds())
+	case cmd.Expires != gatehouse.AsAcquired:
+		w.always("expires", cmd.Expires.Milliseconds())
+	}
+	if cmd.Extend {
+		w.always("extend", true)
+	}
+}
+
 // limiter adds what only limiters have.
 func (w *wording) limiter(op *operation) {
 	cmd := &op.cmd
-	if cmd.Op.Yields() || cmd.Op == gatehouse.OpRefund {
+	if cmd.Op.Yields() || cmd.Op == gatehouse.OpRefund || cmd.Op == gatehouse.OpCharge {
 		w.say("cost", cmd.Cost, gatehouse.DefaultSize)
 	}
 	if !cmd.HasLimit() {
@@ -106,11 +116,8 @@ func (w *wording) limiter(op *operation) {
 	case cmd.Calendar != gatehouse.NoCalendar:
 		w.say("size", cmd.Size, gatehouse.DefaultSize)
 		w.always("interval", cmd.Calendar)
-	case op.asks(): // without any of these it would ask about the limit in force
+	default: // without any of these it would be about the limit in force
 		w.always("size", cmd.Size)
-		w.say("interval", cmd.Interval.Milliseconds(), gatehouse.DefaultInterval.Milliseconds())
-	default:
-		w.say("size", cmd.Size, gatehouse.DefaultSize)
 		w.say("interval", cmd.Interval.Milliseconds(), gatehouse.DefaultInterval.Milliseconds())
 	}
 	if op.key.Kind == gatehouse.GCRA && len(cmd.Limits) == 0 {

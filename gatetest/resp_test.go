@@ -183,6 +183,7 @@ func (a answer) readBrief(op *operation, told any) error {
 // detailNames are the figures that have another name here.
 var detailNames = map[string]string{
 	"retry_after": "retry_ms", "reset_after": "reset_ms", "delay": "delay_ms",
+	"expires_after": "expires_ms",
 }
 
 // readDetails reads the long form of a grant or a refusal.

@@ -74,7 +74,7 @@ func ExampleLimiter_Wait() {
 
 	soon, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	fmt.Println(l.Wait(soon, 1) != nil) // at once: it would take 10 ms
+	fmt.Println(l.Wait(soon, 100) != nil) // at once: it would take a second
 	// Output:
 	// true
 	// true

@@ -40,8 +40,14 @@ func (c *client) meddle() {
 	cmd.Holder, cmd.Size = c.newHolder(), 1+c.rand.Int64N(slots)
 	cmd.Op = []gatehouse.Op{
 		gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpRefund,
-		gatehouse.OpReset, gatehouse.OpStats, gatehouse.OpDelete, gatehouse.OpCancel,
-	}[c.rand.IntN(9)]
+		gatehouse.OpReset, gatehouse.OpStats, gatehouse.OpDelete, gatehouse.OpCancel, gatehouse.OpCharge,
+	}[c.rand.IntN(10)]
+	if cmd.Op == gatehouse.OpCharge {
+		cmd.Cost = 1 + c.rand.Int64N(4*slots)
+	}
+	if c.rand.IntN(4) == 0 {
+		cmd.Size = gatehouse.InForce
+	}
 	cmd.MaxWait = waits[c.rand.IntN(len(waits))]
 	c.do(key, cmd)
 }

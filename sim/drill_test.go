@@ -35,6 +35,7 @@ var drills = []drill{
 	{"late undo", false, (*drilled).lateUndo},
 	{"lost undo", true, (*drilled).lostUndo},
 	{"lost place", true, (*drilled).lostPlace},
+	{"charge", false, (*drilled).charge},
 	{"kept", false, (*drilled).kept},
 	{"far", true, (*drilled).far},
 }

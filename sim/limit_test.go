@@ -68,15 +68,22 @@ func (l *look) taken() (spans []span) {
 			cancelled[c.cmd.Holder] = true
 		}
 	}
-	places := make(map[string]int64) // where each reservation starts; the first answer says it exactly
+	places := make(map[string]span) // where each reservation starts
+	unanswered := make(map[string]bool)
 	begin := l.started.UnixNano()
 	for _, c := range l.calls {
 		at := c.d.At.UnixNano()
 		switch {
+		case c.cmd.Op == gatehouse.OpReserve && c.err != nil:
+			unanswered[c.cmd.Holder] = true
 		case !c.granted():
 		case c.cmd.Op == gatehouse.OpReserve && !cancelled[c.cmd.Holder]:
-			if start := at + int64(c.d.Delay); places[c.cmd.Holder] == 0 || start < places[c.cmd.Holder] {
-				places[c.cmd.Holder] = start
+			place := span{at + int64(c.d.Delay), at + int64(c.d.Delay), 1}
+			if unanswered[c.cmd.Holder] { // a repeat says it rounded up to a millisecond, the first exactly
+				place.from -= int64(time.Millisecond) - 1
+			}
+			if known, ok := places[c.cmd.Holder]; !ok || place.to < known.to {
+				places[c.cmd.Holder] = place
 			}
 		case c.cmd.Op != gatehouse.OpAcquire:
 		case l.exact():
@@ -85,8 +92,8 @@ func (l *look) taken() (spans []span) {
 			spans = append(spans, span{min(at, begin+int64(c.begin)), begin + int64(c.end), c.cmd.Cost})
 		}
 	}
-	for _, start := range places {
-		spans = append(spans, span{start, start, 1})
+	for _, place := range places {
+		spans = append(spans, place)
 	}
 	return spans
 }

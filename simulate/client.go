@@ -25,6 +25,8 @@ type client struct {
 	planned time.Duration // when it wakes next; never
 	turn    uint64        // counts plans, so that only the last one is carried out
 
+	released time.Duration // when its server has heard that it left; 0 before it ever did
+
 	outside bool    // its lease is not from the root
 	comes   bool    // an answer of amount is on its way
 	amount  float64 // of it
@@ -49,6 +51,12 @@ func (c *client) clock() time.Time { return c.w.clock(c.skew) }
 // join starts the client.
 func (c *client) join() {
 	if c.up {
+		return
+	}
+	// One that comes back at once is heard after its good-bye, as on one connection. Otherwise that would end
+	// the lease it has just been given, which is what no client of one name does to itself.
+	if c.released > c.w.now {
+		c.w.at(c.released, c.join)
 		return
 	}
 	c.up = true
@@ -186,6 +194,7 @@ func (c *client) leave(release bool) {
 	c.w.measure.uses(c, use{})
 	if master := c.node.master; release && master != nil && master.up && !c.caller.cut {
 		delay := c.w.span(c.w.scenario.network.delay, c.w.travel)
+		c.released = c.w.now + delay
 		c.w.after(delay, func() { master.server.Release(master.clock(), c.name, resourceName) })
 	}
 }

@@ -1,12 +1,14 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +123,53 @@ func TestPictureIsXML(t *testing.T) {
 		}
 		if text := string(Run(s, 1).SVG()); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("the picture of %s has a number that is none", name)
+		}
+	}
+}
+
+// The picture in the documentation is what the command beside it draws.
+func TestDocumentedPicture(t *testing.T) {
+	text, _ := File("seven")
+	s, err := Read("seven.yaml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := os.ReadFile("../docs/simulation.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(picture, Run(s, 1).SVG()) {
+		t.Error("docs/simulation.svg is not what gatehouse simulate seven --svg draws; draw it anew")
+	}
+}
+
+// TestClientsThatLeaveAndComeBackAtOnce has a client leave and come back at one instant, while its good-bye
+// is on its way. That must not end the lease it gets next.
+func TestClientsThatLeaveAndComeBackAtOnce(t *testing.T) {
+	s, err := Read("back.yaml", []byte(`
+title: back at once
+duration: 240s
+resource:
+  capacity: 1
+  safe_capacity: 0
+  algorithm: {kind: FAIR_SHARE, lease_length: 10, refresh_interval: 1, learning_mode_duration: 10}
+network: {delay: 1ms to 2ms}
+servers:
+  - {name: s0, tasks: 2}
+clients:
+  - {of: s0, recipe: 2x1+random_change(0%), every: 1s, start: 0s to 7s}
+events:
+  - {at: 69s, for: 1s, do: leave, clients: 2}
+  - {at: 6s, for: 63s, do: leave, clients: 2}
+expect:
+  - over == 0
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(100) {
+		if r := Run(s, seed); !r.Holds() {
+			t.Fatalf("seed %d: leases exceed the capacity\n%s", seed, r.Text())
 		}
 	}
 }

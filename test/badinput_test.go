@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A badInput is bytes on a fresh connection and all that comes back: status lines with their bodies, and
@@ -30,8 +31,8 @@ const (
 	notHeld   = "409 Conflict: semaphore/kept is not held with this key: " +
 		"it was never acquired, was released, or has expired"
 	moved   = "301 Moved Permanently"
-	value   = "GET /v1/counter/kept/value HTTP/1.1\r\nHost: x\r\n"
-	count   = "GET /v1/counter/kept/count HTTP/1.1\r\nHost: x\r\n"
+	value   = "GET /v1/counter/kept/value HTTP/1.1\r\nHost: localhost\r\n"
+	count   = "GET /v1/counter/kept/count HTTP/1.1\r\nHost: localhost\r\n"
 	valueIs = "200 OK: 41" // what the kept counter was set to
 )
 
@@ -49,18 +50,47 @@ var ranges = map[string]string{
 
 // noNumber is the answer to a number that is none, or out of range.
 func noNumber(param, value string) string {
-	return fmt.Sprintf("400 Bad Request: %s is %q, want a whole number from %s", param, value, ranges[param])
+	unit, instead := "", ""
+	switch param {
+	case "maxwait", "interval", "expires", "guard":
+		unit = " of milliseconds"
+		if d, err := time.ParseDuration(value); err == nil && d > 0 {
+			instead = fmt.Sprintf(": write %s=%d for %s", param, d.Milliseconds(), d)
+		}
+	}
+	return fmt.Sprintf("400 Bad Request: %s is %q, want a whole number%s from %s%s",
+		param, value, unit, ranges[param], instead)
 }
 
 // unknown is the answer to a parameter that there is not.
 func unknown(param string) string {
 	return fmt.Sprintf("400 Bad Request: parameter %q is unknown, want one of size cost interval "+
-		"expires maxwait key message amount value id burst mode guard limits zone fence", param)
+		"expires maxwait key message amount value id burst mode guard limits zone fence extend "+
+		"refusal details", param)
 }
 
 // noPath is the answer to a path that leads nowhere.
 func noPath(path string) string {
 	return fmt.Sprintf("404 Not Found: path is %q, want /v1/<kind>/<name>/<operation>: see /docs", path)
+}
+
+// noKind is the answer to a path that has no kind in its place.
+func noKind(part string) string {
+	return fmt.Sprintf("404 Not Found: kind %q is unknown, want one of tokenbucket semaphore lock event "+
+		"watchdog counter barrier gcra fixedwindow slidingwindow slidinglog pace", part)
+}
+
+// noOperation is the answer to an operation that a counter does not have.
+func noOperation(part string) string {
+	return fmt.Sprintf("404 Not Found: operation %q is unknown, want one of "+
+		"count value reset stats for a counter",
+		part)
+}
+
+// tooDeep is the answer to a path of too many parts.
+func tooDeep(path string) string {
+	return fmt.Sprintf("404 Not Found: path %q has more than kind, name and operation, "+
+		"want a slash in a name as %%2F", path)
 }
 
 // noMethod is the answer to a method that a path does not have.
@@ -74,15 +104,21 @@ func noEvent(maxWait int) string {
 		"only another request can change that", maxWait)
 }
 
+// otherHost is the answer to a request of a host that the server does not know as a name of its own.
+func otherHost(host string) string {
+	return fmt.Sprintf("421 Misdirected Request: Host is %q, which is no name of this server; "+
+		"start it with --hosts %s to allow it", host, host)
+}
+
 // get is a well-formed request of a path, which may hold any bytes.
-func get(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n" }
+func get(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n" }
 
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	// A busy machine may need more than a second to read what was sent.
 	patient, hasty := start(t), start(t, "--read-timeout", "1s", "--idle-timeout", "1s")
 	spoken := slices.Concat(badParameters, badLimits, badPaths, badRequestLines, badHeaders, badBodies,
-		badPipelines)
+		badPipelines, badFraming())
 	all := slices.Concat(spoken, badSilence)
 	for i, input := range all {
 		b, s := trial{input, fmt.Sprintf("k%03d", i)}, patient
@@ -97,8 +133,8 @@ func TestBadInput(t *testing.T) {
 			b.check(t, s)
 		})
 	}
-	if len(all) < 80 {
-		t.Errorf("%d bad inputs, want at least 80", len(all))
+	if rest := len(all) - len(badFraming()); rest < 80 || len(badFraming()) < 80 {
+		t.Errorf("%d bad inputs and %d about framing, want at least 80 of each", rest, len(badFraming()))
 	}
 }
 
@@ -230,7 +266,7 @@ var badSilence = []badInput{
 	{"a wait, and half a request", get("/v1/event/never/wait?maxwait=50") + "GET /v1",
 		[]string{noEvent(50), tooSlow, closed}},
 	{"a TLS handshake", "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + strings.Repeat("\x5a", 64),
-		[]string{tooSlow, closed}},
+		[]string{malformed, closed}},
 }
 
 // A request in single bytes, as slow as it may be, is a request all the same.

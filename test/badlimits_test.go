@@ -117,5 +117,8 @@ var badLimits = []badInput{
 		"404 Not Found: fixedwindow/kept does not exist"}},
 	{"a cancellation of nothing", get("/v1/slidingwindow/kept/cancel?key=k"), []string{
 		"404 Not Found: slidingwindow/kept does not exist"}},
-	{"an operation of another kind", ofLimiter("release?key=k"), []string{noPath("/v1/gcra/kept/release")}},
+	{"an operation of another kind", ofLimiter("release?key=k"), []string{
+		`404 Not Found: operation "release" is unknown, want one of ` +
+			"acquire reset peek delay reserve cancel refund charge stats for a gcra",
+	}},
 }

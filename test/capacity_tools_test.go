@@ -192,7 +192,7 @@ var toolMistakes = []struct {
 	{"watch a", 2, "…capacity watch has 1 arguments, want RESOURCE WANTS…"},
 	{"shell a", 2, "…capacity shell has 1 arguments, want none…"},
 	{"check", 2, "…capacity check has 0 arguments, want SOURCE…"},
-	{"take a 1", 2, `…"take" is no verb of capacity, want get, release, watch, shell or check…`},
+	{"take a 1", 2, `…"take" is no command of gatehouse capacity; want one of check get …`},
 	{"get a 1 --slowly", 2, "…unknown flag: --slowly…"},
 	{"get a 1 --timeout 0s", 2, "…--timeout is 0s, want it above 0…"},
 	{"get a 1 --server localhost", 2, `…--server has "localhost", want an address such as localhost:5506…`},

@@ -39,7 +39,9 @@ jarl:
 	}
 	first, second := *s, *s
 	first.address = s.jarlAddress(t, `github","requests":3,"period":"1h0m0s","mode":"reserve"`)
-	line, err := s.journal.await(func(line string) bool { return strings.Contains(line, `"[::1]:`) })
+	line, err := s.journal.await(func(line string) bool {
+		return strings.Contains(line, `"[::1]:`) && strings.Contains(line, "JARL")
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func TestPrecedence(t *testing.T) {
 		for i := range c.names {
 			s.want(t, fmt.Sprintf("/v1/semaphore/s%d/acquire?expires=0", i), "200")
 		}
-		s.want(t, "/v1/semaphore/more/acquire?expires=0", "429")
+		s.want(t, "/v1/semaphore/more/acquire?expires=0", "503")
 		if err := s.stop(); err != nil {
 			t.Error(err)
 		}
@@ -151,7 +153,8 @@ func TestConfigMistakes(t *testing.T) {
 {}:3:5: a listener has no requests
 {}:3:5: a listener has no period
 {}:3:13: listen is ":99999", want a host and a port such as localhost:5001 or 0.0.0.0:5001
-{}:4:5: "naem" is no setting of a listener, want one of listen, name, requests, period, mode or guard`},
+{}:4:5: "naem" is no setting of a listener, want one of ` +
+			"listen, name, requests, period, mode, guard, max-delay or allow"},
 		{"{", "gatehouse: {}:…: not YAML: …"},
 	} {
 		path := configFile(t, c.file)
@@ -205,8 +208,8 @@ func TestCheckOnly(t *testing.T) {
 		{"serve --check", 0, "the settings are valid\n"},
 		{"serve --check --config " + path, 0, "the settings are valid\n"},
 		{"serve --check --config " + path + " --http=", 0, "the settings are valid\n"},
-		{"serve --check --config " + path + " --max-names 0", 1, ""},
-		{"serve --check --http= --resp= --grpc=", 1, ""},
+		{"serve --check --config " + path + " --max-names 0", 2, ""},
+		{"serve --check --http= --resp= --grpc=", 2, ""},
 	} {
 		status, out, said := gatehouse(t, nil, strings.Fields(c.args)...)
 		if status != c.status || out != c.out || (status == 0) != (said == "") {

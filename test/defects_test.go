@@ -247,7 +247,7 @@ func TestMarkupIsServedAsText(t *testing.T) {
 			"/event/" + name + "/wait":                                markup,
 			"/v1/counter/" + name + "/count?" + text + "=1":           "…is unknown…",
 			"/v1/event/" + name + "/wait?maxwait=" + text:             "maxwait is …",
-			"/v1/" + url.PathEscape(markup) + "/" + name + "/wait":    "path is …",
+			"/v1/" + url.PathEscape(markup) + "/" + name + "/wait":    "kind …",
 			"/v1/event/" + url.PathEscape(markup) + "/wait?maxwait=0": "…",
 		} {
 			a := shared().get(t, request)

@@ -181,7 +181,7 @@ func TestBytesOfAnOldClient(t *testing.T) {
 	conn := s.dialGRPC(t)
 	for _, step := range []struct{ method, request, want string }{
 		{"Discovery", "", "0a110a0f6c6f63616c686f73743a31353130301001"},
-		{"GetCapacity", "0a0178120e0a01721000210000000000000840", "0a1f0a0172121108"}, // it learns: 0
+		{"GetCapacity", "0a0178120e0a01721000210000000000000840", "0a230a0172121108"}, // it learns: 0
 		{"ReleaseCapacity", "0a01781200120172", ""},
 	} {
 		request, err := hex.DecodeString(step.request)
@@ -321,7 +321,8 @@ func TestCapacityWithoutConfiguration(t *testing.T) {
 			ResourceId: new("r"), Priority: new(int64(0)), Wants: new(float64(1)),
 		}},
 	})
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no capacity configuration") {
+	if status.Code(err) != codes.Unavailable ||
+		!strings.Contains(err.Error(), "start it with --capacity-config") {
 		t.Errorf("a request = %v, want Unavailable and what to do", err)
 	}
 	closed := start(t, "--grpc", "")

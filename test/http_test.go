@@ -49,44 +49,49 @@ var paths = []script{
 		/counter/{}/stats -> 200 {"value":2,…
 		DELETE /counter/{} -> 204
 		DELETE /v1/counter/{} -> 404`},
-	{"an operation has no other method than GET", `
-		POST counter/{}/count -> 405 method is "POST", want one of GET, OPTIONS [Allow: GET, OPTIONS]
-		PUT counter/{}/count -> 405 method is "PUT", want one of GET, OPTIONS [Allow: GET, OPTIONS]
-		PATCH counter/{}/count -> 405 method is "PATCH", want one of GET, OPTIONS [Allow: GET, OPTIONS]
-		DELETE counter/{}/count -> 405 method is "DELETE", want one of GET, OPTIONS [Allow: GET, OPTIONS]
-		HEAD counter/{}/count -> 405 "" [Allow: GET, OPTIONS]
-		TRACE counter/{}/count -> 405 method is "TRACE", want one of GET, OPTIONS [Allow: GET, OPTIONS]
-		get counter/{}/count -> 405 method is "get", want one of GET, OPTIONS [Allow: GET, OPTIONS]
-		POST /counter/{}/count -> 405 [Allow: GET, OPTIONS]
-		POST semaphore/{}/acquire -> 405 [Allow: GET, OPTIONS]
-		HEAD tokenbucket/{}/acquire -> 405 [Allow: GET, OPTIONS]
-		POST event/{}/send -> 405 [Allow: GET, OPTIONS]
-		POST /healthz -> 405 [Allow: GET, OPTIONS]
-		HEAD counter/{}/stats -> 405 [Allow: GET, OPTIONS]
+	{"an operation has no other methods than GET and POST", `
+		PUT counter/{}/count -> 405 method is "PUT", want one of GET, POST, OPTIONS
+		PATCH counter/{}/count -> 405 [Allow: GET, POST, OPTIONS]
+		DELETE counter/{}/count -> 405 [Allow: GET, POST, OPTIONS]
+		HEAD counter/{}/count -> 405 "" [Allow: GET, POST, OPTIONS]
+		TRACE counter/{}/count -> 405 [Allow: GET, POST, OPTIONS]
+		get counter/{}/count -> 405 method is "get", want one of GET, POST, OPTIONS
+		HEAD tokenbucket/{}/acquire -> 405 [Allow: GET, POST, OPTIONS]
+		HEAD counter/{}/stats -> 405 [Allow: GET, POST, OPTIONS]
 		counter/{}/stats -> 404  # none of them counted`},
+	{"without v1 it has no POST, as in bouncer", `
+		POST /counter/{}/count -> 405 method is "POST", want one of GET, OPTIONS [Allow: GET, OPTIONS]
+		POST /event/{}/send -> 405 [Allow: GET, OPTIONS]
+		HEAD /counter/{}/count -> 405 "" [Allow: GET, OPTIONS]
+		counter/{}/stats -> 404`},
+	{"pages have GET and HEAD", `
+		POST /healthz -> 405 [Allow: GET, HEAD, OPTIONS]
+		HEAD /healthz -> 200 ""
+		HEAD counter -> 405 [Allow: GET, DELETE, OPTIONS]`},
 	{"a controller itself knows DELETE only", `
 		counter/{} -> 405 method is "GET", want one of DELETE, OPTIONS [Allow: DELETE, OPTIONS]
 		HEAD counter/{} -> 405 [Allow: DELETE, OPTIONS]
 		POST /semaphore/{} -> 405 [Allow: DELETE, OPTIONS]`},
 	{"OPTIONS is answered 200 with what is allowed", `
-		OPTIONS counter/{}/count -> 200 "" [Allow: GET, OPTIONS]
+		OPTIONS counter/{}/count -> 200 "" [Allow: GET, POST, OPTIONS]
 		OPTIONS /tokenbucket/{}/acquire -> 200 "" [Allow: GET, OPTIONS]
 		OPTIONS counter/{} -> 200 "" [Allow: DELETE, OPTIONS]
-		OPTIONS /.well-known/ready -> 200 "" [Allow: GET, OPTIONS]
+		OPTIONS /.well-known/ready -> 200 "" [Allow: GET, HEAD, OPTIONS]
 		counter/{}/stats -> 404`},
 	{"what is not there is 404", `
 		/nothing -> 404 path is "/nothing", want /v1/<kind>/<name>/<operation>: see /docs
 		/v1 -> 404
 		/v1/ -> 404
-		/v2/counter/{}/count -> 404
-		turnstile/{}/acquire -> 404
-		counter/{}/acquire -> 404  # another kind's operation
+		/v2/counter/{}/count -> 404 kind "v2" is unknown, want one of tokenbucket …
+		turnstile/{}/acquire -> 404 kind "turnstile" is unknown, want one of tokenbucket … lock … pace
+		turnstile -> 404 kind "turnstile" is unknown, …
+		counter/{}/acquire -> 404 operation "acquire" is unknown, want one of count … for a counter
 		tokenbucket/{}/release -> 404
 		event/{}/kick -> 404
 		barrier/{}/send -> 404
-		counter/{}/count/again -> 404
+		counter/{}/count/again -> 404 path "/v1/counter/{}/count/again" has more than kind, …
 		counter/{}/delete -> 404
-		counter/a/b/value -> 404  # a slash in a name is to be %2F
+		counter/a/b/value -> 404 …want a slash in a name as %2F
 		POST /nothing -> 404
 		OPTIONS /nothing -> 404`},
 	{"a slash at the end is moved, the query kept", `
@@ -123,7 +128,7 @@ var paths = []script{
 		/readyz -> 200 ready…
 		/healthz -> 200 ok…`},
 	{"the documentation is where bouncer has it", `
-		/docs -> 301 "" [Location: /docs/]
+		/docs -> 302 "" [Location: /docs/]
 		/docs/ -> 200 …<html… [Content-Type: text/html…]`},
 	{"a value is text without a line end", `
 		counter/{}/count -> 200 1 [Content-Type: text/plain; charset=utf-8] [Content-Length: 1]
@@ -166,6 +171,7 @@ var names = []struct{ fact, path, name string }{
 	{"an escape character", "a%1B%5B31mb", ""},
 	{"delete", "a%7Fb", ""},
 	{"a control character of the upper plane", "a%C2%9Bb", ""},
+	{"a mark that turns text around", "a%E2%80%AEb", ""},
 	{"no UTF-8", "a%FFb", ""},
 	{"half a character", "a%E2%82", ""},
 	{"an overlong slash", "a%C0%AFb", ""},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -111,6 +112,9 @@ func TestJARLWithoutDescriptors(t *testing.T) {
 	t.Parallel()
 	args := append([]string{"-c", `ulimit -n 30; exec "$0" "$@"`, binary()}, jarlFlags(freePort(t))...)
 	s := startProcess(t, "bash", args...)
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil { // so that it finds all of them at once
+		t.Fatal(err)
+	}
 	var conns []net.Conn
 	for range 300 { // that stay
 		var dialer net.Dialer
@@ -121,6 +125,9 @@ func TestJARLWithoutDescriptors(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		conns = append(conns, conn)
+	}
+	if err := s.process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
 	for i, conn := range conns {
 		answer, err := io.ReadAll(conn)

@@ -38,7 +38,7 @@ var jarlMistakes = []struct{ options, want string }{
 	{"--guard=-5ms", "…--guard…want a time…"},
 	{"--burst 5", "unknown flag: --burst"},
 	{"-p 5", "unknown shorthand flag: 'p' in -p"},
-	{"now", `"now" is no option of jarl`},
+	{"now", `gatehouse jarl takes flags only, and was given "now"; see gatehouse jarl --help`},
 }
 
 func TestJARLMistakes(t *testing.T) {

@@ -48,8 +48,9 @@ func (respDoor) read(from *bufio.Reader) (token uint64, granted bool, err error)
 	if err != nil {
 		return 0, false, err
 	}
-	_, fence, _ := strings.Cut(strings.TrimSuffix(answer, "]"), " fence ")
-	token, _ = strconv.ParseUint(strings.TrimSpace(fence), 10, 64)
+	if _, behind, ok := strings.Cut(strings.TrimSuffix(answer, "]"), " fence "); ok {
+		token, _ = strconv.ParseUint(strings.Fields(behind)[0], 10, 64)
+	}
 	return token, strings.Contains(answer, "granted 1 "), nil
 }
 

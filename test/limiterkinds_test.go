@@ -244,7 +244,7 @@ func TestRefusalsNameTheirPolicies(t *testing.T) {
 	}
 }
 
-// The metrics of limiters are by kind, operation and status, whatever their names.
+// The metrics of limiters are by kind, operation and outcome, whatever their names.
 func TestLimiterMetrics(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -257,11 +257,11 @@ func TestLimiterMetrics(t *testing.T) {
 	lines := strings.Split(s.get(t, "/metrics").body, "\n")
 	count := 0
 	for _, line := range lines {
-		if strings.HasPrefix(line, `gatehouse_http_answers_total{kind="pace"`) {
+		if strings.HasPrefix(line, `gatehouse_requests_total{kind="pace"`) {
 			count++
 		}
 	}
-	want := `gatehouse_http_answers_total{kind="pace",op="reserve",status="200"} 20`
+	want := `gatehouse_requests_total{kind="pace",op="reserve",outcome="granted",protocol="http"} 20`
 	if count != 8 || !slices.Contains(lines, want) {
 		t.Errorf("metrics have %d lines of kind pace, want 8 and among them %s:\n%s",
 			count, want, strings.Join(lines, "\n"))

@@ -57,9 +57,9 @@ func TestReservationsAreBounded(t *testing.T) {
 			if granted < most || granted > most+1 { // the first lies ahead for a moment only
 				t.Errorf("%d reservations were granted, want %d that lie ahead", granted, most)
 			}
-			if a := ask(reserve + "&key=new"); !a.is("429 "+kind+"/"+name+" has …") ||
+			if a := ask(reserve + "&key=new"); !a.is("503 "+kind+"/"+name+" has …") ||
 				a.header.Get("Retry-After") == "" {
-				t.Errorf("one more = %s, want 429 and Retry-After", a)
+				t.Errorf("one more = %s, want 503 and Retry-After", a)
 			}
 			if a := ask(reserve + "&key=k7"); !a.is("200") {
 				t.Errorf("one that is there already = %s, want 200", a)

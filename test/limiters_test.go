@@ -27,7 +27,7 @@ func playLimiters(t *testing.T, kinds []string, scripts []script) {
 var everyLimiter = []script{
 	{"so many in an interval, then refused", `
 		3x KIND/{}/acquire?size=3&LONG -> 204 ""
-		KIND/{}/acquire?size=3&LONG&maxwait=0 -> 408 KIND/{}: acquire not granted within maxwait=0 ms; try …
+		KIND/{}/acquire?size=3&LONG&maxwait=0 -> 408 KIND/{}: acquire not granted at once; try …
 		KIND/{}/acquire?size=3&LONG&maxwait=100 -> 408 after 100ms`},
 	{"headers tell the size and what is left", `
 		KIND/{}/acquire?size=3&LONG -> 204 [RateLimit-Policy: "KIND";q=3;w=8640000] [Retry-After: -]
@@ -154,8 +154,8 @@ var everyLimiter = []script{
 	{"other kinds have other operations", `
 		KIND/{}/release?key=k -> 404
 		KIND/{}/value -> 404
-		POST KIND/{}/reserve -> 405 [Allow: GET, OPTIONS]
-		OPTIONS KIND/{}/cancel -> 200 "" [Allow: GET, OPTIONS]
+		PUT KIND/{}/reserve -> 405 [Allow: GET, POST, OPTIONS]
+		OPTIONS KIND/{}/cancel -> 200 "" [Allow: GET, POST, OPTIONS]
 		/V1/KIND/{}/Peek/?cost=0 -> 301 "" [Location: /v1/KIND/{}/peek?cost=0]`},
 }
 
@@ -168,7 +168,7 @@ var severalLimits = []script{
 	{"every limit must let it through, and the answer says which does not", `
 		KIND/{}/acquire?limits=2/24h,3/2400h -> 204 [RateLimit-Policy: "2/24h";q=2;w=86400, "3/2400h";q=3;…]
 		KIND/{}/acquire?limits=2/24h,3/2400h -> 204
-		9x KIND/{}/acquire?limits=2/24h,3/2400h&maxwait=0 -> 408 …maxwait=0 ms: 2/24h allows no more; try …
+		9x KIND/{}/acquire?limits=2/24h,3/2400h&maxwait=0 -> 408 …at once: 2/24h allows no more; try …
 		KIND/{}/acquire?limits=2/24h,3/2400h&maxwait=0 -> 408 [RateLimit: "2/24h";r=0;t=…, "3/2400h";r=1]
 		KIND/{}/stats -> 200 …"limits":"2/24h,3/2400h"…`},
 	{"several may refuse at once, and the one that does so longest comes first", `

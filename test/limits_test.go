@@ -21,7 +21,7 @@ func TestNamesAreLimited(t *testing.T) {
 		"/v1/counter/d/count", "/v1/semaphore/a/acquire", "/v1/tokenbucket/a/acquire?interval=60000",
 		"/v1/event/a/send", "/v1/watchdog/a/kick", "/v1/barrier/a/wait?size=1",
 	} {
-		a := s.want(t, request, "429 …all 3 names of this server are in use")
+		a := s.want(t, request, "503 …all 3 names of this server are in use")
 		if got := a.header.Get("Retry-After"); got != "1" {
 			t.Errorf("Retry-After of %s = %q, want 1", request, got)
 		}
@@ -31,7 +31,7 @@ func TestNamesAreLimited(t *testing.T) {
 	until(t, "there is room for a name again", func() bool {
 		return s.get(t, "/v1/counter/d/count").is("200 1")
 	})
-	s.want(t, "/v1/counter/e/count", "429")
+	s.want(t, "/v1/counter/e/count", "503")
 }
 
 // A name that is at rest makes room for another, however long it might have been in use.
@@ -75,7 +75,7 @@ func TestWaitersAreLimited(t *testing.T) {
 	for _, request := range []string{
 		"/v1/event/e/wait", "/v1/tokenbucket/t/acquire?size=0", "/v1/watchdog/w/wait?maxwait=60000",
 	} {
-		a := s.want(t, request, "429 …3 requests wait at this server already, the most it allows")
+		a := s.want(t, request, "503 …3 requests wait at this server already, the most it allows")
 		if got := a.header.Get("Retry-After"); got != "1" {
 			t.Errorf("Retry-After of %s = %q, want 1", request, got)
 		}
@@ -96,7 +96,7 @@ func TestLinesAreLimited(t *testing.T) {
 	s := start(t, "--max-line", "2")
 	w1, w2 := s.wait(t, "/v1/event/e/wait"), s.wait(t, "/v1/event/e/wait")
 	a := s.want(t, "/v1/event/e/wait",
-		"429 event/e: 2 requests wait in this line already, the most it allows")
+		"503 event/e: 2 requests wait in this line already, the most it allows")
 	if got := a.header.Get("Retry-After"); got != "1" {
 		t.Errorf("Retry-After = %q, want 1", got)
 	}
@@ -155,11 +155,12 @@ func TestSlowSendersAreCut(t *testing.T) {
 	for fact, pieces := range map[string][]string{
 		"one byte":              {"G"},
 		"half a request line":   {"GET /v1/coun"},
-		"half the headers":      {"GET /v1/counter/c/count HTTP/1.1\r\nHost: x\r\nA: b"},
-		"all but the last byte": {"GET /v1/counter/c/count HTTP/1.1\r\nHost: x\r\n\r"},
-		"half a body": {"GET /v1/counter/c/count HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n" +
+		"half the headers":      {"GET /v1/counter/c/count HTTP/1.1\r\nHost: localhost\r\nA: b"},
+		"all but the last byte": {"GET /v1/counter/c/count HTTP/1.1\r\nHost: localhost\r\n\r"},
+		"half a body": {"GET /v1/counter/c/count HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n" +
 			"abc"},
-		"half a chunk": {"GET /v1/counter/c/count HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		"half a chunk": {"GET /v1/counter/c/count HTTP/1.1\r\nHost: localhost\r\n" +
+			"Transfer-Encoding: chunked\r\n\r\n" +
 			"9\r\nabc"},
 		"a byte at a time": strings.Split("GET /v1/counter/c/count HTTP/1.1\r\n", ""),
 	} {
@@ -224,7 +225,7 @@ func TestWhoDoesNotReadIsCut(t *testing.T) {
 func TestLogLinesAreNotForged(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "text"} {
-		s := start(t, "--log-level", "debug", "--log-format", format)
+		s := start(t, "--log-level", "debug", "--log-format", format, "--max-connections", "1000")
 		for _, name := range []string{
 			"%22%7D%7B%22level%22:%22ERROR%22", "a%20level=ERROR%20msg=forged", "a%22%20level=ERROR%20b=%22",
 			`\n%5Cn`,
@@ -269,7 +270,7 @@ func wellFormed(format, line string) bool {
 // bouncer's newest writes a line for every request.
 func TestRequestsAreNotLogged(t *testing.T) {
 	t.Parallel()
-	s := start(t)
+	s := start(t, "--max-connections", "1000") // so that there is no warning of few files
 	for range 20 {
 		s.want(t, "/v1/counter/c/count", "200")
 		s.want(t, "/v1/counter/c/count?x=1", "400")

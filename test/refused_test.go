@@ -13,7 +13,7 @@ func TestRefusedNamesHaveStatistics(t *testing.T) {
 	t.Parallel()
 	for store, s := range map[string]*server{
 		"memory": shared(), "disk": start(t, "--store", "disk:"+t.TempDir()),
-		"redis": start(t, "--store", "redis://"+redistest.Start(t).Address),
+		"redis": startShared(t, redistest.Start(t), 1, patient...)[0],
 	} {
 		name := fresh(t)
 		for _, path := range []string{
@@ -58,7 +58,7 @@ func TestRefusedNamesTakeNoRoom(t *testing.T) {
 	for i := 20; i < 50; i++ {
 		s.want(t, fmt.Sprintf("/v1/lock/l%d/acquire?expires=0&key=k", i), "200")
 	}
-	s.want(t, "/v1/lock/more/acquire?expires=0&key=k", "429")
+	s.want(t, "/v1/lock/more/acquire?expires=0&key=k", "503")
 	s.want(t, "/v1/event/more/wait?maxwait=0", "408")
 	for i := range 50 {
 		s.want(t, fmt.Sprintf("/v1/lock/l%d/release?key=k", i), "204")

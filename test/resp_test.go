@@ -136,8 +136,9 @@ func TestRedisAndHTTPAreOneLimiter(t *testing.T) {
 	}
 	c.want("GH.SEND event/a/b MESSAGE hello", "OK")
 	s.want(t, "/event/a%2Fb/wait", "200 hello")
-	if figures := s.get(t, "/metrics").body; !strings.Contains(figures, "gatehouse_resp_connections 1") {
-		t.Errorf("the metrics have no gatehouse_resp_connections 1:\n%s", figures)
+	const open = `gatehouse_connections{protocol="resp"} 1`
+	if figures := s.get(t, "/metrics").body; !strings.Contains(figures, open) {
+		t.Errorf("the metrics have no %s:\n%s", open, figures)
 	}
 }
 

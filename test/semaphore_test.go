@@ -8,7 +8,7 @@ import (
 var semaphores = []script{
 	{"size slots, then refused", `
 		3x semaphore/{}/acquire?size=3 -> 200
-		semaphore/{}/acquire?size=3&maxwait=0 -> 408 semaphore/{}: acquire not granted within maxwait=0 ms; …
+		semaphore/{}/acquire?size=3&maxwait=0 -> 408 semaphore/{}: acquire not granted at once; …
 		semaphore/{}/acquire?size=3&maxwait=100 -> 408 after 100ms`},
 	{"a key that is given is echoed byte for byte", `
 		semaphore/{}/acquire?size=9&key=Key-1 -> 200 Key-1

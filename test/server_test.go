@@ -46,7 +46,13 @@ func start(t *testing.T, flags ...string) *server {
 
 func startWith(t *testing.T, how settings) *server {
 	t.Helper()
-	s, err := launch(context.WithoutCancel(t.Context()), how)
+	return startCommand(t, how.command(context.WithoutCancel(t.Context())))
+}
+
+// startCommand is startWith, by a command that may set limits first.
+func startCommand(t *testing.T, cmd *exec.Cmd) *server {
+	t.Helper()
+	s, err := launchCommand(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +66,18 @@ func startWith(t *testing.T, how settings) *server {
 
 // launch starts a server and waits until it says where it listens.
 func launch(ctx context.Context, how settings) (*server, error) {
-	cmd := exec.CommandContext(ctx, os.Getenv(binaryVariable), append([]string{"serve"}, how.flags...)...)
-	cmd.Env = append(os.Environ(), how.env...)
+	return launchCommand(how.command(ctx))
+}
+
+// command is what starts a server.
+func (s settings) command(ctx context.Context) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Getenv(binaryVariable), append([]string{"serve"}, s.flags...)...)
+	cmd.Env = append(os.Environ(), s.env...)
+	return cmd
+}
+
+// launchCommand is launch, by a command.
+func launchCommand(cmd *exec.Cmd) (*server, error) {
 	pipe, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -80,7 +96,7 @@ func launch(ctx context.Context, how settings) (*server, error) {
 	line, err := s.journal.await(func(line string) bool { return strings.Contains(line, "serving HTTP") })
 	if err != nil {
 		_ = s.process.Kill()
-		return nil, fmt.Errorf("gatehouse serve %s does not serve: %w", strings.Join(how.flags, " "), err)
+		return nil, fmt.Errorf("gatehouse %s does not serve: %w", strings.Join(cmd.Args[1:], " "), err)
 	}
 	s.address = loggedAddress(line)
 	return s, nil

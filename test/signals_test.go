@@ -35,7 +35,7 @@ var events = []script{
 		event/{}/wait -> 204 [X-Bouncer-Message: a%20b%25%0D%0AX-Evil…1%E2%82%AC] [X-Evil: -]
 		/event/{}/wait -> 200 a b%…X-Evil:1€`},
 	{"a refusal says so in its body", `
-		event/{}/wait?maxwait=0 -> 408 event/{}: wait not granted within maxwait=0 ms; …
+		event/{}/wait?maxwait=0 -> 408 event/{}: wait not granted at once; …
 		event/{}/wait?maxwait=100 -> 408 event/{}: wait not granted within maxwait=100 ms; … after 100ms
 		/event/{}/wait?maxwait=100 -> 408 event/{}: wait not granted within maxwait=100 ms; … after 100ms`},
 	{"it can be sent again after a DELETE", `

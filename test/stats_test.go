@@ -155,8 +155,11 @@ func TestMetricsHoldNoNames(t *testing.T) {
 	}
 	lines := strings.Split(a.body, "\n")
 	for _, want := range []string{
-		`gatehouse_http_answers_total{kind="counter",op="count",status="200"} 1`,
-		`gatehouse_http_answers_total{kind="event",op="send",status="204"} 1`,
+		`gatehouse_requests_total{kind="counter",op="count",outcome="granted",protocol="http"} 1`,
+		`gatehouse_requests_total{kind="counter",op="count",outcome="invalid",protocol="http"} 1`,
+		`gatehouse_requests_total{kind="event",op="send",outcome="granted",protocol="http"} 1`,
+		`gatehouse_http_responses_total{status="200"} 2`,
+		`gatehouse_http_responses_total{status="204"} 1`,
 		"gatehouse_names 3",
 		"gatehouse_waiting 0",
 	} {
@@ -177,7 +180,7 @@ func TestRefusalsAsJSON(t *testing.T) {
 		place + "/release?key=x":      409,
 		place + "/release":            400,
 		place + "x/stats":             404,
-		"POST " + place + "/acquire":  405,
+		"PUT " + place + "/acquire":   405,
 		"/nothing":                    404,
 	} {
 		for _, accept := range []string{"application/json", "text/html, application/problem+json;q=0.9"} {

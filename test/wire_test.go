@@ -136,7 +136,7 @@ func (a *answer) faults(method string) (faults []string) {
 		note(a.body != "" || h["Content-Length"] != nil || h["Content-Type"] != nil,
 			"headers %v, want no body, Content-Length or Content-Type", h)
 	}
-	if a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable {
+	if a.status == http.StatusServiceUnavailable {
 		note(h.Get("Retry-After") == "", "no Retry-After, want one")
 	}
 	if a.status < 400 || method == http.MethodHead {

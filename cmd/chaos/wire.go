@@ -44,7 +44,7 @@ func askHTTP(w *wire, c *call) error {
 		query.Set(list[i], list[i+1])
 	}
 	target := "/v1/" + c.key + "/" + c.op + "?" + query.Encode()
-	if _, err := fmt.Fprintf(w.conn, "GET %s HTTP/1.1\r\nHost: chaos\r\n\r\n", target); err != nil {
+	if _, err := fmt.Fprintf(w.conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", target); err != nil {
 		return err
 	}
 	response, err := http.ReadResponse(w.reader, nil)

@@ -47,15 +47,7 @@ func newCapacity() *cobra.Command {
 			}
 			return o.check()
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				const want = "%q is no verb of capacity, want get, release, watch, shell or check"
-				return usageError{fmt.Errorf(want, args[0])}
-			}
-			return cmd.Help()
-		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.PersistentFlags()
 	f.StringSliceVar(&o.servers, "server", []string{"localhost:5506"},
 		"addresses to ask, one after the other; also "+serverVariable)

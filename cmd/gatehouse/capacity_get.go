@@ -20,6 +20,7 @@ type leaseReport struct {
 	Expiry   int64   `json:"expiry_time"`
 	Refresh  int64   `json:"refresh_interval"`
 	Safe     float64 `json:"safe_capacity"`
+	Learning int64   `json:"learning_seconds,omitempty"` // of the server, at most
 }
 
 func newCapacityGet(o *capacityOptions) *cobra.Command {
@@ -92,12 +93,14 @@ func (r *leaseReport) get(priority int64) question {
 			return answer.GetMastership(), err
 		}
 		for _, got := range answer.GetResponse() {
-			if got.GetResourceId() == r.Resource {
-				lease := got.GetGets()
-				r.Capacity, r.Safe = lease.GetCapacity(), got.GetSafeCapacity()
-				r.Expiry, r.Refresh = lease.GetExpiryTime(), lease.GetRefreshInterval()
-				return nil, nil
+			if got.GetResourceId() != r.Resource {
+				continue
 			}
+			lease := got.GetGets()
+			r.Capacity, r.Safe = lease.GetCapacity(), got.GetSafeCapacity()
+			r.Expiry, r.Refresh = lease.GetExpiryTime(), lease.GetRefreshInterval()
+			r.Learning = doormanpb.LearningSeconds(got)
+			return nil, nil
 		}
 		return nil, fmt.Errorf("the answer has no resource %q", r.Resource)
 	}
@@ -119,12 +122,18 @@ func (o *capacityOptions) show(out io.Writer, r *leaseReport) error {
 		return writeJSON(out, r)
 	}
 	expiry := time.Unix(r.Expiry, 0)
-	return table(out, []string{"CLIENT", "RESOURCE", "CAPACITY", "WANTS", "EXPIRES", "REFRESH", "SAFE"},
+	err := table(out, []string{"CLIENT", "RESOURCE", "CAPACITY", "WANTS", "EXPIRES", "REFRESH", "SAFE"},
 		[][]string{{
 			showName(r.Client), showName(r.Resource), showAmount(r.Capacity), showAmount(r.Wants),
 			expiry.Format(time.TimeOnly), (time.Duration(r.Refresh) * time.Second).String(),
 			showAmount(r.Safe),
 		}})
+	if err == nil && r.Learning > 0 {
+		_, err = fmt.Fprintf(out, "The server has begun lately and learns who holds what, for %s at most. "+
+			"Until then it gives what clients had before, and nothing more.\n",
+			time.Duration(r.Learning)*time.Second)
+	}
+	return err
 }
 
 // table prints rows in columns.

@@ -20,7 +20,6 @@ func newData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",
 		Short: "Look into the directory of --store disk:DIR while no server uses it",
-		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(newDataCheck(), newDataDump())
 	return cmd

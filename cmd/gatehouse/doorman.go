@@ -31,6 +31,7 @@ type capacitySettings struct {
 	parents                  []string
 	parentName               string
 	maxResources, maxLeases  int
+	maxLeasesTotal           int
 }
 
 // add adds a flag for each setting, with its default.
@@ -46,6 +47,8 @@ func (s *capacitySettings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.election, "election", "", "etcd://HOST:PORT/KEY?ttl=10s, where servers elect a master")
 	f.IntVar(&s.maxResources, "max-resources", capacity.DefaultResources, "most capacity resources at once")
 	f.IntVar(&s.maxLeases, "max-leases", capacity.DefaultLeases, "most leases at once on one resource")
+	f.IntVar(&s.maxLeasesTotal, "max-leases-total", capacity.DefaultLeasesTotal,
+		"most leases at once on all resources")
 }
 
 // faults notes the settings that cannot work.
@@ -53,7 +56,10 @@ func (s *capacitySettings) faults(note func(flag, format string, args ...any)) {
 	for _, n := range []struct {
 		flag  string
 		value int
-	}{{"max-resources", s.maxResources}, {"max-leases", s.maxLeases}} {
+	}{
+		{"max-resources", s.maxResources}, {"max-leases", s.maxLeases},
+		{"max-leases-total", s.maxLeasesTotal},
+	} {
 		if n.value <= 0 {
 			note(n.flag, "is not above 0")
 		}
@@ -103,7 +109,11 @@ func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*doorman.Serv
 	how := doorman.Config{
 		Log: h.log, Now: time.Now, Metrics: figures, Address: c.advertise, Source: c.config,
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
-		Limits: capacity.Limits{Resources: c.maxResources, Leases: c.maxLeases},
+		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: h.budget,
+		ConnsPerAddress: h.connsPerAddress, Unaccepted: &h.unaccepted, Memory: h.memory,
+		Limits: capacity.Limits{
+			Resources: c.maxResources, Leases: c.maxLeases, LeasesTotal: c.maxLeasesTotal,
+		},
 	}
 	how.Name = c.parentName
 	if c.election != "" {
@@ -132,6 +142,7 @@ func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*doorman.Serv
 	}
 	h.doors = append(h.doors, &door{
 		server: server, protocol: "gRPC", address: c.grpc, chosen: "with --grpc", listen: listenTCP,
+		conns: p.maxConns,
 	})
 	return server, nil
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/weight"
 )
 
 // A server speaks one protocol at one listener.
@@ -33,6 +36,7 @@ type door struct {
 	address  string
 	chosen   string // says where another address can be chosen
 	listen   func(ctx context.Context, address string) (net.Listener, error)
+	conns    int   // it may have at once; 0 if they end by themselves
 	about    []any // for the log
 
 	listener net.Listener
@@ -48,8 +52,9 @@ func (d *door) open(ctx context.Context) (err error) {
 
 // listenTCP listens as most servers do.
 func listenTCP(ctx context.Context, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	return config.Listen(ctx, "tcp", address)
+	config := net.ListenConfig{Control: boundUnsent}
+	config.SetMultipathTCP(false) // its connections would not inherit what is set on the listener
+	return peer.Listen(ctx, config, address)
 }
 
 // A house is all that runs together: one gate and the doors to it.
@@ -58,6 +63,15 @@ type house struct {
 	gate  *gate.Gate
 	doors []*door
 	drain time.Duration // how long answers may take at the end
+
+	budget *budget.Budget // which all doors share
+	memory *weight.Total
+
+	connsPerAddress int // that each door takes
+	unaccepted      peer.Complaint
+
+	// opened is called when all doors are open; nil for nothing.
+	opened func()
 
 	// beside is what runs beside the doors until its context ends. An error ends the house.
 	beside []func(ctx context.Context) error
@@ -73,10 +87,8 @@ func (h *house) run(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
-	for _, d := range h.doors {
-		if err := d.open(ctx); err != nil {
-			return err
-		}
+	if err := h.openAll(ctx); err != nil {
+		return err
 	}
 	signals, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -94,8 +106,11 @@ func (h *house) run(ctx context.Context) error {
 	}
 	ended := make(chan error, len(h.doors))
 	for _, d := range h.doors {
-		h.log.Info("serving "+d.protocol, append([]any{"address", d.listener.Addr().String()}, d.about...)...)
+		h.log.Info("serving "+d.protocol, append(listening(d.listener), d.about...)...)
 		go func() { ended <- d.Serve(d.listener) }()
+	}
+	if h.opened != nil {
+		h.opened()
 	}
 	select {
 	case err := <-ended:
@@ -119,9 +134,39 @@ func (h *house) run(ctx context.Context) error {
 	return nil
 }
 
+// openAll opens all doors, or none. All those that cannot be opened are told at once.
+func (h *house) openAll(ctx context.Context) error {
+	var failed []error
+	for _, d := range h.doors {
+		if err := d.open(ctx); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if failed == nil {
+		h.warnOfFewFiles(openFileLimit())
+		return nil
+	}
+	for _, d := range h.doors {
+		if d.listener != nil {
+			_ = d.listener.Close()
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// listening says for the log where a listener is.
+func listening(listener net.Listener) (about []any) {
+	keys := []string{"address", "also"}
+	for i, address := range peer.Addrs(listener) {
+		about = append(about, keys[i], address.String())
+	}
+	return about
+}
+
 // end answers everybody who waits, lets what is in hand finish, closes all doors together, and waits for the
 // store to have finished too. The store may be closed then.
 func (h *house) end() error {
+	h.unaccepted.End()
 	for _, d := range h.doors {
 		d.Stopping()
 	}

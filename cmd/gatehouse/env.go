@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -19,7 +20,7 @@ func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var failed error
 	set := func(flag *pflag.Flag, variable, value string) {
 		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
-			failed = fmt.Errorf("%s is %q, want %w", variable, value, wanted(flag))
+			failed = fmt.Errorf("%s is %q, want %w", variable, value, cmp.Or(wanted(flag), err))
 		}
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/gatehousehq/gatehouse/config"
 	"github.com/spf13/pflag"
 )
+
+// secrets are the settings that may have a password in them. No value of theirs is shown.
+var secrets = []string{"store", "election", "capacity-config"}
 
 // readFile reads the configuration file, of which nothing is used unless all of it can be, and sets the
 // flags that neither the command line nor the environment has set. Without a path there is none.
@@ -28,7 +33,11 @@ func readFile(path string, flags *pflag.FlagSet) (*config.File, error) {
 	places := make(map[string]config.Position)
 	for _, setting := range file.Settings {
 		if err := set(scratch.Lookup(setting.Name), setting.Values); err != nil {
-			file.Fault(setting.At, "%s is %s, want %v", setting.Name, setting, err)
+			value := setting.String()
+			if slices.Contains(secrets, setting.Name) {
+				value = fmt.Sprintf("a list of %d values", len(setting.Values))
+			}
+			file.Fault(setting.At, "%s is %s, want %v", setting.Name, value, err)
 			continue
 		}
 		places[setting.Name] = setting.At
@@ -60,17 +69,22 @@ func set(flag *pflag.Flag, values []string) error {
 	if flag.Value.Set(values[0]) == nil {
 		return nil
 	}
-	return wanted(flag)
+	return cmp.Or(wanted(flag), errors.New("a "+flag.Value.Type()))
 }
 
-// wanted says what values a flag takes.
+// wanted says what values a flag takes; nil if it says so itself.
 func wanted(flag *pflag.Flag) error {
 	switch flag.Value.Type() {
-	case "int":
+	case "int", "int64":
 		return errors.New("a whole number")
+	case "uint64":
+		return errors.New("a whole number that is not negative")
 	case "duration":
 		return errors.New("a time such as 500ms, 10s or 24h")
-	default:
-		return errors.New("a " + flag.Value.Type())
+	case "size":
+		return errors.New(wantSize)
+	case "bool":
+		return errors.New("true or false")
 	}
+	return nil
 }

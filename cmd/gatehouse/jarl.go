@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/config"
+	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/front/jarl"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
@@ -17,15 +19,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A usageError is a command line that makes no sense. It ends the program with status 2.
-type usageError struct{ error }
-
-// Unwrap returns what is wrong.
-func (e usageError) Unwrap() error { return e.error }
-
 // newJARL makes the verb that has JARL's command line, and more options that it has not.
 func newJARL() *cobra.Command {
-	var limit jarl.Limit
+	var listener config.Listener
+	limit, admits := &listener.Limit, &listener.Admits
 	var ip, port string
 	cmd := &cobra.Command{
 		Use:   "jarl --service S --requests N --period P --ip A --port X",
@@ -33,12 +30,7 @@ func newJARL() *cobra.Command {
 		Long: "Answer JARL's clients. A connection is a request; the answer is how many seconds to sleep\n" +
 			"before the call, such that no period has more than so many calls. All is kept in memory.",
 		Example: "  gatehouse jarl --service github --requests 5000 --period 3600 --ip 0.0.0.0 --port 5001",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("%q is no option of jarl", args[0])}
-			}
-			return nil
-		},
+		Args:    noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := missing(cmd.Flags(), "service", "requests", "period", "ip", "port"); err != nil {
 				return usageError{err}
@@ -46,10 +38,10 @@ func newJARL() *cobra.Command {
 			if err := limit.Check(); err != nil { // all but the service was looked at
 				return usageError{fmt.Errorf("--service: %w", err)}
 			}
-			return serveJARL(cmd, net.JoinHostPort(strings.Trim(ip, "[]"), port), limit)
+			listener.Address = net.JoinHostPort(strings.Trim(ip, "[]"), port)
+			return serveJARL(cmd, &listener)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := cmd.Flags()
 	f.SortFlags = false
 	option(f, "service", "name of the limit, which is the limiter pace/NAME", text(&limit.Name))
@@ -63,19 +55,26 @@ func newJARL() *cobra.Command {
 	option(f, "port", "port to listen at", whole(65535, func(n int64) { port = strconv.FormatInt(n, 10) }))
 	f.Func("mode", jarl.ModeNames()+" (default reserve)", limit.SetMode)
 	f.Func("guard", "added to the period, for clients that call late by as much", guard(&limit.Guard))
+	f.Func("max-delay", "longest delay that is promised; beyond it connections are closed (default any)",
+		admits.SetMaxDelay)
+	f.Func("allow", "address or block such as 10.0.0.0/8 of clients; may be given often (default all)",
+		admits.AddAllowed)
 	return cmd
 }
 
 // longestPeriod is the longest time, in seconds.
 const longestPeriod = int64(gatehouse.MaxDuration / time.Second)
 
+// jarlConnsPerAddress is how many connections one address may have, as by the defaults of serve.
+const jarlConnsPerAddress = bouncer.DefaultConns / 4
+
 // serveJARL runs the one listener until a signal ends it.
-func serveJARL(cmd *cobra.Command, address string, limit jarl.Limit) error {
+func serveJARL(cmd *cobra.Command, listener *config.Listener) error {
 	h := &house{
-		log: newLogger("info", "auto", os.Stderr), drain: defaultDrain,
+		log: newLogger("info", "auto", os.Stderr), drain: defaultDrain, connsPerAddress: jarlConnsPerAddress,
 		gate: gate.New(memory.New(memory.Config{}), gate.Config{}),
 	}
-	d, err := newJARLDoor(address, limit, h.gate, h.log)
+	d, err := h.newJARLDoor(listener, nil)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	_ "time/tzdata" // calendar windows know the time zones wherever the binary runs
@@ -15,17 +14,18 @@ func main() {
 		Use:   "gatehouse",
 		Short: "May I go now, and if not, when? Limits, locks and signals for many processes.",
 		Example: "  gatehouse serve\n" +
-			"  curl 'http://localhost:5505/v1/tokenbucket/myapp/acquire?size=5'",
+			"  curl 'http://localhost:5505/v1/gcra/myapp/acquire?size=5&interval=60000'",
+		Version:       versionLine(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetOut(os.Stdout)
 	root.AddCommand(newServe(), newJARL(), newSimulate(), newCapacity(), newData(), newVersion())
+	root.InitDefaultCompletionCmd()
+	oneUsage(root)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse: %v\n", err)
-		if _, ok := errors.AsType[usageError](err); ok {
-			os.Exit(2)
-		}
-		os.Exit(1)
+		os.Exit(statusOf(err))
 	}
 }

@@ -30,7 +30,7 @@ type plan struct {
 // the two cannot differ.
 func newPlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *string) (*plan, error) {
 	if err := readEnv(flags, os.LookupEnv); err != nil {
-		return nil, err
+		return nil, usageError{err}
 	}
 	file, err := readFile(*path, flags) // the environment may have set the path
 	if err != nil {
@@ -38,7 +38,7 @@ func newPlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *strin
 	}
 	p := &plan{settings: s, file: file}
 	if err := errors.Join(s.check(), p.checkAddresses()); err != nil {
-		return nil, err
+		return nil, usageError{err}
 	}
 	if s.capacity.leases != "" {
 		if err := doorman.CheckLeases(s.capacity.leases); err != nil {

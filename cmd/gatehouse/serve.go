@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
+	"slices"
+	"time"
 
+	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/front/jarl"
 	"github.com/gatehousehq/gatehouse/front/resp"
@@ -30,7 +32,7 @@ func newServe() *cobra.Command {
 			"BOUNCER_LOGLEVEL are honoured.",
 		Example: "  gatehouse serve\n  gatehouse serve --http :5505 --max-waiters 10000\n" +
 			"  gatehouse serve --config gatehouse.yaml",
-		Args: cobra.NoArgs,
+		Args: noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := newPlan(cmd.Context(), &s, cmd.Flags(), &path)
 			if err != nil {
@@ -57,15 +59,20 @@ func serve(ctx context.Context, p *plan) (err error) {
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
 	grpclog.SetLoggerV2(newGRPCLog(log)) // before anybody uses it, such as a store
 	figures := prometheus.NewRegistry()
-	opening := opening{settings: s, rules: p.file.Rules, servers: p.file.Servers, figures: figures, log: log}
+	memory := newTotal(s.maxMemory, figures)
+	opening := opening{
+		settings: s, rules: p.file.Rules, servers: p.file.Servers, memory: memory, figures: figures, log: log,
+	}
 	clock := newClockWatch(log, figures)
 	store, err := opening.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = cmp.Or(err, store.close()) }()
+	registerHolders(figures, store.holds)
 	h := &house{
-		log: log, drain: s.drain,
+		log: log, drain: s.drain, connsPerAddress: s.connsPerAddress(),
+		budget: newBudget(s.maxBuffered, figures), memory: memory,
 		gate: gate.New(store.Store, gate.Config{
 			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.first,
 		}),
@@ -86,7 +93,10 @@ func serve(ctx context.Context, p *plan) (err error) {
 		if err != nil {
 			return err
 		}
-		h.doors = append(h.doors, d)
+		h.doors = slices.Insert(h.doors, 0, d) // people look for it first
+		if isTerminal(os.Stderr) {
+			h.opened = func() { fmt.Fprint(os.Stderr, greeting(s, d.listener.Addr())) }
+		}
 	}
 	if s.resp != "" {
 		d, err := h.newRESP(s, figures)
@@ -95,21 +105,31 @@ func serve(ctx context.Context, p *plan) (err error) {
 		}
 		h.doors = append(h.doors, d)
 	}
+	if err := h.addJARL(p, figures); err != nil {
+		return err
+	}
+	return h.run(ctx)
+}
+
+// addJARL adds the doors that the configuration file lists.
+func (h *house) addJARL(p *plan, figures *prometheus.Registry) error {
 	for _, l := range p.file.JARL {
-		d, err := newJARLDoor(l.Address, l.Limit, h.gate, log)
+		d, err := h.newJARLDoor(&l, figures)
 		if err != nil {
 			return err
 		}
 		d.chosen = fmt.Sprintf("at %s:%d:%d", p.file.Path, l.At.Line, l.At.Column)
 		h.doors = append(h.doors, d)
 	}
-	return h.run(ctx)
+	return nil
 }
 
 // newHTTP makes the door that speaks HTTP.
 func (h *house) newHTTP(s *settings, how bouncer.Config) (*door, error) {
 	how.Gate, how.Log, how.Version = h.gate, h.log, buildVersion()
-	how.CORS, how.Keep, how.Conns = s.cors, s.keep, s.maxConns
+	how.CORS, how.Hosts, how.Keep, how.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
+	how.Refusal = s.refusal
+	how.Budget, how.ConnsPerAddress, how.Unaccepted = h.budget, h.connsPerAddress, &h.unaccepted
 	how.ReadTimeout, how.WriteTimeout, how.IdleTimeout = s.readTimeout, s.writeTimeout, s.idleTimeout
 	server, err := bouncer.New(how)
 	if err != nil {
@@ -117,6 +137,7 @@ func (h *house) newHTTP(s *settings, how bouncer.Config) (*door, error) {
 	}
 	return &door{
 		server: server, protocol: "HTTP", address: s.http, chosen: "with --http", listen: listenTCP,
+		conns: s.maxConns,
 		about: []any{"store", withoutPassword(s.store), "version", buildVersion()},
 	}, nil
 }
@@ -125,27 +146,35 @@ func (h *house) newHTTP(s *settings, how bouncer.Config) (*door, error) {
 func (h *house) newRESP(s *settings, figures *prometheus.Registry) (*door, error) {
 	server, err := resp.New(resp.Config{
 		Gate: h.gate, Log: h.log, Metrics: figures, Version: buildVersion(), Keep: s.keep,
-		Conns: s.maxConns, ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout,
+		Conns: s.maxConns, ConnsPerAddress: h.connsPerAddress,
+		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: h.budget,
+		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &h.unaccepted,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &door{
 		server: server, protocol: "RESP", address: s.resp, chosen: "with --resp", listen: listenTCP,
+		conns: s.maxConns,
 	}, nil
 }
 
 // newJARLDoor makes a door that speaks JARL's protocol.
-func newJARLDoor(address string, limit jarl.Limit, g *gate.Gate, log *slog.Logger) (*door, error) {
-	server, err := jarl.New(jarl.Config{Gate: g, Log: log, Limit: limit})
+func (h *house) newJARLDoor(l *config.Listener, figures prometheus.Registerer) (*door, error) {
+	limit := &l.Limit
+	server, err := jarl.New(jarl.Config{
+		Gate: h.gate, Log: h.log, Limit: *limit, Metrics: figures, Admits: l.Admits,
+		ConnsPerAddress: h.connsPerAddress, Unaccepted: &h.unaccepted,
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &door{
-		server: server, protocol: "JARL", address: address, listen: jarl.Listen,
+		server: server, protocol: "JARL", address: l.Address, listen: jarl.Listen,
 		about: []any{
 			"limiter", "pace/" + limit.Name, "requests", limit.Requests, "period", limit.Period.String(),
 			"mode", limit.ModeName(), "guard", limit.Guard.String(),
+			"max-delay", l.Admits.MaxDelay.String(), "allow", l.Admits.String(),
 		},
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/gatehousehq/gatehouse/store/disk"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ type keeper struct {
 	about  string           // what it is called in logs: no password is in it
 	first  gatehouse.Ticket // of this server's
 	names  func() int       // how many are kept
+	holds  func() int       // how many holders there are; nil when that is not known
 	health func() string    // a line for operators; nil when there is nothing to tell
 	close  func() error     // after the last command
 	failed <-chan struct{}  // closed when the store cannot go on; nil when that does not happen
@@ -57,6 +59,7 @@ type opening struct {
 	*settings
 	rules   config.Rules
 	servers int // that share it; 0 when nobody has said
+	memory  *weight.Total
 	figures *prometheus.Registry
 	log     *slog.Logger
 }
@@ -69,19 +72,22 @@ func (o *opening) open(ctx context.Context) (*keeper, error) {
 		return o.openShared(ctx)
 	case kind == "disk":
 		ignoreFileLimit()
-		store, err := disk.Open(rest, disk.Config{Names: o.maxNames, Log: o.log})
+		store, err := disk.Open(rest, disk.Config{
+			Names: o.maxNames, Holders: o.maxHolders, Memory: o.memory, Log: o.log,
+		})
 		if err != nil {
 			return nil, err
 		}
 		registerDisk(o.figures, store)
 		return &keeper{
-			Store: store, about: o.store, names: store.Len, close: store.Close,
+			Store: store, about: o.store, names: store.Len, holds: store.Holders, close: store.Close,
 			failed: store.Failed(), err: store.Err,
 		}, nil
 	default:
-		store := memory.New(memory.Config{Names: o.maxNames})
+		store := memory.New(memory.Config{Names: o.maxNames, Holders: o.maxHolders, Memory: o.memory})
 		return &keeper{
-			Store: store, about: o.store, names: store.Len, close: func() error { return nil },
+			Store: store, about: o.store, names: store.Len, holds: store.Holders,
+			close: func() error { return nil },
 		}, nil
 	}
 }

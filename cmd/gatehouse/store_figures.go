@@ -36,6 +36,16 @@ func registerSwaps(metrics *prometheus.Registry, kind string, store *swap.Store)
 	}
 }
 
+// registerHolders registers how many holders there are.
+func registerHolders(metrics *prometheus.Registry, holders func() int) {
+	if holders != nil {
+		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gatehouse_holders",
+			Help: "Holders of all semaphores and locks.",
+		}, func() float64 { return float64(holders()) }))
+	}
+}
+
 // registerDisk registers the figures of a store on disk.
 func registerDisk(metrics *prometheus.Registry, store *disk.Store) {
 	labels := prometheus.Labels{"store": "disk"}

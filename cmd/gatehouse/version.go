@@ -18,11 +18,10 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !asJSON {
-				cmd.Printf("gatehouse %s %s %s/%s\n",
-					buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				cmd.Println(versionLine())
 				return nil
 			}
 			out, err := json.Marshal(map[string]string{
@@ -39,6 +38,12 @@ func newVersion() *cobra.Command {
 	cmd.SetOut(os.Stdout)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object for programs")
 	return cmd
+}
+
+// versionLine is what the program says of itself.
+func versionLine() string {
+	return fmt.Sprintf("gatehouse %s %s %s/%s",
+		buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 func buildVersion() string {

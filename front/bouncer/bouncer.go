@@ -13,11 +13,16 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/manual"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 )
@@ -36,6 +41,8 @@ type Gate interface {
 	Slow(key gatehouse.Key) bool
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
+	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
+	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
 	// Waiting is how many wait at all names together.
 	Waiting() int
 }
@@ -61,9 +68,17 @@ type Config struct {
 	// Version is told in the metrics.
 	Version string
 
+	// Refusal is the status of a refusal that does not ask for one: 408, which 0 means too, or 429.
+	Refusal int
+
 	// CORS are the origins whose web pages may make requests; "*" is all of them. Without, requests
 	// that a browser makes on behalf of another site are refused.
 	CORS []string
+
+	// Hosts are the names by which requests may address this server, besides localhost and all IP
+	// addresses; "*" is all of them. On a loopback address requests that name another host are refused,
+	// elsewhere such requests of browsers.
+	Hosts []string
 
 	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
 	Keep time.Duration
@@ -74,8 +89,20 @@ type Config struct {
 	// with its text, and the status that was set before, or else that of its code.
 	Routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 
+	// Budget bounds what waits to be sent and what has been received in part, with all other listeners that
+	// share it; nil means one of the server's own.
+	Budget *budget.Budget
+
+	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// complaint of the server's own.
+	Unaccepted *peer.Complaint
+
 	// Conns is the most connections, waiting and idle ones included.
 	Conns int
+
+	// ConnsPerAddress is the most of them from one address; 0 means any number. IPv6 addresses count by their
+	// first 64 bits.
+	ConnsPerAddress int
 
 	// ReadTimeout is how long a request may take to arrive once it has begun, WriteTimeout how long
 	// an answer may take to leave, IdleTimeout how long a connection may be silent between requests.
@@ -94,7 +121,7 @@ const (
 // The limits of one request.
 const (
 	maxHeader = 8 << 10  // request line and headers; also the buffer of an active connection
-	maxBody   = 64 << 10 // only routes look at bodies; 600 resources of capacity fit in
+	maxBody   = 64 << 10 // 600 resources of capacity fit in
 )
 
 // A Server answers HTTP. Make one with New.
@@ -104,7 +131,10 @@ type Server struct {
 	http     *fasthttp.Server
 	metrics  *metrics
 	pages    map[string]fasthttp.RequestHandler
+	manual   func() (*manual.Manual, error) // made when it is first asked for
 	routes   []*route
+	hosts    *hosts
+	sources  peer.Addresses // of the open connections
 	poller   *poller
 	writers  writers
 	requests sync.Pool
@@ -114,8 +144,11 @@ type Server struct {
 	open     atomic.Int64
 
 	mu        sync.Mutex
-	listeners []net.Listener // of Serve
-	ended     bool           // by Shutdown
+	listeners []*limitedListener // of Serve
+	ended     bool               // by Shutdown
+
+	allClosed  chan struct{} // closed with the last connection, once ended
+	lastClosed func()        // closes it
 }
 
 // New returns a server that is to be closed by Shutdown.
@@ -128,23 +161,32 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.Budget == nil {
+		config.Budget = budget.New(0)
+	}
+	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
 	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
 	s := &Server{config: config, log: config.Log, poller: poller, routes: routes}
+	s.hosts, s.sources.Most = newHosts(config.Hosts), config.ConnsPerAddress
+	s.allClosed = make(chan struct{})
+	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
 	s.lot.conns = make(map[*parked]struct{})
 	s.writers.most = runtime.GOMAXPROCS(0)
 	s.requests.New = func() any { return new(request) }
 	s.metrics = newMetrics(s)
-	s.pages = s.newPages()
+	s.pages, s.manual = s.newPages(), sync.OnceValues(manual.New)
 	s.http = &fasthttp.Server{
 		Handler:               s.handle,
 		ErrorHandler:          s.malformed,
 		Logger:                debugLogger{config.Log},
 		NoDefaultServerHeader: true,
 		ReadBufferSize:        maxHeader,
-		MaxRequestBodySize:    maxBody,
+		MaxRequestBodySize:    prefetched,
+		StreamRequestBody:     true, // see receive.go
+		HeaderReceived:        markLongBody,
 
 		DisablePreParseMultipartForm: true,
 
@@ -158,15 +200,19 @@ func New(config Config) (*Server, error) {
 
 // Serve answers connections until Shutdown is called.
 func (s *Server) Serve(listener net.Listener) error {
+	limited := &limitedListener{
+		Listener: listener, server: s,
+		loopback: onLoopback(listener.Addr()), accepted: make(chan struct{}, 1),
+	}
 	s.mu.Lock()
-	s.listeners = append(s.listeners, listener)
+	s.listeners = append(s.listeners, limited)
 	ended := s.ended
 	s.mu.Unlock()
 	if ended {
 		_ = listener.Close() // Shutdown was first
 		return nil
 	}
-	err := s.http.Serve(&limitedListener{Listener: listener, server: s})
+	err := s.http.Serve(limited)
 	if err != nil && !s.stopping.Load() {
 		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
 	}
@@ -180,27 +226,66 @@ func (s *Server) Stopping() { s.stopping.Store(true) }
 // who wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
+	s.drainListeners(ctx)
+	s.closeListeners()
 	s.paced.Range(func(c, _ any) bool {
 		c.(*pacedConn).cutIdle()
 		return true
 	})
+	s.lot.clear(ctx)
+	// The HTTP library closes connections that are idle, whatever has come on them. So it is asked to end
+	// when there are none left.
+	select {
+	case <-s.allClosed:
+	case <-ctx.Done():
+	}
 	err := s.http.ShutdownWithContext(ctx)
 	if errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
-	s.closeListeners()
-	s.lot.clear(ctx)
 	s.poller.close()
 	return err
 }
 
-// closeListeners ends every Serve. The HTTP library does that too, but for one that has just begun, of which
-// it does not know yet.
+// drainListeners accepts what the system has accepted.
+func (s *Server) drainListeners(ctx context.Context) {
+	s.mu.Lock()
+	listeners := slices.Clone(s.listeners)
+	s.mu.Unlock()
+	for _, listener := range listeners {
+		listener.drain(ctx)
+	}
+}
+
+// closeListeners ends every Serve.
 func (s *Server) closeListeners() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
 	for _, listener := range s.listeners {
-		_ = listener.Close() // most of them are closed
+		_ = listener.Close()
+	}
+	if s.open.Load() == 0 {
+		s.lastClosed()
+	}
+}
+
+// hasEnded reports whether Shutdown has closed the listeners.
+func (s *Server) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// leave counts a connection that is closed.
+func (s *Server) leave(conn net.Conn) {
+	s.sources.Leave(peer.Source(conn))
+	if s.open.Add(-1) > 0 || !s.stopping.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended && s.open.Load() == 0 {
+		s.lastClosed()
 	}
 }

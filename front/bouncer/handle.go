@@ -7,40 +7,68 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
 
 // handle answers one request, or parks its connection.
 func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
-	if !wellFramed(&ctx.Request.Header, &from) {
-		s.refuse(ctx, malformedRequest())
-		ctx.SetConnectionClose()
-		return
-	}
 	if from.close {
 		ctx.Request.SetConnectionClose()
 		ctx.SetConnectionClose()
 	}
-	r := s.requests.Get().(*request)
 	path, query := split(ctx.Request.Header.RequestURI())
-	page, p := r.read(ctx.Method(), path, query)
+	if ctx.Request.IsBodyStream() {
+		body, ok := s.takeBody(ctx, s.readsBody(ctx, path))
+		if !ok {
+			return
+		}
+		defer body.release()
+	}
+	if !s.rightHost(ctx, path, &from) {
+		return
+	}
+	began := s.metrics.Now()
+	r := s.requests.Get().(*request)
+	page, p := r.readPath(ctx.Method(), path, query)
+	if p == nil && page == "" {
+		p = r.readCommand(ctx, query, &from)
+	}
 	switch {
 	case p != nil && p.status == fasthttp.StatusNotFound && s.route(ctx, path, query, &from):
 	case p != nil:
-		s.refuse(ctx, p)
+		if r.cmd.Op != 0 {
+			s.metrics.malformed(r.key.Kind, r.cmd.Op, began)
+		}
+		s.refuse(ctx, &from, p)
 	case page != "" && page != pageList:
 		s.page(ctx, page)
+		guardPage(&ctx.Response)
 	case !s.fromHere(ctx, &from):
+	case page == pageList && r.cmd.Op == gatehouse.OpDelete:
+		s.deletePrefix(ctx, r.key.Kind, &from)
 	case page == pageList:
 		s.list(ctx, r.key.Kind, &from)
 	default:
+		from.began = began
 		s.decide(ctx, r, &from)
 	}
 	s.requests.Put(r)
+}
+
+// readCommand fills in the command's parameters from the query and the body, and notes in from how the sender
+// wants to be answered.
+func (r *request) readCommand(ctx *fasthttp.RequestCtx, query []byte, from *sender) *problem {
+	body, p := formOf(ctx)
+	if p == nil {
+		p = r.readParams(query, body)
+	}
+	from.json = from.json || r.details || p != nil && wantsDetails(query, body)
+	return p
 }
 
 // decide puts the request to its controller. A semaphore or a lock is not given to a client that has left.
@@ -71,7 +99,7 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, r *request, from *sender) {
 // abandon ends the connection of a client that has left, without an answer to its request or to those behind
 // it. Answers to earlier requests are sent first.
 func (s *Server) abandon(ctx *fasthttp.RequestCtx) {
-	s.metrics.hangups.Inc()
+	s.metrics.Hangups.Inc()
 	conn := ctx.Conn()
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) { _ = conn.Close() })
@@ -82,16 +110,17 @@ func (s *Server) finish(
 	ctx *fasthttp.RequestCtx, reply *reply, d *gatehouse.Decision, err error,
 ) {
 	reply.answer(&ctx.Response, d, err)
-	s.count(reply, ctx.Response.StatusCode())
+	s.count(reply, telemetry.OutcomeOf(d.Outcome, err), ctx.Response.StatusCode())
 	s.last(ctx)
 }
 
-// count notes an answer in the metrics, and on the log when that is wanted.
-func (s *Server) count(reply *reply, status int) {
-	s.metrics.count(reply.key.Kind, reply.op, status)
+// count notes a response in the metrics, and on the log when that is wanted.
+func (s *Server) count(reply *reply, outcome telemetry.Outcome, status int) {
+	s.metrics.requests.Of(reply.key.Kind, reply.op).Count(outcome, 1, s.metrics.Now()-reply.began)
+	s.metrics.responded(status)
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
-		s.log.Debug("answered", "kind", reply.key.Kind, "name", reply.key.Name, "op", reply.op,
-			"status", status)
+		s.log.Debug("answered", "kind", reply.key.Kind.String(), "name", reply.key.Name,
+			"op", reply.op.String(), "outcome", outcome.String(), "status", status)
 	}
 }
 
@@ -103,15 +132,16 @@ func (s *Server) last(ctx *fasthttp.RequestCtx) {
 }
 
 // refuse answers a request that is not put to a controller.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, p *problem) {
-	s.metrics.count(0, 0, p.status)
-	from := readSender(&ctx.Request.Header)
-	allowOrigin(&ctx.Response, s.origin(&from))
-	if p.allow != "" {
-		ctx.Response.Header.Set(fasthttp.HeaderAllow, p.allow)
-	}
-	if p.location != "" {
-		ctx.Response.Header.Set(fasthttp.HeaderLocation, p.location)
+func (s *Server) refuse(ctx *fasthttp.RequestCtx, from *sender, p *problem) {
+	s.metrics.responded(p.status)
+	allowOrigin(&ctx.Response, s.origin(from))
+	for _, header := range [...][2]string{
+		{fasthttp.HeaderAllow, p.allow}, {fasthttp.HeaderLocation, p.location},
+		{fasthttp.HeaderAccept, p.accept},
+	} {
+		if header[1] != "" {
+			ctx.Response.Header.Set(header[0], header[1])
+		}
 	}
 	ctx.SetStatusCode(p.status)
 	if p.detail != "" {
@@ -136,45 +166,6 @@ func split(uri []byte) (path, query []byte) {
 	return path, query
 }
 
-// wellFramed refuses what others may take for something else than this server does: a protocol of
-// another version, not one Host, a body whose end is given in two ways. It looks at the raw lines,
-// because the HTTP library has made one of several.
-func wellFramed(h *fasthttp.RequestHeader, from *sender) bool {
-	hosts, ends, chunked := 0, 0, false
-	for line := range bytes.Lines(h.RawHeaders()) {
-		switch line[0] | 0x20 { // in lower case
-		case 'h':
-			hosts += count(hasName(line, "host:"))
-		case 'c':
-			ends += count(hasName(line, "content-length:"))
-		case 't':
-			if hasName(line, "transfer-encoding:") {
-				chunked = true
-				ends++
-			}
-		}
-	}
-	if from.spaced || ends > 1 || hosts > 1 {
-		return false
-	}
-	if h.IsHTTP11() {
-		return hosts == 1
-	}
-	return bytes.HasPrefix(h.Protocol(), []byte("HTTP/1.")) && !chunked
-}
-
-// hasName reports whether a header line begins with a name, in any letter case.
-func hasName(line []byte, name string) bool {
-	return len(line) >= len(name) && strings.EqualFold(string(line[:len(name)]), name)
-}
-
-func count(yes bool) int {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
 func malformedRequest() *problem {
 	return bad("request is malformed: want an HTTP/1.1 request line and headers")
 }
@@ -191,11 +182,16 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p.status = fasthttp.StatusRequestEntityTooLarge
 		p.detail = fmt.Sprintf("body is longer than %d bytes", maxBody)
+	case errors.Is(err, errBufferedTooMuch):
+		p.status = fasthttp.StatusServiceUnavailable
+		p.detail = err.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():
 		p.status = fasthttp.StatusRequestTimeout
 		p.detail = fmt.Sprintf("request did not arrive within %s", s.config.ReadTimeout)
 	}
-	s.refuse(ctx, p)
+	forbidStoring(&ctx.Response)
+	from := readSender(&ctx.Request.Header)
+	s.refuse(ctx, &from, p)
 }
 
 // debugLogger takes what the HTTP library says of connections that went wrong.

@@ -35,9 +35,12 @@ type policy struct {
 // writeLimits writes what was decided as RateLimit and RateLimit-Policy. A limit that stands alone is
 // named after the kind, one of several by its text, such as "10/1s".
 func writeLimits(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
-	if len(d.Windows) > 0 {
+	switch {
+	case len(d.Windows) > 0:
 		writeWindows(resp, r, d)
 		return
+	case d.Message != "" && d.Limit == 0 && d.Interval == 0:
+		return // it was granted without the store, which alone knows the limit
 	}
 	p := policy{name: r.key.Kind.String(), quota: d.Limit, left: d.Remaining, more: gatehouse.Forever}
 	switch {

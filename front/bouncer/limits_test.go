@@ -157,7 +157,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 		want    string
 		json    string
 	}{
-		{gatehouse.OpAcquire, nil, "gcra/n: acquire not granted within maxwait=0 ms; try again in 2 ms",
+		{gatehouse.OpAcquire, nil, "gcra/n: acquire not granted at once; try again in 2 ms",
 			`"violated-policies":["gcra"]}`},
 		{gatehouse.OpPeek, nil, "gcra/n: peek not granted; try again in 2 ms",
 			`"violated-policies":["gcra"]}`},
@@ -167,11 +167,11 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 			`"violated-policies":["50/day"]}`},
 		{gatehouse.OpAcquire,
 			three(gatehouse.Window{RetryAfter: ms}, gatehouse.Window{RetryAfter: ever}, gatehouse.Window{}),
-			"gcra/n: acquire not granted within maxwait=0 ms: 10/1s and 50/day allow no more; " +
+			"gcra/n: acquire not granted at once: 10/1s and 50/day allow no more; " +
 				"try again in 2 ms",
 			`"violated-policies":["10/1s","50/day"]}`},
 		{gatehouse.OpAcquire, three(gatehouse.Window{}, gatehouse.Window{Remaining: 1}, gatehouse.Window{}),
-			"gcra/n: acquire not granted within maxwait=0 ms: 10/1s allows no more; try again in 2 ms",
+			"gcra/n: acquire not granted at once: 10/1s allows no more; try again in 2 ms",
 			`"violated-policies":["10/1s"]}`},
 	} {
 		d := gatehouse.Decision{Outcome: no, RetryAfter: ms + 1, Windows: c.windows}
@@ -185,7 +185,7 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 		r.answer(&resp, &d, nil)
 		want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":408,` +
-			`"detail":"` + c.want + `",` + c.json
+			`"detail":"` + c.want + `","code":"refused","retry_after_ms":2,` + c.json
 		if got := string(resp.Body()); got != want {
 			t.Errorf("%s as JSON = %s, want %s", c.op, got, want)
 		}

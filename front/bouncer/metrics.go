@@ -3,23 +3,26 @@ package bouncer
 import (
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics are the server's figures. No label holds a name, so that their number is bounded.
+// metrics are the server's figures: those of every protocol, and responses by status. No label holds a name,
+// so that their number is bounded.
 type metrics struct {
+	*telemetry.Protocol
 	registry *prometheus.Registry
-	vec      *prometheus.CounterVec
-	answers  [gatehouse.Kinds][gatehouse.OpUndo][lastStatus - firstStatus + 1]atomic.Pointer[answers]
-	waits    prometheus.Counter
-	hangups  prometheus.Counter
+	requests *telemetry.Shard
+	statuses *prometheus.CounterVec
+	byStatus [lastStatus - firstStatus + 1]atomic.Pointer[responses]
 }
 
-// answers counts answers of one kind, operation and status. It is made at the first.
-type answers struct{ prometheus.Counter }
+// responses counts those of one status. It is made at the first.
+type responses struct{ prometheus.Counter }
 
 const firstStatus, lastStatus = 200, 503
 
@@ -27,21 +30,16 @@ func newMetrics(s *Server) *metrics {
 	if s.config.Metrics == nil {
 		s.config.Metrics = prometheus.NewRegistry()
 	}
+	registry := s.config.Metrics
 	m := &metrics{
-		registry: s.config.Metrics,
-		waits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_waits_total",
-			Help: "Requests that had to wait in line.",
-		}),
-		hangups: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_hangups_total",
-			Help: "Requests whose client went away before the answer; what they were granted was taken back.",
-		}),
+		registry: registry, Protocol: telemetry.New(registry, telemetry.HTTP),
+		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_http_responses_total",
+			Help: "HTTP responses by status, those of pages and to refused connections included.",
+		}, []string{"status"}),
 	}
-	m.vec = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "gatehouse_http_answers_total",
-		Help: "HTTP answers, by kind of controller, operation and status.",
-	}, []string{"kind", "op", "status"})
+	m.requests = m.Shard()
+	m.Connections(registry, s.open.Load)
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
@@ -50,27 +48,30 @@ func newMetrics(s *Server) *metrics {
 		ConstLabels: prometheus.Labels{"version": s.config.Version},
 	})
 	info.Set(1)
-	m.registry.MustRegister(m.vec, m.waits, m.hangups, info,
+	registry.MustRegister(m.statuses, info,
 		gauge("gatehouse_waiting", "Requests that wait in line now.",
 			func() float64 { return float64(s.config.Gate.Waiting()) }),
-		gauge("gatehouse_http_connections", "Open connections, waiting and idle ones included.",
-			func() float64 { return float64(s.open.Load()) }),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if s.config.Names != nil {
-		m.registry.MustRegister(gauge("gatehouse_names", "Names of controllers that are kept.",
+		registry.MustRegister(gauge("gatehouse_names", "Names of controllers that are kept.",
 			func() float64 { return float64(s.config.Names()) }))
 	}
 	return m
 }
 
-// count notes one answer; kind and op are 0 when it is no controller's.
-func (m *metrics) count(kind gatehouse.Kind, op gatehouse.Op, status int) {
-	slot := &m.answers[kind][op][status-firstStatus]
+// responded notes a response.
+func (m *metrics) responded(status int) {
+	slot := &m.byStatus[status-firstStatus]
 	counter := slot.Load()
 	if counter == nil {
-		counter = &answers{m.vec.WithLabelValues(kind.String(), op.String(), strconv.Itoa(status))}
+		counter = &responses{m.statuses.WithLabelValues(strconv.Itoa(status))}
 		slot.Store(counter)
 	}
 	counter.Inc()
+}
+
+// malformed notes a request for a controller that could not be read. What it did not say is 0.
+func (m *metrics) malformed(kind gatehouse.Kind, op gatehouse.Op, since time.Duration) {
+	m.requests.Of(kind, op).Count(telemetry.Outcome(gatehouse.Invalid), 1, m.Now()-since)
 }

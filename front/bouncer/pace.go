@@ -1,12 +1,17 @@
 package bouncer
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // A pacedConn is cut when its client is too slow. Deadlines set for every request cost more than the
@@ -21,6 +26,14 @@ type pacedConn struct {
 	// doing is what the connection is at, in the last two bits, and above them how often that has
 	// changed. It is written by whoever serves the connection, and only by that.
 	doing atomic.Uint32
+
+	framing  framing // of what was read
+	ended    bool    // the client has sent all it will
+	loopback bool    // it came to an address that only this machine reaches
+	host     string  // the last Host that was found right
+
+	// charged is how much of the budget the answer under way has.
+	charged atomic.Int64
 
 	// gone is called when the connection is closed while a request waits that is not parked yet.
 	gone atomic.Pointer[func()]
@@ -41,6 +54,9 @@ const (
 
 	doingBits = 2
 )
+
+// continueLine is the last of what is written before the body of a request with Expect: 100-continue.
+const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
 
 // paced returns the paced connection under one that may have been parked.
 func paced(conn net.Conn) *pacedConn {
@@ -117,8 +133,6 @@ func (c *pacedConn) look() {
 // Where nothing was asked, nothing is answered.
 func (c *pacedConn) cut(doing uint32) {
 	switch doing {
-	case fresh:
-		_ = c.Conn.Close()
 	case sending:
 		_ = c.SetWriteDeadline(time.Unix(1, 0))
 	default:
@@ -126,16 +140,31 @@ func (c *pacedConn) cut(doing uint32) {
 	}
 }
 
-// cutIdle ends the connection if no request is in hand.
+// cutIdle ends the connection if no request is in hand, and none has come that was not read yet: such a one
+// is answered, as the last.
 func (c *pacedConn) cutIdle() {
-	if doing := what(c.doing.Load()); doing == fresh || doing == idle {
+	if doing := what(c.doing.Load()); (doing == fresh || doing == idle) && !peer.Ask(c.Conn, peer.Unread) {
 		c.cut(doing)
 	}
 }
 
-// Read implements [net.Conn].
+// Read implements [net.Conn]. From the first byte on that is not framed as HTTP/1.1 nothing more is
+// delivered; a null byte in its place makes the HTTP library refuse the request there, whatever it was
+// reading.
 func (c *pacedConn) Read(b []byte) (int, error) {
+	if c.framing.at == atFault {
+		return 0, errMalformed
+	}
+	c.written() // answers are, before more is read
 	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) && what(c.doing.Load()) == fresh {
+		return 0, io.EOF // where nothing was asked, nothing is answered
+	}
+	c.ended = c.ended || errors.Is(err, io.EOF)
+	if good := c.framing.scan(b[:n]); good < n {
+		b[good] = 0
+		n = good + 1
+	}
 	if now := what(c.doing.Load()); n > 0 && (now == idle || now == fresh) {
 		c.turnTo(receiving)
 	}
@@ -147,7 +176,14 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 	unsent := c.takeUnsent()
 	c.turnTo(sending)
 	n, err := c.Conn.Write(b)
-	c.turnTo(idle)
+	if bytes.HasSuffix(b, []byte(continueLine)) {
+		c.turnTo(receiving) // the body, which may take no longer than one that comes unasked
+	} else {
+		c.turnTo(idle)
+		if c.server.stopping.Load() && c.server.hasEnded() { // Shutdown may have seen it sending
+			c.cutIdle()
+		}
+	}
 	if n == 0 {
 		c.lost(unsent)
 	} // otherwise the client may have read these answers
@@ -175,7 +211,7 @@ func (c *pacedConn) takeUnsent() (unsent []func()) {
 // lost takes back holds whose answers will not leave.
 func (c *pacedConn) lost(unsent []func()) {
 	for _, undo := range unsent {
-		c.server.metrics.hangups.Inc()
+		c.server.metrics.Hangups.Inc()
 		undo()
 	}
 }
@@ -184,8 +220,9 @@ func (c *pacedConn) lost(unsent []func()) {
 func (c *pacedConn) Close() error {
 	c.once.Do(func() {
 		c.rest()
-		c.server.open.Add(-1)
+		c.server.leave(c.Conn)
 		c.server.paced.Delete(c)
+		c.written()
 		if gone := c.gone.Swap(nil); gone != nil {
 			(*gone)()
 		}

@@ -1,13 +1,17 @@
 package bouncer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // A parked connection waits without a goroutine and without the HTTP server's buffers, where the
@@ -21,6 +25,7 @@ type parked struct {
 
 	mu      sync.Mutex
 	rest    []byte // of the next request, read already
+	charged int    // bytes that the budget has of it
 	gone    func() // called once when the client hangs up while it waits; nil once idle
 	closed  bool
 	handed  bool // back to the HTTP server
@@ -31,6 +36,10 @@ type parked struct {
 // before park returns.
 func (s *Server) park(conn, hijacked net.Conn, gone func()) (*parked, error) {
 	rest, err := buffered(conn, hijacked)
+	if err == nil && !s.config.Budget.Take(len(rest)) {
+		_, _ = io.WriteString(conn, tooMuch)
+		err = errBufferedTooMuch
+	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -41,7 +50,7 @@ func (s *Server) park(conn, hijacked net.Conn, gone func()) (*parked, error) {
 	if c := paced(conn); c != nil {
 		c.rest()
 	}
-	p := &parked{Conn: conn, server: s, rest: rest, gone: gone}
+	p := &parked{Conn: conn, server: s, rest: rest, charged: len(rest), gone: gone}
 	s.lot.enter(p)
 	if err := s.poller.add(p); err != nil {
 		p.close()
@@ -50,8 +59,13 @@ func (s *Server) park(conn, hijacked net.Conn, gone func()) (*parked, error) {
 	return p, nil
 }
 
+// tooMuch is the answer to a request that has to wait when there is no room for what was sent behind it.
+const tooMuch = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n" +
+	"Content-Length: 57\r\n\r\nserver buffers as many bytes as it allows; try again soon"
+
 // buffered reads what the HTTP server has read ahead, without waiting for more: with the deadline
-// passed, only what is in its buffer is returned.
+// passed, only what is in its buffer is returned. It takes no more room than it has bytes.
 func buffered(conn, hijacked net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, fmt.Errorf("parking a connection: %w", err)
@@ -61,8 +75,8 @@ func buffered(conn, hijacked net.Conn) ([]byte, error) {
 	for {
 		n, err := hijacked.Read(chunk[:])
 		rest = append(rest, chunk[:n]...)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			break
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errMalformed) {
+			break // what is malformed is refused after the answer to this request
 		}
 		if err != nil {
 			return nil, fmt.Errorf("parking a connection: %w", err)
@@ -71,7 +85,7 @@ func buffered(conn, hijacked net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("parking a connection: %w", err)
 	}
-	return rest, nil
+	return bytes.Clone(rest), nil
 }
 
 // Read implements [net.Conn] for the HTTP server, once the connection is handed back.
@@ -81,12 +95,28 @@ func (p *parked) Read(b []byte) (int, error) {
 	p.rest = p.rest[n:]
 	if len(p.rest) == 0 {
 		p.rest = nil
+		p.release()
 	}
 	p.mu.Unlock()
 	if n > 0 {
 		return n, nil
 	}
 	return p.Conn.Read(b)
+}
+
+// release gives back what the budget has of the rest. The caller holds the lock.
+func (p *parked) release() {
+	p.server.config.Budget.Release(p.charged)
+	p.charged = 0
+}
+
+// Close implements [net.Conn].
+func (p *parked) Close() error {
+	p.mu.Lock()
+	p.rest = nil
+	p.release()
+	p.mu.Unlock()
+	return p.Conn.Close()
 }
 
 // resume makes the connection idle: it goes back to the HTTP server when its client sends something,
@@ -105,7 +135,7 @@ func (p *parked) resume() {
 	}
 	p.expires = time.AfterFunc(p.server.config.IdleTimeout, p.close)
 	p.mu.Unlock()
-	if p.server.stopping.Load() || p.server.poller.awaitData(p) != nil {
+	if p.server.stopping.Load() && !peer.Ask(p.Conn, peer.Unread) || p.server.poller.awaitData(p) != nil {
 		p.close()
 	}
 }
@@ -193,7 +223,7 @@ func (l *lot) clear(ctx context.Context) {
 		p.mu.Lock()
 		idle := p.gone == nil && p.expires != nil
 		p.mu.Unlock()
-		if idle {
+		if idle && !peer.Ask(p.Conn, peer.Unread) { // a request that has come is answered
 			p.close()
 		}
 	})

@@ -31,6 +31,7 @@ func (p *parked) await(ended chan<- struct{}) {
 	close(ended)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded): // stop
+	case errors.Is(err, errMalformed): // it is refused after the answer to this request
 	case err != nil:
 		p.event(true)
 	case idle:

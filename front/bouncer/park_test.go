@@ -48,13 +48,19 @@ func newRigOn(t *testing.T, config Config, store gate.Store) *rig {
 	if r.Server, err = New(config); err != nil {
 		t.Fatal(err)
 	}
+	r.address = r.serve(t, func(listener net.Listener) net.Listener { return listener })
+	return r
+}
+
+// serve serves a listener of this machine, as something else where that is wanted.
+func (r *rig) serve(t *testing.T, as func(net.Listener) net.Listener) (address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.address = listener.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- r.Serve(listener) }()
+	go func() { served <- r.Serve(as(listener)) }()
 	t.Cleanup(func() {
 		r.Stopping()
 		r.gate.Close()
@@ -67,7 +73,7 @@ func newRigOn(t *testing.T, config Config, store gate.Store) *rig {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return r
+	return listener.Addr().String()
 }
 
 // A client is a raw connection.
@@ -92,7 +98,7 @@ func (c *client) send(paths ...string) {
 	c.t.Helper()
 	text := ""
 	for _, path := range paths {
-		text += fmt.Sprintf("GET %s HTTP/1.1\r\nHost: test\r\n\r\n", path)
+		text += fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path)
 	}
 	if _, err := io.WriteString(c.Conn, text); err != nil {
 		c.t.Fatal(err)
@@ -200,7 +206,7 @@ func TestPiecesBehindAWaiter(t *testing.T) {
 	other.send("/event/e/send?message=e")
 	other.want(204, "")
 	c.want(200, "e")
-	if _, err := io.WriteString(c.Conn, "st: test\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c.Conn, "st: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	c.want(200, "1")
@@ -295,7 +301,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	other.want(204, "")
 	go func() {
 		for range 10_000 { // far more than the buffers hold
-			_, err := io.WriteString(stuck.Conn, "GET /event/long/wait HTTP/1.1\r\nHost: test\r\n\r\n")
+			_, err := io.WriteString(stuck.Conn, "GET /event/long/wait HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			if err != nil {
 				return
 			}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/form"
@@ -18,7 +17,9 @@ type request struct {
 	cmd gatehouse.Command
 	v1  bool // under /v1/, where waiting for an event answers 204
 
-	form    form.Form // of the query
+	wish
+
+	form    form.Form // of the query and the body
 	scratch [96]byte  // for the answer's headers
 }
 
@@ -32,12 +33,22 @@ type problem struct {
 	status   int
 	detail   string
 	allow    string // the methods there are, with 405 and OPTIONS
-	location string // with 301
+	location string // with 301 and 308
+	accept   string // the type of body that is read, with 415
 }
 
 // read makes the request of a method and a raw path and query. page is set as well when the path is
 // none of a controller's.
 func (r *request) read(method, path, query []byte) (page string, p *problem) {
+	if page, p = r.readPath(method, path, query); p != nil || page != "" {
+		return page, p
+	}
+	return "", r.readParams(query, nil)
+}
+
+// readPath makes a request of all but its parameters. page is as in read.
+func (r *request) readPath(method, path, query []byte) (page string, p *problem) {
+	r.key.Kind, r.cmd.Op = 0, 0 // which are read where the rest is not
 	t, p := readTarget(path)
 	if p != nil {
 		return "", p
@@ -47,19 +58,11 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 		return "", p
 	}
 	if t.odd {
-		moved := withQuery(t.proper(), query)
-		if strings.ContainsFunc(moved, unicode.IsControl) {
-			return "", bad("request target has a control character, want it percent-encoded")
-		}
-		return "", &problem{status: fasthttp.StatusMovedPermanently, location: moved}
+		return "", moved(method, withQuery(t.proper(), query))
 	}
-	r.key, r.cmd, r.v1 = gatehouse.Key{Kind: t.kind}, gatehouse.Command{}, t.v1
+	r.key, r.cmd, r.v1, r.wish = gatehouse.Key{Kind: t.kind}, gatehouse.Command{Op: op}, t.v1, wish{}
 	if t.page != "" {
 		return t.page, nil
-	}
-	r.cmd.Op = op
-	if p := r.readQuery(query); p != nil {
-		return "", p
 	}
 	name, ok := unescape(t.name, false)
 	if !ok {
@@ -88,14 +91,27 @@ func wrongMethod(method []byte, allow string) *problem {
 	}
 }
 
-// readQuery fills in the command's parameters.
-func (r *request) readQuery(query []byte) *problem {
+// readParams fills in the command's parameters: those of the query, and then those of a form in the body.
+func (r *request) readParams(query, body []byte) *problem {
 	r.form = form.Form{}
-	if p := eachParam(query, func(name, value []byte) error { return r.form.Set(name, value) }); p != nil {
-		return p
+	for _, text := range [...][]byte{query, body} {
+		if p := eachParam(text, r.setParam); p != nil {
+			return p
+		}
 	}
 	if err := r.form.Read(r.key.Kind, &r.cmd); err != nil {
 		return bad("%s", err)
+	}
+	return nil
+}
+
+// setParam notes one parameter: the command's, or one that says how the request is to be answered.
+func (r *request) setParam(name, value []byte) error {
+	if known, err := r.set(name, value); known {
+		return err
+	}
+	if !r.form.Take(name, value) {
+		return form.Unknown(name, wishNames...)
 	}
 	return nil
 }

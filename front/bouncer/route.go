@@ -1,13 +1,13 @@
 package bouncer
 
 import (
+	"bytes"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"unicode"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/form"
 	"github.com/valyala/fasthttp"
 )
@@ -38,7 +38,10 @@ func newRoutes(config map[string]handler) (all []*route, err error) {
 		all[i].methods[method] = answer
 	}
 	for _, r := range all {
-		for _, method := range []string{fasthttp.MethodGet, fasthttp.MethodPost} {
+		if r.methods[fasthttp.MethodGet] != nil {
+			r.methods[fasthttp.MethodHead] = r.methods[fasthttp.MethodGet]
+		}
+		for _, method := range []string{fasthttp.MethodGet, fasthttp.MethodHead, fasthttp.MethodPost} {
 			if r.methods[method] != nil {
 				r.allow += method + ", "
 			}
@@ -77,14 +80,15 @@ func (s *Server) route(ctx *fasthttp.RequestCtx, path, query []byte, from *sende
 	}
 	switch {
 	case p != nil:
-		s.refuse(ctx, p)
+		s.refuse(ctx, from, p)
 		if s.origin(from) != "" { // a script of that origin may send JSON as what it is
 			ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, fasthttp.HeaderContentType)
 		}
-	case !isVisit(&ctx.Request.Header) && !s.fromHere(ctx, from):
+	case !isVisit(&ctx.Request.Header, from) && !s.fromHere(ctx, from):
 	default:
 		allowOrigin(&ctx.Response, s.origin(from))
 		s.serve(ctx, r.methods[string(ctx.Method())], name, from)
+		guardPage(&ctx.Response)
 	}
 	return true
 }
@@ -107,7 +111,7 @@ func moved(method []byte, location string) *problem {
 		return bad("request target has a control character, want it percent-encoded")
 	}
 	status := fasthttp.StatusMovedPermanently
-	if string(method) != fasthttp.MethodGet {
+	if string(method) == fasthttp.MethodPost {
 		status = fasthttp.StatusPermanentRedirect
 	}
 	return &problem{status: status, location: location}
@@ -115,32 +119,48 @@ func moved(method []byte, location string) *problem {
 
 // isVisit reports whether a browser is about to show the answer as a page of its own, because somebody
 // followed a link. A GET of a route has no effects, and no other site's page can read what is shown so.
-func isVisit(h *fasthttp.RequestHeader) bool {
-	return h.IsGet() && string(h.Peek("Sec-Fetch-Mode")) == "navigate" &&
-		string(h.Peek("Sec-Fetch-Dest")) == "document"
+// Where a browser does not tell, it may be about to show the page in a frame; it is told not to with the
+// answer.
+func isVisit(h *fasthttp.RequestHeader, from *sender) bool {
+	if !h.IsGet() {
+		return false
+	}
+	if from.fetch {
+		return string(h.Peek("Sec-Fetch-Mode")) == "navigate" &&
+			string(h.Peek("Sec-Fetch-Dest")) == "document"
+	}
+	return len(from.origin) == 0 && bytes.HasPrefix(from.accept, []byte("text/html"))
 }
 
 // serve lets a route answer. One that panics is answered for: a request must not end the server.
 func (s *Server) serve(ctx *fasthttp.RequestCtx, answer handler, name string, from *sender) {
-	defer func() {
-		if broken := recover(); broken != nil {
-			s.log.Error("answering a request failed", "target", form.Quote(ctx.Request.Header.RequestURI()),
-				"panic", broken, "stack", string(debug.Stack()))
-			refuse(&ctx.Response, fasthttp.StatusInternalServerError, "the server failed at this", from.json)
-		}
-		s.metrics.count(0, 0, ctx.Response.StatusCode())
-		s.last(ctx)
-	}()
-	err := answer(ctx, name)
+	defer s.answered(ctx, from)
+	var err error
+	if !ctx.IsPost() { // it is a page
+		s.inTurn(ctx, s.config.Budget.Page, from, func() { err = answer(ctx, name) })
+	} else {
+		err = answer(ctx, name)
+	}
 	if err == nil {
+		s.charge(ctx, from)
 		return
 	}
-	status := ctx.Response.StatusCode()
-	if status < fasthttp.StatusBadRequest {
-		status = codes[gatehouse.CodeOf(err)]
+	f := faultOf(err)
+	if status := ctx.Response.StatusCode(); status >= fasthttp.StatusBadRequest {
+		f.status, f.code = status, "" // that of the status
 	}
-	if status == fasthttp.StatusTooManyRequests || status == fasthttp.StatusServiceUnavailable {
-		ctx.Response.Header.Set(fasthttp.HeaderRetryAfter, "1")
+	f.write(&ctx.Response, from.json)
+}
+
+// answered is deferred by whatever answers for a page or a route, and counts the answer. A panic becomes a
+// 500: a request must not end the server.
+func (s *Server) answered(ctx *fasthttp.RequestCtx, from *sender) {
+	if broken := recover(); broken != nil {
+		s.log.Error("answering a request failed", "target", form.Quote(ctx.Request.Header.RequestURI()),
+			"panic", broken, "stack", string(debug.Stack()))
+		ctx.Response.ResetBody()
+		refuse(&ctx.Response, fasthttp.StatusInternalServerError, "the server failed at this", from.json)
 	}
-	refuse(&ctx.Response, status, err.Error(), from.json)
+	s.metrics.responded(ctx.Response.StatusCode())
+	s.last(ctx)
 }

@@ -51,15 +51,17 @@ var visits = []struct{ fact, request, want, header string }{
 	{"a body", "POST /v1/guest/seat", "200 seat for 0 bytes", ""},
 	{"a status that was set", "GET /v1/guest/seat", "404 guest is not seated", ""},
 	{"the same as a problem", "GET /v1/guest/seat|Accept: application/json",
-		`404 {"type":"about:blank","title":"Not Found","status":404,"detail":"guest is not seated"}`, ""},
-	{"a status by the error's code", "POST /v1/guest/full", "429 house: has 3 seats, want fewer guests",
+		`404 {"type":"about:blank","title":"Not Found","status":404,` +
+			`"detail":"guest is not seated","code":"not_found"}`, ""},
+	{"a status by the error's code", "POST /v1/guest/full", "503 house: has 3 seats, want fewer guests",
 		"Retry-After: 1"},
 	{"a panic", "POST /v1/guest/rude", "500 the server failed at this", ""},
-	{"another method", "POST /guest", `405 method is "POST", want one of GET, OPTIONS`,
-		"Allow: GET, OPTIONS"},
-	{"another", "DELETE /v1/guest/seat", `405 method is "DELETE", want one of GET, POST, OPTIONS`,
-		"Allow: GET, POST, OPTIONS"},
-	{"HEAD", "HEAD /guest", "405 ", "Allow: GET, OPTIONS"},
+	{"another method", "POST /guest", `405 method is "POST", want one of GET, HEAD, OPTIONS`,
+		"Allow: GET, HEAD, OPTIONS"},
+	{"another", "DELETE /v1/guest/seat", `405 method is "DELETE", want one of GET, HEAD, POST, OPTIONS`,
+		"Allow: GET, HEAD, POST, OPTIONS"},
+	{"HEAD", "HEAD /guest", "200 ", "Content-Length: 10"},
+	{"HEAD of what has no GET", "HEAD /v1/guest/full", "405 ", "Allow: POST, OPTIONS"},
 	{"OPTIONS", "OPTIONS /v1/guest/full", "200 ", "Allow: POST, OPTIONS"},
 	{"a slash at the end", "GET /guest/?a=b", "301 ", "Location: /guest?a=b"},
 	{"letter case, where the name keeps its own", "GET /Guest/A%41", "301 ", "Location: /guest/A%41"},
@@ -67,7 +69,8 @@ var visits = []struct{ fact, request, want, header string }{
 	{"no such path", "GET /guests",
 		`404 path is "/guests", want /v1/<kind>/<name>/<operation>: see /docs`, ""},
 	{"nor this", "POST /v1/guest",
-		`404 path is "/v1/guest", want /v1/<kind>/<name>/<operation>: see /docs`, ""},
+		`404 kind "guest" is unknown, want one of tokenbucket semaphore lock event watchdog counter ` +
+			`barrier gcra fixedwindow slidingwindow slidinglog pace`, ""},
 	{"a page of another site", "POST /v1/guest/seat|Origin: https://a.example|Sec-Fetch-Site: cross-site",
 		`403 request comes from a web page of another site, Origin "https://a.example"; ` +
 			"start the server with --cors ORIGIN to allow it", ""},
@@ -75,11 +78,11 @@ var visits = []struct{ fact, request, want, header string }{
 		`403 request comes from a web page of another site, Origin "https://a.example"; ` +
 			"start the server with --cors ORIGIN to allow it", ""},
 	{"a frame of another site", "GET /guest|Sec-Fetch-Site: cross-site|Sec-Fetch-Mode: navigate|" +
-		"Sec-Fetch-Dest: iframe", `403 request comes from a web page of another site, Origin ""; ` +
-		"start the server with --cors ORIGIN to allow it", ""},
+		"Sec-Fetch-Dest: iframe", "403 request comes from a web page of another site, without an Origin; " +
+		"only --cors '*' allows that", ""},
 	{"a form of another site", "POST /v1/guest/seat|Sec-Fetch-Site: cross-site|Sec-Fetch-Mode: navigate|" +
-		"Sec-Fetch-Dest: document", `403 request comes from a web page of another site, Origin ""; ` +
-		"start the server with --cors ORIGIN to allow it", ""},
+		"Sec-Fetch-Dest: document", "403 request comes from a web page of another site, without an Origin; " +
+		"only --cors '*' allows that", ""},
 	{"a link on another site that was followed", "GET /guest|Sec-Fetch-Site: cross-site|" +
 		"Sec-Fetch-Mode: navigate|Sec-Fetch-Dest: document", "200 all guests", ""},
 	{"an origin that is allowed", "POST /v1/guest/seat|Origin: https://ours.example",

@@ -2,6 +2,7 @@ package bouncer
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -32,10 +33,32 @@ var pages = map[string]bool{
 const docsPath = "/docs/"
 
 func notFound(path []byte) *problem {
-	return &problem{
-		status: fasthttp.StatusNotFound,
-		detail: "path is " + form.Quote(path) + ", want /v1/<kind>/<name>/<operation>: see /docs",
+	return noSuchPath("path is %s, want /v1/<kind>/<name>/<operation>: see /docs", form.Quote(path))
+}
+
+func noSuchPath(format string, args ...any) *problem {
+	return &problem{status: fasthttp.StatusNotFound, detail: fmt.Sprintf(format, args...)}
+}
+
+// unknownKind says that a path has no kind in the place of one.
+func unknownKind(part []byte) *problem {
+	var names []string
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		names = append(names, kind.String())
 	}
+	return noSuchPath("kind %s is unknown, want one of %s", form.Quote(part), strings.Join(names, " "))
+}
+
+// unknownOperation says that a kind has no such operation.
+func unknownOperation(kind gatehouse.Kind, part []byte) *problem {
+	var names []string
+	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
+		if kind.Has(op) {
+			names = append(names, op.String())
+		}
+	}
+	return noSuchPath("operation %s is unknown, want one of %s for a %s", form.Quote(part),
+		strings.Join(names, " "), kind)
 }
 
 // readTarget takes a raw path apart.
@@ -51,7 +74,7 @@ func readTarget(path []byte) (t target, p *problem) {
 	n, rest := 0, path[1:]
 	for more := true; more; n++ {
 		if n == len(parts) {
-			return target{}, notFound(path)
+			return target{}, tooManyParts(path)
 		}
 		parts[n], rest, more = bytes.Cut(rest, []byte{'/'})
 	}
@@ -59,42 +82,55 @@ func readTarget(path []byte) (t target, p *problem) {
 	if slash {
 		n--
 	}
-	if !t.fill(parts[:n]) {
-		return target{}, notFound(path)
+	if p := t.fill(path, parts[:n]); p != nil {
+		return target{}, p
 	}
 	t.odd = t.odd || slash
 	return t, nil
 }
 
+func tooManyParts(path []byte) *problem {
+	return noSuchPath("path %s has more than kind, name and operation, want a slash in a name as %%2F",
+		form.Quote(path))
+}
+
 // fill reads the parts of a path between its slashes. The fixed ones are read in any letter case.
-func (t *target) fill(parts [][]byte) bool {
+func (t *target) fill(path []byte, parts [][]byte) *problem {
 	if bytes.EqualFold(parts[0], []byte("v1")) {
 		t.v1, t.odd = true, string(parts[0]) != "v1"
 		parts = parts[1:]
 	}
-	if len(parts) == 0 || len(parts) > 3 {
-		return false
+	if len(parts) == 0 || len(parts[0]) == 0 {
+		return notFound(path)
 	}
 	var ok bool
 	if t.kind, ok = gatehouse.ParseKind(string(parts[0])); !ok {
 		t.odd = true
-		if t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0]))); !ok {
-			return false
-		}
+		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
 	}
-	if len(parts) == 1 {
+	switch {
+	case !ok && !t.v1 && len(parts) == 1: // it may be any path
+		return notFound(path)
+	case !ok:
+		return unknownKind(parts[0])
+	case len(parts) > 3:
+		return tooManyParts(path)
+	case len(parts) == 1:
 		t.page = pageList
-		return true
+		return nil
 	}
 	t.name = parts[1]
 	if len(parts) == 2 {
-		return true
+		return nil
 	}
 	if t.op, ok = gatehouse.ParseOp(string(parts[2])); !ok {
 		t.odd = true
 		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
 	}
-	return ok && t.op != gatehouse.OpDelete && t.op != gatehouse.OpUndo && t.kind.Has(t.op)
+	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) {
+		return unknownOperation(t.kind, parts[2])
+	}
+	return nil
 }
 
 // proper is the form of the path that others are redirected to.
@@ -129,7 +165,19 @@ func (t *target) operation(method []byte) (gatehouse.Op, *problem) {
 		return 0, wrongMethod(method, "DELETE, OPTIONS")
 	case string(method) == fasthttp.MethodGet:
 		return t.op, nil
-	default:
+	case t.page == pageList && t.v1 && string(method) == fasthttp.MethodDelete:
+		return gatehouse.OpDelete, nil
+	case t.page == pageList && t.v1:
+		return 0, wrongMethod(method, "GET, DELETE, OPTIONS")
+	case t.page == pageList || t.page == "" && !t.v1:
 		return 0, wrongMethod(method, "GET, OPTIONS")
+	case t.page == "" && string(method) == fasthttp.MethodPost:
+		return t.op, nil
+	case t.page == "":
+		return 0, wrongMethod(method, "GET, POST, OPTIONS")
+	case string(method) == fasthttp.MethodHead:
+		return t.op, nil
+	default:
+		return 0, wrongMethod(method, "GET, HEAD, OPTIONS")
 	}
 }

@@ -73,7 +73,7 @@ func TestHoldWhoseAnswerIsWritten(t *testing.T) {
 	await.True(t, "the connection is closed", func() bool { return r.open.Load() == 0 })
 	next := r.dial(t)
 	next.send("/lock/l/acquire?key=next&maxwait=0")
-	next.want(408, "lock/l: acquire not granted within maxwait=0 ms; "+
+	next.want(408, "lock/l: acquire not granted at once; "+
 		"only another request can change that")
 }
 

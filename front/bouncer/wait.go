@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
 
@@ -16,6 +18,7 @@ import (
 type waiter struct {
 	server *Server
 	reply  reply
+	list   *list         // nil unless the request is one for names
 	cancel func()        // takes the command out of line, or takes back its grant
 	early  chan struct{} // closed when it is settled; nil when nobody waits for that
 
@@ -25,6 +28,9 @@ type waiter struct {
 	over     bool    // answered, or its client is gone
 	decision gatehouse.Decision
 	err      error
+	decided  time.Duration // when they came, by the clock of the metrics
+
+	charged int // bytes of the answer that are taken from the budget
 }
 
 // wait submits the request and answers it, at once if it can be, otherwise when it is decided. Until
@@ -98,7 +104,6 @@ func hungUp(conn net.Conn) bool {
 
 // leave takes the connection away from the HTTP server.
 func (w *waiter) leave(ctx *fasthttp.RequestCtx) {
-	w.server.metrics.waits.Inc()
 	conn := ctx.Conn()
 	if c := paced(conn); c != nil {
 		// The HTTP server sends the answers to earlier requests first. When that fails it closes the
@@ -114,6 +119,7 @@ func (w *waiter) leave(ctx *fasthttp.RequestCtx) {
 func (w *waiter) done(d gatehouse.Decision, err error) {
 	w.mu.Lock()
 	w.settled, w.decision, w.err = true, d, err
+	w.decided = w.server.metrics.Now()
 	ready := w.conn != nil && !w.over
 	w.over = w.over || ready
 	w.mu.Unlock()
@@ -160,22 +166,34 @@ func (w *waiter) hungUp() {
 	if over {
 		return // it is being answered; write sees that the client is gone
 	}
-	w.server.metrics.hangups.Inc()
+	w.waited(w.server.metrics.Now())
+	w.server.metrics.Hangups.Inc()
 	w.cancel()
 	if conn != nil {
 		conn.close()
 	}
 }
 
+// waited notes how long the request was in line. What follows is handling it again.
+func (w *waiter) waited(until time.Duration) {
+	if w.list != nil {
+		return
+	}
+	w.server.metrics.requests.Of(w.reply.key.Kind, w.reply.op).Waited(until - w.reply.began)
+	w.reply.began = until
+}
+
 // write answers the parked connection.
 func (w *waiter) write() {
+	w.waited(w.decided)
 	if w.conn.hungUp() {
 		w.lost()
 		return
 	}
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
-	w.reply.answer(resp, &w.decision, w.err)
+	forbidStoring(resp)
+	w.fill(resp)
 	last := w.reply.close || w.server.stopping.Load()
 	if last {
 		resp.SetConnectionClose()
@@ -185,8 +203,29 @@ func (w *waiter) write() {
 	if resp.StatusCode() != fasthttp.StatusNoContent {
 		resp.Header.SetContentLength(len(resp.Body()))
 	}
-	w.server.count(&w.reply, resp.StatusCode())
+	if w.list == nil {
+		w.server.count(&w.reply, telemetry.OutcomeOf(w.decision.Outcome, w.err), resp.StatusCode())
+	} else {
+		w.server.metrics.responded(resp.StatusCode())
+	}
 	w.send(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
+}
+
+// fill makes the answer.
+func (w *waiter) fill(resp *fasthttp.Response) {
+	if w.list == nil {
+		w.reply.answer(resp, &w.decision, w.err)
+		return
+	}
+	w.list.answer(resp, &w.reply)
+	size := len(resp.Body())
+	switch {
+	case size <= budget.Tiny:
+	case w.server.config.Budget.Take(size):
+		w.charged = size
+	default:
+		w.server.overloaded(resp, w.reply.json)
+	}
 }
 
 // send writes the answer. A client whose buffer is full, because it does not read, keeps nobody else
@@ -207,6 +246,7 @@ func (w *waiter) send(message []byte, last bool) {
 
 // sent decides what becomes of a connection after its answer.
 func (w *waiter) sent(err error, last bool) {
+	w.server.config.Budget.Release(w.charged)
 	switch {
 	case err != nil:
 		w.lost()
@@ -219,7 +259,7 @@ func (w *waiter) sent(err error, last bool) {
 
 // lost takes back what was granted to a client that is gone.
 func (w *waiter) lost() {
-	w.server.metrics.hangups.Inc()
+	w.server.metrics.Hangups.Inc()
 	w.cancel()
 	w.conn.close()
 }

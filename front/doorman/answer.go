@@ -30,13 +30,13 @@ func (s *Server) free(c *call) {
 }
 
 // answer checks a call, decides it, and counts it. One whose message was faulty is only counted.
-func (s *Server) answer(method rpc, c *call) (to redirect, err error) {
+func (s *Server) answer(from entry, method rpc, c *call) (to redirect, err error) {
 	began := s.now()
 	defer func() {
 		if broken := recover(); broken != nil {
 			to, err = redirect{}, s.broke(broken)
 		}
-		s.metrics.count(method, resultOf(to, err), s.now().Sub(began))
+		s.metrics.count(from, method, outcomeOf(to, err), s.now().Sub(began))
 	}()
 	if err = c.fault; err == nil && method != rpcDiscovery {
 		err = c.check()

@@ -17,12 +17,25 @@ type redirect struct {
 	address string // of the master; empty when it is not known
 }
 
-// errUnconfigured is the answer before there are templates.
-var errUnconfigured = gatehouse.Errorf(gatehouse.CodeUnavailable,
-	"server has no capacity configuration yet, want the request later")
+// The errors before there are templates: of a server that never has any, and of one that could not read
+// them yet.
+var (
+	errUnconfigured = gatehouse.Errorf(gatehouse.CodeUnavailable,
+		"server has no capacity configuration; start it with --capacity-config FILE to have some to share")
+	errUnread = gatehouse.Errorf(gatehouse.CodeUnavailable,
+		"server could not read its capacity configuration yet, want the request later")
+)
 
 // errEnded is the answer while the server stops.
 var errEnded = gatehouse.Errorf(gatehouse.CodeUnavailable, "server is stopping, want the request elsewhere")
+
+// unconfigured is the error that fits a server without templates.
+func (s *Server) unconfigured() error {
+	if s.config.Source == "" {
+		return errUnconfigured
+	}
+	return errUnread
+}
 
 // lease decides a call that was checked. The grants in it are the answers, in the order of its requests.
 //
@@ -53,7 +66,7 @@ func (s *Server) leaseSome(c *call) (redirect, error) {
 		return to, err
 	}
 	if !s.state.configured && len(c.requests) > 0 {
-		return redirect{}, errUnconfigured
+		return redirect{}, s.unconfigured()
 	}
 	for end := min(c.decided+chunk, len(c.requests)); c.decided < end; c.decided++ {
 		grant, err := s.core.Lease(now, c.client, &c.requests[c.decided])
@@ -147,12 +160,23 @@ const never = time.Duration(math.MaxInt64)
 // settle forgets what has run out, and sees to it that the next to do so is forgotten in time.
 func (s *Server) settle(now time.Time) {
 	next := s.core.Expire(now)
+	s.weigh()
 	s.wakeParent()
 	if next.IsZero() || s.ended || !s.wake.IsZero() && !next.Before(s.wake) {
 		return // a timer that comes too early asks again
 	}
 	s.wake = next
 	s.timer.Reset(next.Sub(now) + time.Millisecond) // a lease holds at the very instant of its end
+}
+
+// weigh notes what the leases have come to take in memory.
+func (s *Server) weigh() {
+	if s.config.Memory == nil {
+		return
+	}
+	weight := s.core.Weight()
+	s.config.Memory.Add(weight - s.weighed)
+	s.weighed = weight
 }
 
 // expire is what the timer does.

@@ -18,6 +18,9 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -55,16 +58,42 @@ type Config struct {
 	// Limits bound what is kept.
 	Limits capacity.Limits
 
+	// Memory adds up what is kept, with what else the process keeps, and bounds it; nil is without a limit.
+	Memory *weight.Total
+
 	// Leases is a file that the names of all who hold leases are saved in at the end, so that the
 	// next server need not learn for as long. Empty is none. It cannot be had with an Election.
 	Leases string
 
 	// Conns is the most connections.
 	Conns int
+
+	// ConnsPerAddress is the most of them from one address; 0 means any number. IPv6 addresses count by their
+	// first 64 bits.
+	ConnsPerAddress int
+
+	// ReadTimeout and WriteTimeout together are how long a call may take, from its first byte on, unless it
+	// watches or reflects. A client that takes nothing of its answers for WriteTimeout to twice as long is
+	// cut.
+	ReadTimeout, WriteTimeout time.Duration
+
+	// Budget bounds the bytes of requests that are not answered and of answers that are not sent, with all
+	// other listeners that share it; nil means one of the server's own.
+	Budget *budget.Budget
+
+	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// complaint of the server's own.
+	Unaccepted *peer.Complaint
+
+	calls int64 // most that are under way
 }
 
-// DefaultConns is the default of Config.Conns.
-const DefaultConns = 20_000
+// The defaults of Config.
+const (
+	DefaultConns        = 20_000
+	DefaultReadTimeout  = 10 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+)
 
 // A Server answers doorman's clients. Make one with New.
 type Server struct {
@@ -87,6 +116,7 @@ type Server struct {
 
 	mu       sync.Mutex // one for all; see docs/decisions/0011-capacity-one-lock.md
 	core     *capacity.Server
+	weighed  int         // of what core weighs, what is in config.Memory
 	timer    *time.Timer // calls expire
 	wake     time.Time   // when it does; zero is never
 	state    state
@@ -120,10 +150,17 @@ func New(config Config) (*Server, error) {
 			config.Leases)
 	}
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
+	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
+	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
+	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
+	if config.Budget == nil {
+		config.Budget = budget.New(0)
+	}
 	s := &Server{
 		config: config, log: config.Log, now: config.Now,
 		core: capacity.NewServer(config.Limits), health: health.NewServer(), stopping: make(chan struct{}),
 	}
+	s.conns.sources.Most = config.ConnsPerAddress
 	s.running, s.halt = context.WithCancel(context.Background())
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	s.calls.New = func() any { return new(call) }
@@ -132,6 +169,9 @@ func New(config Config) (*Server, error) {
 	s.parent.wake = make(chan struct{}, 1)
 	if err := s.readSaved(); err != nil {
 		return nil, err
+	}
+	if config.Memory != nil {
+		s.core.BoundMemory(func() int64 { return config.Memory.Left() - int64(s.core.Weight()-s.weighed) })
 	}
 	now := s.now()
 	if len(config.Parents) > 0 {
@@ -143,6 +183,8 @@ func New(config Config) (*Server, error) {
 		s.state.leading = true
 	}
 	s.metrics = newMetrics(s)
+	s.conns.mostCalls, s.conns.budget = cmp.Or(config.calls, maxCalls), config.Budget
+	s.conns.writeTimeout, s.conns.slow = config.WriteTimeout, s.metrics.slow
 	s.grpc = s.newGRPC()
 	s.showReady()
 	return s, nil

@@ -44,7 +44,7 @@ func FuzzGetCapacity(f *testing.F) {
 		defer s.free(c)
 		c.fault = c.readGet(message)
 		agree(t, message, c)
-		to, err := s.answer(rpcGetCapacity, c)
+		to, err := s.answer(overGRPC, rpcGetCapacity, c)
 		code := gatehouse.CodeOf(err)
 		if err != nil && code != gatehouse.CodeInvalid && code != gatehouse.CodeExhausted {
 			t.Fatalf("%x = %v, want an answer or a refusal", message, err)
@@ -142,7 +142,7 @@ func FuzzGetServerCapacity(f *testing.F) {
 		c := s.newCall()
 		c.fault = c.readServerGet(message)
 		agreeBelow(t, message, c)
-		to, err := s.answer(rpcGetServerCapacity, c)
+		to, err := s.answer(overGRPC, rpcGetServerCapacity, c)
 		if err == nil {
 			var answer doormanpb.GetServerCapacityResponse
 			out := writeServerGet(c, to)
@@ -155,7 +155,7 @@ func FuzzGetServerCapacity(f *testing.F) {
 		c = s.newCall()
 		c.fault = c.readRelease(message)
 		agreeReleased(t, message, c)
-		_, err = s.answer(rpcReleaseCapacity, c)
+		_, err = s.answer(overGRPC, rpcReleaseCapacity, c)
 		if err != nil && gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
 			t.Fatalf("releasing %x = %v, want it released or refused", message, err)
 		}

@@ -1,17 +1,26 @@
 package doorman
 
 import (
+	"sync"
+
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// How many resources have series of their own: the first in the order of their names. The others are
-// added up in one that has no resource.
+// maxSeries is how many resources have series of their own; see series. The others are added up in one that
+// has no resource.
 const maxSeries = 1000
+
+// maxLabel is how many bytes a resource's name may have there.
+const maxLabel = 128
 
 // gauges collect what the server holds at the moment it is asked.
 type gauges struct {
 	server *Server
+
+	mu     sync.Mutex
+	rounds int
+	had    map[string]int // the resources that had series last, and since which round
 
 	has, wants, clients             *prometheus.Desc // by resource
 	resources, leases, learning     *prometheus.Desc
@@ -59,22 +68,19 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 		show(g.wants, sum.Wants, resource)
 		show(g.clients, float64(sum.Clients), resource)
 	}
-	var all, rest capacity.Status
+	var all capacity.Status
 	resources, learning := 0, 0
+	chosen := g.newSeries()
 	for status := range g.server.resources() {
-		if resources < maxSeries {
-			each(status.ID, status)
-		} else {
-			add(&rest, status)
-		}
+		chosen.add(status)
 		add(&all, status)
 		resources++
 		if status.Learning {
 			learning++
 		}
 	}
-	if resources > maxSeries {
-		each("", &rest)
+	for label, sum := range chosen.choose() {
+		each(label, sum)
 	}
 	leading, state := g.server.look()
 	show(g.resources, float64(resources))

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/gatehousehq/gatehouse/proto/doormanpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -17,8 +19,8 @@ import (
 
 // The limits of the door.
 const (
-	maxMessage = 4 << 20 // bytes of a request; what clients allow an answer to have
-	maxStreams = 1000    // calls at once on one connection: a proxy may bring those of many clients
+	maxMessage = 1 << 20 // bytes of a request: 10,000 resources with names of 20 bytes have half of that
+	maxStreams = 250     // calls at once on one connection: a proxy may bring those of many clients
 	maxHeader  = 16 << 10
 
 	handshake = 10 * time.Second // to begin HTTP/2
@@ -37,6 +39,13 @@ const (
 	writeBuffer = 32 << 10
 )
 
+// How much a client may send ahead: of one call before its message is looked at, and of all calls. Windows
+// that adapt would grow to 16 MiB.
+const (
+	callWindow = 64 << 10
+	connWindow = 1 << 20
+)
+
 // newGRPC makes the server of the protocol, of health checks and of reflection.
 func (s *Server) newGRPC() *grpc.Server {
 	server := grpc.NewServer(
@@ -44,6 +53,7 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.UnaryInterceptor(s.guardUnary), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshake),
+		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(connWindow), grpc.InTapHandle(s.admit),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: pingsApart, PermitWithoutStream: true,
 		}),
@@ -86,10 +96,10 @@ func (s *Server) method(
 		c := s.newCall()
 		if err := receive(&incoming{c, read}); err != nil {
 			s.free(c)
-			s.metrics.count(number, resultUnreceived, 0)
+			s.metrics.count(overGRPC, number, telemetry.Unreceived, 0)
 			return nil, err
 		}
-		to, err := s.answer(number, c)
+		to, err := s.answer(overGRPC, number, c)
 		if err != nil {
 			s.free(c)
 			return nil, grpcError(err)
@@ -97,6 +107,7 @@ func (s *Server) method(
 		s.tellTime(ctx)
 		out := write(c, to)
 		s.free(c)
+		connOf(ctx).answering(mem.BufferSlice(out).Len())
 		return out, nil
 	}
 	return grpc.MethodDesc{MethodName: rpcNames[number], Handler: handle}
@@ -159,7 +170,10 @@ func (s *Server) guardUnary(
 			answer, err = nil, grpcError(s.broke(broken))
 		}
 	}()
-	return handle(ctx, request)
+	if answer, err = handle(ctx, request); err == nil {
+		connOf(ctx).answering(messageSize(answer))
+	}
+	return answer, err
 }
 
 // guardStream does the same for streams, which also end when the server does: a health check that watches
@@ -174,7 +188,7 @@ func (s *Server) guardStream(
 				ended <- grpcError(s.broke(broken))
 			}
 		}()
-		ended <- handle(service, stream)
+		ended <- handle(service, meteredStream{stream})
 	}()
 	select {
 	case err := <-ended:

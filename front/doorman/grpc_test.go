@@ -124,7 +124,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	}
 	c := s.newCall()
 	c.client = "x"
-	if _, err := s.answer(rpcGetCapacity, c); !errors.Is(err, errEnded) {
+	if _, err := s.answer(overGRPC, rpcGetCapacity, c); !errors.Is(err, errEnded) {
 		t.Errorf("after the end a request = %v, want %v", err, errEnded)
 	}
 }
@@ -204,7 +204,7 @@ func TestTooManyConnections(t *testing.T) {
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("a second connection = %v, want Unavailable", err)
 	}
-	if got := figures(t, registry)["gatehouse_capacity_refused_connections_total{}"]; got != 1 {
+	if got := figures(t, registry)[`gatehouse_connections_refused_total{protocol="grpc"}`]; got != 1 {
 		t.Errorf("%v connections were refused, want 1: the client must wait before it comes again", got)
 	}
 	third, err := new(net.Dialer).DialContext(in(t), "tcp", s.address)

@@ -79,6 +79,7 @@ type resourceResponse struct {
 	Resource string    `json:"resource_id"`
 	Gets     leaseJSON `json:"gets"`
 	Safe     float64   `json:"safe_capacity"`
+	Learning int64     `json:"learning_seconds,omitempty"`
 }
 
 type releaseRequest struct {
@@ -99,7 +100,7 @@ func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	c := s.newCall()
 	defer s.free(c)
 	c.fault = asked.fill(c)
-	to, err := s.answer(rpcGetCapacity, c)
+	to, err := s.answer(overHTTP, rpcGetCapacity, c)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	c := s.newCall()
 	defer s.free(c)
 	c.client, c.released = asked.Client, append(c.released, asked.Resources...)
-	to, err := s.answer(rpcReleaseCapacity, c)
+	to, err := s.answer(overHTTP, rpcReleaseCapacity, c)
 	if err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (r *getRequest) fill(c *call) error {
 func newResourceResponse(g *capacity.Grant) resourceResponse {
 	lease := &g.Lease
 	return resourceResponse{
-		Resource: g.Resource, Safe: amount(g.Safe),
+		Resource: g.Resource, Safe: amount(g.Safe), Learning: learningSeconds(g),
 		Gets: leaseJSON{lease.Expiry.Unix(), int64(lease.Refresh / time.Second), amount(lease.Capacity)},
 	}
 }
@@ -223,14 +224,16 @@ func wanted(kind *json.UnmarshalTypeError) string {
 
 // writeJSON answers 200 with a value.
 func writeJSON(ctx *fasthttp.RequestCtx, value any) error {
-	body, err := json.Marshal(value)
-	if err != nil {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // it is never shown as HTML, and "<" would take six bytes
+	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	h := &ctx.Response.Header
 	h.SetContentType("application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set(fasthttp.HeaderCacheControl, "no-store")
-	ctx.SetBody(append(body, '\n'))
+	ctx.Response.SetBodyRaw(body.Bytes()) // not copied: it may be large
 	return nil
 }

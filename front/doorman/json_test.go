@@ -177,6 +177,21 @@ var jsonTalk = []struct{ fact, request, want string }{
 	{"no UTF-8", getPath + "{\"client_id\":\"\xff\"}", `400 body is not UTF-8, want a JSON object`},
 }
 
+// The sentence without templates tells whether there will be some.
+func TestUnconfigured(t *testing.T) {
+	request := getPath + `{"client_id":"a","resource":[{"resource_id":"x","wants":3}]}`
+	for source, want := range map[string]string{
+		"": "503 server has no capacity configuration; start it with --capacity-config FILE " +
+			"to have some to share",
+		"etcd://host:2379/templates": "503 server could not read its capacity configuration yet, " +
+			"want the request later",
+	} {
+		if got, _ := newWebRig(t, Config{Source: source}).ask(t, request); got != want {
+			t.Errorf("with the source %q %s =\n%s, want\n%s", source, request, got, want)
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	r := newWebRig(t, Config{})
 	r.Configure(some(), "v1")
@@ -187,7 +202,7 @@ func TestJSON(t *testing.T) {
 	}
 	got, header := r.ask(t, getPath+`{}`, "Accept: application/json")
 	if want := `400 {"type":"about:blank","title":"Bad Request","status":400,` +
-		`"detail":"client_id is empty, want 1 to 512 bytes"}`; got != want {
+		`"detail":"client_id is empty, want 1 to 512 bytes","code":"invalid"}`; got != want {
 		t.Errorf("for a program = %s, want %s", got, want)
 	}
 	if kind := header.Get("Content-Type"); kind != "application/problem+json" {

@@ -4,61 +4,48 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A result is how a call ended.
-type result int
+// An entry is a way in for requests.
+type entry int
 
+// The ways in: gRPC, and JSON at the HTTP listener.
 const (
-	resultAnswered result = iota
-	resultRedirected
-	resultInvalid
-	resultExhausted
-	resultUnavailable
-	resultTimeout
-	resultInternal
-	resultUnreceived // it never arrived whole
-	numResults
+	overGRPC entry = iota
+	overHTTP
+	numEntries
 )
 
-var resultNames = [numResults]string{
-	"answered", "redirected", "invalid", "exhausted", "unavailable", "timeout", "internal", "unreceived",
-}
+// ops are the methods as the label op spells them.
+var ops = [numRPCs]string{"discover", "get", "get_server", "release"}
 
-var codeResults = [...]result{
-	gatehouse.CodeInternal:    resultInternal,
-	gatehouse.CodeInvalid:     resultInvalid,
-	gatehouse.CodeExhausted:   resultExhausted,
-	gatehouse.CodeUnavailable: resultUnavailable,
-	gatehouse.CodeTimeout:     resultTimeout,
-}
-
-func resultOf(to redirect, err error) result {
-	switch {
-	case err != nil:
-		return codeResults[gatehouse.CodeOf(err)]
-	case to.there:
-		return resultRedirected
+func outcomeOf(to redirect, err error) telemetry.Outcome {
+	if err == nil && to.there {
+		return telemetry.Redirected
 	}
-	return resultAnswered
+	return telemetry.OutcomeOf(gatehouse.Granted, err)
 }
 
-// metrics are the server's figures: those that doorman has, by the same names, and some of our own.
+// metrics are the server's figures: those of every protocol, those that doorman has, by its names, and some
+// of our own.
 type metrics struct {
-	requests, errors [numRPCs]prometheus.Counter
-	durations        [numRPCs]prometheus.Observer
-	results          [numRPCs][numResults]prometheus.Counter
-	panics, refused  prometheus.Counter
-	leftOut          prometheus.Counter // resources
-	parent           *prometheus.CounterVec
+	*telemetry.Protocol // gRPC
+	series              [numEntries][numRPCs]*telemetry.Series
+	requests, errors    [numRPCs]prometheus.Counter
+	durations           [numRPCs]prometheus.Observer
+	panics              prometheus.Counter
+	leftOut             prometheus.Counter // resources
+	refusedCalls, slow  prometheus.Counter
+	parent              *prometheus.CounterVec
 }
 
 // count notes a call that has ended.
-func (m *metrics) count(method rpc, r result, took time.Duration) {
+func (m *metrics) count(from entry, method rpc, outcome telemetry.Outcome, took time.Duration) {
+	m.series[from][method].Count(outcome, 1, took)
 	m.requests[method].Inc()
-	m.results[method][r].Inc()
-	if r > resultRedirected {
+	if outcome != telemetry.Redirected && outcome != telemetry.Outcome(gatehouse.Granted) {
 		m.errors[method].Inc()
 	}
 	m.durations[method].Observe(took.Seconds())
@@ -66,11 +53,7 @@ func (m *metrics) count(method rpc, r result, took time.Duration) {
 
 // parentAnswered notes a question to the parent that has ended.
 func (m *metrics) parentAnswered(err error) {
-	if err != nil {
-		m.parent.WithLabelValues("failed").Inc()
-		return
-	}
-	m.parent.WithLabelValues("answered").Inc()
+	m.parent.WithLabelValues(outcomeOf(redirect{}, err).String()).Inc()
 }
 
 func newMetrics(s *Server) *metrics {
@@ -82,33 +65,31 @@ func newMetrics(s *Server) *metrics {
 	}
 	requests := vector("doorman_server_requests", "Capacity requests, by method.", "method")
 	failures := vector("doorman_server_request_errors", "Capacity requests answered with an error.", "method")
-	results := vector("gatehouse_capacity_answers_total",
-		"Capacity requests, by method and how they ended.", "method", "result")
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "doorman_server_request_durations", Help: "Seconds that capacity requests took to decide.",
 		Buckets: prometheus.DefBuckets,
 	}, []string{"method"})
 	m := &metrics{
-		panics:  counter("panics_total", "Capacity requests at which the server stumbled."),
-		refused: counter("refused_connections_total", "gRPC connections beyond the limit."),
-		leftOut: counter("refused_resources_total", "Resources that a limit left without an answer."),
-		parent: vector("gatehouse_capacity_parent_answers_total",
-			"Questions to the parent, by how they ended.", "result"),
+		Protocol:     telemetry.New(s.config.Metrics, telemetry.GRPC),
+		panics:       counter("panics_total", "Capacity requests that failed inside the server."),
+		refusedCalls: counter("refused_calls_total", "gRPC calls beyond the limit for all connections."),
+		leftOut:      counter("refused_resources_total", "Resources that a limit left without an answer."),
+		parent: vector("gatehouse_capacity_parent_requests_total",
+			"Requests to the parent, by outcome.", "outcome"),
 	}
+	m.slow = m.Cuts("slow")
+	overJSON := telemetry.New(s.config.Metrics, telemetry.HTTP)
+	m.Connections(s.config.Metrics, func() int64 { return int64(s.conns.count()) })
 	for method, name := range rpcNames {
 		m.requests[method] = requests.WithLabelValues(name)
 		m.errors[method] = failures.WithLabelValues(name)
 		m.durations[method] = durations.WithLabelValues(name)
-		for r, result := range resultNames {
-			m.results[method][r] = results.WithLabelValues(name, result)
-		}
+		m.series[overGRPC][method] = m.Series(telemetry.Capacity, ops[method])
+		m.series[overHTTP][method] = overJSON.Series(telemetry.Capacity, ops[method])
 	}
 	if s.config.Metrics != nil {
-		s.config.Metrics.MustRegister(requests, failures, results, durations, m.panics, m.refused, m.leftOut,
-			m.parent,
-			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "gatehouse_capacity_connections", Help: "Open gRPC connections.",
-			}, func() float64 { return float64(s.conns.count()) }), newGauges(s))
+		s.config.Metrics.MustRegister(requests, failures, durations, m.panics, m.leftOut,
+			m.parent, m.refusedCalls, newGauges(s))
 	}
 	return m
 }

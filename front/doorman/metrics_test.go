@@ -60,14 +60,19 @@ func TestEveryRequestIsCounted(t *testing.T) {
 		_, _ = s.raw(t, method, []byte{255})
 		_, _ = s.raw(t, method, make([]byte, maxMessage+1))
 		label := fmt.Sprintf(`{method=%q}`, method)
+		op := map[string]string{
+			"Discovery": "discover", get: "get", server: "get_server", release: "release",
+		}[method]
 		want["doorman_server_requests"+label] = 4
 		want["doorman_server_request_errors"+label] = 2
 		want["doorman_server_request_durations"+label] = 4
-		for _, result := range []string{"answered", "redirected", "invalid", "unreceived"} {
-			want[fmt.Sprintf("gatehouse_capacity_answers_total{method=%q,result=%q}", method, result)] = 1
+		for _, outcome := range []string{"granted", "redirected", "invalid", "unreceived"} {
+			want[fmt.Sprintf(`gatehouse_requests_total{kind="capacity",op=%q,outcome=%q,protocol="grpc"}`,
+				op, outcome)] = 1
 		}
+		want[fmt.Sprintf(`gatehouse_request_handling_seconds{kind="capacity",op=%q,protocol="grpc"}`, op)] = 4
 	}
-	want["gatehouse_capacity_connections{}"] = 1
+	want[`gatehouse_connections{protocol="grpc"}`] = 1
 	expect(t, "each method four times", figures(t, registry), want)
 }
 

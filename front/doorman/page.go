@@ -30,6 +30,16 @@ const (
 	mostRows    = 1000
 )
 
+// How large a page may become, by a guess at the size of its rows: it ends early where names are long. A name
+// stands in a row twice, and a character of it may take six bytes.
+const (
+	mostBytes  = 512 << 10
+	rowSize    = 500
+	bandSize   = 80
+	nameSize   = 6
+	shownBands = 5 // of a lease
+)
+
 // pages are the status pages. They have no scripts, and say to the browser that there are none: whatever
 // somebody calls a resource, it cannot become one.
 type pages struct {
@@ -163,7 +173,7 @@ func (p *pages) write(ctx *fasthttp.RequestCtx, name string, view any, asJSON bo
 	h.Set(fasthttp.HeaderCacheControl, "no-store")
 	h.Set(fasthttp.HeaderContentSecurityPolicy, p.policy)
 	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
-	ctx.SetBody(out.Bytes())
+	ctx.Response.SetBodyRaw(out.Bytes()) // not copied: it may be large
 	return nil
 }
 

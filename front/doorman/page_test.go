@@ -49,6 +49,10 @@ func has(t *testing.T, where, page string, texts ...string) {
 }
 
 func TestPages(t *testing.T) {
+	has(t, "without templates", newWebRig(t, Config{}).page(t, "/capacity"),
+		"<dt>Loaded</dt><dd>never: nothing is granted without <code>--capacity-config</code></dd>")
+	has(t, "below a parent", newWebRig(t, Config{Parents: []string{"root:5506"}}).page(t, "/capacity"),
+		"<dt>Loaded</dt><dd>never: capacity comes from the parents</dd>")
 	r := newWebRig(t, Config{Address: "us:5506", Source: "file:capacity.yaml"})
 	has(t, "before there are templates", r.page(t, "/capacity"), "200 <!doctype html>",
 		"not yet: nothing is granted until then", "Nobody has asked for any.")
@@ -129,7 +133,7 @@ func TestPagesAsJSON(t *testing.T) {
 		t.Errorf("/capacity/fair has %+v, want 80 of FAIR_SHARE, 100 without a lease, and no learning", got)
 	}
 	want := leaseView{Client: "ada", Has: 80, Taken: 80, Expiry: begin().Add(time.Minute).UTC(), Refresh: 15,
-		Wants: []demandView{{0, 1, 80}}}
+		Sum: 80, Bands: 1, Wants: []demandView{{0, 1, 80}}}
 	if got := fmt.Sprintf("%+v", one.Leases); got != fmt.Sprintf("%+v", []leaseView{want}) {
 		t.Errorf("its leases are %s, want %+v", got, want)
 	}

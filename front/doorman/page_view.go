@@ -127,16 +127,13 @@ type leaseView struct {
 	Server  bool         `json:"server"`
 	Expiry  time.Time    `json:"expiry"`
 	Refresh int64        `json:"refresh_interval"`
-	Wants   []demandView `json:"wants"`
+	Sum     float64      `json:"wants_total"` // of all priorities
+	Bands   int          `json:"bands"`       // how many priorities there are
+	Wants   []demandView `json:"wants"`       // the first of them
 }
 
-// Sum is all that is wanted.
-func (l leaseView) Sum() (sum float64) {
-	for _, d := range l.Wants {
-		sum += d.Wants
-	}
-	return sum
-}
+// More is how many priorities are not shown.
+func (l leaseView) More() int { return l.Bands - len(l.Wants) }
 
 // Expires is when it ends.
 func (l leaseView) Expires() *time.Time { return &l.Expiry }
@@ -172,8 +169,12 @@ func newLeaseView(h *capacity.Holding) leaseView {
 		Client: h.Client, Has: amount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
 		Expiry: h.Lease.Expiry.UTC(), Refresh: seconds(h.Lease.Refresh),
 	}
-	for _, d := range h.Demands {
-		view.Wants = append(view.Wants, demandView{d.Priority, d.Clients, d.Wants})
+	view.Bands = len(h.Demands)
+	for i, d := range h.Demands {
+		view.Sum += d.Wants
+		if i < shownBands {
+			view.Wants = append(view.Wants, demandView{d.Priority, d.Clients, d.Wants})
+		}
 	}
 	return view
 }
@@ -251,7 +252,12 @@ func (s *Server) overview(r *pageRequest) *overview {
 		view.Next = resources[r.limit-1].ID
 	}
 	view.Resources = make([]resourceView, 0, len(resources))
+	size := 0
 	for i := range resources {
+		if size += rowSize + nameSize*len(resources[i].ID); size > mostBytes && i > 0 {
+			view.Next = resources[i-1].ID
+			break
+		}
 		view.Resources = append(view.Resources, newResourceView(&resources[i], now))
 	}
 	return view
@@ -276,7 +282,13 @@ func (s *Server) detail(r *pageRequest) (view *detail, ok bool) {
 		view.Next = leases[r.limit-1].Client
 	}
 	view.Leases = make([]leaseView, 0, len(leases))
+	size := 0
 	for i := range leases {
+		bands := min(len(leases[i].Demands), shownBands)
+		if size += rowSize + bandSize*bands + nameSize*len(leases[i].Client); size > mostBytes && i > 0 {
+			view.Next = leases[i-1].Client
+			break
+		}
 		view.Leases = append(view.Leases, newLeaseView(&leases[i]))
 	}
 	return view, true

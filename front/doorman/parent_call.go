@@ -25,9 +25,14 @@ const (
 	// maxHops is how often one question is sent on from one parent to the next. Two that take each
 	// other for the master must not keep it going for ever.
 	maxHops = 3
-	// batch is how many resources are asked for in one call: with 100 priorities each they stay
-	// below the 4 MiB that a call may have.
-	batch = 1000
+	// batch is how many resources are asked for in one call, and batchBytes how many bytes they may have:
+	// less than the MiB that a call may have, by the largest size of each.
+	batch      = 1000
+	batchBytes = 1<<20 - 4<<10
+	// entrySize and demandSize are the most that a resource without its name, and one priority of it, may
+	// have.
+	entrySize  = 64
+	demandSize = 36
 	// maxSplits is how many calls that are refused are made again in halves, of all that are made for one
 	// question: enough to find some that a parent does not like among thousands. When it likes none, finding
 	// that out takes a minute else, while leases run out.
@@ -132,7 +137,7 @@ func (c *caller) ask(ctx context.Context, name string, asks []capacity.Request) 
 	})
 	var answers []capacity.Grant
 	var failed error
-	for some := range slices.Chunk(asks, batch) {
+	for some := range batches(asks) {
 		more, err := c.askSome(ctx, name, some)
 		answers = append(answers, more...)
 		failed = firstOf(failed, err)
@@ -141,6 +146,26 @@ func (c *caller) ask(ctx context.Context, name string, asks []capacity.Request) 
 		}
 	}
 	return answers, failed
+}
+
+// batches cuts what is asked for into pieces that fit into a call.
+func batches(asks []capacity.Request) func(yield func([]capacity.Request) bool) {
+	return func(yield func([]capacity.Request) bool) {
+		from, size := 0, 0
+		for i := range asks {
+			more := entrySize + len(asks[i].Resource) + demandSize*len(asks[i].Demands)
+			if i-from == batch || i > from && size+more > batchBytes {
+				if !yield(asks[from:i]) {
+					return
+				}
+				from, size = i, 0
+			}
+			size += more
+		}
+		if from < len(asks) {
+			yield(asks[from:])
+		}
+	}
 }
 
 // askSome asks for so much that fits into one call. Of what is refused each half is tried alone, so

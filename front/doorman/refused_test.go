@@ -65,10 +65,9 @@ func TestRefusedResourceIsLeftOut(t *testing.T) {
 		t.Errorf("nothing could be decided: %s, want %s", said, want)
 	}
 	expect(t, "with refusals", figures(t, registry), map[string]float64{
-		"gatehouse_capacity_refused_resources_total{}":                                 8,
-		`gatehouse_capacity_answers_total{method="GetCapacity",result="answered"}`:     4,
-		`gatehouse_capacity_answers_total{method="GetCapacity",result="exhausted"}`:    3,
-		`gatehouse_capacity_answers_total{method="ReleaseCapacity",result="answered"}`: 0,
+		"gatehouse_capacity_refused_resources_total{}":                                           8,
+		`gatehouse_requests_total{kind="capacity",op="get",outcome="granted",protocol="grpc"}`:   4,
+		`gatehouse_requests_total{kind="capacity",op="get",outcome="exhausted",protocol="grpc"}`: 3,
 	})
 }
 
@@ -112,7 +111,7 @@ func TestRefusedResourceIsLeftOutInJSON(t *testing.T) {
 		{`[{"resource_id":"a","wants":3},{"resource_id":"b","wants":3}]`,
 			`200 {"response":[{"resource_id":"a","gets":` + lease + `]}`},
 		{`[{"resource_id":"b","wants":3}]`,
-			`429 resource[0]: resource "b" is new, and the server has 1, want at most 1`},
+			`503 resource[0]: resource "b" is new, and the server has 1, want at most 1`},
 	} {
 		got, _ := r.ask(t, getPath+`{"client_id":"me","resource":`+talk[0]+`}`)
 		if got != talk[1] {

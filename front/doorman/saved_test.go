@@ -51,7 +51,7 @@ func (s *Server) gets(t *testing.T, client string, has, wants float64) float64 {
 		request.Has = capacity.Lease{Expiry: s.now().Add(time.Minute), Capacity: has}
 	}
 	c.add(request, 1)
-	to, err := s.answer(rpcGetCapacity, c)
+	to, err := s.answer(overGRPC, rpcGetCapacity, c)
 	if err != nil || to.there {
 		t.Fatalf("%s gets %v, %v, want an answer", client, to, err)
 	}

@@ -70,7 +70,7 @@ func BenchmarkCall(b *testing.B) {
 			for b.Loop() {
 				c := s.newCall()
 				c.fault = c.readGet(message)
-				to, err := s.answer(rpcGetCapacity, c)
+				to, err := s.answer(overGRPC, rpcGetCapacity, c)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -108,7 +108,7 @@ func BenchmarkLock(b *testing.B) {
 			ask := func() {
 				c := s.newCall()
 				c.fault = c.readGet(messages[next.Add(1)%clients])
-				to, err := s.answer(rpcGetCapacity, c)
+				to, err := s.answer(overGRPC, rpcGetCapacity, c)
 				if err != nil {
 					b.Error(err)
 				}

@@ -68,7 +68,7 @@ func TestConnectionsAreCountedDown(t *testing.T) {
 	s := start(t, Config{Metrics: registry}, shared(capacity.FairShare, 100))
 	s.ask(t, "x")
 	s.reach(t)
-	const name = "gatehouse_capacity_connections{}"
+	const name = `gatehouse_connections{protocol="grpc"}`
 	expect(t, "with two", figures(t, registry), map[string]float64{name: 2})
 	if err := s.Shutdown(in(t)); err != nil {
 		t.Error(err)
@@ -93,7 +93,7 @@ func TestSavedLeasesOutliveAnEarlyEnd(t *testing.T) {
 	s.begin(new(net.TCPAddr))
 	c := s.newCall()
 	c.client = "x"
-	_, _ = s.answer(rpcGetCapacity, c)
+	_, _ = s.answer(overGRPC, rpcGetCapacity, c)
 	if got, err := os.ReadFile(file); err != nil || string(got) != text {
 		t.Errorf("after a server that ended before it began the file = %q, %v, want %q", got, err, text)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/proto/doormanpb"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -14,7 +15,8 @@ import (
 // Sizes of parts of an answer, at most: with their tags and lengths.
 const (
 	leaseSize    = 2 + 11 + 11 + 9
-	responseSize = 8 + 6 + leaseSize + 9 // without the name
+	responseSize = 8 + 6 + leaseSize + 9 + learningSize // without the name
+	learningSize = 2 + 10
 )
 
 // sizeGet is at most the size of the answer to a GetCapacityRequest or a GetServerCapacityRequest.
@@ -35,12 +37,24 @@ func (c *call) appendGet(to []byte) []byte {
 	for i := range c.grants {
 		g := &c.grants[i]
 		size := sizeBytes(len(g.Resource)) + sizeLease(&g.Lease) + 9
+		learning := learningSeconds(g)
+		if learning > 0 {
+			size += 1 + sizeInt(learning) // its tag has two bytes
+		}
 		to = appendHead(to, 1, size)
 		to = appendString(to, 1, g.Resource)
 		to = appendLease(to, &g.Lease)
 		to = appendDouble(to, 3, limitless(g.Safe))
+		if learning > 0 {
+			to = appendInt(to, doormanpb.LearningField, learning)
+		}
 	}
 	return to
+}
+
+// learningSeconds is how long the server goes on to learn, rounded up; 0 when it does not.
+func learningSeconds(g *capacity.Grant) int64 {
+	return int64((g.Learning + time.Second - 1) / time.Second)
 }
 
 // appendServerGet appends a GetServerCapacityResponse. What one client may use without a lease is in it

@@ -6,6 +6,7 @@
 package jarl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,9 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A Gate decides, and keeps those in line that have to wait.
@@ -101,28 +105,49 @@ func (l *Limit) command() gatehouse.Command {
 	return cmd
 }
 
-// A Config says what a server answers from. All of it is needed.
+// A Config says what a server answers from. The gate, the log and the limit are needed.
 type Config struct {
 	Gate  Gate
 	Log   *slog.Logger
 	Limit Limit
+
+	// ConnsPerAddress is the most connections from one address; 0 means any number. One more is closed
+	// without an answer and takes no place. IPv6 addresses count by their first 64 bits.
+	ConnsPerAddress int
+
+	// Metrics is where the server's figures are registered; nil is nowhere. Servers of several listeners have
+	// them in common.
+	Metrics prometheus.Registerer
+
+	// Admits says which connections take a place; its zero value admits all.
+	Admits Admission
+
+	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// complaint of the server's own.
+	Unaccepted *peer.Complaint
 }
 
 // A Server answers the connections of one listener. Make one with New.
 type Server struct {
-	gate  Gate
-	log   *slog.Logger
-	limit Limit
-	key   gatehouse.Key
-	cmd   gatehouse.Command
+	gate   Gate
+	log    *slog.Logger
+	limit  Limit
+	key    gatehouse.Key
+	cmd    gatehouse.Command
+	admits Admission
 
+	metrics *telemetry.Protocol
+	series  *telemetry.Series
+
+	sources  peer.Addresses // of the open connections
 	lot      lot
 	conns    sync.WaitGroup    // of Serve and the workers
 	idle     chan *net.TCPConn // to a worker that has nothing to do
 	resting  atomic.Int64      // of these
 	stopping atomic.Bool
 
-	unaccepted, unanswered complaint
+	unaccepted *peer.Complaint // of all listeners
+	unanswered peer.Complaint
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -138,18 +163,23 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{
 		gate: config.Gate, log: config.Log, limit: limit, key: limit.key(), cmd: limit.command(),
+		admits: config.Admits, unaccepted: cmp.Or(config.Unaccepted, new(peer.Complaint)),
 		lot:  lot{most: maxDrained, waiting: make(map[*connection]struct{})},
 		idle: make(chan *net.TCPConn),
-		done: make(chan struct{}),
+		done: make(chan struct{}), metrics: telemetry.New(config.Metrics, telemetry.JARL),
 	}
+	if !limit.Poll {
+		s.cmd.MaxDelay = config.Admits.MaxDelay
+	}
+	s.sources.Most = config.ConnsPerAddress
+	s.series = s.metrics.Shard().Of(s.key.Kind, s.cmd.Op)
 	return s, nil
 }
 
 // Listen listens at a TCP address, for Serve. Connections live too briefly for keep-alive, which would
 // cost four system calls each; those that have to wait get it when they do.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
-	config := net.ListenConfig{KeepAlive: -1}
-	return config.Listen(ctx, "tcp", address)
+	return peer.Listen(ctx, net.ListenConfig{KeepAlive: -1}, address)
 }
 
 // Pauses after a failure to accept, doubling. The last is short: who connects meanwhile waits for it.
@@ -161,17 +191,13 @@ const (
 // Serve answers the connections of a TCP listener until Shutdown is called. It is called once. A
 // connection that cannot be accepted, for want of file descriptors say, does not end it.
 func (s *Server) Serve(listener net.Listener) error {
-	tcp, ok := listener.(*net.TCPListener)
-	if !ok {
-		return fmt.Errorf("serving JARL: the listener is a %T, want TCP", listener)
-	}
-	if !s.begin(tcp) {
-		return tcp.Close()
+	if !s.begin(listener) {
+		return listener.Close()
 	}
 	defer s.conns.Done()
 	defer close(s.idle)
 	for pause := firstPause; ; {
-		conn, err := tcp.AcceptTCP()
+		conn, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
@@ -180,8 +206,17 @@ func (s *Server) Serve(listener net.Listener) error {
 			pause = min(2*pause, lastPause)
 			continue
 		}
+		tcp, ok := conn.(*net.TCPConn)
+		if !ok {
+			return fmt.Errorf("serving JARL: the listener's connections are a %T, want TCP", conn)
+		}
 		pause = firstPause
-		s.hand(conn)
+		if !s.sources.Enter(peer.Source(tcp)) {
+			s.metrics.Refused.Inc()
+			_ = tcp.Close()
+			continue
+		}
+		s.hand(tcp)
 	}
 }
 
@@ -205,7 +240,9 @@ func (s *Server) work(conn *net.TCPConn) {
 	c := new(connection)
 	for ok := true; ok; {
 		c.TCPConn, c.cmd = conn, s.cmd
+		from := peer.Source(conn)
 		s.answer(c)
+		s.sources.Leave(from)
 		if s.resting.Add(1) > maxResting {
 			s.resting.Add(-1)
 			return
@@ -216,7 +253,7 @@ func (s *Server) work(conn *net.TCPConn) {
 }
 
 // begin notes the listener, so that Shutdown can close it. It reports false after that.
-func (s *Server) begin(listener *net.TCPListener) bool {
+func (s *Server) begin(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -229,11 +266,7 @@ func (s *Server) begin(listener *net.TCPListener) bool {
 
 // pause waits a little after a failure to accept, and makes room: what is drained has had its answer.
 func (s *Server) pause(why error, pause time.Duration) {
-	s.unaccepted.raise(func() {
-		s.log.Warn("accepting a connection failed; going on", "limiter", s.key.String(), "error", why)
-	}, func() {
-		s.log.Info("accepting connections again", "limiter", s.key.String())
-	})
+	s.unaccepted.Unaccepted(s.log, "JARL", why)
 	s.lot.makeRoom()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -255,8 +288,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if !s.stopped {
 		s.stopped = true
 		close(s.done)
-		s.unaccepted.end()
-		s.unanswered.end()
+		s.unanswered.End()
 		if s.listener != nil {
 			err = s.listener.Close()
 		}

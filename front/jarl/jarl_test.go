@@ -33,6 +33,7 @@ func (c *clock) now() time.Time { return time.Unix(1_000_000, c.since.Load()) }
 type listener struct {
 	clock
 	address string
+	admits  jarl.Admission
 	polls   bool // its clients ask again until they are told 0
 	gate    *gate.Gate
 	server  *jarl.Server
@@ -80,6 +81,7 @@ func (l *listener) begin(t *testing.T, limit jarl.Limit, store gate.Store, log i
 	l.gate = gate.New(store, gate.Config{})
 	server, err := jarl.New(jarl.Config{
 		Gate: l.gate, Log: slog.New(slog.NewTextHandler(log, nil)), Limit: limit,
+		Admits: l.admits,
 	})
 	if err != nil {
 		t.Fatal(err)

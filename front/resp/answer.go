@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/form"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
 // A question is what was asked, as far as its answer depends on it. It outlives the command's text
@@ -15,6 +16,7 @@ type question struct {
 	holder  string // what an acquire is answered with, where something is held
 	op      gatehouse.Op
 	details bool
+	since   instant // when it was put off
 }
 
 // outcomes are the codes of what is neither granted nor refused.
@@ -64,19 +66,16 @@ func (s *session) refuse(key gatehouse.Key, d *gatehouse.Decision) {
 
 // count notes an answer in the metrics, and on the log when that is wanted.
 func (s *session) count(key gatehouse.Key, op gatehouse.Op, d *gatehouse.Decision, err error) {
-	s.loop.tallies.count(key.Kind, op, d, err)
+	outcome := gatehouse.Granted
+	if err == nil {
+		outcome = d.Outcome
+	}
+	known := telemetry.OutcomeOf(outcome, err)
+	s.loop.tallies.count(key.Kind, op, known)
 	if s.server.debug {
-		s.server.log.Debug("answered", "kind", key.Kind, "name", key.Name, "op", op,
-			"outcome", outcomeName(d, err))
+		s.server.log.Debug("answered", "kind", key.Kind.String(), "name", key.Name, "op", op.String(),
+			"outcome", known.String())
 	}
-}
-
-// outcomeName is an outcome in one word.
-func outcomeName(d *gatehouse.Decision, err error) string {
-	if err != nil {
-		return gatehouse.CodeOf(err).String()
-	}
-	return d.Outcome.String()
 }
 
 // value answers a grant with what there is to tell, or with OK.
@@ -113,6 +112,14 @@ func millis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
+// left rounds a length of time down to milliseconds: who relies on it must not do so for too long.
+func left(d time.Duration) int64 {
+	if d == gatehouse.Forever {
+		return -1
+	}
+	return d.Milliseconds()
+}
+
 // stats answers a controller's figures. Times are RFC 3339, lengths of time milliseconds.
 func (r *reply) stats(stats []gatehouse.Stat) {
 	r.mapping(len(stats))
@@ -138,11 +145,13 @@ func (r *reply) stats(stats []gatehouse.Stat) {
 // decision answers all there is to know about a decision, as a map.
 func (r *reply) decision(q *question, d *gatehouse.Decision) {
 	held, limiter := form.HasHolders(q.key.Kind), q.key.Kind.Limiter()
-	wait := q.op == gatehouse.OpDelay || q.op == gatehouse.OpReserve
+	wait := q.op == gatehouse.OpDelay || q.op == gatehouse.OpReserve || q.op == gatehouse.OpCharge
 	value := q.op == gatehouse.OpCount || q.op == gatehouse.OpValue
 	message := q.op == gatehouse.OpWait && q.key.Kind == gatehouse.Event
+	figures := q.op == gatehouse.OpStats
 	r.mapping(1 + 3*count(held || limiter) + count(limiter) + count(len(d.Windows) > 0) +
-		count(q.holder != "") + count(d.Fence != 0) + count(wait) + count(value) + count(message))
+		count(q.holder != "") + 2*count(d.Fence != 0) + count(wait) + count(value) + count(message) +
+		count(figures))
 	r.pair("granted", int64(count(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
 		r.pair("limit", d.Limit)
@@ -162,6 +171,7 @@ func (r *reply) decision(q *question, d *gatehouse.Decision) {
 	}
 	if d.Fence != 0 {
 		r.pair("fence", int64(d.Fence)) // #nosec G115 -- microseconds since 1970, or a count from there
+		r.pair("expires_after", left(d.ExpiresAfter))
 	}
 	if wait {
 		r.pair("delay", millis(d.Delay))
@@ -172,6 +182,10 @@ func (r *reply) decision(q *question, d *gatehouse.Decision) {
 	if message {
 		r.text("message")
 		r.text(d.Message)
+	}
+	if figures {
+		r.text("stats")
+		r.stats(d.Stats)
 	}
 }
 

@@ -68,6 +68,7 @@ func (s *session) fly(f *flight) {
 		w.settle(&answer{err: err})
 	})
 	w.state.CompareAndSwap(submitted, parked)
+	w.question.since = newInstant(s.loop.tallies.began)
 	s.enqueue(w)
 }
 

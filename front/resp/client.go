@@ -2,8 +2,10 @@ package resp
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +29,8 @@ func newClientCommands() map[string]*command {
 			s.loop.reply.integer(s.number)
 		}),
 		sub("INFO", 2, "Tells about this connection.", func(s *session, _ [][]byte) {
-			s.loop.reply.plain(s.line())
+			me := known{s.number, s.client, s.identity()}
+			s.loop.reply.plain(me.line())
 		}),
 		sub("LIST", -2, "Tells about all connections: [TYPE normal] [ID number ...].",
 			(*session).clientList),
@@ -105,9 +108,10 @@ func (s *session) clientInfo(args [][]byte) {
 	s.loop.reply.ok()
 }
 
-// clientList answers CLIENT LIST. Whatever the connections wait for, each is a normal one.
+// clientList answers CLIENT LIST. Whatever the connections wait for, each is a normal one. There can be so
+// many that the event loop has to leave it to a goroutine.
 func (s *session) clientList(args [][]byte) {
-	wanted := map[int64]bool{}
+	var wanted []int64
 	switch options := args[2:]; {
 	case len(options) == 0:
 	case word(options[0]) == "TYPE" && len(options) == 2:
@@ -122,28 +126,80 @@ func (s *session) clientList(args [][]byte) {
 				s.loop.reply.fail("ERR", "Invalid client ID")
 				return
 			}
-			wanted[n] = true
+			wanted = append(wanted, n)
 		}
 	default:
 		s.loop.reply.fail("ERR", "syntax error")
 		return
 	}
-	sessions := s.server.all()
-	slices.SortFunc(sessions, func(a, b *session) int { return cmp.Compare(a.number, b.number) })
-	var list strings.Builder
-	for _, session := range sessions {
-		if len(wanted) == 0 || wanted[session.number] {
-			list.WriteString(session.line())
+	three := s.three
+	s.besideLoop(func(context.Context) *answer {
+		r := reply{three: three}
+		if list, ok := s.server.listClients(wanted); ok {
+			r.plain(list)
+		} else {
+			r.fail("ERR", fmt.Sprintf("the list has more than %d bytes; ask by ID", maxUnsent))
 		}
-	}
-	s.loop.reply.plain(list.String())
+		return &answer{text: r.out}
+	})
 }
 
-// line is a session in the list of clients. It may be called on any loop.
-func (s *session) line() string {
-	who := s.identity()
+// A known client is what CLIENT LIST tells about one connection.
+type known struct {
+	number int64
+	client netip.AddrPort
+	who    identity
+}
+
+// listClients lists the connections with these numbers, or all without any. It reports false when the list is
+// larger than what may be ready for one client.
+func (s *Server) listClients(numbers []int64) (list string, ok bool) {
+	clients := s.knownClients(numbers)
+	slices.SortFunc(clients, func(a, b known) int { return cmp.Compare(a.number, b.number) })
+	var text strings.Builder
+	for i := range slices.CompactFunc(clients, func(a, b known) bool { return a.number == b.number }) {
+		text.WriteString(clients[i].line())
+		if text.Len() > maxUnsent {
+			return "", false
+		}
+	}
+	return text.String(), true
+}
+
+// knownClients copies what is known of connections, under one lock for all of them: one for each would keep
+// every event loop from opening and closing connections as often.
+func (s *Server) knownClients(numbers []int64) []known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(numbers) == 0 {
+		clients := make([]known, 0, len(s.sessions))
+		for _, session := range s.sessions {
+			clients = append(clients, session.known())
+		}
+		return clients
+	}
+	clients := make([]known, 0, len(numbers))
+	for _, number := range numbers {
+		if session := s.sessions[number]; session != nil {
+			clients = append(clients, session.known())
+		}
+	}
+	return clients
+}
+
+// known returns what is known of a session. The server's lock is held.
+func (s *session) known() known {
+	k := known{number: s.number, client: s.client}
+	if s.who != nil {
+		k.who = *s.who
+	}
+	return k
+}
+
+// line is a connection in the list of clients.
+func (k *known) line() string {
 	return fmt.Sprintf("id=%d addr=%s name=%s flags=N db=0 user=default lib-name=%s lib-ver=%s\n",
-		s.number, s.client, who.name, who.library, who.version)
+		k.number, k.client, k.who.name, k.who.library, k.who.version)
 }
 
 func (s *session) clientHelp([][]byte) {

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -38,7 +37,7 @@ func (s *session) aboutCommands(args [][]byte) {
 	case sub == "COUNT" && len(args) == 2:
 		r.integer(int64(len(s.server.commands)))
 	case sub == "LIST" && len(args) == 2:
-		names := s.names(nil)
+		names := s.server.described.names
 		r.array(len(names))
 		for _, name := range names {
 			r.text(strings.ToLower(name))
@@ -54,104 +53,41 @@ func (s *session) aboutCommands(args [][]byte) {
 	}
 }
 
-// names returns the names that were asked for, or all, in order.
-func (s *session) names(asked [][]byte) []string {
-	if len(asked) == 0 {
-		return slices.Sorted(maps.Keys(s.server.commands))
-	}
-	names := make([]string, len(asked))
-	for i, name := range asked {
-		names[i] = word(name)
-	}
-	return names
-}
-
-// commandInfo answers what Redis tells about each command: its name, arity, flags, the places of its
-// keys, and lists that are empty here.
+// commandInfo answers what Redis tells about each command.
 func (s *session) commandInfo(asked [][]byte) {
-	r := &s.loop.reply
-	names := s.names(asked)
-	r.array(len(names))
-	for _, name := range names {
-		c := s.server.commands[name]
+	r, known := &s.loop.reply, s.server.described.in(s.three)
+	if len(asked) == 0 {
+		r.out = append(r.out, known.allInfo...)
+		return
+	}
+	r.array(len(asked))
+	for _, name := range asked {
+		c := find(s.server.commands, name)
 		if c == nil {
 			r.null()
 			continue
 		}
-		r.array(10)
-		r.text(strings.ToLower(c.name))
-		r.integer(int64(c.arity))
-		r.array(len(c.flags))
-		for _, flag := range c.flags {
-			r.simple(flag)
-		}
-		key := int64(count(c.keyed))
-		r.integer(key) // the first key, the last one, and the step between two
-		r.integer(key)
-		r.integer(key)
-		for range 4 { // categories, hints, the places of keys in words, subcommands
-			r.array(0)
-		}
+		r.out = append(r.out, known.info[c]...)
 	}
 }
 
 // commandDocs answers a map of what people are told about each command.
 func (s *session) commandDocs(asked [][]byte) {
-	r := &s.loop.reply
-	names := slices.DeleteFunc(s.names(asked), func(name string) bool {
-		return s.server.commands[name] == nil
-	})
-	r.mapping(len(names))
-	for _, name := range names {
-		c := s.server.commands[name]
-		r.text(strings.ToLower(c.name))
-		r.mapping(4)
-		r.text("summary")
-		r.text(c.summary)
-		r.text("since")
-		r.text(s.server.config.Version)
-		r.text("group")
-		r.text(c.group)
-		r.text("arguments")
-		r.arguments(c.syntax)
+	r, known := &s.loop.reply, s.server.described.in(s.three)
+	if len(asked) == 0 {
+		r.out = append(r.out, known.allDocs...)
+		return
 	}
-}
-
-// arguments tells a syntax as COMMAND DOCS does, so that redis-cli can show it as one types.
-func (r *reply) arguments(syntax string) {
-	words := parts(syntax)
-	r.array(len(words))
-	for _, word := range words {
-		name, optional := strings.CutPrefix(word, "[")
-		name = strings.TrimSuffix(name, "]")
-		r.mapping(3 + count(optional))
-		r.text("name")
-		r.text(name)
-		r.text("display_text")
-		r.text(name)
-		r.text("type")
-		r.text("string")
-		if optional {
-			r.text("flags")
-			r.array(1)
-			r.simple("optional")
+	found := make([]*command, 0, len(asked))
+	for _, name := range asked {
+		if c := find(s.server.commands, name); c != nil {
+			found = append(found, c)
 		}
 	}
-}
-
-// parts cuts a syntax where there is a space outside of brackets.
-func parts(syntax string) (words []string) {
-	for syntax != "" {
-		end := strings.IndexByte(syntax, ' ')
-		if syntax[0] == '[' {
-			end = strings.IndexByte(syntax, ']') + 1
-		}
-		if end < 0 || end >= len(syntax) {
-			return append(words, syntax)
-		}
-		words, syntax = append(words, syntax[:end]), syntax[end+1:]
+	r.mapping(len(found))
+	for _, c := range found {
+		r.out = append(r.out, known.docs[c]...)
 	}
-	return words
 }
 
 // info answers INFO [section ...].

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/budget"
 )
 
 func TestTooManyConnections(t *testing.T) {
@@ -65,7 +67,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		pipeline := strings.Repeat(wire("ECHO", strings.Repeat("x", 16_000)), c.bytes/16_000)
 		go deaf.send(pipeline)
 		until(t, c.fact+": it is cut off", func() bool { return d.last.Load() == 1 && d.open.Load() == 0 })
-		if held := d.held.Load(); held != 0 {
+		if held := d.config.Budget.Used(); held != 0 {
 			t.Errorf("%s: %d bytes are held when it is gone, want 0", c.fact, held)
 		}
 	}
@@ -104,7 +106,7 @@ func TestTooMuchBehindAWait(t *testing.T) {
 // All clients together may leave so much unread and unsaid, and no more.
 func TestTooMuchOfAll(t *testing.T) {
 	const holds = 8 << 20
-	d := open(t, Config{holds: holds})
+	d := open(t, Config{Budget: budget.New(holds)})
 	keeper := d.dial(t)
 	keeper.want("GH.ACQUIRE lock/a KEY keeper", "keeper")
 	behind := strings.Repeat("\n", maxBehind)
@@ -112,7 +114,7 @@ func TestTooMuchOfAll(t *testing.T) {
 		c := d.dial(t)
 		go c.send(wire("GH.ACQUIRE", "lock/a") + behind)
 		until(t, "what is kept is within the limit, and nobody waits in vain", func() bool {
-			return d.last.Load() == 1+came && d.held.Load() <= holds+fairShare*came
+			return d.last.Load() == 1+came && d.config.Budget.Used() <= holds+budget.Small*came
 		})
 	}
 	until(t, "some are cut off", func() bool { return d.open.Load() <= 10 })

@@ -30,24 +30,27 @@ func (s *session) list(args [][]byte) {
 		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
+	s.besideLoop(func(ctx context.Context) *answer {
+		names, err := s.server.config.Gate.Names(ctx, p.kind, p.after, p.most)
+		return &answer{names: &names, err: err}
+	})
+}
+
+// besideLoop has an answer made outside of the event loop, one at a time in all of the server.
+func (s *session) besideLoop(produce func(context.Context) *answer) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &waiter{session: s, cancel: cancel, alone: true}
 	w.state.Store(parked)
 	s.enqueue(w)
-	go w.list(ctx, p) // ends with its answer, or soon after its client has gone
-}
-
-// list makes a list, one at a time in all of the server.
-func (w *waiter) list(ctx context.Context, p page) {
-	server := w.session.server
-	select {
-	case server.listing <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	names, err := server.config.Gate.Names(ctx, p.kind, p.after, p.most)
-	<-server.listing
-	w.settle(&answer{names: &names, err: err})
+	turn := s.server.config.Budget.List
+	go func() { // ends with its answer, or soon after its client has gone
+		if !turn.Begin(ctx) {
+			return
+		}
+		a := produce(ctx)
+		turn.End()
+		w.settle(a)
+	}()
 }
 
 // readPage reads the arguments of a list.

@@ -13,13 +13,16 @@ import (
 // Connections are accepted here and handed to the event loops, because a listener of gnet's own ends
 // its server when there is no file descriptor left, and cannot refuse a connection with a sentence.
 
-// tooMany is what a connection beyond the limit is told, in Redis's words.
-const tooMany = "-ERR max number of clients reached\r\n"
+// What connections beyond the limits are told, the first in Redis's words.
+const (
+	tooMany      = "-ERR max number of clients reached\r\n"
+	tooManyOfOne = "-ERR max number of clients of one address reached\r\n"
+)
 
 // Pauses of the listener after a failure to accept, doubling.
 const (
 	firstPause = 5 * time.Millisecond
-	lastPause  = time.Second
+	lastPause  = 500 * time.Millisecond
 )
 
 // Serve answers the connections of a listener until Shutdown is called. It closes the listener.
@@ -40,7 +43,7 @@ func (s *Server) Serve(listener net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
 		}
-		s.log.Warn("accepting a connection failed", "error", err, "retry_in", pause.String())
+		s.config.Unaccepted.Unaccepted(s.log, "RESP", err)
 		<-time.After(pause)
 		pause = min(2*pause, lastPause)
 	}
@@ -53,10 +56,18 @@ func (s *Server) accept(listener net.Listener, turnaway *peer.Turnaway) error {
 		return err
 	}
 	if s.open.Load() >= int64(s.config.Conns) {
-		s.refuse(conn, turnaway)
+		s.refuse(conn, turnaway, tooMany)
+		return nil
+	}
+	source := peer.Source(conn) // which is gone after Enroll
+	if !s.sources.Enter(source) {
+		s.refuse(conn, turnaway, tooManyOfOne)
 		return nil
 	}
 	_, err = s.engine.Enroll(conn) // which closes conn: it needs a file descriptor of its own
+	if err != nil {
+		s.sources.Leave(source) // otherwise OnClose does
+	}
 	return err
 }
 
@@ -73,10 +84,10 @@ func (s *Server) listen(listener net.Listener) bool {
 }
 
 // refuse answers a connection that is too many.
-func (s *Server) refuse(conn net.Conn, turnaway *peer.Turnaway) {
-	s.metrics.refused.Inc()
+func (s *Server) refuse(conn net.Conn, turnaway *peer.Turnaway, why string) {
+	s.metrics.Refused.Inc()
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		turnaway.Refuse(tcp, tooMany)
+		turnaway.Refuse(tcp, why)
 		return
 	}
 	_ = conn.Close()

@@ -1,7 +1,9 @@
 package resp
 
 import (
+	"errors"
 	"hash/maphash"
+	"io"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/form"
@@ -15,6 +17,9 @@ type loop struct {
 	reply   reply
 	names   names
 	tallies tallies
+
+	share share // of the session being served
+	turns turns
 
 	// What would have to be made anew for each command otherwise.
 	cmd   gatehouse.Command
@@ -74,6 +79,9 @@ func (h *handler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	if h.server.ending.Load() {
 		return nil, gnet.Close
 	}
+	if idle := h.server.config.IdleTimeout; idle > 0 {
+		s.arm(idling, idle)
+	}
 	return nil, gnet.None
 }
 
@@ -81,16 +89,26 @@ func (h *handler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 // session is to look after itself.
 func (h *handler) OnTraffic(c gnet.Conn) gnet.Action {
 	s, ok := c.Context().(*session)
-	if !ok || !s.serve() {
+	if !ok {
 		return gnet.Close
 	}
+	turns := &s.loop.turns
+	turns.begin(s)
+	if !s.serve() {
+		return gnet.Close
+	}
+	turns.wake()
 	return gnet.None
 }
 
 // OnClose implements [gnet.EventHandler].
-func (h *handler) OnClose(c gnet.Conn, _ error) gnet.Action {
+func (h *handler) OnClose(c gnet.Conn, why error) gnet.Action {
 	if s, ok := c.Context().(*session); ok {
+		if errors.Is(why, io.EOF) {
+			s.serveRest()
+		}
 		s.end()
+		h.server.sources.Leave(s.client.Addr())
 	}
 	return gnet.None
 }
@@ -100,16 +118,23 @@ func (s *Server) loop(of gnet.EventLoop) *loop {
 	if l, ok := s.loops.Load(of); ok {
 		return l.(*loop)
 	}
-	l, _ := s.loops.LoadOrStore(of, newLoop())
+	l, _ := s.loops.LoadOrStore(of, s.newLoop())
 	return l.(*loop)
 }
 
-func newLoop() *loop { return &loop{names: names{seed: maphash.MakeSeed()}} }
+func (s *Server) newLoop() *loop {
+	return &loop{
+		names:   names{seed: maphash.MakeSeed()},
+		tallies: tallies{metrics: s.metrics, shard: s.metrics.Shard()},
+	}
+}
 
 // begin makes ready for a connection. What one that broke off has left behind is for nobody.
-func (l *loop) begin(three bool) {
-	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], three, 0
+func (l *loop) begin(s *session) {
+	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], s.three, 0
+	l.share = newShare(s.conn.InboundBuffered())
 	l.written()
+	l.tallies.begin()
 }
 
 // names remembers the names seen last, so that commands at the same ones share a string.

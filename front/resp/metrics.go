@@ -1,137 +1,123 @@
 package resp
 
 import (
-	"sync/atomic"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the server's figures. No label holds a name, so that their number is bounded.
+// metrics are the server's figures: those of every protocol, and why connections are cut.
 type metrics struct {
-	waits, hangups, refused, faults, cuts prometheus.Counter
+	*telemetry.Protocol
+	malformed, slow prometheus.Counter
 }
 
 func newMetrics(s *Server) *metrics {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "gatehouse_resp_" + name, Help: help})
-	}
-	m := &metrics{
-		waits: counter("waits_total", "RESP commands that had to wait in line."),
-		hangups: counter("hangups_total",
-			"RESP commands whose client went away before the answer; what they were granted was taken back."),
-		refused: counter("refused_connections_total", "RESP connections beyond the limit."),
-		faults:  counter("faults_total", "RESP connections closed because they sent what is no command."),
-		cuts: counter("cuts_total",
-			"RESP connections closed because half a command stayed half, or answers were not taken."),
-	}
-	if s.config.Metrics == nil {
-		return m
-	}
-	s.config.Metrics.MustRegister(m.waits, m.hangups, m.refused, m.faults, m.cuts,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "gatehouse_resp_connections",
-			Help: "Open RESP connections, waiting and idle ones included.",
-		}, func() float64 { return float64(s.open.Load()) }),
-		collector{s, prometheus.NewDesc("gatehouse_resp_answers_total",
-			"RESP answers, by kind of controller, operation and outcome.",
-			[]string{"kind", "op", "outcome"}, nil)})
+	m := &metrics{Protocol: telemetry.New(s.config.Metrics, telemetry.RESP)}
+	m.malformed, m.slow = m.Cuts("malformed"), m.Cuts("slow")
+	m.Connections(s.config.Metrics, s.open.Load)
 	return m
 }
 
-// A result is an outcome, or the code of an error.
-const (
-	resultInternal = int(gatehouse.Exhausted) + 1 + iota
-	resultUnavailable
-	resultTimeout
-	numResults
-)
-
-var results = [...]int{
-	gatehouse.CodeInternal:    resultInternal,
-	gatehouse.CodeInvalid:     int(gatehouse.Invalid),
-	gatehouse.CodeExhausted:   int(gatehouse.Exhausted),
-	gatehouse.CodeUnavailable: resultUnavailable,
-	gatehouse.CodeTimeout:     resultTimeout,
-}
-
-// resultName is a result in one word.
-func resultName(result int) string {
-	switch result {
-	case resultInternal:
-		return gatehouse.CodeInternal.String()
-	case resultUnavailable:
-		return gatehouse.CodeUnavailable.String()
-	case resultTimeout:
-		return gatehouse.CodeTimeout.String()
-	}
-	return gatehouse.Outcome(result).String() // #nosec G115 -- an outcome
-}
-
-// tallies count one event loop's answers. Loops that counted together would slow one another down.
+// tallies count one event loop's answers. Those that follow one another alike are counted at once, and what
+// is written at once took equally long: the clock is read once for the commands that arrived together, and
+// once for their answers.
 type tallies struct {
-	answers [gatehouse.Kinds][gatehouse.OpUndo][numResults]atomic.Uint64
-
-	// Answers of one sort in a row are counted here first.
-	sort *atomic.Uint64
-	row  uint64
+	metrics *metrics
+	shard   *telemetry.Shard
+	began   time.Duration // when the loop turned to the connection
+	since   time.Duration // when the command being answered began to be handled
+	rows    [maxRows]row
+	n       int
 }
 
-// count notes one answer; d counts when err is nil.
-func (t *tallies) count(kind gatehouse.Kind, op gatehouse.Op, d *gatehouse.Decision, err error) {
-	var result int
-	if err == nil {
-		result = int(d.Outcome)
-	} else {
-		result = results[gatehouse.CodeOf(err)]
+// maxRows is more than a pipeline that acquires and releases in turns usually has.
+const maxRows = 32
+
+// A row is answers of one sort.
+type row struct {
+	series  *telemetry.Series
+	outcome telemetry.Outcome
+	count   uint64
+	since   time.Duration
+}
+
+// begin notes that the loop turns to a connection.
+func (t *tallies) begin() {
+	t.flush() // what a connection that broke off has left
+	t.began = t.metrics.Now()
+	t.since = t.began
+}
+
+// count notes one answer.
+func (t *tallies) count(kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.Outcome) {
+	series := t.shard.Of(kind, op)
+	if t.n > 0 {
+		last := &t.rows[t.n-1]
+		if last.series == series && last.outcome == outcome && last.since == t.since {
+			last.count++
+			return
+		}
 	}
-	if sort := &t.answers[kind][op][result]; sort != t.sort {
+	if t.n == maxRows {
 		t.flush()
-		t.sort = sort
 	}
-	t.row++
+	t.rows[t.n] = row{series, outcome, 1, t.since}
+	t.n++
+}
+
+// resume makes ready to answer a command that was put off. One that stood in line begins to be handled
+// again.
+func (t *tallies) resume(w *waiter) {
+	since, put := w.question.since.get()
+	switch {
+	case !put:
+	case w.alone:
+		t.shard.Of(w.question.key.Kind, w.question.op).Waited(t.began - since)
+	default:
+		t.since = since
+	}
+}
+
+// resumed ends what resume began.
+func (t *tallies) resumed() { t.since = t.began }
+
+// lost notes that a command leaves the line because its client is gone.
+func (t *tallies) lost(w *waiter) {
+	if since, put := w.question.since.get(); put && w.alone {
+		t.shard.Of(w.question.key.Kind, w.question.op).Waited(t.metrics.Now() - since)
+	}
+}
+
+// An instant is a time of the metrics' clock in 6 bytes, which a question has to spare: microseconds, enough
+// for eight years. The zero instant is none.
+type instant [3]uint16
+
+func newInstant(at time.Duration) instant {
+	us := uint64(at/time.Microsecond) + 1
+	return instant{uint16(us), uint16(us >> 16), uint16(us >> 32)} // #nosec G115 -- in parts
+}
+
+// get returns the time; ok is false for none.
+func (i instant) get() (at time.Duration, ok bool) {
+	us := uint64(i[0]) | uint64(i[1])<<16 | uint64(i[2])<<32
+	if us == 0 {
+		return 0, false
+	}
+	return time.Duration(us-1) * time.Microsecond, true // #nosec G115 -- 48 bits
 }
 
 // flush shows what was counted.
 func (t *tallies) flush() {
-	if t.row > 0 {
-		t.sort.Add(t.row)
-		t.row = 0
+	if t.n == 0 {
+		return
 	}
-}
-
-// A collector tells what the loops have counted, as far as it is not nothing.
-type collector struct {
-	server *Server
-	desc   *prometheus.Desc
-}
-
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
-
-// Collect implements [prometheus.Collector].
-func (c collector) Collect(to chan<- prometheus.Metric) {
-	for kind := range gatehouse.Kinds {
-		for op := range gatehouse.OpUndo {
-			c.collect(to, gatehouse.Kind(kind), op) // #nosec G115 -- a kind
-		}
+	now := t.metrics.Now()
+	for i := range t.rows[:t.n] {
+		r := &t.rows[i]
+		r.series.Count(r.outcome, r.count, now-r.since)
 	}
-}
-
-func (c collector) collect(to chan<- prometheus.Metric, kind gatehouse.Kind, op gatehouse.Op) {
-	for result := range numResults {
-		if n := c.sum(kind, op, result); n > 0 {
-			to <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, float64(n),
-				kind.String(), op.String(), resultName(result))
-		}
-	}
-}
-
-// sum adds up what all loops have counted.
-func (c collector) sum(kind gatehouse.Kind, op gatehouse.Op, result int) (n uint64) {
-	c.server.loops.Range(func(_, l any) bool {
-		n += l.(*loop).tallies.answers[kind][op][result].Load()
-		return true
-	})
-	return n
+	t.n = 0
 }

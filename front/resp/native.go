@@ -24,15 +24,18 @@ var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpReserve: "Takes the earliest place, and answers the milliseconds until then.",
 	gatehouse.OpCancel:  "Gives back the place that KEY reserved.",
 	gatehouse.OpRefund:  "Gives back COST of what was taken.",
+	gatehouse.OpCharge:  "Takes COST that was spent already; what is not free is taken as soon as it fits.",
 	gatehouse.OpStats:   "Tells figures about any controller.",
 	gatehouse.OpDelete:  "Deletes any controller; those who wait are told so.",
 }
 
-// nativeCommands are GH.<OP> for every operation, and GH.LIST.
+// nativeCommands are GH.<OP> for every operation, GH.LIST and GH.DELETEPREFIX.
 func nativeCommands() []*command {
 	const group = "gatehouse"
 	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group, "kind [AFTER name] [MOST n]",
-		"Lists the names of a kind, in order.", (*session).list}}
+		"Lists the names of a kind, in order.", (*session).list},
+		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
+			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
 		switch op {
@@ -59,7 +62,7 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 		return
 	}
 	if q.holder != "" && s.hungUp() { // it would be held by nobody
-		s.server.metrics.hangups.Inc()
+		s.server.metrics.Hangups.Inc()
 		s.last = true
 		return
 	}

@@ -18,6 +18,9 @@ const (
 	maxDigits = 10
 )
 
+// tlsHandshake is the first byte of a connection that speaks TLS.
+const tlsHandshake = 0x16
+
 // A fault is why bytes are no command. It is worded as Redis words it.
 type fault string
 
@@ -41,8 +44,11 @@ func (p *parser) next(data []byte) (n int, err error) {
 	if len(data) == 0 {
 		return 0, nil
 	}
-	if data[0] == '*' {
+	switch data[0] {
+	case '*':
 		return p.array(data)
+	case tlsHandshake:
+		return 0, fault("TLS is not spoken here")
 	}
 	return p.line(data)
 }
@@ -144,7 +150,7 @@ func (p *parser) line(data []byte) (n int, err error) {
 	for rest := bytes.TrimSuffix(data[:end], []byte{'\r'}); ; {
 		rest = bytes.TrimLeft(rest, " \t\v\f\r")
 		if len(rest) == 0 {
-			return end + 1, nil
+			return end + 1, p.refuseHTTP()
 		}
 		from := len(p.words)
 		if rest, err = p.word(rest); err != nil {
@@ -155,6 +161,15 @@ func (p *parser) line(data []byte) (n int, err error) {
 		}
 		p.args = append(p.args, p.words[from:len(p.words):len(p.words)])
 	}
+}
+
+// refuseHTTP refuses the first line of a request of HTTP. A browser may be tricked into sending one here,
+// with commands of somebody else in what follows.
+func (p *parser) refuseHTTP() error {
+	if n := len(p.args); n > 0 && bytes.HasPrefix(p.args[n-1], []byte("HTTP/")) {
+		return fault("HTTP is not spoken here")
+	}
+	return nil
 }
 
 // word reads the first word of a line and returns the rest. It may have quotes in it, as in Redis:

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/panjf2000/gnet/v2"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -43,6 +46,8 @@ type Gate interface {
 		done func(error)) (cancel func())
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
+	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
+	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
 }
 
 // A Config says what a server answers from and what it allows. Gate and Log are needed; 0 elsewhere
@@ -63,12 +68,29 @@ type Config struct {
 	// Conns is the most connections, waiting and idle ones included.
 	Conns int
 
+	// ConnsPerAddress is the most of them from one address; 0 means any number. IPv6 addresses count by their
+	// first 64 bits.
+	ConnsPerAddress int
+
 	// ReadTimeout is how long a command may take to arrive once it has begun, WriteTimeout how long a
 	// client may take none of the answers that are ready for it. Each may last up to twice as long.
-	// There is no timeout between commands, and none for waiting but the command's own.
+	// There is no timeout for waiting but the command's own.
 	ReadTimeout, WriteTimeout time.Duration
 
-	holds int64 // how much is kept for all connections together
+	// Budget bounds what waits to be read or sent, with all other listeners that share it; nil means one of
+	// the server's own.
+	Budget *budget.Budget
+
+	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// complaint of the server's own.
+	Unaccepted *peer.Complaint
+
+	// IdleTimeout is how long a connection may stay without a command, and at most twice as long; 0 is for
+	// ever. One that waits for an answer is not idle.
+	IdleTimeout time.Duration
+
+	// Now is the clock by which connections share an event loop; nil shares by the number of commands alone.
+	Now func() time.Time
 }
 
 // The defaults of Config.
@@ -80,35 +102,35 @@ const (
 
 // A Server answers RESP. Make one with New.
 type Server struct {
-	config   Config
-	log      *slog.Logger
-	debug    bool         // every answer is noted on the log
-	engine   *gnet.Client // nil without event loops; the listeners are our own, see listen.go
-	commands map[string]*command
-	clients  map[string]*command // the subcommands of CLIENT
-	metrics  *metrics
+	sources peer.Addresses // of the open connections
+
+	config    Config
+	log       *slog.Logger
+	debug     bool         // every answer is noted on the log
+	engine    *gnet.Client // nil without event loops; the listeners are our own, see listen.go
+	commands  map[string]*command
+	clients   map[string]*command // the subcommands of CLIENT
+	described *descriptions       // of commands
+	metrics   *metrics
 
 	open     atomic.Int64 // connections
-	held     atomic.Int64 // bytes that wait to be read by us or by clients
 	last     atomic.Int64 // the number of the newest connection
 	stopping atomic.Bool
 	ending   atomic.Bool
+	closing  atomic.Bool // no more commands are taken, though some have arrived
 
 	mu        sync.Mutex
-	sessions  map[*session]struct{}
-	gone      chan struct{} // closed when the last session has ended, once ending
+	sessions  map[int64]*session // by number
+	gone      chan struct{}      // closed when the last session has ended, once ending
 	allGone   func()
 	listeners map[net.Listener]struct{}
 	serving   sync.WaitGroup
 
-	listing chan struct{} // holds one while a list is made
-
 	loops sync.Map // of *loop, by gnet.EventLoop
 }
 
-// readSize is how much is read of a connection at a time, and so the most that one connection keeps
-// the others of its loop waiting for.
-const readSize = 64 << 10
+// readSize is how much is read of a connection at a time.
+const readSize = 16 << 10
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
@@ -138,18 +160,23 @@ func Embed(config Config) (*Server, gnet.EventHandler) {
 // prepare returns a server without event loops.
 func prepare(config Config) *Server {
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
+	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
 	config.Keep = cmp.Or(config.Keep, gatehouse.DefaultKeep)
-	config.holds = cmp.Or(config.holds, maxHeld)
+	if config.Budget == nil {
+		config.Budget = budget.New(0)
+	}
 	s := &Server{
 		config: config, log: config.Log,
-		sessions: make(map[*session]struct{}), listeners: make(map[net.Listener]struct{}),
-		gone: make(chan struct{}), listing: make(chan struct{}, 1),
+		sessions: make(map[int64]*session), listeners: make(map[net.Listener]struct{}),
+		gone:  make(chan struct{}),
 		debug: config.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
+	s.sources.Most = config.ConnsPerAddress
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })
 	s.commands, s.clients = newCommands(), newClientCommands()
+	s.described = describe(s.commands, config.Version)
 	s.metrics = newMetrics(s)
 	return s
 }
@@ -186,6 +213,12 @@ const pause = 10 * time.Millisecond
 func (s *Server) drain(ctx context.Context) error {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
+	var half <-chan time.Time
+	if deadline, ok := ctx.Deadline(); ok {
+		timer := time.NewTimer(time.Until(deadline) / 2)
+		defer timer.Stop()
+		half = timer.C
+	}
 	for {
 		for _, session := range s.all() {
 			_ = session.conn.Wake(nil)
@@ -195,6 +228,8 @@ func (s *Server) drain(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("closing RESP connections, of which %d are left: %w", s.open.Load(), ctx.Err())
+		case <-half: // a client that goes on sending must not keep the server from ending in good order
+			s.closing.Store(true)
 		case <-ticker.C:
 		}
 	}
@@ -205,7 +240,7 @@ func (s *Server) all() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sessions := make([]*session, 0, len(s.sessions))
-	for session := range s.sessions {
+	for _, session := range s.sessions {
 		sessions = append(sessions, session)
 	}
 	return sessions
@@ -216,14 +251,14 @@ func (s *Server) enter(session *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open.Add(1)
-	s.sessions[session] = struct{}{}
+	s.sessions[session.number] = session
 }
 
 func (s *Server) leave(session *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open.Add(-1)
-	delete(s.sessions, session)
+	delete(s.sessions, session.number)
 	if s.ending.Load() && len(s.sessions) == 0 {
 		s.allGone()
 	}

@@ -93,6 +93,12 @@ func (d *door) shut(t *testing.T) {
 	if d.ending.Load() {
 		return
 	}
+	d.drainWithin(t, patience)
+}
+
+// drainWithin ends the server, which must be in good order within this time.
+func (d *door) drainWithin(t *testing.T, patience time.Duration) {
+	t.Helper()
 	d.Stopping()
 	d.gate.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -17,10 +18,6 @@ const (
 	maxUnsent = 8 << 20
 	// maxBehind is how much a client may send behind a command that waits.
 	maxBehind = 1 << 20
-	// maxHeld is how much of both is kept for all connections together. Beyond it, a connection with
-	// more than fairShare is cut.
-	maxHeld   = 256 << 20
-	fairShare = 64 << 10
 )
 
 // linger is how long a client has to read the last answer.
@@ -40,7 +37,7 @@ type session struct {
 	undelivered *delivery // the newest of the grants whose answers are not sent; its next is the oldest
 
 	queued int64 // bytes of answers
-	held   int32 // bytes that server.held has of this connection
+	held   int32 // bytes that the budget has of this connection
 	ran    int32 // commands; it may overflow
 
 	three  bool // RESP3
@@ -63,17 +60,12 @@ const (
 	nothing purpose = iota
 	arriving
 	sending
+	idling
 	leaving
 )
 
 // An identity is what a client says about itself.
 type identity struct{ name, library, version string }
-
-// A delivery is a grant that is taken back if not all answers up to its own are sent.
-type delivery struct {
-	grant
-	next *delivery
-}
 
 func newSession(server *Server, conn gnet.Conn) *session {
 	s := &session{
@@ -101,17 +93,33 @@ func (s *session) serve() bool {
 		_, _ = s.conn.Discard(-1)
 		return !s.server.ending.Load()
 	}
-	s.loop.begin(s.three)
+	s.loop.begin(s)
 	if !s.work() || !s.flush() {
 		return false
 	}
+	if s.loop.share.over {
+		s.loop.turns.add(s)
+	}
+	s.last = s.last || s.server.closing.Load()
 	if s.last && s.waiting == nil || s.server.ending.Load() && s.quiet() {
 		return s.finish()
 	}
 	return s.account()
 }
 
-// work answers commands until one has to wait, or there are no more.
+// serveRest answers what a client has sent that sends no more. Its connection is about to be closed.
+func (s *session) serveRest() {
+	if s.last || s.waiting != nil || s.conn.InboundBuffered() == 0 {
+		return
+	}
+	s.loop.begin(s)
+	s.loop.share = share{others: math.MaxInt, time: lastShare}
+	if s.work() {
+		s.flush()
+	}
+}
+
+// work answers commands until one has to wait, there are no more, or the session has had its share of time.
 func (s *session) work() bool {
 	for {
 		for s.waiting != nil && s.waiting.settled() {
@@ -126,7 +134,7 @@ func (s *session) work() bool {
 		if !ok {
 			return false
 		}
-		if !more && (s.waiting == nil || !s.waiting.settled()) {
+		if s.loop.share.over || !more && (s.waiting == nil || !s.waiting.settled()) {
 			return true
 		}
 	}
@@ -146,7 +154,7 @@ func (s *session) read() (more, ok bool) {
 		return false, true
 	}
 	l, at := s.loop, 0
-	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last {
+	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last && !l.share.over {
 		n, err := l.parser.next(data[at:])
 		if n == 0 && err == nil {
 			break
@@ -155,7 +163,7 @@ func (s *session) read() (more, ok bool) {
 			if s.settle(); s.waiting != nil {
 				break // those under way are answered first
 			}
-			s.server.metrics.faults.Inc()
+			s.server.metrics.malformed.Inc()
 			s.fail("ERR", err.Error())
 			s.last = true
 			break
@@ -165,6 +173,7 @@ func (s *session) read() (more, ok bool) {
 		}
 		at += n
 		s.ran++
+		l.share.spend(l.latest, s.server.config.Now)
 		if (len(l.reply.out) >= flushSize || len(l.unwritten) >= maxUnwritten) && !s.flush() {
 			return false, false
 		}
@@ -239,15 +248,20 @@ func (s *session) finish() bool {
 func (s *session) account() bool {
 	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
 	if held := int32(in + out); held != s.held { // #nosec G115 -- far less than 2 GiB
-		all := s.server.held.Add(int64(held - s.held))
+		within := s.server.config.Budget.Move(int(held-s.held), int(held))
 		s.held = held
-		if all > s.server.config.holds && held > fairShare {
-			s.cut("all clients together have too much in buffers", "bytes", all)
+		if !within {
+			s.server.config.Budget.Refuse()
+			s.cut("all clients together have too much in buffers", "bytes", s.server.config.Budget.Used())
 			return false
 		}
 	}
 	if s.undelivered != nil {
 		s.delivered()
+	}
+	if s.waiting == nil && in > maxUnsent {
+		s.cut("client sends faster than it can be answered", "bytes", in)
+		return false
 	}
 	if s.waiting != nil && in > s.mostBehind() {
 		s.loop.reply.fail("ERR", fault(fmt.Sprintf(
@@ -262,8 +276,10 @@ func (s *session) account() bool {
 	switch {
 	case out > 0 && s.armed != sending:
 		s.arm(sending, s.server.config.WriteTimeout)
-	case in > 0 && s.waiting == nil && s.armed == nothing:
+	case in > 0 && s.waiting == nil && (s.armed == nothing || s.armed == idling):
 		s.arm(arriving, s.server.config.ReadTimeout)
+	case s.armed == nothing && s.server.config.IdleTimeout > 0:
+		s.arm(idling, s.server.config.IdleTimeout)
 	}
 	return true
 }
@@ -307,13 +323,16 @@ func (s *session) overdue() bool {
 	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
 		s.cut("command does not arrive", "bytes", s.conn.InboundBuffered())
 		return true
+	case s.quiet() && s.ran == s.ranThen && why == idling:
+		s.cut("nothing was asked for long")
+		return true
 	}
 	return false
 }
 
 // cut notes why a connection is closed.
 func (s *session) cut(why string, args ...any) {
-	s.server.metrics.cuts.Inc()
+	s.server.metrics.slow.Inc()
 	s.server.log.Debug("connection is cut", append([]any{"why", why, "client", s.client}, args...)...)
 }
 
@@ -331,54 +350,16 @@ func (s *session) end() {
 		shutdownWrite(s.conn) // so that the answer does not go out after all
 	}
 	for d := s.oldest(); d != nil; d = s.oldest() {
-		s.server.metrics.hangups.Inc()
+		s.server.metrics.Hangups.Inc()
 		d.takeBack(s.server.config.Gate)
 		s.forget(d)
 	}
 	for i := range s.loop.unwritten { // which are its own: nobody else is served before it has ended
-		s.server.metrics.hangups.Inc()
+		s.server.metrics.Hangups.Inc()
 		s.loop.unwritten[i].takeBack(s.server.config.Gate)
 	}
 	s.loop.written()
-	s.server.held.Add(-int64(s.held))
+	s.loop.turns.leave(s)
+	s.server.config.Budget.Release(int(s.held))
 	s.server.leave(s)
-}
-
-// answered is how many bytes of answers there are, those included that are not written.
-func (s *session) answered() int64 { return s.queued + int64(len(s.loop.reply.out)) }
-
-// deliver has grants taken back whose answers are written, if those are not sent.
-func (s *session) deliver(grants []grant) {
-	for i := range grants {
-		d := &delivery{grant: grants[i]}
-		if d.next = d; s.undelivered != nil {
-			d.next, s.undelivered.next = s.undelivered.next, d
-		}
-		s.undelivered = d
-	}
-}
-
-// delivered forgets the grants whose answers were sent.
-func (s *session) delivered() {
-	sent := s.sent()
-	for d := s.oldest(); d != nil && d.end <= sent; d = s.oldest() {
-		s.forget(d)
-	}
-}
-
-// oldest is the grant whose answer is sent next; nil when all are.
-func (s *session) oldest() *delivery {
-	if s.undelivered == nil {
-		return nil
-	}
-	return s.undelivered.next
-}
-
-// forget removes the oldest grant.
-func (s *session) forget(oldest *delivery) {
-	if s.undelivered == oldest {
-		s.undelivered = nil
-		return
-	}
-	s.undelivered.next = oldest.next
 }

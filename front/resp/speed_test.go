@@ -30,7 +30,7 @@ func newPiped(p *pipe) *session {
 		log:    slog.New(slog.DiscardHandler),
 	}
 	server.commands, server.clients, server.metrics = newCommands(), newClientCommands(), newMetrics(server)
-	return &session{server: server, conn: p, loop: newLoop()}
+	return &session{server: server, conn: p, loop: server.newLoop()}
 }
 
 func BenchmarkCommands(b *testing.B) {

@@ -45,8 +45,8 @@ const (
 func (s *session) wait(q question, cmd *gatehouse.Command) {
 	w := &waiter{session: s, question: q, alone: cmd.Op.Waits() && cmd.MaxWait != 0}
 	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.done)
-	if w.state.CompareAndSwap(submitted, parked) && w.alone {
-		s.server.metrics.waits.Inc()
+	if w.state.CompareAndSwap(submitted, parked) {
+		w.question.since = newInstant(s.loop.tallies.began)
 	}
 	s.enqueue(w)
 }
@@ -91,6 +91,8 @@ func (s *session) resume() bool {
 		return false // end takes back what it was granted
 	}
 	s.waiting, w.next = w.next, nil
+	s.loop.tallies.resume(w)
+	defer s.loop.tallies.resumed()
 	switch {
 	case a.text != nil:
 		s.loop.reply.out = append(s.loop.reply.out, a.text...)
@@ -123,7 +125,8 @@ func (w *waiter) holds(a *answer) bool {
 
 // lost takes the command out of line, or takes back what it was granted, because its client is gone.
 func (s *session) lost(w *waiter) {
-	s.server.metrics.hangups.Inc()
+	s.server.metrics.Hangups.Inc()
+	s.loop.tallies.lost(w)
 	w.state.Store(abandoned)
 	w.cancel()
 }

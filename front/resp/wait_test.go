@@ -198,7 +198,7 @@ func TestGrantThatIsNotTaken(t *testing.T) {
 	d.inLine(t, 1)
 	keeper.want("GH.RELEASE lock/a KEY keeper", "OK")
 	keeper.want("GH.ACQUIRE lock/a KEY keeper MAXWAIT 0", "null")
-	if d.held.Load() == 0 {
+	if d.config.Budget.Used() == 0 {
 		t.Fatal("all answers were taken, want some that are not")
 	}
 	_ = deaf.Close()

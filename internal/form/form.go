@@ -33,12 +33,13 @@ const (
 	limits
 	zone
 	fence
+	extend
 	numParameters
 )
 
 var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
-	"burst", "mode", "guard", "limits", "zone", "fence",
+	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
 }
 
 // Names returns the names of all parameters.
@@ -53,6 +54,21 @@ type Form struct {
 // Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
 // the last of a repeated one counts. The error is of CodeInvalid.
 func (f *Form) Set(name, value []byte) error {
+	if !f.Take(name, value) {
+		return Unknown(name)
+	}
+	return nil
+}
+
+// Unknown is the error of CodeInvalid about a parameter that does not exist. more are parameters that its
+// listener knows besides.
+func Unknown(name []byte, more ...string) error {
+	return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
+		Quote(name), strings.Join(append(Names(), more...), " "))
+}
+
+// Take is Set for a listener that has parameters of its own: known is false if the form has no such one.
+func (f *Form) Take(name, value []byte) (known bool) {
 	for i, known := range names {
 		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
 			switch {
@@ -63,11 +79,10 @@ func (f *Form) Set(name, value []byte) error {
 			}
 			f.values[i] = value
 			f.any = f.any || i >= burst && i <= zone
-			return nil
+			return true
 		}
 	}
-	return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
-		Quote(name), strings.Join(names[:], " "))
+	return false
 }
 
 // Read fills cmd, of which the operation is known, with what the form says and the defaults for what
@@ -96,7 +111,7 @@ func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 		absent = gatehouse.DefaultBarrierSize
 	}
 	length := gatehouse.DefaultExpires
-	if cmd.Op == gatehouse.OpRenew {
+	if cmd.Extend = r.extend(cmd, kind); cmd.Extend || cmd.Op == gatehouse.OpRenew {
 		length = gatehouse.AsAcquired
 	}
 	least := int64(1)
@@ -104,6 +119,9 @@ func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 		least = 0
 	}
 	cmd.Size = r.number(size, number{absent, 0, gatehouse.MaxSize})
+	if kind == gatehouse.Semaphore && r.form.values[size] == nil {
+		cmd.Size = gatehouse.InForce
+	}
 	cmd.Cost = r.number(cost, number{1, least, gatehouse.MaxSize})
 	r.interval(cmd)
 	cmd.Expires = r.millis(expires, length, 0)
@@ -113,6 +131,18 @@ func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	if cmd.Amount = sum; cmd.Op == gatehouse.OpReset {
 		cmd.Amount = to
 	}
+}
+
+// extend reads whether an acquire may move the end of the hold that its key has. Other operations check it.
+func (r *reader) extend(cmd *gatehouse.Command, kind gatehouse.Kind) bool {
+	switch text := r.form.values[extend]; {
+	case text == nil || bytes.EqualFold(text, []byte("false")):
+	case bytes.EqualFold(text, []byte("true")):
+		return cmd.Op == gatehouse.OpAcquire && HasHolders(kind)
+	default:
+		r.fault("extend is %s, want true or false", Quote(text))
+	}
+	return false
 }
 
 const (
@@ -134,9 +164,27 @@ func (r *reader) number(parameter int, want number) int64 {
 		i >= want.least && i <= want.most && signed(text[0], parameter) {
 		return i
 	}
-	r.fault("%s is %s, want a whole number from %d to %d",
-		names[parameter], Quote(text), want.least, want.most)
+	r.fault("%s is %s, want a whole number%s from %d to %d%s",
+		names[parameter], Quote(text), unitOf(parameter), want.least, want.most, inMillis(parameter, text))
 	return want.absent
+}
+
+// unitOf is the unit of a parameter, as a sentence about its value has it.
+func unitOf(parameter int) string {
+	switch parameter {
+	case interval, expires, maxWait, guard:
+		return " of milliseconds"
+	}
+	return ""
+}
+
+// inMillis says how to write a time that was given with a unit.
+func inMillis(parameter int, text []byte) string {
+	d, err := time.ParseDuration(string(text))
+	if unitOf(parameter) == "" || err != nil || d < time.Millisecond || d > gatehouse.MaxDuration {
+		return ""
+	}
+	return fmt.Sprintf(": write %s=%d for %s", names[parameter], d.Milliseconds(), d)
 }
 
 func (r *reader) fault(format string, args ...any) {
@@ -194,9 +242,16 @@ func (r *reader) limiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 		cmd.Zone, cmd.Limits, cmd.Calendar = "", nil, gatehouse.NoCalendar
 		return
 	}
-	asks := cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay
-	if asks && v[size] == nil && v[interval] == nil && v[burst] == nil && v[limits] == nil {
-		cmd.Size, cmd.Interval, cmd.Burst = 0, 0, 0 // the limit in force
+	none := v[size] == nil && v[interval] == nil && v[burst] == nil && v[limits] == nil
+	switch cmd.Op {
+	case gatehouse.OpPeek, gatehouse.OpDelay:
+	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
+		none = none && v[zone] == nil && v[mode] == nil && v[guard] == nil
+	default:
+		none = false
+	}
+	if none {
+		cmd.Size, cmd.Interval, cmd.Burst = gatehouse.InForce, 0, 0
 	}
 }
 

@@ -37,7 +37,7 @@ func mustRead(t *testing.T, kind gatehouse.Kind, op gatehouse.Op, query string) 
 
 func TestDefaults(t *testing.T) {
 	want := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Amount: 1, Interval: time.Second, Expires: time.Minute,
+		Op: gatehouse.OpAcquire, Size: gatehouse.InForce, Cost: 1, Amount: 1, Expires: time.Minute,
 		MaxWait: gatehouse.Forever,
 	}
 	if got := mustRead(t, gatehouse.TokenBucket, gatehouse.OpAcquire, ""); !reflect.DeepEqual(got, want) {
@@ -59,52 +59,70 @@ func changes(t *testing.T, kind gatehouse.Kind, cmd gatehouse.Command) string {
 	return strings.Join(fields, " ")
 }
 
+// readings are what a request without parameters becomes another one by.
+var readings = []struct {
+	kind        gatehouse.Kind
+	op          gatehouse.Op
+	query, want string
+}{
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=5&cost=2&interval=60000&maxwait=0",
+		"Size=5 Cost=2 Interval=1m0s Burst=4 MaxWait=0s"},
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "SIZE=3&maxWait=1&CoSt=2",
+		"Size=3 Cost=2 Interval=1s Burst=2 MaxWait=1ms"},
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=3&size=7", "Size=7 Interval=1s Burst=6"},
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=3&size=&key=a&key=", ""},
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=0", "Size=0 Interval=1s"},
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "interval=+5&maxwait=+7",
+		"Size=1 Interval=5ms MaxWait=7ms"},
+	{gatehouse.TokenBucket, gatehouse.OpAcquire, "mode=classic&guard=3", "Size=1 Interval=1s Guard=3ms"},
+	{gatehouse.GCRA, gatehouse.OpAcquire, "size=30&interval=60000&burst=15",
+		"Size=30 Interval=1m0s Burst=15"},
+	{gatehouse.GCRA, gatehouse.OpAcquire, "size=30&burst=0", "Size=30 Interval=1s"},
+	{gatehouse.GCRA, gatehouse.OpReserve, "key=me&cost=3&size=3",
+		"Holder=me Size=3 Cost=3 Interval=1s Burst=2"},
+	{gatehouse.GCRA, gatehouse.OpAcquire, "limits=200/1m,10/1s,5000/day&size=",
+		"Size=1 Interval=1s Limits=[10/1s 200/1m 5000/day]"},
+	{gatehouse.FixedWindow, gatehouse.OpAcquire, "size=9&interval=week&zone=Europe/Berlin",
+		"Calendar=week Size=9 Zone=Europe/Berlin Burst=8"},
+	{gatehouse.SlidingWindow, gatehouse.OpAcquire, "mode=strict", "Mode=strict Size=1 Interval=1s"},
+	{gatehouse.SlidingWindow, gatehouse.OpAcquire, "mode=fine&mode=estimate", "Size=1 Interval=1s"},
+	{gatehouse.Pace, gatehouse.OpReserve, "size=2&mode=paced&guard=250",
+		"Mode=paced Size=2 Interval=1s Burst=1 Guard=250ms"},
+
+	// A peek or a delay that names no limit asks about the one in force.
+	{gatehouse.GCRA, gatehouse.OpPeek, "cost=0", "Cost=0"},
+	{gatehouse.GCRA, gatehouse.OpPeek, "size=2", "Size=2 Interval=1s Burst=1"},
+	{gatehouse.GCRA, gatehouse.OpPeek, "burst=2", "Size=1 Interval=1s Burst=2"},
+	{gatehouse.GCRA, gatehouse.OpDelay, "interval=day", "Calendar=day Size=1"},
+	{gatehouse.GCRA, gatehouse.OpDelay, "limits=2/1s", "Size=1 Interval=1s Limits=[2/1s]"},
+
+	// So do an acquire, a reserve and a charge, unless they give any part of a limit.
+	{gatehouse.GCRA, gatehouse.OpReserve, "key=me&cost=3&maxwait=0&size=", "Holder=me Cost=3 MaxWait=0s"},
+	{gatehouse.GCRA, gatehouse.OpCharge, "cost=3", "Cost=3"},
+	{gatehouse.Pace, gatehouse.OpCharge, "guard=0", "Size=1 Interval=1s"},
+	{gatehouse.GCRA, gatehouse.OpCharge, "zone=UTC", "Size=1 Interval=1s Zone=UTC"},
+
+	{gatehouse.Semaphore, gatehouse.OpAcquire, "key=k&size=3", "Holder=k Size=3"},
+	{gatehouse.Semaphore, gatehouse.OpAcquire, "key=k&extend=true", "Holder=k Expires=-1ns Extend=true"},
+	{gatehouse.Lock, gatehouse.OpAcquire, "key=k&extend=True&expires=5",
+		"Holder=k Expires=5ms Extend=true"},
+	{gatehouse.Lock, gatehouse.OpAcquire, "key=k&extend=false", "Holder=k"},
+	{gatehouse.Lock, gatehouse.OpRenew, "key=k&extend=true", "Holder=k"},
+	{gatehouse.GCRA, gatehouse.OpAcquire, "extend=true", ""},
+
+	// What only limiters have does nothing elsewhere.
+	{gatehouse.Semaphore, gatehouse.OpRelease, "key=k&interval=week&burst=7&guard=1&mode=fine&zone=x",
+		"Holder=k Interval=0s"},
+	{gatehouse.Semaphore, gatehouse.OpRenew, "key=k&expires=0", "Holder=k Expires=0s"},
+	{gatehouse.Counter, gatehouse.OpCount, "amount=-4&key=k&id=anything&message=m&value=9",
+		"Amount=-4 Message=m"},
+	{gatehouse.Counter, gatehouse.OpReset, "amount=4&value=-9223372036854775808",
+		"Amount=-9223372036854775808"},
+	{gatehouse.Barrier, gatehouse.OpWait, "limits=1/1s&zone=UTC", ""},
+}
+
 func TestParameters(t *testing.T) {
-	for _, c := range []struct {
-		kind        gatehouse.Kind
-		op          gatehouse.Op
-		query, want string
-	}{
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=5&cost=2&interval=60000&maxwait=0",
-			"Size=5 Cost=2 Interval=1m0s Burst=4 MaxWait=0s"},
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "SIZE=3&maxWait=1&CoSt=2",
-			"Size=3 Cost=2 Burst=2 MaxWait=1ms"},
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=3&size=7", "Size=7 Burst=6"},
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=3&size=&key=a&key=", ""},
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "size=0", "Size=0"},
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "interval=+5&maxwait=+7",
-			"Interval=5ms MaxWait=7ms"},
-		{gatehouse.TokenBucket, gatehouse.OpAcquire, "mode=classic&guard=3", "Guard=3ms"},
-		{gatehouse.GCRA, gatehouse.OpAcquire, "size=30&interval=60000&burst=15",
-			"Size=30 Interval=1m0s Burst=15"},
-		{gatehouse.GCRA, gatehouse.OpAcquire, "size=30&burst=0", "Size=30"},
-		{gatehouse.GCRA, gatehouse.OpReserve, "key=me&cost=3&size=3", "Holder=me Size=3 Cost=3 Burst=2"},
-		{gatehouse.GCRA, gatehouse.OpAcquire, "limits=200/1m,10/1s,5000/day&size=",
-			"Limits=[10/1s 200/1m 5000/day]"},
-		{gatehouse.FixedWindow, gatehouse.OpAcquire, "size=9&interval=week&zone=Europe/Berlin",
-			"Calendar=week Size=9 Interval=0s Zone=Europe/Berlin Burst=8"},
-		{gatehouse.SlidingWindow, gatehouse.OpAcquire, "mode=strict", "Mode=strict"},
-		{gatehouse.SlidingWindow, gatehouse.OpAcquire, "mode=fine&mode=estimate", ""},
-		{gatehouse.Pace, gatehouse.OpReserve, "size=2&mode=paced&guard=250",
-			"Mode=paced Size=2 Burst=1 Guard=250ms"},
-
-		// A peek or a delay that names no limit asks about the one in force.
-		{gatehouse.GCRA, gatehouse.OpPeek, "cost=0", "Cost=0"},
-		{gatehouse.GCRA, gatehouse.OpPeek, "size=2", "Size=2 Interval=1s Burst=1"},
-		{gatehouse.GCRA, gatehouse.OpPeek, "burst=2", "Size=1 Interval=1s Burst=2"},
-		{gatehouse.GCRA, gatehouse.OpDelay, "interval=day", "Calendar=day Size=1"},
-		{gatehouse.GCRA, gatehouse.OpDelay, "limits=2/1s", "Size=1 Interval=1s Limits=[2/1s]"},
-
-		// What only limiters have does nothing elsewhere.
-		{gatehouse.Semaphore, gatehouse.OpRelease, "key=k&interval=week&burst=7&guard=1&mode=fine&zone=x",
-			"Holder=k Interval=0s"},
-		{gatehouse.Semaphore, gatehouse.OpRenew, "key=k&expires=0", "Holder=k Expires=0s"},
-		{gatehouse.Counter, gatehouse.OpCount, "amount=-4&key=k&id=anything&message=m&value=9",
-			"Amount=-4 Message=m"},
-		{gatehouse.Counter, gatehouse.OpReset, "amount=4&value=-9223372036854775808",
-			"Amount=-9223372036854775808"},
-		{gatehouse.Barrier, gatehouse.OpWait, "limits=1/1s&zone=UTC", ""},
-	} {
+	for _, c := range readings {
 		if got := changes(t, c.kind, mustRead(t, c.kind, c.op, c.query)); got != c.want {
 			t.Errorf("%s %s %s = %s, want %s", c.kind, c.op, c.query, got, c.want)
 		}
@@ -147,14 +165,15 @@ var refusals = []struct{ query, want string }{
 	{"size=1000000000000000", `size is "1000000000000000", want a whole number from 0 to 999999999999999`},
 	{"cost=0", `cost is "0", want a whole number from 1 to 999999999999999`},
 	{"cost=", `cost is "", want a whole number from 1 to 999999999999999`},
-	{"interval=0", `interval is "0", want a whole number from 1 to 3153600000000`},
-	{"interval=-5", `interval is "-5", want a whole number from 1 to 3153600000000`},
-	{"interval=1s", `interval is "1s", want a whole number from 1 to 3153600000000`},
-	{"interval=", `interval is "", want a whole number from 1 to 3153600000000`},
+	{"interval=0", `interval is "0", want a whole number of milliseconds from 1 to 3153600000000`},
+	{"interval=-5", `interval is "-5", want a whole number of milliseconds from 1 to 3153600000000`},
+	{"interval=1s", `interval is "1s", want a whole number of milliseconds from 1 to 3153600000000: ` +
+		`write interval=1000 for 1s`},
+	{"interval=", `interval is "", want a whole number of milliseconds from 1 to 3153600000000`},
 	{"interval=year", `interval is "year", want milliseconds, or day, week or month`},
 	{"interval=Day", `interval is "Day", want milliseconds, or day, week or month`},
-	{"expires=-1", `expires is "-1", want a whole number from 0 to 3153600000000`},
-	{"maxwait=-2", `maxwait is "-2", want a whole number from -1 to 3153600000000`},
+	{"expires=-1", `expires is "-1", want a whole number of milliseconds from 0 to 3153600000000`},
+	{"maxwait=-2", `maxwait is "-2", want a whole number of milliseconds from -1 to 3153600000000`},
 	{"amount=9223372036854775808",
 		`amount is "9223372036854775808", want a whole number from -92233720368547`},
 	{"value=x",
@@ -162,8 +181,9 @@ var refusals = []struct{ query, want string }{
 	{"burst=-1", `burst is "-1", want a whole number from 0 to 999999999999998`},
 	{"burst=999999999999999", `burst is "999999999999999", want a whole number from 0 to 999999999999998`},
 	{"burst=", `burst is "", want a whole number from 0 to 999999999999998`},
-	{"guard=-1", `guard is "-1", want a whole number from 0 to 3153600000000`},
-	{"guard=3153600000001", `guard is "3153600000001", want a whole number from 0 to 3153600000000`},
+	{"guard=-1", `guard is "-1", want a whole number of milliseconds from 0 to 3153600000000`},
+	{"guard=3153600000001",
+		`guard is "3153600000001", want a whole number of milliseconds from 0 to 3153600000000`},
 	{"limits=", `limits has "", want limits such as 10/1s,200/1m,5000/day`},
 	{"limits=10", `limits has "10", want limits such as 10/1s,200/1m,5000/day`},
 	{"limits=10/1s,", `limits has "", want limits such as 10/1s,200/1m,5000/day`},
@@ -177,7 +197,8 @@ var refusals = []struct{ query, want string }{
 	{"message=" + strings.Repeat("m", 4097), "message has 4097 bytes, want at most 4096"},
 	{"id=" + strings.Repeat("i", 4097), "id has 4097 bytes, want at most 4096"},
 	{"step=1", `parameter "step" is unknown, want one of size cost interval expires maxwait key message ` +
-		`amount value id burst mode guard limits zone fence`},
+		`amount value id burst mode guard limits zone fence extend`},
+	{"extend=1", `extend is "1", want true or false`},
 	{"fence=-1&key=k", `fence is "-1", want a whole number from 0 to 18446744073709551615`},
 	{"fence=18446744073709551616&key=k", `fence is "18446744073709551616", want a whole number from 0 to`},
 	{"fence=x&key=k", `fence is "x", want a whole number from 0 to 18446744073709551615`},

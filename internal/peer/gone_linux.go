@@ -14,3 +14,16 @@ func Gone(fd int32) bool {
 		return err != nil || n > 0
 	}
 }
+
+// Unread reports whether bytes have come on a socket, which must be open, that were not read yet.
+func Unread(fd int32) bool {
+	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD by its other name
+	return err == nil && n > 0
+}
+
+// Pending reports whether a listener has connections that were not accepted yet.
+func Pending(fd int32) bool {
+	fds := []unix.PollFd{{Fd: fd, Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}

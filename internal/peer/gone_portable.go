@@ -5,3 +5,10 @@ package peer
 // Gone reports whether the other end of a socket is known to be gone at this instant. Elsewhere than on
 // Linux that is not known until the socket is read.
 func Gone(int32) bool { return false }
+
+// Unread reports whether bytes have come on a socket that were not read yet, which is only known on Linux.
+func Unread(int32) bool { return false }
+
+// Pending reports whether a listener has connections that were not accepted yet, which is only known on
+// Linux.
+func Pending(int32) bool { return false }

@@ -16,24 +16,28 @@ const maxName = 64
 // spelling, so that there are no more than some hundreds.
 var zones sync.Map
 
+// known are the names of all zones, listed once. To ask the system for each name that is unknown would cost
+// as much as ten decisions or more.
+var known = sync.OnceValue(allNames)
+
 // Load returns the time zone of a name such as Europe/Berlin; "" is UTC. The error's
 // text is for whoever gave the name.
 func Load(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
 	}
-	if known, ok := zones.Load(name); ok {
-		return known.(*time.Location), nil
+	if location, ok := zones.Load(name); ok {
+		return location.(*time.Location), nil
 	}
-	if len(name) > maxName || name == "Local" || path.Clean(name) != name {
+	if len(name) > maxName || name == "Local" || path.Clean(name) != name || !known()[name] {
 		return nil, unknown(name)
 	}
 	read, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, unknown(name)
 	}
-	known, _ := zones.LoadOrStore(name, read)
-	return known.(*time.Location), nil
+	location, _ := zones.LoadOrStore(name, read)
+	return location.(*time.Location), nil
 }
 
 func unknown(name string) error {

@@ -1,6 +1,10 @@
 package zone
 
 import (
+	"archive/zip"
+	"fmt"
+	"go/build"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,5 +36,51 @@ func TestLoadUnknown(t *testing.T) {
 		if zone, err := Load(name); err == nil || len(err.Error()) > 350 {
 			t.Errorf("Load(%q) = %v, %v, want a short error", name, zone, err)
 		}
+	}
+}
+
+// The list of names is that of the database that is part of the program.
+func TestNames(t *testing.T) {
+	database, err := zip.OpenReader(filepath.Join(build.Default.GOROOT, "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = database.Close() }()
+	listed := "\n" + compiledIn
+	for _, file := range database.File {
+		if !strings.HasSuffix(file.Name, "/") && !strings.Contains(listed, "\n"+file.Name+"\n") {
+			t.Errorf("names.txt lacks %s, want the files of %s/lib/time/zoneinfo.zip",
+				file.Name, build.Default.GOROOT)
+		}
+	}
+	for name := range strings.Lines(compiledIn) {
+		if _, err := Load(strings.TrimSpace(name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A name that is unknown is found out without asking the system, and nothing remembers it.
+func TestUnknownCostsNothing(t *testing.T) {
+	const rounds = 1000
+	names := make([]string, rounds+1)
+	for i := range names {
+		names[i] = fmt.Sprintf("Europe/Nowhere%d", i)
+	}
+	i := 0
+	allocated := testing.AllocsPerRun(rounds, func() {
+		if _, err := Load(names[i]); err == nil {
+			t.Errorf("Load(%q) found a zone", names[i])
+		}
+		i++
+	})
+	if allocated > 5 { // those of the error; package time makes some 30 to open files
+		t.Errorf("Load of an unknown zone allocates %v times, want at most 5", allocated)
+	}
+}
+
+func BenchmarkUnknown(b *testing.B) {
+	for b.Loop() {
+		_, _ = Load("Europe/Nowhere")
 	}
 }

@@ -33,8 +33,12 @@ func lockDir(dir string, create bool) (*os.File, error) {
 			return nil, fmt.Errorf("%s: making the directory: %w", dir, err)
 		}
 	}
+	path := filepath.Join(dir, lockName)
+	if err := checkRegular(path); err != nil {
+		return nil, err
+	}
 	// #nosec G304 -- which directory is the caller's choice
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if !create && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
 		return nil, nil // who cannot write there cannot be in the way of who can
 	}
@@ -56,9 +60,37 @@ func lockDir(dir string, create bool) (*os.File, error) {
 	return lock, nil
 }
 
+// checkRegular refuses anything but a regular file, or none: a link may lead to a file of somebody else, and
+// opening a pipe waits for its other end.
+func checkRegular(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: is %s, want a regular file or none", path,
+		fileKind(info.Mode()))
+}
+
+// fileKind says what is no regular file.
+func fileKind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a link"
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	default:
+		return "a device or a socket"
+	}
+}
+
 // load reads the file, or makes one, and opens it for writing.
 func (s *Store) load() error {
-	_, err := os.Stat(s.path())
+	_, err := os.Lstat(s.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		err = createFile(s.path())
 	}
@@ -74,7 +106,8 @@ func (s *Store) load() error {
 	start := s.start(wall, l.head.last)
 	s.now = func() time.Time { return start.Add(time.Since(begun)) }
 	s.memory = memory.New(memory.Config{
-		Names: s.config.Names, Linger: s.config.Linger, Now: s.now, Journal: journal{s},
+		Names: s.config.Names, Holders: s.config.Holders, Memory: s.config.Memory,
+		Linger: s.config.Linger, Now: s.now, Journal: journal{s},
 	})
 	if s.db, err = openFile(s.path(), &s.head); err != nil {
 		return err
@@ -91,11 +124,15 @@ func (s *Store) load() error {
 }
 
 // fill puts what was read into the memory, but for what has expired meanwhile, which is removed from the
-// file some time.
+// file some time. A limit that is at rest stays for as long as it would have without a restart.
 func (s *Store) fill(states map[gatehouse.Key]control.State) (expired int) {
 	now := s.now()
 	for key, state := range states {
-		if !state.Expiry().After(now) {
+		worth := state.Expiry()
+		if control.Limits(state) {
+			worth = worth.Add(s.memory.Lingers(key.Kind))
+		}
+		if !worth.After(now) {
 			expired++
 			s.memory.Mark(key)
 			continue
@@ -163,7 +200,10 @@ func (s *Store) read() (*loading, error) {
 func newLoading() *loading { return &loading{states: make(map[gatehouse.Key]control.State)} }
 
 func (l *loading) readFile(path string) error {
-	file, err := os.Open(path) // #nosec G304 -- it is the caller's
+	if err := checkRegular(path); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0) // #nosec G304 -- it is the caller's
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,12 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// noFollow does nothing there.
+const noFollow = 0
+
+// othersMayWrite reports false: the modes of files say nothing there.
+func othersMayWrite(string) bool { return false }
+
 // flock takes the lock of a file if nobody has it: of a byte behind what is written in it, which others may
 // read. The system lets go of it when the process ends, however it does.
 func flock(file *os.File) bool {

@@ -54,7 +54,7 @@ func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []contro
 	}
 	err := s.memory.Apply(ctx, key, rest)
 	for i, place := range places {
-		queue[place].Decision = rest[i].Decision
+		queue[place].Decision, queue[place].Err = rest[i].Decision, rest[i].Err
 	}
 	return err
 }

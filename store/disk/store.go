@@ -16,15 +16,19 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	bolt "go.etcd.io/bbolt"
 )
 
 // A Config says how a store works. The zero value works.
 type Config struct {
-	// Names and Linger are those of [memory.Config].
-	Names  int
-	Linger time.Duration
+	// Names, Holders, Memory and Linger are those of [memory.Config]. What the file has is loaded whatever
+	// they say.
+	Names   int
+	Holders int
+	Memory  *weight.Total
+	Linger  time.Duration
 
 	// Flush is how often the state of limiters is written down; 0 means DefaultFlush.
 	Flush time.Duration
@@ -93,6 +97,9 @@ func Open(dir string, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if othersMayWrite(dir) {
+		config.Log.Warn("others may write in the store's directory; want mode 0700", "dir", dir)
+	}
 	s := &Store{
 		dir: dir, config: config, lock: lock, commit: (*bolt.Tx).Commit,
 		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
@@ -159,6 +166,9 @@ func (s *Store) Range(
 
 // Len returns how many names are kept, those that only linger included.
 func (s *Store) Len() int { return s.memory.Len() }
+
+// Holders returns how many holders all semaphores and locks have.
+func (s *Store) Holders() int { return s.memory.Holders() }
 
 // Failed is closed when the file cannot be written any more. Every call fails from then on; Err says why.
 func (s *Store) Failed() <-chan struct{} { return s.failed }

@@ -24,10 +24,7 @@ import (
 // backend is one without a store.
 func backend(tb testing.TB, address string) *Backend {
 	tb.Helper()
-	b, err := Open(address)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	b := opened(tb, address)
 	tb.Cleanup(func() { _ = b.Close() })
 	return b
 }

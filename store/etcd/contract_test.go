@@ -43,7 +43,7 @@ func (p *place) Open() storetest.Server {
 		p.t.Fatal(err)
 	}
 	number := 1 + rand.Uint32N(1<<32-1)
-	store := swap.New(backend, swap.Config{Server: number, Timeout: 5 * time.Second})
+	store := swap.New(backend, swap.Config{Server: number, Timeout: patience / 4})
 	return storetest.Server{
 		Store: store, FirstTicket: swap.FirstTicket(number), Kill: link.Hang,
 		Close: func() {

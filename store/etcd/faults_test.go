@@ -148,9 +148,10 @@ func TestFaultsUnderLoad(t *testing.T) {
 func TestNoMajority(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.Start(t, 3)
-	s := serve(t, cluster.URL(""))
+	address := cluster.URL("")
+	serve(t, address).do(t, named(gatehouse.Lock, "a"), acquire("one"), gatehouse.Granted)
+	s := serveWithin(t, opened(t, address), 2*time.Second)
 	key := named(gatehouse.Lock, "a")
-	s.do(t, key, acquire("one"), gatehouse.Granted)
 	cluster.Kill(0)
 	cluster.Kill(1)
 	began := time.Now()

@@ -69,7 +69,34 @@ func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
 		n.exchanging <- struct{}{}
 		<-n.exchanging
 	}
-	return n.store.shared.Apply(ctx, n.key, queue)
+	err := n.store.shared.Apply(ctx, n.key, queue)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range queue {
+		if queue[i].Command.Op == gatehouse.OpAcquire && err == nil {
+			n.noteLimit(&queue[i].Decision)
+		}
+	}
+	return err
+}
+
+// noteLimit notes the limit in force by which the store has judged an acquire: 0 if it did not, or by
+// several. It is called with the lock held.
+func (n *name) noteLimit(d *gatehouse.Decision) {
+	if n.limit = d.Limit; len(d.Windows) > 0 {
+		n.limit = 0
+	}
+}
+
+// knownLimit is the limit under which a chunk for a command would be taken; 0 when the store has to decide
+// because the command leaves the limit as it is, and what that is is not known here.
+func (n *name) knownLimit(cmd *gatehouse.Command) int64 {
+	if cmd.HasLimit() {
+		return max(1, cmd.Size)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.limit
 }
 
 func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
@@ -80,7 +107,8 @@ func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
 // neither be refunded nor outlive a reset.
 func settles(op gatehouse.Op) bool {
 	switch op {
-	case gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve, gatehouse.OpCancel:
+	case gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve,
+		gatehouse.OpCancel:
 		return true
 	default:
 		return false
@@ -97,9 +125,13 @@ func (n *name) refill(ctx context.Context, queue []control.Turn) ([]control.Turn
 			return queue, nil
 		}
 		cmd := *queue[0].Command
+		limit := n.knownLimit(&cmd)
+		if limit == 0 {
+			return queue, nil
+		}
 		n.report(&cmd)
 		wanted := max(1, cmd.Cost-cmd.Chunk.Left)
-		cmd.Cost, cmd.MaxWait, cmd.Ticket, cmd.Again = max(wanted, min(size, cmd.Size)), 0, 0, false
+		cmd.Cost, cmd.MaxWait, cmd.Ticket, cmd.Again = max(wanted, min(size, limit)), 0, 0, false
 		d, err := n.fetch(ctx, &cmd)
 		if err != nil {
 			return queue, err
@@ -179,6 +211,7 @@ func (n *name) hear(cmd *gatehouse.Command, d *gatehouse.Decision) {
 		known -= cmd.Cost
 	}
 	judged := granted || d.Outcome == gatehouse.Refused
+	n.noteLimit(d)
 	if c := n.chunk; c != nil && judged && known < cmd.Chunk.Left { // the record is younger than the chunk
 		c.left = max(0, c.left-(cmd.Chunk.Left-known))
 	}
@@ -243,7 +276,7 @@ func (n *name) serve(turn *control.Turn) bool {
 
 // answers reports whether what the store said to one command that was to take a chunk answers another.
 func answers(asked, cmd *gatehouse.Command) bool {
-	return chunked(cmd) && (cmd.Again || sameLimits(cmd, asked))
+	return chunked(cmd) && (cmd.Again || !cmd.HasLimit() || sameLimits(cmd, asked))
 }
 
 // tell makes what the store said one that is said now.

@@ -158,7 +158,8 @@ func (n *name) settle(t *trade, err error) {
 func (t *trade) learn(u *untold) {
 	for _, e := range t.errands {
 		for i := range e.queue {
-			if cmd := e.queue[i].Command; cmd.Op == gatehouse.OpAcquire && !cmd.Again && !u.changed {
+			cmd := e.queue[i].Command
+			if cmd.Op == gatehouse.OpAcquire && !cmd.Again && cmd.HasLimit() && !u.changed {
 				u.limit(cmd)
 			}
 		}

@@ -33,6 +33,7 @@ type name struct {
 	refused   *refusal // nil when there is none
 	rest      rest
 	exchanges uint64 // the number of the last exchange about chunks
+	limit     int64  // that was in force at the last one; 0 when it is not known
 
 	// The rest is of names that are not taken in chunks.
 	state   control.State // as of the last exchange, and what was let through here since; nil: not known
@@ -107,7 +108,11 @@ func own(queue []control.Turn) bool {
 // takes reports whether a queue may take something.
 func takes(queue []control.Turn) bool {
 	return slices.ContainsFunc(queue, func(turn control.Turn) bool {
-		return turn.Command.Op == gatehouse.OpAcquire || turn.Command.Op == gatehouse.OpReserve
+		switch turn.Command.Op {
+		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
+			return true
+		}
+		return false
 	})
 }
 
@@ -150,7 +155,7 @@ func (u *untold) note(turn *control.Turn) {
 		u.undo(cmd)
 	case cmd.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
 		return
-	case !cmd.Again && !sameLimits(cmd, &u.limits):
+	case !cmd.Again && cmd.HasLimit() && !sameLimits(cmd, &u.limits):
 		u.limit(cmd)
 		u.changed = true
 	}

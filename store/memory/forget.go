@@ -39,13 +39,21 @@ type due struct {
 // Before implements [minheap.Item].
 func (d due) Before(other due) bool { return d.at < other.at }
 
+// Lingers is how long a controller of a kind that is worth nothing is remembered.
+func (s *Store) Lingers(kind gatehouse.Kind) time.Duration {
+	if kind.Limiter() || kind == gatehouse.Semaphore {
+		return s.limits
+	}
+	return s.linger
+}
+
 // dueAt is when the name of state is to be looked at.
-func (s *Store) dueAt(state control.State, now time.Time) int64 {
-	at := state.Expiry()
-	if latest := now.Add(recheck); at.After(latest) {
+func (s *Store) dueAt(kind gatehouse.Kind, state control.State, now time.Time) int64 {
+	at := state.Expiry().Add(s.Lingers(kind))
+	if latest := now.Add(recheck + s.linger); at.After(latest) {
 		at = latest
 	}
-	return at.Add(s.linger).UnixNano()
+	return at.UnixNano()
 }
 
 // arm makes sure that the shard is swept soon after at.
@@ -71,7 +79,7 @@ func (s *Store) sweep(sh *shard) {
 		refused := reach{until: now.UnixNano(), most: sweepBatch, grace: RefusedLinger}
 		more = s.lookRefused(sh, now, refused)
 		for kind := range gatehouse.Kind(gatehouse.Kinds) {
-			r := reach{until: now.UnixNano(), most: sweepBatch, grace: s.linger}
+			r := reach{until: now.UnixNano(), most: sweepBatch, grace: s.Lingers(kind)}
 			more = s.look(sh, kind, now, r) || more
 			if q := sh.tables[kind].queue; len(q) > 0 {
 				s.arm(sh, q[0].at, now)
@@ -96,12 +104,22 @@ type reach struct {
 // back. It reports whether it stopped because there were too many.
 func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (more bool) {
 	t := &sh.tables[kind]
+	// What goes back does so at the end: when many are due at one instant, the same few would be looked at
+	// again and again.
+	var room [reclaimBatch]due
+	back := room[:0]
+	defer func() {
+		for _, d := range back {
+			t.queue.Push(d)
+		}
+	}()
 	for range r.most {
 		if len(t.queue) == 0 || t.queue[0].at > r.until {
 			return false
 		}
 		d := t.queue.Pop()
 		state, key := t.states[d.name], gatehouse.Key{Kind: kind, Name: d.name}
+		s.expire(sh, key, state, now)
 		switch {
 		case state != nil && sh.pins[key] > 0:
 			d.at = now.Add(s.linger).UnixNano()
@@ -109,27 +127,63 @@ func (s *Store) look(sh *shard, kind gatehouse.Kind, now time.Time, r reach) (mo
 			s.pushRefused(sh, key, state.Expiry().Add(RefusedLinger).UnixNano())
 			continue
 		case state != nil && state.Expiry().Add(r.grace).After(now):
-			d.at = s.dueAt(state, now)
+			d.at = s.dueAt(kind, state, now)
+		case r.grace > 0 && state != nil && sh.stillRefuses(key, state):
+			d.at = now.Add(r.grace).UnixNano()
 		default:
 			s.drop(sh, key)
 			continue
 		}
-		t.queue.Push(d)
+		back = append(back, d)
 	}
 	return true
 }
 
-// reclaim makes room for a new name by forgetting names that only linger, first those that only refused. It
-// reports whether there was one. It looks at those first that were not looked at for longest; the next time,
-// at others.
-func (s *Store) reclaim() bool {
+// expire ends the holds of a state whose time is up: one that is held on to by a single holder is not
+// forgotten, and need not be used again.
+func (s *Store) expire(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
+	if state == nil || !isHeld(key.Kind) {
+		return
+	}
+	before := loadOf(state)
+	control.Expire(now, state)
+	if after := loadOf(state); after != before {
+		s.weigh(key.Kind, before, after)
+		s.mark(sh, key)
+	}
+}
+
+// stillRefuses reports whether a limiter whose limit is 0 has refused a command since this was asked last.
+// A refusal leaves no time in a limiter, so the count of refusals tells. The limiter stays then: a new one
+// would let commands through that leave the limit as it is.
+func (sh *shard) stillRefuses(key gatehouse.Key, state control.State) bool {
+	refused, ok := control.Stopped(state)
+	last, known := sh.stopped[key]
+	if !ok || known && last == refused {
+		return false
+	}
+	if sh.stopped == nil {
+		sh.stopped = make(map[gatehouse.Key]int64)
+	}
+	sh.stopped[key] = refused
+	return true
+}
+
+// reclaim makes room for a name of a kind and so many bytes, by forgetting names that only linger, first
+// those that only refused. It reports whether there was enough. It looks at those first that were not looked
+// at for longest; the next time, at others.
+func (s *Store) reclaim(kind gatehouse.Kind, bytes int64) bool {
 	now := s.now()
 	if now.UnixNano() < s.full.Load() {
 		return false
 	}
 	early := reach{until: math.MaxInt64, most: reclaimBatch}
-	found := s.idle.Load() > 0 && s.reclaimBy(func(sh *shard) { s.lookRefused(sh, now, early) }) ||
-		s.reclaimBy(func(sh *shard) {
+	enough := func() bool {
+		return s.namesFor(kind) > 0 && s.memoryFor(kind) >= bytes &&
+			(!isHeld(kind) || s.holders.Load() < s.mostHolders)
+	}
+	found := s.idle.Load() > 0 && s.reclaimBy(enough, func(sh *shard) { s.lookRefused(sh, now, early) }) ||
+		s.reclaimBy(enough, func(sh *shard) {
 			for kind := range gatehouse.Kind(gatehouse.Kinds) {
 				s.look(sh, kind, now, early)
 			}
@@ -141,13 +195,13 @@ func (s *Store) reclaim() bool {
 }
 
 // reclaimBy forgets names of one shard after the other, until there is room.
-func (s *Store) reclaimBy(forget func(*shard)) bool {
+func (s *Store) reclaimBy(enough func() bool, forget func(*shard)) bool {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		forget(sh)
 		sh.mu.Unlock()
-		if s.count.Load() < s.names {
+		if enough() {
 			return true
 		}
 	}

@@ -93,34 +93,40 @@ func (s *Store) Put(key gatehouse.Key, state control.State) {
 	defer sh.mu.Unlock()
 	delete(sh.marked, key)
 	t := &sh.tables[key.Kind]
-	if _, known := t.states[key.Name]; known {
+	old, known := t.states[key.Name]
+	if known {
 		t.states[key.Name] = state
 	} else if state != nil {
 		s.add(sh, key, state, s.now())
 	}
+	s.weigh(key.Kind, loadOf(old), loadOf(state))
 }
 
 // add notes the state of a name that is new.
 func (s *Store) add(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
 	s.put(sh, key, state)
-	d := due{at: s.dueAt(state, now), name: key.Name}
+	d := due{at: s.dueAt(key.Kind, state, now), name: key.Name}
 	sh.tables[key.Kind].queue.Push(d)
 	s.arm(sh, d.at, now)
 }
 
-// put sets the state of a name that is new. The caller gives the name an entry by which it is forgotten.
+// put sets the state of a name that is new. The caller gives the name an entry by which it is forgotten, and
+// adds what the state weighs.
 func (s *Store) put(sh *shard, key gatehouse.Key, state control.State) {
 	t := &sh.tables[key.Kind]
 	if t.states == nil {
 		t.states = make(map[string]control.State)
 	}
 	t.states[key.Name] = state
-	s.count.Add(1)
+	s.counts(1, len(key.Name)+nameWeight, key.Kind)
 }
 
 // drop forgets a name whose entry was taken away.
 func (s *Store) drop(sh *shard, key gatehouse.Key) {
-	delete(sh.tables[key.Kind].states, key.Name)
-	s.count.Add(-1)
+	states := sh.tables[key.Kind].states
+	s.weigh(key.Kind, loadOf(states[key.Name]), load{})
+	delete(states, key.Name)
+	delete(sh.stopped, key)
+	s.counts(-1, -len(key.Name)-nameWeight, key.Kind)
 	s.mark(sh, key)
 }

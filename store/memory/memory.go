@@ -13,17 +13,27 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/internal/minheap"
+	"github.com/gatehousehq/gatehouse/internal/weight"
 )
 
 // A Config sets the limits of a store. The zero value works.
 type Config struct {
-	// Names is the most controllers kept at once; 0 means DefaultNames. When it is reached,
-	// controllers that are worth nothing are forgotten early, first those that only refused, and only if
-	// none is found among some thousands is a new name refused.
+	// Names is the most controllers kept at once; 0 means DefaultNames. The last tenth is kept for
+	// semaphores and locks. When it is reached, controllers that are worth nothing are forgotten early,
+	// first those that only refused, and only if none is found among some thousands is a new name refused.
 	Names int
 
+	// Holders is the most holders of all semaphores and locks together; 0 means DefaultHolders.
+	Holders int
+
+	// Memory is what everything weighs that is kept, and how much that may be; nil means without a limit.
+	// Near it names are forgotten as for Names, and then commands are refused that might keep more. What
+	// Put puts there always is.
+	Memory *weight.Total
+
 	// Linger is how long a controller that is worth nothing is remembered for its statistics; 0 means
-	// DefaultLinger. One that only refused is remembered for RefusedLinger.
+	// DefaultLinger, and LimitLinger for those whose limit or size later commands may leave as it is. One
+	// that only refused is remembered for RefusedLinger.
 	Linger time.Duration
 
 	// Now is the clock; nil means a monotonic one. It must not go backwards.
@@ -36,8 +46,13 @@ type Config struct {
 // The defaults of Config.
 const (
 	// DefaultNames needs about 150 MiB when all of them are token buckets with names of 20 bytes.
-	DefaultNames  = 500_000
-	DefaultLinger = time.Minute
+	DefaultNames   = 500_000
+	DefaultHolders = 1_000_000
+	DefaultLinger  = time.Minute
+
+	// LimitLinger is how long a limiter or a semaphore at rest keeps the limit that was given last. Shared
+	// stores keep it as long.
+	LimitLinger = 10 * time.Minute
 
 	// RefusedLinger leaves time to look up why nobody gets through, and is the same in shared stores.
 	RefusedLinger = 10 * time.Minute
@@ -51,12 +66,18 @@ const shards = 320
 type Store struct {
 	names  int64
 	linger time.Duration
+	limits time.Duration // linger of limiters and semaphores
 	now    func() time.Time
 	seed   maphash.Seed
 	shards [shards]shard
 	count  atomic.Int64 // of names
+	common atomic.Int64 // of those, all but semaphores and locks
 	idle   atomic.Int64 // of those in the shards' refused
 	full   atomic.Int64 // until when a new name need not look for room again, Unix ns
+
+	memory      *weight.Total
+	holders     atomic.Int64
+	mostHolders int64
 
 	journal Journal // nil when nobody is told
 }
@@ -67,16 +88,25 @@ func New(config Config) *Store {
 	s := &Store{
 		names:  int64(config.Names),
 		linger: config.Linger,
+		limits: config.Linger,
 		now:    config.Now,
 		seed:   maphash.MakeSeed(),
 
-		journal: config.Journal,
+		memory:      config.Memory,
+		mostHolders: int64(config.Holders),
+		journal:     config.Journal,
+	}
+	if s.memory == nil {
+		s.memory = weight.New(0)
+	}
+	if s.mostHolders == 0 {
+		s.mostHolders = DefaultHolders
 	}
 	if s.names == 0 {
 		s.names = DefaultNames
 	}
 	if s.linger == 0 {
-		s.linger = DefaultLinger
+		s.linger, s.limits = DefaultLinger, LimitLinger
 	}
 	if s.now == nil {
 		start := time.Now()
@@ -84,6 +114,9 @@ func New(config Config) *Store {
 	}
 	return s
 }
+
+// Holders returns how many holders all semaphores and locks have.
+func (s *Store) Holders() int { return int(s.holders.Load()) }
 
 // Len returns how many names are kept, those that only linger included.
 func (s *Store) Len() int { return int(s.count.Load()) }
@@ -97,6 +130,7 @@ type shard struct {
 	timer   *time.Timer           // fires when the first name is due
 	armed   int64                 // what is due when timer fires, Unix ns; 0 when it does not
 	marked  map[gatehouse.Key]struct{}
+	stopped map[gatehouse.Key]int64 // limiters at rest that refuse everything, see stillRefuses
 }
 
 // A table holds one kind's controllers of a shard. Every name in states has exactly one entry in queue, or
@@ -115,50 +149,65 @@ func (s *Store) shard(key gatehouse.Key) *shard {
 func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn) error {
 	sh := s.shard(key)
 	t := &sh.tables[key.Kind]
-	for {
+	if low := s.memory.Limit() / lowPart; s.memoryFor(key.Kind) < low {
+		s.reclaim(key.Kind, low)
+	} else if isHeld(key.Kind) && s.holders.Load() >= s.mostHolders {
+		s.reclaim(key.Kind, 0)
+	}
+	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()
 		old, known := t.states[key.Name]
-		state := control.Serve(now, key.Kind, old, queue)
-		kept := known && state == old || s.keep(sh, key, state, now)
+		before := loadOf(old)
+		state := s.serve(now, key, old, queue)
+		var lack *lack
+		if !known || state != old {
+			lack = s.keep(sh, key, state, now)
+		}
 		var pending Pending
-		if kept && s.journal != nil && (known || state != nil) {
+		if lack == nil && s.journal != nil && (known || state != nil) {
 			pending = s.tell(sh, key, old, queue)
 		}
+		s.weigh(key.Kind, before, loadOf(t.states[key.Name]))
 		sh.mu.Unlock()
 		if pending != nil {
 			return pending.Wait()
 		}
-		if kept {
+		if lack == nil {
 			return nil
 		}
 		// The state is new and nobody has seen it, so that dropping it is as if nothing had been done.
-		if !s.reclaim() {
-			return gatehouse.Errorf(gatehouse.CodeExhausted,
-				"%s: all %d names of this server are in use", key, s.names)
+		if tries == mostTries || !s.reclaim(key.Kind, int64(lack.bytes)) {
+			return lack.err
+		}
+		for i := range queue {
+			queue[i].Err = nil
 		}
 	}
 }
 
-// keep notes the state of a name that is new or was replaced. It reports false when there is no room.
-func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time.Time) bool {
+// mostTries is how often room is made for a command that others may take.
+const mostTries = 8
+
+// keep notes the state of a name that is new or was replaced. It returns what there is too little of.
+func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time.Time) *lack {
 	t := &sh.tables[key.Kind]
 	if _, known := t.states[key.Name]; known {
 		t.states[key.Name] = state
-		return true
+		return nil
 	}
 	if state == nil {
-		return true
+		return nil
 	}
 	if !state.Expiry().After(now) && sh.pins[key] == 0 { // worth nothing
 		s.keepRefused(sh, key, state, now)
-		return true
+		return nil
 	}
-	if s.count.Load() >= s.names {
-		return false
+	if lack := s.lacks(key, state); lack != nil {
+		return lack
 	}
 	s.add(sh, key, state, now)
-	return true
+	return nil
 }
 
 // Watch keeps the controller from being forgotten until stop is called, because somebody waits at

@@ -48,12 +48,12 @@ func TestNamesAreForgotten(t *testing.T) {
 		if got := s.Len(); got != 5002 {
 			t.Fatalf("Len() = %d, want 5002", got)
 		}
-		time.Sleep(30 * time.Second) // a bucket is full after a second, and lingers for a minute
+		time.Sleep(LimitLinger) // a bucket is full after a second, and keeps its limit for ten minutes
 		stats := gatehouse.Command{Op: gatehouse.OpStats}
 		if got := do(t, s, bucket("7"), stats).Outcome; got != gatehouse.Granted {
 			t.Errorf("stats of a lingering bucket: %s, want granted", got)
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		if got := s.Len(); got != 2 {
 			t.Errorf("Len() = %d, want the lock and the event", got)
 		}
@@ -107,7 +107,7 @@ func TestDeletedNamesLeaveNothing(t *testing.T) {
 		if n != 1 || s.Len() != 1 {
 			t.Errorf("%d entries, %d names, want 1 of each", n, s.Len())
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(recheck + DefaultLinger + 2*slack)
 		if s.Len() != 0 {
 			t.Errorf("%d names, want none", s.Len())
 		}
@@ -170,6 +170,24 @@ func TestTooManyNames(t *testing.T) {
 		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "6"}
 		do(t, s, lock, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
 		do(t, s, bucket("fits too"), take())
+	})
+}
+
+// Room is found however many names are due at the same instant as the one at rest.
+func TestRoomAmongNamesOfOneInstant(t *testing.T) {
+	const most = 200 // some shards have several, none more than are looked at together
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Names: most})
+		lock := func(i int) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Lock, Name: fmt.Sprint(i)} }
+		for i := range most {
+			do(t, s, lock(i), take())
+		}
+		for i := range most {
+			do(t, s, lock(i), gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
+			do(t, s, lock(most+i), take())
+			do(t, s, lock(most+i), gatehouse.Command{Op: gatehouse.OpDelete})
+			do(t, s, lock(i), take())
+		}
 	})
 }
 
@@ -251,5 +269,77 @@ func TestAtomic(t *testing.T) {
 	}
 	if sum != 500 {
 		t.Errorf("%d tokens given, want 500", sum)
+	}
+}
+
+// A limit that was given is in force for ten minutes after all of it is back, and a size after the last hold
+// is gone. Locks have neither.
+func TestLimitsLinger(t *testing.T) {
+	inForce := take()
+	inForce.Size, inForce.Interval = gatehouse.InForce, 0
+	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
+		if !kind.Limiter() && kind != gatehouse.Semaphore {
+			continue
+		}
+		synctest.Test(t, func(t *testing.T) {
+			s, key := New(Config{}), gatehouse.Key{Kind: kind, Name: "a"}
+			cmd := take()
+			cmd.Size, cmd.Burst = 7, 6
+			for range 3 {
+				do(t, s, key, cmd)
+				if kind == gatehouse.Semaphore {
+					do(t, s, key, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
+				}
+				time.Sleep(LimitLinger)
+				if d := do(t, s, key, inForce); d.Outcome != gatehouse.Granted || d.Limit != 7 {
+					t.Errorf("%s at rest: %s under a limit of %d, want 7", kind, d.Outcome, d.Limit)
+				}
+				if kind == gatehouse.Semaphore {
+					do(t, s, key, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
+				}
+				time.Sleep(LimitLinger + 3*time.Minute)
+				if d := do(t, s, key, inForce); d.Outcome != gatehouse.Granted || d.Limit != 1 {
+					t.Errorf("%s forgotten: %s under a limit of %d, want 1", kind, d.Outcome, d.Limit)
+				}
+			}
+		})
+	}
+}
+
+// A limiter whose limit is 0 stays stopped for commands that leave the limit as it is, however long they
+// come: also one that was in use before, and one that never was.
+func TestAStopLasts(t *testing.T) {
+	inForce := take()
+	inForce.Size, inForce.Interval = gatehouse.InForce, 0
+	stop := take()
+	stop.Size, stop.Burst = 0, 0
+	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
+		if !kind.Limiter() {
+			continue
+		}
+		for _, used := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				s, key := New(Config{}), gatehouse.Key{Kind: kind, Name: "a"}
+				if used {
+					cmd := take()
+					cmd.Size, cmd.Burst = 7, 6
+					do(t, s, key, cmd)
+					time.Sleep(2 * time.Minute)
+				}
+				do(t, s, key, stop)
+				for minute := range 60 {
+					time.Sleep(time.Minute)
+					if d := do(t, s, key, inForce); d.Outcome != gatehouse.Refused {
+						t.Fatalf("%s, used %t, is %s %d minutes after the stop",
+							kind, used, d.Outcome, minute+1)
+					}
+				}
+				time.Sleep(2*LimitLinger + 5*time.Minute)
+				if n := s.Len(); n != 0 {
+					t.Errorf("%s, used %t: %d names are kept when it was not asked for long, want none",
+						kind, used, n)
+				}
+			})
+		}
 	}
 }

@@ -33,10 +33,10 @@ func (s *Store) keepRefused(sh *shard, key gatehouse.Key, state control.State, n
 	if !control.OnlyRefused(state) {
 		return
 	}
-	for s.count.Load() >= s.names && len(sh.refused) > 0 { // it takes one away each time
+	for !s.fits(key, state) && len(sh.refused) > 0 { // it takes one away each time
 		s.lookRefused(sh, now, reach{until: math.MaxInt64, most: 1})
 	}
-	if s.count.Load() >= s.names {
+	if !s.fits(key, state) {
 		return
 	}
 	s.put(sh, key, state)
@@ -64,11 +64,13 @@ func (s *Store) lookRefused(sh *shard, now time.Time, r reach) (more bool) {
 		state := t.states[e.key.Name]
 		switch {
 		case state != nil && (sh.pins[e.key] > 0 || !isRefused(state, now)):
-			at := s.dueAt(state, now)
+			at := s.dueAt(e.key.Kind, state, now)
 			t.queue.Push(due{at, e.key.Name})
 			s.arm(sh, at, now)
 		case state != nil && state.Expiry().Add(r.grace).After(now):
 			s.pushRefused(sh, e.key, state.Expiry().Add(r.grace).UnixNano())
+		case r.grace > 0 && state != nil && sh.stillRefuses(e.key, state):
+			s.pushRefused(sh, e.key, now.Add(r.grace).UnixNano())
 		default:
 			s.drop(sh, e.key)
 		}

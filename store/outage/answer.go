@@ -85,7 +85,8 @@ func (s *Store) date(turn *control.Turn) {
 	}
 }
 
-// asks reports whether an operation can be answered without knowing what others have taken.
+// asks reports whether an operation can be answered without knowing what others have taken. A charge cannot:
+// it is to be booked, and nobody is kept from going on by booking it later.
 func asks(op gatehouse.Op) bool {
 	switch op {
 	case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpReserve:
@@ -104,7 +105,11 @@ func allow(key gatehouse.Key, queue []control.Turn, answered []bool) {
 		case asks(op):
 			cmd := *turn.Command
 			cmd.Ahead, cmd.Again = 0, false
-			turn.Decision = control.New(key.Kind).Step(now, &cmd)
+			if takesInForce(&cmd) {
+				turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
+			} else {
+				turn.Decision = control.New(key.Kind).Step(now, &cmd)
+			}
 			answered[i] = turn.Decision.Outcome != gatehouse.Missing
 			mark(turn, allowedMessage)
 		case op == gatehouse.OpUndo: // nobody waits for the answer; what was taken comes back with time
@@ -112,6 +117,12 @@ func allow(key gatehouse.Key, queue []control.Turn, answered []bool) {
 			answered[i] = true
 		}
 	}
+}
+
+// takesInForce reports whether a command takes something under the limit in force, which only the store
+// knows.
+func takesInForce(cmd *gatehouse.Command) bool {
+	return !cmd.HasLimit() && (cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpReserve)
 }
 
 // mark notes on a grant that the store knows nothing of it.

@@ -88,9 +88,10 @@ func TestWhatNeedsTheStore(t *testing.T) {
 			_, s := away(t, answer, 1)
 			for _, op := range []gatehouse.Op{
 				gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
-				gatehouse.OpDelete, gatehouse.OpPeek,
+				gatehouse.OpDelete, gatehouse.OpPeek, gatehouse.OpCharge,
 			} {
-				d, _, err := ask(s, bucket("a"), gatehouse.Command{Op: op, Cost: 1, Holder: "k"})
+				cmd := gatehouse.Command{Op: op, Cost: 1, Holder: "k", Size: gatehouse.InForce}
+				d, _, err := ask(s, bucket("a"), cmd)
 				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 					t.Errorf("%s by the rule %s = %+v, %v, want unavailable", op, answer, d, err)
 				}
@@ -332,5 +333,33 @@ func TestAnswerNames(t *testing.T) {
 	}
 	if a, ok := outage.ParseAnswer("open"); ok {
 		t.Errorf("ParseAnswer(open) = %v, want none", a)
+	}
+}
+
+// The limit in force is only known to the store. Allow grants without it; a share of it is counted by a
+// server that was told the limit since the store went away.
+func TestLimitInForce(t *testing.T) {
+	inForce := func(op gatehouse.Op) gatehouse.Command {
+		return gatehouse.Command{Op: op, Cost: 3, Size: gatehouse.InForce}
+	}
+	for _, op := range []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpReserve} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := away(t, outage.Allow, 1)
+			if d, _, err := ask(s, bucket("a"), inForce(op)); err != nil || d.Outcome != gatehouse.Granted {
+				t.Errorf("%s by the rule allow = %+v, %v, want granted", op, d, err)
+			}
+			_, s = away(t, outage.LocalShare, 2)
+			d, _, err := ask(s, bucket("a"), inForce(op))
+			if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+				t.Errorf("%s of a share = %+v, %v, want unavailable", op, d, err)
+			}
+			if _, _, err := ask(s, bucket("a"), acquire(12, 1)); err != nil {
+				t.Fatal(err)
+			}
+			d, _, err = ask(s, bucket("a"), inForce(op))
+			if err != nil || d.Outcome != gatehouse.Granted || d.Limit != 6 || d.Remaining != 2 {
+				t.Errorf("%s of a share of 6 after one = %+v, %v, want 2 left", op, d, err)
+			}
+		})
 	}
 }

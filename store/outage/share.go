@@ -28,6 +28,8 @@ func (s *Store) share(
 			answered[i] = true
 			continue
 		case cmd.Op == gatehouse.OpCancel || cmd.Op == gatehouse.OpRefund:
+		case takesInForce(&cmd) && !s.knows(ctx, key):
+			continue
 		case !asks(cmd.Op) || !divide(key.Kind, &cmd, int64(s.config.Servers)):
 			continue
 		}
@@ -45,6 +47,12 @@ func (s *Store) share(
 		answered[i] = turns[j].Decision.Outcome != gatehouse.Missing // nothing is known here of such a limit
 	}
 	return nil
+}
+
+// knows reports whether a limit is in force here.
+func (s *Store) knows(ctx context.Context, key gatehouse.Key) bool {
+	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Size: gatehouse.InForce}}}
+	return s.local.Apply(ctx, key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
 }
 
 // divide makes a command one for a server's share of the limit. It reports false when there is no room in

@@ -27,7 +27,7 @@ func (p *place) Open() storetest.Server {
 	p.servers++
 	s := swap.New(backend, swap.Config{
 		Server: p.servers, Linger: 500 * time.Millisecond, Keep: 500 * time.Millisecond,
-		Timeout: 2 * time.Second,
+		Timeout: patience / 4,
 	})
 	return storetest.Server{
 		Store: s, FirstTicket: swap.FirstTicket(p.servers), Kill: backend.Close,

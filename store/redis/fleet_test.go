@@ -16,7 +16,7 @@ import (
 // newStore returns a store on a backend, that ends with the test.
 func newStore(t *testing.T, b *redis.Backend) *swap.Store {
 	t.Helper()
-	s := swap.New(b, swap.Config{Server: 1})
+	s := swap.New(b, swap.Config{Server: 1, Timeout: 5 * time.Second})
 	t.Cleanup(s.Close)
 	return s
 }

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// late is how much later than its budget a single call may return on a busy machine. Most return within
-	// 20 ms after it.
-	late = 500 * time.Millisecond
-	// soon is within what time a Redis that is back is used again, on a busy machine. It takes some 10 ms.
-	soon = 2 * time.Second
+	// late is how much later than its budget a call may return on the busiest machine; at rest it is 20 ms.
+	// What exceeds it hangs. How soon things happen is tested in virtual time.
+	late = patience / 2
+	// soon is within what time a Redis that is back is used again on such a machine; at rest it is 10 ms.
+	soon = patience
 )
 
 // timed makes a call with a budget, and says how long it took.
@@ -93,7 +93,7 @@ func TestPaused(t *testing.T) {
 	t.Logf("later than the budget: %v for half of them, %v for 90%%, %v at most; "+
 		"%d of %d were not sent; %d goroutines",
 		over[len(over)/2], over[len(over)*9/10], over[len(over)-1], unsent, len(over), most)
-	if half := over[len(over)/2]; half > 200*time.Millisecond { // at rest it is some 2 ms
+	if half := over[len(over)/2]; half > late { // at rest it is some 2 ms
 		t.Errorf("half of the calls took %v and more longer than their budget, want next to nothing", half)
 	}
 	if unsent < len(over)/2 {
@@ -196,11 +196,17 @@ func TestStaleReplica(t *testing.T) {
 	lost := apply(t, s, "a", acquire("2", 2))
 	proxy.Switch(replica.Address)
 	master.Kill()
-	if d, err := try(s, "a", acquire("3", 2)); err == nil {
-		t.Errorf("acquire at a replica = %+v, want an error", d)
-	} else if !errors.Is(err, swap.ErrNotSent) {
-		t.Errorf("acquire at a replica: %v, want ErrNotSent", err)
-	}
+	// It is sent again and again until the time is up. The last one may be on its way then: such an acquire
+	// says nothing of a replica.
+	redistest.Until(t, func() bool {
+		d, err := try(s, "a", acquire("3", 2))
+		if err == nil {
+			t.Errorf("acquire at a replica = %+v, want an error", d)
+		} else if !errors.Is(err, swap.ErrNotSent) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("acquire at a replica: %v, want ErrNotSent", err)
+		}
+		return errors.Is(err, swap.ErrNotSent)
+	})
 	replica.CLI(t, "REPLICAOF", "NO", "ONE")
 	third, took := eventually(t, s, "a", acquire("3", 2))
 	if third.Outcome != gatehouse.Granted || third.Fence <= lost.Fence || lost.Fence <= first.Fence {

@@ -102,6 +102,20 @@ func decidingMutants() []mutant {
 	return []mutant{
 		{name: "grants what it has not", test: "changes are atomic",
 			after: on(gatehouse.OpAcquire, seventh(func(d decision) { d.Outcome = gatehouse.Granted }))},
+		{name: "knows no longest delay", test: "a delay beyond the longest takes nothing",
+			before: func(_ key, cmd command) { cmd.MaxDelay = 0 }},
+		{name: "takes no charge", test: "a charge counts everywhere",
+			before: func(_ key, cmd command) {
+				if cmd.Op == gatehouse.OpCharge {
+					cmd.Op = gatehouse.OpPeek
+				}
+			}},
+		{name: "knows no limit in force", test: "a limit is in force everywhere",
+			before: func(_ key, cmd command) {
+				if cmd.Size == gatehouse.InForce {
+					cmd.Size, cmd.Interval = gatehouse.DefaultSize, gatehouse.DefaultInterval
+				}
+			}},
 		{name: "loses counts", test: "changes are atomic",
 			before: func(_ key, cmd command) {
 				if cmd.Op == gatehouse.OpCount && rand.IntN(7) == 0 {

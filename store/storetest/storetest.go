@@ -192,7 +192,7 @@ func (b *bench) closeAll() {
 func (b *bench) at(i int) *node { return b.nodes[i%len(b.nodes)] }
 
 // patience is how long something may take that has no time of its own.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // eventually waits until something is so.
 func (b *bench) eventually(what string, is func() bool) {

@@ -123,8 +123,11 @@ func (s *Store) keep(now int64, state control.State, heads []head) time.Duration
 			return gatehouse.Forever
 		}
 		linger := int64(s.config.Linger)
-		if control.Absent(state) {
+		switch {
+		case control.Absent(state):
 			linger = max(linger, int64(grave))
+		case control.Limits(state):
+			linger = int64(s.limits)
 		}
 		worth = max(expiry.UnixNano()-now, 0) + linger
 		if created := control.Created(state); !created.IsZero() {
@@ -269,7 +272,7 @@ func (f *flight) without(e *entry, i int) (d gatehouse.Decision, is bool) {
 
 // grows reports whether an operation can make a record much larger.
 func grows(op gatehouse.Op) bool {
-	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpSend
+	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend
 }
 
 // run serves the queue.
@@ -296,7 +299,7 @@ func (f *flight) note(tell bool, kind gatehouse.Kind, server uint32) {
 		f.next.fence = max(f.next.fence, d.Fence)
 		switch cmd.Op {
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
-		case gatehouse.OpAcquire, gatehouse.OpReserve:
+		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			f.write = f.write || granted
 		case gatehouse.OpWait: // whose last look takes it off the arrivals at a barrier
 			f.write = f.write || granted || cmd.Again && cmd.MaxWait == 0 && kind == gatehouse.Barrier
@@ -331,8 +334,9 @@ func (f *flight) holds(s *Store) []control.Hold {
 func (f *flight) compare(before, after []control.Hold) {
 	renewed := map[string]bool{}
 	for i := range f.turns {
-		if f.turns[i].Command.Op == gatehouse.OpRenew {
-			renewed[f.turns[i].Command.Holder] = true
+		cmd := f.turns[i].Command
+		if cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpAcquire && cmd.Extend {
+			renewed[cmd.Holder] = true
 		}
 	}
 	old := make(map[uint64]bool, len(before))

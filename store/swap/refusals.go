@@ -161,7 +161,7 @@ func (s *Store) mustTell(f *flight) bool {
 // what is stored about it is in order with what others store, whose clocks differ a little.
 func alters(state control.State, cmd *gatehouse.Command) bool {
 	switch cmd.Op {
-	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpWait:
+	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge, gatehouse.OpWait:
 		return !cmd.Again && (cmd.MaxWait != 0 || control.Alters(state, cmd))
 	}
 	return false

@@ -28,7 +28,8 @@ type Config struct {
 	Names int
 
 	// Linger is how long a controller that is worth nothing stays in the store for its statistics; 0
-	// means DefaultLinger.
+	// means DefaultLinger, and 10 minutes for limiters and semaphores, whose limit later commands may leave
+	// as it is.
 	Linger time.Duration
 
 	// Keep is how long a controller stays in the store at least, counted from its first command, even if that
@@ -50,6 +51,7 @@ const (
 	DefaultTimeout = 500 * time.Millisecond
 	DefaultNames   = 100_000
 	DefaultLinger  = time.Minute
+	limitLinger    = 10 * time.Minute
 	defaultKeep    = 10 * time.Minute
 	DefaultHolders = 1000
 )
@@ -63,6 +65,7 @@ type Store struct {
 	backend  Backend
 	starter  starter // the backend, if it is one
 	config   Config
+	limits   time.Duration // config.Linger of what has a limit
 	traits   Traits
 	clock    clock
 	cache    cache
@@ -88,8 +91,9 @@ func New(backend Backend, config Config) *Store {
 	if config.Names == 0 {
 		config.Names = DefaultNames
 	}
+	limits := config.Linger
 	if config.Linger == 0 {
-		config.Linger = DefaultLinger
+		config.Linger, limits = DefaultLinger, limitLinger
 	}
 	if config.Keep == 0 {
 		config.Keep = defaultKeep
@@ -97,7 +101,7 @@ func New(backend Backend, config Config) *Store {
 	if config.Holders == 0 {
 		config.Holders = DefaultHolders
 	}
-	s := &Store{backend: backend, config: config, traits: backend.Traits()}
+	s := &Store{backend: backend, config: config, limits: limits, traits: backend.Traits()}
 	s.clock.start = time.Now()
 	s.cache.most = config.Names
 	s.amends.store, s.refusals.store = s, s

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// newBudget returns the budget of bytes that all listeners share, and shows its use in the metrics.
+func newBudget(most size, figures *prometheus.Registry) *budget.Budget {
+	b := budget.New(int64(most))
+	figures.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gatehouse_buffered_bytes",
+			Help: "Bytes in memory that wait to be sent, or have been received in part, for all listeners.",
+		}, func() float64 { return float64(b.Used()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gatehouse_buffered_max_bytes",
+			Help: "Most bytes that may be buffered, by --max-buffered.",
+		}, func() float64 { return float64(b.Most()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gatehouse_buffered_refusals_total",
+			Help: "Requests refused and connections closed because too many bytes were buffered.",
+		}, func() float64 { return float64(b.Refused()) }))
+	return b
+}

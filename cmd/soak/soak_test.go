@@ -1,0 +1,121 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(attackersVariable) != "" { // the test has started itself to attack
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// shadow is how many times the memory the race detector needs.
+const shadow = 3
+
+// All attacks at once end no server, lose nothing that was granted, and stay within its memory. make soak
+// makes more of them, and judges latency.
+func TestNothingGrantedIsLost(t *testing.T) {
+	t.Parallel()
+	c := config{length: 6 * time.Second, memory: 512 << 20, scale: 15, folder: t.TempDir(), out: t.Output()}
+	c.binary = filepath.Join(c.folder, "gatehouse")
+	var flags []string
+	info, _ := debug.ReadBuildInfo()
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		flags = append(flags, "-race")
+		c.memory *= shadow
+	}
+	if err := build(t.Context(), c.binary, flags...); err != nil {
+		t.Fatal(err)
+	}
+	r, err := run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	r.print(&text)
+	t.Log(text.String())
+	for _, fault := range r.faults() {
+		t.Error(fault)
+	}
+	if len(r.attacks) != len(attacks) {
+		t.Errorf("%d attacks were made, want %d", len(r.attacks), len(attacks))
+	}
+	for _, a := range r.attacks {
+		if a.Steps == 0 {
+			t.Errorf("the attack %s was never made", a.Name)
+		}
+	}
+}
+
+// A grant counts in a window if its request and its answer lie in it.
+func TestMostInWindow(t *testing.T) {
+	start := time.Now()
+	at := func(begin, end int) span {
+		ms := time.Millisecond
+		return span{start.Add(time.Duration(begin) * ms), start.Add(time.Duration(end) * ms)}
+	}
+	for _, c := range []struct {
+		fact   string
+		grants []span
+		want   int
+	}{
+		{"none", nil, 0},
+		{"all in one window", []span{at(0, 1), at(500, 501), at(998, 999)}, 3},
+		{"the last is answered too late", []span{at(0, 1), at(500, 501), at(999, 1000)}, 2},
+		{"the window slides", []span{at(0, 1), at(900, 901), at(1100, 1101), at(1800, 1801)}, 3},
+	} {
+		if got := mostInWindow(c.grants); got != c.want {
+			t.Errorf("%s: %d are in a window, want %d", c.fact, got, c.want)
+		}
+	}
+}
+
+// What neither we had nor was left over was taken by others, or by the host.
+func TestTaken(t *testing.T) {
+	before := usage{all: 1000, steal: 10, busy: 500, ours: 100}
+	after := usage{all: 1200, steal: 30, busy: 600, ours: 180}
+	if got := before.taken(after); got != 0.2 {
+		t.Errorf("others had %v of the time, want 0.2", got)
+	}
+	u := readUsage([]int{os.Getpid()})
+	if u.all <= 0 || u.busy <= 0 || u.ours < 0 || u.ours > u.busy || u.busy > u.all {
+		t.Errorf("the system tells %+v, want our time within that of programs, within all", u)
+	}
+}
+
+// What is not as promised is said.
+func TestFaults(t *testing.T) {
+	good := report{memory: 2, most: 1, hot: []time.Duration{1}}
+	if got := good.faults(); len(got) > 0 {
+		t.Errorf("a good run has the faults %q", got)
+	}
+	for want, spoil := range map[string]func(r *report){
+		"the server ended":    func(r *report) { r.gone = true },
+		"the server had":      func(r *report) { r.most = 3 },
+		"lost: lock/a":        func(r *report) { r.lost = []string{"lock/a"} },
+		"the limiter let":     func(r *report) { r.inWindow = limitSize + 1 },
+		"status 1":            func(r *report) { r.status = 1 },
+		"no honest client":    func(r *report) { r.hot = nil },
+		"p99 was 4.0 times":   func(r *report) { r.judged, r.slowdown, r.allowed = true, 4, allowedSlowdown },
+		"and 1 more are lost": func(r *report) { r.lost = make([]string, 6) },
+	} {
+		r := good
+		spoil(&r)
+		if got := strings.Join(r.faults(), "\n"); r.good() || !strings.Contains(got, want) {
+			t.Errorf("the faults are %q, want %q among them", got, want)
+		}
+	}
+}

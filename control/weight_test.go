@@ -1,0 +1,284 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// stepped is a state after some commands at one instant.
+func stepped(kind gatehouse.Kind, cmds ...gatehouse.Command) State {
+	s := New(kind)
+	for i := range cmds {
+		s.Step(epoch(), &cmds[i])
+	}
+	return s
+}
+
+// inMinute is a command about nine in a minute, and inHours one about eight limits.
+func inMinute(op gatehouse.Op, mode gatehouse.Mode) gatehouse.Command {
+	return gatehouse.Command{Op: op, Size: 9, Burst: 8, Cost: 1, Interval: time.Minute, Mode: mode}
+}
+
+func inHours(op gatehouse.Op) gatehouse.Command {
+	cmd := gatehouse.Command{Op: op, Cost: 1, Mode: gatehouse.ModeFine}
+	for i := range gatehouse.MaxLimits {
+		window := time.Hour + time.Duration(i)*time.Hour
+		cmd.Limits = append(cmd.Limits, gatehouse.Limit{Size: 30_000, Interval: window})
+	}
+	return cmd
+}
+
+// weighty are states of each kind, small and large.
+func weighty() map[string]func(i int) State {
+	all := map[string]func(int) State{
+		"event": func(int) State {
+			return stepped(gatehouse.Event, gatehouse.Command{Op: gatehouse.OpWait})
+		},
+		"event message": func(int) State {
+			message := strings.Repeat("x", 4000)
+			return stepped(gatehouse.Event, gatehouse.Command{Op: gatehouse.OpSend, Message: message})
+		},
+		"watchdog": func(int) State {
+			return stepped(gatehouse.Watchdog, gatehouse.Command{Op: gatehouse.OpKick})
+		},
+		"counter": func(int) State {
+			return stepped(gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpCount})
+		},
+		"fine used twice": func(int) State {
+			return twice(inMinute(gatehouse.OpAcquire, gatehouse.ModeFine))
+		},
+		"fine of eight": func(int) State {
+			return stepped(gatehouse.SlidingWindow, inHours(gatehouse.OpAcquire))
+		},
+		"fine of eight used twice": func(int) State { return twice(inHours(gatehouse.OpAcquire)) },
+		"fine of eight reserved": func(i int) State {
+			one, two := inHours(gatehouse.OpAcquire), inHours(gatehouse.OpReserve)
+			one.Cost, two.Holder = 30_000, strings.Repeat("k", 500)+fmt.Sprint(i)
+			return stepped(gatehouse.SlidingWindow, one, two)
+		},
+		"gcra refunded": func(int) State {
+			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
+				gatehouse.Command{Op: gatehouse.OpRefund, Cost: 1})
+		},
+		"calendar": func(int) State {
+			return stepped(gatehouse.TokenBucket, gatehouse.Command{
+				Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Calendar: gatehouse.Day,
+			})
+		},
+	}
+	for _, v := range varieties() {
+		all[v.String()] = func(int) State { return stepped(v.kind, inMinute(gatehouse.OpAcquire, v.mode)) }
+	}
+	for _, n := range []int{1, 100, 3000} {
+		all[fmt.Sprintf("log of %d", n)] = func(int) State { return logOf(n) }
+		all[fmt.Sprintf("log of %d drained", n)] = func(int) State { return drained(n) }
+		for _, key := range []int{10, 500} {
+			name := fmt.Sprintf("semaphore of %d with keys of %d", n, key)
+			all[name] = func(i int) State { return heldBy(n, fmt.Sprintf("%0*d", key-4, i)) }
+		}
+		all[fmt.Sprintf("semaphore of %d released", n)] = func(int) State { return released(n) }
+		all[fmt.Sprintf("barrier of %d", n)] = func(int) State { return awaitedBy(n) }
+	}
+	return all
+}
+
+// twice is a fine window in which something was taken in two parts.
+func twice(cmd gatehouse.Command) State {
+	s := stepped(gatehouse.SlidingWindow, cmd)
+	s.Step(epoch().Add(max(cmd.Interval, time.Hour)/20), &cmd)
+	return s
+}
+
+// logOf is a log of so many starts, and drained one of which all but one have passed.
+func logOf(n int) State {
+	s, cmd := New(gatehouse.SlidingLog), gatehouse.Command{
+		Op: gatehouse.OpAcquire, Size: 16_000, Cost: 1, Interval: time.Hour,
+	}
+	for i := range n {
+		s.Step(epoch().Add(time.Duration(i)), &cmd)
+	}
+	return s
+}
+
+func drained(n int) State {
+	s := logOf(n)
+	for i := range n - 1 {
+		s.Step(epoch().Add(time.Hour+time.Duration(i)), &gatehouse.Command{Op: gatehouse.OpStats})
+	}
+	return s
+}
+
+// heldBy is a semaphore with so many holders, whose keys begin alike, and released one without any more.
+func heldBy(n int, key string) State {
+	s := New(gatehouse.Semaphore)
+	for j := range n {
+		s.Step(epoch(), &gatehouse.Command{
+			Op: gatehouse.OpAcquire, Size: int64(n), Cost: 1, Expires: time.Hour,
+			Holder: fmt.Sprintf("%s%04d", key, j),
+		})
+	}
+	return s
+}
+
+func released(n int) State {
+	s := New(gatehouse.Semaphore)
+	for _, op := range []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease} {
+		for j := range n {
+			s.Step(epoch(), &gatehouse.Command{Op: op, Size: int64(n), Cost: 1, Holder: fmt.Sprint(j)})
+		}
+	}
+	return s
+}
+
+// awaitedBy is a barrier with so many waiters.
+func awaitedBy(n int) State {
+	s := New(gatehouse.Barrier)
+	for j := range n {
+		s.Step(epoch(), &gatehouse.Command{
+			Op: gatehouse.OpWait, Size: int64(n) + 1, MaxWait: -1, Ticket: gatehouse.Ticket(j + 1),
+		})
+	}
+	return s
+}
+
+// heap is how many bytes are in use.
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// TestWeights: what states say they weigh is between two thirds of what they take on the heap and one and a
+// half times as much.
+func TestWeights(t *testing.T) {
+	all := weighty()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		runtime.GC()
+		n := max(1, 2_000_000/(all[name](0).Weight()+100))
+		if strings.Contains(name, "3000") { // they take time to make
+			n = min(n, 100)
+		}
+		states, weight, before := make([]State, n), 0, heap()
+		for i := range states {
+			states[i] = all[name](i)
+		}
+		used := heap() - before
+		for _, s := range states {
+			weight += s.Weight()
+		}
+		t.Logf("%-40s %9d bytes by weight, %9d on the heap: %.2f", name, weight/n, used/n,
+			float64(weight)/float64(used))
+		if 3*weight < 2*used || 2*weight > 3*used {
+			t.Errorf("%s weighs %d, and takes %d bytes", name, weight/n, used/n)
+		}
+	}
+}
+
+// TestFineWindowUsedOnce: eight fine windows that are used once take less than 1 KiB with their name.
+func TestFineWindowUsedOnce(t *testing.T) {
+	used := weighty()["fine of eight"]
+	before := heap()
+	states := map[string]State{}
+	const n = 4000
+	for i := range n {
+		states[fmt.Sprintf("name-of-a-limiter-%06d", i)] = used(i)
+	}
+	if each := (heap() - before) / n; each > 1024 {
+		t.Errorf("eight fine windows take %d bytes, want at most 1024", each)
+	}
+	runtime.KeepAlive(states)
+}
+
+// TestGrowth: no command makes a state grow by more than was foreseen.
+func TestGrowth(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+			now, s := epoch(), New(kind)
+			for range 300 {
+				now = now.Add(time.Duration(random.IntN(400)) * time.Millisecond)
+				cmd := anyCommand(random, kind)
+				grow(t, s, now, &cmd)
+			}
+			weight := s.Weight()
+			read, err := Decode(kind, Encode(nil, s))
+			if err != nil || Holders(read) != Holders(s) || read.Weight() > 2*weight+200 {
+				t.Fatalf("%s weighs %d, and %d as it is read: %v", kind, weight, read.Weight(), err)
+			}
+		}
+	}
+}
+
+// grow applies a command, which must not make the state grow by more than is foreseen.
+func grow(t *testing.T, s State, now time.Time, cmd *gatehouse.Command) {
+	t.Helper()
+	most := 0
+	if g, ok := s.(interface {
+		growth(time.Time, *gatehouse.Command) int
+	}); ok {
+		most = g.growth(now, cmd)
+	}
+	before := s.Weight()
+	s.Step(now, cmd)
+	weight := s.Weight()
+	if weight-before > most && !givesBack(cmd) {
+		t.Fatalf("%T: %s makes it grow by %d, want at most %d: %+v", s, cmd.Op, weight-before, most, cmd)
+	}
+	if s.Expiry(); s.Weight() != weight {
+		t.Fatalf("%T: Expiry changes the weight", s)
+	}
+}
+
+// givesBack reports whether a command takes nothing, though it may need some bytes for what it gives back.
+func givesBack(cmd *gatehouse.Command) bool {
+	return cmd.Op != gatehouse.OpAcquire && cmd.Op != gatehouse.OpReserve && cmd.Op != gatehouse.OpSend
+}
+
+// anyCommand is a command that a kind knows.
+func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
+	cmd := gatehouse.Command{
+		Cost: 1 + random.Int64N(2), Size: 1 + random.Int64N(20),
+		Interval: time.Duration(1+random.IntN(3)) * time.Second,
+		Holder:   strings.Repeat("k", 1+random.IntN(30)),
+		Expires:  time.Duration(random.IntN(4)) * time.Second,
+		Ticket:   gatehouse.Ticket(1 + random.IntN(99)), Message: strings.Repeat("m", random.IntN(100)),
+		MaxWait: time.Duration(random.IntN(2)) * time.Second,
+	}
+	switch {
+	case kind.Limiter():
+		ops := []gatehouse.Op{
+			gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpPeek,
+			gatehouse.OpDelay, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
+		}
+		cmd.Op = ops[random.IntN(len(ops))]
+		cmd.Burst = cmd.Size - 1
+		if kind == gatehouse.SlidingWindow {
+			cmd.Mode = []gatehouse.Mode{0, gatehouse.ModeFine, gatehouse.ModeStrict}[random.IntN(3)]
+		}
+		for i := range random.IntN(4) {
+			cmd.Limits = append(cmd.Limits, gatehouse.Limit{
+				Size: 3 + random.Int64N(9), Interval: time.Duration(1+i*2+random.IntN(2)) * time.Second,
+			})
+		}
+	case kind == gatehouse.Semaphore, kind == gatehouse.Lock:
+		ops := []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew}
+		cmd.Op = ops[random.IntN(len(ops))]
+	case kind == gatehouse.Counter:
+		cmd.Op = gatehouse.OpCount
+	default:
+		cmd.Op = gatehouse.OpWait
+		if kind == gatehouse.Event && random.IntN(2) == 0 {
+			cmd.Op = gatehouse.OpSend
+		}
+	}
+	return cmd
+}

@@ -1,0 +1,106 @@
+// Package budget bounds what all listeners of one server have in memory together: the bytes that wait to be
+// sent or have been received in part, and the costly answers that are made at the same time.
+package budget
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// DefaultBytes is the most that is buffered by default: it leaves a container of 512 MiB most of its memory
+// for names and connections.
+const DefaultBytes = 128 << 20
+
+// How much one connection may have in memory, of answers and of what has come. Up to Tiny is not counted
+// over HTTP, and never refused: the answer to a decision is that, and the number of connections bounds it.
+// What is more than Small may have three quarters of a budget, and what is not, seven eighths, so that those
+// who leave large answers unread do not keep others from theirs. The rest is for metrics.
+const (
+	Tiny  = 4 << 10
+	Small = 64 << 10
+)
+
+// A Budget is shared by all listeners of a server. Its methods may be called from many goroutines.
+type Budget struct {
+	most    int64
+	large   int64 // of that, what may be used for more than Small
+	small   int64 // and for others, but metrics
+	used    atomic.Int64
+	refused atomic.Int64
+
+	// One answer of each sort is made at a time. They are written outside of the turn.
+	List, Page, Scrape Turn
+}
+
+// New returns a budget of so many bytes; 0 means DefaultBytes.
+func New(most int64) *Budget {
+	if most == 0 {
+		most = DefaultBytes
+	}
+	return &Budget{
+		most: most, large: most - most/4, small: most - most/8,
+		List: newTurn(), Page: newTurn(), Scrape: newTurn(),
+	}
+}
+
+// Take takes bytes from the budget for something that is this large, which Release gives back. It reports
+// false, and takes nothing, when there are not as many left.
+func (b *Budget) Take(bytes int) bool {
+	if bytes > Small {
+		return b.take(bytes, b.large)
+	}
+	return b.take(bytes, b.small)
+}
+
+// TakeLast is Take for metrics, which are missed most while the budget is used up.
+func (b *Budget) TakeLast(bytes int) bool { return b.take(bytes, b.most) }
+
+func (b *Budget) take(bytes int, most int64) bool {
+	if b.used.Add(int64(bytes)) <= most {
+		return true
+	}
+	b.used.Add(-int64(bytes))
+	b.refused.Add(1)
+	return false
+}
+
+// Move notes that what a connection has, and has already, has changed by so many bytes and is held now. It
+// reports false when the budget is exceeded and that is more than a fair share of it; it is noted all the
+// same.
+func (b *Budget) Move(change, held int) bool {
+	used := b.used.Add(int64(change))
+	return held <= Tiny || used <= b.large || held <= Small && used <= b.small
+}
+
+// Release gives back bytes that were taken.
+func (b *Budget) Release(bytes int) { b.used.Add(-int64(bytes)) }
+
+// Refuse counts somebody who is cut off or turned away because of Move.
+func (b *Budget) Refuse() { b.refused.Add(1) }
+
+// Used is how many bytes are taken.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Most is how many bytes there are in all.
+func (b *Budget) Most() int64 { return b.most }
+
+// Refused is how often there were too few.
+func (b *Budget) Refused() int64 { return b.refused.Load() }
+
+// A Turn is held by one at a time.
+type Turn struct{ held chan struct{} }
+
+func newTurn() Turn { return Turn{make(chan struct{}, 1)} }
+
+// Begin waits for the turn. It reports false when ctx ends first; otherwise End must be called.
+func (t Turn) Begin(ctx context.Context) bool {
+	select {
+	case t.held <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// End lets the next one have the turn.
+func (t Turn) End() { <-t.held }

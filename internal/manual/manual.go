@@ -1,0 +1,189 @@
+// Package manual shows the documentation: pages of HTML made of the Markdown in docs/, with a tree of all
+// pages at the side, and a page on which the HTTP API can be tried.
+package manual
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/docs"
+	"github.com/gatehousehq/gatehouse/internal/openapi"
+)
+
+// A Page is what is answered at one path. Its bytes are shared by all who ask, and must not be changed.
+type Page struct {
+	Type    string // the Content-Type
+	Tag     string // the ETag
+	Body    []byte
+	Gzipped []byte // the same, compressed
+
+	// Location is where the page is instead, relative to its own path; "" is here.
+	Location string
+}
+
+// A Manual is all pages. Make one with New. It is safe for concurrent use.
+type Manual struct {
+	pages map[string]func() (Page, error)
+
+	sources map[string]*source // by their files
+	tree    []*section
+	order   []*source // of the tree, for the page before and the one behind
+	api     *openapi.Document
+}
+
+// A source is one page of Markdown.
+type source struct {
+	file  string // in the repository, such as docs/controllers/gcra.md
+	url   string // below the root of the manual, such as controllers/gcra
+	label string // in the tree
+	text  []byte
+	above *source // the index of its folder, if it is listed there and not in the tree
+}
+
+// New returns the manual. Pages are rendered when they are first asked for, once.
+func New() (*Manual, error) {
+	m := &Manual{pages: make(map[string]func() (Page, error)), sources: make(map[string]*source)}
+	if err := m.read(gatehouse.Pages(), ""); err != nil {
+		return nil, err
+	}
+	if err := m.read(docs.Files(), "docs"); err != nil {
+		return nil, err
+	}
+	m.addIndex("docs/decisions", "Decisions")
+	m.plant()
+	for _, s := range m.sources {
+		m.pages[s.url] = once(func() (Page, error) { return m.render(s) })
+		m.redirectFile(s)
+	}
+	if err := m.addAPI(); err != nil {
+		return nil, err
+	}
+	m.redirect("index.html", "./")
+	if err := m.addAssets(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Page returns the page at a path below the root of the manual, which itself is "". ok is false where there
+// is none.
+func (m *Manual) Page(url string) (p Page, ok bool, err error) {
+	page := m.pages[url]
+	if page == nil {
+		return Page{}, false, nil
+	}
+	p, err = page()
+	return p, true, err
+}
+
+// once makes a page when it is first asked for, with what goes by its bytes.
+func once(render func() (Page, error)) func() (Page, error) {
+	return sync.OnceValues(func() (Page, error) {
+		p, err := render()
+		if err != nil {
+			return Page{}, err
+		}
+		hash := fnv.New64a()
+		_, _ = hash.Write(p.Body) // never fails
+		p.Tag = `"` + strconv.FormatUint(hash.Sum64(), 36) + `"`
+		var packed bytes.Buffer
+		to := gzip.NewWriter(&packed)
+		_, err = to.Write(p.Body)
+		if err = errors.Join(err, to.Close()); err != nil {
+			return Page{}, fmt.Errorf("compressing a page of documentation: %w", err)
+		}
+		p.Body, p.Gzipped = bytes.Clone(p.Body), bytes.Clone(packed.Bytes()) // without the room to grow
+		return p, nil
+	})
+}
+
+// types are the Content-Types of files, by how their names end. The system's own table is not asked: it
+// differs from system to system.
+var types = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	".json": "application/json", ".yaml": "application/yaml",
+}
+
+// addFile adds a page that is sent as it is.
+func (m *Manual) addFile(url string, body []byte) {
+	m.pages[url] = once(func() (Page, error) { return Page{Type: types[path.Ext(url)], Body: body}, nil })
+}
+
+func (m *Manual) redirect(from, to string) {
+	m.pages[from] = func() (Page, error) { return Page{Location: to}, nil }
+}
+
+// redirectFile leads from the path of a page's file, and of its folder, to the page.
+func (m *Manual) redirectFile(s *source) {
+	folder, isIndex := strings.CutSuffix(s.url, "/")
+	switch {
+	case isIndex:
+		m.redirect(s.url+"README.md", "./")
+		m.redirect(folder, path.Base(folder)+"/")
+	case s.url == "":
+		m.redirect("README.md", "./")
+	default:
+		m.redirect(s.url+".md", path.Base(s.url))
+	}
+}
+
+// read takes in all files of a folder of the repository.
+func (m *Manual) read(files fs.FS, folder string) error {
+	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		switch path.Ext(name) {
+		case ".md":
+			m.add(path.Join(folder, name), text)
+		default:
+			m.addFile(name, text)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading the pages of documentation: %w", err)
+	}
+	return nil
+}
+
+// add takes in a page. Its path is that of its file below docs/, without the ending; an index has its
+// folder's.
+func (m *Manual) add(file string, text []byte) {
+	url := strings.TrimSuffix(strings.TrimPrefix(file, "docs/"), ".md")
+	switch {
+	case path.Dir(file) == ".":
+		url = strings.ToLower(url)
+	case path.Base(url) == "README":
+		url = strings.TrimSuffix(url, "README")
+	}
+	m.sources[file] = &source{file: file, url: url, label: title(text), text: text}
+}
+
+// title is the first heading of a page.
+func title(text []byte) string {
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimPrefix(line, "# ")
+}
+
+// relative is the link from one path to another.
+func relative(from, to string) string {
+	link := strings.Repeat("../", strings.Count(from, "/")) + to
+	if link == "" {
+		return "./"
+	}
+	return link
+}

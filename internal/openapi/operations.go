@@ -1,0 +1,298 @@
+package openapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// About is what there is to know of all operations, in paragraphs.
+func About() string {
+	return `May I go now, and if not, when?
+
+A name is used without being made first: its first use makes it. Times are whole milliseconds. Every call on a
+name knows all parameters, and checks them; the ones listed with an operation are those that it acts on. An
+unknown parameter is answered with 400.
+
+Each path under /v1 exists without /v1 too, as in bouncer. There, waiting for an event answers 200 with the
+message as body.
+
+Each GET of an operation is a POST as well, with the parameters in the query or as a form of at most 16 KiB.
+Programs should take POST: clients and proxies may repeat a GET by themselves. Browsers repeat either when it
+is answered with 408; with refusal=429 they do not.
+
+Any path may also answer 301 (wrong letter case or a slash at the end), 404 (no such path), 405 (another
+method), 408 (the request did not arrive in time), 413 (a body above 64 KiB), 415 (a body that is no form)
+and 431 (request line and headers above 8 KiB). A refusal is 429 instead of 408 where the request has
+refusal=429.`
+}
+
+// kinds are the kinds of controllers in the order in which a reader meets them.
+var kinds = []struct {
+	kind        gatehouse.Kind
+	description string
+}{
+	{gatehouse.TokenBucket, "N per interval, refilled at its end."},
+	{gatehouse.GCRA, "N per interval, spread evenly, with a burst."},
+	{gatehouse.FixedWindow, "N per window, counted anew in each."},
+	{gatehouse.SlidingWindow, "N in the last interval, estimated from a few counts."},
+	{gatehouse.SlidingLog, "N in any interval, exactly."},
+	{gatehouse.Pace, "A schedule: every request gets its start, and no interval has more than N."},
+	{gatehouse.Semaphore, "N at once."},
+	{gatehouse.Lock, "One at a time."},
+	{gatehouse.Event, "Something happened."},
+	{gatehouse.Watchdog, "Something has fallen silent."},
+	{gatehouse.Counter, "A number."},
+	{gatehouse.Barrier, "All are there."},
+}
+
+func tags() (all []Tag) {
+	for _, k := range kinds {
+		all = append(all, Tag{k.kind.String(), k.description})
+	}
+	return append(all,
+		Tag{"capacity", "Leases on shares of what many clients use, as doorman's. Only with --grpc."},
+		Tag{"server", "Health and metrics."})
+}
+
+// A method is what an operation of a kind is, beside its parameters. The answers that every operation has are
+// left out.
+type method struct {
+	summary, description string
+
+	answers string // each a status and the name of the component
+}
+
+// always are the answers that every operation on a name has.
+const always = " 400 Invalid 403 Forbidden 503 Unavailable"
+
+func responses(answers string) (all []Response) {
+	words := strings.Fields(answers)
+	for i := 0; i+1 < len(words); i += 2 {
+		status, _ := strconv.Atoi(words[i]) // 0 is found by a test
+		all = append(all, Response{status, words[i+1]})
+	}
+	return all
+}
+
+var limiterMethods = map[gatehouse.Op]method{
+	gatehouse.OpAcquire: {"Take, and wait if need be",
+		"The limit is in force from now on. Without any part of a limit the one in force is asked.",
+		"204 Taken 408 RefusedLimit 409 Conflict"},
+	gatehouse.OpPeek: {"Ask whether it could be taken now",
+		"Takes and changes nothing. A cost of 0 is allowed. Without size, interval, burst and limits it " +
+			"asks about the limit in force.",
+		"204 Fits 404 Missing 408 RefusedLimit 409 Conflict"},
+	gatehouse.OpDelay: {"Ask how long it is until it could be taken",
+		"The body is a wait in milliseconds. Takes and changes nothing. Without size, interval, burst and " +
+			"limits it asks about the limit in force.",
+		"200 Delay 404 Missing 408 RefusedLimit 409 Conflict"},
+	gatehouse.OpReserve: {"Take the earliest place there is",
+		"The body is the milliseconds to wait before going. A key is what cancel wants; a key that has a " +
+			"place ahead already gets the same place.",
+		"200 Reserved 408 RefusedLimit 409 Conflict"},
+	gatehouse.OpCancel: {"Give a reserved place back", "The place must lie ahead.",
+		"204 GivenBack 404 Missing 409 Conflict"},
+	gatehouse.OpRefund: {"Give back what was taken and not used",
+		"Gives back no more than what still counts.",
+		"204 GivenBack 404 Missing"},
+	gatehouse.OpCharge: {"Take what was spent already",
+		"What is not free is a debt that the following windows repay. Without any part of a limit it is " +
+			"charged under the limit in force.",
+		"204 Charged 404 Missing 409 Conflict"},
+	gatehouse.OpReset: {"Forget all that was taken and reserved", "The limit stays in force.",
+		"204 GivenBack 404 Missing"},
+}
+
+var ownMethods = map[gatehouse.Kind]map[gatehouse.Op]method{
+	gatehouse.Semaphore: {
+		gatehouse.OpAcquire: {"Take slots", "A key that holds already gets the same hold.",
+			"200 Held 408 RefusedLimit 409 Conflict"},
+		gatehouse.OpRelease: {"Give slots back", "", "204 Done 409 Conflict"},
+		gatehouse.OpRenew: {"Move the end of a hold", "The hold ends that long from now.",
+			"204 Renewed 409 Conflict"},
+	},
+	gatehouse.Lock: {
+		gatehouse.OpAcquire: {"Take the lock", "A key that holds already gets the same hold.",
+			"200 Held 408 RefusedLimit 409 Conflict"},
+		gatehouse.OpRelease: {"Give the lock back", "", "204 Done 409 Conflict"},
+		gatehouse.OpRenew: {"Move the end of a hold", "The hold ends that long from now.",
+			"204 Renewed 409 Conflict"},
+	},
+	gatehouse.Event: {
+		gatehouse.OpWait: {"Wait for the event", "An event that was sent before is answered at once.",
+			"200 SentBody 204 SentHeader 408 Refused 409 Conflict"},
+		gatehouse.OpSend: {"Send the event", "An event is sent once; DELETE makes it new.",
+			"204 Done 409 Conflict"},
+	},
+	gatehouse.Watchdog: {
+		gatehouse.OpWait: {"Wait for silence",
+			"Answered when no kick has come for as long as the last one allowed.",
+			"204 Done 408 Refused 409 Conflict"},
+		gatehouse.OpKick: {"Say that all is well", "expires is the time until the next kick is overdue.",
+			"204 Done"},
+	},
+	gatehouse.Counter: {
+		gatehouse.OpCount: {"Add to the counter", "The answer is the new value.",
+			"200 Number 409 Conflict"},
+		gatehouse.OpValue: {"Read the counter", "A counter that was never used is 0.",
+			"200 Number"},
+		gatehouse.OpReset: {"Set the counter", "", "204 Done"},
+	},
+	gatehouse.Barrier: {
+		gatehouse.OpWait: {"Wait until all are there", "The size is that of the first who waits.",
+			"204 Done 408 Refused 409 Conflict"},
+	},
+}
+
+// describe says what an operation of a kind is. One that the tables lack has no summary, which a test finds.
+func describe(kind gatehouse.Kind, op gatehouse.Op) method {
+	switch {
+	case op == gatehouse.OpDelete && kind == gatehouse.Counter:
+		return method{"Forget this name", "", "204 Done 404 Missing"}
+	case op == gatehouse.OpDelete:
+		return method{"Forget this name", "Those who wait there are answered with 409.",
+			"204 Done 404 Missing"}
+	case op == gatehouse.OpStats:
+		return method{"Read what happened so far", "Changes nothing.", "200 " + stats(kind) + " 404 Missing"}
+	case kind.Limiter():
+		return limiterMethods[op]
+	}
+	return ownMethods[kind][op]
+}
+
+// stats is the name of the response that has a kind's statistics.
+func stats(kind gatehouse.Kind) string {
+	switch {
+	case kind.Limiter():
+		return "LimiterStats"
+	case kind == gatehouse.Lock:
+		return "SemaphoreStats"
+	}
+	return capital(kind.String()) + "Stats"
+}
+
+func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+
+// kindOperations are the operations of all kinds, under /v1.
+func kindOperations() (all []Operation) {
+	for _, k := range kinds {
+		tag, id := k.kind.String(), capital(k.kind.String())
+		root := "/v1/" + tag
+		for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
+			if k.kind.Has(op) {
+				all = append(all, callOperations(k.kind, op)...)
+			}
+		}
+		all = append(all, kindOperation(k.kind, gatehouse.OpDelete, "delete", root+"/{name}"), Operation{
+			ID: "list" + id, Tag: tag, Method: "get", Path: root, Summary: "List names",
+			Parameters: []string{"after", "limit"},
+			Responses:  responses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
+		}, Operation{
+			ID: "delete" + id + "Prefix", Tag: tag, Method: "delete", Path: root,
+			Summary:    "Delete names that begin alike",
+			Parameters: []string{"prefix", "confirm", "after"},
+			Responses:  responses("200 Deleted 400 Invalid 403 Forbidden 503 Unavailable"),
+		})
+	}
+	return all
+}
+
+// callOperations are the methods of one operation on a name. What only reads can be a POST too, but has no
+// need to be.
+func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
+	get := kindOperation(kind, op, "get", "/v1/"+kind.String()+"/{name}/"+op.String())
+	switch op {
+	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats:
+		return []Operation{get}
+	}
+	post := get
+	post.ID, post.Method = "post"+capital(get.ID), "post"
+	return []Operation{get, post}
+}
+
+func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Operation {
+	m := describe(kind, op)
+	if _, refusal, refuses := strings.Cut(m.answers, "408 "); refuses {
+		m.answers += " 429 " + strings.Fields(refusal)[0] // by choice of the request
+	}
+	if !strings.Contains(m.answers, "200 ") {
+		m.answers += " 200 Decided"
+	}
+	return Operation{
+		ID: op.String() + capital(kind.String()), Tag: kind.String(), Method: verb, Path: path,
+		Summary: m.summary, Description: m.description,
+		Parameters: slices.Concat([]string{"name"}, parametersOf(kind, op), wishesOf(op, m)),
+		Responses:  responses(m.answers + always),
+	}
+}
+
+// wishesOf are the parameters that say how an operation is to be answered. Statistics are JSON anyway; with
+// details they are a part of other JSON, for which no generator has a type.
+func wishesOf(op gatehouse.Op, m method) []string {
+	if op == gatehouse.OpStats {
+		return nil
+	}
+	if strings.Contains(m.answers, "408 ") {
+		return []string{"refusal", "details"}
+	}
+	return []string{"details"}
+}
+
+// parametersOf are the parameters that an operation acts on. It reads and checks the others too.
+func parametersOf(kind gatehouse.Kind, op gatehouse.Op) []string {
+	switch op {
+	case gatehouse.OpAcquire:
+		if kind.Limiter() {
+			return append(limitOf(kind), "cost", "maxwait")
+		}
+		if kind == gatehouse.Lock {
+			return []string{"key", "expires", "extend", "maxwait"}
+		}
+		return []string{"size", "cost", "key", "expires", "extend", "maxwait"}
+	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpCharge:
+		return append(limitOf(kind), "cost")
+	case gatehouse.OpReserve:
+		return append(limitOf(kind), "cost", "key")
+	case gatehouse.OpCancel:
+		return []string{"key"}
+	case gatehouse.OpRefund:
+		return []string{"cost"}
+	case gatehouse.OpRelease:
+		return []string{"key", "fence"}
+	case gatehouse.OpRenew:
+		return []string{"key", "expires", "fence"}
+	case gatehouse.OpWait:
+		if kind == gatehouse.Barrier {
+			return []string{"size", "maxwait"}
+		}
+		return []string{"maxwait"}
+	case gatehouse.OpSend:
+		return []string{"message"}
+	case gatehouse.OpKick:
+		return []string{"expires"}
+	case gatehouse.OpCount:
+		return []string{"amount"}
+	case gatehouse.OpReset:
+		if kind == gatehouse.Counter {
+			return []string{"value"}
+		}
+	}
+	return nil
+}
+
+// limitOf are the parameters that say a limiter's limit.
+func limitOf(kind gatehouse.Kind) []string {
+	all := []string{"size", "interval"}
+	switch kind {
+	case gatehouse.GCRA:
+		all = append(all, "burst")
+	case gatehouse.SlidingWindow:
+		all = append(all, "modeOfSlidingwindow")
+	case gatehouse.Pace:
+		all = append(all, "modeOfPace", "guard")
+	}
+	return append(all, "limits", "zone")
+}

@@ -1,0 +1,38 @@
+package peer
+
+import (
+	"net"
+	"slices"
+	"syscall"
+)
+
+// Ask puts a question to the descriptor of a connection or a listener while that is sure to be open. The
+// answer is false where there is no descriptor, or it is closed.
+func Ask(of any, question func(fd int32) bool) (yes bool) {
+	socket, ok := of.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) { yes = question(int32(fd)) }) // #nosec G115 -- a descriptor
+	return yes && err == nil
+}
+
+// A Joined listener accepts what several others do.
+type Joined interface {
+	net.Listener
+	// Listeners are those others.
+	Listeners() []net.Listener
+}
+
+// AnyPending reports whether a listener, or one of those that it joins, has connections that were not
+// accepted yet.
+func AnyPending(l net.Listener) bool {
+	if joined, ok := l.(Joined); ok {
+		return slices.ContainsFunc(joined.Listeners(), AnyPending)
+	}
+	return Ask(l, Pending)
+}

@@ -1,0 +1,140 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+)
+
+// Listen listens at a TCP address. For localhost that is 127.0.0.1 and ::1, at the same port: clients
+// differ in which they try, and another program that had the other one would get what is meant for this.
+// Without IPv6, or without IPv4, one of them is enough.
+func Listen(ctx context.Context, config net.ListenConfig, address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || !strings.EqualFold(host, "localhost") {
+		return config.Listen(ctx, "tcp", address)
+	}
+	const attempts = 16 // to find a port that is free in both, when any will do
+	for range attempts {
+		var both net.Listener
+		if both, err = listenBoth(ctx, config, port); err == nil || port != "0" {
+			return both, err
+		}
+	}
+	return nil, err
+}
+
+const loopback4, loopback6 = "127.0.0.1", "::1"
+
+func listenBoth(ctx context.Context, config net.ListenConfig, port string) (net.Listener, error) {
+	four, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback4, port))
+	if err != nil {
+		if available(ctx, loopback4) {
+			return nil, err
+		}
+		return config.Listen(ctx, "tcp", net.JoinHostPort(loopback6, port))
+	}
+	_, chosen, err := net.SplitHostPort(four.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("the address of a listener: %w", errors.Join(err, four.Close()))
+	}
+	six, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback6, chosen))
+	if err != nil {
+		if available(ctx, loopback6) {
+			return nil, errors.Join(err, four.Close())
+		}
+		return four, nil
+	}
+	return join(four, six), nil
+}
+
+// available reports whether this machine has an address.
+func available(ctx context.Context, host string) bool {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return false
+	}
+	_ = listener.Close() // nobody has heard of it
+	return true
+}
+
+// joined is several listeners as one.
+type joined struct {
+	listeners []net.Listener
+	start     sync.Once
+	accepted  chan accepted
+	ended     chan struct{} // closed when all of them are closed and what they had accepted is handed on
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func join(listeners ...net.Listener) net.Listener {
+	return &joined{listeners: listeners, accepted: make(chan accepted), ended: make(chan struct{})}
+}
+
+// Listeners implements [Joined].
+func (j *joined) Listeners() []net.Listener { return j.listeners }
+
+// Accept implements [net.Listener]. It has to be called until it says that the listener is closed.
+func (j *joined) Accept() (net.Conn, error) {
+	j.start.Do(j.run)
+	select {
+	case a := <-j.accepted:
+		return a.conn, a.err
+	case <-j.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (j *joined) run() {
+	var open sync.WaitGroup
+	for _, listener := range j.listeners {
+		open.Go(func() { j.accept(listener) }) // ends when the listener is closed
+	}
+	go func() {
+		open.Wait()
+		close(j.ended)
+	}()
+}
+
+// accept hands on what one of the listeners gets. After a failure it goes on when somebody asks again.
+func (j *joined) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		j.accepted <- accepted{conn, err}
+	}
+}
+
+// Close implements [net.Listener].
+func (j *joined) Close() error {
+	j.start.Do(func() { close(j.ended) })
+	var failed []error
+	for _, listener := range j.listeners {
+		failed = append(failed, listener.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// Addr implements [net.Listener]: it is that of the first.
+func (j *joined) Addr() net.Addr { return j.listeners[0].Addr() }
+
+// Addrs are the addresses of a listener, of which a joined one has several.
+func Addrs(listener net.Listener) (all []net.Addr) {
+	several, ok := listener.(Joined)
+	if !ok {
+		return []net.Addr{listener.Addr()}
+	}
+	for _, one := range several.Listeners() {
+		all = append(all, one.Addr())
+	}
+	return all
+}

@@ -1,0 +1,222 @@
+// Package telemetry counts requests and connections in the same words for every protocol, and registers them
+// with Prometheus. No label holds a name that a client chose, so the number of series is bounded.
+package telemetry
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The protocols, as the label protocol spells them.
+const (
+	HTTP = "http"
+	RESP = "resp"
+	JARL = "jarl"
+	GRPC = "grpc"
+)
+
+// Capacity is the kind of requests for leases on capacity, which are no controller's.
+const Capacity = "capacity"
+
+// A Protocol holds the metrics of one protocol. Make one with New.
+type Protocol struct {
+	// Hangups counts requests whose client went away before the response.
+	Hangups prometheus.Counter
+	// Refused counts connections beyond the limit.
+	Refused prometheus.Counter
+
+	name  string
+	start time.Time
+	cuts  *prometheus.CounterVec
+
+	requests, handling, waiting *prometheus.Desc
+
+	mu     sync.Mutex
+	shards []*Shard
+	named  []*Series
+}
+
+// New returns the metrics of a protocol, registered with to unless that is nil. Fronts that speak the same
+// protocol and register with the same registry share them.
+func New(to prometheus.Registerer, protocol string) *Protocol {
+	labels := prometheus.Labels{"protocol": protocol}
+	desc := func(name, help string, variable ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, variable, labels)
+	}
+	p := &Protocol{
+		name: protocol, start: time.Now(),
+		Hangups: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_hangups_total", ConstLabels: labels,
+			Help: "Requests whose client went away before the response; what was granted was taken back.",
+		}),
+		Refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_connections_refused_total", ConstLabels: labels,
+			Help: "Connections beyond the limit.",
+		}),
+		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_connections_cut_total", ConstLabels: labels,
+			Help: "Connections that the server closed because of what their client did, by reason.",
+		}, []string{"reason"}),
+		requests: desc("gatehouse_requests_total",
+			"Requests that were answered, by kind, operation and outcome.", "kind", "op", "outcome"),
+		handling: desc("gatehouse_request_handling_seconds",
+			"How long requests took to answer, apart from waiting in line.", "kind", "op"),
+		waiting: desc("gatehouse_request_waiting_seconds",
+			"How long requests waited in line, or for a slow store, also those whose client went away.",
+			"kind", "op"),
+	}
+	if to == nil {
+		return p
+	}
+	if err := to.Register(p); err != nil {
+		if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+			return known.ExistingCollector.(*Protocol)
+		}
+		panic(err) // two metrics of one name, which a test of any server finds
+	}
+	return p
+}
+
+// Connections registers the gauge of open connections.
+func (p *Protocol) Connections(to prometheus.Registerer, open func() int64) {
+	if to == nil {
+		return
+	}
+	to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gatehouse_connections", Help: "Open connections, waiting and idle ones included.",
+		ConstLabels: prometheus.Labels{"protocol": p.name},
+	}, func() float64 { return float64(open()) }))
+}
+
+// Cuts returns the counter of connections that were cut for a reason.
+func (p *Protocol) Cuts(reason string) prometheus.Counter { return p.cuts.WithLabelValues(reason) }
+
+// Now returns the time since the protocol's metrics were made. It cannot go back.
+func (p *Protocol) Now() time.Duration { return time.Since(p.start) }
+
+// Shard returns room to count in, for goroutines that do not run at once: those that count together slow one
+// another down.
+func (p *Protocol) Shard() *Shard {
+	s := new(Shard)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shards = append(p.shards, s)
+	return s
+}
+
+// Series returns the series of an operation that is no controller's.
+func (p *Protocol) Series(kind, op string) *Series {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.named {
+		if s.kind == kind && s.op == op {
+			return s
+		}
+	}
+	s := &Series{kind: kind, op: op}
+	p.named = append(p.named, s)
+	return s
+}
+
+// A Shard counts the requests of some of a protocol's goroutines.
+type Shard struct {
+	series [gatehouse.Kinds][gatehouse.OpUndo]atomic.Pointer[Series]
+}
+
+// Of returns the series of an operation, which is made at the first request. Kind and op are 0 where the
+// request did not say.
+func (s *Shard) Of(kind gatehouse.Kind, op gatehouse.Op) *Series {
+	slot := &s.series[kind][op]
+	if known := slot.Load(); known != nil {
+		return known
+	}
+	slot.CompareAndSwap(nil, &Series{kind: kind.String(), op: op.String()})
+	return slot.Load()
+}
+
+// Series are the counts of one operation.
+type Series struct {
+	kind, op string
+	outcomes [numOutcomes]atomic.Uint64
+	handling histogram
+	waiting  histogram
+}
+
+// Count notes n requests that ended alike, and how long each took apart from waiting in line.
+func (s *Series) Count(o Outcome, n uint64, took time.Duration) {
+	s.outcomes[o].Add(n)
+	s.handling.observe(handlingBounds[:], took, n)
+}
+
+// Waited notes how long a request waited in line.
+func (s *Series) Waited(d time.Duration) { s.waiting.observe(waitingBounds[:], d, 1) }
+
+// Describe implements [prometheus.Collector].
+func (p *Protocol) Describe(to chan<- *prometheus.Desc) {
+	p.Hangups.Describe(to)
+	p.Refused.Describe(to)
+	p.cuts.Describe(to)
+	to <- p.requests
+	to <- p.handling
+	to <- p.waiting
+}
+
+// Collect implements [prometheus.Collector]. It shows what was counted and nothing else: a series for each
+// outcome of each operation there is would be thousands of zeros.
+func (p *Protocol) Collect(to chan<- prometheus.Metric) {
+	p.Hangups.Collect(to)
+	p.Refused.Collect(to)
+	p.cuts.Collect(to)
+	p.mu.Lock()
+	shards, named := slices.Clone(p.shards), slices.Clone(p.named)
+	p.mu.Unlock()
+	for _, s := range named {
+		p.show(to, []*Series{s})
+	}
+	for kind := range gatehouse.Kinds {
+		for op := range gatehouse.OpUndo {
+			p.show(to, same(shards, kind, op))
+		}
+	}
+}
+
+// same returns the series of one operation in all shards.
+func same(shards []*Shard, kind int, op gatehouse.Op) (all []*Series) {
+	for _, shard := range shards {
+		if s := shard.series[kind][op].Load(); s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// show sends the sum of series of one operation.
+func (p *Protocol) show(to chan<- prometheus.Metric, all []*Series) {
+	if len(all) == 0 {
+		return
+	}
+	kind, op := all[0].kind, all[0].op
+	for o := range numOutcomes {
+		n := uint64(0)
+		for _, s := range all {
+			n += s.outcomes[o].Load()
+		}
+		if n > 0 {
+			to <- prometheus.MustNewConstMetric(p.requests, prometheus.CounterValue, float64(n),
+				kind, op, o.String())
+		}
+	}
+	var handling, waiting sum
+	for _, s := range all {
+		handling.add(&s.handling)
+		waiting.add(&s.waiting)
+	}
+	handling.show(to, handlingBounds[:], p.handling, kind, op)
+	waiting.show(to, waitingBounds[:], p.waiting, kind, op)
+}
