@@ -302,6 +302,11 @@ func TestOnlyMasterAsksParent(t *testing.T) {
 	master := start(t, Config{
 		Name: "part", Election: appointed{Mastership{Leading: true}}, Parents: []string{address},
 	})
+	eventually(t, func() bool { // both have heard of the election
+		leading, _ := master.look()
+		_, known := idle.look()
+		return leading && known.leader != ""
+	})
 	client, resource := "a", "idle"
 	answer, err := idle.client.GetCapacity(in(t), &doormanpb.GetCapacityRequest{
 		ClientId: &client, Resource: []*doormanpb.ResourceRequest{{
