@@ -90,7 +90,7 @@ with_race() {
 	packages="./test ./store/disk $(comm -23 <(go list ./... | sort) \
 		<(go list "${without_race[@]}" ./test ./store/disk | sort))"
 	# shellcheck disable=SC2086 # they are words
-	go test -race -shuffle=on -timeout 20m $packages
+	go test -race -shuffle=on -p 4 -timeout 20m $packages
 }
 
 # generated_is_current is whether the code of proto/ is what its sources make.

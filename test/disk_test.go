@@ -211,6 +211,7 @@ func (w *witness) settle(address string) {
 // Whenever the server is killed: no hold that was acknowledged is lost, no release undone, no count and
 // no event forgotten, and fencing tokens rise.
 func TestKillsLoseNothing(t *testing.T) {
+	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv(killsVariable))
 	if err != nil {
 		kills = 24

@@ -12,6 +12,7 @@ import (
 // Two servers on one Redis are asked for more than there is. In chunks not one too many passes; lazily no
 // more than the limit at each, and soon both refuse. A server that is stopped tells the store of all.
 func TestLazyAndChunksAtTwoServers(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	config := configFile(t, `
 rules:

@@ -9,6 +9,7 @@ import (
 
 // Three servers on one etcd are as one, and refuse at once while it is away.
 func TestServersShareWhatIsInEtcd(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
 	var servers []*server
 	for range 3 {

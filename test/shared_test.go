@@ -30,6 +30,7 @@ func startShared(t *testing.T, redis *redistest.Server, count int, flags ...stri
 }
 
 func TestServersShareWhatIsInRedis(t *testing.T) {
+	t.Parallel()
 	servers := startShared(t, redistest.Start(t), 2, patient...)
 	a, b := servers[0], servers[1]
 	for n := 1; n < 10; n += 2 {
@@ -108,6 +109,7 @@ func TestCurlAtThreeServers(t *testing.T) {
 
 // What the rules say holds while Redis is away; nothing hangs; all is well again by itself.
 func TestRedisAway(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	t.Cleanup(redis.Thaw)
 	s := startShared(t, redis, 1, "--store-timeout", "2s", "--config", configFile(t, `
@@ -238,6 +240,7 @@ func TestRedisPassword(t *testing.T) {
 
 // Certificates that do not fit end the server at its start as well.
 func TestRedisCertificate(t *testing.T) {
+	t.Parallel()
 	certificate, key := makeCertificate(t)
 	address, err := freeport.Next()
 	if err != nil {
