@@ -90,7 +90,7 @@ with_race() {
 	packages="./test ./store/disk $(comm -23 <(go list ./... | sort) \
 		<(go list "${without_race[@]}" ./test ./store/disk | sort))"
 	# shellcheck disable=SC2086 # they are words
-	go test -race -shuffle=on -p 4 -timeout 20m $packages
+	go test -race -vet=off -shuffle=on -timeout 20m $packages
 }
 
 # generated_is_current is whether the code of proto/ is what its sources make.
@@ -121,5 +121,5 @@ begin "generated code" generated_is_current
 begin "types fit: darwin, windows, bench" types_fit
 begin "etcd is built" etcd_is_built
 begin "tests" with_race
-begin "tests without the race detector" go test -shuffle=on -timeout 10m "${without_race[@]}"
-begin "parking without epoll" go test -race -tags portable -timeout 10m ./front/bouncer
+begin "tests without the race detector" go test -vet=off -shuffle=on -timeout 10m "${without_race[@]}"
+begin "parking without epoll" go test -race -vet=off -tags portable -timeout 10m ./front/bouncer

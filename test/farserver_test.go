@@ -212,7 +212,6 @@ func TestFarServerWhereNoLimitBinds(t *testing.T) {
 // While a near server's clients poll a lock, and others use a semaphore that has room, what is held at the
 // far one can be renewed and released in time.
 func TestFarServerRenewsAndReleases(t *testing.T) {
-	t.Parallel()
 	servers := startFar(t)
 	near, far := servers.near, servers.far
 	far.want(t, "/v1/lock/hot/acquire?key=a&expires=600000", "200 a")

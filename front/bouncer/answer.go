@@ -148,7 +148,7 @@ func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
 			return
 		}
 	case gatehouse.OpDelay, gatehouse.OpReserve:
-		text(resp, strconv.FormatInt(roundUp(d.Delay, time.Millisecond), 10))
+		text(resp, strconv.FormatInt(form.CeilMillis(d.Delay), 10))
 		return
 	case gatehouse.OpWait:
 		if r.key.Kind == gatehouse.Event {
@@ -273,7 +273,7 @@ func (f *fault) write(resp *fasthttp.Response, asJSON bool) {
 		Violated []string `json:"violated-policies,omitempty"`
 	}{
 		kind, title, f.status, f.detail, cmp.Or(f.code, statusCodes[f.status]),
-		roundUp(f.retryAfter, time.Millisecond), f.policies,
+		form.CeilMillis(f.retryAfter), f.policies,
 	})
 }
 

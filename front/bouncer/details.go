@@ -2,7 +2,6 @@ package bouncer
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/form"
@@ -50,10 +49,10 @@ func (r *reply) appendDecision(o object, d *gatehouse.Decision) object {
 	limiter := r.key.Kind.Limiter()
 	if limiter || form.HasHolders(r.key.Kind) {
 		o = o.number("limit", d.Limit).number("remaining", d.Remaining)
-		o = o.number("retry_after", wholeMillis(d.RetryAfter))
+		o = o.number("retry_after", form.CeilMillis(d.RetryAfter))
 	}
 	if limiter {
-		o = o.number("reset_after", wholeMillis(d.ResetAfter))
+		o = o.number("reset_after", form.CeilMillis(d.ResetAfter))
 	}
 	if len(d.Windows) > 0 {
 		o = o.raw("windows", windowsJSON(d.Windows))
@@ -62,11 +61,12 @@ func (r *reply) appendDecision(o object, d *gatehouse.Decision) object {
 		o = o.text("key", r.holder)
 	}
 	if d.Fence != 0 {
-		o = o.raw("fence", strconv.AppendUint(nil, d.Fence, 10)).number("expires_after", left(d.ExpiresAfter))
+		o = o.raw("fence", strconv.AppendUint(nil, d.Fence, 10))
+		o = o.number("expires_after", form.FloorMillis(d.ExpiresAfter))
 	}
 	switch r.op {
 	case gatehouse.OpDelay, gatehouse.OpReserve, gatehouse.OpCharge:
-		o = o.number("delay", wholeMillis(d.Delay))
+		o = o.number("delay", form.CeilMillis(d.Delay))
 	case gatehouse.OpCount, gatehouse.OpValue:
 		o = o.number("value", d.Value)
 	case gatehouse.OpWait:
@@ -89,26 +89,9 @@ func windowsJSON(windows []gatehouse.Window) []byte {
 		w := &windows[i]
 		var o object
 		o = o.text("limit", w.Limit.String()).number("remaining", w.Remaining)
-		o = o.number("retry_after", wholeMillis(w.RetryAfter)).number("reset_after",
-			wholeMillis(w.ResetAfter))
+		o = o.number("retry_after", form.CeilMillis(w.RetryAfter))
+		o = o.number("reset_after", form.CeilMillis(w.ResetAfter))
 		out = append(out, o.end()...)
 	}
 	return append(out, ']')
-}
-
-// left rounds down to milliseconds how long a hold lasts, so that nobody relies on it for too long; -1 is a
-// hold that does not end by itself.
-func left(d time.Duration) int64 {
-	if d == gatehouse.Forever {
-		return -1
-	}
-	return d.Milliseconds()
-}
-
-// wholeMillis rounds up to milliseconds; -1 is a time that only another request can change.
-func wholeMillis(d time.Duration) int64 {
-	if d == gatehouse.Forever {
-		return -1
-	}
-	return roundUp(d, time.Millisecond)
 }

@@ -95,29 +95,13 @@ func (r *reply) value(q *question, d *gatehouse.Decision) {
 		r.integer(d.Value)
 		return
 	case gatehouse.OpDelay, gatehouse.OpReserve:
-		r.integer(millis(d.Delay))
+		r.integer(form.CeilMillis(d.Delay))
 		return
 	case gatehouse.OpStats:
 		r.stats(d.Stats)
 		return
 	}
 	r.ok()
-}
-
-// millis rounds a length of time up to milliseconds: who is told to wait must not come back too early.
-func millis(d time.Duration) int64 {
-	if d == gatehouse.Forever {
-		return -1
-	}
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
-// left rounds a length of time down to milliseconds: who relies on it must not do so for too long.
-func left(d time.Duration) int64 {
-	if d == gatehouse.Forever {
-		return -1
-	}
-	return d.Milliseconds()
 }
 
 // stats answers a controller's figures. Times are RFC 3339, lengths of time milliseconds.
@@ -156,10 +140,10 @@ func (r *reply) decision(q *question, d *gatehouse.Decision) {
 	if held || limiter {
 		r.pair("limit", d.Limit)
 		r.pair("remaining", d.Remaining)
-		r.pair("retry_after", millis(d.RetryAfter))
+		r.pair("retry_after", form.CeilMillis(d.RetryAfter))
 	}
 	if limiter {
-		r.pair("reset_after", millis(d.ResetAfter))
+		r.pair("reset_after", form.CeilMillis(d.ResetAfter))
 	}
 	if len(d.Windows) > 0 {
 		r.text("windows")
@@ -171,10 +155,10 @@ func (r *reply) decision(q *question, d *gatehouse.Decision) {
 	}
 	if d.Fence != 0 {
 		r.pair("fence", int64(d.Fence)) // #nosec G115 -- microseconds since 1970, or a count from there
-		r.pair("expires_after", left(d.ExpiresAfter))
+		r.pair("expires_after", form.FloorMillis(d.ExpiresAfter))
 	}
 	if wait {
-		r.pair("delay", millis(d.Delay))
+		r.pair("delay", form.CeilMillis(d.Delay))
 	}
 	if value {
 		r.pair("value", d.Value)
@@ -203,7 +187,7 @@ func (r *reply) windows(windows []gatehouse.Window) {
 		r.text("limit")
 		r.text(w.Limit.String())
 		r.pair("remaining", w.Remaining)
-		r.pair("retry_after", millis(w.RetryAfter))
-		r.pair("reset_after", millis(w.ResetAfter))
+		r.pair("retry_after", form.CeilMillis(w.RetryAfter))
+		r.pair("reset_after", form.CeilMillis(w.ResetAfter))
 	}
 }
