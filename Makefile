@@ -30,11 +30,11 @@ STORE ?= all
 CHAOS ?=
 
 # Where make proto writes to.
-PROTO_OUT ?= proto
+PROTO_OUT ?= internal/front/grpc
 
-# The linter's version is the one tools/go.mod names. It is built once into the user's cache.
+# The linter's version is the one internal/tools/go.mod names. It is built once into the user's cache.
 LINT_MODULE := github.com/golangci/golangci-lint/v2
-LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' tools/go.mod)
+LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
 .PHONY: help run test race fuzz sim bugs linearizable chaos soak bench bench-tools accuracy proto lint fmt
@@ -63,35 +63,35 @@ fuzz: ## run every fuzz function for FUZZTIME, 1m each unless told otherwise
 
 sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS random cases (20000)
 	@if [ -n "$(SEED)" ]; then \
-		SIM_SEED=$(SEED) SIM_SECONDS=$(SIM_SECONDS) go test -count=1 -v -run '^TestSeeds$$' ./sim; exit; fi; \
+		SIM_SEED=$(SEED) SIM_SECONDS=$(SIM_SECONDS) go test -count=1 -v -run '^TestSeeds$$' ./test/sim; exit; fi; \
 	base=$(or $(BASE),$$((RANDOM * 32768 + RANDOM))); \
 	echo "fleets in virtual time, seeds from $$base on, $(SIM_SECONDS) s of trouble each"; \
 	SIM_BASE=$$base SIM_SEEDS=$(or $(SEEDS),2000) SIM_SECONDS=$(SIM_SECONDS) \
-		go test -count=1 -v -timeout 2h -run '^TestSeeds$$' ./sim | $(SHOW); \
+		go test -count=1 -v -timeout 2h -run '^TestSeeds$$' ./test/sim | $(SHOW); \
 	echo "control and gate in virtual time, $(CHECKS) random cases for each property"; \
 	go test -count=1 -v -timeout 2h ./control ./gate -rapid.checks=$(CHECKS) | $(SHOW); \
 	echo "capacity leases in virtual time, $(or $(SEEDS),200) fresh seeds for each scenario"; \
-	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -v -timeout 2h ./simulate -rapid.checks=$(CHECKS) | $(SHOW)
+	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -v -timeout 2h ./internal/simulate -rapid.checks=$(CHECKS) | $(SHOW)
 
-bugs: ## plant the bugs of sim/bugs, and see that the simulation finds them
-	go run ./sim/bugs
+bugs: ## plant the bugs of test/mutants, and see that the simulation finds them
+	go run ./test/mutants
 
 linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and 460,000 to other stores
 	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^TestHistories$$' \
-		./store/memory ./store/swap ./store/redis ./store/disk
-	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/etcd
+		./store/memory ./store/cas ./store/cas/redis ./store/disk
+	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/cas/etcd
 
 chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/chaos.md
 	@command -v redis-server >/dev/null || { echo "installing redis-server with apt-get"; \
 		apt-get update -q </dev/null; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends redis-server </dev/null; }
-	go run ./cmd/chaos -store $(STORE) -seconds $(SECONDS) $(CHAOS)
+	go run ./test/chaos -store $(STORE) -seconds $(SECONDS) $(CHAOS)
 
 soak: ## attack a server in many ways at once for SECONDS (60), beside honest clients; see docs/soak.md
-	go run ./cmd/soak -seconds $(SECONDS) $(SOAK)
+	go run ./test/soak -seconds $(SECONDS) $(SOAK)
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
-	cd bench && go run -tags peers . -out ../docs/benchmarks.md
+	cd test/bench && go run -tags peers . -out ../../docs/benchmarks.md
 
 # nginx and Redis are there to compare with, wrk and redis-benchmark make the load.
 bench-tools:
@@ -104,16 +104,16 @@ bench-tools:
 	done
 
 accuracy: ## try all limiters against an exact log; writes docs/accuracy.md
-	cd bench && go run ./accuracy -out ../docs/accuracy.md
+	cd test/bench && go run ./accuracy -out ../../docs/accuracy.md
 
-# protoc is Debian's; its plugins are built from tools/go.mod. Nothing is fetched once those are there.
-proto: ## generate the code of proto/ again, which is committed
+# protoc is Debian's; its plugins are built from internal/tools/go.mod. Nothing is fetched once those are there.
+proto: ## generate the code of doormanpb again, which is committed
 	@command -v protoc >/dev/null || { echo "installing protobuf-compiler with apt-get"; \
 		apt-get update -q </dev/null; \
 		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends protobuf-compiler </dev/null; }
-	@go_plugin=$$(cd tools && go tool -n protoc-gen-go); \
-	grpc_plugin=$$(cd tools && go tool -n protoc-gen-go-grpc); \
-	protoc --proto_path=proto --plugin=protoc-gen-go=$$go_plugin --plugin=protoc-gen-go-grpc=$$grpc_plugin \
+	@go_plugin=$$(cd internal/tools && go tool -n protoc-gen-go); \
+	grpc_plugin=$$(cd internal/tools && go tool -n protoc-gen-go-grpc); \
+	protoc --proto_path=internal/front/grpc --plugin=protoc-gen-go=$$go_plugin --plugin=protoc-gen-go-grpc=$$grpc_plugin \
 		--go_out=$(PROTO_OUT) --go_opt=paths=source_relative \
 		--go-grpc_out=$(PROTO_OUT) --go-grpc_opt=paths=source_relative doormanpb/doorman.proto
 
@@ -122,7 +122,7 @@ lint: $(LINT) ## look for what the compiler lets through
 
 $(LINT):
 	@mkdir -p $(dir $@)
-	cd tools && go build -o $@ $(LINT_MODULE)/cmd/golangci-lint
+	cd internal/tools && go build -o $@ $(LINT_MODULE)/cmd/golangci-lint
 
 fmt: ## format all Go code
 	gofmt -s -w .

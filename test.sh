@@ -82,35 +82,43 @@ etcd_is_built() {
 # Go's race detector ends a program now and then in which much happens in one bubble of virtual time
 # (golang/go issue 78156). The first of these do without it; what they test is run with it by those that use
 # real Redis and etcd. The others begin no goroutine.
-without_race=(./sim ./store/lazy ./store/swap ./simulate ./capacity ./control ./internal/boltfile ./internal/openapi)
+without_race=(./test/sim ./store/lazy ./store/cas ./internal/simulate ./capacity ./control
+	./internal/boltfile ./internal/openapi)
 
 with_race() {
 	local packages
 	# What takes longest begins first.
-	packages="./test ./store/disk $(comm -23 <(go list ./... | sort) \
-		<(go list "${without_race[@]}" ./test ./store/disk | sort))"
+	packages="./test/e2e ./store/disk $(comm -23 <(go list ./... | sort) \
+		<(go list "${without_race[@]}" ./test/e2e ./store/disk | sort))"
 	# shellcheck disable=SC2086 # they are words
+	# go vet has looked at all of them.
 	go test -race -vet=off -shuffle=on -timeout 20m $packages
 }
 
-# generated_is_current is whether the code of proto/ is what its sources make.
+# generated_is_current is whether the code of doormanpb is what its sources make.
 generated_is_current() (
 	folder=$(mktemp -d)
 	trap 'rm -rf "$folder"' EXIT
-	make -s proto PROTO_OUT="$folder"
+	CGO_ENABLED=0 make -s proto PROTO_OUT="$folder"
 	# learning.go is written by hand.
-	if ! diff -r --exclude='*.proto' --exclude=learning.go proto "$folder"; then
+	if ! diff -r --exclude='*.proto' --exclude=learning.go internal/front/grpc/doormanpb "$folder/doormanpb"; then
 		echo 'the generated code is old, make proto renews it'
 		return 1
 	fi
 )
 
+# Without C, as etcd and the tools are built: so they share what is compiled.
+without_race_detector() {
+	CGO_ENABLED=0 go test -vet=off -shuffle=on -timeout 10m "${without_race[@]}"
+}
+
 # To compile for another system takes more than a minute where nothing is compiled yet, to look at all types a
 # few seconds.
 types_fit() (
-	cd tools
-	go run ./portable .. darwin windows
-	go run ./portable ../bench linux # a module of its own, which ./... does not reach
+	cd internal/tools
+	export CGO_ENABLED=0
+	go run ./portable ../.. darwin windows
+	go run ./portable ../../test/bench linux # a module of its own, which ./... does not reach
 )
 
 begin "tools" install_missing
@@ -121,5 +129,5 @@ begin "generated code" generated_is_current
 begin "types fit: darwin, windows, bench" types_fit
 begin "etcd is built" etcd_is_built
 begin "tests" with_race
-begin "tests without the race detector" go test -vet=off -shuffle=on -timeout 10m "${without_race[@]}"
-begin "parking without epoll" go test -race -vet=off -tags portable -timeout 10m ./front/bouncer
+begin "tests without the race detector" without_race_detector
+begin "parking without epoll" go test -race -vet=off -tags portable -timeout 10m ./internal/front/http

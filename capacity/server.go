@@ -3,7 +3,7 @@
 // replaces one for each call.
 //
 // Everything in here is a value that is told the time: no locks, clocks, goroutines or I/O. The servers and
-// clients around it are in front/doorman and client/capacity.
+// clients around it are in internal/front/grpc and client/lease.
 package capacity
 
 import (

@@ -16,7 +16,7 @@ import (
 	"unicode"
 
 	"github.com/gatehousehq/gatehouse/capacity"
-	"github.com/gatehousehq/gatehouse/config"
+	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/spf13/cobra"
 )
 

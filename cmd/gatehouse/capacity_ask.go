@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/proto/doormanpb"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"

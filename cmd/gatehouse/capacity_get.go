@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/proto/doormanpb"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/spf13/cobra"
 )
 

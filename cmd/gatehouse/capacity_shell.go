@@ -15,7 +15,7 @@ import (
 	"sync"
 	"syscall"
 
-	holder "github.com/gatehousehq/gatehouse/client/capacity"
+	holder "github.com/gatehousehq/gatehouse/client/lease"
 	"github.com/google/shlex"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"

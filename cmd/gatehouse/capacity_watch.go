@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	holder "github.com/gatehousehq/gatehouse/client/capacity"
+	holder "github.com/gatehousehq/gatehouse/client/lease"
 	"github.com/spf13/cobra"
 )
 

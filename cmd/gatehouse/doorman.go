@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
-	"github.com/gatehousehq/gatehouse/config"
-	"github.com/gatehousehq/gatehouse/election"
-	"github.com/gatehousehq/gatehouse/front/doorman"
+	"github.com/gatehousehq/gatehouse/internal/config"
+	"github.com/gatehousehq/gatehouse/internal/election"
+	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/grpclog"
@@ -104,9 +104,9 @@ func dialable(address string) bool {
 }
 
 // newDoorman makes the server that hands out leases on capacity, and what runs beside it.
-func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*doorman.Server, error) {
+func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*grpcfront.Server, error) {
 	c := &p.capacity
-	how := doorman.Config{
+	how := grpcfront.Config{
 		Log: h.log, Now: time.Now, Metrics: figures, Address: c.advertise, Source: c.config,
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
 		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: h.budget,
@@ -126,7 +126,7 @@ func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*doorman.Serv
 		// goes on with what the one before was given.
 		how.Name = cmp.Or(c.parentName, e.Name())
 	}
-	server, err := doorman.New(how)
+	server, err := grpcfront.New(how)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*doorman.Serv
 
 // watchCapacity keeps a server's templates as they are at their source.
 func (h *house) watchCapacity(
-	ctx context.Context, source string, reload <-chan os.Signal, to *doorman.Server,
+	ctx context.Context, source string, reload <-chan os.Signal, to *grpcfront.Server,
 ) error {
 	return config.WatchCapacity(ctx, config.CapacityWatch{
 		Source: source,
@@ -165,17 +165,17 @@ func (h *house) watchCapacity(
 	})
 }
 
-// A candidacy is an election as front/doorman wants it.
+// A candidacy is an election as internal/front/grpc wants it.
 type candidacy struct {
 	*election.Election
 	log *slog.Logger
 }
 
-// Run implements [doorman.Election].
-func (c *candidacy) Run(ctx context.Context, candidate string, tell func(doorman.Mastership)) error {
+// Run implements [grpcfront.Election].
+func (c *candidacy) Run(ctx context.Context, candidate string, tell func(grpcfront.Mastership)) error {
 	trouble := ""
 	err := c.Election.Run(ctx, candidate, func(status election.Status) {
-		tell(doorman.Mastership{Leading: status.Leading, Until: status.Until, Leader: status.Leader})
+		tell(grpcfront.Mastership{Leading: status.Leading, Until: status.Until, Leader: status.Leader})
 		text := ""
 		if status.Err != nil {
 			text = status.Err.Error()

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/store/redis"
-	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/redis"
 )
 
 // An evictionCheck reads by what policy the store throws records away when its memory is full, and warns of
@@ -29,7 +29,7 @@ type asksPolicy interface {
 const unknownPolicy = "unknown"
 
 // newEvictionCheck returns nil for a backend that evicts nothing.
-func newEvictionCheck(log *slog.Logger, store string, backend swap.Backend) *evictionCheck {
+func newEvictionCheck(log *slog.Logger, store string, backend cas.Backend) *evictionCheck {
 	asks, ok := backend.(asksPolicy)
 	if !ok {
 		return nil

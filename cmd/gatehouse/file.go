@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gatehousehq/gatehouse/config"
+	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/spf13/pflag"
 )
 

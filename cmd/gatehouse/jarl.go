@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/config"
-	"github.com/gatehousehq/gatehouse/front/bouncer"
-	"github.com/gatehousehq/gatehouse/front/jarl"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/config"
+	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
+	"github.com/gatehousehq/gatehouse/internal/front/jarl"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,7 +66,7 @@ func newJARL() *cobra.Command {
 const longestPeriod = int64(gatehouse.MaxDuration / time.Second)
 
 // jarlConnsPerAddress is how many connections one address may have, as by the defaults of serve.
-const jarlConnsPerAddress = bouncer.DefaultConns / 4
+const jarlConnsPerAddress = httpfront.DefaultConns / 4
 
 // serveJARL runs the one listener until a signal ends it.
 func serveJARL(cmd *cobra.Command, listener *config.Listener) error {

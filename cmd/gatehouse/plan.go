@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse/capacity"
-	"github.com/gatehousehq/gatehouse/config"
-	"github.com/gatehousehq/gatehouse/front/doorman"
+	"github.com/gatehousehq/gatehouse/internal/config"
+	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
 	"github.com/spf13/pflag"
 )
 
@@ -41,7 +41,7 @@ func newPlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *strin
 		return nil, usageError{err}
 	}
 	if s.capacity.leases != "" {
-		if err := doorman.CheckLeases(s.capacity.leases); err != nil {
+		if err := grpcfront.CheckLeases(s.capacity.leases); err != nil {
 			return nil, err
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/config"
-	"github.com/gatehousehq/gatehouse/front/bouncer"
-	"github.com/gatehousehq/gatehouse/front/jarl"
-	"github.com/gatehousehq/gatehouse/front/resp"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/config"
+	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
+	"github.com/gatehousehq/gatehouse/internal/front/jarl"
+	"github.com/gatehousehq/gatehouse/internal/front/resp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/valyala/fasthttp"
@@ -87,7 +87,7 @@ func serve(ctx context.Context, p *plan) (err error) {
 		routes = leases.Routes()
 	}
 	if s.http != "" {
-		d, err := h.newHTTP(s, bouncer.Config{
+		d, err := h.newHTTP(s, httpfront.Config{
 			Names: store.names, Store: store.health, Metrics: figures, Routes: routes,
 		})
 		if err != nil {
@@ -125,13 +125,13 @@ func (h *house) addJARL(p *plan, figures *prometheus.Registry) error {
 }
 
 // newHTTP makes the door that speaks HTTP.
-func (h *house) newHTTP(s *settings, how bouncer.Config) (*door, error) {
+func (h *house) newHTTP(s *settings, how httpfront.Config) (*door, error) {
 	how.Gate, how.Log, how.Version = h.gate, h.log, buildVersion()
 	how.CORS, how.Hosts, how.Keep, how.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
 	how.Refusal = s.refusal
 	how.Budget, how.ConnsPerAddress, how.Unaccepted = h.budget, h.connsPerAddress, &h.unaccepted
 	how.ReadTimeout, how.WriteTimeout, how.IdleTimeout = s.readTimeout, s.writeTimeout, s.idleTimeout
-	server, err := bouncer.New(how)
+	server, err := httpfront.New(how)
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/config"
-	"github.com/gatehousehq/gatehouse/front/bouncer"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/config"
+	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/gatehousehq/gatehouse/store/outage"
 	"github.com/spf13/pflag"
@@ -68,14 +68,14 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.IntVar(&s.maxHolders, "max-holders", memory.DefaultHolders, "most holders of locks and semaphores")
 	f.IntVar(&s.maxWaiters, "max-waiters", gate.DefaultWaiters, "most requests waiting at once")
 	f.IntVar(&s.maxLine, "max-line", gate.DefaultLine, "most requests waiting at one name")
-	f.IntVar(&s.maxConns, "max-connections", bouncer.DefaultConns, "most connections at once")
+	f.IntVar(&s.maxConns, "max-connections", httpfront.DefaultConns, "most connections at once")
 	f.IntVar(&s.maxConnsPerAddress, "max-connections-per-address", 0,
 		"most of them from one address; 0 is a quarter of them")
 	s.maxBuffered = budget.DefaultBytes
 	f.Var(&s.maxBuffered, "max-buffered", "most bytes that wait to be sent or received")
-	f.DurationVar(&s.readTimeout, "read-timeout", bouncer.DefaultReadTimeout, "for a request to arrive")
-	f.DurationVar(&s.writeTimeout, "write-timeout", bouncer.DefaultWriteTimeout, "for an answer to leave")
-	f.DurationVar(&s.idleTimeout, "idle-timeout", bouncer.DefaultIdleTimeout, "between two requests")
+	f.DurationVar(&s.readTimeout, "read-timeout", httpfront.DefaultReadTimeout, "for a request to arrive")
+	f.DurationVar(&s.writeTimeout, "write-timeout", httpfront.DefaultWriteTimeout, "for an answer to leave")
+	f.DurationVar(&s.idleTimeout, "idle-timeout", httpfront.DefaultIdleTimeout, "between two requests")
 	f.DurationVar(&s.respIdleTimeout, "resp-idle-timeout", 0,
 		"between two commands of a Redis client; 0 for ever")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/simulate"
+	"github.com/gatehousehq/gatehouse/internal/simulate"
 	"github.com/spf13/cobra"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/config"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/gatehousehq/gatehouse/store/disk"
 	"github.com/gatehousehq/gatehouse/store/memory"

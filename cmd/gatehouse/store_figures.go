@@ -1,33 +1,33 @@
 package main
 
 import (
+	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/disk"
-	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // registerSwaps registers the figures of a store that servers share.
-func registerSwaps(metrics *prometheus.Registry, kind string, store *swap.Store) {
+func registerSwaps(metrics *prometheus.Registry, kind string, store *cas.Store) {
 	for _, f := range []struct {
 		name, help string
-		value      func(swap.Figures) uint64
+		value      func(cas.Figures) uint64
 	}{
 		{"swaps", "Round trips to the store that were to change something.",
-			func(f swap.Figures) uint64 { return f.Swaps }},
+			func(f cas.Figures) uint64 { return f.Swaps }},
 		{"reads", "Round trips to the store that changed nothing.",
-			func(f swap.Figures) uint64 { return f.Reads }},
+			func(f cas.Figures) uint64 { return f.Reads }},
 		{"lost", "Changes that were made anew because another server was faster.",
-			func(f swap.Figures) uint64 { return f.Lost }},
+			func(f cas.Figures) uint64 { return f.Lost }},
 		{"failures", "Batches of commands that failed because the store did not answer.",
-			func(f swap.Figures) uint64 { return f.Failures }},
+			func(f cas.Figures) uint64 { return f.Failures }},
 		{"unknown", "Failed batches of which it was not known whether they took effect.",
-			func(f swap.Figures) uint64 { return f.Unknown }},
+			func(f cas.Figures) uint64 { return f.Unknown }},
 		{"vanished", "Records that this server knew and the store had no more before their time.",
-			func(f swap.Figures) uint64 { return f.Vanished }},
+			func(f cas.Figures) uint64 { return f.Vanished }},
 		{"clock_steps", "Steps of the store's clock of a second and more.",
-			func(f swap.Figures) uint64 { return f.ClockSteps }},
+			func(f cas.Figures) uint64 { return f.ClockSteps }},
 		{"amended", "What was looked at again for failed batches, and taken back if it was there.",
-			func(f swap.Figures) uint64 { return f.Amended }},
+			func(f cas.Figures) uint64 { return f.Amended }},
 	} {
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_" + f.name + "_total", Help: f.help,

@@ -12,11 +12,11 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/store/etcd"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/etcd"
+	"github.com/gatehousehq/gatehouse/store/cas/redis"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/outage"
-	"github.com/gatehousehq/gatehouse/store/redis"
-	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // isShared reports whether a store of this kind is one that servers share.
@@ -53,7 +53,7 @@ func withoutPassword(address string) string {
 }
 
 // openBackend opens the store that servers share. end closes it.
-func openBackend(address string) (backend swap.Backend, end func() error, err error) {
+func openBackend(address string) (backend cas.Backend, end func() error, err error) {
 	if strings.HasPrefix(address, "etcd:") {
 		cluster, err := etcd.Open(address)
 		if err != nil {
@@ -79,7 +79,7 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 	kind, _, _ := strings.Cut(o.store, ":")
 	about := withoutPassword(o.store)
 	losses := &lossLog{log: o.log, store: about}
-	shared := swap.New(backend, swap.Config{
+	shared := cas.New(backend, cas.Config{
 		Server: server, Timeout: o.storeTimeout, Names: o.maxNames,
 		Vanished: func(key gatehouse.Key) { losses.vanished(key.String()) }, ClockSet: losses.clockSet,
 	})
@@ -107,7 +107,7 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.figures, Latest: shared.Latest,
 			Answer: func(key gatehouse.Key) outage.Answer { return o.rules.Find(key).OnUnreachable },
 		}),
-		about: about, first: swap.FirstTicket(server), names: shared.Len,
+		about: about, first: cas.FirstTicket(server), names: shared.Len,
 		health: func() string { return storeHealth(kind, breaker) + eviction.health(kind) },
 		close: func() error {
 			closeLazy()
@@ -135,7 +135,7 @@ const (
 
 // greet asks the store, so that a wrong password or certificate is found out before anybody is served. That
 // it does not answer at present is no such fault, and told by the breaker.
-func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) error {
+func greet(ctx context.Context, backend cas.Backend, breaker *outage.Breaker) error {
 	for range greetings {
 		began := time.Now()
 		err := ping(ctx, backend)
@@ -155,7 +155,7 @@ func greet(ctx context.Context, backend swap.Backend, breaker *outage.Breaker) e
 }
 
 // ping asks a backend that can be asked as such.
-func ping(ctx context.Context, backend swap.Backend) error {
+func ping(ctx context.Context, backend cas.Backend) error {
 	type pinger interface {
 		Ping(ctx context.Context) error
 	}
@@ -171,7 +171,7 @@ func ping(ctx context.Context, backend swap.Backend) error {
 // lasting reports whether a store fails by what was set here or there, which does not pass: a password, a
 // permission, a certificate.
 func lasting(err error) bool {
-	return errors.Is(err, swap.ErrRefused) ||
+	return errors.Is(err, cas.ErrRefused) ||
 		strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 

@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// The program is built from tools/etcd, which is a module of its own: etcd's server needs many others.
+// The program is built from internal/tools/etcd, a module of its own: etcd's server needs many others.
 const (
 	ours    = "github.com/gatehousehq/gatehouse"
 	program = "go.etcd.io/etcd/server/v3"
-	version = "v3.7.3" // as in tools/etcd/go.mod, which a test compares
+	version = "v3.7.3" // as in internal/tools/etcd/go.mod, which a test compares
 )
 
 // Binary is the path of the etcd program. It is built when it is not there yet, which takes a minute, and
@@ -67,7 +67,7 @@ func build(path string) error {
 	}
 	unfinished := path + ".unfinished"
 	defer func() { _ = os.Remove(unfinished) }() // it is gone when all went well
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", unfinished, program)
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", unfinished, program)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=", "GOARCH=")
 	if output, err := cmd.CombinedOutput(); err != nil {
@@ -82,5 +82,5 @@ func tools() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("go list -m %s: %w", ours, err)
 	}
-	return filepath.Join(strings.TrimSpace(string(output)), "tools", "etcd"), nil
+	return filepath.Join(strings.TrimSpace(string(output)), "internal", "tools", "etcd"), nil
 }

@@ -32,7 +32,7 @@ func TestBinary(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
 	if err != nil || !strings.Contains(string(text), program+" "+version+" ") {
-		t.Errorf("tools/etcd/go.mod reads\n%s\n%v, want %s %s in it", text, err, program, version)
+		t.Errorf("internal/tools/etcd/go.mod reads\n%s\n%v, want %s %s in it", text, err, program, version)
 	}
 }
 

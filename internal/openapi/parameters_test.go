@@ -9,7 +9,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/internal/form"
+	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
 // values are what is tried for each parameter. One that has none acts outside of the controllers: those who
@@ -66,7 +66,7 @@ type trial struct {
 // apply puts one operation to the controller. ok is false where its parameters are refused.
 func (s *trial) apply(op gatehouse.Op, query string) (ok bool) {
 	cmd := gatehouse.Command{Op: op}
-	var f form.Form
+	var f params.Form
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		if part != "" && f.Set([]byte(name), []byte(value)) != nil {
@@ -125,7 +125,7 @@ func acts(kind gatehouse.Kind, op gatehouse.Op, parameter string) bool {
 // differs tries all values of a parameter beside others, after one history.
 func differs(kind gatehouse.Kind, history string, op gatehouse.Op, query [2]string) bool {
 	beside, parameter := query[0], query[1]
-	if form.HasHolders(kind) || op == gatehouse.OpCancel {
+	if params.HasHolders(kind) || op == gatehouse.OpCancel {
 		beside += "&key=k" // an acquire without a key gets a random one
 	}
 	if len(values[parameter]) == 0 {
@@ -144,7 +144,7 @@ func differs(kind gatehouse.Kind, history string, op gatehouse.Op, query [2]stri
 // shouldList are the parameters that make a difference to an operation.
 func shouldList(t *testing.T, kind gatehouse.Kind, op gatehouse.Op) (names []string) {
 	t.Helper()
-	for _, name := range form.Names() {
+	for _, name := range params.Names() {
 		tried, known := values[name]
 		if !known {
 			t.Fatalf("there is no value to try parameter %s with", name)

@@ -14,10 +14,10 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/redis"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/redis"
-	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // A GCRA of one token per call, hot and on many names, in memory and with a real Redis behind it.
@@ -44,14 +44,14 @@ func BenchmarkDecision(b *testing.B) {
 }
 
 // openRedis returns the store of one server.
-func openRedis(tb testing.TB, server *redistest.Server) *swap.Store {
+func openRedis(tb testing.TB, server *redistest.Server) *cas.Store {
 	tb.Helper()
 	backend, err := redis.Open("redis://" + server.Address)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(backend.Close)
-	shared := swap.New(backend, swap.Config{Server: 1, Timeout: 5 * time.Second})
+	shared := cas.New(backend, cas.Config{Server: 1, Timeout: 5 * time.Second})
 	tb.Cleanup(shared.Close)
 	return shared
 }

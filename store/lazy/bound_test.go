@@ -11,8 +11,8 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/lazy"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
 const (
@@ -67,7 +67,7 @@ func TestEachServerKnowsOfTheOthersWithinTwoIntervals(t *testing.T) {
 			for seed := range uint64(seeds) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFleet(t, seed, lazy.Rule{Interval: interval}, 3)
-					f.shared.Set(swaptest.Faults{Latency: latency})
+					f.shared.Set(castest.Faults{Latency: latency})
 					key := gatehouse.Key{Kind: limit.kind, Name: "a"}
 					f.load(seed, key, limit.cmd, 5*time.Second)
 					f.close()

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/lazy"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
 // chunkLimits are the limits that can be taken in chunks.
@@ -44,7 +44,7 @@ func (f *fleet) checkWindows(seed uint64, limit int64) {
 // Whatever happens between the servers and the store, no window has more than its limit: some of what was
 // taken may never be let through instead.
 func TestChunksNeverLetMoreThroughThanTheLimit(t *testing.T) {
-	for _, faults := range []swaptest.Faults{
+	for _, faults := range []castest.Faults{
 		{},
 		{Latency: latency},
 		{Latency: 5 * latency, Twice: 0.1},
@@ -80,7 +80,7 @@ func TestChunksHoldWithClocksThatDiffer(t *testing.T) {
 		for seed := range uint64(seeds / 2) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newSkewed(t, seed, lazy.Rule{Interval: interval, Chunk: 8})
-				f.shared.Set(swaptest.Faults{Latency: latency})
+				f.shared.Set(castest.Faults{Latency: latency})
 				f.chunkLoad(seed, gatehouse.Key{Kind: limit.kind, Name: "a"}, limit.cmd)
 				f.close()
 				f.checkWindows(seed, limit.cmd.Size)
@@ -97,7 +97,7 @@ func TestLazyServersWithClocksThatDiffer(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newSkewed(t, seed, lazy.Rule{Interval: interval})
-			f.shared.Set(swaptest.Faults{Latency: latency})
+			f.shared.Set(castest.Faults{Latency: latency})
 			f.load(seed, key, limit, 6*time.Second)
 			f.close()
 			last := slices.MaxFunc(f.grants, func(a, b grant) int { return a.heard.Compare(b.heard) })
@@ -141,7 +141,7 @@ func TestAChunkIsUsedWithinItsWindowByTheStoresClock(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, seed, lazy.Rule{Interval: interval, Chunk: 1000}, 2)
-			f.shared.Set(swaptest.Faults{Latency: 4 * latency})
+			f.shared.Set(castest.Faults{Latency: 4 * latency})
 			f.shared.Jump(time.Duration(seed) * 77 * time.Millisecond)
 			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 			other := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "other"}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/lazy"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
 // Answers are lost, requests are late, one server is cut off for a while, the store stands still, its clock
@@ -19,7 +19,7 @@ func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, seed, lazy.Rule{Interval: interval}, 3)
-			f.shared.Set(swaptest.Faults{
+			f.shared.Set(castest.Faults{
 				Latency: latency, Unsent: 0.1, LostRequest: 0.1, LostAnswer: 0.1, Late: 0.1, Twice: 0.1,
 			})
 			key := gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "a"}
@@ -30,7 +30,7 @@ func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 			jump := time.Duration(int64(seed)-4) * 100 * time.Millisecond //nolint:gosec // a small seed
 			time.AfterFunc(2*time.Second, func() { f.shared.Jump(jump) })
 			f.load(seed, key, limit, 8*time.Second)
-			f.shared.Set(swaptest.Faults{})
+			f.shared.Set(castest.Faults{})
 			f.close()
 			passed := int64(0)
 			for n := range 3 {
@@ -91,7 +91,7 @@ func TestAServerThatDiesTakesOneIntervalWithIt(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, seed, lazy.Rule{Interval: interval}, 1)
-			f.shared.Set(swaptest.Faults{Latency: latency})
+			f.shared.Set(castest.Faults{Latency: latency})
 			for range 500 + 7*seed { // one each millisecond
 				f.must(f.servers[0], key, limit)
 				<-time.After(time.Millisecond)

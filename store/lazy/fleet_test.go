@@ -10,15 +10,15 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/lazy"
-	"github.com/gatehousehq/gatehouse/store/swap"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
 // A fleet is some servers that share a store, in virtual time.
 type fleet struct {
 	t       *testing.T
-	shared  *swaptest.Store
+	shared  *castest.Store
 	servers []*server
 	rule    lazy.Rule
 
@@ -29,8 +29,8 @@ type fleet struct {
 // A server is one of a fleet.
 type server struct {
 	number  int
-	backend *swaptest.Server
-	swap    *swap.Store
+	backend *castest.Server
+	swap    *cas.Store
 	lazy    *lazy.Store
 	gate    *gate.Gate
 }
@@ -49,7 +49,7 @@ const timeout = 500 * time.Millisecond
 
 func newFleet(t *testing.T, seed uint64, rule lazy.Rule, servers int) *fleet {
 	t.Helper()
-	f := &fleet{t: t, shared: swaptest.New(seed, false), rule: rule}
+	f := &fleet{t: t, shared: castest.New(seed, false), rule: rule}
 	for range servers {
 		f.join(0)
 	}
@@ -59,7 +59,7 @@ func newFleet(t *testing.T, seed uint64, rule lazy.Rule, servers int) *fleet {
 // newSkewed returns a fleet of three in front of a store without a clock, whose own clocks differ.
 func newSkewed(t *testing.T, seed uint64, rule lazy.Rule) *fleet {
 	t.Helper()
-	f := &fleet{t: t, shared: swaptest.New(seed, true), rule: rule}
+	f := &fleet{t: t, shared: castest.New(seed, true), rule: rule}
 	skew := time.Duration(seed) * 100 * time.Millisecond //nolint:gosec // a small seed
 	f.join(-skew)
 	f.join(0)
@@ -71,9 +71,9 @@ func newSkewed(t *testing.T, seed uint64, rule lazy.Rule) *fleet {
 func (f *fleet) join(skew time.Duration) {
 	s := &server{number: len(f.servers) + 1, backend: f.shared.Server(skew)}
 	number := uint32(s.number) //nolint:gosec // some
-	s.swap = swap.New(s.backend, swap.Config{Server: number, Timeout: timeout})
+	s.swap = cas.New(s.backend, cas.Config{Server: number, Timeout: timeout})
 	s.lazy = lazy.New(s.swap, lazy.Config{Rule: func(gatehouse.Key) lazy.Rule { return f.rule }})
-	s.gate = gate.New(s.lazy, gate.Config{FirstTicket: swap.FirstTicket(number)})
+	s.gate = gate.New(s.lazy, gate.Config{FirstTicket: cas.FirstTicket(number)})
 	f.servers = append(f.servers, s)
 }
 
@@ -134,7 +134,7 @@ func (f *fleet) total() (n int64) {
 func (f *fleet) figure(key gatehouse.Key, name string) any {
 	f.t.Helper()
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	fresh := swap.New(f.shared.Server(0), swap.Config{Server: 1000, Timeout: timeout})
+	fresh := cas.New(f.shared.Server(0), cas.Config{Server: 1000, Timeout: timeout})
 	defer fresh.Close()
 	if err := fresh.Apply(context.Background(), key, turns); err != nil {
 		f.t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Shared is the store behind, as store/swap makes it.
+// A Shared is the store behind, as store/cas makes it.
 type Shared interface {
 	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
 	Ask(key gatehouse.Key, queue []control.Turn, done func(error))

@@ -63,7 +63,7 @@ const (
 	// foreignRounds is for how many intervals a name counts as slow after a command that the store served.
 	foreignRounds = 100
 
-	// maxBackwards is how far the store's time may go back while it is taken to stand still, as store/swap
+	// maxBackwards is how far the store's time may go back while it is taken to stand still, as store/cas
 	// does. After more than that all is learnt anew.
 	maxBackwards = 10 * time.Second
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/storetest"
-	"github.com/gatehousehq/gatehouse/store/swap"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
 // judged has everything that happens to a name be judged.
@@ -24,7 +24,7 @@ func (f *fleet) judged(key gatehouse.Key, limit gatehouse.Command) *storetest.Ch
 			judge.Changed(now, now.UnixNano(), nil)
 			return
 		}
-		content, err := swap.ReadRecord(changed.Kind, record, now)
+		content, err := cas.ReadRecord(changed.Kind, record, now)
 		if err != nil {
 			f.t.Error(err)
 			return
@@ -88,7 +88,7 @@ func (f *fleet) settleLoad(seed uint64, key gatehouse.Key, limit gatehouse.Comma
 // Whatever clients do and whatever goes wrong, no window lets through more than its limit and what was
 // refunded of it, counted from the last reset or delete.
 func TestChunksKeepTheLimitWhateverIsDone(t *testing.T) {
-	for _, faults := range []swaptest.Faults{
+	for _, faults := range []castest.Faults{
 		{Latency: latency},
 		{
 			Latency: latency, Unsent: 0.05, LostRequest: 0.03, LostAnswer: 0.05, Late: 0.05, Twice: 0.05,

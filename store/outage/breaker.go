@@ -11,11 +11,11 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/store/swap"
+	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Shared is a store that servers share, as store/swap makes it. Its calls bound their time themselves.
+// A Shared is a store that servers share, as store/cas makes it. Its calls bound their time themselves.
 type Shared interface {
 	Keeper
 
@@ -188,7 +188,7 @@ func (b *Breaker) judge(err error, began, ended time.Duration) {
 	switch code := gatehouse.CodeOf(err); {
 	case code == gatehouse.CodeTimeout: // of the caller: the store may not have been asked
 		return
-	case code != gatehouse.CodeUnavailable || errors.Is(err, swap.ErrLost):
+	case code != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrLost):
 		b.heard.Store(int64(ended))
 		return
 	}

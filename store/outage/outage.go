@@ -11,8 +11,8 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/swap"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -85,7 +85,7 @@ func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
 
 // answered answers by rule what the store has not. One that answers, but to others first, is not away.
 func (s *Store) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
-	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, swap.ErrLost) {
+	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrLost) {
 		return err
 	}
 	return s.answer(ctx, key, queue, err)

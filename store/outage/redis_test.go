@@ -8,9 +8,9 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/redis"
 	"github.com/gatehousehq/gatehouse/store/outage"
-	"github.com/gatehousehq/gatehouse/store/redis"
-	"github.com/gatehousehq/gatehouse/store/swap"
 )
 
 // late is how much later than its budget a call may return on the busiest machine. What exceeds it hangs.
@@ -75,7 +75,7 @@ func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.S
 		t.Fatal(err)
 	}
 	t.Cleanup(backend.Close)
-	shared := swap.New(backend, swap.Config{Server: 1, Timeout: budget})
+	shared := cas.New(backend, cas.Config{Server: 1, Timeout: budget})
 	t.Cleanup(shared.Close)
 	breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
 	t.Cleanup(breaker.Close)

@@ -8,24 +8,24 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/outage"
-	"github.com/gatehousehq/gatehouse/store/swap"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
 )
 
 // Who comes while the store is away is not told of an earlier delete, whatever the clock of the store says.
 func TestWaiterIsNotToldOfAnEarlierDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := swaptest.New(1, false)
+		store := castest.New(1, false)
 		store.Jump(time.Hour)
 		backend := store.Server(0)
-		shared := swap.New(backend, swap.Config{Server: 1})
+		shared := cas.New(backend, cas.Config{Server: 1})
 		defer shared.Close()
 		breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
 		defer breaker.Close()
 		g := gate.New(outage.New(breaker, outage.Config{
 			Latest: shared.Latest, Answer: func(gatehouse.Key) outage.Answer { return outage.LocalShare },
-		}), gate.Config{FirstTicket: swap.FirstTicket(1)})
+		}), gate.Config{FirstTicket: cas.FirstTicket(1)})
 		defer func() { _ = g.Drain(context.Background()) }()
 		defer g.Close()
 		cmd := acquire(1, 1)

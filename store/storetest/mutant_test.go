@@ -12,16 +12,16 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
-	"github.com/gatehousehq/gatehouse/store/swap"
-	"github.com/gatehousehq/gatehouse/store/swap/swaptest"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
 )
 
 // A mutant is a store that breaks one promise, which the test of that name must notice.
 type mutant struct {
 	name, test string
-	config     swap.Config // that it has in place of the usual one
-	forgets    bool        // all, when it is opened again
-	survives   bool        // being killed
+	config     cas.Config // that it has in place of the usual one
+	forgets    bool       // all, when it is opened again
+	survives   bool       // being killed
 
 	before func(key *gatehouse.Key, cmd *gatehouse.Command) // what it makes of commands
 	after  func(cmd *gatehouse.Command, d *gatehouse.Decision)
@@ -55,9 +55,9 @@ func on(op gatehouse.Op, change func(d *gatehouse.Decision)) func(*gatehouse.Com
 func mutants() []mutant {
 	return append(append(decidingMutants(), holdingMutants()...), []mutant{
 		{name: "keeps any number of holders", test: "as many holders as allowed",
-			config: swap.Config{Holders: 1 << 20}},
+			config: cas.Config{Holders: 1 << 20}},
 		{name: "forgets no name", test: "what is worth nothing is forgotten",
-			config: swap.Config{Linger: 1000 * time.Hour}},
+			config: cas.Config{Linger: 1000 * time.Hour}},
 		{name: "forgets all at the end", test: "what was answered lasts", forgets: true},
 		{name: "lives on when killed", test: "a dead server leaves nothing behind", survives: true},
 		{name: "lists from the beginning", test: "lists names in order",
@@ -243,21 +243,21 @@ func (m *mutated) Range(ctx context.Context, kind gatehouse.Kind, after string, 
 // nest is a place of mutants.
 type nest struct {
 	*mutant
-	store *swaptest.Store
+	store *castest.Store
 	next  uint32
 }
 
 // Open implements Place.
 func (n *nest) Open() Server {
 	if n.next++; n.forgets && n.next > 3 {
-		n.store = swaptest.New(2, false)
+		n.store = castest.New(2, false)
 	}
 	backend := n.store.Server(0)
 	config := n.config
 	config.Server, config.Keep = n.next, 1
-	s := swap.New(backend, config)
+	s := cas.New(backend, config)
 	return Server{
-		Store: &mutated{s, n.mutant}, FirstTicket: swap.FirstTicket(n.next), Close: s.Close,
+		Store: &mutated{s, n.mutant}, FirstTicket: cas.FirstTicket(n.next), Close: s.Close,
 		Kill: func() { backend.Cut(!n.survives) },
 	}
 }
@@ -271,12 +271,12 @@ func hatch(t *testing.T, m *mutant, name string) []string {
 	r := &recorder{ctx: context.Background()}
 	b := &bench{T: r, Setup: &Setup{
 		Start: func(T) Place {
-			n := &nest{mutant: m, store: swaptest.New(1, false)}
-			n.store.Set(swaptest.Faults{Latency: 2 * time.Millisecond})
+			n := &nest{mutant: m, store: castest.New(1, false)}
+			n.store.Set(castest.Faults{Latency: 2 * time.Millisecond})
 			return n
 		},
 		Virtual: true, Servers: 3, Unit: 5 * time.Second, Slack: 1200 * time.Millisecond,
-		Linger: swap.DefaultLinger, Holders: swap.DefaultHolders, Lasts: true,
+		Linger: cas.DefaultLinger, Holders: cas.DefaultHolders, Lasts: true,
 	}}
 	for _, test := range tests {
 		if test.name != name {

@@ -1,0 +1,69 @@
+package lease
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics count requests by server and method, under the names that doorman's client has for them. A nil
+// one counts nothing.
+type metrics struct {
+	requests, failures *prometheus.CounterVec
+	durations          *prometheus.HistogramVec
+}
+
+// newMetrics registers the metrics, or finds those of another client of this process.
+func newMetrics(to prometheus.Registerer) (*metrics, error) {
+	if to == nil {
+		return nil, nil
+	}
+	labels := []string{"server", "method"}
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "doorman_client_requests", Help: "Requests sent to servers of capacity.",
+		}, labels),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "doorman_client_request_errors", Help: "Requests to servers of capacity that failed.",
+		}, labels),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "doorman_client_request_durations", Help: "Seconds that requests took.",
+		}, labels),
+	}
+	err := errors.Join(register(to, &m.requests), register(to, &m.failures), register(to, &m.durations))
+	if err != nil {
+		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "metrics: %w", err)
+	}
+	return m, nil
+}
+
+// register registers a metric, or puts the one in its place that is registered already.
+func register[M prometheus.Collector](to prometheus.Registerer, metric *M) error {
+	err := to.Register(*metric)
+	if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if same, ok := known.ExistingCollector.(M); ok {
+			*metric = same
+			return nil
+		}
+	}
+	return err
+}
+
+// begin counts a request; what it returns is to be called when it has ended.
+func (m *metrics) begin(server, method string) (end func()) {
+	if m == nil {
+		return func() {}
+	}
+	m.requests.WithLabelValues(server, method).Inc()
+	duration := m.durations.WithLabelValues(server, method)
+	begun := time.Now()
+	return func() { duration.Observe(time.Since(begun).Seconds()) }
+}
+
+func (m *metrics) failed(server, method string) {
+	if m != nil {
+		m.failures.WithLabelValues(server, method).Inc()
+	}
+}

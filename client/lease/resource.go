@@ -1,0 +1,175 @@
+package lease
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+
+	"github.com/gatehousehq/gatehouse"
+	lease "github.com/gatehousehq/gatehouse/capacity"
+)
+
+// A Resource is something that a client has a share of. Its methods never ask a server themselves. Make one
+// with [Client.Resource].
+type Resource struct {
+	client   *Client
+	id       string
+	priority int64
+
+	amount  atomic.Uint64 // bits of a float64
+	leased  atomic.Bool
+	changed atomic.Pointer[chan struct{}]
+	changes chan float64  // holds one: the latest
+	ready   chan struct{} // closed with the first lease
+	done    chan struct{} // closed by end
+}
+
+func newResource(c *Client, id string, priority int64, fallback float64) *Resource {
+	r := &Resource{
+		client: c, id: id, priority: priority,
+		changes: make(chan float64, 1), ready: make(chan struct{}), done: make(chan struct{}),
+	}
+	r.amount.Store(math.Float64bits(fallback))
+	changed := make(chan struct{})
+	r.changed.Store(&changed)
+	return r
+}
+
+// ID returns the resource's name.
+func (r *Resource) ID() string { return r.id }
+
+// Capacity returns what may be used now: the amount of the lease while there is one, then what the server
+// said may be used without one, and before the first answer the Fallback. -1 is any amount; nothing else is
+// below 0. After Release and Close it is 0.
+func (r *Resource) Capacity() float64 { return math.Float64frombits(r.amount.Load()) }
+
+// Leased reports whether a lease says what Capacity returns.
+func (r *Resource) Leased() bool { return r.leased.Load() }
+
+// Lease returns the lease in force, its Expiry by the client's clock; the zero Lease without one.
+func (r *Resource) Lease() lease.Lease {
+	r.client.mu.Lock()
+	defer r.client.mu.Unlock()
+	if r.ended() {
+		return lease.Lease{}
+	}
+	return r.client.holder.Lease(r.client.config.Now(), r.id)
+}
+
+// Changes returns a channel of what Capacity returns from now on. It holds the latest amount only: who
+// reads late misses those between. It is closed by Release and Close. There is one channel, so each change
+// is seen by one reader.
+func (r *Resource) Changes() <-chan float64 { return r.changes }
+
+// Changed returns a channel that is closed when Capacity next changes.
+func (r *Resource) Changed() <-chan struct{} { return *r.changed.Load() }
+
+// Done returns a channel that is closed by Release and Close.
+func (r *Resource) Done() <-chan struct{} { return r.done }
+
+// Ready waits until a server has granted a lease, of whatever amount. The error is of code
+// [gatehouse.CodeTimeout] when ctx ends before, or ErrClosed.
+func (r *Resource) Ready(ctx context.Context) error {
+	select {
+	case <-r.ready:
+		return nil
+	case <-r.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return gatehouse.Errorf(gatehouse.CodeTimeout, "resource %q: no lease yet: %w", r.id, ctx.Err())
+	}
+}
+
+// Want asks for another amount from now on, 0 or more. It does not wait for the answer. The error is of
+// code [gatehouse.CodeInvalid], and nothing changed; or ErrClosed.
+func (r *Resource) Want(wants float64) error {
+	if err := wantsFault(r.id, wants); err != nil {
+		return err
+	}
+	c := r.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.ended() {
+		return ErrClosed
+	}
+	c.holder.Want(r.id, r.priority, wants)
+	c.arm()
+	return nil
+}
+
+// Release gives the resource back: its Capacity is 0 at once, and the name is free for another. It waits
+// until a server knows, or ctx ends; if none can be reached the lease ends by itself, and the error says
+// so. A second Release does nothing.
+func (r *Resource) Release(ctx context.Context) error {
+	c := r.client
+	c.mu.Lock()
+	if r.ended() {
+		c.mu.Unlock()
+		return nil
+	}
+	r.end()
+	delete(c.resources, r.id)
+	if !c.holder.Drop(r.id) {
+		c.mu.Unlock()
+		return nil
+	}
+	done := make(chan error, 1)
+	c.releases = append(c.releases, release{r.id, done})
+	c.mu.Unlock()
+	c.rouse()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return gatehouse.Errorf(gatehouse.CodeTimeout, "release of %q: %w", r.id, ctx.Err())
+	}
+}
+
+// publish makes another amount known. The client's lock is held.
+func (r *Resource) publish(c lease.Change) {
+	same := r.Capacity() == c.Amount
+	r.amount.Store(math.Float64bits(c.Amount))
+	r.leased.Store(c.Leased)
+	if c.Leased && !r.isReady() {
+		close(r.ready)
+	}
+	if same {
+		return
+	}
+	select {
+	case <-r.changes: // nobody read it, and it is no longer true
+	default:
+	}
+	r.changes <- c.Amount
+	next := make(chan struct{})
+	close(*r.changed.Swap(&next))
+}
+
+func (r *Resource) isReady() bool {
+	select {
+	case <-r.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// ended reports whether end was called.
+func (r *Resource) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end makes the resource worth nothing, for good. It is called once, with the client's lock held.
+func (r *Resource) end() {
+	r.amount.Store(0)
+	r.leased.Store(false)
+	close(r.done)
+	close(r.changes)
+	next := make(chan struct{})
+	close(*r.changed.Swap(&next))
+}

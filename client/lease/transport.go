@@ -1,0 +1,45 @@
+package lease
+
+import (
+	"context"
+	"net/http"
+)
+
+// A Transport is a [http.RoundTripper] that waits for capacity before each request: a client that has it
+// keeps to a limit, and its user changes nothing else. A request whose context ends first fails with that.
+type Transport struct {
+	// Limiter lets requests through. It is needed.
+	Limiter Waiter
+
+	// Base makes the requests; nil is [http.DefaultTransport].
+	Base http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	err := t.Limiter.Wait(r.Context())
+	if err == nil {
+		return t.base().RoundTrip(r)
+	}
+	if r.Body != nil {
+		_ = r.Body.Close() // a RoundTripper closes it whatever happens; the error is err
+	}
+	if ended := context.Cause(r.Context()); ended != nil {
+		err = ended // as it is, because net/http looks whether it is a timeout
+	}
+	return nil, err
+}
+
+// CloseIdleConnections closes those of Base. [http.Client.CloseIdleConnections] calls it.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
+}

@@ -1,0 +1,57 @@
+package grpc
+
+import "encoding/binary"
+
+// The parts of HTTP/2 that tell which calls there are on a connection, and how many bytes of them.
+const (
+	prefaceSize   = 24 // what a client sends before its first frame
+	frameHeadSize = 9
+
+	frameData    = 0
+	frameHeaders = 1
+	frameReset   = 3
+
+	flagEndStream = 1
+)
+
+// A frame is the head of a frame of HTTP/2.
+type frame struct {
+	length int // of what follows
+	kind   byte
+	flags  byte
+	stream uint32
+}
+
+// A frameScanner finds the frames that go in one direction of a connection, in whatever pieces they come.
+// It keeps nothing but the head of the frame at hand.
+type frameScanner struct {
+	skip int // bytes before the next head
+	head [frameHeadSize]byte
+	have int // of head
+}
+
+// scan visits the frames whose heads end in this piece.
+func (s *frameScanner) scan(piece []byte, visit func(frame)) {
+	for len(piece) > 0 {
+		if s.skip > 0 {
+			n := min(s.skip, len(piece))
+			s.skip -= n
+			piece = piece[n:]
+			continue
+		}
+		n := copy(s.head[s.have:], piece)
+		s.have += n
+		piece = piece[n:]
+		if s.have < frameHeadSize {
+			return
+		}
+		s.have = 0
+		h := &s.head
+		f := frame{
+			length: int(h[0])<<16 | int(h[1])<<8 | int(h[2]), kind: h[3], flags: h[4],
+			stream: binary.BigEndian.Uint32(h[5:]) &^ (1 << 31),
+		}
+		s.skip = f.length
+		visit(f)
+	}
+}

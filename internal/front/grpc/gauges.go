@@ -1,0 +1,142 @@
+package grpc
+
+import (
+	"sync"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// maxSeries is how many resources have series of their own; see series. The others are added up in one that
+// has no resource.
+const maxSeries = 1000
+
+// maxLabel is how many bytes a resource's name may have there.
+const maxLabel = 128
+
+// gauges collect what the server holds at the moment it is asked.
+type gauges struct {
+	server *Server
+
+	mu     sync.Mutex
+	rounds int
+	had    map[string]int // the resources that had series last, and since which round
+
+	has, wants, clients             *prometheus.Desc // by resource
+	resources, leases, learning     *prometheus.Desc
+	excess, master, stale, reloaded *prometheus.Desc
+}
+
+func newGauges(s *Server) *gauges {
+	of := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	own := func(name, help string) *prometheus.Desc { return of("gatehouse_capacity_"+name, help) }
+	return &gauges{
+		server:    s,
+		has:       of("doorman_server_has", "Capacity that is leased.", "resource"),
+		wants:     of("doorman_server_wants", "Capacity that is wanted.", "resource"),
+		clients:   of("doorman_server_subclients", "Clients, those behind servers included.", "resource"),
+		resources: own("resources", "Resources that somebody asked for."),
+		leases:    own("leases", "Leases that hold."),
+		learning:  own("learning", "Resources in learning mode."),
+		excess:    own("excess", "Capacity that is leased beyond what there is, of all resources."),
+		master:    own("master", "1 on the server that decides, 0 elsewhere."),
+		stale: own("config_stale",
+			"1 while there is a newer configuration that cannot be used."),
+		reloaded: own("config_timestamp_seconds",
+			"When the configuration in use was loaded, in seconds since 1970; 0 without one."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		g.has, g.wants, g.clients, g.resources, g.leases, g.learning, g.excess, g.master, g.stale, g.reloaded,
+	} {
+		to <- desc
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	show := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	each := func(resource string, sum *capacity.Status) {
+		show(g.has, sum.Has, resource)
+		show(g.wants, sum.Wants, resource)
+		show(g.clients, float64(sum.Clients), resource)
+	}
+	var all capacity.Status
+	resources, learning := 0, 0
+	chosen := g.newSeries()
+	for status := range g.server.resources() {
+		chosen.add(status)
+		add(&all, status)
+		resources++
+		if status.Learning {
+			learning++
+		}
+	}
+	for label, sum := range chosen.choose() {
+		each(label, sum)
+	}
+	leading, state := g.server.look()
+	show(g.resources, float64(resources))
+	show(g.leases, float64(all.Leases))
+	show(g.learning, float64(learning))
+	show(g.excess, all.Excess)
+	show(g.master, number(leading))
+	show(g.stale, number(state.stale != nil))
+	loaded := float64(0)
+	if !state.changed.IsZero() {
+		loaded = float64(state.changed.UnixMilli()) / 1e3
+	}
+	show(g.reloaded, loaded)
+}
+
+// add adds to a sum.
+func add(sum, s *capacity.Status) {
+	sum.Has += s.Has
+	sum.Wants += s.Wants
+	sum.Clients += s.Clients
+	sum.Leases += s.Leases
+	sum.Excess += s.Excess
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// look tells whether the server leads, and what it knows about itself.
+func (s *Server) look() (leading bool, known state) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.Leading(s.now()), s.state
+}
+
+// resources goes through all resources in the order of their names, a chunk of them at a time.
+func (s *Server) resources() func(yield func(*capacity.Status) bool) {
+	return func(yield func(*capacity.Status) bool) {
+		for after, more := "", true; more; {
+			some := s.resourcesAfter(after)
+			for i := range some {
+				if !yield(&some[i]) {
+					return
+				}
+				after = some[i].ID
+			}
+			more = len(some) == chunk
+		}
+	}
+}
+
+func (s *Server) resourcesAfter(name string) []capacity.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.Resources(s.now(), name, chunk)
+}

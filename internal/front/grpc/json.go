@@ -1,0 +1,239 @@
+package grpc
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/valyala/fasthttp"
+)
+
+// The same protocol in JSON, for languages without gRPC: the names are those of the protocol, numbers are
+// numbers, and what is asked goes through the same methods.
+
+// Routes are the paths at the HTTP door that belong here: the protocol in JSON, and the status pages.
+func (s *Server) Routes() map[string]func(ctx *fasthttp.RequestCtx, name string) error {
+	pages := newPages()
+	return map[string]func(ctx *fasthttp.RequestCtx, name string) error{
+		"POST /v1/capacity/get":     s.getJSON,
+		"POST /v1/capacity/release": s.releaseJSON,
+		"GET /capacity": func(ctx *fasthttp.RequestCtx, _ string) error {
+			return pages.overview(ctx, s)
+		},
+		"GET /capacity/": func(ctx *fasthttp.RequestCtx, name string) error {
+			return pages.resource(ctx, s, name)
+		},
+		"GET /debug/status":    redirectToPages,
+		"GET /debug/resources": redirectToPages,
+	}
+}
+
+// redirectToPages leads from the paths of doorman's pages to ours, which read the parameter resource as well.
+func redirectToPages(ctx *fasthttp.RequestCtx, _ string) error {
+	to := url.URL{Path: "/capacity"}
+	if resource := ctx.QueryArgs().Peek("resource"); len(resource) > 0 {
+		to.RawQuery = url.Values{"resource": {string(resource)}}.Encode()
+	}
+	ctx.Response.Header.Set(fasthttp.HeaderLocation, to.String())
+	ctx.SetStatusCode(fasthttp.StatusMovedPermanently)
+	return nil
+}
+
+type getRequest struct {
+	Client    string            `json:"client_id"`
+	Resources []resourceRequest `json:"resource"`
+}
+
+type resourceRequest struct {
+	Resource string     `json:"resource_id"`
+	Priority int64      `json:"priority"`
+	Has      *leaseJSON `json:"has"`
+	Wants    *float64   `json:"wants"`
+}
+
+type leaseJSON struct {
+	Expiry   int64   `json:"expiry_time"`
+	Refresh  int64   `json:"refresh_interval"`
+	Capacity float64 `json:"capacity"`
+}
+
+type getResponse struct {
+	Mastership *mastershipJSON     `json:"mastership,omitempty"`
+	Response   *[]resourceResponse `json:"response,omitempty"`
+}
+
+type mastershipJSON struct {
+	Address string `json:"master_address,omitempty"` // left out when it is not known
+}
+
+type resourceResponse struct {
+	Resource string    `json:"resource_id"`
+	Gets     leaseJSON `json:"gets"`
+	Safe     float64   `json:"safe_capacity"`
+	Learning int64     `json:"learning_seconds,omitempty"`
+}
+
+type releaseRequest struct {
+	Client    string   `json:"client_id"`
+	Resources []string `json:"resource_id"`
+}
+
+type releaseResponse struct {
+	Mastership *mastershipJSON `json:"mastership,omitempty"`
+}
+
+// getJSON is GetCapacity.
+func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
+	var asked getRequest
+	if err := readJSON(ctx.PostBody(), &asked); err != nil {
+		return err
+	}
+	c := s.newCall()
+	defer s.free(c)
+	c.fault = asked.fill(c)
+	to, err := s.answer(overHTTP, rpcGetCapacity, c)
+	if err != nil {
+		return err
+	}
+	if to.there {
+		return writeJSON(ctx, getResponse{Mastership: &mastershipJSON{to.address}})
+	}
+	all := make([]resourceResponse, 0, len(c.grants))
+	for i := range c.grants {
+		all = append(all, newResourceResponse(&c.grants[i]))
+	}
+	return writeJSON(ctx, getResponse{Response: &all})
+}
+
+// releaseJSON is ReleaseCapacity.
+func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
+	var asked releaseRequest
+	if err := readJSON(ctx.PostBody(), &asked); err != nil {
+		return err
+	}
+	c := s.newCall()
+	defer s.free(c)
+	c.client, c.released = asked.Client, append(c.released, asked.Resources...)
+	to, err := s.answer(overHTTP, rpcReleaseCapacity, c)
+	if err != nil {
+		return err
+	}
+	var answer releaseResponse
+	if to.there {
+		answer.Mastership = &mastershipJSON{to.address}
+	}
+	return writeJSON(ctx, answer)
+}
+
+// fill makes a call of the request. What gRPC refuses to leave out is refused here.
+func (r *getRequest) fill(c *call) error {
+	c.client = r.Client
+	for i, asked := range r.Resources {
+		if asked.Wants == nil {
+			return invalid("resource[%d].wants is missing, want a number", i)
+		}
+		request := capacity.Request{Resource: asked.Resource}
+		if has := asked.Has; has != nil {
+			request.Has = capacity.Lease{
+				Expiry: atSecond(has.Expiry), Refresh: forSeconds(has.Refresh), Capacity: has.Capacity,
+			}
+		}
+		demand := capacity.Demand{Priority: asked.Priority, Clients: 1, Wants: *asked.Wants}
+		c.demands = append(c.demands, demand)
+		c.add(request, 1)
+	}
+	return nil
+}
+
+func newResourceResponse(g *capacity.Grant) resourceResponse {
+	lease := &g.Lease
+	return resourceResponse{
+		Resource: g.Resource, Safe: amount(g.Safe), Learning: learningSeconds(g),
+		Gets: leaseJSON{lease.Expiry.Unix(), int64(lease.Refresh / time.Second), amount(lease.Capacity)},
+	}
+}
+
+// amount is an amount as JSON can have it: -1 is no limit.
+func amount(a float64) float64 {
+	if math.IsInf(a, 1) {
+		return -1
+	}
+	return a
+}
+
+// readJSON reads a body that is one object with no fields but those of value.
+func readJSON(body []byte, value any) error {
+	if !utf8.Valid(body) {
+		return invalid("body is not UTF-8, want a JSON object")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(value); err != nil {
+		return badJSON(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return invalid("body goes on after a JSON object, want one alone")
+	}
+	return nil
+}
+
+// badJSON says in a sentence what is wrong with a body.
+func badJSON(err error) error {
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return invalid("field %s is unknown, want client_id, resource, resource_id, wants, "+
+			"priority, has, expiry_time, refresh_interval or capacity where they belong", field)
+	}
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return invalid("%s is the JSON %s, want %s", cmp.Or(kind.Field, "body"), kind.Value, wanted(kind))
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return invalid("body is no JSON at byte %d: %s", syntax.Offset, syntax)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid("body ends too early, want a JSON object such as " +
+			`{"client_id":"me","resource":[{"resource_id":"r","wants":3}]}`)
+	}
+	return invalid("body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// wanted is what a field wants, by its Go type.
+func wanted(kind *json.UnmarshalTypeError) string {
+	switch kind.Type.String() {
+	case "string":
+		return "a text"
+	case "float64":
+		return "a number"
+	case "int64":
+		return "a whole number of 64 bits"
+	default:
+		if strings.HasPrefix(kind.Type.String(), "[]") {
+			return "a list"
+		}
+		return "an object"
+	}
+}
+
+// writeJSON answers 200 with a value.
+func writeJSON(ctx *fasthttp.RequestCtx, value any) error {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false) // it is never shown as HTML, and "<" would take six bytes
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	h := &ctx.Response.Header
+	h.SetContentType("application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set(fasthttp.HeaderCacheControl, "no-store")
+	ctx.Response.SetBodyRaw(body.Bytes()) // not copied: it may be large
+	return nil
+}

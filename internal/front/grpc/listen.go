@@ -1,0 +1,158 @@
+package grpc
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A limitedListener counts connections, and sends away those that are too many.
+type limitedListener struct {
+	net.Listener
+	server   *Server
+	turnaway peer.Turnaway
+}
+
+// tooMany is what a connection beyond the limit is told. It is no HTTP/2, on purpose: a gRPC client to
+// whom HTTP/2 were spoken first would take the connection for a good one, and come again at once.
+const (
+	tooMany = tooManyHead + "59\r\n\r\nserver has as many connections as it allows; try again soon"
+
+	tooManyOfOne = tooManyHead + "77\r\n\r\n" +
+		"server has as many connections from this address as it allows; try again soon"
+
+	tooManyHead = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+		"Content-Type: text/plain; charset=utf-8\r\nContent-Length: "
+)
+
+// Accept implements [net.Listener]. gRPC waits and tries again by itself when there is no file left.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				l.server.config.Unaccepted.Unaccepted(l.server.config.Log, "gRPC", err)
+			}
+			return nil, err
+		}
+		counted, refusal := l.server.conns.add(conn, l.server.config.Conns)
+		if refusal == "" {
+			return counted, nil
+		}
+		l.server.metrics.Refused.Inc()
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			l.turnaway.Refuse(tcp, refusal)
+		} else {
+			_ = conn.Close()
+		}
+	}
+}
+
+// conns are the open connections.
+type conns struct {
+	sources peer.Addresses
+
+	mu    sync.Mutex
+	open  map[*countedConn]struct{}
+	ended bool // new ones are closed at once
+
+	// Of all of them together; see meter.go.
+	calls, cuts  atomic.Int64
+	slow         prometheus.Counter // cuts
+	mostCalls    int64
+	budget       *budget.Budget
+	writeTimeout time.Duration
+}
+
+// add notes a connection, unless there are as many as allowed: then it says what to answer.
+func (s *conns) add(conn net.Conn, most int) (counted net.Conn, refusal string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) >= most {
+		return nil, tooMany
+	}
+	if !s.sources.Enter(peer.Source(conn)) {
+		return nil, tooManyOfOne
+	}
+	if s.ended {
+		_ = conn.Close()
+	}
+	if s.open == nil {
+		s.open = make(map[*countedConn]struct{})
+	}
+	c := &countedConn{Conn: conn, of: s}
+	c.meter.in.skip = prefaceSize
+	s.open[c] = struct{}{}
+	return c, ""
+}
+
+// count is how many are open.
+func (s *conns) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
+}
+
+// cut closes those that are to be closed, and all that come later. gRPC waits, at its end too, for those that
+// have not begun to speak HTTP/2 until they do or their time is up.
+func (s *conns) cut(which func(c *countedConn) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for c := range s.open {
+		if which(c) {
+			_ = c.Conn.Close() // gRPC closes c itself, which ends its being counted
+		}
+	}
+}
+
+func isAny(*countedConn) bool      { return true }
+func isSilent(c *countedConn) bool { return !c.heard.Load() }
+
+// A countedConn counts until it is closed.
+type countedConn struct {
+	net.Conn
+	of    *conns
+	heard atomic.Bool // something was read from it
+	meter meter
+}
+
+// Read implements [net.Conn].
+func (c *countedConn) Read(to []byte) (n int, err error) {
+	n, err = c.Conn.Read(to)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+	if n > 0 && !c.received(to[:n]) {
+		c.cut()
+	}
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (c *countedConn) Write(data []byte) (n int, err error) {
+	n, err = c.Conn.Write(data)
+	c.sent(data[:n])
+	return n, err
+}
+
+// RemoteAddr implements [net.Conn].
+func (c *countedConn) RemoteAddr() net.Addr { return clientAddr{c.Conn.RemoteAddr(), c} }
+
+// Close implements [net.Conn].
+func (c *countedConn) Close() error {
+	c.of.mu.Lock()
+	if _, open := c.of.open[c]; open {
+		delete(c.of.open, c)
+		c.of.sources.Leave(peer.Source(c.Conn))
+	}
+	c.of.mu.Unlock()
+	c.end()
+	return c.Conn.Close()
+}

@@ -1,0 +1,281 @@
+package grpc
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// A rawClient speaks frames.
+type rawClient struct {
+	net.Conn
+	*http2.Framer
+	out  *bufio.Writer
+	next uint32 // stream
+	head []byte // of a call to GetCapacity
+}
+
+// newRawClient connects for the length of the test. What the server says is read and thrown away.
+func newRawClient(t *testing.T, s *tested, settings ...http2.Setting) *rawClient {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(in(t), "tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
+	c := &rawClient{Conn: conn, out: bufio.NewWriter(conn), next: 1}
+	c.Framer = http2.NewFramer(c.out, nil)
+	_, _ = c.out.WriteString(http2.ClientPreface)
+	_ = c.WriteSettings(settings...)
+	var head bytes.Buffer
+	encoder := hpack.NewEncoder(&head)
+	encoder.SetMaxDynamicTableSize(0)
+	for _, f := range []hpack.HeaderField{
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "x"},
+		{Name: ":path", Value: "/doorman.Capacity/GetCapacity"}, {Name: "te", Value: "trailers"},
+		{Name: "content-type", Value: "application/grpc"},
+	} {
+		_ = encoder.WriteField(f)
+	}
+	c.head = head.Bytes()
+	return c
+}
+
+// begin begins a call, and sends this part of its message, if any.
+func (c *rawClient) begin(part []byte, ends bool) {
+	id := c.next
+	c.next += 2
+	_ = c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.head, EndHeaders: true})
+	for piece := range slices.Chunk(part, 16<<10) {
+		_ = c.WriteData(id, false, piece)
+	}
+	if ends {
+		_ = c.WriteData(id, true, nil)
+	}
+	_ = c.out.Flush() // the server may have closed the connection
+}
+
+// message is a message with its head, which announces as many bytes as it has and more.
+func message(body []byte, more int) []byte {
+	n := len(body) + more
+	return append([]byte{0, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}, body...)
+}
+
+// cut reports whether a connection was cut.
+func (s *tested) cut() bool { return s.conns.cuts.Load() > 0 }
+
+// heap is how much is in use.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc) // #nosec G115 -- it is
+}
+
+// Calls that are only begun are bounded in number, in memory and in time.
+func TestCallsWithoutMessages(t *testing.T) {
+	const clients, each, most = 60, 1000, 2000
+	s := start(t, Config{ReadTimeout: time.Second, WriteTimeout: time.Second, calls: most},
+		shared(capacity.FairShare, 100))
+	before := heap()
+	for range clients {
+		c := newRawClient(t, s)
+		for range each {
+			c.begin(nil, false)
+		}
+	}
+	if grown := heap() - before; grown > 100<<20 {
+		t.Errorf("%d calls that are only begun took %d MiB, want at most 100", clients*each, grown>>20)
+	}
+	// Those that were let in have their time, and then end, though the connections stay.
+	await.True(t, "all calls have ended", func() bool { return s.conns.calls.Load() == 0 })
+	if got := s.ask(t, "y", want("r", 5)); got[0] != 5 {
+		t.Errorf("another client gets %v, want 5", got[0])
+	}
+}
+
+// At the limit of calls the next one is refused, and others go on when there is room.
+func TestMostCalls(t *testing.T) {
+	s := start(t, Config{calls: 10}, shared(capacity.FairShare, 100))
+	c := newRawClient(t, s)
+	for range 11 {
+		c.begin(nil, false)
+	}
+	await.True(t, "they are under way", func() bool { return s.conns.calls.Load() == 10 })
+	_, err := s.client.GetCapacity(in(t), manyResources("a", 1))
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one call more = %v, want ResourceExhausted", err)
+	}
+	_ = c.Close()
+	await.True(t, "they are gone", func() bool { return s.conns.calls.Load() == 0 })
+	if got := s.ask(t, "y", want("r", 5)); got[0] != 5 {
+		t.Errorf("when they are gone another client gets %v, want 5", got[0])
+	}
+}
+
+// A health check that watches has no time.
+func TestWatchesStay(t *testing.T) {
+	s := start(t, Config{ReadTimeout: 50 * time.Millisecond, WriteTimeout: 50 * time.Millisecond},
+		shared(capacity.FairShare, 100))
+	watch, err := grpc_health_v1.NewHealthClient(s.conn).Watch(in(t), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	c := newRawClient(t, s)
+	c.begin(nil, false)
+	await.True(t, "a call has come", func() bool { return s.conns.calls.Load() == 2 })
+	await.True(t, "its time is over", func() bool { return s.conns.calls.Load() == 1 })
+	const ill = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	s.Server.health.SetServingStatus("", ill)
+	if got, err := watch.Recv(); err != nil || got.GetStatus() != ill {
+		t.Errorf("after it the watch = %v, %v, want NOT_SERVING", got, err)
+	}
+}
+
+// Messages that came by halves are bounded for all connections together.
+func TestHalfMessages(t *testing.T) {
+	const held = 16 << 20
+	s := start(t, Config{Budget: budget.New(held)}, shared(capacity.FairShare, 100))
+	half := message(make([]byte, maxMessage-100), 100)
+	large := message(make([]byte, 4<<20-100), 100)
+	before := heap()
+	for _, part := range [][]byte{large, half} {
+		c := newRawClient(t, s)
+		for range 100 {
+			c.begin(part, false)
+		}
+	}
+	// Of those, gRPC ends the calls that send more than their window before somebody reads the head of the
+	// message. These send no more than it, so that all of them are kept until the budget is used up.
+	for range 2 {
+		c := newRawClient(t, s)
+		for range maxStreams {
+			c.begin(half[:callWindow-messageHead], false)
+		}
+	}
+	await.True(t, "one connection is cut", func() bool { return s.cut() && s.conns.budget.Used() == 0 })
+	if grown := heap() - before; grown > 2*held {
+		t.Errorf("100 halves of a message took %d MiB, want at most %d", grown>>20, 2*held>>20)
+	}
+	await.True(t, "no calls are counted", func() bool { return s.conns.calls.Load() == 0 })
+	if got := s.ask(t, "y", want("r", 5)); got[0] != 5 {
+		t.Errorf("another client gets %v, want 5", got[0])
+	}
+}
+
+// Answers that are not taken are bounded for all connections together, and in time.
+func TestUnreadAnswers(t *testing.T) {
+	const resources = 1000
+	var asks []*doormanpb.ResourceRequest
+	for i := range resources {
+		asks = append(asks, want(fmt.Sprintf("r%d", i), 1))
+	}
+	body := message(asked("x", asks...), 0)
+	noWindow := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}
+	for _, c := range []struct {
+		fact   string
+		config Config
+	}{
+		{"too much of them", Config{Budget: budget.New(2 << 20)}},
+		{"for too long", Config{WriteTimeout: 200 * time.Millisecond}},
+	} {
+		s := start(t, c.config, shared(capacity.FairShare, 100))
+		deaf := newRawClient(t, s, noWindow)
+		for range 200 {
+			deaf.begin(body, true)
+		}
+		await.True(t, c.fact+": the connection is cut", s.cut)
+		await.True(t, c.fact+": it is gone", func() bool { return s.conns.count() == 0 })
+		await.True(t, c.fact+": nothing is counted", func() bool {
+			return s.conns.budget.Used() == 0 && s.conns.calls.Load() == 0
+		})
+		if got := s.ask(t, "y", want("r", 5)); len(got) != 1 {
+			t.Errorf("%s: another client gets %v, want an answer", c.fact, got)
+		}
+	}
+}
+
+// What clients do that read their answers leaves nothing counted.
+func TestNothingStaysCounted(t *testing.T) {
+	s := start(t, Config{}, shared(capacity.FairShare, 100))
+	for i := range 20 {
+		if _, err := s.client.GetCapacity(in(t), manyResources("a", 1+500*i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.True(t, "nothing is counted", func() bool {
+		return s.conns.budget.Used() == 0 && s.conns.calls.Load() == 0
+	})
+}
+
+// The frames of a connection are found in whatever pieces they come.
+func TestFrameScanner(t *testing.T) {
+	var wire bytes.Buffer
+	framer := http2.NewFramer(&wire, nil)
+	_ = framer.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: 1, BlockFragment: []byte("abc"), EndStream: true,
+	})
+	_ = framer.WriteData(3, false, bytes.Repeat([]byte{1}, 1000))
+	_ = framer.WriteSettings()
+	_ = framer.WriteRSTStream(5, http2.ErrCodeCancel)
+	const want = "[{3 1 1 1} {1000 0 0 3} {0 4 0 0} {4 3 0 5}]"
+	for _, size := range []int{1, 2, 8, 9, 10, 999, 5000} {
+		s := frameScanner{skip: prefaceSize}
+		var got []frame
+		for piece := range slices.Chunk([]byte(strings.Repeat("p", prefaceSize)+wire.String()), size) {
+			s.scan(piece, func(f frame) { got = append(got, f) })
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("in pieces of %d bytes: %v, want %s", size, got, want)
+		}
+	}
+}
+
+// What is asked of a parent is cut so that each piece fits into a message.
+func TestBatchesFitIntoAMessage(t *testing.T) {
+	name := strings.Repeat("n", maxID-10)
+	asks := make([]capacity.Request, 5000)
+	for i := range asks {
+		asks[i].Resource = fmt.Sprintf("%s%d", name, i)
+		asks[i].Has = capacity.Lease{Expiry: time.Unix(1<<40, 0), Refresh: 1 << 62, Capacity: 1e15}
+		for range 1 + i%maxBands {
+			asks[i].Demands = append(asks[i].Demands,
+				capacity.Demand{Priority: -1, Clients: maxClients, Wants: 1e15})
+		}
+	}
+	count := 0
+	for some := range batches(asks) {
+		if size := messageSize(askMessage(name, some)); size > maxMessage {
+			t.Errorf("%d resources have %d bytes, want at most %d", len(some), size, maxMessage)
+		}
+		if len(some) > batch || some[0].Resource != asks[count].Resource {
+			t.Fatalf("a piece has %d resources from %s on, want at most %d from %s on", len(some),
+				some[0].Resource, batch, asks[count].Resource)
+		}
+		count += len(some)
+	}
+	if count != len(asks) {
+		t.Errorf("%d resources are asked for, want %d", count, len(asks))
+	}
+}

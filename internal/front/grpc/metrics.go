@@ -1,0 +1,95 @@
+package grpc
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// An entry is a way in for requests.
+type entry int
+
+// The ways in: gRPC, and JSON at the HTTP listener.
+const (
+	overGRPC entry = iota
+	overHTTP
+	numEntries
+)
+
+// ops are the methods as the label op spells them.
+var ops = [numRPCs]string{"discover", "get", "get_server", "release"}
+
+func outcomeOf(to redirect, err error) telemetry.Outcome {
+	if err == nil && to.there {
+		return telemetry.Redirected
+	}
+	return telemetry.OutcomeOf(gatehouse.Granted, err)
+}
+
+// metrics are the server's figures: those of every protocol, those that doorman has, by its names, and some
+// of our own.
+type metrics struct {
+	*telemetry.Protocol // gRPC
+	series              [numEntries][numRPCs]*telemetry.Series
+	requests, errors    [numRPCs]prometheus.Counter
+	durations           [numRPCs]prometheus.Observer
+	panics              prometheus.Counter
+	leftOut             prometheus.Counter // resources
+	refusedCalls, slow  prometheus.Counter
+	parent              *prometheus.CounterVec
+}
+
+// count notes a call that has ended.
+func (m *metrics) count(from entry, method rpc, outcome telemetry.Outcome, took time.Duration) {
+	m.series[from][method].Count(outcome, 1, took)
+	m.requests[method].Inc()
+	if outcome != telemetry.Redirected && outcome != telemetry.Outcome(gatehouse.Granted) {
+		m.errors[method].Inc()
+	}
+	m.durations[method].Observe(took.Seconds())
+}
+
+// parentAnswered notes a question to the parent that has ended.
+func (m *metrics) parentAnswered(err error) {
+	m.parent.WithLabelValues(outcomeOf(redirect{}, err).String()).Inc()
+}
+
+func newMetrics(s *Server) *metrics {
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "gatehouse_capacity_" + name, Help: help})
+	}
+	requests := vector("doorman_server_requests", "Capacity requests, by method.", "method")
+	failures := vector("doorman_server_request_errors", "Capacity requests answered with an error.", "method")
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "doorman_server_request_durations", Help: "Seconds that capacity requests took to decide.",
+		Buckets: prometheus.DefBuckets,
+	}, []string{"method"})
+	m := &metrics{
+		Protocol:     telemetry.New(s.config.Metrics, telemetry.GRPC),
+		panics:       counter("panics_total", "Capacity requests that failed inside the server."),
+		refusedCalls: counter("refused_calls_total", "gRPC calls beyond the limit for all connections."),
+		leftOut:      counter("refused_resources_total", "Resources that a limit left without an answer."),
+		parent: vector("gatehouse_capacity_parent_requests_total",
+			"Requests to the parent, by outcome.", "outcome"),
+	}
+	m.slow = m.Cuts("slow")
+	overJSON := telemetry.New(s.config.Metrics, telemetry.HTTP)
+	m.Connections(s.config.Metrics, func() int64 { return int64(s.conns.count()) })
+	for method, name := range rpcNames {
+		m.requests[method] = requests.WithLabelValues(name)
+		m.errors[method] = failures.WithLabelValues(name)
+		m.durations[method] = durations.WithLabelValues(name)
+		m.series[overGRPC][method] = m.Series(telemetry.Capacity, ops[method])
+		m.series[overHTTP][method] = overJSON.Series(telemetry.Capacity, ops[method])
+	}
+	if s.config.Metrics != nil {
+		s.config.Metrics.MustRegister(requests, failures, durations, m.panics, m.leftOut,
+			m.parent, m.refusedCalls, newGauges(s))
+	}
+	return m
+}

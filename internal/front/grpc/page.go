@@ -1,0 +1,226 @@
+package grpc
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"math"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/valyala/fasthttp"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+// How many rows a page has.
+const (
+	defaultRows = 100
+	mostRows    = 1000
+)
+
+// How large a page may become, by a guess at the size of its rows: it ends early where names are long. A name
+// stands in a row twice, and a character of it may take six bytes.
+const (
+	mostBytes  = 512 << 10
+	rowSize    = 500
+	bandSize   = 80
+	nameSize   = 6
+	shownBands = 5 // of a lease
+)
+
+// pages are the status pages. They have no scripts, and say to the browser that there are none: whatever
+// somebody calls a resource, it cannot become one.
+type pages struct {
+	html   *template.Template
+	policy string
+}
+
+func newPages() *pages {
+	sum := sha256.Sum256([]byte(pageCSS))
+	return &pages{
+		html: template.Must(template.New("page").Funcs(template.FuncMap{
+			"amount": showAmount, "name": showName, "link": linkTo, "until": showUntil, "in": showIn,
+			"style": func() template.CSS { return template.CSS(pageCSS) },
+		}).Parse(pageHTML)),
+		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	}
+}
+
+// A pageRequest is what the query of a page asks for.
+type pageRequest struct {
+	after, resource string
+	limit           int
+	json            bool
+}
+
+// readPage reads the query.
+func readPage(ctx *fasthttp.RequestCtx) (r pageRequest, err error) {
+	r = pageRequest{
+		limit: defaultRows,
+		json:  bytes.Contains(ctx.Request.Header.Peek(fasthttp.HeaderAccept), []byte("application/json")),
+	}
+	_, query, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return r, invalid("query: %w", err)
+	}
+	for key, all := range values {
+		if err := r.set(key, all[len(all)-1]); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (r *pageRequest) set(key, value string) error {
+	switch key {
+	case "after":
+		r.after = value
+	case "resource":
+		r.resource = value
+	case "limit":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 || n > mostRows {
+			return invalid("limit is %.40q, want a whole number from 1 to %d", value, mostRows)
+		}
+		r.limit = n
+	case "format":
+		if value != "json" && value != "html" {
+			return invalid("format is %.40q, want json or html", value)
+		}
+		r.json = value == "json"
+	default:
+		return invalid("parameter %.40q is unknown, want one of after format limit resource", key)
+	}
+	return nil
+}
+
+// overview is the page of the server and all its resources, or of one that the query names, for names that
+// cannot stand in a path.
+func (p *pages) overview(ctx *fasthttp.RequestCtx, s *Server) error {
+	r, err := readPage(ctx)
+	if err != nil {
+		return err
+	}
+	if r.resource != "" {
+		return p.show(ctx, s, &r)
+	}
+	return p.write(ctx, "overview", s.overview(&r), r.json)
+}
+
+// resource is the page of one resource.
+func (p *pages) resource(ctx *fasthttp.RequestCtx, s *Server, name string) error {
+	r, err := readPage(ctx)
+	if err != nil {
+		return err
+	}
+	if r.resource != "" {
+		return invalid("parameter resource stands beside a resource in the path")
+	}
+	r.resource = name
+	return p.show(ctx, s, &r)
+}
+
+func (p *pages) show(ctx *fasthttp.RequestCtx, s *Server, r *pageRequest) error {
+	view, ok := s.detail(r)
+	if !ok {
+		ctx.SetStatusCode(fasthttp.StatusNotFound)
+		return view.unknown(r.resource)
+	}
+	return p.write(ctx, "detail", view, r.json)
+}
+
+// unknown says why there is no page of a resource.
+func (v *serverView) unknown(resource string) error {
+	switch {
+	case v.Master:
+		return fmt.Errorf("resource %q is unknown: nobody holds any of it, or asked for it lately", resource)
+	case v.MasterAddress == "":
+		return fmt.Errorf("resource %q is unknown here: this server is not the master, and there is none",
+			resource)
+	default:
+		return fmt.Errorf("resource %q is unknown here: this server is not the master, which is at %s",
+			resource, showName(v.MasterAddress))
+	}
+}
+
+// write answers with a view of what was there a moment ago. Nobody waits for it to be written.
+func (p *pages) write(ctx *fasthttp.RequestCtx, name string, view any, asJSON bool) error {
+	h := &ctx.Response.Header
+	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+	if asJSON {
+		return writeJSON(ctx, view)
+	}
+	var out bytes.Buffer
+	if err := p.html.ExecuteTemplate(&out, name, view); err != nil {
+		return fmt.Errorf("page %s: %w", name, err)
+	}
+	h.SetContentType("text/html; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set(fasthttp.HeaderCacheControl, "no-store")
+	h.Set(fasthttp.HeaderContentSecurityPolicy, p.policy)
+	h.Set(fasthttp.HeaderReferrerPolicy, "no-referrer")
+	ctx.Response.SetBodyRaw(out.Bytes()) // not copied: it may be large
+	return nil
+}
+
+// linkTo is the page of a resource. A browser would take dots between slashes for something else.
+func linkTo(resource string) string {
+	if path.Clean("/"+resource) != "/"+resource {
+		return "/capacity?resource=" + url.QueryEscape(resource)
+	}
+	return "/capacity/" + url.PathEscape(resource)
+}
+
+// showName is a name as it is, unless something in it cannot be seen.
+func showName(name string) string {
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+	if name == "" || strings.ContainsFunc(name, hidden) || strings.TrimSpace(name) != name {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// showAmount is an amount with at most 4 digits behind the point: 25.4545.
+func showAmount(a float64) string {
+	switch {
+	case a == -1, math.IsInf(a, 1):
+		return "no limit"
+	case math.Abs(a) >= 1e15 || a != 0 && math.Abs(a) < 1e-4:
+		return strconv.FormatFloat(a, 'g', 6, 64)
+	}
+	return strconv.FormatFloat(math.Round(a*1e4)/1e4, 'f', -1, 64)
+}
+
+// showIn is how far an instant is from now, in whole seconds.
+func showIn(at *time.Time, now time.Time) string {
+	if at == nil {
+		return "never"
+	}
+	d := at.Sub(now).Round(time.Second)
+	if d < 0 {
+		return (-d).String() + " ago"
+	}
+	return "in " + d.String()
+}
+
+// showUntil is an instant as a machine reads it.
+func showUntil(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}

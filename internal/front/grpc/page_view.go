@@ -1,0 +1,309 @@
+package grpc
+
+import (
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/capacity"
+)
+
+// What the pages show, and what they answer as JSON: a copy, made while nothing could change.
+
+// A turn is where in a list of rows a page is, and where it leads from there.
+type turn struct {
+	Next  string `json:"next"` // what to give as after for the page behind this; empty on the last
+	After string `json:"-"`
+	Limit int    `json:"-"`
+	Link  string `json:"-"` // to the first page
+}
+
+// NextLink is the page behind this one.
+func (t turn) NextLink() string {
+	return t.with("after=" + url.QueryEscape(t.Next) + "&limit=" + strconv.Itoa(t.Limit))
+}
+
+// JSONLink is this page for programs.
+func (t turn) JSONLink() string {
+	query := "format=json&limit=" + strconv.Itoa(t.Limit)
+	if t.After != "" {
+		query += "&after=" + url.QueryEscape(t.After)
+	}
+	return t.with(query)
+}
+
+func (t turn) with(query string) string {
+	if strings.Contains(t.Link, "?") {
+		return t.Link + "&" + query
+	}
+	return t.Link + "?" + query
+}
+
+// A serverView is who answers.
+type serverView struct {
+	Name          string     `json:"server"`
+	Now           time.Time  `json:"now"`
+	Master        bool       `json:"master"`
+	MasterAddress string     `json:"master_address"` // empty when it is not known
+	MasterUntil   *time.Time `json:"master_until"`   // null for ever
+	Parents       []string   `json:"parents"`
+
+	// Parent is the one of them that answered last, ParentHeard when that was, and ParentFault why it
+	// does not answer now.
+	Parent      string     `json:"parent"`
+	ParentHeard *time.Time `json:"parent_heard"`
+	ParentFault string     `json:"parent_fault"`
+}
+
+// An overview is the server, its configuration, and one page of its resources.
+type overview struct {
+	serverView
+	Configuration configurationView `json:"configuration"`
+	Resources     []resourceView    `json:"resources"`
+	turn
+}
+
+// A detail is one resource and one page of its leases.
+type detail struct {
+	serverView
+	Resource resourceView `json:"resource"`
+	Leases   []leaseView  `json:"leases"`
+	turn
+}
+
+type configurationView struct {
+	Source    string         `json:"source"`
+	Version   string         `json:"version"`
+	Loaded    *time.Time     `json:"loaded"` // null when none was
+	Stale     bool           `json:"stale"`
+	Why       string         `json:"why"`             // the last one was refused
+	Templates []templateView `json:"templates"`       // the first of them
+	Total     int            `json:"templates_total"` // how many there are
+}
+
+type templateView struct {
+	Glob        string          `json:"identifier_glob"`
+	Capacity    float64         `json:"capacity"`
+	Safe        *float64        `json:"safe_capacity"` // null is the capacity divided by the clients
+	Description string          `json:"description"`
+	Kind        string          `json:"kind"`
+	Lease       int64           `json:"lease_length"`
+	Refresh     int64           `json:"refresh_interval"`
+	Learning    int64           `json:"learning_mode_duration"`
+	Parameters  []parameterView `json:"parameters"`
+}
+
+type parameterView struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+type resourceView struct {
+	Resource     string     `json:"resource_id"`
+	Template     string     `json:"identifier_glob"`
+	Kind         string     `json:"algorithm"`
+	Capacity     float64    `json:"capacity"` // -1 is no limit
+	Has          float64    `json:"has"`
+	Wants        float64    `json:"wants"`
+	Excess       float64    `json:"excess"`
+	Safe         float64    `json:"safe_capacity"` // of one client; -1 is no limit
+	Clients      int64      `json:"clients"`
+	Leases       int64      `json:"leases"`
+	Learning     bool       `json:"learning"`
+	LearnsUntil  *time.Time `json:"learning_until"` // null when that is not known, or over
+	ParentExpiry *time.Time `json:"parent_lease_until"`
+	Now          time.Time  `json:"-"`
+}
+
+// Shown is its name for people.
+func (r resourceView) Shown() string { return showName(r.Resource) }
+
+type leaseView struct {
+	Client  string       `json:"client_id"`
+	Has     float64      `json:"has"`
+	Taken   float64      `json:"taken"` // more than has while a server's clients hold more
+	Server  bool         `json:"server"`
+	Expiry  time.Time    `json:"expiry"`
+	Refresh int64        `json:"refresh_interval"`
+	Sum     float64      `json:"wants_total"` // of all priorities
+	Bands   int          `json:"bands"`       // how many priorities there are
+	Wants   []demandView `json:"wants"`       // the first of them
+}
+
+// More is how many priorities are not shown.
+func (l leaseView) More() int { return l.Bands - len(l.Wants) }
+
+// Expires is when it ends.
+func (l leaseView) Expires() *time.Time { return &l.Expiry }
+
+type demandView struct {
+	Priority int64   `json:"priority"`
+	Clients  int64   `json:"num_clients"`
+	Wants    float64 `json:"wants"`
+}
+
+func newResourceView(r *capacity.Status, now time.Time) resourceView {
+	view := resourceView{
+		Resource: r.ID, Now: now, Capacity: amount(r.Capacity), Has: r.Has, Wants: r.Wants, Excess: r.Excess,
+		Clients: r.Clients, Leases: r.Leases, ParentExpiry: instant(r.ParentExpiry), Learning: r.Learning,
+	}
+	if r.Learning {
+		view.LearnsUntil = instant(r.LearnsUntil)
+	}
+	if t := r.Template; t != nil {
+		view.Template, view.Kind = t.Glob, t.Algorithm.Kind.String()
+	}
+	switch {
+	case r.Template != nil && r.Template.Safe != nil:
+		view.Safe = *r.Template.Safe
+	default:
+		view.Safe = amount(r.Capacity / float64(max(r.Clients, 1)))
+	}
+	return view
+}
+
+func newLeaseView(h *capacity.Holding) leaseView {
+	view := leaseView{
+		Client: h.Client, Has: amount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
+		Expiry: h.Lease.Expiry.UTC(), Refresh: seconds(h.Lease.Refresh),
+	}
+	view.Bands = len(h.Demands)
+	for i, d := range h.Demands {
+		view.Sum += d.Wants
+		if i < shownBands {
+			view.Wants = append(view.Wants, demandView{d.Priority, d.Clients, d.Wants})
+		}
+	}
+	return view
+}
+
+func newConfigurationView(state *state, most int) configurationView {
+	view := configurationView{
+		Version: state.version, Loaded: instant(state.changed), Stale: state.stale != nil,
+		Templates: []templateView{}, Total: len(state.templates),
+	}
+	if view.Stale {
+		view.Why = state.stale.Error()
+	}
+	for i := range min(len(state.templates), most) {
+		view.Templates = append(view.Templates, newTemplateView(&state.templates[i]))
+	}
+	return view
+}
+
+func newTemplateView(t *capacity.Template) templateView {
+	a := &t.Algorithm
+	view := templateView{
+		Glob: t.Glob, Capacity: amount(t.Capacity), Safe: t.Safe, Description: t.Description,
+		Kind: a.Kind.String(), Lease: seconds(a.LeaseLength), Refresh: seconds(a.RefreshInterval),
+		Learning: seconds(a.LeaseLength), Parameters: []parameterView{},
+	}
+	if a.Learning != nil {
+		view.Learning = max(seconds(*a.Learning), 0)
+	}
+	for _, p := range a.Parameters {
+		view.Parameters = append(view.Parameters, parameterView(p))
+	}
+	return view
+}
+
+func seconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
+
+// instant is a time that may not be there.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// view is who answers. The lock is held.
+func (s *Server) view(now time.Time) serverView {
+	view := serverView{
+		Name: s.state.address, Now: now.UTC(), Master: s.core.Leading(now), MasterAddress: s.master(),
+		Parents: append([]string{}, s.config.Parents...),
+		Parent:  s.parent.at, ParentHeard: instant(s.parent.heard),
+	}
+	if s.parent.fault != nil {
+		view.ParentFault = s.parent.fault.Error()
+	}
+	if view.Master {
+		view.MasterAddress, view.MasterUntil = s.state.address, instant(s.state.until)
+	}
+	return view
+}
+
+// overview copies what the first page shows.
+func (s *Server) overview(r *pageRequest) *overview {
+	s.mu.Lock()
+	now := s.now()
+	view := &overview{serverView: s.view(now)}
+	state := s.state
+	resources := s.core.Resources(now, r.after, r.limit+1)
+	s.mu.Unlock()
+	view.Configuration = newConfigurationView(&state, r.limit)
+	view.Configuration.Source = withoutUser(s.config.Source)
+	view.turn = turn{After: r.after, Limit: r.limit, Link: "/capacity"}
+	if len(resources) > r.limit {
+		resources = resources[:r.limit]
+		view.Next = resources[r.limit-1].ID
+	}
+	view.Resources = make([]resourceView, 0, len(resources))
+	size := 0
+	for i := range resources {
+		if size += rowSize + nameSize*len(resources[i].ID); size > mostBytes && i > 0 {
+			view.Next = resources[i-1].ID
+			break
+		}
+		view.Resources = append(view.Resources, newResourceView(&resources[i], now))
+	}
+	return view
+}
+
+// detail copies what the page of a resource shows. ok is false if there is no such resource.
+func (s *Server) detail(r *pageRequest) (view *detail, ok bool) {
+	s.mu.Lock()
+	now := s.now()
+	view = &detail{serverView: s.view(now)}
+	status, ok := s.core.Find(now, r.resource)
+	if !ok {
+		s.mu.Unlock()
+		return view, false
+	}
+	leases := s.core.Leases(now, r.resource, r.after, r.limit+1)
+	s.mu.Unlock()
+	view.Resource = newResourceView(&status, now)
+	view.turn = turn{After: r.after, Limit: r.limit, Link: linkTo(r.resource)}
+	if len(leases) > r.limit {
+		leases = leases[:r.limit]
+		view.Next = leases[r.limit-1].Client
+	}
+	view.Leases = make([]leaseView, 0, len(leases))
+	size := 0
+	for i := range leases {
+		bands := min(len(leases[i].Demands), shownBands)
+		if size += rowSize + bandSize*bands + nameSize*len(leases[i].Client); size > mostBytes && i > 0 {
+			view.Next = leases[i-1].Client
+			break
+		}
+		view.Leases = append(view.Leases, newLeaseView(&leases[i]))
+	}
+	return view, true
+}
+
+// withoutUser is an address without who comes there, and the password.
+func withoutUser(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return address
+	}
+	hosts, path, slash := strings.Cut(rest, "/")
+	hosts = hosts[strings.LastIndexByte(hosts, '@')+1:]
+	if slash {
+		path = "/" + path
+	}
+	return scheme + "://" + hosts + path
+}

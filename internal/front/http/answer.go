@@ -1,0 +1,337 @@
+package http
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
+)
+
+// A reply is how one request wants to be answered. It outlives the request while that waits.
+type reply struct {
+	key     gatehouse.Key
+	op      gatehouse.Op
+	maxWait time.Duration
+	holder  string
+	holds   bool // a grant is held until it is released or expires
+	v1      bool
+	wish
+	json    bool   // refusals as application/problem+json
+	origin  string // of a web page that may read the answer
+	close   bool   // the connection ends with the answer
+	http10  bool
+	scratch []byte // to put headers together in; nil will do
+	began   time.Duration
+}
+
+// reply notes how the request that ctx is about wants to be answered.
+func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, from *sender) reply {
+	header := &ctx.Request.Header
+	wish := r.wish
+	wish.refusal = cmp.Or(wish.refusal, s.config.Refusal)
+	return reply{
+		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
+		holds: r.holds(), wish: wish, json: from.json, origin: s.origin(from),
+		close: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
+	}
+}
+
+// statuses says how outcomes that are no grants are answered, a refusal unless something else is wished.
+var statuses = [...]int{
+	gatehouse.Refused:   fasthttp.StatusRequestTimeout,
+	gatehouse.Conflict:  fasthttp.StatusConflict,
+	gatehouse.Deleted:   fasthttp.StatusConflict,
+	gatehouse.Missing:   fasthttp.StatusNotFound,
+	gatehouse.Invalid:   fasthttp.StatusBadRequest,
+	gatehouse.Exhausted: fasthttp.StatusServiceUnavailable,
+}
+
+// codes says how errors are answered.
+var codes = [...]int{
+	gatehouse.CodeInternal:    fasthttp.StatusInternalServerError,
+	gatehouse.CodeInvalid:     fasthttp.StatusBadRequest,
+	gatehouse.CodeExhausted:   fasthttp.StatusServiceUnavailable,
+	gatehouse.CodeUnavailable: fasthttp.StatusServiceUnavailable,
+	gatehouse.CodeTimeout:     fasthttp.StatusServiceUnavailable,
+}
+
+// answer writes a decision, or the error that took its place, as a response.
+func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
+	allowOrigin(resp, r.origin)
+	if err != nil {
+		f := faultOf(err)
+		f.write(resp, r.json)
+		return
+	}
+	if d.Outcome <= gatehouse.Granted && r.tellsLimits() {
+		writeLimits(resp, r, d)
+	}
+	if d.Outcome == gatehouse.Granted && d.Fence != 0 {
+		setUint(resp, headerFence, d.Fence)
+		if d.ExpiresAfter >= 0 {
+			setUint(resp, headerExpires, uint64(d.ExpiresAfter.Milliseconds())) // #nosec G115 -- from 0
+		}
+	}
+	switch {
+	case r.details:
+		writeRaw(resp, "application/json", r.object(d))
+	case d.Outcome == gatehouse.Granted:
+		r.value(resp, d)
+	default:
+		f := r.denial(d)
+		f.write(resp, r.json)
+	}
+}
+
+// denial is what is answered to what was not granted.
+func (r *reply) denial(d *gatehouse.Decision) fault {
+	f := fault{status: statuses[d.Outcome], detail: r.sentence(d), code: d.Outcome.String()}
+	if d.Outcome == gatehouse.Refused {
+		f.status = cmp.Or(r.refusal, f.status)
+		f.policies = r.refusing(d)
+		if d.RetryAfter != gatehouse.Forever {
+			f.retryAfter = max(1, d.RetryAfter) // what is refused now is not granted at this very instant
+		}
+	}
+	return f
+}
+
+// sentence says why something was not granted.
+func (r *reply) sentence(d *gatehouse.Decision) string {
+	switch d.Outcome {
+	case gatehouse.Refused:
+		return r.refusedSentence(d)
+	case gatehouse.Missing:
+		return r.key.String() + " does not exist"
+	}
+	return r.key.String() + " " + d.Message
+}
+
+// refusedSentence says which limit refused, and when to try again.
+func (r *reply) refusedSentence(d *gatehouse.Decision) string {
+	when := "only another request can change that"
+	if d.RetryAfter != gatehouse.Forever {
+		when = fmt.Sprintf("try again in %d ms", ceil(d.RetryAfter, time.Millisecond))
+	}
+	which := ""
+	switch names := r.refusing(d); {
+	case len(d.Windows) == 0:
+	case len(names) == 1:
+		which = ": " + names[0] + " allows no more"
+	default:
+		which = ": " + strings.Join(names, " and ") + " allow no more"
+	}
+	switch {
+	case !r.op.Waits():
+		return fmt.Sprintf("%s: %s not granted%s; %s", r.key, r.op, which, when)
+	case r.maxWait == 0:
+		return fmt.Sprintf("%s: %s not granted at once%s; %s", r.key, r.op, which, when)
+	}
+	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms%s; %s",
+		r.key, r.op, r.maxWait.Milliseconds(), which, when)
+}
+
+// value answers a grant: 204, or 200 where there is something to tell.
+func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
+	switch r.op {
+	case gatehouse.OpAcquire:
+		if params.HasHolders(r.key.Kind) {
+			text(resp, r.holder)
+			return
+		}
+	case gatehouse.OpDelay, gatehouse.OpReserve:
+		text(resp, strconv.FormatInt(params.CeilMillis(d.Delay), 10))
+		return
+	case gatehouse.OpWait:
+		if r.key.Kind == gatehouse.Event {
+			r.message(resp, d.Message)
+			return
+		}
+	case gatehouse.OpCount, gatehouse.OpValue:
+		text(resp, strconv.FormatInt(d.Value, 10))
+		return
+	case gatehouse.OpStats:
+		writeJSON(resp, "application/json", stats(d.Stats))
+		return
+	}
+	resp.SetStatusCode(fasthttp.StatusNoContent)
+}
+
+// maxHeaderMessage is the longest value of the header that tells a message. Proxies have 4 or 8 KB for all
+// headers of an answer, and give 502 for more.
+const maxHeaderMessage = 2 << 10
+
+// message answers an event: in the body, or under /v1/ in a header beside a 204 if it is short enough.
+func (r *reply) message(resp *fasthttp.Response, message string) {
+	escaped := ""
+	if r.v1 {
+		escaped = url.PathEscape(message)
+	}
+	if !r.v1 || len(escaped) > maxHeaderMessage {
+		text(resp, message)
+		return
+	}
+	resp.SetStatusCode(fasthttp.StatusNoContent)
+	if message != "" {
+		resp.Header.Set(headerMessage, escaped)
+	}
+}
+
+// The headers of ours.
+const (
+	headerFence   = "Gatehouse-Fence"
+	headerExpires = "Gatehouse-Expires"
+	headerMessage = "X-Bouncer-Message"
+	headerNoSniff = "X-Content-Type-Options"
+)
+
+const plain = "text/plain; charset=utf-8"
+
+// text answers 200 with a bare value. It is never sniffed: a key or a message may look like HTML.
+func text(resp *fasthttp.Response, value string) {
+	resp.Header.SetContentType(plain)
+	resp.Header.Set(headerNoSniff, "nosniff")
+	resp.SetBodyString(value)
+}
+
+// refuse answers with a status and one sentence.
+func refuse(resp *fasthttp.Response, status int, detail string, asJSON bool) {
+	f := fault{status: status, detail: detail}
+	f.write(resp, asJSON)
+}
+
+// A fault is an answer that is no success.
+type fault struct {
+	status     int
+	code       string        // in one word; "" is that of the status
+	detail     string        // one sentence
+	policies   []string      // the names of those that refused
+	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
+}
+
+// faultOf is how an error is answered.
+func faultOf(err error) fault {
+	code := gatehouse.CodeOf(err)
+	return fault{status: codes[code], code: code.String(), detail: err.Error()}
+}
+
+// statusCodes are the codes of answers that no decision and no error is behind.
+var statusCodes = map[int]string{
+	fasthttp.StatusBadRequest:                  "invalid",
+	fasthttp.StatusForbidden:                   "forbidden",
+	fasthttp.StatusNotFound:                    "not_found",
+	fasthttp.StatusMethodNotAllowed:            "method_not_allowed",
+	fasthttp.StatusRequestTimeout:              "request_timeout",
+	fasthttp.StatusRequestEntityTooLarge:       "too_large",
+	fasthttp.StatusUnsupportedMediaType:        "unsupported_media_type",
+	fasthttp.StatusMisdirectedRequest:          "misdirected",
+	fasthttp.StatusRequestHeaderFieldsTooLarge: "too_large",
+	fasthttp.StatusInternalServerError:         "internal",
+	fasthttp.StatusServiceUnavailable:          "unavailable",
+}
+
+// pauseWhenFull is when to try again what the server cannot do at present: such states last for moments.
+const pauseWhenFull = time.Second
+
+// What a refusal by a limit is called in the registry of problem types.
+const (
+	quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	quotaTitle    = "Request cannot be satisfied as assigned quota has been exceeded"
+)
+
+func (f *fault) write(resp *fasthttp.Response, asJSON bool) {
+	resp.SetStatusCode(f.status)
+	if f.status == fasthttp.StatusServiceUnavailable {
+		f.retryAfter = cmp.Or(f.retryAfter, pauseWhenFull)
+	}
+	if f.retryAfter > 0 {
+		setUint(resp, fasthttp.HeaderRetryAfter, seconds(f.retryAfter))
+	}
+	if !asJSON {
+		text(resp, f.detail)
+		return
+	}
+	kind, title := "about:blank", fasthttp.StatusMessage(f.status)
+	if f.policies != nil {
+		kind, title = quotaExceeded, quotaTitle
+	}
+	writeJSON(resp, "application/problem+json", struct {
+		Type     string   `json:"type"`
+		Title    string   `json:"title"`
+		Status   int      `json:"status"`
+		Detail   string   `json:"detail"`
+		Code     string   `json:"code"`
+		Retry    int64    `json:"retry_after_ms,omitempty"`
+		Violated []string `json:"violated-policies,omitempty"`
+	}{
+		kind, title, f.status, f.detail, cmp.Or(f.code, statusCodes[f.status]),
+		params.CeilMillis(f.retryAfter), f.policies,
+	})
+}
+
+func writeJSON(resp *fasthttp.Response, contentType string, value any) {
+	writeRaw(resp, contentType, encodeJSON(value))
+}
+
+// writeRaw answers with JSON that is made already. It is not copied, so nothing may change it any more.
+func writeRaw(resp *fasthttp.Response, contentType string, body []byte) {
+	resp.Header.SetContentType(contentType)
+	resp.Header.Set(headerNoSniff, "nosniff")
+	resp.SetBodyRaw(body)
+}
+
+// encodeJSON leaves the signs of HTML as they are: nobody takes this for HTML, and each would be six bytes.
+func encodeJSON(value any) []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(fmt.Sprintf("bouncer: %T does not marshal: %v", value, err))
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// forbidStoring keeps caches from storing an answer. A GET has effects here, and its answer is true for a
+// moment.
+func forbidStoring(resp *fasthttp.Response) {
+	resp.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+}
+
+// stats are a controller's figures as a JSON object, in their order. Times are RFC 3339, lengths of
+// time are milliseconds.
+type stats []gatehouse.Stat
+
+// MarshalJSON implements [json.Marshaler].
+func (s stats) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, stat := range s {
+		value := stat.Value
+		switch v := value.(type) {
+		case time.Duration:
+			value = v.Milliseconds()
+		case time.Time:
+			value = nil
+			if !v.IsZero() {
+				value = v.UTC().Format(time.RFC3339)
+			}
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("stat %s: %w", stat.Name, err)
+		}
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendQuote(out, stat.Name)
+		out = append(append(out, ':'), text...)
+	}
+	return append(out, '}'), nil
+}

@@ -1,0 +1,50 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
+)
+
+// maxForm is the longest form in a body. One with a message of 4096 bytes, each of them escaped, fits in.
+const maxForm = 16 << 10
+
+// formType is the only type of a body that holds parameters.
+const formType = "application/x-www-form-urlencoded"
+
+// formOf returns the parameters in the body of a POST, still encoded. The body of a GET has no meaning, and
+// is not looked at.
+func formOf(ctx *fasthttp.RequestCtx) (params []byte, p *problem) {
+	if !ctx.IsPost() {
+		return nil, nil
+	}
+	body := ctx.Request.Body()
+	if len(body) == 0 {
+		return nil, nil
+	}
+	if p := checkFormType(ctx.Request.Header.ContentType()); p != nil {
+		return nil, p
+	}
+	if len(body) > maxForm {
+		return nil, &problem{
+			status: fasthttp.StatusRequestEntityTooLarge,
+			detail: fmt.Sprintf("form has %d bytes, want at most %d", len(body), maxForm),
+		}
+	}
+	return body, nil
+}
+
+// checkFormType refuses a body that is no form: whoever sends one expects it to be read.
+func checkFormType(contentType []byte) *problem {
+	media, _, _ := bytes.Cut(contentType, []byte{';'})
+	if bytes.EqualFold(bytes.TrimSpace(media), []byte(formType)) {
+		return nil
+	}
+	return &problem{
+		status: fasthttp.StatusUnsupportedMediaType, accept: formType,
+		detail: "Content-Type of the body is " + params.Quote(contentType) + ", want " + formType +
+			" or no body",
+	}
+}

@@ -1,0 +1,291 @@
+// Package http is the front that speaks HTTP, as bouncer does: every call is a GET, waiting
+// included, so that curl is client enough.
+//
+// A connection that has to wait costs no goroutine: it is taken away from the HTTP server, parked,
+// and handed back after its answer. See docs/decisions for why, with figures.
+package http
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/manual"
+	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+)
+
+// A Gate decides, and keeps those in line that have to wait.
+type Gate interface {
+	// Try answers what needs no waiting; what is not settled goes to Submit.
+	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// TakeBack takes back what Try granted, because the answer could not be delivered.
+	TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision)
+	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
+	// also takes back a grant that could not be delivered.
+	Submit(key gatehouse.Key, cmd gatehouse.Command,
+		done func(gatehouse.Decision, error)) (cancel func())
+	// Slow reports whether Try may keep its caller waiting for the store, which Submit never does.
+	Slow(key gatehouse.Key) bool
+	// Names lists the names of one kind that come after the given one, in order.
+	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
+	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
+	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
+	// Waiting is how many wait at all names together.
+	Waiting() int
+}
+
+// A Config says what a server answers from and what it allows. Gate and Log are needed; 0 elsewhere
+// means the default.
+type Config struct {
+	Gate Gate
+	Log  *slog.Logger
+
+	// Names tells the metrics how many names the store keeps; nil leaves that out.
+	Names func() int
+
+	// Store is a line about the store for /healthz and /readyz, with its end; nil leaves it out. Whether
+	// the store is reachable does not change their status: this server answers by rule when it is not, and
+	// others that share it would do no better.
+	Store func() string
+
+	// Metrics is where the server's figures are registered, and what /metrics shows; nil means one of
+	// its own.
+	Metrics *prometheus.Registry
+
+	// Version is told in the metrics.
+	Version string
+
+	// Refusal is the status of a refusal that does not ask for one: 408, which 0 means too, or 429.
+	Refusal int
+
+	// CORS are the origins whose web pages may make requests; "*" is all of them. Without, requests
+	// that a browser makes on behalf of another site are refused.
+	CORS []string
+
+	// Hosts are the names by which requests may address this server, besides localhost and all IP
+	// addresses; "*" is all of them. On a loopback address requests that name another host are refused,
+	// elsewhere such requests of browsers.
+	Hosts []string
+
+	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
+	Keep time.Duration
+
+	// Routes are further paths, and who answers there, by "POST /v1/capacity/get". A path that ends in
+	// a slash holds for all below it; the name is what follows it, percent-decoded. What goes for the
+	// door goes for them: limits, methods, browsers. A GET must have no effects. An error is answered
+	// with its text, and the status that was set before, or else that of its code.
+	Routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
+
+	// Budget bounds what waits to be sent and what has been received in part, with all other listeners that
+	// share it; nil means one of the server's own.
+	Budget *budget.Budget
+
+	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// complaint of the server's own.
+	Unaccepted *peer.Complaint
+
+	// Conns is the most connections, waiting and idle ones included.
+	Conns int
+
+	// ConnsPerAddress is the most of them from one address; 0 means any number. IPv6 addresses count by their
+	// first 64 bits.
+	ConnsPerAddress int
+
+	// ReadTimeout is how long a request may take to arrive once it has begun, WriteTimeout how long
+	// an answer may take to leave, IdleTimeout how long a connection may be silent between requests.
+	// Each may be exceeded by half of ReadTimeout. Waiting has no timeout but the request's own.
+	ReadTimeout, WriteTimeout, IdleTimeout time.Duration
+}
+
+// The defaults of Config.
+const (
+	DefaultConns        = 20_000
+	DefaultReadTimeout  = 10 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+	DefaultIdleTimeout  = 2 * time.Minute
+)
+
+// The limits of one request.
+const (
+	maxHeader = 8 << 10  // request line and headers; also the buffer of an active connection
+	maxBody   = 64 << 10 // 600 resources of capacity fit in
+)
+
+// A Server answers HTTP. Make one with New.
+type Server struct {
+	config   Config
+	log      *slog.Logger
+	http     *fasthttp.Server
+	metrics  *metrics
+	pages    map[string]fasthttp.RequestHandler
+	manual   func() (*manual.Manual, error) // made when it is first asked for
+	routes   []*route
+	hosts    *hosts
+	sources  peer.Addresses // of the open connections
+	poller   *poller
+	writers  writers
+	requests sync.Pool
+	lot      lot
+	paced    sync.Map // every *pacedConn, for the end
+	stopping atomic.Bool
+	open     atomic.Int64
+
+	mu        sync.Mutex
+	listeners []*limitedListener // of Serve
+	ended     bool               // by Shutdown
+
+	allClosed  chan struct{} // closed with the last connection, once ended
+	lastClosed func()        // closes it
+}
+
+// New returns a server that is to be closed by Shutdown.
+func New(config Config) (*Server, error) {
+	routes, err := newRoutes(config.Routes)
+	if err != nil {
+		return nil, err
+	}
+	poller, err := newPoller()
+	if err != nil {
+		return nil, err
+	}
+	if config.Budget == nil {
+		config.Budget = budget.New(0)
+	}
+	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
+	config.Conns = cmp.Or(config.Conns, DefaultConns)
+	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
+	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
+	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
+	s := &Server{config: config, log: config.Log, poller: poller, routes: routes}
+	s.hosts, s.sources.Most = newHosts(config.Hosts), config.ConnsPerAddress
+	s.allClosed = make(chan struct{})
+	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
+	s.lot.conns = make(map[*parked]struct{})
+	s.writers.most = runtime.GOMAXPROCS(0)
+	s.requests.New = func() any { return new(request) }
+	s.metrics = newMetrics(s)
+	s.pages, s.manual = s.newPages(), sync.OnceValues(manual.New)
+	s.http = &fasthttp.Server{
+		Handler:               s.handle,
+		ErrorHandler:          s.malformed,
+		Logger:                debugLogger{config.Log},
+		NoDefaultServerHeader: true,
+		ReadBufferSize:        maxHeader,
+		MaxRequestBodySize:    prefetched,
+		StreamRequestBody:     true, // see receive.go
+		HeaderReceived:        markLongBody,
+
+		DisablePreParseMultipartForm: true,
+
+		MaxIdleWorkerDuration: time.Second,
+		Concurrency:           2 * config.Conns, // connections are counted where they are accepted
+		KeepHijackedConns:     true,
+		CloseOnShutdown:       true,
+	}
+	return s, nil
+}
+
+// Serve answers connections until Shutdown is called.
+func (s *Server) Serve(listener net.Listener) error {
+	limited := &limitedListener{
+		Listener: listener, server: s,
+		loopback: onLoopback(listener.Addr()), accepted: make(chan struct{}, 1),
+	}
+	s.mu.Lock()
+	s.listeners = append(s.listeners, limited)
+	ended := s.ended
+	s.mu.Unlock()
+	if ended {
+		_ = listener.Close() // Shutdown was first
+		return nil
+	}
+	err := s.http.Serve(limited)
+	if err != nil && !s.stopping.Load() {
+		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// Stopping makes /readyz answer 503 and every answer the last on its connection.
+func (s *Server) Stopping() { s.stopping.Store(true) }
+
+// Shutdown stops listening, answers the requests that are in hand, and closes what is idle. Those
+// who wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Stopping()
+	s.drainListeners(ctx)
+	s.closeListeners()
+	s.paced.Range(func(c, _ any) bool {
+		c.(*pacedConn).cutIdle()
+		return true
+	})
+	s.lot.clear(ctx)
+	// The HTTP library closes connections that are idle, whatever has come on them. So it is asked to end
+	// when there are none left.
+	select {
+	case <-s.allClosed:
+	case <-ctx.Done():
+	}
+	err := s.http.ShutdownWithContext(ctx)
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	s.poller.close()
+	return err
+}
+
+// drainListeners accepts what the system has accepted.
+func (s *Server) drainListeners(ctx context.Context) {
+	s.mu.Lock()
+	listeners := slices.Clone(s.listeners)
+	s.mu.Unlock()
+	for _, listener := range listeners {
+		listener.drain(ctx)
+	}
+}
+
+// closeListeners ends every Serve.
+func (s *Server) closeListeners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, listener := range s.listeners {
+		_ = listener.Close()
+	}
+	if s.open.Load() == 0 {
+		s.lastClosed()
+	}
+}
+
+// hasEnded reports whether Shutdown has closed the listeners.
+func (s *Server) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// leave counts a connection that is closed.
+func (s *Server) leave(conn net.Conn) {
+	s.sources.Leave(peer.Source(conn))
+	if s.open.Add(-1) > 0 || !s.stopping.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended && s.open.Load() == 0 {
+		s.lastClosed()
+	}
+}

@@ -1,0 +1,216 @@
+package http
+
+import (
+	"cmp"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/valyala/fasthttp"
+)
+
+// This file alone knows the syntax of the RateLimit and RateLimit-Policy fields of
+// draft-ietf-httpapi-ratelimit-headers-11, because the draft still moves.
+
+// tellsLimits reports whether the answer says what is left: when something was taken from a limit, given
+// back or only asked about.
+func (r *reply) tellsLimits() bool {
+	if r.key.Kind.Limiter() {
+		return r.op != gatehouse.OpStats && r.op != gatehouse.OpDelete
+	}
+	return r.op == gatehouse.OpAcquire
+}
+
+// A policy is one limit as the fields tell about it.
+type policy struct {
+	name   string
+	quota  int64
+	left   int64
+	window time.Duration // 0 when the field cannot tell it
+	more   time.Duration // until there is more; Forever when that is not known
+	atOnce bool          // it limits how many there are at one time
+}
+
+// writeLimits writes what was decided as RateLimit and RateLimit-Policy. A limit that stands alone is
+// named after the kind, one of several by its text, such as "10/1s".
+func writeLimits(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
+	switch {
+	case len(d.Windows) > 0:
+		writeWindows(resp, r, d)
+		return
+	case d.Message != "" && d.Limit == 0 && d.Interval == 0:
+		return // it was granted without the store, which alone knows the limit
+	}
+	p := policy{name: r.key.Kind.String(), quota: d.Limit, left: d.Remaining, more: gatehouse.Forever}
+	switch {
+	case !r.key.Kind.Limiter():
+		p.atOnce = true
+	case d.Outcome == gatehouse.Refused:
+		p.window, p.more = r.wholeWindow(d.Interval), d.RetryAfter
+	case d.Limit == 0: // it never fills
+		p.window = r.wholeWindow(d.Interval)
+	default:
+		p.window, p.more = r.wholeWindow(d.Interval), d.ResetAfter
+	}
+	fields := p.appendPolicy(r.scratch[:0])
+	setBytes(resp, "RateLimit-Policy", fields)
+	setBytes(resp, "RateLimit", p.appendLimit(fields[:0]))
+}
+
+// writeWindows writes both fields for several limits: the policies in their order, and of what is left
+// the one first that decides.
+func writeWindows(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
+	binding := bindingWindow(d.Windows)
+	first := r.windowPolicy(d, binding)
+	limits := first.appendLimit(nil)
+	var policies []byte
+	for i := range d.Windows {
+		p := r.windowPolicy(d, i)
+		policies = p.appendPolicy(appendSeparator(policies))
+		if i != binding {
+			limits = p.appendLimit(appendSeparator(limits))
+		}
+	}
+	setBytes(resp, "RateLimit-Policy", policies)
+	setBytes(resp, "RateLimit", limits)
+}
+
+// windowPolicy is what is told about one of several limits. When the request is refused, only those that
+// refuse tell a time: so it is never later than Retry-After.
+func (r *reply) windowPolicy(d *gatehouse.Decision, i int) policy {
+	w := &d.Windows[i]
+	p := policy{
+		name: w.Limit.String(), quota: w.Limit.Size, left: w.Remaining,
+		window: r.wholeWindow(length(w.Limit)), more: w.ResetAfter,
+	}
+	switch {
+	case d.Outcome == gatehouse.Refused && w.RetryAfter == 0:
+		p.more = gatehouse.Forever
+	case d.Outcome == gatehouse.Refused:
+		p.more = w.RetryAfter
+	case w.Limit.Size == 0:
+		p.more = gatehouse.Forever
+	}
+	return p
+}
+
+// bindingWindow is the number of the limit that refuses longest or, when none does, has the least left.
+func bindingWindow(windows []gatehouse.Window) (binding int) {
+	for i := range windows {
+		w, b := &windows[i], &windows[binding]
+		longer := cmp.Compare(refuses(w), refuses(b))
+		if longer > 0 || longer == 0 && w.Remaining < b.Remaining {
+			binding = i
+		}
+	}
+	return binding
+}
+
+// refuses is how long a limit refuses, as a number that is higher for longer.
+func refuses(w *gatehouse.Window) time.Duration {
+	if w.RetryAfter == gatehouse.Forever {
+		return math.MaxInt64
+	}
+	return w.RetryAfter
+}
+
+// refusing are the names of the policies that refused, as in RateLimit-Policy; none where there are none.
+func (r *reply) refusing(d *gatehouse.Decision) (names []string) {
+	if !r.tellsLimits() {
+		return nil
+	}
+	if len(d.Windows) == 0 {
+		return []string{r.key.Kind.String()}
+	}
+	for i := range d.Windows {
+		if d.Windows[i].RetryAfter != 0 {
+			names = append(names, d.Windows[i].Limit.String())
+		}
+	}
+	if names == nil { // there is room, but others wait for it
+		names = append(names, d.Windows[bindingWindow(d.Windows)].Limit.String())
+	}
+	return names
+}
+
+// length is the window of a limit: that of a calendar as it mostly is, of a month none.
+func length(l gatehouse.Limit) time.Duration {
+	const day = 24 * time.Hour
+	switch l.Calendar {
+	case gatehouse.Day:
+		return day
+	case gatehouse.Week:
+		return 7 * day
+	case gatehouse.Month:
+		return 0
+	}
+	return l.Interval
+}
+
+// wholeWindow is a window in whole seconds, for the field has no fractions: 0 when it is none. That of a
+// GCRA is a multiple of a step that was cut to nanoseconds.
+func (r *reply) wholeWindow(d time.Duration) time.Duration {
+	if r.key.Kind == gatehouse.GCRA {
+		d = d.Round(time.Millisecond)
+	}
+	if d%time.Second != 0 {
+		return 0
+	}
+	return d
+}
+
+func (p *policy) appendPolicy(dst []byte) []byte {
+	dst = appendParam(p.appendName(dst), ";q=", p.quota)
+	switch {
+	case p.window > 0:
+		dst = appendParam(dst, ";w=", int64(p.window/time.Second))
+	case p.atOnce:
+		dst = append(dst, `;qu="concurrent-requests"`...)
+	}
+	return dst
+}
+
+func (p *policy) appendLimit(dst []byte) []byte {
+	dst = appendParam(p.appendName(dst), ";r=", p.left)
+	if p.more == gatehouse.Forever {
+		return dst
+	}
+	return appendParam(dst, ";t=", roundUp(p.more, time.Second))
+}
+
+func (p *policy) appendName(dst []byte) []byte {
+	return append(append(append(dst, '"'), p.name...), '"')
+}
+
+func appendParam(dst []byte, param string, value int64) []byte {
+	return strconv.AppendInt(append(dst, param...), value, 10)
+}
+
+func appendSeparator(dst []byte) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, ", "...)
+	}
+	return dst
+}
+
+func setUint(resp *fasthttp.Response, header string, value uint64) {
+	var scratch [20]byte
+	setBytes(resp, header, strconv.AppendUint(scratch[:0], value, 10))
+}
+
+// setBytes sets a header that is spelled as it is to be sent; the library would make it Ratelimit.
+func setBytes(resp *fasthttp.Response, header string, value []byte) {
+	resp.Header.SetCanonical([]byte(header), value)
+}
+
+// seconds rounds a wait up to whole seconds, at least 1.
+func seconds(d time.Duration) uint64 { return ceil(d, time.Second) }
+
+// ceil is how many units cover d, at least 1: what is told to wait must not come back too early.
+func ceil(d, unit time.Duration) uint64 {
+	return uint64(max(1, roundUp(d, unit))) // #nosec G115 -- at least 1
+}
+
+// roundUp is how many units cover d; 0 when that is over.
+func roundUp(d, unit time.Duration) int64 { return int64(max(0, d+unit-1) / unit) }

@@ -1,0 +1,82 @@
+package http
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
+	"github.com/gatehousehq/gatehouse/internal/openapi"
+)
+
+func describedOperations(t *testing.T) (lines map[string]string) {
+	t.Helper()
+	document, err := openapi.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = make(map[string]string)
+	for _, op := range document.Operations {
+		lines[op.Method+" "+op.Path] = op.Tag
+	}
+	return lines
+}
+
+// redirects are paths that only lead to others. They are not described.
+var redirects = map[string]bool{
+	"get /": true, "get /docs": true, "get /debug/status": true, "get /debug/resources": true,
+}
+
+// The routes that the program brings are described, and no others.
+func TestOpenAPIHasTheRoutes(t *testing.T) {
+	server, err := grpcfront.New(grpcfront.Config{Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	described := describedOperations(t)
+	for pattern := range server.Routes() {
+		method, path, _ := strings.Cut(pattern, " ")
+		if strings.HasSuffix(path, "/") {
+			path += "{name}"
+		}
+		line := strings.ToLower(method) + " " + path
+		if described[line] != "capacity" && !redirects[line] {
+			t.Errorf("%s: not described", line)
+		}
+		delete(described, line)
+	}
+	for line, tag := range described {
+		if tag == "capacity" {
+			t.Errorf("%s is described, and no route", line)
+		}
+	}
+}
+
+// The pages of this door are described, and whatever is described is read.
+func TestOpenAPIPathsAreRead(t *testing.T) {
+	described := describedOperations(t)
+	for page := range pages {
+		if line := "get " + page; described[line] == "" && !redirects[line] {
+			t.Errorf("%s: not described", line)
+		}
+	}
+	for line, tag := range described {
+		if tag == "capacity" {
+			continue
+		}
+		method, path, _ := strings.Cut(line, " ")
+		var r request
+		_, p := r.read([]byte(strings.ToUpper(method)), []byte(strings.Replace(path, "{name}", "myapp", 1)),
+			[]byte("key=me"))
+		if p != nil {
+			t.Errorf("%s: status %d %s, want it read", line, p.status, p.detail)
+		}
+	}
+}

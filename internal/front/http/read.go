@@ -1,0 +1,172 @@
+package http
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
+)
+
+// A request is what a request line asks for.
+type request struct {
+	key gatehouse.Key
+	cmd gatehouse.Command
+	v1  bool // under /v1/, where waiting for an event answers 204
+
+	wish
+
+	form    params.Form // of the query and the body
+	scratch [96]byte    // for the answer's headers
+}
+
+// holds reports whether the request acquires something that is held until it is released or expires.
+func (r *request) holds() bool {
+	return r.cmd.Op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind)
+}
+
+// A problem is a request that is not put to a controller, and how it is answered.
+type problem struct {
+	status   int
+	detail   string
+	allow    string // the methods there are, with 405 and OPTIONS
+	location string // with 301 and 308
+	accept   string // the type of body that is read, with 415
+}
+
+// read makes the request of a method and a raw path and query. page is set as well when the path is
+// none of a controller's.
+func (r *request) read(method, path, query []byte) (page string, p *problem) {
+	if page, p = r.readPath(method, path, query); p != nil || page != "" {
+		return page, p
+	}
+	return "", r.readParams(query, nil)
+}
+
+// readPath makes a request of all but its parameters. page is as in read.
+func (r *request) readPath(method, path, query []byte) (page string, p *problem) {
+	r.key.Kind, r.cmd.Op = 0, 0 // which are read where the rest is not
+	t, p := readTarget(path)
+	if p != nil {
+		return "", p
+	}
+	op, p := t.operation(method)
+	if p != nil {
+		return "", p
+	}
+	if t.odd {
+		return "", moved(method, withQuery(t.proper(), query))
+	}
+	r.key, r.cmd, r.v1, r.wish = gatehouse.Key{Kind: t.kind}, gatehouse.Command{Op: op}, t.v1, wish{}
+	if t.page != "" {
+		return t.page, nil
+	}
+	name, ok := unescape(t.name, false)
+	if !ok {
+		return "", badEscape("name", t.name)
+	}
+	r.key.Name = string(name)
+	return "", nil
+}
+
+func bad(format string, args ...any) *problem {
+	return &problem{status: fasthttp.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
+}
+
+func badEscape(what string, raw []byte) *problem {
+	return bad("%s is %s, want every %% followed by two hexadecimal digits", what, params.Quote(raw))
+}
+
+// wrongMethod answers a method that a path does not have; OPTIONS it has.
+func wrongMethod(method []byte, allow string) *problem {
+	if string(method) == fasthttp.MethodOptions {
+		return &problem{status: fasthttp.StatusOK, allow: allow}
+	}
+	return &problem{
+		status: fasthttp.StatusMethodNotAllowed, allow: allow,
+		detail: "method is " + params.Quote(method) + ", want one of " + allow,
+	}
+}
+
+// readParams fills in the command's parameters: those of the query, and then those of a form in the body.
+func (r *request) readParams(query, body []byte) *problem {
+	r.form = params.Form{}
+	for _, text := range [...][]byte{query, body} {
+		if p := eachParam(text, r.setParam); p != nil {
+			return p
+		}
+	}
+	if err := r.form.Read(r.key.Kind, &r.cmd); err != nil {
+		return bad("%s", err)
+	}
+	return nil
+}
+
+// setParam notes one parameter: the command's, or one that says how the request is to be answered.
+func (r *request) setParam(name, value []byte) error {
+	if known, err := r.set(name, value); known {
+		return err
+	}
+	if !r.form.Take(name, value) {
+		return params.Unknown(name, wishNames...)
+	}
+	return nil
+}
+
+// eachParam decodes one parameter of a query after the other, and sets it. The sentence about a wrong value
+// may name its parameter as it is, because set has accepted the name.
+func eachParam(query []byte, set func(name, value []byte) error) *problem {
+	for len(query) > 0 {
+		var pair []byte
+		pair, query, _ = bytes.Cut(query, []byte{'&'})
+		if len(pair) == 0 {
+			continue
+		}
+		rawName, raw, _ := bytes.Cut(pair, []byte{'='})
+		name, ok := unescape(rawName, true)
+		if !ok {
+			return badEscape("name of a parameter", rawName)
+		}
+		value, ok := unescape(raw, true)
+		if !ok {
+			value = raw // to be named in a sentence
+		}
+		if err := set(name, value); err != nil {
+			return bad("%s", err)
+		}
+		if !ok {
+			return badEscape(strings.ToLower(string(name)), raw)
+		}
+	}
+	return nil
+}
+
+// unescape decodes percent escapes, and in a query also the plus sign. ok is false for an escape that
+// is none. What needs no decoding is returned as it is.
+func unescape(raw []byte, query bool) (text []byte, ok bool) {
+	if bytes.IndexByte(raw, '%') < 0 && (!query || bytes.IndexByte(raw, '+') < 0) {
+		return raw, true
+	}
+	text = make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '%':
+			if i+2 >= len(raw) {
+				return nil, false
+			}
+			var err error
+			if text, err = hex.AppendDecode(text, raw[i+1:i+3]); err != nil {
+				return nil, false
+			}
+			i += 2
+		case c == '+' && query:
+			text = append(text, ' ')
+		default:
+			text = append(text, c)
+		}
+	}
+	return text, true
+}

@@ -1,0 +1,183 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
+)
+
+// A target is a path taken apart: [/v1]/<kind>[/<name>[/<operation>]], or a page.
+type target struct {
+	v1   bool
+	kind gatehouse.Kind
+	name []byte // still encoded; nil for a list
+	op   gatehouse.Op
+	page string // a page's path, or pageList
+	odd  bool   // the path is not in the proper form: letter case, or a slash at the end
+}
+
+// pageList is the page of a kind's names.
+const pageList = "list"
+
+// pages are the paths that belong to no controller.
+var pages = map[string]bool{
+	"/": true, "/healthz": true, "/readyz": true, "/.well-known/ready": true, "/metrics": true,
+	"/docs": true,
+}
+
+// docsPath is what the documentation's pages and assets begin with.
+const docsPath = "/docs/"
+
+func notFound(path []byte) *problem {
+	return noSuchPath("path is %s, want /v1/<kind>/<name>/<operation>: see /docs", params.Quote(path))
+}
+
+func noSuchPath(format string, args ...any) *problem {
+	return &problem{status: fasthttp.StatusNotFound, detail: fmt.Sprintf(format, args...)}
+}
+
+// unknownKind says that a path has no kind in the place of one.
+func unknownKind(part []byte) *problem {
+	var names []string
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		names = append(names, kind.String())
+	}
+	return noSuchPath("kind %s is unknown, want one of %s", params.Quote(part), strings.Join(names, " "))
+}
+
+// unknownOperation says that a kind has no such operation.
+func unknownOperation(kind gatehouse.Kind, part []byte) *problem {
+	var names []string
+	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
+		if kind.Has(op) {
+			names = append(names, op.String())
+		}
+	}
+	return noSuchPath("operation %s is unknown, want one of %s for a %s", params.Quote(part),
+		strings.Join(names, " "), kind)
+}
+
+// readTarget takes a raw path apart.
+func readTarget(path []byte) (t target, p *problem) {
+	if !bytes.HasPrefix(path, []byte("/v1/")) &&
+		(pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
+		return target{page: string(path)}, nil
+	}
+	if len(path) == 0 || path[0] != '/' {
+		return target{}, notFound(path)
+	}
+	var parts [6][]byte
+	n, rest := 0, path[1:]
+	for more := true; more; n++ {
+		if n == len(parts) {
+			return target{}, tooManyParts(path)
+		}
+		parts[n], rest, more = bytes.Cut(rest, []byte{'/'})
+	}
+	slash := n > 1 && len(parts[n-1]) == 0
+	if slash {
+		n--
+	}
+	if p := t.fill(path, parts[:n]); p != nil {
+		return target{}, p
+	}
+	t.odd = t.odd || slash
+	return t, nil
+}
+
+func tooManyParts(path []byte) *problem {
+	return noSuchPath("path %s has more than kind, name and operation, want a slash in a name as %%2F",
+		params.Quote(path))
+}
+
+// fill reads the parts of a path between its slashes. The fixed ones are read in any letter case.
+func (t *target) fill(path []byte, parts [][]byte) *problem {
+	if bytes.EqualFold(parts[0], []byte("v1")) {
+		t.v1, t.odd = true, string(parts[0]) != "v1"
+		parts = parts[1:]
+	}
+	if len(parts) == 0 || len(parts[0]) == 0 {
+		return notFound(path)
+	}
+	var ok bool
+	if t.kind, ok = gatehouse.ParseKind(string(parts[0])); !ok {
+		t.odd = true
+		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
+	}
+	switch {
+	case !ok && !t.v1 && len(parts) == 1: // it may be any path
+		return notFound(path)
+	case !ok:
+		return unknownKind(parts[0])
+	case len(parts) > 3:
+		return tooManyParts(path)
+	case len(parts) == 1:
+		t.page = pageList
+		return nil
+	}
+	t.name = parts[1]
+	if len(parts) == 2 {
+		return nil
+	}
+	if t.op, ok = gatehouse.ParseOp(string(parts[2])); !ok {
+		t.odd = true
+		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
+	}
+	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) {
+		return unknownOperation(t.kind, parts[2])
+	}
+	return nil
+}
+
+// proper is the form of the path that others are redirected to.
+func (t *target) proper() string {
+	proper := "/" + t.kind.String()
+	if t.v1 {
+		proper = "/v1" + proper
+	}
+	if t.name != nil {
+		proper += "/" + string(t.name)
+	}
+	if t.op != 0 {
+		proper += "/" + t.op.String()
+	}
+	return proper
+}
+
+func withQuery(path string, query []byte) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + string(query)
+}
+
+// operation returns what a method does at the target.
+func (t *target) operation(method []byte) (gatehouse.Op, *problem) {
+	switch {
+	case t.page == "" && t.op == 0:
+		if string(method) == fasthttp.MethodDelete {
+			return gatehouse.OpDelete, nil
+		}
+		return 0, wrongMethod(method, "DELETE, OPTIONS")
+	case string(method) == fasthttp.MethodGet:
+		return t.op, nil
+	case t.page == pageList && t.v1 && string(method) == fasthttp.MethodDelete:
+		return gatehouse.OpDelete, nil
+	case t.page == pageList && t.v1:
+		return 0, wrongMethod(method, "GET, DELETE, OPTIONS")
+	case t.page == pageList || t.page == "" && !t.v1:
+		return 0, wrongMethod(method, "GET, OPTIONS")
+	case t.page == "" && string(method) == fasthttp.MethodPost:
+		return t.op, nil
+	case t.page == "":
+		return 0, wrongMethod(method, "GET, POST, OPTIONS")
+	case string(method) == fasthttp.MethodHead:
+		return t.op, nil
+	default:
+		return 0, wrongMethod(method, "GET, HEAD, OPTIONS")
+	}
+}

@@ -1,0 +1,58 @@
+package http
+
+import (
+	"bytes"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
+)
+
+// A wish is how a request asks to be answered. It says nothing about what is done.
+type wish struct {
+	refusal int  // the status of a refusal; 0 means the server's default
+	details bool // every decision is answered with 200 and a JSON object
+}
+
+// wishNames are the parameters of a wish.
+var wishNames = []string{"refusal", "details"}
+
+// set notes a parameter. known is false for those of commands. Names are read in any letter case.
+func (w *wish) set(name, value []byte) (known bool, err error) {
+	switch {
+	case bytes.EqualFold(name, []byte("refusal")):
+		w.refusal, err = parseRefusal(value)
+		return true, err
+	case bytes.EqualFold(name, []byte("details")):
+		w.details = string(value) == "true"
+		if !w.details && string(value) != "false" {
+			err = gatehouse.Errorf(gatehouse.CodeInvalid, "details is %s, want true or false",
+				params.Quote(value))
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+func parseRefusal(value []byte) (status int, err error) {
+	switch string(value) {
+	case "408":
+		return fasthttp.StatusRequestTimeout, nil
+	case "429":
+		return fasthttp.StatusTooManyRequests, nil
+	}
+	return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "refusal is %s, want 408 or 429", params.Quote(value))
+}
+
+// wantsDetails looks for details=true in parameters of which one may be wrong, so that the sentence about
+// that one comes in the form that the client reads.
+func wantsDetails(query, body []byte) bool {
+	var w wish
+	for _, text := range [...][]byte{query, body} {
+		_ = eachParam(text, func(name, value []byte) error {
+			_, _ = w.set(name, value)
+			return nil
+		})
+	}
+	return w.details
+}

@@ -1,0 +1,138 @@
+package resp
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+)
+
+// summaries say what each operation does.
+var summaries = [gatehouse.OpUndo]string{
+	gatehouse.OpAcquire: "Takes tokens, slots or the lock, and waits for them up to MAXWAIT milliseconds.",
+	gatehouse.OpRelease: "Gives the slots or the lock held under KEY back.",
+	gatehouse.OpRenew:   "Holds what is held under KEY for EXPIRES milliseconds from now.",
+	gatehouse.OpWait:    "Waits for an event, a watchdog that is not kicked, or all at a barrier.",
+	gatehouse.OpSend:    "Sends an event and its MESSAGE to all who wait, and will.",
+	gatehouse.OpKick:    "Tells a watchdog that all is well for EXPIRES milliseconds.",
+	gatehouse.OpCount:   "Adds AMOUNT to a counter.",
+	gatehouse.OpValue:   "Reads a counter.",
+	gatehouse.OpReset:   "Sets a counter to VALUE, or has a limiter forget what was taken.",
+	gatehouse.OpPeek:    "Answers what an acquire would be answered, and takes nothing.",
+	gatehouse.OpDelay:   "Answers how many milliseconds to wait for an acquire, and takes nothing.",
+	gatehouse.OpReserve: "Takes the earliest place, and answers the milliseconds until then.",
+	gatehouse.OpCancel:  "Gives back the place that KEY reserved.",
+	gatehouse.OpRefund:  "Gives back COST of what was taken.",
+	gatehouse.OpCharge:  "Takes COST that was spent already; what is not free is taken as soon as it fits.",
+	gatehouse.OpStats:   "Tells figures about any controller.",
+	gatehouse.OpDelete:  "Deletes any controller; those who wait are told so.",
+}
+
+// nativeCommands are GH.<OP> for every operation, GH.LIST and GH.DELETEPREFIX.
+func nativeCommands() []*command {
+	const group = "gatehouse"
+	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group, "kind [AFTER name] [MOST n]",
+		"Lists the names of a kind, in order.", (*session).list},
+		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
+			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
+	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
+		flags := []string{writes}
+		switch op {
+		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue:
+			flags = []string{readonly}
+		}
+		if op.Waits() {
+			flags = append(flags, blocking)
+		}
+		all = append(all, &command{"GH." + strings.ToUpper(op.String()), -2, flags, true, group,
+			"kind/name [PARAMETER value ...]", summaries[op],
+			func(s *session, args [][]byte) { s.native(op, args) }})
+	}
+	return all
+}
+
+// native answers GH.<OP> kind/name [PARAMETER value ...].
+func (s *session) native(op gatehouse.Op, args [][]byte) {
+	l := s.loop
+	q := question{op: op}
+	if err := s.ask(&q, args); err != nil {
+		s.count(q.key, op, nil, err)
+		l.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+		return
+	}
+	if q.holder != "" && s.hungUp() { // it would be held by nobody
+		s.server.metrics.Hangups.Inc()
+		s.last = true
+		return
+	}
+	gate := s.server.config.Gate
+	if s.waiting != nil || gate.Slow(q.key) {
+		s.wait(q, &l.cmd)
+		return
+	}
+	d, settled, err := gate.Try(q.key, &l.cmd)
+	if !settled {
+		s.wait(q, &l.cmd)
+		return
+	}
+	s.answer(&q, &d, err)
+	if q.holder != "" && err == nil && d.Outcome == gatehouse.Granted {
+		l.unwritten = append(l.unwritten, grant{end: s.answered(), key: q.key, cmd: l.cmd, decision: d})
+	}
+}
+
+// ask reads the arguments of a command into the question and the loop's command.
+func (s *session) ask(q *question, args [][]byte) error {
+	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
+	if !ok {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
+			q.op, params.Quote(args[1]))
+	}
+	var err error
+	if q.key.Kind, err = parseKind(kind); err != nil {
+		return err
+	}
+	q.key.Name = s.loop.names.get(name)
+	f := &s.loop.form
+	*f = params.Form{}
+	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
+		switch {
+		case len(rest) == 1:
+			return gatehouse.Errorf(gatehouse.CodeInvalid,
+				"parameter %s has no value, want PARAMETER value", params.Quote(rest[0]))
+		case bytes.EqualFold(rest[0], []byte("with")):
+			if !bytes.EqualFold(rest[1], []byte("details")) {
+				return gatehouse.Errorf(gatehouse.CodeInvalid,
+					"with is %s, want DETAILS", params.Quote(rest[1]))
+			}
+			q.details = true
+		default:
+			if err := f.Set(rest[0], rest[1]); err != nil {
+				return err
+			}
+		}
+	}
+	cmd := &s.loop.cmd
+	*cmd = gatehouse.Command{Op: q.op, Keep: s.server.config.Keep}
+	if err := f.Read(q.key.Kind, cmd); err != nil {
+		return err
+	}
+	if q.op == gatehouse.OpAcquire && params.HasHolders(q.key.Kind) {
+		q.holder = cmd.Holder
+	}
+	return nil
+}
+
+// parseKind reads the name of a kind in any letter case.
+func parseKind(name []byte) (gatehouse.Kind, error) {
+	kind, ok := gatehouse.ParseKind(string(name))
+	if !ok {
+		kind, ok = gatehouse.ParseKind(strings.ToLower(string(name)))
+	}
+	if !ok {
+		return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "kind %s is unknown, want one such as gcra or lock",
+			params.Quote(name))
+	}
+	return kind, nil
+}

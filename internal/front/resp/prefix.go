@@ -1,0 +1,49 @@
+package resp
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/params"
+)
+
+// mostDeleted is how many names one command deletes at most.
+const mostDeleted = 1000
+
+// deletePrefix answers GH.DELETEPREFIX kind prefix CONFIRM kind [AFTER name] with how many names it has
+// deleted, and the name after which to go on. It blocks its own connection, as a list does.
+func (s *session) deletePrefix(args [][]byte) {
+	p, err := readPrefix(args)
+	if err != nil {
+		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+		return
+	}
+	s.besideLoop(func(ctx context.Context) *answer {
+		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
+		return &answer{names: &[]string{strconv.Itoa(deleted), next}, err: err}
+	})
+}
+
+// readPrefix reads the arguments.
+func readPrefix(args [][]byte) (p gate.Prefix, err error) {
+	if p.Kind, err = parseKind(args[1]); err != nil {
+		return p, err
+	}
+	const want = "want kind prefix CONFIRM kind [AFTER name]"
+	if p.Prefix = string(args[2]); p.Prefix == "" {
+		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "prefix is empty, %s", want)
+	}
+	if word(args[3]) != "CONFIRM" || string(args[4]) != p.Kind.String() {
+		return p, gatehouse.Errorf(gatehouse.CodeInvalid,
+			"names that begin with %s are deleted only with CONFIRM %s", params.Quote(args[2]), p.Kind)
+	}
+	switch rest := args[5:]; {
+	case len(rest) == 2 && word(rest[0]) == "AFTER":
+		p.After = string(rest[1])
+	case len(rest) > 0:
+		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "command has %s, %s", params.Quote(rest[0]), want)
+	}
+	return p, nil
+}

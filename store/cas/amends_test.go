@@ -1,0 +1,110 @@
+package cas_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
+)
+
+// apply puts one command to a store.
+func apply(s *cas.Store, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
+	queue := []control.Turn{{Command: &cmd}}
+	err := s.Apply(context.Background(), key, queue)
+	return queue[0].Decision, err
+}
+
+// An undo whose answer was lost is not done a second time later, however much has changed at the name
+// meanwhile: a hold that three share is still there when two of them have gone.
+func TestUndoIsDoneOnce(t *testing.T) {
+	for name, leases := range map[string]bool{"redis": false, "etcd": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { undoOnce(t, castest.New(1, leases)) })
+		})
+	}
+}
+
+func undoOnce(t *testing.T, store *castest.Store) {
+	t.Helper()
+	one := cas.New(store.Server(0), cas.Config{Server: 1})
+	two := cas.New(store.Server(0), cas.Config{Server: 2})
+	defer one.Close()
+	defer two.Close()
+	must := func(s *cas.Store, cmd gatehouse.Command) gatehouse.Decision {
+		t.Helper()
+		d, err := apply(s, named(gatehouse.Semaphore, "s"), cmd)
+		if err != nil || d.Outcome != gatehouse.Granted {
+			t.Fatalf("%s by %s = %+v, %v", cmd.Op, cmd.Holder, d, err)
+		}
+		return d
+	}
+	shared := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "shared", Size: 100, Cost: 1}
+	must(one, shared)
+	must(one, shared)
+	d := must(one, shared)
+	undo := shared
+	undo.Op, undo.Granted = gatehouse.OpUndo, &d
+
+	store.Set(castest.Faults{LostAnswer: 1, Silent: 1})
+	if _, err := apply(one, named(gatehouse.Semaphore, "s"), undo); err == nil {
+		t.Fatal("an answer was not lost")
+	}
+	store.Set(castest.Faults{})
+	for i := range 10 {
+		other := shared
+		other.Holder = fmt.Sprint("other", i)
+		must(two, other)
+	}
+	pass(5 * time.Second)
+	if n := one.Owed(); n > 0 {
+		t.Fatalf("%d undos are owed", n)
+	}
+	holders := func() any {
+		t.Helper()
+		for _, s := range must(two, gatehouse.Command{Op: gatehouse.OpStats}).Stats {
+			if s.Name == "holders" {
+				return s.Value
+			}
+		}
+		return nil
+	}
+	must(one, undo)
+	if n := holders(); n != int64(11) {
+		t.Errorf("%v holders with one of three who share a hold, want it there: 11", n)
+	}
+	must(one, undo)
+	if n := holders(); n != int64(10) {
+		t.Errorf("%v holders after all three have gone, want 10", n)
+	}
+}
+
+// In an outage no more is remembered than a limit, however long it lasts.
+func TestOwedHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := castest.New(1, false).Server(0)
+		s := cas.New(backend, cas.Config{Server: 1})
+		defer s.Close()
+		backend.Cut(true)
+		const limit, batch = 10_000, 4000
+		for round := range 6 {
+			queue := make([]control.Turn, batch)
+			for i := range queue {
+				queue[i].Command = &gatehouse.Command{
+					Op: gatehouse.OpUndo, Holder: fmt.Sprint(i), Granted: &gatehouse.Decision{Fence: 1},
+				}
+			}
+			if err := s.Apply(t.Context(), named(gatehouse.Lock, fmt.Sprint(round)), queue); err == nil {
+				t.Fatal("a store that is cut off has answered")
+			}
+			if n := s.Owed(); n > limit {
+				t.Fatalf("%d undos are owed after %d failed, want at most %d", n, (round+1)*batch, limit)
+			}
+		}
+	})
+}

@@ -1,0 +1,353 @@
+// Package castest is a store that many servers share, in memory, in which everything goes wrong that can:
+// it is slow, requests and answers are lost, requests are carried out after their callers gave up, the clock
+// is set, data is lost. All of it comes from one seed. It is meant for virtual time (testing/synctest).
+package castest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+)
+
+// Faults say what goes wrong. The zero value is a store that answers at once and is never wrong. All but
+// Latency are chances, from 0 to 1.
+type Faults struct {
+	// Latency is the longest time that a request, an answer or a message takes.
+	Latency time.Duration
+	// Unsent requests are known not to have been sent.
+	Unsent float64
+	// LostRequest and LostAnswer are lost on the way; Late requests are carried out after up to three
+	// seconds, when nobody waits for them any more.
+	LostRequest, LostAnswer, Late float64
+	// Silent losses are not noticed by the one who asked, until its time is up.
+	Silent float64
+	// Twice is a request that is carried out twice, and answered as the second one.
+	Twice float64
+	// LostWake and TwiceWoken happen to messages.
+	LostWake, TwiceWoken float64
+}
+
+// A Store is the shared store. Make one with New, and a Server for each server that shares it.
+type Store struct {
+	// Changed is called with every new record, under the lock; nil for one that is lost. It may be nil.
+	Changed func(key gatehouse.Key, record []byte)
+
+	leases bool // it is like etcd
+
+	mu       sync.Mutex
+	rand     *rand.Rand
+	faults   Faults
+	start    time.Time
+	offset   time.Duration // of its clock
+	revision uint64
+	objects  map[gatehouse.Key]object
+	past     []before
+	paused   bool
+	backlog  []func() // what is to be done when it goes on
+	servers  []*Server
+	log      []string
+}
+
+// An object is a record and the holds that the store ends.
+type object struct {
+	record  []byte
+	version uint64
+	until   time.Time            // when it is forgotten, by the store's clock; zero is never
+	holds   map[uint64]time.Time // when each ends; zero is never
+	claim   claim
+}
+
+// A claim bars the changes of all servers but one.
+type claim struct {
+	server uint32
+	until  time.Time // by the store's clock
+}
+
+// bars is for how much longer a claim bars a change.
+func (c claim) bars(now time.Time, change *cas.Change) time.Duration {
+	if change.Read || change.Claim > 0 && change.Server == c.server {
+		return 0
+	}
+	return max(0, c.until.Sub(now))
+}
+
+// A before is what was there before a change.
+type before struct {
+	at  time.Time
+	key gatehouse.Key
+	old object
+}
+
+// New returns an empty store. One with leases is like etcd: it has no clock, ends holds, and its revision
+// makes the fencing tokens. Any other is like Redis.
+func New(seed uint64, leases bool) *Store {
+	return &Store{
+		leases: leases, rand: rand.New(rand.NewPCG(seed, 0)), // #nosec G404 -- it is to be the same each time
+		start: time.Now(), objects: make(map[gatehouse.Key]object),
+	}
+}
+
+// Set makes faults happen from now on.
+func (s *Store) Set(faults Faults) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note("faults are %+v", faults)
+	s.faults = faults
+}
+
+// Jump sets the store's clock.
+func (s *Store) Jump(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note("the clock is set by %s", by)
+	s.offset += by
+}
+
+// Pause has everything wait until Resume. Requests are carried out then, whoever still waits for them.
+func (s *Store) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note("paused")
+	s.paused = true
+}
+
+// Resume ends a pause.
+func (s *Store) Resume() {
+	s.mu.Lock()
+	s.note("resumed")
+	backlog := s.backlog
+	s.paused, s.backlog = false, nil
+	s.mu.Unlock()
+	for _, work := range backlog {
+		work()
+	}
+}
+
+// Restart has the store forget what was changed in the last time, as a replica that had not heard of it would
+// have; gatehouse.Forever forgets everything. All servers are told that they may have missed something.
+func (s *Store) Restart(lose time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note("restarted, the last %s are lost", lose)
+	for i, p := range slices.Backward(s.past) {
+		if lose != gatehouse.Forever && time.Since(p.at) > lose {
+			break
+		}
+		s.put(p.key, p.old)
+		s.past = s.past[:i]
+	}
+	for _, b := range s.servers {
+		s.send(b, gatehouse.Key{})
+	}
+}
+
+// put writes an object.
+func (s *Store) put(key gatehouse.Key, o object) {
+	if o.record == nil {
+		delete(s.objects, key)
+	} else {
+		s.objects[key] = o
+	}
+	if s.Changed != nil {
+		s.Changed(key, o.record)
+	}
+}
+
+// Records are all that is stored.
+func (s *Store) Records() map[gatehouse.Key][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[gatehouse.Key][]byte)
+	for key := range s.objects {
+		if o := s.look(key); o.record != nil {
+			all[key] = o.record
+		}
+	}
+	return all
+}
+
+// Live are the fencing tokens of the holds under a name that have not ended, of a store with leases.
+func (s *Store) Live(key gatehouse.Key) map[uint64]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.look(key).live()
+}
+
+// Now is the time by the store's clock.
+func (s *Store) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now()
+}
+
+func (s *Store) now() time.Time { return time.Now().Add(s.offset) }
+
+// Note writes a line of the log.
+func (s *Store) Note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(format, args...)
+}
+
+func (s *Store) note(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf("%12s  ", time.Since(s.start))+fmt.Sprintf(format, args...))
+}
+
+// Log is what happened, a line each.
+func (s *Store) Log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.log, "\n")
+}
+
+// look returns what is there, without what has ended.
+func (s *Store) look(key gatehouse.Key) object {
+	o, there := s.objects[key]
+	if !there {
+		return object{}
+	}
+	if !o.until.IsZero() && !s.now().Before(o.until) {
+		s.put(key, object{})
+		return object{}
+	}
+	o.holds = maps.Clone(o.holds)
+	maps.DeleteFunc(o.holds, func(_ uint64, until time.Time) bool {
+		return !until.IsZero() && !time.Now().Before(until)
+	})
+	s.objects[key] = o
+	return o
+}
+
+func (o object) live() map[uint64]bool {
+	live := make(map[uint64]bool)
+	for fence := range o.holds {
+		live[fence] = true
+	}
+	return live
+}
+
+// carryOut does what a server asks for.
+func (s *Store) carryOut(b *Server, key gatehouse.Key, c *cas.Change) cas.Reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.look(key)
+	r := cas.Reply{Swapped: o.version == c.If, Now: s.now(), Claimed: o.claim.bars(s.now(), c)}
+	r.Swapped = r.Swapped && r.Claimed == 0
+	switch {
+	case r.Swapped && !c.Read:
+		o = s.change(key, o, c)
+	case !r.Swapped:
+		r.Record = slices.Clone(o.record)
+		if o.record != nil && r.Claimed == 0 && !c.Read && c.Claim > 0 {
+			o.claim = claim{c.Server, s.now().Add(c.Claim)}
+			s.objects[key] = o
+		}
+	}
+	s.note("%s: if %x read %t: %t, now %x, nonce %x", key, c.If, c.Read, r.Swapped, o.version, c.Nonce)
+	r.Version = o.version
+	if s.leases {
+		r.Now = r.Now.Add(b.skew)
+		r.MinFence, r.Live = (s.revision+1)<<16, o.live()
+	}
+	return r
+}
+
+// change makes a change.
+func (s *Store) change(key gatehouse.Key, o object, c *cas.Change) object {
+	s.past = append(s.past, before{time.Now(), key, o})
+	s.revision++
+	next := object{record: c.Next, version: s.revision, holds: maps.Clone(o.holds)}
+	if !s.leases {
+		next.version = c.Nonce
+	}
+	if c.Next == nil {
+		next = object{}
+	}
+	if c.Keep != gatehouse.Forever {
+		next.until = s.now().Add(c.Keep)
+	}
+	if s.leases && c.Next != nil {
+		s.hold(key, &next, c)
+	}
+	s.put(key, next)
+	for _, number := range c.Wake {
+		for _, b := range s.servers {
+			if b.number == number {
+				s.send(b, key)
+			}
+		}
+	}
+	return next
+}
+
+// hold begins and ends holds.
+func (s *Store) hold(key gatehouse.Key, o *object, c *cas.Change) {
+	if o.holds == nil {
+		o.holds = make(map[uint64]time.Time)
+	}
+	for _, h := range c.End {
+		delete(o.holds, h.Fence)
+	}
+	for _, h := range c.Begin {
+		o.holds[h.Fence] = time.Time{}
+		if h.Expires > 0 {
+			o.holds[h.Fence] = time.Now().Add(h.Expires)
+			time.AfterFunc(h.Expires, func() { s.ended(key) })
+		}
+	}
+}
+
+// ended tells all servers that a hold may have ended.
+func (s *Store) ended(key gatehouse.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
+	for _, b := range s.servers {
+		s.send(b, key)
+	}
+}
+
+// send sends a message, if it is not lost.
+func (s *Store) send(b *Server, key gatehouse.Key) {
+	if s.chance(s.faults.LostWake) || b.cut {
+		s.note("%s: a message to server %x is lost", key, b.number)
+		return
+	}
+	time.AfterFunc(s.latency(), func() { b.wakeUp(key) })
+	if s.chance(s.faults.TwiceWoken) {
+		time.AfterFunc(s.latency(), func() { b.wakeUp(key) })
+	}
+}
+
+func (s *Store) chance(p float64) bool { return p > 0 && s.rand.Float64() < p }
+
+func (s *Store) latency() time.Duration {
+	if s.faults.Latency == 0 {
+		return 0
+	}
+	return time.Duration(s.rand.Int64N(int64(s.faults.Latency)))
+}
+
+// names are those of one kind after the given one, in order.
+func (s *Store) names(kind gatehouse.Kind, after string) (names []string, records [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.objects {
+		if key.Kind == kind && key.Name > after {
+			names = append(names, key.Name)
+		}
+	}
+	slices.SortFunc(names, cmp.Compare)
+	for _, name := range names {
+		records = append(records, s.look(gatehouse.Key{Kind: kind, Name: name}).record)
+	}
+	return names, records
+}

@@ -1,0 +1,193 @@
+package cas
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// This file is what keeps a server from losing every race to one that is nearer to the store. What it has
+// read is old when its change arrives, again and again; so after some losses its change, should it lose once
+// more, claims the record in the same step: no other server's change is made then until its next one, or
+// until the claim ends by the store's time.
+
+const (
+	// claimAfter is how many changes of a flight another server was faster than before the next one claims
+	// the record. The others pause for a round trip of this server in each 2 + claimAfter.
+	claimAfter = 1
+
+	// racesForRoom is after how many changes of others that came before this server's, since its own last
+	// grant, it claims a record to wait for room. So others get room at least as often.
+	racesForRoom = 1
+
+	// A claim lasts for claimTrips round trips and claimSlack, which a busy machine may need, but no longer
+	// than a part of the time budget, as others wait as long for a server that dies with it.
+	claimTrips = 4
+	claimSlack = 20 * time.Millisecond
+	claimPart  = 4
+
+	// firstPoll is how long a server waits at first before it tries again to change a record that another
+	// has claimed. It doubles, up to lastPoll.
+	firstPoll = 500 * time.Microsecond
+	lastPoll  = 4 * time.Millisecond
+
+	// postponement is after how long those are looked at again who wait and were not served because of races.
+	postponement = 20 * time.Millisecond
+)
+
+// claim is for how long the change that is made now claims the record if it loses the race.
+func (f *flight) claim() time.Duration {
+	if f.losses < claimAfter {
+		return 0
+	}
+	return f.longestClaim()
+}
+
+func (f *flight) longestClaim() time.Duration {
+	return min(claimTrips*f.entry.trip+claimSlack, f.store.config.Timeout/claimPart)
+}
+
+// wantsRoom reports whether a flight that has nothing to change is to claim the record even so, and wait for
+// room. What a limiter gives back is gone before a far server knows of it: that server is refused each time,
+// without a race. So when others have changed the record before it since its own last grant, it claims the
+// record shortly before there is room.
+func (f *flight) wantsRoom() bool {
+	s, trip := f.store, f.entry.trip
+	if !s.traits.Claims || f.entry.races < racesForRoom || f.forRoom {
+		return false
+	}
+	if s.clock.elapsed()-f.entry.heard > int64(2*trip) {
+		return false // the record was seen too long ago to tell when there is room
+	}
+	after, is := f.roomAfter()
+	if !is || after > f.longestClaim()-2*trip {
+		return false // it is too early
+	}
+	deadline, limited := f.budget.Deadline()
+	return !limited || time.Until(deadline) > f.longestClaim()+2*trip
+}
+
+// claimRoom is the change that does nothing but claim the record.
+func (f *flight) claimRoom() *Change {
+	f.forRoom = true
+	return f.with(Change{
+		If: noVersion, Next: []byte{recordVersion}, Nonce: f.next.recent[0],
+		Claim: f.longestClaim(), Server: f.store.config.Server,
+	})
+}
+
+// awaitRoom waits for room at a record that was claimed for that, and reports whether to decide again. It
+// leaves time for the change to arrive before the claim ends.
+func (f *flight) awaitRoom() bool {
+	if !f.forRoom || !f.claims {
+		return false
+	}
+	f.forRoom = false
+	if !f.write {
+		trip := f.entry.trip
+		after, is := f.roomAfter()
+		most := f.longestClaim() - 2*trip
+		// What comes back often comes bit by bit; it waits for some of that.
+		if !is || after > most || !sleep(f.budget, min(after+trip, most)) {
+			return false
+		}
+	}
+	f.takeWaiting()
+	return true
+}
+
+// takeWaiting takes over those who came meanwhile: there may be room for all of them, and the record is
+// claimed now. It leaves those that stand in line, who have been looked at before.
+func (f *flight) takeWaiting() {
+	if len(f.open) > 0 {
+		return // what is not known of them is about the present turns
+	}
+	e, n := f.entry, 0
+	inLine := func(turn control.Turn) bool { return turn.Command.Ticket != 0 }
+	e.mu.Lock()
+	for n < min(len(e.waiting), maxTurns) {
+		if r := e.waiting[n]; r.owed != nil || slices.ContainsFunc(r.queue, inLine) {
+			break
+		}
+		n++
+	}
+	more := slices.Clone(e.waiting[:n])
+	e.waiting = slices.Clone(e.waiting[n:])
+	e.mu.Unlock()
+	f.batch = slices.Concat(f.batch, more)
+	f.load(more)
+}
+
+// roomAfter is in how long the first command that takes something now will not be refused any more, if one
+// is refused and no other server's waiters are before it.
+func (f *flight) roomAfter() (after time.Duration, is bool) {
+	for j, i := range f.live {
+		d := &f.turns[i].Decision
+		refused := f.turns[i].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
+		if !refused || f.blocked[j] > 0 || d.RetryAfter == gatehouse.Forever {
+			continue
+		}
+		if !is || d.RetryAfter < after {
+			after, is = d.RetryAfter, true
+		}
+	}
+	return after, is
+}
+
+// awaitClaim waits until it is time to try again. It reports false if time is up before.
+func (f *flight) awaitClaim(claimed time.Duration) (inTime bool) {
+	pause := min(claimed, f.polled)
+	f.polled = min(2*f.polled, lastPoll)
+	return sleep(f.budget, jittered(pause))
+}
+
+// postpone has those go on waiting who may wait, when a flight has only lost races and so has changed
+// nothing. It reports whether that is so.
+func (f *flight) postpone(err error) bool {
+	now, known := f.store.clock.now()
+	if !errors.Is(err, ErrLost) || len(f.open) > 0 || !known {
+		return false
+	}
+	for i := range f.turns {
+		f.turns[i].Decision = gatehouse.Decision{}
+		if cmd := f.turns[i].Command; cmd.Ticket != 0 && cmd.Op.Waits() && cmd.MaxWait != 0 {
+			f.turns[i].Decision = gatehouse.Decision{
+				Outcome: gatehouse.Refused, At: time.Unix(0, now), RetryAfter: jittered(postponement),
+			}
+		}
+	}
+	return true
+}
+
+// deliverPostponed answers a request of a postponed flight: those who wait go on, and the others have an
+// error each. It reports false, and does nothing, if nobody of it waits.
+func (f *flight) deliverPostponed(r *request, err error) bool {
+	waits := func(turn control.Turn) bool {
+		return turn.Command.Ticket != 0 && turn.Command.Op.Waits() && turn.Command.MaxWait != 0
+	}
+	if r.view != nil || r.owed != nil || !slices.ContainsFunc(r.queue, waits) {
+		return false
+	}
+	failed := request{undos: r.undos}
+	for i := range r.queue {
+		if turn := &r.queue[i]; waits(*turn) {
+			turn.Decision = f.decisionOf(turn.Command)
+		} else {
+			turn.Err = err
+			failed.queue = append(failed.queue, *turn)
+		}
+	}
+	if len(failed.queue) > 0 {
+		f.store.fail(f.entry.key, []*request{&failed}, err)
+	}
+	return true
+}
+
+// decisionOf is the decision about a command of this flight.
+func (f *flight) decisionOf(cmd *gatehouse.Command) gatehouse.Decision {
+	i := slices.IndexFunc(f.turns, func(turn control.Turn) bool { return turn.Command == cmd })
+	return f.turns[i].Decision
+}

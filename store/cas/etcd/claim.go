@@ -1,0 +1,138 @@
+package etcd
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+)
+
+// A claim is a key beside the record: the server in 4 bytes, and for how many microseconds the others wait in
+// 8. A change compares the revision of that key too, 0 as long as its server knows of none. Etcd has no clock
+// that can be asked, so each server counts the time of a claim from when it first saw it.
+
+// claimSize is the length of a claim.
+const claimSize = 4 + 8
+
+// maxClaims is how many claims a server remembers. One that was forgotten is waited for anew.
+const maxClaims = 1000
+
+// claims are the claims that are known.
+type claims struct {
+	mu    sync.Mutex
+	known map[string]claim // by their keys
+}
+
+// A claim is one that was seen.
+type claim struct {
+	revision int64 // at which it was written last
+	server   uint32
+	until    time.Time // by this server's clock
+}
+
+// revision is the revision of the claim that a change compares. The claim does not bar the change: there is
+// none, it has ended, or it is the server's own.
+func (c *claims) revision(key string, server uint32) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, ok := c.known[key]
+	if !ok || one.server != server && time.Now().Before(one.until) {
+		return 0
+	}
+	return one.revision
+}
+
+// note notes the present claim of a key, and returns for how much longer it bars changes of this server.
+func (c *claims) note(key string, kvs []*mvccpb.KeyValue, server uint32) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(kvs) == 0 || len(kvs[0].Value) != claimSize {
+		delete(c.known, key)
+		return 0
+	}
+	kv := kvs[0]
+	if one, ok := c.known[key]; !ok || one.revision != kv.ModRevision {
+		if len(c.known) >= maxClaims {
+			clear(c.known)
+		}
+		if c.known == nil {
+			c.known = make(map[string]claim)
+		}
+		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // #nosec G115 -- written from one
+		c.known[key] = claim{
+			kv.ModRevision, binary.BigEndian.Uint32(kv.Value),
+			time.Now().Add(time.Duration(lasts) * time.Microsecond),
+		}
+	}
+	one := c.known[key]
+	if one.server == server {
+		return 0
+	}
+	return max(0, time.Until(one.until))
+}
+
+// forget forgets the claim of a key, which is there no more.
+func (c *claims) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, key)
+}
+
+// A guard is what keeps a change from passing the claim of another server.
+type guard struct {
+	at       string        // the key of the claim; "" for a read, which no claim bars
+	replaced int64         // the revision of a claim that does not bar the change, 0 if none is known
+	stake    []clientv3.Op // claims the record if the change is not made
+}
+
+// guard makes the guard of a change.
+func (b *Backend) guard(ctx context.Context, key gatehouse.Key, change *cas.Change) (guard, error) {
+	if change.Read {
+		return guard{}, nil
+	}
+	g := guard{at: b.keys.claim(key)}
+	g.replaced = b.claims.revision(g.at, change.Server)
+	if change.Claim == 0 {
+		return g, nil
+	}
+	// The lease removes the claims of servers that died, at names that nobody uses.
+	lease, err := b.keeper.lease(ctx, change.Claim)
+	if err != nil {
+		return g, err
+	}
+	data := binary.BigEndian.AppendUint32(nil, change.Server)
+	data = binary.BigEndian.AppendUint64(data, uint64(change.Claim.Microseconds())) // #nosec G115 -- above 0
+	put := clientv3.OpPut(g.at, string(data), clientv3.WithLease(lease))
+	g.stake = []clientv3.Op{clientv3.OpTxn(g.compares(), []clientv3.Op{put}, nil)}
+	return g, nil
+}
+
+// compares are what must hold so that no claim bars the change.
+func (g *guard) compares() []clientv3.Cmp {
+	if g.at == "" {
+		return nil
+	}
+	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(g.at), "=", g.replaced)}
+}
+
+// pass is what a change does to the claim that it replaces.
+func (g *guard) pass() []clientv3.Op {
+	if g.replaced == 0 {
+		return nil
+	}
+	return []clientv3.Op{clientv3.OpDelete(g.at)}
+}
+
+// look is what a change that is not made does to the claim, and asks of it.
+func (g *guard) look() []clientv3.Op {
+	if g.at == "" {
+		return nil
+	}
+	return append(g.stake, clientv3.OpGet(g.at))
+}

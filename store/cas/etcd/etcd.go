@@ -1,0 +1,117 @@
+// Package etcd keeps records in etcd, for a swap.Store. A record is one key, replaced by a transaction that
+// compares the revision at which it was written last. A hold has a key of its own beside the record; one that
+// has an end is under a lease of its own, so that etcd ends it, by no server's clock.
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/gatehousehq/gatehouse/internal/etcd"
+	"github.com/gatehousehq/gatehouse/store/cas"
+)
+
+// defaultPrefix is where all keys are when the address has no path.
+const defaultPrefix = "/gatehouse/"
+
+// A Backend keeps records in etcd. It is for one swap.Store at a time.
+type Backend struct {
+	client *clientv3.Client
+	keys   keys
+	leases leases
+	keeper keeper
+	claims claims
+
+	start time.Time // of its clock
+	close sync.Once
+}
+
+// Open returns a backend for an address such as
+//
+//	etcd://user:password@host1:2379,host2:2379/gatehouse/
+//
+// The path is what all keys begin with, /gatehouse/ when it is left out. Servers that are to share
+// controllers have the same. Etcd need not be there yet, unless the address has a user. The caller closes the
+// backend after the store that uses it.
+func Open(address string) (*Backend, error) { return open(address) }
+
+// Check says what is wrong with an address, nil when Open would take it. It asks nobody.
+func Check(address string) error {
+	_, query, err := etcd.Check(withPath(address))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for name := range query {
+		return fmt.Errorf("store: etcd address: parameter %q is unknown, want none", name)
+	}
+	return nil
+}
+
+func open(address string, options ...grpc.DialOption) (*Backend, error) {
+	if err := Check(address); err != nil {
+		return nil, err
+	}
+	address = withPath(address)
+	client, path, _, err := etcd.Open(address, append(options, grpc.WithStatsHandler(wire{}))...)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	b := &Backend{client: client, keys: keys(strings.TrimRight(path, "/") + "/"), start: time.Now()}
+	b.leases.client = pb.NewLeaseClient(client.ActiveConnection())
+	b.leases.start()
+	b.keeper.leases = &b.leases
+	return b, nil
+}
+
+// withPath gives an address that has no path the default one.
+func withPath(address string) string {
+	rest, query, asks := strings.Cut(address, "?")
+	scheme, behind, ok := strings.Cut(rest, "://")
+	hosts, path, _ := strings.Cut(behind, "/")
+	if !ok || path != "" {
+		return address
+	}
+	rest = scheme + "://" + hosts + defaultPrefix
+	if asks {
+		return rest + "?" + query
+	}
+	return rest
+}
+
+// Close ends the connections. Leases that are of no use any more are given back if etcd answers soon; the
+// others end by themselves.
+func (b *Backend) Close() error {
+	var err error
+	b.close.Do(func() {
+		b.leases.close()
+		err = b.client.Close()
+	})
+	return err
+}
+
+// Traits implements swap.Backend. Fencing tokens rest on etcd's revision, which never goes back.
+func (b *Backend) Traits() cas.Traits { return cas.Traits{Fences: true, Leases: true, Claims: true} }
+
+// now is this server's time, as etcd has none: the wall clock as it was at the start, and what has passed
+// since by the monotonic one.
+func (b *Backend) now() time.Time { return b.start.Round(0).Add(time.Since(b.start)) }
+
+// within bounds one attempt by half of the time there is, so that another one, of another member, can be made
+// after it: the client asks its members in turn.
+func within(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithTimeout(ctx, maxCall)
+	}
+	return context.WithTimeout(ctx, min(maxCall, time.Until(deadline)/2))
+}
+
+// maxCall is how long etcd may take for one answer, also while it elects a leader.
+const maxCall = 2 * time.Second

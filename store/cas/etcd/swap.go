@@ -1,0 +1,281 @@
+package etcd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+)
+
+const (
+	// fenceBits is how far etcd's revision is shifted to make a fencing token: a change, which has one
+	// revision, may grant as many holds.
+	fenceBits = 16
+
+	// group is how many holds go into a transaction within the transaction. Etcd takes 128 operations, if it
+	// is not told otherwise, less those of the one around it; so there may be 60 groups.
+	group = 50
+
+	// maxHolder is how much of a holder stands beside the record, in bytes. It is there for people to read.
+	maxHolder = 64
+)
+
+// Swap implements swap.Backend by one transaction. The leases of the holds that it begins are made before.
+func (b *Backend) Swap(
+	ctx context.Context, key gatehouse.Key, change *cas.Change,
+) (cas.Reply, error) {
+	ctx, cancel := within(ctx)
+	defer cancel()
+	g, err := b.leases.begin(ctx, change.Begin)
+	if err != nil {
+		return cas.Reply{}, tell(err, false)
+	}
+	response, sent, err := b.transact(ctx, key, change, g)
+	if err != nil {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			b.keeper.forget()
+		}
+		if sent && errors.Is(err, rpctypes.ErrNoSpace) {
+			return b.full(ctx, key, change, g)
+		}
+		if err = tell(err, sent); !mayBeDone(err) {
+			b.leases.free(g.all()...) // otherwise the holds may be under them
+		}
+		return cas.Reply{}, err
+	}
+	return b.reply(key, change, response, g)
+}
+
+// transact makes the transaction of a change. sent reports whether any of it may have been sent.
+func (b *Backend) transact(
+	ctx context.Context, key gatehouse.Key, change *cas.Change, g grants,
+) (response *clientv3.TxnResponse, sent bool, err error) {
+	claim, err := b.guard(ctx, key, change)
+	if err != nil {
+		return nil, false, err
+	}
+	ops, err := b.ops(ctx, key, change, g)
+	if err != nil {
+		return nil, false, err
+	}
+	var noted atomic.Bool
+	response, err = b.client.Txn(noting(clientv3.WithRequireLeader(ctx), &noted)).
+		If(append(b.compares(key, change), claim.compares()...)...).
+		Then(append(claim.pass(), ops...)...).Else(b.look(key, &claim)...).Commit()
+	if err == nil && response.Succeeded && claim.replaced != 0 {
+		response.Responses = response.Responses[len(claim.pass()):]
+		b.claims.forget(claim.at)
+	}
+	return response, noted.Load(), err
+}
+
+// full tells what became of a change that etcd had no space for: it says so too when it has just made it, and
+// takes no other after that. A record that is another one than before is answered like a race that was lost;
+// the nonces in it tell which it was.
+func (b *Backend) full(
+	ctx context.Context, key gatehouse.Key, change *cas.Change, g grants,
+) (cas.Reply, error) {
+	look := b.look(key, &guard{at: b.keys.claim(key)})
+	response, err := b.client.Txn(clientv3.WithRequireLeader(ctx)).Then(look...).Commit()
+	if err != nil {
+		return cas.Reply{}, fmt.Errorf("%w, and whether it made the change: %w", rpctypes.ErrNoSpace, err)
+	}
+	response.Succeeded = false
+	r, err := b.reply(key, change, response, g)
+	if err == nil && r.Version == change.If {
+		err = tell(rpctypes.ErrNoSpace, true)
+	}
+	return r, err
+}
+
+// compares are what must hold for the change to be made.
+func (b *Backend) compares(key gatehouse.Key, change *cas.Change) []clientv3.Cmp {
+	version := int64(-1) // which no key has
+	if change.If <= math.MaxInt64 {
+		version = int64(change.If)
+	}
+	all := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(b.keys.record(key)), "=", version)}
+	if version == 0 && !change.Read && hasHolds(key.Kind) {
+		// Should a record be lost while something is held, nobody may be granted it a second time.
+		none := clientv3.Compare(clientv3.CreateRevision(b.keys.holds(key)), "=", 0)
+		all = append(all, none.WithPrefix())
+	}
+	return all
+}
+
+// ops are what the change does. The last one tells what is held after it.
+func (b *Backend) ops(
+	ctx context.Context, key gatehouse.Key, change *cas.Change, g grants,
+) (ops []clientv3.Op, err error) {
+	switch {
+	case change.Read:
+	case change.Next == nil:
+		ops = append(ops, clientv3.OpDelete(b.keys.record(key)))
+	default:
+		lease, err := b.keeper.lease(ctx, change.Keep)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, clientv3.OpPut(b.keys.record(key), seal(change), clientv3.WithLease(lease)))
+	}
+	var holds []clientv3.Op
+	for i := range change.Begin {
+		h := &change.Begin[i]
+		holder := h.Holder[:min(len(h.Holder), maxHolder)]
+		holds = append(holds, clientv3.OpPut(b.keys.hold(key, h.Fence), holder,
+			clientv3.WithLease(g.of(h)), clientv3.WithPrevKV()))
+	}
+	for i := range change.End {
+		holds = append(holds, clientv3.OpDelete(b.keys.hold(key, change.End[i].Fence), clientv3.WithPrevKV()))
+	}
+	for len(holds) > group {
+		ops = append(ops, clientv3.OpTxn(nil, holds[:group], nil))
+		holds = holds[group:]
+	}
+	if len(holds) > 0 {
+		ops = append(ops, clientv3.OpTxn(nil, holds, nil))
+	}
+	if hasHolds(key.Kind) {
+		ops = append(ops, b.live(key))
+	}
+	return ops, nil
+}
+
+// look is what is done when the record is another one.
+func (b *Backend) look(key gatehouse.Key, claim *guard) []clientv3.Op {
+	ops := append([]clientv3.Op{clientv3.OpGet(b.keys.record(key))}, claim.look()...)
+	if hasHolds(key.Kind) {
+		ops = append(ops, b.live(key))
+	}
+	return ops
+}
+
+// live asks for the holds with their leases, which etcd does not tell with the keys only.
+func (b *Backend) live(key gatehouse.Key) clientv3.Op {
+	return clientv3.OpGet(b.keys.holds(key), clientv3.WithPrefix())
+}
+
+// reply reads the answer to a transaction.
+func (b *Backend) reply(
+	key gatehouse.Key, change *cas.Change, response *clientv3.TxnResponse, g grants,
+) (cas.Reply, error) {
+	revision := uint64(response.Header.Revision) // #nosec G115 -- it counts from 1
+	r := cas.Reply{Swapped: response.Succeeded, Now: b.now(), MinFence: (revision + 1) << fenceBits}
+	results := response.Responses
+	used := map[int64]bool{}
+	if hasHolds(key.Kind) {
+		last := len(results) - 1
+		r.Live = make(map[uint64]bool)
+		for _, kv := range results[last].GetResponseRange().Kvs {
+			r.Live[fenceOf(kv.Key)], used[kv.Lease] = true, true
+		}
+		results = results[:last]
+	}
+	switch {
+	case !r.Swapped:
+		b.leases.free(g.unused(used)...)
+		if kvs := results[0].GetResponseRange().Kvs; len(kvs) > 0 {
+			r.Record, r.Version = unseal(kvs[0].Value), uint64(kvs[0].ModRevision) // #nosec G115 -- as above
+		} else if len(r.Live) > 0 {
+			return cas.Reply{}, fmt.Errorf("%w: %d holds in etcd below %s without a record",
+				cas.ErrRefused, len(r.Live), b.keys.holds(key))
+		}
+		if !change.Read {
+			claim := results[len(results)-1].GetResponseRange().Kvs
+			r.Claimed = b.claims.note(b.keys.claim(key), claim, change.Server)
+		}
+	case change.Read:
+		r.Version = change.If
+	default:
+		if change.Next != nil {
+			r.Version = revision
+		}
+		b.freeUnused(results, used)
+	}
+	return r, nil
+}
+
+// freeUnused gives the leases of holds back that were ended or got new ones, unless another hold, which began
+// together with them, is still under them.
+func (b *Backend) freeUnused(results []*pb.ResponseOp, used map[int64]bool) {
+	for _, result := range results {
+		previous := result.GetResponseDeleteRange().GetPrevKvs()
+		if kv := result.GetResponsePut().GetPrevKv(); kv != nil {
+			previous = append(previous, kv)
+		}
+		for _, kv := range previous {
+			if kv.Lease != 0 && !used[kv.Lease] {
+				used[kv.Lease] = true
+				b.leases.free(clientv3.LeaseID(kv.Lease))
+			}
+		}
+		b.freeUnused(result.GetResponseTxn().GetResponses(), used)
+	}
+}
+
+// seal is what is stored of a record: how many servers are to be told of it, in 2 bytes, each of them in 4,
+// and the record. Too many to be counted are all.
+func seal(change *cas.Change) string {
+	wake := change.Wake
+	if len(wake) >= everyone {
+		wake = nil
+	}
+	data := make([]byte, 0, 2+4*len(wake)+len(change.Next))
+	number := uint16(len(wake)) // #nosec G115 -- fewer than everyone
+	if len(wake) != len(change.Wake) {
+		number = everyone
+	}
+	data = binary.BigEndian.AppendUint16(data, number)
+	for _, server := range wake {
+		data = binary.BigEndian.AppendUint32(data, server)
+	}
+	return string(append(data, change.Next...))
+}
+
+// everyone stands for all servers.
+const everyone = math.MaxUint16
+
+// unseal is the record in what is stored, empty when that is damaged.
+func unseal(data []byte) []byte {
+	_, record := split(data)
+	return record
+}
+
+// split takes apart what is stored. What is damaged wakes nobody and is an empty record, which is told to
+// whoever asks for it.
+func split(data []byte) (wake, record []byte) {
+	if len(data) < 2 {
+		return nil, []byte{}
+	}
+	number := int(binary.BigEndian.Uint16(data))
+	if data = data[2:]; number == everyone {
+		return nil, data
+	}
+	if len(data) < 4*number {
+		return nil, []byte{}
+	}
+	return data[:4*number], data[4*number:]
+}
+
+// wakes reports whether a server is to be told of what is stored.
+func wakes(data []byte, server uint32) bool {
+	if len(data) >= 2 && binary.BigEndian.Uint16(data) == everyone {
+		return true
+	}
+	wake, _ := split(data)
+	for ; len(wake) >= 4; wake = wake[4:] {
+		if binary.BigEndian.Uint32(wake) == server {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+
+	"github.com/gatehousehq/gatehouse/store/cas"
+)
+
+// wire notes of a call whether any of it was handed to a connection. One of which nothing was has done
+// nothing, whatever its error.
+type wire struct{}
+
+type sentKey struct{}
+
+// noting has it noted in sent when a call made with this context goes out.
+func noting(ctx context.Context, sent *atomic.Bool) context.Context {
+	return context.WithValue(ctx, sentKey{}, sent)
+}
+
+// TagRPC implements stats.Handler.
+func (wire) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+// HandleRPC implements stats.Handler.
+func (wire) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	if _, ok := event.(*stats.OutHeader); !ok {
+		return
+	}
+	if sent, ok := ctx.Value(sentKey{}).(*atomic.Bool); ok {
+		sent.Store(true)
+	}
+}
+
+// TagConn implements stats.Handler.
+func (wire) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements stats.Handler.
+func (wire) HandleConn(context.Context, stats.ConnStats) {}
+
+var (
+	// refusals are answers of etcd that do not change soon. It has done nothing, but for what full is about.
+	refusals = []error{
+		rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps, rpctypes.ErrCorrupt,
+		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
+		rpctypes.ErrLeaseTTLTooLarge,
+	}
+	// postponed are answers that come before etcd does anything, and are others soon.
+	postponed = []error{
+		rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests,
+		rpctypes.ErrLeaseNotFound, rpctypes.ErrLeaseExist,
+		rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
+	}
+)
+
+// tell says what is known of a call that failed: whether it may have had an effect.
+func tell(err error, sent bool) error {
+	is := func(target error) bool { return errors.Is(err, target) }
+	switch {
+	case slices.ContainsFunc(refusals, is), tooLarge(err):
+		return fmt.Errorf("%w: %w", cas.ErrRefused, err)
+	case !sent, slices.ContainsFunc(postponed, is), dropped(err):
+		return fmt.Errorf("%w: %w", cas.ErrNotSent, err)
+	}
+	return err
+}
+
+// tooLarge reports whether gRPC did not take a request because of its size. Answers have no bound.
+func tooLarge(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max")
+}
+
+// dropped reports whether the member had no leader to give a proposal to. etcd has no code for this.
+func dropped(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.Unknown && s.Message() == "raft proposal dropped"
+}
+
+// mayBeDone reports whether a call that failed so may have had an effect.
+func mayBeDone(err error) bool {
+	return !errors.Is(err, cas.ErrRefused) && !errors.Is(err, cas.ErrNotSent)
+}

@@ -1,0 +1,73 @@
+package cas_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/cas/castest"
+)
+
+// offer puts somebody who waits at the front of a line to a store.
+func offer(t *testing.T, s *cas.Store, cmd *gatehouse.Command) (granted bool) {
+	t.Helper()
+	queue := []control.Turn{{Command: cmd}}
+	if err := s.Apply(context.Background(), named(gatehouse.TokenBucket, "b"), queue); err != nil {
+		t.Fatal(err)
+	}
+	if d := &queue[0].Decision; d.Outcome == gatehouse.Refused && !cmd.Again {
+		cmd.Again, cmd.Since = true, d.At
+	}
+	return queue[0].Decision.Outcome == gatehouse.Granted
+}
+
+// Somebody who has left a line without the store hearing of it, because something in front of it had an
+// answer for him while the store was away, does not stand in the way of other servers.
+func TestWhoLeavesUnheardIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := castest.New(1, false)
+		var servers [2]*cas.Store
+		for i := range servers {
+			servers[i] = cas.New(store.Server(0), cas.Config{Server: uint32(i + 1)})
+			stop := servers[i].Watch(named(gatehouse.TokenBucket, "b"), func() {})
+			t.Cleanup(func() {
+				stop()
+				servers[i].Close()
+			})
+		}
+		one, two := servers[0], servers[1]
+		waiter := func(server uint32, ticket gatehouse.Ticket) *gatehouse.Command {
+			return &gatehouse.Command{
+				Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: 3 * time.Second,
+				MaxWait: gatehouse.Forever, Ticket: cas.FirstTicket(server) + ticket,
+			}
+		}
+		if !offer(t, one, waiter(1, 1)) {
+			t.Fatal("a new bucket is empty")
+		}
+		leaves, first, second := waiter(1, 2), waiter(2, 1), waiter(1, 3)
+		for _, w := range []*gatehouse.Command{leaves, first} {
+			if offer(t, servers[cas.ServerOf(w.Ticket)-1], w) {
+				t.Fatal("an empty bucket gives something")
+			}
+			pass(time.Millisecond)
+		}
+		second.Ahead = 1
+		offer(t, one, second)
+		second.Ahead = 0
+		for range 20 {
+			pass(500 * time.Millisecond)
+			if offer(t, one, second) {
+				t.Fatal("the second has gone before the first")
+			}
+			if offer(t, two, first) {
+				return
+			}
+		}
+		t.Error("the first has not gone after 10s")
+	})
+}

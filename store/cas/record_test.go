@@ -1,0 +1,187 @@
+package cas
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// drawRecord makes up a record.
+func drawRecord(rng *rand.Rand) record {
+	r := record{
+		asOf: rng.Int64() - rng.Int64(), deleted: rng.Int64N(1 << 40), fence: rng.Uint64() >> rng.IntN(64),
+	}
+	for range 1 + rng.IntN(2*maxNonces) {
+		r = r.next(rng.Uint64())
+	}
+	for range rng.IntN(4) {
+		r.heads = append(r.heads, head{
+			server: rng.Uint32(), ticket: gatehouse.Ticket(rng.Uint64()),
+			since: rng.Int64(), until: rng.Int64(),
+		})
+	}
+	for range rng.IntN(2 * maxUndone) {
+		(&debt{id: rng.Uint64()}).pay(&r)
+	}
+	if rng.IntN(4) > 0 {
+		r.form = make([]byte, rng.IntN(40))
+		for i := range r.form {
+			r.form[i] = byte(rng.Uint32())
+		}
+	}
+	return r
+}
+
+// What was encoded is decoded the same, and its nonce is where backends look for it.
+func TestRecord(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		want := drawRecord(rng)
+		data := want.encode()
+		got, err := decodeRecord(data)
+		if err != nil || !reflect.DeepEqual(got.nonces(), want.nonces()) || got.asOf != want.asOf ||
+			got.deleted != want.deleted || got.fence != want.fence || len(got.heads) != len(want.heads) ||
+			(got.form == nil) != (want.form == nil) || !bytes.Equal(got.encode(), data) {
+			t.Fatalf("decoded as\n%+v, %v\nwant\n%+v", got, err, want)
+		}
+		if nonce := binary.BigEndian.Uint64(data[NonceAt:]); nonce != want.recent[0] {
+			t.Fatalf("the nonce at %d is %x, want %x", NonceAt, nonce, want.recent[0])
+		}
+	}
+}
+
+// A record that was cut, or in which a bit has changed, is not taken for one.
+func TestDamagedRecord(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		r := drawRecord(rng)
+		data := r.encode()
+		for i := range 8 * len(data) {
+			bad := bytes.Clone(data)
+			bad[i/8] ^= 1 << (i % 8)
+			if _, err := decodeRecord(bad); err == nil {
+				t.Fatalf("%x: bit %d can be flipped", data, i)
+			}
+			if _, err := decodeRecord(data[:i/8]); err == nil {
+				t.Fatalf("%x: the first %d bytes pass", data, i/8)
+			}
+		}
+	}
+}
+
+// seal gives bytes the right checksum, so that what is behind it is reached.
+func seal(body []byte) []byte {
+	return binary.BigEndian.AppendUint32(bytes.Clone(body), checksum(body))
+}
+
+func FuzzRecord(f *testing.F) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 20 {
+		r := drawRecord(rng)
+		data := r.encode()
+		f.Add(data)
+		f.Add(data[:len(data)-4])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, form := range [][]byte{data, seal(data)} {
+			r, err := decodeRecord(form)
+			if err != nil {
+				continue
+			}
+			again, err := decodeRecord(r.encode())
+			if err != nil || !reflect.DeepEqual(again.heads, r.heads) || !bytes.Equal(again.form, r.form) {
+				t.Fatalf("%x is %+v, and %+v, %v when encoded again", form, r, again, err)
+			}
+		}
+	})
+}
+
+// Whether a change was made is known as long as the record remembers it, or what it was to replace.
+func TestMade(t *testing.T) {
+	r := record{}
+	for n := range uint64(maxNonces - 1) {
+		r = r.next(100 + n)
+	}
+	for _, c := range []struct {
+		changes     int // that come after
+		what        attempt
+		made, known bool
+	}{
+		{0, attempt{nonce: 100}, true, true},
+		{0, attempt{nonce: 7, base: 106}, false, true},
+		{0, attempt{nonce: 7}, false, true}, // the record remembers its whole life
+		{1, attempt{nonce: 100}, true, true},
+		{2, attempt{nonce: 100}, false, false},
+		{2, attempt{nonce: 7, base: 106}, false, true},
+		{2, attempt{nonce: 7}, false, false},
+		{7, attempt{nonce: 7, base: 106}, false, true},
+		{8, attempt{nonce: 7, base: 106}, false, false},
+	} {
+		later := r
+		for n := range c.changes {
+			later = later.next(uint64(200 + n))
+		}
+		if made, known := later.made(&c.what); made != c.made || known != c.known {
+			t.Errorf("after %d changes %+v: made %t, known %t, want %t, %t", c.changes, c.what, made, known,
+				c.made, c.known)
+		}
+	}
+	if made, known := (&record{}).made(&attempt{nonce: 1, base: 2}); made || !known {
+		t.Errorf("in a record that is gone: made %t, known %t, want neither made nor unknown", made, known)
+	}
+}
+
+// The time of a record rises by every change, stands nearly still while the store's is a little behind, and
+// is given up when that is far behind.
+func TestTimeOfARecord(t *testing.T) {
+	r := record{asOf: int64(time.Hour)}
+	for _, c := range []struct{ now, want time.Duration }{
+		{time.Hour + time.Second, time.Hour + time.Second},
+		{time.Hour, time.Hour + 1},
+		{time.Hour - time.Second, time.Hour + 1},
+		{time.Hour - maxBackwards, time.Hour + 1},
+		{time.Hour - maxBackwards - 1, time.Hour - maxBackwards - 1},
+		{0, 0},
+	} {
+		if got := r.at(int64(c.now)); got != int64(c.want) {
+			t.Errorf("at %s: %s, want %s", c.now, time.Duration(got), c.want)
+		}
+	}
+}
+
+// Heads bar the way of those who came later, at other servers, until their lease is over.
+func TestHeads(t *testing.T) {
+	now := int64(time.Hour)
+	r := record{heads: []head{
+		{server: 1, since: now - 100, until: now + 50}, {server: 2, since: now - 200, until: now + 20},
+		{server: 3, since: now - 300, until: now},                        // dead
+		{server: 4, since: now - 400, until: now + int64(headLease) + 1}, // by a time that was set back
+	}}
+	if !r.endHeads(now) || len(r.heads) != 2 || r.endHeads(now) {
+		t.Fatalf("heads %+v, want those of 1 and 2", r.heads)
+	}
+	for _, c := range []struct {
+		since  int64
+		server uint32
+		until  int64
+	}{
+		{now, 3, now + 50}, {now - 150, 3, now + 20}, {now - 250, 3, 0}, {now, 1, now + 20},
+		{now - 100, 3, now + 50}, {now - 100, 1, now + 20}, {now - 200, 1, 0}, {now - 200, 3, now + 20},
+	} {
+		if until := r.barred(c.since, c.server); until != c.until {
+			t.Errorf("who came to %d %d ago is barred until %d, want %d",
+				c.server, now-c.since, until, c.until)
+		}
+	}
+	gone := r.gone(1)
+	for server, want := range map[uint32]bool{1: false, 2: false, 3: true} {
+		if got := gone(FirstTicket(server) + 5); got != want {
+			t.Errorf("server %d is gone: %t, want %t", server, got, want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/redis/rueidis"
+)
+
+// passing are the first words of answers that say that nothing was done, and that it may be later: while a
+// server starts, fails over or moves keys. Everything else that Redis answers as an error it will answer
+// again.
+var passing = map[string]bool{
+	"LOADING": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "MASTERDOWN": true, "READONLY": true,
+	"BUSY": true, "MOVED": true, "ASK": true, "NOREPLICAS": true, "NOSCRIPT": true,
+}
+
+// A dialError says that there is no connection, and so that nothing was sent by it.
+type dialError struct{ cause error }
+
+func (e *dialError) Error() string { return e.cause.Error() }
+func (e *dialError) Unwrap() error { return e.cause }
+
+// fault says of an error whether the change can have been made: not if it is swap.ErrRefused or
+// swap.ErrNotSent.
+func (a *address) fault(err error) error {
+	var notDialled *dialError
+	answer, answered := rueidis.IsRedisErr(err)
+	text := a.redact(err.Error())
+	switch {
+	case answered && answer.IsNil():
+		return errors.New("redis: it answered nothing, want the time")
+	case answered && (passing[word(err.Error())] || strings.HasPrefix(text, "max number of clients")):
+		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
+	case answered:
+		return fmt.Errorf("redis: %w: %s", cas.ErrRefused, text)
+	case errors.As(err, &notDialled), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
+		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errSilent
+	}
+	return fmt.Errorf("redis: the connection failed and the outcome is not known: %w", redacted{err, text})
+}
+
+// A redacted error shows no password.
+type redacted struct {
+	cause error
+	text  string
+}
+
+func (e redacted) Error() string { return e.text }
+func (e redacted) Unwrap() error { return e.cause }
+
+// word is the first word of an answer.
+func word(text string) string {
+	first, _, _ := strings.Cut(text, " ")
+	return first
+}

@@ -1,0 +1,232 @@
+// Package redis keeps the records of store/cas in Redis: in one server, in a cluster, or in what sentinels
+// look after. A record is one string; one small script replaces it.
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/redis/rueidis"
+)
+
+// A Backend is a swap.Backend on Redis. Make one with Open.
+type Backend struct {
+	address *address
+	names   names
+	option  rueidis.ClientOption
+	digest  string // of the script
+
+	requests sync.Pool
+
+	link atomic.Pointer[link] // nil while there is no client
+
+	mu      sync.Mutex
+	closed  bool
+	dialing *dialing
+	work    sync.WaitGroup // dialing and closing
+}
+
+var _ cas.Backend = (*Backend)(nil)
+
+// Open returns a backend on the Redis at an address:
+//
+//	redis://[user:password@]host[:port][/db][?parameter=value&...]
+//
+// rediss:// speaks TLS. The parameters are
+//
+//	prefix      begins all keys and channels; "gatehouse:" if it is not given
+//	addr        another host:port of a cluster or another sentinel; may be given several times
+//	master_set  makes the hosts sentinels, and names the master that they look after
+//	ca          a file with the certificates that the server's is checked by, instead of the system's
+//	cert, key   files with the client's certificate and its key
+//	sentinel_username, sentinel_password   log in to the sentinels
+//
+// A single host that belongs to a cluster is recognised by asking it. Open looks at the address only: the
+// first call connects, and any later one after that was lost. No error shows a password.
+func Open(text string) (*Backend, error) {
+	a, err := parseAddress(text)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{address: a, names: names{a.prefix}, option: options(a), digest: digest()}
+	b.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	return b, nil
+}
+
+// String is the address without passwords.
+func (b *Backend) String() string { return b.address.text }
+
+// Traits says that Redis has claims, and neither versions nor leases.
+func (b *Backend) Traits() cas.Traits { return cas.Traits{Claims: true} }
+
+// Ping asks Redis for a record that does not exist. An error says what is wrong: with the connection, the
+// user, or what the user may do.
+func (b *Backend) Ping(ctx context.Context) error {
+	r := b.request(gatehouse.Key{}, &cas.Change{Read: true})
+	r.key = b.names.prefix + "ping"
+	_, err := b.ask(ctx, r)
+	return err
+}
+
+// Close ends all connections. Nobody may use the backend after it.
+func (b *Backend) Close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	if l := b.link.Swap(nil); l != nil {
+		l.dropped.Store(true)
+		l.client.Close()
+	}
+	b.work.Wait()
+}
+
+const (
+	// dialTimeout is how long a new connection may take, with its first answers.
+	dialTimeout = time.Second
+	// silence is after how long without an answer a connection is asked whether it is alive, and it has as
+	// long again to answer.
+	silence = 500 * time.Millisecond
+	// dialPause is the least time between a failed connection and the next try.
+	dialPause = 20 * time.Millisecond
+	// topologyInterval is how often sentinels are asked again for the master.
+	topologyInterval = 2 * time.Second
+	// maxRedirects is how many moves of a key one call follows.
+	maxRedirects = 5
+)
+
+// options are what rueidis is told. It resends nothing by itself: whether a change whose answer was lost is
+// to be sent again is for package swap to say.
+func options(a *address) rueidis.ClientOption {
+	option := rueidis.ClientOption{
+		InitAddress:       a.hosts,
+		TLSConfig:         a.tls,
+		Username:          a.login.user,
+		Password:          a.login.password,
+		SelectDB:          a.database,
+		ClientSetInfo:     rueidis.DisableClientSetInfo,
+		DialCtxFn:         dial,
+		ConnWriteTimeout:  silence,
+		PipelineMultiplex: -1, // requests are gathered into batches before they come to it
+		DisableRetry:      true,
+		DisableCache:      true,
+	}
+	option.Dialer.Timeout, option.Dialer.KeepAlive = dialTimeout, silence
+	option.ClusterOption.MaxMovedRedirections = maxRedirects
+	option.Sentinel = rueidis.SentinelOption{
+		MasterSet: a.master, Username: a.sentinel.user, Password: a.sentinel.password,
+		TLSConfig: a.tls, Dialer: option.Dialer, TopologyRefreshInterval: topologyInterval,
+	}
+	return option
+}
+
+// A link is a client, and those who wait for a place in its next batch.
+type link struct {
+	backend *Backend
+	client  rueidis.Client
+	single  atomic.Bool // keys are on different servers, so that each is asked for by itself
+	dropped atomic.Bool // it is not to be used any more
+	lanes   []lane
+}
+
+// A dialing is the making of a client.
+type dialing struct {
+	done chan struct{}
+	link *link
+	err  error
+	over time.Time // when it failed
+}
+
+// connect returns the client, and makes one if there is none. Nothing has been sent when it fails.
+func (b *Backend) connect(ctx context.Context) (*link, error) {
+	if l := b.link.Load(); l != nil {
+		return l, nil
+	}
+	d, err := b.dial()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-d.done:
+		return d.link, d.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("redis: %w: there is no connection yet: %w", cas.ErrNotSent, ctx.Err())
+	}
+}
+
+// dial joins the dialing under way, or begins one.
+func (b *Backend) dial() (*dialing, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fmt.Errorf("redis: %w: the store is closed", cas.ErrNotSent)
+	}
+	d := b.dialing
+	if d != nil {
+		select {
+		case <-d.done:
+			if d.err != nil && time.Since(d.over) < dialPause {
+				return d, nil
+			}
+		default:
+			return d, nil
+		}
+	}
+	if l := b.link.Load(); l != nil {
+		done := make(chan struct{})
+		close(done)
+		return &dialing{done: done, link: l}, nil
+	}
+	d = &dialing{done: make(chan struct{})}
+	b.dialing = d
+	b.work.Add(1)
+	go b.makeLink(d)
+	return d, nil
+}
+
+// makeLink makes the client of a dialing.
+func (b *Backend) makeLink(d *dialing) {
+	defer b.work.Done()
+	defer close(d.done)
+	client, err := rueidis.NewClient(b.option)
+	if err != nil {
+		if client != nil {
+			client.Close()
+		}
+		d.over = time.Now()
+		if d.err = b.address.fault(err); !definite(d.err) {
+			d.err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, b.address.redact(err.Error()))
+		}
+		return
+	}
+	d.link = &link{backend: b, client: client, lanes: make([]lane, lanesOf(client.Mode()))}
+	for i := range d.link.lanes {
+		d.link.lanes[i].link = d.link
+	}
+	d.link.single.Store(client.Mode() == rueidis.ClientModeCluster)
+	b.mu.Lock()
+	closed := b.closed
+	if !closed {
+		b.link.Store(d.link)
+	}
+	b.mu.Unlock()
+	if closed {
+		client.Close()
+	}
+}
+
+// drop gives a client up that has been answered by a replica: where the address leads to another server
+// now, a new client finds that.
+func (b *Backend) drop(l *link) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || !b.link.CompareAndSwap(l, nil) {
+		return
+	}
+	l.dropped.Store(true)
+	b.work.Go(l.client.Close)
+}

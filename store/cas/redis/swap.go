@@ -1,0 +1,149 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/redis/rueidis"
+)
+
+//go:embed swap.lua
+var script string
+
+// digest is the name of the script.
+func digest() string {
+	sum := sha1.Sum([]byte(script)) //nolint:gosec // it is how Redis names scripts
+	return hex.EncodeToString(sum[:])
+}
+
+// nonceSize is the length of a nonce, which stands in a record at swap.NonceAt. The script says so too.
+const nonceSize = 8
+
+// reads stands in the place of the time that a record is kept for when nothing is to be changed.
+const reads = "read"
+
+// Swap implements swap.Backend.
+func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.Change) (cas.Reply, error) {
+	return b.ask(ctx, b.request(key, change))
+}
+
+// Start is Swap without a goroutine of the caller's: answered is called once.
+func (b *Backend) Start(
+	ctx context.Context, key gatehouse.Key, change *cas.Change, answered func(cas.Reply, error),
+) {
+	l := b.link.Load()
+	if l == nil {
+		go func() { answered(b.Swap(ctx, key, change)) }()
+		return
+	}
+	r := b.request(key, change)
+	r.answered = answered
+	if !l.lane(r.key).add(ctx, r) {
+		answered(cas.Reply{}, errLong)
+	}
+}
+
+// request makes the request of a change.
+func (b *Backend) request(key gatehouse.Key, change *cas.Change) *request {
+	const milliseconds = 20 // digits
+	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+milliseconds)
+	names = b.names.append(names, key)
+	ends := [3]int{len(names)}
+	if change.If != 0 {
+		names = binary.BigEndian.AppendUint64(names, change.If)
+	}
+	ends[1] = len(names)
+	if change.Keep != gatehouse.Forever {
+		kept := max(1, (change.Keep+time.Millisecond-1)/time.Millisecond)
+		names = strconv.AppendInt(names, int64(kept), 10)
+	}
+	ends[2] = len(names)
+	// Nobody changes these bytes any more, nor those of the record.
+	text := rueidis.BinaryString(names)
+	r := b.requests.Get().(*request)
+	r.key = text[:ends[0]]
+	nonce := text[ends[0]:ends[1]]
+	if change.Read {
+		r.arguments = append(r.arguments[:0], nonce, "", reads, "", "0")
+	} else {
+		record, keep := rueidis.BinaryString(change.Next), text[ends[1]:]
+		wake := strconv.Itoa(len(change.Wake))
+		r.arguments = append(r.arguments[:0], nonce, record, keep, claimOf(change), wake)
+		for _, server := range change.Wake {
+			r.arguments = append(r.arguments, b.names.channel(server))
+		}
+	}
+	r.change, r.size = change, change.Size+len(change.Next)
+	return r
+}
+
+// ask has a request carried out, and waits for the answer. One that failed is not used again.
+func (b *Backend) ask(ctx context.Context, r *request) (reply cas.Reply, err error) {
+	l, err := b.connect(ctx)
+	if err != nil {
+		return reply, err
+	}
+	if err := l.lane(r.key).do(ctx, r); err != nil {
+		return reply, err
+	}
+	return l.outcome(r)
+}
+
+// outcome is what came of a request, which is kept for the next call.
+func (l *link) outcome(r *request) (reply cas.Reply, err error) {
+	if err = r.err; err == nil {
+		err = r.answer.Error()
+	}
+	switch {
+	case err == nil || rueidis.IsRedisNil(err):
+		reply, err = r.read()
+	case definite(err): // it was not sent
+	case word(err.Error()) == "READONLY":
+		l.backend.drop(l)
+		fallthrough
+	default:
+		err = l.backend.address.fault(err)
+	}
+	clear(r.arguments)
+	r.answer, r.err, r.key, r.change, r.answered = rueidis.RedisMessage{}, nil, "", nil, nil
+	l.backend.requests.Put(r)
+	return reply, err
+}
+
+// read understands an answer of the script.
+func (r *request) read() (reply cas.Reply, err error) {
+	change := r.change
+	reply.Now = time.UnixMicro(r.now)
+	switch {
+	case r.answer.IsInt64():
+		reply.Swapped, reply.Version = true, change.Nonce
+		if change.Read {
+			reply.Version = change.If
+		} else if change.Next == nil {
+			reply.Version = 0
+		}
+		return reply, nil
+	case r.answer.IsNil():
+		return reply, nil
+	}
+	record := r.answer
+	if r.answer.IsArray() {
+		if record, reply.Claimed, err = readClaimed(&r.answer); err != nil {
+			return reply, err
+		}
+	}
+	if reply.Record, err = record.AsBytes(); err != nil {
+		return reply, errAnswer
+	}
+	if len(reply.Record) >= cas.NonceAt+nonceSize {
+		reply.Version = binary.BigEndian.Uint64(reply.Record[cas.NonceAt:])
+	}
+	return reply, nil
+}

@@ -1,0 +1,129 @@
+package cas
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+const (
+	// look is how often a name at which somebody waits is looked at although nothing was heard of it: a
+	// message may have been lost, and the store must learn that the server still waits.
+	look = time.Second
+
+	// headLease is how long the store believes that a server waits that does not look any more. For so
+	// long those behind it are kept waiting when it dies.
+	headLease = 3 * time.Second
+)
+
+// watches are the names at which somebody waits.
+type watches struct {
+	mu     sync.Mutex
+	closed bool
+	names  map[gatehouse.Key]*line
+	count  atomic.Int64 // of names
+}
+
+// A watch is somebody who wants to know of changes.
+type watch struct {
+	wake  func()
+	timer *time.Timer
+}
+
+// Watch implements gate.Store.
+func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
+	all, w := &s.watches, &watch{wake: wake}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.names == nil {
+		all.names = make(map[gatehouse.Key]*line)
+	}
+	l := all.names[key]
+	if l == nil {
+		l = &line{watches: make(map[*watch]struct{}, 1)}
+		all.names[key] = l
+		all.count.Add(1)
+	}
+	l.watches[w] = struct{}{}
+	if !all.closed {
+		w.timer = time.AfterFunc(jittered(look), func() { all.look(key, w) })
+	}
+	return func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if _, on := l.watches[w]; !on {
+			return
+		}
+		if w.timer != nil {
+			w.timer.Stop()
+		}
+		if delete(l.watches, w); len(l.watches) == 0 {
+			delete(all.names, key)
+			all.count.Add(-1)
+		}
+	}
+}
+
+// jittered is a time between three quarters of d and d, so that servers do not look all at once.
+func jittered(d time.Duration) time.Duration { return d - rand.N(d/4) }
+
+// look wakes one watch and sets its timer anew.
+func (w *watches) look(key gatehouse.Key, one *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l := w.names[key]; l != nil && !w.closed {
+		if _, on := l.watches[one]; on {
+			one.timer.Reset(jittered(look))
+			one.wake()
+		}
+	}
+}
+
+// woken is called by the backend: a name was changed elsewhere, or, with the zero key, any may have been.
+func (s *Store) woken(key gatehouse.Key) {
+	s.cache.doubt(key)
+	s.watches.tell(key)
+}
+
+// tell wakes those who watch a name, or all of them. It does so under the lock, so that nobody is woken whose
+// watch has been stopped; a wake never blocks.
+func (w *watches) tell(key gatehouse.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if key != (gatehouse.Key{}) {
+		w.names[key].wake()
+		return
+	}
+	for _, l := range w.names {
+		l.wake()
+	}
+}
+
+// wake wakes all who watch a line.
+func (l *line) wake() {
+	if l == nil {
+		return
+	}
+	for one := range l.watches {
+		one.wake()
+	}
+}
+
+func (w *watches) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, l := range w.names {
+		for one := range l.watches {
+			if one.timer != nil {
+				one.timer.Stop()
+			}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	store "github.com/gatehousehq/gatehouse/store/cas/redis"
+	rate "github.com/go-redis/redis_rate/v10"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+)
+
+const (
+	// sharedCallers ask at once, all in one process, spread over the servers of it.
+	sharedCallers = 512
+	// sharedKeys are the names that have been asked for before.
+	sharedKeys = 100_000
+	// sharedBurst is so much that all are let through, of one a second.
+	sharedBurst = 999_999_999
+)
+
+// A limiterOf asks one limiter about a name.
+type limiterOf func(ctx context.Context, name string) error
+
+// A shared is Redis, and those who keep limits in it.
+type shared struct {
+	server *redistest.Server
+	plain  limiterOf
+	rate   limiterOf
+	ours   [3]limiterOf // by as many servers and one
+	ends   []func()
+	asked  atomic.Int64 // names that nobody asked for before are numbered
+}
+
+// onRedis measures limits that are kept in Redis.
+func onRedis(ctx context.Context, b *bench) (text string, rows []row, err error) {
+	s := new(shared)
+	defer s.end()
+	if err := s.begin(); err != nil {
+		return "", nil, err
+	}
+	for _, of := range s.questions() {
+		some, err := s.compare(ctx, b, of)
+		if err != nil {
+			return "", nil, err
+		}
+		rows = append(rows, some...)
+	}
+	text = "The time of a decision, 512 callers at once, in one process beside one Redis. The floor is a\n" +
+		"generic cell rate algorithm in Lua, run by EVALSHA with the same client and as many callers.\n" +
+		"redis_rate does it with its own client. With several servers the callers are spread over them,\n" +
+		"and each name is asked for at all of them, which is the worst case: what one knows of it the\n" +
+		"other has changed."
+	return text, rows, nil
+}
+
+// A sharedQuestion is which names are asked for.
+type sharedQuestion struct {
+	what   string
+	name   func() string
+	budget float64 // of one server
+}
+
+func (s *shared) questions() []sharedQuestion {
+	number := func() int64 { return s.asked.Add(1) }
+	return []sharedQuestion{
+		{"one hot key", func() string { return "hot" }, 1.0 / 5},
+		{"100,000 warm keys", func() string { return fmt.Sprint("warm ", number()%sharedKeys) }, 1},
+		{"keys never seen", func() string { return fmt.Sprint("cold ", number()) }, 1 / 0.6},
+	}
+}
+
+// compare puts one question to all.
+func (s *shared) compare(ctx context.Context, b *bench, of sharedQuestion) (rows []row, err error) {
+	asks := append([]limiterOf{s.plain, s.rate}, s.ours[:]...)
+	measures := make([]func() (float64, error), len(asks))
+	for i, ask := range asks {
+		call := func(ctx context.Context) error { return ask(ctx, of.name()) }
+		if err := spreadOver(ctx, sharedKeys, call); err != nil { // to warm up
+			return nil, err
+		}
+		measures[i] = b.perCall(ctx, call)
+	}
+	all, err := b.race(measures...)
+	if err != nil {
+		return nil, err
+	}
+	beside := "redis_rate: " + nanoseconds(all[1].median())
+	for i, many := range all[2:] {
+		what := fmt.Sprintf("%s, servers: %d", of.what, i+1)
+		r := row{what: what, floor: all[0], ours: many, unit: nanoseconds}
+		if i == 0 {
+			r.budget, r.note = budget{most: of.budget}, beside
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// perCall is a measure of the nanoseconds of a call, all callers together.
+func (b *bench) perCall(ctx context.Context, call func(context.Context) error) func() (float64, error) {
+	const chunk = 100_000 // callers that have only begun, and the last of them, are few among so many
+	least := time.Duration(b.scale(500, 100)) * time.Millisecond
+	return func() (float64, error) {
+		n, start := 0, time.Now()
+		for time.Since(start) < least {
+			if err := spreadOver(ctx, chunk, call); err != nil {
+				return 0, err
+			}
+			n += chunk
+		}
+		return float64(time.Since(start)) / float64(n), nil
+	}
+}
+
+// spreadOver has all callers make n calls together. Each has a context of its own, as requests to a server have.
+func spreadOver(ctx context.Context, n int, call func(context.Context) error) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var work sync.WaitGroup
+	for range sharedCallers {
+		work.Go(func() {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			for next.Add(1) <= int64(n) {
+				if err := call(ctx); err != nil {
+					failed.Store(&err)
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *shared) end() {
+	for _, end := range slices.Backward(s.ends) {
+		end()
+	}
+}
+
+// begin starts Redis and those who ask it.
+func (s *shared) begin() (err error) {
+	if s.server, err = redistest.Open(); err != nil {
+		return err
+	}
+	s.ends = append(s.ends, s.server.Kill)
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{s.server.Address}, DisableCache: true, ForceSingleClient: true,
+	})
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, client.Close)
+	script, arguments := rueidis.NewLuaScript(throttleScript), []string{strconv.Itoa(sharedBurst), "1", "1"}
+	s.plain = func(ctx context.Context, name string) error {
+		_, err := script.Exec(ctx, client, []string{"plain/" + name}, arguments).ToArray()
+		return err
+	}
+	other := goredis.NewClient(&goredis.Options{Addr: s.server.Address})
+	s.ends = append(s.ends, func() { _ = other.Close() })
+	limiter := rate.NewLimiter(other)
+	s.rate = func(ctx context.Context, name string) error {
+		_, err := limiter.Allow(ctx, name, rate.Limit{Rate: 1, Burst: sharedBurst, Period: time.Second})
+		return err
+	}
+	for i := range s.ours {
+		if s.ours[i], err = s.servers(i + 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// servers are so many of ours, asked in turns.
+func (s *shared) servers(many int) (limiterOf, error) {
+	gates := make([]*gate.Gate, many)
+	for i := range gates {
+		backend, err := store.Open("redis://" + s.server.Address + "?prefix=" + strconv.Itoa(many) + ":")
+		if err != nil {
+			return nil, err
+		}
+		kept := cas.New(backend, cas.Config{
+			Server: uint32(i + 1), Names: 4 * sharedKeys, Timeout: 10 * time.Second, // #nosec G115 -- few
+		})
+		first := cas.FirstTicket(uint32(i+1)) + 1 // #nosec G115 -- few
+		gates[i] = gate.New(kept, gate.Config{FirstTicket: first})
+		s.ends = append(s.ends, backend.Close, kept.Close, gates[i].Close)
+	}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Second, Burst: sharedBurst,
+	}
+	var turn atomic.Uint64
+	return func(ctx context.Context, name string) error {
+		g := gates[turn.Add(1)%uint64(many)] // #nosec G115 -- few
+		_, err := g.Do(ctx, gatehouse.Key{Kind: gatehouse.GCRA, Name: name}, cmd)
+		return err
+	}, nil
+}

@@ -1,0 +1,161 @@
+//go:build linux || darwin
+
+// Command chaos kills and stops servers and their stores while clients work with them, and then holds what
+// the clients were told against what is promised. It ends with status 1 when anything was broken.
+//
+//	go run ./test/chaos -store disk -seconds 60
+//	go run ./test/chaos -store all -seconds 60 -json
+//
+// It needs go, and redis-server for the stores redis-kept and redis-empty. etcd is built at first use.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+var errBroken = errors.New("promises were broken, see above")
+
+const (
+	wantStore = "disk, redis-kept, redis-empty, redis for both, etcd, memory or all"
+	program   = "github.com/gatehousehq/gatehouse/cmd/gatehouse"
+)
+
+// sets are names for several variants.
+var sets = map[string][]string{
+	"all":   {"disk", "redis-kept", "redis-empty", "etcd", "memory"},
+	"redis": {"redis-kept", "redis-empty"},
+}
+
+// command runs what the arguments ask for.
+func command(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	seconds := flags.Int("seconds", 60, "how long each store is under load")
+	store := flags.String("store", "all", wantStore+"; several with commas")
+	clients := flags.Int("clients", 48, "how many clients there are")
+	pause := flags.Duration("pause", 4*time.Millisecond, "of a client between two calls, on average")
+	slack := flags.Duration("slack", time.Second, "for answers that the machine is late with")
+	seed := flags.Uint64("seed", 0, "of the chances; 0 draws one")
+	keep := flags.Bool("keep", false, "keep logs and data, which are kept anyway when something was broken")
+	asJSON := flags.Bool("json", false, "report as JSON, one line for each store")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	chosen, err := choose(*store)
+	if err != nil {
+		return err
+	}
+	if *seconds < 1 || *clients < 1 || *pause < 0 {
+		return errors.New("-seconds and -clients must be above 0, -pause not below")
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64N(1_000_000)
+	}
+	folder, err := os.MkdirTemp("", "gatehouse-chaos")
+	if err != nil {
+		return err
+	}
+	c := config{
+		length: time.Duration(*seconds) * time.Second, clients: *clients, pause: *pause, slack: *slack,
+		seed: *seed, binary: filepath.Join(folder, "gatehouse"),
+	}
+	if err := build(ctx, c.binary); err != nil {
+		return err
+	}
+	kept := true
+	for _, v := range chosen {
+		c.folder = filepath.Join(folder, v.name)
+		p, err := tryOne(ctx, v, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", v.name, err)
+		}
+		kept = kept && p.good()
+		if *asJSON {
+			err = json.NewEncoder(out).Encode(p)
+		} else {
+			p.print(out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return end(folder, kept, *keep)
+}
+
+// end removes logs and data, or says where they are.
+func end(folder string, kept, keep bool) error {
+	switch {
+	case !kept:
+		return fmt.Errorf("%w; logs and data are in %s", errBroken, folder)
+	case keep:
+		fmt.Fprintln(os.Stderr, "logs and data are in", folder)
+		return nil
+	}
+	return os.RemoveAll(folder)
+}
+
+// choose is the variants of that name, or those names.
+func choose(names string) ([]*variant, error) {
+	var list []*variant
+	for name := range strings.SplitSeq(names, ",") {
+		wanted, ok := sets[name]
+		if !ok {
+			wanted = []string{name}
+		}
+		for _, name := range wanted {
+			i := slices.IndexFunc(variants, func(v variant) bool { return v.name == name })
+			if i < 0 {
+				return nil, fmt.Errorf("-store is %q, want %s", name, wantStore)
+			}
+			list = append(list, &variants[i])
+		}
+	}
+	return list, nil
+}
+
+// build builds the server of this tree.
+func build(ctx context.Context, binary string, flags ...string) error {
+	args := append(append([]string{"build", "-o", binary}, flags...), program)
+	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)
+	}
+	return nil
+}
+
+// tryOne puts one store to the test.
+func tryOne(ctx context.Context, v *variant, c config) (*report, error) {
+	if err := os.MkdirAll(c.folder, 0o755); err != nil {
+		return nil, err
+	}
+	r, err := perform(ctx, v, c)
+	if err != nil {
+		return nil, err
+	}
+	return newReport(judged(r)), nil
+}
+
+// good reports whether a run was as it should be: a store that forgets must be found out.
+func (p *report) good() bool { return p.Kept != p.Forgets }

@@ -1,0 +1,224 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A devtools is a tab of a browser that is driven by its DevTools protocol, over a pair of pipes. It can do
+// what the browser's own tools can: set the size of the window and the colours a user prefers, and see what
+// the page complains of and asks for.
+type devtools struct {
+	t       *testing.T
+	out     *os.File
+	session string
+
+	mu      sync.Mutex
+	calls   int
+	answers map[int]chan devtoolsMessage
+	loaded  chan struct{}
+	trouble []string // what the page complained of
+	asked   []string // the addresses it asked for
+}
+
+type devtoolsMessage struct {
+	ID      int             `json:"id"`
+	Session string          `json:"sessionId"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
+}
+
+// openTab starts a browser that ends with the test.
+func openTab(t *testing.T) *devtools {
+	t.Helper()
+	in, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 4*patience)
+	cmd := exec.CommandContext(ctx, "chromium", append(chromiumFlags(t), "--remote-debugging-pipe")...)
+	cmd.ExtraFiles = []*os.File{theirs, ours} // descriptors 3 and 4, as the flag wants them
+	cmd.WaitDelay = time.Second               // its children may outlive it
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("this test needs chromium: %v", err)
+	}
+	_, _ = theirs.Close(), ours.Close() // the browser has its own
+	d := &devtools{
+		t: t, out: out, answers: make(map[int]chan devtoolsMessage), loaded: make(chan struct{}, 16),
+	}
+	ended := make(chan struct{})
+	go func() { d.read(in); close(ended) }()
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+		<-ended
+	})
+	var tab struct{ TargetID, SessionID string }
+	d.call("Target.createTarget", map[string]any{"url": "about:blank"}, &tab)
+	d.call("Target.attachToTarget", map[string]any{"targetId": tab.TargetID, "flatten": true}, &tab)
+	d.session = tab.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
+		d.call(domain+".enable", nil, nil)
+	}
+	return d
+}
+
+// read takes in what the browser says until it ends.
+func (d *devtools) read(in *os.File) {
+	defer func() { _ = in.Close() }()
+	from := bufio.NewReader(in)
+	for {
+		text, err := from.ReadBytes(0)
+		if err != nil {
+			return
+		}
+		var m devtoolsMessage
+		if json.Unmarshal(text[:len(text)-1], &m) == nil {
+			d.note(m)
+		}
+	}
+}
+
+func (d *devtools) note(m devtoolsMessage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch m.Method {
+	case "":
+		if waiting := d.answers[m.ID]; waiting != nil {
+			waiting <- m
+		}
+	case "Page.loadEventFired":
+		d.loaded <- struct{}{}
+	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
+		d.trouble = append(d.trouble, string(m.Params))
+	case "Network.requestWillBeSent":
+		var p struct{ Request struct{ URL string } }
+		_ = json.Unmarshal(m.Params, &p)
+		d.asked = append(d.asked, p.Request.URL)
+	}
+}
+
+// call has the browser do something, and reads its answer into result unless that is nil.
+func (d *devtools) call(method string, params map[string]any, result any) {
+	d.t.Helper()
+	if params == nil {
+		params = map[string]any{}
+	}
+	answer := make(chan devtoolsMessage, 1)
+	d.mu.Lock()
+	d.calls++
+	id := d.calls
+	d.answers[id] = answer
+	d.mu.Unlock()
+	message := map[string]any{"id": id, "method": method, "params": params}
+	if d.session != "" {
+		message["sessionId"] = d.session
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := d.out.Write(append(text, 0)); err != nil {
+		d.t.Fatalf("%s: %v", method, err)
+	}
+	m := receive(d.t, answer, method)
+	if m.Error != nil {
+		d.t.Fatalf("%s: %s", method, m.Error)
+	}
+	if result == nil {
+		return
+	}
+	if err := json.Unmarshal(m.Result, result); err != nil {
+		d.t.Fatalf("%s answered %s: %v", method, m.Result, err)
+	}
+}
+
+// receive waits for what a browser sends, as long as anything may take.
+func receive[T any](t *testing.T, from <-chan T, what string) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(2 * patience):
+		t.Fatalf("%s: nothing came within %s", what, 2*patience)
+	}
+	return got
+}
+
+// visit shows a page in a window of a width, and returns when it is loaded. What was noted before is
+// forgotten.
+func (d *devtools) visit(url string, width int, dark bool) {
+	d.t.Helper()
+	d.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": 850, "deviceScaleFactor": 1, "mobile": width < 500,
+	}, nil)
+	scheme := map[bool]string{false: "light", true: "dark"}[dark]
+	d.call("Emulation.setEmulatedMedia", map[string]any{
+		"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}},
+	}, nil)
+	d.call("Page.navigate", map[string]any{"url": "about:blank"}, nil) // a new fragment alone loads nothing
+	receive(d.t, d.loaded, "about:blank")
+	d.mu.Lock()
+	d.trouble, d.asked = nil, nil
+	d.mu.Unlock()
+	d.call("Page.navigate", map[string]any{"url": url}, nil)
+	receive(d.t, d.loaded, url)
+}
+
+// eval evaluates an expression in the page, and returns its value as JSON.
+func (d *devtools) eval(expression string) string {
+	d.t.Helper()
+	var answer struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	d.call("Runtime.evaluate", map[string]any{
+		"expression": expression, "awaitPromise": true, "returnByValue": true,
+	}, &answer)
+	if answer.ExceptionDetails != nil {
+		d.t.Fatalf("%s: %s", expression, answer.ExceptionDetails)
+	}
+	return string(answer.Result.Value)
+}
+
+// wantQuiet fails the test if the page complained, or asked for anything elsewhere. The browser tells of what
+// breaks a content security policy as it does of errors.
+func (d *devtools) wantQuiet(page, origin string) {
+	d.t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, text := range d.trouble {
+		d.t.Errorf("%s complains: %.500s", page, text)
+	}
+	elsewhere := func(url string) bool {
+		return !strings.HasPrefix(url, origin) && !strings.HasPrefix(url, "data:") && url != "about:blank"
+	}
+	if i := slices.IndexFunc(d.asked, elsewhere); i >= 0 {
+		d.t.Errorf("%s asks for %s", page, d.asked[i])
+	}
+	if len(d.asked) == 0 {
+		d.t.Errorf("%s was not asked for", page)
+	}
+}
+
+// wantEval fails the test if an expression has another value.
+func (d *devtools) wantEval(page, expression string, want any) {
+	d.t.Helper()
+	if got := d.eval(expression); got != fmt.Sprint(want) {
+		d.t.Errorf("%s: %s = %s, want %v", page, expression, got, want)
+	}
+}

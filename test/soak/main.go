@@ -1,0 +1,109 @@
+//go:build linux
+
+// Command soak attacks a server in many ways at once while honest clients work with it. It reports the
+// server's memory and the honest clients' latency, and ends with status 1 when memory exceeds its limit, when
+// something that was granted is lost, or when the server ends.
+//
+//	go run ./test/soak -seconds 300
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if os.Getenv(attackersVariable) != "" {
+		if err := playAttackers(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "soak: attackers:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+const program = "github.com/gatehousehq/gatehouse/cmd/gatehouse"
+
+var errFailed = errors.New("the server did not keep what it promises, see above")
+
+// A config says what a run is like.
+type config struct {
+	length time.Duration // of the attack; calm takes a quarter of it before
+	memory int64         // bytes that the server may have in all
+	scale  int           // how many connections and requests there are, in percent
+	only   string        // of the names of attacks, a pattern
+	judge  bool          // latency as well
+	binary string
+	folder string
+	out    io.Writer // progress
+}
+
+// command runs what the arguments ask for.
+func command(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
+	seconds := flags.Int("seconds", 60, "how long the attack lasts")
+	memory := flags.Int64("memory", 512, "MiB that the server may have")
+	only := flags.String("only", "", "attacks whose names match")
+	list := flags.Bool("list", false, "list the attacks and end")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *list {
+		for _, a := range attacks {
+			_, _ = fmt.Fprintf(out, "%-22s %s\n", a.name, a.about)
+		}
+		return nil
+	}
+	if _, err := regexp.Compile(*only); err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if *seconds < 1 || *memory < 64 {
+		return errors.New("-seconds must be above 0, -memory at least 64")
+	}
+	folder, err := os.MkdirTemp("", "gatehouse-soak")
+	if err != nil {
+		return err
+	}
+	c := config{
+		length: time.Duration(*seconds) * time.Second, memory: *memory << 20, scale: 100, only: *only,
+		judge: true, binary: filepath.Join(folder, "gatehouse"), folder: folder, out: out,
+	}
+	if err := build(ctx, c.binary); err != nil {
+		return err
+	}
+	r, err := run(ctx, c)
+	if err != nil {
+		return fmt.Errorf("%w; the log is in %s", err, folder)
+	}
+	if r.print(out); !r.good() {
+		return fmt.Errorf("%w; the log is in %s", errFailed, folder)
+	}
+	return os.RemoveAll(folder)
+}
+
+// build builds the server of this tree.
+func build(ctx context.Context, binary string, flags ...string) error {
+	args := append(append([]string{"build", "-o", binary}, flags...), program)
+	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)
+	}
+	return nil
+}
