@@ -123,13 +123,13 @@ func TestJARLWithoutDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(patience))
 		conns = append(conns, conn)
 	}
 	if err := s.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	for i, conn := range conns {
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		answer, err := io.ReadAll(conn)
 		if _, bad := strconv.ParseFloat(string(answer), 64); err != nil || bad != nil {
 			t.Fatalf("connection %d of %d got %q, %v, want seconds; the server said\n%s",

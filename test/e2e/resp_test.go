@@ -42,11 +42,13 @@ func dialRedis(t *testing.T, address string) *redisConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(2 * patience)); err != nil {
-		t.Fatal(err)
-	}
-	return &redisConn{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
+	c := &redisConn{conn.(*net.TCPConn), t, bufio.NewReader(conn)}
+	c.renew()
+	return c
 }
+
+// renew gives the next answer all the time it may need.
+func (c *redisConn) renew() { _ = c.SetDeadline(time.Now().Add(2 * patience)) }
 
 // redisCommand is a command as clients send it.
 func redisCommand(words string) string {
@@ -61,6 +63,7 @@ func redisCommand(words string) string {
 
 // send writes commands. That the server does not want them any more is no failure.
 func (c *redisConn) send(commands ...string) {
+	c.renew()
 	for _, command := range commands {
 		_, _ = io.WriteString(c.TCPConn, redisCommand(command))
 	}
@@ -78,6 +81,7 @@ func (c *redisConn) want(command, answer string) {
 // answer reads an answer: OK, -ERR text, 12, text, null, or [several parts].
 func (c *redisConn) answer() string {
 	c.t.Helper()
+	c.renew()
 	answer, err := c.read()
 	if err != nil {
 		c.t.Fatalf("no answer: %v", err)

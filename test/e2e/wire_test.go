@@ -25,6 +25,8 @@ type conn struct {
 	reader *bufio.Reader
 	asked  time.Time // when the last request was sent
 	method string    // of the last request
+	// bounded says that the test has said how long all further answers may take.
+	bounded bool
 }
 
 // dial connects for the length of the test.
@@ -37,13 +39,21 @@ func (s *server) dial(t *testing.T) *conn {
 	}
 	t.Cleanup(func() { _ = tcp.Close() })
 	c := &conn{TCPConn: tcp.(*net.TCPConn), t: t, reader: bufio.NewReader(tcp)}
-	c.within(2 * patience)
+	c.renew()
 	return c
 }
 
-// within gives the connection's answers so much time from now.
+// renew gives the next answer all the time it may need, unless the test has said how long it may take.
+func (c *conn) renew() {
+	if !c.bounded {
+		_ = c.SetDeadline(time.Now().Add(2 * patience))
+	}
+}
+
+// within gives all further answers together so much time from now.
 func (c *conn) within(d time.Duration) {
 	c.t.Helper()
+	c.bounded = true
 	if err := c.SetDeadline(time.Now().Add(d)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -53,6 +63,7 @@ func (c *conn) within(d time.Duration) {
 func (c *conn) send(raw string) {
 	c.t.Helper()
 	c.asked = time.Now()
+	c.renew()
 	c.method, _, _ = strings.Cut(raw, " ")
 	_, _ = io.WriteString(c.TCPConn, raw)
 }
@@ -98,6 +109,7 @@ func (a *answer) String() string {
 
 // read reads the next answer on the connection.
 func (c *conn) read() (*answer, error) {
+	c.renew()
 	resp, err := http.ReadResponse(c.reader, &http.Request{Method: c.method})
 	if err != nil {
 		return nil, err
@@ -271,7 +283,8 @@ func (c *conn) quietUntil(since time.Duration) {
 	c.t.Helper()
 	_ = c.SetReadDeadline(c.asked.Add(since))
 	_, _ = c.reader.Peek(1)
-	c.within(2 * patience)
+	c.bounded = false
+	c.renew()
 }
 
 // fresh returns a name that nobody has used.
