@@ -199,7 +199,8 @@ func (a *amends) pay() {
 		err := a.store.ask(together[0].key, requestOf(together))
 		a.mu.Lock()
 		clear(a.owed[:n])
-		if a.owed = a.owed[n:]; err != nil {
+		a.owed = a.owed[n:]
+		if err != nil {
 			a.owed = append(a.owed, together...)
 			break
 		}

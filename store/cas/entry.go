@@ -58,7 +58,8 @@ func (e *entry) take(reply *Reply) error {
 		return nil
 	}
 	var err error
-	if e.record, err = decodeRecord(reply.Record); err == nil {
+	e.record, err = decodeRecord(reply.Record)
+	if err == nil {
 		err = e.decode()
 	}
 	if err != nil {

@@ -122,7 +122,8 @@ func (s *Store) land(f *flight, err error) (away error) {
 func (s *Store) fail(key gatehouse.Key, requests []*request, err error) {
 	s.figures.failures.Add(uint64(len(requests)))
 	for _, r := range requests {
-		if r.err = err; r.owed == nil {
+		r.err = err
+		if r.owed == nil {
 			s.amends.failed(key, r)
 		}
 	}
@@ -219,7 +220,8 @@ func (f *flight) plan() (over bool, err error) {
 	if done, err := f.learn(); done || err != nil {
 		return true, err
 	}
-	if f.change, err = s.decide(f); f.change == nil {
+	f.change, err = s.decide(f)
+	if f.change == nil {
 		return true, err
 	}
 	if f.change.Read {

@@ -27,7 +27,8 @@ func (s *Store) vanished(e *entry, reply *Reply) bool {
 	var state control.State
 	if e.record.form != nil {
 		var err error
-		if state, err = control.Decode(e.key.Kind, e.record.form); err != nil {
+		state, err = control.Decode(e.key.Kind, e.record.form)
+		if err != nil {
 			return false
 		}
 	}

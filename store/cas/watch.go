@@ -60,7 +60,8 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 		if w.timer != nil {
 			w.timer.Stop()
 		}
-		if delete(l.watches, w); len(l.watches) == 0 {
+		delete(l.watches, w)
+		if len(l.watches) == 0 {
 			delete(all.names, key)
 			all.count.Add(-1)
 		}

@@ -39,7 +39,8 @@ func (b *Server) Cut(cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note("server %x is cut off: %t", b.number, cut)
-	if b.cut = cut; !cut {
+	b.cut = cut
+	if !cut {
 		s.send(b, gatehouse.Key{})
 	}
 }

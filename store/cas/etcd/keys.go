@@ -77,16 +77,19 @@ func (k keys) parse(text string) (key gatehouse.Key, isHold, ok bool) {
 	}
 	rest, isHold = strings.CutPrefix(rest, holdsPart)
 	if !isHold {
-		if rest, ok = strings.CutPrefix(rest, recordsPart); !ok {
+		rest, ok = strings.CutPrefix(rest, recordsPart)
+		if !ok {
 			return key, false, false
 		}
 	}
 	kind, name, _ := strings.Cut(rest, "/")
-	if key.Kind, ok = gatehouse.ParseKind(kind); !ok {
+	key.Kind, ok = gatehouse.ParseKind(kind)
+	if !ok {
 		return key, isHold, false
 	}
 	if isHold {
-		if name, _, ok = strings.Cut(name, "/"); strings.HasPrefix(name, digestMark) {
+		name, _, ok = strings.Cut(name, "/")
+		if strings.HasPrefix(name, digestMark) {
 			return gatehouse.Key{}, true, ok
 		}
 		name = strings.ReplaceAll(strings.ReplaceAll(name, "%2F", "/"), "%25", "%")

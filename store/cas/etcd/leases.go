@@ -51,7 +51,8 @@ func (l *leases) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, er
 	request := &pb.LeaseGrantRequest{ID: id, TTL: seconds}
 	ctx = noting(clientv3.WithRequireLeader(ctx), &sent)
 	if _, err := l.client.LeaseGrant(ctx, request, grpc.WaitForReady(true)); err != nil {
-		if err = tell(rpctypes.Error(err), sent.Load()); mayBeDone(err) {
+		err = tell(rpctypes.Error(err), sent.Load())
+		if mayBeDone(err) {
 			l.free(clientv3.LeaseID(id))
 		}
 		return 0, err

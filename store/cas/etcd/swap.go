@@ -47,7 +47,8 @@ func (b *Backend) Swap(
 		if sent && errors.Is(err, rpctypes.ErrNoSpace) {
 			return b.full(ctx, key, change, g)
 		}
-		if err = tell(err, sent); !mayBeDone(err) {
+		err = tell(err, sent)
+		if !mayBeDone(err) {
 			b.leases.free(g.all()...) // otherwise the holds may be under them
 		}
 		return cas.Reply{}, err
@@ -257,7 +258,8 @@ func split(data []byte) (wake, record []byte) {
 		return nil, []byte{}
 	}
 	number := int(binary.BigEndian.Uint16(data))
-	if data = data[2:]; number == everyone {
+	data = data[2:]
+	if number == everyone {
 		return nil, data
 	}
 	if len(data) < 4*number {

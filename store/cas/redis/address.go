@@ -64,7 +64,8 @@ func parseAddress(text string) (*address, error) {
 		return nil, errAt
 	}
 	a := &address{prefix: defaultPrefix}
-	if a.parameters, err = url.ParseQuery(u.RawQuery); err != nil {
+	a.parameters, err = url.ParseQuery(u.RawQuery)
+	if err != nil {
 		return nil, errors.New("redis address: its parameters cannot be read, want name=value&name=value")
 	}
 	steps := []func(*url.URL) error{

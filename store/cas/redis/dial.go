@@ -21,7 +21,8 @@ func dial(ctx context.Context, host string, dialer *net.Dialer, config *tls.Conf
 		return nil, &dialError{err}
 	}
 	if config != nil {
-		if conn, err = secure(ctx, conn, host, config); err != nil {
+		conn, err = secure(ctx, conn, host, config)
+		if err != nil {
 			return nil, &dialError{err}
 		}
 	}

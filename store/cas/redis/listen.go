@@ -36,7 +36,8 @@ func (b *Backend) listen(ctx context.Context, channel string, wake func(gatehous
 	pause := subscribeSoon
 	for ctx.Err() == nil {
 		heard := b.subscribe(ctx, channel, wake)
-		if pause = min(2*pause, subscribeLate); heard {
+		pause = min(2*pause, subscribeLate)
+		if heard {
 			pause = subscribeSoon
 		}
 		select {

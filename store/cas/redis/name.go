@@ -42,10 +42,12 @@ func (n names) parse(key string) (of gatehouse.Key, ok bool) {
 	if !ok {
 		return of, false
 	}
-	if of.Kind, ok = gatehouse.ParseKind(kind); !ok {
+	of.Kind, ok = gatehouse.ParseKind(kind)
+	if !ok {
 		return of, false
 	}
-	if of.Name, ok = unescape(name); !ok {
+	of.Name, ok = unescape(name)
+	if !ok {
 		return gatehouse.Key{}, false
 	}
 	return of, true

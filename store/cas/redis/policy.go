@@ -27,7 +27,8 @@ func (b *Backend) EvictionPolicy(ctx context.Context) (policy string, err error)
 		if err != nil {
 			return "", b.address.fault(err)
 		}
-		if policy = policyOf(info); policy == "" {
+		policy = policyOf(info)
+		if policy == "" {
 			return "", errNoPolicy
 		}
 		if policy != NoEviction {

@@ -198,7 +198,8 @@ func (b *Backend) makeLink(d *dialing) {
 			client.Close()
 		}
 		d.over = time.Now()
-		if d.err = b.address.fault(err); !definite(d.err) {
+		d.err = b.address.fault(err)
+		if !definite(d.err) {
 			d.err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, b.address.redact(err.Error()))
 		}
 		return

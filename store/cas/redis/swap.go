@@ -98,7 +98,8 @@ func (b *Backend) ask(ctx context.Context, r *request) (reply cas.Reply, err err
 
 // outcome is what came of a request, which is kept for the next call.
 func (l *link) outcome(r *request) (reply cas.Reply, err error) {
-	if err = r.err; err == nil {
+	err = r.err
+	if err == nil {
 		err = r.answer.Error()
 	}
 	switch {
@@ -135,11 +136,13 @@ func (r *request) read() (reply cas.Reply, err error) {
 	}
 	record := r.answer
 	if r.answer.IsArray() {
-		if record, reply.Claimed, err = readClaimed(&r.answer); err != nil {
+		record, reply.Claimed, err = readClaimed(&r.answer)
+		if err != nil {
 			return reply, err
 		}
 	}
-	if reply.Record, err = record.AsBytes(); err != nil {
+	reply.Record, err = record.AsBytes()
+	if err != nil {
 		return reply, errAnswer
 	}
 	if len(reply.Record) >= cas.NonceAt+nonceSize {
