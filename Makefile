@@ -37,7 +37,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test race fuzz sim bugs linearizable chaos soak bench bench-tools accuracy proto lint fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable chaos soak bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,22 @@ run: ## start a server with everything in memory
 
 test: ## run all that must pass before a commit, installing what it needs
 	./test.sh
+
+# Tests that start no other process and do not wait for long.
+QUICK := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | \
+	grep -vE 'redistest|etcdtest|os/exec|client/lease|front/grpc|gatehouse/test/' | cut -d' ' -f1
+
+check: ## look at most of it in less than a minute: vet, the rules, tests without other processes
+	go vet ./...
+	@packages=$$($(QUICK)); go test -vet=off . $$packages
+
+battery: ## run what takes long: fuzz, sim, bugs, linearizable, chaos and soak
+	$(MAKE) fuzz
+	$(MAKE) sim
+	$(MAKE) bugs
+	$(MAKE) linearizable
+	$(MAKE) chaos
+	$(MAKE) soak
 
 race: ## run the tests, shuffled and with the race detector
 	go test -race -shuffle=on ./...
