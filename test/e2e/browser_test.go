@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
 // A browser asks on behalf of other people's pages, and ahead of time; every GET here has an effect.
@@ -121,9 +123,7 @@ func profile(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		deadline := time.Now().Add(patience)
-		for os.RemoveAll(folder) != nil && time.Now().Before(deadline) {
-		}
+		await.True(t, "the folder of the browser is gone", func() bool { return os.RemoveAll(folder) == nil })
 	})
 	return folder
 }

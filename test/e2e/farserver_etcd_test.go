@@ -1,24 +1,15 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/etcdtest"
-	"github.com/gatehousehq/gatehouse/internal/redistest"
 )
 
 // A server that is 50 times as far from etcd as another gets its changes made too: a tenth of what it gets
 // alone, and its renews and releases in time.
 func TestFarServerOnEtcd(t *testing.T) {
-	member := etcdtest.Start(t, 1).Endpoints()[0]
-	at := func(trip time.Duration) *server {
-		proxy := redistest.StartProxy(t, member, 1)
-		proxy.Delay(trip)
-		return start(t, "--store", "etcd://"+proxy.Address, "--store-timeout", within)
-	}
-	servers := pair{at(nearTrip), at(farTrip)}
+	servers := startApart(t, "etcd://", etcdtest.Start(t, 1).Endpoints()[0])
 	near, far := servers.near, servers.far
 	const request = "/v1/counter/hot/count"
 	c := servers.compare(t, request)
@@ -29,18 +20,11 @@ func TestFarServerOnEtcd(t *testing.T) {
 	far.want(t, "/v1/semaphore/hot/acquire?key=a&size=100&expires=600000", "200 a")
 	near.begin(t, loadClients/2, "/v1/semaphore/hot/acquire?key=b&size=100&maxwait=0")
 	const rounds = 50
-	failed := 0
-	ask := func(request string, want int) {
-		if a := far.get(t, request); a.status != want {
-			t.Logf("%s = %s", request, a)
-			failed++
-		}
-	}
-	for i := range rounds {
-		ask("/v1/semaphore/hot/renew?key=a", 204)
-		ask(fmt.Sprintf("/v1/semaphore/hot/acquire?key=a%d&size=100&expires=0&maxwait=0", i), 200)
-		ask(fmt.Sprintf("/v1/semaphore/hot/release?key=a%d", i), 204)
-	}
+	failed := far.failures(t, rounds, []wanted{
+		{"/v1/semaphore/hot/renew?key=a", 204},
+		{"/v1/semaphore/hot/acquire?key=a%d&size=100&expires=0&maxwait=0", 200},
+		{"/v1/semaphore/hot/release?key=a%d", 204},
+	})
 	if failed > 3*rounds/100 {
 		t.Errorf("%d of %d requests at the far server failed, want at most one in a hundred",
 			failed, 3*rounds)

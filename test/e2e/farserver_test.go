@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,13 +35,40 @@ type pair struct{ near, far *server }
 // startFar starts a near and a far server on a Redis of the test's own.
 func startFar(t *testing.T) pair {
 	t.Helper()
-	redis := redistest.Start(t)
+	return startApart(t, "redis://", redistest.Start(t).Address)
+}
+
+// startApart starts a near and a far server on a store, whose flag is the scheme and an address.
+func startApart(t *testing.T, scheme, address string) pair {
+	t.Helper()
 	at := func(trip time.Duration) *server {
-		proxy := redistest.StartProxy(t, redis.Address, 1)
+		proxy := redistest.StartProxy(t, address, 1)
 		proxy.Delay(trip)
-		return start(t, "--store", "redis://"+proxy.Address, "--store-timeout", within)
+		return start(t, "--store", scheme+proxy.Address, "--store-timeout", within)
 	}
 	return pair{at(nearTrip), at(farTrip)}
+}
+
+// A wanted request has this status. A %d in it stands for the round it is asked in.
+type wanted struct {
+	request string
+	status  int
+}
+
+// failures is how many requests are answered otherwise, of those that are asked one after the other in each
+// round.
+func (s *server) failures(t *testing.T, rounds int, requests []wanted) (failed int) {
+	t.Helper()
+	for round := range rounds {
+		for _, r := range requests {
+			request := strings.ReplaceAll(r.request, "%d", strconv.Itoa(round))
+			if a := s.get(t, request); a.status != r.status {
+				t.Logf("%s = %s", request, a)
+				failed++
+			}
+		}
+	}
+	return failed
 }
 
 // A load is clients of one server that go on until it ends.
@@ -218,20 +246,13 @@ func TestFarServerRenewsAndReleases(t *testing.T) {
 	near.begin(t, loadClients/2, "/v1/lock/hot/acquire?key=b&maxwait=0")
 	near.begin(t, loadClients/2, "/v1/semaphore/hot/acquire?key=b&size=100&maxwait=0")
 	const rounds = 50
-	failed := 0
-	ask := func(request string, want int) {
-		if a := far.get(t, request); a.status != want {
-			t.Logf("%s = %s", request, a)
-			failed++
-		}
-	}
-	for i := range rounds {
-		ask("/v1/lock/hot/renew?key=a", 204)
-		ask(fmt.Sprintf("/v1/semaphore/hot/acquire?key=a%d&size=100&maxwait=0", i), 200)
-		ask(fmt.Sprintf("/v1/semaphore/hot/renew?key=a%d", i), 204)
-		ask(fmt.Sprintf("/v1/semaphore/hot/release?key=a%d", i), 204)
-		ask(fmt.Sprintf("/v1/counter/other-%d/count", i), 200)
-	}
+	failed := far.failures(t, rounds, []wanted{
+		{"/v1/lock/hot/renew?key=a", 204},
+		{"/v1/semaphore/hot/acquire?key=a%d&size=100&maxwait=0", 200},
+		{"/v1/semaphore/hot/renew?key=a%d", 204},
+		{"/v1/semaphore/hot/release?key=a%d", 204},
+		{"/v1/counter/other-%d/count", 200},
+	})
 	if failed > 5*rounds/100 {
 		t.Errorf("%d of %d renews, releases and others failed, want at most one in a hundred",
 			failed, 5*rounds)
