@@ -101,7 +101,8 @@ func (k *Keyed) makeRoom(p *part, now int64) bool {
 			delete(p.tats, key) // the new one takes its place in the count
 			return true
 		}
-		if left--; left == 0 {
+		left--
+		if left == 0 {
 			return false
 		}
 	}

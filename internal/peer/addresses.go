@@ -46,7 +46,8 @@ func (a *Addresses) Leave(from netip.Addr) {
 	address := owner(from)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.open[address]--; a.open[address] <= 0 {
+	a.open[address]--
+	if a.open[address] <= 0 {
 		delete(a.open, address)
 	}
 }

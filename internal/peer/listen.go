@@ -20,7 +20,8 @@ func Listen(ctx context.Context, config net.ListenConfig, address string) (net.L
 	const attempts = 16 // to find a port that is free in both, when any will do
 	for range attempts {
 		var both net.Listener
-		if both, err = listenBoth(ctx, config, port); err == nil || port != "0" {
+		both, err = listenBoth(ctx, config, port)
+		if err == nil || port != "0" {
 			return both, err
 		}
 	}

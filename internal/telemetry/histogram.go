@@ -63,12 +63,14 @@ func (s *sum) add(h *histogram) {
 func (s *sum) show(
 	to chan<- prometheus.Metric, bounds []time.Duration, desc *prometheus.Desc, labels ...string,
 ) {
-	count, below := uint64(0), make(map[float64]uint64, len(bounds))
+	count := uint64(0)
+	below := make(map[float64]uint64, len(bounds))
 	for i, bound := range bounds {
 		count += s.buckets[i]
 		below[bound.Seconds()] = count
 	}
-	if count += s.buckets[len(bounds)]; count == 0 {
+	count += s.buckets[len(bounds)]
+	if count == 0 {
 		return
 	}
 	seconds := time.Duration(s.total).Seconds()

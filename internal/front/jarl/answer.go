@@ -99,7 +99,8 @@ func (c *connection) discard() error {
 	}
 	more := make([]byte, 4096) // for the few that send something
 	for read := n; read < maxInput; read += n {
-		if n, err = c.Read(more); err != nil {
+		n, err = c.Read(more)
+		if err != nil {
 			return err
 		}
 	}

@@ -96,7 +96,8 @@ func (l *lot) sweep() {
 		l.remove(l.head)
 	}
 	l.round++
-	if l.sweeping = l.head != nil; l.sweeping {
+	l.sweeping = l.head != nil
+	if l.sweeping {
 		time.AfterFunc(linger, l.sweep)
 	}
 	l.mu.Unlock()

@@ -25,7 +25,8 @@ func (s *session) beside(c *command, args [][]byte) bool {
 	}
 	n := 1
 	for w := s.waiting; w != nil; w = w.next {
-		if n++; w.alone || w.question.key == key || n > maxBeside {
+		n++
+		if w.alone || w.question.key == key || n > maxBeside {
 			return false
 		}
 	}

@@ -59,7 +59,10 @@ func (s *session) reset([][]byte) {
 }
 
 // speak chooses the version of the protocol.
-func (s *session) speak(three bool) { s.three, s.loop.reply.three = three, three }
+func (s *session) speak(three bool) {
+	s.three = three
+	s.loop.reply.three = three
+}
 
 // choose answers SELECT.
 func (s *session) choose(args [][]byte) {
@@ -152,7 +155,8 @@ func (s *session) helloOptions(options [][]byte) bool {
 			}
 			options = options[3:]
 		case option == "SETNAME" && len(options) > 1:
-			if name = options[1]; !s.validName(name) {
+			name = options[1]
+			if !s.validName(name) {
 				return false
 			}
 			options = options[2:]

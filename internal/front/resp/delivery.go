@@ -13,8 +13,11 @@ func (s *session) answered() int64 { return s.queued + int64(len(s.loop.reply.ou
 func (s *session) deliver(grants []grant) {
 	for i := range grants {
 		d := &delivery{grant: grants[i]}
-		if d.next = d; s.undelivered != nil {
-			d.next, s.undelivered.next = s.undelivered.next, d
+		if s.undelivered == nil {
+			d.next = d
+		} else {
+			d.next = s.undelivered.next
+			s.undelivered.next = d
 		}
 		s.undelivered = d
 	}

@@ -55,7 +55,8 @@ func (s *session) besideLoop(produce func(context.Context) *answer) {
 
 // readPage reads the arguments of a list.
 func readPage(args [][]byte) (p page, err error) {
-	if p.kind, err = parseKind(args[1]); err != nil {
+	p.kind, err = parseKind(args[1])
+	if err != nil {
 		return p, err
 	}
 	p.most = defaultPage
@@ -69,7 +70,8 @@ func readPage(args [][]byte) (p page, err error) {
 			p.after = string(rest[1])
 			continue
 		}
-		if p.most, err = strconv.Atoi(string(rest[1])); err != nil || p.most < 1 || p.most > largestPage {
+		p.most, err = strconv.Atoi(string(rest[1]))
+		if err != nil || p.most < 1 || p.most > largestPage {
 			return p, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"most is %s, want a whole number from 1 to %d", params.Quote(rest[1]), largestPage)
 		}

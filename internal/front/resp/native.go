@@ -89,10 +89,11 @@ func (s *session) ask(q *question, args [][]byte) error {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
 			q.op, params.Quote(args[1]))
 	}
-	var err error
-	if q.key.Kind, err = parseKind(kind); err != nil {
+	parsed, err := parseKind(kind)
+	if err != nil {
 		return err
 	}
+	q.key.Kind = parsed
 	q.key.Name = s.loop.names.get(name)
 	f := &s.loop.form
 	*f = params.Form{}

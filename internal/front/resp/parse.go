@@ -108,7 +108,8 @@ func shortLength(data []byte, at int) (n, next int, ok bool) {
 func length(data []byte, at int) (n, next int, ok bool) {
 	first, negative := at, at < len(data) && data[at] == '-'
 	if negative {
-		at, first = at+1, at+1
+		at++
+		first = at
 	}
 	for at < len(data) {
 		digit := data[at] - '0'
@@ -153,7 +154,8 @@ func (p *parser) line(data []byte) (n int, err error) {
 			return end + 1, p.refuseHTTP()
 		}
 		from := len(p.words)
-		if rest, err = p.word(rest); err != nil {
+		rest, err = p.word(rest)
+		if err != nil {
 			return 0, err
 		}
 		if len(p.args) == maxArguments {

@@ -28,11 +28,13 @@ func (s *session) deletePrefix(args [][]byte) {
 
 // readPrefix reads the arguments.
 func readPrefix(args [][]byte) (p gate.Prefix, err error) {
-	if p.Kind, err = parseKind(args[1]); err != nil {
+	p.Kind, err = parseKind(args[1])
+	if err != nil {
 		return p, err
 	}
 	const want = "want kind prefix CONFIRM kind [AFTER name]"
-	if p.Prefix = string(args[2]); p.Prefix == "" {
+	p.Prefix = string(args[2])
+	if p.Prefix == "" {
 		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "prefix is empty, %s", want)
 	}
 	if word(args[3]) != "CONFIRM" || string(args[4]) != p.Kind.String() {

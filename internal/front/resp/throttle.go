@@ -75,7 +75,8 @@ func (s *session) cellThrottle(args [][]byte) {
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
-		if numbers[i], ok = number(arg); !ok {
+		numbers[i], ok = number(arg)
+		if !ok {
 			s.fail("ERR", "value is not an integer or out of range")
 			return
 		}
@@ -123,7 +124,8 @@ func (s *session) crabThrottle(args [][]byte) {
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
-		if numbers[i], ok = number(arg); !ok {
+		numbers[i], ok = number(arg)
+		if !ok {
 			what := [...]string{"max_burst", "count_per_period", "period", "quantity"}[i]
 			s.fail("ERR", "invalid "+what)
 			return
@@ -220,7 +222,8 @@ func (s *session) tokens(options [][]byte) (n int64, ok bool) {
 		s.fail("ERR", "Missing "+option+" value")
 		return 0, false
 	}
-	if n, ok = number(options[1]); !ok || n < 0 {
+	n, ok = number(options[1])
+	if !ok || n < 0 {
 		s.fail("ERR", "value is out of range, must be positive")
 		return 0, false
 	}
