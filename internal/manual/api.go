@@ -36,7 +36,8 @@ type apiAnswer struct {
 
 // addAPI adds the description of the API, under the names that tools look for, and the page.
 func (m *Manual) addAPI() (err error) {
-	if m.api, err = openapi.New(); err != nil {
+	m.api, err = openapi.New()
+	if err != nil {
 		return err
 	}
 	description := once(func() (Page, error) {
@@ -53,7 +54,8 @@ func (m *Manual) addAPI() (err error) {
 
 func (m *Manual) renderAPI() (Page, error) {
 	f := m.frameOf(apiURL, nil)
-	f.Title, f.Scripts = "Try the API", []string{"page.js", "api.js"}
+	f.Title = "Try the API"
+	f.Scripts = []string{"page.js", "api.js"}
 	shown := apiPage{About: strings.Split(openapi.About(), "\n\n")}
 	for _, tag := range m.api.Tags {
 		t := apiTag{Tag: tag}

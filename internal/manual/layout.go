@@ -65,7 +65,8 @@ func (m *Manual) frameOf(url string, headings []heading) frame {
 			}
 			below, shown := m.below(s, url)
 			if one.Here || shown {
-				one.Below, b.Open = below, true
+				one.Below = below
+				b.Open = true
 			}
 			b.Steps = append(b.Steps, one)
 		}
@@ -92,7 +93,8 @@ func (m *Manual) render(s *source) (Page, error) {
 		return Page{}, err
 	}
 	f := m.frameOf(s.url, headings)
-	f.Title, f.Scripts = title(s.text), []string{"page.js"}
+	f.Title = title(s.text)
+	f.Scripts = []string{"page.js"}
 	f.Body = template.HTML(body) //nolint:gosec // made of our own pages
 	before, behind := m.beside(s)
 	if before != nil {

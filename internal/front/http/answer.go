@@ -259,9 +259,11 @@ func (f *fault) write(resp *fasthttp.Response, asJSON bool) {
 		text(resp, f.detail)
 		return
 	}
-	kind, title := "about:blank", fasthttp.StatusMessage(f.status)
+	kind := "about:blank"
+	title := fasthttp.StatusMessage(f.status)
 	if f.policies != nil {
-		kind, title = quotaExceeded, quotaTitle
+		kind = quotaExceeded
+		title = quotaTitle
 	}
 	writeJSON(resp, "application/problem+json", struct {
 		Type     string   `json:"type"`

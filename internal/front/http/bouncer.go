@@ -170,14 +170,16 @@ func New(config Config) (*Server, error) {
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
 	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
 	s := &Server{config: config, log: config.Log, poller: poller, routes: routes}
-	s.hosts, s.sources.Most = newHosts(config.Hosts), config.ConnsPerAddress
+	s.hosts = newHosts(config.Hosts)
+	s.sources.Most = config.ConnsPerAddress
 	s.allClosed = make(chan struct{})
 	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
 	s.lot.conns = make(map[*parked]struct{})
 	s.writers.most = runtime.GOMAXPROCS(0)
 	s.requests.New = func() any { return new(request) }
 	s.metrics = newMetrics(s)
-	s.pages, s.manual = s.newPages(), sync.OnceValues(manual.New)
+	s.pages = s.newPages()
+	s.manual = sync.OnceValues(manual.New)
 	s.http = &fasthttp.Server{
 		Handler:               s.handle,
 		ErrorHandler:          s.malformed,

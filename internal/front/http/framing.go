@@ -88,7 +88,8 @@ func (f *framing) scan(b []byte) (good int) {
 		if good == len(b) {
 			return good
 		}
-		if f.at = f.next(b[good]); f.at == atFault {
+		f.at = f.next(b[good])
+		if f.at == atFault {
 			return good
 		}
 		good++
@@ -131,7 +132,8 @@ func (f *framing) pass(b []byte) (n int) {
 
 // take counts bytes of a body or a chunk.
 func (f *framing) take(n int64) {
-	if f.left -= n; f.left > 0 {
+	f.left -= n
+	if f.left > 0 {
 		return
 	}
 	if f.at == atChunk {

@@ -156,14 +156,16 @@ func split(uri []byte) (path, query []byte) {
 	if len(path) == 0 || path[0] == '/' {
 		return path, query
 	}
-	if i := bytes.Index(path, []byte("://")); i > 0 {
-		path = path[i+3:]
-		if i = bytes.IndexByte(path, '/'); i < 0 {
-			return []byte{'/'}, query
-		}
-		path = path[i:]
+	scheme := bytes.Index(path, []byte("://"))
+	if scheme <= 0 {
+		return path, query
 	}
-	return path, query
+	path = path[scheme+len("://"):]
+	slash := bytes.IndexByte(path, '/')
+	if slash < 0 {
+		return []byte{'/'}, query
+	}
+	return path[slash:], query
 }
 
 func malformedRequest() *problem {

@@ -47,11 +47,13 @@ func writeLimits(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
 	case !r.key.Kind.Limiter():
 		p.atOnce = true
 	case d.Outcome == gatehouse.Refused:
-		p.window, p.more = r.wholeWindow(d.Interval), d.RetryAfter
+		p.window = r.wholeWindow(d.Interval)
+		p.more = d.RetryAfter
 	case d.Limit == 0: // it never fills
 		p.window = r.wholeWindow(d.Interval)
 	default:
-		p.window, p.more = r.wholeWindow(d.Interval), d.ResetAfter
+		p.window = r.wholeWindow(d.Interval)
+		p.more = d.ResetAfter
 	}
 	fields := p.appendPolicy(r.scratch[:0])
 	setBytes(resp, "RateLimit-Policy", fields)

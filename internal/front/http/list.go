@@ -76,7 +76,8 @@ func (l *list) encode(names []string) []byte {
 	bytes, most := 0, 0
 	for most < len(names) && most < l.limit {
 		bytes += len(names[most])
-		if most++; bytes >= largestList {
+		most++
+		if bytes >= largestList {
 			break
 		}
 	}

@@ -114,7 +114,8 @@ func (c *pacedConn) look() {
 	}
 	doing := c.doing.Load()
 	if doing != c.seen {
-		c.seen, c.since = doing, 0
+		c.seen = doing
+		c.since = 0
 	}
 	c.since++
 	config := &c.server.config

@@ -45,7 +45,8 @@ func newPoller() (*poller, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), epoll: fd, conns: make(map[int32]*parked)}
-	if p.raw, err = p.file.SyscallConn(); err != nil {
+	p.raw, err = p.file.SyscallConn()
+	if err != nil {
 		_ = p.file.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}

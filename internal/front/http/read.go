@@ -40,7 +40,8 @@ type problem struct {
 // read makes the request of a method and a raw path and query. page is set as well when the path is
 // none of a controller's.
 func (r *request) read(method, path, query []byte) (page string, p *problem) {
-	if page, p = r.readPath(method, path, query); p != nil || page != "" {
+	page, p = r.readPath(method, path, query)
+	if p != nil || page != "" {
 		return page, p
 	}
 	return "", r.readParams(query, nil)
@@ -60,7 +61,10 @@ func (r *request) readPath(method, path, query []byte) (page string, p *problem)
 	if t.odd {
 		return "", moved(method, withQuery(t.proper(), query))
 	}
-	r.key, r.cmd, r.v1, r.wish = gatehouse.Key{Kind: t.kind}, gatehouse.Command{Op: op}, t.v1, wish{}
+	r.key = gatehouse.Key{Kind: t.kind}
+	r.cmd = gatehouse.Command{Op: op}
+	r.v1 = t.v1
+	r.wish = wish{}
 	if t.page != "" {
 		return t.page, nil
 	}
@@ -158,7 +162,8 @@ func unescape(raw []byte, query bool) (text []byte, ok bool) {
 				return nil, false
 			}
 			var err error
-			if text, err = hex.AppendDecode(text, raw[i+1:i+3]); err != nil {
+			text, err = hex.AppendDecode(text, raw[i+1:i+3])
+			if err != nil {
 				return nil, false
 			}
 			i += 2

@@ -147,7 +147,8 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx, answer handler, name string, fr
 	}
 	f := faultOf(err)
 	if status := ctx.Response.StatusCode(); status >= fasthttp.StatusBadRequest {
-		f.status, f.code = status, "" // that of the status
+		f.status = status
+		f.code = "" // that of the status
 	}
 	f.write(&ctx.Response, from.json)
 }

@@ -71,7 +71,8 @@ func readTarget(path []byte) (t target, p *problem) {
 		return target{}, notFound(path)
 	}
 	var parts [6][]byte
-	n, rest := 0, path[1:]
+	n := 0
+	rest := path[1:]
 	for more := true; more; n++ {
 		if n == len(parts) {
 			return target{}, tooManyParts(path)
@@ -97,14 +98,16 @@ func tooManyParts(path []byte) *problem {
 // fill reads the parts of a path between its slashes. The fixed ones are read in any letter case.
 func (t *target) fill(path []byte, parts [][]byte) *problem {
 	if bytes.EqualFold(parts[0], []byte("v1")) {
-		t.v1, t.odd = true, string(parts[0]) != "v1"
+		t.v1 = true
+		t.odd = string(parts[0]) != "v1"
 		parts = parts[1:]
 	}
 	if len(parts) == 0 || len(parts[0]) == 0 {
 		return notFound(path)
 	}
 	var ok bool
-	if t.kind, ok = gatehouse.ParseKind(string(parts[0])); !ok {
+	t.kind, ok = gatehouse.ParseKind(string(parts[0]))
+	if !ok {
 		t.odd = true
 		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
 	}
@@ -123,7 +126,8 @@ func (t *target) fill(path []byte, parts [][]byte) *problem {
 	if len(parts) == 2 {
 		return nil
 	}
-	if t.op, ok = gatehouse.ParseOp(string(parts[2])); !ok {
+	t.op, ok = gatehouse.ParseOp(string(parts[2]))
+	if !ok {
 		t.odd = true
 		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
 	}

@@ -118,7 +118,8 @@ func (w *waiter) leave(ctx *fasthttp.RequestCtx) {
 // done is called by the gate when the command is decided.
 func (w *waiter) done(d gatehouse.Decision, err error) {
 	w.mu.Lock()
-	w.settled, w.decision, w.err = true, d, err
+	w.settled = true
+	w.decision, w.err = d, err
 	w.decided = w.server.metrics.Now()
 	ready := w.conn != nil && !w.over
 	w.over = w.over || ready
