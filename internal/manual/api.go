@@ -40,27 +40,27 @@ func (m *Manual) addAPI() (err error) {
 	if err != nil {
 		return err
 	}
-	description := once(func() (Page, error) {
+	description := renderOnce(func() (Page, error) {
 		body, err := m.api.JSON()
 		return Page{Type: "application/json", Body: body}, err
 	})
 	m.pages["openapi.json"] = description
 	m.pages["doc.json"] = description // where bouncer has its own
-	m.redirect("openapi.yaml", "openapi.json")
-	m.redirect("api", apiURL)
-	m.pages[apiURL] = once(m.renderAPI)
+	m.addRedirect("openapi.yaml", "openapi.json")
+	m.addRedirect("api", apiURL)
+	m.pages[apiURL] = renderOnce(m.renderAPI)
 	return nil
 }
 
 func (m *Manual) renderAPI() (Page, error) {
-	f := m.frameOf(apiURL, nil)
+	f := m.newFrame(apiURL, nil)
 	f.Title = "Try the API"
 	f.Scripts = []string{"page.js", "api.js"}
 	shown := apiPage{About: strings.Split(openapi.About(), "\n\n")}
 	for _, tag := range m.api.Tags {
 		t := apiTag{Tag: tag}
 		if s := m.sources["docs/controllers/"+tag.Name+".md"]; s != nil {
-			t.Page = relative(apiURL, s.url)
+			t.Page = relativeLink(apiURL, s.url)
 		}
 		for i, op := range m.api.Operations {
 			if op.Tag != tag.Name {
@@ -76,7 +76,7 @@ func (m *Manual) renderAPI() (Page, error) {
 		shown.Tags = append(shown.Tags, t)
 	}
 	f.API = shown
-	return f.page("api")
+	return f.executeTemplate("api")
 }
 
 func (m *Manual) apiOperation(op openapi.Operation) apiOperation {

@@ -10,8 +10,8 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// layout is the frame of every page.
-func layout() (*template.Template, error) { return template.ParseFS(assets, "assets/*.html") }
+// parseLayout is the frame of every page.
+func parseLayout() (*template.Template, error) { return template.ParseFS(assets, "assets/*.html") }
 
 // addAssets adds the style and the scripts, under assets/.
 func (m *Manual) addAssets() error {
@@ -25,45 +25,45 @@ func (m *Manual) addAssets() error {
 	return nil
 }
 
-// A frame is what stands around a page: the tree, and the ways on.
-type frame struct {
+// A pageFrame is what stands around a page: the tree, and the ways on.
+type pageFrame struct {
 	Title   string
 	Base    string // from the page to the root of the manual
 	Scripts []string
-	Tree    []branch
-	Before  *step
-	Behind  *step
+	Tree    []treeBranch
+	Before  *pageLink
+	Behind  *pageLink
 
 	Body template.HTML // of Markdown, which is ours
 	API  any
 }
 
-// A branch is one section of the tree.
-type branch struct {
+// A treeBranch is one section of the tree.
+type treeBranch struct {
 	Title string
 	Open  bool // the page is in it
-	Steps []step
+	Steps []pageLink
 }
 
-// A step leads to one page.
-type step struct {
+// A pageLink leads to one page.
+type pageLink struct {
 	URL, Label string
 	Here       bool
-	Headings   []heading // of the page that is shown
-	Below      []step    // of the folder that is shown
+	Headings   []heading  // of the page that is shown
+	Below      []pageLink // of the folder that is shown
 }
 
-// frameOf makes what stands around the page with this path.
-func (m *Manual) frameOf(url string, headings []heading) frame {
-	f := frame{Base: relative(url, "")}
+// newFrame makes what stands around the page with this path.
+func (m *Manual) newFrame(url string, headings []heading) pageFrame {
+	f := pageFrame{Base: relativeLink(url, "")}
 	for _, section := range m.tree {
-		b := branch{Title: section.title}
+		b := treeBranch{Title: section.title}
 		for _, s := range section.pages {
-			one := step{URL: relative(url, s.url), Label: s.label, Here: s.url == url}
+			one := pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url}
 			if one.Here {
 				one.Headings = headings
 			}
-			below, shown := m.below(s, url)
+			below, shown := m.linksBelow(s, url)
 			if one.Here || shown {
 				one.Below = below
 				b.Open = true
@@ -75,40 +75,40 @@ func (m *Manual) frameOf(url string, headings []heading) frame {
 	return f
 }
 
-// below are the pages that stand below an index; shown says that the one with this path is one of them.
-func (m *Manual) below(index *source, url string) (steps []step, shown bool) {
+// linksBelow are the pages that stand below an index; shown says that the one with this path is one of them.
+func (m *Manual) linksBelow(index *pageSource, url string) (steps []pageLink, shown bool) {
 	for _, s := range m.order {
-		if s.above == index {
-			steps = append(steps, step{URL: relative(url, s.url), Label: s.label, Here: s.url == url})
+		if s.index == index {
+			steps = append(steps, pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url})
 			shown = shown || s.url == url
 		}
 	}
 	return steps, shown
 }
 
-// render makes the page of a source.
-func (m *Manual) render(s *source) (Page, error) {
-	body, headings, err := m.article(s)
+// renderSource makes the page of a source.
+func (m *Manual) renderSource(s *pageSource) (Page, error) {
+	body, headings, err := m.renderArticle(s)
 	if err != nil {
 		return Page{}, err
 	}
-	f := m.frameOf(s.url, headings)
-	f.Title = title(s.text)
+	f := m.newFrame(s.url, headings)
+	f.Title = pageTitle(s.text)
 	f.Scripts = []string{"page.js"}
 	f.Body = template.HTML(body) //nolint:gosec // made of our own pages
-	before, behind := m.beside(s)
+	before, behind := m.neighbours(s)
 	if before != nil {
-		f.Before = &step{URL: relative(s.url, before.url), Label: before.label}
+		f.Before = &pageLink{URL: relativeLink(s.url, before.url), Label: before.label}
 	}
 	if behind != nil {
-		f.Behind = &step{URL: relative(s.url, behind.url), Label: behind.label}
+		f.Behind = &pageLink{URL: relativeLink(s.url, behind.url), Label: behind.label}
 	}
-	return f.page("page")
+	return f.executeTemplate("page")
 }
 
-// page executes one of the templates.
-func (f *frame) page(name string) (Page, error) {
-	templates, err := layout()
+// executeTemplate executes one of the templates.
+func (f *pageFrame) executeTemplate(name string) (Page, error) {
+	templates, err := parseLayout()
 	if err != nil {
 		return Page{}, fmt.Errorf("reading the layout of the documentation: %w", err)
 	}

@@ -34,40 +34,40 @@ type Page struct {
 type Manual struct {
 	pages map[string]func() (Page, error)
 
-	sources map[string]*source // by their files
-	tree    []*section
-	order   []*source // of the tree, for the page before and the one behind
+	sources map[string]*pageSource // by their files
+	tree    []*treeSection
+	order   []*pageSource // of the tree, for the page before and the one behind
 	api     *openapi.Document
 }
 
-// A source is one page of Markdown.
-type source struct {
+// A pageSource is one page of Markdown.
+type pageSource struct {
 	file  string // in the repository, such as docs/controllers/gcra.md
 	url   string // below the root of the manual, such as controllers/gcra
 	label string // in the tree
 	text  []byte
-	above *source // the index of its folder, if it is listed there and not in the tree
+	index *pageSource // the index of its folder, if it is listed there and not in the tree
 }
 
 // New returns the manual. Pages are rendered when they are first asked for, once.
 func New() (*Manual, error) {
-	m := &Manual{pages: make(map[string]func() (Page, error)), sources: make(map[string]*source)}
-	if err := m.read(gatehouse.Pages(), ""); err != nil {
+	m := &Manual{pages: make(map[string]func() (Page, error)), sources: make(map[string]*pageSource)}
+	if err := m.readFolder(gatehouse.Pages(), ""); err != nil {
 		return nil, err
 	}
-	if err := m.read(docs.Files(), "docs"); err != nil {
+	if err := m.readFolder(docs.Files(), "docs"); err != nil {
 		return nil, err
 	}
 	m.addIndex("docs/decisions", "Decisions")
-	m.plant()
+	m.buildTree()
 	for _, s := range m.sources {
-		m.pages[s.url] = once(func() (Page, error) { return m.render(s) })
-		m.redirectFile(s)
+		m.pages[s.url] = renderOnce(func() (Page, error) { return m.renderSource(s) })
+		m.addFileRedirects(s)
 	}
 	if err := m.addAPI(); err != nil {
 		return nil, err
 	}
-	m.redirect("index.html", "./")
+	m.addRedirect("index.html", "./")
 	if err := m.addAssets(); err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func (m *Manual) Page(url string) (p Page, ok bool, err error) {
 	return p, true, err
 }
 
-// once makes a page when it is first asked for, with what goes by its bytes.
-func once(render func() (Page, error)) func() (Page, error) {
+// renderOnce makes a page when it is first asked for, with what goes by its bytes.
+func renderOnce(render func() (Page, error)) func() (Page, error) {
 	return sync.OnceValues(func() (Page, error) {
 		p, err := render()
 		if err != nil {
@@ -106,38 +106,40 @@ func once(render func() (Page, error)) func() (Page, error) {
 	})
 }
 
-// types are the Content-Types of files, by how their names end. The system's own table is not asked: it
-// differs from system to system.
-var types = map[string]string{
+// contentTypes are the Content-Types of files, by how their names end. The system's own table is not asked:
+// it differs from system to system.
+var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 	".json": "application/json", ".yaml": "application/yaml",
 }
 
 // addFile adds a page that is sent as it is.
 func (m *Manual) addFile(url string, body []byte) {
-	m.pages[url] = once(func() (Page, error) { return Page{Type: types[path.Ext(url)], Body: body}, nil })
+	m.pages[url] = renderOnce(func() (Page, error) {
+		return Page{Type: contentTypes[path.Ext(url)], Body: body}, nil
+	})
 }
 
-func (m *Manual) redirect(from, to string) {
+func (m *Manual) addRedirect(from, to string) {
 	m.pages[from] = func() (Page, error) { return Page{Location: to}, nil }
 }
 
-// redirectFile leads from the path of a page's file, and of its folder, to the page.
-func (m *Manual) redirectFile(s *source) {
+// addFileRedirects leads from the path of a page's file, and of its folder, to the page.
+func (m *Manual) addFileRedirects(s *pageSource) {
 	folder, isIndex := strings.CutSuffix(s.url, "/")
 	switch {
 	case isIndex:
-		m.redirect(s.url+"README.md", "./")
-		m.redirect(folder, path.Base(folder)+"/")
+		m.addRedirect(s.url+"README.md", "./")
+		m.addRedirect(folder, path.Base(folder)+"/")
 	case s.url == "":
-		m.redirect("README.md", "./")
+		m.addRedirect("README.md", "./")
 	default:
-		m.redirect(s.url+".md", path.Base(s.url))
+		m.addRedirect(s.url+".md", path.Base(s.url))
 	}
 }
 
-// read takes in all files of a folder of the repository.
-func (m *Manual) read(files fs.FS, folder string) error {
+// readFolder takes in all files of a folder of the repository.
+func (m *Manual) readFolder(files fs.FS, folder string) error {
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -148,7 +150,7 @@ func (m *Manual) read(files fs.FS, folder string) error {
 		}
 		switch path.Ext(name) {
 		case ".md":
-			m.add(path.Join(folder, name), text)
+			m.addSource(path.Join(folder, name), text)
 		default:
 			m.addFile(name, text)
 		}
@@ -160,9 +162,9 @@ func (m *Manual) read(files fs.FS, folder string) error {
 	return nil
 }
 
-// add takes in a page. Its path is that of its file below docs/, without the ending; an index has its
+// addSource takes in a page. Its path is that of its file below docs/, without the ending; an index has its
 // folder's.
-func (m *Manual) add(file string, text []byte) {
+func (m *Manual) addSource(file string, text []byte) {
 	url := strings.TrimSuffix(strings.TrimPrefix(file, "docs/"), ".md")
 	switch {
 	case path.Dir(file) == ".":
@@ -170,17 +172,17 @@ func (m *Manual) add(file string, text []byte) {
 	case path.Base(url) == "README":
 		url = strings.TrimSuffix(url, "README")
 	}
-	m.sources[file] = &source{file: file, url: url, label: title(text), text: text}
+	m.sources[file] = &pageSource{file: file, url: url, label: pageTitle(text), text: text}
 }
 
-// title is the first heading of a page.
-func title(text []byte) string {
+// pageTitle is the first heading of a page.
+func pageTitle(text []byte) string {
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimPrefix(line, "# ")
 }
 
-// relative is the link from one path to another.
-func relative(from, to string) string {
+// relativeLink is the link from one path to another.
+func relativeLink(from, to string) string {
 	link := strings.Repeat("../", strings.Count(from, "/")) + to
 	if link == "" {
 		return "./"

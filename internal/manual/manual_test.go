@@ -77,7 +77,7 @@ func join(url, link string) string {
 
 func checkLink(t *testing.T, pages map[string]Page, url, link string) {
 	t.Helper()
-	if file, ours := strings.CutPrefix(link, repository); ours {
+	if file, ours := strings.CutPrefix(link, repositoryURL); ours {
 		file, _, _ = strings.Cut(file, "#")
 		if _, err := os.Stat("../../" + file); err != nil {
 			t.Errorf("%s links to %s: %v", url, link, err)
@@ -87,7 +87,7 @@ func checkLink(t *testing.T, pages map[string]Page, url, link string) {
 	if link == "data:," || strings.Contains(link, "://") {
 		return
 	}
-	if page, ours := strings.CutPrefix(link, relative(url, "../")); ours {
+	if page, ours := strings.CutPrefix(link, relativeLink(url, "../")); ours {
 		checkServerPage(t, "/"+page)
 		return
 	}
@@ -154,7 +154,7 @@ func TestTreeHasEveryPage(t *testing.T) {
 			t.Errorf("%s is in the tree %d times, want once", s.file, listed)
 		}
 		marked := refer.FindAllStringSubmatch(string(pages[s.url].Body), -1)
-		if s.file != home && (len(marked) != 1 || join(s.url, marked[0][1]) != s.url) {
+		if s.file != homeFile && (len(marked) != 1 || join(s.url, marked[0][1]) != s.url) {
 			t.Errorf("%s marks %v in its tree, want itself", s.url, marked)
 		}
 	}
@@ -162,12 +162,12 @@ func TestTreeHasEveryPage(t *testing.T) {
 
 func TestBeside(t *testing.T) {
 	m, _ := rendered(t)
-	before, behind := m.beside(m.order[0])
+	before, behind := m.neighbours(m.order[0])
 	if before != nil || behind != m.order[1] {
 		t.Errorf("beside the first are %v and %v", before, behind)
 	}
 	end := len(m.order) - 1
-	if before, behind = m.beside(m.order[end]); before != m.order[end-1] || behind != nil {
+	if before, behind = m.neighbours(m.order[end]); before != m.order[end-1] || behind != nil {
 		t.Errorf("beside the last are %v and %v", before, behind)
 	}
 }
@@ -175,12 +175,12 @@ func TestBeside(t *testing.T) {
 // What Markdown has comes out as HTML.
 func TestArticle(t *testing.T) {
 	m, _ := rendered(t)
-	s := &source{file: "docs/stores/x.md", url: "stores/x", text: []byte("# A `b` c!\n\n" +
+	s := &pageSource{file: "docs/stores/x.md", url: "stores/x", text: []byte("# A `b` c!\n\n" +
 		"## Same\n\n## Same\n\n" +
 		"<!-- tested -->\n```sh\n$ echo '<hi>'\n```\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n" +
 		"[up](../protocols/http.md#calls) [dir](../decisions) [code](../../go.mod) <http://localhost:5505/metrics> " +
 		"<i>x</i> &amp; <https://example.com/>\n")}
-	got, headings, err := m.article(s)
+	got, headings, err := m.renderArticle(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,8 @@ func TestArticle(t *testing.T) {
 		`<h1 id="a-b-c">A <code>b</code> c!<a class="anchor" href="#a-b-c"`, `<h2 id="same-1">`,
 		"<pre><code class=\"language-sh\">$ echo '&lt;hi&gt;'\n</code></pre>", "<th>a</th>", "<td>1</td>",
 		`<a href="../protocols/http#calls">up</a>`, `<a href="../decisions/">dir</a>`,
-		`<a href="` + repository + `go.mod">code</a>`, `<a href="../../metrics">http://localhost:5505/metrics</a>`,
+		`<a href="` + repositoryURL + `go.mod">code</a>`,
+		`<a href="../../metrics">http://localhost:5505/metrics</a>`,
 		`x &amp; <a href="https://example.com/">`,
 	} {
 		if !strings.Contains(got, want) {

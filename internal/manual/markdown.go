@@ -14,22 +14,25 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repository is where links lead to what is not among the pages.
-const repository = "https://github.com/gatehousehq/gatehouse/blob/main/"
+// repositoryURL is where links lead to what is not among the pages.
+const repositoryURL = "https://github.com/gatehousehq/gatehouse/blob/main/"
 
-// local begins links to a server on the usual address. In the manual they lead to the server that shows it.
-const local = "http://localhost:5505/"
+// localServer begins links to a server on the usual address. In the manual they lead to the server that shows
+// it.
+const localServer = "http://localhost:5505/"
 
-func markdown() goldmark.Markdown { return goldmark.New(goldmark.WithExtensions(extension.Table)) }
+func newMarkdown() goldmark.Markdown { return goldmark.New(goldmark.WithExtensions(extension.Table)) }
 
-func parse(source []byte) ast.Node { return markdown().Parser().Parse(text.NewReader(source)) }
+func parseMarkdown(source []byte) ast.Node {
+	return newMarkdown().Parser().Parse(text.NewReader(source))
+}
 
-// walk visits a node and all below it.
-func walk(node ast.Node, visit func(ast.Node)) {
+// walkNodes visits a node and all below it.
+func walkNodes(node ast.Node, visit func(ast.Node)) {
 	visit(node)
 	for child := node.FirstChild(); child != nil; {
 		next := child.NextSibling() // visit may take the child away
-		walk(child, visit)
+		walkNodes(child, visit)
 		child = next
 	}
 }
@@ -37,50 +40,50 @@ func walk(node ast.Node, visit func(ast.Node)) {
 // A heading is where a page can be entered.
 type heading struct{ ID, Text string }
 
-// article makes HTML of a page's Markdown, and tells its headings of the second level.
-func (m *Manual) article(s *source) (body string, headings []heading, err error) {
-	document := parse(s.text)
+// renderArticle makes HTML of a page's Markdown, and tells its headings of the second level.
+func (m *Manual) renderArticle(s *pageSource) (body string, headings []heading, err error) {
+	document := parseMarkdown(s.text)
 	seen := make(map[string]int)
-	walk(document, func(node ast.Node) {
+	walkNodes(document, func(node ast.Node) {
 		switch node := node.(type) {
 		case *ast.Heading:
-			words := plain(node, s.text)
-			id := anchor(words, seen)
+			words := plainText(node, s.text)
+			id := anchorID(words, seen)
 			node.SetAttributeString("id", []byte(id))
-			node.AppendChild(node, raw(
+			node.AppendChild(node, rawHTML(
 				`<a class="anchor" href="#`+id+`" aria-label="Link to this heading">#</a>`))
 			if node.Level == 2 {
 				headings = append(headings, heading{id, words})
 			}
 		case *ast.Link:
-			node.Destination = []byte(m.link(s, string(node.Destination)))
+			node.Destination = []byte(m.resolveLink(s, string(node.Destination)))
 		case *ast.AutoLink:
-			m.retarget(s, node)
+			m.retargetAutoLink(s, node)
 		case *ast.HTMLBlock, *ast.RawHTML: // comments for our tests
 			node.Parent().RemoveChild(node.Parent(), node)
 		}
 	})
 	var out bytes.Buffer
-	if err := markdown().Renderer().Render(&out, s.text, document); err != nil {
+	if err := newMarkdown().Renderer().Render(&out, s.text, document); err != nil {
 		return "", nil, fmt.Errorf("rendering %s: %w", s.file, err)
 	}
 	return out.String(), headings, nil
 }
 
-// raw is HTML that is written as it stands.
-func raw(markup string) ast.Node {
+// rawHTML is HTML that is written as it stands.
+func rawHTML(markup string) ast.Node {
 	node := ast.NewString([]byte(markup))
 	node.SetCode(true) // a raw one is still escaped
 	return node
 }
 
-// link is where a link of a page leads in the manual.
-func (m *Manual) link(from *source, to string) string {
-	if rest, ok := strings.CutPrefix(to, local); ok {
+// resolveLink is where a link of a page leads in the manual.
+func (m *Manual) resolveLink(from *pageSource, to string) string {
+	if rest, ok := strings.CutPrefix(to, localServer); ok {
 		if page, ok := strings.CutPrefix(rest, "docs/"); ok {
-			return relative(from.url, page)
+			return relativeLink(from.url, page)
 		}
-		return relative(from.url, "../"+rest)
+		return relativeLink(from.url, "../"+rest)
 	}
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {
 		return to
@@ -92,30 +95,30 @@ func (m *Manual) link(from *source, to string) string {
 	file = path.Join(path.Dir(from.file), file)
 	switch {
 	case m.sources[file] != nil:
-		return relative(from.url, m.sources[file].url) + anchor
+		return relativeLink(from.url, m.sources[file].url) + anchor
 	case m.sources[file+"/README.md"] != nil:
-		return relative(from.url, m.sources[file+"/README.md"].url)
+		return relativeLink(from.url, m.sources[file+"/README.md"].url)
 	case m.pages[strings.TrimPrefix(file, "docs/")] != nil: // a picture
-		return relative(from.url, strings.TrimPrefix(file, "docs/"))
+		return relativeLink(from.url, strings.TrimPrefix(file, "docs/"))
 	}
-	return repository + file + anchor
+	return repositoryURL + file + anchor
 }
 
-// retarget lets a link that shows its own address lead to the server that shows the page, if it is one to the
-// usual address.
-func (m *Manual) retarget(s *source, node *ast.AutoLink) {
+// retargetAutoLink lets a link that shows its own address lead to the server that shows the page, if it is
+// one to the usual address.
+func (m *Manual) retargetAutoLink(s *pageSource, node *ast.AutoLink) {
 	url := string(node.URL(s.text))
-	if !strings.HasPrefix(url, local) {
+	if !strings.HasPrefix(url, localServer) {
 		return
 	}
-	link := `<a href="` + html.EscapeString(m.link(s, url)) + `">` + html.EscapeString(url) + `</a>`
-	node.Parent().ReplaceChild(node.Parent(), node, raw(link))
+	link := `<a href="` + html.EscapeString(m.resolveLink(s, url)) + `">` + html.EscapeString(url) + `</a>`
+	node.Parent().ReplaceChild(node.Parent(), node, rawHTML(link))
 }
 
-// plain is the text of a node without its form.
-func plain(node ast.Node, source []byte) string {
+// plainText is the text of a node without its form.
+func plainText(node ast.Node, source []byte) string {
 	var words strings.Builder
-	walk(node, func(n ast.Node) {
+	walkNodes(node, func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.Text:
 			words.Write(n.Segment.Value(source))
@@ -129,8 +132,8 @@ func plain(node ast.Node, source []byte) string {
 	return words.String()
 }
 
-// anchor is the name of a heading, as GitHub has it: what leads there leads here too.
-func anchor(words string, seen map[string]int) string {
+// anchorID is the name of a heading, as GitHub has it: what leads there leads here too.
+func anchorID(words string, seen map[string]int) string {
 	id := strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':

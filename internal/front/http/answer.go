@@ -15,37 +15,39 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A reply is how one request wants to be answered. It outlives the request while that waits.
-type reply struct {
+// A responder is how one request wants to be answered. It outlives the request while that waits.
+type responder struct {
 	key     gatehouse.Key
 	op      gatehouse.Op
 	maxWait time.Duration
 	holder  string
 	holds   bool // a grant is held until it is released or expires
 	v1      bool
-	wish
-	json    bool   // refusals as application/problem+json
-	origin  string // of a web page that may read the answer
-	close   bool   // the connection ends with the answer
-	http10  bool
-	scratch []byte // to put headers together in; nil will do
-	began   time.Duration
+	answerOptions
+	wantsJSON  bool   // refusals as application/problem+json
+	origin     string // of a web page that may read the answer
+	closeAfter bool   // the connection ends with the answer
+	http10     bool
+	scratch    []byte // to put headers together in; nil will do
+	began      time.Duration
 }
 
-// reply notes how the request that ctx is about wants to be answered.
-func (s *Server) reply(ctx *fasthttp.RequestCtx, r *request, from *sender) reply {
+// newResponder notes how the request that ctx is about wants to be answered.
+func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) responder {
 	header := &ctx.Request.Header
-	wish := r.wish
-	wish.refusal = cmp.Or(wish.refusal, s.config.Refusal)
-	return reply{
+	options := r.answerOptions
+	options.refusalStatus = cmp.Or(options.refusalStatus, s.config.Refusal)
+	return responder{
 		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
-		holds: r.holds(), wish: wish, json: from.json, origin: s.origin(from),
-		close: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
+		holds: r.acquiresHold(), answerOptions: options,
+		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
+		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
 	}
 }
 
-// statuses says how outcomes that are no grants are answered, a refusal unless something else is wished.
-var statuses = [...]int{
+// outcomeStatuses says how outcomes that are no grants are answered, a refusal unless something else is
+// wished.
+var outcomeStatuses = [...]int{
 	gatehouse.Refused:   fasthttp.StatusRequestTimeout,
 	gatehouse.Conflict:  fasthttp.StatusConflict,
 	gatehouse.Deleted:   fasthttp.StatusConflict,
@@ -54,8 +56,8 @@ var statuses = [...]int{
 	gatehouse.Exhausted: fasthttp.StatusServiceUnavailable,
 }
 
-// codes says how errors are answered.
-var codes = [...]int{
+// errorStatuses says how errors are answered.
+var errorStatuses = [...]int{
 	gatehouse.CodeInternal:    fasthttp.StatusInternalServerError,
 	gatehouse.CodeInvalid:     fasthttp.StatusBadRequest,
 	gatehouse.CodeExhausted:   fasthttp.StatusServiceUnavailable,
@@ -63,40 +65,40 @@ var codes = [...]int{
 	gatehouse.CodeTimeout:     fasthttp.StatusServiceUnavailable,
 }
 
-// answer writes a decision, or the error that took its place, as a response.
-func (r *reply) answer(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
+// writeDecision writes a decision, or the error that took its place, as a response.
+func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
 	allowOrigin(resp, r.origin)
 	if err != nil {
-		f := faultOf(err)
-		f.write(resp, r.json)
+		f := errorProblem(err)
+		f.writeTo(resp, r.wantsJSON)
 		return
 	}
-	if d.Outcome <= gatehouse.Granted && r.tellsLimits() {
-		writeLimits(resp, r, d)
+	if d.Outcome <= gatehouse.Granted && r.hasLimitHeaders() {
+		writeLimitHeaders(resp, r, d)
 	}
 	if d.Outcome == gatehouse.Granted && d.Fence != 0 {
-		setUint(resp, headerFence, d.Fence)
+		setUintHeader(resp, headerFence, d.Fence)
 		if d.ExpiresAfter >= 0 {
-			setUint(resp, headerExpires, uint64(d.ExpiresAfter.Milliseconds())) // #nosec G115 -- from 0
+			setUintHeader(resp, headerExpires, uint64(d.ExpiresAfter.Milliseconds())) // #nosec G115 -- from 0
 		}
 	}
 	switch {
 	case r.details:
-		writeRaw(resp, "application/json", r.object(d))
+		writeRawJSON(resp, "application/json", r.decisionJSON(d))
 	case d.Outcome == gatehouse.Granted:
-		r.value(resp, d)
+		r.writeGrant(resp, d)
 	default:
-		f := r.denial(d)
-		f.write(resp, r.json)
+		f := r.denialOf(d)
+		f.writeTo(resp, r.wantsJSON)
 	}
 }
 
-// denial is what is answered to what was not granted.
-func (r *reply) denial(d *gatehouse.Decision) fault {
-	f := fault{status: statuses[d.Outcome], detail: r.sentence(d), code: d.Outcome.String()}
+// denialOf is what is answered to what was not granted.
+func (r *responder) denialOf(d *gatehouse.Decision) problemDetails {
+	f := problemDetails{status: outcomeStatuses[d.Outcome], detail: r.denialText(d), code: d.Outcome.String()}
 	if d.Outcome == gatehouse.Refused {
-		f.status = cmp.Or(r.refusal, f.status)
-		f.policies = r.refusing(d)
+		f.status = cmp.Or(r.refusalStatus, f.status)
+		f.violated = r.refusedPolicies(d)
 		if d.RetryAfter != gatehouse.Forever {
 			f.retryAfter = max(1, d.RetryAfter) // what is refused now is not granted at this very instant
 		}
@@ -104,25 +106,25 @@ func (r *reply) denial(d *gatehouse.Decision) fault {
 	return f
 }
 
-// sentence says why something was not granted.
-func (r *reply) sentence(d *gatehouse.Decision) string {
+// denialText says why something was not granted.
+func (r *responder) denialText(d *gatehouse.Decision) string {
 	switch d.Outcome {
 	case gatehouse.Refused:
-		return r.refusedSentence(d)
+		return r.refusalText(d)
 	case gatehouse.Missing:
 		return r.key.String() + " does not exist"
 	}
 	return r.key.String() + " " + d.Message
 }
 
-// refusedSentence says which limit refused, and when to try again.
-func (r *reply) refusedSentence(d *gatehouse.Decision) string {
+// refusalText says which limit refused, and when to try again.
+func (r *responder) refusalText(d *gatehouse.Decision) string {
 	when := "only another request can change that"
 	if d.RetryAfter != gatehouse.Forever {
-		when = fmt.Sprintf("try again in %d ms", ceil(d.RetryAfter, time.Millisecond))
+		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
 	}
 	which := ""
-	switch names := r.refusing(d); {
+	switch names := r.refusedPolicies(d); {
 	case len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"
@@ -139,27 +141,27 @@ func (r *reply) refusedSentence(d *gatehouse.Decision) string {
 		r.key, r.op, r.maxWait.Milliseconds(), which, when)
 }
 
-// value answers a grant: 204, or 200 where there is something to tell.
-func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
+// writeGrant answers a grant: 204, or 200 where there is something to tell.
+func (r *responder) writeGrant(resp *fasthttp.Response, d *gatehouse.Decision) {
 	switch r.op {
 	case gatehouse.OpAcquire:
 		if params.HasHolders(r.key.Kind) {
-			text(resp, r.holder)
+			writeText(resp, r.holder)
 			return
 		}
 	case gatehouse.OpDelay, gatehouse.OpReserve:
-		text(resp, strconv.FormatInt(params.CeilMillis(d.Delay), 10))
+		writeText(resp, strconv.FormatInt(params.CeilMillis(d.Delay), 10))
 		return
 	case gatehouse.OpWait:
 		if r.key.Kind == gatehouse.Event {
-			r.message(resp, d.Message)
+			r.writeMessage(resp, d.Message)
 			return
 		}
 	case gatehouse.OpCount, gatehouse.OpValue:
-		text(resp, strconv.FormatInt(d.Value, 10))
+		writeText(resp, strconv.FormatInt(d.Value, 10))
 		return
 	case gatehouse.OpStats:
-		writeJSON(resp, "application/json", stats(d.Stats))
+		writeJSON(resp, "application/json", statsJSON(d.Stats))
 		return
 	}
 	resp.SetStatusCode(fasthttp.StatusNoContent)
@@ -169,14 +171,14 @@ func (r *reply) value(resp *fasthttp.Response, d *gatehouse.Decision) {
 // headers of an answer, and give 502 for more.
 const maxHeaderMessage = 2 << 10
 
-// message answers an event: in the body, or under /v1/ in a header beside a 204 if it is short enough.
-func (r *reply) message(resp *fasthttp.Response, message string) {
+// writeMessage answers an event: in the body, or under /v1/ in a header beside a 204 if it is short enough.
+func (r *responder) writeMessage(resp *fasthttp.Response, message string) {
 	escaped := ""
 	if r.v1 {
 		escaped = url.PathEscape(message)
 	}
 	if !r.v1 || len(escaped) > maxHeaderMessage {
-		text(resp, message)
+		writeText(resp, message)
 		return
 	}
 	resp.SetStatusCode(fasthttp.StatusNoContent)
@@ -193,34 +195,34 @@ const (
 	headerNoSniff = "X-Content-Type-Options"
 )
 
-const plain = "text/plain; charset=utf-8"
+const plainText = "text/plain; charset=utf-8"
 
-// text answers 200 with a bare value. It is never sniffed: a key or a message may look like HTML.
-func text(resp *fasthttp.Response, value string) {
-	resp.Header.SetContentType(plain)
+// writeText answers 200 with a bare value. It is never sniffed: a key or a message may look like HTML.
+func writeText(resp *fasthttp.Response, value string) {
+	resp.Header.SetContentType(plainText)
 	resp.Header.Set(headerNoSniff, "nosniff")
 	resp.SetBodyString(value)
 }
 
-// refuse answers with a status and one sentence.
-func refuse(resp *fasthttp.Response, status int, detail string, asJSON bool) {
-	f := fault{status: status, detail: detail}
-	f.write(resp, asJSON)
+// writeProblem answers with a status and one sentence.
+func writeProblem(resp *fasthttp.Response, status int, detail string, asJSON bool) {
+	f := problemDetails{status: status, detail: detail}
+	f.writeTo(resp, asJSON)
 }
 
-// A fault is an answer that is no success.
-type fault struct {
+// A problemDetails is an answer that is no success.
+type problemDetails struct {
 	status     int
 	code       string        // in one word; "" is that of the status
 	detail     string        // one sentence
-	policies   []string      // the names of those that refused
+	violated   []string      // the names of those that refused
 	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
 }
 
-// faultOf is how an error is answered.
-func faultOf(err error) fault {
+// errorProblem is how an error is answered.
+func errorProblem(err error) problemDetails {
 	code := gatehouse.CodeOf(err)
-	return fault{status: codes[code], code: code.String(), detail: err.Error()}
+	return problemDetails{status: errorStatuses[code], code: code.String(), detail: err.Error()}
 }
 
 // statusCodes are the codes of answers that no decision and no error is behind.
@@ -238,32 +240,32 @@ var statusCodes = map[int]string{
 	fasthttp.StatusServiceUnavailable:          "unavailable",
 }
 
-// pauseWhenFull is when to try again what the server cannot do at present: such states last for moments.
-const pauseWhenFull = time.Second
+// retryWhenFull is when to try again what the server cannot do at present: such states last for moments.
+const retryWhenFull = time.Second
 
 // What a refusal by a limit is called in the registry of problem types.
 const (
-	quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	quotaTitle    = "Request cannot be satisfied as assigned quota has been exceeded"
+	quotaExceededType  = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
 )
 
-func (f *fault) write(resp *fasthttp.Response, asJSON bool) {
+func (f *problemDetails) writeTo(resp *fasthttp.Response, asJSON bool) {
 	resp.SetStatusCode(f.status)
 	if f.status == fasthttp.StatusServiceUnavailable {
-		f.retryAfter = cmp.Or(f.retryAfter, pauseWhenFull)
+		f.retryAfter = cmp.Or(f.retryAfter, retryWhenFull)
 	}
 	if f.retryAfter > 0 {
-		setUint(resp, fasthttp.HeaderRetryAfter, seconds(f.retryAfter))
+		setUintHeader(resp, fasthttp.HeaderRetryAfter, ceilSeconds(f.retryAfter))
 	}
 	if !asJSON {
-		text(resp, f.detail)
+		writeText(resp, f.detail)
 		return
 	}
 	kind := "about:blank"
 	title := fasthttp.StatusMessage(f.status)
-	if f.policies != nil {
-		kind = quotaExceeded
-		title = quotaTitle
+	if f.violated != nil {
+		kind = quotaExceededType
+		title = quotaExceededTitle
 	}
 	writeJSON(resp, "application/problem+json", struct {
 		Type     string   `json:"type"`
@@ -275,16 +277,16 @@ func (f *fault) write(resp *fasthttp.Response, asJSON bool) {
 		Violated []string `json:"violated-policies,omitempty"`
 	}{
 		kind, title, f.status, f.detail, cmp.Or(f.code, statusCodes[f.status]),
-		params.CeilMillis(f.retryAfter), f.policies,
+		params.CeilMillis(f.retryAfter), f.violated,
 	})
 }
 
 func writeJSON(resp *fasthttp.Response, contentType string, value any) {
-	writeRaw(resp, contentType, encodeJSON(value))
+	writeRawJSON(resp, contentType, encodeJSON(value))
 }
 
-// writeRaw answers with JSON that is made already. It is not copied, so nothing may change it any more.
-func writeRaw(resp *fasthttp.Response, contentType string, body []byte) {
+// writeRawJSON answers with JSON that is made already. It is not copied, so nothing may change it any more.
+func writeRawJSON(resp *fasthttp.Response, contentType string, body []byte) {
 	resp.Header.SetContentType(contentType)
 	resp.Header.Set(headerNoSniff, "nosniff")
 	resp.SetBodyRaw(body)
@@ -307,12 +309,12 @@ func forbidStoring(resp *fasthttp.Response) {
 	resp.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 }
 
-// stats are a controller's figures as a JSON object, in their order. Times are RFC 3339, lengths of
+// statsJSON are a controller's figures as a JSON object, in their order. Times are RFC 3339, lengths of
 // time are milliseconds.
-type stats []gatehouse.Stat
+type statsJSON []gatehouse.Stat
 
 // MarshalJSON implements [json.Marshaler].
-func (s stats) MarshalJSON() ([]byte, error) {
+func (s statsJSON) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
 	for i, stat := range s {
 		value := stat.Value

@@ -8,15 +8,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxForm is the longest form in a body. One with a message of 4096 bytes, each of them escaped, fits in.
-const maxForm = 16 << 10
+// maxFormBytes is the longest form in a body. One with a message of 4096 bytes, each of them escaped, fits
+// in.
+const maxFormBytes = 16 << 10
 
 // formType is the only type of a body that holds parameters.
 const formType = "application/x-www-form-urlencoded"
 
-// formOf returns the parameters in the body of a POST, still encoded. The body of a GET has no meaning, and
+// readForm returns the parameters in the body of a POST, still encoded. The body of a GET has no meaning, and
 // is not looked at.
-func formOf(ctx *fasthttp.RequestCtx) (params []byte, p *problem) {
+func readForm(ctx *fasthttp.RequestCtx) (params []byte, p *rejection) {
 	if !ctx.IsPost() {
 		return nil, nil
 	}
@@ -27,22 +28,22 @@ func formOf(ctx *fasthttp.RequestCtx) (params []byte, p *problem) {
 	if p := checkFormType(ctx.Request.Header.ContentType()); p != nil {
 		return nil, p
 	}
-	if len(body) > maxForm {
-		return nil, &problem{
+	if len(body) > maxFormBytes {
+		return nil, &rejection{
 			status: fasthttp.StatusRequestEntityTooLarge,
-			detail: fmt.Sprintf("form has %d bytes, want at most %d", len(body), maxForm),
+			detail: fmt.Sprintf("form has %d bytes, want at most %d", len(body), maxFormBytes),
 		}
 	}
 	return body, nil
 }
 
 // checkFormType refuses a body that is no form: whoever sends one expects it to be read.
-func checkFormType(contentType []byte) *problem {
+func checkFormType(contentType []byte) *rejection {
 	media, _, _ := bytes.Cut(contentType, []byte{';'})
 	if bytes.EqualFold(bytes.TrimSpace(media), []byte(formType)) {
 		return nil
 	}
-	return &problem{
+	return &rejection{
 		status: fasthttp.StatusUnsupportedMediaType, accept: formType,
 		detail: "Content-Type of the body is " + params.Quote(contentType) + ", want " + formType +
 			" or no body",

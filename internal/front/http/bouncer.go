@@ -126,26 +126,26 @@ const (
 
 // A Server answers HTTP. Make one with New.
 type Server struct {
-	config   Config
-	log      *slog.Logger
-	http     *fasthttp.Server
-	metrics  *metrics
-	pages    map[string]fasthttp.RequestHandler
-	manual   func() (*manual.Manual, error) // made when it is first asked for
-	routes   []*route
-	hosts    *hosts
-	sources  peer.Addresses // of the open connections
-	poller   *poller
-	writers  writers
-	requests sync.Pool
-	lot      lot
-	paced    sync.Map // every *pacedConn, for the end
-	stopping atomic.Bool
-	open     atomic.Int64
+	config      Config
+	log         *slog.Logger
+	http        *fasthttp.Server
+	metrics     *metrics
+	pages       map[string]fasthttp.RequestHandler
+	manual      func() (*manual.Manual, error) // made when it is first asked for
+	routes      []*route
+	hosts       *hostNames
+	sources     peer.Addresses // of the open connections
+	poller      *poller
+	writers     answerWriters
+	requestPool sync.Pool
+	parkedConns parkedSet
+	pacedConns  sync.Map // every *pacedConn, for the end
+	stopping    atomic.Bool
+	open        atomic.Int64
 
-	mu        sync.Mutex
-	listeners []*limitedListener // of Serve
-	ended     bool               // by Shutdown
+	mu             sync.Mutex
+	listeners      []*countingListener // of Serve
+	listenersEnded bool                // by Shutdown
 
 	allClosed  chan struct{} // closed with the last connection, once ended
 	lastClosed func()        // closes it
@@ -174,19 +174,19 @@ func New(config Config) (*Server, error) {
 	s.sources.Most = config.ConnsPerAddress
 	s.allClosed = make(chan struct{})
 	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
-	s.lot.conns = make(map[*parked]struct{})
-	s.writers.most = runtime.GOMAXPROCS(0)
-	s.requests.New = func() any { return new(request) }
+	s.parkedConns.conns = make(map[*parkedConn]struct{})
+	s.writers.maxBusy = runtime.GOMAXPROCS(0)
+	s.requestPool.New = func() any { return new(httpRequest) }
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)
 	s.http = &fasthttp.Server{
-		Handler:               s.handle,
-		ErrorHandler:          s.malformed,
-		Logger:                debugLogger{config.Log},
+		Handler:               s.handleRequest,
+		ErrorHandler:          s.answerMalformed,
+		Logger:                libraryLogger{config.Log},
 		NoDefaultServerHeader: true,
 		ReadBufferSize:        maxHeader,
-		MaxRequestBodySize:    prefetched,
+		MaxRequestBodySize:    prefetchedBytes,
 		StreamRequestBody:     true, // see receive.go
 		HeaderReceived:        markLongBody,
 
@@ -202,13 +202,13 @@ func New(config Config) (*Server, error) {
 
 // Serve answers connections until Shutdown is called.
 func (s *Server) Serve(listener net.Listener) error {
-	limited := &limitedListener{
+	limited := &countingListener{
 		Listener: listener, server: s,
-		loopback: onLoopback(listener.Addr()), accepted: make(chan struct{}, 1),
+		loopback: isLoopback(listener.Addr()), accepted: make(chan struct{}, 1),
 	}
 	s.mu.Lock()
 	s.listeners = append(s.listeners, limited)
-	ended := s.ended
+	ended := s.listenersEnded
 	s.mu.Unlock()
 	if ended {
 		_ = listener.Close() // Shutdown was first
@@ -230,11 +230,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
 	s.drainListeners(ctx)
 	s.closeListeners()
-	s.paced.Range(func(c, _ any) bool {
+	s.pacedConns.Range(func(c, _ any) bool {
 		c.(*pacedConn).cutIdle()
 		return true
 	})
-	s.lot.clear(ctx)
+	s.parkedConns.drainConns(ctx)
 	// The HTTP library closes connections that are idle, whatever has come on them. So it is asked to end
 	// when there are none left.
 	select {
@@ -245,7 +245,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if errors.Is(err, net.ErrClosed) {
 		err = nil
 	}
-	s.poller.close()
+	s.poller.closePoller()
 	return err
 }
 
@@ -255,7 +255,7 @@ func (s *Server) drainListeners(ctx context.Context) {
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
 	for _, listener := range listeners {
-		listener.drain(ctx)
+		listener.drainBacklog(ctx)
 	}
 }
 
@@ -263,7 +263,7 @@ func (s *Server) drainListeners(ctx context.Context) {
 func (s *Server) closeListeners() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = true
+	s.listenersEnded = true
 	for _, listener := range s.listeners {
 		_ = listener.Close()
 	}
@@ -272,22 +272,22 @@ func (s *Server) closeListeners() {
 	}
 }
 
-// hasEnded reports whether Shutdown has closed the listeners.
-func (s *Server) hasEnded() bool {
+// listenersClosed reports whether Shutdown has closed the listeners.
+func (s *Server) listenersClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended
+	return s.listenersEnded
 }
 
-// leave counts a connection that is closed.
-func (s *Server) leave(conn net.Conn) {
+// countClosed counts a connection that is closed.
+func (s *Server) countClosed(conn net.Conn) {
 	s.sources.Leave(peer.Source(conn))
 	if s.open.Add(-1) > 0 || !s.stopping.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended && s.open.Load() == 0 {
+	if s.listenersEnded && s.open.Load() == 0 {
 		s.lastClosed()
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
-// An object is a JSON object that is being written.
-type object []byte
+// A jsonObject is a JSON object that is being written.
+type jsonObject []byte
 
-// raw appends a member whose value is JSON already.
-func (o object) raw(name string, value []byte) object {
+// addRaw appends a member whose value is JSON already.
+func (o jsonObject) addRaw(name string, value []byte) jsonObject {
 	if len(o) > 0 {
 		o = append(o, ',')
 	}
@@ -19,62 +19,62 @@ func (o object) raw(name string, value []byte) object {
 	return append(o, value...)
 }
 
-func (o object) number(name string, value int64) object {
-	return o.raw(name, strconv.AppendInt(nil, value, 10))
+func (o jsonObject) addNumber(name string, value int64) jsonObject {
+	return o.addRaw(name, strconv.AppendInt(nil, value, 10))
 }
 
-func (o object) text(name, value string) object { return o.raw(name, encodeJSON(value)) }
+func (o jsonObject) addText(name, value string) jsonObject { return o.addRaw(name, encodeJSON(value)) }
 
-// end closes the object.
-func (o object) end() []byte {
+// closeObject closes the object.
+func (o jsonObject) closeObject() []byte {
 	return append(append([]byte{'{'}, o...), '}')
 }
 
-// object is all there is to know about a decision. A grant and a refusal have the members that RESP's WITH
-// DETAILS gives; every other outcome has a sentence alone.
-func (r *reply) object(d *gatehouse.Decision) []byte {
-	var o object
-	o = o.text("outcome", d.Outcome.String())
-	o = o.raw("granted", strconv.AppendBool(nil, d.Outcome == gatehouse.Granted))
+// decisionJSON is all there is to know about a decision. A grant and a refusal have the members that RESP's
+// WITH DETAILS gives; every other outcome has a sentence alone.
+func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
+	var o jsonObject
+	o = o.addText("outcome", d.Outcome.String())
+	o = o.addRaw("granted", strconv.AppendBool(nil, d.Outcome == gatehouse.Granted))
 	if d.Outcome <= gatehouse.Granted {
 		o = r.appendDecision(o, d)
 	}
 	if d.Outcome != gatehouse.Granted {
-		o = o.text("detail", r.sentence(d))
+		o = o.addText("detail", r.denialText(d))
 	}
-	return o.end()
+	return o.closeObject()
 }
 
-func (r *reply) appendDecision(o object, d *gatehouse.Decision) object {
+func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
 	limiter := r.key.Kind.Limiter()
 	if limiter || params.HasHolders(r.key.Kind) {
-		o = o.number("limit", d.Limit).number("remaining", d.Remaining)
-		o = o.number("retry_after", params.CeilMillis(d.RetryAfter))
+		o = o.addNumber("limit", d.Limit).addNumber("remaining", d.Remaining)
+		o = o.addNumber("retry_after", params.CeilMillis(d.RetryAfter))
 	}
 	if limiter {
-		o = o.number("reset_after", params.CeilMillis(d.ResetAfter))
+		o = o.addNumber("reset_after", params.CeilMillis(d.ResetAfter))
 	}
 	if len(d.Windows) > 0 {
-		o = o.raw("windows", windowsJSON(d.Windows))
+		o = o.addRaw("windows", windowsJSON(d.Windows))
 	}
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
-		o = o.text("key", r.holder)
+		o = o.addText("key", r.holder)
 	}
 	if d.Fence != 0 {
-		o = o.raw("fence", strconv.AppendUint(nil, d.Fence, 10))
-		o = o.number("expires_after", params.FloorMillis(d.ExpiresAfter))
+		o = o.addRaw("fence", strconv.AppendUint(nil, d.Fence, 10))
+		o = o.addNumber("expires_after", params.FloorMillis(d.ExpiresAfter))
 	}
 	switch r.op {
 	case gatehouse.OpDelay, gatehouse.OpReserve, gatehouse.OpCharge:
-		o = o.number("delay", params.CeilMillis(d.Delay))
+		o = o.addNumber("delay", params.CeilMillis(d.Delay))
 	case gatehouse.OpCount, gatehouse.OpValue:
-		o = o.number("value", d.Value)
+		o = o.addNumber("value", d.Value)
 	case gatehouse.OpWait:
 		if r.key.Kind == gatehouse.Event {
-			o = o.text("message", d.Message)
+			o = o.addText("message", d.Message)
 		}
 	case gatehouse.OpStats:
-		o = o.raw("stats", encodeJSON(stats(d.Stats)))
+		o = o.addRaw("stats", encodeJSON(statsJSON(d.Stats)))
 	}
 	return o
 }
@@ -87,11 +87,11 @@ func windowsJSON(windows []gatehouse.Window) []byte {
 			out = append(out, ',')
 		}
 		w := &windows[i]
-		var o object
-		o = o.text("limit", w.Limit.String()).number("remaining", w.Remaining)
-		o = o.number("retry_after", params.CeilMillis(w.RetryAfter))
-		o = o.number("reset_after", params.CeilMillis(w.ResetAfter))
-		out = append(out, o.end()...)
+		var o jsonObject
+		o = o.addText("limit", w.Limit.String()).addNumber("remaining", w.Remaining)
+		o = o.addNumber("retry_after", params.CeilMillis(w.RetryAfter))
+		o = o.addNumber("reset_after", params.CeilMillis(w.ResetAfter))
+		out = append(out, o.closeObject()...)
 	}
 	return append(out, ']')
 }

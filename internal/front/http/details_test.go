@@ -46,13 +46,13 @@ func TestDocumentedCodes(t *testing.T) {
 			statusesOf[code] = append(statusesOf[code], text)
 		}
 	}
-	for outcome, status := range statuses {
+	for outcome, status := range outcomeStatuses {
 		if status != 0 {
 			add(gatehouse.Outcome(outcome).String(), status)
 		}
 	}
 	add("refused", 429) // by choice
-	for code, status := range codes {
+	for code, status := range errorStatuses {
 		add(gatehouse.Code(code).String(), status)
 	}
 	for status, code := range statusCodes {
@@ -72,7 +72,7 @@ func TestDocumentedCodes(t *testing.T) {
 func TestDocumentedOutcomes(t *testing.T) {
 	want := map[string]string{"granted": "200 204", "refused": "408 429"}
 	for outcome := gatehouse.Conflict; outcome <= gatehouse.Exhausted; outcome++ {
-		want[outcome.String()] = fmt.Sprint(statuses[outcome])
+		want[outcome.String()] = fmt.Sprint(outcomeStatuses[outcome])
 	}
 	if got := rows(page(t, "| `outcome` | means |", "\n\n"), statusNumber); !maps.Equal(got, want) {
 		t.Errorf("the outcomes of docs/protocols/http.md are\n%v, want\n%v", got, want)
@@ -90,7 +90,7 @@ func TestDocumentedMembers(t *testing.T) {
 	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
 		for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 			if kind.Has(op) {
-				r := reply{key: gatehouse.Key{Kind: kind, Name: "n"}, op: op, holder: "k"}
+				r := responder{key: gatehouse.Key{Kind: kind, Name: "n"}, op: op, holder: "k"}
 				checkMembers(t, r, documented, seen)
 			}
 		}
@@ -103,14 +103,14 @@ func TestDocumentedMembers(t *testing.T) {
 }
 
 // checkMembers holds the order of an object's members against the documented one, and notes them as seen.
-func checkMembers(t *testing.T, r reply, documented []string, seen map[string]bool) {
+func checkMembers(t *testing.T, r responder, documented []string, seen map[string]bool) {
 	t.Helper()
 	for outcome := gatehouse.Refused; outcome <= gatehouse.Exhausted; outcome++ {
 		d := gatehouse.Decision{
 			Outcome: outcome, Fence: 1, Windows: make([]gatehouse.Window, 2), Message: "m",
 		}
 		last := 0
-		for _, member := range membersOf(string(r.object(&d))) {
+		for _, member := range membersOf(string(r.decisionJSON(&d))) {
 			seen[member] = true
 			at := slices.Index(documented, member)
 			if at < last {

@@ -19,24 +19,24 @@ import (
 //	  ├──────────── body ◄── length ────────┼─┤
 //	  └─ field (of a trailer) ◄─ last chunk ┴─┴─► chunk size ─► chunk ─► chunk size …
 type framing struct {
-	at      part
-	matched uint8 // bytes of a fixed text that were seen
-	digits  uint8 // of a length or the size of a chunk
-	hosted  bool  // it has a Host
-	old     bool  // the request is of HTTP/1.0
-	sized   bool  // it has a Content-Length
-	chunked bool
-	trailer bool // the fields are those behind the last chunk
-	named   uint8
-	name    [longestName]byte // of the field
-	left    int64             // bytes of the body or chunk that are to come; before that its length
+	at         framePart
+	matched    uint8 // bytes of a fixed text that were seen
+	digits     uint8 // of a length or the size of a chunk
+	hasHost    bool  // it has a Host
+	http10     bool  // the request is of HTTP/1.0
+	hasLength  bool  // it has a Content-Length
+	chunked    bool
+	trailer    bool // the fields are those behind the last chunk
+	nameLength uint8
+	name       [maxNameLength]byte // of the field
+	remaining  int64               // bytes of the body or chunk that are to come; before that its length
 }
 
-// A part is what the next byte belongs to.
-type part uint8
+// A framePart is what the next byte belongs to.
+type framePart uint8
 
 const (
-	atStart part = iota // empty lines in front of a request are allowed
+	atStart framePart = iota // empty lines in front of a request are allowed
 	atStartLF
 	atMethod
 	atTarget
@@ -63,41 +63,41 @@ const (
 	atChunk
 	atChunkCR
 	atChunkLF
-	atFault // nothing more is accepted
+	atMalformed // nothing more is accepted
 )
 
 const (
-	longestName = len("transfer-encoding") // of the fields that matter here
+	maxNameLength = len("transfer-encoding") // of the fields that matter here
 
-	// longestNumber keeps the length of a body and the size of a chunk below 2⁶³. That either is more than a
-	// body may have is found elsewhere.
-	longestNumber, longestHex = 18, 15
+	// maxLengthDigits keeps the length of a body and the size of a chunk below 2⁶³. That either is more than
+	// a body may have is found elsewhere.
+	maxLengthDigits, maxSizeDigits = 18, 15
 
-	// longestExtension bounds what a client can send with a chunk and that nobody reads.
-	longestExtension = 250
+	// maxExtension bounds what a client can send with a chunk and that nobody reads.
+	maxExtension = 250
 )
 
 // errMalformed is what a connection reads after bytes that are not framed as HTTP/1.1.
 var errMalformed = errors.New("request is not framed as HTTP/1.1 wants it")
 
-// scan looks at the next bytes. It returns how many of them are well-formed: all, or those before the first
-// that is not.
-func (f *framing) scan(b []byte) (good int) {
+// scanBytes looks at the next bytes. It returns how many of them are well-formed: all, or those before the
+// first that is not.
+func (f *framing) scanBytes(b []byte) (good int) {
 	for {
-		good += f.pass(b[good:])
+		good += f.skipRun(b[good:])
 		if good == len(b) {
 			return good
 		}
-		f.at = f.next(b[good])
-		if f.at == atFault {
+		f.at = f.nextPart(b[good])
+		if f.at == atMalformed {
 			return good
 		}
 		good++
 	}
 }
 
-// pass looks at many bytes together where next would at one after the other, and returns how many.
-func (f *framing) pass(b []byte) (n int) {
+// skipRun looks at many bytes together where next would at one after the other, and returns how many.
+func (f *framing) skipRun(b []byte) (n int) {
 	switch f.at {
 	case atStart:
 		if len(b) > 5 && string(b[:5]) == "GET /" {
@@ -113,7 +113,7 @@ func (f *framing) pass(b []byte) (n int) {
 			f.at, n = atField, len(usual)
 		}
 	case atName:
-		for n < len(b) && isToken(b[n]) {
+		for n < len(b) && isTokenByte(b[n]) {
 			n++
 		}
 		f.keepName(b[:n])
@@ -124,16 +124,16 @@ func (f *framing) pass(b []byte) (n int) {
 			n += 2
 		}
 	case atBody, atChunk:
-		n = int(min(f.left, int64(len(b))))
-		f.take(int64(n))
+		n = int(min(f.remaining, int64(len(b))))
+		f.countBody(int64(n))
 	}
 	return n
 }
 
-// take counts bytes of a body or a chunk.
-func (f *framing) take(n int64) {
-	f.left -= n
-	if f.left > 0 {
+// countBody counts bytes of a body or a chunk.
+func (f *framing) countBody(n int64) {
+	f.remaining -= n
+	if f.remaining > 0 {
 		return
 	}
 	if f.at == atChunk {
@@ -143,8 +143,8 @@ func (f *framing) take(n int64) {
 	*f = framing{}
 }
 
-// next is what follows a byte.
-func (f *framing) next(c byte) part {
+// nextPart is what follows a byte.
+func (f *framing) nextPart(c byte) framePart {
 	switch {
 	case f.at <= atLineLF:
 		return f.nextInLine(c)
@@ -155,42 +155,42 @@ func (f *framing) next(c byte) part {
 	case f.at <= atCodingEnd:
 		return f.nextInCoding(c)
 	case f.at == atHeadLF:
-		return f.expect(c, '\n', f.body())
+		return f.expectByte(c, '\n', f.partAfterHead())
 	}
 	return f.nextInChunk(c)
 }
 
-// expect is then when c is what is wanted.
-func (f *framing) expect(c, want byte, then part) part {
+// expectByte is then when c is what is wanted.
+func (f *framing) expectByte(c, want byte, then framePart) framePart {
 	if c != want {
-		return atFault
+		return atMalformed
 	}
 	return then
 }
 
 // nextInLine reads the request line.
-func (f *framing) nextInLine(c byte) part {
+func (f *framing) nextInLine(c byte) framePart {
 	switch f.at {
 	case atStart:
 		if c == '\r' {
 			return atStartLF
 		}
 		*f = framing{}
-		return f.ifToken(c, atMethod)
+		return f.expectToken(c, atMethod)
 	case atStartLF:
-		return f.expect(c, '\n', atStart)
+		return f.expectByte(c, '\n', atStart)
 	case atMethod:
 		if c == ' ' {
 			return atTarget
 		}
-		return f.ifToken(c, atMethod)
+		return f.expectToken(c, atMethod)
 	case atTarget:
 		switch {
 		case c > ' ' && c != 0x7f:
 			f.matched = 1
 			return atTarget
 		case c != ' ' || f.matched == 0:
-			return atFault
+			return atMalformed
 		}
 		f.matched = 0
 		return atVersion
@@ -199,99 +199,99 @@ func (f *framing) nextInLine(c byte) part {
 		f.matched++
 		switch {
 		case c != version[f.matched-1]:
-			return atFault
+			return atMalformed
 		case int(f.matched) == len(version):
 			return atMinor
 		}
 		return atVersion
 	case atMinor:
-		f.old = c == '0'
+		f.http10 = c == '0'
 		if c < '0' || c > '9' {
-			return atFault
+			return atMalformed
 		}
 		return atLineCR
 	case atLineCR:
-		return f.expect(c, '\r', atLineLF)
+		return f.expectByte(c, '\r', atLineLF)
 	}
-	return f.expect(c, '\n', atField)
+	return f.expectByte(c, '\n', atField)
 }
 
 // nextInField reads the name of a field, and its value where that does not matter. A line that begins with a
 // space goes on with the field before it for some, and is refused.
-func (f *framing) nextInField(c byte) part {
+func (f *framing) nextInField(c byte) framePart {
 	switch f.at {
 	case atField:
 		if c == '\r' {
 			return atHeadLF
 		}
-		f.named = 0
+		f.nameLength = 0
 		return f.nextInName(c)
 	case atName:
 		if c == ':' {
-			return f.field()
+			return f.partAfterName()
 		}
 		return f.nextInName(c)
 	case atHost:
 		return f.nextInHost(c)
 	case atValue:
-		if isText(c) {
+		if isFieldByte(c) {
 			return atValue
 		}
-		return f.expect(c, '\r', atValueLF)
+		return f.expectByte(c, '\r', atValueLF)
 	}
-	return f.expect(c, '\n', atField)
+	return f.expectByte(c, '\n', atField)
 }
 
-func (f *framing) nextInName(c byte) part {
+func (f *framing) nextInName(c byte) framePart {
 	f.keepName([]byte{c})
-	return f.ifToken(c, atName)
+	return f.expectToken(c, atName)
 }
 
 // keepName keeps more of a name, as long as the name can be one that matters.
 func (f *framing) keepName(more []byte) {
-	copy(f.name[min(int(f.named), longestName):], more)
-	f.named = uint8(min(int(f.named)+len(more), longestName+1)) // #nosec G115 -- below 2⁸
+	copy(f.name[min(int(f.nameLength), maxNameLength):], more)
+	f.nameLength = uint8(min(int(f.nameLength)+len(more), maxNameLength+1)) // #nosec G115 -- below 2⁸
 }
 
 // isNamed reports whether the name of the field is this one, in any letter case.
 func (f *framing) isNamed(name string) bool {
-	return int(f.named) == len(name) && strings.EqualFold(string(f.name[:len(name)]), name)
+	return int(f.nameLength) == len(name) && strings.EqualFold(string(f.name[:len(name)]), name)
 }
 
 // nextInHost reads the value of a Host, which is one word.
-func (f *framing) nextInHost(c byte) part {
+func (f *framing) nextInHost(c byte) framePart {
 	const within, behind = 1, 2
 	switch {
 	case (c == ' ' || c == '\t') && f.matched == within:
 		f.matched = behind
 	case c == ' ' || c == '\t':
-	case isHost(c) && f.matched != behind:
+	case isHostByte(c) && f.matched != behind:
 		f.matched = within
 	default:
-		return f.expect(c, '\r', atValueLF)
+		return f.expectByte(c, '\r', atValueLF)
 	}
 	return atHost
 }
 
-// field is what follows the colon. Where a body ends may be said once and in one way.
-func (f *framing) field() part {
+// partAfterName is what follows the colon. Where a body ends may be said once and in one way.
+func (f *framing) partAfterName() framePart {
 	f.matched = 0
 	switch {
 	case f.isNamed("host"):
-		if f.trailer || f.hosted {
-			return atFault
+		if f.trailer || f.hasHost {
+			return atMalformed
 		}
-		f.hosted = true
+		f.hasHost = true
 		return atHost
 	case f.isNamed("content-length"):
-		if f.trailer || f.sized || f.chunked {
-			return atFault
+		if f.trailer || f.hasLength || f.chunked {
+			return atMalformed
 		}
-		f.sized = true
+		f.hasLength = true
 		return atLength
 	case f.isNamed("transfer-encoding"):
-		if f.trailer || f.sized || f.chunked || f.old {
-			return atFault
+		if f.trailer || f.hasLength || f.chunked || f.http10 {
+			return atMalformed
 		}
 		f.chunked = true
 		return atCoding
@@ -300,24 +300,24 @@ func (f *framing) field() part {
 }
 
 // nextInLength reads a Content-Length: decimal digits.
-func (f *framing) nextInLength(c byte) part {
+func (f *framing) nextInLength(c byte) framePart {
 	switch {
 	case (c == ' ' || c == '\t') && f.at == atLength:
 		return atLength
-	case c >= '0' && c <= '9' && f.at != atDigitsEnd && f.digits < longestNumber:
-		f.left = 10*f.left + int64(c-'0')
+	case c >= '0' && c <= '9' && f.at != atDigitsEnd && f.digits < maxLengthDigits:
+		f.remaining = 10*f.remaining + int64(c-'0')
 		f.digits++
 		return atDigits
 	case f.at == atLength:
-		return atFault
+		return atMalformed
 	case c == ' ' || c == '\t':
 		return atDigitsEnd
 	}
-	return f.expect(c, '\r', atValueLF)
+	return f.expectByte(c, '\r', atValueLF)
 }
 
 // nextInCoding reads a Transfer-Encoding, of which there is one.
-func (f *framing) nextInCoding(c byte) part {
+func (f *framing) nextInCoding(c byte) framePart {
 	const coding = "chunked"
 	space := c == ' ' || c == '\t'
 	switch {
@@ -325,74 +325,74 @@ func (f *framing) nextInCoding(c byte) part {
 		return atCoding
 	case int(f.matched) < len(coding):
 		if c|0x20 != coding[f.matched] {
-			return atFault
+			return atMalformed
 		}
 		f.matched++
 		return atChunked
 	case space:
 		return atCodingEnd
 	}
-	return f.expect(c, '\r', atValueLF)
+	return f.expectByte(c, '\r', atValueLF)
 }
 
-// body is what follows the empty line.
-func (f *framing) body() part {
+// partAfterHead is what follows the empty line.
+func (f *framing) partAfterHead() framePart {
 	switch {
 	case f.trailer:
 		return atStart
-	case !f.hosted && !f.old:
-		return atFault
+	case !f.hasHost && !f.http10:
+		return atMalformed
 	case f.chunked:
-		f.left, f.digits = 0, 0
+		f.remaining, f.digits = 0, 0
 		return atSize
-	case f.left > 0:
+	case f.remaining > 0:
 		return atBody
 	}
 	return atStart
 }
 
 // nextInChunk reads the line before a chunk, and the end of a chunk.
-func (f *framing) nextInChunk(c byte) part {
+func (f *framing) nextInChunk(c byte) framePart {
 	switch f.at {
 	case atSize:
 		digit, hex := hexDigit(c)
 		switch {
-		case hex && f.digits < longestHex:
-			f.left = f.left<<4 | int64(digit)
+		case hex && f.digits < maxSizeDigits:
+			f.remaining = f.remaining<<4 | int64(digit)
 			f.digits++
 			return atSize
 		case f.digits == 0:
-			return atFault
+			return atMalformed
 		case c == ';':
 			f.matched = 0
 			return atExtension
 		}
-		return f.expect(c, '\r', atSizeLF)
+		return f.expectByte(c, '\r', atSizeLF)
 	case atExtension:
-		if isText(c) && f.matched < longestExtension {
+		if isFieldByte(c) && f.matched < maxExtension {
 			f.matched++
 			return atExtension
 		}
-		return f.expect(c, '\r', atSizeLF)
+		return f.expectByte(c, '\r', atSizeLF)
 	case atSizeLF:
-		f.trailer = f.left == 0
+		f.trailer = f.remaining == 0
 		if f.trailer {
-			return f.expect(c, '\n', atField)
+			return f.expectByte(c, '\n', atField)
 		}
-		return f.expect(c, '\n', atChunk)
+		return f.expectByte(c, '\n', atChunk)
 	case atChunkCR:
-		return f.expect(c, '\r', atChunkLF)
+		return f.expectByte(c, '\r', atChunkLF)
 	case atChunkLF:
 		f.digits = 0
-		return f.expect(c, '\n', atSize)
+		return f.expectByte(c, '\n', atSize)
 	}
-	return atFault
+	return atMalformed
 }
 
-// ifToken is then when c may stand in a name or a method.
-func (f *framing) ifToken(c byte, then part) part {
-	if !isToken(c) {
-		return atFault
+// expectToken is then when c may stand in a name or a method.
+func (f *framing) expectToken(c byte, then framePart) framePart {
+	if !isTokenByte(c) {
+		return atMalformed
 	}
 	return then
 }

@@ -2,20 +2,20 @@ package http
 
 import "encoding/binary"
 
-// classes says of each byte of ASCII whether it may stand in a name or a method (bit 1), and in a host with
-// its port (bit 2): RFC 9110, sections 5.6.2 and 7.2.
-const classes = "" +
+// byteClasses says of each byte of ASCII whether it may stand in a name or a method (bit 1), and in a host
+// with its port (bit 2): RFC 9110, sections 5.6.2 and 7.2.
+const byteClasses = "" +
 	"00000000000000000000000000000000" +
 	"03013333223323303333333333220200" +
 	"03333333333333333333333333320213" +
 	"13333333333333333333333333301030"
 
-func isToken(c byte) bool { return c < 0x80 && classes[c]&1 != 0 }
+func isTokenByte(c byte) bool { return c < 0x80 && byteClasses[c]&1 != 0 }
 
-func isHost(c byte) bool { return c < 0x80 && classes[c]&2 != 0 }
+func isHostByte(c byte) bool { return c < 0x80 && byteClasses[c]&2 != 0 }
 
-// isText reports whether a byte may stand in the value of a field.
-func isText(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
+// isFieldByte reports whether a byte may stand in the value of a field.
+func isFieldByte(c byte) bool { return c >= ' ' && c != 0x7f || c == '\t' }
 
 func hexDigit(c byte) (digit byte, ok bool) {
 	switch {

@@ -59,11 +59,11 @@ func newRequestReader(tb testing.TB) *requestReader {
 func (r *requestReader) seen(input []byte, piece int) (seen []string, last bool) {
 	r.server.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		if ctx.Request.IsBodyStream() {
-			body, ok := r.server.takeBody(ctx, true)
+			body, ok := r.server.receiveBody(ctx, true)
 			if !ok {
 				return
 			}
-			defer body.release()
+			defer body.releaseBudget()
 		}
 		seen = append(seen,
 			fmt.Sprintf("%s %s %q", ctx.Method(), ctx.Request.Header.RequestURI(), ctx.PostBody()))

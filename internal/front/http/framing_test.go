@@ -24,7 +24,7 @@ func TestFramingInPieces(t *testing.T) {
 		var f framing
 		for rest := []byte(all); len(rest) > 0; {
 			n := min(size, len(rest))
-			if good := f.scan(rest[:n]); good != n {
+			if good := f.scanBytes(rest[:n]); good != n {
 				t.Fatalf("in pieces of %d: refused at %q, %d bytes before the end", size, rest[good:n],
 					len(rest))
 			}
@@ -49,7 +49,7 @@ func TestFramingFaultInEveryPosition(t *testing.T) {
 func tryFaults(t *testing.T, front, back string) {
 	t.Helper()
 	var before framing
-	before.scan([]byte(front))
+	before.scanBytes([]byte(front))
 	if before.at == atBody || before.at == atChunk {
 		return
 	}
@@ -58,7 +58,7 @@ func tryFaults(t *testing.T, front, back string) {
 			continue // it is the line feed that belongs there
 		}
 		f := before
-		if good := f.scan([]byte(fault + back)); f.at != atFault || good > 1 {
+		if good := f.scanBytes([]byte(fault + back)); f.at != atMalformed || good > 1 {
 			t.Errorf("%q between %q and %q: %d bytes accepted, want it refused", fault, front, back, good)
 		}
 	}
@@ -71,7 +71,7 @@ func BenchmarkFraming(b *testing.B) {
 	b.SetBytes(int64(len(request)))
 	var f framing
 	for b.Loop() {
-		if f.scan(request) != len(request) {
+		if f.scanBytes(request) != len(request) {
 			b.Fatal("the request is refused")
 		}
 	}

@@ -16,14 +16,14 @@ import (
 // header shows the name. So a request has to name the server by a name that nobody else can have: an IP
 // address, localhost, or one that the configuration knows.
 
-// hosts are the names of this server.
-type hosts struct {
+// hostNames are the names of this server.
+type hostNames struct {
 	all   bool
 	names map[string]bool // in lower case
 }
 
-func newHosts(names []string) *hosts {
-	h := &hosts{names: make(map[string]bool, len(names))}
+func newHosts(names []string) *hostNames {
+	h := &hostNames{names: make(map[string]bool, len(names))}
 	for _, name := range names {
 		h.all = h.all || name == "*"
 		h.names[strings.ToLower(strings.TrimSuffix(name, "."))] = true
@@ -31,12 +31,12 @@ func newHosts(names []string) *hosts {
 	return h
 }
 
-// has reports whether a Host, with or without a port, is a name of this server.
-func (h *hosts) has(host []byte) bool {
+// hasHost reports whether a Host, with or without a port, is a name of this server.
+func (h *hostNames) hasHost(host []byte) bool {
 	if h.all {
 		return true
 	}
-	name := strings.ToLower(strings.TrimSuffix(bareHost(host), "."))
+	name := strings.ToLower(strings.TrimSuffix(hostWithoutPort(host), "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") || h.names[name] {
 		return true
 	}
@@ -44,8 +44,8 @@ func (h *hosts) has(host []byte) bool {
 	return err == nil
 }
 
-// bareHost is a host without its port and brackets.
-func bareHost(host []byte) string {
+// hostWithoutPort is a host without its port and brackets.
+func hostWithoutPort(host []byte) string {
 	if len(host) > 0 && host[0] == '[' {
 		address, _, _ := bytes.Cut(host[1:], []byte{']'})
 		return string(address)
@@ -54,47 +54,47 @@ func bareHost(host []byte) string {
 	return string(name)
 }
 
-// longestHost is the length of the longest name in the DNS. A longer one is not kept with a connection.
-const longestHost = 253
+// maxHostLength is the length of the longest name in the DNS. A longer one is not kept with a connection.
+const maxHostLength = 253
 
-// rightHost refuses a request that names another server. On a loopback address that goes for all requests
+// checkHost refuses a request that names another server. On a loopback address that goes for all requests
 // but those about health. Elsewhere programs reach the server by whatever name their network has for it, so
 // that only what may be a browser's is looked at.
-func (s *Server) rightHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
-	c := paced(ctx.Conn())
+func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
+	c := pacedConnOf(ctx.Conn())
 	loopback := c != nil && c.loopback
 	if !loopback && !from.mayBeBrowser() {
 		return true
 	}
 	host := from.host
-	if named := authority(ctx.Request.Header.RequestURI()); named != nil {
+	if named := urlAuthority(ctx.Request.Header.RequestURI()); named != nil {
 		host = named // RFC 9112, section 3.2.2
 	}
-	if c != nil && len(host) > 0 && string(host) == c.host {
+	if c != nil && len(host) > 0 && string(host) == c.knownHost {
 		return true
 	}
 	switch {
 	case len(host) == 0 && !ctx.Request.Header.IsHTTP11(): // nothing that a browser sends
 		return true
-	case s.hosts.has(host):
-		if c != nil && len(host) <= longestHost {
-			c.host = string(host) // most connections have one
+	case s.hosts.hasHost(host):
+		if c != nil && len(host) <= maxHostLength {
+			c.knownHost = string(host) // most connections have one
 		}
 		return true
-	case isHealth(path), !loopback && s.isPage(ctx, path):
+	case isHealthPath(path), !loopback && s.isPageRequest(ctx, path):
 		return true
 	}
-	s.refuse(ctx, from, wrongHost(host))
+	s.rejectRequest(ctx, from, wrongHost(host))
 	return false
 }
 
-func wrongHost(host []byte) *problem {
-	name := bareHost(host)
-	odd := func(r rune) bool { return r > unicode.MaxASCII || !isHost(byte(r)) } // #nosec G115 -- ASCII
-	if name == "" || len(name) > longestHost || strings.ContainsFunc(name, odd) {
+func wrongHost(host []byte) *rejection {
+	name := hostWithoutPort(host)
+	odd := func(r rune) bool { return r > unicode.MaxASCII || !isHostByte(byte(r)) } // #nosec G115 -- ASCII
+	if name == "" || len(name) > maxHostLength || strings.ContainsFunc(name, odd) {
 		name = "NAME"
 	}
-	return &problem{
+	return &rejection{
 		status: fasthttp.StatusMisdirectedRequest,
 		detail: "Host is " + params.Quote(host) + ", which is no name of this server; start it with " +
 			"--hosts " + name + " to allow it",
@@ -104,17 +104,17 @@ func wrongHost(host []byte) *problem {
 // mayBeBrowser reports whether a request bears the marks of a browser. Over plain HTTP, to other names than
 // localhost, a browser may send neither Origin nor Sec-Fetch-Site.
 func (from *sender) mayBeBrowser() bool {
-	return len(from.origin) > 0 || from.fetch || from.mozilla && from.takesPages()
+	return len(from.origin) > 0 || from.hasSecFetch || from.browserAgent && from.acceptsPages()
 }
 
-// takesPages reports whether the sender accepts HTML or images, as browsers do with all they ask.
-func (from *sender) takesPages() bool {
+// acceptsPages reports whether the sender accepts HTML or images, as browsers do with all they ask.
+func (from *sender) acceptsPages() bool {
 	return bytes.Contains(from.accept, []byte("text/html")) ||
 		bytes.Contains(from.accept, []byte("image/")) || bytes.Contains(from.accept, []byte("*/*"))
 }
 
-// isHealth reports whether a path is asked by those who look whether the server is well, by any name.
-func isHealth(path []byte) bool {
+// isHealthPath reports whether a path is asked by those who look whether the server is well, by any name.
+func isHealthPath(path []byte) bool {
 	switch string(path) {
 	case "/healthz", "/readyz", "/.well-known/ready":
 		return true
@@ -122,20 +122,20 @@ func isHealth(path []byte) bool {
 	return false
 }
 
-// isPage reports whether a request is for a page to look at, which has no effects.
-func (s *Server) isPage(ctx *fasthttp.RequestCtx, path []byte) bool {
+// isPageRequest reports whether a request is for a page to look at, which has no effects.
+func (s *Server) isPageRequest(ctx *fasthttp.RequestCtx, path []byte) bool {
 	if !ctx.IsGet() && !ctx.IsHead() {
 		return false
 	}
-	if pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) {
+	if fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) {
 		return true
 	}
 	route, _, _ := s.findRoute(path)
 	return route != nil && !strings.HasPrefix(route.path, "/v1/")
 }
 
-// authority is the host that a request target names, nil when it is a path.
-func authority(target []byte) []byte {
+// urlAuthority is the host that a request target names, nil when it is a path.
+func urlAuthority(target []byte) []byte {
 	_, rest, whole := bytes.Cut(target, []byte("://"))
 	if len(target) == 0 || target[0] == '/' || !whole {
 		return nil
@@ -146,8 +146,8 @@ func authority(target []byte) []byte {
 	return rest[bytes.LastIndexByte(rest, '@')+1:]
 }
 
-// onLoopback reports whether an address is one that only this machine reaches.
-func onLoopback(address net.Addr) bool {
+// isLoopback reports whether an address is one that only this machine reaches.
+func isLoopback(address net.Addr) bool {
 	tcp, ok := address.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }

@@ -13,56 +13,58 @@ import (
 // This file alone knows the syntax of the RateLimit and RateLimit-Policy fields of
 // draft-ietf-httpapi-ratelimit-headers-11, because the draft still moves.
 
-// tellsLimits reports whether the answer says what is left: when something was taken from a limit, given
+// hasLimitHeaders reports whether the answer says what is left: when something was taken from a limit, given
 // back or only asked about.
-func (r *reply) tellsLimits() bool {
+func (r *responder) hasLimitHeaders() bool {
 	if r.key.Kind.Limiter() {
 		return r.op != gatehouse.OpStats && r.op != gatehouse.OpDelete
 	}
 	return r.op == gatehouse.OpAcquire
 }
 
-// A policy is one limit as the fields tell about it.
-type policy struct {
-	name   string
-	quota  int64
-	left   int64
-	window time.Duration // 0 when the field cannot tell it
-	more   time.Duration // until there is more; Forever when that is not known
-	atOnce bool          // it limits how many there are at one time
+// A limitPolicy is one limit as the fields tell about it.
+type limitPolicy struct {
+	name       string
+	quota      int64
+	remaining  int64
+	window     time.Duration // 0 when the field cannot tell it
+	moreAfter  time.Duration // until there is more; Forever when that is not known
+	concurrent bool          // it limits how many there are at one time
 }
 
-// writeLimits writes what was decided as RateLimit and RateLimit-Policy. A limit that stands alone is
+// writeLimitHeaders writes what was decided as RateLimit and RateLimit-Policy. A limit that stands alone is
 // named after the kind, one of several by its text, such as "10/1s".
-func writeLimits(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
+func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decision) {
 	switch {
 	case len(d.Windows) > 0:
-		writeWindows(resp, r, d)
+		writeWindowHeaders(resp, r, d)
 		return
 	case d.Message != "" && d.Limit == 0 && d.Interval == 0:
 		return // it was granted without the store, which alone knows the limit
 	}
-	p := policy{name: r.key.Kind.String(), quota: d.Limit, left: d.Remaining, more: gatehouse.Forever}
+	p := limitPolicy{
+		name: r.key.Kind.String(), quota: d.Limit, remaining: d.Remaining, moreAfter: gatehouse.Forever,
+	}
 	switch {
 	case !r.key.Kind.Limiter():
-		p.atOnce = true
+		p.concurrent = true
 	case d.Outcome == gatehouse.Refused:
-		p.window = r.wholeWindow(d.Interval)
-		p.more = d.RetryAfter
+		p.window = r.wholeSeconds(d.Interval)
+		p.moreAfter = d.RetryAfter
 	case d.Limit == 0: // it never fills
-		p.window = r.wholeWindow(d.Interval)
+		p.window = r.wholeSeconds(d.Interval)
 	default:
-		p.window = r.wholeWindow(d.Interval)
-		p.more = d.ResetAfter
+		p.window = r.wholeSeconds(d.Interval)
+		p.moreAfter = d.ResetAfter
 	}
 	fields := p.appendPolicy(r.scratch[:0])
-	setBytes(resp, "RateLimit-Policy", fields)
-	setBytes(resp, "RateLimit", p.appendLimit(fields[:0]))
+	setHeader(resp, "RateLimit-Policy", fields)
+	setHeader(resp, "RateLimit", p.appendLimit(fields[:0]))
 }
 
-// writeWindows writes both fields for several limits: the policies in their order, and of what is left
+// writeWindowHeaders writes both fields for several limits: the policies in their order, and of what is left
 // the one first that decides.
-func writeWindows(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
+func writeWindowHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decision) {
 	binding := bindingWindow(d.Windows)
 	first := r.windowPolicy(d, binding)
 	limits := first.appendLimit(nil)
@@ -74,25 +76,25 @@ func writeWindows(resp *fasthttp.Response, r *reply, d *gatehouse.Decision) {
 			limits = p.appendLimit(appendSeparator(limits))
 		}
 	}
-	setBytes(resp, "RateLimit-Policy", policies)
-	setBytes(resp, "RateLimit", limits)
+	setHeader(resp, "RateLimit-Policy", policies)
+	setHeader(resp, "RateLimit", limits)
 }
 
 // windowPolicy is what is told about one of several limits. When the request is refused, only those that
 // refuse tell a time: so it is never later than Retry-After.
-func (r *reply) windowPolicy(d *gatehouse.Decision, i int) policy {
+func (r *responder) windowPolicy(d *gatehouse.Decision, i int) limitPolicy {
 	w := &d.Windows[i]
-	p := policy{
-		name: w.Limit.String(), quota: w.Limit.Size, left: w.Remaining,
-		window: r.wholeWindow(length(w.Limit)), more: w.ResetAfter,
+	p := limitPolicy{
+		name: w.Limit.String(), quota: w.Limit.Size, remaining: w.Remaining,
+		window: r.wholeSeconds(windowLength(w.Limit)), moreAfter: w.ResetAfter,
 	}
 	switch {
 	case d.Outcome == gatehouse.Refused && w.RetryAfter == 0:
-		p.more = gatehouse.Forever
+		p.moreAfter = gatehouse.Forever
 	case d.Outcome == gatehouse.Refused:
-		p.more = w.RetryAfter
+		p.moreAfter = w.RetryAfter
 	case w.Limit.Size == 0:
-		p.more = gatehouse.Forever
+		p.moreAfter = gatehouse.Forever
 	}
 	return p
 }
@@ -101,7 +103,7 @@ func (r *reply) windowPolicy(d *gatehouse.Decision, i int) policy {
 func bindingWindow(windows []gatehouse.Window) (binding int) {
 	for i := range windows {
 		w, b := &windows[i], &windows[binding]
-		longer := cmp.Compare(refuses(w), refuses(b))
+		longer := cmp.Compare(refusalTime(w), refusalTime(b))
 		if longer > 0 || longer == 0 && w.Remaining < b.Remaining {
 			binding = i
 		}
@@ -109,17 +111,18 @@ func bindingWindow(windows []gatehouse.Window) (binding int) {
 	return binding
 }
 
-// refuses is how long a limit refuses, as a number that is higher for longer.
-func refuses(w *gatehouse.Window) time.Duration {
+// refusalTime is how long a limit refuses, as a number that is higher for longer.
+func refusalTime(w *gatehouse.Window) time.Duration {
 	if w.RetryAfter == gatehouse.Forever {
 		return math.MaxInt64
 	}
 	return w.RetryAfter
 }
 
-// refusing are the names of the policies that refused, as in RateLimit-Policy; none where there are none.
-func (r *reply) refusing(d *gatehouse.Decision) (names []string) {
-	if !r.tellsLimits() {
+// refusedPolicies are the names of the policies that refused, as in RateLimit-Policy; none where there are
+// none.
+func (r *responder) refusedPolicies(d *gatehouse.Decision) (names []string) {
+	if !r.hasLimitHeaders() {
 		return nil
 	}
 	if len(d.Windows) == 0 {
@@ -136,8 +139,8 @@ func (r *reply) refusing(d *gatehouse.Decision) (names []string) {
 	return names
 }
 
-// length is the window of a limit: that of a calendar as it mostly is, of a month none.
-func length(l gatehouse.Limit) time.Duration {
+// windowLength is the window of a limit: that of a calendar as it mostly is, of a month none.
+func windowLength(l gatehouse.Limit) time.Duration {
 	const day = 24 * time.Hour
 	switch l.Calendar {
 	case gatehouse.Day:
@@ -150,9 +153,9 @@ func length(l gatehouse.Limit) time.Duration {
 	return l.Interval
 }
 
-// wholeWindow is a window in whole seconds, for the field has no fractions: 0 when it is none. That of a
+// wholeSeconds is a window in whole seconds, for the field has no fractions: 0 when it is none. That of a
 // GCRA is a multiple of a step that was cut to nanoseconds.
-func (r *reply) wholeWindow(d time.Duration) time.Duration {
+func (r *responder) wholeSeconds(d time.Duration) time.Duration {
 	if r.key.Kind == gatehouse.GCRA {
 		d = d.Round(time.Millisecond)
 	}
@@ -162,26 +165,26 @@ func (r *reply) wholeWindow(d time.Duration) time.Duration {
 	return d
 }
 
-func (p *policy) appendPolicy(dst []byte) []byte {
+func (p *limitPolicy) appendPolicy(dst []byte) []byte {
 	dst = appendParam(p.appendName(dst), ";q=", p.quota)
 	switch {
 	case p.window > 0:
 		dst = appendParam(dst, ";w=", int64(p.window/time.Second))
-	case p.atOnce:
+	case p.concurrent:
 		dst = append(dst, `;qu="concurrent-requests"`...)
 	}
 	return dst
 }
 
-func (p *policy) appendLimit(dst []byte) []byte {
-	dst = appendParam(p.appendName(dst), ";r=", p.left)
-	if p.more == gatehouse.Forever {
+func (p *limitPolicy) appendLimit(dst []byte) []byte {
+	dst = appendParam(p.appendName(dst), ";r=", p.remaining)
+	if p.moreAfter == gatehouse.Forever {
 		return dst
 	}
-	return appendParam(dst, ";t=", roundUp(p.more, time.Second))
+	return appendParam(dst, ";t=", roundUp(p.moreAfter, time.Second))
 }
 
-func (p *policy) appendName(dst []byte) []byte {
+func (p *limitPolicy) appendName(dst []byte) []byte {
 	return append(append(append(dst, '"'), p.name...), '"')
 }
 
@@ -196,21 +199,21 @@ func appendSeparator(dst []byte) []byte {
 	return dst
 }
 
-func setUint(resp *fasthttp.Response, header string, value uint64) {
+func setUintHeader(resp *fasthttp.Response, header string, value uint64) {
 	var scratch [20]byte
-	setBytes(resp, header, strconv.AppendUint(scratch[:0], value, 10))
+	setHeader(resp, header, strconv.AppendUint(scratch[:0], value, 10))
 }
 
-// setBytes sets a header that is spelled as it is to be sent; the library would make it Ratelimit.
-func setBytes(resp *fasthttp.Response, header string, value []byte) {
+// setHeader sets a header that is spelled as it is to be sent; the library would make it Ratelimit.
+func setHeader(resp *fasthttp.Response, header string, value []byte) {
 	resp.Header.SetCanonical([]byte(header), value)
 }
 
-// seconds rounds a wait up to whole seconds, at least 1.
-func seconds(d time.Duration) uint64 { return ceil(d, time.Second) }
+// ceilSeconds rounds a wait up to whole seconds, at least 1.
+func ceilSeconds(d time.Duration) uint64 { return ceilUnits(d, time.Second) }
 
-// ceil is how many units cover d, at least 1: what is told to wait must not come back too early.
-func ceil(d, unit time.Duration) uint64 {
+// ceilUnits is how many units cover d, at least 1: what is told to wait must not come back too early.
+func ceilUnits(d, unit time.Duration) uint64 {
 	return uint64(max(1, roundUp(d, unit))) // #nosec G115 -- at least 1
 }
 

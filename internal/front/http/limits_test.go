@@ -15,8 +15,8 @@ func tell(key gatehouse.Key, op gatehouse.Op, d *gatehouse.Decision) told {
 	var resp fasthttp.Response
 	h := &resp.Header
 	h.DisableNormalizing() // to find what is spelled otherwise than the library would
-	r := reply{key: key, op: op}
-	r.answer(&resp, d, nil)
+	r := responder{key: key, op: op}
+	r.writeDecision(&resp, d, nil)
 	return told{
 		string(h.Peek("RateLimit-Policy")), string(h.Peek("RateLimit")), string(h.Peek("Retry-After")),
 	}
@@ -175,14 +175,14 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 			`"violated-policies":["10/1s"]}`},
 	} {
 		d := gatehouse.Decision{Outcome: no, RetryAfter: ms + 1, Windows: c.windows}
-		r := reply{key: key, op: c.op}
+		r := responder{key: key, op: c.op}
 		var resp fasthttp.Response
-		r.answer(&resp, &d, nil)
+		r.writeDecision(&resp, &d, nil)
 		if got := string(resp.Body()); got != c.want {
 			t.Errorf("%s %v = %s, want %s", c.op, c.windows, got, c.want)
 		}
-		r.json = true
-		r.answer(&resp, &d, nil)
+		r.wantsJSON = true
+		r.writeDecision(&resp, &d, nil)
 		want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":408,` +
 			`"detail":"` + c.want + `","code":"refused","retry_after_ms":2,` + c.json
@@ -195,16 +195,16 @@ func TestRefusalsNameTheLimit(t *testing.T) {
 // A limiter with one limit is asked and answered without garbage.
 func TestAnsweringMakesNoGarbage(t *testing.T) {
 	var resp fasthttp.Response
-	var r request
+	var r httpRequest
 	path, query := []byte("/v1/gcra/n/acquire"), []byte("size=5&interval=60000&cost=2&burst=9&maxwait=0")
 	d := gatehouse.Decision{Outcome: yes, Limit: 10, Remaining: 4, Interval: m, ResetAfter: s}
 	once := func() {
-		if _, p := r.read([]byte("GET"), path, query); p != nil {
+		if _, p := r.readRequest([]byte("GET"), path, query); p != nil {
 			t.Fatal(p.detail)
 		}
-		reply := reply{key: r.key, op: r.cmd.Op, scratch: r.scratch[:]}
+		reply := responder{key: r.key, op: r.cmd.Op, scratch: r.scratch[:]}
 		resp.Reset()
-		reply.answer(&resp, &d, nil)
+		reply.writeDecision(&resp, &d, nil)
 	}
 	// One is the name, which outlives the request.
 	if n := testing.AllocsPerRun(100, once); n > 1 {

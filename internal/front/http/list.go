@@ -12,13 +12,13 @@ import (
 
 // How many names a list gives, and how many bytes of them.
 const (
-	defaultPage = 100
-	largestPage = 1000
-	largestList = 256 << 10
+	defaultListLimit = 100
+	maxListLimit     = 1000
+	maxListBytes     = 256 << 10
 )
 
-// A list asks for the names of a kind, in order: those that come after a name, at most limit.
-type list struct {
+// A nameList asks for the names of a kind, in order: those that come after a name, at most limit.
+type nameList struct {
 	kind  gatehouse.Kind
 	after string
 	limit int
@@ -27,31 +27,32 @@ type list struct {
 	err  error
 }
 
-// list answers a list of names. To find those that come next all names are looked at, which can take a tenth
-// of a second. So the connection is parked meanwhile, as one that waits in line: the list ends when its
+// answerList answers a list of names. To find those that come next all names are looked at, which can take a
+// tenth of a second. So the connection is parked meanwhile, as one that waits in line: the list ends when its
 // client leaves.
-func (s *Server) list(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
-	l := &list{kind: kind}
-	if p := l.read(ctx); p != nil {
-		s.refuse(ctx, from, p)
+func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
+	l := &nameList{kind: kind}
+	if p := l.readQuery(ctx); p != nil {
+		s.rejectRequest(ctx, from, p)
 		return
 	}
 	header := &ctx.Request.Header
-	w := &waiter{server: s, list: l, reply: reply{
-		json: from.json, origin: s.origin(from), close: header.ConnectionClose(), http10: !header.IsHTTP11(),
+	w := &waiter{server: s, list: l, responder: responder{
+		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
+		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(),
 	}}
 	leaves, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
-	w.leave(ctx)
+	w.parkAfterHandler(ctx)
 	go func() { // ends with the list, or soon after its client has left
-		if l.make(leaves, s) {
-			w.done(gatehouse.Decision{}, nil)
+		if l.loadNames(leaves, s) {
+			w.onDecision(gatehouse.Decision{}, nil)
 		}
 	}()
 }
 
-// make makes the answer, one at a time in the whole server. It reports false if the client has left.
-func (l *list) make(ctx context.Context, s *Server) bool {
+// loadNames makes the answer, one at a time in the whole server. It reports false if the client has left.
+func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 	turn := &s.config.Budget.List
 	if !turn.Begin(ctx) {
 		return false
@@ -66,18 +67,18 @@ func (l *list) make(ctx context.Context, s *Server) bool {
 		l.err = err
 		return ctx.Err() == nil
 	}
-	l.body = l.encode(names)
+	l.body = l.encodeNames(names)
 	return true
 }
 
-// encode is the answer as JSON. It ends when the limit, of names or of bytes, is reached; next is what to
-// give as after for the names that follow, and is empty at the end.
-func (l *list) encode(names []string) []byte {
+// encodeNames is the answer as JSON. It ends when the limit, of names or of bytes, is reached; next is what
+// to give as after for the names that follow, and is empty at the end.
+func (l *nameList) encodeNames(names []string) []byte {
 	bytes, most := 0, 0
 	for most < len(names) && most < l.limit {
 		bytes += len(names[most])
 		most++
-		if bytes >= largestList {
+		if bytes >= maxListBytes {
 			break
 		}
 	}
@@ -92,31 +93,31 @@ func (l *list) encode(names []string) []byte {
 	}{l.kind.String(), append([]string{}, names[:most]...), next})
 }
 
-// answer writes the list as a response.
-func (l *list) answer(resp *fasthttp.Response, r *reply) {
+// writeList writes the list as a response.
+func (l *nameList) writeList(resp *fasthttp.Response, r *responder) {
 	allowOrigin(resp, r.origin)
 	if l.err == nil {
-		writeRaw(resp, "application/json", l.body)
+		writeRawJSON(resp, "application/json", l.body)
 		l.body = nil // the response has it, and is gone before a slow client has taken its copy
 		return
 	}
-	f := faultOf(l.err)
-	f.write(resp, r.json)
+	f := errorProblem(l.err)
+	f.writeTo(resp, r.wantsJSON)
 }
 
-// read reads the query.
-func (l *list) read(ctx *fasthttp.RequestCtx) *problem {
-	l.limit = defaultPage
-	_, query := split(ctx.Request.Header.RequestURI())
+// readQuery reads the query.
+func (l *nameList) readQuery(ctx *fasthttp.RequestCtx) *rejection {
+	l.limit = defaultListLimit
+	_, query := splitURI(ctx.Request.Header.RequestURI())
 	return eachParam(query, func(name, value []byte) error {
 		switch strings.ToLower(string(name)) {
 		case "after":
 			l.after = string(value)
 		case "limit":
 			n, err := strconv.Atoi(string(value))
-			if err != nil || n < 1 || n > largestPage {
+			if err != nil || n < 1 || n > maxListLimit {
 				return gatehouse.Errorf(gatehouse.CodeInvalid,
-					"limit is %s, want a whole number from 1 to %d", params.Quote(value), largestPage)
+					"limit is %s, want a whole number from 1 to %d", params.Quote(value), maxListLimit)
 			}
 			l.limit = n
 		case "id":

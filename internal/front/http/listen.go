@@ -9,9 +9,9 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A limitedListener counts connections, answers those that are too many with 503, and survives
+// A countingListener counts connections, answers those that are too many with 503, and survives
 // running out of file descriptors.
-type limitedListener struct {
+type countingListener struct {
 	net.Listener
 	server   *Server
 	loopback bool // it listens where only this machine reaches it
@@ -19,10 +19,10 @@ type limitedListener struct {
 	accepted chan struct{} // has one after a connection was accepted while the server stops
 }
 
-// drain waits until what the system has accepted is accepted here too: its client may have sent a request.
-// Those that keep coming do not keep it for ever.
-func (l *limitedListener) drain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, mostDraining)
+// drainBacklog waits until what the system has accepted is accepted here too: its client may have sent a
+// request. Those that keep coming do not keep it for ever.
+func (l *countingListener) drainBacklog(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxDrainTime)
 	defer cancel()
 	for peer.AnyPending(l.Listener) {
 		select {
@@ -33,30 +33,30 @@ func (l *limitedListener) drain(ctx context.Context) {
 	}
 }
 
-// mostDraining is how long connections are accepted at most when the server stops.
-const mostDraining = time.Second
+// maxDrainTime is how long connections are accepted at most when the server stops.
+const maxDrainTime = time.Second
 
 // The answers to connections beyond the limits.
 const (
-	tooMany = tooManyHead + "59\r\n\r\nserver has as many connections as it allows; try again soon"
+	tooManyConns = tooManyConnsHead + "59\r\n\r\nserver has as many connections as it allows; try again soon"
 
-	tooManyOfOne = tooManyHead + "77\r\n\r\n" +
+	tooManyFromAddress = tooManyConnsHead + "77\r\n\r\n" +
 		"server has as many connections from this address as it allows; try again soon"
 
-	tooManyHead = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+	tooManyConnsHead = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
 		"Cache-Control: no-store\r\n" +
 		"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "
 )
 
 // Pauses of the listener after a failure to accept, doubling.
 const (
-	firstPause = 5 * time.Millisecond
-	lastPause  = 500 * time.Millisecond
+	firstAcceptPause = 5 * time.Millisecond
+	maxAcceptPause   = 500 * time.Millisecond
 )
 
 // Accept implements [net.Listener].
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for pause := firstPause; ; {
+func (l *countingListener) Accept() (net.Conn, error) {
+	for pause := firstAcceptPause; ; {
 		conn, err := l.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
@@ -64,30 +64,30 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			l.server.config.Unaccepted.Unaccepted(l.server.log, "HTTP", err)
 			<-time.After(pause)
-			pause = min(2*pause, lastPause)
+			pause = min(2*pause, maxAcceptPause)
 			continue
 		}
-		pause = firstPause
-		if refusal := l.server.enter(conn); refusal != "" {
-			l.server.metrics.responded(503)
+		pause = firstAcceptPause
+		if refusal := l.server.countOpened(conn); refusal != "" {
+			l.server.metrics.countResponse(503)
 			l.server.metrics.Refused.Inc()
 			l.turnaway.Refuse(conn, refusal)
-			l.tellDrain()
+			l.notifyDrain()
 			continue
 		}
 		paced := &pacedConn{Conn: conn, server: l.server, loopback: l.loopback}
-		l.server.paced.Store(paced, struct{}{})
-		paced.watch(fresh)
-		l.tellDrain()
-		if l.server.stopping.Load() && l.server.hasEnded() { // Shutdown may not have seen it
+		l.server.pacedConns.Store(paced, struct{}{})
+		paced.startTimer(fresh)
+		l.notifyDrain()
+		if l.server.stopping.Load() && l.server.listenersClosed() { // Shutdown may not have seen it
 			paced.cutIdle()
 		}
 		return paced, nil
 	}
 }
 
-// tellDrain has drain look again: a connection was accepted, or refused.
-func (l *limitedListener) tellDrain() {
+// notifyDrain has drain look again: a connection was accepted, or refused.
+func (l *countingListener) notifyDrain() {
 	if !l.server.stopping.Load() {
 		return
 	}
@@ -97,14 +97,14 @@ func (l *limitedListener) tellDrain() {
 	}
 }
 
-// enter counts a connection. One beyond the limits is not counted, and the answer to it is returned.
-func (s *Server) enter(conn net.Conn) (refusal string) {
+// countOpened counts a connection. One beyond the limits is not counted, and the answer to it is returned.
+func (s *Server) countOpened(conn net.Conn) (refusal string) {
 	if !s.sources.Enter(peer.Source(conn)) {
-		return tooManyOfOne
+		return tooManyFromAddress
 	}
 	if s.open.Add(1) > int64(s.config.Conns) {
-		s.leave(conn)
-		return tooMany
+		s.countClosed(conn)
+		return tooManyConns
 	}
 	return ""
 }

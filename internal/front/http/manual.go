@@ -5,9 +5,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// manualPolicy is what the pages of documentation may do: everything they need comes from this server, and no
-// other page may show them in a frame, where a click could be led to "Send".
-const manualPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+// manualContentPolicy is what the pages of documentation may do: everything they need comes from this server,
+// and no other page may show them in a frame, where a click could be led to "Send".
+const manualContentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
+	"img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // manualPage is the page of documentation at a path below /docs/. The manual is embedded and its pages are
@@ -23,11 +24,11 @@ func (s *Server) manualPage(path string) (page manual.Page, ok bool) {
 	return page, ok
 }
 
-// answerPage sends a page of documentation. Its bytes are kept once: every answer sends from the same slices,
-// so that a client that does not read costs no memory for the body.
-func answerPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
+// writeManualPage sends a page of documentation. Its bytes are kept once: every answer sends from the same
+// slices, so that a client that does not read costs no memory for the body.
+func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
 	resp := &ctx.Response
-	resp.Header.Set("Content-Security-Policy", manualPolicy)
+	resp.Header.Set("Content-Security-Policy", manualContentPolicy)
 	resp.Header.Set(headerNoSniff, "nosniff")
 	resp.Header.Set("Referrer-Policy", "no-referrer")
 	if page.Location != "" {

@@ -18,11 +18,11 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *telemetry.Shard
 	statuses *prometheus.CounterVec
-	byStatus [lastStatus - firstStatus + 1]atomic.Pointer[responses]
+	byStatus [lastStatus - firstStatus + 1]atomic.Pointer[statusCounter]
 }
 
-// responses counts those of one status. It is made at the first.
-type responses struct{ prometheus.Counter }
+// statusCounter counts those of one status. It is made at the first.
+type statusCounter struct{ prometheus.Counter }
 
 const firstStatus, lastStatus = 200, 503
 
@@ -60,18 +60,18 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// responded notes a response.
-func (m *metrics) responded(status int) {
+// countResponse notes a response.
+func (m *metrics) countResponse(status int) {
 	slot := &m.byStatus[status-firstStatus]
 	counter := slot.Load()
 	if counter == nil {
-		counter = &responses{m.statuses.WithLabelValues(strconv.Itoa(status))}
+		counter = &statusCounter{m.statuses.WithLabelValues(strconv.Itoa(status))}
 		slot.Store(counter)
 	}
 	counter.Inc()
 }
 
-// malformed notes a request for a controller that could not be read. What it did not say is 0.
-func (m *metrics) malformed(kind gatehouse.Kind, op gatehouse.Op, since time.Duration) {
+// countMalformed notes a request for a controller that could not be read. What it did not say is 0.
+func (m *metrics) countMalformed(kind gatehouse.Kind, op gatehouse.Op, since time.Duration) {
 	m.requests.Of(kind, op).Count(telemetry.Outcome(gatehouse.Invalid), 1, m.Now()-since)
 }

@@ -20,29 +20,29 @@ import (
 // timeout late.
 type pacedConn struct {
 	net.Conn
-	server *Server
-	once   sync.Once
+	server    *Server
+	closeOnce sync.Once
 
-	// doing is what the connection is at, in the last two bits, and above them how often that has
+	// activity is what the connection is at, in the last two bits, and above them how often that has
 	// changed. It is written by whoever serves the connection, and only by that.
-	doing atomic.Uint32
+	activity atomic.Uint32
 
-	framing  framing // of what was read
-	ended    bool    // the client has sent all it will
-	loopback bool    // it came to an address that only this machine reaches
-	host     string  // the last Host that was found right
+	framing   framing // of what was read
+	sawEOF    bool    // the client has sent all it will
+	loopback  bool    // it came to an address that only this machine reaches
+	knownHost string  // the last Host that was found right
 
 	// charged is how much of the budget the answer under way has.
 	charged atomic.Int64
 
-	// gone is called when the connection is closed while a request waits that is not parked yet.
-	gone atomic.Pointer[func()]
+	// onGone is called when the connection is closed while a request waits that is not parked yet.
+	onGone atomic.Pointer[func()]
 
-	mu     sync.Mutex
-	timer  *time.Timer // nil while nobody is to be cut, because the answer is what takes long
-	seen   uint32      // doing at the last look
-	since  int         // how many looks ago it was first seen
-	unsent []func()    // take back the holds whose answers have not begun to leave
+	mu           sync.Mutex
+	timer        *time.Timer // nil while nobody is to be cut, because the answer is what takes long
+	lastActivity uint32      // doing at the last look
+	checks       int         // how many looks ago it was first seen
+	unsentUndos  []func()    // take back the holds whose answers have not begun to leave
 }
 
 // What a connection is doing.
@@ -52,15 +52,15 @@ const (
 	idle             // between two requests
 	sending          // an answer
 
-	doingBits = 2
+	activityBits = 2
 )
 
 // continueLine is the last of what is written before the body of a request with Expect: 100-continue.
 const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// paced returns the paced connection under one that may have been parked.
-func paced(conn net.Conn) *pacedConn {
-	if p, ok := conn.(*parked); ok {
+// pacedConnOf returns the paced connection under one that may have been parked.
+func pacedConnOf(conn net.Conn) *pacedConn {
+	if p, ok := conn.(*parkedConn); ok {
 		conn = p.Conn
 	}
 	c, _ := conn.(*pacedConn)
@@ -78,23 +78,23 @@ func (c *pacedConn) SyscallConn() (syscall.RawConn, error) {
 // errNoDescriptor is about a connection in memory.
 var errNoDescriptor = errors.New("connection has no file descriptor")
 
-// turnTo notes that the connection begins to do something else.
-func (c *pacedConn) turnTo(what uint32) {
-	c.doing.Store((c.doing.Load()>>doingBits+1)<<doingBits | what)
+// setActivity notes that the connection begins to do something else.
+func (c *pacedConn) setActivity(what uint32) {
+	c.activity.Store((c.activity.Load()>>activityBits+1)<<activityBits | what)
 }
 
-func what(doing uint32) uint32 { return doing & (1<<doingBits - 1) }
+func activityOf(doing uint32) uint32 { return doing & (1<<activityBits - 1) }
 
-// watch begins to look at the connection, and at what it does.
-func (c *pacedConn) watch(doing uint32) {
-	c.turnTo(doing)
+// startTimer begins to look at the connection, and at what it does.
+func (c *pacedConn) startTimer(doing uint32) {
+	c.setActivity(doing)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(c.tick(), c.look)
+	c.timer = time.AfterFunc(c.checkInterval(), c.checkPace)
 }
 
-// rest ends the looking, while the connection is parked.
-func (c *pacedConn) rest() {
+// stopTimer ends the looking, while the connection is parked.
+func (c *pacedConn) stopTimer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer != nil {
@@ -103,36 +103,36 @@ func (c *pacedConn) rest() {
 	}
 }
 
-func (c *pacedConn) tick() time.Duration { return max(1, c.server.config.ReadTimeout/4) }
+func (c *pacedConn) checkInterval() time.Duration { return max(1, c.server.config.ReadTimeout/4) }
 
-// look cuts the connection if it has been at the same thing for too long.
-func (c *pacedConn) look() {
+// checkPace cuts the connection if it has been at the same thing for too long.
+func (c *pacedConn) checkPace() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer == nil {
 		return
 	}
-	doing := c.doing.Load()
-	if doing != c.seen {
-		c.seen = doing
-		c.since = 0
+	doing := c.activity.Load()
+	if doing != c.lastActivity {
+		c.lastActivity = doing
+		c.checks = 0
 	}
-	c.since++
+	c.checks++
 	config := &c.server.config
 	allowed := [...]time.Duration{
 		fresh: config.ReadTimeout, receiving: config.ReadTimeout,
 		idle: config.IdleTimeout, sending: config.WriteTimeout,
-	}[what(doing)]
-	if time.Duration(c.since-1)*c.tick() < allowed {
-		c.timer.Reset(c.tick())
+	}[activityOf(doing)]
+	if time.Duration(c.checks-1)*c.checkInterval() < allowed {
+		c.timer.Reset(c.checkInterval())
 		return
 	}
-	c.cut(what(doing))
+	c.cutConn(activityOf(doing))
 }
 
-// cut ends what the connection is doing by a deadline that has passed; whoever does it closes it.
+// cutConn ends what the connection is doing by a deadline that has passed; whoever does it closes it.
 // Where nothing was asked, nothing is answered.
-func (c *pacedConn) cut(doing uint32) {
+func (c *pacedConn) cutConn(doing uint32) {
 	switch doing {
 	case sending:
 		_ = c.SetWriteDeadline(time.Unix(1, 0))
@@ -144,8 +144,9 @@ func (c *pacedConn) cut(doing uint32) {
 // cutIdle ends the connection if no request is in hand, and none has come that was not read yet: such a one
 // is answered, as the last.
 func (c *pacedConn) cutIdle() {
-	if doing := what(c.doing.Load()); (doing == fresh || doing == idle) && !peer.Ask(c.Conn, peer.Unread) {
-		c.cut(doing)
+	doing := activityOf(c.activity.Load())
+	if (doing == fresh || doing == idle) && !peer.Ask(c.Conn, peer.Unread) {
+		c.cutConn(doing)
 	}
 }
 
@@ -153,40 +154,40 @@ func (c *pacedConn) cutIdle() {
 // delivered; a null byte in its place makes the HTTP library refuse the request there, whatever it was
 // reading.
 func (c *pacedConn) Read(b []byte) (int, error) {
-	if c.framing.at == atFault {
+	if c.framing.at == atMalformed {
 		return 0, errMalformed
 	}
-	c.written() // answers are, before more is read
+	c.releaseCharged() // answers are, before more is read
 	n, err := c.Conn.Read(b)
-	if errors.Is(err, os.ErrDeadlineExceeded) && what(c.doing.Load()) == fresh {
+	if errors.Is(err, os.ErrDeadlineExceeded) && activityOf(c.activity.Load()) == fresh {
 		return 0, io.EOF // where nothing was asked, nothing is answered
 	}
-	c.ended = c.ended || errors.Is(err, io.EOF)
-	if good := c.framing.scan(b[:n]); good < n {
+	c.sawEOF = c.sawEOF || errors.Is(err, io.EOF)
+	if good := c.framing.scanBytes(b[:n]); good < n {
 		b[good] = 0
 		n = good + 1
 	}
-	if now := what(c.doing.Load()); n > 0 && (now == idle || now == fresh) {
-		c.turnTo(receiving)
+	if now := activityOf(c.activity.Load()); n > 0 && (now == idle || now == fresh) {
+		c.setActivity(receiving)
 	}
 	return n, err
 }
 
 // Write implements [net.Conn].
 func (c *pacedConn) Write(b []byte) (int, error) {
-	unsent := c.takeUnsent()
-	c.turnTo(sending)
+	unsent := c.takeUnsentUndos()
+	c.setActivity(sending)
 	n, err := c.Conn.Write(b)
 	if bytes.HasSuffix(b, []byte(continueLine)) {
-		c.turnTo(receiving) // the body, which may take no longer than one that comes unasked
+		c.setActivity(receiving) // the body, which may take no longer than one that comes unasked
 	} else {
-		c.turnTo(idle)
-		if c.server.stopping.Load() && c.server.hasEnded() { // Shutdown may have seen it sending
+		c.setActivity(idle)
+		if c.server.stopping.Load() && c.server.listenersClosed() { // Shutdown may have seen it sending
 			c.cutIdle()
 		}
 	}
 	if n == 0 {
-		c.lost(unsent)
+		c.undoUnsent(unsent)
 	} // otherwise the client may have read these answers
 	return n, err
 }
@@ -194,23 +195,23 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 // takeBackUnsent has a hold taken back if the connection ends before anything more is written to it. What a
 // client may have read, it keeps: of answers that leave together, some of which are lost, all count as read.
 func takeBackUnsent(conn net.Conn, undo func()) {
-	if c := paced(conn); c != nil {
+	if c := pacedConnOf(conn); c != nil {
 		c.mu.Lock()
-		c.unsent = append(c.unsent, undo)
+		c.unsentUndos = append(c.unsentUndos, undo)
 		c.mu.Unlock()
 	}
 }
 
-// takeUnsent returns what takes back the holds whose answers have not left, and forgets it.
-func (c *pacedConn) takeUnsent() (unsent []func()) {
+// takeUnsentUndos returns what takes back the holds whose answers have not left, and forgets it.
+func (c *pacedConn) takeUnsentUndos() (unsent []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unsent, c.unsent = c.unsent, nil
+	unsent, c.unsentUndos = c.unsentUndos, nil
 	return unsent
 }
 
-// lost takes back holds whose answers will not leave.
-func (c *pacedConn) lost(unsent []func()) {
+// undoUnsent takes back holds whose answers will not leave.
+func (c *pacedConn) undoUnsent(unsent []func()) {
 	for _, undo := range unsent {
 		c.server.metrics.Hangups.Inc()
 		undo()
@@ -219,16 +220,16 @@ func (c *pacedConn) lost(unsent []func()) {
 
 // Close implements [net.Conn].
 func (c *pacedConn) Close() error {
-	c.once.Do(func() {
-		c.rest()
-		c.server.leave(c.Conn)
-		c.server.paced.Delete(c)
-		c.written()
-		if gone := c.gone.Swap(nil); gone != nil {
+	c.closeOnce.Do(func() {
+		c.stopTimer()
+		c.server.countClosed(c.Conn)
+		c.server.pacedConns.Delete(c)
+		c.releaseCharged()
+		if gone := c.onGone.Swap(nil); gone != nil {
 			(*gone)()
 		}
 	})
 	err := c.Conn.Close() // first, so that no answer leaves after its grant was taken back
-	c.lost(c.takeUnsent())
+	c.undoUnsent(c.takeUnsentUndos())
 	return err
 }

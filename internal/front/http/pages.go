@@ -13,12 +13,12 @@ import (
 func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 	scrape := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 	return map[string]fasthttp.RequestHandler{
-		"/":                  redirect(docsPath),
-		"/docs":              redirect(docsPath),
-		"/healthz":           func(ctx *fasthttp.RequestCtx) { text(&ctx.Response, "ok\n"+s.store()) },
-		"/readyz":            s.ready("ready\n", s.store),
-		"/.well-known/ready": s.ready("I'm ready!\n", func() string { return "" }),
-		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.scrape(ctx, scrape) },
+		"/":                  redirectHandler(docsPath),
+		"/docs":              redirectHandler(docsPath),
+		"/healthz":           s.answerHealth,
+		"/readyz":            s.readinessHandler("ready\n", s.storeLine),
+		"/.well-known/ready": s.readinessHandler("I'm ready!\n", func() string { return "" }),
+		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.answerMetrics(ctx, scrape) },
 	}
 }
 
@@ -35,14 +35,14 @@ func (w *pageWriter) Header() http.Header { return w.header }
 // WriteHeader implements [http.ResponseWriter].
 func (w *pageWriter) WriteHeader(status int) { w.status = status }
 
-// scrape answers with the metrics, one scrape at a time.
-func (s *Server) scrape(ctx *fasthttp.RequestCtx, handler http.Handler) {
+// answerMetrics answers with the metrics, one scrape at a time.
+func (s *Server) answerMetrics(ctx *fasthttp.RequestCtx, handler http.Handler) {
 	asks := &http.Request{Method: http.MethodGet, Header: make(http.Header)}
 	for _, name := range []string{fasthttp.HeaderAccept, fasthttp.HeaderAcceptEncoding} {
 		asks.Header.Set(name, string(ctx.Request.Header.Peek(name)))
 	}
 	from := readSender(&ctx.Request.Header)
-	s.inTurn(ctx, s.config.Budget.Scrape, &from, func() {
+	s.answerInTurn(ctx, s.config.Budget.Scrape, &from, func() {
 		out := pageWriter{header: make(http.Header), status: http.StatusOK}
 		handler.ServeHTTP(&out, asks)
 		for name := range out.header {
@@ -53,51 +53,58 @@ func (s *Server) scrape(ctx *fasthttp.RequestCtx, handler http.Handler) {
 	})
 }
 
-// page serves a page, or an asset of the documentation. One that panics is answered for.
-func (s *Server) page(ctx *fasthttp.RequestCtx, page string) {
+// answerPage serves a page, or an asset of the documentation. One that panics is answered for.
+func (s *Server) answerPage(ctx *fasthttp.RequestCtx, page string) {
 	from := readSender(&ctx.Request.Header)
-	defer s.answered(ctx, &from)
+	defer s.finishPage(ctx, &from)
 	if serve := s.pages[page]; serve != nil {
 		serve(ctx)
-		s.chargeBy(ctx, &from, s.config.Budget.TakeLast) // of these, only the metrics are as large
+		s.chargeAnswerBy(ctx, &from, s.config.Budget.TakeLast) // of these, only the metrics are as large
 		return
 	}
-	path, ok := unescape([]byte(page), false)
+	path, ok := decodePercent([]byte(page), false)
 	if !ok {
-		refuse(&ctx.Response, fasthttp.StatusBadRequest, badEscape("path", []byte(page)).detail, from.json)
+		writeProblem(&ctx.Response, fasthttp.StatusBadRequest,
+			badEscape("path", []byte(page)).detail, from.wantsJSON)
 		return
 	}
 	found, ok := s.manualPage(strings.TrimPrefix(string(path), docsPath))
 	if !ok {
-		refuse(&ctx.Response, fasthttp.StatusNotFound, notFound([]byte(page)).detail, from.json)
+		writeProblem(&ctx.Response, fasthttp.StatusNotFound, notFound([]byte(page)).detail, from.wantsJSON)
 		return
 	}
-	answerPage(ctx, &found)
+	writeManualPage(ctx, &found)
 }
 
-func redirect(to string) fasthttp.RequestHandler {
+func redirectHandler(to string) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		ctx.Response.Header.Set(fasthttp.HeaderLocation, to)
 		ctx.SetStatusCode(fasthttp.StatusFound)
 	}
 }
 
-// store is the line about the store.
-func (s *Server) store() string {
+// answerHealth answers 200 as long as the process answers at all: see Config.Store.
+func (s *Server) answerHealth(ctx *fasthttp.RequestCtx) {
+	writeText(&ctx.Response, "ok\n"+s.storeLine())
+}
+
+// storeLine is the line about the store.
+func (s *Server) storeLine() string {
 	if s.config.Store == nil {
 		return ""
 	}
 	return s.config.Store()
 }
 
-// ready answers whether new requests should be sent here.
-func (s *Server) ready(yes string, more func() string) fasthttp.RequestHandler {
+// readinessHandler answers whether new requests should be sent here.
+func (s *Server) readinessHandler(yes string, more func() string) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if s.stopping.Load() {
 			from := readSender(&ctx.Request.Header)
-			refuse(&ctx.Response, fasthttp.StatusServiceUnavailable, "server is stopping", from.json)
+			writeProblem(&ctx.Response, fasthttp.StatusServiceUnavailable, "server is stopping",
+				from.wantsJSON)
 			return
 		}
-		text(&ctx.Response, yes+more())
+		writeText(&ctx.Response, yes+more())
 	}
 }

@@ -14,59 +14,59 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A parked connection waits without a goroutine and without the HTTP server's buffers, where the
+// A parkedConn connection waits without a goroutine and without the HTTP server's buffers, where the
 // system allows it (park_linux.go; elsewhere, and with the build tag portable, park_portable.go).
 // First it waits for its answer and is watched for a client that hangs up; then, until the client's
 // next request, it is idle.
-type parked struct {
+type parkedConn struct {
 	net.Conn
 	server *Server
-	watch  watch // what the system needs to watch it
+	watch  pollState // what the system needs to watch it
 
-	mu      sync.Mutex
-	rest    []byte // of the next request, read already
-	charged int    // bytes that the budget has of it
-	gone    func() // called once when the client hangs up while it waits; nil once idle
-	closed  bool
-	handed  bool // back to the HTTP server
-	expires *time.Timer
+	mu         sync.Mutex
+	readAhead  []byte // of the next request, read already
+	charged    int    // bytes that the budget has of it
+	onGone     func() // called once when the client hangs up while it waits; nil once idle
+	closed     bool
+	handedBack bool // back to the HTTP server
+	idleTimer  *time.Timer
 }
 
-// park takes a connection over. gone is called when its client hangs up before the answer, possibly
+// parkConn takes a connection over. gone is called when its client hangs up before the answer, possibly
 // before park returns.
-func (s *Server) park(conn, hijacked net.Conn, gone func()) (*parked, error) {
-	rest, err := buffered(conn, hijacked)
+func (s *Server) parkConn(conn, hijacked net.Conn, gone func()) (*parkedConn, error) {
+	rest, err := readBuffered(conn, hijacked)
 	if err == nil && !s.config.Budget.Take(len(rest)) {
-		_, _ = io.WriteString(conn, tooMuch)
+		_, _ = io.WriteString(conn, tooManyBytes)
 		err = errBufferedTooMuch
 	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	if old, ok := conn.(*parked); ok { // it was parked before
+	if old, ok := conn.(*parkedConn); ok { // it was parked before
 		conn = old.Conn
 	}
-	if c := paced(conn); c != nil {
-		c.rest()
+	if c := pacedConnOf(conn); c != nil {
+		c.stopTimer()
 	}
-	p := &parked{Conn: conn, server: s, rest: rest, charged: len(rest), gone: gone}
-	s.lot.enter(p)
-	if err := s.poller.add(p); err != nil {
-		p.close()
+	p := &parkedConn{Conn: conn, server: s, readAhead: rest, charged: len(rest), onGone: gone}
+	s.parkedConns.addConn(p)
+	if err := s.poller.watchConn(p); err != nil {
+		p.closeParked()
 		return nil, err
 	}
 	return p, nil
 }
 
-// tooMuch is the answer to a request that has to wait when there is no room for what was sent behind it.
-const tooMuch = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+// tooManyBytes is the answer to a request that has to wait when there is no room for what was sent behind it.
+const tooManyBytes = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n" +
 	"Content-Length: 57\r\n\r\nserver buffers as many bytes as it allows; try again soon"
 
-// buffered reads what the HTTP server has read ahead, without waiting for more: with the deadline
+// readBuffered reads what the HTTP server has read ahead, without waiting for more: with the deadline
 // passed, only what is in its buffer is returned. It takes no more room than it has bytes.
-func buffered(conn, hijacked net.Conn) ([]byte, error) {
+func readBuffered(conn, hijacked net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, fmt.Errorf("parking a connection: %w", err)
 	}
@@ -89,13 +89,13 @@ func buffered(conn, hijacked net.Conn) ([]byte, error) {
 }
 
 // Read implements [net.Conn] for the HTTP server, once the connection is handed back.
-func (p *parked) Read(b []byte) (int, error) {
+func (p *parkedConn) Read(b []byte) (int, error) {
 	p.mu.Lock()
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
-	if len(p.rest) == 0 {
-		p.rest = nil
-		p.release()
+	n := copy(b, p.readAhead)
+	p.readAhead = p.readAhead[n:]
+	if len(p.readAhead) == 0 {
+		p.readAhead = nil
+		p.releaseBudget()
 	}
 	p.mu.Unlock()
 	if n > 0 {
@@ -104,109 +104,109 @@ func (p *parked) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// release gives back what the budget has of the rest. The caller holds the lock.
-func (p *parked) release() {
+// releaseBudget gives back what the budget has of the rest. The caller holds the lock.
+func (p *parkedConn) releaseBudget() {
 	p.server.config.Budget.Release(p.charged)
 	p.charged = 0
 }
 
 // Close implements [net.Conn].
-func (p *parked) Close() error {
+func (p *parkedConn) Close() error {
 	p.mu.Lock()
-	p.rest = nil
-	p.release()
+	p.readAhead = nil
+	p.releaseBudget()
 	p.mu.Unlock()
 	return p.Conn.Close()
 }
 
-// resume makes the connection idle: it goes back to the HTTP server when its client sends something,
+// awaitRequest makes the connection idle: it goes back to the HTTP server when its client sends something,
 // and is closed when that takes too long.
-func (p *parked) resume() {
+func (p *parkedConn) awaitRequest() {
 	p.mu.Lock()
-	p.gone = nil
+	p.onGone = nil
 	if p.closed {
 		p.mu.Unlock()
 		return
 	}
-	if len(p.rest) > 0 {
+	if len(p.readAhead) > 0 {
 		p.mu.Unlock()
-		p.hand()
+		p.handBack()
 		return
 	}
-	p.expires = time.AfterFunc(p.server.config.IdleTimeout, p.close)
+	p.idleTimer = time.AfterFunc(p.server.config.IdleTimeout, p.closeParked)
 	p.mu.Unlock()
 	if p.server.stopping.Load() && !peer.Ask(p.Conn, peer.Unread) || p.server.poller.awaitData(p) != nil {
-		p.close()
+		p.closeParked()
 	}
 }
 
-// event is called by the poller when the client hung up, or sent something to an idle connection.
-func (p *parked) event(hungUp bool) {
+// handleEvent is called by the poller when the client hung up, or sent something to an idle connection.
+func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Lock()
-	gone := p.gone
-	p.gone = nil
+	gone := p.onGone
+	p.onGone = nil
 	p.mu.Unlock()
 	switch {
 	case gone != nil:
 		gone()
 	case hungUp:
-		p.close()
+		p.closeParked()
 	default:
-		p.hand()
+		p.handBack()
 	}
 }
 
-// hand gives the connection back to the HTTP server.
-func (p *parked) hand() {
+// handBack gives the connection back to the HTTP server.
+func (p *parkedConn) handBack() {
 	p.mu.Lock()
-	if p.closed || p.handed {
+	if p.closed || p.handedBack {
 		p.mu.Unlock()
 		return
 	}
-	p.handed = true
-	if p.expires != nil {
-		p.expires.Stop()
+	p.handedBack = true
+	if p.idleTimer != nil {
+		p.idleTimer.Stop()
 	}
 	p.mu.Unlock()
-	p.server.poller.remove(p)
-	p.server.lot.leave(p)
-	if c := paced(p.Conn); c != nil {
-		c.watch(receiving)
+	p.server.poller.unwatchConn(p)
+	p.server.parkedConns.removeConn(p)
+	if c := pacedConnOf(p.Conn); c != nil {
+		c.startTimer(receiving)
 	}
 	go p.server.http.ServeConn(p) //nolint:errcheck // it ends when the connection does, and says why there
 }
 
-// close ends a connection that is parked.
-func (p *parked) close() {
+// closeParked ends a connection that is parked.
+func (p *parkedConn) closeParked() {
 	p.mu.Lock()
-	if p.closed || p.handed {
+	if p.closed || p.handedBack {
 		p.mu.Unlock()
 		return
 	}
 	p.closed = true
-	if p.expires != nil {
-		p.expires.Stop()
+	if p.idleTimer != nil {
+		p.idleTimer.Stop()
 	}
 	p.mu.Unlock()
-	p.server.poller.remove(p)
-	p.server.lot.leave(p)
+	p.server.poller.unwatchConn(p)
+	p.server.parkedConns.removeConn(p)
 	_ = p.Close()
 }
 
-// A lot is where the parked connections are, for the end of the server.
-type lot struct {
+// A parkedSet is where the parked connections are, for the end of the server.
+type parkedSet struct {
 	mu    sync.Mutex
-	conns map[*parked]struct{}
+	conns map[*parkedConn]struct{}
 	empty chan struct{} // closed when the last one leaves; nil while nobody waits for that
 }
 
-func (l *lot) enter(p *parked) {
+func (l *parkedSet) addConn(p *parkedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[p] = struct{}{}
 }
 
-func (l *lot) leave(p *parked) {
+func (l *parkedSet) removeConn(p *parkedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, p)
@@ -216,15 +216,15 @@ func (l *lot) leave(p *parked) {
 	}
 }
 
-// clear closes the connections that are idle, waits until the others have been answered, and closes
+// drainConns closes the connections that are idle, waits until the others have been answered, and closes
 // them too when ctx ends first.
-func (l *lot) clear(ctx context.Context) {
-	l.each(func(p *parked) {
+func (l *parkedSet) drainConns(ctx context.Context) {
+	l.forEach(func(p *parkedConn) {
 		p.mu.Lock()
-		idle := p.gone == nil && p.expires != nil
+		idle := p.onGone == nil && p.idleTimer != nil
 		p.mu.Unlock()
 		if idle && !peer.Ask(p.Conn, peer.Unread) { // a request that has come is answered
-			p.close()
+			p.closeParked()
 		}
 	})
 	l.mu.Lock()
@@ -238,13 +238,13 @@ func (l *lot) clear(ctx context.Context) {
 	select {
 	case <-empty:
 	case <-ctx.Done():
-		l.each((*parked).close)
+		l.forEach((*parkedConn).closeParked)
 	}
 }
 
-func (l *lot) each(do func(*parked)) {
+func (l *parkedSet) forEach(do func(*parkedConn)) {
 	l.mu.Lock()
-	conns := make([]*parked, 0, len(l.conns))
+	conns := make([]*parkedConn, 0, len(l.conns))
 	for p := range l.conns {
 		conns = append(conns, p)
 	}

@@ -19,16 +19,16 @@ type poller struct {
 	file  *os.File
 	epoll int
 
-	start sync.Once // of its goroutine, with the first socket
-	raw   syscall.RawConn
-	mu    sync.Mutex
-	conns map[int32]*parked
-	count int32 // of connections that were ever added
+	startOnce  sync.Once // of its goroutine, with the first socket
+	raw        syscall.RawConn
+	mu         sync.Mutex
+	conns      map[int32]*parkedConn
+	lastNumber int32 // of connections that were ever added
 }
 
-// watch is what the poller knows of a connection.
-type watch struct {
-	reading // of a connection in memory, which has no descriptor
+// pollState is what the poller knows of a connection.
+type pollState struct {
+	readWatch // of a connection in memory, which has no descriptor
 
 	raw    syscall.RawConn
 	fd     int32 // 0 when it is not watched
@@ -44,7 +44,7 @@ func newPoller() (*poller, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), epoll: fd, conns: make(map[int32]*parked)}
+	p := &poller{file: os.NewFile(uintptr(fd), "epoll"), epoll: fd, conns: make(map[int32]*parkedConn)}
 	p.raw, err = p.file.SyscallConn()
 	if err != nil {
 		_ = p.file.Close()
@@ -53,10 +53,10 @@ func newPoller() (*poller, error) {
 	return p, nil
 }
 
-func (p *poller) close() { _ = p.file.Close() }
+func (p *poller) closePoller() { _ = p.file.Close() }
 
-// run tells connections what happened to them.
-func (p *poller) run() {
+// pollEvents tells connections what happened to them.
+func (p *poller) pollEvents() {
 	events := make([]unix.EpollEvent, 256)
 	for {
 		n := 0
@@ -73,56 +73,56 @@ func (p *poller) run() {
 			stale := c == nil || c.watch.number != e.Pad
 			p.mu.Unlock()
 			if !stale {
-				c.event(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
+				c.handleEvent(e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0)
 			}
 		}
 	}
 }
 
-// add begins to watch a connection for a client that hangs up.
-func (p *poller) add(c *parked) error {
+// watchConn begins to watch a connection for a client that hangs up.
+func (p *poller) watchConn(c *parkedConn) error {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return fmt.Errorf("epoll: %T has no file descriptor", c.Conn)
 	}
 	raw, err := sc.SyscallConn()
 	if errors.Is(err, errNoDescriptor) {
-		c.watch.read(c)
+		c.watch.startReading(c)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
-	p.start.Do(func() { go p.run() }) // ends when the file is closed
+	p.startOnce.Do(func() { go p.pollEvents() }) // ends when the file is closed
 	c.watch.raw = raw
-	return c.control(func(fd int32) error {
+	return c.withDescriptor(func(fd int32) error {
 		p.mu.Lock()
-		p.count++
-		c.watch.fd, c.watch.number = fd, p.count
+		p.lastNumber++
+		c.watch.fd, c.watch.number = fd, p.lastNumber
 		watched := c.watch
 		p.conns[fd] = c
 		p.mu.Unlock()
-		return p.ctl(unix.EPOLL_CTL_ADD, &watched, unix.EPOLLRDHUP)
+		return p.changeEvents(unix.EPOLL_CTL_ADD, &watched, unix.EPOLLRDHUP)
 	})
 }
 
 // awaitData watches a connection also for data.
-func (p *poller) awaitData(c *parked) error {
-	return c.control(func(int32) error {
+func (p *poller) awaitData(c *parkedConn) error {
+	return c.withDescriptor(func(int32) error {
 		p.mu.Lock()
 		watched := c.watch
 		p.mu.Unlock()
 		if watched.fd == 0 {
 			return nil // it was closed meanwhile
 		}
-		return p.ctl(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN)
+		return p.changeEvents(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN)
 	})
 }
 
-// remove stops watching a connection. It must be called before the connection is closed.
-func (p *poller) remove(c *parked) {
-	c.watch.stop(c)
-	_ = c.control(func(fd int32) error {
+// unwatchConn stops watching a connection. It must be called before the connection is closed.
+func (p *poller) unwatchConn(c *parkedConn) {
+	c.watch.stopReading(c)
+	_ = c.withDescriptor(func(fd int32) error {
 		p.mu.Lock()
 		watched := c.watch
 		if watched.fd != 0 && p.conns[fd] == c {
@@ -131,13 +131,13 @@ func (p *poller) remove(c *parked) {
 		}
 		p.mu.Unlock()
 		if watched.fd != 0 {
-			return p.ctl(unix.EPOLL_CTL_DEL, &watched, 0)
+			return p.changeEvents(unix.EPOLL_CTL_DEL, &watched, 0)
 		}
 		return nil
 	})
 }
 
-func (p *poller) ctl(op int, w *watch, events uint32) error {
+func (p *poller) changeEvents(op int, w *pollState, events uint32) error {
 	e := unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: w.fd, Pad: w.number}
 	if err := unix.EpollCtl(p.epoll, op, int(w.fd), &e); err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -145,8 +145,8 @@ func (p *poller) ctl(op int, w *watch, events uint32) error {
 	return nil
 }
 
-// control runs do while the descriptor is sure to be open.
-func (p *parked) control(do func(fd int32) error) error {
+// withDescriptor runs do while the descriptor is sure to be open.
+func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 	if p.watch.raw == nil {
 		return nil
 	}
@@ -158,13 +158,13 @@ func (p *parked) control(do func(fd int32) error) error {
 	return inner
 }
 
-// hungUp reports whether the client is known to be gone at this instant.
-func (p *parked) hungUp() bool {
-	if gone, known := p.watched(); known {
+// clientGone reports whether the client is known to be gone at this instant.
+func (p *parkedConn) clientGone() bool {
+	if gone, known := p.memoryClientGone(); known {
 		return gone
 	}
 	gone := false
-	err := p.control(func(fd int32) error {
+	err := p.withDescriptor(func(fd int32) error {
 		gone = peer.Gone(fd)
 		return nil
 	})
@@ -172,7 +172,7 @@ func (p *parked) hungUp() bool {
 }
 
 // writeNow sends what the system takes without waiting.
-func (p *parked) writeNow(message []byte) (sent int, err error) {
+func (p *parkedConn) writeNow(message []byte) (sent int, err error) {
 	if p.watch.raw == nil {
 		return 0, nil
 	}

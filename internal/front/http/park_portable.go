@@ -5,30 +5,30 @@ package http
 // A poller watches parked connections by one goroutine each.
 type poller struct{}
 
-// watch is what the poller knows of a connection.
-type watch struct{ reading }
+// pollState is what the poller knows of a connection.
+type pollState struct{ readWatch }
 
 func newPoller() (*poller, error) { return new(poller), nil }
 
-func (p *poller) close() {}
+func (p *poller) closePoller() {}
 
-// add begins to watch a connection for a client that hangs up, or sends something.
-func (p *poller) add(c *parked) error {
-	c.watch.read(c)
+// watchConn begins to watch a connection for a client that hangs up, or sends something.
+func (p *poller) watchConn(c *parkedConn) error {
+	c.watch.startReading(c)
 	return nil
 }
 
 // awaitData has nothing to do: the goroutine of a connection tells of data as well.
-func (p *poller) awaitData(*parked) error { return nil }
+func (p *poller) awaitData(*parkedConn) error { return nil }
 
-// remove stops watching a connection. It must be called before the connection is closed.
-func (p *poller) remove(c *parked) { c.watch.stop(c) }
+// unwatchConn stops watching a connection. It must be called before the connection is closed.
+func (p *poller) unwatchConn(c *parkedConn) { c.watch.stopReading(c) }
 
-// hungUp cannot be known of a socket at an instant here; its goroutine tells of it.
-func (p *parked) hungUp() bool {
-	gone, _ := p.watched()
+// clientGone cannot be known of a socket at an instant here; its goroutine tells of it.
+func (p *parkedConn) clientGone() bool {
+	gone, _ := p.memoryClientGone()
 	return gone
 }
 
 // writeNow leaves the sending to a goroutine.
-func (p *parked) writeNow([]byte) (sent int, err error) { return 0, nil }
+func (p *parkedConn) writeNow([]byte) (sent int, err error) { return 0, nil }

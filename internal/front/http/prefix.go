@@ -10,26 +10,26 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// mostDeleted is how many names one request deletes at most.
-const mostDeleted = 1000
+// maxDeleted is how many names one request deletes at most.
+const maxDeleted = 1000
 
 // deletePrefix deletes the names of a kind that begin with the parameter prefix. confirm must repeat the
 // kind, as this cannot be taken back.
 func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
-	defer func() { s.metrics.responded(ctx.Response.StatusCode()); s.last(ctx) }()
-	allowOrigin(&ctx.Response, s.origin(from))
-	prefix, p := prefixParams(ctx, kind)
+	defer func() { s.metrics.countResponse(ctx.Response.StatusCode()); s.closeIfStopping(ctx) }()
+	allowOrigin(&ctx.Response, s.allowedOrigin(from))
+	prefix, p := readPrefixParams(ctx, kind)
 	if p != nil {
-		refuse(&ctx.Response, p.status, p.detail, from.json)
+		writeProblem(&ctx.Response, p.status, p.detail, from.wantsJSON)
 		return
 	}
 	working := context.WithoutCancel(ctx)
 	s.config.Budget.List.Begin(working) // it never ends
-	deleted, next, err := s.config.Gate.DeletePrefix(working, prefix, mostDeleted)
+	deleted, next, err := s.config.Gate.DeletePrefix(working, prefix, maxDeleted)
 	s.config.Budget.List.End()
 	if err != nil {
-		f := faultOf(err)
-		f.write(&ctx.Response, from.json)
+		f := errorProblem(err)
+		f.writeTo(&ctx.Response, from.wantsJSON)
 		return
 	}
 	writeJSON(&ctx.Response, "application/json", struct {
@@ -39,10 +39,10 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 	}{kind.String(), deleted, next})
 }
 
-func prefixParams(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) (prefix gate.Prefix, p *problem) {
+func readPrefixParams(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) (prefix gate.Prefix, p *rejection) {
 	prefix.Kind = kind
 	confirm := ""
-	_, query := split(ctx.Request.Header.RequestURI())
+	_, query := splitURI(ctx.Request.Header.RequestURI())
 	p = eachParam(query, func(name, value []byte) error {
 		switch strings.ToLower(string(name)) {
 		case "prefix":
@@ -61,9 +61,9 @@ func prefixParams(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) (prefix gate.Pr
 	switch {
 	case p != nil:
 	case prefix.Prefix == "":
-		p = bad("prefix is missing, want the first byte or more of the names to delete")
+		p = badRequest("prefix is missing, want the first byte or more of the names to delete")
 	case confirm != kind.String():
-		p = bad("confirm is %s, want confirm=%s, because a delete cannot be taken back",
+		p = badRequest("confirm is %s, want confirm=%s, because a delete cannot be taken back",
 			params.Quote([]byte(confirm)), kind)
 	}
 	return prefix, p

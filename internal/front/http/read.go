@@ -11,25 +11,25 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A request is what a request line asks for.
-type request struct {
+// A httpRequest is what a request line asks for.
+type httpRequest struct {
 	key gatehouse.Key
 	cmd gatehouse.Command
 	v1  bool // under /v1/, where waiting for an event answers 204
 
-	wish
+	answerOptions
 
 	form    params.Form // of the query and the body
 	scratch [96]byte    // for the answer's headers
 }
 
-// holds reports whether the request acquires something that is held until it is released or expires.
-func (r *request) holds() bool {
+// acquiresHold reports whether the request acquires something that is held until it is released or expires.
+func (r *httpRequest) acquiresHold() bool {
 	return r.cmd.Op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind)
 }
 
-// A problem is a request that is not put to a controller, and how it is answered.
-type problem struct {
+// A rejection is a request that is not put to a controller, and how it is answered.
+type rejection struct {
 	status   int
 	detail   string
 	allow    string // the methods there are, with 405 and OPTIONS
@@ -37,9 +37,9 @@ type problem struct {
 	accept   string // the type of body that is read, with 415
 }
 
-// read makes the request of a method and a raw path and query. page is set as well when the path is
+// readRequest makes the request of a method and a raw path and query. page is set as well when the path is
 // none of a controller's.
-func (r *request) read(method, path, query []byte) (page string, p *problem) {
+func (r *httpRequest) readRequest(method, path, query []byte) (page string, p *rejection) {
 	page, p = r.readPath(method, path, query)
 	if p != nil || page != "" {
 		return page, p
@@ -48,27 +48,27 @@ func (r *request) read(method, path, query []byte) (page string, p *problem) {
 }
 
 // readPath makes a request of all but its parameters. page is as in read.
-func (r *request) readPath(method, path, query []byte) (page string, p *problem) {
+func (r *httpRequest) readPath(method, path, query []byte) (page string, p *rejection) {
 	r.key.Kind, r.cmd.Op = 0, 0 // which are read where the rest is not
 	t, p := readTarget(path)
 	if p != nil {
 		return "", p
 	}
-	op, p := t.operation(method)
+	op, p := t.methodOperation(method)
 	if p != nil {
 		return "", p
 	}
-	if t.odd {
-		return "", moved(method, withQuery(t.proper(), query))
+	if t.notCanonical {
+		return "", redirectTo(method, withQuery(t.canonicalPath(), query))
 	}
 	r.key = gatehouse.Key{Kind: t.kind}
 	r.cmd = gatehouse.Command{Op: op}
 	r.v1 = t.v1
-	r.wish = wish{}
+	r.answerOptions = answerOptions{}
 	if t.page != "" {
 		return t.page, nil
 	}
-	name, ok := unescape(t.name, false)
+	name, ok := decodePercent(t.name, false)
 	if !ok {
 		return "", badEscape("name", t.name)
 	}
@@ -76,27 +76,27 @@ func (r *request) readPath(method, path, query []byte) (page string, p *problem)
 	return "", nil
 }
 
-func bad(format string, args ...any) *problem {
-	return &problem{status: fasthttp.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
+func badRequest(format string, args ...any) *rejection {
+	return &rejection{status: fasthttp.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
 }
 
-func badEscape(what string, raw []byte) *problem {
-	return bad("%s is %s, want every %% followed by two hexadecimal digits", what, params.Quote(raw))
+func badEscape(what string, raw []byte) *rejection {
+	return badRequest("%s is %s, want every %% followed by two hexadecimal digits", what, params.Quote(raw))
 }
 
 // wrongMethod answers a method that a path does not have; OPTIONS it has.
-func wrongMethod(method []byte, allow string) *problem {
+func wrongMethod(method []byte, allow string) *rejection {
 	if string(method) == fasthttp.MethodOptions {
-		return &problem{status: fasthttp.StatusOK, allow: allow}
+		return &rejection{status: fasthttp.StatusOK, allow: allow}
 	}
-	return &problem{
+	return &rejection{
 		status: fasthttp.StatusMethodNotAllowed, allow: allow,
 		detail: "method is " + params.Quote(method) + ", want one of " + allow,
 	}
 }
 
 // readParams fills in the command's parameters: those of the query, and then those of a form in the body.
-func (r *request) readParams(query, body []byte) *problem {
+func (r *httpRequest) readParams(query, body []byte) *rejection {
 	r.form = params.Form{}
 	for _, text := range [...][]byte{query, body} {
 		if p := eachParam(text, r.setParam); p != nil {
@@ -104,25 +104,25 @@ func (r *request) readParams(query, body []byte) *problem {
 		}
 	}
 	if err := r.form.Read(r.key.Kind, &r.cmd); err != nil {
-		return bad("%s", err)
+		return badRequest("%s", err)
 	}
 	return nil
 }
 
 // setParam notes one parameter: the command's, or one that says how the request is to be answered.
-func (r *request) setParam(name, value []byte) error {
-	if known, err := r.set(name, value); known {
+func (r *httpRequest) setParam(name, value []byte) error {
+	if known, err := r.setOption(name, value); known {
 		return err
 	}
 	if !r.form.Take(name, value) {
-		return params.Unknown(name, wishNames...)
+		return params.Unknown(name, optionNames...)
 	}
 	return nil
 }
 
 // eachParam decodes one parameter of a query after the other, and sets it. The sentence about a wrong value
 // may name its parameter as it is, because set has accepted the name.
-func eachParam(query []byte, set func(name, value []byte) error) *problem {
+func eachParam(query []byte, set func(name, value []byte) error) *rejection {
 	for len(query) > 0 {
 		var pair []byte
 		pair, query, _ = bytes.Cut(query, []byte{'&'})
@@ -130,16 +130,16 @@ func eachParam(query []byte, set func(name, value []byte) error) *problem {
 			continue
 		}
 		rawName, raw, _ := bytes.Cut(pair, []byte{'='})
-		name, ok := unescape(rawName, true)
+		name, ok := decodePercent(rawName, true)
 		if !ok {
 			return badEscape("name of a parameter", rawName)
 		}
-		value, ok := unescape(raw, true)
+		value, ok := decodePercent(raw, true)
 		if !ok {
 			value = raw // to be named in a sentence
 		}
 		if err := set(name, value); err != nil {
-			return bad("%s", err)
+			return badRequest("%s", err)
 		}
 		if !ok {
 			return badEscape(strings.ToLower(string(name)), raw)
@@ -148,9 +148,9 @@ func eachParam(query []byte, set func(name, value []byte) error) *problem {
 	return nil
 }
 
-// unescape decodes percent escapes, and in a query also the plus sign. ok is false for an escape that
+// decodePercent decodes percent escapes, and in a query also the plus sign. ok is false for an escape that
 // is none. What needs no decoding is returned as it is.
-func unescape(raw []byte, query bool) (text []byte, ok bool) {
+func decodePercent(raw []byte, query bool) (text []byte, ok bool) {
 	if bytes.IndexByte(raw, '%') < 0 && (!query || bytes.IndexByte(raw, '+') < 0) {
 		return raw, true
 	}

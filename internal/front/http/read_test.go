@@ -26,8 +26,8 @@ func FuzzRead(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2])
 	}
 	f.Fuzz(func(t *testing.T, method, path, query string) {
-		var r request
-		page, p := r.read([]byte(method), []byte(path), []byte(query))
+		var r httpRequest
+		page, p := r.readRequest([]byte(method), []byte(path), []byte(query))
 		switch {
 		case p != nil:
 			if p.status < 200 || p.status > 499 || p.status >= 400 && p.detail == "" {
@@ -47,7 +47,7 @@ func FuzzRead(f *testing.F) {
 var checkedByTheCore = []string{": name ", "can never fit", "want a lower"}
 
 // checkRequest holds what was read against what the core would refuse.
-func checkRequest(t *testing.T, r *request) {
+func checkRequest(t *testing.T, r *httpRequest) {
 	t.Helper()
 	err := r.cmd.Check(r.key)
 	known := func(text string) bool { return strings.Contains(err.Error(), text) }
@@ -57,7 +57,7 @@ func checkRequest(t *testing.T, r *request) {
 	if gatehouse.CodeOf(err) != gatehouse.CodeInvalid && err != nil {
 		t.Errorf("%s: code %s, want invalid", r.key, gatehouse.CodeOf(err))
 	}
-	var again request
+	var again httpRequest
 	path := "/" + r.key.Kind.String() + "/" + url.PathEscape(r.key.Name)
 	method := "DELETE"
 	if r.cmd.Op != gatehouse.OpDelete {
@@ -68,7 +68,8 @@ func checkRequest(t *testing.T, r *request) {
 		return
 	}
 	query := "key=" + url.QueryEscape(r.cmd.Holder)
-	if _, p := again.read([]byte(method), []byte(path), []byte(query)); p != nil || again.key != r.key {
+	_, p := again.readRequest([]byte(method), []byte(path), []byte(query))
+	if p != nil || again.key != r.key {
 		t.Errorf("%s leads to %s, %+v, want %s", path, again.key, p, r.key)
 	}
 }
@@ -80,12 +81,12 @@ func FuzzUnescape(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		want, err := url.QueryUnescape(text)
-		got, ok := unescape([]byte(text), true)
+		got, ok := decodePercent([]byte(text), true)
 		if ok != (err == nil) || ok && string(got) != want {
 			t.Errorf("query %q = %q, %t, want %q, %v", text, got, ok, want, err)
 		}
 		want, err = url.PathUnescape(text)
-		got, ok = unescape([]byte(text), false)
+		got, ok = decodePercent([]byte(text), false)
 		if ok != (err == nil) || ok && string(got) != want {
 			t.Errorf("path %q = %q, %t, want %q, %v", text, got, ok, want, err)
 		}

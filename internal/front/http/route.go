@@ -15,14 +15,14 @@ import (
 // A route is a path of somebody else's at this door, and who answers there. See Config.Routes.
 type route struct {
 	path    string // one that ends in a slash holds for all below it
-	methods map[string]handler
+	methods map[string]routeHandler
 	allow   string
 }
 
-type handler = func(ctx *fasthttp.RequestCtx, name string) error
+type routeHandler = func(ctx *fasthttp.RequestCtx, name string) error
 
 // newRoutes reads Config.Routes. Longer paths come first, so that the nearest is found first.
-func newRoutes(config map[string]handler) (all []*route, err error) {
+func newRoutes(config map[string]routeHandler) (all []*route, err error) {
 	for pattern, answer := range config {
 		method, path, _ := strings.Cut(pattern, " ")
 		known := method == fasthttp.MethodGet || method == fasthttp.MethodPost
@@ -33,7 +33,7 @@ func newRoutes(config map[string]handler) (all []*route, err error) {
 		i := slices.IndexFunc(all, func(r *route) bool { return r.path == path })
 		if i < 0 {
 			i = len(all)
-			all = append(all, &route{path: path, methods: make(map[string]handler)})
+			all = append(all, &route{path: path, methods: make(map[string]routeHandler)})
 		}
 		all[i].methods[method] = answer
 	}
@@ -68,100 +68,102 @@ func (s *Server) findRoute(path []byte) (r *route, rest []byte, odd bool) {
 	return nil, nil, false
 }
 
-// route answers a request to a path that is none of this door's own. ok is false if there is no such route.
-func (s *Server) route(ctx *fasthttp.RequestCtx, path, query []byte, from *sender) (ok bool) {
+// answerRoute answers a request to a path that is none of this door's own. ok is false if there is no such
+// route.
+func (s *Server) answerRoute(ctx *fasthttp.RequestCtx, path, query []byte, from *sender) (ok bool) {
 	r, rest, odd := s.findRoute(path)
 	if r == nil {
 		return false
 	}
-	name, p := r.read(ctx.Method(), rest)
+	name, p := r.readName(ctx.Method(), rest)
 	if p == nil && odd {
-		p = moved(ctx.Method(), withQuery(r.path+string(rest), query))
+		p = redirectTo(ctx.Method(), withQuery(r.path+string(rest), query))
 	}
 	switch {
 	case p != nil:
-		s.refuse(ctx, from, p)
-		if s.origin(from) != "" { // a script of that origin may send JSON as what it is
+		s.rejectRequest(ctx, from, p)
+		if s.allowedOrigin(from) != "" { // a script of that origin may send JSON as what it is
 			ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, fasthttp.HeaderContentType)
 		}
-	case !isVisit(&ctx.Request.Header, from) && !s.fromHere(ctx, from):
+	case !isPageVisit(&ctx.Request.Header, from) && !s.checkOrigin(ctx, from):
 	default:
-		allowOrigin(&ctx.Response, s.origin(from))
-		s.serve(ctx, r.methods[string(ctx.Method())], name, from)
-		guardPage(&ctx.Response)
+		allowOrigin(&ctx.Response, s.allowedOrigin(from))
+		s.callRoute(ctx, r.methods[string(ctx.Method())], name, from)
+		restrictPage(&ctx.Response)
 	}
 	return true
 }
 
-// read looks at a request's method, and decodes the name that its path ends in.
-func (r *route) read(method, rest []byte) (name string, p *problem) {
+// readName looks at a request's method, and decodes the name that its path ends in.
+func (r *route) readName(method, rest []byte) (name string, p *rejection) {
 	if r.methods[string(method)] == nil {
 		return "", wrongMethod(method, r.allow)
 	}
-	text, ok := unescape(rest, false)
+	text, ok := decodePercent(rest, false)
 	if !ok {
 		return "", badEscape("name", rest)
 	}
 	return string(text), nil
 }
 
-// moved leads to the proper form of a path. A POST stays a POST.
-func moved(method []byte, location string) *problem {
+// redirectTo leads to the proper form of a path. A POST stays a POST.
+func redirectTo(method []byte, location string) *rejection {
 	if strings.ContainsFunc(location, unicode.IsControl) {
-		return bad("request target has a control character, want it percent-encoded")
+		return badRequest("request target has a control character, want it percent-encoded")
 	}
 	status := fasthttp.StatusMovedPermanently
 	if string(method) == fasthttp.MethodPost {
 		status = fasthttp.StatusPermanentRedirect
 	}
-	return &problem{status: status, location: location}
+	return &rejection{status: status, location: location}
 }
 
-// isVisit reports whether a browser is about to show the answer as a page of its own, because somebody
+// isPageVisit reports whether a browser is about to show the answer as a page of its own, because somebody
 // followed a link. A GET of a route has no effects, and no other site's page can read what is shown so.
 // Where a browser does not tell, it may be about to show the page in a frame; it is told not to with the
 // answer.
-func isVisit(h *fasthttp.RequestHeader, from *sender) bool {
+func isPageVisit(h *fasthttp.RequestHeader, from *sender) bool {
 	if !h.IsGet() {
 		return false
 	}
-	if from.fetch {
+	if from.hasSecFetch {
 		return string(h.Peek("Sec-Fetch-Mode")) == "navigate" &&
 			string(h.Peek("Sec-Fetch-Dest")) == "document"
 	}
 	return len(from.origin) == 0 && bytes.HasPrefix(from.accept, []byte("text/html"))
 }
 
-// serve lets a route answer. One that panics is answered for: a request must not end the server.
-func (s *Server) serve(ctx *fasthttp.RequestCtx, answer handler, name string, from *sender) {
-	defer s.answered(ctx, from)
+// callRoute lets a route answer. One that panics is answered for: a request must not end the server.
+func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name string, from *sender) {
+	defer s.finishPage(ctx, from)
 	var err error
 	if !ctx.IsPost() { // it is a page
-		s.inTurn(ctx, s.config.Budget.Page, from, func() { err = answer(ctx, name) })
+		s.answerInTurn(ctx, s.config.Budget.Page, from, func() { err = answer(ctx, name) })
 	} else {
 		err = answer(ctx, name)
 	}
 	if err == nil {
-		s.charge(ctx, from)
+		s.chargeAnswer(ctx, from)
 		return
 	}
-	f := faultOf(err)
+	f := errorProblem(err)
 	if status := ctx.Response.StatusCode(); status >= fasthttp.StatusBadRequest {
 		f.status = status
 		f.code = "" // that of the status
 	}
-	f.write(&ctx.Response, from.json)
+	f.writeTo(&ctx.Response, from.wantsJSON)
 }
 
-// answered is deferred by whatever answers for a page or a route, and counts the answer. A panic becomes a
+// finishPage is deferred by whatever answers for a page or a route, and counts the answer. A panic becomes a
 // 500: a request must not end the server.
-func (s *Server) answered(ctx *fasthttp.RequestCtx, from *sender) {
+func (s *Server) finishPage(ctx *fasthttp.RequestCtx, from *sender) {
 	if broken := recover(); broken != nil {
 		s.log.Error("answering a request failed", "target", params.Quote(ctx.Request.Header.RequestURI()),
 			"panic", broken, "stack", string(debug.Stack()))
 		ctx.Response.ResetBody()
-		refuse(&ctx.Response, fasthttp.StatusInternalServerError, "the server failed at this", from.json)
+		writeProblem(&ctx.Response, fasthttp.StatusInternalServerError, "the server failed at this",
+			from.wantsJSON)
 	}
-	s.metrics.responded(ctx.Response.StatusCode())
-	s.last(ctx)
+	s.metrics.countResponse(ctx.Response.StatusCode())
+	s.closeIfStopping(ctx)
 }

@@ -156,11 +156,11 @@ func TestRoutesThatCannotBe(t *testing.T) {
 		"", "GET", "GET ", "/guest", "PUT /guest", "GET guest/x/y/z/zz/zzz", "GET /healthz", "GET /lock",
 		"GET /v1/lock/x/acquire", "GET /docs/x", "get /guest",
 	} {
-		if _, err := newRoutes(map[string]handler{pattern: answer}); err == nil {
+		if _, err := newRoutes(map[string]routeHandler{pattern: answer}); err == nil {
 			t.Errorf("a route %q is taken, want an error", pattern)
 		}
 	}
-	if _, err := newRoutes(map[string]handler{"GET /guest": nil}); err == nil {
+	if _, err := newRoutes(map[string]routeHandler{"GET /guest": nil}); err == nil {
 		t.Error("a route without anybody who answers is taken, want an error")
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A target is a path taken apart: [/v1]/<kind>[/<name>[/<operation>]], or a page.
-type target struct {
-	v1   bool
-	kind gatehouse.Kind
-	name []byte // still encoded; nil for a list
-	op   gatehouse.Op
-	page string // a page's path, or pageList
-	odd  bool   // the path is not in the proper form: letter case, or a slash at the end
+// A requestTarget is a path taken apart: [/v1]/<kind>[/<name>[/<operation>]], or a page.
+type requestTarget struct {
+	v1           bool
+	kind         gatehouse.Kind
+	name         []byte // still encoded; nil for a list
+	op           gatehouse.Op
+	page         string // a page's path, or pageList
+	notCanonical bool   // the path is not in the proper form: letter case, or a slash at the end
 }
 
-// pageList is the page of a kind's names.
-const pageList = "list"
+// listPage is the page of a kind's names.
+const listPage = "list"
 
-// pages are the paths that belong to no controller.
-var pages = map[string]bool{
+// fixedPages are the paths that belong to no controller.
+var fixedPages = map[string]bool{
 	"/": true, "/healthz": true, "/readyz": true, "/.well-known/ready": true, "/metrics": true,
 	"/docs": true,
 }
@@ -32,16 +32,16 @@ var pages = map[string]bool{
 // docsPath is what the documentation's pages and assets begin with.
 const docsPath = "/docs/"
 
-func notFound(path []byte) *problem {
+func notFound(path []byte) *rejection {
 	return noSuchPath("path is %s, want /v1/<kind>/<name>/<operation>: see /docs", params.Quote(path))
 }
 
-func noSuchPath(format string, args ...any) *problem {
-	return &problem{status: fasthttp.StatusNotFound, detail: fmt.Sprintf(format, args...)}
+func noSuchPath(format string, args ...any) *rejection {
+	return &rejection{status: fasthttp.StatusNotFound, detail: fmt.Sprintf(format, args...)}
 }
 
 // unknownKind says that a path has no kind in the place of one.
-func unknownKind(part []byte) *problem {
+func unknownKind(part []byte) *rejection {
 	var names []string
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 		names = append(names, kind.String())
@@ -50,7 +50,7 @@ func unknownKind(part []byte) *problem {
 }
 
 // unknownOperation says that a kind has no such operation.
-func unknownOperation(kind gatehouse.Kind, part []byte) *problem {
+func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
 	var names []string
 	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
 		if kind.Has(op) {
@@ -62,20 +62,20 @@ func unknownOperation(kind gatehouse.Kind, part []byte) *problem {
 }
 
 // readTarget takes a raw path apart.
-func readTarget(path []byte) (t target, p *problem) {
+func readTarget(path []byte) (t requestTarget, p *rejection) {
 	if !bytes.HasPrefix(path, []byte("/v1/")) &&
-		(pages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
-		return target{page: string(path)}, nil
+		(fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
+		return requestTarget{page: string(path)}, nil
 	}
 	if len(path) == 0 || path[0] != '/' {
-		return target{}, notFound(path)
+		return requestTarget{}, notFound(path)
 	}
 	var parts [6][]byte
 	n := 0
 	rest := path[1:]
 	for more := true; more; n++ {
 		if n == len(parts) {
-			return target{}, tooManyParts(path)
+			return requestTarget{}, tooManyParts(path)
 		}
 		parts[n], rest, more = bytes.Cut(rest, []byte{'/'})
 	}
@@ -83,23 +83,23 @@ func readTarget(path []byte) (t target, p *problem) {
 	if slash {
 		n--
 	}
-	if p := t.fill(path, parts[:n]); p != nil {
-		return target{}, p
+	if p := t.readParts(path, parts[:n]); p != nil {
+		return requestTarget{}, p
 	}
-	t.odd = t.odd || slash
+	t.notCanonical = t.notCanonical || slash
 	return t, nil
 }
 
-func tooManyParts(path []byte) *problem {
+func tooManyParts(path []byte) *rejection {
 	return noSuchPath("path %s has more than kind, name and operation, want a slash in a name as %%2F",
 		params.Quote(path))
 }
 
-// fill reads the parts of a path between its slashes. The fixed ones are read in any letter case.
-func (t *target) fill(path []byte, parts [][]byte) *problem {
+// readParts reads the parts of a path between its slashes. The fixed ones are read in any letter case.
+func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 	if bytes.EqualFold(parts[0], []byte("v1")) {
 		t.v1 = true
-		t.odd = string(parts[0]) != "v1"
+		t.notCanonical = string(parts[0]) != "v1"
 		parts = parts[1:]
 	}
 	if len(parts) == 0 || len(parts[0]) == 0 {
@@ -108,7 +108,7 @@ func (t *target) fill(path []byte, parts [][]byte) *problem {
 	var ok bool
 	t.kind, ok = gatehouse.ParseKind(string(parts[0]))
 	if !ok {
-		t.odd = true
+		t.notCanonical = true
 		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
 	}
 	switch {
@@ -119,7 +119,7 @@ func (t *target) fill(path []byte, parts [][]byte) *problem {
 	case len(parts) > 3:
 		return tooManyParts(path)
 	case len(parts) == 1:
-		t.page = pageList
+		t.page = listPage
 		return nil
 	}
 	t.name = parts[1]
@@ -128,7 +128,7 @@ func (t *target) fill(path []byte, parts [][]byte) *problem {
 	}
 	t.op, ok = gatehouse.ParseOp(string(parts[2]))
 	if !ok {
-		t.odd = true
+		t.notCanonical = true
 		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
 	}
 	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) {
@@ -137,8 +137,8 @@ func (t *target) fill(path []byte, parts [][]byte) *problem {
 	return nil
 }
 
-// proper is the form of the path that others are redirected to.
-func (t *target) proper() string {
+// canonicalPath is the form of the path that others are redirected to.
+func (t *requestTarget) canonicalPath() string {
 	proper := "/" + t.kind.String()
 	if t.v1 {
 		proper = "/v1" + proper
@@ -159,8 +159,8 @@ func withQuery(path string, query []byte) string {
 	return path + "?" + string(query)
 }
 
-// operation returns what a method does at the target.
-func (t *target) operation(method []byte) (gatehouse.Op, *problem) {
+// methodOperation returns what a method does at the target.
+func (t *requestTarget) methodOperation(method []byte) (gatehouse.Op, *rejection) {
 	switch {
 	case t.page == "" && t.op == 0:
 		if string(method) == fasthttp.MethodDelete {
@@ -169,11 +169,11 @@ func (t *target) operation(method []byte) (gatehouse.Op, *problem) {
 		return 0, wrongMethod(method, "DELETE, OPTIONS")
 	case string(method) == fasthttp.MethodGet:
 		return t.op, nil
-	case t.page == pageList && t.v1 && string(method) == fasthttp.MethodDelete:
+	case t.page == listPage && t.v1 && string(method) == fasthttp.MethodDelete:
 		return gatehouse.OpDelete, nil
-	case t.page == pageList && t.v1:
+	case t.page == listPage && t.v1:
 		return 0, wrongMethod(method, "GET, DELETE, OPTIONS")
-	case t.page == pageList || t.page == "" && !t.v1:
+	case t.page == listPage || t.page == "" && !t.v1:
 		return 0, wrongMethod(method, "GET, OPTIONS")
 	case t.page == "" && string(method) == fasthttp.MethodPost:
 		return t.op, nil

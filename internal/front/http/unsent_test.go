@@ -82,8 +82,8 @@ func (r *rig) untilHungUp(t *testing.T) {
 	t.Helper()
 	gone := false
 	for end := time.Now().Add(20 * time.Second); !gone && time.Now().Before(end); {
-		r.paced.Range(func(c, _ any) bool {
-			gone = gone || hungUp(c.(*pacedConn))
+		r.pacedConns.Range(func(c, _ any) bool {
+			gone = gone || clientGone(c.(*pacedConn))
 			return !gone
 		})
 	}

@@ -16,77 +16,78 @@ import (
 // while its client goes away: whatever was granted to a client that is known to be gone is taken
 // back, and a client that went away while it waited takes nothing with it.
 type waiter struct {
-	server *Server
-	reply  reply
-	list   *list         // nil unless the request is one for names
-	cancel func()        // takes the command out of line, or takes back its grant
-	early  chan struct{} // closed when it is settled; nil when nobody waits for that
+	server       *Server
+	responder    responder
+	list         *nameList     // nil unless the request is one for names
+	cancel       func()        // takes the command out of line, or takes back its grant
+	decidedEarly chan struct{} // closed when it is settled; nil when nobody waits for that
 
-	mu       sync.Mutex
-	conn     *parked // nil while the request's handler still runs
-	settled  bool    // decision and err are there
-	over     bool    // answered, or its client is gone
-	decision gatehouse.Decision
-	err      error
-	decided  time.Duration // when they came, by the clock of the metrics
+	mu          sync.Mutex
+	conn        *parkedConn // nil while the request's handler still runs
+	hasDecision bool        // decision and err are there
+	finished    bool        // answered, or its client is gone
+	decision    gatehouse.Decision
+	err         error
+	decidedAt   time.Duration // when they came, by the clock of the metrics
 
 	charged int // bytes of the answer that are taken from the budget
 }
 
-// wait submits the request and answers it, at once if it can be, otherwise when it is decided. Until
-// then the connection is parked.
-func (s *Server) wait(ctx *fasthttp.RequestCtx, r *request, from *sender) {
-	w := &waiter{server: s, reply: s.reply(ctx, r, from)}
-	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
+// waitForDecision submits the request and answers it, at once if it can be, otherwise when it is decided.
+// Until then the connection is parked.
+func (s *Server) waitForDecision(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
+	w := &waiter{server: s, responder: s.newResponder(ctx, r, from)}
+	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.onDecision)
 	w.mu.Lock()
-	settled := w.settled
+	settled := w.hasDecision
 	w.mu.Unlock()
 	if settled {
-		w.answer(ctx)
+		w.answerInHandler(ctx)
 		return
 	}
-	w.leave(ctx)
+	w.parkAfterHandler(ctx)
 }
 
-// roundTrip is how long a request that may wait in line keeps its goroutine for the first answer of a slow
-// store: most have come by then, and parking costs more than they do.
-const roundTrip = 20 * time.Millisecond
+// slowStorePatience is how long a request that may wait in line keeps its goroutine for the first answer of a
+// slow store: most have come by then, and parking costs more than they do.
+const slowStorePatience = 20 * time.Millisecond
 
-// waitSlow is wait for a request whose store takes its time. Only one that may wait in line is parked.
-func (s *Server) waitSlow(ctx *fasthttp.RequestCtx, r *request, from *sender) {
-	w := &waiter{server: s, reply: s.reply(ctx, r, from), early: make(chan struct{})}
-	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.done)
+// waitForSlowStore is wait for a request whose store takes its time. Only one that may wait in line is
+// parked.
+func (s *Server) waitForSlowStore(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
+	w := &waiter{server: s, responder: s.newResponder(ctx, r, from), decidedEarly: make(chan struct{})}
+	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.onDecision)
 	if r.cmd.Op.Waits() && r.cmd.MaxWait != 0 {
-		patience := time.NewTimer(roundTrip)
+		patience := time.NewTimer(slowStorePatience)
 		defer patience.Stop()
 		select {
-		case <-w.early:
+		case <-w.decidedEarly:
 		case <-patience.C:
-			w.leave(ctx)
+			w.parkAfterHandler(ctx)
 			return
 		}
 	}
-	<-w.early
-	w.answer(ctx)
+	<-w.decidedEarly
+	w.answerInHandler(ctx)
 }
 
-// answer answers a request whose connection was not parked. A hold is taken back if its client has left,
-// which gets no answer then, or if the answer cannot be sent.
-func (w *waiter) answer(ctx *fasthttp.RequestCtx) {
-	if w.reply.holds && w.err == nil && w.decision.Outcome == gatehouse.Granted {
-		if hungUp(ctx.Conn()) {
+// answerInHandler answers a request whose connection was not parked. A hold is taken back if its client has
+// left, which gets no answer then, or if the answer cannot be sent.
+func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx) {
+	if w.responder.holds && w.err == nil && w.decision.Outcome == gatehouse.Granted {
+		if clientGone(ctx.Conn()) {
 			w.cancel()
-			w.server.abandon(ctx)
+			w.server.abandonConn(ctx)
 			return
 		}
 		takeBackUnsent(ctx.Conn(), w.cancel)
 	}
-	w.server.finish(ctx, &w.reply, &w.decision, w.err)
+	w.server.answerInHandler(ctx, &w.responder, &w.decision, w.err)
 }
 
-// hungUp reports whether the client is known to be gone at this instant.
-func hungUp(conn net.Conn) bool {
-	c := paced(conn)
+// clientGone reports whether the client is known to be gone at this instant.
+func clientGone(conn net.Conn) bool {
+	c := pacedConnOf(conn)
 	if c == nil {
 		return false
 	}
@@ -102,192 +103,192 @@ func hungUp(conn net.Conn) bool {
 	return gone || err != nil
 }
 
-// leave takes the connection away from the HTTP server.
-func (w *waiter) leave(ctx *fasthttp.RequestCtx) {
+// parkAfterHandler takes the connection away from the HTTP server.
+func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 	conn := ctx.Conn()
-	if c := paced(conn); c != nil {
+	if c := pacedConnOf(conn); c != nil {
 		// The HTTP server sends the answers to earlier requests first. When that fails it closes the
 		// connection and never hands it over.
-		gone := w.hungUp
-		c.gone.Store(&gone)
+		gone := w.onHangup
+		c.onGone.Store(&gone)
 	}
 	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(hijacked net.Conn) { w.park(conn, hijacked) })
+	ctx.Hijack(func(hijacked net.Conn) { w.parkConn(conn, hijacked) })
 }
 
-// done is called by the gate when the command is decided.
-func (w *waiter) done(d gatehouse.Decision, err error) {
+// onDecision is called by the gate when the command is decided.
+func (w *waiter) onDecision(d gatehouse.Decision, err error) {
 	w.mu.Lock()
-	w.settled = true
+	w.hasDecision = true
 	w.decision, w.err = d, err
-	w.decided = w.server.metrics.Now()
-	ready := w.conn != nil && !w.over
-	w.over = w.over || ready
+	w.decidedAt = w.server.metrics.Now()
+	ready := w.conn != nil && !w.finished
+	w.finished = w.finished || ready
 	w.mu.Unlock()
-	if w.early != nil {
-		close(w.early)
+	if w.decidedEarly != nil {
+		close(w.decidedEarly)
 	}
 	if ready {
-		w.server.writers.add(w)
+		w.server.writers.enqueueWaiter(w)
 	}
 }
 
-// park takes the connection over from the HTTP server. What the client has sent already of its next
+// parkConn takes the connection over from the HTTP server. What the client has sent already of its next
 // request is kept for later.
-func (w *waiter) park(conn, hijacked net.Conn) {
-	if c := paced(conn); c != nil {
-		c.gone.Store(nil)
+func (w *waiter) parkConn(conn, hijacked net.Conn) {
+	if c := pacedConnOf(conn); c != nil {
+		c.onGone.Store(nil)
 	}
-	p, err := w.server.park(conn, hijacked, w.hungUp)
+	p, err := w.server.parkConn(conn, hijacked, w.onHangup)
 	if err != nil {
-		w.hungUp()
+		w.onHangup()
 		return
 	}
 	w.mu.Lock()
 	w.conn = p
-	gone := w.over // hung up while it was being parked
-	ready := w.settled && !w.over
-	w.over = w.over || ready
+	gone := w.finished // hung up while it was being parked
+	ready := w.hasDecision && !w.finished
+	w.finished = w.finished || ready
 	w.mu.Unlock()
 	switch {
 	case gone:
-		p.close()
+		p.closeParked()
 	case ready:
-		w.server.writers.add(w)
+		w.server.writers.enqueueWaiter(w)
 	}
 }
 
-// hungUp is called when the client is gone.
-func (w *waiter) hungUp() {
+// onHangup is called when the client is gone.
+func (w *waiter) onHangup() {
 	w.mu.Lock()
-	over := w.over
-	w.over = true
+	over := w.finished
+	w.finished = true
 	conn := w.conn
 	w.mu.Unlock()
 	if over {
 		return // it is being answered; write sees that the client is gone
 	}
-	w.waited(w.server.metrics.Now())
+	w.countWaiting(w.server.metrics.Now())
 	w.server.metrics.Hangups.Inc()
 	w.cancel()
 	if conn != nil {
-		conn.close()
+		conn.closeParked()
 	}
 }
 
-// waited notes how long the request was in line. What follows is handling it again.
-func (w *waiter) waited(until time.Duration) {
+// countWaiting notes how long the request was in line. What follows is handling it again.
+func (w *waiter) countWaiting(until time.Duration) {
 	if w.list != nil {
 		return
 	}
-	w.server.metrics.requests.Of(w.reply.key.Kind, w.reply.op).Waited(until - w.reply.began)
-	w.reply.began = until
+	w.server.metrics.requests.Of(w.responder.key.Kind, w.responder.op).Waited(until - w.responder.began)
+	w.responder.began = until
 }
 
-// write answers the parked connection.
-func (w *waiter) write() {
-	w.waited(w.decided)
-	if w.conn.hungUp() {
-		w.lost()
+// writeAnswer answers the parked connection.
+func (w *waiter) writeAnswer() {
+	w.countWaiting(w.decidedAt)
+	if w.conn.clientGone() {
+		w.takeBackGrant()
 		return
 	}
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
 	forbidStoring(resp)
-	w.fill(resp)
-	last := w.reply.close || w.server.stopping.Load()
+	w.fillResponse(resp)
+	last := w.responder.closeAfter || w.server.stopping.Load()
 	if last {
 		resp.SetConnectionClose()
-	} else if w.reply.http10 {
+	} else if w.responder.http10 {
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}
 	if resp.StatusCode() != fasthttp.StatusNoContent {
 		resp.Header.SetContentLength(len(resp.Body()))
 	}
 	if w.list == nil {
-		w.server.count(&w.reply, telemetry.OutcomeOf(w.decision.Outcome, w.err), resp.StatusCode())
+		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.decision.Outcome, w.err), resp.StatusCode())
 	} else {
-		w.server.metrics.responded(resp.StatusCode())
+		w.server.metrics.countResponse(resp.StatusCode())
 	}
-	w.send(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
+	w.sendAnswer(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
 }
 
-// fill makes the answer.
-func (w *waiter) fill(resp *fasthttp.Response) {
+// fillResponse makes the answer.
+func (w *waiter) fillResponse(resp *fasthttp.Response) {
 	if w.list == nil {
-		w.reply.answer(resp, &w.decision, w.err)
+		w.responder.writeDecision(resp, &w.decision, w.err)
 		return
 	}
-	w.list.answer(resp, &w.reply)
+	w.list.writeList(resp, &w.responder)
 	size := len(resp.Body())
 	switch {
 	case size <= budget.Tiny:
 	case w.server.config.Budget.Take(size):
 		w.charged = size
 	default:
-		w.server.overloaded(resp, w.reply.json)
+		w.server.writeOverloaded(resp, w.responder.wantsJSON)
 	}
 }
 
-// send writes the answer. A client whose buffer is full, because it does not read, keeps nobody else
+// sendAnswer writes the answer. A client whose buffer is full, because it does not read, keeps nobody else
 // waiting: it gets the rest from a goroutine of its own, which ends with the write timeout.
-func (w *waiter) send(message []byte, last bool) {
+func (w *waiter) sendAnswer(message []byte, last bool) {
 	sent, err := w.conn.writeNow(message)
 	if err == nil && sent < len(message) {
 		go func() {
-			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.close)
+			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.closeParked)
 			_, err := w.conn.Write(message[sent:])
 			stuck.Stop()
-			w.sent(err, last)
+			w.afterSending(err, last)
 		}()
 		return
 	}
-	w.sent(err, last)
+	w.afterSending(err, last)
 }
 
-// sent decides what becomes of a connection after its answer.
-func (w *waiter) sent(err error, last bool) {
+// afterSending decides what becomes of a connection after its answer.
+func (w *waiter) afterSending(err error, last bool) {
 	w.server.config.Budget.Release(w.charged)
 	switch {
 	case err != nil:
-		w.lost()
+		w.takeBackGrant()
 	case last:
-		w.conn.close()
+		w.conn.closeParked()
 	default:
-		w.conn.resume()
+		w.conn.awaitRequest()
 	}
 }
 
-// lost takes back what was granted to a client that is gone.
-func (w *waiter) lost() {
+// takeBackGrant takes back what was granted to a client that is gone.
+func (w *waiter) takeBackGrant() {
 	w.server.metrics.Hangups.Inc()
 	w.cancel()
-	w.conn.close()
+	w.conn.closeParked()
 }
 
-// writers answer parked connections: up to so many goroutines, and none when there is nothing to do.
+// answerWriters answer parked connections: up to so many goroutines, and none when there is nothing to do.
 // They keep slow sockets away from the gate, and let many waiters be woken by every core.
-type writers struct {
-	mu    sync.Mutex
-	queue []*waiter
-	busy  int
-	most  int
+type answerWriters struct {
+	mu      sync.Mutex
+	queue   []*waiter
+	busy    int
+	maxBusy int
 }
 
-func (ws *writers) add(w *waiter) {
+func (ws *answerWriters) enqueueWaiter(w *waiter) {
 	ws.mu.Lock()
 	ws.queue = append(ws.queue, w)
-	start := ws.busy < ws.most
+	start := ws.busy < ws.maxBusy
 	if start {
 		ws.busy++
 	}
 	ws.mu.Unlock()
 	if start {
-		go ws.work() // ends when the queue is empty
+		go ws.writeQueued() // ends when the queue is empty
 	}
 }
 
-func (ws *writers) work() {
+func (ws *answerWriters) writeQueued() {
 	for {
 		ws.mu.Lock()
 		if len(ws.queue) == 0 {
@@ -300,6 +301,6 @@ func (ws *writers) work() {
 		ws.queue[0] = nil
 		ws.queue = ws.queue[1:]
 		ws.mu.Unlock()
-		w.write()
+		w.writeAnswer()
 	}
 }

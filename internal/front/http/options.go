@@ -8,20 +8,20 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A wish is how a request asks to be answered. It says nothing about what is done.
-type wish struct {
-	refusal int  // the status of a refusal; 0 means the server's default
-	details bool // every decision is answered with 200 and a JSON object
+// A answerOptions is how a request asks to be answered. It says nothing about what is done.
+type answerOptions struct {
+	refusalStatus int  // the status of a refusal; 0 means the server's default
+	details       bool // every decision is answered with 200 and a JSON object
 }
 
-// wishNames are the parameters of a wish.
-var wishNames = []string{"refusal", "details"}
+// optionNames are the parameters of a wish.
+var optionNames = []string{"refusal", "details"}
 
-// set notes a parameter. known is false for those of commands. Names are read in any letter case.
-func (w *wish) set(name, value []byte) (known bool, err error) {
+// setOption notes a parameter. known is false for those of commands. Names are read in any letter case.
+func (w *answerOptions) setOption(name, value []byte) (known bool, err error) {
 	switch {
 	case bytes.EqualFold(name, []byte("refusal")):
-		w.refusal, err = parseRefusal(value)
+		w.refusalStatus, err = parseRefusal(value)
 		return true, err
 	case bytes.EqualFold(name, []byte("details")):
 		w.details = string(value) == "true"
@@ -47,10 +47,10 @@ func parseRefusal(value []byte) (status int, err error) {
 // wantsDetails looks for details=true in parameters of which one may be wrong, so that the sentence about
 // that one comes in the form that the client reads.
 func wantsDetails(query, body []byte) bool {
-	var w wish
+	var w answerOptions
 	for _, text := range [...][]byte{query, body} {
 		_ = eachParam(text, func(name, value []byte) error {
-			_, _ = w.set(name, value)
+			_, _ = w.setOption(name, value)
 			return nil
 		})
 	}
