@@ -128,9 +128,12 @@ func (l *line) take() {
 		if t.gone || t.offered || !t.counted {
 			continue
 		}
-		if t.cmd.Ahead = 1; t.prev == front {
-			t.cmd.Ahead, front = 0, t
-		} // otherwise it is not its turn: it may share a hold or be refused, no more
+		// One who is not next may share a hold or be refused, no more: somebody is ahead of it.
+		t.cmd.Ahead = 1
+		if t.prev == front {
+			t.cmd.Ahead = 0
+			front = t
+		}
 		l.offer(t)
 	}
 	unoffered := l.counted - len(l.batch)
@@ -176,8 +179,10 @@ func (l *line) settle(err error) (retry time.Duration, more bool) {
 			l.finish(t, gatehouse.Decision{}, cmp.Or(err, l.turns[i].Err))
 			continue
 		case d.Outcome == gatehouse.Refused && t.cmd.Op.Waits() && t.cmd.MaxWait != 0:
-			if l.stay(t, d); first == nil && !t.gone && t.cmd.Ahead == 0 {
-				first, retry = t, d.RetryAfter
+			l.stay(t, d)
+			if first == nil && !t.gone && t.cmd.Ahead == 0 {
+				first = t
+				retry = d.RetryAfter
 			}
 		case t.left:
 			l.leave(t, d)

@@ -144,7 +144,8 @@ func (l *line) countHolder(t *ticket, by int) {
 	if holder == "" {
 		return
 	}
-	if l.holders[holder] += by; l.holders[holder] == 0 {
+	l.holders[holder] += by
+	if l.holders[holder] == 0 {
 		delete(l.holders, holder)
 	}
 }

@@ -81,7 +81,8 @@ func (g *Gate) joinAll(key gatehouse.Key, turns []control.Turn, done func()) {
 	for i := range turns {
 		turn := &turns[i]
 		g.join(key, &ticket{cmd: *turn.Command, done: func(d gatehouse.Decision, err error) {
-			if turn.Decision, turn.Err = d, err; left.Add(-1) == 0 {
+			turn.Decision, turn.Err = d, err
+			if left.Add(-1) == 0 {
 				g.addWaitingAll(key, turns)
 				done()
 			}

@@ -109,7 +109,8 @@ func (s *Store) load() error {
 		Names: s.config.Names, Holders: s.config.Holders, Memory: s.config.Memory,
 		Linger: s.config.Linger, Now: s.now, Journal: journal{s},
 	})
-	if s.db, err = openFile(s.path(), &s.head); err != nil {
+	s.db, err = openFile(s.path(), &s.head)
+	if err != nil {
 		return err
 	}
 	expired := s.fill(l.states)

@@ -90,7 +90,8 @@ func (s *Store) writeChanges(changes map[gatehouse.Key]*change) error {
 	}
 	part := make(map[gatehouse.Key]*change, mostWhenFull)
 	for key, c := range changes {
-		if part[key] = c; len(part) < mostWhenFull {
+		part[key] = c
+		if len(part) < mostWhenFull {
 			continue
 		}
 		if err := s.transact(part); err != nil {

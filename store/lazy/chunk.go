@@ -55,7 +55,8 @@ func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
 	queue = n.draw(queue)
 	if len(queue) > 0 && chunked(queue[0].Command) {
 		var err error
-		if queue, err = n.refill(ctx, queue); err != nil {
+		queue, err = n.refill(ctx, queue)
+		if err != nil {
 			return err
 		}
 	}
@@ -83,7 +84,8 @@ func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
 // noteLimit notes the limit in force by which the store has judged an acquire: 0 if it did not, or by
 // several. It is called with the lock held.
 func (n *name) noteLimit(d *gatehouse.Decision) {
-	if n.limit = d.Limit; len(d.Windows) > 0 {
+	n.limit = d.Limit
+	if len(d.Windows) > 0 {
 		n.limit = 0
 	}
 }
@@ -121,7 +123,8 @@ func (n *name) refill(ctx context.Context, queue []control.Turn) ([]control.Turn
 	defer func() { <-n.exchanging }()
 	size := n.rule.Chunk
 	for range maxFetches {
-		if queue = n.draw(queue); len(queue) == 0 || !chunked(queue[0].Command) {
+		queue = n.draw(queue)
+		if len(queue) == 0 || !chunked(queue[0].Command) {
 			return queue, nil
 		}
 		cmd := *queue[0].Command
@@ -249,9 +252,11 @@ func (n *name) draw(queue []control.Turn) []control.Turn {
 
 // serve answers one command, and reports false if the store has to. It is called with the lock held.
 func (n *name) serve(turn *control.Turn) bool {
-	cmd, left := turn.Command, int64(0)
+	cmd := turn.Command
+	left := int64(0)
 	if c := n.live(); c != nil {
-		switch left = c.left; {
+		left = c.left
+		switch {
 		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil && cmd.Granted.Drawn == c.number:
 			c.left, c.commands = c.left+cmd.Cost, c.commands-1
 			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.clock()}
@@ -302,7 +307,8 @@ func (n *name) afterChunk(ctx context.Context, queue []control.Turn) error {
 	copy(queue, turns[before:])
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.refused = nil; err == nil {
+	n.refused = nil
+	if err == nil {
 		n.rest = rest{}
 	}
 	return err

@@ -56,7 +56,8 @@ func (n *name) trade(ctx context.Context) error {
 	t := n.begin()
 	n.mu.Unlock()
 	err := n.store.shared.View(ctx, n.key, t.turns, func(now time.Time, state control.State) {
-		if t.now = now; state != nil {
+		t.now = now
+		if state != nil {
 			t.form = control.Encode(nil, state)
 		}
 	})
@@ -83,7 +84,8 @@ func (n *name) begin() *trade {
 		}
 	}
 	t.errands = n.errands[:i:i]
-	if n.errands = n.errands[i:]; len(n.errands) == 0 {
+	n.errands = n.errands[i:]
+	if len(n.errands) == 0 {
 		n.errands = nil
 	}
 	if len(t.turns) == 0 {
@@ -204,7 +206,8 @@ func (n *name) exchange() {
 	if idle && n.hasAsker() {
 		idle = false
 	}
-	if n.used = false; idle {
+	n.used = false
+	if idle {
 		n.store.forget(n)
 	}
 	n.mu.Unlock()

@@ -223,7 +223,8 @@ func (s *Store) Watch(key gatehouse.Key, _ func()) (stop func()) {
 	return func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		if sh.pins[key]--; sh.pins[key] == 0 {
+		sh.pins[key]--
+		if sh.pins[key] == 0 {
 			delete(sh.pins, key)
 		}
 	}

@@ -135,7 +135,8 @@ func changesAreAtomic(b *bench) {
 			all.Go(func() {
 				for j := range each {
 					cmd := take(fmt.Sprint(i, "/", j), size)
-					if cmd.Amount = 1; kind == gatehouse.Counter {
+					cmd.Amount = 1
+					if kind == gatehouse.Counter {
 						cmd.Op = gatehouse.OpCount
 					}
 					d, err := b.at(i).gate.Do(b.Context(), named(kind, "atomic"), cmd)
