@@ -60,8 +60,8 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 	return err
 }
 
-// Ask is Apply without its caller.
-func (s *farStore) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+// ApplyAsync is Apply without its caller.
+func (s *farStore) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	go func() { done(s.Apply(context.Background(), key, queue)) }()
 }
 

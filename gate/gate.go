@@ -43,7 +43,7 @@ type Gate struct {
 	ctx       context.Context // of what is asked of the store, which outlives any one caller
 	store     Store
 	slow      func(gatehouse.Key) bool // of a SlowStore; nil for any other
-	asker     Asker                    // the store, if it is one
+	asker     AsyncStore               // the store, if it is one
 	config    Config
 	seed      maphash.Seed
 	shards    [shards]shard
@@ -89,7 +89,7 @@ func New(store Store, config Config) *Gate {
 	if slow, ok := store.(SlowStore); ok {
 		g.slow = slow.Slow
 	}
-	g.asker, _ = store.(Asker)
+	g.asker, _ = store.(AsyncStore)
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
 	g.calls.New = func() any { return new(call) }
 	g.queues.New = func() any { return new(queue) }

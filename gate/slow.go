@@ -133,7 +133,7 @@ func (g *Gate) begin(e *errand) {
 	case g.line(e.key) != nil:
 		g.joinAll(e.key, e.turns, e.settle)
 	case g.asker != nil:
-		g.asker.Ask(e.key, e.turns, told)
+		g.asker.ApplyAsync(e.key, e.turns, told)
 	default:
 		go func() { e.answered(g.store.Apply(g.ctx, e.key, e.turns)) }()
 	}

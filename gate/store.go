@@ -38,11 +38,12 @@ type SlowStore interface {
 	Slow(key gatehouse.Key) bool
 }
 
-// An Asker is a SlowStore that need not keep its caller until it has answered.
-type Asker interface {
+// An AsyncStore is a SlowStore that can answer through a callback, without keeping a goroutine.
+type AsyncStore interface {
 	SlowStore
 
-	// Ask is Apply, and calls done once with what Apply returns, possibly before Ask returns. The queue is
-	// the store's until then. Neither of them waits for the other machine, nor must done block.
-	Ask(key gatehouse.Key, queue []control.Turn, done func(error))
+	// ApplyAsync does what Apply does, and calls done once with the error that Apply would return, possibly
+	// before ApplyAsync itself returns. The queue belongs to the store until then. Neither ApplyAsync nor done
+	// may block.
+	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
 }

@@ -67,7 +67,7 @@ func newDataCheck() *cobra.Command {
 	return cmd
 }
 
-func printReport(out io.Writer, r *disk.Report) error {
+func printReport(out io.Writer, r *disk.CheckReport) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %d bytes, last written %s\n", r.File, r.Bytes, r.Last.UTC().Format(time.RFC3339))
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
@@ -92,7 +92,7 @@ func printReport(out io.Writer, r *disk.Report) error {
 	return err
 }
 
-func printReportJSON(out io.Writer, r *disk.Report) error {
+func printReportJSON(out io.Writer, r *disk.CheckReport) error {
 	names := make(map[string]int)
 	for kind, n := range r.Names {
 		names[kind.String()] = n

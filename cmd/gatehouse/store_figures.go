@@ -53,20 +53,20 @@ func registerDisk(metrics *prometheus.Registry, store *disk.Store) {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_commits_total", ConstLabels: labels,
 			Help: "Transactions, each of which the disk had to confirm.",
-		}, func() float64 { return float64(store.Figures().Commits) }),
+		}, func() float64 { return float64(store.Statistics().Commits) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_records_total", ConstLabels: labels,
 			Help: "Records that were written by them.",
-		}, func() float64 { return float64(store.Figures().Records) }),
+		}, func() float64 { return float64(store.Statistics().Records) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_store_flush_seconds", ConstLabels: labels,
 			Help: "How long the last writing down of what limiters counted took.",
-		}, func() float64 { return store.Figures().Flush.Seconds() }),
+		}, func() float64 { return store.Statistics().Flush.Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_store_full", ConstLabels: labels,
 			Help: "1 while what needs room is refused because the disk is full.",
 		}, func() float64 {
-			if store.Figures().Full {
+			if store.Statistics().Full {
 				return 1
 			}
 			return 0

@@ -93,19 +93,19 @@ func (o *opening) openShared(ctx context.Context) (*keeper, error) {
 			}
 		},
 	})
-	var lasting outage.Keeper = breaker
+	var lasting outage.RemoteStore = breaker
 	closeLazy := func() {}
 	if o.rules.Lazy() {
-		store := lazy.New(breaker, lazy.Config{Rule: func(key gatehouse.Key) lazy.Rule {
+		store := lazy.New(breaker, lazy.Config{Rule: func(key gatehouse.Key) lazy.SyncRule {
 			rule := o.rules.Find(key)
-			return lazy.Rule{Interval: rule.Lazy, Chunk: rule.Chunk}
+			return lazy.SyncRule{Interval: rule.Lazy, Chunk: rule.Chunk}
 		}})
 		lasting, closeLazy = store, store.Close
 	}
 	k := &keeper{
-		Store: outage.New(lasting, outage.Config{
+		Store: outage.NewFallback(lasting, outage.FallbackConfig{
 			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.figures, Latest: shared.Latest,
-			Answer: func(key gatehouse.Key) outage.Answer { return o.rules.Find(key).OnUnreachable },
+			Rule: func(key gatehouse.Key) outage.FallbackRule { return o.rules.Find(key).OnUnreachable },
 		}),
 		about: about, first: cas.FirstTicket(server), names: shared.Len,
 		health: func() string { return storeHealth(kind, breaker) + eviction.health(kind) },

@@ -35,7 +35,7 @@ type Rule struct {
 	Match string
 
 	// OnUnreachable is what limiters answer while the store cannot be reached.
-	OnUnreachable outage.Answer
+	OnUnreachable outage.FallbackRule
 
 	// Lazy is how often what limiters count is exchanged with the store; 0 means that the store is asked
 	// each time.
@@ -111,7 +111,7 @@ func (f *File) setRule(r *Rule, name, text string, at Position) {
 		r.Match = text
 		err = r.compile()
 	case "on-unreachable":
-		answer, ok := outage.ParseAnswer(text)
+		answer, ok := outage.ParseFallbackRule(text)
 		if r.OnUnreachable = answer; !ok {
 			err = fmt.Errorf("%s, %s or %s", outage.Refuse, outage.Allow, outage.LocalShare)
 		}

@@ -169,9 +169,9 @@ func (s *Store) View(
 	return s.ask(key, &request{queue: queue, view: view})
 }
 
-// Ask is Apply without a goroutine of the caller's: done is called once, possibly before Ask returns. It must
+// ApplyAsync is Apply with a callback: done is called once, possibly before ApplyAsync returns. It must
 // not block.
-func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	r := s.requests.Get().(*request)
 	r.queue, r.done = queue, done
 	if e := s.cache.entry(key); e.enter(r) {

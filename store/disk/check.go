@@ -13,8 +13,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// A Report is what a file holds.
-type Report struct {
+// A CheckReport is what a file holds.
+type CheckReport struct {
 	File  string
 	Bytes int64
 	// Last is the last instant of the store's clock that is in the file.
@@ -34,7 +34,7 @@ type Report struct {
 // MaxFaults is the most faults that a report lists.
 const MaxFaults = 1000
 
-func (r *Report) note(fault error) error {
+func (r *CheckReport) note(fault error) error {
 	if len(r.Faults) == MaxFaults {
 		r.More++
 		return nil
@@ -45,7 +45,7 @@ func (r *Report) note(fault error) error {
 
 // Check reads the file of a directory that no store has open, and changes nothing. An error means that it
 // could not be read at all; what is wrong with it is in the report.
-func Check(dir string) (*Report, error) {
+func Check(dir string) (*CheckReport, error) {
 	lock, err := lockDir(dir, false)
 	if err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func Check(dir string) (*Report, error) {
 }
 
 // inspect reads what can be read. kept is given every good record; it may be nil.
-func inspect(dir string, kept func(bucket string, key, sealed []byte)) (*Report, *loading, error) {
-	r := &Report{File: filepath.Join(dir, fileName), Names: make(map[gatehouse.Kind]int)}
+func inspect(dir string, kept func(bucket string, key, sealed []byte)) (*CheckReport, *loading, error) {
+	r := &CheckReport{File: filepath.Join(dir, fileName), Names: make(map[gatehouse.Kind]int)}
 	l := newLoading()
 	l.fault, l.progress, l.kept = r.note, func(uint64) {}, kept
 	if err := l.readFile(r.File); err != nil {
@@ -80,7 +80,7 @@ func inspect(dir string, kept func(bucket string, key, sealed []byte)) (*Report,
 // store's time. The report says what could not be read.
 func Dump(
 	dir string, visit func(now time.Time, key gatehouse.Key, state control.State) error,
-) (*Report, error) {
+) (*CheckReport, error) {
 	lock, err := lockDir(dir, false)
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func Dump(
 // Drop makes a new file of what can be read of a damaged one, which is kept under another name. What cannot
 // be read is lost: who has a hold that is among it may find that somebody else has it too. A file that
 // is not damaged is left as it is.
-func Drop(dir string) (*Report, error) {
+func Drop(dir string) (*CheckReport, error) {
 	lock, err := lockDir(dir, false)
 	if err != nil {
 		return nil, err

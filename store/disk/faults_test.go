@@ -292,7 +292,7 @@ func TestForgettingManyInParts(t *testing.T) {
 		wg.Wait()
 		for w := range 500 {
 			for i := range locks / 500 {
-				s.memory.Mark(lock(fmt.Sprint(w, " ", i)))
+				s.memory.MarkDirty(lock(fmt.Sprint(w, " ", i)))
 			}
 		}
 		time.Sleep(2 * time.Second)

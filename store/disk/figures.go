@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Figures count what a store wrote since it was opened.
-type Figures struct {
+// Statistics count what a store wrote since it was opened.
+type Statistics struct {
 	// Commits are the transactions, each of which the disk had to confirm, and Records what was written by
 	// them, those about limiters included.
 	Commits, Records uint64
@@ -23,10 +23,10 @@ type counters struct {
 	flush            atomic.Int64 // ns
 }
 
-// Figures returns the counts.
-func (s *Store) Figures() Figures {
+// Statistics returns the counts.
+func (s *Store) Statistics() Statistics {
 	trouble := s.trouble.Load()
-	return Figures{
+	return Statistics{
 		Commits: s.counters.commits.Load(), Records: s.counters.records.Load(),
 		Flush: time.Duration(s.counters.flush.Load()), Full: trouble != nil && trouble.full,
 	}

@@ -20,7 +20,7 @@ func (s *Store) flush(last bool) error {
 	limiters := make(map[gatehouse.Key]*change)
 	others := 0
 	for part := range memory.Parts {
-		s.memory.Unmark(part, func(key gatehouse.Key, state control.State) (keep bool) {
+		s.memory.VisitDirty(part, func(key gatehouse.Key, state control.State) (keep bool) {
 			if state != nil && control.OnlyRefused(state) && !state.Expiry().After(s.now()) {
 				state = nil // it is not worth a write, and would not be loaded
 			}
@@ -32,7 +32,7 @@ func (s *Store) flush(last bool) error {
 				return false
 			}
 			if !last && s.fades(state) {
-				journal{s}.Marked()
+				journal{s}.OnDirty()
 				return true
 			}
 			c := new(change)
@@ -70,7 +70,7 @@ func (s *Store) flushLimiters(changes map[gatehouse.Key]*change) error {
 	if t := s.trouble.Load(); t != nil {
 		for key, c := range changes {
 			if c.state != nil {
-				s.memory.Mark(key)
+				s.memory.MarkDirty(key)
 				delete(changes, key)
 			}
 		}
@@ -80,7 +80,7 @@ func (s *Store) flushLimiters(changes map[gatehouse.Key]*change) error {
 		return err
 	}
 	for key := range changes {
-		s.memory.Mark(key)
+		s.memory.MarkDirty(key)
 	}
 	return nil
 }

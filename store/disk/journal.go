@@ -94,9 +94,9 @@ func lasts(kind gatehouse.Kind, turn *control.Turn) bool {
 // journal is how the memory tells of changes.
 type journal struct{ *Store }
 
-// Served implements [memory.Journal]. A decision that changes nothing waits too when it rests on a change
+// OnServed implements [memory.Journal]. A decision that changes nothing waits too when it rests on a change
 // that is not on disk yet: nobody is told what a crash could take back.
-func (j journal) Served(
+func (j journal) OnServed(
 	key gatehouse.Key, state control.State, fresh bool, queue []control.Turn,
 ) memory.Pending {
 	if key.Kind.Limiter() {
@@ -123,8 +123,8 @@ func (j journal) Served(
 	return nil
 }
 
-// Marked implements [memory.Journal].
-func (j journal) Marked() {
+// OnDirty implements [memory.Journal].
+func (j journal) OnDirty() {
 	if j.flushing.CompareAndSwap(false, true) {
 		j.flushTimer.Reset(j.config.Flush)
 	}

@@ -131,11 +131,11 @@ func (s *Store) fill(states map[gatehouse.Key]control.State) (expired int) {
 	for key, state := range states {
 		worth := state.Expiry()
 		if control.Limits(state) {
-			worth = worth.Add(s.memory.Lingers(key.Kind))
+			worth = worth.Add(s.memory.LingerFor(key.Kind))
 		}
 		if !worth.After(now) {
 			expired++
-			s.memory.Mark(key)
+			s.memory.MarkDirty(key)
 			continue
 		}
 		control.Left(state, func(gatehouse.Ticket) bool { return true })

@@ -30,8 +30,8 @@ func BenchmarkDecision(b *testing.B) {
 		b.Run(of.name+"/memory", func(b *testing.B) { decide(b, memory.New(memory.Config{}), of.keys) })
 		b.Run(of.name+"/lazy", func(b *testing.B) {
 			shared := openRedis(b, redistest.Start(b))
-			store := lazy.New(shared, lazy.Config{Rule: func(gatehouse.Key) lazy.Rule {
-				return lazy.Rule{Interval: of.interval}
+			store := lazy.New(shared, lazy.Config{Rule: func(gatehouse.Key) lazy.SyncRule {
+				return lazy.SyncRule{Interval: of.interval}
 			}})
 			b.Cleanup(store.Close)
 			before := shared.Figures()

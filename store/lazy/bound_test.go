@@ -66,7 +66,7 @@ func TestEachServerKnowsOfTheOthersWithinTwoIntervals(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s", limit.kind, limit.cmd.Mode), func(t *testing.T) {
 			for seed := range uint64(seeds) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(t, seed, lazy.Rule{Interval: interval}, 3)
+					f := newFleet(t, seed, lazy.SyncRule{Interval: interval}, 3)
 					f.shared.Set(castest.Faults{Latency: latency})
 					key := gatehouse.Key{Kind: limit.kind, Name: "a"}
 					f.load(seed, key, limit.cmd, 5*time.Second)

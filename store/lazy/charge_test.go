@@ -41,7 +41,7 @@ func TestAChargeInChunks(t *testing.T) {
 // A server that is told of no limit lets through what is in force, in chunks or not, and tells the store of
 // no other.
 func TestLimitInForce(t *testing.T) {
-	for _, rule := range []lazy.Rule{{Interval: interval}, {Interval: interval, Chunk: 10}} {
+	for _, rule := range []lazy.SyncRule{{Interval: interval}, {Interval: interval, Chunk: 10}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1, rule, 2)
 			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}

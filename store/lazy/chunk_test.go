@@ -56,7 +56,7 @@ func TestChunksNeverLetMoreThroughThanTheLimit(t *testing.T) {
 		for _, limit := range chunkLimits {
 			for seed := range uint64(seeds / 2) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(t, seed, lazy.Rule{Interval: interval, Chunk: 1 + int64(seed)*7}, 3)
+					f := newFleet(t, seed, lazy.SyncRule{Interval: interval, Chunk: 1 + int64(seed)*7}, 3)
 					f.shared.Set(faults)
 					f.chunkLoad(seed, gatehouse.Key{Kind: limit.kind, Name: "a"}, limit.cmd)
 					f.close()
@@ -79,7 +79,7 @@ func TestChunksHoldWithClocksThatDiffer(t *testing.T) {
 	for _, limit := range chunkLimits {
 		for seed := range uint64(seeds / 2) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newSkewed(t, seed, lazy.Rule{Interval: interval, Chunk: 8})
+				f := newSkewed(t, seed, lazy.SyncRule{Interval: interval, Chunk: 8})
 				f.shared.Set(castest.Faults{Latency: latency})
 				f.chunkLoad(seed, gatehouse.Key{Kind: limit.kind, Name: "a"}, limit.cmd)
 				f.close()
@@ -96,7 +96,7 @@ func TestLazyServersWithClocksThatDiffer(t *testing.T) {
 	key := gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "a"}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newSkewed(t, seed, lazy.Rule{Interval: interval})
+			f := newSkewed(t, seed, lazy.SyncRule{Interval: interval})
 			f.shared.Set(castest.Faults{Latency: latency})
 			f.load(seed, key, limit, 6*time.Second)
 			f.close()
@@ -140,7 +140,7 @@ func (f *fleet) chunkLoad(seed uint64, key gatehouse.Key, limit gatehouse.Comman
 func TestAChunkIsUsedWithinItsWindowByTheStoresClock(t *testing.T) {
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, seed, lazy.Rule{Interval: interval, Chunk: 1000}, 2)
+			f := newFleet(t, seed, lazy.SyncRule{Interval: interval, Chunk: 1000}, 2)
 			f.shared.Set(castest.Faults{Latency: 4 * latency})
 			f.shared.Jump(time.Duration(seed) * 77 * time.Millisecond)
 			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
@@ -173,7 +173,7 @@ func TestAChunkIsUsedWithinItsWindowByTheStoresClock(t *testing.T) {
 // server gets it.
 func TestWhatIsLeftOfAChunkIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 2)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 2)
 		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 50, Interval: time.Hour}
 		f.must(f.servers[0], key, cmd)
@@ -195,7 +195,7 @@ func TestWhatIsLeftOfAChunkIsGivenBack(t *testing.T) {
 // A chunk is given back by Close, once.
 func TestCloseGivesChunksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: time.Minute, Chunk: 30}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: time.Minute, Chunk: 30}, 1)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 10, Size: 100, Calendar: gatehouse.Month}
 		for range 4 {
@@ -211,7 +211,7 @@ func TestCloseGivesChunksBack(t *testing.T) {
 // Under load above the limit the store is asked once an interval, and not for each refusal.
 func TestRefusalsCostNoRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 1)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
 		for range 100 {
@@ -236,7 +236,7 @@ func TestRefusalsCostNoRoundTrips(t *testing.T) {
 // What a client that went away was granted goes back to the chunk.
 func TestUndoGoesBackToTheChunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 2}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 2}, 1)
 		s := f.servers[0]
 		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 2, Interval: time.Hour}

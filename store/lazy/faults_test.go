@@ -18,7 +18,7 @@ func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 	limit := gatehouse.Command{Size: 200, Calendar: gatehouse.Month}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, seed, lazy.Rule{Interval: interval}, 3)
+			f := newFleet(t, seed, lazy.SyncRule{Interval: interval}, 3)
 			f.shared.Set(castest.Faults{
 				Latency: latency, Unsent: 0.1, LostRequest: 0.1, LostAnswer: 0.1, Late: 0.1, Twice: 0.1,
 			})
@@ -59,7 +59,7 @@ func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
 	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Calendar: gatehouse.Month}
 	key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		passed := int64(0)
 		ask := func(many int) {
 			for range many { // one each millisecond
@@ -90,7 +90,7 @@ func TestAServerThatDiesTakesOneIntervalWithIt(t *testing.T) {
 	key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, seed, lazy.Rule{Interval: interval}, 1)
+			f := newFleet(t, seed, lazy.SyncRule{Interval: interval}, 1)
 			f.shared.Set(castest.Faults{Latency: latency})
 			for range 500 + 7*seed { // one each millisecond
 				f.must(f.servers[0], key, limit)
@@ -114,7 +114,7 @@ func TestAStoreThatIsAwayIsSaidToBe(t *testing.T) {
 	for _, every := range []time.Duration{interval, time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFleet(t, 1, lazy.Rule{Interval: every}, 1)
+				f := newFleet(t, 1, lazy.SyncRule{Interval: every}, 1)
 				s, key := f.servers[0], gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
 				cmd := gatehouse.Command{
 					Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Burst: 100_000, Interval: time.Hour,
@@ -153,7 +153,7 @@ func TestAStoreThatIsAwayIsSaidToBe(t *testing.T) {
 // Limits that a client changes, also by a request that is refused, soon hold everywhere.
 func TestLimitsThatChangeReachTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 2)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 2)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Calendar: gatehouse.Day}
 		f.must(f.servers[0], key, cmd)
@@ -181,7 +181,7 @@ func TestResetsAndDeletesReachTheOthers(t *testing.T) {
 		for _, limit := range limits {
 			t.Run(fmt.Sprintf("%s %s", op, limit.kind), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(t, 1, lazy.Rule{Interval: interval}, 2)
+					f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 2)
 					key := gatehouse.Key{Kind: limit.kind, Name: "a"}
 					cmd := limit.cmd
 					cmd.Op, cmd.Cost = gatehouse.OpAcquire, 1

@@ -20,7 +20,7 @@ type fleet struct {
 	t       *testing.T
 	shared  *castest.Store
 	servers []*server
-	rule    lazy.Rule
+	rule    lazy.SyncRule
 
 	mu     sync.Mutex
 	grants []grant
@@ -47,7 +47,7 @@ type grant struct {
 
 const timeout = 500 * time.Millisecond
 
-func newFleet(t *testing.T, seed uint64, rule lazy.Rule, servers int) *fleet {
+func newFleet(t *testing.T, seed uint64, rule lazy.SyncRule, servers int) *fleet {
 	t.Helper()
 	f := &fleet{t: t, shared: castest.New(seed, false), rule: rule}
 	for range servers {
@@ -57,7 +57,7 @@ func newFleet(t *testing.T, seed uint64, rule lazy.Rule, servers int) *fleet {
 }
 
 // newSkewed returns a fleet of three in front of a store without a clock, whose own clocks differ.
-func newSkewed(t *testing.T, seed uint64, rule lazy.Rule) *fleet {
+func newSkewed(t *testing.T, seed uint64, rule lazy.SyncRule) *fleet {
 	t.Helper()
 	f := &fleet{t: t, shared: castest.New(seed, true), rule: rule}
 	skew := time.Duration(seed) * 100 * time.Millisecond //nolint:gosec // a small seed
@@ -72,7 +72,7 @@ func (f *fleet) join(skew time.Duration) {
 	s := &server{number: len(f.servers) + 1, backend: f.shared.Server(skew)}
 	number := uint32(s.number) //nolint:gosec // some
 	s.swap = cas.New(s.backend, cas.Config{Server: number, Timeout: timeout})
-	s.lazy = lazy.New(s.swap, lazy.Config{Rule: func(gatehouse.Key) lazy.Rule { return f.rule }})
+	s.lazy = lazy.New(s.swap, lazy.Config{Rule: func(gatehouse.Key) lazy.SyncRule { return f.rule }})
 	s.gate = gate.New(s.lazy, gate.Config{FirstTicket: cas.FirstTicket(number)})
 	f.servers = append(f.servers, s)
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Shared is the store behind, as store/cas makes it.
-type Shared interface {
+// A SharedStore is the store behind, as store/cas makes it.
+type SharedStore interface {
 	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
-	Ask(key gatehouse.Key, queue []control.Turn, done func(error))
+	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
 	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
 		view func(now time.Time, state control.State)) error
 	Watch(key gatehouse.Key, wake func()) (stop func())
@@ -34,8 +34,8 @@ type Shared interface {
 	Latest() time.Time
 }
 
-// A Rule says how a name is decided about.
-type Rule struct {
+// A SyncRule says how a name is decided about.
+type SyncRule struct {
 	// Interval is the time between two exchanges with the store, at least a millisecond; 0 means that the
 	// store decides each time.
 	Interval time.Duration
@@ -49,7 +49,7 @@ type Rule struct {
 // A Config says how a store is used.
 type Config struct {
 	// Rule is asked when a name is first used. It must always say the same of one name.
-	Rule func(key gatehouse.Key) Rule
+	Rule func(key gatehouse.Key) SyncRule
 
 	// Names is the most names that are decided about here at once; others are left to the store. 0 means
 	// DefaultNames.
@@ -59,9 +59,9 @@ type Config struct {
 // DefaultNames needs about 120 MiB.
 const DefaultNames = 100_000
 
-// A Store is a gate.Asker. Make one with New.
+// A Store is a gate.AsyncStore. Make one with New.
 type Store struct {
-	shared Shared
+	shared SharedStore
 	config Config
 	holder uint64 // of all chunks here
 	seed   maphash.Seed
@@ -76,7 +76,7 @@ type Store struct {
 }
 
 // New returns a store in front of shared, which stays its owner's. Close ends it.
-func New(shared Shared, config Config) *Store {
+func New(shared SharedStore, config Config) *Store {
 	if config.Names == 0 {
 		config.Names = DefaultNames
 	}
@@ -136,10 +136,10 @@ func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Tu
 	}
 }
 
-// Ask is Apply without a goroutine of the caller's.
-func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+// ApplyAsync is Apply without a goroutine of the caller's.
+func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	if s.name(key) == nil {
-		s.shared.Ask(key, queue, done)
+		s.shared.ApplyAsync(key, queue, done)
 		return
 	}
 	go func() { done(s.Apply(context.Background(), key, queue)) }()

@@ -39,7 +39,7 @@ func acquire(t *testing.T, store gate.Store, name string) {
 func TestUndoComesBack(t *testing.T) {
 	for _, wait := range []time.Duration{0, 2 * interval} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+			f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 			s := f.servers[0]
 			f.must(s, key("a"), hourly())
 			cmd := hourly()
@@ -67,7 +67,7 @@ func TestUndoComesBack(t *testing.T) {
 // others, who cannot know when the line moves, are not kept back by it.
 func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 2)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 2)
 		s := f.servers[0]
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Interval: time.Second}
 		for range 10 {
@@ -108,7 +108,7 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 // Within one queue all are served in their order, also when only the store can serve one of them.
 func TestAQueueOfManyKindsIsServedInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		for range 5 {
 			f.must(f.servers[0], key("a"), hourly())
 		}
@@ -141,7 +141,7 @@ func TestAQueueOfManyKindsIsServedInOrder(t *testing.T) {
 // Many who come at once for a name that is not known share a few round trips.
 func TestTheFirstToComeShareARoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		var work sync.WaitGroup
 		for range 500 {
 			work.Go(func() { _, _ = f.do(f.servers[0], key("a"), hourly()) })
@@ -159,10 +159,10 @@ func TestTheFirstToComeShareARoundTrip(t *testing.T) {
 // Names that nobody uses are forgotten, and what is above the limit of names is left to the store.
 func TestNamesAreBoundedAndForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		s := f.servers[0]
 		store := lazy.New(s.swap, lazy.Config{
-			Rule: func(gatehouse.Key) lazy.Rule { return lazy.Rule{Interval: interval} }, Names: 3,
+			Rule: func(gatehouse.Key) lazy.SyncRule { return lazy.SyncRule{Interval: interval} }, Names: 3,
 		})
 		for range 12 { // two at each of six names
 			for i := range 6 {
@@ -190,7 +190,7 @@ func TestNamesAreBoundedAndForgotten(t *testing.T) {
 // counted twice or not at all.
 func TestNothingIsLostWhileNamesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: time.Millisecond}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: time.Millisecond}, 1)
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1_000_000, Calendar: gatehouse.Month}
 		var work sync.WaitGroup
 		for i := range 20 {
@@ -212,7 +212,7 @@ func TestNothingIsLostWhileNamesComeAndGo(t *testing.T) {
 // A name is slow to a gate as long as it is not known, and after it was asked for what memory cannot answer.
 func TestWhatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		s := f.servers[0]
 		want := func(when string, slow bool) {
 			t.Helper()
@@ -238,8 +238,8 @@ func TestARoundIsFewRequestsToRedis(t *testing.T) {
 	const names = 10_000
 	server := redistest.Start(t)
 	shared := openRedis(t, server)
-	store := lazy.New(shared, lazy.Config{Rule: func(gatehouse.Key) lazy.Rule {
-		return lazy.Rule{Interval: time.Hour}
+	store := lazy.New(shared, lazy.Config{Rule: func(gatehouse.Key) lazy.SyncRule {
+		return lazy.SyncRule{Interval: time.Hour}
 	}})
 	ask := func(i int) { acquire(t, store, strconv.Itoa(i)) }
 	var work sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 func TestMemoryPerName(t *testing.T) {
 	const names = 20_000
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: time.Hour}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: time.Hour}, 1)
 		s := f.servers[0]
 		visit := func(store gate.Store) (used uint64) {
 			for range 2 {

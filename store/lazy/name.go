@@ -16,7 +16,7 @@ import (
 type name struct {
 	store *Store
 	key   gatehouse.Key
-	rule  Rule
+	rule  SyncRule
 	fast  atomic.Bool // commands are answered from memory
 	asked atomic.Bool // somebody was told so since the last round, and may rely on it
 

@@ -12,7 +12,7 @@ import (
 // An undo of what a chunk let through does not go to a chunk that was taken after the name was forgotten.
 func TestUndoAfterTheNameWasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 1)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
 		first := f.must(f.servers[0], key, cmd)

@@ -73,7 +73,7 @@ func (f *fleet) settleLoad(seed uint64, key gatehouse.Key, limit gatehouse.Comma
 				if dice.IntN(5) == 0 {
 					ctx, cancel = context.WithTimeout(ctx, time.Duration(dice.Int64N(int64(3*latency))))
 				}
-				call := storetest.Call{Cmd: anything(dice, limit), Begin: time.Now()}
+				call := storetest.ChunkCall{Cmd: anything(dice, limit), Begin: time.Now()}
 				call.Decision, call.Err = s.gate.Do(ctx, key, call.Cmd)
 				call.End = time.Now()
 				cancel()
@@ -98,7 +98,7 @@ func TestChunksKeepTheLimitWhateverIsDone(t *testing.T) {
 		for _, limit := range chunkLimits[:2] {
 			for seed := range uint64(2 * seeds) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFleet(t, seed, lazy.Rule{Interval: interval, Chunk: 5 + int64(seed)*3}, 3)
+					f := newFleet(t, seed, lazy.SyncRule{Interval: interval, Chunk: 5 + int64(seed)*3}, 3)
 					f.shared.Set(faults)
 					key := gatehouse.Key{Kind: limit.kind, Name: "a"}
 					judge := f.judged(key, limit.cmd)

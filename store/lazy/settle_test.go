@@ -12,7 +12,7 @@ import (
 // chunkFleet is some servers that take 50 at once, and do not give back what they do not use for an hour.
 func chunkFleet(t *testing.T, servers int) *fleet {
 	t.Helper()
-	return newFleet(t, 1, lazy.Rule{Interval: time.Hour, Chunk: 50}, servers)
+	return newFleet(t, 1, lazy.SyncRule{Interval: time.Hour, Chunk: 50}, servers)
 }
 
 // passAll has the servers let through all they have, one after the other, and returns how many that were.
@@ -73,7 +73,7 @@ func TestChunksCountAfterAResetOrDelete(t *testing.T) {
 // through since the delete.
 func TestWhatPassesBetweenADeleteAndTheNextUseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval, Chunk: 50}, 2)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 2)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
 		f.must(f.servers[0], key, cmd)

@@ -15,7 +15,7 @@ import (
 // name is not used in that interval and would be forgotten before the caller's command comes.
 func TestANameIsKeptForWhoeverAskedWhetherItIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, 1, lazy.Rule{Interval: interval}, 1)
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		defer f.close()
 		s, key := f.servers[0], gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
 		cmd := gatehouse.Command{

@@ -39,8 +39,8 @@ type due struct {
 // Before implements [minheap.Item].
 func (d due) Before(other due) bool { return d.at < other.at }
 
-// Lingers is how long a controller of a kind that is worth nothing is remembered.
-func (s *Store) Lingers(kind gatehouse.Kind) time.Duration {
+// LingerFor is how long a controller of a kind that is worth nothing is remembered.
+func (s *Store) LingerFor(kind gatehouse.Kind) time.Duration {
 	if kind.Limiter() || kind == gatehouse.Semaphore {
 		return s.limits
 	}
@@ -49,7 +49,7 @@ func (s *Store) Lingers(kind gatehouse.Kind) time.Duration {
 
 // dueAt is when the name of state is to be looked at.
 func (s *Store) dueAt(kind gatehouse.Kind, state control.State, now time.Time) int64 {
-	at := state.Expiry().Add(s.Lingers(kind))
+	at := state.Expiry().Add(s.LingerFor(kind))
 	if latest := now.Add(recheck + s.linger); at.After(latest) {
 		at = latest
 	}
@@ -79,7 +79,7 @@ func (s *Store) sweep(sh *shard) {
 		refused := reach{until: now.UnixNano(), most: sweepBatch, grace: RefusedLinger}
 		more = s.lookRefused(sh, now, refused)
 		for kind := range gatehouse.Kind(gatehouse.Kinds) {
-			r := reach{until: now.UnixNano(), most: sweepBatch, grace: s.Lingers(kind)}
+			r := reach{until: now.UnixNano(), most: sweepBatch, grace: s.LingerFor(kind)}
 			more = s.look(sh, kind, now, r) || more
 			if q := sh.tables[kind].queue; len(q) > 0 {
 				s.arm(sh, q[0].at, now)

@@ -10,13 +10,13 @@ import (
 // A Journal writes down what a store keeps, so that another store can be filled with it later. Its methods
 // are called under the lock of a part of the names, and must not call the store.
 type Journal interface {
-	// Served is told that a queue was served, and the state it left, nil when there is none any more;
+	// OnServed is told that a queue was served, and the state it left, nil when there is none any more;
 	// fresh means that it is not the one that was there before. When what it returns is not nil, Apply
 	// returns what Wait does, after the lock is released. Otherwise the name is marked.
-	Served(key gatehouse.Key, state control.State, fresh bool, queue []control.Turn) Pending
+	OnServed(key gatehouse.Key, state control.State, fresh bool, queue []control.Turn) Pending
 
-	// Marked is told that there are marked names where there were none.
-	Marked()
+	// OnDirty is told that there are marked names where there were none.
+	OnDirty()
 }
 
 // A Pending is a change that is still to be written down.
@@ -31,7 +31,7 @@ const Parts = shards
 // tell tells the journal of a queue that was served in place of the state that was there before.
 func (s *Store) tell(sh *shard, key gatehouse.Key, old control.State, queue []control.Turn) Pending {
 	state := sh.tables[key.Kind].states[key.Name]
-	pending := s.journal.Served(key, state, state != old, queue)
+	pending := s.journal.OnServed(key, state, state != old, queue)
 	if pending == nil {
 		s.mark(sh, key)
 	}
@@ -47,15 +47,15 @@ func (s *Store) mark(sh *shard, key gatehouse.Key) {
 		sh.marked = make(map[gatehouse.Key]struct{})
 	}
 	if len(sh.marked) == 0 {
-		s.journal.Marked()
+		s.journal.OnDirty()
 	}
 	sh.marked[key] = struct{}{}
 }
 
-// Unmark visits the marked names of one part, under its lock: those that were forgotten, or used without the
+// VisitDirty visits the marked names of one part, under its lock: those that were forgotten, or used without the
 // journal asking to be waited for. The state is nil when there is none. A name keeps its mark if visit says
 // so, and the journal is not told of it again.
-func (s *Store) Unmark(part int, visit func(gatehouse.Key, control.State) (keep bool)) {
+func (s *Store) VisitDirty(part int, visit func(gatehouse.Key, control.State) (keep bool)) {
 	sh := &s.shards[part]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -77,8 +77,8 @@ func (s *Store) Has(key gatehouse.Key) bool {
 	return sh.tables[key.Kind].states[key.Name] != nil
 }
 
-// Mark marks a name.
-func (s *Store) Mark(key gatehouse.Key) {
+// MarkDirty marks a name.
+func (s *Store) MarkDirty(key gatehouse.Key) {
 	sh := s.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

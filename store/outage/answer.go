@@ -9,12 +9,12 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// An Answer says what becomes of a limiter's commands while the store cannot be reached.
-type Answer uint8
+// A FallbackRule says what becomes of a limiter's commands while the store cannot be reached.
+type FallbackRule uint8
 
 const (
 	// Refuse fails them with CodeUnavailable.
-	Refuse Answer = iota
+	Refuse FallbackRule = iota
 	// Allow answers as a limiter would that nobody has used, which grants whatever can be granted at all.
 	Allow
 	// LocalShare has this server count by itself, with its share of the limit.
@@ -26,17 +26,17 @@ const (
 var answerNames = [answers]string{"refuse", "allow", "local-share"}
 
 // String returns the answer as configuration files spell it.
-func (a Answer) String() string {
+func (a FallbackRule) String() string {
 	if a >= answers {
 		return "none"
 	}
 	return answerNames[a]
 }
 
-// ParseAnswer returns the answer with this name; ok is false when there is none.
-func ParseAnswer(name string) (a Answer, ok bool) {
+// ParseFallbackRule returns the answer with this name; ok is false when there is none.
+func ParseFallbackRule(name string) (a FallbackRule, ok bool) {
 	i := slices.Index(answerNames[:], name)
-	return Answer(max(i, 0)), i >= 0 // #nosec G115 -- an index of three names
+	return FallbackRule(max(i, 0)), i >= 0 // #nosec G115 -- an index of three names
 }
 
 // What grants say that were made without the store, in Decision.Message. An undo is known by it.
@@ -46,10 +46,10 @@ const (
 )
 
 // answer answers a queue that the store has not, or returns why not.
-func (s *Store) answer(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+func (s *Fallback) answer(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	rule := Refuse
-	if key.Kind.Limiter() && s.config.Answer != nil {
-		rule = s.config.Answer(key)
+	if key.Kind.Limiter() && s.config.Rule != nil {
+		rule = s.config.Rule(key)
 	}
 	s.count(rule, queue)
 	if rule == Refuse {
@@ -76,7 +76,7 @@ func (s *Store) answer(ctx context.Context, key gatehouse.Key, queue []control.T
 // date gives a refusal the time of the store. Who waits is told of deletes since then once the store is back,
 // and would be told of an earlier one if the store's clock is ahead of this machine's. A grant keeps the time
 // by which it can be taken back here.
-func (s *Store) date(turn *control.Turn) {
+func (s *Fallback) date(turn *control.Turn) {
 	if s.config.Latest == nil || turn.Decision.Outcome != gatehouse.Refused {
 		return
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Shared is a store that servers share, as store/cas makes it. Its calls bound their time themselves.
-type Shared interface {
-	Keeper
+// A ProbedStore is a store that servers share, as store/cas makes it. Its calls bound their time themselves.
+type ProbedStore interface {
+	RemoteStore
 
 	// View is Apply, and shows the state after it.
 	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
@@ -58,7 +58,7 @@ const DefaultTimeout = 500 * time.Millisecond
 // are answered, and what fails at once, which costs nobody any time, never does. While it is open no command
 // goes to the store: it is probed in the background, and the first answer closes the breaker.
 type Breaker struct {
-	Shared
+	ProbedStore
 	config  BreakerConfig
 	seconds prometheus.Observer
 
@@ -94,11 +94,11 @@ const probeAfter = 250 * time.Millisecond
 const slowShare = 2
 
 // NewBreaker returns a breaker in front of a store. Close ends it, and leaves the store to its owner.
-func NewBreaker(shared Shared, config BreakerConfig) *Breaker {
+func NewBreaker(shared ProbedStore, config BreakerConfig) *Breaker {
 	if config.Timeout == 0 {
 		config.Timeout = DefaultTimeout
 	}
-	b := &Breaker{Shared: shared, config: config, start: time.Now()}
+	b := &Breaker{ProbedStore: shared, config: config, start: time.Now()}
 	b.register(config.Metrics, config.Name)
 	return b
 }
@@ -108,17 +108,17 @@ func (b *Breaker) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 	if away := b.away.Load(); away != nil && b.owe(key, queue) {
 		return away.of(key)
 	}
-	return b.call(func() error { return b.Shared.Apply(ctx, key, queue) })
+	return b.call(func() error { return b.ProbedStore.Apply(ctx, key, queue) })
 }
 
-// Ask is Apply without a goroutine of the caller's.
-func (b *Breaker) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+// ApplyAsync is Apply without a goroutine of the caller's.
+func (b *Breaker) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	if away := b.away.Load(); away != nil && b.owe(key, queue) {
 		done(away.of(key))
 		return
 	}
 	began := time.Since(b.start)
-	b.Shared.Ask(key, queue, func(err error) {
+	b.ProbedStore.ApplyAsync(key, queue, func(err error) {
 		b.learn(err, began)
 		done(err)
 	})
@@ -132,7 +132,7 @@ func (b *Breaker) View(
 	if away := b.away.Load(); away != nil {
 		return away.of(key)
 	}
-	return b.call(func() error { return b.Shared.View(ctx, key, queue, view) })
+	return b.call(func() error { return b.ProbedStore.View(ctx, key, queue, view) })
 }
 
 // call makes one call of the store, and learns from how it ends.
@@ -163,7 +163,7 @@ func (b *Breaker) Range(
 	longest := rangeTimeouts * b.config.Timeout
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	err := b.Shared.Range(bounded, kind, after, visit)
+	err := b.ProbedStore.Range(bounded, kind, after, visit)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
@@ -236,7 +236,7 @@ func (b *Breaker) probe() {
 	name := "gatehouse/probe/" + strconv.FormatUint(b.probes%probeNames, 10)
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: name}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	err := b.Shared.Apply(context.Background(), key, turns)
+	err := b.ProbedStore.Apply(context.Background(), key, turns)
 	if gatehouse.CodeOf(err) == gatehouse.CodeUnavailable {
 		b.arm()
 		return

@@ -54,7 +54,7 @@ func (b *Breaker) pay() {
 		b.owed = b.owed[1:]
 		b.mu.Unlock()
 		_ = b.call(func() error {
-			return b.Shared.Apply(context.Background(), one.key, []control.Turn{{Command: &one.cmd}})
+			return b.ProbedStore.Apply(context.Background(), one.key, []control.Turn{{Command: &one.cmd}})
 		})
 	}
 }

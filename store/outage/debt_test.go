@@ -77,7 +77,7 @@ func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 			Changed: func(err error) { changes = append(changes, err) },
 		})
 		t.Cleanup(k.breaker.Close)
-		s := outage.New(k.breaker, outage.Config{})
+		s := outage.NewFallback(k.breaker, outage.FallbackConfig{})
 		const locks = 20
 		undos := make([]gatehouse.Command, locks)
 		for i := range undos {

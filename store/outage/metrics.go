@@ -36,7 +36,7 @@ func (b *Breaker) register(metrics prometheus.Registerer, name string) {
 }
 
 // register makes the counters of what is answered by rule.
-func (s *Store) register() {
+func (s *Fallback) register() {
 	byRule := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_store_unreachable_commands_total",
 		Help: "Commands that were answered by an on-unreachable rule because the store was not reached.",
@@ -52,7 +52,7 @@ func (s *Store) register() {
 }
 
 // count notes that a queue was answered by rule.
-func (s *Store) count(rule Answer, queue []control.Turn) {
+func (s *Fallback) count(rule FallbackRule, queue []control.Turn) {
 	n := 0
 	for i := range queue {
 		if queue[i].Command.Op != gatehouse.OpUndo {

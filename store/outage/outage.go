@@ -16,24 +16,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A Keeper is a gate.Asker that may become unreachable.
-type Keeper interface {
+// A RemoteStore is a gate.AsyncStore that may become unreachable.
+type RemoteStore interface {
 	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string,
 		visit func(gatehouse.Key, control.State) bool) error
 	Slow(key gatehouse.Key) bool
-	Ask(key gatehouse.Key, queue []control.Turn, done func(error))
+	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
 }
 
-// A Config says by which rules is answered. The zero value refuses.
-type Config struct {
+// A FallbackConfig says by which rules is answered. The zero value refuses.
+type FallbackConfig struct {
 	// Name is what the store is called in the metrics.
 	Name string
 
-	// Answer says how commands for a key are answered while the store cannot be reached; it is asked for
+	// Rule says how commands for a key are answered while the store cannot be reached; it is asked for
 	// limiters alone, because what is held must never be granted twice. nil means Refuse for all.
-	Answer func(key gatehouse.Key) Answer
+	Rule func(key gatehouse.Key) FallbackRule
 
 	// Latest is the time of the store or somewhat later, as far as is known while it is away; the zero
 	// time means that it is not known. nil means that it is this machine's.
@@ -49,42 +49,42 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// A Store is a gate.Asker that answers by rule what its keeper cannot. Make one with New.
-type Store struct {
-	Keeper
-	config Config
+// A Fallback is a gate.AsyncStore that answers by rule what its keeper cannot. Make one with New.
+type Fallback struct {
+	RemoteStore
+	config FallbackConfig
 	local  *memory.Store // counts for LocalShare
 	byRule [answers]prometheus.Counter
 }
 
-// New returns a store in front of keeper, which stays its owner's. It needs no closing.
-func New(keeper Keeper, config Config) *Store {
+// NewFallback returns a store in front of keeper, which stays its owner's. It needs no closing.
+func NewFallback(keeper RemoteStore, config FallbackConfig) *Fallback {
 	config.Servers = max(config.Servers, 1)
-	s := &Store{Keeper: keeper, config: config, local: memory.New(memory.Config{Names: config.Names})}
+	s := &Fallback{RemoteStore: keeper, config: config, local: memory.New(memory.Config{Names: config.Names})}
 	s.register()
 	return s
 }
 
 // Apply puts the queue to the store, or answers it by rule when that is unreachable.
-func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *Fallback) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	if key.Kind.Limiter() && slices.ContainsFunc(queue, own) {
 		return s.takeOwn(ctx, key, queue)
 	}
-	return s.answered(ctx, key, queue, s.Keeper.Apply(ctx, key, queue))
+	return s.answered(ctx, key, queue, s.RemoteStore.Apply(ctx, key, queue))
 }
 
-// Ask is Apply without a goroutine of the caller's.
-func (s *Store) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+// ApplyAsync is Apply without a goroutine of the caller's.
+func (s *Fallback) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	ctx := context.Background()
 	if key.Kind.Limiter() && slices.ContainsFunc(queue, own) {
 		go func() { done(s.takeOwn(ctx, key, queue)) }()
 		return
 	}
-	s.Keeper.Ask(key, queue, func(err error) { done(s.answered(ctx, key, queue, err)) })
+	s.RemoteStore.ApplyAsync(key, queue, func(err error) { done(s.answered(ctx, key, queue, err)) })
 }
 
 // answered answers by rule what the store has not. One that answers, but to others first, is not away.
-func (s *Store) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+func (s *Fallback) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrLost) {
 		return err
 	}

@@ -51,7 +51,7 @@ func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.T
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(k.why, errGone))
 }
 
-func (k *keeper) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
+func (k *keeper) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	go func() { done(k.Apply(context.Background(), key, queue)) }()
 }
 
@@ -109,13 +109,13 @@ func (k *keeper) Watch(key gatehouse.Key, wake func()) (stop func()) {
 func elapse(d time.Duration) { <-time.After(d) }
 
 // open makes a keeper, and a breaker and a store in front of it, in the present bubble.
-func open(t *testing.T, answer outage.Answer, servers int) (*keeper, *outage.Store) {
+func open(t *testing.T, answer outage.FallbackRule, servers int) (*keeper, *outage.Fallback) {
 	t.Helper()
 	k := &keeper{Store: memory.New(memory.Config{})}
 	k.breaker = outage.NewBreaker(k, outage.BreakerConfig{})
 	t.Cleanup(k.breaker.Close)
-	return k, outage.New(k.breaker, outage.Config{
-		Servers: servers, Answer: func(gatehouse.Key) outage.Answer { return answer },
+	return k, outage.NewFallback(k.breaker, outage.FallbackConfig{
+		Servers: servers, Rule: func(gatehouse.Key) outage.FallbackRule { return answer },
 	})
 }
 
@@ -129,7 +129,7 @@ func acquire(size, cost int64) gatehouse.Command {
 
 // ask puts one command to the store, and tells how long it took.
 func ask(
-	s *outage.Store, key gatehouse.Key, cmd gatehouse.Command,
+	s *outage.Fallback, key gatehouse.Key, cmd gatehouse.Command,
 ) (gatehouse.Decision, time.Duration, error) {
 	began := time.Now()
 	turns := []control.Turn{{Command: &cmd}}
@@ -146,7 +146,7 @@ func TestBreaker(t *testing.T) {
 		b := outage.NewBreaker(k, outage.BreakerConfig{
 			Changed: func(err error) { changes = append(changes, err) },
 		})
-		s := outage.New(b, outage.Config{})
+		s := outage.NewFallback(b, outage.FallbackConfig{})
 		key := bucket("a")
 		if _, _, err := ask(s, key, acquire(9, 1)); err != nil {
 			t.Fatalf("with the store there: %v, want none", err)
@@ -335,7 +335,7 @@ func TestRange(t *testing.T) {
 // Who stands in line when the store goes away is answered by the rule, too.
 func TestWhoWaits(t *testing.T) {
 	for _, c := range []struct {
-		answer                   outage.Answer
+		answer                   outage.FallbackRule
 		granted, failed, waiting int64 // of 4 that wait, 3 s after the store has gone
 	}{{outage.Refuse, 0, 4, 0}, {outage.Allow, 4, 0, 0}, {outage.LocalShare, 2, 0, 2}} {
 		synctest.Test(t, func(t *testing.T) {

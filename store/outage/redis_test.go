@@ -68,7 +68,7 @@ func TestRedisGoesAway(t *testing.T) {
 }
 
 // onRedis makes a store on a Redis, by rules for three buckets.
-func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.Store) {
+func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.Fallback) {
 	t.Helper()
 	backend, err := redis.Open("redis://" + server.Address)
 	if err != nil {
@@ -79,14 +79,14 @@ func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.S
 	t.Cleanup(shared.Close)
 	breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
 	t.Cleanup(breaker.Close)
-	rules := map[string]outage.Answer{"allow": outage.Allow, "share": outage.LocalShare}
-	return breaker, outage.New(breaker, outage.Config{
-		Servers: 2, Answer: func(key gatehouse.Key) outage.Answer { return rules[key.Name] },
+	rules := map[string]outage.FallbackRule{"allow": outage.Allow, "share": outage.LocalShare}
+	return breaker, outage.NewFallback(breaker, outage.FallbackConfig{
+		Servers: 2, Rule: func(key gatehouse.Key) outage.FallbackRule { return rules[key.Name] },
 	})
 }
 
 // checkRules asks a hundred times while Redis is away.
-func checkRules(t *testing.T, store *outage.Store) {
+func checkRules(t *testing.T, store *outage.Fallback) {
 	t.Helper()
 	granted := map[string]int{}
 	began := time.Now()

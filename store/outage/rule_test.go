@@ -16,7 +16,7 @@ import (
 )
 
 // away makes a store that is known to be away.
-func away(t *testing.T, answer outage.Answer, servers int) (*keeper, *outage.Store) {
+func away(t *testing.T, answer outage.FallbackRule, servers int) (*keeper, *outage.Fallback) {
 	t.Helper()
 	k, s := open(t, answer, servers)
 	k.down.Store(true)
@@ -27,7 +27,7 @@ func away(t *testing.T, answer outage.Answer, servers int) (*keeper, *outage.Sto
 
 // What is held is never granted without the store, whatever the rule.
 func TestHoldsAreAlwaysRefused(t *testing.T) {
-	for _, answer := range []outage.Answer{outage.Refuse, outage.Allow, outage.LocalShare} {
+	for _, answer := range []outage.FallbackRule{outage.Refuse, outage.Allow, outage.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
 			_, s := away(t, answer, 1)
 			for kind, cmd := range map[gatehouse.Kind]gatehouse.Command{
@@ -83,7 +83,7 @@ func TestAllow(t *testing.T) {
 
 // What changes something, or tells about it, cannot be done by any rule.
 func TestWhatNeedsTheStore(t *testing.T) {
-	for _, answer := range []outage.Answer{outage.Allow, outage.LocalShare} {
+	for _, answer := range []outage.FallbackRule{outage.Allow, outage.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
 			_, s := away(t, answer, 1)
 			for _, op := range []gatehouse.Op{
@@ -190,7 +190,7 @@ func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
 		together, alone := int64(0), int64(0)
 		synctest.Test(t, func(t *testing.T) {
 			one := memory.New(memory.Config{})
-			fleet := make([]*outage.Store, servers)
+			fleet := make([]*outage.Fallback, servers)
 			for i := range fleet {
 				_, fleet[i] = away(t, outage.LocalShare, servers)
 			}
@@ -231,7 +231,7 @@ func drain(s applier, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
 
 // What was granted without the store is not given back to it.
 func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
-	for _, answer := range []outage.Answer{outage.Allow, outage.LocalShare} {
+	for _, answer := range []outage.FallbackRule{outage.Allow, outage.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
 			k, s := open(t, answer, 1)
 			if d, _, err := ask(s, bucket("a"), acquire(5, 5)); err != nil || d.Remaining != 0 {
@@ -269,9 +269,9 @@ func TestMetrics(t *testing.T) {
 		k := &keeper{Store: memory.New(memory.Config{})}
 		b := outage.NewBreaker(k, outage.BreakerConfig{Name: "redis", Metrics: registry})
 		defer b.Close()
-		s := outage.New(b, outage.Config{
+		s := outage.NewFallback(b, outage.FallbackConfig{
 			Name: "redis", Metrics: registry,
-			Answer: func(key gatehouse.Key) outage.Answer {
+			Rule: func(key gatehouse.Key) outage.FallbackRule {
 				if key.Name == "a" {
 					return outage.Allow
 				}
@@ -326,13 +326,13 @@ func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 }
 
 func TestAnswerNames(t *testing.T) {
-	for _, a := range []outage.Answer{outage.Refuse, outage.Allow, outage.LocalShare} {
-		if got, ok := outage.ParseAnswer(a.String()); !ok || got != a {
-			t.Errorf("ParseAnswer(%q) = %v, %t, want itself", a.String(), got, ok)
+	for _, a := range []outage.FallbackRule{outage.Refuse, outage.Allow, outage.LocalShare} {
+		if got, ok := outage.ParseFallbackRule(a.String()); !ok || got != a {
+			t.Errorf("ParseFallbackRule(%q) = %v, %t, want itself", a.String(), got, ok)
 		}
 	}
-	if a, ok := outage.ParseAnswer("open"); ok {
-		t.Errorf("ParseAnswer(open) = %v, want none", a)
+	if a, ok := outage.ParseFallbackRule("open"); ok {
+		t.Errorf("ParseFallbackRule(open) = %v, want none", a)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // up to twice the limit may pass in one window.
 
 // share has the commands decided by the local store, as far as it can.
-func (s *Store) share(
+func (s *Fallback) share(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn, answered []bool,
 ) error {
 	var turns []control.Turn
@@ -50,7 +50,7 @@ func (s *Store) share(
 }
 
 // knows reports whether a limit is in force here.
-func (s *Store) knows(ctx context.Context, key gatehouse.Key) bool {
+func (s *Fallback) knows(ctx context.Context, key gatehouse.Key) bool {
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Size: gatehouse.InForce}}}
 	return s.local.Apply(ctx, key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
 }
@@ -90,7 +90,7 @@ func divide(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok bool
 
 // takeOwn serves the commands that take back what was granted without the store, and puts the others to
 // it: what the store has not given, it must not get back.
-func (s *Store) takeOwn(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *Fallback) takeOwn(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	var rest []control.Turn
 	var places []int
 	for i := range queue {

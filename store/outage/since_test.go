@@ -23,8 +23,8 @@ func TestWaiterIsNotToldOfAnEarlierDelete(t *testing.T) {
 		defer shared.Close()
 		breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
 		defer breaker.Close()
-		g := gate.New(outage.New(breaker, outage.Config{
-			Latest: shared.Latest, Answer: func(gatehouse.Key) outage.Answer { return outage.LocalShare },
+		g := gate.New(outage.NewFallback(breaker, outage.FallbackConfig{
+			Latest: shared.Latest, Rule: func(gatehouse.Key) outage.FallbackRule { return outage.LocalShare },
 		}), gate.Config{FirstTicket: cas.FirstTicket(1)})
 		defer func() { _ = g.Drain(context.Background()) }()
 		defer g.Close()

@@ -25,11 +25,11 @@ type Chunks struct {
 
 	mu    sync.Mutex
 	lives []life
-	calls []Call
+	calls []ChunkCall
 }
 
-// A Call is a command to the limiter and what came of it.
-type Call struct {
+// A ChunkCall is a command to the limiter and what came of it.
+type ChunkCall struct {
 	Cmd        gatehouse.Command
 	Decision   gatehouse.Decision
 	Err        error
@@ -69,7 +69,7 @@ func (c *Chunks) Changed(now time.Time, record int64, state control.State) {
 }
 
 // Done notes a call that has ended.
-func (c *Chunks) Done(call *Call) {
+func (c *Chunks) Done(call *ChunkCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls = append(c.calls, *call)
@@ -103,7 +103,7 @@ func (c *Chunks) lifeAt(at int64) (n int, ok bool) {
 }
 
 // place finds the slot that a grant counts in.
-func (c *Chunks) place(call *Call) (s slot, ok bool) {
+func (c *Chunks) place(call *ChunkCall) (s slot, ok bool) {
 	d := &call.Decision
 	at := d.At.Add(d.Delay).UnixNano()
 	if d.Drawn == 0 {
@@ -127,7 +127,7 @@ func (c *Chunks) place(call *Call) (s slot, ok bool) {
 func (c *Chunks) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	grants := make(map[slot][]*Call)
+	grants := make(map[slot][]*ChunkCall)
 	for i := range c.calls {
 		if call := &c.calls[i]; c.passed(call) {
 			if s, ok := c.place(call); ok {
@@ -150,7 +150,7 @@ func (c *Chunks) Check() error {
 }
 
 // passed reports whether a call let something through. A reservation with a holder may have been cancelled.
-func (c *Chunks) passed(call *Call) bool {
+func (c *Chunks) passed(call *ChunkCall) bool {
 	op := call.Cmd.Op
 	return call.Err == nil && call.Decision.Outcome == gatehouse.Granted &&
 		(op == gatehouse.OpAcquire || op == gatehouse.OpReserve && call.Cmd.Holder == "")
@@ -160,7 +160,7 @@ func (c *Chunks) passed(call *Call) bool {
 const late = 5 * time.Second
 
 // undone is what calls may have had at the time of a refund that failed and gave it back later.
-func (c *Chunks) undone(r *Call) (n int64) {
+func (c *Chunks) undone(r *ChunkCall) (n int64) {
 	for i := range c.calls {
 		call := &c.calls[i]
 		if call.Err != nil && call.Cmd.Op == gatehouse.OpAcquire && !call.Begin.After(r.End) &&
@@ -173,11 +173,11 @@ func (c *Chunks) undone(r *Call) (n int64) {
 
 // refunded is how much was given back in a slot: of each refund no more than had passed until then, and had
 // not been refunded before.
-func (c *Chunks) refunded(s slot, grants []*Call) (back int64) {
-	refunds := slices.DeleteFunc(slices.Clone(c.calls), func(r Call) bool {
+func (c *Chunks) refunded(s slot, grants []*ChunkCall) (back int64) {
+	refunds := slices.DeleteFunc(slices.Clone(c.calls), func(r ChunkCall) bool {
 		return r.Cmd.Op != gatehouse.OpRefund || r.Err == nil && r.Decision.Outcome != gatehouse.Granted
 	})
-	slices.SortStableFunc(refunds, func(a, b Call) int { return a.Decision.At.Compare(b.Decision.At) })
+	slices.SortStableFunc(refunds, func(a, b ChunkCall) int { return a.Decision.At.Compare(b.Decision.At) })
 	for _, r := range refunds {
 		at := r.Decision.At.UnixNano()
 		if r.Err != nil {

@@ -164,7 +164,7 @@ func (b *bench) open() *node {
 	}
 	var store gate.Store = n.store
 	switch slow := server.Store.(type) {
-	case gate.Asker:
+	case gate.AsyncStore:
 		store = askedSpy{slowSpy{n.store, slow}, slow}
 	case gate.SlowStore:
 		store = slowSpy{n.store, slow}
@@ -353,12 +353,12 @@ func (s slowSpy) Slow(key gatehouse.Key) bool { return s.slow.Slow(key) }
 // An askedSpy is a spy of a store that is asked without waiting.
 type askedSpy struct {
 	slowSpy
-	asker gate.Asker
+	asker gate.AsyncStore
 }
 
-// Ask implements gate.Asker.
-func (s askedSpy) Ask(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	s.asker.Ask(key, queue, func(err error) {
+// ApplyAsync implements gate.AsyncStore.
+func (s askedSpy) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	s.asker.ApplyAsync(key, queue, func(err error) {
 		s.note(queue, err)
 		done(err)
 	})

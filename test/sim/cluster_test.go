@@ -146,23 +146,23 @@ func (c *cluster) boot(place int) {
 // shared is what a server puts in front of a store that it shares, in the order of the program's.
 func (c *cluster) shared(s *server) gate.Store {
 	s.breaker = outage.NewBreaker(s.swap, outage.BreakerConfig{Timeout: cas.DefaultTimeout})
-	var last outage.Keeper = s.breaker
+	var last outage.RemoteStore = s.breaker
 	if c.setup.store == "lazy" {
 		s.lazy = lazy.New(s.breaker, lazy.Config{Rule: ruleOf})
 		last = s.lazy
 	}
-	return outage.New(last, outage.Config{})
+	return outage.NewFallback(last, outage.FallbackConfig{})
 }
 
 // ruleOf is how lazily a limiter is decided about: its name says so.
-func ruleOf(key gatehouse.Key) lazy.Rule {
+func ruleOf(key gatehouse.Key) lazy.SyncRule {
 	switch {
 	case strings.HasPrefix(key.Name, "lazy"):
-		return lazy.Rule{Interval: 100 * time.Millisecond}
+		return lazy.SyncRule{Interval: 100 * time.Millisecond}
 	case strings.HasPrefix(key.Name, "chunk"):
-		return lazy.Rule{Interval: 100 * time.Millisecond, Chunk: 2}
+		return lazy.SyncRule{Interval: 100 * time.Millisecond, Chunk: 2}
 	}
-	return lazy.Rule{}
+	return lazy.SyncRule{}
 }
 
 // any is one of the servers that are up; nil when there is none.
