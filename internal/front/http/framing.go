@@ -1,17 +1,14 @@
 package http
 
-import (
-	"errors"
-	"strings"
-)
+import "errors"
 
 // A framing follows the bytes of one connection and knows where each request begins and ends. It accepts
 // only what every HTTP/1.1 implementation reads in the same way. A proxy in front that takes a line feed
 // for a line end, or joins a folded line, would otherwise see other requests than this server does (RFC
 // 9112, section 11).
 //
-// The HTTP library is more lenient, and shows neither the line ends nor the trailers. So this looks at what
-// the connection delivers, before the library does:
+// The HTTP library is more lenient, and shows neither the line ends nor the trailers. So a framing looks at
+// the bytes before the library does. Its zero value is at the start of a request:
 //
 //	start ─► method ─► target ─► version ─► field ─► name ─► value ─┐
 //	  ▲                                     ▲ │ empty line ◄────────┘
@@ -20,16 +17,16 @@ import (
 //	  └─ field (of a trailer) ◄─ last chunk ┴─┴─► chunk size ─► chunk ─► chunk size …
 type framing struct {
 	at         framePart
-	matched    uint8 // bytes of a fixed text that were seen
-	digits     uint8 // of a length or the size of a chunk
-	hasHost    bool  // it has a Host
-	http10     bool  // the request is of HTTP/1.0
-	hasLength  bool  // it has a Content-Length
+	matched    uint8 // what was seen of a fixed text; its meaning depends on at
+	digits     uint8 // how many of a length, or of the size of a chunk
+	hasHost    bool
+	http10     bool
+	hasLength  bool // there is a Content-Length
 	chunked    bool
-	trailer    bool // the fields are those behind the last chunk
-	nameLength uint8
+	trailer    bool                // the fields are those behind the last chunk
+	nameLength uint8               // of the field, at most maxNameLength+1
 	name       [maxNameLength]byte // of the field
-	remaining  int64               // bytes of the body or chunk that are to come; before that its length
+	remaining  int64               // bytes of the body or chunk that follow; at first its length so far
 }
 
 // A framePart is what the next byte belongs to.
@@ -69,21 +66,23 @@ const (
 const (
 	maxNameLength = len("transfer-encoding") // of the fields that matter here
 
-	// maxLengthDigits keeps the length of a body and the size of a chunk below 2⁶³. That either is more than
-	// a body may have is found elsewhere.
+	// maxLengthDigits and maxSizeDigits keep the length of a body and the size of a chunk below 2⁶³.
+	// receive.go refuses what is longer than a body may be.
 	maxLengthDigits, maxSizeDigits = 18, 15
 
-	// maxExtension bounds what a client can send with a chunk and that nobody reads.
+	// maxExtension bounds what a client can send with each chunk, and what is then thrown away.
 	maxExtension = 250
 )
 
-// errMalformed is what a connection reads after bytes that are not framed as HTTP/1.1.
+// errMalformed is the error of a read behind bytes that are not framed as HTTP/1.1.
 var errMalformed = errors.New("request is not framed as HTTP/1.1 wants it")
 
-// scanBytes looks at the next bytes. It returns how many of them are well-formed: all, or those before the
-// first that is not.
+// scanBytes follows the next bytes of the connection. It returns how many of them are well-formed: all, or
+// those before the first malformed one.
 func (f *framing) scanBytes(b []byte) (good int) {
 	for {
+		// Each turn skips what needs no decision, and then takes one byte that does. Bytes may come in any
+		// pieces, so both work from the state alone.
 		good += f.skipRun(b[good:])
 		if good == len(b) {
 			return good
@@ -96,16 +95,19 @@ func (f *framing) scanBytes(b []byte) (good int) {
 	}
 }
 
-// skipRun looks at many bytes together where next would at one after the other, and returns how many.
+// skipRun follows a run of bytes that nextPart would take one after the other to the same end, and returns
+// how many they are. It is there for speed.
 func (f *framing) skipRun(b []byte) (n int) {
 	switch f.at {
 	case atStart:
+		// The slash is looked at but left to atTarget, which wants one byte at least.
 		if len(b) > 5 && string(b[:5]) == "GET /" {
 			*f = framing{at: atTarget}
 			return 4
 		}
 	case atTarget:
 		n = countAbove(b, ' ')
+		// In atTarget matched says that the target has a byte: an empty one is malformed.
 		f.matched |= uint8(min(n, 1)) // #nosec G115 -- 0 or 1
 	case atVersion:
 		const usual = "HTTP/1.1\r\n"
@@ -118,6 +120,8 @@ func (f *framing) skipRun(b []byte) (n int) {
 		}
 		f.keepName(b[:n])
 	case atValue:
+		// Most values end with the line end in the same piece. A tab, or a CR without its LF here, is left
+		// to nextInField.
 		n = countAbove(b, ' '-1)
 		if len(b) >= n+2 && b[n] == '\r' && b[n+1] == '\n' {
 			f.at = atField
@@ -130,12 +134,13 @@ func (f *framing) skipRun(b []byte) (n int) {
 	return n
 }
 
-// countBody counts bytes of a body or a chunk.
+// countBody counts n bytes of a body or a chunk as read.
 func (f *framing) countBody(n int64) {
 	f.remaining -= n
 	if f.remaining > 0 {
 		return
 	}
+	// A line end stands behind a chunk, and the next request behind a body.
 	if f.at == atChunk {
 		f.at = atChunkCR
 		return
@@ -143,7 +148,7 @@ func (f *framing) countBody(n int64) {
 	*f = framing{}
 }
 
-// nextPart is what follows a byte.
+// nextPart returns the part that the byte behind c belongs to. The parts are in the order of their groups.
 func (f *framing) nextPart(c byte) framePart {
 	switch {
 	case f.at <= atLineLF:
@@ -160,7 +165,7 @@ func (f *framing) nextPart(c byte) framePart {
 	return f.nextInChunk(c)
 }
 
-// expectByte is then when c is what is wanted.
+// expectByte returns then if c is the byte that must stand here, atMalformed otherwise.
 func (f *framing) expectByte(c, want byte, then framePart) framePart {
 	if c != want {
 		return atMalformed
@@ -172,6 +177,7 @@ func (f *framing) expectByte(c, want byte, then framePart) framePart {
 func (f *framing) nextInLine(c byte) framePart {
 	switch f.at {
 	case atStart:
+		// RFC 9112, section 2.2, lets a client send an empty line before a request.
 		if c == '\r' {
 			return atStartLF
 		}
@@ -185,6 +191,8 @@ func (f *framing) nextInLine(c byte) framePart {
 		}
 		return f.expectToken(c, atMethod)
 	case atTarget:
+		// The HTTP library reads the target. Here it only has to end where every implementation ends it: at
+		// one space, with no other control character in it.
 		switch {
 		case c > ' ' && c != 0x7f:
 			f.matched = 1
@@ -205,6 +213,8 @@ func (f *framing) nextInLine(c byte) framePart {
 		}
 		return atVersion
 	case atMinor:
+		// Any minor version is read as RFC 9110, section 2.5, wants it: as HTTP/1.1. Only 1.0 differs here,
+		// as it has no chunks and needs no Host.
 		f.http10 = c == '0'
 		if c < '0' || c > '9' {
 			return atMalformed
@@ -216,129 +226,11 @@ func (f *framing) nextInLine(c byte) framePart {
 	return f.expectByte(c, '\n', atField)
 }
 
-// nextInField reads the name of a field, and its value where that does not matter. A line that begins with a
-// space goes on with the field before it for some, and is refused.
-func (f *framing) nextInField(c byte) framePart {
-	switch f.at {
-	case atField:
-		if c == '\r' {
-			return atHeadLF
-		}
-		f.nameLength = 0
-		return f.nextInName(c)
-	case atName:
-		if c == ':' {
-			return f.partAfterName()
-		}
-		return f.nextInName(c)
-	case atHost:
-		return f.nextInHost(c)
-	case atValue:
-		if isFieldByte(c) {
-			return atValue
-		}
-		return f.expectByte(c, '\r', atValueLF)
-	}
-	return f.expectByte(c, '\n', atField)
-}
-
-func (f *framing) nextInName(c byte) framePart {
-	f.keepName([]byte{c})
-	return f.expectToken(c, atName)
-}
-
-// keepName keeps more of a name, as long as the name can be one that matters.
-func (f *framing) keepName(more []byte) {
-	copy(f.name[min(int(f.nameLength), maxNameLength):], more)
-	f.nameLength = uint8(min(int(f.nameLength)+len(more), maxNameLength+1)) // #nosec G115 -- below 2⁸
-}
-
-// isNamed reports whether the name of the field is this one, in any letter case.
-func (f *framing) isNamed(name string) bool {
-	return int(f.nameLength) == len(name) && strings.EqualFold(string(f.name[:len(name)]), name)
-}
-
-// nextInHost reads the value of a Host, which is one word.
-func (f *framing) nextInHost(c byte) framePart {
-	const within, behind = 1, 2
-	switch {
-	case (c == ' ' || c == '\t') && f.matched == within:
-		f.matched = behind
-	case c == ' ' || c == '\t':
-	case isHostByte(c) && f.matched != behind:
-		f.matched = within
-	default:
-		return f.expectByte(c, '\r', atValueLF)
-	}
-	return atHost
-}
-
-// partAfterName is what follows the colon. Where a body ends may be said once and in one way.
-func (f *framing) partAfterName() framePart {
-	f.matched = 0
-	switch {
-	case f.isNamed("host"):
-		if f.trailer || f.hasHost {
-			return atMalformed
-		}
-		f.hasHost = true
-		return atHost
-	case f.isNamed("content-length"):
-		if f.trailer || f.hasLength || f.chunked {
-			return atMalformed
-		}
-		f.hasLength = true
-		return atLength
-	case f.isNamed("transfer-encoding"):
-		if f.trailer || f.hasLength || f.chunked || f.http10 {
-			return atMalformed
-		}
-		f.chunked = true
-		return atCoding
-	}
-	return atValue
-}
-
-// nextInLength reads a Content-Length: decimal digits.
-func (f *framing) nextInLength(c byte) framePart {
-	switch {
-	case (c == ' ' || c == '\t') && f.at == atLength:
-		return atLength
-	case c >= '0' && c <= '9' && f.at != atDigitsEnd && f.digits < maxLengthDigits:
-		f.remaining = 10*f.remaining + int64(c-'0')
-		f.digits++
-		return atDigits
-	case f.at == atLength:
-		return atMalformed
-	case c == ' ' || c == '\t':
-		return atDigitsEnd
-	}
-	return f.expectByte(c, '\r', atValueLF)
-}
-
-// nextInCoding reads a Transfer-Encoding, of which there is one.
-func (f *framing) nextInCoding(c byte) framePart {
-	const coding = "chunked"
-	space := c == ' ' || c == '\t'
-	switch {
-	case space && f.at == atCoding:
-		return atCoding
-	case int(f.matched) < len(coding):
-		if c|0x20 != coding[f.matched] {
-			return atMalformed
-		}
-		f.matched++
-		return atChunked
-	case space:
-		return atCodingEnd
-	}
-	return f.expectByte(c, '\r', atValueLF)
-}
-
-// partAfterHead is what follows the empty line.
+// partAfterHead returns what follows the empty line behind the fields. There a request may turn out to be
+// malformed as a whole.
 func (f *framing) partAfterHead() framePart {
 	switch {
-	case f.trailer:
+	case f.trailer: // the request ends with it
 		return atStart
 	case !f.hasHost && !f.http10:
 		return atMalformed
@@ -351,45 +243,7 @@ func (f *framing) partAfterHead() framePart {
 	return atStart
 }
 
-// nextInChunk reads the line before a chunk, and the end of a chunk.
-func (f *framing) nextInChunk(c byte) framePart {
-	switch f.at {
-	case atSize:
-		digit, hex := hexDigit(c)
-		switch {
-		case hex && f.digits < maxSizeDigits:
-			f.remaining = f.remaining<<4 | int64(digit)
-			f.digits++
-			return atSize
-		case f.digits == 0:
-			return atMalformed
-		case c == ';':
-			f.matched = 0
-			return atExtension
-		}
-		return f.expectByte(c, '\r', atSizeLF)
-	case atExtension:
-		if isFieldByte(c) && f.matched < maxExtension {
-			f.matched++
-			return atExtension
-		}
-		return f.expectByte(c, '\r', atSizeLF)
-	case atSizeLF:
-		f.trailer = f.remaining == 0
-		if f.trailer {
-			return f.expectByte(c, '\n', atField)
-		}
-		return f.expectByte(c, '\n', atChunk)
-	case atChunkCR:
-		return f.expectByte(c, '\r', atChunkLF)
-	case atChunkLF:
-		f.digits = 0
-		return f.expectByte(c, '\n', atSize)
-	}
-	return atMalformed
-}
-
-// expectToken is then when c may stand in a name or a method.
+// expectToken returns then if c may stand in a name or a method, atMalformed otherwise.
 func (f *framing) expectToken(c byte, then framePart) framePart {
 	if !isTokenByte(c) {
 		return atMalformed

@@ -14,38 +14,47 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A pacedConn is cut when its client is too slow. Deadlines set for every request cost more than the
-// decision does, so instead the connection notes what it is doing, and a timer looks now and then
-// whether it is still at the same thing. So a client that is too slow is cut up to half of the read
-// timeout late.
+// A pacedConn is a connection that is cut when its client is too slow. A deadline set for every request costs
+// more than the decision does. Instead the connection notes what it is doing in one atomic word, and a timer
+// looks four times per ReadTimeout whether it is still at the same activity. So a slow client is cut up to
+// half of ReadTimeout late.
+//
+//	         first byte          answer begins
+//	fresh -------------> receiving ----------> sending
+//	                       ^   ^                |   |
+//	            first byte |   |  100 Continue  |   | answer was written
+//	                       |   `----------------'   |
+//	                      idle <--------------------'
+//
+// While the connection is parked, it has no timer.
 type pacedConn struct {
 	net.Conn
 	server    *Server
 	closeOnce sync.Once
 
-	// activity is what the connection is at, in the last two bits, and above them how often that has
-	// changed. It is written by whoever serves the connection, and only by that.
+	// activity holds what the connection is doing in its last two bits, and above them how often that has
+	// changed. Only the goroutine that serves the connection writes it.
 	activity atomic.Uint32
 
-	framing   framing // of what was read
-	sawEOF    bool    // the client has sent all it will
-	loopback  bool    // it came to an address that only this machine reaches
-	knownHost string  // the last Host that was found right
+	framing   framing // follows the bytes that were read
+	sawEOF    bool    // the client has ended its sending half
+	loopback  bool    // it was accepted on a loopback address
+	knownHost string  // the last Host that passed checkHost
 
-	// charged is how much of the budget the answer under way has.
+	// charged is how many bytes the answer that is being written took from the budget.
 	charged atomic.Int64
 
-	// onGone is called when the connection is closed while a request waits that is not parked yet.
+	// onGone is called if the connection is closed between the handler's return and parkConn.
 	onGone atomic.Pointer[func()]
 
 	mu           sync.Mutex
-	timer        *time.Timer // nil while nobody is to be cut, because the answer is what takes long
-	lastActivity uint32      // doing at the last look
-	checks       int         // how many looks ago it was first seen
-	unsentUndos  []func()    // take back the holds whose answers have not begun to leave
+	timer        *time.Timer // nil while the connection is parked or closed
+	lastActivity uint32      // activity at the last check
+	checks       int         // how many checks in a row have seen lastActivity
+	unsentUndos  []func()    // take back the holds whose answers were not written yet
 }
 
-// What a connection is doing.
+// The activities of a connection.
 const (
 	fresh     = iota // nothing has come yet
 	receiving        // a request
@@ -55,10 +64,10 @@ const (
 	activityBits = 2
 )
 
-// continueLine is the last of what is written before the body of a request with Expect: 100-continue.
+// continueLine ends what is written before the body of a request with Expect: 100-continue.
 const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// pacedConnOf returns the paced connection under one that may have been parked.
+// pacedConnOf returns the pacedConn below a connection, which may have been parked; nil if there is none.
 func pacedConnOf(conn net.Conn) *pacedConn {
 	if p, ok := conn.(*parkedConn); ok {
 		conn = p.Conn
@@ -75,17 +84,19 @@ func (c *pacedConn) SyscallConn() (syscall.RawConn, error) {
 	return nil, errNoDescriptor
 }
 
-// errNoDescriptor is about a connection in memory.
+// errNoDescriptor is the error of a connection in memory.
 var errNoDescriptor = errors.New("connection has no file descriptor")
 
-// setActivity notes that the connection begins to do something else.
+// setActivity notes that an activity begins. The count makes it differ from an earlier one of the same sort,
+// so that a busy connection whose checks always find it receiving is not cut.
 func (c *pacedConn) setActivity(what uint32) {
 	c.activity.Store((c.activity.Load()>>activityBits+1)<<activityBits | what)
 }
 
+// activityOf returns the activity without the count.
 func activityOf(doing uint32) uint32 { return doing & (1<<activityBits - 1) }
 
-// startTimer begins to look at the connection, and at what it does.
+// startTimer begins an activity, and the checks.
 func (c *pacedConn) startTimer(doing uint32) {
 	c.setActivity(doing)
 	c.mu.Lock()
@@ -93,7 +104,7 @@ func (c *pacedConn) startTimer(doing uint32) {
 	c.timer = time.AfterFunc(c.checkInterval(), c.checkPace)
 }
 
-// stopTimer ends the looking, while the connection is parked.
+// stopTimer ends the checks: the connection is parked or closed.
 func (c *pacedConn) stopTimer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,13 +114,14 @@ func (c *pacedConn) stopTimer() {
 	}
 }
 
+// checkInterval is the time between two checks.
 func (c *pacedConn) checkInterval() time.Duration { return max(1, c.server.config.ReadTimeout/4) }
 
-// checkPace cuts the connection if it has been at the same thing for too long.
+// checkPace cuts the connection if the same activity has lasted for too long. The timer calls it.
 func (c *pacedConn) checkPace() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timer == nil {
+	if c.timer == nil { // stopTimer came too late to keep this call back
 		return
 	}
 	doing := c.activity.Load()
@@ -123,6 +135,8 @@ func (c *pacedConn) checkPace() {
 		fresh: config.ReadTimeout, receiving: config.ReadTimeout,
 		idle: config.IdleTimeout, sending: config.WriteTimeout,
 	}[activityOf(doing)]
+	// The activity began somewhere before its first check. Only the intervals since then are known to have
+	// passed, so the first check does not count: a client is cut late and never early.
 	if time.Duration(c.checks-1)*c.checkInterval() < allowed {
 		c.timer.Reset(c.checkInterval())
 		return
@@ -130,8 +144,8 @@ func (c *pacedConn) checkPace() {
 	c.cutConn(activityOf(doing))
 }
 
-// cutConn ends what the connection is doing by a deadline that has passed; whoever does it closes it.
-// Where nothing was asked, nothing is answered.
+// cutConn interrupts an activity by a deadline in the past. The goroutine that reads or writes gets an error
+// and closes the connection, after an answer with 408 if part of a request was read.
 func (c *pacedConn) cutConn(doing uint32) {
 	switch doing {
 	case sending:
@@ -141,8 +155,8 @@ func (c *pacedConn) cutConn(doing uint32) {
 	}
 }
 
-// cutIdle ends the connection if no request is in hand, and none has come that was not read yet: such a one
-// is answered, as the last.
+// cutIdle ends the connection unless it has a request: one that is being served, or one that has arrived and
+// was not read yet. That request is answered, and its answer is the last. Shutdown calls it.
 func (c *pacedConn) cutIdle() {
 	doing := activityOf(c.activity.Load())
 	if (doing == fresh || doing == idle) && !peer.Ask(c.Conn, peer.Unread) {
@@ -150,23 +164,27 @@ func (c *pacedConn) cutIdle() {
 	}
 }
 
-// Read implements [net.Conn]. From the first byte on that is not framed as HTTP/1.1 nothing more is
-// delivered; a null byte in its place makes the HTTP library refuse the request there, whatever it was
-// reading.
+// Read implements [net.Conn]. It delivers the bytes before the first one that is not framed as HTTP/1.1, then
+// a null byte, then errMalformed. The HTTP library refuses a null byte wherever it stands, so the client gets
+// 400 and the requests in front get their answers (docs/decisions/0029).
 func (c *pacedConn) Read(b []byte) (int, error) {
 	if c.framing.at == atMalformed {
 		return 0, errMalformed
 	}
-	c.releaseCharged() // answers are, before more is read
+	// The HTTP library reads again only after it has written what it had to.
+	c.releaseCharged()
 	n, err := c.Conn.Read(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) && activityOf(c.activity.Load()) == fresh {
-		return 0, io.EOF // where nothing was asked, nothing is answered
+		// Nothing was asked, so nothing is answered: a timeout would make the HTTP library send 408.
+		return 0, io.EOF
 	}
 	c.sawEOF = c.sawEOF || errors.Is(err, io.EOF)
 	if good := c.framing.scanBytes(b[:n]); good < n {
 		b[good] = 0
 		n = good + 1
 	}
+	// The body of a request, and its headers in pieces, are the same activity: a client that sends one byte
+	// at a time gains no time by it.
 	if now := activityOf(c.activity.Load()); n > 0 && (now == idle || now == fresh) {
 		c.setActivity(receiving)
 	}
@@ -175,25 +193,30 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 
 // Write implements [net.Conn].
 func (c *pacedConn) Write(b []byte) (int, error) {
+	// These belong to the answers in b. A hold granted from now on is for a later write.
 	unsent := c.takeUnsentUndos()
 	c.setActivity(sending)
 	n, err := c.Conn.Write(b)
 	if bytes.HasSuffix(b, []byte(continueLine)) {
-		c.setActivity(receiving) // the body, which may take no longer than one that comes unasked
+		// The body comes now, and may take as long as one that is sent without being asked for.
+		c.setActivity(receiving)
 	} else {
 		c.setActivity(idle)
-		if c.server.stopping.Load() && c.server.listenersClosed() { // Shutdown may have seen it sending
+		// Shutdown may have passed by while this connection was sending, and then left it alone.
+		if c.server.stopping.Load() && c.server.listenersClosed() {
 			c.cutIdle()
 		}
 	}
+	// If any byte was written, the client may have read these answers and relies on its holds.
 	if n == 0 {
 		c.undoUnsent(unsent)
-	} // otherwise the client may have read these answers
+	}
 	return n, err
 }
 
-// takeBackUnsent has a hold taken back if the connection ends before anything more is written to it. What a
-// client may have read, it keeps: of answers that leave together, some of which are lost, all count as read.
+// takeBackUnsent arranges for undo to be called if the connection ends before anything more is written to it.
+// A client keeps the holds of which it may have read. If only a part of several answers in one write gets
+// out, all of them count as read.
 func takeBackUnsent(conn net.Conn, undo func()) {
 	if c := pacedConnOf(conn); c != nil {
 		c.mu.Lock()
@@ -202,7 +225,7 @@ func takeBackUnsent(conn net.Conn, undo func()) {
 	}
 }
 
-// takeUnsentUndos returns what takes back the holds whose answers have not left, and forgets it.
+// takeUnsentUndos returns the undos of answers that were not written yet, and forgets them.
 func (c *pacedConn) takeUnsentUndos() (unsent []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,7 +233,7 @@ func (c *pacedConn) takeUnsentUndos() (unsent []func()) {
 	return unsent
 }
 
-// undoUnsent takes back holds whose answers will not leave.
+// undoUnsent takes back holds whose answers will never be written.
 func (c *pacedConn) undoUnsent(unsent []func()) {
 	for _, undo := range unsent {
 		c.server.metrics.Hangups.Inc()
@@ -218,7 +241,7 @@ func (c *pacedConn) undoUnsent(unsent []func()) {
 	}
 }
 
-// Close implements [net.Conn].
+// Close implements [net.Conn]. The HTTP server and a timeout may both call it.
 func (c *pacedConn) Close() error {
 	c.closeOnce.Do(func() {
 		c.stopTimer()
@@ -229,7 +252,8 @@ func (c *pacedConn) Close() error {
 			(*gone)()
 		}
 	})
-	err := c.Conn.Close() // first, so that no answer leaves after its grant was taken back
+	// Close first: no answer may leave after its grant was taken back.
+	err := c.Conn.Close()
 	c.undoUnsent(c.takeUnsentUndos())
 	return err
 }

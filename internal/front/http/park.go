@@ -14,27 +14,50 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A parkedConn connection waits without a goroutine and without the HTTP server's buffers, where the
-// system allows it (park_linux.go; elsewhere, and with the build tag portable, park_portable.go).
-// First it waits for its answer and is watched for a client that hangs up; then, until the client's
-// next request, it is idle.
+// A parkedConn is a connection that was taken away from the HTTP server while its request waits. On Linux it
+// costs neither a goroutine nor the HTTP server's buffers (park_linux.go). On other systems, and with the
+// build tag portable, it costs one goroutine (park_portable.go).
+//
+//	     HTTP server
+//	          |
+//	          | parkConn
+//	          v        answer is written
+//	       waiting ------------------------> idle
+//	        |   |                            |  |
+//	client  |   | answer is written,         |  | client hangs up,
+//	hangs   |   | and the next request       |  | IdleTimeout,
+//	up      |   | was read ahead             |  | or Shutdown
+//	        |   |                            |  |
+//	        |   `---------.   .--------------'  |
+//	        |             v   v  next request   |
+//	        |          handed back   begins     |
+//	        |               |                   |
+//	        v               v                   v
+//	     closed        HTTP server           closed
+//
+// While it is waiting, onGone is set. While it is idle, onGone is nil and idleTimer runs. handedBack and
+// closed are final, and the first of them decides who closes the connection.
 type parkedConn struct {
 	net.Conn
 	server *Server
 	watch  pollState // what the system needs to watch it
 
 	mu         sync.Mutex
-	readAhead  []byte // of the next request, read already
-	charged    int    // bytes that the budget has of it
-	onGone     func() // called once when the client hangs up while it waits; nil once idle
+	readAhead  []byte // the start of the next request, read already
+	charged    int    // bytes of readAhead that were taken from the budget
+	onGone     func() // called once when the client hangs up while waiting; nil once idle
 	closed     bool
-	handedBack bool // back to the HTTP server
+	handedBack bool // the HTTP server has the connection again
 	idleTimer  *time.Timer
 }
 
-// parkConn takes a connection over. gone is called when its client hangs up before the answer, possibly
-// before park returns.
+// parkConn parks a connection. conn is the connection as it was accepted, or as it was handed back after an
+// earlier wait; hijacked is the HTTP server's view of it, which still has the read buffer. gone is called
+// once if the client hangs up before the answer, possibly before parkConn returns. On an error the connection
+// is closed, and gone is not called.
 func (s *Server) parkConn(conn, hijacked net.Conn, gone func()) (*parkedConn, error) {
+	// The buffer of the HTTP server is lost with the hijack. What it holds of pipelined requests must be
+	// kept until the answer is written, and counts, because a client chooses how much that is.
 	rest, err := readBuffered(conn, hijacked)
 	if err == nil && !s.config.Budget.Take(len(rest)) {
 		_, _ = io.WriteString(conn, tooManyBytes)
@@ -44,9 +67,11 @@ func (s *Server) parkConn(conn, hijacked net.Conn, gone func()) (*parkedConn, er
 		_ = conn.Close()
 		return nil, err
 	}
-	if old, ok := conn.(*parkedConn); ok { // it was parked before
+	// A connection that was parked before is unwrapped, or each wait would add a layer.
+	if old, ok := conn.(*parkedConn); ok {
 		conn = old.Conn
 	}
+	// Waiting has no timeout except the request's own.
 	if c := pacedConnOf(conn); c != nil {
 		c.stopTimer()
 	}
@@ -59,13 +84,14 @@ func (s *Server) parkConn(conn, hijacked net.Conn, gone func()) (*parkedConn, er
 	return p, nil
 }
 
-// tooManyBytes is the answer to a request that has to wait when there is no room for what was sent behind it.
+// tooManyBytes is the answer to a request that has to wait when the budget has no room for the bytes sent
+// behind it.
 const tooManyBytes = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n" +
 	"Content-Length: 57\r\n\r\nserver buffers as many bytes as it allows; try again soon"
 
-// readBuffered reads what the HTTP server has read ahead, without waiting for more: with the deadline
-// passed, only what is in its buffer is returned. It takes no more room than it has bytes.
+// readBuffered returns what the HTTP server has read ahead. It does not wait for more: once the deadline has
+// passed, only the bytes in the buffer are returned. The result has no spare capacity.
 func readBuffered(conn, hijacked net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, fmt.Errorf("parking a connection: %w", err)
@@ -75,8 +101,10 @@ func readBuffered(conn, hijacked net.Conn) ([]byte, error) {
 	for {
 		n, err := hijacked.Read(chunk[:])
 		rest = append(rest, chunk[:n]...)
+		// The deadline means that the buffer is empty. Malformed bytes behind this request do not spoil it:
+		// they are refused after its answer, when the connection is read again.
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errMalformed) {
-			break // what is malformed is refused after the answer to this request
+			break
 		}
 		if err != nil {
 			return nil, fmt.Errorf("parking a connection: %w", err)
@@ -88,7 +116,8 @@ func readBuffered(conn, hijacked net.Conn) ([]byte, error) {
 	return bytes.Clone(rest), nil
 }
 
-// Read implements [net.Conn] for the HTTP server, once the connection is handed back.
+// Read implements [net.Conn] for the HTTP server, once the connection is handed back: first what was read
+// ahead, then what comes.
 func (p *parkedConn) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	n := copy(b, p.readAhead)
@@ -104,13 +133,13 @@ func (p *parkedConn) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// releaseBudget gives back what the budget has of the rest. The caller holds the lock.
+// releaseBudget gives the bytes of readAhead back to the budget. The caller holds the lock.
 func (p *parkedConn) releaseBudget() {
 	p.server.config.Budget.Release(p.charged)
 	p.charged = 0
 }
 
-// Close implements [net.Conn].
+// Close implements [net.Conn]. The HTTP server calls it once the connection is handed back.
 func (p *parkedConn) Close() error {
 	p.mu.Lock()
 	p.readAhead = nil
@@ -119,15 +148,18 @@ func (p *parkedConn) Close() error {
 	return p.Conn.Close()
 }
 
-// awaitRequest makes the connection idle: it goes back to the HTTP server when its client sends something,
-// and is closed when that takes too long.
+// awaitRequest makes the connection idle after its answer: it goes back to the HTTP server when its client
+// sends something, and is closed when that takes longer than IdleTimeout.
 func (p *parkedConn) awaitRequest() {
 	p.mu.Lock()
+	// From here on the request is answered, so a hang-up cancels nothing any more.
 	p.onGone = nil
 	if p.closed {
 		p.mu.Unlock()
 		return
 	}
+	// The poller reports only what is still in the socket. A request that was read ahead is not there, so
+	// the connection would wait for it until the idle timeout.
 	if len(p.readAhead) > 0 {
 		p.mu.Unlock()
 		p.handBack()
@@ -135,14 +167,18 @@ func (p *parkedConn) awaitRequest() {
 	}
 	p.idleTimer = time.AfterFunc(p.server.config.IdleTimeout, p.closeParked)
 	p.mu.Unlock()
+	// drainConns may have looked before the timer was set and taken this connection for a waiting one. So
+	// it looks for itself; a request that has arrived is still served.
 	if p.server.stopping.Load() && !peer.Ask(p.Conn, peer.Unread) || p.server.poller.awaitData(p) != nil {
 		p.closeParked()
 	}
 }
 
-// handleEvent is called by the poller when the client hung up, or sent something to an idle connection.
+// handleEvent is called by the poller when the client hung up, or sent something on an idle connection.
 func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Lock()
+	// While waiting, the poller reports nothing except a hang-up, so onGone alone decides. It is taken under
+	// the lock: a client that hangs up is reported once.
 	gone := p.onGone
 	p.onGone = nil
 	p.mu.Unlock()
@@ -156,7 +192,8 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	}
 }
 
-// handBack gives the connection back to the HTTP server.
+// handBack gives the connection back to the HTTP server, in a new goroutine. It does nothing if the
+// connection is closed or was handed back already.
 func (p *parkedConn) handBack() {
 	p.mu.Lock()
 	if p.closed || p.handedBack {
@@ -168,15 +205,17 @@ func (p *parkedConn) handBack() {
 		p.idleTimer.Stop()
 	}
 	p.mu.Unlock()
+	// The poller goes first: it must not report bytes that the HTTP server is about to read.
 	p.server.poller.unwatchConn(p)
 	p.server.parkedConns.removeConn(p)
+	// Its next request has begun, so it counts as receiving and not as idle.
 	if c := pacedConnOf(p.Conn); c != nil {
 		c.startTimer(receiving)
 	}
 	go p.server.http.ServeConn(p) //nolint:errcheck // it ends when the connection does, and says why there
 }
 
-// closeParked ends a connection that is parked.
+// closeParked closes a connection unless it was handed back: then the HTTP server closes it.
 func (p *parkedConn) closeParked() {
 	p.mu.Lock()
 	if p.closed || p.handedBack {
@@ -190,14 +229,16 @@ func (p *parkedConn) closeParked() {
 	p.mu.Unlock()
 	p.server.poller.unwatchConn(p)
 	p.server.parkedConns.removeConn(p)
+	// Only now: a closed descriptor may be given to a new connection at once, and removing it from the epoll
+	// would then hit that one.
 	_ = p.Close()
 }
 
-// A parkedSet is where the parked connections are, for the end of the server.
+// A parkedSet holds the parked connections, so that Shutdown can find them.
 type parkedSet struct {
 	mu    sync.Mutex
 	conns map[*parkedConn]struct{}
-	empty chan struct{} // closed when the last one leaves; nil while nobody waits for that
+	empty chan struct{} // closed when the last one is removed; nil unless drainConns waits for that
 }
 
 func (l *parkedSet) addConn(p *parkedConn) {
@@ -216,14 +257,15 @@ func (l *parkedSet) removeConn(p *parkedConn) {
 	}
 }
 
-// drainConns closes the connections that are idle, waits until the others have been answered, and closes
-// them too when ctx ends first.
+// drainConns closes the connections that are idle and waits until the others have been answered. When ctx
+// ends first, it closes those too.
 func (l *parkedSet) drainConns(ctx context.Context) {
+	// A client whose request has arrived unread cannot know whether it took effect, so it is served.
 	l.forEach(func(p *parkedConn) {
 		p.mu.Lock()
 		idle := p.onGone == nil && p.idleTimer != nil
 		p.mu.Unlock()
-		if idle && !peer.Ask(p.Conn, peer.Unread) { // a request that has come is answered
+		if idle && !peer.Ask(p.Conn, peer.Unread) {
 			p.closeParked()
 		}
 	})
@@ -242,6 +284,7 @@ func (l *parkedSet) drainConns(ctx context.Context) {
 	}
 }
 
+// forEach calls do for a copy of the set. It holds no lock meanwhile, as do may remove connections.
 func (l *parkedSet) forEach(do func(*parkedConn)) {
 	l.mu.Lock()
 	conns := make([]*parkedConn, 0, len(l.conns))

@@ -13,26 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A poller watches parked connections by an epoll of its own. The epoll descriptor itself is watched
-// by the Go runtime, so that one goroutine, and no thread, waits for all of them.
+// A poller watches all parked connections with one epoll. The Go runtime watches the epoll descriptor itself,
+// so one goroutine waits for all connections, and no thread is blocked.
 type poller struct {
 	file  *os.File
 	epoll int
 
-	startOnce  sync.Once // of its goroutine, with the first socket
+	startOnce  sync.Once // starts the goroutine with the first socket
 	raw        syscall.RawConn
 	mu         sync.Mutex
 	conns      map[int32]*parkedConn
 	lastNumber int32 // of connections that were ever added
 }
 
-// pollState is what the poller knows of a connection.
+// pollState is what the poller keeps of a connection.
 type pollState struct {
-	readWatch // of a connection in memory, which has no descriptor
+	readWatch // for a connection in memory, which has no descriptor
 
 	raw    syscall.RawConn
 	fd     int32 // 0 when it is not watched
-	number int32 // tells it from another that had the same descriptor before
+	number int32 // tells it from an earlier connection with the same descriptor
 }
 
 func newPoller() (*poller, error) {
@@ -55,10 +55,12 @@ func newPoller() (*poller, error) {
 
 func (p *poller) closePoller() { _ = p.file.Close() }
 
-// pollEvents tells connections what happened to them.
+// pollEvents reports events to connections until the epoll is closed.
 func (p *poller) pollEvents() {
 	events := make([]unix.EpollEvent, 256)
 	for {
+		// EpollWait must not block, as it would keep a thread. Returning false makes the runtime park this
+		// goroutine until the epoll descriptor is readable.
 		n := 0
 		err := p.raw.Read(func(fd uintptr) bool {
 			n, _ = unix.EpollWait(int(fd), events, 0)
@@ -68,6 +70,8 @@ func (p *poller) pollEvents() {
 			return
 		}
 		for _, e := range events[:n] {
+			// The event may be about a connection that was removed after EpollWait returned, and whose
+			// descriptor another one has by now. The number tells them apart.
 			p.mu.Lock()
 			c := p.conns[e.Fd]
 			stale := c == nil || c.watch.number != e.Pad
@@ -79,7 +83,8 @@ func (p *poller) pollEvents() {
 	}
 }
 
-// watchConn begins to watch a connection for a client that hangs up.
+// watchConn begins to watch a connection for a client that hangs up. Data is not reported yet: until the
+// answer is written it stays in the socket.
 func (p *poller) watchConn(c *parkedConn) error {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -93,9 +98,12 @@ func (p *poller) watchConn(c *parkedConn) error {
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
+	// Not earlier: the simulation has connections in memory only, and its virtual time stands still while a
+	// goroutine waits for a descriptor.
 	p.startOnce.Do(func() { go p.pollEvents() }) // ends when the file is closed
 	c.watch.raw = raw
 	return c.withDescriptor(func(fd int32) error {
+		// The connection is entered before the epoll knows of it: its first event may come at once.
 		p.mu.Lock()
 		p.lastNumber++
 		c.watch.fd, c.watch.number = fd, p.lastNumber
@@ -106,14 +114,14 @@ func (p *poller) watchConn(c *parkedConn) error {
 	})
 }
 
-// awaitData watches a connection also for data.
+// awaitData watches an idle connection for data too.
 func (p *poller) awaitData(c *parkedConn) error {
 	return c.withDescriptor(func(int32) error {
 		p.mu.Lock()
 		watched := c.watch
 		p.mu.Unlock()
 		if watched.fd == 0 {
-			return nil // it was closed meanwhile
+			return nil // it was closed in the meantime
 		}
 		return p.changeEvents(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN)
 	})
@@ -125,6 +133,7 @@ func (p *poller) unwatchConn(c *parkedConn) {
 	_ = c.withDescriptor(func(fd int32) error {
 		p.mu.Lock()
 		watched := c.watch
+		// fd also tells awaitData, which may run at the same time, that the connection is no longer watched.
 		if watched.fd != 0 && p.conns[fd] == c {
 			delete(p.conns, fd)
 			c.watch.fd = 0
@@ -137,6 +146,8 @@ func (p *poller) unwatchConn(c *parkedConn) {
 	})
 }
 
+// changeEvents adds, changes or removes what the epoll watches a connection for. Each event is reported once,
+// until the next change: otherwise one hang-up would be reported in a loop until the connection is removed.
 func (p *poller) changeEvents(op int, w *pollState, events uint32) error {
 	e := unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: w.fd, Pad: w.number}
 	if err := unix.EpollCtl(p.epoll, op, int(w.fd), &e); err != nil {
@@ -145,7 +156,7 @@ func (p *poller) changeEvents(op int, w *pollState, events uint32) error {
 	return nil
 }
 
-// withDescriptor runs do while the descriptor is sure to be open.
+// withDescriptor calls do while the descriptor is sure to be open. Without a descriptor it does nothing.
 func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 	if p.watch.raw == nil {
 		return nil
@@ -158,7 +169,8 @@ func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 	return inner
 }
 
-// clientGone reports whether the client is known to be gone at this instant.
+// clientGone reports whether the client is known to be gone at this instant. A connection that cannot be
+// asked counts as gone.
 func (p *parkedConn) clientGone() bool {
 	if gone, known := p.memoryClientGone(); known {
 		return gone
@@ -171,13 +183,15 @@ func (p *parkedConn) clientGone() bool {
 	return gone || err != nil
 }
 
-// writeNow sends what the system takes without waiting.
+// writeNow writes as much as the system takes without waiting, possibly nothing.
 func (p *parkedConn) writeNow(message []byte) (sent int, err error) {
 	if p.watch.raw == nil {
 		return 0, nil
 	}
 	var failed error
 	err = p.watch.raw.Write(func(fd uintptr) bool {
+		// Returning true keeps the runtime from waiting until the socket is writable: the caller leaves the
+		// rest to a goroutine.
 		sent, failed = unix.Write(int(fd), message)
 		return true
 	})

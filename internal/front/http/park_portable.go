@@ -2,10 +2,10 @@
 
 package http
 
-// A poller watches parked connections by one goroutine each.
+// A poller watches parked connections with one goroutine each.
 type poller struct{}
 
-// pollState is what the poller knows of a connection.
+// pollState is what the poller keeps of a connection.
 type pollState struct{ readWatch }
 
 func newPoller() (*poller, error) { return new(poller), nil }
@@ -18,17 +18,17 @@ func (p *poller) watchConn(c *parkedConn) error {
 	return nil
 }
 
-// awaitData has nothing to do: the goroutine of a connection tells of data as well.
+// awaitData has nothing to do: the goroutine of a connection reports data as well.
 func (p *poller) awaitData(*parkedConn) error { return nil }
 
 // unwatchConn stops watching a connection. It must be called before the connection is closed.
 func (p *poller) unwatchConn(c *parkedConn) { c.watch.stopReading(c) }
 
-// clientGone cannot be known of a socket at an instant here; its goroutine tells of it.
+// clientGone is false for every socket here, as it cannot be asked; its goroutine reports a hang-up instead.
 func (p *parkedConn) clientGone() bool {
 	gone, _ := p.memoryClientGone()
 	return gone
 }
 
-// writeNow leaves the sending to a goroutine.
+// writeNow writes nothing, so that the caller starts a goroutine which may block.
 func (p *parkedConn) writeNow([]byte) (sent int, err error) { return 0, nil }

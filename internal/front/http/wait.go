@@ -12,36 +12,54 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A waiter is a request that waits for its decision. The dangerous instant is when it is granted
-// while its client goes away: whatever was granted to a client that is known to be gone is taken
-// back, and a client that went away while it waited takes nothing with it.
+// A waiter is a request that waits for its decision.
+//
+// Three things happen in any order, in different goroutines: the gate decides (onDecision), the HTTP server
+// lets the connection go (parkConn), and the client hangs up (onHangup). Whichever of the first two comes
+// last starts the answer. finished is set once, either by that or by the hang-up:
+//
+//	                   decided before the handler ends
+//	waitForDecision ---------------------------------------> answerInHandler
+//	      |
+//	      | parkAfterHandler
+//	      v           parkConn and onDecision
+//	   waiting --------------------------------> finished, writeAnswer ---> awaitRequest
+//	      |                                              |
+//	      | onHangup                                     | client is gone, or write fails
+//	      v                                              v
+//	   finished, out of line                      takeBackGrant
+//
+// The dangerous instant is when a request is granted while its client goes away. A grant whose client is
+// known to be gone is taken back, and a client that went away while it waited takes nothing with it.
 type waiter struct {
 	server       *Server
 	responder    responder
 	list         *nameList     // nil unless the request is one for names
 	cancel       func()        // takes the command out of line, or takes back its grant
-	decidedEarly chan struct{} // closed when it is settled; nil when nobody waits for that
+	decidedEarly chan struct{} // closed by onDecision; nil unless the handler waits for that
 
 	mu          sync.Mutex
 	conn        *parkedConn // nil while the request's handler still runs
-	hasDecision bool        // decision and err are there
+	hasDecision bool        // decision and err are set
 	finished    bool        // answered, or its client is gone
 	decision    gatehouse.Decision
 	err         error
-	decidedAt   time.Duration // when they came, by the clock of the metrics
+	decidedAt   time.Duration // when they were set, by the clock of the metrics
 
-	charged int // bytes of the answer that are taken from the budget
+	charged int // bytes of the answer that were taken from the budget
 }
 
-// waitForDecision submits the request and answers it, at once if it can be, otherwise when it is decided.
-// Until then the connection is parked.
+// waitForDecision submits the request to the gate. If the gate decides at once, the handler answers;
+// otherwise the connection is parked until the decision.
 func (s *Server) waitForDecision(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	w := &waiter{server: s, responder: s.newResponder(ctx, r, from)}
 	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.onDecision)
+	// Submit may have called onDecision before it returned. Parking such a request would cost two system
+	// calls and a goroutine for nothing.
 	w.mu.Lock()
-	settled := w.hasDecision
+	hasDecision := w.hasDecision
 	w.mu.Unlock()
-	if settled {
+	if hasDecision {
 		w.answerInHandler(ctx)
 		return
 	}
@@ -52,11 +70,13 @@ func (s *Server) waitForDecision(ctx *fasthttp.RequestCtx, r *httpRequest, from 
 // slow store: most have come by then, and parking costs more than they do.
 const slowStorePatience = 20 * time.Millisecond
 
-// waitForSlowStore is wait for a request whose store takes its time. Only one that may wait in line is
-// parked.
+// waitForSlowStore is waitForDecision for a store that other servers share, which answers over the network.
+// Only a request that may wait in line is parked.
 func (s *Server) waitForSlowStore(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	w := &waiter{server: s, responder: s.newResponder(ctx, r, from), decidedEarly: make(chan struct{})}
 	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.onDecision)
+	// A request that does not wait in line is decided by the store's first answer, and the store has a
+	// timeout of its own. So such a request keeps its goroutine.
 	if r.cmd.Op.Waits() && r.cmd.MaxWait != 0 {
 		patience := time.NewTimer(slowStorePatience)
 		defer patience.Stop()
@@ -72,8 +92,10 @@ func (s *Server) waitForSlowStore(ctx *fasthttp.RequestCtx, r *httpRequest, from
 }
 
 // answerInHandler answers a request whose connection was not parked. A hold is taken back if its client has
-// left, which gets no answer then, or if the answer cannot be sent.
+// left, and then there is no answer, or if the answer cannot be sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx) {
+	// The client may have left while the store was asked. It must not read a fencing token for a hold that
+	// was taken back, so the connection ends without an answer (docs/decisions/0022).
 	if w.responder.holds && w.err == nil && w.decision.Outcome == gatehouse.Granted {
 		if clientGone(ctx.Conn()) {
 			w.cancel()
@@ -91,6 +113,7 @@ func clientGone(conn net.Conn) bool {
 	if c == nil {
 		return false
 	}
+	// A connection in memory, as in the simulation, has no descriptor and answers for itself.
 	if w, ok := c.Conn.(peer.Watched); ok {
 		return w.Gone()
 	}
@@ -103,12 +126,12 @@ func clientGone(conn net.Conn) bool {
 	return gone || err != nil
 }
 
-// parkAfterHandler takes the connection away from the HTTP server.
+// parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
 func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 	conn := ctx.Conn()
+	// The HTTP server first sends the answers to earlier requests of a pipeline. When that fails it closes
+	// the connection and never calls parkConn, so the request would stay in line without a client.
 	if c := pacedConnOf(conn); c != nil {
-		// The HTTP server sends the answers to earlier requests first. When that fails it closes the
-		// connection and never hands it over.
 		gone := w.onHangup
 		c.onGone.Store(&gone)
 	}
@@ -116,12 +139,14 @@ func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 	ctx.Hijack(func(hijacked net.Conn) { w.parkConn(conn, hijacked) })
 }
 
-// onDecision is called by the gate when the command is decided.
+// onDecision is called by the gate when the command is decided. It does not write: the gate must not wait for
+// a socket.
 func (w *waiter) onDecision(d gatehouse.Decision, err error) {
 	w.mu.Lock()
 	w.hasDecision = true
 	w.decision, w.err = d, err
 	w.decidedAt = w.server.metrics.Now()
+	// Without conn the request is not parked yet, and parkConn will find the decision.
 	ready := w.conn != nil && !w.finished
 	w.finished = w.finished || ready
 	w.mu.Unlock()
@@ -133,9 +158,10 @@ func (w *waiter) onDecision(d gatehouse.Decision, err error) {
 	}
 }
 
-// parkConn takes the connection over from the HTTP server. What the client has sent already of its next
-// request is kept for later.
+// parkConn takes the connection over from the HTTP server. The part of the next request that the client has
+// sent already is kept for later.
 func (w *waiter) parkConn(conn, hijacked net.Conn) {
+	// From here on the parked connection reports a hang-up. Both together would report it twice.
 	if c := pacedConnOf(conn); c != nil {
 		c.onGone.Store(nil)
 	}
@@ -144,9 +170,11 @@ func (w *waiter) parkConn(conn, hijacked net.Conn) {
 		w.onHangup()
 		return
 	}
+	// The decision and the hang-up may both have come while the connection was being parked. Neither could
+	// act on it then, so whatever came first is done here.
 	w.mu.Lock()
 	w.conn = p
-	gone := w.finished // hung up while it was being parked
+	gone := w.finished
 	ready := w.hasDecision && !w.finished
 	w.finished = w.finished || ready
 	w.mu.Unlock()
@@ -158,25 +186,28 @@ func (w *waiter) parkConn(conn, hijacked net.Conn) {
 	}
 }
 
-// onHangup is called when the client is gone.
+// onHangup is called when the client is gone. It takes the request out of line.
 func (w *waiter) onHangup() {
 	w.mu.Lock()
-	over := w.finished
+	finished := w.finished
 	w.finished = true
 	conn := w.conn
 	w.mu.Unlock()
-	if over {
-		return // it is being answered; write sees that the client is gone
+	// A request that is being answered takes back its own grant: writeAnswer asks the socket, and its write
+	// fails. To cancel here as well would do that twice.
+	if finished {
+		return
 	}
 	w.countWaiting(w.server.metrics.Now())
 	w.server.metrics.Hangups.Inc()
 	w.cancel()
+	// Without conn, parkConn closes the connection when it gets there.
 	if conn != nil {
 		conn.closeParked()
 	}
 }
 
-// countWaiting notes how long the request was in line. What follows is handling it again.
+// countWaiting records how long the request was in line. The time after until counts as handling again.
 func (w *waiter) countWaiting(until time.Duration) {
 	if w.list != nil {
 		return
@@ -188,6 +219,8 @@ func (w *waiter) countWaiting(until time.Duration) {
 // writeAnswer answers the parked connection.
 func (w *waiter) writeAnswer() {
 	w.countWaiting(w.decidedAt)
+	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
+	// is asked first.
 	if w.conn.clientGone() {
 		w.takeBackGrant()
 		return
@@ -196,6 +229,7 @@ func (w *waiter) writeAnswer() {
 	defer fasthttp.ReleaseResponse(resp)
 	forbidStoring(resp)
 	w.fillResponse(resp)
+	// The HTTP server does these when it writes a response. It has no part in this one.
 	last := w.responder.closeAfter || w.server.stopping.Load()
 	if last {
 		resp.SetConnectionClose()
@@ -213,13 +247,15 @@ func (w *waiter) writeAnswer() {
 	w.sendAnswer(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
 }
 
-// fillResponse makes the answer.
+// fillResponse writes the decision, or the list of names, into resp.
 func (w *waiter) fillResponse(resp *fasthttp.Response) {
 	if w.list == nil {
 		w.responder.writeDecision(resp, &w.decision, w.err)
 		return
 	}
 	w.list.writeList(resp, &w.responder)
+	// A list may be long, and a client that does not read keeps it in memory. The answer to a decision is
+	// never longer than budget.Tiny.
 	size := len(resp.Body())
 	switch {
 	case size <= budget.Tiny:
@@ -230,9 +266,10 @@ func (w *waiter) fillResponse(resp *fasthttp.Response) {
 	}
 }
 
-// sendAnswer writes the answer. A client whose buffer is full, because it does not read, keeps nobody else
-// waiting: it gets the rest from a goroutine of its own, which ends with the write timeout.
+// sendAnswer writes the answer. A client that does not read, so that its buffer is full, delays no other one:
+// it gets the rest from a goroutine of its own, which ends with the write timeout.
 func (w *waiter) sendAnswer(message []byte, last bool) {
+	// Nearly every answer fits into the socket's buffer. Without epoll, sent is always 0.
 	sent, err := w.conn.writeNow(message)
 	if err == nil && sent < len(message) {
 		go func() {
@@ -246,7 +283,7 @@ func (w *waiter) sendAnswer(message []byte, last bool) {
 	w.afterSending(err, last)
 }
 
-// afterSending decides what becomes of a connection after its answer.
+// afterSending closes the connection or makes it idle, after its answer was written or could not be.
 func (w *waiter) afterSending(err error, last bool) {
 	w.server.config.Budget.Release(w.charged)
 	switch {
@@ -266,8 +303,9 @@ func (w *waiter) takeBackGrant() {
 	w.conn.closeParked()
 }
 
-// answerWriters answer parked connections: up to so many goroutines, and none when there is nothing to do.
-// They keep slow sockets away from the gate, and let many waiters be woken by every core.
+// answerWriters write answers to parked connections, with up to maxBusy goroutines, and none while there is
+// nothing to write. They keep slow sockets away from the gate, and let every core take part when many waiters
+// are woken at once.
 type answerWriters struct {
 	mu      sync.Mutex
 	queue   []*waiter
@@ -275,6 +313,7 @@ type answerWriters struct {
 	maxBusy int
 }
 
+// enqueueWaiter has a waiter answered soon. It does not block.
 func (ws *answerWriters) enqueueWaiter(w *waiter) {
 	ws.mu.Lock()
 	ws.queue = append(ws.queue, w)
@@ -288,8 +327,11 @@ func (ws *answerWriters) enqueueWaiter(w *waiter) {
 	}
 }
 
+// writeQueued answers waiters until the queue is empty.
 func (ws *answerWriters) writeQueued() {
 	for {
+		// Leaving is decided under the lock, with busy: a waiter that is enqueued just now starts a new
+		// goroutine. The array is dropped too, as it may have grown large.
 		ws.mu.Lock()
 		if len(ws.queue) == 0 {
 			ws.busy--
