@@ -119,10 +119,12 @@ func (b *Barrier) code(c *codec) {
 	last := gatehouse.Ticket(0)
 	for _, ticket := range tickets {
 		more := uint64(ticket - last) // than the one before
-		if c.uint64(&more); more > uint64(math.MaxUint64-last) || more == 0 {
+		c.uint64(&more)
+		if more > uint64(math.MaxUint64-last) || more == 0 {
 			c.fail("tickets out of order")
 		}
-		if last += gatehouse.Ticket(more); c.reading {
+		last += gatehouse.Ticket(more)
+		if c.reading {
 			b.arrivals[last] = struct{}{}
 			b.most = len(b.arrivals)
 		}

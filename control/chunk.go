@@ -108,7 +108,8 @@ func (l *limiter) keepChunks(first meter, now int64) {
 	if l.more.chunks == nil {
 		return
 	}
-	if l.more.chunks = l.more.chunksAt(now); len(l.more.chunks) == 0 {
+	l.more.chunks = l.more.chunksAt(now)
+	if len(l.more.chunks) == 0 {
 		l.more.chunks = nil
 		l.settlePromises(now)
 		return
@@ -180,7 +181,8 @@ func (l *limiter) codeChunks(c *codec, first meter) {
 	if l.more != nil {
 		n = len(l.more.chunks)
 	}
-	if n = c.items(n, 10); n == 0 {
+	n = c.items(n, 10)
+	if n == 0 {
 		return
 	}
 	if _, ok := first.(lender); !ok {

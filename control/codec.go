@@ -26,7 +26,8 @@ func Decode(kind gatehouse.Kind, data []byte) (State, error) {
 	}
 	s := New(kind)
 	c := codec{data: data, reading: true}
-	if c.state(s); c.end() != nil {
+	c.state(s)
+	if c.end() != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInternal, "stored %s: %w", kind, c.fault)
 	}
 	return s, nil
@@ -129,7 +130,8 @@ func (c *codec) byte(p *byte, most byte) {
 // which old forms are read in another way: what is read may be of any number up to the latest.
 func (c *codec) version(latest byte) {
 	c.form = latest
-	if c.byte(&c.form, math.MaxUint8); c.form == 0 || c.form > latest {
+	c.byte(&c.form, math.MaxUint8)
+	if c.form == 0 || c.form > latest {
 		c.fail("format %d, want 1 to %d", c.form, latest)
 	}
 }
@@ -147,7 +149,8 @@ func (c *codec) oldVersion(enough, latest byte) {
 // bool codes whether something is so, and returns it.
 func (c *codec) bool(p *bool) bool {
 	v := byte(count(*p))
-	if c.byte(&v, 1); c.reading {
+	c.byte(&v, 1)
+	if c.reading {
 		*p = v == 1
 	}
 	return v == 1
@@ -170,7 +173,8 @@ func (c *codec) uint64(p *uint64) {
 // int64 codes any number.
 func (c *codec) int64(p *int64) {
 	v := uint64(*p)<<1 ^ uint64(*p>>63) // #nosec G115 -- small ones of both signs become small
-	if c.uint64(&v); c.reading {
+	c.uint64(&v)
+	if c.reading {
 		*p = int64(v>>1) ^ -int64(v&1) // #nosec G115 -- and back
 	}
 }
@@ -178,10 +182,12 @@ func (c *codec) int64(p *int64) {
 // upTo codes a number from 0 up to most.
 func (c *codec) upTo(p *int64, most int64) {
 	v := uint64(*p) // #nosec G115 -- from 0
-	if c.uint64(&v); !c.reading {
+	c.uint64(&v)
+	if !c.reading {
 		return
 	}
-	if *p = int64(v); v > uint64(most) { // #nosec G115 -- checked
+	*p = int64(v)         // #nosec G115 -- checked below
+	if v > uint64(most) { // #nosec G115 -- from 0
 		c.fail("number of %d, want 0 to %d", v, most)
 		*p = 0
 	}

@@ -119,7 +119,8 @@ func (f *fineWindow) count(at int64) int64 {
 		if n := f.fine.counts[i]; n > 0 {
 			sum = plus(sum, f.weigh(part, n, at, step))
 		}
-		if i++; i > parts {
+		i++
+		if i > parts {
 			i = 0
 		}
 	}
@@ -154,7 +155,8 @@ func (f *fineWindow) when(from, n int64) int64 {
 	}
 	oldest := f.oldest()
 	for part, i := f.start-1, slot(f.start); part >= oldest; part-- {
-		if i--; i < 0 {
+		i--
+		if i < 0 {
 			i = parts
 		}
 		taken := f.fine.counts[i]
@@ -206,7 +208,8 @@ func (f *fineWindow) read(now int64) reading {
 // code lists the parts in which something was taken, from the newest back.
 func (f *fineWindow) code(c *codec) {
 	strict := f.fine.strict
-	if c.bool(&strict); c.reading {
+	c.bool(&strict)
+	if c.reading {
 		f.setStrict(strict)
 	}
 	c.upTo(&f.start, noTime/f.step()-1)
@@ -220,12 +223,14 @@ func (f *fineWindow) code(c *codec) {
 		for !c.reading && f.taken(f.start-age) == 0 {
 			age++
 		}
-		if c.upTo(&age, min(parts, f.start)); f.start-age >= part {
+		c.upTo(&age, min(parts, f.start))
+		if f.start-age >= part {
 			c.fail("parts of a window out of order")
 		}
 		part = f.start - age
 		n := f.taken(part)
-		if c.upTo(&n, noTime); c.reading {
+		c.upTo(&n, noTime)
+		if c.reading {
 			f.put(part, n)
 		}
 	}

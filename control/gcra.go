@@ -80,7 +80,8 @@ func (g *gcra) giveBack(now, n int64) {
 
 // moveBack takes back at most a length of time of what has not come back by itself, and returns how much.
 func (g *gcra) moveBack(now, most int64) (length int64) {
-	if length = min(most, g.tat-now); length <= 0 {
+	length = min(most, g.tat-now)
+	if length <= 0 {
 		return 0
 	}
 	if g.moves == nil {

@@ -192,7 +192,8 @@ func (h *hold) code(c *codec) {
 	c.instant(&h.until)
 	c.duration(&h.expires)
 	grants := int64(h.grants)
-	if c.upTo(&grants, maxAnswers); c.reading {
+	c.upTo(&grants, maxAnswers)
+	if c.reading {
 		h.grants = int32(grants) // #nosec G115 -- at most maxAnswers
 	}
 	if c.form > 1 {

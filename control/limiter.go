@@ -361,7 +361,8 @@ func (l *limiter) code(c *codec, first meter) {
 	c.oldVersion(enough, 3)
 	l.tally.code(c)
 	several := l.more != nil && l.created != 0 && l.more.noted()
-	if c.bool(&several); several && c.reading {
+	c.bool(&several)
+	if several && c.reading {
 		l.more = new(more)
 	}
 	if several {

@@ -263,7 +263,8 @@ func (l *limiter) unpromise(first meter, now int64, i int) {
 	if p.answers == maxAnswers {
 		return
 	}
-	if p.answers--; p.answers > 0 {
+	p.answers--
+	if p.answers > 0 {
 		return
 	}
 	if l.more.frontier == nil {

@@ -76,7 +76,8 @@ func (m *more) codeLimits(c *codec, limits *[]gatehouse.Limit, own bool) {
 		}
 	}
 	burst := m.burst - ofSize
-	if c.upTo(&burst, gatehouse.MaxSize-ofSize); c.reading {
+	c.upTo(&burst, gatehouse.MaxSize-ofSize)
+	if c.reading {
 		m.burst = burst + ofSize
 	}
 	c.duration(&m.guard)
@@ -89,7 +90,8 @@ func (m *more) codeMeters(c *codec, first meter, limits []gatehouse.Limit, meter
 	var location *time.Location
 	if c.reading {
 		var err error
-		if location, err = zone.Load(m.zone); err != nil {
+		location, err = zone.Load(m.zone)
+		if err != nil {
 			c.fail("%w", err)
 		}
 		*meters = make([]meter, len(limits))
@@ -102,7 +104,8 @@ func (m *more) codeMeters(c *codec, first meter, limits []gatehouse.Limit, meter
 		default:
 			(*meters)[i] = first.clone()
 		}
-		if c.meter((*meters)[i]); (*meters)[i].length() == 0 {
+		c.meter((*meters)[i])
+		if (*meters)[i].length() == 0 {
 			c.fail("limit %d without an interval", i)
 		}
 	}

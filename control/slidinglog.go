@@ -175,7 +175,9 @@ func (l *slidingLog) take(now, at, n int64) {
 	}
 	for l.count > maxCount {
 		over := min(l.count-maxCount, l.runs[0].n)
-		if l.count, l.runs[0].n = l.count-over, l.runs[0].n-over; l.runs[0].n == 0 {
+		l.count -= over
+		l.runs[0].n -= over
+		if l.runs[0].n == 0 {
 			l.drop(1)
 		}
 	}
@@ -208,7 +210,8 @@ func (l *slidingLog) remove(at, n int64) {
 	l.own()
 	n = min(n, l.runs[i].n)
 	l.count -= n
-	if l.runs[i].n -= n; l.runs[i].n == 0 {
+	l.runs[i].n -= n
+	if l.runs[i].n == 0 {
 		l.runs = slices.Delete(l.runs, i, i+1)
 	}
 }
@@ -255,7 +258,8 @@ func (l *slidingLog) borrow() meter {
 func (l *slidingLog) code(c *codec) {
 	l.rate.code(c)
 	guard := l.span - l.interval
-	if c.upTo(&guard, int64(gatehouse.MaxDuration)); c.reading {
+	c.upTo(&guard, int64(gatehouse.MaxDuration))
+	if c.reading {
 		l.span = l.interval + guard
 		l.cut()
 	}
@@ -282,11 +286,13 @@ func (l *slidingLog) codeRun(c *codec, i int, at int64) int64 {
 		at = r.at - 1
 	} else {
 		later := r.at - at
-		if c.upTo(&later, noTime-max(0, at)); c.reading {
+		c.upTo(&later, noTime-max(0, at))
+		if c.reading {
 			r.at = at + later
 		}
 	}
-	if c.upTo(&r.n, maxCount); !c.reading {
+	c.upTo(&r.n, maxCount)
+	if !c.reading {
 		return r.at
 	}
 	l.count += r.n

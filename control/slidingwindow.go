@@ -62,10 +62,12 @@ func (w *slidingWindow) roll(at int64) {
 	if passed < w.interval {
 		return
 	}
-	if w.previous = 0; passed-w.interval < w.interval {
+	w.previous = 0
+	if passed-w.interval < w.interval {
 		w.previous = w.current
 	}
-	w.start, w.current = windowStart(at, w.interval), 0
+	w.current = 0
+	w.start = windowStart(at, w.interval)
 }
 
 // estimate is how many count at an instant in the present window.

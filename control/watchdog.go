@@ -27,7 +27,9 @@ func (w *Watchdog) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decisio
 	switch cmd.Op {
 	case gatehouse.OpKick:
 		w.kicks++
-		w.lastKick, w.deadline, w.keep = now, now.Add(cmd.Expires), keep(cmd)
+		w.lastKick = now
+		w.deadline = now.Add(cmd.Expires)
+		w.keep = keep(cmd)
 		return grant(now)
 	case gatehouse.OpWait:
 		return w.wait(now, cmd)

@@ -111,7 +111,8 @@ func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 		absent = gatehouse.DefaultBarrierSize
 	}
 	length := gatehouse.DefaultExpires
-	if cmd.Extend = r.extend(cmd, kind); cmd.Extend || cmd.Op == gatehouse.OpRenew {
+	cmd.Extend = r.extend(cmd, kind)
+	if cmd.Extend || cmd.Op == gatehouse.OpRenew {
 		length = gatehouse.AsAcquired
 	}
 	least := int64(1)
@@ -128,7 +129,8 @@ func (r *reader) numbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	cmd.MaxWait = r.millis(maxWait, gatehouse.Forever, -1)
 	sum := r.number(amount, number{1, minInt64, maxInt64})
 	to := r.number(value, number{0, minInt64, maxInt64})
-	if cmd.Amount = sum; cmd.Op == gatehouse.OpReset {
+	cmd.Amount = sum
+	if cmd.Op == gatehouse.OpReset {
 		cmd.Amount = to
 	}
 }
@@ -224,10 +226,11 @@ func (r *reader) interval(cmd *gatehouse.Command) {
 		cmd.Interval = r.millis(interval, gatehouse.DefaultInterval, 1)
 		return
 	}
-	var ok bool
-	if cmd.Calendar, ok = gatehouse.ParseCalendar(string(text)); !ok {
+	calendar, ok := gatehouse.ParseCalendar(string(text))
+	if !ok {
 		r.fault("interval is %s, want milliseconds, or day, week or month", Quote(text))
 	}
+	cmd.Calendar = calendar
 }
 
 // limiter reads what only limiters have. Other kinds check it and leave it at that.
@@ -271,10 +274,11 @@ func (r *reader) variety(cmd *gatehouse.Command, kind gatehouse.Kind) {
 		r.fault("limits is %s, want it instead of size, interval and burst, not besides", Quote(v[limits]))
 		return
 	}
-	var err error
-	if cmd.Limits, err = gatehouse.ParseLimits(string(v[limits])); err != nil {
+	parsed, err := gatehouse.ParseLimits(string(v[limits]))
+	if err != nil {
 		r.fault("%w", err)
 	}
+	cmd.Limits = parsed
 }
 
 // mode reads a mode. Kinds that have none take those of all others.
