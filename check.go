@@ -22,11 +22,11 @@ const (
 	MaxDuration = 100 * 365 * 24 * time.Hour
 )
 
-// needs is a set of fields that an operation reads, so that Check looks at no others.
-type needs uint8
+// fieldSet is a set of fields that an operation reads, so that Check looks at no others.
+type fieldSet uint8
 
 const (
-	needHolder needs = 1 << iota
+	needHolder fieldSet = 1 << iota
 	needSize
 	needExpires
 	needCost
@@ -34,13 +34,13 @@ const (
 	needLimitIfAny // the limit in force will do
 )
 
-// usage says whether a kind knows an operation and what that needs.
-type usage struct {
-	known bool
-	needs needs
+// operationRule says whether a kind knows an operation and what that needs.
+type operationRule struct {
+	known  bool
+	fields fieldSet
 }
 
-var limiterUsage = [numOps]usage{
+var limiterRules = [numOps]operationRule{
 	OpAcquire: {true, needLimit | needCost},
 	OpPeek:    {true, needLimitIfAny | needCost},
 	OpDelay:   {true, needLimitIfAny | needCost},
@@ -53,9 +53,9 @@ var limiterUsage = [numOps]usage{
 
 // grammar says which operations each kind has and what they need. OpStats, OpDelete and OpUndo
 // are known to all of them.
-var grammar = [Kinds][numOps]usage{
-	TokenBucket: limiterUsage, GCRA: limiterUsage, FixedWindow: limiterUsage,
-	SlidingWindow: limiterUsage, SlidingLog: limiterUsage, Pace: limiterUsage,
+var grammar = [Kinds][numOps]operationRule{
+	TokenBucket: limiterRules, GCRA: limiterRules, FixedWindow: limiterRules,
+	SlidingWindow: limiterRules, SlidingLog: limiterRules, Pace: limiterRules,
 	Semaphore: {
 		OpAcquire: {true, needHolder | needSize | needExpires | needCost},
 		OpRelease: {true, needHolder},
@@ -101,10 +101,10 @@ func (cmd *Command) Check(key Key) error {
 	if err := cmd.checkMarks(key); err != nil {
 		return err
 	}
-	return cmd.checkNeeds(key, grammar[key.Kind][cmd.Op].needs)
+	return cmd.checkFields(key, grammar[key.Kind][cmd.Op].fields)
 }
 
-func (cmd *Command) checkNeeds(key Key, n needs) error {
+func (cmd *Command) checkFields(key Key, n fieldSet) error {
 	if n&needHolder != 0 && cmd.Holder == "" || len(cmd.Holder) > MaxHolder {
 		return Errorf(CodeInvalid, "%s: Holder of %d bytes, want 1 to %d", key, len(cmd.Holder), MaxHolder)
 	}
@@ -112,7 +112,7 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 		return Errorf(CodeInvalid, "%s: Fence %d without a Holder, want that of the hold", key, cmd.Fence)
 	}
 	if n&needExpires != 0 && (cmd.Expires < 0 || cmd.Expires > MaxDuration) &&
-		(!cmd.extends() || cmd.Expires != AsAcquired) {
+		(!cmd.mayExtendHold() || cmd.Expires != AsAcquired) {
 		return outOfRange(key, "Expires", cmd.Expires, "0 to 100 years")
 	}
 	keeps := cmd.Size == InForce && cmd.Op == OpAcquire
@@ -134,8 +134,8 @@ func (cmd *Command) checkNeeds(key Key, n needs) error {
 	return nil
 }
 
-// extends reports whether the command may move the end of a hold that is there.
-func (cmd *Command) extends() bool {
+// mayExtendHold reports whether the command may move the end of a hold that is there.
+func (cmd *Command) mayExtendHold() bool {
 	return cmd.Op == OpRenew || cmd.Op == OpAcquire && cmd.Extend
 }
 
@@ -208,14 +208,14 @@ func (cmd *Command) checkCost(key Key) error {
 	if cmd.Cost < least || cmd.Cost > MaxSize {
 		return outOfRange(key, "Cost", cmd.Cost, fmt.Sprintf("%d to %d", least, int64(MaxSize)))
 	}
-	if size := cmd.capacity(key.Kind); size > 0 && cmd.Cost > size {
+	if size := cmd.largestCost(key.Kind); size > 0 && cmd.Cost > size {
 		return Errorf(CodeInvalid, "%s: cost %d can never fit a size of %d", key, cmd.Cost, size)
 	}
 	return nil
 }
 
-// capacity is the most that can ever be taken at once, as far as the command says; 0 when it does not.
-func (cmd *Command) capacity(kind Kind) int64 {
+// largestCost is the most that can ever be taken at once, as far as the command says; 0 when it does not.
+func (cmd *Command) largestCost(kind Kind) int64 {
 	if kind == TokenBucket && cmd.Op == OpAcquire && len(cmd.Limits) == 0 {
 		return cmd.Size
 	}

@@ -144,8 +144,8 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-// length is what limits are ordered by: the shortest that a window can be.
-func (l Limit) length() time.Duration {
+// shortestLength is what limits are ordered by: the shortest that a window can be.
+func (l Limit) shortestLength() time.Duration {
 	const day = 24 * time.Hour
 	switch l.Calendar {
 	case Day:
@@ -182,7 +182,10 @@ func ParseLimits(text string) ([]Limit, error) {
 		}
 		limits[i] = Limit{Size: int64(n), Interval: interval, Calendar: calendar} // #nosec G115 -- checked
 	}
-	slices.SortStableFunc(limits, func(a, b Limit) int { return cmp.Compare(a.length(), b.length()) })
+	// An order of their own, so that the same limits written in another order change nothing in force.
+	slices.SortStableFunc(limits, func(a, b Limit) int {
+		return cmp.Compare(a.shortestLength(), b.shortestLength())
+	})
 	return limits, checkLimits(limits)
 }
 
@@ -196,7 +199,7 @@ func checkLimits(limits []Limit) error {
 			return Errorf(CodeInvalid, "limits has %s, want a window above 0 and at most 100 years", l)
 		case l.Size < 0 || l.Size > MaxSize:
 			return Errorf(CodeInvalid, "limits has %s, want a size from 0 to %d", l, int64(MaxSize))
-		case i > 0 && l.length() <= limits[i-1].length():
+		case i > 0 && l.shortestLength() <= limits[i-1].shortestLength():
 			return Errorf(CodeInvalid, "limits has %s after %s, want windows each longer than the one before",
 				l, limits[i-1])
 		}

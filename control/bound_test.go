@@ -26,7 +26,7 @@ func overAdmitted(v variety, cmd *gatehouse.Command, r record) string {
 			return "more than the size in a window, or than twice that in an interval"
 		}
 	case v.mode == gatehouse.ModeFine:
-		part := (w + parts - 1) / parts
+		part := (w + partsPerWindow - 1) / partsPerWindow
 		oldest := (at - w + 1) / part // the part in which the interval begins
 		if excess := last - size; excess > r.within(oldest*part-1, (oldest+1)*part-1) {
 			return "more than the size and what was in the oldest part"
@@ -49,7 +49,7 @@ func reach(v variety, cmd *gatehouse.Command) int64 {
 	case v.kind == gatehouse.GCRA:
 		return w / cmd.Size * (cmd.Burst + 1)
 	case v.mode == gatehouse.ModeFine || v.mode == gatehouse.ModeStrict:
-		return w + (w+parts-1)/parts
+		return w + (w+partsPerWindow-1)/partsPerWindow
 	case v.kind == gatehouse.SlidingWindow:
 		return 2 * w
 	}
@@ -77,7 +77,7 @@ func checkBounds(t *rapid.T, v variety) {
 		counted := log.within(at-reach(v, &cmd), at)
 		switch d.Outcome {
 		case gatehouse.Granted:
-			log = append(log, run{at, cmd.Cost})
+			log = append(log, startRun{at, cmd.Cost})
 			if broken := overAdmitted(v, &cmd, log); broken != "" {
 				t.Fatalf("at %d: acquire %d = granted: %s; %v", at, cmd.Cost, broken, log)
 			}
@@ -149,7 +149,7 @@ func TestLateBurst(t *testing.T) {
 		s.with(epoch(), gatehouse.OpReset, 0)
 		for now := epoch().Add(990 * time.Millisecond); now.Before(epoch().Add(2 * time.Second)); {
 			if s.step(now, cmd).Outcome == gatehouse.Granted {
-				log = append(log, run{now.UnixNano(), 1})
+				log = append(log, startRun{now.UnixNano(), 1})
 				worst = max(worst, log.within(now.Add(-time.Second).UnixNano(), now.UnixNano()))
 			}
 			now = now.Add(50 * time.Microsecond)

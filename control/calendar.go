@@ -7,15 +7,15 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A calendar says which windows are days, weeks from Monday or months in a time zone. A day may have
+// A zonedCalendar says which windows are days, weeks from Monday or months in a time zone. A day may have
 // 23 or 25 hours; where the clocks skip midnight it begins with its first instant.
-type calendar struct {
+type zonedCalendar struct {
 	unit gatehouse.Calendar
 	zone *time.Location
 }
 
-// around is the window around an instant.
-func (c calendar) around(at int64) (start, end int64) {
+// windowAround is the window around an instant.
+func (c zonedCalendar) windowAround(at int64) (start, end int64) {
 	year, month, day := time.Unix(0, at).In(c.zone).Date()
 	months, days := 0, 0 // from one window to the next
 	switch c.unit {
@@ -29,7 +29,7 @@ func (c calendar) around(at int64) (start, end int64) {
 	}
 	begin := func(n int) int64 {
 		date := time.Date(year, month+time.Month(n*months), day+n*days, 0, 0, 0, 0, time.UTC)
-		return c.midnight(date)
+		return c.midnightOf(date)
 	}
 	start, end = begin(0), begin(1)
 	// Where clocks are put back over midnight, the old date comes again for an hour after the new
@@ -40,20 +40,20 @@ func (c calendar) around(at int64) (start, end int64) {
 	return start, end
 }
 
-// midnight is the first instant of a date, which is given by its midnight in UTC. Of a date that the
+// midnightOf is the first instant of a date, which is given by its midnight in UTC. Of a date that the
 // zone skipped it is the first after it.
 //
 // Time.ZoneBounds would say when the clocks are changed, but is wrong on the last day of a leap year.
-func (c calendar) midnight(date time.Time) int64 {
+func (c zonedCalendar) midnightOf(date time.Time) int64 {
 	const day = 24 * time.Hour // no zone is so far from UTC
 	eve := date.Add(-day)
-	old, after := c.offset(eve), c.offset(date.Add(day))
+	old, after := c.utcOffset(eve), c.utcOffset(date.Add(day))
 	first := date.Add(-old)
 	if old == after {
 		return first.UnixNano()
 	}
 	change := eve.Add(time.Second * time.Duration(sort.Search(int(2*day/time.Second), func(s int) bool {
-		return c.offset(eve.Add(time.Duration(s)*time.Second)) == after
+		return c.utcOffset(eve.Add(time.Duration(s)*time.Second)) == after
 	})))
 	if first.Before(change) {
 		return first.UnixNano()
@@ -61,15 +61,15 @@ func (c calendar) midnight(date time.Time) int64 {
 	return max(change.UnixNano(), date.Add(-after).UnixNano()) // the clocks may have jumped over it
 }
 
-// offset is how far the zone's clocks are ahead of UTC at an instant.
-func (c calendar) offset(at time.Time) time.Duration {
+// utcOffset is how far the zone's clocks are ahead of UTC at an instant.
+func (c zonedCalendar) utcOffset(at time.Time) time.Duration {
 	_, seconds := at.In(c.zone).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
-// shortest is less than any of the windows lasts: clocks were put forward by two hours at most, but
+// shortestWindow is less than any of the windows lasts: clocks were put forward by two hours at most, but
 // for zones that changed sides of the date line and left out a day.
-func (c calendar) shortest() int64 {
+func (c zonedCalendar) shortestWindow() int64 {
 	hours := 22
 	switch c.unit {
 	case gatehouse.Week:

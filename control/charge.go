@@ -17,46 +17,46 @@ import (
 // A piece smaller than the limit is laid anew together with the next charge, unless a place was reserved
 // behind it. Otherwise a thousand charges of 1 would need a thousand pieces, and one of 1,000 a single one.
 
-// charge takes the cost of a command. It refuses only what could not be repaid, and then takes nothing.
-func (l *limiter) charge(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+// chargeCost takes the cost of a command. It refuses only what could not be repaid, and then takes nothing.
+func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if l.created == 0 && !cmd.HasLimit() {
 		d.Outcome = gatehouse.Missing
 		return
 	}
-	if !l.apply(first, cmd, d) {
+	if !l.applyLimits(first, cmd, d) {
 		return
 	}
 	now := d.At.UnixNano()
-	limit, free := l.room(first, now)
+	limit, free := l.limitAndFree(first, now)
 	if limit == 0 {
-		*d = unable(d.At, gatehouse.Conflict, "has a size of 0, under which nothing is ever repaid")
+		*d = failedWith(d.At, gatehouse.Conflict, "has a size of 0, under which nothing is ever repaid")
 		return
 	}
 	free = min(free, cmd.Cost)
 	if debt := cmd.Cost - free; debt > 0 {
-		p := l.plan(first, debtor{now: now, free: free, debt: debt, limit: limit})
+		p := l.planRepayment(first, chargeDebt{now: now, free: free, debt: debt, limit: limit})
 		if p.fault != "" {
-			*d = unable(d.At, gatehouse.Conflict, p.fault)
+			*d = failedWith(d.At, gatehouse.Conflict, p.fault)
 			return
 		}
-		l.settlePlan(first, p, cmd)
+		l.carryOutPlan(first, p, cmd)
 	}
 	if free > 0 {
-		for _, m := range l.meters(first) {
-			m.take(now, now, free)
+		for _, m := range l.activeMeters(first) {
+			m.takeTokens(now, now, free)
 		}
 	}
-	l.pass(d.At, cmd)
-	l.grant(first, d)
+	l.countPassed(d.At, cmd)
+	l.fillGranted(first, d)
 	if free < cmd.Cost {
-		d.Delay = time.Duration(l.from(now) - now)
+		d.Delay = time.Duration(l.earliestStart(now) - now)
 	}
 }
 
-// room is the most that any limit lets through at once, and how much of that is free at an instant.
-func (l *limiter) room(first meter, now int64) (limit, free int64) {
-	for i, m := range l.looking(first) {
-		r := l.read(m, now)
+// limitAndFree is the most that any limit lets through at once, and how much of that is free at an instant.
+func (l *limiterCore) limitAndFree(first limitMeter, now int64) (limit, free int64) {
+	for i, m := range l.projectedMeters(first) {
+		r := l.readMeter(m, now)
 		if i == 0 {
 			limit, free = r.limit, r.left
 		}
@@ -65,42 +65,42 @@ func (l *limiter) room(first meter, now int64) (limit, free int64) {
 	return limit, free
 }
 
-// A debtor is what a charge has to lay ahead.
-type debtor struct {
+// A chargeDebt is what a charge has to lay ahead.
+type chargeDebt struct {
 	now         int64
 	free        int64 // that is taken now, before the debt
 	debt, limit int64
 }
 
-// A plan is where the debt of a charge is laid. Nothing has changed yet.
-type plan struct {
-	keep   int       // how many of the promises there are stay
-	pieces []promise // in the place of the others
-	ahead  []meter   // copies of the meters in which all of them are taken
-	now    int64
-	fault  string // why the debt cannot be laid
+// A repaymentPlan is where the debt of a charge is laid. Nothing has changed yet.
+type repaymentPlan struct {
+	keep      int           // how many of the promises there are stay
+	pieces    []reservation // in the place of the others
+	projected []limitMeter  // copies of the meters in which all of them are taken
+	now       int64
+	fault     string // why the debt cannot be laid
 }
 
-// plan lays a debt behind all that lies ahead.
-func (l *limiter) plan(first meter, c debtor) (p plan) {
-	var promises []promise
-	if l.more != nil {
-		promises = l.more.promises
+// planRepayment lays a debt behind all that lies ahead.
+func (l *limiterCore) planRepayment(first limitMeter, c chargeDebt) (p repaymentPlan) {
+	var promises []reservation
+	if l.extra != nil {
+		promises = l.extra.reservations
 	}
 	p.now, p.keep = c.now, len(promises)
-	if last := p.keep - 1; last >= 0 && promises[last].charged && promises[last].n < c.limit {
+	if last := p.keep - 1; last >= 0 && promises[last].isDebt && promises[last].n < c.limit {
 		p.keep = last
-		c.debt = plus(c.debt, promises[last].n)
+		c.debt = addSaturating(c.debt, promises[last].n)
 	}
-	if pieces := (c.debt-1)/c.limit + 1; pieces > int64(maxPromises-p.keep) {
+	if pieces := (c.debt-1)/c.limit + 1; pieces > int64(maxReservations-p.keep) {
 		p.fault = fmt.Sprintf("would be in debt by %d pieces of %d; "+
-			"it keeps at most %d pieces and reservations", pieces, c.limit, maxPromises)
+			"it keeps at most %d pieces and reservations", pieces, c.limit, maxReservations)
 		return p
 	}
-	p.ahead = l.without(first, c.now, promises[p.keep:])
+	p.projected = l.projectWithout(first, c.now, promises[p.keep:])
 	if c.free > 0 {
-		for _, m := range p.ahead {
-			m.take(c.now, c.now, c.free)
+		for _, m := range p.projected {
+			m.takeTokens(c.now, c.now, c.free)
 		}
 	}
 	from := c.now
@@ -108,116 +108,117 @@ func (l *limiter) plan(first meter, c debtor) (p plan) {
 		from = max(from, promises[p.keep-1].at)
 	}
 	for c.debt > 0 {
-		piece := promise{at: from, n: min(c.debt, c.limit), answers: 1, charged: true}
-		for _, m := range p.ahead {
-			piece.at = max(piece.at, earliest(m, from, piece.n))
+		piece := reservation{at: from, n: min(c.debt, c.limit), answers: 1, isDebt: true}
+		for _, m := range p.projected {
+			piece.at = max(piece.at, earliestPiece(m, from, piece.n))
 		}
 		if piece.at-c.now > int64(gatehouse.MaxDuration) || piece.at > latest {
 			p.fault = "would be in debt for more than 100 years"
 			return p
 		}
-		l.takeAhead(p.ahead, c.now, &piece)
+		l.takeProjected(p.projected, c.now, &piece)
 		p.pieces = append(p.pieces, piece)
 		c.debt, from = c.debt-piece.n, piece.at
 	}
 	return p
 }
 
-// earliest is the first instant, not before from, at which a meter lets n through that lie ahead.
-func earliest(m meter, from, n int64) int64 {
-	at := m.when(from, n)
-	if s, ok := m.(schedule); ok {
-		at = max(at, s.promise(from, n))
+// earliestPiece is the first instant, not before from, at which a meter lets n through that lie ahead.
+func earliestPiece(m limitMeter, from, n int64) int64 {
+	at := m.earliestFit(from, n)
+	if s, ok := m.(schedulingMeter); ok {
+		at = max(at, s.earliestReservation(from, n))
 	}
 	return at
 }
 
-// without are copies of the meters in which all that lies ahead is taken except some promises, the last ones.
-func (l *limiter) without(first meter, now int64, some []promise) []meter {
+// projectWithout are copies of the meters in which all that lies ahead is taken except some promises, the
+// last ones.
+func (l *limiterCore) projectWithout(first limitMeter, now int64, some []reservation) []limitMeter {
 	switch {
 	case len(some) == 0:
-		return copyAll(l.looking(first), meter.clone)
-	case l.more.frontier == nil:
-		ahead := copyAll(l.meters(first), meter.clone)
+		return copyMeters(l.projectedMeters(first), limitMeter.clone)
+	case l.extra.projected == nil:
+		ahead := copyMeters(l.activeMeters(first), limitMeter.clone)
 		for _, m := range ahead {
 			for _, p := range some {
-				m.(schedule).remove(p.at, p.n)
+				m.(schedulingMeter).removeStart(p.at, p.n)
 			}
 		}
 		return ahead
 	}
-	ahead := copyAll(l.meters(first), meter.clone)
-	for i := range l.more.promises[:len(l.more.promises)-len(some)] {
-		l.takeAhead(ahead, now, &l.more.promises[i])
+	ahead := copyMeters(l.activeMeters(first), limitMeter.clone)
+	for i := range l.extra.reservations[:len(l.extra.reservations)-len(some)] {
+		l.takeProjected(ahead, now, &l.extra.reservations[i])
 	}
 	return ahead
 }
 
-// takeAhead takes a promise in meters that look ahead.
-func (l *limiter) takeAhead(ahead []meter, now int64, p *promise) {
+// takeProjected takes a promise in meters that look ahead.
+func (l *limiterCore) takeProjected(ahead []limitMeter, now int64, p *reservation) {
 	for _, m := range ahead {
-		if l.more == nil {
-			m.take(now, p.at, p.n)
+		if l.extra == nil {
+			m.takeTokens(now, p.at, p.n)
 			continue
 		}
-		l.more.takePromise(m, now, p)
+		l.extra.takeReservation(m, now, p)
 	}
 }
 
-// settlePlan puts a plan into effect.
-func (l *limiter) settlePlan(first meter, p plan, cmd *gatehouse.Command) {
-	l.know(first, cmd)
-	replaced := l.more.promises[p.keep:]
-	if l.scheduled(first) {
-		for _, m := range l.meters(first) {
+// carryOutPlan puts a plan into effect.
+func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, cmd *gatehouse.Command) {
+	l.ensureLimitsNoted(first, cmd)
+	replaced := l.extra.reservations[p.keep:]
+	if l.allScheduling(first) {
+		for _, m := range l.activeMeters(first) {
 			for _, old := range replaced {
-				m.(schedule).remove(old.at, old.n)
+				m.(schedulingMeter).removeStart(old.at, old.n)
 			}
 			for _, piece := range p.pieces {
-				m.take(p.now, piece.at, piece.n)
+				m.takeTokens(p.now, piece.at, piece.n)
 			}
 		}
 	} else {
-		l.more.frontier = p.ahead
+		l.extra.projected = p.projected
 	}
 	for i := range p.pieces {
-		p.pieces[i].number = l.nextNumber(p.now, cmd)
+		p.pieces[i].number = l.nextReservationNumber(p.now, cmd)
 	}
-	l.more.promises = append(l.more.promises[:p.keep], p.pieces...)
-	l.keepPromises(first, p.now) // what was laid anew may fit at once by now
+	l.extra.reservations = append(l.extra.reservations[:p.keep], p.pieces...)
+	l.startDueReservations(first, p.now) // what was laid anew may fit at once by now
 }
 
 // lowerDebt takes n off the debt, the latest piece first, and returns how much is left of n.
-func (l *limiter) lowerDebt(first meter, now, n int64) (rest int64) {
-	if l.more == nil {
+func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
+	if l.extra == nil {
 		return n
 	}
-	promises := l.more.promises
+	promises := l.extra.reservations
 	for i := len(promises) - 1; i >= 0 && n > 0; i-- {
 		p := &promises[i]
-		if !p.charged {
+		if !p.isDebt {
 			continue
 		}
 		back := min(n, p.n)
-		if l.more.frontier == nil {
-			for _, m := range l.meters(first) {
-				m.(schedule).remove(p.at, back)
+		if l.extra.projected == nil {
+			for _, m := range l.activeMeters(first) {
+				m.(schedulingMeter).removeStart(p.at, back)
 			}
 		}
 		p.n, n = p.n-back, n-back
 	}
-	l.more.promises = slices.DeleteFunc(promises, func(p promise) bool { return p.n == 0 })
-	l.lookAhead(first, now)
-	l.settlePromises(now)
+	l.extra.reservations = slices.DeleteFunc(promises, func(p reservation) bool { return p.n == 0 })
+	l.rebuildProjection(first, now)
+	l.dropUnusedExtra(now)
 	return n
 }
 
-// pieces is how many pieces a charge lays ahead, at most.
-func (l *limiter) pieces(first meter, cmd *gatehouse.Command, keeps bool) int {
+// maxPieces is how many pieces a charge lays ahead, at most.
+func (l *limiterCore) maxPieces(first limitMeter, cmd *gatehouse.Command, keeps bool) int {
 	limit := int64(0)
 	if keeps {
-		for _, m := range l.meters(first) {
-			if size := m.limit().Size; limit == 0 || size < limit {
+		for _, m := range l.activeMeters(first) {
+			if size := m.currentLimit().Size; limit == 0 || size < limit {
 				limit = size
 			}
 		}
@@ -229,43 +230,44 @@ func (l *limiter) pieces(first meter, cmd *gatehouse.Command, keeps bool) int {
 		}
 	}
 	// A burst of a GCRA is more or less than its size: then as many as there may be.
-	if _, bursts := first.(*gcra); bursts || limit <= 0 {
+	if _, bursts := first.(*gcraMeter); bursts || limit <= 0 {
 		limit = 1
 	}
-	return int(min(cmd.Cost/limit+1, maxPromises))
+	return int(min(cmd.Cost/limit+1, maxReservations))
 }
 
-// debt is how much of what was charged is not repaid yet.
-func (l *limiter) debt() (n int64) {
-	if l.more == nil {
+// totalDebt is how much of what was charged is not repaid yet.
+func (l *limiterCore) totalDebt() (n int64) {
+	if l.extra == nil {
 		return 0
 	}
-	for i := range l.more.promises {
-		if p := &l.more.promises[i]; p.charged {
-			n = plus(n, p.n)
+	for i := range l.extra.reservations {
+		if p := &l.extra.reservations[i]; p.isDebt {
+			n = addSaturating(n, p.n)
 		}
 	}
 	return n
 }
 
-// know notes the limits in force if they are not noted yet, as they must be while anything lies ahead.
-func (l *limiter) know(first meter, cmd *gatehouse.Command) {
-	if l.more == nil {
-		l.more = new(more)
+// ensureLimitsNoted notes the limits in force if they are not noted yet, as they must be while anything
+// lies ahead.
+func (l *limiterCore) ensureLimitsNoted(first limitMeter, cmd *gatehouse.Command) {
+	if l.extra == nil {
+		l.extra = new(limiterExtra)
 	}
-	if l.more.limits != nil || l.more.meters != nil {
+	if l.extra.limits != nil || l.extra.meters != nil {
 		return
 	}
 	if !cmd.HasLimit() {
 		inForce := new(gatehouse.Command)
-		first.tell(inForce)
+		first.fillLimit(inForce)
 		cmd = inForce
 	}
-	l.more.note(cmd)
+	l.extra.noteLimits(cmd)
 }
 
-// defaults are the limit of a limiter that begins with a command that names none.
-func defaults(cmd *gatehouse.Command) *gatehouse.Command {
+// withDefaultLimit are the limit of a limiter that begins with a command that names none.
+func withDefaultLimit(cmd *gatehouse.Command) *gatehouse.Command {
 	c := *cmd
 	c.Size, c.Interval, c.Calendar, c.Limits = gatehouse.DefaultSize, gatehouse.DefaultInterval, 0, nil
 	c.Burst, c.Guard, c.Mode, c.Zone = 0, 0, gatehouse.ModeDefault, ""

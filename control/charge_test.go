@@ -17,7 +17,7 @@ func checkCharges(t *rapid.T, v variety) {
 	cmd.Interval = time.Duration(rapid.Int64Range(1, 40).Draw(t, "ms")) * time.Millisecond
 	cmd.Guard = 0
 	most := capacity(v, &cmd)
-	s, y := subject{kind: v.kind}, diary{places: map[string]run{}}
+	s, y := subject{kind: v.kind}, diary{places: map[string]startRun{}}
 	charged, end := int64(0), now
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now = now.Add(later(t, cmd.Interval))
@@ -42,7 +42,7 @@ func checkCharges(t *rapid.T, v variety) {
 				t.Fatalf("charge %d = %s after %s, %d of it now", cmd.Cost, d.Outcome, d.Delay, free)
 			}
 			if free > 0 {
-				y.start(run{now.UnixNano(), free})
+				y.start(startRun{now.UnixNano(), free})
 			}
 			charged -= cmd.Cost - free
 			end = now.Add(d.Delay)
@@ -57,12 +57,12 @@ func checkCharges(t *rapid.T, v variety) {
 
 // repaid notes the pieces of the debt that have started by now, and returns how much that is.
 func (y *diary) repaid(s State, now time.Time) (n int64) {
-	if s == nil || s.(interface{ base() *limiter }).base().more == nil {
+	if s == nil || s.(interface{ limiterBase() *limiterCore }).limiterBase().extra == nil {
 		return 0
 	}
-	for _, p := range s.(interface{ base() *limiter }).base().more.promises {
-		if p.charged && p.at <= now.UnixNano() {
-			y.start(run{p.at, p.n})
+	for _, p := range s.(interface{ limiterBase() *limiterCore }).limiterBase().extra.reservations {
+		if p.isDebt && p.at <= now.UnixNano() {
+			y.start(startRun{p.at, p.n})
 			n += p.n
 		}
 	}
@@ -73,7 +73,7 @@ func debtOf(s State) int64 {
 	if s == nil {
 		return 0
 	}
-	return s.(interface{ base() *limiter }).base().debt()
+	return s.(interface{ limiterBase() *limiterCore }).limiterBase().totalDebt()
 }
 
 // TestSmallChargesAreOne: however a sum is charged, the debt is the same, and nothing is let through earlier.

@@ -11,8 +11,8 @@ import (
 
 // Encode appends the stored form of a state to data. Equal states have equal forms.
 func Encode(data []byte, s State) []byte {
-	c := codec{data: data}
-	c.state(s)
+	c := stateCodec{data: data}
+	c.codeState(s)
 	return c.data
 }
 
@@ -25,209 +25,211 @@ func Decode(kind gatehouse.Kind, data []byte) (State, error) {
 			kind, gatehouse.Kinds-1)
 	}
 	s := New(kind)
-	c := codec{data: data, reading: true}
-	c.state(s)
-	if c.end() != nil {
+	c := stateCodec{data: data, reading: true}
+	c.codeState(s)
+	if c.endDecoding() != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInternal, "stored %s: %w", kind, c.fault)
 	}
 	return s, nil
 }
 
-// A codec writes the form of a state, or reads one. Which of them it does is its business alone: a state
+// A stateCodec writes the form of a state, or reads one. Which of them it does is its business alone: a state
 // says once what its form consists of, so that what is written and what is read cannot drift apart. Writing
 // changes nothing in the state.
 //
 // Numbers are varints, as most are small; instants take 8 bytes. A form is of no use to anyone but Decode:
 // it does not say what its parts are.
-type codec struct {
+type stateCodec struct {
 	data    []byte // what was written, or what is still to be read
 	reading bool
-	form    byte  // the number of the format that is read or written
+	version byte  // the number of the format that is read or written
 	fault   error // the first thing wrong with what was read; what is read after it is 0
 }
 
-// state codes a state of any kind. It names all types, as a call through an interface would make the
+// codeState codes a state of any kind. It names all types, as a call through an interface would make the
 // codec escape to the heap.
-func (c *codec) state(s State) {
+func (c *stateCodec) codeState(s State) {
 	switch s := s.(type) {
-	case *limited[bucket, *bucket]:
-		s.code(c, &s.first)
-	case *limited[gcra, *gcra]:
-		s.code(c, &s.first)
-	case *limited[fixedWindow, *fixedWindow]:
-		s.code(c, &s.first)
-	case *limited[slidingWindow, *slidingWindow]:
-		s.code(c, &s.first)
-	case *limited[slidingLog, *slidingLog]:
-		s.code(c, &s.first)
-	case *limited[pace, *pace]:
-		s.code(c, &s.first)
+	case *limiterState[tokenBucketMeter, *tokenBucketMeter]:
+		s.codeFields(c, &s.meter)
+	case *limiterState[gcraMeter, *gcraMeter]:
+		s.codeFields(c, &s.meter)
+	case *limiterState[fixedWindowMeter, *fixedWindowMeter]:
+		s.codeFields(c, &s.meter)
+	case *limiterState[slidingWindowMeter, *slidingWindowMeter]:
+		s.codeFields(c, &s.meter)
+	case *limiterState[slidingLogMeter, *slidingLogMeter]:
+		s.codeFields(c, &s.meter)
+	case *limiterState[paceMeter, *paceMeter]:
+		s.codeFields(c, &s.meter)
 	case *Semaphore:
-		s.code(c)
+		s.codeFields(c)
 	case *Event:
-		s.code(c)
+		s.codeFields(c)
 	case *Watchdog:
-		s.code(c)
+		s.codeFields(c)
 	case *Counter:
-		s.code(c)
+		s.codeFields(c)
 	case *Barrier:
-		s.code(c)
+		s.codeFields(c)
 	default:
 		panic(fmt.Sprintf("control: a %T has no stored form", s))
 	}
 }
 
-// meter codes a meter. It names all types for the same reason.
-func (c *codec) meter(m meter) {
+// codeMeter codes a meter. It names all types for the same reason.
+func (c *stateCodec) codeMeter(m limitMeter) {
 	switch m := m.(type) {
-	case *bucket:
-		m.code(c)
-	case *gcra:
-		m.code(c)
-	case *fixedWindow:
-		m.code(c)
-	case *slidingWindow:
-		m.code(c)
-	case *slidingLog:
-		m.code(c)
-	case *pace:
-		m.code(c)
+	case *tokenBucketMeter:
+		m.codeFields(c)
+	case *gcraMeter:
+		m.codeFields(c)
+	case *fixedWindowMeter:
+		m.codeFields(c)
+	case *slidingWindowMeter:
+		m.codeFields(c)
+	case *slidingLogMeter:
+		m.codeFields(c)
+	case *paceMeter:
+		m.codeFields(c)
 	default:
 		panic(fmt.Sprintf("control: a %T has no stored form", m))
 	}
 }
 
-// fail notes what is wrong with a form.
-func (c *codec) fail(format string, args ...any) {
+// failDecoding notes what is wrong with a form.
+func (c *stateCodec) failDecoding(format string, args ...any) {
 	if c.fault == nil {
 		c.fault, c.data = fmt.Errorf(format, args...), nil
 	}
 }
 
-// end says what was wrong with a form that should have been read to its end.
-func (c *codec) end() error {
+// endDecoding says what was wrong with a form that should have been read to its end.
+func (c *stateCodec) endDecoding() error {
 	if len(c.data) > 0 {
-		c.fail("%d bytes more than expected", len(c.data))
+		c.failDecoding("%d bytes more than expected", len(c.data))
 	}
 	return c.fault
 }
 
-// byte codes one byte up to most.
-func (c *codec) byte(p *byte, most byte) {
+// codeByte codes one byte up to most.
+func (c *stateCodec) codeByte(p *byte, most byte) {
 	switch {
 	case !c.reading:
 		c.data = append(c.data, *p)
 	case len(c.data) == 0:
-		c.fail("cut off")
+		c.failDecoding("cut off")
 	case c.data[0] > most:
-		c.fail("byte of %d, want 0 to %d", c.data[0], most)
+		c.failDecoding("byte of %d, want 0 to %d", c.data[0], most)
 	default:
 		*p, c.data = c.data[0], c.data[1:]
 	}
 }
 
-// version codes the number of a format, with which every form begins. It grows with a change after
+// codeVersion codes the number of a format, with which every form begins. It grows with a change after
 // which old forms are read in another way: what is read may be of any number up to the latest.
-func (c *codec) version(latest byte) {
-	c.form = latest
-	c.byte(&c.form, math.MaxUint8)
-	if c.form == 0 || c.form > latest {
-		c.fail("format %d, want 1 to %d", c.form, latest)
+func (c *stateCodec) codeVersion(latest byte) {
+	c.version = latest
+	c.codeByte(&c.version, math.MaxUint8)
+	if c.version == 0 || c.version > latest {
+		c.failDecoding("format %d, want 1 to %d", c.version, latest)
 	}
 }
 
-// oldVersion is version for a state that can be written in an earlier format too: servers that do not know
-// the latest read what does not need it.
-func (c *codec) oldVersion(enough, latest byte) {
+// codeEarlierVersion is version for a state that can be written in an earlier format too: servers that do
+// not know the latest read what does not need it.
+func (c *stateCodec) codeEarlierVersion(enough, latest byte) {
 	if c.reading {
-		c.version(latest)
+		c.codeVersion(latest)
 		return
 	}
-	c.version(enough)
+	c.codeVersion(enough)
 }
 
-// bool codes whether something is so, and returns it.
-func (c *codec) bool(p *bool) bool {
-	v := byte(count(*p))
-	c.byte(&v, 1)
+// codeBool codes whether something is so, and returns it.
+func (c *stateCodec) codeBool(p *bool) bool {
+	v := byte(boolToInt(*p))
+	c.codeByte(&v, 1)
 	if c.reading {
 		*p = v == 1
 	}
 	return v == 1
 }
 
-// uint64 codes any number from 0.
-func (c *codec) uint64(p *uint64) {
+// codeUint64 codes any number from 0.
+func (c *stateCodec) codeUint64(p *uint64) {
 	if !c.reading {
 		c.data = binary.AppendUvarint(c.data, *p)
 		return
 	}
 	v, n := binary.Uvarint(c.data)
 	if n <= 0 {
-		c.fail("no number where one is expected")
+		c.failDecoding("no number where one is expected")
 		v, n = 0, 0
 	}
 	*p, c.data = v, c.data[n:]
 }
 
-// int64 codes any number.
-func (c *codec) int64(p *int64) {
+// codeInt64 codes any number.
+func (c *stateCodec) codeInt64(p *int64) {
 	v := uint64(*p)<<1 ^ uint64(*p>>63) // #nosec G115 -- small ones of both signs become small
-	c.uint64(&v)
+	c.codeUint64(&v)
 	if c.reading {
 		*p = int64(v>>1) ^ -int64(v&1) // #nosec G115 -- and back
 	}
 }
 
-// upTo codes a number from 0 up to most.
-func (c *codec) upTo(p *int64, most int64) {
+// codeUpTo codes a number from 0 up to most.
+func (c *stateCodec) codeUpTo(p *int64, most int64) {
 	v := uint64(*p) // #nosec G115 -- from 0
-	c.uint64(&v)
+	c.codeUint64(&v)
 	if !c.reading {
 		return
 	}
 	*p = int64(v)         // #nosec G115 -- checked below
 	if v > uint64(most) { // #nosec G115 -- from 0
-		c.fail("number of %d, want 0 to %d", v, most)
+		c.failDecoding("number of %d, want 0 to %d", v, most)
 		*p = 0
 	}
 }
 
-// size codes how many there may be.
-func (c *codec) size(p *int64) { c.upTo(p, gatehouse.MaxSize) }
+// codeSize codes how many there may be.
+func (c *stateCodec) codeSize(p *int64) { c.codeUpTo(p, gatehouse.MaxSize) }
 
-// duration codes a length of time.
-func (c *codec) duration(p *time.Duration) { c.upTo((*int64)(p), int64(gatehouse.MaxDuration)) }
+// codeDuration codes a length of time.
+func (c *stateCodec) codeDuration(p *time.Duration) {
+	c.codeUpTo((*int64)(p), int64(gatehouse.MaxDuration))
+}
 
-// instant codes Unix nanoseconds.
-func (c *codec) instant(p *int64) {
+// codeInstant codes Unix nanoseconds.
+func (c *stateCodec) codeInstant(p *int64) {
 	switch {
 	case !c.reading:
 		c.data = binary.LittleEndian.AppendUint64(c.data, uint64(*p)) // #nosec G115 -- as bits
 	case len(c.data) < 8:
-		c.fail("cut off")
+		c.failDecoding("cut off")
 		*p = 0
 	default:
 		*p, c.data = int64(binary.LittleEndian.Uint64(c.data)), c.data[8:] // #nosec G115 -- as bits
 	}
 }
 
-// time codes a time, to the nanosecond and without its zone. The zero time stays so.
-func (c *codec) time(p *time.Time) {
+// codeTime codes a time, to the nanosecond and without its zone. The zero time stays so.
+func (c *stateCodec) codeTime(p *time.Time) {
 	const zero = math.MinInt64
 	at := int64(zero)
 	if !p.IsZero() {
 		at = p.UnixNano()
 	}
-	c.instant(&at)
+	c.codeInstant(&at)
 	if c.reading && at != zero {
 		*p = time.Unix(0, at)
 	}
 }
 
-// string codes a text of any bytes.
-func (c *codec) string(p *string) {
-	n := c.items(len(*p), 1)
+// codeString codes a text of any bytes.
+func (c *stateCodec) codeString(p *string) {
+	n := c.codeLength(len(*p), 1)
 	if !c.reading {
 		c.data = append(c.data, *p...)
 		return
@@ -235,12 +237,12 @@ func (c *codec) string(p *string) {
 	*p, c.data = string(c.data[:n]), c.data[n:]
 }
 
-// items codes how many items follow, each of which takes at least so many bytes, and returns it.
-func (c *codec) items(n, least int) int {
+// codeLength codes how many items follow, each of which takes at least so many bytes, and returns it.
+func (c *stateCodec) codeLength(n, least int) int {
 	v := int64(n)
-	c.upTo(&v, math.MaxInt64)
+	c.codeUpTo(&v, math.MaxInt64)
 	if c.reading && v > int64(len(c.data)/least) {
-		c.fail("%d items in %d bytes", v, len(c.data))
+		c.failDecoding("%d items in %d bytes", v, len(c.data))
 		v = 0
 	}
 	return int(v)

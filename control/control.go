@@ -31,14 +31,14 @@ type State interface {
 	Weight() int
 }
 
-// never is the Expiry of a state that must not be forgotten.
-func never() time.Time { return time.Unix(0, 1<<63-1) }
+// neverExpires is the Expiry of a state that must not be forgotten.
+func neverExpires() time.Time { return time.Unix(0, 1<<63-1) }
 
 // New returns the state of a controller that nobody has used yet.
 func New(kind gatehouse.Kind) State {
 	switch kind {
 	case gatehouse.TokenBucket:
-		return new(limited[bucket, *bucket])
+		return new(limiterState[tokenBucketMeter, *tokenBucketMeter])
 	case gatehouse.Semaphore:
 		return new(Semaphore)
 	case gatehouse.Lock:
@@ -52,37 +52,37 @@ func New(kind gatehouse.Kind) State {
 	case gatehouse.Barrier:
 		return new(Barrier)
 	case gatehouse.GCRA:
-		return new(limited[gcra, *gcra])
+		return new(limiterState[gcraMeter, *gcraMeter])
 	case gatehouse.FixedWindow:
-		return new(limited[fixedWindow, *fixedWindow])
+		return new(limiterState[fixedWindowMeter, *fixedWindowMeter])
 	case gatehouse.SlidingWindow:
-		return new(limited[slidingWindow, *slidingWindow])
+		return new(limiterState[slidingWindowMeter, *slidingWindowMeter])
 	case gatehouse.SlidingLog:
-		return new(limited[slidingLog, *slidingLog])
+		return new(limiterState[slidingLogMeter, *slidingLogMeter])
 	case gatehouse.Pace:
-		return new(limited[pace, *pace])
+		return new(limiterState[paceMeter, *paceMeter])
 	default:
 		panic("control: no controller of kind " + kind.String())
 	}
 }
 
-// refuse is the answer to a command that must wait or give up.
-func refuse(now time.Time, retry time.Duration) gatehouse.Decision {
+// refusedFor is the answer to a command that must wait or give up.
+func refusedFor(now time.Time, retry time.Duration) gatehouse.Decision {
 	return gatehouse.Decision{Outcome: gatehouse.Refused, At: now, RetryAfter: retry}
 }
 
-// grant is the answer to a command that took effect.
-func grant(now time.Time) gatehouse.Decision {
+// grantedAt is the answer to a command that took effect.
+func grantedAt(now time.Time) gatehouse.Decision {
 	return gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
 }
 
-// unable answers a command with an outcome that is neither, and the sentence that says why.
-func unable(now time.Time, outcome gatehouse.Outcome, why string) gatehouse.Decision {
+// failedWith answers a command with an outcome that is neither, and the sentence that says why.
+func failedWith(now time.Time, outcome gatehouse.Outcome, why string) gatehouse.Decision {
 	return gatehouse.Decision{Outcome: outcome, At: now, Message: why}
 }
 
-// keep is how long a settled state is remembered on behalf of cmd.
-func keep(cmd *gatehouse.Command) time.Duration {
+// keepTime is how long a settled state is remembered on behalf of cmd.
+func keepTime(cmd *gatehouse.Command) time.Duration {
 	if cmd.Keep == 0 {
 		return gatehouse.DefaultKeep
 	}
@@ -92,18 +92,18 @@ func keep(cmd *gatehouse.Command) time.Duration {
 // Stopped reports whether a state is a limiter that lets nothing through, because a limit in force is 0, and
 // how many commands it has refused.
 func Stopped(s State) (refused int64, ok bool) {
-	limiter, ok := s.(interface{ stopped() (int64, bool) })
+	limiter, ok := s.(interface{ isStopped() (int64, bool) })
 	if !ok {
 		return 0, false
 	}
-	return limiter.stopped()
+	return limiter.isStopped()
 }
 
-// Limits reports whether a state has a limit or a size that later commands may leave as it is.
-func Limits(s State) bool {
+// HasLimit reports whether a state has a limit or a size that later commands may leave as it is.
+func HasLimit(s State) bool {
 	if semaphore, ok := s.(*Semaphore); ok {
 		return !semaphore.lock
 	}
-	_, ok := s.(interface{ base() *limiter })
+	_, ok := s.(interface{ limiterBase() *limiterCore })
 	return ok
 }

@@ -51,7 +51,7 @@ func allocated(runs int, call func()) uint64 {
 // TestOtherLimitsCopyLittle: to ask about other limits, or to put them in force, copies no log that has the
 // same window. Eight full logs are 2 MiB.
 func TestOtherLimitsCopyLittle(t *testing.T) {
-	for _, reservations := range []int{0, maxPromises} {
+	for _, reservations := range []int{0, maxReservations} {
 		s, now, other := fullLogs(t, reservations)
 		most := uint64(8<<10 + 64*reservations) // the list of reservations is copied
 		if got := allocated(20, func() { s.Step(now, &other) }); got > most {
@@ -99,7 +99,7 @@ func TestPeekLeavesLogs(t *testing.T) {
 
 // BenchmarkPeekOtherLimits is a peek with other limits than those in force, at eight full logs.
 func BenchmarkPeekOtherLimits(b *testing.B) {
-	for _, reservations := range []int{0, maxPromises} {
+	for _, reservations := range []int{0, maxReservations} {
 		b.Run(fmt.Sprintf("reservations=%d", reservations), func(b *testing.B) {
 			s, now, other := fullLogs(b, reservations)
 			b.ReportAllocs()

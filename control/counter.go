@@ -29,15 +29,15 @@ func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 		sum := c.value + cmd.Amount
 		if (sum > c.value) != (cmd.Amount > 0) && cmd.Amount != 0 {
 			why := fmt.Sprintf("stands at %d, and %d more would overflow 64 bits", c.value, cmd.Amount)
-			return unable(now, gatehouse.Conflict, why)
+			return failedWith(now, gatehouse.Conflict, why)
 		}
 		c.increments++
-		c.value, c.until = sum, now.Add(keep(cmd))
+		c.value, c.until = sum, now.Add(keepTime(cmd))
 	case gatehouse.OpReset:
 		c.resets++
-		c.value, c.until = cmd.Amount, now.Add(keep(cmd))
+		c.value, c.until = cmd.Amount, now.Add(keepTime(cmd))
 	}
-	d := grant(now)
+	d := grantedAt(now)
 	d.Value = c.value
 	if cmd.Op == gatehouse.OpStats {
 		d.Stats = []gatehouse.Stat{
@@ -56,11 +56,11 @@ func (c *Counter) Undo(time.Time, *gatehouse.Command) {}
 // Expiry implements [State].
 func (c *Counter) Expiry() time.Time { return c.until }
 
-func (c *Counter) code(form *codec) {
-	form.version(1)
-	form.time(&c.created)
-	form.int64(&c.value)
-	form.int64(&c.increments)
-	form.int64(&c.resets)
-	form.time(&c.until)
+func (c *Counter) codeFields(form *stateCodec) {
+	form.codeVersion(1)
+	form.codeTime(&c.created)
+	form.codeInt64(&c.value)
+	form.codeInt64(&c.increments)
+	form.codeInt64(&c.resets)
+	form.codeTime(&c.until)
 }

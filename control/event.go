@@ -10,7 +10,7 @@ import (
 // deleted or has been kept long enough. A store may still have it after that, with its statistics: then it is
 // like one that was not sent, except for those who have waited since before.
 type Event struct {
-	tally
+	commandCounts
 	sent    bool
 	message string
 	until   time.Time // how long a sent event is kept, or when one that was not sent was used last
@@ -18,35 +18,35 @@ type Event struct {
 
 // Step implements [State].
 func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	e.begin(now)
+	e.noteFirstUse(now)
 	if !e.sent {
 		e.until = now
 	}
 	switch cmd.Op {
 	case gatehouse.OpSend:
 		if e.sent && now.Before(e.until) {
-			return unable(now, gatehouse.Conflict, "was sent before; an event is sent once")
+			return failedWith(now, gatehouse.Conflict, "was sent before; an event is sent once")
 		}
-		e.sent, e.message, e.until = true, cmd.Message, now.Add(keep(cmd))
-		return grant(now)
+		e.sent, e.message, e.until = true, cmd.Message, now.Add(keepTime(cmd))
+		return grantedAt(now)
 	case gatehouse.OpWait:
-		if !e.sent || !came(now, cmd).Before(e.until) {
-			e.refused(cmd)
-			return refuse(now, gatehouse.Forever)
+		if !e.sent || !arrivalTime(now, cmd).Before(e.until) {
+			e.countRefused(cmd)
+			return refusedFor(now, gatehouse.Forever)
 		}
-		e.pass(now, cmd)
-		d := grant(now)
+		e.countPassed(now, cmd)
+		d := grantedAt(now)
 		d.Message = e.message
 		return d
 	default:
-		d, there := grant(now), e.sent && now.Before(e.until)
-		d.Stats = e.stats("waited", gatehouse.Stat{Name: "triggered", Value: count(there)})
+		d, there := grantedAt(now), e.sent && now.Before(e.until)
+		d.Stats = e.commandStats("waited", gatehouse.Stat{Name: "triggered", Value: boolToInt(there)})
 		return d
 	}
 }
 
-// count is 1 for what has happened and 0 for what has not.
-func count(happened bool) int64 {
+// boolToInt is 1 for what has happened and 0 for what has not.
+func boolToInt(happened bool) int64 {
 	if happened {
 		return 1
 	}
@@ -59,10 +59,10 @@ func (e *Event) Undo(time.Time, *gatehouse.Command) {}
 // Expiry implements [State]. An event that was not sent is like a new one.
 func (e *Event) Expiry() time.Time { return e.until }
 
-func (e *Event) code(c *codec) {
-	c.version(1)
-	e.tally.code(c)
-	c.bool(&e.sent)
-	c.string(&e.message)
-	c.time(&e.until)
+func (e *Event) codeFields(c *stateCodec) {
+	c.codeVersion(1)
+	e.commandCounts.codeFields(c)
+	c.codeBool(&e.sent)
+	c.codeString(&e.message)
+	c.codeTime(&e.until)
 }

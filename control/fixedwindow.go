@@ -6,109 +6,110 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A fixedWindow is the meter that counts in windows which follow one another without a gap. They are
+// A fixedWindowMeter is the meter that counts in windows which follow one another without a gap. They are
 // counted from Go's zero time, so that a window of a day begins at midnight UTC and one of a week on
 // Monday, or begin with the calendar. In any window of the same length, wherever it begins, at most
 // twice the size pass.
-type fixedWindow struct {
-	rate           // its interval is that of the present window
-	start    int64 // of the window that count is of
-	count    int64
-	calendar *calendar // nil when all windows are alike
+type fixedWindowMeter struct {
+	meterRate       // its interval is that of the present window
+	start     int64 // of the window that count is of
+	count     int64
+	calendar  *zonedCalendar // nil when all windows are alike
 }
 
-func (w *fixedWindow) set(now int64, to *gatehouse.Command, zone *time.Location) (anew bool) {
+func (w *fixedWindowMeter) setLimit(now int64, to *gatehouse.Command, zone *time.Location) (anew bool) {
 	if w.interval > 0 {
-		w.roll(now)
+		w.rollTo(now)
 	}
 	w.size = to.Size
 	// What was taken in the window so far counts in the one that takes its place.
 	switch interval := int64(to.Interval); {
 	case to.Calendar != gatehouse.NoCalendar:
-		if w.calendar == nil || *w.calendar != (calendar{to.Calendar, zone}) {
-			w.calendar = &calendar{to.Calendar, zone}
-			w.begin(now)
+		if w.calendar == nil || *w.calendar != (zonedCalendar{to.Calendar, zone}) {
+			w.calendar = &zonedCalendar{to.Calendar, zone}
+			w.beginWindow(now)
 			return true
 		}
 	case w.calendar != nil || w.interval != interval:
 		w.calendar, w.interval = nil, interval
-		w.begin(now)
+		w.beginWindow(now)
 		return true
 	}
 	return false
 }
 
-// begin makes the window around an instant the present one.
-func (w *fixedWindow) begin(at int64) {
+// beginWindow makes the window around an instant the present one.
+func (w *fixedWindowMeter) beginWindow(at int64) {
 	if w.calendar == nil {
 		w.start = windowStart(at, w.interval)
 		return
 	}
-	start, end := w.calendar.around(at)
+	start, end := w.calendar.windowAround(at)
 	w.start, w.interval = start, end-start
 }
 
-func (w *fixedWindow) roll(at int64) {
+func (w *fixedWindowMeter) rollTo(at int64) {
 	if at-w.start >= w.interval {
-		w.begin(at)
+		w.beginWindow(at)
 		w.count = 0
 	}
 }
 
-func (w *fixedWindow) when(from, n int64) int64 {
+func (w *fixedWindowMeter) earliestFit(from, n int64) int64 {
 	at := *w
-	at.roll(from)
+	at.rollTo(from)
 	interval := at.interval
 	if w.calendar != nil {
-		interval = w.calendar.shortest()
+		interval = w.calendar.shortestWindow()
 	}
-	return refilled(from, n, refill{w.size, at.count, plus(at.start, at.interval), interval})
+	next := addSaturating(at.start, at.interval)
+	return earliestRefill(from, n, refillState{w.size, at.count, next, interval})
 }
 
-func (w *fixedWindow) take(_, at, n int64) {
-	w.roll(at)
-	w.count = plus(w.count, n)
+func (w *fixedWindowMeter) takeTokens(_, at, n int64) {
+	w.rollTo(at)
+	w.count = addSaturating(w.count, n)
 }
 
-func (w *fixedWindow) giveBack(now, n int64) {
-	w.roll(now)
+func (w *fixedWindowMeter) giveBack(now, n int64) {
+	w.rollTo(now)
 	w.count = max(0, w.count-n)
 }
 
-// undo gives back what was taken in the present window; that of one that is over is worth nothing.
-func (w *fixedWindow) undo(_, at, _, n int64) {
+// undoTake gives back what was taken in the present window; that of one that is over is worth nothing.
+func (w *fixedWindowMeter) undoTake(_, at, _, n int64) {
 	if at >= w.start {
 		w.count = max(0, w.count-n)
 	}
 }
 
-func (w *fixedWindow) read(now int64) reading {
+func (w *fixedWindowMeter) readMeter(now int64) meterReading {
 	at := *w
-	at.roll(now)
-	r := reading{limit: w.size, left: max(0, w.size-at.count), reset: now, interval: at.interval}
+	at.rollTo(now)
+	r := meterReading{limit: w.size, left: max(0, w.size-at.count), reset: now, interval: at.interval}
 	if at.count > 0 {
-		r.reset = plus(at.start, at.interval)
+		r.reset = addSaturating(at.start, at.interval)
 	}
 	return r
 }
 
-func (w *fixedWindow) limit() gatehouse.Limit {
+func (w *fixedWindowMeter) currentLimit() gatehouse.Limit {
 	if w.calendar != nil {
 		return gatehouse.Limit{Size: w.size, Calendar: w.calendar.unit}
 	}
-	return w.rate.limit()
+	return w.meterRate.currentLimit()
 }
 
-func (w *fixedWindow) clear() { w.count = 0 }
+func (w *fixedWindowMeter) clearTaken() { w.count = 0 }
 
-func (w *fixedWindow) clone() meter {
+func (w *fixedWindowMeter) clone() limitMeter {
 	c := *w
 	return &c
 }
 
-// code leaves out the calendar, which follows from the limits and their zone.
-func (w *fixedWindow) code(c *codec) {
-	w.rate.code(c)
-	c.instant(&w.start)
-	c.upTo(&w.count, noTime)
+// codeFields leaves out the calendar, which follows from the limits and their zone.
+func (w *fixedWindowMeter) codeFields(c *stateCodec) {
+	w.meterRate.codeFields(c)
+	c.codeInstant(&w.start)
+	c.codeUpTo(&w.count, noTime)
 }

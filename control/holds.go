@@ -26,7 +26,7 @@ type Hold struct {
 // still listed.
 func (s *Semaphore) Holds() []Hold {
 	list := make([]Hold, 0, len(s.holds))
-	for _, h := range s.inOrder() {
+	for _, h := range s.holdsByFence() {
 		hold := Hold{Holder: h.holder, Fence: h.fence, Cost: h.cost, Expires: h.expires}
 		if h.until != 0 {
 			hold.Until = time.Unix(0, h.until)
@@ -36,20 +36,20 @@ func (s *Semaphore) Holds() []Hold {
 	return list
 }
 
-// A held is a hold and whose it is.
-type held struct {
+// A holderHold is a hold and whose it is.
+type holderHold struct {
 	fence  uint64 // the hold's, so that sorting looks at nothing else
 	holder string
 	*hold
 }
 
-// inOrder lists what is held in the order of fencing tokens.
-func (s *Semaphore) inOrder() []held {
-	list := make([]held, 0, len(s.holds))
+// holdsByFence lists what is held in the order of fencing tokens.
+func (s *Semaphore) holdsByFence() []holderHold {
+	list := make([]holderHold, 0, len(s.holds))
 	for holder, h := range s.holds {
-		list = append(list, held{h.fence, holder, h})
+		list = append(list, holderHold{h.fence, holder, h})
 	}
-	slices.SortFunc(list, func(a, b held) int {
+	slices.SortFunc(list, func(a, b holderHold) int {
 		if a.fence != b.fence {
 			return cmp.Compare(a.fence, b.fence)
 		}
@@ -65,7 +65,7 @@ func (s *Semaphore) End(holder string, fence uint64) bool {
 	if h == nil || h.fence != fence {
 		return false
 	}
-	s.drop(holder)
+	s.dropHold(holder)
 	s.expired++
 	return true
 }
@@ -84,8 +84,8 @@ func (s *Semaphore) Track() {
 	}
 }
 
-// note notes that the hold of a holder has changed, or is gone.
-func (s *Semaphore) note(holder string) {
+// noteChanged notes that the hold of a holder has changed, or is gone.
+func (s *Semaphore) noteChanged(holder string) {
 	if s.changed != nil {
 		s.changed[holder] = struct{}{}
 	}
@@ -94,7 +94,7 @@ func (s *Semaphore) note(holder string) {
 // EachChanged calls visit for every holder whose hold has changed since the last call, or since Track, in
 // the order of their names. form is the hold's stored form, nil when the hold is gone; it must not be kept.
 func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
-	var c codec
+	var c stateCodec
 	for _, holder := range slices.Sorted(maps.Keys(s.changed)) {
 		h := s.holds[holder]
 		if h == nil {
@@ -102,8 +102,8 @@ func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 			continue
 		}
 		c.data = c.data[:0]
-		c.oldVersion(h.enough(), 3)
-		h.code(&c)
+		c.codeEarlierVersion(h.earliestVersion(), 3)
+		h.codeFields(&c)
 		visit(holder, c.data)
 	}
 	if len(s.changed) > manyChanged {
@@ -118,20 +118,20 @@ const manyChanged = 1000
 
 // EncodeHead appends the stored form of the semaphore as if nothing were held. Decode reads it.
 func (s *Semaphore) EncodeHead(data []byte) []byte {
-	c := codec{data: data}
+	c := stateCodec{data: data}
 	s.codeHead(&c)
-	c.items(0, 1)
+	c.codeLength(0, 1)
 	return c.data
 }
 
 // DecodeHold adds a hold from its stored form to a semaphore that was read from its head.
 func (s *Semaphore) DecodeHold(holder string, form []byte) error {
-	c := codec{data: form, reading: true}
-	c.version(3)
+	c := stateCodec{data: form, reading: true}
+	c.codeVersion(3)
 	h := new(hold)
-	h.code(&c)
-	if c.end() == nil {
-		s.add(&c, holder, h)
+	h.codeFields(&c)
+	if c.endDecoding() == nil {
+		s.addDecoded(&c, holder, h)
 	}
 	if c.fault != nil {
 		return gatehouse.Errorf(gatehouse.CodeInternal, "stored hold of %q: %w", holder, c.fault)
@@ -142,83 +142,84 @@ func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 // leastHold is the least that a holder and a hold take in a form.
 const leastHold = 13
 
-func (s *Semaphore) code(c *codec) {
+func (s *Semaphore) codeFields(c *stateCodec) {
 	s.codeHead(c)
 	if !c.reading {
-		c.items(len(s.holds), leastHold)
-		for _, h := range s.inOrder() {
-			c.string(&h.holder)
-			h.code(c)
+		c.codeLength(len(s.holds), leastHold)
+		for _, h := range s.holdsByFence() {
+			c.codeString(&h.holder)
+			h.codeFields(c)
 		}
 		return
 	}
-	for range c.items(0, leastHold) {
+	for range c.codeLength(0, leastHold) {
 		holder, h := "", new(hold)
-		c.string(&holder)
-		h.code(c)
-		s.add(c, holder, h)
+		c.codeString(&holder)
+		h.codeFields(c)
+		s.addDecoded(c, holder, h)
 	}
 }
 
 // codeHead codes all but the holds, the sum of which is not stored.
-func (s *Semaphore) codeHead(c *codec) {
+func (s *Semaphore) codeHead(c *stateCodec) {
 	enough := byte(2)
 	for _, h := range s.holds {
-		enough = max(enough, h.enough())
+		enough = max(enough, h.earliestVersion())
 	}
-	c.oldVersion(enough, 3)
-	s.tally.code(c)
-	c.bool(&s.sized)
-	c.size(&s.size)
-	c.uint64(&s.fence)
-	c.instant(&s.used)
-	c.int64(&s.reacquired)
-	c.int64(&s.released)
-	c.int64(&s.expired)
-	c.size(&s.maxHeld)
+	c.codeEarlierVersion(enough, 3)
+	s.commandCounts.codeFields(c)
+	c.codeBool(&s.sized)
+	c.codeSize(&s.size)
+	c.codeUint64(&s.fence)
+	c.codeInstant(&s.lastUsed)
+	c.codeInt64(&s.reacquired)
+	c.codeInt64(&s.released)
+	c.codeInt64(&s.expired)
+	c.codeSize(&s.maxHeld)
 }
 
-// enough is the earliest format in which a hold can be written.
-func (h *hold) enough() byte {
+// earliestVersion is the earliest format in which a hold can be written.
+func (h *hold) earliestVersion() byte {
 	if h.since != 0 {
 		return 3
 	}
 	return 2
 }
 
-func (h *hold) code(c *codec) {
-	c.size(&h.cost)
-	c.uint64(&h.fence)
-	c.instant(&h.until)
-	c.duration(&h.expires)
+func (h *hold) codeFields(c *stateCodec) {
+	c.codeSize(&h.cost)
+	c.codeUint64(&h.fence)
+	c.codeInstant(&h.until)
+	c.codeDuration(&h.expires)
 	grants := int64(h.grants)
-	c.upTo(&grants, maxAnswers)
+	c.codeUpTo(&grants, maxAnswers)
 	if c.reading {
 		h.grants = int32(grants) // #nosec G115 -- at most maxAnswers
 	}
-	if c.form > 1 {
-		c.bool(&h.confirmed)
+	if c.version > 1 {
+		c.codeBool(&h.confirmed)
 	}
-	if c.form > 2 {
-		c.instant(&h.since)
+	if c.version > 2 {
+		c.codeInstant(&h.since)
 	}
 }
 
-// add adds a hold that was read.
-func (s *Semaphore) add(c *codec, holder string, h *hold) {
+// addDecoded adds a hold that was read.
+func (s *Semaphore) addDecoded(c *stateCodec, holder string, h *hold) {
 	switch {
 	case s.holds[holder] != nil:
-		c.fail("a hold of %q twice", holder)
+		c.failDecoding("a hold of %q twice", holder)
 		return
-	case h.cost == 0 || h.cost > gatehouse.MaxSize-s.held:
-		c.fail("cost of %d with %d held, want 1 to %d in all", h.cost, s.held, int64(gatehouse.MaxSize))
+	case h.cost == 0 || h.cost > gatehouse.MaxSize-s.heldCost:
+		c.failDecoding("cost of %d with %d held, want 1 to %d in all",
+			h.cost, s.heldCost, int64(gatehouse.MaxSize))
 		return
 	case h.fence > s.fence:
-		c.fail("fencing token %d, want at most %d", h.fence, s.fence)
+		c.failDecoding("fencing token %d, want at most %d", h.fence, s.fence)
 		return
 	}
-	s.put(holder, h)
+	s.storeHold(holder, h)
 	if h.until != 0 {
-		s.ends.Push(end{at: h.until, holder: holder, fence: h.fence})
+		s.ends.Push(holdEnd{at: h.until, holder: holder, fence: h.fence})
 	}
 }

@@ -156,17 +156,18 @@ func TestHoldsAndEnd(t *testing.T) {
 			t.Errorf("End(%q, %d) = %t, want %t", c.holder, c.fence, got, c.want)
 		}
 	}
-	if s.held != 4 || s.expired != 1 || len(s.Holds()) != 2 {
-		t.Errorf("after End %d are held by %v, %d expired, want 4 by two, 1", s.held, s.Holds(), s.expired)
+	if s.heldCost != 4 || s.expired != 1 || len(s.Holds()) != 2 {
+		t.Errorf("after End %d are held by %v, %d expired, want 4 by two, 1",
+			s.heldCost, s.Holds(), s.expired)
 	}
 }
 
 // TestDecodeHoldRefuses: a hold that does not fit what is there is refused, and changes nothing.
 func TestDecodeHoldRefuses(t *testing.T) {
 	form := func(h hold) []byte {
-		var c codec
-		c.version(1)
-		h.code(&c)
+		var c stateCodec
+		c.codeVersion(1)
+		h.codeFields(&c)
 		return c.data
 	}
 	good := hold{cost: 1, fence: 5, grants: 1}
@@ -180,8 +181,8 @@ func TestDecodeHoldRefuses(t *testing.T) {
 		if err := s.DecodeHold("again", form(good)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.DecodeHold(name, bad); err == nil || s.held != 1 || len(s.holds) != 1 {
-			t.Errorf("DecodeHold(%s) = %v with %d held, want an error and 1", name, err, s.held)
+		if err := s.DecodeHold(name, bad); err == nil || s.heldCost != 1 || len(s.holds) != 1 {
+			t.Errorf("DecodeHold(%s) = %v with %d held, want an error and 1", name, err, s.heldCost)
 		}
 	}
 }
@@ -197,7 +198,7 @@ func TestLeft(t *testing.T) {
 	wait(1)
 	wait(2)
 	even := func(ticket gatehouse.Ticket) bool { return ticket%2 == 0 }
-	if !Left(barrier.state, even) || Left(barrier.state, even) {
+	if !ForgetWaiters(barrier.state, even) || ForgetWaiters(barrier.state, even) {
 		t.Error("Left = false, then true, want true, then false")
 	}
 	if d := wait(4); d.Outcome != gatehouse.Refused || d.Remaining != 1 {
@@ -206,14 +207,14 @@ func TestLeft(t *testing.T) {
 	if d := wait(3); d.Outcome != gatehouse.Granted {
 		t.Errorf("wait = %s, want granted", d.Outcome)
 	}
-	if !Left(barrier.state, even) {
+	if !ForgetWaiters(barrier.state, even) {
 		t.Error("Left at an open barrier = false, want true")
 	}
 	got := slices.Sorted(maps.Keys(barrier.state.(*Barrier).arrivals))
 	if want := []gatehouse.Ticket{1}; !slices.Equal(got, want) {
 		t.Errorf("not told yet: %v, want %v", got, want)
 	}
-	if Left(New(gatehouse.Semaphore), even) {
+	if ForgetWaiters(New(gatehouse.Semaphore), even) {
 		t.Error("Left of a semaphore = true, want false")
 	}
 }

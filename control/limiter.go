@@ -8,93 +8,94 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A limited is a limiter whose one limit is kept by a meter of type M.
-type limited[M any, P interface {
+// A limiterState is a limiter whose one limit is kept by a meter of type M.
+type limiterState[M any, P interface {
 	*M
-	meter
+	limitMeter
 }] struct {
-	limiter
-	first M
+	limiterCore
+	meter M
 }
 
 // Step implements [State].
-func (l *limited[M, P]) Step(now time.Time, cmd *gatehouse.Command) (d gatehouse.Decision) {
+func (l *limiterState[M, P]) Step(now time.Time, cmd *gatehouse.Command) (d gatehouse.Decision) {
 	d.At = now
-	l.step(P(&l.first), cmd, &d)
+	l.applyCommand(P(&l.meter), cmd, &d)
 	return d
 }
 
 // Undo implements [State].
-func (l *limited[M, P]) Undo(now time.Time, cmd *gatehouse.Command) {
-	l.undo(P(&l.first), now, cmd)
+func (l *limiterState[M, P]) Undo(now time.Time, cmd *gatehouse.Command) {
+	l.undoGrant(P(&l.meter), now, cmd)
 }
 
 // Expiry implements [State].
-func (l *limited[M, P]) Expiry() time.Time { return l.expiry(P(&l.first)) }
+func (l *limiterState[M, P]) Expiry() time.Time { return l.expiryTime(P(&l.meter)) }
 
-// stopped is Stopped of a limiter.
-func (l *limited[M, P]) stopped() (refused int64, ok bool) {
-	for _, m := range l.meters(P(&l.first)) {
-		ok = ok || m.limit().Size == 0
+// isStopped is Stopped of a limiter.
+func (l *limiterState[M, P]) isStopped() (refused int64, ok bool) {
+	for _, m := range l.activeMeters(P(&l.meter)) {
+		ok = ok || m.currentLimit().Size == 0
 	}
 	return l.timedOut, ok
 }
 
-// A limiter is what all limiters share: the rules of waiting, of several limits, of what is promised
+// A limiterCore is what all limiters share: the rules of waiting, of several limits, of what is promised
 // for later. What is particular to one way of limiting is its meter's business.
 //
 // Its methods are given first, the meter of the limit while there is one, and d, the decision to fill
 // in, whose time is set already: large values are not copied from one to the next.
-type limiter struct {
-	tally
-	more *more // nil while there is one limit, and no place ahead, chunk or past to know of
+type limiterCore struct {
+	commandCounts
+	extra *limiterExtra // nil while there is one limit, and no place ahead, chunk or past to know of
 }
 
 // beginGeneration notes that what was taken so far counts no more, or in another way, so that it cannot be
 // given back any more.
-func (l *limiter) beginGeneration() {
+func (l *limiterCore) beginGeneration() {
 	if l.created == 0 {
 		return
 	}
-	if l.more == nil {
-		l.more = new(more)
+	if l.extra == nil {
+		l.extra = new(limiterExtra)
 	}
-	l.more.generation++
-	l.more.from = l.more.generation
+	l.extra.generation++
+	l.extra.validFrom = l.extra.generation
 }
 
-// follow takes over from a limiter that was deleted at this instant: the grants of that one are not this
-// one's, although the time is the same, and its numbers are not used again.
-func (l *limiter) follow(before *limiter) {
-	if l.more == nil {
-		l.more = new(more)
+// followDeleted takes over from a limiter that was deleted at this instant: the grants of that one are not
+// this one's, although the time is the same, and its numbers are not used again.
+func (l *limiterCore) followDeleted(before *limiterCore) {
+	if l.extra == nil {
+		l.extra = new(limiterExtra)
 	}
-	l.more.generation, l.more.from = 1, 1
-	if m := before.more; m != nil {
-		l.more.generation, l.more.from, l.more.number = m.generation+1, m.generation+1, m.number
+	l.extra.generation, l.extra.validFrom = 1, 1
+	if m := before.extra; m != nil {
+		l.extra.generation, l.extra.validFrom = m.generation+1, m.generation+1
+		l.extra.lastNumber = m.lastNumber
 	}
 }
 
-// step applies one command.
-func (l *limiter) step(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if l.more != nil {
-		l.keepPromises(first, d.At.UnixNano())
+// applyCommand applies one command.
+func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if l.extra != nil {
+		l.startDueReservations(first, d.At.UnixNano())
 	}
-	if l.more != nil {
-		l.keepChunks(first, d.At.UnixNano())
+	if l.extra != nil {
+		l.dropEndedChunks(first, d.At.UnixNano())
 	}
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
-		l.acquire(first, cmd, d)
+		l.acquireTokens(first, cmd, d)
 		return
 	case gatehouse.OpReserve:
-		l.reserve(first, cmd, d)
+		l.reserveTokens(first, cmd, d)
 		return
 	case gatehouse.OpCharge:
-		l.charge(first, cmd, d)
+		l.chargeCost(first, cmd, d)
 		return
 	case gatehouse.OpPeek, gatehouse.OpDelay:
-		l.ask(first, cmd, d)
+		l.peekOrDelay(first, cmd, d)
 		return
 	}
 	if l.created == 0 {
@@ -103,64 +104,64 @@ func (l *limiter) step(first meter, cmd *gatehouse.Command, d *gatehouse.Decisio
 	}
 	switch cmd.Op {
 	case gatehouse.OpCancel:
-		l.cancel(first, cmd, d)
+		l.cancelReservation(first, cmd, d)
 		return
 	case gatehouse.OpRefund:
-		l.refund(first, d.At.UnixNano(), cmd.Cost)
+		l.refundTokens(first, d.At.UnixNano(), cmd.Cost)
 	case gatehouse.OpReset:
-		l.reset(first, d.At)
+		l.resetTaken(first, d.At)
 	}
-	l.grant(first, d)
+	l.fillGranted(first, d)
 	if cmd.Op == gatehouse.OpStats {
-		d.Stats = l.figures(first, d)
+		d.Stats = l.limiterStats(first, d)
 	}
 }
 
-// acquire takes what the command wants now, or says when it might.
-func (l *limiter) acquire(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if !l.apply(first, cmd, d) {
+// acquireTokens takes what the command wants now, or says when it might.
+func (l *limiterCore) acquireTokens(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if !l.applyLimits(first, cmd, d) {
 		return
 	}
 	if cmd.Forced {
-		l.force(first, cmd, d)
+		l.forceTake(first, cmd, d)
 		return
 	}
-	if !l.judge(first, cmd, d) {
+	if !l.checkAvailable(first, cmd, d) {
 		if d.Outcome == gatehouse.Refused {
-			l.refused(cmd)
+			l.countRefused(cmd)
 		}
 		if cmd.Chunk != nil {
-			d.Value = l.left(cmd.Chunk)
+			d.Value = l.leftInChunk(cmd.Chunk)
 		}
 		return
 	}
 	if cmd.Chunk == nil {
-		l.pass(d.At, cmd)
+		l.countPassed(d.At, cmd)
 	}
 	at := d.At.UnixNano()
-	for _, m := range l.meters(first) {
-		m.take(at, at, cmd.Cost)
+	for _, m := range l.activeMeters(first) {
+		m.takeTokens(at, at, cmd.Cost)
 	}
-	l.grant(first, d)
+	l.fillGranted(first, d)
 	if cmd.Chunk != nil {
-		l.lend(cmd, d)
+		l.lendChunk(cmd, d)
 	}
 }
 
-// force counts what was let through elsewhere.
-func (l *limiter) force(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+// forceTake counts what was let through elsewhere.
+func (l *limiterCore) forceTake(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if at := d.At.UnixNano(); cmd.Cost > 0 {
 		l.passed += max(1, cmd.Amount)
-		for _, m := range l.meters(first) {
-			m.take(at, at, cmd.Cost)
+		for _, m := range l.activeMeters(first) {
+			m.takeTokens(at, at, cmd.Cost)
 		}
-		l.lookAhead(first, at)
+		l.rebuildProjection(first, at)
 	}
-	l.grant(first, d)
+	l.fillGranted(first, d)
 }
 
-// apply puts the command's limits in force, at its first look. It reports false when it cannot.
-func (l *limiter) apply(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
+// applyLimits puts the command's limits in force, at its first look. It reports false when it cannot.
+func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
 	if cmd.Again && l.created != 0 {
 		return true
 	}
@@ -169,53 +170,53 @@ func (l *limiter) apply(first meter, cmd *gatehouse.Command, d *gatehouse.Decisi
 			return true
 		}
 		if cmd.Cost > gatehouse.DefaultSize && !cmd.Forced {
-			*d = unable(d.At, gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
+			*d = failedWith(d.At, gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
 				"its size of %d: want a limit in the request", cmd.Cost, gatehouse.DefaultSize))
 			return false
 		}
-		cmd = defaults(cmd)
+		cmd = withDefaultLimit(cmd)
 	}
 	at := d.At.UnixNano()
-	if l.more == nil && plain(cmd) {
-		if first.set(at, cmd, nil) {
+	if l.extra == nil && hasPlainLimit(cmd) {
+		if first.setLimit(at, cmd, nil) {
 			l.beginGeneration()
-			if l.more != nil {
-				l.more.note(cmd)
+			if l.extra != nil {
+				l.extra.noteLimits(cmd)
 			}
 		}
-	} else if err := l.setRule(first, at, cmd); err != nil {
+	} else if err := l.setLimits(first, at, cmd); err != nil {
 		d.Outcome, d.Message = gatehouse.Invalid, err.Error()
 		return false
 	}
-	l.begin(d.At)
+	l.noteFirstUse(d.At)
 	l.countChunks(first, at)
 	return true
 }
 
-// judge reports whether what the command wants can be taken now. If not, d says why and when.
-func (l *limiter) judge(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
+// checkAvailable reports whether what the command wants can be taken now. If not, d says why and when.
+func (l *limiterCore) checkAvailable(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 	at := d.At.UnixNano()
-	if cmd.Ahead == 0 && l.when(first, at, cmd.Cost) <= at {
+	if cmd.Ahead == 0 && l.earliestFit(first, at, cmd.Cost) <= at {
 		return true
 	}
-	l.refuse(first, cmd, d)
+	l.fillRefused(first, cmd, d)
 	return false
 }
 
-// ask answers a peek or a delay.
-func (l *limiter) ask(first meter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+// peekOrDelay answers a peek or a delay.
+func (l *limiterCore) peekOrDelay(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if l.created == 0 && !cmd.HasLimit() {
 		d.Outcome = gatehouse.Missing
 		return
 	}
 	if cmd.HasLimit() {
-		l, first = l.copy(), borrow(first)
-		if !l.apply(first, cmd, d) {
+		l, first = l.copyForTrial(), borrowMeter(first)
+		if !l.applyLimits(first, cmd, d) {
 			return
 		}
 	}
-	if l.judge(first, cmd, d) {
-		l.grant(first, d)
+	if l.checkAvailable(first, cmd, d) {
+		l.fillGranted(first, d)
 		return
 	}
 	if cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
@@ -223,41 +224,41 @@ func (l *limiter) ask(first meter, cmd *gatehouse.Command, d *gatehouse.Decision
 	}
 }
 
-// refund gives back what was taken: first what was charged and lies ahead, then what counts now. Reservations
-// stay.
-func (l *limiter) refund(first meter, now, n int64) {
+// refundTokens gives back what was taken: first what was charged and lies ahead, then what counts now.
+// Reservations stay.
+func (l *limiterCore) refundTokens(first limitMeter, now, n int64) {
 	n = l.lowerDebt(first, now, n)
-	for _, m := range l.meters(first) {
+	for _, m := range l.activeMeters(first) {
 		m.giveBack(now, n)
 	}
 	l.countChunks(first, now)
-	l.lookAhead(first, now)
+	l.rebuildProjection(first, now)
 }
 
-// reset begins anew, under the limits in force. The figures begin anew too, so that nothing of what
+// resetTaken begins anew, under the limits in force. The figures begin anew too, so that nothing of what
 // was granted before is taken back later.
-func (l *limiter) reset(first meter, now time.Time) {
-	for _, m := range l.meters(first) {
-		m.clear()
+func (l *limiterCore) resetTaken(first limitMeter, now time.Time) {
+	for _, m := range l.activeMeters(first) {
+		m.clearTaken()
 	}
-	if l.more != nil {
-		l.more.promises, l.more.keys = nil, 0
-		l.settlePromises(now.UnixNano())
+	if l.extra != nil {
+		l.extra.reservations, l.extra.holderBytes = nil, 0
+		l.dropUnusedExtra(now.UnixNano())
 	}
-	l.tally = tally{}
-	l.begin(now)
+	l.commandCounts = commandCounts{}
+	l.noteFirstUse(now)
 	l.beginGeneration()
 	l.countChunks(first, now.UnixNano())
 }
 
-// undo takes back what an acquire or a reserve was granted.
+// undoGrant takes back what an acquire or a reserve was granted.
 //
 // A place goes by its number alone. If that is not there, the place was cancelled, undone or reset, or its
 // time has come: then nothing is given back, as nobody can tell any more what of the meter was this place's.
 // What was taken at once goes by its instant, as long as the meters count what was taken in its generation.
-func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
+func (l *limiterCore) undoGrant(first limitMeter, now time.Time, cmd *gatehouse.Command) {
 	if cmd.Chunk != nil {
-		l.endChunk(first, now.UnixNano(), cmd)
+		l.returnChunk(first, now.UnixNano(), cmd)
 		return
 	}
 	granted := cmd.Granted
@@ -265,31 +266,31 @@ func (l *limiter) undo(first meter, now time.Time, cmd *gatehouse.Command) {
 		return // nothing was taken, or not from this one
 	}
 	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
-	if l.more != nil {
-		l.keepPromises(first, at)
+	if l.extra != nil {
+		l.startDueReservations(first, at)
 	}
-	if l.more != nil {
-		l.keepChunks(first, at)
+	if l.extra != nil {
+		l.dropEndedChunks(first, at)
 	}
 	if granted.Reservation != 0 {
-		if i := l.numbered(granted.Reservation); i >= 0 {
-			l.unpromise(first, at, i)
+		if i := l.findByNumber(granted.Reservation); i >= 0 {
+			l.undoReservation(first, at, i)
 		}
 		return
 	}
-	if granted.At.UnixNano() < l.created || l.more != nil && granted.Generation < l.more.from {
+	if granted.At.UnixNano() < l.created || l.extra != nil && granted.Generation < l.extra.validFrom {
 		return // by another of this name, or it was reset since
 	}
-	l.takeBack(cmd)
+	l.uncountPassed(cmd)
 	limits := l.ownLimits()
-	for i, m := range l.meters(first) {
-		reset, ok := resetThen(limits, i, cmd, m.read(at).interval)
-		if ok && l.counts(i, granted.Generation) {
-			m.undo(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
+	for i, m := range l.activeMeters(first) {
+		reset, ok := resetThen(limits, i, cmd, m.readMeter(at).interval)
+		if ok && l.stillCounts(i, granted.Generation) {
+			m.undoTake(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
 		}
 	}
 	l.countChunks(first, at)
-	l.lookAhead(first, at)
+	l.rebuildProjection(first, at)
 }
 
 // resetThen is what the decision to take back said about the limit of this number, whose interval is
@@ -313,26 +314,26 @@ func resetThen(
 	return 0, false
 }
 
-// expiry is when nothing that was taken or promised counts any more.
-func (l *limiter) expiry(first meter) time.Time {
+// expiryTime is when nothing that was taken or promised counts any more.
+func (l *limiterCore) expiryTime(first limitMeter) time.Time {
 	at := l.created
-	if l.more != nil {
-		for _, c := range l.more.chunks {
+	if l.extra != nil {
+		for _, c := range l.extra.chunks {
 			at = max(at, c.until)
 		}
 	}
 	if l.created == 0 {
 		return time.Unix(0, at)
 	}
-	for _, m := range l.looking(first) {
-		at = max(at, m.read(l.created).reset)
+	for _, m := range l.projectedMeters(first) {
+		at = max(at, m.readMeter(l.created).reset)
 	}
 	return time.Unix(0, at)
 }
 
-// figures are the statistics: what is particular to limiters comes last.
-func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
-	figures := l.stats("acquired",
+// limiterStats are the statistics: what is particular to limiters comes last.
+func (l *limiterCore) limiterStats(first limitMeter, d *gatehouse.Decision) []gatehouse.Stat {
+	figures := l.commandStats("acquired",
 		gatehouse.Stat{Name: "size", Value: d.Limit},
 		gatehouse.Stat{Name: "interval", Value: d.Interval},
 		gatehouse.Stat{Name: "available", Value: d.Remaining})
@@ -343,39 +344,39 @@ func (l *limiter) figures(first meter, d *gatehouse.Decision) []gatehouse.Stat {
 		}
 		figures = append(figures, gatehouse.Stat{Name: "limits", Value: strings.Join(limits, ",")})
 	}
-	if ahead := l.reserved(first, d.At.UnixNano()); ahead > 0 {
+	if ahead := l.reservedAhead(first, d.At.UnixNano()); ahead > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "reserved", Value: ahead})
 	}
-	if debt := l.debt(); debt > 0 {
+	if debt := l.totalDebt(); debt > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "debt", Value: debt})
 	}
 	return figures
 }
 
-// code reads what there is besides one limit first: the meter of that is still unused then.
-func (l *limiter) code(c *codec, first meter) {
+// codeFields reads what there is besides one limit first: the meter of that is still unused then.
+func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	enough := byte(2)
-	if l.debt() > 0 {
+	if l.totalDebt() > 0 {
 		enough = 3
 	}
-	c.oldVersion(enough, 3)
-	l.tally.code(c)
-	several := l.more != nil && l.created != 0 && l.more.noted()
-	c.bool(&several)
+	c.codeEarlierVersion(enough, 3)
+	l.commandCounts.codeFields(c)
+	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
+	c.codeBool(&several)
 	if several && c.reading {
-		l.more = new(more)
+		l.extra = new(limiterExtra)
 	}
 	if several {
-		l.more.code(c, first)
+		l.extra.codeFields(c, first)
 	}
-	c.meter(first)
-	if c.form > 1 {
+	c.codeMeter(first)
+	if c.version > 1 {
 		l.codeChunks(c, first)
 	}
 	if several && l.created == 0 {
-		c.fail("several limits or reservations, but never used")
+		c.failDecoding("several limits or reservations, but never used")
 	}
-	if l.created != 0 && (l.more == nil || l.more.meters == nil) && first.length() == 0 {
-		c.fail("limit without an interval")
+	if l.created != 0 && (l.extra == nil || l.extra.meters == nil) && first.windowLength() == 0 {
+		c.failDecoding("limit without an interval")
 	}
 }

@@ -8,89 +8,89 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A meter counts what is taken under one limit. It is all that one way of limiting has of its own; the
+// A limitMeter counts what is taken under one limit. It is all that one way of limiting has of its own; the
 // rest, which all limiters share, is limiter's. Instants and lengths of time are nanoseconds.
-type meter interface {
-	// set puts the one limit of a command in force, whose list of them it does not look at. What was
+type limitMeter interface {
+	// setLimit puts the one limit of a command in force, whose list of them it does not look at. What was
 	// taken before still counts. zone is that of a window of the calendar. It reports whether what was taken
 	// before counts in another way than it did, so that undo would give back something else.
-	set(now int64, to *gatehouse.Command, zone *time.Location) (anew bool)
+	setLimit(now int64, to *gatehouse.Command, zone *time.Location) (anew bool)
 
-	// when is the earliest instant, not before from, at which n can be taken if nobody takes any
+	// earliestFit is the earliest instant, not before from, at which n can be taken if nobody takes any
 	// before; noTime when there is none. What can be taken at one instant can be at every later one.
 	// For more than can ever be taken at once it is an instant before which so many cannot have been
 	// taken one after the other.
-	when(from, n int64) int64
+	earliestFit(from, n int64) int64
 
-	// take counts n that start at an instant. It is not before that of an earlier take, unless the
+	// takeTokens counts n that start at an instant. It is not before that of an earlier take, unless the
 	// meter is a schedule; it may lie ahead in a schedule, and in a copy that is to look ahead.
-	take(now, at, n int64)
+	takeTokens(now, at, n int64)
 
 	// giveBack takes back n of what started by now, and no more than still counts.
 	giveBack(now, n int64)
 
-	// undo takes back n that were taken at an instant, as far as they still count; reset is what
+	// undoTake takes back n that were taken at an instant, as far as they still count; reset is what
 	// the meter's reading said right after.
-	undo(now, at, reset, n int64)
+	undoTake(now, at, reset, n int64)
 
-	// read tells how the meter stands.
-	read(now int64) reading
+	// readMeter tells how the meter stands.
+	readMeter(now int64) meterReading
 
-	// has reports whether the limit in force is the one limit of a command, none of the calendar's.
-	has(cmd *gatehouse.Command) bool
+	// matchesLimit reports whether the limit in force is the one limit of a command, none of the calendar's.
+	matchesLimit(cmd *gatehouse.Command) bool
 
-	// tell fills the limit in force into a command, as set takes it; none of the calendar's.
-	tell(to *gatehouse.Command)
+	// fillLimit fills the limit in force into a command, as set takes it; none of the calendar's.
+	fillLimit(to *gatehouse.Command)
 
-	// length is the interval of the limit in force.
-	length() int64
+	// windowLength is the interval of the limit in force.
+	windowLength() int64
 
-	// limit is the limit in force.
-	limit() gatehouse.Limit
+	// currentLimit is the limit in force.
+	currentLimit() gatehouse.Limit
 
-	// weight is about how many bytes of memory the meter takes.
-	weight() int
+	// memoryWeight is about how many bytes of memory the meter takes.
+	memoryWeight() int
 
-	// clear forgets all that was taken.
-	clear()
+	// clearTaken forgets all that was taken.
+	clearTaken()
 
 	// clone returns a copy.
-	clone() meter
+	clone() limitMeter
 }
 
-// A schedule is a meter that keeps every start by itself, those ahead too.
-type schedule interface {
-	meter
+// A schedulingMeter is a meter that keeps every start by itself, those ahead too.
+type schedulingMeter interface {
+	limitMeter
 
-	// promise is the earliest instant, not before now, that n may be promised. It is not before what
-	// when says.
-	promise(now, n int64) int64
+	// earliestReservation is the earliest instant, not before now, that n may be promised. It is not before
+	// what when says.
+	earliestReservation(now, n int64) int64
 
-	// remove takes back n that were to start at an instant.
-	remove(at, n int64)
+	// removeStart takes back n that were to start at an instant.
+	removeStart(at, n int64)
 
-	// ahead is how many start after an instant.
-	ahead(now int64) int64
+	// reservedAfter is how many start after an instant.
+	reservedAfter(now int64) int64
 }
 
-// A reading is how a meter stands.
-type reading struct {
+// A meterReading is how a meter stands.
+type meterReading struct {
 	limit    int64 // the most that can be taken at once
 	left     int64 // of that
 	reset    int64 // the instant from which nothing counts any more
 	interval int64 // in which so many come back
 }
 
-// A rate is what every meter is told: so many in so long.
-type rate struct {
+// A meterRate is what every meter is told: so many in so long.
+type meterRate struct {
 	size     int64
 	interval int64
 }
 
-// length is the interval.
-func (r *rate) length() int64 { return r.interval }
+// windowLength is the interval.
+func (r *meterRate) windowLength() int64 { return r.interval }
 
-func (r *rate) limit() gatehouse.Limit {
+func (r *meterRate) currentLimit() gatehouse.Limit {
 	return gatehouse.Limit{Size: r.size, Interval: time.Duration(r.interval)}
 }
 
@@ -108,16 +108,16 @@ func windowStart(at, interval int64) int64 {
 	return at - (at%interval+int64(offset))%interval                   // #nosec G115 -- below interval
 }
 
-// plus is a sum that stops at noTime; b is from 0.
-func plus(a, b int64) int64 {
+// addSaturating is a sum that stops at noTime; b is from 0.
+func addSaturating(a, b int64) int64 {
 	if a > 0 && b > noTime-a {
 		return noTime
 	}
 	return a + b
 }
 
-// times is a product of two numbers from 0 that stops at noTime.
-func times(a, b int64) int64 {
+// mulSaturating is a product of two numbers from 0 that stops at noTime.
+func mulSaturating(a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b)) // #nosec G115 -- from 0
 	if hi != 0 || lo > noTime {
 		return noTime
@@ -125,15 +125,15 @@ func times(a, b int64) int64 {
 	return int64(lo) // #nosec G115 -- checked
 }
 
-// share is n·part/whole rounded down, exactly. part is at most whole.
-func share(n, part, whole int64) int64 {
+// proportionOf is n·part/whole rounded down, exactly. part is at most whole.
+func proportionOf(n, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(part))    // #nosec G115 -- from 0
 	quotient, _ := bits.Div64(hi, lo, uint64(whole)) // #nosec G115 -- more than 0
 	return int64(quotient)                           // #nosec G115 -- at most n
 }
 
-// fade is the largest part of whole whose share of n is no more than room.
-func fade(n, room, whole int64) int64 {
+// largestPart is the largest part of whole whose share of n is no more than room.
+func largestPart(n, room, whole int64) int64 {
 	if n <= room {
 		return whole
 	}
@@ -146,7 +146,7 @@ func fade(n, room, whole int64) int64 {
 	return int64(quotient) // #nosec G115 -- at most whole
 }
 
-func (r *rate) code(c *codec) {
-	c.size(&r.size)
-	c.upTo(&r.interval, int64(gatehouse.MaxDuration))
+func (r *meterRate) codeFields(c *stateCodec) {
+	c.codeSize(&r.size)
+	c.codeUpTo(&r.interval, int64(gatehouse.MaxDuration))
 }

@@ -21,11 +21,11 @@ func TestShareAndFade(t *testing.T) {
 		whole := rapid.Int64Range(1, int64(gatehouse.MaxDuration)).Draw(t, "whole")
 		part := rapid.Int64Range(0, whole).Draw(t, "part")
 		n := rapid.Int64Range(0, noTime).Draw(t, "n")
-		if got, want := share(n, part, whole), bigShare(n, part, whole); got != want {
+		if got, want := proportionOf(n, part, whole), bigShare(n, part, whole); got != want {
 			t.Fatalf("share(%d, %d, %d) = %d, want %d", n, part, whole, got, want)
 		}
 		room := rapid.Int64Range(0, gatehouse.MaxSize).Draw(t, "room")
-		most := fade(n, room, whole)
+		most := largestPart(n, room, whole)
 		if most < 0 || most > whole || bigShare(n, most, whole) > room {
 			t.Fatalf("fade(%d, %d, %d) = %d, which is too much", n, room, whole, most)
 		}
@@ -63,19 +63,19 @@ func TestCalendar(t *testing.T) {
 			t.Fatal(err)
 		}
 		units := []gatehouse.Calendar{gatehouse.Day, gatehouse.Week, gatehouse.Month}
-		c := calendar{rapid.SampledFrom(units).Draw(t, "unit"), location}
+		c := zonedCalendar{rapid.SampledFrom(units).Draw(t, "unit"), location}
 		// Hours from some days before a clock change: most of them fall on others.
 		at := time.Unix(rapid.Int64Range(0, 2_500_000_000).Draw(t, "at"), 0).In(location)
 		if _, change := at.ZoneBounds(); !change.IsZero() && rapid.Bool().Draw(t, "near") {
 			at = change.Add(time.Duration(rapid.Int64Range(-100, 100).Draw(t, "half hours")) * time.Hour / 2)
 		}
-		start, end := c.around(at.UnixNano())
-		if start > at.UnixNano() || end <= at.UnixNano() || end-start < c.shortest() {
+		start, end := c.windowAround(at.UnixNano())
+		if start > at.UnixNano() || end <= at.UnixNano() || end-start < c.shortestWindow() {
 			t.Fatalf("%s: from %d to %d", at, start, end)
 		}
-		first, _ := c.around(start)
-		last, next := c.around(end - 1)
-		following, _ := c.around(end)
+		first, _ := c.windowAround(start)
+		last, next := c.windowAround(end - 1)
+		following, _ := c.windowAround(end)
 		if first != start || last != start || next != end || following != end {
 			t.Fatalf("%s: %d to %d, but %d, %d to %d, %d", at, start, end, first, last, next, following)
 		}
@@ -85,7 +85,7 @@ func TestCalendar(t *testing.T) {
 
 // checkDate looks at the first instant of a window: the one before is of another date, and weeks and
 // months begin with their first day.
-func checkDate(t *rapid.T, c calendar, start time.Time) {
+func checkDate(t *rapid.T, c zonedCalendar, start time.Time) {
 	before := start.Add(-1)
 	if before.YearDay() == start.YearDay() && before.Year() == start.Year() {
 		t.Fatalf("%s is not the beginning of a day", start)
@@ -112,9 +112,9 @@ func estimated(r record, at int64, cmd *gatehouse.Command) int64 {
 // inParts is what a window in sixty parts counts, part by part.
 func inParts(r record, at int64, cmd *gatehouse.Command) int64 {
 	w := int64(cmd.Interval)
-	step := (w + parts - 1) / parts
+	step := (w + partsPerWindow - 1) / partsPerWindow
 	sum := int64(0)
-	for part := at/step - parts - 1; part <= at/step; part++ {
+	for part := at/step - partsPerWindow - 1; part <= at/step; part++ {
 		n, covered := int64(0), min(step, (part+1)*step-1-(at-w))
 		for _, s := range r {
 			if s.at/step == part {
@@ -181,7 +181,7 @@ func checkOracle(t *rapid.T, v variety, counts oracle) {
 			t.Fatalf("acquire %d with %d of %d taken = %s; %v", cmd.Cost, count, most, d.Outcome, log)
 		}
 		if d.Outcome == gatehouse.Granted {
-			log = append(log, run{at, cmd.Cost})
+			log = append(log, startRun{at, cmd.Cost})
 			count = counts(log, at, &cmd)
 		}
 		if want := max(0, most-count); d.Remaining != want {

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A pace is the meter of a schedule: it keeps the starts that it promised, and the next is promised for
+// A paceMeter is the meter of a schedule: it keeps the starts that it promised, and the next is promised for
 // the earliest instant that leaves no interval with more than the size. That is a sliding log that also
 // looks ahead. It is what JARL set out to do, without its faults: JARL keeps arrivals instead of starts
 // and lets more through than its limit.
@@ -14,80 +14,80 @@ import (
 // When paced, those that are promised a start ahead of them start one step of interval/size after the
 // other, and not all at once when the interval is over; when classic, the first of them is one step
 // later still, as in JARL. What is taken without a promise goes by the log alone.
-type pace struct {
-	slidingLog
+type paceMeter struct {
+	slidingLogMeter
 	mode gatehouse.Mode
 	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
-func (p *pace) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
-	anew = p.keep(now, to, to.Interval+to.Guard)
+func (p *paceMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+	anew = p.setSpan(now, to, to.Interval+to.Guard)
 	p.mode = to.Mode
 	return anew
 }
 
-// step is the time from one start to the next; 0 when the size is.
-func (p *pace) step() int64 {
+// stepLength is the time from one start to the next; 0 when the size is.
+func (p *paceMeter) stepLength() int64 {
 	if p.size == 0 {
 		return 0
 	}
 	return p.interval / p.size
 }
 
-// promise implements [schedule].
-func (p *pace) promise(now, n int64) int64 {
-	at := p.when(now, n)
+// earliestReservation implements [schedulingMeter].
+func (p *paceMeter) earliestReservation(now, n int64) int64 {
+	at := p.earliestFit(now, n)
 	if at == noTime {
 		return at
 	}
-	return max(at, p.exact(now, n))
+	return max(at, p.unroundedStart(now, n))
 }
 
-// exact is when n would start if nothing were rounded: not before the last start as it was promised,
+// unroundedStart is when n would start if nothing were rounded: not before the last start as it was promised,
 // but a step after that as it was meant. Otherwise what is rounded would add up.
-func (p *pace) exact(now, n int64) int64 {
+func (p *paceMeter) unroundedStart(now, n int64) int64 {
 	room := max(0, p.size-n) // a place may be for more than the size, which was made smaller since
-	at := max(now, p.freed(room))
+	at := max(now, p.freedAt(room))
 	switch {
 	case p.mode == gatehouse.ModeDefault:
-	case p.last(now) > now:
+	case p.latestStart(now) > now:
 		at = max(at, p.next)
 	case at > now && p.mode == gatehouse.ModeClassic:
-		at = plus(at, p.step())
+		at = addSaturating(at, p.stepLength())
 	}
 	return at
 }
 
-func (p *pace) take(now, at, n int64) {
+func (p *paceMeter) takeTokens(now, at, n int64) {
 	exact := at
-	if e := p.exact(now, n); at > now && at-e < int64(time.Millisecond) { // it was only rounded up
+	if e := p.unroundedStart(now, n); at > now && at-e < int64(time.Millisecond) { // it was only rounded up
 		exact = min(at, e)
 	}
-	if p.last(at) == at { // otherwise it was forced in before one that lies ahead
-		p.next = plus(exact, times(p.step(), n))
+	if p.latestStart(at) == at { // otherwise it was forced in before one that lies ahead
+		p.next = addSaturating(exact, mulSaturating(p.stepLength(), n))
 	}
-	p.slidingLog.take(now, at, n)
+	p.slidingLogMeter.takeTokens(now, at, n)
 }
 
-func (p *pace) clear() {
-	p.slidingLog.clear()
+func (p *paceMeter) clearTaken() {
+	p.slidingLogMeter.clearTaken()
 	p.next = 0
 }
 
-func (p *pace) clone() meter {
+func (p *paceMeter) clone() limitMeter {
 	c := *p
 	c.copyRuns()
 	return &c
 }
 
-func (p *pace) borrow() meter {
+func (p *paceMeter) borrowRuns() limitMeter {
 	c := *p
-	c.lent = true
+	c.borrowed = true
 	return &c
 }
 
-func (p *pace) code(c *codec) {
-	p.slidingLog.code(c)
-	c.byte((*byte)(&p.mode), byte(gatehouse.ModeClassic))
-	c.instant(&p.next)
+func (p *paceMeter) codeFields(c *stateCodec) {
+	p.slidingLogMeter.codeFields(c)
+	c.codeByte((*byte)(&p.mode), byte(gatehouse.ModeClassic))
+	c.codeInstant(&p.next)
 }

@@ -219,8 +219,8 @@ func checkHolds(t *rapid.T, state State, slow *slowSemaphore) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("held by %q, want %q", got, want)
 	}
-	if s.held != sum || sum != slow.held() {
-		t.Fatalf("held %d, holds sum to %d, want %d", s.held, sum, slow.held())
+	if s.heldCost != sum || sum != slow.held() {
+		t.Fatalf("held %d, holds sum to %d, want %d", s.heldCost, sum, slow.held())
 	}
 	if len(s.ends.Heap) > 2*len(s.holds)+9 {
 		t.Fatalf("%d ends kept for %d holds", len(s.ends.Heap), len(s.holds))

@@ -21,42 +21,42 @@ func Alters(s State, cmd *gatehouse.Command) bool {
 		return s.deadline.IsZero()
 	case *Barrier:
 		return cmd.MaxWait != 0 || len(s.arrivals) == 0 && s.size != cmd.Size
-	case interface{ alters(*gatehouse.Command) bool }:
-		return s.alters(cmd)
+	case interface{ changesLimits(*gatehouse.Command) bool }:
+		return s.changesLimits(cmd)
 	}
 	return true
 }
 
-// alters reports whether a command has other limits than those in force.
-func (l *limited[M, P]) alters(cmd *gatehouse.Command) bool {
+// changesLimits reports whether a command has other limits than those in force.
+func (l *limiterState[M, P]) changesLimits(cmd *gatehouse.Command) bool {
 	switch {
 	case l.created == 0:
 		return true
 	case !cmd.HasLimit():
 		return false
-	case l.more != nil && (l.more.limits != nil || l.more.meters != nil):
-		return !l.more.says(cmd)
+	case l.extra != nil && (l.extra.limits != nil || l.extra.meters != nil):
+		return !l.extra.matchesLimits(cmd)
 	}
 	// A form with chunks and no reservations leaves the limits out: the meter has the one there is.
-	return !plain(cmd) || !P(&l.first).has(cmd)
+	return !hasPlainLimit(cmd) || !P(&l.meter).matchesLimit(cmd)
 }
 
 // Refusals are how many commands gave up, and since when they are counted; the zero time if they are not.
 func Refusals(s State) (count int64, since time.Time) {
-	if t, ok := s.(interface{ tallied() *tally }); ok && t.tallied().created != 0 {
-		return t.tallied().timedOut, time.Unix(0, t.tallied().created)
+	if t, ok := s.(interface{ baseCounts() *commandCounts }); ok && t.baseCounts().created != 0 {
+		return t.baseCounts().timedOut, time.Unix(0, t.baseCounts().created)
 	}
 	return 0, time.Time{}
 }
 
 // AddRefusals counts commands that gave up without the state being told.
 func AddRefusals(s State, count int64) {
-	if t, ok := s.(interface{ tallied() *tally }); ok {
-		t.tallied().timedOut += count
+	if t, ok := s.(interface{ baseCounts() *commandCounts }); ok {
+		t.baseCounts().timedOut += count
 	}
 }
 
-func (t *tally) tallied() *tally { return t }
+func (t *commandCounts) baseCounts() *commandCounts { return t }
 
 // Created is when a controller was used first, the zero time if it was not.
 func Created(s State) time.Time {
@@ -67,33 +67,39 @@ func Created(s State) time.Time {
 	return since
 }
 
-func (r *rate) has(cmd *gatehouse.Command) bool {
+func (r *meterRate) matchesLimit(cmd *gatehouse.Command) bool {
 	return r.size == cmd.Size && r.interval == int64(cmd.Interval)
 }
 
-func (g *gcra) has(cmd *gatehouse.Command) bool { return g.rate.has(cmd) && g.burst == cmd.Burst }
+func (g *gcraMeter) matchesLimit(cmd *gatehouse.Command) bool {
+	return g.meterRate.matchesLimit(cmd) && g.burst == cmd.Burst
+}
 
-func (w *fixedWindow) has(cmd *gatehouse.Command) bool { return w.rate.has(cmd) && w.calendar == nil }
+func (w *fixedWindowMeter) matchesLimit(cmd *gatehouse.Command) bool {
+	return w.meterRate.matchesLimit(cmd) && w.calendar == nil
+}
 
-func (w *slidingWindow) has(cmd *gatehouse.Command) bool {
+func (w *slidingWindowMeter) matchesLimit(cmd *gatehouse.Command) bool {
 	fine := w.fine != nil
-	return w.rate.has(cmd) && fine == (cmd.Mode != gatehouse.ModeDefault) &&
+	return w.meterRate.matchesLimit(cmd) && fine == (cmd.Mode != gatehouse.ModeDefault) &&
 		(!fine || w.fine.strict == (cmd.Mode == gatehouse.ModeStrict))
 }
 
-func (p *pace) has(cmd *gatehouse.Command) bool {
-	return p.rate.has(cmd) && p.span == int64(cmd.Interval+cmd.Guard) && p.mode == cmd.Mode
+func (p *paceMeter) matchesLimit(cmd *gatehouse.Command) bool {
+	return p.meterRate.matchesLimit(cmd) && p.span == int64(cmd.Interval+cmd.Guard) && p.mode == cmd.Mode
 }
 
-func (r *rate) tell(to *gatehouse.Command) { to.Size, to.Interval = r.size, time.Duration(r.interval) }
+func (r *meterRate) fillLimit(to *gatehouse.Command) {
+	to.Size, to.Interval = r.size, time.Duration(r.interval)
+}
 
-func (g *gcra) tell(to *gatehouse.Command) {
-	g.rate.tell(to)
+func (g *gcraMeter) fillLimit(to *gatehouse.Command) {
+	g.meterRate.fillLimit(to)
 	to.Burst = g.burst
 }
 
-func (w *slidingWindow) tell(to *gatehouse.Command) {
-	w.rate.tell(to)
+func (w *slidingWindowMeter) fillLimit(to *gatehouse.Command) {
+	w.meterRate.fillLimit(to)
 	switch {
 	case w.fine == nil:
 	case w.fine.strict:
@@ -103,7 +109,7 @@ func (w *slidingWindow) tell(to *gatehouse.Command) {
 	}
 }
 
-func (p *pace) tell(to *gatehouse.Command) {
-	p.rate.tell(to)
+func (p *paceMeter) fillLimit(to *gatehouse.Command) {
+	p.meterRate.fillLimit(to)
 	to.Guard, to.Mode = time.Duration(p.span-p.interval), p.mode
 }

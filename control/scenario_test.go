@@ -150,7 +150,7 @@ func (s *scenario) expiry() string {
 	switch {
 	case s.state == nil:
 		return "none"
-	case s.state.Expiry().Equal(never()):
+	case s.state.Expiry().Equal(neverExpires()):
 		return "never"
 	case s.state.Expiry().Before(s.origin):
 		return "past"
@@ -204,7 +204,7 @@ func (s *scenario) serve(newcomer *actor) (got []event) {
 	for i, a := range actors {
 		a.turn = queue[i]
 		e := newEvent(a, s.origin)
-		if a.turn.stays() {
+		if a.turn.keepsWaiting() {
 			a.cmd.Again = true
 			if a.cmd.Since.IsZero() {
 				a.cmd.Since = s.now
@@ -217,7 +217,7 @@ func (s *scenario) serve(newcomer *actor) (got []event) {
 		switch {
 		case a == newcomer:
 			got = slices.Insert(got, 0, e)
-		case !a.turn.stays():
+		case !a.turn.keepsWaiting():
 			got = append(got, e)
 		}
 	}

@@ -18,17 +18,17 @@ const maxHolders = 100_000
 // across a delete or a restart too as long as the store's clock rises and there was no more than one
 // grant per µs. A store that counts its changes gives that number in place of the time.
 type Semaphore struct {
-	tally
-	lock  bool // the size is always 1
-	sized bool // an acquire has set the size
-	size  int64
-	held  int64 // the sum of the costs of holds
-	fence uint64
-	used  int64 // when it was used last, Unix ns
-	holds map[string]*hold
-	most  int // how many there were at once since the map was made
-	keys  int // the weight of the holders' names
-	ends  ends
+	commandCounts
+	lock        bool // the size is always 1
+	sized       bool // an acquire has set the size
+	size        int64
+	heldCost    int64 // the sum of the costs of holds
+	fence       uint64
+	lastUsed    int64 // when it was used last, Unix ns
+	holds       map[string]*hold
+	peakHolds   int // how many there were at once since the map was made
+	holderBytes int // the weight of the holders' names
+	ends        holdEndHeap
 
 	changed map[string]struct{} // whose holds did since the last visit; nil while nobody wants to know
 
@@ -48,62 +48,62 @@ type hold struct {
 
 // Step implements [State].
 func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	s.begin(now)
-	s.used = now.UnixNano()
-	s.expire(now.UnixNano())
+	s.noteFirstUse(now)
+	s.lastUsed = now.UnixNano()
+	s.expireHolds(now.UnixNano())
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
-		return s.acquire(now, cmd)
+		return s.acquireHold(now, cmd)
 	case gatehouse.OpRelease:
-		return s.release(now, cmd)
+		return s.releaseHold(now, cmd)
 	case gatehouse.OpRenew:
-		return s.renew(now, cmd)
+		return s.renewHold(now, cmd)
 	default:
-		d := s.decide(now, gatehouse.Granted)
-		d.Stats = s.stats("acquired",
+		d := s.semaphoreDecision(now, gatehouse.Granted)
+		d.Stats = s.commandStats("acquired",
 			gatehouse.Stat{Name: "reacquired", Value: s.reacquired},
 			gatehouse.Stat{Name: "released", Value: s.released},
 			gatehouse.Stat{Name: "expired", Value: s.expired},
 			gatehouse.Stat{Name: "max_ever_held", Value: s.maxHeld},
 			gatehouse.Stat{Name: "size", Value: s.size},
-			gatehouse.Stat{Name: "held", Value: s.held},
+			gatehouse.Stat{Name: "held", Value: s.heldCost},
 			gatehouse.Stat{Name: "holders", Value: int64(len(s.holds))})
 		return d
 	}
 }
 
-func (s *Semaphore) acquire(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if why := s.resize(cmd); why != "" {
-		return unable(now, gatehouse.Invalid, why)
+func (s *Semaphore) acquireHold(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if why := s.applySize(cmd); why != "" {
+		return failedWith(now, gatehouse.Invalid, why)
 	}
 	if h := s.holds[cmd.Holder]; h != nil {
-		h.grants = once(h.grants)
-		s.note(cmd.Holder)
+		h.grants = addAnswer(h.grants)
+		s.noteChanged(cmd.Holder)
 		s.reacquired++
 		if cmd.Extend {
-			s.extend(now, cmd, s.length(cmd))
+			s.extendHold(now, cmd, s.holdLength(cmd))
 		}
-		return s.holding(now, h)
+		return s.holdDecision(now, h)
 	}
 	switch {
 	case s.size > 0 && cmd.Cost > s.size && cmd.Size == gatehouse.InForce:
-		return unable(now, gatehouse.Conflict, "has a size below the cost of this request")
+		return failedWith(now, gatehouse.Conflict, "has a size below the cost of this request")
 	case s.size > 0 && cmd.Cost > s.size:
-		return unable(now, gatehouse.Conflict, "was resized below the cost of this request")
-	case cmd.Ahead > 0 || s.held+cmd.Cost > s.size:
-		s.refused(cmd)
-		d := s.decide(now, gatehouse.Refused)
+		return failedWith(now, gatehouse.Conflict, "was resized below the cost of this request")
+	case cmd.Ahead > 0 || s.heldCost+cmd.Cost > s.size:
+		s.countRefused(cmd)
+		d := s.semaphoreDecision(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
 		return d
-	case len(s.holds) >= most(cmd):
-		return unable(now, gatehouse.Exhausted, "has as many holders as one name may have")
+	case len(s.holds) >= holderLimit(cmd):
+		return failedWith(now, gatehouse.Exhausted, "has as many holders as one name may have")
 	}
-	s.pass(now, cmd)
-	return s.holding(now, s.take(now, cmd))
+	s.countPassed(now, cmd)
+	return s.holdDecision(now, s.createHold(now, cmd))
 }
 
-// resize puts the size of an acquire in force at its first look. It returns why it cannot.
-func (s *Semaphore) resize(cmd *gatehouse.Command) (why string) {
+// applySize puts the size of an acquire in force at its first look. It returns why it cannot.
+func (s *Semaphore) applySize(cmd *gatehouse.Command) (why string) {
 	switch {
 	case s.lock:
 		s.size = 1
@@ -119,8 +119,8 @@ func (s *Semaphore) resize(cmd *gatehouse.Command) (why string) {
 	return ""
 }
 
-// length is how long a command wants its hold to last. AsAcquired is the length of the one there is.
-func (s *Semaphore) length(cmd *gatehouse.Command) time.Duration {
+// holdLength is how long a command wants its hold to last. AsAcquired is the length of the one there is.
+func (s *Semaphore) holdLength(cmd *gatehouse.Command) time.Duration {
 	if cmd.Expires != gatehouse.AsAcquired {
 		return cmd.Expires
 	}
@@ -130,42 +130,42 @@ func (s *Semaphore) length(cmd *gatehouse.Command) time.Duration {
 	return gatehouse.DefaultExpires
 }
 
-// most is how many holds there may be.
-func most(cmd *gatehouse.Command) int {
+// holderLimit is how many holds there may be.
+func holderLimit(cmd *gatehouse.Command) int {
 	if cmd.MaxHolders > 0 {
 		return cmd.MaxHolders
 	}
 	return maxHolders
 }
 
-// take makes the hold of a new holder.
-func (s *Semaphore) take(now time.Time, cmd *gatehouse.Command) *hold {
+// createHold makes the hold of a new holder.
+func (s *Semaphore) createHold(now time.Time, cmd *gatehouse.Command) *hold {
 	least := cmd.MinFence
 	if least == 0 {
 		least = uint64(now.UnixMicro()) // #nosec G115 -- the present is after 1970
 	}
 	s.fence = max(s.fence+1, least)
 	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}
-	length := s.length(cmd)
-	s.put(cmd.Holder, h)
-	s.maxHeld = max(s.maxHeld, s.held)
-	s.extend(now, cmd, length)
+	length := s.holdLength(cmd)
+	s.storeHold(cmd.Holder, h)
+	s.maxHeld = max(s.maxHeld, s.heldCost)
+	s.extendHold(now, cmd, length)
 	return h
 }
 
-// put notes the hold of a holder that had none.
-func (s *Semaphore) put(holder string, h *hold) {
+// storeHold notes the hold of a holder that had none.
+func (s *Semaphore) storeHold(holder string, h *hold) {
 	if s.holds == nil {
 		s.holds = make(map[string]*hold)
 	}
 	s.holds[holder] = h
-	s.most = max(s.most, len(s.holds))
-	s.keys += len(holder) + textWeight
-	s.held += h.cost
+	s.peakHolds = max(s.peakHolds, len(s.holds))
+	s.holderBytes += len(holder) + textWeight
+	s.heldCost += h.cost
 }
 
-// extend moves the end of a hold to expires from now. The end of a leased one is the store's to know.
-func (s *Semaphore) extend(now time.Time, cmd *gatehouse.Command, expires time.Duration) {
+// extendHold moves the end of a hold to expires from now. The end of a leased one is the store's to know.
+func (s *Semaphore) extendHold(now time.Time, cmd *gatehouse.Command, expires time.Duration) {
 	h := s.holds[cmd.Holder]
 	h.expires, h.until, h.since = expires, 0, 0
 	switch {
@@ -174,24 +174,24 @@ func (s *Semaphore) extend(now time.Time, cmd *gatehouse.Command, expires time.D
 		h.since = now.UnixNano()
 	default:
 		h.until = now.UnixNano() + int64(expires)
-		s.ends.Push(end{at: h.until, holder: cmd.Holder, fence: h.fence})
-		s.ends.prune(s.holds)
+		s.ends.Push(holdEnd{at: h.until, holder: cmd.Holder, fence: h.fence})
+		s.ends.pruneStale(s.holds)
 	}
-	s.note(cmd.Holder)
+	s.noteChanged(cmd.Holder)
 }
 
-func (s *Semaphore) release(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if _, why := s.meant(cmd); why != "" {
-		return unable(now, gatehouse.Conflict, why)
+func (s *Semaphore) releaseHold(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	if _, why := s.findHold(cmd); why != "" {
+		return failedWith(now, gatehouse.Conflict, why)
 	}
-	s.drop(cmd.Holder)
+	s.dropHold(cmd.Holder)
 	s.released++
-	return s.decide(now, gatehouse.Granted)
+	return s.semaphoreDecision(now, gatehouse.Granted)
 }
 
-// meant is the hold that a release or a renew means; if there is none, why says so. A hold of the same key
+// findHold is the hold that a release or a renew means; if there is none, why says so. A hold of the same key
 // under another fencing token was acquired later or earlier than the one meant, and is not touched.
-func (s *Semaphore) meant(cmd *gatehouse.Command) (h *hold, why string) {
+func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 	h = s.holds[cmd.Holder]
 	switch {
 	case h == nil:
@@ -203,31 +203,31 @@ func (s *Semaphore) meant(cmd *gatehouse.Command) (h *hold, why string) {
 	return h, ""
 }
 
-func (s *Semaphore) renew(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	h, why := s.meant(cmd)
+func (s *Semaphore) renewHold(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	h, why := s.findHold(cmd)
 	if why != "" {
-		return unable(now, gatehouse.Conflict, why)
+		return failedWith(now, gatehouse.Conflict, why)
 	}
 	h.confirmed = true
-	s.extend(now, cmd, s.length(cmd))
-	return s.holding(now, h)
+	s.extendHold(now, cmd, s.holdLength(cmd))
+	return s.holdDecision(now, h)
 }
 
-// drop frees the slots of a holder.
-func (s *Semaphore) drop(holder string) {
-	s.held -= s.holds[holder].cost
+// dropHold frees the slots of a holder.
+func (s *Semaphore) dropHold(holder string) {
+	s.heldCost -= s.holds[holder].cost
 	delete(s.holds, holder)
-	s.keys -= len(holder) + textWeight
-	s.holds = trimmed(s.holds, &s.most)
-	s.note(holder)
+	s.holderBytes -= len(holder) + textWeight
+	s.holds = trimMap(s.holds, &s.peakHolds)
+	s.noteChanged(holder)
 }
 
-// expire drops the holds whose time is up. A hold lasts until just before its end.
-func (s *Semaphore) expire(now int64) {
-	for len(s.ends.Heap) > 0 && (s.ends.Heap[0].at <= now || s.ends.Heap[0].stale(s.holds)) {
+// expireHolds drops the holds whose time is up. A hold lasts until just before its end.
+func (s *Semaphore) expireHolds(now int64) {
+	for len(s.ends.Heap) > 0 && (s.ends.Heap[0].at <= now || s.ends.Heap[0].isStale(s.holds)) {
 		e := s.ends.Pop()
-		if !e.stale(s.holds) {
-			s.drop(e.holder)
+		if !e.isStale(s.holds) {
+			s.dropHold(e.holder)
 			s.expired++
 		}
 	}
@@ -241,15 +241,15 @@ func (s *Semaphore) nextEnd(now time.Time) time.Duration {
 	return time.Duration(s.ends.Heap[0].at - now.UnixNano())
 }
 
-func (s *Semaphore) holding(now time.Time, h *hold) gatehouse.Decision {
-	d := s.decide(now, gatehouse.Granted)
-	d.Fence, d.ExpiresAfter = h.fence, h.lasts(now.UnixNano())
+func (s *Semaphore) holdDecision(now time.Time, h *hold) gatehouse.Decision {
+	d := s.semaphoreDecision(now, gatehouse.Granted)
+	d.Fence, d.ExpiresAfter = h.fence, h.timeLeft(now.UnixNano())
 	return d
 }
 
-// lasts is how long a hold lasts from an instant. Of one that the store ends it is the least, by the clock of
-// whoever granted it; of one that an earlier version stored nothing is known.
-func (h *hold) lasts(now int64) time.Duration {
+// timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the
+// clock of whoever granted it; of one that an earlier version stored nothing is known.
+func (h *hold) timeLeft(now int64) time.Duration {
 	switch {
 	case h.expires == 0:
 		return gatehouse.Forever
@@ -259,9 +259,9 @@ func (h *hold) lasts(now int64) time.Duration {
 	return max(0, min(h.expires, h.expires-time.Duration(now-h.since)))
 }
 
-func (s *Semaphore) decide(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
+func (s *Semaphore) semaphoreDecision(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
 	return gatehouse.Decision{
-		Outcome: outcome, At: now, Limit: s.size, Remaining: max(0, s.size-s.held),
+		Outcome: outcome, At: now, Limit: s.size, Remaining: max(0, s.size-s.heldCost),
 	}
 }
 
@@ -275,23 +275,23 @@ func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 	}
 	if h.grants > 1 {
 		h.grants--
-		s.note(cmd.Holder)
+		s.noteChanged(cmd.Holder)
 		s.reacquired--
 		return
 	}
 	if h.confirmed {
 		return
 	}
-	s.drop(cmd.Holder)
-	s.takeBack(cmd)
+	s.dropHold(cmd.Holder)
+	s.uncountPassed(cmd)
 }
 
 // Expiry implements [State]. Without holds a semaphore is like a new one.
 func (s *Semaphore) Expiry() time.Time {
-	last := s.used
+	last := s.lastUsed
 	for _, h := range s.holds {
 		if h.until == 0 {
-			return never()
+			return neverExpires()
 		}
 		last = max(last, h.until)
 	}

@@ -16,8 +16,8 @@ type Turn struct {
 	Err error
 }
 
-// stays reports whether the command was refused but goes on waiting.
-func (t *Turn) stays() bool {
+// keepsWaiting reports whether the command was refused but goes on waiting.
+func (t *Turn) keepsWaiting() bool {
 	return t.Decision.Outcome == gatehouse.Refused && t.Command.Op.Waits() && t.Command.MaxWait != 0
 }
 
@@ -33,12 +33,12 @@ func (t *Turn) stays() bool {
 // A queue that holds a delete must hold everybody who waits: they are told that the controller was
 // deleted, and whoever comes after the delete starts anew.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
-	v := service{now: now, kind: kind}
-	return v.serve(s, queue)
+	v := queueServer{now: now, kind: kind}
+	return v.serveQueue(s, queue)
 }
 
-// A service is one queue being served.
-type service struct {
+// A queueServer is one queue being served.
+type queueServer struct {
 	now     time.Time
 	kind    gatehouse.Kind
 	deleted State // what the queue has deleted, until another takes its place; nil when there is none
@@ -48,19 +48,19 @@ type service struct {
 	holders int   // that it had
 }
 
-func (v *service) serve(s State, queue []Turn) State {
+func (v *queueServer) serveQueue(s State, queue []Turn) State {
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {
 		turn := &queue[i]
 		if turn.Command.Op == gatehouse.OpDelete && changed {
-			v.lookAgain(s, queue[:i]) // what came before the delete counts
+			v.recheckWaiting(s, queue[:i]) // what came before the delete counts
 		}
-		s = v.take(turn, s, ahead)
+		s = v.serveTurn(turn, s, ahead)
 		switch {
 		case turn.Command.Op == gatehouse.OpDelete:
-			tellDeleted(v.now, queue[:i])
+			answerDeleted(v.now, queue[:i])
 			standing, ahead, changed = 0, 0, false
-		case turn.stays():
+		case turn.keepsWaiting():
 			// Its parameters may have changed things for those in front.
 			changed = changed || standing > 0 && !turn.Command.Again
 			standing++
@@ -70,92 +70,92 @@ func (v *service) serve(s State, queue []Turn) State {
 		}
 	}
 	if changed {
-		v.lookAgain(s, queue)
+		v.recheckWaiting(s, queue)
 	}
 	return s
 }
 
-// take applies a turn's command, which sees ahead more that it must not overtake.
-func (v *service) take(t *Turn, s State, ahead int64) State {
+// serveTurn applies a turn's command, which sees ahead more that it must not overtake.
+func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) State {
 	now, cmd := v.now, t.Command
 	switch cmd.Op {
 	case gatehouse.OpDelete, gatehouse.OpStats:
 		if Absent(s) {
-			t.Decision = unable(now, gatehouse.Missing, "")
+			t.Decision = failedWith(now, gatehouse.Missing, "")
 			return s
 		}
 		if cmd.Op == gatehouse.OpDelete {
-			t.Decision, v.deleted = grant(now), s
-			return remains(now, v.kind, s)
+			t.Decision, v.deleted = grantedAt(now), s
+			return stateAfterDelete(now, v.kind, s)
 		}
 	case gatehouse.OpUndo:
 		if s != nil {
 			s.Undo(now, cmd)
 		}
-		t.Decision = grant(now)
+		t.Decision = grantedAt(now)
 		return s
 	}
 	if s == nil {
 		s = New(v.kind)
 	}
-	v.follow(s)
+	v.followDeleted(s)
 	if ahead > 0 && cmd.Op.Yields() {
 		behind := *cmd
 		behind.Ahead += ahead
 		cmd = &behind
 	}
-	v.step(t, s, cmd)
+	v.stepTurn(t, s, cmd)
 	return s
 }
 
-// step applies a turn's command, or one like it, if there is room for what it keeps.
-func (v *service) step(t *Turn, s State, cmd *gatehouse.Command) {
-	if err := v.fits(s, cmd); err != nil {
-		t.Decision, t.Err = unable(v.now, gatehouse.Exhausted, ""), err
+// stepTurn applies a turn's command, or one like it, if there is room for what it keeps.
+func (v *queueServer) stepTurn(t *Turn, s State, cmd *gatehouse.Command) {
+	if err := v.checkRoom(s, cmd); err != nil {
+		t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err
 		return
 	}
 	t.Decision = s.Step(v.now, cmd)
 }
 
-// follow tells a new state what it must not repeat of one that was deleted at the same instant, as fencing
-// tokens and numbers of reservations are made of the time.
-func (v *service) follow(s State) {
+// followDeleted tells a new state what it must not repeat of one that was deleted at the same instant, as
+// fencing tokens and numbers of reservations are made of the time.
+func (v *queueServer) followDeleted(s State) {
 	switch before := v.deleted.(type) {
 	case *Semaphore:
 		s.(*Semaphore).fence = before.fence
-	case interface{ base() *limiter }:
-		s.(interface{ base() *limiter }).base().follow(before.base())
+	case interface{ limiterBase() *limiterCore }:
+		s.(interface{ limiterBase() *limiterCore }).limiterBase().followDeleted(before.limiterBase())
 	}
 	v.deleted = nil
 }
 
-func tellDeleted(now time.Time, queue []Turn) {
+func answerDeleted(now time.Time, queue []Turn) {
 	for i := range queue {
-		if queue[i].stays() {
-			queue[i].Decision = unable(now, gatehouse.Deleted, "was deleted while this request waited")
+		if queue[i].keepsWaiting() {
+			queue[i].Decision = failedWith(now, gatehouse.Deleted, "was deleted while this request waited")
 		}
 	}
 }
 
-// lookAgain offers the state to all who stay, until none of them goes any more.
-func (v *service) lookAgain(s State, queue []Turn) {
-	for v.lookOnce(s, queue) {
+// recheckWaiting offers the state to all who stay, until none of them goes any more.
+func (v *queueServer) recheckWaiting(s State, queue []Turn) {
+	for v.recheckOnce(s, queue) {
 	}
 }
 
-// lookOnce offers the state to all who stay, in order, and reports whether one of them has gone.
-func (v *service) lookOnce(s State, queue []Turn) (changed bool) {
+// recheckOnce offers the state to all who stay, in order, and reports whether one of them has gone.
+func (v *queueServer) recheckOnce(s State, queue []Turn) (changed bool) {
 	ahead := int64(0)
 	for i := range queue {
 		turn := &queue[i]
-		if !turn.stays() {
+		if !turn.keepsWaiting() {
 			continue
 		}
 		cmd := *turn.Command
 		cmd.Again = true
 		cmd.Ahead += ahead
-		v.step(turn, s, &cmd)
-		if turn.stays() {
+		v.stepTurn(turn, s, &cmd)
+		if turn.keepsWaiting() {
 			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize)
 		} else {
 			changed = true

@@ -99,7 +99,8 @@ func TestAnswersSaturate(t *testing.T) {
 	limit.step(epoch(), place)
 	limit.step(epoch(), place)
 	lock.state.(*Semaphore).holds["k"].grants = maxAnswers - 1
-	limit.state.(*limited[fixedWindow, *fixedWindow]).more.promises[0].answers = maxAnswers - 1
+	windows := limit.state.(*limiterState[fixedWindowMeter, *fixedWindowMeter])
+	windows.extra.reservations[0].answers = maxAnswers - 1
 	for _, c := range []struct {
 		s   *subject
 		cmd gatehouse.Command

@@ -8,23 +8,23 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A slidingLog is the meter that remembers every start: in any interval at most the size pass, and
+// A slidingLogMeter is the meter that remembers every start: in any interval at most the size pass, and
 // nothing is refused that would fit. It costs 16 bytes for each start within the interval.
 //
 // So that its memory is bounded, a size above maxExact is kept in steps of interval/maxExact: the
 // starts within one step count until the last of them no longer does, at most a step too long.
-type slidingLog struct {
-	rate
-	grain int64 // the length of a step; 1 when every start is kept as it is
-	span  int64 // how long a start counts
-	count int64 // of all runs
-	runs  []run // in order of their instants
-	lent  bool  // runs are another log's, and to be copied before they are written to
-	array int32 // the length of the array that runs are in
+type slidingLogMeter struct {
+	meterRate
+	grain       int64      // the length of a step; 1 when every start is kept as it is
+	span        int64      // how long a start counts
+	count       int64      // of all runs
+	runs        []startRun // in order of their instants
+	borrowed    bool       // runs are another log's, and to be copied before they are written to
+	arrayLength int32      // the length of the array that runs are in
 }
 
-// A run is so many starts, the last of them at an instant. Those before are after the run before it.
-type run struct{ at, n int64 }
+// A startRun is so many starts, the last of them at an instant. Those before are after the run before it.
+type startRun struct{ at, n int64 }
 
 const (
 	// maxExact is the most starts that are told apart within an interval.
@@ -36,38 +36,38 @@ const (
 	maxCount = noTime / 8 * 7
 )
 
-func (l *slidingLog) set(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
-	return l.keep(now, to, to.Interval)
+func (l *slidingLogMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+	return l.setSpan(now, to, to.Interval)
 }
 
-// keep puts a limit in force under which a start counts for so long.
-func (l *slidingLog) keep(now int64, to *gatehouse.Command, span time.Duration) (anew bool) {
+// setSpan puts a limit in force under which a start counts for so long.
+func (l *slidingLogMeter) setSpan(now int64, to *gatehouse.Command, span time.Duration) (anew bool) {
 	before, grain := l.span, l.grain
 	l.size, l.interval, l.span = to.Size, int64(to.Interval), int64(span)
-	l.cut()
-	l.forget(now)
+	l.setGrain()
+	l.forgetOld(now)
 	return l.span != before || l.grain != grain
 }
 
-// cut makes the steps that the size asks for.
-func (l *slidingLog) cut() {
+// setGrain makes the steps that the size asks for.
+func (l *slidingLogMeter) setGrain() {
 	l.grain = 1
 	if l.size > maxExact {
 		l.grain = max(1, l.span/maxExact)
 	}
 }
 
-// forget drops the runs that no interval ending now or later holds.
-func (l *slidingLog) forget(now int64) {
+// forgetOld drops the runs that no interval ending now or later holds.
+func (l *slidingLogMeter) forgetOld(now int64) {
 	passed := 0
 	for passed < len(l.runs) && l.runs[passed].at <= now-l.span {
 		passed++
 	}
-	l.drop(passed)
+	l.dropOldest(passed)
 }
 
-// drop cuts the oldest runs off. The array is let go of when less than half of it is used.
-func (l *slidingLog) drop(n int) {
+// dropOldest cuts the oldest runs off. The array is let go of when less than half of it is used.
+func (l *slidingLogMeter) dropOldest(n int) {
 	if n == 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (l *slidingLog) drop(n int) {
 		l.count -= r.n
 	}
 	l.runs = l.runs[n:]
-	if int(l.array) > 2*len(l.runs)+leastRuns && !l.lent {
+	if int(l.arrayLength) > 2*len(l.runs)+leastRuns && !l.borrowed {
 		l.copyRuns()
 	}
 }
@@ -83,50 +83,50 @@ func (l *slidingLog) drop(n int) {
 // leastRuns is so few that an array of them need not be let go of.
 const leastRuns = 16
 
-// own makes the runs the log's own, before they are written to.
-func (l *slidingLog) own() {
-	if l.lent {
+// ownRuns makes the runs the log's own, before they are written to.
+func (l *slidingLogMeter) ownRuns() {
+	if l.borrowed {
 		l.copyRuns()
 	}
 }
 
-func (l *slidingLog) copyRuns() {
+func (l *slidingLogMeter) copyRuns() {
 	l.runs = slices.Clone(l.runs)
-	l.array, l.lent = int32(cap(l.runs)), false // #nosec G115 -- about maxRuns at most
+	l.arrayLength, l.borrowed = int32(cap(l.runs)), false // #nosec G115 -- about maxRuns at most
 }
 
-// insert puts a run in its place.
-func (l *slidingLog) insert(i int, r run) {
+// insertRun puts a run in its place.
+func (l *slidingLogMeter) insertRun(i int, r startRun) {
 	before := cap(l.runs)
 	l.runs = slices.Insert(l.runs, i, r)
 	if cap(l.runs) > before {
-		l.array = int32(cap(l.runs)) // #nosec G115 -- about maxRuns at most
+		l.arrayLength = int32(cap(l.runs)) // #nosec G115 -- about maxRuns at most
 	}
 }
 
-// last is the latest start, but not before from.
-func (l *slidingLog) last(from int64) int64 {
+// latestStart is the latest start, but not before from.
+func (l *slidingLogMeter) latestStart(from int64) int64 {
 	if len(l.runs) == 0 {
 		return from
 	}
 	return max(from, l.runs[len(l.runs)-1].at)
 }
 
-// when is not before the latest start there is: starts are promised in order.
-func (l *slidingLog) when(from, n int64) int64 {
+// earliestFit is not before the latest start there is: starts are promised in order.
+func (l *slidingLogMeter) earliestFit(from, n int64) int64 {
 	switch {
 	case l.size == 0 && n > 0:
 		return noTime
 	case n > l.size: // it never fits, and not now
-		return plus(l.when(from, l.size), 1)
+		return addSaturating(l.earliestFit(from, l.size), 1)
 	case n > 0:
-		from = l.last(from)
+		from = l.latestStart(from)
 	}
-	return max(from, l.freed(l.size-n))
+	return max(from, l.freedAt(l.size-n))
 }
 
-// freed is when no more than room still count. It looks at the runs from the end that is nearer.
-func (l *slidingLog) freed(room int64) int64 {
+// freedAt is when no more than room still count. It looks at the runs from the end that is nearer.
+func (l *slidingLogMeter) freedAt(room int64) int64 {
 	over := l.count - room
 	if over <= 0 {
 		return 0
@@ -142,11 +142,11 @@ func (l *slidingLog) freed(room int64) int64 {
 			i--
 		}
 	}
-	return plus(l.runs[i].at, l.span)
+	return addSaturating(l.runs[i].at, l.span)
 }
 
-// find is the first run that is not before an instant: the one that a start then is in.
-func (l *slidingLog) find(at int64) int {
+// findRun is the first run that is not before an instant: the one that a start then is in.
+func (l *slidingLogMeter) findRun(at int64) int {
 	n := len(l.runs)
 	if n == 0 || l.runs[n-1].at < at {
 		return n
@@ -154,60 +154,60 @@ func (l *slidingLog) find(at int64) int {
 	return sort.Search(n, func(i int) bool { return l.runs[i].at >= at })
 }
 
-func (l *slidingLog) take(now, at, n int64) {
-	l.forget(now)
-	l.own()
+func (l *slidingLogMeter) takeTokens(now, at, n int64) {
+	l.forgetOld(now)
+	l.ownRuns()
 	if len(l.runs) >= maxRuns { // the oldest two count as one
 		first := l.runs[0].n
-		l.drop(1)
+		l.dropOldest(1)
 		l.runs[0].n += first
 		l.count += first
 	}
 	l.count += n
-	switch i := l.find(at); {
+	switch i := l.findRun(at); {
 	case i < len(l.runs) && l.runs[i].at/l.grain == at/l.grain:
 		l.runs[i].n += n
 	case i > 0 && l.runs[i-1].at/l.grain == at/l.grain:
 		l.runs[i-1].at = at
 		l.runs[i-1].n += n
 	default:
-		l.insert(i, run{at, n})
+		l.insertRun(i, startRun{at, n})
 	}
 	for l.count > maxCount {
 		over := min(l.count-maxCount, l.runs[0].n)
 		l.count -= over
 		l.runs[0].n -= over
 		if l.runs[0].n == 0 {
-			l.drop(1)
+			l.dropOldest(1)
 		}
 	}
 }
 
 // giveBack takes back the oldest: whichever was meant, no interval gets more than its size.
-func (l *slidingLog) giveBack(now, n int64) {
-	l.forget(now)
+func (l *slidingLogMeter) giveBack(now, n int64) {
+	l.forgetOld(now)
 	passed := 0
 	for passed < len(l.runs) && l.runs[passed].at <= now && n >= l.runs[passed].n {
 		n -= l.runs[passed].n
 		passed++
 	}
-	l.drop(passed)
+	l.dropOldest(passed)
 	if n > 0 && len(l.runs) > 0 && l.runs[0].at <= now {
-		l.own()
+		l.ownRuns()
 		l.runs[0].n -= n
 		l.count -= n
 	}
 }
 
-func (l *slidingLog) undo(_, at, _, n int64) { l.remove(at, n) }
+func (l *slidingLogMeter) undoTake(_, at, _, n int64) { l.removeStart(at, n) }
 
-// remove implements [schedule].
-func (l *slidingLog) remove(at, n int64) {
-	i := l.find(at)
+// removeStart implements [schedulingMeter].
+func (l *slidingLogMeter) removeStart(at, n int64) {
+	i := l.findRun(at)
 	if i == len(l.runs) || l.runs[i].at/l.grain != at/l.grain {
 		return
 	}
-	l.own()
+	l.ownRuns()
 	n = min(n, l.runs[i].n)
 	l.count -= n
 	l.runs[i].n -= n
@@ -216,11 +216,11 @@ func (l *slidingLog) remove(at, n int64) {
 	}
 }
 
-// promise implements [schedule].
-func (l *slidingLog) promise(now, n int64) int64 { return l.when(now, n) }
+// earliestReservation implements [schedulingMeter].
+func (l *slidingLogMeter) earliestReservation(now, n int64) int64 { return l.earliestFit(now, n) }
 
-// ahead implements [schedule].
-func (l *slidingLog) ahead(now int64) int64 {
+// reservedAfter implements [schedulingMeter].
+func (l *slidingLogMeter) reservedAfter(now int64) int64 {
 	ahead := int64(0)
 	for i := len(l.runs) - 1; i >= 0 && l.runs[i].at > now; i-- {
 		ahead += l.runs[i].n
@@ -228,49 +228,49 @@ func (l *slidingLog) ahead(now int64) int64 {
 	return ahead
 }
 
-// read forgets in passing what no longer counts.
-func (l *slidingLog) read(now int64) reading {
-	l.forget(now)
-	r := reading{limit: l.size, interval: l.interval, reset: now}
-	if l.last(now) == now {
+// readMeter forgets in passing what no longer counts.
+func (l *slidingLogMeter) readMeter(now int64) meterReading {
+	l.forgetOld(now)
+	r := meterReading{limit: l.size, interval: l.interval, reset: now}
+	if l.latestStart(now) == now {
 		r.left = max(0, l.size-l.count)
 	}
 	if l.count > 0 {
-		r.reset = plus(l.last(0), l.span)
+		r.reset = addSaturating(l.latestStart(0), l.span)
 	}
 	return r
 }
 
-func (l *slidingLog) clear() { l.runs, l.count, l.array, l.lent = nil, 0, 0, false }
+func (l *slidingLogMeter) clearTaken() { l.runs, l.count, l.arrayLength, l.borrowed = nil, 0, 0, false }
 
-func (l *slidingLog) clone() meter {
+func (l *slidingLogMeter) clone() limitMeter {
 	c := *l
 	c.copyRuns()
 	return &c
 }
 
-func (l *slidingLog) borrow() meter {
+func (l *slidingLogMeter) borrowRuns() limitMeter {
 	c := *l
-	c.lent = true
+	c.borrowed = true
 	return &c
 }
 
-func (l *slidingLog) code(c *codec) {
-	l.rate.code(c)
+func (l *slidingLogMeter) codeFields(c *stateCodec) {
+	l.meterRate.codeFields(c)
 	guard := l.span - l.interval
-	c.upTo(&guard, int64(gatehouse.MaxDuration))
+	c.codeUpTo(&guard, int64(gatehouse.MaxDuration))
 	if c.reading {
 		l.span = l.interval + guard
-		l.cut()
+		l.setGrain()
 	}
-	n := c.items(len(l.runs), 2)
+	n := c.codeLength(len(l.runs), 2)
 	if n > maxRuns {
-		c.fail("log of %d runs, want at most %d", n, maxRuns)
+		c.failDecoding("log of %d runs, want at most %d", n, maxRuns)
 		return
 	}
 	if c.reading && n > 0 {
-		l.runs = make([]run, n)
-		l.array = int32(n) // #nosec G115 -- at most maxRuns
+		l.runs = make([]startRun, n)
+		l.arrayLength = int32(n) // #nosec G115 -- at most maxRuns
 	}
 	at := int64(0)
 	for i := range l.runs {
@@ -279,25 +279,25 @@ func (l *slidingLog) code(c *codec) {
 }
 
 // codeRun gives a run as how long it is after the one before, whose instant it is told and returns.
-func (l *slidingLog) codeRun(c *codec, i int, at int64) int64 {
+func (l *slidingLogMeter) codeRun(c *stateCodec, i int, at int64) int64 {
 	r := &l.runs[i]
 	if i == 0 {
-		c.instant(&r.at)
+		c.codeInstant(&r.at)
 		at = r.at - 1
 	} else {
 		later := r.at - at
-		c.upTo(&later, noTime-max(0, at))
+		c.codeUpTo(&later, noTime-max(0, at))
 		if c.reading {
 			r.at = at + later
 		}
 	}
-	c.upTo(&r.n, maxCount)
+	c.codeUpTo(&r.n, maxCount)
 	if !c.reading {
 		return r.at
 	}
 	l.count += r.n
 	if r.n == 0 || l.count > maxCount || l.count < 0 || r.at == at {
-		c.fail("log of too many, or run %d of it is empty or out of order", i)
+		c.failDecoding("log of too many, or run %d of it is empty or out of order", i)
 	}
 	return r.at
 }

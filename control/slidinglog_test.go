@@ -25,7 +25,7 @@ func TestLargeLog(t *testing.T) {
 			cmd.Cost = rapid.Int64Range(1, cmd.Size/4).Draw(t, "cost")
 			d := s.step(now, cmd)
 			if d.Outcome == gatehouse.Granted {
-				log = append(log, run{at, cmd.Cost})
+				log = append(log, startRun{at, cmd.Cost})
 				if n := logged(log, at, &cmd); n > cmd.Size {
 					t.Fatalf("acquire %d = granted with %d of %d taken", cmd.Cost, n, cmd.Size)
 				}
@@ -46,7 +46,7 @@ func TestLogMemory(t *testing.T) {
 		now = now.Add(10_007)
 		s.step(now, cmd)
 	}
-	log := &s.state.(*limited[slidingLog, *slidingLog]).first
+	log := &s.state.(*limiterState[slidingLogMeter, *slidingLogMeter]).meter
 	if len(log.runs) > maxExact+2 || cap(log.runs) > maxExact*13/10 {
 		t.Errorf("%d runs in room for %d are kept, want at most %d", len(log.runs), cap(log.runs), maxExact+2)
 	}
@@ -88,13 +88,13 @@ func TestManyLimits(t *testing.T) {
 			cmd.Size, cmd.Interval = 1_000_000, 2*time.Second
 		}
 		if s.step(now, cmd).Outcome == gatehouse.Granted {
-			log = append(log, run{now.UnixNano(), 1})
+			log = append(log, startRun{now.UnixNano(), 1})
 			if n := len(log) - int(cmd.Size); n > 0 && log[n-1].at > now.UnixNano()-int64(cmd.Interval) {
 				t.Fatalf("start %d is one too many", i)
 			}
 		}
 	}
-	if runs := s.state.(*limited[pace, *pace]).first.runs; len(runs) > maxRuns {
+	if runs := s.state.(*limiterState[paceMeter, *paceMeter]).meter.runs; len(runs) > maxRuns {
 		t.Errorf("%d runs are kept, want at most %d", len(runs), maxRuns)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // A grantee is what one or more answers told of: tokens taken at once, or a place.
 type grantee struct {
-	run
+	startRun
 	number  uint64 // of a place that lies ahead
 	key     string
 	answers int  // that were not undone
@@ -56,7 +56,7 @@ func (l *ledger) granted(t *rapid.T, cmd gatehouse.Command, d gatehouse.Decision
 	} else {
 		start := d.At.Add(d.Delay).UnixNano()
 		to = &grantee{
-			run: run{start, cmd.Cost}, number: d.Reservation, key: cmd.Holder, answers: 1, told: 1,
+			startRun: startRun{start, cmd.Cost}, number: d.Reservation, key: cmd.Holder, answers: 1, told: 1,
 		}
 		if i := slices.IndexFunc(l.answered, func(a answer) bool {
 			return d.Reservation != 0 && a.d.Reservation == d.Reservation
@@ -99,12 +99,12 @@ func (l *ledger) undo(t *rapid.T) *gatehouse.Command {
 // passes are what somebody goes by, in order of the starts; admitted is all that was let in.
 func (l *ledger) passes() (passes, admitted record) {
 	for _, g := range l.all {
-		admitted = append(admitted, run{g.at, g.n})
+		admitted = append(admitted, startRun{g.at, g.n})
 		if g.answers > 0 && !g.void && !g.past {
-			passes = append(passes, g.run)
+			passes = append(passes, g.startRun)
 		}
 	}
-	slices.SortStableFunc(passes, func(a, b run) int { return int(a.at - b.at) })
+	slices.SortStableFunc(passes, func(a, b startRun) int { return int(a.at - b.at) })
 	return passes, admitted
 }
 
@@ -145,7 +145,7 @@ func (c counted) since(from, to int64) int64 {
 	case c.v.kind == gatehouse.GCRA:
 		before = max(1, c.w/c.size) * (c.burst + 1)
 	case c.v.mode == gatehouse.ModeStrict:
-		before = (c.w + parts - 1) / parts
+		before = (c.w + partsPerWindow - 1) / partsPerWindow
 	case c.v.exact():
 		before = 0 // starts of one instant are alike, and no others
 	}
@@ -170,7 +170,7 @@ func (c counted) broken() string {
 			return "more than the size in a window, or than twice that in an interval"
 		}
 	case c.v.mode == gatehouse.ModeFine:
-		part := (c.w + parts - 1) / parts
+		part := (c.w + partsPerWindow - 1) / partsPerWindow
 		oldest := (at - c.w + 1) / part
 		if last-c.size > c.admitted.within(oldest*part-1, (oldest+1)*part-1) {
 			return "more than the size and what was let into the oldest part"
@@ -226,7 +226,7 @@ func checkUndos(t *rapid.T, v variety) {
 			}
 		case what < 22:
 			if s.with(now, gatehouse.OpRefund, cmd.Cost).Outcome == gatehouse.Granted {
-				l.refunds = append(l.refunds, run{now.UnixNano(), cmd.Cost})
+				l.refunds = append(l.refunds, startRun{now.UnixNano(), cmd.Cost})
 			}
 		case what < 23:
 			op := rapid.SampledFrom([]gatehouse.Op{gatehouse.OpReset, gatehouse.OpDelete}).Draw(t, "op")

@@ -82,7 +82,7 @@ func later(t *rapid.T, interval time.Duration) time.Duration {
 }
 
 // A record is an exact log of what started.
-type record []run
+type record []startRun
 
 // within is how many started after one instant and up to another.
 func (r record) within(after, upTo int64) int64 {

@@ -14,7 +14,7 @@ const unkicked = time.Minute
 // level-triggered: once it has fired, every wait returns at once until the next kick. So a monitor
 // that comes late still learns that the patient is silent.
 type Watchdog struct {
-	tally
+	commandCounts
 	deadline time.Time // zero before the first kick or wait
 	lastKick time.Time
 	kicks    int64
@@ -23,36 +23,38 @@ type Watchdog struct {
 
 // Step implements [State].
 func (w *Watchdog) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	w.begin(now)
+	w.noteFirstUse(now)
 	switch cmd.Op {
 	case gatehouse.OpKick:
 		w.kicks++
 		w.lastKick = now
 		w.deadline = now.Add(cmd.Expires)
-		w.keep = keep(cmd)
-		return grant(now)
+		w.keep = keepTime(cmd)
+		return grantedAt(now)
 	case gatehouse.OpWait:
-		return w.wait(now, cmd)
+		return w.waitForSilence(now, cmd)
 	default:
-		d := grant(now)
-		d.Stats = w.stats("waited",
+		d := grantedAt(now)
+		d.Stats = w.commandStats("waited",
 			gatehouse.Stat{Name: "kicks", Value: w.kicks},
 			gatehouse.Stat{Name: "last_kick", Value: w.lastKick},
-			gatehouse.Stat{Name: "fired", Value: count(!w.deadline.After(now) && now.Before(w.Expiry()))})
+			gatehouse.Stat{Name: "fired", Value: boolToInt(!w.deadline.After(now) && now.Before(w.Expiry()))})
 		return d
 	}
 }
 
-func (w *Watchdog) wait(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if w.deadline.IsZero() || !came(now, cmd).Before(w.Expiry()) { // it is new, or was kept long enough
-		w.deadline, w.keep = now.Add(unkicked), keep(cmd)
+func (w *Watchdog) waitForSilence(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+	// It is new, or was kept long enough. A command that was waiting before the watchdog expired still sees
+	// that it fired, whenever the store looks at it again.
+	if w.deadline.IsZero() || !arrivalTime(now, cmd).Before(w.Expiry()) {
+		w.deadline, w.keep = now.Add(unkicked), keepTime(cmd)
 	}
 	if w.deadline.After(now) {
-		w.refused(cmd)
-		return refuse(now, w.deadline.Sub(now))
+		w.countRefused(cmd)
+		return refusedFor(now, w.deadline.Sub(now))
 	}
-	w.pass(now, cmd)
-	return grant(now)
+	w.countPassed(now, cmd)
+	return grantedAt(now)
 }
 
 // Undo implements [State]. There is nothing to give back.
@@ -61,11 +63,11 @@ func (w *Watchdog) Undo(time.Time, *gatehouse.Command) {}
 // Expiry implements [State]. A watchdog that fired is kept for those who come late.
 func (w *Watchdog) Expiry() time.Time { return w.deadline.Add(w.keep) }
 
-func (w *Watchdog) code(c *codec) {
-	c.version(1)
-	w.tally.code(c)
-	c.time(&w.deadline)
-	c.time(&w.lastKick)
-	c.int64(&w.kicks)
-	c.duration(&w.keep)
+func (w *Watchdog) codeFields(c *stateCodec) {
+	c.codeVersion(1)
+	w.commandCounts.codeFields(c)
+	c.codeTime(&w.deadline)
+	c.codeTime(&w.lastKick)
+	c.codeInt64(&w.kicks)
+	c.codeDuration(&w.keep)
 }

@@ -14,36 +14,36 @@ import (
 
 // What parts of states take, as Go's allocator hands memory out. TestWeights compares them with the heap.
 const (
-	limiterWeight   = 48  // all that limiters share
-	severalWeight   = 208 // a more
-	limitWeight     = 24
-	meterWeight     = 24 // of a meter's place in a list, and its generation
-	partsWeight     = 512
-	runWeight       = 16
-	promiseWeight   = 48
-	chunkWeight     = 24
-	movesWeight     = 48
-	moveWeight      = 32
-	calendarWeight  = 16
-	semaphoreWeight = 160
-	holdWeight      = 48 // and its key
-	endWeight       = 32
-	holdSlotWeight  = 25 // in the map
-	trackedWeight   = 256
-	barrierWeight   = 96
-	ticketWeight    = 17
-	eventWeight     = 80
-	watchdogWeight  = 96
-	counterWeight   = 80
-	mapWeight       = 48
-	textWeight      = 8 // beside the bytes, as room comes in steps
+	limiterWeight     = 48  // all that limiters share
+	extraWeight       = 208 // a more
+	limitWeight       = 24
+	meterWeight       = 24 // of a meter's place in a list, and its generation
+	partsWeight       = 512
+	runWeight         = 16
+	reservationWeight = 48
+	chunkWeight       = 24
+	undoHistoryWeight = 48
+	undoRecordWeight  = 32
+	calendarWeight    = 16
+	semaphoreWeight   = 160
+	holdWeight        = 48 // and its key
+	endWeight         = 32
+	holdSlotWeight    = 25 // in the map
+	trackedWeight     = 256
+	barrierWeight     = 96
+	ticketWeight      = 17
+	eventWeight       = 80
+	watchdogWeight    = 96
+	counterWeight     = 80
+	mapWeight         = 48
+	textWeight        = 8 // beside the bytes, as room comes in steps
 )
 
 // leastSlots is how many a map has room for at first.
 const leastSlots = 8
 
-// slots is how many a map has room for that had this many entries at most.
-func slots(most int) int {
+// mapSlots is how many a map has room for that had this many entries at most.
+func mapSlots(most int) int {
 	if most <= leastSlots {
 		return leastSlots
 	}
@@ -51,58 +51,59 @@ func slots(most int) int {
 }
 
 // Weight implements [State].
-func (l *limited[M, P]) Weight() int {
-	weight := limiterWeight + P(&l.first).weight()
-	if l.more != nil {
-		weight += l.more.weight()
+func (l *limiterState[M, P]) Weight() int {
+	weight := limiterWeight + P(&l.meter).memoryWeight()
+	if l.extra != nil {
+		weight += l.extra.memoryWeight()
 	}
 	return weight
 }
 
-func (m *more) weight() int {
-	weight := severalWeight + cap(m.limits)*limitWeight + len(m.zone) + cap(m.meters)*meterWeight +
-		cap(m.promises)*promiseWeight + m.keys + cap(m.frontier)*meterWeight + cap(m.chunks)*chunkWeight
+func (m *limiterExtra) memoryWeight() int {
+	weight := extraWeight + cap(m.limits)*limitWeight + len(m.zone) + cap(m.meters)*meterWeight +
+		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
+		cap(m.chunks)*chunkWeight
 	for _, meter := range m.meters {
-		weight += meter.weight()
+		weight += meter.memoryWeight()
 	}
-	for _, meter := range m.frontier {
-		weight += meter.weight()
+	for _, meter := range m.projected {
+		weight += meter.memoryWeight()
 	}
 	return weight
 }
 
-func (b *bucket) weight() int { return 32 }
+func (b *tokenBucketMeter) memoryWeight() int { return 32 }
 
-func (g *gcra) weight() int {
-	if g.moves == nil {
+func (g *gcraMeter) memoryWeight() int {
+	if g.undos == nil {
 		return 48
 	}
-	return 48 + movesWeight + cap(g.moves.list)*moveWeight
+	return 48 + undoHistoryWeight + cap(g.undos.list)*undoRecordWeight
 }
 
-func (w *fixedWindow) weight() int {
+func (w *fixedWindowMeter) memoryWeight() int {
 	if w.calendar == nil {
 		return 40
 	}
 	return 40 + calendarWeight
 }
 
-func (w *slidingWindow) weight() int {
+func (w *slidingWindowMeter) memoryWeight() int {
 	if w.fine == nil || !w.fine.own {
 		return 48
 	}
 	return 48 + partsWeight
 }
 
-func (l *slidingLog) weight() int { return 80 + int(l.array)*runWeight }
+func (l *slidingLogMeter) memoryWeight() int { return 80 + int(l.arrayLength)*runWeight }
 
-func (p *pace) weight() int { return 96 + int(p.array)*runWeight }
+func (p *paceMeter) memoryWeight() int { return 96 + int(p.arrayLength)*runWeight }
 
 // Weight implements [State].
 func (s *Semaphore) Weight() int {
 	weight := semaphoreWeight
 	if s.holds != nil {
-		weight += mapWeight + slots(s.most)*holdSlotWeight + len(s.holds)*holdWeight + s.keys +
+		weight += mapWeight + mapSlots(s.peakHolds)*holdSlotWeight + len(s.holds)*holdWeight + s.holderBytes +
 			cap(s.ends.Heap)*endWeight
 	}
 	if s.changed != nil {
@@ -116,7 +117,7 @@ func (b *Barrier) Weight() int {
 	if b.arrivals == nil {
 		return barrierWeight
 	}
-	return barrierWeight + mapWeight + slots(b.most)*ticketWeight
+	return barrierWeight + mapWeight + mapSlots(b.peakArrivals)*ticketWeight
 }
 
 // Weight implements [State].
@@ -144,7 +145,7 @@ func Holders(s State) int {
 // Expire ends the holds of a semaphore or a lock whose time is up, as its next step would.
 func Expire(now time.Time, s State) {
 	if s, ok := s.(*Semaphore); ok {
-		s.expire(now.UnixNano())
+		s.expireHolds(now.UnixNano())
 	}
 }
 
@@ -164,20 +165,20 @@ var (
 // is: their turns get an error. What makes no state grow, such as what a limiter decides under the limits in
 // force, or a release, is served however little room there is.
 func (r Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
-	v := service{now: now, kind: kind, room: &r, holders: Holders(s)}
+	v := queueServer{now: now, kind: kind, room: &r, holders: Holders(s)}
 	if s != nil {
 		v.weight = s.Weight()
 	}
-	return v.serve(s, queue)
+	return v.serveQueue(s, queue)
 }
 
-// fits returns an error when there may be no room for what a command would keep.
-func (v *service) fits(s State, cmd *gatehouse.Command) error {
+// checkRoom returns an error when there may be no room for what a command would keep.
+func (v *queueServer) checkRoom(s State, cmd *gatehouse.Command) error {
 	if v.room == nil {
 		return nil
 	}
 	growing, ok := s.(interface {
-		growth(now time.Time, cmd *gatehouse.Command) int
+		memoryGrowth(now time.Time, cmd *gatehouse.Command) int
 	})
 	if !ok {
 		return nil
@@ -185,7 +186,7 @@ func (v *service) fits(s State, cmd *gatehouse.Command) error {
 	if cmd.Op == gatehouse.OpAcquire {
 		Expire(v.now, s) // as its step would, so that what has ended takes no room from it
 	}
-	more := growing.growth(v.now, cmd)
+	more := growing.memoryGrowth(v.now, cmd)
 	switch {
 	case more == 0:
 		return nil
@@ -199,105 +200,109 @@ func (v *service) fits(s State, cmd *gatehouse.Command) error {
 	return nil
 }
 
-// growth is the most by which a command may make the weight grow.
-func (l *limited[M, P]) growth(now time.Time, cmd *gatehouse.Command) int {
+// memoryGrowth is the most by which a command may make the weight grow.
+func (l *limiterState[M, P]) memoryGrowth(now time.Time, cmd *gatehouse.Command) int {
 	switch cmd.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpCancel, gatehouse.OpRefund,
 		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete:
 		return 0
 	}
-	first := P(&l.first)
-	keeps := l.keeps(first, cmd)
-	if keeps && l.more == nil && cmd.Op == gatehouse.OpAcquire {
+	first := P(&l.meter)
+	keeps := l.keepsLimits(first, cmd)
+	if keeps && l.extra == nil && cmd.Op == gatehouse.OpAcquire {
 		return takeGrowth(first, now.UnixNano(), 0)
 	}
-	return l.severalGrowth(first, now.UnixNano(), cmd, keeps)
+	return l.extraGrowth(first, now.UnixNano(), cmd, keeps)
 }
 
-// severalGrowth is the growth of a limiter that has several limits or reservations, or may get them.
-func (l *limiter) severalGrowth(first meter, now int64, cmd *gatehouse.Command, keeps bool) int {
-	more, ahead, places := severalWeight+limitWeight, false, 0
+// extraGrowth is the growth of a limiter that has several limits or reservations, or may get them.
+func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Command, keeps bool) int {
+	more, ahead, places := extraWeight+limitWeight, false, 0
 	reserves := cmd.Op != gatehouse.OpAcquire
 	if reserves {
 		now = noTime // it may be any time
 	}
-	if l.more != nil {
-		more, places = 0, len(l.more.promises)
-		ahead = l.more.frontier != nil
+	if l.extra != nil {
+		more, places = 0, len(l.extra.reservations)
+		ahead = l.extra.projected != nil
 	}
 	if cmd.Op == gatehouse.OpCharge {
-		places += l.pieces(first, cmd, keeps)
+		places += l.maxPieces(first, cmd, keeps)
 	}
 	copies := 0 // what copies of the meters weigh in which reservations are taken
-	for _, m := range l.meters(first) {
+	for _, m := range l.activeMeters(first) {
 		more += takeGrowth(m, now, places)
-		copies += m.weight() + meterWeight
+		copies += m.memoryWeight() + meterWeight
 	}
-	if l.more != nil {
-		for _, m := range l.more.frontier {
+	if l.extra != nil {
+		for _, m := range l.extra.projected {
 			more += takeGrowth(m, now, places)
 		}
 	}
 	if !keeps {
-		fresh := len(limitsOf(cmd)) * (limitWeight + meterWeight + freshWeight(first, places))
+		fresh := len(limitsOf(cmd)) * (limitWeight + meterWeight + newMeterWeight(first, places))
 		more += fresh
 		copies += fresh
 	}
-	if !l.scheduled(first) && (reserves && !ahead || !keeps && places > 0) {
-		more += copies + len(l.meters(first))*freshWeight(first, places)
+	if !l.allScheduling(first) && (reserves && !ahead || !keeps && places > 0) {
+		more += copies + len(l.activeMeters(first))*newMeterWeight(first, places)
 	}
 	if reserves {
-		more += len(cmd.Holder) + textWeight + (places+1)*promiseWeight
+		more += len(cmd.Holder) + textWeight + (places+1)*reservationWeight
 	}
 	return more
 }
 
-// keeps reports whether the limits in force are those of a command.
-func (l *limiter) keeps(first meter, cmd *gatehouse.Command) bool {
+// keepsLimits reports whether the limits in force are those of a command.
+func (l *limiterCore) keepsLimits(first limitMeter, cmd *gatehouse.Command) bool {
 	switch {
 	case !cmd.HasLimit() && l.created != 0:
 		return true
-	case l.more != nil && (l.more.meters != nil || l.more.limits != nil):
-		return l.more.says(cmd)
+	case l.extra != nil && (l.extra.meters != nil || l.extra.limits != nil):
+		return l.extra.matchesLimits(cmd)
 	}
-	return plain(cmd) && first.has(cmd)
+	return hasPlainLimit(cmd) && first.matchesLimit(cmd)
 }
 
 // takeGrowth is by how much a meter may grow when something is taken at an instant, and so many reservations
 // with it.
-func takeGrowth(m meter, at int64, places int) int {
+func takeGrowth(m limitMeter, at int64, places int) int {
 	switch m := m.(type) {
-	case *slidingWindow:
-		if m.fine != nil && !m.fine.own && (places > 0 || m.current > 0 && at/m.parts().step() > m.start) {
+	case *slidingWindowMeter:
+		if m.fine == nil || m.fine.own {
+			return 0
+		}
+		// Counts of its own come with the first take in a second part. Reservations start in later parts.
+		if places > 0 || m.current > 0 && at/m.asFine().partLength() > m.start {
 			return partsWeight
 		}
-	case *slidingLog:
+	case *slidingLogMeter:
 		return m.takeGrowth(places)
-	case *pace:
+	case *paceMeter:
 		return m.takeGrowth(places)
 	}
 	return 0
 }
 
-func (l *slidingLog) takeGrowth(places int) int {
-	if len(l.runs)+places < cap(l.runs) && !l.lent {
+func (l *slidingLogMeter) takeGrowth(places int) int {
+	if len(l.runs)+places < cap(l.runs) && !l.borrowed {
 		return 0
 	}
 	return max(len(l.runs)+places, 1) * runWeight // an array that is full is made twice as large at most
 }
 
-// freshWeight is the most that a new meter weighs that is like another, once some reservations are taken.
-func freshWeight(m meter, places int) int {
+// newMeterWeight is the most that a new meter weighs that is like another, once some reservations are taken.
+func newMeterWeight(m limitMeter, places int) int {
 	switch m.(type) {
-	case *slidingWindow:
+	case *slidingWindowMeter:
 		return 48 + partsWeight
-	case *slidingLog, *pace:
+	case *slidingLogMeter, *paceMeter:
 		return 96 + 2*(places+1)*runWeight
 	}
 	return 40 + calendarWeight
 }
 
-func (s *Semaphore) growth(now time.Time, cmd *gatehouse.Command) int {
+func (s *Semaphore) memoryGrowth(now time.Time, cmd *gatehouse.Command) int {
 	if cmd.Op != gatehouse.OpAcquire || s.holds[cmd.Holder] != nil {
 		return 0
 	}
@@ -312,14 +317,14 @@ func (s *Semaphore) growth(now time.Time, cmd *gatehouse.Command) int {
 		size = cmd.Size
 	}
 	due := len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now.UnixNano()
-	if s.held+cmd.Cost > size && !due {
+	if s.heldCost+cmd.Cost > size && !due {
 		return 0 // it is refused
 	}
 	more := holdWeight + len(cmd.Holder) + textWeight
 	if s.holds == nil {
-		more += mapWeight + slots(1)*holdSlotWeight
+		more += mapWeight + mapSlots(1)*holdSlotWeight
 	} else {
-		more += (slots(max(s.most, len(s.holds)+1)) - slots(s.most)) * holdSlotWeight
+		more += (mapSlots(max(s.peakHolds, len(s.holds)+1)) - mapSlots(s.peakHolds)) * holdSlotWeight
 	}
 	if n := len(s.ends.Heap); cmd.Expires > 0 && !cmd.Leased && n == cap(s.ends.Heap) {
 		more += max(n, 1) * endWeight
@@ -327,26 +332,26 @@ func (s *Semaphore) growth(now time.Time, cmd *gatehouse.Command) int {
 	return more
 }
 
-func (b *Barrier) growth(_ time.Time, cmd *gatehouse.Command) int {
+func (b *Barrier) memoryGrowth(_ time.Time, cmd *gatehouse.Command) int {
 	if cmd.Op != gatehouse.OpWait || cmd.Ticket == 0 || b.open {
 		return 0
 	}
 	if b.arrivals == nil {
-		return mapWeight + slots(1)*ticketWeight
+		return mapWeight + mapSlots(1)*ticketWeight
 	}
-	return (slots(max(b.most, len(b.arrivals)+1)) - slots(b.most)) * ticketWeight
+	return (mapSlots(max(b.peakArrivals, len(b.arrivals)+1)) - mapSlots(b.peakArrivals)) * ticketWeight
 }
 
-func (e *Event) growth(_ time.Time, cmd *gatehouse.Command) int {
+func (e *Event) memoryGrowth(_ time.Time, cmd *gatehouse.Command) int {
 	if cmd.Op != gatehouse.OpSend {
 		return 0
 	}
 	return max(0, len(cmd.Message)+textWeight-len(e.message))
 }
 
-// trimmed returns a map without the room that it does not need any more: a Go map never gets smaller. most is
+// trimMap returns a map without the room that it does not need any more: a Go map never gets smaller. most is
 // how many entries it had at most, and is what it has when the map is replaced.
-func trimmed[K comparable, V any](m map[K]V, most *int) map[K]V {
+func trimMap[K comparable, V any](m map[K]V, most *int) map[K]V {
 	if *most <= 8*leastSlots || len(m) > *most/8 {
 		return m
 	}

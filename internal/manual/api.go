@@ -25,7 +25,7 @@ type apiTag struct {
 type apiOperation struct {
 	openapi.Operation
 	Send    string // the method that is used where there are two
-	Fields  []openapi.Parameter
+	Fields  []openapi.RequestParameter
 	Answers []apiAnswer
 }
 

@@ -30,19 +30,19 @@ func (h *Heap[T]) Pop() T {
 	s[0] = s[last]
 	clear(s[last:])
 	*h = s[:last]
-	h.sink(0)
+	h.siftDown(0)
 	return least
 }
 
 // Init puts items that were changed behind the heap's back in order, in O(n).
 func (h *Heap[T]) Init() {
 	for i := len(*h)/2 - 1; i >= 0; i-- {
-		h.sink(i)
+		h.siftDown(i)
 	}
 }
 
-// sink moves the item at i down to where it belongs.
-func (h *Heap[T]) sink(i int) {
+// siftDown moves the item at i down to where it belongs.
+func (h *Heap[T]) siftDown(i int) {
 	s := *h
 	for {
 		least := i

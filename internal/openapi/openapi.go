@@ -19,12 +19,12 @@ type Document struct {
 	Tags       []Tag
 	Operations []Operation
 
-	parameters map[string]Parameter
-	answers    map[string]answer
+	parameters map[string]RequestParameter
+	answers    map[string]responseText
 }
 
-// An answer is what a response means.
-type answer struct {
+// An responseText is what a response means.
+type responseText struct {
 	Description string `json:"description"`
 }
 
@@ -55,8 +55,8 @@ type Body struct {
 	Schema, Example string
 }
 
-// A Parameter is what a request says in its path or its query.
-type Parameter struct {
+// A RequestParameter is what a request says in its path or its query.
+type RequestParameter struct {
 	Name        string `json:"name"`
 	In          string `json:"in"` // "path" or "query"
 	Required    bool   `json:"required"`
@@ -73,13 +73,13 @@ type Schema struct {
 // New returns the document of this version's API.
 func New() (*Document, error) {
 	var known struct {
-		Parameters map[string]Parameter `json:"parameters"`
-		Responses  map[string]answer    `json:"responses"`
+		Parameters map[string]RequestParameter `json:"parameters"`
+		Responses  map[string]responseText     `json:"responses"`
 	}
 	if err := json.Unmarshal(components, &known); err != nil {
 		return nil, fmt.Errorf("reading components.json: %w", err)
 	}
-	d := &Document{Tags: tags(), parameters: known.Parameters, answers: known.Responses}
+	d := &Document{Tags: allTags(), parameters: known.Parameters, answers: known.Responses}
 	d.Operations = append(kindOperations(), otherOperations()...)
 	for _, op := range d.Operations {
 		for _, name := range op.Parameters {
@@ -92,7 +92,7 @@ func New() (*Document, error) {
 }
 
 // Parameter returns the parameter of an operation by its name among the components.
-func (d *Document) Parameter(name string) Parameter { return d.parameters[name] }
+func (d *Document) Parameter(name string) RequestParameter { return d.parameters[name] }
 
 // Answer returns what a response means, by its name among the components.
 func (d *Document) Answer(name string) string { return d.answers[name].Description }
@@ -101,36 +101,38 @@ func (d *Document) Answer(name string) string { return d.answers[name].Descripti
 func (d *Document) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(struct {
 		OpenAPI    string          `json:"openapi"`
-		Info       info            `json:"info"`
-		Servers    []server        `json:"servers"`
+		Info       apiInfo         `json:"info"`
+		Servers    []apiServer     `json:"servers"`
 		Tags       []Tag           `json:"tags"`
-		Paths      paths           `json:"paths"`
+		Paths      pathOperations  `json:"paths"`
 		Components json.RawMessage `json:"components"`
-	}{"3.0.3", info{"Gatehouse", "1", About()}, []server{{"/"}}, d.Tags, d.Operations, components}, "", " ")
+	}{
+		"3.0.3", apiInfo{"Gatehouse", "1", About()}, []apiServer{{"/"}}, d.Tags, d.Operations, components,
+	}, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the OpenAPI document: %w", err)
 	}
 	return append(text, '\n'), nil
 }
 
-type info struct {
+type apiInfo struct {
 	Title       string `json:"title"`
 	Version     string `json:"version"`
 	Description string `json:"description"`
 }
 
-type server struct {
+type apiServer struct {
 	URL string `json:"url"`
 }
 
-// paths are operations that JSON shows by path and method, in their order. A map would sort them.
-type paths []Operation
+// pathOperations are operations that JSON shows by path and method, in their order. A map would sort them.
+type pathOperations []Operation
 
 // MarshalJSON implements json.Marshaler.
-func (p paths) MarshalJSON() ([]byte, error) {
+func (p pathOperations) MarshalJSON() ([]byte, error) {
 	var text bytes.Buffer
 	for i, op := range p {
-		object, err := json.Marshal(op.object())
+		object, err := json.Marshal(op.jsonObject())
 		if err != nil {
 			return nil, err
 		}
@@ -148,36 +150,38 @@ func (p paths) MarshalJSON() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-type reference struct {
+type componentRef struct {
 	Ref string `json:"$ref"`
 }
 
-func refer(section, name string) reference { return reference{"#/components/" + section + "/" + name} }
-
-type object struct {
-	ID          string               `json:"operationId"`
-	Tags        []string             `json:"tags"`
-	Summary     string               `json:"summary"`
-	Description string               `json:"description,omitempty"`
-	Parameters  []reference          `json:"parameters,omitempty"`
-	Body        any                  `json:"requestBody,omitempty"`
-	Responses   map[string]reference `json:"responses"`
+func refTo(section, name string) componentRef {
+	return componentRef{"#/components/" + section + "/" + name}
 }
 
-func (op *Operation) object() object {
-	o := object{
+type operationObject struct {
+	ID          string                  `json:"operationId"`
+	Tags        []string                `json:"tags"`
+	Summary     string                  `json:"summary"`
+	Description string                  `json:"description,omitempty"`
+	Parameters  []componentRef          `json:"parameters,omitempty"`
+	Body        any                     `json:"requestBody,omitempty"`
+	Responses   map[string]componentRef `json:"responses"`
+}
+
+func (op *Operation) jsonObject() operationObject {
+	o := operationObject{
 		ID: op.ID, Tags: []string{op.Tag}, Summary: op.Summary, Description: op.Description,
-		Responses: make(map[string]reference, len(op.Responses)),
+		Responses: make(map[string]componentRef, len(op.Responses)),
 	}
 	for _, name := range op.Parameters {
-		o.Parameters = append(o.Parameters, refer("parameters", name))
+		o.Parameters = append(o.Parameters, refTo("parameters", name))
 	}
 	for _, r := range op.Responses {
-		o.Responses[fmt.Sprint(r.Status)] = refer("responses", r.Component)
+		o.Responses[fmt.Sprint(r.Status)] = refTo("responses", r.Component)
 	}
 	if op.Body != nil {
 		media := map[string]any{
-			"schema": refer("schemas", op.Body.Schema), "example": json.RawMessage(op.Body.Example),
+			"schema": refTo("schemas", op.Body.Schema), "example": json.RawMessage(op.Body.Example),
 		}
 		o.Body = map[string]any{"required": true, "content": map[string]any{"application/json": media}}
 	}

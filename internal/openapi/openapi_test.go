@@ -108,7 +108,7 @@ func TestParametersHaveNamesOfTheirOwn(t *testing.T) {
 	}
 	for name := range sections["parameters"] {
 		for _, section := range []string{"schemas", "responses"} {
-			if other := capital(name); sections[section][other] != nil {
+			if other := upperFirst(name); sections[section][other] != nil {
 				t.Errorf("%s has %s, which is also the parameter %s", section, other, name)
 			}
 		}

@@ -48,7 +48,7 @@ var kinds = []struct {
 	{gatehouse.Barrier, "All are there."},
 }
 
-func tags() (all []Tag) {
+func allTags() (all []Tag) {
 	for _, k := range kinds {
 		all = append(all, Tag{k.kind.String(), k.description})
 	}
@@ -57,9 +57,9 @@ func tags() (all []Tag) {
 		Tag{"server", "Health and metrics."})
 }
 
-// A method is what an operation of a kind is, beside its parameters. The answers that every operation has are
-// left out.
-type method struct {
+// A operationText is what an operation of a kind is, beside its parameters. The answers that every
+// operation has are left out.
+type operationText struct {
 	summary, description string
 
 	answers string // each a status and the name of the component
@@ -68,7 +68,7 @@ type method struct {
 // always are the answers that every operation on a name has.
 const always = " 400 Invalid 403 Forbidden 503 Unavailable"
 
-func responses(answers string) (all []Response) {
+func parseResponses(answers string) (all []Response) {
 	words := strings.Fields(answers)
 	for i := 0; i+1 < len(words); i += 2 {
 		status, _ := strconv.Atoi(words[i]) // 0 is found by a test
@@ -77,7 +77,7 @@ func responses(answers string) (all []Response) {
 	return all
 }
 
-var limiterMethods = map[gatehouse.Op]method{
+var limiterOperations = map[gatehouse.Op]operationText{
 	gatehouse.OpAcquire: {"Take, and wait if need be",
 		"The limit is in force from now on. Without any part of a limit the one in force is asked.",
 		"204 Taken 408 RefusedLimit 409 Conflict"},
@@ -106,7 +106,7 @@ var limiterMethods = map[gatehouse.Op]method{
 		"204 GivenBack 404 Missing"},
 }
 
-var ownMethods = map[gatehouse.Kind]map[gatehouse.Op]method{
+var ownOperations = map[gatehouse.Kind]map[gatehouse.Op]operationText{
 	gatehouse.Semaphore: {
 		gatehouse.OpAcquire: {"Take slots", "A key that holds already gets the same hold.",
 			"200 Held 408 RefusedLimit 409 Conflict"},
@@ -147,39 +147,41 @@ var ownMethods = map[gatehouse.Kind]map[gatehouse.Op]method{
 	},
 }
 
-// describe says what an operation of a kind is. One that the tables lack has no summary, which a test finds.
-func describe(kind gatehouse.Kind, op gatehouse.Op) method {
+// describeOperation says what an operation of a kind is. One that the tables lack has no summary, which a
+// test finds.
+func describeOperation(kind gatehouse.Kind, op gatehouse.Op) operationText {
 	switch {
 	case op == gatehouse.OpDelete && kind == gatehouse.Counter:
-		return method{"Forget this name", "", "204 Done 404 Missing"}
+		return operationText{"Forget this name", "", "204 Done 404 Missing"}
 	case op == gatehouse.OpDelete:
-		return method{"Forget this name", "Those who wait there are answered with 409.",
+		return operationText{"Forget this name", "Those who wait there are answered with 409.",
 			"204 Done 404 Missing"}
 	case op == gatehouse.OpStats:
-		return method{"Read what happened so far", "Changes nothing.", "200 " + stats(kind) + " 404 Missing"}
+		return operationText{"Read what happened so far", "Changes nothing.",
+			"200 " + statsSchema(kind) + " 404 Missing"}
 	case kind.Limiter():
-		return limiterMethods[op]
+		return limiterOperations[op]
 	}
-	return ownMethods[kind][op]
+	return ownOperations[kind][op]
 }
 
-// stats is the name of the response that has a kind's statistics.
-func stats(kind gatehouse.Kind) string {
+// statsSchema is the name of the response that has a kind's statistics.
+func statsSchema(kind gatehouse.Kind) string {
 	switch {
 	case kind.Limiter():
 		return "LimiterStats"
 	case kind == gatehouse.Lock:
 		return "SemaphoreStats"
 	}
-	return capital(kind.String()) + "Stats"
+	return upperFirst(kind.String()) + "Stats"
 }
 
-func capital(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
+func upperFirst(word string) string { return strings.ToUpper(word[:1]) + word[1:] }
 
 // kindOperations are the operations of all kinds, under /v1.
 func kindOperations() (all []Operation) {
 	for _, k := range kinds {
-		tag, id := k.kind.String(), capital(k.kind.String())
+		tag, id := k.kind.String(), upperFirst(k.kind.String())
 		root := "/v1/" + tag
 		for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
 			if k.kind.Has(op) {
@@ -189,12 +191,12 @@ func kindOperations() (all []Operation) {
 		all = append(all, kindOperation(k.kind, gatehouse.OpDelete, "delete", root+"/{name}"), Operation{
 			ID: "list" + id, Tag: tag, Method: "get", Path: root, Summary: "List names",
 			Parameters: []string{"after", "limit"},
-			Responses:  responses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
+			Responses:  parseResponses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
 		}, Operation{
 			ID: "delete" + id + "Prefix", Tag: tag, Method: "delete", Path: root,
 			Summary:    "Delete names that begin alike",
 			Parameters: []string{"prefix", "confirm", "after"},
-			Responses:  responses("200 Deleted 400 Invalid 403 Forbidden 503 Unavailable"),
+			Responses:  parseResponses("200 Deleted 400 Invalid 403 Forbidden 503 Unavailable"),
 		})
 	}
 	return all
@@ -209,12 +211,12 @@ func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
 		return []Operation{get}
 	}
 	post := get
-	post.ID, post.Method = "post"+capital(get.ID), "post"
+	post.ID, post.Method = "post"+upperFirst(get.ID), "post"
 	return []Operation{get, post}
 }
 
 func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Operation {
-	m := describe(kind, op)
+	m := describeOperation(kind, op)
 	if _, refusal, refuses := strings.Cut(m.answers, "408 "); refuses {
 		m.answers += " 429 " + strings.Fields(refusal)[0] // by choice of the request
 	}
@@ -222,16 +224,16 @@ func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Oper
 		m.answers += " 200 Decided"
 	}
 	return Operation{
-		ID: op.String() + capital(kind.String()), Tag: kind.String(), Method: verb, Path: path,
+		ID: op.String() + upperFirst(kind.String()), Tag: kind.String(), Method: verb, Path: path,
 		Summary: m.summary, Description: m.description,
-		Parameters: slices.Concat([]string{"name"}, parametersOf(kind, op), wishesOf(op, m)),
-		Responses:  responses(m.answers + always),
+		Parameters: slices.Concat([]string{"name"}, operationParameters(kind, op), replyParameters(op, m)),
+		Responses:  parseResponses(m.answers + always),
 	}
 }
 
-// wishesOf are the parameters that say how an operation is to be answered. Statistics are JSON anyway; with
-// details they are a part of other JSON, for which no generator has a type.
-func wishesOf(op gatehouse.Op, m method) []string {
+// replyParameters are the parameters that say how an operation is to be answered. Statistics are JSON
+// anyway; with details they are a part of other JSON, for which no generator has a type.
+func replyParameters(op gatehouse.Op, m operationText) []string {
 	if op == gatehouse.OpStats {
 		return nil
 	}
@@ -241,21 +243,21 @@ func wishesOf(op gatehouse.Op, m method) []string {
 	return []string{"details"}
 }
 
-// parametersOf are the parameters that an operation acts on. It reads and checks the others too.
-func parametersOf(kind gatehouse.Kind, op gatehouse.Op) []string {
+// operationParameters are the parameters that an operation acts on. It reads and checks the others too.
+func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	switch op {
 	case gatehouse.OpAcquire:
 		if kind.Limiter() {
-			return append(limitOf(kind), "cost", "maxwait")
+			return append(limitParameters(kind), "cost", "maxwait")
 		}
 		if kind == gatehouse.Lock {
 			return []string{"key", "expires", "extend", "maxwait"}
 		}
 		return []string{"size", "cost", "key", "expires", "extend", "maxwait"}
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpCharge:
-		return append(limitOf(kind), "cost")
+		return append(limitParameters(kind), "cost")
 	case gatehouse.OpReserve:
-		return append(limitOf(kind), "cost", "key")
+		return append(limitParameters(kind), "cost", "key")
 	case gatehouse.OpCancel:
 		return []string{"key"}
 	case gatehouse.OpRefund:
@@ -283,8 +285,8 @@ func parametersOf(kind gatehouse.Kind, op gatehouse.Op) []string {
 	return nil
 }
 
-// limitOf are the parameters that say a limiter's limit.
-func limitOf(kind gatehouse.Kind) []string {
+// limitParameters are the parameters that say a limiter's limit.
+func limitParameters(kind gatehouse.Kind) []string {
 	all := []string{"size", "interval"}
 	switch kind {
 	case gatehouse.GCRA:

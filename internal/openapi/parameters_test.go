@@ -66,7 +66,7 @@ type trial struct {
 // apply puts one operation to the controller. ok is false where its parameters are refused.
 func (s *trial) apply(op gatehouse.Op, query string) (ok bool) {
 	cmd := gatehouse.Command{Op: op}
-	var f params.Form
+	var f params.Values
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		if part != "" && f.Set([]byte(name), []byte(value)) != nil {
@@ -166,7 +166,7 @@ func TestParametersAreThoseThatAct(t *testing.T) {
 			}
 			want := shouldList(t, kind, op)
 			var got []string
-			for _, name := range parametersOf(kind, op) {
+			for _, name := range operationParameters(kind, op) {
 				name, _, _ = strings.Cut(name, "Of") // modeOfPace
 				got = append(got, name)
 			}

@@ -6,14 +6,14 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// endless stands for [gatehouse.Forever] in every answer.
-const endless = -1
+// foreverMillis stands for [gatehouse.Forever] in every answer.
+const foreverMillis = -1
 
 // CeilMillis is a time to wait in milliseconds, rounded up so that nobody comes back too early: 0 when it is
 // over, -1 when only another request can end it.
 func CeilMillis(d time.Duration) int64 {
 	if d == gatehouse.Forever {
-		return endless
+		return foreverMillis
 	}
 	return int64(max(0, d+time.Millisecond-1) / time.Millisecond)
 }
@@ -22,7 +22,7 @@ func CeilMillis(d time.Duration) int64 {
 // for too long: -1 when it does not end by itself.
 func FloorMillis(d time.Duration) int64 {
 	if d == gatehouse.Forever {
-		return endless
+		return foreverMillis
 	}
 	return d.Milliseconds()
 }

@@ -16,9 +16,9 @@ const maxName = 64
 // spelling, so that there are no more than some hundreds.
 var zones sync.Map
 
-// known are the names of all zones, listed once. To ask the system for each name that is unknown would cost
-// as much as ten decisions or more.
-var known = sync.OnceValue(allNames)
+// knownNames are the names of all zones, listed once. To ask the system for each name that is unknown would
+// cost as much as ten decisions or more.
+var knownNames = sync.OnceValue(allNames)
 
 // Load returns the time zone of a name such as Europe/Berlin; "" is UTC. The error's
 // text is for whoever gave the name.
@@ -29,18 +29,18 @@ func Load(name string) (*time.Location, error) {
 	if location, ok := zones.Load(name); ok {
 		return location.(*time.Location), nil
 	}
-	if len(name) > maxName || name == "Local" || path.Clean(name) != name || !known()[name] {
-		return nil, unknown(name)
+	if len(name) > maxName || name == "Local" || path.Clean(name) != name || !knownNames()[name] {
+		return nil, unknownZone(name)
 	}
 	read, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, unknown(name)
+		return nil, unknownZone(name)
 	}
 	location, _ := zones.LoadOrStore(name, read)
 	return location.(*time.Location), nil
 }
 
-func unknown(name string) error {
+func unknownZone(name string) error {
 	return fmt.Errorf("zone %q is unknown, want an IANA name such as Europe/Berlin",
 		name[:min(len(name), maxName)])
 }

@@ -126,7 +126,7 @@ func (s *Store) keep(now int64, state control.State, heads []head) time.Duration
 		switch {
 		case control.Absent(state):
 			linger = max(linger, int64(grave))
-		case control.Limits(state):
+		case control.HasLimit(state):
 			linger = int64(s.limits)
 		}
 		worth = max(expiry.UnixNano()-now, 0) + linger
@@ -170,7 +170,7 @@ func (f *flight) serve(s *Store, e *entry, now int64) {
 	if f.next.endHeads(f.now) {
 		tell = true
 	}
-	if f.state != nil && control.Left(f.state, f.next.gone(s.config.Server)) {
+	if f.state != nil && control.ForgetWaiters(f.state, f.next.gone(s.config.Server)) {
 		tell = true
 	}
 	before := f.holds(s)

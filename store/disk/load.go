@@ -130,7 +130,7 @@ func (s *Store) fill(states map[gatehouse.Key]control.State) (expired int) {
 	now := s.now()
 	for key, state := range states {
 		worth := state.Expiry()
-		if control.Limits(state) {
+		if control.HasLimit(state) {
 			worth = worth.Add(s.memory.LingerFor(key.Kind))
 		}
 		if !worth.After(now) {
@@ -138,7 +138,7 @@ func (s *Store) fill(states map[gatehouse.Key]control.State) (expired int) {
 			s.memory.MarkDirty(key)
 			continue
 		}
-		control.Left(state, func(gatehouse.Ticket) bool { return true })
+		control.ForgetWaiters(state, func(gatehouse.Ticket) bool { return true })
 		s.memory.Put(key, state)
 	}
 	return expired

@@ -78,7 +78,7 @@ func commandOf(t *testing.T, kind gatehouse.Kind, request string) (cmd gatehouse
 	if cmd.Op, known = gatehouse.ParseOp(name); !known {
 		t.Fatalf("%s is no operation", name)
 	}
-	var f params.Form
+	var f params.Values
 	for pair := range strings.SplitSeq(query, "&") {
 		parameter, value, _ := strings.Cut(pair, "=")
 		if err := f.Set([]byte(parameter), []byte(value)); pair != "" && err != nil {

@@ -19,8 +19,8 @@ type httpRequest struct {
 
 	answerOptions
 
-	form    params.Form // of the query and the body
-	scratch [96]byte    // for the answer's headers
+	form    params.Values // of the query and the body
+	scratch [96]byte      // for the answer's headers
 }
 
 // acquiresHold reports whether the request acquires something that is held until it is released or expires.
@@ -97,7 +97,7 @@ func wrongMethod(method []byte, allow string) *rejection {
 
 // readParams fills in the command's parameters: those of the query, and then those of a form in the body.
 func (r *httpRequest) readParams(query, body []byte) *rejection {
-	r.form = params.Form{}
+	r.form = params.Values{}
 	for _, text := range [...][]byte{query, body} {
 		if p := eachParam(text, r.setParam); p != nil {
 			return p
@@ -114,7 +114,7 @@ func (r *httpRequest) setParam(name, value []byte) error {
 	if known, err := r.setOption(name, value); known {
 		return err
 	}
-	if !r.form.Take(name, value) {
+	if !r.form.TrySet(name, value) {
 		return params.Unknown(name, optionNames...)
 	}
 	return nil

@@ -23,7 +23,7 @@ type loop struct {
 
 	// What would have to be made anew for each command otherwise.
 	cmd   gatehouse.Command
-	form  params.Form
+	form  params.Values
 	batch batch
 
 	// The grants of the session being served whose answers are in reply and not written.

@@ -96,7 +96,7 @@ func (s *session) ask(q *question, args [][]byte) error {
 	q.key.Kind = parsed
 	q.key.Name = s.loop.names.get(name)
 	f := &s.loop.form
-	*f = params.Form{}
+	*f = params.Values{}
 	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
 		switch {
 		case len(rest) == 1:

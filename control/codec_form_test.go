@@ -206,20 +206,21 @@ func TestDecodeUnknownZone(t *testing.T) {
 // TestDecodeTakesLittle: what is read takes no more memory than some times the length of its form.
 func TestDecodeTakesLittle(t *testing.T) {
 	const most, least = 48, 20_000 // times the length; whatever the length
-	barrier := &Barrier{tally: tally{created: 1}, arrivals: map[gatehouse.Ticket]struct{}{}}
+	barrier := &Barrier{commandCounts: commandCounts{created: 1}, arrivals: map[gatehouse.Ticket]struct{}{}}
 	semaphore := &Semaphore{fence: 1 << 40, holds: map[string]*hold{}}
-	log := &limited[slidingLog, *slidingLog]{limiter: limiter{tally: tally{created: 1}}}
-	log.first.rate, log.first.span = rate{size: 9, interval: 9}, 9
-	promised := &limited[pace, *pace]{limiter: limiter{
-		tally: tally{created: 1}, more: &more{limits: make([]gatehouse.Limit, 1)}}}
-	promised.first.rate, promised.first.span = rate{size: 9, interval: 9}, 9
+	log := new(limiterState[slidingLogMeter, *slidingLogMeter])
+	log.created = 1
+	log.meter.meterRate, log.meter.span = meterRate{size: 9, interval: 9}, 9
+	promised := &limiterState[paceMeter, *paceMeter]{limiterCore: limiterCore{
+		commandCounts: commandCounts{created: 1}, extra: &limiterExtra{limits: make([]gatehouse.Limit, 1)}}}
+	promised.meter.meterRate, promised.meter.span = meterRate{size: 9, interval: 9}, 9
 	for i := range 20_000 {
 		barrier.arrivals[gatehouse.Ticket(i+1)] = struct{}{}
 		semaphore.holds[fmt.Sprint(i)] = &hold{cost: 1, until: 1, grants: 1}
-		log.first.runs = append(log.first.runs, run{int64(i), 1})
-		if i < maxPromises {
-			place := promise{at: 1, n: 1, number: 1, answers: 1}
-			promised.more.promises = append(promised.more.promises, place)
+		log.meter.runs = append(log.meter.runs, startRun{int64(i), 1})
+		if i < maxReservations {
+			place := reservation{at: 1, n: 1, number: 1, answers: 1}
+			promised.extra.reservations = append(promised.extra.reservations, place)
 		}
 	}
 	for _, s := range []State{barrier, semaphore, log, promised} {
@@ -306,7 +307,7 @@ func FuzzDecode(f *testing.F) {
 				s.Undo(now, &cmd)
 			}
 		}
-		Left(s, func(ticket gatehouse.Ticket) bool { return ticket > 9 })
+		ForgetWaiters(s, func(ticket gatehouse.Ticket) bool { return ticket > 9 })
 		decoded(t, kind, s)
 	})
 }

@@ -14,17 +14,18 @@ import (
 // what was oldest, because nobody says what was meant.
 type diary struct {
 	starts record
-	places map[string]run // that lie ahead and can be cancelled
+	places map[string]startRun // that lie ahead and can be cancelled
 }
 
 // start notes a start, in order.
-func (y *diary) start(r run) {
-	i, _ := slices.BinarySearchFunc(y.starts, r.at+1, func(s run, at int64) int { return int(s.at - at) })
+func (y *diary) start(r startRun) {
+	i, _ := slices.BinarySearchFunc(y.starts, r.at+1,
+		func(s startRun, at int64) int { return int(s.at - at) })
 	y.starts = slices.Insert(y.starts, i, r)
 }
 
 // drop forgets one start.
-func (y *diary) drop(r run) {
+func (y *diary) drop(r startRun) {
 	i := slices.Index(y.starts, r)
 	y.starts = slices.Delete(y.starts, i, i+1)
 }
@@ -48,7 +49,7 @@ func checkPlaces(t *rapid.T, v variety) {
 	cmd, now := v.draw(t), origin(t)
 	cmd.Interval = time.Duration(rapid.Int64Range(1, 40).Draw(t, "ms")) * time.Millisecond
 	cmd.Guard = 0
-	s, y := subject{kind: v.kind}, diary{places: map[string]run{}}
+	s, y := subject{kind: v.kind}, diary{places: map[string]startRun{}}
 	keys := []string{"a", "b", "c", "d", ""}
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now = now.Add(later(t, cmd.Interval))
@@ -95,7 +96,7 @@ func (y *diary) acquire(t *rapid.T, d gatehouse.Decision, cmd gatehouse.Command,
 	if last := len(y.starts) - 1; last >= 0 && y.starts[last].at > now.UnixNano() {
 		t.Fatalf("acquire granted before %v", y.starts[last])
 	}
-	y.start(run{now.UnixNano(), cmd.Cost})
+	y.start(startRun{now.UnixNano(), cmd.Cost})
 }
 
 // reserve notes a place, or sees that it is the one there was.
@@ -113,9 +114,9 @@ func (y *diary) reserve(t *rapid.T, d gatehouse.Decision, cmd gatehouse.Command,
 	if last := len(y.starts) - 1; last >= 0 && y.starts[last].at > start {
 		t.Fatalf("reserve = %d, before %v", start, y.starts[last])
 	}
-	y.start(run{start, cmd.Cost})
+	y.start(startRun{start, cmd.Cost})
 	if cmd.Holder != "" && d.Delay > 0 {
-		y.places[cmd.Holder] = run{start, cmd.Cost}
+		y.places[cmd.Holder] = startRun{start, cmd.Cost}
 	}
 }
 
@@ -151,7 +152,7 @@ func TestEarliestPlace(t *testing.T) {
 			if d.Delay != want {
 				t.Fatalf("reserve %d = %s, want %s; %v", cmd.Cost, d.Delay, want, log)
 			}
-			log = append(log, run{now.Add(d.Delay).UnixNano(), cmd.Cost})
+			log = append(log, startRun{now.Add(d.Delay).UnixNano(), cmd.Cost})
 		}
 	})
 }
@@ -197,7 +198,7 @@ func TestMostPlaces(t *testing.T) {
 	for _, kind := range []gatehouse.Kind{gatehouse.GCRA, gatehouse.Pace} {
 		s := subject{kind: kind}
 		cmd := gatehouse.Command{Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: time.Second}
-		for i := range maxPromises + 1 {
+		for i := range maxReservations + 1 {
 			cmd.Holder = fmt.Sprint(i)
 			if d := s.step(epoch(), cmd); d.Outcome != gatehouse.Granted {
 				t.Fatalf("%s: place %d: %s", kind, i, d.Outcome)
@@ -205,7 +206,7 @@ func TestMostPlaces(t *testing.T) {
 		}
 		cmd.Holder = "one too many"
 		if d := s.step(epoch(), cmd); d.Outcome != gatehouse.Exhausted || d.Delay != 0 {
-			t.Errorf("%s: place %d: %s, want exhausted", kind, maxPromises+1, d.Outcome)
+			t.Errorf("%s: place %d: %s, want exhausted", kind, maxReservations+1, d.Outcome)
 		}
 		cmd.Holder = "7"
 		if d := s.step(epoch(), cmd); d.Outcome != gatehouse.Granted || d.Delay != 7*time.Second {
@@ -227,7 +228,7 @@ func TestEndlessSchedule(t *testing.T) {
 			t.Fatalf("place %d = %s", i, d.Delay)
 		}
 	}
-	runs := s.state.(*limited[pace, *pace]).first.runs
+	runs := s.state.(*limiterState[paceMeter, *paceMeter]).meter.runs
 	if len(runs) > maxRuns || cap(runs) > maxRuns*13/10 {
 		t.Errorf("%d runs in room for %d are kept, want at most %d", len(runs), cap(runs), maxRuns)
 	}

@@ -13,7 +13,7 @@ import (
 
 // read reads parameters that are written as in a query, but not encoded.
 func read(kind gatehouse.Kind, op gatehouse.Op, query string) (cmd gatehouse.Command, err error) {
-	var f Form
+	var f Values
 	cmd.Op = op
 	for pair := range strings.SplitSeq(query, "&") {
 		if name, value, _ := strings.Cut(pair, "="); pair != "" {
@@ -142,7 +142,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestTextsAreCopied(t *testing.T) {
-	var f Form
+	var f Values
 	buffer := []byte("keymine")
 	if err := f.Set(buffer[:3], buffer[3:]); err != nil {
 		t.Fatal(err)
@@ -297,11 +297,11 @@ func FuzzRead(f *testing.F) {
 
 func TestQuote(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\x00\n\"b\"":                 `"a\x00\n\"b\""`,
-		"\xff":                         `"\xff"`,
-		strings.Repeat("x", longest):   `"` + strings.Repeat("x", longest) + `"`,
-		strings.Repeat("x", longest+1): `"` + strings.Repeat("x", longest) + `"…`,
-		strings.Repeat("€", longest):   `"` + strings.Repeat("€", longest/3) + `\xe2\x82"…`,
+		"a\x00\n\"b\"":                   `"a\x00\n\"b\""`,
+		"\xff":                           `"\xff"`,
+		strings.Repeat("x", maxQuoted):   `"` + strings.Repeat("x", maxQuoted) + `"`,
+		strings.Repeat("x", maxQuoted+1): `"` + strings.Repeat("x", maxQuoted) + `"…`,
+		strings.Repeat("€", maxQuoted):   `"` + strings.Repeat("€", maxQuoted/3) + `\xe2\x82"…`,
 	} {
 		if got := Quote([]byte(text)); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", text, got, want)

@@ -7,51 +7,51 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A tally counts what happened at one controller, for its stats. Times are nanoseconds, as Unix time
+// A commandCounts counts what happened at one controller, for its stats. Times are nanoseconds, as Unix time
 // or as a length.
-type tally struct {
+type commandCounts struct {
 	created  int64
 	passed   int64 // commands that were let through
 	waited   int64 // the time that those spent in line
 	timedOut int64 // commands that gave up, those that would not wait at all included
 }
 
-// begin notes the first use.
-func (t *tally) begin(now time.Time) {
+// noteFirstUse notes the first use.
+func (t *commandCounts) noteFirstUse(now time.Time) {
 	if t.created == 0 {
 		t.created = now.UnixNano()
 	}
 }
 
-// pass notes a command that was let through.
-func (t *tally) pass(now time.Time, cmd *gatehouse.Command) {
+// countPassed notes a command that was let through.
+func (t *commandCounts) countPassed(now time.Time, cmd *gatehouse.Command) {
 	t.passed++
-	t.waited = min(t.waited+waited(now, cmd), maxWaited)
+	t.waited = min(t.waited+waitedFor(now, cmd), maxWaited)
 }
 
-// takeBack forgets a pass that reached nobody.
-func (t *tally) takeBack(cmd *gatehouse.Command) {
+// uncountPassed forgets a pass that reached nobody.
+func (t *commandCounts) uncountPassed(cmd *gatehouse.Command) {
 	at := cmd.Granted.At
 	if at.UnixNano() < t.created {
 		return // it was counted by a controller that is no more
 	}
 	t.passed--
-	t.waited = max(0, t.waited-waited(at, cmd))
+	t.waited = max(0, t.waited-waitedFor(at, cmd))
 }
 
 // maxWaited is where the sum of waits stops, a hundred years before it would overflow.
 const maxWaited = math.MaxInt64 - int64(gatehouse.MaxDuration)
 
-// came is when a command was there first.
-func came(now time.Time, cmd *gatehouse.Command) time.Time {
+// arrivalTime is when a command was there first.
+func arrivalTime(now time.Time, cmd *gatehouse.Command) time.Time {
 	if cmd.Again && !cmd.Since.IsZero() {
 		return cmd.Since
 	}
 	return now
 }
 
-// waited is how long a command that passes at now has waited.
-func waited(now time.Time, cmd *gatehouse.Command) int64 {
+// waitedFor is how long a command that passes at now has waited.
+func waitedFor(now time.Time, cmd *gatehouse.Command) int64 {
 	if cmd.Since.IsZero() {
 		return 0
 	}
@@ -59,16 +59,16 @@ func waited(now time.Time, cmd *gatehouse.Command) int64 {
 	return min(max(int64(now.Sub(cmd.Since)), 0), int64(gatehouse.MaxDuration))
 }
 
-// refused notes a refusal that is the last word.
-func (t *tally) refused(cmd *gatehouse.Command) {
+// countRefused notes a refusal that is the last word.
+func (t *commandCounts) countRefused(cmd *gatehouse.Command) {
 	if cmd.MaxWait == 0 {
 		t.timedOut++
 	}
 }
 
-// stats returns the figures under the names that bouncer gave them; passed says what the kind calls
+// commandStats returns the figures under the names that bouncer gave them; passed says what the kind calls
 // a command that was let through.
-func (t *tally) stats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
+func (t *commandCounts) commandStats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
 	mean := time.Duration(0)
 	if t.passed > 0 {
 		mean = time.Duration(t.waited / t.passed)
@@ -83,19 +83,19 @@ func (t *tally) stats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
 	return append(all, more...)
 }
 
-// onlyRefused is OnlyRefused of all kinds that have a tally.
-func (t *tally) onlyRefused() bool { return t.timedOut > 0 && t.passed == 0 }
+// hasOnlyRefused is OnlyRefused of all kinds that have a tally.
+func (t *commandCounts) hasOnlyRefused() bool { return t.timedOut > 0 && t.passed == 0 }
 
 // OnlyRefused reports whether a state has refused commands and let none through. When it is worth nothing
 // besides, its statistics are all there is to it.
 func OnlyRefused(s State) bool {
-	refuser, ok := s.(interface{ onlyRefused() bool })
-	return ok && refuser.onlyRefused()
+	refuser, ok := s.(interface{ hasOnlyRefused() bool })
+	return ok && refuser.hasOnlyRefused()
 }
 
-func (t *tally) code(c *codec) {
-	c.instant(&t.created)
-	c.int64(&t.passed)
-	c.int64(&t.waited)
-	c.int64(&t.timedOut)
+func (t *commandCounts) codeFields(c *stateCodec) {
+	c.codeInstant(&t.created)
+	c.codeInt64(&t.passed)
+	c.codeInt64(&t.waited)
+	c.codeInt64(&t.timedOut)
 }

@@ -1,0 +1,38 @@
+package control
+
+import "github.com/gatehousehq/gatehouse/internal/minheap"
+
+// An holdEnd is when a hold ends. It is stale once the hold is gone or ends at another time.
+type holdEnd struct {
+	at     int64 // Unix ns
+	fence  uint64
+	holder string
+}
+
+// Before implements [minheap.Item].
+func (e holdEnd) Before(other holdEnd) bool { return e.at < other.at }
+
+func (e holdEnd) isStale(holds map[string]*hold) bool {
+	h := holds[e.holder]
+	return h == nil || h.fence != e.fence || h.until != e.at
+}
+
+// holdEndHeap has the earliest end first. Ends that became stale stay until they come up or are pruned.
+type holdEndHeap struct{ minheap.Heap[holdEnd] }
+
+// pruneStale drops the stale ends once they are the greater part, so that a hold that is renewed for ever
+// costs no more than one that is not.
+func (e *holdEndHeap) pruneStale(holds map[string]*hold) {
+	if len(e.Heap) < 2*len(holds)+8 {
+		return
+	}
+	live := e.Heap[:0]
+	for _, x := range e.Heap {
+		if !x.isStale(holds) {
+			live = append(live, x)
+		}
+	}
+	clear(e.Heap[len(live):])
+	e.Heap = live
+	e.Init()
+}

@@ -1,0 +1,126 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/zone"
+)
+
+// leastReservation is the least that a reservation takes in a form.
+const leastReservation = 11
+
+// codeFields leaves out the zone of each calendar, which is that of all of them, and whether there is a
+// frontier, which follows from the promises.
+func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
+	own := m.meters != nil
+	c.codeBool(&own)
+	if c.version > 1 {
+		c.codeUint64(&m.generation)
+		c.codeUint64(&m.validFrom)
+		c.codeUint64(&m.lastNumber)
+	}
+	limits := m.listLimits()
+	m.codeLimits(c, &limits, own)
+	if own {
+		m.codeMeters(c, first, limits, &m.meters)
+		m.codeSince(c)
+	} else if c.reading {
+		m.limits = limits
+	}
+	n := c.codeLength(len(m.reservations), leastReservation)
+	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 {
+		c.failDecoding("%d reservations ahead, want at most %d, and with one limit some", n, maxReservations)
+		return
+	}
+	if c.reading && n > 0 {
+		m.reservations = make([]reservation, n)
+	}
+	last := int64(0)
+	for i := range m.reservations {
+		m.reservations[i].codeFields(c)
+		if c.reading && c.version == 1 {
+			m.reservations[i].number = uint64(i) + 1 // less than any that is made of the time
+		}
+		if m.reservations[i].at < last {
+			c.failDecoding("reservations out of order")
+		}
+		last = m.reservations[i].at
+		if c.reading {
+			m.holderBytes += m.reservations[i].holderWeight()
+		}
+	}
+	l := limiterCore{extra: m}
+	if n > 0 && !l.allScheduling(first) {
+		m.codeMeters(c, first, limits, &m.projected)
+	}
+}
+
+func (m *limiterExtra) codeLimits(c *stateCodec, limits *[]gatehouse.Limit, own bool) {
+	n := c.codeLength(len(*limits), 3)
+	unknown := n == 0 && !own && m.generation != 0 // none was given since the last reset
+	if n == 0 && !unknown || n > gatehouse.MaxLimits || n > 1 && !own {
+		c.failDecoding("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
+		return
+	}
+	if c.reading && n > 0 {
+		*limits = make([]gatehouse.Limit, n)
+	}
+	for i := range *limits {
+		limit := &(*limits)[i]
+		c.codeSize(&limit.Size)
+		c.codeByte((*byte)(&limit.Calendar), byte(gatehouse.Month))
+		c.codeDuration(&limit.Interval)
+		if !own && limit.Calendar != gatehouse.NoCalendar {
+			c.failDecoding("one window of the calendar without a meter of its own")
+		}
+	}
+	burst := m.burst - ofSize
+	c.codeUpTo(&burst, gatehouse.MaxSize-ofSize)
+	if c.reading {
+		m.burst = burst + ofSize
+	}
+	c.codeDuration(&m.guard)
+	c.codeByte((*byte)(&m.mode), byte(gatehouse.ModeClassic))
+	c.codeString(&m.zone)
+}
+
+// codeMeters codes a meter for each of the limits.
+func (m *limiterExtra) codeMeters(
+	c *stateCodec, first limitMeter, limits []gatehouse.Limit, meters *[]limitMeter,
+) {
+	var location *time.Location
+	if c.reading {
+		var err error
+		location, err = zone.Load(m.zone)
+		if err != nil {
+			c.failDecoding("%w", err)
+		}
+		*meters = make([]limitMeter, len(limits))
+	}
+	for i, limit := range limits {
+		switch {
+		case !c.reading:
+		case limit.Calendar != gatehouse.NoCalendar:
+			(*meters)[i] = &fixedWindowMeter{calendar: &zonedCalendar{limit.Calendar, location}}
+		default:
+			(*meters)[i] = first.clone()
+		}
+		c.codeMeter((*meters)[i])
+		if (*meters)[i].windowLength() == 0 {
+			c.failDecoding("limit %d without an interval", i)
+		}
+	}
+}
+
+// codeSince codes in which generations the meters began, of which the first form knew nothing.
+func (m *limiterExtra) codeSince(c *stateCodec) {
+	if c.reading {
+		m.meterSince = make([]uint64, len(m.meters))
+	}
+	for i := range m.meterSince {
+		if c.version > 1 {
+			c.codeUint64(&m.meterSince[i])
+		}
+	}
+}

@@ -1,0 +1,367 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A reservation is a place that lies ahead.
+type reservation struct {
+	at, n   int64
+	number  uint64 // which no other place of this name has
+	holder  string // "" when it cannot be cancelled
+	answers int32  // how many were told of it, at most maxAnswers
+	isDebt  bool   // it is a piece of the debt, and no reservation
+}
+
+// maxAnswers is the most answers that are counted. What was answered as often is not undone any more.
+const maxAnswers = math.MaxInt32
+
+// addAnswer counts one answer more.
+func addAnswer(answers int32) int32 {
+	if answers == maxAnswers {
+		return answers
+	}
+	return answers + 1
+}
+
+// maxReservations is the most places that lie ahead at one name: 48 bytes each, and the holder. A change of
+// limits takes all of them anew. Of those that a schedule keeps without a holder there is no limit, as
+// they cost nothing here.
+const maxReservations = 1000
+
+// reserveTokens takes the earliest place there is. Places are promised in order: none is before one that was
+// promised already, and while one lies ahead nothing is taken before it.
+func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if !l.applyLimits(first, cmd, d) {
+		return
+	}
+	at := d.At.UnixNano()
+	start := at
+	var number uint64
+	if i := l.findByHolder(cmd.Holder); i >= 0 {
+		r := &l.extra.reservations[i]
+		r.answers = addAnswer(r.answers)
+		start, number = r.at, r.number
+	} else {
+		if !l.checkAvailable(first, cmd, d) {
+			start = l.reservationStart(first, at, cmd.Cost)
+		}
+		if !l.mayReserve(start, cmd, d) {
+			return
+		}
+		l.countPassed(d.At, cmd)
+		r := reservation{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}
+		number = l.addReservation(first, at, r, cmd)
+	}
+	*d = gatehouse.Decision{At: d.At, Reservation: number}
+	l.fillGranted(first, d)
+	d.Delay = time.Duration(ceilMillis(start - at)) // it may be the second answer about a place
+}
+
+// mayReserve reports whether a place may be given. d is what was judged; a conflict is for what never fits.
+func (l *limiterCore) mayReserve(start int64, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
+	switch {
+	case d.Outcome != gatehouse.Refused:
+		return false
+	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
+		l.timedOut++
+		return false
+	case cmd.MaxDelay > 0 && start-d.At.UnixNano() > int64(cmd.MaxDelay):
+		l.timedOut++
+		d.Delay = time.Duration(start - d.At.UnixNano())
+		d.RetryAfter = d.Delay - cmd.MaxDelay
+		return false
+	case l.extra != nil && len(l.extra.reservations) >= maxReservations:
+		*d = failedWith(d.At, gatehouse.Exhausted,
+			fmt.Sprintf("has %d reservations ahead already, the most it keeps", maxReservations))
+		return false
+	}
+	return true
+}
+
+// reservationStart is the earliest instant that n may be promised, so that it is whole milliseconds away:
+// what is promised is what is told.
+func (l *limiterCore) reservationStart(first limitMeter, now, n int64) int64 {
+	at := l.earliestFit(first, now, n)
+	for _, m := range l.projectedMeters(first) {
+		if s, ok := m.(schedulingMeter); ok {
+			at = max(at, s.earliestReservation(now, n))
+		}
+	}
+	return addSaturating(now, ceilMillis(at-now))
+}
+
+// ceilMillis rounds a wait up.
+func ceilMillis(d int64) int64 {
+	const ms = int64(time.Millisecond)
+	return addSaturating(d, (ms-d%ms)%ms)
+}
+
+// addReservation takes a place, and returns the number that it gets if it is kept in the list.
+func (l *limiterCore) addReservation(
+	first limitMeter, now int64, r reservation, cmd *gatehouse.Command,
+) (number uint64) {
+	scheduled := l.allScheduling(first)
+	if scheduled || r.at <= now {
+		for _, m := range l.activeMeters(first) {
+			m.takeTokens(now, r.at, r.n)
+		}
+	}
+	if r.at <= now || scheduled && r.holder == "" {
+		return 0
+	}
+	l.ensureLimitsNoted(first, cmd)
+	r.number = l.nextReservationNumber(now, cmd)
+	l.extra.reservations = append(l.extra.reservations, r)
+	l.extra.holderBytes += r.holderWeight()
+	switch {
+	case scheduled:
+	case l.extra.projected == nil:
+		l.retakeReservations(first, now)
+	default:
+		for _, m := range l.extra.projected {
+			l.extra.takeReservation(m, now, &r)
+		}
+	}
+	return r.number
+}
+
+// nextReservationNumber is the number of a new reservation. It is made of the time as fencing tokens are,
+// so that it differs from those before a delete as well.
+func (l *limiterCore) nextReservationNumber(now int64, cmd *gatehouse.Command) uint64 {
+	// It is never below the time, even if MinFence is: settlePromises counts on that.
+	least := max(cmd.MinFence, uint64(now)) // #nosec G115 -- the present is after 1970
+	l.extra.lastNumber = max(l.extra.lastNumber+1, least)
+	return l.extra.lastNumber
+}
+
+// allScheduling reports whether the meters keep what lies ahead by themselves.
+func (l *limiterCore) allScheduling(first limitMeter) bool {
+	for _, m := range l.activeMeters(first) {
+		if _, ok := m.(schedulingMeter); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// withdrawReservations takes the places that lie ahead out of the meters, before those change.
+func (l *limiterCore) withdrawReservations(first limitMeter) {
+	m := l.extra
+	if m.projected == nil && len(m.reservations) > 0 {
+		for _, meter := range l.activeMeters(first) {
+			for _, r := range m.reservations {
+				meter.(schedulingMeter).removeStart(r.at, r.n)
+			}
+		}
+	}
+	m.projected = nil
+}
+
+// retakeReservations takes the places that lie ahead in the meters, or in copies of those that cannot keep
+// them.
+func (l *limiterCore) retakeReservations(first limitMeter, now int64) {
+	m := l.extra
+	if len(m.reservations) == 0 {
+		return
+	}
+	meters := l.activeMeters(first)
+	if !l.allScheduling(first) {
+		m.projected = copyMeters(meters, limitMeter.clone)
+		meters = m.projected
+	}
+	m.takeReservations(meters, now)
+}
+
+// takeReservations takes the places that lie ahead in some meters.
+func (m *limiterExtra) takeReservations(meters []limitMeter, now int64) {
+	for _, meter := range meters {
+		for i := range m.reservations {
+			m.takeReservation(meter, now, &m.reservations[i])
+		}
+	}
+}
+
+// rebuildProjection makes the frontier anew, after the meters or the promises have changed.
+func (l *limiterCore) rebuildProjection(first limitMeter, now int64) {
+	if l.extra != nil && l.extra.projected != nil {
+		l.extra.projected = nil
+		l.retakeReservations(first, now)
+	}
+}
+
+// startDueReservations counts the places whose time has come as taken.
+func (l *limiterCore) startDueReservations(first limitMeter, now int64) {
+	m := l.extra
+	passed := 0
+	for passed < len(m.reservations) && m.reservations[passed].at <= now {
+		passed++
+	}
+	if passed == 0 {
+		return
+	}
+	if m.projected != nil {
+		for _, meter := range l.activeMeters(first) {
+			for i := range m.reservations[:passed] {
+				m.takeReservation(meter, m.reservations[i].at, &m.reservations[i])
+			}
+		}
+	}
+	m.dropReservations(0, passed)
+	l.dropUnusedExtra(now)
+}
+
+// dropReservations drops those from one place in the list to before another.
+func (m *limiterExtra) dropReservations(from, to int) {
+	for i := range m.reservations[from:to] {
+		m.holderBytes -= m.reservations[from+i].holderWeight()
+	}
+	m.reservations = slices.Delete(m.reservations, from, to)
+}
+
+// holderWeight is the weight of the holder.
+func (r *reservation) holderWeight() int {
+	if r.holder == "" {
+		return 0
+	}
+	return len(r.holder) + textWeight
+}
+
+// dropUnusedExtra drops what is not needed without promises. The last number is not once the time is past
+// it, as the next is made of the time.
+func (l *limiterCore) dropUnusedExtra(now int64) {
+	m := l.extra
+	if len(m.reservations) > 0 {
+		return
+	}
+	m.reservations, m.projected = nil, nil
+	if m.lastNumber < uint64(now) { // #nosec G115 -- the present is after 1970
+		m.lastNumber = 0
+	}
+	if m.meters == nil && m.chunks == nil && m.generation == 0 && m.lastNumber == 0 {
+		l.extra = nil
+	}
+}
+
+// cancelReservation gives back a place that lies ahead. Those behind it stay where they are.
+func (l *limiterCore) cancelReservation(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	i := l.findByHolder(cmd.Holder)
+	if i < 0 {
+		*d = failedWith(d.At, gatehouse.Conflict, "has no reservation of this key that lies ahead")
+		return
+	}
+	l.extra.reservations[i].answers = 1
+	l.undoReservation(first, d.At.UnixNano(), i)
+	l.fillGranted(first, d)
+}
+
+// undoReservation takes back one answer that told of a place, and with the last of them the place.
+func (l *limiterCore) undoReservation(first limitMeter, now int64, i int) {
+	r := &l.extra.reservations[i]
+	if r.answers == maxAnswers {
+		return
+	}
+	r.answers--
+	if r.answers > 0 {
+		return
+	}
+	if l.extra.projected == nil {
+		for _, m := range l.activeMeters(first) {
+			m.(schedulingMeter).removeStart(r.at, r.n)
+		}
+	}
+	l.extra.dropReservations(i, i+1)
+	l.rebuildProjection(first, now)
+	l.passed--
+	l.dropUnusedExtra(now)
+}
+
+// findByHolder is where a holder's place is in the list, -1 when it has none.
+func (l *limiterCore) findByHolder(holder string) int {
+	if holder == "" || l.extra == nil {
+		return -1
+	}
+	return slices.IndexFunc(l.extra.reservations, func(r reservation) bool { return r.holder == holder })
+}
+
+// findByNumber is where the place of a number is in the list, -1 when it is not there.
+func (l *limiterCore) findByNumber(number uint64) int {
+	if l.extra == nil {
+		return -1
+	}
+	return slices.IndexFunc(l.extra.reservations, func(r reservation) bool { return r.number == number })
+}
+
+// reservedAhead is how many start after an instant.
+func (l *limiterCore) reservedAhead(first limitMeter, now int64) int64 {
+	ahead := int64(0)
+	if s, ok := l.activeMeters(first)[0].(schedulingMeter); ok && l.allScheduling(first) {
+		return s.reservedAfter(now) - l.totalDebt()
+	}
+	if l.extra != nil {
+		for _, r := range l.extra.reservations {
+			ahead += r.n
+		}
+	}
+	return ahead - l.totalDebt()
+}
+
+// copyForTrial returns a copy to try something on, for as long as the limiter itself is not changed; first
+// is not copied with it.
+func (l *limiterCore) copyForTrial() *limiterCore {
+	c := *l
+	if l.extra != nil {
+		m := *l.extra
+		m.reservations, m.chunks = slices.Clone(m.reservations), slices.Clone(m.chunks)
+		m.meterSince = slices.Clone(m.meterSince)
+		m.meters, m.projected = copyMeters(m.meters, borrowMeter), copyMeters(m.projected, borrowMeter)
+		c.extra = &m
+	}
+	return &c
+}
+
+func copyMeters(meters []limitMeter, one func(limitMeter) limitMeter) []limitMeter {
+	var copies []limitMeter
+	for _, m := range meters {
+		copies = append(copies, one(m))
+	}
+	return copies
+}
+
+// borrowMeter returns a copy of a meter to try something on. Large meters are copied when the copy is
+// written to: until then the meter itself must not be.
+func borrowMeter(m limitMeter) limitMeter {
+	if large, ok := m.(interface{ borrowRuns() limitMeter }); ok {
+		return large.borrowRuns()
+	}
+	return m.clone()
+}
+
+func (r *reservation) codeFields(c *stateCodec) {
+	c.codeInstant(&r.at)
+	c.codeSize(&r.n)
+	c.codeString(&r.holder)
+	if c.version > 1 {
+		c.codeUint64(&r.number)
+	}
+	answers := int64(r.answers)
+	c.codeUpTo(&answers, maxAnswers)
+	if c.version > 2 {
+		c.codeBool(&r.isDebt)
+	}
+	if !c.reading {
+		return
+	}
+	r.answers = int32(answers) // #nosec G115 -- at most maxAnswers
+	if r.n == 0 || r.answers == 0 || r.at > latest || c.version > 1 && r.number == 0 {
+		c.failDecoding("reservation of %d at %d for %d", r.n, r.at, r.answers)
+	}
+}
+
+// latest is the last instant that may be promised: windows of the calendar around it end before noTime.
+const latest = noTime - 100*int64(24*time.Hour)

@@ -1,0 +1,370 @@
+// Package params reads a command's parameters from text. There is one table of them for every door, so
+// that a name means the same, and is refused with the same sentence, wherever it is given.
+package params
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/google/uuid"
+)
+
+// The parameters. Every operation knows and checks all of them; those it has no use for do no harm.
+const (
+	sizeParameter = iota
+	costParameter
+	intervalParameter
+	expiresParameter
+	maxWaitParameter
+	keyParameter
+	messageParameter
+	amountParameter
+	valueParameter
+	idParameter
+	burstParameter
+	modeParameter
+	guardParameter
+	limitsParameter
+	zoneParameter
+	fenceParameter
+	extendParameter
+	numParameters
+)
+
+var names = [numParameters]string{
+	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
+	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
+}
+
+// Names returns the names of all parameters.
+func Names() []string { return slices.Clone(names[:]) }
+
+// Values hold what a request gives for each parameter, as text. The zero Values hold nothing.
+type Values struct {
+	texts     [numParameters][]byte // nil is absent
+	anyOption bool                  // one of those from burst to zone is there
+}
+
+// Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
+// the last of a repeated one counts. The error is of CodeInvalid.
+func (f *Values) Set(name, value []byte) error {
+	if !f.TrySet(name, value) {
+		return Unknown(name)
+	}
+	return nil
+}
+
+// Unknown is the error of CodeInvalid about a parameter that does not exist. more are parameters that its
+// listener knows besides.
+func Unknown(name []byte, more ...string) error {
+	return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
+		Quote(name), strings.Join(append(Names(), more...), " "))
+}
+
+// TrySet is Set for a listener that has parameters of its own: known is false if the form has no such one.
+func (f *Values) TrySet(name, value []byte) (known bool) {
+	for i, known := range names {
+		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
+			switch {
+			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter):
+				value = nil // as if it were absent
+			case value == nil:
+				value = []byte{}
+			}
+			f.texts[i] = value
+			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
+			return true
+		}
+	}
+	return false
+}
+
+// Read fills cmd, of which the operation is known, with what the form says and the defaults for what
+// is absent; an acquire of a semaphore or lock without a key gets a random one. Texts are copied. The
+// error is of CodeInvalid and names the parameter, its value and what is wanted.
+func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
+	r := formReader{values: f}
+	r.readNumbers(cmd, kind)
+	r.readLimiter(cmd, kind)
+	r.readTexts(cmd, kind)
+	r.readHolder(cmd, kind)
+	r.readFence(cmd, kind)
+	return r.err
+}
+
+// A formReader reads one parameter after the other and remembers the first error.
+type formReader struct {
+	values *Values
+	err    error
+}
+
+// readNumbers reads the sizes and times, and puts the defaults in where there is none.
+func (r *formReader) readNumbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	absent := int64(gatehouse.DefaultSize)
+	if kind == gatehouse.Barrier {
+		absent = gatehouse.DefaultBarrierSize
+	}
+	length := gatehouse.DefaultExpires
+	cmd.Extend = r.readExtend(cmd, kind)
+	if cmd.Extend || cmd.Op == gatehouse.OpRenew {
+		length = gatehouse.AsAcquired
+	}
+	least := int64(1)
+	if cmd.Op == gatehouse.OpPeek {
+		least = 0
+	}
+	cmd.Size = r.readNumber(sizeParameter, numberRange{absent, 0, gatehouse.MaxSize})
+	if kind == gatehouse.Semaphore && r.values.texts[sizeParameter] == nil {
+		cmd.Size = gatehouse.InForce
+	}
+	cmd.Cost = r.readNumber(costParameter, numberRange{1, least, gatehouse.MaxSize})
+	r.readInterval(cmd)
+	cmd.Expires = r.readMillis(expiresParameter, length, 0)
+	cmd.MaxWait = r.readMillis(maxWaitParameter, gatehouse.Forever, -1)
+	sum := r.readNumber(amountParameter, numberRange{1, minInt64, maxInt64})
+	to := r.readNumber(valueParameter, numberRange{0, minInt64, maxInt64})
+	cmd.Amount = sum
+	if cmd.Op == gatehouse.OpReset {
+		cmd.Amount = to
+	}
+}
+
+// readExtend reads whether an acquire may move the end of the hold that its key has. Other operations check
+// it.
+func (r *formReader) readExtend(cmd *gatehouse.Command, kind gatehouse.Kind) bool {
+	switch text := r.values.texts[extendParameter]; {
+	case text == nil || bytes.EqualFold(text, []byte("false")):
+	case bytes.EqualFold(text, []byte("true")):
+		return cmd.Op == gatehouse.OpAcquire && HasHolders(kind)
+	default:
+		r.failParameter("extend is %s, want true or false", Quote(text))
+	}
+	return false
+}
+
+const (
+	minInt64  = -1 << 63
+	maxInt64  = 1<<63 - 1
+	maxMillis = int64(gatehouse.MaxDuration / time.Millisecond)
+)
+
+// A numberRange is what a parameter is when it is absent, and its range.
+type numberRange struct{ absent, least, most int64 }
+
+func (r *formReader) readNumber(parameter int, want numberRange) int64 {
+	text := r.values.texts[parameter]
+	if text == nil {
+		return want.absent
+	}
+	// A leading plus sign is accepted, as bouncer's times and amounts accept it.
+	if i, err := strconv.ParseInt(string(text), 10, 64); err == nil &&
+		i >= want.least && i <= want.most && signAllowed(text[0], parameter) {
+		return i
+	}
+	r.failParameter("%s is %s, want a whole number%s from %d to %d%s",
+		names[parameter], Quote(text), unitOf(parameter), want.least, want.most, inMillis(parameter, text))
+	return want.absent
+}
+
+// unitOf is the unit of a parameter, as a sentence about its value has it.
+func unitOf(parameter int) string {
+	switch parameter {
+	case intervalParameter, expiresParameter, maxWaitParameter, guardParameter:
+		return " of milliseconds"
+	}
+	return ""
+}
+
+// inMillis says how to write a time that was given with a unit.
+func inMillis(parameter int, text []byte) string {
+	d, err := time.ParseDuration(string(text))
+	if unitOf(parameter) == "" || err != nil || d < time.Millisecond || d > gatehouse.MaxDuration {
+		return ""
+	}
+	return fmt.Sprintf(": write %s=%d for %s", names[parameter], d.Milliseconds(), d)
+}
+
+func (r *formReader) failParameter(format string, args ...any) {
+	if r.err == nil {
+		r.err = gatehouse.Errorf(gatehouse.CodeInvalid, format, args...)
+	}
+}
+
+// signAllowed reports whether a parameter may begin as it does: a size or cost has no sign at all, and
+// only what may be negative has a minus.
+func signAllowed(first byte, parameter int) bool {
+	switch parameter {
+	case sizeParameter, costParameter, burstParameter:
+		return first != '+' && first != '-'
+	case intervalParameter, expiresParameter, guardParameter:
+		return first != '-'
+	}
+	return true
+}
+
+// readMillis reads a time in milliseconds; -1 stays what it is.
+func (r *formReader) readMillis(parameter int, absent time.Duration, least int64) time.Duration {
+	if r.values.texts[parameter] == nil {
+		return absent
+	}
+	ms := r.readNumber(parameter, numberRange{0, least, maxMillis})
+	if ms < 0 {
+		return gatehouse.Forever
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// readInterval reads a time in milliseconds or a calendar window.
+func (r *formReader) readInterval(cmd *gatehouse.Command) {
+	text := r.values.texts[intervalParameter]
+	if len(text) == 0 || text[0] <= '9' {
+		cmd.Interval = r.readMillis(intervalParameter, gatehouse.DefaultInterval, 1)
+		return
+	}
+	calendar, ok := gatehouse.ParseCalendar(string(text))
+	if !ok {
+		r.failParameter("interval is %s, want milliseconds, or day, week or month", Quote(text))
+	}
+	cmd.Calendar = calendar
+}
+
+// readLimiter reads what only limiters have. Other kinds check it and leave it at that.
+func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	v := &r.values.texts
+	cmd.Burst = max(0, cmd.Size-1)
+	if r.values.anyOption {
+		r.readLimiterOptions(cmd, kind)
+	}
+	if !kind.Limiter() {
+		cmd.Burst, cmd.Guard, cmd.Mode = 0, 0, gatehouse.ModeDefault
+		cmd.Zone, cmd.Limits, cmd.Calendar = "", nil, gatehouse.NoCalendar
+		return
+	}
+	none := v[sizeParameter] == nil && v[intervalParameter] == nil && v[burstParameter] == nil &&
+		v[limitsParameter] == nil
+	switch cmd.Op {
+	case gatehouse.OpPeek, gatehouse.OpDelay:
+	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
+		none = none && v[zoneParameter] == nil && v[modeParameter] == nil && v[guardParameter] == nil
+	default:
+		none = false
+	}
+	if none {
+		cmd.Size, cmd.Interval, cmd.Burst = gatehouse.InForce, 0, 0
+	}
+}
+
+// readLimiterOptions reads what most limiters are used without.
+func (r *formReader) readLimiterOptions(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	v := &r.values.texts
+	cmd.Burst = r.readNumber(burstParameter, numberRange{cmd.Burst, 0, gatehouse.MaxSize - 1})
+	cmd.Guard = r.readMillis(guardParameter, 0, 0)
+	cmd.Zone = string(v[zoneParameter])
+	if v[modeParameter] != nil {
+		r.readMode(cmd, kind)
+	}
+	if v[limitsParameter] == nil {
+		return
+	}
+	if v[sizeParameter] != nil || v[intervalParameter] != nil || v[burstParameter] != nil {
+		r.failParameter("limits is %s, want it instead of size, interval and burst, not besides",
+			Quote(v[limitsParameter]))
+		return
+	}
+	parsed, err := gatehouse.ParseLimits(string(v[limitsParameter]))
+	if err != nil {
+		r.failParameter("%w", err)
+	}
+	cmd.Limits = parsed
+}
+
+// readMode reads a mode. Kinds that have none take those of all others.
+func (r *formReader) readMode(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	names, text := kind.Modes(), string(r.values.texts[modeParameter])
+	if names == nil {
+		names = slices.Concat(gatehouse.SlidingWindow.Modes(), gatehouse.Pace.Modes())
+	}
+	if !slices.Contains(names, text) {
+		r.failParameter("mode is %s, want one of %s", Quote([]byte(text)), strings.Join(names, " "))
+		return
+	}
+	cmd.Mode, _ = kind.ParseMode(text)
+}
+
+// readTexts reads the key, the message and what else is not looked at.
+func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	most := [...]struct{ parameter, most int }{
+		{keyParameter, gatehouse.MaxHolder}, {messageParameter, gatehouse.MaxMessage},
+		{idParameter, gatehouse.MaxMessage}, {zoneParameter, maxZone},
+	}
+	for _, text := range most {
+		if n := len(r.values.texts[text.parameter]); n > text.most {
+			r.failParameter("%s has %d bytes, want at most %d", names[text.parameter], n, text.most)
+		}
+	}
+	if k := r.values.texts[keyParameter]; len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
+		cmd.Holder = string(k)
+	}
+	if m := r.values.texts[messageParameter]; len(m) > 0 {
+		cmd.Message = string(m)
+	}
+}
+
+// readHolder makes a key for an acquire that has none, and refuses what cannot do without.
+func (r *formReader) readHolder(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	if cmd.Holder != "" {
+		return
+	}
+	switch {
+	case cmd.Op == gatehouse.OpAcquire && HasHolders(kind):
+		cmd.Holder = uuid.NewString()
+	case cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew:
+		r.failParameter("key is missing, want the key that acquire answered with")
+	case cmd.Op == gatehouse.OpCancel:
+		r.failParameter("key is missing, want the key that reserve was given")
+	}
+}
+
+// readFence reads the fencing token of the hold that a release or a renew means. It means nothing without
+// the key of that hold, so that one without is refused whatever the operation.
+func (r *formReader) readFence(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	text := r.values.texts[fenceParameter]
+	if text == nil {
+		return
+	}
+	token, err := strconv.ParseUint(string(text), 10, 64)
+	switch {
+	case err != nil:
+		r.failParameter("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
+	case token != 0 && r.values.texts[keyParameter] == nil:
+		r.failParameter("fence is %d without a key, want the key of that hold with it", token)
+	case HasHolders(kind) && (cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew):
+		cmd.Fence = token
+	}
+}
+
+// maxZone is longer than the name of any time zone.
+const maxZone = 64
+
+// HasHolders reports whether what controllers of this kind grant is held under a key, without which
+// there is no release.
+func HasHolders(kind gatehouse.Kind) bool {
+	return kind == gatehouse.Semaphore || kind == gatehouse.Lock
+}
+
+// maxQuoted is how much of somebody else's text is repeated in a message.
+const maxQuoted = 80
+
+// Quote makes a text safe to repeat in a message or a log line: escaped, and cut when long.
+func Quote(text []byte) string {
+	if len(text) > maxQuoted {
+		return fmt.Sprintf("%q…", text[:maxQuoted])
+	}
+	return fmt.Sprintf("%q", text)
+}
