@@ -5,10 +5,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// newBudget returns the budget of bytes that all listeners share, and shows its use in the metrics.
-func newBudget(most size, figures *prometheus.Registry) *budget.Budget {
+// newBudget returns the budget of buffered bytes that all listeners share, and registers its metrics.
+func newBudget(most size, metrics *prometheus.Registry) *budget.Budget {
 	b := budget.New(int64(most))
-	figures.MustRegister(
+	// The budget counts by itself. These only read it, whenever they are scraped.
+	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_buffered_bytes",
 			Help: "Bytes in memory that wait to be sent, or have been received in part, for all listeners.",

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// capacityOptions are what all verbs of capacity understand.
+// capacityOptions are the options of all commands of capacity.
 type capacityOptions struct {
 	servers []string
 	client  string
@@ -28,7 +28,7 @@ type capacityOptions struct {
 	json    bool
 }
 
-// serverVariable is where the servers may be named instead of at every call.
+// serverVariable is the environment variable with the servers, for use instead of --server.
 const serverVariable = "GATEHOUSE_CAPACITY_SERVER"
 
 func newCapacity() *cobra.Command {
@@ -41,11 +41,13 @@ func newCapacity() *cobra.Command {
 		Example: "  gatehouse capacity get database 10\n" +
 			"  gatehouse capacity watch database 10 --server a:5506,b:5506\n" +
 			"  gatehouse capacity check capacity.yaml",
+		// It runs before each of the commands below, when their flags are known. A flag wins over the
+		// variable.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if servers := os.Getenv(serverVariable); servers != "" && !cmd.Flags().Changed("server") {
 				o.servers = strings.Split(servers, ",")
 			}
-			return o.check()
+			return o.checkOptions()
 		},
 	}
 	f := cmd.PersistentFlags()
@@ -58,7 +60,8 @@ func newCapacity() *cobra.Command {
 	return cmd
 }
 
-func (o *capacityOptions) check() error {
+// checkOptions returns a usage error if an option of all commands cannot work.
+func (o *capacityOptions) checkOptions() error {
 	if o.timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout is %s, want it above 0", o.timeout)}
 	}
@@ -73,17 +76,18 @@ func (o *capacityOptions) check() error {
 	return nil
 }
 
-// addClient adds the option for who asks.
+// addClient adds the option --client.
 func (o *capacityOptions) addClient(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&o.client, "client", "", usage)
 }
 
-// who asks. When nothing is said, it is the same in every call of one user, so that a release finds what a
-// get has taken.
-func (o *capacityOptions) who() string {
+// clientName returns the name under which to ask. Without --client it is the same in each run by one user on
+// one machine, so that a release finds the lease of a get.
+func (o *capacityOptions) clientName() string {
 	if o.client != "" {
 		return o.client
 	}
+	// A user or host that cannot be found out is no error: the name only has to be the same next time.
 	name := "somebody"
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
@@ -95,8 +99,8 @@ func (o *capacityOptions) who() string {
 	return name + "@" + host
 }
 
-// exactly wants so many arguments, and says which.
-func exactly(names ...string) cobra.PositionalArgs {
+// exactArgs returns a check for exactly these arguments, whose error names them.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == len(names) {
 			return nil
@@ -106,7 +110,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// readAmount reads how much is wanted.
+// readAmount parses an amount of capacity, which is 0 or more and finite.
 func readAmount(text string) (float64, error) {
 	amount, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(amount) || math.IsInf(amount, 0) || amount < 0 {
@@ -115,8 +119,11 @@ func readAmount(text string) (float64, error) {
 	return amount, nil
 }
 
-// showAmount is an amount for people, with at most 4 digits behind the point.
+// showAmount formats an amount for people, with at most 4 digits behind the point. Below 0, or infinite, it
+// is no limit.
 func showAmount(amount float64) string {
+	// Very large and very small amounts get an exponent: written out they would be rounded to 0, or be wrong
+	// in the last digits.
 	switch {
 	case amount < 0 || math.IsInf(amount, 1):
 		return "no limit"
@@ -126,8 +133,10 @@ func showAmount(amount float64) string {
 	return strconv.FormatFloat(math.Round(amount*1e4)/1e4, 'f', -1, 64)
 }
 
-// showName is a name for a terminal, on which what is not printable could do things.
+// showName formats a name for a terminal. It quotes names with characters that are not printable: a server or
+// client elsewhere may have chosen them to send the terminal commands.
 func showName(name string) string {
+	// Also spaces at the ends, which would not be seen in a table.
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 	if name == "" || strings.ContainsFunc(name, hidden) || strings.TrimSpace(name) != name {
 		return strconv.Quote(name)
@@ -135,10 +144,10 @@ func showName(name string) string {
 	return name
 }
 
-// writeJSON writes a value on one line.
+// writeJSON writes a value as one line of JSON.
 func writeJSON(out io.Writer, value any) error {
 	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
+	encoder.SetEscapeHTML(false) // names stay as they are: nothing here is put into a page
 	return encoder.Encode(value)
 }
 
@@ -149,10 +158,11 @@ func newCapacityCheck(o *capacityOptions) *cobra.Command {
 		Long: "Look at a capacity configuration, doorman's or ours, as the server would, and say all that\n" +
 			"is wrong with it: a file, etcd://HOST:PORT/KEY, or - for standard input.",
 		Example: "  gatehouse capacity check capacity.yaml",
-		Args:    exactly("SOURCE"),
+		Args:    exactArgs("SOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()
+			// Loading is the check: it refuses whatever the server would refuse.
 			templates, version, err := loadCapacity(ctx, args[0], cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -175,6 +185,7 @@ func loadCapacity(ctx context.Context, source string, in io.Reader) (capacity.Te
 	if source != "-" {
 		return config.LoadCapacity(ctx, source)
 	}
+	// One byte more than is allowed, for ParseCapacity to see that it is too much.
 	text, err := io.ReadAll(io.LimitReader(in, config.MaxSize+1))
 	if err != nil {
 		return nil, "", fmt.Errorf("standard input: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A leaseReport is a lease as it is shown.
+// A leaseReport is a lease as it is printed.
 type leaseReport struct {
 	Client   string  `json:"client_id"`
 	Resource string  `json:"resource_id"`
@@ -33,20 +33,21 @@ func newCapacityGet(o *capacityOptions) *cobra.Command {
 			"Getting it again renews it, with another WANTS if there is one.",
 		Example: "  gatehouse capacity get database 10\n" +
 			"  gatehouse capacity get database 10 --release --json",
-		Args: exactly("RESOURCE", "WANTS"),
+		Args: exactArgs("RESOURCE", "WANTS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wants, err := readAmount(args[1])
 			if err != nil {
 				return usageError{err}
 			}
-			report := leaseReport{Client: o.who(), Resource: args[0], Wants: wants}
-			if err := o.ask(cmd.Context(), report.get(priority)); err != nil {
+			report := leaseReport{Client: o.clientName(), Resource: args[0], Wants: wants}
+			if err := o.callMaster(cmd.Context(), report.getCall(priority)); err != nil {
 				return err
 			}
-			if err := o.show(cmd.OutOrStdout(), &report); err != nil || !release {
+			// Printed first: if giving it back fails, the user still knows what is held, and until when.
+			if err := o.printLease(cmd.OutOrStdout(), &report); err != nil || !release {
 				return err
 			}
-			return o.ask(cmd.Context(), releasing(report.Client, report.Resource))
+			return o.callMaster(cmd.Context(), releaseCall(report.Client, report.Resource))
 		},
 	}
 	o.addClient(cmd, "who asks (default you, on this machine)")
@@ -55,7 +56,7 @@ func newCapacityGet(o *capacityOptions) *cobra.Command {
 	return cmd
 }
 
-// addPriority adds the option for who comes first.
+// addPriority adds the option --priority.
 func addPriority(cmd *cobra.Command, priority *int64) {
 	cmd.Flags().Int64Var(priority, "priority", 0, "the highest comes first, where the resource asks for that")
 }
@@ -66,22 +67,23 @@ func newCapacityRelease(o *capacityOptions) *cobra.Command {
 		Short:   "Give leases back",
 		Long:    "Give leases back that get took. What is not held is no error.",
 		Example: "  gatehouse capacity release database",
+		// One or more: exactArgs is only for the text of the error.
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exactly("RESOURCE")(cmd, args)
+				return exactArgs("RESOURCE")(cmd, args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd.Context(), releasing(o.who(), args...))
+			return o.callMaster(cmd.Context(), releaseCall(o.clientName(), args...))
 		},
 	}
 	o.addClient(cmd, "who holds them (default you, on this machine)")
 	return cmd
 }
 
-// get asks for the lease, which is in the report then.
-func (r *leaseReport) get(priority int64) question {
+// getCall returns the call that requests the lease and fills in the report.
+func (r *leaseReport) getCall(priority int64) masterCall {
 	return func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 		answer, err := to.GetCapacity(ctx, &doormanpb.GetCapacityRequest{
 			ClientId: &r.Client,
@@ -92,6 +94,7 @@ func (r *leaseReport) get(priority int64) question {
 		if err != nil || answer.GetMastership() != nil {
 			return answer.GetMastership(), err
 		}
+		// One resource was asked for, but the protocol does not exclude that others come with it.
 		for _, got := range answer.GetResponse() {
 			if got.GetResourceId() != r.Resource {
 				continue
@@ -106,28 +109,30 @@ func (r *leaseReport) get(priority int64) question {
 	}
 }
 
-// releasing asks to take leases back.
-func releasing(client string, resources ...string) question {
+// releaseCall returns the call that gives leases back.
+func releaseCall(client string, resources ...string) masterCall {
 	return func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 		answer, err := to.ReleaseCapacity(ctx, &doormanpb.ReleaseCapacityRequest{
 			ClientId: &client, ResourceId: resources,
 		})
+		// The answer of a master has no mastership. Nothing else in it matters.
 		return answer.GetMastership(), err
 	}
 }
 
-// show prints a lease.
-func (o *capacityOptions) show(out io.Writer, r *leaseReport) error {
+// printLease prints a lease as a table with one row, or as JSON.
+func (o *capacityOptions) printLease(out io.Writer, r *leaseReport) error {
 	if o.json {
 		return writeJSON(out, r)
 	}
 	expiry := time.Unix(r.Expiry, 0)
-	err := table(out, []string{"CLIENT", "RESOURCE", "CAPACITY", "WANTS", "EXPIRES", "REFRESH", "SAFE"},
+	err := printTable(out, []string{"CLIENT", "RESOURCE", "CAPACITY", "WANTS", "EXPIRES", "REFRESH", "SAFE"},
 		[][]string{{
 			showName(r.Client), showName(r.Resource), showAmount(r.Capacity), showAmount(r.Wants),
 			expiry.Format(time.TimeOnly), (time.Duration(r.Refresh) * time.Second).String(),
 			showAmount(r.Safe),
 		}})
+	// Below the table: an amount of 0 during that time looks like a refusal and is none.
 	if err == nil && r.Learning > 0 {
 		_, err = fmt.Fprintf(out, "The server has begun lately and learns who holds what, for %s at most. "+
 			"Until then it gives what clients had before, and nothing more.\n",
@@ -136,13 +141,13 @@ func (o *capacityOptions) show(out io.Writer, r *leaseReport) error {
 	return err
 }
 
-// table prints rows in columns.
-func table(out io.Writer, head []string, rows [][]string) error {
+// printTable prints rows in aligned columns.
+func printTable(out io.Writer, head []string, rows [][]string) error {
 	columns := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {
 			if i > 0 {
-				_, _ = io.WriteString(columns, "\t") // Flush tells what went wrong
+				_, _ = io.WriteString(columns, "\t") // an error comes back from Flush
 			}
 			_, _ = io.WriteString(columns, cell)
 		}

@@ -21,10 +21,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Each client of a shell has a connection of its own, as it would have elsewhere.
-const mostParties = 1000
+// maxPlayers is the most clients of a shell. Each has a connection of its own, as it would have elsewhere.
+const maxPlayers = 1000
 
-// maxLine is the longest line of a shell: names are 512 bytes at most.
+// maxLine is the longest line of a shell in bytes. Names have 512 bytes at most.
 const maxLine = 8 << 10
 
 const prompt = "> "
@@ -45,41 +45,42 @@ func newCapacityShell(o *capacityOptions) *cobra.Command {
 			"\nWords are quoted as in a POSIX shell. What goes well is silent. From a pipe, the status is\n" +
 			"1 if a command failed.",
 		Example: "  printf 'get me database 10\\nshow\\n' | gatehouse capacity shell",
-		Args:    exactly(),
+		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			s := &shell{
-				options: o, parties: make(map[string]*player),
+				options: o, players: make(map[string]*player),
 				out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(),
 			}
-			return s.run(ctx, cmd.InOrStdin())
+			return s.runCommands(ctx, cmd.InOrStdin())
 		},
 	}
 }
 
-// A shell plays clients.
+// A shell plays several clients of capacity leases, as its commands say.
 type shell struct {
 	options *capacityOptions
-	parties map[string]*player
+	players map[string]*player
 	out     io.Writer
 	err     io.Writer
 	failed  int
 }
 
-// A player is one client of a shell, and what it asks for.
+// A player is one client of a shell, and the resources that it asks for.
 type player struct {
-	*party
+	*leaseClient
 	id        string
 	resources map[string]*holder.Resource
 }
 
-// errQuit is what the command quit ends with.
+// errQuit is returned by the command quit, to end the shell.
 var errQuit = errors.New("quit")
 
-// run reads and runs commands until there are no more.
-func (s *shell) run(ctx context.Context, in io.Reader) error {
-	read, restore, err := s.reader(in)
+// runCommands reads and runs commands until the input ends, a signal comes, or one of them is quit. Then it
+// gives back what the clients hold.
+func (s *shell) runCommands(ctx context.Context, in io.Reader) error {
+	read, restore, err := s.lineReader(in)
 	if err != nil {
 		return err
 	}
@@ -87,36 +88,41 @@ func (s *shell) run(ctx context.Context, in io.Reader) error {
 	if interactive {
 		defer restore()
 	}
-	ask, lines := make(chan struct{}), make(chan typed)
-	go func() { // ends with the asking, or the program
-		for range ask {
+	// Reading blocks and cannot be cancelled, hence a goroutine for it, which a signal leaves behind. It
+	// reads a line only when asked, so that the prompt does not appear before the command before it has
+	// printed.
+	wantLine := make(chan struct{})
+	lines := make(chan inputLine)
+	go func() {
+		for range wantLine {
 			line, err := read()
 			select {
-			case lines <- typed{line, err}:
+			case lines <- inputLine{line, err}:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	err = s.obey(ctx, ask, lines)
-	close(ask)
-	err = errors.Join(err, s.end())
+	err = s.runLines(ctx, wantLine, lines)
+	close(wantLine)
+	err = errors.Join(err, s.closePlayers())
+	// At a terminal a user has seen the errors. A script needs the status.
 	if err == nil && s.failed > 0 && !interactive {
 		err = fmt.Errorf("%d commands of the shell failed", s.failed)
 	}
 	return err
 }
 
-// typed is a line that was read, or why there is none.
-type typed struct {
+// An inputLine is a line that was read, or the error of reading it.
+type inputLine struct {
 	line string
 	err  error
 }
 
-// obey asks for lines and runs them, one after the other.
-func (s *shell) obey(ctx context.Context, ask chan<- struct{}, lines <-chan typed) error {
+// runLines asks for lines and runs them, one after the other.
+func (s *shell) runLines(ctx context.Context, wantLine chan<- struct{}, lines <-chan inputLine) error {
 	for {
-		ask <- struct{}{}
+		wantLine <- struct{}{}
 		select {
 		case next := <-lines:
 			if errors.Is(next.err, io.EOF) {
@@ -125,10 +131,11 @@ func (s *shell) obey(ctx context.Context, ask chan<- struct{}, lines <-chan type
 			if next.err != nil {
 				return fmt.Errorf("reading commands: %w", next.err)
 			}
-			err := s.command(ctx, next.line)
+			err := s.runLine(ctx, next.line)
 			if errors.Is(err, errQuit) {
 				return nil
 			}
+			// A command that a signal has cancelled did not fail.
 			if err != nil && ctx.Err() == nil {
 				s.failed++
 				_, _ = fmt.Fprintf(s.err, "ERROR: %v\n", err)
@@ -139,9 +146,9 @@ func (s *shell) obey(ctx context.Context, ask chan<- struct{}, lines <-chan type
 	}
 }
 
-// reader returns what reads a line. At a terminal lines can be edited, and come again by the arrow keys;
-// then restore gives the terminal back.
-func (s *shell) reader(in io.Reader) (read func() (string, error), restore func(), err error) {
+// lineReader returns a function that reads a line. On a terminal a user can edit lines and repeat old ones
+// with the arrow keys; then restore is not nil and puts the terminal back in its old mode.
+func (s *shell) lineReader(in io.Reader) (read func() (string, error), restore func(), err error) {
 	file, ok := in.(*os.File)
 	if !ok || !isTerminal(file) || !isTerminal(os.Stdout) {
 		scanner := bufio.NewScanner(in)
@@ -153,6 +160,8 @@ func (s *shell) reader(in io.Reader) (read func() (string, error), restore func(
 			return "", cmp.Or(scanner.Err(), io.EOF)
 		}, nil, nil
 	}
+	// In raw mode the terminal passes on each key, and prints no more than it is sent. So all output has to
+	// go through the line editor, which keeps it apart from the line being typed.
 	descriptor := int(file.Fd())
 	before, err := term.MakeRaw(descriptor)
 	if err != nil {
@@ -165,43 +174,45 @@ func (s *shell) reader(in io.Reader) (read func() (string, error), restore func(
 	s.out, s.err = terminal, terminal
 	return func() (string, error) {
 		if width, height, err := term.GetSize(descriptor); err == nil && width > 0 {
-			_ = terminal.SetSize(width, height) // else it goes by a usual one
+			_ = terminal.SetSize(width, height) // without it, 80 columns are assumed
 		}
 		return terminal.ReadLine()
 	}, func() { _ = term.Restore(descriptor, before) }, nil
 }
 
-// end gives back what all clients have, at the same time.
-func (s *shell) end() error {
+// closePlayers gives back what all clients hold. It does so at the same time, so that clients whose server
+// does not answer take one timeout and not one each.
+func (s *shell) closePlayers() error {
 	var all sync.WaitGroup
-	failed := make([]error, len(s.parties))
-	for i, p := range slices.Collect(maps.Values(s.parties)) {
-		all.Go(func() { failed[i] = p.end(s.options.timeout) })
+	failed := make([]error, len(s.players))
+	for i, p := range slices.Collect(maps.Values(s.players)) {
+		all.Go(func() { failed[i] = p.closeClient(s.options.timeout) })
 	}
 	all.Wait()
 	return errors.Join(failed...)
 }
 
-// A verb is a command of the shell.
-type verb struct {
-	words []string // behind it
-	run   func(s *shell, ctx context.Context, args []string) error
+// A shellCommand is a command of the shell.
+type shellCommand struct {
+	argNames []string // of the words that have to follow it
+	run      func(s *shell, ctx context.Context, args []string) error
 }
 
-// verbs are the commands there are.
-var verbs = map[string]verb{
-	"get":     {[]string{"CLIENT", "RESOURCE", "CAPACITY"}, (*shell).get},
-	"release": {[]string{"CLIENT", "RESOURCE"}, (*shell).release},
-	"show":    {nil, (*shell).show},
-	"master":  {nil, (*shell).master},
-	"help":    {nil, (*shell).help},
-	"quit":    {nil, (*shell).quit},
-	"q":       {nil, (*shell).quit},
-	"bye":     {nil, (*shell).quit},
+// shellCommands are the commands of the shell by their first word.
+var shellCommands = map[string]shellCommand{
+	"get":     {[]string{"CLIENT", "RESOURCE", "CAPACITY"}, (*shell).getLease},
+	"release": {[]string{"CLIENT", "RESOURCE"}, (*shell).releaseLease},
+	"show":    {nil, (*shell).showLeases},
+	"master":  {nil, (*shell).showMasters},
+	"help":    {nil, (*shell).printHelp},
+	"quit":    {nil, (*shell).quitShell},
+	"q":       {nil, (*shell).quitShell},
+	"bye":     {nil, (*shell).quitShell},
 }
 
-// command runs one line.
-func (s *shell) command(ctx context.Context, line string) error {
+// runLine runs one line.
+func (s *shell) runLine(ctx context.Context, line string) error {
+	// Names may have spaces, so that lines are split as a shell does it.
 	words, err := shlex.Split(line)
 	if err != nil {
 		return fmt.Errorf("line is %.80q, want each quote closed", line)
@@ -209,26 +220,27 @@ func (s *shell) command(ctx context.Context, line string) error {
 	if len(words) == 0 {
 		return nil
 	}
-	v, ok := verbs[words[0]]
+	command, ok := shellCommands[words[0]]
 	if !ok {
 		return fmt.Errorf("command %.80q is unknown, want get, release, show, master, help or quit", words[0])
 	}
-	if args := words[1:]; len(args) != len(v.words) {
+	if args := words[1:]; len(args) != len(command.argNames) {
 		return fmt.Errorf("%s has %d words behind it, want %s", words[0], len(args),
-			cmp.Or(strings.Join(v.words, " "), "none"))
+			cmp.Or(strings.Join(command.argNames, " "), "none"))
 	}
-	return v.run(s, ctx, words[1:])
+	return command.run(s, ctx, words[1:])
 }
 
-func (s *shell) quit(context.Context, []string) error { return errQuit }
+func (s *shell) quitShell(context.Context, []string) error { return errQuit }
 
-func (s *shell) help(context.Context, []string) error {
+func (s *shell) printHelp(context.Context, []string) error {
 	_, err := io.WriteString(s.out, shellHelp)
 	return err
 }
 
-// get has a client ask for so much. The first time it waits for the answer, so that show shows it.
-func (s *shell) get(ctx context.Context, args []string) error {
+// getLease makes a client ask for an amount. The first time it waits for the answer, so that a show behind it
+// in a script prints the lease.
+func (s *shell) getLease(ctx context.Context, args []string) error {
 	wants, err := readAmount(args[2])
 	if err != nil {
 		return err
@@ -236,53 +248,54 @@ func (s *shell) get(ctx context.Context, args []string) error {
 	if wants == 0 {
 		return fmt.Errorf("wants must be > 0.0; to want nothing any more: release %s %s", args[0], args[1])
 	}
-	p, err := s.player(args[0])
+	p, err := s.findPlayer(args[0])
 	if err != nil {
 		return err
 	}
 	if r := p.resources[args[1]]; r != nil {
-		return r.Want(wants)
+		return r.Want(wants) // the client asks for the new amount in the background
 	}
 	r, err := p.Resource(args[1], wants, 0)
 	if err != nil {
 		return err
 	}
 	p.resources[args[1]] = r
-	return p.ready(ctx, r, s.options.timeout)
+	return p.awaitLease(ctx, r, s.options.timeout)
 }
 
-// player is a client, a new one if there is none of this name.
-func (s *shell) player(id string) (*player, error) {
-	if p := s.parties[id]; p != nil {
+// findPlayer returns the client of this name, and makes it if there is none.
+func (s *shell) findPlayer(id string) (*player, error) {
+	if p := s.players[id]; p != nil {
 		return p, nil
 	}
-	if id == "" || len(s.parties) == mostParties {
+	// An empty name would be replaced by one of the client's own choice.
+	if id == "" || len(s.players) == maxPlayers {
 		const want = "client %q cannot be had: want a name, and at most %d of them"
-		return nil, fmt.Errorf(want, id, mostParties)
+		return nil, fmt.Errorf(want, id, maxPlayers)
 	}
-	client, err := s.options.newParty(id, nil)
+	client, err := s.options.newLeaseClient(id, nil)
 	if err != nil {
 		return nil, err
 	}
 	p := &player{client, id, make(map[string]*holder.Resource)}
-	s.parties[id] = p
+	s.players[id] = p
 	return p, nil
 }
 
-func (s *shell) release(ctx context.Context, args []string) error {
-	p := s.parties[args[0]]
+func (s *shell) releaseLease(ctx context.Context, args []string) error {
+	p := s.players[args[0]]
 	if p == nil || p.resources[args[1]] == nil {
 		return fmt.Errorf("client %q has no resource %q", args[0], args[1])
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.timeout)
 	defer cancel()
 	r := p.resources[args[1]]
-	delete(p.resources, args[1])
+	delete(p.resources, args[1]) // also if the release fails: its lease expires by itself
 	return r.Release(ctx)
 }
 
-// A possession is what a client has of a resource.
-type possession struct {
+// A shownLease is what a client holds of a resource, as it is printed.
+type shownLease struct {
 	Client   string  `json:"client_id"`
 	Resource string  `json:"resource_id"`
 	Capacity float64 `json:"capacity"`
@@ -290,12 +303,12 @@ type possession struct {
 	until    string
 }
 
-// show prints what all clients have, as far as they know.
-func (s *shell) show(context.Context, []string) error {
-	all := []possession{}
-	for _, p := range s.parties {
+// showLeases prints what all clients hold, as far as they know: it asks no server.
+func (s *shell) showLeases(context.Context, []string) error {
+	all := []shownLease{} // not nil, which would be null in JSON
+	for _, p := range s.players {
 		for _, r := range p.resources {
-			has := possession{Client: p.id, Resource: r.ID(), Capacity: r.Capacity()}
+			has := shownLease{Client: p.id, Resource: r.ID(), Capacity: r.Capacity()}
 			expiry := r.Lease().Expiry
 			has.until = showExpiry(expiry)
 			if !expiry.IsZero() {
@@ -304,7 +317,7 @@ func (s *shell) show(context.Context, []string) error {
 			all = append(all, has)
 		}
 	}
-	slices.SortFunc(all, func(a, b possession) int {
+	slices.SortFunc(all, func(a, b shownLease) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Client, b.Client))
 	})
 	if s.options.json {
@@ -314,13 +327,13 @@ func (s *shell) show(context.Context, []string) error {
 	for i, has := range all {
 		rows[i] = []string{showName(has.Client), showName(has.Resource), showAmount(has.Capacity), has.until}
 	}
-	return table(s.out, []string{"CLIENT", "RESOURCE", "CAPACITY", "LEASE"}, rows)
+	return printTable(s.out, []string{"CLIENT", "RESOURCE", "CAPACITY", "LEASE"}, rows)
 }
 
-// master prints with whom the clients speak.
-func (s *shell) master(context.Context, []string) error {
+// showMasters prints which server each client speaks to.
+func (s *shell) showMasters(context.Context, []string) error {
 	masters := make(map[string]string)
-	for id, p := range s.parties {
+	for id, p := range s.players {
 		masters[id] = p.Master()
 	}
 	if s.options.json {
@@ -331,5 +344,5 @@ func (s *shell) master(context.Context, []string) error {
 		rows = append(rows, []string{showName(id), showName(cmp.Or(master, "nobody yet"))})
 	}
 	slices.SortFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
-	return table(s.out, []string{"CLIENT", "MASTER"}, rows)
+	return printTable(s.out, []string{"CLIENT", "MASTER"}, rows)
 }

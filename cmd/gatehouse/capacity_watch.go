@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// soonest is how often a tool that somebody looks at may ask, if the server wants that.
-const soonest = time.Second
+// minRefresh is the shortest time between two refreshes, for a server that asks for less.
+const minRefresh = time.Second
 
 func newCapacityWatch(o *capacityOptions) *cobra.Command {
 	var priority int64
@@ -26,13 +26,14 @@ func newCapacityWatch(o *capacityOptions) *cobra.Command {
 			"an answer within --timeout at the beginning it ends; later it goes on, with what may be\n" +
 			"used without a lease.",
 		Example: "  gatehouse capacity watch database 10\n  gatehouse capacity watch database 10 --json",
-		Args:    exactly("RESOURCE", "WANTS"),
+		Args:    exactArgs("RESOURCE", "WANTS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// 0 is allowed here: the server then shows what may be used without a lease.
 			wants, err := readAmount(args[1])
 			if err != nil {
 				return usageError{err}
 			}
-			return o.watch(cmd, args[0], holding{wants, priority})
+			return o.watchLease(cmd, args[0], wantedLease{wants, priority})
 		},
 	}
 	o.addClient(cmd, "who asks (default a name of its own)")
@@ -40,86 +41,93 @@ func newCapacityWatch(o *capacityOptions) *cobra.Command {
 	return cmd
 }
 
-// A holding is what is wanted of a resource.
-type holding struct {
+// A wantedLease is what a client asks for.
+type wantedLease struct {
 	wants    float64
 	priority int64
 }
 
-// A party is a client that remembers why its last request failed.
-type party struct {
+// A leaseClient is a client that remembers why its last request failed.
+type leaseClient struct {
 	*holder.Client
-	failure atomic.Pointer[error]
-	tell    func(error) // each failure that is another than the one before; nil will do
+	failure      atomic.Pointer[error]
+	onNewFailure func(error) // called for a failure that differs from the one before; may be nil
 }
 
-// newParty returns a client that is to be closed.
-func (o *capacityOptions) newParty(id string, tell func(error)) (p *party, err error) {
-	p = &party{tell: tell}
-	p.Client, err = holder.New(holder.Config{
-		Servers: o.servers, ID: id, MinRefresh: soonest, Timeout: min(o.timeout, 5*time.Second),
-		OnError: p.failed,
+// newLeaseClient returns a client, which the caller has to close. onNewFailure may be nil.
+func (o *capacityOptions) newLeaseClient(id string, onNewFailure func(error)) (c *leaseClient, err error) {
+	c = &leaseClient{onNewFailure: onNewFailure}
+	c.Client, err = holder.New(holder.Config{
+		Servers: o.servers, ID: id, MinRefresh: minRefresh, Timeout: min(o.timeout, 5*time.Second),
+		OnError: c.onFailure,
 	})
-	return p, err
+	return c, err
 }
 
-func (p *party) failed(err error) {
-	before := p.failure.Swap(&err)
-	if p.tell != nil && (before == nil || (*before).Error() != err.Error()) {
-		p.tell(err)
+// onFailure remembers the last failure, and reports it if it is a new one: the client retries often, and a
+// server that is away would fill the terminal with one line.
+func (c *leaseClient) onFailure(err error) {
+	before := c.failure.Swap(&err)
+	if c.onNewFailure != nil && (before == nil || (*before).Error() != err.Error()) {
+		c.onNewFailure(err)
 	}
 }
 
-// ready waits for the first lease, and says why there is none.
-func (p *party) ready(ctx context.Context, r *holder.Resource, timeout time.Duration) error {
+// awaitLease waits for the first lease. Its error is the reason of the last request that failed.
+func (c *leaseClient) awaitLease(ctx context.Context, r *holder.Resource, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	// Ready knows only that the time is over. The client goes on trying after each failure.
 	err := r.Ready(ctx)
-	if failure := p.failure.Load(); err != nil && failure != nil {
-		return fmt.Errorf("no lease within %s: %s", timeout, plainly((*failure).Error()))
+	if failure := c.failure.Load(); err != nil && failure != nil {
+		return fmt.Errorf("no lease within %s: %s", timeout, stripDialWrapping((*failure).Error()))
 	}
 	return err
 }
 
-// end gives everything back.
-func (p *party) end(timeout time.Duration) error {
+// closeClient gives all leases back, and closes the client. It has no context: it must also work after a
+// signal has cancelled everything else.
+func (c *leaseClient) closeClient(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	return p.Close(ctx)
+	return c.Close(ctx)
 }
 
-// watch holds a lease until a signal comes.
-func (o *capacityOptions) watch(cmd *cobra.Command, resource string, h holding) (err error) {
+// watchLease holds a lease until a signal comes.
+func (o *capacityOptions) watchLease(cmd *cobra.Command, resource string, h wantedLease) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	p, err := o.newParty(o.client, func(err error) {
+	c, err := o.newLeaseClient(o.client, func(err error) {
 		now := time.Now().Format(time.TimeOnly)
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s\n", now, plainly(err.Error()))
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s\n", now, stripDialWrapping(err.Error()))
 	})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		stop() // a second signal ends it at once
-		if ended := p.end(o.timeout); err == nil {
-			err = ended
+		stop() // a second signal ends the program at once
+		closeErr := c.closeClient(o.timeout)
+		if err == nil {
+			err = closeErr
 		}
 	}()
-	r, err := p.Resource(resource, h.wants, h.priority)
+	r, err := c.Resource(resource, h.wants, h.priority)
 	if err != nil {
 		return err
 	}
-	if err := p.ready(ctx, r, o.timeout); err != nil {
+	if err := c.awaitLease(ctx, r, o.timeout); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	for shown := math.NaN(); ; {
+	for shown := math.NaN(); ; { // which is unequal to any amount, so that the first one is printed
+		// The channel is taken before the amount is read. In the other order a change between the two would
+		// be missed.
 		changed := r.Changed()
-		// It may have changed and changed back before it was looked at.
+		// The amount may have changed and changed back before it is read.
 		if now := r.Capacity(); now != shown {
-			if err := o.showHolding(cmd.OutOrStdout(), r); err != nil {
+			if err := o.printWatchLine(cmd.OutOrStdout(), r); err != nil {
 				return err
 			}
 			shown = now
@@ -132,10 +140,11 @@ func (o *capacityOptions) watch(cmd *cobra.Command, resource string, h holding) 
 	}
 }
 
-// showHolding prints what may be used now.
-func (o *capacityOptions) showHolding(out io.Writer, r *holder.Resource) error {
+// printWatchLine prints the amount that may be used now.
+func (o *capacityOptions) printWatchLine(out io.Writer, r *holder.Resource) error {
 	amount, now := r.Capacity(), time.Now()
 	expiry := r.Lease().Expiry
+	// A lease that has expired is shown as none, while the amount is what may be used without one.
 	if o.json {
 		report := struct {
 			Time     string  `json:"time"`
@@ -153,7 +162,7 @@ func (o *capacityOptions) showHolding(out io.Writer, r *holder.Resource) error {
 	return err
 }
 
-// showExpiry says until when a lease holds, if there is one.
+// showExpiry formats the end of a lease. The zero time stands for no lease.
 func showExpiry(expiry time.Time) string {
 	if expiry.IsZero() {
 		return "no lease"

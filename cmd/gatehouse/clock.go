@@ -8,61 +8,68 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A clockWatch compares the system's clock with the one that the stores memory, disk and etcd go on by, which
-// begins with the system's and is never set. They part when the system's clock is set, and when the machine
-// sleeps, as the other one stands still then. The stores do not follow; see
-// docs/decisions/0025-the-clock-is-not-followed.md. So somebody must be able to see it.
+// A clockWatch compares the system's clock with the monotonic clock, by which the stores memory, disk and
+// etcd continue from the system's time at their start. The two drift apart when the system's clock is set,
+// and when the machine sleeps, as the monotonic clock stands still then. The stores do not follow; see
+// docs/decisions/0025-the-clock-is-not-followed.md. A clockWatch shows the difference in a metric and the
+// log.
 type clockWatch struct {
-	log   *slog.Logger
-	wall  func() time.Time     // the system's clock
-	since func() time.Duration // how long the server runs, by the other
-	start time.Time            // by the system's
+	log     *slog.Logger
+	wall    func() time.Time     // returns the system's time
+	elapsed func() time.Duration // returns the time since the start by the monotonic clock
+	start   time.Time            // by the system's clock
 
-	logged time.Duration // the step that was logged last
+	logged time.Duration // clockStep when it was last logged
 }
 
-// newClockWatch begins when the store does.
-func newClockWatch(log *slog.Logger, figures prometheus.Registerer) *clockWatch {
+// newClockWatch returns a watch that starts now, and registers its metric. It is to be called when the store
+// is opened.
+func newClockWatch(log *slog.Logger, metrics prometheus.Registerer) *clockWatch {
+	// Round(0) strips the monotonic reading of a time. With it, Sub would compare by the monotonic clock, and
+	// no step would ever be seen.
 	begun := time.Now()
 	w := &clockWatch{
-		log: log, start: begun.Round(0), // without what Go would compare by
-		wall:  func() time.Time { return time.Now().Round(0) },
-		since: func() time.Duration { return time.Since(begun) },
+		log: log, start: begun.Round(0),
+		wall:    func() time.Time { return time.Now().Round(0) },
+		elapsed: func() time.Duration { return time.Since(begun) },
 	}
-	figures.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_clock_step_seconds",
 		Help: "How far the system's clock was set forward since the server started, time asleep included.",
-	}, func() float64 { return w.step().Seconds() }))
+	}, func() float64 { return w.clockStep().Seconds() }))
 	return w
 }
 
-// step is by how much the system's clock is ahead since the start.
-func (w *clockWatch) step() time.Duration { return w.wall().Sub(w.start) - w.since() }
+// clockStep returns by how much the system's clock has gone ahead since the start; below 0 if it was set
+// back.
+func (w *clockWatch) clockStep() time.Duration { return w.wall().Sub(w.start) - w.elapsed() }
 
 const (
-	clockEvery = 10 * time.Second
-	// stepWorth is what is logged. Less may be two readings of which the machine did something else between.
-	stepWorth = time.Second
+	clockInterval = 10 * time.Second
+	// minLoggedStep is the smallest step that is logged. The two clocks are read one after the other, and a
+	// busy machine may take some time between the two.
+	minLoggedStep = time.Second
 )
 
-// run looks at the clock now and then, until ctx ends.
-func (w *clockWatch) run(ctx context.Context) error {
-	ticker := time.NewTicker(clockEvery)
+// watchClock calls logStep regularly until ctx ends.
+func (w *clockWatch) watchClock(ctx context.Context) error {
+	ticker := time.NewTicker(clockInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			w.look()
+			w.logStep()
 		}
 	}
 }
 
-// look logs a step that was not logged yet.
-func (w *clockWatch) look() {
-	step := w.step()
-	if (step - w.logged).Abs() < stepWorth {
+// logStep logs the change of clockStep since the last line, if it is a large one.
+func (w *clockWatch) logStep() {
+	// Small steps add up here: they are compared with the last one that was logged, not with the last look.
+	step := w.clockStep()
+	if (step - w.logged).Abs() < minLoggedStep {
 		return
 	}
 	w.log.Warn("the system's clock was set, or the machine slept: calendar windows go by the time "+

@@ -15,11 +15,11 @@ func TestClockStepsAreSeen(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	w := newClockWatch(slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
-	if got := w.step().Abs(); got > stepWorth {
+	if got := w.clockStep().Abs(); got > minLoggedStep {
 		t.Errorf("at the start the step is %v, want next to none", got)
 	}
 	wall, since := w.start, time.Duration(0)
-	w.wall, w.since = func() time.Time { return wall }, func() time.Duration { return since }
+	w.wall, w.elapsed = func() time.Time { return wall }, func() time.Duration { return since }
 	for _, c := range []struct {
 		passes, step time.Duration // of the time, and of the clock besides
 		want         string
@@ -34,7 +34,7 @@ func TestClockStepsAreSeen(t *testing.T) {
 	} {
 		log.Reset()
 		wall, since = wall.Add(c.passes+c.step), since+c.passes
-		w.look()
+		w.logStep()
 		if got := log.String(); !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
 			t.Errorf("after %v and a step by %v the log says %q, want %q", c.passes, c.step, got, c.want)
 		}

@@ -25,7 +25,7 @@ func newData() *cobra.Command {
 	return cmd
 }
 
-// errDamaged is the end of a check that found something; what, was printed.
+// errDamaged is the error of a check that found damage, which it has printed.
 var errDamaged = errors.New("the data is damaged")
 
 func newDataCheck() *cobra.Command {
@@ -39,11 +39,12 @@ func newDataCheck() *cobra.Command {
 			"  gatehouse data check --drop /var/lib/gatehouse",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			look := disk.Check
+			// Both look for damage. Drop makes a new file without it besides.
+			check := disk.Check
 			if drop {
-				look = disk.Drop
+				check = disk.Drop
 			}
-			r, err := look(args[0])
+			r, err := check(args[0])
 			if err != nil {
 				return err
 			}
@@ -54,6 +55,7 @@ func newDataCheck() *cobra.Command {
 			if err := write(cmd.OutOrStdout(), r); err != nil {
 				return err
 			}
+			// Old is the name of the file before Drop. With it the damage is gone, and the status 0.
 			if len(r.Faults) > 0 && r.Old == "" {
 				return fmt.Errorf("%s: %w; a copy from before, or \"gatehouse data check --drop %s\", helps",
 					r.File, errDamaged, args[0])
@@ -67,9 +69,11 @@ func newDataCheck() *cobra.Command {
 	return cmd
 }
 
+// printReport prints a report for people.
 func printReport(out io.Writer, r *disk.CheckReport) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %d bytes, last written %s\n", r.File, r.Bytes, r.Last.UTC().Format(time.RFC3339))
+	// The first kind is 1, since 0 is no kind. Kinds without names are left out.
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 		if n := r.Names[kind]; n > 0 {
 			fmt.Fprintf(&text, "%10d  %s\n", n, kind)
@@ -92,6 +96,7 @@ func printReport(out io.Writer, r *disk.CheckReport) error {
 	return err
 }
 
+// printReportJSON prints a report as one line of JSON.
 func printReportJSON(out io.Writer, r *disk.CheckReport) error {
 	names := make(map[string]int)
 	for kind, n := range r.Names {
@@ -117,13 +122,16 @@ func newDataDump() *cobra.Command {
 					return usageError{fmt.Errorf("--kind is %q, want one such as lock or counter", name)}
 				}
 			}
+			// Each name is printed when it is read: a directory may have more names than fit into memory
+			// twice.
 			lines := json.NewEncoder(cmd.OutOrStdout())
 			visit := func(now time.Time, key gatehouse.Key, state control.State) error {
 				if len(only) > 0 && !slices.Contains(only, key.Kind.String()) {
 					return nil
 				}
-				return lines.Encode(dumped(now, key, state))
+				return lines.Encode(dumpState(now, key, state))
 			}
+			// What is not damaged is printed even if something is; then the status says so.
 			r, err := disk.Dump(args[0], visit)
 			if err == nil && len(r.Faults) > 0 {
 				err = fmt.Errorf("%s: %w, and not all was printed; \"gatehouse data check %s\" says why",
@@ -146,25 +154,27 @@ type dumpedHold struct {
 	Until   *time.Time `json:"until,omitempty"`
 }
 
-// A dumpedName is a name and what is under it, as it is printed.
+// A dumpedName is a name and its state, as they are printed.
 type dumpedName struct {
 	Kind    string         `json:"kind"`
 	Name    string         `json:"name"`
-	Expiry  *time.Time     `json:"expiry,omitempty"` // from when on it is worth nothing; none for never
+	Expiry  *time.Time     `json:"expiry,omitempty"` // when the state may be forgotten; nil for never
 	Figures map[string]any `json:"figures"`
 	Holds   []dumpedHold   `json:"holds,omitempty"`
 	Message string         `json:"message,omitempty"`
 }
 
-// never is where an expiry stands for none.
-const never = 200 * 365 * 24 * time.Hour
+// neverExpires is the time from now from which on an expiry means that a state never expires.
+const neverExpires = 200 * 365 * 24 * time.Hour
 
-// dumped is what is printed of a state, which is not used again.
-func dumped(now time.Time, key gatehouse.Key, state control.State) dumpedName {
+// dumpState returns what is printed of a state. It may change the state, which must not be used again.
+func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName {
 	d := dumpedName{Kind: key.Kind.String(), Name: key.Name, Figures: make(map[string]any)}
-	if expiry := state.Expiry().UTC(); expiry.Sub(now) < never {
+	if expiry := state.Expiry().UTC(); expiry.Sub(now) < neverExpires {
 		d.Expiry = &expiry
 	}
+	// A command for statistics has no effect on the state, and gives the same values as over the protocols.
+	// Durations become milliseconds here, as in all of the API.
 	for _, stat := range state.Step(now, &gatehouse.Command{Op: gatehouse.OpStats}).Stats {
 		if length, ok := stat.Value.(time.Duration); ok {
 			stat.Value = length.Milliseconds()
@@ -174,6 +184,7 @@ func dumped(now time.Time, key gatehouse.Key, state control.State) dumpedName {
 		}
 		d.Figures[stat.Name] = stat.Value
 	}
+	// The statistics of these kinds leave out what makes them up: who holds them, and the message.
 	switch s := state.(type) {
 	case *control.Semaphore:
 		for _, h := range s.Holds() {

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// capacitySettings are those of the settings that are about capacity.
+// capacitySettings are the settings for leases on capacity.
 type capacitySettings struct {
 	grpc, advertise          string
 	config, leases, election string
@@ -34,8 +34,8 @@ type capacitySettings struct {
 	maxLeasesTotal           int
 }
 
-// add adds a flag for each setting, with its default.
-func (s *capacitySettings) add(f *pflag.FlagSet) {
+// addFlags adds a flag for each setting, with its default.
+func (s *capacitySettings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.grpc, "grpc", "localhost:5506",
 		"address for doorman's clients; empty for none, and no capacity")
 	f.StringVar(&s.advertise, "advertise", "", "where clients find this server; empty for where it listens")
@@ -51,8 +51,8 @@ func (s *capacitySettings) add(f *pflag.FlagSet) {
 		"most leases at once on all resources")
 }
 
-// faults notes the settings that cannot work.
-func (s *capacitySettings) faults(note func(flag, format string, args ...any)) {
+// findFaults calls note for each setting that cannot work.
+func (s *capacitySettings) findFaults(note func(flag, format string, args ...any)) {
 	for _, n := range []struct {
 		flag  string
 		value int
@@ -64,11 +64,12 @@ func (s *capacitySettings) faults(note func(flag, format string, args ...any)) {
 			note(n.flag, "is not above 0")
 		}
 	}
-	if s.advertise != "" && !dialable(s.advertise) {
+	if s.advertise != "" && !isDialable(s.advertise) {
 		note("advertise", "is %q, want a host and a port such as gatehouse-1:5506", s.advertise)
 	}
+	// Parents are addresses of other machines. Unlike --grpc they need a host.
 	for _, parent := range s.parents {
-		if !dialable(parent) {
+		if !isDialable(parent) {
 			note("parent", "has %q, want hosts and ports such as gatehouse-1:5506", parent)
 		}
 	}
@@ -85,6 +86,7 @@ func (s *capacitySettings) faults(note func(flag, format string, args ...any)) {
 			note("capacity-config", "is no source: %v", err)
 		}
 	}
+	// Settings that exclude each other.
 	if s.leases != "" && s.election != "" {
 		note("capacity-leases", "cannot be used with --election: another master may have granted meanwhile")
 	}
@@ -96,83 +98,91 @@ func (s *capacitySettings) faults(note func(flag, format string, args ...any)) {
 	}
 }
 
-// dialable reports whether an address has a host and a port, which may have a name.
-func dialable(address string) bool {
+// isDialable reports whether an address has a host and a port, by which another machine can connect. The port
+// may be the name of a service.
+func isDialable(address string) bool {
 	host, port, err := net.SplitHostPort(address)
+	// A number is checked, and a name such as "https" left to the dialer: 0 would be any free port.
 	number, bad := strconv.ParseUint(port, 10, 16)
 	return err == nil && host != "" && port != "" && (bad != nil || number > 0)
 }
 
-// newDoorman makes the server that hands out leases on capacity, and what runs beside it.
-func (h *house) newDoorman(p *plan, figures *prometheus.Registry) (*grpcfront.Server, error) {
+// newDoorman adds the listener for leases on capacity, and the background functions that belong to it.
+func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry) (*grpcfront.Server, error) {
 	c := &p.capacity
-	how := grpcfront.Config{
-		Log: h.log, Now: time.Now, Metrics: figures, Address: c.advertise, Source: c.config,
+	config := grpcfront.Config{
+		Log: proc.log, Now: time.Now, Metrics: metrics, Address: c.advertise, Source: c.config,
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
-		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: h.budget,
-		ConnsPerAddress: h.connsPerAddress, Unaccepted: &h.unaccepted, Memory: h.memory,
+		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: proc.budget,
+		ConnsPerAddress: proc.connsPerAddress, Unaccepted: &proc.unaccepted, Memory: proc.memory,
 		Limits: capacity.Limits{
 			Resources: c.maxResources, Leases: c.maxLeases, LeasesTotal: c.maxLeasesTotal,
 		},
 	}
-	how.Name = c.parentName
+	config.Name = c.parentName
 	if c.election != "" {
 		e, err := election.Open(c.election)
 		if err != nil {
 			return nil, fmt.Errorf("--election: %w", err)
 		}
-		how.Election = &candidacy{Election: e, log: h.log}
-		// Servers that elect a master of them have one name for their parents, so that whoever is master
-		// goes on with what the one before was given.
-		how.Name = cmp.Or(c.parentName, e.Name())
+		config.Election = &electionAdapter{Election: e, log: proc.log}
+		// Servers that elect a master have one name for their parents. So a new master continues with the
+		// capacity that the parents leased to the one before.
+		config.Name = cmp.Or(c.parentName, e.Name())
 	}
-	server, err := grpcfront.New(how)
+	server, err := grpcfront.New(config)
 	if err != nil {
 		return nil, err
 	}
-	if p.templates != nil { // before the first client comes
+	// Before it listens: the first client would otherwise find no resources. Templates in etcd come later.
+	if p.templates != nil {
 		server.Configure(p.templates, p.version)
 	}
 	if c.config != "" {
+		// Before it listens, and not in the background function: a script that sees the server running may
+		// send SIGHUP at once, which would end a process that has not asked for it.
 		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP) // before anybody can take the server for running
-		h.beside = append(h.beside, func(ctx context.Context) error {
-			return h.watchCapacity(ctx, c.config, reload, server)
+		signal.Notify(reload, syscall.SIGHUP)
+		proc.background = append(proc.background, func(ctx context.Context) error {
+			return proc.watchCapacity(ctx, c.config, reload, server)
 		})
 	}
-	h.doors = append(h.doors, &door{
-		server: server, protocol: "gRPC", address: c.grpc, chosen: "with --grpc", listen: listenTCP,
-		conns: p.maxConns,
+	proc.listeners = append(proc.listeners, &protocolListener{
+		protocolServer: server, protocol: "gRPC", address: c.grpc, addressHint: "with --grpc",
+		listen: listenTCP, maxConns: p.maxConns,
 	})
 	return server, nil
 }
 
-// watchCapacity keeps a server's templates as they are at their source.
-func (h *house) watchCapacity(
+// watchCapacity gives a server its templates anew whenever their source changes, until ctx ends.
+func (proc *serverProcess) watchCapacity(
 	ctx context.Context, source string, reload <-chan os.Signal, to *grpcfront.Server,
 ) error {
+	// A configuration that cannot be used changes nothing: clients keep what the last good one gave them.
 	return config.WatchCapacity(ctx, config.CapacityWatch{
 		Source: source,
 		Reload: reload,
 		Apply: func(templates capacity.Templates, version string) {
 			to.Configure(templates, version)
-			h.log.Info("capacity configuration is in use", "version", version, "templates", len(templates))
+			proc.log.Info("capacity configuration is in use", "version", version, "templates", len(templates))
 		},
 		Failed: func(err error) {
 			to.ConfigFailed(err)
-			h.log.Error("capacity configuration cannot be used; the last one that could stays", "error", err)
+			proc.log.Error("capacity configuration cannot be used; the last one that could stays",
+				"error", err)
 		},
 	})
 }
 
-// A candidacy is an election as internal/front/grpc wants it.
-type candidacy struct {
+// An electionAdapter is an election as internal/front/grpc wants it.
+type electionAdapter struct {
 	*election.Election
 	log *slog.Logger
 }
 
 // Run implements [grpcfront.Election].
-func (c *candidacy) Run(ctx context.Context, candidate string, tell func(grpcfront.Mastership)) error {
+func (c *electionAdapter) Run(ctx context.Context, candidate string, tell func(grpcfront.Mastership)) error {
+	// An election reports its status again and again. The same trouble is logged once, until it is over.
 	trouble := ""
 	err := c.Election.Run(ctx, candidate, func(status election.Status) {
 		tell(grpcfront.Mastership{Leading: status.Leading, Until: status.Until, Leader: status.Leader})
@@ -188,8 +198,8 @@ func (c *candidacy) Run(ctx context.Context, candidate string, tell func(grpcfro
 	return errors.Join(err, c.Close())
 }
 
-// A grpcLog takes what gRPC has to say about its connections. Little of that is for whoever runs the
-// server: what a client does wrong it is told itself.
+// A grpcLog logs the errors of the gRPC library, and discards its other messages: they are about single
+// connections, whose clients learn of their mistakes themselves.
 type grpcLog struct {
 	grpclog.LoggerV2 // which is silent
 	log              *slog.Logger
@@ -200,12 +210,12 @@ func newGRPCLog(log *slog.Logger) grpcLog {
 }
 
 // Error implements [grpclog.LoggerV2].
-func (l grpcLog) Error(args ...any) { l.warn(fmt.Sprint(args...)) }
+func (l grpcLog) Error(args ...any) { l.logWarning(fmt.Sprint(args...)) }
 
 // Errorln implements [grpclog.LoggerV2].
-func (l grpcLog) Errorln(args ...any) { l.warn(fmt.Sprintln(args...)) }
+func (l grpcLog) Errorln(args ...any) { l.logWarning(fmt.Sprintln(args...)) }
 
 // Errorf implements [grpclog.LoggerV2].
-func (l grpcLog) Errorf(format string, args ...any) { l.warn(fmt.Sprintf(format, args...)) }
+func (l grpcLog) Errorf(format string, args ...any) { l.logWarning(fmt.Sprintf(format, args...)) }
 
-func (l grpcLog) warn(text string) { l.log.Warn("gRPC", "message", strings.TrimSpace(text)) }
+func (l grpcLog) logWarning(text string) { l.log.Warn("gRPC", "message", strings.TrimSpace(text)) }

@@ -13,14 +13,15 @@ import (
 )
 
 // readEnv sets the flags that were not given from the environment: --max-names from
-// GATEHOUSE_MAX_NAMES, and what is still open from bouncer's own variables. An empty variable is as
-// good as none. Others that begin with GATEHOUSE_ are left alone: Kubernetes makes some for every
+// GATEHOUSE_MAX_NAMES, and the flags that are still not set from bouncer's own variables. An empty variable
+// counts as not set. Other variables that begin with GATEHOUSE_ are no error: Kubernetes makes some for every
 // service.
 func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	// Only the first error is kept. VisitAll cannot be stopped, and goes by the order of the flags.
 	var failed error
 	set := func(flag *pflag.Flag, variable, value string) {
 		if err := flags.Set(flag.Name, value); err != nil && failed == nil {
-			failed = fmt.Errorf("%s is %q, want %w", variable, value, cmp.Or(wanted(flag), err))
+			failed = fmt.Errorf("%s is %q, want %w", variable, value, cmp.Or(wantedValue(flag), err))
 		}
 	}
 	flags.VisitAll(func(flag *pflag.Flag) {
@@ -35,6 +36,7 @@ func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	if level, ok := lookup("BOUNCER_LOGLEVEL"); ok && !flags.Changed("log-level") {
 		set(flags.Lookup("log-level"), "BOUNCER_LOGLEVEL", bouncerLevel(level))
 	}
+	// Bouncer has one address in two variables. One of them is enough: the other has bouncer's default.
 	host, _ := lookup("BOUNCER_HOST")
 	port, _ := lookup("BOUNCER_PORT")
 	if flags.Changed("http") || host == "" && port == "" {
@@ -46,6 +48,7 @@ func readEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	if port == "" {
 		port = "5505"
 	}
+	// It is refused here, as the text about --http would name a flag that the user never gave.
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fmt.Errorf("BOUNCER_PORT is %q, want a port from 1 to 65535", port)
 	}

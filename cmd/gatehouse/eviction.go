@@ -11,18 +11,18 @@ import (
 	"github.com/gatehousehq/gatehouse/store/cas/redis"
 )
 
-// An evictionCheck reads by what policy the store throws records away when its memory is full, and warns of
-// any but none at all: an evicted record of a lock is a lock that can be acquired again.
+// An evictionCheck reads the store's eviction policy and warns of every policy except noeviction: when the
+// record of a lock is evicted, the lock can be acquired a second time. A nil evictionCheck does nothing.
 type evictionCheck struct {
 	log    *slog.Logger
 	store  string // for the log
-	asks   asksPolicy
+	reader policyReader
 	policy atomic.Pointer[string] // nil while the store has not answered
-	work   sync.WaitGroup
+	checks sync.WaitGroup
 }
 
-// asksPolicy is a store that evicts.
-type asksPolicy interface {
+// policyReader is a store that may evict records.
+type policyReader interface {
 	EvictionPolicy(ctx context.Context) (string, error)
 }
 
@@ -30,30 +30,32 @@ const unknownPolicy = "unknown"
 
 // newEvictionCheck returns nil for a backend that evicts nothing.
 func newEvictionCheck(log *slog.Logger, store string, backend cas.Backend) *evictionCheck {
-	asks, ok := backend.(asksPolicy)
+	asks, ok := backend.(policyReader)
 	if !ok {
 		return nil
 	}
-	return &evictionCheck{log: log, store: store, asks: asks}
+	return &evictionCheck{log: log, store: store, reader: asks}
 }
 
-// run reads the policy, and logs it if it is dangerous and was another before.
-func (c *evictionCheck) run(ctx context.Context) {
+// checkPolicy reads the policy, and logs a warning if it is dangerous and differs from the one before.
+func (c *evictionCheck) checkPolicy(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	policy, err := c.asks.EvictionPolicy(ctx)
-	if err != nil && !lasting(err) {
-		return // it is asked again when the store is back
+	// With a time of its own: the ctx of the server has none, and the store may be slow just now.
+	policy, err := c.reader.EvictionPolicy(ctx)
+	if err != nil && !isPermanent(err) {
+		return // startCheck comes again when the store is back
 	}
 	if err != nil {
+		// The store answers but refuses the question. That does not pass, and may hide an eviction.
 		policy = unknownPolicy
 	}
 	before := c.policy.Swap(&policy)
 	switch {
-	case before != nil && *before == policy:
+	case before != nil && *before == policy: // logged already
 	case err != nil:
 		c.log.Warn("it is not known whether the store evicts: its user may not ask for INFO; "+
 			"maxmemory-policy must be noeviction, as an evicted record is a forgotten hold or limit",
@@ -65,24 +67,27 @@ func (c *evictionCheck) run(ctx context.Context) {
 	}
 }
 
-// start reads the policy in the background, as after the store has come back, perhaps as another one.
-func (c *evictionCheck) start(ctx context.Context) {
+// startCheck reads the policy in the background. It is called after the store has come back: another server
+// with another policy may have taken over.
+func (c *evictionCheck) startCheck(ctx context.Context) {
 	if c != nil {
-		c.work.Go(func() { c.run(ctx) })
+		c.checks.Go(func() { c.checkPolicy(ctx) })
 	}
 }
 
-func (c *evictionCheck) close() {
+// awaitChecks waits for the checks in the background, which use the backend, to end.
+func (c *evictionCheck) awaitChecks() {
 	if c != nil {
-		c.work.Wait()
+		c.checks.Wait()
 	}
 }
 
-// health is the line that health checks show, none while nothing is wrong.
-func (c *evictionCheck) health(kind string) string {
+// healthLine returns the line that health checks show, or "" while nothing is wrong.
+func (c *evictionCheck) healthLine(kind string) string {
 	if c == nil {
 		return ""
 	}
+	// Before the first answer nothing is known, and the line about the store itself says that it is away.
 	policy := c.policy.Load()
 	if policy == nil || *policy == redis.NoEviction {
 		return ""
@@ -90,46 +95,52 @@ func (c *evictionCheck) health(kind string) string {
 	return "store " + kind + ": maxmemory-policy " + *policy + ", want " + redis.NoEviction + "\n"
 }
 
-// A lossLog logs records that the store lost and steps of its clock, not each of many.
+// A lossLog logs lost records and steps of the store's clock. A restarted store may lose thousands of records
+// at once, so that it writes at most one line of each sort within lossInterval, with the number since the
+// line before.
 type lossLog struct {
 	log   *slog.Logger
 	store string
 
-	mu     sync.Mutex
-	next   time.Time // before that no record is logged
-	missed int       // records since the last that was logged
-	set    time.Time // before that no step of the clock is logged
-	steps  int       // since the last that was logged
+	mu          sync.Mutex
+	nextLoss    time.Time // when a lost record may be logged again
+	lostRecords int       // since the last line about them
+	nextStep    time.Time // when a step of the clock may be logged again
+	steps       int       // since the last line about them
 }
 
-// lossEvery is the least time between two lines.
-const lossEvery = 10 * time.Second
+// lossInterval is the least time between two lines of one sort.
+const lossInterval = 10 * time.Second
 
-// vanished logs a record that was gone before its time.
-func (l *lossLog) vanished(key string) {
+// logVanished logs a record that was gone before it expired.
+func (l *lossLog) logVanished(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if l.missed++; now.Before(l.next) {
+	l.lostRecords++
+	if now.Before(l.nextLoss) {
 		return
 	}
 	l.log.Warn("the store has lost records before their time: it evicts, was restarted without them, failed "+
 		"over to a replica without them, or they were deleted by hand; what they held may be granted again",
-		"store", l.store, "last", key, "records", l.missed)
-	l.missed, l.next = 0, now.Add(lossEvery)
+		"store", l.store, "last", key, "records", l.lostRecords)
+	l.lostRecords = 0
+	l.nextLoss = now.Add(lossInterval)
 }
 
-// clockSet logs that the store's clock was set. Nodes of one store whose clocks differ look like a clock that
-// is set with every answer.
-func (l *lossLog) clockSet(by time.Duration) {
+// logClockStep logs that the store's clock was set. A store whose nodes have different clocks looks like one
+// clock that is set with every answer, hence the limit on lines.
+func (l *lossLog) logClockStep(by time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if l.steps++; now.Before(l.set) {
+	l.steps++
+	if now.Before(l.nextStep) {
 		return
 	}
 	l.log.Warn("the store's clock was set, or another store took over whose clock differs, or this machine "+
 		"slept: forward ends holds and limits early, back lengthens them",
 		"store", l.store, "step", by.Round(time.Millisecond).String(), "steps", l.steps)
-	l.steps, l.set = 0, now.Add(lossEvery)
+	l.steps = 0
+	l.nextStep = now.Add(lossInterval)
 }

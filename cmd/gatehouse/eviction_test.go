@@ -16,13 +16,13 @@ func TestLossesAreNotLoggedOneByOne(t *testing.T) {
 		var log bytes.Buffer
 		l := &lossLog{log: slog.New(slog.NewTextHandler(&log, nil)), store: "redis://a"}
 		for range 1000 {
-			l.clockSet(2 * time.Second)
-			l.clockSet(-2 * time.Second)
-			l.vanished("lock/a")
+			l.logClockStep(2 * time.Second)
+			l.logClockStep(-2 * time.Second)
+			l.logVanished("lock/a")
 		}
-		time.Sleep(lossEvery)
-		l.clockSet(2 * time.Second)
-		l.vanished("lock/a")
+		time.Sleep(lossInterval)
+		l.logClockStep(2 * time.Second)
+		l.logVanished("lock/a")
 		for _, want := range []string{"steps=1\n", "steps=2000\n", "records=1\n", "records=1000\n"} {
 			if strings.Count(log.String(), want) != 1 {
 				t.Errorf("the log has not one line with %q:\n%.2000s", want, log.String())

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// ignoreFileLimit makes a write beyond the largest size of a file (ulimit -f) an error, as on a full disk,
-// and not the end of the process.
+// ignoreFileLimit makes a write beyond the largest size of a file (ulimit -f) fail, as on a full disk.
+// Without it, the signal ends the process.
 func ignoreFileLimit() { signal.Ignore(syscall.SIGXFSZ) }
 
-// openFileLimit is how many files and connections the process may have open (ulimit -n), 0 if unknown. Go has
-// raised it as far as it may.
+// openFileLimit returns how many files and connections the process may have open (ulimit -n), or 0 if that is
+// unknown. The Go runtime has raised it to the hard limit at the start.
 func openFileLimit() int64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -5,10 +5,11 @@ import (
 	"net"
 )
 
-// greeting is what a person at a terminal is told when the server runs: where to click, what to try, and what
-// becomes of it all at the end.
-func greeting(s *settings, at net.Addr) string {
-	base := "http://" + reachable(s.http, at)
+// greetingText returns what the server prints on a terminal when it runs: where the documentation is, a first
+// request to try, and what happens to the state at the end.
+func greetingText(s *settings, at net.Addr) string {
+	base := "http://" + localAddress(s.http, at)
+	// The default store surprises: what a user has tried out is gone after a restart.
 	end := "All is kept in " + withoutPassword(s.store) + "."
 	if s.store == "memory" {
 		end = "All is kept in memory, and forgotten when the server ends; --store disk:DIR keeps it."
@@ -17,13 +18,17 @@ func greeting(s *settings, at net.Addr) string {
 		"Try it:       curl -i '%s/v1/gcra/myapp/acquire?size=5&interval=60000'\n%s\n", base, base, end)
 }
 
-// reachable is the address at which a program on this machine finds a server that was told to listen at one.
-func reachable(told string, at net.Addr) string {
-	host, _, _ := net.SplitHostPort(told)
+// localAddress returns the address at which a program on this machine finds the server. configured is the
+// address from the settings, and at the one it listens on.
+func localAddress(configured string, at net.Addr) string {
+	// The host is the one of the settings, as a user knows it, and the port the one that was opened: the
+	// settings may say 0 for any free port.
+	host, _, _ := net.SplitHostPort(configured)
 	_, port, err := net.SplitHostPort(at.String())
 	if err != nil {
-		return told
+		return configured
 	}
+	// 0.0.0.0 and :: stand for all addresses of the machine, and cannot be connected to.
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}

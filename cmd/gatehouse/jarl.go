@@ -19,8 +19,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newJARL makes the verb that has JARL's command line, and more options that it has not.
+// newJARL returns the command that takes JARL's own options, and some that JARL does not have.
 func newJARL() *cobra.Command {
+	// The same as a listener of the configuration file, filled from flags.
 	var listener config.Listener
 	limit, admits := &listener.Limit, &listener.Admits
 	var ip, port string
@@ -30,31 +31,35 @@ func newJARL() *cobra.Command {
 		Long: "Answer JARL's clients. A connection is a request; the answer is how many seconds to sleep\n" +
 			"before the call, such that no period has more than so many calls. All is kept in memory.",
 		Example: "  gatehouse jarl --service github --requests 5000 --period 3600 --ip 0.0.0.0 --port 5001",
-		Args:    noWords,
+		Args:    refuseWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := missing(cmd.Flags(), "service", "requests", "period", "ip", "port"); err != nil {
+			if err := requireFlags(cmd.Flags(), "service", "requests", "period", "ip", "port"); err != nil {
 				return usageError{err}
 			}
-			if err := limit.Check(); err != nil { // all but the service was looked at
+			// Only the service can be wrong here: the options below have checked their values themselves.
+			if err := limit.Check(); err != nil {
 				return usageError{fmt.Errorf("--service: %w", err)}
 			}
-			listener.Address = net.JoinHostPort(strings.Trim(ip, "[]"), port)
+			listener.Address = net.JoinHostPort(strings.Trim(ip, "[]"), port) // IPv6 with or without brackets
 			return serveJARL(cmd, &listener)
 		},
 	}
+	// The first five are JARL's, which have to be given once each. They have no defaults, since JARL has
+	// none.
 	f := cmd.Flags()
 	f.SortFlags = false
-	option(f, "service", "name of the limit, which is the limiter pace/NAME", text(&limit.Name))
-	option(f, "requests", "how many calls a period may have", whole(gatehouse.MaxSize, func(n int64) {
-		limit.Requests = n
-	}))
-	option(f, "period", "how long a period is, in seconds", whole(longestPeriod, func(n int64) {
-		limit.Period = time.Duration(n) * time.Second
-	}))
-	option(f, "ip", "address to listen at; 0.0.0.0 is all of the machine", text(&ip))
-	option(f, "port", "port to listen at", whole(65535, func(n int64) { port = strconv.FormatInt(n, 10) }))
+	addSingleOption(f, "service", "name of the limit, which is the limiter pace/NAME",
+		textSetter(&limit.Name))
+	addSingleOption(f, "requests", "how many calls a period may have",
+		wholeNumberSetter(gatehouse.MaxSize, func(n int64) { limit.Requests = n }))
+	addSingleOption(f, "period", "how long a period is, in seconds",
+		wholeNumberSetter(longestPeriod, func(n int64) { limit.Period = time.Duration(n) * time.Second }))
+	addSingleOption(f, "ip", "address to listen at; 0.0.0.0 is all of the machine", textSetter(&ip))
+	addSingleOption(f, "port", "port to listen at",
+		wholeNumberSetter(65535, func(n int64) { port = strconv.FormatInt(n, 10) }))
 	f.Func("mode", jarl.ModeNames()+" (default reserve)", limit.SetMode)
-	f.Func("guard", "added to the period, for clients that call late by as much", guard(&limit.Guard))
+	f.Func("guard", "added to the period, for clients that call late by as much",
+		durationSetter(&limit.Guard))
 	f.Func("max-delay", "longest delay that is promised; beyond it connections are closed (default any)",
 		admits.SetMaxDelay)
 	f.Func("allow", "address or block such as 10.0.0.0/8 of clients; may be given often (default all)",
@@ -62,29 +67,31 @@ func newJARL() *cobra.Command {
 	return cmd
 }
 
-// longestPeriod is the longest time, in seconds.
+// longestPeriod is the longest --period, in seconds.
 const longestPeriod = int64(gatehouse.MaxDuration / time.Second)
 
-// jarlConnsPerAddress is how many connections one address may have, as by the defaults of serve.
+// jarlConnsPerAddress is the most connections from one client address, the same as the default of serve.
 const jarlConnsPerAddress = httpfront.DefaultConns / 4
 
 // serveJARL runs the one listener until a signal ends it.
 func serveJARL(cmd *cobra.Command, listener *config.Listener) error {
-	h := &house{
-		log: newLogger("info", "auto", os.Stderr), drain: defaultDrain, connsPerAddress: jarlConnsPerAddress,
-		gate: gate.New(memory.New(memory.Config{}), gate.Config{}),
+	proc := &serverProcess{
+		log: newLogger("info", "auto", os.Stderr), drainTimeout: defaultDrain,
+		connsPerAddress: jarlConnsPerAddress,
+		gate:            gate.New(memory.New(memory.Config{}), gate.Config{}),
 	}
-	d, err := h.newJARLDoor(listener, nil)
+	l, err := proc.newJARLListener(listener, nil) // without metrics: there is no HTTP listener to show them
 	if err != nil {
 		return err
 	}
-	d.chosen = "with --ip and --port"
-	h.doors = append(h.doors, d)
-	return h.run(cmd.Context())
+	l.addressHint = "with --ip and --port"
+	proc.listeners = append(proc.listeners, l)
+	return proc.serveUntilSignal(cmd.Context())
 }
 
-// option adds an option that may be given once.
-func option(f *pflag.FlagSet, name, usage string, set func(string) error) {
+// addSingleOption adds an option that may be given at most once.
+func addSingleOption(f *pflag.FlagSet, name, usage string, set func(string) error) {
+	// The flag library lets the last value win. Of two services or ports one would be ignored silently.
 	given := false
 	f.Func(name, usage, func(value string) error {
 		if given {
@@ -95,8 +102,8 @@ func option(f *pflag.FlagSet, name, usage string, set func(string) error) {
 	})
 }
 
-// missing refuses a command line that lacks an option.
-func missing(f *pflag.FlagSet, names ...string) error {
+// requireFlags returns an error that names all the options that were not given.
+func requireFlags(f *pflag.FlagSet, names ...string) error {
 	var absent []string
 	for _, name := range names {
 		if !f.Changed(name) {
@@ -109,8 +116,8 @@ func missing(f *pflag.FlagSet, names ...string) error {
 	return fmt.Errorf("missing: %s", strings.Join(absent, ", "))
 }
 
-// text reads an option that may be anything but empty.
-func text(into *string) func(string) error {
+// textSetter returns a function that sets *into, and refuses an empty text.
+func textSetter(into *string) func(string) error {
 	return func(value string) error {
 		*into = value
 		if value == "" {
@@ -120,8 +127,8 @@ func text(into *string) func(string) error {
 	}
 }
 
-// guard reads an option that is a time.
-func guard(into *time.Duration) func(string) error {
+// durationSetter returns a function that parses a duration from 0 to 100 years into *into.
+func durationSetter(into *time.Duration) func(string) error {
 	return func(value string) (err error) {
 		*into, err = time.ParseDuration(value)
 		if err != nil || *into < 0 || *into > gatehouse.MaxDuration {
@@ -131,8 +138,8 @@ func guard(into *time.Duration) func(string) error {
 	}
 }
 
-// whole reads an option that is a whole number from 1 to most.
-func whole(most int64, set func(int64)) func(string) error {
+// wholeNumberSetter returns a function that parses a whole number from 1 to most, and calls set with it.
+func wholeNumberSetter(most int64, set func(int64)) func(string) error {
 	return func(value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n < 1 || n > most {

@@ -1,4 +1,4 @@
-// Command gatehouse is the server, and the tools around it.
+// Command gatehouse is the server and its tools.
 package main
 
 import (
@@ -22,10 +22,11 @@ func main() {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(os.Stdout)
 	root.AddCommand(newServe(), newJARL(), newSimulate(), newCapacity(), newData(), newVersion())
+	// Cobra would add its completion command only when it runs. Added now, it gets the same usage errors.
 	root.InitDefaultCompletionCmd()
-	oneUsage(root)
+	unifyUsageErrors(root)
 	if err := root.Execute(); err != nil {
 		fmt.Fprintf(os.Stderr, "gatehouse: %v\n", err)
-		os.Exit(statusOf(err))
+		os.Exit(exitStatus(err))
 	}
 }

@@ -14,32 +14,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What memory is used for. Go's heap may be twice what is in use before it is collected, so that state may
-// have 40 % of what there is. Unknown is as much as small machines have.
+// How memory is shared out. The heap may grow to twice what is in use before it is collected, so that state
+// may take 40 % of the machine's memory. unknownMemory is what a small machine has.
 const (
 	statePercent     = 40
 	collectorPercent = 90
 	unknownMemory    = size(1 << 30)
 )
 
-// limitMemory has the collector keep the heap below what the machine or the container has, unless GOMEMLIMIT
-// says otherwise.
+// limitMemory makes the garbage collector keep the heap below the memory of the machine or the container,
+// unless GOMEMLIMIT is set.
 func limitMemory(machine int64) {
 	if _, given := os.LookupEnv("GOMEMLIMIT"); !given && machine > 0 {
 		debug.SetMemoryLimit(machine / 100 * collectorPercent)
 	}
 }
 
-// newTotal returns what all state weighs together and may weigh: most, or a part of what the machine has if
-// that is 0. It shows both in the metrics, and limits the heap.
-func newTotal(most size, figures *prometheus.Registry) *weight.Total {
+// newStateTotal returns the count of all state's memory with its limit: most, or a part of the machine's
+// memory if most is 0. It registers both as metrics, and limits the heap.
+func newStateTotal(most size, metrics *prometheus.Registry) *weight.Total {
 	machine := machineMemory(os.DirFS("/"))
 	if most == 0 {
-		most = stateMemory(machine, debug.SetMemoryLimit(-1)) // which is that of GOMEMLIMIT so far
+		// -1 only reads the limit. Before limitMemory it is that of GOMEMLIMIT.
+		most = stateMemory(machine, debug.SetMemoryLimit(-1))
 	}
 	limitMemory(machine)
 	t := weight.New(int64(most))
-	figures.MustRegister(
+	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_state_bytes",
 			Help: "What the state of controllers and the leases on capacity take in memory, by estimate.",
@@ -51,8 +52,8 @@ func newTotal(most size, figures *prometheus.Registry) *weight.Total {
 	return t
 }
 
-// stateMemory is how much state may take of what the machine has and of what GOMEMLIMIT says. 0 and
-// math.MaxInt64 stand for unknown and without a limit.
+// stateMemory returns how much memory state may take, in bytes, given the memory of the machine and the limit
+// of GOMEMLIMIT. 0 and math.MaxInt64 stand for unknown and without a limit.
 func stateMemory(machine, limit int64) size {
 	least := int64(math.MaxInt64)
 	for _, n := range []int64{machine, limit} {
@@ -63,11 +64,12 @@ func stateMemory(machine, limit int64) size {
 	if least == math.MaxInt64 {
 		return unknownMemory
 	}
-	return size(least / 100 * statePercent)
+	return size(least / 100 * statePercent) // divided first, as the product may overflow
 }
 
-// machineMemory is how much memory this process can have, in bytes: what the machine has, or the least limit
-// of the control groups that the process is in. It is 0 when that is not known. root is the file system.
+// machineMemory returns how much memory this process can have, in bytes: that of the machine, or the lowest
+// limit of the control groups that the process is in. It returns 0 when that is not known. root is the file
+// system.
 func machineMemory(root fs.FS) int64 {
 	least := int64(math.MaxInt64)
 	note := func(n int64) {
@@ -76,6 +78,9 @@ func machineMemory(root fs.FS) int64 {
 		}
 	}
 	note(totalMemory(root))
+
+	// A line for each hierarchy of groups: ID:CONTROLLERS:PATH. Version 2 has one hierarchy, with ID 0 and no
+	// controllers. A machine may have both versions.
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -95,7 +100,7 @@ func machineMemory(root fs.FS) int64 {
 	return least
 }
 
-// totalMemory is what the machine has by /proc/meminfo.
+// totalMemory returns the memory of the machine by /proc/meminfo, in bytes; 0 when it cannot be read.
 func totalMemory(root fs.FS) int64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	for line := range strings.Lines(string(text)) {
@@ -107,10 +112,11 @@ func totalMemory(root fs.FS) int64 {
 	return 0
 }
 
-// groupMemory is the least limit of a control group and those it is in, 0 without one. In a container the
-// file system begins at the container's group, whose path is another outside.
+// groupMemory returns the lowest limit of a control group and of the groups around it, 0 without one.
 func groupMemory(root fs.FS, folder, group, file string) int64 {
 	least := int64(0)
+	// In a container the file system begins at the container's group, whose path is another one outside. So
+	// folders that do not exist are passed over, and the last one is the root, which is that group there.
 	for group = path.Join("/", group); ; group = path.Dir(group) {
 		text, _ := fs.ReadFile(root, path.Join(folder, group, file))
 		n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)

@@ -78,7 +78,7 @@ func TestStateMemoryOfThisMachine(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	want := int64(stateMemory(machineMemory(os.DirFS("/")), math.MaxInt64))
-	if got := newTotal(0, prometheus.NewRegistry()).Limit(); got != want {
+	if got := newStateTotal(0, prometheus.NewRegistry()).Limit(); got != want {
 		t.Errorf("state may take %d bytes, want %d", got, want)
 	}
 }

@@ -13,31 +13,34 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var errNoDoor = errors.New(
+var errNoListener = errors.New(
 	"--http, --resp and --grpc are empty, which leaves no door open; want one such as localhost:5505")
 
-// A plan is what a server begins with: settings that can work, and what was read of the files they name.
-type plan struct {
+// A servePlan is what a server starts with: settings that were checked, and the content of the files they
+// name.
+type servePlan struct {
 	*settings
 	file      *config.File
 	templates capacity.Templates // nil when they are in etcd, or there are none
 	version   string             // of the templates
 }
 
-// newPlan reads flags, environment and files, and refuses all that serve could not begin with or would end
-// with later. It neither listens nor connects: whether a port is free, a store answers or a folder is locked
-// depends on the moment. --check says no to what newPlan refuses, and serve runs what it returns, so that
-// the two cannot differ.
-func newPlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *string) (*plan, error) {
+// newServePlan reads flags, environment and files, and refuses everything that the server could not start
+// with, or would fail with later. It neither listens nor connects: whether a port is free, a store answers or
+// a folder is locked depends on the moment. --check fails on what newServePlan refuses, and runServer runs
+// what it returns, so that the two cannot differ.
+func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *string) (*servePlan, error) {
 	if err := readEnv(flags, os.LookupEnv); err != nil {
 		return nil, usageError{err}
 	}
-	file, err := readFile(*path, flags) // the environment may have set the path
+	// The order is the precedence: a flag is set already, the environment sets what is left, and the file
+	// what is left then. The path is read only now, since the environment may have set it.
+	file, err := readFile(*path, flags)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{settings: s, file: file}
-	if err := errors.Join(s.check(), p.checkAddresses()); err != nil {
+	p := &servePlan{settings: s, file: file}
+	if err := errors.Join(s.checkFlags(), p.checkAddresses()); err != nil {
 		return nil, usageError{err}
 	}
 	if s.capacity.leases != "" {
@@ -45,13 +48,15 @@ func newPlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *strin
 			return nil, err
 		}
 	}
+	// Files come after the settings, whose errors are usage errors with a status of their own.
 	err = p.readTemplates(ctx)
 	return p, err
 }
 
 // readTemplates reads the capacity templates. Those that are in etcd may not be there yet, and the server
 // waits for them.
-func (p *plan) readTemplates(ctx context.Context) (err error) {
+func (p *servePlan) readTemplates(ctx context.Context) (err error) {
+	// etcd is a connection, which a plan does not make: the server watches it in the background.
 	source := p.capacity.config
 	if source == "" || strings.HasPrefix(source, "etcd:") {
 		return nil
@@ -60,17 +65,17 @@ func (p *plan) readTemplates(ctx context.Context) (err error) {
 	return err
 }
 
-// checkAddresses refuses addresses at which not all doors can be open together.
-func (p *plan) checkAddresses() error {
-	type door struct {
+// checkAddresses refuses addresses at which not all listeners can be open together.
+func (p *servePlan) checkAddresses() error {
+	type namedAddress struct {
 		config.Address
 		what string
 	}
-	var doors []door
+	var used []namedAddress
 	add := func(what, text string) {
-		// One that cannot be read is refused with the other settings.
+		// An address that cannot be parsed is refused by settings.checkFlags, or when the file is read.
 		if address, err := config.ParseAddress(text); err == nil {
-			doors = append(doors, door{address, what})
+			used = append(used, namedAddress{address, what})
 		}
 	}
 	add("--http "+p.http, p.http)
@@ -81,10 +86,11 @@ func (p *plan) checkAddresses() error {
 		add("the listener "+l.Address+" at "+at, l.Address)
 	}
 	if p.http == "" && p.resp == "" && p.capacity.grpc == "" && len(p.file.JARL) == 0 {
-		return errNoDoor
+		return errNoListener
 	}
-	for i, a := range doors {
-		for _, b := range doors[:i] {
+	// Two addresses may meet without being equal: 0.0.0.0:5505 and localhost:5505 need the same port.
+	for i, a := range used {
+		for _, b := range used[:i] {
 			if a.Meets(b.Address) {
 				return fmt.Errorf("%s and %s cannot listen at the same time, want another port for one",
 					a.what, b.what)

@@ -37,8 +37,8 @@ func TestNoMessageShowsAPassword(t *testing.T) {
 		}
 		var s settings
 		flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-		s.add(flags)
-		_, err := newPlan(t.Context(), &s, flags, &path)
+		s.addFlags(flags)
+		_, err := newServePlan(t.Context(), &s, flags, &path)
 		if err != nil && strings.Contains(err.Error(), canary) {
 			t.Errorf("%q: the message is %v, want it without the password", text, err)
 		}
@@ -51,10 +51,10 @@ func TestNoMessageShowsAPassword(t *testing.T) {
 		} {
 			var s settings
 			flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-			s.add(flags)
+			s.addFlags(flags)
 			err := flags.Set(name, value)
 			if err == nil {
-				err = s.check()
+				err = s.checkFlags()
 			}
 			if err != nil && strings.Contains(err.Error(), canary) {
 				t.Errorf("--%s %s: the message is %v, want it without the password", name, value, err)

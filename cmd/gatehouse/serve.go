@@ -32,146 +32,159 @@ func newServe() *cobra.Command {
 			"BOUNCER_LOGLEVEL are honoured.",
 		Example: "  gatehouse serve\n  gatehouse serve --http :5505 --max-waiters 10000\n" +
 			"  gatehouse serve --config gatehouse.yaml",
-		Args: noWords,
+		Args: refuseWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := newPlan(cmd.Context(), &s, cmd.Flags(), &path)
+			p, err := newServePlan(cmd.Context(), &s, cmd.Flags(), &path)
 			if err != nil {
 				return err
 			}
+			// Checking reads exactly the plan that a server would run with, so that the two cannot differ.
 			if checkOnly {
 				_, _ = fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
 				return nil
 			}
-			return serve(cmd.Context(), p)
+			return runServer(cmd.Context(), p)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	s.add(f)
+	s.addFlags(f)
 	f.StringVar(&path, "config", "", "file with settings and JARL listeners")
 	f.BoolVar(&checkOnly, "check", false, "look at all settings, say what is wrong, and end")
 	return cmd
 }
 
-// serve runs the server until a signal, or ctx, ends it. All the wiring is here.
-func serve(ctx context.Context, p *plan) (err error) {
+// runServer runs the server until a signal, or ctx, ends it. All the parts are put together here.
+func runServer(ctx context.Context, p *servePlan) (err error) {
 	s := p.settings
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
-	grpclog.SetLoggerV2(newGRPCLog(log)) // before anybody uses it, such as a store
-	figures := prometheus.NewRegistry()
-	memory := newTotal(s.maxMemory, figures)
-	opening := opening{
-		settings: s, rules: p.file.Rules, servers: p.file.Servers, memory: memory, figures: figures, log: log,
+	grpclog.SetLoggerV2(newGRPCLog(log)) // before the first use of gRPC, which may be by the store
+	metrics := prometheus.NewRegistry()
+	memory := newStateTotal(s.maxMemory, metrics)
+	opening := storeOpener{
+		settings: s, rules: p.file.Rules, servers: p.file.Servers, memory: memory, metrics: metrics, log: log,
 	}
-	clock := newClockWatch(log, figures)
-	store, err := opening.open(ctx)
+	clock := newClockWatch(log, metrics) // just before the store, whose clock begins when it is opened
+	store, err := opening.openStore(ctx)
 	if err != nil {
 		return err
 	}
+	// The store is closed last: serveUntilSignal returns only when no listener and no command uses it.
 	defer func() { err = cmp.Or(err, store.close()) }()
-	registerHolders(figures, store.holds)
-	h := &house{
-		log: log, drain: s.drain, connsPerAddress: s.connsPerAddress(),
-		budget: newBudget(s.maxBuffered, figures), memory: memory,
+	registerHolderMetric(metrics, store.countHolders)
+	proc := &serverProcess{
+		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
+		budget: newBudget(s.maxBuffered, metrics), memory: memory,
 		gate: gate.New(store.Store, gate.Config{
-			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.first,
+			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.firstTicket,
 		}),
-		beside: []func(context.Context) error{store.watch, clock.run},
+		background: []func(context.Context) error{store.watchFailure, clock.watchClock},
 	}
+	// The server of leases comes before the HTTP listener, which shows its resources under their routes.
 	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 	if s.capacity.grpc != "" {
-		leases, err := h.newDoorman(p, figures)
+		leases, err := proc.newDoorman(p, metrics)
 		if err != nil {
 			return err
 		}
 		routes = leases.Routes()
 	}
 	if s.http != "" {
-		d, err := h.newHTTP(s, httpfront.Config{
-			Names: store.names, Store: store.health, Metrics: figures, Routes: routes,
+		l, err := proc.newHTTPListener(s, httpfront.Config{
+			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
 		})
 		if err != nil {
 			return err
 		}
-		h.doors = slices.Insert(h.doors, 0, d) // people look for it first
+		proc.listeners = slices.Insert(proc.listeners, 0, l) // people look for it first in the log
 		if isTerminal(os.Stderr) {
-			h.opened = func() { fmt.Fprint(os.Stderr, greeting(s, d.listener.Addr())) }
+			// The address is known only then: port 0 means any free one.
+			proc.onListening = func() { fmt.Fprint(os.Stderr, greetingText(s, l.listener.Addr())) }
 		}
 	}
 	if s.resp != "" {
-		d, err := h.newRESP(s, figures)
+		l, err := proc.newRESPListener(s, metrics)
 		if err != nil {
 			return err
 		}
-		h.doors = append(h.doors, d)
+		proc.listeners = append(proc.listeners, l)
 	}
-	if err := h.addJARL(p, figures); err != nil {
+	if err := proc.addJARLListeners(p, metrics); err != nil {
 		return err
 	}
-	return h.run(ctx)
+	return proc.serveUntilSignal(ctx)
 }
 
-// addJARL adds the doors that the configuration file lists.
-func (h *house) addJARL(p *plan, figures *prometheus.Registry) error {
-	for _, l := range p.file.JARL {
-		d, err := h.newJARLDoor(&l, figures)
+// addJARLListeners adds the JARL listeners of the configuration file.
+func (proc *serverProcess) addJARLListeners(p *servePlan, metrics *prometheus.Registry) error {
+	for _, config := range p.file.JARL {
+		l, err := proc.newJARLListener(&config, metrics)
 		if err != nil {
 			return err
 		}
-		d.chosen = fmt.Sprintf("at %s:%d:%d", p.file.Path, l.At.Line, l.At.Column)
-		h.doors = append(h.doors, d)
+		// No flag has the address: the hint is its place in the file.
+		l.addressHint = fmt.Sprintf("at %s:%d:%d", p.file.Path, config.At.Line, config.At.Column)
+		proc.listeners = append(proc.listeners, l)
 	}
 	return nil
 }
 
-// newHTTP makes the door that speaks HTTP.
-func (h *house) newHTTP(s *settings, how httpfront.Config) (*door, error) {
-	how.Gate, how.Log, how.Version = h.gate, h.log, buildVersion()
-	how.CORS, how.Hosts, how.Keep, how.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
-	how.Refusal = s.refusal
-	how.Budget, how.ConnsPerAddress, how.Unaccepted = h.budget, h.connsPerAddress, &h.unaccepted
-	how.ReadTimeout, how.WriteTimeout, how.IdleTimeout = s.readTimeout, s.writeTimeout, s.idleTimeout
-	server, err := httpfront.New(how)
+// newHTTPListener returns the listener for HTTP. config has what the other parts of the server show over it;
+// the rest is set from the settings.
+func (proc *serverProcess) newHTTPListener(s *settings, config httpfront.Config) (*protocolListener, error) {
+	config.Gate, config.Log, config.Version = proc.gate, proc.log, buildVersion()
+	config.CORS, config.Hosts, config.Keep, config.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
+	config.Refusal = s.refusal
+	config.Budget, config.Unaccepted = proc.budget, &proc.unaccepted
+	config.ConnsPerAddress = proc.connsPerAddress
+	config.ReadTimeout, config.WriteTimeout = s.readTimeout, s.writeTimeout
+	config.IdleTimeout = s.idleTimeout
+	server, err := httpfront.New(config)
 	if err != nil {
 		return nil, err
 	}
-	return &door{
-		server: server, protocol: "HTTP", address: s.http, chosen: "with --http", listen: listenTCP,
-		conns: s.maxConns,
-		about: []any{"store", withoutPassword(s.store), "version", buildVersion()},
+	return &protocolListener{
+		protocolServer: server, protocol: "HTTP", address: s.http, addressHint: "with --http",
+		listen: listenTCP, maxConns: s.maxConns,
+		logFields: []any{"store", withoutPassword(s.store), "version", buildVersion()},
 	}, nil
 }
 
-// newRESP makes the door that Redis clients come to.
-func (h *house) newRESP(s *settings, figures *prometheus.Registry) (*door, error) {
+// newRESPListener returns the listener for Redis clients.
+func (proc *serverProcess) newRESPListener(
+	s *settings, metrics *prometheus.Registry,
+) (*protocolListener, error) {
 	server, err := resp.New(resp.Config{
-		Gate: h.gate, Log: h.log, Metrics: figures, Version: buildVersion(), Keep: s.keep,
-		Conns: s.maxConns, ConnsPerAddress: h.connsPerAddress,
-		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: h.budget,
-		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &h.unaccepted,
+		Gate: proc.gate, Log: proc.log, Metrics: metrics, Version: buildVersion(), Keep: s.keep,
+		Conns: s.maxConns, ConnsPerAddress: proc.connsPerAddress,
+		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: proc.budget,
+		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &proc.unaccepted,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &door{
-		server: server, protocol: "RESP", address: s.resp, chosen: "with --resp", listen: listenTCP,
-		conns: s.maxConns,
+	return &protocolListener{
+		protocolServer: server, protocol: "RESP", address: s.resp, addressHint: "with --resp",
+		listen: listenTCP, maxConns: s.maxConns,
 	}, nil
 }
 
-// newJARLDoor makes a door that speaks JARL's protocol.
-func (h *house) newJARLDoor(l *config.Listener, figures prometheus.Registerer) (*door, error) {
+// newJARLListener returns a listener for JARL's protocol. metrics may be nil.
+func (proc *serverProcess) newJARLListener(
+	l *config.Listener, metrics prometheus.Registerer,
+) (*protocolListener, error) {
 	limit := &l.Limit
 	server, err := jarl.New(jarl.Config{
-		Gate: h.gate, Log: h.log, Limit: *limit, Metrics: figures, Admits: l.Admits,
-		ConnsPerAddress: h.connsPerAddress, Unaccepted: &h.unaccepted,
+		Gate: proc.gate, Log: proc.log, Limit: *limit, Metrics: metrics, Admits: l.Admits,
+		ConnsPerAddress: proc.connsPerAddress, Unaccepted: &proc.unaccepted,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &door{
-		server: server, protocol: "JARL", address: l.Address, listen: jarl.Listen,
-		about: []any{
+	return &protocolListener{
+		// It has no maxConns: a connection is one request, and ends with its answer.
+		protocolServer: server, protocol: "JARL", address: l.Address, listen: jarl.Listen,
+		logFields: []any{
 			"limiter", "pace/" + limit.Name, "requests", limit.Requests, "period", limit.Period.String(),
 			"mode", limit.ModeName(), "guard", limit.Guard.String(),
 			"max-delay", l.Admits.MaxDelay.String(), "allow", l.Admits.String(),

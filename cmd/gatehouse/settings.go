@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settings are what serve can be told, by flags, by the environment or by a file.
+// settings are the settings of serve, which flags, the environment or a file may set.
 type settings struct {
 	http    string
 	resp    string
@@ -50,11 +50,11 @@ type settings struct {
 // addresses are the settings that are addresses.
 var addresses = []string{"http", "resp", "grpc"}
 
-// add adds a flag for each setting, with its default.
-func (s *settings) add(f *pflag.FlagSet) {
+// addFlags adds a flag for each setting, with its default.
+func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
-	s.capacity.add(f)
+	s.capacity.addFlags(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
 	f.DurationVar(&s.storeTimeout, "store-timeout", outage.DefaultTimeout, "for a shared store to answer")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
@@ -71,6 +71,7 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.IntVar(&s.maxConns, "max-connections", httpfront.DefaultConns, "most connections at once")
 	f.IntVar(&s.maxConnsPerAddress, "max-connections-per-address", 0,
 		"most of them from one address; 0 is a quarter of them")
+	// A flag of an own type has no parameter for its default: the value that it finds is the default.
 	s.maxBuffered = budget.DefaultBytes
 	f.Var(&s.maxBuffered, "max-buffered", "most bytes that wait to be sent or received")
 	f.DurationVar(&s.readTimeout, "read-timeout", httpfront.DefaultReadTimeout, "for a request to arrive")
@@ -82,23 +83,26 @@ func (s *settings) add(f *pflag.FlagSet) {
 	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto: text on a terminal")
 }
 
-// What --refusal-status may be.
+// The values of --refusal-status.
 const refusedTimeout, refusedTooMany = 408, 429
 
-// defaultDrain leaves a supervisor that kills after half a minute some time.
+// defaultDrain leaves time to spare under a supervisor that kills a process after 30 seconds.
 const defaultDrain = 10 * time.Second
 
-// A store may have so long for an answer. In less, none gives one; after more, nobody waits for it.
-const leastStoreTimeout, mostStoreTimeout = 10 * time.Millisecond, time.Minute
+// The bounds of --store-timeout. No store answers in less, and no client waits for more.
+const minStoreTimeout, maxStoreTimeout = 10 * time.Millisecond, time.Minute
 
-// A fault is a setting that cannot work, and what is wrong with it.
-type fault struct{ flag, text string }
+// A settingFault is a flag whose value cannot work, and what is wrong with it.
+type settingFault struct{ flag, text string }
 
-// faults are the settings that cannot work.
-func (s *settings) faults() (all []fault) {
+// findFaults returns a fault for each setting that cannot work. All of them are reported, not only the first,
+// so that a user need not correct them one start at a time.
+func (s *settings) findFaults() (all []settingFault) {
 	note := func(flag, format string, args ...any) {
-		all = append(all, fault{flag, fmt.Sprintf(format, args...)})
+		all = append(all, settingFault{flag, fmt.Sprintf(format, args...)})
 	}
+	// Texts whose form is given elsewhere: stores, addresses, browsers. An empty address is allowed
+	// and switches the listener off.
 	if fault := checkStore(s.store); fault != "" {
 		note("store", "%s", fault)
 	}
@@ -115,6 +119,8 @@ func (s *settings) faults() (all []fault) {
 	if s.refusal != refusedTimeout && s.refusal != refusedTooMany {
 		note("refusal-status", "is %d, want %d or %d", s.refusal, refusedTimeout, refusedTooMany)
 	}
+	// Counts, sizes and times that have to be above 0. --max-memory is not among them, where 0 means a part
+	// of the machine's memory.
 	for _, n := range []struct {
 		flag  string
 		value int64
@@ -129,11 +135,12 @@ func (s *settings) faults() (all []fault) {
 			note(n.flag, "is not above 0")
 		}
 	}
+	// Where 0 means something else: an idle Redis client is never disconnected.
 	if s.respIdleTimeout < 0 {
 		note("resp-idle-timeout", "is below 0")
 	}
-	if s.storeTimeout < leastStoreTimeout || s.storeTimeout > mostStoreTimeout {
-		note("store-timeout", "is %s, want %s to %s", s.storeTimeout, leastStoreTimeout, mostStoreTimeout)
+	if s.storeTimeout < minStoreTimeout || s.storeTimeout > maxStoreTimeout {
+		note("store-timeout", "is %s, want %s to %s", s.storeTimeout, minStoreTimeout, maxStoreTimeout)
 	}
 	if s.keep > gatehouse.MaxDuration {
 		note("keep", "is %s, want at most 100 years", s.keep)
@@ -146,13 +153,15 @@ func (s *settings) faults() (all []fault) {
 	default:
 		note("log-format", "is %q, want text, json or auto", s.logFormat)
 	}
-	s.clientFaults(note)
-	s.capacity.faults(note)
+	s.findClientFaults(note)
+	s.capacity.findFaults(note)
 	return all
 }
 
-// clientFaults looks at the settings about who may come, and by which name.
-func (s *settings) clientFaults(note func(flag, format string, args ...any)) {
+// findClientFaults checks the settings about clients: by which names they may address the server, and the
+// most connections from one address.
+func (s *settings) findClientFaults(note func(flag, format string, args ...any)) {
+	// A port would never match: it is cut off a request before its name is compared.
 	for _, host := range s.hosts {
 		if !isHostName(host) {
 			note("hosts", "has %q, want * or a name without a port such as gatehouse.example", host)
@@ -163,7 +172,8 @@ func (s *settings) clientFaults(note func(flag, format string, args ...any)) {
 	}
 }
 
-// isOrigin reports whether a browser may send a text as Origin: a scheme and a host, and no slash behind it.
+// isOrigin reports whether a text may be the value of an Origin header: a scheme and a host, without a slash
+// at the end.
 func isOrigin(text string) bool {
 	if text == "*" || text == "null" {
 		return true
@@ -172,20 +182,24 @@ func isOrigin(text string) bool {
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return false
 	}
-	origin := strings.ToLower(u.Scheme + "://" + u.Host) // browsers send it in lower case
+	// Origins are compared byte by byte later. Browsers send them in lower case, so that any other form, or
+	// one with a path, would never match and is refused now.
+	origin := strings.ToLower(u.Scheme + "://" + u.Host)
 	return text == origin
 }
 
-// isHostName reports whether a text may be the name of a server. An IP address is none: it needs not be
-// given.
+// isHostName reports whether a text may be the name of a server. An IPv6 address is none; requests may
+// address the server by its IP addresses anyway.
 func isHostName(text string) bool {
+	// Not a full check: a name that passes and is wrong matches no request, and does no harm.
 	odd := func(r rune) bool { return r <= ' ' || strings.ContainsRune("/:@?#[]*", r) }
 	return text == "*" || text != "" && !strings.ContainsFunc(text, odd)
 }
 
-// ownHosts are the names by which requests may address the server: those that were given, and those of the
-// addresses that it listens at or tells others.
+// ownHosts returns the names by which requests may address the server: those of --hosts, and the hosts of the
+// addresses that it listens on or advertises.
 func (s *settings) ownHosts() []string {
+	// An address without a host listens on all addresses of the machine, and adds no name.
 	all := slices.Clone(s.hosts)
 	for _, address := range []string{s.http, s.capacity.advertise} {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
@@ -195,30 +209,32 @@ func (s *settings) ownHosts() []string {
 	return all
 }
 
-// fewConns is how many connections one address may have at least where nothing else is said.
-const fewConns = 100
+// minConnsPerAddress is the lowest default of connections from one address.
+const minConnsPerAddress = 100
 
-// connsPerAddress is how many connections one address may have.
+// connsPerAddress returns the most connections from one address: that of the settings, or a quarter of all.
 func (s *settings) connsPerAddress() int {
-	return cmp.Or(s.maxConnsPerAddress, max(s.maxConns/4, fewConns))
+	return cmp.Or(s.maxConnsPerAddress, max(s.maxConns/4, minConnsPerAddress))
 }
 
-// check refuses settings that cannot work, by the names of their flags.
-func (s *settings) check() error {
+// checkFlags returns an error that names each flag whose value cannot work.
+func (s *settings) checkFlags() error {
 	var all []error
-	for _, fault := range s.faults() {
+	for _, fault := range s.findFaults() {
 		all = append(all, fmt.Errorf("--%s %s", fault.flag, fault.text))
 	}
 	return errors.Join(all...)
 }
 
-// newLogger makes the log that the settings, which were checked, ask for.
+// newLogger returns a logger for a level and a format that were checked before.
 func newLogger(level, format string, out *os.File) *slog.Logger {
+	// The flags may also be defaults in code, as for jarl, so that an unknown level only means info.
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	var least slog.Level
 	if least.UnmarshalText([]byte(level)) == nil {
 		options.Level = least
 	}
+	// A person reads a terminal, and a program what is behind a pipe.
 	if format == "text" || format == "auto" && isTerminal(out) {
 		return slog.New(slog.NewTextHandler(out, options))
 	}

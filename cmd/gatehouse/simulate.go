@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxSeeds bounds how many runs one call makes.
+// maxSeeds is the most runs of one command.
 const maxSeeds = 100_000
 
-// A simulation is what the flags of the verb say.
+// A simulation has the values of the command's flags.
 type simulation struct {
 	seed, seeds       uint64
 	asJSON, list, raw bool
@@ -34,6 +34,7 @@ func newSimulate() *cobra.Command {
 			"  gatehouse simulate seven --svg seven.svg\n" +
 			"  gatehouse simulate --print seven > mine.yaml\n" +
 			"  gatehouse simulate mine.yaml --seeds 100",
+		// Only --list needs no scenario.
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !s.list {
 				return usageError{errors.New("no scenario, want a file, or a name that --list shows")}
@@ -42,7 +43,7 @@ func newSimulate() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.out = cmd.OutOrStdout()
-			return s.run(args)
+			return s.runScenarios(args)
 		},
 	}
 	cmd.SetOut(os.Stdout)
@@ -56,13 +57,14 @@ func newSimulate() *cobra.Command {
 	return cmd
 }
 
-func (s *simulation) run(args []string) error {
+func (s *simulation) runScenarios(args []string) error {
 	switch {
 	case s.list:
 		return s.listAll()
 	case s.seeds < 1 || s.seeds > maxSeeds:
 		return usageError{fmt.Errorf("--seeds is %d, want 1 to %d", s.seeds, maxSeeds)}
 	}
+	// A missed expectation does not end the command: a later seed may show more. An error in a scenario does.
 	missed := 0
 	for i, arg := range args {
 		name, text, err := scenarioText(arg)
@@ -77,7 +79,7 @@ func (s *simulation) run(args []string) error {
 		if err != nil {
 			return err
 		}
-		n, err := s.runs(scenario, i == 0)
+		n, err := s.runSeeds(scenario, i == 0)
 		if err != nil {
 			return err
 		}
@@ -89,28 +91,33 @@ func (s *simulation) run(args []string) error {
 	return nil
 }
 
-// scenarioText reads a file, or takes the scenario of that name.
+// scenarioText returns the scenario of that name, or else the content of that file.
 func scenarioText(arg string) (name string, text []byte, err error) {
 	if text, ok := simulate.File(arg); ok {
 		return arg + ".yaml", text, nil
 	}
+	// The scenarios of the program come first. A file of the same name can be given as ./NAME.
 	file, err := os.Open(arg) // #nosec G304 -- the user names it
 	if err != nil {
 		return "", nil, fmt.Errorf("simulate: %w; --list shows the scenarios that need no file", err)
 	}
 	defer func() { _ = file.Close() }()
+	// One byte more than a scenario may have, so that reading it sees a file that is too large.
 	text, err = io.ReadAll(io.LimitReader(file, simulate.MaxSize+1))
 	return arg, text, err
 }
 
-// runs runs one scenario with all seeds, and counts those that missed an expectation.
-func (s *simulation) runs(scenario *simulate.Scenario, draw bool) (missed int, err error) {
+// runSeeds runs one scenario with all seeds, and returns how many of the runs missed an expectation. If draw
+// is set, the first run is drawn.
+func (s *simulation) runSeeds(scenario *simulate.Scenario, draw bool) (missed int, err error) {
 	for i := range s.seeds {
 		begin := time.Now()
 		report := simulate.Run(scenario, s.seed+i)
 		if !report.Holds() {
 			missed++
 		}
+		// One run is shown in full, many with a line each. JSON has no time of running in it, so that the
+		// same seed gives the same bytes.
 		switch {
 		case s.asJSON:
 			s.print("%s", report.JSON())
@@ -129,8 +136,9 @@ func (s *simulation) runs(scenario *simulate.Scenario, draw bool) (missed int, e
 	return missed, nil
 }
 
-// listAll shows the scenarios that are part of the program.
+// listAll prints the names and titles of the scenarios that are part of the program.
 func (s *simulation) listAll() error {
+	// All of them are parsed, for their titles. That one cannot be is a bug of the program.
 	table := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 	for _, name := range simulate.Shipped() {
 		text, _ := simulate.File(name)
@@ -143,5 +151,5 @@ func (s *simulation) listAll() error {
 	return table.Flush()
 }
 
-// print writes to standard output. If that is closed there is nobody to tell.
+// print writes to standard output. An error is ignored: there is no other place to report it to.
 func (s *simulation) print(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }

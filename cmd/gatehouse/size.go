@@ -17,6 +17,7 @@ var units = []struct {
 
 // String implements [pflag.Value].
 func (s *size) String() string {
+	// The largest unit that gives a whole number, so that Set reads the same value back.
 	for _, unit := range units {
 		if n := int64(*s); n != 0 && n%unit.bytes == 0 && unit.bytes > 1 {
 			return strconv.FormatInt(n/unit.bytes, 10) + unit.name
@@ -27,10 +28,12 @@ func (s *size) String() string {
 
 // Set implements [pflag.Value].
 func (s *size) Set(text string) error {
+	// Plain B comes last in units: the others end in it too.
 	bytes := int64(1)
 	for _, unit := range units {
 		if number, ok := strings.CutSuffix(text, unit.name); ok {
-			text, bytes = number, unit.bytes
+			text = number
+			bytes = unit.bytes
 			break
 		}
 	}

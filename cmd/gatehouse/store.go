@@ -16,29 +16,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A keeper is where state is kept, and what the server needs to know of it.
-type keeper struct {
+// An openedStore is a store, and what the server needs to know about it.
+type openedStore struct {
 	gate.Store
-	about  string           // what it is called in logs: no password is in it
-	first  gatehouse.Ticket // of this server's
-	names  func() int       // how many are kept
-	holds  func() int       // how many holders there are; nil when that is not known
-	health func() string    // a line for operators; nil when there is nothing to tell
-	close  func() error     // after the last command
-	failed <-chan struct{}  // closed when the store cannot go on; nil when that does not happen
-	err    func() error     // why it failed
+	logName      string           // its address for logs, without a password
+	firstTicket  gatehouse.Ticket // of this server; 0 if no other server uses the store
+	countNames   func() int       // returns how many names it keeps
+	countHolders func() int       // returns how many holders it has; nil when that is not known
+	healthLine   func() string    // returns its line in health checks; nil for none
+	close        func() error     // may be called after the last command
+	failed       <-chan struct{}  // closed when the store cannot go on; nil if that cannot happen
+	err          func() error     // returns why it failed, once failed is closed
 }
 
-// wantStore says which stores there are.
+// wantStore describes the values of --store.
 const wantStore = "memory, disk:DIR, redis://HOST, rediss://HOST or etcd://HOST,HOST"
 
-// checkStore says what is wrong with a value of --store, or nothing. It asks no store.
+// checkStore returns what is wrong with a value of --store, or "". It opens no store and connects to none.
 func checkStore(store string) (fault string) {
 	kind, rest, _ := strings.Cut(store, ":")
+	// Also for a folder that cannot be read, the error is left to opening: it may be mounted by then.
 	switch {
 	case store == "memory":
 		return ""
 	case kind == "disk" && rest != "":
+		// A directory that does not exist is made when the store is opened.
 		if info, err := os.Stat(rest); err == nil && !info.IsDir() {
 			return "is " + store + ", which is no directory"
 		}
@@ -54,49 +56,50 @@ func checkStore(store string) (fault string) {
 	return fmt.Sprintf("is %q, want %s", withoutPassword(store), wantStore)
 }
 
-// An opening is what a store is opened with.
-type opening struct {
+// A storeOpener opens the store that the settings name.
+type storeOpener struct {
 	*settings
 	rules   config.Rules
-	servers int // that share it; 0 when nobody has said
+	servers int // how many share the store; 0 when the settings do not say
 	memory  *weight.Total
-	figures *prometheus.Registry
+	metrics *prometheus.Registry
 	log     *slog.Logger
 }
 
-// open opens the store that the settings, which were checked, name.
-func (o *opening) open(ctx context.Context) (*keeper, error) {
+// openStore opens the store. The settings have been checked before.
+func (o *storeOpener) openStore(ctx context.Context) (*openedStore, error) {
 	kind, rest, _ := strings.Cut(o.store, ":")
 	switch {
 	case isShared(kind):
-		return o.openShared(ctx)
+		return o.openSharedStore(ctx)
 	case kind == "disk":
-		ignoreFileLimit()
+		ignoreFileLimit() // so that a full file is an error of the store, and not the end of the process
 		store, err := disk.Open(rest, disk.Config{
 			Names: o.maxNames, Holders: o.maxHolders, Memory: o.memory, Log: o.log,
 		})
 		if err != nil {
 			return nil, err
 		}
-		registerDisk(o.figures, store)
-		return &keeper{
-			Store: store, about: o.store, names: store.Len, holds: store.Holders, close: store.Close,
-			failed: store.Failed(), err: store.Err,
+		registerDiskMetrics(o.metrics, store)
+		return &openedStore{
+			Store: store, logName: o.store, countNames: store.Len, countHolders: store.Holders,
+			close: store.Close, failed: store.Failed(), err: store.Err,
 		}, nil
-	default:
+	default: // memory
 		store := memory.New(memory.Config{Names: o.maxNames, Holders: o.maxHolders, Memory: o.memory})
-		return &keeper{
-			Store: store, about: o.store, names: store.Len, holds: store.Holders,
+		return &openedStore{
+			Store: store, logName: o.store, countNames: store.Len, countHolders: store.Holders,
 			close: func() error { return nil },
 		}, nil
 	}
 }
 
-// watch ends with an error when the store cannot go on.
-func (k *keeper) watch(ctx context.Context) error {
+// watchFailure waits until the store cannot go on, and returns why, or until ctx ends. For a store that does
+// not fail, receiving from the nil channel blocks forever, and only ctx ends it.
+func (s *openedStore) watchFailure(ctx context.Context) error {
 	select {
-	case <-k.failed:
-		return k.err()
+	case <-s.failed:
+		return s.err()
 	case <-ctx.Done():
 		return nil
 	}

@@ -19,10 +19,10 @@ import (
 	"github.com/gatehousehq/gatehouse/store/outage"
 )
 
-// isShared reports whether a store of this kind is one that servers share.
+// isShared reports whether several servers can share a store of this kind.
 func isShared(kind string) bool { return kind == "redis" || kind == "rediss" || kind == "etcd" }
 
-// checkShared says what is wrong with the address of a store that servers share. It asks nobody.
+// checkShared returns what is wrong with the address of a store that servers share. It does not connect.
 func checkShared(address string) error {
 	if strings.HasPrefix(address, "etcd:") {
 		return etcd.Check(address)
@@ -34,7 +34,8 @@ func checkShared(address string) error {
 	return err
 }
 
-// withoutPassword is an address as it may be shown: what may be a password is left out, also when it is none.
+// withoutPassword returns an address as it may be shown. It leaves out everything that could be a password,
+// even when it is none.
 func withoutPassword(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
@@ -42,9 +43,12 @@ func withoutPassword(address string) string {
 	} else {
 		scheme += "://"
 	}
+	// It does not use url.Parse: an address that is wrong is shown too, in the error, and may have a password
+	// with characters that no URL has.
 	host, _, _ := strings.Cut(rest, "?")
 	switch at := strings.LastIndexByte(rest, '@'); {
-	case at >= len(host): // it may end a password with a ? in it, or be in one that is a parameter
+	case at >= len(host):
+		// The @ is behind a question mark. Either the password has that mark in it, or a parameter has the @.
 		return scheme + "…"
 	case at >= 0:
 		host = "…@" + rest[at+1:len(host)]
@@ -52,7 +56,7 @@ func withoutPassword(address string) string {
 	return scheme + host
 }
 
-// openBackend opens the store that servers share. end closes it.
+// openBackend opens the backend of a shared store. end closes it.
 func openBackend(address string) (backend cas.Backend, end func() error, err error) {
 	if strings.HasPrefix(address, "etcd:") {
 		cluster, err := etcd.Open(address)
@@ -68,94 +72,108 @@ func openBackend(address string) (backend cas.Backend, end func() error, err err
 	return server, func() error { server.Close(); return nil }, nil
 }
 
-// openShared opens a store that servers share: the backend, what makes it a store, a breaker in front of
-// that, what counts in memory if a rule says so, and what answers when nobody can be asked.
-func (o *opening) openShared(ctx context.Context) (*keeper, error) {
+// openSharedStore opens a store that servers share. It is a chain, of which each part uses the next:
+//
+//	outage.Fallback  answers by the on-unreachable rules while the breaker is open
+//	lazy.Store       counts in memory and stores now and then; only if a rule says so
+//	outage.Breaker   stops calling a store that does not answer
+//	cas.Store        makes a store of records that are compared and swapped
+//	cas.Backend      Redis or etcd
+func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error) {
 	backend, closeBackend, err := openBackend(o.store)
 	if err != nil {
 		return nil, err
 	}
+	// A random number names this server among those that share the store. 0 stands for no server.
 	server := max(1, rand.Uint32())
 	kind, _, _ := strings.Cut(o.store, ":")
-	about := withoutPassword(o.store)
-	losses := &lossLog{log: o.log, store: about}
+	logName := withoutPassword(o.store)
+	losses := &lossLog{log: o.log, store: logName}
 	shared := cas.New(backend, cas.Config{
 		Server: server, Timeout: o.storeTimeout, Names: o.maxNames,
-		Vanished: func(key gatehouse.Key) { losses.vanished(key.String()) }, ClockSet: losses.clockSet,
+		Vanished: func(key gatehouse.Key) { losses.logVanished(key.String()) }, ClockSet: losses.logClockStep,
 	})
-	eviction := newEvictionCheck(o.log, about, backend)
+	eviction := newEvictionCheck(o.log, logName, backend)
 	breaker := outage.NewBreaker(shared, outage.BreakerConfig{
-		Name: kind, Timeout: o.storeTimeout, Metrics: o.figures,
+		Name: kind, Timeout: o.storeTimeout, Metrics: o.metrics,
 		Changed: func(err error) {
-			tellOutage(o.log, about, err)
+			logOutage(o.log, logName, err)
 			if err == nil {
-				eviction.start(ctx)
+				// In the background: the breaker calls this while commands wait for it.
+				eviction.startCheck(ctx)
 			}
 		},
 	})
-	var lasting outage.RemoteStore = breaker
+	// Without a rule that asks for it, lazy.Store is left out, as it would only pass commands on.
+	var remote outage.RemoteStore = breaker
 	closeLazy := func() {}
 	if o.rules.Lazy() {
 		store := lazy.New(breaker, lazy.Config{Rule: func(key gatehouse.Key) lazy.SyncRule {
 			rule := o.rules.Find(key)
 			return lazy.SyncRule{Interval: rule.Lazy, Chunk: rule.Chunk}
 		}})
-		lasting, closeLazy = store, store.Close
+		remote = store
+		closeLazy = store.Close
 	}
-	k := &keeper{
-		Store: outage.NewFallback(lasting, outage.FallbackConfig{
-			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.figures, Latest: shared.Latest,
+	opened := &openedStore{
+		Store: outage.NewFallback(remote, outage.FallbackConfig{
+			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.metrics, Latest: shared.Latest,
 			Rule: func(key gatehouse.Key) outage.FallbackRule { return o.rules.Find(key).OnUnreachable },
 		}),
-		about: about, first: cas.FirstTicket(server), names: shared.Len,
-		health: func() string { return storeHealth(kind, breaker) + eviction.health(kind) },
+		logName: logName, firstTicket: cas.FirstTicket(server), countNames: shared.Len,
+		healthLine: func() string { return storeHealthLine(kind, breaker) + eviction.healthLine(kind) },
+		// From the front to the back: closing the lazy store writes down what it counted, for which all
+		// that is behind it must still be open.
 		close: func() error {
 			closeLazy()
 			breaker.Close()
-			eviction.close()
+			eviction.awaitChecks()
 			shared.Close()
 			return closeBackend()
 		},
 	}
-	registerSwaps(o.figures, kind, shared)
-	if err := greet(ctx, backend, breaker); err != nil {
-		return nil, errors.Join(err, k.close())
+	registerSharedMetrics(o.metrics, kind, shared)
+	if err := probeStore(ctx, backend, breaker); err != nil {
+		return nil, errors.Join(err, opened.close())
 	}
-	eviction.run(ctx)
-	return k, nil
+	eviction.checkPolicy(ctx) // the first time at once, so that the warning is among the first lines
+	return opened, nil
 }
 
-// A store has so many times so long for its first answer, which has connections and logins before it. That it
-// is not there is known quickly; a busy machine alone takes longer.
+// How long the first answer of a store may take. It includes connecting and logging in, which a busy machine
+// delays. A store that is not there fails within quickFailure, and is not tried again.
 const (
-	greetings    = 3
-	greetTimeout = 3 * time.Second
-	quickly      = 500 * time.Millisecond
+	probeAttempts = 3
+	probeTimeout  = 3 * time.Second
+	quickFailure  = 500 * time.Millisecond
 )
 
-// greet asks the store, so that a wrong password or certificate is found out before anybody is served. That
-// it does not answer at present is no such fault, and told by the breaker.
-func greet(ctx context.Context, backend cas.Backend, breaker *outage.Breaker) error {
-	for range greetings {
+// probeStore sends the store a first command, so that a wrong password or certificate ends the server before
+// it serves clients. A store that does not answer at present is no error: the breaker reports it, and the
+// server starts without it.
+func probeStore(ctx context.Context, backend cas.Backend, breaker *outage.Breaker) error {
+	for range probeAttempts {
 		began := time.Now()
-		err := ping(ctx, backend)
-		if err != nil && lasting(err) {
+		err := pingBackend(ctx, backend)
+		if err != nil && isPermanent(err) {
 			return fmt.Errorf("--store: %w", err)
 		}
-		if err == nil || time.Since(began) < quickly {
+		if err == nil || time.Since(began) < quickFailure {
 			break
 		}
 	}
+	// Through the breaker, so that it knows from the start whether the store answers. Reading statistics
+	// changes nothing, but needs all the rights that reading a record needs.
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	if err := breaker.Apply(ctx, key, turns); err != nil && lasting(err) {
+	if err := breaker.Apply(ctx, key, turns); err != nil && isPermanent(err) {
 		return fmt.Errorf("--store: %w", cmp.Or(errors.Unwrap(err), err))
 	}
 	return nil
 }
 
-// ping asks a backend that can be asked as such.
-func ping(ctx context.Context, backend cas.Backend) error {
+// pingBackend pings a backend that supports it, and returns nil for others.
+func pingBackend(ctx context.Context, backend cas.Backend) error {
 	type pinger interface {
 		Ping(ctx context.Context) error
 	}
@@ -163,20 +181,21 @@ func ping(ctx context.Context, backend cas.Backend) error {
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return direct.Ping(ctx)
 }
 
-// lasting reports whether a store fails by what was set here or there, which does not pass: a password, a
-// permission, a certificate.
-func lasting(err error) bool {
+// isPermanent reports whether an error comes from the settings of the server or the store, and so does not
+// pass by itself: a password, a permission, a certificate.
+func isPermanent(err error) bool {
+	// Errors of TLS are known by their texts: the clients of Redis and etcd have no types for them in common.
 	return errors.Is(err, cas.ErrRefused) ||
 		strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 
-// tellOutage logs that a store has gone or come back.
-func tellOutage(log *slog.Logger, store string, err error) {
+// logOutage logs that a store has become unreachable, because of err, or answers again, when err is nil.
+func logOutage(log *slog.Logger, store string, err error) {
 	if err != nil {
 		log.Warn("the store does not answer; commands are answered by the on-unreachable rules until it does",
 			"store", store, "error", err)
@@ -185,8 +204,8 @@ func tellOutage(log *slog.Logger, store string, err error) {
 	log.Info("the store answers again", "store", store)
 }
 
-// storeHealth is the line about the store that health checks show.
-func storeHealth(kind string, breaker *outage.Breaker) string {
+// storeHealthLine returns the line about the store that health checks show.
+func storeHealthLine(kind string, breaker *outage.Breaker) string {
 	since, err := breaker.Away()
 	if err == nil {
 		return "store " + kind + ": reachable\n"

@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxUnsentKernel is how many bytes of a connection the kernel keeps that have not been sent yet. Without it
-// the kernel takes up to 4 MB for a client that does not read, and counts them as the container's memory.
+// maxUnsentKernel is the most bytes of a connection that the kernel keeps before they are sent. Without it
+// the kernel takes up to 4 MB for a client that does not read, and counts them as memory of the container.
 const maxUnsentKernel = 64 << 10
 
-// boundUnsent sets that limit on a listener; its connections inherit it.
+// boundUnsent sets maxUnsentKernel on a listener, whose connections inherit it.
 func boundUnsent(_, _ string, raw syscall.RawConn) error {
+	// Two errors: that of setting the option, and that of reaching the socket at all.
 	var failed error
 	err := raw.Control(func(fd uintptr) {
 		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsentKernel)

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// boundUnsent leaves it to the system how much of a connection it keeps unsent.
+// boundUnsent does nothing: the limit is an option of Linux.
 func boundUnsent(_, _ string, _ syscall.RawConn) error { return nil }

@@ -9,26 +9,28 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A usageError is a command line, or an environment, that makes no sense. It ends the program with status 2.
+// A usageError is an error in the command line or the environment. It ends the program with status 2.
 type usageError struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error itself.
 func (e usageError) Unwrap() error { return e.error }
 
-// statusOf is what the program ends with.
-func statusOf(err error) int {
+// exitStatus returns the exit status of the program for an error.
+func exitStatus(err error) int {
 	if _, wrong := errors.AsType[usageError](err); wrong {
 		return 2
 	}
 	return 1
 }
 
-// oneUsage makes a command, and all below it, answer wrong usage alike: with one sentence and status 2.
-func oneUsage(cmd *cobra.Command) {
+// unifyUsageErrors makes a command and all its subcommands answer wrong usage in the same way: with one
+// sentence and status 2.
+func unifyUsageErrors(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(flagError)
 	if !cmd.Runnable() {
-		group(cmd)
+		makeGroup(cmd)
 	}
+	// Each command keeps its own check of arguments, whose error becomes one of usage.
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check == nil {
@@ -40,12 +42,12 @@ func oneUsage(cmd *cobra.Command) {
 		return nil
 	}
 	for _, child := range cmd.Commands() {
-		oneUsage(child)
+		unifyUsageErrors(child)
 	}
 }
 
-// noWords refuses words behind a command that has only flags.
-func noWords(cmd *cobra.Command, args []string) error {
+// refuseWords checks the arguments of a command that has only flags: there must be none.
+func refuseWords(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes flags only, and was given %q; see %[1]s --help",
 			cmd.CommandPath(), args[0])
@@ -53,13 +55,14 @@ func noWords(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// group makes a command that does nothing by itself show its help, and refuse words that are none of its own.
-func group(cmd *cobra.Command) {
+// makeGroup makes a command that only has subcommands show its help, and refuse a word that is none of them.
+func makeGroup(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
+		// Cobra passes a word on as an argument if it is no subcommand, so that it is a mistyped one.
 		var names []string
 		for _, child := range cmd.Commands() {
 			if child.IsAvailableCommand() {
@@ -71,30 +74,34 @@ func group(cmd *cobra.Command) {
 	}
 }
 
-// flagError says what is wrong with a flag.
+// flagError rewrites an error about a flag: it suggests the flag that was meant, or describes the values that
+// the flag takes.
 func flagError(cmd *cobra.Command, err error) error {
+	// A letter as in -x is too short to guess from.
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		return usageError{fmt.Errorf("%w%s", err, didYouMean("--", unknown.GetSpecifiedName(), names))}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		if want := wanted(invalid.GetFlag()); want != nil {
+		if want := wantedValue(invalid.GetFlag()); want != nil {
 			err = fmt.Errorf("--%s is %q, want %w", invalid.GetFlag().Name, invalid.GetValue(), want)
 		}
 	}
 	return usageError{err}
 }
 
-// typos is how many letters may be wrong, missing or too many in a word that another is suggested for.
+// typos is the most letters that may be wrong, missing or too many in a word for a suggestion.
 const typos = 2
 
-// didYouMean suggests the names that are near to one that does not exist, in the words behind a sentence.
+// didYouMean returns the end of a sentence that suggests the names that are close to word, or "" without any.
 func didYouMean(prefix, word string, names []string) string {
+	// Cobra compares words only as names of subcommands. Flags become some for the occasion.
 	near := &cobra.Command{SuggestionsMinimumDistance: typos}
 	for _, name := range names {
 		near.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
+	// No word at all would be close to every short name.
 	suggestions := near.SuggestionsFor(word)
 	if len(suggestions) == 0 || word == "" {
 		return ""

@@ -6,8 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// registerSwaps registers the figures of a store that servers share.
-func registerSwaps(metrics *prometheus.Registry, kind string, store *cas.Store) {
+// registerSharedMetrics registers the statistics of a store that servers share. Their names are public, and
+// do not follow the names of the fields.
+func registerSharedMetrics(metrics *prometheus.Registry, kind string, store *cas.Store) {
 	for _, f := range []struct {
 		name, help string
 		value      func(cas.Figures) uint64
@@ -29,6 +30,7 @@ func registerSwaps(metrics *prometheus.Registry, kind string, store *cas.Store) 
 		{"amended", "What was looked at again for failed batches, and taken back if it was there.",
 			func(f cas.Figures) uint64 { return f.Amended }},
 	} {
+		// A counter that reads the store's own: what the store counts is counted once.
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_" + f.name + "_total", Help: f.help,
 			ConstLabels: prometheus.Labels{"store": kind},
@@ -36,8 +38,8 @@ func registerSwaps(metrics *prometheus.Registry, kind string, store *cas.Store) 
 	}
 }
 
-// registerHolders registers how many holders there are.
-func registerHolders(metrics *prometheus.Registry, holders func() int) {
+// registerHolderMetric registers the number of holders, unless holders is nil.
+func registerHolderMetric(metrics *prometheus.Registry, holders func() int) {
 	if holders != nil {
 		metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_holders",
@@ -46,8 +48,10 @@ func registerHolders(metrics *prometheus.Registry, holders func() int) {
 	}
 }
 
-// registerDisk registers the figures of a store on disk.
-func registerDisk(metrics *prometheus.Registry, store *disk.Store) {
+// registerDiskMetrics registers the statistics of a store on disk.
+func registerDiskMetrics(metrics *prometheus.Registry, store *disk.Store) {
+	// Each function takes the statistics anew when it is scraped, so that two values of one scrape may be
+	// some commands apart.
 	labels := prometheus.Labels{"store": "disk"}
 	metrics.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
