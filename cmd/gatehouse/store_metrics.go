@@ -11,30 +11,30 @@ import (
 func registerSharedMetrics(metrics *prometheus.Registry, kind string, store *cas.Store) {
 	for _, f := range []struct {
 		name, help string
-		value      func(cas.Figures) uint64
+		value      func(cas.TransactionStats) uint64
 	}{
 		{"swaps", "Round trips to the store that were to change something.",
-			func(f cas.Figures) uint64 { return f.Swaps }},
+			func(f cas.TransactionStats) uint64 { return f.Swaps }},
 		{"reads", "Round trips to the store that changed nothing.",
-			func(f cas.Figures) uint64 { return f.Reads }},
+			func(f cas.TransactionStats) uint64 { return f.Reads }},
 		{"lost", "Changes that were made anew because another server was faster.",
-			func(f cas.Figures) uint64 { return f.Lost }},
+			func(f cas.TransactionStats) uint64 { return f.Conflicts }},
 		{"failures", "Batches of commands that failed because the store did not answer.",
-			func(f cas.Figures) uint64 { return f.Failures }},
+			func(f cas.TransactionStats) uint64 { return f.Failures }},
 		{"unknown", "Failed batches of which it was not known whether they took effect.",
-			func(f cas.Figures) uint64 { return f.Unknown }},
+			func(f cas.TransactionStats) uint64 { return f.Unknown }},
 		{"vanished", "Records that this server knew and the store had no more before their time.",
-			func(f cas.Figures) uint64 { return f.Vanished }},
+			func(f cas.TransactionStats) uint64 { return f.Vanished }},
 		{"clock_steps", "Steps of the store's clock of a second and more.",
-			func(f cas.Figures) uint64 { return f.ClockSteps }},
+			func(f cas.TransactionStats) uint64 { return f.ClockSteps }},
 		{"amended", "What was looked at again for failed batches, and taken back if it was there.",
-			func(f cas.Figures) uint64 { return f.Amended }},
+			func(f cas.TransactionStats) uint64 { return f.Undone }},
 	} {
 		// A counter that reads the store's own: what the store counts is counted once.
 		metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_" + f.name + "_total", Help: f.help,
 			ConstLabels: prometheus.Labels{"store": kind},
-		}, func() float64 { return float64(f.value(store.Figures())) }))
+		}, func() float64 { return float64(f.value(store.Stats())) }))
 	}
 }
 

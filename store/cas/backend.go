@@ -14,7 +14,7 @@ type Backend interface {
 	// Swap replaces a record if it is still the one that was read. An error that is ErrRefused or
 	// ErrNotSent says that nothing was changed; after any other the change may have been made, or may
 	// still be. It returns soon after ctx has ended.
-	Swap(ctx context.Context, key gatehouse.Key, change *Change) (Reply, error)
+	Swap(ctx context.Context, key gatehouse.Key, change *RecordChange) (Reply, error)
 
 	// Listen has wake called for each key that another server's change names this server for, and with
 	// the zero key, which means all of them, when some may have been missed, as after a lost connection.
@@ -30,11 +30,11 @@ type Backend interface {
 	Traits() Traits
 }
 
-// A starter is a Backend that need not keep its caller until it has answered.
-type starter interface {
+// A asyncBackend is a Backend that need not keep its caller until it has answered.
+type asyncBackend interface {
 	// Start is Swap, and calls answered once with what Swap returns, possibly before Start returns. The
 	// change is the backend's until then. answered is quick. Of ctx only the deadline counts.
-	Start(ctx context.Context, key gatehouse.Key, change *Change, answered func(Reply, error))
+	Start(ctx context.Context, key gatehouse.Key, change *RecordChange, answered func(Reply, error))
 }
 
 // Traits are what is particular to a backend.
@@ -46,13 +46,13 @@ type Traits struct {
 	// Claims says that the backend heeds Change.Claim.
 	Claims bool
 
-	// Leases says that the backend ends holds: it is told by Change.Begin and Change.End, and says in
+	// ExpiresHolds says that the backend ends holds: it is told by Change.Begin and Change.End, and says in
 	// Reply.Live which are left.
-	Leases bool
+	ExpiresHolds bool
 }
 
-// A Change is what is to become of a record.
-type Change struct {
+// A RecordChange is what is to become of a record.
+type RecordChange struct {
 	// If is the version of the record that is to be replaced, 0 when there must be none.
 	If uint64
 
@@ -120,6 +120,6 @@ var (
 	ErrRefused = errors.New("refused")
 	// ErrNotSent is that the store could not be asked at present, and so has done nothing.
 	ErrNotSent = errors.New("not sent")
-	// ErrLost is that other servers changed the record first until time was up; the store is there.
-	ErrLost = errors.New("other servers were faster each time")
+	// ErrConflict is that other servers changed the record first until time was up; the store is there.
+	ErrConflict = errors.New("other servers were faster each time")
 )

@@ -15,16 +15,16 @@ type budgets struct {
 	until   int64              // when the next one is made, by the clock's monotonic time
 }
 
-// grain is how much earlier than after its whole time a flight may have to end.
-const grain = 5 * time.Millisecond
+// budgetGrain is how much earlier than after its whole time a flight may have to end.
+const budgetGrain = 5 * time.Millisecond
 
-// take returns a context that ends within timeout.
-func (b *budgets) take(now int64, timeout time.Duration) context.Context {
+// currentBudget returns a context that ends within timeout.
+func (b *budgets) currentBudget(now int64, timeout time.Duration) context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.present == nil || now >= b.until {
 		b.present, b.cancel = context.WithTimeout(context.Background(), timeout)
-		b.until = now + int64(min(grain, timeout/10))
+		b.until = now + int64(min(budgetGrain, timeout/10))
 	}
 	return b.present
 }

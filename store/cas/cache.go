@@ -7,8 +7,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// parts is how many locks the names are spread over.
-const parts = 64
+// cacheParts is how many locks the names are spread over.
+const cacheParts = 64
 
 // A cache remembers the last known records, and is where commands for one key meet. Each part of it has two
 // generations: what was used since the young one was begun is in it, and when that is full, the old one is
@@ -17,24 +17,24 @@ type cache struct {
 	most  int // names, in all
 	once  sync.Once
 	seed  maphash.Seed
-	parts [parts]part
+	parts [cacheParts]cachePart
 }
 
-// A part is some of the names under one lock.
-type part struct {
+// A cachePart is some of the names under one lock.
+type cachePart struct {
 	mu         sync.Mutex
 	young, old map[gatehouse.Key]*entry
 }
 
-func (c *cache) part(key gatehouse.Key) *part {
+func (c *cache) partOf(key gatehouse.Key) *cachePart {
 	c.once.Do(func() { c.seed = maphash.MakeSeed() })
 	h := maphash.String(c.seed, key.Name) + uint64(key.Kind)
-	return &c.parts[h%parts]
+	return &c.parts[h%cacheParts]
 }
 
-// entry returns what is known of a name.
-func (c *cache) entry(key gatehouse.Key) *entry {
-	p := c.part(key)
+// entryFor returns what is known of a name.
+func (c *cache) entryFor(key gatehouse.Key) *entry {
+	p := c.partOf(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.young[key]; e != nil {
@@ -44,7 +44,7 @@ func (c *cache) entry(key gatehouse.Key) *entry {
 	if e == nil {
 		e = &entry{key: key}
 	}
-	if p.young == nil || len(p.young) >= max(1, c.most/parts) {
+	if p.young == nil || len(p.young) >= max(1, c.most/cacheParts) {
 		p.old, p.young = p.young, make(map[gatehouse.Key]*entry)
 	}
 	p.young[key] = e
@@ -52,10 +52,10 @@ func (c *cache) entry(key gatehouse.Key) *entry {
 	return e
 }
 
-// doubt has a name read anew before it is decided on; the zero key means all names.
-func (c *cache) doubt(key gatehouse.Key) {
+// markStale has a name read anew before it is decided on; the zero key means all names.
+func (c *cache) markStale(key gatehouse.Key) {
 	if key != (gatehouse.Key{}) {
-		p := c.part(key)
+		p := c.partOf(key)
 		p.mu.Lock()
 		e := p.young[key]
 		if e == nil {
@@ -63,7 +63,7 @@ func (c *cache) doubt(key gatehouse.Key) {
 		}
 		p.mu.Unlock()
 		if e != nil {
-			e.doubtful.Store(true)
+			e.stale.Store(true)
 		}
 		return
 	}
@@ -71,16 +71,16 @@ func (c *cache) doubt(key gatehouse.Key) {
 		p := &c.parts[i]
 		p.mu.Lock()
 		for _, e := range p.young {
-			e.doubtful.Store(true)
+			e.stale.Store(true)
 		}
 		for _, e := range p.old {
-			e.doubtful.Store(true)
+			e.stale.Store(true)
 		}
 		p.mu.Unlock()
 	}
 }
 
-func (c *cache) len() (n int) {
+func (c *cache) countNames() (n int) {
 	for i := range c.parts {
 		p := &c.parts[i]
 		p.mu.Lock()

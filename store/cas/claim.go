@@ -38,78 +38,78 @@ const (
 	postponement = 20 * time.Millisecond
 )
 
-// claim is for how long the change that is made now claims the record if it loses the race.
-func (f *flight) claim() time.Duration {
-	if f.losses < claimAfter {
+// claimDuration is for how long the change that is made now claims the record if it loses the race.
+func (t *transaction) claimDuration() time.Duration {
+	if t.conflicts < claimAfter {
 		return 0
 	}
-	return f.longestClaim()
+	return t.longestClaim()
 }
 
-func (f *flight) longestClaim() time.Duration {
-	return min(claimTrips*f.entry.trip+claimSlack, f.store.config.Timeout/claimPart)
+func (t *transaction) longestClaim() time.Duration {
+	return min(claimTrips*t.entry.roundTrip+claimSlack, t.store.config.Timeout/claimPart)
 }
 
 // wantsRoom reports whether a flight that has nothing to change is to claim the record even so, and wait for
 // room. What a limiter gives back is gone before a far server knows of it: that server is refused each time,
 // without a race. So when others have changed the record before it since its own last grant, it claims the
 // record shortly before there is room.
-func (f *flight) wantsRoom() bool {
-	s, trip := f.store, f.entry.trip
-	if !s.traits.Claims || f.entry.races < racesForRoom || f.forRoom {
+func (t *transaction) wantsRoom() bool {
+	s, trip := t.store, t.entry.roundTrip
+	if !s.traits.Claims || t.entry.conflicts < racesForRoom || t.claimedForRoom {
 		return false
 	}
-	if s.clock.elapsed()-f.entry.heard > int64(2*trip) {
+	if s.clock.elapsedTime()-t.entry.repliedAt > int64(2*trip) {
 		return false // the record was seen too long ago to tell when there is room
 	}
-	after, is := f.roomAfter()
-	if !is || after > f.longestClaim()-2*trip {
+	after, is := t.roomAfter()
+	if !is || after > t.longestClaim()-2*trip {
 		return false // it is too early
 	}
-	deadline, limited := f.budget.Deadline()
-	return !limited || time.Until(deadline) > f.longestClaim()+2*trip
+	deadline, limited := t.budget.Deadline()
+	return !limited || time.Until(deadline) > t.longestClaim()+2*trip
 }
 
 // claimRoom is the change that does nothing but claim the record.
-func (f *flight) claimRoom() *Change {
-	f.forRoom = true
-	return f.with(Change{
-		If: noVersion, Next: []byte{recordVersion}, Nonce: f.next.recent[0],
-		Claim: f.longestClaim(), Server: f.store.config.Server,
+func (t *transaction) claimRoom() *RecordChange {
+	t.claimedForRoom = true
+	return t.newChange(RecordChange{
+		If: noVersion, Next: []byte{recordVersion}, Nonce: t.next.recentNonces[0],
+		Claim: t.longestClaim(), Server: t.store.config.Server,
 	})
 }
 
 // awaitRoom waits for room at a record that was claimed for that, and reports whether to decide again. It
 // leaves time for the change to arrive before the claim ends.
-func (f *flight) awaitRoom() bool {
-	if !f.forRoom || !f.claims {
+func (t *transaction) awaitRoom() bool {
+	if !t.claimedForRoom || !t.hasClaim {
 		return false
 	}
-	f.forRoom = false
-	if !f.write {
-		trip := f.entry.trip
-		after, is := f.roomAfter()
-		most := f.longestClaim() - 2*trip
+	t.claimedForRoom = false
+	if !t.write {
+		trip := t.entry.roundTrip
+		after, is := t.roomAfter()
+		most := t.longestClaim() - 2*trip
 		// What comes back often comes bit by bit; it waits for some of that.
-		if !is || after > most || !sleep(f.budget, min(after+trip, most)) {
+		if !is || after > most || !sleepFor(t.budget, min(after+trip, most)) {
 			return false
 		}
 	}
-	f.takeWaiting()
+	t.takeWaiting()
 	return true
 }
 
 // takeWaiting takes over those who came meanwhile: there may be room for all of them, and the record is
 // claimed now. It leaves those that stand in line, who have been looked at before.
-func (f *flight) takeWaiting() {
-	if len(f.open) > 0 {
+func (t *transaction) takeWaiting() {
+	if len(t.unresolved) > 0 {
 		return // what is not known of them is about the present turns
 	}
-	e, n := f.entry, 0
+	e, n := t.entry, 0
 	inLine := func(turn control.Turn) bool { return turn.Command.Ticket != 0 }
 	e.mu.Lock()
 	for n < min(len(e.waiting), maxTurns) {
-		if r := e.waiting[n]; r.owed != nil || slices.ContainsFunc(r.queue, inLine) {
+		if r := e.waiting[n]; r.pendingUndos != nil || slices.ContainsFunc(r.queue, inLine) {
 			break
 		}
 		n++
@@ -117,17 +117,17 @@ func (f *flight) takeWaiting() {
 	more := slices.Clone(e.waiting[:n])
 	e.waiting = slices.Clone(e.waiting[n:])
 	e.mu.Unlock()
-	f.batch = slices.Concat(f.batch, more)
-	f.load(more)
+	t.batch = slices.Concat(t.batch, more)
+	t.addCalls(more)
 }
 
 // roomAfter is in how long the first command that takes something now will not be refused any more, if one
 // is refused and no other server's waiters are before it.
-func (f *flight) roomAfter() (after time.Duration, is bool) {
-	for j, i := range f.live {
-		d := &f.turns[i].Decision
-		refused := f.turns[i].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
-		if !refused || f.blocked[j] > 0 || d.RetryAfter == gatehouse.Forever {
+func (t *transaction) roomAfter() (after time.Duration, is bool) {
+	for j, i := range t.servedIndex {
+		d := &t.turns[i].Decision
+		refused := t.turns[i].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
+		if !refused || t.blockedUntil[j] > 0 || d.RetryAfter == gatehouse.Forever {
 			continue
 		}
 		if !is || d.RetryAfter < after {
@@ -138,23 +138,23 @@ func (f *flight) roomAfter() (after time.Duration, is bool) {
 }
 
 // awaitClaim waits until it is time to try again. It reports false if time is up before.
-func (f *flight) awaitClaim(claimed time.Duration) (inTime bool) {
-	pause := min(claimed, f.polled)
-	f.polled = min(2*f.polled, lastPoll)
-	return sleep(f.budget, jittered(pause))
+func (t *transaction) awaitClaim(claimed time.Duration) (inTime bool) {
+	pause := min(claimed, t.claimPoll)
+	t.claimPoll = min(2*t.claimPoll, lastPoll)
+	return sleepFor(t.budget, jittered(pause))
 }
 
-// postpone has those go on waiting who may wait, when a flight has only lost races and so has changed
+// postponeWaiters has those go on waiting who may wait, when a flight has only lost races and so has changed
 // nothing. It reports whether that is so.
-func (f *flight) postpone(err error) bool {
-	now, known := f.store.clock.now()
-	if !errors.Is(err, ErrLost) || len(f.open) > 0 || !known {
+func (t *transaction) postponeWaiters(err error) bool {
+	now, known := t.store.clock.storeTime()
+	if !errors.Is(err, ErrConflict) || len(t.unresolved) > 0 || !known {
 		return false
 	}
-	for i := range f.turns {
-		f.turns[i].Decision = gatehouse.Decision{}
-		if cmd := f.turns[i].Command; cmd.Ticket != 0 && cmd.Op.Waits() && cmd.MaxWait != 0 {
-			f.turns[i].Decision = gatehouse.Decision{
+	for i := range t.turns {
+		t.turns[i].Decision = gatehouse.Decision{}
+		if cmd := t.turns[i].Command; cmd.Ticket != 0 && cmd.Op.Waits() && cmd.MaxWait != 0 {
+			t.turns[i].Decision = gatehouse.Decision{
 				Outcome: gatehouse.Refused, At: time.Unix(0, now), RetryAfter: jittered(postponement),
 			}
 		}
@@ -164,30 +164,30 @@ func (f *flight) postpone(err error) bool {
 
 // deliverPostponed answers a request of a postponed flight: those who wait go on, and the others have an
 // error each. It reports false, and does nothing, if nobody of it waits.
-func (f *flight) deliverPostponed(r *request, err error) bool {
+func (t *transaction) deliverPostponed(r *applyCall, err error) bool {
 	waits := func(turn control.Turn) bool {
 		return turn.Command.Ticket != 0 && turn.Command.Op.Waits() && turn.Command.MaxWait != 0
 	}
-	if r.view != nil || r.owed != nil || !slices.ContainsFunc(r.queue, waits) {
+	if r.view != nil || r.pendingUndos != nil || !slices.ContainsFunc(r.queue, waits) {
 		return false
 	}
-	failed := request{undos: r.undos}
+	failed := applyCall{ownUndos: r.ownUndos}
 	for i := range r.queue {
 		if turn := &r.queue[i]; waits(*turn) {
-			turn.Decision = f.decisionOf(turn.Command)
+			turn.Decision = t.decisionOf(turn.Command)
 		} else {
 			turn.Err = err
 			failed.queue = append(failed.queue, *turn)
 		}
 	}
 	if len(failed.queue) > 0 {
-		f.store.fail(f.entry.key, []*request{&failed}, err)
+		t.store.failCalls(t.entry.key, []*applyCall{&failed}, err)
 	}
 	return true
 }
 
 // decisionOf is the decision about a command of this flight.
-func (f *flight) decisionOf(cmd *gatehouse.Command) gatehouse.Decision {
-	i := slices.IndexFunc(f.turns, func(turn control.Turn) bool { return turn.Command == cmd })
-	return f.turns[i].Decision
+func (t *transaction) decisionOf(cmd *gatehouse.Command) gatehouse.Decision {
+	i := slices.IndexFunc(t.turns, func(turn control.Turn) bool { return turn.Command == cmd })
+	return t.turns[i].Decision
 }

@@ -29,7 +29,7 @@ func newPair(t *testing.T, leases bool) *pair {
 	p := &pair{store: castest.New(1, leases)}
 	open := func(number uint32, trip time.Duration) (*cas.Store, *gate.Gate) {
 		b := p.store.Server(0)
-		b.Move(trip)
+		b.SetExtraLatency(trip)
 		s := cas.New(b, cas.Config{Server: number})
 		return s, gate.New(s, gate.Config{FirstTicket: cas.FirstTicket(number)})
 	}
@@ -135,7 +135,8 @@ func TestClaimOfADeadServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		dead := p.store.Server(0)
-		change := &cas.Change{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: 100 * time.Millisecond}
+		change := &cas.RecordChange{
+			If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: 100 * time.Millisecond}
 		if r, err := dead.Swap(context.Background(), key, change); err != nil || r.Swapped || r.Claimed > 0 {
 			t.Fatalf("a change of another record = %+v, %v, want it to claim the record", r, err)
 		}
@@ -162,14 +163,14 @@ func TestRacesLostUntilTimeIsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		claims := p.store.Server(0) // one that claims the record for ever
-		change := &cas.Change{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: time.Hour}
+		change := &cas.RecordChange{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: time.Hour}
 		if _, err := claims.Swap(context.Background(), key, change); err != nil {
 			t.Fatal(err)
 		}
 		renew := acquire
 		renew.Op = gatehouse.OpRenew
 		_, err := p.nearGate.Do(context.Background(), key, renew)
-		if !errors.Is(err, cas.ErrLost) || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+		if !errors.Is(err, cas.ErrConflict) || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 			t.Errorf("a renew that loses each race = %v, want that other servers were faster", err)
 		}
 		wait := acquire

@@ -18,36 +18,36 @@ type clock struct {
 	asOf   int64 // when the last answer was received, in ns since start
 }
 
-// elapsed is the monotonic time.
-func (c *clock) elapsed() int64 { return int64(time.Since(c.start)) }
+// elapsedTime is the monotonic time.
+func (c *clock) elapsedTime() int64 { return int64(time.Since(c.start)) }
 
-// now is the store's time in Unix ns, if it has answered before.
-func (c *clock) now() (now int64, known bool) {
+// storeTime is the store's time in Unix ns, if it has answered before.
+func (c *clock) storeTime() (now int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.elapsed() + c.offset, c.known
+	return c.elapsedTime() + c.offset, c.known
 }
 
 // maxDrift is how much apart two clocks run at most, as a divisor: one part in a thousand. Clocks that are
 // being set right run up to half of that too fast or too slowly.
 const maxDrift = 1000
 
-// latest is the store's time or later, in Unix ns, as long as its clock has not been set forward since the
-// last answer.
-func (c *clock) latest() int64 {
+// latestTime is the store's time or later, in Unix ns, as long as its clock has not been set forward since
+// the last answer.
+func (c *clock) latestTime() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.elapsed()
+	now := c.elapsedTime()
 	return now + c.most + (now-c.asOf)/maxDrift
 }
 
 // leastStep is what counts as a step of the clock. Less may be two nodes of one store whose clocks differ.
 const leastStep = int64(time.Second)
 
-// note learns from an answer, and returns by how much the store's clock was set since the one before, at
+// noteReply learns from an answer, and returns by how much the store's clock was set since the one before, at
 // least; 0 if it was not. The most rests on the last answer alone: by an earlier one it might be less, and
 // wrong, as the clock may have been set since.
-func (c *clock) note(now time.Time, sent, received int64) (step time.Duration) {
+func (c *clock) noteReply(now time.Time, sent, received int64) (step time.Duration) {
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
 	c.mu.Lock()
 	defer c.mu.Unlock()

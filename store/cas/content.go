@@ -20,17 +20,17 @@ func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error
 	if err != nil {
 		return Content{}, err
 	}
-	r.endHeads(now.UnixNano())
+	r.dropEndedHeads(now.UnixNano())
 	e := entry{key: gatehouse.Key{Kind: kind}, record: r}
-	if err = e.decode(); control.Absent(e.state) {
+	if err = e.decodeState(); control.Absent(e.state) {
 		e.state = nil
 	}
 	return Content{State: e.state, Heads: len(r.heads), AsOf: r.asOf}, err
 }
 
-// Owed returns how many commands still have to take something back for calls that failed.
-func (s *Store) Owed() int {
-	s.amends.mu.Lock()
-	defer s.amends.mu.Unlock()
-	return len(s.amends.owed)
+// PendingUndos returns how many commands still have to take something back for calls that failed.
+func (s *Store) PendingUndos() int {
+	s.undos.mu.Lock()
+	defer s.undos.mu.Unlock()
+	return len(s.undos.pending)
 }

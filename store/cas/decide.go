@@ -12,63 +12,63 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// decide serves the flight on what is known of the record, and says what to ask of the store: the change, or
-// whether the record is still the same. There is nothing to ask when nothing changes and the record was read
-// during this flight.
-func (s *Store) decide(f *flight) (*Change, error) {
-	e := f.entry
-	if f.telling && len(f.turns) == 0 && e.untold.count == 0 {
+// decideChange serves the flight on what is known of the record, and says what to ask of the store: the
+// change, or whether the record is still the same. There is nothing to ask when nothing changes and the
+// record was read during this flight.
+func (s *Store) decideChange(t *transaction) (*RecordChange, error) {
+	e := t.entry
+	if t.flushing && len(t.turns) == 0 && e.unstored.count == 0 {
 		return nil, nil // they went with another change
 	}
-	now, known := s.clock.now()
-	if !known || !f.fresh && s.mustRead(e, f) {
-		return f.with(Change{If: noVersion, Read: true}), nil
+	now, known := s.clock.storeTime()
+	if !known || !t.fresh && s.mustRead(e, t) {
+		return t.newChange(RecordChange{If: noVersion, Read: true}), nil
 	}
 	if !e.known { // most likely there is none
-		e.version, e.record, e.state, e.gone = 0, record{}, nil, nil
+		e.version, e.record, e.state, e.endedHolds = 0, storedRecord{}, nil, nil
 	}
-	f.serve(s, e, now)
-	if f.awaitRoom() {
-		if err := e.decode(); err != nil {
+	t.serveTurns(s, e, now)
+	if t.awaitRoom() {
+		if err := e.decodeState(); err != nil {
 			return nil, err
 		}
-		now, _ = s.clock.now()
-		f.serve(s, e, now)
+		now, _ = s.clock.storeTime()
+		t.serveTurns(s, e, now)
 	}
-	if len(f.open) > 0 {
-		f.write = true // so that no change that is still under way can be made any more
+	if len(t.unresolved) > 0 {
+		t.write = true // so that no change that is still under way can be made any more
 	}
-	if f.claims {
-		f.write = true // others wait for the claim to end
+	if t.hasClaim {
+		t.write = true // others wait for the claim to end
 	}
 	switch {
-	case f.write:
-		return s.change(e, f)
-	case f.wantsRoom():
-		return f.claimRoom(), e.decode()
-	case f.fresh:
-		s.keepUntold(f)
-		return nil, e.decode()
+	case t.write:
+		return s.buildChange(e, t)
+	case t.wantsRoom():
+		return t.claimRoom(), e.decodeState()
+	case t.fresh:
+		s.keepUnstored(t)
+		return nil, e.decodeState()
 	default:
-		return f.with(Change{If: e.version, Read: true}), nil
+		return t.newChange(RecordChange{If: e.version, Read: true}), nil
 	}
 }
 
-// with is a change in the room that the flight has for one.
-func (f *flight) with(c Change) *Change {
-	c.Size = len(f.entry.record.form)
-	f.room = c
-	return &f.room
+// newChange is a change in the room that the flight has for one.
+func (t *transaction) newChange(c RecordChange) *RecordChange {
+	c.Size = len(t.entry.record.encodedState)
+	t.changeBuffer = c
+	return &t.changeBuffer
 }
 
 // mustRead reports whether the record has to be read before anything is decided. One of holds that is not
 // there is always read: the fencing token of its first hold is made of the time, which is then no earlier
 // than any change of a record that was lost.
-func (s *Store) mustRead(e *entry, f *flight) bool {
+func (s *Store) mustRead(e *entry, t *transaction) bool {
 	switch {
-	case f.late:
+	case t.hasPending:
 		return true
-	case !e.known && (e.version != 0 || len(f.open) > 0):
+	case !e.known && (e.version != 0 || len(t.unresolved) > 0):
 		return true
 	case e.known && e.version != 0:
 		return false
@@ -79,45 +79,47 @@ func (s *Store) mustRead(e *entry, f *flight) bool {
 // noVersion is a version that no record has, so that the record is answered.
 const noVersion = 1<<64 - 1
 
-// change makes the change of what was decided.
-func (s *Store) change(e *entry, f *flight) (*Change, error) {
-	change := f.with(Change{
-		If: e.version, Nonce: f.next.recent[0], Wake: f.wake, Begin: f.begin, End: f.end,
-		Claim: f.claim(), Server: s.config.Server,
+// buildChange makes the change of what was decided.
+func (s *Store) buildChange(e *entry, t *transaction) (*RecordChange, error) {
+	change := t.newChange(RecordChange{
+		If: e.version, Nonce: t.next.recentNonces[0], Wake: t.wake, Begin: t.newHolds, End: t.endedHolds,
+		Claim: t.claimDuration(), Server: s.config.Server,
 	})
-	if f.state == nil && e.version == 0 && len(f.next.heads) == 0 && len(f.open) == 0 && !f.late {
+	if t.state == nil && e.version == 0 && len(t.next.heads) == 0 && len(t.unresolved) == 0 && !t.hasPending {
 		change.Read = true // there is none, and there is to be none
 		return change, nil
 	}
-	f.next.form = nil
-	if f.state != nil {
-		f.form = control.Encode(f.form[:0], f.state)
-		f.next.form = f.form
+	t.next.encodedState = nil
+	if t.state != nil {
+		t.stateBuffer = control.Encode(t.stateBuffer[:0], t.state)
+		t.next.encodedState = t.stateBuffer
 	}
-	change.Next = f.next.encode()
-	change.Keep = s.keep(f.now, f.state, f.next.heads)
-	if len(change.Next) <= maxRecord || f.full || len(f.next.form) < len(e.record.form) {
+	change.Next = t.next.encodeRecord()
+	change.Keep = s.keepFor(t.now, t.state, t.next.heads)
+	shrinks := len(t.next.encodedState) < len(e.record.encodedState)
+	if len(change.Next) <= maxRecord || t.recordFull || shrinks {
 		return change, nil
 	}
-	f.full = true
-	if err := e.decode(); err != nil {
+	t.recordFull = true
+	if err := e.decodeState(); err != nil {
 		return nil, err
 	}
-	f.serve(s, e, f.now)
-	return s.change(e, f)
+	t.serveTurns(s, e, t.now)
+	return s.buildChange(e, t)
 }
 
-// grave is how long the record of a controller that was deleted stays. Those of other servers who wait hear
-// of it by that; and a change that has been under way since before the delete finds it in its way.
-const grave = time.Minute
+// tombstoneLife is how long the record of a controller that was deleted stays. Those of other servers who
+// wait hear of it by that; and a change that has been under way since before the delete finds it in its
+// way.
+const tombstoneLife = time.Minute
 
-// keep is for how long a record that was made at an instant is worth something.
-func (s *Store) keep(now int64, state control.State, heads []head) time.Duration {
-	worth := int64(grave)
+// keepFor is for how long a record that was made at an instant is worth something.
+func (s *Store) keepFor(now int64, state control.State, heads []lineHead) time.Duration {
+	worth := int64(tombstoneLife)
 	if state != nil {
 		expiry := state.Expiry()
-		if semaphore, ok := state.(*control.Semaphore); ok && s.traits.Leases {
-			expiry = lastEnd(now, semaphore)
+		if semaphore, ok := state.(*control.Semaphore); ok && s.traits.ExpiresHolds {
+			expiry = lastHoldEnd(now, semaphore)
 		}
 		if expiry.Sub(time.Unix(0, now)) >= gatehouse.MaxDuration {
 			return gatehouse.Forever
@@ -125,9 +127,9 @@ func (s *Store) keep(now int64, state control.State, heads []head) time.Duration
 		linger := int64(s.config.Linger)
 		switch {
 		case control.Absent(state):
-			linger = max(linger, int64(grave))
+			linger = max(linger, int64(tombstoneLife))
 		case control.HasLimit(state):
-			linger = int64(s.limits)
+			linger = int64(s.limitLinger)
 		}
 		worth = max(expiry.UnixNano()-now, 0) + linger
 		if created := control.Created(state); !created.IsZero() {
@@ -140,8 +142,8 @@ func (s *Store) keep(now int64, state control.State, heads []head) time.Duration
 	return time.Duration(worth)
 }
 
-// lastEnd is when the last of the holds that the backend ends will have ended if none is renewed.
-func lastEnd(now int64, s *control.Semaphore) time.Time {
+// lastHoldEnd is when the last of the holds that the backend ends will have ended if none is renewed.
+func lastHoldEnd(now int64, s *control.Semaphore) time.Time {
 	longest := time.Duration(0)
 	for _, h := range s.Holds() {
 		if h.Expires == 0 {
@@ -152,47 +154,47 @@ func lastEnd(now int64, s *control.Semaphore) time.Time {
 	return time.Unix(0, now).Add(longest)
 }
 
-// serve makes decisions, and the record and the state that come of them.
-func (f *flight) serve(s *Store, e *entry, now int64) {
-	f.next = e.record.next(max(1, rand.Uint64()))
-	f.now = f.next.at(now)
-	f.still = max(0, f.now-now)
-	if f.now < f.next.asOf {
-		f.next.deleted = 0 // by a time that is no more
+// serveTurns makes decisions, and the record and the state that come of them.
+func (t *transaction) serveTurns(s *Store, e *entry, now int64) {
+	t.next = e.record.nextRecord(max(1, rand.Uint64()))
+	t.now = t.next.decisionTime(now)
+	t.timeAhead = max(0, t.now-now)
+	if t.now < t.next.asOf {
+		t.next.deletedAt = 0 // by a time that is no more
 	}
-	f.next.asOf = f.now
-	f.state = e.state
-	e.countUntold(f.state)
-	f.refused, _ = control.Refusals(f.state)
-	f.write, f.wake, f.begin, f.end = false, f.wake[:0], f.begin[:0], f.end[:0]
-	at := time.Unix(0, f.now)
-	tell := f.endHolds(e)
-	if f.next.endHeads(f.now) {
+	t.next.asOf = t.now
+	t.state = e.state
+	e.addUnstored(t.state)
+	t.refusedBefore, _ = control.Refusals(t.state)
+	t.write, t.wake, t.newHolds, t.endedHolds = false, t.wake[:0], t.newHolds[:0], t.endedHolds[:0]
+	at := time.Unix(0, t.now)
+	tell := t.endHolds(e)
+	if t.next.dropEndedHeads(t.now) {
 		tell = true
 	}
-	if f.state != nil && control.ForgetWaiters(f.state, f.next.gone(s.config.Server)) {
+	if t.state != nil && control.ForgetWaiters(t.state, t.next.waitsNoMore(s.config.Server)) {
 		tell = true
 	}
-	before := f.holds(s)
-	f.prepare(s, e, at)
-	f.run(at, e.key.Kind)
-	if f.stand(s.config.Server) {
+	before := t.backendHolds(s)
+	t.prepareCommands(s, e, at)
+	t.runQueue(at, e.key.Kind)
+	if t.updateHead(s.config.Server) {
 		tell = true
 	}
-	f.note(tell, e.key.Kind, s.config.Server)
-	f.write = f.write || f.telling && e.untold.count > 0 || !f.write && s.mustTell(f)
-	if s.traits.Leases {
-		f.compare(before, f.holds(s))
+	t.noteEffects(tell, e.key.Kind, s.config.Server)
+	t.write = t.write || t.flushing && e.unstored.count > 0 || !t.write && s.mustStoreRefusals(t)
+	if s.traits.ExpiresHolds {
+		t.compareHolds(before, t.backendHolds(s))
 	}
 }
 
 // endHolds ends the holds that the backend has ended.
-func (f *flight) endHolds(e *entry) (changed bool) {
-	semaphore, ok := f.state.(*control.Semaphore)
+func (t *transaction) endHolds(e *entry) (changed bool) {
+	semaphore, ok := t.state.(*control.Semaphore)
 	if !ok {
 		return false
 	}
-	for _, h := range e.gone {
+	for _, h := range e.endedHolds {
 		if semaphore.End(h.Holder, h.Fence) {
 			changed = true
 		}
@@ -200,141 +202,141 @@ func (f *flight) endHolds(e *entry) (changed bool) {
 	return changed
 }
 
-// prepare copies the commands, and fills in what depends on the store.
-func (f *flight) prepare(s *Store, e *entry, now time.Time) {
-	f.live, f.served, f.blocked = f.live[:0], f.served[:0], f.blocked[:0]
-	least := f.leastFence(e)
-	for i := range f.turns {
-		cmd := &f.commands[i]
-		*cmd = *f.turns[i].Command
-		cmd.MaxHolders, cmd.MinFence, cmd.Leased = s.config.Holders, least, s.traits.Leases
+// prepareCommands copies the commands, and fills in what depends on the store.
+func (t *transaction) prepareCommands(s *Store, e *entry, now time.Time) {
+	t.servedIndex, t.served, t.blockedUntil = t.servedIndex[:0], t.served[:0], t.blockedUntil[:0]
+	least := t.leastFence(e)
+	for i := range t.turns {
+		cmd := &t.commands[i]
+		*cmd = *t.turns[i].Command
+		cmd.MaxHolders, cmd.MinFence, cmd.Leased = s.config.Holders, least, s.traits.ExpiresHolds
 	}
-	f.rank()
-	for i := range f.turns {
-		if d, is := f.without(e, i); is {
+	t.rankTurns()
+	for i := range t.turns {
+		if d, is := t.answerUnserved(e, i); is {
 			d.At = now
-			f.turns[i].Decision = d
+			t.turns[i].Decision = d
 			continue
 		}
-		cmd, until := &f.commands[i], int64(0)
+		cmd, until := &t.commands[i], int64(0)
 		if cmd.Op.Yields() {
-			until = f.next.barred(f.ranks[i], s.config.Server)
-			if until > 0 || cmd.Ticket == 0 && f.rest.some {
+			until = t.next.barredUntil(t.waitsSince[i], s.config.Server)
+			if until > 0 || cmd.Ticket == 0 && t.others.nonEmpty {
 				cmd.Ahead++
 			}
 		}
-		f.write = f.write || alters(f.state, cmd)
-		f.live = append(f.live, i)
-		f.served = append(f.served, control.Turn{Command: cmd})
-		f.blocked = append(f.blocked, until)
+		t.write = t.write || leavesTrace(t.state, cmd)
+		t.servedIndex = append(t.servedIndex, i)
+		t.served = append(t.served, control.Turn{Command: cmd})
+		t.blockedUntil = append(t.blockedUntil, until)
 	}
 }
 
 // leastFence is the least fencing token of a grant. With a number of the backend's it has some random bits,
 // so that two grants that rest on the same number, one of which nobody came to know of, are not alike.
-func (f *flight) leastFence(e *entry) uint64 {
-	least := uint64(f.now) / uint64(time.Microsecond) // #nosec G115 -- the present is after 1970
+func (t *transaction) leastFence(e *entry) uint64 {
+	least := uint64(t.now) / uint64(time.Microsecond) // #nosec G115 -- the present is after 1970
 	if e.minFence != 0 {
 		least = e.minFence + rand.Uint64N(fenceBits)
 	}
-	return max(least, f.next.fence+1)
+	return max(least, t.next.fence+1)
 }
 
 // fenceBits is where the random part of a fencing token ends; a backend's numbers are twice as far apart.
 const fenceBits = 1 << 15
 
-// without answers a turn that is not to be served.
-func (f *flight) without(e *entry, i int) (d gatehouse.Decision, is bool) {
-	cmd := &f.commands[i]
-	if cmd.Again && cmd.Op != gatehouse.OpUndo && sinceOf(cmd, f.now) <= f.next.deleted {
+// answerUnserved answers a turn that is not to be served.
+func (t *transaction) answerUnserved(e *entry, i int) (d gatehouse.Decision, is bool) {
+	cmd := &t.commands[i]
+	if cmd.Again && cmd.Op != gatehouse.OpUndo && sinceOf(cmd, t.now) <= t.next.deletedAt {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",
 		}, true
 	}
-	if f.full && grows(cmd.Op) {
+	if t.recordFull && canGrow(cmd.Op) {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Exhausted,
 			Message: fmt.Sprintf("has a record of %d bytes, and a shared store takes %d",
-				len(e.record.form), maxRecord),
+				len(e.record.encodedState), maxRecord),
 		}, true
 	}
-	byTurn := func(d *debt, turn int) int { return cmp.Compare(d.turn, turn) }
-	j, undoes := slices.BinarySearchFunc(f.owed, i, byTurn)
+	byTurn := func(d *undo, turn int) int { return cmp.Compare(d.turn, turn) }
+	j, undoes := slices.BinarySearchFunc(t.undos, i, byTurn)
 	if !undoes {
 		return d, false
 	}
-	if f.owed[j].paid(&e.record) {
+	if t.undos[j].isObsolete(&e.record) {
 		return gatehouse.Decision{Outcome: gatehouse.Granted}, true
 	}
-	f.owed[j].pay(&f.next)
+	t.undos[j].markDone(&t.next)
 	return d, false
 }
 
-// grows reports whether an operation can make a record much larger.
-func grows(op gatehouse.Op) bool {
+// canGrow reports whether an operation can make a record much larger.
+func canGrow(op gatehouse.Op) bool {
 	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend
 }
 
-// run serves the queue.
-func (f *flight) run(now time.Time, kind gatehouse.Kind) {
-	f.state = control.Serve(now, kind, f.state, f.served)
-	for j, i := range f.live {
-		d := f.served[j].Decision
+// runQueue serves the queue.
+func (t *transaction) runQueue(now time.Time, kind gatehouse.Kind) {
+	t.state = control.Serve(now, kind, t.state, t.served)
+	for j, i := range t.servedIndex {
+		d := t.served[j].Decision
 		if d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
-			if f.blocked[j] > 0 && stays(f.turns[i].Command, &d) {
-				d.RetryAfter = max(d.RetryAfter, time.Duration(f.blocked[j]-f.now))
+			if t.blockedUntil[j] > 0 && keepsWaiting(t.turns[i].Command, &d) {
+				d.RetryAfter = max(d.RetryAfter, time.Duration(t.blockedUntil[j]-t.now))
 			}
-			d.RetryAfter += time.Duration(f.still)
+			d.RetryAfter += time.Duration(t.timeAhead)
 		}
-		f.turns[i].Decision = d
+		t.turns[i].Decision = d
 	}
 }
 
-// note finds out whether anything is to be stored, and whom to tell.
-func (f *flight) note(tell bool, kind gatehouse.Kind, server uint32) {
-	f.write = f.write || tell
-	for i := range f.turns {
-		cmd, d := f.turns[i].Command, &f.turns[i].Decision
+// noteEffects finds out whether anything is to be stored, and whom to tell.
+func (t *transaction) noteEffects(tell bool, kind gatehouse.Kind, server uint32) {
+	t.write = t.write || tell
+	for i := range t.turns {
+		cmd, d := t.turns[i].Command, &t.turns[i].Decision
 		granted := d.Outcome == gatehouse.Granted
-		f.next.fence = max(f.next.fence, d.Fence)
+		t.next.fence = max(t.next.fence, d.Fence)
 		switch cmd.Op {
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
-			f.write = f.write || granted
+			t.write = t.write || granted
 		case gatehouse.OpWait: // whose last look takes it off the arrivals at a barrier
-			f.write = f.write || granted || cmd.Again && cmd.MaxWait == 0 && kind == gatehouse.Barrier
+			t.write = t.write || granted || cmd.Again && cmd.MaxWait == 0 && kind == gatehouse.Barrier
 			tell = tell || granted
 		default:
-			f.write = f.write || granted
+			t.write = t.write || granted
 			tell = tell || granted
 		}
 		if cmd.Op == gatehouse.OpDelete && granted {
-			f.next.deleted = f.now - 1 // who comes in this flight after it is none of those who waited
+			t.next.deletedAt = t.now - 1 // who comes in this flight after it is none of those who waited
 		}
 	}
 	if !tell {
 		return
 	}
-	for _, h := range f.next.heads {
+	for _, h := range t.next.heads {
 		if h.server != server {
-			f.wake = append(f.wake, h.server)
+			t.wake = append(t.wake, h.server)
 		}
 	}
 }
 
-// holds are the present holds, if the backend ends them.
-func (f *flight) holds(s *Store) []control.Hold {
-	if semaphore, ok := f.state.(*control.Semaphore); ok && s.traits.Leases {
+// backendHolds are the present holds, if the backend ends them.
+func (t *transaction) backendHolds(s *Store) []control.Hold {
+	if semaphore, ok := t.state.(*control.Semaphore); ok && s.traits.ExpiresHolds {
 		return semaphore.Holds()
 	}
 	return nil
 }
 
-// compare finds out which holds are new or were renewed, and which are held no more.
-func (f *flight) compare(before, after []control.Hold) {
+// compareHolds finds out which holds are new or were renewed, and which are held no more.
+func (t *transaction) compareHolds(before, after []control.Hold) {
 	renewed := map[string]bool{}
-	for i := range f.turns {
-		cmd := f.turns[i].Command
+	for i := range t.turns {
+		cmd := t.turns[i].Command
 		if cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpAcquire && cmd.Extend {
 			renewed[cmd.Holder] = true
 		}
@@ -347,12 +349,12 @@ func (f *flight) compare(before, after []control.Hold) {
 	for _, h := range after {
 		kept[h.Fence] = true
 		if !old[h.Fence] || renewed[h.Holder] {
-			f.begin = append(f.begin, h)
+			t.newHolds = append(t.newHolds, h)
 		}
 	}
 	for _, h := range before {
 		if !kept[h.Fence] {
-			f.end = append(f.end, h)
+			t.endedHolds = append(t.endedHolds, h)
 		}
 	}
 }

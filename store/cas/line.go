@@ -12,9 +12,9 @@ import (
 // that name. The first of them is the server's head in the record. A gate offers a few of its line at a time:
 // without this the head would vanish whenever those few have gone, and others would overtake the rest.
 type line struct {
-	watches map[*watch]struct{}
+	watches map[*nameWatch]struct{}
 	waiting []waiter // in the order in which they came, but for those in hand
-	inHand  int      // flights that have taken some of them out
+	takenBy int      // flights that have taken some of them out
 }
 
 // A waiter is one ticket that waits.
@@ -27,58 +27,59 @@ func (w waiter) compare(other waiter) int {
 	return cmp.Or(cmp.Compare(w.since, other.since), cmp.Compare(w.ticket, other.ticket))
 }
 
-// A rest is those of a line who are not in the hands of a flight.
-type rest struct {
-	known bool   // it is; otherwise what the flight has is all that is known of the line
-	some  bool   // there are
-	first waiter // of them
+// A lineRest is those of a line who are not in the hands of a flight.
+type lineRest struct {
+	known    bool   // it is; otherwise what the flight has is all that is known of the line
+	nonEmpty bool   // there are
+	first    waiter // of them
 }
 
-// since is when the first of the rest came, the end of time if there is none.
-func (r *rest) since() int64 {
-	if r.some {
+// firstSince is when the first of the rest came, the end of time if there is none.
+func (r *lineRest) firstSince() int64 {
+	if r.nonEmpty {
 		return r.first.since
 	}
 	return math.MaxInt64
 }
 
 // takeOut takes those that a flight is about out of the line, and tells of the rest.
-func (w *watches) takeOut(key gatehouse.Key, f *flight) rest {
+func (w *watches) takeOut(key gatehouse.Key, t *transaction) lineRest {
 	if w.count.Load() == 0 {
-		return rest{}
+		return lineRest{}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.names[key]
 	if l == nil {
-		return rest{}
+		return lineRest{}
 	}
 	front := int64(math.MinInt64) // since when the last waits of whom the gate knows all that came before
-	for i := range f.turns {
-		cmd := f.turns[i].Command
+	for i := range t.turns {
+		cmd := t.turns[i].Command
 		if cmd.Ticket == 0 || cmd.Since.IsZero() {
 			continue
 		}
-		if at, found := l.find(cmd); found {
+		if at, found := l.findWaiter(cmd); found {
 			l.waiting = slices.Delete(l.waiting, at, at+1)
 		}
 		if cmd.Op.Waits() && cmd.Ahead == 0 {
 			front = max(front, cmd.Since.UnixNano())
 		}
 	}
-	l.forget(front)
-	l.inHand++
-	f.line = l
-	r := rest{known: l.inHand == 1, some: len(l.waiting) > 0}
-	if r.some {
+	l.forgetBefore(front)
+	l.takenBy++
+	t.line = l
+	r := lineRest{known: l.takenBy == 1, nonEmpty: len(l.waiting) > 0}
+	if r.nonEmpty {
 		r.first = l.waiting[0]
 	}
 	return r
 }
 
-// forget forgets those who came before somebody whom nobody of their line stands in front of. They have left
-// without it being heard here: what is between the gate and this store has answered them while it was away.
-func (l *line) forget(front int64) {
+// forgetBefore forgets those who came before somebody whom nobody of their line stands in front of. They
+// have left without it being heard here: what is between the gate and this store has answered them while it
+// was away.
+func (l *line) forgetBefore(front int64) {
 	n := 0
 	for n < len(l.waiting) && l.waiting[n].since < front {
 		n++
@@ -86,30 +87,30 @@ func (l *line) forget(front int64) {
 	l.waiting = slices.Delete(l.waiting, 0, n)
 }
 
-func (l *line) find(cmd *gatehouse.Command) (at int, found bool) {
+func (l *line) findWaiter(cmd *gatehouse.Command) (at int, found bool) {
 	w := waiter{since: cmd.Since.UnixNano(), ticket: cmd.Ticket}
 	return slices.BinarySearchFunc(l.waiting, w, waiter.compare)
 }
 
 // putBack puts those who go on waiting into their line again.
-func (w *watches) putBack(f *flight, failed bool) {
-	if f.line == nil {
+func (w *watches) putBack(t *transaction, failed bool) {
+	if t.line == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f.line.inHand--
-	for i := range f.turns {
-		cmd, d := f.turns[i].Command, &f.turns[i].Decision
-		if failed || cmd.Ticket == 0 || !stays(cmd, d) {
+	t.line.takenBy--
+	for i := range t.turns {
+		cmd, d := t.turns[i].Command, &t.turns[i].Decision
+		if failed || cmd.Ticket == 0 || !keepsWaiting(cmd, d) {
 			continue
 		}
 		one := waiter{since: sinceOf(cmd, d.At.UnixNano()), ticket: cmd.Ticket}
-		if at, found := slices.BinarySearchFunc(f.line.waiting, one, waiter.compare); !found {
-			f.line.waiting = slices.Insert(f.line.waiting, at, one)
+		if at, found := slices.BinarySearchFunc(t.line.waiting, one, waiter.compare); !found {
+			t.line.waiting = slices.Insert(t.line.waiting, at, one)
 		}
 	}
-	f.line = nil
+	t.line = nil
 }
 
 // sinceOf is when a command came, now if it has just come.

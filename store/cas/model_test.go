@@ -196,7 +196,7 @@ func (m *model) end() {
 	}
 	pass(20 * time.Second)
 	for i, s := range m.servers {
-		if n := s.Owed(); n > 0 {
+		if n := s.PendingUndos(); n > 0 {
 			m.fault("server %d: %d undos are owed", i, n)
 		}
 		if n := m.gates[i].Waiting(); n > 0 {

@@ -12,26 +12,26 @@ import (
 )
 
 // drawRecord makes up a record.
-func drawRecord(rng *rand.Rand) record {
-	r := record{
-		asOf: rng.Int64() - rng.Int64(), deleted: rng.Int64N(1 << 40), fence: rng.Uint64() >> rng.IntN(64),
+func drawRecord(rng *rand.Rand) storedRecord {
+	r := storedRecord{
+		asOf: rng.Int64() - rng.Int64(), deletedAt: rng.Int64N(1 << 40), fence: rng.Uint64() >> rng.IntN(64),
 	}
 	for range 1 + rng.IntN(2*maxNonces) {
-		r = r.next(rng.Uint64())
+		r = r.nextRecord(rng.Uint64())
 	}
 	for range rng.IntN(4) {
-		r.heads = append(r.heads, head{
+		r.heads = append(r.heads, lineHead{
 			server: rng.Uint32(), ticket: gatehouse.Ticket(rng.Uint64()),
 			since: rng.Int64(), until: rng.Int64(),
 		})
 	}
-	for range rng.IntN(2 * maxUndone) {
-		(&debt{id: rng.Uint64()}).pay(&r)
+	for range rng.IntN(2 * maxDoneUndos) {
+		(&undo{id: rng.Uint64()}).markDone(&r)
 	}
 	if rng.IntN(4) > 0 {
-		r.form = make([]byte, rng.IntN(40))
-		for i := range r.form {
-			r.form[i] = byte(rng.Uint32())
+		r.encodedState = make([]byte, rng.IntN(40))
+		for i := range r.encodedState {
+			r.encodedState[i] = byte(rng.Uint32())
 		}
 	}
 	return r
@@ -42,15 +42,16 @@ func TestRecord(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		want := drawRecord(rng)
-		data := want.encode()
+		data := want.encodeRecord()
 		got, err := decodeRecord(data)
 		if err != nil || !reflect.DeepEqual(got.nonces(), want.nonces()) || got.asOf != want.asOf ||
-			got.deleted != want.deleted || got.fence != want.fence || len(got.heads) != len(want.heads) ||
-			(got.form == nil) != (want.form == nil) || !bytes.Equal(got.encode(), data) {
+			got.deletedAt != want.deletedAt || got.fence != want.fence || len(got.heads) != len(want.heads) ||
+			(got.encodedState == nil) != (want.encodedState == nil) ||
+			!bytes.Equal(got.encodeRecord(), data) {
 			t.Fatalf("decoded as\n%+v, %v\nwant\n%+v", got, err, want)
 		}
-		if nonce := binary.BigEndian.Uint64(data[NonceAt:]); nonce != want.recent[0] {
-			t.Fatalf("the nonce at %d is %x, want %x", NonceAt, nonce, want.recent[0])
+		if nonce := binary.BigEndian.Uint64(data[NonceAt:]); nonce != want.recentNonces[0] {
+			t.Fatalf("the nonce at %d is %x, want %x", NonceAt, nonce, want.recentNonces[0])
 		}
 	}
 }
@@ -60,7 +61,7 @@ func TestDamagedRecord(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
 		r := drawRecord(rng)
-		data := r.encode()
+		data := r.encodeRecord()
 		for i := range 8 * len(data) {
 			bad := bytes.Clone(data)
 			bad[i/8] ^= 1 << (i % 8)
@@ -83,7 +84,7 @@ func FuzzRecord(f *testing.F) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 20 {
 		r := drawRecord(rng)
-		data := r.encode()
+		data := r.encodeRecord()
 		f.Add(data)
 		f.Add(data[:len(data)-4])
 	}
@@ -93,8 +94,9 @@ func FuzzRecord(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			again, err := decodeRecord(r.encode())
-			if err != nil || !reflect.DeepEqual(again.heads, r.heads) || !bytes.Equal(again.form, r.form) {
+			again, err := decodeRecord(r.encodeRecord())
+			if err != nil || !reflect.DeepEqual(again.heads, r.heads) ||
+				!bytes.Equal(again.encodedState, r.encodedState) {
 				t.Fatalf("%x is %+v, and %+v, %v when encoded again", form, r, again, err)
 			}
 		}
@@ -103,9 +105,9 @@ func FuzzRecord(f *testing.F) {
 
 // Whether a change was made is known as long as the record remembers it, or what it was to replace.
 func TestMade(t *testing.T) {
-	r := record{}
+	r := storedRecord{}
 	for n := range uint64(maxNonces - 1) {
-		r = r.next(100 + n)
+		r = r.nextRecord(100 + n)
 	}
 	for _, c := range []struct {
 		changes     int // that come after
@@ -124,14 +126,14 @@ func TestMade(t *testing.T) {
 	} {
 		later := r
 		for n := range c.changes {
-			later = later.next(uint64(200 + n))
+			later = later.nextRecord(uint64(200 + n))
 		}
-		if made, known := later.made(&c.what); made != c.made || known != c.known {
+		if made, known := later.madeBy(&c.what); made != c.made || known != c.known {
 			t.Errorf("after %d changes %+v: made %t, known %t, want %t, %t", c.changes, c.what, made, known,
 				c.made, c.known)
 		}
 	}
-	if made, known := (&record{}).made(&attempt{nonce: 1, base: 2}); made || !known {
+	if made, known := (&storedRecord{}).madeBy(&attempt{nonce: 1, base: 2}); made || !known {
 		t.Errorf("in a record that is gone: made %t, known %t, want neither made nor unknown", made, known)
 	}
 }
@@ -139,7 +141,7 @@ func TestMade(t *testing.T) {
 // The time of a record rises by every change, stands nearly still while the store's is a little behind, and
 // is given up when that is far behind.
 func TestTimeOfARecord(t *testing.T) {
-	r := record{asOf: int64(time.Hour)}
+	r := storedRecord{asOf: int64(time.Hour)}
 	for _, c := range []struct{ now, want time.Duration }{
 		{time.Hour + time.Second, time.Hour + time.Second},
 		{time.Hour, time.Hour + 1},
@@ -148,7 +150,7 @@ func TestTimeOfARecord(t *testing.T) {
 		{time.Hour - maxBackwards - 1, time.Hour - maxBackwards - 1},
 		{0, 0},
 	} {
-		if got := r.at(int64(c.now)); got != int64(c.want) {
+		if got := r.decisionTime(int64(c.now)); got != int64(c.want) {
 			t.Errorf("at %s: %s, want %s", c.now, time.Duration(got), c.want)
 		}
 	}
@@ -157,12 +159,12 @@ func TestTimeOfARecord(t *testing.T) {
 // Heads bar the way of those who came later, at other servers, until their lease is over.
 func TestHeads(t *testing.T) {
 	now := int64(time.Hour)
-	r := record{heads: []head{
+	r := storedRecord{heads: []lineHead{
 		{server: 1, since: now - 100, until: now + 50}, {server: 2, since: now - 200, until: now + 20},
-		{server: 3, since: now - 300, until: now},                        // dead
-		{server: 4, since: now - 400, until: now + int64(headLease) + 1}, // by a time that was set back
+		{server: 3, since: now - 300, until: now},                           // dead
+		{server: 4, since: now - 400, until: now + int64(headLifetime) + 1}, // by a time that was set back
 	}}
-	if !r.endHeads(now) || len(r.heads) != 2 || r.endHeads(now) {
+	if !r.dropEndedHeads(now) || len(r.heads) != 2 || r.dropEndedHeads(now) {
 		t.Fatalf("heads %+v, want those of 1 and 2", r.heads)
 	}
 	for _, c := range []struct {
@@ -173,12 +175,12 @@ func TestHeads(t *testing.T) {
 		{now, 3, now + 50}, {now - 150, 3, now + 20}, {now - 250, 3, 0}, {now, 1, now + 20},
 		{now - 100, 3, now + 50}, {now - 100, 1, now + 20}, {now - 200, 1, 0}, {now - 200, 3, now + 20},
 	} {
-		if until := r.barred(c.since, c.server); until != c.until {
+		if until := r.barredUntil(c.since, c.server); until != c.until {
 			t.Errorf("who came to %d %d ago is barred until %d, want %d",
 				c.server, now-c.since, until, c.until)
 		}
 	}
-	gone := r.gone(1)
+	gone := r.waitsNoMore(1)
 	for server, want := range map[uint32]bool{1: false, 2: false, 3: true} {
 		if got := gone(FirstTicket(server) + 5); got != want {
 			t.Errorf("server %d is gone: %t, want %t", server, got, want)

@@ -21,7 +21,7 @@ type damaging struct {
 }
 
 func (d *damaging) Swap(
-	ctx context.Context, key gatehouse.Key, change *cas.Change,
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange,
 ) (cas.Reply, error) {
 	reply, err := d.Server.Swap(ctx, key, change)
 	if err == nil && d.on.Load() && key.Name == d.name {

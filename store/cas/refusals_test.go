@@ -77,7 +77,7 @@ func TestRefusalsAreStoredLater(t *testing.T) {
 				if err != nil || d.Outcome != gatehouse.Refused {
 					t.Fatalf("%s: %s = %+v, %v, want refused", refused.key, refused.cmd.Op, d, err)
 				}
-				if swaps := p.near.Figures().Swaps; swaps != uint64(want) {
+				if swaps := p.near.Stats().Swaps; swaps != uint64(want) {
 					t.Errorf("%s: %d changes were made, want %d", refused.key, swaps, want)
 				}
 			}

@@ -12,11 +12,11 @@ import (
 // deleted one's included. So one that was seen more recently than that, and was to stay, was lost.
 
 // keepAtLeast is how long each record stays in the store after it was written.
-func (s *Store) keepAtLeast() time.Duration { return min(grave, s.config.Linger) }
+func (s *Store) keepAtLeast() time.Duration { return min(tombstoneLife, s.config.Linger) }
 
-// vanished reports whether an answer without a record shows that the known one was lost. It leaves as much
+// hasVanished reports whether an answer without a record shows that the known one was lost. It leaves as much
 // room as clocks may differ.
-func (s *Store) vanished(e *entry, reply *Reply) bool {
+func (s *Store) hasVanished(e *entry, reply *Reply) bool {
 	if reply.Record != nil || e.version == 0 || e.seen == 0 {
 		return false
 	}
@@ -25,28 +25,28 @@ func (s *Store) vanished(e *entry, reply *Reply) bool {
 		return false
 	}
 	var state control.State
-	if e.record.form != nil {
+	if e.record.encodedState != nil {
 		var err error
-		state, err = control.Decode(e.key.Kind, e.record.form)
+		state, err = control.Decode(e.key.Kind, e.record.encodedState)
 		if err != nil {
 			return false
 		}
 	}
-	keep := s.keep(e.record.asOf, state, e.record.heads)
+	keep := s.keepFor(e.record.asOf, state, e.record.heads)
 	return keep == gatehouse.Forever || now < e.record.asOf+int64(keep)
 }
 
 // noteVanished counts a record that was lost.
 func (s *Store) noteVanished(key gatehouse.Key) {
-	s.figures.vanished.Add(1)
+	s.counters.vanished.Add(1)
 	if s.config.Vanished != nil {
 		s.config.Vanished(key)
 	}
 }
 
-// clockSet counts a step of the store's clock.
-func (s *Store) clockSet(by time.Duration) {
-	s.figures.clockSteps.Add(1)
+// noteClockStep counts a step of the store's clock.
+func (s *Store) noteClockStep(by time.Duration) {
+	s.counters.clockSteps.Add(1)
 	if s.config.ClockSet != nil {
 		s.config.ClockSet(by)
 	}

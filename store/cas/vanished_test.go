@@ -36,9 +36,9 @@ func (w *watched) apply(t *testing.T, name string, cmd gatehouse.Command, lost i
 	if _, err := applyOne(w.Store, named(gatehouse.Lock, name), cmd); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.lost) != lost || w.Figures().Vanished != uint64(lost) {
+	if len(w.lost) != lost || w.Stats().Vanished != uint64(lost) {
 		t.Errorf("after %s of %s the lost records are %v, %d by the figures; want %d",
-			cmd.Op, name, w.lost, w.Figures().Vanished, lost)
+			cmd.Op, name, w.lost, w.Stats().Vanished, lost)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestStepsOfTheClockAreCounted(t *testing.T) {
 				w.apply(t, "other", held(time.Hour), 0)
 				pass(time.Second)
 			}
-			if len(w.steps) != 1 || (w.steps[0]-step).Abs() > time.Second || w.Figures().ClockSteps != 1 {
+			if len(w.steps) != 1 || (w.steps[0]-step).Abs() > time.Second || w.Stats().ClockSteps != 1 {
 				t.Errorf("the clock was set by %s, and the steps are %v", step, w.steps)
 			}
 			pass(10 * time.Minute)

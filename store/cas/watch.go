@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// look is how often a name at which somebody waits is looked at although nothing was heard of it: a
-	// message may have been lost, and the store must learn that the server still waits.
-	look = time.Second
+	// recheckInterval is how often a name at which somebody waits is looked at although nothing was heard
+	// of it: a message may have been lost, and the store must learn that the server still waits.
+	recheckInterval = time.Second
 
-	// headLease is how long the store believes that a server waits that does not look any more. For so
+	// headLifetime is how long the store believes that a server waits that does not look any more. For so
 	// long those behind it are kept waiting when it dies.
-	headLease = 3 * time.Second
+	headLifetime = 3 * time.Second
 )
 
 // watches are the names at which somebody waits.
@@ -27,15 +27,15 @@ type watches struct {
 	count  atomic.Int64 // of names
 }
 
-// A watch is somebody who wants to know of changes.
-type watch struct {
+// A nameWatch is somebody who wants to know of changes.
+type nameWatch struct {
 	wake  func()
 	timer *time.Timer
 }
 
 // Watch implements gate.Store.
 func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
-	all, w := &s.watches, &watch{wake: wake}
+	all, w := &s.watches, &nameWatch{wake: wake}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.names == nil {
@@ -43,13 +43,13 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 	}
 	l := all.names[key]
 	if l == nil {
-		l = &line{watches: make(map[*watch]struct{}, 1)}
+		l = &line{watches: make(map[*nameWatch]struct{}, 1)}
 		all.names[key] = l
 		all.count.Add(1)
 	}
 	l.watches[w] = struct{}{}
 	if !all.closed {
-		w.timer = time.AfterFunc(jittered(look), func() { all.look(key, w) })
+		w.timer = time.AfterFunc(jittered(recheckInterval), func() { all.recheckName(key, w) })
 	}
 	return func() {
 		all.mu.Lock()
@@ -71,43 +71,43 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 // jittered is a time between three quarters of d and d, so that servers do not look all at once.
 func jittered(d time.Duration) time.Duration { return d - rand.N(d/4) }
 
-// look wakes one watch and sets its timer anew.
-func (w *watches) look(key gatehouse.Key, one *watch) {
+// recheckName wakes one watch and sets its timer anew.
+func (w *watches) recheckName(key gatehouse.Key, one *nameWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if l := w.names[key]; l != nil && !w.closed {
 		if _, on := l.watches[one]; on {
-			one.timer.Reset(jittered(look))
+			one.timer.Reset(jittered(recheckInterval))
 			one.wake()
 		}
 	}
 }
 
-// woken is called by the backend: a name was changed elsewhere, or, with the zero key, any may have been.
-func (s *Store) woken(key gatehouse.Key) {
-	s.cache.doubt(key)
-	s.watches.tell(key)
+// onWake is called by the backend: a name was changed elsewhere, or, with the zero key, any may have been.
+func (s *Store) onWake(key gatehouse.Key) {
+	s.cache.markStale(key)
+	s.watches.wakeWatchers(key)
 }
 
-// tell wakes those who watch a name, or all of them. It does so under the lock, so that nobody is woken whose
-// watch has been stopped; a wake never blocks.
-func (w *watches) tell(key gatehouse.Key) {
+// wakeWatchers wakes those who watch a name, or all of them. It does so under the lock, so that nobody is
+// woken whose watch has been stopped; a wake never blocks.
+func (w *watches) wakeWatchers(key gatehouse.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return
 	}
 	if key != (gatehouse.Key{}) {
-		w.names[key].wake()
+		w.names[key].wakeAll()
 		return
 	}
 	for _, l := range w.names {
-		l.wake()
+		l.wakeAll()
 	}
 }
 
-// wake wakes all who watch a line.
-func (l *line) wake() {
+// wakeAll wakes all who watch a line.
+func (l *line) wakeAll() {
 	if l == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (l *line) wake() {
 	}
 }
 
-func (w *watches) close() {
+func (w *watches) stopTimers() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true

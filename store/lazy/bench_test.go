@@ -34,9 +34,9 @@ func BenchmarkDecision(b *testing.B) {
 				return lazy.SyncRule{Interval: of.interval}
 			}})
 			b.Cleanup(store.Close)
-			before := shared.Figures()
+			before := shared.Stats()
 			decide(b, store, of.keys)
-			after := shared.Figures()
+			after := shared.Stats()
 			exchanges := after.Swaps + after.Reads - before.Swaps - before.Reads
 			b.ReportMetric(float64(exchanges)/float64(b.N), "exchanges/op")
 		})

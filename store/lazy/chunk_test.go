@@ -217,7 +217,7 @@ func TestRefusalsCostNoRoundTrips(t *testing.T) {
 		for range 100 {
 			f.must(f.servers[0], key, cmd)
 		}
-		before := f.servers[0].swap.Figures()
+		before := f.servers[0].swap.Stats()
 		for i := range 1000 {
 			d := f.must(f.servers[0], key, cmd)
 			if d.Outcome != gatehouse.Refused || d.RetryAfter <= 0 || d.Remaining != 0 {
@@ -225,7 +225,7 @@ func TestRefusalsCostNoRoundTrips(t *testing.T) {
 			}
 			<-time.After(time.Millisecond)
 		}
-		after := f.servers[0].swap.Figures()
+		after := f.servers[0].swap.Stats()
 		if asked := after.Swaps + after.Reads - before.Swaps - before.Reads; asked > 12 {
 			t.Errorf("the store was asked %d times in ten intervals, want about once each", asked)
 		}

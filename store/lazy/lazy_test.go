@@ -86,9 +86,9 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		before := s.swap.Figures()
+		before := s.swap.Stats()
 		<-time.After(3 * time.Second)
-		after := s.swap.Figures()
+		after := s.swap.Stats()
 		mu.Lock()
 		defer mu.Unlock()
 		if len(order) != 30 || !slices.IsSorted(order) {
@@ -147,7 +147,7 @@ func TestTheFirstToComeShareARoundTrip(t *testing.T) {
 			work.Go(func() { _, _ = f.do(f.servers[0], key("a"), hourly()) })
 		}
 		work.Wait()
-		figures := f.servers[0].swap.Figures()
+		figures := f.servers[0].swap.Stats()
 		// How many come while a round trip is under way is for the scheduler to say.
 		if asked := figures.Swaps + figures.Reads; asked > 50 || f.total() != 10 {
 			t.Errorf("%d of 500 were let through in %d round trips, want 10 in few", f.total(), asked)

@@ -188,7 +188,7 @@ func (b *Breaker) judge(err error, began, ended time.Duration) {
 	switch code := gatehouse.CodeOf(err); {
 	case code == gatehouse.CodeTimeout: // of the caller: the store may not have been asked
 		return
-	case code != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrLost):
+	case code != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict):
 		b.heard.Store(int64(ended))
 		return
 	}

@@ -85,7 +85,7 @@ func (s *Fallback) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func
 
 // answered answers by rule what the store has not. One that answers, but to others first, is not away.
 func (s *Fallback) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
-	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrLost) {
+	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict) {
 		return err
 	}
 	return s.answer(ctx, key, queue, err)

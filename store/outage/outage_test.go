@@ -243,7 +243,7 @@ func TestOneBadNameOpensNothing(t *testing.T) {
 func TestLostRacesOpenNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := open(t, outage.Refuse, 1)
-		k.bad, k.why = "hot", cas.ErrLost
+		k.bad, k.why = "hot", cas.ErrConflict
 		if _, took, err := ask(s, bucket("hot"), acquire(9, 1)); err == nil || took != budget {
 			t.Fatalf("a hot name = %v after %s, want an error after %s", err, took, budget)
 		}
@@ -265,8 +265,8 @@ func TestLostRacesOpenNothing(t *testing.T) {
 func TestLostRacesAreNotAnsweredByRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := open(t, outage.Allow, 1)
-		k.bad, k.why = "hot", cas.ErrLost
-		if _, _, err := ask(s, bucket("hot"), acquire(9, 1)); !errors.Is(err, cas.ErrLost) {
+		k.bad, k.why = "hot", cas.ErrConflict
+		if _, _, err := ask(s, bucket("hot"), acquire(9, 1)); !errors.Is(err, cas.ErrConflict) {
 			t.Errorf("a hot name under the rule allow = %v, want that races were lost", err)
 		}
 	})

@@ -27,9 +27,9 @@ func (d *drilled) far() {
 	far := d.servers[place]
 	d.store.Set(castest.Faults{Latency: 10 * time.Microsecond})
 	for _, s := range d.servers {
-		s.backend.Move(nearTrip)
+		s.backend.SetExtraLatency(nearTrip)
 	}
-	far.backend.Move(farTrip)
+	far.backend.SetExtraLatency(farTrip)
 
 	d.farHolds(far)
 	d.farWaits(place)
@@ -38,7 +38,7 @@ func (d *drilled) far() {
 	}
 
 	for _, s := range d.servers {
-		s.backend.Move(0)
+		s.backend.SetExtraLatency(0)
 	}
 	d.stop(place, false)
 	d.servers = d.servers[:place]

@@ -19,8 +19,9 @@ func (c *cluster) end() {
 		if n := s.gate.Waiting(); n > 0 {
 			c.violated("left", gatehouse.Key{}, "%d wait at server %d", n, s.number)
 		}
-		if s.swap != nil && s.swap.Owed() > 0 {
-			c.violated("left", gatehouse.Key{}, "server %d still owes %d undos", s.number, s.swap.Owed())
+		if s.swap != nil && s.swap.PendingUndos() > 0 {
+			c.violated("left", gatehouse.Key{}, "server %d still owes %d undos",
+				s.number, s.swap.PendingUndos())
 		}
 	}
 	c.records(c.left)

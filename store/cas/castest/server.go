@@ -12,11 +12,11 @@ import (
 
 // A Server is the swap.Backend of one server.
 type Server struct {
-	store  *Store
-	number uint32
-	skew   time.Duration // of its clock, which matters when the store has none
-	cut    bool          // nothing gets through; guarded by the store's lock
-	far    time.Duration // how much longer its round trips take; guarded by the store's lock
+	store        *Store
+	number       uint32
+	skew         time.Duration // of its clock, which matters when the store has none
+	cut          bool          // nothing gets through; guarded by the store's lock
+	extraLatency time.Duration // how much longer its round trips take; guarded by the store's lock
 
 	mu   sync.RWMutex
 	wake func(gatehouse.Key)
@@ -38,32 +38,32 @@ func (b *Server) Cut(cut bool) {
 	s := b.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("server %x is cut off: %t", b.number, cut)
+	s.logLine("server %x is cut off: %t", b.number, cut)
 	b.cut = cut
 	if !cut {
-		s.send(b, gatehouse.Key{})
+		s.sendWake(b, gatehouse.Key{})
 	}
 }
 
-// Move has each round trip of this server take so much longer from now on.
-func (b *Server) Move(far time.Duration) {
+// SetExtraLatency has each round trip of this server take so much longer from now on.
+func (b *Server) SetExtraLatency(far time.Duration) {
 	s := b.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.far = far
+	b.extraLatency = far
 }
 
 // Swap implements swap.Backend.
-func (b *Server) Swap(ctx context.Context, key gatehouse.Key, change *cas.Change) (cas.Reply, error) {
+func (b *Server) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
 	c := *change // which may still be under way when its caller has given up
 	c.Next, c.Wake = slices.Clone(c.Next), slices.Clone(c.Wake)
 	c.Begin, c.End = slices.Clone(c.Begin), slices.Clone(c.End)
-	return b.store.ask(ctx, b, key, &c)
+	return b.store.exchangeChange(ctx, b, key, &c)
 }
 
 // Start is Swap without a goroutine of the caller's: answered is called once.
 func (b *Server) Start(
-	ctx context.Context, key gatehouse.Key, change *cas.Change, answered func(cas.Reply, error),
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange, answered func(cas.Reply, error),
 ) {
 	go func() { answered(b.Swap(ctx, key, change)) }()
 }
@@ -95,7 +95,7 @@ func (b *Server) wakeUp(key gatehouse.Key) {
 func (b *Server) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(string, []byte) bool,
 ) error {
-	names, records := b.store.names(kind, after)
+	names, records := b.store.recordsAfter(kind, after)
 	for i, name := range names {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -109,5 +109,5 @@ func (b *Server) Range(
 
 // Traits implements swap.Backend.
 func (b *Server) Traits() cas.Traits {
-	return cas.Traits{Fences: b.store.leases, Leases: b.store.leases, Claims: true}
+	return cas.Traits{Fences: b.store.expiresHolds, ExpiresHolds: b.store.expiresHolds, Claims: true}
 }

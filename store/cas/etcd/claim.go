@@ -23,22 +23,22 @@ const claimSize = 4 + 8
 // maxClaims is how many claims a server remembers. One that was forgotten is waited for anew.
 const maxClaims = 1000
 
-// claims are the claims that are known.
-type claims struct {
+// claimTable are the claims that are known.
+type claimTable struct {
 	mu    sync.Mutex
-	known map[string]claim // by their keys
+	known map[string]seenClaim // by their keys
 }
 
-// A claim is one that was seen.
-type claim struct {
+// A seenClaim is one that was seen.
+type seenClaim struct {
 	revision int64 // at which it was written last
 	server   uint32
 	until    time.Time // by this server's clock
 }
 
-// revision is the revision of the claim that a change compares. The claim does not bar the change: there is
-// none, it has ended, or it is the server's own.
-func (c *claims) revision(key string, server uint32) int64 {
+// revisionFor is the revision of the claim that a change compares. The claim does not bar the change: there
+// is none, it has ended, or it is the server's own.
+func (c *claimTable) revisionFor(key string, server uint32) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one, ok := c.known[key]
@@ -48,8 +48,8 @@ func (c *claims) revision(key string, server uint32) int64 {
 	return one.revision
 }
 
-// note notes the present claim of a key, and returns for how much longer it bars changes of this server.
-func (c *claims) note(key string, kvs []*mvccpb.KeyValue, server uint32) time.Duration {
+// noteClaim notes the present claim of a key, and returns for how much longer it bars changes of this server.
+func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(kvs) == 0 || len(kvs[0].Value) != claimSize {
@@ -62,10 +62,10 @@ func (c *claims) note(key string, kvs []*mvccpb.KeyValue, server uint32) time.Du
 			clear(c.known)
 		}
 		if c.known == nil {
-			c.known = make(map[string]claim)
+			c.known = make(map[string]seenClaim)
 		}
 		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // #nosec G115 -- written from one
-		c.known[key] = claim{
+		c.known[key] = seenClaim{
 			kv.ModRevision, binary.BigEndian.Uint32(kv.Value),
 			time.Now().Add(time.Duration(lasts) * time.Microsecond),
 		}
@@ -77,62 +77,64 @@ func (c *claims) note(key string, kvs []*mvccpb.KeyValue, server uint32) time.Du
 	return max(0, time.Until(one.until))
 }
 
-// forget forgets the claim of a key, which is there no more.
-func (c *claims) forget(key string) {
+// forgetClaim forgets the claim of a key, which is there no more.
+func (c *claimTable) forgetClaim(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, key)
 }
 
-// A guard is what keeps a change from passing the claim of another server.
-type guard struct {
-	at       string        // the key of the claim; "" for a read, which no claim bars
+// A claimGuard is what keeps a change from passing the claim of another server.
+type claimGuard struct {
+	key      string        // the key of the claim; "" for a read, which no claim bars
 	replaced int64         // the revision of a claim that does not bar the change, 0 if none is known
-	stake    []clientv3.Op // claims the record if the change is not made
+	claimOps []clientv3.Op // claims the record if the change is not made
 }
 
-// guard makes the guard of a change.
-func (b *Backend) guard(ctx context.Context, key gatehouse.Key, change *cas.Change) (guard, error) {
+// newGuard makes the guard of a change.
+func (b *Backend) newGuard(
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange,
+) (claimGuard, error) {
 	if change.Read {
-		return guard{}, nil
+		return claimGuard{}, nil
 	}
-	g := guard{at: b.keys.claim(key)}
-	g.replaced = b.claims.revision(g.at, change.Server)
+	g := claimGuard{key: b.keys.claimKey(key)}
+	g.replaced = b.claims.revisionFor(g.key, change.Server)
 	if change.Claim == 0 {
 		return g, nil
 	}
 	// The lease removes the claims of servers that died, at names that nobody uses.
-	lease, err := b.keeper.lease(ctx, change.Claim)
+	lease, err := b.pool.leaseFor(ctx, change.Claim)
 	if err != nil {
 		return g, err
 	}
 	data := binary.BigEndian.AppendUint32(nil, change.Server)
 	data = binary.BigEndian.AppendUint64(data, uint64(change.Claim.Microseconds())) // #nosec G115 -- above 0
-	put := clientv3.OpPut(g.at, string(data), clientv3.WithLease(lease))
-	g.stake = []clientv3.Op{clientv3.OpTxn(g.compares(), []clientv3.Op{put}, nil)}
+	put := clientv3.OpPut(g.key, string(data), clientv3.WithLease(lease))
+	g.claimOps = []clientv3.Op{clientv3.OpTxn(g.conditions(), []clientv3.Op{put}, nil)}
 	return g, nil
 }
 
-// compares are what must hold so that no claim bars the change.
-func (g *guard) compares() []clientv3.Cmp {
-	if g.at == "" {
+// conditions are what must hold so that no claim bars the change.
+func (g *claimGuard) conditions() []clientv3.Cmp {
+	if g.key == "" {
 		return nil
 	}
-	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(g.at), "=", g.replaced)}
+	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(g.key), "=", g.replaced)}
 }
 
-// pass is what a change does to the claim that it replaces.
-func (g *guard) pass() []clientv3.Op {
+// successOps is what a change does to the claim that it replaces.
+func (g *claimGuard) successOps() []clientv3.Op {
 	if g.replaced == 0 {
 		return nil
 	}
-	return []clientv3.Op{clientv3.OpDelete(g.at)}
+	return []clientv3.Op{clientv3.OpDelete(g.key)}
 }
 
-// look is what a change that is not made does to the claim, and asks of it.
-func (g *guard) look() []clientv3.Op {
-	if g.at == "" {
+// failureOps is what a change that is not made does to the claim, and asks of it.
+func (g *claimGuard) failureOps() []clientv3.Op {
+	if g.key == "" {
 		return nil
 	}
-	return append(g.stake, clientv3.OpGet(g.at))
+	return append(g.claimOps, clientv3.OpGet(g.key))
 }

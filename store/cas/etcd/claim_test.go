@@ -25,15 +25,15 @@ func newClaimed(t *testing.T, kind gatehouse.Kind, lasts time.Duration) *claimed
 	c := &claimedBy{
 		claimer: backend(t, cluster.URL("")), other: backend(t, cluster.URL("")), key: named(kind, "a/b"),
 	}
-	c.version = put(t, c.other, c.key, &cas.Change{Next: []byte("first"), Nonce: 1, Server: 8}).Version
-	lost := c.swap(t, c.claimer, cas.Change{If: 1, Server: 7, Claim: lasts})
+	c.version = put(t, c.other, c.key, &cas.RecordChange{Next: []byte("first"), Nonce: 1, Server: 8}).Version
+	lost := c.swap(t, c.claimer, cas.RecordChange{If: 1, Server: 7, Claim: lasts})
 	if lost.Swapped || lost.Claimed != 0 || lost.Version != c.version {
 		t.Fatalf("the change that claims = %+v, want the record, and no claim in its way", lost)
 	}
 	return c
 }
 
-func (c *claimedBy) swap(t *testing.T, b *Backend, change cas.Change) cas.Reply {
+func (c *claimedBy) swap(t *testing.T, b *Backend, change cas.RecordChange) cas.Reply {
 	t.Helper()
 	change.Next, change.Nonce, change.Keep = []byte("next"), 2, gatehouse.Forever
 	r, err := b.Swap(t.Context(), c.key, &change)
@@ -48,25 +48,25 @@ func TestClaim(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []gatehouse.Kind{gatehouse.Counter, gatehouse.Lock} {
 		c := newClaimed(t, kind, time.Hour)
-		for _, what := range []cas.Change{
+		for _, what := range []cas.RecordChange{
 			{If: c.version, Server: 8}, {If: c.version, Server: 8, Claim: time.Hour}, {If: 1, Server: 8},
 		} {
 			if r := c.swap(t, c.other, what); r.Swapped || r.Claimed <= 0 || r.Version != c.version {
 				t.Errorf("%s: %+v of another = %+v, want it barred by the claim", kind, what, r)
 			}
 		}
-		if r := c.swap(t, c.other, cas.Change{If: c.version, Read: true}); !r.Swapped {
+		if r := c.swap(t, c.other, cas.RecordChange{If: c.version, Read: true}); !r.Swapped {
 			t.Errorf("%s: a read = %+v, want the record to be as it was", kind, r)
 		}
-		made := c.swap(t, c.claimer, cas.Change{If: c.version, Server: 7, Claim: time.Hour})
+		made := c.swap(t, c.claimer, cas.RecordChange{If: c.version, Server: 7, Claim: time.Hour})
 		if !made.Swapped || made.Version == c.version {
 			t.Errorf("%s: the change of the server with the claim = %+v, want it made", kind, made)
 		}
-		if r := c.swap(t, c.other, cas.Change{If: made.Version, Server: 8}); r.Claimed > 0 {
+		if r := c.swap(t, c.other, cas.RecordChange{If: made.Version, Server: 8}); r.Claimed > 0 {
 			t.Errorf("%s: another's change after it = %+v, want no claim in its way", kind, r)
 		}
-		last := c.swap(t, c.other, cas.Change{If: 1, Server: 8}).Version
-		if r := c.swap(t, c.other, cas.Change{If: last, Server: 8}); !r.Swapped {
+		last := c.swap(t, c.other, cas.RecordChange{If: 1, Server: 8}).Version
+		if r := c.swap(t, c.other, cas.RecordChange{If: last, Server: 8}); !r.Swapped {
 			t.Errorf("%s: the last change = %+v, want it made", kind, r)
 		}
 	}
@@ -76,9 +76,9 @@ func TestClaim(t *testing.T) {
 func TestClaimEnds(t *testing.T) {
 	t.Parallel()
 	c := newClaimed(t, gatehouse.Counter, time.Microsecond)
-	c.swap(t, c.other, cas.Change{If: c.version, Server: 8}) // which sees it for the first time
+	c.swap(t, c.other, cas.RecordChange{If: c.version, Server: 8}) // which sees it for the first time
 	for deadline := time.Now().Add(patience); ; {
-		r := c.swap(t, c.other, cas.Change{If: c.version, Server: 8})
+		r := c.swap(t, c.other, cas.RecordChange{If: c.version, Server: 8})
 		if r.Swapped {
 			break
 		}
@@ -86,7 +86,7 @@ func TestClaimEnds(t *testing.T) {
 			t.Fatalf("a change after the claim = %+v, want it made", r)
 		}
 	}
-	left, err := c.other.client.Get(t.Context(), c.other.keys.claim(c.key))
+	left, err := c.other.client.Get(t.Context(), c.other.keys.claimKey(c.key))
 	if err != nil || len(left.Kvs) > 0 {
 		t.Errorf("the key of the claim = %v, %v, want it deleted with the change", left, err)
 	}

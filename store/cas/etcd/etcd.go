@@ -26,8 +26,8 @@ type Backend struct {
 	client *clientv3.Client
 	keys   keys
 	leases leases
-	keeper keeper
-	claims claims
+	pool   leasePool
+	claims claimTable
 
 	start time.Time // of its clock
 	close sync.Once
@@ -40,7 +40,7 @@ type Backend struct {
 // The path is what all keys begin with, /gatehouse/ when it is left out. Servers that are to share
 // controllers have the same. Etcd need not be there yet, unless the address has a user. The caller closes the
 // backend after the store that uses it.
-func Open(address string) (*Backend, error) { return open(address) }
+func Open(address string) (*Backend, error) { return openBackend(address) }
 
 // Check says what is wrong with an address, nil when Open would take it. It asks nobody.
 func Check(address string) error {
@@ -54,19 +54,19 @@ func Check(address string) error {
 	return nil
 }
 
-func open(address string, options ...grpc.DialOption) (*Backend, error) {
+func openBackend(address string, options ...grpc.DialOption) (*Backend, error) {
 	if err := Check(address); err != nil {
 		return nil, err
 	}
 	address = withPath(address)
-	client, path, _, err := etcd.Open(address, append(options, grpc.WithStatsHandler(wire{}))...)
+	client, path, _, err := etcd.Open(address, append(options, grpc.WithStatsHandler(sentTracker{}))...)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	b := &Backend{client: client, keys: keys(strings.TrimRight(path, "/") + "/"), start: time.Now()}
 	b.leases.client = pb.NewLeaseClient(client.ActiveConnection())
-	b.leases.start()
-	b.keeper.leases = &b.leases
+	b.leases.openContext()
+	b.pool.leases = &b.leases
 	return b, nil
 }
 
@@ -97,15 +97,17 @@ func (b *Backend) Close() error {
 }
 
 // Traits implements swap.Backend. Fencing tokens rest on etcd's revision, which never goes back.
-func (b *Backend) Traits() cas.Traits { return cas.Traits{Fences: true, Leases: true, Claims: true} }
+func (b *Backend) Traits() cas.Traits {
+	return cas.Traits{Fences: true, ExpiresHolds: true, Claims: true}
+}
 
-// now is this server's time, as etcd has none: the wall clock as it was at the start, and what has passed
-// since by the monotonic one.
-func (b *Backend) now() time.Time { return b.start.Round(0).Add(time.Since(b.start)) }
+// localTime is this server's time, as etcd has none: the wall clock as it was at the start, and what has
+// passed since by the monotonic one.
+func (b *Backend) localTime() time.Time { return b.start.Round(0).Add(time.Since(b.start)) }
 
-// within bounds one attempt by half of the time there is, so that another one, of another member, can be made
-// after it: the client asks its members in turn.
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
+// attemptContext bounds one attempt by half of the time there is, so that another one, of another member,
+// can be made after it: the client asks its members in turn.
+func attemptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithTimeout(ctx, maxCall)

@@ -39,7 +39,7 @@ func TestFullEtcd(t *testing.T) {
 	work.Wait()
 	close(refused)
 	for key := range refused {
-		r, err := b.Swap(t.Context(), key, &cas.Change{If: 1<<64 - 1, Read: true})
+		r, err := b.Swap(t.Context(), key, &cas.RecordChange{If: 1<<64 - 1, Read: true})
 		if err != nil || r.Record != nil {
 			t.Errorf("%s was refused, and there is a record of %d bytes, %v", key, len(r.Record), err)
 		}
@@ -53,6 +53,6 @@ func fill(b *Backend, key gatehouse.Key) error {
 	record := make([]byte, 400<<10)
 	const nonce = 7
 	binary.BigEndian.PutUint64(record[cas.NonceAt:], nonce)
-	_, err := b.Swap(ctx, key, &cas.Change{Next: record, Nonce: nonce, Keep: 10 * time.Hour})
+	_, err := b.Swap(ctx, key, &cas.RecordChange{Next: record, Nonce: nonce, Keep: 10 * time.Hour})
 	return err
 }

@@ -103,7 +103,7 @@ func manyHolds(t *testing.T, s *server, key gatehouse.Key) {
 	if len(fences) != many {
 		t.Errorf("%d holds have %d fencing tokens", many, len(fences))
 	}
-	if n := below(t, s.backend.client, s.backend.keys.holds(key)); n != many {
+	if n := below(t, s.backend.client, s.backend.keys.holdPrefix(key)); n != many {
 		t.Errorf("there are %d hold keys, want %d", n, many)
 	}
 	s.do(t, key, gatehouse.Command{Op: gatehouse.OpDelete}, gatehouse.Granted)

@@ -32,19 +32,19 @@ const (
 	digestMark = "%%"
 )
 
-// records is what the keys of all records of a kind begin with.
-func (k keys) records(kind gatehouse.Kind) string {
+// recordPrefix is what the keys of all records of a kind begin with.
+func (k keys) recordPrefix(kind gatehouse.Kind) string {
 	return string(k) + recordsPart + kind.String() + "/"
 }
 
-func (k keys) record(key gatehouse.Key) string { return k.records(key.Kind) + key.Name }
+func (k keys) recordKey(key gatehouse.Key) string { return k.recordPrefix(key.Kind) + key.Name }
 
-func (k keys) claim(key gatehouse.Key) string {
+func (k keys) claimKey(key gatehouse.Key) string {
 	return string(k) + claimsPart + key.Kind.String() + "/" + key.Name
 }
 
-// holds is what the keys of all holds under one name begin with.
-func (k keys) holds(key gatehouse.Key) string {
+// holdPrefix is what the keys of all holds under one name begin with.
+func (k keys) holdPrefix(key gatehouse.Key) string {
 	name := strings.ReplaceAll(strings.ReplaceAll(key.Name, "%", "%25"), "/", "%2F")
 	if len(name) > maxPart {
 		digest := sha256.Sum256([]byte(key.Name))
@@ -53,9 +53,9 @@ func (k keys) holds(key gatehouse.Key) string {
 	return string(k) + holdsPart + key.Kind.String() + "/" + name + "/"
 }
 
-// hold is the key of a hold. Fencing tokens have 20 digits, so that the oldest hold comes first.
-func (k keys) hold(key gatehouse.Key, fence uint64) string {
-	return k.holds(key) + fmt.Sprintf("%020d", fence)
+// holdKey is the key of a hold. Fencing tokens have 20 digits, so that the oldest hold comes first.
+func (k keys) holdKey(key gatehouse.Key, fence uint64) string {
+	return k.holdPrefix(key) + fmt.Sprintf("%020d", fence)
 }
 
 // fenceOf is the fencing token of the hold that a key is of, 0 when it is of none.
@@ -68,9 +68,9 @@ func fenceOf(key []byte) uint64 {
 	return fence
 }
 
-// parse says which controller a key is of, and whether it is that of a hold. The controller is the zero one
-// when it cannot be told. ok is false for a key that is none of ours.
-func (k keys) parse(text string) (key gatehouse.Key, isHold, ok bool) {
+// parseKey says which controller a key is of, and whether it is that of a hold. The controller is the zero
+// one when it cannot be told. ok is false for a key that is none of ours.
+func (k keys) parseKey(text string) (key gatehouse.Key, isHold, ok bool) {
 	rest, ok := strings.CutPrefix(text, string(k))
 	if !ok {
 		return key, false, false

@@ -26,18 +26,19 @@ func TestKeys(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one := gatehouse.Key{Kind: kind.Draw(t, "kind"), Name: name.Draw(t, "name")}
 		two := gatehouse.Key{Kind: kind.Draw(t, "kind"), Name: name.Draw(t, "name")}
-		if one != two && (k.record(one) == k.record(two) || strings.HasPrefix(k.hold(two, 1), k.holds(one))) {
+		if one != two && (k.recordKey(one) == k.recordKey(two) ||
+			strings.HasPrefix(k.holdKey(two, 1), k.holdPrefix(one))) {
 			t.Errorf("%q and %q share a key", one, two)
 		}
-		if one.Kind == two.Kind && (one.Name < two.Name) != (k.record(one) < k.record(two)) {
+		if one.Kind == two.Kind && (one.Name < two.Name) != (k.recordKey(one) < k.recordKey(two)) {
 			t.Errorf("%q and %q have keys in another order", one.Name, two.Name)
 		}
-		if got, isHold, ok := k.parse(k.record(one)); got != one || isHold || !ok {
+		if got, isHold, ok := k.parseKey(k.recordKey(one)); got != one || isHold || !ok {
 			t.Errorf("the record of %q is of %q, a hold %t, ours %t", one, got, isHold, ok)
 		}
 		fence := rapid.Uint64Min(1).Draw(t, "fence")
-		hold := k.hold(one, fence)
-		got, isHold, ok := k.parse(hold)
+		hold := k.holdKey(one, fence)
+		got, isHold, ok := k.parseKey(hold)
 		want := one
 		if strings.Contains(hold, digestMark) {
 			want = gatehouse.Key{}
@@ -48,7 +49,7 @@ func TestKeys(t *testing.T) {
 	})
 	for _, foreign := range []string{"", "/a/", "/b/records/lock/x", "/a/records/lock/", "/a/records/none/x",
 		"/a/holds/lock/x", "/a/other/lock/x"} {
-		if key, _, ok := k.parse(foreign); ok {
+		if key, _, ok := k.parseKey(foreign); ok {
 			t.Errorf("%q is taken for a key of %q", foreign, key)
 		}
 	}
@@ -58,26 +59,26 @@ func TestKeys(t *testing.T) {
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		change := cas.Change{
+		change := cas.RecordChange{
 			Next: rapid.SliceOf(rapid.Byte()).Draw(t, "record"),
 			Wake: rapid.SliceOf(rapid.Uint32Range(1, 9)).Draw(t, "wake"),
 		}
-		stored := []byte(seal(&change))
-		if got := unseal(stored); !bytes.Equal(got, change.Next) {
+		stored := []byte(sealRecord(&change))
+		if got := unsealRecord(stored); !bytes.Equal(got, change.Next) {
 			t.Errorf("record %x became %x", change.Next, got)
 		}
 		for server := range uint32(10) {
 			named := strings.ContainsRune(string(runes(change.Wake)), rune(server))
-			if wakes(stored, server) != named {
+			if wakesServer(stored, server) != named {
 				t.Errorf("wakes server %d = %t, want %t", server, !named, named)
 			}
 		}
 		cut := stored[:rapid.IntRange(0, len(stored)).Draw(t, "cut")]
-		unseal(cut) // must not panic
-		wakes(cut, 1)
+		unsealRecord(cut) // must not panic
+		wakesServer(cut, 1)
 	})
-	crowd := cas.Change{Next: []byte("x"), Wake: make([]uint32, everyone)}
-	if stored := []byte(seal(&crowd)); !wakes(stored, 7) || string(unseal(stored)) != "x" {
+	crowd := cas.RecordChange{Next: []byte("x"), Wake: make([]uint32, allServers)}
+	if stored := []byte(sealRecord(&crowd)); !wakesServer(stored, 7) || string(unsealRecord(stored)) != "x" {
 		t.Error("a change that concerns more than can be counted does not wake everyone")
 	}
 }

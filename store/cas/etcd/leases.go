@@ -24,8 +24,8 @@ const (
 	maxRevokers = 16
 	// maxRevokes is how many leases wait to be given back. More end by themselves.
 	maxRevokes = 4096
-	// farewell is how long giving leases back may take when a backend is closed.
-	farewell = time.Second
+	// closeTimeout is how long giving leases back may take when a backend is closed.
+	closeTimeout = time.Second
 )
 
 // leases are made here, and given back behind the backs of those who do not need them any more.
@@ -41,27 +41,27 @@ type leases struct {
 	closed   bool
 }
 
-func (l *leases) start() { l.ctx, l.cancel = context.WithCancel(context.Background()) }
+func (l *leases) openContext() { l.ctx, l.cancel = context.WithCancel(context.Background()) }
 
-// grant makes a lease. Its number is made here, not by etcd, so that one whose answer was lost can be given
-// back; it never comes again.
-func (l *leases) grant(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
+// createLease makes a lease. Its number is made here, not by etcd, so that one whose answer was lost can be
+// given back; it never comes again.
+func (l *leases) createLease(ctx context.Context, seconds int64) (clientv3.LeaseID, error) {
 	var sent atomic.Bool
 	id := 1 + rand.Int64N(math.MaxInt64)
 	request := &pb.LeaseGrantRequest{ID: id, TTL: seconds}
-	ctx = noting(clientv3.WithRequireLeader(ctx), &sent)
+	ctx = withSentFlag(clientv3.WithRequireLeader(ctx), &sent)
 	if _, err := l.client.LeaseGrant(ctx, request, grpc.WaitForReady(true)); err != nil {
-		err = tell(rpctypes.Error(err), sent.Load())
+		err = classifyError(rpctypes.Error(err), sent.Load())
 		if mayBeDone(err) {
-			l.free(clientv3.LeaseID(id))
+			l.revokeSoon(clientv3.LeaseID(id))
 		}
 		return 0, err
 	}
 	return clientv3.LeaseID(id), nil
 }
 
-// free gives leases back that no key needs, soon, if that is possible.
-func (l *leases) free(ids ...clientv3.LeaseID) {
+// revokeSoon gives leases back that no key needs, soon, if that is possible.
+func (l *leases) revokeSoon(ids ...clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -72,13 +72,13 @@ func (l *leases) free(ids ...clientv3.LeaseID) {
 	for range ids {
 		if l.revokers < maxRevokers {
 			l.revokers++
-			l.work.Go(l.revoke)
+			l.work.Go(l.revokeUnused)
 		}
 	}
 }
 
-// revoke gives leases back until there are none.
-func (l *leases) revoke() {
+// revokeUnused gives leases back until there are none.
+func (l *leases) revokeUnused() {
 	for {
 		l.mu.Lock()
 		if len(l.unused) == 0 {
@@ -99,29 +99,29 @@ func (l *leases) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	end := time.AfterFunc(farewell, l.cancel)
+	end := time.AfterFunc(closeTimeout, l.cancel)
 	l.work.Wait()
 	end.Stop()
 	l.cancel()
 }
 
-// A grants is the leases of the holds that a change begins, by their length in seconds. Holds of the same
-// length share one, because they begin together; each other change makes its own.
-type grants map[int64]clientv3.LeaseID
+// A leasesByLength is the leases of the holds that a change begins, by their length in seconds. Holds of
+// the same length share one, because they begin together; each other change makes its own.
+type leasesByLength map[int64]clientv3.LeaseID
 
-// begin makes the leases of holds.
-func (l *leases) begin(ctx context.Context, holds []control.Hold) (grants, error) {
+// createForHolds makes the leases of holds.
+func (l *leases) createForHolds(ctx context.Context, holds []control.Hold) (leasesByLength, error) {
 	lengths := lengthsOf(holds)
 	ids, errs := make([]clientv3.LeaseID, len(lengths)), make([]error, len(lengths))
 	var work sync.WaitGroup
 	for i := 1; i < len(lengths); i++ {
-		work.Go(func() { ids[i], errs[i] = l.grant(ctx, lengths[i]) })
+		work.Go(func() { ids[i], errs[i] = l.createLease(ctx, lengths[i]) })
 	}
 	if len(lengths) > 0 {
-		ids[0], errs[0] = l.grant(ctx, lengths[0])
+		ids[0], errs[0] = l.createLease(ctx, lengths[0])
 	}
 	work.Wait()
-	g := make(grants, len(lengths))
+	g := make(leasesByLength, len(lengths))
 	for i, id := range ids {
 		if id != 0 {
 			g[lengths[i]] = id
@@ -129,7 +129,7 @@ func (l *leases) begin(ctx context.Context, holds []control.Hold) (grants, error
 	}
 	err := errors.Join(errs...)
 	if err != nil {
-		l.free(g.all()...)
+		l.revokeSoon(g.allIDs()...)
 	}
 	return g, err
 }
@@ -144,15 +144,15 @@ func lengthsOf(holds []control.Hold) (lengths []int64) {
 	return lengths
 }
 
-// of is the lease of a hold, 0 for one that does not end.
-func (g grants) of(hold *control.Hold) clientv3.LeaseID { return g[ttl(hold.Expires)] }
+// leaseOf is the lease of a hold, 0 for one that does not end.
+func (g leasesByLength) leaseOf(hold *control.Hold) clientv3.LeaseID { return g[ttl(hold.Expires)] }
 
-func (g grants) all() []clientv3.LeaseID { return slices.Collect(maps.Values(g)) }
+func (g leasesByLength) allIDs() []clientv3.LeaseID { return slices.Collect(maps.Values(g)) }
 
-// unused are those under which nothing is held. After a change that was not made all are, unless the network
-// has brought it twice, and it was made the first time.
-func (g grants) unused(used map[int64]bool) []clientv3.LeaseID {
-	return slices.DeleteFunc(g.all(), func(id clientv3.LeaseID) bool { return used[int64(id)] })
+// unusedIDs are those under which nothing is held. After a change that was not made all are, unless the
+// network has brought it twice, and it was made the first time.
+func (g leasesByLength) unusedIDs(used map[int64]bool) []clientv3.LeaseID {
+	return slices.DeleteFunc(g.allIDs(), func(id clientv3.LeaseID) bool { return used[int64(id)] })
 }
 
 // ttl is a length in etcd's seconds, rounded up, 0 for no end.

@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	// page is how many records are asked for at once; each may have half a MiB.
-	page = 50
-	// maxPage is how long one question may take.
-	maxPage = 5 * time.Second
+	// pageSize is how many records are asked for at once; each may have half a MiB.
+	pageSize = 50
+	// pageTimeout is how long one question may take.
+	pageTimeout = 5 * time.Second
 )
 
 // Range implements swap.Backend. Each page is what the majority knows when it is asked for.
 func (b *Backend) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(name string, record []byte) bool,
 ) error {
-	prefix := b.keys.records(kind)
+	prefix := b.keys.recordPrefix(kind)
 	end := clientv3.GetPrefixRangeEnd(prefix)
 	from := prefix
 	if after != "" {
 		from += after + "\x00"
 	}
 	for {
-		response, err := b.page(ctx, from, end)
+		response, err := b.readPage(ctx, from, end)
 		if err != nil {
 			return gatehouse.Errorf(gatehouse.CodeUnavailable, "listing of %s: the store does not answer: %w",
 				kind, err)
 		}
 		for _, kv := range response.Kvs {
 			name := strings.TrimPrefix(string(kv.Key), prefix)
-			if !visit(name, unseal(kv.Value)) {
+			if !visit(name, unsealRecord(kv.Value)) {
 				return nil
 			}
 		}
@@ -47,10 +47,10 @@ func (b *Backend) Range(
 	}
 }
 
-func (b *Backend) page(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, maxPage)
+func (b *Backend) readPage(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	response, err := b.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
+	response, err := b.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}

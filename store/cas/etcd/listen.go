@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// beat is the longest that a watch may be silent before it is asked for a sign of life, and how long it
-	// may take for it. A connection to a member that hangs is silent too.
-	beat = 2 * time.Second
+	// silenceLimit is the longest that a watch may be silent before it is asked for a sign of life, and how
+	// long it may take for it. A connection to a member that hangs is silent too.
+	silenceLimit = 2 * time.Second
 	// firstPause and lastPause are between two tries to watch.
 	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
 )
@@ -32,18 +32,18 @@ func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &listener{client: b.client, keys: b.keys, server: server, wake: wake}
 	var work sync.WaitGroup
-	work.Go(func() { l.run(ctx) })
+	work.Go(func() { l.keepWatching(ctx) })
 	return func() {
 		cancel()
 		work.Wait()
 	}
 }
 
-// run watches until ctx ends, again and again.
-func (l *listener) run(ctx context.Context) {
+// keepWatching watches until ctx ends, again and again.
+func (l *listener) keepWatching(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
-		if l.watch(ctx) {
+		if l.watchOnce(ctx) {
 			pause = firstPause
 		}
 		timer := time.NewTimer(pause)
@@ -56,14 +56,15 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-// watch hears of changes until the watch ends or is silent for too long. It reports whether there was one.
-func (l *listener) watch(ctx context.Context) (began bool) {
+// watchOnce hears of changes until the watch ends or is silent for too long. It reports whether there was
+// one.
+func (l *listener) watchOnce(ctx context.Context) (began bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	opening := time.AfterFunc(beat, cancel) // Watch waits for the member's answer
+	opening := time.AfterFunc(silenceLimit, cancel) // Watch waits for the member's answer
 	changes := l.client.Watch(ctx, string(l.keys), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	opening.Stop()
-	ticker := time.NewTicker(beat)
+	ticker := time.NewTicker(silenceLimit)
 	defer ticker.Stop()
 	asked := true // it answers that it watches
 	for {
@@ -77,9 +78,9 @@ func (l *listener) watch(ctx context.Context) (began bool) {
 				l.wake(gatehouse.Key{})
 			}
 			asked = false
-			l.hear(response.Events)
+			l.handleEvents(response.Events)
 		case <-ticker.C:
-			if asked || !l.ask(ctx) {
+			if asked || !l.requestProgress(ctx) {
 				return began
 			}
 			asked = true
@@ -89,43 +90,43 @@ func (l *listener) watch(ctx context.Context) (began bool) {
 	}
 }
 
-// ask asks for a sign of life. The client takes the question only while it has a connection.
-func (l *listener) ask(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, beat)
+// requestProgress asks for a sign of life. The client takes the question only while it has a connection.
+func (l *listener) requestProgress(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
 	return l.client.RequestProgress(ctx) == nil
 }
 
-// hear tells of events, those of one change of etcd together.
-func (l *listener) hear(events []*clientv3.Event) {
+// handleEvents tells of events, those of one change of etcd together.
+func (l *listener) handleEvents(events []*clientv3.Event) {
 	for len(events) > 0 {
 		n := 1
 		for n < len(events) && events[n].Kv.ModRevision == events[0].Kv.ModRevision {
 			n++
 		}
-		l.hearChange(events[:n])
+		l.handleChange(events[:n])
 		events = events[n:]
 	}
 }
 
-// hearChange wakes the lines that a change of etcd is about. A record that was written says itself whom it
+// handleChange wakes the lines that a change of etcd is about. A record that was written says itself whom it
 // concerns, also for the holds that ended with it. A hold that ended without its record being written has
 // been ended by its lease; that concerns everybody.
-func (l *listener) hearChange(events []*clientv3.Event) {
+func (l *listener) handleChange(events []*clientv3.Event) {
 	written := map[string]bool{} // what the keys of their holds begin with
 	for _, e := range events {
-		key, isHold, ok := l.keys.parse(string(e.Kv.Key))
+		key, isHold, ok := l.keys.parseKey(string(e.Kv.Key))
 		if !ok || isHold {
 			continue
 		}
-		written[l.keys.holds(key)] = true
-		if !e.IsCreate() && !e.IsModify() || wakes(e.Kv.Value, l.server) {
+		written[l.keys.holdPrefix(key)] = true
+		if !e.IsCreate() && !e.IsModify() || wakesServer(e.Kv.Value, l.server) {
 			l.wake(key)
 		}
 	}
 	for _, e := range events {
 		text := string(e.Kv.Key)
-		key, isHold, ok := l.keys.parse(text)
+		key, isHold, ok := l.keys.parseKey(text)
 		if ok && isHold && e.Type == clientv3.EventTypeDelete &&
 			!written[text[:strings.LastIndexByte(text, '/')+1]] {
 			l.wake(key)

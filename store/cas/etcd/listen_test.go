@@ -52,15 +52,15 @@ func TestListen(t *testing.T) {
 	heard := listen(t, backend(t, cluster.URL("")), 7)
 	key, other := named(gatehouse.Lock, "a/b"), named(gatehouse.Lock, "end")
 	hold := control.Hold{Holder: "h", Fence: 5, Expires: time.Second}
-	r := put(t, b, key, &cas.Change{Next: []byte("1"), Begin: []control.Hold{hold}})
-	r = put(t, b, key, &cas.Change{If: r.Version, Next: []byte("2"), Wake: []uint32{6, 8}})
-	put(t, b, other, &cas.Change{Next: []byte("2"), Wake: []uint32{7}})
+	r := put(t, b, key, &cas.RecordChange{Next: []byte("1"), Begin: []control.Hold{hold}})
+	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("2"), Wake: []uint32{6, 8}})
+	put(t, b, other, &cas.RecordChange{Next: []byte("2"), Wake: []uint32{7}})
 	hears(t, heard, other) // and none before
 	hears(t, heard, key)   // by the end of the hold
 	hold.Fence, hold.Expires = 6, 0
-	r = put(t, b, key, &cas.Change{If: r.Version, Next: []byte("3"), Begin: []control.Hold{hold}})
-	r = put(t, b, key, &cas.Change{If: r.Version, Next: []byte("4"), End: []control.Hold{hold}})
-	put(t, b, key, &cas.Change{If: r.Version})
+	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("3"), Begin: []control.Hold{hold}})
+	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("4"), End: []control.Hold{hold}})
+	put(t, b, key, &cas.RecordChange{If: r.Version})
 	hears(t, heard, key) // by its delete
 	foreign := []string{"/gatehouse/foreign", "/gatehouse/records/foreign/x", "/gatehouse/records/lock/"}
 	for _, text := range foreign {
@@ -68,7 +68,7 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put(t, b, key, &cas.Change{Next: []byte("5"), Wake: []uint32{7}})
+	put(t, b, key, &cas.RecordChange{Next: []byte("5"), Wake: []uint32{7}})
 	hears(t, heard, key)
 }
 
@@ -82,13 +82,13 @@ func TestListenerIsCutOff(t *testing.T) {
 	heard := listen(t, backend(t, link.URL("")), 7)
 	key := named(gatehouse.Lock, "a")
 	link.Hang()
-	r := put(t, b, key, &cas.Change{Next: []byte("1"), Wake: []uint32{7}})
+	r := put(t, b, key, &cas.RecordChange{Next: []byte("1"), Wake: []uint32{7}})
 	link.Mend()
 	hearsEither(t, b, heard, key)
 
 	link.Hang()
-	r = put(t, b, key, &cas.Change{If: r.Version, Next: []byte("2"), Wake: []uint32{7}})
-	r = put(t, b, key, &cas.Change{If: r.Version, Next: []byte("3"), Wake: []uint32{7}})
+	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("2"), Wake: []uint32{7}})
+	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("3"), Wake: []uint32{7}})
 	if _, err := client.Compact(t.Context(), int64(r.Version)); err != nil { // #nosec G115 -- it is small
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestListenerIsCutOff(t *testing.T) {
 	await.True(t, "it gives up and connects again", func() bool { return link.Taken() > taken })
 	cluster.Resume(0)
 	hearsEither(t, b, heard, key)
-	put(t, b, key, &cas.Change{If: r.Version, Next: []byte("4"), Wake: []uint32{7}})
+	put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("4"), Wake: []uint32{7}})
 	hears(t, heard, key)
 }
 
@@ -120,7 +120,7 @@ func hearsEither(t *testing.T, b *Backend, heard <-chan gatehouse.Key, want gate
 			}
 			marks++
 			mark = named(gatehouse.Event, fmt.Sprintf("mark of %d %d", time.Now().UnixNano(), marks))
-			put(t, b, mark, &cas.Change{Next: []byte("1"), Wake: []uint32{7}})
+			put(t, b, mark, &cas.RecordChange{Next: []byte("1"), Wake: []uint32{7}})
 		case <-time.After(patience):
 			t.Fatalf("heard nothing, want to hear of %q", want)
 		}

@@ -59,7 +59,7 @@ func opened(tb testing.TB, address string, options ...grpc.DialOption) *Backend 
 	tb.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		b, err := open(address, options...)
+		b, err := openBackend(address, options...)
 		if err == nil {
 			return b
 		}
@@ -197,9 +197,9 @@ func holdLeases(tb testing.TB, client *clientv3.Client, all ...*server) int {
 	}
 	n := len(response.Leases)
 	for _, s := range all {
-		s.backend.keeper.mu.Lock()
-		n -= len(s.backend.keeper.spans)
-		s.backend.keeper.mu.Unlock()
+		s.backend.pool.mu.Lock()
+		n -= len(s.backend.pool.byLength)
+		s.backend.pool.mu.Unlock()
 	}
 	return n
 }

@@ -21,9 +21,9 @@ const (
 	// revision, may grant as many holds.
 	fenceBits = 16
 
-	// group is how many holds go into a transaction within the transaction. Etcd takes 128 operations, if it
-	// is not told otherwise, less those of the one around it; so there may be 60 groups.
-	group = 50
+	// holdsPerTxn is how many holds go into a transaction within the transaction. Etcd takes 128
+	// operations, if it is not told otherwise, less those of the one around it; so there may be 60 groups.
+	holdsPerTxn = 50
 
 	// maxHolder is how much of a holder stands beside the record, in bytes. It is there for people to read.
 	maxHolder = 64
@@ -31,146 +31,148 @@ const (
 
 // Swap implements swap.Backend by one transaction. The leases of the holds that it begins are made before.
 func (b *Backend) Swap(
-	ctx context.Context, key gatehouse.Key, change *cas.Change,
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange,
 ) (cas.Reply, error) {
-	ctx, cancel := within(ctx)
+	ctx, cancel := attemptContext(ctx)
 	defer cancel()
-	g, err := b.leases.begin(ctx, change.Begin)
+	g, err := b.leases.createForHolds(ctx, change.Begin)
 	if err != nil {
-		return cas.Reply{}, tell(err, false)
+		return cas.Reply{}, classifyError(err, false)
 	}
-	response, sent, err := b.transact(ctx, key, change, g)
+	response, sent, err := b.commitChange(ctx, key, change, g)
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			b.keeper.forget()
+			b.pool.forgetAll()
 		}
 		if sent && errors.Is(err, rpctypes.ErrNoSpace) {
-			return b.full(ctx, key, change, g)
+			return b.readAfterNoSpace(ctx, key, change, g)
 		}
-		err = tell(err, sent)
+		err = classifyError(err, sent)
 		if !mayBeDone(err) {
-			b.leases.free(g.all()...) // otherwise the holds may be under them
+			b.leases.revokeSoon(g.allIDs()...) // otherwise the holds may be under them
 		}
 		return cas.Reply{}, err
 	}
-	return b.reply(key, change, response, g)
+	return b.readReply(key, change, response, g)
 }
 
-// transact makes the transaction of a change. sent reports whether any of it may have been sent.
-func (b *Backend) transact(
-	ctx context.Context, key gatehouse.Key, change *cas.Change, g grants,
+// commitChange makes the transaction of a change. sent reports whether any of it may have been sent.
+func (b *Backend) commitChange(
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange, g leasesByLength,
 ) (response *clientv3.TxnResponse, sent bool, err error) {
-	claim, err := b.guard(ctx, key, change)
+	claim, err := b.newGuard(ctx, key, change)
 	if err != nil {
 		return nil, false, err
 	}
-	ops, err := b.ops(ctx, key, change, g)
+	ops, err := b.changeOps(ctx, key, change, g)
 	if err != nil {
 		return nil, false, err
 	}
 	var noted atomic.Bool
-	response, err = b.client.Txn(noting(clientv3.WithRequireLeader(ctx), &noted)).
-		If(append(b.compares(key, change), claim.compares()...)...).
-		Then(append(claim.pass(), ops...)...).Else(b.look(key, &claim)...).Commit()
+	response, err = b.client.Txn(withSentFlag(clientv3.WithRequireLeader(ctx), &noted)).
+		If(append(b.changeConditions(key, change), claim.conditions()...)...).
+		Then(append(claim.successOps(), ops...)...).Else(b.readOps(key, &claim)...).Commit()
 	if err == nil && response.Succeeded && claim.replaced != 0 {
-		response.Responses = response.Responses[len(claim.pass()):]
-		b.claims.forget(claim.at)
+		response.Responses = response.Responses[len(claim.successOps()):]
+		b.claims.forgetClaim(claim.key)
 	}
 	return response, noted.Load(), err
 }
 
-// full tells what became of a change that etcd had no space for: it says so too when it has just made it, and
-// takes no other after that. A record that is another one than before is answered like a race that was lost;
-// the nonces in it tell which it was.
-func (b *Backend) full(
-	ctx context.Context, key gatehouse.Key, change *cas.Change, g grants,
+// readAfterNoSpace tells what became of a change that etcd had no space for: it says so too when it has
+// just made it, and takes no other after that. A record that is another one than before is answered like a
+// race that was lost; the nonces in it tell which it was.
+func (b *Backend) readAfterNoSpace(
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange, g leasesByLength,
 ) (cas.Reply, error) {
-	look := b.look(key, &guard{at: b.keys.claim(key)})
+	look := b.readOps(key, &claimGuard{key: b.keys.claimKey(key)})
 	response, err := b.client.Txn(clientv3.WithRequireLeader(ctx)).Then(look...).Commit()
 	if err != nil {
 		return cas.Reply{}, fmt.Errorf("%w, and whether it made the change: %w", rpctypes.ErrNoSpace, err)
 	}
 	response.Succeeded = false
-	r, err := b.reply(key, change, response, g)
+	r, err := b.readReply(key, change, response, g)
 	if err == nil && r.Version == change.If {
-		err = tell(rpctypes.ErrNoSpace, true)
+		err = classifyError(rpctypes.ErrNoSpace, true)
 	}
 	return r, err
 }
 
-// compares are what must hold for the change to be made.
-func (b *Backend) compares(key gatehouse.Key, change *cas.Change) []clientv3.Cmp {
+// changeConditions are what must hold for the change to be made.
+func (b *Backend) changeConditions(key gatehouse.Key, change *cas.RecordChange) []clientv3.Cmp {
 	version := int64(-1) // which no key has
 	if change.If <= math.MaxInt64 {
 		version = int64(change.If)
 	}
-	all := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(b.keys.record(key)), "=", version)}
+	all := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(b.keys.recordKey(key)), "=", version)}
 	if version == 0 && !change.Read && hasHolds(key.Kind) {
 		// Should a record be lost while something is held, nobody may be granted it a second time.
-		none := clientv3.Compare(clientv3.CreateRevision(b.keys.holds(key)), "=", 0)
+		none := clientv3.Compare(clientv3.CreateRevision(b.keys.holdPrefix(key)), "=", 0)
 		all = append(all, none.WithPrefix())
 	}
 	return all
 }
 
-// ops are what the change does. The last one tells what is held after it.
-func (b *Backend) ops(
-	ctx context.Context, key gatehouse.Key, change *cas.Change, g grants,
+// changeOps are what the change does. The last one tells what is held after it.
+func (b *Backend) changeOps(
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange, g leasesByLength,
 ) (ops []clientv3.Op, err error) {
 	switch {
 	case change.Read:
 	case change.Next == nil:
-		ops = append(ops, clientv3.OpDelete(b.keys.record(key)))
+		ops = append(ops, clientv3.OpDelete(b.keys.recordKey(key)))
 	default:
-		lease, err := b.keeper.lease(ctx, change.Keep)
+		lease, err := b.pool.leaseFor(ctx, change.Keep)
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, clientv3.OpPut(b.keys.record(key), seal(change), clientv3.WithLease(lease)))
+		ops = append(ops,
+			clientv3.OpPut(b.keys.recordKey(key), sealRecord(change), clientv3.WithLease(lease)))
 	}
 	var holds []clientv3.Op
 	for i := range change.Begin {
 		h := &change.Begin[i]
 		holder := h.Holder[:min(len(h.Holder), maxHolder)]
-		holds = append(holds, clientv3.OpPut(b.keys.hold(key, h.Fence), holder,
-			clientv3.WithLease(g.of(h)), clientv3.WithPrevKV()))
+		holds = append(holds, clientv3.OpPut(b.keys.holdKey(key, h.Fence), holder,
+			clientv3.WithLease(g.leaseOf(h)), clientv3.WithPrevKV()))
 	}
 	for i := range change.End {
-		holds = append(holds, clientv3.OpDelete(b.keys.hold(key, change.End[i].Fence), clientv3.WithPrevKV()))
+		holds = append(holds,
+			clientv3.OpDelete(b.keys.holdKey(key, change.End[i].Fence), clientv3.WithPrevKV()))
 	}
-	for len(holds) > group {
-		ops = append(ops, clientv3.OpTxn(nil, holds[:group], nil))
-		holds = holds[group:]
+	for len(holds) > holdsPerTxn {
+		ops = append(ops, clientv3.OpTxn(nil, holds[:holdsPerTxn], nil))
+		holds = holds[holdsPerTxn:]
 	}
 	if len(holds) > 0 {
 		ops = append(ops, clientv3.OpTxn(nil, holds, nil))
 	}
 	if hasHolds(key.Kind) {
-		ops = append(ops, b.live(key))
+		ops = append(ops, b.readHolds(key))
 	}
 	return ops, nil
 }
 
-// look is what is done when the record is another one.
-func (b *Backend) look(key gatehouse.Key, claim *guard) []clientv3.Op {
-	ops := append([]clientv3.Op{clientv3.OpGet(b.keys.record(key))}, claim.look()...)
+// readOps is what is done when the record is another one.
+func (b *Backend) readOps(key gatehouse.Key, claim *claimGuard) []clientv3.Op {
+	ops := append([]clientv3.Op{clientv3.OpGet(b.keys.recordKey(key))}, claim.failureOps()...)
 	if hasHolds(key.Kind) {
-		ops = append(ops, b.live(key))
+		ops = append(ops, b.readHolds(key))
 	}
 	return ops
 }
 
-// live asks for the holds with their leases, which etcd does not tell with the keys only.
-func (b *Backend) live(key gatehouse.Key) clientv3.Op {
-	return clientv3.OpGet(b.keys.holds(key), clientv3.WithPrefix())
+// readHolds asks for the holds with their leases, which etcd does not tell with the keys only.
+func (b *Backend) readHolds(key gatehouse.Key) clientv3.Op {
+	return clientv3.OpGet(b.keys.holdPrefix(key), clientv3.WithPrefix())
 }
 
-// reply reads the answer to a transaction.
-func (b *Backend) reply(
-	key gatehouse.Key, change *cas.Change, response *clientv3.TxnResponse, g grants,
+// readReply reads the answer to a transaction.
+func (b *Backend) readReply(
+	key gatehouse.Key, change *cas.RecordChange, response *clientv3.TxnResponse, g leasesByLength,
 ) (cas.Reply, error) {
 	revision := uint64(response.Header.Revision) // #nosec G115 -- it counts from 1
-	r := cas.Reply{Swapped: response.Succeeded, Now: b.now(), MinFence: (revision + 1) << fenceBits}
+	r := cas.Reply{Swapped: response.Succeeded, Now: b.localTime(), MinFence: (revision + 1) << fenceBits}
 	results := response.Responses
 	used := map[int64]bool{}
 	if hasHolds(key.Kind) {
@@ -183,16 +185,17 @@ func (b *Backend) reply(
 	}
 	switch {
 	case !r.Swapped:
-		b.leases.free(g.unused(used)...)
+		b.leases.revokeSoon(g.unusedIDs(used)...)
 		if kvs := results[0].GetResponseRange().Kvs; len(kvs) > 0 {
-			r.Record, r.Version = unseal(kvs[0].Value), uint64(kvs[0].ModRevision) // #nosec G115 -- as above
+			r.Record = unsealRecord(kvs[0].Value)
+			r.Version = uint64(kvs[0].ModRevision) // #nosec G115 -- as above
 		} else if len(r.Live) > 0 {
 			return cas.Reply{}, fmt.Errorf("%w: %d holds in etcd below %s without a record",
-				cas.ErrRefused, len(r.Live), b.keys.holds(key))
+				cas.ErrRefused, len(r.Live), b.keys.holdPrefix(key))
 		}
 		if !change.Read {
 			claim := results[len(results)-1].GetResponseRange().Kvs
-			r.Claimed = b.claims.note(b.keys.claim(key), claim, change.Server)
+			r.Claimed = b.claims.noteClaim(b.keys.claimKey(key), claim, change.Server)
 		}
 	case change.Read:
 		r.Version = change.If
@@ -216,24 +219,24 @@ func (b *Backend) freeUnused(results []*pb.ResponseOp, used map[int64]bool) {
 		for _, kv := range previous {
 			if kv.Lease != 0 && !used[kv.Lease] {
 				used[kv.Lease] = true
-				b.leases.free(clientv3.LeaseID(kv.Lease))
+				b.leases.revokeSoon(clientv3.LeaseID(kv.Lease))
 			}
 		}
 		b.freeUnused(result.GetResponseTxn().GetResponses(), used)
 	}
 }
 
-// seal is what is stored of a record: how many servers are to be told of it, in 2 bytes, each of them in 4,
-// and the record. Too many to be counted are all.
-func seal(change *cas.Change) string {
+// sealRecord is what is stored of a record: how many servers are to be told of it, in 2 bytes, each of them
+// in 4, and the record. Too many to be counted are all.
+func sealRecord(change *cas.RecordChange) string {
 	wake := change.Wake
-	if len(wake) >= everyone {
+	if len(wake) >= allServers {
 		wake = nil
 	}
 	data := make([]byte, 0, 2+4*len(wake)+len(change.Next))
 	number := uint16(len(wake)) // #nosec G115 -- fewer than everyone
 	if len(wake) != len(change.Wake) {
-		number = everyone
+		number = allServers
 	}
 	data = binary.BigEndian.AppendUint16(data, number)
 	for _, server := range wake {
@@ -242,24 +245,24 @@ func seal(change *cas.Change) string {
 	return string(append(data, change.Next...))
 }
 
-// everyone stands for all servers.
-const everyone = math.MaxUint16
+// allServers stands for all servers.
+const allServers = math.MaxUint16
 
-// unseal is the record in what is stored, empty when that is damaged.
-func unseal(data []byte) []byte {
-	_, record := split(data)
+// unsealRecord is the record in what is stored, empty when that is damaged.
+func unsealRecord(data []byte) []byte {
+	_, record := splitStored(data)
 	return record
 }
 
-// split takes apart what is stored. What is damaged wakes nobody and is an empty record, which is told to
-// whoever asks for it.
-func split(data []byte) (wake, record []byte) {
+// splitStored takes apart what is stored. What is damaged wakes nobody and is an empty record, which is
+// told to whoever asks for it.
+func splitStored(data []byte) (wake, record []byte) {
 	if len(data) < 2 {
 		return nil, []byte{}
 	}
 	number := int(binary.BigEndian.Uint16(data))
 	data = data[2:]
-	if number == everyone {
+	if number == allServers {
 		return nil, data
 	}
 	if len(data) < 4*number {
@@ -268,12 +271,12 @@ func split(data []byte) (wake, record []byte) {
 	return data[:4*number], data[4*number:]
 }
 
-// wakes reports whether a server is to be told of what is stored.
-func wakes(data []byte, server uint32) bool {
-	if len(data) >= 2 && binary.BigEndian.Uint16(data) == everyone {
+// wakesServer reports whether a server is to be told of what is stored.
+func wakesServer(data []byte, server uint32) bool {
+	if len(data) >= 2 && binary.BigEndian.Uint16(data) == allServers {
 		return true
 	}
-	wake, _ := split(data)
+	wake, _ := splitStored(data)
 	for ; len(wake) >= 4; wake = wake[4:] {
 		if binary.BigEndian.Uint32(wake) == server {
 			return true

@@ -39,29 +39,31 @@ const (
 	maxHosts      = 64
 )
 
-// known are the parameters of an address, and whether they may be given more than once.
-var known = map[string]bool{
+// knownParameters are the parameters of an address, and whether they may be given more than once.
+var knownParameters = map[string]bool{
 	"addr": true, "master_set": false, "prefix": false, "ca": false, "cert": false, "key": false,
 	"sentinel_username": false, "sentinel_password": false,
 }
 
-// errForm is all that is said of what is no URL: a part of it may be a password.
-var errForm = errors.New("redis address: it is no URL, want redis://[user:password@]host[:port][/db]" +
+// errNotURL is all that is said of what is no URL: a part of it may be a password.
+var errNotURL = errors.New("redis address: it is no URL, want redis://[user:password@]host[:port][/db]" +
 	"[?parameter=value&...] with other characters than letters and digits in user and password as %XX")
 
-// errAt is said of an @ that does not end a user and password: what is before it may be a part of one.
-var errAt = errors.New("redis address: an @ behind the first / or ?, want it written as %40, and in a " +
-	"password / as %2F and ? as %3F")
+// errMisplacedAt is said of an @ that does not end a user and password: what is before it may be a part of
+// one.
+var errMisplacedAt = errors.New(
+	"redis address: an @ behind the first / or ?, want it written as %40, and in a " +
+		"password / as %2F and ? as %3F")
 
 // parseAddress reads redis://[user:password@]host[:port][/db][?parameters], or rediss:// for TLS.
 func parseAddress(text string) (*address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(text, "#") {
-		return nil, errForm
+		return nil, errNotURL
 	}
 	_, rest, _ := strings.Cut(text, "://")
 	if strings.LastIndexByte(rest, '@') > strings.IndexAny(rest+"/", "/?") {
-		return nil, errAt
+		return nil, errMisplacedAt
 	}
 	a := &address{prefix: defaultPrefix}
 	a.parameters, err = url.ParseQuery(u.RawQuery)
@@ -77,7 +79,7 @@ func parseAddress(text string) (*address, error) {
 			return nil, fmt.Errorf("redis address: %w", err)
 		}
 	}
-	a.describe(u)
+	a.describeAddress(u)
 	return a, nil
 }
 
@@ -94,7 +96,7 @@ func (a *address) parseScheme(u *url.URL) error {
 
 func (a *address) checkParameters(*url.URL) error {
 	for name, values := range a.parameters {
-		several, ok := known[name]
+		several, ok := knownParameters[name]
 		switch {
 		case !ok:
 			return fmt.Errorf("parameter %q is not known, want one of addr, master_set, prefix, ca, cert, "+
@@ -228,8 +230,8 @@ func (a *address) parseTLS(*url.URL) error {
 	return nil
 }
 
-// describe writes the address without what is secret.
-func (a *address) describe(u *url.URL) {
+// describeAddress writes the address without what is secret.
+func (a *address) describeAddress(u *url.URL) {
 	var text strings.Builder
 	text.WriteString(u.Scheme + "://")
 	if a.login.user != "" {
@@ -245,8 +247,8 @@ func (a *address) describe(u *url.URL) {
 	a.text = text.String()
 }
 
-// redact takes the passwords out of what Redis or a library has said.
-func (a *address) redact(text string) string {
+// redactText takes the passwords out of what Redis or a library has said.
+func (a *address) redactText(text string) string {
 	for _, password := range a.passwords {
 		text = strings.ReplaceAll(text, password, "***")
 	}

@@ -122,16 +122,16 @@ func TestFault(t *testing.T) {
 		"READONLY You can't write against a read only replica.":   "READONLY",
 		"unknown command": "unknown",
 	} {
-		if got := word(text); got != want {
+		if got := firstWord(text); got != want {
 			t.Errorf("word(%q) = %q, want %q", text, got, want)
 		}
 	}
-	err := a.fault(&dialError{errors.New("refused with hidden")})
+	err := a.classifyError(&dialError{errors.New("refused with hidden")})
 	if !errors.Is(err, cas.ErrNotSent) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("fault(dialError) = %v, want ErrNotSent and no password", err)
 	}
-	err = a.fault(fmt.Errorf("hidden: %w", io.EOF))
-	if definite(err) || !errors.Is(err, io.EOF) || strings.Contains(err.Error(), "hidden") {
+	err = a.classifyError(fmt.Errorf("hidden: %w", io.EOF))
+	if nothingChanged(err) || !errors.Is(err, io.EOF) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("fault(EOF) = %v, want it unknown, and no password", err)
 	}
 }

@@ -16,16 +16,17 @@ const (
 	claimSize   = 1 + 8 + 16
 )
 
-// claimOf is the argument of the script that says who asks and what it claims, empty if it claims nothing.
-func claimOf(change *cas.Change) string {
+// claimArgument is the argument of the script that says who asks and what it claims, empty if it claims
+// nothing.
+func claimArgument(change *cas.RecordChange) string {
 	if change.Claim == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%08x%d", change.Server, change.Claim.Microseconds())
 }
 
-// unclaimed is a stored record without the claim on it.
-func unclaimed(data []byte) []byte {
+// stripClaim is a stored record without the claim on it.
+func stripClaim(data []byte) []byte {
 	if len(data) > claimSize && data[0] == claimedForm {
 		return data[claimSize:]
 	}

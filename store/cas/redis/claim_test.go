@@ -14,7 +14,7 @@ import (
 // A claimStep is a change, and what is to come of it.
 type claimStep struct {
 	what    string
-	change  cas.Change
+	change  cas.RecordChange
 	want    cas.Reply
 	claimed bool // by another server
 }
@@ -25,46 +25,47 @@ func claimSteps() []claimStep {
 	const never = 1<<64 - 1
 	return []claimStep{
 		{
-			"a claim on none", cas.Change{If: 9, Next: first, Nonce: 1, Server: 7, Claim: time.Hour},
+			"a claim on none", cas.RecordChange{If: 9, Next: first, Nonce: 1, Server: 7, Claim: time.Hour},
 			cas.Reply{}, false,
 		},
 		{
-			"make", cas.Change{Next: first, Nonce: 1, Keep: time.Hour},
+			"make", cas.RecordChange{Next: first, Nonce: 1, Keep: time.Hour},
 			cas.Reply{Swapped: true, Version: 1}, false,
 		},
 		{
-			"lose and claim", cas.Change{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Hour},
+			"lose and claim", cas.RecordChange{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Hour},
 			cas.Reply{Record: first, Version: 1}, false,
 		},
-		{"another", cas.Change{If: 1, Nonce: 2}, cas.Reply{Record: first, Version: 1}, true},
+		{"another", cas.RecordChange{If: 1, Nonce: 2}, cas.Reply{Record: first, Version: 1}, true},
 		{
 			"another that claims too",
-			cas.Change{If: 1, Next: second, Nonce: 2, Server: 0xdeadbeef, Claim: time.Hour},
+			cas.RecordChange{If: 1, Next: second, Nonce: 2, Server: 0xdeadbeef, Claim: time.Hour},
 			cas.Reply{Record: first, Version: 1}, true,
 		},
-		{"make again", cas.Change{Nonce: 2}, cas.Reply{Record: first, Version: 1}, true},
-		{"read the same", cas.Change{If: 1, Read: true}, cas.Reply{Swapped: true, Version: 1}, false},
-		{"read", cas.Change{If: never, Read: true}, cas.Reply{Record: first, Version: 1}, false},
+		{"make again", cas.RecordChange{Nonce: 2}, cas.Reply{Record: first, Version: 1}, true},
+		{"read the same", cas.RecordChange{If: 1, Read: true}, cas.Reply{Swapped: true, Version: 1}, false},
+		{"read", cas.RecordChange{If: never, Read: true}, cas.Reply{Record: first, Version: 1}, false},
 		{
 			"who claimed it loses again",
-			cas.Change{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Hour},
+			cas.RecordChange{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Hour},
 			cas.Reply{Record: first, Version: 1}, false,
 		},
 		{
 			"who claimed it",
-			cas.Change{If: 1, Next: third, Nonce: 3, Server: 7, Claim: time.Hour, Keep: time.Hour},
+			cas.RecordChange{If: 1, Next: third, Nonce: 3, Server: 7, Claim: time.Hour, Keep: time.Hour},
 			cas.Reply{Swapped: true, Version: 3}, false,
 		},
 		{
-			"another now", cas.Change{If: 3, Next: second, Nonce: 2, Keep: time.Hour},
+			"another now", cas.RecordChange{If: 3, Next: second, Nonce: 2, Keep: time.Hour},
 			cas.Reply{Swapped: true, Version: 2}, false,
 		},
 		{
-			"a short claim", cas.Change{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Microsecond},
+			"a short claim",
+			cas.RecordChange{If: 9, Next: third, Nonce: 3, Server: 7, Claim: time.Microsecond},
 			cas.Reply{Record: second, Version: 2}, false,
 		},
 		{
-			"another after it", cas.Change{If: 2, Next: first, Nonce: 1, Keep: time.Hour},
+			"another after it", cas.RecordChange{If: 2, Next: first, Nonce: 1, Keep: time.Hour},
 			cas.Reply{Swapped: true, Version: 1}, false,
 		},
 	}
@@ -100,8 +101,8 @@ func TestClaimedForm(t *testing.T) {
 	b := open(t, "redis://"+server.Address)
 	forms := map[string][]byte{"plain": record(5, "text"), "claimed": claimed(record(5, "text"))}
 	for name, stored := range forms {
-		ask(t, b, key(name), &cas.Change{Next: stored, Keep: time.Hour})
-		reply := ask(t, b, key(name), &cas.Change{If: 9, Next: record(6, ""), Nonce: 6})
+		ask(t, b, key(name), &cas.RecordChange{Next: stored, Keep: time.Hour})
+		reply := ask(t, b, key(name), &cas.RecordChange{If: 9, Next: record(6, ""), Nonce: 6})
 		if !bytes.Equal(reply.Record, record(5, "text")) || reply.Version != 5 ||
 			(reply.Claimed > 0) != (name == "claimed") {
 			t.Errorf("%s: Swap = %+v, want the record without its claim", name, reply)

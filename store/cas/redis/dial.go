@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// dial connects, and asks whether anybody is there. A server that stands still takes connections all the
-// same; without the question the first request would be lost to it, with an outcome that nobody knows.
-func dial(ctx context.Context, host string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+// dialServer connects, and asks whether anybody is there. A server that stands still takes connections all
+// the same; without the question the first request would be lost to it, with an outcome that nobody knows.
+func dialServer(ctx context.Context, host string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", host)
@@ -21,19 +21,19 @@ func dial(ctx context.Context, host string, dialer *net.Dialer, config *tls.Conf
 		return nil, &dialError{err}
 	}
 	if config != nil {
-		conn, err = secure(ctx, conn, host, config)
+		conn, err = startTLS(ctx, conn, host, config)
 		if err != nil {
 			return nil, &dialError{err}
 		}
 	}
-	if err := greet(ctx, conn); err != nil {
+	if err := pingServer(ctx, conn); err != nil {
 		_ = conn.Close() // it is of no use
 		return nil, &dialError{fmt.Errorf("%s does not answer: %w", host, err)}
 	}
 	return conn, nil
 }
 
-func secure(ctx context.Context, conn net.Conn, host string, config *tls.Config) (net.Conn, error) {
+func startTLS(ctx context.Context, conn net.Conn, host string, config *tls.Config) (net.Conn, error) {
 	own := config.Clone()
 	if own.ServerName == "" {
 		own.ServerName, _, _ = net.SplitHostPort(host)
@@ -46,10 +46,10 @@ func secure(ctx context.Context, conn net.Conn, host string, config *tls.Config)
 	return secured, nil
 }
 
-var errOdd = errors.New("it is no Redis")
+var errNotRedis = errors.New("it is no Redis")
 
-// greet sends a PING. Any answer will do: before a login it is an error.
-func greet(ctx context.Context, conn net.Conn) error {
+// pingServer sends a PING. Any answer will do: before a login it is an error.
+func pingServer(ctx context.Context, conn net.Conn) error {
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
@@ -63,7 +63,7 @@ func greet(ctx context.Context, conn net.Conn) error {
 	case err != nil:
 		return err
 	case line[0] != '+' && line[0] != '-':
-		return errOdd
+		return errNotRedis
 	}
 	return conn.SetDeadline(time.Time{})
 }

@@ -63,8 +63,8 @@ func TestCluster(t *testing.T) {
 	var want []string
 	for i := range 300 {
 		name, nonce := fmt.Sprintf("{x}%03d", i), uint64(i+1)
-		ask(t, b, key(name), &cas.Change{Next: record(nonce, name), Nonce: nonce, Keep: time.Minute})
-		change := &cas.Change{
+		ask(t, b, key(name), &cas.RecordChange{Next: record(nonce, name), Nonce: nonce, Keep: time.Minute})
+		change := &cas.RecordChange{
 			If: nonce, Next: record(nonce+1000, name), Nonce: nonce + 1000, Keep: time.Minute,
 		}
 		if i%100 == 0 {
@@ -95,14 +95,14 @@ func TestCluster(t *testing.T) {
 	source.CLI(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", target.ID(t))
 	host, port, _ := strings.Cut(target.Address, ":")
 	source.CLI(t, "MIGRATE", host, port, moved, "0", "5000")
-	change := &cas.Change{If: 1043, Next: record(5, ""), Nonce: 5, Keep: time.Minute}
+	change := &cas.RecordChange{If: 1043, Next: record(5, ""), Nonce: 5, Keep: time.Minute}
 	if reply := ask(t, b, key("{x}042"), change); !reply.Swapped { // by ASK
 		t.Errorf("swap of a key under way = %+v, want it swapped", reply)
 	}
 	for _, n := range []*redistest.Server{target, source, nodes[(from+2)%3]} {
 		n.CLI(t, "CLUSTER", "SETSLOT", slot, "NODE", target.ID(t))
 	}
-	change = &cas.Change{If: 5, Next: record(6, ""), Nonce: 6, Keep: time.Minute}
+	change = &cas.RecordChange{If: 5, Next: record(6, ""), Nonce: 6, Keep: time.Minute}
 	if reply := ask(t, b, key("{x}042"), change); !reply.Swapped { // by MOVED
 		t.Errorf("swap of a key that has moved = %+v, want it swapped", reply)
 	}

@@ -14,19 +14,19 @@ const (
 	maxGroup = 32
 	// maxGroupSize is how many bytes of records are enough for one.
 	maxGroupSize = 256 << 10
-	// patience is how long a batch of requests without deadlines may take.
-	patience = 5 * time.Second
+	// defaultBatchTime is how long a batch of requests without deadlines may take.
+	defaultBatchTime = 5 * time.Second
 )
 
-// A group is those requests that one run of the script serves. That costs Redis less than half of what it
-// costs to run it for each.
-type group struct {
-	requests []*request
-	text     bool // Redis is to be told the text of the script
+// A scriptGroup is those requests that one run of the script serves. That costs Redis less than half of
+// what it costs to run it for each.
+type scriptGroup struct {
+	calls    []*scriptCall
+	sendText bool // Redis is to be told the text of the script
 }
 
-// groups divides a batch into what is served together, one by one where keys are on different servers.
-func (l *lane) groups(batch []*request) (all []group) {
+// splitBatch divides a batch into what is served together, one by one where keys are on different servers.
+func (l *lane) splitBatch(batch []*scriptCall) (all []scriptGroup) {
 	for len(batch) > 0 {
 		n, size, most := 0, 0, maxGroup
 		if l.link.single.Load() {
@@ -35,14 +35,14 @@ func (l *lane) groups(batch []*request) (all []group) {
 		for ; n < min(most, len(batch)) && size < maxGroupSize; n++ {
 			size += batch[n].size
 		}
-		all = append(all, group{requests: batch[:n]})
+		all = append(all, scriptGroup{calls: batch[:n]})
 		batch = batch[n:]
 	}
 	return all
 }
 
-// send has a batch carried out, and tells its callers. It reports whether all was answered.
-func (l *lane) send(batch []*request) (answered bool) {
+// sendBatch has a batch carried out, and tells its callers. It reports whether all was answered.
+func (l *lane) sendBatch(batch []*scriptCall) (answered bool) {
 	latest := batch[0].deadline
 	for _, r := range batch {
 		if r.deadline.IsZero() || r.deadline.After(latest) && !latest.IsZero() {
@@ -50,27 +50,27 @@ func (l *lane) send(batch []*request) (answered bool) {
 		}
 	}
 	if latest.IsZero() {
-		latest = time.Now().Add(patience)
+		latest = time.Now().Add(defaultBatchTime)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), latest)
 	defer cancel()
 	answered = true
-	for groups := l.groups(batch); len(groups) > 0; {
-		var again []group
-		for i, result := range l.run(ctx, groups) {
+	for groups := l.splitBatch(batch); len(groups) > 0; {
+		var again []scriptGroup
+		for i, result := range l.runScript(ctx, groups) {
 			answered = answered && result.NonRedisError() == nil
-			again = append(again, l.settle(&groups[i], result)...)
+			again = append(again, l.readResult(&groups[i], result)...)
 		}
 		groups = again
 	}
 	return answered
 }
 
-// run runs the script for each group.
-func (l *lane) run(ctx context.Context, groups []group) []rueidis.RedisResult {
+// runScript runs the script for each group.
+func (l *lane) runScript(ctx context.Context, groups []scriptGroup) []rueidis.RedisResult {
 	commands := make(rueidis.Commands, len(groups))
 	for i := range groups {
-		commands[i] = l.command(&groups[i])
+		commands[i] = l.scriptCommand(&groups[i])
 	}
 	if len(commands) == 1 {
 		return []rueidis.RedisResult{l.link.client.Do(ctx, commands[0])}
@@ -78,15 +78,15 @@ func (l *lane) run(ctx context.Context, groups []group) []rueidis.RedisResult {
 	return l.link.client.DoMulti(ctx, commands...)
 }
 
-// command is the one that runs the script for a group.
-func (l *lane) command(g *group) rueidis.Completed {
+// scriptCommand is the one that runs the script for a group.
+func (l *lane) scriptCommand(g *scriptGroup) rueidis.Completed {
 	const arguments = 5 // of a key, when nobody is to be told
 	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
-	for _, r := range g.requests {
+	for _, r := range g.calls {
 		keys, all = append(keys, r.key), append(all, r.arguments...)
 	}
 	many, build := int64(len(keys)), l.link.client.B()
-	if g.text {
+	if g.sendText {
 		return build.Eval().Script(script).Numkeys(many).Key(keys...).Arg(all...).Build()
 	}
 	return build.Evalsha().Sha1(l.link.backend.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
@@ -94,62 +94,62 @@ func (l *lane) command(g *group) rueidis.Completed {
 
 var errAnswer = errors.New("redis: the script answered something else than the time and the records")
 
-// settle tells the callers of a group what came of it. A group that Redis has refused as a whole, and so has
-// done nothing of, is to be run again in another way, if there is one.
-func (l *lane) settle(g *group, result rueidis.RedisResult) (again []group) {
+// readResult tells the callers of a group what came of it. A group that Redis has refused as a whole, and
+// so has done nothing of, is to be run again in another way, if there is one.
+func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []scriptGroup) {
 	answers, err := result.ToArray()
 	var now int64
-	if err == nil && len(answers) == 1+len(g.requests) {
+	if err == nil && len(answers) == 1+len(g.calls) {
 		now, err = answers[0].ToInt64()
 	} else if err == nil {
 		err = errAnswer
 	}
 	if err == nil {
-		for i, r := range g.requests {
+		for i, r := range g.calls {
 			r.now, r.answer, r.err = now, answers[1+i], nil
 		}
-		l.finish(g.requests)
+		l.finishCalls(g.calls)
 		return nil
 	}
-	refusal := word(err.Error())
+	refusal := firstWord(err.Error())
 	switch {
-	case refusal == "NOSCRIPT" && !g.text:
-		return []group{{g.requests, true}}
-	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.requests) > 1:
+	case refusal == "NOSCRIPT" && !g.sendText:
+		return []scriptGroup{{g.calls, true}}
+	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.calls) > 1:
 		if refusal == "CROSSSLOT" {
 			l.link.single.Store(true)
 		}
-		half := len(g.requests) / 2 // one of them may be why, or that there are several
-		return []group{{g.requests[:half], g.text}, {g.requests[half:], g.text}}
+		half := len(g.calls) / 2 // one of them may be why, or that there are several
+		return []scriptGroup{{g.calls[:half], g.sendText}, {g.calls[half:], g.sendText}}
 	}
-	l.fail(g.requests, err)
+	l.failCalls(g.calls, err)
 	return nil
 }
 
-// fail tells callers why there is no answer.
-func (l *lane) fail(requests []*request, err error) {
+// failCalls tells callers why there is no answer.
+func (l *lane) failCalls(requests []*scriptCall, err error) {
 	for _, r := range requests {
 		r.err = err
 	}
 	for group := range slices.Chunk(requests, maxGroup) {
-		l.finish(group)
+		l.finishCalls(group)
 	}
 }
 
-// finish tells the callers of a group.
-func (l *lane) finish(requests []*request) {
-	var group [maxGroup]*request
+// finishCalls tells the callers of a group.
+func (l *lane) finishCalls(requests []*scriptCall) {
+	var group [maxGroup]*scriptCall
 	n := copy(group[:], requests)
 	l.mu.Lock()
 	clear(requests) // they may be used again at once, and are not to be found here then
 	l.mu.Unlock()
 	for _, r := range group[:n] {
 		switch {
-		case r.answered == nil:
-			r.done <- struct{}{}
-		case r.state.CompareAndSwap(sent, over):
-			answered := r.answered
-			reply, err := l.link.outcome(r)
+		case r.callback == nil:
+			r.answered <- struct{}{}
+		case r.state.CompareAndSwap(callSent, callOver):
+			answered := r.callback
+			reply, err := l.link.takeOutcome(r)
 			answered(reply, err)
 		}
 	}

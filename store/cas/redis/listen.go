@@ -23,7 +23,7 @@ func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.listen(ctx, b.names.channel(server), wake)
+		b.keepSubscribed(ctx, b.names.wakeChannel(server), wake)
 	}()
 	return func() {
 		cancel()
@@ -31,11 +31,11 @@ func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func
 	}
 }
 
-// listen subscribes anew until ctx ends.
-func (b *Backend) listen(ctx context.Context, channel string, wake func(gatehouse.Key)) {
+// keepSubscribed subscribes anew until ctx ends.
+func (b *Backend) keepSubscribed(ctx context.Context, channel string, wake func(gatehouse.Key)) {
 	pause := subscribeSoon
 	for ctx.Err() == nil {
-		heard := b.subscribe(ctx, channel, wake)
+		heard := b.subscribeOnce(ctx, channel, wake)
 		pause = min(2*pause, subscribeLate)
 		if heard {
 			pause = subscribeSoon
@@ -47,9 +47,9 @@ func (b *Backend) listen(ctx context.Context, channel string, wake func(gatehous
 	}
 }
 
-// subscribe listens until the connection is lost or ctx ends, and reports whether it ever listened.
-func (b *Backend) subscribe(ctx context.Context, channel string, wake func(gatehouse.Key)) bool {
-	l, err := b.connect(ctx)
+// subscribeOnce listens until the connection is lost or ctx ends, and reports whether it ever listened.
+func (b *Backend) subscribeOnce(ctx context.Context, channel string, wake func(gatehouse.Key)) bool {
+	l, err := b.currentLink(ctx)
 	if err != nil {
 		return false
 	}
@@ -61,7 +61,7 @@ func (b *Backend) subscribe(ctx context.Context, channel string, wake func(gateh
 		}
 	}
 	told := func(m rueidis.PubSubMessage) {
-		if key, ok := b.names.parse(m.Message); ok {
+		if key, ok := b.names.parseKey(m.Message); ok {
 			wake(key)
 		}
 	}

@@ -46,8 +46,8 @@ func TestLeastRights(t *testing.T) {
 	heard := make(chan gatehouse.Key, 9)
 	t.Cleanup(b.Listen(3, func(k gatehouse.Key) { heard <- k }))
 	wantKey(t, heard, gatehouse.Key{})
-	ask(t, b, key("a"), &cas.Change{Next: record(1, "a"), Nonce: 1, Keep: time.Minute})
-	ask(t, b, key("a"), &cas.Change{
+	ask(t, b, key("a"), &cas.RecordChange{Next: record(1, "a"), Nonce: 1, Keep: time.Minute})
+	ask(t, b, key("a"), &cas.RecordChange{
 		If: 1, Next: record(2, "a"), Nonce: 2, Keep: time.Minute, Wake: []uint32{3},
 	})
 	wantKey(t, heard, key("a"))
@@ -55,7 +55,7 @@ func TestLeastRights(t *testing.T) {
 	if policy, err := b.EvictionPolicy(t.Context()); err != nil || policy != redis.NoEviction {
 		t.Errorf("the eviction policy = %q, %v, want %s", policy, err, redis.NoEviction)
 	}
-	ask(t, b, key("a"), &cas.Change{If: 2, Nonce: 3})
+	ask(t, b, key("a"), &cas.RecordChange{If: 2, Nonce: 3})
 
 	for name, lacks := range map[string]string{
 		"nokeys": "~gatehouse:*", "noscripts": "+evalsha", "nosets": "+set", "nochannels": "&gatehouse:*",
@@ -67,8 +67,9 @@ func TestLeastRights(t *testing.T) {
 			}
 		}
 		other := open(t, give(name, rights...))
-		ask(t, b, key(name), &cas.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
-		change := &cas.Change{If: 1, Next: record(2, ""), Nonce: 2, Keep: time.Minute, Wake: []uint32{3}}
+		ask(t, b, key(name), &cas.RecordChange{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+		change := &cas.RecordChange{
+			If: 1, Next: record(2, ""), Nonce: 2, Keep: time.Minute, Wake: []uint32{3}}
 		_, err := other.Swap(soonest(t), key(name), change)
 		if !errors.Is(err, cas.ErrRefused) || !strings.Contains(err.Error(), "NOPERM") &&
 			!strings.Contains(err.Error(), "can't ") {
@@ -76,8 +77,8 @@ func TestLeastRights(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"nokeys", "noscripts", "nosets", "nochannels"} {
-		ask(t, b, key(name), &cas.Change{If: 1, Read: true}) // it is as it was
-		if reply := ask(t, b, key(name), &cas.Change{If: 1, Nonce: 3}); !reply.Swapped {
+		ask(t, b, key(name), &cas.RecordChange{If: 1, Read: true}) // it is as it was
+		if reply := ask(t, b, key(name), &cas.RecordChange{If: 1, Nonce: 3}); !reply.Swapped {
 			t.Errorf("after the refused change by %s = %+v, want the record as it was", name, reply)
 		}
 	}
@@ -99,7 +100,7 @@ func TestTLS(t *testing.T) {
 	good := "rediss://" + address + "?ca=" + file("ca.pem") + "&cert=" + file("client.pem") +
 		"&key=" + file("client.key")
 	b := open(t, good)
-	change := &cas.Change{Next: record(1, "a"), Nonce: 1, Keep: time.Minute}
+	change := &cas.RecordChange{Next: record(1, "a"), Nonce: 1, Keep: time.Minute}
 	if reply := ask(t, b, key("a"), change); !reply.Swapped {
 		t.Errorf("Swap = %+v, want it swapped", reply)
 	}

@@ -7,23 +7,23 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// names are the names of keys and channels. The record of semaphore "a" is at PREFIX + "semaphore/a".
-type names struct{ prefix string }
+// keyNames are the names of keys and channels. The record of semaphore "a" is at PREFIX + "semaphore/a".
+type keyNames struct{ prefix string }
 
 const hexDigits = "0123456789ABCDEF"
 
-// odd reports whether a byte of a name is written as %XX: it would be read otherwise by Redis or by people.
-// What stands between { and } chooses the place of a key in a cluster.
-func odd(c byte) bool { return c < ' ' || c == 0x7f || c == '%' || c == '{' || c == '}' }
+// needsEscape reports whether a byte of a name is written as %XX: it would be read otherwise by Redis or by
+// people. What stands between { and } chooses the place of a key in a cluster.
+func needsEscape(c byte) bool { return c < ' ' || c == 0x7f || c == '%' || c == '{' || c == '}' }
 
-// append appends the key of a record.
-func (n names) append(key []byte, of gatehouse.Key) []byte {
+// appendKey appends the key of a record.
+func (n keyNames) appendKey(key []byte, of gatehouse.Key) []byte {
 	key = append(key, n.prefix...)
 	key = append(key, of.Kind.String()...)
 	key = append(key, '/')
 	for i := range len(of.Name) {
 		c := of.Name[i]
-		if odd(c) {
+		if needsEscape(c) {
 			key = append(key, '%', hexDigits[c>>4], hexDigits[c&15])
 		} else {
 			key = append(key, c)
@@ -32,8 +32,8 @@ func (n names) append(key []byte, of gatehouse.Key) []byte {
 	return key
 }
 
-// parse is append backwards. It takes only what append makes.
-func (n names) parse(key string) (of gatehouse.Key, ok bool) {
+// parseKey is append backwards. It takes only what append makes.
+func (n keyNames) parseKey(key string) (of gatehouse.Key, ok bool) {
 	rest, ok := strings.CutPrefix(key, n.prefix)
 	if !ok {
 		return of, false
@@ -46,15 +46,15 @@ func (n names) parse(key string) (of gatehouse.Key, ok bool) {
 	if !ok {
 		return of, false
 	}
-	of.Name, ok = unescape(name)
+	of.Name, ok = unescapeName(name)
 	if !ok {
 		return gatehouse.Key{}, false
 	}
 	return of, true
 }
 
-func unescape(text string) (name string, ok bool) {
-	if !strings.ContainsFunc(text, func(r rune) bool { return r < 0x80 && odd(byte(r)) }) {
+func unescapeName(text string) (name string, ok bool) {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r < 0x80 && needsEscape(byte(r)) }) {
 		return text, true
 	}
 	plain := make([]byte, 0, len(text))
@@ -63,11 +63,11 @@ func unescape(text string) (name string, ok bool) {
 		if c == '%' && i+2 < len(text) {
 			high, low := strings.IndexByte(hexDigits, text[i+1]), strings.IndexByte(hexDigits, text[i+2])
 			c = byte(high<<4 | low) // #nosec G115 -- looked at in the next line
-			if high < 0 || low < 0 || !odd(c) {
+			if high < 0 || low < 0 || !needsEscape(c) {
 				return "", false
 			}
 			i += 2
-		} else if odd(c) {
+		} else if needsEscape(c) {
 			return "", false
 		}
 		plain = append(plain, c)
@@ -75,10 +75,10 @@ func unescape(text string) (name string, ok bool) {
 	return string(plain), true
 }
 
-// pattern is what the keys of one kind match.
-func (n names) pattern(kind gatehouse.Kind) string { return n.prefix + kind.String() + "/*" }
+// kindPattern is what the keys of one kind match.
+func (n keyNames) kindPattern(kind gatehouse.Kind) string { return n.prefix + kind.String() + "/*" }
 
-// channel is where a server listens.
-func (n names) channel(server uint32) string {
+// wakeChannel is where a server listens.
+func (n keyNames) wakeChannel(server uint32) string {
 	return n.prefix + "wake/" + strconv.FormatUint(uint64(server), 16)
 }

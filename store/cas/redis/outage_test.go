@@ -32,7 +32,7 @@ func timed(t *testing.T, b *redis.Backend, budget time.Duration) (time.Duration,
 	ctx, cancel := context.WithTimeout(t.Context(), budget)
 	defer cancel()
 	began := time.Now()
-	_, err := b.Swap(ctx, key("a"), &cas.Change{If: 1, Read: true})
+	_, err := b.Swap(ctx, key("a"), &cas.RecordChange{If: 1, Read: true})
 	return time.Since(began), err
 }
 
@@ -250,16 +250,16 @@ func TestNotResent(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Address, 1)
 	b := open(t, "redis://"+proxy.Address)
-	ask(t, b, key("a"), &cas.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+	ask(t, b, key("a"), &cas.RecordChange{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
 	server.CLI(t, "CONFIG", "RESETSTAT")
 	proxy.Lose(1)
-	change := &cas.Change{If: 1, Next: record(2, ""), Nonce: 2, Keep: time.Minute}
+	change := &cas.RecordChange{If: 1, Next: record(2, ""), Nonce: 2, Keep: time.Minute}
 	_, err := b.Swap(soonest(t), key("a"), change)
 	if err == nil || errors.Is(err, cas.ErrNotSent) || errors.Is(err, cas.ErrRefused) {
 		t.Errorf("Swap without an answer: %v, want its outcome unknown", err)
 	}
 	proxy.Lose(0)
-	if reply := ask(t, b, key("a"), &cas.Change{If: 2, Read: true}); !reply.Swapped {
+	if reply := ask(t, b, key("a"), &cas.RecordChange{If: 2, Read: true}); !reply.Swapped {
 		t.Errorf("the record = %+v, want the new one", reply)
 	}
 	if stats := server.CLI(t, "INFO", "commandstats"); !strings.Contains(stats, "cmdstat_evalsha:calls=2,") {

@@ -21,16 +21,16 @@ const (
 	maxBatch = 256
 	// maxQueue is the most requests that wait for a batch in one lane. More than that are refused at once.
 	maxQueue = 32_768
-	// carriers is how many batches are under way at once in one lane.
-	carriers = 2
+	// senders is how many batches are under way at once in one lane.
+	senders = 2
 	// clusterLanes is how many lanes the slots of a cluster are spread over, so that a server that stands
 	// still keeps back few requests to others.
 	clusterLanes = 16
 	slots        = 16384 // of a cluster
 )
 
-// lanesOf is how many lanes a client has.
-func lanesOf(mode rueidis.ClientMode) int {
+// laneCount is how many lanes a client has.
+func laneCount(mode rueidis.ClientMode) int {
 	if mode == rueidis.ClientModeCluster {
 		return clusterLanes
 	}
@@ -41,26 +41,26 @@ func lanesOf(mode rueidis.ClientMode) int {
 type lane struct {
 	link *link
 
-	mu       sync.Mutex
-	queue    []*request
-	underWay [carriers][]*request // the batch of each carrier; nil in the place of what was answered
-	working  [carriers]bool       // the carriers
-	stalled  bool                 // the last batch was not answered: each carrier risks one request at a time
-	timer    *time.Timer          // ends those whose time is up
-	fires    time.Time            // it does; zero when it will not
+	mu         sync.Mutex
+	queue      []*scriptCall
+	underWay   [senders][]*scriptCall // the batch of each sender; nil in the place of what was answered
+	senderRuns [senders]bool          // the carriers
+	stalled    bool                   // the last batch was not answered: each sender risks one call
+	timer      *time.Timer            // ends those whose time is up
+	timerAt    time.Time              // it does; zero when it will not
 }
 
-// A request is one record that the script is to replace or read.
-type request struct {
+// A scriptCall is one record that the script is to replace or read.
+type scriptCall struct {
 	key       string
 	arguments []string // of the script for this key
 	size      int      // about how many bytes it and its answer are
-	change    *cas.Change
+	change    *cas.RecordChange
 
 	deadline time.Time
 	state    atomic.Int32
-	done     chan struct{}          // is told when somebody waits
-	answered func(cas.Reply, error) // is told when nobody does
+	answered chan struct{}          // is told when somebody waits
+	callback func(cas.Reply, error) // is told when nobody does
 	now      int64                  // the time of Redis in µs
 	answer   rueidis.RedisMessage
 	err      error // instead of an answer
@@ -68,17 +68,17 @@ type request struct {
 
 // The states of a request.
 const (
-	queued = iota
-	sent
-	over // nobody waits for it any more, or it called back
+	callQueued = iota
+	callSent
+	callOver // nobody waits for it any more, or it called back
 )
 
 var errDropped = fmt.Errorf("redis: %w: the connection was given up", cas.ErrNotSent)
 
-var errLong = fmt.Errorf("redis: %w: %d requests wait already", cas.ErrNotSent, maxQueue)
+var errQueueFull = fmt.Errorf("redis: %w: %d requests wait already", cas.ErrNotSent, maxQueue)
 
-// lane is the one for a key.
-func (l *link) lane(key string) *lane {
+// laneFor is the one for a key.
+func (l *link) laneFor(key string) *lane {
 	if len(l.lanes) == 1 {
 		return &l.lanes[0]
 	}
@@ -86,77 +86,77 @@ func (l *link) lane(key string) *lane {
 	return &l.lanes[int(command.Slot()%slots)*len(l.lanes)/slots]
 }
 
-// do has a request carried out. After an error that is not swap.ErrNotSent it may have been, or may be yet,
-// and the request must not be used again.
-func (l *lane) do(ctx context.Context, r *request) error {
-	if !l.add(ctx, r) {
-		return errLong
+// doCall has a request carried out. After an error that is not swap.ErrNotSent it may have been, or may be
+// yet, and the request must not be used again.
+func (l *lane) doCall(ctx context.Context, r *scriptCall) error {
+	if !l.addCall(ctx, r) {
+		return errQueueFull
 	}
 	select {
-	case <-r.done:
+	case <-r.answered:
 		return nil
 	case <-ctx.Done():
 	}
-	if r.state.CompareAndSwap(queued, over) {
+	if r.state.CompareAndSwap(callQueued, callOver) {
 		return fmt.Errorf("redis: %w: %w", cas.ErrNotSent, ctx.Err())
 	}
 	return fmt.Errorf("redis: no answer in time: %w", ctx.Err())
 }
 
-// add has a request carried out by and by. It reports false when too many wait already.
-func (l *lane) add(ctx context.Context, r *request) bool {
+// addCall has a request carried out by and by. It reports false when too many wait already.
+func (l *lane) addCall(ctx context.Context, r *scriptCall) bool {
 	r.deadline, _ = ctx.Deadline()
-	r.state.Store(queued)
+	r.state.Store(callQueued)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) >= maxQueue {
 		return false
 	}
 	l.queue = append(l.queue, r)
-	for i := range l.working {
-		if !l.working[i] {
-			l.working[i] = true
-			go l.carry(i)
+	for i := range l.senderRuns {
+		if !l.senderRuns[i] {
+			l.senderRuns[i] = true
+			go l.sendBatches(i)
 			break
 		}
 	}
-	if r.answered != nil {
-		l.arm(r.deadline)
+	if r.callback != nil {
+		l.startTimer(r.deadline)
 	}
 	return true
 }
 
-// carry sends batches until nobody waits any more.
-func (l *lane) carry(carrier int) {
+// sendBatches sends batches until nobody waits any more.
+func (l *lane) sendBatches(sender int) {
 	for {
-		batch, late := l.take(carrier)
-		l.end(late, errLate)
+		batch, late := l.takeBatch(sender)
+		l.timeOutCalls(late, errTimeoutUnsent)
 		if len(batch) == 0 && len(late) == 0 {
 			return
 		}
 		switch {
 		case len(batch) == 0:
 		case l.link.dropped.Load():
-			l.fail(batch, errDropped)
+			l.failCalls(batch, errDropped)
 		default:
-			l.judge(l.send(batch))
+			l.noteAnswered(l.sendBatch(batch))
 		}
 	}
 }
 
-// judge notes whether the last batch was answered.
-func (l *lane) judge(answered bool) {
+// noteAnswered notes whether the last batch was answered.
+func (l *lane) noteAnswered(answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stalled = !answered
 }
 
-// take takes the next batch, and those whose time is up before they were sent. When there is neither the
-// carrier is gone.
-func (l *lane) take(carrier int) (batch, late []*request) {
+// takeBatch takes the next batch, and those whose time is up before they were sent. When there is neither the
+// sender ends.
+func (l *lane) takeBatch(sender int) (batch, late []*scriptCall) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch = l.underWay[carrier][:0]
+	batch = l.underWay[sender][:0]
 	n, most, now := 0, maxBatch, time.Now()
 	if l.stalled {
 		most = 1
@@ -164,24 +164,24 @@ func (l *lane) take(carrier int) (batch, late []*request) {
 	for ; n < len(l.queue) && len(batch) < most; n++ {
 		switch r := l.queue[n]; {
 		case r.deadline.IsZero() || now.Before(r.deadline):
-			if r.state.CompareAndSwap(queued, sent) {
+			if r.state.CompareAndSwap(callQueued, callSent) {
 				batch = append(batch, r)
 			}
-		case r.answered == nil: // who waits leaves by himself
-		case r.state.CompareAndSwap(queued, over):
+		case r.callback == nil: // who waits leaves by himself
+		case r.state.CompareAndSwap(callQueued, callOver):
 			late = append(late, r)
 		}
 	}
 	rest := copy(l.queue, l.queue[n:])
 	clear(l.queue[rest:])
-	l.queue, l.underWay[carrier] = l.queue[:rest], batch
+	l.queue, l.underWay[sender] = l.queue[:rest], batch
 	if len(batch) == 0 && len(late) == 0 {
-		l.working[carrier] = false
+		l.senderRuns[sender] = false
 	}
 	return batch, late
 }
 
-// definite reports whether an error says that nothing was changed.
-func definite(err error) bool {
+// nothingChanged reports whether an error says that nothing was changed.
+func nothingChanged(err error) bool {
 	return errors.Is(err, cas.ErrRefused) || errors.Is(err, cas.ErrNotSent)
 }

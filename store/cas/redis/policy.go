@@ -18,14 +18,14 @@ var errNoPolicy = fmt.Errorf("redis: %w: INFO memory does not tell a maxmemory_p
 // nodes it is that of one that does not say noeviction, if there is one. An error says that it is not known,
 // as when the user may not ask for INFO.
 func (b *Backend) EvictionPolicy(ctx context.Context) (policy string, err error) {
-	l, err := b.connect(ctx)
+	l, err := b.currentLink(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, node := range l.client.Nodes() {
 		info, err := node.Do(ctx, node.B().Info().Section("memory").Build()).ToString()
 		if err != nil {
-			return "", b.address.fault(err)
+			return "", b.address.classifyError(err)
 		}
 		policy = policyOf(info)
 		if policy == "" {

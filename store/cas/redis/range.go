@@ -27,18 +27,18 @@ const (
 func (b *Backend) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(name string, record []byte) bool,
 ) error {
-	l, err := b.connect(ctx)
+	l, err := b.currentLink(ctx)
 	if err != nil {
 		return err
 	}
-	r := ranging{b, l, kind}
+	r := rangeScan{b, l, kind}
 	for {
-		names, err := r.smallest(ctx, after)
+		names, err := r.smallestNames(ctx, after)
 		if err != nil {
 			return err
 		}
 		for part := range slices.Chunk(names, rangeValues) {
-			if more, err := r.visit(ctx, part, visit); err != nil || !more {
+			if more, err := r.visitRecords(ctx, part, visit); err != nil || !more {
 				return err
 			}
 		}
@@ -49,55 +49,55 @@ func (b *Backend) Range(
 	}
 }
 
-// A ranging is one Range.
-type ranging struct {
+// A rangeScan is one Range.
+type rangeScan struct {
 	*Backend
 	link *link
 	kind gatehouse.Kind
 }
 
-// A tail is the names found so far, the greatest on top.
-type tail struct {
-	names []string
-	has   map[string]bool
+// A nameHeap is the names found so far, the greatest on top.
+type nameHeap struct {
+	names    []string
+	contains map[string]bool
 }
 
-func (t *tail) Len() int           { return len(t.names) }
-func (t *tail) Less(i, j int) bool { return t.names[i] > t.names[j] }
-func (t *tail) Swap(i, j int)      { t.names[i], t.names[j] = t.names[j], t.names[i] }
-func (t *tail) Push(x any)         { t.names = append(t.names, x.(string)) }
+func (t *nameHeap) Len() int           { return len(t.names) }
+func (t *nameHeap) Less(i, j int) bool { return t.names[i] > t.names[j] }
+func (t *nameHeap) Swap(i, j int)      { t.names[i], t.names[j] = t.names[j], t.names[i] }
+func (t *nameHeap) Push(x any)         { t.names = append(t.names, x.(string)) }
 
 // Pop implements heap.Interface.
-func (t *tail) Pop() any {
+func (t *nameHeap) Pop() any {
 	last := t.names[len(t.names)-1]
 	t.names = t.names[:len(t.names)-1]
 	return last
 }
 
-// add adds a name if it is among the smallest. "" is none.
-func (t *tail) add(name string) {
-	if name == "" || t.has[name] || len(t.names) == rangeNames && name >= t.names[0] {
+// addName adds a name if it is among the smallest. "" is none.
+func (t *nameHeap) addName(name string) {
+	if name == "" || t.contains[name] || len(t.names) == rangeNames && name >= t.names[0] {
 		return
 	}
-	t.has[name] = true
+	t.contains[name] = true
 	heap.Push(t, name)
 	if len(t.names) > rangeNames {
-		delete(t.has, heap.Pop(t).(string))
+		delete(t.contains, heap.Pop(t).(string))
 	}
 }
 
-// smallest are the names after the given one, at most rangeNames. A replica has the names of its master,
+// smallestNames are the names after the given one, at most rangeNames. A replica has the names of its master,
 // which does no harm.
-func (r *ranging) smallest(ctx context.Context, after string) ([]string, error) {
-	found := tail{has: make(map[string]bool)}
+func (r *rangeScan) smallestNames(ctx context.Context, after string) ([]string, error) {
+	found := nameHeap{contains: make(map[string]bool)}
 	for host, node := range r.link.client.Nodes() {
 		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-			entry, err := r.scan(ctx, node, cursor)
+			entry, err := r.scanStep(ctx, node, cursor)
 			if err != nil {
 				return nil, fmt.Errorf("%w (asking %s)", err, host)
 			}
 			for _, key := range entry.Elements {
-				found.add(r.nameAfter(after, key))
+				found.addName(r.nameAfter(after, key))
 			}
 			cursor = entry.Cursor
 		}
@@ -107,33 +107,35 @@ func (r *ranging) smallest(ctx context.Context, after string) ([]string, error) 
 }
 
 // nameAfter is the name whose key it is, "" if there is none or it does not come after the given one.
-func (r *ranging) nameAfter(after, key string) string {
-	if of, ok := r.names.parse(key); ok && of.Kind == r.kind && of.Name > after {
+func (r *rangeScan) nameAfter(after, key string) string {
+	if of, ok := r.names.parseKey(key); ok && of.Kind == r.kind && of.Name > after {
 		return of.Name
 	}
 	return ""
 }
 
-func (r *ranging) scan(ctx context.Context, node rueidis.Client, cursor uint64) (rueidis.ScanEntry, error) {
+func (r *rangeScan) scanStep(
+	ctx context.Context, node rueidis.Client, cursor uint64,
+) (rueidis.ScanEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, rangeStep)
 	defer cancel()
-	command := node.B().Scan().Cursor(cursor).Match(r.names.pattern(r.kind)).Count(scanCount).Build()
+	command := node.B().Scan().Cursor(cursor).Match(r.names.kindPattern(r.kind)).Count(scanCount).Build()
 	entry, err := node.Do(ctx, command).AsScanEntry()
 	if err != nil {
-		return entry, r.address.fault(err)
+		return entry, r.address.classifyError(err)
 	}
 	return entry, nil
 }
 
-// visit shows the records of some names. It reports whether more are wanted.
-func (r *ranging) visit(
+// visitRecords shows the records of some names. It reports whether more are wanted.
+func (r *rangeScan) visitRecords(
 	ctx context.Context, names []string, show func(name string, record []byte) bool,
 ) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rangeStep)
 	defer cancel()
 	commands := make(rueidis.Commands, len(names))
 	for i, name := range names {
-		key := r.names.append(nil, gatehouse.Key{Kind: r.kind, Name: name})
+		key := r.names.appendKey(nil, gatehouse.Key{Kind: r.kind, Name: name})
 		commands[i] = r.link.client.B().Get().Key(string(key)).Build()
 	}
 	for i, answer := range r.link.client.DoMulti(ctx, commands...) {
@@ -141,8 +143,8 @@ func (r *ranging) visit(
 		switch {
 		case rueidis.IsRedisNil(err): // it has gone meanwhile
 		case err != nil:
-			return false, r.address.fault(err)
-		case !show(names[i], unclaimed(record)):
+			return false, r.address.classifyError(err)
+		case !show(names[i], stripClaim(record)):
 			return false, nil
 		}
 	}

@@ -17,11 +17,11 @@ import (
 // A Backend is a swap.Backend on Redis. Make one with Open.
 type Backend struct {
 	address *address
-	names   names
+	names   keyNames
 	option  rueidis.ClientOption
 	digest  string // of the script
 
-	requests sync.Pool
+	calls sync.Pool
 
 	link atomic.Pointer[link] // nil while there is no client
 
@@ -53,8 +53,8 @@ func Open(text string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{address: a, names: names{a.prefix}, option: options(a), digest: digest()}
-	b.requests.New = func() any { return &request{done: make(chan struct{}, 1)} }
+	b := &Backend{address: a, names: keyNames{a.prefix}, option: clientOptions(a), digest: scriptDigest()}
+	b.calls.New = func() any { return &scriptCall{answered: make(chan struct{}, 1)} }
 	return b, nil
 }
 
@@ -67,9 +67,9 @@ func (b *Backend) Traits() cas.Traits { return cas.Traits{Claims: true} }
 // Ping asks Redis for a record that does not exist. An error says what is wrong: with the connection, the
 // user, or what the user may do.
 func (b *Backend) Ping(ctx context.Context) error {
-	r := b.request(gatehouse.Key{}, &cas.Change{Read: true})
+	r := b.newCall(gatehouse.Key{}, &cas.RecordChange{Read: true})
 	r.key = b.names.prefix + "ping"
-	_, err := b.ask(ctx, r)
+	_, err := b.doCall(ctx, r)
 	return err
 }
 
@@ -88,9 +88,9 @@ func (b *Backend) Close() {
 const (
 	// dialTimeout is how long a new connection may take, with its first answers.
 	dialTimeout = time.Second
-	// silence is after how long without an answer a connection is asked whether it is alive, and it has as
-	// long again to answer.
-	silence = 500 * time.Millisecond
+	// aliveCheckAfter is after how long without an answer a connection is asked whether it is alive, and it
+	// has as long again to answer.
+	aliveCheckAfter = 500 * time.Millisecond
 	// dialPause is the least time between a failed connection and the next try.
 	dialPause = 20 * time.Millisecond
 	// topologyInterval is how often sentinels are asked again for the master.
@@ -99,9 +99,9 @@ const (
 	maxRedirects = 5
 )
 
-// options are what rueidis is told. It resends nothing by itself: whether a change whose answer was lost is
-// to be sent again is for package swap to say.
-func options(a *address) rueidis.ClientOption {
+// clientOptions are what rueidis is told. It resends nothing by itself: whether a change whose answer was
+// lost is to be sent again is for package swap to say.
+func clientOptions(a *address) rueidis.ClientOption {
 	option := rueidis.ClientOption{
 		InitAddress:       a.hosts,
 		TLSConfig:         a.tls,
@@ -109,13 +109,13 @@ func options(a *address) rueidis.ClientOption {
 		Password:          a.login.password,
 		SelectDB:          a.database,
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
-		DialCtxFn:         dial,
-		ConnWriteTimeout:  silence,
+		DialCtxFn:         dialServer,
+		ConnWriteTimeout:  aliveCheckAfter,
 		PipelineMultiplex: -1, // requests are gathered into batches before they come to it
 		DisableRetry:      true,
 		DisableCache:      true,
 	}
-	option.Dialer.Timeout, option.Dialer.KeepAlive = dialTimeout, silence
+	option.Dialer.Timeout, option.Dialer.KeepAlive = dialTimeout, aliveCheckAfter
 	option.ClusterOption.MaxMovedRedirections = maxRedirects
 	option.Sentinel = rueidis.SentinelOption{
 		MasterSet: a.master, Username: a.sentinel.user, Password: a.sentinel.password,
@@ -135,18 +135,18 @@ type link struct {
 
 // A dialing is the making of a client.
 type dialing struct {
-	done chan struct{}
-	link *link
-	err  error
-	over time.Time // when it failed
+	done     chan struct{}
+	link     *link
+	err      error
+	failedAt time.Time // when it failed
 }
 
-// connect returns the client, and makes one if there is none. Nothing has been sent when it fails.
-func (b *Backend) connect(ctx context.Context) (*link, error) {
+// currentLink returns the client, and makes one if there is none. Nothing has been sent when it fails.
+func (b *Backend) currentLink(ctx context.Context) (*link, error) {
 	if l := b.link.Load(); l != nil {
 		return l, nil
 	}
-	d, err := b.dial()
+	d, err := b.joinDialing()
 	if err != nil {
 		return nil, err
 	}
@@ -158,8 +158,8 @@ func (b *Backend) connect(ctx context.Context) (*link, error) {
 	}
 }
 
-// dial joins the dialing under way, or begins one.
-func (b *Backend) dial() (*dialing, error) {
+// joinDialing joins the dialing under way, or begins one.
+func (b *Backend) joinDialing() (*dialing, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -169,7 +169,7 @@ func (b *Backend) dial() (*dialing, error) {
 	if d != nil {
 		select {
 		case <-d.done:
-			if d.err != nil && time.Since(d.over) < dialPause {
+			if d.err != nil && time.Since(d.failedAt) < dialPause {
 				return d, nil
 			}
 		default:
@@ -197,14 +197,14 @@ func (b *Backend) makeLink(d *dialing) {
 		if client != nil {
 			client.Close()
 		}
-		d.over = time.Now()
-		d.err = b.address.fault(err)
-		if !definite(d.err) {
-			d.err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, b.address.redact(err.Error()))
+		d.failedAt = time.Now()
+		d.err = b.address.classifyError(err)
+		if !nothingChanged(d.err) {
+			d.err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, b.address.redactText(err.Error()))
 		}
 		return
 	}
-	d.link = &link{backend: b, client: client, lanes: make([]lane, lanesOf(client.Mode()))}
+	d.link = &link{backend: b, client: client, lanes: make([]lane, laneCount(client.Mode()))}
 	for i := range d.link.lanes {
 		d.link.lanes[i].link = d.link
 	}
@@ -220,9 +220,9 @@ func (b *Backend) makeLink(d *dialing) {
 	}
 }
 
-// drop gives a client up that has been answered by a replica: where the address leads to another server
+// dropLink gives a client up that has been answered by a replica: where the address leads to another server
 // now, a new client finds that.
-func (b *Backend) drop(l *link) {
+func (b *Backend) dropLink(l *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || !b.link.CompareAndSwap(l, nil) {

@@ -56,7 +56,7 @@ func record(nonce uint64, text string) []byte {
 func key(name string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Lock, Name: name} }
 
 // ask swaps, and fails the test when that fails.
-func ask(t *testing.T, b *redis.Backend, k gatehouse.Key, change *cas.Change) cas.Reply {
+func ask(t *testing.T, b *redis.Backend, k gatehouse.Key, change *cas.RecordChange) cas.Reply {
 	t.Helper()
 	reply, err := b.Swap(soonest(t), k, change)
 	if err != nil {
@@ -76,33 +76,33 @@ func TestSwap(t *testing.T) {
 	first, second := record(1, "first"), record(1<<63+2, "\x00second\r\n")
 	steps := []struct {
 		what   string
-		change cas.Change
+		change cas.RecordChange
 		want   cas.Reply
 	}{
-		{"read none", cas.Change{If: never, Read: true}, cas.Reply{}},
-		{"read none that is expected", cas.Change{Read: true}, cas.Reply{Swapped: true}},
-		{"replace none", cas.Change{If: 9, Next: first, Nonce: 1, Keep: time.Minute}, cas.Reply{}},
-		{"delete none", cas.Change{If: 9, Nonce: 1}, cas.Reply{}},
-		{"make", cas.Change{Next: first, Nonce: 1, Keep: minute}, cas.Reply{Swapped: true, Version: 1}},
+		{"read none", cas.RecordChange{If: never, Read: true}, cas.Reply{}},
+		{"read none that is expected", cas.RecordChange{Read: true}, cas.Reply{Swapped: true}},
+		{"replace none", cas.RecordChange{If: 9, Next: first, Nonce: 1, Keep: time.Minute}, cas.Reply{}},
+		{"delete none", cas.RecordChange{If: 9, Nonce: 1}, cas.Reply{}},
+		{"make", cas.RecordChange{Next: first, Nonce: 1, Keep: minute}, cas.Reply{Swapped: true, Version: 1}},
 		{
-			"make again", cas.Change{Next: second, Nonce: 2, Keep: minute},
+			"make again", cas.RecordChange{Next: second, Nonce: 2, Keep: minute},
 			cas.Reply{Record: first, Version: 1},
 		},
-		{"read the same", cas.Change{If: 1, Read: true}, cas.Reply{Swapped: true, Version: 1}},
-		{"read", cas.Change{If: never, Read: true}, cas.Reply{Record: first, Version: 1}},
+		{"read the same", cas.RecordChange{If: 1, Read: true}, cas.Reply{Swapped: true, Version: 1}},
+		{"read", cas.RecordChange{If: never, Read: true}, cas.Reply{Record: first, Version: 1}},
 		{
-			"replace", cas.Change{If: 1, Next: second, Nonce: 1<<63 + 2, Keep: gatehouse.Forever},
+			"replace", cas.RecordChange{If: 1, Next: second, Nonce: 1<<63 + 2, Keep: gatehouse.Forever},
 			cas.Reply{Swapped: true, Version: 1<<63 + 2},
 		},
 		{
-			"replace the old", cas.Change{If: 1, Next: first, Nonce: 3, Keep: 1},
+			"replace the old", cas.RecordChange{If: 1, Next: first, Nonce: 3, Keep: 1},
 			cas.Reply{Record: second, Version: 1<<63 + 2},
 		},
-		{"delete the old", cas.Change{If: 1, Nonce: 3}, cas.Reply{Record: second, Version: 1<<63 + 2}},
-		{"delete", cas.Change{If: 1<<63 + 2, Nonce: 4}, cas.Reply{Swapped: true}},
-		{"read the deleted", cas.Change{If: never, Read: true}, cas.Reply{}},
+		{"delete the old", cas.RecordChange{If: 1, Nonce: 3}, cas.Reply{Record: second, Version: 1<<63 + 2}},
+		{"delete", cas.RecordChange{If: 1<<63 + 2, Nonce: 4}, cas.Reply{Swapped: true}},
+		{"read the deleted", cas.RecordChange{If: never, Read: true}, cas.Reply{}},
 		{
-			"make without end", cas.Change{Next: first, Nonce: 1, Keep: gatehouse.Forever},
+			"make without end", cas.RecordChange{Next: first, Nonce: 1, Keep: gatehouse.Forever},
 			cas.Reply{Swapped: true, Version: 1},
 		},
 	}
@@ -116,7 +116,7 @@ func TestSwap(t *testing.T) {
 	if ttl := server.Int(t, "PTTL", "gatehouse:lock/a b"); ttl != -1 {
 		t.Errorf("PTTL of a record without end = %d, want -1", ttl)
 	}
-	ask(t, b, k, &cas.Change{If: 1, Next: second, Nonce: 2, Keep: 1500*time.Millisecond + 1})
+	ask(t, b, k, &cas.RecordChange{If: 1, Next: second, Nonce: 2, Keep: 1500*time.Millisecond + 1})
 	if ttl := server.Int(t, "PTTL", "gatehouse:lock/a b"); ttl < 1000 || ttl > 1501 {
 		t.Errorf("PTTL = %d, want 1501 and less what has passed", ttl)
 	}
@@ -132,13 +132,14 @@ func TestForeign(t *testing.T) {
 	b := open(t, "redis://"+server.Address)
 	for _, text := range []string{"x", "", "gate", strings.Repeat("y", 100)} {
 		server.CLI(t, "SET", "gatehouse:lock/foreign", text)
-		reply := ask(t, b, key("foreign"), &cas.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+		reply := ask(t, b, key("foreign"),
+			&cas.RecordChange{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
 		if reply.Swapped || string(reply.Record) != text || reply.Record == nil {
 			t.Errorf("Swap over %q = %+v, want it not swapped, and the foreign text", text, reply)
 		}
 	}
 	server.CLI(t, "RPUSH", "gatehouse:lock/list", "x")
-	for _, change := range []cas.Change{
+	for _, change := range []cas.RecordChange{
 		{If: 1, Next: record(1, ""), Nonce: 1}, {If: 1, Read: true}, {Next: record(1, ""), Nonce: 1},
 		{If: 1, Nonce: 1},
 	} {
@@ -160,14 +161,15 @@ func TestListen(t *testing.T) {
 		t.Cleanup(stop)
 		wantKey(t, heard[i], gatehouse.Key{})
 	}
-	ask(t, b, k, &cas.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
-	second := cas.Change{If: 9, Next: record(2, ""), Nonce: 2, Keep: time.Minute, Wake: []uint32{1, 2, 3}}
+	ask(t, b, k, &cas.RecordChange{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+	second := cas.RecordChange{
+		If: 9, Next: record(2, ""), Nonce: 2, Keep: time.Minute, Wake: []uint32{1, 2, 3}}
 	ask(t, b, k, &second)
 	second.If, second.Wake = 1, []uint32{1, 3, 99}
 	ask(t, b, k, &second)
 	wantKey(t, heard[0], k)
 	wantKey(t, heard[2], k)
-	ask(t, b, k, &cas.Change{If: 2, Nonce: 3, Wake: []uint32{2}})
+	ask(t, b, k, &cas.RecordChange{If: 2, Nonce: 3, Wake: []uint32{2}})
 	wantKey(t, heard[1], k)
 	server.CLI(t, "CLIENT", "KILL", "TYPE", "pubsub")
 	for i := range heard {
@@ -202,11 +204,11 @@ func TestRange(t *testing.T) {
 		name := fmt.Sprintf("%%{%04d}", i)
 		want = append(want, name)
 		nonce := uint64(i + 1)
-		ask(t, b, key(name), &cas.Change{Next: record(nonce, name), Nonce: nonce, Keep: time.Minute})
+		ask(t, b, key(name), &cas.RecordChange{Next: record(nonce, name), Nonce: nonce, Keep: time.Minute})
 	}
 	event := gatehouse.Key{Kind: gatehouse.Event, Name: "event"}
-	ask(t, b, event, &cas.Change{Next: record(1, ""), Nonce: 1})
-	ask(t, other, key("other"), &cas.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
+	ask(t, b, event, &cas.RecordChange{Next: record(1, ""), Nonce: 1})
+	ask(t, other, key("other"), &cas.RecordChange{Next: record(1, ""), Nonce: 1, Keep: time.Minute})
 	server.CLI(t, "SET", "gatehouse:lock/%zz", "no name")
 	for _, c := range []struct {
 		after string

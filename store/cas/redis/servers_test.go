@@ -182,7 +182,7 @@ func TestDeadServer(t *testing.T) {
 	cmd.MaxWait = gatehouse.Forever
 	dying.Submit(theSemaphore(), cmd, func(gatehouse.Decision, error) {})
 	dying.waits(t, 1)
-	redistest.Until(t, func() bool { return dying.store.Figures().Swaps > 0 })
+	redistest.Until(t, func() bool { return dying.store.Stats().Swaps > 0 })
 	backend.Close() // it is cut off, and nobody says good-bye
 	woken := make(chan struct{})
 	go func() {

@@ -17,8 +17,8 @@ import (
 //go:embed swap.lua
 var script string
 
-// digest is the name of the script.
-func digest() string {
+// scriptDigest is the name of the script.
+func scriptDigest() string {
 	sum := sha1.Sum([]byte(script)) //nolint:gosec // it is how Redis names scripts
 	return hex.EncodeToString(sum[:])
 }
@@ -26,35 +26,35 @@ func digest() string {
 // nonceSize is the length of a nonce, which stands in a record at swap.NonceAt. The script says so too.
 const nonceSize = 8
 
-// reads stands in the place of the time that a record is kept for when nothing is to be changed.
-const reads = "read"
+// readMark stands in the place of the time that a record is kept for when nothing is to be changed.
+const readMark = "read"
 
 // Swap implements swap.Backend.
-func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.Change) (cas.Reply, error) {
-	return b.ask(ctx, b.request(key, change))
+func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
+	return b.doCall(ctx, b.newCall(key, change))
 }
 
 // Start is Swap without a goroutine of the caller's: answered is called once.
 func (b *Backend) Start(
-	ctx context.Context, key gatehouse.Key, change *cas.Change, answered func(cas.Reply, error),
+	ctx context.Context, key gatehouse.Key, change *cas.RecordChange, answered func(cas.Reply, error),
 ) {
 	l := b.link.Load()
 	if l == nil {
 		go func() { answered(b.Swap(ctx, key, change)) }()
 		return
 	}
-	r := b.request(key, change)
-	r.answered = answered
-	if !l.lane(r.key).add(ctx, r) {
-		answered(cas.Reply{}, errLong)
+	r := b.newCall(key, change)
+	r.callback = answered
+	if !l.laneFor(r.key).addCall(ctx, r) {
+		answered(cas.Reply{}, errQueueFull)
 	}
 }
 
-// request makes the request of a change.
-func (b *Backend) request(key gatehouse.Key, change *cas.Change) *request {
+// newCall makes the request of a change.
+func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCall {
 	const milliseconds = 20 // digits
 	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+milliseconds)
-	names = b.names.append(names, key)
+	names = b.names.appendKey(names, key)
 	ends := [3]int{len(names)}
 	if change.If != 0 {
 		names = binary.BigEndian.AppendUint64(names, change.If)
@@ -67,59 +67,59 @@ func (b *Backend) request(key gatehouse.Key, change *cas.Change) *request {
 	ends[2] = len(names)
 	// Nobody changes these bytes any more, nor those of the record.
 	text := rueidis.BinaryString(names)
-	r := b.requests.Get().(*request)
+	r := b.calls.Get().(*scriptCall)
 	r.key = text[:ends[0]]
 	nonce := text[ends[0]:ends[1]]
 	if change.Read {
-		r.arguments = append(r.arguments[:0], nonce, "", reads, "", "0")
+		r.arguments = append(r.arguments[:0], nonce, "", readMark, "", "0")
 	} else {
 		record, keep := rueidis.BinaryString(change.Next), text[ends[1]:]
 		wake := strconv.Itoa(len(change.Wake))
-		r.arguments = append(r.arguments[:0], nonce, record, keep, claimOf(change), wake)
+		r.arguments = append(r.arguments[:0], nonce, record, keep, claimArgument(change), wake)
 		for _, server := range change.Wake {
-			r.arguments = append(r.arguments, b.names.channel(server))
+			r.arguments = append(r.arguments, b.names.wakeChannel(server))
 		}
 	}
 	r.change, r.size = change, change.Size+len(change.Next)
 	return r
 }
 
-// ask has a request carried out, and waits for the answer. One that failed is not used again.
-func (b *Backend) ask(ctx context.Context, r *request) (reply cas.Reply, err error) {
-	l, err := b.connect(ctx)
+// doCall has a request carried out, and waits for the answer. One that failed is not used again.
+func (b *Backend) doCall(ctx context.Context, r *scriptCall) (reply cas.Reply, err error) {
+	l, err := b.currentLink(ctx)
 	if err != nil {
 		return reply, err
 	}
-	if err := l.lane(r.key).do(ctx, r); err != nil {
+	if err := l.laneFor(r.key).doCall(ctx, r); err != nil {
 		return reply, err
 	}
-	return l.outcome(r)
+	return l.takeOutcome(r)
 }
 
-// outcome is what came of a request, which is kept for the next call.
-func (l *link) outcome(r *request) (reply cas.Reply, err error) {
+// takeOutcome is what came of a request, which is kept for the next call.
+func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 	err = r.err
 	if err == nil {
 		err = r.answer.Error()
 	}
 	switch {
 	case err == nil || rueidis.IsRedisNil(err):
-		reply, err = r.read()
-	case definite(err): // it was not sent
-	case word(err.Error()) == "READONLY":
-		l.backend.drop(l)
+		reply, err = r.readAnswer()
+	case nothingChanged(err): // it was not sent
+	case firstWord(err.Error()) == "READONLY":
+		l.backend.dropLink(l)
 		fallthrough
 	default:
-		err = l.backend.address.fault(err)
+		err = l.backend.address.classifyError(err)
 	}
 	clear(r.arguments)
-	r.answer, r.err, r.key, r.change, r.answered = rueidis.RedisMessage{}, nil, "", nil, nil
-	l.backend.requests.Put(r)
+	r.answer, r.err, r.key, r.change, r.callback = rueidis.RedisMessage{}, nil, "", nil, nil
+	l.backend.calls.Put(r)
 	return reply, err
 }
 
-// read understands an answer of the script.
-func (r *request) read() (reply cas.Reply, err error) {
+// readAnswer understands an answer of the script.
+func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
 	change := r.change
 	reply.Now = time.UnixMicro(r.now)
 	switch {

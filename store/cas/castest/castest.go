@@ -40,7 +40,7 @@ type Store struct {
 	// Changed is called with every new record, under the lock; nil for one that is lost. It may be nil.
 	Changed func(key gatehouse.Key, record []byte)
 
-	leases bool // it is like etcd
+	expiresHolds bool // it is like etcd
 
 	mu       sync.Mutex
 	rand     *rand.Rand
@@ -48,50 +48,51 @@ type Store struct {
 	start    time.Time
 	offset   time.Duration // of its clock
 	revision uint64
-	objects  map[gatehouse.Key]object
-	past     []before
+	objects  map[gatehouse.Key]storedObject
+	history  []pastChange
 	paused   bool
 	backlog  []func() // what is to be done when it goes on
 	servers  []*Server
 	log      []string
 }
 
-// An object is a record and the holds that the store ends.
-type object struct {
+// An storedObject is a record and the holds that the store ends.
+type storedObject struct {
 	record  []byte
 	version uint64
 	until   time.Time            // when it is forgotten, by the store's clock; zero is never
 	holds   map[uint64]time.Time // when each ends; zero is never
-	claim   claim
+	claim   recordClaim
 }
 
-// A claim bars the changes of all servers but one.
-type claim struct {
+// A recordClaim bars the changes of all servers but one.
+type recordClaim struct {
 	server uint32
 	until  time.Time // by the store's clock
 }
 
-// bars is for how much longer a claim bars a change.
-func (c claim) bars(now time.Time, change *cas.Change) time.Duration {
+// remainingFor is for how much longer a claim bars a change.
+func (c recordClaim) remainingFor(now time.Time, change *cas.RecordChange) time.Duration {
 	if change.Read || change.Claim > 0 && change.Server == c.server {
 		return 0
 	}
 	return max(0, c.until.Sub(now))
 }
 
-// A before is what was there before a change.
-type before struct {
+// A pastChange is what was there before a change.
+type pastChange struct {
 	at  time.Time
 	key gatehouse.Key
-	old object
+	old storedObject
 }
 
 // New returns an empty store. One with leases is like etcd: it has no clock, ends holds, and its revision
 // makes the fencing tokens. Any other is like Redis.
-func New(seed uint64, leases bool) *Store {
+func New(seed uint64, expiresHolds bool) *Store {
 	return &Store{
-		leases: leases, rand: rand.New(rand.NewPCG(seed, 0)), // #nosec G404 -- it is to be the same each time
-		start: time.Now(), objects: make(map[gatehouse.Key]object),
+		expiresHolds: expiresHolds,
+		rand:         rand.New(rand.NewPCG(seed, 0)), // #nosec G404 -- it is to be the same each time
+		start:        time.Now(), objects: make(map[gatehouse.Key]storedObject),
 	}
 }
 
@@ -99,7 +100,7 @@ func New(seed uint64, leases bool) *Store {
 func (s *Store) Set(faults Faults) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("faults are %+v", faults)
+	s.logLine("faults are %+v", faults)
 	s.faults = faults
 }
 
@@ -107,7 +108,7 @@ func (s *Store) Set(faults Faults) {
 func (s *Store) Jump(by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("the clock is set by %s", by)
+	s.logLine("the clock is set by %s", by)
 	s.offset += by
 }
 
@@ -115,14 +116,14 @@ func (s *Store) Jump(by time.Duration) {
 func (s *Store) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("paused")
+	s.logLine("paused")
 	s.paused = true
 }
 
 // Resume ends a pause.
 func (s *Store) Resume() {
 	s.mu.Lock()
-	s.note("resumed")
+	s.logLine("resumed")
 	backlog := s.backlog
 	s.paused, s.backlog = false, nil
 	s.mu.Unlock()
@@ -136,21 +137,21 @@ func (s *Store) Resume() {
 func (s *Store) Restart(lose time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note("restarted, the last %s are lost", lose)
-	for i, p := range slices.Backward(s.past) {
+	s.logLine("restarted, the last %s are lost", lose)
+	for i, p := range slices.Backward(s.history) {
 		if lose != gatehouse.Forever && time.Since(p.at) > lose {
 			break
 		}
-		s.put(p.key, p.old)
-		s.past = s.past[:i]
+		s.putObject(p.key, p.old)
+		s.history = s.history[:i]
 	}
 	for _, b := range s.servers {
-		s.send(b, gatehouse.Key{})
+		s.sendWake(b, gatehouse.Key{})
 	}
 }
 
-// put writes an object.
-func (s *Store) put(key gatehouse.Key, o object) {
+// putObject writes an object.
+func (s *Store) putObject(key gatehouse.Key, o storedObject) {
 	if o.record == nil {
 		delete(s.objects, key)
 	} else {
@@ -167,7 +168,7 @@ func (s *Store) Records() map[gatehouse.Key][]byte {
 	defer s.mu.Unlock()
 	all := make(map[gatehouse.Key][]byte)
 	for key := range s.objects {
-		if o := s.look(key); o.record != nil {
+		if o := s.readObject(key); o.record != nil {
 			all[key] = o.record
 		}
 	}
@@ -178,7 +179,7 @@ func (s *Store) Records() map[gatehouse.Key][]byte {
 func (s *Store) Live(key gatehouse.Key) map[uint64]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.look(key).live()
+	return s.readObject(key).liveFences()
 }
 
 // Now is the time by the store's clock.
@@ -194,10 +195,10 @@ func (s *Store) now() time.Time { return time.Now().Add(s.offset) }
 func (s *Store) Note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(format, args...)
+	s.logLine(format, args...)
 }
 
-func (s *Store) note(format string, args ...any) {
+func (s *Store) logLine(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf("%12s  ", time.Since(s.start))+fmt.Sprintf(format, args...))
 }
 
@@ -208,15 +209,15 @@ func (s *Store) Log() string {
 	return strings.Join(s.log, "\n")
 }
 
-// look returns what is there, without what has ended.
-func (s *Store) look(key gatehouse.Key) object {
+// readObject returns what is there, without what has ended.
+func (s *Store) readObject(key gatehouse.Key) storedObject {
 	o, there := s.objects[key]
 	if !there {
-		return object{}
+		return storedObject{}
 	}
 	if !o.until.IsZero() && !s.now().Before(o.until) {
-		s.put(key, object{})
-		return object{}
+		s.putObject(key, storedObject{})
+		return storedObject{}
 	}
 	o.holds = maps.Clone(o.holds)
 	maps.DeleteFunc(o.holds, func(_ uint64, until time.Time) bool {
@@ -226,7 +227,7 @@ func (s *Store) look(key gatehouse.Key) object {
 	return o
 }
 
-func (o object) live() map[uint64]bool {
+func (o storedObject) liveFences() map[uint64]bool {
 	live := make(map[uint64]bool)
 	for fence := range o.holds {
 		live[fence] = true
@@ -234,62 +235,62 @@ func (o object) live() map[uint64]bool {
 	return live
 }
 
-// carryOut does what a server asks for.
-func (s *Store) carryOut(b *Server, key gatehouse.Key, c *cas.Change) cas.Reply {
+// applyChange does what a server asks for.
+func (s *Store) applyChange(b *Server, key gatehouse.Key, c *cas.RecordChange) cas.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.look(key)
-	r := cas.Reply{Swapped: o.version == c.If, Now: s.now(), Claimed: o.claim.bars(s.now(), c)}
+	o := s.readObject(key)
+	r := cas.Reply{Swapped: o.version == c.If, Now: s.now(), Claimed: o.claim.remainingFor(s.now(), c)}
 	r.Swapped = r.Swapped && r.Claimed == 0
 	switch {
 	case r.Swapped && !c.Read:
-		o = s.change(key, o, c)
+		o = s.replaceRecord(key, o, c)
 	case !r.Swapped:
 		r.Record = slices.Clone(o.record)
 		if o.record != nil && r.Claimed == 0 && !c.Read && c.Claim > 0 {
-			o.claim = claim{c.Server, s.now().Add(c.Claim)}
+			o.claim = recordClaim{c.Server, s.now().Add(c.Claim)}
 			s.objects[key] = o
 		}
 	}
-	s.note("%s: if %x read %t: %t, now %x, nonce %x", key, c.If, c.Read, r.Swapped, o.version, c.Nonce)
+	s.logLine("%s: if %x read %t: %t, now %x, nonce %x", key, c.If, c.Read, r.Swapped, o.version, c.Nonce)
 	r.Version = o.version
-	if s.leases {
+	if s.expiresHolds {
 		r.Now = r.Now.Add(b.skew)
-		r.MinFence, r.Live = (s.revision+1)<<16, o.live()
+		r.MinFence, r.Live = (s.revision+1)<<16, o.liveFences()
 	}
 	return r
 }
 
-// change makes a change.
-func (s *Store) change(key gatehouse.Key, o object, c *cas.Change) object {
-	s.past = append(s.past, before{time.Now(), key, o})
+// replaceRecord makes a change.
+func (s *Store) replaceRecord(key gatehouse.Key, o storedObject, c *cas.RecordChange) storedObject {
+	s.history = append(s.history, pastChange{time.Now(), key, o})
 	s.revision++
-	next := object{record: c.Next, version: s.revision, holds: maps.Clone(o.holds)}
-	if !s.leases {
+	next := storedObject{record: c.Next, version: s.revision, holds: maps.Clone(o.holds)}
+	if !s.expiresHolds {
 		next.version = c.Nonce
 	}
 	if c.Next == nil {
-		next = object{}
+		next = storedObject{}
 	}
 	if c.Keep != gatehouse.Forever {
 		next.until = s.now().Add(c.Keep)
 	}
-	if s.leases && c.Next != nil {
-		s.hold(key, &next, c)
+	if s.expiresHolds && c.Next != nil {
+		s.updateHolds(key, &next, c)
 	}
-	s.put(key, next)
+	s.putObject(key, next)
 	for _, number := range c.Wake {
 		for _, b := range s.servers {
 			if b.number == number {
-				s.send(b, key)
+				s.sendWake(b, key)
 			}
 		}
 	}
 	return next
 }
 
-// hold begins and ends holds.
-func (s *Store) hold(key gatehouse.Key, o *object, c *cas.Change) {
+// updateHolds begins and ends holds.
+func (s *Store) updateHolds(key gatehouse.Key, o *storedObject, c *cas.RecordChange) {
 	if o.holds == nil {
 		o.holds = make(map[uint64]time.Time)
 	}
@@ -300,25 +301,25 @@ func (s *Store) hold(key gatehouse.Key, o *object, c *cas.Change) {
 		o.holds[h.Fence] = time.Time{}
 		if h.Expires > 0 {
 			o.holds[h.Fence] = time.Now().Add(h.Expires)
-			time.AfterFunc(h.Expires, func() { s.ended(key) })
+			time.AfterFunc(h.Expires, func() { s.onHoldEnded(key) })
 		}
 	}
 }
 
-// ended tells all servers that a hold may have ended.
-func (s *Store) ended(key gatehouse.Key) {
+// onHoldEnded tells all servers that a hold may have ended.
+func (s *Store) onHoldEnded(key gatehouse.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.revision++
 	for _, b := range s.servers {
-		s.send(b, key)
+		s.sendWake(b, key)
 	}
 }
 
-// send sends a message, if it is not lost.
-func (s *Store) send(b *Server, key gatehouse.Key) {
+// sendWake sends a message, if it is not lost.
+func (s *Store) sendWake(b *Server, key gatehouse.Key) {
 	if s.chance(s.faults.LostWake) || b.cut {
-		s.note("%s: a message to server %x is lost", key, b.number)
+		s.logLine("%s: a message to server %x is lost", key, b.number)
 		return
 	}
 	time.AfterFunc(s.latency(), func() { b.wakeUp(key) })
@@ -336,8 +337,8 @@ func (s *Store) latency() time.Duration {
 	return time.Duration(s.rand.Int64N(int64(s.faults.Latency)))
 }
 
-// names are those of one kind after the given one, in order.
-func (s *Store) names(kind gatehouse.Kind, after string) (names []string, records [][]byte) {
+// recordsAfter are those of one kind after the given one, in order.
+func (s *Store) recordsAfter(kind gatehouse.Kind, after string) (names []string, records [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.objects {
@@ -347,7 +348,7 @@ func (s *Store) names(kind gatehouse.Kind, after string) (names []string, record
 	}
 	slices.SortFunc(names, cmp.Compare)
 	for _, name := range names {
-		records = append(records, s.look(gatehouse.Key{Kind: kind, Name: name}).record)
+		records = append(records, s.readObject(gatehouse.Key{Kind: kind, Name: name}).record)
 	}
 	return names, records
 }

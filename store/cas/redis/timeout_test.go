@@ -24,7 +24,7 @@ func startAll(
 	answers.Add(many) // and no more: an answer that is told twice panics
 	began := time.Now()
 	for i := range many {
-		change := &cas.Change{Next: record(1, ""), Nonce: 1, Keep: time.Minute}
+		change := &cas.RecordChange{Next: record(1, ""), Nonce: 1, Keep: time.Minute}
 		b.Start(ctx, key(fmt.Sprint(prefix, i)), change, func(reply cas.Reply, err error) {
 			took[i], errs[i] = time.Since(began), err
 			if err == nil && !reply.Swapped {

@@ -62,7 +62,7 @@ func undoOnce(t *testing.T, store *castest.Store) {
 		must(two, other)
 	}
 	pass(5 * time.Second)
-	if n := one.Owed(); n > 0 {
+	if n := one.PendingUndos(); n > 0 {
 		t.Fatalf("%d undos are owed", n)
 	}
 	holders := func() any {
@@ -102,7 +102,7 @@ func TestOwedHasALimit(t *testing.T) {
 			if err := s.Apply(t.Context(), named(gatehouse.Lock, fmt.Sprint(round)), queue); err == nil {
 				t.Fatal("a store that is cut off has answered")
 			}
-			if n := s.Owed(); n > limit {
+			if n := s.PendingUndos(); n > limit {
 				t.Fatalf("%d undos are owed after %d failed, want at most %d", n, (round+1)*batch, limit)
 			}
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// passing are the first words of answers that say that nothing was done, and that it may be later: while a
-// server starts, fails over or moves keys. Everything else that Redis answers as an error it will answer
-// again.
-var passing = map[string]bool{
+// temporaryAnswers are the first words of answers that say that nothing was done, and that it may be later:
+// while a server starts, fails over or moves keys. Everything else that Redis answers as an error it will
+// answer again.
+var temporaryAnswers = map[string]bool{
 	"LOADING": true, "CLUSTERDOWN": true, "TRYAGAIN": true, "MASTERDOWN": true, "READONLY": true,
 	"BUSY": true, "MOVED": true, "ASK": true, "NOREPLICAS": true, "NOSCRIPT": true,
 }
@@ -24,16 +24,17 @@ type dialError struct{ cause error }
 func (e *dialError) Error() string { return e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
-// fault says of an error whether the change can have been made: not if it is swap.ErrRefused or
+// classifyError says of an error whether the change can have been made: not if it is swap.ErrRefused or
 // swap.ErrNotSent.
-func (a *address) fault(err error) error {
+func (a *address) classifyError(err error) error {
 	var notDialled *dialError
 	answer, answered := rueidis.IsRedisErr(err)
-	text := a.redact(err.Error())
+	text := a.redactText(err.Error())
 	switch {
 	case answered && answer.IsNil():
 		return errors.New("redis: it answered nothing, want the time")
-	case answered && (passing[word(err.Error())] || strings.HasPrefix(text, "max number of clients")):
+	case answered &&
+		(temporaryAnswers[firstWord(err.Error())] || strings.HasPrefix(text, "max number of clients")):
 		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
 	case answered:
 		return fmt.Errorf("redis: %w: %s", cas.ErrRefused, text)
@@ -41,7 +42,7 @@ func (a *address) fault(err error) error {
 		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errSilent
+		return errTimeoutSent
 	}
 	return fmt.Errorf("redis: the connection failed and the outcome is not known: %w", redacted{err, text})
 }
@@ -55,8 +56,8 @@ type redacted struct {
 func (e redacted) Error() string { return e.text }
 func (e redacted) Unwrap() error { return e.cause }
 
-// word is the first word of an answer.
-func word(text string) string {
+// firstWord is the first word of an answer.
+func firstWord(text string) string {
 	first, _, _ := strings.Cut(text, " ")
 	return first
 }

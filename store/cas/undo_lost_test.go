@@ -61,7 +61,7 @@ func (p *lossyPair) fail(faults castest.Faults, key gatehouse.Key, queue []contr
 func (p *lossyPair) amended() {
 	p.t.Helper()
 	pass(5 * time.Second)
-	if n := p.one.Owed(); n > 0 {
+	if n := p.one.PendingUndos(); n > 0 {
 		p.t.Fatalf("%d undos are pending", n)
 	}
 }

@@ -48,12 +48,12 @@ type Config struct {
 
 // The defaults of Config.
 const (
-	DefaultTimeout = 500 * time.Millisecond
-	DefaultNames   = 100_000
-	DefaultLinger  = time.Minute
-	limitLinger    = 10 * time.Minute
-	defaultKeep    = 10 * time.Minute
-	DefaultHolders = 1000
+	DefaultTimeout     = 500 * time.Millisecond
+	DefaultNames       = 100_000
+	DefaultLinger      = time.Minute
+	defaultLimitLinger = 10 * time.Minute
+	defaultKeep        = 10 * time.Minute
+	DefaultHolders     = 1000
 )
 
 // maxRecord is the largest record in bytes, which every change writes anew. What makes a record smaller
@@ -62,22 +62,22 @@ const maxRecord = 512 << 10
 
 // A Store is a gate.Store on a Backend. Make one with New.
 type Store struct {
-	backend  Backend
-	starter  starter // the backend, if it is one
-	config   Config
-	limits   time.Duration // config.Linger of what has a limit
-	traits   Traits
-	clock    clock
-	cache    cache
-	budgets  budgets
-	watches  watches
-	amends   amends
-	refusals refusals
-	flights  sync.Pool
-	requests sync.Pool // of those whose callers do not wait
-	stop     func()    // of the backend's Listen
-	figures  counters
-	answered atomic.Int64 // when the store answered last, by the clock's monotonic time
+	backend      Backend
+	async        asyncBackend // the backend, if it is one
+	config       Config
+	limitLinger  time.Duration // config.Linger of what has a limit
+	traits       Traits
+	clock        clock
+	cache        cache
+	budgets      budgets
+	watches      watches
+	undos        undoQueue
+	refusals     refusals
+	transactions sync.Pool
+	calls        sync.Pool // of those whose callers do not wait
+	stop         func()    // of the backend's Listen
+	counters     transactionCounters
+	lastReply    atomic.Int64 // when the store answered last, by the clock's monotonic time
 }
 
 // New returns a store on backend. Close ends it, and leaves the backend to its owner.
@@ -93,7 +93,7 @@ func New(backend Backend, config Config) *Store {
 	}
 	limits := config.Linger
 	if config.Linger == 0 {
-		config.Linger, limits = DefaultLinger, limitLinger
+		config.Linger, limits = DefaultLinger, defaultLimitLinger
 	}
 	if config.Keep == 0 {
 		config.Keep = defaultKeep
@@ -101,28 +101,28 @@ func New(backend Backend, config Config) *Store {
 	if config.Holders == 0 {
 		config.Holders = DefaultHolders
 	}
-	s := &Store{backend: backend, config: config, limits: limits, traits: backend.Traits()}
+	s := &Store{backend: backend, config: config, limitLinger: limits, traits: backend.Traits()}
 	s.clock.start = time.Now()
 	s.cache.most = config.Names
-	s.amends.store, s.refusals.store = s, s
-	s.starter, _ = backend.(starter)
-	s.requests.New = func() any { return new(request) }
-	s.flights.New = func() any { return newFlight(s) }
-	s.stop = backend.Listen(config.Server, s.woken)
+	s.undos.store, s.refusals.store = s, s
+	s.async, _ = backend.(asyncBackend)
+	s.calls.New = func() any { return new(applyCall) }
+	s.transactions.New = func() any { return newTransaction(s) }
+	s.stop = backend.Listen(config.Server, s.onWake)
 	return s
 }
 
 // Close stops listening. Nobody may use the store after it.
 func (s *Store) Close() {
 	s.stop()
-	s.watches.close()
-	s.amends.close()
-	s.refusals.close()
+	s.watches.stopTimers()
+	s.undos.close()
+	s.refusals.flushAndClose()
 	s.budgets.close()
 }
 
 // Len returns how many controllers this server remembers.
-func (s *Store) Len() int { return s.cache.len() }
+func (s *Store) Len() int { return s.cache.countNames() }
 
 // Slow tells a gate that Apply takes a round trip, whatever the key.
 func (s *Store) Slow(gatehouse.Key) bool { return true }
@@ -130,7 +130,7 @@ func (s *Store) Slow(gatehouse.Key) bool { return true }
 // Now is the time of the store as this server knows it; it is not ahead of it. The zero time means that the
 // store has not answered yet.
 func (s *Store) Now() time.Time {
-	now, known := s.clock.now()
+	now, known := s.clock.storeTime()
 	if !known {
 		return time.Time{}
 	}
@@ -139,16 +139,16 @@ func (s *Store) Now() time.Time {
 
 // Answered reports whether the store has answered anything in the last time of this length.
 func (s *Store) Answered(within time.Duration) bool {
-	last := s.answered.Load()
-	return last != 0 && s.clock.elapsed()-last < int64(within)
+	last := s.lastReply.Load()
+	return last != 0 && s.clock.elapsedTime()-last < int64(within)
 }
 
 // Latest is the time of the store or somewhat later. The zero time means that the store has not answered yet.
 func (s *Store) Latest() time.Time {
-	if _, known := s.clock.now(); !known {
+	if _, known := s.clock.storeTime(); !known {
 		return time.Time{}
 	}
-	return time.Unix(0, s.clock.latest())
+	return time.Unix(0, s.clock.latestTime())
 }
 
 // Apply implements gate.Store. Commands for one key that come while a round trip is under way go into the
@@ -166,28 +166,28 @@ func (s *Store) View(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	return s.ask(key, &request{queue: queue, view: view})
+	return s.serveKey(key, &applyCall{queue: queue, view: view})
 }
 
 // ApplyAsync is Apply with a callback: done is called once, possibly before ApplyAsync returns. It must
 // not block.
 func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	r := s.requests.Get().(*request)
+	r := s.calls.Get().(*applyCall)
 	r.queue, r.done = queue, done
-	if e := s.cache.entry(key); e.enter(r) {
-		s.launch(e, r.batch)
+	if e := s.cache.entryFor(key); e.beginOrJoin(r) {
+		s.startTransaction(e, r.batch)
 	}
 }
 
-// ask has a request served.
-func (s *Store) ask(key gatehouse.Key, r *request) error {
-	return s.serve(s.cache.entry(key), r)
+// serveKey has a request served.
+func (s *Store) serveKey(key gatehouse.Key, r *applyCall) error {
+	return s.serveEntry(s.cache.entryFor(key), r)
 }
 
-// serve has a request served at an entry.
-func (s *Store) serve(e *entry, r *request) error {
-	if e.enter(r) || <-r.turn {
-		s.lead(e, r.batch)
+// serveEntry has a request served at an entry.
+func (s *Store) serveEntry(e *entry, r *applyCall) error {
+	if e.beginOrJoin(r) || <-r.handover {
+		s.runTransaction(e, r.batch)
 	}
 	return r.err
 }
@@ -195,37 +195,37 @@ func (s *Store) serve(e *entry, r *request) error {
 // maxTurns is the most commands in one round trip.
 const maxTurns = 4096
 
-// lead serves a batch in the goroutine of its caller.
-func (s *Store) lead(e *entry, batch []*request) {
-	f := s.board(e, batch)
-	s.leave(f, f.settle())
+// runTransaction serves a batch in the goroutine of its caller.
+func (s *Store) runTransaction(e *entry, batch []*applyCall) {
+	t := s.beginTransaction(e, batch)
+	s.finishTransaction(t, t.runToEnd())
 }
 
-// launch serves a batch without keeping its caller, who is told by the backend. What does not go well at the
-// first try goes on in a goroutine of its own.
-func (s *Store) launch(e *entry, batch []*request) {
-	if s.starter == nil {
-		go s.lead(e, batch)
+// startTransaction serves a batch without keeping its caller, who is told by the backend. What does not go
+// well at the first try goes on in a goroutine of its own.
+func (s *Store) startTransaction(e *entry, batch []*applyCall) {
+	if s.async == nil {
+		go s.runTransaction(e, batch)
 		return
 	}
-	f := s.board(e, batch)
-	if over, err := f.plan(); over {
-		s.leave(f, err)
+	t := s.beginTransaction(e, batch)
+	if over, err := t.planExchange(); over {
+		s.finishTransaction(t, err)
 		return
 	}
-	s.starter.Start(f.budget, e.key, f.change, f.answered)
+	s.async.Start(t.budget, e.key, t.change, t.replyCallback)
 }
 
 // A batch is planned by whoever brings the answer to the one before it if that takes only some microseconds.
 const (
 	fewTogether = 8
-	smallForm   = 1 << 10
+	smallState  = 1 << 10
 )
 
-// leave ends a flight, tells those it was for, and has those who have come meanwhile served.
-func (s *Store) leave(f *flight, err error) {
-	e, batch := f.entry, f.batch
-	away := s.land(f, err)
+// finishTransaction ends a flight, tells those it was for, and has those who have come meanwhile served.
+func (s *Store) finishTransaction(t *transaction, err error) {
+	e, batch := t.entry, t.batch
+	away := s.recordOutcome(t, err)
 	e.mu.Lock()
 	waiting := e.waiting
 	n := 0
@@ -238,50 +238,50 @@ func (s *Store) leave(f *flight, err error) {
 	case n == 0:
 		e.busy = false
 	default:
-		e.waiting = append([]*request(nil), waiting[n:]...)
+		e.waiting = append([]*applyCall(nil), waiting[n:]...)
 	}
 	e.mu.Unlock()
-	s.tell(batch)
+	s.notifyCallers(batch)
 	switch {
 	case away != nil:
-		s.fail(e.key, waiting, away)
-		s.tell(waiting)
-	case n > 0 && waiting[0].done != nil && n <= fewTogether && len(e.record.form) <= smallForm:
-		s.launch(e, waiting[:n])
+		s.failCalls(e.key, waiting, away)
+		s.notifyCallers(waiting)
+	case n > 0 && waiting[0].done != nil && n <= fewTogether && len(e.record.encodedState) <= smallState:
+		s.startTransaction(e, waiting[:n])
 	case n > 0 && waiting[0].done != nil: // not before others have their answers, which are under way here
-		go s.launch(e, waiting[:n])
+		go s.startTransaction(e, waiting[:n])
 	case n > 0:
 		waiting[0].batch = waiting[:n]
-		waiting[0].turn <- true
+		waiting[0].handover <- true
 	}
 }
 
-// A request is one queue that is to be applied.
-type request struct {
-	queue []control.Turn
-	view  func(now time.Time, state control.State)
-	err   error
-	batch []*request // that this one leads
-	alone [1]*request
+// A applyCall is one queue that is to be applied.
+type applyCall struct {
+	queue      []control.Turn
+	view       func(now time.Time, state control.State)
+	err        error
+	batch      []*applyCall // that this one leads
+	batchOfOne [1]*applyCall
 
-	telling bool // it has refusals stored that were not, and has no command
+	flushing bool // it has refusals stored that were not, and has no command
 
-	owed  []*debt     // of its turns, which take back what calls that failed have left; nil for any other
-	undos []debt      // of its undos, in their order, once it was in a flight
-	turn  chan bool   // true when it is to lead, false when it was served
-	done  func(error) // is told instead, if the caller does not wait
+	pendingUndos []*undo     // one for each turn, if the call takes back what failed calls have left
+	ownUndos     []undo      // of its undos, in their order, once it was in a flight
+	handover     chan bool   // true when it is to lead, false when it was served
+	done         func(error) // is told instead, if the caller does not wait
 }
 
-// tell tells requests that they were served.
-func (s *Store) tell(requests []*request) {
+// notifyCallers tells requests that they were served.
+func (s *Store) notifyCallers(requests []*applyCall) {
 	for _, r := range requests {
 		switch done, err := r.done, r.err; {
 		case done != nil:
-			*r = request{}
-			s.requests.Put(r)
+			*r = applyCall{}
+			s.calls.Put(r)
 			done(err)
-		case r.turn != nil: // who leads, and needs no telling, leaves it unread
-			r.turn <- false
+		case r.handover != nil: // who leads, and needs no telling, leaves it unread
+			r.handover <- false
 		}
 	}
 }
@@ -293,38 +293,38 @@ func (s *Store) Range(
 ) error {
 	return s.backend.Range(ctx, kind, after, func(name string, data []byte) bool {
 		rec, err := decodeRecord(data)
-		if err != nil || rec.form == nil {
+		if err != nil || rec.encodedState == nil {
 			return true // it is told when it is used
 		}
-		state, err := control.Decode(kind, rec.form)
+		state, err := control.Decode(kind, rec.encodedState)
 		return err != nil || control.Absent(state) || visit(gatehouse.Key{Kind: kind, Name: name}, state)
 	})
 }
 
-// Figures count what a store went through since it was made.
-type Figures struct {
+// TransactionStats count what a store went through since it was made.
+type TransactionStats struct {
 	// Swaps are the round trips that changed something, Reads those that did not, and Lost those in which
 	// another server was faster.
-	Swaps, Reads, Lost uint64
+	Swaps, Reads, Conflicts uint64
 	// Unknown are the batches of calls that failed without it being known whether they took effect. Amended
 	// is what was looked at again for calls that failed, and taken back if it was there.
-	Unknown, Amended uint64
+	Unknown, Undone uint64
 	// Failures are the calls that failed.
 	Failures uint64
 	// Vanished are the records that the store lost before their time, and ClockSteps the steps of its clock.
 	Vanished, ClockSteps uint64
 }
 
-type counters struct {
-	swaps, reads, lost, unknown, amended, failures, vanished, clockSteps atomic.Uint64
+type transactionCounters struct {
+	swaps, reads, conflicts, unknown, undone, failures, vanished, clockSteps atomic.Uint64
 }
 
-// Figures returns the counts.
-func (s *Store) Figures() Figures {
-	c := &s.figures
-	return Figures{
-		Swaps: c.swaps.Load(), Reads: c.reads.Load(), Lost: c.lost.Load(),
-		Unknown: c.unknown.Load(), Amended: c.amended.Load(), Failures: c.failures.Load(),
+// Stats returns the counts.
+func (s *Store) Stats() TransactionStats {
+	c := &s.counters
+	return TransactionStats{
+		Swaps: c.swaps.Load(), Reads: c.reads.Load(), Conflicts: c.conflicts.Load(),
+		Unknown: c.unknown.Load(), Undone: c.undone.Load(), Failures: c.failures.Load(),
 		Vanished: c.vanished.Load(), ClockSteps: c.clockSteps.Load(),
 	}
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
-// wire notes of a call whether any of it was handed to a connection. One of which nothing was has done
+// sentTracker notes of a call whether any of it was handed to a connection. One of which nothing was has done
 // nothing, whatever its error.
-type wire struct{}
+type sentTracker struct{}
 
 type sentKey struct{}
 
-// noting has it noted in sent when a call made with this context goes out.
-func noting(ctx context.Context, sent *atomic.Bool) context.Context {
+// withSentFlag has it noted in sent when a call made with this context goes out.
+func withSentFlag(ctx context.Context, sent *atomic.Bool) context.Context {
 	return context.WithValue(ctx, sentKey{}, sent)
 }
 
 // TagRPC implements stats.Handler.
-func (wire) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (sentTracker) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
 // HandleRPC implements stats.Handler.
-func (wire) HandleRPC(ctx context.Context, event stats.RPCStats) {
+func (sentTracker) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if _, ok := event.(*stats.OutHeader); !ok {
 		return
 	}
@@ -41,33 +41,34 @@ func (wire) HandleRPC(ctx context.Context, event stats.RPCStats) {
 }
 
 // TagConn implements stats.Handler.
-func (wire) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (sentTracker) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
 // HandleConn implements stats.Handler.
-func (wire) HandleConn(context.Context, stats.ConnStats) {}
+func (sentTracker) HandleConn(context.Context, stats.ConnStats) {}
 
 var (
-	// refusals are answers of etcd that do not change soon. It has done nothing, but for what full is about.
-	refusals = []error{
+	// lastingErrors are answers of etcd that do not change soon. It has done nothing, but for what full is
+	// about.
+	lastingErrors = []error{
 		rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps, rpctypes.ErrCorrupt,
 		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
 		rpctypes.ErrLeaseTTLTooLarge,
 	}
-	// postponed are answers that come before etcd does anything, and are others soon.
-	postponed = []error{
+	// passingErrors are answers that come before etcd does anything, and are others soon.
+	passingErrors = []error{
 		rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests,
 		rpctypes.ErrLeaseNotFound, rpctypes.ErrLeaseExist,
 		rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision,
 	}
 )
 
-// tell says what is known of a call that failed: whether it may have had an effect.
-func tell(err error, sent bool) error {
+// classifyError says what is known of a call that failed: whether it may have had an effect.
+func classifyError(err error, sent bool) error {
 	is := func(target error) bool { return errors.Is(err, target) }
 	switch {
-	case slices.ContainsFunc(refusals, is), tooLarge(err):
+	case slices.ContainsFunc(lastingErrors, is), tooLarge(err):
 		return fmt.Errorf("%w: %w", cas.ErrRefused, err)
-	case !sent, slices.ContainsFunc(postponed, is), dropped(err):
+	case !sent, slices.ContainsFunc(passingErrors, is), proposalDropped(err):
 		return fmt.Errorf("%w: %w", cas.ErrNotSent, err)
 	}
 	return err
@@ -79,8 +80,8 @@ func tooLarge(err error) bool {
 	return ok && s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max")
 }
 
-// dropped reports whether the member had no leader to give a proposal to. etcd has no code for this.
-func dropped(err error) bool {
+// proposalDropped reports whether the member had no leader to give a proposal to. etcd has no code for this.
+func proposalDropped(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unknown && s.Message() == "raft proposal dropped"
 }

@@ -1,0 +1,94 @@
+package castest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/cas"
+)
+
+var (
+	errLost         = errors.New("the connection is lost")
+	errNotConnected = fmt.Errorf("%w: no connection", cas.ErrNotSent)
+)
+
+// exchangeChange is one request under way.
+func (s *Store) exchangeChange(
+	ctx context.Context, b *Server, key gatehouse.Key, c *cas.RecordChange,
+) (cas.Reply, error) {
+	f := s.planFaults(b)
+	if f.unsent {
+		return cas.Reply{}, errNotConnected
+	}
+	answer := make(chan cas.Reply, 1)
+	if !f.lost {
+		time.AfterFunc(f.requestDelay, func() {
+			s.runOrDefer(func() {
+				r := s.applyChange(b, key, c)
+				if f.twice {
+					r = s.applyChange(b, key, c)
+				}
+				if !f.silent {
+					time.AfterFunc(f.answerDelay, func() { answer <- r })
+				}
+			})
+		})
+	}
+	var broken <-chan time.Time
+	if f.breaksAfter > 0 {
+		timer := time.NewTimer(f.breaksAfter)
+		defer timer.Stop()
+		broken = timer.C
+	}
+	select {
+	case r := <-answer:
+		return r, nil
+	case <-broken:
+		return cas.Reply{}, errLost
+	case <-ctx.Done():
+		return cas.Reply{}, ctx.Err()
+	}
+}
+
+// runOrDefer does something now, or when a pause ends.
+func (s *Store) runOrDefer(work func()) {
+	s.mu.Lock()
+	if s.paused {
+		s.backlog = append(s.backlog, work)
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	work()
+}
+
+// A faultPlan is what will become of a request.
+type faultPlan struct {
+	unsent, lost, silent, twice bool
+	requestDelay, answerDelay   time.Duration
+	breaksAfter                 time.Duration // when the caller is told that the connection broke; 0 is never
+}
+
+func (s *Store) planFaults(b *Server) faultPlan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := faultPlan{
+		unsent: s.chance(s.faults.Unsent), lost: b.cut || s.chance(s.faults.LostRequest),
+		silent: s.chance(s.faults.LostAnswer), twice: s.chance(s.faults.Twice),
+		requestDelay: s.latency() + b.extraLatency/2, answerDelay: s.latency() + b.extraLatency/2,
+	}
+	if s.chance(s.faults.Late) {
+		f.requestDelay += time.Duration(s.rand.Int64N(int64(3 * time.Second)))
+		f.breaksAfter = f.answerDelay + time.Millisecond
+	}
+	if (f.lost || f.silent) && !s.chance(s.faults.Silent) {
+		f.breaksAfter = f.requestDelay + f.answerDelay + time.Millisecond
+	}
+	if f != (faultPlan{requestDelay: f.requestDelay, answerDelay: f.answerDelay}) {
+		s.logLine("server %x asks: %+v", b.number, f)
+	}
+	return f
+}
