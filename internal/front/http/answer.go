@@ -15,13 +15,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A responder is how one request wants to be answered. It outlives the request while that waits.
+// A responder turns the decision on one request into its response, in the form that the request asked for. It
+// is a copy of all that this takes: a request that waits is gone by the time of its answer.
 type responder struct {
 	key     gatehouse.Key
 	op      gatehouse.Op
 	maxWait time.Duration
 	holder  string
-	holds   bool // a grant is held until it is released or expires
+	holds   bool // a grant is a hold, until it is released or expires
 	v1      bool
 	answerOptions
 	wantsJSON  bool   // refusals as application/problem+json
@@ -32,7 +33,7 @@ type responder struct {
 	began      time.Duration
 }
 
-// newResponder notes how the request that ctx is about wants to be answered.
+// newResponder returns the responder of a request.
 func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) responder {
 	header := &ctx.Request.Header
 	options := r.answerOptions
@@ -45,8 +46,8 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	}
 }
 
-// outcomeStatuses says how outcomes that are no grants are answered, a refusal unless something else is
-// wished.
+// outcomeStatuses are the statuses of outcomes other than a grant. A request or the configuration may ask for
+// another one for a refusal.
 var outcomeStatuses = [...]int{
 	gatehouse.Refused:   fasthttp.StatusRequestTimeout,
 	gatehouse.Conflict:  fasthttp.StatusConflict,
@@ -56,7 +57,7 @@ var outcomeStatuses = [...]int{
 	gatehouse.Exhausted: fasthttp.StatusServiceUnavailable,
 }
 
-// errorStatuses says how errors are answered.
+// errorStatuses are the statuses of errors, by their codes.
 var errorStatuses = [...]int{
 	gatehouse.CodeInternal:    fasthttp.StatusInternalServerError,
 	gatehouse.CodeInvalid:     fasthttp.StatusBadRequest,
@@ -73,6 +74,7 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 		f.writeTo(resp, r.wantsJSON)
 		return
 	}
+	// The headers come with details too. Only a grant and a refusal are about a limit.
 	if d.Outcome <= gatehouse.Granted && r.hasLimitHeaders() {
 		writeLimitHeaders(resp, r, d)
 	}
@@ -93,20 +95,21 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 	}
 }
 
-// denialOf is what is answered to what was not granted.
+// denialOf returns the problem that answers any outcome other than a grant.
 func (r *responder) denialOf(d *gatehouse.Decision) problemDetails {
 	f := problemDetails{status: outcomeStatuses[d.Outcome], detail: r.denialText(d), code: d.Outcome.String()}
 	if d.Outcome == gatehouse.Refused {
 		f.status = cmp.Or(r.refusalStatus, f.status)
 		f.violated = r.refusedPolicies(d)
 		if d.RetryAfter != gatehouse.Forever {
-			f.retryAfter = max(1, d.RetryAfter) // what is refused now is not granted at this very instant
+			// 0 would leave the header out, and would promise a grant at this very instant.
+			f.retryAfter = max(1, d.RetryAfter)
 		}
 	}
 	return f
 }
 
-// denialText says why something was not granted.
+// denialText returns the sentence that says why something was not granted.
 func (r *responder) denialText(d *gatehouse.Decision) string {
 	switch d.Outcome {
 	case gatehouse.Refused:
@@ -117,8 +120,9 @@ func (r *responder) denialText(d *gatehouse.Decision) string {
 	return r.key.String() + " " + d.Message
 }
 
-// refusalText says which limit refused, and when to try again.
+// refusalText returns the sentence that says which limit refused, and when to try again.
 func (r *responder) refusalText(d *gatehouse.Decision) string {
+	// A semaphore is free again when its holder releases it, which no clock can tell.
 	when := "only another request can change that"
 	if d.RetryAfter != gatehouse.Forever {
 		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
@@ -141,8 +145,9 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 		r.key, r.op, r.maxWait.Milliseconds(), which, when)
 }
 
-// writeGrant answers a grant: 204, or 200 where there is something to tell.
+// writeGrant answers a grant: with 200 and a bare value if the operation has one, with 204 otherwise.
 func (r *responder) writeGrant(resp *fasthttp.Response, d *gatehouse.Decision) {
+	// These values are bouncer's, so that its clients and curl read them as they are.
 	switch r.op {
 	case gatehouse.OpAcquire:
 		if params.HasHolders(r.key.Kind) {
@@ -167,11 +172,12 @@ func (r *responder) writeGrant(resp *fasthttp.Response, d *gatehouse.Decision) {
 	resp.SetStatusCode(fasthttp.StatusNoContent)
 }
 
-// maxHeaderMessage is the longest value of the header that tells a message. Proxies have 4 or 8 KB for all
-// headers of an answer, and give 502 for more.
+// maxHeaderMessage is the longest value, in bytes, of the header with an event's message. Proxies have 4 or 8
+// KB for all headers of an answer, and give 502 for more.
 const maxHeaderMessage = 2 << 10
 
-// writeMessage answers an event: in the body, or under /v1/ in a header beside a 204 if it is short enough.
+// writeMessage answers the wait for an event with its message: in the body or, under /v1/ and if it is short
+// enough, in a header of a 204.
 func (r *responder) writeMessage(resp *fasthttp.Response, message string) {
 	escaped := ""
 	if r.v1 {
@@ -197,20 +203,21 @@ const (
 
 const plainText = "text/plain; charset=utf-8"
 
-// writeText answers 200 with a bare value. It is never sniffed: a key or a message may look like HTML.
+// writeText answers 200 with a bare value. Browsers must not guess its type: a key or a message may look like
+// HTML.
 func writeText(resp *fasthttp.Response, value string) {
 	resp.Header.SetContentType(plainText)
 	resp.Header.Set(headerNoSniff, "nosniff")
 	resp.SetBodyString(value)
 }
 
-// writeProblem answers with a status and one sentence.
+// writeProblem answers with a status and one sentence, as text or as application/problem+json.
 func writeProblem(resp *fasthttp.Response, status int, detail string, asJSON bool) {
 	f := problemDetails{status: status, detail: detail}
 	f.writeTo(resp, asJSON)
 }
 
-// A problemDetails is an answer that is no success.
+// A problemDetails is an answer that is no success, as in RFC 9457.
 type problemDetails struct {
 	status     int
 	code       string        // in one word; "" is that of the status
@@ -219,13 +226,13 @@ type problemDetails struct {
 	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
 }
 
-// errorProblem is how an error is answered.
+// errorProblem returns the answer to an error.
 func errorProblem(err error) problemDetails {
 	code := gatehouse.CodeOf(err)
 	return problemDetails{status: errorStatuses[code], code: code.String(), detail: err.Error()}
 }
 
-// statusCodes are the codes of answers that no decision and no error is behind.
+// statusCodes are the codes of answers that come from neither a decision nor an error.
 var statusCodes = map[int]string{
 	fasthttp.StatusBadRequest:                  "invalid",
 	fasthttp.StatusForbidden:                   "forbidden",
@@ -240,10 +247,10 @@ var statusCodes = map[int]string{
 	fasthttp.StatusServiceUnavailable:          "unavailable",
 }
 
-// retryWhenFull is when to try again what the server cannot do at present: such states last for moments.
+// retryWhenFull is when to try again what the server cannot do at present: such states are short.
 const retryWhenFull = time.Second
 
-// What a refusal by a limit is called in the registry of problem types.
+// The type and title of a refusal by a limit, as the registry of problem types has them.
 const (
 	quotaExceededType  = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
@@ -251,6 +258,7 @@ const (
 
 func (f *problemDetails) writeTo(resp *fasthttp.Response, asJSON bool) {
 	resp.SetStatusCode(f.status)
+	// Every 503 says when to come back, also one that knows no better time.
 	if f.status == fasthttp.StatusServiceUnavailable {
 		f.retryAfter = cmp.Or(f.retryAfter, retryWhenFull)
 	}
@@ -261,6 +269,7 @@ func (f *problemDetails) writeTo(resp *fasthttp.Response, asJSON bool) {
 		writeText(resp, f.detail)
 		return
 	}
+	// RFC 9457 wants the title of about:blank to be the phrase of the status.
 	kind := "about:blank"
 	title := fasthttp.StatusMessage(f.status)
 	if f.violated != nil {
@@ -292,7 +301,8 @@ func writeRawJSON(resp *fasthttp.Response, contentType string, body []byte) {
 	resp.SetBodyRaw(body)
 }
 
-// encodeJSON leaves the signs of HTML as they are: nobody takes this for HTML, and each would be six bytes.
+// encodeJSON encodes a value without escaping <, > and &: the type and nosniff keep it from being taken for
+// HTML, and each escape would be six bytes.
 func encodeJSON(value any) []byte {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -303,18 +313,19 @@ func encodeJSON(value any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// forbidStoring keeps caches from storing an answer. A GET has effects here, and its answer is true for a
-// moment.
+// forbidStoring keeps caches from storing an answer. A GET has effects here, and its answer is true only for
+// a moment.
 func forbidStoring(resp *fasthttp.Response) {
 	resp.Header.Set(fasthttp.HeaderCacheControl, "no-store")
 }
 
-// statsJSON are a controller's figures as a JSON object, in their order. Times are RFC 3339, lengths of
-// time are milliseconds.
+// statsJSON are a controller's statistics as a JSON object, in their order. A time is RFC 3339, or null if it
+// is zero; a duration is in milliseconds.
 type statsJSON []gatehouse.Stat
 
 // MarshalJSON implements [json.Marshaler].
 func (s statsJSON) MarshalJSON() ([]byte, error) {
+	// A map would lose the order, which puts related statistics next to each other.
 	out := []byte{'{'}
 	for i, stat := range s {
 		value := stat.Value

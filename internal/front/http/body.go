@@ -15,12 +15,13 @@ const maxFormBytes = 16 << 10
 // formType is the only type of a body that holds parameters.
 const formType = "application/x-www-form-urlencoded"
 
-// readForm returns the parameters in the body of a POST, still encoded. The body of a GET has no meaning, and
-// is not looked at.
+// readForm returns the parameters in the body of a POST, still encoded. The body of a GET has no meaning and
+// is ignored.
 func readForm(ctx *fasthttp.RequestCtx) (params []byte, p *rejection) {
 	if !ctx.IsPost() {
 		return nil, nil
 	}
+	// A POST without a body needs no Content-Type: its parameters are in the query.
 	body := ctx.Request.Body()
 	if len(body) == 0 {
 		return nil, nil
@@ -37,7 +38,7 @@ func readForm(ctx *fasthttp.RequestCtx) (params []byte, p *rejection) {
 	return body, nil
 }
 
-// checkFormType refuses a body that is no form: whoever sends one expects it to be read.
+// checkFormType rejects a body that is no form: a client that sends JSON expects it to be read.
 func checkFormType(contentType []byte) *rejection {
 	media, _, _ := bytes.Cut(contentType, []byte{';'})
 	if bytes.EqualFold(bytes.TrimSpace(media), []byte(formType)) {

@@ -1,8 +1,8 @@
-// Package http is the front that speaks HTTP, as bouncer does: every call is a GET, waiting
-// included, so that curl is client enough.
+// Package http is the front that speaks HTTP, as bouncer does: every call, waiting included, can be a GET, so
+// curl is client enough.
 //
-// A connection that has to wait costs no goroutine: it is taken away from the HTTP server, parked,
-// and handed back after its answer. See docs/decisions for why, with figures.
+// A connection whose request has to wait costs no goroutine: it is taken away from the HTTP server, parked,
+// and handed back after its answer. docs/decisions/0004 has the reasons and the measurements.
 package http
 
 import (
@@ -27,9 +27,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A Gate decides, and keeps those in line that have to wait.
+// A Gate decides commands, and keeps those in line that have to wait.
 type Gate interface {
-	// Try answers what needs no waiting; what is not settled goes to Submit.
+	// Try decides a command that need not wait. If settled is false, the command goes to Submit.
 	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
 	// TakeBack takes back what Try granted, because the answer could not be delivered.
 	TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision)
@@ -39,21 +39,21 @@ type Gate interface {
 		done func(gatehouse.Decision, error)) (cancel func())
 	// Slow reports whether Try may keep its caller waiting for the store, which Submit never does.
 	Slow(key gatehouse.Key) bool
-	// Names lists the names of one kind that come after the given one, in order.
+	// Names returns up to most names of a kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
-	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
+	// DeletePrefix deletes up to most names that begin with a prefix. There may be more behind next.
 	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
-	// Waiting is how many wait at all names together.
+	// Waiting returns how many commands wait, at all names together.
 	Waiting() int
 }
 
-// A Config says what a server answers from and what it allows. Gate and Log are needed; 0 elsewhere
-// means the default.
+// A Config says what a server answers from and what it allows. Gate and Log are required. The zero value of
+// every other field means its default.
 type Config struct {
 	Gate Gate
 	Log  *slog.Logger
 
-	// Names tells the metrics how many names the store keeps; nil leaves that out.
+	// Names returns how many names the store keeps, for the metrics; nil leaves that out.
 	Names func() int
 
 	// Store is a line about the store for /healthz and /readyz, with its end; nil leaves it out. Whether
@@ -61,11 +61,11 @@ type Config struct {
 	// others that share it would do no better.
 	Store func() string
 
-	// Metrics is where the server's figures are registered, and what /metrics shows; nil means one of
-	// its own.
+	// Metrics is where the server's metrics are registered, and what /metrics shows; nil means a registry of
+	// the server's own.
 	Metrics *prometheus.Registry
 
-	// Version is told in the metrics.
+	// Version is a label of gatehouse_build_info.
 	Version string
 
 	// Refusal is the status of a refusal that does not ask for one: 408, which 0 means too, or 429.
@@ -83,24 +83,24 @@ type Config struct {
 	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
 	Keep time.Duration
 
-	// Routes are further paths, and who answers there, by "POST /v1/capacity/get". A path that ends in
-	// a slash holds for all below it; the name is what follows it, percent-decoded. What goes for the
-	// door goes for them: limits, methods, browsers. A GET must have no effects. An error is answered
-	// with its text, and the status that was set before, or else that of its code.
+	// Routes are the handlers of further paths, by "POST /v1/capacity/get". A path that ends in a slash
+	// stands for all paths below it; name is the part behind it, percent-decoded. The limits and the rules
+	// for methods and browsers hold for routes too. A GET must have no effects. An error is answered with its
+	// text, and the status that the handler has set or else the one of its code.
 	Routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 
 	// Budget bounds what waits to be sent and what has been received in part, with all other listeners that
 	// share it; nil means one of the server's own.
 	Budget *budget.Budget
 
-	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
-	// complaint of the server's own.
+	// Unaccepted reports connections that cannot be accepted. All listeners of a process share one; nil means
+	// one of the server's own.
 	Unaccepted *peer.Complaint
 
-	// Conns is the most connections, waiting and idle ones included.
+	// Conns is the largest number of connections, waiting and idle ones included.
 	Conns int
 
-	// ConnsPerAddress is the most of them from one address; 0 means any number. IPv6 addresses count by their
+	// ConnsPerAddress is the largest number from one address; 0 means no limit. IPv6 addresses count by their
 	// first 64 bits.
 	ConnsPerAddress int
 
@@ -161,6 +161,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// From here on nothing fails, so the poller's descriptor cannot leak.
 	if config.Budget == nil {
 		config.Budget = budget.New(0)
 	}
@@ -186,9 +187,10 @@ func New(config Config) (*Server, error) {
 		Logger:                libraryLogger{config.Log},
 		NoDefaultServerHeader: true,
 		ReadBufferSize:        maxHeader,
-		MaxRequestBodySize:    prefetchedBytes,
-		StreamRequestBody:     true, // see receive.go
-		HeaderReceived:        markLongBody,
+		// With a stream this is no limit, but how much the library reads ahead.
+		MaxRequestBodySize: prefetchedBytes,
+		StreamRequestBody:  true, // see receive.go
+		HeaderReceived:     markLongBody,
 
 		DisablePreParseMultipartForm: true,
 
@@ -210,8 +212,9 @@ func (s *Server) Serve(listener net.Listener) error {
 	s.listeners = append(s.listeners, limited)
 	ended := s.listenersEnded
 	s.mu.Unlock()
+	// Shutdown came first, and has not seen this listener.
 	if ended {
-		_ = listener.Close() // Shutdown was first
+		_ = listener.Close()
 		return nil
 	}
 	err := s.http.Serve(limited)
@@ -224,9 +227,12 @@ func (s *Server) Serve(listener net.Listener) error {
 // Stopping makes /readyz answer 503 and every answer the last on its connection.
 func (s *Server) Stopping() { s.stopping.Store(true) }
 
-// Shutdown stops listening, answers the requests that are in hand, and closes what is idle. Those
-// who wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
+// Shutdown stops listening, answers the requests that have arrived, and closes idle connections. The gate
+// must be closed before, so that waiting requests are decided. When ctx ends first, the remaining connections
+// are cut.
 func (s *Server) Shutdown(ctx context.Context) error {
+	// The order is that of docs/decisions/0028. A listener that is closed first resets the connections that
+	// wait in it, and their clients cannot know whether their requests took effect.
 	s.Stopping()
 	s.drainListeners(ctx)
 	s.closeListeners()
@@ -235,8 +241,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return true
 	})
 	s.parkedConns.drainConns(ctx)
-	// The HTTP library closes connections that are idle, whatever has come on them. So it is asked to end
-	// when there are none left.
+	// The HTTP library closes idle connections even if a request has arrived on them. So it is shut down when
+	// none is left.
 	select {
 	case <-s.allClosed:
 	case <-ctx.Done():
@@ -249,7 +255,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// drainListeners accepts what the system has accepted.
+// drainListeners accepts the connections that the system has accepted.
 func (s *Server) drainListeners(ctx context.Context) {
 	s.mu.Lock()
 	listeners := slices.Clone(s.listeners)
@@ -259,7 +265,7 @@ func (s *Server) drainListeners(ctx context.Context) {
 	}
 }
 
-// closeListeners ends every Serve.
+// closeListeners ends every call of Serve.
 func (s *Server) closeListeners() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,6 +273,7 @@ func (s *Server) closeListeners() {
 	for _, listener := range s.listeners {
 		_ = listener.Close()
 	}
+	// With connections left, countClosed does this for the last of them.
 	if s.open.Load() == 0 {
 		s.lastClosed()
 	}
@@ -279,12 +286,13 @@ func (s *Server) listenersClosed() bool {
 	return s.listenersEnded
 }
 
-// countClosed counts a connection that is closed.
+// countClosed ends the counting of a connection that is closed or was refused.
 func (s *Server) countClosed(conn net.Conn) {
 	s.sources.Leave(peer.Source(conn))
 	if s.open.Add(-1) > 0 || !s.stopping.Load() {
 		return
 	}
+	// While a listener is open, another connection may still be accepted.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listenersEnded && s.open.Load() == 0 {

@@ -9,11 +9,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A GET has effects here, and a browser is no client: it fetches in advance, and it sends what any
-// page it shows asks for. So what a browser asks on behalf of another site is refused, unless that
-// site's origin is allowed by configuration.
+// A GET has effects here, and a browser sends one for any page that asks for it, or in advance. So a request
+// that a browser makes for a page of another site is refused, unless the configuration allows the origin of
+// that page.
 
-// A sender is what the headers say of who sends a request. It is good while the request is handled.
+// A sender is what the headers of a request say about its client. Its slices are valid until the handler
+// returns.
 type sender struct {
 	host, origin, site []byte // Host, Origin, Sec-Fetch-Site
 	accept, referer    []byte
@@ -26,8 +27,10 @@ type sender struct {
 	began time.Duration // when the request had been read, by the clock of the metrics
 }
 
-// readSender looks at every header once.
+// readSender returns what the headers say, in one pass over them.
 func readSender(h *fasthttp.RequestHeader) (from sender) {
+	// To look up each header by itself would search all of them ten times. The library has brought the letter
+	// case of their names into one form.
 	for key, value := range h.All() {
 		switch string(key) {
 		case fasthttp.HeaderHost:
@@ -55,8 +58,11 @@ func readSender(h *fasthttp.RequestHeader) (from sender) {
 	return from
 }
 
-// checkOrigin refuses requests that a browser makes in advance, or for a page of another site.
+// checkOrigin rejects a request that a browser makes in advance, or for a page of another site. It reports
+// whether the request may go on.
 func (s *Server) checkOrigin(ctx *fasthttp.RequestCtx, from *sender) bool {
+	// A prefetch comes first: one for a page of this server would take effect as well, before its user asked
+	// for anything.
 	switch {
 	case from.prefetch:
 		s.rejectRequest(ctx, from, &rejection{
@@ -74,8 +80,8 @@ func (s *Server) checkOrigin(ctx *fasthttp.RequestCtx, from *sender) bool {
 	return false
 }
 
-// refusedPage says which page of another site a request comes from, and what would allow it. A list of
-// origins allows nothing that comes without one.
+// refusedPage says which page of another site a request comes from, and which setting would allow it. A
+// request without an Origin is allowed by no list of origins.
 func (from *sender) refusedPage() string {
 	switch {
 	case len(from.origin) > 0:
@@ -86,15 +92,15 @@ func (from *sender) refusedPage() string {
 	return "without an Origin; only --cors '*' allows that"
 }
 
-// isCrossSite goes by Sec-Fetch-Site. A page at another port of the same host is another site as well,
-// because whoever runs it need not be who runs this server. Browsers do not send that header where the
-// server is reached by plain HTTP under a name other than localhost; then Origin tells, which comes with
-// the requests of scripts, and what comes with the others: no page here has images, and a Referer is the
-// page that asks.
+// isCrossSite reports whether a browser makes the request for a page of another site. A page at another port
+// of the same host, or below the same domain, counts as another site: it may belong to somebody else.
 func (from *sender) isCrossSite() bool {
 	if len(from.site) > 0 {
 		return string(from.site) != "same-origin" && string(from.site) != "none"
 	}
+	// Over plain HTTP, to names other than localhost, a browser leaves out Sec-Fetch-Site. Then a script
+	// still sends an Origin, and other requests may have the Referer of the page that asks. An image never
+	// comes from a page of this server, which has none.
 	switch {
 	case len(from.origin) > 0:
 		return !from.isSameHost(from.origin)
@@ -106,16 +112,17 @@ func (from *sender) isCrossSite() bool {
 	return len(from.referer) > 0 && !from.isSameHost(from.referer)
 }
 
-// isSameHost reports whether the URL of a page, or its origin, is of the host that the request is for.
+// isSameHost reports whether the URL of a page, or its origin, has the host that the request is sent to.
 func (from *sender) isSameHost(page []byte) bool {
 	return bytes.EqualFold(urlAuthority(page), from.host)
 }
 
-// allowedOrigin returns the origin of the request if it is one that is allowed, "" otherwise.
+// allowedOrigin returns the origin of the request if the configuration allows it, "" otherwise.
 func (s *Server) allowedOrigin(from *sender) string {
 	if len(s.config.CORS) == 0 {
 		return ""
 	}
+	// The star echoes the origin too, so that one form of the header and of Vary serves both.
 	origin := string(from.origin)
 	if slices.Contains(s.config.CORS, origin) || slices.Contains(s.config.CORS, "*") {
 		return origin
@@ -135,11 +142,11 @@ func allowOrigin(resp *fasthttp.Response, origin string) {
 		"RateLimit, RateLimit-Policy, Retry-After, "+headerFence+", "+headerExpires+", "+headerMessage)
 }
 
-// defaultContentPolicy is that of pages that bring none of their own. No page may be shown in a frame, where
-// a click that was meant for another site could be led to it.
+// defaultContentPolicy is the Content-Security-Policy of pages that set none. No page may be shown in a
+// frame, where a click that was meant for another site could land on it.
 const defaultContentPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// restrictPage tells a browser what a page may do, and that it is what it is said to be.
+// restrictPage makes a browser keep to the policy of a page, and to its Content-Type.
 func restrictPage(resp *fasthttp.Response) {
 	h := &resp.Header
 	if len(h.Peek(fasthttp.HeaderContentSecurityPolicy)) == 0 {

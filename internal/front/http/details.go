@@ -7,10 +7,10 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
-// A jsonObject is a JSON object that is being written.
+// A jsonObject holds the members of a JSON object that is being written.
 type jsonObject []byte
 
-// addRaw appends a member whose value is JSON already.
+// addRaw adds a member whose value is JSON already.
 func (o jsonObject) addRaw(name string, value []byte) jsonObject {
 	if len(o) > 0 {
 		o = append(o, ',')
@@ -25,14 +25,15 @@ func (o jsonObject) addNumber(name string, value int64) jsonObject {
 
 func (o jsonObject) addText(name, value string) jsonObject { return o.addRaw(name, encodeJSON(value)) }
 
-// closeObject closes the object.
+// closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {
 	return append(append([]byte{'{'}, o...), '}')
 }
 
-// decisionJSON is all there is to know about a decision. A grant and a refusal have the members that RESP's
-// WITH DETAILS gives; every other outcome has a sentence alone.
+// decisionJSON returns all about a decision. A grant and a refusal have the members that RESP's WITH DETAILS
+// gives; every other outcome has only a sentence.
 func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
+	// granted repeats outcome, for a client that wants no more than that.
 	var o jsonObject
 	o = o.addText("outcome", d.Outcome.String())
 	o = o.addRaw("granted", strconv.AppendBool(nil, d.Outcome == gatehouse.Granted))
@@ -45,6 +46,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 	return o.closeObject()
 }
 
+// appendDecision adds the members of a grant or a refusal, in the order that docs/protocols/http.md lists.
 func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
 	limiter := r.key.Kind.Limiter()
 	if limiter || params.HasHolders(r.key.Kind) {
@@ -60,6 +62,7 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}
+	// A time left is rounded down and a time to wait up: a client never relies on more than it has.
 	if d.Fence != 0 {
 		o = o.addRaw("fence", strconv.AppendUint(nil, d.Fence, 10))
 		o = o.addNumber("expires_after", params.FloorMillis(d.ExpiresAfter))
@@ -79,7 +82,7 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 	return o
 }
 
-// windowsJSON tells about each of several limits. Those that refused have a retry_after.
+// windowsJSON returns an array with each of several limits. Those that refused have a retry_after.
 func windowsJSON(windows []gatehouse.Window) []byte {
 	out := []byte{'['}
 	for i := range windows {

@@ -13,15 +13,19 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// handleRequest answers one request, or parks its connection.
+// handleRequest answers one request, or parks its connection. The HTTP library calls it with the headers read
+// and, of a body, no more than prefetchedBytes.
 func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
+	// The library knows "close" only as the whole value of Connection, and not in a list.
 	if from.wantsClose {
 		ctx.Request.SetConnectionClose()
 		ctx.SetConnectionClose()
 	}
 	path, query := splitURI(ctx.Request.Header.RequestURI())
+	// The body comes first, even for a request that is rejected: an unread body would be taken for the next
+	// request of this connection.
 	if ctx.Request.IsBodyStream() {
 		body, ok := s.receiveBody(ctx, s.wantsBody(ctx, path))
 		if !ok {
@@ -33,11 +37,15 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	began := s.metrics.Now()
+	// Requests are pooled, as a request that is decided at once allocates nothing. Whatever outlives this
+	// function copies what it needs.
 	r := s.requestPool.Get().(*httpRequest)
 	page, p := r.readPath(ctx.Method(), path, query)
 	if p == nil && page == "" {
 		p = r.readFormAndQuery(ctx, query, &from)
 	}
+	// A path of a route is unknown to the controllers, so routes are tried on 404. The paths of controllers
+	// come first; newRoutes refuses a route that one of them would hide.
 	switch {
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):
 	case p != nil:
@@ -71,10 +79,11 @@ func (r *httpRequest) readFormAndQuery(ctx *fasthttp.RequestCtx, query []byte, f
 	return p
 }
 
-// decideRequest puts the request to its controller. A semaphore or a lock is not given to a client that has
-// left.
+// decideRequest puts the request to its controller. A client that has left gets no semaphore and no lock.
 func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	r.cmd.Keep = s.config.Keep
+	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
+	// costs a system call, which only a hold is worth.
 	if r.acquiresHold() && clientGone(ctx.Conn()) {
 		s.abandonConn(ctx)
 		return
@@ -89,7 +98,8 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		return
 	}
 	if r.acquiresHold() && err == nil && d.Outcome == gatehouse.Granted {
-		key, cmd, granted := r.key, r.cmd, d // which the request does not keep
+		// The library writes the answer later, when r serves another request.
+		key, cmd, granted := r.key, r.cmd, d
 		takeBackUnsent(ctx.Conn(), func() { s.config.Gate.TakeBack(key, cmd, granted) })
 	}
 	reply := s.newResponder(ctx, r, from)
@@ -101,6 +111,8 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 // behind it. Answers to earlier requests are sent first.
 func (s *Server) abandonConn(ctx *fasthttp.RequestCtx) {
 	s.metrics.Hangups.Inc()
+	// To close the connection here would lose the answers to earlier requests of a pipeline. A hijack happens
+	// after these are written.
 	conn := ctx.Conn()
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) { _ = conn.Close() })
@@ -115,24 +127,25 @@ func (s *Server) answerInHandler(
 	s.closeIfStopping(ctx)
 }
 
-// countReply notes a response in the metrics, and on the log when that is wanted.
+// countReply counts a response in the metrics, and writes it to the log at level debug.
 func (s *Server) countReply(reply *responder, outcome telemetry.Outcome, status int) {
 	s.metrics.requests.Of(reply.key.Kind, reply.op).Count(outcome, 1, s.metrics.Now()-reply.began)
 	s.metrics.countResponse(status)
+	// Asked first, because the arguments alone would allocate.
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		s.log.Debug("answered", "kind", reply.key.Kind.String(), "name", reply.key.Name,
 			"op", reply.op.String(), "outcome", outcome.String(), "status", status)
 	}
 }
 
-// closeIfStopping makes this the last answer on its connection when the server is stopping.
+// closeIfStopping makes this answer the last on its connection if the server is stopping.
 func (s *Server) closeIfStopping(ctx *fasthttp.RequestCtx) {
 	if s.stopping.Load() {
 		ctx.SetConnectionClose()
 	}
 }
 
-// rejectRequest answers a request that is not put to a controller.
+// rejectRequest answers a request that is put to no controller.
 func (s *Server) rejectRequest(ctx *fasthttp.RequestCtx, from *sender, p *rejection) {
 	s.metrics.countResponse(p.status)
 	allowOrigin(&ctx.Response, s.allowedOrigin(from))
@@ -151,12 +164,13 @@ func (s *Server) rejectRequest(ctx *fasthttp.RequestCtx, from *sender, p *reject
 	s.closeIfStopping(ctx)
 }
 
-// splitURI takes a request target apart, which may also be a whole URL.
+// splitURI splits a request target, a path or a whole URL, into its path and its query. Neither is decoded.
 func splitURI(uri []byte) (path, query []byte) {
 	path, query, _ = bytes.Cut(uri, []byte{'?'})
 	if len(path) == 0 || path[0] == '/' {
 		return path, query
 	}
+	// A client that takes this server for a proxy sends the whole URL (RFC 9112, section 3.2.2).
 	scheme := bytes.Index(path, []byte("://"))
 	if scheme <= 0 {
 		return path, query
@@ -173,8 +187,10 @@ func malformedRequest() *rejection {
 	return badRequest("request is malformed: want an HTTP/1.1 request line and headers")
 }
 
-// answerMalformed answers what is not a request. The connection ends with the answer.
+// answerMalformed answers bytes that are no request, or whose body could not be read. The connection ends
+// with the answer.
 func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
+	// What is not recognized below is a fault of the syntax.
 	p := malformedRequest()
 	var timeout net.Error
 	var tooLong *fasthttp.ErrSmallBuffer
@@ -197,7 +213,8 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	s.rejectRequest(ctx, &from, p)
 }
 
-// libraryLogger takes what the HTTP library says of connections that went wrong.
+// A libraryLogger writes what the HTTP library reports about connections to the log, at level debug: a client
+// that breaks off is no fault of the server.
 type libraryLogger struct{ log *slog.Logger }
 
 // Printf implements fasthttp.Logger.

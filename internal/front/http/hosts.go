@@ -11,10 +11,10 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A web page can give its own name the address of this server (DNS rebinding). To the browser both are one
-// site then: it lets the page send any request and read any answer, and says nothing of it. Only the Host
-// header shows the name. So a request has to name the server by a name that nobody else can have: an IP
-// address, localhost, or one that the configuration knows.
+// A web page can make its own host name resolve to the address of this server (DNS rebinding). The browser
+// takes both for one site then: it lets the page send any request and read any answer, and marks none of
+// them. Only the Host header shows it. So a request must name the server by something that no page can have:
+// an IP address, localhost, or a name from the configuration (docs/decisions/0030).
 
 // hostNames are the names of this server.
 type hostNames struct {
@@ -36,6 +36,8 @@ func (h *hostNames) hasHost(host []byte) bool {
 	if h.all {
 		return true
 	}
+	// Ports are not compared, so that forwarded ones work. A name may end in the dot of the DNS root.
+	// Browsers resolve everything below localhost to the loopback address themselves.
 	name := strings.ToLower(strings.TrimSuffix(hostWithoutPort(host), "."))
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") || h.names[name] {
 		return true
@@ -44,7 +46,7 @@ func (h *hostNames) hasHost(host []byte) bool {
 	return err == nil
 }
 
-// hostWithoutPort is a host without its port and brackets.
+// hostWithoutPort returns a host without its port, and without the brackets of an IPv6 address.
 func hostWithoutPort(host []byte) string {
 	if len(host) > 0 && host[0] == '[' {
 		address, _, _ := bytes.Cut(host[1:], []byte{']'})
@@ -54,12 +56,13 @@ func hostWithoutPort(host []byte) string {
 	return string(name)
 }
 
-// maxHostLength is the length of the longest name in the DNS. A longer one is not kept with a connection.
+// maxHostLength is the length of the longest name in the DNS, in bytes. A longer one is not kept with a
+// connection, as a client chooses it.
 const maxHostLength = 253
 
-// checkHost refuses a request that names another server. On a loopback address that goes for all requests
-// but those about health. Elsewhere programs reach the server by whatever name their network has for it, so
-// that only what may be a browser's is looked at.
+// checkHost rejects a request that names another server, and reports whether the request may go on. On a
+// loopback address it looks at all requests except those about health. Elsewhere programs reach the server by
+// whatever name their network has for it, so it looks only at requests that may come from a browser.
 func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
 	c := pacedConnOf(ctx.Conn())
 	loopback := c != nil && c.loopback
@@ -70,15 +73,16 @@ func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) 
 	if named := urlAuthority(ctx.Request.Header.RequestURI()); named != nil {
 		host = named // RFC 9112, section 3.2.2
 	}
+	// All requests of a connection nearly always have the same Host, so one comparison does.
 	if c != nil && len(host) > 0 && string(host) == c.knownHost {
 		return true
 	}
 	switch {
-	case len(host) == 0 && !ctx.Request.Header.IsHTTP11(): // nothing that a browser sends
+	case len(host) == 0 && !ctx.Request.Header.IsHTTP11(): // no browser sends such a request
 		return true
 	case s.hosts.hasHost(host):
 		if c != nil && len(host) <= maxHostLength {
-			c.knownHost = string(host) // most connections have one
+			c.knownHost = string(host)
 		}
 		return true
 	case isHealthPath(path), !loopback && s.isPageRequest(ctx, path):
@@ -90,6 +94,8 @@ func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) 
 
 func wrongHost(host []byte) *rejection {
 	name := hostWithoutPort(host)
+	// The sentence suggests a command line. A client must not be able to put anything into it that a shell
+	// would take for more than a name.
 	odd := func(r rune) bool { return r > unicode.MaxASCII || !isHostByte(byte(r)) } // #nosec G115 -- ASCII
 	if name == "" || len(name) > maxHostLength || strings.ContainsFunc(name, odd) {
 		name = "NAME"
@@ -107,13 +113,14 @@ func (from *sender) mayBeBrowser() bool {
 	return len(from.origin) > 0 || from.hasSecFetch || from.browserAgent && from.acceptsPages()
 }
 
-// acceptsPages reports whether the sender accepts HTML or images, as browsers do with all they ask.
+// acceptsPages reports whether the sender accepts HTML or images, as browsers do in all their requests.
 func (from *sender) acceptsPages() bool {
 	return bytes.Contains(from.accept, []byte("text/html")) ||
 		bytes.Contains(from.accept, []byte("image/")) || bytes.Contains(from.accept, []byte("*/*"))
 }
 
-// isHealthPath reports whether a path is asked by those who look whether the server is well, by any name.
+// isHealthPath reports whether a path is for health checks. An orchestrator asks for it by the name of a pod
+// or by any other.
 func isHealthPath(path []byte) bool {
 	switch string(path) {
 	case "/healthz", "/readyz", "/.well-known/ready":
@@ -122,7 +129,7 @@ func isHealthPath(path []byte) bool {
 	return false
 }
 
-// isPageRequest reports whether a request is for a page to look at, which has no effects.
+// isPageRequest reports whether a request is for a page to look at, and so has no effects.
 func (s *Server) isPageRequest(ctx *fasthttp.RequestCtx, path []byte) bool {
 	if !ctx.IsGet() && !ctx.IsHead() {
 		return false
@@ -134,12 +141,14 @@ func (s *Server) isPageRequest(ctx *fasthttp.RequestCtx, path []byte) bool {
 	return route != nil && !strings.HasPrefix(route.path, "/v1/")
 }
 
-// urlAuthority is the host that a request target names, nil when it is a path.
+// urlAuthority returns the host of a request target or of a page's URL, with its port; nil if that is only a
+// path.
 func urlAuthority(target []byte) []byte {
 	_, rest, whole := bytes.Cut(target, []byte("://"))
 	if len(target) == 0 || target[0] == '/' || !whole {
 		return nil
 	}
+	// Everything in front of an @ is a user name, as in http://localhost@evil.example/.
 	if end := bytes.IndexAny(rest, "/?#"); end >= 0 {
 		rest = rest[:end]
 	}

@@ -13,8 +13,8 @@ import (
 // This file alone knows the syntax of the RateLimit and RateLimit-Policy fields of
 // draft-ietf-httpapi-ratelimit-headers-11, because the draft still moves.
 
-// hasLimitHeaders reports whether the answer says what is left: when something was taken from a limit, given
-// back or only asked about.
+// hasLimitHeaders reports whether the answer has RateLimit headers: when something was taken from a limit,
+// given back to it or only asked about.
 func (r *responder) hasLimitHeaders() bool {
 	if r.key.Kind.Limiter() {
 		return r.op != gatehouse.OpStats && r.op != gatehouse.OpDelete
@@ -22,7 +22,7 @@ func (r *responder) hasLimitHeaders() bool {
 	return r.op == gatehouse.OpAcquire
 }
 
-// A limitPolicy is one limit as the fields tell about it.
+// A limitPolicy is one limit in the words of the two fields.
 type limitPolicy struct {
 	name       string
 	quota      int64
@@ -32,19 +32,21 @@ type limitPolicy struct {
 	concurrent bool          // it limits how many there are at one time
 }
 
-// writeLimitHeaders writes what was decided as RateLimit and RateLimit-Policy. A limit that stands alone is
-// named after the kind, one of several by its text, such as "10/1s".
+// writeLimitHeaders writes a decision as RateLimit and RateLimit-Policy. A single limit is named after the
+// kind, one of several by its text, such as "10/1s".
 func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decision) {
 	switch {
 	case len(d.Windows) > 0:
 		writeWindowHeaders(resp, r, d)
 		return
 	case d.Message != "" && d.Limit == 0 && d.Interval == 0:
-		return // it was granted without the store, which alone knows the limit
+		return // granted while the store could not be reached, and only the store knows the limit
 	}
 	p := limitPolicy{
 		name: r.key.Kind.String(), quota: d.Limit, remaining: d.Remaining, moreAfter: gatehouse.Forever,
 	}
+	// The time is until there is more. That is not known of a semaphore, and never comes for a limit of size
+	// 0.
 	switch {
 	case !r.key.Kind.Limiter():
 		p.concurrent = true
@@ -57,13 +59,14 @@ func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decis
 		p.window = r.wholeSeconds(d.Interval)
 		p.moreAfter = d.ResetAfter
 	}
+	// Both fields use the same scratch: the response keeps a copy of each.
 	fields := p.appendPolicy(r.scratch[:0])
 	setHeader(resp, "RateLimit-Policy", fields)
 	setHeader(resp, "RateLimit", p.appendLimit(fields[:0]))
 }
 
-// writeWindowHeaders writes both fields for several limits: the policies in their order, and of what is left
-// the one first that decides.
+// writeWindowHeaders writes both fields for several limits: the policies in their order; and in RateLimit the
+// one first that decides, because many clients read only the first.
 func writeWindowHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decision) {
 	binding := bindingWindow(d.Windows)
 	first := r.windowPolicy(d, binding)
@@ -80,8 +83,8 @@ func writeWindowHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Deci
 	setHeader(resp, "RateLimit", limits)
 }
 
-// windowPolicy is what is told about one of several limits. When the request is refused, only those that
-// refuse tell a time: so it is never later than Retry-After.
+// windowPolicy returns the policy of one of several limits. In a refusal only the limits that refuse have a
+// time, so no time is later than Retry-After.
 func (r *responder) windowPolicy(d *gatehouse.Decision, i int) limitPolicy {
 	w := &d.Windows[i]
 	p := limitPolicy{
@@ -90,7 +93,7 @@ func (r *responder) windowPolicy(d *gatehouse.Decision, i int) limitPolicy {
 	}
 	switch {
 	case d.Outcome == gatehouse.Refused && w.RetryAfter == 0:
-		p.moreAfter = gatehouse.Forever
+		p.moreAfter = gatehouse.Forever // which leaves the time out
 	case d.Outcome == gatehouse.Refused:
 		p.moreAfter = w.RetryAfter
 	case w.Limit.Size == 0:
@@ -99,7 +102,7 @@ func (r *responder) windowPolicy(d *gatehouse.Decision, i int) limitPolicy {
 	return p
 }
 
-// bindingWindow is the number of the limit that refuses longest or, when none does, has the least left.
+// bindingWindow returns the index of the limit that refuses longest or, if none does, has the least left.
 func bindingWindow(windows []gatehouse.Window) (binding int) {
 	for i := range windows {
 		w, b := &windows[i], &windows[binding]
@@ -111,7 +114,7 @@ func bindingWindow(windows []gatehouse.Window) (binding int) {
 	return binding
 }
 
-// refusalTime is how long a limit refuses, as a number that is higher for longer.
+// refusalTime returns how long a limit refuses, such that Forever is the greatest.
 func refusalTime(w *gatehouse.Window) time.Duration {
 	if w.RetryAfter == gatehouse.Forever {
 		return math.MaxInt64
@@ -119,8 +122,8 @@ func refusalTime(w *gatehouse.Window) time.Duration {
 	return w.RetryAfter
 }
 
-// refusedPolicies are the names of the policies that refused, as in RateLimit-Policy; none where there are
-// none.
+// refusedPolicies returns the names of the policies that refused, as in RateLimit-Policy, or nil if the
+// answer has no such header.
 func (r *responder) refusedPolicies(d *gatehouse.Decision) (names []string) {
 	if !r.hasLimitHeaders() {
 		return nil
@@ -133,13 +136,15 @@ func (r *responder) refusedPolicies(d *gatehouse.Decision) (names []string) {
 			names = append(names, d.Windows[i].Limit.String())
 		}
 	}
-	if names == nil { // there is room, but others wait for it
+	// There is room under each limit, but others wait for it. A refusal names one policy at least.
+	if names == nil {
 		names = append(names, d.Windows[bindingWindow(d.Windows)].Limit.String())
 	}
 	return names
 }
 
-// windowLength is the window of a limit: that of a calendar as it mostly is, of a month none.
+// windowLength returns the length of a limit's window. That of a day or a week leaves daylight saving out; a
+// month has no fixed length, and so 0.
 func windowLength(l gatehouse.Limit) time.Duration {
 	const day = 24 * time.Hour
 	switch l.Calendar {
@@ -153,8 +158,8 @@ func windowLength(l gatehouse.Limit) time.Duration {
 	return l.Interval
 }
 
-// wholeSeconds is a window in whole seconds, for the field has no fractions: 0 when it is none. That of a
-// GCRA is a multiple of a step that was cut to nanoseconds.
+// wholeSeconds returns d if it is a whole number of seconds, 0 otherwise, as the field has no fractions. The
+// window of a GCRA is rounded first: it is a multiple of a step that was cut to nanoseconds.
 func (r *responder) wholeSeconds(d time.Duration) time.Duration {
 	if r.key.Kind == gatehouse.GCRA {
 		d = d.Round(time.Millisecond)
@@ -204,7 +209,7 @@ func setUintHeader(resp *fasthttp.Response, header string, value uint64) {
 	setHeader(resp, header, strconv.AppendUint(scratch[:0], value, 10))
 }
 
-// setHeader sets a header that is spelled as it is to be sent; the library would make it Ratelimit.
+// setHeader sets a header in this very spelling. The library would turn RateLimit into Ratelimit.
 func setHeader(resp *fasthttp.Response, header string, value []byte) {
 	resp.Header.SetCanonical([]byte(header), value)
 }
@@ -212,10 +217,10 @@ func setHeader(resp *fasthttp.Response, header string, value []byte) {
 // ceilSeconds rounds a wait up to whole seconds, at least 1.
 func ceilSeconds(d time.Duration) uint64 { return ceilUnits(d, time.Second) }
 
-// ceilUnits is how many units cover d, at least 1: what is told to wait must not come back too early.
+// ceilUnits returns how many units cover d, at least 1: a client must not come back too early.
 func ceilUnits(d, unit time.Duration) uint64 {
 	return uint64(max(1, roundUp(d, unit))) // #nosec G115 -- at least 1
 }
 
-// roundUp is how many units cover d; 0 when that is over.
+// roundUp returns how many units cover d, 0 if d is negative.
 func roundUp(d, unit time.Duration) int64 { return int64(max(0, d+unit-1) / unit) }

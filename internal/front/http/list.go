@@ -10,14 +10,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// How many names a list gives, and how many bytes of them.
+// The limits of one list, in names and in bytes of names.
 const (
 	defaultListLimit = 100
 	maxListLimit     = 1000
 	maxListBytes     = 256 << 10
 )
 
-// A nameList asks for the names of a kind, in order: those that come after a name, at most limit.
+// A nameList is a request for the names of a kind, in order: up to limit of them, behind after.
 type nameList struct {
 	kind  gatehouse.Kind
 	after string
@@ -27,9 +27,9 @@ type nameList struct {
 	err  error
 }
 
-// answerList answers a list of names. To find those that come next all names are looked at, which can take a
-// tenth of a second. So the connection is parked meanwhile, as one that waits in line: the list ends when its
-// client leaves.
+// answerList answers a request for names. The store has to look at all its names to find those that come
+// next, which can take a tenth of a second. So the connection is parked meanwhile, like one that waits in
+// line, and the search ends when its client leaves.
 func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
 	l := &nameList{kind: kind}
 	if p := l.readQuery(ctx); p != nil {
@@ -41,6 +41,7 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(),
 	}}
+	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
 	w.parkAfterHandler(ctx)
@@ -51,17 +52,20 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 	}()
 }
 
-// loadNames makes the answer, one at a time in the whole server. It reports false if the client has left.
+// loadNames fills in body or err. In the whole server one list is made at a time. It reports false if the
+// client has left.
 func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 	turn := &s.config.Budget.List
 	if !turn.Begin(ctx) {
 		return false
 	}
 	defer turn.End()
-	if s.stopping.Load() { // the others in this queue are not made to wait for it
+	// Shutdown waits for all lists in this queue. Making each of them could take longer than it has.
+	if s.stopping.Load() {
 		l.err = gatehouse.Errorf(gatehouse.CodeUnavailable, "the server is stopping")
 		return true
 	}
+	// One more than is shown tells whether there are more.
 	names, err := s.config.Gate.Names(ctx, l.kind, l.after, l.limit+1)
 	if err != nil {
 		l.err = err
@@ -71,10 +75,12 @@ func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 	return true
 }
 
-// encodeNames is the answer as JSON. It ends when the limit, of names or of bytes, is reached; next is what
-// to give as after for the names that follow, and is empty at the end.
+// encodeNames returns the answer as JSON. It ends at the limit of names or at maxListBytes. next is the value
+// of after for the names that follow, and empty if there are none.
 func (l *nameList) encodeNames(names []string) []byte {
 	bytes, most := 0, 0
+	// The name that reaches maxListBytes is still in the list, so a list has one name at least and a client
+	// that follows next always gets on.
 	for most < len(names) && most < l.limit {
 		bytes += len(names[most])
 		most++
@@ -98,15 +104,18 @@ func (l *nameList) writeList(resp *fasthttp.Response, r *responder) {
 	allowOrigin(resp, r.origin)
 	if l.err == nil {
 		writeRawJSON(resp, "application/json", l.body)
-		l.body = nil // the response has it, and is gone before a slow client has taken its copy
+		// The answer is copied into one message with its headers. The waiter stays until a slow client has
+		// taken that, and must not keep the body as well.
+		l.body = nil
 		return
 	}
 	f := errorProblem(l.err)
 	f.writeTo(resp, r.wantsJSON)
 }
 
-// readQuery reads the query.
+// readQuery reads the parameters of the list.
 func (l *nameList) readQuery(ctx *fasthttp.RequestCtx) *rejection {
+	// Names may be in any letter case, as those of commands. id is bouncer's name for what a client logs.
 	l.limit = defaultListLimit
 	_, query := splitURI(ctx.Request.Header.RequestURI())
 	return eachParam(query, func(name, value []byte) error {

@@ -9,18 +9,18 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A countingListener counts connections, answers those that are too many with 503, and survives
-// running out of file descriptors.
+// A countingListener counts the connections that it accepts, answers those beyond the limits with 503, and
+// goes on when the process runs out of file descriptors.
 type countingListener struct {
 	net.Listener
 	server   *Server
-	loopback bool // it listens where only this machine reaches it
+	loopback bool // only this machine reaches its address
 	turnaway peer.Turnaway
-	accepted chan struct{} // has one after a connection was accepted while the server stops
+	accepted chan struct{} // has an element after a connection was accepted while the server stops
 }
 
-// drainBacklog waits until what the system has accepted is accepted here too: its client may have sent a
-// request. Those that keep coming do not keep it for ever.
+// drainBacklog waits until every connection that the system has accepted is accepted here too: its client may
+// have sent a request (docs/decisions/0028). It waits for at most maxDrainTime, as new ones may keep coming.
 func (l *countingListener) drainBacklog(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxDrainTime)
 	defer cancel()
@@ -63,6 +63,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 		}
 		if err != nil {
 			l.server.config.Unaccepted.Unaccepted(l.server.log, "HTTP", err)
+			// It lasts until some connection is closed. Accepting again at once would use up a core.
 			<-time.After(pause)
 			pause = min(2*pause, maxAcceptPause)
 			continue
@@ -79,29 +80,32 @@ func (l *countingListener) Accept() (net.Conn, error) {
 		l.server.pacedConns.Store(paced, struct{}{})
 		paced.startTimer(fresh)
 		l.notifyDrain()
-		if l.server.stopping.Load() && l.server.listenersClosed() { // Shutdown may not have seen it
+		// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.
+		if l.server.stopping.Load() && l.server.listenersClosed() {
 			paced.cutIdle()
 		}
 		return paced, nil
 	}
 }
 
-// notifyDrain has drain look again: a connection was accepted, or refused.
+// notifyDrain makes drainBacklog look again, after a connection was accepted or refused.
 func (l *countingListener) notifyDrain() {
 	if !l.server.stopping.Load() {
 		return
 	}
 	select {
 	case l.accepted <- struct{}{}:
-	default: // it has not looked since the one before
+	default: // drainBacklog has one notice that it has not read yet, which is enough
 	}
 }
 
-// countOpened counts a connection. One beyond the limits is not counted, and the answer to it is returned.
+// countOpened counts a connection. If that is beyond the limits, it is not counted, and refusal is the
+// answer.
 func (s *Server) countOpened(conn net.Conn) (refusal string) {
 	if !s.sources.Enter(peer.Source(conn)) {
 		return tooManyFromAddress
 	}
+	// Counting first and looking then keeps two connections from both taking the last place.
 	if s.open.Add(1) > int64(s.config.Conns) {
 		s.countClosed(conn)
 		return tooManyConns

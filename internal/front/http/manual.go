@@ -5,14 +5,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// manualContentPolicy is what the pages of documentation may do: everything they need comes from this server,
-// and no other page may show them in a frame, where a click could be led to "Send".
+// manualContentPolicy is the Content-Security-Policy of the documentation: all that its pages need comes from
+// this server, and no other page may show them in a frame, where a click could land on "Send".
 const manualContentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
 	"img-src 'self' data:; " +
 	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// manualPage is the page of documentation at a path below /docs/. The manual is embedded and its pages are
-// tested, so what fails here is a fault of the program, and is answered as a panic.
+// manualPage returns the page of documentation at a path below /docs/. It panics on an error: the manual is
+// embedded and all its pages are tested, so that is a bug.
 func (s *Server) manualPage(path string) (page manual.Page, ok bool) {
 	pages, err := s.manual()
 	if err == nil {
@@ -24,8 +24,8 @@ func (s *Server) manualPage(path string) (page manual.Page, ok bool) {
 	return page, ok
 }
 
-// writeManualPage sends a page of documentation. Its bytes are kept once: every answer sends from the same
-// slices, so that a client that does not read costs no memory for the body.
+// writeManualPage answers with a page of documentation. All answers send from the same bytes, so a client
+// that does not read costs no memory for the body.
 func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
 	resp := &ctx.Response
 	resp.Header.Set("Content-Security-Policy", manualContentPolicy)
@@ -38,7 +38,8 @@ func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
 	}
 	resp.Header.SetContentType(page.Type)
 	resp.Header.Set(fasthttp.HeaderETag, page.Tag)
-	resp.Header.Set(fasthttp.HeaderCacheControl, "no-cache") // the next version has others
+	// Browsers may keep it, but must ask: the next version of the program has other pages.
+	resp.Header.Set(fasthttp.HeaderCacheControl, "no-cache")
 	resp.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
 	switch {
 	case string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)) == page.Tag:

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics are the server's figures: those of every protocol, and responses by status. No label holds a name,
-// so that their number is bounded.
+// metrics are the server's metrics: those of every protocol, and responses by status. No label holds a name,
+// so the number of series is bounded.
 type metrics struct {
 	*telemetry.Protocol
 	registry *prometheus.Registry
@@ -21,7 +21,7 @@ type metrics struct {
 	byStatus [lastStatus - firstStatus + 1]atomic.Pointer[statusCounter]
 }
 
-// statusCounter counts those of one status. It is made at the first.
+// A statusCounter counts the responses with one status. It is made at the first of them.
 type statusCounter struct{ prometheus.Counter }
 
 const firstStatus, lastStatus = 200, 503
@@ -48,6 +48,7 @@ func newMetrics(s *Server) *metrics {
 		ConstLabels: prometheus.Labels{"version": s.config.Version},
 	})
 	info.Set(1)
+	// The gauges below are functions: a scrape asks for the value, and no request pays for keeping it.
 	registry.MustRegister(m.statuses, info,
 		gauge("gatehouse_waiting", "Requests that wait in line now.",
 			func() float64 { return float64(s.config.Gate.Waiting()) }),
@@ -60,8 +61,10 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// countResponse notes a response.
+// countResponse counts a response.
 func (m *metrics) countResponse(status int) {
+	// WithLabelValues takes a lock and a hash for each call, so its result is kept. Two goroutines may both
+	// store it, which is the same counter.
 	slot := &m.byStatus[status-firstStatus]
 	counter := slot.Load()
 	if counter == nil {
@@ -71,7 +74,8 @@ func (m *metrics) countResponse(status int) {
 	counter.Inc()
 }
 
-// countMalformed notes a request for a controller that could not be read. What it did not say is 0.
+// countMalformed counts a request to a controller that could not be read. kind and op are 0 if they were not
+// read either.
 func (m *metrics) countMalformed(kind gatehouse.Kind, op gatehouse.Op, since time.Duration) {
 	m.requests.Of(kind, op).Count(telemetry.Outcome(gatehouse.Invalid), 1, m.Now()-since)
 }

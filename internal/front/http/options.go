@@ -8,16 +8,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A answerOptions is how a request asks to be answered. It says nothing about what is done.
+// The answerOptions say how a request wants to be answered. They do not change what is done.
 type answerOptions struct {
 	refusalStatus int  // the status of a refusal; 0 means the server's default
 	details       bool // every decision is answered with 200 and a JSON object
 }
 
-// optionNames are the parameters of a wish.
+// optionNames are the parameters of answerOptions.
 var optionNames = []string{"refusal", "details"}
 
-// setOption notes a parameter. known is false for those of commands. Names are read in any letter case.
+// setOption sets an option by its name, in any letter case. known is false for every other parameter.
 func (w *answerOptions) setOption(name, value []byte) (known bool, err error) {
 	switch {
 	case bytes.EqualFold(name, []byte("refusal")):
@@ -44,9 +44,10 @@ func parseRefusal(value []byte) (status int, err error) {
 	return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "refusal is %s, want 408 or 429", params.Quote(value))
 }
 
-// wantsDetails looks for details=true in parameters of which one may be wrong, so that the sentence about
-// that one comes in the form that the client reads.
+// wantsDetails reports whether there is details=true among parameters of which one is wrong. The sentence
+// about that one then comes in the form that the client reads.
 func wantsDetails(query, body []byte) bool {
+	// Errors are ignored: readParams has found the first one, and is about to answer with it.
 	var w answerOptions
 	for _, text := range [...][]byte{query, body} {
 		_ = eachParam(text, func(name, value []byte) error {

@@ -35,12 +35,13 @@ func (w *pageWriter) Header() http.Header { return w.header }
 // WriteHeader implements [http.ResponseWriter].
 func (w *pageWriter) WriteHeader(status int) { w.status = status }
 
-// answerMetrics answers with the metrics, one scrape at a time.
+// answerMetrics answers with the metrics. One scrape is made at a time.
 func (s *Server) answerMetrics(ctx *fasthttp.RequestCtx, handler http.Handler) {
 	asks := &http.Request{Method: http.MethodGet, Header: make(http.Header)}
 	for _, name := range []string{fasthttp.HeaderAccept, fasthttp.HeaderAcceptEncoding} {
 		asks.Header.Set(name, string(ctx.Request.Header.Peek(name)))
 	}
+	// The handler is net/http's. It is given the two headers that it looks at, and writes into memory.
 	from := readSender(&ctx.Request.Header)
 	s.answerInTurn(ctx, s.config.Budget.Scrape, &from, func() {
 		out := pageWriter{header: make(http.Header), status: http.StatusOK}
@@ -53,13 +54,15 @@ func (s *Server) answerMetrics(ctx *fasthttp.RequestCtx, handler http.Handler) {
 	})
 }
 
-// answerPage serves a page, or an asset of the documentation. One that panics is answered for.
+// answerPage answers with a page, or an asset of the documentation. If the page panics, the answer is 500.
 func (s *Server) answerPage(ctx *fasthttp.RequestCtx, page string) {
 	from := readSender(&ctx.Request.Header)
 	defer s.finishPage(ctx, &from)
 	if serve := s.pages[page]; serve != nil {
 		serve(ctx)
-		s.chargeAnswerBy(ctx, &from, s.config.Budget.TakeLast) // of these, only the metrics are as large
+		// Of these pages only the metrics are large. They may use the last part of the budget, as they are
+		// needed most while it is used up.
+		s.chargeAnswerBy(ctx, &from, s.config.Budget.TakeLast)
 		return
 	}
 	path, ok := decodePercent([]byte(page), false)
@@ -88,7 +91,7 @@ func (s *Server) answerHealth(ctx *fasthttp.RequestCtx) {
 	writeText(&ctx.Response, "ok\n"+s.storeLine())
 }
 
-// storeLine is the line about the store.
+// storeLine returns the line about the store, "" if there is none.
 func (s *Server) storeLine() string {
 	if s.config.Store == nil {
 		return ""
@@ -96,9 +99,10 @@ func (s *Server) storeLine() string {
 	return s.config.Store()
 }
 
-// readinessHandler answers whether new requests should be sent here.
+// readinessHandler answers whether new requests should be sent to this server.
 func (s *Server) readinessHandler(yes string, more func() string) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
+		// A load balancer is to send nothing new here, while requests that have arrived are still answered.
 		if s.stopping.Load() {
 			from := readSender(&ctx.Request.Header)
 			writeProblem(&ctx.Response, fasthttp.StatusServiceUnavailable, "server is stopping",

@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// maxDeleted is how many names one request deletes at most.
+// maxDeleted is the largest number of names that one request deletes.
 const maxDeleted = 1000
 
 // deletePrefix deletes the names of a kind that begin with the parameter prefix. confirm must repeat the
@@ -23,8 +23,10 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 		writeProblem(&ctx.Response, p.status, p.detail, from.wantsJSON)
 		return
 	}
+	// A delete that has begun is carried out, as part of it cannot be taken back. So the context never ends,
+	// and Begin always gets the turn.
 	working := context.WithoutCancel(ctx)
-	s.config.Budget.List.Begin(working) // it never ends
+	s.config.Budget.List.Begin(working)
 	deleted, next, err := s.config.Gate.DeletePrefix(working, prefix, maxDeleted)
 	s.config.Budget.List.End()
 	if err != nil {
@@ -39,6 +41,7 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 	}{kind.String(), deleted, next})
 }
 
+// readPrefixParams reads the parameters of a delete by prefix.
 func readPrefixParams(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) (prefix gate.Prefix, p *rejection) {
 	prefix.Kind = kind
 	confirm := ""
@@ -58,6 +61,8 @@ func readPrefixParams(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) (prefix gat
 		}
 		return nil
 	})
+	// An empty prefix would delete every name of the kind, which a script with an empty variable asks for
+	// easily.
 	switch {
 	case p != nil:
 	case prefix.Prefix == "":

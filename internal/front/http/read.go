@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A httpRequest is what a request line asks for.
+// An httpRequest is the command that a request asks for. It is used again for other requests.
 type httpRequest struct {
 	key gatehouse.Key
 	cmd gatehouse.Command
@@ -23,12 +23,12 @@ type httpRequest struct {
 	scratch [96]byte      // for the answer's headers
 }
 
-// acquiresHold reports whether the request acquires something that is held until it is released or expires.
+// acquiresHold reports whether the request acquires a hold, which lasts until it is released or expires.
 func (r *httpRequest) acquiresHold() bool {
 	return r.cmd.Op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind)
 }
 
-// A rejection is a request that is not put to a controller, and how it is answered.
+// A rejection is the answer to a request that is put to no controller.
 type rejection struct {
 	status   int
 	detail   string
@@ -37,8 +37,8 @@ type rejection struct {
 	accept   string // the type of body that is read, with 415
 }
 
-// readRequest makes the request of a method and a raw path and query. page is set as well when the path is
-// none of a controller's.
+// readRequest reads a method, a raw path and a raw query. If the path is a page, page is set and nothing else
+// is read.
 func (r *httpRequest) readRequest(method, path, query []byte) (page string, p *rejection) {
 	page, p = r.readPath(method, path, query)
 	if p != nil || page != "" {
@@ -47,9 +47,10 @@ func (r *httpRequest) readRequest(method, path, query []byte) (page string, p *r
 	return "", r.readParams(query, nil)
 }
 
-// readPath makes a request of all but its parameters. page is as in read.
+// readPath reads all of a request except its parameters. page is as in readRequest.
 func (r *httpRequest) readPath(method, path, query []byte) (page string, p *rejection) {
-	r.key.Kind, r.cmd.Op = 0, 0 // which are read where the rest is not
+	// The metrics of a rejected request name these two. They must not be left over from the request before.
+	r.key.Kind, r.cmd.Op = 0, 0
 	t, p := readTarget(path)
 	if p != nil {
 		return "", p
@@ -84,7 +85,7 @@ func badEscape(what string, raw []byte) *rejection {
 	return badRequest("%s is %s, want every %% followed by two hexadecimal digits", what, params.Quote(raw))
 }
 
-// wrongMethod answers a method that a path does not have; OPTIONS it has.
+// wrongMethod rejects a method that a path does not have. To OPTIONS, which every path has, it is the answer.
 func wrongMethod(method []byte, allow string) *rejection {
 	if string(method) == fasthttp.MethodOptions {
 		return &rejection{status: fasthttp.StatusOK, allow: allow}
@@ -95,7 +96,8 @@ func wrongMethod(method []byte, allow string) *rejection {
 	}
 }
 
-// readParams fills in the command's parameters: those of the query, and then those of a form in the body.
+// readParams reads the parameters of the query, and then those of a form in the body: the form counts where
+// both have one.
 func (r *httpRequest) readParams(query, body []byte) *rejection {
 	r.form = params.Values{}
 	for _, text := range [...][]byte{query, body} {
@@ -120,8 +122,8 @@ func (r *httpRequest) setParam(name, value []byte) error {
 	return nil
 }
 
-// eachParam decodes one parameter of a query after the other, and sets it. The sentence about a wrong value
-// may name its parameter as it is, because set has accepted the name.
+// eachParam decodes the parameters of a query one after the other, and calls set for each. It stops at the
+// first error.
 func eachParam(query []byte, set func(name, value []byte) error) *rejection {
 	for len(query) > 0 {
 		var pair []byte
@@ -136,8 +138,10 @@ func eachParam(query []byte, set func(name, value []byte) error) *rejection {
 		}
 		value, ok := decodePercent(raw, true)
 		if !ok {
-			value = raw // to be named in a sentence
+			value = raw
 		}
+		// set comes before the complaint about the escape: that names the parameter as it was sent, and only
+		// a name that set has accepted is known to be short and harmless.
 		if err := set(name, value); err != nil {
 			return badRequest("%s", err)
 		}
@@ -148,12 +152,13 @@ func eachParam(query []byte, set func(name, value []byte) error) *rejection {
 	return nil
 }
 
-// decodePercent decodes percent escapes, and in a query also the plus sign. ok is false for an escape that
-// is none. What needs no decoding is returned as it is.
+// decodePercent decodes percent escapes, and in a query also the plus sign. ok is false if an escape is
+// malformed. If there is nothing to decode, text is raw itself.
 func decodePercent(raw []byte, query bool) (text []byte, ok bool) {
 	if bytes.IndexByte(raw, '%') < 0 && (!query || bytes.IndexByte(raw, '+') < 0) {
 		return raw, true
 	}
+	// net/url would take and return strings, an allocation for each parameter.
 	text = make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {

@@ -9,17 +9,19 @@ import (
 )
 
 // prefetchedBytes is how much of a body the HTTP library reads by itself, into a buffer of that size. The
-// rest is read here: the library would allocate what Content-Length announces before any of it has come.
+// rest is read here: the library would allocate what Content-Length announces before any of it has come
+// (docs/decisions/0027).
 const prefetchedBytes = 1
 
-// firstBufferBytes is how much is allocated for a body that a route reads. It doubles as the body arrives.
+// firstBufferBytes is the first buffer for a body. It doubles as the body arrives.
 const firstBufferBytes = 2 << 10
 
-// longBodyHeader is a header that marks a request whose body is longer than any may be. No client can send
-// it: a header with a space in its name is refused.
+// longBodyHeader marks a request whose body is longer than any may be. No client can send this header: one
+// with a space in its name is malformed.
 const longBodyHeader = "Long Body"
 
-// markLongBody is called before the HTTP library reads the body. It would wait for the first byte of it.
+// markLongBody is called before the HTTP library reads the body. It keeps the library from waiting for the
+// first byte of a body that is refused anyway.
 func markLongBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if h.ContentLength() > maxBody {
 		h.SetContentLength(0)
@@ -28,25 +30,26 @@ func markLongBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
-// errBufferedTooMuch says that the budget of the server is used up.
+// errBufferedTooMuch is the error when the budget of the server is used up.
 var errBufferedTooMuch = errors.New("server buffers as many bytes as it allows; try again soon")
 
-// A requestBody is that of one request, as far as it has arrived.
+// A requestBody is the body of one request, as far as it has arrived.
 type requestBody struct {
 	budget  *budget.Budget
 	bytes   []byte
 	charged int // of the budget
 }
 
-// receiveBody reads the body of a request to its end before anything else is done with the request: what is
-// left of it would be taken for the next request by a connection that is parked. A body that nobody reads is
-// thrown away as it comes. ok is false if the request has been answered instead. The body must be released.
+// receiveBody reads the body of a request to its end. A body that is not wanted is thrown away as it arrives.
+// If ok is false, the request has been answered. Otherwise the body must be released.
 func (s *Server) receiveBody(ctx *fasthttp.RequestCtx, wanted bool) (b requestBody, ok bool) {
 	b.budget = s.config.Budget
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return b, true
 	}
+	// This comes before anything else is done with the request: if its connection is parked, the rest of the
+	// body would be taken for the next request.
 	err := fasthttp.ErrBodyTooLarge
 	switch {
 	case len(ctx.Request.Header.Peek(longBodyHeader)) > 0:
@@ -55,9 +58,9 @@ func (s *Server) receiveBody(ctx *fasthttp.RequestCtx, wanted bool) (b requestBo
 	default:
 		err = discardBody(stream)
 	}
+	// The HTTP library takes the end of the connection between two chunks for the end of the body. A whole
+	// body is read without reaching the end of the connection, so this one was cut off.
 	if c := pacedConnOf(ctx.Conn()); err == nil && c != nil && c.sawEOF {
-		// The HTTP library takes the end of the connection between two chunks for the end of the body. A
-		// whole body is read without coming to that.
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -70,12 +73,13 @@ func (s *Server) receiveBody(ctx *fasthttp.RequestCtx, wanted bool) (b requestBo
 	return b, true
 }
 
-// readAll keeps what arrives.
+// readAll reads the stream into bytes.
 func (b *requestBody) readAll(stream io.Reader) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) && !b.growBuffer() {
 			return errBufferedTooMuch
 		}
+		// A stream may return bytes together with its end or an error.
 		n, err := stream.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
 		switch {
@@ -89,7 +93,7 @@ func (b *requestBody) readAll(stream io.Reader) error {
 	}
 }
 
-// growBuffer makes room for more.
+// growBuffer doubles the buffer. It reports false if the budget has no room.
 func (b *requestBody) growBuffer() bool {
 	size := max(firstBufferBytes, 2*cap(b.bytes))
 	if !b.budget.Take(size - b.charged) {
@@ -100,14 +104,16 @@ func (b *requestBody) growBuffer() bool {
 	return true
 }
 
-// releaseBudget gives back what was taken of the budget.
+// releaseBudget gives the bytes of the buffer back to the budget.
 func (b *requestBody) releaseBudget() {
 	b.budget.Release(b.charged)
 	b.charged, b.bytes = 0, nil
 }
 
-// discardBody reads a body without keeping it.
+// discardBody reads a body without keeping it, up to the length that a body may have.
 func discardBody(stream io.Reader) error {
+	// A body that is too long ends the connection with 413. Reading on would let a client keep it busy for as
+	// long as it likes.
 	var scratch [512]byte
 	for total := 0; total <= maxBody; {
 		n, err := stream.Read(scratch[:])
@@ -125,6 +131,7 @@ func discardBody(stream io.Reader) error {
 // wantsBody reports whether the body of a request is read: by a route, or as a form with the parameters of an
 // operation.
 func (s *Server) wantsBody(ctx *fasthttp.RequestCtx, path []byte) bool {
+	// The body of any other method has no meaning here.
 	if !ctx.IsPost() {
 		return false
 	}

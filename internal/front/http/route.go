@@ -12,19 +12,21 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A route is a path of somebody else's at this door, and who answers there. See Config.Routes.
+// A route is a path that another front serves on this listener, and its handlers. See Config.Routes.
 type route struct {
-	path    string // one that ends in a slash holds for all below it
+	path    string // one that ends in a slash stands for all paths below it
 	methods map[string]routeHandler
 	allow   string
 }
 
 type routeHandler = func(ctx *fasthttp.RequestCtx, name string) error
 
-// newRoutes reads Config.Routes. Longer paths come first, so that the nearest is found first.
+// newRoutes reads Config.Routes. Longer paths come first, so that the most specific one is found first.
 func newRoutes(config map[string]routeHandler) (all []*route, err error) {
 	for pattern, answer := range config {
 		method, path, _ := strings.Cut(pattern, " ")
+		// A path that readTarget accepts belongs to a controller or a page, and the route would never be
+		// reached.
 		known := method == fasthttp.MethodGet || method == fasthttp.MethodPost
 		known = known && strings.HasPrefix(path, "/") && answer != nil
 		if _, p := readTarget([]byte(path)); !known || p == nil {
@@ -37,6 +39,7 @@ func newRoutes(config map[string]routeHandler) (all []*route, err error) {
 		}
 		all[i].methods[method] = answer
 	}
+	// The library leaves out the body of an answer to HEAD, so the handler of GET serves both.
 	for _, r := range all {
 		if r.methods[fasthttp.MethodGet] != nil {
 			r.methods[fasthttp.MethodHead] = r.methods[fasthttp.MethodGet]
@@ -52,8 +55,9 @@ func newRoutes(config map[string]routeHandler) (all []*route, err error) {
 	return all, nil
 }
 
-// findRoute finds the route of a raw path, and the rest of the path, still encoded, where the route's own
-// ends in a slash. odd says that the path is not in its proper form: letter case, or a slash at the end.
+// findRoute returns the route of a raw path, nil if there is none. rest is the part of the path behind a
+// route that ends in a slash, still encoded. odd reports that the path is not in its canonical form: its
+// letter case differs, or it has a slash at the end.
 func (s *Server) findRoute(path []byte) (r *route, rest []byte, odd bool) {
 	for _, r := range s.routes {
 		n := len(r.path)
@@ -68,8 +72,7 @@ func (s *Server) findRoute(path []byte) (r *route, rest []byte, odd bool) {
 	return nil, nil, false
 }
 
-// answerRoute answers a request to a path that is none of this door's own. ok is false if there is no such
-// route.
+// answerRoute answers a request to a route. ok is false if there is none for the path.
 func (s *Server) answerRoute(ctx *fasthttp.RequestCtx, path, query []byte, from *sender) (ok bool) {
 	r, rest, odd := s.findRoute(path)
 	if r == nil {
@@ -81,8 +84,9 @@ func (s *Server) answerRoute(ctx *fasthttp.RequestCtx, path, query []byte, from 
 	}
 	switch {
 	case p != nil:
+		// This may be the browser's preflight, an OPTIONS before a script of an allowed origin sends JSON.
 		s.rejectRequest(ctx, from, p)
-		if s.allowedOrigin(from) != "" { // a script of that origin may send JSON as what it is
+		if s.allowedOrigin(from) != "" {
 			ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, fasthttp.HeaderContentType)
 		}
 	case !isPageVisit(&ctx.Request.Header, from) && !s.checkOrigin(ctx, from):
@@ -94,8 +98,9 @@ func (s *Server) answerRoute(ctx *fasthttp.RequestCtx, path, query []byte, from 
 	return true
 }
 
-// readName looks at a request's method, and decodes the name that its path ends in.
+// readName checks the method of a request, and decodes the name that its path ends in.
 func (r *route) readName(method, rest []byte) (name string, p *rejection) {
+	// OPTIONS is never in methods; wrongMethod answers it.
 	if r.methods[string(method)] == nil {
 		return "", wrongMethod(method, r.allow)
 	}
@@ -106,8 +111,9 @@ func (r *route) readName(method, rest []byte) (name string, p *rejection) {
 	return string(text), nil
 }
 
-// redirectTo leads to the proper form of a path. A POST stays a POST.
+// redirectTo redirects to the canonical form of a path: with 301, or with 308 for a POST, which stays a POST.
 func redirectTo(method []byte, location string) *rejection {
+	// The library writes the header as it is, so a line feed would begin a header of the client's.
 	if strings.ContainsFunc(location, unicode.IsControl) {
 		return badRequest("request target has a control character, want it percent-encoded")
 	}
@@ -118,10 +124,10 @@ func redirectTo(method []byte, location string) *rejection {
 	return &rejection{status: status, location: location}
 }
 
-// isPageVisit reports whether a browser is about to show the answer as a page of its own, because somebody
-// followed a link. A GET of a route has no effects, and no other site's page can read what is shown so.
-// Where a browser does not tell, it may be about to show the page in a frame; it is told not to with the
-// answer.
+// isPageVisit reports whether a browser will show the answer as a page of its own, because its user followed
+// a link. That is allowed from other sites: a GET of a route has no effects, and no page of another site can
+// read what is shown in this way. A browser without Sec-Fetch headers may show it in a frame; restrictPage
+// forbids that.
 func isPageVisit(h *fasthttp.RequestHeader, from *sender) bool {
 	if !h.IsGet() {
 		return false
@@ -133,11 +139,12 @@ func isPageVisit(h *fasthttp.RequestHeader, from *sender) bool {
 	return len(from.origin) == 0 && bytes.HasPrefix(from.accept, []byte("text/html"))
 }
 
-// callRoute lets a route answer. One that panics is answered for: a request must not end the server.
+// callRoute lets a route answer. If the route panics, the answer is 500.
 func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name string, from *sender) {
 	defer s.finishPage(ctx, from)
 	var err error
-	if !ctx.IsPost() { // it is a page
+	// A GET is a page, which costs much to make. A POST is a call, as short as a decision.
+	if !ctx.IsPost() {
 		s.answerInTurn(ctx, s.config.Budget.Page, from, func() { err = answer(ctx, name) })
 	} else {
 		err = answer(ctx, name)
@@ -149,13 +156,13 @@ func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name s
 	f := errorProblem(err)
 	if status := ctx.Response.StatusCode(); status >= fasthttp.StatusBadRequest {
 		f.status = status
-		f.code = "" // that of the status
+		f.code = "" // writeTo takes the one of the status
 	}
 	f.writeTo(&ctx.Response, from.wantsJSON)
 }
 
-// finishPage is deferred by whatever answers for a page or a route, and counts the answer. A panic becomes a
-// 500: a request must not end the server.
+// finishPage counts the answer of a page or a route. It must be deferred: it turns a panic into a 500,
+// because a request must not end the server.
 func (s *Server) finishPage(ctx *fasthttp.RequestCtx, from *sender) {
 	if broken := recover(); broken != nil {
 		s.log.Error("answering a request failed", "target", params.Quote(ctx.Request.Header.RequestURI()),

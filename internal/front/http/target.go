@@ -40,7 +40,7 @@ func noSuchPath(format string, args ...any) *rejection {
 	return &rejection{status: fasthttp.StatusNotFound, detail: fmt.Sprintf(format, args...)}
 }
 
-// unknownKind says that a path has no kind in the place of one.
+// unknownKind rejects a path with an unknown kind.
 func unknownKind(part []byte) *rejection {
 	var names []string
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
@@ -49,7 +49,7 @@ func unknownKind(part []byte) *rejection {
 	return noSuchPath("kind %s is unknown, want one of %s", params.Quote(part), strings.Join(names, " "))
 }
 
-// unknownOperation says that a kind has no such operation.
+// unknownOperation rejects a path with an operation that its kind does not have.
 func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
 	var names []string
 	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
@@ -61,7 +61,7 @@ func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
 		strings.Join(names, " "), kind)
 }
 
-// readTarget takes a raw path apart.
+// readTarget takes a raw path apart. The name in it stays encoded.
 func readTarget(path []byte) (t requestTarget, p *rejection) {
 	if !bytes.HasPrefix(path, []byte("/v1/")) &&
 		(fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
@@ -70,6 +70,8 @@ func readTarget(path []byte) (t requestTarget, p *rejection) {
 	if len(path) == 0 || path[0] != '/' {
 		return requestTarget{}, notFound(path)
 	}
+	// The array keeps this free of allocations. The longest path is /v1/kind/name/operation/, which has five
+	// parts; one more leaves it to readParts to say which part is wrong.
 	var parts [6][]byte
 	n := 0
 	rest := path[1:]
@@ -95,7 +97,7 @@ func tooManyParts(path []byte) *rejection {
 		params.Quote(path))
 }
 
-// readParts reads the parts of a path between its slashes. The fixed ones are read in any letter case.
+// readParts reads the parts of a path between its slashes. The fixed ones may be in any letter case.
 func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 	if bytes.EqualFold(parts[0], []byte("v1")) {
 		t.v1 = true
@@ -105,6 +107,7 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 	if len(parts) == 0 || len(parts[0]) == 0 {
 		return notFound(path)
 	}
+	// The exact spelling is tried first: lowering the case of every path would allocate.
 	var ok bool
 	t.kind, ok = gatehouse.ParseKind(string(parts[0]))
 	if !ok {
@@ -112,7 +115,7 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
 	}
 	switch {
-	case !ok && !t.v1 && len(parts) == 1: // it may be any path
+	case !ok && !t.v1 && len(parts) == 1: // such as /favicon.ico, which was not meant for a kind
 		return notFound(path)
 	case !ok:
 		return unknownKind(parts[0])
@@ -137,7 +140,7 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 	return nil
 }
 
-// canonicalPath is the form of the path that others are redirected to.
+// canonicalPath returns the form of the path to which all others are redirected.
 func (t *requestTarget) canonicalPath() string {
 	proper := "/" + t.kind.String()
 	if t.v1 {
@@ -159,8 +162,10 @@ func withQuery(path string, query []byte) string {
 	return path + "?" + string(query)
 }
 
-// methodOperation returns what a method does at the target.
+// methodOperation returns the operation of a method at the target, or rejects the method.
 func (t *requestTarget) methodOperation(method []byte) (gatehouse.Op, *rejection) {
+	// Without /v1 the paths are bouncer's, which knows no POST (docs/decisions/0037). A name without an
+	// operation, or a list, can be deleted; a page can only be read.
 	switch {
 	case t.page == "" && t.op == 0:
 		if string(method) == fasthttp.MethodDelete {
