@@ -10,7 +10,7 @@ import (
 // apiURL is the page on which the API can be tried.
 const apiURL = "api/"
 
-// apiPage is what that page shows.
+// An apiPage is the content of that page.
 type apiPage struct {
 	About []string // paragraphs
 	Tags  []apiTag
@@ -34,7 +34,7 @@ type apiAnswer struct {
 	Text   string
 }
 
-// addAPI adds the description of the API, under the names that tools look for, and the page.
+// addAPI adds the description of the API, under the paths where tools look for it, and the page of forms.
 func (m *Manual) addAPI() (err error) {
 	m.api, err = openapi.New()
 	if err != nil {
@@ -45,13 +45,16 @@ func (m *Manual) addAPI() (err error) {
 		return Page{Type: "application/json", Body: body}, err
 	})
 	m.pages["openapi.json"] = description
-	m.pages["doc.json"] = description // where bouncer has its own
+	// Tools that were made for bouncer find it at bouncer's path, and those that want YAML are redirected:
+	// JSON is YAML too.
+	m.pages["doc.json"] = description
 	m.addRedirect("openapi.yaml", "openapi.json")
 	m.addRedirect("api", apiURL)
 	m.pages[apiURL] = renderOnce(m.renderAPI)
 	return nil
 }
 
+// renderAPI returns the page of forms, with one section for each kind.
 func (m *Manual) renderAPI() (Page, error) {
 	f := m.newFrame(apiURL, nil)
 	f.Title = "Try the API"
@@ -66,8 +69,10 @@ func (m *Manual) renderAPI() (Page, error) {
 			if op.Tag != tag.Name {
 				continue
 			}
+			// Most operations are a GET and a POST that do the same. They share a form, which sends the POST:
+			// no browser or proxy repeats that by itself.
 			same := i > 0 && m.api.Operations[i-1].Path == op.Path
-			if same && strings.EqualFold(op.Method, http.MethodPost) { // it is what is sent
+			if same && strings.EqualFold(op.Method, http.MethodPost) {
 				t.Operations[len(t.Operations)-1].Send = op.Method
 				continue
 			}

@@ -25,7 +25,7 @@ func (m *Manual) addAssets() error {
 	return nil
 }
 
-// A pageFrame is what stands around a page: the tree, and the ways on.
+// A pageFrame is what stands around a page: the tree, and the links to the page before and the one behind.
 type pageFrame struct {
 	Title   string
 	Base    string // from the page to the root of the manual
@@ -53,12 +53,14 @@ type pageLink struct {
 	Below      []pageLink // of the folder that is shown
 }
 
-// newFrame makes what stands around the page with this path.
+// newFrame returns the frame of the page at this path.
 func (m *Manual) newFrame(url string, headings []heading) pageFrame {
 	f := pageFrame{Base: relativeLink(url, "")}
 	for _, section := range m.tree {
 		b := treeBranch{Title: section.title}
 		for _, s := range section.pages {
+			// Links are relative, so that the manual works behind a proxy that puts it below another path.
+			// The tree shows only what is near: the headings of this page, and the pages of its folder.
 			one := pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url}
 			if one.Here {
 				one.Headings = headings
@@ -75,7 +77,8 @@ func (m *Manual) newFrame(url string, headings []heading) pageFrame {
 	return f
 }
 
-// linksBelow are the pages that stand below an index; shown says that the one with this path is one of them.
+// linksBelow returns links to the pages listed below an index. shown reports that the page at url is one of
+// them.
 func (m *Manual) linksBelow(index *pageSource, url string) (steps []pageLink, shown bool) {
 	for _, s := range m.order {
 		if s.index == index {
@@ -86,7 +89,7 @@ func (m *Manual) linksBelow(index *pageSource, url string) (steps []pageLink, sh
 	return steps, shown
 }
 
-// renderSource makes the page of a source.
+// renderSource returns the page of a source.
 func (m *Manual) renderSource(s *pageSource) (Page, error) {
 	body, headings, err := m.renderArticle(s)
 	if err != nil {
@@ -96,6 +99,7 @@ func (m *Manual) renderSource(s *pageSource) (Page, error) {
 	f.Title = pageTitle(s.text)
 	f.Scripts = []string{"page.js"}
 	f.Body = template.HTML(body) //nolint:gosec // made of our own pages
+	// A page that is not in the tree, and the first and the last one, lack one of these or both.
 	before, behind := m.neighbours(s)
 	if before != nil {
 		f.Before = &pageLink{URL: relativeLink(s.url, before.url), Label: before.label}
@@ -106,7 +110,7 @@ func (m *Manual) renderSource(s *pageSource) (Page, error) {
 	return f.executeTemplate("page")
 }
 
-// executeTemplate executes one of the templates.
+// executeTemplate returns the page that a template makes of the frame.
 func (f *pageFrame) executeTemplate(name string) (Page, error) {
 	templates, err := parseLayout()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/openapi"
 )
 
-// A Page is what is answered at one path. Its bytes are shared by all who ask, and must not be changed.
+// A Page is the answer at one path. All requests share its bytes, which must not be changed.
 type Page struct {
 	Type    string // the Content-Type
 	Tag     string // the ETag
@@ -58,6 +58,8 @@ func New() (*Manual, error) {
 	if err := m.readFolder(docs.Files(), "docs"); err != nil {
 		return nil, err
 	}
+	// The tree needs all sources, and resolving the links in a page needs all paths. So nothing is rendered
+	// before the manual is complete.
 	m.addIndex("docs/decisions", "Decisions")
 	m.buildTree()
 	for _, s := range m.sources {
@@ -85,7 +87,8 @@ func (m *Manual) Page(url string) (p Page, ok bool, err error) {
 	return p, true, err
 }
 
-// renderOnce makes a page when it is first asked for, with what goes by its bytes.
+// renderOnce wraps render so that it is called at the first request only. It adds the ETag, which is a hash
+// of the body, and the compressed form.
 func renderOnce(render func() (Page, error)) func() (Page, error) {
 	return sync.OnceValues(func() (Page, error) {
 		p, err := render()
@@ -101,7 +104,8 @@ func renderOnce(render func() (Page, error)) func() (Page, error) {
 		if err = errors.Join(err, to.Close()); err != nil {
 			return Page{}, fmt.Errorf("compressing a page of documentation: %w", err)
 		}
-		p.Body, p.Gzipped = bytes.Clone(p.Body), bytes.Clone(packed.Bytes()) // without the room to grow
+		// Both stay for as long as the process lives, so they are kept without their spare capacity.
+		p.Body, p.Gzipped = bytes.Clone(p.Body), bytes.Clone(packed.Bytes())
 		return p, nil
 	})
 }
@@ -124,8 +128,10 @@ func (m *Manual) addRedirect(from, to string) {
 	m.pages[from] = func() (Page, error) { return Page{Location: to}, nil }
 }
 
-// addFileRedirects leads from the path of a page's file, and of its folder, to the page.
+// addFileRedirects redirects from the path of a source's file, and of its folder, to the page. So a link that
+// works in the repository works in the manual.
 func (m *Manual) addFileRedirects(s *pageSource) {
+	// The targets are relative to the path that is redirected: an index is one level below its folder's name.
 	folder, isIndex := strings.CutSuffix(s.url, "/")
 	switch {
 	case isIndex:
@@ -138,7 +144,8 @@ func (m *Manual) addFileRedirects(s *pageSource) {
 	}
 }
 
-// readFolder takes in all files of a folder of the repository.
+// readFolder adds all files of a folder of the repository: Markdown as sources, and others, such as pictures,
+// as they are.
 func (m *Manual) readFolder(files fs.FS, folder string) error {
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -162,10 +169,11 @@ func (m *Manual) readFolder(files fs.FS, folder string) error {
 	return nil
 }
 
-// addSource takes in a page. Its path is that of its file below docs/, without the ending; an index has its
-// folder's.
+// addSource adds a page of Markdown. Its path is that of its file below docs/, without the ending; an index
+// has the path of its folder.
 func (m *Manual) addSource(file string, text []byte) {
 	url := strings.TrimSuffix(strings.TrimPrefix(file, "docs/"), ".md")
+	// The files at the root, such as README.md, are upper-case by custom. Their paths are not.
 	switch {
 	case path.Dir(file) == ".":
 		url = strings.ToLower(url)
@@ -175,14 +183,15 @@ func (m *Manual) addSource(file string, text []byte) {
 	m.sources[file] = &pageSource{file: file, url: url, label: pageTitle(text), text: text}
 }
 
-// pageTitle is the first heading of a page.
+// pageTitle returns the heading in the first line of a page.
 func pageTitle(text []byte) string {
 	line, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimPrefix(line, "# ")
 }
 
-// relativeLink is the link from one path to another.
+// relativeLink returns the link from one path of the manual to another.
 func relativeLink(from, to string) string {
+	// An empty link would lead to the page itself, and not to its folder.
 	link := strings.Repeat("../", strings.Count(from, "/")) + to
 	if link == "" {
 		return "./"

@@ -14,11 +14,11 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repositoryURL is where links lead to what is not among the pages.
+// repositoryURL begins links to files of the repository that are not among the pages.
 const repositoryURL = "https://github.com/gatehousehq/gatehouse/blob/main/"
 
-// localServer begins links to a server on the usual address. In the manual they lead to the server that shows
-// it.
+// localServer begins links to a server at its default address. In the manual they lead to the server that
+// shows the page.
 const localServer = "http://localhost:5505/"
 
 func newMarkdown() goldmark.Markdown { return goldmark.New(goldmark.WithExtensions(extension.Table)) }
@@ -27,26 +27,28 @@ func parseMarkdown(source []byte) ast.Node {
 	return newMarkdown().Parser().Parse(text.NewReader(source))
 }
 
-// walkNodes visits a node and all below it.
+// walkNodes calls visit for a node and then for all below it.
 func walkNodes(node ast.Node, visit func(ast.Node)) {
 	visit(node)
 	for child := node.FirstChild(); child != nil; {
-		next := child.NextSibling() // visit may take the child away
+		// visit may remove the child, or replace it, and it has no sibling then.
+		next := child.NextSibling()
 		walkNodes(child, visit)
 		child = next
 	}
 }
 
-// A heading is where a page can be entered.
+// A heading is a place in a page that a link can lead to.
 type heading struct{ ID, Text string }
 
-// renderArticle makes HTML of a page's Markdown, and tells its headings of the second level.
+// renderArticle returns the HTML of a source, and its headings of the second level.
 func (m *Manual) renderArticle(s *pageSource) (body string, headings []heading, err error) {
 	document := parseMarkdown(s.text)
 	seen := make(map[string]int)
 	walkNodes(document, func(node ast.Node) {
 		switch node := node.(type) {
 		case *ast.Heading:
+			// The text is taken before the anchor is added, whose # would be part of it.
 			words := plainText(node, s.text)
 			id := anchorID(words, seen)
 			node.SetAttributeString("id", []byte(id))
@@ -70,14 +72,14 @@ func (m *Manual) renderArticle(s *pageSource) (body string, headings []heading, 
 	return out.String(), headings, nil
 }
 
-// rawHTML is HTML that is written as it stands.
+// rawHTML returns a node whose markup is written as it stands.
 func rawHTML(markup string) ast.Node {
 	node := ast.NewString([]byte(markup))
 	node.SetCode(true) // a raw one is still escaped
 	return node
 }
 
-// resolveLink is where a link of a page leads in the manual.
+// resolveLink returns where a link of a page leads in the manual.
 func (m *Manual) resolveLink(from *pageSource, to string) string {
 	if rest, ok := strings.CutPrefix(to, localServer); ok {
 		if page, ok := strings.CutPrefix(rest, "docs/"); ok {
@@ -88,6 +90,7 @@ func (m *Manual) resolveLink(from *pageSource, to string) string {
 	if strings.Contains(to, "://") || strings.HasPrefix(to, "#") || strings.HasPrefix(to, "mailto:") {
 		return to
 	}
+	// What is left is a path in the repository, relative to the file of the page.
 	file, anchor, _ := strings.Cut(to, "#")
 	if anchor != "" {
 		anchor = "#" + anchor
@@ -104,8 +107,8 @@ func (m *Manual) resolveLink(from *pageSource, to string) string {
 	return repositoryURL + file + anchor
 }
 
-// retargetAutoLink lets a link that shows its own address lead to the server that shows the page, if it is
-// one to the usual address.
+// retargetAutoLink replaces a link that shows its own address. If that is the default address of a server,
+// the link leads to the server that shows the page, and still shows the address.
 func (m *Manual) retargetAutoLink(s *pageSource, node *ast.AutoLink) {
 	url := string(node.URL(s.text))
 	if !strings.HasPrefix(url, localServer) {
@@ -115,7 +118,7 @@ func (m *Manual) retargetAutoLink(s *pageSource, node *ast.AutoLink) {
 	node.Parent().ReplaceChild(node.Parent(), node, rawHTML(link))
 }
 
-// plainText is the text of a node without its form.
+// plainText returns the text of a node without its markup.
 func plainText(node ast.Node, source []byte) string {
 	var words strings.Builder
 	walkNodes(node, func(n ast.Node) {
@@ -132,7 +135,8 @@ func plainText(node ast.Node, source []byte) string {
 	return words.String()
 }
 
-// anchorID is the name of a heading, as GitHub has it: what leads there leads here too.
+// anchorID returns the id of a heading, in the form that GitHub uses: a link that works there works here.
+// seen counts the headings of the page with the same words.
 func anchorID(words string, seen map[string]int) string {
 	id := strings.Map(func(r rune) rune {
 		switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 )
 
-// homeFile is the page that everything begins with. Its lists are the tree of pages: each heading is a
-// section, and the first link of each item leads to a page in it.
+// homeFile is the first page. Its lists are the tree of pages: each heading is a section, and the first link
+// of each item leads to a page in it.
 const homeFile = "docs/README.md"
 
 // A treeSection is a heading of the home page and the pages listed there.
@@ -19,7 +19,7 @@ type treeSection struct {
 	pages []*pageSource
 }
 
-// addIndex makes a page that lists those of a folder which has no README.md.
+// addIndex adds a page that lists the pages of a folder without a README.md.
 func (m *Manual) addIndex(folder, label string) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "# %s\n\n", label)
@@ -29,7 +29,7 @@ func (m *Manual) addIndex(folder, label string) {
 	m.addSource(folder+"/README.md", []byte(text.String()))
 }
 
-// pagesInside are the pages of a folder, in the order of their files.
+// pagesInside returns the pages of a folder, in the order of their files.
 func (m *Manual) pagesInside(folder string) (all []*pageSource) {
 	for file, s := range m.sources {
 		if path.Dir(file) == folder && path.Base(file) != "README.md" {
@@ -40,8 +40,10 @@ func (m *Manual) pagesInside(folder string) (all []*pageSource) {
 	return all
 }
 
-// buildTree makes the tree. A page that is not on the home page stands at the end.
+// buildTree reads the tree from the home page. A page that is not listed there comes last, in a section of
+// its own.
 func (m *Manual) buildTree() {
+	// There is no second list of pages to keep in order: order is what the tree has, from top to bottom.
 	start := m.sources[homeFile]
 	m.order = []*pageSource{start}
 	var now *treeSection
@@ -49,6 +51,7 @@ func (m *Manual) buildTree() {
 	for node := document.FirstChild(); node != nil; node = node.NextSibling() {
 		switch node := node.(type) {
 		case *ast.Heading:
+			// The heading of the first level is the title of the page.
 			if node.Level > 1 {
 				now = &treeSection{title: plainText(node, start.text)}
 				m.tree = append(m.tree, now)
@@ -70,14 +73,15 @@ func (m *Manual) buildTree() {
 	}
 }
 
-// addLinkedPage puts the page that a link leads to into a section. The pages of a folder stand below its
-// index.
+// addLinkedPage adds the page that a link leads to, to a section. If that is a folder, its pages stand below
+// its index.
 func (m *Manual) addLinkedPage(in *treeSection, link *ast.Link, text []byte) {
 	if link == nil {
 		return
 	}
 	file := path.Join("docs", string(link.Destination))
 	folder := m.sources[file+"/README.md"]
+	// A page that is listed twice stays where it came first: it has one page before it and one behind it.
 	if s := m.sources[file]; s != nil && !slices.Contains(m.order, s) {
 		s.label = plainText(link, text)
 		m.addToSection(in, s)
@@ -90,12 +94,13 @@ func (m *Manual) addLinkedPage(in *treeSection, link *ast.Link, text []byte) {
 	}
 }
 
+// addToSection adds a page at the end of a section.
 func (m *Manual) addToSection(in *treeSection, s *pageSource) {
 	in.pages = append(in.pages, s)
 	m.order = append(m.order, s)
 }
 
-// allSources is all pages in the order of their files.
+// allSources returns all pages in the order of their files.
 func (m *Manual) allSources() (all []*pageSource) {
 	for _, s := range m.sources {
 		all = append(all, s)
@@ -104,7 +109,7 @@ func (m *Manual) allSources() (all []*pageSource) {
 	return all
 }
 
-// firstLink is the first link in a node, nil where there is none.
+// firstLink returns the first link below a node, nil if there is none.
 func firstLink(node ast.Node) (found *ast.Link) {
 	walkNodes(node, func(n ast.Node) {
 		if link, ok := n.(*ast.Link); ok && found == nil {
@@ -114,7 +119,7 @@ func firstLink(node ast.Node) (found *ast.Link) {
 	return found
 }
 
-// neighbours are the pages before and behind one, nil at the ends.
+// neighbours returns the pages before and behind a page, nil at the ends.
 func (m *Manual) neighbours(s *pageSource) (before, behind *pageSource) {
 	i := slices.Index(m.order, s)
 	if i > 0 {

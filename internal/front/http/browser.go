@@ -122,7 +122,7 @@ func (s *Server) allowedOrigin(from *sender) string {
 	if len(s.config.CORS) == 0 {
 		return ""
 	}
-	// The star echoes the origin too, so that one form of the header and of Vary serves both.
+	// Where the star allows every origin, the answer names the one that asks as well.
 	origin := string(from.origin)
 	if slices.Contains(s.config.CORS, origin) || slices.Contains(s.config.CORS, "*") {
 		return origin

@@ -33,7 +33,6 @@ func (o jsonObject) closeObject() []byte {
 // decisionJSON returns all about a decision. A grant and a refusal have the members that RESP's WITH DETAILS
 // gives; every other outcome has only a sentence.
 func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
-	// granted repeats outcome, for a client that wants no more than that.
 	var o jsonObject
 	o = o.addText("outcome", d.Outcome.String())
 	o = o.addRaw("granted", strconv.AppendBool(nil, d.Outcome == gatehouse.Granted))
