@@ -59,7 +59,8 @@ func newPace(capacity, debt float64) *pace {
 		panic(err) // all figures are within bounds
 	}
 	p.limiter, p.debt = l, 0
-	if debt = min(debt, float64(burst+1)); debt > 0 {
+	debt = min(debt, float64(burst+1))
+	if debt > 0 {
 		n := max(1, int64(math.Ceil(debt)))
 		l.AllowAt(p.since.Add(time.Duration((debt-float64(n))*step)), n)
 	}
@@ -165,7 +166,8 @@ func (r *Rate) try(arrived time.Time) (ok bool, again time.Duration) {
 	}
 	if r.reserved == nil {
 		from := latest(arrived, p.since, time.Now().Add(-maxLate))
-		if r.reserved, ok = p.limiter.ReserveAt(from, 1); !ok {
+		r.reserved, ok = p.limiter.ReserveAt(from, 1)
+		if !ok {
 			return false, forever
 		}
 	}

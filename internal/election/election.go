@@ -90,7 +90,8 @@ func parse(address string) (ttl time.Duration, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("election: %w", err)
 	}
-	if ttl, err = parseTTL(query); err != nil {
+	ttl, err = parseTTL(query)
+	if err != nil {
 		return 0, fmt.Errorf("election: etcd address: %w", err)
 	}
 	return ttl, nil

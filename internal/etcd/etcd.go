@@ -101,18 +101,22 @@ func parse(address string) (target, error) {
 	}
 	var err error
 	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
-		if t.user, t.password, err = parseUser(hosts[:at]); err != nil {
+		t.user, t.password, err = parseUser(hosts[:at])
+		if err != nil {
 			return t, err
 		}
 		hosts = hosts[at+1:]
 	}
-	if t.hosts, err = parseHosts(hosts); err != nil {
+	t.hosts, err = parseHosts(hosts)
+	if err != nil {
 		return t, err
 	}
-	if t.key, err = parseKey(path); err != nil {
+	t.key, err = parseKey(path)
+	if err != nil {
 		return t, err
 	}
-	if t.query, err = url.ParseQuery(query); err != nil {
+	t.query, err = url.ParseQuery(query)
+	if err != nil {
 		return t, fmt.Errorf("etcd address: query %q: %w", query, err)
 	}
 	return t, nil
@@ -129,10 +133,12 @@ func schemeOf(address string) string {
 
 func parseUser(text string) (user, password string, err error) {
 	before, after, ok := strings.Cut(text, ":")
-	if user, err = url.PathUnescape(before); err != nil {
+	user, err = url.PathUnescape(before)
+	if err != nil {
 		return "", "", fmt.Errorf("etcd address: user %q: %w", before, err)
 	}
-	if password, err = url.PathUnescape(after); err != nil {
+	password, err = url.PathUnescape(after)
+	if err != nil {
 		return "", "", fmt.Errorf("etcd address: password of user %q is not well escaped, "+
 			"want %%25 for a percent sign", user)
 	}
@@ -152,7 +158,8 @@ func parseHosts(text string) ([]string, error) {
 	}
 	for i, host := range hosts {
 		var err error
-		if hosts[i], err = parseHost(host); err != nil {
+		hosts[i], err = parseHost(host)
+		if err != nil {
 			return nil, err
 		}
 	}

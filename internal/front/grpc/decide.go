@@ -43,7 +43,8 @@ func (s *Server) unconfigured() error {
 // holds of the others. The call fails if nothing of it could be decided.
 func (s *Server) lease(c *call) (to redirect, err error) {
 	for first := true; first || c.decided < len(c.requests); first = false {
-		if to, err = s.leaseSome(c); to.there || err != nil {
+		to, err = s.leaseSome(c)
+		if to.there || err != nil {
 			return to, err
 		}
 	}
@@ -110,7 +111,8 @@ func (s *Server) release(c *call) (to redirect, err error) {
 		return s.releaseSome(c.client, nil)
 	}
 	for some := range slices.Chunk(c.released, chunk) {
-		if to, err = s.releaseSome(c.client, some); to.there || err != nil {
+		to, err = s.releaseSome(c.client, some)
+		if to.there || err != nil {
 			return to, err
 		}
 	}

@@ -170,7 +170,8 @@ func (s *Server) guardUnary(
 			answer, err = nil, grpcError(s.broke(broken))
 		}
 	}()
-	if answer, err = handle(ctx, request); err == nil {
+	answer, err = handle(ctx, request)
+	if err == nil {
 		connOf(ctx).answering(messageSize(answer))
 	}
 	return answer, err

@@ -254,7 +254,8 @@ func (s *Server) overview(r *pageRequest) *overview {
 	view.Resources = make([]resourceView, 0, len(resources))
 	size := 0
 	for i := range resources {
-		if size += rowSize + nameSize*len(resources[i].ID); size > mostBytes && i > 0 {
+		size += rowSize + nameSize*len(resources[i].ID)
+		if size > mostBytes && i > 0 {
 			view.Next = resources[i-1].ID
 			break
 		}
@@ -285,7 +286,8 @@ func (s *Server) detail(r *pageRequest) (view *detail, ok bool) {
 	size := 0
 	for i := range leases {
 		bands := min(len(leases[i].Demands), shownBands)
-		if size += rowSize + bandSize*bands + nameSize*len(leases[i].Client); size > mostBytes && i > 0 {
+		size += rowSize + bandSize*bands + nameSize*len(leases[i].Client)
+		if size > mostBytes && i > 0 {
 			view.Next = leases[i-1].Client
 			break
 		}

@@ -72,7 +72,8 @@ func (c *caller) connect(address string) (err error) {
 		return nil
 	}
 	c.hangUp()
-	if c.conn, err = grpc.NewClient(address, c.options...); err != nil {
+	c.conn, err = grpc.NewClient(address, c.options...)
+	if err != nil {
 		return fmt.Errorf("parent %s: %w", address, err)
 	}
 	c.address = address
@@ -193,7 +194,8 @@ func (c *caller) askSome(ctx context.Context, name string, asks []capacity.Reque
 	if len(asks) == 1 {
 		return nil, fmt.Errorf("resource %q: %w", asks[0].Resource, err)
 	}
-	if c.splits--; c.splits < 0 {
+	c.splits--
+	if c.splits < 0 {
 		return nil, err
 	}
 	half := len(asks) / 2

@@ -94,7 +94,8 @@ func (c *call) readServerGet(message []byte) error {
 func (c *call) readCall(message []byte, who string, readResource func(message []byte) error) (err error) {
 	have, entries := 0, 0
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -119,7 +120,8 @@ func (c *call) readResource(message []byte) (err error) {
 	var has lease
 	have, demand := 0, capacity.Demand{Clients: 1}
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -138,7 +140,8 @@ func (c *call) readResource(message []byte) (err error) {
 			have |= 4
 		}
 	}
-	if r.Has, err = has.lease(); err != nil {
+	r.Has, err = has.lease()
+	if err != nil {
 		return err
 	}
 	c.demands = append(c.demands, demand)
@@ -153,7 +156,8 @@ func (c *call) readServerResource(message []byte) (err error) {
 	var has lease
 	have, bands := 0, 0
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -173,7 +177,8 @@ func (c *call) readServerResource(message []byte) (err error) {
 			bands++
 		}
 	}
-	if r.Has, err = has.lease(); err != nil {
+	r.Has, err = has.lease()
+	if err != nil {
 		return err
 	}
 	if bands == 0 {
@@ -188,7 +193,8 @@ func (c *call) readServerResource(message []byte) (err error) {
 func (c *call) readBand(message []byte) (err error) {
 	have, demand := 0, capacity.Demand{}
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -212,7 +218,8 @@ func (c *call) readBand(message []byte) (err error) {
 func (c *call) readRelease(message []byte) (err error) {
 	have := 0
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -232,7 +239,8 @@ func (c *call) readRelease(message []byte) (err error) {
 // readDiscovery reads a DiscoveryRequest, in which nothing is.
 func (c *call) readDiscovery(message []byte) (err error) {
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 	}
@@ -251,7 +259,8 @@ type lease struct {
 func (l *lease) read(message []byte) (err error) {
 	l.there = true
 	for f := (field{}); len(message) > 0; {
-		if message, err = f.next(message); err != nil {
+		message, err = f.next(message)
+		if err != nil {
 			return err
 		}
 		switch {
