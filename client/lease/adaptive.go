@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// An Adaptive is a [Rate] that finds out by itself how much to ask for: as many per second as arrive, let
+// An Adaptive is a [RateLimiter] that finds out by itself how much to ask for: as many per second as arrive, let
 // through or not, and those who wait, to be let through within a second. Make one with NewAdaptive. Its
 // claim should have no other that tells it what is wanted.
 type Adaptive struct {
-	rate     *Rate
+	rate     *RateLimiter
 	claim    Claim
 	config   AdaptiveConfig
 	_        [64]byte     // what is before is only read; what comes next is written by each call
 	arrivals atomic.Int64 // since the part of the window began
 	_        [56]byte
 
-	mu     sync.Mutex
-	demand demand
-	told   float64 // what the claim was told, 0 nothing yet
-	since  int     // parts of the window ago
-	timer  *time.Timer
-	closed bool
+	mu         sync.Mutex
+	average    arrivalAverage
+	asked      float64 // what the claim was told, 0 nothing yet
+	slotsSince int     // parts of the window ago
+	timer      *time.Timer
+	closed     bool
 }
 
 // AdaptiveConfig says how an Adaptive estimates. Its zero value works.
@@ -47,10 +47,10 @@ func NewAdaptive(claim Claim, config AdaptiveConfig) *Adaptive {
 	if !(config.Floor > 0) || math.IsInf(config.Floor, 1) {
 		config.Floor = 1 / config.Window.Seconds()
 	}
-	a := &Adaptive{rate: NewRate(claim), claim: claim, config: config}
+	a := &Adaptive{rate: NewRateLimiter(claim), claim: claim, config: config}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.timer = time.AfterFunc(config.Window/slots, a.turn) // stopped by Close
+	a.timer = time.AfterFunc(config.Window/slots, a.endSlot) // stopped by Close
 	return a
 }
 
@@ -78,30 +78,30 @@ func (a *Adaptive) Close() {
 	a.rate.Close()
 }
 
-// turn ends a part of the window, and tells the claim if that changed much.
-func (a *Adaptive) turn() {
+// endSlot ends a part of the window, and tells the claim if that changed much.
+func (a *Adaptive) endSlot() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.rate.line.over() {
+	if a.closed || a.rate.line.hasEnded() {
 		return
 	}
-	a.demand.turn(a.arrivals.Swap(0))
-	a.since++
-	wants := a.wants()
-	if a.differs(wants) && a.claim.Want(wants) == nil {
-		a.told, a.since = wants, 0
+	a.average.endSlot(a.arrivals.Swap(0))
+	a.slotsSince++
+	wants := a.currentWants()
+	if a.worthAsking(wants) && a.claim.Want(wants) == nil {
+		a.asked, a.slotsSince = wants, 0
 	}
 	a.timer.Reset(a.config.Window / slots)
 }
 
-// wants is how many per second to ask for.
-func (a *Adaptive) wants() float64 {
-	arriving := a.demand.rate() / (a.config.Window / slots).Seconds()
+// currentWants is how many per second to ask for.
+func (a *Adaptive) currentWants() float64 {
+	arriving := a.average.perSlot() / (a.config.Window / slots).Seconds()
 	return min(max(arriving+float64(a.rate.Waiting()), a.config.Floor), maxWants)
 }
 
-// differs reports whether the claim should be told. Chance alone moves an average by a few percent, which
+// worthAsking reports whether the claim should be told. Chance alone moves an average by a few percent, which
 // is not worth a request: half a window must pass, unless the demand has doubled.
-func (a *Adaptive) differs(wants float64) bool {
-	return a.told == 0 || wants >= 2*a.told || a.since >= slots/2 && math.Abs(wants-a.told) > a.told/10
+func (a *Adaptive) worthAsking(wants float64) bool {
+	return a.asked == 0 || wants >= 2*a.asked || a.slotsSince >= slots/2 && math.Abs(wants-a.asked) > a.asked/10
 }

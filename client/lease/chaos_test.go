@@ -109,7 +109,7 @@ func use(ctx context.Context, t *testing.T, r *lease.Resource) {
 	t.Helper()
 	moment, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Millisecond)
 	defer cancel()
-	rate, gauge := lease.NewRate(r), lease.NewGauge(r)
+	rate, gauge := lease.NewRateLimiter(r), lease.NewGauge(r)
 	adaptive := lease.NewAdaptive(r, lease.AdaptiveConfig{Window: 10 * time.Millisecond})
 	defer adaptive.Close()
 	var all sync.WaitGroup

@@ -1,6 +1,6 @@
 // Package lease is the client of servers that hand out leases on capacity: Gatehouse, and doorman. One
 // [Client] of a process asks for all resources it uses in one request every few seconds, and tells what
-// may be used of each. Limiters over a resource decide by that, without a request: a [Rate] lets through so
+// may be used of each. Limiters over a resource decide by that, without a request: a [RateLimiter] lets through so
 // many per second, an [Adaptive] finds out by itself how much to ask for, a [Gauge] lets so many hold
 // something at once.
 package lease
@@ -82,19 +82,19 @@ type Client struct {
 	mu        sync.Mutex
 	holder    *lease.Holder
 	resources map[string]*Resource
-	releases  []release
+	releases  []pendingRelease
 	alarm     *time.Timer // calls tick when a lease ends, or when a request is due
 	closed    bool
-	farewell  context.Context // of Close: for the last release
+	closeCtx  context.Context // of Close: for the last release
 
-	wake chan struct{}           // there is something for loop to do
-	stop context.CancelCauseFunc // by Close, with ErrClosed
-	done chan struct{}           // closed when loop has ended
-	lost error                   // what the last release failed with; to be read after done
+	wake     chan struct{}           // there is something for loop to do
+	stop     context.CancelCauseFunc // by Close, with ErrClosed
+	done     chan struct{}           // closed when loop has ended
+	closeErr error                   // what the last release failed with; to be read after done
 }
 
-// A release is a resource to give back, and who waits for that.
-type release struct {
+// A pendingRelease is a resource to give back, and who waits for that.
+type pendingRelease struct {
 	resource string
 	done     chan error
 }
@@ -137,8 +137,8 @@ func New(config Config) (*Client, error) {
 	}
 	running, stop := context.WithCancelCause(context.Background())
 	c.stop = stop
-	c.alarm = time.AfterFunc(time.Hour, c.tick)
-	go c.loop(running) // ends by Close
+	c.alarm = time.AfterFunc(time.Hour, c.onAlarm)
+	go c.sendRequests(running) // ends by Close
 	return c, nil
 }
 
@@ -184,7 +184,7 @@ func wantsFault(resource string, wants float64) error {
 func (c *Client) ID() string { return c.config.ID }
 
 // Master returns the address of the server that answered last, empty while there is none.
-func (c *Client) Master() string { return c.servers.master() }
+func (c *Client) Master() string { return c.servers.masterAddress() }
 
 // Resource begins to ask for so much of the resource, 0 or more. The highest priority is served first,
 // where the server is told to. It does not wait for an answer; the resource's Ready does. The error is of
@@ -210,7 +210,7 @@ func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, 
 	r := newResource(c, id, priority, c.config.Fallback)
 	c.resources[id] = r
 	c.holder.Want(id, priority, wants)
-	c.arm()
+	c.setAlarm()
 	return r, nil
 }
 
@@ -221,17 +221,17 @@ func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, 
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {
-		c.closed, c.farewell = true, ctx
+		c.closed, c.closeCtx = true, ctx
 		c.alarm.Stop()
 		for _, r := range c.resources {
-			r.end()
+			r.endResource()
 		}
 		c.stop(ErrClosed)
 	}
 	c.mu.Unlock()
 	select {
 	case <-c.done:
-		return c.lost
+		return c.closeErr
 	case <-ctx.Done():
 		return gatehouse.Errorf(gatehouse.CodeTimeout, "close: %w", ctx.Err())
 	}

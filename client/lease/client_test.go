@@ -240,7 +240,7 @@ func TestAfterClose(t *testing.T) {
 	c := newClient(t, lease.Config{Servers: []string{at}})
 	r := claim(t, c, "r", 40)
 	becomes(t, r, 40)
-	limiter := lease.NewRate(r)
+	limiter := lease.NewRateLimiter(r)
 	for range 3 {
 		if err := c.Close(in(t, patience)); err != nil {
 			t.Errorf("Close = %v, want nil", err)
@@ -296,7 +296,7 @@ func TestNoGrantIsNoLimit(t *testing.T) {
 			return grants(r, amount, time.Now().Add(time.Minute)), nil
 		}}).start(t)
 		r := claim(t, newClient(t, lease.Config{Servers: []string{s.address}}), "r", 100)
-		if err := r.Ready(in(t, patience)); err != nil || r.Capacity() != 0 || lease.NewRate(r).Allow() {
+		if err := r.Ready(in(t, patience)); err != nil || r.Capacity() != 0 || lease.NewRateLimiter(r).Allow() {
 			t.Errorf("capacity after a grant of %g = %g, %v, want 0", amount, r.Capacity(), err)
 		}
 	}

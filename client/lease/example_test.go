@@ -66,7 +66,7 @@ func Example() {
 	fmt.Println(database.Capacity(), "per second")
 
 	// Before each call:
-	limiter := lease.NewRate(database)
+	limiter := lease.NewRateLimiter(database)
 	for range 3 {
 		if err := limiter.Wait(ctx); err != nil {
 			panic(err)
@@ -152,7 +152,7 @@ func ExampleTransport() {
 
 // A gRPC client does the same by its interceptors.
 func ExampleUnaryInterceptor() {
-	var limiter *lease.Rate // by NewRate
+	var limiter *lease.RateLimiter // by NewRate
 
 	options := []grpc.DialOption{
 		grpc.WithUnaryInterceptor(lease.UnaryInterceptor(limiter)),

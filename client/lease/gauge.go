@@ -18,10 +18,10 @@ type Gauge struct {
 // NewGauge returns a gauge that nobody holds anything of.
 func NewGauge(source Source) *Gauge { return &Gauge{line: newLine(source)} }
 
-// size is how many may hold at once.
-func (g *Gauge) size() int64 {
+// holdLimit is how many may hold at once.
+func (g *Gauge) holdLimit() int64 {
 	const rounding = 1e-9 // 3 of 10 shares of 10 may come out as 2.9999999999
-	capacity := plain(g.line.source.Capacity())
+	capacity := validCapacity(g.line.source.Capacity())
 	if capacity == -1 || capacity >= math.MaxInt64/2 {
 		return math.MaxInt64
 	}
@@ -30,11 +30,11 @@ func (g *Gauge) size() int64 {
 
 // TryAcquire reports whether the caller may hold one now, and counts it if so. While others wait it may not.
 func (g *Gauge) TryAcquire() bool {
-	return !g.line.closed.Load() && g.line.waiting.Load() == 0 && g.take()
+	return !g.line.closed.Load() && g.line.waiting.Load() == 0 && g.takeHold()
 }
 
-func (g *Gauge) take() bool {
-	size := g.size()
+func (g *Gauge) takeHold() bool {
+	size := g.holdLimit()
 	for {
 		held := g.held.Load()
 		if held >= size {
@@ -50,13 +50,13 @@ func (g *Gauge) take() bool {
 // theirs in order of arrival. The error is of code [gatehouse.CodeTimeout] when ctx ends before, and
 // ErrClosed when the gauge or its source does. With an error the caller holds nothing.
 func (g *Gauge) Acquire(ctx context.Context) error {
-	if err := g.line.check(ctx); err != nil {
+	if err := g.line.checkOpen(ctx); err != nil {
 		return err
 	}
 	if g.TryAcquire() {
 		return nil
 	}
-	return g.line.wait(ctx, g)
+	return g.line.waitInLine(ctx, g)
 }
 
 // Release gives one back. It works after Close too. To give back what nobody holds is a panic.
@@ -65,7 +65,7 @@ func (g *Gauge) Release() {
 		g.held.Add(1) // who recovers has no more room than before
 		panic("gauge: Release without an Acquire before")
 	}
-	g.line.call()
+	g.line.wakeFirst()
 }
 
 // Held returns how many are held. It is more than the capacity for a while when that has shrunk.
@@ -78,8 +78,8 @@ func (g *Gauge) Waiting() int { return int(g.line.waiting.Load()) }
 // so until its Release. A second Close does nothing.
 func (g *Gauge) Close() { g.line.close() }
 
-// try implements door.
-func (g *Gauge) try(time.Time) (ok bool, again time.Duration) { return g.take(), forever }
+// tryAdmit implements door.
+func (g *Gauge) tryAdmit(time.Time) (ok bool, again time.Duration) { return g.takeHold(), forever }
 
-// abandon implements door.
-func (g *Gauge) abandon() {}
+// stopWaiting implements door.
+func (g *Gauge) stopWaiting() {}

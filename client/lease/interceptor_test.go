@@ -37,7 +37,7 @@ func greeter(t *testing.T) string {
 func TestInterceptorsWait(t *testing.T) {
 	t.Parallel()
 	k := newKnob(20)
-	limiter := lease.NewRate(k)
+	limiter := lease.NewRateLimiter(k)
 	conn, err := grpc.NewClient(greeter(t),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(lease.UnaryInterceptor(limiter)),

@@ -61,8 +61,8 @@ func (l *line) close() {
 	})
 }
 
-// over reports whether the line was closed or the source has ended.
-func (l *line) over() bool {
+// hasEnded reports whether the line was closed or the source has ended.
+func (l *line) hasEnded() bool {
 	if l.closed.Load() {
 		return true
 	}
@@ -74,55 +74,55 @@ func (l *line) over() bool {
 	}
 }
 
-// check says why nobody may go at all any more, or this caller may not.
-func (l *line) check(ctx context.Context) error {
+// checkOpen says why nobody may go at all any more, or this caller may not.
+func (l *line) checkOpen(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return ended(ctx)
+		return contextError(ctx)
 	}
-	if l.over() {
+	if l.hasEnded() {
 		return ErrClosed
 	}
 	return nil
 }
 
-// ended is the error of a caller whose context ended first.
-func ended(ctx context.Context) error {
+// contextError is the error of a caller whose context ended first.
+func contextError(ctx context.Context) error {
 	return gatehouse.Errorf(gatehouse.CodeTimeout, "wait for capacity: %w", ctx.Err())
 }
 
 // forever is how long to wait for something that only a change can bring.
 const forever = time.Duration(math.MaxInt64)
 
-// A door is what a line leads to.
-type door interface {
-	// try reports whether the first in line goes now, else after how long to try again. It arrived
+// A admitter is what a line leads to.
+type admitter interface {
+	// tryAdmit reports whether the first in line goes now, else after how long to try again. It arrived
 	// when it found that it had to wait.
-	try(arrived time.Time) (ok bool, again time.Duration)
+	tryAdmit(arrived time.Time) (ok bool, again time.Duration)
 
-	// abandon is called when the first in line goes away, let through or not.
-	abandon()
+	// stopWaiting is called when the first in line goes away, let through or not.
+	stopWaiting()
 }
 
-// wait returns nil as soon as the caller is first in line and the door lets it through.
-func (l *line) wait(ctx context.Context, d door) error {
+// waitInLine returns nil as soon as the caller is first in line and the door lets it through.
+func (l *line) waitInLine(ctx context.Context, d admitter) error {
 	arrived, first := time.Now(), make(chan struct{}, 1)
-	ticket := l.enter(first)
-	defer l.leave(ticket)
+	ticket := l.joinLine(first)
+	defer l.leaveLine(ticket)
 	select {
 	case <-first:
 	case <-ctx.Done():
-		return ended(ctx)
+		return contextError(ctx)
 	case <-l.done:
 		return ErrClosed
 	case <-l.source.Done():
 		return ErrClosed
 	}
-	defer d.abandon()
+	defer d.stopWaiting()
 	timer := time.NewTimer(forever)
 	defer timer.Stop()
 	for {
 		changed := l.source.Changed() // before the source is looked at
-		ok, again := d.try(arrived)
+		ok, again := d.tryAdmit(arrived)
 		if ok {
 			return nil
 		}
@@ -132,7 +132,7 @@ func (l *line) wait(ctx context.Context, d door) error {
 		case <-changed:
 		case <-first:
 		case <-ctx.Done():
-			return ended(ctx)
+			return contextError(ctx)
 		case <-l.done:
 			return ErrClosed
 		case <-l.source.Done():
@@ -141,8 +141,8 @@ func (l *line) wait(ctx context.Context, d door) error {
 	}
 }
 
-// enter appends to the line.
-func (l *line) enter(first chan struct{}) *list.Element {
+// joinLine appends to the line.
+func (l *line) joinLine(first chan struct{}) *list.Element {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ticket := l.queue.PushBack(first)
@@ -153,30 +153,30 @@ func (l *line) enter(first chan struct{}) *list.Element {
 	return ticket
 }
 
-// leave takes out of the line, and lets the next be first.
-func (l *line) leave(ticket *list.Element) {
+// leaveLine takes out of the line, and lets the next be first.
+func (l *line) leaveLine(ticket *list.Element) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wasFirst := l.queue.Front() == ticket
 	l.queue.Remove(ticket)
 	l.waiting.Add(-1)
 	if wasFirst {
-		l.nudge()
+		l.wakeFirstLocked()
 	}
 }
 
-// call makes the first in line try again, if somebody waits.
-func (l *line) call() {
+// wakeFirst makes the first in line try again, if somebody waits.
+func (l *line) wakeFirst() {
 	if l.waiting.Load() == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.nudge()
+	l.wakeFirstLocked()
 }
 
-// nudge is call with the lock held.
-func (l *line) nudge() {
+// wakeFirstLocked is call with the lock held.
+func (l *line) wakeFirstLocked() {
 	if front := l.queue.Front(); front != nil {
 		select {
 		case front.Value.(chan struct{}) <- struct{}{}:

@@ -9,54 +9,54 @@ import (
 	lease "github.com/gatehousehq/gatehouse/capacity"
 )
 
-// loop sends all requests, one after the other, until running ends. The holder says what to send and when.
-func (c *Client) loop(running context.Context) {
+// sendRequests sends all requests, one after the other, until running ends. The holder says what to send and when.
+func (c *Client) sendRequests(running context.Context) {
 	defer close(c.done)
 	defer c.servers.close()
 	if c.config.Discover {
-		c.report(running, c.servers.discover(running))
+		c.reportError(running, c.servers.findMaster(running))
 	}
 	for {
 		select {
 		case <-c.wake:
 		case <-running.Done():
-			c.lost = c.leave()
+			c.closeErr = c.releaseAll()
 			return
 		}
-		_ = c.release(running) // who waits for it is told
-		if requests := c.requests(); requests != nil {
-			answer, err := c.servers.ask(running, requests)
-			c.settle(running, answer, err)
+		_ = c.sendReleases(running) // who waits for it is told
+		if requests := c.dueRequests(); requests != nil {
+			answer, err := c.servers.requestCapacity(running, requests)
+			c.onReply(running, answer, err)
 		}
 	}
 }
 
-// tick is called by the alarm: it tells what changed, and wakes loop when it is time to ask.
-func (c *Client) tick() {
+// onAlarm is called by the alarm: it tells what changed, and wakes loop when it is time to ask.
+func (c *Client) onAlarm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.publish(c.config.Now())
-	c.arm()
+	c.publishChanges(c.config.Now())
+	c.setAlarm()
 }
 
-// publish tells each resource its new amount. c.mu is held.
-func (c *Client) publish(now time.Time) {
+// publishChanges tells each resource its new amount. c.mu is held.
+func (c *Client) publishChanges(now time.Time) {
 	if c.closed {
 		return // the resources have ended
 	}
 	for _, change := range c.holder.Tick(now) {
-		c.resources[change.Resource].publish(change)
+		c.resources[change.Resource].publishChange(change)
 	}
 }
 
-// arm sets the alarm, and wakes loop if it is time to ask. c.mu is held.
-func (c *Client) arm() {
+// setAlarm sets the alarm, and wakes loop if it is time to ask. c.mu is held.
+func (c *Client) setAlarm() {
 	if c.closed {
 		return
 	}
 	next, now := c.holder.Next(), c.config.Now()
 	if !next.After(now) && !next.IsZero() {
-		c.rouse()
+		c.wakeLoop()
 		next = c.holder.Ends() // loop may be busy for longer
 	}
 	if next.IsZero() {
@@ -66,34 +66,34 @@ func (c *Client) arm() {
 	c.alarm.Reset(next.Sub(now))
 }
 
-// rouse wakes loop.
-func (c *Client) rouse() {
+// wakeLoop wakes loop.
+func (c *Client) wakeLoop() {
 	select {
 	case c.wake <- struct{}{}:
 	default: // it will look anyway
 	}
 }
 
-// requests is what to ask now; nil is nothing. What waits to be given back comes first: it may be what is
+// dueRequests is what to ask now; nil is nothing. What waits to be given back comes first: it may be what is
 // asked for anew.
-func (c *Client) requests() []lease.Request {
+func (c *Client) dueRequests() []lease.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || len(c.releases) > 0 {
 		return nil
 	}
 	now := c.config.Now()
-	c.publish(now)
+	c.publishChanges(now)
 	requests := c.holder.Requests(now)
-	c.arm() // leases may end while the request is on its way
+	c.setAlarm() // leases may end while the request is on its way
 	return requests
 }
 
 // maxSkew is how much of a difference between clocks may come from cutting leases to whole seconds.
 const maxSkew = 2 * time.Second
 
-// settle takes in an answer, or why there was none.
-func (c *Client) settle(running context.Context, a answer, err error) {
+// onReply takes in an answer, or why there was none.
+func (c *Client) onReply(running context.Context, a capacityReply, err error) {
 	c.mu.Lock()
 	now := c.config.Now()
 	if err != nil {
@@ -101,26 +101,26 @@ func (c *Client) settle(running context.Context, a answer, err error) {
 	} else {
 		c.holder.AnsweredBy(now, a.clock, a.grants)
 	}
-	c.publish(now)
+	c.publishChanges(now)
 	if skew := c.holder.Skew(); err == nil && skew > maxSkew {
 		err = gatehouse.Errorf(gatehouse.CodeInvalid,
 			"clock: a server's differs from this one's by at least %s, so when leases end is guessed", skew)
 	}
-	c.arm()
+	c.setAlarm()
 	c.mu.Unlock()
-	c.report(running, err)
+	c.reportError(running, err)
 }
 
-// report tells the user about an error, unless it is Close that made the request fail.
-func (c *Client) report(running context.Context, err error) {
+// reportError tells the user about an error, unless it is Close that made the request fail.
+func (c *Client) reportError(running context.Context, err error) {
 	if err != nil && running.Err() == nil && c.config.OnError != nil {
 		c.config.OnError(err)
 	}
 }
 
-// release gives back what waits for that, and tells those who wait for it. What Close interrupts is left
+// sendReleases gives back what waits for that, and tells those who wait for it. What Close interrupts is left
 // to leave.
-func (c *Client) release(ctx context.Context) error {
+func (c *Client) sendReleases(ctx context.Context) error {
 	c.mu.Lock()
 	all := c.releases
 	c.releases = nil
@@ -132,7 +132,7 @@ func (c *Client) release(ctx context.Context) error {
 	for i, r := range all {
 		names[i] = r.resource
 	}
-	err := c.servers.release(ctx, names)
+	err := c.servers.releaseResources(ctx, names)
 	if err != nil && errors.Is(context.Cause(ctx), ErrClosed) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -145,17 +145,17 @@ func (c *Client) release(ctx context.Context) error {
 	return err
 }
 
-// leave gives everything back, once.
-func (c *Client) leave() error {
+// releaseAll gives everything back, once.
+func (c *Client) releaseAll() error {
 	c.mu.Lock()
 	for name := range c.resources {
 		if c.holder.Drop(name) {
-			c.releases = append(c.releases, release{name, make(chan error, 1)})
+			c.releases = append(c.releases, pendingRelease{name, make(chan error, 1)})
 		}
 	}
 	clear(c.resources)
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(c.farewell, c.config.Timeout)
+	ctx, cancel := context.WithTimeout(c.closeCtx, c.config.Timeout)
 	defer cancel()
-	return c.release(ctx)
+	return c.sendReleases(ctx)
 }

@@ -42,8 +42,8 @@ func grantsOf(response *doormanpb.GetCapacityResponse) []lease.Grant {
 		g := lease.Grant{
 			Resource: r.GetResourceId(),
 			Lease: lease.Lease{
-				Expiry:   time.Unix(seconds(gets.GetExpiryTime()), 0),
-				Refresh:  time.Duration(min(seconds(gets.GetRefreshInterval()), maxRefresh)) * time.Second,
+				Expiry:   time.Unix(clampSeconds(gets.GetExpiryTime()), 0),
+				Refresh:  time.Duration(min(clampSeconds(gets.GetRefreshInterval()), maxRefresh)) * time.Second,
 				Capacity: gets.GetCapacity(),
 			},
 			Safe: math.NaN(), // not said
@@ -62,7 +62,7 @@ const (
 	maxRefresh = 366 * 24 * 60 * 60
 )
 
-func seconds(s int64) int64 { return max(0, min(s, maxSeconds)) }
+func clampSeconds(s int64) int64 { return max(0, min(s, maxSeconds)) }
 
 // clockOf is the time by the server's clock, or so much later; the zero time if it did not say.
 func clockOf(header metadata.MD, later time.Duration) time.Time {

@@ -32,15 +32,15 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 			Name: "doorman_client_request_durations", Help: "Seconds that requests took.",
 		}, labels),
 	}
-	err := errors.Join(register(to, &m.requests), register(to, &m.failures), register(to, &m.durations))
+	err := errors.Join(registerOrReuse(to, &m.requests), registerOrReuse(to, &m.failures), registerOrReuse(to, &m.durations))
 	if err != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "metrics: %w", err)
 	}
 	return m, nil
 }
 
-// register registers a metric, or puts the one in its place that is registered already.
-func register[M prometheus.Collector](to prometheus.Registerer, metric *M) error {
+// registerOrReuse registers a metric, or puts the one in its place that is registered already.
+func registerOrReuse[M prometheus.Collector](to prometheus.Registerer, metric *M) error {
 	err := to.Register(*metric)
 	if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if same, ok := known.ExistingCollector.(M); ok {
@@ -51,8 +51,8 @@ func register[M prometheus.Collector](to prometheus.Registerer, metric *M) error
 	return err
 }
 
-// begin counts a request; what it returns is to be called when it has ended.
-func (m *metrics) begin(server, method string) (end func()) {
+// startRequest counts a request; what it returns is to be called when it has ended.
+func (m *metrics) startRequest(server, method string) (end func()) {
 	if m == nil {
 		return func() {}
 	}
@@ -62,7 +62,7 @@ func (m *metrics) begin(server, method string) (end func()) {
 	return func() { duration.Observe(time.Since(begun).Seconds()) }
 }
 
-func (m *metrics) failed(server, method string) {
+func (m *metrics) countFailure(server, method string) {
 	if m != nil {
 		m.failures.WithLabelValues(server, method).Inc()
 	}

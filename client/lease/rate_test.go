@@ -36,7 +36,7 @@ func TestRateIsExact(t *testing.T) {
 		0.5, 1, 2.5, 7, 10, 12.9, 15, 50, 75, 99, 99.5, 100, 120, 149, 250, 999, 1000,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := lease.NewRate(newKnob(c))
+			r := lease.NewRateLimiter(newKnob(c))
 			defer r.Close()
 			passed := callers(t.Context(), 50, r)
 			time.Sleep(time.Second + time.Millisecond/2)
@@ -56,7 +56,7 @@ func TestRateDoesNotStarveCallersWhoComeOneByOne(t *testing.T) {
 		{10, 50, 600}, {50, 10, 3000}, {100, 5, 6000}, {10, 150, 400}, {0.5, 100, 30},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := lease.NewRate(newKnob(c.capacity))
+			r := lease.NewRateLimiter(newKnob(c.capacity))
 			defer r.Close()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -90,7 +90,7 @@ func TestRateIsEvenlySpread(t *testing.T) {
 		{200, []int64{0, 0, 0, 5, 10, 15}}, // a burst of 2
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := lease.NewRate(newKnob(c.capacity))
+			r := lease.NewRateLimiter(newKnob(c.capacity))
 			defer r.Close()
 			begun := time.Now()
 			for i, ms := range c.at {
@@ -119,7 +119,7 @@ func waiters(ctx context.Context, n int, limiter lease.Waiter) chan error {
 func TestRateFollowsItsCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKnob(0)
-		r := lease.NewRate(k)
+		r := lease.NewRateLimiter(k)
 		defer r.Close()
 		results := waiters(t.Context(), 6, r)
 		time.Sleep(time.Hour)
@@ -154,7 +154,7 @@ func TestRateFollowsItsCapacity(t *testing.T) {
 func TestRateTakesOnlyMinusOneForNoLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []float64{-200, -0.5, math.NaN(), math.Inf(1), math.Inf(-1), 0, 1e-12} {
-			r := lease.NewRate(newKnob(c))
+			r := lease.NewRateLimiter(newKnob(c))
 			r.Allow() // at 1e-12 one may go, in 30,000 years another
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			if err := r.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -163,7 +163,7 @@ func TestRateTakesOnlyMinusOneForNoLimit(t *testing.T) {
 			cancel()
 			r.Close()
 		}
-		r := lease.NewRate(newKnob(-1))
+		r := lease.NewRateLimiter(newKnob(-1))
 		for i := range 500 {
 			if err := r.Wait(t.Context()); err != nil {
 				t.Fatalf("Wait %d without a limit = %v, want nil", i, err)
@@ -176,7 +176,7 @@ func TestRateTakesOnlyMinusOneForNoLimit(t *testing.T) {
 func TestWaitEndsWithItsContext(t *testing.T) {
 	for _, c := range []float64{-1, 0, 1, 1000} {
 		synctest.Test(t, func(t *testing.T) {
-			r := lease.NewRate(newKnob(c))
+			r := lease.NewRateLimiter(newKnob(c))
 			defer r.Close()
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -190,7 +190,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		k := newKnob(0.1)
-		r := lease.NewRate(k)
+		r := lease.NewRateLimiter(k)
 		defer r.Close()
 		r.Allow()
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -215,13 +215,13 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 
 // TestCloseEndsWaiting: by the limiter or its source; nobody spins, hangs or goes after it.
 func TestCloseEndsWaiting(t *testing.T) {
-	for name, end := range map[string]func(k *knob, r *lease.Rate){
-		"limiter": func(_ *knob, r *lease.Rate) { r.Close(); r.Close() },
-		"source":  func(k *knob, _ *lease.Rate) { k.turn(0); close(k.done) },
+	for name, end := range map[string]func(k *knob, r *lease.RateLimiter){
+		"limiter": func(_ *knob, r *lease.RateLimiter) { r.Close(); r.Close() },
+		"source":  func(k *knob, _ *lease.RateLimiter) { k.turn(0); close(k.done) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			k := newKnob(0.001)
-			r := lease.NewRate(k)
+			r := lease.NewRateLimiter(k)
 			r.Allow()
 			results := waiters(t.Context(), 5, r)
 			end(k, r)
@@ -246,7 +246,7 @@ func TestCloseEndsWaiting(t *testing.T) {
 // TestWaitInOrder: those who wait go in order of arrival, and Allow does not overtake them.
 func TestWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := lease.NewRate(newKnob(10))
+		r := lease.NewRateLimiter(newKnob(10))
 		defer r.Close()
 		var mu sync.Mutex
 		var order []int
@@ -283,7 +283,7 @@ func TestRateOverManyChanges(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			k := newKnob(0)
-			r := lease.NewRate(k)
+			r := lease.NewRateLimiter(k)
 			defer r.Close()
 			passed := callers(t.Context(), 20, r)
 			var there, most, least float64
@@ -309,7 +309,7 @@ func TestRateOverManyChanges(t *testing.T) {
 func TestRateAfterAFall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKnob(100_000)
-		r := lease.NewRate(k)
+		r := lease.NewRateLimiter(k)
 		defer r.Close()
 		for range 2000 {
 			r.Allow()

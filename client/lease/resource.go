@@ -50,7 +50,7 @@ func (r *Resource) Leased() bool { return r.leased.Load() }
 func (r *Resource) Lease() lease.Lease {
 	r.client.mu.Lock()
 	defer r.client.mu.Unlock()
-	if r.ended() {
+	if r.hasEnded() {
 		return lease.Lease{}
 	}
 	return r.client.holder.Lease(r.client.config.Now(), r.id)
@@ -89,11 +89,11 @@ func (r *Resource) Want(wants float64) error {
 	c := r.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.ended() {
+	if r.hasEnded() {
 		return ErrClosed
 	}
 	c.holder.Want(r.id, r.priority, wants)
-	c.arm()
+	c.setAlarm()
 	return nil
 }
 
@@ -103,20 +103,20 @@ func (r *Resource) Want(wants float64) error {
 func (r *Resource) Release(ctx context.Context) error {
 	c := r.client
 	c.mu.Lock()
-	if r.ended() {
+	if r.hasEnded() {
 		c.mu.Unlock()
 		return nil
 	}
-	r.end()
+	r.endResource()
 	delete(c.resources, r.id)
 	if !c.holder.Drop(r.id) {
 		c.mu.Unlock()
 		return nil
 	}
 	done := make(chan error, 1)
-	c.releases = append(c.releases, release{r.id, done})
+	c.releases = append(c.releases, pendingRelease{r.id, done})
 	c.mu.Unlock()
-	c.rouse()
+	c.wakeLoop()
 	select {
 	case err := <-done:
 		return err
@@ -125,8 +125,8 @@ func (r *Resource) Release(ctx context.Context) error {
 	}
 }
 
-// publish makes another amount known. The client's lock is held.
-func (r *Resource) publish(c lease.Change) {
+// publishChange makes another amount known. The client's lock is held.
+func (r *Resource) publishChange(c lease.Change) {
 	same := r.Capacity() == c.Amount
 	r.amount.Store(math.Float64bits(c.Amount))
 	r.leased.Store(c.Leased)
@@ -154,8 +154,8 @@ func (r *Resource) isReady() bool {
 	}
 }
 
-// ended reports whether end was called.
-func (r *Resource) ended() bool {
+// hasEnded reports whether end was called.
+func (r *Resource) hasEnded() bool {
 	select {
 	case <-r.done:
 		return true
@@ -164,8 +164,8 @@ func (r *Resource) ended() bool {
 	}
 }
 
-// end makes the resource worth nothing, for good. It is called once, with the client's lock held.
-func (r *Resource) end() {
+// endResource makes the resource worth nothing, for good. It is called once, with the client's lock held.
+func (r *Resource) endResource() {
 	r.amount.Store(0)
 	r.leased.Store(false)
 	close(r.done)

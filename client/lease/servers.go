@@ -16,15 +16,15 @@ import (
 
 // servers finds the one that is master, and talks to it. Only loop uses it, but for master.
 type servers struct {
-	config  Config
-	metrics *metrics
-	address string // of conn
-	conn    *grpc.ClientConn
-	at      atomic.Pointer[string] // the address that answered last
+	config     Config
+	metrics    *metrics
+	address    string // of conn
+	conn       *grpc.ClientConn
+	lastMaster atomic.Pointer[string] // the address that answered last
 }
 
-// An answer is what a server granted.
-type answer struct {
+// An capacityReply is what a server granted.
+type capacityReply struct {
 	grants []lease.Grant
 	clock  time.Time // the server's when ask was called; the zero time if it did not say
 }
@@ -33,20 +33,20 @@ type answer struct {
 // send it on for ever do not.
 const maxHops = 5
 
-func (s *servers) master() string {
-	if at := s.at.Load(); at != nil {
+func (s *servers) masterAddress() string {
+	if at := s.lastMaster.Load(); at != nil {
 		return *at
 	}
 	return ""
 }
 
-// A call sends one request to one server. It returns where to go instead, nil when it was answered.
-type call func(ctx context.Context, at doormanpb.CapacityClient) (elsewhere *doormanpb.Mastership, err error)
+// A serverCall sends one request to one server. It returns where to go instead, nil when it was answered.
+type serverCall func(ctx context.Context, at doormanpb.CapacityClient) (elsewhere *doormanpb.Mastership, err error)
 
-// reach makes the call at the master: the server that answered last, then those of the Config in turn, and
+// callMaster makes the call at the master: the server that answered last, then those of the Config in turn, and
 // wherever they send it, at once, but at no server twice.
-func (s *servers) reach(ctx context.Context, method string, do call) error {
-	queue := slices.Concat(slices.DeleteFunc([]string{s.master()}, isEmpty), s.config.Servers)
+func (s *servers) callMaster(ctx context.Context, method string, do serverCall) error {
+	queue := slices.Concat(slices.DeleteFunc([]string{s.masterAddress()}, isEmpty), s.config.Servers)
 	var tried []string
 	var failure error
 	for hops := maxHops; len(queue) > 0 && ctx.Err() == nil; {
@@ -56,12 +56,12 @@ func (s *servers) reach(ctx context.Context, method string, do call) error {
 			continue
 		}
 		tried = append(tried, address)
-		elsewhere, err := s.try(ctx, address, method, do)
+		elsewhere, err := s.tryServer(ctx, address, method, do)
 		switch {
 		case err != nil:
 			failure = gatehouse.Errorf(gatehouse.CodeUnavailable, "server %s: %s: %w", address, method, err)
 		case elsewhere == nil:
-			s.at.Store(&address)
+			s.lastMaster.Store(&address)
 			return nil
 		default:
 			failure = gatehouse.Errorf(gatehouse.CodeUnavailable,
@@ -81,25 +81,25 @@ func (s *servers) reach(ctx context.Context, method string, do call) error {
 
 func isEmpty(address string) bool { return address == "" }
 
-// try makes the call at one server, and no longer than Timeout. A connection over which a call failed is
+// tryServer makes the call at one server, and no longer than Timeout. A connection over which a call failed is
 // not used again, so that no pause of its own is added to ours.
-func (s *servers) try(ctx context.Context, address, method string, do call) (*doormanpb.Mastership, error) {
-	if err := s.connect(address); err != nil {
+func (s *servers) tryServer(ctx context.Context, address, method string, do serverCall) (*doormanpb.Mastership, error) {
+	if err := s.connectTo(address); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	defer s.metrics.begin(address, method)()
+	defer s.metrics.startRequest(address, method)()
 	elsewhere, err := do(ctx, doormanpb.NewCapacityClient(s.conn))
 	if err != nil {
-		s.metrics.failed(address, method)
+		s.metrics.countFailure(address, method)
 		s.close()
 	}
 	return elsewhere, err
 }
 
-// connect makes conn one to the address.
-func (s *servers) connect(address string) error {
+// connectTo makes conn one to the address.
+func (s *servers) connectTo(address string) error {
 	if s.conn != nil && s.address == address {
 		return nil
 	}
@@ -119,12 +119,12 @@ func (s *servers) close() {
 		_ = s.conn.Close() // nothing can be done about it
 	}
 	s.conn = nil
-	s.at.Store(nil)
+	s.lastMaster.Store(nil)
 }
 
-// discover finds the master.
-func (s *servers) discover(ctx context.Context) error {
-	return s.reach(ctx, "Discovery",
+// findMaster finds the master.
+func (s *servers) findMaster(ctx context.Context) error {
+	return s.callMaster(ctx, "Discovery",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			response, err := at.Discovery(ctx, &doormanpb.DiscoveryRequest{})
 			if err != nil || response.GetIsMaster() {
@@ -138,12 +138,12 @@ func (s *servers) discover(ctx context.Context) error {
 // second at which a lease ends, which means nothing to a client whose clock is off.
 const clockHeader = "gatehouse-time"
 
-// ask makes the requests.
-func (s *servers) ask(ctx context.Context, requests []lease.Request) (answer, error) {
+// requestCapacity makes the requests.
+func (s *servers) requestCapacity(ctx context.Context, requests []lease.Request) (capacityReply, error) {
 	message := requestMessage(s.config.ID, requests)
 	began := s.config.Now()
-	var a answer
-	err := s.reach(metadata.AppendToOutgoingContext(ctx, clockHeader, "?"), "GetCapacity",
+	var a capacityReply
+	err := s.callMaster(metadata.AppendToOutgoingContext(ctx, clockHeader, "?"), "GetCapacity",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			var header metadata.MD
 			earlier := began.Sub(s.config.Now()) // other servers may have taken their time
@@ -151,17 +151,17 @@ func (s *servers) ask(ctx context.Context, requests []lease.Request) (answer, er
 			if err != nil || response.GetMastership() != nil {
 				return response.GetMastership(), err
 			}
-			a = answer{grants: grantsOf(response), clock: clockOf(header, earlier)}
+			a = capacityReply{grants: grantsOf(response), clock: clockOf(header, earlier)}
 			return nil, nil
 		})
 	return a, err
 }
 
-// release gives the resources back. A server that is not the master does not know about them; the one
+// releaseResources gives the resources back. A server that is not the master does not know about them; the one
 // that is may not either, which is as good.
-func (s *servers) release(ctx context.Context, resources []string) error {
+func (s *servers) releaseResources(ctx context.Context, resources []string) error {
 	message := &doormanpb.ReleaseCapacityRequest{ClientId: &s.config.ID, ResourceId: resources}
-	return s.reach(ctx, "ReleaseCapacity",
+	return s.callMaster(ctx, "ReleaseCapacity",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			response, err := at.ReleaseCapacity(ctx, message)
 			return response.GetMastership(), err

@@ -27,7 +27,7 @@ func resource(tb testing.TB) *lease.Resource {
 func decisions(tb testing.TB) map[string]func() {
 	tb.Helper()
 	r, ctx := resource(tb), tb.Context()
-	rate, gauge := lease.NewRate(r), lease.NewGauge(r)
+	rate, gauge := lease.NewRateLimiter(r), lease.NewGauge(r)
 	adaptive := lease.NewAdaptive(r, lease.AdaptiveConfig{})
 	tb.Cleanup(adaptive.Close)
 	return map[string]func(){
@@ -82,7 +82,7 @@ func TestDecisionsAllocateNothing(t *testing.T) {
 // BenchmarkQueue: one that waits among a thousand, when there is capacity.
 func BenchmarkQueue(b *testing.B) {
 	k := newKnob(0)
-	rate := lease.NewRate(k)
+	rate := lease.NewRateLimiter(k)
 	defer rate.Close()
 	passed := make(chan error)
 	const n = 1000

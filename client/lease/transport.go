@@ -19,7 +19,7 @@ type Transport struct {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	err := t.Limiter.Wait(r.Context())
 	if err == nil {
-		return t.base().RoundTrip(r)
+		return t.baseTransport().RoundTrip(r)
 	}
 	if r.Body != nil {
 		_ = r.Body.Close() // a RoundTripper closes it whatever happens; the error is err
@@ -32,12 +32,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections closes those of Base. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+	if base, ok := t.baseTransport().(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
 
-func (t *Transport) base() http.RoundTripper {
+func (t *Transport) baseTransport() http.RoundTripper {
 	if t.Base == nil {
 		return http.DefaultTransport
 	}

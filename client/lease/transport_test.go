@@ -33,7 +33,7 @@ func TestTransportWaits(t *testing.T) {
 	}))
 	defer site.Close()
 	k := newKnob(20)
-	limiter := lease.NewRate(k)
+	limiter := lease.NewRateLimiter(k)
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	defer base.CloseIdleConnections()
 	client := &http.Client{Transport: &lease.Transport{Limiter: limiter, Base: base}}
@@ -85,7 +85,7 @@ func TestTransportHasADefault(t *testing.T) {
 	site := httptest.NewServer(http.NotFoundHandler())
 	defer site.Close()
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	client := &http.Client{Transport: &lease.Transport{Limiter: lease.NewRate(newKnob(-1))}}
+	client := &http.Client{Transport: &lease.Transport{Limiter: lease.NewRateLimiter(newKnob(-1))}}
 	response, err := client.Get(site.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestTransportClosesIdleConnections(t *testing.T) {
 	defer site.Close()
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	defer base.CloseIdleConnections()
-	limiter := lease.NewRate(newKnob(-1))
+	limiter := lease.NewRateLimiter(newKnob(-1))
 	client := &http.Client{Transport: &lease.Transport{Limiter: limiter, Base: base}}
 	response, err := client.Get(site.URL)
 	if err != nil {

@@ -184,7 +184,7 @@ type electionAdapter struct {
 func (c *electionAdapter) Run(ctx context.Context, candidate string, tell func(grpcfront.Mastership)) error {
 	// An election reports its status again and again. The same trouble is logged once, until it is over.
 	trouble := ""
-	err := c.Election.Run(ctx, candidate, func(status election.Status) {
+	err := c.Election.Run(ctx, candidate, func(status election.MasterStatus) {
 		tell(grpcfront.Mastership{Leading: status.Leading, Until: status.Until, Leader: status.Leader})
 		text := ""
 		if status.Err != nil {

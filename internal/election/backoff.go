@@ -10,29 +10,29 @@ import (
 // that candidates who failed together do not come back together.
 type backoff struct{ pause, most time.Duration }
 
-// backoff begins with a fiftieth of the time of a lease and ends at the time between two renewals, both
+// newBackoff begins with a fiftieth of the time of a lease and ends at the time between two renewals, both
 // within bounds that a long lease does not move.
-func (e *Election) backoff() *backoff {
-	return &backoff{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/renewals, maxPause)}
+func (e *Election) newBackoff() *backoff {
+	return &backoff{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/renewalsPerTTL, maxPause)}
 }
 
-// quickly is for renewals, which have little time.
-func (e *Election) quickly() *backoff {
+// renewalBackoff is for renewals, which have little time.
+func (e *Election) renewalBackoff() *backoff {
 	return &backoff{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/20, maxPause/2)}
 }
 
-// next is how long to wait now.
-func (b *backoff) next() time.Duration {
+// nextPause is how long to wait now.
+func (b *backoff) nextPause() time.Duration {
 	pause := b.pause
 	b.pause = min(2*b.pause, b.most)
 	return pause/2 + rand.N(pause/2+1)
 }
 
-// wait is false when ctx ended first.
-func (b *backoff) wait(ctx context.Context) bool { return sleep(ctx, b.next()) }
+// waitPause is false when ctx ended first.
+func (b *backoff) waitPause(ctx context.Context) bool { return sleepFor(ctx, b.nextPause()) }
 
-// sleep waits, and is false when ctx ended first.
-func sleep(ctx context.Context, wait time.Duration) bool {
+// sleepFor waits, and is false when ctx ended first.
+func sleepFor(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

@@ -11,27 +11,27 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A reading is what the key was like at a revision of etcd.
-type reading struct {
+// A keyState is what the key was like at a revision of etcd.
+type keyState struct {
 	revision int64 // of all of etcd: whatever happens to the key later has a greater one
 	changed  int64 // of the last change of the key; 0 when there is none
 	leader   string
 }
 
-func (r reading) held() bool { return r.changed != 0 }
+func (r keyState) exists() bool { return r.changed != 0 }
 
 // isBefore is whether something has happened to the key since.
-func (r reading) isBefore(event *clientv3.Event) bool { return event.Kv.ModRevision > r.revision }
+func (r keyState) isBefore(event *clientv3.Event) bool { return event.Kv.ModRevision > r.revision }
 
-// read asks etcd's majority, not only the member that is asked.
-func (e *Election) read(ctx context.Context) (reading, error) {
+// readKey asks etcd's majority, not only the member that is asked.
+func (e *Election) readKey(ctx context.Context) (keyState, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	response, err := e.client.Get(ctx, e.key)
 	if err != nil {
-		return reading{}, fmt.Errorf("reading the key: %w", err)
+		return keyState{}, fmt.Errorf("reading the key: %w", err)
 	}
-	r := reading{revision: response.Header.Revision}
+	r := keyState{revision: response.Header.Revision}
 	if len(response.Kvs) > 0 {
 		r.changed, r.leader = response.Kvs[0].ModRevision, string(response.Kvs[0].Value)
 	}
@@ -43,56 +43,56 @@ type term struct {
 	lease clientv3.LeaseID
 	ttl   time.Duration // etcd lets the lease live at least so long
 	sent  time.Time     // when the last request was sent that etcd has granted or renewed it for
-	key   reading
+	key   keyState
 }
 
-// until is the instant after which another candidate may be master. Etcd began to count after the request
+// validUntil is the instant after which another candidate may be master. Etcd began to count after the request
 // was sent, however long the answer took; so this is before etcd's own.
-func (t term) until() time.Time { return t.sent.Add(t.ttl - t.ttl/marginPart) }
+func (t term) validUntil() time.Time { return t.sent.Add(t.ttl - t.ttl/marginFraction) }
 
 // campaign tries to take the key. It returns nil and no error when another has it.
 func (e *Election) campaign(ctx context.Context, candidate string) (*term, error) {
 	t := term{sent: time.Now()}
-	lease, err := e.grant(ctx)
+	lease, err := e.grantLease(ctx)
 	if err != nil {
 		// If it was granted nevertheless, it ends by itself and has no key.
 		return nil, fmt.Errorf("asking for a lease: %w", err)
 	}
 	t.lease, t.ttl = lease.ID, time.Duration(lease.TTL)*time.Second
-	took, err := e.take(ctx, &t, candidate)
-	if took && time.Now().Before(t.until()) {
+	took, err := e.takeKey(ctx, &t, candidate)
+	if took && time.Now().Before(t.validUntil()) {
 		return &t, nil
 	}
-	return nil, errors.Join(err, e.revoke(ctx, t.lease))
+	return nil, errors.Join(err, e.revokeLease(ctx, t.lease))
 }
 
-func (e *Election) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+func (e *Election) grantLease(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
 	return e.client.Grant(ctx, int64(e.ttl/time.Second))
 }
 
-// take writes the key if there is none. It asks again as long as no answer comes: when an answer was lost,
+// takeKey writes the key if there is none. It asks again as long as no answer comes: when an answer was lost,
 // the key may be there, and our lease on it says that it is ours.
-func (e *Election) take(ctx context.Context, t *term, candidate string) (took bool, err error) {
-	ctx, cancel := context.WithDeadline(ctx, t.until())
+func (e *Election) takeKey(ctx context.Context, t *term, candidate string) (took bool, err error) {
+	ctx, cancel := context.WithDeadline(ctx, t.validUntil())
 	defer cancel()
-	pause := e.backoff()
+	pause := e.newBackoff()
 	for {
 		var kv *mvccpb.KeyValue
-		kv, err = e.takeOnce(ctx, t.lease, candidate)
+		kv, err = e.takeKeyOnce(ctx, t.lease, candidate)
 		if err == nil {
-			t.key = reading{revision: kv.ModRevision, changed: kv.ModRevision, leader: candidate}
+			t.key = keyState{revision: kv.ModRevision, changed: kv.ModRevision, leader: candidate}
 			return kv.Lease == int64(t.lease), nil
 		}
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) || !pause.wait(ctx) {
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) || !pause.waitPause(ctx) {
 			return false, fmt.Errorf("taking the key: %w", err)
 		}
 	}
 }
 
-// takeOnce returns the key as it is then, ours or not.
-func (e *Election) takeOnce(
+// takeKeyOnce returns the key as it is then, ours or not.
+func (e *Election) takeKeyOnce(
 	ctx context.Context, lease clientv3.LeaseID, candidate string,
 ) (*mvccpb.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
@@ -111,16 +111,16 @@ func (e *Election) takeOnce(
 	return response.Responses[0].GetResponseRange().Kvs[0], nil
 }
 
-// revoke ends a lease, and with it the key that is under it, if there is one. A lease's number never comes
+// revokeLease ends a lease, and with it the key that is under it, if there is one. A lease's number never comes
 // again: a request that arrives late, or twice, takes nothing from anybody. It also works when ctx has ended.
-func (e *Election) revoke(ctx context.Context, lease clientv3.LeaseID) error {
+func (e *Election) revokeLease(ctx context.Context, lease clientv3.LeaseID) error {
 	ctx = context.WithoutCancel(ctx)
 	err := e.revokeOnce(ctx, lease)
 	if err != nil {
 		err = e.revokeOnce(ctx, lease) // of another member
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errKept, err)
+		return fmt.Errorf("%w: %w", errNotGivenBack, err)
 	}
 	return nil
 }

@@ -36,14 +36,14 @@ type candidate struct {
 
 // A telling is a status and when it was told.
 type telling struct {
-	Status
+	MasterStatus
 	at time.Time
 }
 
 // enter starts a candidate, which leaves at the end of the test if it has not left before.
 func enter(t *testing.T, url, name string, options ...grpc.DialOption) *candidate {
 	t.Helper()
-	e, err := open(url, options...)
+	e, err := openWith(url, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func enter(t *testing.T, url, name string, options ...grpc.DialOption) *candidat
 	return c
 }
 
-func (c *candidate) hear(s Status) {
+func (c *candidate) hear(s MasterStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, telling{s, time.Now()})
@@ -93,12 +93,12 @@ func (c *candidate) last() (last telling, changed <-chan struct{}) {
 }
 
 // hears waits until the last telling is as wanted.
-func (c *candidate) hears(t *testing.T, want string, holds func(s Status) bool) telling {
+func (c *candidate) hears(t *testing.T, want string, holds func(s MasterStatus) bool) telling {
 	t.Helper()
 	end := time.After(patience)
 	for {
 		last, changed := c.last()
-		if holds(last.Status) {
+		if holds(last.MasterStatus) {
 			return last
 		}
 		select {
@@ -111,19 +111,19 @@ func (c *candidate) hears(t *testing.T, want string, holds func(s Status) bool) 
 
 func (c *candidate) leads(t *testing.T) telling {
 	t.Helper()
-	return c.hears(t, "to be master", func(s Status) bool { return s.Leading })
+	return c.hears(t, "to be master", func(s MasterStatus) bool { return s.Leading })
 }
 
 func (c *candidate) follows(t *testing.T, leader string) {
 	t.Helper()
-	c.hears(t, "to follow "+leader, func(s Status) bool { return !s.Leading && s.Leader == leader })
+	c.hears(t, "to follow "+leader, func(s MasterStatus) bool { return !s.Leading && s.Leader == leader })
 }
 
 // lost waits until the candidate was told that a mastership is over, and says when. By then it may have
 // another. Led is what it was told about the mastership last.
 func (c *candidate) lost(t *testing.T) (led, over telling) {
 	t.Helper()
-	c.hears(t, "that a mastership is over", func(Status) bool {
+	c.hears(t, "that a mastership is over", func(MasterStatus) bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for n := 1; n < len(c.told); n++ {

@@ -25,21 +25,21 @@ const (
 	// minTTL is the smallest that etcd counts; it may give more than it is asked for. maxTTL is the longest
 	// that anybody should wait for a new master.
 	minTTL, maxTTL = time.Second, time.Hour
-	// renewals is how many of them fall into the time of a lease: one may fail, and there is time for two
+	// renewalsPerTTL is how many of them fall into the time of a lease: one may fail, and there is time for two
 	// more attempts.
-	renewals = 3
-	// tries is how many attempts to renew fit into that time. None may take longer.
-	tries = 5
-	// marginPart of the time of a lease is left unused at its end. That is for clocks that do not run
+	renewalsPerTTL = 3
+	// renewAttempts is how many attempts to renew fit into that time. None may take longer.
+	renewAttempts = 5
+	// marginFraction of the time of a lease is left unused at its end. That is for clocks that do not run
 	// equally fast, and for whoever has just looked at Until and now acts.
-	marginPart = 10
+	marginFraction = 10
 
 	// maxCall is how long etcd may take for one answer, also while it elects a leader of its own. The next
 	// call goes to another member. A renewal may have less.
 	maxCall = 2 * time.Second
-	// maxBeat is the longest that a watch may be silent before it is asked for a sign of life, and minBeat
+	// maxHeartbeat is the longest that a watch may be silent before it is asked for a sign of life, and minBeat
 	// the shortest, for the shortest leases. So long it may take for its answer, too.
-	minBeat, maxBeat = time.Second, 5 * time.Second
+	minHeartbeat, maxHeartbeat = time.Second, 5 * time.Second
 	// maxPause is the longest pause after a failure.
 	maxPause = 2 * time.Second
 )
@@ -47,8 +47,8 @@ const (
 // MaxCandidate is the longest name of a candidate in bytes, far above a host name with a port.
 const MaxCandidate = 512
 
-// A Status says who is master, as far as is known.
-type Status struct {
+// A MasterStatus says who is master, as far as is known.
+type MasterStatus struct {
 	// Leading says that this candidate is master, until Until and no longer: who decides as master compares
 	// Until with its clock each time. Until has a monotonic reading and is zero when this is no master.
 	Leading bool
@@ -76,16 +76,16 @@ type Election struct {
 // ttl is how long a master that died stays master, in whole seconds from 1s to 1h; 10s when it is left out.
 // All candidates should have the same. Etcd need not be there yet, unless the address has a user. The
 // caller closes the election after its Run.
-func Open(address string) (*Election, error) { return open(address) }
+func Open(address string) (*Election, error) { return openWith(address) }
 
 // Check says what is wrong with an address, nil when Open would take it. It asks nobody.
 func Check(address string) error {
-	_, err := parse(address)
+	_, err := parseAddress(address)
 	return err
 }
 
-// parse returns the only thing that an address has besides those of all etcd addresses.
-func parse(address string) (ttl time.Duration, err error) {
+// parseAddress returns the only thing that an address has besides those of all etcd addresses.
+func parseAddress(address string) (ttl time.Duration, err error) {
 	_, query, err := etcd.Check(address)
 	if err != nil {
 		return 0, fmt.Errorf("election: %w", err)
@@ -97,8 +97,8 @@ func parse(address string) (ttl time.Duration, err error) {
 	return ttl, nil
 }
 
-func open(address string, options ...grpc.DialOption) (*Election, error) {
-	ttl, err := parse(address)
+func openWith(address string, options ...grpc.DialOption) (*Election, error) {
+	ttl, err := parseAddress(address)
 	if err != nil {
 		return nil, err
 	}
@@ -145,50 +145,50 @@ func (e *Election) Close() error { return e.client.Close() }
 // At the end the mastership is given back, so that the next master need not wait for the lease to end.
 // An error says that this did not work, or that candidate is no name. What goes wrong with etcd
 // meanwhile is told by Status.Err, and tried again.
-func (e *Election) Run(ctx context.Context, candidate string, tell func(Status)) error {
+func (e *Election) Run(ctx context.Context, candidate string, tell func(MasterStatus)) error {
 	if candidate == "" || len(candidate) > MaxCandidate {
 		return fmt.Errorf("election: candidate of %d bytes, want 1 to %d", len(candidate), MaxCandidate)
 	}
-	n := newNotice(tell)
+	n := newNotifier(tell)
 	defer n.close()
-	pause := e.backoff()
+	pause := e.newBackoff()
 	for {
-		err := e.round(ctx, candidate, n)
+		err := e.runTerm(ctx, candidate, n)
 		switch {
-		case ctx.Err() != nil && errors.Is(err, errKept):
+		case ctx.Err() != nil && errors.Is(err, errNotGivenBack):
 			return err
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			n.trouble(err)
-			pause.wait(ctx)
+			n.setError(err)
+			pause.waitPause(ctx)
 		default:
-			pause = e.backoff()
+			pause = e.newBackoff()
 		}
 	}
 }
 
-// errKept says that the next master has to wait until a lease ends by itself.
-var errKept = errors.New("election: the key was not given back")
+// errNotGivenBack says that the next master has to wait until a lease ends by itself.
+var errNotGivenBack = errors.New("election: the key was not given back")
 
-// round is one term: of this candidate, or of another until it ends.
-func (e *Election) round(ctx context.Context, candidate string, n *notice) error {
-	seen, err := e.read(ctx)
+// runTerm is one term: of this candidate, or of another until it ends.
+func (e *Election) runTerm(ctx context.Context, candidate string, n *statusNotifier) error {
+	seen, err := e.readKey(ctx)
 	if err != nil {
 		return err
 	}
 	if seen.leader == candidate {
 		seen.leader = "" // its key is of an earlier life, of which nobody answers any more
 	}
-	n.follow(seen.leader, e.ttl)
-	if seen.held() {
-		return e.await(ctx, seen, func() { n.follow(seen.leader, e.ttl) })
+	n.setLeader(seen.leader, e.ttl)
+	if seen.exists() {
+		return e.awaitChange(ctx, seen, func() { n.setLeader(seen.leader, e.ttl) })
 	}
 	won, err := e.campaign(ctx, candidate)
 	if won == nil {
 		return err
 	}
-	e.hold(ctx, *won, candidate, n)
-	n.resign() // before anybody else can win
-	return e.revoke(ctx, won.lease)
+	e.holdKey(ctx, *won, candidate, n)
+	n.endTerm() // before anybody else can win
+	return e.revokeLease(ctx, won.lease)
 }

@@ -71,13 +71,13 @@ func TestRunRefusesNoName(t *testing.T) {
 	}
 	defer func() { _ = e.Close() }()
 	for _, name := range []string{"", strings.Repeat("a", MaxCandidate+1)} {
-		if err := e.Run(t.Context(), name, func(Status) {}); err == nil {
+		if err := e.Run(t.Context(), name, func(MasterStatus) {}); err == nil {
 			t.Errorf("Run with a name of %d bytes = nil, want an error", len(name))
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.Run(ctx, strings.Repeat("a", MaxCandidate), func(Status) {}); err != nil {
+	if err := e.Run(ctx, strings.Repeat("a", MaxCandidate), func(MasterStatus) {}); err != nil {
 		t.Errorf("Run with a name of %d bytes = %v, want none", MaxCandidate, err)
 	}
 }
@@ -86,9 +86,9 @@ func TestRunRefusesNoName(t *testing.T) {
 func TestNoEtcd(t *testing.T) {
 	t.Parallel()
 	c := enter(t, "etcd://127.0.0.1:1/k?ttl=1s", "a")
-	s := c.hears(t, "an error", func(s Status) bool { return s.Err != nil })
+	s := c.hears(t, "an error", func(s MasterStatus) bool { return s.Err != nil })
 	if s.Leading || s.Leader != "" {
-		t.Errorf("without etcd it was told %+v, want nobody to lead", s.Status)
+		t.Errorf("without etcd it was told %+v, want nobody to lead", s.MasterStatus)
 	}
 	began := time.Now()
 	c.leave(t)
@@ -111,16 +111,16 @@ func TestOneLeadsAndOthersAreTold(t *testing.T) {
 	b, c := enter(t, url, "b:2"), enter(t, url, "c:3")
 	b.follows(t, "a:1")
 	c.follows(t, "a:1")
-	a.hears(t, "a later end", func(now Status) bool { return now.Until.After(s.Until) })
+	a.hears(t, "a later end", func(now MasterStatus) bool { return now.Until.After(s.Until) })
 
 	// Who leaves gives back what it has: the next need not wait for the lease to end.
 	began := time.Now()
 	a.leave(t)
 	if got, _ := a.last(); got.Leading {
-		t.Errorf("who left was told %+v last, want not to lead", got.Status)
+		t.Errorf("who left was told %+v last, want not to lead", got.MasterStatus)
 	}
-	next := b.hears(t, "a leader", func(s Status) bool { return s.Leader != "" && s.Leader != "a:1" })
-	c.hears(t, "the same leader", func(s Status) bool { return s.Leader == next.Leader })
+	next := b.hears(t, "a leader", func(s MasterStatus) bool { return s.Leader != "" && s.Leader != "a:1" })
+	c.hears(t, "the same leader", func(s MasterStatus) bool { return s.Leader == next.Leader })
 	if took := time.Since(began); took > stall { // the lease has twice as long to go
 		t.Errorf("the next led after %v, want it at once", took)
 	}
@@ -142,7 +142,7 @@ func TestNothingHappens(t *testing.T) {
 		_, changed := b.last()
 		for range 5 { // so often the master renews meanwhile, one renewal a second
 			now, _ := a.last()
-			a.hears(t, "a later end", func(s Status) bool { return s.Until.After(now.Until) })
+			a.hears(t, "a later end", func(s MasterStatus) bool { return s.Until.After(now.Until) })
 		}
 		select {
 		case <-changed:
@@ -170,7 +170,7 @@ func TestSameNameTwice(t *testing.T) {
 	third.follows(t, "a") // so would the second have been told by now
 	third.leave(t)
 	if s, _ := second.last(); s.Leading || s.Leader != "" {
-		t.Errorf("the second was told %+v, want nobody to lead that it could name", s.Status)
+		t.Errorf("the second was told %+v, want nobody to lead that it could name", s.MasterStatus)
 	}
 	first.leave(t)
 	second.leads(t)
@@ -208,10 +208,10 @@ func TestOwnNameFromEarlier(t *testing.T) {
 	a, b := enter(t, etcd.URL("/k?ttl=2s"), "a"), enter(t, etcd.URL("/k?ttl=2s"), "b")
 	b.follows(t, "a")
 	if s, _ := a.last(); s.Leading || s.Leader != "" {
-		t.Errorf("a was told %+v, want nobody to lead", s.Status)
+		t.Errorf("a was told %+v, want nobody to lead", s.MasterStatus)
 	}
 	if _, err := client.Delete(t.Context(), "/k"); err != nil {
 		t.Fatal(err)
 	}
-	a.hears(t, "somebody", func(s Status) bool { return s.Leader != "" })
+	a.hears(t, "somebody", func(s MasterStatus) bool { return s.Leader != "" })
 }

@@ -45,7 +45,7 @@ func TestRepeatedEndTakesNothing(t *testing.T) {
 	s, _ := b.last()
 	response, err := client.Get(t.Context(), "/k")
 	if err != nil || len(response.Kvs) != 1 || string(response.Kvs[0].Value) != "b" || !s.Leading {
-		t.Errorf("b was told %+v and the key is %v, %v, want b to lead on", s.Status, response, err)
+		t.Errorf("b was told %+v and the key is %v, %v, want b to lead on", s.MasterStatus, response, err)
 	}
 	if n := apart(t, a, b); n != 2 {
 		t.Errorf("there were %d masterships, want 2:\n%s%s", n, a, b)

@@ -41,11 +41,11 @@ func beCandidate(url, name string) int {
 		return 1
 	}
 	var mu sync.Mutex
-	var last Status
+	var last MasterStatus
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- e.Run(ctx, name, func(s Status) {
+		done <- e.Run(ctx, name, func(s MasterStatus) {
 			mu.Lock()
 			defer mu.Unlock()
 			if s.Leading != last.Leading {

@@ -31,10 +31,10 @@ func TestOneMemberOfThreeFails(t *testing.T) {
 			b.follows(t, "a")
 			before, _ := a.last()
 			c.fail(t, etcd, leader)
-			a.hears(t, "two renewals", func(s Status) bool {
+			a.hears(t, "two renewals", func(s MasterStatus) bool {
 				return s.Until.Sub(before.Until) > 6*time.Second
 			})
-			b.hears(t, "a to lead, and no trouble", func(s Status) bool {
+			b.hears(t, "a to lead, and no trouble", func(s MasterStatus) bool {
 				return s.Leader == "a" && s.Err == nil
 			})
 			if n := apart(t, a, b); n != 1 {
@@ -74,10 +74,10 @@ func TestMasterAndEtcdLeaderDie(t *testing.T) {
 	began := time.Now()
 	master.kill(t)
 	etcd.Kill(etcd.Leader(t))
-	next := b.hears(t, "another to lead", func(s Status) bool {
+	next := b.hears(t, "another to lead", func(s MasterStatus) bool {
 		return s.Leader != "" && s.Leader != "master"
 	})
-	c.hears(t, "the same", func(s Status) bool { return s.Leader == next.Leader })
+	c.hears(t, "the same", func(s MasterStatus) bool { return s.Leader == next.Leader })
 	if took := time.Since(began); took > 2*ttl {
 		t.Errorf("the next was known after %v, want at most %v:\n%s%s", took, 2*ttl, b, c)
 	}
@@ -99,7 +99,7 @@ func TestNoMajority(t *testing.T) {
 	b.follows(t, "")
 	etcd.Resume(0)
 	etcd.Resume(1)
-	next := b.hears(t, "somebody to lead", func(s Status) bool { return s.Leader != "" })
-	a.hears(t, "the same", func(s Status) bool { return s.Leader == next.Leader })
+	next := b.hears(t, "somebody to lead", func(s MasterStatus) bool { return s.Leader != "" })
+	a.hears(t, "the same", func(s MasterStatus) bool { return s.Leader == next.Leader })
 	apart(t, a, b)
 }

@@ -38,15 +38,15 @@ func TestMasterOutlivesShortOutage(t *testing.T) {
 			b.follows(t, "a")
 			c.out(etcd)
 			// A renewal is tried and fails. At least half of the time is left then.
-			failed := a.hears(t, "a failed renewal", func(s Status) bool { return s.Err != nil })
+			failed := a.hears(t, "a failed renewal", func(s MasterStatus) bool { return s.Err != nil })
 			if s, _ := b.last(); s.Leader != "a" {
-				t.Errorf("while etcd is away b was told %+v, want a to lead", s.Status)
+				t.Errorf("while etcd is away b was told %+v, want a to lead", s.MasterStatus)
 			}
 			c.back(t, etcd)
-			a.hears(t, "a renewal after the outage", func(s Status) bool {
+			a.hears(t, "a renewal after the outage", func(s MasterStatus) bool {
 				return s.Err == nil && s.Until.After(failed.Until)
 			})
-			b.hears(t, "etcd to answer again", func(s Status) bool { return s.Leader == "a" && s.Err == nil })
+			b.hears(t, "etcd to answer again", func(s MasterStatus) bool { return s.Leader == "a" && s.Err == nil })
 			if n := apart(t, a, b); n != 1 || len(b.intervals()) != 0 {
 				t.Errorf("there were %d masterships, want the one of a:\n%s%s", n, a, b)
 			}
@@ -74,8 +74,8 @@ func TestMasterStopsInLongOutage(t *testing.T) {
 		t.Errorf("b forgot the master after %v, want the ttl of 6 s to pass:\n%s", known, b)
 	}
 	etcd.Resume(0)
-	next := a.hears(t, "somebody to lead", func(s Status) bool { return s.Leader != "" })
-	b.hears(t, "the same", func(s Status) bool { return s.Leader == next.Leader })
+	next := a.hears(t, "somebody to lead", func(s MasterStatus) bool { return s.Leader != "" })
+	b.hears(t, "the same", func(s MasterStatus) bool { return s.Leader == next.Leader })
 	apart(t, a, b)
 }
 
@@ -129,7 +129,7 @@ func TestLateAnswersCountFromTheRequest(t *testing.T) {
 	b := enter(t, url, "b")
 	for range 2 {
 		before, _ := a.last()
-		renewed := a.hears(t, "a renewal", func(s Status) bool { return s.Until.After(before.Until) })
+		renewed := a.hears(t, "a renewal", func(s MasterStatus) bool { return s.Until.After(before.Until) })
 		if left := renewed.Until.Sub(renewed.at); left > 8*time.Second {
 			t.Errorf("renewed by an answer a second late, it leads for %v, want at most 9 s less that", left)
 		}
@@ -155,7 +155,7 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 		}
 	}))
 	first := a.leads(t)
-	a.hears(t, "a renewal", func(s Status) bool { return s.Until.After(first.Until) })
+	a.hears(t, "a renewal", func(s MasterStatus) bool { return s.Until.After(first.Until) })
 	if n := len(a.intervals()); n != 1 || len(fails) != 0 {
 		t.Errorf("there were %d masterships and %d renewals still to fail, want 1 and 0", n, len(fails))
 	}

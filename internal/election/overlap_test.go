@@ -45,7 +45,7 @@ func TestOneMasterAtATime(t *testing.T) {
 			continue
 		}
 		links[leader.name].Hang()
-		leader.hears(t, "not to be master", func(s Status) bool { return !s.Leading })
+		leader.hears(t, "not to be master", func(s MasterStatus) bool { return !s.Leading })
 		next := anyLeader(t, running)
 		if next == leader {
 			t.Errorf("%s leads while it is cut off", leader.name)

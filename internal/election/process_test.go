@@ -123,7 +123,7 @@ func TestStoppedMasterKnowsBetter(t *testing.T) {
 			t.Errorf("after the stop it said %q and %q, want that it does not believe to lead", first, second)
 		}
 		if s, _ := b.last(); !s.Leading {
-			t.Errorf("b was told %+v, want to lead on", s.Status)
+			t.Errorf("b was told %+v, want to lead on", s.MasterStatus)
 		}
 		b.leave(t)
 		master.says(t, "leading true")

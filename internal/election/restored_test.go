@@ -34,7 +34,7 @@ func TestEtcdIsRestoredFromBackup(t *testing.T) {
 	etcd.Kill(0)
 	restore()
 	etcd.Restart(t, 0)
-	a.hears(t, "of another mastership", func(Status) bool {
+	a.hears(t, "of another mastership", func(MasterStatus) bool {
 		return len(a.intervals())+len(b.intervals()) > 1
 	})
 	running := map[string]*candidate{"a": a, "b": b}

@@ -10,16 +10,16 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// await returns nil when the key has changed since it was seen, and an error when it cannot be watched any
+// awaitChange returns nil when the key has changed since it was seen, and an error when it cannot be watched any
 // more. It calls alive at each sign that etcd still would tell.
 //
 // A connection to a member that hangs, or to a machine that is gone, says nothing for as long as one likes
 // to listen. So the watch is asked for a sign of life, and one that gives none is given up: the next goes to
 // another member.
-func (e *Election) await(ctx context.Context, seen reading, alive func()) error {
+func (e *Election) awaitChange(ctx context.Context, seen keyState, alive func()) error {
 	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
 	defer cancel(nil)
-	beat := min(max(e.ttl/renewals, minBeat), maxBeat)
+	beat := min(max(e.ttl/renewalsPerTTL, minHeartbeat), maxHeartbeat)
 	silent := fmt.Errorf("watching the key: etcd gave no sign of life for %v", beat)
 	opening := time.AfterFunc(beat, func() { cancel(silent) }) // Watch waits for the member's answer
 	// From what was seen, and not from behind it: a watch of what is yet to come gets no sign of life as long

@@ -44,7 +44,7 @@ const (
 // etcd need not be there; only with a user name it has to answer at once, for a token. Each call needs a
 // context that ends. The caller closes the client.
 func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string, url.Values, error) {
-	t, err := parse(address)
+	t, err := parseAddress(address)
 	if err != nil {
 		return nil, "", nil, err
 	}
@@ -71,22 +71,22 @@ func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string,
 // Check returns what Open would, but the client: the key of an address, its query, or what is wrong with
 // the address. It asks nobody.
 func Check(address string) (key string, query url.Values, err error) {
-	t, err := parse(address)
+	t, err := parseAddress(address)
 	return t.key, t.query, err
 }
 
-// A target is an address in parts.
-type target struct {
+// A parsedAddress is an address in parts.
+type parsedAddress struct {
 	hosts          []string
 	user, password string
 	key            string
 	query          url.Values
 }
 
-// parse takes an address apart. It is not done by net/url, to which several hosts are one with a strange
+// parseAddress takes an address apart. It is not done by net/url, to which several hosts are one with a strange
 // name, and whose errors show the whole address: these never have the user's password in them.
-func parse(address string) (target, error) {
-	var t target
+func parseAddress(address string) (parsedAddress, error) {
+	var t parsedAddress
 	rest, ok := strings.CutPrefix(address, scheme)
 	if !ok {
 		return t, fmt.Errorf("etcd address: scheme is %q, want %s", schemeOf(address), scheme)

@@ -15,25 +15,25 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		address string
-		want    target
+		want    parsedAddress
 	}{
-		{"etcd://a:1/k", target{hosts: []string{"a:1"}, key: "/k"}},
-		{"etcd://h1:2379,h2:2380/path/of/key?ttl=10s", target{
+		{"etcd://a:1/k", parsedAddress{hosts: []string{"a:1"}, key: "/k"}},
+		{"etcd://h1:2379,h2:2380/path/of/key?ttl=10s", parsedAddress{
 			hosts: []string{"h1:2379", "h2:2380"}, key: "/path/of/key", query: url.Values{"ttl": {"10s"}},
 		}},
-		{"etcd://h1,h2:7/k", target{hosts: []string{"h1:2379", "h2:7"}, key: "/k"}},
-		{"etcd://[::1]:7,[::2]/k/", target{hosts: []string{"[::1]:7", "[::2]:2379"}, key: "/k/"}},
-		{"etcd://eve:p%40s:s@h/k%20%3Fx", target{
+		{"etcd://h1,h2:7/k", parsedAddress{hosts: []string{"h1:2379", "h2:7"}, key: "/k"}},
+		{"etcd://[::1]:7,[::2]/k/", parsedAddress{hosts: []string{"[::1]:7", "[::2]:2379"}, key: "/k/"}},
+		{"etcd://eve:p%40s:s@h/k%20%3Fx", parsedAddress{
 			hosts: []string{"h:2379"}, user: "eve", password: "p@s:s", key: "/k ?x",
 		}},
-		{"etcd://h/k?a=1&a=2&b", target{
+		{"etcd://h/k?a=1&a=2&b", parsedAddress{
 			hosts: []string{"h:2379"}, key: "/k", query: url.Values{"a": {"1", "2"}, "b": {""}},
 		}},
 	} {
 		if c.want.query == nil {
 			c.want.query = url.Values{}
 		}
-		got, err := parse(c.address)
+		got, err := parseAddress(c.address)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("parse(%q) = %+v, %v, want %+v", c.address, got, err, c.want)
 		}
@@ -75,7 +75,7 @@ func TestParseSaysWhichPartIsWrong(t *testing.T) {
 		{"etcd://h/" + strings.Repeat("k", maxKey), "key of 513 bytes, want at most 512"},
 		{"etcd://h/k?ttl=%zz", `query "ttl=%zz"`},
 	} {
-		_, err := parse(c.address)
+		_, err := parseAddress(c.address)
 		if err == nil || !strings.HasPrefix(err.Error(), "etcd address: "+c.want) {
 			t.Errorf("parse(%q) = %v, want an error of %q", c.address, err, c.want)
 		}
@@ -83,7 +83,7 @@ func TestParseSaysWhichPartIsWrong(t *testing.T) {
 			t.Errorf("parse(%q) = %v, want no password in it", c.address, err)
 		}
 	}
-	if got, err := parse("etcd://" + many[:len(many)-1] + "/" + strings.Repeat("k", maxKey-1)); err != nil {
+	if got, err := parseAddress("etcd://" + many[:len(many)-1] + "/" + strings.Repeat("k", maxKey-1)); err != nil {
 		t.Errorf("parse(%d hosts, key of %d bytes) = %v, want none", len(got.hosts), len(got.key), err)
 	}
 }

@@ -21,9 +21,9 @@ const (
 	maxClients = 1_000_000_000
 )
 
-// A call is a request and its answer, on their way through the server. It is used again and again, with
+// A capacityCall is a request and its answer, on their way through the server. It is used again and again, with
 // the memory it has; nothing in it may be kept.
-type call struct {
+type capacityCall struct {
 	client   string // or server
 	server   bool   // the client is a server with clients of its own
 	requests []capacity.Request
@@ -37,29 +37,29 @@ type call struct {
 }
 
 // reset makes the call ready for the next request.
-func (c *call) reset() {
+func (c *capacityCall) reset() {
 	clear(c.requests)
 	clear(c.released)
 	clear(c.grants)
-	*c = call{
+	*c = capacityCall{
 		requests: c.requests[:0], demands: c.demands[:0], released: c.released[:0], grants: c.grants[:0],
 	}
 }
 
-// add appends a request, which gets the demands that were appended since the one before.
-func (c *call) add(r capacity.Request, demands int) {
+// addRequest appends a request, which gets the demands that were appended since the one before.
+func (c *capacityCall) addRequest(r capacity.Request, demands int) {
 	r.Server = c.server
 	r.Demands = c.demands[len(c.demands)-demands:]
 	c.requests = append(c.requests, r)
 }
 
-// check refuses what no client should send, before anything is decided, by the names that fields have in
+// checkFields refuses what no client should send, before anything is decided, by the names that fields have in
 // the protocol. What clients of doorman do send is put right instead:
 //
 //   - A want of NaN comes from a limiter that is idle. It means what was wanted before.
 //   - A lease of less than nothing, or of no number, is what doorman gave in its worst moments. It counts
 //     as one of nothing, as refusing it would keep the client from ever getting a better one.
-func (c *call) check() error {
+func (c *capacityCall) checkFields() error {
 	field := "client_id"
 	if c.server {
 		field = "server_id"
@@ -78,13 +78,13 @@ func (c *call) check() error {
 		if fault := c.checkDemands(r.Demands); fault != "" {
 			return invalid("resource[%d].%s", i, fault)
 		}
-		r.Has.Capacity = held(r.Has.Capacity)
+		r.Has.Capacity = sanitizeHas(r.Has.Capacity)
 	}
 	return nil
 }
 
 // checkDemands says what is wrong with what is wanted, "" when nothing is.
-func (c *call) checkDemands(demands []capacity.Demand) string {
+func (c *capacityCall) checkDemands(demands []capacity.Demand) string {
 	if len(demands) > maxBands {
 		return fmt.Sprintf("wants has %d bands, want at most %d", len(demands), maxBands)
 	}
@@ -105,8 +105,8 @@ func (c *call) checkDemands(demands []capacity.Demand) string {
 	return ""
 }
 
-// held is how much a client can be said to hold by what it claims.
-func held(claim float64) float64 {
+// sanitizeHas is how much a client can be said to hold by what it claims.
+func sanitizeHas(claim float64) float64 {
 	if !(claim > 0) || math.IsInf(claim, 0) {
 		return 0
 	}

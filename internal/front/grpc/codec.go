@@ -6,17 +6,17 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// A codec reads requests into calls, and lets answers pass that are bytes already. What else there is at
+// A callCodec reads requests into calls, and lets answers pass that are bytes already. What else there is at
 // the door, health and reflection, it leaves to the codec of gRPC.
-type codec struct{ encoding.CodecV2 }
+type callCodec struct{ encoding.CodecV2 }
 
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec() callCodec { return callCodec{encoding.GetCodecV2(proto.Name)} }
 
 // An encoded answer is one that is bytes already.
 type encoded mem.BufferSlice
 
 // Marshal implements [encoding.CodecV2].
-func (c codec) Marshal(value any) (mem.BufferSlice, error) {
+func (c callCodec) Marshal(value any) (mem.BufferSlice, error) {
 	if answer, ok := value.(encoded); ok {
 		return mem.BufferSlice(answer), nil
 	}
@@ -25,7 +25,7 @@ func (c codec) Marshal(value any) (mem.BufferSlice, error) {
 
 // Unmarshal implements [encoding.CodecV2]. What is wrong with a message is for its method to say: gRPC
 // would call it a failure of the server.
-func (c codec) Unmarshal(data mem.BufferSlice, value any) error {
+func (c callCodec) Unmarshal(data mem.BufferSlice, value any) error {
 	in, ok := value.(*incoming)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, value)
@@ -42,8 +42,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, value any) error {
 
 // An incoming message is read into a call.
 type incoming struct {
-	call *call
-	read func(c *call, message []byte) error
+	call *capacityCall
+	read func(c *capacityCall, message []byte) error
 }
 
 // newEncoded makes an answer of what write appends to a buffer that has room for size.

@@ -47,8 +47,8 @@ func askedBelow(resource *string, bands ...*doormanpb.PriorityBandAggregate) []b
 	return message
 }
 
-// A refusal is a request that makes no sense, and what it is told.
-type refusal struct {
+// A wantedRefusal is a request that makes no sense, and what it is told.
+type wantedRefusal struct {
 	fact, method string
 	message      []byte
 	want         string
@@ -58,11 +58,11 @@ type refusal struct {
 const get, server, release = "GetCapacity", "GetServerCapacity", "ReleaseCapacity"
 
 // refusals are all of them.
-func refusals() []refusal { return append(clientRefusals(), serverRefusals()...) }
+func refusals() []wantedRefusal { return append(clientRefusals(), serverRefusals()...) }
 
-func clientRefusals() []refusal {
+func clientRefusals() []wantedRefusal {
 	ok := want("fine", 1)
-	return []refusal{
+	return []wantedRefusal{
 		{"nothing at all", get, nil, "client_id is missing, want one"},
 		{"nothing at all from a server", server, nil, "server_id is missing, want one"},
 		{"nothing to release", release, nil, "client_id is missing, want one"},
@@ -102,9 +102,9 @@ func clientRefusals() []refusal {
 	}
 }
 
-func serverRefusals() []refusal {
+func serverRefusals() []wantedRefusal {
 	ok, r := want("fine", 1), new("r")
-	return []refusal{
+	return []wantedRefusal{
 		{"no subclients", server, askedBelow(r, band(1, 2, 1), band(0, 0, 1)),
 			"resource[1].wants[1].num_clients is 0, want 1 to 1000000000"},
 		{"fewer than no subclients", server, askedBelow(r, band(0, -1, 1)),
@@ -167,7 +167,7 @@ func TestRefusals(t *testing.T) {
 
 // all is all resources there are.
 func (s *tested) all() (all []capacity.Status) {
-	for status := range s.resources() {
+	for status := range s.allResources() {
 		all = append(all, *status)
 	}
 	return all

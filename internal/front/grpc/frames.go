@@ -14,8 +14,8 @@ const (
 	flagEndStream = 1
 )
 
-// A frame is the head of a frame of HTTP/2.
-type frame struct {
+// A frameHead is the head of a frame of HTTP/2.
+type frameHead struct {
 	length int // of what follows
 	kind   byte
 	flags  byte
@@ -30,8 +30,8 @@ type frameScanner struct {
 	have int // of head
 }
 
-// scan visits the frames whose heads end in this piece.
-func (s *frameScanner) scan(piece []byte, visit func(frame)) {
+// scanPiece visits the frames whose heads end in this piece.
+func (s *frameScanner) scanPiece(piece []byte, visit func(frameHead)) {
 	for len(piece) > 0 {
 		if s.skip > 0 {
 			n := min(s.skip, len(piece))
@@ -47,7 +47,7 @@ func (s *frameScanner) scan(piece []byte, visit func(frame)) {
 		}
 		s.have = 0
 		h := &s.head
-		f := frame{
+		f := frameHead{
 			length: int(h[0])<<16 | int(h[1])<<8 | int(h[2]), kind: h[3], flags: h[4],
 			stream: binary.BigEndian.Uint32(h[5:]) &^ (1 << 31),
 		}

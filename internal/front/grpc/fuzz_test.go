@@ -41,10 +41,10 @@ func FuzzGetCapacity(f *testing.F) {
 	s := start(f, config, shared(capacity.FairShare, 100))
 	f.Fuzz(func(t *testing.T, message []byte) {
 		c := s.newCall()
-		defer s.free(c)
+		defer s.freeCall(c)
 		c.fault = c.readGet(message)
 		agree(t, message, c)
-		to, err := s.answer(overGRPC, rpcGetCapacity, c)
+		to, err := s.answerCall(overGRPC, rpcGetCapacity, c)
 		code := gatehouse.CodeOf(err)
 		if err != nil && code != gatehouse.CodeInvalid && code != gatehouse.CodeExhausted {
 			t.Fatalf("%x = %v, want an answer or a refusal", message, err)
@@ -62,7 +62,7 @@ func FuzzGetCapacity(f *testing.F) {
 }
 
 // agree compares what was read with what the generated code makes of it.
-func agree(t *testing.T, message []byte, c *call) {
+func agree(t *testing.T, message []byte, c *capacityCall) {
 	t.Helper()
 	var want doormanpb.GetCapacityRequest
 	err := proto.UnmarshalOptions{AllowPartial: true}.Unmarshal(message, &want)
@@ -98,7 +98,7 @@ func agree(t *testing.T, message []byte, c *call) {
 }
 
 // sane looks at an answer, as its client does.
-func sane(t *testing.T, c *call, to redirect) {
+func sane(t *testing.T, c *capacityCall, to redirect) {
 	t.Helper()
 	var answer doormanpb.GetCapacityResponse
 	if err := proto.Unmarshal(writeGet(c, to)[0].ReadOnlyData(), &answer); err != nil && len(c.grants) > 0 {
@@ -142,7 +142,7 @@ func FuzzGetServerCapacity(f *testing.F) {
 		c := s.newCall()
 		c.fault = c.readServerGet(message)
 		agreeBelow(t, message, c)
-		to, err := s.answer(overGRPC, rpcGetServerCapacity, c)
+		to, err := s.answerCall(overGRPC, rpcGetServerCapacity, c)
 		if err == nil {
 			var answer doormanpb.GetServerCapacityResponse
 			out := writeServerGet(c, to)
@@ -151,15 +151,15 @@ func FuzzGetServerCapacity(f *testing.F) {
 				t.Fatalf("the answer to %x is %v, %v, want one for each request", message, &answer, err)
 			}
 		}
-		s.free(c)
+		s.freeCall(c)
 		c = s.newCall()
 		c.fault = c.readRelease(message)
 		agreeReleased(t, message, c)
-		_, err = s.answer(overGRPC, rpcReleaseCapacity, c)
+		_, err = s.answerCall(overGRPC, rpcReleaseCapacity, c)
 		if err != nil && gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
 			t.Fatalf("releasing %x = %v, want it released or refused", message, err)
 		}
-		s.free(c)
+		s.freeCall(c)
 		for _, status := range s.all() {
 			right := status.Has >= 0 && status.Has <= 100 && status.Wants >= 0 && status.Wants < 1e30
 			if !right {
@@ -170,7 +170,7 @@ func FuzzGetServerCapacity(f *testing.F) {
 }
 
 // agreeBelow compares what was read of a server's request with what the generated code makes of it.
-func agreeBelow(t *testing.T, message []byte, c *call) {
+func agreeBelow(t *testing.T, message []byte, c *capacityCall) {
 	t.Helper()
 	var want doormanpb.GetServerCapacityRequest
 	err := proto.UnmarshalOptions{AllowPartial: true}.Unmarshal(message, &want)
@@ -206,7 +206,7 @@ func agreeBelow(t *testing.T, message []byte, c *call) {
 }
 
 // agreeReleased does the same for what is released. Empty names mean nothing.
-func agreeReleased(t *testing.T, message []byte, c *call) {
+func agreeReleased(t *testing.T, message []byte, c *capacityCall) {
 	t.Helper()
 	var want doormanpb.ReleaseCapacityRequest
 	err := proto.UnmarshalOptions{AllowPartial: true}.Unmarshal(message, &want)

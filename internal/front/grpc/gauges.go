@@ -20,7 +20,7 @@ type gauges struct {
 
 	mu     sync.Mutex
 	rounds int
-	had    map[string]int // the resources that had series last, and since which round
+	since  map[string]int // the resources that had series last, and since which round
 
 	has, wants, clients             *prometheus.Desc // by resource
 	resources, leases, learning     *prometheus.Desc
@@ -71,24 +71,24 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	var all capacity.Status
 	resources, learning := 0, 0
 	chosen := g.newSeries()
-	for status := range g.server.resources() {
-		chosen.add(status)
-		add(&all, status)
+	for status := range g.server.allResources() {
+		chosen.addResource(status)
+		addStatus(&all, status)
 		resources++
 		if status.Learning {
 			learning++
 		}
 	}
-	for label, sum := range chosen.choose() {
+	for label, sum := range chosen.sumsByLabel() {
 		each(label, sum)
 	}
-	leading, state := g.server.look()
+	leading, state := g.server.currentState()
 	show(g.resources, float64(resources))
 	show(g.leases, float64(all.Leases))
 	show(g.learning, float64(learning))
 	show(g.excess, all.Excess)
-	show(g.master, number(leading))
-	show(g.stale, number(state.stale != nil))
+	show(g.master, boolValue(leading))
+	show(g.stale, boolValue(state.configError != nil))
 	loaded := float64(0)
 	if !state.changed.IsZero() {
 		loaded = float64(state.changed.UnixMilli()) / 1e3
@@ -96,8 +96,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	show(g.reloaded, loaded)
 }
 
-// add adds to a sum.
-func add(sum, s *capacity.Status) {
+// addStatus adds to a sum.
+func addStatus(sum, s *capacity.Status) {
 	sum.Has += s.Has
 	sum.Wants += s.Wants
 	sum.Clients += s.Clients
@@ -105,22 +105,22 @@ func add(sum, s *capacity.Status) {
 	sum.Excess += s.Excess
 }
 
-func number(yes bool) float64 {
+func boolValue(yes bool) float64 {
 	if yes {
 		return 1
 	}
 	return 0
 }
 
-// look tells whether the server leads, and what it knows about itself.
-func (s *Server) look() (leading bool, known state) {
+// currentState tells whether the server leads, and what it knows about itself.
+func (s *Server) currentState() (leading bool, known serverState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.Leading(s.now()), s.state
 }
 
-// resources goes through all resources in the order of their names, a chunk of them at a time.
-func (s *Server) resources() func(yield func(*capacity.Status) bool) {
+// allResources goes through all resources in the order of their names, a chunk of them at a time.
+func (s *Server) allResources() func(yield func(*capacity.Status) bool) {
 	return func(yield func(*capacity.Status) bool) {
 		for after, more := "", true; more; {
 			some := s.resourcesAfter(after)
@@ -130,7 +130,7 @@ func (s *Server) resources() func(yield func(*capacity.Status) bool) {
 				}
 				after = some[i].ID
 			}
-			more = len(some) == chunk
+			more = len(some) == chunkSize
 		}
 	}
 }
@@ -138,5 +138,5 @@ func (s *Server) resources() func(yield func(*capacity.Status) bool) {
 func (s *Server) resourcesAfter(name string) []capacity.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.Resources(s.now(), name, chunk)
+	return s.core.Resources(s.now(), name, chunkSize)
 }

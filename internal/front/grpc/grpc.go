@@ -23,14 +23,14 @@ const (
 	maxStreams = 250     // calls at once on one connection: a proxy may bring those of many clients
 	maxHeader  = 16 << 10
 
-	handshake = 10 * time.Second // to begin HTTP/2
+	handshakeTimeout = 10 * time.Second // to begin HTTP/2
 
 	// Clients of doorman ping each 2 seconds, also while nothing is asked.
-	pingsApart = time.Second
+	minPingInterval = time.Second
 
 	// A connection that has been silent for a minute is asked whether it is still there.
-	silence = time.Minute
-	alive   = 20 * time.Second
+	pingAfter   = time.Minute
+	pingTimeout = 20 * time.Second
 )
 
 // Sizes of the buffers of one connection. That for writing is taken back from those that are idle.
@@ -52,62 +52,62 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(s.guardUnary), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshake),
-		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(connWindow), grpc.InTapHandle(s.admit),
+		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(connWindow), grpc.InTapHandle(s.admitCall),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: pingsApart, PermitWithoutStream: true,
+			MinTime: minPingInterval, PermitWithoutStream: true,
 		}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: alive}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.WaitForHandlers(true),
 	)
-	server.RegisterService(s.service(), nil) // its methods know s
+	server.RegisterService(s.serviceDesc(), nil) // its methods know s
 	grpc_health_v1.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
 	return server
 }
 
-// service is doormanpb's description of the service, with methods that read and write bytes themselves.
-func (s *Server) service() *grpc.ServiceDesc {
+// serviceDesc is doormanpb's description of the service, with methods that read and write bytes themselves.
+func (s *Server) serviceDesc() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: doormanpb.Capacity_ServiceDesc.ServiceName,
 		Metadata:    doormanpb.Capacity_ServiceDesc.Metadata,
 		Methods: []grpc.MethodDesc{
-			s.method(rpcDiscovery, (*call).readDiscovery, writeDiscovery),
-			s.method(rpcGetCapacity, (*call).readGet, writeGet),
-			s.method(rpcGetServerCapacity, (*call).readServerGet, writeServerGet),
-			s.method(rpcReleaseCapacity, (*call).readRelease, writeRelease),
+			s.methodDesc(rpcDiscovery, (*capacityCall).readDiscovery, writeDiscovery),
+			s.methodDesc(rpcGetCapacity, (*capacityCall).readGet, writeGet),
+			s.methodDesc(rpcGetServerCapacity, (*capacityCall).readServerGet, writeServerGet),
+			s.methodDesc(rpcReleaseCapacity, (*capacityCall).readRelease, writeRelease),
 		},
 	}
 }
 
-// method describes how one method is answered.
-func (s *Server) method(
-	number rpc, read func(c *call, message []byte) error, write func(c *call, to redirect) encoded,
+// methodDesc describes how one method is answered.
+func (s *Server) methodDesc(
+	number rpc, read func(c *capacityCall, message []byte) error, write func(c *capacityCall, to redirect) encoded,
 ) grpc.MethodDesc {
 	handle := func(
 		_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor,
 	) (answer any, err error) {
 		defer func() {
 			if broken := recover(); broken != nil {
-				answer, err = nil, grpcError(s.broke(broken))
+				answer, err = nil, grpcError(s.notePanic(broken))
 			}
 		}()
 		c := s.newCall()
 		if err := receive(&incoming{c, read}); err != nil {
-			s.free(c)
-			s.metrics.count(overGRPC, number, telemetry.Unreceived, 0)
+			s.freeCall(c)
+			s.metrics.countCall(overGRPC, number, telemetry.Unreceived, 0)
 			return nil, err
 		}
-		to, err := s.answer(overGRPC, number, c)
+		to, err := s.answerCall(overGRPC, number, c)
 		if err != nil {
-			s.free(c)
+			s.freeCall(c)
 			return nil, grpcError(err)
 		}
-		s.tellTime(ctx)
+		s.sendServerTime(ctx)
 		out := write(c, to)
-		s.free(c)
-		connOf(ctx).answering(mem.BufferSlice(out).Len())
+		s.freeCall(c)
+		connOf(ctx).noteAnswer(mem.BufferSlice(out).Len())
 		return out, nil
 	}
 	return grpc.MethodDesc{MethodName: rpcNames[number], Handler: handle}
@@ -116,28 +116,28 @@ func (s *Server) method(
 // mastershipSize is at most the size of a Mastership without the address.
 const mastershipSize = 16
 
-func writeDiscovery(_ *call, to redirect) encoded {
+func writeDiscovery(_ *capacityCall, to redirect) encoded {
 	return newEncoded(mastershipSize+len(to.address), func(out []byte) []byte {
-		return appendDiscovery(out, to.address, !to.there)
+		return appendDiscovery(out, to.address, !to.notMaster)
 	})
 }
 
-func writeGet(c *call, to redirect) encoded {
-	if to.there {
+func writeGet(c *capacityCall, to redirect) encoded {
+	if to.notMaster {
 		return writeRedirect(2, to)
 	}
 	return newEncoded(c.sizeGet(), c.appendGet)
 }
 
-func writeServerGet(c *call, to redirect) encoded {
-	if to.there {
+func writeServerGet(c *capacityCall, to redirect) encoded {
+	if to.notMaster {
 		return writeRedirect(2, to)
 	}
 	return newEncoded(c.sizeGet(), c.appendServerGet)
 }
 
-func writeRelease(_ *call, to redirect) encoded {
-	if to.there {
+func writeRelease(_ *capacityCall, to redirect) encoded {
+	if to.notMaster {
 		return writeRedirect(1, to)
 	}
 	return encoded{}
@@ -167,12 +167,12 @@ func (s *Server) guardUnary(
 ) (answer any, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			answer, err = nil, grpcError(s.broke(broken))
+			answer, err = nil, grpcError(s.notePanic(broken))
 		}
 	}()
 	answer, err = handle(ctx, request)
 	if err == nil {
-		connOf(ctx).answering(messageSize(answer))
+		connOf(ctx).noteAnswer(messageSize(answer))
 	}
 	return answer, err
 }
@@ -186,7 +186,7 @@ func (s *Server) guardStream(
 	go func() { // ends with the stream
 		defer func() {
 			if broken := recover(); broken != nil {
-				ended <- grpcError(s.broke(broken))
+				ended <- grpcError(s.notePanic(broken))
 			}
 		}()
 		ended <- handle(service, meteredStream{stream})

@@ -124,7 +124,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	}
 	c := s.newCall()
 	c.client = "x"
-	if _, err := s.answer(overGRPC, rpcGetCapacity, c); !errors.Is(err, errEnded) {
+	if _, err := s.answerCall(overGRPC, rpcGetCapacity, c); !errors.Is(err, errEnded) {
 		t.Errorf("after the end a request = %v, want %v", err, errEnded)
 	}
 }
@@ -185,7 +185,7 @@ func TestPingsAreTolerated(t *testing.T) {
 			ping, ok := frame.(*http2.PingFrame)
 			answered = ok && ping.IsAck()
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(pingsApart + 50*time.Millisecond))
+		_ = conn.SetReadDeadline(time.Now().Add(minPingInterval + 50*time.Millisecond))
 		if frame, err := framer.ReadFrame(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("behind ping %d comes %v, %v, want nothing", i, frame, err)
 		}

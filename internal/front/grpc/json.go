@@ -27,10 +27,10 @@ func (s *Server) Routes() map[string]func(ctx *fasthttp.RequestCtx, name string)
 		"POST /v1/capacity/get":     s.getJSON,
 		"POST /v1/capacity/release": s.releaseJSON,
 		"GET /capacity": func(ctx *fasthttp.RequestCtx, _ string) error {
-			return pages.overview(ctx, s)
+			return pages.serveOverview(ctx, s)
 		},
 		"GET /capacity/": func(ctx *fasthttp.RequestCtx, name string) error {
-			return pages.resource(ctx, s, name)
+			return pages.serveResource(ctx, s, name)
 		},
 		"GET /debug/status":    redirectToPages,
 		"GET /debug/resources": redirectToPages,
@@ -98,13 +98,13 @@ func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 		return err
 	}
 	c := s.newCall()
-	defer s.free(c)
-	c.fault = asked.fill(c)
-	to, err := s.answer(overHTTP, rpcGetCapacity, c)
+	defer s.freeCall(c)
+	c.fault = asked.fillCall(c)
+	to, err := s.answerCall(overHTTP, rpcGetCapacity, c)
 	if err != nil {
 		return err
 	}
-	if to.there {
+	if to.notMaster {
 		return writeJSON(ctx, getResponse{Mastership: &mastershipJSON{to.address}})
 	}
 	all := make([]resourceResponse, 0, len(c.grants))
@@ -121,21 +121,21 @@ func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
 		return err
 	}
 	c := s.newCall()
-	defer s.free(c)
+	defer s.freeCall(c)
 	c.client, c.released = asked.Client, append(c.released, asked.Resources...)
-	to, err := s.answer(overHTTP, rpcReleaseCapacity, c)
+	to, err := s.answerCall(overHTTP, rpcReleaseCapacity, c)
 	if err != nil {
 		return err
 	}
 	var answer releaseResponse
-	if to.there {
+	if to.notMaster {
 		answer.Mastership = &mastershipJSON{to.address}
 	}
 	return writeJSON(ctx, answer)
 }
 
-// fill makes a call of the request. What gRPC refuses to leave out is refused here.
-func (r *getRequest) fill(c *call) error {
+// fillCall makes a call of the request. What gRPC refuses to leave out is refused here.
+func (r *getRequest) fillCall(c *capacityCall) error {
 	c.client = r.Client
 	for i, asked := range r.Resources {
 		if asked.Wants == nil {
@@ -149,7 +149,7 @@ func (r *getRequest) fill(c *call) error {
 		}
 		demand := capacity.Demand{Priority: asked.Priority, Clients: 1, Wants: *asked.Wants}
 		c.demands = append(c.demands, demand)
-		c.add(request, 1)
+		c.addRequest(request, 1)
 	}
 	return nil
 }
@@ -157,13 +157,13 @@ func (r *getRequest) fill(c *call) error {
 func newResourceResponse(g *capacity.Grant) resourceResponse {
 	lease := &g.Lease
 	return resourceResponse{
-		Resource: g.Resource, Safe: amount(g.Safe), Learning: learningSeconds(g),
-		Gets: leaseJSON{lease.Expiry.Unix(), int64(lease.Refresh / time.Second), amount(lease.Capacity)},
+		Resource: g.Resource, Safe: jsonAmount(g.Safe), Learning: learningSeconds(g),
+		Gets: leaseJSON{lease.Expiry.Unix(), int64(lease.Refresh / time.Second), jsonAmount(lease.Capacity)},
 	}
 }
 
-// amount is an amount as JSON can have it: -1 is no limit.
-func amount(a float64) float64 {
+// jsonAmount is an amount as JSON can have it: -1 is no limit.
+func jsonAmount(a float64) float64 {
 	if math.IsInf(a, 1) {
 		return -1
 	}
@@ -178,7 +178,7 @@ func readJSON(body []byte, value any) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(value); err != nil {
-		return badJSON(err)
+		return jsonError(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return invalid("body goes on after a JSON object, want one alone")
@@ -186,14 +186,14 @@ func readJSON(body []byte, value any) error {
 	return nil
 }
 
-// badJSON says in a sentence what is wrong with a body.
-func badJSON(err error) error {
+// jsonError says in a sentence what is wrong with a body.
+func jsonError(err error) error {
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return invalid("field %s is unknown, want client_id, resource, resource_id, wants, "+
 			"priority, has, expiry_time, refresh_interval or capacity where they belong", field)
 	}
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return invalid("%s is the JSON %s, want %s", cmp.Or(kind.Field, "body"), kind.Value, wanted(kind))
+		return invalid("%s is the JSON %s, want %s", cmp.Or(kind.Field, "body"), kind.Value, wantedType(kind))
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return invalid("body is no JSON at byte %d: %s", syntax.Offset, syntax)
@@ -205,8 +205,8 @@ func badJSON(err error) error {
 	return invalid("body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// wanted is what a field wants, by its Go type.
-func wanted(kind *json.UnmarshalTypeError) string {
+// wantedType is what a field wants, by its Go type.
+func wantedType(kind *json.UnmarshalTypeError) string {
 	switch kind.Type.String() {
 	case "string":
 		return "a text"

@@ -254,7 +254,7 @@ func TestJSONLeadsToTheMaster(t *testing.T) {
 		"":          `200 {"mastership":{}}`,
 		"them:5506": `200 {"mastership":{"master_address":"them:5506"}}`,
 	} {
-		r.elected(Mastership{Leader: leader})
+		r.onMastership(Mastership{Leader: leader})
 		for _, request := range []string{
 			getPath + `{"client_id":"me","resource":[{"resource_id":"r","wants":3}]}`,
 			releasePath + `{"client_id":"me","resource_id":["r"]}`,

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A limitedListener counts connections, and sends away those that are too many.
-type limitedListener struct {
+// A countingListener counts connections, and sends away those that are too many.
+type countingListener struct {
 	net.Listener
 	server   *Server
 	turnaway peer.Turnaway
@@ -32,7 +32,7 @@ const (
 )
 
 // Accept implements [net.Listener]. gRPC waits and tries again by itself when there is no file left.
-func (l *limitedListener) Accept() (net.Conn, error) {
+func (l *countingListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -41,7 +41,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		counted, refusal := l.server.conns.add(conn, l.server.config.Conns)
+		counted, refusal := l.server.conns.addConn(conn, l.server.config.Conns)
 		if refusal == "" {
 			return counted, nil
 		}
@@ -58,9 +58,9 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 type conns struct {
 	sources peer.Addresses
 
-	mu    sync.Mutex
-	open  map[*countedConn]struct{}
-	ended bool // new ones are closed at once
+	mu      sync.Mutex
+	open    map[*countedConn]struct{}
+	closing bool // new ones are closed at once
 
 	// Of all of them together; see meter.go.
 	calls, cuts  atomic.Int64
@@ -70,8 +70,8 @@ type conns struct {
 	writeTimeout time.Duration
 }
 
-// add notes a connection, unless there are as many as allowed: then it says what to answer.
-func (s *conns) add(conn net.Conn, most int) (counted net.Conn, refusal string) {
+// addConn notes a connection, unless there are as many as allowed: then it says what to answer.
+func (s *conns) addConn(conn net.Conn, most int) (counted net.Conn, refusal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) >= most {
@@ -80,31 +80,31 @@ func (s *conns) add(conn net.Conn, most int) (counted net.Conn, refusal string) 
 	if !s.sources.Enter(peer.Source(conn)) {
 		return nil, tooManyOfOne
 	}
-	if s.ended {
+	if s.closing {
 		_ = conn.Close()
 	}
 	if s.open == nil {
 		s.open = make(map[*countedConn]struct{})
 	}
-	c := &countedConn{Conn: conn, of: s}
+	c := &countedConn{Conn: conn, conns: s}
 	c.meter.in.skip = prefaceSize
 	s.open[c] = struct{}{}
 	return c, ""
 }
 
-// count is how many are open.
-func (s *conns) count() int {
+// openCount is how many are open.
+func (s *conns) openCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
-// cut closes those that are to be closed, and all that come later. gRPC waits, at its end too, for those that
+// closeWhere closes those that are to be closed, and all that come later. gRPC waits, at its end too, for those that
 // have not begun to speak HTTP/2 until they do or their time is up.
-func (s *conns) cut(which func(c *countedConn) bool) {
+func (s *conns) closeWhere(which func(c *countedConn) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = true
+	s.closing = true
 	for c := range s.open {
 		if which(c) {
 			_ = c.Conn.Close() // gRPC closes c itself, which ends its being counted
@@ -113,24 +113,24 @@ func (s *conns) cut(which func(c *countedConn) bool) {
 }
 
 func isAny(*countedConn) bool      { return true }
-func isSilent(c *countedConn) bool { return !c.heard.Load() }
+func isSilent(c *countedConn) bool { return !c.hasRead.Load() }
 
 // A countedConn counts until it is closed.
 type countedConn struct {
 	net.Conn
-	of    *conns
-	heard atomic.Bool // something was read from it
-	meter meter
+	conns   *conns
+	hasRead atomic.Bool // something was read from it
+	meter   connMeter
 }
 
 // Read implements [net.Conn].
 func (c *countedConn) Read(to []byte) (n int, err error) {
 	n, err = c.Conn.Read(to)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
+	if n > 0 && !c.hasRead.Load() {
+		c.hasRead.Store(true)
 	}
-	if n > 0 && !c.received(to[:n]) {
-		c.cut()
+	if n > 0 && !c.noteReceived(to[:n]) {
+		c.cutConn()
 	}
 	return n, err
 }
@@ -138,7 +138,7 @@ func (c *countedConn) Read(to []byte) (n int, err error) {
 // Write implements [net.Conn].
 func (c *countedConn) Write(data []byte) (n int, err error) {
 	n, err = c.Conn.Write(data)
-	c.sent(data[:n])
+	c.noteSent(data[:n])
 	return n, err
 }
 
@@ -147,12 +147,12 @@ func (c *countedConn) RemoteAddr() net.Addr { return clientAddr{c.Conn.RemoteAdd
 
 // Close implements [net.Conn].
 func (c *countedConn) Close() error {
-	c.of.mu.Lock()
-	if _, open := c.of.open[c]; open {
-		delete(c.of.open, c)
-		c.of.sources.Leave(peer.Source(c.Conn))
+	c.conns.mu.Lock()
+	if _, open := c.conns.open[c]; open {
+		delete(c.conns.open, c)
+		c.conns.sources.Leave(peer.Source(c.Conn))
 	}
-	c.of.mu.Unlock()
-	c.end()
+	c.conns.mu.Unlock()
+	c.forgetCalls()
 	return c.Conn.Close()
 }

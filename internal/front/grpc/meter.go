@@ -28,147 +28,147 @@ const (
 	messageHead = 5
 )
 
-// lasting are the calls that have no end of their own: they watch, or ask again and again.
-var lasting = map[string]bool{
+// lastingMethods are the calls that have no end of their own: they watch, or ask again and again.
+var lastingMethods = map[string]bool{
 	"/grpc.health.v1.Health/Watch":                                   true,
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
 }
 
-// A meter knows the calls of one connection, and how many bytes of them are kept.
-type meter struct {
-	mu      sync.Mutex
-	in, out frameScanner
-	open    map[uint32]int // bytes that came, by call
-	came    int            // sum of these
-	unsent  int            // bytes of answers that were made and not written
-	lasting int            // calls
-	refused int            // calls, as long as the connection lasts
-	counted int            // of came and unsent, at the budget
-	written uint64         // bytes of answers
-	timer   *time.Timer    // looks for answers that are not taken; nil while there are none
-	closed  bool
+// A connMeter knows the calls of one connection, and how many bytes of them are kept.
+type connMeter struct {
+	mu       sync.Mutex
+	in, out  frameScanner
+	calls    map[uint32]int // bytes that came, by call
+	received int            // sum of these
+	unsent   int            // bytes of answers that were made and not written
+	lasting  int            // calls
+	refused  int            // calls, as long as the connection lasts
+	budgeted int            // of came and unsent, at the budget
+	written  uint64         // bytes of answers
+	timer    *time.Timer    // looks for answers that are not taken; nil while there are none
+	closed   bool
 }
 
-// received follows what a client has sent. It reports false when the connection is to be cut.
-func (c *countedConn) received(piece []byte) bool {
+// noteReceived follows what a client has sent. It reports false when the connection is to be cut.
+func (c *countedConn) noteReceived(piece []byte) bool {
 	m := &c.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.in.scan(piece, func(f frame) {
-		size, known := m.open[f.stream]
+	m.in.scanPiece(piece, func(f frameHead) {
+		size, known := m.calls[f.stream]
 		switch {
 		case f.kind == frameHeaders && !known:
-			if m.open == nil {
-				m.open = make(map[uint32]int)
+			if m.calls == nil {
+				m.calls = make(map[uint32]int)
 			}
-			m.open[f.stream] = 0
+			m.calls[f.stream] = 0
 		case f.kind == frameData && known:
-			m.open[f.stream] = size + f.length + frameCost
-			m.came += f.length + frameCost
+			m.calls[f.stream] = size + f.length + frameCost
+			m.received += f.length + frameCost
 		case f.kind == frameReset:
-			c.ended(f.stream)
+			c.forgetCall(f.stream)
 		}
 	})
-	return c.account()
+	return c.updateBudget()
 }
 
-// sent follows what was written to a client.
-func (c *countedConn) sent(piece []byte) {
+// noteSent follows what was written to a client.
+func (c *countedConn) noteSent(piece []byte) {
 	m := &c.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.out.scan(piece, func(f frame) {
+	m.out.scanPiece(piece, func(f frameHead) {
 		if f.kind == frameData {
 			m.written += uint64(f.length) // #nosec G115 -- 24 bits
 			m.unsent = max(0, m.unsent-f.length)
 		}
 		ends := f.kind == frameHeaders || f.kind == frameData
 		if f.kind == frameReset || ends && f.flags&flagEndStream != 0 {
-			c.ended(f.stream)
+			c.forgetCall(f.stream)
 		}
 	})
-	c.account()
+	c.updateBudget()
 }
 
-// ended forgets a call. What was never written of an answer, because its client took back the call, is not
+// forgetCall forgets a call. What was never written of an answer, because its client took back the call, is not
 // known by call, and is forgotten when there are no more.
-func (c *countedConn) ended(stream uint32) {
+func (c *countedConn) forgetCall(stream uint32) {
 	m := &c.meter
-	size, known := m.open[stream]
+	size, known := m.calls[stream]
 	if !known {
 		return
 	}
-	delete(m.open, stream)
-	m.came -= size
-	if len(m.open) <= m.lasting {
+	delete(m.calls, stream)
+	m.received -= size
+	if len(m.calls) <= m.lasting {
 		m.unsent = 0
 	}
 }
 
-// account counts what is kept. It reports false when the connection is to be cut.
-func (c *countedConn) account() bool {
+// updateBudget counts what is kept. It reports false when the connection is to be cut.
+func (c *countedConn) updateBudget() bool {
 	m := &c.meter
-	held := m.came + m.unsent
+	held := m.received + m.unsent
 	if m.closed {
 		held = 0
 	}
-	more := held - m.counted
-	m.counted = held
-	within := c.of.budget.Move(more, held)
+	more := held - m.budgeted
+	m.budgeted = held
+	within := c.conns.budget.Move(more, held)
 	if m.unsent > 0 && m.timer == nil && !m.closed {
-		c.watch()
+		c.watchProgress()
 	}
 	if more <= 0 || within {
 		return true
 	}
-	c.of.budget.Refuse()
+	c.conns.budget.Refuse()
 	return false
 }
 
-// watch has the connection cut if its client takes nothing of its answers for as long as the write timeout.
+// watchProgress has the connection cut if its client takes nothing of its answers for as long as the write timeout.
 // The meter is locked.
-func (c *countedConn) watch() {
+func (c *countedConn) watchProgress() {
 	m := &c.meter
 	then := m.written
-	m.timer = time.AfterFunc(c.of.writeTimeout, func() {
+	m.timer = time.AfterFunc(c.conns.writeTimeout, func() {
 		m.mu.Lock()
 		m.timer = nil
 		stuck := m.unsent > 0 && m.written == then && !m.closed
 		if m.unsent > 0 && !stuck && !m.closed {
-			c.watch()
+			c.watchProgress()
 		}
 		m.mu.Unlock()
 		if stuck {
-			c.cut()
+			c.cutConn()
 		}
 	})
 }
 
-// answering notes an answer that is about to be written.
-func (c *countedConn) answering(size int) {
+// noteAnswer notes an answer that is about to be written.
+func (c *countedConn) noteAnswer(size int) {
 	if c == nil {
 		return
 	}
 	m := &c.meter
 	m.mu.Lock()
 	m.unsent += size + messageHead
-	ok := c.account()
+	ok := c.updateBudget()
 	m.mu.Unlock()
 	if !ok {
-		c.cut()
+		c.cutConn()
 	}
 }
 
-// cut closes a connection whose client goes too far. gRPC closes c itself, which ends its being counted.
-func (c *countedConn) cut() {
-	c.of.cuts.Add(1)
-	c.of.slow.Inc()
+// cutConn closes a connection whose client goes too far. gRPC closes c itself, which ends its being counted.
+func (c *countedConn) cutConn() {
+	c.conns.cuts.Add(1)
+	c.conns.slow.Inc()
 	_ = c.Conn.Close()
 }
 
-// end forgets all calls.
-func (c *countedConn) end() {
+// forgetCalls forgets all calls.
+func (c *countedConn) forgetCalls() {
 	m := &c.meter
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *countedConn) end() {
 		return
 	}
 	m.closed = true
-	c.account()
+	c.updateBudget()
 	if m.timer != nil {
 		m.timer.Stop()
 	}
@@ -201,22 +201,22 @@ func connOf(ctx context.Context) *countedConn {
 	return address.conn
 }
 
-// admit lets a call in before anything of its message is read, for as long as a request may take to come
+// admitCall lets a call in before anything of its message is read, for as long as a request may take to come
 // and its answer to go. gRPC itself gives a call no time.
-func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context, error) {
 	conn := connOf(ctx)
 	calls := &s.conns.calls
 	if calls.Add(1) > s.conns.mostCalls {
 		calls.Add(-1)
 		s.metrics.refusedCalls.Inc()
-		conn.refuse()
+		conn.noteRefusedCall()
 		return nil, status.Errorf(codes.ResourceExhausted,
 			"server has %d calls under way, which is the most; try again soon", s.conns.mostCalls)
 	}
-	if lasting[call.FullMethodName] {
-		conn.last(1)
+	if lastingMethods[call.FullMethodName] {
+		conn.countLasting(1)
 		context.AfterFunc(ctx, func() {
-			conn.last(-1)
+			conn.countLasting(-1)
 			calls.Add(-1)
 		})
 		return ctx, nil
@@ -229,8 +229,8 @@ func (s *Server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 	return ctx, nil
 }
 
-// refuse notes a call that was refused. gRPC keeps something of each for as long as the connection lasts.
-func (c *countedConn) refuse() {
+// noteRefusedCall notes a call that was refused. gRPC keeps something of each for as long as the connection lasts.
+func (c *countedConn) noteRefusedCall() {
 	if c == nil {
 		return
 	}
@@ -239,12 +239,12 @@ func (c *countedConn) refuse() {
 	often := c.meter.refused > maxStreams
 	c.meter.mu.Unlock()
 	if often {
-		c.cut()
+		c.cutConn()
 	}
 }
 
-// last counts calls that have no end of their own.
-func (c *countedConn) last(more int) {
+// countLasting counts calls that have no end of their own.
+func (c *countedConn) countLasting(more int) {
 	if c == nil {
 		return
 	}
@@ -258,7 +258,7 @@ type meteredStream struct{ grpc.ServerStream }
 
 // SendMsg implements [grpc.ServerStream].
 func (s meteredStream) SendMsg(message any) error {
-	connOf(s.Context()).answering(messageSize(message))
+	connOf(s.Context()).noteAnswer(messageSize(message))
 	return s.ServerStream.SendMsg(message)
 }
 

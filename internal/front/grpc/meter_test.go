@@ -206,7 +206,7 @@ func TestUnreadAnswers(t *testing.T) {
 			deaf.begin(body, true)
 		}
 		await.True(t, c.fact+": the connection is cut", s.cut)
-		await.True(t, c.fact+": it is gone", func() bool { return s.conns.count() == 0 })
+		await.True(t, c.fact+": it is gone", func() bool { return s.conns.openCount() == 0 })
 		await.True(t, c.fact+": nothing is counted", func() bool {
 			return s.conns.budget.Used() == 0 && s.conns.calls.Load() == 0
 		})
@@ -242,9 +242,9 @@ func TestFrameScanner(t *testing.T) {
 	const want = "[{3 1 1 1} {1000 0 0 3} {0 4 0 0} {4 3 0 5}]"
 	for _, size := range []int{1, 2, 8, 9, 10, 999, 5000} {
 		s := frameScanner{skip: prefaceSize}
-		var got []frame
+		var got []frameHead
 		for piece := range slices.Chunk([]byte(strings.Repeat("p", prefaceSize)+wire.String()), size) {
-			s.scan(piece, func(f frame) { got = append(got, f) })
+			s.scanPiece(piece, func(f frameHead) { got = append(got, f) })
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("in pieces of %d bytes: %v, want %s", size, got, want)
@@ -265,13 +265,13 @@ func TestBatchesFitIntoAMessage(t *testing.T) {
 		}
 	}
 	count := 0
-	for some := range batches(asks) {
-		if size := messageSize(askMessage(name, some)); size > maxMessage {
+	for some := range splitIntoBatches(asks) {
+		if size := messageSize(capacityRequest(name, some)); size > maxMessage {
 			t.Errorf("%d resources have %d bytes, want at most %d", len(some), size, maxMessage)
 		}
-		if len(some) > batch || some[0].Resource != asks[count].Resource {
+		if len(some) > batchResources || some[0].Resource != asks[count].Resource {
 			t.Fatalf("a piece has %d resources from %s on, want at most %d from %s on", len(some),
-				some[0].Resource, batch, asks[count].Resource)
+				some[0].Resource, batchResources, asks[count].Resource)
 		}
 		count += len(some)
 	}

@@ -22,7 +22,7 @@ const (
 var ops = [numRPCs]string{"discover", "get", "get_server", "release"}
 
 func outcomeOf(to redirect, err error) telemetry.Outcome {
-	if err == nil && to.there {
+	if err == nil && to.notMaster {
 		return telemetry.Redirected
 	}
 	return telemetry.OutcomeOf(gatehouse.Granted, err)
@@ -41,8 +41,8 @@ type metrics struct {
 	parent              *prometheus.CounterVec
 }
 
-// count notes a call that has ended.
-func (m *metrics) count(from entry, method rpc, outcome telemetry.Outcome, took time.Duration) {
+// countCall notes a call that has ended.
+func (m *metrics) countCall(from entry, method rpc, outcome telemetry.Outcome, took time.Duration) {
 	m.series[from][method].Count(outcome, 1, took)
 	m.requests[method].Inc()
 	if outcome != telemetry.Redirected && outcome != telemetry.Outcome(gatehouse.Granted) {
@@ -51,8 +51,8 @@ func (m *metrics) count(from entry, method rpc, outcome telemetry.Outcome, took 
 	m.durations[method].Observe(took.Seconds())
 }
 
-// parentAnswered notes a question to the parent that has ended.
-func (m *metrics) parentAnswered(err error) {
+// countParentRequest notes a question to the parent that has ended.
+func (m *metrics) countParentRequest(err error) {
 	m.parent.WithLabelValues(outcomeOf(redirect{}, err).String()).Inc()
 }
 
@@ -79,7 +79,7 @@ func newMetrics(s *Server) *metrics {
 	}
 	m.slow = m.Cuts("slow")
 	overJSON := telemetry.New(s.config.Metrics, telemetry.HTTP)
-	m.Connections(s.config.Metrics, func() int64 { return int64(s.conns.count()) })
+	m.Connections(s.config.Metrics, func() int64 { return int64(s.conns.openCount()) })
 	for method, name := range rpcNames {
 		m.requests[method] = requests.WithLabelValues(name)
 		m.errors[method] = failures.WithLabelValues(name)

@@ -117,7 +117,7 @@ func TestGauges(t *testing.T) {
 		own + "config_stale{}": 0, own + "excess{}": 60, own + "learning{}": 0,
 	})
 	c.move(time.Hour)
-	s.expire()
+	s.onTimer()
 	nothing := map[string]float64{own + "resources{}": 0, own + "leases{}": 0}
 	expect(t, "an hour later", figures(t, registry), nothing)
 }

@@ -78,14 +78,14 @@ func readPage(ctx *fasthttp.RequestCtx) (r pageRequest, err error) {
 		return r, invalid("query: %w", err)
 	}
 	for key, all := range values {
-		if err := r.set(key, all[len(all)-1]); err != nil {
+		if err := r.setParameter(key, all[len(all)-1]); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-func (r *pageRequest) set(key, value string) error {
+func (r *pageRequest) setParameter(key, value string) error {
 	switch key {
 	case "after":
 		r.after = value
@@ -108,21 +108,21 @@ func (r *pageRequest) set(key, value string) error {
 	return nil
 }
 
-// overview is the page of the server and all its resources, or of one that the query names, for names that
+// serveOverview is the page of the server and all its resources, or of one that the query names, for names that
 // cannot stand in a path.
-func (p *pages) overview(ctx *fasthttp.RequestCtx, s *Server) error {
+func (p *pages) serveOverview(ctx *fasthttp.RequestCtx, s *Server) error {
 	r, err := readPage(ctx)
 	if err != nil {
 		return err
 	}
 	if r.resource != "" {
-		return p.show(ctx, s, &r)
+		return p.serveDetail(ctx, s, &r)
 	}
-	return p.write(ctx, "overview", s.overview(&r), r.json)
+	return p.writeView(ctx, "overview", s.makeOverview(&r), r.json)
 }
 
-// resource is the page of one resource.
-func (p *pages) resource(ctx *fasthttp.RequestCtx, s *Server, name string) error {
+// serveResource is the page of one resource.
+func (p *pages) serveResource(ctx *fasthttp.RequestCtx, s *Server, name string) error {
 	r, err := readPage(ctx)
 	if err != nil {
 		return err
@@ -131,20 +131,20 @@ func (p *pages) resource(ctx *fasthttp.RequestCtx, s *Server, name string) error
 		return invalid("parameter resource stands beside a resource in the path")
 	}
 	r.resource = name
-	return p.show(ctx, s, &r)
+	return p.serveDetail(ctx, s, &r)
 }
 
-func (p *pages) show(ctx *fasthttp.RequestCtx, s *Server, r *pageRequest) error {
-	view, ok := s.detail(r)
+func (p *pages) serveDetail(ctx *fasthttp.RequestCtx, s *Server, r *pageRequest) error {
+	view, ok := s.makeDetail(r)
 	if !ok {
 		ctx.SetStatusCode(fasthttp.StatusNotFound)
-		return view.unknown(r.resource)
+		return view.unknownResource(r.resource)
 	}
-	return p.write(ctx, "detail", view, r.json)
+	return p.writeView(ctx, "detail", view, r.json)
 }
 
-// unknown says why there is no page of a resource.
-func (v *serverView) unknown(resource string) error {
+// unknownResource says why there is no page of a resource.
+func (v *serverView) unknownResource(resource string) error {
 	switch {
 	case v.Master:
 		return fmt.Errorf("resource %q is unknown: nobody holds any of it, or asked for it lately", resource)
@@ -157,8 +157,8 @@ func (v *serverView) unknown(resource string) error {
 	}
 }
 
-// write answers with a view of what was there a moment ago. Nobody waits for it to be written.
-func (p *pages) write(ctx *fasthttp.RequestCtx, name string, view any, asJSON bool) error {
+// writeView answers with a view of what was there a moment ago. Nobody waits for it to be written.
+func (p *pages) writeView(ctx *fasthttp.RequestCtx, name string, view any, asJSON bool) error {
 	h := &ctx.Response.Header
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
 	if asJSON {

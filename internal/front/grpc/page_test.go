@@ -126,7 +126,7 @@ func TestPagesAsJSON(t *testing.T) {
 	if !all.Master || all.MasterAddress != "us:5506" || all.MasterUntil != nil || len(all.Resources) != 1 {
 		t.Errorf("/capacity is %+v, want the master for ever, and one resource", all)
 	}
-	var one detail
+	var one resourceDetail
 	readView(t, r, "/capacity/fair?format=json", &one)
 	got := one.Resource
 	if got.Has != 80 || got.Safe != 100 || got.Kind != "FAIR_SHARE" || got.LearnsUntil != nil {
@@ -270,12 +270,12 @@ func TestPagesAllowNoScripts(t *testing.T) {
 func TestPagesAreWrittenWithoutTheLock(t *testing.T) {
 	r := newWebRig(t, Config{})
 	r.Configure(some(), "v1")
-	view := r.overview(&pageRequest{limit: 1})
+	view := r.makeOverview(&pageRequest{limit: 1})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, asJSON := range []bool{false, true} {
 		var ctx fasthttp.RequestCtx
-		err := newPages().write(&ctx, "overview", view, asJSON)
+		err := newPages().writeView(&ctx, "overview", view, asJSON)
 		if err != nil || len(ctx.Response.Body()) == 0 {
 			t.Errorf("the page has %d bytes, %v, want some", len(ctx.Response.Body()), err)
 		}
@@ -284,25 +284,25 @@ func TestPagesAreWrittenWithoutTheLock(t *testing.T) {
 
 func TestPageOfAServerBelow(t *testing.T) {
 	r := newWebRig(t, Config{Parents: []string{"root:5506"}, Election: elsewhere{}, Address: "us:5506"})
-	r.elected(Mastership{Leading: true, Until: begin().Add(10 * time.Second)})
+	r.onMastership(Mastership{Leading: true, Until: begin().Add(10 * time.Second)})
 	has(t, "/capacity", r.page(t, "/capacity"), "<dt>Parents</dt><dd>root:5506</dd>",
 		"<dt>Parent</dt><dd>none answers; it did never yet</dd>",
 		`this is the master, until <time datetime="2027-01-15T08:00:10Z">in 10s</time>`)
 	r.mu.Lock()
-	r.parent.at, r.parent.heard = "root-2:5506", begin().Add(-3*time.Second)
+	r.parent.address, r.parent.answeredAt = "root-2:5506", begin().Add(-3*time.Second)
 	r.parent.fault = errors.New("root-2:5506: <nobody> there")
 	r.mu.Unlock()
 	has(t, "/capacity", r.page(t, "/capacity"), "<dt>Parent</dt><dd>root-2:5506, which answered "+
 		`<time datetime="2027-01-15T07:59:57Z">3s ago</time></dd>`,
 		"<dt>Trouble</dt><dd>root-2:5506: &lt;nobody&gt; there</dd>")
-	r.elected(Mastership{Leader: "them:5506"})
+	r.onMastership(Mastership{Leader: "them:5506"})
 	has(t, "/capacity", r.page(t, "/capacity"),
 		"<dd>not the master</dd>", "<dt>Master</dt><dd>them:5506</dd>", "for this is not the master")
 	for leader, want := range map[string]string{
 		"them:5506": `404 resource "r" is unknown here: this server is not the master, which is at them:5506`,
 		"":          `404 resource "r" is unknown here: this server is not the master, and there is none`,
 	} {
-		r.elected(Mastership{Leader: leader})
+		r.onMastership(Mastership{Leader: leader})
 		if got, _ := r.ask(t, "GET /capacity/r"); got != want {
 			t.Errorf("GET /capacity/r = %s, want %s", got, want)
 		}

@@ -12,8 +12,8 @@ import (
 
 // What the pages show, and what they answer as JSON: a copy, made while nothing could change.
 
-// A turn is where in a list of rows a page is, and where it leads from there.
-type turn struct {
+// A pagination is where in a list of rows a page is, and where it leads from there.
+type pagination struct {
 	Next  string `json:"next"` // what to give as after for the page behind this; empty on the last
 	After string `json:"-"`
 	Limit int    `json:"-"`
@@ -21,20 +21,20 @@ type turn struct {
 }
 
 // NextLink is the page behind this one.
-func (t turn) NextLink() string {
-	return t.with("after=" + url.QueryEscape(t.Next) + "&limit=" + strconv.Itoa(t.Limit))
+func (t pagination) NextLink() string {
+	return t.linkWith("after=" + url.QueryEscape(t.Next) + "&limit=" + strconv.Itoa(t.Limit))
 }
 
 // JSONLink is this page for programs.
-func (t turn) JSONLink() string {
+func (t pagination) JSONLink() string {
 	query := "format=json&limit=" + strconv.Itoa(t.Limit)
 	if t.After != "" {
 		query += "&after=" + url.QueryEscape(t.After)
 	}
-	return t.with(query)
+	return t.linkWith(query)
 }
 
-func (t turn) with(query string) string {
+func (t pagination) linkWith(query string) string {
 	if strings.Contains(t.Link, "?") {
 		return t.Link + "&" + query
 	}
@@ -62,15 +62,15 @@ type overview struct {
 	serverView
 	Configuration configurationView `json:"configuration"`
 	Resources     []resourceView    `json:"resources"`
-	turn
+	pagination
 }
 
-// A detail is one resource and one page of its leases.
-type detail struct {
+// A resourceDetail is one resource and one page of its leases.
+type resourceDetail struct {
 	serverView
 	Resource resourceView `json:"resource"`
 	Leases   []leaseView  `json:"leases"`
-	turn
+	pagination
 }
 
 type configurationView struct {
@@ -146,11 +146,11 @@ type demandView struct {
 
 func newResourceView(r *capacity.Status, now time.Time) resourceView {
 	view := resourceView{
-		Resource: r.ID, Now: now, Capacity: amount(r.Capacity), Has: r.Has, Wants: r.Wants, Excess: r.Excess,
-		Clients: r.Clients, Leases: r.Leases, ParentExpiry: instant(r.ParentExpiry), Learning: r.Learning,
+		Resource: r.ID, Now: now, Capacity: jsonAmount(r.Capacity), Has: r.Has, Wants: r.Wants, Excess: r.Excess,
+		Clients: r.Clients, Leases: r.Leases, ParentExpiry: timeOrNil(r.ParentExpiry), Learning: r.Learning,
 	}
 	if r.Learning {
-		view.LearnsUntil = instant(r.LearnsUntil)
+		view.LearnsUntil = timeOrNil(r.LearnsUntil)
 	}
 	if t := r.Template; t != nil {
 		view.Template, view.Kind = t.Glob, t.Algorithm.Kind.String()
@@ -159,15 +159,15 @@ func newResourceView(r *capacity.Status, now time.Time) resourceView {
 	case r.Template != nil && r.Template.Safe != nil:
 		view.Safe = *r.Template.Safe
 	default:
-		view.Safe = amount(r.Capacity / float64(max(r.Clients, 1)))
+		view.Safe = jsonAmount(r.Capacity / float64(max(r.Clients, 1)))
 	}
 	return view
 }
 
 func newLeaseView(h *capacity.Holding) leaseView {
 	view := leaseView{
-		Client: h.Client, Has: amount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
-		Expiry: h.Lease.Expiry.UTC(), Refresh: seconds(h.Lease.Refresh),
+		Client: h.Client, Has: jsonAmount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
+		Expiry: h.Lease.Expiry.UTC(), Refresh: ceilSeconds(h.Lease.Refresh),
 	}
 	view.Bands = len(h.Demands)
 	for i, d := range h.Demands {
@@ -179,13 +179,13 @@ func newLeaseView(h *capacity.Holding) leaseView {
 	return view
 }
 
-func newConfigurationView(state *state, most int) configurationView {
+func newConfigurationView(state *serverState, most int) configurationView {
 	view := configurationView{
-		Version: state.version, Loaded: instant(state.changed), Stale: state.stale != nil,
+		Version: state.version, Loaded: timeOrNil(state.changed), Stale: state.configError != nil,
 		Templates: []templateView{}, Total: len(state.templates),
 	}
 	if view.Stale {
-		view.Why = state.stale.Error()
+		view.Why = state.configError.Error()
 	}
 	for i := range min(len(state.templates), most) {
 		view.Templates = append(view.Templates, newTemplateView(&state.templates[i]))
@@ -196,12 +196,12 @@ func newConfigurationView(state *state, most int) configurationView {
 func newTemplateView(t *capacity.Template) templateView {
 	a := &t.Algorithm
 	view := templateView{
-		Glob: t.Glob, Capacity: amount(t.Capacity), Safe: t.Safe, Description: t.Description,
-		Kind: a.Kind.String(), Lease: seconds(a.LeaseLength), Refresh: seconds(a.RefreshInterval),
-		Learning: seconds(a.LeaseLength), Parameters: []parameterView{},
+		Glob: t.Glob, Capacity: jsonAmount(t.Capacity), Safe: t.Safe, Description: t.Description,
+		Kind: a.Kind.String(), Lease: ceilSeconds(a.LeaseLength), Refresh: ceilSeconds(a.RefreshInterval),
+		Learning: ceilSeconds(a.LeaseLength), Parameters: []parameterView{},
 	}
 	if a.Learning != nil {
-		view.Learning = max(seconds(*a.Learning), 0)
+		view.Learning = max(ceilSeconds(*a.Learning), 0)
 	}
 	for _, p := range a.Parameters {
 		view.Parameters = append(view.Parameters, parameterView(p))
@@ -209,10 +209,10 @@ func newTemplateView(t *capacity.Template) templateView {
 	return view
 }
 
-func seconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
+func ceilSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// instant is a time that may not be there.
-func instant(t time.Time) *time.Time {
+// timeOrNil is a time that may not be there.
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -220,33 +220,33 @@ func instant(t time.Time) *time.Time {
 	return &t
 }
 
-// view is who answers. The lock is held.
-func (s *Server) view(now time.Time) serverView {
+// makeServerView is who answers. The lock is held.
+func (s *Server) makeServerView(now time.Time) serverView {
 	view := serverView{
-		Name: s.state.address, Now: now.UTC(), Master: s.core.Leading(now), MasterAddress: s.master(),
+		Name: s.state.address, Now: now.UTC(), Master: s.core.Leading(now), MasterAddress: s.masterAddress(),
 		Parents: append([]string{}, s.config.Parents...),
-		Parent:  s.parent.at, ParentHeard: instant(s.parent.heard),
+		Parent:  s.parent.address, ParentHeard: timeOrNil(s.parent.answeredAt),
 	}
 	if s.parent.fault != nil {
 		view.ParentFault = s.parent.fault.Error()
 	}
 	if view.Master {
-		view.MasterAddress, view.MasterUntil = s.state.address, instant(s.state.until)
+		view.MasterAddress, view.MasterUntil = s.state.address, timeOrNil(s.state.until)
 	}
 	return view
 }
 
-// overview copies what the first page shows.
-func (s *Server) overview(r *pageRequest) *overview {
+// makeOverview copies what the first page shows.
+func (s *Server) makeOverview(r *pageRequest) *overview {
 	s.mu.Lock()
 	now := s.now()
-	view := &overview{serverView: s.view(now)}
+	view := &overview{serverView: s.makeServerView(now)}
 	state := s.state
 	resources := s.core.Resources(now, r.after, r.limit+1)
 	s.mu.Unlock()
 	view.Configuration = newConfigurationView(&state, r.limit)
 	view.Configuration.Source = withoutUser(s.config.Source)
-	view.turn = turn{After: r.after, Limit: r.limit, Link: "/capacity"}
+	view.pagination = pagination{After: r.after, Limit: r.limit, Link: "/capacity"}
 	if len(resources) > r.limit {
 		resources = resources[:r.limit]
 		view.Next = resources[r.limit-1].ID
@@ -264,11 +264,11 @@ func (s *Server) overview(r *pageRequest) *overview {
 	return view
 }
 
-// detail copies what the page of a resource shows. ok is false if there is no such resource.
-func (s *Server) detail(r *pageRequest) (view *detail, ok bool) {
+// makeDetail copies what the page of a resource shows. ok is false if there is no such resource.
+func (s *Server) makeDetail(r *pageRequest) (view *resourceDetail, ok bool) {
 	s.mu.Lock()
 	now := s.now()
-	view = &detail{serverView: s.view(now)}
+	view = &resourceDetail{serverView: s.makeServerView(now)}
 	status, ok := s.core.Find(now, r.resource)
 	if !ok {
 		s.mu.Unlock()
@@ -277,7 +277,7 @@ func (s *Server) detail(r *pageRequest) (view *detail, ok bool) {
 	leases := s.core.Leases(now, r.resource, r.after, r.limit+1)
 	s.mu.Unlock()
 	view.Resource = newResourceView(&status, now)
-	view.turn = turn{After: r.after, Limit: r.limit, Link: linkTo(r.resource)}
+	view.pagination = pagination{After: r.after, Limit: r.limit, Link: linkTo(r.resource)}
 	if len(leases) > r.limit {
 		leases = leases[:r.limit]
 		view.Next = leases[r.limit-1].Client

@@ -10,39 +10,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// spread is by what part the asking of a parent is put off at random, so that servers which were started
+// askJitter is by what part the asking of a parent is put off at random, so that servers which were started
 // together do not go on asking together.
-const spread = 0.1
+const askJitter = 0.1
 
 // A parentState is what is known of the servers this one gets its capacity from. The server's lock guards
 // it, but for what only the goroutine of follow uses.
 type parentState struct {
-	wake  chan struct{} // says that there is something to ask before planned
-	plan  time.Time     // when follow asks next; zero: when it is woken
-	at    string        // the address that answered last
-	asked time.Time     // when an answer was last asked for
-	heard time.Time     // when one last came; zero: never
-	fault error         // why the last question has no answer; nil if it has
+	wake       chan struct{} // says that there is something to ask before planned
+	plan       time.Time     // when follow asks next; zero: when it is woken
+	address    string        // the address that answered last
+	askedAt    time.Time     // when an answer was last asked for
+	answeredAt time.Time     // when one last came; zero: never
+	fault      error         // why the last question has no answer; nil if it has
 
-	caller  *caller // of follow alone
-	silent  string  // the failure that the log has, empty while the parent answers
-	refused string  // the last refusal that the log has
-	heardOf string  // the address that the log has
+	client        *parentClient // of follow alone
+	loggedFailure string        // the failure that the log has, empty while the parent answers
+	loggedRefusal string        // the last refusal that the log has
+	loggedAddress string        // the address that the log has
 }
 
-// follow asks the parent for capacity until ctx ends, whenever the core has something to ask. It is
+// followParent asks the parent for capacity until ctx ends, whenever the core has something to ask. It is
 // off the path of requests: those are decided with what the parent said last.
-func (s *Server) follow(ctx context.Context) {
+func (s *Server) followParent(ctx context.Context) {
 	p := &s.parent
 	if s.config.Metrics != nil {
 		s.config.Metrics.MustRegister(s.parentGauge())
 	}
-	p.caller = newCaller(s.config.Parents, s.config.Dial, s.now)
-	defer p.caller.hangUp()
+	p.client = newCaller(s.config.Parents, s.config.Dial, s.now)
+	defer p.client.closeConn()
 	timer := time.NewTimer(never)
 	defer timer.Stop()
 	for {
-		timer.Reset(s.planAsking())
+		timer.Reset(s.planRequest())
 		select {
 		case <-ctx.Done():
 			return
@@ -53,9 +53,9 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-// planAsking is how long follow waits: until there is something to ask, and some time more. A server that
+// planRequest is how long follow waits: until there is something to ask, and some time more. A server that
 // does not lead waits until it is woken.
-func (s *Server) planAsking() time.Duration {
+func (s *Server) planRequest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -65,7 +65,7 @@ func (s *Server) planAsking() time.Duration {
 		return never
 	}
 	wait := max(s.parent.plan.Sub(now), 0)
-	return wait + time.Duration(spread*rand.Float64()*float64(wait))
+	return wait + time.Duration(askJitter*rand.Float64()*float64(wait))
 }
 
 // parentGauge shows when the parent answered last. While nothing is asked for that may be long ago.
@@ -76,10 +76,10 @@ func (s *Server) parentGauge() prometheus.Collector {
 	}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.parent.heard.IsZero() {
+		if s.parent.answeredAt.IsZero() {
 			return 0
 		}
-		return float64(s.parent.heard.UnixMilli()) / 1e3
+		return float64(s.parent.answeredAt.UnixMilli()) / 1e3
 	})
 }
 
@@ -106,24 +106,24 @@ func (s *Server) askParent(ctx context.Context) {
 	name := cmp.Or(s.config.Name, s.state.address)
 	asks, unused := s.core.Asks(now), s.core.Unused()
 	if len(asks) > 0 {
-		s.parent.asked = now
+		s.parent.askedAt = now
 	}
 	s.mu.Unlock()
 
-	caller := s.parent.caller
+	caller := s.parent.client
 	var err error
 	if len(asks) > 0 {
 		var answers []capacity.Grant
-		answers, err = caller.ask(ctx, name, asks)
-		s.heardParent(ctx, answers, err)
+		answers, err = caller.requestAll(ctx, name, asks)
+		s.onParentReply(ctx, answers, err)
 	}
-	if err == nil || refused(err) {
-		caller.release(ctx, name, unused)
+	if err == nil || isRefusal(err) {
+		caller.releaseResources(ctx, name, unused)
 	}
 }
 
-// heardParent takes the answers of the parent, or that there are none.
-func (s *Server) heardParent(ctx context.Context, answers []capacity.Grant, err error) {
+// onParentReply takes the answers of the parent, or that there are none.
+func (s *Server) onParentReply(ctx context.Context, answers []capacity.Grant, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
@@ -131,35 +131,35 @@ func (s *Server) heardParent(ctx context.Context, answers []capacity.Grant, err 
 	}
 	now, p := s.now(), &s.parent
 	if len(answers) > 0 {
-		p.heard = now
+		p.answeredAt = now
 	}
-	if len(answers) > 0 || err == nil || refused(err) {
+	if len(answers) > 0 || err == nil || isRefusal(err) {
 		s.core.Told(now, answers)
 	} else {
 		s.core.ParentFailed(now)
 	}
-	p.at, p.fault = p.caller.address, err
-	s.metrics.parentAnswered(err)
-	s.settle(now)
-	s.sayParent(err)
+	p.address, p.fault = p.client.address, err
+	s.metrics.countParentRequest(err)
+	s.expireLeases(now)
+	s.logParent(err)
 }
 
-// sayParent logs when the parent begins or ceases to answer, and each refusal that differs from the last.
-func (s *Server) sayParent(err error) {
+// logParent logs when the parent begins or ceases to answer, and each refusal that differs from the last.
+func (s *Server) logParent(err error) {
 	p := &s.parent
 	switch {
-	case err != nil && refused(err):
-		if text := err.Error(); text != p.refused {
-			p.refused = text
+	case err != nil && isRefusal(err):
+		if text := err.Error(); text != p.loggedRefusal {
+			p.loggedRefusal = text
 			s.log.Error("the parent refuses what it is asked", "error", err)
 		}
 	case err != nil:
-		if text := err.Error(); text != p.silent {
-			p.silent = text
+		if text := err.Error(); text != p.loggedFailure {
+			p.loggedFailure = text
 			s.log.Warn("the parent does not answer; what it gave holds until its lease is over", "error", err)
 		}
-	case p.silent != "" || p.heardOf != p.at:
-		p.silent, p.heardOf = "", p.at
-		s.log.Info("the parent answers", "address", p.at)
+	case p.loggedFailure != "" || p.loggedAddress != p.address:
+		p.loggedFailure, p.loggedAddress = "", p.address
+		s.log.Info("the parent answers", "address", p.address)
 	}
 }

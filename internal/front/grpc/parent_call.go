@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// patience is how long one call to a parent may take; shorter than usual leases, so that there is
+	// parentTimeout is how long one call to a parent may take; shorter than usual leases, so that there is
 	// time to ask another.
-	patience = 3 * time.Second
+	parentTimeout = 3 * time.Second
 	// maxHops is how often one question is sent on from one parent to the next. Two that take each
 	// other for the master must not keep it going for ever.
 	maxHops = 3
-	// batch is how many resources are asked for in one call, and batchBytes how many bytes they may have:
+	// batchResources is how many resources are asked for in one call, and batchBytes how many bytes they may have:
 	// less than the MiB that a call may have, by the largest size of each.
-	batch      = 1000
-	batchBytes = 1<<20 - 4<<10
+	batchResources = 1000
+	batchBytes     = 1<<20 - 4<<10
 	// entrySize and demandSize are the most that a resource without its name, and one priority of it, may
 	// have.
 	entrySize  = 64
@@ -39,13 +39,13 @@ const (
 	maxSplits = 50
 )
 
-// A caller talks to one of several parents: to the one that answered last, or that this one named as
+// A parentClient talks to one of several parents: to the one that answered last, or that this one named as
 // the master, and when it fails to the next.
-type caller struct {
+type parentClient struct {
 	addresses []string
 	options   []grpc.DialOption
 	now       func() time.Time
-	turn      int // of addresses, whose turn it is
+	next      int // of addresses, whose turn it is
 	splits    int // that may still be made for the question at hand
 
 	address string // of the connection; empty without one
@@ -53,25 +53,25 @@ type caller struct {
 }
 
 // newCaller makes a caller. Without credentials among the options it speaks plain text.
-func newCaller(addresses []string, options []grpc.DialOption, now func() time.Time) *caller {
+func newCaller(addresses []string, options []grpc.DialOption, now func() time.Time) *parentClient {
 	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
-	return &caller{addresses: addresses, options: append([]grpc.DialOption{plain}, options...), now: now}
+	return &parentClient{addresses: addresses, options: append([]grpc.DialOption{plain}, options...), now: now}
 }
 
-// hangUp closes the connection.
-func (c *caller) hangUp() {
+// closeConn closes the connection.
+func (c *parentClient) closeConn() {
 	if c.conn != nil {
 		_ = c.conn.Close()
 	}
 	c.conn, c.address = nil, ""
 }
 
-// connect sees to a connection to an address.
-func (c *caller) connect(address string) (err error) {
+// connectTo sees to a connection to an address.
+func (c *parentClient) connectTo(address string) (err error) {
 	if c.conn != nil && c.address == address {
 		return nil
 	}
-	c.hangUp()
+	c.closeConn()
 	c.conn, err = grpc.NewClient(address, c.options...)
 	if err != nil {
 		return fmt.Errorf("parent %s: %w", address, err)
@@ -80,31 +80,31 @@ func (c *caller) connect(address string) (err error) {
 	return nil
 }
 
-// A question is one call to a parent. An answer with a mastership is one of a server that is not the master.
-type question func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error)
+// A parentRequest is one call to a parent. An answer with a mastership is one of a server that is not the master.
+type parentRequest func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error)
 
-// do makes a call, and makes it again where the answer says the master is. After a failure the next
+// callMaster makes a call, and makes it again where the answer says the master is. After a failure the next
 // parent has its turn, at the next call.
-func (c *caller) do(ctx context.Context, call question) error {
+func (c *parentClient) callMaster(ctx context.Context, call parentRequest) error {
 	address := c.address
 	if address == "" {
-		address = c.addresses[c.turn%len(c.addresses)]
+		address = c.addresses[c.next%len(c.addresses)]
 	}
-	err := c.hop(ctx, address, call)
+	err := c.followRedirects(ctx, address, call)
 	// A parent that understood the question is there; asking another would not help.
-	if err != nil && !refused(err) {
-		c.hangUp()
-		c.turn++
+	if err != nil && !isRefusal(err) {
+		c.closeConn()
+		c.next++
 	}
 	return err
 }
 
-// hop follows from one parent to the next until one processes the call.
-func (c *caller) hop(ctx context.Context, address string, call question) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// followRedirects follows from one parent to the next until one processes the call.
+func (c *parentClient) followRedirects(ctx context.Context, address string, call parentRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, parentTimeout)
 	defer cancel()
 	for range maxHops {
-		if err := c.connect(address); err != nil {
+		if err := c.connectTo(address); err != nil {
 			return err
 		}
 		master, err := call(ctx, doormanpb.NewCapacityClient(c.conn))
@@ -121,16 +121,16 @@ func (c *caller) hop(ctx context.Context, address string, call question) error {
 	return fmt.Errorf("parent %s: is the %d. one that names another as the master", c.address, maxHops)
 }
 
-// refused reports whether a parent understood a question and will not answer it.
-func refused(err error) bool {
+// isRefusal reports whether a parent understood a question and will not answer it.
+func isRefusal(err error) bool {
 	code := status.Code(err)
 	return code == codes.InvalidArgument || code == codes.ResourceExhausted
 }
 
-// ask asks for capacity. When a parent refuses, the rest is asked for without what it refuses; answers and
+// requestAll asks for capacity. When a parent refuses, the rest is asked for without what it refuses; answers and
 // an error can come together. What the parent has given something of comes first. The order of the rest is
 // drawn by lot, so that the same are not always the last.
-func (c *caller) ask(ctx context.Context, name string, asks []capacity.Request) ([]capacity.Grant, error) {
+func (c *parentClient) requestAll(ctx context.Context, name string, asks []capacity.Request) ([]capacity.Grant, error) {
 	c.splits = maxSplits
 	rand.Shuffle(len(asks), func(i, j int) { asks[i], asks[j] = asks[j], asks[i] })
 	slices.SortStableFunc(asks, func(a, b capacity.Request) int {
@@ -138,24 +138,24 @@ func (c *caller) ask(ctx context.Context, name string, asks []capacity.Request) 
 	})
 	var answers []capacity.Grant
 	var failed error
-	for some := range batches(asks) {
-		more, err := c.askSome(ctx, name, some)
+	for some := range splitIntoBatches(asks) {
+		more, err := c.requestBatch(ctx, name, some)
 		answers = append(answers, more...)
 		failed = firstOf(failed, err)
-		if err != nil && !refused(err) {
+		if err != nil && !isRefusal(err) {
 			break
 		}
 	}
 	return answers, failed
 }
 
-// batches cuts what is asked for into pieces that fit into a call.
-func batches(asks []capacity.Request) func(yield func([]capacity.Request) bool) {
+// splitIntoBatches cuts what is asked for into pieces that fit into a call.
+func splitIntoBatches(asks []capacity.Request) func(yield func([]capacity.Request) bool) {
 	return func(yield func([]capacity.Request) bool) {
 		from, size := 0, 0
 		for i := range asks {
 			more := entrySize + len(asks[i].Resource) + demandSize*len(asks[i].Demands)
-			if i-from == batch || i > from && size+more > batchBytes {
+			if i-from == batchResources || i > from && size+more > batchBytes {
 				if !yield(asks[from:i]) {
 					return
 				}
@@ -169,26 +169,26 @@ func batches(asks []capacity.Request) func(yield func([]capacity.Request) bool) 
 	}
 }
 
-// askSome asks for so much that fits into one call. Of what is refused each half is tried alone, so
+// requestBatch asks for so much that fits into one call. Of what is refused each half is tried alone, so
 // that one resource the parent does not like costs the others nothing.
-func (c *caller) askSome(ctx context.Context, name string, asks []capacity.Request) (
+func (c *parentClient) requestBatch(ctx context.Context, name string, asks []capacity.Request) (
 	[]capacity.Grant, error,
 ) {
-	request := askMessage(name, asks)
+	request := capacityRequest(name, asks)
 	var answer *doormanpb.GetServerCapacityResponse
 	var ahead time.Duration
-	err := c.do(ctx, func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
+	err := c.callMaster(ctx, func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 		var header metadata.MD
 		asked := c.now()
 		var err error
-		answer, err = to.GetServerCapacity(askTime(ctx), request, grpc.Header(&header))
+		answer, err = to.GetServerCapacity(requestTime(ctx), request, grpc.Header(&header))
 		ahead = clockAhead(header, asked)
 		return answer.GetMastership(), err
 	})
 	if err == nil {
-		return grants(answer, ahead), nil
+		return grantsOf(answer, ahead), nil
 	}
-	if !refused(err) {
+	if !isRefusal(err) {
 		return nil, err
 	}
 	if len(asks) == 1 {
@@ -199,26 +199,26 @@ func (c *caller) askSome(ctx context.Context, name string, asks []capacity.Reque
 		return nil, err
 	}
 	half := len(asks) / 2
-	first, failed := c.askSome(ctx, name, asks[:half])
-	if failed != nil && !refused(failed) {
+	first, failed := c.requestBatch(ctx, name, asks[:half])
+	if failed != nil && !isRefusal(failed) {
 		return first, failed
 	}
-	second, err := c.askSome(ctx, name, asks[half:])
-	if err != nil && !refused(err) {
+	second, err := c.requestBatch(ctx, name, asks[half:])
+	if err != nil && !isRefusal(err) {
 		failed = err // the worse of the two
 	}
 	return append(first, second...), firstOf(failed, err)
 }
 
-// release gives back what nobody here uses any more, as far as the parent can be reached.
-func (c *caller) release(ctx context.Context, name string, resources []string) {
-	for some := range slices.Chunk(resources, batch) {
+// releaseResources gives back what nobody here uses any more, as far as the parent can be reached.
+func (c *parentClient) releaseResources(ctx context.Context, name string, resources []string) {
+	for some := range slices.Chunk(resources, batchResources) {
 		request := &doormanpb.ReleaseCapacityRequest{ClientId: &name, ResourceId: some}
 		call := func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			answer, err := to.ReleaseCapacity(ctx, request)
 			return answer.GetMastership(), err
 		}
-		if c.do(ctx, call) != nil {
+		if c.callMaster(ctx, call) != nil {
 			return
 		}
 	}

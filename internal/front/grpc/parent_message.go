@@ -11,8 +11,8 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 )
 
-// askMessage is the question to a parent. What is more than any server takes is cut to that.
-func askMessage(name string, asks []capacity.Request) *doormanpb.GetServerCapacityRequest {
+// capacityRequest is the question to a parent. What is more than any server takes is cut to that.
+func capacityRequest(name string, asks []capacity.Request) *doormanpb.GetServerCapacityRequest {
 	message := &doormanpb.GetServerCapacityRequest{ServerId: &name}
 	for i := range asks {
 		ask := &asks[i]
@@ -21,7 +21,7 @@ func askMessage(name string, asks []capacity.Request) *doormanpb.GetServerCapaci
 			entry.Has = &doormanpb.Lease{
 				ExpiryTime:      new(ask.Has.Expiry.Unix()),
 				RefreshInterval: new(int64(ask.Has.Refresh / time.Second)),
-				Capacity:        new(held(ask.Has.Capacity)),
+				Capacity:        new(sanitizeHas(ask.Has.Capacity)),
 			}
 		}
 		for _, d := range ask.Demands {
@@ -36,8 +36,8 @@ func askMessage(name string, asks []capacity.Request) *doormanpb.GetServerCapaci
 	return message
 }
 
-// grants are the answers of a parent whose clock is ahead by so much.
-func grants(message *doormanpb.GetServerCapacityResponse, ahead time.Duration) []capacity.Grant {
+// grantsOf are the answers of a parent whose clock is ahead by so much.
+func grantsOf(message *doormanpb.GetServerCapacityResponse, ahead time.Duration) []capacity.Grant {
 	answers := make([]capacity.Grant, 0, len(message.GetResponse()))
 	for _, entry := range message.GetResponse() {
 		gets := entry.GetGets()
@@ -81,8 +81,8 @@ func parentAlgorithm(block *doormanpb.Algorithm) *capacity.Algorithm {
 	return algorithm
 }
 
-// askTime has a parent say what time it is there, with its answer.
-func askTime(ctx context.Context) context.Context {
+// requestTime has a parent say what time it is there, with its answer.
+func requestTime(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, timeHeader, "?")
 }
 

@@ -99,7 +99,7 @@ func TestGivingBackHoldsUpNoQuestion(t *testing.T) {
 	child := start(t, Config{Name: "child", Parents: []string{parent.listen(t)}})
 	many := &doormanpb.GetCapacityRequest{ClientId: new("a")}
 	names := &doormanpb.ReleaseCapacityRequest{ClientId: new("a")}
-	for i := range 10 * batch {
+	for i := range 10 * batchResources {
 		name := "r" + strconv.Itoa(i)
 		names.ResourceId = append(names.ResourceId, name)
 		many.Resource = append(many.Resource, &doormanpb.ResourceRequest{
@@ -116,7 +116,7 @@ func TestGivingBackHoldsUpNoQuestion(t *testing.T) {
 	<-released
 	began := time.Now()
 	child.getsSoon(t, "a", "new", ofWanted{1, 1})
-	if took := time.Since(began); took > 5*patience {
-		t.Errorf("a new resource was had after %v, want %v at most", took, 5*patience)
+	if took := time.Since(began); took > 5*parentTimeout {
+		t.Errorf("a new resource was had after %v, want %v at most", took, 5*parentTimeout)
 	}
 }

@@ -203,8 +203,8 @@ func (s *tested) parentHeard(tb testing.TB, address string) {
 	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.parent; p.at != address || p.heard.IsZero() || p.fault != nil {
-		tb.Errorf("parent %q heard %v, fault %v, want %q", p.at, p.heard, p.fault, address)
+	if p := s.parent; p.address != address || p.answeredAt.IsZero() || p.fault != nil {
+		tb.Errorf("parent %q heard %v, fault %v, want %q", p.address, p.answeredAt, p.fault, address)
 	}
 }
 
@@ -303,8 +303,8 @@ func TestOnlyMasterAsksParent(t *testing.T) {
 		Name: "part", Election: appointed{Mastership{Leading: true}}, Parents: []string{address},
 	})
 	eventually(t, func() bool { // both have heard of the election
-		leading, _ := master.look()
-		_, known := idle.look()
+		leading, _ := master.currentState()
+		_, known := idle.currentState()
 		return leading && known.leader != ""
 	})
 	client, resource := "a", "idle"
@@ -353,7 +353,7 @@ func TestSilentParentHoldsUpNobody(t *testing.T) {
 	const tries = 5 // a busy machine may take its time, but not each time
 	for try := 1; ; try++ {
 		took := waits()
-		if took < patience/2 {
+		if took < parentTimeout/2 {
 			return
 		}
 		if try == tries {

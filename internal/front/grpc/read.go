@@ -14,8 +14,8 @@ import (
 // What is read, and what counts as readable, is what the generated code makes of the same bytes. A field
 // that is not known is passed over, and so is one of another type than it has in the protocol.
 
-// A field is one field of a message.
-type field struct {
+// A wireField is one field of a message.
+type wireField struct {
 	number protowire.Number
 	kind   protowire.Type
 	value  uint64 // of a varint or a fixed64
@@ -23,27 +23,27 @@ type field struct {
 }
 
 // is reports which field it is.
-func (f *field) is(number protowire.Number, kind protowire.Type) bool {
+func (f *wireField) is(number protowire.Number, kind protowire.Type) bool {
 	return f.number == number && f.kind == kind
 }
 
 // float is the value of a double.
-func (f *field) float() float64 { return math.Float64frombits(f.value) }
+func (f *wireField) float() float64 { return math.Float64frombits(f.value) }
 
 // int is the value of an int64.
-func (f *field) int() int64 { return int64(f.value) } // #nosec G115 -- two's complement, as it was sent
+func (f *wireField) int() int64 { return int64(f.value) } // #nosec G115 -- two's complement, as it was sent
 
-// next reads the next field of a message, and returns the rest of it.
-func (f *field) next(message []byte) (rest []byte, err error) {
+// readNext reads the next field of a message, and returns the rest of it.
+func (f *wireField) readNext(message []byte) (rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(message)
 	if n < 0 {
-		return nil, unreadable(n)
+		return nil, unreadableError(n)
 	}
 	if number > protowire.MaxValidNumber { // protowire lets it pass
 		return nil, invalid("message cannot be read as the protocol has it: field %d", number)
 	}
 	message = message[n:]
-	*f = field{number: number, kind: kind}
+	*f = wireField{number: number, kind: kind}
 	switch kind {
 	case protowire.VarintType:
 		f.value, n = protowire.ConsumeVarint(message)
@@ -55,12 +55,12 @@ func (f *field) next(message []byte) (rest []byte, err error) {
 		n = protowire.ConsumeFieldValue(number, kind, message)
 	}
 	if n < 0 {
-		return nil, unreadable(n)
+		return nil, unreadableError(n)
 	}
 	return message[n:], nil
 }
 
-func unreadable(n int) error {
+func unreadableError(n int) error {
 	return invalid("message cannot be read as the protocol has it: %w", protowire.ParseError(n))
 }
 
@@ -74,27 +74,27 @@ func missingField(have int, names ...string) error {
 	return nil
 }
 
-// within says where in a message something is wrong.
-func within(err error, place string, index int) error {
+// errorAt says where in a message something is wrong.
+func errorAt(err error, place string, index int) error {
 	return invalid("%s[%d].%w", place, index, err)
 }
 
 // readGet reads a GetCapacityRequest.
-func (c *call) readGet(message []byte) error {
+func (c *capacityCall) readGet(message []byte) error {
 	return c.readCall(message, "client_id", c.readResource)
 }
 
 // readServerGet reads a GetServerCapacityRequest.
-func (c *call) readServerGet(message []byte) error {
+func (c *capacityCall) readServerGet(message []byte) error {
 	c.server = true
 	return c.readCall(message, "server_id", c.readServerResource)
 }
 
 // readCall reads what both requests have alike: who asks, and for which resources.
-func (c *call) readCall(message []byte, who string, readResource func(message []byte) error) (err error) {
+func (c *capacityCall) readCall(message []byte, who string, readResource func(message []byte) error) (err error) {
 	have, entries := 0, 0
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (c *call) readCall(message []byte, who string, readResource func(message []
 			return invalid("resource has more than %d entries, want at most that", maxEntries)
 		case f.is(2, protowire.BytesType):
 			if err := readResource(f.bytes); err != nil {
-				return within(err, "resource", entries)
+				return errorAt(err, "resource", entries)
 			}
 			entries++
 		}
@@ -115,12 +115,12 @@ func (c *call) readCall(message []byte, who string, readResource func(message []
 }
 
 // readResource reads a ResourceRequest.
-func (c *call) readResource(message []byte) (err error) {
+func (c *capacityCall) readResource(message []byte) (err error) {
 	var r capacity.Request
-	var has lease
+	var has wireLease
 	have, demand := 0, capacity.Demand{Clients: 1}
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (c *call) readResource(message []byte) (err error) {
 			demand.Priority = f.int()
 			have |= 2
 		case f.is(3, protowire.BytesType):
-			if err := has.read(f.bytes); err != nil {
+			if err := has.readFields(f.bytes); err != nil {
 				return err
 			}
 		case f.is(4, protowire.Fixed64Type):
@@ -140,23 +140,23 @@ func (c *call) readResource(message []byte) (err error) {
 			have |= 4
 		}
 	}
-	r.Has, err = has.lease()
+	r.Has, err = has.toLease()
 	if err != nil {
 		return err
 	}
 	c.demands = append(c.demands, demand)
-	c.add(r, 1)
+	c.addRequest(r, 1)
 	return missingField(have, "resource_id", "priority", "wants")
 }
 
 // readServerResource reads a ServerCapacityResourceRequest. One without bands comes from a server that
 // nobody asked: it counts as one client that wants nothing.
-func (c *call) readServerResource(message []byte) (err error) {
+func (c *capacityCall) readServerResource(message []byte) (err error) {
 	var r capacity.Request
-	var has lease
+	var has wireLease
 	have, bands := 0, 0
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -165,19 +165,19 @@ func (c *call) readServerResource(message []byte) (err error) {
 			r.Resource = string(f.bytes)
 			have |= 1
 		case f.is(2, protowire.BytesType):
-			if err := has.read(f.bytes); err != nil {
+			if err := has.readFields(f.bytes); err != nil {
 				return err
 			}
 		case f.is(3, protowire.BytesType) && bands == maxBands:
 			return invalid("wants has more than %d bands, want at most that", maxBands)
 		case f.is(3, protowire.BytesType):
 			if err := c.readBand(f.bytes); err != nil {
-				return within(err, "wants", bands)
+				return errorAt(err, "wants", bands)
 			}
 			bands++
 		}
 	}
-	r.Has, err = has.lease()
+	r.Has, err = has.toLease()
 	if err != nil {
 		return err
 	}
@@ -185,15 +185,15 @@ func (c *call) readServerResource(message []byte) (err error) {
 		c.demands = append(c.demands, capacity.Demand{Clients: 1})
 		bands = 1
 	}
-	c.add(r, bands)
+	c.addRequest(r, bands)
 	return missingField(have, "resource_id")
 }
 
 // readBand reads a PriorityBandAggregate.
-func (c *call) readBand(message []byte) (err error) {
+func (c *capacityCall) readBand(message []byte) (err error) {
 	have, demand := 0, capacity.Demand{}
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -215,10 +215,10 @@ func (c *call) readBand(message []byte) (err error) {
 
 // readRelease reads a ReleaseCapacityRequest. An empty resource means nothing: clients of doorman send one
 // for each resource they have, before the resources themselves.
-func (c *call) readRelease(message []byte) (err error) {
+func (c *capacityCall) readRelease(message []byte) (err error) {
 	have := 0
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -237,9 +237,9 @@ func (c *call) readRelease(message []byte) (err error) {
 }
 
 // readDiscovery reads a DiscoveryRequest, in which nothing is.
-func (c *call) readDiscovery(message []byte) (err error) {
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+func (c *capacityCall) readDiscovery(message []byte) (err error) {
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -247,19 +247,19 @@ func (c *call) readDiscovery(message []byte) (err error) {
 	return nil
 }
 
-// A lease is a Lease as it is read, maybe in parts.
-type lease struct {
-	there           bool
+// A wireLease is a Lease as it is read, maybe in parts.
+type wireLease struct {
+	present         bool
 	have            int
 	expiry, refresh int64
 	amount          float64
 }
 
-// read reads a Lease, or more of it.
-func (l *lease) read(message []byte) (err error) {
-	l.there = true
-	for f := (field{}); len(message) > 0; {
-		message, err = f.next(message)
+// readFields reads a Lease, or more of it.
+func (l *wireLease) readFields(message []byte) (err error) {
+	l.present = true
+	for f := (wireField{}); len(message) > 0; {
+		message, err = f.readNext(message)
 		if err != nil {
 			return err
 		}
@@ -278,9 +278,9 @@ func (l *lease) read(message []byte) (err error) {
 	return nil
 }
 
-// lease is what was read; the zero Lease when there was none.
-func (l *lease) lease() (capacity.Lease, error) {
-	if !l.there {
+// toLease is what was read; the zero Lease when there was none.
+func (l *wireLease) toLease() (capacity.Lease, error) {
+	if !l.present {
 		return capacity.Lease{}, nil
 	}
 	if err := missingField(l.have, "has.expiry_time", "has.refresh_interval", "has.capacity"); err != nil {

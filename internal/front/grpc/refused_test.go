@@ -94,7 +94,7 @@ func TestManyRefusedResourcesAreLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := []string{"first"}
-	for i := range 3 * chunk {
+	for i := range 3 * chunkSize {
 		all = append(all, fmt.Sprint("between-", i))
 	}
 	got, err := s.names(t, "x", append(all, "last")...)
@@ -130,7 +130,7 @@ func TestRefusalsAreToldNowAndThen(t *testing.T) {
 	for _, step := range []struct {
 		wait  time.Duration
 		lines int
-	}{{0, 1}, {0, 1}, {refusalsApart - 1, 1}, {1, 2}, {time.Second, 2}} {
+	}{{0, 1}, {0, 1}, {refusalLogInterval - 1, 1}, {1, 2}, {time.Second, 2}} {
 		c.move(step.wait)
 		if _, err := s.names(t, "x", "a", "b"); err != nil {
 			t.Fatal(err)

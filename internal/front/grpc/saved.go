@@ -90,10 +90,10 @@ func CheckLeases(path string) error {
 	return err
 }
 
-// claim makes the saved leases this server's own, before it grants anything. A file that cannot be
+// restoreSaved makes the saved leases this server's own, before it grants anything. A file that cannot be
 // removed is not used: the next server might find it there again, long after it stopped to be true.
-func (s *Server) claim(now time.Time) {
-	if s.saved == nil || s.ended { // the next server may still need it
+func (s *Server) restoreSaved(now time.Time) {
+	if s.saved == nil || s.stopped { // the next server may still need it
 		return
 	}
 	saved := *s.saved

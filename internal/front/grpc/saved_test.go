@@ -43,16 +43,16 @@ func life(t *testing.T, config Config, live func(s *Server)) {
 func (s *Server) gets(t *testing.T, client string, has, wants float64) float64 {
 	t.Helper()
 	c := s.newCall()
-	defer s.free(c)
+	defer s.freeCall(c)
 	c.client = client
 	c.demands = append(c.demands, capacity.Demand{Clients: 1, Wants: wants})
 	request := capacity.Request{Resource: "r"}
 	if has > 0 {
 		request.Has = capacity.Lease{Expiry: s.now().Add(time.Minute), Capacity: has}
 	}
-	c.add(request, 1)
-	to, err := s.answer(overGRPC, rpcGetCapacity, c)
-	if err != nil || to.there {
+	c.addRequest(request, 1)
+	to, err := s.answerCall(overGRPC, rpcGetCapacity, c)
+	if err != nil || to.notMaster {
 		t.Fatalf("%s gets %v, %v, want an answer", client, to, err)
 	}
 	return c.grants[0].Lease.Capacity
@@ -164,7 +164,7 @@ func TestServersThatDecideNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if begun {
-				s.begin(new(net.TCPAddr))
+				s.initAddress(new(net.TCPAddr))
 			}
 			if err := s.Shutdown(t.Context()); err != nil {
 				t.Error(err)
@@ -201,7 +201,7 @@ func TestLeasesRunOutByThemselves(t *testing.T) {
 			s.gets(t, "b", 10, 30)
 			for _, want := range []int64{2, 1, 0} {
 				var got int64
-				for status := range s.resources() {
+				for status := range s.allResources() {
 					got += status.Leases
 				}
 				if got != want {

@@ -8,75 +8,75 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 )
 
-// A series value chooses the resources that have series of their own. Clients choose names, so the order of
+// A seriesChoice value chooses the resources that have series of their own. Clients choose names, so the order of
 // names must not decide: first come the resources that a template names exactly, then those that had series
 // last, the oldest of them first, and then others.
-type series struct {
-	gauges *gauges
-	round  int
-	had    map[string]int
-	ranks  [3][]capacity.Status // at most maxSeries of each
-	rest   capacity.Status
-	left   int // resources in rest
+type seriesChoice struct {
+	gauges    *gauges
+	round     int
+	since     map[string]int
+	ranks     [3][]capacity.Status // at most maxSeries of each
+	rest      capacity.Status
+	restCount int // resources in rest
 }
 
 // newSeries begins to choose.
-func (g *gauges) newSeries() *series {
+func (g *gauges) newSeries() *seriesChoice {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.rounds++
-	return &series{gauges: g, round: g.rounds, had: g.had}
+	return &seriesChoice{gauges: g, round: g.rounds, since: g.since}
 }
 
-// add notes a resource.
-func (s *series) add(status *capacity.Status) {
+// addResource notes a resource.
+func (s *seriesChoice) addResource(status *capacity.Status) {
 	rank := 2
 	switch {
 	case status.Template != nil && status.Template.Glob == status.ID:
 		rank = 0
-	case s.had[status.ID] > 0:
+	case s.since[status.ID] > 0:
 		rank = 1
 	}
 	if len(s.ranks[rank]) == maxSeries {
-		s.leave(status)
+		s.addToRest(status)
 		return
 	}
 	s.ranks[rank] = append(s.ranks[rank], *status)
 }
 
-// leave adds a resource to those without series.
-func (s *series) leave(status *capacity.Status) {
-	add(&s.rest, status)
-	s.left++
+// addToRest adds a resource to those without series.
+func (s *seriesChoice) addToRest(status *capacity.Status) {
+	addStatus(&s.rest, status)
+	s.restCount++
 }
 
-// choose returns the sums by label. Names that are cut to the same label have one sum.
-func (s *series) choose() map[string]*capacity.Status {
+// sumsByLabel returns the sums by label. Names that are cut to the same label have one sum.
+func (s *seriesChoice) sumsByLabel() map[string]*capacity.Status {
 	chosen := make(map[string]*capacity.Status)
 	had := make(map[string]int)
 	slices.SortStableFunc(s.ranks[1], func(a, b capacity.Status) int {
-		return cmp.Compare(s.had[a.ID], s.had[b.ID])
+		return cmp.Compare(s.since[a.ID], s.since[b.ID])
 	})
 	for _, rank := range s.ranks {
 		for i := range rank {
 			if len(had) == maxSeries {
-				s.leave(&rank[i])
+				s.addToRest(&rank[i])
 				continue
 			}
-			had[rank[i].ID] = cmp.Or(s.had[rank[i].ID], s.round)
+			had[rank[i].ID] = cmp.Or(s.since[rank[i].ID], s.round)
 			label := labelOf(rank[i].ID)
 			if chosen[label] == nil {
 				chosen[label] = new(capacity.Status)
 			}
-			add(chosen[label], &rank[i])
+			addStatus(chosen[label], &rank[i])
 		}
 	}
-	if s.left > 0 {
+	if s.restCount > 0 {
 		chosen[""] = &s.rest
 	}
 	s.gauges.mu.Lock()
 	defer s.gauges.mu.Unlock()
-	s.gauges.had = had
+	s.gauges.since = had
 	return chosen
 }
 

@@ -67,11 +67,11 @@ func TestPagesAreBounded(t *testing.T) {
 		for priority := range int64(maxBands) {
 			c.demands = append(c.demands, capacity.Demand{Priority: priority, Clients: 2, Wants: 1})
 		}
-		c.add(capacity.Request{Resource: "banded"}, maxBands)
-		if _, err := r.answer(overGRPC, rpcGetServerCapacity, c); err != nil {
+		c.addRequest(capacity.Request{Resource: "banded"}, maxBands)
+		if _, err := r.answerCall(overGRPC, rpcGetServerCapacity, c); err != nil {
 			t.Fatal(err)
 		}
-		r.free(c)
+		r.freeCall(c)
 	}
 	var seen []string
 	for after, more := "", true; more; more = after != "" {

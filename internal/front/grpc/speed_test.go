@@ -70,12 +70,12 @@ func BenchmarkCall(b *testing.B) {
 			for b.Loop() {
 				c := s.newCall()
 				c.fault = c.readGet(message)
-				to, err := s.answer(overGRPC, rpcGetCapacity, c)
+				to, err := s.answerCall(overGRPC, rpcGetCapacity, c)
 				if err != nil {
 					b.Fatal(err)
 				}
 				writeGet(c, to)
-				s.free(c)
+				s.freeCall(c)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/resource")
 		})
@@ -108,12 +108,12 @@ func BenchmarkLock(b *testing.B) {
 			ask := func() {
 				c := s.newCall()
 				c.fault = c.readGet(messages[next.Add(1)%clients])
-				to, err := s.answer(overGRPC, rpcGetCapacity, c)
+				to, err := s.answerCall(overGRPC, rpcGetCapacity, c)
 				if err != nil {
 					b.Error(err)
 				}
 				writeGet(c, to)
-				s.free(c)
+				s.freeCall(c)
 			}
 			for range clients {
 				ask()

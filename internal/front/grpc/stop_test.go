@@ -21,13 +21,13 @@ import (
 // reach opens a connection to a server, which has taken it.
 func (s *tested) reach(t *testing.T) net.Conn {
 	t.Helper()
-	before := s.conns.count()
+	before := s.conns.openCount()
 	conn, err := new(net.Dialer).DialContext(in(t), "tcp", s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	await.True(t, "the server has the connection", func() bool { return s.conns.count() != before })
+	await.True(t, "the server has the connection", func() bool { return s.conns.openCount() != before })
 	return conn
 }
 
@@ -40,7 +40,7 @@ func TestSilentConnectionsHoldUpNoEnd(t *testing.T) {
 	if err := s.Shutdown(in(t)); err != nil {
 		t.Errorf("the end with a silent connection = %v, want none", err)
 	}
-	if took := time.Since(began); took > handshake/2 {
+	if took := time.Since(began); took > handshakeTimeout/2 {
 		t.Errorf("the end took %s, want it at once", took)
 	}
 }
@@ -57,7 +57,7 @@ func TestHalfAGreetingIsCutInTime(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_ = s.Shutdown(ctx) // an error if the server had read the five bytes by then
-	if took := time.Since(began); took > handshake/2 {
+	if took := time.Since(began); took > handshakeTimeout/2 {
 		t.Errorf("the end took %s, want it after the 100 ms it has", took)
 	}
 }
@@ -90,10 +90,10 @@ func TestSavedLeasesOutliveAnEarlyEnd(t *testing.T) {
 	if err := s.Shutdown(in(t)); err != nil {
 		t.Error(err)
 	}
-	s.begin(new(net.TCPAddr))
+	s.initAddress(new(net.TCPAddr))
 	c := s.newCall()
 	c.client = "x"
-	_, _ = s.answer(overGRPC, rpcGetCapacity, c)
+	_, _ = s.answerCall(overGRPC, rpcGetCapacity, c)
 	if got, err := os.ReadFile(file); err != nil || string(got) != text {
 		t.Errorf("after a server that ended before it began the file = %q, %v, want %q", got, err, text)
 	}

@@ -12,9 +12,9 @@ import (
 // how long a lease is: the protocol itself has only the second at which it ends.
 const timeHeader = "gatehouse-time"
 
-// tellTime answers that after a decision, so that no time of deciding counts as part of a lease. It
+// sendServerTime answers that after a decision, so that no time of deciding counts as part of a lease. It
 // costs who does not ask a fifth of a µs.
-func (s *Server) tellTime(ctx context.Context) {
+func (s *Server) sendServerTime(ctx context.Context) {
 	if len(metadata.ValueFromIncomingContext(ctx, timeHeader)) > 0 {
 		ms := strconv.FormatInt(s.now().UnixMilli(), 10)
 		_ = grpc.SetHeader(ctx, metadata.Pairs(timeHeader, ms)) // fails only after the answer

@@ -56,6 +56,6 @@ func BenchmarkTime(b *testing.B) {
 		"content-type", "application/grpc", "user-agent", "grpc-go", "grpc-accept-encoding", "gzip"))
 	b.ReportAllocs()
 	for b.Loop() {
-		s.tellTime(ctx)
+		s.sendServerTime(ctx)
 	}
 }

@@ -69,7 +69,7 @@ func TestBytesOnTheWire(t *testing.T) {
 			t.Errorf("%s %s = %s, want %s", c.method, c.request, got, c.want)
 		}
 	}
-	c := &call{grants: []capacity.Grant{{
+	c := &capacityCall{grants: []capacity.Grant{{
 		Resource: "r", Lease: capacity.Lease{Expiry: time.Unix(1, 0), Refresh: 5 * time.Second},
 	}}}
 	if got := hex.EncodeToString(c.appendServerGet(nil)); got != "0a120a0172"+lease {
@@ -194,8 +194,8 @@ func TestReadsWhatIsThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := &call{client: "x"}
-		if err := errors.Join(got.readResource(message), got.check()); err != nil {
+		got := &capacityCall{client: "x"}
+		if err := errors.Join(got.readResource(message), got.checkFields()); err != nil {
 			t.Errorf("%s: %v", c.request, err)
 			continue
 		}
@@ -212,13 +212,13 @@ func TestReadsWhatIsThere(t *testing.T) {
 func TestReadKeepsNothingOfTheMessage(t *testing.T) {
 	for _, c := range []struct {
 		message []byte
-		read    func(c *call, message []byte) error
+		read    func(c *capacityCall, message []byte) error
 	}{
-		{asked("client", want("resource", 1)), (*call).readGet},
-		{askedBelow(new("resource"), band(0, 1, 1)), (*call).readServerGet},
-		{append(asked("client"), "\x12\x08resource"...), (*call).readRelease},
+		{asked("client", want("resource", 1)), (*capacityCall).readGet},
+		{askedBelow(new("resource"), band(0, 1, 1)), (*capacityCall).readServerGet},
+		{append(asked("client"), "\x12\x08resource"...), (*capacityCall).readRelease},
 	} {
-		got, want := new(call), new(call)
+		got, want := new(capacityCall), new(capacityCall)
 		if err := errors.Join(c.read(got, c.message), c.read(want, bytes.Clone(c.message))); err != nil {
 			t.Fatal(err)
 		}

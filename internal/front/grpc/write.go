@@ -20,7 +20,7 @@ const (
 )
 
 // sizeGet is at most the size of the answer to a GetCapacityRequest or a GetServerCapacityRequest.
-func (c *call) sizeGet() int {
+func (c *capacityCall) sizeGet() int {
 	size := 0
 	for i := range c.grants {
 		g := &c.grants[i]
@@ -33,7 +33,7 @@ func (c *call) sizeGet() int {
 }
 
 // appendGet appends a GetCapacityResponse.
-func (c *call) appendGet(to []byte) []byte {
+func (c *capacityCall) appendGet(to []byte) []byte {
 	for i := range c.grants {
 		g := &c.grants[i]
 		size := sizeBytes(len(g.Resource)) + sizeLease(&g.Lease) + 9
@@ -44,7 +44,7 @@ func (c *call) appendGet(to []byte) []byte {
 		to = appendHead(to, 1, size)
 		to = appendString(to, 1, g.Resource)
 		to = appendLease(to, &g.Lease)
-		to = appendDouble(to, 3, limitless(g.Safe))
+		to = appendDouble(to, 3, wireAmount(g.Safe))
 		if learning > 0 {
 			to = appendInt(to, doormanpb.LearningField, learning)
 		}
@@ -59,7 +59,7 @@ func learningSeconds(g *capacity.Grant) int64 {
 
 // appendServerGet appends a GetServerCapacityResponse. What one client may use without a lease is in it
 // only if it is configured; otherwise the server divides what it has by the clients it has.
-func (c *call) appendServerGet(to []byte) []byte {
+func (c *capacityCall) appendServerGet(to []byte) []byte {
 	for i := range c.grants {
 		g := &c.grants[i]
 		size := sizeBytes(len(g.Resource)) + sizeLease(&g.Lease)
@@ -76,7 +76,7 @@ func (c *call) appendServerGet(to []byte) []byte {
 			to = appendAlgorithm(to, g.Algorithm)
 		}
 		if g.SafeConfigured {
-			to = appendDouble(to, 4, limitless(g.Safe))
+			to = appendDouble(to, 4, wireAmount(g.Safe))
 		}
 	}
 	return to
@@ -145,8 +145,8 @@ func sizeBlock(a *capacity.Algorithm) int {
 	return size
 }
 
-// limitless is an amount as the protocol has it: -1 is no limit.
-func limitless(a float64) float64 {
+// wireAmount is an amount as the protocol has it: -1 is no limit.
+func wireAmount(a float64) float64 {
 	if math.IsInf(a, 1) {
 		return -1
 	}

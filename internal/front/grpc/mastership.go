@@ -25,9 +25,9 @@ type Mastership struct {
 	Leader  string    // the master's address; empty when it is not known
 }
 
-// elected takes what the election tells. A master whose time was up begins anew, even if it was not told
+// onMastership takes what the election tells. A master whose time was up begins anew, even if it was not told
 // that another one led: it cannot know what was granted meanwhile.
-func (s *Server) elected(m Mastership) {
+func (s *Server) onMastership(m Mastership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -46,24 +46,24 @@ func (s *Server) elected(m Mastership) {
 	if !m.Leading && m.Leader != leader {
 		s.log.Info("the master is another", "address", m.Leader)
 	}
-	s.settle(now)
+	s.expireLeases(now)
 }
 
-// master is where the master is, as far as is known. A server whose time is up does not send anybody to
+// masterAddress is where the master is, as far as is known. A server whose time is up does not send anybody to
 // itself.
-func (s *Server) master() string {
+func (s *Server) masterAddress() string {
 	if s.state.leader == s.state.address {
 		return ""
 	}
 	return s.state.leader
 }
 
-// begin notes where the server is, and returns that.
-func (s *Server) begin(at net.Addr) string {
+// initAddress notes where the server is, and returns that.
+func (s *Server) initAddress(at net.Addr) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.claim(s.now())
-	machine := onMachine(at)
+	s.restoreSaved(s.now())
+	machine := hostnameAddress(at)
 	if s.config.Name == "" {
 		s.config.Name = machine
 	}
@@ -76,8 +76,8 @@ func (s *Server) begin(at net.Addr) string {
 	return s.state.address
 }
 
-// onMachine is an address by the name of this machine.
-func onMachine(at net.Addr) string {
+// hostnameAddress is an address by the name of this machine.
+func hostnameAddress(at net.Addr) string {
 	name, err := os.Hostname()
 	_, port, portErr := net.SplitHostPort(at.String())
 	if err != nil || portErr != nil {
@@ -86,8 +86,8 @@ func onMachine(at net.Addr) string {
 	return net.JoinHostPort(name, port)
 }
 
-// showReady tells health checks whether the server can answer, be it with where the master is.
-func (s *Server) showReady() {
+// updateHealth tells health checks whether the server can answer, be it with where the master is.
+func (s *Server) updateHealth() {
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if s.state.configured {
 		status = grpc_health_v1.HealthCheckResponse_SERVING

@@ -13,57 +13,57 @@ import (
 	"google.golang.org/grpc"
 )
 
-// hold is master for as long as the lease can be renewed and the key stays. It returns when this is over.
-func (e *Election) hold(ctx context.Context, t term, candidate string, n *notice) {
-	if !n.lead(candidate, t.until()) {
+// holdKey is master for as long as the lease can be renewed and the key stays. It returns when this is over.
+func (e *Election) holdKey(ctx context.Context, t term, candidate string, n *statusNotifier) {
+	if !n.beginTerm(candidate, t.validUntil()) {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		defer cancel() // ends the renewals, even one that is on its way
-		e.guard(ctx, t.key, n)
+		e.watchKey(ctx, t.key, n)
 	})
-	e.renew(ctx, t, n)
+	e.renewLease(ctx, t, n)
 	cancel()
 	watch.Wait()
 }
 
-// guard returns when the key is not as it was any more, or ctx has ended. A lease that is renewed keeps its
+// watchKey returns when the key is not as it was any more, or ctx has ended. A lease that is renewed keeps its
 // key, but an operator may have deleted it.
-func (e *Election) guard(ctx context.Context, key reading, n *notice) {
-	for pause := e.backoff(); ctx.Err() == nil; pause.wait(ctx) {
-		seen, err := e.read(ctx)
+func (e *Election) watchKey(ctx context.Context, key keyState, n *statusNotifier) {
+	for pause := e.newBackoff(); ctx.Err() == nil; pause.waitPause(ctx) {
+		seen, err := e.readKey(ctx)
 		if err == nil && seen.changed == key.changed {
-			err = e.await(ctx, seen, func() {})
+			err = e.awaitChange(ctx, seen, func() {})
 		}
 		if err == nil && ctx.Err() == nil {
-			n.resign()
+			n.endTerm()
 			return
 		}
 	}
 }
 
-// renew renews the lease until that is not possible any more. A call that hangs does not prolong anything:
+// renewLease renews the lease until that is not possible any more. A call that hangs does not prolong anything:
 // the notice ends the mastership by itself.
-func (e *Election) renew(ctx context.Context, t term, n *notice) {
-	pause := e.quickly()
-	for next := t.sent.Add(t.ttl / renewals); sleep(ctx, time.Until(next)) && n.leading(); {
+func (e *Election) renewLease(ctx context.Context, t term, n *statusNotifier) {
+	pause := e.renewalBackoff()
+	for next := t.sent.Add(t.ttl / renewalsPerTTL); sleepFor(ctx, time.Until(next)) && n.isLeading(); {
 		sent := time.Now()
 		err := e.renewOnce(ctx, &t)
 		switch {
 		case err == nil:
 			t.sent = sent
-			if !n.prolong(t.until()) {
+			if !n.extendTerm(t.validUntil()) {
 				return // the term had ended while the answer was on its way
 			}
-			pause = e.quickly()
-			next = sent.Add(t.ttl / renewals)
+			pause = e.renewalBackoff()
+			next = sent.Add(t.ttl / renewalsPerTTL)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound), ctx.Err() != nil:
 			return
 		default:
-			n.trouble(fmt.Errorf("renewing the lease: %w", err))
-			next = time.Now().Add(min(pause.next(), time.Until(t.until())))
+			n.setError(fmt.Errorf("renewing the lease: %w", err))
+			next = time.Now().Add(min(pause.nextPause(), time.Until(t.validUntil())))
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (e *Election) renew(ctx context.Context, t term, n *notice) {
 // renewOnce asks once, and for a fifth of the lease's time at most. The client's own renewals repeat what
 // they ask, so that nobody knows when the request was sent that was answered.
 func (e *Election) renewOnce(ctx context.Context, t *term) error {
-	within := min(t.ttl/tries, maxCall, time.Until(t.until()))
+	within := min(t.ttl/renewAttempts, maxCall, time.Until(t.validUntil()))
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), within)
 	defer cancel()
 	stream, err := e.leases.LeaseKeepAlive(ctx, grpc.WaitForReady(true)) // there may be a connection soon

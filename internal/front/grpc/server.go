@@ -107,39 +107,39 @@ type Server struct {
 	conns   conns
 
 	// background is what runs beside the doors, until halt.
-	background sync.WaitGroup
-	running    context.Context
-	halt       context.CancelFunc
+	background       sync.WaitGroup
+	backgroundCtx    context.Context
+	cancelBackground context.CancelFunc
 
 	stopping chan struct{} // closed by Stopping
 	stop     func()
 
-	mu       sync.Mutex // one for all; see docs/decisions/0011-capacity-one-lock.md
-	core     *capacity.Server
-	weighed  int         // of what core weighs, what is in config.Memory
-	timer    *time.Timer // calls expire
-	wake     time.Time   // when it does; zero is never
-	state    state
-	parent   parentState
-	saved    *[]capacity.Saved // read from a file that is still there
-	restored bool              // knows who held leases before
-	ended    bool              // nothing is granted any more
+	mu             sync.Mutex // one for all; see docs/decisions/0011-capacity-one-lock.md
+	core           *capacity.Server
+	reportedWeight int         // of what core weighs, what is in config.Memory
+	timer          *time.Timer // calls expire
+	wake           time.Time   // when it does; zero is never
+	state          serverState
+	parent         parentState
+	saved          *[]capacity.Saved // read from a file that is still there
+	restored       bool              // knows who held leases before
+	stopped        bool              // nothing is granted any more
 
-	refusalTold time.Time // when the log said last that a limit refuses something
+	refusalLogged time.Time // when the log said last that a limit refuses something
 }
 
-// A state is what a server knows about itself.
-type state struct {
+// A serverState is what a server knows about itself.
+type serverState struct {
 	address string // its own
 	leading bool   // it was told so; whether it still is, its core knows
 	until   time.Time
 	leader  string // empty when it is not known
 
-	configured bool // there are templates, or a parent to give some
-	templates  capacity.Templates
-	version    string    // of the templates
-	changed    time.Time // when they were last replaced
-	stale      error     // why there are newer ones that are not used
+	configured  bool // there are templates, or a parent to give some
+	templates   capacity.Templates
+	version     string    // of the templates
+	changed     time.Time // when they were last replaced
+	configError error     // why there are newer ones that are not used
 }
 
 // New returns a server that is to be closed by Shutdown.
@@ -161,17 +161,17 @@ func New(config Config) (*Server, error) {
 		core: capacity.NewServer(config.Limits), health: health.NewServer(), stopping: make(chan struct{}),
 	}
 	s.conns.sources.Most = config.ConnsPerAddress
-	s.running, s.halt = context.WithCancel(context.Background())
+	s.backgroundCtx, s.cancelBackground = context.WithCancel(context.Background())
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
-	s.calls.New = func() any { return new(call) }
-	s.timer = time.AfterFunc(never, s.expire)
+	s.calls.New = func() any { return new(capacityCall) }
+	s.timer = time.AfterFunc(never, s.onTimer)
 	s.state.address = config.Address
 	s.parent.wake = make(chan struct{}, 1)
 	if err := s.readSaved(); err != nil {
 		return nil, err
 	}
 	if config.Memory != nil {
-		s.core.BoundMemory(func() int64 { return config.Memory.Left() - int64(s.core.Weight()-s.weighed) })
+		s.core.BoundMemory(func() int64 { return config.Memory.Left() - int64(s.core.Weight()-s.reportedWeight) })
 	}
 	now := s.now()
 	if len(config.Parents) > 0 {
@@ -186,29 +186,29 @@ func New(config Config) (*Server, error) {
 	s.conns.mostCalls, s.conns.budget = cmp.Or(config.calls, maxCalls), config.Budget
 	s.conns.writeTimeout, s.conns.slow = config.WriteTimeout, s.metrics.slow
 	s.grpc = s.newGRPC()
-	s.showReady()
+	s.updateHealth()
 	return s, nil
 }
 
 // Serve answers the connections of a listener until Shutdown is called. With it begin the election and
 // the asking of a parent, which need the address.
 func (s *Server) Serve(listener net.Listener) error {
-	address := s.begin(listener.Addr())
+	address := s.initAddress(listener.Addr())
 	failed := make(chan error, 1)
 	if s.config.Election != nil {
 		s.background.Go(func() {
-			err := s.config.Election.Run(s.running, address, s.elected)
-			s.elected(Mastership{})
-			if err != nil && s.running.Err() == nil {
+			err := s.config.Election.Run(s.backgroundCtx, address, s.onMastership)
+			s.onMastership(Mastership{})
+			if err != nil && s.backgroundCtx.Err() == nil {
 				failed <- fmt.Errorf("running for master: %w", err)
 				s.grpc.Stop() // which ends Serve
 			}
 		})
 	}
 	if len(s.config.Parents) > 0 {
-		s.background.Go(func() { s.follow(s.running) })
+		s.background.Go(func() { s.followParent(s.backgroundCtx) })
 	}
-	err := s.grpc.Serve(&limitedListener{Listener: listener, server: s})
+	err := s.grpc.Serve(&countingListener{Listener: listener, server: s})
 	select {
 	case err := <-failed:
 		return err
@@ -230,7 +230,7 @@ func (s *Server) Stopping() {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
 	answered := make(chan struct{})
-	s.conns.cut(isSilent)
+	s.conns.closeWhere(isSilent)
 	go func() {
 		s.grpc.GracefulStop()
 		close(answered)
@@ -239,24 +239,24 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-answered:
 	case <-ctx.Done():
-		s.conns.cut(isAny)
+		s.conns.closeWhere(isAny)
 		s.grpc.Stop()
 		<-answered
 		err = fmt.Errorf("closing gRPC connections: %w", ctx.Err())
 	}
-	saved := s.end()
-	s.halt()
+	saved := s.stopGranting()
+	s.cancelBackground()
 	s.background.Wait()
 	return errors.Join(err, s.writeSaved(saved))
 }
 
-// end ends all granting, and returns the leases there are; nil if it does not know of all. A server that
+// stopGranting ends all granting, and returns the leases there are; nil if it does not know of all. A server that
 // never had templates knows of none, unless it was told by the one before it. One that never began leaves the
 // file it found.
-func (s *Server) end() []capacity.Saved {
+func (s *Server) stopGranting() []capacity.Saved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ended = true
+	s.stopped = true
 	s.timer.Stop()
 	if s.saved != nil || !s.state.configured && !s.restored {
 		return nil
@@ -271,14 +271,14 @@ func (s *Server) Configure(templates capacity.Templates, version string) {
 	now := s.now()
 	s.core.Configure(now, templates)
 	s.state.configured, s.state.templates = true, templates
-	s.state.version, s.state.changed, s.state.stale = version, now, nil
-	s.settle(now)
-	s.showReady()
+	s.state.version, s.state.changed, s.state.configError = version, now, nil
+	s.expireLeases(now)
+	s.updateHealth()
 }
 
 // ConfigFailed notes that there are newer templates which cannot be used. Those there are stay.
 func (s *Server) ConfigFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.stale = err
+	s.state.configError = err
 }
