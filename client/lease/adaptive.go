@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// An Adaptive is a [RateLimiter] that finds out by itself how much to ask for: as many per second as arrive, let
-// through or not, and those who wait, to be let through within a second. Make one with NewAdaptive. Its
-// claim should have no other that tells it what is wanted.
+// An Adaptive is a [RateLimiter] that finds out by itself how much to ask for: the rate at which callers
+// arrive, let through or not, and enough more to let the waiting ones through within a second. Make one with
+// NewAdaptive. No other code should call its claim's Want.
 type Adaptive struct {
 	rate     *RateLimiter
 	claim    Claim
 	config   AdaptiveConfig
-	_        [64]byte     // what is before is only read; what comes next is written by each call
-	arrivals atomic.Int64 // since the part of the window began
+	_        [64]byte     // keeps arrivals, written by each call, off the cache line of the fields above
+	arrivals atomic.Int64 // since the slot began
 	_        [56]byte
 
 	mu         sync.Mutex
 	average    arrivalAverage
-	asked      float64 // what the claim was told, 0 nothing yet
-	slotsSince int     // parts of the window ago
+	asked      float64 // the last amount wanted from the claim; 0 before the first
+	slotsSince int     // slots since then
 	timer      *time.Timer
 	closed     bool
 }
@@ -32,18 +32,20 @@ type AdaptiveConfig struct {
 	// Window is the time over which arrivals are averaged; 0 means 10 s.
 	Window time.Duration
 
-	// Floor is the least that is asked for, per second, so that who comes after a pause finds
-	// something; 0 means one per Window.
+	// Floor is the least that is asked for, per second, so that the first caller after a pause finds some
+	// capacity; 0 means one per Window.
 	Floor float64
 }
 
-// NewAdaptive returns a limiter that follows the claim, and tells it what to want from a tenth of a window
-// on. It looks at the clock ten times per window until Close.
+// NewAdaptive returns a limiter that follows the claim, and asks for capacity after the first tenth of a
+// window. A timer runs ten times per window until Close.
 func NewAdaptive(claim Claim, config AdaptiveConfig) *Adaptive {
 	if config.Window <= 0 {
 		config.Window = 10 * time.Second
 	}
 	config.Window = max(config.Window, slots*time.Millisecond)
+	// Never 0: with nothing asked for there would be no lease, and the first caller after a pause would have
+	// to wait for a request.
 	if !(config.Floor > 0) || math.IsInf(config.Floor, 1) {
 		config.Floor = 1 / config.Window.Seconds()
 	}
@@ -54,13 +56,13 @@ func NewAdaptive(claim Claim, config AdaptiveConfig) *Adaptive {
 	return a
 }
 
-// Allow is [Rate.Allow]. Each call counts as one that arrived.
+// Allow is [RateLimiter.Allow]. Each call counts as an arrival.
 func (a *Adaptive) Allow() bool {
 	a.arrivals.Add(1)
 	return a.rate.Allow()
 }
 
-// Wait is [Rate.Wait]. Each call counts as one that arrived.
+// Wait is [RateLimiter.Wait]. Each call counts as an arrival.
 func (a *Adaptive) Wait(ctx context.Context) error {
 	a.arrivals.Add(1)
 	return a.rate.Wait(ctx)
@@ -69,7 +71,7 @@ func (a *Adaptive) Wait(ctx context.Context) error {
 // Waiting returns how many callers wait.
 func (a *Adaptive) Waiting() int { return a.rate.Waiting() }
 
-// Close is [Rate.Close]; nothing is asked for any more.
+// Close is [RateLimiter.Close]; it also stops asking for capacity.
 func (a *Adaptive) Close() {
 	a.mu.Lock()
 	a.closed = true
@@ -78,7 +80,7 @@ func (a *Adaptive) Close() {
 	a.rate.Close()
 }
 
-// endSlot ends a part of the window, and tells the claim if that changed much.
+// endSlot ends a slot of the window, and asks the claim for another amount if it changed much.
 func (a *Adaptive) endSlot() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,20 +90,24 @@ func (a *Adaptive) endSlot() {
 	a.average.endSlot(a.arrivals.Swap(0))
 	a.slotsSince++
 	wants := a.currentWants()
+	// When Want fails the claim has ended; the next slot tries again until hasEnded sees it.
 	if a.worthAsking(wants) && a.claim.Want(wants) == nil {
 		a.asked, a.slotsSince = wants, 0
 	}
 	a.timer.Reset(a.config.Window / slots)
 }
 
-// currentWants is how many per second to ask for.
+// currentWants returns how many tokens per second to ask for.
 func (a *Adaptive) currentWants() float64 {
+	// Waiting callers are added as if they arrived within the next second, so that a line which has formed
+	// also gets shorter.
 	arriving := a.average.perSlot() / (a.config.Window / slots).Seconds()
 	return min(max(arriving+float64(a.rate.Waiting()), a.config.Floor), maxWants)
 }
 
-// worthAsking reports whether the claim should be told. Chance alone moves an average by a few percent, which
-// is not worth a request: half a window must pass, unless the demand has doubled.
+// worthAsking reports whether wants differs enough from what was asked for. Chance alone moves an average by
+// a few percent, which is not worth a request: half a window must pass, unless the demand has doubled.
 func (a *Adaptive) worthAsking(wants float64) bool {
-	return a.asked == 0 || wants >= 2*a.asked || a.slotsSince >= slots/2 && math.Abs(wants-a.asked) > a.asked/10
+	return a.asked == 0 || wants >= 2*a.asked ||
+		a.slotsSince >= slots/2 && math.Abs(wants-a.asked) > a.asked/10
 }

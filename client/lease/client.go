@@ -1,8 +1,8 @@
 // Package lease is the client of servers that hand out leases on capacity: Gatehouse, and doorman. One
-// [Client] of a process asks for all resources it uses in one request every few seconds, and tells what
-// may be used of each. Limiters over a resource decide by that, without a request: a [RateLimiter] lets through so
-// many per second, an [Adaptive] finds out by itself how much to ask for, a [Gauge] lets so many hold
-// something at once.
+// [Client] per process asks for all resources that the process uses, in one request every few seconds, and
+// keeps how much of each may be used. Limiters over a resource decide by that amount, without a request: a
+// [RateLimiter] lets through a number per second, an [Adaptive] finds out by itself how much to ask for, a
+// [Gauge] bounds how many hold something at once.
 package lease
 
 import (
@@ -30,18 +30,18 @@ type Config struct {
 	// Servers are addresses, host:port, of servers that know the master. They are tried in turn.
 	Servers []string
 
-	// ID is the client's name, of which there must be no other at the servers; empty makes one up, from
-	// the host, the process and chance.
+	// ID is the client's name, which no other client of the servers may have. Empty means a generated one,
+	// from the host's name, the process id and random bytes.
 	ID string
 
-	// Dial are options for connections, such as credentials for TLS, which is off without any.
+	// Dial are options for connections, such as credentials for TLS. The default is plain text.
 	Dial []grpc.DialOption
 
 	// Discover asks for the master first, instead of being redirected by the first request.
 	Discover bool
 
-	// MinRefresh is the shortest time between requests that nothing but time calls for; 0 means 5 s. New
-	// resources and other wants are asked for after a second at most.
+	// MinRefresh is the shortest time between two requests that only renew leases; 0 means 5 s. New
+	// resources and changed amounts are asked for within a second.
 	MinRefresh time.Duration
 
 	// Timeout is how long one request to one server may take; 0 means 5 s.
@@ -54,9 +54,9 @@ type Config struct {
 	// Metrics is where counters of requests are registered; nil counts nothing. Clients may share it.
 	Metrics prometheus.Registerer
 
-	// OnError is told why a request failed, and when a server's clock is so far from this one's that
-	// leases cannot be judged by it. Nothing is asked while it runs, so it must not block, which Close
-	// and Release would do for ever there.
+	// OnError is called when a request failed, and when a server's clock differs so much from this one's
+	// that leases cannot be judged by it. No request is sent while it runs. So it must not block; Close and
+	// Release would block forever there.
 	OnError func(error)
 
 	// Now is the clock; nil is time.Now. It must read a monotonic clock too, as time.Now does.
@@ -70,11 +70,11 @@ const (
 	maxWants     = 1e15
 )
 
-// ErrClosed is the error of what was closed or released, by its user or with the client.
+// ErrClosed is returned for what its user has closed or released, and for everything of a closed client.
 var ErrClosed = gatehouse.Errorf(gatehouse.CodeUnavailable, "capacity: it was closed, nothing can be had")
 
 // A Client holds leases on the resources of one process. Make one with New, end it with Close. It is safe
-// for use by many goroutines. No call but Close, Ready and Release blocks, and those end with their context.
+// for use by many goroutines. Only Close, Ready and Release block, and they end with their context.
 type Client struct {
 	config  Config
 	servers *servers
@@ -83,23 +83,23 @@ type Client struct {
 	holder    *lease.Holder
 	resources map[string]*Resource
 	releases  []pendingRelease
-	alarm     *time.Timer // calls tick when a lease ends, or when a request is due
+	alarm     *time.Timer // calls onAlarm when a lease ends, or when a request is due
 	closed    bool
-	closeCtx  context.Context // of Close: for the last release
+	closeCtx  context.Context // context of Close, for the last release
 
-	wake     chan struct{}           // there is something for loop to do
+	wake     chan struct{}           // tells sendRequests that there is work
 	stop     context.CancelCauseFunc // by Close, with ErrClosed
-	done     chan struct{}           // closed when loop has ended
-	closeErr error                   // what the last release failed with; to be read after done
+	done     chan struct{}           // closed when sendRequests has returned
+	closeErr error                   // error of the last release; to be read after done
 }
 
-// A pendingRelease is a resource to give back, and who waits for that.
+// A pendingRelease is a resource to give back, and the channel for its result.
 type pendingRelease struct {
 	resource string
 	done     chan error
 }
 
-// New returns a client, which connects when the first resource is wanted. The error is of code
+// New returns a client, which connects when the first resource is wanted. Its errors have the code
 // [gatehouse.CodeInvalid].
 func New(config Config) (*Client, error) {
 	if len(config.Servers) == 0 || slices.Contains(config.Servers, "") {
@@ -113,6 +113,7 @@ func New(config Config) (*Client, error) {
 	if fault := idFault(config.ID); fault != "" {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "client: ID %s", fault)
 	}
+	// Written as !(f >= 0), so that NaN is refused too.
 	if f := config.Fallback; f != -1 && (!(f >= 0) || math.IsInf(f, 1)) {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "client: Fallback is %g, want -1, 0 or more", f)
 	}
@@ -135,14 +136,15 @@ func New(config Config) (*Client, error) {
 		resources: map[string]*Resource{},
 		wake:      make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	// The timer must exist before the goroutine that resets it; an hour is only a start, setAlarm moves it.
 	running, stop := context.WithCancelCause(context.Background())
 	c.stop = stop
 	c.alarm = time.AfterFunc(time.Hour, c.onAlarm)
-	go c.sendRequests(running) // ends by Close
+	go c.sendRequests(running) // returns after Close
 	return c, nil
 }
 
-// newID is a name that no other client has, not in this process either.
+// newID returns a name that no other client has, in this process or elsewhere.
 func newID() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -153,7 +155,8 @@ func newID() string {
 	return fmt.Sprintf("%.400s:%d:%s", host, os.Getpid(), hex.EncodeToString(chance[:]))
 }
 
-// idFault says what is wrong with a name, as servers see it; one wrong name would make a whole request fail.
+// idFault says what a server would find wrong with a name, "" if nothing. One bad name would make a whole
+// request fail, so it is found here, before it is sent.
 func idFault(id string) string {
 	switch {
 	case id == "":
@@ -171,7 +174,7 @@ func idFault(id string) string {
 	return ""
 }
 
-// wantsFault says what is wrong with an amount.
+// wantsFault says what is wrong with an amount, nil if nothing. NaN is refused.
 func wantsFault(resource string, wants float64) error {
 	if wants >= 0 && wants <= maxWants {
 		return nil
@@ -186,9 +189,9 @@ func (c *Client) ID() string { return c.config.ID }
 // Master returns the address of the server that answered last, empty while there is none.
 func (c *Client) Master() string { return c.servers.masterAddress() }
 
-// Resource begins to ask for so much of the resource, 0 or more. The highest priority is served first,
-// where the server is told to. It does not wait for an answer; the resource's Ready does. The error is of
-// code [gatehouse.CodeInvalid], also when the client has this resource already, or ErrClosed.
+// Resource starts asking for this amount of the resource, 0 or more. The highest priority is served first,
+// if the server is configured to. It does not wait for an answer; the resource's Ready does. The error has
+// the code [gatehouse.CodeInvalid], also when the client has this resource already, or is ErrClosed.
 func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, error) {
 	if fault := idFault(id); fault != "" {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "resource: the name %s", fault)
@@ -203,6 +206,7 @@ func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, 
 		return nil, ErrClosed
 	case c.resources[id] != nil:
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "resource %q: the client has it already", id)
+	// Names to be given back count too: they go into the same kind of request, which servers bound.
 	case len(c.resources)+len(c.releases) >= maxResources:
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
 			"resource %q: the client has %d others, want at most that many", id, maxResources)
@@ -214,15 +218,17 @@ func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, 
 	return r, nil
 }
 
-// Close gives all leases back and ends all resources. It waits for that until ctx ends, and no longer than
-// one Timeout in all; leases that could not be given back end by themselves, and the error says so. A ctx
-// that has ended gives nothing back; context.Background() will do. A second Close waits for the first, and
+// Close gives all leases back and ends all resources. It waits until ctx ends, and for one Timeout at most.
+// Leases that could not be given back end by themselves, and the error says so. With a ctx that has ended
+// already, no lease is given back; context.Background() is fine. A second Close waits for the first, and
 // returns the same.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {
-		c.closed, c.closeCtx = true, ctx
+		c.closed = true
+		c.closeCtx = ctx
 		c.alarm.Stop()
+		// Callers that wait on a limiter return now, and not only after the last request.
 		for _, r := range c.resources {
 			r.endResource()
 		}

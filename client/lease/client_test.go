@@ -296,7 +296,8 @@ func TestNoGrantIsNoLimit(t *testing.T) {
 			return grants(r, amount, time.Now().Add(time.Minute)), nil
 		}}).start(t)
 		r := claim(t, newClient(t, lease.Config{Servers: []string{s.address}}), "r", 100)
-		if err := r.Ready(in(t, patience)); err != nil || r.Capacity() != 0 || lease.NewRateLimiter(r).Allow() {
+		err := r.Ready(in(t, patience))
+		if err != nil || r.Capacity() != 0 || lease.NewRateLimiter(r).Allow() {
 			t.Errorf("capacity after a grant of %g = %g, %v, want 0", amount, r.Capacity(), err)
 		}
 	}

@@ -152,7 +152,7 @@ func ExampleTransport() {
 
 // A gRPC client does the same by its interceptors.
 func ExampleUnaryInterceptor() {
-	var limiter *lease.RateLimiter // by NewRate
+	var limiter *lease.RateLimiter // by NewRateLimiter
 
 	options := []grpc.DialOption{
 		grpc.WithUnaryInterceptor(lease.UnaryInterceptor(limiter)),

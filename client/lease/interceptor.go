@@ -21,8 +21,8 @@ func UnaryInterceptor(limiter Waiter) grpc.UnaryClientInterceptor {
 	}
 }
 
-// StreamInterceptor returns an interceptor for clients that waits for capacity before each stream. What is
-// sent on it is not counted.
+// StreamInterceptor returns an interceptor for clients that waits for capacity before each stream. Messages
+// on a stream are not counted.
 func StreamInterceptor(limiter Waiter) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, description *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 		streamer grpc.Streamer, options ...grpc.CallOption,
@@ -34,7 +34,7 @@ func StreamInterceptor(limiter Waiter) grpc.StreamClientInterceptor {
 	}
 }
 
-// statusOf is the error as gRPC's callers expect it.
+// statusOf returns the error as callers of gRPC expect it.
 func statusOf(err error) error {
 	code := codes.Unavailable
 	switch {

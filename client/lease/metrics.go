@@ -8,14 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count requests by server and method, under the names that doorman's client has for them. A nil
-// one counts nothing.
+// metrics count requests by server and method, under the names that doorman's client uses. A nil *metrics
+// counts nothing.
 type metrics struct {
 	requests, failures *prometheus.CounterVec
 	durations          *prometheus.HistogramVec
 }
 
-// newMetrics registers the metrics, or finds those of another client of this process.
+// newMetrics registers the metrics, or reuses those of another client in this process.
 func newMetrics(to prometheus.Registerer) (*metrics, error) {
 	if to == nil {
 		return nil, nil
@@ -32,17 +32,20 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 			Name: "doorman_client_request_durations", Help: "Seconds that requests took.",
 		}, labels),
 	}
-	err := errors.Join(registerOrReuse(to, &m.requests), registerOrReuse(to, &m.failures), registerOrReuse(to, &m.durations))
+	// Several clients of one process may share a registry; each then counts in the same metrics.
+	err := errors.Join(registerOrReuse(to, &m.requests),
+		registerOrReuse(to, &m.failures), registerOrReuse(to, &m.durations))
 	if err != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "metrics: %w", err)
 	}
 	return m, nil
 }
 
-// registerOrReuse registers a metric, or puts the one in its place that is registered already.
+// registerOrReuse registers a metric. If the same one is registered already, it stores that one in *metric.
 func registerOrReuse[M prometheus.Collector](to prometheus.Registerer, metric *M) error {
 	err := to.Register(*metric)
 	if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		// A collector of another type under this name is the user's mistake, and stays an error.
 		if same, ok := known.ExistingCollector.(M); ok {
 			*metric = same
 			return nil
@@ -51,7 +54,7 @@ func registerOrReuse[M prometheus.Collector](to prometheus.Registerer, metric *M
 	return err
 }
 
-// startRequest counts a request; what it returns is to be called when it has ended.
+// startRequest counts a request. The caller calls end when the request has ended.
 func (m *metrics) startRequest(server, method string) (end func()) {
 	if m == nil {
 		return func() {}

@@ -11,44 +11,49 @@ import (
 	"github.com/gatehousehq/gatehouse/limiter"
 )
 
-// A RateLimiter lets through as many per second as its source has capacity, evenly: at 4 one each 250 ms, at 0.1
-// one each 10 s. A hundredth of a second's worth may go at once after a pause, 10 at 1,000; so in any
-// stretch of w seconds at most 1 + c/100 + c·w go at a capacity of c. Those who wait and are woken late make
-// up for it, for at most 100 ms. Make one with NewRate. It is safe for use by many goroutines, and has none
-// itself.
+// A RateLimiter lets callers through at the rate of its source's capacity per second, evenly spaced: at 4
+// one each 250 ms, at 0.1 one each 10 s. After a pause a hundredth of a second's worth may go at once, 10 at
+// 1,000; so in any period of w seconds at most 1 + c/100 + c·w go at a capacity of c. Waiting callers that
+// wake up late make up for it, for at most 100 ms. Make one with NewRateLimiter. It is safe for use by many
+// goroutines, and starts none itself.
 //
-// A change of the capacity counts at once, also for who waits already. What was taken before counts on, as
-// far as it could be taken at once: at 0.1 one was taken, then the capacity becomes 10, and the next goes
-// 100 ms after the change.
+// A change of the capacity takes effect at once, also for callers that are waiting. Tokens taken before
+// still count, up to the number that could be taken at once: when one was taken at 0.1 and the capacity
+// becomes 10, the next goes 100 ms after the change.
 type RateLimiter struct {
 	line  *line
 	limit atomic.Pointer[rateLimit]
 
-	mu       sync.Mutex           // for changing pace and reserved
-	reserved *limiter.Reservation // by pace.limiter, for the first in line
+	mu       sync.Mutex           // for changing limit and reserved
+	reserved *limiter.Reservation // by limit.limiter, for the first in line
 }
 
-// A rateLimit is a limit for one capacity. Its limiter is nil when the limit is all or nothing.
+// A rateLimit is the limit for one capacity. Its limiter is nil when the limit is all or nothing.
 type rateLimit struct {
 	capacity  float64
 	unlimited bool
 	limiter   *limiter.Limiter
-	step      time.Duration // from one to the next
-	since     time.Time     // when it came to be
-	taken     float64       // how many were taken and did not come back yet, without a limiter
+	step      time.Duration // from one token to the next
+	since     time.Time     // when it took effect
+	taken     float64       // tokens taken that are not refilled yet; used without a limiter
 }
 
-// burstPerSecond is what part of a second's worth may go at once: that makes up for timers that are late.
+// burstPerSecond is the part of a second's worth that may go at once, as 1/burstPerSecond. It makes up for
+// timers that fire late.
 const burstPerSecond = 100
 
-// newRateLimit returns a pace of which so many were taken already, or as many as it lets through at once.
-func newRateLimit(capacity, debt float64) *rateLimit {
-	p := &rateLimit{capacity: capacity, unlimited: capacity == -1, taken: debt, since: time.Now()}
+// newRateLimit returns a limit from which some tokens were taken already. More than it lets through at once
+// do not count.
+func newRateLimit(capacity, taken float64) *rateLimit {
+	p := &rateLimit{capacity: capacity, unlimited: capacity == -1, taken: taken, since: time.Now()}
 	step := math.Ceil(float64(time.Second) / capacity)
 	switch {
+	// Without any limit all tokens are refilled at once.
 	case p.unlimited:
 		p.taken = 0
 		return p
+	// Nothing goes at this capacity, now or within any time that counts. The tokens taken are kept for the
+	// limit after this one.
 	case !(capacity > 0) || step > float64(gatehouse.MaxDuration):
 		return p
 	}
@@ -56,18 +61,20 @@ func newRateLimit(capacity, debt float64) *rateLimit {
 	burst := int64(min(capacity, float64(time.Second)) / burstPerSecond)
 	l, err := limiter.New(limiter.Rate{Size: 1, Interval: p.step, Burst: burst})
 	if err != nil {
-		panic(err) // all figures are within bounds
+		panic(err) // all numbers are within bounds
 	}
-	p.limiter, p.taken = l, 0
-	debt = min(debt, float64(burst+1))
-	if debt > 0 {
-		n := max(1, int64(math.Ceil(debt)))
-		l.AllowAt(p.since.Add(time.Duration((debt-float64(n))*step)), n)
+	p.limiter, p.taken = l, 0 // the limiter counts them from here on
+	// Taken tokens are charged to the new limiter in the past: n whole tokens, early enough that only the
+	// taken of them are left now. So a fraction of a token counts too.
+	taken = min(taken, float64(burst+1))
+	if taken > 0 {
+		n := max(1, int64(math.Ceil(taken)))
+		l.AllowAt(p.since.Add(time.Duration((taken-float64(n))*step)), n)
 	}
 	return p
 }
 
-// tokensTaken is how many were taken and did not come back yet.
+// tokensTaken returns how many tokens were taken and are not refilled yet.
 func (p *rateLimit) tokensTaken() float64 {
 	if p.limiter == nil {
 		return p.taken
@@ -82,7 +89,8 @@ func NewRateLimiter(source Source) *RateLimiter {
 	return r
 }
 
-// validCapacity is a capacity as this package has it: what is no amount is nothing.
+// validCapacity returns the capacity of a source: an amount, or -1 for unlimited. Anything else, such as
+// NaN, counts as 0.
 func validCapacity(capacity float64) float64 {
 	if capacity >= 0 && capacity <= math.MaxFloat64 || capacity == -1 {
 		return capacity
@@ -90,9 +98,10 @@ func validCapacity(capacity float64) float64 {
 	return 0
 }
 
-// currentLimit is the pace for the capacity of now.
+// currentLimit returns the limit for the present capacity.
 func (r *RateLimiter) currentLimit() *rateLimit {
 	capacity := validCapacity(r.line.source.Capacity())
+	// The usual case, without the lock.
 	if p := r.limit.Load(); p.capacity == capacity {
 		return p
 	}
@@ -101,19 +110,21 @@ func (r *RateLimiter) currentLimit() *rateLimit {
 	return r.setLimit(capacity)
 }
 
-// setLimit makes the pace one for the capacity. r.mu is held.
+// setLimit makes the limit one for the capacity. r.mu is held.
 func (r *RateLimiter) setLimit(capacity float64) *rateLimit {
 	p := r.limit.Load()
 	if p.capacity == capacity {
 		return p
 	}
+	// The reservation is of the old limit. Cancelled first, it is not charged to the new one; the first in
+	// line reserves again.
 	r.cancelReserved()
 	p = newRateLimit(capacity, p.tokensTaken())
 	r.limit.Store(p)
 	return p
 }
 
-// cancelReserved cancels what is reserved for the first in line. r.mu is held.
+// cancelReserved cancels the reservation of the first in line. r.mu is held.
 func (r *RateLimiter) cancelReserved() {
 	if r.reserved != nil {
 		r.reserved.Cancel()
@@ -121,7 +132,8 @@ func (r *RateLimiter) cancelReserved() {
 	}
 }
 
-// Allow reports whether the caller may go now, and counts it if so. While others wait it may not.
+// Allow reports whether the caller may go now, and counts it if so. While other callers wait it returns
+// false.
 func (r *RateLimiter) Allow() bool {
 	if r.line.closed.Load() {
 		return false
@@ -133,8 +145,9 @@ func (r *RateLimiter) Allow() bool {
 	return r.line.waiting.Load() == 0 && p.limiter.Allow()
 }
 
-// Wait returns nil as soon as the caller may go; those who wait go in order of arrival. The error is of
-// code [gatehouse.CodeTimeout] when ctx ends before, and ErrClosed when the limiter or its source does.
+// Wait returns nil as soon as the caller may go; callers that wait go in order of arrival. The error has the
+// code [gatehouse.CodeTimeout] when ctx ends before, and is ErrClosed when the limiter or its source has
+// ended.
 func (r *RateLimiter) Wait(ctx context.Context) error {
 	if err := r.line.checkOpen(ctx); err != nil {
 		return err
@@ -145,18 +158,19 @@ func (r *RateLimiter) Wait(ctx context.Context) error {
 	return r.line.waitInLine(ctx, r)
 }
 
-// Close ends the limiter: nobody goes any more, and those who wait get ErrClosed. The source stays as it
+// Close ends the limiter: no caller goes any more, and those that wait get ErrClosed. The source stays as it
 // is. A second Close does nothing.
 func (r *RateLimiter) Close() { r.line.close() }
 
 // Waiting returns how many callers wait.
 func (r *RateLimiter) Waiting() int { return int(r.line.waiting.Load()) }
 
-// maxLate is how much time may be made up for when callers are slow to wake up.
+// maxLate bounds the time that callers may make up for when they wake up late.
 const maxLate = 100 * time.Millisecond
 
-// tryAdmit implements door. The first in line takes the place it would have had when it arrived, behind all who
-// were before it, so that no time is lost while callers wake up one after the other on a busy machine.
+// tryAdmit implements admitter. The first in line takes the time that it would have had when it arrived,
+// behind all callers before it, so that no time is lost while callers wake up one after the other on a busy
+// machine.
 func (r *RateLimiter) tryAdmit(arrived time.Time) (ok bool, again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,6 +179,8 @@ func (r *RateLimiter) tryAdmit(arrived time.Time) (ok bool, again time.Duration)
 		return p.unlimited, forever
 	}
 	if r.reserved == nil {
+		// Never before this limit took effect, nor further back than maxLate: otherwise a caller that was
+		// suspended for a minute would bring a minute's worth of tokens with it.
 		from := latestOf(arrived, p.since, time.Now().Add(-maxLate))
 		r.reserved, ok = p.limiter.ReserveAt(from, 1)
 		if !ok {
@@ -188,7 +204,7 @@ func latestOf(a, b, c time.Time) time.Time {
 	return a
 }
 
-// stopWaiting implements door.
+// stopWaiting implements admitter.
 func (r *RateLimiter) stopWaiting() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	lease "github.com/gatehousehq/gatehouse/capacity"
 )
 
-// A Resource is something that a client has a share of. Its methods never ask a server themselves. Make one
+// A Resource is something that a client has a share of. Its methods send no requests themselves. Make one
 // with [Client.Resource].
 type Resource struct {
 	client   *Client
@@ -21,7 +21,7 @@ type Resource struct {
 	changed atomic.Pointer[chan struct{}]
 	changes chan float64  // holds one: the latest
 	ready   chan struct{} // closed with the first lease
-	done    chan struct{} // closed by end
+	done    chan struct{} // closed by endResource
 }
 
 func newResource(c *Client, id string, priority int64, fallback float64) *Resource {
@@ -38,12 +38,12 @@ func newResource(c *Client, id string, priority int64, fallback float64) *Resour
 // ID returns the resource's name.
 func (r *Resource) ID() string { return r.id }
 
-// Capacity returns what may be used now: the amount of the lease while there is one, then what the server
-// said may be used without one, and before the first answer the Fallback. -1 is any amount; nothing else is
-// below 0. After Release and Close it is 0.
+// Capacity returns the amount that may be used now: the lease's while there is one, then what the server
+// said may be used without one, and before the first answer the Fallback. -1 means unlimited; no other value
+// is negative. After Release and Close it is 0.
 func (r *Resource) Capacity() float64 { return math.Float64frombits(r.amount.Load()) }
 
-// Leased reports whether a lease says what Capacity returns.
+// Leased reports whether Capacity comes from a lease.
 func (r *Resource) Leased() bool { return r.leased.Load() }
 
 // Lease returns the lease in force, its Expiry by the client's clock; the zero Lease without one.
@@ -56,9 +56,9 @@ func (r *Resource) Lease() lease.Lease {
 	return r.client.holder.Lease(r.client.config.Now(), r.id)
 }
 
-// Changes returns a channel of what Capacity returns from now on. It holds the latest amount only: who
-// reads late misses those between. It is closed by Release and Close. There is one channel, so each change
-// is seen by one reader.
+// Changes returns a channel that receives each new value of Capacity. It holds the latest only: a slow
+// reader misses those between. It is closed by Release and Close. There is one channel, so each change is
+// seen by one reader.
 func (r *Resource) Changes() <-chan float64 { return r.changes }
 
 // Changed returns a channel that is closed when Capacity next changes.
@@ -67,8 +67,8 @@ func (r *Resource) Changed() <-chan struct{} { return *r.changed.Load() }
 // Done returns a channel that is closed by Release and Close.
 func (r *Resource) Done() <-chan struct{} { return r.done }
 
-// Ready waits until a server has granted a lease, of whatever amount. The error is of code
-// [gatehouse.CodeTimeout] when ctx ends before, or ErrClosed.
+// Ready waits until a server has granted a lease, of whatever amount. The error has the code
+// [gatehouse.CodeTimeout] when ctx ends before, or is ErrClosed.
 func (r *Resource) Ready(ctx context.Context) error {
 	select {
 	case <-r.ready:
@@ -80,8 +80,8 @@ func (r *Resource) Ready(ctx context.Context) error {
 	}
 }
 
-// Want asks for another amount from now on, 0 or more. It does not wait for the answer. The error is of
-// code [gatehouse.CodeInvalid], and nothing changed; or ErrClosed.
+// Want asks for another amount from now on, 0 or more. It does not wait for the answer. The error has the
+// code [gatehouse.CodeInvalid], and nothing changed; or it is ErrClosed.
 func (r *Resource) Want(wants float64) error {
 	if err := wantsFault(r.id, wants); err != nil {
 		return err
@@ -97,9 +97,9 @@ func (r *Resource) Want(wants float64) error {
 	return nil
 }
 
-// Release gives the resource back: its Capacity is 0 at once, and the name is free for another. It waits
-// until a server knows, or ctx ends; if none can be reached the lease ends by itself, and the error says
-// so. A second Release does nothing.
+// Release gives the resource back: its Capacity is 0 at once, and its name is free to be used again. It
+// waits until a server has answered, or ctx ends. If no server can be reached the lease ends by itself, and
+// the error says so. A second Release does nothing.
 func (r *Resource) Release(ctx context.Context) error {
 	c := r.client
 	c.mu.Lock()
@@ -109,14 +109,17 @@ func (r *Resource) Release(ctx context.Context) error {
 	}
 	r.endResource()
 	delete(c.resources, r.id)
+	// Without a lease there is nothing to give back, and nothing to wait for.
 	if !c.holder.Drop(r.id) {
 		c.mu.Unlock()
 		return nil
 	}
+	// With room for the result: sendReleases must not block on a caller whose context has ended.
 	done := make(chan error, 1)
 	c.releases = append(c.releases, pendingRelease{r.id, done})
 	c.mu.Unlock()
 	c.wakeLoop()
+	// Only the lock's holder sends, so the channel has room once its old value is out.
 	select {
 	case err := <-done:
 		return err
@@ -127,6 +130,7 @@ func (r *Resource) Release(ctx context.Context) error {
 
 // publishChange makes another amount known. The client's lock is held.
 func (r *Resource) publishChange(c lease.Change) {
+	// The amount is stored before any signal, so that a reader which is woken finds it.
 	same := r.Capacity() == c.Amount
 	r.amount.Store(math.Float64bits(c.Amount))
 	r.leased.Store(c.Leased)
@@ -137,7 +141,7 @@ func (r *Resource) publishChange(c lease.Change) {
 		return
 	}
 	select {
-	case <-r.changes: // nobody read it, and it is no longer true
+	case <-r.changes: // not read, and out of date
 	default:
 	}
 	r.changes <- c.Amount
@@ -154,7 +158,7 @@ func (r *Resource) isReady() bool {
 	}
 }
 
-// hasEnded reports whether end was called.
+// hasEnded reports whether endResource was called.
 func (r *Resource) hasEnded() bool {
 	select {
 	case <-r.done:

@@ -14,23 +14,24 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// servers finds the one that is master, and talks to it. Only loop uses it, but for master.
+// servers finds the one that is master, and sends requests to it. Only sendRequests uses it, except for
+// masterAddress.
 type servers struct {
 	config     Config
 	metrics    *metrics
-	address    string // of conn
+	address    string // that conn is to
 	conn       *grpc.ClientConn
-	lastMaster atomic.Pointer[string] // the address that answered last
+	lastMaster atomic.Pointer[string] // the address of the server that answered last
 }
 
-// An capacityReply is what a server granted.
+// A capacityReply is what a server granted.
 type capacityReply struct {
 	grants []lease.Grant
-	clock  time.Time // the server's when ask was called; the zero time if it did not say
+	clock  time.Time // the server's, when requestCapacity was called; zero if it did not say
 }
 
-// maxHops is how many servers one request visits at most beside those of the Config, so that servers that
-// send it on for ever do not.
+// maxHops is how many redirects one request follows at most, so that servers which redirect to each other do
+// not keep it going forever.
 const maxHops = 5
 
 func (s *servers) masterAddress() string {
@@ -40,12 +41,16 @@ func (s *servers) masterAddress() string {
 	return ""
 }
 
-// A serverCall sends one request to one server. It returns where to go instead, nil when it was answered.
-type serverCall func(ctx context.Context, at doormanpb.CapacityClient) (elsewhere *doormanpb.Mastership, err error)
+// A serverCall sends one request to one server. It returns which server to ask instead, nil when it was
+// answered.
+type serverCall func(
+	ctx context.Context, at doormanpb.CapacityClient,
+) (elsewhere *doormanpb.Mastership, err error)
 
-// callMaster makes the call at the master: the server that answered last, then those of the Config in turn, and
-// wherever they send it, at once, but at no server twice.
+// callMaster makes the call at the master: the server that answered last, then those of the Config in turn,
+// and each server they redirect to, at once. It asks no server twice.
 func (s *servers) callMaster(ctx context.Context, method string, do serverCall) error {
+	// The addresses still to try. A redirect goes to the front, since it most likely names the master.
 	queue := slices.Concat(slices.DeleteFunc([]string{s.masterAddress()}, isEmpty), s.config.Servers)
 	var tried []string
 	var failure error
@@ -60,18 +65,23 @@ func (s *servers) callMaster(ctx context.Context, method string, do serverCall) 
 		switch {
 		case err != nil:
 			failure = gatehouse.Errorf(gatehouse.CodeUnavailable, "server %s: %s: %w", address, method, err)
+		// Answered: this is the master, which the next request asks first.
 		case elsewhere == nil:
 			s.lastMaster.Store(&address)
 			return nil
 		default:
 			failure = gatehouse.Errorf(gatehouse.CodeUnavailable,
 				"server %s: is not the master, and sends to %q", address, elsewhere.GetMasterAddress())
+			// An empty address means that this server knows no master. The others are tried; one of them
+			// may.
 			if to := elsewhere.GetMasterAddress(); to != "" && hops > 0 {
 				queue = append([]string{to}, queue...)
 				hops--
 			}
 		}
 	}
+	// No server answered. The next request begins with fresh connections, and from the servers of the
+	// Config.
 	s.close()
 	if failure == nil {
 		failure = gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", method, ctx.Err())
@@ -81,9 +91,11 @@ func (s *servers) callMaster(ctx context.Context, method string, do serverCall) 
 
 func isEmpty(address string) bool { return address == "" }
 
-// tryServer makes the call at one server, and no longer than Timeout. A connection over which a call failed is
-// not used again, so that no pause of its own is added to ours.
-func (s *servers) tryServer(ctx context.Context, address, method string, do serverCall) (*doormanpb.Mastership, error) {
+// tryServer makes the call at one server, within Timeout. A connection over which a call failed is not used
+// again: gRPC would pause before it reconnects, in addition to the client's own pause.
+func (s *servers) tryServer(
+	ctx context.Context, address, method string, do serverCall,
+) (*doormanpb.Mastership, error) {
 	if err := s.connectTo(address); err != nil {
 		return nil, err
 	}
@@ -98,12 +110,13 @@ func (s *servers) tryServer(ctx context.Context, address, method string, do serv
 	return elsewhere, err
 }
 
-// connectTo makes conn one to the address.
+// connectTo makes conn a connection to the address.
 func (s *servers) connectTo(address string) error {
 	if s.conn != nil && s.address == address {
 		return nil
 	}
 	s.close()
+	// The options of the user come later, so their credentials replace these.
 	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
 	conn, err := grpc.NewClient(address, append([]grpc.DialOption{plain}, s.config.Dial...)...)
 	if err != nil {
@@ -113,16 +126,16 @@ func (s *servers) connectTo(address string) error {
 	return nil
 }
 
-// close ends the connection there is.
+// close closes the connection, if there is one.
 func (s *servers) close() {
 	if s.conn != nil {
-		_ = s.conn.Close() // nothing can be done about it
+		_ = s.conn.Close() // an error changes nothing
 	}
 	s.conn = nil
 	s.lastMaster.Store(nil)
 }
 
-// findMaster finds the master.
+// findMaster asks for the master, and remembers it.
 func (s *servers) findMaster(ctx context.Context) error {
 	return s.callMaster(ctx, "Discovery",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
@@ -134,31 +147,33 @@ func (s *servers) findMaster(ctx context.Context) error {
 		})
 }
 
-// clockHeader is where a server says what time it is, in ms since 1970. The protocol itself has only the
-// second at which a lease ends, which means nothing to a client whose clock is off.
+// clockHeader is the metadata in which a server says what time it is, in ms since 1970. The protocol itself
+// has only the second at which a lease ends, which means nothing to a client whose clock is wrong.
 const clockHeader = "gatehouse-time"
 
-// requestCapacity makes the requests.
+// requestCapacity sends the requests, in one message.
 func (s *servers) requestCapacity(ctx context.Context, requests []lease.Request) (capacityReply, error) {
 	message := requestMessage(s.config.ID, requests)
 	began := s.config.Now()
-	var a capacityReply
+	var reply capacityReply
 	err := s.callMaster(metadata.AppendToOutgoingContext(ctx, clockHeader, "?"), "GetCapacity",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			var header metadata.MD
-			earlier := began.Sub(s.config.Now()) // other servers may have taken their time
+			// Negative or zero. The holder wants the server's clock at the time it made the requests, and
+			// servers that were tried before this one may have taken long.
+			earlier := began.Sub(s.config.Now())
 			response, err := at.GetCapacity(ctx, message, grpc.Header(&header))
 			if err != nil || response.GetMastership() != nil {
 				return response.GetMastership(), err
 			}
-			a = capacityReply{grants: grantsOf(response), clock: clockOf(header, earlier)}
+			reply = capacityReply{grants: grantsOf(response), clock: clockOf(header, earlier)}
 			return nil, nil
 		})
-	return a, err
+	return reply, err
 }
 
-// releaseResources gives the resources back. A server that is not the master does not know about them; the one
-// that is may not either, which is as good.
+// releaseResources gives the resources back. Only the master knows who holds them. If a new one does not
+// know either, they are free already.
 func (s *servers) releaseResources(ctx context.Context, resources []string) error {
 	message := &doormanpb.ReleaseCapacityRequest{ClientId: &s.config.ID, ResourceId: resources}
 	return s.callMaster(ctx, "ReleaseCapacity",

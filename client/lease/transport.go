@@ -5,10 +5,10 @@ import (
 	"net/http"
 )
 
-// A Transport is a [http.RoundTripper] that waits for capacity before each request: a client that has it
-// keeps to a limit, and its user changes nothing else. A request whose context ends first fails with that.
+// A Transport is a [http.RoundTripper] that waits for capacity before each request, so that a program keeps
+// to a limit without any other change. A request whose context ends first fails with that context's error.
 type Transport struct {
-	// Limiter lets requests through. It is needed.
+	// Limiter lets requests through. It is required.
 	Limiter Waiter
 
 	// Base makes the requests; nil is [http.DefaultTransport].
@@ -22,15 +22,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.baseTransport().RoundTrip(r)
 	}
 	if r.Body != nil {
-		_ = r.Body.Close() // a RoundTripper closes it whatever happens; the error is err
+		_ = r.Body.Close() // a RoundTripper always closes it; the error to report is err
 	}
 	if ended := context.Cause(r.Context()); ended != nil {
-		err = ended // as it is, because net/http looks whether it is a timeout
+		err = ended // not wrapped: net/http checks whether it is a timeout
 	}
 	return nil, err
 }
 
-// CloseIdleConnections closes those of Base. [http.Client.CloseIdleConnections] calls it.
+// CloseIdleConnections closes idle connections of Base. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.baseTransport().(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()

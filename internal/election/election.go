@@ -1,7 +1,12 @@
-// Package election says who of several processes is master. They agree by one key in etcd.
+// Package election decides which of several processes is the master. They agree through one key in etcd.
 //
-// The master's key is attached to a lease. The master renews the lease; when it cannot, it stops being
-// master by its own clock before etcd lets the lease end and another one takes the key.
+// The master's key is attached to an etcd lease. The master renews the lease. When it cannot, it stops being
+// master by its own clock, before etcd ends the lease and another candidate takes the key.
+//
+//	read the key ──exists──> follow its holder and watch the key ──key gone──┐
+//	    ^   └──no key──> grant a lease, put the key under it ──lost─────────┤
+//	    │                        └──won──> lead: renew and watch ──over──> revoke
+//	    └──────────────────────────────────────────────────────────────────┘
 package election
 
 import (
@@ -22,23 +27,23 @@ import (
 
 const (
 	defaultTTL = 10 * time.Second
-	// minTTL is the smallest that etcd counts; it may give more than it is asked for. maxTTL is the longest
-	// that anybody should wait for a new master.
+	// minTTL is the smallest that etcd counts; it may grant more than was asked. maxTTL bounds how long the
+	// candidates wait for a new master.
 	minTTL, maxTTL = time.Second, time.Hour
-	// renewalsPerTTL is how many of them fall into the time of a lease: one may fail, and there is time for two
-	// more attempts.
+	// renewalsPerTTL is how many renewals fall into the lifetime of a lease: one may fail, and there is time
+	// for two more attempts.
 	renewalsPerTTL = 3
-	// renewAttempts is how many attempts to renew fit into that time. None may take longer.
+	// renewAttempts is how many attempts to renew fit into that lifetime. None may take longer.
 	renewAttempts = 5
-	// marginFraction of the time of a lease is left unused at its end. That is for clocks that do not run
-	// equally fast, and for whoever has just looked at Until and now acts.
+	// marginFraction is the part of a lease's lifetime, as 1/marginFraction, left unused at its end. It
+	// covers clocks that run at different speeds, and callers that have just compared Until and now act on it.
 	marginFraction = 10
 
-	// maxCall is how long etcd may take for one answer, also while it elects a leader of its own. The next
-	// call goes to another member. A renewal may have less.
+	// maxCall bounds one call to etcd, also while etcd elects a leader of its own. The next call goes to
+	// another member. A renewal may get less.
 	maxCall = 2 * time.Second
-	// maxHeartbeat is the longest that a watch may be silent before it is asked for a sign of life, and minBeat
-	// the shortest, for the shortest leases. So long it may take for its answer, too.
+	// maxHeartbeat is the longest that a watch may be silent before it is asked for a sign of life, and
+	// minHeartbeat the shortest, for the shortest leases. The answer may take as long again.
 	minHeartbeat, maxHeartbeat = time.Second, 5 * time.Second
 	// maxPause is the longest pause after a failure.
 	maxPause = 2 * time.Second
@@ -47,21 +52,22 @@ const (
 // MaxCandidate is the longest name of a candidate in bytes, far above a host name with a port.
 const MaxCandidate = 512
 
-// A MasterStatus says who is master, as far as is known.
+// A MasterStatus says which candidate is master, as far as is known.
 type MasterStatus struct {
-	// Leading says that this candidate is master, until Until and no longer: who decides as master compares
-	// Until with its clock each time. Until has a monotonic reading and is zero when this is no master.
+	// Leading says that this candidate is master, until Until and no longer: code that acts as master
+	// compares Until with its clock each time. Until has a monotonic reading, and is zero when this
+	// candidate is not master.
 	Leading bool
 	Until   time.Time
 
-	// Leader is the candidate that is master, maybe this one. It is empty when nobody is known to be.
+	// Leader is the candidate that is master, possibly this one. It is empty when no master is known.
 	Leader string
 
-	// Err is why etcd could not be asked, nil when all is well. It goes away by itself.
+	// Err is why etcd could not be asked, nil when all is well. It is cleared by the next success.
 	Err error
 }
 
-// An Election is a key in etcd, which belongs to one of those who want it.
+// An Election is a key in etcd that belongs to at most one of the candidates.
 type Election struct {
 	client *clientv3.Client
 	leases pb.LeaseClient
@@ -73,18 +79,19 @@ type Election struct {
 //
 //	etcd://host1:2379,host2:2379/path/of/key?ttl=10s
 //
-// ttl is how long a master that died stays master, in whole seconds from 1s to 1h; 10s when it is left out.
-// All candidates should have the same. Etcd need not be there yet, unless the address has a user. The
-// caller closes the election after its Run.
+// ttl is how long a master that died stays master, in whole seconds from 1s to 1h; the default is 10s. All
+// candidates should use the same. Etcd need not be reachable yet, unless the address has a user. The caller
+// closes the election after its Run.
 func Open(address string) (*Election, error) { return openWith(address) }
 
-// Check says what is wrong with an address, nil when Open would take it. It asks nobody.
+// Check reports what is wrong with an address, nil when Open would accept it. It connects to no server.
 func Check(address string) error {
 	_, err := parseAddress(address)
 	return err
 }
 
-// parseAddress returns the only thing that an address has besides those of all etcd addresses.
+// parseAddress returns the lease's lifetime, the only thing an election's address has besides the parts of
+// every etcd address.
 func parseAddress(address string) (ttl time.Duration, err error) {
 	_, query, err := etcd.Check(address)
 	if err != nil {
@@ -97,6 +104,7 @@ func parseAddress(address string) (ttl time.Duration, err error) {
 	return ttl, nil
 }
 
+// openWith is Open with options for the connections, which tests use.
 func openWith(address string, options ...grpc.DialOption) (*Election, error) {
 	ttl, err := parseAddress(address)
 	if err != nil {
@@ -110,7 +118,7 @@ func openWith(address string, options ...grpc.DialOption) (*Election, error) {
 	return &Election{client: client, leases: leases, key: key, ttl: ttl}, nil
 }
 
-// parseTTL looks at the only parameter an address has.
+// parseTTL reads ttl, the only parameter an address has.
 func parseTTL(query url.Values) (time.Duration, error) {
 	for name := range query {
 		if name != "ttl" {
@@ -122,29 +130,32 @@ func parseTTL(query url.Values) (time.Duration, error) {
 	}
 	text := query["ttl"][0]
 	ttl, err := time.ParseDuration(text)
+	// Fractions of a second are refused: etcd counts a lease in whole seconds.
 	if err != nil || len(query["ttl"]) > 1 || ttl < minTTL || ttl > maxTTL || ttl%time.Second != 0 {
 		return 0, fmt.Errorf("ttl is %q, want whole seconds from 1s to 1h", query["ttl"])
 	}
 	return ttl, nil
 }
 
-// Name is the same for all candidates: the members of etcd and the key, without user and password.
+// Name is the same for all candidates of one election: the members of etcd and the key, without user and
+// password.
 func (e *Election) Name() string {
 	hosts := slices.Clone(e.client.Endpoints())
 	slices.Sort(hosts)
 	return strings.Join(hosts, ",") + e.key
 }
 
-// Close frees what Open took. An election that runs must have ended.
+// Close closes the client of etcd. Run must have returned before.
 func (e *Election) Close() error { return e.client.Close() }
 
-// Run takes part under the name candidate, for which others are told to ask, until ctx ends. It calls tell
-// at each change, and at each renewal of its own mastership; never two at a time. Tell should return soon:
-// when it returns from a call with Leading false, this candidate must not act as master any more.
+// Run takes part under the name candidate, the address that other candidates redirect to, until ctx ends. It
+// calls tell at each change and at each renewal of its own mastership, one call at a time. tell should
+// return soon. Once it has returned from a call with Leading false, this candidate must not act as master
+// any more.
 //
-// At the end the mastership is given back, so that the next master need not wait for the lease to end.
-// An error says that this did not work, or that candidate is no name. What goes wrong with etcd
-// meanwhile is told by Status.Err, and tried again.
+// At the end Run gives the mastership back, so that the next master need not wait until the lease ends. The
+// error says that this failed, or that candidate is not a valid name. Failures of etcd before the end are
+// reported in MasterStatus.Err, and retried.
 func (e *Election) Run(ctx context.Context, candidate string, tell func(MasterStatus)) error {
 	if candidate == "" || len(candidate) > MaxCandidate {
 		return fmt.Errorf("election: candidate of %d bytes, want 1 to %d", len(candidate), MaxCandidate)
@@ -153,6 +164,8 @@ func (e *Election) Run(ctx context.Context, candidate string, tell func(MasterSt
 	defer n.close()
 	pause := e.newBackoff()
 	for {
+		// ctx is looked at first in each case: an error that comes because Run is told to stop is no failure
+		// of etcd. Only a lease left behind is, since it delays the next master.
 		err := e.runTerm(ctx, candidate, n)
 		switch {
 		case ctx.Err() != nil && errors.Is(err, errNotGivenBack):
@@ -163,6 +176,7 @@ func (e *Election) Run(ctx context.Context, candidate string, tell func(MasterSt
 			n.setError(err)
 			pause.waitPause(ctx)
 		default:
+			// A term that ended well, ours or another's, ends the row of failures.
 			pause = e.newBackoff()
 		}
 	}
@@ -171,24 +185,31 @@ func (e *Election) Run(ctx context.Context, candidate string, tell func(MasterSt
 // errNotGivenBack says that the next master has to wait until a lease ends by itself.
 var errNotGivenBack = errors.New("election: the key was not given back")
 
-// runTerm is one term: of this candidate, or of another until it ends.
+// runTerm runs one term: this candidate's, or another's until it ends.
 func (e *Election) runTerm(ctx context.Context, candidate string, n *statusNotifier) error {
 	seen, err := e.readKey(ctx)
 	if err != nil {
 		return err
 	}
+	// A key with our own name that we did not just write is from an earlier process at this address. It no
+	// longer answers as master, so no client may be sent there. The key still blocks us until its lease
+	// ends.
 	if seen.leader == candidate {
-		seen.leader = "" // its key is of an earlier life, of which nobody answers any more
+		seen.leader = ""
 	}
 	n.setLeader(seen.leader, e.ttl)
 	if seen.exists() {
+		// Each sign of life from etcd confirms the holder for another ttl; without one, the master counts as
+		// unknown after that time.
 		return e.awaitChange(ctx, seen, func() { n.setLeader(seen.leader, e.ttl) })
 	}
 	won, err := e.campaign(ctx, candidate)
+	// Without an error, another candidate was faster; the next term follows it.
 	if won == nil {
 		return err
 	}
 	e.holdKey(ctx, *won, candidate, n)
-	n.endTerm() // before anybody else can win
+	// The order matters: this candidate says that it is no longer master before the key is free for another.
+	n.endTerm()
 	return e.revokeLease(ctx, won.lease)
 }

@@ -5,14 +5,18 @@ import (
 	"time"
 )
 
-// A statusNotifier is what is known about the master, and when it stops being known. It tells each change. When its
-// time is over it says so by itself, whatever those are waiting for who should renew it.
+// A statusNotifier keeps what is known about the master, and until when it is known. It calls tell for each
+// change. A timer ends what it knows on time, even while the goroutine that should renew it hangs.
+//
+//	unknown <──expiry, endTerm── following (setLeader)
+//	   │                            ^ v
+//	   └──beginTerm──> leading ──extendTerm──> leading ──endTerm, expiry──> unknown
 type statusNotifier struct {
 	tell func(MasterStatus)
 
 	mu     sync.Mutex
 	status MasterStatus
-	until  time.Time // when nothing of it is known any more
+	until  time.Time // when status stops being known; zero if it has no end
 	expiry *time.Timer
 	closed bool
 }
@@ -24,7 +28,8 @@ func newNotifier(tell func(MasterStatus)) *statusNotifier {
 	return n
 }
 
-// beginTerm begins a term: candidate is master until then. It is false, and nothing is said, when that has passed.
+// beginTerm makes candidate the master until then. It returns false, and reports no master, when that
+// instant has passed.
 func (n *statusNotifier) beginTerm(candidate string, until time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -36,9 +41,9 @@ func (n *statusNotifier) beginTerm(candidate string, until time.Time) bool {
 	return true
 }
 
-// extendTerm moves the end of the present term. It is false when there is none: what has run out or was resigned
-// while a renewal was on its way does not come back by its answer, since another may have been told of the
-// end already.
+// extendTerm moves the end of the present term. It returns false when there is none: a term that expired or
+// ended while a renewal was in flight does not come back by its answer, since tell may have reported its end
+// already.
 func (n *statusNotifier) extendTerm(until time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,7 +51,7 @@ func (n *statusNotifier) extendTerm(until time.Time) bool {
 	switch {
 	case !n.status.Leading:
 		return false
-	case !now.Before(until), !now.Before(n.until): // the timer is late
+	case !now.Before(until), !now.Before(n.until): // the timer is late to say so
 		n.setStatus(MasterStatus{}, time.Time{})
 		return false
 	}
@@ -54,31 +59,32 @@ func (n *statusNotifier) extendTerm(until time.Time) bool {
 	return true
 }
 
-// isLeading is whether the mastership said last still lasts.
+// isLeading reports whether the mastership reported last still lasts.
 func (n *statusNotifier) isLeading() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.status.Leading && time.Now().Before(n.until)
 }
 
-// setLeader says that another is master, or nobody when leader is empty, and that this can be believed for a
-// while.
+// setLeader reports that another candidate is master, or none when leader is empty. This is believed for a
+// while only.
 func (n *statusNotifier) setLeader(leader string, while time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.setStatus(MasterStatus{Leader: leader}, time.Now().Add(while))
 }
 
-// setError adds what is wrong to what is known.
+// setError adds a failure to what is known, and leaves the rest.
 func (n *statusNotifier) setError(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// A failed call says nothing about the master; the time until which it is known stays too.
 	status := n.status
 	status.Err = err
 	n.setStatus(status, n.until)
 }
 
-// endTerm ends a mastership. Nothing is known then.
+// endTerm ends a mastership. After it no master is known.
 func (n *statusNotifier) endTerm() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +100,7 @@ func (n *statusNotifier) onExpiry() {
 	}
 }
 
-// close ends all notices.
+// close ends all notifications, after one that no master is known.
 func (n *statusNotifier) close() {
 	n.endTerm()
 	n.mu.Lock()
@@ -103,12 +109,13 @@ func (n *statusNotifier) close() {
 	n.expiry.Stop()
 }
 
-// setStatus is called with the lock held, so that notices come one at a time and in order.
+// setStatus is called with the lock held, so that notifications come one at a time and in order.
 func (n *statusNotifier) setStatus(status MasterStatus, until time.Time) {
 	if n.closed {
 		return
 	}
 	n.until = until
+	// The timer is set also when the status is the same as before: its end has moved.
 	n.expiry.Stop()
 	if !until.IsZero() {
 		n.expiry.Reset(time.Until(until))
@@ -119,7 +126,7 @@ func (n *statusNotifier) setStatus(status MasterStatus, until time.Time) {
 	}
 }
 
-// sameStatus is whether two notices say the same. Errors are compared by what they say.
+// sameStatus reports whether two statuses say the same. Errors are compared by their text.
 func sameStatus(a, b MasterStatus) bool {
 	text := func(err error) string {
 		if err == nil {

@@ -46,7 +46,8 @@ func TestMasterOutlivesShortOutage(t *testing.T) {
 			a.hears(t, "a renewal after the outage", func(s MasterStatus) bool {
 				return s.Err == nil && s.Until.After(failed.Until)
 			})
-			b.hears(t, "etcd to answer again", func(s MasterStatus) bool { return s.Leader == "a" && s.Err == nil })
+			b.hears(t, "etcd to answer again",
+				func(s MasterStatus) bool { return s.Leader == "a" && s.Err == nil })
 			if n := apart(t, a, b); n != 1 || len(b.intervals()) != 0 {
 				t.Errorf("there were %d masterships, want the one of a:\n%s%s", n, a, b)
 			}

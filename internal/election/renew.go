@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// holdKey is master for as long as the lease can be renewed and the key stays. It returns when this is over.
+// holdKey is master for as long as the lease can be renewed and the key stays. It returns when either ends.
 func (e *Election) holdKey(ctx context.Context, t term, candidate string, n *statusNotifier) {
 	if !n.beginTerm(candidate, t.validUntil()) {
 		return
@@ -21,41 +21,47 @@ func (e *Election) holdKey(ctx context.Context, t term, candidate string, n *sta
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		defer cancel() // ends the renewals, even one that is on its way
+		defer cancel() // ends the renewals, even one in flight
 		e.watchKey(ctx, t.key, n)
 	})
+	// Whichever of the two ends first stops the other.
 	e.renewLease(ctx, t, n)
 	cancel()
 	watch.Wait()
 }
 
-// watchKey returns when the key is not as it was any more, or ctx has ended. A lease that is renewed keeps its
-// key, but an operator may have deleted it.
+// watchKey returns when the key is not what it was any more, or ctx has ended. A lease that is renewed keeps
+// its key, but an operator may have deleted or replaced it.
 func (e *Election) watchKey(ctx context.Context, key keyState, n *statusNotifier) {
 	for pause := e.newBackoff(); ctx.Err() == nil; pause.waitPause(ctx) {
+		// A watch can break without the key having changed. So each round reads the key first, and an error
+		// only leads to another round: the lease's renewal decides how long this candidate stays master
+		// meanwhile.
 		seen, err := e.readKey(ctx)
 		if err == nil && seen.changed == key.changed {
 			err = e.awaitChange(ctx, seen, func() {})
 		}
 		if err == nil && ctx.Err() == nil {
+			// The key has changed, seen by the read or by the watch.
 			n.endTerm()
 			return
 		}
 	}
 }
 
-// renewLease renews the lease until that is not possible any more. A call that hangs does not prolong anything:
-// the notice ends the mastership by itself.
+// renewLease renews the lease until that is no longer possible. A call that hangs does not prolong anything:
+// the notifier ends the mastership by itself, when its time is up.
 func (e *Election) renewLease(ctx context.Context, t term, n *statusNotifier) {
 	pause := e.renewalBackoff()
 	for next := t.sent.Add(t.ttl / renewalsPerTTL); sleepFor(ctx, time.Until(next)) && n.isLeading(); {
+		// Before the request, for the same reason as in campaign: etcd counts from when it receives it.
 		sent := time.Now()
 		err := e.renewOnce(ctx, &t)
 		switch {
 		case err == nil:
 			t.sent = sent
 			if !n.extendTerm(t.validUntil()) {
-				return // the term had ended while the answer was on its way
+				return // the term ended while the answer was in flight
 			}
 			pause = e.renewalBackoff()
 			next = sent.Add(t.ttl / renewalsPerTTL)
@@ -63,14 +69,17 @@ func (e *Election) renewLease(ctx context.Context, t term, n *statusNotifier) {
 			return
 		default:
 			n.setError(fmt.Errorf("renewing the lease: %w", err))
+			// Never later than the term's end, so that the loop sees it and returns.
 			next = time.Now().Add(min(pause.nextPause(), time.Until(t.validUntil())))
 		}
 	}
 }
 
-// renewOnce asks once, and for a fifth of the lease's time at most. The client's own renewals repeat what
-// they ask, so that nobody knows when the request was sent that was answered.
+// renewOnce sends one renewal, and waits for a fifth of the lease's lifetime at most. The client library's
+// own renewals repeat the request, so it could not be told when the one that was answered was sent.
 func (e *Election) renewOnce(ctx context.Context, t *term) error {
+	// A member without a leader would take the request and never answer; WithRequireLeader makes it fail
+	// instead.
 	within := min(t.ttl/renewAttempts, maxCall, time.Until(t.validUntil()))
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), within)
 	defer cancel()
@@ -85,9 +94,11 @@ func (e *Election) renewOnce(ctx context.Context, t *term) error {
 	switch {
 	case err != nil:
 		return rpctypes.Error(err)
+	// This is how etcd answers for a lease that it does not have.
 	case response.TTL <= 0:
 		return rpctypes.ErrLeaseNotFound
 	}
+	// Etcd may grant a longer lifetime than was asked for.
 	t.ttl = time.Duration(response.TTL) * time.Second
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package etcd reads etcd:// addresses and opens clients that neither log nor hang.
+// Package etcd parses etcd:// addresses, and opens clients that neither log nor hang.
 package etcd
 
 import (
@@ -18,20 +18,20 @@ import (
 
 const (
 	scheme = "etcd://"
-	// defaultPort is where etcd listens for clients unless it is told otherwise.
+	// defaultPort is where etcd listens for clients by default.
 	defaultPort = "2379"
 
 	// maxHosts is far above the seven members that etcd advises at most.
 	maxHosts = 32
-	// maxKey is far above any path a person would type. etcd has no bound of its own.
+	// maxKey is far above any path a person would type. Etcd itself has no bound.
 	maxKey = 512
 
-	// authTimeout bounds asking for a token while opening, with a user name only.
+	// authTimeout bounds the request for a token while opening. Only addresses with a user name make one.
 	authTimeout = 5 * time.Second
-	// pingAfter is the shortest silence after which gRPC asks whether the other end is still there, and
-	// pingTimeout how long it may take to answer. etcd hangs up on clients that ask more than each 5 s.
+	// pingAfter is the silence after which gRPC checks that the other end is still there, and pingTimeout
+	// how long the answer may take. Etcd closes connections of clients that ping more than once in 5 s.
 	pingAfter, pingTimeout = 10 * time.Second, 3 * time.Second
-	// A member that comes back should be used soon: gRPC alone would wait up to two minutes.
+	// A member that comes back should be used soon: gRPC's own default waits up to two minutes.
 	firstRedial, lastRedial, dialTimeout = 100 * time.Millisecond, time.Second, 3 * time.Second
 )
 
@@ -39,16 +39,18 @@ const (
 //
 //	etcd://user:password@host1:2379,host2:2379/path/of/key?ttl=10s
 //
-// and returns what stands behind the hosts: the key, which is the path with its first slash, and the query,
-// which is the caller's to understand. The port is 2379 when it is left out. Nothing is connected yet, so
-// etcd need not be there; only with a user name it has to answer at once, for a token. Each call needs a
-// context that ends. The caller closes the client.
+// It also returns the key, which is the path with its first slash, and the query, whose meaning is the
+// caller's. The port is 2379 when it is left out. Open does not connect, so etcd need not be reachable yet;
+// only with a user name it has to answer at once, for a token. Each call needs a context that ends. The
+// caller closes the client.
 func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string, url.Values, error) {
 	t, err := parseAddress(address)
 	if err != nil {
 		return nil, "", nil, err
 	}
 	redial := backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastRedial}
+	// Pings without a stream find a dead member also between two calls, so that the next call does not hang.
+	// The client's own log would go to the process's standard error.
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            t.hosts,
 		Username:             t.user,
@@ -68,8 +70,7 @@ func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string,
 	return client, t.key, t.query, nil
 }
 
-// Check returns what Open would, but the client: the key of an address, its query, or what is wrong with
-// the address. It asks nobody.
+// Check returns the key and the query of an address, or what is wrong with it. It connects to no server.
 func Check(address string) (key string, query url.Values, err error) {
 	t, err := parseAddress(address)
 	return t.key, t.query, err
@@ -83,8 +84,8 @@ type parsedAddress struct {
 	query          url.Values
 }
 
-// parseAddress takes an address apart. It is not done by net/url, to which several hosts are one with a strange
-// name, and whose errors show the whole address: these never have the user's password in them.
+// parseAddress splits an address. net/url would read several hosts as one with a strange name, and its
+// errors show the whole address; errors from here never contain the user's password.
 func parseAddress(address string) (parsedAddress, error) {
 	var t parsedAddress
 	rest, ok := strings.CutPrefix(address, scheme)
@@ -95,11 +96,12 @@ func parseAddress(address string) (parsedAddress, error) {
 	rest, query, _ := strings.Cut(rest, "?")
 	hosts, path, _ := strings.Cut(rest, "/")
 	if strings.Contains(whole[len(hosts):], "@") {
-		// Part of a password may stand where hosts, a key or a query should.
+		// A password with / or ? in it would be cut there, and shown as part of a host, key or query.
 		return t, errors.New("etcd address: an @ behind the first / or ?, want it written as %40, " +
 			"and in a password / as %2F and ? as %3F")
 	}
 	var err error
+	// The last @ ends the user: a host cannot have one, a password may.
 	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
 		t.user, t.password, err = parseUser(hosts[:at])
 		if err != nil {
@@ -122,7 +124,7 @@ func parseAddress(address string) (parsedAddress, error) {
 	return t, nil
 }
 
-// schemeOf is the part of an address that says how it is to be read, and no more: the rest may hold a
+// schemeOf returns the scheme of an address with its "://", and nothing of the rest, which may contain a
 // password.
 func schemeOf(address string) string {
 	if end := strings.Index(address, "://"); end >= 0 {
@@ -139,9 +141,11 @@ func parseUser(text string) (user, password string, err error) {
 	}
 	password, err = url.PathUnescape(after)
 	if err != nil {
+		// The error of url.PathUnescape would quote the password.
 		return "", "", fmt.Errorf("etcd address: password of user %q is not well escaped, "+
 			"want %%25 for a percent sign", user)
 	}
+	// Etcd has no user without a password; a missing one is a mistake.
 	if !ok || user == "" || password == "" {
 		return "", "", fmt.Errorf("etcd address: user %q without password, want user:password@", user)
 	}
@@ -166,15 +170,17 @@ func parseHosts(text string) ([]string, error) {
 	return hosts, nil
 }
 
-// parseHost is host:port with the port in its place.
+// parseHost returns host:port, with the default port if there is none.
 func parseHost(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
-	if err != nil { // there may be no port
+	if err != nil { // most likely the port was left out
 		host, port, err = net.SplitHostPort(text + ":" + defaultPort)
 	}
+	// The characters that net.SplitHostPort lets pass, but no host has.
 	if err != nil || host == "" || strings.ContainsAny(host, " \t@%?#") {
 		return "", fmt.Errorf("etcd address: host %q, want host:port", text)
 	}
+	// Port 0 would parse, but it means any free port, and no client can connect to it.
 	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 		return "", fmt.Errorf("etcd address: port of host %q is %q, want 1 to 65535", text, port)
 	}
@@ -188,10 +194,12 @@ func parseKey(path string) (string, error) {
 		return "", fmt.Errorf("etcd address: key %q: %w", "/"+path, err)
 	case key == "":
 		return "", fmt.Errorf("etcd address: no key, want a path behind the hosts, such as %sh/path", scheme)
+	// What is meant as a fragment would become part of the key without notice.
 	case strings.Contains(key, "#"):
 		return "", fmt.Errorf("etcd address: key %q has a #, want it written as %%23", "/"+path)
 	case len(key) >= maxKey:
 		return "", fmt.Errorf("etcd address: key of %d bytes, want at most %d", len(key)+1, maxKey)
 	}
+	// The slash is part of the key, so that the key reads as it does in the address.
 	return "/" + key, nil
 }

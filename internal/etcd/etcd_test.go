@@ -83,7 +83,8 @@ func TestParseSaysWhichPartIsWrong(t *testing.T) {
 			t.Errorf("parse(%q) = %v, want no password in it", c.address, err)
 		}
 	}
-	if got, err := parseAddress("etcd://" + many[:len(many)-1] + "/" + strings.Repeat("k", maxKey-1)); err != nil {
+	longest := "etcd://" + many[:len(many)-1] + "/" + strings.Repeat("k", maxKey-1)
+	if got, err := parseAddress(longest); err != nil {
 		t.Errorf("parse(%d hosts, key of %d bytes) = %v, want none", len(got.hosts), len(got.key), err)
 	}
 }
