@@ -36,7 +36,7 @@ const (
 	// renewAttempts is how many attempts to renew fit into that lifetime. None may take longer.
 	renewAttempts = 5
 	// marginFraction is the part of a lease's lifetime, as 1/marginFraction, left unused at its end. It
-	// covers clocks that run at different speeds, and callers that have just compared Until and now act on it.
+	// is for clocks that run at different speeds, and for callers that have just compared Until and now act.
 	marginFraction = 10
 
 	// maxCall bounds one call to etcd, also while etcd elects a leader of its own. The next call goes to
@@ -164,7 +164,7 @@ func (e *Election) Run(ctx context.Context, candidate string, tell func(MasterSt
 	defer n.close()
 	pause := e.newBackoff()
 	for {
-		// ctx is looked at first in each case: an error that comes because Run is told to stop is no failure
+		// ctx is looked at first in each case: an error that comes because ctx has ended is no failure
 		// of etcd. Only a lease left behind is, since it delays the next master.
 		err := e.runTerm(ctx, candidate, n)
 		switch {

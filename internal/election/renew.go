@@ -76,7 +76,7 @@ func (e *Election) renewLease(ctx context.Context, t term, n *statusNotifier) {
 }
 
 // renewOnce sends one renewal, and waits for a fifth of the lease's lifetime at most. The client library's
-// own renewals repeat the request, so it could not be told when the one that was answered was sent.
+// own renewals repeat the request, which hides when the one that was answered was sent.
 func (e *Election) renewOnce(ctx context.Context, t *term) error {
 	// A member without a leader would take the request and never answer; WithRequireLeader makes it fail
 	// instead.

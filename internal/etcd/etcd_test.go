@@ -35,7 +35,7 @@ func TestParse(t *testing.T) {
 		}
 		got, err := parseAddress(c.address)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("parse(%q) = %+v, %v, want %+v", c.address, got, err, c.want)
+			t.Errorf("parseAddress(%q) = %+v, %v, want %+v", c.address, got, err, c.want)
 		}
 	}
 }
@@ -77,15 +77,15 @@ func TestParseSaysWhichPartIsWrong(t *testing.T) {
 	} {
 		_, err := parseAddress(c.address)
 		if err == nil || !strings.HasPrefix(err.Error(), "etcd address: "+c.want) {
-			t.Errorf("parse(%q) = %v, want an error of %q", c.address, err, c.want)
+			t.Errorf("parseAddress(%q) = %v, want an error of %q", c.address, err, c.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("parse(%q) = %v, want no password in it", c.address, err)
+			t.Errorf("parseAddress(%q) = %v, want no password in it", c.address, err)
 		}
 	}
 	longest := "etcd://" + many[:len(many)-1] + "/" + strings.Repeat("k", maxKey-1)
 	if got, err := parseAddress(longest); err != nil {
-		t.Errorf("parse(%d hosts, key of %d bytes) = %v, want none", len(got.hosts), len(got.key), err)
+		t.Errorf("parseAddress(%d hosts, key of %d bytes) = %v, want none", len(got.hosts), len(got.key), err)
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 	maxClients = 1_000_000_000
 )
 
-// A capacityCall is a request and its answer, on their way through the server. It is used again and again, with
-// the memory it has; nothing in it may be kept.
+// A capacityCall is a request and its answer, on their way through the server. Calls are pooled and reuse
+// their memory; nothing in one may be kept after freeCall.
 type capacityCall struct {
 	client   string // or server
 	server   bool   // the client is a server with clients of its own
@@ -38,6 +38,7 @@ type capacityCall struct {
 
 // reset makes the call ready for the next request.
 func (c *capacityCall) reset() {
+	// The slices keep their memory, but not the strings in it, which would stay alive with the pool.
 	clear(c.requests)
 	clear(c.released)
 	clear(c.grants)
@@ -46,19 +47,19 @@ func (c *capacityCall) reset() {
 	}
 }
 
-// addRequest appends a request, which gets the demands that were appended since the one before.
+// addRequest appends a request. Its demands are the last ones appended, as many as given.
 func (c *capacityCall) addRequest(r capacity.Request, demands int) {
 	r.Server = c.server
 	r.Demands = c.demands[len(c.demands)-demands:]
 	c.requests = append(c.requests, r)
 }
 
-// checkFields refuses what no client should send, before anything is decided, by the names that fields have in
-// the protocol. What clients of doorman do send is put right instead:
+// checkFields refuses what no client should send, before anything is decided. Its errors name fields as the
+// protocol does. What clients of doorman do send is corrected instead:
 //
 //   - A want of NaN comes from a limiter that is idle. It means what was wanted before.
-//   - A lease of less than nothing, or of no number, is what doorman gave in its worst moments. It counts
-//     as one of nothing, as refusing it would keep the client from ever getting a better one.
+//   - A lease with a negative amount, or of no number, is what doorman gave in its worst moments. It counts
+//     as one of 0: refusing it would keep the client from ever getting a better one.
 func (c *capacityCall) checkFields() error {
 	field := "client_id"
 	if c.server {
@@ -67,6 +68,7 @@ func (c *capacityCall) checkFields() error {
 	if fault := idFault(c.client); fault != "" {
 		return invalid("%s %s", field, fault)
 	}
+	// gRPC has checked this while reading, JSON has not.
 	if len(c.requests) > maxEntries {
 		return invalid("resource has %d entries, want at most %d", len(c.requests), maxEntries)
 	}
@@ -78,12 +80,13 @@ func (c *capacityCall) checkFields() error {
 		if fault := c.checkDemands(r.Demands); fault != "" {
 			return invalid("resource[%d].%s", i, fault)
 		}
+		// The core adds these up, so a NaN or infinity would spoil the sums of the resource.
 		r.Has.Capacity = sanitizeHas(r.Has.Capacity)
 	}
 	return nil
 }
 
-// checkDemands says what is wrong with what is wanted, "" when nothing is.
+// checkDemands says what is wrong with what is wanted, "" if nothing.
 func (c *capacityCall) checkDemands(demands []capacity.Demand) string {
 	if len(demands) > maxBands {
 		return fmt.Sprintf("wants has %d bands, want at most %d", len(demands), maxBands)
@@ -94,9 +97,11 @@ func (c *capacityCall) checkDemands(demands []capacity.Demand) string {
 		if c.server {
 			band = fmt.Sprintf("wants[%d].", i)
 		}
+		// Shares are per client, so there must be one at least.
 		if d.Clients < 1 || d.Clients > maxClients {
 			return fmt.Sprintf("%snum_clients is %d, want 1 to %d", band, d.Clients, maxClients)
 		}
+		// Only NaN differs from itself. A server adds up its clients' wants, so it has no excuse for one.
 		idle := d.Wants != d.Wants && !c.server
 		if !idle && !(d.Wants >= 0 && d.Wants <= maxAmount) {
 			return fmt.Sprintf("%swants is %v, want 0 to %v", band, d.Wants, maxAmount)
@@ -105,7 +110,7 @@ func (c *capacityCall) checkDemands(demands []capacity.Demand) string {
 	return ""
 }
 
-// sanitizeHas is how much a client can be said to hold by what it claims.
+// sanitizeHas returns the amount that a client can hold, by what it says it has.
 func sanitizeHas(claim float64) float64 {
 	if !(claim > 0) || math.IsInf(claim, 0) {
 		return 0
@@ -113,7 +118,7 @@ func sanitizeHas(claim float64) float64 {
 	return min(claim, maxAmount)
 }
 
-// idFault says what is wrong with a name, "" when nothing is.
+// idFault says what is wrong with a name, "" if nothing.
 func idFault(id string) string {
 	if id == "" {
 		return fmt.Sprintf("is empty, want 1 to %d bytes", maxID)
@@ -121,6 +126,7 @@ func idFault(id string) string {
 	if len(id) > maxID {
 		return fmt.Sprintf("has %d bytes, want 1 to %d", len(id), maxID)
 	}
+	// Nearly all names are printable ASCII, which needs no decoding.
 	plain := true
 	for i := range len(id) {
 		plain = plain && id[i] >= ' ' && id[i] < 0x7f
@@ -140,11 +146,13 @@ func invalid(format string, args ...any) error {
 	return gatehouse.Errorf(gatehouse.CodeInvalid, format, args...)
 }
 
-// The seconds of the protocol. What is further away than anybody can mean is cut.
+// The seconds of the protocol. Values beyond any meaningful time are cut, so that no sum of times overflows.
 const maxSeconds = 1 << 36 // some 2,000 years
 
+// atSecond returns the instant of a Unix time.
 func atSecond(seconds int64) time.Time { return time.Unix(min(max(seconds, 0), maxSeconds), 0) }
 
+// forSeconds returns the duration of a number of seconds.
 func forSeconds(seconds int64) time.Duration {
 	return time.Duration(min(max(seconds, 0), int64(gatehouse.MaxDuration/time.Second))) * time.Second
 }

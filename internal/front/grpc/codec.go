@@ -6,30 +6,33 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// A callCodec reads requests into calls, and lets answers pass that are bytes already. What else there is at
-// the door, health and reflection, it leaves to the codec of gRPC.
+// A callCodec reads requests into calls, and passes on answers that are bytes already. The messages of
+// health checks and reflection it leaves to gRPC's own codec.
 type callCodec struct{ encoding.CodecV2 }
 
 func newCodec() callCodec { return callCodec{encoding.GetCodecV2(proto.Name)} }
 
-// An encoded answer is one that is bytes already.
+// An encoded is an answer that is bytes already.
 type encoded mem.BufferSlice
 
 // Marshal implements [encoding.CodecV2].
 func (c callCodec) Marshal(value any) (mem.BufferSlice, error) {
+	// Answers of the methods above are not marshalled again.
 	if answer, ok := value.(encoded); ok {
 		return mem.BufferSlice(answer), nil
 	}
 	return c.CodecV2.Marshal(value)
 }
 
-// Unmarshal implements [encoding.CodecV2]. What is wrong with a message is for its method to say: gRPC
-// would call it a failure of the server.
+// Unmarshal implements [encoding.CodecV2]. A message that cannot be read is noted in the call, and answered
+// by its method: gRPC would report an internal error of the server.
 func (c callCodec) Unmarshal(data mem.BufferSlice, value any) error {
 	in, ok := value.(*incoming)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, value)
 	}
+	// A message that came in one piece, as nearly all do, is read where it lies. Reading copies what it
+	// keeps.
 	if len(data) == 1 {
 		in.call.fault = in.read(in.call, data[0].ReadOnlyData())
 		return nil
@@ -46,13 +49,15 @@ type incoming struct {
 	read func(c *capacityCall, message []byte) error
 }
 
-// newEncoded makes an answer of what write appends to a buffer that has room for size.
+// newEncoded makes an answer of what write appends to a buffer with room for size.
 func newEncoded(size int, write func(to []byte) []byte) encoded {
+	// Small buffers cost more to pool than to allocate, by gRPC's own measure.
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return encoded{mem.SliceBuffer(write(make([]byte, 0, size)))}
 	}
 	pool := mem.DefaultBufferPool()
 	buffer := pool.Get(size)
+	// size is an upper bound, so write does not move the slice; the pool gets back what it gave.
 	*buffer = write((*buffer)[:0])
 	return encoded{mem.NewBuffer(buffer, pool)}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// An rpc is one of the protocol's methods. Each door that knows them answers through answer.
+// An rpc is one of the protocol's methods. The listeners for gRPC and for HTTP both answer them through
+// answerCall.
 type rpc int
 
 // The methods of the protocol.
@@ -21,7 +22,7 @@ const (
 
 var rpcNames = [numRPCs]string{"Discovery", "GetCapacity", "GetServerCapacity", "ReleaseCapacity"}
 
-// newCall returns a call to be filled, and given back by free.
+// newCall returns an empty call from the pool. The caller gives it back with freeCall.
 func (s *Server) newCall() *capacityCall { return s.calls.Get().(*capacityCall) }
 
 func (s *Server) freeCall(c *capacityCall) {
@@ -29,15 +30,17 @@ func (s *Server) freeCall(c *capacityCall) {
 	s.calls.Put(c)
 }
 
-// answerCall checks a call, decides it, and counts it. One whose message was faulty is only counted.
+// answerCall checks a call, decides it, and counts it. One whose message could not be read is only counted.
 func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirect, err error) {
 	began := s.now()
+	// One deferred function for both, in this order: a call that panicked counts as an internal error.
 	defer func() {
 		if broken := recover(); broken != nil {
 			to, err = redirect{}, s.notePanic(broken)
 		}
 		s.metrics.countCall(from, method, outcomeOf(to, err), s.now().Sub(began))
 	}()
+	// Discovery has no fields that could be wrong.
 	if err = c.fault; err == nil && method != rpcDiscovery {
 		err = c.checkFields()
 	}
@@ -46,6 +49,7 @@ func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirec
 	}
 	switch method {
 	case rpcDiscovery:
+		// The address is part of the answer on the master, too.
 		address, leading := s.findMaster()
 		return redirect{notMaster: !leading, address: address}, nil
 	case rpcReleaseCapacity:
@@ -55,7 +59,7 @@ func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirec
 	}
 }
 
-// notePanic notes that a request made the server stumble, which must not end it.
+// notePanic counts and logs a panic in a request, and returns the error to answer. The server goes on.
 func (s *Server) notePanic(why any) error {
 	s.metrics.panics.Inc()
 	s.log.Error("answering a request failed", "panic", fmt.Sprint(why), "stack", string(debug.Stack()))

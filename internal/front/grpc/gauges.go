@@ -7,20 +7,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxSeries is how many resources have series of their own; see series. The others are added up in one that
-// has no resource.
+// maxSeries is how many resources have series of their own; see seriesChoice. The others are added up in one
+// series without a resource.
 const maxSeries = 1000
 
-// maxLabel is how many bytes a resource's name may have there.
+// maxLabel is how many bytes of a resource's name its label may have.
 const maxLabel = 128
 
-// gauges collect what the server holds at the moment it is asked.
+// gauges collect the state of the server at the moment of a scrape.
 type gauges struct {
 	server *Server
 
 	mu     sync.Mutex
 	rounds int
-	since  map[string]int // the resources that had series last, and since which round
+	since  map[string]int // the resources that had series last, with the round since which
 
 	has, wants, clients             *prometheus.Desc // by resource
 	resources, leases, learning     *prometheus.Desc
@@ -32,6 +32,7 @@ func newGauges(s *Server) *gauges {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	own := func(name, help string) *prometheus.Desc { return of("gatehouse_capacity_"+name, help) }
+	// The first three have doorman's names and labels, as its dashboards expect them.
 	return &gauges{
 		server:    s,
 		has:       of("doorman_server_has", "Capacity that is leased.", "resource"),
@@ -71,6 +72,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	var all capacity.Status
 	resources, learning := 0, 0
 	chosen := g.newSeries()
+	// One pass, chunk by chunk, so that a scrape of a million resources does not hold the lock for long. The
+	// sums are thus not of one instant.
 	for status := range g.server.allResources() {
 		chosen.addResource(status)
 		addStatus(&all, status)
@@ -82,6 +85,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	for label, sum := range chosen.sumsByLabel() {
 		each(label, sum)
 	}
+	// After the pass, which may take a while: mastership may have ended meanwhile.
 	leading, state := g.server.currentState()
 	show(g.resources, float64(resources))
 	show(g.leases, float64(all.Leases))
@@ -89,6 +93,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	show(g.excess, all.Excess)
 	show(g.master, boolValue(leading))
 	show(g.stale, boolValue(state.configError != nil))
+	// In seconds, as Prometheus wants all times.
 	loaded := float64(0)
 	if !state.changed.IsZero() {
 		loaded = float64(state.changed.UnixMilli()) / 1e3
@@ -96,7 +101,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	show(g.reloaded, loaded)
 }
 
-// addStatus adds to a sum.
+// addStatus adds a resource to a sum.
 func addStatus(sum, s *capacity.Status) {
 	sum.Has += s.Has
 	sum.Wants += s.Wants
@@ -112,24 +117,28 @@ func boolValue(yes bool) float64 {
 	return 0
 }
 
-// currentState tells whether the server leads, and what it knows about itself.
+// currentState returns whether the server leads, and what it knows about itself.
 func (s *Server) currentState() (leading bool, known serverState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.Leading(s.now()), s.state
 }
 
-// allResources goes through all resources in the order of their names, a chunk of them at a time.
+// allResources iterates over all resources in the order of their names, a chunk under the lock at a time.
 func (s *Server) allResources() func(yield func(*capacity.Status) bool) {
 	return func(yield func(*capacity.Status) bool) {
-		for after, more := "", true; more; {
+		after := ""
+		for more := true; more; {
 			some := s.resourcesAfter(after)
 			for i := range some {
+				// The lock is not held here, so the loop body may take its time.
 				if !yield(&some[i]) {
 					return
 				}
 				after = some[i].ID
 			}
+			// A chunk that is not full was the last. Going on after a name, not at an index, finds the place
+			// again when resources have come or gone since.
 			more = len(some) == chunkSize
 		}
 	}

@@ -17,48 +17,51 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The limits of the door.
+// The limits of a connection.
 const (
-	maxMessage = 1 << 20 // bytes of a request: 10,000 resources with names of 20 bytes have half of that
-	maxStreams = 250     // calls at once on one connection: a proxy may bring those of many clients
+	maxMessage = 1 << 20 // bytes of a request: 10,000 resources with names of 20 bytes take half
+	maxStreams = 250     // calls at once on one connection: a proxy may carry those of many clients
 	maxHeader  = 16 << 10
 
 	handshakeTimeout = 10 * time.Second // to begin HTTP/2
 
-	// Clients of doorman ping each 2 seconds, also while nothing is asked.
+	// Clients of doorman ping every 2 seconds, also while they ask for nothing.
 	minPingInterval = time.Second
 
-	// A connection that has been silent for a minute is asked whether it is still there.
+	// A connection that has been silent for pingAfter is checked, and closed when no answer comes within
+	// pingTimeout.
 	pingAfter   = time.Minute
 	pingTimeout = 20 * time.Second
 )
 
-// Sizes of the buffers of one connection. That for writing is taken back from those that are idle.
+// Sizes of the buffers of one connection. Those of idle connections for writing are given back.
 const (
 	readBuffer  = 8 << 10
 	writeBuffer = 32 << 10
 )
 
-// How much a client may send ahead: of one call before its message is looked at, and of all calls. Windows
-// that adapt would grow to 16 MiB.
+// How much a client may send ahead: for one call, before its message is read, and for all calls of a
+// connection. Windows that adapt would grow to 16 MiB.
 const (
 	callWindow = 64 << 10
 	connWindow = 1 << 20
 )
 
-// newGRPC makes the server of the protocol, of health checks and of reflection.
+// newGRPC makes the gRPC server, for this protocol, health checks and reflection.
 func (s *Server) newGRPC() *grpc.Server {
 	server := grpc.NewServer(
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(s.guardUnary), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshakeTimeout),
-		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(connWindow), grpc.InTapHandle(s.admitCall),
+		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(connWindow),
+		grpc.InTapHandle(s.admitCall),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: minPingInterval, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
+		// Stop, too, waits for handlers: Shutdown saves the leases after it, and no call may decide then.
 		grpc.WaitForHandlers(true),
 	)
 	server.RegisterService(s.serviceDesc(), nil) // its methods know s
@@ -67,7 +70,8 @@ func (s *Server) newGRPC() *grpc.Server {
 	return server
 }
 
-// serviceDesc is doormanpb's description of the service, with methods that read and write bytes themselves.
+// serviceDesc is doormanpb's description of the service, with methods that read and write bytes themselves
+// instead of generated messages.
 func (s *Server) serviceDesc() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: doormanpb.Capacity_ServiceDesc.ServiceName,
@@ -81,19 +85,24 @@ func (s *Server) serviceDesc() *grpc.ServiceDesc {
 	}
 }
 
-// methodDesc describes how one method is answered.
+// methodDesc describes one method, by how its request is read and its answer written.
 func (s *Server) methodDesc(
-	number rpc, read func(c *capacityCall, message []byte) error, write func(c *capacityCall, to redirect) encoded,
+	number rpc,
+	read func(c *capacityCall, message []byte) error,
+	write func(c *capacityCall, to redirect) encoded,
 ) grpc.MethodDesc {
 	handle := func(
 		_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor,
 	) (answer any, err error) {
+		// Interceptors are not called for these methods, so a panic is caught here.
 		defer func() {
 			if broken := recover(); broken != nil {
 				answer, err = nil, grpcError(s.notePanic(broken))
 			}
 		}()
 		c := s.newCall()
+		// receive ends in callCodec.Unmarshal. A message that it cannot read is no error here: it is noted
+		// in c.fault, and answerCall counts it. An error means that no whole message came.
 		if err := receive(&incoming{c, read}); err != nil {
 			s.freeCall(c)
 			s.metrics.countCall(overGRPC, number, telemetry.Unreceived, 0)
@@ -104,16 +113,19 @@ func (s *Server) methodDesc(
 			s.freeCall(c)
 			return nil, grpcError(err)
 		}
+		// After the decision: see sendServerTime.
 		s.sendServerTime(ctx)
+		// The answer is bytes of its own by now, so c may be used by another call before they are sent.
 		out := write(c, to)
 		s.freeCall(c)
+		// Noted before gRPC gets the answer, because it may be written before this function returns.
 		connOf(ctx).noteAnswer(mem.BufferSlice(out).Len())
 		return out, nil
 	}
 	return grpc.MethodDesc{MethodName: rpcNames[number], Handler: handle}
 }
 
-// mastershipSize is at most the size of a Mastership without the address.
+// mastershipSize is the largest size of a Mastership without its address.
 const mastershipSize = 16
 
 func writeDiscovery(_ *capacityCall, to redirect) encoded {
@@ -158,10 +170,10 @@ var grpcCodes = map[gatehouse.Code]codes.Code{
 	gatehouse.CodeTimeout:     codes.DeadlineExceeded,
 }
 
-// grpcError is an error as gRPC sends it.
+// grpcError returns an error in gRPC's form.
 func grpcError(err error) error { return status.Error(grpcCodes[gatehouse.CodeOf(err)], err.Error()) }
 
-// guardUnary keeps the server alive when a method other than ours stumbles.
+// guardUnary keeps the server alive when a method other than ours panics, and notes its answer.
 func (s *Server) guardUnary(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (answer any, err error) {
@@ -172,16 +184,19 @@ func (s *Server) guardUnary(
 	}()
 	answer, err = handle(ctx, request)
 	if err == nil {
+		// Health checks and reflection answer with messages, whose bytes gRPC makes only later.
 		connOf(ctx).noteAnswer(messageSize(answer))
 	}
 	return answer, err
 }
 
-// guardStream does the same for streams, which also end when the server does: a health check that watches
-// would last for ever.
+// guardStream does the same for streams. It also ends them when the server stops: a health check that
+// watches would last forever.
 func (s *Server) guardStream(
 	service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
 ) error {
+	// The handler has a goroutine of its own, so that this function can return while the handler waits in
+	// Watch. Then gRPC cancels the stream's context, which ends the goroutine.
 	ended := make(chan error, 1)
 	go func() { // ends with the stream
 		defer func() {

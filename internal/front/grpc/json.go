@@ -20,7 +20,7 @@ import (
 // The same protocol in JSON, for languages without gRPC: the names are those of the protocol, numbers are
 // numbers, and what is asked goes through the same methods.
 
-// Routes are the paths at the HTTP door that belong here: the protocol in JSON, and the status pages.
+// Routes are the paths of this package at the HTTP listener: the protocol in JSON, and the status pages.
 func (s *Server) Routes() map[string]func(ctx *fasthttp.RequestCtx, name string) error {
 	pages := newPages()
 	return map[string]func(ctx *fasthttp.RequestCtx, name string) error{
@@ -37,7 +37,7 @@ func (s *Server) Routes() map[string]func(ctx *fasthttp.RequestCtx, name string)
 	}
 }
 
-// redirectToPages leads from the paths of doorman's pages to ours, which read the parameter resource as well.
+// redirectToPages redirects from the paths of doorman's pages to ours, with their parameter resource.
 func redirectToPages(ctx *fasthttp.RequestCtx, _ string) error {
 	to := url.URL{Path: "/capacity"}
 	if resource := ctx.QueryArgs().Peek("resource"); len(resource) > 0 {
@@ -91,7 +91,7 @@ type releaseResponse struct {
 	Mastership *mastershipJSON `json:"mastership,omitempty"`
 }
 
-// getJSON is GetCapacity.
+// getJSON answers GetCapacity.
 func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	var asked getRequest
 	if err := readJSON(ctx.PostBody(), &asked); err != nil {
@@ -99,6 +99,7 @@ func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	c := s.newCall()
 	defer s.freeCall(c)
+	// A fault is left to answerCall, which counts it as it does for gRPC.
 	c.fault = asked.fillCall(c)
 	to, err := s.answerCall(overHTTP, rpcGetCapacity, c)
 	if err != nil {
@@ -107,6 +108,7 @@ func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	if to.notMaster {
 		return writeJSON(ctx, getResponse{Mastership: &mastershipJSON{to.address}})
 	}
+	// Empty, not nil: a client that asks for nothing gets an empty list.
 	all := make([]resourceResponse, 0, len(c.grants))
 	for i := range c.grants {
 		all = append(all, newResourceResponse(&c.grants[i]))
@@ -114,7 +116,7 @@ func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	return writeJSON(ctx, getResponse{Response: &all})
 }
 
-// releaseJSON is ReleaseCapacity.
+// releaseJSON answers ReleaseCapacity.
 func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	var asked releaseRequest
 	if err := readJSON(ctx.PostBody(), &asked); err != nil {
@@ -122,7 +124,8 @@ func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	c := s.newCall()
 	defer s.freeCall(c)
-	c.client, c.released = asked.Client, append(c.released, asked.Resources...)
+	c.client = asked.Client
+	c.released = append(c.released, asked.Resources...)
 	to, err := s.answerCall(overHTTP, rpcReleaseCapacity, c)
 	if err != nil {
 		return err
@@ -134,10 +137,11 @@ func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	return writeJSON(ctx, answer)
 }
 
-// fillCall makes a call of the request. What gRPC refuses to leave out is refused here.
+// fillCall copies the request into a call. Fields that gRPC requires are required here too.
 func (r *getRequest) fillCall(c *capacityCall) error {
 	c.client = r.Client
 	for i, asked := range r.Resources {
+		// 0 is an amount; only a pointer tells it from a field that is not there.
 		if asked.Wants == nil {
 			return invalid("resource[%d].wants is missing, want a number", i)
 		}
@@ -147,6 +151,7 @@ func (r *getRequest) fillCall(c *capacityCall) error {
 				Expiry: atSecond(has.Expiry), Refresh: forSeconds(has.Refresh), Capacity: has.Capacity,
 			}
 		}
+		// A client of this protocol stands for itself alone, so it has one priority and counts as one.
 		demand := capacity.Demand{Priority: asked.Priority, Clients: 1, Wants: *asked.Wants}
 		c.demands = append(c.demands, demand)
 		c.addRequest(request, 1)
@@ -162,7 +167,7 @@ func newResourceResponse(g *capacity.Grant) resourceResponse {
 	}
 }
 
-// jsonAmount is an amount as JSON can have it: -1 is no limit.
+// jsonAmount returns an amount as JSON has it, which has no infinity: -1 means no limit.
 func jsonAmount(a float64) float64 {
 	if math.IsInf(a, 1) {
 		return -1
@@ -170,8 +175,9 @@ func jsonAmount(a float64) float64 {
 	return a
 }
 
-// readJSON reads a body that is one object with no fields but those of value.
+// readJSON reads a body that is one JSON object with no fields other than those of value.
 func readJSON(body []byte, value any) error {
+	// encoding/json would replace bad bytes, and two names could become the same.
 	if !utf8.Valid(body) {
 		return invalid("body is not UTF-8, want a JSON object")
 	}
@@ -180,6 +186,7 @@ func readJSON(body []byte, value any) error {
 	if err := decoder.Decode(value); err != nil {
 		return jsonError(err)
 	}
+	// Decode stops after the first value and ignores the rest.
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return invalid("body goes on after a JSON object, want one alone")
 	}
@@ -188,6 +195,7 @@ func readJSON(body []byte, value any) error {
 
 // jsonError says in a sentence what is wrong with a body.
 func jsonError(err error) error {
+	// This error has no type of its own, only its text.
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return invalid("field %s is unknown, want client_id, resource, resource_id, wants, "+
 			"priority, has, expiry_time, refresh_interval or capacity where they belong", field)
@@ -205,7 +213,7 @@ func jsonError(err error) error {
 	return invalid("body is no JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// wantedType is what a field wants, by its Go type.
+// wantedType says what a field must be, by its Go type.
 func wantedType(kind *json.UnmarshalTypeError) string {
 	switch kind.Type.String() {
 	case "string":
@@ -225,6 +233,7 @@ func wantedType(kind *json.UnmarshalTypeError) string {
 // writeJSON answers 200 with a value.
 func writeJSON(ctx *fasthttp.RequestCtx, value any) error {
 	var body bytes.Buffer
+	// An encoder and not json.Marshal, which has no way to turn off the escaping.
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false) // it is never shown as HTML, and "<" would take six bytes
 	if err := encoder.Encode(value); err != nil {

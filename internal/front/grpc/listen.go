@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A countingListener counts connections, and sends away those that are too many.
+// A countingListener counts connections, and turns away those beyond the limits.
 type countingListener struct {
 	net.Listener
 	server   *Server
 	turnaway peer.Turnaway
 }
 
-// tooMany is what a connection beyond the limit is told. It is no HTTP/2, on purpose: a gRPC client to
-// whom HTTP/2 were spoken first would take the connection for a good one, and come again at once.
+// tooMany is the answer to a connection beyond the limit. It is deliberately not HTTP/2: a gRPC client
+// that receives HTTP/2 would consider the connection good, and come again at once.
 const (
 	tooMany = tooManyHead + "59\r\n\r\nserver has as many connections as it allows; try again soon"
 
@@ -31,11 +31,12 @@ const (
 		"Content-Type: text/plain; charset=utf-8\r\nContent-Length: "
 )
 
-// Accept implements [net.Listener]. gRPC waits and tries again by itself when there is no file left.
+// Accept implements [net.Listener]. gRPC pauses and tries again by itself when no file descriptor is left.
 func (l *countingListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
+			// A closed listener is how Shutdown ends Serve, not a failure.
 			if !errors.Is(err, net.ErrClosed) {
 				l.server.config.Unaccepted.Unaccepted(l.server.config.Log, "gRPC", err)
 			}
@@ -45,7 +46,9 @@ func (l *countingListener) Accept() (net.Conn, error) {
 		if refusal == "" {
 			return counted, nil
 		}
+		// To gRPC this connection has never come; only we count it.
 		l.server.metrics.Refused.Inc()
+		// Refuse closes it a little later, so that the client can read the answer first.
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			l.turnaway.Refuse(tcp, refusal)
 		} else {
@@ -62,7 +65,7 @@ type conns struct {
 	open    map[*countedConn]struct{}
 	closing bool // new ones are closed at once
 
-	// Of all of them together; see meter.go.
+	// Totals of all connections; see meter.go.
 	calls, cuts  atomic.Int64
 	slow         prometheus.Counter // cuts
 	mostCalls    int64
@@ -70,16 +73,18 @@ type conns struct {
 	writeTimeout time.Duration
 }
 
-// addConn notes a connection, unless there are as many as allowed: then it says what to answer.
+// addConn counts a connection, unless there are as many as allowed: then it returns what to answer.
 func (s *conns) addConn(conn net.Conn, most int) (counted net.Conn, refusal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) >= most {
 		return nil, tooMany
 	}
+	// Enter counts, so it comes after the check that can still refuse. Close calls Leave.
 	if !s.sources.Enter(peer.Source(conn)) {
 		return nil, tooManyOfOne
 	}
+	// gRPC gets a closed connection, and drops it.
 	if s.closing {
 		_ = conn.Close()
 	}
@@ -87,27 +92,28 @@ func (s *conns) addConn(conn net.Conn, most int) (counted net.Conn, refusal stri
 		s.open = make(map[*countedConn]struct{})
 	}
 	c := &countedConn{Conn: conn, conns: s}
+	// A client's first frame comes behind the preface, the server's first comes at once.
 	c.meter.in.skip = prefaceSize
 	s.open[c] = struct{}{}
 	return c, ""
 }
 
-// openCount is how many are open.
+// openCount returns how many connections are open.
 func (s *conns) openCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.open)
 }
 
-// closeWhere closes those that are to be closed, and all that come later. gRPC waits, at its end too, for those that
-// have not begun to speak HTTP/2 until they do or their time is up.
+// closeWhere closes the open connections that match, and all that come later. Even a gRPC server that stops
+// waits for connections that have not begun to speak HTTP/2, until their handshake times out.
 func (s *conns) closeWhere(which func(c *countedConn) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true
 	for c := range s.open {
 		if which(c) {
-			_ = c.Conn.Close() // gRPC closes c itself, which ends its being counted
+			_ = c.Conn.Close() // gRPC then closes c itself, which ends its being counted
 		}
 	}
 }
@@ -115,7 +121,7 @@ func (s *conns) closeWhere(which func(c *countedConn) bool) {
 func isAny(*countedConn) bool      { return true }
 func isSilent(c *countedConn) bool { return !c.hasRead.Load() }
 
-// A countedConn counts until it is closed.
+// A countedConn is counted until it is closed.
 type countedConn struct {
 	net.Conn
 	conns   *conns
@@ -129,6 +135,7 @@ func (c *countedConn) Read(to []byte) (n int, err error) {
 	if n > 0 && !c.hasRead.Load() {
 		c.hasRead.Store(true)
 	}
+	// The bytes are followed before gRPC sees them, so what exceeds the budget is never kept.
 	if n > 0 && !c.noteReceived(to[:n]) {
 		c.cutConn()
 	}
@@ -148,7 +155,9 @@ func (c *countedConn) RemoteAddr() net.Addr { return clientAddr{c.Conn.RemoteAdd
 // Close implements [net.Conn].
 func (c *countedConn) Close() error {
 	c.conns.mu.Lock()
+	// gRPC may close a connection more than once.
 	if _, open := c.conns.open[c]; open {
+		// Leave undoes the Enter of addConn, once.
 		delete(c.conns.open, c)
 		c.conns.sources.Leave(peer.Source(c.Conn))
 	}

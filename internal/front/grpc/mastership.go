@@ -13,29 +13,40 @@ import (
 
 // An Election finds one master among several servers.
 type Election interface {
-	// Run takes part with the address of this server until ctx ends, and then gives up what it has.
-	// It tells what it knows each time that changes, and each time a master may lead for longer.
+	// Run takes part with the address of this server until ctx ends, and then gives up its mastership. It
+	// calls tell each time that what it knows changes, and each time a master may lead for longer.
 	Run(ctx context.Context, candidate string, tell func(Mastership)) error
 }
 
-// A Mastership says who is master.
+// A Mastership says which server is master.
 type Mastership struct {
 	Leading bool      // this server is
-	Until   time.Time // it must not decide from then on, unless told a later one; zero is for ever
+	Until   time.Time // it must not decide from then on, unless extended; zero means no end
 	Leader  string    // the master's address; empty when it is not known
 }
 
-// onMastership takes what the election tells. A master whose time was up begins anew, even if it was not told
-// that another one led: it cannot know what was granted meanwhile.
+// onMastership takes what the election reports.
+//
+//	              ┌──── leading, time not over: Extend ────┐
+//	following ──leading: Lead──> master <──────────────────┘
+//	    ^                          │
+//	    └──────not leading: Resign─┘
+//
+// A master whose time was over starts again with Lead, even if no other master was reported: it cannot know
+// what was granted meanwhile, so it has to learn.
 func (s *Server) onMastership(m Mastership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	led, leader := s.state.leading, s.state.leader
-	s.state.leading, s.state.until, s.state.leader = m.Leading, m.Until, m.Leader
+	s.state.leading = m.Leading
+	s.state.until = m.Until
+	s.state.leader = m.Leader
 	switch {
+	// The same mastership goes on, so what was granted is known.
 	case m.Leading && led && s.core.Leading(now):
 		s.core.Extend(m.Until)
+	// A new one. Until is zero with an election that has no end.
 	case m.Leading:
 		s.core.Lead(now, m.Until)
 		s.log.Info("this server is master", "address", s.state.address)
@@ -46,11 +57,12 @@ func (s *Server) onMastership(m Mastership) {
 	if !m.Leading && m.Leader != leader {
 		s.log.Info("the master is another", "address", m.Leader)
 	}
+	// Lead, Resign and a longer time all move the next instant at which something is to be done.
 	s.expireLeases(now)
 }
 
-// masterAddress is where the master is, as far as is known. A server whose time is up does not send anybody to
-// itself.
+// masterAddress returns the master's address as far as it is known. A server whose time is over does not
+// redirect clients to itself.
 func (s *Server) masterAddress() string {
 	if s.state.leader == s.state.address {
 		return ""
@@ -58,7 +70,8 @@ func (s *Server) masterAddress() string {
 	return s.state.leader
 }
 
-// initAddress notes where the server is, and returns that.
+// initAddress sets the server's address and name where the Config leaves them open, and returns the address.
+// It also restores saved leases.
 func (s *Server) initAddress(at net.Addr) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,6 +82,7 @@ func (s *Server) initAddress(at net.Addr) string {
 	}
 	if s.state.address == "" {
 		s.state.address = at.String()
+		// 0.0.0.0 or [::] is where it listens, but no client on another machine can connect to that.
 		if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 			s.state.address = machine
 		}
@@ -76,7 +90,7 @@ func (s *Server) initAddress(at net.Addr) string {
 	return s.state.address
 }
 
-// hostnameAddress is an address by the name of this machine.
+// hostnameAddress returns the address with this machine's name as its host.
 func hostnameAddress(at net.Addr) string {
 	name, err := os.Hostname()
 	_, port, portErr := net.SplitHostPort(at.String())
@@ -86,7 +100,7 @@ func hostnameAddress(at net.Addr) string {
 	return net.JoinHostPort(name, port)
 }
 
-// updateHealth tells health checks whether the server can answer, be it with where the master is.
+// updateHealth tells health checks whether the server can answer, even if only with the master's address.
 func (s *Server) updateHealth() {
 	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if s.state.configured {

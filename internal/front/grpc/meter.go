@@ -19,38 +19,43 @@ import (
 // So each connection has a meter, which follows its frames.
 
 const (
-	// maxCalls is how many calls may be under way in all of the server. One whose message never comes costs
+	// maxCalls is how many calls may be under way in the whole server. One whose message never comes costs
 	// 11 KiB.
 	maxCalls = 10_000
-	// frameCost is what is kept for each frame with a part of a message, beside that part.
+	// frameCost is what is counted for each frame with a part of a message, in addition to that part.
 	frameCost = 128
-	// messageHead is what gRPC sends before each message.
+	// messageHead is the size of what gRPC sends before each message.
 	messageHead = 5
 )
 
-// lastingMethods are the calls that have no end of their own: they watch, or ask again and again.
+// lastingMethods are the methods whose calls have no end of their own: they watch, or ask again and again.
 var lastingMethods = map[string]bool{
 	"/grpc.health.v1.Health/Watch":                                   true,
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
 }
 
-// A connMeter knows the calls of one connection, and how many bytes of them are kept.
+// A connMeter knows the calls of one connection, and how many of their bytes are kept.
+//
+//	client ──frames──> in:  received += DATA ─────┐
+//	                                              ├─> budgeted, in the server's budget
+//	noteAnswer: unsent += size ──> out: -= DATA ──┘
+//	END_STREAM of the server, or RST_STREAM of either: the call is forgotten
 type connMeter struct {
 	mu       sync.Mutex
 	in, out  frameScanner
-	calls    map[uint32]int // bytes that came, by call
-	received int            // sum of these
-	unsent   int            // bytes of answers that were made and not written
+	calls    map[uint32]int // bytes received, by stream
+	received int            // their sum
+	unsent   int            // bytes of answers that are made and not written yet
 	lasting  int            // calls
-	refused  int            // calls, as long as the connection lasts
-	budgeted int            // of came and unsent, at the budget
+	refused  int            // refused calls, in the connection's whole life
+	budgeted int            // received and unsent, as the budget has them
 	written  uint64         // bytes of answers
-	timer    *time.Timer    // looks for answers that are not taken; nil while there are none
+	timer    *time.Timer    // checks that unsent answers make progress; nil while there are none
 	closed   bool
 }
 
-// noteReceived follows what a client has sent. It reports false when the connection is to be cut.
+// noteReceived follows what a client has sent. It returns false if the connection is to be closed.
 func (c *countedConn) noteReceived(piece []byte) bool {
 	m := &c.meter
 	m.mu.Lock()
@@ -58,14 +63,17 @@ func (c *countedConn) noteReceived(piece []byte) bool {
 	m.in.scanPiece(piece, func(f frameHead) {
 		size, known := m.calls[f.stream]
 		switch {
+		// A new call. HEADERS of a known stream are trailers, which do not reset its count.
 		case f.kind == frameHeaders && !known:
 			if m.calls == nil {
 				m.calls = make(map[uint32]int)
 			}
 			m.calls[f.stream] = 0
 		case f.kind == frameData && known:
+			// Counted when the frame's head arrives, before its bytes do.
 			m.calls[f.stream] = size + f.length + frameCost
 			m.received += f.length + frameCost
+		// The client takes back its call. gRPC drops what it has of it.
 		case f.kind == frameReset:
 			c.forgetCall(f.stream)
 		}
@@ -79,26 +87,30 @@ func (c *countedConn) noteSent(piece []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.out.scanPiece(piece, func(f frameHead) {
+		// max, because unsent may have been set to 0 while this answer was queued: see forgetCall.
 		if f.kind == frameData {
 			m.written += uint64(f.length) // #nosec G115 -- 24 bits
 			m.unsent = max(0, m.unsent-f.length)
 		}
+		// A server's last frame of a call says END_STREAM, as trailers or with data.
 		ends := f.kind == frameHeaders || f.kind == frameData
 		if f.kind == frameReset || ends && f.flags&flagEndStream != 0 {
 			c.forgetCall(f.stream)
 		}
 	})
+	// A write only frees bytes, so it is no reason to close the connection.
 	c.updateBudget()
 }
 
-// forgetCall forgets a call. What was never written of an answer, because its client took back the call, is not
-// known by call, and is forgotten when there are no more.
+// forgetCall forgets a call. Bytes of an answer that will never be written, because its client reset the
+// call, are not known by call; they are forgotten when no call with an end is left.
 func (c *countedConn) forgetCall(stream uint32) {
 	m := &c.meter
 	size, known := m.calls[stream]
 	if !known {
 		return
 	}
+	// gRPC has handed on or dropped the bytes of the message; they are kept no longer.
 	delete(m.calls, stream)
 	m.received -= size
 	if len(m.calls) <= m.lasting {
@@ -106,7 +118,8 @@ func (c *countedConn) forgetCall(stream uint32) {
 	}
 }
 
-// updateBudget counts what is kept. It reports false when the connection is to be cut.
+// updateBudget moves what the connection keeps in the server's budget. It returns false if the connection is
+// to be closed. The meter is locked.
 func (c *countedConn) updateBudget() bool {
 	m := &c.meter
 	held := m.received + m.unsent
@@ -116,9 +129,12 @@ func (c *countedConn) updateBudget() bool {
 	more := held - m.budgeted
 	m.budgeted = held
 	within := c.conns.budget.Move(more, held)
+	// There is something to write: from now on the client must read.
 	if m.unsent > 0 && m.timer == nil && !m.closed {
 		c.watchProgress()
 	}
+	// A connection is only closed for growing. When the budget is full of others, one that shrinks may go
+	// on.
 	if more <= 0 || within {
 		return true
 	}
@@ -126,26 +142,29 @@ func (c *countedConn) updateBudget() bool {
 	return false
 }
 
-// watchProgress has the connection cut if its client takes nothing of its answers for as long as the write timeout.
-// The meter is locked.
+// watchProgress closes the connection if its client reads nothing of its answers for as long as the write
+// timeout. The meter is locked.
 func (c *countedConn) watchProgress() {
 	m := &c.meter
 	then := m.written
 	m.timer = time.AfterFunc(c.conns.writeTimeout, func() {
 		m.mu.Lock()
 		m.timer = nil
+		// Any byte of an answer counts as progress, so a slow client with a large answer is not cut. The
+		// next look is a whole timeout later, which makes it up to two timeouts.
 		stuck := m.unsent > 0 && m.written == then && !m.closed
 		if m.unsent > 0 && !stuck && !m.closed {
 			c.watchProgress()
 		}
 		m.mu.Unlock()
+		// Outside the lock: closing ends in forgetCalls, which takes it.
 		if stuck {
 			c.cutConn()
 		}
 	})
 }
 
-// noteAnswer notes an answer that is about to be written.
+// noteAnswer notes an answer that is about to be written. c may be nil, for calls in tests.
 func (c *countedConn) noteAnswer(size int) {
 	if c == nil {
 		return
@@ -160,14 +179,15 @@ func (c *countedConn) noteAnswer(size int) {
 	}
 }
 
-// cutConn closes a connection whose client goes too far. gRPC closes c itself, which ends its being counted.
+// cutConn closes a connection whose client goes beyond the limits. gRPC then closes c itself, which ends its
+// being counted.
 func (c *countedConn) cutConn() {
 	c.conns.cuts.Add(1)
 	c.conns.slow.Inc()
 	_ = c.Conn.Close()
 }
 
-// forgetCalls forgets all calls.
+// forgetCalls forgets all calls, when the connection closes.
 func (c *countedConn) forgetCalls() {
 	m := &c.meter
 	m.mu.Lock()
@@ -182,13 +202,14 @@ func (c *countedConn) forgetCalls() {
 	}
 }
 
-// A clientAddr is the address of a client, by which its connection is known to its calls.
+// A clientAddr is the address of a client. Through it a call finds its connection: gRPC hands down nothing
+// else.
 type clientAddr struct {
 	net.Addr
 	conn *countedConn
 }
 
-// connOf is the connection that a call came by; nil if it is none of ours.
+// connOf returns the connection that a call came by; nil if it is not one of ours.
 func connOf(ctx context.Context) *countedConn {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -201,11 +222,12 @@ func connOf(ctx context.Context) *countedConn {
 	return address.conn
 }
 
-// admitCall lets a call in before anything of its message is read, for as long as a request may take to come
-// and its answer to go. gRPC itself gives a call no time.
+// admitCall admits a call before anything of its message is read, and bounds its time. gRPC itself bounds
+// neither the number of calls nor their time.
 func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context, error) {
 	conn := connOf(ctx)
 	calls := &s.conns.calls
+	// Add first and take back, so that two calls at once cannot both take the last place.
 	if calls.Add(1) > s.conns.mostCalls {
 		calls.Add(-1)
 		s.metrics.refusedCalls.Inc()
@@ -213,6 +235,7 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 		return nil, status.Errorf(codes.ResourceExhausted,
 			"server has %d calls under way, which is the most; try again soon", s.conns.mostCalls)
 	}
+	// These end with their stream's context, and not before.
 	if lastingMethods[call.FullMethodName] {
 		conn.countLasting(1)
 		context.AfterFunc(ctx, func() {
@@ -221,6 +244,8 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 		})
 		return ctx, nil
 	}
+	// The context also ends when the call does. AfterFunc runs once for either, so the place is given back
+	// once.
 	ctx, end := context.WithTimeout(ctx, s.config.ReadTimeout+s.config.WriteTimeout)
 	context.AfterFunc(ctx, func() { // the call has ended, or its time
 		end()
@@ -229,7 +254,8 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 	return ctx, nil
 }
 
-// noteRefusedCall notes a call that was refused. gRPC keeps something of each for as long as the connection lasts.
+// noteRefusedCall notes a call that was refused, and closes the connection after too many. gRPC keeps
+// something of each for as long as the connection lasts.
 func (c *countedConn) noteRefusedCall() {
 	if c == nil {
 		return
@@ -243,7 +269,7 @@ func (c *countedConn) noteRefusedCall() {
 	}
 }
 
-// countLasting counts calls that have no end of their own.
+// countLasting adds to the number of calls that have no end of their own.
 func (c *countedConn) countLasting(more int) {
 	if c == nil {
 		return
@@ -253,7 +279,7 @@ func (c *countedConn) countLasting(more int) {
 	c.meter.lasting += more
 }
 
-// A meteredStream notes the answers of a call that has several.
+// A meteredStream notes each answer of a call that has several.
 type meteredStream struct{ grpc.ServerStream }
 
 // SendMsg implements [grpc.ServerStream].
@@ -262,7 +288,7 @@ func (s meteredStream) SendMsg(message any) error {
 	return s.ServerStream.SendMsg(message)
 }
 
-// messageSize is the size of an answer of health checks or reflection.
+// messageSize returns the size of an answer of health checks or reflection.
 func messageSize(message any) int {
 	if m, ok := message.(proto.Message); ok {
 		return proto.Size(m)

@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An entry is a way in for requests.
+// An entry is a way in for requests, which has metrics of its own.
 type entry int
 
-// The ways in: gRPC, and JSON at the HTTP listener.
+// The entries: gRPC, and JSON at the HTTP listener.
 const (
 	overGRPC entry = iota
 	overHTTP
@@ -28,8 +28,8 @@ func outcomeOf(to redirect, err error) telemetry.Outcome {
 	return telemetry.OutcomeOf(gatehouse.Granted, err)
 }
 
-// metrics are the server's figures: those of every protocol, those that doorman has, by its names, and some
-// of our own.
+// metrics are the server's metrics: those that every protocol has, those of doorman under its names, and
+// some of our own.
 type metrics struct {
 	*telemetry.Protocol // gRPC
 	series              [numEntries][numRPCs]*telemetry.Series
@@ -41,17 +41,18 @@ type metrics struct {
 	parent              *prometheus.CounterVec
 }
 
-// countCall notes a call that has ended.
+// countCall counts a call that has ended.
 func (m *metrics) countCall(from entry, method rpc, outcome telemetry.Outcome, took time.Duration) {
 	m.series[from][method].Count(outcome, 1, took)
 	m.requests[method].Inc()
+	// doorman counts a redirect as an answer, not as an error.
 	if outcome != telemetry.Redirected && outcome != telemetry.Outcome(gatehouse.Granted) {
 		m.errors[method].Inc()
 	}
 	m.durations[method].Observe(took.Seconds())
 }
 
-// countParentRequest notes a question to the parent that has ended.
+// countParentRequest counts a request to the parent that has ended.
 func (m *metrics) countParentRequest(err error) {
 	m.parent.WithLabelValues(outcomeOf(redirect{}, err).String()).Inc()
 }
@@ -63,6 +64,7 @@ func newMetrics(s *Server) *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "gatehouse_capacity_" + name, Help: help})
 	}
+	// Names that doorman has keep them, so that its dashboards and alerts go on working.
 	requests := vector("doorman_server_requests", "Capacity requests, by method.", "method")
 	failures := vector("doorman_server_request_errors", "Capacity requests answered with an error.", "method")
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -78,8 +80,11 @@ func newMetrics(s *Server) *metrics {
 			"Requests to the parent, by outcome.", "outcome"),
 	}
 	m.slow = m.Cuts("slow")
+	// Calls in JSON count as the protocol HTTP, whose other metrics the HTTP front has.
 	overJSON := telemetry.New(s.config.Metrics, telemetry.HTTP)
+	// Counted at the scrape, by a function, so that opening a connection costs nothing here.
 	m.Connections(s.config.Metrics, func() int64 { return int64(s.conns.openCount()) })
+	// Looked up once for all: a lookup by labels takes longer than the count itself.
 	for method, name := range rpcNames {
 		m.requests[method] = requests.WithLabelValues(name)
 		m.errors[method] = failures.WithLabelValues(name)

@@ -30,8 +30,8 @@ const (
 	mostRows    = 1000
 )
 
-// How large a page may become, by a guess at the size of its rows: it ends early where names are long. A name
-// stands in a row twice, and a character of it may take six bytes.
+// How large a page may become, by an estimate of its rows' sizes: it ends early where names are long. A name
+// appears in a row twice, and one character of it may take six bytes.
 const (
 	mostBytes  = 512 << 10
 	rowSize    = 500
@@ -40,8 +40,8 @@ const (
 	shownBands = 5 // of a lease
 )
 
-// pages are the status pages. They have no scripts, and say to the browser that there are none: whatever
-// somebody calls a resource, it cannot become one.
+// pages are the status pages. They have no scripts, and their policy tells the browser so: whatever a client
+// calls a resource, it cannot become a script.
 type pages struct {
 	html   *template.Template
 	policy string
@@ -54,6 +54,7 @@ func newPages() *pages {
 			"amount": showAmount, "name": showName, "link": linkTo, "until": showUntil, "in": showIn,
 			"style": func() template.CSS { return template.CSS(pageCSS) },
 		}).Parse(pageHTML)),
+		// The one style is allowed by its hash, so that no other can be smuggled in either.
 		policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -72,12 +73,14 @@ func readPage(ctx *fasthttp.RequestCtx) (r pageRequest, err error) {
 		limit: defaultRows,
 		json:  bytes.Contains(ctx.Request.Header.Peek(fasthttp.HeaderAccept), []byte("application/json")),
 	}
+	// From the raw URI: fasthttp's own parser accepts broken escapes, which are refused here.
 	_, query, _ := strings.Cut(string(ctx.Request.Header.RequestURI()), "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return r, invalid("query: %w", err)
 	}
 	for key, all := range values {
+		// The last of several values counts.
 		if err := r.setParameter(key, all[len(all)-1]); err != nil {
 			return r, err
 		}
@@ -85,6 +88,7 @@ func readPage(ctx *fasthttp.RequestCtx) (r pageRequest, err error) {
 	return r, nil
 }
 
+// setParameter takes one parameter of the query.
 func (r *pageRequest) setParameter(key, value string) error {
 	switch key {
 	case "after":
@@ -97,6 +101,7 @@ func (r *pageRequest) setParameter(key, value string) error {
 			return invalid("limit is %.40q, want a whole number from 1 to %d", value, mostRows)
 		}
 		r.limit = n
+	// The parameter overrides the Accept header, so that a link in a browser can show JSON.
 	case "format":
 		if value != "json" && value != "html" {
 			return invalid("format is %.40q, want json or html", value)
@@ -108,8 +113,8 @@ func (r *pageRequest) setParameter(key, value string) error {
 	return nil
 }
 
-// serveOverview is the page of the server and all its resources, or of one that the query names, for names that
-// cannot stand in a path.
+// serveOverview answers with the page of the server and all its resources, or of the resource that the query
+// names. The latter is for names that cannot stand in a path.
 func (p *pages) serveOverview(ctx *fasthttp.RequestCtx, s *Server) error {
 	r, err := readPage(ctx)
 	if err != nil {
@@ -121,12 +126,13 @@ func (p *pages) serveOverview(ctx *fasthttp.RequestCtx, s *Server) error {
 	return p.writeView(ctx, "overview", s.makeOverview(&r), r.json)
 }
 
-// serveResource is the page of one resource.
+// serveResource answers with the page of one resource.
 func (p *pages) serveResource(ctx *fasthttp.RequestCtx, s *Server, name string) error {
 	r, err := readPage(ctx)
 	if err != nil {
 		return err
 	}
+	// Two names for one page; which of them is meant cannot be known.
 	if r.resource != "" {
 		return invalid("parameter resource stands beside a resource in the path")
 	}
@@ -157,13 +163,14 @@ func (v *serverView) unknownResource(resource string) error {
 	}
 }
 
-// writeView answers with a view of what was there a moment ago. Nobody waits for it to be written.
+// writeView answers with a copy of the state, made a moment ago. The lock is not held meanwhile.
 func (p *pages) writeView(ctx *fasthttp.RequestCtx, name string, view any, asJSON bool) error {
 	h := &ctx.Response.Header
 	h.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
 	if asJSON {
 		return writeJSON(ctx, view)
 	}
+	// Into a buffer first, so that a failure of the template is a whole error and not half a page.
 	var out bytes.Buffer
 	if err := p.html.ExecuteTemplate(&out, name, view); err != nil {
 		return fmt.Errorf("page %s: %w", name, err)
@@ -177,7 +184,8 @@ func (p *pages) writeView(ctx *fasthttp.RequestCtx, name string, view any, asJSO
 	return nil
 }
 
-// linkTo is the page of a resource. A browser would take dots between slashes for something else.
+// linkTo returns the path of a resource's page. A browser would resolve dots between slashes, so such names
+// go into the query.
 func linkTo(resource string) string {
 	if path.Clean("/"+resource) != "/"+resource {
 		return "/capacity?resource=" + url.QueryEscape(resource)
@@ -185,7 +193,7 @@ func linkTo(resource string) string {
 	return "/capacity/" + url.PathEscape(resource)
 }
 
-// showName is a name as it is, unless something in it cannot be seen.
+// showName returns a name as it is, or quoted if something in it cannot be seen.
 func showName(name string) string {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 	if name == "" || strings.ContainsFunc(name, hidden) || strings.TrimSpace(name) != name {
@@ -194,7 +202,7 @@ func showName(name string) string {
 	return name
 }
 
-// showAmount is an amount with at most 4 digits behind the point: 25.4545.
+// showAmount formats an amount with at most 4 digits behind the point: 25.4545.
 func showAmount(a float64) string {
 	switch {
 	case a == -1, math.IsInf(a, 1):
@@ -205,7 +213,7 @@ func showAmount(a float64) string {
 	return strconv.FormatFloat(math.Round(a*1e4)/1e4, 'f', -1, 64)
 }
 
-// showIn is how far an instant is from now, in whole seconds.
+// showIn says how far an instant is from now, in whole seconds.
 func showIn(at *time.Time, now time.Time) string {
 	if at == nil {
 		return "never"
@@ -217,7 +225,7 @@ func showIn(at *time.Time, now time.Time) string {
 	return "in " + d.String()
 }
 
-// showUntil is an instant as a machine reads it.
+// showUntil formats an instant for machines.
 func showUntil(at *time.Time) string {
 	if at == nil {
 		return ""

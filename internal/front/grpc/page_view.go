@@ -12,20 +12,20 @@ import (
 
 // What the pages show, and what they answer as JSON: a copy, made while nothing could change.
 
-// A pagination is where in a list of rows a page is, and where it leads from there.
+// A pagination says where in a list of rows a page is, and which page follows.
 type pagination struct {
-	Next  string `json:"next"` // what to give as after for the page behind this; empty on the last
+	Next  string `json:"next"` // parameter after of the next page; empty on the last
 	After string `json:"-"`
 	Limit int    `json:"-"`
 	Link  string `json:"-"` // to the first page
 }
 
-// NextLink is the page behind this one.
+// NextLink is the path of the next page.
 func (t pagination) NextLink() string {
 	return t.linkWith("after=" + url.QueryEscape(t.Next) + "&limit=" + strconv.Itoa(t.Limit))
 }
 
-// JSONLink is this page for programs.
+// JSONLink is the path of this page for programs.
 func (t pagination) JSONLink() string {
 	query := "format=json&limit=" + strconv.Itoa(t.Limit)
 	if t.After != "" {
@@ -34,6 +34,7 @@ func (t pagination) JSONLink() string {
 	return t.linkWith(query)
 }
 
+// linkWith appends parameters to the link, which may have some already.
 func (t pagination) linkWith(query string) string {
 	if strings.Contains(t.Link, "?") {
 		return t.Link + "&" + query
@@ -41,17 +42,17 @@ func (t pagination) linkWith(query string) string {
 	return t.Link + "?" + query
 }
 
-// A serverView is who answers.
+// A serverView describes the server that answers.
 type serverView struct {
 	Name          string     `json:"server"`
 	Now           time.Time  `json:"now"`
 	Master        bool       `json:"master"`
 	MasterAddress string     `json:"master_address"` // empty when it is not known
-	MasterUntil   *time.Time `json:"master_until"`   // null for ever
+	MasterUntil   *time.Time `json:"master_until"`   // null means no end
 	Parents       []string   `json:"parents"`
 
-	// Parent is the one of them that answered last, ParentHeard when that was, and ParentFault why it
-	// does not answer now.
+	// Parent is the parent that answered last, ParentHeard when that was, and ParentFault why it does not
+	// answer now.
 	Parent      string     `json:"parent"`
 	ParentHeard *time.Time `json:"parent_heard"`
 	ParentFault string     `json:"parent_fault"`
@@ -117,7 +118,7 @@ type resourceView struct {
 	Now          time.Time  `json:"-"`
 }
 
-// Shown is its name for people.
+// Shown returns its name for people.
 func (r resourceView) Shown() string { return showName(r.Resource) }
 
 type leaseView struct {
@@ -132,10 +133,10 @@ type leaseView struct {
 	Wants   []demandView `json:"wants"`       // the first of them
 }
 
-// More is how many priorities are not shown.
+// More returns how many priorities are not shown.
 func (l leaseView) More() int { return l.Bands - len(l.Wants) }
 
-// Expires is when it ends.
+// Expires returns when it ends.
 func (l leaseView) Expires() *time.Time { return &l.Expiry }
 
 type demandView struct {
@@ -146,7 +147,8 @@ type demandView struct {
 
 func newResourceView(r *capacity.Status, now time.Time) resourceView {
 	view := resourceView{
-		Resource: r.ID, Now: now, Capacity: jsonAmount(r.Capacity), Has: r.Has, Wants: r.Wants, Excess: r.Excess,
+		Resource: r.ID, Now: now, Capacity: jsonAmount(r.Capacity),
+		Has: r.Has, Wants: r.Wants, Excess: r.Excess,
 		Clients: r.Clients, Leases: r.Leases, ParentExpiry: timeOrNil(r.ParentExpiry), Learning: r.Learning,
 	}
 	if r.Learning {
@@ -156,9 +158,11 @@ func newResourceView(r *capacity.Status, now time.Time) resourceView {
 		view.Template, view.Kind = t.Glob, t.Algorithm.Kind.String()
 	}
 	switch {
+	// A configured amount comes first, as it does in grants.
 	case r.Template != nil && r.Template.Safe != nil:
 		view.Safe = *r.Template.Safe
 	default:
+		// Without a configured amount, the server divides the capacity by its clients.
 		view.Safe = jsonAmount(r.Capacity / float64(max(r.Clients, 1)))
 	}
 	return view
@@ -171,6 +175,7 @@ func newLeaseView(h *capacity.Holding) leaseView {
 	}
 	view.Bands = len(h.Demands)
 	for i, d := range h.Demands {
+		// The sum is of all priorities, also of those that are not shown.
 		view.Sum += d.Wants
 		if i < shownBands {
 			view.Wants = append(view.Wants, demandView{d.Priority, d.Clients, d.Wants})
@@ -201,6 +206,8 @@ func newTemplateView(t *capacity.Template) templateView {
 		Learning: ceilSeconds(a.LeaseLength), Parameters: []parameterView{},
 	}
 	if a.Learning != nil {
+		// Without a duration of its own, learning takes as long as a lease; a negative one means no
+		// learning.
 		view.Learning = max(ceilSeconds(*a.Learning), 0)
 	}
 	for _, p := range a.Parameters {
@@ -211,7 +218,7 @@ func newTemplateView(t *capacity.Template) templateView {
 
 func ceilSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// timeOrNil is a time that may not be there.
+// timeOrNil returns a pointer to the instant in UTC, nil for the zero time.
 func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -220,7 +227,7 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// makeServerView is who answers. The lock is held.
+// makeServerView describes this server. The lock is held.
 func (s *Server) makeServerView(now time.Time) serverView {
 	view := serverView{
 		Name: s.state.address, Now: now.UTC(), Master: s.core.Leading(now), MasterAddress: s.masterAddress(),
@@ -242,6 +249,8 @@ func (s *Server) makeOverview(r *pageRequest) *overview {
 	now := s.now()
 	view := &overview{serverView: s.makeServerView(now)}
 	state := s.state
+	// One more than is shown tells whether there is a next page. Only the copy is made under the lock;
+	// formatting it is left for later.
 	resources := s.core.Resources(now, r.after, r.limit+1)
 	s.mu.Unlock()
 	view.Configuration = newConfigurationView(&state, r.limit)
@@ -254,6 +263,7 @@ func (s *Server) makeOverview(r *pageRequest) *overview {
 	view.Resources = make([]resourceView, 0, len(resources))
 	size := 0
 	for i := range resources {
+		// Long names end the page early. It always has one row, so that a reader gets past any name.
 		size += rowSize + nameSize*len(resources[i].ID)
 		if size > mostBytes && i > 0 {
 			view.Next = resources[i-1].ID
@@ -264,7 +274,8 @@ func (s *Server) makeOverview(r *pageRequest) *overview {
 	return view
 }
 
-// makeDetail copies what the page of a resource shows. ok is false if there is no such resource.
+// makeDetail copies what the page of a resource shows. ok is false if there is no such resource; the view
+// then describes the server only.
 func (s *Server) makeDetail(r *pageRequest) (view *resourceDetail, ok bool) {
 	s.mu.Lock()
 	now := s.now()
@@ -274,6 +285,8 @@ func (s *Server) makeDetail(r *pageRequest) (view *resourceDetail, ok bool) {
 		s.mu.Unlock()
 		return view, false
 	}
+	// Under the same lock as the resource, so that its sums and these rows are of one instant. The extra row
+	// tells whether there is a next page.
 	leases := s.core.Leases(now, r.resource, r.after, r.limit+1)
 	s.mu.Unlock()
 	view.Resource = newResourceView(&status, now)
@@ -286,6 +299,7 @@ func (s *Server) makeDetail(r *pageRequest) (view *resourceDetail, ok bool) {
 	size := 0
 	for i := range leases {
 		bands := min(len(leases[i].Demands), shownBands)
+		// As on the overview: at least one row, and no more than fit.
 		size += rowSize + bandSize*bands + nameSize*len(leases[i].Client)
 		if size > mostBytes && i > 0 {
 			view.Next = leases[i-1].Client
@@ -296,7 +310,7 @@ func (s *Server) makeDetail(r *pageRequest) (view *resourceDetail, ok bool) {
 	return view, true
 }
 
-// withoutUser is an address without who comes there, and the password.
+// withoutUser returns an address without its user and password.
 func withoutUser(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {

@@ -10,34 +10,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// askJitter is by what part the asking of a parent is put off at random, so that servers which were started
-// together do not go on asking together.
+// askJitter is by what part a request to the parent is delayed at random, so that servers which were started
+// together do not keep asking together.
 const askJitter = 0.1
 
-// A parentState is what is known of the servers this one gets its capacity from. The server's lock guards
-// it, but for what only the goroutine of follow uses.
+// A parentState is what is known of the servers that this one gets its capacity from. The server's lock
+// guards it, except for the fields of followParent's goroutine.
 type parentState struct {
-	wake       chan struct{} // says that there is something to ask before planned
-	plan       time.Time     // when follow asks next; zero: when it is woken
+	wake       chan struct{} // tells that a request is due before plan
+	plan       time.Time     // when followParent asks next; zero means when it is woken
 	address    string        // the address that answered last
-	askedAt    time.Time     // when an answer was last asked for
-	answeredAt time.Time     // when one last came; zero: never
-	fault      error         // why the last question has no answer; nil if it has
+	askedAt    time.Time     // when the last request was sent
+	answeredAt time.Time     // when the last answer came; zero means never
+	fault      error         // why the last request got no answer; nil if it did
 
-	client        *parentClient // of follow alone
-	loggedFailure string        // the failure that the log has, empty while the parent answers
-	loggedRefusal string        // the last refusal that the log has
-	loggedAddress string        // the address that the log has
+	client        *parentClient // used by followParent alone, as are the next three
+	loggedFailure string        // the failure logged last, empty while the parent answers
+	loggedRefusal string        // the refusal logged last
+	loggedAddress string        // the address logged last
 }
 
-// followParent asks the parent for capacity until ctx ends, whenever the core has something to ask. It is
-// off the path of requests: those are decided with what the parent said last.
+// followParent asks the parent for capacity until ctx ends, each time that the core has a request due. It is
+// off the path of clients' requests: those are decided by what the parent granted last.
+//
+//	planRequest ──timer──> askParent ──> onParentReply ──┐
+//	   ^   ^──wakeParent (an earlier request is due)     │
+//	   └─────────────────────────────────────────────────┘
 func (s *Server) followParent(ctx context.Context) {
 	p := &s.parent
 	if s.config.Metrics != nil {
 		s.config.Metrics.MustRegister(s.parentGauge())
 	}
-	p.client = newCaller(s.config.Parents, s.config.Dial, s.now)
+	// Made and closed in this goroutine, which alone uses it.
+	p.client = newParentClient(s.config.Parents, s.config.Dial, s.now)
 	defer p.client.closeConn()
 	timer := time.NewTimer(never)
 	defer timer.Stop()
@@ -53,8 +58,8 @@ func (s *Server) followParent(ctx context.Context) {
 	}
 }
 
-// planRequest is how long follow waits: until there is something to ask, and some time more. A server that
-// does not lead waits until it is woken.
+// planRequest returns how long followParent waits: until a request is due, and a little longer at random. A
+// server that does not lead waits until it is woken.
 func (s *Server) planRequest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,11 +69,12 @@ func (s *Server) planRequest() time.Duration {
 		s.parent.plan = time.Time{}
 		return never
 	}
+	// The delay is a part of the wait, so a request that is due now is not delayed at all.
 	wait := max(s.parent.plan.Sub(now), 0)
 	return wait + time.Duration(askJitter*rand.Float64()*float64(wait))
 }
 
-// parentGauge shows when the parent answered last. While nothing is asked for that may be long ago.
+// parentGauge shows when the parent answered last. While nothing is asked for, that may be long ago.
 func (s *Server) parentGauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_capacity_parent_timestamp_seconds",
@@ -83,7 +89,7 @@ func (s *Server) parentGauge() prometheus.Collector {
 	})
 }
 
-// wakeParent has follow plan anew if there is something to ask before it means to. The caller holds the lock.
+// wakeParent makes followParent plan again if a request is due before the planned one. The lock is held.
 func (s *Server) wakeParent() {
 	if len(s.config.Parents) == 0 {
 		return
@@ -98,34 +104,39 @@ func (s *Server) wakeParent() {
 	}
 }
 
-// askParent asks once for all that is due, and then gives back what nobody uses any more. A parent that does
-// not answer need not hear of that: it is free when this server's lease on it is over.
+// askParent asks once for all that is due, and then gives back what no client uses any more. A parent that
+// does not answer need not know: this server's lease on it ends by itself.
 func (s *Server) askParent(ctx context.Context) {
 	s.mu.Lock()
 	now := s.now()
 	name := cmp.Or(s.config.Name, s.state.address)
+	// Unused returns each resource once. If the parent does not hear of one, the lease on it ends by
+	// itself.
 	asks, unused := s.core.Asks(now), s.core.Unused()
 	if len(asks) > 0 {
 		s.parent.askedAt = now
 	}
 	s.mu.Unlock()
 
-	caller := s.parent.client
+	// From here without the lock: clients are answered while the parent takes its time.
+	client := s.parent.client
 	var err error
 	if len(asks) > 0 {
 		var answers []capacity.Grant
-		answers, err = caller.requestAll(ctx, name, asks)
+		answers, err = client.requestAll(ctx, name, asks)
 		s.onParentReply(ctx, answers, err)
 	}
+	// A refusal came from a parent that is there, and can take something back.
 	if err == nil || isRefusal(err) {
-		caller.releaseResources(ctx, name, unused)
+		client.releaseResources(ctx, name, unused)
 	}
 }
 
-// onParentReply takes the answers of the parent, or that there are none.
+// onParentReply takes the grants of the parent, or notes that there are none. Both may come: see requestAll.
 func (s *Server) onParentReply(ctx context.Context, answers []capacity.Grant, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The server is stopping, and the error comes from that.
 	if ctx.Err() != nil {
 		return
 	}
@@ -134,6 +145,8 @@ func (s *Server) onParentReply(ctx context.Context, answers []capacity.Grant, er
 		p.answeredAt = now
 	}
 	if len(answers) > 0 || err == nil || isRefusal(err) {
+		// A refusal is an answer: after ParentFailed the core would wait, longer each time, before it
+		// asks again.
 		s.core.Told(now, answers)
 	} else {
 		s.core.ParentFailed(now)
@@ -144,7 +157,8 @@ func (s *Server) onParentReply(ctx context.Context, answers []capacity.Grant, er
 	s.logParent(err)
 }
 
-// logParent logs when the parent begins or ceases to answer, and each refusal that differs from the last.
+// logParent logs when the parent starts or stops answering, and each refusal that differs from the last. It
+// does not repeat itself at each request.
 func (s *Server) logParent(err error) {
 	p := &s.parent
 	switch {

@@ -11,11 +11,12 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 )
 
-// capacityRequest is the question to a parent. What is more than any server takes is cut to that.
+// capacityRequest makes the message to a parent. Numbers above what any server accepts are cut to that.
 func capacityRequest(name string, asks []capacity.Request) *doormanpb.GetServerCapacityRequest {
 	message := &doormanpb.GetServerCapacityRequest{ServerId: &name}
 	for i := range asks {
 		ask := &asks[i]
+		// A server without a lease leaves Has out; a lease of 0 would mean that it holds one of nothing.
 		entry := &doormanpb.ServerCapacityResourceRequest{ResourceId: &ask.Resource}
 		if !ask.Has.Expiry.IsZero() {
 			entry.Has = &doormanpb.Lease{
@@ -25,6 +26,7 @@ func capacityRequest(name string, asks []capacity.Request) *doormanpb.GetServerC
 			}
 		}
 		for _, d := range ask.Demands {
+			// A sum over many clients may exceed what one request may ask for, and would be refused.
 			entry.Wants = append(entry.Wants, &doormanpb.PriorityBandAggregate{
 				Priority:   new(d.Priority),
 				NumClients: new(min(d.Clients, maxClients)),
@@ -36,9 +38,11 @@ func capacityRequest(name string, asks []capacity.Request) *doormanpb.GetServerC
 	return message
 }
 
-// grantsOf are the answers of a parent whose clock is ahead by so much.
+// grantsOf returns the grants of a parent whose clock is ahead by that much.
 func grantsOf(message *doormanpb.GetServerCapacityResponse, ahead time.Duration) []capacity.Grant {
 	answers := make([]capacity.Grant, 0, len(message.GetResponse()))
+	// A resource without a lease becomes a grant of nothing that has ended: gets is nil, and its getters
+	// return zeros.
 	for _, entry := range message.GetResponse() {
 		gets := entry.GetGets()
 		answer := capacity.Grant{
@@ -49,7 +53,8 @@ func grantsOf(message *doormanpb.GetServerCapacityResponse, ahead time.Duration)
 				Capacity: gets.GetCapacity(),
 			},
 			Ahead: ahead,
-			Safe:  entry.GetSafeCapacity(), SafeConfigured: entry.SafeCapacity != nil,
+			// An explicit 0 differs from a field that is not there.
+			Safe: entry.GetSafeCapacity(), SafeConfigured: entry.SafeCapacity != nil,
 		}
 		if block := entry.GetAlgorithm(); block != nil {
 			answer.Algorithm = parentAlgorithm(block)
@@ -59,14 +64,15 @@ func grantsOf(message *doormanpb.GetServerCapacityResponse, ahead time.Duration)
 	return answers
 }
 
-// parentAlgorithm is an algorithm as a parent has it. One that it has and this server does not know shares as
-// FAIR_SHARE does, which gives nobody more than there is.
+// parentAlgorithm returns the algorithm that a parent uses for a resource. One that this server does not
+// know is treated as FAIR_SHARE, which never grants more than there is.
 func parentAlgorithm(block *doormanpb.Algorithm) *capacity.Algorithm {
 	algorithm := &capacity.Algorithm{
 		Kind:            capacity.FairShare,
 		LeaseLength:     forSeconds(block.GetLeaseLength()),
 		RefreshInterval: forSeconds(block.GetRefreshInterval()),
 	}
+	// The numbers of the kinds are the protocol's, so those that both know need no table.
 	if kind := block.GetKind(); kind >= 0 && kind <= doormanpb.Algorithm_FAIR_SHARE {
 		algorithm.Kind = capacity.Kind(kind)
 	}
@@ -81,14 +87,14 @@ func parentAlgorithm(block *doormanpb.Algorithm) *capacity.Algorithm {
 	return algorithm
 }
 
-// requestTime has a parent say what time it is there, with its answer.
+// requestTime asks a parent for the time it has, with its answer.
 func requestTime(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, timeHeader, "?")
 }
 
-// clockAhead is how far ahead a parent's clock is, which was asked at an instant. It may have looked at it
-// later, so a lease seems a little shorter than it is, and never longer. 0 is what a parent has that does
-// not say; doorman's does not.
+// clockAhead returns how far ahead a parent's clock is, for a call that began at asked. The parent may have
+// read it later, so a lease seems a little shorter than it is, and never longer. It is 0 for a parent that
+// does not say the time, as doorman's does not.
 func clockAhead(header metadata.MD, asked time.Time) time.Duration {
 	said := header.Get(timeHeader)
 	if len(said) == 0 {

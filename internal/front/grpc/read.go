@@ -22,27 +22,28 @@ type wireField struct {
 	bytes  []byte // of what has a length
 }
 
-// is reports which field it is.
+// is reports whether it is the field of this number and type.
 func (f *wireField) is(number protowire.Number, kind protowire.Type) bool {
 	return f.number == number && f.kind == kind
 }
 
-// float is the value of a double.
+// float returns the value of a double.
 func (f *wireField) float() float64 { return math.Float64frombits(f.value) }
 
-// int is the value of an int64.
+// int returns the value of an int64.
 func (f *wireField) int() int64 { return int64(f.value) } // #nosec G115 -- two's complement, as it was sent
 
-// readNext reads the next field of a message, and returns the rest of it.
+// readNext reads the next field of a message into f, and returns the rest of the message.
 func (f *wireField) readNext(message []byte) (rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(message)
 	if n < 0 {
 		return nil, unreadableError(n)
 	}
-	if number > protowire.MaxValidNumber { // protowire lets it pass
+	if number > protowire.MaxValidNumber { // protowire accepts it, the generated code does not
 		return nil, invalid("message cannot be read as the protocol has it: field %d", number)
 	}
 	message = message[n:]
+	// The values of the field before are cleared, so that a type mix-up cannot see them.
 	*f = wireField{number: number, kind: kind}
 	switch kind {
 	case protowire.VarintType:
@@ -51,6 +52,7 @@ func (f *wireField) readNext(message []byte) (rest []byte, err error) {
 		f.value, n = protowire.ConsumeFixed64(message)
 	case protowire.BytesType:
 		f.bytes, n = protowire.ConsumeBytes(message)
+	// A type that no field of the protocol has: it is skipped.
 	default:
 		n = protowire.ConsumeFieldValue(number, kind, message)
 	}
@@ -64,7 +66,8 @@ func unreadableError(n int) error {
 	return invalid("message cannot be read as the protocol has it: %w", protowire.ParseError(n))
 }
 
-// missingField names the first field that is not there. have has a bit for each that is.
+// missingField names the first required field that is not there. have has a bit for each that is: 1 for the
+// first name, 2 for the second, 4 for the third.
 func missingField(have int, names ...string) error {
 	for i, name := range names {
 		if have&(1<<i) == 0 {
@@ -74,7 +77,7 @@ func missingField(have int, names ...string) error {
 	return nil
 }
 
-// errorAt says where in a message something is wrong.
+// errorAt adds where in a message something is wrong.
 func errorAt(err error, place string, index int) error {
 	return invalid("%s[%d].%w", place, index, err)
 }
@@ -90,8 +93,10 @@ func (c *capacityCall) readServerGet(message []byte) error {
 	return c.readCall(message, "server_id", c.readServerResource)
 }
 
-// readCall reads what both requests have alike: who asks, and for which resources.
-func (c *capacityCall) readCall(message []byte, who string, readResource func(message []byte) error) (err error) {
+// readCall reads what both requests have in common: which client asks, and for which resources.
+func (c *capacityCall) readCall(
+	message []byte, who string, readResource func(message []byte) error,
+) (err error) {
 	have, entries := 0, 0
 	for f := (wireField{}); len(message) > 0; {
 		message, err = f.readNext(message)
@@ -102,6 +107,7 @@ func (c *capacityCall) readCall(message []byte, who string, readResource func(me
 		case f.is(1, protowire.BytesType):
 			c.client = string(f.bytes)
 			have |= 1
+		// Refused while reading, so that a message of tiny resources does not take a hundred times its size.
 		case f.is(2, protowire.BytesType) && entries == maxEntries:
 			return invalid("resource has more than %d entries, want at most that", maxEntries)
 		case f.is(2, protowire.BytesType):
@@ -118,6 +124,8 @@ func (c *capacityCall) readCall(message []byte, who string, readResource func(me
 func (c *capacityCall) readResource(message []byte) (err error) {
 	var r capacity.Request
 	var has wireLease
+	// A field may come more than once, and in any order. As in the generated code the last one counts, and
+	// parts of a message are merged.
 	have, demand := 0, capacity.Demand{Clients: 1}
 	for f := (wireField{}); len(message) > 0; {
 		message, err = f.readNext(message)
@@ -140,6 +148,7 @@ func (c *capacityCall) readResource(message []byte) (err error) {
 			have |= 4
 		}
 	}
+	// A lease is checked when all its parts have been read.
 	r.Has, err = has.toLease()
 	if err != nil {
 		return err
@@ -149,8 +158,8 @@ func (c *capacityCall) readResource(message []byte) (err error) {
 	return missingField(have, "resource_id", "priority", "wants")
 }
 
-// readServerResource reads a ServerCapacityResourceRequest. One without bands comes from a server that
-// nobody asked: it counts as one client that wants nothing.
+// readServerResource reads a ServerCapacityResourceRequest. One without bands comes from a server that no
+// client has asked: it counts as one client that wants nothing.
 func (c *capacityCall) readServerResource(message []byte) (err error) {
 	var r capacity.Request
 	var has wireLease
@@ -168,6 +177,7 @@ func (c *capacityCall) readServerResource(message []byte) (err error) {
 			if err := has.readFields(f.bytes); err != nil {
 				return err
 			}
+		// As in readCall: the limit holds while reading.
 		case f.is(3, protowire.BytesType) && bands == maxBands:
 			return invalid("wants has more than %d bands, want at most that", maxBands)
 		case f.is(3, protowire.BytesType):
@@ -185,12 +195,14 @@ func (c *capacityCall) readServerResource(message []byte) (err error) {
 		c.demands = append(c.demands, capacity.Demand{Clients: 1})
 		bands = 1
 	}
+	// The last demands appended are those of this resource.
 	c.addRequest(r, bands)
 	return missingField(have, "resource_id")
 }
 
 // readBand reads a PriorityBandAggregate.
 func (c *capacityCall) readBand(message []byte) (err error) {
+	// All three fields are required, but 0 is a valid value of each, so have notes which came.
 	have, demand := 0, capacity.Demand{}
 	for f := (wireField{}); len(message) > 0; {
 		message, err = f.readNext(message)
@@ -213,8 +225,8 @@ func (c *capacityCall) readBand(message []byte) (err error) {
 	return missingField(have, "priority", "num_clients", "wants")
 }
 
-// readRelease reads a ReleaseCapacityRequest. An empty resource means nothing: clients of doorman send one
-// for each resource they have, before the resources themselves.
+// readRelease reads a ReleaseCapacityRequest. An empty name is ignored: clients of doorman send one for each
+// resource they have, before the names themselves.
 func (c *capacityCall) readRelease(message []byte) (err error) {
 	have := 0
 	for f := (wireField{}); len(message) > 0; {
@@ -227,6 +239,7 @@ func (c *capacityCall) readRelease(message []byte) (err error) {
 			c.client = string(f.bytes)
 			have |= 1
 		case f.is(2, protowire.BytesType) && len(f.bytes) > 0:
+			// Only names that count: a client of doorman sends an empty one for each.
 			if len(c.released) == maxEntries {
 				return invalid("resource_id has more than %d entries, want at most that", maxEntries)
 			}
@@ -236,7 +249,7 @@ func (c *capacityCall) readRelease(message []byte) (err error) {
 	return missingField(have, "client_id")
 }
 
-// readDiscovery reads a DiscoveryRequest, in which nothing is.
+// readDiscovery reads a DiscoveryRequest, which has no fields. It only checks that the bytes are a message.
 func (c *capacityCall) readDiscovery(message []byte) (err error) {
 	for f := (wireField{}); len(message) > 0; {
 		message, err = f.readNext(message)
@@ -247,7 +260,7 @@ func (c *capacityCall) readDiscovery(message []byte) (err error) {
 	return nil
 }
 
-// A wireLease is a Lease as it is read, maybe in parts.
+// A wireLease is a Lease as it is read, possibly in parts.
 type wireLease struct {
 	present         bool
 	have            int
@@ -255,8 +268,9 @@ type wireLease struct {
 	amount          float64
 }
 
-// readFields reads a Lease, or more of it.
+// readFields reads a Lease, or another part of it.
 func (l *wireLease) readFields(message []byte) (err error) {
+	// A part overrides what it has, and leaves the rest: protobuf merges a message that comes twice.
 	l.present = true
 	for f := (wireField{}); len(message) > 0; {
 		message, err = f.readNext(message)
@@ -278,7 +292,7 @@ func (l *wireLease) readFields(message []byte) (err error) {
 	return nil
 }
 
-// toLease is what was read; the zero Lease when there was none.
+// toLease returns what was read; the zero Lease when there was none.
 func (l *wireLease) toLease() (capacity.Lease, error) {
 	if !l.present {
 		return capacity.Lease{}, nil

@@ -20,21 +20,21 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 )
 
-// The file of saved leases says who held what when a server ended in good order. Its successor knows by
-// it when everybody who may use capacity has reported, and stops learning then.
+// The file of saved leases says which client held what when a server stopped in good order. From it the
+// next server knows when all clients that may use capacity have reported, and stops learning then.
 //
-// That is true only while nobody grants without it. So it is removed before the first grant, and it is
-// of no use among several servers that may be master.
+// This is only true while no other server grants. So the file is removed before the first grant, and it
+// cannot be used with several servers that may be master.
 //
-// It is text: the number of its form and of leases, one lease in each line with the nanoseconds that it still
-// lasts, and a checksum of all of them.
+// It is text: the number of its form and of its leases, one lease per line with the nanoseconds that it
+// still lasts, and a checksum of all of these lines.
 //
 //	gatehouse leases 2 2
 //	["db","host:4711:1",298000000000]
 //	["db","host:4712:1",300000000000]
 //	checksum 9a71bb4c
 //
-// In form 1, which is still read, a lease has the Unix time of its end instead.
+// Form 1, which is still read, has the Unix time of a lease's end instead.
 const (
 	savedHead = "gatehouse leases %d %d\n"
 	savedFoot = "checksum %08x\n"
@@ -43,13 +43,14 @@ const (
 	savedFormInstant = 1
 )
 
-// A savedLease is a line of the file.
+// A savedLease is one line of the file: resource, client, time left.
 type savedLease [3]any
 
-// errDamaged is what reading a file ends with that was not written by a server.
+// errDamaged is the error for a file that no server wrote in this form, or not completely.
 var errDamaged = errors.New("file is damaged")
 
-// readSaved reads the leases that were saved, if any. A damaged file is as good as none.
+// readSaved reads the leases that were saved, if any. A damaged file is treated like none: the server only
+// learns for longer.
 func (s *Server) readSaved() error {
 	if s.config.Leases == "" {
 		return nil
@@ -75,7 +76,7 @@ func (s *Server) readSaved() error {
 func loadSaved(path string) ([]byte, error) {
 	text, err := os.ReadFile(path) // #nosec G304 -- the operator names it
 	if errors.Is(err, fs.ErrNotExist) {
-		_, err = os.Stat(filepath.Dir(path)) // what is missing now is missing at the end
+		_, err = os.Stat(filepath.Dir(path)) // without the folder, saving would fail at the end
 		text = nil
 	}
 	if err != nil {
@@ -90,13 +91,14 @@ func CheckLeases(path string) error {
 	return err
 }
 
-// restoreSaved makes the saved leases this server's own, before it grants anything. A file that cannot be
-// removed is not used: the next server might find it there again, long after it stopped to be true.
+// restoreSaved gives the saved leases to the core, before anything is granted. If the file cannot be removed
+// they are not used: the next server might find it again, long after it was true.
 func (s *Server) restoreSaved(now time.Time) {
-	if s.saved == nil || s.stopped { // the next server may still need it
+	if s.saved == nil || s.stopped { // a server that stops leaves the file to the next
 		return
 	}
 	saved := *s.saved
+	// At most one attempt, whatever comes of it: after the first grant the file would be out of date.
 	s.saved = nil
 	err := os.Remove(s.config.Leases)
 	if err == nil {
@@ -107,16 +109,18 @@ func (s *Server) restoreSaved(now time.Time) {
 		return
 	}
 	s.core.Restore(now, saved)
+	// Even a server that has no templates yet now knows of leases, which stopGranting returns.
 	s.restored = true
 	s.log.Info("saved leases are used", "file", s.config.Leases, "leases", len(saved))
 }
 
-// writeSaved saves leases for the next server: all of them or none. A server that does not know all itself
-// has nil, and saves nothing.
+// writeSaved saves leases for the next server: all of them or none. nil means that this server does not know
+// all of them, and nothing is saved.
 func (s *Server) writeSaved(all []capacity.Saved) error {
 	if s.config.Leases == "" {
 		return nil
 	}
+	// An incomplete file would make the next server stop learning too early, and grant what others hold.
 	if all == nil {
 		s.log.Info("leases are not saved: this server is still learning who has any")
 		return nil
@@ -129,8 +133,9 @@ func (s *Server) writeSaved(all []capacity.Saved) error {
 	return nil
 }
 
-// writeWhole writes a file that is there as a whole or not at all, whatever happens meanwhile.
+// writeWhole writes a file that exists either completely or not at all, even after a crash.
 func writeWhole(path string, write func(to io.Writer) error) (err error) {
+	// In the same folder, because a rename is atomic only within a file system.
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -142,11 +147,13 @@ func writeWhole(path string, write func(to io.Writer) error) (err error) {
 	}()
 	buffer := bufio.NewWriter(file)
 	err = write(buffer)
+	// Sync before the rename: otherwise a loss of power could leave the new name with old or no content.
 	for _, step := range []func() error{buffer.Flush, file.Sync} {
 		if err == nil {
 			err = step()
 		}
 	}
+	// Closed in any case, and before the rename, as Windows demands.
 	err = errors.Join(err, file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
@@ -157,10 +164,10 @@ func writeWhole(path string, write func(to io.Writer) error) (err error) {
 	return err
 }
 
-// syncFolder makes the name of a file, or that there is none, survive a loss of power.
+// syncFolder makes a change of a name in a folder survive a loss of power.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
-		return nil // there it cannot be done
+		return nil // it has no such call
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -172,6 +179,7 @@ func syncFolder(path string) error {
 // formatSaved writes the text of a file.
 func formatSaved(to io.Writer, all []capacity.Saved) error {
 	sum := newSum()
+	// JSON keeps any name on one line. The checksum is of these lines only, not of the head.
 	lines := json.NewEncoder(io.MultiWriter(to, sum))
 	lines.SetEscapeHTML(false)
 	_, err := fmt.Fprintf(to, savedHead, savedForm, len(all))
@@ -186,20 +194,23 @@ func formatSaved(to io.Writer, all []capacity.Saved) error {
 	return err
 }
 
-// parseSaved reads the text of a file.
+// parseSaved parses the text of a file.
 func parseSaved(text []byte) ([]capacity.Saved, error) {
 	head, lines, _ := bytes.Cut(text, []byte{'\n'})
 	var form, count int
 	_, err := fmt.Sscanf(string(head)+"\n", savedHead, &form, &count)
+	// An unknown form may be of a newer version. To use none of it is safe.
 	if err != nil || form != savedForm && form != savedFormInstant {
 		return nil, errDamaged
 	}
+	// The last line is the checksum, of all lines between it and the head.
 	foot := bytes.LastIndexByte(bytes.TrimSuffix(lines, []byte{'\n'}), '\n') + 1
 	sum := newSum()
 	_, _ = sum.Write(lines[:foot])
 	if string(lines[foot:]) != fmt.Sprintf(savedFoot, sum.Sum32()) {
 		return nil, errDamaged
 	}
+	// The head's count is not in the checksum; here it is checked against the lines.
 	if bytes.Count(lines[:foot], []byte{'\n'}) != count {
 		return nil, errDamaged
 	}
@@ -218,10 +229,11 @@ func parseSaved(text []byte) ([]capacity.Saved, error) {
 	return all, nil
 }
 
-// parseLease reads one line.
+// parseLease parses one line.
 func parseLease(line []byte) (capacity.Saved, error) {
 	var left json.Number
 	var lease capacity.Saved
+	// The decoder fills the three values through their pointers, and refuses a value of another type.
 	parts := savedLease{&lease.Resource, &lease.Client, &left}
 	if err := json.Unmarshal(line, &parts); err != nil {
 		return lease, errDamaged

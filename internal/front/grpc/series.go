@@ -8,19 +8,19 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 )
 
-// A seriesChoice value chooses the resources that have series of their own. Clients choose names, so the order of
-// names must not decide: first come the resources that a template names exactly, then those that had series
-// last, the oldest of them first, and then others.
+// A seriesChoice selects the resources that have series of their own. Clients choose the names, so the order
+// of names must not decide. First come the resources that a template names exactly, then those that had
+// series at the last scrape, the oldest first, and then others.
 type seriesChoice struct {
 	gauges    *gauges
 	round     int
 	since     map[string]int
-	ranks     [3][]capacity.Status // at most maxSeries of each
+	ranks     [3][]capacity.Status // by priority, at most maxSeries of each
 	rest      capacity.Status
-	restCount int // resources in rest
+	restCount int // number of resources in rest
 }
 
-// newSeries begins to choose.
+// newSeries begins the selection for one scrape.
 func (g *gauges) newSeries() *seriesChoice {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -28,15 +28,17 @@ func (g *gauges) newSeries() *seriesChoice {
 	return &seriesChoice{gauges: g, round: g.rounds, since: g.since}
 }
 
-// addResource notes a resource.
+// addResource takes one resource into the selection.
 func (s *seriesChoice) addResource(status *capacity.Status) {
 	rank := 2
 	switch {
 	case status.Template != nil && status.Template.Glob == status.ID:
 		rank = 0
+	// Keeping the same resources from scrape to scrape makes series without gaps.
 	case s.since[status.ID] > 0:
 		rank = 1
 	}
+	// More of one rank than there are series cannot all be chosen, so no more are kept.
 	if len(s.ranks[rank]) == maxSeries {
 		s.addToRest(status)
 		return
@@ -50,13 +52,16 @@ func (s *seriesChoice) addToRest(status *capacity.Status) {
 	s.restCount++
 }
 
-// sumsByLabel returns the sums by label. Names that are cut to the same label have one sum.
+// sumsByLabel returns the sums by label. Names that are cut to the same label share one sum.
 func (s *seriesChoice) sumsByLabel() map[string]*capacity.Status {
 	chosen := make(map[string]*capacity.Status)
 	had := make(map[string]int)
+	// The oldest first: a series that Prometheus has had for long is worth more than a new one, and clients
+	// that keep making up names cannot displace it.
 	slices.SortStableFunc(s.ranks[1], func(a, b capacity.Status) int {
 		return cmp.Compare(s.since[a.ID], s.since[b.ID])
 	})
+	// By rank, until there are maxSeries; all others go into the rest.
 	for _, rank := range s.ranks {
 		for i := range rank {
 			if len(had) == maxSeries {
@@ -74,19 +79,21 @@ func (s *seriesChoice) sumsByLabel() map[string]*capacity.Status {
 	if s.restCount > 0 {
 		chosen[""] = &s.rest
 	}
+	// Two scrapes at once both read the same round before; the later to finish is kept.
 	s.gauges.mu.Lock()
 	defer s.gauges.mu.Unlock()
 	s.gauges.since = had
 	return chosen
 }
 
-// labelOf is a name, cut if it is long.
+// labelOf returns a name, cut if it is too long for a label.
 func labelOf(name string) string {
 	if len(name) <= maxLabel {
 		return name
 	}
 	const more = "…"
 	end := maxLabel - len(more)
+	// A label must be valid UTF-8, so the cut is not within a character.
 	for !utf8.RuneStart(name[end]) {
 		end--
 	}

@@ -1,9 +1,13 @@
-// Package grpc is the front that hands out leases on capacity as doorman does: over gRPC, so that
-// doorman's clients need not know the difference, and over HTTP for whoever has no gRPC.
+// Package grpc is the front that hands out leases on capacity as doorman does: over gRPC, so that doorman's
+// clients notice no difference, and as JSON over HTTP for clients without gRPC.
 //
-// Deciding is done by package capacity. What is around it is here: the clock, one lock, the timer of
-// expiry, being master or not, the file of saved leases, a parent to ask, and the doors. See
-// docs/protocols/doorman.md.
+// Package capacity decides. This package has what is around it: the clock, one lock, the timer of expiry,
+// mastership, the file of saved leases, a parent to ask, and the listeners. See docs/protocols/doorman.md.
+//
+//	readX ─> checkFields ─> leaseAll, releaseAll (under the lock) ─> writeX      a call
+//	Election ─> onMastership ─> core.Lead, Extend, Resign                        mastership
+//	timer ─> onTimer ─> expireLeases                                             expiry
+//	followParent ─> askParent ─> onParentReply                                   a tree of servers
 package grpc
 
 import (
@@ -26,29 +30,30 @@ import (
 	"google.golang.org/grpc/health"
 )
 
-// A Config says what a server is and what it allows. Log and Now are needed; 0 elsewhere means the default.
+// A Config says what a server is and what it allows. Log and Now are required; a zero elsewhere means the
+// default.
 type Config struct {
 	Log *slog.Logger
 
-	// Metrics is where the server's figures are registered; nil is nowhere.
+	// Metrics is where the server's metrics are registered; nil registers none.
 	Metrics prometheus.Registerer
 
 	// Now is the clock, which must be monotonic, as time.Now is.
 	Now func() time.Time
 
-	// Address is the server's name and where redirected clients find it. Empty means where it
-	// listens, by the name of this machine if that is everywhere.
+	// Address is the server's name, and where redirected clients find it. Empty means the address it listens
+	// at, with this machine's name if it listens at all of them.
 	Address string
 
-	// Name is what its parent knows it by, unlike all others. Empty means this machine's name and the
-	// port it listens at.
+	// Name is how its parent knows it; no other client of the parent may have the same. Empty means this
+	// machine's name and the port it listens at.
 	Name string
 
-	// Election tells who is master; nil means that this server is, always.
+	// Election decides who is master; nil means that this server always is.
 	Election Election
 
-	// Parents are the addresses of the servers this one gets its capacity from; without, it has
-	// templates. Dial are options for connections to them.
+	// Parents are the addresses of the servers that this one gets its capacity from; a server without
+	// parents has templates. Dial are options for connections to them.
 	Parents []string
 	Dial    []grpc.DialOption
 
@@ -58,34 +63,34 @@ type Config struct {
 	// Limits bound what is kept.
 	Limits capacity.Limits
 
-	// Memory adds up what is kept, with what else the process keeps, and bounds it; nil is without a limit.
+	// Memory adds up what is kept by the whole process, and bounds it; nil means no limit.
 	Memory *weight.Total
 
-	// Leases is a file that the names of all who hold leases are saved in at the end, so that the
-	// next server need not learn for as long. Empty is none. It cannot be had with an Election.
+	// Leases is a file in which the server saves, when it stops, which clients hold leases, so that the next
+	// server need not learn for as long. Empty means none. It excludes an Election.
 	Leases string
 
-	// Conns is the most connections.
+	// Conns is the maximum number of connections.
 	Conns int
 
-	// ConnsPerAddress is the most of them from one address; 0 means any number. IPv6 addresses count by their
+	// ConnsPerAddress is the maximum from one address; 0 means any number. IPv6 addresses count by their
 	// first 64 bits.
 	ConnsPerAddress int
 
 	// ReadTimeout and WriteTimeout together are how long a call may take, from its first byte on, unless it
-	// watches or reflects. A client that takes nothing of its answers for WriteTimeout to twice as long is
-	// cut.
+	// watches or reflects. A client that reads nothing of its answers for between one and two WriteTimeouts
+	// is disconnected.
 	ReadTimeout, WriteTimeout time.Duration
 
-	// Budget bounds the bytes of requests that are not answered and of answers that are not sent, with all
-	// other listeners that share it; nil means one of the server's own.
+	// Budget bounds the bytes of requests that are not answered and of answers that are not sent, together
+	// with all other listeners that share it; nil means one of the server's own.
 	Budget *budget.Budget
 
-	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
-	// complaint of the server's own.
+	// Unaccepted is notified of connections that cannot be accepted. All listeners of the process share it;
+	// nil means one of the server's own.
 	Unaccepted *peer.Complaint
 
-	calls int64 // most that are under way
+	calls int64 // maximum under way; 0 means maxCalls
 }
 
 // The defaults of Config.
@@ -106,7 +111,7 @@ type Server struct {
 	calls   sync.Pool
 	conns   conns
 
-	// background is what runs beside the doors, until halt.
+	// background are the goroutines beside the listeners, which run until cancelBackground.
 	background       sync.WaitGroup
 	backgroundCtx    context.Context
 	cancelBackground context.CancelFunc
@@ -114,16 +119,16 @@ type Server struct {
 	stopping chan struct{} // closed by Stopping
 	stop     func()
 
-	mu             sync.Mutex // one for all; see docs/decisions/0011-capacity-one-lock.md
+	mu             sync.Mutex // guards all below; see docs/decisions/0011-capacity-one-lock.md
 	core           *capacity.Server
-	reportedWeight int         // of what core weighs, what is in config.Memory
-	timer          *time.Timer // calls expire
-	wake           time.Time   // when it does; zero is never
+	reportedWeight int         // how much of core's weight config.Memory includes
+	timer          *time.Timer // calls onTimer
+	wake           time.Time   // when the timer fires; zero means never
 	state          serverState
 	parent         parentState
 	saved          *[]capacity.Saved // read from a file that is still there
-	restored       bool              // knows who held leases before
-	stopped        bool              // nothing is granted any more
+	restored       bool              // the saved leases were restored
+	stopped        bool              // Shutdown has ended all granting
 
 	refusalLogged time.Time // when the log said last that a limit refuses something
 }
@@ -131,18 +136,18 @@ type Server struct {
 // A serverState is what a server knows about itself.
 type serverState struct {
 	address string // its own
-	leading bool   // it was told so; whether it still is, its core knows
+	leading bool   // by the election; core.Leading says whether its time is not over
 	until   time.Time
 	leader  string // empty when it is not known
 
-	configured  bool // there are templates, or a parent to give some
+	configured  bool // there are templates, or a parent that gives some
 	templates   capacity.Templates
 	version     string    // of the templates
 	changed     time.Time // when they were last replaced
-	configError error     // why there are newer ones that are not used
+	configError error     // why newer templates are not used; nil if they are
 }
 
-// New returns a server that is to be closed by Shutdown.
+// New returns a server. The caller ends it with Shutdown.
 func New(config Config) (*Server, error) {
 	if config.Leases != "" && config.Election != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
@@ -164,17 +169,23 @@ func New(config Config) (*Server, error) {
 	s.backgroundCtx, s.cancelBackground = context.WithCancel(context.Background())
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	s.calls.New = func() any { return new(capacityCall) }
+	// The timer must exist before anything can grant: expireLeases resets it.
 	s.timer = time.AfterFunc(never, s.onTimer)
 	s.state.address = config.Address
 	s.parent.wake = make(chan struct{}, 1)
 	if err := s.readSaved(); err != nil {
 		return nil, err
 	}
+	// What is left of the total, less the weight that was added since the last report to it.
 	if config.Memory != nil {
-		s.core.BoundMemory(func() int64 { return config.Memory.Left() - int64(s.core.Weight()-s.reportedWeight) })
+		s.core.BoundMemory(func() int64 {
+			return config.Memory.Left() - int64(s.core.Weight()-s.reportedWeight)
+		})
 	}
 	now := s.now()
+	// The core follows a parent from the start, before it can lead.
 	if len(config.Parents) > 0 {
+		// A server with a parent gets its templates from there, so it is configured already.
 		s.core.Follow(now)
 		s.state.configured = true
 	}
@@ -182,6 +193,7 @@ func New(config Config) (*Server, error) {
 		s.core.Lead(now, time.Time{})
 		s.state.leading = true
 	}
+	// Last, because they are registered here: a scrape may read the server from now on.
 	s.metrics = newMetrics(s)
 	s.conns.mostCalls, s.conns.budget = cmp.Or(config.calls, maxCalls), config.Budget
 	s.conns.writeTimeout, s.conns.slow = config.WriteTimeout, s.metrics.slow
@@ -190,14 +202,15 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers the connections of a listener until Shutdown is called. With it begin the election and
-// the asking of a parent, which need the address.
+// Serve answers the connections of a listener until Shutdown is called. It also starts the election and the
+// requests to a parent, which need the address.
 func (s *Server) Serve(listener net.Listener) error {
 	address := s.initAddress(listener.Addr())
 	failed := make(chan error, 1)
 	if s.config.Election != nil {
 		s.background.Go(func() {
 			err := s.config.Election.Run(s.backgroundCtx, address, s.onMastership)
+			// Whatever ended the election, this server must not decide any more.
 			s.onMastership(Mastership{})
 			if err != nil && s.backgroundCtx.Err() == nil {
 				failed <- fmt.Errorf("running for master: %w", err)
@@ -212,6 +225,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	select {
 	case err := <-failed:
 		return err
+	// Shutdown is no failure. Neither is an error of the listener that comes from it.
 	case <-s.stopping:
 		return nil
 	default:
@@ -219,17 +233,18 @@ func (s *Server) Serve(listener net.Listener) error {
 	return fmt.Errorf("serving gRPC on %s: %w", listener.Addr(), err)
 }
 
-// Stopping makes health checks say that the end is near, and ends streams.
+// Stopping makes health checks fail, so that clients turn to other servers, and ends streams.
 func (s *Server) Stopping() {
 	s.health.Shutdown()
 	s.stop()
 }
 
-// Shutdown stops listening, answers the requests that are in hand, gives up being master, and saves
-// the leases. When ctx ends first, the rest is cut.
+// Shutdown stops listening, answers the requests that have arrived, gives up being master, and saves the
+// leases. When ctx ends first, it closes the remaining connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
 	answered := make(chan struct{})
+	// GracefulStop would wait for connections on which nothing was ever said.
 	s.conns.closeWhere(isSilent)
 	go func() {
 		s.grpc.GracefulStop()
@@ -244,39 +259,44 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		<-answered
 		err = fmt.Errorf("closing gRPC connections: %w", ctx.Err())
 	}
+	// The order matters. Leases are read after the last answer and before mastership is given back: a new
+	// master may grant from then on. They are written last, when no goroutine is left.
 	saved := s.stopGranting()
 	s.cancelBackground()
 	s.background.Wait()
 	return errors.Join(err, s.writeSaved(saved))
 }
 
-// stopGranting ends all granting, and returns the leases there are; nil if it does not know of all. A server that
-// never had templates knows of none, unless it was told by the one before it. One that never began leaves the
-// file it found.
+// stopGranting ends all granting, and returns the leases to save; nil if the server does not know of all. A
+// server that never had templates knows of none, unless it restored saved ones.
 func (s *Server) stopGranting() []capacity.Saved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
 	s.timer.Stop()
+	// s.saved still being there means that this server never granted: the file it found is still true.
 	if s.saved != nil || !s.state.configured && !s.restored {
 		return nil
 	}
 	return s.core.Snapshot(s.now())
 }
 
-// Configure gives the server templates, which have no faults, and the name of their version.
+// Configure gives the server valid templates, and the name of their version.
 func (s *Server) Configure(templates capacity.Templates, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	s.core.Configure(now, templates)
-	s.state.configured, s.state.templates = true, templates
-	s.state.version, s.state.changed, s.state.configError = version, now, nil
+	s.state.configured = true
+	s.state.templates = templates
+	s.state.version = version
+	s.state.changed = now
+	s.state.configError = nil
 	s.expireLeases(now)
 	s.updateHealth()
 }
 
-// ConfigFailed notes that there are newer templates which cannot be used. Those there are stay.
+// ConfigFailed notes that there are newer templates which cannot be used. The present ones stay.
 func (s *Server) ConfigFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,14 +12,15 @@ import (
 // Answers are written as bytes here, as requests are read. Every field that the protocol requires is
 // written, zero or not: clients of doorman take an answer for broken that leaves out a capacity of 0.
 
-// Sizes of parts of an answer, at most: with their tags and lengths.
+// Upper bounds of the sizes of parts of an answer, with their tags and lengths.
 const (
 	leaseSize    = 2 + 11 + 11 + 9
 	responseSize = 8 + 6 + leaseSize + 9 + learningSize // without the name
 	learningSize = 2 + 10
 )
 
-// sizeGet is at most the size of the answer to a GetCapacityRequest or a GetServerCapacityRequest.
+// sizeGet returns an upper bound of the size of the answer to a GetCapacityRequest or a
+// GetServerCapacityRequest.
 func (c *capacityCall) sizeGet() int {
 	size := 0
 	for i := range c.grants {
@@ -36,6 +37,8 @@ func (c *capacityCall) sizeGet() int {
 func (c *capacityCall) appendGet(to []byte) []byte {
 	for i := range c.grants {
 		g := &c.grants[i]
+		// The length comes before the message, so the size is computed first. 9 bytes are a double with its
+		// tag.
 		size := sizeBytes(len(g.Resource)) + sizeLease(&g.Lease) + 9
 		learning := learningSeconds(g)
 		if learning > 0 {
@@ -52,13 +55,13 @@ func (c *capacityCall) appendGet(to []byte) []byte {
 	return to
 }
 
-// learningSeconds is how long the server goes on to learn, rounded up; 0 when it does not.
+// learningSeconds returns how long the server still learns, rounded up; 0 when it does not.
 func learningSeconds(g *capacity.Grant) int64 {
 	return int64((g.Learning + time.Second - 1) / time.Second)
 }
 
-// appendServerGet appends a GetServerCapacityResponse. What one client may use without a lease is in it
-// only if it is configured; otherwise the server divides what it has by the clients it has.
+// appendServerGet appends a GetServerCapacityResponse. It contains the amount that a client may use without
+// a lease only if that is configured; otherwise the asking server divides what it has by its clients.
 func (c *capacityCall) appendServerGet(to []byte) []byte {
 	for i := range c.grants {
 		g := &c.grants[i]
@@ -72,6 +75,7 @@ func (c *capacityCall) appendServerGet(to []byte) []byte {
 		to = appendHead(to, 1, size)
 		to = appendString(to, 1, g.Resource)
 		to = appendLease(to, &g.Lease)
+		// By field number, as the generated code writes them.
 		if g.Algorithm != nil {
 			to = appendAlgorithm(to, g.Algorithm)
 		}
@@ -82,7 +86,7 @@ func (c *capacityCall) appendServerGet(to []byte) []byte {
 	return to
 }
 
-// appendMastership appends a Mastership, which has no address when that is not known.
+// appendMastership appends a Mastership, without an address when the master is not known.
 func appendMastership(to []byte, number protowire.Number, address string) []byte {
 	if address == "" {
 		return appendHead(to, number, 0)
@@ -105,13 +109,14 @@ func appendLease(to []byte, l *capacity.Lease) []byte {
 	return appendDouble(to, 3, l.Capacity)
 }
 
-// sizeLease is the size of a Lease with its head, whose length takes one byte.
+// sizeLease returns the size of a Lease with its head, whose length takes one byte.
 func sizeLease(l *capacity.Lease) int {
 	expiry, refresh := leaseSeconds(l)
 	return 2 + sizeInt(expiry) + sizeInt(refresh) + 9
 }
 
-// leaseSeconds are the times of a lease in whole seconds: it never ends later than it does here.
+// leaseSeconds returns the times of a lease in whole seconds, rounded down: for the client it never ends
+// later than it does here.
 func leaseSeconds(l *capacity.Lease) (expiry, refresh int64) {
 	return l.Expiry.Unix(), int64(l.Refresh / time.Second)
 }
@@ -121,18 +126,20 @@ func appendAlgorithm(to []byte, a *capacity.Algorithm) []byte {
 	to = appendInt(to, 1, int64(a.Kind))
 	to = appendInt(to, 2, int64(a.LeaseLength/time.Second))
 	to = appendInt(to, 3, int64(a.RefreshInterval/time.Second))
+	// Repeated fields are written one by one, each with its tag.
 	for _, p := range a.Parameters {
 		to = appendHead(to, 4, sizeBytes(len(p.Name))+sizeBytes(len(p.Value)))
 		to = appendString(to, 1, p.Name)
 		to = appendString(to, 2, p.Value)
 	}
+	// An explicit 0 means no learning; a field that is left out means as long as a lease.
 	if a.Learning != nil {
 		to = appendInt(to, 5, int64(*a.Learning/time.Second))
 	}
 	return to
 }
 
-// sizeBlock is the size of an Algorithm without its head.
+// sizeBlock returns the size of an Algorithm without its head.
 func sizeBlock(a *capacity.Algorithm) int {
 	size := sizeInt(int64(a.Kind)) + sizeInt(int64(a.LeaseLength/time.Second)) +
 		sizeInt(int64(a.RefreshInterval/time.Second))
@@ -145,7 +152,7 @@ func sizeBlock(a *capacity.Algorithm) int {
 	return size
 }
 
-// wireAmount is an amount as the protocol has it: -1 is no limit.
+// wireAmount returns an amount as the protocol has it: -1 means no limit.
 func wireAmount(a float64) float64 {
 	if math.IsInf(a, 1) {
 		return -1
