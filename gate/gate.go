@@ -1,9 +1,8 @@
-// Package gate keeps the lines of those who wait in front of each controller. It is the only place
-// with tickets, timers and wake-ups; the deciding is done by package control, and the keeping by a
-// Store.
+// Package gate keeps a line of waiting commands in front of each controller. It is the only package with
+// tickets, timers and wake-ups: package control decides, and a Store keeps the state.
 //
-// Whoever finds a line idle serves everybody in it with one change to the store; the others only
-// wait for their ticket. That one trick is fairness, batching and the absence of a lock convoy.
+// The caller that finds a line idle serves all tickets in it with one change to the store; the other callers
+// only wait for their ticket. This one rule makes lines fair, batches commands and avoids a lock convoy.
 package gate
 
 import (
@@ -38,36 +37,36 @@ const (
 // shards is how many locks the lines are spread over.
 const shards = 64
 
-// A Gate answers commands by a store, and lets those wait that may. Make one with New.
+// A Gate answers commands from a store, and keeps those waiting that may wait. Make one with New.
 type Gate struct {
-	ctx       context.Context // of what is asked of the store, which outlives any one caller
-	store     Store
-	slow      func(gatehouse.Key) bool // of a SlowStore; nil for any other
-	asker     AsyncStore               // the store, if it is one
-	config    Config
-	seed      maphash.Seed
-	shards    [shards]shard
-	calls     sync.Pool
-	queues    sync.Pool
-	questions sync.Pool
-	tickets   atomic.Uint64
-	waiting   atomic.Int64
-	lines     atomic.Int64 // at all names together
-	closed    atomic.Bool
-	errands   errands
+	ctx           context.Context // for calls of the store, which serve several callers and outlive each
+	store         Store
+	slow          func(gatehouse.Key) bool // Slow of a SlowStore; nil for any other
+	async         AsyncStore               // the store, if it is one; otherwise nil
+	config        Config
+	seed          maphash.Seed
+	shards        [shards]shard
+	singleTurns   sync.Pool
+	turnBatches   sync.Pool
+	blockingCalls sync.Pool
+	tickets       atomic.Uint64
+	waiting       atomic.Int64
+	lines         atomic.Int64 // at all names together
+	closed        atomic.Bool
+	slowWork      workGroup
 }
 
 var _ gatehouse.Gate = (*Gate)(nil)
 
-// A shard is one part of the lines. A line is in it for as long as somebody stands in it.
+// A shard is one part of the lines. A line is in it as long as it has tickets.
 type shard struct {
 	mu    sync.Mutex
 	lines map[gatehouse.Key]*line
 	count atomic.Int32 // of lines, to be read without the lock
 }
 
-// A call is what a command that need not wait passes to the store, kept for the next one.
-type call struct {
+// A singleTurn is the queue of a command that is applied alone. Gates pool them to save an allocation.
+type singleTurn struct {
 	cmd   gatehouse.Command
 	turns [1]control.Turn
 }
@@ -89,11 +88,11 @@ func New(store Store, config Config) *Gate {
 	if slow, ok := store.(SlowStore); ok {
 		g.slow = slow.Slow
 	}
-	g.asker, _ = store.(AsyncStore)
+	g.async, _ = store.(AsyncStore)
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
-	g.calls.New = func() any { return new(call) }
-	g.queues.New = func() any { return new(queue) }
-	g.questions.New = func() any { return newQuestion(g) }
+	g.singleTurns.New = func() any { return new(singleTurn) }
+	g.turnBatches.New = func() any { return new(turnBatch) }
+	g.blockingCalls.New = func() any { return newBlockingCall(g) }
 	return g
 }
 
@@ -104,56 +103,60 @@ func (g *Gate) Do(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	if g.slow != nil && ctx.Done() != nil && g.slow(key) { // ctx may end while the store works
-		if g.goesPast(key, &cmd) {
-			return g.ask(ctx, key, &cmd)
+	// At a slow store ctx may end while the store works, so that the caller must not be in Apply. A context
+	// that never ends has no such need.
+	if g.slow != nil && ctx.Done() != nil && g.slow(key) {
+		if g.bypassesLine(key, &cmd) {
+			return g.callSlowStore(ctx, key, &cmd)
 		}
 	} else {
-		c := g.calls.Get().(*call)
+		c := g.singleTurns.Get().(*singleTurn)
 		c.cmd = cmd // which does not escape this way
-		d, settled, err := g.try(key, &c.cmd, c)
+		d, settled, err := g.tryCommand(key, &c.cmd, c)
 		cmd = c.cmd
-		g.calls.Put(c)
+		g.singleTurns.Put(c)
 		if settled {
 			return d, err
 		}
 	}
-	type answer struct {
+	// The command must wait. The channel has room for the answer, so that the callback never blocks the
+	// goroutine that serves the line, not even after ctx has ended.
+	type result struct {
 		d   gatehouse.Decision
 		err error
 	}
-	answers := make(chan answer, 1)
-	cancel := g.Submit(key, cmd, func(d gatehouse.Decision, err error) { answers <- answer{d, err} })
+	results := make(chan result, 1)
+	cancel := g.Submit(key, cmd, func(d gatehouse.Decision, err error) { results <- result{d, err} })
 	select {
-	case a := <-answers:
-		return a.d, a.err
+	case r := <-results:
+		return r.d, r.err
 	case <-ctx.Done():
 		cancel()
-		return gatehouse.Decision{}, timedOut(ctx, key, &cmd)
+		return gatehouse.Decision{}, timeoutError(ctx, key, &cmd)
 	}
 }
 
-// timedOut is the error of a command whose context has ended.
-func timedOut(ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command) error {
+// timeoutError returns the error of a command whose context has ended.
+func timeoutError(ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command) error {
 	return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
 }
 
-// Try answers cmd if that takes no waiting in line; a slow store keeps the caller waiting for its answer.
-// When settled is false nothing was granted, and cmd, which Try has made a note in, is to be given to
-// Submit. At a slow store that is so for all that may wait: they are to stand in line before the store is
-// asked, so that whoever comes first is first.
+// Try answers cmd if it need not wait in line; it may block on a slow store. If settled is false nothing was
+// granted, and the caller must pass cmd, in which Try has noted that the store has seen it, to Submit. At a
+// slow store this holds for every command that may wait: it must be in the line before the store is asked,
+// so that commands are served in order of arrival.
 func (g *Gate) Try(
 	key gatehouse.Key, cmd *gatehouse.Command,
 ) (d gatehouse.Decision, settled bool, err error) {
-	c := g.calls.Get().(*call)
-	d, settled, err = g.try(key, cmd, c)
-	g.calls.Put(c)
+	c := g.singleTurns.Get().(*singleTurn)
+	d, settled, err = g.tryCommand(key, cmd, c)
+	g.singleTurns.Put(c)
 	return d, settled, err
 }
 
-// try is Try, by way of a call.
-func (g *Gate) try(
-	key gatehouse.Key, cmd *gatehouse.Command, c *call,
+// tryCommand does the work of Try, with a singleTurn of the caller's.
+func (g *Gate) tryCommand(
+	key gatehouse.Key, cmd *gatehouse.Command, c *singleTurn,
 ) (d gatehouse.Decision, settled bool, err error) {
 	if err := cmd.Check(key); err != nil {
 		return gatehouse.Decision{}, true, err
@@ -161,22 +164,26 @@ func (g *Gate) try(
 	if g.slow != nil && mayWait(cmd) && g.slow(key) {
 		return gatehouse.Decision{}, false, nil
 	}
-	// A delete goes by the line even if there is none yet: who is about to wait must hear of it.
-	if g.line(key) != nil || cmd.Op == gatehouse.OpDelete {
+	// A delete joins the line even if there is none yet: a command that is about to wait must be told of it.
+	if g.lineOf(key) != nil || cmd.Op == gatehouse.OpDelete {
 		if mayWait(cmd) {
 			return gatehouse.Decision{}, false, nil
 		}
 		turns := []control.Turn{{Command: cmd}}
-		g.through(key, turns)
+		g.applyThroughLine(key, turns)
 		return turns[0].Decision, true, turns[0].Err
 	}
-	d, err = g.apply(key, cmd, c)
+	d, err = g.applyCommand(key, cmd, c)
+	// The refusal counts as the command's first look: Again keeps it from setting parameters twice, and
+	// Since keeps its place.
 	if err == nil && d.Outcome == gatehouse.Refused && mayWait(cmd) {
 		cmd.Again, cmd.Since = true, d.At
 		return d, false, nil
 	}
-	if l := g.line(key); l != nil { // somebody has begun to wait meanwhile
-		l.serve()
+	// A ticket may have joined while the command was in the store, and this command may have released what
+	// that ticket waits for.
+	if l := g.lineOf(key); l != nil {
+		l.serveLine()
 	}
 	if cmd.Op == gatehouse.OpStats {
 		g.addWaiting(key, &d)
@@ -184,23 +191,24 @@ func (g *Gate) try(
 	return d, true, err
 }
 
-// TakeBack takes back what Try granted to cmd, because its answer could not be delivered. It does not wait
-// for a slow store.
+// TakeBack undoes what Try granted to cmd, because the answer could not be delivered. It does not wait for a
+// slow store.
 func (g *Gate) TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision) {
-	if t := (&ticket{cmd: cmd}); t.took(&granted) {
-		g.takeBack(key, undo(t, &granted))
+	if t := (&ticket{cmd: cmd}); t.needsUndo(&granted) {
+		g.submitUndo(key, newUndo(t, &granted))
 	}
 }
 
-// mayWait reports whether a command stays in line when it is refused.
+// mayWait reports whether a command waits in line when it is refused.
 func mayWait(cmd *gatehouse.Command) bool { return cmd.MaxWait != 0 && cmd.Op.Waits() }
 
-// apply puts one command to the store, past any line.
-func (g *Gate) apply(
-	key gatehouse.Key, cmd *gatehouse.Command, c *call,
+// applyCommand applies one command to the store, past any line.
+func (g *Gate) applyCommand(
+	key gatehouse.Key, cmd *gatehouse.Command, c *singleTurn,
 ) (gatehouse.Decision, error) {
 	c.turns[0].Command = cmd
 	err := g.store.Apply(g.ctx, key, c.turns[:])
+	// The turn goes back to a pool: it must keep neither the error nor the command.
 	if c.turns[0].Err != nil {
 		err, c.turns[0].Err = c.turns[0].Err, nil
 	}
@@ -211,39 +219,40 @@ func (g *Gate) apply(
 	return c.turns[0].Decision, nil
 }
 
-// takeBack puts an undo to the store.
-func (g *Gate) takeBack(key gatehouse.Key, undo *ticket) {
-	if g.line(key) != nil {
-		g.join(key, undo)
+// submitUndo applies an undo, through the line if there is one.
+func (g *Gate) submitUndo(key gatehouse.Key, undo *ticket) {
+	if g.lineOf(key) != nil {
+		g.joinLine(key, undo)
 		return
 	}
 	if g.Slow(key) {
-		g.errands.run(func() { g.giveBack(key, undo) })
+		g.slowWork.startWork(func() { g.applyUndo(key, undo) })
 		return
 	}
-	g.giveBack(key, undo)
+	g.applyUndo(key, undo)
 }
 
-// giveBack is takeBack past any line.
-func (g *Gate) giveBack(key gatehouse.Key, undo *ticket) {
-	// That it failed is nobody's to hear: a hold that could not be taken back ends when it expires.
-	_, _ = g.apply(key, &undo.cmd, new(call))
-	if l := g.line(key); l != nil {
-		l.serve()
+// applyUndo applies an undo past any line.
+func (g *Gate) applyUndo(key gatehouse.Key, undo *ticket) {
+	// No caller is left who could be told of an error. A hold that was not undone ends when it expires.
+	_, _ = g.applyCommand(key, &undo.cmd, new(singleTurn))
+	if l := g.lineOf(key); l != nil {
+		l.serveLine()
 	}
 }
 
-// Submit is Do without a goroutine of the caller's: done is called once, possibly before Submit returns and
-// never under a lock. It must not block. Once cancel was called, done may still be called or not.
+// Submit is Do with a callback instead of a blocked goroutine. done is called once, possibly before Submit
+// returns and never under a lock. It must not block. After a call of cancel, done may or may not be called.
 //
-// cancel takes the command out of line. When it was granted already, the grant is taken back: call
-// it when the answer could not be delivered, and do not call it when it was.
+// cancel takes the command out of the line. If the command was granted already, the grant is undone: call
+// cancel when the answer could not be delivered, and do not call it when it was.
 //
-// Neither of them waits for a slow store. Commands that may not wait come to it in any order there, while
-// nobody stands in line.
+// Neither Submit nor cancel waits for a slow store. While there is no line, commands that may not wait reach
+// a slow store in any order.
 func (g *Gate) Submit(
 	key gatehouse.Key, cmd gatehouse.Command, done func(gatehouse.Decision, error),
 ) (cancel func()) {
+	// A command that Try has refused was checked there.
 	if !cmd.Again {
 		if err := cmd.Check(key); err != nil {
 			done(gatehouse.Decision{}, err)
@@ -254,14 +263,14 @@ func (g *Gate) Submit(
 		return g.submitSlow(key, &cmd, done)
 	}
 	t := &ticket{cmd: cmd, done: done}
-	g.join(key, t)
+	g.joinLine(key, t)
 	return t.cancel
 }
 
 // Waiting returns how many commands wait at all names together.
 func (g *Gate) Waiting() int { return int(g.waiting.Load()) }
 
-// Names returns the names of one kind that come after the given one, in order, at most so many.
+// Names returns the names of one kind that come after the given one, in order, at most the given number.
 func (g *Gate) Names(
 	ctx context.Context, kind gatehouse.Kind, after string, most int,
 ) (names []string, err error) {
@@ -275,50 +284,55 @@ func (g *Gate) Names(
 	return names, err
 }
 
-// Close ends all waiting: those in line, and those who come later and would have to wait, get a
-// CodeUnavailable error. What can be decided without waiting still is. With a slow store Close returns
-// before they have got it; see Drain.
+// Close ends all waiting: tickets in line, and later commands that would have to wait, get a
+// CodeUnavailable error. Commands that need not wait are still decided. With a slow store Close returns
+// before the errors are sent; see Drain.
 func (g *Gate) Close() {
 	g.closed.Store(true)
 	for i := range g.shards {
 		sh := &g.shards[i]
+		// The lines are copied, because serving one may drop it, which takes the lock of the shard.
 		sh.mu.Lock()
 		lines := make([]*line, 0, len(sh.lines))
 		for _, l := range sh.lines {
 			lines = append(lines, l)
 		}
 		sh.mu.Unlock()
+		// Every ticket is offered once more: what can be granted is, the rest gets the error.
 		for _, l := range lines {
 			l.mu.Lock()
-			l.whole = true
+			l.offerAll = true
 			l.mu.Unlock()
-			l.serve()
+			l.serveLine()
 		}
 	}
 }
 
+// addWaiting adds the number of waiting commands to statistics. The store does not know it.
 func (g *Gate) addWaiting(key gatehouse.Key, d *gatehouse.Decision) {
 	if d.Outcome != gatehouse.Granted {
 		return
 	}
 	waiting := int64(0)
-	if l := g.line(key); l != nil {
+	if l := g.lineOf(key); l != nil {
 		waiting = int64(l.len())
 	}
 	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
 }
 
-func (g *Gate) shard(key gatehouse.Key) *shard {
+// shardOf returns the shard that has the line of a key.
+func (g *Gate) shardOf(key gatehouse.Key) *shard {
 	h := maphash.String(g.seed, key.Name) + uint64(key.Kind)
 	return &g.shards[h%shards]
 }
 
-// line returns the line at key, nil when nobody stands there.
-func (g *Gate) line(key gatehouse.Key) *line {
+// lineOf returns the line of key, nil if there is none.
+func (g *Gate) lineOf(key gatehouse.Key) *line {
+	// Both counts are read without a lock: most commands find no line, and must not contend for the shard.
 	if g.lines.Load() == 0 {
 		return nil
 	}
-	sh := g.shard(key)
+	sh := g.shardOf(key)
 	if sh.count.Load() == 0 {
 		return nil
 	}

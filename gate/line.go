@@ -9,156 +9,183 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A line is everybody who stands in front of one controller, in order of arrival: first those who
-// were looked at and have to wait, then newcomers. It exists while it has tickets.
+// A line holds the tickets that wait in front of one controller, in order of arrival: first the tickets
+// that the store has seen and refused, then the unseen ones. At most one goroutine serves a line at a time,
+// and it serves all tickets of the line.
+//
+//	               joinLine                 serveLine
+//	(no line) ──────────────────▶ idle ───────────────────▶ serving ──┐ more to do, or serveAgain
+//	    ▲                          ▲                         │  │  ▲  │
+//	    │                          │   the first must wait   │  │  └──┘
+//	    │                          └──────── (timer) ◀───────┘  │
+//	    └─────────────────────── dropLine ◀── no ticket left ───┘
+//
+// An idle line is served again by a new ticket, a cancel, a timeout, its timer or a wake-up of the store.
+// What asks for service while the line is being served only sets serveAgain.
 type line struct {
-	gate *Gate
-	key  gatehouse.Key
-	slow bool   // its store is, so that nobody may be kept at serving it
-	stop func() // of the store's Watch; touched only by whoever serves the line or drops it
+	gate      *Gate
+	key       gatehouse.Key
+	slow      bool   // Apply of the store may block, so that no caller may be kept serving the line
+	stopWatch func() // ends the store's Watch; used only by the goroutine that serves or drops the line
 
-	mu         sync.Mutex
-	head, tail *ticket
-	newcomer   *ticket         // the first that no look was taken at yet
-	urgent     []*ticket       // to be looked at although they are not in front
-	holders    map[string]int  // how many wait with the same key
-	granted    map[string]bool // keys that others wait with too, until those are hurried
-	length     int             // of those who may wait
-	counted    int             // of those among them who were looked at
-	widest     int64           // at least the greatest of their costs
-	whole      bool            // everybody is to be looked at
-	serving    bool            // somebody is at it
-	again      bool            // and is to look once more
-	timer      *time.Timer     // fires when the first in line can be granted
+	mu              sync.Mutex
+	head, tail      *ticket
+	firstUnseen     *ticket         // the first ticket that was not yet offered to the store
+	recheck         []*ticket       // seen tickets to be offered although they are not in front
+	waitersByHolder map[string]int  // number of seen tickets by holder
+	newHolders      map[string]bool // holders granted in this batch that other tickets wait with too
+	waiting         int             // number of tickets that may wait
+	seenCount       int             // number of tickets with seen set
+	maxCost         int64           // upper bound of the costs of the seen tickets
+	offerAll        bool            // the next batch has every ticket
+	serving         bool            // a goroutine serves the line
+	serveAgain      bool            // that goroutine must make another round
+	timer           *time.Timer     // fires when the first ticket can be granted
 
-	// What whoever serves has in hand.
-	width   int // how many of those in front are offered; doubles while they are granted
-	batch   []*ticket
-	turns   []control.Turn
-	answers []answer
+	// These belong to the goroutine that serves the line.
+	offerWidth int // how many seen tickets a batch has; doubles while they are granted
+	batch      []*ticket
+	turns      []control.Turn
+	replies    []ticketReply
 }
 
-// The most of those in front, and of newcomers, that are offered to the store at once, unless
-// everybody has to be; and how often one caller offers.
+// Bounds of one batch, unless it must have every ticket, and of the rounds that one caller makes.
 const (
-	maxWidth     = 1024
-	maxNewcomers = 256
-	maxRounds    = 16
+	maxOfferWidth = 1024 // seen tickets of a batch
+	maxUnseen     = 256  // unseen tickets of a batch
+	maxRounds     = 16
 )
 
-// serve offers the line to the store until nothing more can be granted. When somebody is at it
-// already, that one looks once more.
-func (l *line) serve() {
+// serveLine offers the line to the store until nothing more can be granted. If another goroutine serves the
+// line already, that one makes another round and serveLine returns at once.
+func (l *line) serveLine() {
 	l.mu.Lock()
 	if l.serving || l.head == nil {
-		l.again = true
+		l.serveAgain = true
 		l.mu.Unlock()
 		return
 	}
-	l.serving, l.width = true, 1
+	l.serving, l.offerWidth = true, 1
 	l.mu.Unlock()
+	// Submit calls this too, and must not wait for a slow store.
 	if l.slow {
-		l.gate.errands.run(l.begin)
+		l.gate.slowWork.startWork(l.startServing)
 		return
 	}
-	l.begin()
+	l.startServing()
 }
 
-// begin is what whoever serves the line does first.
-func (l *line) begin() {
-	if l.stop == nil {
-		l.stop = l.gate.store.Watch(l.key, func() { go l.woken() })
+// startServing begins the watch of a new line, and serves it.
+func (l *line) startServing() {
+	// The watch must begin before the first Apply: a change between the two would wake no client, and the
+	// line would wait for an event that has already happened.
+	if l.stopWatch == nil {
+		l.stopWatch = l.gate.store.Watch(l.key, func() { go l.onWake() })
 	}
-	l.work()
+	l.serveUntilIdle()
 }
 
-// woken serves the line because of the store. At a barrier everybody is looked at: a server that stood still
-// for too long is taken for dead there, and those who wait at it count anew.
-func (l *line) woken() {
+// onWake serves the line after the store has reported a change.
+func (l *line) onWake() {
+	// A server that stood still for too long is taken for dead at a barrier, and its waiting tickets are no
+	// longer counted. Offering every ticket counts them anew.
 	if l.key.Kind == gatehouse.Barrier {
 		l.mu.Lock()
-		l.whole = true
+		l.offerAll = true
 		l.mu.Unlock()
 	}
-	l.serve()
+	l.serveLine()
 }
 
-// work goes on until there is nothing to do. A caller who came to be served itself is not kept at it
-// for ever by those who come after: after some rounds a goroutine takes over, which ends when the
-// line is idle.
-func (l *line) work() {
+// serveUntilIdle makes rounds until there is nothing to do: choose a batch, apply it, process the decisions.
+// After maxRounds a goroutine takes over, so that a caller does not serve later arrivals forever.
+func (l *line) serveUntilIdle() {
 	l.mu.Lock()
 	var retry time.Duration
 	for round, more := 0, true; more; round++ {
+		// A slow line is served by a goroutine of its own already.
 		if round == maxRounds && !l.slow {
 			l.mu.Unlock()
-			go l.work()
+			go l.serveUntilIdle()
 			return
 		}
-		l.again = false
-		l.take()
+		// serveAgain is reset before the batch is chosen. A request that comes during Apply sets it again and
+		// so causes one more round, which sees everything that happened before the request.
+		l.serveAgain = false
+		l.fillBatch()
 		l.mu.Unlock()
 		err := l.gate.store.Apply(l.gate.ctx, l.key, l.turns)
 		l.mu.Lock()
-		retry, more = l.settle(err)
-		l.deliver()
-		more = l.head != nil && (more || l.again || l.whole || l.newcomer != nil || len(l.urgent) > 0)
+		retry, more = l.processDecisions(err)
+		l.sendReplies()
+		rest := l.serveAgain || l.offerAll || l.firstUnseen != nil || len(l.recheck) > 0
+		more = l.head != nil && (more || rest)
 	}
+	// serving ends and the timer is set under one lock: a ticket that joins from here on finds the line idle
+	// and serves it itself.
 	l.serving = false
-	l.arm(retry)
+	l.armTimer(retry)
 	empty := l.head == nil
 	l.mu.Unlock()
 	if empty {
-		l.gate.drop(l)
+		l.gate.dropLine(l)
 	}
 }
 
-// take chooses whom to offer: the first few in line, or the whole of it, those who are urgent, and
-// the newcomers.
-func (l *line) take() {
-	whole := l.whole || l.deleting()
-	var front *ticket // everybody up to here is offered
-	for t := l.head; t != nil && t != l.newcomer && (whole || len(l.batch) < l.width); t = t.next {
+// fillBatch chooses the tickets to offer: the first few of the line or all of it, those to be rechecked,
+// and the unseen ones.
+func (l *line) fillBatch() {
+	// The front of the line. Nothing is ahead of these tickets except what precedes them in the batch.
+	whole := l.offerAll || l.deletePending()
+	var front *ticket // every ticket up to this one is offered
+	for t := l.head; t != nil && t != l.firstUnseen && (whole || len(l.batch) < l.offerWidth); t = t.next {
 		t.cmd.Ahead = 0
-		l.offer(t)
+		l.offerTicket(t)
 		front = t
 	}
-	for _, t := range l.urgent {
-		t.urgent = false
-		if t.gone || t.offered || !t.counted {
+	for _, t := range l.recheck {
+		t.inRecheck = false
+		if t.removed || t.offered || !t.seen {
 			continue
 		}
-		// One who is not next may share a hold or be refused, no more: somebody is ahead of it.
+		// A ticket with another one ahead of it may share a hold or be refused, but not overtake. The exact
+		// number does not matter here, any value above 0 says so.
 		t.cmd.Ahead = 1
 		if t.prev == front {
 			t.cmd.Ahead = 0
 			front = t
 		}
-		l.offer(t)
+		l.offerTicket(t)
 	}
-	unoffered := l.counted - len(l.batch)
-	for n := 0; l.newcomer != nil && n < maxNewcomers; n++ {
-		t := l.newcomer
-		l.newcomer = t.next
-		t.cmd.Ahead = int64(unoffered) // each wants at least one
-		l.offer(t)
+	// An unseen ticket passes only if enough is left for all seen tickets that are not in this batch. Each of
+	// those wants 1 at least.
+	unoffered := l.seenCount - len(l.batch)
+	for n := 0; l.firstUnseen != nil && n < maxUnseen; n++ {
+		t := l.firstUnseen
+		l.firstUnseen = t.next
+		t.cmd.Ahead = int64(unoffered)
+		l.offerTicket(t)
 	}
-	l.urgent, l.whole = l.urgent[:0], false
+	l.recheck = l.recheck[:0]
+	l.offerAll = false
 }
 
-func (l *line) offer(t *ticket) {
+// offerTicket adds a ticket to the batch. Its command belongs to the store until its decision is processed.
+func (l *line) offerTicket(t *ticket) {
 	t.offered = true
-	if t.due {
+	// The last try of a ticket whose time is up: without MaxWait a refusal is final.
+	if t.expired {
 		t.cmd.MaxWait = 0
 	}
 	l.batch = append(l.batch, t)
 	l.turns = append(l.turns, control.Turn{Command: &t.cmd})
 }
 
-// deleting reports whether a newcomer deletes the controller: then everybody must hear of it.
-func (l *line) deleting() bool {
+// deletePending reports whether the next batch deletes the controller. Then every waiting ticket must be in
+// it, to be answered that its controller was deleted.
+func (l *line) deletePending() bool {
 	n := 0
-	for t := l.newcomer; t != nil && n < maxNewcomers; t = t.next {
+	for t := l.firstUnseen; t != nil && n < maxUnseen; t = t.next {
 		if t.cmd.Op == gatehouse.OpDelete {
 			return true
 		}
@@ -167,65 +194,74 @@ func (l *line) deleting() bool {
 	return false
 }
 
-// settle works the decisions in. It returns when the first in line can be granted, and whether that
-// is not known because everybody who was offered in front of it is gone.
-func (l *line) settle(err error) (retry time.Duration, more bool) {
-	var first *ticket // of those who were refused though nobody was ahead of them
+// processDecisions handles the decisions of a batch. It returns after what time the first ticket can be
+// granted. more means that this is not known: every ticket that was offered in front has left the line, and
+// the ones behind them may be granted too.
+func (l *line) processDecisions(err error) (retry time.Duration, more bool) {
+	var first *ticket // the first that was refused with no ticket ahead of it
 	for i, t := range l.batch {
 		d := &l.turns[i].Decision
 		t.offered = false
 		switch {
 		case err != nil || l.turns[i].Err != nil:
-			l.finish(t, gatehouse.Decision{}, cmp.Or(err, l.turns[i].Err))
+			// What took effect is not known, so the ticket cannot be offered again.
+			l.finishTicket(t, gatehouse.Decision{}, cmp.Or(err, l.turns[i].Err))
 			continue
 		case d.Outcome == gatehouse.Refused && t.cmd.Op.Waits() && t.cmd.MaxWait != 0:
-			l.stay(t, d)
-			if first == nil && !t.gone && t.cmd.Ahead == 0 {
+			l.keepWaiting(t, d)
+			if first == nil && !t.removed && t.cmd.Ahead == 0 {
 				first = t
 				retry = d.RetryAfter
 			}
-		case t.left:
-			l.leave(t, d)
+		case t.abandoned:
+			// Its caller left while the store had it. A grant must not be lost: it is undone.
+			l.removeAbandoned(t, d)
 		default:
-			l.finish(t, *d, nil)
+			l.finishTicket(t, *d, nil)
 		}
-		if size := inForce(&t.cmd, d); size > 0 && size < l.widest {
-			l.hurryWide(size)
+		// The limit was made smaller than what some tickets wait for. They must be refused now, as they
+		// would wait in vain.
+		if size := limitInForce(&t.cmd, d); size > 0 && size < l.maxCost {
+			l.recheckCostly(size)
 		}
 	}
-	l.hurryHolders()
+	l.recheckHolders()
 	clear(l.batch)
 	clear(l.turns)
 	l.batch, l.turns = l.batch[:0], l.turns[:0]
 	if l.head == first {
 		return retry, false
 	}
-	l.width = min(2*l.width, maxWidth)
+	// The whole front was granted. A wider batch next time makes a long line advance in few round trips,
+	// while a line that does not advance is offered one ticket at a time.
+	l.offerWidth = min(2*l.offerWidth, maxOfferWidth)
 	return gatehouse.Forever, true
 }
 
-// deliver tells the answers, without the lock.
-func (l *line) deliver() {
-	if len(l.answers) == 0 {
+// sendReplies calls the callbacks of the answered tickets. It is called with the lock held, and releases it
+// meanwhile: a callback may use the gate.
+func (l *line) sendReplies() {
+	if len(l.replies) == 0 {
 		return
 	}
 	l.mu.Unlock()
-	for _, a := range l.answers {
-		a.ticket.done(a.decision, a.err)
+	for _, r := range l.replies {
+		r.ticket.done(r.decision, r.err)
 	}
-	clear(l.answers)
-	l.answers = l.answers[:0]
+	clear(l.replies)
+	l.replies = l.replies[:0]
 	l.mu.Lock()
 }
 
-// leastPause is how soon a line is looked at again that could not be served when the store had said: its
-// clock and the timer's do not run exactly alike. A slow store is never asked in shorter steps.
-const leastPause = time.Millisecond
+// minRetry is the shortest time after which a line is offered again that was refused at the time the store
+// had named: the store's clock and the timer's do not run exactly alike. It also bounds how often a slow
+// store is called.
+const minRetry = time.Millisecond
 
-// arm sets the timer by which the line is served when nobody else does it.
-func (l *line) arm(retry time.Duration) {
+// armTimer sets the timer that serves the line when nothing else does.
+func (l *line) armTimer(retry time.Duration) {
 	if retry != gatehouse.Forever && (retry <= 0 || l.slow) {
-		retry = max(retry, leastPause)
+		retry = max(retry, minRetry)
 	}
 	switch {
 	case l.head == nil || retry == gatehouse.Forever:
@@ -233,7 +269,7 @@ func (l *line) arm(retry time.Duration) {
 			l.timer.Stop()
 		}
 	case l.timer == nil:
-		l.timer = time.AfterFunc(retry, l.serve)
+		l.timer = time.AfterFunc(retry, l.serveLine)
 	default:
 		l.timer.Reset(retry)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Prefix is all names of one kind that begin alike and come after another.
+// A Prefix stands for the names of one kind that begin with Prefix and come after After.
 type Prefix struct {
 	Kind   gatehouse.Kind
 	Prefix string // one byte at least
@@ -19,15 +19,16 @@ type Prefix struct {
 // deletesAtOnce is how many names are deleted at the same time at a slow store, which combines them.
 const deletesAtOnce = 64
 
-// DeletePrefix deletes names, in their order, at most so many, and returns how many it has deleted. next is
-// the After of those that may be left; it is empty at the end. Who waits at a name is told that it was
-// deleted. Names that come meanwhile may stay.
+// DeletePrefix deletes at most the given number of names, in order, and returns how many it has deleted.
+// next is the After of a call for the names that may be left; it is empty at the end. Commands that wait at
+// a deleted name are answered so. Names that are created meanwhile may stay.
 func (g *Gate) DeletePrefix(ctx context.Context, p Prefix, most int) (deleted int, next string, err error) {
 	if p.Prefix == "" {
 		return 0, "", gatehouse.Errorf(gatehouse.CodeInvalid,
 			"prefix of %s is empty, want a byte at least", p.Kind)
 	}
-	names, err := g.prefixed(ctx, p, most+1)
+	// One name more than is deleted tells whether any is left.
+	names, err := g.namesWithPrefix(ctx, p, most+1)
 	if err != nil {
 		return 0, "", err
 	}
@@ -35,15 +36,16 @@ func (g *Gate) DeletePrefix(ctx context.Context, p Prefix, most int) (deleted in
 		names = names[:most]
 		next = names[most-1]
 	}
-	deleted, err = g.deleteAll(ctx, p.Kind, names)
+	deleted, err = g.deleteNames(ctx, p.Kind, names)
 	return deleted, next, err
 }
 
-// prefixed are the first names that have the prefix.
-func (g *Gate) prefixed(ctx context.Context, p Prefix, most int) (names []string, err error) {
+// namesWithPrefix returns the first names with the prefix.
+func (g *Gate) namesWithPrefix(ctx context.Context, p Prefix, most int) (names []string, err error) {
 	after := max(p.Prefix, p.After)
 	if p.After < p.Prefix {
-		names = append(names, p.Prefix) // which does not come after itself, and need not be there
+		// Range would leave out a name that equals the prefix. It need not exist: deleting it does no harm.
+		names = append(names, p.Prefix)
 	}
 	err = g.store.Range(ctx, p.Kind, after, func(key gatehouse.Key, _ control.State) bool {
 		if !strings.HasPrefix(key.Name, p.Prefix) {
@@ -55,8 +57,10 @@ func (g *Gate) prefixed(ctx context.Context, p Prefix, most int) (names []string
 	return names, err
 }
 
-// deleteAll deletes names, and returns how many there were, and the first error.
-func (g *Gate) deleteAll(ctx context.Context, kind gatehouse.Kind, names []string) (deleted int, err error) {
+// deleteNames deletes names, and returns how many existed, and the first error. It goes on after an error.
+func (g *Gate) deleteNames(
+	ctx context.Context, kind gatehouse.Kind, names []string,
+) (deleted int, err error) {
 	var mu sync.Mutex
 	one := func(name string) {
 		key := gatehouse.Key{Kind: kind, Name: name}
@@ -76,6 +80,7 @@ func (g *Gate) deleteAll(ctx context.Context, kind gatehouse.Kind, names []strin
 		}
 		return deleted, err
 	}
+	// A slow store combines what comes at once, so that many deletes take few round trips.
 	var all sync.WaitGroup
 	turns := make(chan struct{}, deletesAtOnce)
 	for _, name := range names {

@@ -6,28 +6,38 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A ticket is one command in a line. Its fields are guarded by the line's lock, but for cmd while
-// the ticket is offered to the store: then nobody changes it.
+// A ticket is one command in a line. Its fields are guarded by the line's lock, except cmd while the ticket
+// is offered to the store: then nothing changes it.
+//
+//	joinLine           fillBatch             refused
+//	─────────▶ unseen ───────────▶ offered ───────────▶ seen, waiting
+//	             │                  │    ▲                │    │
+//	             │ cancel    others │    └────────────────┘    │ cancel
+//	             ▼                  ▼        fillBatch         ▼
+//	          removed ◀───────── answered                   removed, and an undo joins the line
+//
+// A ticket that is canceled while it is offered is marked abandoned. Its decision is then undone instead of
+// answered.
 type ticket struct {
 	cmd  gatehouse.Command
 	done func(gatehouse.Decision, error) // nil for an undo
 
 	line       *line
 	prev, next *ticket
-	timer      *time.Timer // ends the wait; nil when it has no end
+	timer      *time.Timer // ends the wait; nil when MaxWait is Forever or 0
 
-	waits   bool // it may wait; what does not only passes through
-	counted bool // it was looked at and waits, no newcomer any more
-	offered bool // in the store's hands
-	due     bool // its time is up: the next look is the last
-	urgent  bool // in line.urgent
-	left    bool // nobody waits for it any more
-	gone    bool // out of the line
+	waits     bool // the command may wait; any other only passes through the line
+	seen      bool // the store has refused it once, and it waits
+	offered   bool // the store has it at present
+	expired   bool // its MaxWait is over: the next offer is the last
+	inRecheck bool // it is in line.recheck
+	abandoned bool // its caller has left
+	removed   bool // it is out of the line
 
-	granted *gatehouse.Decision // what cancel would have to take back
+	granted *gatehouse.Decision // what cancel has to undo; nil if nothing was granted
 }
 
-// cost is how much the ticket takes from those behind it.
+// cost returns how much the ticket takes from those behind it.
 func (t *ticket) cost() int64 {
 	if t.cmd.Op != gatehouse.OpAcquire {
 		return 0
@@ -35,64 +45,70 @@ func (t *ticket) cost() int64 {
 	return t.cmd.Cost
 }
 
-// took reports whether a decision gave the ticket something that can be taken back.
-func (t *ticket) took(d *gatehouse.Decision) bool {
+// needsUndo reports whether a decision gave the ticket something that can be undone.
+func (t *ticket) needsUndo(d *gatehouse.Decision) bool {
 	return d.Outcome == gatehouse.Granted && (t.cmd.Op.Waits() || t.cmd.Op == gatehouse.OpReserve)
 }
 
-// answer is what is said to a ticket, outside the lock.
-type answer struct {
+// A ticketReply is an answer that is sent after the line's lock is released.
+type ticketReply struct {
 	ticket   *ticket
 	decision gatehouse.Decision
 	err      error
 }
 
-// cancel takes the ticket out of its line, or takes back what it was granted.
+// cancel takes the ticket out of its line, or undoes what it was granted.
 func (t *ticket) cancel() {
 	l := t.line
-	if l == nil { // it never got in line
+	if l == nil { // there was no room for it in the line
 		return
 	}
 	l.mu.Lock()
 	switch {
-	case t.left:
+	case t.abandoned:
+		// A second cancel must not undo a second time.
 		l.mu.Unlock()
 		return
-	case t.gone:
-		t.left = true
+	case t.removed:
+		// It was answered. Setting abandoned makes later calls do nothing.
+		t.abandoned = true
 		granted := t.granted
 		l.mu.Unlock()
 		if granted != nil {
-			l.gate.takeBack(l.key, undo(t, granted))
+			l.gate.submitUndo(l.key, newUndo(t, granted))
 		}
 		return
 	case t.offered:
-		t.left = true // settle sees it
+		// The store has it, and may be granting it. processDecisions sees abandoned, and undoes the grant.
+		t.abandoned = true
 		l.mu.Unlock()
 		return
 	}
-	t.left = true
-	l.leave(t, nil)
+	// The ticket waits in line. Those behind it may be granted now, so the line is served.
+	t.abandoned = true
+	l.removeAbandoned(t, nil)
 	l.mu.Unlock()
-	l.serve()
+	l.serveLine()
 }
 
-// expire is called when the ticket's time is up. It gets one last look.
-func (t *ticket) expire() {
+// onTimeout is called when the ticket's MaxWait is over.
+func (t *ticket) onTimeout() {
 	l := t.line
 	l.mu.Lock()
-	if t.gone {
+	if t.removed {
 		l.mu.Unlock()
 		return
 	}
-	t.due = true
-	l.hurry(t)
+	// Only the store refuses: one more offer, without MaxWait, brings a grant or the final refusal.
+	t.expired = true
+	l.recheckTicket(t)
 	l.mu.Unlock()
-	l.serve()
+	l.serveLine()
 }
 
-// undo makes the ticket that takes back what t was granted, or left behind while it waited.
-func undo(t *ticket, granted *gatehouse.Decision) *ticket {
+// newUndo returns a ticket that undoes what t was granted, or what the store remembers of it as waiting if
+// granted is nil.
+func newUndo(t *ticket, granted *gatehouse.Decision) *ticket {
 	cmd := t.cmd
 	cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, granted, 0
 	return &ticket{cmd: cmd}
