@@ -8,125 +8,129 @@ import (
 )
 
 // A Journal writes down what a store keeps, so that another store can be filled with it later. Its methods
-// are called under the lock of a part of the names, and must not call the store.
+// are called under the lock of one part of the names, and must not call the store.
 type Journal interface {
-	// OnServed is told that a queue was served, and the state it left, nil when there is none any more;
-	// fresh means that it is not the one that was there before. When what it returns is not nil, Apply
-	// returns what Wait does, after the lock is released. Otherwise the name is marked.
+	// OnServed is called after a queue was served, with the state that it left, nil if there is none any
+	// more. fresh means that state replaces the one before instead of continuing it. If OnServed returns a
+	// Pending, Apply returns the error of its Wait after the lock is released. If it returns nil, the name
+	// becomes dirty.
 	OnServed(key gatehouse.Key, state control.State, fresh bool, queue []control.Turn) Pending
 
-	// OnDirty is told that there are marked names where there were none.
+	// OnDirty is called when a part without dirty names gets one.
 	OnDirty()
 }
 
 // A Pending is a change that is still to be written down.
 type Pending interface {
-	// Wait returns when it was, or could not be.
+	// Wait returns when the change is written, or an error if it cannot be.
 	Wait() error
 }
 
-// Parts is into how many parts the names are divided, each of which has a lock.
+// Parts is the number of parts into which the names are divided, each with a lock.
 const Parts = shards
 
-// tell tells the journal of a queue that was served in place of the state that was there before.
-func (s *Store) tell(sh *shard, key gatehouse.Key, old control.State, queue []control.Turn) Pending {
+// notifyJournal reports a served queue to the journal. old is the state before.
+func (s *Store) notifyJournal(sh *shard, key gatehouse.Key, old control.State, queue []control.Turn) Pending {
 	state := sh.tables[key.Kind].states[key.Name]
 	pending := s.journal.OnServed(key, state, state != old, queue)
 	if pending == nil {
-		s.mark(sh, key)
+		s.addDirty(sh, key)
 	}
 	return pending
 }
 
-// mark notes a name whose state is to be written down some time.
-func (s *Store) mark(sh *shard, key gatehouse.Key) {
+// addDirty notes a name whose state is to be written down later. It is called with the lock held.
+func (s *Store) addDirty(sh *shard, key gatehouse.Key) {
 	if s.journal == nil {
 		return
 	}
-	if sh.marked == nil {
-		sh.marked = make(map[gatehouse.Key]struct{})
+	if sh.dirty == nil {
+		sh.dirty = make(map[gatehouse.Key]struct{})
 	}
-	if len(sh.marked) == 0 {
+	// Only the first dirty name is reported: the journal then visits all of them together.
+	if len(sh.dirty) == 0 {
 		s.journal.OnDirty()
 	}
-	sh.marked[key] = struct{}{}
+	sh.dirty[key] = struct{}{}
 }
 
-// VisitDirty visits the marked names of one part, under its lock: those that were forgotten, or used without the
-// journal asking to be waited for. The state is nil when there is none. A name keeps its mark if visit says
-// so, and the journal is not told of it again.
+// VisitDirty visits the dirty names of one part, under its lock: names that were forgotten, and names that
+// were used without a Pending. The state is nil if there is none. A name stays dirty if visit returns true,
+// and OnDirty is not called for it again.
 func (s *Store) VisitDirty(part int, visit func(gatehouse.Key, control.State) (keep bool)) {
 	sh := &s.shards[part]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for key := range sh.marked {
+	for key := range sh.dirty {
 		if !visit(key, sh.tables[key.Kind].states[key.Name]) {
-			delete(sh.marked, key)
+			delete(sh.dirty, key)
 		}
 	}
-	if len(sh.marked) == 0 {
-		sh.marked = nil
+	// A map keeps its size after deletes, and there may have been many dirty names.
+	if len(sh.dirty) == 0 {
+		sh.dirty = nil
 	}
 }
 
 // Has reports whether a name is known.
 func (s *Store) Has(key gatehouse.Key) bool {
-	sh := s.shard(key)
+	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.tables[key.Kind].states[key.Name] != nil
 }
 
-// MarkDirty marks a name.
+// MarkDirty makes a name dirty.
 func (s *Store) MarkDirty(key gatehouse.Key) {
-	sh := s.shard(key)
+	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s.mark(sh, key)
+	s.addDirty(sh, key)
 }
 
-// Put sets a state without telling the journal, and takes its mark away. nil means that there is none. It
-// may be one more than the most names.
+// Put sets the state of a name without a call of the journal, and the name is no longer dirty. A nil state
+// means that there is none. Put ignores the bounds of the store.
 func (s *Store) Put(key gatehouse.Key, state control.State) {
-	sh := s.shard(key)
+	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	delete(sh.marked, key)
+	delete(sh.dirty, key)
 	t := &sh.tables[key.Kind]
 	old, known := t.states[key.Name]
+	// A nil state of a known name stays in the map: its entry in the checks drops it later.
 	if known {
 		t.states[key.Name] = state
 	} else if state != nil {
-		s.add(sh, key, state, s.now())
+		s.addName(sh, key, state, s.now())
 	}
-	s.weigh(key.Kind, loadOf(old), loadOf(state))
+	s.countSize(key.Kind, sizeOf(old), sizeOf(state))
 }
 
-// add notes the state of a name that is new.
-func (s *Store) add(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
-	s.put(sh, key, state)
-	d := due{at: s.dueAt(key.Kind, state, now), name: key.Name}
-	sh.tables[key.Kind].queue.Push(d)
-	s.arm(sh, d.at, now)
+// addName sets the state of a new name, and schedules its first check.
+func (s *Store) addName(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
+	s.putState(sh, key, state)
+	d := nameCheck{at: s.nextCheckAt(key.Kind, state, now), name: key.Name}
+	sh.tables[key.Kind].checks.Push(d)
+	s.armTimer(sh, d.at, now)
 }
 
-// put sets the state of a name that is new. The caller gives the name an entry by which it is forgotten, and
-// adds what the state weighs.
-func (s *Store) put(sh *shard, key gatehouse.Key, state control.State) {
+// putState sets the state of a new name. The caller adds the entry by which the name is forgotten, and counts
+// the size of the state.
+func (s *Store) putState(sh *shard, key gatehouse.Key, state control.State) {
 	t := &sh.tables[key.Kind]
 	if t.states == nil {
 		t.states = make(map[string]control.State)
 	}
 	t.states[key.Name] = state
-	s.counts(1, len(key.Name)+nameWeight, key.Kind)
+	s.countNames(1, len(key.Name)+nameWeight, key.Kind)
 }
 
-// drop forgets a name whose entry was taken away.
-func (s *Store) drop(sh *shard, key gatehouse.Key) {
+// dropName forgets a name whose entry was removed.
+func (s *Store) dropName(sh *shard, key gatehouse.Key) {
 	states := sh.tables[key.Kind].states
-	s.weigh(key.Kind, loadOf(states[key.Name]), load{})
+	s.countSize(key.Kind, sizeOf(states[key.Name]), stateSize{})
 	delete(states, key.Name)
-	delete(sh.stopped, key)
-	s.counts(-1, -len(key.Name)-nameWeight, key.Kind)
-	s.mark(sh, key)
+	delete(sh.stoppedRefusals, key)
+	s.countNames(-1, -len(key.Name)-nameWeight, key.Kind)
+	s.addDirty(sh, key)
 }

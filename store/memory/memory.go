@@ -26,9 +26,9 @@ type Config struct {
 	// Holders is the most holders of all semaphores and locks together; 0 means DefaultHolders.
 	Holders int
 
-	// Memory is what everything weighs that is kept, and how much that may be; nil means without a limit.
-	// Near it names are forgotten as for Names, and then commands are refused that might keep more. What
-	// Put puts there always is.
+	// Memory counts and limits the bytes of everything that is kept; nil means without a limit. Near the
+	// limit names are forgotten as for Names, and then commands that might keep more are refused. Put ignores
+	// the limit.
 	Memory *weight.Total
 
 	// Linger is how long a controller that is worth nothing is remembered for its statistics; 0 means
@@ -39,7 +39,7 @@ type Config struct {
 	// Now is the clock; nil means a monotonic one. It must not go backwards.
 	Now func() time.Time
 
-	// Journal is told of every change; nil means that nobody is.
+	// Journal is notified of every change; nil means that there is no journal.
 	Journal Journal
 }
 
@@ -54,7 +54,7 @@ const (
 	// stores keep it as long.
 	LimitLinger = 10 * time.Minute
 
-	// RefusedLinger leaves time to look up why nobody gets through, and is the same in shared stores.
+	// RefusedLinger leaves time to look up why no client gets through, and is the same in shared stores.
 	RefusedLinger = 10 * time.Minute
 )
 
@@ -64,50 +64,51 @@ const shards = 320
 
 // A Store keeps controllers in memory. Make one with New.
 type Store struct {
-	names  int64
-	linger time.Duration
-	limits time.Duration // linger of limiters and semaphores
-	now    func() time.Time
-	seed   maphash.Seed
-	shards [shards]shard
-	count  atomic.Int64 // of names
-	common atomic.Int64 // of those, all but semaphores and locks
-	idle   atomic.Int64 // of those in the shards' refused
-	full   atomic.Int64 // until when a new name need not look for room again, Unix ns
+	maxNames        int64
+	linger          time.Duration
+	limitLinger     time.Duration // linger of limiters and semaphores
+	now             func() time.Time
+	seed            maphash.Seed
+	shards          [shards]shard
+	nameCount       atomic.Int64 // of names
+	unreservedCount atomic.Int64 // of those, all but semaphores and locks
+	refusedCount    atomic.Int64 // of those in the shards' refused
+	fullUntil       atomic.Int64 // until when a new name need not look for room again, Unix ns
 
 	memory      *weight.Total
-	holders     atomic.Int64
-	mostHolders int64
+	holderCount atomic.Int64
+	maxHolders  int64
 
-	journal Journal // nil when nobody is told
+	journal Journal // nil if there is none
 }
 
 // New returns an empty store. It runs no goroutine and needs no closing; while it has names, timers
 // hold on to it.
 func New(config Config) *Store {
 	s := &Store{
-		names:  int64(config.Names),
-		linger: config.Linger,
-		limits: config.Linger,
-		now:    config.Now,
-		seed:   maphash.MakeSeed(),
+		maxNames:    int64(config.Names),
+		linger:      config.Linger,
+		limitLinger: config.Linger,
+		now:         config.Now,
+		seed:        maphash.MakeSeed(),
 
-		memory:      config.Memory,
-		mostHolders: int64(config.Holders),
-		journal:     config.Journal,
+		memory:     config.Memory,
+		maxHolders: int64(config.Holders),
+		journal:    config.Journal,
 	}
 	if s.memory == nil {
 		s.memory = weight.New(0)
 	}
-	if s.mostHolders == 0 {
-		s.mostHolders = DefaultHolders
+	if s.maxHolders == 0 {
+		s.maxHolders = DefaultHolders
 	}
-	if s.names == 0 {
-		s.names = DefaultNames
+	if s.maxNames == 0 {
+		s.maxNames = DefaultNames
 	}
 	if s.linger == 0 {
-		s.linger, s.limits = DefaultLinger, LimitLinger
+		s.linger, s.limitLinger = DefaultLinger, LimitLinger
 	}
+	// time.Since is monotonic: a wall clock that is set back does not move this one.
 	if s.now == nil {
 		start := time.Now()
 		s.now = func() time.Time { return start.Add(time.Since(start)) }
@@ -116,59 +117,61 @@ func New(config Config) *Store {
 }
 
 // Holders returns how many holders all semaphores and locks have.
-func (s *Store) Holders() int { return int(s.holders.Load()) }
+func (s *Store) Holders() int { return int(s.holderCount.Load()) }
 
 // Len returns how many names are kept, those that only linger included.
-func (s *Store) Len() int { return int(s.count.Load()) }
+func (s *Store) Len() int { return int(s.nameCount.Load()) }
 
 // A shard is one part of the names under one lock.
 type shard struct {
-	mu      sync.Mutex
-	tables  [gatehouse.Kinds]table
-	refused minheap.Heap[refusal] // names that were only refused, see refused.go
-	pins    map[gatehouse.Key]int // by how many watches a key must not be forgotten
-	timer   *time.Timer           // fires when the first name is due
-	armed   int64                 // what is due when timer fires, Unix ns; 0 when it does not
-	marked  map[gatehouse.Key]struct{}
-	stopped map[gatehouse.Key]int64 // limiters at rest that refuse everything, see stillRefuses
+	mu              sync.Mutex
+	tables          [gatehouse.Kinds]kindTable
+	refused         minheap.Heap[refusedName] // names that were only refused, see refused.go
+	pins            map[gatehouse.Key]int     // by how many watches a key must not be forgotten
+	timer           *time.Timer               // fires when the first name is due
+	armedFor        int64                     // what is due when timer fires, Unix ns; 0 when it does not
+	dirty           map[gatehouse.Key]struct{}
+	stoppedRefusals map[gatehouse.Key]int64 // limiters at rest that refuse everything, see stillRefuses
 }
 
-// A table holds one kind's controllers of a shard. Every name in states has exactly one entry in queue, or
-// in the shard's refused. A nil state is a name that was deleted and waits there to be dropped.
-type table struct {
+// A kindTable holds one kind's controllers of a shard. Every name in states has exactly one entry, in checks
+// or in the shard's refused. A nil state is that of a deleted name which is dropped when its entry comes up.
+type kindTable struct {
 	states map[string]control.State
-	queue  minheap.Heap[due]
+	checks minheap.Heap[nameCheck]
 }
 
-func (s *Store) shard(key gatehouse.Key) *shard {
+func (s *Store) shardOf(key gatehouse.Key) *shard {
 	h := maphash.String(s.seed, key.Name) + uint64(key.Kind)
 	return &s.shards[h%shards]
 }
 
 // Apply serves the queue at one instant, as one change.
 func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn) error {
-	sh := s.shard(key)
+	sh := s.shardOf(key)
 	t := &sh.tables[key.Kind]
-	if low := s.memory.Limit() / lowPart; s.memoryFor(key.Kind) < low {
-		s.reclaim(key.Kind, low)
-	} else if isHeld(key.Kind) && s.holders.Load() >= s.mostHolders {
-		s.reclaim(key.Kind, 0)
+	// Room is made before the shard is locked, since that needs the locks of other shards.
+	if low := s.memory.Limit() / lowDivisor; s.memoryLeft(key.Kind) < low {
+		s.reclaimRoom(key.Kind, low)
+	} else if isHeld(key.Kind) && s.holderCount.Load() >= s.maxHolders {
+		s.reclaimRoom(key.Kind, 0)
 	}
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()
 		old, known := t.states[key.Name]
-		before := loadOf(old)
-		state := s.serve(now, key, old, queue)
-		var lack *lack
+		before := sizeOf(old)
+		state := s.serveQueue(now, key, old, queue)
+		var lack *missingRoom
+		// A state that is still the same has changed in place and is in the table already.
 		if !known || state != old {
-			lack = s.keep(sh, key, state, now)
+			lack = s.keepState(sh, key, state, now)
 		}
 		var pending Pending
 		if lack == nil && s.journal != nil && (known || state != nil) {
-			pending = s.tell(sh, key, old, queue)
+			pending = s.notifyJournal(sh, key, old, queue)
 		}
-		s.weigh(key.Kind, before, loadOf(t.states[key.Name]))
+		s.countSize(key.Kind, before, sizeOf(t.states[key.Name]))
 		sh.mu.Unlock()
 		if pending != nil {
 			return pending.Wait()
@@ -176,21 +179,24 @@ func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn
 		if lack == nil {
 			return nil
 		}
-		// The state is new and nobody has seen it, so that dropping it is as if nothing had been done.
-		if tries == mostTries || !s.reclaim(key.Kind, int64(lack.bytes)) {
+		// The state is new and no client has seen it, so that dropping it undoes the command. Other commands
+		// may take the room that reclaimRoom makes, hence the tries.
+		if tries == maxTries || !s.reclaimRoom(key.Kind, int64(lack.bytes)) {
 			return lack.err
 		}
+		// The next try serves the same turns again, so that the errors of this one must go.
 		for i := range queue {
 			queue[i].Err = nil
 		}
 	}
 }
 
-// mostTries is how often room is made for a command that others may take.
-const mostTries = 8
+// maxTries is how often room is made for one command, which other commands may take each time.
+const maxTries = 8
 
-// keep notes the state of a name that is new or was replaced. It returns what there is too little of.
-func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time.Time) *lack {
+// keepState sets the state of a name that is new or was replaced. It returns what room is missing, nil if
+// the state was set.
+func (s *Store) keepState(sh *shard, key gatehouse.Key, state control.State, now time.Time) *missingRoom {
 	t := &sh.tables[key.Kind]
 	if _, known := t.states[key.Name]; known {
 		t.states[key.Name] = state
@@ -199,21 +205,22 @@ func (s *Store) keep(sh *shard, key gatehouse.Key, state control.State, now time
 	if state == nil {
 		return nil
 	}
-	if !state.Expiry().After(now) && sh.pins[key] == 0 { // worth nothing
+	// A new state that is worth nothing, such as that of a peek, is not kept, except for its refusals.
+	if !state.Expiry().After(now) && sh.pins[key] == 0 {
 		s.keepRefused(sh, key, state, now)
 		return nil
 	}
-	if lack := s.lacks(key, state); lack != nil {
+	if lack := s.findMissingRoom(key, state); lack != nil {
 		return lack
 	}
-	s.add(sh, key, state, now)
+	s.addName(sh, key, state, now)
 	return nil
 }
 
-// Watch keeps the controller from being forgotten until stop is called, because somebody waits at
-// it. Nothing changes in this store behind the back of its one gate, so wake is never called.
+// Watch keeps the controller from being forgotten until stop is called, because a command waits at it. Only
+// one gate changes this store, so wake is never called.
 func (s *Store) Watch(key gatehouse.Key, _ func()) (stop func()) {
-	sh := s.shard(key)
+	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.pins == nil {
@@ -223,6 +230,7 @@ func (s *Store) Watch(key gatehouse.Key, _ func()) (stop func()) {
 	return func() {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
+		// Several gates' lines cannot watch one key, but a new line may begin before the old one stops.
 		sh.pins[key]--
 		if sh.pins[key] == 0 {
 			delete(sh.pins, key)
@@ -230,8 +238,8 @@ func (s *Store) Watch(key gatehouse.Key, _ func()) (stop func()) {
 	}
 }
 
-// page is how many names Range sorts at a time.
-const page = 1024
+// pageSize is how many names Range sorts at a time.
+const pageSize = 1024
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of
 // their names, until visit returns false. Each is visited under its lock: visit must be quick and
@@ -240,24 +248,26 @@ func (s *Store) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
 ) error {
 	for {
-		names := s.next(kind, after)
+		names := s.nextPage(kind, after)
 		for _, name := range names {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if !s.visit(gatehouse.Key{Kind: kind, Name: name}, visit) {
+			if !s.visitName(gatehouse.Key{Kind: kind, Name: name}, visit) {
 				return nil
 			}
 		}
-		if len(names) < page {
+		if len(names) < pageSize {
 			return nil
 		}
 		after = names[len(names)-1]
 	}
 }
 
-// next returns the first names of a kind after the given one, at most a page of them, in order.
-func (s *Store) next(kind gatehouse.Kind, after string) []string {
+// nextPage returns the first names of a kind after the given one, at most a page of them, in order.
+func (s *Store) nextPage(kind gatehouse.Kind, after string) []string {
+	// The names are in no order in the shards. Keeping a few pages and sorting them now and then finds the
+	// first page in one pass, without a copy of all names.
 	var names []string
 	last := "" // names after this one come on a later page; "" when that is not known yet
 	for i := range s.shards {
@@ -269,21 +279,22 @@ func (s *Store) next(kind gatehouse.Kind, after string) []string {
 			}
 		}
 		sh.mu.Unlock()
-		if len(names) > 4*page || i == shards-1 {
+		if len(names) > 4*pageSize || i == shards-1 {
 			slices.Sort(names)
-			if len(names) > page {
-				names = names[:page]
-				last = names[page-1]
+			if len(names) > pageSize {
+				names = names[:pageSize]
+				last = names[pageSize-1]
 			}
 		}
 	}
 	return names
 }
 
-func (s *Store) visit(key gatehouse.Key, visit func(gatehouse.Key, control.State) bool) bool {
-	sh := s.shard(key)
+func (s *Store) visitName(key gatehouse.Key, visit func(gatehouse.Key, control.State) bool) bool {
+	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	// The name may have gone since its page was read.
 	state := sh.tables[key.Kind].states[key.Name]
 	return state == nil || visit(key, state)
 }

@@ -85,7 +85,7 @@ func TestEndlessHold(t *testing.T) {
 			t.Fatalf("acquire of a held lock: %s, want refused", got.Outcome)
 		}
 		do(t, s, lock, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "k"})
-		time.Sleep(2 * recheck)
+		time.Sleep(2 * maxCheckDelay)
 		if got := s.Len(); got != 0 {
 			t.Errorf("Len() = %d, want 0", got)
 		}
@@ -100,14 +100,14 @@ func TestDeletedNamesLeaveNothing(t *testing.T) {
 			do(t, s, bucket("same"), take())
 			do(t, s, bucket("same"), gatehouse.Command{Op: gatehouse.OpDelete})
 		}
-		sh := s.shard(bucket("same"))
+		sh := s.shardOf(bucket("same"))
 		sh.mu.Lock()
-		n := len(sh.tables[gatehouse.TokenBucket].queue)
+		n := len(sh.tables[gatehouse.TokenBucket].checks)
 		sh.mu.Unlock()
 		if n != 1 || s.Len() != 1 {
 			t.Errorf("%d entries, %d names, want 1 of each", n, s.Len())
 		}
-		time.Sleep(recheck + DefaultLinger + 2*slack)
+		time.Sleep(maxCheckDelay + DefaultLinger + 2*sweepSlack)
 		if s.Len() != 0 {
 			t.Errorf("%d names, want none", s.Len())
 		}

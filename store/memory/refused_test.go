@@ -133,7 +133,7 @@ func TestRefusedNamesGiveWayFirst(t *testing.T) {
 				}
 			}
 		}
-		if got := s.idle.Load(); got != 0 {
+		if got := s.refusedCount.Load(); got != 0 {
 			t.Errorf("%d refused names are left, want none", got)
 		}
 		do(t, s, event("refused by a full store"), wait())

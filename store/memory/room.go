@@ -9,71 +9,75 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A store is full in three ways: by names, by what they weigh, and by holders. The last tenth of the names
-// and of the memory is for semaphores and locks, so that a client that makes many limiters cannot keep others
-// from their locks. What is at rest is forgotten for something new; what still counts or holds is not.
+// A store is full in three ways: by names, by their bytes, and by holders. The last tenth of the names and of
+// the memory is for semaphores and locks, so that a client that makes many limiters cannot keep others from
+// their locks. Names at rest are forgotten for new ones; names that still count or hold are not.
 
-// What a name takes beside its state: its place in a map and in the queue by which it is forgotten, and its
-// text.
+// nameWeight is the number of bytes of a name beside its state and its text: its entries in a map and in the
+// checks.
 const nameWeight = 130
 
-// How little memory there may be left before names at rest are forgotten early, and before each command is
-// looked at for what it may keep, as parts of the limit.
+// The divisors of the memory limit below which names at rest are forgotten early, and below which each
+// command is checked for what it may keep.
 const (
-	lowPart      = 16
-	carefulPart  = 4
-	carefulQueue = 16 // commands together
+	lowDivisor     = 16
+	carefulDivisor = 4
+	carefulQueue   = 16 // commands together
 )
 
-// isHeld reports whether controllers of a kind are held by somebody.
+// isHeld reports whether controllers of a kind have holders.
 func isHeld(kind gatehouse.Kind) bool { return kind == gatehouse.Semaphore || kind == gatehouse.Lock }
 
-// namesFor is how many names may be added to a kind.
-func (s *Store) namesFor(kind gatehouse.Kind) int64 {
-	left := s.names - s.count.Load()
+// namesLeft returns how many names may be added to a kind.
+func (s *Store) namesLeft(kind gatehouse.Kind) int64 {
+	left := s.maxNames - s.nameCount.Load()
+	// Other kinds may use nine tenths, however few semaphores and locks there are.
 	if !isHeld(kind) {
-		left = min(left, s.names-s.names/10-s.common.Load())
+		left = min(left, s.maxNames-s.maxNames/10-s.unreservedCount.Load())
 	}
 	return left
 }
 
-// counts notes that there are so many names more of a kind, which take so much memory beside their states.
-func (s *Store) counts(names, bytes int, kind gatehouse.Kind) {
-	s.count.Add(int64(names))
+// countNames adds to the number of names of a kind, and to the bytes that these take beside their states.
+func (s *Store) countNames(names, bytes int, kind gatehouse.Kind) {
+	s.nameCount.Add(int64(names))
+	// AddKept may use the tenth that is kept for semaphores and locks, Add may not.
 	if isHeld(kind) {
 		s.memory.AddKept(bytes)
 		return
 	}
-	s.common.Add(int64(names))
+	s.unreservedCount.Add(int64(names))
 	s.memory.Add(bytes)
 }
 
-// memoryFor is how much memory there is left for a kind.
-func (s *Store) memoryFor(kind gatehouse.Kind) int64 {
+// memoryLeft returns how many bytes are left for a kind.
+func (s *Store) memoryLeft(kind gatehouse.Kind) int64 {
 	if isHeld(kind) {
 		return s.memory.LeftKept()
 	}
 	return s.memory.Left()
 }
 
-// room is how much a state of a kind may grow.
-func (s *Store) room(kind gatehouse.Kind) control.Room {
+// roomFor returns how much a state of a kind may grow.
+func (s *Store) roomFor(kind gatehouse.Kind) control.Room {
 	return control.Room{
-		Bytes:   int(min(s.memoryFor(kind), math.MaxInt)),
-		Holders: int(s.mostHolders - s.holders.Load()),
+		Bytes:   int(min(s.memoryLeft(kind), math.MaxInt)),
+		Holders: int(s.maxHolders - s.holderCount.Load()),
 	}
 }
 
-// serve serves a queue, within the room there is when that is little.
-func (s *Store) serve(
+// serveQueue serves a queue. When room is scarce, turns that would need more than there is get an error.
+func (s *Store) serveQueue(
 	now time.Time, key gatehouse.Key, state control.State, queue []control.Turn,
 ) control.State {
-	scarce := s.memoryFor(key.Kind) < s.memory.Limit()/carefulPart || len(queue) > carefulQueue ||
-		isHeld(key.Kind) && s.holders.Load() > s.mostHolders/2
-	if !scarce || state == nil { // a new one is dropped when there is no room for it
+	scarce := s.memoryLeft(key.Kind) < s.memory.Limit()/carefulDivisor || len(queue) > carefulQueue ||
+		isHeld(key.Kind) && s.holderCount.Load() > s.maxHolders/2
+	// Measuring each turn costs time, so it is done only near a bound, or for queues that may add much. A new
+	// state needs no check here: Apply drops it when there is no room.
+	if !scarce || state == nil {
 		return control.Serve(now, key.Kind, state, queue)
 	}
-	state = s.room(key.Kind).Serve(now, key.Kind, state, queue)
+	state = s.roomFor(key.Kind).Serve(now, key.Kind, state, queue)
 	for i := range queue {
 		switch err := queue[i].Err; {
 		case errors.Is(err, control.ErrMemory):
@@ -85,51 +89,51 @@ func (s *Store) serve(
 	return state
 }
 
-// A load is what a state takes of what there is.
-type load struct{ bytes, holders int }
+// A stateSize is how much a state takes of the bounded resources.
+type stateSize struct{ bytes, holders int }
 
-func loadOf(state control.State) (l load) {
+func sizeOf(state control.State) (l stateSize) {
 	if state != nil {
 		l.bytes, l.holders = state.Weight(), control.Holders(state)
 	}
 	return l
 }
 
-// weigh notes that a state takes something else than before.
-func (s *Store) weigh(kind gatehouse.Kind, before, after load) {
+// countSize replaces the size of a state in the totals.
+func (s *Store) countSize(kind gatehouse.Kind, before, after stateSize) {
 	if !isHeld(kind) {
 		s.memory.Add(after.bytes - before.bytes)
 		return
 	}
 	s.memory.AddKept(after.bytes - before.bytes)
 	if before.holders != after.holders {
-		s.holders.Add(int64(after.holders - before.holders))
+		s.holderCount.Add(int64(after.holders - before.holders))
 	}
 }
 
-// A lack is what there is too little of for a new state, and the memory that this would need.
-type lack struct {
+// A missingRoom says why there is no room for a new state, and how many bytes it needs.
+type missingRoom struct {
 	err   error
 	bytes int
 }
 
-// fits reports whether there is room for a new name that is worth nothing.
-func (s *Store) fits(key gatehouse.Key, state control.State) bool {
-	return s.namesFor(key.Kind) > 0 &&
-		s.memoryFor(key.Kind) >= int64(state.Weight()+len(key.Name)+nameWeight)
+// hasRoom reports whether there is room for a new name that is worth nothing.
+func (s *Store) hasRoom(key gatehouse.Key, state control.State) bool {
+	return s.namesLeft(key.Kind) > 0 &&
+		s.memoryLeft(key.Kind) >= int64(state.Weight()+len(key.Name)+nameWeight)
 }
 
-// lacks says of what there is too little for a new state; nil if there is enough.
-func (s *Store) lacks(key gatehouse.Key, state control.State) *lack {
-	l, room := loadOf(state), s.room(key.Kind)
+// findMissingRoom returns what room is missing for a new state, nil if there is enough.
+func (s *Store) findMissingRoom(key gatehouse.Key, state control.State) *missingRoom {
+	l, room := sizeOf(state), s.roomFor(key.Kind)
 	bytes := l.bytes + len(key.Name) + nameWeight
 	switch {
-	case s.namesFor(key.Kind) <= 0:
-		return &lack{s.noNames(key), bytes}
+	case s.namesLeft(key.Kind) <= 0:
+		return &missingRoom{s.noNames(key), bytes}
 	case bytes > room.Bytes:
-		return &lack{s.noMemory(key), bytes}
+		return &missingRoom{s.noMemory(key), bytes}
 	case l.holders > 0 && l.holders > room.Holders:
-		return &lack{s.noHolders(key), bytes}
+		return &missingRoom{s.noHolders(key), bytes}
 	}
 	return nil
 }
@@ -138,22 +142,23 @@ func (s *Store) lacks(key gatehouse.Key, state control.State) *lack {
 
 func (s *Store) noNames(key gatehouse.Key) error {
 	return gatehouse.Errorf(gatehouse.CodeExhausted, "%s: all %d names of this server are in use%s",
-		key, s.names, kept(key.Kind, s.names))
+		key, s.maxNames, keptForLocks(key.Kind, s.maxNames))
 }
 
 func (s *Store) noMemory(key gatehouse.Key) error {
 	return gatehouse.Errorf(gatehouse.CodeExhausted,
 		"%s: all %d bytes of memory that this server has for state are in use%s",
-		key, s.memory.Limit(), kept(key.Kind, s.memory.Limit()))
+		key, s.memory.Limit(), keptForLocks(key.Kind, s.memory.Limit()))
 }
 
 func (s *Store) noHolders(key gatehouse.Key) error {
 	return gatehouse.Errorf(gatehouse.CodeExhausted,
-		"%s: this server has %d holders of semaphores and locks, the most there may be", key, s.mostHolders)
+		"%s: this server has %d holders of semaphores and locks, the most there may be", key, s.maxHolders)
 }
 
-// kept says that some of so many are kept for others, if that is so.
-func kept(kind gatehouse.Kind, limit int64) string {
+// keptForLocks returns the part of an error text which says that some room is kept for semaphores and locks,
+// if that is so.
+func keptForLocks(kind gatehouse.Kind, limit int64) string {
 	if isHeld(kind) || limit < 10 {
 		return ""
 	}

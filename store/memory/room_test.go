@@ -50,7 +50,7 @@ func (s *Store) sum() (bytes, holders int) {
 	for i := range s.shards {
 		for kind := range s.shards[i].tables {
 			for name, state := range s.shards[i].tables[kind].states {
-				l := loadOf(state)
+				l := sizeOf(state)
 				bytes, holders = bytes+l.bytes+len(name)+nameWeight, holders+l.holders
 			}
 		}
