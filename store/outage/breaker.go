@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A ProbedStore is a store that servers share, as store/cas makes it. Its calls bound their time themselves.
+// A ProbedStore is a store that servers share, as store/cas makes it. Its calls bound their own time.
 type ProbedStore interface {
 	RemoteStore
 
@@ -31,7 +31,7 @@ type ProbedStore interface {
 	Latest() time.Time
 }
 
-// A BreakerConfig says when a breaker opens, and who is told. The zero value works.
+// A BreakerConfig says when a breaker opens, and what it reports. The zero value works.
 type BreakerConfig struct {
 	// Name is what the store is called in the metrics.
 	Name string
@@ -39,55 +39,60 @@ type BreakerConfig struct {
 	// Timeout is how long one Apply of the store may take; 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Metrics is where the figures are registered; nil leaves them out.
+	// Metrics is where the metrics are registered; nil leaves them out.
 	Metrics prometheus.Registerer
 
 	// Changed is called when the store has become unreachable, with the reason, and when it has become
-	// reachable again, with nil. It must be quick. nil means nobody wants to know.
+	// reachable again, with nil. It must be quick. A nil Changed is not called.
 	Changed func(err error)
 }
 
 // DefaultTimeout is that of stores that are asked over a network.
 const DefaultTimeout = 500 * time.Millisecond
 
-// A Breaker is a Shared store that fails at once while the one behind it is known to be away. Make one with
-// NewBreaker.
+// A Breaker is a ProbedStore that fails at once while the store behind it is known to be unreachable. Make
+// one with NewBreaker.
 //
-// It opens when a call has failed that took its time, and the store has answered nothing since that call
-// began, not even that another server was faster. So one name whose commands fail opens nothing while others
-// are answered, and what fails at once, which costs nobody any time, never does. While it is open no command
-// goes to the store: it is probed in the background, and the first answer closes the breaker.
+//	             a slow call failed, and nothing was answered since it began
+//	┌────────┐ ─────────────────────────────────────────────────────────────▶ ┌──────┐ ──┐ probe fails
+//	│ closed │                                                                │ open │   │
+//	└────────┘ ◀───────────────────────────────────────────────────────────── └──────┘ ◀─┘
+//	             a probe is answered; then the pending undos are sent
+//
+// While the breaker is open no command is sent to the store. A name whose commands fail does not open it as
+// long as other names are answered, even if the answer is that another server was faster. Calls that fail at
+// once never open it, because they cost no time.
 type Breaker struct {
 	ProbedStore
 	config  BreakerConfig
 	seconds prometheus.Observer
 
-	start time.Time
-	heard atomic.Int64            // when the store answered last, in ns since start
-	away  atomic.Pointer[absence] // nil while the breaker is closed
+	start       time.Time
+	lastReply   atomic.Int64                // when the store answered last, in ns since start
+	unreachable atomic.Pointer[absentStore] // nil while the breaker is closed
 
-	mu     sync.Mutex
-	timer  *time.Timer // of the next probe
-	probes uint64
-	owed   []debt
-	closed bool
-	work   sync.WaitGroup
+	mu           sync.Mutex
+	timer        *time.Timer // of the next probe
+	probes       uint64
+	pendingUndos []pendingUndo
+	closed       bool
+	work         sync.WaitGroup
 }
 
-// An absence is a time in which the store cannot be reached.
-type absence struct {
+// An absentStore is a time in which the store cannot be reached.
+type absentStore struct {
 	since time.Time
 	err   error // why, without the key of the command that found out
 }
 
-// of is the error of a command for a key during the absence.
-func (a *absence) of(key gatehouse.Key) error {
+// errorFor returns the error of a command for a key while the store is absent.
+func (a *absentStore) errorFor(key gatehouse.Key) error {
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not answered for %s: %w",
 		key, time.Since(a.since).Round(time.Millisecond), a.err)
 }
 
-// probeAfter is how long after a failure the store is probed again; up to twice that, so that servers do not
-// do so together.
+// probeAfter is the shortest time between a failure and the next probe. The time is random up to twice that,
+// so that servers do not probe together.
 const probeAfter = 250 * time.Millisecond
 
 // slowShare is the share of its time budget, as a divisor, from which on a failed call has cost time.
@@ -99,27 +104,27 @@ func NewBreaker(shared ProbedStore, config BreakerConfig) *Breaker {
 		config.Timeout = DefaultTimeout
 	}
 	b := &Breaker{ProbedStore: shared, config: config, start: time.Now()}
-	b.register(config.Metrics, config.Name)
+	b.registerMetrics(config.Metrics, config.Name)
 	return b
 }
 
-// Apply puts the queue to the store, unless that is known to be away.
+// Apply applies the queue to the store, or fails at once if that is known to be unreachable.
 func (b *Breaker) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	if away := b.away.Load(); away != nil && b.owe(key, queue) {
-		return away.of(key)
+	if absent := b.unreachable.Load(); absent != nil && b.keepUndos(key, queue) {
+		return absent.errorFor(key)
 	}
-	return b.call(func() error { return b.ProbedStore.Apply(ctx, key, queue) })
+	return b.observeCall(func() error { return b.ProbedStore.Apply(ctx, key, queue) })
 }
 
-// ApplyAsync is Apply without a goroutine of the caller's.
+// ApplyAsync is Apply with a callback.
 func (b *Breaker) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	if away := b.away.Load(); away != nil && b.owe(key, queue) {
-		done(away.of(key))
+	if absent := b.unreachable.Load(); absent != nil && b.keepUndos(key, queue) {
+		done(absent.errorFor(key))
 		return
 	}
 	began := time.Since(b.start)
 	b.ProbedStore.ApplyAsync(key, queue, func(err error) {
-		b.learn(err, began)
+		b.recordResult(err, began)
 		done(err)
 	})
 }
@@ -129,25 +134,25 @@ func (b *Breaker) View(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn,
 	view func(now time.Time, state control.State),
 ) error {
-	if away := b.away.Load(); away != nil {
-		return away.of(key)
+	if absent := b.unreachable.Load(); absent != nil {
+		return absent.errorFor(key)
 	}
-	return b.call(func() error { return b.ProbedStore.View(ctx, key, queue, view) })
+	return b.observeCall(func() error { return b.ProbedStore.View(ctx, key, queue, view) })
 }
 
-// call makes one call of the store, and learns from how it ends.
-func (b *Breaker) call(work func() error) error {
+// observeCall makes one call of the store, and records its result.
+func (b *Breaker) observeCall(work func() error) error {
 	began := time.Since(b.start)
 	err := work()
-	b.learn(err, began)
+	b.recordResult(err, began)
 	return err
 }
 
-// learn learns from the end of a call.
-func (b *Breaker) learn(err error, began time.Duration) {
+// recordResult records how long a call took, and judges its error. began is in ns since b.start.
+func (b *Breaker) recordResult(err error, began time.Duration) {
 	ended := time.Since(b.start)
 	b.seconds.Observe((ended - began).Seconds())
-	b.judge(err, began, ended)
+	b.judgeResult(err, began, ended)
 }
 
 // rangeTimeouts is how many times as long as a command it may take to list names, of which there are many.
@@ -157,15 +162,17 @@ const rangeTimeouts = 10
 func (b *Breaker) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
 ) error {
-	if away := b.away.Load(); away != nil {
-		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: names cannot be listed: %w", kind, away.err)
+	if absent := b.unreachable.Load(); absent != nil {
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: names cannot be listed: %w", kind, absent.err)
 	}
+	// The result is not judged: a listing that is slow because there are many names says nothing about
+	// whether commands are answered.
 	longest := rangeTimeouts * b.config.Timeout
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	err := b.ProbedStore.Range(bounded, kind, after, visit)
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil || ctx.Err() != nil: // the caller's own context has ended
 		return err
 	case bounded.Err() != nil:
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: listing names took longer than %s: %w",
@@ -177,44 +184,48 @@ func (b *Breaker) Range(
 // Away returns since when the store is unreachable, and why; the zero time and nil when it is reachable as
 // far as is known.
 func (b *Breaker) Away() (since time.Time, err error) {
-	if away := b.away.Load(); away != nil {
-		return away.since, away.err
+	if absent := b.unreachable.Load(); absent != nil {
+		return absent.since, absent.err
 	}
 	return time.Time{}, nil
 }
 
-// judge finds out whether the store is away.
-func (b *Breaker) judge(err error, began, ended time.Duration) {
+// judgeResult opens the breaker if a result means that the store is unreachable.
+func (b *Breaker) judgeResult(err error, began, ended time.Duration) {
 	switch code := gatehouse.CodeOf(err); {
-	case code == gatehouse.CodeTimeout: // of the caller: the store may not have been asked
+	case code == gatehouse.CodeTimeout:
+		// The caller's context has ended. The store may not even have been asked.
 		return
 	case code != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict):
-		b.heard.Store(int64(ended))
+		b.lastReply.Store(int64(ended))
 		return
 	}
+	// The call failed. It opens the breaker only if it cost time, and no other call was answered since it
+	// began, be it one of this breaker or one that the store makes for itself.
 	switch took := ended - began; {
-	case took < b.config.Timeout/slowShare, b.heard.Load() > int64(began), b.Answered(took):
+	case took < b.config.Timeout/slowShare, b.lastReply.Load() > int64(began), b.Answered(took):
 		return
 	}
-	b.leave(err)
+	b.openBreaker(err)
 }
 
-// leave notes that the store is away, if no other call was first, and begins to probe it.
-func (b *Breaker) leave(err error) {
+// openBreaker opens the breaker, if no other call was first, and schedules the first probe.
+func (b *Breaker) openBreaker(err error) {
+	// The error begins with the key of the command that failed, which other commands must not repeat.
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}
-	if !b.away.CompareAndSwap(nil, &absence{since: time.Now(), err: err}) {
+	if !b.unreachable.CompareAndSwap(nil, &absentStore{since: time.Now(), err: err}) {
 		return
 	}
 	if b.config.Changed != nil {
 		b.config.Changed(err)
 	}
-	b.arm()
+	b.scheduleProbe()
 }
 
-// arm has the store probed after a while.
-func (b *Breaker) arm() {
+// scheduleProbe probes the store after a while, unless the breaker is closed for good.
+func (b *Breaker) scheduleProbe() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -223,36 +234,38 @@ func (b *Breaker) arm() {
 	b.work.Add(1)
 	b.timer = time.AfterFunc(probeAfter+rand.N(probeAfter), func() {
 		defer b.work.Done()
-		b.probe()
+		b.probeStore()
 	})
 }
 
 // probeNames is how many names are probed in turn: in a cluster they are on different machines.
 const probeNames = 64
 
-// probe asks the store about a name that does not exist, which changes nothing.
-func (b *Breaker) probe() {
+// probeStore asks the store for the statistics of a name that does not exist, which changes nothing. Any
+// answer but CodeUnavailable closes the breaker.
+func (b *Breaker) probeStore() {
 	b.probes++
 	name := "gatehouse/probe/" + strconv.FormatUint(b.probes%probeNames, 10)
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: name}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
 	err := b.ProbedStore.Apply(context.Background(), key, turns)
 	if gatehouse.CodeOf(err) == gatehouse.CodeUnavailable {
-		b.arm()
+		b.scheduleProbe()
 		return
 	}
-	b.heard.Store(int64(time.Since(b.start)))
-	b.away.Store(nil)
+	b.lastReply.Store(int64(time.Since(b.start)))
+	b.unreachable.Store(nil)
 	if b.config.Changed != nil {
 		b.config.Changed(nil)
 	}
-	b.pay()
+	b.sendPendingUndos()
 }
 
-// Close ends probing. Nobody may use the store after it.
+// Close ends probing. The breaker must not be used after it.
 func (b *Breaker) Close() {
 	b.mu.Lock()
 	b.closed = true
+	// A timer that was stopped in time will not call Done itself.
 	if b.timer != nil && b.timer.Stop() {
 		b.work.Done()
 	}

@@ -7,53 +7,59 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// maxDebts is how many are remembered. More end when what they would take back expires.
-const maxDebts = 10_000
+// maxPendingUndos bounds how many undos are remembered. What the others would undo ends when it expires.
+const maxPendingUndos = 10_000
 
-// A debt is what is to be taken back at the store once that answers, because a command that was to do so, or
-// has left something behind, did not get to it.
-type debt struct {
+// A pendingUndo is an undo that is sent once the store answers again, because a command that would have
+// undone something, or has left something behind, was not sent.
+type pendingUndo struct {
 	key gatehouse.Key
 	cmd gatehouse.Command
 }
 
-// owe notes what a queue that does not get to the store leaves behind there: grants that were to be taken
-// back, and those at a barrier who will not wait any more and still count. It reports false, and notes
-// nothing, if the store has come back: then the queue is to go there.
-func (b *Breaker) owe(key gatehouse.Key, queue []control.Turn) (away bool) {
+// keepUndos remembers the undos of a queue that is not sent to the store: those in the queue, and those of
+// commands at a barrier, which the store still counts as waiting. It reports false, and remembers nothing, if
+// the store has come back: then the queue must be sent.
+func (b *Breaker) keepUndos(key gatehouse.Key, queue []control.Turn) (away bool) {
+	// Once more under the lock: sendPendingUndos empties the list under it after the breaker has closed, and
+	// an undo that came later would never be sent.
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.away.Load() == nil {
+	if b.unreachable.Load() == nil {
 		return false
 	}
 	for i := range queue {
 		cmd := *queue[i].Command
 		arrived := key.Kind == gatehouse.Barrier && cmd.Ticket != 0
+		// A ticket that waits at a barrier may have been counted there by an earlier try, and would go on
+		// counting. An undo without a grant ends that.
 		switch {
-		case len(b.owed) == maxDebts:
+		case len(b.pendingUndos) == maxPendingUndos:
 		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil:
-			b.owed = append(b.owed, debt{key, cmd})
+			b.pendingUndos = append(b.pendingUndos, pendingUndo{key, cmd})
 		case arrived && (cmd.Op == gatehouse.OpWait || cmd.Op == gatehouse.OpUndo):
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
-			b.owed = append(b.owed, debt{key, cmd})
+			b.pendingUndos = append(b.pendingUndos, pendingUndo{key, cmd})
 		}
 	}
 	return true
 }
 
-// pay puts to the store what is owed, until that is away again. What fails then is the store's to remember:
-// it knows what took effect.
-func (b *Breaker) pay() {
+// sendPendingUndos sends the pending undos, until the store is unreachable again. Errors are ignored: the
+// store itself repeats an undo of which it does not know whether it took effect.
+func (b *Breaker) sendPendingUndos() {
 	for {
 		b.mu.Lock()
-		if len(b.owed) == 0 || b.closed || b.away.Load() != nil {
+		if len(b.pendingUndos) == 0 || b.closed || b.unreachable.Load() != nil {
 			b.mu.Unlock()
 			return
 		}
-		one := b.owed[0]
-		b.owed = b.owed[1:]
+		// One at a time, and the call is observed as any other: a store that goes away meanwhile opens the
+		// breaker, which ends the loop and keeps the rest.
+		one := b.pendingUndos[0]
+		b.pendingUndos = b.pendingUndos[1:]
 		b.mu.Unlock()
-		_ = b.call(func() error {
+		_ = b.observeCall(func() error {
 			return b.ProbedStore.Apply(context.Background(), one.key, []control.Turn{{Command: &one.cmd}})
 		})
 	}

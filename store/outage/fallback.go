@@ -1,6 +1,6 @@
-// Package outage stands between a gate and a store that may become unreachable. A Breaker asks a store that
-// is away no more than now and then, so that not every request takes as long as one may. A Store answers by
-// rule what cannot be asked.
+// Package outage stands between a gate and a store that may become unreachable. A Breaker stops sending
+// commands to an unreachable store, so that they fail at once instead of after a timeout. A Fallback answers
+// such commands by rule.
 package outage
 
 import (
@@ -26,7 +26,7 @@ type RemoteStore interface {
 	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
 }
 
-// A FallbackConfig says by which rules is answered. The zero value refuses.
+// A FallbackConfig says by which rules commands are answered. The zero value refuses all.
 type FallbackConfig struct {
 	// Name is what the store is called in the metrics.
 	Name string
@@ -45,48 +45,52 @@ type FallbackConfig struct {
 	// Names is the most names that LocalShare counts for at once; 0 means memory.DefaultNames.
 	Names int
 
-	// Metrics is where the figures are registered; nil leaves them out.
+	// Metrics is where the metrics are registered; nil leaves them out.
 	Metrics prometheus.Registerer
 }
 
-// A Fallback is a gate.AsyncStore that answers by rule what its keeper cannot. Make one with New.
+// A Fallback is a gate.AsyncStore that answers by rule while the store behind it is unreachable. Make one
+// with NewFallback.
 type Fallback struct {
 	RemoteStore
 	config FallbackConfig
 	local  *memory.Store // counts for LocalShare
-	byRule [answers]prometheus.Counter
+	byRule [ruleCount]prometheus.Counter
 }
 
-// NewFallback returns a store in front of keeper, which stays its owner's. It needs no closing.
-func NewFallback(keeper RemoteStore, config FallbackConfig) *Fallback {
+// NewFallback returns a store in front of remote, which the caller still has to close. It needs no closing.
+func NewFallback(remote RemoteStore, config FallbackConfig) *Fallback {
 	config.Servers = max(config.Servers, 1)
-	s := &Fallback{RemoteStore: keeper, config: config, local: memory.New(memory.Config{Names: config.Names})}
-	s.register()
+	local := memory.New(memory.Config{Names: config.Names})
+	s := &Fallback{RemoteStore: remote, config: config, local: local}
+	s.registerMetrics()
 	return s
 }
 
-// Apply puts the queue to the store, or answers it by rule when that is unreachable.
+// Apply applies the queue to the store, or answers it by rule if that is unreachable.
 func (s *Fallback) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	if key.Kind.Limiter() && slices.ContainsFunc(queue, own) {
-		return s.takeOwn(ctx, key, queue)
+	if key.Kind.Limiter() && slices.ContainsFunc(queue, isOwnUndo) {
+		return s.applyOwnUndos(ctx, key, queue)
 	}
-	return s.answered(ctx, key, queue, s.RemoteStore.Apply(ctx, key, queue))
+	return s.fallBack(ctx, key, queue, s.RemoteStore.Apply(ctx, key, queue))
 }
 
-// ApplyAsync is Apply without a goroutine of the caller's.
+// ApplyAsync is Apply with a callback.
 func (s *Fallback) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	ctx := context.Background()
-	if key.Kind.Limiter() && slices.ContainsFunc(queue, own) {
-		go func() { done(s.takeOwn(ctx, key, queue)) }()
+	// applyOwnUndos calls the store and waits for it, which ApplyAsync must not.
+	if key.Kind.Limiter() && slices.ContainsFunc(queue, isOwnUndo) {
+		go func() { done(s.applyOwnUndos(ctx, key, queue)) }()
 		return
 	}
-	s.RemoteStore.ApplyAsync(key, queue, func(err error) { done(s.answered(ctx, key, queue, err)) })
+	s.RemoteStore.ApplyAsync(key, queue, func(err error) { done(s.fallBack(ctx, key, queue, err)) })
 }
 
-// answered answers by rule what the store has not. One that answers, but to others first, is not away.
-func (s *Fallback) answered(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+// fallBack answers a queue by rule if err says that the store is unreachable. A store that only let other
+// servers go first is not.
+func (s *Fallback) fallBack(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict) {
 		return err
 	}
-	return s.answer(ctx, key, queue, err)
+	return s.applyRule(ctx, key, queue, err)
 }

@@ -10,27 +10,31 @@ import (
 )
 
 // A share of a limit is such that the shares of all servers together are never more than the limit: sizes
-// are rounded down, and what a server's share has no room for is refused. It is counted from nothing when
-// the store goes away, and the store hears nothing of it: around either change of the one for the other,
-// up to twice the limit may pass in one window.
+// are rounded down, and a command that its server's share has no room for is left to the store's error.
+// Counting starts from zero when the store becomes unreachable, and the store is not told of it later: around
+// each of the two changes up to twice the limit may pass in one window.
 
-// share has the commands decided by the local store, as far as it can.
-func (s *Fallback) share(
+// decideLocally decides commands by the local store, each by this server's share of its limit. answered says
+// afterwards which commands were decided.
+func (s *Fallback) decideLocally(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn, answered []bool,
 ) error {
 	var turns []control.Turn
 	var places []int
 	for i := range queue {
+		// The command is copied, because the caller's must keep the whole limit for the store.
 		cmd := *queue[i].Command
 		switch {
-		case cmd.Op == gatehouse.OpUndo: // of what the store has granted: it comes back with time
+		case cmd.Op == gatehouse.OpUndo:
+			// It undoes what the store has granted, which comes back with time.
 			queue[i].Decision = gatehouse.Decision{Outcome: gatehouse.Granted}
 			answered[i] = true
 			continue
 		case cmd.Op == gatehouse.OpCancel || cmd.Op == gatehouse.OpRefund:
-		case takesInForce(&cmd) && !s.knows(ctx, key):
+			// It may be about something that was granted here, and has no limit to divide.
+		case takesInForce(&cmd) && !s.knowsLimit(ctx, key):
 			continue
-		case !asks(cmd.Op) || !divide(key.Kind, &cmd, int64(s.config.Servers)):
+		case !canAnswer(cmd.Op) || !divideLimit(key.Kind, &cmd, int64(s.config.Servers)):
 			continue
 		}
 		turns, places = append(turns, control.Turn{Command: &cmd}), append(places, i)
@@ -38,44 +42,46 @@ func (s *Fallback) share(
 	if len(turns) == 0 {
 		return nil
 	}
+	// One change, as it would have been in the store.
 	if err := s.local.Apply(ctx, key, turns); err != nil {
 		return err
 	}
+	// A limit that was never used here is Missing, and leaves the turn to the store's error.
 	for j, i := range places {
 		queue[i].Decision = turns[j].Decision
-		mark(&queue[i], sharedMessage)
-		answered[i] = turns[j].Decision.Outcome != gatehouse.Missing // nothing is known here of such a limit
+		markGrant(&queue[i], sharedMessage)
+		answered[i] = turns[j].Decision.Outcome != gatehouse.Missing
 	}
 	return nil
 }
 
-// knows reports whether a limit is in force here.
-func (s *Fallback) knows(ctx context.Context, key gatehouse.Key) bool {
+// knowsLimit reports whether a limit is in force in the local store.
+func (s *Fallback) knowsLimit(ctx context.Context, key gatehouse.Key) bool {
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Size: gatehouse.InForce}}}
 	return s.local.Apply(ctx, key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
 }
 
-// divide makes a command one for a server's share of the limit. It reports false when there is no room in
-// that for what the command wants.
-func divide(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok bool) {
+// divideLimit replaces the limit of a command by one server's share of it. It reports false if the share is
+// too small for what the command wants.
+func divideLimit(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok bool) {
 	if servers == 1 || !cmd.HasLimit() {
 		return true
 	}
 	room := int64(gatehouse.MaxSize)
 	part := func(size *int64) {
-		if *size > 0 { // 0 stops the limiter, and shall
+		if *size > 0 { // a size of 0 stops the limiter, and must stay 0
 			*size /= servers
 			room = min(room, *size)
 		}
 	}
 	switch {
 	case len(cmd.Limits) > 0:
-		cmd.Limits = slices.Clone(cmd.Limits)
+		cmd.Limits = slices.Clone(cmd.Limits) // the copy of the command shares it with the caller's
 		for i := range cmd.Limits {
 			part(&cmd.Limits[i].Size)
 		}
 	case kind == gatehouse.GCRA && cmd.Calendar == gatehouse.NoCalendar:
-		// What passes at once is divided, and the rate is made exactly so much lower by a longer interval.
+		// The burst is divided, and a longer interval divides the rate exactly.
 		if cmd.Interval > gatehouse.MaxDuration/time.Duration(servers) {
 			return false
 		}
@@ -88,17 +94,18 @@ func divide(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok bool
 	return room > 0 && cmd.Cost <= room
 }
 
-// takeOwn serves the commands that take back what was granted without the store, and puts the others to
-// it: what the store has not given, it must not get back.
-func (s *Fallback) takeOwn(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+// applyOwnUndos serves a queue with undos of what was granted without the store. Those are served here, the
+// others are applied to the store: an undo of what it has not granted would give back too much.
+func (s *Fallback) applyOwnUndos(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	var rest []control.Turn
 	var places []int
 	for i := range queue {
 		cmd := queue[i].Command
-		if !own(queue[i]) {
+		if !isOwnUndo(queue[i]) {
 			rest, places = append(rest, queue[i]), append(places, i)
 			continue
 		}
+		// What Allow has granted was counted nowhere, so that there is nothing to undo.
 		queue[i].Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: cmd.Granted.At}
 		if cmd.Granted.Message == sharedMessage {
 			if err := s.local.Apply(ctx, key, queue[i:i+1]); err != nil {
