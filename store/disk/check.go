@@ -34,7 +34,7 @@ type CheckReport struct {
 // MaxFaults is the most faults that a report lists.
 const MaxFaults = 1000
 
-func (r *CheckReport) note(fault error) error {
+func (r *CheckReport) addFault(fault error) error {
 	if len(r.Faults) == MaxFaults {
 		r.More++
 		return nil
@@ -51,25 +51,25 @@ func Check(dir string) (*CheckReport, error) {
 		return nil, err
 	}
 	defer func() { _ = lock.Close() }()
-	r, _, err := inspect(dir, nil)
+	r, _, err := inspectFile(dir, nil)
 	return r, err
 }
 
-// inspect reads what can be read. kept is given every good record; it may be nil.
-func inspect(dir string, kept func(bucket string, key, sealed []byte)) (*CheckReport, *loading, error) {
+// inspectFile reads what can be read. kept is given every good record; it may be nil.
+func inspectFile(dir string, kept func(bucket string, key, sealed []byte)) (*CheckReport, *fileScan, error) {
 	r := &CheckReport{File: filepath.Join(dir, fileName), Names: make(map[gatehouse.Kind]int)}
-	l := newLoading()
-	l.fault, l.progress, l.kept = r.note, func(uint64) {}, kept
+	l := newFileScan()
+	l.onFault, l.onProgress, l.onRecord = r.addFault, func(uint64) {}, kept
 	if err := l.readFile(r.File); err != nil {
 		return nil, nil, err
 	}
-	if err := l.complete(); err != nil {
-		_ = r.note(err)
+	if err := l.checkComplete(); err != nil {
+		_ = r.addFault(err)
 	}
 	r.Bytes, r.Last = l.bytes, time.Unix(0, l.head.last)
 	for key, state := range l.states {
 		r.Names[key.Kind]++
-		if s := tracked(key, state); s != nil {
+		if s := trackedSemaphore(key, state); s != nil {
 			r.Holds += len(s.Holds())
 		}
 	}
@@ -86,10 +86,11 @@ func Dump(
 		return nil, err
 	}
 	defer func() { _ = lock.Close() }()
-	r, l, err := inspect(dir, nil)
+	r, l, err := inspectFile(dir, nil)
 	if err != nil {
 		return nil, err
 	}
+	// All states are read before the first visit, because a semaphore's holds are in another bucket.
 	keys := make([]gatehouse.Key, 0, len(l.states))
 	for key := range l.states {
 		keys = append(keys, key)
@@ -103,6 +104,7 @@ func Dump(
 		}
 		return 1
 	})
+	// The store's clock is never before what it has written, whatever the system's says.
 	now := time.Now()
 	if now.Before(r.Last) {
 		now = r.Last
@@ -129,12 +131,13 @@ func Drop(dir string) (*CheckReport, error) {
 		key, sealed []byte
 	}
 	var good []record
-	r, l, err := inspect(dir, func(bucket string, key, sealed []byte) {
+	r, l, err := inspectFile(dir, func(bucket string, key, sealed []byte) {
 		good = append(good, record{bucket, slices.Clone(key), slices.Clone(sealed)})
 	})
 	if err != nil || len(r.Faults) == 0 {
 		return r, err
 	}
+	// The new file gets its name when it is complete. A draft of an earlier attempt is worth nothing.
 	draft := r.File + ".mended"
 	_ = os.Remove(draft)
 	l.found.last = l.head.last
@@ -148,15 +151,16 @@ func Drop(dir string) (*CheckReport, error) {
 				return err
 			}
 		}
-		return l.found.put(tx)
+		return l.found.writeHead(tx)
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		return r, err
 	}
 	old := fmt.Sprintf("%s.damaged-%s", r.File, time.Now().UTC().Format("20060102T150405.000"))
-	if err := os.Link(r.File, old); err != nil { // so that there is a file at every instant
+	if err := os.Link(r.File, old); err != nil {
+		// A link instead of a rename, so that there is a file under the store's name at every instant.
 		return r, err
 	}
 	r.Old = old
-	return r, rename(draft, r.File)
+	return r, renameFile(draft, r.File)
 }

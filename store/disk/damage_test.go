@@ -58,21 +58,21 @@ func sample(t *testing.T) (file []byte, says map[gatehouse.Key]string) {
 
 // written is the part of a store's file that was ever written, which ends soon after what was used.
 func written(s *Store, file []byte) []byte {
-	return file[:min(int64(len(file)), s.size.Load()+4<<12)]
+	return file[:min(int64(len(file)), s.fileSize.Load()+4<<12)]
 }
 
 // readBytes is what a file says, or the first thing that is wrong with it.
 func readBytes(file []byte) (map[gatehouse.Key]string, error) {
-	l := newLoading()
-	l.fault, l.progress = func(fault error) error { return fault }, func(uint64) {}
-	if err := l.read(bytes.NewReader(file), int64(len(file))); err != nil {
+	l := newFileScan()
+	l.onFault, l.onProgress = func(fault error) error { return fault }, func(uint64) {}
+	if err := l.readRecords(bytes.NewReader(file), int64(len(file))); err != nil {
 		return nil, err
 	}
 	says := make(map[gatehouse.Key]string, len(l.states))
 	for key, state := range l.states {
 		says[key] = string(control.Encode(nil, state))
 	}
-	return says, l.complete()
+	return says, l.checkComplete()
 }
 
 // same reports whether what is read is what was written, or nothing and why.

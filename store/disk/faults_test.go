@@ -94,7 +94,7 @@ func TestNothingIsAcknowledgedAfterAFailure(t *testing.T) {
 			s := must(t, dir, small())
 			var commits atomic.Int64
 			var failed atomic.Bool
-			s.commit = func(tx *bolt.Tx) error {
+			s.commitTx = func(tx *bolt.Tx) error {
 				if commits.Add(1) != 20 {
 					return tx.Commit()
 				}
@@ -135,7 +135,7 @@ func TestWhatHasNoRoomIsTakenBack(t *testing.T) {
 			dir := t.TempDir()
 			ours, model := must(t, dir, small()), memory.New(memory.Config{})
 			var full atomic.Bool
-			ours.commit = func(tx *bolt.Tx) error {
+			ours.commitTx = func(tx *bolt.Tx) error {
 				if full.Load() {
 					return noRoom(tx)
 				}
@@ -178,7 +178,7 @@ func TestTakingBackAmongMany(t *testing.T) {
 	s := must(t, dir, small())
 	var commits atomic.Int64
 	var done atomic.Bool
-	s.commit = func(tx *bolt.Tx) error {
+	s.commitTx = func(tx *bolt.Tx) error {
 		if commits.Add(1)%5 == 0 && !done.Load() {
 			return noRoom(tx)
 		}
@@ -199,7 +199,7 @@ func TestTakingBackAmongMany(t *testing.T) {
 					cmd = release(holder)
 				} else if s.trouble.Load() != nil {
 					s.roomWanted.Store(true) // which is tried each second otherwise
-					s.signal()
+					s.wakeWriter()
 				}
 				if d, err := try(s, slots(name), cmd); err == nil {
 					held[w][name] = cmd.Op == gatehouse.OpAcquire
@@ -263,7 +263,7 @@ func TestOneStoreForADirectory(t *testing.T) {
 func TestTakingBackFails(t *testing.T) {
 	s := must(t, t.TempDir(), small())
 	none := gatehouse.Key{Kind: gatehouse.Kind(gatehouse.Kinds + 1)} // it has no bucket, and bbolt panics
-	err := s.restore(map[gatehouse.Key]*change{none: nil})
+	err := s.restoreStates(map[gatehouse.Key]*nameChange{none: nil})
 	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable ||
 		!strings.Contains(err.Error(), "the disk failed") {
 		t.Errorf("restore = %v, want unavailable, and why", err)
@@ -275,7 +275,7 @@ func TestForgettingManyInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := must(t, t.TempDir(), Config{Linger: time.Second})
 		var last, most uint64
-		s.commit = func(tx *bolt.Tx) error {
+		s.commitTx = func(tx *bolt.Tx) error {
 			now := s.counters.records.Load()
 			last, most = now, max(most, now-last)
 			return tx.Commit()

@@ -8,35 +8,39 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// flushBatch is how many of what is marked are written together. Who waits for the disk meanwhile waits for
-// one such transaction.
+// flushBatch is how many dirty names are written together. A command that waits for the disk meanwhile waits
+// for one such transaction.
 const flushBatch = 1024
 
-// flush writes down what is marked: what limiters counted, what was forgotten, and figures.
-func (s *Store) flush(last bool) error {
+// flushDirty writes the dirty names: limiters, names that were forgotten, and statistics. last is set by the
+// flush before the store closes.
+func (s *Store) flushDirty(last bool) error {
 	began := s.now()
-	defer func() { s.counters.flushed(s.now().Sub(began)) }()
-	s.flushing.Store(false) // what is marked from now on is for the next time
-	limiters := make(map[gatehouse.Key]*change)
+	defer func() { s.counters.setFlushTime(s.now().Sub(began)) }()
+	// Names that become dirty from here on arm the timer again, also those of parts not yet visited.
+	s.flushArmed.Store(false)
+	limiters := make(map[gatehouse.Key]*nameChange)
 	others := 0
 	for part := range memory.Parts {
 		s.memory.VisitDirty(part, func(key gatehouse.Key, state control.State) (keep bool) {
 			if state != nil && control.OnlyRefused(state) && !state.Expiry().After(s.now()) {
 				state = nil // it is not worth a write, and would not be loaded
 			}
+			// Other kinds join the next batch, which may have an older change of the same name: written apart
+			// from it, the two could reach the file in the wrong order.
 			if !key.Kind.Limiter() {
 				s.mu.Lock()
-				s.next.add(key, state, false)
+				s.next.addState(key, state, false)
 				s.mu.Unlock()
 				others++
 				return false
 			}
-			if !last && s.fades(state) {
-				journal{s}.OnDirty()
+			if !last && s.expiresSoon(state) {
+				memoryJournal{s}.OnDirty()
 				return true
 			}
-			c := new(change)
-			c.note(key, state, false)
+			c := new(nameChange)
+			c.recordState(key, state, false)
 			limiters[key] = c
 			return false
 		})
@@ -55,9 +59,9 @@ func (s *Store) flush(last bool) error {
 	return nil
 }
 
-// fades reports whether a limiter will have nothing to remember before it is written again: then it is not
-// worth it.
-func (s *Store) fades(state control.State) bool {
+// expiresSoon reports whether a limiter will be worth nothing before it would be written again. Then it is
+// not written now either.
+func (s *Store) expiresSoon(state control.State) bool {
 	if state == nil {
 		return false
 	}
@@ -66,7 +70,7 @@ func (s *Store) fades(state control.State) bool {
 }
 
 // flushLimiters writes what limiters counted. While the disk is full only what frees room is written.
-func (s *Store) flushLimiters(changes map[gatehouse.Key]*change) error {
+func (s *Store) flushLimiters(changes map[gatehouse.Key]*nameChange) error {
 	if t := s.trouble.Load(); t != nil {
 		for key, c := range changes {
 			if c.state != nil {

@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	counter := gatehouse.Key{Kind: gatehouse.Counter, Name: "c"}
 	count := gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}
 	do(t, s, counter, count)
-	limitFiles(t, s.size.Load())
+	limitFiles(t, s.fileSize.Load())
 	fill(t, s)
 	err := hold(s, holders)
 	if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable ||

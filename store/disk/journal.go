@@ -6,32 +6,36 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// A batch is what goes to disk together: what came while the batch before it was written.
-type batch struct {
-	changes map[gatehouse.Key]*change
+// A writeBatch has the changes of one transaction: those that came while the batch before was written.
+//
+//	next ──writeNext──▶ current ──▶ on disk: done is closed, err is nil
+//	  │                    │
+//	  └────────────────────┴──────▶ no room, or the disk failed: rolled back or refused, with err
+type writeBatch struct {
+	changes map[gatehouse.Key]*nameChange
 	done    chan struct{}
 	err     error // once done is closed
 }
 
-func newBatch() *batch {
-	return &batch{changes: make(map[gatehouse.Key]*change), done: make(chan struct{})}
+func newWriteBatch() *writeBatch {
+	return &writeBatch{changes: make(map[gatehouse.Key]*nameChange), done: make(chan struct{})}
 }
 
-// Wait returns when the batch is on disk, or cannot be.
-func (b *batch) Wait() error {
+// Wait returns when the batch is on disk, or an error if it cannot be.
+func (b *writeBatch) Wait() error {
 	<-b.done
 	return b.err
 }
 
-// A change is what becomes of one name.
-type change struct {
+// A nameChange is the change of one name since the last transaction.
+type nameChange struct {
 	fresh bool              // nothing of what is there stays
 	state []byte            // nil when there is none any more
 	holds map[string][]byte // of those that changed, by holder; nil for one that is gone
 }
 
-// note notes what a state has become. Of a semaphore only what has changed is noted.
-func (c *change) note(key gatehouse.Key, state control.State, fresh bool) {
+// recordState records a new state of the name. Of a semaphore only the changed holds are recorded.
+func (c *nameChange) recordState(key gatehouse.Key, state control.State, fresh bool) {
 	if fresh {
 		c.fresh, c.holds = true, nil
 	}
@@ -39,11 +43,13 @@ func (c *change) note(key gatehouse.Key, state control.State, fresh bool) {
 		c.fresh, c.state, c.holds = true, nil, nil
 		return
 	}
-	s := tracked(key, state)
+	s := trackedSemaphore(key, state)
 	if s == nil {
 		c.state = control.Encode(nil, state)
 		return
 	}
+	// Holds of a semaphore are records of their own: with thousands of them a change of one must not write
+	// all.
 	c.state = s.EncodeHead(nil)
 	s.Track() // a new one has not begun to
 	s.EachChanged(func(holder string, form []byte) {
@@ -57,28 +63,28 @@ func (c *change) note(key gatehouse.Key, state control.State, fresh bool) {
 	})
 }
 
-// add puts what a state has become into the batch.
-func (b *batch) add(key gatehouse.Key, state control.State, fresh bool) {
+// addState adds a new state to the batch. Later changes of a name replace earlier ones.
+func (b *writeBatch) addState(key gatehouse.Key, state control.State, fresh bool) {
 	c := b.changes[key]
 	if c == nil {
-		c = new(change)
+		c = new(nameChange)
 		b.changes[key] = c
 	}
-	c.note(key, state, fresh)
+	c.recordState(key, state, fresh)
 }
 
-// durable reports whether what was decided must outlast the process. The rest is statistics, lines, and
-// what follows from the time.
-func durable(kind gatehouse.Kind, queue []control.Turn) bool {
+// needsCommit reports whether a decision must outlast the process. Other changes are statistics, waiting
+// tickets, and holds that end by themselves.
+func needsCommit(kind gatehouse.Kind, queue []control.Turn) bool {
 	for i := range queue {
-		if lasts(kind, &queue[i]) {
+		if turnNeedsCommit(kind, &queue[i]) {
 			return true
 		}
 	}
 	return false
 }
 
-func lasts(kind gatehouse.Kind, turn *control.Turn) bool {
+func turnNeedsCommit(kind gatehouse.Kind, turn *control.Turn) bool {
 	switch turn.Command.Op {
 	case gatehouse.OpUndo:
 		return turn.Command.Granted != nil
@@ -91,18 +97,18 @@ func lasts(kind gatehouse.Kind, turn *control.Turn) bool {
 	}
 }
 
-// journal is how the memory tells of changes.
-type journal struct{ *Store }
+// A memoryJournal receives the changes of the memory store.
+type memoryJournal struct{ *Store }
 
-// OnServed implements [memory.Journal]. A decision that changes nothing waits too when it rests on a change
-// that is not on disk yet: nobody is told what a crash could take back.
-func (j journal) OnServed(
+// OnServed implements [memory.Journal]. A decision that changes nothing waits too if it rests on a change
+// that is not on disk yet: no client is told what a crash could take back.
+func (j memoryJournal) OnServed(
 	key gatehouse.Key, state control.State, fresh bool, queue []control.Turn,
 ) memory.Pending {
 	if key.Kind.Limiter() {
 		return nil
 	}
-	lasting := durable(key.Kind, queue)
+	lasting := needsCommit(key.Kind, queue)
 	s := j.Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +118,8 @@ func (j journal) OnServed(
 		s.refused.changes[key] = nil
 		return s.refused
 	case lasting || fresh && (state == nil || key.Kind == gatehouse.Semaphore):
-		s.next.add(key, state, fresh)
-		s.signal()
+		s.next.addState(key, state, fresh)
+		s.wakeWriter()
 		return s.next
 	case s.next.changes[key] != nil:
 		return s.next
@@ -124,8 +130,8 @@ func (j journal) OnServed(
 }
 
 // OnDirty implements [memory.Journal].
-func (j journal) OnDirty() {
-	if j.flushing.CompareAndSwap(false, true) {
+func (j memoryJournal) OnDirty() {
+	if j.flushArmed.CompareAndSwap(false, true) {
 		j.flushTimer.Reset(j.config.Flush)
 	}
 }

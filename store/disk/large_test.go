@@ -51,7 +51,7 @@ func TestManyHolds(t *testing.T) {
 			t.Errorf("one hold more took %d writes, want some pages", written)
 		}
 		end(t, s)
-		size := s.size.Load()
+		size := s.fileSize.Load()
 		began = time.Now()
 		s = must(t, dir, Config{})
 		t.Logf("%d holds in %d names: one more took %s; the file has %d MiB; opening took %s",

@@ -6,114 +6,43 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/internal/boltfile"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	bolt "go.etcd.io/bbolt"
 )
 
-// The names in a store's directory.
-const (
-	fileName = "gatehouse.db"
-	lockName = "lock"
-)
-
-func (s *Store) path() string { return filepath.Join(s.dir, fileName) }
-
-// lockDir takes the directory for this process, and makes it if create says so.
-func lockDir(dir string, create bool) (*os.File, error) {
-	if create {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("%s: making the directory: %w", dir, err)
-		}
-	}
-	path := filepath.Join(dir, lockName)
-	if err := checkRegular(path); err != nil {
-		return nil, err
-	}
-	// #nosec G304 -- which directory is the caller's choice
-	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
-	if !create && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
-		return nil, nil // who cannot write there cannot be in the way of who can
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: locking the directory: %w", dir, err)
-	}
-	if !flock(lock) {
-		by := ""
-		if pid, err := io.ReadAll(io.LimitReader(lock, 20)); err == nil && len(pid) > 0 {
-			by = ", whose pid is " + strings.TrimSpace(string(pid))
-		}
-		_ = lock.Close()
-		return nil, gatehouse.Errorf(gatehouse.CodeUnavailable,
-			"%s: is in use by another process%s; want a directory of its own for each server", dir, by)
-	}
-	// Only to tell who: that it cannot be written does no harm.
-	_ = lock.Truncate(0)
-	_, _ = lock.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
-	return lock, nil
-}
-
-// checkRegular refuses anything but a regular file, or none: a link may lead to a file of somebody else, and
-// opening a pipe waits for its other end.
-func checkRegular(path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: is %s, want a regular file or none", path,
-		fileKind(info.Mode()))
-}
-
-// fileKind says what is no regular file.
-func fileKind(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeSymlink != 0:
-		return "a link"
-	case mode.IsDir():
-		return "a directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "a pipe"
-	default:
-		return "a device or a socket"
-	}
-}
-
-// load reads the file, or makes one, and opens it for writing.
-func (s *Store) load() error {
-	_, err := os.Lstat(s.path())
+// loadFile reads the file, or makes one, and opens it for writing.
+func (s *Store) loadFile() error {
+	_, err := os.Lstat(s.filePath())
 	if errors.Is(err, fs.ErrNotExist) {
-		err = createFile(s.path())
+		err = createFile(s.filePath())
 	}
 	if err != nil {
 		return err
 	}
+	// The system's clock is read before the file, so that the time that loading takes is part of the store's.
 	wall, begun := s.config.Now(), time.Now()
-	l, err := s.read()
+	l, err := s.scanFile()
 	if err != nil {
 		return err
 	}
 	s.head = l.head
-	start := s.start(wall, l.head.last)
+	start := s.clockStart(wall, l.head.last)
 	s.now = func() time.Time { return start.Add(time.Since(begun)) }
 	s.memory = memory.New(memory.Config{
 		Names: s.config.Names, Holders: s.config.Holders, Memory: s.config.Memory,
-		Linger: s.config.Linger, Now: s.now, Journal: journal{s},
+		Linger: s.config.Linger, Now: s.now, Journal: memoryJournal{s},
 	})
-	s.db, err = openFile(s.path(), &s.head)
+	// Only now bbolt may have the file: it trusts what it reads, and scanFile has checked every page.
+	s.db, err = openFile(s.filePath(), &s.head)
 	if err != nil {
 		return err
 	}
-	expired := s.fill(l.states)
+	expired := s.fillMemory(l.states)
 	if names := len(l.states); names > 0 {
 		s.config.Log.Info("loaded", "dir", s.dir, "names", names-expired, "expired", expired,
 			"took", time.Since(begun).Round(time.Millisecond).String())
@@ -124,12 +53,13 @@ func (s *Store) load() error {
 	return nil
 }
 
-// fill puts what was read into the memory, but for what has expired meanwhile, which is removed from the
-// file some time. A limit that is at rest stays for as long as it would have without a restart.
-func (s *Store) fill(states map[gatehouse.Key]control.State) (expired int) {
+// fillMemory puts the states of a file into the memory, except those that have expired. These are removed
+// from the file later, because they become dirty. A limit at rest stays as long as without a restart.
+func (s *Store) fillMemory(states map[gatehouse.Key]control.State) (expired int) {
 	now := s.now()
 	for key, state := range states {
 		worth := state.Expiry()
+		// A limiter that is worth nothing still remembers its limit for commands that leave it as it is.
 		if control.HasLimit(state) {
 			worth = worth.Add(s.memory.LingerFor(key.Kind))
 		}
@@ -138,16 +68,17 @@ func (s *Store) fill(states map[gatehouse.Key]control.State) (expired int) {
 			s.memory.MarkDirty(key)
 			continue
 		}
+		// The tickets that waited when the file was written are gone with their process.
 		control.ForgetWaiters(state, func(gatehouse.Ticket) bool { return true })
 		s.memory.Put(key, state)
 	}
 	return expired
 }
 
-// start is where the store's clock begins: at the system's, which is read once. It goes on from the last
+// clockStart is where the store's clock begins: at the system's, which is read once. It goes on from the last
 // instant in the file if the system's was set back meanwhile, so that no time comes twice and no fencing
 // token falls.
-func (s *Store) start(wall time.Time, last int64) time.Time {
+func (s *Store) clockStart(wall time.Time, last int64) time.Time {
 	const worth = 10 * time.Second // of a warning
 	earliest := time.Unix(0, last).Add(time.Millisecond)
 	if last == 0 || wall.After(earliest) {
@@ -160,47 +91,47 @@ func (s *Store) start(wall time.Time, last int64) time.Time {
 	return earliest
 }
 
-// A loading is what was read from a file.
-type loading struct {
-	fault    func(error) error    // is told what is wrong; its error ends the reading
-	progress func(records uint64) // is told how many were read
+// A fileScan is what was read from a file.
+type fileScan struct {
+	onFault    func(error) error    // called with each fault; its error ends the reading
+	onProgress func(records uint64) // called with the number of records read so far
 
-	bytes  int64
-	head   head
-	states map[gatehouse.Key]control.State
-	kept   func(bucket string, key, sealed []byte) // is given every good record; may be nil
+	bytes    int64
+	head     fileHead
+	states   map[gatehouse.Key]control.State
+	onRecord func(bucket string, key, sealed []byte) // is given every good record; may be nil
 
-	found   head // what the head should be
+	found   fileHead // what the head should be
 	hasHead bool
 }
 
-// progressEach is after how many records the log is told how far loading is.
+// progressEach is the number of records after which the progress of loading is logged.
 const progressEach = 100_000
 
-// read reads the whole file. The first thing that is wrong with it is an error.
-func (s *Store) read() (*loading, error) {
-	l := newLoading()
-	l.fault = func(fault error) error { return fault }
-	l.progress = func(records uint64) {
+// scanFile reads the whole file. The first thing that is wrong with it is an error.
+func (s *Store) scanFile() (*fileScan, error) {
+	l := newFileScan()
+	l.onFault = func(fault error) error { return fault }
+	l.onProgress = func(records uint64) {
 		if records > 0 && records%progressEach == 0 {
 			s.config.Log.Info("loading", "dir", s.dir, "records", records)
 		}
 	}
-	err := l.readFile(s.path())
+	err := l.readFile(s.filePath())
 	if err == nil {
-		err = l.complete()
+		err = l.checkComplete()
 	}
 	if err != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInternal, "%s: %w; \"gatehouse data check %s\" tells "+
 			"all that is wrong, \"gatehouse data check --drop %s\" goes on without it",
-			s.path(), err, s.dir, s.dir)
+			s.filePath(), err, s.dir, s.dir)
 	}
 	return l, nil
 }
 
-func newLoading() *loading { return &loading{states: make(map[gatehouse.Key]control.State)} }
+func newFileScan() *fileScan { return &fileScan{states: make(map[gatehouse.Key]control.State)} }
 
-func (l *loading) readFile(path string) error {
+func (l *fileScan) readFile(path string) error {
 	if err := checkRegular(path); err != nil {
 		return err
 	}
@@ -214,19 +145,19 @@ func (l *loading) readFile(path string) error {
 		return err
 	}
 	l.bytes = info.Size()
-	return l.read(file, info.Size())
+	return l.readRecords(file, info.Size())
 }
 
-// read reads all records of a file of this size.
-func (l *loading) read(file io.ReaderAt, size int64) error {
+// readRecords reads all records of a file of this size.
+func (l *fileScan) readRecords(file io.ReaderAt, size int64) error {
 	return boltfile.Walk(file, size, boltfile.Visitor{
-		Fault:       l.fault,
+		Fault:       l.onFault,
 		Transaction: func(id uint64) { l.found.tx = id },
 		Record: func(bucket, key, value []byte) error {
-			if err := l.record(string(bucket), key, value); err != nil {
-				return l.fault(&recordError{bucket: string(bucket), key: string(key), err: err})
+			if err := l.readRecord(string(bucket), key, value); err != nil {
+				return l.onFault(&recordError{bucket: string(bucket), key: string(key), err: err})
 			}
-			l.progress(l.found.count)
+			l.onProgress(l.found.count)
 			return nil
 		},
 	})
@@ -244,8 +175,8 @@ func (e *recordError) Error() string {
 
 func (e *recordError) Unwrap() error { return e.err }
 
-// record reads one record.
-func (l *loading) record(bucket string, key, sealed []byte) (err error) {
+// readRecord reads one record.
+func (l *fileScan) readRecord(bucket string, key, sealed []byte) (err error) {
 	switch bucket {
 	case headBucket:
 		if string(key) != headKey {
@@ -257,28 +188,29 @@ func (l *loading) record(bucket string, key, sealed []byte) (err error) {
 	case ballastBucket:
 		return nil
 	}
-	record, err := open(bucket, key, sealed)
+	record, err := openRecord(bucket, key, sealed)
 	if err != nil {
 		return err
 	}
+	// A record counts as found only when it could be decoded too: Drop keeps the found ones.
 	if bucket == holdsBucket {
-		err = l.hold(string(key), record)
+		err = l.readHold(string(key), record)
 	} else {
-		err = l.name(bucket, string(key), record)
+		err = l.readName(bucket, string(key), record)
 	}
 	if err != nil {
 		return err
 	}
 	l.found.count++
 	l.found.sum += fingerprint(bucket, key, sealed)
-	if l.kept != nil {
-		l.kept(bucket, key, sealed)
+	if l.onRecord != nil {
+		l.onRecord(bucket, key, sealed)
 	}
 	return nil
 }
 
-// name reads the state under a name.
-func (l *loading) name(bucket, key string, record []byte) error {
+// readName reads the state under a name.
+func (l *fileScan) readName(bucket, key string, record []byte) error {
 	kind, ok := gatehouse.ParseKind(bucket)
 	if !ok {
 		return errors.New("is of a kind that this program does not know")
@@ -288,18 +220,18 @@ func (l *loading) name(bucket, key string, record []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
 	}
-	if s := tracked(name, state); s != nil {
+	if s := trackedSemaphore(name, state); s != nil {
 		s.Track()
 	}
 	l.states[name] = state
 	return nil
 }
 
-// hold reads a hold of a semaphore, which was read before: its bucket comes first.
-func (l *loading) hold(key string, record []byte) error {
+// readHold reads a hold of a semaphore, which was read before: its bucket comes first.
+func (l *fileScan) readHold(key string, record []byte) error {
 	name, holder, _ := strings.Cut(key, "\x00")
 	semaphore := gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}
-	s := tracked(semaphore, l.states[semaphore])
+	s := trackedSemaphore(semaphore, l.states[semaphore])
 	if s == nil {
 		return errors.New("belongs to a semaphore that is not there")
 	}
@@ -309,8 +241,8 @@ func (l *loading) hold(key string, record []byte) error {
 	return nil
 }
 
-// complete reports whether the records are those that were written last, all of them.
-func (l *loading) complete() error {
+// checkComplete reports whether the records are those that were written last, all of them.
+func (l *fileScan) checkComplete() error {
 	switch {
 	case !l.hasHead:
 		return errors.New("has no head")
@@ -322,66 +254,4 @@ func (l *loading) complete() error {
 		return errors.New("has other records than were written last")
 	}
 	return nil
-}
-
-// openFile opens a file that has been found good, or a new one, for writing.
-func openFile(path string, h *head) (db *bolt.DB, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: opening: %v", path, p)
-		}
-	}()
-	db, err = bolt.Open(path, 0o600, &bolt.Options{
-		Timeout:        time.Second,
-		PageSize:       1 << 12, // everywhere, so that a file can be taken elsewhere
-		NoFreelistSync: true,    // the free pages are those that are not used
-		FreelistType:   bolt.FreelistMapType,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: opening: %w", path, err)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		for _, bucket := range buckets() {
-			if _, err := tx.CreateBucketIfNotExists([]byte(bucket)); err != nil {
-				return err
-			}
-		}
-		// What making room may have left behind.
-		if err := tx.Bucket([]byte(ballastBucket)).Delete([]byte(ballastBucket)); err != nil {
-			return err
-		}
-		return h.put(tx)
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: opening: %w", path, err), db.Close())
-	}
-	return db, nil
-}
-
-// createFile makes a file without records. It has its name once it is whole.
-func createFile(path string) error {
-	draft := path + ".new"
-	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	db, err := openFile(draft, new(head))
-	if err != nil {
-		return err
-	}
-	if err = db.Close(); err != nil {
-		return fmt.Errorf("%s: writing the first record: %w", draft, err)
-	}
-	return rename(draft, path)
-}
-
-// rename gives a file another name, which lasts.
-func rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-	return errors.Join(syncDir(dir), dir.Close())
 }

@@ -7,18 +7,18 @@ import (
 	"syscall"
 )
 
-// noFollow has a file not opened that is a link.
+// noFollow makes opening a symbolic link an error.
 const noFollow = syscall.O_NOFOLLOW
 
-// othersMayWrite reports whether somebody else than the owner may write in a directory.
+// othersMayWrite reports whether users other than the owner may write in a directory.
 func othersMayWrite(dir string) bool {
 	info, err := os.Stat(dir)
 	return err == nil && info.Mode().Perm()&0o022 != 0
 }
 
-// flock takes the lock of a file if nobody has it. The system lets go of it when the process ends, however
-// it does.
-func flock(file *os.File) bool {
+// tryLockFile locks a file if no other process has its lock. The system unlocks it when the process ends, in
+// whatever way.
+func tryLockFile(file *os.File) bool {
 	fd := int(file.Fd()) // #nosec G115 -- it was an int
 	return syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -23,8 +23,8 @@ const (
 	ballastBucket = "ballast"
 )
 
-// buckets are all buckets of a file.
-func buckets() []string {
+// allBuckets are all buckets of a file.
+func allBuckets() []string {
 	names := []string{headBucket, holdsBucket, ballastBucket}
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 		names = append(names, kind.String())
@@ -41,15 +41,15 @@ func holdKey(name, holder string) []byte {
 // damaged too.
 const sumSize = 4
 
-func table() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+func crcTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// seal appends the checksum of the record of key in a bucket.
-func seal(bucket string, key, record []byte) []byte {
+// sealRecord appends the checksum of the record of key in a bucket.
+func sealRecord(bucket string, key, record []byte) []byte {
 	return binary.LittleEndian.AppendUint32(record, checksum(bucket, key, record))
 }
 
 func checksum(bucket string, key, record []byte) uint32 {
-	t := table()
+	t := crcTable()
 	sum := crc32.Update(0, t, []byte(bucket))
 	sum = crc32.Update(sum, t, []byte{0})
 	sum = crc32.Update(sum, t, binary.AppendUvarint(nil, uint64(len(key))))
@@ -59,8 +59,8 @@ func checksum(bucket string, key, record []byte) uint32 {
 
 var errDamaged = errors.New("is damaged: its checksum is wrong")
 
-// open checks a sealed record and returns what it says.
-func open(bucket string, key, sealed []byte) ([]byte, error) {
+// openRecord checks a sealed record and returns what it says.
+func openRecord(bucket string, key, sealed []byte) ([]byte, error) {
 	n := len(sealed) - sumSize
 	if n < 0 || checksum(bucket, key, sealed[:n]) != binary.LittleEndian.Uint32(sealed[n:]) {
 		return nil, errDamaged
@@ -68,8 +68,8 @@ func open(bucket string, key, sealed []byte) ([]byte, error) {
 	return sealed[:n], nil
 }
 
-// A head is what a file says about itself.
-type head struct {
+// A fileHead is what a file says about itself.
+type fileHead struct {
 	tx    uint64 // the number of the transaction that wrote it: no other page is from an older one
 	last  int64  // the last instant of the store's clock that was written down, Unix ns
 	count uint64 // of the records of all kinds, holds included
@@ -78,17 +78,17 @@ type head struct {
 
 const headVersion = 1
 
-func (h *head) encode() []byte {
+func (h *fileHead) encode() []byte {
 	data := []byte{headVersion}
 	data = binary.LittleEndian.AppendUint64(data, h.tx)
 	data = binary.LittleEndian.AppendUint64(data, uint64(h.last)) // #nosec G115 -- as bits
 	data = binary.LittleEndian.AppendUint64(data, h.count)
 	data = binary.LittleEndian.AppendUint64(data, h.sum)
-	return seal(headBucket, []byte(headKey), data)
+	return sealRecord(headBucket, []byte(headKey), data)
 }
 
-func decodeHead(sealed []byte) (h head, err error) {
-	data, err := open(headBucket, []byte(headKey), sealed)
+func decodeHead(sealed []byte) (h fileHead, err error) {
+	data, err := openRecord(headBucket, []byte(headKey), sealed)
 	switch {
 	case err != nil:
 		return h, err
@@ -102,8 +102,8 @@ func decodeHead(sealed []byte) (h head, err error) {
 	return h, nil
 }
 
-// put writes the head, as the last change of a transaction.
-func (h *head) put(tx *bolt.Tx) error {
+// writeHead writes the head, as the last change of a transaction.
+func (h *fileHead) writeHead(tx *bolt.Tx) error {
 	h.tx = uint64(tx.ID()) // #nosec G115 -- it counts up from 1
 	return tx.Bucket([]byte(headBucket)).Put([]byte(headKey), h.encode())
 }
@@ -120,8 +120,8 @@ func fingerprint(bucket string, key, sealed []byte) uint64 {
 	return h.Sum64()
 }
 
-// tracked is the state when its holds have records of their own.
-func tracked(key gatehouse.Key, state control.State) *control.Semaphore {
+// trackedSemaphore is the state when its holds have records of their own.
+func trackedSemaphore(key gatehouse.Key, state control.State) *control.Semaphore {
 	if key.Kind != gatehouse.Semaphore || state == nil {
 		return nil
 	}

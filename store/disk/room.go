@@ -18,8 +18,8 @@ import (
 // errFull means that something was not written because there is no room.
 var errFull = errors.New("no room on the disk")
 
-// tryAgain is how soon it is tried again to get room on a full disk.
-const tryAgain = time.Second
+// roomRetryDelay is how soon it is tried again to get room on a full disk.
+const roomRetryDelay = time.Second
 
 // needsRoom reports whether the command may make the file larger.
 func (s *Store) needsRoom(key gatehouse.Key, cmd *gatehouse.Command) bool {
@@ -33,7 +33,7 @@ func (s *Store) needsRoom(key gatehouse.Key, cmd *gatehouse.Command) bool {
 	}
 }
 
-// applyFull serves the queue while the disk is full, but for those who need room.
+// applyFull serves the queue while the disk is full, except the commands that need room.
 func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []control.Turn, t *trouble) error {
 	var rest []control.Turn
 	var places []int
@@ -45,9 +45,10 @@ func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []contro
 		rest = append(rest, queue[i])
 		places = append(places, i)
 	}
-	if len(rest) < len(queue) && s.now().After(t.next) {
+	// A refused command is the occasion to look whether there is room again.
+	if len(rest) < len(queue) && s.now().After(t.retryAt) {
 		s.roomWanted.Store(true)
-		s.signal()
+		s.wakeWriter()
 	}
 	if len(rest) == 0 {
 		return t.err
@@ -59,36 +60,37 @@ func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []contro
 	return err
 }
 
-// pagesFor is how many pages a transaction may need at most that changes so many records, of so many
-// bytes in all: for each a leaf of its own and as much of branches, but no more than there are.
+// pagesFor returns an upper bound of the pages of a transaction, by the number of its records and their bytes
+// in all: a leaf and a branch for each record, but no more pages than are used.
 func (s *Store) pagesFor(records, size int) int {
 	const spare = 64 // for the heads of buckets and what is split
 	page := s.db.Info().PageSize
-	used := int(s.size.Load()/int64(page)) - s.free()
+	used := int(s.fileSize.Load()/int64(page)) - s.freePages()
 	return min(2*records, used) + 2*size/page + spare
 }
 
-// free is how many pages of the file are free.
-func (s *Store) free() int {
+// freePages is how many pages of the file are free.
+func (s *Store) freePages() int {
 	stats := s.db.Stats()
 	return stats.FreePageN + stats.PendingPageN
 }
 
-// makeRoom makes sure that a transaction of so many pages can be written and leaves some for later. An
+// makeRoom makes sure that a transaction of that many pages can be written and leaves some for later. An
 // error is errFull or final.
 func (s *Store) makeRoom(pages int) error {
 	reserve := s.config.Reserve / s.db.Info().PageSize
 	t := s.trouble.Load()
-	switch free := s.free(); {
+	switch free := s.freePages(); {
 	case t == nil && free >= pages+reserve/2:
 		return nil
 	case t != nil && free >= pages+reserve: // more than that, so that it does not change to and fro
 		s.setRoomy()
 		return nil
-	case t != nil && s.now().Before(t.next):
+	case t != nil && s.now().Before(t.retryAt):
 		return nil
 	}
-	err := s.grow(pages + reserve)
+	// Growing is tried also when the pages would suffice, to notice a full disk while there is a reserve.
+	err := s.growFile(pages + reserve)
 	switch {
 	case err == nil:
 		s.setRoomy()
@@ -97,16 +99,16 @@ func (s *Store) makeRoom(pages int) error {
 		return err
 	}
 	s.setFull(err)
-	if t == nil && s.free() < pages+reserve/4 {
+	if t == nil && s.freePages() < pages+reserve/4 {
 		return err // it may be much, and what is kept is not for that
 	}
 	return nil
 }
 
-// grow makes so many pages more.
-func (s *Store) grow(pages int) error {
+// growFile adds free pages to the file, by writing a record of their size and removing it.
+func (s *Store) growFile(pages int) error {
 	key := []byte(ballastBucket)
-	err := s.update(func(w *writer) error {
+	err := s.updateFile(func(w *fileTx) error {
 		w.changed = true
 		ballast := make([]byte, pages*s.db.Info().PageSize)
 		return w.tx.Bucket(key).Put(key, ballast)
@@ -114,7 +116,7 @@ func (s *Store) grow(pages int) error {
 	if err != nil {
 		return err
 	}
-	return s.update(func(w *writer) error {
+	return s.updateFile(func(w *fileTx) error {
 		w.changed = true
 		return w.tx.Bucket(key).Delete(key)
 	})
@@ -133,24 +135,26 @@ func (s *Store) setFull(err error) {
 			"dir", s.dir, "error", err)
 	}
 	s.trouble.Store(&trouble{
-		full: true, next: s.now().Add(tryAgain),
+		full: true, retryAt: s.now().Add(roomRetryDelay),
 		err: gatehouse.Errorf(gatehouse.CodeUnavailable,
 			"%s: the disk is full, and nothing new can be held, sent or counted until there is room", s.dir),
 	})
 }
 
-// takeBack makes the memory what the file says, after a change could not be written, and tells all who
-// wait. What comes meanwhile is taken back too.
-func (s *Store) takeBack(err error) error {
+// rollBack resets the memory to what the file says after changes could not be written, and answers the
+// waiting calls with the error. Changes that come meanwhile are rolled back too.
+func (s *Store) rollBack(err error) error {
 	s.setFull(err)
-	refused := newBatch()
+	refused := newWriteBatch()
 	refused.err = s.trouble.Load().err
 	close(refused.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// From here on OnServed adds the names of new changes to refused, until no name is left to restore. Only
+	// then, under one lock, changes are accepted again.
 	s.refused = refused
-	waiting := [...]*batch{s.current, s.next}
-	s.current, s.next = nil, newBatch()
+	waiting := [...]*writeBatch{s.current, s.next}
+	s.current, s.next = nil, newWriteBatch()
 	for _, b := range waiting {
 		for key := range b.changes {
 			refused.changes[key] = nil
@@ -159,9 +163,10 @@ func (s *Store) takeBack(err error) error {
 	told, failed := refused.err, error(nil)
 	for len(refused.changes) > 0 && failed == nil {
 		keys := refused.changes
-		refused.changes = make(map[gatehouse.Key]*change)
+		refused.changes = make(map[gatehouse.Key]*nameChange)
+		// Without the lock: Put takes that of the memory, under which OnServed takes this one.
 		s.mu.Unlock()
-		failed = s.restore(keys)
+		failed = s.restoreStates(keys)
 		s.mu.Lock()
 	}
 	if failed == nil {
@@ -176,19 +181,19 @@ func (s *Store) takeBack(err error) error {
 	return failed
 }
 
-// restore makes what the memory says of these names what the file says.
-func (s *Store) restore(keys map[gatehouse.Key]*change) (err error) {
+// restoreStates sets the states of these names to those in the file.
+func (s *Store) restoreStates(keys map[gatehouse.Key]*nameChange) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}
 		if err != nil {
-			err = s.broken(err)
+			err = s.diskError(err)
 		}
 	}()
 	return s.db.View(func(tx *bolt.Tx) error {
 		for key := range keys {
-			state, err := stored(tx, key)
+			state, err := storedState(tx, key)
 			if err != nil {
 				return err
 			}
@@ -198,19 +203,19 @@ func (s *Store) restore(keys map[gatehouse.Key]*change) (err error) {
 	})
 }
 
-// stored is the state that the file has under a name, nil when there is none.
-func stored(tx *bolt.Tx, key gatehouse.Key) (control.State, error) {
+// storedState returns the state that the file has under a name, nil if there is none.
+func storedState(tx *bolt.Tx, key gatehouse.Key) (control.State, error) {
 	bucket, name := key.Kind.String(), []byte(key.Name)
 	sealed := tx.Bucket([]byte(bucket)).Get(name)
 	if sealed == nil {
 		return nil, nil
 	}
-	record, err := open(bucket, name, sealed)
+	record, err := openRecord(bucket, name, sealed)
 	if err != nil {
 		return nil, err
 	}
 	state, err := control.Decode(key.Kind, record)
-	s := tracked(key, state)
+	s := trackedSemaphore(key, state)
 	if err != nil || s == nil {
 		return state, err
 	}

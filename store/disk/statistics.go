@@ -18,7 +18,7 @@ type Statistics struct {
 	Full bool
 }
 
-type counters struct {
+type writeCounters struct {
 	commits, records atomic.Uint64
 	flush            atomic.Int64 // ns
 }
@@ -32,11 +32,11 @@ func (s *Store) Statistics() Statistics {
 	}
 }
 
-// wrote notes one transaction.
-func (c *counters) wrote(records int) {
+// countCommit notes one transaction.
+func (c *writeCounters) countCommit(records int) {
 	c.commits.Add(1)
 	c.records.Add(uint64(records)) // #nosec G115 -- from 0
 }
 
-// flushed notes that limiters were written down.
-func (c *counters) flushed(took time.Duration) { c.flush.Store(int64(took)) }
+// setFlushTime notes that limiters were written down.
+func (c *writeCounters) setFlushTime(took time.Duration) { c.flush.Store(int64(took)) }

@@ -1,8 +1,8 @@
 // Package disk keeps controllers in memory, and in a file that outlasts the process. What is held, sent or
-// counted is on disk before anybody is told; what limiters count is written down each second.
+// counted is on disk before a client is answered; what limiters count is written once a second.
 //
-// Decisions are those of a memory store; the file is written by bbolt. One goroutine writes: what comes
-// while it waits for the disk goes there together, with the next transaction.
+// A memory store decides, and bbolt writes the file. One goroutine writes: the changes that come while it
+// waits for the disk share the next transaction.
 package disk
 
 import (
@@ -37,7 +37,7 @@ type Config struct {
 	// the disk is full; 0 means DefaultReserve.
 	Reserve int
 
-	// Log is told how loading goes, and of trouble with the disk; nil means that nobody is.
+	// Log gets the progress of loading, and trouble with the disk; nil means no log.
 	Log *slog.Logger
 
 	// Now is the system's clock, which is read once; nil means time.Now.
@@ -59,34 +59,34 @@ type Store struct {
 	memory *memory.Store
 
 	// These are the writer's alone.
-	db     *bolt.DB
-	head   head                 // as it is on disk
-	size   atomic.Int64         // of what was used of the file at the last transaction
-	commit func(*bolt.Tx) error // (*bolt.Tx).Commit, but for tests
+	db       *bolt.DB
+	head     fileHead             // as it is on disk
+	fileSize atomic.Int64         // of what was used of the file at the last transaction
+	commitTx func(*bolt.Tx) error // (*bolt.Tx).Commit, except in tests
 
-	wake       chan struct{} // there is something to do
-	flushing   atomic.Bool   // the timer runs
-	flushTimer *time.Timer
-	flushDue   atomic.Bool
-	closing    atomic.Bool
-	roomWanted atomic.Bool
-	ended      chan struct{} // the writer has
-	failed     chan struct{} // the file cannot be written any more
+	wake        chan struct{} // there is something to do
+	flushArmed  atomic.Bool   // the timer runs
+	flushTimer  *time.Timer
+	flushDue    atomic.Bool
+	closing     atomic.Bool
+	roomWanted  atomic.Bool
+	writerEnded chan struct{} // the writer has
+	failed      chan struct{} // the file cannot be written any more
 
 	trouble  atomic.Pointer[trouble] // nil while all is well
-	counters counters
+	counters writeCounters
 
 	mu      sync.Mutex
-	current *batch // being written; nil when none is
-	next    *batch
-	refused *batch // while changes are taken back, and after the end: what is told to all
+	current *writeBatch // being written; nil when none is
+	next    *writeBatch
+	refused *writeBatch // answers every change while changes are rolled back, and after the end
 }
 
 // A trouble is why not everything is answered.
 type trouble struct {
-	err  error
-	full bool      // the disk is: what needs no room goes on
-	next time.Time // when to try again
+	err     error
+	full    bool      // the disk is: what needs no room goes on
+	retryAt time.Time // when to try again
 }
 
 // Open opens the store in a directory, which is made when there is none. No other process can use it until
@@ -101,20 +101,22 @@ func Open(dir string, config Config) (*Store, error) {
 		config.Log.Warn("others may write in the store's directory; want mode 0700", "dir", dir)
 	}
 	s := &Store{
-		dir: dir, config: config, lock: lock, commit: (*bolt.Tx).Commit,
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(chan struct{}),
-		next: newBatch(),
+		dir: dir, config: config, lock: lock, commitTx: (*bolt.Tx).Commit,
+		wake: make(chan struct{}, 1), writerEnded: make(chan struct{}), failed: make(chan struct{}),
+		next: newWriteBatch(),
 	}
+	// The timer exists from the start, because OnDirty resets it under a lock. It runs only when names are
+	// dirty.
 	s.flushTimer = time.AfterFunc(time.Hour, func() {
 		s.flushDue.Store(true)
-		s.signal()
+		s.wakeWriter()
 	})
 	s.flushTimer.Stop()
-	if err := s.load(); err != nil {
+	if err := s.loadFile(); err != nil {
 		s.flushTimer.Stop()
 		return nil, errors.Join(err, s.closeFiles())
 	}
-	go s.write()
+	go s.runWriter()
 	return s, nil
 }
 
@@ -186,11 +188,11 @@ func (s *Store) Err() error {
 // Close writes down what is still to be, and lets go of the directory. Calls that come later fail.
 func (s *Store) Close() error {
 	if s.closing.Swap(true) {
-		<-s.ended
+		<-s.writerEnded
 		return nil
 	}
-	s.signal()
-	<-s.ended
+	s.wakeWriter()
+	<-s.writerEnded
 	s.flushTimer.Stop()
 	if err := s.Err(); err != nil {
 		return err // what failed is not touched again; the end of the process lets go of it
@@ -206,8 +208,8 @@ func (s *Store) closeFiles() error {
 	return errors.Join(failed, s.lock.Close())
 }
 
-// signal wakes the writer.
-func (s *Store) signal() {
+// wakeWriter wakes the writer.
+func (s *Store) wakeWriter() {
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -16,28 +16,29 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// write is the one goroutine that writes, until Close or until the file cannot be written.
-func (s *Store) write() {
-	defer close(s.ended)
-	debug.SetPanicOnFault(true) // what is mapped may fail to be read
+// runWriter is the only goroutine that writes the file, until Close or until the file cannot be written.
+func (s *Store) runWriter() {
+	defer close(s.writerEnded)
+	debug.SetPanicOnFault(true) // a page of the mapped file may fail to be read
 	for {
 		<-s.wake
-		// Those who were just told come back with their next command: let them, so that they go together.
+		// Clients that were just answered come back with their next command. Letting them run first puts
+		// their changes into the same transaction.
 		runtime.Gosched()
 		closing := s.closing.Load()
-		if err := s.work(closing); err != nil {
-			s.fail(err)
+		if err := s.writePending(closing); err != nil {
+			s.failStore(err)
 			return
 		}
 		if closing {
-			s.refuse(gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store is closed", s.dir))
+			s.refuseAll(gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store is closed", s.dir))
 			return
 		}
 	}
 }
 
-// work does what there is to do. An error is the end.
-func (s *Store) work(closing bool) error {
+// writePending writes what is due: the next batch, room on a full disk, dirty names. An error is final.
+func (s *Store) writePending(closing bool) error {
 	if err := s.writeNext(); err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func (s *Store) work(closing bool) error {
 		}
 	}
 	if s.flushDue.Swap(false) || closing {
-		if err := s.flush(closing); err != nil {
+		if err := s.flushDirty(closing); err != nil {
 			return err
 		}
 		return s.writeNext()
@@ -55,7 +56,7 @@ func (s *Store) work(closing bool) error {
 	return nil
 }
 
-// writeNext writes the batch that has come together, if there is one, and tells those who wait for it.
+// writeNext writes the next batch if it has changes, and ends the wait of its callers.
 func (s *Store) writeNext() error {
 	s.mu.Lock()
 	b := s.next
@@ -63,11 +64,13 @@ func (s *Store) writeNext() error {
 		s.mu.Unlock()
 		return nil
 	}
-	s.current, s.next = b, newBatch()
+	s.current, s.next = b, newWriteBatch()
 	s.mu.Unlock()
+	// current is set before the write and cleared after it: a decision that rests on one of its changes must
+	// wait for it, and finds it there.
 	err := s.writeChanges(b.changes)
 	if errors.Is(err, errFull) {
-		return s.takeBack(err)
+		return s.rollBack(err)
 	}
 	if err != nil {
 		return err
@@ -79,31 +82,33 @@ func (s *Store) writeNext() error {
 	return nil
 }
 
-// mostWhenFull is how many changes are written together while the disk is full: the free pages of the file
-// suffice for that many.
-const mostWhenFull = 128
+// maxWhenFull is how many changes are written together while the disk is full: the free pages of the file
+// suffice for that number.
+const maxWhenFull = 128
 
 // writeChanges writes them in one transaction, or, while the disk is full, in several.
-func (s *Store) writeChanges(changes map[gatehouse.Key]*change) error {
-	if t := s.trouble.Load(); t == nil || len(changes) <= mostWhenFull {
-		return s.transact(changes)
+func (s *Store) writeChanges(changes map[gatehouse.Key]*nameChange) error {
+	if t := s.trouble.Load(); t == nil || len(changes) <= maxWhenFull {
+		return s.writeTransaction(changes)
 	}
-	part := make(map[gatehouse.Key]*change, mostWhenFull)
+	part := make(map[gatehouse.Key]*nameChange, maxWhenFull)
 	for key, c := range changes {
 		part[key] = c
-		if len(part) < mostWhenFull {
+		if len(part) < maxWhenFull {
 			continue
 		}
-		if err := s.transact(part); err != nil {
+		if err := s.writeTransaction(part); err != nil {
 			return err
 		}
 		clear(part)
 	}
-	return s.transact(part)
+	return s.writeTransaction(part)
 }
 
-// transact writes changes in one transaction. An error is errFull, and then nothing was written, or final.
-func (s *Store) transact(changes map[gatehouse.Key]*change) error {
+// writeTransaction writes changes in one transaction. An error is either errFull, after which nothing was
+// written, or final.
+func (s *Store) writeTransaction(changes map[gatehouse.Key]*nameChange) error {
+	// An upper bound of the pages, since a release must find room even on a full disk.
 	records, size := 0, 0
 	for key, c := range changes {
 		records += 1 + len(c.holds)
@@ -115,76 +120,80 @@ func (s *Store) transact(changes map[gatehouse.Key]*change) error {
 	if err := s.makeRoom(s.pagesFor(records, size)); err != nil {
 		return err
 	}
-	err := s.update(func(w *writer) error {
+	err := s.updateFile(func(w *fileTx) error {
 		for key, c := range changes {
-			if err := w.write(key, c); err != nil {
+			if err := w.writeChange(key, c); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err == nil && records > 0 {
-		s.counters.wrote(records)
+		s.counters.countCommit(records)
 	}
 	return err
 }
 
-// A writer is one transaction.
-type writer struct {
+// A fileTx is one transaction.
+type fileTx struct {
 	tx      *bolt.Tx
-	head    head
+	head    fileHead
 	changed bool
 }
 
-// update makes a transaction. Nothing of it is on disk unless it returns nil; an error that is not errFull
-// means that this is not certain, and then nothing may be written any more: a disk that has failed to keep
-// what it was given may say at the next attempt that all is well.
-func (s *Store) update(write func(w *writer) error) (err error) {
+// updateFile makes one transaction. It is on disk if updateFile returns nil, and is not if that returns
+// errFull. After any other error this is not certain, and nothing may be written any more: a disk that has
+// failed to keep what it was given may report success at the next attempt.
+func (s *Store) updateFile(write func(w *fileTx) error) (err error) {
 	defer func() {
+		// bbolt panics on a page that makes no sense, and a mapped page that cannot be read is a fault.
 		if p := recover(); p != nil {
-			err = s.broken(fmt.Errorf("%v", p))
+			err = s.diskError(fmt.Errorf("%v", p))
 		}
 	}()
 	tx, err := s.db.Begin(true)
 	if err != nil {
-		return s.broken(err)
+		return s.diskError(err)
 	}
-	s.size.Store(tx.Size())
-	w := &writer{tx: tx, head: s.head}
+	s.fileSize.Store(tx.Size())
+	w := &fileTx{tx: tx, head: s.head}
 	if err := write(w); err != nil {
-		return s.broken(err)
+		return s.diskError(err)
 	}
+	// Every commit waits for the disk, so that one without a change is not made.
 	if !w.changed {
 		return tx.Rollback()
 	}
 	w.head.last = s.now().UnixNano()
-	if err := w.head.put(tx); err != nil {
-		return s.broken(err)
+	if err := w.head.writeHead(tx); err != nil {
+		return s.diskError(err)
 	}
 	id := tx.ID()
-	if err := s.commit(tx); err != nil {
-		return s.judge(err, id)
+	if err := s.commitTx(tx); err != nil {
+		return s.classifyCommitError(err, id)
 	}
 	s.head = w.head
 	return nil
 }
 
-// judge says what a commit that failed means. When a write had no room, before anything was valid, it
-// is as if it had not been tried. A sync that failed is final whatever the reason.
-func (s *Store) judge(err error, id int) error {
+// classifyCommitError returns errFull if a commit failed because a write had no room, before the transaction
+// became valid. Any other error is final, and so is every error of a sync.
+func (s *Store) classifyCommitError(err error, id int) error {
 	var write *fs.PathError
 	lacking := errors.As(err, &write) && write.Op == "write" && lacksRoom(err) ||
 		strings.HasPrefix(err.Error(), "file resize error")
 	if !lacking {
-		return s.broken(err)
+		return s.diskError(err)
 	}
+	// A read transaction has the number of the last valid transaction. If that is the failed one, or cannot
+	// be told, the change may be on disk.
 	tx, begun := s.db.Begin(false)
 	if begun != nil {
-		return s.broken(begun)
+		return s.diskError(begun)
 	}
 	valid := tx.ID()
 	if rolled := tx.Rollback(); rolled != nil || valid >= id {
-		return s.broken(err)
+		return s.diskError(err)
 	}
 	return fmt.Errorf("%w: %w", errFull, err)
 }
@@ -193,31 +202,31 @@ func lacksRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// broken is the error after which nothing is written any more.
-func (s *Store) broken(err error) error {
+// diskError is the error after which nothing is written any more.
+func (s *Store) diskError(err error) error {
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the disk failed, and nothing was acknowledged "+
-		"since: %w; look after the disk, then start the server again", s.path(), err)
+		"since: %w; look after the disk, then start the server again", s.filePath(), err)
 }
 
-// write makes one change.
-func (w *writer) write(key gatehouse.Key, c *change) error {
+// writeChange makes one change.
+func (w *fileTx) writeChange(key gatehouse.Key, c *nameChange) error {
 	name := []byte(key.Name)
 	if c.fresh && key.Kind == gatehouse.Semaphore {
 		if err := w.dropHolds(key.Name); err != nil {
 			return err
 		}
 	}
-	// In order, because many new keys of one page are put there by moving those behind them.
+	// In order of the keys: bbolt inserts a key into a page by moving all keys behind it.
 	for _, holder := range slices.Sorted(maps.Keys(c.holds)) {
-		if err := w.set(holdsBucket, holdKey(key.Name, holder), c.holds[holder]); err != nil {
+		if err := w.setRecord(holdsBucket, holdKey(key.Name, holder), c.holds[holder]); err != nil {
 			return err
 		}
 	}
-	return w.set(key.Kind.String(), name, c.state)
+	return w.setRecord(key.Kind.String(), name, c.state)
 }
 
-// set writes a record, or removes it when it is nil.
-func (w *writer) set(bucket string, key, record []byte) error {
+// setRecord writes a record, or removes it when it is nil.
+func (w *fileTx) setRecord(bucket string, key, record []byte) error {
 	b := w.tx.Bucket([]byte(bucket))
 	if old := b.Get(key); old != nil {
 		w.head.count--
@@ -229,21 +238,22 @@ func (w *writer) set(bucket string, key, record []byte) error {
 	if record == nil {
 		return b.Delete(key)
 	}
-	sealed := seal(bucket, key, record)
+	sealed := sealRecord(bucket, key, record)
 	w.head.count++
 	w.head.sum += fingerprint(bucket, key, sealed)
 	return b.Put(key, sealed)
 }
 
 // dropHolds removes the holds of a semaphore.
-func (w *writer) dropHolds(name string) error {
-	var holders []string // what a cursor stands on must not go
+func (w *fileTx) dropHolds(name string) error {
+	// The holders are collected first, because a key under a cursor must not be removed.
+	var holders []string
 	err := eachHold(w.tx, name, func(holder string, _ []byte) error {
 		holders = append(holders, holder)
 		return nil
 	})
 	for _, holder := range holders {
-		err = errors.Join(err, w.set(holdsBucket, holdKey(name, holder), nil))
+		err = errors.Join(err, w.setRecord(holdsBucket, holdKey(name, holder), nil))
 	}
 	return err
 }
@@ -253,7 +263,7 @@ func eachHold(tx *bolt.Tx, name string, visit func(holder string, form []byte) e
 	prefix := holdKey(name, "")
 	cursor := tx.Bucket([]byte(holdsBucket)).Cursor()
 	for key, sealed := cursor.Seek(prefix); bytes.HasPrefix(key, prefix); key, sealed = cursor.Next() {
-		form, err := open(holdsBucket, key, sealed)
+		form, err := openRecord(holdsBucket, key, sealed)
 		if err != nil {
 			return err
 		}
@@ -264,26 +274,27 @@ func eachHold(tx *bolt.Tx, name string, visit func(holder string, form []byte) e
 	return nil
 }
 
-// fail ends the store: from now on nobody is told anything but this.
-func (s *Store) fail(err error) {
+// failStore ends the store: from now on every call returns err.
+func (s *Store) failStore(err error) {
 	s.config.Log.Error("the store has failed", "error", err)
-	s.refuse(err)
+	s.refuseAll(err)
 	close(s.failed)
 }
 
-// refuse tells err to all who wait and all who come.
-func (s *Store) refuse(err error) {
+// refuseAll answers err to all waiting and all later calls.
+func (s *Store) refuseAll(err error) {
+	// First the trouble, then the batches: a call that misses the first finds refused below.
 	s.trouble.Store(&trouble{err: err})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range [...]*batch{s.current, s.next} {
+	for _, b := range [...]*writeBatch{s.current, s.next} {
 		if b != nil {
 			b.err = err
 			close(b.done)
 		}
 	}
-	s.current, s.next = nil, newBatch()
-	s.refused = newBatch()
+	s.current, s.next = nil, newWriteBatch()
+	s.refused = newWriteBatch()
 	s.refused.err = err
 	close(s.refused.done)
 }
