@@ -13,49 +13,50 @@ import (
 // What is left here must never be more than that, whatever becomes of an exchange: a reset counts what the
 // record says. Between two exchanges it only falls, or rises again by what was drawn since the last one.
 
-// A chunk is what was taken from the store to be let through here.
-type chunk struct {
-	command  gatehouse.Command  // that was sent to take it
-	said     gatehouse.Decision // by the store
-	until    time.Time          // by when it is worth nothing: the bucket is refilled, or its window ends
-	left     int64
-	number   uint64 // of the last exchange, successful or not: what was drawn since then has it
-	commands int64  // how many were let through that the store does not know of
-	busy     bool   // something was let through since the last round
+// A localChunk is what was taken from the store in one piece, to be granted here.
+type localChunk struct {
+	command     gatehouse.Command  // that was sent to take it
+	reply       gatehouse.Decision // by the store
+	validUntil  time.Time          // by when it is worth nothing: the bucket is refilled, or its window ends
+	left        int64
+	number      uint64 // of the last exchange, successful or not: what was drawn since then has it
+	commands    int64  // how many were let through that the store does not know of
+	usedInRound bool   // something was let through since the last round
 }
 
-// A refusal is what the store said when there was nothing to take.
-type refusal struct {
-	command gatehouse.Command
-	said    gatehouse.Decision
-	until   time.Time // by when it is to be asked again
+// A cachedRefusal is what the store said when there was nothing to take.
+type cachedRefusal struct {
+	command    gatehouse.Command
+	reply      gatehouse.Decision
+	validUntil time.Time // by when it is to be asked again
 }
 
-// A rest is what is to be given back of a chunk that is not used any more. To say so twice does no harm.
-type rest struct {
-	until    time.Time // the zero time when there is nothing to say
-	left     int64
-	commands int64
+// An unusedChunk is the rest of a chunk that is to be returned to the store. Returning it twice does no harm.
+type unusedChunk struct {
+	validUntil time.Time // the zero time when there is nothing to say
+	left       int64
+	commands   int64
 }
 
 // maxFetches is how often a chunk is asked for until the store is left to decide: it may have less than a
 // whole one left, or the window may end on the way.
 const maxFetches = 4
 
-// fromChunk lets through what was taken from the store before, and takes more when that is used up.
-func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
+// applyFromChunk serves a queue from the chunk, and takes another one when that is used up. What a chunk
+// cannot serve is applied to the store.
+func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn) error {
 	n.mu.Lock()
-	if n.gone {
+	if n.forgotten {
 		n.mu.Unlock()
-		return errGone
+		return errForgotten
 	}
 	n.used = true
-	n.store.enter(n)
+	n.store.scheduleExchange(n)
 	n.mu.Unlock()
-	queue = n.draw(queue)
-	if len(queue) > 0 && chunked(queue[0].Command) {
+	queue = n.drawQueue(queue)
+	if len(queue) > 0 && fitsChunk(queue[0].Command) {
 		var err error
-		queue, err = n.refill(ctx, queue)
+		queue, err = n.fetchChunks(ctx, queue)
 		if err != nil {
 			return err
 		}
@@ -63,12 +64,13 @@ func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
 	switch {
 	case len(queue) == 0:
 		return nil
-	case hasOp(queue, settles):
-		return n.afterChunk(ctx, queue)
+	case hasOp(queue, needsChunkBack):
+		return n.applyAfterReturn(ctx, queue)
 	case hasOp(queue, func(op gatehouse.Op) bool { return op == gatehouse.OpUndo }):
-		// The store must have heard first that it was let through.
-		n.exchanging <- struct{}{}
-		<-n.exchanging
+		// An exchange that is under way may be the one that reports the grant. It must end first, so that the
+		// store knows what the undo is about.
+		n.exchangeLock <- struct{}{}
+		<-n.exchangeLock
 	}
 	err := n.store.shared.Apply(ctx, n.key, queue)
 	n.mu.Lock()
@@ -83,7 +85,7 @@ func (n *name) fromChunk(ctx context.Context, queue []control.Turn) error {
 
 // noteLimit notes the limit in force by which the store has judged an acquire: 0 if it did not, or by
 // several. It is called with the lock held.
-func (n *name) noteLimit(d *gatehouse.Decision) {
+func (n *namedLimiter) noteLimit(d *gatehouse.Decision) {
 	n.limit = d.Limit
 	if len(d.Windows) > 0 {
 		n.limit = 0
@@ -92,7 +94,7 @@ func (n *name) noteLimit(d *gatehouse.Decision) {
 
 // knownLimit is the limit under which a chunk for a command would be taken; 0 when the store has to decide
 // because the command leaves the limit as it is, and what that is is not known here.
-func (n *name) knownLimit(cmd *gatehouse.Command) int64 {
+func (n *namedLimiter) knownLimit(cmd *gatehouse.Command) int64 {
 	if cmd.HasLimit() {
 		return max(1, cmd.Size)
 	}
@@ -105,9 +107,9 @@ func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
 	return slices.ContainsFunc(queue, func(turn control.Turn) bool { return is(turn.Command.Op) })
 }
 
-// settles reports whether an operation needs to know what was let through here: what lies in the chunk can
+// needsChunkBack reports whether the chunk must be returned before an operation: what is left in it can
 // neither be refunded nor outlive a reset.
-func settles(op gatehouse.Op) bool {
+func needsChunkBack(op gatehouse.Op) bool {
 	switch op {
 	case gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve,
 		gatehouse.OpCancel:
@@ -117,14 +119,15 @@ func settles(op gatehouse.Op) bool {
 	}
 }
 
-// refill takes chunks from the store until all is served that they can serve, and returns the rest.
-func (n *name) refill(ctx context.Context, queue []control.Turn) ([]control.Turn, error) {
-	n.exchanging <- struct{}{}
-	defer func() { <-n.exchanging }()
+// fetchChunks takes chunks from the store until all is served that they can serve, and returns the rest.
+func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([]control.Turn, error) {
+	// One exchange at a time. Callers that come meanwhile find a new chunk when it is their turn.
+	n.exchangeLock <- struct{}{}
+	defer func() { <-n.exchangeLock }()
 	size := n.rule.Chunk
 	for range maxFetches {
-		queue = n.draw(queue)
-		if len(queue) == 0 || !chunked(queue[0].Command) {
+		queue = n.drawQueue(queue)
+		if len(queue) == 0 || !fitsChunk(queue[0].Command) {
 			return queue, nil
 		}
 		cmd := *queue[0].Command
@@ -132,42 +135,43 @@ func (n *name) refill(ctx context.Context, queue []control.Turn) ([]control.Turn
 		if limit == 0 {
 			return queue, nil
 		}
-		n.report(&cmd)
+		n.addChunkReport(&cmd)
 		wanted := max(1, cmd.Cost-cmd.Chunk.Left)
 		cmd.Cost, cmd.MaxWait, cmd.Ticket, cmd.Again = max(wanted, min(size, limit)), 0, 0, false
-		d, err := n.fetch(ctx, &cmd)
+		d, err := n.fetchChunk(ctx, &cmd)
 		if err != nil {
 			return queue, err
 		}
-		n.hear(&cmd, &d)
+		n.readReply(&cmd, &d)
 		switch {
 		case d.Outcome == gatehouse.Granted:
 		case d.Outcome == gatehouse.Refused && d.Remaining < wanted:
-			n.giveBackIf(func(c *chunk) bool { return c.left == 0 }) // so that a reset need not count it
-			return n.draw(queue), nil
+			// An empty chunk is returned, so that a reset need not count it.
+			n.returnChunkIf(func(c *localChunk) bool { return c.left == 0 })
+			return n.drawQueue(queue), nil
 		case d.Outcome == gatehouse.Refused && d.Remaining < cmd.Cost:
-			size = d.Remaining
+			size = d.Remaining // there is less than a whole chunk left: ask for that
 		default: // the store says why
 			return queue, nil
 		}
 	}
-	return n.draw(queue), nil
+	return n.drawQueue(queue), nil
 }
 
-// chunked reports whether a command can be let through from a chunk. One that the store knows to wait must be
-// served by the store.
-func chunked(cmd *gatehouse.Command) bool {
+// fitsChunk reports whether a command can be served from a chunk. A command that the store knows to wait
+// must be served by the store.
+func fitsChunk(cmd *gatehouse.Command) bool {
 	known := cmd.Again && cmd.Ticket != 0
 	return cmd.Op == gatehouse.OpAcquire && cmd.Ahead == 0 && len(cmd.Limits) == 0 && !known
 }
 
-// report has a command that is to take a chunk tell of the one before it.
-func (n *name) report(cmd *gatehouse.Command) {
+// addChunkReport has a command that is to take a chunk tell of the one before it.
+func (n *namedLimiter) addChunkReport(cmd *gatehouse.Command) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cmd.Chunk = &gatehouse.Chunk{Holder: n.store.holder}
 	n.exchanges++
-	c := n.live()
+	c := n.liveChunk()
 	if c == nil {
 		return
 	}
@@ -175,19 +179,19 @@ func (n *name) report(cmd *gatehouse.Command) {
 	cmd.Chunk.Left, cmd.Chunk.Commands = c.left, c.commands
 }
 
-// live is the chunk while it can be used; nil when there is none. It is called with the lock held.
-func (n *name) live() *chunk {
-	if n.chunk == nil || !n.store.shared.Latest().Before(n.chunk.until) {
+// liveChunk is the chunk while it can be used; nil when there is none. It is called with the lock held.
+func (n *namedLimiter) liveChunk() *localChunk {
+	if n.chunk == nil || !n.store.shared.Latest().Before(n.chunk.validUntil) {
 		n.chunk = nil
 	}
 	return n.chunk
 }
 
-// fetch has the store answer a command that is to take a chunk, after it was told what was left to tell.
-func (n *name) fetch(ctx context.Context, cmd *gatehouse.Command) (gatehouse.Decision, error) {
+// fetchChunk has the store answer a command that is to take a chunk, after it was told what was left to tell.
+func (n *namedLimiter) fetchChunk(ctx context.Context, cmd *gatehouse.Command) (gatehouse.Decision, error) {
 	n.mu.Lock()
 	var turns []control.Turn
-	if undo := n.restTurn(); undo != nil {
+	if undo := n.returnCommand(); undo != nil {
 		turns = append(turns, control.Turn{Command: undo})
 	}
 	n.mu.Unlock()
@@ -197,14 +201,15 @@ func (n *name) fetch(ctx context.Context, cmd *gatehouse.Command) (gatehouse.Dec
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.rest = rest{}
+	n.toReturn = unusedChunk{}
 	return turns[len(turns)-1].Decision, nil
 }
 
-// hear notes what the store said to a command that was to take a chunk.
-func (n *name) hear(cmd *gatehouse.Command, d *gatehouse.Decision) {
+// readReply notes what the store said to a command that was to take a chunk.
+func (n *namedLimiter) readReply(cmd *gatehouse.Command, d *gatehouse.Decision) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// A reply may arrive after a younger one was read. Only a large step back means that the clock was set.
 	if d.At.After(n.now) || n.now.Sub(d.At) > maxBackwards {
 		n.now = d.At
 	}
@@ -215,162 +220,89 @@ func (n *name) hear(cmd *gatehouse.Command, d *gatehouse.Decision) {
 	}
 	judged := granted || d.Outcome == gatehouse.Refused
 	n.noteLimit(d)
-	if c := n.chunk; c != nil && judged && known < cmd.Chunk.Left { // the record is younger than the chunk
+	// The store knows of less than was reported: the record is younger than the chunk, after a reset. What
+	// the record does not count must not be granted.
+	if c := n.chunk; c != nil && judged && known < cmd.Chunk.Left {
 		c.left = max(0, c.left-(cmd.Chunk.Left-known))
 	}
 	switch {
 	case granted:
 		c := n.chunk
 		if c == nil {
-			c = &chunk{number: n.exchanges}
+			c = &localChunk{number: n.exchanges}
 			n.chunk = c
 		}
-		c.command, c.said, c.until, c.busy = *cmd, *d, d.At.Add(d.ResetAfter), true
-		c.said.Value = 0
+		c.command, c.reply, c.validUntil, c.usedInRound = *cmd, *d, d.At.Add(d.ResetAfter), true
+		c.reply.Value = 0
 		c.left += cmd.Cost
 		c.commands -= min(c.commands, cmd.Chunk.Commands)
 		n.refused = nil
-	case d.Outcome == gatehouse.Refused: // for as long as others may have given something back
+	case d.Outcome == gatehouse.Refused:
+		// The refusal is repeated here without the store, for one interval at most: other servers may return
+		// something at any time.
 		until := n.rule.Interval
 		if d.RetryAfter != gatehouse.Forever && d.RetryAfter < until {
 			until = d.RetryAfter
 		}
-		n.refused = &refusal{*cmd, *d, d.At.Add(until)}
-		n.refused.said.Value = 0
+		n.refused = &cachedRefusal{*cmd, *d, d.At.Add(until)}
+		n.refused.reply.Value = 0
 	}
 }
 
-// draw serves as much of the queue as there is in the chunk, and returns the rest.
-func (n *name) draw(queue []control.Turn) []control.Turn {
+// drawQueue serves as much of the queue as there is in the chunk, and returns the rest.
+func (n *namedLimiter) drawQueue(queue []control.Turn) []control.Turn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for len(queue) > 0 && n.serve(&queue[0]) {
+	for len(queue) > 0 && n.serveTurn(&queue[0]) {
 		queue = queue[1:]
 	}
 	return queue
 }
 
-// serve answers one command, and reports false if the store has to. It is called with the lock held.
-func (n *name) serve(turn *control.Turn) bool {
+// serveTurn answers one command, and reports false if the store has to. It is called with the lock held.
+func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
 	cmd := turn.Command
 	left := int64(0)
-	if c := n.live(); c != nil {
+	if c := n.liveChunk(); c != nil {
+		// An undo of something drawn since the last exchange goes back into the chunk, because the store does
+		// not know of it yet.
 		left = c.left
 		switch {
 		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil && cmd.Granted.Drawn == c.number:
 			c.left, c.commands = c.left+cmd.Cost, c.commands-1
-			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.clock()}
+			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.storeTime()}
 			return true
-		case c.left >= cmd.Cost && answers(&c.command, cmd):
-			c.left, c.commands, c.busy = c.left-cmd.Cost, c.commands+1, true
-			turn.Decision = c.said
+		case c.left >= cmd.Cost && answersCommand(&c.command, cmd):
+			c.left, c.commands, c.usedInRound = c.left-cmd.Cost, c.commands+1, true
+			turn.Decision = c.reply
 			turn.Decision.Remaining += c.left
 			turn.Decision.Drawn = c.number
-			tell(n.clock(), &turn.Decision)
+			ageDecision(n.storeTime(), &turn.Decision)
 			return true
 		}
 	}
-	if r := n.refused; r != nil && n.store.shared.Latest().Before(r.until) && answers(&r.command, cmd) &&
-		cmd.MaxWait == 0 && cmd.Cost > r.said.Remaining+left {
-		turn.Decision = r.said
-		tell(n.clock(), &turn.Decision)
+	// The last refusal answers commands that want more than was left then, unless they wait: those must be
+	// known to the store.
+	r := n.refused
+	if r != nil && n.store.shared.Latest().Before(r.validUntil) && answersCommand(&r.command, cmd) &&
+		cmd.MaxWait == 0 && cmd.Cost > r.reply.Remaining+left {
+		turn.Decision = r.reply
+		ageDecision(n.storeTime(), &turn.Decision)
 		return true
 	}
 	return false
 }
 
-// answers reports whether what the store said to one command that was to take a chunk answers another.
-func answers(asked, cmd *gatehouse.Command) bool {
-	return chunked(cmd) && (cmd.Again || !cmd.HasLimit() || sameLimits(cmd, asked))
+// answersCommand reports whether what the store said to one command that was to take a chunk answers another.
+func answersCommand(asked, cmd *gatehouse.Command) bool {
+	return fitsChunk(cmd) && (cmd.Again || !cmd.HasLimit() || sameLimits(cmd, asked))
 }
 
-// tell makes what the store said one that is said now.
-func tell(now time.Time, d *gatehouse.Decision) {
+// ageDecision makes what the store said one that is said now.
+func ageDecision(now time.Time, d *gatehouse.Decision) {
 	passed := now.Sub(d.At)
 	d.At, d.ResetAfter = now, max(0, d.ResetAfter-passed)
 	if d.RetryAfter > 0 {
 		d.RetryAfter = max(1, d.RetryAfter-passed)
-	}
-}
-
-// afterChunk has the store serve a queue after it was given the chunk back.
-func (n *name) afterChunk(ctx context.Context, queue []control.Turn) error {
-	n.exchanging <- struct{}{}
-	defer func() { <-n.exchanging }()
-	var turns []control.Turn
-	if undo := n.surrender(); undo != nil {
-		turns = append(turns, control.Turn{Command: undo})
-	}
-	before := len(turns)
-	turns = append(turns, queue...)
-	err := n.store.shared.Apply(ctx, n.key, turns)
-	copy(queue, turns[before:])
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.refused = nil
-	if err == nil {
-		n.rest = rest{}
-	}
-	return err
-}
-
-// surrender ends the chunk here, and makes the command by which the store learns that; nil when there is
-// nothing to tell.
-func (n *name) surrender() *gatehouse.Command {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if c := n.live(); c != nil {
-		n.rest = rest{c.until, c.left, c.commands}
-		n.chunk = nil
-	}
-	return n.restTurn()
-}
-
-// restTurn makes the command that gives back the rest; nil when there is none. It is called with the lock
-// held.
-func (n *name) restTurn() *gatehouse.Command {
-	if !n.store.shared.Now().Before(n.rest.until) {
-		n.rest = rest{}
-		return nil
-	}
-	return &gatehouse.Command{
-		Op: gatehouse.OpUndo, Cost: n.rest.left,
-		Chunk: &gatehouse.Chunk{Holder: n.store.holder, Commands: n.rest.commands},
-	}
-}
-
-// giveBackUnused gives back what nobody has asked for since the last round.
-func (n *name) giveBackUnused() {
-	n.giveBackIf(func(c *chunk) bool {
-		unused := !c.busy
-		c.busy = false
-		return unused
-	})
-}
-
-// giveBackIf gives back the chunk if it is so, and what could not be given back before. It is called with
-// exchanging held.
-func (n *name) giveBackIf(so func(c *chunk) bool) {
-	n.mu.Lock()
-	c := n.live()
-	ends := c != nil && so(c) || c == nil && !n.rest.until.IsZero()
-	n.mu.Unlock()
-	if ends {
-		n.giveBack()
-	}
-}
-
-// giveBack gives the chunk back. If that fails it is tried again in the next round, until it comes back by
-// itself.
-func (n *name) giveBack() {
-	undo := n.surrender()
-	if undo == nil {
-		return
-	}
-	err := n.store.shared.Apply(context.Background(), n.key, []control.Turn{{Command: undo}})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err == nil {
-		n.rest = rest{}
 	}
 }

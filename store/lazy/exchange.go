@@ -8,94 +8,100 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// An errand is a queue that the store has to serve.
-type errand struct {
+// An storeRequest is a queue that the store has to serve.
+type storeRequest struct {
 	queue []control.Turn
 	done  bool // guarded by exchanging
 	err   error
 }
 
-// maxErrand is the most turns of errands in one round trip, unless one of them alone has more.
-const maxErrand = 4096
+// maxRoundTrip is the most turns of requests in one round trip, unless one request alone has more.
+const maxRoundTrip = 4096
 
-// through has the store serve a queue, after it was told what was let through here, and learns what it knows.
-// Those that come while another exchange is under way go together in the next one.
-func (n *name) through(ctx context.Context, queue []control.Turn) error {
-	e := &errand{queue: queue}
+// applyByStore applies a queue to the store, behind a report of what was granted here, and reads the state.
+// Queues that come while an exchange is under way share the next one.
+func (n *namedLimiter) applyByStore(ctx context.Context, queue []control.Turn) error {
+	e := &storeRequest{queue: queue}
 	n.mu.Lock()
-	if n.gone {
+	if n.forgotten {
 		n.mu.Unlock()
-		return errGone
+		return errForgotten
 	}
-	n.errands = append(n.errands, e)
+	n.requests = append(n.requests, e)
 	n.mu.Unlock()
-	n.exchanging <- struct{}{}
-	defer func() { <-n.exchanging }()
+	n.exchangeLock <- struct{}{}
+	defer func() { <-n.exchangeLock }()
+	// Another caller's round trip may have served this queue already. If there are too many queues for one
+	// round trip it takes several. The error is that of e.
 	for !e.done {
-		_ = n.trade(ctx) // which the errand is told
+		_ = n.makeRoundTrip(ctx)
 	}
 	n.mu.Lock()
-	n.store.enter(n)
+	n.store.scheduleExchange(n)
 	n.mu.Unlock()
 	return e.err
 }
 
-// A trade is one round trip: a report, the queues of errands behind it, and what came of it.
-type trade struct {
-	untold  untold
-	errands []*errand
-	turns   []control.Turn
-	now     time.Time
-	form    []byte // of the state; nil when there is none
+// A roundTrip is one exchange with the store: a report, the queues of requests behind it, and the results.
+type roundTrip struct {
+	unreported unreportedUse
+	requests   []*storeRequest
+	turns      []control.Turn
+	now        time.Time
+	encoded    []byte // of the state; nil when there is none
 }
 
-// trade tells the store what is untold, has it serve errands, and learns the state. It is called with
-// exchanging held.
-func (n *name) trade(ctx context.Context) error {
+// makeRoundTrip reports to the store what was granted here, applies requests, and reads the state. It is
+// called with exchangeLock held.
+func (n *namedLimiter) makeRoundTrip(ctx context.Context) error {
 	n.mu.Lock()
-	t := n.begin()
+	t := n.beginRoundTrip()
 	n.mu.Unlock()
 	err := n.store.shared.View(ctx, n.key, t.turns, func(now time.Time, state control.State) {
 		t.now = now
 		if state != nil {
-			t.form = control.Encode(nil, state)
+			t.encoded = control.Encode(nil, state)
 		}
 	})
 	n.mu.Lock()
-	n.settle(t, err)
+	n.endRoundTrip(t, err)
 	n.mu.Unlock()
-	t.deliver(err)
+	t.copyDecisions(err)
 	return err
 }
 
-// begin makes the turns of a trade. It is called with the lock held.
-func (n *name) begin() *trade {
-	t := &trade{untold: n.untold}
-	n.untold = untold{limits: t.untold.limits, since: n.clock()}
-	t.report()
+// beginRoundTrip makes the turns of a round trip. It is called with the lock held.
+func (n *namedLimiter) beginRoundTrip() *roundTrip {
+	t := &roundTrip{unreported: n.unreported}
+	// From here on grants count for the next report.
+	n.unreported = unreportedUse{limits: t.unreported.limits, since: n.storeTime()}
+	t.addReport()
+	// A request that takes something stops local grants until its result is known: what both take together
+	// could exceed the limit.
 	i := 0
-	for ; i < len(n.errands) && (i == 0 || len(t.turns) < maxErrand); i++ {
-		if takes(n.errands[i].queue) {
-			n.taking = true
+	for ; i < len(n.requests) && (i == 0 || len(t.turns) < maxRoundTrip); i++ {
+		if mayTake(n.requests[i].queue) {
+			n.storeTaking = true
 			n.fast.Store(false)
 		}
-		for j := range n.errands[i].queue {
-			t.add(n.errands[i].queue[j].Command)
+		for j := range n.requests[i].queue {
+			t.addCommand(n.requests[i].queue[j].Command)
 		}
 	}
-	t.errands = n.errands[:i:i]
-	n.errands = n.errands[i:]
-	if len(n.errands) == 0 {
-		n.errands = nil
+	t.requests = n.requests[:i:i]
+	n.requests = n.requests[i:]
+	if len(n.requests) == 0 {
+		n.requests = nil
 	}
+	// An empty queue would not be sent, and the state would not be read.
 	if len(t.turns) == 0 {
-		t.add(&gatehouse.Command{Op: gatehouse.OpStats})
+		t.addCommand(&gatehouse.Command{Op: gatehouse.OpStats})
 	}
 	return t
 }
 
-// command takes what was let through from a limiter that has not heard of it; nil when nothing was.
-func (u *untold) command() *gatehouse.Command {
+// reportCommand takes what was let through from a limiter that has not heard of it; nil when nothing was.
+func (u *unreportedUse) reportCommand() *gatehouse.Command {
 	if u.cost == 0 && !u.changed {
 		return nil
 	}
@@ -104,10 +110,10 @@ func (u *untold) command() *gatehouse.Command {
 	return &cmd
 }
 
-// report adds the turns that tell what was let through here.
-func (t *trade) report() {
-	u := &t.untold
-	if cmd := u.command(); cmd != nil {
+// addReport adds the turns that tell what was let through here.
+func (t *roundTrip) addReport() {
+	u := &t.unreported
+	if cmd := u.reportCommand(); cmd != nil {
 		t.turns = append(t.turns, control.Turn{Command: cmd})
 	}
 	for i := range u.undone {
@@ -115,63 +121,65 @@ func (t *trade) report() {
 	}
 }
 
-// add adds a command without its ticket: who waits here is served here, and the store must not wait for them.
-func (t *trade) add(cmd *gatehouse.Command) {
+// addCommand adds a command without its ticket: a command that waits here is served here, and must not take
+// a place in the store's own order.
+func (t *roundTrip) addCommand(cmd *gatehouse.Command) {
 	c := *cmd
 	c.Ticket = 0
 	t.turns = append(t.turns, control.Turn{Command: &c})
 }
 
-// settle works what came of a trade in. It is called with the lock held.
-func (n *name) settle(t *trade, err error) {
-	n.taking = false
-	defer func() { n.fast.Store(n.state != nil && n.foreign == 0) }()
+// endRoundTrip processes the result of a round trip. It is called with the lock held.
+func (n *namedLimiter) endRoundTrip(t *roundTrip, err error) {
+	n.storeTaking = false
+	defer func() { n.fast.Store(n.state != nil && n.slowRounds == 0) }()
 	if err != nil {
-		// Whether the store has heard is not known: rather too much is counted than too little.
-		u := &n.untold
-		u.cost = min(u.cost+t.untold.cost, gatehouse.MaxSize)
-		u.commands += t.untold.commands
-		u.changed = u.changed || t.untold.changed
+		// It is not known whether the report arrived. It is sent again, since counting too much is better
+		// than counting too little.
+		u := &n.unreported
+		u.cost = min(u.cost+t.unreported.cost, gatehouse.MaxSize)
+		u.commands += t.unreported.commands
+		u.changed = u.changed || t.unreported.changed
 		n.failure = err
 		return
 	}
 	if t.now.After(n.now) || n.now.Sub(t.now) > maxBackwards {
 		n.now = t.now
 	}
-	now := n.clock()
-	n.failure, n.learnt, n.state = nil, now, nil
-	if t.form != nil {
-		n.state, _ = control.Decode(n.key.Kind, t.form) // if it cannot be, the store says so when asked
+	now := n.storeTime()
+	n.failure, n.learnedAt, n.state = nil, now, nil
+	if t.encoded != nil {
+		n.state, _ = control.Decode(n.key.Kind, t.encoded) // if it cannot be, the store says so when asked
 	}
-	n.foreign--
-	for _, e := range t.errands {
-		if !own(e.queue) {
-			n.foreign = foreignRounds
+	n.slowRounds--
+	for _, e := range t.requests {
+		if !servedLocally(e.queue) {
+			n.slowRounds = slowRoundsAfterStore
 		}
 	}
-	n.foreign = max(0, n.foreign)
-	t.learn(&n.untold)
+	n.slowRounds = max(0, n.slowRounds)
+	t.learnLimits(&n.unreported)
 	if n.state != nil {
-		n.onTop(now)
+		n.replayUnreported(now)
 	}
 }
 
-// learn notes the limits that errands came with, which the store knows now.
-func (t *trade) learn(u *untold) {
-	for _, e := range t.errands {
+// learnLimits notes the limits of the requests, which the store knows now.
+func (t *roundTrip) learnLimits(u *unreportedUse) {
+	for _, e := range t.requests {
 		for i := range e.queue {
 			cmd := e.queue[i].Command
 			if cmd.Op == gatehouse.OpAcquire && !cmd.Again && cmd.HasLimit() && !u.changed {
-				u.limit(cmd)
+				u.noteLimits(cmd)
 			}
 		}
 	}
 }
 
-// onTop counts what happened here during the exchange on top of the state that was learnt by it.
-func (n *name) onTop(now time.Time) {
-	u := &n.untold
-	if cmd := u.command(); cmd != nil {
+// replayUnreported counts what was granted here during the exchange on top of the state that was read by it.
+func (n *namedLimiter) replayUnreported(now time.Time) {
+	u := &n.unreported
+	if cmd := u.reportCommand(); cmd != nil {
 		n.state.Step(now, cmd)
 	}
 	for i := range u.undone {
@@ -179,13 +187,14 @@ func (n *name) onTop(now time.Time) {
 	}
 }
 
-// deliver hands the decisions of errands out.
-func (t *trade) deliver(err error) {
+// copyDecisions copies the decisions to the requests, and ends them.
+func (t *roundTrip) copyDecisions(err error) {
+	// The turns of the requests are the last ones, behind the report.
 	at := len(t.turns)
-	for _, e := range t.errands {
+	for _, e := range t.requests {
 		at -= len(e.queue)
 	}
-	for _, e := range t.errands {
+	for _, e := range t.requests {
 		for i := range e.queue {
 			e.queue[i].Decision = t.turns[at].Decision
 			at++
@@ -194,63 +203,64 @@ func (t *trade) deliver(err error) {
 	}
 }
 
-// exchange tells the store what was let through here, and learns what the others have. A name that was not
-// used since the last time is forgotten instead: to learn of it each interval would cost more round trips
+// exchangeOnce reports to the store what was granted here, and reads what others have taken. A name that was
+// not used since the last time is forgotten instead: reading it each interval would cost more round trips
 // than it saves.
-func (n *name) exchange() {
-	n.exchanging <- struct{}{}
-	defer func() { <-n.exchanging }()
+func (n *namedLimiter) exchangeOnce() {
+	n.exchangeLock <- struct{}{}
+	defer func() { <-n.exchangeLock }()
 	n.mu.Lock()
-	n.entered = false
-	idle := !n.used && n.untold.none() && len(n.errands) == 0 && n.chunk == nil && n.rest.until.IsZero()
-	if idle && n.hasAsker() {
+	n.scheduled = false
+	idle := !n.used && n.unreported.isEmpty() && len(n.requests) == 0 && n.chunk == nil &&
+		n.toReturn.validUntil.IsZero()
+	if idle && n.wasPromisedFast() {
 		idle = false
 	}
 	n.used = false
 	if idle {
-		n.store.forget(n)
+		n.store.forgetLimiter(n)
 	}
 	n.mu.Unlock()
 	if idle {
 		return
 	}
 	if n.rule.Chunk > 0 {
-		n.giveBackUnused()
+		n.returnUnused()
 	} else {
-		_ = n.trade(context.Background()) // who asks while it fails is told so
+		_ = n.makeRoundTrip(context.Background()) // n.failure keeps the error for later commands
 	}
 	n.mu.Lock()
-	n.store.enter(n)
+	n.store.scheduleExchange(n)
 	n.mu.Unlock()
 }
 
-// hasAsker reports whether a caller was told since the last round that this name is not slow: its command may
-// be about to come, where a wait for the store would hold up others. If not, the name is slow from now on.
-func (n *name) hasAsker() bool {
-	if n.asked.Swap(false) {
+// wasPromisedFast reports whether Slow has returned false for this name since the last round. The command of
+// that caller may be about to come, and must not wait for the store. Otherwise the name is slow from now on.
+func (n *namedLimiter) wasPromisedFast() bool {
+	if n.promisedFast.Swap(false) {
 		return true
 	}
 	fast := n.fast.Swap(false)
-	if !n.asked.Load() {
+	if !n.promisedFast.Load() {
 		return false
 	}
-	n.fast.Store(fast) // somebody asked just now
+	n.fast.Store(fast) // Slow was called just now
 	return true
 }
 
-// finish is the last exchange.
-func (n *name) finish() {
-	n.exchanging <- struct{}{}
-	defer func() { <-n.exchanging }()
+// exchangeLast makes the last exchange of a name, and forgets it.
+func (n *namedLimiter) exchangeLast() {
+	n.exchangeLock <- struct{}{}
+	defer func() { <-n.exchangeLock }()
 	n.mu.Lock()
-	nothing := n.untold.none()
+	nothing := n.unreported.isEmpty()
 	n.mu.Unlock()
 	if n.rule.Chunk > 0 {
-		n.giveBack()
+		n.returnChunk()
 	} else if !nothing {
-		_ = n.trade(context.Background()) // nobody is left who could be told that it failed
+		_ = n.makeRoundTrip(context.Background()) // no caller is left who could be told of an error
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.store.forget(n)
+	n.store.forgetLimiter(n)
 }

@@ -70,7 +70,7 @@ type Store struct {
 	slots  chan struct{}
 
 	mu     sync.Mutex
-	rounds map[time.Duration]*round
+	rounds map[time.Duration]*syncRound
 	closed bool
 	work   sync.WaitGroup
 }
@@ -82,10 +82,10 @@ func New(shared SharedStore, config Config) *Store {
 	}
 	s := &Store{
 		shared: shared, config: config, seed: maphash.MakeSeed(), holder: max(1, rand.Uint64()),
-		slots: make(chan struct{}, maxAtOnce), rounds: make(map[time.Duration]*round),
+		slots: make(chan struct{}, maxExchanges), rounds: make(map[time.Duration]*syncRound),
 	}
 	for i := range s.shards {
-		s.shards[i].names = make(map[gatehouse.Key]*name)
+		s.shards[i].names = make(map[gatehouse.Key]*namedLimiter)
 	}
 	return s
 }
@@ -96,14 +96,14 @@ func (s *Store) Slow(key gatehouse.Key) bool {
 	if !key.Kind.Limiter() {
 		return true
 	}
-	n := s.known(key)
+	n := s.findLimiter(key)
 	if n == nil {
 		return true
 	}
 	// First asked, and then fast is read: exchange writes and reads them in the other order. So either it
 	// keeps the name for the next interval, or this call sees that the name is being forgotten.
-	if !n.asked.Load() {
-		n.asked.Store(true)
+	if !n.promisedFast.Load() {
+		n.promisedFast.Store(true)
 	}
 	return !n.fast.Load()
 }
@@ -125,12 +125,12 @@ func (s *Store) Range(
 // Apply implements gate.Store.
 func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	for {
-		n := s.name(key)
+		n := s.limiterFor(key)
 		if n == nil {
 			return s.shared.Apply(ctx, key, queue)
 		}
-		err := n.apply(ctx, queue)
-		if err != errGone { //nolint:errorlint // it is never wrapped
+		err := n.applyQueue(ctx, queue)
+		if err != errForgotten { //nolint:errorlint // it is never wrapped
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Tu
 
 // ApplyAsync is Apply without a goroutine of the caller's.
 func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	if s.name(key) == nil {
+	if s.limiterFor(key) == nil {
 		s.shared.ApplyAsync(key, queue, done)
 		return
 	}
@@ -146,7 +146,7 @@ func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(er
 }
 
 // Close tells the store what it has not been told, and gives back what is left over, as far as it answers
-// within some seconds. Nobody may use the store during it or after.
+// within some seconds. The store must not be used during it or after.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -158,5 +158,5 @@ func (s *Store) Close() {
 	clear(s.rounds)
 	s.mu.Unlock()
 	s.work.Wait()
-	s.finish()
+	s.exchangeAllLast()
 }

@@ -11,42 +11,51 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A name is one limiter as this server knows it. Locks are taken in this order: exchanging, mu, and those of
-// the store.
-type name struct {
-	store *Store
-	key   gatehouse.Key
-	rule  SyncRule
-	fast  atomic.Bool // commands are answered from memory
-	asked atomic.Bool // somebody was told so since the last round, and may rely on it
+// A namedLimiter is one limiter as this server knows it. Locks are taken in the order exchangeLock, mu, and
+// those of the store.
+//
+//	             first round trip              exchange fails for staleIntervals
+//	┌─────────┐ ─────────────────▶ ┌───────┐ ────────────────────────────────▶ ┌─────────┐
+//	│ unknown │                    │ known │                                   │ failing │
+//	└─────────┘ ◀───────────────── └───────┘ ◀──────────────────────────────── └─────────┘
+//	             not used for one interval     exchange succeeds
+//
+// Only a known limiter is served from memory. The state of an unknown one is read by its first command; a
+// failing one returns the error of the last exchange.
+type namedLimiter struct {
+	store        *Store
+	key          gatehouse.Key
+	rule         SyncRule
+	fast         atomic.Bool // commands are answered from memory
+	promisedFast atomic.Bool // somebody was told so since the last round, and may rely on it
 
-	exchanging chan struct{} // has room for one: whoever makes a round trip
+	exchangeLock chan struct{} // a lock of capacity 1, held during a round trip
 
-	mu      sync.Mutex
-	gone    bool // it was forgotten
-	entered bool // it is in a round
-	now     time.Time
-	used    bool // it has saved a round trip since the last round
+	mu        sync.Mutex
+	forgotten bool // it was forgotten
+	scheduled bool // it is in a round
+	now       time.Time
+	used      bool // it has saved a round trip since the last round
 
 	// Of names that are taken in chunks.
-	chunk     *chunk   // nil when there is none
-	refused   *refusal // nil when there is none
-	rest      rest
+	chunk     *localChunk    // nil when there is none
+	refused   *cachedRefusal // nil when there is none
+	toReturn  unusedChunk
 	exchanges uint64 // the number of the last exchange about chunks
 	limit     int64  // that was in force at the last one; 0 when it is not known
 
 	// The rest is of names that are not taken in chunks.
-	state   control.State // as of the last exchange, and what was let through here since; nil: not known
-	learnt  time.Time     // when an exchange succeeded last
-	failure error         // of the last exchange
-	errands []*errand     // queues that the store has to serve
-	taking  bool          // the store may take for them at present, so that nothing may be taken here
-	foreign int           // for how many rounds it counts as slow, because the store was needed
-	untold  untold
+	state       control.State   // as of the last exchange, plus what was granted here since; nil: unknown
+	learnedAt   time.Time       // when an exchange succeeded last
+	failure     error           // of the last exchange
+	requests    []*storeRequest // queues that the store has to serve
+	storeTaking bool            // the store may take for them at present, so that nothing may be taken here
+	slowRounds  int             // for how many rounds it counts as slow, because the store was needed
+	unreported  unreportedUse
 }
 
 // Untold is what the store is still to be told.
-type untold struct {
+type unreportedUse struct {
 	limits   gatehouse.Command   // the last command that came with limits
 	changed  bool                // those are others than the store was told
 	cost     int64               // how much was let through
@@ -56,12 +65,12 @@ type untold struct {
 }
 
 const (
-	// maxStale is for how many intervals exchanges may fail until the store counts as away; at least stale.
-	maxStale = 3
-	stale    = time.Second
+	// staleIntervals is for how many intervals exchanges may fail until commands fail; at least minStale.
+	staleIntervals = 3
+	minStale       = time.Second
 
-	// foreignRounds is for how many intervals a name counts as slow after a command that the store served.
-	foreignRounds = 100
+	// slowRoundsAfterStore is for how many intervals a name is slow after a command that the store served.
+	slowRoundsAfterStore = 100
 
 	// maxBackwards is how far the store's time may go back while it is taken to stand still, as store/cas
 	// does. After more than that all is learnt anew.
@@ -71,20 +80,20 @@ const (
 	maxUndone = 1000
 )
 
-// apply serves a queue. errGone says that it did nothing.
-func (n *name) apply(ctx context.Context, queue []control.Turn) error {
+// applyQueue serves a queue. errGone says that it did nothing.
+func (n *namedLimiter) applyQueue(ctx context.Context, queue []control.Turn) error {
 	if n.rule.Chunk > 0 {
-		return n.fromChunk(ctx, queue)
+		return n.applyFromChunk(ctx, queue)
 	}
-	answered, err := n.atOnce(queue)
+	answered, err := n.applyLocally(queue)
 	if answered || err != nil {
 		return err
 	}
-	return n.through(ctx, queue)
+	return n.applyByStore(ctx, queue)
 }
 
-// clock is the store's time, which does not go back by little. It is called with the lock held.
-func (n *name) clock() time.Time {
+// storeTime is the store's time, which does not go back by little. It is called with the lock held.
+func (n *namedLimiter) storeTime() time.Time {
 	now := n.store.shared.Now()
 	if now.Before(n.now) && n.now.Sub(now) <= maxBackwards {
 		return n.now
@@ -93,8 +102,8 @@ func (n *name) clock() time.Time {
 	return now
 }
 
-// own reports whether a queue can be served here.
-func own(queue []control.Turn) bool {
+// servedLocally reports whether a queue can be served here.
+func servedLocally(queue []control.Turn) bool {
 	for i := range queue {
 		switch queue[i].Command.Op {
 		case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpUndo:
@@ -105,8 +114,8 @@ func own(queue []control.Turn) bool {
 	return true
 }
 
-// takes reports whether a queue may take something.
-func takes(queue []control.Turn) bool {
+// mayTake reports whether a queue may take something.
+func mayTake(queue []control.Turn) bool {
 	return slices.ContainsFunc(queue, func(turn control.Turn) bool {
 		switch turn.Command.Op {
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
@@ -116,21 +125,22 @@ func takes(queue []control.Turn) bool {
 	})
 }
 
-// atOnce serves a queue by the state that is known here, if it is, and if that is enough.
-func (n *name) atOnce(queue []control.Turn) (answered bool, err error) {
+// applyLocally serves a queue by the state that is known here, if it is, and if that is enough.
+func (n *namedLimiter) applyLocally(queue []control.Turn) (answered bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.gone:
-		return false, errGone
-	case n.state == nil || n.taking || !own(queue):
+	case n.forgotten:
+		return false, errForgotten
+	case n.state == nil || n.storeTaking || !servedLocally(queue):
 		return false, nil
 	}
-	now := n.clock()
-	age, patience := now.Sub(n.learnt), max(stale, maxStale*n.rule.Interval)
+	now := n.storeTime()
+	age, patience := now.Sub(n.learnedAt), max(minStale, staleIntervals*n.rule.Interval)
 	switch {
 	case age > patience && n.failure != nil:
-		n.store.enter(n)
+		// The exchange is scheduled again, or the name would fail even after the store is back.
+		n.store.scheduleExchange(n)
 		return false, n.failure
 	case age > patience+maxBackwards || age < -maxBackwards: // the time was set
 		return false, nil
@@ -138,25 +148,25 @@ func (n *name) atOnce(queue []control.Turn) (answered bool, err error) {
 	n.state = control.Serve(now, n.key.Kind, n.state, queue)
 	n.used = true
 	for i := range queue {
-		n.untold.note(&queue[i])
+		n.unreported.noteTurn(&queue[i])
 	}
-	n.store.enter(n)
+	n.store.scheduleExchange(n)
 	return true, nil
 }
 
-// none reports whether there is nothing to tell.
-func (u *untold) none() bool { return u.cost == 0 && !u.changed && len(u.undone) == 0 }
+// isEmpty reports whether there is nothing to tell.
+func (u *unreportedUse) isEmpty() bool { return u.cost == 0 && !u.changed && len(u.undone) == 0 }
 
-// note notes what a turn that was served here means for the store.
-func (u *untold) note(turn *control.Turn) {
+// noteTurn notes what a turn that was served here means for the store.
+func (u *unreportedUse) noteTurn(turn *control.Turn) {
 	cmd := turn.Command
 	switch {
 	case cmd.Op == gatehouse.OpUndo:
-		u.undo(cmd)
+		u.noteUndo(cmd)
 	case cmd.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
 		return
 	case !cmd.Again && cmd.HasLimit() && !sameLimits(cmd, &u.limits):
-		u.limit(cmd)
+		u.noteLimits(cmd)
 		u.changed = true
 	}
 	if cmd.Op == gatehouse.OpAcquire && turn.Decision.Outcome == gatehouse.Granted {
@@ -165,8 +175,8 @@ func (u *untold) note(turn *control.Turn) {
 	}
 }
 
-// undo notes that something is taken back.
-func (u *untold) undo(cmd *gatehouse.Command) {
+// noteUndo notes that something is taken back.
+func (u *unreportedUse) noteUndo(cmd *gatehouse.Command) {
 	switch {
 	case cmd.Granted == nil:
 	case cmd.Granted.At.After(u.since) && u.cost >= cmd.Cost && u.commands > 0:
@@ -178,8 +188,8 @@ func (u *untold) undo(cmd *gatehouse.Command) {
 	}
 }
 
-// limit keeps the limits of a command.
-func (u *untold) limit(cmd *gatehouse.Command) {
+// noteLimits keeps the limits of a command.
+func (u *unreportedUse) noteLimits(cmd *gatehouse.Command) {
 	u.limits = gatehouse.Command{
 		Op: gatehouse.OpAcquire, Mode: cmd.Mode, Calendar: cmd.Calendar, Size: cmd.Size,
 		Interval: cmd.Interval, Zone: cmd.Zone, Limits: slices.Clone(cmd.Limits), Burst: cmd.Burst,

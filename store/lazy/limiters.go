@@ -15,20 +15,20 @@ const shards = 64
 // A shard is some of the names.
 type shard struct {
 	mu    sync.RWMutex
-	names map[gatehouse.Key]*name
+	names map[gatehouse.Key]*namedLimiter
 }
 
-// errGone says that a name was forgotten between being found and being used.
-var errGone = errors.New("the name was forgotten")
+// errForgotten says that a name was forgotten between being found and being used.
+var errForgotten = errors.New("the name was forgotten")
 
-func (s *Store) shard(key gatehouse.Key) *shard {
+func (s *Store) shardOf(key gatehouse.Key) *shard {
 	h := maphash.String(s.seed, key.Name) + uint64(key.Kind)
 	return &s.shards[h%shards]
 }
 
-// known is what is known of a name; nil when nothing is.
-func (s *Store) known(key gatehouse.Key) *name {
-	sh := s.shard(key)
+// findLimiter is what is known of a name; nil when nothing is.
+func (s *Store) findLimiter(key gatehouse.Key) *namedLimiter {
+	sh := s.shardOf(key)
 	sh.mu.RLock()
 	defer sh.mu.RUnlock()
 	return sh.names[key]
@@ -40,12 +40,12 @@ func InChunks(kind gatehouse.Kind) bool {
 	return kind == gatehouse.TokenBucket || kind == gatehouse.FixedWindow
 }
 
-// name is what is known of a name, from now on if nothing is yet; nil when it is left to the store.
-func (s *Store) name(key gatehouse.Key) *name {
+// limiterFor is what is known of a name, from now on if nothing is yet; nil when it is left to the store.
+func (s *Store) limiterFor(key gatehouse.Key) *namedLimiter {
 	if !key.Kind.Limiter() {
 		return nil
 	}
-	if n := s.known(key); n != nil {
+	if n := s.findLimiter(key); n != nil {
 		return n
 	}
 	rule := s.config.Rule(key)
@@ -56,7 +56,7 @@ func (s *Store) name(key gatehouse.Key) *name {
 		s.count.Add(-1)
 		return nil
 	}
-	sh := s.shard(key)
+	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	n := sh.names[key]
@@ -64,26 +64,26 @@ func (s *Store) name(key gatehouse.Key) *name {
 		s.count.Add(-1)
 		return n
 	}
-	n = &name{store: s, key: key, rule: rule, exchanging: make(chan struct{}, 1)}
+	n = &namedLimiter{store: s, key: key, rule: rule, exchangeLock: make(chan struct{}, 1)}
 	n.exchanges = rand.Uint64() >> 1 // so that no number is one from before the name was forgotten
 	sh.names[key] = n
 	return n
 }
 
-// forget drops a name that nobody asks about. It is called with the name's locks held.
-func (s *Store) forget(n *name) {
-	n.gone, n.state, n.chunk, n.refused = true, nil, nil, nil
+// forgetLimiter drops a name that is not used. It is called with the name's locks held.
+func (s *Store) forgetLimiter(n *namedLimiter) {
+	n.forgotten, n.state, n.chunk, n.refused = true, nil, nil, nil
 	n.fast.Store(false)
-	sh := s.shard(n.key)
+	sh := s.shardOf(n.key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	delete(sh.names, n.key)
 	s.count.Add(-1)
 }
 
-// all are the names at present.
-func (s *Store) all() []*name {
-	var all []*name
+// allLimiters are the names at present.
+func (s *Store) allLimiters() []*namedLimiter {
+	var all []*namedLimiter
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.RLock()

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// A round is the names with one interval that have something to tell or to learn. They go to the store
+// A syncRound is the names with one interval that have something to tell or to learn. They go to the store
 // together, in few round trips where that sends many requests at once.
-type round struct {
-	due   []*name
+type syncRound struct {
+	due   []*namedLimiter
 	timer *time.Timer
 }
 
 const (
-	// maxAtOnce is how many exchanges are under way at once, so that other requests for the store do not
+	// maxExchanges is how many exchanges are under way at once, so that other requests for the store do not
 	// wait behind all of them.
-	maxAtOnce = 512
-	// maxFinish is how long the last exchanges may take.
-	maxFinish = 5 * time.Second
+	maxExchanges = 512
+	// maxClosing is how long the last exchanges may take.
+	maxClosing = 5 * time.Second
 )
 
-// enter has a name exchanged within an interval. It is called with the name's lock held.
-func (s *Store) enter(n *name) {
-	if n.entered || n.gone {
+// scheduleExchange has a name exchanged within an interval. It is called with the name's lock held.
+func (s *Store) scheduleExchange(n *namedLimiter) {
+	if n.scheduled || n.forgotten {
 		return
 	}
 	s.mu.Lock()
@@ -31,20 +31,20 @@ func (s *Store) enter(n *name) {
 	if s.closed {
 		return // the last exchange is about to come
 	}
-	n.entered = true
+	n.scheduled = true
 	interval := n.rule.Interval
 	r := s.rounds[interval]
 	if r == nil {
-		r = &round{}
+		r = &syncRound{}
 		s.rounds[interval] = r
 		s.work.Add(1)
-		r.timer = time.AfterFunc(interval, func() { defer s.work.Done(); s.run(interval) })
+		r.timer = time.AfterFunc(interval, func() { defer s.work.Done(); s.runRound(interval) })
 	}
 	r.due = append(r.due, n)
 }
 
-// run exchanges the names of a round, which then has none.
-func (s *Store) run(interval time.Duration) {
+// runRound exchanges the names of a round, which then has none.
+func (s *Store) runRound(interval time.Duration) {
 	s.mu.Lock()
 	r := s.rounds[interval]
 	if r == nil {
@@ -53,24 +53,24 @@ func (s *Store) run(interval time.Duration) {
 	}
 	delete(s.rounds, interval)
 	s.mu.Unlock()
-	s.each(r.due, (*name).exchange)
+	s.exchangeEach(r.due, (*namedLimiter).exchangeOnce)
 }
 
-// finish exchanges all names for the last time.
-func (s *Store) finish() {
-	end := time.Now().Add(maxFinish)
-	s.each(s.all(), func(n *name) {
+// exchangeAllLast exchanges all names for the last time.
+func (s *Store) exchangeAllLast() {
+	end := time.Now().Add(maxClosing)
+	s.exchangeEach(s.allLimiters(), func(n *namedLimiter) {
 		if time.Now().Before(end) {
-			n.finish()
+			n.exchangeLast()
 		}
 	})
 }
 
-// each does something with all names, and returns when that is done.
-func (s *Store) each(due []*name, exchange func(*name)) {
+// exchangeEach does something with all names, and returns when that is done.
+func (s *Store) exchangeEach(due []*namedLimiter, exchange func(*namedLimiter)) {
 	var work sync.WaitGroup
 	var next atomic.Int64
-	for range min(maxAtOnce, len(due)) {
+	for range min(maxExchanges, len(due)) {
 		work.Go(func() {
 			for i := next.Add(1); i <= int64(len(due)); i = next.Add(1) {
 				s.slots <- struct{}{}

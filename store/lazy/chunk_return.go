@@ -1,0 +1,92 @@
+package lazy
+
+import (
+	"context"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// applyAfterReturn returns the chunk, and applies a queue to the store in the same change.
+func (n *namedLimiter) applyAfterReturn(ctx context.Context, queue []control.Turn) error {
+	n.exchangeLock <- struct{}{}
+	defer func() { <-n.exchangeLock }()
+	var turns []control.Turn
+	if undo := n.endChunk(); undo != nil {
+		turns = append(turns, control.Turn{Command: undo})
+	}
+	before := len(turns)
+	turns = append(turns, queue...)
+	err := n.store.shared.Apply(ctx, n.key, turns)
+	copy(queue, turns[before:])
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// The queue may have changed the limit or given something back, so that the refusal proves nothing.
+	n.refused = nil
+	if err == nil {
+		n.toReturn = unusedChunk{}
+	}
+	return err
+}
+
+// endChunk ends the chunk here, and makes the command by which the store learns that; nil when there is
+// nothing to tell.
+func (n *namedLimiter) endChunk() *gatehouse.Command {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// What is to be returned is kept until an exchange succeeds, and sent along with each.
+	if c := n.liveChunk(); c != nil {
+		n.toReturn = unusedChunk{c.validUntil, c.left, c.commands}
+		n.chunk = nil
+	}
+	return n.returnCommand()
+}
+
+// returnCommand returns the command that returns the unused chunk, nil if there is none. It is called with
+// the lock held.
+func (n *namedLimiter) returnCommand() *gatehouse.Command {
+	if !n.store.shared.Now().Before(n.toReturn.validUntil) {
+		n.toReturn = unusedChunk{}
+		return nil
+	}
+	return &gatehouse.Command{
+		Op: gatehouse.OpUndo, Cost: n.toReturn.left,
+		Chunk: &gatehouse.Chunk{Holder: n.store.holder, Commands: n.toReturn.commands},
+	}
+}
+
+// returnUnused returns a chunk that was not used since the last round.
+func (n *namedLimiter) returnUnused() {
+	n.returnChunkIf(func(c *localChunk) bool {
+		unused := !c.usedInRound
+		c.usedInRound = false
+		return unused
+	})
+}
+
+// returnChunkIf gives back the chunk if it is so, and what could not be given back before. It is called with
+// exchanging held.
+func (n *namedLimiter) returnChunkIf(so func(c *localChunk) bool) {
+	n.mu.Lock()
+	c := n.liveChunk()
+	ends := c != nil && so(c) || c == nil && !n.toReturn.validUntil.IsZero()
+	n.mu.Unlock()
+	if ends {
+		n.returnChunk()
+	}
+}
+
+// returnChunk gives the chunk back. If that fails it is tried again in the next round, until it comes back by
+// itself.
+func (n *namedLimiter) returnChunk() {
+	undo := n.endChunk()
+	if undo == nil {
+		return
+	}
+	err := n.store.shared.Apply(context.Background(), n.key, []control.Turn{{Command: undo}})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil {
+		n.toReturn = unusedChunk{}
+	}
+}
