@@ -6,34 +6,35 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// inForce is a command of so many that leaves the limit as it is.
-func inForce(op gatehouse.Op, n int64) gatehouse.Command {
+// leavingLimit is a command with cost n that leaves the limit as it is.
+func leavingLimit(op gatehouse.Op, n int64) gatehouse.Command {
 	return gatehouse.Command{Op: op, Size: gatehouse.InForce, Cost: n, Holder: "k", Expires: time.Hour}
 }
 
 // chargeCounts: what is charged at one server is in debt at the other, which can refund and reset it.
-func chargeCounts(b *bench) {
+func chargeCounts(b *testBench) {
 	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
 		if !kind.Limiter() {
 			continue
 		}
-		key := named(kind, "charged")
-		b.at(0).want(key, inForce(gatehouse.OpCharge, 1), gatehouse.Missing)
-		first := take("", 3)
+		key := keyOf(kind, "charged")
+		b.at(0).want(key, leavingLimit(gatehouse.OpCharge, 1), gatehouse.Missing)
+		// The interval is so long that nothing comes back while the test runs.
+		first := acquireOne("", 3)
 		first.Burst, first.Interval = 2, 100*24*time.Hour
 		b.at(0).want(key, first, gatehouse.Granted)
-		if d := b.at(1).want(key, inForce(gatehouse.OpCharge, 10), gatehouse.Granted); d.Delay <= 0 {
+		if d := b.at(1).want(key, leavingLimit(gatehouse.OpCharge, 10), gatehouse.Granted); d.Delay <= 0 {
 			b.Errorf("%s: a charge of 10 with 2 left is repaid after %s, want some time", key, d.Delay)
 		}
-		b.at(0).want(key, inForce(gatehouse.OpAcquire, 1), gatehouse.Refused)
-		if d := b.at(0).want(key, inForce(gatehouse.OpRefund, 9), gatehouse.Granted); d.Remaining != 1 {
+		b.at(0).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Refused)
+		if d := b.at(0).want(key, leavingLimit(gatehouse.OpRefund, 9), gatehouse.Granted); d.Remaining != 1 {
 			b.Errorf("%s: %d left after 9 of 8 in debt were refunded, want 1", key, d.Remaining)
 		}
-		b.at(1).want(key, inForce(gatehouse.OpAcquire, 1), gatehouse.Granted)
-		b.at(1).want(key, inForce(gatehouse.OpCharge, 10), gatehouse.Granted)
-		b.at(0).want(key, inForce(gatehouse.OpCharge, 3000), gatehouse.Conflict)
-		b.at(0).want(key, by(gatehouse.OpReset, ""), gatehouse.Granted)
-		if d := b.at(1).want(key, inForce(gatehouse.OpAcquire, 1), gatehouse.Granted); d.Remaining != 2 {
+		b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Granted)
+		b.at(1).want(key, leavingLimit(gatehouse.OpCharge, 10), gatehouse.Granted)
+		b.at(0).want(key, leavingLimit(gatehouse.OpCharge, 3000), gatehouse.Conflict)
+		b.at(0).want(key, commandBy(gatehouse.OpReset, ""), gatehouse.Granted)
+		if d := b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Granted); d.Remaining != 2 {
 			b.Errorf("%s: %d left of 3 after a reset and one, want 2", key, d.Remaining)
 		}
 	}
@@ -41,21 +42,22 @@ func chargeCounts(b *bench) {
 
 // maxDelayTakesNothing: a reserve that is refused for its longest delay leaves everything as it was,
 // whichever server is asked.
-func maxDelayTakesNothing(b *bench) {
+func maxDelayTakesNothing(b *testBench) {
 	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
 		if !kind.Limiter() {
 			continue
 		}
-		key := named(kind, "delayed")
-		b.at(0).want(key, take("", 1), gatehouse.Granted)
-		refused := take("k", 1)
+		key := keyOf(kind, "delayed")
+		b.at(0).want(key, acquireOne("", 1), gatehouse.Granted)
+		refused := acquireOne("k", 1)
 		refused.Op, refused.MaxDelay = gatehouse.OpReserve, time.Millisecond
 		for i := range 3 {
 			if d := b.at(i).want(key, refused, gatehouse.Refused); d.Delay <= refused.MaxDelay {
 				b.Errorf("%s: refused for a delay of %s, want one above %s", key, d.Delay, refused.MaxDelay)
 			}
 		}
-		b.at(1).want(key, by(gatehouse.OpCancel, "k"), gatehouse.Conflict)
+		b.at(1).want(key, commandBy(gatehouse.OpCancel, "k"), gatehouse.Conflict)
+		// If one of the refused ones had taken something, this one would start later.
 		first := refused
 		first.MaxDelay = 48 * time.Hour
 		d := b.at(1).want(key, first, gatehouse.Granted)
@@ -67,20 +69,20 @@ func maxDelayTakesNothing(b *bench) {
 
 // limitIsInForce: a limit or size that was given to one server judges what another is asked without. A hold
 // says at each of them how long it lasts, and is extended at any.
-func limitIsInForce(b *bench) {
+func limitIsInForce(b *testBench) {
 	for _, kind := range []gatehouse.Kind{gatehouse.GCRA, gatehouse.SlidingLog, gatehouse.Semaphore} {
-		key := named(kind, "in force")
-		first := take("a", 5)
+		key := keyOf(kind, "in force")
+		first := acquireOne("a", 5)
 		first.Burst = 4
 		b.at(0).want(key, first, gatehouse.Granted)
-		if d := b.at(1).want(key, inForce(gatehouse.OpAcquire, 2), gatehouse.Granted); d.Limit != 5 {
+		if d := b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 2), gatehouse.Granted); d.Limit != 5 {
 			b.Errorf("%s: the limit is %d at the other server, want 5", key, d.Limit)
 		}
-		b.at(1).want(key, inForce(gatehouse.OpAcquire, 6), map[bool]gatehouse.Outcome{
+		b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 6), map[bool]gatehouse.Outcome{
 			false: gatehouse.Granted, true: gatehouse.Conflict, // a key that holds is told of its hold
 		}[kind.Limiter()])
 	}
-	lock, cmd := named(gatehouse.Lock, "lasting"), take("a", 1)
+	lock, cmd := keyOf(gatehouse.Lock, "lasting"), acquireOne("a", 1)
 	lasts := func(i int, want time.Duration) {
 		d := b.at(i).want(lock, cmd, gatehouse.Granted)
 		if d.ExpiresAfter > want || d.ExpiresAfter < want-time.Minute {

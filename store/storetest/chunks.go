@@ -24,7 +24,7 @@ type Chunks struct {
 	Interval time.Duration
 
 	mu    sync.Mutex
-	lives []life
+	lives []limiterLife
 	calls []ChunkCall
 }
 
@@ -36,8 +36,8 @@ type ChunkCall struct {
 	Begin, End time.Time // the true time
 }
 
-// A life is the time from one reset or delete to the next.
-type life struct {
+// A limiterLife is the time from one reset or delete to the next.
+type limiterLife struct {
 	from    time.Time // the true time
 	record  int64     // the time of the record
 	created int64     // when the limiter in it was used first; 0 when it was not
@@ -56,15 +56,16 @@ func (c *Chunks) Changed(now time.Time, record int64, state control.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.lives) == 0 {
-		c.lives = append(c.lives, life{})
+		c.lives = append(c.lives, limiterLife{})
 	}
+	// A limiter that was created at another time is another one: it was reset or deleted in between.
 	last := &c.lives[len(c.lives)-1]
 	switch last.created {
 	case created:
 	case 0:
 		last.created, last.end = created, end
 	default:
-		c.lives = append(c.lives, life{now, record, created, end})
+		c.lives = append(c.lives, limiterLife{now, record, created, end})
 	}
 }
 
@@ -75,35 +76,35 @@ func (c *Chunks) Done(call *ChunkCall) {
 	c.calls = append(c.calls, *call)
 }
 
-// A slot is a window in a life.
-type slot struct {
+// A lifeWindow is a window in a life.
+type lifeWindow struct {
 	life int
 	end  int64
 }
 
-// slotAt is the slot around an instant of the record's time in a life.
-func (c *Chunks) slotAt(n int, at int64) slot {
+// windowAt is the slot around an instant of the record's time in a life.
+func (c *Chunks) windowAt(n int, at int64) lifeWindow {
 	l, interval := c.lives[n], int64(c.Interval)
 	if c.Kind == gatehouse.FixedWindow {
-		return slot{n, time.Unix(0, at).Truncate(c.Interval).Add(c.Interval).UnixNano()}
+		return lifeWindow{n, time.Unix(0, at).Truncate(c.Interval).Add(c.Interval).UnixNano()}
 	}
 	if at < l.end || l.end == 0 {
-		return slot{n, l.end}
+		return lifeWindow{n, l.end}
 	}
-	return slot{n, l.end + ((at-l.end)/interval+1)*interval}
+	return lifeWindow{n, l.end + ((at-l.end)/interval+1)*interval}
 }
 
 // lifeAt is the number of the life in which something was decided by the record's time; ok is false when that
 // cannot be told.
 func (c *Chunks) lifeAt(at int64) (n int, ok bool) {
-	n, exact := slices.BinarySearchFunc(c.lives, at, func(l life, at int64) int {
+	n, exact := slices.BinarySearchFunc(c.lives, at, func(l limiterLife, at int64) int {
 		return cmp.Compare(l.record, at)
 	})
 	return n - 1, !exact && n > 0
 }
 
-// place finds the slot that a grant counts in.
-func (c *Chunks) place(call *ChunkCall) (s slot, ok bool) {
+// windowOf finds the slot that a grant counts in.
+func (c *Chunks) windowOf(call *ChunkCall) (s lifeWindow, ok bool) {
 	d := &call.Decision
 	at := d.At.Add(d.Delay).UnixNano()
 	if d.Drawn == 0 {
@@ -111,26 +112,26 @@ func (c *Chunks) place(call *ChunkCall) (s slot, ok bool) {
 		if later, sure := c.lifeAt(at); !ok || !sure || later != n {
 			return s, false // a reset has dropped the reservation
 		}
-		return c.slotAt(n, at), true
+		return c.windowAt(n, at), true
 	}
-	n, exact := slices.BinarySearchFunc(c.lives, call.End, func(l life, at time.Time) int {
+	n, exact := slices.BinarySearchFunc(c.lives, call.End, func(l limiterLife, at time.Time) int {
 		return l.from.Compare(at)
 	})
 	if exact || n == 0 || !call.Begin.After(c.lives[n-1].from) {
 		return s, false
 	}
 	// The chunk may be one of the life before, and is used within the first window of this one then.
-	return slot{n - 1, max(d.At.Add(d.ResetAfter).UnixNano(), c.slotAt(n-1, 0).end)}, true
+	return lifeWindow{n - 1, max(d.At.Add(d.ResetAfter).UnixNano(), c.windowAt(n-1, 0).end)}, true
 }
 
 // Check returns what is wrong, nil when nothing is.
 func (c *Chunks) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	grants := make(map[slot][]*ChunkCall)
+	grants := make(map[lifeWindow][]*ChunkCall)
 	for i := range c.calls {
-		if call := &c.calls[i]; c.passed(call) {
-			if s, ok := c.place(call); ok {
+		if call := &c.calls[i]; c.letThrough(call) {
+			if s, ok := c.windowOf(call); ok {
 				grants[s] = append(grants[s], call)
 			}
 		}
@@ -140,7 +141,7 @@ func (c *Chunks) Check() error {
 		for _, call := range calls {
 			passed += call.Cmd.Cost
 		}
-		if back := c.refunded(s, calls); passed > c.Size+back {
+		if back := c.refundedIn(s, calls); passed > c.Size+back {
 			return fmt.Errorf("%d passed in the window until %s, number %d since a reset or delete, "+
 				"want at most %d and %d that were refunded",
 				passed, time.Unix(0, s.end).UTC(), s.life, c.Size, back)
@@ -149,8 +150,9 @@ func (c *Chunks) Check() error {
 	return nil
 }
 
-// passed reports whether a call let something through. A reservation with a holder may have been cancelled.
-func (c *Chunks) passed(call *ChunkCall) bool {
+// letThrough reports whether a call was granted something that counts. A reservation with a holder does not:
+// it may have been cancelled.
+func (c *Chunks) letThrough(call *ChunkCall) bool {
 	op := call.Cmd.Op
 	return call.Err == nil && call.Decision.Outcome == gatehouse.Granted &&
 		(op == gatehouse.OpAcquire || op == gatehouse.OpReserve && call.Cmd.Holder == "")
@@ -159,8 +161,8 @@ func (c *Chunks) passed(call *ChunkCall) bool {
 // late is how long after its end a call that failed may still take effect.
 const late = 5 * time.Second
 
-// undone is what calls may have had at the time of a refund that failed and gave it back later.
-func (c *Chunks) undone(r *ChunkCall) (n int64) {
+// possiblyUndone is what calls may have had at the time of a refund that failed and gave it back later.
+func (c *Chunks) possiblyUndone(r *ChunkCall) (n int64) {
 	for i := range c.calls {
 		call := &c.calls[i]
 		if call.Err != nil && call.Cmd.Op == gatehouse.OpAcquire && !call.Begin.After(r.End) &&
@@ -171,26 +173,28 @@ func (c *Chunks) undone(r *ChunkCall) (n int64) {
 	return n
 }
 
-// refunded is how much was given back in a slot: of each refund no more than had passed until then, and had
+// refundedIn is how much was given back in a slot: of each refund no more than had passed until then, and had
 // not been refunded before.
-func (c *Chunks) refunded(s slot, grants []*ChunkCall) (back int64) {
+func (c *Chunks) refundedIn(s lifeWindow, grants []*ChunkCall) (back int64) {
 	refunds := slices.DeleteFunc(slices.Clone(c.calls), func(r ChunkCall) bool {
 		return r.Cmd.Op != gatehouse.OpRefund || r.Err == nil && r.Decision.Outcome != gatehouse.Granted
 	})
 	slices.SortStableFunc(refunds, func(a, b ChunkCall) int { return a.Decision.At.Compare(b.Decision.At) })
 	for _, r := range refunds {
 		at := r.Decision.At.UnixNano()
+		// A refund that failed may have taken effect late. The check must not report what it may explain.
 		if r.Err != nil {
 			if r.Begin.UnixNano() < s.end && r.End.Add(late+c.Interval).UnixNano() > s.end {
 				back += r.Cmd.Cost
 			}
 			continue
 		}
-		if n, ok := c.lifeAt(at); ok && c.slotAt(n, at) != s {
+		if n, ok := c.lifeAt(at); ok && c.windowAt(n, at) != s {
 			continue
 		}
-		passed := c.undone(&r)
+		passed := c.possiblyUndone(&r)
 		for _, g := range grants {
+			// A grant from a chunk carries the time of the chunk, so that its end by the true time counts.
 			before := !g.Decision.At.After(r.Decision.At)
 			if g.Decision.Drawn != 0 {
 				before = !g.End.After(r.End)

@@ -15,7 +15,7 @@ import (
 // asked.
 
 // tests are the promises.
-var tests = []test{
+var tests = []contractTest{
 	{name: "decides by the rules of control", body: decidesByTheRules},
 	{name: "changes are atomic", body: changesAreAtomic},
 	{name: "a queue is one change", body: queueIsOneChange},
@@ -47,30 +47,30 @@ var tests = []test{
 	{name: "a dead server leaves nothing behind", servers: 2, body: deadServerLeavesNothing},
 }
 
-func named(kind gatehouse.Kind, name string) gatehouse.Key {
+func keyOf(kind gatehouse.Kind, name string) gatehouse.Key {
 	return gatehouse.Key{Kind: kind, Name: name}
 }
 
-// take takes one of so many slots or tokens.
-func take(holder string, size int64) gatehouse.Command {
+// acquireOne is an acquire of 1, of size slots or tokens.
+func acquireOne(holder string, size int64) gatehouse.Command {
 	return gatehouse.Command{
 		Op: gatehouse.OpAcquire, Holder: holder, Size: size, Cost: 1, Interval: time.Hour, Expires: time.Hour,
 	}
 }
 
-func by(op gatehouse.Op, holder string) gatehouse.Command {
+func commandBy(op gatehouse.Op, holder string) gatehouse.Command {
 	return gatehouse.Command{Op: op, Holder: holder, Expires: time.Hour}
 }
 
 // decidesByTheRules puts the same commands to the store and to a controller of the kind, at the store's time.
-func decidesByTheRules(b *bench) {
+func decidesByTheRules(b *testBench) {
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
-		key := named(kind, "rules")
+		key := keyOf(kind, "rules")
 		rng := rand.New(rand.NewPCG(uint64(kind), 1)) // #nosec G404 -- a fixed script
 		var state control.State
 		for step := range 60 {
-			cmd := draw(rng, kind)
-			got := b.at(step).one(key, cmd)
+			cmd := randomCommand(rng, kind)
+			got := b.at(step).applyOne(key, cmd)
 			queue := []control.Turn{{Command: &cmd}}
 			// Clocks of servers differ by less than clockStep while nothing is stored.
 			if got.Outcome == gatehouse.Missing &&
@@ -78,9 +78,11 @@ func decidesByTheRules(b *bench) {
 				state = nil // it was worth nothing, so that it need not be there
 			}
 			state = control.Serve(got.At, kind, state, queue)
-			if g, w := gist(got), gist(queue[0].Decision); g != w || !b.alike(got, queue[0].Decision) {
+			want := queue[0].Decision
+			g, w := decisionSummary(got), decisionSummary(want)
+			if g != w || !b.sameRetry(got, want) {
 				b.Errorf("%s, step %d, %+v:\n got %s, retry %s\nwant %s, retry %s", key, step, cmd,
-					g, got.RetryAfter, w, queue[0].Decision.RetryAfter)
+					g, got.RetryAfter, w, want.RetryAfter)
 				break
 			}
 		}
@@ -90,21 +92,21 @@ func decidesByTheRules(b *bench) {
 // clockStep is how much clocks may differ.
 const clockStep = 100 * time.Millisecond
 
-// gist is what two decisions must have alike. Fencing tokens are the store's own.
-func gist(d gatehouse.Decision) string {
+// decisionSummary is what two decisions must have alike. Fencing tokens are the store's own.
+func decisionSummary(d gatehouse.Decision) string {
 	return fmt.Sprintf("%s limit %d remaining %d value %d delay %s interval %s token %t, %d stats: %s",
 		d.Outcome, d.Limit, d.Remaining, d.Value, d.Delay, d.Interval, d.Fence != 0, len(d.Stats), d.Message)
 }
 
-// alike reports whether two decisions tell the same time to try again. A store may know better when that
+// sameRetry reports whether two decisions tell the same time to try again. A store may know better when that
 // will have come, or not know when a hold ends.
-func (b *bench) alike(got, want gatehouse.Decision) bool {
+func (b *testBench) sameRetry(got, want gatehouse.Decision) bool {
 	return (got.RetryAfter-want.RetryAfter).Abs() < clockStep ||
 		b.Leases && got.RetryAfter == gatehouse.Forever
 }
 
-// draw makes up a command.
-func draw(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
+// randomCommand makes up a command.
+func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	cmd := gatehouse.Command{
 		Size: rng.Int64N(4), Holder: fmt.Sprint(rng.IntN(4)), Amount: rng.Int64N(9) - 4,
 		Interval: time.Hour, Expires: time.Hour, Keep: time.Hour, Message: "m",
@@ -126,7 +128,7 @@ func draw(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 }
 
 // changesAreAtomic has many ask for what is there for few.
-func changesAreAtomic(b *bench) {
+func changesAreAtomic(b *testBench) {
 	const callers, each, size = 8, 25, 60
 	for _, kind := range []gatehouse.Kind{gatehouse.Semaphore, gatehouse.TokenBucket, gatehouse.Counter} {
 		var granted, sum atomic.Int64
@@ -134,12 +136,12 @@ func changesAreAtomic(b *bench) {
 		for i := range callers {
 			all.Go(func() {
 				for j := range each {
-					cmd := take(fmt.Sprint(i, "/", j), size)
+					cmd := acquireOne(fmt.Sprint(i, "/", j), size)
 					cmd.Amount = 1
 					if kind == gatehouse.Counter {
 						cmd.Op = gatehouse.OpCount
 					}
-					d, err := b.at(i).gate.Do(b.Context(), named(kind, "atomic"), cmd)
+					d, err := b.at(i).gate.Do(b.Context(), keyOf(kind, "atomic"), cmd)
 					if err != nil {
 						b.Errorf("%s: %v", kind, err)
 					}
@@ -150,6 +152,7 @@ func changesAreAtomic(b *bench) {
 				}
 			})
 		}
+		// A counter shows each value from 1 once if no change is lost.
 		all.Wait()
 		want, wantSum := int64(size), int64(0)
 		if kind == gatehouse.Counter {
@@ -164,20 +167,20 @@ func changesAreAtomic(b *bench) {
 
 // queueIsOneChange: nobody who may wait overtakes one who must, and what gives something back serves those
 // before it.
-func queueIsOneChange(b *bench) {
-	key := named(gatehouse.Semaphore, "queue")
-	b.at(0).want(key, take("a", 2), gatehouse.Granted)
-	wide, narrow, give := take("wide", 2), take("narrow", 2), by(gatehouse.OpRelease, "a")
-	wide.Cost, wide.MaxWait, wide.Ticket = 2, gatehouse.Forever, b.at(1).store.ticket(1)
-	narrow.MaxWait, narrow.Ticket = gatehouse.Forever, b.at(1).store.ticket(2)
-	for i, d := range b.at(1).apply(key, &wide, &narrow) {
+func queueIsOneChange(b *testBench) {
+	key := keyOf(gatehouse.Semaphore, "queue")
+	b.at(0).want(key, acquireOne("a", 2), gatehouse.Granted)
+	wide, narrow, give := acquireOne("wide", 2), acquireOne("narrow", 2), commandBy(gatehouse.OpRelease, "a")
+	wide.Cost, wide.MaxWait, wide.Ticket = 2, gatehouse.Forever, b.at(1).store.makeTicket(1)
+	narrow.MaxWait, narrow.Ticket = gatehouse.Forever, b.at(1).store.makeTicket(2)
+	for i, d := range b.at(1).applyQueue(key, &wide, &narrow) {
 		if d.Outcome != gatehouse.Refused {
 			b.Errorf("turn %d: %s, want both refused, the second behind the first", i, d.Outcome)
 		}
 	}
 	wide.Again, narrow.Again = true, true
 	outcomes := []gatehouse.Outcome{gatehouse.Granted, gatehouse.Refused, gatehouse.Granted}
-	for i, d := range b.at(1).apply(key, &wide, &narrow, &give) {
+	for i, d := range b.at(1).applyQueue(key, &wide, &narrow, &give) {
 		if d.Outcome != outcomes[i] {
 			b.Errorf("turn %d with a release: %s, want %s", i, d.Outcome, outcomes[i])
 		}
@@ -185,13 +188,13 @@ func queueIsOneChange(b *bench) {
 }
 
 // parametersCountOnce: whoever waits does not resize anything by being looked at again.
-func parametersCountOnce(b *bench) {
-	key := named(gatehouse.Semaphore, "once")
-	b.at(0).want(key, take("a", 1), gatehouse.Granted)
-	waits := take("b", 1)
-	waits.MaxWait, waits.Ticket = gatehouse.Forever, b.at(0).store.ticket(1)
+func parametersCountOnce(b *testBench) {
+	key := keyOf(gatehouse.Semaphore, "once")
+	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
+	waits := acquireOne("b", 1)
+	waits.MaxWait, waits.Ticket = gatehouse.Forever, b.at(0).store.makeTicket(1)
 	waits.Since = b.at(0).want(key, waits, gatehouse.Refused).At
-	grow := take("a", 5) // shares the hold, and makes the semaphore larger
+	grow := acquireOne("a", 5) // shares the hold, and makes the semaphore larger
 	b.at(1).want(key, grow, gatehouse.Granted)
 	waits.Again = true
 	if d := b.at(0).want(key, waits, gatehouse.Granted); d.Limit != 5 {
@@ -200,53 +203,54 @@ func parametersCountOnce(b *bench) {
 }
 
 // undoTakesBack: by its fencing token, and nothing else.
-func undoTakesBack(b *bench) {
-	key := named(gatehouse.Lock, "undo")
-	first := b.at(0).want(key, take("a", 1), gatehouse.Granted)
-	undo := take("a", 1)
+func undoTakesBack(b *testBench) {
+	key := keyOf(gatehouse.Lock, "undo")
+	first := b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
+	undo := acquireOne("a", 1)
 	undo.Op, undo.Granted = gatehouse.OpUndo, &gatehouse.Decision{
 		Outcome: gatehouse.Granted, At: first.At, Fence: first.Fence - 1,
 	}
 	b.at(1).want(key, undo, gatehouse.Granted)
-	b.at(0).want(key, take("b", 1), gatehouse.Refused)
+	b.at(0).want(key, acquireOne("b", 1), gatehouse.Refused)
 	undo.Granted.Fence = first.Fence
 	b.at(1).want(key, undo, gatehouse.Granted)
-	b.at(0).want(key, take("b", 1), gatehouse.Granted)
+	b.at(0).want(key, acquireOne("b", 1), gatehouse.Granted)
 	b.at(1).want(key, undo, gatehouse.Granted)
-	b.at(0).want(key, take("c", 1), gatehouse.Refused)
+	b.at(0).want(key, acquireOne("c", 1), gatehouse.Refused)
 }
 
 // fencesRise: with every grant under a name, also after it was deleted.
-func fencesRise(b *bench) {
-	key, last := named(gatehouse.Lock, "fence"), uint64(0)
+func fencesRise(b *testBench) {
+	key, last := keyOf(gatehouse.Lock, "fence"), uint64(0)
 	for i := range 40 {
-		d := b.at(i).want(key, take("a", 1), gatehouse.Granted)
+		d := b.at(i).want(key, acquireOne("a", 1), gatehouse.Granted)
 		if d.Fence <= last {
 			b.Errorf("grant %d: fencing token %d after %d", i, d.Fence, last)
 		}
 		last = d.Fence
-		if again := b.at(i+1).want(key, take("a", 1), gatehouse.Granted); again.Fence != last {
+		if again := b.at(i+1).want(key, acquireOne("a", 1), gatehouse.Granted); again.Fence != last {
 			b.Errorf("grant %d: fencing token %d by sharing the hold of %d", i, again.Fence, last)
 		}
 		if i%3 == 0 {
-			b.at(i+1).want(key, by(gatehouse.OpDelete, ""), gatehouse.Granted)
+			b.at(i+1).want(key, commandBy(gatehouse.OpDelete, ""), gatehouse.Granted)
 		} else {
-			b.at(i+1).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Granted)
+			b.at(i+1).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
 		}
-		b.passes(time.Millisecond) // where tokens are made of the time, there may be one grant for each µs
+		b.passTime(time.Millisecond) // where tokens are made of the time, there may be one grant for each µs
 	}
 }
 
 // holdEndsInTime: not before, and not much later.
-func holdEndsInTime(b *bench) {
-	key, cmd := named(gatehouse.Lock, "end"), take("a", 1)
+func holdEndsInTime(b *testBench) {
+	key, cmd := keyOf(gatehouse.Lock, "end"), acquireOne("a", 1)
 	cmd.Expires = b.Unit
+	// The hold begins between start and granted, and it ends between two looks at it.
 	start := time.Now()
 	b.at(0).want(key, cmd, gatehouse.Granted)
 	granted := time.Now()
 	for i := 0; ; i++ {
 		began := time.Now()
-		if d := b.at(i).one(key, take("b", 1)); d.Outcome == gatehouse.Granted {
+		if d := b.at(i).applyOne(key, acquireOne("b", 1)); d.Outcome == gatehouse.Granted {
 			if ended := time.Now(); ended.Sub(start) < b.Unit {
 				b.Errorf("a hold of %s ended within %s", b.Unit, ended.Sub(start))
 			}
@@ -255,35 +259,35 @@ func holdEndsInTime(b *bench) {
 		if began.Sub(granted) > b.Unit+b.Slack {
 			b.Fatalf("a hold of %s is there after %s", b.Unit, began.Sub(granted))
 		}
-		b.passes(b.Unit / 16)
+		b.passTime(b.Unit / 16)
 	}
-	b.at(1).want(key, by(gatehouse.OpRelease, "a"), gatehouse.Conflict)
-	b.at(1).want(key, by(gatehouse.OpRenew, "a"), gatehouse.Conflict)
+	b.at(1).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Conflict)
+	b.at(1).want(key, commandBy(gatehouse.OpRenew, "a"), gatehouse.Conflict)
 }
 
 // renewedHoldLasts as long as it is renewed, and no longer.
-func renewedHoldLasts(b *bench) {
-	key, cmd := named(gatehouse.Lock, "renew"), take("a", 1)
+func renewedHoldLasts(b *testBench) {
+	key, cmd := keyOf(gatehouse.Lock, "renew"), acquireOne("a", 1)
 	cmd.Expires = b.Unit
 	fence := b.at(0).want(key, cmd, gatehouse.Granted).Fence
 	cmd.Op = gatehouse.OpRenew
 	for i := range 6 {
-		b.passes(b.Unit / 3)
+		b.passTime(b.Unit / 3)
 		if d := b.at(i).want(key, cmd, gatehouse.Granted); d.Fence != fence {
 			b.Errorf("renewed: fencing token %d, want %d still", d.Fence, fence)
 		}
-		b.at(i+1).want(key, take("b", 1), gatehouse.Refused)
+		b.at(i+1).want(key, acquireOne("b", 1), gatehouse.Refused)
 	}
 	b.eventually("the hold ends", func() bool {
-		return b.at(1).one(key, take("b", 1)).Outcome == gatehouse.Granted
+		return b.at(1).applyOne(key, acquireOne("b", 1)).Outcome == gatehouse.Granted
 	})
 }
 
 // ticketCountsOnce, however often it is looked at.
-func ticketCountsOnce(b *bench) {
-	key := named(gatehouse.Barrier, "ticket")
+func ticketCountsOnce(b *testBench) {
+	key := keyOf(gatehouse.Barrier, "ticket")
 	cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
-	cmd.Ticket = b.at(0).store.ticket(1)
+	cmd.Ticket = b.at(0).store.makeTicket(1)
 	for range 3 {
 		cmd.Since = b.at(0).want(key, cmd, gatehouse.Refused).At
 		cmd.Again = true
@@ -296,10 +300,10 @@ func ticketCountsOnce(b *bench) {
 }
 
 // timeRises for each name, whichever server is asked.
-func timeRises(b *bench) {
-	key, last := named(gatehouse.Counter, "time"), time.Time{}
+func timeRises(b *testBench) {
+	key, last := keyOf(gatehouse.Counter, "time"), time.Time{}
 	for i := range 50 {
-		d := b.at(i).one(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
+		d := b.at(i).applyOne(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
 		if d.At.Before(last) {
 			b.Errorf("a decision at %s after one at %s", d.At, last)
 		}
@@ -308,7 +312,7 @@ func timeRises(b *bench) {
 }
 
 // namesAreToldApart, whatever is in them.
-func namesAreToldApart(b *bench) {
+func namesAreToldApart(b *testBench) {
 	names := []string{
 		"a", "A", "a/b", "a//b", "/", "a b", "%2F", "a%2Fb", "{a}", "{a}b", "*", "?", "[a-z]", ":", "a:b",
 		"ü", "\u65e5\u672c", "a\\", `"`, "'", "$", "..", ".", "a\u00a0b", "~",
@@ -316,11 +320,11 @@ func namesAreToldApart(b *bench) {
 	for i, name := range names {
 		for _, kind := range []gatehouse.Kind{gatehouse.Counter, gatehouse.Lock} {
 			if kind == gatehouse.Lock {
-				b.at(i).want(named(kind, name), take("a", 1), gatehouse.Granted)
+				b.at(i).want(keyOf(kind, name), acquireOne("a", 1), gatehouse.Granted)
 				continue
 			}
 			count := gatehouse.Command{Op: gatehouse.OpCount, Amount: int64(i + 1)}
-			d := b.at(i).one(named(kind, name), count)
+			d := b.at(i).applyOne(keyOf(kind, name), count)
 			if d.Value != int64(i+1) {
 				b.Errorf("counter %q: %d, want %d; it is another one's too", name, d.Value, i+1)
 			}
@@ -329,22 +333,22 @@ func namesAreToldApart(b *bench) {
 }
 
 // holdersAreLimited: one more than allowed is Exhausted, and it goes on when one has left.
-func holdersAreLimited(b *bench) {
-	key, size := named(gatehouse.Semaphore, "holders"), int64(b.Holders)*2
+func holdersAreLimited(b *testBench) {
+	key, size := keyOf(gatehouse.Semaphore, "holders"), int64(b.Holders)*2
 	for i := 0; i < b.Holders; i += 100 {
 		queue := make([]*gatehouse.Command, 0, 100)
 		for j := i; j < min(i+100, b.Holders); j++ {
-			cmd := take(fmt.Sprint("h", j), size)
+			cmd := acquireOne(fmt.Sprint("h", j), size)
 			queue = append(queue, &cmd)
 		}
-		for j, d := range b.at(i/100).apply(key, queue...) {
+		for j, d := range b.at(i/100).applyQueue(key, queue...) {
 			if d.Outcome != gatehouse.Granted {
 				b.Fatalf("holder %d: %s", i+j, d.Outcome)
 			}
 		}
 	}
-	b.at(0).want(key, take("more", size), gatehouse.Exhausted)
-	b.at(1).want(key, take("h0", size), gatehouse.Granted)
-	b.at(1).want(key, by(gatehouse.OpRelease, "h0"), gatehouse.Granted)
-	b.at(0).want(key, take("more", size), gatehouse.Granted)
+	b.at(0).want(key, acquireOne("more", size), gatehouse.Exhausted)
+	b.at(1).want(key, acquireOne("h0", size), gatehouse.Granted)
+	b.at(1).want(key, commandBy(gatehouse.OpRelease, "h0"), gatehouse.Granted)
+	b.at(0).want(key, acquireOne("more", size), gatehouse.Granted)
 }

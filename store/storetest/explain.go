@@ -20,15 +20,15 @@ func Histories(t *testing.T, setup Setup, calls int) {
 	t.Helper()
 	made := 0
 	for seed := uint64(0); made < calls; seed++ {
-		b := &bench{T: t, Setup: &setup}
-		work := func(b *bench) { b.mingle(seed, min(calls-made, perHistory)) }
+		b := &testBench{T: t, Setup: &setup}
+		work := func(b *testBench) { b.makeCalls(seed, min(calls-made, perHistory)) }
 		if setup.Virtual {
-			synctest.Test(t, func(t *testing.T) { b.play(t, work) })
+			synctest.Test(t, func(t *testing.T) { b.runOnPlace(t, work) })
 		} else {
-			b.play(t, work)
+			b.runOnPlace(t, work)
 		}
 		made += b.history.Len()
-		if b.explain(t); t.Failed() {
+		if b.checkHistory(t); t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
@@ -56,59 +56,60 @@ const (
 	clients    = 6
 )
 
-// mingle has clients make calls about names that they share, a few at a time.
-func (b *bench) mingle(seed uint64, calls int) {
+// makeCalls has clients make calls about names that they share, a few at a time.
+func (b *testBench) makeCalls(seed uint64, calls int) {
 	var all sync.WaitGroup
 	for i := range clients {
 		rng := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- the same again
-		c := &caller{bench: b, rng: rng, name: fmt.Sprint("c", i)}
+		c := &randomCaller{testBench: b, rng: rng, name: fmt.Sprint("c", i)}
 		all.Go(func() {
 			for n := range (calls + clients - 1) / clients {
-				c.call(fmt.Sprint(seed, "/", n*clients*4/perName))
+				c.makeCall(fmt.Sprint(seed, "/", n*clients*4/perName))
 			}
 		})
 	}
 	all.Wait()
 }
 
-// A caller makes one call after the other, as the same holder.
-type caller struct {
-	*bench
+// A randomCaller makes one call after the other, as the same holder.
+type randomCaller struct {
+	*testBench
 	rng   *rand.Rand
 	name  string
 	fence uint64 // of what it was granted last, under whatever name
 }
 
-// call makes one call about one of four controllers of a name.
-func (c *caller) call(name string) {
-	key, cmd := named(gatehouse.Counter, name), gatehouse.Command{Op: gatehouse.OpValue}
+// makeCall makes one call about one of four controllers of a name.
+func (c *randomCaller) makeCall(name string) {
+	key, cmd := keyOf(gatehouse.Counter, name), gatehouse.Command{Op: gatehouse.OpValue}
 	switch what := c.rng.IntN(16); {
 	case what < 4:
-		key, cmd = named(gatehouse.Lock, name), take(c.name, 1)
+		key, cmd = keyOf(gatehouse.Lock, name), acquireOne(c.name, 1)
 	case what < 8:
-		key, cmd = named(gatehouse.Semaphore, name), take(c.name, 3)
+		key, cmd = keyOf(gatehouse.Semaphore, name), acquireOne(c.name, 3)
 		cmd.Cost = 1 + c.rng.Int64N(2)
 	case what < 10:
 		cmd.Op, cmd.Amount = gatehouse.OpCount, c.rng.Int64N(9)-4
 	case what == 10:
 		cmd.Op, cmd.Amount = gatehouse.OpReset, c.rng.Int64N(9)
 	case what > 12:
-		key, cmd = named(gatehouse.Event, name), gatehouse.Command{Op: gatehouse.OpWait}
+		key, cmd = keyOf(gatehouse.Event, name), gatehouse.Command{Op: gatehouse.OpWait}
 		if c.rng.IntN(64) == 0 {
 			cmd = gatehouse.Command{Op: gatehouse.OpSend, Message: c.name}
 		}
 	}
 	if cmd.Op == gatehouse.OpAcquire {
-		c.hold(key, cmd)
+		c.callHold(key, cmd)
 		return
 	}
-	_, _ = c.history.Do(c.Context(), c.somewhere(), key, cmd)
+	_, _ = c.history.Do(c.Context(), c.randomGate(), key, cmd)
 }
 
-func (c *caller) somewhere() gatehouse.Gate { return c.at(c.rng.IntN(len(c.nodes))).gate }
+func (c *randomCaller) randomGate() gatehouse.Gate { return c.at(c.rng.IntN(len(c.nodes))).gate }
 
-// hold acquires, renews or releases, whatever came of the calls before. Some clients leave before the answer.
-func (c *caller) hold(key gatehouse.Key, cmd gatehouse.Command) {
+// callHold acquires, renews or releases, whatever the results of earlier calls. Some callers leave before the
+// answer.
+func (c *randomCaller) callHold(key gatehouse.Key, cmd gatehouse.Command) {
 	cmd.Expires = 0 // a hold that ended by itself would have to be explained
 	ctx := c.Context()
 	switch c.rng.IntN(6) {
@@ -128,7 +129,7 @@ func (c *caller) hold(key gatehouse.Key, cmd gatehouse.Command) {
 	if cmd.Op != gatehouse.OpAcquire && c.rng.IntN(2) == 0 {
 		cmd.Fence = c.fence
 	}
-	d, err := c.history.Do(ctx, c.somewhere(), key, cmd)
+	d, err := c.history.Do(ctx, c.randomGate(), key, cmd)
 	if err == nil && d.Fence != 0 {
 		c.fence = d.Fence
 	}

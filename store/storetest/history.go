@@ -26,12 +26,12 @@ import (
 type History struct {
 	mu   sync.Mutex
 	time int64 // counts beginnings and ends; their order is all that matters
-	keys map[gatehouse.Key]*record
+	keys map[gatehouse.Key]*keyHistory
 	len  int
 }
 
-// A record is what happened under one name.
-type record struct {
+// A keyHistory is what happened under one name.
+type keyHistory struct {
 	calls []porcupine.Operation
 	waits bool // somebody may have waited: others may have been refused although there was room
 }
@@ -55,38 +55,38 @@ func (h *History) Begin(key gatehouse.Key, cmd gatehouse.Command) (done func(gat
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.keys == nil {
-		h.keys = make(map[gatehouse.Key]*record)
+		h.keys = make(map[gatehouse.Key]*keyHistory)
 	}
 	r := h.keys[key]
 	if r == nil {
-		r = &record{}
+		r = &keyHistory{}
 		h.keys[key] = r
 	}
 	h.len++
 	r.waits = r.waits || cmd.MaxWait != 0
 	i := len(r.calls)
 	h.time++
-	r.calls = append(r.calls, unanswered(input{Command: cmd, number: i}, h.time))
+	r.calls = append(r.calls, openCall(modelCall{Command: cmd, number: i}, h.time))
 	return func(d gatehouse.Decision, err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err == nil {
 			h.time++
-			r.calls[i].Output, r.calls[i].Return = answer{known: true, Decision: d}, h.time
+			r.calls[i].Output, r.calls[i].Return = modelReply{known: true, Decision: d}, h.time
 			return
 		}
 		if cmd.Op == gatehouse.OpAcquire {
 			// What it was granted may be taken back even before its caller is told of the error.
-			undo := input{Command: cmd, number: i}
+			undo := modelCall{Command: cmd, number: i}
 			undo.Op = gatehouse.OpUndo
-			r.calls = append(r.calls, unanswered(undo, r.calls[i].Call))
+			r.calls = append(r.calls, openCall(undo, r.calls[i].Call))
 		}
 	}
 }
 
-// unanswered is a call that has begun and has no answer yet, or never.
-func unanswered(in input, begin int64) porcupine.Operation {
-	return porcupine.Operation{Input: in, Output: answer{}, Call: begin, Return: math.MaxInt64}
+// openCall is a call that has begun and has no answer yet, or never.
+func openCall(in modelCall, begin int64) porcupine.Operation {
+	return porcupine.Operation{Input: in, Output: modelReply{}, Call: begin, Return: math.MaxInt64}
 }
 
 // Len is how many calls have begun.
@@ -102,8 +102,8 @@ func (h *History) Check(longest time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, r := range h.keys {
-		model := bounded(models[key.Kind](r.waits))
-		calls := append(slices.Clone(r.calls), unanswered(input{end: true}, h.time+1))
+		model := boundedModel(models[key.Kind](r.waits))
+		calls := append(slices.Clone(r.calls), openCall(modelCall{end: true}, h.time+1))
 		if result := porcupine.CheckOperationsTimeout(model, calls, longest); result != porcupine.Ok {
 			return fmt.Errorf("%s: %s: no order of its %d calls explains their answers:\n%s",
 				key, result, len(r.calls), r)
@@ -113,10 +113,10 @@ func (h *History) Check(longest time.Duration) error {
 }
 
 // String lists the calls in the order of their beginnings.
-func (r *record) String() string {
+func (r *keyHistory) String() string {
 	var b strings.Builder
 	for _, c := range r.calls {
-		cmd, a := c.Input.(input), c.Output.(answer)
+		cmd, a := c.Input.(modelCall), c.Output.(modelReply)
 		fmt.Fprintf(&b, "%6d ", c.Call)
 		if a.known {
 			fmt.Fprintf(&b, "to %6d ", c.Return)

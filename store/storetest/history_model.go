@@ -9,15 +9,15 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// An input is a call, or the taking back of what a call was granted.
-type input struct {
+// An modelCall is a call, or the taking back of what a call was granted.
+type modelCall struct {
 	gatehouse.Command
 	number int  // of the call among those of its name; an undo has that of its acquire
 	end    bool // no call at all, but the end of the history
 }
 
-// An answer is a decision, if it is known.
-type answer struct {
+// An modelReply is a decision, if it is known.
+type modelReply struct {
 	known bool
 	gatehouse.Decision
 }
@@ -37,22 +37,22 @@ type boundedState struct {
 	ended bool
 }
 
-// bounded is a model that tries a call without an answer only where it changes something. One that changed
-// nothing belongs behind the end. Without that rule a search would try each of them in every place, and take
-// a time exponential in their number.
-func bounded(m porcupine.Model) porcupine.Model {
+// boundedModel returns a model that tries a call without an answer only where it changes something. A call
+// that changed nothing belongs behind the end. Without this rule the search would try each such call in every
+// place, and take a time exponential in their number.
+func boundedModel(m porcupine.Model) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return boundedState{state: m.Init()} },
 		Step: func(state, in, out any) (bool, any) {
 			b := state.(boundedState)
 			switch {
-			case in.(input).end:
+			case in.(modelCall).end:
 				return true, boundedState{b.state, true}
 			case b.ended:
 				return true, b
 			}
 			right, next := m.Step(b.state, in, out)
-			if !right || !out.(answer).known && m.Equal(b.state, next) {
+			if !right || !out.(modelReply).known && m.Equal(b.state, next) {
 				return false, b
 			}
 			return true, boundedState{next, false}
@@ -64,13 +64,13 @@ func bounded(m porcupine.Model) porcupine.Model {
 	}
 }
 
-// holds is the state of a lock or a semaphore.
-type holds struct {
-	list []aHold // in the order of the holders' names
-	last uint64  // the greatest fencing token that was seen
+// holdsState is the state of a lock or a semaphore.
+type holdsState struct {
+	list []modelHold // in the order of the holders' names
+	last uint64      // the greatest fencing token that was seen
 }
 
-type aHold struct {
+type modelHold struct {
 	holder string
 	cost   int64
 	fence  uint64 // 0 when it is not known
@@ -83,77 +83,79 @@ type aHold struct {
 	calls []int // their numbers, in order; none of a sure hold
 }
 
-func (a aHold) equal(b aHold) bool {
+func (a modelHold) equal(b modelHold) bool {
 	return a.holder == b.holder && a.cost == b.cost && a.fence == b.fence && a.above == b.above &&
 		a.below == b.below && a.sure == b.sure && slices.Equal(a.calls, b.calls)
 }
 
-// confirmed is the hold after its holder was told of it with this fencing token. right is false when that
+// confirmHold is the hold after its holder was told of it with this fencing token. right is false when that
 // cannot be its token.
-func (a aHold) confirmed(fence uint64) (right bool, hold aHold) {
+func (a modelHold) confirmHold(fence uint64) (right bool, hold modelHold) {
 	switch {
 	case a.fence != 0 && a.fence != fence:
 		return false, a
 	case a.fence == 0 && (fence <= a.above || a.below != 0 && fence >= a.below):
 		return false, a
 	}
-	return true, aHold{holder: a.holder, cost: a.cost, fence: fence, sure: true}
+	return true, modelHold{holder: a.holder, cost: a.cost, fence: fence, sure: true}
 }
 
-// find is where a holder is, or would be.
-func (h holds) find(holder string) (int, bool) {
-	return slices.BinarySearchFunc(h.list, holder, func(a aHold, holder string) int {
+// findHolder is where a holder is, or would be.
+func (h holdsState) findHolder(holder string) (int, bool) {
+	return slices.BinarySearchFunc(h.list, holder, func(a modelHold, holder string) int {
 		return strings.Compare(a.holder, holder)
 	})
 }
 
-func (h holds) held() (sum int64) {
+func (h holdsState) heldSum() (sum int64) {
 	for _, one := range h.list {
 		sum += one.cost
 	}
 	return sum
 }
 
-// with is the state with another hold in a place.
-func (h holds) with(i int, hold aHold) holds {
+// withHold is the state with another hold in a place.
+func (h holdsState) withHold(i int, hold modelHold) holdsState {
 	h.list = slices.Clone(h.list)
 	h.list[i], h.last = hold, max(h.last, hold.fence)
 	return h
 }
 
-// without is the state without the hold in a place.
-func (h holds) without(i int) holds {
-	return holds{last: h.last, list: slices.Delete(slices.Clone(h.list), i, i+1)}
+// withoutHold is the state without the hold in a place.
+func (h holdsState) withoutHold(i int) holdsState {
+	return holdsState{last: h.last, list: slices.Delete(slices.Clone(h.list), i, i+1)}
 }
 
 func holdsModel(waits bool) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return holds{} },
+		Init: func() any { return holdsState{} },
 		Step: func(state, in, out any) (bool, any) {
-			h, cmd, a := state.(holds), in.(input), out.(answer)
+			h, cmd, a := state.(holdsState), in.(modelCall), out.(modelReply)
 			switch cmd.Op {
 			case gatehouse.OpAcquire:
-				return h.acquire(&cmd, &a, waits)
+				return h.stepAcquire(&cmd, &a, waits)
 			case gatehouse.OpRelease:
-				return h.release(&cmd, &a)
+				return h.stepRelease(&cmd, &a)
 			case gatehouse.OpRenew:
-				return h.renew(&cmd, &a)
+				return h.stepRenew(&cmd, &a)
 			case gatehouse.OpUndo:
-				return true, h.undo(&cmd)
+				return true, h.stepUndo(&cmd)
 			}
 			return true, h
 		},
 		Equal: func(a, b any) bool {
-			one, other := a.(holds), b.(holds)
+			one, other := a.(holdsState), b.(holdsState)
 			return one.last == other.last && slices.EqualFunc(one.list, other.list,
-				aHold.equal)
+				modelHold.equal)
 		},
 	}
 }
 
-func (h holds) acquire(cmd *input, a *answer, waits bool) (right bool, next any) {
-	i, held := h.find(cmd.Holder)
-	room := held || h.held()+cmd.Cost <= max(cmd.Size, 1)
+func (h holdsState) stepAcquire(cmd *modelCall, a *modelReply, waits bool) (right bool, next any) {
+	// The order of the cases matters: what is not granted changes nothing, and only a grant without an answer
+	// may turn out to have had no room.
+	i, held := h.findHolder(cmd.Holder)
+	room := held || h.heldSum()+cmd.Cost <= max(cmd.Size, 1)
 	switch {
 	case !a.known && !room:
 		return true, h
@@ -162,15 +164,16 @@ func (h holds) acquire(cmd *input, a *answer, waits bool) (right bool, next any)
 	case !room:
 		return false, h
 	case held:
-		return h.share(i, cmd, a)
+		return h.stepShare(i, cmd, a)
 	case a.known && a.Fence <= h.last:
 		return false, h
 	}
-	hold := aHold{holder: cmd.Holder, cost: cmd.Cost, fence: a.Fence, sure: a.known}
+	hold := modelHold{holder: cmd.Holder, cost: cmd.Cost, fence: a.Fence, sure: a.known}
 	if !a.known {
 		hold.above, hold.calls = h.last, []int{cmd.number}
 	}
-	granted := holds{last: max(h.last, a.Fence), list: slices.Clone(h.list)}
+	// A hold of unknown token was granted before this one, so that its token is below the new one.
+	granted := holdsState{last: max(h.last, a.Fence), list: slices.Clone(h.list)}
 	for j := range granted.list {
 		if other := &granted.list[j]; other.fence == 0 && other.below == 0 {
 			other.below = a.Fence // 0, as long as that is not known either
@@ -180,52 +183,52 @@ func (h holds) acquire(cmd *input, a *answer, waits bool) (right bool, next any)
 	return true, granted
 }
 
-// share is an acquire by somebody who holds it already.
-func (h holds) share(i int, cmd *input, a *answer) (right bool, next any) {
+// stepShare is an acquire by somebody who holds it already.
+func (h holdsState) stepShare(i int, cmd *modelCall, a *modelReply) (right bool, next any) {
 	hold := h.list[i]
 	switch {
 	case a.known:
-		right, hold = hold.confirmed(a.Fence)
-		return right, h.with(i, hold)
+		right, hold = hold.confirmHold(a.Fence)
+		return right, h.withHold(i, hold)
 	case hold.sure:
 		return true, h
 	}
 	hold.calls = append(slices.Clone(hold.calls), cmd.number)
 	slices.Sort(hold.calls)
-	return true, h.with(i, hold)
+	return true, h.withHold(i, hold)
 }
 
-func (h holds) release(cmd *input, a *answer) (right bool, next any) {
-	i, _, meant := h.meant(cmd)
+func (h holdsState) stepRelease(cmd *modelCall, a *modelReply) (right bool, next any) {
+	i, _, meant := h.findMeant(cmd)
 	switch {
 	case a.known && a.Outcome != gatehouse.Granted:
 		return !meant || cmd.Fence != 0 && h.list[i].fence == 0, h // it may have another token
 	case !meant:
 		return !a.known, h
 	}
-	return true, h.without(i)
+	return true, h.withoutHold(i)
 }
 
-// renew makes a hold sure: whoever renews it knows that it is there.
-func (h holds) renew(cmd *input, a *answer) (right bool, next any) {
-	i, hold, meant := h.meant(cmd)
+// stepRenew makes a hold sure: whoever renews it knows that it is there.
+func (h holdsState) stepRenew(cmd *modelCall, a *modelReply) (right bool, next any) {
+	i, hold, meant := h.findMeant(cmd)
 	switch {
 	case a.known && a.Outcome != gatehouse.Granted:
 		return !meant || cmd.Fence != 0 && h.list[i].fence == 0, h // it may have another token
 	case !meant:
 		return !a.known, h
 	case a.known:
-		right, hold = hold.confirmed(a.Fence)
-		return right, h.with(i, hold)
+		right, hold = hold.confirmHold(a.Fence)
+		return right, h.withHold(i, hold)
 	}
 	hold.sure, hold.calls = true, nil
-	return true, h.with(i, hold)
+	return true, h.withHold(i, hold)
 }
 
-// meant is the hold that a release or a renewal is about. One whose token is not known has that of the call,
-// if it can.
-func (h holds) meant(cmd *input) (i int, hold aHold, meant bool) {
-	i, held := h.find(cmd.Holder)
+// findMeant returns the hold that a release or a renewal is about. A hold of unknown token gets that of the
+// call, if that is possible.
+func (h holdsState) findMeant(cmd *modelCall) (i int, hold modelHold, meant bool) {
+	i, held := h.findHolder(cmd.Holder)
 	if !held {
 		return i, hold, false
 	}
@@ -233,14 +236,14 @@ func (h holds) meant(cmd *input) (i int, hold aHold, meant bool) {
 	if cmd.Fence == 0 {
 		return i, hold, true
 	}
-	meant, known := hold.confirmed(cmd.Fence)
+	meant, known := hold.confirmHold(cmd.Fence)
 	known.sure, known.calls = hold.sure, hold.calls
 	return i, known, meant
 }
 
-// undo takes back what an acquire without an answer was granted, and no other hold of its holder.
-func (h holds) undo(cmd *input) holds {
-	i, held := h.find(cmd.Holder)
+// stepUndo takes back what an acquire without an answer was granted, and no other hold of its holder.
+func (h holdsState) stepUndo(cmd *modelCall) holdsState {
+	i, held := h.findHolder(cmd.Holder)
 	if !held {
 		return h
 	}
@@ -251,9 +254,9 @@ func (h holds) undo(cmd *input) holds {
 	}
 	hold.calls = slices.Delete(slices.Clone(hold.calls), at, at+1)
 	if len(hold.calls) == 0 {
-		return h.without(i)
+		return h.withoutHold(i)
 	}
-	return h.with(i, hold)
+	return h.withHold(i, hold)
 }
 
 func counterModel(bool) porcupine.Model {
@@ -261,7 +264,7 @@ func counterModel(bool) porcupine.Model {
 		Init:  func() any { return int64(0) },
 		Equal: func(a, b any) bool { return a == b },
 		Step: func(state, in, out any) (bool, any) {
-			value, cmd, a := state.(int64), in.(input), out.(answer)
+			value, cmd, a := state.(int64), in.(modelCall), out.(modelReply)
 			switch cmd.Op {
 			case gatehouse.OpCount:
 				value += cmd.Amount
@@ -273,18 +276,18 @@ func counterModel(bool) porcupine.Model {
 	}
 }
 
-// sent is the state of an event.
-type sent struct {
+// eventState is the state of an event.
+type eventState struct {
 	sent    bool
 	message string
 }
 
 func eventModel(bool) porcupine.Model {
 	return porcupine.Model{
-		Init:  func() any { return sent{} },
+		Init:  func() any { return eventState{} },
 		Equal: func(a, b any) bool { return a == b },
 		Step: func(state, in, out any) (bool, any) {
-			e, cmd, a := state.(sent), in.(input), out.(answer)
+			e, cmd, a := state.(eventState), in.(modelCall), out.(modelReply)
 			granted := a.Outcome == gatehouse.Granted
 			switch {
 			case cmd.Op == gatehouse.OpWait:
@@ -296,7 +299,7 @@ func eventModel(bool) porcupine.Model {
 			case e.sent:
 				return true, e
 			}
-			return true, sent{true, cmd.Message}
+			return true, eventState{true, cmd.Message}
 		},
 	}
 }

@@ -268,8 +268,8 @@ func (n *nest) End() {}
 // hatch runs one test on a mutant, and returns what it found wrong.
 func hatch(t *testing.T, m *mutant, name string) []string {
 	t.Helper()
-	r := &recorder{ctx: context.Background()}
-	b := &bench{T: r, Setup: &Setup{
+	r := &failureRecorder{ctx: context.Background()}
+	b := &testBench{T: r, Setup: &Setup{
 		Start: func(T) Place {
 			n := &nest{mutant: m, store: castest.New(1, false)}
 			n.store.Set(castest.Faults{Latency: 2 * time.Millisecond})
@@ -286,11 +286,11 @@ func hatch(t *testing.T, m *mutant, name string) []string {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				b.play(r, test.body)
+				b.runOnPlace(r, test.body)
 			}()
 			<-ended
 		})
-		b.explain(r)
+		b.checkHistory(r)
 		return r.wrong
 	}
 	t.Fatalf("there is no test %q", name)

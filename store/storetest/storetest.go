@@ -76,96 +76,96 @@ type T interface {
 func Run(t *testing.T, setup Setup) {
 	t.Helper()
 	for _, test := range tests {
-		if !test.applies(&setup) {
+		if !test.appliesTo(&setup) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
-			b := &bench{T: t, Setup: &setup}
+			b := &testBench{T: t, Setup: &setup}
 			if setup.Virtual {
-				synctest.Test(t, func(t *testing.T) { b.play(t, test.body) })
+				synctest.Test(t, func(t *testing.T) { b.runOnPlace(t, test.body) })
 			} else {
-				b.play(t, test.body)
+				b.runOnPlace(t, test.body)
 			}
-			b.explain(t)
+			b.checkHistory(t)
 		})
 	}
 }
 
-// A test is one promise.
-type test struct {
+// A contractTest is one promise.
+type contractTest struct {
 	name    string
-	servers int  // that it needs
-	needs   need // of the store
-	body    func(b *bench)
+	servers int       // that it needs
+	needs   storeNeed // of the store
+	body    func(b *testBench)
 }
 
-// A need is something that not all stores have.
-type need uint8
+// A storeNeed is something that not all stores have.
+type storeNeed uint8
 
 const (
-	needsLinger need = 1 << iota
+	needsLinger storeNeed = 1 << iota
 	needsHolders
 	needsLasting
 )
 
-func (t *test) applies(s *Setup) bool {
+func (t *contractTest) appliesTo(s *Setup) bool {
 	return t.servers <= s.Servers && (t.needs&needsLinger == 0 || s.Linger > 0) &&
 		(t.needs&needsHolders == 0 || s.Holders > 0) && (t.needs&needsLasting == 0 || s.Lasts)
 }
 
-// A bench is a place with servers on it, for one test.
-type bench struct {
+// A testBench is a place with servers on it, for one test.
+type testBench struct {
 	T
 	*Setup
 	place Place
-	nodes []*node
-	dead  []*node // that were killed
+	nodes []*benchServer
+	dead  []*benchServer // that were killed
 
 	history History // to be explained at the end
 }
 
-// A node is a server with its gate.
-type node struct {
-	bench *bench
-	store *spy
+// A benchServer is a server with its gate.
+type benchServer struct {
+	bench *testBench
+	store *waitSpy
 	gate  *gate.Gate
 	kill  func()
 	close func()
 }
 
-// play runs one test with as many servers as there may be, up to three.
-func (b *bench) play(t T, body func(b *bench)) {
+// runOnPlace runs one test with as many servers as there may be, up to three.
+func (b *testBench) runOnPlace(t T, body func(b *testBench)) {
 	b.T = t
 	b.place = b.Start(t)
 	defer b.place.End()
 	defer b.closeAll()
 	for range min(b.Servers, 3) {
-		b.open()
+		b.openServer()
 	}
 	body(b)
 }
 
-// explain looks for an order that explains what was answered. That takes time of its own, and so is done
+// checkHistory looks for an order that explains what was answered. That takes time of its own, and so is done
 // where time is not virtual.
-func (b *bench) explain(t T) {
+func (b *testBench) checkHistory(t T) {
 	t.Helper()
 	if err := b.history.Check(patience); err != nil {
 		t.Errorf("%v", err)
 	}
 }
 
-// open opens another server.
-func (b *bench) open() *node {
+// openServer opens another server.
+func (b *testBench) openServer() *benchServer {
 	server := b.place.Open()
-	n := &node{
-		bench: b, kill: server.Kill, close: server.Close, store: &spy{
+	n := &benchServer{
+		bench: b, kill: server.Kill, close: server.Close, store: &waitSpy{
 			Store: server.Store, first: server.FirstTicket, seen: make(map[gatehouse.Ticket]bool),
 		},
 	}
 	var store gate.Store = n.store
 	switch slow := server.Store.(type) {
 	case gate.AsyncStore:
-		store = askedSpy{slowSpy{n.store, slow}, slow}
+		store = asyncSpy{slowSpy{n.store, slow}, slow}
 	case gate.SlowStore:
 		store = slowSpy{n.store, slow}
 	}
@@ -175,7 +175,7 @@ func (b *bench) open() *node {
 }
 
 // closeAll closes the servers that are open.
-func (b *bench) closeAll() {
+func (b *testBench) closeAll() {
 	for _, n := range append(b.nodes, b.dead...) {
 		n.gate.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -189,33 +189,32 @@ func (b *bench) closeAll() {
 }
 
 // at returns one of the servers, in turn.
-func (b *bench) at(i int) *node { return b.nodes[i%len(b.nodes)] }
+func (b *testBench) at(i int) *benchServer { return b.nodes[i%len(b.nodes)] }
 
 // patience is how long something may take that has no time of its own.
 const patience = time.Minute
 
 // eventually waits until something is so.
-func (b *bench) eventually(what string, is func() bool) {
+func (b *testBench) eventually(what string, is func() bool) {
 	b.Helper()
 	await.True(b, what, is)
 }
 
-// passes returns when so much time has passed by the clock of the servers: it waits for an event that is not
-// sent.
-func (b *bench) passes(d time.Duration) {
+// passTime waits until time d has passed by the clock of the servers: it waits for an event that is not sent.
+func (b *testBench) passTime(d time.Duration) {
 	b.Helper()
 	if d <= 0 {
 		return
 	}
 	cmd := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: d}
-	if got, err := b.at(0).gate.Do(b.Context(), named(gatehouse.Event, "time"), cmd); err != nil ||
+	if got, err := b.at(0).gate.Do(b.Context(), keyOf(gatehouse.Event, "time"), cmd); err != nil ||
 		got.Outcome != gatehouse.Refused {
 		b.Fatalf("an event that is not sent: %s, %v, want it refused", got.Outcome, err)
 	}
 }
 
-// apply puts a queue to a store, which must not fail.
-func (n *node) apply(key gatehouse.Key, cmds ...*gatehouse.Command) []gatehouse.Decision {
+// applyQueue puts a queue to a store, which must not fail.
+func (n *benchServer) applyQueue(key gatehouse.Key, cmds ...*gatehouse.Command) []gatehouse.Decision {
 	n.bench.Helper()
 	queue := make([]control.Turn, len(cmds))
 	for i, cmd := range cmds {
@@ -234,55 +233,57 @@ func (n *node) apply(key gatehouse.Key, cmds ...*gatehouse.Command) []gatehouse.
 	return decisions
 }
 
-// one puts one command to a store.
-func (n *node) one(key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
+// applyOne puts one command to a store.
+func (n *benchServer) applyOne(key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
 	n.bench.Helper()
-	return n.apply(key, &cmd)[0]
+	return n.applyQueue(key, &cmd)[0]
 }
 
 // want puts one command to a store, which must have an outcome.
-func (n *node) want(
+func (n *benchServer) want(
 	key gatehouse.Key, cmd gatehouse.Command, outcome gatehouse.Outcome,
 ) gatehouse.Decision {
 	n.bench.Helper()
-	d := n.one(key, cmd)
+	d := n.applyOne(key, cmd)
 	if d.Outcome != outcome {
 		n.bench.Errorf("%s: %s by %q is %s, want %s: %+v", key, cmd.Op, cmd.Holder, d.Outcome, outcome, d)
 	}
 	return d
 }
 
-// do puts one command to a gate, which must grant it.
-func (n *node) do(key gatehouse.Key, cmd gatehouse.Command) {
+// wantGranted puts one command to a gate, which must grant it.
+func (n *benchServer) wantGranted(key gatehouse.Key, cmd gatehouse.Command) {
 	n.bench.Helper()
 	if d, err := n.gate.Do(n.bench.Context(), key, cmd); err != nil || d.Outcome != gatehouse.Granted {
 		n.bench.Errorf("%s: %s by %q is %s, %v, want it granted", key, cmd.Op, cmd.Holder, d.Outcome, err)
 	}
 }
 
-// A heard is what a gate said in the end.
-type heard struct {
+// A gateReply is what a gate said in the end.
+type gateReply struct {
 	gatehouse.Decision
 	err error
 	at  time.Time
 }
 
-// wait has a gate answer in the background, and returns when the command has been looked at and waits.
-func (n *node) wait(key gatehouse.Key, cmd gatehouse.Command) (answered chan heard, cancel func()) {
+// startWaiting submits a command to a gate, and returns when the store has seen it and it waits.
+func (n *benchServer) startWaiting(
+	key gatehouse.Key, cmd gatehouse.Command,
+) (answered chan gateReply, cancel func()) {
 	n.bench.Helper()
-	answered = make(chan heard, 1)
-	before := n.store.waited()
+	answered = make(chan gateReply, 1)
+	before := n.store.countWaited()
 	cancel = n.gate.Submit(key, cmd, func(d gatehouse.Decision, err error) {
-		answered <- heard{d, err, time.Now()}
+		answered <- gateReply{d, err, time.Now()}
 	})
 	n.bench.eventually(fmt.Sprintf("%s: %s by %q waits", key, cmd.Op, cmd.Holder), func() bool {
-		return n.store.waited() > before || len(answered) > 0
+		return n.store.countWaited() > before || len(answered) > 0
 	})
 	return answered, cancel
 }
 
-// hear waits for an answer.
-func (b *bench) hear(what string, answered chan heard, outcome gatehouse.Outcome) heard {
+// waitReply waits for an answer.
+func (b *testBench) waitReply(what string, answered chan gateReply, outcome gatehouse.Outcome) gateReply {
 	b.Helper()
 	select {
 	case a := <-answered:
@@ -296,8 +297,8 @@ func (b *bench) hear(what string, answered chan heard, outcome gatehouse.Outcome
 	}
 }
 
-// silent sees that there is no answer yet.
-func (b *bench) silent(what string, answered chan heard) {
+// wantNoReply sees that there is no answer yet.
+func (b *testBench) wantNoReply(what string, answered chan gateReply) {
 	b.Helper()
 	select {
 	case a := <-answered:
@@ -306,8 +307,8 @@ func (b *bench) silent(what string, answered chan heard) {
 	}
 }
 
-// A spy is a store that knows who has been looked at and had to wait.
-type spy struct {
+// A waitSpy is a store that knows who has been looked at and had to wait.
+type waitSpy struct {
 	gate.Store
 	first gatehouse.Ticket
 	mu    sync.Mutex
@@ -315,14 +316,14 @@ type spy struct {
 }
 
 // Apply implements gate.Store.
-func (s *spy) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *waitSpy) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	err := s.Store.Apply(ctx, key, queue)
-	s.note(queue, err)
+	s.noteWaiting(queue, err)
 	return err
 }
 
-// note notes who has to wait.
-func (s *spy) note(queue []control.Turn, err error) {
+// noteWaiting notes who has to wait.
+func (s *waitSpy) noteWaiting(queue []control.Turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range queue {
@@ -333,8 +334,8 @@ func (s *spy) note(queue []control.Turn, err error) {
 	}
 }
 
-// waited is how many tickets have been looked at and had to wait, so far.
-func (s *spy) waited() int {
+// countWaited is how many tickets have been looked at and had to wait, so far.
+func (s *waitSpy) countWaited() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seen, 0)
@@ -343,46 +344,46 @@ func (s *spy) waited() int {
 
 // A slowSpy is a spy of a slow store.
 type slowSpy struct {
-	*spy
+	*waitSpy
 	slow gate.SlowStore
 }
 
 // Slow implements gate.SlowStore.
 func (s slowSpy) Slow(key gatehouse.Key) bool { return s.slow.Slow(key) }
 
-// An askedSpy is a spy of a store that is asked without waiting.
-type askedSpy struct {
+// An asyncSpy is a spy of a store that is asked without waiting.
+type asyncSpy struct {
 	slowSpy
 	asker gate.AsyncStore
 }
 
 // ApplyAsync implements gate.AsyncStore.
-func (s askedSpy) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
+func (s asyncSpy) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	s.asker.ApplyAsync(key, queue, func(err error) {
-		s.note(queue, err)
+		s.noteWaiting(queue, err)
 		done(err)
 	})
 }
 
-// A recorder is a T that notes what is wrong. It shows that a test can fail.
-type recorder struct {
+// A failureRecorder is a T that notes what is wrong. It shows that a test can fail.
+type failureRecorder struct {
 	ctx context.Context
 
 	mu    sync.Mutex
 	wrong []string
 }
 
-func (*recorder) Helper() {}
+func (*failureRecorder) Helper() {}
 
-func (r *recorder) Context() context.Context { return r.ctx }
+func (r *failureRecorder) Context() context.Context { return r.ctx }
 
-func (r *recorder) Errorf(format string, args ...any) {
+func (r *failureRecorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-func (r *recorder) Fatalf(format string, args ...any) {
+func (r *failureRecorder) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
 }
