@@ -1,5 +1,5 @@
 // Package boltfile reads a file of bbolt without bbolt, which trusts what it reads: on a damaged file it
-// panics, recurses for ever, reads past the end of its mapping, or gives what was never written. Here
+// panics, recurses forever, reads past the end of its mapping, or gives what was never written. Here
 // every length and every place is checked before it is used, and every page is visited at most once.
 //
 // A file without a fault is one that bbolt can be given. It must have been written without a list of free
@@ -15,7 +15,7 @@ import (
 	"io"
 )
 
-// A Visitor is told what a file holds.
+// A Visitor receives what a file holds.
 type Visitor struct {
 	// Transaction is called first, with the number of the last transaction. It may be nil.
 	Transaction func(id uint64)
@@ -44,7 +44,7 @@ func Walk(file io.ReaderAt, size int64, visitor Visitor) error {
 	if visitor.Transaction != nil {
 		visitor.Transaction(w.txid)
 	}
-	return w.tree(w.root, span{}, 0, w.bucket)
+	return w.visitTree(w.root, keyRange{}, 0, w.visitBucket)
 }
 
 // The numbers of bbolt's format, which is that of version 2 since 2013.
@@ -83,8 +83,8 @@ type walker struct {
 	seen     map[uint64]struct{}
 }
 
-// A meta is one of the two heads of a file, the newer of which counts.
-type meta struct {
+// A fileMeta is one of the two heads of a file, the newer of which counts.
+type fileMeta struct {
 	pageSize        int64
 	root, end, txid uint64
 	freelist        uint64
@@ -102,17 +102,19 @@ var (
 // sector of the disk: a crash does not damage a head. A damaged one may have been the newer, and then
 // what was written last is not to be seen by the other.
 func (w *walker) readMeta() error {
-	heads := make([]meta, 0, 2)
-	first, err := w.meta(0)
+	// The second head is one page behind the first, and only a head tells the size of a page. If the first
+	// is damaged, every size is tried.
+	heads := make([]fileMeta, 0, 2)
+	first, err := w.readMetaAt(0)
 	if err == nil {
 		heads = append(heads, first)
-		second, err := w.meta(first.pageSize)
+		second, err := w.readMetaAt(first.pageSize)
 		if err == nil && second.pageSize == first.pageSize {
 			heads = append(heads, second)
 		}
 	}
 	for size := int64(minPage); len(heads) == 0 && size <= maxPage; size *= 2 {
-		if second, err := w.meta(size); err == nil && second.pageSize == size {
+		if second, err := w.readMetaAt(size); err == nil && second.pageSize == size {
 			heads = append(heads, second)
 		}
 	}
@@ -127,7 +129,7 @@ func (w *walker) readMeta() error {
 	switch {
 	case len(heads) == 1:
 		return w.visitor.Fault(errHeads)
-	case heads[0].txid+heads[1].txid != 2*newest.txid-1:
+	case heads[0].txid+heads[1].txid != 2*newest.txid-1: // the other one is not its predecessor
 		return w.visitor.Fault(errOldHead)
 	case newest.freelist != noFreelist:
 		return w.visitor.Fault(errFreePages)
@@ -135,8 +137,8 @@ func (w *walker) readMeta() error {
 	return nil
 }
 
-// meta reads the head in the page at offset.
-func (w *walker) meta(offset int64) (m meta, err error) {
+// readMetaAt reads the head in the page at offset.
+func (w *walker) readMetaAt(offset int64) (m fileMeta, err error) {
 	var page [headerSize + metaSize]byte
 	if _, err := w.file.ReadAt(page[:], offset); err != nil {
 		return m, err
@@ -145,13 +147,15 @@ func (w *walker) meta(offset int64) (m meta, err error) {
 	sum := fnv.New64a()
 	_, _ = sum.Write(head[:metaSize-8])
 	order := binary.NativeEndian
-	m = meta{
+	m = fileMeta{
 		pageSize: int64(order.Uint32(head[8:])),
 		root:     order.Uint64(head[16:]),
 		freelist: order.Uint64(head[32:]),
 		end:      order.Uint64(head[40:]),
 		txid:     order.Uint64(head[48:]),
 	}
+	// A checksum comes before the fields it covers are believed, and after the magic that says that there is
+	// one.
 	switch {
 	case order.Uint32(head) != magic || order.Uint32(head[4:]) != version:
 		return m, errNoHead
@@ -163,29 +167,29 @@ func (w *walker) meta(offset int64) (m meta, err error) {
 	return m, nil
 }
 
-// A span is which keys may be below a page: from low up to but not including high. nil is no bound.
-type span struct{ low, high []byte }
+// A keyRange is which keys may be below a page: from low up to but not including high. nil is no bound.
+type keyRange struct{ low, high []byte }
 
-func (s span) has(key []byte) bool {
+func (s keyRange) has(key []byte) bool {
 	return bytes.Compare(key, s.low) >= 0 && (s.high == nil || bytes.Compare(key, s.high) < 0)
 }
 
-// An element is one entry of a page.
-type element struct {
+// An pageElement is one entry of a page.
+type pageElement struct {
 	bucket     bool
 	key, value []byte
 	page       uint64 // of a branch
 }
 
-// tree visits the entries of all leaves below a page.
-func (w *walker) tree(id uint64, within span, depth int, visit func(element) error) error {
-	data, err := w.page(id)
+// visitTree visits the entries of all leaves below a page.
+func (w *walker) visitTree(id uint64, within keyRange, depth int, visit func(pageElement) error) error {
+	data, err := w.readPage(id)
 	if err != nil {
 		return w.visitor.Fault(err)
 	}
-	elements, branch, err := parse(data)
+	elements, branch, err := parsePage(data)
 	if err == nil {
-		err = inOrder(elements, within)
+		err = checkOrder(elements, within)
 	}
 	switch {
 	case err != nil:
@@ -193,15 +197,17 @@ func (w *walker) tree(id uint64, within span, depth int, visit func(element) err
 	case depth > maxDepth:
 		return w.visitor.Fault(fmt.Errorf("page %d: is on level %d, want at most %d", id, depth, maxDepth))
 	}
+	// Keys below a branch entry lie between its key and the next one's. Checking that finds pages that were
+	// swapped, each of which is good by itself.
 	for i, e := range elements {
 		if !branch {
 			err = visit(e)
 		} else {
-			below := span{low: e.key, high: within.high}
+			below := keyRange{low: e.key, high: within.high}
 			if i+1 < len(elements) {
 				below.high = elements[i+1].key
 			}
-			err = w.tree(e.page, below, depth+1, visit)
+			err = w.visitTree(e.page, below, depth+1, visit)
 		}
 		if err != nil {
 			return err
@@ -210,8 +216,8 @@ func (w *walker) tree(id uint64, within span, depth int, visit func(element) err
 	return nil
 }
 
-// page reads a page and those that continue it.
-func (w *walker) page(id uint64) ([]byte, error) {
+// readPage reads a page and those that continue it.
+func (w *walker) readPage(id uint64) ([]byte, error) {
 	pages := uint64(w.size / w.pageSize) // #nosec G115 -- a file's size is not negative
 	if id < 2 || id >= w.end || id >= pages {
 		return nil, fmt.Errorf("page %d: want one from 2 to %d of %d", id, w.end, pages)
@@ -225,6 +231,7 @@ func (w *walker) page(id uint64) ([]byte, error) {
 	if id+more >= w.end || id+more >= pages {
 		return nil, fmt.Errorf("page %d: %w: has %d more pages of %d", id, errCut, more, pages)
 	}
+	// A page that is reached twice may be part of a circle. Visiting each once also bounds the work.
 	for i := id; i <= id+more; i++ {
 		if _, ok := w.seen[i]; ok {
 			return nil, fmt.Errorf("page %d: is used twice", i)
@@ -241,8 +248,8 @@ func (w *walker) page(id uint64) ([]byte, error) {
 	return data, nil
 }
 
-// parse reads what a page lists.
-func parse(data []byte) (elements []element, branch bool, err error) {
+// parsePage reads what a page lists.
+func parsePage(data []byte) (elements []pageElement, branch bool, err error) {
 	if len(data) < headerSize {
 		return nil, false, errCut
 	}
@@ -257,7 +264,9 @@ func parse(data []byte) (elements []element, branch bool, err error) {
 	case branch && count == 0:
 		return nil, false, errors.New("is a branch without leaves")
 	}
-	elements = make([]element, count)
+	// Places count from the entry itself, not from the page. The sums are made of uint64, in which numbers of
+	// 32 bits cannot overflow.
+	elements = make([]pageElement, count)
 	for i := range elements {
 		at := headerSize + i*elementSize
 		e := data[at:]
@@ -283,7 +292,7 @@ func parse(data []byte) (elements []element, branch bool, err error) {
 	return elements, branch, nil
 }
 
-func inOrder(elements []element, within span) error {
+func checkOrder(elements []pageElement, within keyRange) error {
 	for i, e := range elements {
 		if !within.has(e.key) || i > 0 && bytes.Compare(elements[i-1].key, e.key) >= 0 {
 			return fmt.Errorf("key %q is out of order", e.key)
@@ -292,27 +301,27 @@ func inOrder(elements []element, within span) error {
 	return nil
 }
 
-// bucket visits the records of one bucket.
-func (w *walker) bucket(e element) error {
+// visitBucket visits the records of one bucket.
+func (w *walker) visitBucket(e pageElement) error {
 	if !e.bucket || len(e.value) < bucketSize {
 		return w.visitor.Fault(fmt.Errorf("%q is no bucket", e.key))
 	}
-	visit := func(r element) error {
+	visit := func(r pageElement) error {
 		if r.bucket {
 			return w.visitor.Fault(fmt.Errorf("%q in bucket %q is a bucket, want a record", r.key, e.key))
 		}
 		return w.visitor.Record(e.key, r.key, r.value)
 	}
 	if root := binary.NativeEndian.Uint64(e.value); root != 0 {
-		return w.tree(root, span{}, 0, visit)
+		return w.visitTree(root, keyRange{}, 0, visit)
 	}
 	// A small bucket is a page of its own in the value.
-	elements, branch, err := parse(e.value[bucketSize:])
+	elements, branch, err := parsePage(e.value[bucketSize:])
 	if err == nil && branch {
 		err = errors.New("is a branch, want a leaf")
 	}
 	if err == nil {
-		err = inOrder(elements, span{})
+		err = checkOrder(elements, keyRange{})
 	}
 	if err != nil {
 		return w.visitor.Fault(fmt.Errorf("bucket %q: %w", e.key, err))
