@@ -102,17 +102,20 @@ func (f *flight) land(err error) {
 // if that is not known, and takes a chunk.
 func (f *flight) ask() (err error) {
 	w := f.window
-	if f.leftovers, err = w.giveAll(f.leftovers); err != nil {
+	f.leftovers, err = w.giveAll(f.leftovers)
+	if err != nil {
 		return err
 	}
 	if !f.quote.asked {
-		if f.quote.previous, err = w.store.Get(w.key, f.start-w.grid.size); err != nil {
+		f.quote.previous, err = w.store.Get(w.key, f.start-w.grid.size)
+		if err != nil {
 			return err
 		}
 	}
 	most := f.most(max(f.quote.previous, 0))
 	if f.quote.asked && f.quote.total > plus(most, -f.need) { // others may have given back
-		if f.quote.total, err = w.store.Get(w.key, f.start); err != nil {
+		f.quote.total, err = w.store.Get(w.key, f.start)
+		if err != nil {
 			return err
 		}
 	}
@@ -129,7 +132,8 @@ func (f *flight) ask() (err error) {
 func (f *flight) takeChunk(most int64) (err error) {
 	w := f.window
 	want := max(f.need, min(w.chunk, most-f.quote.total))
-	if f.quote.total, err = w.store.Add(w.key, f.start, want); err != nil {
+	f.quote.total, err = w.store.Add(w.key, f.start, want)
+	if err != nil {
 		return err
 	}
 	if f.quote.total < plus(f.taken, want) {

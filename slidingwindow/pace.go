@@ -56,7 +56,8 @@ func pause(failures int, interval time.Duration) time.Duration {
 	most := max(least, mostPause)
 	doubled := least
 	for range failures - patience {
-		if doubled = 2 * doubled; doubled >= most {
+		doubled *= 2
+		if doubled >= most {
 			doubled = most
 			break
 		}

@@ -92,7 +92,8 @@ func (s *sharing) run(errands []errand) {
 			n++
 		}
 		late := s.runBatch(errands[:n], size)
-		if errands = errands[n:]; late {
+		errands = errands[n:]
+		if late {
 			fail(errands, errLate) // they would be, too
 			return
 		}

@@ -34,7 +34,8 @@ func (s *sharing) syncStranger(now int64, makeReq MakeFunc, handleResp HandleFun
 	if !s.blocking {
 		return
 	}
-	if _, answer = s.stranger(request.Key); answer != nil {
+	_, answer = s.stranger(request.Key)
+	if answer != nil {
 		handleResp(*answer)
 	}
 }

@@ -36,7 +36,8 @@ func ParseAddress(text string) (Address, error) {
 			host = ""
 		}
 	}
-	if host = strings.ToLower(host); host == "localhost" {
+	host = strings.ToLower(host)
+	if host == "localhost" {
 		host = "127.0.0.1" // which is where Go listens then
 	}
 	return Address{host, uint16(number), text}, nil

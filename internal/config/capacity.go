@@ -142,7 +142,8 @@ func (c *capacityFile) template(node *yaml.Node) {
 			t.Capacity, ok = c.number(name, value)
 		case "safe_capacity":
 			var safe float64
-			if safe, ok = c.number(name, value); ok {
+			safe, ok = c.number(name, value)
+			if ok {
 				t.Safe = &safe
 			}
 		case "description":
@@ -195,7 +196,8 @@ func (c *capacityFile) algorithm(a *capacity.Algorithm, node *yaml.Node, p *plac
 			a.RefreshInterval, ok = c.seconds(name, value)
 		case "learning_mode_duration":
 			var learning time.Duration
-			if learning, ok = c.seconds(name, value); ok {
+			learning, ok = c.seconds(name, value)
+			if ok {
 				a.Learning = &learning
 			}
 		case "parameters":
@@ -215,8 +217,8 @@ func (c *capacityFile) kind(node *yaml.Node) (capacity.Kind, bool) {
 	if node.ShortTag() == "!!int" {
 		n, bad := strconv.ParseUint(text, 10, 8)
 		kind, err = capacity.Kind(n), nil
-		if text = kind.String(); bad == nil {
-			_, err = capacity.ParseKind(text)
+		if bad == nil {
+			_, err = capacity.ParseKind(kind.String())
 		}
 		if bad != nil || err != nil {
 			c.Fault(at(node), "kind is number %s, want 0 to %d, or a name such as %s",

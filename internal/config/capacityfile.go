@@ -27,7 +27,8 @@ func (w *watcher) file(ctx context.Context, path string) error {
 		return fmt.Errorf("capacity configuration: %w", err)
 	}
 	f := &follower{path: whole}
-	if f.notices, err = fsnotify.NewWatcher(); err != nil {
+	f.notices, err = fsnotify.NewWatcher()
+	if err != nil {
 		w.unwatched(path, err)
 	} else {
 		f.events, f.errors = f.notices.Events, f.notices.Errors

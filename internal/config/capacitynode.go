@@ -108,7 +108,8 @@ func (c *capacityFile) merge(key, source *yaml.Node, depth int) []*yaml.Node {
 
 // step counts what is looked at, and reports false when that is too much.
 func (c *capacityFile) step(node *yaml.Node) bool {
-	if c.steps++; c.steps <= maxSteps {
+	c.steps++
+	if c.steps <= maxSteps {
 		return true
 	}
 	if c.steps == maxSteps+1 {

@@ -112,7 +112,8 @@ func (f *File) setRule(r *Rule, name, text string, at Position) {
 		err = r.compile()
 	case "on-unreachable":
 		answer, ok := outage.ParseFallbackRule(text)
-		if r.OnUnreachable = answer; !ok {
+		r.OnUnreachable = answer
+		if !ok {
 			err = fmt.Errorf("%s, %s or %s", outage.Refuse, outage.Allow, outage.LocalShare)
 		}
 	case "lazy":

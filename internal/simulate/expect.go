@@ -84,7 +84,8 @@ func parseExpectation(text string) (expectation, error) {
 		if part[3+i] == "" {
 			continue
 		}
-		if *to, err = parseTime(part[3+i]); err != nil {
+		*to, err = parseTime(part[3+i])
+		if err != nil {
 			return e, err
 		}
 	}

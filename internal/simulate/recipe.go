@@ -52,7 +52,8 @@ func parseRecipe(text string) (recipe, error) {
 		return recipe{}, fmt.Errorf("%q changes by %s, want one of %s",
 			text, r.change, strings.Join(changes, ", "))
 	}
-	if r.by, err = strconv.ParseFloat(part[4], 64); err != nil {
+	r.by, err = strconv.ParseFloat(part[4], 64)
+	if err != nil {
 		return recipe{}, fmt.Errorf("%q changes by %q, want a number", text, part[4])
 	}
 	if r.relative {

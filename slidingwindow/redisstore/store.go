@@ -95,7 +95,8 @@ func settle(p *slidingwindow.Push, answer rueidis.RedisResult) {
 	case err == nil:
 		p.Total, err = strconv.ParseInt(text, 10, 64)
 	}
-	if p.Err = err; err != nil {
+	p.Err = err
+	if err != nil {
 		p.Err = fmt.Errorf("redisstore: %s: %w", countKey(p), err)
 	}
 }
