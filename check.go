@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of names and numbers, the same through every door.
+// The bounds of names and numbers, the same in every protocol.
 const (
 	// MaxName is the length of a name in bytes. It leaves room for its percent-encoded form in a
 	// request line.
@@ -86,6 +86,8 @@ func (cmd *Command) Check(key Key) error {
 	if !key.Kind.Has(cmd.Op) {
 		return Errorf(CodeInvalid, "%s has no operation %s", key.Kind, cmd.Op)
 	}
+	// These fields are checked for every operation, used or not: a wrong value shows a mistake in the
+	// client.
 	if cmd.MaxWait != 0 && (cmd.MaxWait < Forever || cmd.MaxWait > MaxDuration) {
 		return outOfRange(key, "MaxWait", cmd.MaxWait, "Forever, or 0 to 100 years")
 	}
@@ -115,10 +117,13 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 		(!cmd.mayExtendHold() || cmd.Expires != AsAcquired) {
 		return outOfRange(key, "Expires", cmd.Expires, "0 to 100 years")
 	}
+	// Only an acquire can leave a semaphore's size as it is. A barrier has no size in force before its
+	// first arrival.
 	keeps := cmd.Size == InForce && cmd.Op == OpAcquire
 	if n&needSize != 0 && !keeps && (cmd.Size < 0 || cmd.Size > MaxSize) {
 		return outOfRange(key, "Size", cmd.Size, fmt.Sprintf("0 to %d", int64(MaxSize)))
 	}
+	// An operation that only asks may leave the limit out.
 	if n&needLimit != 0 && cmd.Size != InForce || n&needLimitIfAny != 0 && cmd.HasLimit() {
 		if err := cmd.checkLimit(key); err != nil {
 			return err
@@ -154,6 +159,7 @@ func (cmd *Command) checkLimit(key Key) error {
 	if cmd.Guard < 0 || cmd.Guard > MaxDuration {
 		return outOfRange(key, "Guard", cmd.Guard, "0 to 100 years")
 	}
+	// A list replaces the single limit, whose fields then mean nothing.
 	if len(cmd.Limits) > 0 {
 		return cmd.checkLimits(key)
 	}
@@ -190,9 +196,11 @@ func (l Limit) checkRate(key Key, burst int64) error {
 	if key.Kind != GCRA || l.Size == 0 || l.Calendar != NoCalendar {
 		return nil
 	}
+	// The time between two requests, interval/size, must be at least a nanosecond.
 	if int64(l.Interval) < l.Size {
 		return Errorf(CodeInvalid, "%s: %s is more than one per nanosecond; want a lower rate", key, l)
 	}
+	// A full burst takes (burst+1) steps to come back, which must not overflow.
 	if int64(MaxDuration)/(int64(l.Interval)/l.Size) < burst+1 {
 		return Errorf(CodeInvalid,
 			"%s: a burst of %d at %s takes more than 100 years to come back; want a lower one", key, burst, l)
@@ -208,6 +216,7 @@ func (cmd *Command) checkCost(key Key) error {
 	if cmd.Cost < least || cmd.Cost > MaxSize {
 		return outOfRange(key, "Cost", cmd.Cost, fmt.Sprintf("%d to %d", least, int64(MaxSize)))
 	}
+	// A cost above the capacity would wait forever.
 	if size := cmd.largestCost(key.Kind); size > 0 && cmd.Cost > size {
 		return Errorf(CodeInvalid, "%s: cost %d can never fit a size of %d", key, cmd.Cost, size)
 	}
@@ -216,6 +225,7 @@ func (cmd *Command) checkCost(key Key) error {
 
 // largestCost is the most that can ever be taken at once, as far as the command says; 0 when it does not.
 func (cmd *Command) largestCost(kind Kind) int64 {
+	// The most frequent command goes first.
 	if kind == TokenBucket && cmd.Op == OpAcquire && len(cmd.Limits) == 0 {
 		return cmd.Size
 	}
@@ -225,6 +235,8 @@ func (cmd *Command) largestCost(kind Kind) int64 {
 	case kind.Limiter() && (cmd.Op == OpRefund || cmd.Op == OpCharge || !cmd.HasLimit()):
 		return 0
 	case kind.Limiter() && len(cmd.Limits) > 0:
+		// The smallest limit decides. A limit of 0 stops for now, which is no reason to call the command
+		// invalid.
 		least := int64(0)
 		for i := range cmd.Limits {
 			if size := cmd.Limits[i].Size; size > 0 && (least == 0 || size < least) {
@@ -247,6 +259,7 @@ func nameFault(name string) string {
 	if len(name) == 0 || len(name) > MaxName {
 		return fmt.Sprintf("has %d bytes, want 1 to %d", len(name), MaxName)
 	}
+	// Most names are printable ASCII, which needs no look at runes.
 	plain := true
 	for i := range len(name) {
 		plain = plain && name[i] >= ' ' && name[i] < 0x7f
@@ -291,6 +304,7 @@ func (cmd *Command) checkMarks(key Key) error {
 // hasDirectionMark reports marks, embeddings, overrides and isolates. All begin with the same byte, which
 // other text seldom has.
 func hasDirectionMark(text string) bool {
+	// Searching for the byte first keeps the check cheap for plain names.
 	return strings.IndexByte(text, "\u200e"[0]) >= 0 && strings.ContainsFunc(text, func(r rune) bool {
 		return r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' &&
 			r <= '\u2069'

@@ -48,6 +48,7 @@ func (e *Error) Unwrap() error { return e.err }
 
 // Errorf makes an [Error]. The format is that of fmt.Errorf, %w included.
 func Errorf(code Code, format string, args ...any) error {
+	// fmt keeps the cause of %w, so that errors.Is sees through this error.
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, text: err.Error(), err: errors.Unwrap(err)}
 }

@@ -28,7 +28,7 @@ const AsAcquired time.Duration = -1
 // 0 still stops.
 const InForce int64 = -1 << 63
 
-// The defaults of a request that leaves a parameter out, the same through every door.
+// The defaults of a request that leaves a parameter out, the same in every protocol.
 const (
 	DefaultSize        = 1
 	DefaultBarrierSize = 2
@@ -42,7 +42,7 @@ const (
 type Ticket uint64
 
 // A Command is one request to one controller. Fields an operation has no use for are ignored. The
-// zero value of a field is taken as it is; defaults are the business of whoever fills it in.
+// zero value of a field is taken as it is; its maker fills in the defaults.
 type Command struct {
 	Op Op
 
@@ -230,7 +230,7 @@ type Decision struct {
 	// Forever when it does not end by itself.
 	ExpiresAfter time.Duration
 
-	// Reservation is the number of the place that a reserve got, or was told of again. No two places under
+	// Reservation is the number of the reservation that a reserve made or found. No two places under
 	// one name have the same, not even across a reset or a delete. It is 0 for what was taken at once, and
 	// for a place without a Holder in a limiter that keeps every start (SlidingLog, Pace): there all places
 	// of one start are alike. An undo takes back the place with this number, and nothing else.

@@ -76,19 +76,19 @@ const (
 	OpPeek
 	// OpDelay answers how long it is until an acquire would be granted, and takes nothing.
 	OpDelay
-	// OpReserve takes the earliest place there is, and answers how long it is until then.
+	// OpReserve makes a reservation at the earliest instant, and answers how long it is until then.
 	OpReserve
-	// OpCancel gives back a place that lies ahead.
+	// OpCancel gives back a reservation that lies ahead.
 	OpCancel
 	// OpRefund gives back what was taken and is not worth anything to its taker.
 	OpRefund
 	// OpCharge takes what was spent already, even if there is no room: what is not free is taken later.
 	OpCharge
-	// OpStats reads the figures of any controller and changes nothing.
+	// OpStats reads the statistics of any controller and changes nothing.
 	OpStats
-	// OpDelete forgets a controller; those who wait at it are told so.
+	// OpDelete forgets a controller; waiting commands are answered Deleted.
 	OpDelete
-	// OpUndo takes back what a command that nobody waits for any more was granted, or what it left
+	// OpUndo takes back what a command without a waiting client was granted, or what it left
 	// behind while it waited. Gates send it; fronts have no name for it.
 	OpUndo
 

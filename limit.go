@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Limit is so many per window.
+// A Limit is Size tokens per window.
 type Limit struct {
 	// Size is how many, 0 to MaxSize.
 	Size int64
@@ -168,6 +168,7 @@ func ParseLimits(text string) ([]Limit, error) {
 	parts := strings.Split(text, ",")
 	limits := make([]Limit, len(parts))
 	for i, part := range parts {
+		// Without a slash the window is empty, which no parser accepts.
 		size, window, _ := strings.Cut(strings.TrimSpace(part), "/")
 		n, err := strconv.ParseUint(size, 10, 63)
 		calendar, known := ParseCalendar(window)
@@ -200,6 +201,7 @@ func checkLimits(limits []Limit) error {
 		case l.Size < 0 || l.Size > MaxSize:
 			return Errorf(CodeInvalid, "limits has %s, want a size from 0 to %d", l, int64(MaxSize))
 		case i > 0 && l.shortestLength() <= limits[i-1].shortestLength():
+			// Equal windows would make one of the two limits meaningless.
 			return Errorf(CodeInvalid, "limits has %s after %s, want windows each longer than the one before",
 				l, limits[i-1])
 		}

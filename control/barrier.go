@@ -9,13 +9,13 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A Barrier opens when as many wait at it as its size says; the size is that of the first who waits. Once
-// open it stays so: whoever comes after the last that it waited for gets a conflict, until it is
+// A Barrier opens when as many commands wait at it as its size says; the first one sets the size. Once
+// open it stays so: a command that comes after the last that it waited for gets a conflict, until it is
 // deleted or has been kept long enough. A waiter that leaves does not count any more.
 type Barrier struct {
 	commandCounts
 	size         int64
-	arrivals     map[gatehouse.Ticket]struct{} // who waits; when open, who has not been told yet
+	arrivals     map[gatehouse.Ticket]struct{} // waiting commands; when open, those not answered yet
 	peakArrivals int                           // how many there were at once since the map was made
 	open         bool
 	until        time.Time // how long an open barrier is kept, or when a closed one was used last
@@ -41,6 +41,8 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 	if b.open && !now.Before(b.until) && len(b.arrivals) == 0 {
 		b.open = false
 	}
+	// A closed barrier is refreshed by every look, so that it does not expire under those who wait. Only
+	// the first arrival chooses the size: later ones cannot change what the others wait for.
 	if !b.open {
 		b.until = now
 		if len(b.arrivals) == 0 {
@@ -49,11 +51,13 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 	}
 	_, counted := b.arrivals[cmd.Ticket]
 	if b.open {
+		// It is a latecomer: the barrier has opened without it.
 		if !counted {
 			return failedWith(now, gatehouse.Conflict, "has opened already")
 		}
 		return b.passBarrier(now, cmd)
 	}
+	// The command itself counts, but only once: it is looked at again with every change.
 	arrived := int64(len(b.arrivals))
 	if !counted {
 		arrived++
@@ -63,6 +67,7 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 		return b.passBarrier(now, cmd)
 	}
 	if cmd.MaxWait == 0 {
+		// It gives up at once, so it must not count as waiting.
 		b.forgetWaiter(cmd.Ticket)
 		b.countRefused(cmd)
 	} else if cmd.Ticket != 0 {
@@ -73,6 +78,7 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 		b.peakArrivals = max(b.peakArrivals, len(b.arrivals))
 	}
 	d := b.barrierDecision(now, gatehouse.Refused)
+	// Only another arrival can open a barrier, and no time is known for that.
 	d.RetryAfter = gatehouse.Forever
 	return d
 }
@@ -92,6 +98,7 @@ func (b *Barrier) forgetWaiter(ticket gatehouse.Ticket) {
 
 func (b *Barrier) barrierDecision(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
 	d := gatehouse.Decision{Outcome: outcome, At: now, Limit: b.size}
+	// An open barrier waits for no more arrivals: Remaining stays 0.
 	if !b.open {
 		d.Remaining = max(0, b.size-int64(len(b.arrivals)))
 	}
@@ -116,6 +123,8 @@ func (b *Barrier) codeFields(c *stateCodec) {
 		tickets = make([]gatehouse.Ticket, n)
 		b.arrivals = make(map[gatehouse.Ticket]struct{}, n)
 	}
+	// Tickets are written in order, each as the difference to the one before: small numbers take one byte.
+	// A difference of 0 or one that overflows cannot have been written.
 	last := gatehouse.Ticket(0)
 	for _, ticket := range tickets {
 		more := uint64(ticket - last) // than the one before
@@ -131,13 +140,16 @@ func (b *Barrier) codeFields(c *stateCodec) {
 	}
 }
 
-// ForgetWaiters makes a state forget those who waited and are gone, without an undo of theirs: at a barrier
-// they do not count any more, other states remember nobody. It reports whether it changed the state.
+// ForgetWaiters makes a state forget waiting commands whose clients are gone and sent no undo: a barrier
+// does not count them any more, other states remember no waiting command. It reports whether it changed the
+// state.
 func ForgetWaiters(s State, gone func(gatehouse.Ticket) bool) (changed bool) {
 	b, ok := s.(*Barrier)
 	if !ok {
 		return false
 	}
+	// The waiters' servers have failed, so no undo will come. The caller stores the state only if it
+	// changed.
 	before := len(b.arrivals)
 	maps.DeleteFunc(b.arrivals, func(ticket gatehouse.Ticket, _ struct{}) bool { return gone(ticket) })
 	b.arrivals = trimMap(b.arrivals, &b.peakArrivals)

@@ -22,11 +22,13 @@ func (c zonedCalendar) windowAround(at int64) (start, end int64) {
 	case gatehouse.Month:
 		day, months = 1, 1
 	case gatehouse.Week:
+		// A date has the same weekday in every zone; UTC spares the zone's rules.
 		weekday := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Weekday()
 		day, days = day-(int(weekday)+6)%7, 7
 	default:
 		days = 1
 	}
+	// time.Date normalizes days and months out of range, so that n windows on need no carry here.
 	begin := func(n int) int64 {
 		date := time.Date(year, month+time.Month(n*months), day+n*days, 0, 0, 0, 0, time.UTC)
 		return c.midnightOf(date)
@@ -46,12 +48,15 @@ func (c zonedCalendar) windowAround(at int64) (start, end int64) {
 // Time.ZoneBounds would say when the clocks are changed, but is wrong on the last day of a leap year.
 func (c zonedCalendar) midnightOf(date time.Time) int64 {
 	const day = 24 * time.Hour // no zone is so far from UTC
+	// The clocks change in the two days around midnight, if at all. If the offset is the same at both ends,
+	// there was no change, which is the common case.
 	eve := date.Add(-day)
 	old, after := c.utcOffset(eve), c.utcOffset(date.Add(day))
 	first := date.Add(-old)
 	if old == after {
 		return first.UnixNano()
 	}
+	// The change is found by a binary search over the seconds between.
 	change := eve.Add(time.Second * time.Duration(sort.Search(int(2*day/time.Second), func(s int) bool {
 		return c.utcOffset(eve.Add(time.Duration(s)*time.Second)) == after
 	})))

@@ -27,6 +27,7 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 		return
 	}
 	now := d.At.UnixNano()
+	// From here on the limits are in force, even if the charge itself is refused.
 	limit, free := l.limitAndFree(first, now)
 	if limit == 0 {
 		*d = failedWith(d.At, gatehouse.Conflict, "has a size of 0, under which nothing is ever repaid")
@@ -34,6 +35,8 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 	}
 	free = min(free, cmd.Cost)
 	if debt := cmd.Cost - free; debt > 0 {
+		// The plan is made on copies. If the debt cannot be repaid in time, nothing was taken yet and
+		// nothing has to be undone.
 		p := l.planRepayment(first, chargeDebt{now: now, free: free, debt: debt, limit: limit})
 		if p.fault != "" {
 			*d = failedWith(d.At, gatehouse.Conflict, p.fault)
@@ -42,6 +45,7 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 		l.carryOutPlan(first, p, cmd)
 	}
 	if free > 0 {
+		// The projection of the plan has the free part already. The meters themselves take it here.
 		for _, m := range l.activeMeters(first) {
 			m.takeTokens(now, now, free)
 		}
@@ -49,6 +53,7 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 	l.countPassed(d.At, cmd)
 	l.fillGranted(first, d)
 	if free < cmd.Cost {
+		// The last piece is the last reservation, as nothing starts after it yet.
 		d.Delay = time.Duration(l.earliestStart(now) - now)
 	}
 }
@@ -57,6 +62,7 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 func (l *limiterCore) limitAndFree(first limitMeter, now int64) (limit, free int64) {
 	for i, m := range l.projectedMeters(first) {
 		r := l.readMeter(m, now)
+		// Several limits hold together: the smallest of each decides.
 		if i == 0 {
 			limit, free = r.limit, r.left
 		}
@@ -74,7 +80,7 @@ type chargeDebt struct {
 
 // A repaymentPlan is where the debt of a charge is laid. Nothing has changed yet.
 type repaymentPlan struct {
-	keep      int           // how many of the promises there are stay
+	keep      int           // how many of the present reservations stay
 	pieces    []reservation // in the place of the others
 	projected []limitMeter  // copies of the meters in which all of them are taken
 	now       int64
@@ -83,29 +89,35 @@ type repaymentPlan struct {
 
 // planRepayment lays a debt behind all that lies ahead.
 func (l *limiterCore) planRepayment(first limitMeter, c chargeDebt) (p repaymentPlan) {
-	var promises []reservation
+	var ahead []reservation
 	if l.extra != nil {
-		promises = l.extra.reservations
+		ahead = l.extra.reservations
 	}
-	p.now, p.keep = c.now, len(promises)
-	if last := p.keep - 1; last >= 0 && promises[last].isDebt && promises[last].n < c.limit {
+	p.now, p.keep = c.now, len(ahead)
+	// The last piece may be smaller than the limit. It is taken up into this debt and laid again with it,
+	// which keeps the number of pieces low. A reservation behind it would be overtaken, so then it stays.
+	if last := p.keep - 1; last >= 0 && ahead[last].isDebt && ahead[last].n < c.limit {
 		p.keep = last
-		c.debt = addSaturating(c.debt, promises[last].n)
+		c.debt = addSaturating(c.debt, ahead[last].n)
 	}
+	// The count is checked before anything is copied: a huge debt must not cost much to refuse.
 	if pieces := (c.debt-1)/c.limit + 1; pieces > int64(maxReservations-p.keep) {
 		p.fault = fmt.Sprintf("would be in debt by %d pieces of %d; "+
 			"it keeps at most %d pieces and reservations", pieces, c.limit, maxReservations)
 		return p
 	}
-	p.projected = l.projectWithout(first, c.now, promises[p.keep:])
+	p.projected = l.projectWithout(first, c.now, ahead[p.keep:])
+	// The projected meters must see the part that is taken now, since pieces compete with it.
 	if c.free > 0 {
+		// Every limit has to let the piece through, so the latest of their instants counts.
 		for _, m := range p.projected {
 			m.takeTokens(c.now, c.now, c.free)
 		}
 	}
+	// No piece may start before a reservation that stays.
 	from := c.now
 	if p.keep > 0 {
-		from = max(from, promises[p.keep-1].at)
+		from = max(from, ahead[p.keep-1].at)
 	}
 	for c.debt > 0 {
 		piece := reservation{at: from, n: min(c.debt, c.limit), answers: 1, isDebt: true}
@@ -116,6 +128,7 @@ func (l *limiterCore) planRepayment(first limitMeter, c chargeDebt) (p repayment
 			p.fault = "would be in debt for more than 100 years"
 			return p
 		}
+		// The next piece is found with this one taken, and never before it.
 		l.takeProjected(p.projected, c.now, &piece)
 		p.pieces = append(p.pieces, piece)
 		c.debt, from = c.debt-piece.n, piece.at
@@ -139,6 +152,8 @@ func (l *limiterCore) projectWithout(first limitMeter, now int64, some []reserva
 	case len(some) == 0:
 		return copyMeters(l.projectedMeters(first), limitMeter.clone)
 	case l.extra.projected == nil:
+		// The meters hold the reservations themselves, and can give single ones back.
+		// The meters know only what has started.
 		ahead := copyMeters(l.activeMeters(first), limitMeter.clone)
 		for _, m := range ahead {
 			for _, p := range some {
@@ -154,7 +169,7 @@ func (l *limiterCore) projectWithout(first limitMeter, now int64, some []reserva
 	return ahead
 }
 
-// takeProjected takes a promise in meters that look ahead.
+// takeProjected takes a reservation in projected meters.
 func (l *limiterCore) takeProjected(ahead []limitMeter, now int64, p *reservation) {
 	for _, m := range ahead {
 		if l.extra == nil {
@@ -169,6 +184,7 @@ func (l *limiterCore) takeProjected(ahead []limitMeter, now int64, p *reservatio
 func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, cmd *gatehouse.Command) {
 	l.ensureLimitsNoted(first, cmd)
 	replaced := l.extra.reservations[p.keep:]
+	// Scheduling meters get the difference; for others the plan's copies are the projection already.
 	if l.allScheduling(first) {
 		for _, m := range l.activeMeters(first) {
 			for _, old := range replaced {
@@ -181,6 +197,7 @@ func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, cmd *gateh
 	} else {
 		l.extra.projected = p.projected
 	}
+	// A piece is a reservation, and the encoding wants a number of each.
 	for i := range p.pieces {
 		p.pieces[i].number = l.nextReservationNumber(p.now, cmd)
 	}
@@ -193,9 +210,10 @@ func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
 	if l.extra == nil {
 		return n
 	}
-	promises := l.extra.reservations
-	for i := len(promises) - 1; i >= 0 && n > 0; i-- {
-		p := &promises[i]
+	ahead := l.extra.reservations
+	// The latest piece goes first, so that the limiter is free again as early as possible.
+	for i := len(ahead) - 1; i >= 0 && n > 0; i-- {
+		p := &ahead[i]
 		if !p.isDebt {
 			continue
 		}
@@ -207,7 +225,8 @@ func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
 		}
 		p.n, n = p.n-back, n-back
 	}
-	l.extra.reservations = slices.DeleteFunc(promises, func(p reservation) bool { return p.n == 0 })
+	// Pieces that are paid off go; what remains keeps its place.
+	l.extra.reservations = slices.DeleteFunc(ahead, func(p reservation) bool { return p.n == 0 })
 	l.rebuildProjection(first, now)
 	l.dropUnusedExtra(now)
 	return n
@@ -215,6 +234,7 @@ func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
 
 // maxPieces is how many pieces a charge lays ahead, at most.
 func (l *limiterCore) maxPieces(first limitMeter, cmd *gatehouse.Command, keeps bool) int {
+	// The smallest limit decides how large a piece is, and a smaller piece means more of them.
 	limit := int64(0)
 	if keeps {
 		for _, m := range l.activeMeters(first) {
@@ -258,6 +278,7 @@ func (l *limiterCore) ensureLimitsNoted(first limitMeter, cmd *gatehouse.Command
 	if l.extra.limits != nil || l.extra.meters != nil {
 		return
 	}
+	// The command relies on the limit in force, which only the meter knows so far.
 	if !cmd.HasLimit() {
 		inForce := new(gatehouse.Command)
 		first.fillLimit(inForce)

@@ -14,7 +14,7 @@ import (
 
 // A lentChunk is what one holder has taken, at most.
 type lentChunk struct {
-	holder uint64 // 0 when nobody can give it back any more
+	holder uint64 // 0 when no holder can give it back any more
 	n      int64
 	until  int64 // when its holder may use it no more
 }
@@ -41,7 +41,7 @@ func (w *fixedWindowMeter) countAtLeast(now, n int64) {
 	w.count = max(w.count, n)
 }
 
-// limiterBase is the limiter itself, for those who have a state of unknown type.
+// limiterBase is the limiter itself, for callers that have a state of unknown type.
 func (l *limiterCore) limiterBase() *limiterCore { return l }
 
 // Absent reports whether there is no controller: none at all, or a deleted one of which chunks are left.
@@ -63,6 +63,8 @@ func stateAfterDelete(now time.Time, kind gatehouse.Kind, s State) State {
 	if len(chunks) == 0 {
 		return nil
 	}
+	// A new state without a first use is treated as absent, but keeps the chunks: tokens that servers still
+	// hold count in the limiter that follows.
 	left := New(kind)
 	left.(interface{ limiterBase() *limiterCore }).limiterBase().extra = &limiterExtra{chunks: chunks}
 	return left
@@ -95,8 +97,9 @@ func (l *limiterCore) countChunks(first limitMeter, now int64) {
 	}
 }
 
-// takeReservation takes what was promised in a meter, which counts the chunks of the window in which that is.
+// takeReservation takes a reservation in a meter, which counts the chunks of the window in which that is.
 func (m *limiterExtra) takeReservation(meter limitMeter, now int64, p *reservation) {
+	// The window of the reservation lies ahead, where the chunks have not been counted yet.
 	if n := m.sumOfChunks(p.at); n > 0 {
 		meter.(chunkMeter).countAtLeast(p.at, n)
 	}
@@ -114,6 +117,7 @@ func (l *limiterCore) dropEndedChunks(first limitMeter, now int64) {
 		l.dropUnusedExtra(now)
 		return
 	}
+	// The window may have changed since the last look, and the live chunks count in the new one as well.
 	l.countChunks(first, now)
 }
 
@@ -137,6 +141,7 @@ func (l *limiterCore) leftInChunk(c *gatehouse.Chunk) int64 {
 // grant.
 func (l *limiterCore) lendChunk(cmd *gatehouse.Command, d *gatehouse.Decision) {
 	c := lentChunk{cmd.Chunk.Holder, cmd.Cost, d.At.Add(d.ResetAfter).UnixNano()}
+	// The holder reports here how many commands it has let through since the last report.
 	l.passed += cmd.Chunk.Commands
 	if l.extra == nil {
 		l.extra = new(limiterExtra)
@@ -148,6 +153,8 @@ func (l *limiterCore) lendChunk(cmd *gatehouse.Command, d *gatehouse.Decision) {
 		}
 		l.extra.chunks = slices.Delete(l.extra.chunks, i, i+1)
 	}
+	// The list is full: the two oldest become one, which no holder can return any more. It still counts
+	// until the later end of both.
 	if len(l.extra.chunks) >= maxChunks {
 		one, other := &l.extra.chunks[0], l.extra.chunks[1]
 		*one = lentChunk{0, addSaturating(one.n, other.n), max(one.until, other.until)}
@@ -166,17 +173,20 @@ func (l *limiterCore) returnChunk(first limitMeter, now int64, cmd *gatehouse.Co
 	}
 	c := &l.extra.chunks[i]
 	n := min(cmd.Cost, c.n)
+	// The limiter was deleted and not used since. There is no meter to refund, but what was used still
+	// counts until the chunk ends.
 	if l.created == 0 {
 		c.holder, c.n = 0, c.n-n
 		return
 	}
+	// The chunk goes before the refund, which would count it again otherwise.
 	l.extra.chunks = slices.Delete(l.extra.chunks, i, i+1)
 	l.passed += cmd.Chunk.Commands
 	l.refundTokens(first, now, n)
 	l.dropUnusedExtra(now)
 }
 
-// codeChunks codes the chunks, of which the first form knew nothing.
+// codeChunks codes the chunks, which version 1 did not have.
 func (l *limiterCore) codeChunks(c *stateCodec, first limitMeter) {
 	n := 0
 	if l.extra != nil {
@@ -190,6 +200,7 @@ func (l *limiterCore) codeChunks(c *stateCodec, first limitMeter) {
 		c.failDecoding("chunks of a limiter that has none")
 		return
 	}
+	// A limiter may have chunks and nothing else in its extra, of which the bool in front says nothing.
 	if l.extra == nil {
 		l.extra = new(limiterExtra)
 	}

@@ -24,6 +24,7 @@ func Decode(kind gatehouse.Kind, data []byte) (State, error) {
 		return nil, gatehouse.Errorf(gatehouse.CodeInternal, "there is no kind %d, want 1 to %d",
 			kind, gatehouse.Kinds-1)
 	}
+	// The zero state is read into in place: each part is overwritten by what the data says.
 	s := New(kind)
 	c := stateCodec{data: data, reading: true}
 	c.codeState(s)
@@ -99,6 +100,7 @@ func (c *stateCodec) codeMeter(m limitMeter) {
 
 // failDecoding notes what is wrong with a form.
 func (c *stateCodec) failDecoding(format string, args ...any) {
+	// The first fault is the cause. Dropping the rest of the data makes every further read fail quickly.
 	if c.fault == nil {
 		c.fault, c.data = fmt.Errorf(format, args...), nil
 	}
@@ -118,6 +120,7 @@ func (c *stateCodec) codeByte(p *byte, most byte) {
 	case !c.reading:
 		c.data = append(c.data, *p)
 	case len(c.data) == 0:
+		// A truncated record reads as an error, never as a panic.
 		c.failDecoding("cut off")
 	case c.data[0] > most:
 		c.failDecoding("byte of %d, want 0 to %d", c.data[0], most)
@@ -139,6 +142,8 @@ func (c *stateCodec) codeVersion(latest byte) {
 // codeEarlierVersion is version for a state that can be written in an earlier format too: servers that do
 // not know the latest read what does not need it.
 func (c *stateCodec) codeEarlierVersion(enough, latest byte) {
+	// A reader accepts all versions; only a writer chooses, the earliest one that can say it all. So a
+	// fleet can be updated server by server.
 	if c.reading {
 		c.codeVersion(latest)
 		return
@@ -163,6 +168,7 @@ func (c *stateCodec) codeUint64(p *uint64) {
 		return
 	}
 	v, n := binary.Uvarint(c.data)
+	// Uvarint reports a truncated or an overlong number by n <= 0.
 	if n <= 0 {
 		c.failDecoding("no number where one is expected")
 		v, n = 0, 0
@@ -216,6 +222,7 @@ func (c *stateCodec) codeInstant(p *int64) {
 
 // codeTime codes a time, to the nanosecond and without its zone. The zero time stays so.
 func (c *stateCodec) codeTime(p *time.Time) {
+	// The zero time lies outside of what UnixNano can express, so that it needs a value of its own.
 	const zero = math.MinInt64
 	at := int64(zero)
 	if !p.IsZero() {
@@ -241,6 +248,8 @@ func (c *stateCodec) codeString(p *string) {
 func (c *stateCodec) codeLength(n, least int) int {
 	v := int64(n)
 	c.codeUpTo(&v, math.MaxInt64)
+	// A length that the data cannot hold is refused before anything is allocated for it: otherwise a few
+	// damaged bytes could ask for gigabytes.
 	if c.reading && v > int64(len(c.data)/least) {
 		c.failDecoding("%d items in %d bytes", v, len(c.data))
 		v = 0

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A State is one controller. It is not safe for concurrent use: whoever keeps it applies one
+// A State is one controller. It is not safe for concurrent use: its owner applies one
 // command at a time.
 type State interface {
 	// Step applies one command at one instant, in place. The instants of successive calls must not
@@ -34,7 +34,7 @@ type State interface {
 // neverExpires is the Expiry of a state that must not be forgotten.
 func neverExpires() time.Time { return time.Unix(0, 1<<63-1) }
 
-// New returns the state of a controller that nobody has used yet.
+// New returns the state of an unused controller.
 func New(kind gatehouse.Kind) State {
 	switch kind {
 	case gatehouse.TokenBucket:
@@ -101,6 +101,7 @@ func Stopped(s State) (refused int64, ok bool) {
 
 // HasLimit reports whether a state has a limit or a size that later commands may leave as it is.
 func HasLimit(s State) bool {
+	// A lock has a size too, but it is always 1 and no command names it.
 	if semaphore, ok := s.(*Semaphore); ok {
 		return !semaphore.lock
 	}

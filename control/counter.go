@@ -13,12 +13,13 @@ type Counter struct {
 	created            time.Time
 	value              int64
 	increments, resets int64
-	until              time.Time // how long it is kept when nobody changes it
+	until              time.Time // how long it is kept without a change
 }
 
 // Step implements [State].
 func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	if c.created.IsZero() {
+		// A counter expires by its last change; a read does not keep it alive.
 		c.created, c.until = now, now
 	}
 	if !now.Before(c.until) {
@@ -26,6 +27,8 @@ func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 	}
 	switch cmd.Op {
 	case gatehouse.OpCount:
+		// Go's integers wrap silently. A sum has overflowed exactly when it lies on the wrong side of the
+		// old value.
 		sum := c.value + cmd.Amount
 		if (sum > c.value) != (cmd.Amount > 0) && cmd.Amount != 0 {
 			why := fmt.Sprintf("stands at %d, and %d more would overflow 64 bits", c.value, cmd.Amount)

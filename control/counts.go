@@ -29,7 +29,7 @@ func (t *commandCounts) countPassed(now time.Time, cmd *gatehouse.Command) {
 	t.waited = min(t.waited+waitedFor(now, cmd), maxWaited)
 }
 
-// uncountPassed forgets a pass that reached nobody.
+// uncountPassed takes back a count of countPassed whose answer reached no client.
 func (t *commandCounts) uncountPassed(cmd *gatehouse.Command) {
 	at := cmd.Granted.At
 	if at.UnixNano() < t.created {
@@ -66,9 +66,10 @@ func (t *commandCounts) countRefused(cmd *gatehouse.Command) {
 	}
 }
 
-// commandStats returns the figures under the names that bouncer gave them; passed says what the kind calls
+// commandStats returns the statistics under the names that bouncer gave them; passed says what the kind calls
 // a command that was let through.
 func (t *commandCounts) commandStats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
+	// Without any command let through there is no mean wait.
 	mean := time.Duration(0)
 	if t.passed > 0 {
 		mean = time.Duration(t.waited / t.passed)

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// An Event is sent once. Everybody who waits and everybody who comes later gets it, until it is
+// An Event is sent once. Every waiting command and every later one gets it, until it is
 // deleted or has been kept long enough. A store may still have it after that, with its statistics: then it is
 // like one that was not sent, except for those who have waited since before.
 type Event struct {
@@ -19,6 +19,8 @@ type Event struct {
 // Step implements [State].
 func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	e.noteFirstUse(now)
+	// An unsent event is worth nothing, so its expiry is its last use.
+	// A command that has waited since before the event expired still gets it, as it would have then.
 	if !e.sent {
 		e.until = now
 	}

@@ -37,6 +37,7 @@ func (f *fineWindow) setStrict(strict bool) {
 	switch {
 	case f.fine.strict == strict:
 	case f.fine.own:
+		// Shared empty parts are never written to: only a window's own are changed in place.
 		f.fine.strict = strict
 	default:
 		f.fine = emptyPartsOf(strict)
@@ -75,11 +76,14 @@ func (f *fineWindow) rollTo(at int64) {
 	f.start, f.current = part, 0
 	switch {
 	case part-newest > partsPerWindow:
+		// All that was counted lies more than an interval back.
 		f.fine = emptyPartsOf(f.fine.strict)
 		return
 	case n == 0 && !f.fine.own:
+		// Nothing was taken at all: there is no count to keep.
 		return
 	}
+	// The slots are a ring: those of the parts passed over hold counts from an interval ago.
 	f.setTaken(newest, n)
 	for p := newest + 1; p < part; p++ {
 		f.fine.counts[slotOf(p)] = 0
@@ -101,6 +105,7 @@ func (f *fineWindow) weighPart(part, n, at, step int64) int64 {
 	case n == 0 || covered <= 0:
 		return 0
 	case f.fine.strict || covered == step:
+		// A strict window counts an overlapping part in full, as its starts may all lie in the overlap.
 		return n
 	}
 	return proportionOf(n, covered, step)
@@ -153,6 +158,8 @@ func (f *fineWindow) earliestFit(from, n int64) int64 {
 	case !f.fine.own:
 		return from
 	}
+	// Walking back from the newest part, this finds the part with which the sum first exceeds the room.
+	// Once enough of that part has faded, all older ones have faded too.
 	oldest := f.oldestPart()
 	for part, i := f.start-1, slotOf(f.start); part >= oldest; part-- {
 		i--
@@ -217,6 +224,8 @@ func (f *fineWindow) codeFields(c *stateCodec) {
 	for part := f.firstPart(); part <= f.start; part++ {
 		taken += int(min(1, f.takenIn(part)))
 	}
+	// Only parts with a count are written, each by its age. Reading sets them in the same loop, so ages
+	// must rise strictly.
 	part := f.start + 1
 	for range c.codeLength(taken, 2) {
 		age := f.start - part + 1 // how many parts before the newest it is

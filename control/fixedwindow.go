@@ -18,6 +18,7 @@ type fixedWindowMeter struct {
 }
 
 func (w *fixedWindowMeter) setLimit(now int64, to *gatehouse.Command, zone *time.Location) (anew bool) {
+	// What was taken in a window that is over must not be carried into the new one.
 	if w.interval > 0 {
 		w.rollTo(now)
 	}
@@ -44,6 +45,7 @@ func (w *fixedWindowMeter) beginWindow(at int64) {
 		w.start = windowStart(at, w.interval)
 		return
 	}
+	// Windows of the calendar differ in length, so that the interval changes with each.
 	start, end := w.calendar.windowAround(at)
 	w.start, w.interval = start, end-start
 }
@@ -60,6 +62,8 @@ func (w *fixedWindowMeter) earliestFit(from, n int64) int64 {
 	at.rollTo(from)
 	interval := at.interval
 	if w.calendar != nil {
+		// The lengths of later windows are not known without the calendar. The shortest makes the answer a
+		// lower bound.
 		interval = w.calendar.shortestWindow()
 	}
 	next := addSaturating(at.start, at.interval)
@@ -87,6 +91,7 @@ func (w *fixedWindowMeter) readMeter(now int64) meterReading {
 	at := *w
 	at.rollTo(now)
 	r := meterReading{limit: w.size, left: max(0, w.size-at.count), reset: now, interval: at.interval}
+	// With nothing taken there is nothing to forget, and the reset is now.
 	if at.count > 0 {
 		r.reset = addSaturating(at.start, at.interval)
 	}

@@ -70,6 +70,7 @@ func (g *gcraMeter) earliestFit(from, n int64) int64 {
 }
 
 func (g *gcraMeter) takeTokens(_, at, n int64) {
+	// All earlier requests have come back: their undos cannot matter any more.
 	if g.undos != nil && g.tat <= at {
 		*g.undos = undoHistory{busySince: at}
 	}
@@ -99,6 +100,7 @@ func (g *gcraMeter) moveBack(now, most int64) (length int64) {
 // order in which they were let through, and of these n the last was to at reset. It does earlier by what
 // was taken back since of those in front of it.
 func (g *gcraMeter) undoTake(now, at, reset, n int64) {
+	// Undos since then moved the requests in front of these forward, so these come back earlier as well.
 	last := reset
 	if m := g.undos; m != nil {
 		if at < m.busySince {
@@ -120,6 +122,7 @@ func (m *undoHistory) addUnlisted(now, length int64) {
 
 // addUndo notes an undo.
 func (m *undoHistory) addUndo(one undoRecord) {
+	// The oldest record is folded into the sum, which counts as in front of everything before its time.
 	if len(m.list) >= maxUndoRecords {
 		m.addUnlisted(m.list[0].at, m.list[0].length)
 		m.list = slices.Delete(m.list, 0, 1)
@@ -130,11 +133,13 @@ func (m *undoHistory) addUndo(one undoRecord) {
 // movedBefore is by how much the requests that were let through at an instant, the last of which was to
 // come back at reset, come back earlier. It is exact, or too much, and then too little is given back, which
 // is safe: a refund may have been of requests behind these, and of those let through at one instant at
-// which something was taken back as well, nobody knows which were in front.
+// which something was taken back as well, it is unknown which were in front.
 func (m *undoHistory) movedBefore(at, reset int64) (length int64) {
 	if at <= m.unlistedAt {
 		length = m.unlistedSum
 	}
+	// If something taken at the same instant was undone, the order within that instant is unknown, and all
+	// of it counts as in front.
 	mixed := slices.ContainsFunc(m.list, func(one undoRecord) bool { return one.at == at })
 	for _, one := range m.list {
 		inFront := one.taken < at || one.taken == at && (one.reset <= reset || mixed)
@@ -147,6 +152,7 @@ func (m *undoHistory) movedBefore(at, reset int64) (length int64) {
 
 func (g *gcraMeter) readMeter(now int64) meterReading {
 	tat := max(now, g.tat)
+	// A size of 0 has no emission interval to divide by.
 	if g.size == 0 {
 		return meterReading{reset: tat, interval: g.interval}
 	}
@@ -158,6 +164,7 @@ func (g *gcraMeter) clearTaken() { g.tat, g.undos = 0, nil }
 
 func (g *gcraMeter) clone() limitMeter {
 	c := *g
+	// The history is a pointer: a copy that is only tried out must not write into it.
 	if g.undos != nil {
 		m := *g.undos
 		m.list = slices.Clone(m.list)
@@ -175,8 +182,9 @@ func (g *gcraMeter) codeFields(c *stateCodec) {
 	}
 }
 
-// codeUndos codes what was taken back, of which the first form knew nothing.
+// codeUndos codes what was taken back, which version 1 did not have.
 func (g *gcraMeter) codeUndos(c *stateCodec) {
+	// Version 1 ended here. A limiter that never had an undo costs one byte for this.
 	moved := g.undos != nil
 	if !c.codeBool(&moved) {
 		return

@@ -20,12 +20,14 @@ func (e holdEnd) isStale(holds map[string]*hold) bool {
 // holdEndHeap has the earliest end first. Ends that became stale stay until they come up or are pruned.
 type holdEndHeap struct{ minheap.Heap[holdEnd] }
 
-// pruneStale drops the stale ends once they are the greater part, so that a hold that is renewed for ever
+// pruneStale drops the stale ends once they are the greater part, so that a hold that is renewed forever
 // costs no more than one that is not.
 func (e *holdEndHeap) pruneStale(holds map[string]*hold) {
 	if len(e.Heap) < 2*len(holds)+8 {
 		return
 	}
+	// The live ends are moved down in the same array, then put in heap order again: O(n), but only after as
+	// many pushes.
 	live := e.Heap[:0]
 	for _, x := range e.Heap {
 		if !x.isStale(holds) {

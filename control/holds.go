@@ -97,10 +97,12 @@ func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 	var c stateCodec
 	for _, holder := range slices.Sorted(maps.Keys(s.changed)) {
 		h := s.holds[holder]
+		// The hold has ended: the store deletes its record.
 		if h == nil {
 			visit(holder, nil)
 			continue
 		}
+		// One buffer serves all holds, which is why visit must not keep it.
 		c.data = c.data[:0]
 		c.codeEarlierVersion(h.earliestVersion(), 3)
 		h.codeFields(&c)
@@ -130,6 +132,7 @@ func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 	c.codeVersion(3)
 	h := new(hold)
 	h.codeFields(&c)
+	// A hold is added only when all of it was read.
 	if c.endDecoding() == nil {
 		s.addDecoded(&c, holder, h)
 	}
@@ -144,6 +147,8 @@ const leastHold = 13
 
 func (s *Semaphore) codeFields(c *stateCodec) {
 	s.codeHead(c)
+	// Holds are written in the order of their fencing tokens, so that equal states have equal encodings
+	// although a map has no order.
 	if !c.reading {
 		c.codeLength(len(s.holds), leastHold)
 		for _, h := range s.holdsByFence() {
@@ -219,6 +224,7 @@ func (s *Semaphore) addDecoded(c *stateCodec, holder string, h *hold) {
 		return
 	}
 	s.storeHold(holder, h)
+	// Holds without an end, and those that the store ends, have no place in the heap.
 	if h.until != 0 {
 		s.ends.Push(holdEnd{at: h.until, holder: holder, fence: h.fence})
 	}

@@ -47,12 +47,13 @@ func (l *limiterState[M, P]) isStopped() (refused int64, ok bool) {
 // in, whose time is set already: large values are not copied from one to the next.
 type limiterCore struct {
 	commandCounts
-	extra *limiterExtra // nil while there is one limit, and no place ahead, chunk or past to know of
+	extra *limiterExtra // nil while there is one limit, and no reservation, chunk or generation to keep
 }
 
 // beginGeneration notes that what was taken so far counts no more, or in another way, so that it cannot be
 // given back any more.
 func (l *limiterCore) beginGeneration() {
+	// Nothing was granted yet, so there is no earlier generation to tell apart.
 	if l.created == 0 {
 		return
 	}
@@ -78,6 +79,8 @@ func (l *limiterCore) followDeleted(before *limiterCore) {
 
 // applyCommand applies one command.
 func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	// Time passes first: reservations that are due become ordinary takes, and chunks that ended stop
+	// counting. Either may drop the extra, so it is tested twice.
 	if l.extra != nil {
 		l.startDueReservations(first, d.At.UnixNano())
 	}
@@ -98,6 +101,7 @@ func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *
 		l.peekOrDelay(first, cmd, d)
 		return
 	}
+	// What follows asks about a limiter that is there; it does not make one.
 	if l.created == 0 {
 		d.Outcome = gatehouse.Missing
 		return
@@ -111,6 +115,7 @@ func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *
 	case gatehouse.OpReset:
 		l.resetTaken(first, d.At)
 	}
+	// The answer shows the limits as they are after the command.
 	l.fillGranted(first, d)
 	if cmd.Op == gatehouse.OpStats {
 		d.Stats = l.limiterStats(first, d)
@@ -122,19 +127,23 @@ func (l *limiterCore) acquireTokens(first limitMeter, cmd *gatehouse.Command, d 
 	if !l.applyLimits(first, cmd, d) {
 		return
 	}
+	// The tokens are spent already, so the limit is not asked.
 	if cmd.Forced {
 		l.forceTake(first, cmd, d)
 		return
 	}
 	if !l.checkAvailable(first, cmd, d) {
+		// A conflict is not counted as a timeout: no wait would have helped.
 		if d.Outcome == gatehouse.Refused {
 			l.countRefused(cmd)
 		}
+		// How long the chunk may be used follows from the reset time in the decision just filled in.
 		if cmd.Chunk != nil {
 			d.Value = l.leftInChunk(cmd.Chunk)
 		}
 		return
 	}
+	// A chunk is not a request of a client. Its holder reports later how many it let through.
 	if cmd.Chunk == nil {
 		l.countPassed(d.At, cmd)
 	}
@@ -151,10 +160,12 @@ func (l *limiterCore) acquireTokens(first limitMeter, cmd *gatehouse.Command, d 
 // forceTake counts what was let through elsewhere.
 func (l *limiterCore) forceTake(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if at := d.At.UnixNano(); cmd.Cost > 0 {
+		// A zero Amount comes from senders that speak for a single request.
 		l.passed += max(1, cmd.Amount)
 		for _, m := range l.activeMeters(first) {
 			m.takeTokens(at, at, cmd.Cost)
 		}
+		// What starts now may be before reservations, which the projection must count after it.
 		l.rebuildProjection(first, at)
 	}
 	l.fillGranted(first, d)
@@ -162,6 +173,8 @@ func (l *limiterCore) forceTake(first limitMeter, cmd *gatehouse.Command, d *gat
 
 // applyLimits puts the command's limits in force, at its first look. It reports false when it cannot.
 func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
+	// A waiting command puts its limits in force once. Otherwise two that wait with different limits would
+	// change them back and forth with every look.
 	if cmd.Again && l.created != 0 {
 		return true
 	}
@@ -169,6 +182,8 @@ func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *g
 		if l.created != 0 {
 			return true
 		}
+		// A new name gets the default limit. A cost above it would wait forever, so the sender is told what
+		// is missing.
 		if cmd.Cost > gatehouse.DefaultSize && !cmd.Forced {
 			*d = failedWith(d.At, gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
 				"its size of %d: want a limit in the request", cmd.Cost, gatehouse.DefaultSize))
@@ -177,6 +192,7 @@ func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *g
 		cmd = withDefaultLimit(cmd)
 	}
 	at := d.At.UnixNano()
+	// The common case: one limit, which the one meter keeps without any extra.
 	if l.extra == nil && hasPlainLimit(cmd) {
 		if first.setLimit(at, cmd, nil) {
 			l.beginGeneration()
@@ -189,6 +205,7 @@ func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *g
 		return false
 	}
 	l.noteFirstUse(d.At)
+	// A meter that began anew has forgotten what is out in chunks.
 	l.countChunks(first, at)
 	return true
 }
@@ -196,6 +213,7 @@ func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *g
 // checkAvailable reports whether what the command wants can be taken now. If not, d says why and when.
 func (l *limiterCore) checkAvailable(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 	at := d.At.UnixNano()
+	// With commands in front nothing may be taken, even if there is room: they come first.
 	if cmd.Ahead == 0 && l.earliestFit(first, at, cmd.Cost) <= at {
 		return true
 	}
@@ -210,6 +228,7 @@ func (l *limiterCore) peekOrDelay(first limitMeter, cmd *gatehouse.Command, d *g
 		return
 	}
 	if cmd.HasLimit() {
+		// A question under another limit is tried on a copy, so that it changes nothing.
 		l, first = l.copyForTrial(), borrowMeter(first)
 		if !l.applyLimits(first, cmd, d) {
 			return
@@ -220,6 +239,7 @@ func (l *limiterCore) peekOrDelay(first limitMeter, cmd *gatehouse.Command, d *g
 		return
 	}
 	if cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
+		// A delay is an answer, not a refusal. Only what can never be taken stays refused.
 		d.Outcome, d.Delay, d.RetryAfter = gatehouse.Granted, d.RetryAfter, 0
 	}
 }
@@ -231,6 +251,7 @@ func (l *limiterCore) refundTokens(first limitMeter, now, n int64) {
 	for _, m := range l.activeMeters(first) {
 		m.giveBack(now, n)
 	}
+	// A refund must not give away what servers still hold in chunks.
 	l.countChunks(first, now)
 	l.rebuildProjection(first, now)
 }
@@ -241,77 +262,16 @@ func (l *limiterCore) resetTaken(first limitMeter, now time.Time) {
 	for _, m := range l.activeMeters(first) {
 		m.clearTaken()
 	}
+	// Reservations go without a refund: their starts lie in meters that were just cleared.
 	if l.extra != nil {
 		l.extra.reservations, l.extra.holderBytes = nil, 0
 		l.dropUnusedExtra(now.UnixNano())
 	}
 	l.commandCounts = commandCounts{}
 	l.noteFirstUse(now)
+	// Undos of what was granted before the reset find another generation, and give nothing back.
 	l.beginGeneration()
 	l.countChunks(first, now.UnixNano())
-}
-
-// undoGrant takes back what an acquire or a reserve was granted.
-//
-// A place goes by its number alone. If that is not there, the place was cancelled, undone or reset, or its
-// time has come: then nothing is given back, as nobody can tell any more what of the meter was this place's.
-// What was taken at once goes by its instant, as long as the meters count what was taken in its generation.
-func (l *limiterCore) undoGrant(first limitMeter, now time.Time, cmd *gatehouse.Command) {
-	if cmd.Chunk != nil {
-		l.returnChunk(first, now.UnixNano(), cmd)
-		return
-	}
-	granted := cmd.Granted
-	if granted == nil || l.created == 0 {
-		return // nothing was taken, or not from this one
-	}
-	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
-	if l.extra != nil {
-		l.startDueReservations(first, at)
-	}
-	if l.extra != nil {
-		l.dropEndedChunks(first, at)
-	}
-	if granted.Reservation != 0 {
-		if i := l.findByNumber(granted.Reservation); i >= 0 {
-			l.undoReservation(first, at, i)
-		}
-		return
-	}
-	if granted.At.UnixNano() < l.created || l.extra != nil && granted.Generation < l.extra.validFrom {
-		return // by another of this name, or it was reset since
-	}
-	l.uncountPassed(cmd)
-	limits := l.ownLimits()
-	for i, m := range l.activeMeters(first) {
-		reset, ok := resetThen(limits, i, cmd, m.readMeter(at).interval)
-		if ok && l.stillCounts(i, granted.Generation) {
-			m.undoTake(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
-		}
-	}
-	l.countChunks(first, at)
-	l.rebuildProjection(first, at)
-}
-
-// resetThen is what the decision to take back said about the limit of this number, whose interval is
-// given. ok is false when that limit did not count it, because it is in force only since.
-func resetThen(
-	limits []gatehouse.Limit, i int, cmd *gatehouse.Command, interval int64,
-) (reset time.Duration, ok bool) {
-	granted := cmd.Granted
-	if len(limits) == 0 || len(granted.Windows) == 0 && !cmd.HasLimit() {
-		return granted.ResetAfter, granted.Interval == time.Duration(interval)
-	}
-	if len(granted.Windows) == 0 {
-		limit := limitsOf(cmd)[0]
-		return granted.ResetAfter, sameWindow(limit, limits[i])
-	}
-	for _, w := range granted.Windows {
-		if sameWindow(w.Limit, limits[i]) {
-			return w.ResetAfter, true
-		}
-	}
-	return 0, false
 }
 
 // expiryTime is when nothing that was taken or promised counts any more.
@@ -319,6 +279,7 @@ func (l *limiterCore) expiryTime(first limitMeter) time.Time {
 	at := l.created
 	if l.extra != nil {
 		for _, c := range l.extra.chunks {
+			// Until then tokens may still be used elsewhere, even if the limiter was deleted.
 			at = max(at, c.until)
 		}
 	}
@@ -344,6 +305,7 @@ func (l *limiterCore) limiterStats(first limitMeter, d *gatehouse.Decision) []ga
 		}
 		figures = append(figures, gatehouse.Stat{Name: "limits", Value: strings.Join(limits, ",")})
 	}
+	// What most limiters do not have is left out.
 	if ahead := l.reservedAhead(first, d.At.UnixNano()); ahead > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "reserved", Value: ahead})
 	}
@@ -351,32 +313,4 @@ func (l *limiterCore) limiterStats(first limitMeter, d *gatehouse.Decision) []ga
 		figures = append(figures, gatehouse.Stat{Name: "debt", Value: debt})
 	}
 	return figures
-}
-
-// codeFields reads what there is besides one limit first: the meter of that is still unused then.
-func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	enough := byte(2)
-	if l.totalDebt() > 0 {
-		enough = 3
-	}
-	c.codeEarlierVersion(enough, 3)
-	l.commandCounts.codeFields(c)
-	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
-	c.codeBool(&several)
-	if several && c.reading {
-		l.extra = new(limiterExtra)
-	}
-	if several {
-		l.extra.codeFields(c, first)
-	}
-	c.codeMeter(first)
-	if c.version > 1 {
-		l.codeChunks(c, first)
-	}
-	if several && l.created == 0 {
-		c.failDecoding("several limits or reservations, but never used")
-	}
-	if l.created != 0 && (l.extra == nil || l.extra.meters == nil) && first.windowLength() == 0 {
-		c.failDecoding("limit without an interval")
-	}
 }

@@ -25,7 +25,7 @@ type limiterExtra struct {
 
 	reservations []reservation // that lie ahead, in order of their starts
 	holderBytes  int           // the weight of their holders
-	projected    []limitMeter  // copies of the meters in which all promises are taken; nil when not needed
+	projected    []limitMeter  // copies in which all reservations are taken; nil when not needed
 
 	chunks []lentChunk // that may still be used, the newest last
 }
@@ -41,6 +41,7 @@ func (m *limiterExtra) matchesLimits(cmd *gatehouse.Command) bool {
 	case len(cmd.Limits) > 0:
 		return m.burst == ofSize && m.hasLimits(cmd.Limits)
 	}
+	// The array stays on the stack, where a slice would be allocated for every command.
 	one := [1]gatehouse.Limit{singleLimit(cmd)}
 	return m.burst == cmd.Burst && m.hasLimits(one[:])
 }
@@ -73,6 +74,7 @@ func (m *limiterExtra) listLimits() []gatehouse.Limit {
 // noteLimits keeps what the command says.
 func (m *limiterExtra) noteLimits(cmd *gatehouse.Command) {
 	m.limits, m.burst = nil, cmd.Burst
+	// Meters of their own know their limits, so that a second copy could only differ.
 	if m.meters == nil {
 		m.limits = slices.Clone(limitsOf(cmd))
 	}
@@ -129,8 +131,9 @@ func (l *limiterCore) ownLimits() []gatehouse.Limit {
 	return l.extra.listLimits()
 }
 
-// setLimits puts a command's limits in force. The error's text is for whoever sent the command.
+// setLimits puts a command's limits in force. The error's text is for the sender of the command.
 func (l *limiterCore) setLimits(first limitMeter, now int64, cmd *gatehouse.Command) error {
+	// Most commands repeat the limits in force.
 	if l.extra != nil && l.extra.matchesLimits(cmd) {
 		return nil
 	}
@@ -141,6 +144,7 @@ func (l *limiterCore) setLimits(first limitMeter, now int64, cmd *gatehouse.Comm
 	if l.extra == nil {
 		l.extra = new(limiterExtra)
 	}
+	// One limit of a scheduling meter replaces another in place: the reservations stay in it.
 	if l.extra.meters == nil && hasPlainLimit(cmd) && l.allScheduling(first) {
 		if first.setLimit(now, cmd, nil) { // which keeps what lies ahead
 			l.beginGeneration()
@@ -150,6 +154,8 @@ func (l *limiterCore) setLimits(first limitMeter, now int64, cmd *gatehouse.Comm
 	}
 	// Meters that keep what lies ahead by themselves need not be told of it again.
 	keep := l.allScheduling(first) && !slices.ContainsFunc(limitsOf(cmd), isCalendarLimit)
+	// Otherwise reservations are taken out before the change and taken anew after it, as the new meters may
+	// count them in other windows.
 	if !keep {
 		l.withdrawReservations(first)
 	}
@@ -179,6 +185,7 @@ func (l *limiterCore) setMeters(
 	first limitMeter, now int64, cmd *gatehouse.Command, location *time.Location,
 ) (fresh []limitMeter) {
 	old, limits := l.activeMeters(first), l.ownLimits()
+	// So far the one meter kept one limit, known by its interval alone.
 	if limits == nil {
 		limits = []gatehouse.Limit{{Interval: time.Duration(first.windowLength())}}
 	}
@@ -188,10 +195,13 @@ func (l *limiterCore) setMeters(
 	heirs := make([]bool, len(old)) // which of the old meters have an heir already
 	for i, limit := range to {
 		same := slices.IndexFunc(limits, func(l gatehouse.Limit) bool { return sameWindow(l, limit) })
+		// Where one limit replaces one other, what was taken is carried over even if the window differs, as
+		// far as both count in the same way.
 		if same < 0 && len(limits) == 1 && len(to) == 1 &&
 			isFixedWindow(old[0]) == (isFixedWindow(first) || isCalendarLimit(limit)) {
 			same = 0
 		}
+		// A meter can be handed on once. A second limit with the same window gets a copy of it.
 		switch {
 		case same >= 0 && heirs[same]:
 			meters[i], since[i] = old[same].clone(), l.meterGeneration(same)
@@ -205,18 +215,23 @@ func (l *limiterCore) setMeters(
 			meters[i], since[i], anew = borrowMeter(first), next, true
 			meters[i].clearTaken()
 		}
+		// It has counted nothing yet. Reservations that stayed in the other meters are taken in it by the
+		// caller.
 		if since[i] == next {
 			fresh = append(fresh, meters[i])
 		}
+		// Each meter is told its own limit as if that were the command's only one.
 		one := *cmd
 		one.Size, one.Interval, one.Calendar = limit.Size, limit.Interval, limit.Calendar
 		if len(cmd.Limits) > 0 {
+			// In a list a limit's burst is its whole size.
 			one.Burst = max(0, limit.Size-1)
 		}
 		if meters[i].setLimit(now, &one, location) {
 			since[i], anew = next, true
 		}
 	}
+	// One new generation covers all meters that began anew in this change.
 	if anew {
 		l.extra.generation = next
 	}
@@ -254,7 +269,7 @@ func (l *limiterCore) activeMeters(first limitMeter) []limitMeter {
 	return []limitMeter{first}
 }
 
-// projectedMeters are the meters in which everything that was promised is taken as well.
+// projectedMeters are the meters in which all reservations are taken as well.
 func (l *limiterCore) projectedMeters(first limitMeter) []limitMeter {
 	if l.extra != nil && l.extra.projected != nil {
 		return l.extra.projected
@@ -262,7 +277,7 @@ func (l *limiterCore) projectedMeters(first limitMeter) []limitMeter {
 	return l.activeMeters(first)
 }
 
-// earliestStart is the instant before which nothing new may start: what is promised goes first.
+// earliestStart is the instant before which nothing new may start: reservations go first.
 func (l *limiterCore) earliestStart(now int64) int64 {
 	if l.extra != nil && len(l.extra.reservations) > 0 {
 		return max(now, l.extra.reservations[len(l.extra.reservations)-1].at)
@@ -273,6 +288,7 @@ func (l *limiterCore) earliestStart(now int64) int64 {
 // earliestFit is the earliest instant at which all limits let n through. What fits under a limit at one
 // instant fits at every later one too, so that the latest of them is the answer.
 func (l *limiterCore) earliestFit(first limitMeter, now, n int64) int64 {
+	// Nothing overtakes a reservation, so the search begins at the last of them.
 	from := l.earliestStart(now)
 	at := from
 	for _, m := range l.projectedMeters(first) {
@@ -281,9 +297,10 @@ func (l *limiterCore) earliestFit(first limitMeter, now, n int64) int64 {
 	return at
 }
 
-// readMeter tells how a meter stands; nothing is left while something is promised for later.
+// readMeter tells how a meter stands; nothing is left while a reservation lies ahead.
 func (l *limiterCore) readMeter(m limitMeter, now int64) meterReading {
 	r := m.readMeter(now)
+	// The meter itself may have room, but taking it would overtake the reservation.
 	if l.earliestStart(now) > now {
 		r.left = 0
 	}
@@ -320,6 +337,7 @@ func (l *limiterCore) fillGranted(first limitMeter, d *gatehouse.Decision) {
 		if d.Windows != nil {
 			d.Windows[i].Remaining, d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-at)
 		}
+		// With several limits the tightest one is shown, as the next request meets it first.
 		if i == 0 || r.left < d.Remaining {
 			r.fillDecision(d)
 		}
@@ -335,11 +353,15 @@ func (l *limiterCore) fillRefused(first limitMeter, cmd *gatehouse.Command, d *g
 	latest, soonest := int64(0), int64(noTime)
 	for i, m := range l.projectedMeters(first) {
 		r := l.readMeter(m, at)
+		// No wait helps a cost above the limit. A limit of 0 is different: it stops for now, and may be
+		// raised.
 		if r.limit > 0 && cmd.Cost > r.limit {
 			*d = failedWith(d.At, gatehouse.Conflict, costTooHigh(cmd))
 			return
 		}
+		// It must find room for those in front as well, as they go first.
 		when := m.earliestFit(from, n)
+		// Before the next token comes back the answer cannot change.
 		soonest = min(soonest, m.earliestFit(from, r.left+1))
 		if d.Windows != nil {
 			d.Windows[i].Remaining, d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-at)
@@ -371,9 +393,4 @@ func waitUntil(now, when int64) time.Duration {
 		return gatehouse.Forever
 	}
 	return min(time.Duration(when-now), gatehouse.MaxDuration)
-}
-
-// needsEncoding reports whether there is anything besides chunks that a stored form has to tell.
-func (m *limiterExtra) needsEncoding() bool {
-	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0
 }

@@ -11,10 +11,11 @@ import (
 const leastReservation = 11
 
 // codeFields leaves out the zone of each calendar, which is that of all of them, and whether there is a
-// frontier, which follows from the promises.
+// projection, which follows from the reservations.
 func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 	own := m.meters != nil
 	c.codeBool(&own)
+	// Version 1 knew no generations and no numbers.
 	if c.version > 1 {
 		c.codeUint64(&m.generation)
 		c.codeUint64(&m.validFrom)
@@ -50,6 +51,7 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 			m.holderBytes += m.reservations[i].holderWeight()
 		}
 	}
+	// Whether there is a projection follows from the meters, so it is not stored.
 	l := limiterCore{extra: m}
 	if n > 0 && !l.allScheduling(first) {
 		m.codeMeters(c, first, limits, &m.projected)
@@ -58,6 +60,7 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 
 func (m *limiterExtra) codeLimits(c *stateCodec, limits *[]gatehouse.Limit, own bool) {
 	n := c.codeLength(len(*limits), 3)
+	// After a reset no command may have named a limit yet.
 	unknown := n == 0 && !own && m.generation != 0 // none was given since the last reset
 	if n == 0 && !unknown || n > gatehouse.MaxLimits || n > 1 && !own {
 		c.failDecoding("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
@@ -99,6 +102,7 @@ func (m *limiterExtra) codeMeters(
 		*meters = make([]limitMeter, len(limits))
 	}
 	for i, limit := range limits {
+		// When reading, each meter is made with the type that its limit asks for, and filled in below.
 		switch {
 		case !c.reading:
 		case limit.Calendar != gatehouse.NoCalendar:
@@ -123,4 +127,37 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 			c.codeUint64(&m.meterSince[i])
 		}
 	}
+}
+
+// codeFields reads what there is besides one limit first: the meter of that is still unused then.
+func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
+	enough := byte(2)
+	if l.totalDebt() > 0 {
+		enough = 3
+	}
+	c.codeEarlierVersion(enough, 3)
+	l.commandCounts.codeFields(c)
+	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
+	c.codeBool(&several)
+	if several && c.reading {
+		l.extra = new(limiterExtra)
+	}
+	if several {
+		l.extra.codeFields(c, first)
+	}
+	c.codeMeter(first)
+	if c.version > 1 {
+		l.codeChunks(c, first)
+	}
+	if several && l.created == 0 {
+		c.failDecoding("several limits or reservations, but never used")
+	}
+	if l.created != 0 && (l.extra == nil || l.extra.meters == nil) && first.windowLength() == 0 {
+		c.failDecoding("limit without an interval")
+	}
+}
+
+// needsEncoding reports whether there is anything besides chunks that a stored form has to tell.
+func (m *limiterExtra) needsEncoding() bool {
+	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0
 }

@@ -16,10 +16,10 @@ type limitMeter interface {
 	// before counts in another way than it did, so that undo would give back something else.
 	setLimit(now int64, to *gatehouse.Command, zone *time.Location) (anew bool)
 
-	// earliestFit is the earliest instant, not before from, at which n can be taken if nobody takes any
-	// before; noTime when there is none. What can be taken at one instant can be at every later one.
-	// For more than can ever be taken at once it is an instant before which so many cannot have been
-	// taken one after the other.
+	// earliestFit is the earliest instant, not before from, at which n can be taken if no other command
+	// takes any before; noTime when there is none. What can be taken at one instant can be at every later
+	// one. For more than can ever be taken at once it is an instant before which n cannot have been taken
+	// one after the other.
 	earliestFit(from, n int64) int64
 
 	// takeTokens counts n that start at an instant. It is not before that of an earlier take, unless the
@@ -78,10 +78,10 @@ type meterReading struct {
 	limit    int64 // the most that can be taken at once
 	left     int64 // of that
 	reset    int64 // the instant from which nothing counts any more
-	interval int64 // in which so many come back
+	interval int64 // in which limit tokens come back
 }
 
-// A meterRate is what every meter is told: so many in so long.
+// A meterRate is the limit of every meter: size tokens per interval.
 type meterRate struct {
 	size     int64
 	interval int64
@@ -103,6 +103,7 @@ const goZero = 62_135_596_800
 
 // windowStart is the start of the window around an instant from 1970 on.
 func windowStart(at, interval int64) int64 {
+	// Nanoseconds since Go's year 1 overflow 64 bits, so the remainder is taken of the 128-bit product.
 	hi, lo := bits.Mul64(goZero, uint64(time.Second))
 	_, offset := bits.Div64(hi%uint64(interval), lo, uint64(interval)) // #nosec G115 -- more than 0
 	return at - (at%interval+int64(offset))%interval                   // #nosec G115 -- below interval
@@ -127,6 +128,7 @@ func mulSaturating(a, b int64) int64 {
 
 // proportionOf is n·part/whole rounded down, exactly. part is at most whole.
 func proportionOf(n, part, whole int64) int64 {
+	// The product may need 128 bits; the quotient fits again, as part is at most whole.
 	hi, lo := bits.Mul64(uint64(n), uint64(part))    // #nosec G115 -- from 0
 	quotient, _ := bits.Div64(hi, lo, uint64(whole)) // #nosec G115 -- more than 0
 	return int64(quotient)                           // #nosec G115 -- at most n

@@ -37,6 +37,7 @@ func (p *paceMeter) stepLength() int64 {
 // earliestReservation implements [schedulingMeter].
 func (p *paceMeter) earliestReservation(now, n int64) int64 {
 	at := p.earliestFit(now, n)
+	// A size of 0 never lets anything through.
 	if at == noTime {
 		return at
 	}
@@ -47,6 +48,7 @@ func (p *paceMeter) earliestReservation(now, n int64) int64 {
 // but a step after that as it was meant. Otherwise what is rounded would add up.
 func (p *paceMeter) unroundedStart(now, n int64) int64 {
 	room := max(0, p.size-n) // a place may be for more than the size, which was made smaller since
+	// Steps between starts matter only while others lie ahead.
 	at := max(now, p.freedAt(room))
 	switch {
 	case p.mode == gatehouse.ModeDefault:
@@ -59,6 +61,8 @@ func (p *paceMeter) unroundedStart(now, n int64) int64 {
 }
 
 func (p *paceMeter) takeTokens(now, at, n int64) {
+	// Reservations are rounded up to whole milliseconds. The next one is planned from the exact instant, or
+	// the rounding would add up.
 	exact := at
 	if e := p.unroundedStart(now, n); at > now && at-e < int64(time.Millisecond) { // it was only rounded up
 		exact = min(at, e)

@@ -35,6 +35,7 @@ func (l *limiterState[M, P]) changesLimits(cmd *gatehouse.Command) bool {
 	case !cmd.HasLimit():
 		return false
 	case l.extra != nil && (l.extra.limits != nil || l.extra.meters != nil):
+		// The extra has all parameters as they were given; the meter alone knows only its own.
 		return !l.extra.matchesLimits(cmd)
 	}
 	// A form with chunks and no reservations leaves the limits out: the meter has the one there is.

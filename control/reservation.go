@@ -9,12 +9,12 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A reservation is a place that lies ahead.
+// A reservation is n tokens that are taken at an instant ahead.
 type reservation struct {
 	at, n   int64
-	number  uint64 // which no other place of this name has
+	number  uint64 // unique under this name
 	holder  string // "" when it cannot be cancelled
-	answers int32  // how many were told of it, at most maxAnswers
+	answers int32  // how many answers named it, at most maxAnswers
 	isDebt  bool   // it is a piece of the debt, and no reservation
 }
 
@@ -34,8 +34,8 @@ func addAnswer(answers int32) int32 {
 // they cost nothing here.
 const maxReservations = 1000
 
-// reserveTokens takes the earliest place there is. Places are promised in order: none is before one that was
-// promised already, and while one lies ahead nothing is taken before it.
+// reserveTokens makes a reservation at the earliest instant. Reservations are made in order: none is before
+// an earlier one, and while one lies ahead nothing is taken before it.
 func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	if !l.applyLimits(first, cmd, d) {
 		return
@@ -43,12 +43,15 @@ func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d 
 	at := d.At.UnixNano()
 	start := at
 	var number uint64
+	// The same holder asks again, perhaps because the first answer was lost. It gets the same reservation,
+	// and each answer has to be undone separately.
 	if i := l.findByHolder(cmd.Holder); i >= 0 {
 		r := &l.extra.reservations[i]
 		r.answers = addAnswer(r.answers)
 		start, number = r.at, r.number
 	} else {
 		if !l.checkAvailable(first, cmd, d) {
+			// There is no room now, or others come first: take the earliest later instant.
 			start = l.reservationStart(first, at, cmd.Cost)
 		}
 		if !l.mayReserve(start, cmd, d) {
@@ -58,21 +61,25 @@ func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d 
 		r := reservation{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}
 		number = l.addReservation(first, at, r, cmd)
 	}
+	// checkAvailable has filled d as a refusal, of which nothing must be left.
 	*d = gatehouse.Decision{At: d.At, Reservation: number}
 	l.fillGranted(first, d)
 	d.Delay = time.Duration(ceilMillis(start - at)) // it may be the second answer about a place
 }
 
-// mayReserve reports whether a place may be given. d is what was judged; a conflict is for what never fits.
+// mayReserve reports whether a reservation may be made. d is the refusal of checkAvailable; a conflict is
+// for what never fits.
 func (l *limiterCore) mayReserve(start int64, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 	switch {
 	case d.Outcome != gatehouse.Refused:
 		return false
 	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
+		// A reserve cannot wait in line, and a time beyond 100 years cannot be answered.
 		l.timedOut++
 		return false
 	case cmd.MaxDelay > 0 && start-d.At.UnixNano() > int64(cmd.MaxDelay):
 		l.timedOut++
+		// The caller learns the delay it would have got, and when it will be short enough.
 		d.Delay = time.Duration(start - d.At.UnixNano())
 		d.RetryAfter = d.Delay - cmd.MaxDelay
 		return false
@@ -102,7 +109,7 @@ func ceilMillis(d int64) int64 {
 	return addSaturating(d, (ms-d%ms)%ms)
 }
 
-// addReservation takes a place, and returns the number that it gets if it is kept in the list.
+// addReservation takes a reservation, and returns the number that it gets if it is kept in the list.
 func (l *limiterCore) addReservation(
 	first limitMeter, now int64, r reservation, cmd *gatehouse.Command,
 ) (number uint64) {
@@ -112,16 +119,20 @@ func (l *limiterCore) addReservation(
 			m.takeTokens(now, r.at, r.n)
 		}
 	}
+	// It starts at once, or the schedule keeps its start and nothing can cancel it: no list entry is
+	// needed.
 	if r.at <= now || scheduled && r.holder == "" {
 		return 0
 	}
 	l.ensureLimitsNoted(first, cmd)
 	r.number = l.nextReservationNumber(now, cmd)
+	// The list stays in order, since no reservation is before the last one.
 	l.extra.reservations = append(l.extra.reservations, r)
 	l.extra.holderBytes += r.holderWeight()
 	switch {
 	case scheduled:
 	case l.extra.projected == nil:
+		// It is the first that the meters cannot keep: the projection is built with it.
 		l.retakeReservations(first, now)
 	default:
 		for _, m := range l.extra.projected {
@@ -134,7 +145,7 @@ func (l *limiterCore) addReservation(
 // nextReservationNumber is the number of a new reservation. It is made of the time as fencing tokens are,
 // so that it differs from those before a delete as well.
 func (l *limiterCore) nextReservationNumber(now int64, cmd *gatehouse.Command) uint64 {
-	// It is never below the time, even if MinFence is: settlePromises counts on that.
+	// It is never below the time, even if MinFence is: dropUnusedExtra counts on that.
 	least := max(cmd.MinFence, uint64(now)) // #nosec G115 -- the present is after 1970
 	l.extra.lastNumber = max(l.extra.lastNumber+1, least)
 	return l.extra.lastNumber
@@ -150,9 +161,10 @@ func (l *limiterCore) allScheduling(first limitMeter) bool {
 	return true
 }
 
-// withdrawReservations takes the places that lie ahead out of the meters, before those change.
+// withdrawReservations takes the reservations out of the meters, before those change.
 func (l *limiterCore) withdrawReservations(first limitMeter) {
 	m := l.extra
+	// Without a projection the reservations lie in the meters themselves.
 	if m.projected == nil && len(m.reservations) > 0 {
 		for _, meter := range l.activeMeters(first) {
 			for _, r := range m.reservations {
@@ -172,6 +184,8 @@ func (l *limiterCore) retakeReservations(first limitMeter, now int64) {
 	}
 	meters := l.activeMeters(first)
 	if !l.allScheduling(first) {
+		// These meters count windows and cannot hold a start that lies ahead. Copies are moved ahead
+		// instead, and the meters stay at the present.
 		m.projected = copyMeters(meters, limitMeter.clone)
 		meters = m.projected
 	}
@@ -187,7 +201,7 @@ func (m *limiterExtra) takeReservations(meters []limitMeter, now int64) {
 	}
 }
 
-// rebuildProjection makes the frontier anew, after the meters or the promises have changed.
+// rebuildProjection makes the projected meters anew, after the meters or the reservations have changed.
 func (l *limiterCore) rebuildProjection(first limitMeter, now int64) {
 	if l.extra != nil && l.extra.projected != nil {
 		l.extra.projected = nil
@@ -195,7 +209,7 @@ func (l *limiterCore) rebuildProjection(first limitMeter, now int64) {
 	}
 }
 
-// startDueReservations counts the places whose time has come as taken.
+// startDueReservations counts the reservations whose time has come as taken.
 func (l *limiterCore) startDueReservations(first limitMeter, now int64) {
 	m := l.extra
 	passed := 0
@@ -205,6 +219,7 @@ func (l *limiterCore) startDueReservations(first limitMeter, now int64) {
 	if passed == 0 {
 		return
 	}
+	// Scheduling meters hold these starts already; the others take each at its own instant.
 	if m.projected != nil {
 		for _, meter := range l.activeMeters(first) {
 			for i := range m.reservations[:passed] {
@@ -232,7 +247,7 @@ func (r *reservation) holderWeight() int {
 	return len(r.holder) + textWeight
 }
 
-// dropUnusedExtra drops what is not needed without promises. The last number is not once the time is past
+// dropUnusedExtra drops what is not needed without reservations. The last number is not once the time is past
 // it, as the next is made of the time.
 func (l *limiterCore) dropUnusedExtra(now int64) {
 	m := l.extra
@@ -240,33 +255,38 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 		return
 	}
 	m.reservations, m.projected = nil, nil
+	// The next number is at least the time, so a lower one need not be remembered.
 	if m.lastNumber < uint64(now) { // #nosec G115 -- the present is after 1970
 		m.lastNumber = 0
 	}
+	// A limiter with one limit and no history is small again, which most are.
 	if m.meters == nil && m.chunks == nil && m.generation == 0 && m.lastNumber == 0 {
 		l.extra = nil
 	}
 }
 
-// cancelReservation gives back a place that lies ahead. Those behind it stay where they are.
+// cancelReservation gives back a reservation that lies ahead. Those behind it stay where they are.
 func (l *limiterCore) cancelReservation(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	i := l.findByHolder(cmd.Holder)
 	if i < 0 {
 		*d = failedWith(d.At, gatehouse.Conflict, "has no reservation of this key that lies ahead")
 		return
 	}
+	// A cancel is the holder's own word: it counts for all answers, not just one.
 	l.extra.reservations[i].answers = 1
 	l.undoReservation(first, d.At.UnixNano(), i)
 	l.fillGranted(first, d)
 }
 
-// undoReservation takes back one answer that told of a place, and with the last of them the place.
+// undoReservation takes back one answer that named a reservation, and with the last of them the reservation.
 func (l *limiterCore) undoReservation(first limitMeter, now int64, i int) {
 	r := &l.extra.reservations[i]
+	// The count has stopped there, so it is unknown how many answers are left.
 	if r.answers == maxAnswers {
 		return
 	}
 	r.answers--
+	// Another answer told of this reservation, and its receiver may rely on it.
 	if r.answers > 0 {
 		return
 	}
@@ -276,12 +296,13 @@ func (l *limiterCore) undoReservation(first limitMeter, now int64, i int) {
 		}
 	}
 	l.extra.dropReservations(i, i+1)
+	// Copies of meters cannot forget one take, so the projection is built from the start.
 	l.rebuildProjection(first, now)
 	l.passed--
 	l.dropUnusedExtra(now)
 }
 
-// findByHolder is where a holder's place is in the list, -1 when it has none.
+// findByHolder is the index of a holder's reservation, -1 when it has none.
 func (l *limiterCore) findByHolder(holder string) int {
 	if holder == "" || l.extra == nil {
 		return -1
@@ -289,7 +310,7 @@ func (l *limiterCore) findByHolder(holder string) int {
 	return slices.IndexFunc(l.extra.reservations, func(r reservation) bool { return r.holder == holder })
 }
 
-// findByNumber is where the place of a number is in the list, -1 when it is not there.
+// findByNumber is the index of the reservation of a number, -1 when there is none.
 func (l *limiterCore) findByNumber(number uint64) int {
 	if l.extra == nil {
 		return -1
@@ -300,6 +321,7 @@ func (l *limiterCore) findByNumber(number uint64) int {
 // reservedAhead is how many start after an instant.
 func (l *limiterCore) reservedAhead(first limitMeter, now int64) int64 {
 	ahead := int64(0)
+	// A schedule knows all starts ahead, even those without a holder, which are not in the list.
 	if s, ok := l.activeMeters(first)[0].(schedulingMeter); ok && l.allScheduling(first) {
 		return s.reservedAfter(now) - l.totalDebt()
 	}
@@ -314,6 +336,7 @@ func (l *limiterCore) reservedAhead(first limitMeter, now int64) int64 {
 // copyForTrial returns a copy to try something on, for as long as the limiter itself is not changed; first
 // is not copied with it.
 func (l *limiterCore) copyForTrial() *limiterCore {
+	// All that a trial may write to is copied; large logs only when it does.
 	c := *l
 	if l.extra != nil {
 		m := *l.extra
@@ -349,6 +372,7 @@ func (r *reservation) codeFields(c *stateCodec) {
 	if c.version > 1 {
 		c.codeUint64(&r.number)
 	}
+	// Later versions add fields at the end of each reservation.
 	answers := int64(r.answers)
 	c.codeUpTo(&answers, maxAnswers)
 	if c.version > 2 {
@@ -363,5 +387,5 @@ func (r *reservation) codeFields(c *stateCodec) {
 	}
 }
 
-// latest is the last instant that may be promised: windows of the calendar around it end before noTime.
+// latest is the last instant of a reservation: windows of the calendar around it end before noTime.
 const latest = noTime - 100*int64(24*time.Hour)

@@ -30,7 +30,7 @@ type Semaphore struct {
 	holderBytes int // the weight of the holders' names
 	ends        holdEndHeap
 
-	changed map[string]struct{} // whose holds did since the last visit; nil while nobody wants to know
+	changed map[string]struct{} // whose holds did since the last visit; nil until Track
 
 	reacquired, released, expired, maxHeld int64
 }
@@ -50,6 +50,7 @@ type hold struct {
 func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
 	s.noteFirstUse(now)
 	s.lastUsed = now.UnixNano()
+	// Holds that have ended go before the command is looked at, so that their slots are free for it.
 	s.expireHolds(now.UnixNano())
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
@@ -76,6 +77,8 @@ func (s *Semaphore) acquireHold(now time.Time, cmd *gatehouse.Command) gatehouse
 	if why := s.applySize(cmd); why != "" {
 		return failedWith(now, gatehouse.Invalid, why)
 	}
+	// The same holder asks again, often because an answer was lost. It gets the hold it has, so that a
+	// repeated acquire takes no second slot.
 	if h := s.holds[cmd.Holder]; h != nil {
 		h.grants = addAnswer(h.grants)
 		s.noteChanged(cmd.Holder)
@@ -91,6 +94,7 @@ func (s *Semaphore) acquireHold(now time.Time, cmd *gatehouse.Command) gatehouse
 	case s.size > 0 && cmd.Cost > s.size:
 		return failedWith(now, gatehouse.Conflict, "was resized below the cost of this request")
 	case cmd.Ahead > 0 || s.heldCost+cmd.Cost > s.size:
+		// With commands in front a free slot is theirs, even if this cost would fit.
 		s.countRefused(cmd)
 		d := s.semaphoreDecision(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
@@ -142,10 +146,12 @@ func holderLimit(cmd *gatehouse.Command) int {
 func (s *Semaphore) createHold(now time.Time, cmd *gatehouse.Command) *hold {
 	least := cmd.MinFence
 	if least == 0 {
+		// Made of the time, tokens keep rising even after a delete, when the last one is forgotten.
 		least = uint64(now.UnixMicro()) // #nosec G115 -- the present is after 1970
 	}
 	s.fence = max(s.fence+1, least)
 	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}
+	// This must come before the hold is stored, as AsAcquired would read its zero length.
 	length := s.holdLength(cmd)
 	s.storeHold(cmd.Holder, h)
 	s.maxHeld = max(s.maxHeld, s.heldCost)
@@ -167,6 +173,7 @@ func (s *Semaphore) storeHold(holder string, h *hold) {
 // extendHold moves the end of a hold to expires from now. The end of a leased one is the store's to know.
 func (s *Semaphore) extendHold(now time.Time, cmd *gatehouse.Command, expires time.Duration) {
 	h := s.holds[cmd.Holder]
+	// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
 	h.expires, h.until, h.since = expires, 0, 0
 	switch {
 	case expires == 0:
@@ -174,6 +181,7 @@ func (s *Semaphore) extendHold(now time.Time, cmd *gatehouse.Command, expires ti
 		h.since = now.UnixNano()
 	default:
 		h.until = now.UnixNano() + int64(expires)
+		// The former end of the hold stays in the heap, is stale now, and is skipped when it comes up.
 		s.ends.Push(holdEnd{at: h.until, holder: cmd.Holder, fence: h.fence})
 		s.ends.pruneStale(s.holds)
 	}
@@ -248,7 +256,7 @@ func (s *Semaphore) holdDecision(now time.Time, h *hold) gatehouse.Decision {
 }
 
 // timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the
-// clock of whoever granted it; of one that an earlier version stored nothing is known.
+// clock of the server that granted it; of one that an earlier version stored nothing is known.
 func (h *hold) timeLeft(now int64) time.Duration {
 	switch {
 	case h.expires == 0:
@@ -266,13 +274,14 @@ func (s *Semaphore) semaphoreDecision(now time.Time, outcome gatehouse.Outcome) 
 }
 
 // Undo implements [State]. A hold that several requests were answered with goes when all of them
-// have been undone. One that was renewed since does not go at all: whoever renewed it was answered, and
+// have been undone. One that was renewed since does not go at all: its holder was answered, and
 // relies on it, whatever became of the answer to the acquire.
 func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 	h := s.holds[cmd.Holder]
 	if h == nil || cmd.Granted == nil || cmd.Granted.Fence != h.fence || h.grants == maxAnswers {
 		return
 	}
+	// Other requests were answered with this hold too; only one of these answers is taken back.
 	if h.grants > 1 {
 		h.grants--
 		s.noteChanged(cmd.Holder)
@@ -290,6 +299,7 @@ func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
 func (s *Semaphore) Expiry() time.Time {
 	last := s.lastUsed
 	for _, h := range s.holds {
+		// A hold without an end of its own keeps the semaphore until it is released.
 		if h.until == 0 {
 			return neverExpires()
 		}

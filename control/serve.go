@@ -25,13 +25,13 @@ func (t *Turn) keepsWaiting() bool {
 // change, and writes every decision into its turn. s is nil when there is no such controller yet;
 // what Serve returns is nil when there is none any more.
 //
-// This is the fairness rule. Nobody who may wait overtakes one who must: behind a refusal, commands
+// This is the fairness rule. No command that may wait overtakes one that must: behind a refusal, commands
 // that take something see in their Ahead that they must not. A command that needs no room, such as
 // a release, is applied where it stands; if it changed anything, those refused before it are looked
 // at again, in order. Parameters are applied once, at a command's first look.
 //
-// A queue that holds a delete must hold everybody who waits: they are told that the controller was
-// deleted, and whoever comes after the delete starts anew.
+// A queue that holds a delete must hold every waiting command: these are answered that the controller was
+// deleted, and a command after the delete starts anew.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 	v := queueServer{now: now, kind: kind}
 	return v.serveQueue(s, queue)
@@ -55,10 +55,12 @@ func (v *queueServer) serveQueue(s State, queue []Turn) State {
 		if turn.Command.Op == gatehouse.OpDelete && changed {
 			v.recheckWaiting(s, queue[:i]) // what came before the delete counts
 		}
+		// Every command sees in ahead what those refused before it want, and so cannot overtake them.
 		s = v.serveTurn(turn, s, ahead)
 		switch {
 		case turn.Command.Op == gatehouse.OpDelete:
 			answerDeleted(v.now, queue[:i])
+			// Nobody waits any more, and what follows starts with a new controller.
 			standing, ahead, changed = 0, 0, false
 		case turn.keepsWaiting():
 			// Its parameters may have changed things for those in front.
@@ -80,6 +82,7 @@ func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) State {
 	now, cmd := v.now, t.Command
 	switch cmd.Op {
 	case gatehouse.OpDelete, gatehouse.OpStats:
+		// Statistics and a delete do not make a controller, as other commands do.
 		if Absent(s) {
 			t.Decision = failedWith(now, gatehouse.Missing, "")
 			return s
@@ -95,11 +98,13 @@ func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) State {
 		t.Decision = grantedAt(now)
 		return s
 	}
+	// The first use of a name makes its controller.
 	if s == nil {
 		s = New(v.kind)
 	}
 	v.followDeleted(s)
 	if ahead > 0 && cmd.Op.Yields() {
+		// The command itself is the caller's and stays as it is.
 		behind := *cmd
 		behind.Ahead += ahead
 		cmd = &behind
@@ -131,6 +136,7 @@ func (v *queueServer) followDeleted(s State) {
 
 func answerDeleted(now time.Time, queue []Turn) {
 	for i := range queue {
+		// Those that have their decision already keep it.
 		if queue[i].keepsWaiting() {
 			queue[i].Decision = failedWith(now, gatehouse.Deleted, "was deleted while this request waited")
 		}
@@ -151,13 +157,16 @@ func (v *queueServer) recheckOnce(s State, queue []Turn) (changed bool) {
 		if !turn.keepsWaiting() {
 			continue
 		}
+		// A copy, as Again and Ahead hold for this look only.
 		cmd := *turn.Command
 		cmd.Again = true
 		cmd.Ahead += ahead
 		v.stepTurn(turn, s, &cmd)
 		if turn.keepsWaiting() {
+			// Those behind must not overtake this one either.
 			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize)
 		} else {
+			// What it left behind may let one in front of it go, so that there is another round.
 			changed = true
 		}
 	}

@@ -23,7 +23,7 @@ type slidingLogMeter struct {
 	arrayLength int32      // the length of the array that runs are in
 }
 
-// A startRun is so many starts, the last of them at an instant. Those before are after the run before it.
+// A startRun is n starts, the last of them at an instant. Those before are after the run before it.
 type startRun struct{ at, n int64 }
 
 const (
@@ -52,6 +52,7 @@ func (l *slidingLogMeter) setSpan(now int64, to *gatehouse.Command, span time.Du
 // setGrain makes the steps that the size asks for.
 func (l *slidingLogMeter) setGrain() {
 	l.grain = 1
+	// Up to maxExact starts are kept exactly. Above that they share steps, which bounds the memory.
 	if l.size > maxExact {
 		l.grain = max(1, l.span/maxExact)
 	}
@@ -76,6 +77,7 @@ func (l *slidingLogMeter) dropOldest(n int) {
 	}
 	l.runs = l.runs[n:]
 	if int(l.arrayLength) > 2*len(l.runs)+leastRuns && !l.borrowed {
+		// Slicing keeps the whole array alive; a copy frees what is no longer used.
 		l.copyRuns()
 	}
 }
@@ -112,7 +114,7 @@ func (l *slidingLogMeter) latestStart(from int64) int64 {
 	return max(from, l.runs[len(l.runs)-1].at)
 }
 
-// earliestFit is not before the latest start there is: starts are promised in order.
+// earliestFit is not before the latest start there is: reservations are made in order.
 func (l *slidingLogMeter) earliestFit(from, n int64) int64 {
 	switch {
 	case l.size == 0 && n > 0:
@@ -120,6 +122,7 @@ func (l *slidingLogMeter) earliestFit(from, n int64) int64 {
 	case n > l.size: // it never fits, and not now
 		return addSaturating(l.earliestFit(from, l.size), 1)
 	case n > 0:
+		// A cost of 0 takes nothing, and needs not go behind the last start.
 		from = l.latestStart(from)
 	}
 	return max(from, l.freedAt(l.size-n))
@@ -132,6 +135,8 @@ func (l *slidingLogMeter) freedAt(room int64) int64 {
 		return 0
 	}
 	i := 0 // the last run that must pass
+	// Both ways find the run whose end leaves no more than room. Which is shorter depends on how full the
+	// log is.
 	if over <= room {
 		for over -= l.runs[0].n; over > 0; over -= l.runs[i].n {
 			i++
@@ -164,6 +169,8 @@ func (l *slidingLogMeter) takeTokens(now, at, n int64) {
 		l.count += first
 	}
 	l.count += n
+	// Starts within one step share a run. The run keeps its latest instant, so that none counts for too
+	// short a time.
 	switch i := l.findRun(at); {
 	case i < len(l.runs) && l.runs[i].at/l.grain == at/l.grain:
 		l.runs[i].n += n
@@ -173,6 +180,7 @@ func (l *slidingLogMeter) takeTokens(now, at, n int64) {
 	default:
 		l.insertRun(i, startRun{at, n})
 	}
+	// The oldest starts beyond this decide nothing, and dropping them keeps sums from overflowing.
 	for l.count > maxCount {
 		over := min(l.count-maxCount, l.runs[0].n)
 		l.count -= over
@@ -187,6 +195,7 @@ func (l *slidingLogMeter) takeTokens(now, at, n int64) {
 func (l *slidingLogMeter) giveBack(now, n int64) {
 	l.forgetOld(now)
 	passed := 0
+	// Starts ahead are reservations, which a refund leaves alone.
 	for passed < len(l.runs) && l.runs[passed].at <= now && n >= l.runs[passed].n {
 		n -= l.runs[passed].n
 		passed++
@@ -207,6 +216,7 @@ func (l *slidingLogMeter) removeStart(at, n int64) {
 	if i == len(l.runs) || l.runs[i].at/l.grain != at/l.grain {
 		return
 	}
+	// A trial copy shares its runs with the log, so that they are copied before the first write.
 	l.ownRuns()
 	n = min(n, l.runs[i].n)
 	l.count -= n
@@ -260,6 +270,7 @@ func (l *slidingLogMeter) codeFields(c *stateCodec) {
 	guard := l.span - l.interval
 	c.codeUpTo(&guard, int64(gatehouse.MaxDuration))
 	if c.reading {
+		// The grain follows from size and span, so it is not stored.
 		l.span = l.interval + guard
 		l.setGrain()
 	}

@@ -39,6 +39,8 @@ func (w *slidingWindowMeter) setLimit(now int64, to *gatehouse.Command, _ *time.
 // changeCounting begins to count in another way. What still counts is taken for taken now.
 func (w *slidingWindowMeter) changeCounting(now, interval int64, fine bool) {
 	count := int64(0)
+	// Where in the interval it was taken is not known in the new way of counting. To take it for taken now
+	// lets too few through for a while, never too many.
 	switch {
 	case w.fine != nil:
 		count = w.asFine().countAt(now)
@@ -63,6 +65,7 @@ func (w *slidingWindowMeter) rollTo(at int64) {
 		return
 	}
 	w.previous = 0
+	// Only the window right before the present one still counts.
 	if passed-w.interval < w.interval {
 		w.previous = w.current
 	}
@@ -93,9 +96,11 @@ func (w *slidingWindowMeter) earliestFit(from, n int64) int64 {
 	}
 	at := *w
 	at.rollTo(from)
+	// The present window alone leaves room. It depends on how far the previous one must fade.
 	if room := w.size - n - at.current; room >= 0 {
 		return max(from, at.fadedAt(at.start-at.interval, at.previous, room))
 	}
+	// The present window is too full itself: by then it is the previous one.
 	return max(from, at.fadedAt(at.start, at.current, w.size-n))
 }
 
@@ -127,6 +132,7 @@ func (w *slidingWindowMeter) undoTake(_, at, _, n int64) {
 	case at >= w.start:
 		w.current = max(0, w.current-n)
 	case at >= w.start-w.interval:
+		// It was taken in the window before, of which a part still counts.
 		w.previous = max(0, w.previous-n)
 	}
 }

@@ -21,6 +21,7 @@ func (b *tokenBucketMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Lo
 	if b.start == 0 {
 		b.start = now
 	}
+	// The old interval's refills come first; then the new interval divides the time since the last one.
 	b.rollTo(now)
 	b.size = to.Size
 	if interval := int64(to.Interval); b.interval != interval {
@@ -65,6 +66,7 @@ func earliestRefill(from, n int64, r refillState) int64 {
 	case r.size == 0:
 		return noTime
 	}
+	// Each refill brings at most the size. One more than these brings the rest.
 	further := min(mulSaturating((n-free-1)/r.size, r.interval), int64(gatehouse.MaxDuration))
 	return addSaturating(r.next, further)
 }

@@ -281,6 +281,6 @@ func least(v variety, cmd *gatehouse.Command) int64 {
 
 // hasPlace reports whether a state has a reservation of this number that lies ahead.
 func hasPlace(s State, number uint64) bool {
-	l, ok := s.(interface{ numbered(number uint64) int })
-	return ok && l.numbered(number) >= 0
+	l, ok := s.(interface{ findByNumber(number uint64) int })
+	return ok && l.findByNumber(number) >= 0
 }

@@ -26,6 +26,7 @@ func (w *Watchdog) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decisio
 	w.noteFirstUse(now)
 	switch cmd.Op {
 	case gatehouse.OpKick:
+		// Even a watchdog that has fired goes back to waiting with a kick.
 		w.kicks++
 		w.lastKick = now
 		w.deadline = now.Add(cmd.Expires)

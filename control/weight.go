@@ -44,6 +44,7 @@ const leastSlots = 8
 
 // mapSlots is how many a map has room for that had this many entries at most.
 func mapSlots(most int) int {
+	// A small map has one group of slots.
 	if most <= leastSlots {
 		return leastSlots
 	}
@@ -186,6 +187,8 @@ func (v *queueServer) checkRoom(s State, cmd *gatehouse.Command) error {
 	if cmd.Op == gatehouse.OpAcquire {
 		Expire(v.now, s) // as its step would, so that what has ended takes no room from it
 	}
+	// The growth is an upper bound, so that no command can pass the limit. One that keeps nothing is served
+	// in any case.
 	more := growing.memoryGrowth(v.now, cmd)
 	switch {
 	case more == 0:
@@ -209,6 +212,7 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, cmd *gatehouse.Command)
 	}
 	first := P(&l.meter)
 	keeps := l.keepsLimits(first, cmd)
+	// The common case: one limit that stays as it is.
 	if keeps && l.extra == nil && cmd.Op == gatehouse.OpAcquire {
 		return takeGrowth(first, now.UnixNano(), 0)
 	}
@@ -217,6 +221,7 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, cmd *gatehouse.Command)
 
 // extraGrowth is the growth of a limiter that has several limits or reservations, or may get them.
 func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Command, keeps bool) int {
+	// This adds up the most that each part may grow: the lists, the meters, the projection.
 	more, ahead, places := extraWeight+limitWeight, false, 0
 	reserves := cmd.Op != gatehouse.OpAcquire
 	if reserves {
@@ -240,6 +245,7 @@ func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Co
 		}
 	}
 	if !keeps {
+		// New meters are made for the limits, and the old ones exist until the change is done.
 		fresh := len(limitsOf(cmd)) * (limitWeight + meterWeight + newMeterWeight(first, places))
 		more += fresh
 		copies += fresh
@@ -293,6 +299,7 @@ func (l *slidingLogMeter) takeGrowth(places int) int {
 
 // newMeterWeight is the most that a new meter weighs that is like another, once some reservations are taken.
 func newMeterWeight(m limitMeter, places int) int {
+	// What a meter of this type weighs once its array or its parts exist.
 	switch m.(type) {
 	case *slidingWindowMeter:
 		return 48 + partsWeight
@@ -352,6 +359,7 @@ func (e *Event) memoryGrowth(_ time.Time, cmd *gatehouse.Command) int {
 // trimMap returns a map without the room that it does not need any more: a Go map never gets smaller. most is
 // how many entries it had at most, and is what it has when the map is replaced.
 func trimMap[K comparable, V any](m map[K]V, most *int) map[K]V {
+	// A copy is made only when it frees much, so that its cost is spread over as many deletes.
 	if *most <= 8*leastSlots || len(m) > *most/8 {
 		return m
 	}

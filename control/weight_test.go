@@ -223,9 +223,9 @@ func grow(t *testing.T, s State, now time.Time, cmd *gatehouse.Command) {
 	t.Helper()
 	most := 0
 	if g, ok := s.(interface {
-		growth(time.Time, *gatehouse.Command) int
+		memoryGrowth(time.Time, *gatehouse.Command) int
 	}); ok {
-		most = g.growth(now, cmd)
+		most = g.memoryGrowth(now, cmd)
 	}
 	before := s.Weight()
 	s.Step(now, cmd)

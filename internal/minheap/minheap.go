@@ -13,6 +13,7 @@ type Heap[T Item[T]] []T
 func (h *Heap[T]) Push(item T) {
 	*h = append(*h, item)
 	s := *h
+	// The new item moves up while it comes before its parent.
 	for i := len(s) - 1; i > 0; {
 		parent := (i - 1) / 2
 		if !s[i].Before(s[parent]) {
@@ -28,6 +29,7 @@ func (h *Heap[T]) Pop() T {
 	s := *h
 	least, last := s[0], len(s)-1
 	s[0] = s[last]
+	// The freed slot must not keep what the item points to alive.
 	clear(s[last:])
 	*h = s[:last]
 	h.siftDown(0)
@@ -36,6 +38,7 @@ func (h *Heap[T]) Pop() T {
 
 // Init puts items that were changed behind the heap's back in order, in O(n).
 func (h *Heap[T]) Init() {
+	// Items without children are in order already, so the loop starts at the last parent.
 	for i := len(*h)/2 - 1; i >= 0; i-- {
 		h.siftDown(i)
 	}
@@ -45,6 +48,7 @@ func (h *Heap[T]) Init() {
 func (h *Heap[T]) siftDown(i int) {
 	s := *h
 	for {
+		// The lesser of the two children moves up, so that it stays in front of the other.
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(s); child++ {
 			if s[child].Before(s[least]) {

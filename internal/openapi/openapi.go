@@ -81,6 +81,7 @@ func New() (*Document, error) {
 	}
 	d := &Document{Tags: allTags(), parameters: known.Parameters, answers: known.Responses}
 	d.Operations = append(kindOperations(), otherOperations()...)
+	// An operation may not refer to a parameter that is not described.
 	for _, op := range d.Operations {
 		for _, name := range op.Parameters {
 			if d.parameters[name].Name == "" {
@@ -99,6 +100,7 @@ func (d *Document) Answer(name string) string { return d.answers[name].Descripti
 
 // JSON returns the document in OpenAPI 3.0.3, which more generators read than 3.1.
 func (d *Document) JSON() ([]byte, error) {
+	// The components are inserted as they stand in the file, with their order and their descriptions.
 	text, err := json.MarshalIndent(struct {
 		OpenAPI    string          `json:"openapi"`
 		Info       apiInfo         `json:"info"`
@@ -136,6 +138,7 @@ func (p pathOperations) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Operations of one path follow one another and share an object. A new path closes the one before.
 		switch {
 		case i == 0:
 			fmt.Fprintf(&text, "{%q:{", op.Path)
@@ -180,6 +183,7 @@ func (op *Operation) jsonObject() operationObject {
 		o.Responses[fmt.Sprint(r.Status)] = refTo("responses", r.Component)
 	}
 	if op.Body != nil {
+		// The example is JSON already, and must not be quoted again.
 		media := map[string]any{
 			"schema": refTo("schemas", op.Body.Schema), "example": json.RawMessage(op.Body.Example),
 		}

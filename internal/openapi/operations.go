@@ -160,6 +160,7 @@ func describeOperation(kind gatehouse.Kind, op gatehouse.Op) operationText {
 		return operationText{"Read what happened so far", "Changes nothing.",
 			"200 " + statsSchema(kind) + " 404 Missing"}
 	case kind.Limiter():
+		// All limiters share their operations and texts.
 		return limiterOperations[op]
 	}
 	return ownOperations[kind][op]
@@ -183,6 +184,7 @@ func kindOperations() (all []Operation) {
 	for _, k := range kinds {
 		tag, id := k.kind.String(), upperFirst(k.kind.String())
 		root := "/v1/" + tag
+		// Delete and list have paths of their own, without the operation's name, and follow below.
 		for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
 			if k.kind.Has(op) {
 				all = append(all, callOperations(k.kind, op)...)
@@ -210,6 +212,7 @@ func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats:
 		return []Operation{get}
 	}
+	// Generators need a different id for each method.
 	post := get
 	post.ID, post.Method = "post"+upperFirst(get.ID), "post"
 	return []Operation{get, post}
@@ -217,9 +220,11 @@ func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
 
 func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Operation {
 	m := describeOperation(kind, op)
+	// A request may ask for 429 in place of 408.
 	if _, refusal, refuses := strings.Cut(m.answers, "408 "); refuses {
 		m.answers += " 429 " + strings.Fields(refusal)[0] // by choice of the request
 	}
+	// With details any decision can be a 200 with JSON.
 	if !strings.Contains(m.answers, "200 ") {
 		m.answers += " 200 Decided"
 	}
@@ -247,6 +252,7 @@ func replyParameters(op gatehouse.Op, m operationText) []string {
 func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	switch op {
 	case gatehouse.OpAcquire:
+		// Only limiters have a limit over time; a lock has neither size nor cost to choose.
 		if kind.Limiter() {
 			return append(limitParameters(kind), "cost", "maxwait")
 		}
@@ -278,6 +284,7 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	case gatehouse.OpCount:
 		return []string{"amount"}
 	case gatehouse.OpReset:
+		// The reset of a limiter has no parameter.
 		if kind == gatehouse.Counter {
 			return []string{"value"}
 		}
@@ -292,6 +299,7 @@ func limitParameters(kind gatehouse.Kind) []string {
 	case gatehouse.GCRA:
 		all = append(all, "burst")
 	case gatehouse.SlidingWindow:
+		// The modes differ from kind to kind, so each has a component of its own.
 		all = append(all, "modeOfSlidingwindow")
 	case gatehouse.Pace:
 		all = append(all, "modeOfPace", "guard")

@@ -2,7 +2,9 @@ package openapi
 
 // otherOperations are those of capacity and of the server itself.
 func otherOperations() []Operation {
+	// Every page of capacity can end in these ways.
 	const page = "200 Page 400 Invalid 403 Forbidden 404 Missing 503 Unavailable"
+	// The server's own pages are plain text for probes and scrapers.
 	server := func(id, path, summary string) Operation {
 		return Operation{ID: id, Tag: "server", Method: "get", Path: path, Summary: summary,
 			Responses: parseResponses("200 Text 503 Unavailable")}

@@ -9,8 +9,8 @@ import (
 // foreverMillis stands for [gatehouse.Forever] in every answer.
 const foreverMillis = -1
 
-// CeilMillis is a time to wait in milliseconds, rounded up so that nobody comes back too early: 0 when it is
-// over, -1 when only another request can end it.
+// CeilMillis is a time to wait in milliseconds, rounded up so that no client comes back too early: 0 when
+// it is over, -1 when only another request can end it.
 func CeilMillis(d time.Duration) int64 {
 	if d == gatehouse.Forever {
 		return foreverMillis

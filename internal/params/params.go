@@ -1,4 +1,4 @@
-// Package params reads a command's parameters from text. There is one table of them for every door, so
+// Package params reads a command's parameters from text. There is one table of them for all protocols, so
 // that a name means the same, and is refused with the same sentence, wherever it is given.
 package params
 
@@ -73,8 +73,10 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
 			switch {
 			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter):
+				// An empty size, key or fence means the same as none.
 				value = nil // as if it were absent
 			case value == nil:
+				// nil stands for absent, so an empty value must differ from it.
 				value = []byte{}
 			}
 			f.texts[i] = value
@@ -90,6 +92,7 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 // error is of CodeInvalid and names the parameter, its value and what is wanted.
 func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r := formReader{values: f}
+	// The limiter's defaults follow from the size, and the fence from the key: the order matters.
 	r.readNumbers(cmd, kind)
 	r.readLimiter(cmd, kind)
 	r.readTexts(cmd, kind)
@@ -106,10 +109,12 @@ type formReader struct {
 
 // readNumbers reads the sizes and times, and puts the defaults in where there is none.
 func (r *formReader) readNumbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	// A barrier for one would open at once, so its default is two.
 	absent := int64(gatehouse.DefaultSize)
 	if kind == gatehouse.Barrier {
 		absent = gatehouse.DefaultBarrierSize
 	}
+	// A renew, or an acquire that extends, keeps the length that the hold has unless a new one is given.
 	length := gatehouse.DefaultExpires
 	cmd.Extend = r.readExtend(cmd, kind)
 	if cmd.Extend || cmd.Op == gatehouse.OpRenew {
@@ -121,12 +126,14 @@ func (r *formReader) readNumbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	}
 	cmd.Size = r.readNumber(sizeParameter, numberRange{absent, 0, gatehouse.MaxSize})
 	if kind == gatehouse.Semaphore && r.values.texts[sizeParameter] == nil {
+		// A semaphore without a size in the request keeps the size it has.
 		cmd.Size = gatehouse.InForce
 	}
 	cmd.Cost = r.readNumber(costParameter, numberRange{1, least, gatehouse.MaxSize})
 	r.readInterval(cmd)
 	cmd.Expires = r.readMillis(expiresParameter, length, 0)
 	cmd.MaxWait = r.readMillis(maxWaitParameter, gatehouse.Forever, -1)
+	// Both are checked in any case, although at most one of them is used.
 	sum := r.readNumber(amountParameter, numberRange{1, minInt64, maxInt64})
 	to := r.readNumber(valueParameter, numberRange{0, minInt64, maxInt64})
 	cmd.Amount = sum
@@ -167,6 +174,7 @@ func (r *formReader) readNumber(parameter int, want numberRange) int64 {
 		i >= want.least && i <= want.most && signAllowed(text[0], parameter) {
 		return i
 	}
+	// The sentence names the range and the unit, and shows how to write a time given with a unit.
 	r.failParameter("%s is %s, want a whole number%s from %d to %d%s",
 		names[parameter], Quote(text), unitOf(parameter), want.least, want.most, inMillis(parameter, text))
 	return want.absent
@@ -227,6 +235,7 @@ func (r *formReader) readInterval(cmd *gatehouse.Command) {
 		cmd.Interval = r.readMillis(intervalParameter, gatehouse.DefaultInterval, 1)
 		return
 	}
+	// Names of calendar windows begin with a letter, times in milliseconds never do.
 	calendar, ok := gatehouse.ParseCalendar(string(text))
 	if !ok {
 		r.failParameter("interval is %s, want milliseconds, or day, week or month", Quote(text))
@@ -237,10 +246,12 @@ func (r *formReader) readInterval(cmd *gatehouse.Command) {
 // readLimiter reads what only limiters have. Other kinds check it and leave it at that.
 func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	v := &r.values.texts
+	// A GCRA lets its whole size through at once unless a burst is given.
 	cmd.Burst = max(0, cmd.Size-1)
 	if r.values.anyOption {
 		r.readLimiterOptions(cmd, kind)
 	}
+	// Other kinds have read and checked these parameters; they must not act on them.
 	if !kind.Limiter() {
 		cmd.Burst, cmd.Guard, cmd.Mode = 0, 0, gatehouse.ModeDefault
 		cmd.Zone, cmd.Limits, cmd.Calendar = "", nil, gatehouse.NoCalendar
@@ -248,11 +259,13 @@ func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	}
 	none := v[sizeParameter] == nil && v[intervalParameter] == nil && v[burstParameter] == nil &&
 		v[limitsParameter] == nil
+	// A request without any part of a limit is judged by the limit in force.
 	switch cmd.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 		none = none && v[zoneParameter] == nil && v[modeParameter] == nil && v[guardParameter] == nil
 	default:
+		// What remains never names a limit, so nothing is to be set.
 		none = false
 	}
 	if none {
@@ -277,6 +290,7 @@ func (r *formReader) readLimiterOptions(cmd *gatehouse.Command, kind gatehouse.K
 			Quote(v[limitsParameter]))
 		return
 	}
+	// A list replaces size, interval and burst; both together would contradict one another.
 	parsed, err := gatehouse.ParseLimits(string(v[limitsParameter]))
 	if err != nil {
 		r.failParameter("%w", err)
@@ -286,6 +300,7 @@ func (r *formReader) readLimiterOptions(cmd *gatehouse.Command, kind gatehouse.K
 
 // readMode reads a mode. Kinds that have none take those of all others.
 func (r *formReader) readMode(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	// Every kind checks all parameters, so one without modes accepts those of all kinds.
 	names, text := kind.Modes(), string(r.values.texts[modeParameter])
 	if names == nil {
 		names = slices.Concat(gatehouse.SlidingWindow.Modes(), gatehouse.Pace.Modes())
@@ -299,6 +314,7 @@ func (r *formReader) readMode(cmd *gatehouse.Command, kind gatehouse.Kind) {
 
 // readTexts reads the key, the message and what else is not looked at.
 func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
+	// Lengths are checked for every operation, even where the text is not used.
 	most := [...]struct{ parameter, most int }{
 		{keyParameter, gatehouse.MaxHolder}, {messageParameter, gatehouse.MaxMessage},
 		{idParameter, gatehouse.MaxMessage}, {zoneParameter, maxZone},
@@ -323,6 +339,7 @@ func (r *formReader) readHolder(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	}
 	switch {
 	case cmd.Op == gatehouse.OpAcquire && HasHolders(kind):
+		// The random key is part of the answer, and what the client releases with.
 		cmd.Holder = uuid.NewString()
 	case cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew:
 		r.failParameter("key is missing, want the key that acquire answered with")

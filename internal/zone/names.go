@@ -20,6 +20,7 @@ var folders = []string{
 // allNames lists the zones there are.
 func allNames() map[string]bool {
 	names := make(map[string]bool)
+	// The names in the program come first; the system's may add newer ones.
 	for name := range strings.Lines(compiledIn) {
 		names[strings.TrimSpace(name)] = true
 	}

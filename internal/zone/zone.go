@@ -21,7 +21,7 @@ var zones sync.Map
 var knownNames = sync.OnceValue(allNames)
 
 // Load returns the time zone of a name such as Europe/Berlin; "" is UTC. The error's
-// text is for whoever gave the name.
+// text is for the client that gave the name.
 func Load(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
@@ -29,6 +29,8 @@ func Load(name string) (*time.Location, error) {
 	if location, ok := zones.Load(name); ok {
 		return location.(*time.Location), nil
 	}
+	// Local would depend on the server's setting, and an unclean path is another spelling of a zone. Only
+	// known names are cached, which bounds the map.
 	if len(name) > maxName || name == "Local" || path.Clean(name) != name || !knownNames()[name] {
 		return nil, unknownZone(name)
 	}

@@ -1,0 +1,77 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// undoGrant takes back what an acquire or a reserve was granted.
+//
+// A place goes by its number alone. If that is not there, the place was cancelled, undone or reset, or its
+// time has come: then nothing is given back, as nobody can tell any more what of the meter was this place's.
+// What was taken at once goes by its instant, as long as the meters count what was taken in its generation.
+func (l *limiterCore) undoGrant(first limitMeter, now time.Time, cmd *gatehouse.Command) {
+	if cmd.Chunk != nil {
+		l.returnChunk(first, now.UnixNano(), cmd)
+		return
+	}
+	granted := cmd.Granted
+	if granted == nil || l.created == 0 {
+		return // nothing was taken, or not from this one
+	}
+	// What was taken counts from its start, which a delay puts after the decision.
+	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
+	// As in applyCommand: a reservation that is due by now has become a take, and is not found below.
+	if l.extra != nil {
+		l.startDueReservations(first, at)
+	}
+	if l.extra != nil {
+		l.dropEndedChunks(first, at)
+	}
+	if granted.Reservation != 0 {
+		if i := l.findByNumber(granted.Reservation); i >= 0 {
+			l.undoReservation(first, at, i)
+		}
+		return
+	}
+	if granted.At.UnixNano() < l.created || l.extra != nil && granted.Generation < l.extra.validFrom {
+		return // by another of this name, or it was reset since
+	}
+	l.uncountPassed(cmd)
+	limits := l.ownLimits()
+	for i, m := range l.activeMeters(first) {
+		// A limit that came into force later never counted the grant, and one that began anew has forgotten
+		// it: neither gives anything back.
+		reset, ok := resetThen(limits, i, cmd, m.readMeter(at).interval)
+		if ok && l.stillCounts(i, granted.Generation) {
+			m.undoTake(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
+		}
+	}
+	l.countChunks(first, at)
+	l.rebuildProjection(first, at)
+}
+
+// resetThen is what the decision to take back said about the limit of this number, whose interval is
+// given. ok is false when that limit did not count it, because it is in force only since.
+func resetThen(
+	limits []gatehouse.Limit, i int, cmd *gatehouse.Command, interval int64,
+) (reset time.Duration, ok bool) {
+	granted := cmd.Granted
+	// There is one limit, now and then. The same interval means that it is the same window.
+	if len(limits) == 0 || len(granted.Windows) == 0 && !cmd.HasLimit() {
+		return granted.ResetAfter, granted.Interval == time.Duration(interval)
+	}
+	// There was one limit then, and there are several now: the command says which of them it was.
+	if len(granted.Windows) == 0 {
+		limit := limitsOf(cmd)[0]
+		return granted.ResetAfter, sameWindow(limit, limits[i])
+	}
+	// There were several limits then. The one with the same window is the one meant.
+	for _, w := range granted.Windows {
+		if sameWindow(w.Limit, limits[i]) {
+			return w.ResetAfter, true
+		}
+	}
+	return 0, false
+}
