@@ -34,7 +34,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
+	err := runReport(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "slidingwindow-report:", err)
@@ -42,18 +42,18 @@ func main() {
 	}
 }
 
-// A config is what the flags say.
-type config struct {
+// A reportConfig is what the flags say.
+type reportConfig struct {
 	size, sync, length      time.Duration
 	limit                   int64
 	scale, load             int
 	resource, redis, listen string
 }
 
-// mostLoad is more than one client, which makes one request after the other, comes to.
-const mostLoad = 1_000_000
+// maxLoad is more than one client, which makes one request after the other, comes to.
+const maxLoad = 1_000_000
 
-func parse(arguments []string) (c config, err error) {
+func parseFlags(arguments []string) (c reportConfig, err error) {
 	flags := flag.NewFlagSet("slidingwindow-report", flag.ContinueOnError)
 	flags.DurationVar(&c.size, "size", time.Second, "the length of the window")
 	flags.Int64Var(&c.limit, "limit", 20, "how many requests are allowed in it")
@@ -67,35 +67,36 @@ func parse(arguments []string) (c config, err error) {
 	if err := flags.Parse(arguments); err != nil {
 		return c, err
 	}
+	// The values themselves are parsed. These would stop or crash it later.
 	switch {
 	case c.listen == "":
 		return c, errors.New("flag -listen is missing, want an address such as :8080")
 	case c.size < time.Millisecond || c.scale < 1 || c.load < 0 || c.sync < 0 || c.length < 0:
 		return c, fmt.Errorf("-size %v, -scale %d, -load %d, -sync %v, -for %v: %s",
 			c.size, c.scale, c.load, c.sync, c.length, "want at least 1ms, 1, 0, 0s, 0s")
-	case c.load > mostLoad:
-		return c, fmt.Errorf("-load %d, want at most %d", c.load, mostLoad)
+	case c.load > maxLoad:
+		return c, fmt.Errorf("-load %d, want at most %d", c.load, maxLoad)
 	}
 	return c, nil
 }
 
-// A limiter is one of those that share their counts.
-type limiter struct {
+// A countedLimiter is one of those that share their counts.
+type countedLimiter struct {
 	*slidingwindow.Limiter
 	name            string
 	allowed, denied atomic.Int64
 }
 
-// A report answers requests and counts the answers.
-type report struct {
-	config   config
-	limiters []*limiter
+// A limiterReport answers requests and counts the answers.
+type limiterReport struct {
+	config   reportConfig
+	limiters []*countedLimiter
 	requests *prometheus.CounterVec
 }
 
-// run answers requests until ctx ends or as long as is asked for, and writes what came out.
-func run(ctx context.Context, arguments []string, out io.Writer) error {
-	c, err := parse(arguments)
+// runReport answers requests until ctx ends or as long as is asked for, and writes what came out.
+func runReport(ctx context.Context, arguments []string, out io.Writer) error {
+	c, err := parseFlags(arguments)
 	if err != nil {
 		return err
 	}
@@ -108,39 +109,41 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// The time counts from here: connecting to Redis is not part of it.
 	if c.length > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.length)
 		defer cancel()
 	}
-	r := &report{config: c}
-	defer r.open(redisstore.New(client, 2*c.size))()
-	say(out, "listening on %s\n", listener.Addr())
-	server := &http.Server{Handler: r.handler(), ReadHeaderTimeout: time.Minute}
+	r := &limiterReport{config: c}
+	defer r.openLimiters(redisstore.New(client, 2*c.size))()
+	writef(out, "listening on %s\n", listener.Addr())
+	server := &http.Server{Handler: r.newHandler(), ReadHeaderTimeout: time.Minute}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }() // ends with the server
 	loaded := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(loaded)
-		r.drive(ctx, "http://"+listener.Addr().String()+"/allow")
+		r.makeRequests(ctx, "http://"+listener.Addr().String()+"/allow")
 	}()
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		<-loaded
+		<-loaded // so that each request of the load is answered and counted
 		err = server.Close()
 	}
 	for _, l := range r.limiters {
-		say(out, "%s: %d allowed, %d denied\n", l.name, l.allowed.Load(), l.denied.Load())
+		writef(out, "%s: %d allowed, %d denied\n", l.name, l.allowed.Load(), l.denied.Load())
 	}
 	return err
 }
 
-// say writes to somebody who may have gone.
-func say(w io.Writer, format string, values ...any) { _, _ = fmt.Fprintf(w, format, values...) }
+// writef prints, and ignores the error of a reader that has gone.
+func writef(w io.Writer, format string, values ...any) { _, _ = fmt.Fprintf(w, format, values...) }
 
-// open makes the limiters, and returns what stops them.
-func (r *report) open(store slidingwindow.Datastore) (stop func()) {
+// openLimiters makes the limiters, and returns what stops them.
+func (r *limiterReport) openLimiters(store slidingwindow.Datastore) (stop func()) {
+	// Each limiter has a window of its own for the one resource: they share only what Redis has.
 	var stops []slidingwindow.StopFunc
 	for i := range r.config.scale {
 		l, stop := slidingwindow.NewLimiter(r.config.size, r.config.limit,
@@ -148,7 +151,7 @@ func (r *report) open(store slidingwindow.Datastore) (stop func()) {
 				syncer := slidingwindow.NewBlockingSynchronizer(store, r.config.sync)
 				return slidingwindow.NewSyncWindow(r.config.resource, syncer)
 			})
-		r.limiters = append(r.limiters, &limiter{Limiter: l, name: fmt.Sprintf("lim-%d", i)})
+		r.limiters = append(r.limiters, &countedLimiter{Limiter: l, name: fmt.Sprintf("lim-%d", i)})
 		stops = append(stops, stop)
 	}
 	return func() {
@@ -158,7 +161,7 @@ func (r *report) open(store slidingwindow.Datastore) (stop func()) {
 	}
 }
 
-func (r *report) handler() http.Handler {
+func (r *limiterReport) newHandler() http.Handler {
 	r.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "slidingwindow",
 		Name:      "requests_total",
@@ -167,13 +170,14 @@ func (r *report) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r.requests)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/allow", r.allow)
+	mux.HandleFunc("/allow", r.serveAllow)
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
-// allow asks one of the limiters.
-func (r *report) allow(w http.ResponseWriter, _ *http.Request) {
+// serveAllow asks one of the limiters.
+func (r *limiterReport) serveAllow(w http.ResponseWriter, _ *http.Request) {
+	// As a load balancer would choose among servers that each have a limiter.
 	l := r.limiters[rand.IntN(len(r.limiters))]
 	ok := l.Allow()
 	if ok {
@@ -182,15 +186,16 @@ func (r *report) allow(w http.ResponseWriter, _ *http.Request) {
 		l.denied.Add(1)
 	}
 	r.requests.WithLabelValues(r.config.resource, l.name, strconv.FormatBool(ok)).Inc()
-	say(w, "%s: %v", l.name, ok)
+	writef(w, "%s: %v", l.name, ok)
 }
 
-// drive makes requests at a steady rate until ctx ends.
-func (r *report) drive(ctx context.Context, address string) {
+// makeRequests makes requests at a steady rate until ctx ends.
+func (r *limiterReport) makeRequests(ctx context.Context, address string) {
 	if r.config.load == 0 {
 		<-ctx.Done()
 		return
 	}
+	// One after the other: a server that is slow gets fewer requests, and no queue of them.
 	ticks := time.NewTicker(time.Second / time.Duration(r.config.load))
 	defer ticks.Stop()
 	for {
@@ -198,13 +203,13 @@ func (r *report) drive(ctx context.Context, address string) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			get(ctx, address)
+			sendRequest(ctx, address)
 		}
 	}
 }
 
-// get makes a request. Whether it was answered is seen in the counts.
-func get(ctx context.Context, address string) {
+// sendRequest makes a request. Whether it was answered is seen in the counts.
+func sendRequest(ctx context.Context, address string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return

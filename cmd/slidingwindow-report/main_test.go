@@ -23,7 +23,7 @@ func TestReport(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		arguments := "-listen 127.0.0.1:0 -scale 3 -limit 5 -size 24h -load 500 -sync 20ms -redis "
-		ended <- run(ctx, strings.Fields(arguments+server.Address), writer)
+		ended <- runReport(ctx, strings.Fields(arguments+server.Address), writer)
 		_ = writer.Close()
 	}()
 	lines := bufio.NewScanner(reader)
@@ -86,8 +86,8 @@ func body(t *testing.T, address string) string {
 }
 
 func TestFlags(t *testing.T) {
-	c, err := parse([]string{"-listen", ":1"})
-	want := config{
+	c, err := parseFlags([]string{"-listen", ":1"})
+	want := reportConfig{
 		size: time.Second, sync: 200 * time.Millisecond, limit: 20, scale: 2, resource: "test",
 		redis: "localhost:6379", listen: ":1",
 	}
@@ -102,7 +102,8 @@ func TestFlags(t *testing.T) {
 		"-listen :1 -sync -1s":        "-sync -1s",
 		"-listen :1 -load 2000000000": "-load 2000000000",
 	} {
-		if _, err := parse(strings.Fields(arguments)); err == nil || !strings.Contains(err.Error(), wrong) {
+		if _, err := parseFlags(strings.Fields(arguments)); err == nil || !strings.Contains(err.Error(),
+			wrong) {
 			t.Errorf("flags %q: %v, want one that says %q", arguments, err, wrong)
 		}
 	}

@@ -14,18 +14,19 @@ type T interface {
 // that a test that would hang fails.
 const Patience = time.Minute
 
-// between is the pause between two looks: short beside what is waited for, and long beside a look.
-const between = 2 * time.Millisecond
+// pollInterval is the pause between two looks: short beside what is waited for, and long beside a look.
+const pollInterval = 2 * time.Millisecond
 
 // True returns when holds does, and fails the test when Patience is over before. What is the condition in
 // words, such as "two wait".
 func True(t T, what string, holds func() bool) {
 	t.Helper()
+	// The condition is looked at before the time, so that it holds in the end if it held just then.
 	end := time.Now().Add(Patience)
 	for !holds() {
 		if time.Now().After(end) {
 			t.Fatalf("after %s it is still not so that %s", Patience, what)
 		}
-		time.Sleep(between)
+		time.Sleep(pollInterval)
 	}
 }

@@ -26,10 +26,10 @@ import (
 const (
 	// patience is how long a cluster may take for anything. It takes about a second.
 	patience = 60 * time.Second
-	// attempt is how long one question to a cluster that may have no leader is worth waiting for.
-	attempt = 2 * time.Second
-	// attempts is how often free ports are looked for: another process may take one first.
-	attempts = 5
+	// requestTimeout is how long one question to a cluster that may have no leader is worth waiting for.
+	requestTimeout = 2 * time.Second
+	// openAttempts is how often free ports are looked for: another process may take one first.
+	openAttempts = 5
 )
 
 // A Cluster is some members of etcd, numbered from 0. It ends with the test.
@@ -55,15 +55,17 @@ func Open(folder string, members int) (c *Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for n := range attempts {
-		if c, err = open(binary, filepath.Join(folder, strconv.Itoa(n)), members); err == nil {
+	for n := range openAttempts {
+		// In a folder of its own each time: an attempt that failed may have left data behind.
+		c, err = openCluster(binary, filepath.Join(folder, strconv.Itoa(n)), members)
+		if err == nil {
 			return c, nil
 		}
 	}
 	return nil, err
 }
 
-func open(binary, folder string, members int) (*Cluster, error) {
+func openCluster(binary, folder string, members int) (*Cluster, error) {
 	c := &Cluster{}
 	var all []string
 	for n := range members {
@@ -81,14 +83,16 @@ func open(binary, folder string, members int) (*Cluster, error) {
 		})
 		all = append(all, name+"=http://"+peer)
 	}
+	// A member must know all others when it starts, so that all addresses are found before.
 	for n, m := range c.members {
 		m.cluster = strings.Join(all, ",")
-		if err := m.start(); err != nil {
+		if err := m.startProcess(); err != nil {
 			c.members = c.members[:n]
 			c.End()
 			return nil, err
 		}
 	}
+	// They become ready together, once a majority has elected a leader.
 	end := time.After(patience)
 	for _, m := range c.members {
 		select {
@@ -106,7 +110,7 @@ func open(binary, folder string, members int) (*Cluster, error) {
 // End kills all members.
 func (c *Cluster) End() {
 	for _, m := range c.members {
-		m.kill()
+		m.killProcess()
 	}
 }
 
@@ -127,10 +131,10 @@ func (c *Cluster) URL(key string) string {
 // Client is one that is closed when the test ends.
 func (c *Cluster) Client(tb testing.TB) *clientv3.Client {
 	tb.Helper()
-	return dial(tb, c.URL("/"+tb.Name()))
+	return dialClient(tb, c.URL("/"+tb.Name()))
 }
 
-func dial(tb testing.TB, url string) *clientv3.Client {
+func dialClient(tb testing.TB, url string) *clientv3.Client {
 	tb.Helper()
 	client, _, _, err := etcd.Open(url)
 	if err != nil {
@@ -141,11 +145,11 @@ func dial(tb testing.TB, url string) *clientv3.Client {
 }
 
 // Kill ends a member at once, as a crash would. Its data stay.
-func (c *Cluster) Kill(member int) { c.members[member].kill() }
+func (c *Cluster) Kill(member int) { c.members[member].killProcess() }
 
 // Stop asks a member to end, as an operator would, and waits until it has. A leader hands over first.
 func (c *Cluster) Stop(member int) {
-	c.members[member].signal(syscall.SIGTERM)
+	c.members[member].sendSignal(syscall.SIGTERM)
 	<-c.members[member].exited
 }
 
@@ -161,10 +165,10 @@ func (c *Cluster) Restart(tb testing.TB, member int) {
 // Again is Restart outside of a test.
 func (c *Cluster) Again(member int) error {
 	m := c.members[member]
-	if m.running() {
+	if m.isRunning() {
 		return fmt.Errorf("etcd %s runs, want it killed or stopped first", m.name)
 	}
-	return m.start()
+	return m.startProcess()
 }
 
 // Ready is closed once a member can be asked, which it says at each of its starts.
@@ -191,20 +195,20 @@ func (c *Cluster) Save(tb testing.TB, member int) (restore func()) {
 // Pause stops a member, and returns when it has stopped: it takes connections and requests and answers none,
 // until Resume.
 func (c *Cluster) Pause(member int) {
-	c.members[member].signal(syscall.SIGSTOP)
+	c.members[member].sendSignal(syscall.SIGSTOP)
 	awaitStop(c.members[member].process.Pid) // its threads run on until the kernel gets to them
 }
 
 // Resume lets a paused member go on.
-func (c *Cluster) Resume(member int) { c.members[member].signal(syscall.SIGCONT) }
+func (c *Cluster) Resume(member int) { c.members[member].sendSignal(syscall.SIGCONT) }
 
 // Healthy waits until each member that runs answers with what the majority knows. None may be paused.
 func (c *Cluster) Healthy(tb testing.TB) {
 	tb.Helper()
 	for _, m := range c.members {
-		if m.running() {
-			client := dial(tb, "etcd://"+m.client+"/health")
-			again(tb, func(ctx context.Context) error {
+		if m.isRunning() {
+			client := dialClient(tb, "etcd://"+m.client+"/health")
+			retryUntilAnswered(tb, func(ctx context.Context) error {
 				if _, err := client.Get(ctx, "health"); err != nil {
 					return fmt.Errorf("etcd %s at %s: %w\n%s", m.name, m.client, err, m.log)
 				}
@@ -219,9 +223,9 @@ func (c *Cluster) Healthy(tb testing.TB) {
 func (c *Cluster) Leader(tb testing.TB) int {
 	tb.Helper()
 	client, leader := c.Client(tb), -1
-	again(tb, func(ctx context.Context) error {
+	retryUntilAnswered(tb, func(ctx context.Context) error {
 		for n, m := range c.members {
-			if m.running() && leads(ctx, client, m) {
+			if m.isRunning() && isLeader(ctx, client, m) {
 				leader = n
 				return nil
 			}
@@ -232,8 +236,8 @@ func (c *Cluster) Leader(tb testing.TB) int {
 	return leader
 }
 
-func leads(ctx context.Context, client *clientv3.Client, m *member) bool {
-	ctx, cancel := context.WithTimeout(ctx, attempt)
+func isLeader(ctx context.Context, client *clientv3.Client, m *member) bool {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	status, err := client.Status(ctx, m.client)
 	return err == nil && status.Leader == status.Header.MemberId
@@ -252,18 +256,18 @@ func (c *Cluster) MoveLeader(tb testing.TB, to int) {
 	if leader == c.members[to] {
 		return
 	}
-	client := dial(tb, "etcd://"+leader.client+"/move") // only the leader can be asked
-	again(tb, func(ctx context.Context) error {
+	client := dialClient(tb, "etcd://"+leader.client+"/move") // only the leader can be asked
+	retryUntilAnswered(tb, func(ctx context.Context) error {
 		_, err := client.MoveLeader(ctx, status.Header.MemberId)
 		return err
 	})
 }
 
-// again asks a question until it is answered.
-func again(tb testing.TB, question func(ctx context.Context) error) {
+// retryUntilAnswered asks a question until it is answered.
+func retryUntilAnswered(tb testing.TB, question func(ctx context.Context) error) {
 	tb.Helper()
 	await.True(tb, "etcd answers", func() bool {
-		ctx, cancel := context.WithTimeout(tb.Context(), attempt)
+		ctx, cancel := context.WithTimeout(tb.Context(), requestTimeout)
 		defer cancel()
 		return question(ctx) == nil
 	})

@@ -26,13 +26,14 @@ func TestBinary(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode()&0o100 == 0 {
 		t.Errorf("Binary() = %s, which is %v, %v, want a program", path, info, err)
 	}
-	folder, err := tools()
+	folder, err := toolsFolder()
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-	if err != nil || !strings.Contains(string(text), program+" "+version+" ") {
-		t.Errorf("internal/tools/etcd/go.mod reads\n%s\n%v, want %s %s in it", text, err, program, version)
+	if err != nil || !strings.Contains(string(text), etcdPackage+" "+etcdVersion+" ") {
+		t.Errorf("internal/tools/etcd/go.mod reads\n%s\n%v, want %s %s in it", text, err, etcdPackage,
+			etcdVersion)
 	}
 }
 
@@ -95,7 +96,8 @@ func TestThreeMembers(t *testing.T) {
 	leader := c.Leader(t)
 	next := (leader + 1) % 3
 	c.MoveLeader(t, next)
-	for end := time.Now().Add(patience); c.Leader(t) != next; { // on a busy machine they elect by themselves
+	// on a busy machine they elect by themselves
+	for end := time.Now().Add(patience); c.Leader(t) != next; {
 		if time.Now().After(end) {
 			t.Fatalf("after MoveLeader(%d) the leader is %d", next, c.Leader(t))
 		}
@@ -114,7 +116,7 @@ func TestThreeMembers(t *testing.T) {
 		t.Error("with 1 of 3 members put works, want it not to")
 	}
 	for n := range 3 {
-		if !c.members[n].running() {
+		if !c.members[n].isRunning() {
 			c.Restart(t, n)
 		}
 	}

@@ -14,20 +14,20 @@ import (
 type Link struct {
 	listeners []net.Listener
 
-	mu    sync.Mutex
-	taken int               // how many connections there were
-	open  map[net.Conn]bool // both ends of all connections
-	mode  mode
-	free  chan struct{} // closed while nothing hangs
+	mu       sync.Mutex
+	accepted int               // how many connections there were
+	open     map[net.Conn]bool // both ends of all connections
+	mode     linkMode
+	free     chan struct{} // closed while nothing hangs
 }
 
-// A mode is what a link does with what comes.
-type mode int
+// A linkMode is what a link does with what comes.
+type linkMode int
 
 const (
-	carries mode = iota
-	hangs        // keeps it
-	loses        // keeps answers, and carries requests
+	carries linkMode = iota
+	hangs            // keeps it
+	loses            // keeps answers, and carries requests
 )
 
 // NewLink lays a link to a cluster.
@@ -42,8 +42,9 @@ func NewLink(tb testing.TB, cluster *Cluster) *Link {
 			tb.Fatal(err)
 		}
 		l.listeners = append(l.listeners, listener)
-		all.Go(func() { l.serve(listener, target, &all) })
+		all.Go(func() { l.serveListener(listener, target, &all) })
 	}
+	// Listeners first, so that no connection is added. Mend closes the others and wakes what hangs.
 	tb.Cleanup(func() {
 		for _, listener := range l.listeners {
 			_ = listener.Close()
@@ -63,20 +64,20 @@ func (l *Link) URL(key string) string {
 	return "etcd://" + strings.Join(all, ",") + key
 }
 
-// Hang lets nothing through from now on, in either direction, and tells nobody.
-func (l *Link) Hang() { l.set(hangs) }
+// Hang lets nothing through from now on, in either direction. The connections stay open.
+func (l *Link) Hang() { l.setMode(hangs) }
 
 // LoseAnswers lets requests through from now on, but no answers.
-func (l *Link) LoseAnswers() { l.set(loses) }
+func (l *Link) LoseAnswers() { l.setMode(loses) }
 
 // Taken is how many connections there have been.
 func (l *Link) Taken() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.taken
+	return l.accepted
 }
 
-func (l *Link) set(m mode) {
+func (l *Link) setMode(m linkMode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mode == carries {
@@ -99,7 +100,7 @@ func (l *Link) Mend() {
 	}
 }
 
-func (l *Link) serve(listener net.Listener, target string, all *sync.WaitGroup) {
+func (l *Link) serveListener(listener net.Listener, target string, all *sync.WaitGroup) {
 	for {
 		near, err := listener.Accept()
 		if err != nil {
@@ -110,17 +111,18 @@ func (l *Link) serve(listener net.Listener, target string, all *sync.WaitGroup) 
 			_ = near.Close()
 			continue
 		}
+		// Requests and answers are carried apart, since a link may keep only the answers.
 		l.mu.Lock()
 		l.open[near], l.open[far] = true, true
-		l.taken++
+		l.accepted++
 		l.mu.Unlock()
-		all.Go(func() { l.carry(near, far, hangs) })
-		all.Go(func() { l.carry(far, near, loses) })
+		all.Go(func() { l.copyBytes(near, far, hangs) })
+		all.Go(func() { l.copyBytes(far, near, loses) })
 	}
 }
 
-// carry copies in one direction. From the mode stops on, or a stricter one, it keeps what comes.
-func (l *Link) carry(from, to net.Conn, stops mode) {
+// copyBytes copies in one direction. From the mode stops on, or a stricter one, it keeps what comes.
+func (l *Link) copyBytes(from, to net.Conn, stops linkMode) {
 	defer func() {
 		_, _ = from.Close(), to.Close()
 		l.mu.Lock()
@@ -134,6 +136,8 @@ func (l *Link) carry(from, to net.Conn, stops mode) {
 			return
 		}
 		l.mu.Lock()
+		// The mode is read after the data have come, so that a link which hangs keeps data at once. What it
+		// keeps is written when free is closed, if the connection still stands.
 		free, keeps := l.free, l.mode == hangs || l.mode == stops
 		l.mu.Unlock()
 		if keeps {

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// ready is what a member logs once it can be asked.
-const ready = "ready to serve client requests"
+// readyMessage is what a member logs once it can be asked.
+const readyMessage = "ready to serve client requests"
 
 // A member is one etcd process, or what it left.
 type member struct {
@@ -24,19 +24,19 @@ type member struct {
 
 	process *os.Process
 	exited  chan struct{} // closed once it has ended
-	log     *journal
+	log     *memberLog
 }
 
-// start starts the process, with the data that are there.
-func (m *member) start() error {
-	m.exited, m.log = make(chan struct{}), &journal{ready: make(chan struct{})}
+// startProcess starts the process, with the data that are there.
+func (m *member) startProcess() error {
+	m.exited, m.log = make(chan struct{}), &memberLog{ready: make(chan struct{})}
 	cmd := exec.Command(m.binary,
 		"--name="+m.name, "--data-dir="+m.folder,
 		"--listen-client-urls=http://"+m.client, "--advertise-client-urls=http://"+m.client,
 		"--listen-peer-urls=http://"+m.peer, "--initial-advertise-peer-urls=http://"+m.peer,
 		"--initial-cluster="+m.cluster, "--initial-cluster-state=new", "--initial-cluster-token="+m.cluster,
-		// A machine that is busy with tests lets nobody answer within a few milliseconds. An election
-		// of 500 ms still allows leases of 1 s.
+		// On a machine that is busy with tests, no process answers within a few milliseconds. An election
+		// timeout of 500 ms still allows leases of 1 s.
 		"--heartbeat-interval=50", "--election-timeout=500",
 		"--unsafe-no-fsync", // what is written survives the process, and that is all that dies here
 	)
@@ -57,11 +57,11 @@ func (m *member) start() error {
 	return <-started
 }
 
-func (m *member) signal(signal syscall.Signal) {
+func (m *member) sendSignal(signal syscall.Signal) {
 	_ = m.process.Signal(signal) // it may have ended
 }
 
-func (m *member) running() bool {
+func (m *member) isRunning() bool {
 	select {
 	case <-m.exited:
 		return false
@@ -70,17 +70,17 @@ func (m *member) running() bool {
 	}
 }
 
-// kill ends the process, and returns when it is gone.
-func (m *member) kill() {
-	m.signal(syscall.SIGKILL)
+// killProcess ends the process, and returns when it is gone.
+func (m *member) killProcess() {
+	m.sendSignal(syscall.SIGKILL)
 	<-m.exited
 }
 
-// maxJournal is the most of a member's log that is kept.
-const maxJournal = 64 << 10
+// maxMemberLog is the most of a member's log that is kept.
+const maxMemberLog = 64 << 10
 
-// A journal keeps the end of what a member logs, and closes ready when it says that it is.
-type journal struct {
+// A memberLog keeps the end of what a member logs, and closes ready when it says that it is.
+type memberLog struct {
 	ready chan struct{}
 
 	mu   sync.Mutex
@@ -89,22 +89,23 @@ type journal struct {
 }
 
 // Write takes what the member says.
-func (j *journal) Write(text []byte) (int, error) {
+func (j *memberLog) Write(text []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.text = append(j.text, text...)
-	if !j.said && bytes.Contains(j.text, []byte(ready)) {
+	// A write may have a part of the message only, so that all text is searched until it was found.
+	if !j.said && bytes.Contains(j.text, []byte(readyMessage)) {
 		j.said = true
 		close(j.ready)
 	}
-	if over := len(j.text) - maxJournal; over > 0 && j.said {
+	if over := len(j.text) - maxMemberLog; over > 0 && j.said {
 		j.text = append(j.text[:0], j.text[over:]...)
 	}
 	return len(text), nil
 }
 
 // String is the end of it.
-func (j *journal) String() string {
+func (j *memberLog) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return fmt.Sprintf("… %s", j.text[max(0, len(j.text)-2000):])

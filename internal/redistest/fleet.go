@@ -16,7 +16,7 @@ import (
 // StartReplica starts a server that copies another, and waits until it has.
 func StartReplica(tb testing.TB, of *Server, arguments ...string) *Server {
 	tb.Helper()
-	host, port := of.split(tb)
+	host, port := of.hostPort(tb)
 	of.CLI(tb, "CONFIG", "SET", "repl-diskless-sync-delay", "0") // it waits 5 s for more replicas otherwise
 	s := Start(tb, append([]string{"--replicaof", host + " " + port}, arguments...)...)
 	Until(tb, func() bool {
@@ -28,7 +28,7 @@ func StartReplica(tb testing.TB, of *Server, arguments ...string) *Server {
 // StartSentinel starts a sentinel that looks after a master, alone, and gives it up after 300 ms.
 func StartSentinel(tb testing.TB, name string, master *Server) *Server {
 	tb.Helper()
-	host, port := master.split(tb)
+	host, port := master.hostPort(tb)
 	config := filepath.Join(tb.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 300\n"+
 		"sentinel failover-timeout %[1]s 3000\n", name, host, port)
@@ -45,8 +45,8 @@ func StartSentinel(tb testing.TB, name string, master *Server) *Server {
 	return s
 }
 
-// slots is how many slots a cluster has.
-const slots = 16384
+// clusterSlots is how many slots a cluster has.
+const clusterSlots = 16384
 
 // StartCluster starts a cluster of masters that share the slots evenly. The arguments are those of each.
 func StartCluster(tb testing.TB, masters int, arguments ...string) []*Server {
@@ -54,10 +54,11 @@ func StartCluster(tb testing.TB, masters int, arguments ...string) []*Server {
 	nodes := make([]*Server, masters)
 	for i := range nodes {
 		nodes[i] = StartNode(tb, arguments...)
-		first, last := i*slots/masters, (i+1)*slots/masters-1
+		first, last := i*clusterSlots/masters, (i+1)*clusterSlots/masters-1
 		nodes[i].CLI(tb, "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last))
 		nodes[i].CLI(tb, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
 	}
+	// The others learn of each other by gossip. All must know all before a client asks one of them.
 	for _, n := range nodes[1:] {
 		n.Meet(tb, nodes[0])
 	}
@@ -87,7 +88,7 @@ func StartNode(tb testing.TB, arguments ...string) *Server {
 // Meet joins the cluster of another node.
 func (s *Server) Meet(tb testing.TB, other *Server) {
 	tb.Helper()
-	host, port := other.split(tb)
+	host, port := other.hostPort(tb)
 	_, bus, _ := strings.Cut(other.CLI(tb, "CONFIG", "GET", "cluster-port"), "\n")
 	s.CLI(tb, "CLUSTER", "MEET", host, port, bus)
 }
@@ -98,7 +99,7 @@ func (s *Server) ID(tb testing.TB) string {
 	return s.CLI(tb, "CLUSTER", "MYID")
 }
 
-func (s *Server) split(tb testing.TB) (host, port string) {
+func (s *Server) hostPort(tb testing.TB) (host, port string) {
 	tb.Helper()
 	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A Proxy passes connections on to a server, late or not at all.
+// A Proxy forwards connections to a server. It can delay and lose the server's answers.
 type Proxy struct {
 	// Address is where it listens.
 	Address string
 
 	listener net.Listener
-	work     sync.WaitGroup
+	running  sync.WaitGroup
 
 	mu     sync.Mutex
 	target string
@@ -30,7 +30,7 @@ type Proxy struct {
 	closed chan struct{}
 }
 
-// StartProxy starts a proxy in front of a server. The seed is that of its chances.
+// StartProxy starts a proxy in front of a server. The seed determines which answers it loses.
 func StartProxy(tb testing.TB, target string, seed uint64) *Proxy {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,19 +42,20 @@ func StartProxy(tb testing.TB, target string, seed uint64) *Proxy {
 		random: rand.New(rand.NewPCG(seed, seed)), //nolint:gosec // chances, not secrets
 		conns:  make(map[net.Conn]bool), closed: make(chan struct{}),
 	}
-	p.work.Go(p.accept)
-	tb.Cleanup(p.close)
+	p.running.Go(p.acceptConns)
+	tb.Cleanup(p.closeProxy)
 	return p
 }
 
-// Delay has every answer come so much later.
+// Delay delays every answer by d.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Lose has a part of the answers be lost together with their connections: what they answer has been done.
+// Lose loses a part of the answers, from 0 to 1, together with their connections. The server has executed the
+// commands.
 func (p *Proxy) Lose(part float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +69,7 @@ func (p *Proxy) Lost() int {
 	return p.lost
 }
 
-func (p *Proxy) close() {
+func (p *Proxy) closeProxy() {
 	_ = p.listener.Close()
 	close(p.closed)
 	p.mu.Lock()
@@ -76,45 +77,47 @@ func (p *Proxy) close() {
 		_ = c.Close()
 	}
 	p.mu.Unlock()
-	p.work.Wait()
+	p.running.Wait()
 }
 
-// accept serves until the listener is closed.
-func (p *Proxy) accept() {
+// acceptConns serves until the listener is closed.
+func (p *Proxy) acceptConns() {
 	for {
 		near, err := p.listener.Accept()
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", p.aim())
+		// Each connection has a partner behind it, and two copies, one for each direction.
+		far, err := net.Dial("tcp", p.currentTarget())
 		if err != nil {
 			_ = near.Close()
 			continue
 		}
-		p.note(near, far)
-		p.work.Go(func() {
-			defer p.drop(near, far)
+		p.addConns(near, far)
+		p.running.Go(func() {
+			defer p.dropConns(near, far)
 			_, _ = io.Copy(far, near)
 		})
-		p.work.Go(func() {
-			defer p.drop(near, far)
-			p.answer(near, far)
+		p.running.Go(func() {
+			defer p.dropConns(near, far)
+			p.forwardReplies(near, far)
 		})
 	}
 }
 
-func (p *Proxy) aim() string {
+func (p *Proxy) currentTarget() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.target
 }
 
-func (p *Proxy) note(conns ...net.Conn) {
+func (p *Proxy) addConns(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
 		p.conns[c] = true
 	}
+	// One that was accepted while the proxy was closed was added too late to be closed there.
 	select {
 	case <-p.closed:
 		for _, c := range conns {
@@ -124,7 +127,7 @@ func (p *Proxy) note(conns ...net.Conn) {
 	}
 }
 
-func (p *Proxy) drop(conns ...net.Conn) {
+func (p *Proxy) dropConns(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
@@ -133,33 +136,34 @@ func (p *Proxy) drop(conns ...net.Conn) {
 	}
 }
 
-// A late answer is a part of one that is to be passed on at an instant.
-type late struct {
+// A delayedPart answer is a part of one that is to be passed on at an instant.
+type delayedPart struct {
 	due  <-chan time.Time // nil if it is at once
 	data []byte
 }
 
-// maxLate is how many parts of answers may be on their way in one connection.
-const maxLate = 1024
+// maxDelayedParts is how many parts of answers may be on their way in one connection.
+const maxDelayedParts = 1024
 
-// answer passes answers on until one is lost or the connection ends. Those on their way do not delay the ones
-// behind them, as on a long line.
-func (p *Proxy) answer(near io.Writer, far io.Reader) {
-	queue, passed := make(chan late, maxLate), make(chan struct{})
-	p.work.Go(func() {
+// forwardReplies passes answers on until one is lost or the connection ends. Those on their way do not delay
+// the ones behind them, as on a long line.
+func (p *Proxy) forwardReplies(near io.Writer, far io.Reader) {
+	queue, passed := make(chan delayedPart, maxDelayedParts), make(chan struct{})
+	p.running.Go(func() {
 		defer close(passed)
-		p.pass(near, queue)
+		p.writeDelayed(near, queue)
 	})
 	for buffer := make([]byte, 64<<10); ; {
 		n, err := far.Read(buffer)
 		if err != nil {
 			break
 		}
-		delay, lost := p.chance()
+		delay, lost := p.drawFault()
 		if lost {
 			break
 		}
-		one := late{data: bytes.Clone(buffer[:n])}
+		// The buffer is used again while the part waits.
+		one := delayedPart{data: bytes.Clone(buffer[:n])}
 		if delay > 0 {
 			one.due = time.After(delay)
 		}
@@ -169,8 +173,9 @@ func (p *Proxy) answer(near io.Writer, far io.Reader) {
 	<-passed
 }
 
-// pass passes each answer on when it is due.
-func (p *Proxy) pass(near io.Writer, queue <-chan late) {
+// writeDelayed passes each answer on when it is due.
+func (p *Proxy) writeDelayed(near io.Writer, queue <-chan delayedPart) {
+	// After an error the rest is still taken, or forwarding would block on a full queue.
 	broken := false
 	for one := range queue {
 		if one.due != nil && !broken {
@@ -186,16 +191,18 @@ func (p *Proxy) pass(near io.Writer, queue <-chan late) {
 	}
 }
 
-func (p *Proxy) chance() (delay time.Duration, lost bool) {
+func (p *Proxy) drawFault() (delay time.Duration, lost bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if lost = p.lose > 0 && p.random.Float64() < p.lose; lost {
+	// Without a part to lose, no number is drawn: the chances of a seed stay the same.
+	lost = p.lose > 0 && p.random.Float64() < p.lose
+	if lost {
 		p.lost++
 	}
 	return p.delay, lost
 }
 
-// Switch leads to another server from now on, and ends all connections.
+// Switch forwards to another server from now on, and closes all connections.
 func (p *Proxy) Switch(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,8 +34,8 @@ type Server struct {
 // patience is how long a server may take to be ready or to end. It takes some 10 ms.
 const patience = 20 * time.Second
 
-// attempts is how often a free port is looked for: another process may take it first.
-const attempts = 5
+// openAttempts is how often a free port is looked for: another process may take it first.
+const openAttempts = 5
 
 // Start starts a server that ends with the test. Arguments are those of redis-server.
 func Start(tb testing.TB, arguments ...string) *Server {
@@ -50,20 +50,22 @@ func Start(tb testing.TB, arguments ...string) *Server {
 
 // Open starts a server outside of a test. Kill ends it.
 func Open(arguments ...string) (s *Server, err error) {
-	for range attempts {
+	for range openAttempts {
 		var address string
-		if address, err = freeport.Next(); err != nil {
+		address, err = freeport.Next()
+		if err != nil {
 			return nil, err
 		}
 		s = &Server{Address: address, arguments: arguments}
-		if err = s.start(); err == nil {
+		err = s.startProcess()
+		if err == nil {
 			return s, nil
 		}
 	}
 	return nil, err
 }
 
-func (s *Server) start() error {
+func (s *Server) startProcess() error {
 	host, port, err := net.SplitHostPort(s.Address)
 	if err != nil {
 		return err
@@ -71,6 +73,7 @@ func (s *Server) start() error {
 	arguments := append([]string{
 		"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", os.TempDir(),
 	}, s.arguments...)
+	// A sentinel writes into its file, and knows no options about saving.
 	if s.config != "" {
 		arguments = append([]string{s.config, "--bind", host, "--port", port}, s.arguments...)
 	}
@@ -84,7 +87,8 @@ func (s *Server) start() error {
 	}
 	ready, said := make(chan struct{}), make(chan string, 1)
 	s.exited = make(chan struct{})
-	go s.follow(output, ready, said)
+	go s.followOutput(output, ready, said)
+	// It may end at once, as when another process has taken its port.
 	select {
 	case <-ready:
 		return nil
@@ -96,8 +100,8 @@ func (s *Server) start() error {
 	}
 }
 
-// follow reads what the server says until it ends.
-func (s *Server) follow(output io.Reader, ready chan<- struct{}, said chan<- string) {
+// followOutput reads what the server says until it ends.
+func (s *Server) followOutput(output io.Reader, ready chan<- struct{}, said chan<- string) {
 	var text strings.Builder
 	waiting := true
 	for lines := bufio.NewScanner(output); lines.Scan(); {
@@ -119,7 +123,7 @@ func isReady(line string) bool {
 
 // Kill ends the server at once, as a crash would. What it held is gone.
 func (s *Server) Kill() {
-	s.signal(syscall.SIGKILL)
+	s.sendSignal(syscall.SIGKILL)
 	<-s.exited
 }
 
@@ -139,15 +143,15 @@ func (s *Server) Begin(tb testing.TB) {
 }
 
 // Again is Begin outside of a test.
-func (s *Server) Again() error { return s.start() }
+func (s *Server) Again() error { return s.startProcess() }
 
-// Freeze stops the server: it takes connections and requests and answers none, until Thaw.
-func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+// Freeze stops the process until Thaw: the kernel accepts connections and requests, and none is answered.
+func (s *Server) Freeze() { s.sendSignal(syscall.SIGSTOP) }
 
-// Thaw lets the server go on.
-func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+// Thaw continues a frozen process.
+func (s *Server) Thaw() { s.sendSignal(syscall.SIGCONT) }
 
-func (s *Server) signal(signal syscall.Signal) {
+func (s *Server) sendSignal(signal syscall.Signal) {
 	_ = s.process.Process.Signal(signal) // it may have ended
 }
 

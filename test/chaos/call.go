@@ -9,64 +9,65 @@ import (
 	"time"
 )
 
-// An outcome is what came of a call, as its client knows it.
-type outcome string
+// A callOutcome is the result of a call, as far as its client knows it.
+type callOutcome string
 
 // The outcomes. Of the last three only unsent surely had no effect.
 const (
-	granted     outcome = "granted"
-	refused     outcome = "refused"
-	conflict    outcome = "conflict"
-	unavailable outcome = "unavailable" // the server said that it failed
-	cut         outcome = "cut"         // the connection ended, or nothing came in time
-	unsent      outcome = "unsent"      // there was no connection
-	faulty      outcome = "faulty"      // an answer that nothing here should get
+	granted     callOutcome = "granted"
+	refused     callOutcome = "refused"
+	conflict    callOutcome = "conflict"
+	unavailable callOutcome = "unavailable" // the server said that it failed
+	cut         callOutcome = "cut"         // the connection ended, or nothing came in time
+	unsent      callOutcome = "unsent"      // there was no connection
+	faulty      callOutcome = "faulty"      // an answer that nothing here should get
 )
 
-// A call is one request, and what came of it. Times are since the beginning of the run.
-type call struct {
-	client int
-	server string
-	linked time.Duration // when its connection was opened
+// A recordedCall is one request, and what came of it. Times are since the beginning of the run.
+type recordedCall struct {
+	client     int
+	server     string
+	connOpened time.Duration // when its connection was opened
 
 	key, op, holder, message string
 
 	cost, size, amount int64
-	means              uint64 // the fencing token of the hold that is meant; 0 when none is named
+	meantFence         uint64 // the fencing token of the hold that is meant; 0 when none is named
 	interval           time.Duration
 	expires, maxWait   time.Duration
-	hasty              time.Duration // when its client hangs up; 0 when it is patient
+	hangsUpAfter       time.Duration // when its client hangs up; 0 when it is patient
 	hasExpires, final  bool          // final: of the last look
 
 	start, end time.Duration
-	outcome    outcome
+	outcome    callOutcome
 	fence      uint64
 	value      int64
 	text       string // an event's message, or why it failed
 }
 
-// decided reports whether the call was answered with a decision.
-func (c *call) decided() bool {
+// isDecided reports whether the call was answered with a decision.
+func (c *recordedCall) isDecided() bool {
 	return c.outcome == granted || c.outcome == refused || c.outcome == conflict
 }
 
-// maybe reports whether the call may have taken effect without its client knowing.
-func (c *call) maybe() bool { return c.outcome == unavailable || c.outcome == cut }
+// isUncertain reports whether the call may have taken effect without its client knowing.
+func (c *recordedCall) isUncertain() bool { return c.outcome == unavailable || c.outcome == cut }
 
 // forever is the expiry of a hold that has none.
 const forever = time.Duration(1) << 60
 
-// lasts is how long what is acquired or renewed is held.
-func (c *call) lasts() time.Duration {
+// holdLength is how long what is acquired or renewed is held.
+func (c *recordedCall) holdLength() time.Duration {
 	if c.expires == 0 {
 		return forever
 	}
 	return c.expires
 }
 
-// parameters are those of the request, as names and values in turn.
-func (c *call) parameters() []string {
+// parameterList are those of the request, as names and values in turn.
+func (c *recordedCall) parameterList() []string {
 	var list []string
+	// 0 stands for a parameter that is left out, except where 0 has a meaning of its own.
 	number := func(name string, n int64) {
 		if n != 0 {
 			list = append(list, name, strconv.FormatInt(n, 10))
@@ -85,8 +86,8 @@ func (c *call) parameters() []string {
 	if c.holder != "" {
 		list = append(list, "key", c.holder)
 	}
-	if c.means != 0 {
-		list = append(list, "fence", strconv.FormatUint(c.means, 10))
+	if c.meantFence != 0 {
+		list = append(list, "fence", strconv.FormatUint(c.meantFence, 10))
 	}
 	if c.message != "" {
 		list = append(list, "message", c.message)
@@ -94,18 +95,18 @@ func (c *call) parameters() []string {
 	return list
 }
 
-// kind is what comes before the slash of the key.
-func (c *call) kind() string {
+// keyKind is what comes before the slash of the key.
+func (c *recordedCall) keyKind() string {
 	kind, _, _ := strings.Cut(c.key, "/")
 	return kind
 }
 
 // String is the call as histories show it.
-func (c *call) String() string {
+func (c *recordedCall) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%9.3f to %9.3f  client %-3d %-10s %s %s", c.start.Seconds(), c.end.Seconds(),
 		c.client, c.server, c.op, c.key)
-	list := c.parameters()
+	list := c.parameterList()
 	for i := 0; i < len(list); i += 2 {
 		fmt.Fprintf(&b, " %s=%s", list[i], list[i+1])
 	}
@@ -113,7 +114,7 @@ func (c *call) String() string {
 	if c.fence != 0 {
 		fmt.Fprintf(&b, " fence %d", c.fence)
 	}
-	if c.kind() == "counter" && c.outcome == granted {
+	if c.keyKind() == "counter" && c.outcome == granted {
 		fmt.Fprintf(&b, " value %d", c.value)
 	}
 	if c.text != "" {

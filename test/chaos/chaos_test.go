@@ -18,9 +18,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // shortly is how a run is made in a test: make chaos makes longer ones.
-func shortly(t *testing.T) config {
+func shortly(t *testing.T) chaosConfig {
 	t.Helper()
-	c := config{length: 4 * time.Second, clients: 12, pause: 10 * time.Millisecond, seed: 1}
+	c := chaosConfig{length: 4 * time.Second, clients: 12, pause: 10 * time.Millisecond, seed: 1}
 	c.slack = 10 * time.Second // other tests run beside it
 	c.folder = t.TempDir()
 	c.binary = filepath.Join(c.folder, "gatehouse")
@@ -29,7 +29,7 @@ func shortly(t *testing.T) config {
 	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		flags = append(flags, "-race")
 	}
-	if err := build(t.Context(), c.binary, flags...); err != nil {
+	if err := buildServer(t.Context(), c.binary, flags...); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -44,13 +44,13 @@ func TestNothingIsLostThatWasPromised(t *testing.T) {
 			t.Parallel()
 			own := c
 			own.folder = t.TempDir()
-			p, err := tryOne(t.Context(), v, own)
+			p, err := testStore(t.Context(), v, own)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var text strings.Builder
-			p.print(&text)
-			if !p.good() {
+			p.writeText(&text)
+			if !p.asExpected() {
 				t.Errorf("%s keeps all promises: %t, want %t\n%s", v.name, p.Kept, !v.forgets, &text)
 			}
 			for _, line := range p.Promises[:len(p.Promises)-1] {
@@ -68,88 +68,88 @@ func TestNothingIsLostThatWasPromised(t *testing.T) {
 // breaches are short histories in which a promise is broken, or none is.
 var breaches = []struct {
 	fact, promise string
-	calls         []call
+	calls         []recordedCall
 }{
-	{"a lock is held by two", roomIsKept, []call{
+	{"a lock is held by two", roomIsKept, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Minute, start: 0, end: 1},
 		{op: "acquire", holder: "b", outcome: granted, fence: 2, expires: time.Minute, start: 2, end: 3},
 	}},
-	{"the second comes after the release", "", []call{
+	{"the second comes after the release", "", []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
 		{op: "release", holder: "a", outcome: cut, start: 2, end: 3},
 		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 4, end: 5},
 	}},
-	{"the second comes after the end", "", []call{
+	{"the second comes after the end", "", []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Second, start: 0, end: 1},
 		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 1e9, end: 2e9},
 	}},
-	{"a renewal puts off the end", roomIsKept, []call{
+	{"a renewal puts off the end", roomIsKept, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Second, start: 0, end: 1},
 		{op: "renew", holder: "a", outcome: granted, fence: 1, expires: time.Second, start: 9e8, end: 91e7},
 		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 11e8, end: 12e8},
 	}},
-	{"a hold is gone before its end", holdsStay, []call{
+	{"a hold is gone before its end", holdsStay, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
 		{op: "renew", holder: "a", outcome: conflict, start: 2, end: 3},
 	}},
-	{"a hold is gone that was granted at the second try", holdsStay, []call{
+	{"a hold is gone that was granted at the second try", holdsStay, []recordedCall{
 		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
 		{op: "release", holder: "a", outcome: conflict, start: 4, end: 5},
 	}},
-	{"a hold that a renewal found is gone", holdsStay, []call{
+	{"a hold that a renewal found is gone", holdsStay, []recordedCall{
 		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
 		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
 		{op: "renew", holder: "a", outcome: conflict, start: 4, end: 5},
 	}},
-	{"a hold that a renewal found is of another, too", roomIsKept, []call{
+	{"a hold that a renewal found is of another, too", roomIsKept, []recordedCall{
 		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
 		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
 		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 4, end: 5},
 	}},
-	{"a release that means another hold does it", holdsStay, []call{
+	{"a release that means another hold does it", holdsStay, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
-		{op: "release", holder: "a", means: 1, outcome: granted, start: 2, end: 3},
+		{op: "release", holder: "a", meantFence: 1, outcome: granted, start: 2, end: 3},
 	}},
-	{"a release that means another hold does nothing", "", []call{
+	{"a release that means another hold does nothing", "", []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
-		{op: "release", holder: "a", means: 1, outcome: conflict, start: 2, end: 3},
-		{op: "renew", holder: "a", means: 2, outcome: granted, fence: 2, start: 4, end: 5},
+		{op: "release", holder: "a", meantFence: 1, outcome: conflict, start: 2, end: 3},
+		{op: "renew", holder: "a", meantFence: 2, outcome: granted, fence: 2, start: 4, end: 5},
 	}},
-	{"what was released is held again", releasesStay, []call{
+	{"what was released is held again", releasesStay, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
 		{op: "release", holder: "a", outcome: granted, start: 2, end: 3},
 		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 4, end: 5},
 	}},
-	{"a token falls", fencesRise, []call{
+	{"a token falls", fencesRise, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
 		{op: "release", holder: "a", outcome: granted, start: 2, end: 3},
 		{op: "acquire", holder: "b", outcome: granted, fence: 1, start: 4, end: 5},
 	}},
-	{"tokens of grants at the same time are in any order", "", []call{
+	{"tokens of grants at the same time are in any order", "", []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 4},
 		{op: "release", holder: "a", outcome: granted, start: 4, end: 5},
 		{op: "acquire", holder: "b", outcome: granted, fence: 1, expires: 1, start: 1, end: 5},
 	}},
-	{"a renewal has another token", fencesRise, []call{
+	{"a renewal has another token", fencesRise, []recordedCall{
 		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
 		{op: "renew", holder: "a", outcome: granted, fence: 2, start: 2, end: 3},
 	}},
 }
 
 // judgedWrong is the promises of which the judge does not find what is so: this one is broken, and no other.
-func judgedWrong(calls []call, broken string) (wrong []string) {
-	r := &run{variant: &variants[3], config: config{slack: time.Second}}
+func judgedWrong(calls []recordedCall, broken string) (wrong []string) {
+	r := &chaosRun{variant: &variants[3], config: chaosConfig{slack: time.Second}}
 	for i := range calls {
 		c := &calls[i]
 		if c.outcome == cut && c.text == "" { // its server was killed
-			r.faults = append(r.faults, &fault{at: c.start, back: c.end})
+			r.faults = append(r.faults, &injectedFault{at: c.start, back: c.end})
 		}
 		r.calls = append(r.calls, c)
 	}
-	j := judged(r)
-	for _, p := range promises {
-		if (j.tally[p].broken > 0) != (p == broken) {
+	j := judgeRun(r)
+	for _, p := range guarantees {
+		if (j.counts[p].broken > 0) != (p == broken) {
 			wrong = append(wrong, p)
 		}
 	}
@@ -171,34 +171,34 @@ func TestTheJudgeFindsWhatIsBroken(t *testing.T) {
 // others are the same for what is not held.
 var others = []struct {
 	fact, promise string
-	calls         []call
+	calls         []recordedCall
 }{
-	{"a count is lost", countsStay, []call{
+	{"a count is lost", countsStay, []recordedCall{
 		{key: "counter/c", op: "count", amount: 2, outcome: granted, value: 2, start: 0, end: 1},
 		{key: "counter/c", op: "value", outcome: granted, value: 1, final: true, start: 2, end: 3},
 	}},
-	{"a count that nobody was told of is there, or not", "", []call{
+	{"a count that nobody was told of is there, or not", "", []recordedCall{
 		{key: "counter/c", op: "count", amount: 2, outcome: cut, start: 0, end: 1},
 		{key: "counter/c", op: "value", outcome: granted, value: 2, start: 2, end: 3},
 		{key: "counter/c", op: "count", amount: 2, outcome: unavailable, start: 4, end: 5},
 		{key: "counter/c", op: "value", outcome: granted, value: 2, final: true, start: 6, end: 7},
 	}},
-	{"a count is there twice", countsStay, []call{
+	{"a count is there twice", countsStay, []recordedCall{
 		{key: "counter/c", op: "count", amount: 2, outcome: granted, value: 2, start: 0, end: 1},
 		{key: "counter/c", op: "value", outcome: granted, value: 4, final: true, start: 2, end: 3},
 	}},
-	{"an event is forgotten", eventsStay, []call{
+	{"an event is forgotten", eventsStay, []recordedCall{
 		{key: "event/e", op: "send", message: "m", outcome: granted, start: 0, end: 1},
 		{key: "event/e", op: "wait", outcome: refused, start: 2, end: 3},
 	}},
-	{"a bucket gives too much", ratesAreKept, []call{
+	{"a bucket gives too much", ratesAreKept, []recordedCall{
 		{key: "gcra/t", op: "acquire", size: 1, interval: 9, cost: 2, outcome: granted, start: 0, end: 1},
 		{key: "gcra/t", op: "acquire", size: 1, interval: 9, cost: 1, outcome: granted, start: 2, end: 3},
 	}},
-	{"nobody answers", inTime, []call{
+	{"nobody answers", inTime, []recordedCall{
 		{key: "event/e", op: "wait", outcome: cut, text: "timeout", start: 0, end: 2 * time.Second},
 	}},
-	{"an answer is late", inTime, []call{
+	{"an answer is late", inTime, []recordedCall{
 		{key: "event/e", op: "wait", outcome: refused, start: 0, end: 2 * time.Second},
 	}},
 }
@@ -220,7 +220,7 @@ func TestMistakes(t *testing.T) {
 		"-clients 0":          "-seconds and -clients must be above 0, -pause not below",
 		"-store disk,,memory": `-store is "", want ` + wantStore,
 	} {
-		err := command(t.Context(), strings.Fields(args), new(bytes.Buffer))
+		err := runCommand(t.Context(), strings.Fields(args), new(bytes.Buffer))
 		if err == nil || err.Error() != want {
 			t.Errorf("chaos %s = %v, want %s", args, err, want)
 		}

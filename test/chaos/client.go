@@ -10,149 +10,154 @@ import (
 	"time"
 )
 
-// storeTime is how long a server waits for its store unless it is told otherwise.
-const storeTime = 500 * time.Millisecond
+// storeTimeout is how long a server waits for its store unless it is told otherwise.
+const storeTimeout = 500 * time.Millisecond
 
-// inTime is how long an answer may take.
-func (c *config) inTime(q *call) time.Duration { return q.maxWait + storeTime + c.slack }
-
-// A client calls, one call after the other, and writes down what it is told. When a server fails it goes to
-// another one.
-type client struct {
-	run    *run
-	number int
-	random *rand.Rand
-	ctx    context.Context // that of work, or of the last look
-	at     int             // the server it talks to
-	wires  []*wire         // one for each server
-	serial int
-	calls  []*call
-
-	kept, dropped []call // acquires of holds that stay, and of those that were given back
+// answerLimit is how long an answer may take.
+func (c *chaosConfig) answerLimit(q *recordedCall) time.Duration {
+	return q.maxWait + storeTimeout + c.slack
 }
 
-func newClient(r *run, number int) *client {
-	return &client{
+// A loadClient calls, one call after the other, and writes down what it is told. When a server fails it goes
+// to another one.
+type loadClient struct {
+	run           *chaosRun
+	number        int
+	random        *rand.Rand
+	ctx           context.Context // that of work, or of the last look
+	currentServer int             // the server it talks to
+	conns         []*clientConn   // one for each server
+	serial        int
+	calls         []*recordedCall
+
+	kept, dropped []recordedCall // acquires of holds that stay, and of those that were given back
+}
+
+func newClient(r *chaosRun, number int) *loadClient {
+	return &loadClient{
 		run: r, number: number, random: rand.New(rand.NewPCG(r.config.seed, uint64(number)+1)),
-		at: number % len(r.stage.servers), wires: make([]*wire, len(r.stage.servers)),
+		currentServer: number % len(r.cluster.servers), conns: make([]*clientConn, len(r.cluster.servers)),
 	}
 }
 
-// work calls until ctx ends.
-func (c *client) work(ctx context.Context) {
+// callUntil calls until ctx ends.
+func (c *loadClient) callUntil(ctx context.Context) {
 	c.ctx = ctx
 	for ctx.Err() == nil {
-		c.step()
-		if c.chance(20) {
-			c.at = c.random.IntN(len(c.wires))
+		c.makeCall()
+		if c.oneIn(20) {
+			c.currentServer = c.random.IntN(len(c.conns))
 		}
-		sleep(ctx, c.upTo(2*c.run.config.pause))
+		sleepFor(ctx, c.randomTime(2*c.run.config.pause))
 	}
 }
 
-func (c *client) close() {
-	for i := range c.wires {
+func (c *loadClient) closeConns() {
+	for i := range c.conns {
 		c.hangUp(i)
 	}
 }
 
-// chance is true once in n times.
-func (c *client) chance(n int) bool { return c.random.IntN(n) == 0 }
+// oneIn is true once in n times.
+func (c *loadClient) oneIn(n int) bool { return c.random.IntN(n) == 0 }
 
-// upTo is a time below the longest.
-func (c *client) upTo(longest time.Duration) time.Duration {
+// randomTime is a time below the longest.
+func (c *loadClient) randomTime(longest time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(longest) + 1))
 }
 
-// name is one that nobody else uses.
-func (c *client) name() string {
+// uniqueName returns a name that no other client uses.
+func (c *loadClient) uniqueName() string {
 	c.serial++
 	return strconv.Itoa(c.number) + "-" + strconv.Itoa(c.serial)
 }
 
-// haste is of how many acquires one is given up early by its client, which then asks again: the server may do
-// it all the same, now or when it goes on after it was frozen.
-const haste = 8
+// hangUpOneIn is of how many acquires one is given up early by its client, which then asks again: the server
+// may do it all the same, now or when it goes on after it was frozen.
+const hangUpOneIn = 8
 
-// patient is how much longer than it may take a client waits for an answer.
-const patient = 500 * time.Millisecond
+// extraPatience is how much longer than it may take a client waits for an answer.
+const extraPatience = 500 * time.Millisecond
 
-// ask puts a call to the server of the moment.
-func (c *client) ask(q call) *call {
-	s := c.run.stage.servers[c.at]
+// sendCall puts a call to the server of the moment.
+func (c *loadClient) sendCall(q recordedCall) *recordedCall {
+	s := c.run.cluster.servers[c.currentServer]
 	q.client, q.server = c.number, s.label
 	c.calls = append(c.calls, &q)
-	q.start = c.run.now()
-	w, err := c.wire()
+	q.start = c.run.sinceBegin()
+	w, err := c.currentConn()
 	if err != nil {
-		q.outcome, q.text, q.end = unsent, err.Error(), c.run.now()
+		q.outcome, q.text, q.end = unsent, err.Error(), c.run.sinceBegin()
 		c.goElsewhere()
 		return &q
 	}
-	q.linked, q.start = w.linked, c.run.now()
-	wait := c.run.config.inTime(&q) + patient
-	if q.op == "acquire" && !q.final && c.chance(haste) {
-		q.hasty = c.upTo(q.maxWait + 200*time.Millisecond)
-		if c.chance(2) {
-			q.hasty = c.upTo(5 * time.Millisecond) // about when it is granted
+	q.connOpened, q.start = w.opened, c.run.sinceBegin()
+	wait := c.run.config.answerLimit(&q) + extraPatience
+	// Some clients hang up early. The server may have granted the acquire all the same, or do so when it goes
+	// on after a freeze.
+	if q.op == "acquire" && !q.final && c.oneIn(hangUpOneIn) {
+		q.hangsUpAfter = c.randomTime(q.maxWait + 200*time.Millisecond)
+		if c.oneIn(2) {
+			q.hangsUpAfter = c.randomTime(5 * time.Millisecond) // about when it is granted
 		}
-		q.hasty++
-		wait = q.hasty
+		q.hangsUpAfter++
+		wait = q.hangsUpAfter
 	}
 	_ = w.conn.SetDeadline(time.Now().Add(wait)) // open connections take it
-	err = w.ask(w, &q)
-	q.end = c.run.now()
+	err = w.send(w, &q)
+	q.end = c.run.sinceBegin()
 	if q.outcome == "" {
 		q.outcome, q.text = cut, fmt.Sprint(err)
 	}
 	if err != nil {
-		c.hangUp(c.at)
+		c.hangUp(c.currentServer)
 	}
-	if q.maybe() {
+	if q.isUncertain() {
 		c.goElsewhere()
 	}
 	return &q
 }
 
-// wire is the connection to the server of the moment. Clients with even numbers speak HTTP, the others RESP.
-func (c *client) wire() (*wire, error) {
-	if w := c.wires[c.at]; w != nil {
+// currentConn is the connection to the server of the moment. Clients with even numbers speak HTTP, the others
+// RESP.
+func (c *loadClient) currentConn() (*clientConn, error) {
+	if w := c.conns[c.currentServer]; w != nil {
 		return w, nil
 	}
-	s := c.run.stage.servers[c.at]
-	linked := c.run.now()
-	address, ask := s.http, askHTTP
+	s := c.run.cluster.servers[c.currentServer]
+	linked := c.run.sinceBegin()
+	address, ask := s.http, sendHTTP
 	if c.number%2 == 1 {
-		address, ask = s.resp, askRESP
+		address, ask = s.resp, sendRESP
 	}
-	w, err := dial(address, ask)
+	w, err := dialServer(address, ask)
 	if err != nil {
 		return nil, err
 	}
-	w.linked = linked
-	c.wires[c.at] = w
+	w.opened = linked
+	c.conns[c.currentServer] = w
 	return w, nil
 }
 
-func (c *client) hangUp(server int) {
-	if w := c.wires[server]; w != nil {
+func (c *loadClient) hangUp(server int) {
+	if w := c.conns[server]; w != nil {
 		_ = w.conn.Close()
-		c.wires[server] = nil
+		c.conns[server] = nil
 	}
 }
 
 // goElsewhere turns to the next server, after a moment.
-func (c *client) goElsewhere() {
-	c.at = (c.at + 1) % len(c.wires)
-	sleep(c.ctx, 5*time.Millisecond+c.upTo(20*time.Millisecond))
+func (c *loadClient) goElsewhere() {
+	c.currentServer = (c.currentServer + 1) % len(c.conns)
+	sleepFor(c.ctx, 5*time.Millisecond+c.randomTime(20*time.Millisecond))
 }
 
-// insist asks until there is a decision, some times.
-func (c *client) insist(q call, times int) *call {
+// retryCall asks until there is a decision, some times.
+func (c *loadClient) retryCall(q recordedCall, times int) *recordedCall {
 	for {
-		answer := c.ask(q)
+		answer := c.sendCall(q)
 		times--
-		if answer.decided() || answer.outcome == faulty || times == 0 || c.ctx.Err() != nil {
+		if answer.isDecided() || answer.outcome == faulty || times == 0 || c.ctx.Err() != nil {
 			return answer
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	serversStay  = "servers end only when killed, and come back"
 )
 
-var promises = []string{
+var guarantees = []string{
 	holdsStay, releasesStay, fencesRise, roomIsKept, countsStay, eventsStay, ratesAreKept, inTime,
 	serversStay,
 }
@@ -31,105 +31,107 @@ var promises = []string{
 // margin is how much earlier than by the clock of its client a hold may end. Lengths are whole milliseconds.
 const margin = 20 * time.Millisecond
 
-// A place is where in a history something is.
-type place struct {
+// A historyPoint is where in a history something is.
+type historyPoint struct {
 	key string
 	at  time.Duration
 }
 
 // A breach is a promise that was not kept.
 type breach struct {
-	place
+	historyPoint
 	text    string
 	history string
 }
 
-// A tally is how often a promise was put to the test, and what came of it.
-type tally struct {
+// A checkCount is how often a promise was put to the test, and what came of it.
+type checkCount struct {
 	checked, broken int
 	first           []breach
 }
 
-// mostBreaches is how many breaches of a promise are shown.
-const mostBreaches = 3
+// maxBreaches is how many breaches of a promise are shown.
+const maxBreaches = 3
 
-// A judge compares what clients were told with what was promised.
-type judge struct {
-	run    *run
-	names  map[string][]*call // in the order in which they were asked
-	losses []time.Duration    // when a store lost everything
-	tally  map[string]*tally
+// A historyJudge compares what clients were told with what was promised.
+type historyJudge struct {
+	run         *chaosRun
+	callsByName map[string][]*recordedCall // in the order in which they were asked
+	losses      []time.Duration            // when a store lost everything
+	counts      map[string]*checkCount
 }
 
-// judged is what a run is worth.
-func judged(r *run) *judge {
-	j := &judge{run: r, names: make(map[string][]*call), tally: make(map[string]*tally)}
-	for _, p := range promises {
-		j.tally[p] = &tally{}
+// judgeRun is what a run is worth.
+func judgeRun(r *chaosRun) *historyJudge {
+	j := &historyJudge{run: r, callsByName: make(map[string][]*recordedCall),
+		counts: make(map[string]*checkCount)}
+	for _, p := range guarantees {
+		j.counts[p] = &checkCount{}
 	}
 	for _, f := range r.faults {
 		if f.wiped {
 			j.losses = append(j.losses, f.at)
 		}
 	}
+	// The calls of all clients in one order. Each check then goes through the calls on one name.
 	slices.Sort(j.losses)
-	slices.SortFunc(r.calls, func(a, b *call) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(r.calls, func(a, b *recordedCall) int { return cmp.Compare(a.start, b.start) })
 	for _, c := range r.calls {
-		j.names[c.key] = append(j.names[c.key], c)
+		j.callsByName[c.key] = append(j.callsByName[c.key], c)
 	}
-	for key, calls := range j.names {
-		switch calls[0].kind() {
+	for key, calls := range j.callsByName {
+		switch calls[0].keyKind() {
 		case "lock", "semaphore":
-			j.holds(key, calls)
+			j.checkHolds(key, calls)
 		case "counter":
-			j.counter(key, calls)
+			j.checkCounter(key, calls)
 		case "event":
-			j.event(key, calls)
+			j.checkEvent(key, calls)
 		default:
-			j.bucket(key, calls)
+			j.checkBucket(key, calls)
 		}
 	}
-	j.times()
-	for _, err := range r.broken {
-		j.breach(serversStay, place{}, "%v", err)
+	j.checkTimes()
+	for _, err := range r.failures {
+		j.recordBreach(serversStay, historyPoint{}, "%v", err)
 	}
-	j.tally[serversStay].checked = len(r.faults)
+	j.counts[serversStay].checked = len(r.faults)
 	return j
 }
 
-// broken is how many breaches there are in all.
-func (j *judge) broken() (n int) {
-	for _, t := range j.tally {
+// countBreaches is how many breaches there are in all.
+func (j *historyJudge) countBreaches() (n int) {
+	for _, t := range j.counts {
 		n += t.broken
 	}
 	return n
 }
 
-// breach notes a breach.
-func (j *judge) breach(promise string, at place, format string, args ...any) {
-	t := j.tally[promise]
+// recordBreach notes a breach.
+func (j *historyJudge) recordBreach(promise string, at historyPoint, format string, args ...any) {
+	t := j.counts[promise]
 	t.broken++
 	text := fmt.Sprintf(format, args...)
-	if len(t.first) < mostBreaches {
-		t.first = append(t.first, breach{at, text, j.history(at)})
+	if len(t.first) < maxBreaches {
+		t.first = append(t.first, breach{at, text, j.historyAround(at)})
 	}
 }
 
-// before and after enclose what a history shows around a breach; what stays is asked for late.
-const before, after = 6 * time.Second, time.Second
+// historyBefore and after enclose what a history shows around a breach; what stays is asked for late.
+const historyBefore, historyAfter = 6 * time.Second, time.Second
 
-// history is what was asked under a name around some time, and what was done to processes.
-func (j *judge) history(p place) string {
-	calls, at := j.names[p.key], p.at
+// historyAround is what was asked under a name around some time, and what was done to processes.
+func (j *historyJudge) historyAround(p historyPoint) string {
+	calls, at := j.callsByName[p.key], p.at
 	rare := len(calls) < 100
 	var lines []string
 	for _, c := range calls {
-		if rare || c.end > at-before && c.start < at+after {
+		if rare || c.end > at-historyBefore && c.start < at+historyAfter {
 			lines = append(lines, c.String())
 		}
 	}
 	for _, f := range j.run.faults {
-		if p.key != "" && (rare || f.back > at-before && f.at < at+after) {
+		if p.key != "" && (rare || f.back > at-historyBefore && f.at < at+historyAfter) {
 			lines = append(lines, f.String())
 		}
 	}
@@ -138,7 +140,7 @@ func (j *judge) history(p place) string {
 }
 
 // String is the fault as histories show it.
-func (f *fault) String() string {
+func (f *injectedFault) String() string {
 	what := "was killed"
 	switch {
 	case f.frozen:
@@ -151,12 +153,12 @@ func (f *fault) String() string {
 }
 
 // lostBetween reports whether a store lost everything in that time, or so shortly before that it may have.
-func (j *judge) lostBetween(from, to time.Duration) bool {
+func (j *historyJudge) lostBetween(from, to time.Duration) bool {
 	return slices.ContainsFunc(j.losses, func(at time.Duration) bool { return at >= from && at <= to })
 }
 
 // firstLoss is when a store lost everything next.
-func (j *judge) firstLoss(from time.Duration) time.Duration {
+func (j *historyJudge) firstLoss(from time.Duration) time.Duration {
 	for _, at := range j.losses {
 		if at >= from {
 			return at
@@ -165,79 +167,87 @@ func (j *judge) firstLoss(from time.Duration) time.Duration {
 	return forever
 }
 
-// counter holds the calls on a counter against what it came to.
-func (j *judge) counter(key string, calls []*call) {
+// checkCounter holds the calls on a counter against what it came to.
+func (j *historyJudge) checkCounter(key string, calls []*recordedCall) {
 	var sure, perhaps int64
-	var last *call
+	var last *recordedCall
 	for _, c := range calls {
 		switch {
 		case c.final && c.outcome == granted:
 			last = c
 		case c.op == "count" && c.outcome == granted:
 			sure += c.amount
-		case c.op == "count" && c.maybe():
+		case c.op == "count" && c.isUncertain():
 			perhaps += c.amount
 		}
 	}
 	if last == nil {
-		j.breach(countsStay, place{key, calls[len(calls)-1].end}, "it tells no value in the last look")
+		j.recordBreach(countsStay, historyPoint{key, calls[len(calls)-1].end},
+			"it tells no value in the last look")
 		return
 	}
-	j.tally[countsStay].checked++
+	j.counts[countsStay].checked++
+	// Counts without an answer may or may not be in it. A store that loses everything may have lost all.
 	low := sure
 	if j.run.variant.loses {
 		low = 0
 	}
 	if last.value < low || last.value > sure+perhaps {
-		j.breach(countsStay, place{key, last.start},
+		j.recordBreach(countsStay, historyPoint{key, last.start},
 			"its value is %d at last, want %d, and at most %d more of which nobody knows",
 			last.value, sure, perhaps)
 	}
-	j.rise(key, calls)
+	j.checkMonotonic(key, calls)
 }
 
 // sortedByEnd is the calls in the order of their answers.
-func sortedByEnd(calls []*call) []*call {
-	return slices.SortedFunc(slices.Values(calls), func(a, b *call) int { return cmp.Compare(a.end, b.end) })
+func sortedByEnd(calls []*recordedCall) []*recordedCall {
+	return slices.SortedFunc(slices.Values(calls),
+		func(a, b *recordedCall) int { return cmp.Compare(a.end, b.end) })
 }
 
-// rise looks whether what a counter tells never falls.
-func (j *judge) rise(key string, calls []*call) {
+// checkMonotonic looks whether what a counter tells never falls.
+func (j *historyJudge) checkMonotonic(key string, calls []*recordedCall) {
 	if len(j.losses) > 0 {
 		return
 	}
-	told := slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.outcome != granted })
+	told := slices.DeleteFunc(slices.Clone(calls), func(c *recordedCall) bool { return c.outcome != granted })
 	byEnd := sortedByEnd(told)
+	// Only what was answered before a call began is known to come before it: calls at the same time may take
+	// effect in any order.
 	highest, i := int64(0), 0
 	for _, c := range told {
 		for ; byEnd[i].end < c.start; i++ {
 			highest = max(highest, byEnd[i].value)
 		}
-		j.tally[countsStay].checked++
+		j.counts[countsStay].checked++
 		if c.value < highest+c.amount {
-			j.breach(countsStay, place{key, c.start}, "it told %d, after %d had been told", c.value, highest)
+			j.recordBreach(countsStay, historyPoint{key, c.start}, "it told %d, after %d had been told",
+				c.value, highest)
 		}
 	}
 }
 
-// event holds what was told about an event against its sending.
-func (j *judge) event(key string, calls []*call) {
-	t := j.tally[eventsStay]
-	var sent *call
+// checkEvent holds what was told about an event against its sending.
+func (j *historyJudge) checkEvent(key string, calls []*recordedCall) {
+	t := j.counts[eventsStay]
+	var sent *recordedCall
 	for _, c := range calls {
 		if c.op == "send" && c.outcome == granted && sent == nil {
 			sent = c
 			continue
 		}
-		if sent == nil || c.start < sent.end || !c.decided() || j.lostBetween(sent.start, c.end) {
+		// Calls that began before the sending was answered prove nothing, nor do those over a loss.
+		if sent == nil || c.start < sent.end || !c.isDecided() || j.lostBetween(sent.start, c.end) {
 			continue
 		}
 		t.checked++
 		if c.op == "send" && c.outcome == granted {
-			j.breach(eventsStay, place{key, c.start}, "it was sent twice")
+			j.recordBreach(eventsStay, historyPoint{key, c.start}, "it was sent twice")
 		}
 		if c.op == "wait" && (c.outcome != granted || c.text != sent.message) {
-			j.breach(eventsStay, place{key, c.start}, "a wait after it was sent: %s, message %q, want %q",
+			j.recordBreach(eventsStay, historyPoint{key, c.start},
+				"a wait after it was sent: %s, message %q, want %q",
 				c.outcome, c.text, sent.message)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A tenure is a hold, as far as its holder can be sure of it: from the acknowledgement to the earliest time
-// at which it can have ended.
-type tenure struct {
+// A holdInterval is a hold, as far as its holder can be sure of it: from the acknowledgement to the earliest
+// time at which it can have ended.
+type holdInterval struct {
 	holder      string
 	asked, from time.Duration
 	until       time.Duration
@@ -19,22 +19,23 @@ type tenure struct {
 	cost        int64
 }
 
-// holds looks at a lock or a semaphore.
-func (j *judge) holds(key string, calls []*call) {
+// checkHolds looks at a lock or a semaphore.
+func (j *historyJudge) checkHolds(key string, calls []*recordedCall) {
 	size := int64(1)
-	holders := make(map[string][]*call)
+	holders := make(map[string][]*recordedCall)
 	for _, c := range calls {
 		size = max(size, c.size)
 		holders[c.holder] = append(holders[c.holder], c)
 	}
-	var all []*tenure
+	var all []*holdInterval
 	for _, own := range holders {
-		w := walk{judge: j, key: key, tried: -1}
+		w := holderCheck{judge: j, key: key, tried: -1}
 		for _, c := range own {
-			w.step(c)
+			w.checkCall(c)
 		}
 		all = append(all, w.all...)
 	}
+	// A store that loses everything ends all holds that it has then.
 	for _, t := range all {
 		if loss := j.firstLoss(t.asked); loss <= t.from {
 			t.until = t.from // it is not known whether it was granted before or after
@@ -42,42 +43,42 @@ func (j *judge) holds(key string, calls []*call) {
 			t.until = min(t.until, loss)
 		}
 	}
-	j.fences(key, all)
-	j.room(key, size, all)
+	j.checkFences(key, all)
+	j.checkRoom(key, size, all)
 }
 
-// A walk follows one holder, whose calls come one after the other.
-type walk struct {
-	judge *judge
+// A holderCheck follows one holder, whose calls come one after the other.
+type holderCheck struct {
+	judge *historyJudge
 	key   string
-	all   []*tenure
+	all   []*holdInterval
 
-	now      *tenure
-	tried    time.Duration // when it first asked for what it has not got; below 0 when it has not
-	cost     int64         // of what it asked for
-	blurred  bool          // an acquire without an answer may take effect at any time
-	released bool          // and that was acknowledged
-	leaving  bool          // it may have been released
+	current       *holdInterval
+	tried         time.Duration // when it first asked for what it has not got; below 0 when it has not
+	cost          int64         // of what it asked for
+	uncertain     bool          // an acquire without an answer may take effect at any time
+	released      bool          // and that was acknowledged
+	mayBeReleased bool          // it may have been released
 }
 
-func (w *walk) step(c *call) {
-	if c.means != 0 && w.now != nil && c.means < w.now.fence {
-		w.stray(c)
+func (w *holderCheck) checkCall(c *recordedCall) {
+	if c.meantFence != 0 && w.current != nil && c.meantFence < w.current.fence {
+		w.checkOtherFence(c)
 		return
 	}
 	switch c.op {
 	case "acquire":
-		w.acquire(c)
+		w.checkAcquire(c)
 	case "renew":
-		w.renew(c)
+		w.checkRenew(c)
 	case "release":
-		w.release(c)
+		w.checkRelease(c)
 	}
 }
 
-func (w *walk) acquire(c *call) {
-	if c.maybe() {
-		w.blurred = true
+func (w *holderCheck) checkAcquire(c *recordedCall) {
+	if c.isUncertain() {
+		w.uncertain = true
 		w.cost = c.cost
 		if w.tried < 0 {
 			w.tried = c.start
@@ -88,106 +89,116 @@ func (w *walk) acquire(c *call) {
 	}
 	asked := c.start
 	if w.tried >= 0 {
-		asked = w.tried // the first time may have been the one that counted
+		asked = w.tried // the attempt without an answer may be the one that was granted
 	}
-	w.now = &tenure{
+	w.current = &holdInterval{
 		holder: c.holder, fence: c.fence, cost: max(1, c.cost),
-		asked: asked, from: c.end, until: asked + c.lasts(),
+		asked: asked, from: c.end, until: asked + c.holdLength(),
 	}
-	w.all = append(w.all, w.now)
-	w.tried, w.released, w.leaving = -1, false, false
+	w.all = append(w.all, w.current)
+	w.tried, w.released, w.mayBeReleased = -1, false, false
 	if c.fence == 0 {
-		w.judge.breach(fencesRise, place{w.key, c.start}, "holder %s got no fencing token", c.holder)
+		w.judge.recordBreach(fencesRise, historyPoint{w.key, c.start}, "holder %s got no fencing token",
+			c.holder)
 	}
 }
 
 // mustHold reports whether there is no doubt that the holder has it during the call.
-func (w *walk) mustHold(c *call) bool {
-	return w.now != nil && !w.released && !w.leaving && c.end < w.now.until-margin &&
-		!w.judge.lostBetween(w.now.asked, c.end)
+func (w *holderCheck) mustHold(c *recordedCall) bool {
+	return w.current != nil && !w.released && !w.mayBeReleased && c.end < w.current.until-margin &&
+		!w.judge.lostBetween(w.current.asked, c.end)
 }
 
-// lost notes that a hold is gone that should be there.
-func (w *walk) lost(c *call) {
-	w.judge.breach(holdsStay, place{w.key, c.start}, "holder %s, fence %d, granted at %.3f: %s: %s %s",
-		c.holder, w.now.fence, w.now.from.Seconds(), c.op, c.outcome, c.text)
-	w.now.until = min(w.now.until, c.start)
-	w.now = nil
+// recordLostHold notes that a hold is gone that should be there.
+func (w *holderCheck) recordLostHold(c *recordedCall) {
+	w.judge.recordBreach(holdsStay, historyPoint{w.key, c.start},
+		"holder %s, fence %d, granted at %.3f: %s: %s %s",
+		c.holder, w.current.fence, w.current.from.Seconds(), c.op, c.outcome, c.text)
+	w.current.until = min(w.current.until, c.start)
+	w.current = nil
 }
 
-func (w *walk) renew(c *call) {
-	stays, stayed := w.judge.tally[holdsStay], w.judge.tally[releasesStay]
+func (w *holderCheck) checkRenew(c *recordedCall) {
+	stays, stayed := w.judge.counts[holdsStay], w.judge.counts[releasesStay]
 	switch {
-	case !c.decided():
+	case !c.isDecided():
 	case w.mustHold(c):
 		stays.checked++
 		if c.outcome != granted {
-			w.lost(c)
+			w.recordLostHold(c)
 			return
 		}
-		w.now.until = max(w.now.until, c.start+c.lasts())
-		if c.fence != w.now.fence {
-			w.judge.breach(fencesRise, place{w.key, c.start}, "holder %s has fence %d, and %d when it renews",
-				c.holder, w.now.fence, c.fence)
+		w.current.until = max(w.current.until, c.start+c.holdLength())
+		if c.fence != w.current.fence {
+			w.judge.recordBreach(fencesRise, historyPoint{w.key, c.start},
+				"holder %s has fence %d, and %d when it renews",
+				c.holder, w.current.fence, c.fence)
 		}
-	case w.released && !w.blurred:
+	case w.released && !w.uncertain:
 		stayed.checked++
 		if c.outcome == granted {
-			w.judge.breach(releasesStay, place{w.key, c.start}, "holder %s renewed what it had released",
+			w.judge.recordBreach(releasesStay, historyPoint{w.key, c.start},
+				"holder %s renewed what it had released",
 				c.holder)
 		}
-	case c.outcome == granted && w.now != nil && !w.leaving && !w.released:
-		w.now.until = max(w.now.until, c.start+c.lasts()) // it need not have been held any more, but was
-	case c.outcome == granted && w.now == nil && w.tried >= 0:
-		w.found(c)
+	case c.outcome == granted && w.current != nil && !w.mayBeReleased && !w.released:
+		// it need not have been held any more, but was
+		w.current.until = max(w.current.until, c.start+c.holdLength())
+	case c.outcome == granted && w.current == nil && w.tried >= 0:
+		w.recordFoundHold(c)
 	}
 }
 
-// found notes that a renewal has found a hold of an acquire without an answer: from now on it stays.
-func (w *walk) found(c *call) {
-	w.now = &tenure{
+// recordFoundHold notes that a renewal has found a hold of an acquire without an answer: from now on it
+// stays.
+func (w *holderCheck) recordFoundHold(c *recordedCall) {
+	w.current = &holdInterval{
 		holder: c.holder, fence: c.fence, cost: max(1, w.cost),
-		asked: w.tried, from: c.end, until: c.start + c.lasts(),
+		asked: w.tried, from: c.end, until: c.start + c.holdLength(),
 	}
-	w.all = append(w.all, w.now)
+	w.all = append(w.all, w.current)
 	w.tried = -1
 }
 
-// stray is a release or a renewal that means an earlier hold of its holder: it does nothing.
-func (w *walk) stray(c *call) {
+// checkOtherFence is a release or a renewal that means an earlier hold of its holder: it does nothing.
+func (w *holderCheck) checkOtherFence(c *recordedCall) {
 	if c.outcome == granted {
-		w.judge.breach(holdsStay, place{w.key, c.start}, "holder %s has fence %d, and %s of %d did something",
-			c.holder, w.now.fence, c.op, c.means)
+		w.judge.recordBreach(holdsStay, historyPoint{w.key, c.start},
+			"holder %s has fence %d, and %s of %d did something",
+			c.holder, w.current.fence, c.op, c.meantFence)
 	}
 }
 
-func (w *walk) release(c *call) {
+func (w *holderCheck) checkRelease(c *recordedCall) {
 	must := w.mustHold(c)
-	if w.now != nil {
-		w.now.until = min(w.now.until, c.start)
+	if w.current != nil {
+		w.current.until = min(w.current.until, c.start)
 	}
 	switch {
-	case c.maybe():
-		w.leaving = true
-	case !c.decided():
+	case c.isUncertain():
+		w.mayBeReleased = true
+	case !c.isDecided():
 	case must && c.outcome != granted:
-		w.judge.tally[holdsStay].checked++
-		w.lost(c)
+		w.judge.counts[holdsStay].checked++
+		w.recordLostHold(c)
 	case c.outcome == granted:
-		w.judge.tally[holdsStay].checked++
-		if w.released && !w.blurred {
-			w.judge.breach(releasesStay, place{w.key, c.start}, "holder %s released it twice", c.holder)
+		w.judge.counts[holdsStay].checked++
+		if w.released && !w.uncertain {
+			w.judge.recordBreach(releasesStay, historyPoint{w.key, c.start}, "holder %s released it twice",
+				c.holder)
 		}
 		w.released = true
 	}
 }
 
-// fences looks whether who asked after another was granted has the larger token.
-func (j *judge) fences(key string, all []*tenure) {
+// checkFences looks whether who asked after another was granted has the larger token.
+func (j *historyJudge) checkFences(key string, all []*holdInterval) {
 	byAsked, byFrom := slices.Clone(all), slices.Clone(all)
-	slices.SortFunc(byAsked, func(a, b *tenure) int { return cmp.Compare(a.asked, b.asked) })
-	slices.SortFunc(byFrom, func(a, b *tenure) int { return cmp.Compare(a.from, b.from) })
-	var highest *tenure
+	slices.SortFunc(byAsked, func(a, b *holdInterval) int { return cmp.Compare(a.asked, b.asked) })
+	slices.SortFunc(byFrom, func(a, b *holdInterval) int { return cmp.Compare(a.from, b.from) })
+	// Two grants are in order only if one was asked for after the other was acknowledged. So the calls are
+	// taken by the time of asking, each with the highest token that was acknowledged before.
+	var highest *holdInterval
 	i := 0
 	seen := make(map[uint64]string)
 	for _, t := range byAsked {
@@ -196,46 +207,48 @@ func (j *judge) fences(key string, all []*tenure) {
 				highest = byFrom[i]
 			}
 		}
-		j.tally[fencesRise].checked++
+		j.counts[fencesRise].checked++
 		if highest != nil && t.fence <= highest.fence {
-			j.breach(fencesRise, place{key, t.from}, "holder %s has fence %d, after holder %s had %d",
+			j.recordBreach(fencesRise, historyPoint{key, t.from},
+				"holder %s has fence %d, after holder %s had %d",
 				t.holder, t.fence, highest.holder, highest.fence)
 		}
 		if other, ok := seen[t.fence]; ok && other != t.holder {
-			j.breach(fencesRise, place{key, t.from}, "holders %s and %s both have fence %d",
+			j.recordBreach(fencesRise, historyPoint{key, t.from}, "holders %s and %s both have fence %d",
 				other, t.holder, t.fence)
 		}
 		seen[t.fence] = t.holder
 	}
 }
 
-// An edge is the beginning or the end of a tenure.
-type edge struct {
+// An holdEdge is the beginning or the end of a tenure.
+type holdEdge struct {
 	at    time.Duration
 	begin bool
-	*tenure
+	*holdInterval
 }
 
-// room looks whether more was held at once than there is room for.
-func (j *judge) room(key string, size int64, all []*tenure) {
-	var edges []edge
+// checkRoom looks whether more was held at once than there is room for.
+func (j *historyJudge) checkRoom(key string, size int64, all []*holdInterval) {
+	var edges []holdEdge
 	for _, t := range all {
 		if t.from < t.until-margin {
-			edges = append(edges, edge{t.from, true, t}, edge{t.until - margin, false, t})
+			edges = append(edges, holdEdge{t.from, true, t}, holdEdge{t.until - margin, false, t})
 		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
-	held := make(map[*tenure]bool)
+	// The ends are moved ahead by the margin, so that clocks of client and server need not agree exactly.
+	slices.SortFunc(edges, func(a, b holdEdge) int { return cmp.Compare(a.at, b.at) })
+	held := make(map[*holdInterval]bool)
 	sum := int64(0)
 	for _, e := range edges {
 		if !e.begin {
 			sum -= e.cost
-			delete(held, e.tenure)
+			delete(held, e.holdInterval)
 			continue
 		}
-		held[e.tenure] = true
+		held[e.holdInterval] = true
 		sum += e.cost
-		j.tally[roomIsKept].checked++
+		j.counts[roomIsKept].checked++
 		if sum <= size {
 			continue
 		}
@@ -244,7 +257,8 @@ func (j *judge) room(key string, size int64, all []*tenure) {
 			who = append(who, t.holder)
 		}
 		slices.Sort(who)
-		j.breach(roomIsKept, place{key, e.at}, "%d are held at once, want at most %d; the holders are %s",
+		j.recordBreach(roomIsKept, historyPoint{key, e.at},
+			"%d are held at once, want at most %d; the holders are %s",
 			sum, size, strings.Join(who[:min(len(who), 10)], ", "))
 	}
 }

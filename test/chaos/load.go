@@ -30,167 +30,171 @@ const (
 // tries is how often a client asks for something before it gives up.
 const tries = 6
 
-// step does one thing of those that clients do.
-func (c *client) step() {
+// makeCall does one thing of those that clients do.
+func (c *loadClient) makeCall() {
 	switch n := c.random.IntN(100); {
 	case n < 25:
-		c.hold(call{key: c.one("lock/shared", sharedLocks)})
+		c.holdBriefly(recordedCall{key: c.pickName("lock/shared", sharedLocks)})
 	case n < 40:
-		c.hold(call{key: c.one("semaphore/pool", pools), size: poolSize, cost: 1 + c.random.Int64N(2)})
+		c.holdBriefly(recordedCall{key: c.pickName("semaphore/pool", pools), size: poolSize,
+			cost: 1 + c.random.Int64N(2)})
 	case n < 48:
-		c.keep()
+		c.keepHold()
 	case n < 56:
 		c.checkKept()
 	case n < 59:
-		c.drop()
+		c.releaseKept()
 	case n < 72:
-		c.count()
+		c.changeCounter()
 	case n < 76:
-		c.send()
+		c.sendEvent()
 	case n < 84:
-		c.look()
+		c.awaitEvent()
 	default:
-		c.take()
+		c.takeTokens()
 	}
 }
 
-// one is one of so many names.
-func (c *client) one(prefix string, of int) string {
+// pickName returns one of n names at random.
+func (c *loadClient) pickName(prefix string, of int) string {
 	return fmt.Sprintf("%s-%d", prefix, c.random.IntN(of))
 }
 
-// hold takes a lock or a part of a semaphore for a moment.
-func (c *client) hold(q call) {
-	q.op, q.holder, q.hasExpires = "acquire", c.name(), true
-	q.expires = time.Second + c.upTo(2*time.Second)
-	q.maxWait = c.upTo(400 * time.Millisecond)
-	answer := c.ask(q)
-	if answer.maybe() {
+// holdBriefly takes a lock or a part of a semaphore for a moment.
+func (c *loadClient) holdBriefly(q recordedCall) {
+	q.op, q.holder, q.hasExpires = "acquire", c.uniqueName(), true
+	q.expires = time.Second + c.randomTime(2*time.Second)
+	q.maxWait = c.randomTime(400 * time.Millisecond)
+	answer := c.sendCall(q)
+	if answer.isUncertain() {
 		switch c.random.IntN(5) {
 		case 0:
 			return // it ends by itself, if it was granted
 		case 1:
-			c.release(q)
+			c.releaseHold(q)
 			return
-		case 2: // what it may have, nobody takes back once it is renewed
-			answer = c.renew(q)
+		case 2: // if it was granted, a renewal confirms it, and it stays
+			answer = c.renewHold(q)
 		default:
-			answer = c.insist(q, tries)
+			answer = c.retryCall(q, tries)
 		}
 	}
 	if answer.outcome != granted {
 		return
 	}
-	if c.chance(2) {
-		q.means = answer.fence
+	if c.oneIn(2) {
+		q.meantFence = answer.fence
 	}
+	// A geometric number of renewals: most holds are short, and some last through a fault.
 	beats := 1
-	for c.chance(2) {
+	for c.oneIn(2) {
 		beats++
 	}
 	for ; beats > 0; beats-- {
-		sleep(c.ctx, c.upTo(60*time.Millisecond))
+		sleepFor(c.ctx, c.randomTime(60*time.Millisecond))
 		if beats > 1 {
-			c.renew(q)
+			c.renewHold(q)
 		}
 	}
-	if !c.chance(25) {
-		c.release(q)
+	if !c.oneIn(25) {
+		c.releaseHold(q)
 	}
 }
 
-// renew renews what was acquired by q, for as long as before.
-func (c *client) renew(q call) *call { return c.ask(renewal(q)) }
+// renewHold renews what was acquired by q, for as long as before.
+func (c *loadClient) renewHold(q recordedCall) *recordedCall { return c.sendCall(renewCall(q)) }
 
-func renewal(q call) call {
-	return call{key: q.key, op: "renew", holder: q.holder, means: q.means, expires: q.expires}
+func renewCall(q recordedCall) recordedCall {
+	return recordedCall{key: q.key, op: "renew", holder: q.holder, meantFence: q.meantFence,
+		expires: q.expires}
 }
 
-// release gives back what was acquired by q, and looks at times whether it stays so.
-func (c *client) release(q call) {
-	answer := c.insist(call{key: q.key, op: "release", holder: q.holder, means: q.means}, tries)
-	if answer.outcome == granted && c.chance(4) {
-		c.renew(q)
+// releaseHold gives back what was acquired by q, and looks at times whether it stays so.
+func (c *loadClient) releaseHold(q recordedCall) {
+	answer := c.retryCall(recordedCall{key: q.key, op: "release", holder: q.holder,
+		meantFence: q.meantFence}, tries)
+	if answer.outcome == granted && c.oneIn(4) {
+		c.renewHold(q)
 	}
 }
 
-// keep takes what is not given back soon: a lock of its own, or a part of a large semaphore.
-func (c *client) keep() {
+// keepHold takes what is not given back soon: a lock of its own, or a part of a large semaphore.
+func (c *loadClient) keepHold() {
 	if len(c.kept) >= mostKept {
-		c.drop()
+		c.releaseKept()
 		return
 	}
-	q := call{op: "acquire", holder: c.name(), hasExpires: true}
+	q := recordedCall{op: "acquire", holder: c.uniqueName(), hasExpires: true}
 	q.key = "lock/kept-" + q.holder
-	if c.chance(2) {
-		q.key, q.size, q.cost = c.one("semaphore/kept", keptPools), keptSize, 1
+	if c.oneIn(2) {
+		q.key, q.size, q.cost = c.pickName("semaphore/kept", keptPools), keptSize, 1
 	}
-	if c.chance(2) {
+	if c.oneIn(2) {
 		q.expires = 10 * time.Minute
 	}
-	if answer := c.insist(q, tries); answer.outcome == granted {
-		if c.chance(2) {
-			q.means = answer.fence
+	if answer := c.retryCall(q, tries); answer.outcome == granted {
+		if c.oneIn(2) {
+			q.meantFence = answer.fence
 		}
 		c.kept = append(c.kept, q)
 	}
 }
 
 // checkKept looks whether something that is kept still is.
-func (c *client) checkKept() {
+func (c *loadClient) checkKept() {
 	if len(c.kept) == 0 {
 		return
 	}
 	q := c.kept[c.random.IntN(len(c.kept))]
-	c.renew(q)
+	c.renewHold(q)
 	switch {
-	case c.chance(2):
-		c.intrude(q)
-	case q.means != 0 && c.chance(4): // another hold of its own is meant, which is long over
-		c.ask(call{key: q.key, op: "release", holder: q.holder, means: q.means - 1})
+	case c.oneIn(2):
+		c.acquireAsOther(q)
+	case q.meantFence != 0 && c.oneIn(4): // another hold of its own is meant, which is long over
+		c.sendCall(recordedCall{key: q.key, op: "release", holder: q.holder, meantFence: q.meantFence - 1})
 	}
 }
 
-// intrude asks, as somebody else, for what is kept.
-func (c *client) intrude(q call) {
-	q.holder, q.means, q.expires, q.hasExpires, q.maxWait = c.name(), 0, time.Second, true, 0
-	c.ask(q)
+// acquireAsOther tries to acquire what is kept under another holder's name.
+func (c *loadClient) acquireAsOther(q recordedCall) {
+	q.holder, q.meantFence, q.expires, q.hasExpires, q.maxWait = c.uniqueName(), 0, time.Second, true, 0
+	c.sendCall(q)
 }
 
-// drop gives back something that was kept.
-func (c *client) drop() {
+// releaseKept gives back something that was kept.
+func (c *loadClient) releaseKept() {
 	if len(c.kept) == 0 {
 		return
 	}
 	i := c.random.IntN(len(c.kept))
 	q := c.kept[i]
 	c.kept = append(c.kept[:i], c.kept[i+1:]...)
-	c.release(q)
+	c.releaseHold(q)
 	c.dropped = append(c.dropped, q)
 }
 
-// count counts, or looks at a counter. A count whose outcome is unknown is not done again.
-func (c *client) count() {
-	q := call{key: c.one("counter/c", counters), op: "value"}
-	if !c.chance(5) {
+// changeCounter counts, or looks at a counter. A count whose outcome is unknown is not done again.
+func (c *loadClient) changeCounter() {
+	q := recordedCall{key: c.pickName("counter/c", counters), op: "value"}
+	if !c.oneIn(5) {
 		q.op, q.amount = "count", 1+c.random.Int64N(5)
 	}
-	c.ask(q)
+	c.sendCall(q)
 }
 
-// send sends an event.
-func (c *client) send() {
-	name := c.name()
-	q := call{key: "event/e-" + name, op: "send", message: "m-" + name}
-	if answer := c.insist(q, tries); answer.outcome == granted {
+// sendEvent sends an event.
+func (c *loadClient) sendEvent() {
+	name := c.uniqueName()
+	q := recordedCall{key: "event/e-" + name, op: "send", message: "m-" + name}
+	if answer := c.retryCall(q, tries); answer.outcome == granted {
 		c.run.mu.Lock()
 		c.run.events = append(c.run.events, q.key)
 		c.run.mu.Unlock()
 	}
 }
 
-// look waits for an event that was sent, or sends it again, in vain.
-func (c *client) look() {
+// awaitEvent waits for an event that was sent, or sends it again, in vain.
+func (c *loadClient) awaitEvent() {
 	c.run.mu.Lock()
 	key := ""
 	if n := len(c.run.events); n > 0 {
@@ -199,53 +203,55 @@ func (c *client) look() {
 	c.run.mu.Unlock()
 	switch {
 	case key == "":
-	case c.chance(8):
-		c.ask(call{key: key, op: "send", message: "again"})
+	case c.oneIn(8):
+		c.sendCall(recordedCall{key: key, op: "send", message: "again"})
 	default:
-		c.ask(call{key: key, op: "wait"})
+		c.sendCall(recordedCall{key: key, op: "wait"})
 	}
 }
 
-// take takes tokens.
-func (c *client) take() {
-	q := call{
-		key: c.one("tokenbucket/fast", buckets), op: "acquire", cost: 1 + c.random.Int64N(2),
+// takeTokens takes tokens.
+func (c *loadClient) takeTokens() {
+	q := recordedCall{
+		key: c.pickName("tokenbucket/fast", buckets), op: "acquire", cost: 1 + c.random.Int64N(2),
 		size: bucketSize, interval: bucketInterval,
 	}
-	if c.chance(3) {
-		q.key, q.size, q.interval = c.one("tokenbucket/slow", buckets), slowSize, slowInterval
+	if c.oneIn(3) {
+		q.key, q.size, q.interval = c.pickName("tokenbucket/slow", buckets), slowSize, slowInterval
 	}
-	if c.chance(4) {
-		q.maxWait = c.upTo(200 * time.Millisecond)
+	if c.oneIn(4) {
+		q.maxWait = c.randomTime(200 * time.Millisecond)
 	}
-	c.ask(q)
+	c.sendCall(q)
 }
 
-// lastTries is how often a client asks in the last look, when nothing fails any more.
-const lastTries = 100
+// finalTries is how often a client asks in the last look, when nothing fails any more.
+const finalTries = 100
 
-// lookAgain asks for everything that was promised to this client, and the first one for what all share.
-func (c *client) lookAgain(ctx context.Context) {
+// verifyKept asks for everything that was promised to this client, and the first one for what all share.
+func (c *loadClient) verifyKept(ctx context.Context) {
 	c.ctx = ctx
-	final := func(q call) {
+	final := func(q recordedCall) {
 		q.final = true
-		c.at = c.random.IntN(len(c.wires))
-		c.insist(q, lastTries)
+		c.currentServer = c.random.IntN(len(c.conns))
+		c.retryCall(q, finalTries)
 	}
+	// What is kept must still be renewable, and no other holder may get it.
 	for _, q := range c.kept {
-		final(renewal(q))
+		final(renewCall(q))
 		if q.size == 0 {
-			q.holder, q.means, q.expires, q.maxWait = c.name(), 0, time.Second, 0
+			q.holder, q.meantFence, q.expires, q.maxWait = c.uniqueName(), 0, time.Second, 0
 			final(q)
 		}
 	}
+	// What was given back must stay so.
 	for _, q := range c.dropped {
-		final(renewal(q))
+		final(renewCall(q))
 	}
 	for n := c.number; n < counters; n += c.run.config.clients {
-		final(call{key: fmt.Sprintf("counter/c-%d", n), op: "value"})
+		final(recordedCall{key: fmt.Sprintf("counter/c-%d", n), op: "value"})
 	}
 	for n := c.number; n < len(c.run.events); n += c.run.config.clients {
-		final(call{key: c.run.events[n], op: "wait"})
+		final(recordedCall{key: c.run.events[n], op: "wait"})
 	}
 }

@@ -29,7 +29,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command(ctx, os.Args[1:], os.Stdout)
+	err := runCommand(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -50,8 +50,8 @@ var sets = map[string][]string{
 	"redis": {"redis-kept", "redis-empty"},
 }
 
-// command runs what the arguments ask for.
-func command(ctx context.Context, args []string, out io.Writer) error {
+// runCommand runs what the arguments ask for.
+func runCommand(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	seconds := flags.Int("seconds", 60, "how long each store is under load")
 	store := flags.String("store", "all", wantStore+"; several with commas")
@@ -64,13 +64,14 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	chosen, err := choose(*store)
+	chosen, err := chooseVariants(*store)
 	if err != nil {
 		return err
 	}
 	if *seconds < 1 || *clients < 1 || *pause < 0 {
 		return errors.New("-seconds and -clients must be above 0, -pause not below")
 	}
+	// The report shows the seed, so that the same faults can be drawn again.
 	if *seed == 0 {
 		*seed = rand.Uint64N(1_000_000)
 	}
@@ -78,35 +79,36 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c := config{
+	c := chaosConfig{
 		length: time.Duration(*seconds) * time.Second, clients: *clients, pause: *pause, slack: *slack,
 		seed: *seed, binary: filepath.Join(folder, "gatehouse"),
 	}
-	if err := build(ctx, c.binary); err != nil {
+	if err := buildServer(ctx, c.binary); err != nil {
 		return err
 	}
 	kept := true
+	// One store after the other: together they would slow each other down.
 	for _, v := range chosen {
 		c.folder = filepath.Join(folder, v.name)
-		p, err := tryOne(ctx, v, c)
+		p, err := testStore(ctx, v, c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
-		kept = kept && p.good()
+		kept = kept && p.asExpected()
 		if *asJSON {
 			err = json.NewEncoder(out).Encode(p)
 		} else {
-			p.print(out)
+			p.writeText(out)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return end(folder, kept, *keep)
+	return removeFolder(folder, kept, *keep)
 }
 
-// end removes logs and data, or says where they are.
-func end(folder string, kept, keep bool) error {
+// removeFolder removes logs and data, or says where they are.
+func removeFolder(folder string, kept, keep bool) error {
 	switch {
 	case !kept:
 		return fmt.Errorf("%w; logs and data are in %s", errBroken, folder)
@@ -117,8 +119,8 @@ func end(folder string, kept, keep bool) error {
 	return os.RemoveAll(folder)
 }
 
-// choose is the variants of that name, or those names.
-func choose(names string) ([]*variant, error) {
+// chooseVariants is the variants of that name, or those names.
+func chooseVariants(names string) ([]*variant, error) {
 	var list []*variant
 	for name := range strings.SplitSeq(names, ",") {
 		wanted, ok := sets[name]
@@ -136,8 +138,8 @@ func choose(names string) ([]*variant, error) {
 	return list, nil
 }
 
-// build builds the server of this tree.
-func build(ctx context.Context, binary string, flags ...string) error {
+// buildServer builds the server of this tree.
+func buildServer(ctx context.Context, binary string, flags ...string) error {
 	args := append(append([]string{"build", "-o", binary}, flags...), program)
 	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)
@@ -145,17 +147,17 @@ func build(ctx context.Context, binary string, flags ...string) error {
 	return nil
 }
 
-// tryOne puts one store to the test.
-func tryOne(ctx context.Context, v *variant, c config) (*report, error) {
+// testStore puts one store to the test.
+func testStore(ctx context.Context, v *variant, c chaosConfig) (*runReport, error) {
 	if err := os.MkdirAll(c.folder, 0o755); err != nil {
 		return nil, err
 	}
-	r, err := perform(ctx, v, c)
+	r, err := runChaos(ctx, v, c)
 	if err != nil {
 		return nil, err
 	}
-	return newReport(judged(r)), nil
+	return newReport(judgeRun(r)), nil
 }
 
-// good reports whether a run was as it should be: a store that forgets must be found out.
-func (p *report) good() bool { return p.Kept != p.Forgets }
+// asExpected reports whether a run was as it should be: a store that forgets must be found out.
+func (p *runReport) asExpected() bool { return p.Kept != p.Forgets }

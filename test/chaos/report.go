@@ -11,24 +11,24 @@ import (
 	"time"
 )
 
-// A report is what is told of a run, as a table or as JSON. Times are seconds.
-type report struct {
+// A runReport is what is told of a run, as a table or as JSON. Times are seconds.
+type runReport struct {
 	Store   string  `json:"store"`
 	About   string  `json:"about"`
 	Seconds float64 `json:"seconds"`
 	Seed    uint64  `json:"seed"`
 	Clients int     `json:"clients"`
 
-	Calls    map[outcome]int `json:"calls"`
-	Answered series          `json:"answered_per_second"`
-	Faults   []faultReport   `json:"faults"`
-	Promises []promiseReport `json:"promises"`
-	Kept     bool            `json:"kept"`
-	Forgets  bool            `json:"promises_nothing,omitempty"`
+	Calls    map[callOutcome]int `json:"calls"`
+	Answered spread              `json:"answered_per_second"`
+	Faults   []faultReport       `json:"faults"`
+	Promises []promiseReport     `json:"promises"`
+	Kept     bool                `json:"kept"`
+	Forgets  bool                `json:"promises_nothing,omitempty"`
 }
 
-// A series is some figures of one sort.
-type series struct {
+// A spread is some figures of one sort.
+type spread struct {
 	Median float64 `json:"median"`
 	Least  float64 `json:"least"`
 	Most   float64 `json:"most"`
@@ -39,9 +39,9 @@ type faultReport struct {
 	What   string `json:"what"`
 	Number int    `json:"number"`
 	// Answer is how long it took until any server answered a request that was made after the fault.
-	Answer series `json:"until_an_answer"`
+	Answer spread `json:"until_an_answer"`
 	// Own is the same for the process itself, if it is a server: from when it was killed or stopped.
-	Own *series `json:"until_it_answers,omitempty"`
+	Own *spread `json:"until_it_answers,omitempty"`
 }
 
 // A promiseReport tells how often a promise was put to the test, and broken.
@@ -60,24 +60,25 @@ type breachReport struct {
 }
 
 // newReport puts together what a run has shown.
-func newReport(j *judge) *report {
+func newReport(j *historyJudge) *runReport {
 	r := j.run
-	p := &report{
+	p := &runReport{
 		Store: r.variant.name, About: r.variant.about, Forgets: r.variant.forgets,
 		Seconds: r.config.length.Seconds(), Seed: r.config.seed, Clients: r.config.clients,
-		Calls: make(map[outcome]int), Kept: j.broken() == 0,
+		Calls: make(map[callOutcome]int), Kept: j.countBreaches() == 0,
 	}
+	// Only decisions count as answers: an error says that the server does not serve.
 	perSecond := make([]float64, max(1, int(r.config.length.Seconds())))
 	for _, c := range r.calls {
 		p.Calls[c.outcome]++
-		if second := int(c.end.Seconds()); second < len(perSecond) && c.decided() {
+		if second := int(c.end.Seconds()); second < len(perSecond) && c.isDecided() {
 			perSecond[second]++
 		}
 	}
-	p.Answered = newSeries(perSecond)
+	p.Answered = newSpread(perSecond)
 	p.Faults = faultReports(r)
-	for _, promise := range promises {
-		t := j.tally[promise]
+	for _, promise := range guarantees {
+		t := j.counts[promise]
 		line := promiseReport{Promise: promise, Checked: t.checked, Broken: t.broken}
 		for _, b := range t.first {
 			line.Breaches = append(line.Breaches, breachReport{b.key, b.at.Seconds(), b.text, b.history})
@@ -87,17 +88,18 @@ func newReport(j *judge) *report {
 	return p
 }
 
-func newSeries(list []float64) series {
+func newSpread(list []float64) spread {
 	if len(list) == 0 {
-		return series{}
+		return spread{}
 	}
 	slices.Sort(list)
-	return series{Median: list[len(list)/2], Least: list[0], Most: list[len(list)-1]}
+	return spread{Median: list[len(list)/2], Least: list[0], Most: list[len(list)-1]}
 }
 
 // faultReports tells of the faults by sort: who was hit, and how.
-func faultReports(r *run) []faultReport {
+func faultReports(r *chaosRun) []faultReport {
 	var list []faultReport
+	// One line for each sort of fault that occurred.
 	for _, sort := range []struct {
 		what          string
 		store, frozen bool
@@ -110,17 +112,17 @@ func faultReports(r *run) []faultReport {
 			if f.store != sort.store || f.frozen != sort.frozen {
 				continue
 			}
-			answers = append(answers, (r.answered("", f.at) - f.at).Seconds())
+			answers = append(answers, (r.firstAnswer("", f.at) - f.at).Seconds())
 			if !f.store {
-				own = append(own, (r.answered(f.victim, f.at) - f.at).Seconds())
+				own = append(own, (r.firstAnswer(f.victim, f.at) - f.at).Seconds())
 			}
 		}
 		if len(answers) == 0 {
 			continue
 		}
-		line := faultReport{What: sort.what, Number: len(answers), Answer: newSeries(answers)}
+		line := faultReport{What: sort.what, Number: len(answers), Answer: newSpread(answers)}
 		if len(own) > 0 {
-			s := newSeries(own)
+			s := newSpread(own)
 			line.Own = &s
 		}
 		list = append(list, line)
@@ -128,25 +130,25 @@ func faultReports(r *run) []faultReport {
 	return list
 }
 
-// answered is when a server, or any when it is empty, first gave a decision that was asked for after from.
-func (r *run) answered(server string, from time.Duration) time.Duration {
-	first := r.now()
+// firstAnswer is when a server, or any when it is empty, first gave a decision that was asked for after from.
+func (r *chaosRun) firstAnswer(server string, from time.Duration) time.Duration {
+	first := r.sinceBegin()
 	for _, c := range r.calls {
-		if c.start > from && c.end < first && c.decided() && (server == "" || c.server == server) {
+		if c.start > from && c.end < first && c.isDecided() && (server == "" || c.server == server) {
 			first = c.end
 		}
 	}
 	return first
 }
 
-// print writes the report for people.
-func (p *report) print(out io.Writer) {
+// writeText writes the report for people.
+func (p *runReport) writeText(out io.Writer) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
 	say("%s: %s\n", p.Store, p.About)
 	say("  %.0f s, %d clients, seed %d; answered each second: median %.0f, least %.0f\n",
 		p.Seconds, p.Clients, p.Seed, p.Answered.Median, p.Answered.Least)
 	var calls []string
-	for _, o := range []outcome{granted, refused, conflict, unavailable, cut, unsent, faulty} {
+	for _, o := range []callOutcome{granted, refused, conflict, unavailable, cut, unsent, faulty} {
 		calls = append(calls, fmt.Sprintf("%d %s", p.Calls[o], o))
 	}
 	say("  calls: %s\n\n", strings.Join(calls, ", "))
@@ -174,7 +176,7 @@ func (p *report) print(out io.Writer) {
 
 // printBreaches shows the first breaches of each promise with the history of the name. Of a store that
 // promises nothing there is no need to see them.
-func (p *report) printBreaches(say func(format string, args ...any)) {
+func (p *runReport) printBreaches(say func(format string, args ...any)) {
 	for _, line := range p.Promises {
 		for _, b := range line.Breaches {
 			if p.Forgets {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A config is how a run is made.
-type config struct {
+// A chaosConfig is how a run is made.
+type chaosConfig struct {
 	length  time.Duration
 	clients int
 	pause   time.Duration // of a client between two calls, on average
@@ -21,8 +21,8 @@ type config struct {
 	folder  string // for data and logs
 }
 
-// A fault is one thing done to a process.
-type fault struct {
+// An injectedFault is a kill or a freeze of one process.
+type injectedFault struct {
 	victim string
 	store  bool // it is no gatehouse
 	frozen bool // or killed
@@ -31,57 +31,59 @@ type fault struct {
 	at, back time.Duration // back is when it served again
 }
 
-// A run is one store under load, and what happened.
-type run struct {
+// A chaosRun is one store under load, and what happened.
+type chaosRun struct {
 	variant *variant
-	config  config
-	stage   *stage
+	config  chaosConfig
+	cluster *processCluster
 	begin   time.Time
 
-	mu     sync.Mutex
-	faults []*fault
-	busy   map[string]bool // victims of faults that are not over
-	events []string        // sent, by name, for all to look at
-	stalls []stall
-	broken []error // processes that ended or did not come back
+	mu       sync.Mutex
+	faults   []*injectedFault
+	busy     map[string]bool // victims of faults that are not over
+	events   []string        // sent, by name, for all to look at
+	stalls   []stall
+	failures []error // processes that ended or did not come back
 
-	calls []*call
+	calls []*recordedCall
 }
 
 // A stall is a time in which this program itself did not get on.
 type stall struct{ from, to time.Duration }
 
-// perform starts a store, puts load on it, does harm, and looks at what is left.
-func perform(ctx context.Context, v *variant, c config) (*run, error) {
-	r := &run{variant: v, config: c, busy: make(map[string]bool)}
-	st, err := v.raise(c.binary, c.folder)
-	defer st.end()
+// runChaos starts a store, puts load on it, does harm, and looks at what is left.
+func runChaos(ctx context.Context, v *variant, c chaosConfig) (*chaosRun, error) {
+	r := &chaosRun{variant: v, config: c, busy: make(map[string]bool)}
+	st, err := v.startCluster(c.binary, c.folder)
+	defer st.killAll()
 	if err != nil {
 		return nil, err
 	}
-	r.stage, r.begin = st, time.Now()
+	r.cluster, r.begin = st, time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var pulse sync.WaitGroup
-	pulse.Go(func() { r.pulse(ctx) })
+	pulse.Go(func() { r.recordStalls(ctx) })
 	harmful, stop := context.WithTimeout(ctx, c.length)
 	defer stop()
 	loaded, unload := context.WithCancel(ctx)
 	defer unload()
 	var harm, load sync.WaitGroup
-	harm.Go(func() { r.harm(harmful) })
-	clients := make([]*client, c.clients)
+	harm.Go(func() { r.injectFaults(harmful) })
+	clients := make([]*loadClient, c.clients)
 	for i := range clients {
 		clients[i] = newClient(r, i)
-		load.Go(func() { clients[i].work(loaded) })
+		load.Go(func() { clients[i].callUntil(loaded) })
 	}
+	// The load goes on until all faults are over, and a while after. Then every client looks at what was
+	// promised to it, when nothing disturbs.
 	harm.Wait()
-	sleep(ctx, restTime) // after all is well again they get on
+	sleepFor(ctx, recoveryTime) // after all is well again they get on
 	unload()
 	load.Wait()
-	r.settle(ctx)
+	r.awaitUndos(ctx)
 	for _, c := range clients {
-		load.Go(func() { c.lookAgain(ctx) })
+		load.Go(func() { c.verifyKept(ctx) })
 	}
 	load.Wait()
 	if err := ctx.Err(); err != nil {
@@ -90,20 +92,20 @@ func perform(ctx context.Context, v *variant, c config) (*run, error) {
 	cancel()
 	pulse.Wait()
 	for _, c := range clients {
-		c.close()
+		c.closeConns()
 		r.calls = append(r.calls, c.calls...)
 	}
 	r.findCrashes()
 	return r, nil
 }
 
-// settleTime is how long everything is left alone before the last look: what was taken back late is by then.
-const settleTime = 3 * time.Second
+// undoTime is how long everything is left alone before the last look: what was taken back late is by then.
+const undoTime = 3 * time.Second
 
-func (r *run) settle(ctx context.Context) { sleep(ctx, settleTime) }
+func (r *chaosRun) awaitUndos(ctx context.Context) { sleepFor(ctx, undoTime) }
 
-// sleep waits, and reports whether all of the time has passed.
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleepFor waits, and reports whether all of the time has passed.
+func sleepFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -112,20 +114,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// now is the time since the beginning of the run.
-func (r *run) now() time.Duration { return time.Since(r.begin) }
+// sinceBegin is the time since the beginning of the run.
+func (r *chaosRun) sinceBegin() time.Duration { return time.Since(r.begin) }
 
 const (
-	beat      = 10 * time.Millisecond
-	longPause = 100 * time.Millisecond
+	stallCheckInterval = 10 * time.Millisecond
+	minStall           = 100 * time.Millisecond
 )
 
-// pulse notes when this program does not get on: then answers that seem late were not.
-func (r *run) pulse(ctx context.Context) {
-	last := r.now()
-	for sleep(ctx, beat) {
-		now := r.now()
-		if now-last > longPause {
+// recordStalls notes when this program does not get on: then answers that seem late were not.
+func (r *chaosRun) recordStalls(ctx context.Context) {
+	last := r.sinceBegin()
+	for sleepFor(ctx, stallCheckInterval) {
+		now := r.sinceBegin()
+		if now-last > minStall {
 			r.mu.Lock()
 			r.stalls = append(r.stalls, stall{last, now})
 			r.mu.Unlock()
@@ -134,13 +136,13 @@ func (r *run) pulse(ctx context.Context) {
 	}
 }
 
-// harm does something each second, more or less, until ctx ends, and returns when all is well again.
-func (r *run) harm(ctx context.Context) {
+// injectFaults does something each second, more or less, until ctx ends, and returns when all is well again.
+func (r *chaosRun) injectFaults(ctx context.Context) {
 	random := rand.New(rand.NewPCG(r.config.seed, 0))
 	var under sync.WaitGroup
 	defer under.Wait()
-	for sleep(ctx, 500*time.Millisecond+time.Duration(random.Int64N(int64(time.Second)))) {
-		v, f := r.choose(random)
+	for sleepFor(ctx, 500*time.Millisecond+time.Duration(random.Int64N(int64(time.Second)))) {
+		v, f := r.chooseVictim(random)
 		if v == nil {
 			continue
 		}
@@ -148,27 +150,27 @@ func (r *run) harm(ctx context.Context) {
 		if f.frozen {
 			down = time.Second + time.Duration(random.Int64N(int64(time.Second)))
 		}
-		under.Go(func() { r.strike(v, f, down) })
+		under.Go(func() { r.injectFault(v, f, down) })
 	}
 }
 
-// choose chooses who is next, nobody when all that may be are busy.
-func (r *run) choose(random *rand.Rand) (victim, *fault) {
+// chooseVictim returns the next process and what is done to it, or nil when a fault of it is not over yet.
+func (r *chaosRun) chooseVictim(random *rand.Rand) (victim, *injectedFault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f := &fault{store: random.IntN(12) < r.variant.storeShare}
+	f := &injectedFault{store: random.IntN(12) < r.variant.storeShare}
 	f.frozen = random.IntN(6) == 0 && !r.variant.forgets // what is frozen forgets nothing
 	var able []victim
 	if f.store {
-		for _, v := range r.stage.stores {
-			if r.busy[v.name()] {
+		for _, v := range r.cluster.stores {
+			if r.busy[v.victimName()] {
 				return nil, nil // of three members one may be away
 			}
 			able = append(able, v)
 		}
 	} else {
-		for _, s := range r.stage.servers {
-			if !r.busy[s.name()] {
+		for _, s := range r.cluster.servers {
+			if !r.busy[s.victimName()] {
 				able = append(able, s)
 			}
 		}
@@ -176,60 +178,63 @@ func (r *run) choose(random *rand.Rand) (victim, *fault) {
 	if len(able) == 0 {
 		return nil, nil
 	}
+	// It is busy until injectFault has brought it back, so that no process has two faults at once.
 	v := able[random.IntN(len(able))]
-	f.victim = v.name()
+	f.victim = v.victimName()
 	f.wiped = f.store && r.variant.loses && !f.frozen
 	r.busy[f.victim] = true
 	return v, f
 }
 
-// restTime is how long a process that is back is left alone.
-const restTime = 300 * time.Millisecond
+// recoveryTime is how long a process that is back is left alone.
+const recoveryTime = 300 * time.Millisecond
 
-// strike kills or freezes, and has the victim come back after a while.
-func (r *run) strike(v victim, f *fault, down time.Duration) {
-	if s, ok := v.(*server); ok && s.crashed() {
-		r.note(errors.New(s.label + " had ended by itself; its log is " + s.log))
+// injectFault kills or freezes, and has the victim come back after a while.
+func (r *chaosRun) injectFault(v victim, f *injectedFault, down time.Duration) {
+	if s, ok := v.(*serverVictim); ok && s.hasCrashed() {
+		r.recordFailure(errors.New(s.label + " had ended by itself; its log is " + s.log))
 	}
-	f.at = r.now()
-	f.back = forever
+	f.at = r.sinceBegin()
+	f.back = forever // until it is back, so that calls meanwhile are excused
 	r.mu.Lock()
 	r.faults = append(r.faults, f)
 	r.mu.Unlock()
 	var err error
+	// A frozen process keeps its connections and its state. A killed one starts again with what it had
+	// stored.
 	if f.frozen {
-		v.freeze()
+		v.freezeVictim()
 		<-time.After(down)
-		v.thaw()
+		v.thawVictim()
 	} else {
-		v.kill()
+		v.killVictim()
 		<-time.After(down)
-		err = v.begin()
+		err = v.startVictim()
 	}
 	if err != nil {
-		r.note(err)
+		r.recordFailure(err)
 		return
 	}
 	r.mu.Lock()
-	f.back = r.now()
+	f.back = r.sinceBegin()
 	r.mu.Unlock()
-	<-time.After(restTime)
+	<-time.After(recoveryTime)
 	r.mu.Lock()
 	delete(r.busy, f.victim)
 	r.mu.Unlock()
 }
 
-func (r *run) note(err error) {
+func (r *chaosRun) recordFailure(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.broken = append(r.broken, err)
+	r.failures = append(r.failures, err)
 }
 
 // findCrashes notes the servers that have ended by themselves.
-func (r *run) findCrashes() {
-	for _, s := range r.stage.servers {
-		if s.crashed() {
-			r.note(errors.New(s.label + " has ended by itself; its log is " + s.log))
+func (r *chaosRun) findCrashes() {
+	for _, s := range r.cluster.servers {
+		if s.hasCrashed() {
+			r.recordFailure(errors.New(s.label + " has ended by itself; its log is " + s.log))
 		}
 	}
 }

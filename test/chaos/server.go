@@ -19,8 +19,8 @@ import (
 // patience is how long a process may take to be ready. It takes some 100 ms.
 const patience = 30 * time.Second
 
-// A server is one gatehouse, which keeps its addresses over a restart.
-type server struct {
+// A serverVictim is one gatehouse, which keeps its addresses over a restart.
+type serverVictim struct {
 	label      string
 	http, resp string
 	binary     string
@@ -34,19 +34,20 @@ type server struct {
 }
 
 // newServer is a server that is not started yet.
-func newServer(number int, binary, store, folder string) (*server, error) {
-	s := &server{label: fmt.Sprintf("server %d", number+1), binary: binary, store: store}
+func newServer(number int, binary, store, folder string) (*serverVictim, error) {
+	s := &serverVictim{label: fmt.Sprintf("server %d", number+1), binary: binary, store: store}
 	s.log = filepath.Join(folder, fmt.Sprintf("server-%d.log", number+1))
 	var err error
-	if s.http, err = freeport.Next(); err != nil {
+	s.http, err = freeport.Next()
+	if err != nil {
 		return nil, err
 	}
 	s.resp, err = freeport.Next()
 	return s, err
 }
 
-// begin starts the server, and waits until it serves.
-func (s *server) begin() error {
+// startVictim starts the server, and waits until it serves.
+func (s *serverVictim) startVictim() error {
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -63,6 +64,7 @@ func (s *server) begin() error {
 	s.mu.Lock()
 	s.process, s.exited, s.killed = cmd, exited, false
 	s.mu.Unlock()
+	// The process is awaited at once and not only when it is killed: findCrashes has to see that it ended.
 	go func() {
 		_ = cmd.Wait() // that it was killed is no news
 		close(exited)
@@ -72,7 +74,7 @@ func (s *server) begin() error {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for {
-		if w, err := dial(s.resp, askRESP); err == nil {
+		if w, err := dialServer(s.resp, sendRESP); err == nil {
 			return w.conn.Close()
 		}
 		select {
@@ -96,24 +98,24 @@ func plainEnvironment() []string {
 	return list
 }
 
-func (s *server) name() string { return s.label }
+func (s *serverVictim) victimName() string { return s.label }
 
-// kill ends the server at once, and returns when it is gone.
-func (s *server) kill() {
+// killVictim ends the server at once, and returns when it is gone.
+func (s *serverVictim) killVictim() {
 	s.mu.Lock()
 	s.killed = true
 	s.mu.Unlock()
-	if s.signal(syscall.SIGKILL) {
+	if s.sendSignal(syscall.SIGKILL) {
 		<-s.exited
 	}
 }
 
-func (s *server) freeze() { s.signal(syscall.SIGSTOP) }
+func (s *serverVictim) freezeVictim() { s.sendSignal(syscall.SIGSTOP) }
 
-func (s *server) thaw() { s.signal(syscall.SIGCONT) }
+func (s *serverVictim) thawVictim() { s.sendSignal(syscall.SIGCONT) }
 
-// signal reports whether the server was ever started.
-func (s *server) signal(signal syscall.Signal) bool {
+// sendSignal reports whether the server was ever started.
+func (s *serverVictim) sendSignal(signal syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
@@ -123,8 +125,8 @@ func (s *server) signal(signal syscall.Signal) bool {
 	return true
 }
 
-// crashed reports whether the server has ended without having been killed.
-func (s *server) crashed() bool {
+// hasCrashed reports whether the server has ended without having been killed.
+func (s *serverVictim) hasCrashed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {

@@ -15,11 +15,11 @@ import (
 
 // A victim is a process that is killed and stopped.
 type victim interface {
-	name() string
-	kill()
-	begin() error
-	freeze()
-	thaw()
+	victimName() string
+	killVictim()
+	startVictim() error
+	freezeVictim()
+	thawVictim()
 }
 
 // A variant is a store, and what is done to it.
@@ -64,15 +64,15 @@ var variants = []variant{
 	},
 }
 
-// A stage is the processes of one run.
-type stage struct {
-	servers []*server
+// A processCluster is the processes of one run.
+type processCluster struct {
+	servers []*serverVictim
 	stores  []victim
 }
 
-// raise starts everything. What was started is ended by end, also after an error.
-func (v *variant) raise(binary, folder string) (*stage, error) {
-	st := &stage{}
+// startCluster starts everything. What was started is ended by end, also after an error.
+func (v *variant) startCluster(binary, folder string) (*processCluster, error) {
+	st := &processCluster{}
 	address, stores, err := v.open(folder)
 	if err != nil {
 		return st, err
@@ -84,19 +84,19 @@ func (v *variant) raise(binary, folder string) (*stage, error) {
 			return st, err
 		}
 		st.servers = append(st.servers, s)
-		if err := s.begin(); err != nil {
+		if err := s.startVictim(); err != nil {
 			return st, err
 		}
 	}
 	return st, nil
 }
 
-func (st *stage) end() {
+func (st *processCluster) killAll() {
 	for _, s := range st.servers {
-		s.kill()
+		s.killVictim()
 	}
 	for _, s := range st.stores {
-		s.kill()
+		s.killVictim()
 	}
 }
 
@@ -117,11 +117,11 @@ func openRedis(appendOnly string) func(folder string) (string, []victim, error) 
 	}
 }
 
-func (redisVictim) name() string   { return "redis" }
-func (v redisVictim) kill()        { v.Kill() }
-func (v redisVictim) begin() error { return v.Again() }
-func (v redisVictim) freeze()      { v.Freeze() }
-func (v redisVictim) thaw()        { v.Thaw() }
+func (redisVictim) victimName() string   { return "redis" }
+func (v redisVictim) killVictim()        { v.Kill() }
+func (v redisVictim) startVictim() error { return v.Again() }
+func (v redisVictim) freezeVictim()      { v.Freeze() }
+func (v redisVictim) thawVictim()        { v.Thaw() }
 
 // A memberVictim is a member of etcd.
 type memberVictim struct {
@@ -141,13 +141,13 @@ func openEtcd(folder string) (string, []victim, error) {
 	return c.URL("/chaos"), list, nil
 }
 
-func (v memberVictim) name() string { return fmt.Sprintf("member %d", v.number+1) }
-func (v memberVictim) kill()        { v.Kill(v.number) }
-func (v memberVictim) freeze()      { v.Pause(v.number) }
-func (v memberVictim) thaw()        { v.Resume(v.number) }
+func (v memberVictim) victimName() string { return fmt.Sprintf("member %d", v.number+1) }
+func (v memberVictim) killVictim()        { v.Kill(v.number) }
+func (v memberVictim) freezeVictim()      { v.Pause(v.number) }
+func (v memberVictim) thawVictim()        { v.Resume(v.number) }
 
-// begin starts the member, and waits until it is one of the cluster again.
-func (v memberVictim) begin() error {
+// startVictim starts the member, and waits until it is one of the cluster again.
+func (v memberVictim) startVictim() error {
 	if err := v.Again(v.number); err != nil {
 		return err
 	}
@@ -155,6 +155,6 @@ func (v memberVictim) begin() error {
 	case <-v.Ready(v.number):
 		return nil
 	case <-time.After(patience):
-		return errors.New(v.name() + " of etcd does not come back")
+		return errors.New(v.victimName() + " of etcd does not come back")
 	}
 }

@@ -15,31 +15,31 @@ import (
 	"time"
 )
 
-// dialTime is how long a connection may take. On one machine it takes no time, or is refused.
-const dialTime = time.Second
+// dialTimeout is how long a connection may take. On one machine it takes no time, or is refused.
+const dialTimeout = time.Second
 
-// A wire is one connection to a server. It never sends a request twice, as clients of other libraries may:
-// a count that was sent twice would be counted twice.
-type wire struct {
+// A clientConn is one connection to a server. It never sends a request twice, as clients of other libraries
+// may: a count that was sent twice would be counted twice.
+type clientConn struct {
 	conn   net.Conn
 	reader *bufio.Reader
-	linked time.Duration
-	ask    func(w *wire, c *call) error // HTTP or RESP
+	opened time.Duration
+	send   func(w *clientConn, c *recordedCall) error // HTTP or RESP
 }
 
-// dial connects to a server.
-func dial(address string, ask func(*wire, *call) error) (*wire, error) {
-	conn, err := net.DialTimeout("tcp", address, dialTime)
+// dialServer connects to a server.
+func dialServer(address string, ask func(*clientConn, *recordedCall) error) (*clientConn, error) {
+	conn, err := net.DialTimeout("tcp", address, dialTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &wire{conn: conn, reader: bufio.NewReader(conn), ask: ask}, nil
+	return &clientConn{conn: conn, reader: bufio.NewReader(conn), send: ask}, nil
 }
 
-// askHTTP puts the call as a GET.
-func askHTTP(w *wire, c *call) error {
+// sendHTTP puts the call as a GET.
+func sendHTTP(w *clientConn, c *recordedCall) error {
 	query := url.Values{}
-	list := c.parameters()
+	list := c.parameterList()
 	for i := 0; i < len(list); i += 2 {
 		query.Set(list[i], list[i+1])
 	}
@@ -59,16 +59,16 @@ func askHTTP(w *wire, c *call) error {
 	c.fence, _ = strconv.ParseUint(response.Header.Get("Gatehouse-Fence"), 10, 64)
 	c.readHTTP(response, string(body))
 	if response.Close {
-		return errEnd
+		return errConnectionEnds
 	}
 	return nil
 }
 
-// errEnd says that an answer was the last on its connection.
-var errEnd = errors.New("the connection ends")
+// errConnectionEnds says that an answer was the last on its connection.
+var errConnectionEnds = errors.New("the connection ends")
 
 // readHTTP fills in what was answered.
-func (c *call) readHTTP(response *http.Response, body string) {
+func (c *recordedCall) readHTTP(response *http.Response, body string) {
 	switch response.StatusCode {
 	case http.StatusOK, http.StatusNoContent:
 		c.outcome = granted
@@ -88,9 +88,10 @@ func (c *call) readHTTP(response *http.Response, body string) {
 	c.text = fmt.Sprint(response.StatusCode, " ", body)
 }
 
-// askRESP puts the call as a command of the GH family.
-func askRESP(w *wire, c *call) error {
-	words := append([]string{"GH." + strings.ToUpper(c.op), c.key}, c.parameters()...)
+// sendRESP puts the call as a command of the GH family.
+func sendRESP(w *clientConn, c *recordedCall) error {
+	words := append([]string{"GH." + strings.ToUpper(c.op), c.key}, c.parameterList()...)
+	// With details each answer is a map that has the fence and the value in it.
 	words = append(words, "WITH", "DETAILS")
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(words))
@@ -113,6 +114,7 @@ func askRESP(w *wire, c *call) error {
 		c.outcome, c.text = faulty, fmt.Sprintf("%v, want a map", reply)
 		return nil
 	}
+	// A flat list of names and values in turn. Without "granted" it is a refusal.
 	c.outcome = refused
 	for i := 0; i+1 < len(fields); i += 2 {
 		number, _ := fields[i+1].(int64)
@@ -133,7 +135,7 @@ func askRESP(w *wire, c *call) error {
 }
 
 // failRESP fills in an answer that is an error.
-func (c *call) failRESP(text string) {
+func (c *recordedCall) failRESP(text string) {
 	code, _, _ := strings.Cut(text, " ")
 	switch code {
 	case "CONFLICT":
@@ -159,6 +161,7 @@ func readRESP(r *bufio.Reader) (any, error) {
 	if line == "" {
 		return nil, errors.New("an empty line, want a reply")
 	}
+	// The first byte is the type. A length of -1 stands for null, which is returned as nil.
 	rest := line[1:]
 	switch line[0] {
 	case '+':
@@ -184,7 +187,8 @@ func readRESP(r *bufio.Reader) (any, error) {
 		}
 		list := make([]any, n)
 		for i := range list {
-			if list[i], err = readRESP(r); err != nil {
+			list[i], err = readRESP(r)
+			if err != nil {
 				return nil, err
 			}
 		}

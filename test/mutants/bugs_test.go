@@ -8,7 +8,7 @@ import (
 // TestBugsStillFit wants each bug to be one that can be planted in the code as it is.
 func TestBugsStillFit(t *testing.T) {
 	t.Chdir("../..")
-	all, err := bugs("")
+	all, err := readMutants("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Command bugs plants each of the bugs beside it in a copy of this repository, one after the other, and says
-// which of them the simulation finds. It is run by make bugs, in the root of the repository.
+// Command mutants plants each of the bugs in this folder in a copy of the repository, one after the other,
+// and prints which of them the simulation finds. Run it by make bugs, in the root of the repository.
 package main
 
 import (
@@ -17,44 +17,46 @@ import (
 // folder is where the bugs are, seen from the root.
 const folder = "test/mutants"
 
-// missed is how many bugs may stay unfound.
-const missed = 1
+// maxUnfound is how many bugs may stay unfound.
+const maxUnfound = 1
 
 func main() {
 	seeds := flag.String("seeds", "40", "how many seeds are played with each bug")
 	only := flag.String("only", "", "the beginning of the names of those that are tried; empty is all")
 	flag.Parse()
-	if err := run(context.Background(), *seeds, *only); err != nil {
+	if err := runMutants(context.Background(), *seeds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bugs:", err)
 		os.Exit(1)
 	}
 }
 
-// A bug is one patch.
-type bug struct {
+// A mutant is one patch.
+type mutant struct {
 	name, path string
 	what       string
 	test       []string // the arguments of go test
 }
 
-// bugs reads the patches. Before the patch itself stand two lines: what it does, and, if the simulation is
-// not what should find it, "test:" and what should.
-func bugs(only string) ([]bug, error) {
+// readMutants reads the patches. Before the patch itself stand two lines: what it does, and, if the
+// simulation is not what should find it, "test:" and what should.
+func readMutants(only string) ([]mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, only+"*.patch"))
 	if err != nil || len(paths) == 0 {
 		return nil, fmt.Errorf("%s has no patch that begins with %q: %w", folder, only, err)
 	}
 	slices.Sort(paths)
-	var all []bug
+	var all []mutant
 	for _, path := range paths {
 		text, err := os.ReadFile(path) // #nosec G304 -- one of our own
 		if err != nil {
 			return nil, err
 		}
-		b := bug{name: strings.TrimSuffix(filepath.Base(path), ".patch"), test: []string{"./test/sim"}}
-		if b.path, err = filepath.Abs(path); err != nil {
+		b := mutant{name: strings.TrimSuffix(filepath.Base(path), ".patch"), test: []string{"./test/sim"}}
+		b.path, err = filepath.Abs(path)
+		if err != nil {
 			return nil, err
 		}
+		// The lines before the patch itself, which git apply passes over.
 		head, _, _ := strings.Cut(string(text), "\n--- ")
 		for line := range strings.Lines(head) {
 			if test, is := strings.CutPrefix(line, "test: "); is {
@@ -68,9 +70,9 @@ func bugs(only string) ([]bug, error) {
 	return all, nil
 }
 
-// run plants them all. It is an error if too many are not found, or if one does not fit any more.
-func run(ctx context.Context, seeds, only string) error {
-	all, err := bugs(only)
+// runMutants plants them all. It is an error if too many are not found, or if one does not fit any more.
+func runMutants(ctx context.Context, seeds, only string) error {
+	all, err := readMutants(only)
 	if err != nil {
 		return err
 	}
@@ -82,21 +84,23 @@ func run(ctx context.Context, seeds, only string) error {
 	if err := copyTree(ctx, tree); err != nil {
 		return err
 	}
+	// Without any bug the tests must pass. Otherwise each bug would seem to be found.
 	t := tester{ctx, tree, seeds}
-	if out, ok := t.test("./test/sim"); !ok {
+	if out, ok := t.runTests("./test/sim"); !ok {
 		return fmt.Errorf("the simulation fails without any bug, want that mended first:\n%.2000s", out)
 	}
 	fmt.Println("| bug | found by |\n|---|---|")
+	// A row of a table for each, as it is done: it takes minutes.
 	var unfound, broken []string
 	for _, b := range all {
-		out, found, err := t.plant(b)
+		out, found, err := t.plantMutant(b)
 		by := "**not found**"
 		switch {
 		case err != nil:
 			by = "could not be tried: " + err.Error()
 			broken = append(broken, b.name)
 		case found:
-			by = finders(b, out)
+			by = findersOf(b, out)
 		default:
 			unfound = append(unfound, b.name)
 		}
@@ -106,8 +110,8 @@ func run(ctx context.Context, seeds, only string) error {
 	if len(broken) > 0 {
 		return fmt.Errorf("%v could not be tried, want them made anew", broken)
 	}
-	if len(unfound) > missed {
-		return fmt.Errorf("%v were not found, want at most %d of them", unfound, missed)
+	if len(unfound) > maxUnfound {
+		return fmt.Errorf("%v were not found, want at most %d of them", unfound, maxUnfound)
 	}
 	return nil
 }
@@ -144,8 +148,8 @@ type tester struct {
 	seeds string
 }
 
-// command runs something in the copy.
-func (t tester) command(name string, args ...string) (out string, ok bool) {
+// runTool runs something in the copy.
+func (t tester) runTool(name string, args ...string) (out string, ok bool) {
 	command := exec.CommandContext(t.ctx, name, args...) // #nosec G204 -- git or go
 	command.Dir = t.tree
 	command.Env = append(os.Environ(), "SIM_SEEDS="+t.seeds)
@@ -153,22 +157,23 @@ func (t tester) command(name string, args ...string) (out string, ok bool) {
 	return string(text), err == nil
 }
 
-// test reports whether tests pass. The limit is for bugs that make something hang.
-func (t tester) test(args ...string) (out string, ok bool) {
+// runTests reports whether tests pass. The limit is for bugs that make something hang.
+func (t tester) runTests(args ...string) (out string, ok bool) {
 	const limit = "5m"
-	return t.command("go", append([]string{"test", "-count=1", "-failfast", "-timeout", limit}, args...)...)
+	return t.runTool("go", append([]string{"test", "-count=1", "-failfast", "-timeout", limit}, args...)...)
 }
 
-// plant plants a bug, looks whether it is found, and takes it out.
-func (t tester) plant(b bug) (out string, found bool, err error) {
-	if out, ok := t.command("git", "apply", b.path); !ok {
+// plantMutant plants a bug, looks whether it is found, and takes it out.
+func (t tester) plantMutant(b mutant) (out string, found bool, err error) {
+	if out, ok := t.runTool("git", "apply", b.path); !ok {
 		return "", false, fmt.Errorf("%s does not fit the code any more, want it made anew:\n%s", b.name, out)
 	}
-	out, ok := t.test(b.test...)
+	out, ok := t.runTests(b.test...)
+	// A patch that does not compile would fail all tests, and seem to be found.
 	if strings.Contains(out, "[build failed]") {
 		return "", false, fmt.Errorf("%s does not compile:\n%s", b.name, out)
 	}
-	if reverted, ok := t.command("git", "apply", "-R", b.path); !ok {
+	if reverted, ok := t.runTool("git", "apply", "-R", b.path); !ok {
 		return "", false, fmt.Errorf("%s cannot be taken out:\n%s", b.name, reverted)
 	}
 	return out, !ok, nil
@@ -179,8 +184,9 @@ var (
 	testName   = regexp.MustCompile(`--- FAIL: (Test\w+)`)
 )
 
-// finders are the oracles, or the tests, that found a bug.
-func finders(b bug, out string) string {
+// findersOf are the oracles, or the tests, that found a bug.
+func findersOf(b mutant, out string) string {
+	// The simulation names the oracle that failed, and other tests have names of their own.
 	pattern := oracleName
 	if b.test[0] != "./test/sim" {
 		pattern = testName

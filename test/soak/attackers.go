@@ -20,8 +20,8 @@ import (
 // Attackers are a process of their own, which runs when the server and the honest clients leave it room, so
 // that what the report says of these depends less on how many cores the machine has.
 
-// A plan is what attackers are told on their standard input, which ends when they are to cease.
-type plan struct {
+// An attackPlan is what attackers read from their standard input. The end of the input ends the attack.
+type attackPlan struct {
 	HTTP, RESP, GRPC, JARL string
 	Scale                  int
 	Only                   string
@@ -39,7 +39,7 @@ const attackersVariable = "SOAK_ATTACKERS"
 
 // playAttackers makes all attacks of a plan until the input ends. Each second it says how far they have come.
 func playAttackers(in io.Reader, out io.Writer) error {
-	var p plan
+	var p attackPlan
 	reader := bufio.NewReader(in)
 	line, err := reader.ReadBytes('\n')
 	if err == nil {
@@ -53,42 +53,45 @@ func playAttackers(in io.Reader, out io.Writer) error {
 		return err
 	}
 	ctx, cease := context.WithCancel(context.Background())
-	go func() { // ends with the input
+	// The input has nothing more in it. Its end is the order to stop, which also comes when the soak is
+	// killed.
+	go func() {
 		_, _ = io.Copy(io.Discard, reader)
 		cease()
 	}()
+	// All attacks at once, each with a count of its own.
 	var all sync.WaitGroup
-	var tallies []*tally
-	s := &server{http: p.HTTP, resp: p.RESP, grpc: p.GRPC, jarl: p.JARL}
+	var tallies []*attackCount
+	s := &attackedServer{http: p.HTTP, resp: p.RESP, grpc: p.GRPC, jarl: p.JARL}
 	for _, a := range attacks {
 		if !only.MatchString(a.name) {
 			continue
 		}
-		t := &tally{name: a.name}
+		t := &attackCount{name: a.name}
 		tallies = append(tallies, t)
-		all.Go(func() { a.run(&field{ctx: ctx, server: s, scale: p.Scale, tally: t}) })
+		all.Go(func() { a.run(&attackField{ctx: ctx, server: s, scale: p.Scale, tally: t}) })
 	}
 	say := json.NewEncoder(out)
 	tell := time.NewTicker(time.Second)
 	defer tell.Stop()
-	for wait(ctx, tell) {
-		if err := say.Encode(reached(tallies)); err != nil {
+	for awaitTick(ctx, tell) {
+		if err := say.Encode(progressOf(tallies)); err != nil {
 			cease()
 		}
 	}
 	all.Wait()
-	return say.Encode(reached(tallies))
+	return say.Encode(progressOf(tallies))
 }
 
-func reached(tallies []*tally) (all []progress) {
+func progressOf(tallies []*attackCount) (all []progress) {
 	for _, t := range tallies {
-		all = append(all, progress{t.name, t.done.Load(), t.failed.Load(), t.text()})
+		all = append(all, progress{t.name, t.done.Load(), t.failed.Load(), t.lastError()})
 	}
 	return all
 }
 
-// attackers is the process that attacks.
-type attackers struct {
+// attackerProcess is the process that attacks.
+type attackerProcess struct {
 	process *exec.Cmd
 	input   io.Closer
 	ended   chan struct{}
@@ -97,20 +100,21 @@ type attackers struct {
 	last []progress
 }
 
-// attackWith starts attackers, at the lowest priority where latency is judged. Elsewhere they are to be heard
-// also on a machine that has no time to spare.
-func attackWith(ctx context.Context, s *server, c config) (*attackers, error) {
+// startAttackers starts attackers, at the lowest priority where latency is judged. Elsewhere they are to be
+// heard also on a machine that has no time to spare.
+func startAttackers(ctx context.Context, s *attackedServer, c soakConfig) (*attackerProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	a := &attackers{ended: make(chan struct{})}
+	a := &attackerProcess{ended: make(chan struct{})}
 	a.process = exec.CommandContext(ctx, self)
 	if c.judge {
 		a.process = exec.CommandContext(ctx, "nice", "-n", "19", self)
 	}
 	a.process.Env = append(os.Environ(), attackersVariable+"=1")
 	a.process.Stderr = os.Stderr
+	// Held open as long as the attack goes on.
 	input, err := a.process.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -123,12 +127,12 @@ func attackWith(ctx context.Context, s *server, c config) (*attackers, error) {
 	if err := a.process.Start(); err != nil {
 		return nil, err
 	}
-	go a.listen(output) // ends with the process
-	p := plan{HTTP: s.http, RESP: s.resp, GRPC: s.grpc, JARL: s.jarl, Scale: c.scale, Only: c.only}
+	go a.readProgress(output) // ends with the process
+	p := attackPlan{HTTP: s.http, RESP: s.resp, GRPC: s.grpc, JARL: s.jarl, Scale: c.scale, Only: c.only}
 	return a, json.NewEncoder(input).Encode(p)
 }
 
-func (a *attackers) listen(output io.Reader) {
+func (a *attackerProcess) readProgress(output io.Reader) {
 	defer close(a.ended)
 	for decoder := json.NewDecoder(output); ; {
 		var now []progress
@@ -141,8 +145,8 @@ func (a *attackers) listen(output io.Reader) {
 	}
 }
 
-// progress is how far they have come.
-func (a *attackers) progress() []progress {
+// lastProgress is how far they have come.
+func (a *attackerProcess) lastProgress() []progress {
 	if a == nil {
 		return nil
 	}
@@ -151,14 +155,14 @@ func (a *attackers) progress() []progress {
 	return a.last
 }
 
-// begun reports whether each attack was made at least once.
-func (a *attackers) begun() bool {
-	all := a.progress()
+// allBegun reports whether each attack was made at least once.
+func (a *attackerProcess) allBegun() bool {
+	all := a.lastProgress()
 	return len(all) > 0 && !slices.ContainsFunc(all, func(p progress) bool { return p.Steps == 0 })
 }
 
-// cease ends the attack. What they hold is closed with their process.
-func (a *attackers) cease() error {
+// stopAttacks ends the attack. What they hold is closed with their process.
+func (a *attackerProcess) stopAttacks() error {
 	err := a.input.Close()
 	timer := time.AfterFunc(patience, func() { _ = a.process.Process.Kill() })
 	defer timer.Stop()

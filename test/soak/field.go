@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// A tally is what became of one attack.
-type tally struct {
+// An attackCount counts the steps and errors of one attack.
+type attackCount struct {
 	name         string
 	done, failed atomic.Int64
 	last         atomic.Pointer[string]
 }
 
-// note counts a step. An error is no fault of the server: to be cut off is what an attacker can expect.
-func (t *tally) note(err error) {
+// recordStep counts a step. An error is no fault of the server: to be cut off is what an attacker can expect.
+func (t *attackCount) recordStep(err error) {
 	t.done.Add(1)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.failed.Add(1)
@@ -30,29 +30,29 @@ func (t *tally) note(err error) {
 	}
 }
 
-func (t *tally) text() string {
+func (t *attackCount) lastError() string {
 	if last := t.last.Load(); last != nil {
 		return *last
 	}
 	return ""
 }
 
-// A field is what one attack works with.
-type field struct {
+// An attackField is the server and the scale that one attack works with.
+type attackField struct {
 	ctx    context.Context
-	server *server
+	server *attackedServer
 	scale  int // percent
-	tally  *tally
+	tally  *attackCount
 }
 
-// n is how many of a thing there are in this run.
-func (f *field) n(full int) int { return max(1, full*f.scale/100) }
+// scaleNumber is how many of a thing there are in this run.
+func (f *attackField) scaleNumber(full int) int { return max(1, full*f.scale/100) }
 
-// ended reports whether the attack is to end.
-func (f *field) ended() bool { return f.ctx.Err() != nil }
+// hasEnded reports whether the attack is to end.
+func (f *attackField) hasEnded() bool { return f.ctx.Err() != nil }
 
-// pause waits, and reports false when the attack is to end.
-func (f *field) pause(d time.Duration) bool {
+// pauseFor waits, and reports false when the attack is to end.
+func (f *attackField) pauseFor(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -63,8 +63,9 @@ func (f *field) pause(d time.Duration) bool {
 	}
 }
 
-// narrow makes a connection whose system takes as few bytes as it can for a client that does not read.
-func narrow(_, _ string, raw syscall.RawConn) error {
+// shrinkReceiveBuffer makes a connection whose system takes as few bytes as it can for a client that does not
+// read.
+func shrinkReceiveBuffer(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
 		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2304)
@@ -72,84 +73,87 @@ func narrow(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, failed)
 }
 
-// dial opens a connection that ends with the attack.
-func (f *field) dial(address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 5 * time.Second, Control: narrow}
+// dialNarrow opens a connection that ends with the attack.
+func (f *attackField) dialNarrow(address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 5 * time.Second, Control: shrinkReceiveBuffer}
 	conn, err := dialer.DialContext(f.ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
+	// Closing the connection is what ends a write that blocks.
 	context.AfterFunc(f.ctx, func() { _ = conn.Close() })
 	return conn, nil
 }
 
-// occupy opens connections, sends something on each, and holds them without reading. It begins anew after a
-// time, so that the server meets new ones.
-func (f *field) occupy(address string, conns int, send string, stay time.Duration) {
-	for !f.ended() {
+// occupyConns opens connections, sends something on each, and holds them without reading. It begins anew
+// after a time, so that the server meets new ones.
+func (f *attackField) occupyConns(address string, conns int, send string, stay time.Duration) {
+	for !f.hasEnded() {
 		var open []net.Conn
-		for range f.n(conns) {
-			conn, err := f.dial(address)
+		for range f.scaleNumber(conns) {
+			conn, err := f.dialNarrow(address)
 			if err == nil {
 				_ = conn.SetWriteDeadline(time.Now().Add(stay))
 				_, err = io.WriteString(conn, send)
 				open = append(open, conn)
 			}
-			if f.tally.note(err); f.ended() {
+			f.tally.recordStep(err)
+			if f.hasEnded() {
 				break
 			}
 		}
-		f.pause(stay)
+		f.pauseFor(stay)
 		for _, conn := range open {
 			_ = conn.Close()
 		}
 	}
 }
 
-// drip opens connections and sends on each a piece at a time, once a second, for ever.
-func (f *field) drip(address string, conns int, begin, piece string) {
+// dripBytes opens connections and sends a piece on each once a second, until the attack ends.
+func (f *attackField) dripBytes(address string, conns int, begin, piece string) {
 	var all sync.WaitGroup
-	for range f.n(conns) {
+	for range f.scaleNumber(conns) {
 		all.Go(func() {
-			for !f.ended() {
-				f.tally.note(f.dripOnce(address, begin, piece))
-				f.pause(time.Second)
+			for !f.hasEnded() {
+				f.tally.recordStep(f.dripOnce(address, begin, piece))
+				f.pauseFor(time.Second)
 			}
 		})
 	}
 	all.Wait()
 }
 
-func (f *field) dripOnce(address, begin, piece string) error {
-	conn, err := f.dial(address)
+func (f *attackField) dripOnce(address, begin, piece string) error {
+	conn, err := f.dialNarrow(address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	for _, err = io.WriteString(conn, begin); err == nil; _, err = io.WriteString(conn, piece) {
-		if !f.pause(time.Second) {
+		if !f.pauseFor(time.Second) {
 			return nil
 		}
 	}
 	return err
 }
 
-// pour sends one batch after the other and reads the answers, over one connection at a time, with a pause.
-func (f *field) pour(address string, pause time.Duration, batch func(round int) string) {
-	for round := 0; !f.ended(); {
-		conn, err := f.dial(address)
+// pourBatches sends one batch after the other and reads the answers, over one connection at a time, with a
+// pause.
+func (f *attackField) pourBatches(address string, pause time.Duration, batch func(round int) string) {
+	for round := 0; !f.hasEnded(); {
+		conn, err := f.dialNarrow(address)
 		if err != nil {
-			f.tally.note(err)
-			f.pause(time.Second)
+			f.tally.recordStep(err)
+			f.pauseFor(time.Second)
 			continue
 		}
 		go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
-		for err == nil && !f.ended() {
+		for err == nil && !f.hasEnded() {
 			_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 			_, err = io.WriteString(conn, batch(round))
-			f.tally.note(err)
+			f.tally.recordStep(err)
 			round++
-			f.pause(pause)
+			f.pauseFor(pause)
 		}
 		_ = conn.Close()
 	}

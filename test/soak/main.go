@@ -24,6 +24,7 @@ import (
 )
 
 func main() {
+	// The attackers are this same program, started again.
 	if os.Getenv(attackersVariable) != "" {
 		if err := playAttackers(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "soak: attackers:", err)
@@ -32,7 +33,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command(ctx, os.Args[1:], os.Stdout)
+	err := runCommand(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -44,8 +45,8 @@ const program = "github.com/gatehousehq/gatehouse/cmd/gatehouse"
 
 var errFailed = errors.New("the server did not keep what it promises, see above")
 
-// A config says what a run is like.
-type config struct {
+// A soakConfig says what a run is like.
+type soakConfig struct {
 	length time.Duration // of the attack; calm takes a quarter of it before
 	memory int64         // bytes that the server may have in all
 	scale  int           // how many connections and requests there are, in percent
@@ -56,8 +57,8 @@ type config struct {
 	out    io.Writer // progress
 }
 
-// command runs what the arguments ask for.
-func command(ctx context.Context, args []string, out io.Writer) error {
+// runCommand runs what the arguments ask for.
+func runCommand(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	seconds := flags.Int("seconds", 60, "how long the attack lasts")
 	memory := flags.Int64("memory", 512, "MiB that the server may have")
@@ -78,29 +79,31 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if *seconds < 1 || *memory < 64 {
 		return errors.New("-seconds must be above 0, -memory at least 64")
 	}
+	// It is removed after a good run, and kept with the log after any other.
 	folder, err := os.MkdirTemp("", "gatehouse-soak")
 	if err != nil {
 		return err
 	}
-	c := config{
+	c := soakConfig{
 		length: time.Duration(*seconds) * time.Second, memory: *memory << 20, scale: 100, only: *only,
 		judge: true, binary: filepath.Join(folder, "gatehouse"), folder: folder, out: out,
 	}
-	if err := build(ctx, c.binary); err != nil {
+	if err := buildServer(ctx, c.binary); err != nil {
 		return err
 	}
-	r, err := run(ctx, c)
+	r, err := runSoak(ctx, c)
 	if err != nil {
 		return fmt.Errorf("%w; the log is in %s", err, folder)
 	}
-	if r.print(out); !r.good() {
+	r.writeText(out)
+	if !r.isGood() {
 		return fmt.Errorf("%w; the log is in %s", errFailed, folder)
 	}
 	return os.RemoveAll(folder)
 }
 
-// build builds the server of this tree.
-func build(ctx context.Context, binary string, flags ...string) error {
+// buildServer builds the server of this tree.
+func buildServer(ctx context.Context, binary string, flags ...string) error {
 	args := append(append([]string{"build", "-o", binary}, flags...), program)
 	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)

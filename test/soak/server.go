@@ -21,8 +21,8 @@ import (
 // patience is how long the server may take to be ready, and to end.
 const patience = 30 * time.Second
 
-// A server is the gatehouse under attack.
-type server struct {
+// An attackedServer is the process of the server under attack.
+type attackedServer struct {
 	http, resp, grpc, jarl string // addresses
 
 	process *exec.Cmd
@@ -43,15 +43,17 @@ const serverConfig = `jarl:
     period: 1s
 `
 
-// start starts a server with every listener, which may have so much memory.
-func start(ctx context.Context, c config) (*server, error) {
-	s := &server{ended: make(chan struct{})}
+// startServer starts a server with all listeners and the memory limit of the config.
+func startServer(ctx context.Context, c soakConfig) (*attackedServer, error) {
+	s := &attackedServer{ended: make(chan struct{})}
 	for _, address := range []*string{&s.http, &s.resp, &s.grpc, &s.jarl} {
 		var err error
-		if *address, err = freeport.Next(); err != nil {
+		*address, err = freeport.Next()
+		if err != nil {
 			return nil, err
 		}
 	}
+	// The JARL listener and the capacity templates can be given by files only.
 	settings := filepath.Join(c.folder, "gatehouse.yaml")
 	templates := filepath.Join(c.folder, "capacity.yaml")
 	err := errors.Join(
@@ -97,11 +99,12 @@ func plainEnvironment() []string {
 }
 
 // awaitReady waits until the server serves.
-func (s *server) awaitReady(ctx context.Context) error {
+func (s *attackedServer) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
+	// Any answer will do: the server listens only when it can serve.
 	for {
 		url := "http://" + s.http + "/readyz"
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -121,8 +124,8 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// gone reports whether the server has ended.
-func (s *server) gone() bool {
+// hasEnded reports whether the server has ended.
+func (s *attackedServer) hasEnded() bool {
 	select {
 	case <-s.ended:
 		return true
@@ -131,8 +134,8 @@ func (s *server) gone() bool {
 	}
 }
 
-// stop ends the server and returns its status; -1 when it had to be killed.
-func (s *server) stop() int {
+// stopServer ends the server and returns its status; -1 when it had to be killed.
+func (s *attackedServer) stopServer() int {
 	_ = s.process.Process.Signal(syscall.SIGTERM) // it may have ended
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -145,8 +148,8 @@ func (s *server) stop() int {
 	return s.process.ProcessState.ExitCode()
 }
 
-// resident is how much memory the process has, in bytes; 0 when it has ended.
-func (s *server) resident() int64 {
+// residentMemory is how much memory the process has, in bytes; 0 when it has ended.
+func (s *attackedServer) residentMemory() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
 	if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
 		pages, _ := strconv.ParseInt(fields[1], 10, 64)

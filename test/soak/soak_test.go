@@ -29,7 +29,8 @@ const shadow = 3
 // makes more of them, and judges latency.
 func TestNothingGrantedIsLost(t *testing.T) {
 	t.Parallel()
-	c := config{length: 6 * time.Second, memory: 512 << 20, scale: 15, folder: t.TempDir(), out: t.Output()}
+	c := soakConfig{length: 6 * time.Second, memory: 512 << 20, scale: 15, folder: t.TempDir(),
+		out: t.Output()}
 	c.binary = filepath.Join(c.folder, "gatehouse")
 	var flags []string
 	info, _ := debug.ReadBuildInfo()
@@ -37,17 +38,17 @@ func TestNothingGrantedIsLost(t *testing.T) {
 		flags = append(flags, "-race")
 		c.memory *= shadow
 	}
-	if err := build(t.Context(), c.binary, flags...); err != nil {
+	if err := buildServer(t.Context(), c.binary, flags...); err != nil {
 		t.Fatal(err)
 	}
-	r, err := run(t.Context(), c)
+	r, err := runSoak(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	r.print(&text)
+	r.writeText(&text)
 	t.Log(text.String())
-	for _, fault := range r.faults() {
+	for _, fault := range r.listFaults() {
 		t.Error(fault)
 	}
 	if len(r.attacks) != len(attacks) {
@@ -63,19 +64,19 @@ func TestNothingGrantedIsLost(t *testing.T) {
 // A grant counts in a window if its request and its answer lie in it.
 func TestMostInWindow(t *testing.T) {
 	start := time.Now()
-	at := func(begin, end int) span {
+	at := func(begin, end int) requestSpan {
 		ms := time.Millisecond
-		return span{start.Add(time.Duration(begin) * ms), start.Add(time.Duration(end) * ms)}
+		return requestSpan{start.Add(time.Duration(begin) * ms), start.Add(time.Duration(end) * ms)}
 	}
 	for _, c := range []struct {
 		fact   string
-		grants []span
+		grants []requestSpan
 		want   int
 	}{
 		{"none", nil, 0},
-		{"all in one window", []span{at(0, 1), at(500, 501), at(998, 999)}, 3},
-		{"the last is answered too late", []span{at(0, 1), at(500, 501), at(999, 1000)}, 2},
-		{"the window slides", []span{at(0, 1), at(900, 901), at(1100, 1101), at(1800, 1801)}, 3},
+		{"all in one window", []requestSpan{at(0, 1), at(500, 501), at(998, 999)}, 3},
+		{"the last is answered too late", []requestSpan{at(0, 1), at(500, 501), at(999, 1000)}, 2},
+		{"the window slides", []requestSpan{at(0, 1), at(900, 901), at(1100, 1101), at(1800, 1801)}, 3},
 	} {
 		if got := mostInWindow(c.grants); got != c.want {
 			t.Errorf("%s: %d are in a window, want %d", c.fact, got, c.want)
@@ -85,9 +86,9 @@ func TestMostInWindow(t *testing.T) {
 
 // What neither we had nor was left over was taken by others, or by the host.
 func TestTaken(t *testing.T) {
-	before := usage{all: 1000, steal: 10, busy: 500, ours: 100}
-	after := usage{all: 1200, steal: 30, busy: 600, ours: 180}
-	if got := before.taken(after); got != 0.2 {
+	before := cpuUsage{all: 1000, steal: 10, busy: 500, ours: 100}
+	after := cpuUsage{all: 1200, steal: 30, busy: 600, ours: 180}
+	if got := before.shareOfOthers(after); got != 0.2 {
 		t.Errorf("others had %v of the time, want 0.2", got)
 	}
 	u := readUsage([]int{os.Getpid()})
@@ -98,23 +99,26 @@ func TestTaken(t *testing.T) {
 
 // What is not as promised is said.
 func TestFaults(t *testing.T) {
-	good := report{memory: 2, most: 1, hot: []time.Duration{1}}
-	if got := good.faults(); len(got) > 0 {
+	good := soakReport{memory: 2, maxMemory: 1, hot: []time.Duration{1}}
+	if got := good.listFaults(); len(got) > 0 {
 		t.Errorf("a good run has the faults %q", got)
 	}
-	for want, spoil := range map[string]func(r *report){
-		"the server ended":    func(r *report) { r.gone = true },
-		"the server had":      func(r *report) { r.most = 3 },
-		"lost: lock/a":        func(r *report) { r.lost = []string{"lock/a"} },
-		"the limiter let":     func(r *report) { r.inWindow = limitSize + 1 },
-		"status 1":            func(r *report) { r.status = 1 },
-		"no honest client":    func(r *report) { r.hot = nil },
-		"p99 was 4.0 times":   func(r *report) { r.judged, r.slowdown, r.allowed = true, 4, allowedSlowdown },
-		"and 1 more are lost": func(r *report) { r.lost = make([]string, 6) },
+	for want, spoil := range map[string]func(r *soakReport){
+		"the server ended": func(r *soakReport) { r.serverEnded = true },
+		"the server had":   func(r *soakReport) { r.maxMemory = 3 },
+		"lost: lock/a":     func(r *soakReport) { r.lost = []string{"lock/a"} },
+		"the limiter let":  func(r *soakReport) { r.inWindow = limitSize + 1 },
+		"status 1":         func(r *soakReport) { r.status = 1 },
+		"no honest client": func(r *soakReport) { r.hot = nil },
+		"p99 was 4.0 times": func(r *soakReport) {
+			r.judged, r.slowdown, r.allowed = true, 4,
+				allowedSlowdown
+		},
+		"and 1 more are lost": func(r *soakReport) { r.lost = make([]string, 6) },
 	} {
 		r := good
 		spoil(&r)
-		if got := strings.Join(r.faults(), "\n"); r.good() || !strings.Contains(got, want) {
+		if got := strings.Join(r.listFaults(), "\n"); r.isGood() || !strings.Contains(got, want) {
 			t.Errorf("the faults are %q, want %q among them", got, want)
 		}
 	}

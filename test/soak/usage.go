@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A usage is what the time of all cores went into since the machine started, in ticks.
-type usage struct {
+// A cpuUsage is what the time of all cores went into since the machine started, in ticks.
+type cpuUsage struct {
 	all   int64
 	steal int64 // the host of a virtual machine took it
 	busy  int64 // programs, and what the system did for them
@@ -18,9 +18,10 @@ type usage struct {
 }
 
 // readUsage reads what the time went into. It is 0 where the system does not tell.
-func readUsage(ours []int) (u usage) {
+func readUsage(ours []int) (u cpuUsage) {
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
+	// The fields are user, nice, system, idle, iowait, irq, softirq, steal, guest and guest_nice.
 	for i, field := range strings.Fields(strings.TrimPrefix(line, "cpu ")) {
 		n, _ := strconv.ParseInt(field, 10, 64)
 		switch {
@@ -34,13 +35,13 @@ func readUsage(ours []int) (u usage) {
 		u.all += n
 	}
 	for _, pid := range ours {
-		u.ours += ticks(pid)
+		u.ours += processTicks(pid)
 	}
 	return u
 }
 
-// ticks is how much time a process had.
-func ticks(pid int) (sum int64) {
+// processTicks is how much time a process had.
+func processTicks(pid int) (sum int64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ") // the name may have spaces in it
 	if fields := strings.Fields(rest); len(fields) > 12 {
@@ -52,8 +53,8 @@ func ticks(pid int) (sum int64) {
 	return sum
 }
 
-// taken is the share of the time since u that neither we had nor was left over.
-func (u usage) taken(now usage) float64 {
+// shareOfOthers is the share of the time since u that neither we had nor was left over.
+func (u cpuUsage) shareOfOthers(now cpuUsage) float64 {
 	all := max(now.all-u.all, 1)
 	others := max((now.busy-u.busy)-(now.ours-u.ours), 0)
 	return float64(now.steal-u.steal+others) / float64(all)

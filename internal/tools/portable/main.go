@@ -18,6 +18,7 @@ func main() {
 		os.Exit(2)
 	}
 	folder := os.Args[1]
+	// All systems are checked, also after one has failed.
 	for _, system := range os.Args[2:] {
 		if err := check(folder, system); err != nil {
 			fmt.Fprintf(os.Stderr, "%s for %s: %v\n", folder, system, err)
@@ -29,18 +30,21 @@ func main() {
 	}
 }
 
-// check loads all packages with the types of their whole source, but of what they import only the declarations.
+// check loads all packages with the types of their whole source, but of what they import only the
+// declarations.
 func check(folder, system string) error {
 	config := &packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedImports | packages.NeedDeps |
 			packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedTypesSizes,
 		Dir: folder,
+		// Without cgo, whose files need a C compiler for the other system.
 		Env: append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0"),
 	}
 	all, err := packages.Load(config, "./...")
 	if err != nil {
 		return err
 	}
+	// No package at all is a wrong folder, and must not look like success.
 	if n := packages.PrintErrors(all); n > 0 || len(all) == 0 {
 		return fmt.Errorf("%d packages have %d errors", len(all), n)
 	}
