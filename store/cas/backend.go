@@ -43,11 +43,11 @@ type Traits struct {
 	// because no version tells whether it was made and deleted meanwhile.
 	Fences bool
 
-	// Claims says that the backend heeds Change.Claim.
+	// Claims says that the backend heeds RecordChange.Claim.
 	Claims bool
 
-	// ExpiresHolds says that the backend ends holds: it is told by Change.Begin and Change.End, and says in
-	// Reply.Live which are left.
+	// ExpiresHolds says that the backend ends holds: it learns of them by RecordChange.Begin and
+	// RecordChange.End, and says in Reply.Live which are left.
 	ExpiresHolds bool
 }
 
@@ -75,9 +75,10 @@ type RecordChange struct {
 	// Wake are the servers to be told of the change.
 	Wake []uint32
 
-	// Claim is for how long no other server may replace the record if this change is not made because another
-	// one was first; until this server's next change at the latest. 0 leaves it to whoever is first. Server
-	// is who claims it; its own claim bars only changes that leave it out. A backend may do without.
+	// Claim is for how long no other server may replace the record if this change is not made because
+	// another one was first; until this server's next change at the latest. 0 leaves it to the first
+	// server. Server is who claims it; its own claim bars only changes that leave it out. A backend may do
+	// without.
 	Claim  time.Duration
 	Server uint32
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// budgets hands out the time that a flight may take. Making a context for each costs a third of what a flight
-// allocates, so those that begin within a grain share one.
+// budgets hands out the time that a transaction may take. Making a context for each costs a third of what a
+// transaction allocates, so those that begin within a grain share one.
 type budgets struct {
 	mu      sync.Mutex
 	present context.Context
@@ -15,7 +15,7 @@ type budgets struct {
 	until   int64              // when the next one is made, by the clock's monotonic time
 }
 
-// budgetGrain is how much earlier than after its whole time a flight may have to end.
+// budgetGrain is how much earlier than after its whole time a transaction may have to end.
 const budgetGrain = 5 * time.Millisecond
 
 // currentBudget returns a context that ends within timeout.

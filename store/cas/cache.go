@@ -44,6 +44,8 @@ func (c *cache) entryFor(key gatehouse.Key) *entry {
 	if e == nil {
 		e = &entry{key: key}
 	}
+	// The young generation is full: it becomes the old one, and what was not used since the last such turn
+	// is forgotten.
 	if p.young == nil || len(p.young) >= max(1, c.most/cacheParts) {
 		p.old, p.young = p.young, make(map[gatehouse.Key]*entry)
 	}
@@ -59,6 +61,7 @@ func (c *cache) markStale(key gatehouse.Key) {
 		p.mu.Lock()
 		e := p.young[key]
 		if e == nil {
+			// It is not moved to the young generation: a wake is no use of the name.
 			e = p.old[key]
 		}
 		p.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// This file is what keeps a server from losing every race to one that is nearer to the store. What it has
-// read is old when its change arrives, again and again; so after some losses its change, should it lose once
-// more, claims the record in the same step: no other server's change is made then until its next one, or
-// until the claim ends by the store's time.
+// This file is what keeps a server from a conflict each time with one that is nearer to the store. What it
+// has read is old when its change arrives, again and again; so after some losses its change, should it lose
+// once more, claims the record in the same step: no other server's change is made then until its next one,
+// or until the claim ends by the store's time.
 
 const (
-	// claimAfter is how many changes of a flight another server was faster than before the next one claims
-	// the record. The others pause for a round trip of this server in each 2 + claimAfter.
+	// claimAfter is how many changes of a transaction another server was faster than before the next one
+	// claims the record. The others pause for a round trip of this server in each 2 + claimAfter.
 	claimAfter = 1
 
 	// racesForRoom is after how many changes of others that came before this server's, since its own last
@@ -34,11 +34,12 @@ const (
 	firstPoll = 500 * time.Microsecond
 	lastPoll  = 4 * time.Millisecond
 
-	// postponement is after how long those are looked at again who wait and were not served because of races.
+	// postponement is after how long those are looked at again who wait and were not served because of
+	// conflicts.
 	postponement = 20 * time.Millisecond
 )
 
-// claimDuration is for how long the change that is made now claims the record if it loses the race.
+// claimDuration is for how long the change that is made now claims the record if it conflicts.
 func (t *transaction) claimDuration() time.Duration {
 	if t.conflicts < claimAfter {
 		return 0
@@ -50,12 +51,13 @@ func (t *transaction) longestClaim() time.Duration {
 	return min(claimTrips*t.entry.roundTrip+claimSlack, t.store.config.Timeout/claimPart)
 }
 
-// wantsRoom reports whether a flight that has nothing to change is to claim the record even so, and wait for
-// room. What a limiter gives back is gone before a far server knows of it: that server is refused each time,
-// without a race. So when others have changed the record before it since its own last grant, it claims the
-// record shortly before there is room.
+// wantsRoom reports whether a transaction that has nothing to change is to claim the record even so, and
+// wait for room. What a limiter gives back is gone before a far server knows of it: that server is refused
+// each time, without a conflict. So when others have changed the record before it since its own last grant,
+// it claims the record shortly before there is room.
 func (t *transaction) wantsRoom() bool {
 	s, trip := t.store, t.entry.roundTrip
+	// A server that was first since the last change needs no claim: it sees room in time.
 	if !s.traits.Claims || t.entry.conflicts < racesForRoom || t.claimedForRoom {
 		return false
 	}
@@ -66,6 +68,7 @@ func (t *transaction) wantsRoom() bool {
 	if !is || after > t.longestClaim()-2*trip {
 		return false // it is too early
 	}
+	// The wait and both round trips must fit in what is left of the budget.
 	deadline, limited := t.budget.Deadline()
 	return !limited || time.Until(deadline) > t.longestClaim()+2*trip
 }
@@ -73,6 +76,8 @@ func (t *transaction) wantsRoom() bool {
 // claimRoom is the change that does nothing but claim the record.
 func (t *transaction) claimRoom() *RecordChange {
 	t.claimedForRoom = true
+	// No record has this version, so the change is certain not to be made; all that the store does is note
+	// the claim.
 	return t.newChange(RecordChange{
 		If: noVersion, Next: []byte{recordVersion}, Nonce: t.next.recentNonces[0],
 		Claim: t.longestClaim(), Server: t.store.config.Server,
@@ -87,6 +92,7 @@ func (t *transaction) awaitRoom() bool {
 	}
 	t.claimedForRoom = false
 	if !t.write {
+		// Two round trips of the claim are spent on its reply and on the change itself.
 		trip := t.entry.roundTrip
 		after, is := t.roomAfter()
 		most := t.longestClaim() - 2*trip
@@ -105,6 +111,8 @@ func (t *transaction) takeWaiting() {
 	if len(t.unresolved) > 0 {
 		return // what is not known of them is about the present turns
 	}
+	// Only calls without a place in line: those in line were refused in this order and must not overtake
+	// each other. Undos go by themselves.
 	e, n := t.entry, 0
 	inLine := func(turn control.Turn) bool { return turn.Command.Ticket != 0 }
 	e.mu.Lock()
@@ -126,6 +134,8 @@ func (t *transaction) takeWaiting() {
 func (t *transaction) roomAfter() (after time.Duration, is bool) {
 	for j, i := range t.servedIndex {
 		d := &t.turns[i].Decision
+		// One that another server's head bars is not refused for lack of room: waiting for room does not
+		// help it.
 		refused := t.turns[i].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
 		if !refused || t.blockedUntil[j] > 0 || d.RetryAfter == gatehouse.Forever {
 			continue
@@ -144,10 +154,12 @@ func (t *transaction) awaitClaim(claimed time.Duration) (inTime bool) {
 	return sleepFor(t.budget, jittered(pause))
 }
 
-// postponeWaiters has those go on waiting who may wait, when a flight has only lost races and so has changed
-// nothing. It reports whether that is so.
+// postponeWaiters has those go on waiting who may wait, when a transaction has only met conflicts and so
+// has changed nothing. It reports whether that is so.
 func (t *transaction) postponeWaiters(err error) bool {
 	now, known := t.store.clock.storeTime()
+	// Only conflicts: a change of unknown outcome may have granted something, and then a waiter must not go
+	// on as if refused.
 	if !errors.Is(err, ErrConflict) || len(t.unresolved) > 0 || !known {
 		return false
 	}
@@ -162,8 +174,8 @@ func (t *transaction) postponeWaiters(err error) bool {
 	return true
 }
 
-// deliverPostponed answers a request of a postponed flight: those who wait go on, and the others have an
-// error each. It reports false, and does nothing, if nobody of it waits.
+// deliverPostponed answers a request of a postponed transaction: those who wait go on, and the others have
+// an error each. It reports false, and does nothing, if none of its commands waits.
 func (t *transaction) deliverPostponed(r *applyCall, err error) bool {
 	waits := func(turn control.Turn) bool {
 		return turn.Command.Ticket != 0 && turn.Command.Op.Waits() && turn.Command.MaxWait != 0
@@ -171,6 +183,7 @@ func (t *transaction) deliverPostponed(r *applyCall, err error) bool {
 	if r.view != nil || r.pendingUndos != nil || !slices.ContainsFunc(r.queue, waits) {
 		return false
 	}
+	// One call may carry both kinds. The others fail on their own, with the undos that belong to the call.
 	failed := applyCall{ownUndos: r.ownUndos}
 	for i := range r.queue {
 		if turn := &r.queue[i]; waits(*turn) {
@@ -186,7 +199,7 @@ func (t *transaction) deliverPostponed(r *applyCall, err error) bool {
 	return true
 }
 
-// decisionOf is the decision about a command of this flight.
+// decisionOf is the decision about a command of this transaction.
 func (t *transaction) decisionOf(cmd *gatehouse.Command) gatehouse.Decision {
 	i := slices.IndexFunc(t.turns, func(turn control.Turn) bool { return turn.Command == cmd })
 	return t.turns[i].Decision

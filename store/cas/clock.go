@@ -48,6 +48,7 @@ const leastStep = int64(time.Second)
 // least; 0 if it was not. The most rests on the last answer alone: by an earlier one it might be less, and
 // wrong, as the clock may have been set since.
 func (c *clock) noteReply(now time.Time, sent, received int64) (step time.Duration) {
+	// The reply was made between sent and received, so the offset lies between these two.
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,6 +60,7 @@ func (c *clock) noteReply(now time.Time, sent, received int64) (step time.Durati
 	case back >= leastStep:
 		step = time.Duration(-back)
 	}
+	// An offset that the reply contradicts moves to the least, which is never ahead of the store.
 	if !c.known || c.offset < least || c.offset > most {
 		c.known, c.offset = true, least
 	}

@@ -3,7 +3,6 @@ package cas
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,23 +11,29 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// decideChange serves the flight on what is known of the record, and says what to ask of the store: the
-// change, or whether the record is still the same. There is nothing to ask when nothing changes and the
-// record was read during this flight.
+// decideChange serves the transaction on what is known of the record, and says what to ask of the store:
+// the change, or whether the record is still the same. There is nothing to ask when nothing changes and the
+// record was read during this transaction.
 func (s *Store) decideChange(t *transaction) (*RecordChange, error) {
 	e := t.entry
+	// Another transaction has stored the counted refusals since this call was queued.
 	if t.flushing && len(t.turns) == 0 && e.unstored.count == 0 {
 		return nil, nil // they went with another change
 	}
 	now, known := s.clock.storeTime()
 	if !known || !t.fresh && s.mustRead(e, t) {
+		// No record has this version, so the reply always carries the record, and the time.
 		return t.newChange(RecordChange{If: noVersion, Read: true}), nil
 	}
 	if !e.known { // most likely there is none
+		// Offering a change on an absent record saves a read for new names. A record that exists makes it
+		// conflict, and comes with the reply.
 		e.version, e.record, e.state, e.endedHolds = 0, storedRecord{}, nil, nil
 	}
 	t.serveTurns(s, e, now)
 	if t.awaitRoom() {
+		// The first decision has changed the state in memory. It is decoded again, so that the second one
+		// starts from the stored record.
 		if err := e.decodeState(); err != nil {
 			return nil, err
 		}
@@ -46,15 +51,18 @@ func (s *Store) decideChange(t *transaction) (*RecordChange, error) {
 		return s.buildChange(e, t)
 	case t.wantsRoom():
 		return t.claimRoom(), e.decodeState()
+	// Read during this transaction, and nothing changes: the decisions stand without another exchange.
 	case t.fresh:
 		s.keepUnstored(t)
 		return nil, e.decodeState()
+	// The decisions rest on a remembered record. They are given out only when the store confirms that it is
+	// the present one.
 	default:
 		return t.newChange(RecordChange{If: e.version, Read: true}), nil
 	}
 }
 
-// newChange is a change in the room that the flight has for one.
+// newChange is a change in the room that the transaction has for one.
 func (t *transaction) newChange(c RecordChange) *RecordChange {
 	c.Size = len(t.entry.record.encodedState)
 	t.changeBuffer = c
@@ -66,8 +74,10 @@ func (t *transaction) newChange(c RecordChange) *RecordChange {
 // than any change of a record that was lost.
 func (s *Store) mustRead(e *entry, t *transaction) bool {
 	switch {
+	// Whether an undo was done stands in the present record only.
 	case t.hasPending:
 		return true
+	// A record was there, or a change of unknown outcome may have made one.
 	case !e.known && (e.version != 0 || len(t.unresolved) > 0):
 		return true
 	case e.known && e.version != 0:
@@ -86,6 +96,8 @@ func (s *Store) buildChange(e *entry, t *transaction) (*RecordChange, error) {
 		Claim: t.claimDuration(), Server: s.config.Server,
 	})
 	if t.state == nil && e.version == 0 && len(t.next.heads) == 0 && len(t.unresolved) == 0 && !t.hasPending {
+		// A write that leaves nothing, of a record that is absent, needs no write: the store only confirms
+		// the absence.
 		change.Read = true // there is none, and there is to be none
 		return change, nil
 	}
@@ -100,6 +112,8 @@ func (s *Store) buildChange(e *entry, t *transaction) (*RecordChange, error) {
 	if len(change.Next) <= maxRecord || t.recordFull || shrinks {
 		return change, nil
 	}
+	// Too large: the queue is decided once more, with the commands that make a record grow refused. The
+	// second call ends here, as recordFull is set.
 	t.recordFull = true
 	if err := e.decodeState(); err != nil {
 		return nil, err
@@ -108,66 +122,27 @@ func (s *Store) buildChange(e *entry, t *transaction) (*RecordChange, error) {
 	return s.buildChange(e, t)
 }
 
-// tombstoneLife is how long the record of a controller that was deleted stays. Those of other servers who
-// wait hear of it by that; and a change that has been under way since before the delete finds it in its
-// way.
-const tombstoneLife = time.Minute
-
-// keepFor is for how long a record that was made at an instant is worth something.
-func (s *Store) keepFor(now int64, state control.State, heads []lineHead) time.Duration {
-	worth := int64(tombstoneLife)
-	if state != nil {
-		expiry := state.Expiry()
-		if semaphore, ok := state.(*control.Semaphore); ok && s.traits.ExpiresHolds {
-			expiry = lastHoldEnd(now, semaphore)
-		}
-		if expiry.Sub(time.Unix(0, now)) >= gatehouse.MaxDuration {
-			return gatehouse.Forever
-		}
-		linger := int64(s.config.Linger)
-		switch {
-		case control.Absent(state):
-			linger = max(linger, int64(tombstoneLife))
-		case control.HasLimit(state):
-			linger = int64(s.limitLinger)
-		}
-		worth = max(expiry.UnixNano()-now, 0) + linger
-		if created := control.Created(state); !created.IsZero() {
-			worth = max(worth, created.UnixNano()-now+int64(s.config.Keep))
-		}
-	}
-	for _, h := range heads {
-		worth = max(worth, h.until-now)
-	}
-	return time.Duration(worth)
-}
-
-// lastHoldEnd is when the last of the holds that the backend ends will have ended if none is renewed.
-func lastHoldEnd(now int64, s *control.Semaphore) time.Time {
-	longest := time.Duration(0)
-	for _, h := range s.Holds() {
-		if h.Expires == 0 {
-			return time.Unix(0, math.MaxInt64)
-		}
-		longest = max(longest, h.Expires)
-	}
-	return time.Unix(0, now).Add(longest)
-}
-
 // serveTurns makes decisions, and the record and the state that come of them.
 func (t *transaction) serveTurns(s *Store, e *entry, now int64) {
+	// Zero is no nonce: backends without versions take it for an absent record.
 	t.next = e.record.nextRecord(max(1, rand.Uint64()))
 	t.now = t.next.decisionTime(now)
 	t.timeAhead = max(0, t.now-now)
 	if t.now < t.next.asOf {
+		// The clock was set back beyond what differs between servers. A delete in what is now the future
+		// would answer every new call with "deleted".
 		t.next.deletedAt = 0 // by a time that is no more
 	}
 	t.next.asOf = t.now
 	t.state = e.state
+	// Refusals that this server counted belong to the state before the queue runs, so that statistics in
+	// this very queue show them.
 	e.addUnstored(t.state)
 	t.refusedBefore, _ = control.Refusals(t.state)
 	t.write, t.wake, t.newHolds, t.endedHolds = false, t.wake[:0], t.newHolds[:0], t.endedHolds[:0]
 	at := time.Unix(0, t.now)
+	// First everything that has ended goes, then the queue runs: what became free is for the oldest in the
+	// queue. The waiters at other servers are woken for the same reason.
 	tell := t.endHolds(e)
 	if t.next.dropEndedHeads(t.now) {
 		tell = true
@@ -175,6 +150,7 @@ func (t *transaction) serveTurns(s *Store, e *entry, now int64) {
 	if t.state != nil && control.ForgetWaiters(t.state, t.next.waitsNoMore(s.config.Server)) {
 		tell = true
 	}
+	// The holds before and after the queue; the difference is what the backend has to begin and end.
 	before := t.backendHolds(s)
 	t.prepareCommands(s, e, at)
 	t.runQueue(at, e.key.Kind)
@@ -211,6 +187,7 @@ func (t *transaction) prepareCommands(s *Store, e *entry, now time.Time) {
 		*cmd = *t.turns[i].Command
 		cmd.MaxHolders, cmd.MinFence, cmd.Leased = s.config.Holders, least, s.traits.ExpiresHolds
 	}
+	// Ranks need all copied commands; a command that is not served still stands in front of later ones.
 	t.rankTurns()
 	for i := range t.turns {
 		if d, is := t.answerUnserved(e, i); is {
@@ -221,6 +198,8 @@ func (t *transaction) prepareCommands(s *Store, e *entry, now time.Time) {
 		cmd, until := &t.commands[i], int64(0)
 		if cmd.Op.Yields() {
 			until = t.next.barredUntil(t.waitsSince[i], s.config.Server)
+			// A head of another server, or somebody of this server's line who is not in this transaction,
+			// goes first.
 			if until > 0 || cmd.Ticket == 0 && t.others.nonEmpty {
 				cmd.Ahead++
 			}
@@ -233,12 +212,13 @@ func (t *transaction) prepareCommands(s *Store, e *entry, now time.Time) {
 }
 
 // leastFence is the least fencing token of a grant. With a number of the backend's it has some random bits,
-// so that two grants that rest on the same number, one of which nobody came to know of, are not alike.
+// so that two grants that rest on the same number, one of which no client came to know of, are not alike.
 func (t *transaction) leastFence(e *entry) uint64 {
 	least := uint64(t.now) / uint64(time.Microsecond) // #nosec G115 -- the present is after 1970
 	if e.minFence != 0 {
 		least = e.minFence + rand.Uint64N(fenceBits)
 	}
+	// Never below the last token of the record, even if the clock was set back.
 	return max(least, t.next.fence+1)
 }
 
@@ -248,6 +228,7 @@ const fenceBits = 1 << 15
 // answerUnserved answers a turn that is not to be served.
 func (t *transaction) answerUnserved(e *entry, i int) (d gatehouse.Decision, is bool) {
 	cmd := &t.commands[i]
+	// The waiter came before the delete: it must not make the controller anew. Only an undo may pass.
 	if cmd.Again && cmd.Op != gatehouse.OpUndo && sinceOf(cmd, t.now) <= t.next.deletedAt {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",
@@ -261,6 +242,7 @@ func (t *transaction) answerUnserved(e *entry, i int) (d gatehouse.Decision, is 
 		}, true
 	}
 	byTurn := func(d *undo, turn int) int { return cmp.Compare(d.turn, turn) }
+	// The undos are in the order of their turns.
 	j, undoes := slices.BinarySearchFunc(t.undos, i, byTurn)
 	if !undoes {
 		return d, false
@@ -268,6 +250,7 @@ func (t *transaction) answerUnserved(e *entry, i int) (d gatehouse.Decision, is 
 	if t.undos[j].isObsolete(&e.record) {
 		return gatehouse.Decision{Outcome: gatehouse.Granted}, true
 	}
+	// Marked in the next record: the undo and the note of it become one change.
 	t.undos[j].markDone(&t.next)
 	return d, false
 }
@@ -284,8 +267,11 @@ func (t *transaction) runQueue(now time.Time, kind gatehouse.Kind) {
 		d := t.served[j].Decision
 		if d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
 			if t.blockedUntil[j] > 0 && keepsWaiting(t.turns[i].Command, &d) {
+				// Looking again before the head of the other server ends would be refused again.
 				d.RetryAfter = max(d.RetryAfter, time.Duration(t.blockedUntil[j]-t.now))
 			}
+			// The decision was made at the record's time, which is ahead of the clock that the caller waits
+			// by.
 			d.RetryAfter += time.Duration(t.timeAhead)
 		}
 		t.turns[i].Decision = d
@@ -304,6 +290,8 @@ func (t *transaction) noteEffects(tell bool, kind gatehouse.Kind, server uint32)
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			t.write = t.write || granted
 		case gatehouse.OpWait: // whose last look takes it off the arrivals at a barrier
+			// At a barrier the last look of a waiter removes its arrival, which is a change although it was
+			// refused.
 			t.write = t.write || granted || cmd.Again && cmd.MaxWait == 0 && kind == gatehouse.Barrier
 			tell = tell || granted
 		default:
@@ -311,9 +299,10 @@ func (t *transaction) noteEffects(tell bool, kind gatehouse.Kind, server uint32)
 			tell = tell || granted
 		}
 		if cmd.Op == gatehouse.OpDelete && granted {
-			t.next.deletedAt = t.now - 1 // who comes in this flight after it is none of those who waited
+			t.next.deletedAt = t.now - 1 // who comes in this transaction after it is none of those who waited
 		}
 	}
+	// Without a head no other server waits, and with one its server is woken by name.
 	if !tell {
 		return
 	}
@@ -334,6 +323,7 @@ func (t *transaction) backendHolds(s *Store) []control.Hold {
 
 // compareHolds finds out which holds are new or were renewed, and which are held no more.
 func (t *transaction) compareHolds(before, after []control.Hold) {
+	// A renewed hold keeps its token and needs a new lease, which the tokens alone do not show.
 	renewed := map[string]bool{}
 	for i := range t.turns {
 		cmd := t.turns[i].Command

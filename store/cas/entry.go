@@ -34,7 +34,8 @@ type entry struct {
 	stale atomic.Bool // it has changed since
 }
 
-// beginOrJoin reports whether a request leads. If it does not, it is told by and by.
+// beginOrJoin begins a transaction for a call if none is under way, and reports so. Otherwise it joins the
+// queue, and handover says what comes.
 func (e *entry) beginOrJoin(r *applyCall) (leads bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -44,6 +45,7 @@ func (e *entry) beginOrJoin(r *applyCall) (leads bool) {
 		return true
 	}
 	if r.done == nil {
+		// One slot, so that the transaction before never waits for this caller.
 		r.handover = make(chan bool, 1)
 	}
 	e.waiting = append(e.waiting, r)
@@ -52,6 +54,7 @@ func (e *entry) beginOrJoin(r *applyCall) (leads bool) {
 
 // loadReply notes the present record.
 func (e *entry) loadReply(reply *Reply) error {
+	// Everything that was derived from the former record goes with it.
 	e.known, e.version, e.minFence = true, reply.Version, reply.MinFence
 	e.record, e.state, e.endedHolds, e.seen = storedRecord{}, nil, nil, 0
 	if reply.Record == nil {
@@ -63,6 +66,7 @@ func (e *entry) loadReply(reply *Reply) error {
 		err = e.decodeState()
 	}
 	if err != nil {
+		// A record that cannot be read is asked for anew by the next transaction.
 		e.known = false
 		return err
 	}
@@ -84,6 +88,7 @@ func (e *entry) decodeState() (err error) {
 func (e *entry) noteEndedHolds(live map[uint64]bool) {
 	e.endedHolds = nil
 	semaphore, ok := e.state.(*control.Semaphore)
+	// nil: the backend does not end holds, and the state itself tells their ends.
 	if live == nil || !ok {
 		return
 	}
@@ -111,6 +116,7 @@ func (e *entry) adoptChange(t *transaction, reply *Reply) error {
 	}
 	e.version, e.record, e.state = reply.Version, t.next, t.state
 	e.unstored.count = 0
+	// A grant shows that this server keeps up; it needs no claim for room.
 	if t.grantedAny() {
 		e.conflicts = 0
 	}

@@ -20,6 +20,7 @@ func keepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 func (t *transaction) rankTurns() {
 	t.waitsSince = append(t.waitsSince[:0], make([]int64, len(t.turns))...)
 	oldest := t.others.firstSince()
+	// From the back, so that each turn knows the oldest behind it.
 	for i := len(t.turns) - 1; i >= 0; i-- {
 		cmd := t.turns[i].Command
 		t.waitsSince[i] = sinceOf(cmd, t.now)
@@ -79,7 +80,7 @@ func (t *transaction) updateHead(server uint32) (changed bool) {
 	case i < 0:
 		t.next.heads = append(t.next.heads, t.newHead(server, first))
 		t.write = true
-		return false // nobody else goes because of it
+		return false // no other waiter goes because of it
 	case !seen && !t.others.known && (first.ticket == 0 || t.next.heads[i].since <= first.since):
 		return false // the old one still waits, as far as is known
 	case first.ticket == 0:
@@ -87,6 +88,8 @@ func (t *transaction) updateHead(server uint32) (changed bool) {
 		return true
 	}
 	old := t.next.heads[i]
+	// A head that still names the first waiter is renewed once a third of its time is over, so that most
+	// looks write nothing.
 	if old.ticket == first.ticket && old.until-t.now > int64(headLifetime)*2/3 {
 		return false
 	}
@@ -99,8 +102,8 @@ func (t *transaction) newHead(server uint32, w waiter) lineHead {
 	return lineHead{server: server, ticket: w.ticket, since: w.since, until: t.now + int64(headLifetime)}
 }
 
-// firstWaiting is the first of this server who waits after this flight, and whether the present head, if
-// there is one, was looked at.
+// firstWaiting is the first of this server who waits after this transaction, and whether the present head,
+// if there is one, was looked at.
 func (t *transaction) firstWaiting(head int) (first waiter, seen bool) {
 	if t.others.nonEmpty {
 		first = t.others.first
@@ -110,6 +113,8 @@ func (t *transaction) firstWaiting(head int) (first waiter, seen bool) {
 		if cmd.Ticket == 0 {
 			continue
 		}
+		// The present head is in this transaction: what became of it is known, so the head may be replaced
+		// or dropped.
 		seen = seen || head >= 0 && cmd.Ticket == t.next.heads[head].ticket
 		one := waiter{since: sinceOf(cmd, t.now), ticket: cmd.Ticket}
 		if keepsWaiting(cmd, &t.turns[j].Decision) && (first.ticket == 0 || one.compare(first) < 0) {

@@ -13,8 +13,8 @@ import (
 // without this the head would vanish whenever those few have gone, and others would overtake the rest.
 type line struct {
 	watches map[*nameWatch]struct{}
-	waiting []waiter // in the order in which they came, but for those in hand
-	takenBy int      // flights that have taken some of them out
+	waiting []waiter // in the order in which they came, except those taken out
+	takenBy int      // transactions that have taken some of them out
 }
 
 // A waiter is one ticket that waits.
@@ -27,9 +27,9 @@ func (w waiter) compare(other waiter) int {
 	return cmp.Or(cmp.Compare(w.since, other.since), cmp.Compare(w.ticket, other.ticket))
 }
 
-// A lineRest is those of a line who are not in the hands of a flight.
+// A lineRest is those of a line who no transaction has taken out.
 type lineRest struct {
-	known    bool   // it is; otherwise what the flight has is all that is known of the line
+	known    bool   // it is; otherwise what the transaction has is all that is known of the line
 	nonEmpty bool   // there are
 	first    waiter // of them
 }
@@ -42,8 +42,10 @@ func (r *lineRest) firstSince() int64 {
 	return math.MaxInt64
 }
 
-// takeOut takes those that a flight is about out of the line, and tells of the rest.
+// takeOut takes those that a transaction is about out of the line, and tells of the rest.
 func (w *watches) takeOut(key gatehouse.Key, t *transaction) lineRest {
+	// The count is read without the lock, because this is on the way of every call and most names have no
+	// line.
 	if w.count.Load() == 0 {
 		return lineRest{}
 	}
@@ -53,7 +55,7 @@ func (w *watches) takeOut(key gatehouse.Key, t *transaction) lineRest {
 	if l == nil {
 		return lineRest{}
 	}
-	front := int64(math.MinInt64) // since when the last waits of whom the gate knows all that came before
+	front := int64(math.MinInt64) // since when the last waits before whom the gate knows of all
 	for i := range t.turns {
 		cmd := t.turns[i].Command
 		if cmd.Ticket == 0 || cmd.Since.IsZero() {
@@ -69,6 +71,7 @@ func (w *watches) takeOut(key gatehouse.Key, t *transaction) lineRest {
 	l.forgetBefore(front)
 	l.takenBy++
 	t.line = l
+	// With another transaction under way some of the line are in neither, so the rest is not all there is.
 	r := lineRest{known: l.takenBy == 1, nonEmpty: len(l.waiting) > 0}
 	if r.nonEmpty {
 		r.first = l.waiting[0]
@@ -102,6 +105,7 @@ func (w *watches) putBack(t *transaction, failed bool) {
 	t.line.takenBy--
 	for i := range t.turns {
 		cmd, d := t.turns[i].Command, &t.turns[i].Decision
+		// After an error the gate asks again for those that still wait.
 		if failed || cmd.Ticket == 0 || !keepsWaiting(cmd, d) {
 			continue
 		}

@@ -18,7 +18,7 @@ const (
 )
 
 // undoQueue are the holds that may have been granted to calls that failed. They are taken back, by their
-// fencing tokens, once the store answers again: if they were granted, and to nobody else.
+// fencing tokens, once the store answers again: if they were granted, and to no other client.
 type undoQueue struct {
 	store   *Store
 	mu      sync.Mutex
@@ -48,8 +48,8 @@ type undo struct {
 	lastDone  uint64
 }
 
-// newUndos are those of the undos in a queue whose first turn is that turn of a flight. The change that does
-// them notes so in the record: should its answer be lost, they are not done again later.
+// newUndos are those of the undos in a queue whose first turn is that turn of a transaction. The change
+// that does them notes so in the record: should its answer be lost, they are not done again later.
 func newUndos(queue []control.Turn, first int) (debts []undo) {
 	for i := range queue {
 		if isGrantUndo(queue[i].Command) {
@@ -73,10 +73,15 @@ func (d *undo) isObsolete(r *storedRecord) bool {
 	if d.onlyIf == nil {
 		return false
 	}
+	// An undo of an attempt is needed only if that attempt was made.
 	made, known := r.madeBy(d.onlyIf)
+	// It takes one answer away from a place that others may have been told of as well: only certainty will
+	// do.
 	if d.shared {
 		return !made
 	}
+	// A hold or place of its own is identified by its number. An undo of one that is not there does
+	// nothing, so an unknown outcome is no obstacle.
 	return known && !made
 }
 
@@ -98,6 +103,7 @@ func (d *undo) noteSent(r *storedRecord) {
 
 // markDone notes that it is done.
 func (d *undo) markDone(r *storedRecord) {
+	// The oldest are forgotten first.
 	if n := len(r.doneUndos) - maxDoneUndos; n >= 0 {
 		r.doneUndos = slices.Delete(r.doneUndos, 0, n+1)
 	}
@@ -129,6 +135,7 @@ func (a *undoQueue) addUnresolved(key gatehouse.Key, t *transaction) {
 			if d.Outcome != gatehouse.Granted || !try.canUndo(&cmd, &d) {
 				continue
 			}
+			// The undo is the same command with its decision: that names the token or the number.
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
 			a.appendUndo(pendingUndo{key, cmd, undo{
 				id: rand.Uint64(), onlyIf: try.identity(), shared: existedBefore(&d),
@@ -148,7 +155,7 @@ func existedBefore(d *gatehouse.Decision) bool {
 // count there, and what was to be taken back is still there.
 func (a *undoQueue) addFailed(key gatehouse.Key, r *applyCall) {
 	undos := r.ownUndos
-	if undos == nil { // it has not been in a flight
+	if undos == nil { // it has not been in a transaction
 		undos = newUndos(r.queue, 0)
 	}
 	a.mu.Lock()
@@ -156,6 +163,8 @@ func (a *undoQueue) addFailed(key gatehouse.Key, r *applyCall) {
 	for i := range r.queue {
 		cmd := *r.queue[i].Command
 		switch {
+		// An undo that failed is tried again, with its identity, as the change that does it may have been
+		// made.
 		case isGrantUndo(&cmd):
 			a.appendUndo(pendingUndo{key, cmd, undos[0]})
 			undos = undos[1:]
@@ -198,6 +207,7 @@ func (a *undoQueue) sendPending() {
 		for n < len(a.pending) && a.pending[n].key == a.pending[0].key {
 			n++
 		}
+		// They stay in the queue meanwhile, so that PendingUndos counts them and the bound holds.
 		together := slices.Clone(a.pending[:n]) // which stay there meanwhile, and count
 		a.mu.Unlock()
 		err := a.store.serveKey(together[0].key, undoCall(together))
@@ -205,6 +215,7 @@ func (a *undoQueue) sendPending() {
 		clear(a.pending[:n])
 		a.pending = a.pending[n:]
 		if err != nil {
+			// Last of all: one name that fails must not keep back the others the next time.
 			a.pending = append(a.pending, together...)
 			break
 		}
@@ -224,13 +235,14 @@ func undoCall(together []pendingUndo) *applyCall {
 	return r
 }
 
-// close gives up what is still owed.
+// close gives up what is still pending.
 func (a *undoQueue) close() {
 	a.mu.Lock()
 	a.closed = true
 	if a.timer != nil && a.timer.Stop() {
 		a.work.Done()
 	}
+	// sendPending needs the lock to end.
 	a.mu.Unlock()
 	a.work.Wait()
 }

@@ -26,7 +26,7 @@ type storedRecord struct {
 	recentNonces [maxNonces]uint64 // the nonces of the last changes, the newest first
 	nonceCount   int               // how many of them there are
 	asOf         int64             // the time of the last decision, Unix ns; it rises with every change
-	deletedAt    int64             // when it was deleted last: who came until then is to hear of it
+	deletedAt    int64             // when it was deleted last: who came until then is answered so
 	fence        uint64            // the greatest fencing token that was given
 	doneUndos    []uint64          // the last undos of grants, the newest last
 	heads        []lineHead
@@ -109,6 +109,8 @@ func (r *storedRecord) encodeRecord() []byte {
 	} else {
 		data = append(append(data, 1), r.encodedState...)
 	}
+	// The state's bytes are from now on those of the record, so that a kept record holds one copy and not
+	// two.
 	body := len(data)
 	data = binary.BigEndian.AppendUint32(data, checksum(data))
 	if r.encodedState != nil {
@@ -128,6 +130,7 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 	if len(data) < least {
 		return r, errTruncated
 	}
+	// The checksum comes first: nothing of a damaged record is read, not even its version.
 	body, sum := data[:len(data)-4], binary.BigEndian.Uint32(data[len(data)-4:])
 	if got := checksum(body); got != sum {
 		return r, fmt.Errorf("the record's checksum is %08x, want %08x: it is damaged, or not ours", got, sum)
@@ -136,6 +139,8 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 		return r, fmt.Errorf("the record is of version %d, want %d: another version of the server wrote it",
 			body[0], recordVersion)
 	}
+	// The newest nonce stands at a fixed place, where the script of Redis compares it; the older ones
+	// follow their number.
 	older := int(body[9])
 	in := varintReader{data: body[10:]}
 	if older >= maxNonces || len(in.data) < 8*older {
@@ -156,6 +161,7 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 			ticket: gatehouse.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
 		})
 	}
+	// Errors of the reader stick, so one look after all numbers is enough.
 	if in.err != nil || len(in.data) < 1 {
 		return r, errTruncated
 	}

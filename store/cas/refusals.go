@@ -10,8 +10,8 @@ import (
 )
 
 // A refusal that leaves nothing behind but a count in the statistics is not stored by itself: it would cost
-// a change, and make the changes of all other servers lose their races. It is counted here, and stored with
-// the next change of the name, or within refusalsWithin.
+// a change, and make the changes of all other servers conflict. It is counted here, and stored with the
+// next change of the name, or within refusalsWithin.
 
 const (
 	// refusalsWithin is after how long at most the store knows of refusals, if it answers.
@@ -88,8 +88,11 @@ func (r *refusals) flushAll() {
 		work.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
 				e := all[i]
+				// Unlisted before it is stored: a refusal counted meanwhile lists the name again.
 				e.unstored.listed.Store(false)
 				if away.Load() {
+					// The others keep their counts for the next time, instead of each waiting for its whole
+					// budget.
 					r.addEntry(e)
 				} else if r.flushEntry(e) {
 					away.Store(true)
@@ -133,6 +136,7 @@ func (e *entry) addUnstored(state control.State) {
 	if e.unstored.count == 0 {
 		return
 	}
+	// Deleted and made anew since: the time of its making tells.
 	if _, since := control.Refusals(state); state == nil || !since.Equal(e.unstored.since) {
 		e.unstored.count = 0 // it is another controller than the one at which they were counted
 		return
@@ -140,7 +144,7 @@ func (e *entry) addUnstored(state control.State) {
 	control.AddRefusals(state, e.unstored.count)
 }
 
-// keepUnstored keeps what a flight has counted and not stored.
+// keepUnstored keeps what a transaction has counted and not stored.
 func (s *Store) keepUnstored(t *transaction) {
 	count, since := control.Refusals(t.state)
 	if t.state == nil || count == t.refusedBefore {
@@ -151,8 +155,8 @@ func (s *Store) keepUnstored(t *transaction) {
 	s.refusals.addEntry(t.entry)
 }
 
-// mustStoreRefusals reports whether what a flight has counted is to be stored at once, because it cannot be
-// kept here.
+// mustStoreRefusals reports whether what a transaction has counted is to be stored at once, because it
+// cannot be kept here.
 func (s *Store) mustStoreRefusals(t *transaction) bool {
 	count, _ := control.Refusals(t.state)
 	return t.state != nil && count != t.refusedBefore && !t.entry.unstored.listed.Load() &&

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Config says how a store is used. The zero value works, but for Server.
+// A Config says how a store is used. The zero value works, except that Server is needed.
 type Config struct {
 	// Server is the number of this server among all that share the store: a random one, not 0. The
 	// tickets of its commands begin with it: their upper 32 bits are the server.
@@ -108,11 +108,12 @@ func New(backend Backend, config Config) *Store {
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
 	s.transactions.New = func() any { return newTransaction(s) }
+	// Last, because a wake may come at once and needs the rest.
 	s.stop = backend.Listen(config.Server, s.onWake)
 	return s
 }
 
-// Close stops listening. Nobody may use the store after it.
+// Close stops listening. The store must not be used after it.
 func (s *Store) Close() {
 	s.stop()
 	s.watches.stopTimers()
@@ -201,14 +202,15 @@ func (s *Store) runTransaction(e *entry, batch []*applyCall) {
 	s.finishTransaction(t, t.runToEnd())
 }
 
-// startTransaction serves a batch without keeping its caller, who is told by the backend. What does not go
-// well at the first try goes on in a goroutine of its own.
+// startTransaction serves a batch without keeping its caller, whose callback the backend calls. What does
+// not go well at the first try goes on in a goroutine of its own.
 func (s *Store) startTransaction(e *entry, batch []*applyCall) {
 	if s.async == nil {
 		go s.runTransaction(e, batch)
 		return
 	}
 	t := s.beginTransaction(e, batch)
+	// Nothing to send: the decisions rest on what was read in this transaction, or the call failed.
 	if over, err := t.planExchange(); over {
 		s.finishTransaction(t, err)
 		return
@@ -216,13 +218,15 @@ func (s *Store) startTransaction(e *entry, batch []*applyCall) {
 	s.async.Start(t.budget, e.key, t.change, t.replyCallback)
 }
 
-// A batch is planned by whoever brings the answer to the one before it if that takes only some microseconds.
+// A batch is planned by the goroutine that brings the answer to the one before it if that takes only some
+// microseconds.
 const (
 	fewTogether = 8
 	smallState  = 1 << 10
 )
 
-// finishTransaction ends a flight, tells those it was for, and has those who have come meanwhile served.
+// finishTransaction ends a transaction, notifies its callers, and begins the next one for those that have
+// come meanwhile.
 func (s *Store) finishTransaction(t *transaction, err error) {
 	e, batch := t.entry, t.batch
 	away := s.recordOutcome(t, err)
@@ -230,6 +234,7 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 	waiting := e.waiting
 	n := 0
 	for turns := 0; n < len(waiting) && (n == 0 || turns < maxTurns); n++ {
+		// A single call may be larger than a round trip should be; it goes alone.
 		turns += len(waiting[n].queue)
 	}
 	switch {
@@ -241,6 +246,7 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 		e.waiting = append([]*applyCall(nil), waiting[n:]...)
 	}
 	e.mu.Unlock()
+	// Outside the lock, and after busy is settled: a caller may come back with its next call from within.
 	s.notifyCallers(batch)
 	switch {
 	case away != nil:
@@ -251,6 +257,7 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 	case n > 0 && waiting[0].done != nil: // not before others have their answers, which are under way here
 		go s.startTransaction(e, waiting[:n])
 	case n > 0:
+		// The first of the next batch waits in a goroutine of its own, which now runs the transaction.
 		waiting[0].batch = waiting[:n]
 		waiting[0].handover <- true
 	}
@@ -267,9 +274,9 @@ type applyCall struct {
 	flushing bool // it has refusals stored that were not, and has no command
 
 	pendingUndos []*undo     // one for each turn, if the call takes back what failed calls have left
-	ownUndos     []undo      // of its undos, in their order, once it was in a flight
+	ownUndos     []undo      // of its undos, in their order, once it was in a transaction
 	handover     chan bool   // true when it is to lead, false when it was served
-	done         func(error) // is told instead, if the caller does not wait
+	done         func(error) // is called instead, if the caller does not wait
 }
 
 // notifyCallers tells requests that they were served.
@@ -277,6 +284,7 @@ func (s *Store) notifyCallers(requests []*applyCall) {
 	for _, r := range requests {
 		switch done, err := r.done, r.err; {
 		case done != nil:
+			// Given back before the callback, which may need one for its next call.
 			*r = applyCall{}
 			s.calls.Put(r)
 			done(err)
@@ -292,9 +300,10 @@ func (s *Store) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
 ) error {
 	return s.backend.Range(ctx, kind, after, func(name string, data []byte) bool {
+		// A damaged record is skipped, so that one does not hide all others.
 		rec, err := decodeRecord(data)
 		if err != nil || rec.encodedState == nil {
-			return true // it is told when it is used
+			return true // its error shows when it is used
 		}
 		state, err := control.Decode(kind, rec.encodedState)
 		return err != nil || control.Absent(state) || visit(gatehouse.Key{Kind: kind, Name: name}, state)

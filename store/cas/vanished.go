@@ -32,6 +32,8 @@ func (s *Store) hasVanished(e *entry, reply *Reply) bool {
 			return false
 		}
 	}
+	// What this server would have asked for when it was written: a record that was to go by now has not
+	// vanished.
 	keep := s.keepFor(e.record.asOf, state, e.record.heads)
 	return keep == gatehouse.Forever || now < e.record.asOf+int64(keep)
 }

@@ -51,6 +51,7 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 	if !all.closed {
 		w.timer = time.AfterFunc(jittered(recheckInterval), func() { all.recheckName(key, w) })
 	}
+	// stop may be called twice, and beside a wake; both are settled under the lock.
 	return func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()
@@ -97,6 +98,7 @@ func (w *watches) wakeWatchers(key gatehouse.Key) {
 	if w.closed {
 		return
 	}
+	// A wake for all follows a lost connection: any message may have been missed.
 	if key != (gatehouse.Key{}) {
 		w.names[key].wakeAll()
 		return

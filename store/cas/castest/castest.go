@@ -25,7 +25,7 @@ type Faults struct {
 	// Unsent requests are known not to have been sent.
 	Unsent float64
 	// LostRequest and LostAnswer are lost on the way; Late requests are carried out after up to three
-	// seconds, when nobody waits for them any more.
+	// seconds, when their callers have given up.
 	LostRequest, LostAnswer, Late float64
 	// Silent losses are not noticed by the one who asked, until its time is up.
 	Silent float64
@@ -112,7 +112,8 @@ func (s *Store) Jump(by time.Duration) {
 	s.offset += by
 }
 
-// Pause has everything wait until Resume. Requests are carried out then, whoever still waits for them.
+// Pause has everything wait until Resume. Requests are carried out then, whether their callers still wait
+// or not.
 func (s *Store) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,6 +125,7 @@ func (s *Store) Pause() {
 func (s *Store) Resume() {
 	s.mu.Lock()
 	s.logLine("resumed")
+	// Taken under the lock and run without it, as each of them locks.
 	backlog := s.backlog
 	s.paused, s.backlog = false, nil
 	s.mu.Unlock()
@@ -132,19 +134,22 @@ func (s *Store) Resume() {
 	}
 }
 
-// Restart has the store forget what was changed in the last time, as a replica that had not heard of it would
-// have; gatehouse.Forever forgets everything. All servers are told that they may have missed something.
+// Restart has the store forget what was changed in the last time, as a replica that had not heard of it
+// would have; gatehouse.Forever forgets everything. All servers are woken, as they may have missed
+// something.
 func (s *Store) Restart(lose time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.logLine("restarted, the last %s are lost", lose)
 	for i, p := range slices.Backward(s.history) {
+		// The history is undone from its end, up to the age that survives.
 		if lose != gatehouse.Forever && time.Since(p.at) > lose {
 			break
 		}
 		s.putObject(p.key, p.old)
 		s.history = s.history[:i]
 	}
+	// The connections are lost with the restart.
 	for _, b := range s.servers {
 		s.sendWake(b, gatehouse.Key{})
 	}
@@ -157,6 +162,7 @@ func (s *Store) putObject(key gatehouse.Key, o storedObject) {
 	} else {
 		s.objects[key] = o
 	}
+	// Under the lock, so that the observer sees the records in their order.
 	if s.Changed != nil {
 		s.Changed(key, o.record)
 	}
@@ -216,6 +222,7 @@ func (s *Store) readObject(key gatehouse.Key) storedObject {
 		return storedObject{}
 	}
 	if !o.until.IsZero() && !s.now().Before(o.until) {
+		// Expired by the store's clock, which tests set; the holds end by real time, as leases do.
 		s.putObject(key, storedObject{})
 		return storedObject{}
 	}
@@ -239,6 +246,7 @@ func (o storedObject) liveFences() map[uint64]bool {
 func (s *Store) applyChange(b *Server, key gatehouse.Key, c *cas.RecordChange) cas.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Compare and set under one lock: this is the promise that every backend makes.
 	o := s.readObject(key)
 	r := cas.Reply{Swapped: o.version == c.If, Now: s.now(), Claimed: o.claim.remainingFor(s.now(), c)}
 	r.Swapped = r.Swapped && r.Claimed == 0
@@ -247,6 +255,7 @@ func (s *Store) applyChange(b *Server, key gatehouse.Key, c *cas.RecordChange) c
 		o = s.replaceRecord(key, o, c)
 	case !r.Swapped:
 		r.Record = slices.Clone(o.record)
+		// A claim is noted together with the conflict, and only where no other claim bars it.
 		if o.record != nil && r.Claimed == 0 && !c.Read && c.Claim > 0 {
 			o.claim = recordClaim{c.Server, s.now().Add(c.Claim)}
 			s.objects[key] = o
@@ -256,6 +265,7 @@ func (s *Store) applyChange(b *Server, key gatehouse.Key, c *cas.RecordChange) c
 	r.Version = o.version
 	if s.expiresHolds {
 		r.Now = r.Now.Add(b.skew)
+		// Like etcd: the time is the server's own, and the revision makes the fencing tokens.
 		r.MinFence, r.Live = (s.revision+1)<<16, o.liveFences()
 	}
 	return r
@@ -263,12 +273,15 @@ func (s *Store) applyChange(b *Server, key gatehouse.Key, c *cas.RecordChange) c
 
 // replaceRecord makes a change.
 func (s *Store) replaceRecord(key gatehouse.Key, o storedObject, c *cas.RecordChange) storedObject {
+	// Before the change, for Restart.
 	s.history = append(s.history, pastChange{time.Now(), key, o})
 	s.revision++
 	next := storedObject{record: c.Next, version: s.revision, holds: maps.Clone(o.holds)}
+	// Like Redis, which has no versions: the nonce stands for one.
 	if !s.expiresHolds {
 		next.version = c.Nonce
 	}
+	// A deleted record has version 0, which the next change compares.
 	if c.Next == nil {
 		next = storedObject{}
 	}
@@ -279,6 +292,7 @@ func (s *Store) replaceRecord(key gatehouse.Key, o storedObject, c *cas.RecordCh
 		s.updateHolds(key, &next, c)
 	}
 	s.putObject(key, next)
+	// Only the servers that the change names are woken.
 	for _, number := range c.Wake {
 		for _, b := range s.servers {
 			if b.number == number {
@@ -298,7 +312,9 @@ func (s *Store) updateHolds(key gatehouse.Key, o *storedObject, c *cas.RecordCha
 		delete(o.holds, h.Fence)
 	}
 	for _, h := range c.Begin {
+		// A renewed hold keeps its token; its former end is replaced.
 		o.holds[h.Fence] = time.Time{}
+		// A hold without an end stays until a change ends it.
 		if h.Expires > 0 {
 			o.holds[h.Fence] = time.Now().Add(h.Expires)
 			time.AfterFunc(h.Expires, func() { s.onHoldEnded(key) })
@@ -310,6 +326,7 @@ func (s *Store) updateHolds(key gatehouse.Key, o *storedObject, c *cas.RecordCha
 func (s *Store) onHoldEnded(key gatehouse.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// An expired lease is a change of its own in etcd.
 	s.revision++
 	for _, b := range s.servers {
 		s.sendWake(b, key)
@@ -323,6 +340,7 @@ func (s *Store) sendWake(b *Server, key gatehouse.Key) {
 		return
 	}
 	time.AfterFunc(s.latency(), func() { b.wakeUp(key) })
+	// The second message has a latency of its own, so it may come first.
 	if s.chance(s.faults.TwiceWoken) {
 		time.AfterFunc(s.latency(), func() { b.wakeUp(key) })
 	}

@@ -23,11 +23,15 @@ func (s *Store) exchangeChange(
 	if f.unsent {
 		return cas.Reply{}, errNotConnected
 	}
+	// One slot: an answer that comes after the caller gave up finds room and is forgotten.
 	answer := make(chan cas.Reply, 1)
+	// The request is carried out whether its caller still waits or not, as in a real network.
 	if !f.lost {
 		time.AfterFunc(f.requestDelay, func() {
 			s.runOrDefer(func() {
 				r := s.applyChange(b, key, c)
+				// The second one is answered. It conflicts with the first, which the caller must recognise
+				// by the nonce.
 				if f.twice {
 					r = s.applyChange(b, key, c)
 				}
@@ -37,6 +41,7 @@ func (s *Store) exchangeChange(
 			})
 		})
 	}
+	// A nil channel never fires: a silent loss shows only when the caller's time is up.
 	var broken <-chan time.Time
 	if f.breaksAfter > 0 {
 		timer := time.NewTimer(f.breaksAfter)
@@ -69,7 +74,7 @@ func (s *Store) runOrDefer(work func()) {
 type faultPlan struct {
 	unsent, lost, silent, twice bool
 	requestDelay, answerDelay   time.Duration
-	breaksAfter                 time.Duration // when the caller is told that the connection broke; 0 is never
+	breaksAfter                 time.Duration // when the connection breaks for the caller; 0 is never
 }
 
 func (s *Store) planFaults(b *Server) faultPlan {
@@ -81,12 +86,14 @@ func (s *Store) planFaults(b *Server) faultPlan {
 		requestDelay: s.latency() + b.extraLatency/2, answerDelay: s.latency() + b.extraLatency/2,
 	}
 	if s.chance(s.faults.Late) {
+		// Carried out late, and the caller learns of a broken connection long before.
 		f.requestDelay += time.Duration(s.rand.Int64N(int64(3 * time.Second)))
 		f.breaksAfter = f.answerDelay + time.Millisecond
 	}
 	if (f.lost || f.silent) && !s.chance(s.faults.Silent) {
 		f.breaksAfter = f.requestDelay + f.answerDelay + time.Millisecond
 	}
+	// Only what goes wrong is logged; the delays are in every exchange.
 	if f != (faultPlan{requestDelay: f.requestDelay, answerDelay: f.answerDelay}) {
 		s.logLine("server %x asks: %+v", b.number, f)
 	}

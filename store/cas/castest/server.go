@@ -10,7 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
-// A Server is the swap.Backend of one server.
+// A Server is the cas.Backend of one server.
 type Server struct {
 	store        *Store
 	number       uint32
@@ -41,11 +41,12 @@ func (b *Server) Cut(cut bool) {
 	s.logLine("server %x is cut off: %t", b.number, cut)
 	b.cut = cut
 	if !cut {
+		// A new connection may have missed messages, so all names are woken.
 		s.sendWake(b, gatehouse.Key{})
 	}
 }
 
-// SetExtraLatency has each round trip of this server take so much longer from now on.
+// SetExtraLatency has each round trip of this server take longer by that much from now on.
 func (b *Server) SetExtraLatency(far time.Duration) {
 	s := b.store
 	s.mu.Lock()
@@ -53,9 +54,10 @@ func (b *Server) SetExtraLatency(far time.Duration) {
 	b.extraLatency = far
 }
 
-// Swap implements swap.Backend.
+// Swap implements cas.Backend.
 func (b *Server) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
 	c := *change // which may still be under way when its caller has given up
+	// The caller may reuse these once Swap has returned.
 	c.Next, c.Wake = slices.Clone(c.Next), slices.Clone(c.Wake)
 	c.Begin, c.End = slices.Clone(c.Begin), slices.Clone(c.End)
 	return b.store.exchangeChange(ctx, b, key, &c)
@@ -68,7 +70,7 @@ func (b *Server) Start(
 	go func() { answered(b.Swap(ctx, key, change)) }()
 }
 
-// Listen implements swap.Backend.
+// Listen implements cas.Backend.
 func (b *Server) Listen(server uint32, wake func(gatehouse.Key)) (stop func()) {
 	b.store.mu.Lock()
 	b.number = server
@@ -91,7 +93,7 @@ func (b *Server) wakeUp(key gatehouse.Key) {
 	}
 }
 
-// Range implements swap.Backend.
+// Range implements cas.Backend.
 func (b *Server) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(string, []byte) bool,
 ) error {
@@ -100,6 +102,7 @@ func (b *Server) Range(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		// Expired between the listing of the names and the look at the record.
 		if records[i] != nil && !visit(name, records[i]) {
 			return nil
 		}
@@ -107,7 +110,7 @@ func (b *Server) Range(
 	return nil
 }
 
-// Traits implements swap.Backend.
+// Traits implements cas.Backend.
 func (b *Server) Traits() cas.Traits {
 	return cas.Traits{Fences: b.store.expiresHolds, ExpiresHolds: b.store.expiresHolds, Claims: true}
 }

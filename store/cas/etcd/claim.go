@@ -42,6 +42,7 @@ func (c *claimTable) revisionFor(key string, server uint32) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one, ok := c.known[key]
+	// Another server's claim that still lasts is compared as absent, so that it fails the change.
 	if !ok || one.server != server && time.Now().Before(one.until) {
 		return 0
 	}
@@ -58,12 +59,14 @@ func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32
 	}
 	kv := kvs[0]
 	if one, ok := c.known[key]; !ok || one.revision != kv.ModRevision {
+		// The table is bounded by forgetting all: a claim that is seen again only starts its time anew.
 		if len(c.known) >= maxClaims {
 			clear(c.known)
 		}
 		if c.known == nil {
 			c.known = make(map[string]seenClaim)
 		}
+		// The time counts from the first sight of this revision: etcd has no clock that can be asked.
 		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // #nosec G115 -- written from one
 		c.known[key] = seenClaim{
 			kv.ModRevision, binary.BigEndian.Uint32(kv.Value),
@@ -103,7 +106,7 @@ func (b *Backend) newGuard(
 	if change.Claim == 0 {
 		return g, nil
 	}
-	// The lease removes the claims of servers that died, at names that nobody uses.
+	// The lease removes the claims of servers that died, at names that are not used.
 	lease, err := b.pool.leaseFor(ctx, change.Claim)
 	if err != nil {
 		return g, err
@@ -111,6 +114,8 @@ func (b *Backend) newGuard(
 	data := binary.BigEndian.AppendUint32(nil, change.Server)
 	data = binary.BigEndian.AppendUint64(data, uint64(change.Claim.Microseconds())) // #nosec G115 -- above 0
 	put := clientv3.OpPut(g.key, string(data), clientv3.WithLease(lease))
+	// The claim has the same condition inside the failed transaction: it must not replace one that was made
+	// meanwhile.
 	g.claimOps = []clientv3.Op{clientv3.OpTxn(g.conditions(), []clientv3.Op{put}, nil)}
 	return g, nil
 }

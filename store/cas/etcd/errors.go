@@ -47,8 +47,8 @@ func (sentTracker) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Co
 func (sentTracker) HandleConn(context.Context, stats.ConnStats) {}
 
 var (
-	// lastingErrors are answers of etcd that do not change soon. It has done nothing, but for what full is
-	// about.
+	// lastingErrors are answers of etcd that do not change soon. It has done nothing, except for what
+	// readAfterNoSpace is about.
 	lastingErrors = []error{
 		rpctypes.ErrNoSpace, rpctypes.ErrRequestTooLarge, rpctypes.ErrTooManyOps, rpctypes.ErrCorrupt,
 		rpctypes.ErrPermissionDenied, rpctypes.ErrAuthFailed, rpctypes.ErrUserEmpty, rpctypes.ErrUserNotFound,
@@ -68,6 +68,7 @@ func classifyError(err error, sent bool) error {
 	switch {
 	case slices.ContainsFunc(lastingErrors, is), tooLarge(err):
 		return fmt.Errorf("%w: %w", cas.ErrRefused, err)
+	// Nothing left this process, or etcd refused it before it did anything.
 	case !sent, slices.ContainsFunc(passingErrors, is), proposalDropped(err):
 		return fmt.Errorf("%w: %w", cas.ErrNotSent, err)
 	}

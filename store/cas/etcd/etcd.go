@@ -1,6 +1,6 @@
-// Package etcd keeps records in etcd, for a swap.Store. A record is one key, replaced by a transaction that
-// compares the revision at which it was written last. A hold has a key of its own beside the record; one that
-// has an end is under a lease of its own, so that etcd ends it, by no server's clock.
+// Package etcd keeps records in etcd, for a cas.Store. A record is one key, replaced by a transaction that
+// compares the revision at which it was written last. A hold has a key of its own beside the record; one
+// that has an end is under a lease of its own, so that etcd ends it, by no server's clock.
 package etcd
 
 import (
@@ -21,7 +21,7 @@ import (
 // defaultPrefix is where all keys are when the address has no path.
 const defaultPrefix = "/gatehouse/"
 
-// A Backend keeps records in etcd. It is for one swap.Store at a time.
+// A Backend keeps records in etcd. It is for one cas.Store at a time.
 type Backend struct {
 	client *clientv3.Client
 	keys   keys
@@ -42,7 +42,7 @@ type Backend struct {
 // backend after the store that uses it.
 func Open(address string) (*Backend, error) { return openBackend(address) }
 
-// Check says what is wrong with an address, nil when Open would take it. It asks nobody.
+// Check says what is wrong with an address, nil when Open would take it. It makes no connection.
 func Check(address string) error {
 	_, query, err := etcd.Check(withPath(address))
 	if err != nil {
@@ -96,7 +96,7 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// Traits implements swap.Backend. Fencing tokens rest on etcd's revision, which never goes back.
+// Traits implements cas.Backend. Fencing tokens rest on etcd's revision, which never goes back.
 func (b *Backend) Traits() cas.Traits {
 	return cas.Traits{Fences: true, ExpiresHolds: true, Claims: true}
 }
@@ -112,6 +112,7 @@ func attemptContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !ok {
 		return context.WithTimeout(ctx, maxCall)
 	}
+	// Half, see above: the other half is for another member.
 	return context.WithTimeout(ctx, min(maxCall, time.Until(deadline)/2))
 }
 

@@ -14,7 +14,7 @@ import (
 //
 //	records/lock/a/b                            the record of the lock "a/b"
 //	holds/lock/a%2Fb/00000000004294967296       its hold with that fencing token
-//	claims/lock/a/b                             the claim of a server that loses races for it
+//	claims/lock/a/b                             the claim of a server that lost conflicts for it
 //
 // A record's key ends with the name as it is, so that etcd's order is the order of names. In the key of a
 // hold the name has no slash, so that no name's holds are among those of another; and a long one is a digest
@@ -46,6 +46,7 @@ func (k keys) claimKey(key gatehouse.Key) string {
 // holdPrefix is what the keys of all holds under one name begin with.
 func (k keys) holdPrefix(key gatehouse.Key) string {
 	name := strings.ReplaceAll(strings.ReplaceAll(key.Name, "%", "%25"), "/", "%2F")
+	// A digest has a fixed length, so a thousand of these keys stay small.
 	if len(name) > maxPart {
 		digest := sha256.Sum256([]byte(key.Name))
 		name = digestMark + hex.EncodeToString(digest[:])
@@ -89,9 +90,11 @@ func (k keys) parseKey(text string) (key gatehouse.Key, isHold, ok bool) {
 	}
 	if isHold {
 		name, _, ok = strings.Cut(name, "/")
+		// A digest does not tell the name: the caller wakes all names instead.
 		if strings.HasPrefix(name, digestMark) {
 			return gatehouse.Key{}, true, ok
 		}
+		// The escapes in the reverse of their order, so that %25 does not make new ones.
 		name = strings.ReplaceAll(strings.ReplaceAll(name, "%2F", "/"), "%25", "%")
 	}
 	key.Name = name

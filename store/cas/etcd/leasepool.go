@@ -36,7 +36,7 @@ type leasePool struct {
 
 // A sharedLease is the present lease of one length.
 type sharedLease struct {
-	lock  chan struct{} // whoever takes what is in it may look at the rest
+	lock  chan struct{} // holds one token: its taker may use the rest
 	id    clientv3.LeaseID
 	until time.Time // when it is not lent any more
 	uses  int
@@ -50,13 +50,17 @@ func (k *leasePool) leaseFor(ctx context.Context, keep time.Duration) (clientv3.
 	power := bits.Len64(uint64(max(ttl(keep), minSharedLength) - 1)) // #nosec G115 -- it is at least 63
 	length := int64(1) << power
 	s := k.sharedOf(power)
+	// One call makes the lease while the others of its length wait for it, for no longer than their context
+	// lasts.
 	select {
 	case <-s.lock:
 	case <-ctx.Done():
 		return 0, classifyError(ctx.Err(), false)
 	}
 	defer func() { s.lock <- struct{}{} }()
+	// None yet, used too often, or in its second half.
 	if s.id == 0 || s.uses == maxUses || !time.Now().Before(s.until) {
+		// Taken before the lease is made, so that its first half is over no later than here.
 		until := time.Now().Add(time.Duration(length) * time.Second)
 		id, err := k.leases.createLease(ctx, 2*length+sharedMargin)
 		if err != nil {
@@ -77,6 +81,7 @@ func (k *leasePool) sharedOf(power int) *sharedLease {
 	s := k.byLength[power]
 	if s == nil {
 		s = &sharedLease{lock: make(chan struct{}, 1)}
+		// The token that the first user takes.
 		s.lock <- struct{}{}
 		k.byLength[power] = s
 	}

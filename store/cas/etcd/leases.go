@@ -52,6 +52,7 @@ func (l *leases) createLease(ctx context.Context, seconds int64) (clientv3.Lease
 	ctx = withSentFlag(clientv3.WithRequireLeader(ctx), &sent)
 	if _, err := l.client.LeaseGrant(ctx, request, grpc.WaitForReady(true)); err != nil {
 		err = classifyError(rpctypes.Error(err), sent.Load())
+		// The lease may exist although its answer was lost.
 		if mayBeDone(err) {
 			l.revokeSoon(clientv3.LeaseID(id))
 		}
@@ -67,8 +68,10 @@ func (l *leases) revokeSoon(ids ...clientv3.LeaseID) {
 	if l.closed {
 		return
 	}
+	// What does not fit ends by itself.
 	ids = ids[:min(len(ids), maxRevokes-len(l.unused))]
 	l.unused = append(l.unused, ids...)
+	// At most one goroutine for each lease; each goes on until none is left.
 	for range ids {
 		if l.revokers < maxRevokers {
 			l.revokers++
@@ -89,6 +92,7 @@ func (l *leases) revokeUnused() {
 		id := l.unused[0]
 		l.unused = l.unused[1:]
 		l.mu.Unlock()
+		// Outside the lock: etcd may take its time.
 		ctx, cancel := context.WithTimeout(l.ctx, maxCall)
 		_, _ = l.client.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: int64(id)}) // it ends by itself
 		cancel()
@@ -99,6 +103,7 @@ func (l *leases) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
+	// The senders get a moment to finish, then their calls are cancelled.
 	end := time.AfterFunc(closeTimeout, l.cancel)
 	l.work.Wait()
 	end.Stop()
@@ -114,6 +119,7 @@ func (l *leases) createForHolds(ctx context.Context, holds []control.Hold) (leas
 	lengths := lengthsOf(holds)
 	ids, errs := make([]clientv3.LeaseID, len(lengths)), make([]error, len(lengths))
 	var work sync.WaitGroup
+	// All but the first in goroutines of their own: nearly always there is just one length.
 	for i := 1; i < len(lengths); i++ {
 		work.Go(func() { ids[i], errs[i] = l.createLease(ctx, lengths[i]) })
 	}
@@ -128,6 +134,7 @@ func (l *leases) createForHolds(ctx context.Context, holds []control.Hold) (leas
 		}
 	}
 	err := errors.Join(errs...)
+	// Those that were made are of no use without the others.
 	if err != nil {
 		l.revokeSoon(g.allIDs()...)
 	}

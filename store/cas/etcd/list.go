@@ -18,7 +18,7 @@ const (
 	pageTimeout = 5 * time.Second
 )
 
-// Range implements swap.Backend. Each page is what the majority knows when it is asked for.
+// Range implements cas.Backend. Each page is what the majority knows when it is asked for.
 func (b *Backend) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(name string, record []byte) bool,
 ) error {
@@ -26,6 +26,7 @@ func (b *Backend) Range(
 	end := clientv3.GetPrefixRangeEnd(prefix)
 	from := prefix
 	if after != "" {
+		// The zero byte makes the least key that comes after this name.
 		from += after + "\x00"
 	}
 	for {
@@ -43,6 +44,7 @@ func (b *Backend) Range(
 		if !response.More {
 			return nil
 		}
+		// The next page begins behind the last key of this one.
 		from = string(response.Kvs[len(response.Kvs)-1].Key) + "\x00"
 	}
 }

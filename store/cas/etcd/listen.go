@@ -27,7 +27,7 @@ type listener struct {
 	wake   func(gatehouse.Key)
 }
 
-// Listen implements swap.Backend by one watch of all keys.
+// Listen implements cas.Backend by one watch of all keys.
 func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &listener{client: b.client, keys: b.keys, server: server, wake: wake}
@@ -43,6 +43,7 @@ func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func
 func (l *listener) keepWatching(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
+		// A watch that worked ended by accident, so the next try is soon.
 		if l.watchOnce(ctx) {
 			pause = firstPause
 		}
@@ -73,13 +74,16 @@ func (l *listener) watchOnce(ctx context.Context) (began bool) {
 			if !open || response.Err() != nil {
 				return began
 			}
-			if response.Created { // what came before was not heard
+			if response.Created { // what came before was missed
 				began = true
 				l.wake(gatehouse.Key{})
 			}
+			// Anything that arrives is a sign of life.
 			asked = false
 			l.handleEvents(response.Events)
+		// Silence may mean that nothing changes, or that the member hangs: it is asked.
 		case <-ticker.C:
+			// The last question was not answered within one tick, so the connection is dead.
 			if asked || !l.requestProgress(ctx) {
 				return began
 			}
@@ -101,6 +105,8 @@ func (l *listener) requestProgress(ctx context.Context) bool {
 func (l *listener) handleEvents(events []*clientv3.Event) {
 	for len(events) > 0 {
 		n := 1
+		// Events of one revision belong to one transaction: whether a hold ended by itself shows only when
+		// they are seen together.
 		for n < len(events) && events[n].Kv.ModRevision == events[0].Kv.ModRevision {
 			n++
 		}
@@ -114,6 +120,7 @@ func (l *listener) handleEvents(events []*clientv3.Event) {
 // been ended by its lease; that concerns everybody.
 func (l *listener) handleChange(events []*clientv3.Event) {
 	written := map[string]bool{} // what the keys of their holds begin with
+	// Records first: a hold that ends together with a write of its record is no news of its own.
 	for _, e := range events {
 		key, isHold, ok := l.keys.parseKey(string(e.Kv.Key))
 		if !ok || isHold {

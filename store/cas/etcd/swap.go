@@ -29,12 +29,13 @@ const (
 	maxHolder = 64
 )
 
-// Swap implements swap.Backend by one transaction. The leases of the holds that it begins are made before.
+// Swap implements cas.Backend by one transaction. The leases of the holds that it begins are made before.
 func (b *Backend) Swap(
 	ctx context.Context, key gatehouse.Key, change *cas.RecordChange,
 ) (cas.Reply, error) {
 	ctx, cancel := attemptContext(ctx)
 	defer cancel()
+	// The leases come first, because a transaction can name only leases that exist.
 	g, err := b.leases.createForHolds(ctx, change.Begin)
 	if err != nil {
 		return cas.Reply{}, classifyError(err, false)
@@ -42,6 +43,7 @@ func (b *Backend) Swap(
 	response, sent, err := b.commitChange(ctx, key, change, g)
 	if err != nil {
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			// Either lease may be meant; shared ones that are gone would fail every later change.
 			b.pool.forgetAll()
 		}
 		if sent && errors.Is(err, rpctypes.ErrNoSpace) {
@@ -64,6 +66,7 @@ func (b *Backend) commitChange(
 	if err != nil {
 		return nil, false, err
 	}
+	// The record needs a shared lease, which may have to be made first; until here nothing was sent.
 	ops, err := b.changeOps(ctx, key, change, g)
 	if err != nil {
 		return nil, false, err
@@ -72,6 +75,8 @@ func (b *Backend) commitChange(
 	response, err = b.client.Txn(withSentFlag(clientv3.WithRequireLeader(ctx), &noted)).
 		If(append(b.changeConditions(key, change), claim.conditions()...)...).
 		Then(append(claim.successOps(), ops...)...).Else(b.readOps(key, &claim)...).Commit()
+	// The results of the claim's operations stand first; the reader of the reply expects those of the
+	// record.
 	if err == nil && response.Succeeded && claim.replaced != 0 {
 		response.Responses = response.Responses[len(claim.successOps()):]
 		b.claims.forgetClaim(claim.key)
@@ -81,7 +86,7 @@ func (b *Backend) commitChange(
 
 // readAfterNoSpace tells what became of a change that etcd had no space for: it says so too when it has
 // just made it, and takes no other after that. A record that is another one than before is answered like a
-// race that was lost; the nonces in it tell which it was.
+// conflict; the nonces in it tell which it was.
 func (b *Backend) readAfterNoSpace(
 	ctx context.Context, key gatehouse.Key, change *cas.RecordChange, g leasesByLength,
 ) (cas.Reply, error) {
@@ -90,6 +95,7 @@ func (b *Backend) readAfterNoSpace(
 	if err != nil {
 		return cas.Reply{}, fmt.Errorf("%w, and whether it made the change: %w", rpctypes.ErrNoSpace, err)
 	}
+	// It is read like a conflict: the present record tells, by its nonces, whether the change was made.
 	response.Succeeded = false
 	r, err := b.readReply(key, change, response, g)
 	if err == nil && r.Version == change.If {
@@ -104,9 +110,10 @@ func (b *Backend) changeConditions(key gatehouse.Key, change *cas.RecordChange) 
 	if change.If <= math.MaxInt64 {
 		version = int64(change.If)
 	}
+	// The revision of the last write is the version of a record, 0 where there is none.
 	all := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(b.keys.recordKey(key)), "=", version)}
 	if version == 0 && !change.Read && hasHolds(key.Kind) {
-		// Should a record be lost while something is held, nobody may be granted it a second time.
+		// Should a record be lost while something is held, no client may be granted it a second time.
 		none := clientv3.Compare(clientv3.CreateRevision(b.keys.holdPrefix(key)), "=", 0)
 		all = append(all, none.WithPrefix())
 	}
@@ -133,6 +140,7 @@ func (b *Backend) changeOps(
 	for i := range change.Begin {
 		h := &change.Begin[i]
 		holder := h.Holder[:min(len(h.Holder), maxHolder)]
+		// The former key comes back with its lease, which is revoked when nothing is under it any more.
 		holds = append(holds, clientv3.OpPut(b.keys.holdKey(key, h.Fence), holder,
 			clientv3.WithLease(g.leaseOf(h)), clientv3.WithPrevKV()))
 	}
@@ -140,6 +148,8 @@ func (b *Backend) changeOps(
 		holds = append(holds,
 			clientv3.OpDelete(b.keys.holdKey(key, change.End[i].Fence), clientv3.WithPrevKV()))
 	}
+	// A transaction inside counts as one operation of the outer one, so a change fits within the limit of
+	// etcd.
 	for len(holds) > holdsPerTxn {
 		ops = append(ops, clientv3.OpTxn(nil, holds[:holdsPerTxn], nil))
 		holds = holds[holdsPerTxn:]
@@ -147,6 +157,7 @@ func (b *Backend) changeOps(
 	if len(holds) > 0 {
 		ops = append(ops, clientv3.OpTxn(nil, holds, nil))
 	}
+	// Last, so that it shows the holds as they are after the change.
 	if hasHolds(key.Kind) {
 		ops = append(ops, b.readHolds(key))
 	}
@@ -176,6 +187,7 @@ func (b *Backend) readReply(
 	results := response.Responses
 	used := map[int64]bool{}
 	if hasHolds(key.Kind) {
+		// The holds are always the last result, see changeOps and readOps.
 		last := len(results) - 1
 		r.Live = make(map[uint64]bool)
 		for _, kv := range results[last].GetResponseRange().Kvs {
@@ -185,11 +197,13 @@ func (b *Backend) readReply(
 	}
 	switch {
 	case !r.Swapped:
+		// The change was not made, so its new leases hold nothing.
 		b.leases.revokeSoon(g.unusedIDs(used)...)
 		if kvs := results[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			r.Record = unsealRecord(kvs[0].Value)
 			r.Version = uint64(kvs[0].ModRevision) // #nosec G115 -- as above
 		} else if len(r.Live) > 0 {
+			// The record was lost but holds are left. Granting now could grant twice.
 			return cas.Reply{}, fmt.Errorf("%w: %d holds in etcd below %s without a record",
 				cas.ErrRefused, len(r.Live), b.keys.holdPrefix(key))
 		}
@@ -216,6 +230,7 @@ func (b *Backend) freeUnused(results []*pb.ResponseOp, used map[int64]bool) {
 		if kv := result.GetResponsePut().GetPrevKv(); kv != nil {
 			previous = append(previous, kv)
 		}
+		// Marked as used, so that a lease of several holds is given back once.
 		for _, kv := range previous {
 			if kv.Lease != 0 && !used[kv.Lease] {
 				used[kv.Lease] = true
@@ -230,6 +245,7 @@ func (b *Backend) freeUnused(results []*pb.ResponseOp, used map[int64]bool) {
 // in 4, and the record. Too many to be counted are all.
 func sealRecord(change *cas.RecordChange) string {
 	wake := change.Wake
+	// The count has 2 bytes; its greatest value means all servers.
 	if len(wake) >= allServers {
 		wake = nil
 	}
@@ -254,8 +270,8 @@ func unsealRecord(data []byte) []byte {
 	return record
 }
 
-// splitStored takes apart what is stored. What is damaged wakes nobody and is an empty record, which is
-// told to whoever asks for it.
+// splitStored takes apart what is stored. What is damaged wakes no server and is an empty record, which is
+// reported to the caller that asks for it.
 func splitStored(data []byte) (wake, record []byte) {
 	if len(data) < 2 {
 		return nil, []byte{}
@@ -265,6 +281,7 @@ func splitStored(data []byte) (wake, record []byte) {
 	if number == allServers {
 		return nil, data
 	}
+	// An empty record, not none: none would let a new controller replace the damaged one.
 	if len(data) < 4*number {
 		return nil, []byte{}
 	}

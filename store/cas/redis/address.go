@@ -70,6 +70,8 @@ func parseAddress(text string) (*address, error) {
 	if err != nil {
 		return nil, errors.New("redis address: its parameters cannot be read, want name=value&name=value")
 	}
+	// The order matters: the hosts need to know whether they are sentinels, and the database how many hosts
+	// there are.
 	steps := []func(*url.URL) error{
 		a.parseScheme, a.checkParameters, a.parseLogin, a.parseHosts, a.parseDatabase, a.parsePrefix,
 		a.parseTLS,
@@ -126,6 +128,7 @@ func (a *address) parseLogin(u *url.URL) error {
 	case a.sentinel.password != "" && a.master == "":
 		return errors.New("sentinel_password is given without master_set, want the name of the master too")
 	}
+	// The passwords are collected, so that no error shows one.
 	for _, l := range []login{a.login, a.sentinel} {
 		if l.password != "" {
 			a.passwords = append(a.passwords, l.password)
@@ -143,6 +146,7 @@ func (a *address) parseHosts(u *url.URL) error {
 			return errors.New("addr has an @, want host or host:port; the first host's login is for all")
 		}
 		host, port := text, ""
+		// An address without a port is no error here; an IPv6 host may stand in brackets.
 		if h, p, err := net.SplitHostPort(text); err == nil {
 			host, port = h, p
 		}
@@ -176,6 +180,7 @@ func (a *address) parseDatabase(u *url.URL) error {
 	if err != nil || n < 0 || n > maxDatabase || strings.ContainsAny(text, "+-") {
 		return fmt.Errorf("database %q, want a number from 0", text)
 	}
+	// Several hosts without sentinels are a cluster.
 	if n > 0 && len(a.hosts) > 1 && a.master == "" {
 		return fmt.Errorf("database %d of a cluster, which has only database 0", n)
 	}
@@ -210,6 +215,7 @@ func (a *address) parseTLS(*url.URL) error {
 	case (cert == "") != (key == ""):
 		return errors.New("one of cert and key is given without the other, want both or none")
 	}
+	// Its own authority replaces those of the system.
 	if ca != "" {
 		text, err := os.ReadFile(ca) //nolint:gosec // the operator names it
 		if err != nil {
@@ -234,6 +240,7 @@ func (a *address) parseTLS(*url.URL) error {
 func (a *address) describeAddress(u *url.URL) {
 	var text strings.Builder
 	text.WriteString(u.Scheme + "://")
+	// The user may be shown; the password is left out.
 	if a.login.user != "" {
 		text.WriteString(url.User(a.login.user).String() + "@")
 	}

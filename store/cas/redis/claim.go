@@ -44,5 +44,6 @@ func readClaimed(answer *rueidis.RedisMessage) (record rueidis.RedisMessage, res
 	if err != nil {
 		return record, 0, errAnswer
 	}
+	// At least 1, because 0 would say that no claim bars the change.
 	return parts[record1], max(1, time.Duration(n)*time.Microsecond), nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // dialServer connects, and asks whether anybody is there. A server that stands still takes connections all
-// the same; without the question the first request would be lost to it, with an outcome that nobody knows.
+// the same; without the question the first request would be lost to it, with an unknown outcome.
 func dialServer(ctx context.Context, host string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -26,6 +26,7 @@ func dialServer(ctx context.Context, host string, dialer *net.Dialer, config *tl
 			return nil, &dialError{err}
 		}
 	}
+	// An accepted connection proves only that the kernel of the other side lives.
 	if err := pingServer(ctx, conn); err != nil {
 		_ = conn.Close() // it is of no use
 		return nil, &dialError{fmt.Errorf("%s does not answer: %w", host, err)}
@@ -35,6 +36,7 @@ func dialServer(ctx context.Context, host string, dialer *net.Dialer, config *tl
 
 func startTLS(ctx context.Context, conn net.Conn, host string, config *tls.Config) (net.Conn, error) {
 	own := config.Clone()
+	// The certificate is checked against the host that was dialled, which in a cluster is not the first.
 	if own.ServerName == "" {
 		own.ServerName, _, _ = net.SplitHostPort(host)
 	}
@@ -58,6 +60,7 @@ func pingServer(ctx context.Context, conn net.Conn) error {
 		return err
 	}
 	const longest = 512 // of an answer, which is +PONG or an error
+	// The limit keeps a server that is no Redis from filling the memory.
 	line, err := bufio.NewReaderSize(io.LimitReader(conn, longest), longest).ReadString('\n')
 	switch {
 	case err != nil:

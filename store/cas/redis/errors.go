@@ -24,13 +24,14 @@ type dialError struct{ cause error }
 func (e *dialError) Error() string { return e.cause.Error() }
 func (e *dialError) Unwrap() error { return e.cause }
 
-// classifyError says of an error whether the change can have been made: not if it is swap.ErrRefused or
-// swap.ErrNotSent.
+// classifyError says of an error whether the change can have been made: not if it is cas.ErrRefused or
+// cas.ErrNotSent.
 func (a *address) classifyError(err error) error {
 	var notDialled *dialError
 	answer, answered := rueidis.IsRedisErr(err)
 	text := a.redactText(err.Error())
 	switch {
+	// An answer that passes: nothing was done, and the same call may succeed soon.
 	case answered && answer.IsNil():
 		return errors.New("redis: it answered nothing, want the time")
 	case answered &&
@@ -38,12 +39,14 @@ func (a *address) classifyError(err error) error {
 		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
 	case answered:
 		return fmt.Errorf("redis: %w: %s", cas.ErrRefused, text)
+	// Redis was not reached at all.
 	case errors.As(err, &notDialled), errors.Is(err, rueidis.ErrNoSlot), errors.Is(err, rueidis.ErrNoAddr):
 		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errTimeoutSent
 	}
+	// Anything else may have happened on the way there or on the way back.
 	return fmt.Errorf("redis: the connection failed and the outcome is not known: %w", redacted{err, text})
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// maxGroup is the most requests that one run of the script serves. Redis serves nobody else meanwhile.
+	// maxGroup is the most requests that one run of the script serves. Redis serves no other client
+	// meanwhile.
 	maxGroup = 32
 	// maxGroupSize is how many bytes of records are enough for one.
 	maxGroupSize = 256 << 10
@@ -32,6 +33,7 @@ func (l *lane) splitBatch(batch []*scriptCall) (all []scriptGroup) {
 		if l.link.single.Load() {
 			most = 1
 		}
+		// The first call goes in whatever its size, so a large record does not stop the loop.
 		for ; n < min(most, len(batch)) && size < maxGroupSize; n++ {
 			size += batch[n].size
 		}
@@ -43,6 +45,7 @@ func (l *lane) splitBatch(batch []*scriptCall) (all []scriptGroup) {
 
 // sendBatch has a batch carried out, and tells its callers. It reports whether all was answered.
 func (l *lane) sendBatch(batch []*scriptCall) (answered bool) {
+	// The batch may take as long as its most patient call; each of the others ends at its own deadline.
 	latest := batch[0].deadline
 	for _, r := range batch {
 		if r.deadline.IsZero() || r.deadline.After(latest) && !latest.IsZero() {
@@ -55,6 +58,7 @@ func (l *lane) sendBatch(batch []*scriptCall) (answered bool) {
 	ctx, cancel := context.WithDeadline(context.Background(), latest)
 	defer cancel()
 	answered = true
+	// Groups that Redis refused as a whole come back in another form, until there are none.
 	for groups := l.splitBatch(batch); len(groups) > 0; {
 		var again []scriptGroup
 		for i, result := range l.runScript(ctx, groups) {
@@ -72,6 +76,7 @@ func (l *lane) runScript(ctx context.Context, groups []scriptGroup) []rueidis.Re
 	for i := range groups {
 		commands[i] = l.scriptCommand(&groups[i])
 	}
+	// A single command avoids the cost of a pipeline.
 	if len(commands) == 1 {
 		return []rueidis.RedisResult{l.link.client.Do(ctx, commands[0])}
 	}
@@ -80,12 +85,13 @@ func (l *lane) runScript(ctx context.Context, groups []scriptGroup) []rueidis.Re
 
 // scriptCommand is the one that runs the script for a group.
 func (l *lane) scriptCommand(g *scriptGroup) rueidis.Completed {
-	const arguments = 5 // of a key, when nobody is to be told
+	const arguments = 5 // of a key, without channels
 	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
 	for _, r := range g.calls {
 		keys, all = append(keys, r.key), append(all, r.arguments...)
 	}
 	many, build := int64(len(keys)), l.link.client.B()
+	// The text goes only after NOSCRIPT: its digest is much shorter.
 	if g.sendText {
 		return build.Eval().Script(script).Numkeys(many).Key(keys...).Arg(all...).Build()
 	}
@@ -113,6 +119,7 @@ func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []s
 	}
 	refusal := firstWord(err.Error())
 	switch {
+	// Redis was restarted, or has never seen the script; its text brings it there again.
 	case refusal == "NOSCRIPT" && !g.sendText:
 		return []scriptGroup{{g.calls, true}}
 	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.calls) > 1:
@@ -122,6 +129,7 @@ func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []s
 		half := len(g.calls) / 2 // one of them may be why, or that there are several
 		return []scriptGroup{{g.calls[:half], g.sendText}, {g.calls[half:], g.sendText}}
 	}
+	// Any other error is the answer to all calls of the group.
 	l.failCalls(g.calls, err)
 	return nil
 }
@@ -138,6 +146,7 @@ func (l *lane) failCalls(requests []*scriptCall, err error) {
 
 // finishCalls tells the callers of a group.
 func (l *lane) finishCalls(requests []*scriptCall) {
+	// The calls are copied first: as soon as one is answered, its caller may use it again.
 	var group [maxGroup]*scriptCall
 	n := copy(group[:], requests)
 	l.mu.Lock()
@@ -147,6 +156,7 @@ func (l *lane) finishCalls(requests []*scriptCall) {
 		switch {
 		case r.callback == nil:
 			r.answered <- struct{}{}
+		// A call whose time is up has been answered by the timer: only one of the two wins.
 		case r.state.CompareAndSwap(callSent, callOver):
 			answered := r.callback
 			reply, err := l.link.takeOutcome(r)

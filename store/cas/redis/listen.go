@@ -17,7 +17,7 @@ const (
 	subscribeLate = time.Second
 )
 
-// Listen implements swap.Backend: it subscribes to the server's channel, on a connection of its own.
+// Listen implements cas.Backend: it subscribes to the server's channel, on a connection of its own.
 func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -41,6 +41,7 @@ func (b *Backend) keepSubscribed(ctx context.Context, channel string, wake func(
 			pause = subscribeSoon
 		}
 		select {
+		// A random part keeps the servers from coming back all at once after Redis has restarted.
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
 		}
@@ -65,10 +66,11 @@ func (b *Backend) subscribeOnce(ctx context.Context, channel string, wake func(g
 			wake(key)
 		}
 	}
-	// Why it ended is nobody's to hear: the next subscription says what is to be known.
+	// The reason of its end is dropped: the next subscription says what is to be known.
 	_ = l.client.Dedicated(func(c rueidis.DedicatedClient) error {
 		command := c.B().Subscribe().Channel(channel).Build()
 		err := c.Receive(rueidis.WithOnSubscriptionHook(ctx, began), command, told)
+		// A cancelled subscription leaves its connection in that mode, so it is closed.
 		if errors.Is(err, context.Canceled) {
 			c.Close()
 		}

@@ -59,8 +59,8 @@ type scriptCall struct {
 
 	deadline time.Time
 	state    atomic.Int32
-	answered chan struct{}          // is told when somebody waits
-	callback func(cas.Reply, error) // is told when nobody does
+	answered chan struct{}          // receives when the caller waits
+	callback func(cas.Reply, error) // is called when the caller does not wait
 	now      int64                  // the time of Redis in µs
 	answer   rueidis.RedisMessage
 	err      error // instead of an answer
@@ -70,7 +70,7 @@ type scriptCall struct {
 const (
 	callQueued = iota
 	callSent
-	callOver // nobody waits for it any more, or it called back
+	callOver // its caller has gone, or its callback was called
 )
 
 var errDropped = fmt.Errorf("redis: %w: the connection was given up", cas.ErrNotSent)
@@ -82,11 +82,12 @@ func (l *link) laneFor(key string) *lane {
 	if len(l.lanes) == 1 {
 		return &l.lanes[0]
 	}
+	// rueidis computes the slot of a key; keys of one slot, and so of one server, share a lane.
 	command := l.client.B().Exists().Key(key).Build()
 	return &l.lanes[int(command.Slot()%slots)*len(l.lanes)/slots]
 }
 
-// doCall has a request carried out. After an error that is not swap.ErrNotSent it may have been, or may be
+// doCall has a request carried out. After an error that is not cas.ErrNotSent it may have been, or may be
 // yet, and the request must not be used again.
 func (l *lane) doCall(ctx context.Context, r *scriptCall) error {
 	if !l.addCall(ctx, r) {
@@ -97,6 +98,7 @@ func (l *lane) doCall(ctx context.Context, r *scriptCall) error {
 		return nil
 	case <-ctx.Done():
 	}
+	// A call that is taken out of the queue here is certain not to be sent.
 	if r.state.CompareAndSwap(callQueued, callOver) {
 		return fmt.Errorf("redis: %w: %w", cas.ErrNotSent, ctx.Err())
 	}
@@ -113,6 +115,7 @@ func (l *lane) addCall(ctx context.Context, r *scriptCall) bool {
 		return false
 	}
 	l.queue = append(l.queue, r)
+	// A sender runs only while there is something to send; a free one is started here.
 	for i := range l.senderRuns {
 		if !l.senderRuns[i] {
 			l.senderRuns[i] = true
@@ -120,17 +123,21 @@ func (l *lane) addCall(ctx context.Context, r *scriptCall) bool {
 			break
 		}
 	}
+	// A caller that waits has its context; only callbacks need the timer.
 	if r.callback != nil {
 		l.startTimer(r.deadline)
 	}
 	return true
 }
 
-// sendBatches sends batches until nobody waits any more.
+// sendBatches sends batches until the queue is empty.
 func (l *lane) sendBatches(sender int) {
 	for {
 		batch, late := l.takeBatch(sender)
+		// Their time was up before they were sent, which is certain to have changed nothing.
 		l.timeOutCalls(late, errTimeoutUnsent)
+		// takeBatch has marked this sender as ended under the lock, so a call that comes now starts
+		// another.
 		if len(batch) == 0 && len(late) == 0 {
 			return
 		}
@@ -158,12 +165,14 @@ func (l *lane) takeBatch(sender int) (batch, late []*scriptCall) {
 	defer l.mu.Unlock()
 	batch = l.underWay[sender][:0]
 	n, most, now := 0, maxBatch, time.Now()
+	// Redis may stand still. Each call sent now may end with an unknown outcome, so one at a time tests it.
 	if l.stalled {
 		most = 1
 	}
 	for ; n < len(l.queue) && len(batch) < most; n++ {
 		switch r := l.queue[n]; {
 		case r.deadline.IsZero() || now.Before(r.deadline):
+			// A call that ended meanwhile stays out of the batch.
 			if r.state.CompareAndSwap(callQueued, callSent) {
 				batch = append(batch, r)
 			}
@@ -173,6 +182,7 @@ func (l *lane) takeBatch(sender int) (batch, late []*scriptCall) {
 		}
 	}
 	rest := copy(l.queue, l.queue[n:])
+	// The freed end must not keep calls alive.
 	clear(l.queue[rest:])
 	l.queue, l.underWay[sender] = l.queue[:rest], batch
 	if len(batch) == 0 && len(late) == 0 {

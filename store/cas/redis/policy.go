@@ -31,6 +31,7 @@ func (b *Backend) EvictionPolicy(ctx context.Context) (policy string, err error)
 		if policy == "" {
 			return "", errNoPolicy
 		}
+		// One node that evicts is enough to lose records.
 		if policy != NoEviction {
 			return policy, nil
 		}

@@ -17,13 +17,13 @@ const (
 	rangeNames = 10_000
 	// rangeValues is how many records are asked for at once.
 	rangeValues = 200
-	// scanCount is how many keys Redis looks at in one step, in which it serves nobody else.
+	// scanCount is how many keys Redis looks at in one step, in which it serves no other client.
 	scanCount = 500
 	// rangeStep is how long one step may take.
 	rangeStep = 5 * time.Second
 )
 
-// Range implements swap.Backend. Redis keeps no order, so that all of its keys are looked at.
+// Range implements cas.Backend. Redis keeps no order, so that all of its keys are looked at.
 func (b *Backend) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(name string, record []byte) bool,
 ) error {
@@ -42,9 +42,11 @@ func (b *Backend) Range(
 				return err
 			}
 		}
+		// The heap was not full: no more names come after these.
 		if len(names) < rangeNames {
 			return nil
 		}
+		// The keys are looked through again, for the names behind the last one.
 		after = names[len(names)-1]
 	}
 }
@@ -82,6 +84,7 @@ func (t *nameHeap) addName(name string) {
 	t.contains[name] = true
 	heap.Push(t, name)
 	if len(t.names) > rangeNames {
+		// The greatest name falls out, so the smallest ones stay.
 		delete(t.contains, heap.Pop(t).(string))
 	}
 }
@@ -91,6 +94,7 @@ func (t *nameHeap) addName(name string) {
 func (r *rangeScan) smallestNames(ctx context.Context, after string) ([]string, error) {
 	found := nameHeap{contains: make(map[string]bool)}
 	for host, node := range r.link.client.Nodes() {
+		// A scan ends when the cursor is 0 again, which is also how it begins.
 		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 			entry, err := r.scanStep(ctx, node, cursor)
 			if err != nil {
@@ -138,6 +142,7 @@ func (r *rangeScan) visitRecords(
 		key := r.names.appendKey(nil, gatehouse.Key{Kind: r.kind, Name: name})
 		commands[i] = r.link.client.B().Get().Key(string(key)).Build()
 	}
+	// The records are read after the names, so some may be gone by now.
 	for i, answer := range r.link.client.DoMulti(ctx, commands...) {
 		record, err := answer.AsBytes()
 		switch {

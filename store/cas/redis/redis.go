@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// A Backend is a swap.Backend on Redis. Make one with Open.
+// A Backend is a cas.Backend on Redis. Make one with Open.
 type Backend struct {
 	address *address
 	names   keyNames
@@ -73,11 +73,12 @@ func (b *Backend) Ping(ctx context.Context) error {
 	return err
 }
 
-// Close ends all connections. Nobody may use the backend after it.
+// Close ends all connections. The backend must not be used after it.
 func (b *Backend) Close() {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
+	// dropped comes first: a sender that still runs answers its calls as not sent.
 	if l := b.link.Swap(nil); l != nil {
 		l.dropped.Store(true)
 		l.client.Close()
@@ -99,8 +100,8 @@ const (
 	maxRedirects = 5
 )
 
-// clientOptions are what rueidis is told. It resends nothing by itself: whether a change whose answer was
-// lost is to be sent again is for package swap to say.
+// clientOptions are the options of rueidis. It resends nothing by itself: whether a change whose answer was
+// lost is to be sent again is for package cas to say.
 func clientOptions(a *address) rueidis.ClientOption {
 	option := rueidis.ClientOption{
 		InitAddress:       a.hosts,
@@ -115,6 +116,7 @@ func clientOptions(a *address) rueidis.ClientOption {
 		DisableRetry:      true,
 		DisableCache:      true,
 	}
+	// The keep-alive is as short as the check of a silent connection.
 	option.Dialer.Timeout, option.Dialer.KeepAlive = dialTimeout, aliveCheckAfter
 	option.ClusterOption.MaxMovedRedirections = maxRedirects
 	option.Sentinel = rueidis.SentinelOption{
@@ -150,6 +152,7 @@ func (b *Backend) currentLink(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A caller whose time is up leaves; the dialing goes on for the others.
 	select {
 	case <-d.done:
 		return d.link, d.err
@@ -169,14 +172,17 @@ func (b *Backend) joinDialing() (*dialing, error) {
 	if d != nil {
 		select {
 		case <-d.done:
+			// A failed try is shared for a moment, so that busy callers do not open a connection each.
 			if d.err != nil && time.Since(d.failedAt) < dialPause {
 				return d, nil
 			}
+		// It is under way.
 		default:
 			return d, nil
 		}
 	}
 	if l := b.link.Load(); l != nil {
+		// Another caller has connected between the look without the lock and here.
 		done := make(chan struct{})
 		close(done)
 		return &dialing{done: done, link: l}, nil
@@ -194,6 +200,7 @@ func (b *Backend) makeLink(d *dialing) {
 	defer close(d.done)
 	client, err := rueidis.NewClient(b.option)
 	if err != nil {
+		// NewClient may return a client together with an error; it holds connections.
 		if client != nil {
 			client.Close()
 		}
@@ -208,6 +215,8 @@ func (b *Backend) makeLink(d *dialing) {
 	for i := range d.link.lanes {
 		d.link.lanes[i].link = d.link
 	}
+	// The keys of one batch lie on different servers of a cluster, and a script takes keys of one slot
+	// only.
 	d.link.single.Store(client.Mode() == rueidis.ClientModeCluster)
 	b.mu.Lock()
 	closed := b.closed
@@ -215,6 +224,7 @@ func (b *Backend) makeLink(d *dialing) {
 		b.link.Store(d.link)
 	}
 	b.mu.Unlock()
+	// Close came meanwhile and did not see this client.
 	if closed {
 		client.Close()
 	}
@@ -225,6 +235,7 @@ func (b *Backend) makeLink(d *dialing) {
 func (b *Backend) dropLink(l *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// Several replies may show the same replica; the first of them drops the link.
 	if b.closed || !b.link.CompareAndSwap(l, nil) {
 		return
 	}

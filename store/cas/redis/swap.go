@@ -23,13 +23,13 @@ func scriptDigest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// nonceSize is the length of a nonce, which stands in a record at swap.NonceAt. The script says so too.
+// nonceSize is the length of a nonce, which stands in a record at cas.NonceAt. The script says so too.
 const nonceSize = 8
 
 // readMark stands in the place of the time that a record is kept for when nothing is to be changed.
 const readMark = "read"
 
-// Swap implements swap.Backend.
+// Swap implements cas.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
 	return b.doCall(ctx, b.newCall(key, change))
 }
@@ -40,6 +40,7 @@ func (b *Backend) Start(
 ) {
 	l := b.link.Load()
 	if l == nil {
+		// Without a connection the call has to wait for one, which Start must not.
 		go func() { answered(b.Swap(ctx, key, change)) }()
 		return
 	}
@@ -53,6 +54,7 @@ func (b *Backend) Start(
 // newCall makes the request of a change.
 func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCall {
 	const milliseconds = 20 // digits
+	// Key, nonce and keep time share one allocation; the parts are cut out of it below.
 	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+milliseconds)
 	names = b.names.appendKey(names, key)
 	ends := [3]int{len(names)}
@@ -61,15 +63,17 @@ func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCa
 	}
 	ends[1] = len(names)
 	if change.Keep != gatehouse.Forever {
+		// Rounded up, and at least 1: Redis takes no expiry of 0.
 		kept := max(1, (change.Keep+time.Millisecond-1)/time.Millisecond)
 		names = strconv.AppendInt(names, int64(kept), 10)
 	}
 	ends[2] = len(names)
-	// Nobody changes these bytes any more, nor those of the record.
+	// These bytes are not changed any more, nor those of the record.
 	text := rueidis.BinaryString(names)
 	r := b.calls.Get().(*scriptCall)
 	r.key = text[:ends[0]]
 	nonce := text[ends[0]:ends[1]]
+	// A read compares the nonce too, so that an unchanged record is not sent back.
 	if change.Read {
 		r.arguments = append(r.arguments[:0], nonce, "", readMark, "", "0")
 	} else {
@@ -80,6 +84,7 @@ func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCa
 			r.arguments = append(r.arguments, b.names.wakeChannel(server))
 		}
 	}
+	// About what crosses the network: the record in one direction, and perhaps in the other.
 	r.change, r.size = change, change.Size+len(change.Next)
 	return r
 }
@@ -90,6 +95,7 @@ func (b *Backend) doCall(ctx context.Context, r *scriptCall) (reply cas.Reply, e
 	if err != nil {
 		return reply, err
 	}
+	// A call that failed may still be under way, so it does not go back to the pool.
 	if err := l.laneFor(r.key).doCall(ctx, r); err != nil {
 		return reply, err
 	}
@@ -106,12 +112,14 @@ func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 	case err == nil || rueidis.IsRedisNil(err):
 		reply, err = r.readAnswer()
 	case nothingChanged(err): // it was not sent
+	// The link leads to a replica since a failover. A new one finds the master.
 	case firstWord(err.Error()) == "READONLY":
 		l.backend.dropLink(l)
 		fallthrough
 	default:
 		err = l.backend.address.classifyError(err)
 	}
+	// Nothing of the caller's is kept in the pool.
 	clear(r.arguments)
 	r.answer, r.err, r.key, r.change, r.callback = rueidis.RedisMessage{}, nil, "", nil, nil
 	l.backend.calls.Put(r)
@@ -123,6 +131,7 @@ func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
 	change := r.change
 	reply.Now = time.UnixMicro(r.now)
 	switch {
+	// The script answers 1 when it has replaced the record, or when it is the same as the one read.
 	case r.answer.IsInt64():
 		reply.Swapped, reply.Version = true, change.Nonce
 		if change.Read {
@@ -131,6 +140,7 @@ func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
 			reply.Version = 0
 		}
 		return reply, nil
+	// There is no record: version 0.
 	case r.answer.IsNil():
 		return reply, nil
 	}
@@ -145,6 +155,7 @@ func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
 	if err != nil {
 		return reply, errAnswer
 	}
+	// A record that is too short is damaged, which package cas reports when it decodes it.
 	if len(reply.Record) >= cas.NonceAt+nonceSize {
 		reply.Version = binary.BigEndian.Uint64(reply.Record[cas.NonceAt:])
 	}

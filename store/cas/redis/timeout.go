@@ -8,7 +8,7 @@ import (
 	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
-// This file ends requests that nobody waits for, when their time is up.
+// This file ends requests without a waiting caller, when their time is up.
 
 var (
 	errTimeoutUnsent = fmt.Errorf("redis: %w: %w", cas.ErrNotSent, context.DeadlineExceeded)
@@ -18,6 +18,7 @@ var (
 // startTimer has the timer fire at a deadline, or before. It is called with the lock held.
 func (l *lane) startTimer(deadline time.Time) {
 	switch {
+	// The timer fires early enough already.
 	case deadline.IsZero() || !l.timerAt.IsZero() && !deadline.Before(l.timerAt):
 		return
 	case l.timer == nil:
@@ -35,9 +36,11 @@ func (l *lane) endOverdue() {
 	now := time.Now()
 	var unsent, silent []*scriptCall
 	var next time.Time
+	// Queued and sent calls fail differently: of a sent one the outcome is not known.
 	look := func(some []*scriptCall) {
 		for _, r := range some {
 			switch {
+			// nil is a call that was answered. One with a waiting caller ends by its context.
 			case r == nil || r.callback == nil || r.deadline.IsZero():
 			case now.Before(r.deadline):
 				if next.IsZero() || r.deadline.Before(next) {
@@ -56,6 +59,7 @@ func (l *lane) endOverdue() {
 	}
 	l.startTimer(next)
 	l.mu.Unlock()
+	// Callbacks run without the lock, as they may bring the next call.
 	l.timeOutCalls(unsent, errTimeoutUnsent)
 	l.timeOutCalls(silent, errTimeoutSent)
 }

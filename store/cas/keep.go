@@ -1,0 +1,59 @@
+package cas
+
+import (
+	"math"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// tombstoneLife is how long the record of a controller that was deleted stays. Those of other servers who
+// wait hear of it by that; and a change that has been under way since before the delete finds it in its
+// way.
+const tombstoneLife = time.Minute
+
+// keepFor is for how long a record that was made at an instant is worth something.
+func (s *Store) keepFor(now int64, state control.State, heads []lineHead) time.Duration {
+	worth := int64(tombstoneLife)
+	if state != nil {
+		expiry := state.Expiry()
+		if semaphore, ok := state.(*control.Semaphore); ok && s.traits.ExpiresHolds {
+			// Here the state has no ends of holds by the clock; the lengths of the leases bound them.
+			expiry = lastHoldEnd(now, semaphore)
+		}
+		if expiry.Sub(time.Unix(0, now)) >= gatehouse.MaxDuration {
+			return gatehouse.Forever
+		}
+		linger := int64(s.config.Linger)
+		switch {
+		case control.Absent(state):
+			// An absent controller leaves a tombstone. It must outlast any change that was under way before
+			// the delete.
+			linger = max(linger, int64(tombstoneLife))
+		case control.HasLimit(state):
+			linger = int64(s.limitLinger)
+		}
+		worth = max(expiry.UnixNano()-now, 0) + linger
+		if created := control.Created(state); !created.IsZero() {
+			worth = max(worth, created.UnixNano()-now+int64(s.config.Keep))
+		}
+	}
+	for _, h := range heads {
+		// A head must stay as long as it bars others, even if the controller itself is worth nothing.
+		worth = max(worth, h.until-now)
+	}
+	return time.Duration(worth)
+}
+
+// lastHoldEnd is when the last of the holds that the backend ends will have ended if none is renewed.
+func lastHoldEnd(now int64, s *control.Semaphore) time.Time {
+	longest := time.Duration(0)
+	for _, h := range s.Holds() {
+		if h.Expires == 0 {
+			return time.Unix(0, math.MaxInt64)
+		}
+		longest = max(longest, h.Expires)
+	}
+	return time.Unix(0, now).Add(longest)
+}
