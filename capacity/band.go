@@ -5,52 +5,54 @@ import (
 	"slices"
 )
 
-// A band is all there is of one priority.
+// A band is one priority band of a resource: the sums over the demands of all leases at that priority.
 type band struct {
 	priority int64
 	slot     int32 // in resource.slots
-	claims   int
+	demands  int
 	clients  int64
-	wants    sum
-	pool     // of this band alone, where the higher priority is served first
+	wants    exactSum
+	pool     // of this band alone, if strict priorities are on
 }
 
-func (b *band) count(wants float64, clients int64, claims int) {
+// adjustTotals adds to the totals of the band. Negative arguments take a demand away.
+func (b *band) adjustTotals(wants float64, clients int64, demands int) {
 	b.wants.add(wants)
 	b.clients += clients
-	b.claims += claims
+	b.demands += demands
 }
 
-// seek is where the band of a priority is, or would be. The highest is the first.
-func (r *resource) seek(priority int64) (k int, found bool) {
+// seekBand returns the index in r.bands at which the band of a priority is, or would be inserted. Bands are
+// in descending order of priority.
+func (r *resource) seekBand(priority int64) (k int, found bool) {
 	return slices.BinarySearchFunc(r.bands, priority, func(b *band, priority int64) int {
 		return cmp.Compare(priority, b.priority)
 	})
 }
 
-// band is the band of a priority, a new one if need be.
-func (r *resource) band(priority int64) *band {
-	k, found := r.seek(priority)
+// ensureBand returns the band of a priority, and creates it if there is none.
+func (r *resource) ensureBand(priority int64) *band {
+	k, found := r.seekBand(priority)
 	if !found {
-		b := &band{priority: priority, slot: r.slots.add()}
-		*r.slots.at(b.slot) = b
+		b := &band{priority: priority, slot: r.bandSlots.add()}
+		*r.bandSlots.at(b.slot) = b
 		r.bands = slices.Insert(r.bands, k, b)
 	}
 	return r.bands[k]
 }
 
-// bandOf is the band a claim is of.
-func (r *resource) bandOf(n *claim) *band { return *r.slots.at(n.band) }
+// bandOf returns the band a demand belongs to.
+func (r *resource) bandOf(n *bandDemand) *band { return *r.bandSlots.at(n.band) }
 
-// dropBand takes a band away that has no claims any more.
+// dropBand removes a band that has no demands left.
 func (r *resource) dropBand(b *band) {
-	k, _ := r.seek(b.priority)
+	k, _ := r.seekBand(b.priority)
 	r.bands = slices.Delete(r.bands, k, k+1)
-	*r.slots.at(b.slot) = nil
-	r.slots.remove(b.slot)
+	*r.bandSlots.at(b.slot) = nil
+	r.bandSlots.remove(b.slot)
 }
 
-// poolOf is the pool in which the claims of a band are.
+// poolOf returns the pool that holds the demands of a band.
 func (r *resource) poolOf(b *band) *pool {
 	if r.strict {
 		return &b.pool
@@ -58,26 +60,28 @@ func (r *resource) poolOf(b *band) *pool {
 	return &r.pool
 }
 
-// regroup puts all claims into other pools, because the template now says otherwise whether the higher
-// priority is served first.
-func (r *resource) regroup(strict bool) {
+// rebuildPools moves all demands to other pools, after a template has switched strict priorities on or off.
+// It takes O(n log n) for n demands.
+func (r *resource) rebuildPools(strict bool) {
 	r.strict, r.pool = strict, pool{}
-	r.claims.clear()
+	r.demands.clearTrees()
 	for _, b := range r.bands {
 		b.pool = pool{}
 	}
-	for i := range r.inOrder.all {
-		for at := r.rows.at(i).claim; at != 0; at = r.claims.at(at).next {
-			r.poolOf(r.bandOf(r.claims.at(at))).enter(&r.claims, at)
+	// The old trees are gone as a whole, so every demand is inserted anew instead of being removed first. The
+	// walk is by client name: map order would make the shape of the trees differ from run to run.
+	for i := range r.byName.all {
+		for at := r.records.at(i).firstDemand; at != 0; at = r.demands.at(at).next {
+			r.poolOf(r.bandOf(r.demands.at(at))).addDemand(&r.demands, at)
 		}
 	}
 }
 
-// newBands is how many priorities of the demands are new to the resource.
-func (r *resource) newBands(demands []Demand) int {
+// countNewBands returns how many of the demands have a priority that is new to the resource.
+func (r *resource) countNewBands(demands []Demand) int {
 	n := 0
 	for k := range demands {
-		if _, found := r.seek(demands[k].Priority); !found {
+		if _, found := r.seekBand(demands[k].Priority); !found {
 			n++
 		}
 	}

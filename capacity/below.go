@@ -7,59 +7,69 @@ import (
 	"time"
 )
 
-// longestDelay is how long a question may be on its way before others that were asked later.
-const longestDelay = 2 * time.Minute
+// maxRequestDelay is the longest time by which a request may be overtaken by a later one of the same server.
+const maxRequestDelay = 2 * time.Minute
 
-// learning reports whether a server that asks does not know all of its clients yet.
-func learning(q *Request) bool { return q.Has.Refresh == 0 && !q.Has.Expiry.IsZero() }
+// reportsLearning reports whether a requesting server does not know all of its clients yet.
+func reportsLearning(q *Request) bool { return q.Has.Refresh == 0 && !q.Has.Expiry.IsZero() }
 
-// late reports whether a question was asked before one that is answered already, or is that one once more.
-// Its connection may have broken on the way, and what was sent still arrives; or somebody in between
-// repeats it.
-func (n *row) late(q *Request) bool {
-	behind := time.Duration(n.knew)*time.Second - q.Has.Refresh
+// isLate reports whether a request was sent before one that has been answered already, or is a duplicate of
+// that one. Its connection may have broken on the way, and what was sent still arrives; or a proxy repeats
+// it.
+func (n *leaseRecord) isLate(q *Request) bool {
+	// The refresh interval field of a server's request carries for how long it has known all its clients,
+	// which only grows: it serves as a sequence number in seconds.
+	behind := time.Duration(n.knownFor)*time.Second - q.Has.Refresh
+	// Requests within one second look alike. A duplicate must not lower what the server keeps, so an equal
+	// number is late, unless the server never counted up: then it does not send this number at all.
 	if behind == 0 {
-		return n.counts
+		return n.sendsKnownFor
 	}
-	return behind > 0 && behind < longestDelay // a server that began anew is further behind
+	return behind > 0 && behind < maxRequestDelay // a server that began anew is further behind
 }
 
-// keeps is how much of the capacity the clients of a server keep, whatever it is granted: what it says
-// they hold. It is no less than before where they may hold more than that.
-func (s *Server) keeps(now time.Time, r *resource, i int32, q *Request) float64 {
+// amountKept returns how much of the capacity the clients of a server keep, whatever it is granted: what it
+// says they hold. It is no less than before where they may hold more than that.
+func (s *Server) amountKept(now time.Time, r *resource, i int32, q *Request) float64 {
 	if q.Has.Expiry.IsZero() {
 		return 0
 	}
-	n := r.rows.at(i)
-	before, holds := n.taken, 0.0
+	n := r.records.at(i)
+	before := n.taken
+	holds := 0.0
 	if c := q.Has.Capacity; c > 0 { // not if it is no number
 		holds = c
 	}
-	if r.unsupplied() || s.learning(s.at(now), r) { // nobody here knows yet who has what
-		holds = min(claimedBy(q, now), r.believed(i, r.capacity(now)))
+	// While this server learns, a first report is the only source there is, so it may exceed what was
+	// recorded. Later a server cannot have more than it was given here.
+	if r.awaitsParent() || s.isLearning(s.nanosecondsAt(now), r) { // it does not know which client has what
+		holds = min(validHas(q, now), r.credibleHas(i, r.capacityAt(now)))
 	} else {
 		holds = min(holds, before)
 	}
-	if learning(q) || n.late(q) {
+	// Such a report may leave clients out. Trusting a smaller number would hand their share to others.
+	if reportsLearning(q) || n.isLate(q) {
 		return max(holds, before)
 	}
 	knows := uint32(min(q.Has.Refresh/time.Second, math.MaxUint32))
-	n.counts = n.counts || n.knew > 0 && knows > n.knew
-	n.knew = knows
+	n.sendsKnownFor = n.sendsKnownFor || n.knownFor > 0 && knows > n.knownFor
+	n.knownFor = knows
 	return holds
 }
 
-// passed is the algorithm for servers below. To that of STATIC belongs what one client may have.
-func (r *resource) passed() *Algorithm {
+// algorithmForChildren returns the algorithm that is sent to servers below. For STATIC it carries what one
+// client may have, because a server cannot derive that from what it is granted in total.
+func (r *resource) algorithmForChildren() *Algorithm {
 	a := &r.template.Algorithm
 	if a.Kind != Static {
 		return a
 	}
+	// The template's own parameters are shared with all other grants, so they are cloned before the change.
 	with := *a
-	with.Parameters = slices.DeleteFunc(slices.Clone(a.Parameters), func(p Parameter) bool {
+	with.Parameters = slices.DeleteFunc(slices.Clone(a.Parameters), func(p AlgorithmParameter) bool {
 		return p.Name == perClientParameter
 	})
 	each := strconv.FormatFloat(r.template.Capacity, 'g', -1, 64)
-	with.Parameters = append(with.Parameters, Parameter{perClientParameter, each})
+	with.Parameters = append(with.Parameters, AlgorithmParameter{perClientParameter, each})
 	return &with
 }

@@ -11,7 +11,7 @@ import (
 // BenchmarkLease is one decision on a resource with so many leases: steady, where everybody wants what they
 // wanted before, and changing, where everybody wants something else each time.
 func BenchmarkLease(b *testing.B) {
-	for _, kind := range []Kind{FairShare, ProportionalShare} {
+	for _, kind := range []AlgorithmKind{FairShare, ProportionalShare} {
 		for _, n := range []int{10, 1_000, 100_000, 1_000_000} {
 			name := fmt.Sprintf("%v/%d/", kind, n)
 			b.Run(name+"steady", func(b *testing.B) { benchmarkLease(b, kind, n, false) })
@@ -20,7 +20,7 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-func benchmarkLease(b *testing.B, kind Kind, n int, changing bool) {
+func benchmarkLease(b *testing.B, kind AlgorithmKind, n int, changing bool) {
 	b.Helper()
 	v := newBench(b, fmt.Sprintf("%v capacity=%d", kind, 5*n))
 	names := make([]string, n)

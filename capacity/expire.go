@@ -6,39 +6,41 @@ import (
 )
 
 const (
-	// mostForgotten is how many leases one Expire looks at, so that it is done within some milliseconds
-	// even if a million clients died at once. mostForgottenByLease is the same for a Lease, which should
-	// not have to wait; what it leaves counts as taken, which is safe.
-	mostForgotten        = 2_000
-	mostForgottenByLease = 100
-	// never is later than all.
+	// maxExpiredPerCall is how many leases one Expire looks at, so that it returns within some milliseconds
+	// even if a million clients died at once. maxExpiredPerLease is the same for a Lease, which should not
+	// have to wait; what it leaves counts as taken, which is safe.
+	maxExpiredPerCall  = 2_000
+	maxExpiredPerLease = 100
+	// never is later than any instant.
 	never = math.MaxInt64
 )
 
-// A wake says that a resource may have something to forget.
-type wake struct {
+// An expiryWake says when a resource may have leases to forget.
+type expiryWake struct {
 	at int64
 	r  *resource
 }
 
-// Before is the order of minheap.
-func (w wake) Before(other wake) bool { return w.at < other.at }
+// Before orders wakes by time, for minheap.
+func (w expiryWake) Before(other expiryWake) bool { return w.at < other.at }
 
-func (w wake) counts() bool { return !w.r.gone && w.at == w.r.wakes }
+func (w expiryWake) isCurrent() bool { return !w.r.removed && w.at == w.r.wakeAt }
 
-// wake sees to it that a resource is looked at when its first row may have run out.
-func (s *Server) wake(r *resource) {
-	if len(r.expiries) == 0 || r.expiries[0].at >= r.wakes {
+// scheduleWake makes Expire look at a resource when the first of its leases may have run out.
+func (s *Server) scheduleWake(r *resource) {
+	if len(r.expiries) == 0 || r.expiries[0].at >= r.wakeAt {
 		return
 	}
-	r.wakes = r.expiries[0].at
-	s.wakes.Push(wake{r.wakes, r})
+	r.wakeAt = r.expiries[0].at
+	s.wakes.Push(expiryWake{r.wakeAt, r})
+	// Superseded wakes stay in the heap until they come up. When they outnumber the current ones the heap is
+	// rebuilt, so its size stays proportional to the number of resources.
 	if len(s.wakes) <= 2*len(s.resources)+64 {
 		return
 	}
 	kept := s.wakes[:0]
 	for _, w := range s.wakes {
-		if w.counts() {
+		if w.isCurrent() {
 			kept = append(kept, w)
 		}
 	}
@@ -47,31 +49,33 @@ func (s *Server) wake(r *resource) {
 	s.wakes.Init()
 }
 
-// Expire forgets the leases that have run out, and the resources without any, and says when to call it
-// again: at once, when there is more to forget than one call should do, and the zero time when there is
-// nothing to wait for. It may come out that nothing was to be forgotten after all. Nothing is wrong with
-// calling it later; a Lease sees to its own resource.
+// Expire forgets the leases that have run out, and the resources without any, and returns when to call it
+// again: at once, if there is more to forget than one call should do; the zero time, if there is nothing to
+// wait for. A call may find nothing to forget. A late call does no harm, since Lease removes what has run out
+// on its own resource.
 func (s *Server) Expire(now time.Time) (next time.Time) {
 	if !s.Leading(now) {
 		return time.Time{}
 	}
-	at := s.at(now)
-	if at > s.awaits {
+	at := s.nanosecondsAt(now)
+	if at > s.awaitedUntil {
 		s.awaited = nil
 	}
-	for left := mostForgotten; len(s.wakes) > 0 && s.wakes[0].at < at; left-- {
+	for left := maxExpiredPerCall; len(s.wakes) > 0 && s.wakes[0].at < at; left-- {
 		if left <= 0 {
 			return now
 		}
+		// A wake is only a hint: the resource may have a later one, or be gone.
 		w := s.wakes.Pop()
-		if !w.counts() {
+		if !w.isCurrent() {
 			continue
 		}
-		w.r.wakes = never
-		left -= w.r.expire(at, left)
-		s.settle(now, w.r)
+		w.r.wakeAt = never
+		left -= w.r.expireLeases(at, left)
+		s.updateResource(now, w.r)
 	}
-	for len(s.wakes) > 0 && !s.wakes[0].counts() {
+	// Superseded wakes on top are dropped here, so that the caller's timer is set to a real one.
+	for len(s.wakes) > 0 && !s.wakes[0].isCurrent() {
 		s.wakes.Pop()
 	}
 	if len(s.wakes) == 0 {

@@ -15,6 +15,7 @@ import (
 // The limits of templates. All are looked at for each new configuration, and what they say travels to
 // the servers below.
 const (
+	// All templates are checked for each new configuration, and their texts travel to the servers below.
 	MaxTemplates = 10_000
 
 	maxGlob        = gatehouse.MaxName // bytes
@@ -23,7 +24,7 @@ const (
 	maxParameter   = 512               // bytes, of its name and of its value
 )
 
-// A Fault is something in a list of templates that cannot be.
+// A Fault is one broken rule in a list of templates.
 type Fault struct {
 	// Index is the template's place in the list. It is -1 where the list as a whole is meant.
 	Index int
@@ -37,7 +38,7 @@ type Fault struct {
 	Text string
 }
 
-// String says which template it is, counted from 1, and what is wrong with it.
+// String returns the number of the template, counted from 1, and what is wrong with it.
 func (f Fault) String() string {
 	if f.Index < 0 {
 		return f.Text
@@ -45,16 +46,17 @@ func (f Fault) String() string {
 	return "template " + strconv.Itoa(f.Index+1) + ": " + f.Text
 }
 
-// Faults are all rules that the templates break, in the order of the list and of a template's fields.
+// Faults returns all broken rules, in the order of the list and of a template's fields.
 func (t Templates) Faults() []Fault {
 	if len(t) > MaxTemplates {
 		return []Fault{{-1, "", fmt.Sprintf("there are %d templates, want at most %d", len(t), MaxTemplates)}}
 	}
-	var found faults
+	// Faults are collected instead of returned one at a time: an operator wants to see all of them at once.
+	var found faultList
 	first := make(map[string]int, len(t))
 	for i := range t {
 		found.index = i
-		t[i].check(&found)
+		t[i].checkTemplate(&found)
 		glob := t[i].Glob
 		if before, ok := first[glob]; ok {
 			found.add("identifier_glob", "identifier_glob %s is that of template %d too, want each once",
@@ -62,6 +64,7 @@ func (t Templates) Faults() []Fault {
 		} else {
 			first[glob] = i
 		}
+		// A "*" in the middle would make all templates after it unreachable, except by exact name.
 		if glob == everything && i < len(t)-1 {
 			found.add("identifier_glob", `identifier_glob "*" is template %d of %d, want it last`,
 				i+1, len(t))
@@ -74,25 +77,26 @@ func (t Templates) Faults() []Fault {
 	return found.all
 }
 
-// Faults are all rules that the algorithm breaks. Their index is -1.
+// Faults returns all rules that the algorithm breaks. Their index is -1.
 func (a *Algorithm) Faults() []Fault {
-	found := faults{index: -1}
-	a.check(&found)
+	found := faultList{index: -1}
+	a.checkAlgorithm(&found)
 	return found.all
 }
 
-// faults collects what is wrong with one template after the other.
-type faults struct {
+// A faultList collects what is wrong with one template after the other.
+type faultList struct {
 	index int
 	all   []Fault
 }
 
-func (f *faults) add(field, format string, args ...any) {
+func (f *faultList) add(field, format string, args ...any) {
 	f.all = append(f.all, Fault{f.index, field, fmt.Sprintf(format, args...)})
 }
 
-func (t *Template) check(found *faults) {
+func (t *Template) checkTemplate(found *faultList) {
 	checkGlob(t.Glob, found)
+	// The comparison is negated so that NaN fails it, too.
 	if c := t.Capacity; !(c >= 0) || math.IsInf(c, 0) {
 		found.add("capacity", "capacity is %v, want a number from 0 on", c)
 	}
@@ -103,10 +107,10 @@ func (t *Template) check(found *faults) {
 		}
 	}
 	checkText("description", t.Description, maxDescription, found)
-	t.Algorithm.check(found)
+	t.Algorithm.checkAlgorithm(found)
 }
 
-func checkGlob(glob string, found *faults) {
+func checkGlob(glob string, found *faultList) {
 	const field = "identifier_glob"
 	if glob == "" {
 		found.add(field, "identifier_glob is empty, want a resource's name, or a pattern such as db-*")
@@ -120,7 +124,7 @@ func checkGlob(glob string, found *faults) {
 	}
 }
 
-func checkText(field, text string, most int, found *faults) {
+func checkText(field, text string, most int, found *faultList) {
 	switch {
 	case len(text) > most:
 		found.add(field, "%s has %d bytes, want at most %d", lastPart(field), len(text), most)
@@ -129,7 +133,7 @@ func checkText(field, text string, most int, found *faults) {
 	}
 }
 
-func (a *Algorithm) check(found *faults) {
+func (a *Algorithm) checkAlgorithm(found *faultList) {
 	if int(a.Kind) >= len(kindNames) {
 		found.add("algorithm.kind", "kind is number %d, want 0 to %d, or %s",
 			a.Kind, len(kindNames)-1, kindList())
@@ -147,8 +151,8 @@ func (a *Algorithm) check(found *faults) {
 	a.checkParameters(found)
 }
 
-// checkSeconds reports whether a time can be.
-func checkSeconds(field string, d, least time.Duration, found *faults) bool {
+// checkSeconds reports whether a duration is in range and in whole seconds, and adds a fault if it is not.
+func checkSeconds(field string, d, least time.Duration, found *faultList) bool {
 	name := lastPart(field)
 	switch {
 	case d%time.Second != 0:
@@ -164,11 +168,13 @@ func checkSeconds(field string, d, least time.Duration, found *faults) bool {
 	return false
 }
 
-func (a *Algorithm) checkParameters(found *faults) {
+func (a *Algorithm) checkParameters(found *faultList) {
 	if n := len(a.Parameters); n > maxParameters {
 		found.add("algorithm.parameters", "parameters are %d, want at most %d", n, maxParameters)
 		return
 	}
+	// Only {priority strict} means something to this server. Other parameters are passed on to servers below,
+	// which may understand more.
 	asked := false
 	for i, p := range a.Parameters {
 		field := "algorithm.parameters[" + strconv.Itoa(i) + "]"
@@ -191,7 +197,8 @@ func (a *Algorithm) checkParameters(found *faults) {
 	}
 }
 
-// lastPart is what a file writes before the colon: value of algorithm.parameters[0].value.
+// lastPart returns the last part of a field's path, as it stands in a file before the colon: value for
+// algorithm.parameters[0].value.
 func lastPart(field string) string {
 	return field[strings.LastIndexByte(field, '.')+1:]
 }
@@ -204,6 +211,7 @@ func quote(text string) string {
 		return strconv.Quote(text)
 	}
 	end := maxQuoted
+	// Do not cut a rune in two.
 	for end > maxQuoted-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}

@@ -25,10 +25,10 @@ func TestTemplatesWithoutFaults(t *testing.T) {
 	}
 	for i := range 15 {
 		everything.Algorithm.Parameters = append(everything.Algorithm.Parameters,
-			capacity.Parameter{strconv.Itoa(i), strings.Repeat("v", 512)})
+			capacity.AlgorithmParameter{strconv.Itoa(i), strings.Repeat("v", 512)})
 	}
 	everything.Algorithm.Parameters = append(everything.Algorithm.Parameters,
-		capacity.Parameter{"priority", "strict"})
+		capacity.AlgorithmParameter{"priority", "strict"})
 	templates := capacity.Templates{plain(strings.Repeat("ü", 256), 0), plain("**", 0), plain(`\*`, 0)}
 	for i := range capacity.MaxTemplates - len(templates) - 1 {
 		templates = append(templates, plain(fmt.Sprint("r", i), 1))
@@ -92,20 +92,20 @@ func TestEachRuleOfParametersIsKept(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("p", 513)
 	for _, c := range []struct {
-		parameters  []capacity.Parameter
+		parameters  []capacity.AlgorithmParameter
 		field, text string
 	}{
-		{[]capacity.Parameter{{"a", ""}, {"", "b"}}, "[1].name", "name of a parameter is empty"},
-		{[]capacity.Parameter{{long, ""}}, "[0].name", "name has 513 bytes, want at most 512"},
-		{[]capacity.Parameter{{"a", long}}, "[0].value", "value has 513 bytes, want at most 512"},
-		{[]capacity.Parameter{{"a", "\xff"}}, "[0].value", `value "\xff" is not UTF-8`},
-		{[]capacity.Parameter{{"priority", ""}}, "[0].value",
+		{[]capacity.AlgorithmParameter{{"a", ""}, {"", "b"}}, "[1].name", "name of a parameter is empty"},
+		{[]capacity.AlgorithmParameter{{long, ""}}, "[0].name", "name has 513 bytes, want at most 512"},
+		{[]capacity.AlgorithmParameter{{"a", long}}, "[0].value", "value has 513 bytes, want at most 512"},
+		{[]capacity.AlgorithmParameter{{"a", "\xff"}}, "[0].value", `value "\xff" is not UTF-8`},
+		{[]capacity.AlgorithmParameter{{"priority", ""}}, "[0].value",
 			`value of the parameter priority is "", want strict`},
-		{[]capacity.Parameter{{"priority", "Strict"}}, "[0].value",
+		{[]capacity.AlgorithmParameter{{"priority", "Strict"}}, "[0].value",
 			`value of the parameter priority is "Strict", want strict`},
-		{[]capacity.Parameter{{"priority", "strict"}, {"priority", "strict"}}, "[1].name",
+		{[]capacity.AlgorithmParameter{{"priority", "strict"}, {"priority", "strict"}}, "[1].name",
 			"name of a parameter is priority twice, want it once"},
-		{make([]capacity.Parameter, 17), "", "parameters are 17, want at most 16"},
+		{make([]capacity.AlgorithmParameter, 17), "", "parameters are 17, want at most 16"},
 	} {
 		templates := capacity.Templates{plain("*", 1)}
 		templates[0].Algorithm.Parameters = c.parameters
@@ -148,7 +148,7 @@ func TestAllFaultsAreToldInOrder(t *testing.T) {
 	t.Parallel()
 	bad := capacity.Template{Glob: "[", Capacity: -1, Safe: new(-2.0), Description: "\xff"}
 	bad.Algorithm.Kind = 4
-	bad.Algorithm.Parameters = []capacity.Parameter{{"priority", "x"}}
+	bad.Algorithm.Parameters = []capacity.AlgorithmParameter{{"priority", "x"}}
 	templates := capacity.Templates{plain("*", 1), bad, plain("a", -1)}
 	want := []string{
 		"template 1: identifier_glob", "template 2: identifier_glob", "template 2: capacity",

@@ -20,7 +20,7 @@ func (t Templates) Find(id string) *Template {
 		}
 	}
 	for i := range t {
-		if matches(t[i].Glob, id) {
+		if globMatches(t[i].Glob, id) {
 			return &t[i]
 		}
 	}
@@ -30,7 +30,7 @@ func (t Templates) Find(id string) *Template {
 // everything is the glob that a list of templates must end with.
 const everything = "*"
 
-func matches(glob, id string) bool {
+func globMatches(glob, id string) bool {
 	if glob == everything {
 		return true
 	}
@@ -38,52 +38,54 @@ func matches(glob, id string) bool {
 	return err == nil && matched
 }
 
-// A lookup finds what Find does, without looking through all templates: a new configuration is looked at for
-// every resource there is, while all clients wait.
-type lookup struct {
-	templates Templates
-	names     map[string]int   // by glob, the first that has it
-	patterns  map[string][]int // by what comes before their first special character, in order
-	lengths   []int            // of that, each once, the shortest first
+// A templateIndex finds what Templates.Find does without a scan of all templates: a new configuration is
+// matched with every existing resource while all clients wait.
+type templateIndex struct {
+	templates     Templates
+	byName        map[string]int   // by glob, the first that has it
+	byPrefix      map[string][]int // by what comes before their first special character, in order
+	prefixLengths []int            // of that, each once, the shortest first
 }
 
-// special are the characters that make a glob match other names than itself.
-const special = `*?[\`
+// globSpecials are the characters that make a glob match other names than itself.
+const globSpecials = `*?[\`
 
-func newLookup(t Templates) lookup {
-	l := lookup{templates: t, names: make(map[string]int, len(t)), patterns: make(map[string][]int)}
+func newTemplateIndex(t Templates) templateIndex {
+	l := templateIndex{templates: t, byName: make(map[string]int, len(t)), byPrefix: make(map[string][]int)}
 	for i := range t {
 		glob := t[i].Glob
-		if _, ok := l.names[glob]; !ok {
-			l.names[glob] = i
+		if _, ok := l.byName[glob]; !ok {
+			l.byName[glob] = i
 		}
-		if end := strings.IndexAny(glob, special); end >= 0 {
-			l.patterns[glob[:end]] = append(l.patterns[glob[:end]], i)
+		if end := strings.IndexAny(glob, globSpecials); end >= 0 {
+			l.byPrefix[glob[:end]] = append(l.byPrefix[glob[:end]], i)
 		}
 	}
-	for begin := range l.patterns {
-		l.lengths = append(l.lengths, len(begin))
+	for begin := range l.byPrefix {
+		l.prefixLengths = append(l.prefixLengths, len(begin))
 	}
-	slices.Sort(l.lengths)
-	l.lengths = slices.Compact(l.lengths)
+	slices.Sort(l.prefixLengths)
+	l.prefixLengths = slices.Compact(l.prefixLengths)
 	return l
 }
 
-// find is the template of a resource; nil where none matches.
-func (l *lookup) find(id string) *Template {
-	if i, ok := l.names[id]; ok {
+// findTemplate returns the template of a resource, or nil if none matches.
+func (l *templateIndex) findTemplate(id string) *Template {
+	if i, ok := l.byName[id]; ok {
 		return &l.templates[i]
 	}
+	// A glob can only match names that begin with its literal prefix. So it suffices to look up each prefix
+	// of the name that is as long as some glob's; the first template in the list wins.
 	best := len(l.templates)
-	for _, length := range l.lengths {
+	for _, length := range l.prefixLengths {
 		if length > len(id) {
 			break
 		}
-		for _, i := range l.patterns[id[:length]] {
+		for _, i := range l.byPrefix[id[:length]] {
 			if i >= best {
 				break
 			}
-			if matches(l.templates[i].Glob, id) {
+			if globMatches(l.templates[i].Glob, id) {
 				best = i
 			}
 		}

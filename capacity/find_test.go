@@ -89,7 +89,7 @@ func TestFindNeverFails(t *testing.T) {
 
 func TestKindsHaveDoormansNames(t *testing.T) {
 	t.Parallel()
-	for kind, name := range map[capacity.Kind]string{
+	for kind, name := range map[capacity.AlgorithmKind]string{
 		capacity.NoAlgorithm: "NO_ALGORITHM", capacity.Static: "STATIC",
 		capacity.ProportionalShare: "PROPORTIONAL_SHARE", capacity.FairShare: "FAIR_SHARE",
 	} {
@@ -100,7 +100,7 @@ func TestKindsHaveDoormansNames(t *testing.T) {
 			t.Errorf("ParseKind(%s) = %v, %v, want %v", name, got, err, kind)
 		}
 	}
-	if got := capacity.Kind(9).String(); got != "Kind(9)" {
+	if got := capacity.AlgorithmKind(9).String(); got != "Kind(9)" {
 		t.Errorf("Kind(9) = %s, want Kind(9)", got)
 	}
 	for _, name := range []string{"", "fair_share", "FAIR_SHARE ", "3", "Kind(9)"} {
@@ -113,12 +113,14 @@ func TestKindsHaveDoormansNames(t *testing.T) {
 func TestPrioritiesAreStrictOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		parameters []capacity.Parameter
+		parameters []capacity.AlgorithmParameter
 		want       bool
 	}{
 		{nil, false},
-		{[]capacity.Parameter{{"version", "1"}, {"priority", "strict"}}, true},
-		{[]capacity.Parameter{{"Priority", "strict"}, {"priority", "STRICT"}, {"strict", "priority"}}, false},
+		{[]capacity.AlgorithmParameter{{"version", "1"}, {"priority", "strict"}}, true},
+		{[]capacity.AlgorithmParameter{
+			{"Priority", "strict"}, {"priority", "STRICT"}, {"strict", "priority"},
+		}, false},
 	} {
 		a := capacity.Algorithm{Parameters: c.parameters}
 		if a.Strict() != c.want {

@@ -13,7 +13,7 @@ import (
 // TestHugeAmountsHideNothing: one holds so much that what the others hold is lost in the rounding. Then there
 // is less, and it gets nothing while others have all.
 func TestHugeAmountsHideNothing(t *testing.T) {
-	for _, kind := range []Kind{FairShare, ProportionalShare} {
+	for _, kind := range []AlgorithmKind{FairShare, ProportionalShare} {
 		v := newBench(t, "NO_ALGORITHM capacity=100")
 		v.want("whale", 1e300)
 		v.want("a", 100)
@@ -31,12 +31,14 @@ func TestStrictBackAndForthKeepsLittle(t *testing.T) {
 		v.ask(name(i), 0, Demand{Priority: int64(i % 3), Clients: 1, Wants: float64(i)})
 	}
 	for range 10 {
-		v.configure(func(t *Template) { t.Algorithm.Parameters = []Parameter{{"priority", "strict"}} })
+		v.configure(func(t *Template) {
+			t.Algorithm.Parameters = []AlgorithmParameter{{"priority", "strict"}}
+		})
 		v.configure(func(t *Template) { t.Algorithm.Parameters = nil })
 	}
 	v.check()
 	r := v.resources[thing]
-	if pages := len(r.claims.chunks.pages); pages > 1 {
+	if pages := len(r.demands.nodes.pages); pages > 1 {
 		t.Errorf("%d pages of chunks for 5000 claims, want 1", pages)
 	}
 	v.check()
@@ -71,10 +73,10 @@ func TestPagesDoBoundedWork(t *testing.T) {
 	v.Resources(v.now, "", resources)
 	left := 0
 	for _, r := range v.resources {
-		left += r.leases()
+		left += r.leaseCount()
 	}
-	if gone := resources*leases - left; gone > mostForgotten {
-		t.Errorf("one page forgot %d leases, want at most %d", gone, mostForgotten)
+	if gone := resources*leases - left; gone > maxExpiredPerCall {
+		t.Errorf("one page forgot %d leases, want at most %d", gone, maxExpiredPerCall)
 	}
 }
 
@@ -134,13 +136,13 @@ func TestDemandsAreLimitedOnAllResources(t *testing.T) {
 	if err := ask("x", "b", 0); err != nil {
 		t.Errorf("after a release: %v", err)
 	}
-	if v.held != 5 {
-		t.Errorf("%d demands, want 5", v.held)
+	if v.demandCount != 5 {
+		t.Errorf("%d demands, want 5", v.demandCount)
 	}
 	v.now = v.now.Add(time.Hour)
 	v.Expire(v.now)
-	if v.held != 0 {
-		t.Errorf("%d demands when all has run out, want 0", v.held)
+	if v.demandCount != 0 {
+		t.Errorf("%d demands when all has run out, want 0", v.demandCount)
 	}
 }
 
@@ -164,7 +166,7 @@ func TestNamesThatComeAndGoAreLimited(t *testing.T) {
 	}
 	now = now.Add(time.Minute) // it learns no more
 	s.Asks(now)
-	if n := len(s.up.supplies); n != 0 {
+	if n := len(s.parent.supplies); n != 0 {
 		t.Errorf("%d resources are kept for the parent, want none", n)
 	}
 	if err := ask("another"); err != nil {

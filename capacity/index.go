@@ -2,85 +2,89 @@ package capacity
 
 import "hash/maphash"
 
-// An index finds rows by their clients. It takes 8 bytes for each slot, of which three in eight to six in
-// eight are used, where a map of strings takes 25.
-type index struct {
+// A clientIndex finds leases by their clients. It is a hash table with open addressing, of 8 bytes per slot,
+// filled to between three and six eighths; a map of strings takes 25 bytes.
+type clientIndex struct {
 	seed  maphash.Seed
-	slots []slot // a power of two of them, or none
+	slots []indexSlot // their number is a power of two, or 0
 	used  int
 }
 
-// A slot is a row at the place its hash says, or after it if that was taken.
-type slot struct {
-	hash uint32
-	row  int32 // its number and one more; 0 is free
+// An indexSlot holds a record at the place its hash says, or in the next free slot after it.
+type indexSlot struct {
+	hash   uint32
+	record int32 // its number plus one; 0 means free
 }
 
-const leastSlots = 4
+const minSlots = 4
 
-func newIndex() index { return index{seed: maphash.MakeSeed()} }
+func newClientIndex() clientIndex { return clientIndex{seed: maphash.MakeSeed()} }
 
-func (x *index) hash(client string) uint32 { return uint32(maphash.String(x.seed, client)) }
+func (x *clientIndex) hashClient(client string) uint32 { return uint32(maphash.String(x.seed, client)) }
 
-// find is the row of a client.
-func (x *index) find(client string, rows *slab[row]) (i int32, ok bool) {
+// findClient returns the record of a client.
+func (x *clientIndex) findClient(client string, rows *slab[leaseRecord]) (i int32, ok bool) {
 	if x.used == 0 {
 		return 0, false
 	}
-	hash, mask := x.hash(client), len(x.slots)-1
-	for k := int(hash) & mask; x.slots[k].row != 0; k = (k + 1) & mask {
-		if s := x.slots[k]; s.hash == hash && rows.at(s.row-1).client == client {
-			return s.row - 1, true
+	hash, mask := x.hashClient(client), len(x.slots)-1
+	for k := int(hash) & mask; x.slots[k].record != 0; k = (k + 1) & mask {
+		// The hash is compared first: most slots on the way belong to others, and their strings lie elsewhere
+		// in memory.
+		if s := x.slots[k]; s.hash == hash && rows.at(s.record-1).client == client {
+			return s.record - 1, true
 		}
 	}
 	return 0, false
 }
 
-// add notes a row, whose client has none yet.
-func (x *index) add(client string, i int32) {
+// add enters a record, whose client must not have one yet.
+func (x *clientIndex) add(client string, i int32) {
 	if (x.used+1)*4 > len(x.slots)*3 {
-		x.resize(max(leastSlots, 2*len(x.slots)))
+		x.resizeTo(max(minSlots, 2*len(x.slots)))
 	}
-	x.put(slot{x.hash(client), i + 1})
+	x.insertSlot(indexSlot{x.hashClient(client), i + 1})
 	x.used++
 }
 
-func (x *index) put(s slot) {
+func (x *clientIndex) insertSlot(s indexSlot) {
 	mask := len(x.slots) - 1
 	k := int(s.hash) & mask
-	for x.slots[k].row != 0 {
+	for x.slots[k].record != 0 {
 		k = (k + 1) & mask
 	}
 	x.slots[k] = s
 }
 
-// remove forgets a row.
-func (x *index) remove(client string, i int32) {
+// remove takes a record out.
+func (x *clientIndex) remove(client string, i int32) {
 	mask := len(x.slots) - 1
-	free := int(x.hash(client)) & mask
-	for x.slots[free].row != i+1 {
+	free := int(x.hashClient(client)) & mask
+	for x.slots[free].record != i+1 {
 		free = (free + 1) & mask
 	}
 	// What follows moves up, unless that would be before its place.
-	for k := (free + 1) & mask; x.slots[k].row != 0; k = (k + 1) & mask {
+	// Linear probing has no tombstones here: a search stops at the first free slot. So what follows moves up
+	// into the gap, unless that would put it before the slot its hash says.
+	for k := (free + 1) & mask; x.slots[k].record != 0; k = (k + 1) & mask {
 		if home := int(x.slots[k].hash) & mask; (k-home)&mask >= (k-free)&mask {
 			x.slots[free] = x.slots[k]
 			free = k
 		}
 	}
-	x.slots[free] = slot{}
+	x.slots[free] = indexSlot{}
 	x.used--
-	if len(x.slots) > leastSlots && x.used*8 < len(x.slots) {
-		x.resize(len(x.slots) / 2)
+	if len(x.slots) > minSlots && x.used*8 < len(x.slots) {
+		x.resizeTo(len(x.slots) / 2)
 	}
 }
 
-func (x *index) resize(n int) {
+func (x *clientIndex) resizeTo(n int) {
 	old := x.slots
-	x.slots = make([]slot, n)
+	x.slots = make([]indexSlot, n)
 	for _, s := range old {
-		if s.row != 0 {
-			x.put(s)
+		if s.record != 0 {
+			x.insertSlot(s)
 		}
 	}
 }

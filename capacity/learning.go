@@ -6,55 +6,59 @@ import (
 	"time"
 )
 
-// A Saved lease is one that was known when a server ended, for the next to begin with. How long it still
-// lasts is a length and no instant, since the clock may be set before the next server reads it.
+// A Saved lease is one that was known when a server ended, for the next server to begin with. Left is how
+// long it still lasts: a duration and not an instant, since the clock may be set before the next server reads
+// it.
 type Saved struct {
 	Resource, Client string
 	Left             time.Duration
 }
 
-// reporters are the holders of leases on a resource that were given before this server led, and that have not
-// reported since.
-type reporters struct {
-	missing map[string]bool
-	last    []reporter // in the order in which their leases end, those that have reported too
+// awaitedHolders are the holders of leases on a resource that were given before this server led, and which of
+// them have not reported since.
+type awaitedHolders struct {
+	missing  map[string]bool
+	byExpiry []awaitedHolder // in the order in which their leases end, those that have reported too
 }
 
-type reporter struct {
+type awaitedHolder struct {
 	client string
 	expiry int64
 }
 
-// until is when the last lease ends of those who have not reported, and whether there is one that has
-// not ended.
-func (w *reporters) until(now int64) (end int64, pending bool) {
-	for n := len(w.last); n > 0; n = len(w.last) {
-		if l := w.last[n-1]; w.missing[l.client] {
+// lastExpiry returns when the last lease ends of those who have not reported, and whether there is one that
+// has not ended.
+func (w *awaitedHolders) lastExpiry(now int64) (end int64, pending bool) {
+	// Those who have reported are dropped from the end, so each is looked at once in total.
+	for n := len(w.byExpiry); n > 0; n = len(w.byExpiry) {
+		if l := w.byExpiry[n-1]; w.missing[l.client] {
 			return l.expiry, l.expiry >= now
 		}
-		w.last = w.last[:n-1]
+		w.byExpiry = w.byExpiry[:n-1]
 	}
 	return 0, false
 }
 
-// learning reports whether a resource learns: its clients are given what they say they hold, because nobody
-// here knows what was given before.
-func (s *Server) learning(now int64, r *resource) bool {
-	_, is := s.learns(now, r)
+// isLearning reports whether a resource is in learning mode: its clients are given what they say they hold,
+// because this server does not know what was given before.
+func (s *Server) isLearning(now int64, r *resource) bool {
+	_, is := s.learningEnd(now, r)
 	return is
 }
 
-// learns is when learning ends at the latest, and whether it goes on.
-func (s *Server) learns(now int64, r *resource) (until int64, is bool) {
-	return s.learnsOf(now, r.id, r.template)
+// learningEnd returns when learning mode ends at the latest, and whether it is on.
+func (s *Server) learningEnd(now int64, r *resource) (until int64, is bool) {
+	return s.learningEndFor(now, r.id, r.template)
 }
 
-// learnsOf is learns for a resource that there may be no lease on.
-func (s *Server) learnsOf(now int64, id string, t *Template) (until int64, is bool) {
-	end := s.learnsUntil(t)
+// learningEndFor is learningEnd for a resource that there may be no lease on.
+func (s *Server) learningEndFor(now int64, id string, t *Template) (until int64, is bool) {
+	end := s.learningDeadline(t)
 	if now >= end {
 		return 0, false
 	}
+	// Without a list of saved leases only time helps: until the longest lease has ended there may be holders
+	// that this server has not heard of.
 	if !s.restored {
 		return end, true
 	}
@@ -62,63 +66,66 @@ func (s *Server) learnsOf(now int64, id string, t *Template) (until int64, is bo
 	if w == nil {
 		return 0, false
 	}
-	last, pending := w.until(now)
+	last, pending := w.lastExpiry(now)
 	if !pending {
 		delete(s.awaited, id)
 	}
 	return min(end, last+1), pending
 }
 
-// learnsUntil is when learning ends if nothing is known of who held leases before.
-func (s *Server) learnsUntil(t *Template) int64 {
-	return s.began + int64(min(t.Algorithm.LearningMode(), longestLease))
+// learningDeadline returns when learning mode ends if nothing is known about earlier leases.
+func (s *Server) learningDeadline(t *Template) int64 {
+	return s.ledSince + int64(min(t.Algorithm.LearningMode(), maxLeaseLength))
 }
 
-// whole reports whether nobody can hold a lease that this server does not know of.
-func (s *Server) whole(now int64) bool {
+// knowsAllLeases reports whether no client can hold a lease that this server does not know of.
+func (s *Server) knowsAllLeases(now int64) bool {
 	if s.restored {
 		return true
 	}
-	end := s.began
+	end := s.ledSince
+	// A lease may be on a resource that no client has asked this server for, so the longest learning mode of
+	// any template counts.
 	for i := range s.templates {
-		end = max(end, s.learnsUntil(&s.templates[i]))
+		end = max(end, s.learningDeadline(&s.templates[i]))
 	}
-	if s.up != nil {
-		end = max(end, s.learnsUntil(unsupplied()))
-		for _, supply := range s.up.order {
-			end = max(end, s.learnsUntil(supply.template))
+	if s.parent != nil {
+		end = max(end, s.learningDeadline(awaitingParentTemplate()))
+		for _, supply := range s.parent.order {
+			end = max(end, s.learningDeadline(supply.template))
 		}
 	}
 	return now >= end
 }
 
-// reported notes that a client has said what it holds.
-func (s *Server) reported(client, resource string) {
+// noteReported notes that a client has said what it holds.
+func (s *Server) noteReported(client, resource string) {
 	if w := s.awaited[resource]; w != nil {
 		delete(w.missing, client)
 	}
 }
 
 // Snapshot lists all leases, and those that were given before this server led and may still be held. It is
-// for the end of a server that gives no more leases after it. It takes O(n).
+// meant for the end of a server that gives no more leases after it. It takes O(n).
 //
-// It is nil if the server cannot know of all: because it is not the master, or has begun without Restore
-// and learns itself.
+// It is nil if the server cannot know all of them: because it is not the master, or has begun without Restore
+// and is in learning mode itself.
 func (s *Server) Snapshot(now time.Time) []Saved {
-	at := s.at(now)
-	if !s.Leading(now) || !s.whole(at) {
+	at := s.nanosecondsAt(now)
+	if !s.Leading(now) || !s.knowsAllLeases(at) {
 		return nil
 	}
 	all := []Saved{}
-	for r := range s.inOrder.all {
-		for i := range r.inOrder.all {
-			if n := r.rows.at(i); n.expiry >= at {
+	for r := range s.byName.all {
+		for i := range r.byName.all {
+			if n := r.records.at(i); n.expiry >= at {
 				all = append(all, Saved{r.id, n.client, time.Duration(n.expiry - at)})
 			}
 		}
 	}
+	// Holders that have not reported to this server yet may do so to the next one.
 	for id, w := range s.awaited {
-		for _, l := range w.last {
+		for _, l := range w.byExpiry {
 			if w.missing[l.client] && l.expiry >= at {
 				all = append(all, Saved{id, l.client, time.Duration(l.expiry - at)})
 			}
@@ -130,40 +137,45 @@ func (s *Server) Snapshot(now time.Time) []Saved {
 	return all
 }
 
-// Restore tells a server that has just begun to lead of all leases there were when the one before it
-// ended in good order. Learning ends on a resource as soon as all their holders have reported or released, or
-// their leases have run out, and at once where there are none. The time between the two servers does not
-// count: only a clock that can be set would know it, and one that was set forward would end leases in use.
+// Restore gives a server that has just begun to lead the list of all leases there were when the one before it
+// ended in good order. Learning mode ends on a resource as soon as all their holders have reported or
+// released, or their leases have run out, and at once where there are none. The time between the two servers
+// does not count: only a clock that can be set would know it, and one that was set forward would end leases
+// in use.
 func (s *Server) Restore(now time.Time, all []Saved) {
 	if !s.Leading(now) {
 		return
 	}
-	s.restored, s.awaited, s.awaits = true, make(map[string]*reporters), 0
+	s.restored, s.awaited, s.awaitedUntil = true, make(map[string]*awaitedHolders), 0
 	for _, l := range all {
-		if l.Left < 0 || s.known(l.Client, l.Resource) {
+		// A client that has reported before this call is no longer awaited.
+		if l.Left < 0 || s.hasLease(l.Client, l.Resource) {
 			continue
 		}
 		w := s.awaited[l.Resource]
 		if w == nil {
-			w = &reporters{missing: make(map[string]bool)}
+			w = &awaitedHolders{missing: make(map[string]bool)}
 			s.awaited[l.Resource] = w
 		}
+		// A list from a file may name a client twice: it is awaited once, until the later end.
 		w.missing[l.Client] = true
-		end := s.at(now) + int64(min(l.Left, longestLease))
-		w.last = append(w.last, reporter{l.Client, end})
-		s.awaits = max(s.awaits, end)
+		end := s.nanosecondsAt(now) + int64(min(l.Left, maxLeaseLength))
+		w.byExpiry = append(w.byExpiry, awaitedHolder{l.Client, end})
+		s.awaitedUntil = max(s.awaitedUntil, end)
 	}
 	for _, w := range s.awaited {
-		slices.SortStableFunc(w.last, func(a, b reporter) int { return cmp.Compare(a.expiry, b.expiry) })
+		slices.SortStableFunc(w.byExpiry, func(a, b awaitedHolder) int {
+			return cmp.Compare(a.expiry, b.expiry)
+		})
 	}
 }
 
-// known reports whether a client has a lease of this server's on a resource.
-func (s *Server) known(client, resource string) bool {
+// hasLease reports whether this server has given a client a lease on a resource.
+func (s *Server) hasLease(client, resource string) bool {
 	r := s.resources[resource]
 	if r == nil {
 		return false
 	}
-	_, ok := r.find(client)
+	_, ok := r.findLease(client)
 	return ok
 }

@@ -108,7 +108,7 @@ func TestExpiryWithoutTraffic(t *testing.T) {
 	if len(v.resources) != 0 || len(v.wakes) != 0 {
 		t.Errorf("%d resources and %d entries left", len(v.resources), len(v.wakes))
 	}
-	if want := 30_000/mostForgotten + 1; calls > want {
+	if want := 30_000/maxExpiredPerCall + 1; calls > want {
 		t.Errorf("%d calls, want at most %d", calls, want)
 	}
 }
@@ -127,7 +127,7 @@ func TestRefreshKeepsLittle(t *testing.T) {
 	}
 	r := v.resources[thing]
 	v.check()
-	if rows := len(r.rows.pages[0]); len(r.rows.pages) > 1 || rows > 51 || len(v.wakes) > 100 {
+	if rows := len(r.records.pages[0]); len(r.records.pages) > 1 || rows > 51 || len(v.wakes) > 100 {
 		t.Errorf("%d rows, %d entries of resources; want few", rows, len(v.wakes))
 	}
 }
@@ -172,7 +172,7 @@ func TestMastership(t *testing.T) {
 // TestConfigureAppliesAtOnce cuts, lifts and exchanges: what was given stays until it is refreshed, and
 // nobody is answered with less than nothing.
 func TestConfigureAppliesAtOnce(t *testing.T) {
-	for _, kind := range []Kind{FairShare, ProportionalShare} {
+	for _, kind := range []AlgorithmKind{FairShare, ProportionalShare} {
 		v := newBench(t, fmt.Sprintf("%v capacity=300", kind))
 		v.want("a", 150)
 		v.want("b", 150)

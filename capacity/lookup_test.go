@@ -17,9 +17,9 @@ func TestLookupFindsWhatFindDoes(t *testing.T) {
 		for _, g := range rapid.SliceOfN(glob, 0, 20).Draw(t, "globs") {
 			templates = append(templates, Template{Glob: g})
 		}
-		fast := newLookup(templates)
+		fast := newTemplateIndex(templates)
 		for _, id := range rapid.SliceOfN(glob, 1, 20).Draw(t, "names") {
-			if got, want := fast.find(id), templates.Find(id); got != want {
+			if got, want := fast.findTemplate(id), templates.Find(id); got != want {
 				t.Fatalf("find(%q) = %+v, want %+v", id, got, want)
 			}
 		}

@@ -109,7 +109,7 @@ func TestOddTemplatesDoNoHarm(t *testing.T) {
 			length := lengths[k%len(lengths)]
 			v := newBench(t, "FAIR_SHARE capacity=10 learning")
 			v.configure(func(t *Template) {
-				t.Capacity, t.Algorithm.Kind = capacity, Kind(k/len(lengths)) // the last is unknown
+				t.Capacity, t.Algorithm.Kind = capacity, AlgorithmKind(k/len(lengths)) // the last is unknown
 				t.Algorithm.LeaseLength, t.Algorithm.RefreshInterval = length, length
 				t.Algorithm.Learning = &length
 			})
@@ -236,8 +236,8 @@ func fuzzedRequest(v *workbench, client string, in [8]int) {
 	r.Has.Refresh = seconds(float64(in[5] % 3))
 	r.Has.Capacity = oddNumbers[in[5]%len(oddNumbers)]
 	g := v.request(client, r)
-	i, _ := v.resources[thing].find(client)
-	if wanted := v.resources[thing].wanted(i); g.Lease.Capacity > wanted {
+	i, _ := v.resources[thing].findLease(client)
+	if wanted := v.resources[thing].leaseWants(i); g.Lease.Capacity > wanted {
 		v.t.Fatalf("%s has %v, wants %v", client, g.Lease.Capacity, wanted)
 	}
 }

@@ -17,14 +17,14 @@ func TestRowsByName(t *testing.T) {
 		removes := rapid.IntRange(1, 3).Draw(t, "removes")
 		for range rapid.IntRange(0, 1500).Draw(t, "steps") {
 			client := fmt.Sprintf("client-%d", number.Draw(t, "client"))
-			i, ok := r.find(client)
+			i, ok := r.findLease(client)
 			if want, known := slow[client]; ok != known || i != want {
 				t.Fatalf("find(%s) = %d, %v, want %d, %v", client, i, ok, want, known)
 			}
 			if !ok {
-				slow[client] = r.add(client)
+				slow[client] = r.addLease(client)
 			} else if len(slow)%4 < removes {
-				r.forget(i)
+				r.removeLease(i)
 				delete(slow, client)
 			}
 		}
@@ -40,14 +40,14 @@ func TestRowsByName(t *testing.T) {
 		}
 		most := rapid.IntRange(0, 700).Draw(t, "most")
 		var got []string
-		for _, i := range r.inOrder.after(after, most) {
-			got = append(got, r.rows.at(i).client)
+		for _, i := range r.byName.pageAfter(after, most) {
+			got = append(got, r.records.at(i).client)
 		}
 		if want := names[from:min(from+most, len(names))]; !slices.Equal(got, want) {
 			t.Fatalf("%d after %s = %v, want %v", most, after, got, want)
 		}
-		if len(r.index.slots) > max(leastSlots, 8*len(slow)) || r.leases() != len(slow) {
-			t.Fatalf("%d slots for %d rows, want %d", len(r.index.slots), r.leases(), len(slow))
+		if len(r.byClient.slots) > max(minSlots, 8*len(slow)) || r.leaseCount() != len(slow) {
+			t.Fatalf("%d slots for %d rows, want %d", len(r.byClient.slots), r.leaseCount(), len(slow))
 		}
 	})
 }
@@ -61,15 +61,15 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 	r := v.resources[thing]
 	v.check()
-	if parts := len(r.inOrder.parts); parts > n/mostInPart*4 {
+	if parts := len(r.byName.parts); parts > n/maxPartLength*4 {
 		t.Errorf("%d parts for %d leases", parts, n)
 	}
 	for i := range n - 10 {
 		v.Release(v.now, name(i), thing)
 	}
 	v.check()
-	if len(r.inOrder.parts) > 2 || len(r.index.slots) > 128 || len(r.expiries) > 100 {
+	if len(r.byName.parts) > 2 || len(r.byClient.slots) > 128 || len(r.expiries) > 100 {
 		t.Errorf("%d parts, %d slots, %d entries for 10 leases, want few",
-			len(r.inOrder.parts), len(r.index.slots), len(r.expiries))
+			len(r.byName.parts), len(r.byClient.slots), len(r.expiries))
 	}
 }

@@ -30,7 +30,7 @@ func TestTreeOfTwoLevelsConverges(t *testing.T) {
 // Through three levels demand shifts at random for ten minutes. Never is more than the capacity held, and
 // in the end as much is as can be.
 func TestTreeOfThreeLevelsNeverAboveInCalm(t *testing.T) {
-	for _, kind := range []capacity.Kind{capacity.FairShare, capacity.ProportionalShare} {
+	for _, kind := range []capacity.AlgorithmKind{capacity.FairShare, capacity.ProportionalShare} {
 		for seed := range uint64(5) {
 			shared := template(500)
 			shared.Algorithm.Kind = kind
@@ -172,7 +172,7 @@ func TestStrictPriorityThroughTree(t *testing.T) {
 	tr := newTree(t)
 	tr.limit = 100
 	strict := template(100)
-	strict.Algorithm.Parameters = []capacity.Parameter{{Name: "priority", Value: "strict"}}
+	strict.Algorithm.Parameters = []capacity.AlgorithmParameter{{Name: "priority", Value: "strict"}}
 	root := tr.root(strict)
 	region := tr.child(root)
 	one := tr.clients(tr.child(region), 40, 40)

@@ -8,46 +8,47 @@ import (
 )
 
 const (
-	// shortestRefresh is between two questions to a parent, at least, and the shortest refresh interval.
+	// shortestRefresh is the least time between two requests to a parent, and the shortest refresh interval.
 	shortestRefresh = time.Second
-	// longestRetry is the longest a parent is left alone that does not answer; or its refresh interval,
-	// where that is shorter, so that there are some tries before its leases have run out.
+	// longestRetry is the longest pause after failures; or the parent's refresh interval if that is shorter,
+	// so that there are several attempts before its leases have run out.
 	longestRetry = 15 * time.Second
 	// unansweredRetry is after how long to ask again for resources that got no answer, from a parent that
-	// is there; and how often one wants to be asked that has never answered.
+	// does answer, and the interval of a parent that has never answered.
 	unansweredRetry = 5 * time.Second
-	// notable is by what part the wants on a resource must change for the parent to hear of it at once,
+	// notableChange is the relative change of the wants on a resource from which the parent is asked at once,
 	// and not only with the next refresh.
-	notable = 0.1
-	// perClientParameter names what one client may have of a STATIC resource, for servers below. Of
-	// what those are granted they could not tell it.
+	notableChange = 0.1
+	// perClientParameter names what one client may have of a STATIC resource, for servers below, which cannot
+	// tell it from what they are granted.
 	perClientParameter = "static_capacity"
 )
 
-// An upstream is what a server knows of its parent.
+// An upstream is what a server knows of its parent. Requests leave for two reasons: the regular refresh,
+// which is for all resources at once, and single resources scheduled for a time of their own.
 type upstream struct {
-	supplies map[string]*supply
-	order    []*supply // the same, in the order in which they came
-	urgent   []*supply // those that have a time of their own
-	unused   []string  // nobody has anything of them any more, and the parent was not told
+	supplies  map[string]*supply
+	order     []*supply // the same, in the order in which they came
+	scheduled []*supply // those with a time of their own
+	unused    []string  // no client holds a lease on them, and the parent has not been told
 
-	full  time.Time // when to ask for all that is not urgent; zero: nothing to ask for
-	soon  time.Time // when to ask for the first that is urgent; zero: nothing is
-	retry time.Time // not before, after a failure
+	fullAskAt     time.Time // when to ask for all that are not scheduled; zero: never
+	nextScheduled time.Time // when to ask for the first that is scheduled; zero: none is
+	notBefore     time.Time // the earliest next request, after a failure
 
-	asked    time.Time     // when the last question went out
-	open     []*supply     // what it was for, while there is no answer
-	all      bool          // it was for all that is not urgent
-	failures int           // in a row
-	every    time.Duration // how often the parent wants to be asked
+	askedAt        time.Time     // when the last request was sent
+	outstanding    []*supply     // what it was for, until it is answered
+	asksAll        bool          // it was for all that are not scheduled
+	failures       int           // in a row
+	parentInterval time.Duration // how often the parent wants to be asked
 }
 
 func newUpstream() *upstream {
-	return &upstream{supplies: make(map[string]*supply), every: unansweredRetry}
+	return &upstream{supplies: make(map[string]*supply), parentInterval: unansweredRetry}
 }
 
-// of is the supply of a resource, a new one if need be.
-func (u *upstream) of(resource string) *supply {
+// ensureSupply returns the supply of a resource, and makes it if there is none.
+func (u *upstream) ensureSupply(resource string) *supply {
 	if s := u.supplies[resource]; s != nil {
 		return s
 	}
@@ -57,185 +58,197 @@ func (u *upstream) of(resource string) *supply {
 	return s
 }
 
-// notice looks at a resource whose rows have changed. The parent hears at once of a new one, of wants that
-// changed notably, and of capacity that was owed to it and has come back.
-func (u *upstream) notice(now time.Time, s *supply, has, wants float64) {
-	back := s.held > s.lease.Capacity && has <= s.lease.Capacity
+// noteChange looks at a resource whose leases have changed. The parent is asked at once about a new resource,
+// about wants that changed notably, and when capacity that had to be given back has come back.
+func (u *upstream) noteChange(now time.Time, s *supply, has, wants float64) {
+	// The parent cut the lease below what clients held. Only when they hold no more than the lease may it
+	// hand the difference to others, so it should know as soon as that is so.
+	back := s.reportedHas > s.lease.Capacity && has <= s.lease.Capacity
 	switch {
-	case math.Abs(wants-s.told) > notable*max(s.told, 0):
-		s.haste = shortestRefresh
+	case math.Abs(wants-s.reportedWants) > notableChange*max(s.reportedWants, 0):
+		s.retryDelay = shortestRefresh
 	case !back:
 		return
 	}
-	u.hurry(now, s)
+	u.askSoon(now, s)
 }
 
-// hurry has the parent asked about a resource as soon as may be after an instant.
-func (u *upstream) hurry(at time.Time, s *supply) {
-	if s.soon.IsZero() {
-		u.urgent = append(u.urgent, s)
+// askSoon schedules a request for a resource as soon as possible after an instant.
+func (u *upstream) askSoon(at time.Time, s *supply) {
+	if s.askAt.IsZero() {
+		u.scheduled = append(u.scheduled, s)
 	}
-	at = latest(at, u.asked.Add(shortestRefresh), u.retry)
-	s.soon = first(s.soon, at)
-	u.soon = first(u.soon, at)
+	// Not within a second of the last request, nor while the parent is left alone after a failure.
+	at = latest(at, u.askedAt.Add(shortestRefresh), u.notBefore)
+	s.askAt = earliest(s.askAt, at)
+	u.nextScheduled = earliest(u.nextScheduled, at)
 }
 
-// next is when to ask; zero while there is nothing to ask.
-func (u *upstream) next() time.Time {
-	if u.full.IsZero() || !u.soon.IsZero() && u.soon.Before(u.full) {
-		return u.soon
+// nextAsk returns when to ask; zero while there is nothing to ask.
+func (u *upstream) nextAsk() time.Time {
+	if u.fullAskAt.IsZero() || !u.nextScheduled.IsZero() && u.nextScheduled.Before(u.fullAskAt) {
+		return u.nextScheduled
 	}
-	return u.full
+	return u.fullAskAt
 }
 
-// due takes those out of the upstream that are to be asked for now.
-func (u *upstream) due(now time.Time) []*supply {
-	u.all = !u.full.IsZero() && !now.Before(u.full)
-	urgent := u.urgent
-	u.urgent, u.soon = nil, time.Time{}
+// takeDue returns the supplies to be asked for now, and unschedules them.
+func (u *upstream) takeDue(now time.Time) []*supply {
+	u.asksAll = !u.fullAskAt.IsZero() && !now.Before(u.fullAskAt)
+	urgent := u.scheduled
+	u.scheduled, u.nextScheduled = nil, time.Time{}
 	var due []*supply
 	for _, s := range urgent {
-		if now.Before(s.soon) {
-			u.urgent = append(u.urgent, s)
-			u.soon = first(u.soon, s.soon)
+		if now.Before(s.askAt) {
+			u.scheduled = append(u.scheduled, s)
+			u.nextScheduled = earliest(u.nextScheduled, s.askAt)
 			continue
 		}
-		s.soon = time.Time{}
+		s.askAt = time.Time{}
 		due = append(due, s)
 	}
-	if !u.all {
+	if !u.asksAll {
 		return due
 	}
+	// A full refresh replaces the list: it has all resources except those that are scheduled for later, which
+	// were deliberately put off.
 	due = due[:0]
 	for _, s := range u.order {
-		if s.soon.IsZero() {
+		if s.askAt.IsZero() {
 			due = append(due, s)
 		}
 	}
 	return due
 }
 
-// drop forgets supplies that are of no use any more; the parent is to be told.
-func (u *upstream) drop(unused []*supply) {
+// dropUnused forgets supplies that are of no use any more. Those that the parent knows of are to be released
+// there.
+func (u *upstream) dropUnused(unused []*supply) {
 	if len(unused) == 0 {
 		return
 	}
 	for _, s := range unused {
 		delete(u.supplies, s.resource)
-		if s.told >= 0 {
+		if s.reportedWants >= 0 {
 			u.unused = append(u.unused, s.resource)
 		}
 	}
+	// One pass for all of them: a delete for each would take quadratic time when all clients leave at once.
 	u.order = slices.DeleteFunc(u.order, func(s *supply) bool { return u.supplies[s.resource] != s })
 	if len(u.order) == 0 {
-		u.full = time.Time{}
+		u.fullAskAt = time.Time{}
 	}
 }
 
-// sent notes that a question goes out.
-func (u *upstream) sent(now time.Time, asked []*supply) {
-	u.open = asked
+// noteSent notes that a request is sent.
+func (u *upstream) noteSent(now time.Time, asked []*supply) {
+	u.outstanding = asked
 	for _, s := range asked {
-		s.open = true
-		u.asked = now
+		s.outstanding = true
+		u.askedAt = now
 	}
 }
 
-// answered looks at what a resource was given. One whose wants have just changed and that gets less asks
-// again soon, then later and later: the parent may have to ask its own parent first, or to wait until
-// others have given back.
-func (u *upstream) answered(now time.Time, s *supply) {
-	if s.haste == 0 {
+// noteAnswer looks at what a resource was given. One whose wants have just changed and that gets less is
+// asked for again soon, then less and less often: the parent may have to ask its own parent first, or to wait
+// until others have given back.
+func (u *upstream) noteAnswer(now time.Time, s *supply) {
+	if s.retryDelay == 0 {
 		return
 	}
-	if s.lease.Capacity >= s.told || s.haste >= s.lease.Refresh {
-		s.haste = 0
+	if s.lease.Capacity >= s.reportedWants || s.retryDelay >= s.lease.Refresh {
+		s.retryDelay = 0
 		return
 	}
-	u.hurry(now.Add(s.haste), s)
-	s.haste *= 2
+	u.askSoon(now.Add(s.retryDelay), s)
+	s.retryDelay *= 2
 }
 
-// settled plans the next question after answers, the first of which wants to be asked again after a while.
-// That is 0 when a parent that is there answered nothing.
-func (u *upstream) settled(now time.Time, wait time.Duration) (next time.Time) {
-	u.failures, u.retry = 0, time.Time{}
-	for _, s := range u.open {
+// planAfterAnswers plans the next request after answers. wait is the shortest interval among them; 0 if a
+// parent that is there answered for nothing.
+func (u *upstream) planAfterAnswers(now time.Time, wait time.Duration) (next time.Time) {
+	u.failures, u.notBefore = 0, time.Time{}
+	for _, s := range u.outstanding {
 		again := unansweredRetry
-		if s.holds(now) {
-			again = min(again, interval(now, s.lease))
+		if s.leaseHolds(now) {
+			again = min(again, askInterval(now, s.lease))
 		}
-		if s.open {
-			u.hurry(now.Add(again), s)
+		// This one got no answer, and must be renewed in time for its present lease.
+		if s.outstanding {
+			u.askSoon(now.Add(again), s)
 		}
 	}
 	switch {
 	case wait > 0:
-		u.every = wait
-		u.plan(now.Add(wait))
-	case u.all:
-		u.plan(now.Add(unansweredRetry))
+		u.parentInterval = wait
+		u.planFullAsk(now.Add(wait))
+	case u.asksAll:
+		u.planFullAsk(now.Add(unansweredRetry))
 	}
-	u.close()
-	return u.next()
+	u.endRequest()
+	return u.nextAsk()
 }
 
-// failed plans the next question after one that got no answer.
-func (u *upstream) failed(now time.Time) {
+// planAfterFailure plans the next request after one that got no answer.
+func (u *upstream) planAfterFailure(now time.Time) {
 	u.failures++
-	u.retry = now.Add(min(pause(u.failures), u.every))
-	for _, s := range u.open {
-		u.hurry(u.retry, s)
+	// The parent's own interval bounds the pause, so that its lease survives some failures.
+	u.notBefore = now.Add(min(retryPause(u.failures), u.parentInterval))
+	for _, s := range u.outstanding {
+		u.askSoon(u.notBefore, s)
 	}
-	u.soon = latest(u.soon, u.retry)
-	if !u.full.IsZero() {
-		u.full = latest(u.full, u.retry)
+	u.nextScheduled = latest(u.nextScheduled, u.notBefore)
+	if !u.fullAskAt.IsZero() {
+		u.fullAskAt = latest(u.fullAskAt, u.notBefore)
 	}
-	u.close()
+	u.endRequest()
 }
 
-// plan has all that is not urgent asked for at an instant, or before if that was planned.
-func (u *upstream) plan(at time.Time) {
-	if u.all {
-		u.full = time.Time{}
+// planFullAsk plans a request for all that is not scheduled, at an instant or earlier if that was planned.
+func (u *upstream) planFullAsk(at time.Time) {
+	// The request at hand was the planned one. Otherwise the plan stands, and the earlier time counts.
+	if u.asksAll {
+		u.fullAskAt = time.Time{}
 	}
-	u.full = first(u.full, at)
+	u.fullAskAt = earliest(u.fullAskAt, at)
 }
 
-// close ends the question at hand.
-func (u *upstream) close() {
-	for _, s := range u.open {
-		s.open = false
+// endRequest notes that no request is on its way any more.
+func (u *upstream) endRequest() {
+	for _, s := range u.outstanding {
+		s.outstanding = false
 	}
-	u.open, u.all = nil, false
+	u.outstanding, u.asksAll = nil, false
 }
 
-// pause is how long to leave the parent alone after so many failures in a row.
-func pause(failures int) time.Duration {
+// retryPause returns how long to leave the parent alone after a number of failures in a row.
+func retryPause(failures int) time.Duration {
 	grown := math.Pow(1.5, float64(min(failures, 20)-1))
 	return min(time.Duration(float64(shortestRefresh)*grown), longestRetry)
 }
 
-// interval is after how long to ask the parent again: at its refresh interval, and before half of the
+// askInterval returns after how long to ask the parent again: at its refresh interval, and before half of the
 // lease is over, so that the leases of clients, which end with it, are never short.
-func interval(now time.Time, lease Lease) time.Duration {
+func askInterval(now time.Time, lease Lease) time.Duration {
 	return max(min(lease.Refresh, lease.Expiry.Sub(now)/2), shortestRefresh)
 }
 
-// childAlgorithm is how a server shares what its parent gave it for so long. Its clients refresh twice as
-// often as it does itself.
+// childAlgorithm returns how a server shares what its parent gave it for a length of time. Its clients
+// refresh twice as often as it does itself.
 func childAlgorithm(length time.Duration, g *Grant) Algorithm {
 	a := Algorithm{Kind: FairShare, LeaseLength: length, RefreshInterval: g.Lease.Refresh}
 	if g.Algorithm != nil {
 		a = *g.Algorithm
 	}
+	// Halving the refresh interval at each level leaves time for a change to travel down before leases end.
 	a.LeaseLength = max(a.LeaseLength.Truncate(time.Second), shortestRefresh)
 	a.RefreshInterval = (a.RefreshInterval / 2).Truncate(time.Second)
+	// A lease may be shorter than twice the least interval. Then its end bounds the interval.
 	a.RefreshInterval = min(max(a.RefreshInterval, shortestRefresh), a.LeaseLength)
 	return a
 }
 
-// childSafe is the safe capacity of the parent's answer, nil when none is configured.
+// childSafe returns the safe capacity of the parent's answer, nil if none is configured.
 func childSafe(g *Grant) *float64 {
 	safe := g.Safe
 	switch {
@@ -247,8 +260,8 @@ func childSafe(g *Grant) *float64 {
 	return &safe
 }
 
-// perClient is what the parameters say that one client may have of a STATIC resource.
-func perClient(parameters []Parameter) (each float64, ok bool) {
+// perClient returns what the parameters say that one client may have of a STATIC resource.
+func perClient(parameters []AlgorithmParameter) (each float64, ok bool) {
 	for _, p := range parameters {
 		if p.Name != perClientParameter {
 			continue
@@ -259,15 +272,15 @@ func perClient(parameters []Parameter) (each float64, ok bool) {
 	return 0, false
 }
 
-// first is the earlier of two instants, the zero time being none.
-func first(a, b time.Time) time.Time {
+// earliest returns the earlier of two instants; the zero time means none.
+func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// latest is the last of some instants.
+// latest returns the latest of some instants.
 func latest(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if t.After(first) {

@@ -1,41 +1,41 @@
 package capacity
 
-// A pool is a tree of claims that share one capacity: all of a resource, or, where the higher priority is
-// served first, those of one priority. What follows from the claims and the capacity for everybody is
-// kept until one of the two changes; a refresh that wants what it wanted before costs no search.
+// A pool is a tree of demands that share one capacity: all of a resource, or those of one priority if higher
+// priorities are served first. What follows from the demands and the capacity for all of them is computed
+// once and kept until one of the two changes; a refresh that wants what it wanted before needs no search.
 type pool struct {
-	tree half
+	tree subtree
 
-	solved   bool // the rest holds, for the capacity of
-	kind     Kind
-	of       float64
-	level    float64 // fair share: what each client gets that wants as much
-	equal    float64 // proportional share: what each client would get if all got the same
-	leftover float64 // proportional share: how much of what is wanted above that can be had
+	solved     bool // the rest holds, for the capacity of
+	solvedKind AlgorithmKind
+	solvedFor  float64
+	level      float64 // fair share: what each client gets that wants as much
+	equal      float64 // proportional share: what each client would get if all got the same
+	leftover   float64 // proportional share: how much of what is wanted above that can be had
 }
 
-// enter puts a claim into the pool.
-func (p *pool) enter(c *claims, i int32) {
-	p.tree = c.insert(p.tree, i)
+// addDemand puts a demand into the pool.
+func (p *pool) addDemand(c *demandTrees, i int32) {
+	p.tree = c.insertDemand(p.tree, i)
 	p.solved = false
 }
 
-// leave takes a claim out of the pool.
-func (p *pool) leave(c *claims, i int32) {
-	p.tree = c.remove(p.tree, i)
+// removeDemand takes a demand out of the pool.
+func (p *pool) removeDemand(c *demandTrees, i int32) {
+	p.tree = c.removeDemand(p.tree, i)
 	p.solved = false
 }
 
-// target is what a claim gets of a capacity once everybody has what is theirs. It is never above what it
-// wants, and all targets together are no more than the capacity, rounding aside.
-func (p *pool) target(kind Kind, capacity float64, c *claims, i int32) float64 {
+// demandTarget returns what a demand gets of a capacity once every client has its share. It is never above
+// what it wants, and all targets together are no more than the capacity, rounding aside.
+func (p *pool) demandTarget(kind AlgorithmKind, capacity float64, c *demandTrees, i int32) float64 {
 	n := c.at(i)
 	switch kind {
 	case FairShare:
-		p.solve(kind, capacity, c)
+		p.ensureSolved(kind, capacity, c)
 		return fairShare(n, p.level)
 	case ProportionalShare:
-		p.solve(kind, capacity, c)
+		p.ensureSolved(kind, capacity, c)
 		return proportionalShare(n, p.equal, p.leftover)
 	case Static:
 		return staticShare(n, capacity)
@@ -44,14 +44,15 @@ func (p *pool) target(kind Kind, capacity float64, c *claims, i int32) float64 {
 	}
 }
 
-func (p *pool) solve(kind Kind, capacity float64, c *claims) {
-	if p.solved && p.of == capacity && p.kind == kind {
+// ensureSolved computes the level or the proportions, unless the kept ones still hold.
+func (p *pool) ensureSolved(kind AlgorithmKind, capacity float64, c *demandTrees) {
+	if p.solved && p.solvedFor == capacity && p.solvedKind == kind {
 		return
 	}
-	p.solved, p.of, p.kind = true, capacity, kind
+	p.solved, p.solvedFor, p.solvedKind = true, capacity, kind
 	if kind == FairShare {
 		p.level = waterLevel(c, p.tree, capacity)
 		return
 	}
-	p.equal, p.leftover = proportions(c, p.tree, capacity)
+	p.equal, p.leftover = proportionalLevels(c, p.tree, capacity)
 }

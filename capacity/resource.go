@@ -12,45 +12,45 @@ type resource struct {
 	id       string
 	template *Template
 	strict   bool    // the higher priority is served first
-	up       *supply // what this server's parent gives; nil without a parent
+	supply   *supply // what this server's parent gives; nil without a parent
 
-	index    index         // rows by client
-	inOrder  sorted[int32] // rows by client, in order
-	rows     slab[row]
+	byClient clientIndex       // rows by client
+	byName   sortedList[int32] // rows by client, in order
+	records  slab[leaseRecord]
 	expiries minheap.Heap[expiry]
-	wakes    int64 // when the server looks at it; never: not at all
-	gone     bool  // not the server's any more
+	wakeAt   int64 // when the server looks at it; never if it does not
+	removed  bool  // not the server's any more
 
-	claims claims
-	bands  []*band     // by priority, the highest first
-	slots  slab[*band] // the same, where their claims find them
-	pool               // of all claims, unless strict
-	has    sum         // what is taken by all rows
+	demands   demandTrees
+	bands     []*band     // by priority, the highest first
+	bandSlots slab[*band] // the same, by the number that demands keep
+	pool                  // of all demands, unless strict
+	has       exactSum    // what is taken by all rows
 
-	demands int // how many claims there are
-	names   int // what those of its clients weigh
-	counted tally
+	demandCount int // of all leases
+	nameBytes   int // bytes of the names of its clients
+	counted     resourceCounts
 }
 
-// A tally is what of a resource is in the sums of its server.
-type tally struct{ demands, leases, names int }
+// resourceCounts are the numbers of a resource that its server has included in its own totals.
+type resourceCounts struct{ demands, leases, nameBytes int }
 
 func newResource(id string) *resource {
-	r := &resource{id: id, index: newIndex(), claims: newClaims(), wakes: never}
-	r.inOrder.name = func(i int32) string { return r.rows.at(i).client }
+	r := &resource{id: id, byClient: newClientIndex(), demands: newDemandTrees(), wakeAt: never}
+	r.byName.nameOf = func(i int32) string { return r.records.at(i).client }
 	return r
 }
 
-// adopt makes a template that of the resource, at once. Leases that were given stay.
-func (r *resource) adopt(t *Template) {
+// setTemplate changes the template at once. Leases that were given stay.
+func (r *resource) setTemplate(t *Template) {
 	r.template = t
 	if strict := t.Algorithm.Strict(); strict != r.strict {
-		r.regroup(strict)
+		r.rebuildPools(strict)
 	}
 }
 
-// clients is how many there are behind all leases.
-func (r *resource) clients() int64 {
+// clientCount returns the number of clients behind all leases.
+func (r *resource) clientCount() int64 {
 	var n int64
 	for _, b := range r.bands {
 		n += b.clients
@@ -58,8 +58,8 @@ func (r *resource) clients() int64 {
 	return n
 }
 
-// wants is what they want together.
-func (r *resource) wants() float64 {
+// totalWants returns what they want together.
+func (r *resource) totalWants() float64 {
 	total := 0.0
 	for _, b := range r.bands {
 		total += b.wants.value()
@@ -67,11 +67,11 @@ func (r *resource) wants() float64 {
 	return total
 }
 
-// capacity is what there is to share now; +Inf without limit.
-func (r *resource) capacity(now time.Time) float64 {
+// capacityAt returns what there is to share now; +Inf without limit.
+func (r *resource) capacityAt(now time.Time) float64 {
 	c := r.template.Capacity
-	if r.up != nil {
-		c = r.up.capacity(now, r.clients())
+	if r.supply != nil {
+		c = r.supply.capacityAt(now, r.clientCount())
 	}
 	if !(c >= 0) { // not a number, too
 		return 0
@@ -79,36 +79,40 @@ func (r *resource) capacity(now time.Time) float64 {
 	return c
 }
 
-// free is what one row may have of a capacity besides what all others have taken.
-func (r *resource) free(now time.Time, i int32, capacity float64) float64 {
-	if r.up != nil {
-		capacity = min(capacity, r.up.most(now))
+// freeFor returns what one lease may have of a capacity besides what all others have taken.
+func (r *resource) freeFor(now time.Time, i int32, capacity float64) float64 {
+	if r.supply != nil {
+		// While a request to the parent is on its way, only what it reports as held may be held.
+		capacity = min(capacity, r.supply.maxHeld(now))
 	}
-	return max(0, capacity-r.has.without(r.rows.at(i).taken))
+	return max(0, capacity-r.has.without(r.records.at(i).taken))
 }
 
-// shared reports whether the capacity is one for all together, and not one for each client, or none.
-func (r *resource) shared() bool {
+// sharesCapacity reports whether the capacity is one for all together, and not one for each client, or none.
+func (r *resource) sharesCapacity() bool {
 	kind := r.template.Algorithm.Kind
 	return kind == FairShare || kind == ProportionalShare
 }
 
-// target is what a row gets of a capacity once everybody has what is theirs.
-func (r *resource) target(i int32, capacity float64) float64 {
-	kind, at := r.template.Algorithm.Kind, r.rows.at(i).claim
+// leaseTarget returns what a lease gets of a capacity once every client has its share.
+func (r *resource) leaseTarget(i int32, capacity float64) float64 {
+	kind, at := r.template.Algorithm.Kind, r.records.at(i).firstDemand
 	total := 0.0
-	if !r.strict || !r.shared() {
-		for ; at != 0; at = r.claims.at(at).next {
-			total += r.pool.target(kind, capacity, &r.claims, at)
+	// Without strict priorities all demands compete in one pool.
+	if !r.strict || !r.sharesCapacity() {
+		for ; at != 0; at = r.demands.at(at).next {
+			total += r.pool.demandTarget(kind, capacity, &r.demands, at)
 		}
 		return total
 	}
+	// Bands are in descending order, as are the demands of a lease. Each band leaves to the lower ones what
+	// it does not want.
 	for _, b := range r.bands {
 		if at == 0 {
 			break
 		}
-		if n := r.claims.at(at); n.band == b.slot {
-			total += b.target(kind, capacity, &r.claims, at)
+		if n := r.demands.at(at); n.band == b.slot {
+			total += b.demandTarget(kind, capacity, &r.demands, at)
 			at = n.next
 		}
 		capacity = max(0, capacity-b.wants.value())
@@ -116,48 +120,49 @@ func (r *resource) target(i int32, capacity float64) float64 {
 	return total
 }
 
-// wanted is what a row wants.
-func (r *resource) wanted(i int32) float64 {
+// leaseWants returns what a lease wants at all of its priorities.
+func (r *resource) leaseWants(i int32) float64 {
 	total := 0.0
-	for at := r.rows.at(i).claim; at != 0; at = r.claims.at(at).next {
-		total += r.claims.at(at).wants
+	for at := r.records.at(i).firstDemand; at != 0; at = r.demands.at(at).next {
+		total += r.demands.at(at).wants
 	}
 	return total
 }
 
-// most is what a row may have at most of a capacity, were it alone.
-func (r *resource) most(i int32, capacity float64) float64 {
+// maxAlone returns what a lease could have of a capacity if there were no others.
+func (r *resource) maxAlone(i int32, capacity float64) float64 {
 	switch r.template.Algorithm.Kind {
 	case FairShare, ProportionalShare:
 		return capacity
 	case Static:
-		return r.target(i, capacity)
+		return r.leaseTarget(i, capacity)
 	default:
 		return math.Inf(1)
 	}
 }
 
-// take books what a row has from now on.
-func (r *resource) take(i int32, given, taken float64) {
-	n := r.rows.at(i)
-	r.has.change(n.taken, taken)
+// setTaken records what a lease has from now on.
+func (r *resource) setTaken(i int32, given, taken float64) {
+	n := r.records.at(i)
+	r.has.replace(n.taken, taken)
 	n.given, n.taken = given, taken
 }
 
-// safe is what one client may use without a lease, and whether the template says so.
-func (r *resource) safe(capacity float64) (amount float64, configured bool) {
+// safeCapacity returns what one client may use without a lease, and whether the template says so.
+func (r *resource) safeCapacity(capacity float64) (amount float64, configured bool) {
 	if s := r.template.Safe; s != nil {
 		return *s, true
 	}
 	if math.IsInf(capacity, 1) {
 		return -1, false
 	}
-	return capacity / float64(max(r.clients(), 1)), false
+	// doorman's default: the capacity in equal parts, whatever the algorithm.
+	return capacity / float64(max(r.clientCount(), 1)), false
 }
 
-// excess is how far more is taken than there is to share.
-func (r *resource) excess(capacity float64) float64 {
-	if !r.shared() || math.IsInf(capacity, 1) {
+// excessAbove returns by how much what is taken exceeds a capacity.
+func (r *resource) excessAbove(capacity float64) float64 {
+	if !r.sharesCapacity() || math.IsInf(capacity, 1) {
 		return 0
 	}
 	return max(0, r.has.value()-capacity)

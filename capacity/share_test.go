@@ -27,7 +27,9 @@ func drawWants(t *rapid.T, most int) []want {
 	return all
 }
 
-func drawLine(t *rapid.T, kinds ...Kind) (kind Kind, strict bool, capacity float64, line string) {
+func drawLine(
+	t *rapid.T, kinds ...AlgorithmKind,
+) (kind AlgorithmKind, strict bool, capacity float64, line string) {
 	kind = rapid.SampledFrom(kinds).Draw(t, "kind")
 	strict = rapid.Bool().Draw(t, "strict")
 	capacity = rapid.SampledFrom([]float64{0, 1e-6, 1, 10, 100, 333.3, 1e5, 1e13}).Draw(t, "capacity")
@@ -58,8 +60,8 @@ func TestFixedPoint(t *testing.T) {
 		v.cycle(drawWants(t, 12)) // some history
 		all := drawWants(t, 12)
 		r := v.resources[thing]
-		for _, i := range r.inOrder.after("", 100) {
-			name := r.rows.at(i).client
+		for _, i := range r.byName.pageAfter("", 100) {
+			name := r.records.at(i).client
 			if !slices.ContainsFunc(all, func(w want) bool { return w.client == name }) {
 				v.Release(v.now, name, thing)
 			}
@@ -82,7 +84,7 @@ func TestFixedPoint(t *testing.T) {
 			total += third[i]
 		}
 		scale := max(capacity, 1)
-		if v.resources[thing].shared() && !near(total/scale, min(capacity, wants)/scale) {
+		if v.resources[thing].sharesCapacity() && !near(total/scale, min(capacity, wants)/scale) {
 			t.Errorf("all have %v, want %v", total, min(capacity, wants))
 		}
 	})
@@ -123,7 +125,7 @@ func TestEqualClaimsEqualShares(t *testing.T) {
 // same priority.
 func TestNobodyStarves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]Kind{FairShare, ProportionalShare}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]AlgorithmKind{FairShare, ProportionalShare}).Draw(t, "kind")
 		v := newBench(t, fmt.Sprintf("%v capacity=10", kind))
 		all := drawWants(t, 12)
 		v.cycle(all)

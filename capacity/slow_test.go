@@ -25,7 +25,7 @@ func totals(all []want) (wants float64, clients int64) {
 }
 
 // slowShares are the shares of a capacity, in the order of all.
-func slowShares(kind Kind, strict bool, capacity float64, all []want) []float64 {
+func slowShares(kind AlgorithmKind, strict bool, capacity float64, all []want) []float64 {
 	shares := make([]float64, len(all))
 	if !strict || kind == Static || kind == NoAlgorithm {
 		slowPool(kind, capacity, all, shares)
@@ -57,7 +57,7 @@ func slowShares(kind Kind, strict bool, capacity float64, all []want) []float64 
 	return shares
 }
 
-func slowPool(kind Kind, capacity float64, all []want, shares []float64) {
+func slowPool(kind AlgorithmKind, capacity float64, all []want, shares []float64) {
 	switch kind {
 	case FairShare:
 		slowFair(capacity, all, shares)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// A sorted list keeps things in the order of their names, so that they can be shown page by page. It is a
-// list of short lists.
-type sorted[T comparable] struct {
-	name  func(T) string
-	parts [][]T // none is empty
-	count int
+// A sortedList keeps values in the order of their names, to list them page by page. It is a list of short
+// lists.
+type sortedList[T comparable] struct {
+	nameOf func(T) string
+	parts  [][]T // none is empty
+	count  int
 }
 
-// mostInPart is how long a part may be. A million are four thousand parts then, and both are searched
-// by halves.
-const mostInPart = 512
+// maxPartLength bounds a part. A million values make four thousand parts, and both levels are searched by
+// halves.
+const maxPartLength = 512
 
-// part is the one where a name is, or would be.
-func (s *sorted[T]) part(name string) int {
+// partOf returns the index of the part in which a name is, or would be.
+func (s *sortedList[T]) partOf(name string) int {
 	k, found := slices.BinarySearchFunc(s.parts, name, func(part []T, name string) int {
-		return strings.Compare(s.name(part[0]), name)
+		return strings.Compare(s.nameOf(part[0]), name)
 	})
 	if !found {
 		k--
@@ -28,23 +28,23 @@ func (s *sorted[T]) part(name string) int {
 	return max(k, 0)
 }
 
-func (s *sorted[T]) find(part []T, name string) (int, bool) {
+func (s *sortedList[T]) findIn(part []T, name string) (int, bool) {
 	return slices.BinarySearchFunc(part, name, func(x T, name string) int {
-		return strings.Compare(s.name(x), name)
+		return strings.Compare(s.nameOf(x), name)
 	})
 }
 
-// add puts something in, whose name is not there yet.
-func (s *sorted[T]) add(x T) {
+// add inserts a value, whose name must not be there yet.
+func (s *sortedList[T]) add(x T) {
 	s.count++
 	if len(s.parts) == 0 {
 		s.parts = [][]T{{x}}
 		return
 	}
-	p := s.part(s.name(x))
-	k, _ := s.find(s.parts[p], s.name(x))
+	p := s.partOf(s.nameOf(x))
+	k, _ := s.findIn(s.parts[p], s.nameOf(x))
 	part := slices.Insert(s.parts[p], k, x)
-	if len(part) > mostInPart {
+	if len(part) > maxPartLength {
 		half := len(part) / 2
 		if k == len(part)-1 {
 			half = k // they come in order: leave full parts behind
@@ -56,32 +56,35 @@ func (s *sorted[T]) add(x T) {
 	s.parts[p] = part
 }
 
-// remove takes something out that is there.
-func (s *sorted[T]) remove(x T) {
+// remove takes out a value that is there.
+func (s *sortedList[T]) remove(x T) {
 	s.count--
-	p := s.part(s.name(x))
-	k, _ := s.find(s.parts[p], s.name(x))
+	p := s.partOf(s.nameOf(x))
+	k, _ := s.findIn(s.parts[p], s.nameOf(x))
 	s.parts[p] = slices.Delete(s.parts[p], k, k+1)
+	// Short neighbours are merged well below the bound, so that adds and removes in turn do not split and
+	// merge each time.
 	switch n := len(s.parts[p]); {
 	case n == 0:
 		s.parts = slices.Delete(s.parts, p, p+1)
-	case p+1 < len(s.parts) && n+len(s.parts[p+1]) < mostInPart/2:
+	case p+1 < len(s.parts) && n+len(s.parts[p+1]) < maxPartLength/2:
 		s.parts[p] = append(s.parts[p], s.parts[p+1]...)
 		s.parts = slices.Delete(s.parts, p+1, p+2)
 	}
 }
 
-// after are the first after a name, at most so many.
-func (s *sorted[T]) after(name string, most int) []T {
+// pageAfter returns the first values after a name, at most most of them.
+func (s *sortedList[T]) pageAfter(name string, most int) []T {
 	if most <= 0 || len(s.parts) == 0 {
 		return nil
 	}
-	p := s.part(name)
-	k, found := s.find(s.parts[p], name)
+	p := s.partOf(name)
+	k, found := s.findIn(s.parts[p], name)
 	if found {
 		k++
 	}
 	var page []T
+	// Only the first part is entered in the middle; in the next ones k is 0.
 	for ; p < len(s.parts) && len(page) < most; p, k = p+1, 0 {
 		part := s.parts[p][k:]
 		page = append(page, part[:min(len(part), most-len(page))]...)
@@ -89,8 +92,8 @@ func (s *sorted[T]) after(name string, most int) []T {
 	return page
 }
 
-// all walks over everything in order. Nothing may be added or removed meanwhile.
-func (s *sorted[T]) all(yield func(T) bool) {
+// all walks over all values in order. None may be added or removed meanwhile.
+func (s *sortedList[T]) all(yield func(T) bool) {
 	for _, part := range s.parts {
 		for _, x := range part {
 			if !yield(x) {

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// A Status describes one resource.
-type Status struct {
+// A ResourceStatus describes one resource.
+type ResourceStatus struct {
 	ID       string
 	Template *Template // how it is shared; not to be changed
 
@@ -31,44 +31,45 @@ type Holding struct {
 }
 
 // Find describes a resource. It takes time in proportion to its priorities.
-func (s *Server) Find(now time.Time, resource string) (Status, bool) {
-	r := s.inspect(now, resource)
+func (s *Server) Find(now time.Time, resource string) (ResourceStatus, bool) {
+	r := s.inspectResource(now, resource)
 	if r == nil {
-		return Status{}, false
+		return ResourceStatus{}, false
 	}
-	return s.status(now, r), true
+	return s.describeResource(now, r), true
 }
 
-// Resources describes up to most resources whose names come after a name, in the order of names.
-func (s *Server) Resources(now time.Time, after string, most int) []Status {
+// Resources describes at most most resources whose names come after a name, in the order of names.
+func (s *Server) Resources(now time.Time, after string, most int) []ResourceStatus {
 	if !s.Leading(now) {
 		return nil
 	}
 	s.Expire(now)
-	page := s.inOrder.after(after, most)
-	all := make([]Status, 0, len(page))
+	page := s.byName.pageAfter(after, most)
+	all := make([]ResourceStatus, 0, len(page))
 	for _, r := range page {
-		all = append(all, s.status(now, r))
+		all = append(all, s.describeResource(now, r))
 	}
 	return all
 }
 
-// Leases lists up to most leases on a resource whose clients come after a name, in the order of names.
+// Leases lists at most most leases on a resource whose clients come after a name, in the order of names.
 func (s *Server) Leases(now time.Time, resource, after string, most int) []Holding {
-	r := s.inspect(now, resource)
+	r := s.inspectResource(now, resource)
 	if r == nil {
 		return nil
 	}
-	page := r.inOrder.after(after, most)
+	page := r.byName.pageAfter(after, most)
 	all := make([]Holding, 0, len(page))
 	for _, i := range page {
-		all = append(all, s.holding(now, r, i))
+		all = append(all, s.describeLease(now, r, i))
 	}
 	return all
 }
 
-// inspect is a resource, without what has run out as far as one Expire comes; nil when there is none.
-func (s *Server) inspect(now time.Time, resource string) *resource {
+// inspectResource returns a resource after removing what has run out, as far as one Expire goes; nil if there
+// is none.
+func (s *Server) inspectResource(now time.Time, resource string) *resource {
 	if !s.Leading(now) {
 		return nil
 	}
@@ -76,30 +77,32 @@ func (s *Server) inspect(now time.Time, resource string) *resource {
 	return s.resources[resource]
 }
 
-func (s *Server) status(now time.Time, r *resource) Status {
-	at, capacity := s.at(now), r.capacity(now)
-	t := Status{
-		ID: r.id, Template: r.template, Capacity: capacity, Has: r.has.value(), Wants: r.wants(),
-		Excess: r.excess(capacity), Clients: r.clients(), Leases: int64(r.leases()),
+func (s *Server) describeResource(now time.Time, r *resource) ResourceStatus {
+	at, capacity := s.nanosecondsAt(now), r.capacityAt(now)
+	t := ResourceStatus{
+		ID: r.id, Template: r.template, Capacity: capacity, Has: r.has.value(), Wants: r.totalWants(),
+		Excess: r.excessAbove(capacity), Clients: r.clientCount(), Leases: int64(r.leaseCount()),
 	}
-	if until, is := s.learns(at, r); is {
+	if until, is := s.learningEnd(at, r); is {
 		t.Learning, t.LearnsUntil = true, now.Add(time.Duration(until-at))
 	}
-	if r.unsupplied() {
+	// The placeholder template has no meaning for a reader: nothing is known of the capacity yet.
+	if r.awaitsParent() {
 		t.Capacity, t.Learning = 0, true
-	} else if r.up != nil {
-		t.ParentExpiry = r.up.lease.Expiry
+	} else if r.supply != nil {
+		t.ParentExpiry = r.supply.lease.Expiry
 	}
 	return t
 }
 
-func (s *Server) holding(now time.Time, r *resource, i int32) Holding {
-	n := r.rows.at(i)
-	left := time.Duration(n.expiry - s.at(now))
+func (s *Server) describeLease(now time.Time, r *resource, i int32) Holding {
+	n := r.records.at(i)
+	// Times inside are relative to the epoch; the caller gets an instant of its own clock.
+	left := time.Duration(n.expiry - s.nanosecondsAt(now))
 	h := Holding{Client: n.client, Server: n.server, Taken: n.taken}
 	h.Lease = Lease{Expiry: now.Add(left), Refresh: r.template.Algorithm.RefreshInterval, Capacity: n.given}
-	for at := n.claim; at != 0; at = r.claims.at(at).next {
-		c := r.claims.at(at)
+	for at := n.firstDemand; at != 0; at = r.demands.at(at).next {
+		c := r.demands.at(at)
 		d := Demand{Priority: r.bandOf(c).priority, Clients: int64(c.clients), Wants: c.wants}
 		h.Demands = append(h.Demands, d)
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// Kind says how a resource is shared. Its zero value is NoAlgorithm.
-type Kind uint8
+// AlgorithmKind says how a resource is shared. Its zero value is NoAlgorithm.
+type AlgorithmKind uint8
 
 // The kinds of algorithm, with the numbers they have in doorman's protocol.
 const (
-	NoAlgorithm       Kind = iota // everybody gets what they want
-	Static                        // everybody gets at most the capacity, each client alone
-	ProportionalShare             // equal shares; what some leave goes to those who want more
-	FairShare                     // max-min: nobody gets more while somebody who wants it has less
+	NoAlgorithm       AlgorithmKind = iota // every client gets what it wants
+	Static                                 // every client gets at most the capacity, each for itself
+	ProportionalShare                      // equal shares; what some leave goes to those that want more
+	FairShare                              // max-min: none gets more while another that wants it has less
 )
 
 // kindNames are the names of the kinds in doorman's protocol and files.
@@ -26,34 +26,34 @@ var kindNames = []string{
 	ProportionalShare: "PROPORTIONAL_SHARE", FairShare: "FAIR_SHARE",
 }
 
-// String is the name the kind has in doorman's files, such as FAIR_SHARE.
-func (k Kind) String() string {
+// String returns the name the kind has in doorman's files, such as FAIR_SHARE.
+func (k AlgorithmKind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
 	}
 	return "Kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// ParseKind is the kind with this name, in upper case.
-func ParseKind(name string) (Kind, error) {
+// ParseKind returns the kind with this name, in upper case.
+func ParseKind(name string) (AlgorithmKind, error) {
 	if i := slices.Index(kindNames, name); i >= 0 {
-		return Kind(i), nil
+		return AlgorithmKind(i), nil
 	}
 	return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "kind %s is unknown, want %s", quote(name), kindList())
 }
 
-// kindList is "A, B or C".
+// kindList returns "A, B or C".
 func kindList() string {
 	last := len(kindNames) - 1
 	return strings.Join(kindNames[:last], ", ") + " or " + kindNames[last]
 }
 
-// A Parameter is a named text that travels with an algorithm.
-type Parameter struct{ Name, Value string }
+// An AlgorithmParameter is a named text that travels with an algorithm.
+type AlgorithmParameter struct{ Name, Value string }
 
 // An Algorithm says how a resource is shared and how its leases are timed.
 type Algorithm struct {
-	Kind Kind
+	Kind AlgorithmKind
 
 	// LeaseLength is how long a grant holds, RefreshInterval after how long its holder should ask
 	// again. Both are whole seconds, at least one; a lease is at least as long as the interval.
@@ -65,7 +65,7 @@ type Algorithm struct {
 
 	// Parameters are passed on to servers below. {priority strict} serves the highest priority
 	// first, and the others from what it leaves; others mean nothing here.
-	Parameters []Parameter
+	Parameters []AlgorithmParameter
 }
 
 // The parameter that asks for priorities, and its one value.
@@ -76,10 +76,10 @@ const (
 
 // Strict reports whether higher priorities are served before lower ones.
 func (a *Algorithm) Strict() bool {
-	return slices.Contains(a.Parameters, Parameter{priorityName, priorityStrict})
+	return slices.Contains(a.Parameters, AlgorithmParameter{priorityName, priorityStrict})
 }
 
-// LearningMode is how long a new master learns: 0 for not at all.
+// LearningMode returns how long a new master learns: 0 for not at all.
 func (a *Algorithm) LearningMode() time.Duration {
 	if a.Learning == nil {
 		return a.LeaseLength
@@ -101,5 +101,5 @@ type Template struct {
 	Description string
 }
 
-// Templates are looked through in order. The last must be "*".
+// Templates are searched in order. The last must be "*".
 type Templates []Template

@@ -17,8 +17,8 @@ func TestTreeIsASortedSlice(t *testing.T) {
 		for range rapid.IntRange(1, 1000).Draw(t, "steps") {
 			if len(slow) > 0 && rapid.IntRange(0, 2).Draw(t, "remove") == len(slow)/200%3 {
 				k := rapid.IntRange(0, len(slow)-1).Draw(t, "which")
-				r.leave(&r.claims, slow[k])
-				r.claims.slab.remove(slow[k])
+				r.removeDemand(&r.demands, slow[k])
+				r.demands.slab.remove(slow[k])
 				slow = slices.Delete(slow, k, k+1)
 				continue
 			}
@@ -26,23 +26,24 @@ func TestTreeIsASortedSlice(t *testing.T) {
 				Clients: rapid.Int64Range(1, 3).Draw(t, "clients"),
 				Wants:   float64(rapid.IntRange(0, 20).Draw(t, "wants")),
 			}
-			i := r.claims.make(&d, 0)
-			r.pool.enter(&r.claims, i)
+			i := r.demands.newDemand(&d, 0)
+			r.pool.addDemand(&r.demands, i)
 			slow = append(slow, i)
 		}
 		if n := checkTree(t, r, r.tree); n != len(slow) {
 			t.Fatalf("%d claims in the tree, want %d", n, len(slow))
 		}
 		slices.SortFunc(slow, func(i, j int32) int {
-			if (spot{r.claims.at(i).each(), i}).before(spot{r.claims.at(j).each(), j}) {
+			a, b := r.demands.at(i).wantsPerClient(), r.demands.at(j).wantsPerClient()
+			if (sortKey{a, i}).sortsBefore(sortKey{b, j}) {
 				return -1
 			}
 			return 1
 		})
 		var got []int32
-		for _, k := range inOrder(&r.claims, r.tree.root, nil) {
-			for _, e := range r.claims.chunks.at(k).entries {
-				got = append(got, e.i)
+		for _, k := range inOrder(&r.demands, r.tree.root, nil) {
+			for _, e := range r.demands.nodes.at(k).entries {
+				got = append(got, e.demand)
 			}
 		}
 		if !slices.Equal(got, slow) {
@@ -63,17 +64,17 @@ func TestTreeStaysShallow(t *testing.T) {
 		v.want("busy", float64(i%2*n))
 	}
 	r := v.resources[thing]
-	if d := depth(&r.claims, r.tree.root); d > 30 {
+	if d := depth(&r.demands, r.tree.root); d > 30 {
 		t.Errorf("%d claims are %d chunks deep, want at most 30", n+1, d)
 	}
 	v.check()
 }
 
-func depth(c *claims, root int32) int {
+func depth(c *demandTrees, root int32) int {
 	if root == 0 {
 		return 0
 	}
-	return 1 + max(depth(c, c.chunks.at(root).left), depth(c, c.chunks.at(root).right))
+	return 1 + max(depth(c, c.nodes.at(root).left), depth(c, c.nodes.at(root).right))
 }
 
 // TestTightLoopTouchesNothing asks over and over for the same: the same answer, no search in the tree, no
@@ -85,7 +86,7 @@ func TestTightLoopTouchesNothing(t *testing.T) {
 	}
 	first := v.want("busy", 5)
 	r := v.resources[thing]
-	drawn, entries := r.claims.drawn, len(r.expiries)
+	drawn, entries := r.demands.rankState, len(r.expiries)
 	q := &Request{Resource: thing, Demands: []Demand{{Clients: 1, Wants: 5}}}
 	allocated := testing.AllocsPerRun(10_000, func() {
 		v.now = v.now.Add(1000)
@@ -93,16 +94,16 @@ func TestTightLoopTouchesNothing(t *testing.T) {
 			t.Fatalf("Lease = %v, %v, want %v", g.Lease.Capacity, err, first)
 		}
 	})
-	if allocated != 0 || r.claims.drawn != drawn || len(r.expiries) != entries || !r.solved {
+	if allocated != 0 || r.demands.rankState != drawn || len(r.expiries) != entries || !r.solved {
 		t.Errorf("%v allocations, %d places drawn, %d entries, solved %v; want nothing touched",
-			allocated, r.claims.drawn-drawn, len(r.expiries)-entries, r.solved)
+			allocated, r.demands.rankState-drawn, len(r.expiries)-entries, r.solved)
 	}
 }
 
 // TestSumIsExact compares with numbers of any precision, from 1e-20 to 1e290.
 func TestSumIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s sum
+		var s exactSum
 		slow := new(big.Float).SetPrec(4096)
 		var in []float64
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {

@@ -1,7 +1,7 @@
 package capacity
 
-// What a server keeps is weighed, in bytes of memory by estimate, so that a process can bound it together
-// with what else it keeps. TestWeight compares it with the heap.
+// The weights estimate the memory of what a server keeps, in bytes, so that a process can bound it together
+// with what else it keeps. TestWeight compares them with the heap.
 const (
 	resourceWeight = 1100
 	leaseWeight    = 110
@@ -9,26 +9,28 @@ const (
 	nameWeight     = 16 // beside its bytes
 )
 
-// Weight is about how many bytes of memory the resources and leases take.
+// Weight returns about how many bytes of memory the resources and leases take.
 func (s *Server) Weight() int {
-	return len(s.resources)*resourceWeight + s.leases*leaseWeight + s.held*demandWeight + s.names
+	return len(s.resources)*resourceWeight + s.leaseCount*leaseWeight +
+		s.demandCount*demandWeight + s.nameBytes
 }
 
-// BoundMemory refuses what would keep more bytes than left says. It is not called by others than Lease.
-func (s *Server) BoundMemory(left func() int64) { s.left = left }
+// BoundMemory makes Lease refuse what would take more bytes than left returns. Only Lease calls left.
+func (s *Server) BoundMemory(left func() int64) { s.memoryLeft = left }
 
-// lacksMemory reports whether there is no room for a lease with so many demands more. A lease that is known
-// and wants no more than before needs none.
+// lacksMemory reports whether there is no room for a lease with a number of additional demands. A known lease
+// that wants no more than before needs none.
 func (s *Server) lacksMemory(r *resource, known bool, more int) bool {
-	if s.left == nil || known && more <= 0 {
+	if s.memoryLeft == nil || known && more <= 0 {
 		return false
 	}
 	bytes := max(more, 0) * demandWeight
 	if !known {
 		bytes += leaseWeight
 	}
-	if r.leases() == 0 {
+	// The resource was made for this request.
+	if r.leaseCount() == 0 {
 		bytes += resourceWeight
 	}
-	return s.left() < int64(bytes)
+	return s.memoryLeft() < int64(bytes)
 }

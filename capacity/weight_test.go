@@ -29,8 +29,8 @@ func TestWeight(t *testing.T) {
 			}
 		}
 		weight, used := v.Weight(), heapInUse()-before
-		t.Logf("%+v: %d bytes a lease by weight, %d on the heap: %.2f", test, weight/v.leases,
-			used/v.leases, float64(weight)/float64(used))
+		t.Logf("%+v: %d bytes a lease by weight, %d on the heap: %.2f", test, weight/v.leaseCount,
+			used/v.leaseCount, float64(weight)/float64(used))
 		if 3*weight < 2*used || 2*weight > 3*used {
 			t.Errorf("%+v: %d bytes by weight, %d on the heap", test, weight, used)
 		}
@@ -68,8 +68,8 @@ func TestTotals(t *testing.T) {
 		if gatehouse.CodeOf(err) != gatehouse.CodeExhausted || !strings.Contains(err.Error(), limit) {
 			t.Errorf("%s: after %d leases the error is %v", limit, n, err)
 		}
-		if n < 5 || n > 15 || v.leases != n || len(v.resources) > (n+1)/2 {
-			t.Errorf("%s: %d leases on %d resources, granted %d", limit, v.leases, len(v.resources), n)
+		if n < 5 || n > 15 || v.leaseCount != n || len(v.resources) > (n+1)/2 {
+			t.Errorf("%s: %d leases on %d resources, granted %d", limit, v.leaseCount, len(v.resources), n)
 		}
 		if err := lease("0", "0"); err != nil {
 			t.Errorf("%s: a lease that is known: %v", limit, err)
@@ -80,8 +80,9 @@ func TestTotals(t *testing.T) {
 		}
 		v.now = v.now.Add(time.Hour)
 		v.Expire(v.now)
-		if v.Weight() != 0 || v.leases != 0 {
-			t.Errorf("%s: when all have ended there are %d leases of %d bytes", limit, v.leases, v.Weight())
+		if v.Weight() != 0 || v.leaseCount != 0 {
+			t.Errorf("%s: when all have ended there are %d leases of %d bytes",
+				limit, v.leaseCount, v.Weight())
 		}
 	}
 }

@@ -46,7 +46,7 @@ func newBench(t failing, line string) *workbench {
 				t.Fatal(err)
 			}
 		case "strict":
-			v.template.Algorithm.Parameters = []Parameter{{"priority", "strict"}}
+			v.template.Algorithm.Parameters = []AlgorithmParameter{{"priority", "strict"}}
 		case "learning":
 			v.template.Algorithm.Learning = nil
 		default:
@@ -100,11 +100,11 @@ func (v *workbench) lease(capacity float64) Lease {
 func (v *workbench) hold(client string, has float64, d Demand) {
 	v.ask(client, has, d)
 	r := v.resources[thing]
-	i, _ := r.find(client)
-	r.take(i, has, has)
+	i, _ := r.findLease(client)
+	r.setTaken(i, has, has)
 }
 
-func (v *workbench) status() Status {
+func (v *workbench) status() ResourceStatus {
 	v.t.Helper()
 	found, ok := v.Find(v.now, thing)
 	if !ok {
@@ -119,10 +119,10 @@ func (v *workbench) check() {
 	held := 0
 	for _, r := range v.resources {
 		checkResource(v.t, r)
-		held += r.demands
+		held += r.demandCount
 	}
-	if v.held != held {
-		v.t.Fatalf("%d demands, want %d", v.held, held)
+	if v.demandCount != held {
+		v.t.Fatalf("%d demands, want %d", v.demandCount, held)
 	}
 }
 
@@ -132,67 +132,67 @@ func checkResource(t failing, r *resource) {
 	var clients int64
 	seen := 0
 	rows, last := 0, ""
-	for i := range r.inOrder.all {
-		n := r.rows.at(i)
-		if found, ok := r.find(n.client); !ok || found != i || rows > 0 && n.client <= last {
+	for i := range r.byName.all {
+		n := r.records.at(i)
+		if found, ok := r.findLease(n.client); !ok || found != i || rows > 0 && n.client <= last {
 			t.Fatalf("row %d of %q, after %q, is found as %d, %v", i, n.client, last, found, ok)
 		}
 		rows, last = rows+1, n.client
 		has += n.taken
-		for at := n.claim; at != 0; at = r.claims.at(at).next {
-			wants += r.claims.at(at).wants
-			clients += int64(r.claims.at(at).clients)
+		for at := n.firstDemand; at != 0; at = r.demands.at(at).next {
+			wants += r.demands.at(at).wants
+			clients += int64(r.demands.at(at).clients)
 			seen++
 		}
 	}
-	if !near(has, r.has.value()) || !near(wants, r.wants()) || clients != r.clients() {
+	if !near(has, r.has.value()) || !near(wants, r.totalWants()) || clients != r.clientCount() {
 		t.Fatalf("has, wants, clients = %v, %v, %v, want %v, %v, %v",
-			r.has.value(), r.wants(), r.clients(), has, wants, clients)
+			r.has.value(), r.totalWants(), r.clientCount(), has, wants, clients)
 	}
-	if rows != r.leases() || rows != r.inOrder.count {
-		t.Fatalf("%d rows, want %d, %d", rows, r.leases(), r.inOrder.count)
+	if rows != r.leaseCount() || rows != r.byName.count {
+		t.Fatalf("%d rows, want %d, %d", rows, r.leaseCount(), r.byName.count)
 	}
 	inTrees := checkTree(t, r, r.tree)
 	for _, b := range r.bands {
 		inTrees += checkTree(t, r, b.tree)
 	}
-	if inTrees != seen || r.demands != seen {
-		t.Fatalf("%d claims in the trees, %d counted, want %d", inTrees, r.demands, seen)
+	if inTrees != seen || r.demandCount != seen {
+		t.Fatalf("%d claims in the trees, %d counted, want %d", inTrees, r.demandCount, seen)
 	}
-	if len(r.expiries) > 2*r.leases()+64 {
-		t.Fatalf("%d entries for %d leases", len(r.expiries), r.leases())
+	if len(r.expiries) > 2*r.leaseCount()+64 {
+		t.Fatalf("%d entries for %d leases", len(r.expiries), r.leaseCount())
 	}
 }
 
 // checkTree checks order, ranks and sums of a tree, and returns the number of claims.
-func checkTree(t failing, r *resource, tree half) int {
+func checkTree(t failing, r *resource, tree subtree) int {
 	t.Helper()
-	chunks := inOrder(&r.claims, tree.root, nil)
-	if tree.root == 0 && tree != (half{}) || tree.root != 0 && r.claims.whole(tree.root) != tree {
+	chunks := inOrder(&r.demands, tree.root, nil)
+	if tree.root == 0 && tree != (subtree{}) || tree.root != 0 && r.demands.subtreeAt(tree.root) != tree {
 		t.Fatalf("a tree with the sums %+v, want them to be right", tree)
 	}
-	count, last := 0, spot{-1, 0}
+	count, last := 0, sortKey{-1, 0}
 	for _, k := range chunks {
-		n := r.claims.chunks.at(k)
+		n := r.demands.nodes.at(k)
 		least := 1
 		if len(chunks) > 1 {
-			least = leastEntries
+			least = minEntries
 		}
-		if len(n.entries) < least || len(n.entries) >= mostEntries {
+		if len(n.entries) < least || len(n.entries) >= maxEntries {
 			t.Fatalf("one of %d chunks has %d entries", len(chunks), len(n.entries))
 		}
-		if !last.before(n.first) || n.entries[0].spot().before(n.first) {
+		if !last.sortsBefore(n.first) || n.entries[0].sortKey().sortsBefore(n.first) {
 			t.Fatalf("a chunk begins at %+v, after %+v, with %+v", n.first, last, n.entries[0])
 		}
-		checkHalf(t, r, n, n.leftHalf())
-		checkHalf(t, r, n, n.rightHalf())
+		checkHalf(t, r, n, n.leftSubtree())
+		checkHalf(t, r, n, n.rightSubtree())
 		wants, clients := 0.0, int64(0)
 		for _, e := range n.entries {
-			c := r.claims.at(e.i)
-			if e.wants != c.wants || e.clients != c.clients || count > 0 && !last.before(e.spot()) {
+			c := r.demands.at(e.demand)
+			if e.wants != c.wants || e.clients != c.clients || count > 0 && !last.sortsBefore(e.sortKey()) {
 				t.Fatalf("entry %+v of claim %+v, after %+v", e, c, last)
 			}
-			last = e.spot()
+			last = e.sortKey()
 			wants += e.wants
 			clients += int64(e.clients)
 			count++
@@ -204,22 +204,22 @@ func checkTree(t failing, r *resource, tree half) int {
 	return count
 }
 
-func checkHalf(t failing, r *resource, top *chunk, h half) {
+func checkHalf(t failing, r *resource, top *treapNode, h subtree) {
 	t.Helper()
 	switch {
-	case h.root == 0 && h == half{}:
-	case r.claims.whole(h.root) != h:
-		t.Fatalf("sums %+v, want %+v", h, r.claims.whole(h.root))
-	case r.claims.chunks.at(h.root).rank > top.rank:
-		t.Fatalf("rank %d below %d", r.claims.chunks.at(h.root).rank, top.rank)
+	case h.root == 0 && h == subtree{}:
+	case r.demands.subtreeAt(h.root) != h:
+		t.Fatalf("sums %+v, want %+v", h, r.demands.subtreeAt(h.root))
+	case r.demands.nodes.at(h.root).rank > top.rank:
+		t.Fatalf("rank %d below %d", r.demands.nodes.at(h.root).rank, top.rank)
 	}
 }
 
 // inOrder lists the chunks of a tree.
-func inOrder(c *claims, root int32, to []int32) []int32 {
+func inOrder(c *demandTrees, root int32, to []int32) []int32 {
 	if root == 0 {
 		return to
 	}
-	to = inOrder(c, c.chunks.at(root).left, to)
-	return inOrder(c, c.chunks.at(root).right, append(to, root))
+	to = inOrder(c, c.nodes.at(root).left, to)
+	return inOrder(c, c.nodes.at(root).right, append(to, root))
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An anchor ties the monotonic clock to the wall clock. Asking how long ago it was costs half of
+// An clockAnchor ties the monotonic clock to the wall clock. Asking how long ago it was costs half of
 // asking what time it is, and that is half of a decision.
-type anchor struct {
+type clockAnchor struct {
 	at   time.Time
 	unix int64 // at, in Unix nanoseconds
 }
@@ -17,29 +17,29 @@ type anchor struct {
 // set, or one that went on while the machine slept.
 const anchorHolds = time.Second
 
-func newAnchor() *anchor {
+func newAnchor() *clockAnchor {
 	now := time.Now()
-	return &anchor{at: now, unix: now.UnixNano()}
+	return &clockAnchor{at: now, unix: now.UnixNano()}
 }
 
 // A clock reads the wall clock. The zero one is ready, and may be read by many goroutines.
-type clock struct{ anchor atomic.Pointer[anchor] }
+type clock struct{ anchor atomic.Pointer[clockAnchor] }
 
 // now is the wall clock's time in Unix nanoseconds.
 func (c *clock) now() int64 {
 	a := c.anchor.Load()
 	if a == nil {
-		return c.drop()
+		return c.setAnchor()
 	}
 	since := time.Since(a.at)
 	if since >= anchorHolds {
-		return c.drop()
+		return c.setAnchor()
 	}
 	return a.unix + int64(since)
 }
 
-// drop drops a new anchor.
-func (c *clock) drop() int64 {
+// setAnchor drops a new anchor.
+func (c *clock) setAnchor() int64 {
 	a := newAnchor()
 	c.anchor.Store(a)
 	return a.unix
@@ -48,12 +48,12 @@ func (c *clock) drop() int64 {
 // wallClock is the time by which windows are exchanged when nobody calls, in Unix nanoseconds.
 func wallClock() int64 { return time.Now().UnixNano() }
 
-// monotonic is the time by which timers run: it does not move when the wall clock is set.
-func monotonic() time.Time { return time.Now() }
+// monotonicNow is the time by which timers run: it does not move when the wall clock is set.
+func monotonicNow() time.Time { return time.Now() }
 
-// nanoseconds is t in Unix nanoseconds, and the nearest there are (in the years 1678 and 2262) for a
+// unixNano is t in Unix nanoseconds, and the nearest there are (in the years 1678 and 2262) for a
 // time that has none.
-func nanoseconds(t time.Time) int64 {
+func unixNano(t time.Time) int64 {
 	const most = math.MaxInt64 / int64(time.Second)
 	switch seconds := t.Unix(); {
 	case seconds >= most:

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A grid is how time is cut into fixed windows. Windows begin at multiples of their size since the
+// A windowGrid is how time is cut into fixed windows. Windows begin at multiples of their size since the
 // year 1 and not since 1970: windows of a week begin on Mondays. That is what time.Truncate does, and
 // what makes processes agree on the keys under which they share counts.
-type grid struct {
+type windowGrid struct {
 	size  int64 // in nanoseconds, more than 0
 	phase int64 // how long before 1970 the window of that instant began
 }
 
-func newGrid(size time.Duration) grid {
+func newWindowGrid(size time.Duration) windowGrid {
 	epoch := time.Unix(0, 0)
-	return grid{size: int64(size), phase: int64(epoch.Sub(epoch.Truncate(size)))}
+	return windowGrid{size: int64(size), phase: int64(epoch.Sub(epoch.Truncate(size)))}
 }
 
-// floor is the beginning of the window that holds t.
-func (g *grid) floor(t int64) int64 {
+// windowStart is the beginning of the window that holds t.
+func (g *windowGrid) windowStart(t int64) int64 {
 	into := t % g.size
 	if into < 0 {
 		into += g.size
@@ -32,8 +32,8 @@ func (g *grid) floor(t int64) int64 {
 	return t - into
 }
 
-// left is how much of the window that begins at start is still to come: the size for a time before it.
-func (g *grid) left(start, now int64) int64 {
+// timeLeft is how much of the window that begins at start is still to come: the size for a time before it.
+func (g *windowGrid) timeLeft(start, now int64) int64 {
 	switch into := uint64(now) - uint64(start); {
 	case now <= start:
 		return g.size
@@ -44,8 +44,8 @@ func (g *grid) left(start, now int64) int64 {
 	}
 }
 
-// weighted is count*left/size rounded down, exactly: the product has up to 126 bits.
-func weighted(count, left, size int64) int64 {
+// weightOf is count*left/size rounded down, exactly: the product has up to 126 bits.
+func weightOf(count, left, size int64) int64 {
 	if count == 0 {
 		return 0
 	}
@@ -62,7 +62,7 @@ func weighted(count, left, size int64) int64 {
 // there is no such part. most is at least 0.
 func coverage(count, most, size int64) int64 {
 	if count <= most {
-		return plus(size, 1)
+		return addSaturating(size, 1)
 	}
 	// The smallest left with count*left >= (most+1)*size.
 	high, low := bits.Mul64(uint64(most)+1, uint64(size))

@@ -15,7 +15,7 @@ func TestWeightedIsExact(t *testing.T) {
 		count := rapid.Int64Range(0, math.MaxInt64).Draw(t, "count")
 		want := new(big.Int).Mul(big.NewInt(count), big.NewInt(left))
 		want.Div(want, big.NewInt(size))
-		if got := weighted(count, left, size); got != want.Int64() {
+		if got := weightOf(count, left, size); got != want.Int64() {
 			t.Fatalf("weighted(%d, %d, %d) = %d, want %d", count, left, size, got, want)
 		}
 	})
@@ -27,10 +27,10 @@ func TestCoverageIsTheSmallest(t *testing.T) {
 		count := rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, math.MaxInt64)).Draw(t, "count")
 		most := rapid.Int64Range(0, count).Draw(t, "most")
 		got := coverage(count, most, size)
-		if got <= size && weighted(count, got, size) <= most {
+		if got <= size && weightOf(count, got, size) <= most {
 			t.Fatalf("coverage(%d, %d, %d) = %d, at which it weighs no more", count, most, size, got)
 		}
-		if got > 0 && weighted(count, min(got-1, size), size) > most {
+		if got > 0 && weightOf(count, min(got-1, size), size) > most {
 			t.Fatalf("coverage(%d, %d, %d) = %d, below which it weighs more", count, most, size, got)
 		}
 	})
@@ -43,7 +43,7 @@ func TestFloatWeightsAreWrong(t *testing.T) {
 	for elapsed := int64(1); elapsed < size; elapsed++ {
 		for count := int64(1); count <= 1000; count++ {
 			weight := float64(size-elapsed) / float64(size)
-			if weighted(count, size-elapsed, size) != int64(weight*float64(count)) {
+			if weightOf(count, size-elapsed, size) != int64(weight*float64(count)) {
 				wrong++
 			}
 		}
@@ -63,7 +63,7 @@ func TestPlusSaturates(t *testing.T) {
 		case want.Cmp(big.NewInt(math.MinInt64)) < 0:
 			want.SetInt64(math.MinInt64)
 		}
-		if got := plus(a, b); got != want.Int64() {
+		if got := addSaturating(a, b); got != want.Int64() {
 			t.Fatalf("plus(%d, %d) = %d, want %d", a, b, got, want)
 		}
 	})

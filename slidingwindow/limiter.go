@@ -9,7 +9,7 @@ import (
 // A Limiter lets so many events pass in a window of time. It is safe for use by many goroutines.
 // Make one with NewLimiter.
 type Limiter struct {
-	grid
+	windowGrid
 	clock clock
 
 	// mu guards what follows and the window. It is the window's own lock if that has one.
@@ -44,17 +44,17 @@ func NewLimiter(size time.Duration, limit int64, newWindow NewWindow) (*Limiter,
 	if stop == nil {
 		stop = func() {}
 	}
-	l := &Limiter{grid: newGrid(size), limit: limit}
+	l := &Limiter{windowGrid: newWindowGrid(size), limit: limit}
 	l.mu, l.current, l.previous = &l.own.Mutex, &l.own.current, &l.own.previous
 	switch window := window.(type) {
 	case *LocalWindow:
 		l.current = window
 	case *SyncWindow:
-		window.adopt(l.grid, limit)
+		window.setLimiter(l.windowGrid, limit)
 		l.shared, l.mu = window, &window.mu
-		l.current, l.previous = &window.LocalWindow, &window.before.LocalWindow
+		l.current, l.previous = &window.LocalWindow, &window.last.LocalWindow
 	case *StrictWindow:
-		window.adopt(l.grid)
+		window.setGrid(l.windowGrid)
 		l.strict, l.mu, l.current = window, &window.mu, &window.LocalWindow
 	default:
 		l.foreign = window
@@ -98,32 +98,32 @@ func (l *Limiter) Err() error {
 	case l.shared != nil:
 		return l.shared.pace.err
 	case l.strict != nil:
-		return l.strict.err()
+		return l.strict.lastError()
 	default:
 		return nil
 	}
 }
 
 // Allow is AllowN for one event now.
-func (l *Limiter) Allow() bool { return l.allow(l.clock.now(), 1) }
+func (l *Limiter) Allow() bool { return l.allowAt(l.clock.now(), 1) }
 
 // AllowN reports whether n events may happen at now: all of them or none. If so they are counted. An n
 // of 0 passes if the estimate is within the limit, an n below 0 never does.
-func (l *Limiter) AllowN(now time.Time, n int64) bool { return l.allow(nanoseconds(now), n) }
+func (l *Limiter) AllowN(now time.Time, n int64) bool { return l.allowAt(unixNano(now), n) }
 
-func (l *Limiter) allow(now, n int64) bool {
+func (l *Limiter) allowAt(now, n int64) bool {
 	switch {
 	case n < 0:
 		return false
 	case l.strict != nil:
-		return l.strict.allow(l, now, n)
+		return l.strict.allowStrict(l, now, n)
 	case l.shared != nil:
 		return l.allowShared(now, n)
 	case l.foreign != nil:
 		return l.allowForeign(now, n)
 	}
 	l.mu.Lock()
-	l.turn(now)
+	l.turnTo(now)
 	ok := l.fits(now, n)
 	if ok {
 		l.current.count += n
@@ -135,24 +135,24 @@ func (l *Limiter) allow(now, n int64) bool {
 // allowShared decides as allow does and exchanges counts, but never while it holds the lock.
 func (l *Limiter) allowShared(now, n int64) bool {
 	w := l.shared
-	asks := !w.exact || w.enter()
+	asks := !w.exact || w.lockDecision()
 	if w.exact && asks {
-		defer w.leave()
+		defer w.unlockDecision()
 	}
 	l.mu.Lock()
-	l.turn(now)
+	l.turnTo(now)
 	if asks && w.asksFirst(now) {
-		w.ask(now)
-		l.turn(now)
+		w.askStore(now)
+		l.turnTo(now)
 	}
 	ok := l.fits(now, n)
 	if ok {
-		w.add(n)
+		w.addOwn(n)
 	}
-	due := asks && w.due(now)
+	due := asks && w.isDue(now)
 	l.mu.Unlock()
 	if due {
-		w.exchange(now)
+		w.exchangeCounts(now)
 	}
 	return ok
 }
@@ -163,7 +163,7 @@ func (l *Limiter) allowForeign(now, n int64) bool {
 	defer l.mu.Unlock()
 	l.current.Reset(l.foreign.Start(), l.foreign.Count())
 	start := l.current.start
-	l.turn(now)
+	l.turnTo(now)
 	if l.current.start != start {
 		l.foreign.Reset(l.current.Start(), l.current.Count())
 	}
@@ -184,78 +184,78 @@ func (l *Limiter) fits(now, n int64) bool {
 	if n > room {
 		return false
 	}
-	previous := l.before()
+	previous := l.previousCount()
 	if previous <= room-n { // however much it weighs
 		return true
 	}
-	return weighted(previous, l.left(l.current.start, now), l.size) <= room-n
+	return weightOf(previous, l.timeLeft(l.current.start, now), l.size) <= room-n
 }
 
-// before is the count of the window just before the current one.
-func (l *Limiter) before() int64 {
+// previousCount is the count of the window just before the current one.
+func (l *Limiter) previousCount() int64 {
 	if l.previous.start != l.current.start-l.size {
 		return 0
 	}
 	return l.previous.count
 }
 
-// turn makes the window that holds now the current one.
+// turnTo makes the window that holds now the current one.
 //
 // A time before the current window is taken for its first instant: calls that overtake one another
 // turn nothing back. Only one that lies more than a whole window before it says that the clock was set
 // back, or that it had jumped ahead.
-func (l *Limiter) turn(now int64) {
+func (l *Limiter) turnTo(now int64) {
 	if uint64(now-l.current.start) < uint64(l.size) {
 		return
 	}
-	start, current := l.floor(now), l.current.start
+	start, current := l.windowStart(now), l.current.start
 	switch {
 	case start > current:
-		l.forward(start)
+		l.turnForward(start)
 	case now < current && uint64(current)-uint64(now) > uint64(l.size):
-		l.back(start)
+		l.turnBack(start)
 	}
 }
 
-func (l *Limiter) forward(start int64) {
-	l.older = l.before()
+func (l *Limiter) turnForward(start int64) {
+	l.older = l.previousCount()
 	if l.shared != nil {
-		l.shared.turn(start)
+		l.shared.turnTo(start)
 		return
 	}
 	*l.previous, *l.current = *l.current, LocalWindow{start: start}
 }
 
-// back goes to an earlier window. No count is lost on the way, so that a clock that jumps lets nothing
+// turnBack goes to an earlier window. No count is lost on the way, so that a clock that jumps lets nothing
 // pass twice.
-func (l *Limiter) back(start int64) {
+func (l *Limiter) turnBack(start int64) {
 	moved := l.current.count
 	before, gap := l.previous.start, uint64(l.current.start)-uint64(l.previous.start)
 	if before > start || gap/2 < uint64(l.size) {
-		l.relabel(start)
+		l.relabelWindow(start)
 		return
 	}
-	l.restore()
+	l.restoreWindow()
 	if start > before {
-		l.forward(start)
+		l.turnForward(start)
 	}
 	l.current.AddCount(moved)
 }
 
-// relabel gives the counts the name of an earlier window: the clock was set back.
-func (l *Limiter) relabel(start int64) {
+// relabelWindow gives the counts the name of an earlier window: the clock was set back.
+func (l *Limiter) relabelWindow(start int64) {
 	if l.shared != nil {
-		l.shared.relabel(start)
+		l.shared.relabelCounts(start)
 		return
 	}
-	*l.previous = LocalWindow{start: start - l.size, count: l.before()}
+	*l.previous = LocalWindow{start: start - l.size, count: l.previousCount()}
 	l.current.start = start
 }
 
-// restore goes back to the window that was current before the clock jumped ahead.
-func (l *Limiter) restore() {
+// restoreWindow goes back to the window that was current before the clock jumped ahead.
+func (l *Limiter) restoreWindow() {
 	if l.shared != nil {
-		l.shared.restore(l.older)
+		l.shared.restorePrevious(l.older)
 		return
 	}
 	*l.current = *l.previous

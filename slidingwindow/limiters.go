@@ -16,35 +16,35 @@ type Limiters struct {
 	newWindow func(key string) (Window, StopFunc)
 	clock     clock
 	seed      maphash.Seed
-	parts     [parts]part
+	shards    [shardCount]limiterShard
 }
 
-// parts is how many locks the keys are spread over.
-const parts = 64
+// shardCount is how many locks the keys are spread over.
+const shardCount = 64
 
-// keysPerPart is how many keys a part holds at most. All together hold a million, which take half a
+// keysPerShard is how many keys a part holds at most. All together hold a million, which take half a
 // gigabyte with shared windows.
-const keysPerPart = 1 << 20 / parts
+const keysPerShard = 1 << 20 / shardCount
 
 // forgetsPerCall is how many limiters a call forgets at most: more than it can add, so that a call
 // takes no longer after a time without any.
 const forgetsPerCall = 2
 
-// A part is some of the limiters, in the order in which they were called.
-type part struct {
+// A limiterShard is some of the limiters, in the order in which they were called.
+type limiterShard struct {
 	mu       sync.Mutex
 	limit    int64
-	limiters map[string]*keyed
-	ends     keyed // of the list: next is the one called longest ago, last the one called just now
+	limiters map[string]*keyedLimiter
+	list     keyedLimiter // of the list: next is the one called longest ago, last the one called just now
 }
 
-// A keyed is a limiter in a part.
-type keyed struct {
+// A keyedLimiter is a limiter in a part.
+type keyedLimiter struct {
 	*Limiter
 	stop       StopFunc
 	key        string
-	called     int64 // when, by the wall clock
-	last, next *keyed
+	calledAt   int64 // when, by the wall clock
+	prev, next *keyedLimiter
 }
 
 // NewLimiters returns limiters that let limit events pass in size for every key. newWindow makes the
@@ -55,10 +55,10 @@ func NewLimiters(
 ) *Limiters {
 	l := &Limiters{size: size, newWindow: newWindow, seed: maphash.MakeSeed()}
 	checkSize(size)
-	for i := range l.parts {
-		p := &l.parts[i]
-		p.limit, p.limiters = limit, map[string]*keyed{}
-		p.ends.last, p.ends.next = &p.ends, &p.ends
+	for i := range l.shards {
+		p := &l.shards[i]
+		p.limit, p.limiters = limit, map[string]*keyedLimiter{}
+		p.list.prev, p.list.next = &p.list, &p.list
 	}
 	return l
 }
@@ -66,19 +66,19 @@ func NewLimiters(
 // Allow is AllowN for one event now.
 func (l *Limiters) Allow(key string) bool {
 	now := l.clock.now()
-	k := l.limiter(key, now)
-	return k != nil && k.allow(now, 1)
+	k := l.limiterOf(key, now)
+	return k != nil && k.allowAt(now, 1)
 }
 
 // AllowN reports whether n events of key may happen at now, as Limiter.AllowN does.
 func (l *Limiters) AllowN(key string, now time.Time, n int64) bool {
-	k := l.limiter(key, l.clock.now())
+	k := l.limiterOf(key, l.clock.now())
 	return k != nil && k.AllowN(now, n)
 }
 
 // Take is AllowN with the numbers behind its answer. They are 0 for a key that finds no place.
 func (l *Limiters) Take(key string, now time.Time, n int64) Result {
-	if k := l.limiter(key, l.clock.now()); k != nil {
+	if k := l.limiterOf(key, l.clock.now()); k != nil {
 		return k.Take(now, n)
 	}
 	return Result{}
@@ -86,8 +86,8 @@ func (l *Limiters) Take(key string, now time.Time, n int64) Result {
 
 // SetLimit sets how many events of each key pass in one window, from the next decision on.
 func (l *Limiters) SetLimit(newLimit int64) {
-	for i := range l.parts {
-		p := &l.parts[i]
+	for i := range l.shards {
+		p := &l.shards[i]
 		p.mu.Lock()
 		p.limit = newLimit
 		for _, k := range p.limiters {
@@ -99,8 +99,8 @@ func (l *Limiters) SetLimit(newLimit int64) {
 
 // Len returns how many keys are in use.
 func (l *Limiters) Len() (n int) {
-	for i := range l.parts {
-		p := &l.parts[i]
+	for i := range l.shards {
+		p := &l.shards[i]
 		p.mu.Lock()
 		n += len(p.limiters)
 		p.mu.Unlock()
@@ -111,19 +111,19 @@ func (l *Limiters) Len() (n int) {
 // Stop calls the stop functions of all windows, and forgets them. Keys used after that begin anew. What
 // windows with one synchronizer have to tell goes together.
 func (l *Limiters) Stop() {
-	var limiters [parts]map[string]*keyed
-	shared := map[*sharing][]*SyncWindow{}
-	for i := range l.parts {
-		limiters[i] = l.parts[i].empty()
+	var limiters [shardCount]map[string]*keyedLimiter
+	shared := map[*syncGroup][]*SyncWindow{}
+	for i := range l.shards {
+		limiters[i] = l.shards[i].takeAll()
 		for _, k := range limiters[i] {
-			if k.shared != nil && k.shared.share != nil {
-				shared[k.shared.share] = append(shared[k.shared.share], k.shared)
+			if k.shared != nil && k.shared.group != nil {
+				shared[k.shared.group] = append(shared[k.shared.group], k.shared)
 			}
 		}
 	}
 	for s, windows := range shared {
 		if len(windows) > 1 {
-			s.stop(windows)
+			s.stopWindows(windows)
 		}
 	}
 	var stops sync.WaitGroup
@@ -137,29 +137,29 @@ func (l *Limiters) Stop() {
 	stops.Wait()
 }
 
-// empty forgets all limiters and returns them.
-func (p *part) empty() map[string]*keyed {
+// takeAll forgets all limiters and returns them.
+func (p *limiterShard) takeAll() map[string]*keyedLimiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	limiters := p.limiters
-	p.limiters = map[string]*keyed{}
-	p.ends.last, p.ends.next = &p.ends, &p.ends
+	p.limiters = map[string]*keyedLimiter{}
+	p.list.prev, p.list.next = &p.list, &p.list
 	return limiters
 }
 
-func (l *Limiters) part(key string) *part {
-	return &l.parts[maphash.String(l.seed, key)%parts]
+func (l *Limiters) shardOf(key string) *limiterShard {
+	return &l.shards[maphash.String(l.seed, key)%shardCount]
 }
 
-// limiter returns the limiter of key, made now if there is none, and forgets some that are idle. It
+// limiterOf returns the limiter of key, made now if there is none, and forgets some that are idle. It
 // returns nil if there is no place for one more.
-func (l *Limiters) limiter(key string, now int64) *Limiter {
-	p := l.part(key)
+func (l *Limiters) limiterOf(key string, now int64) *Limiter {
+	p := l.shardOf(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.limiters[key]
 	if k != nil {
-		k.last.next, k.next.last = k.next, k.last
+		k.prev.next, k.next.prev = k.next, k.prev
 	}
 	for range forgetsPerCall {
 		if !p.forgetOne(now, l.size) {
@@ -167,27 +167,27 @@ func (l *Limiters) limiter(key string, now int64) *Limiter {
 		}
 	}
 	if k == nil {
-		if len(p.limiters) >= keysPerPart {
+		if len(p.limiters) >= keysPerShard {
 			return nil
 		}
 		key = strings.Clone(key) // it may be cut out of something large
-		k = &keyed{key: key}
+		k = &keyedLimiter{key: key}
 		k.Limiter, k.stop = NewLimiter(l.size, p.limit, func() (Window, StopFunc) { return l.newWindow(key) })
 		p.limiters[key] = k
 	}
-	k.called = now
-	k.last, k.next = p.ends.last, &p.ends
-	k.last.next, p.ends.last = k, k
+	k.calledAt = now
+	k.prev, k.next = p.list.prev, &p.list
+	k.prev.next, p.list.prev = k, k
 	return k.Limiter
 }
 
 // forgetOne forgets the limiter called longest ago, if that is long enough ago.
-func (p *part) forgetOne(now int64, size time.Duration) bool {
-	k := p.ends.next
-	if idle := now - k.called; k == &p.ends || idle/2 <= int64(size) {
+func (p *limiterShard) forgetOne(now int64, size time.Duration) bool {
+	k := p.list.next
+	if idle := now - k.calledAt; k == &p.list || idle/2 <= int64(size) {
 		return false
 	}
-	k.last.next, k.next.last = k.next, k.last
+	k.prev.next, k.next.prev = k.next, k.prev
 	delete(p.limiters, k.key)
 	if k.foreign != nil || k.shared != nil || k.strict != nil {
 		go k.stop() // ends when the store has what it has not been told, or takes too long

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A pace says when the next exchange is due, by the time that callers pass in.
-type pace struct {
+// A syncPace says when the next exchange is due, by the time that callers pass in.
+type syncPace struct {
 	begun    int64 // when the last exchange began, by the callers' time
 	wait     int64 // from begun until the next is due
 	failures int   // in a row
@@ -15,27 +15,27 @@ type pace struct {
 }
 
 const (
-	// patience is how many exchanges may fail in a row before the pauses between them grow.
-	patience = 2
-	// leastPause and mostPause bound the pauses after a failure, unless the interval does.
-	leastPause = 10 * time.Millisecond
-	mostPause  = 30 * time.Second
+	// quickRetries is how many exchanges may fail in a row before the pauses between them grow.
+	quickRetries = 2
+	// minPause and mostPause bound the pauses after a failure, unless the interval does.
+	minPause = 10 * time.Millisecond
+	maxPause = 30 * time.Second
 )
 
-// due reports whether an exchange is due at now. The distance counts and not the order, so that one
+// isDue reports whether an exchange is due at now. The distance counts and not the order, so that one
 // time far ahead does not put off all exchanges until then.
-func (p *pace) due(now int64) bool {
+func (p *syncPace) isDue(now int64) bool {
 	return !p.busy && (p.wait <= 0 || distance(now, p.begun) >= uint64(p.wait))
 }
 
-func (p *pace) begin(now int64, interval time.Duration) {
+func (p *syncPace) beginExchange(now int64, interval time.Duration) {
 	p.begun, p.wait, p.busy = now, int64(interval), true
 }
 
-// end notes how the exchange went. The first retries come an interval after one another, as do all
+// endExchange notes how the exchange went. The first retries come an interval after one another, as do all
 // exchanges. Then the pause doubles each time, less up to a half of it by chance, lest all who lost a
 // store at the same time come back to it at the same time.
-func (p *pace) end(err error, interval time.Duration) {
+func (p *syncPace) endExchange(err error, interval time.Duration) {
 	p.busy, p.err = false, err
 	if err == nil {
 		if p.failures > 0 {
@@ -44,18 +44,18 @@ func (p *pace) end(err error, interval time.Duration) {
 		return
 	}
 	p.failures++
-	p.wait = int64(pause(p.failures, interval))
+	p.wait = int64(retryPause(p.failures, interval))
 }
 
-// pause is the time to wait after so many failures in a row.
-func pause(failures int, interval time.Duration) time.Duration {
-	least := max(interval, leastPause)
-	if failures <= patience {
+// retryPause is the time to wait after so many failures in a row.
+func retryPause(failures int, interval time.Duration) time.Duration {
+	least := max(interval, minPause)
+	if failures <= quickRetries {
 		return least
 	}
-	most := max(least, mostPause)
+	most := max(least, maxPause)
 	doubled := least
-	for range failures - patience {
+	for range failures - quickRetries {
 		doubled *= 2
 		if doubled >= most {
 			doubled = most

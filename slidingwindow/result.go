@@ -29,7 +29,7 @@ func (l *Limiter) Take(now time.Time, n int64) Result {
 	ok := l.AllowN(now, n)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := l.look(nanoseconds(now))
+	v := l.viewAt(unixNano(now))
 	r := v.result()
 	r.OK = ok
 	if !ok {
@@ -43,7 +43,7 @@ func (l *Limiter) Take(now time.Time, n int64) Result {
 func (l *Limiter) Peek(now time.Time, n int64) Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v := l.look(nanoseconds(now))
+	v := l.viewAt(unixNano(now))
 	r := v.result()
 	r.OK = v.fits(n)
 	if !r.OK {
@@ -52,25 +52,25 @@ func (l *Limiter) Peek(now time.Time, n int64) Result {
 	return r
 }
 
-// A view is the counts as they weigh at one time.
-type view struct {
+// A countsView is the counts as they weigh at one time.
+type countsView struct {
 	current, previous int64
 	size, limit       int64
 	left              int64 // of the current window
 	early             int64 // how much time lies before the current window: a clock was set back
 }
 
-// look is the view at now. It turns no window.
-func (l *Limiter) look(now int64) view {
+// viewAt is the view at now. It turns no window.
+func (l *Limiter) viewAt(now int64) countsView {
 	if l.foreign != nil {
 		l.current.Reset(l.foreign.Start(), l.foreign.Count())
 	}
-	v := view{current: l.current.count, previous: l.before(), size: l.size, limit: l.limit}
+	v := countsView{current: l.current.count, previous: l.previousCount(), size: l.size, limit: l.limit}
 	if l.strict != nil {
-		v.current, v.previous = l.strict.known()
+		v.current, v.previous = l.strict.knownCounts()
 	}
 	start := l.current.start
-	switch turned := l.floor(now); {
+	switch turned := l.windowStart(now); {
 	case turned > start && turned-start == l.size:
 		v.current, v.previous, start = 0, v.current, turned
 	case turned > start:
@@ -78,20 +78,20 @@ func (l *Limiter) look(now int64) view {
 	case now < start:
 		v.early = start - now
 	}
-	v.left = l.left(start, now)
+	v.left = l.timeLeft(start, now)
 	return v
 }
 
-func (v *view) estimate() int64 {
-	return plus(weighted(v.previous, v.left, v.size), v.current)
+func (v *countsView) estimate() int64 {
+	return addSaturating(weightOf(v.previous, v.left, v.size), v.current)
 }
 
-func (v *view) fits(n int64) bool {
+func (v *countsView) fits(n int64) bool {
 	estimate := v.estimate()
 	return n >= 0 && v.limit >= estimate && n <= v.limit-estimate
 }
 
-func (v *view) result() Result {
+func (v *countsView) result() Result {
 	r := Result{Limit: v.limit, ResetAfter: v.resetAfter()}
 	if estimate := v.estimate(); estimate < v.limit {
 		r.Remaining = v.limit - estimate
@@ -100,28 +100,28 @@ func (v *view) result() Result {
 }
 
 // retryAfter is how long it takes until n events fit.
-func (v *view) retryAfter(n int64) time.Duration {
+func (v *countsView) retryAfter(n int64) time.Duration {
 	if n < 0 || n > v.limit {
 		return Never
 	}
 	most := v.limit - n // for what was counted already
 	if v.current <= most {
-		return v.until(v.previous, most-v.current, 0)
+		return v.timeUntil(v.previous, most-v.current, 0)
 	}
-	return v.until(v.current, most, v.size)
+	return v.timeUntil(v.current, most, v.size)
 }
 
 // resetAfter is how long it takes until nothing weighs any more.
-func (v *view) resetAfter() time.Duration {
+func (v *countsView) resetAfter() time.Duration {
 	if v.current > 0 {
-		return v.until(v.current, 0, v.size)
+		return v.timeUntil(v.current, 0, v.size)
 	}
-	return v.until(v.previous, 0, 0)
+	return v.timeUntil(v.previous, 0, 0)
 }
 
-// until is how long it takes until a count weighs at most so much: the previous one, or the current
+// timeUntil is how long it takes until a count weighs at most so much: the previous one, or the current
 // one, which begins to weigh less only a window later.
-func (v *view) until(count, most, later int64) time.Duration {
+func (v *countsView) timeUntil(count, most, later int64) time.Duration {
 	left := coverage(count, most, v.size) - 1 // what may be left of the window then
-	return time.Duration(max(plus(plus(v.left, later)-left, v.early), 0))
+	return time.Duration(max(addSaturating(addSaturating(v.left, later)-left, v.early), 0))
 }

@@ -59,26 +59,26 @@ const storeTimeout = time.Second
 const maxBatch = 1024
 
 var (
-	errLate  = fmt.Errorf("slidingwindow: the store has not answered within %v", storeTimeout)
-	errOwing = errors.New("slidingwindow: the store still owes the answer to an earlier call")
+	errLate         = fmt.Errorf("slidingwindow: the store has not answered within %v", storeTimeout)
+	errStillWaiting = errors.New("slidingwindow: the store still owes the answer to an earlier call")
 )
 
-// A party takes part in an exchange.
-type party interface {
-	// settle takes the answers to its pushes. Those that were not tried have an error.
-	settle(pushes []Push)
-	// owed tells it that the answers are late.
-	owed()
+// A participant takes part in an exchange.
+type participant interface {
+	// onReply takes the answers to its pushes. Those that were not tried have an error.
+	onReply(pushes []Push)
+	// onLate tells it that the answers are late.
+	onLate()
 }
 
-// An errand is what one party wants from a store.
-type errand struct {
-	party  party
-	pushes []Push
+// An storeRequest is what one party wants from a store.
+type storeRequest struct {
+	participant participant
+	pushes      []Push
 }
 
-// run carries out errands and settles them.
-func (s *sharing) run(errands []errand) {
+// runRequests carries out errands and settles them.
+func (s *syncGroup) runRequests(errands []storeRequest) {
 	if s.batch == nil {
 		for i := range errands {
 			s.runOne(&errands[i])
@@ -94,14 +94,14 @@ func (s *sharing) run(errands []errand) {
 		late := s.runBatch(errands[:n], size)
 		errands = errands[n:]
 		if late {
-			fail(errands, errLate) // they would be, too
+			failRequests(errands, errLate) // they would be, too
 			return
 		}
 	}
 }
 
 // runOne calls a plain store, and does not go on after an error: it would most likely get another.
-func (s *sharing) runOne(e *errand) {
+func (s *syncGroup) runOne(e *storeRequest) {
 	var err error
 	for i := range e.pushes {
 		p := &e.pushes[i]
@@ -114,11 +114,11 @@ func (s *sharing) runOne(e *errand) {
 		}
 		p.Err = err
 	}
-	e.party.settle(e.pushes)
+	e.participant.onReply(e.pushes)
 }
 
 // runBatch puts the pushes of all errands into one round trip, and reports whether it took too long.
-func (s *sharing) runBatch(errands []errand, size int) (late bool) {
+func (s *syncGroup) runBatch(errands []storeRequest, size int) (late bool) {
 	pushes := make([]Push, 0, size)
 	for i := range errands {
 		pushes = append(pushes, errands[i].pushes...)
@@ -128,18 +128,18 @@ func (s *sharing) runBatch(errands []errand, size int) (late bool) {
 	s.batch.Exchange(ctx, pushes)
 	for i := range errands {
 		n := len(errands[i].pushes)
-		errands[i].party.settle(pushes[:n:n])
+		errands[i].participant.onReply(pushes[:n:n])
 		pushes = pushes[n:]
 	}
 	return ctx.Err() != nil
 }
 
-// fail settles errands that are not even tried.
-func fail(errands []errand, err error) {
+// failRequests settles errands that are not even tried.
+func failRequests(errands []storeRequest, err error) {
 	for i := range errands {
 		for j := range errands[i].pushes {
 			errands[i].pushes[j].Err = err
 		}
-		errands[i].party.settle(errands[i].pushes)
+		errands[i].participant.onReply(errands[i].pushes)
 	}
 }

@@ -18,25 +18,25 @@ import (
 // Its key must not be that of a SyncWindow, and all processes must use the same size.
 type StrictWindow struct {
 	LocalWindow // the count is what passed here
-	grid        grid
+	grid        windowGrid
 	mu          sync.Mutex
 	key         string
 	store       Datastore
 	chunk       int64
 
-	left  int64 // taken and not spent
-	taken int64 // in this window, and not given back
-	quote quote
+	left   int64 // taken and not spent
+	taken  int64 // in this window, and not given back
+	totals storeTotals
 
 	forgot    bool // the store lost what was taken in this window
 	stopped   bool
 	leftovers []leftover
-	flight    *flight
-	pace      pace
+	request   *chunkRequest
+	pace      syncPace
 }
 
-// A quote is what the store said when it was asked last.
-type quote struct {
+// A storeTotals is what the store said when it was asked last.
+type storeTotals struct {
 	asked    bool  // it was, in this window
 	total    int64 // what all had taken in this window
 	previous int64 // and in the one before
@@ -48,9 +48,9 @@ type leftover struct{ start, n int64 }
 // mostLeftovers is how many are kept while a store fails. Older ones weigh nothing any more.
 const mostLeftovers = 4
 
-// restsPerWindow says how long a store that had nothing left is not asked again: for this part of the
+// pausesPerWindow says how long a store that had nothing left is not asked again: for this part of the
 // window. By then others may have given back what they took beyond the limit.
-const restsPerWindow = 100
+const pausesPerWindow = 100
 
 // NewStrictWindow returns a window that takes chunks from store under key, and the function that gives
 // back what is left. After that nothing passes. It panics for a chunk below 1.
@@ -59,7 +59,7 @@ func NewStrictWindow(key string, store Datastore, chunk int64) (*StrictWindow, S
 		panic(fmt.Sprintf("slidingwindow: the chunk of a StrictWindow is %d, want at least 1", chunk))
 	}
 	w := &StrictWindow{key: key, store: store, chunk: chunk}
-	return w, w.stop
+	return w, w.stopWindow
 }
 
 // Start returns the beginning of the window.
@@ -87,31 +87,31 @@ func (w *StrictWindow) AddCount(n int64) {
 func (w *StrictWindow) Reset(s time.Time, c int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.enter(nanoseconds(s))
+	w.enterWindow(unixNano(s))
 	w.count = max(c, 0)
 }
 
 // Sync does nothing: the store is asked before events pass and not after.
 func (w *StrictWindow) Sync(time.Time) {}
 
-func (w *StrictWindow) adopt(g grid) {
+func (w *StrictWindow) setGrid(g windowGrid) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grid = g
 }
 
-// allow decides by what was taken, and takes more if that does not suffice.
-func (w *StrictWindow) allow(l *Limiter, now, n int64) bool {
+// allowStrict decides by what was taken, and takes more if that does not suffice.
+func (w *StrictWindow) allowStrict(l *Limiter, now, n int64) bool {
 	var giveUp time.Time
 	for {
 		w.mu.Lock()
-		w.turn(now)
-		most := l.limit - weighted(w.quote.previous, w.grid.left(w.start, now), w.grid.size)
+		w.turnTo(now)
+		most := l.limit - weightOf(w.totals.previous, w.grid.timeLeft(w.start, now), w.grid.size)
 		switch {
 		case n > l.limit:
 			w.mu.Unlock()
 			return false
-		case n <= w.left && w.quote.total-w.left <= plus(most, -n):
+		case n <= w.left && w.totals.total-w.left <= addSaturating(most, -n):
 			w.left -= n
 			w.count += n
 			w.mu.Unlock()
@@ -120,37 +120,37 @@ func (w *StrictWindow) allow(l *Limiter, now, n int64) bool {
 			w.mu.Unlock()
 			return false
 		}
-		if w.flight == nil {
-			w.flight = newFlight(w, now, n, l.limit)
-			go w.flight.take() // ends when the store has answered
+		if w.request == nil {
+			w.request = newChunkRequest(w, now, n, l.limit)
+			go w.request.fetchChunk() // ends when the store has answered
 		}
-		f := w.flight
+		f := w.request
 		w.mu.Unlock()
 		if giveUp.IsZero() { // others may spend what comes: it is a second for all flights together
-			giveUp = monotonic().Add(storeTimeout)
+			giveUp = monotonicNow().Add(storeTimeout)
 		}
-		if !f.wait(giveUp) {
+		if !f.awaitChunk(giveUp) {
 			return false
 		}
 	}
 }
 
-// turn enters the window that holds now. A time before the current window is taken for its first
+// turnTo enters the window that holds now. A time before the current window is taken for its first
 // instant, unless it lies more than a window before it. Either way the store knows what was taken.
-func (w *StrictWindow) turn(now int64) {
+func (w *StrictWindow) turnTo(now int64) {
 	if uint64(now-w.start) < uint64(w.grid.size) {
 		return
 	}
-	start := w.grid.floor(now)
+	start := w.grid.windowStart(now)
 	if start > w.start || now < w.start && distance(now, w.start) > uint64(w.grid.size) {
-		w.enter(start)
+		w.enterWindow(start)
 	}
 }
 
-func (w *StrictWindow) enter(start int64) {
+func (w *StrictWindow) enterWindow(start int64) {
 	w.giveBack(leftover{w.start, w.left})
 	w.LocalWindow = LocalWindow{start: start}
-	w.left, w.taken, w.quote, w.forgot = 0, 0, quote{}, false
+	w.left, w.taken, w.totals, w.forgot = 0, 0, storeTotals{}, false
 	if w.pace.failures == 0 {
 		w.pace.wait = 0
 	}
@@ -170,41 +170,41 @@ func (w *StrictWindow) giveBack(rest ...leftover) {
 
 // mayTake reports whether the store may still have what is missing for n, if it may give away most.
 func (w *StrictWindow) mayTake(now, n, most int64) bool {
-	if w.stopped || w.forgot || w.flight != nil && w.flight.late {
+	if w.stopped || w.forgot || w.request != nil && w.request.late {
 		return false
 	}
 	resting := w.pace.wait > 0 && distance(now, w.pace.begun) < uint64(w.pace.wait)
-	usedUp := w.quote.asked && w.quote.total > plus(most, w.left-n)
+	usedUp := w.totals.asked && w.totals.total > addSaturating(most, w.left-n)
 	return !resting || !usedUp && w.pace.failures == 0
 }
 
-// known is what the window knows of the counts: all that was taken, but for what can be spent here.
-func (w *StrictWindow) known() (current, previous int64) {
-	if !w.quote.asked {
+// knownCounts is what the window knows of the counts: all that was taken, but for what can be spent here.
+func (w *StrictWindow) knownCounts() (current, previous int64) {
+	if !w.totals.asked {
 		return w.count, 0
 	}
-	return w.quote.total - w.left, w.quote.previous
+	return w.totals.total - w.left, w.totals.previous
 }
 
-// err is why the store could not be asked last. It is called with the lock held.
-func (w *StrictWindow) err() error {
-	if w.flight != nil && w.flight.late {
+// lastError is why the store could not be asked last. It is called with the lock held.
+func (w *StrictWindow) lastError() error {
+	if w.request != nil && w.request.late {
 		return errLate
 	}
 	return w.pace.err
 }
 
-// stop gives back what is left.
-func (w *StrictWindow) stop() {
+// stopWindow gives back what is left.
+func (w *StrictWindow) stopWindow() {
 	w.mu.Lock()
 	if w.stopped {
 		w.mu.Unlock()
 		return
 	}
 	w.stopped = true
-	f := w.flight
+	f := w.request
 	w.mu.Unlock()
-	if f != nil && !f.wait(f.due) {
+	if f != nil && !f.awaitChunk(f.due) {
 		return
 	}
 	w.mu.Lock()
@@ -213,13 +213,14 @@ func (w *StrictWindow) stop() {
 	w.left, w.leftovers = 0, nil
 	w.mu.Unlock()
 	if len(rest) > 0 {
-		inTime(w.store, nil, func() { _, _ = w.giveAll(rest) }) // what the store does not take is wasted
+		// What the store does not take is wasted: the limit is kept, and nothing more could be done.
+		callInTime(w.store, nil, func() { _, _ = w.returnAll(rest) })
 	}
 }
 
-// giveAll gives leftovers back, and returns those it did not come to. Nothing is given back twice: who
+// returnAll gives leftovers back, and returns those it did not come to. Nothing is given back twice: who
 // got an error may have given it back all the same, and what is given back twice is let pass twice.
-func (w *StrictWindow) giveAll(rest []leftover) ([]leftover, error) {
+func (w *StrictWindow) returnAll(rest []leftover) ([]leftover, error) {
 	for i, r := range rest {
 		if _, err := w.store.Add(w.key, r.start, -r.n); err != nil {
 			return rest[i+1:], err

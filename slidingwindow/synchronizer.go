@@ -52,11 +52,11 @@ type HandleFunc func(SyncResponse)
 // exchanges before every decision as well, which makes it exact as long as callers come one by one.
 //
 // It may be shared by many windows. When nobody calls, their counts are exchanged all the same.
-type BlockingSynchronizer struct{ sharing }
+type BlockingSynchronizer struct{ syncGroup }
 
 // NewBlockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
 func NewBlockingSynchronizer(store Datastore, syncInterval time.Duration) *BlockingSynchronizer {
-	return &BlockingSynchronizer{newSharing(store, syncInterval, true)}
+	return &BlockingSynchronizer{newSyncGroup(store, syncInterval, true)}
 }
 
 // Start does nothing: exchanges begin with the first call.
@@ -68,7 +68,7 @@ func (s *BlockingSynchronizer) Stop() { s.stopAll() }
 // Sync exchanges the counts of a window that is no SyncWindow, or whose synchronizer wraps this one,
 // and returns when that is done.
 func (s *BlockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
-	s.syncStranger(nanoseconds(now), makeReq, handleResp)
+	s.syncForeign(unixNano(now), makeReq, handleResp)
 }
 
 // A NonblockingSynchronizer exchanges counts in the background. No caller ever waits for the store.
@@ -76,11 +76,11 @@ func (s *BlockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp 
 // long as there are any to make.
 //
 // It may be shared by many windows. When nobody calls, their counts are exchanged all the same.
-type NonblockingSynchronizer struct{ sharing }
+type NonblockingSynchronizer struct{ syncGroup }
 
 // NewNonblockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
 func NewNonblockingSynchronizer(store Datastore, syncInterval time.Duration) *NonblockingSynchronizer {
-	return &NonblockingSynchronizer{newSharing(store, syncInterval, false)}
+	return &NonblockingSynchronizer{newSyncGroup(store, syncInterval, false)}
 }
 
 // Start does nothing: exchanges begin with the first call.
@@ -92,110 +92,110 @@ func (s *NonblockingSynchronizer) Stop() { s.stopAll() }
 // Sync begins an exchange of the counts of a window that is no SyncWindow, or whose synchronizer wraps
 // this one, and gives it the answer to an earlier one.
 func (s *NonblockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
-	s.syncStranger(nanoseconds(now), makeReq, handleResp)
+	s.syncForeign(unixNano(now), makeReq, handleResp)
 }
 
-// A sharing is what both synchronizers are: windows that share their counts through a store.
-type sharing struct {
+// A syncGroup is what both synchronizers are: windows that share their counts through a store.
+type syncGroup struct {
 	store    Datastore
 	batch    Exchanger // the store, if it is one
 	interval time.Duration
 	blocking bool
 
-	mu        sync.Mutex
-	windows   []*SyncWindow
-	strangers map[string]*stranger
+	mu      sync.Mutex
+	windows []*SyncWindow
+	foreign map[string]*foreignSync
 }
 
-func newSharing(store Datastore, interval time.Duration, blocking bool) sharing {
+func newSyncGroup(store Datastore, interval time.Duration, blocking bool) syncGroup {
 	batch, _ := store.(Exchanger)
-	return sharing{store: store, batch: batch, interval: max(interval, 0), blocking: blocking}
+	return syncGroup{store: store, batch: batch, interval: max(interval, 0), blocking: blocking}
 }
 
-// sharingOf returns the sharing of a synchronizer of this package, nil of any other.
-func sharingOf(syncer Synchronizer) *sharing {
+// syncGroupOf returns the sharing of a synchronizer of this package, nil of any other.
+func syncGroupOf(syncer Synchronizer) *syncGroup {
 	switch s := syncer.(type) {
 	case *BlockingSynchronizer:
-		return &s.sharing
+		return &s.syncGroup
 	case *NonblockingSynchronizer:
-		return &s.sharing
+		return &s.syncGroup
 	default:
 		return nil
 	}
 }
 
-func (s *sharing) add(w *SyncWindow) {
+func (s *syncGroup) addWindow(w *SyncWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.place = len(s.windows)
+	w.position = len(s.windows)
 	s.windows = append(s.windows, w)
 }
 
-func (s *sharing) remove(w *SyncWindow) {
+func (s *syncGroup) removeWindow(w *SyncWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end := len(s.windows) - 1
 	moved := s.windows[end]
-	s.windows[w.place], moved.place = moved, w.place
+	s.windows[w.position], moved.position = moved, w.position
 	s.windows[end] = nil
 	s.windows = s.windows[:end]
 }
 
-// carry carries out an errand: in the background, or before it returns, but not for longer than
+// dispatch carries out an errand: in the background, or before it returns, but not for longer than
 // storeTimeout.
-func (s *sharing) carry(e errand) {
+func (s *syncGroup) dispatch(e storeRequest) {
 	if s.blocking {
-		s.await([]errand{e})
+		s.runBlocking([]storeRequest{e})
 		return
 	}
-	process.submit(delivery{s, e})
+	processSyncer.submitJobs(syncJob{s, e})
 }
 
-// await carries out errands and returns when they are settled or the store takes too long. Then they
+// runBlocking carries out errands and returns when they are settled or the store takes too long. Then they
 // are settled when it answers after all.
-func (s *sharing) await(errands []errand) {
+func (s *syncGroup) runBlocking(errands []storeRequest) {
 	if s.batch != nil {
-		s.run(errands) // it keeps the time itself
+		s.runRequests(errands) // it keeps the time itself
 		return
 	}
-	if !inTime(s.store, errands, func() { s.run(errands) }) {
-		fail(errands, errOwing)
+	if !callInTime(s.store, errands, func() { s.runRequests(errands) }) {
+		failRequests(errands, errStillWaiting)
 	}
 }
 
-func (s *sharing) stopAll() {
+func (s *syncGroup) stopAll() {
 	s.mu.Lock()
 	windows := slices.Clone(s.windows)
 	s.mu.Unlock()
-	s.stop(windows)
+	s.stopWindows(windows)
 }
 
-// stop ends the exchange of windows, and tells the store what it has not been told yet. It waits for
+// stopWindows ends the exchange of windows, and tells the store what it has not been told yet. It waits for
 // the store twice at most: for what is under way, and for the rest.
-func (s *sharing) stop(windows []*SyncWindow) {
+func (s *syncGroup) stopWindows(windows []*SyncWindow) {
 	underWay := make([]chan struct{}, 0, len(windows))
 	stopped := make([]*SyncWindow, 0, len(windows))
 	for _, w := range windows {
-		settled, first := w.stop()
+		settled, first := w.stopExchange()
 		if !first {
 			continue
 		}
-		s.remove(w)
-		process.forget(w)
+		s.removeWindow(w)
+		processSyncer.unwatch(w)
 		stopped = append(stopped, w)
 		if settled != nil {
 			underWay = append(underWay, settled)
 		}
 	}
 	awaitAll(underWay)
-	var errands []errand
+	var errands []storeRequest
 	for _, w := range stopped {
-		if e, ok := w.rest(); ok {
+		if e, ok := w.finalRequest(); ok {
 			errands = append(errands, e)
 		}
 	}
 	if len(errands) > 0 {
-		s.await(errands)
+		s.runBlocking(errands)
 	}
 }
 

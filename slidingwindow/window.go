@@ -48,18 +48,18 @@ func (w *LocalWindow) Start() time.Time { return time.Unix(0, w.start) }
 func (w *LocalWindow) Count() int64 { return w.count }
 
 // AddCount counts n more events. The count stays between 0 and the largest int64.
-func (w *LocalWindow) AddCount(n int64) { w.count = max(plus(w.count, n), 0) }
+func (w *LocalWindow) AddCount(n int64) { w.count = max(addSaturating(w.count, n), 0) }
 
 // Reset makes it the window that begins at s, with c events in it.
 func (w *LocalWindow) Reset(s time.Time, c int64) {
-	w.start, w.count = nanoseconds(s), max(c, 0)
+	w.start, w.count = unixNano(s), max(c, 0)
 }
 
 // Sync does nothing: nobody else counts in this window.
 func (w *LocalWindow) Sync(time.Time) {}
 
-// plus is a+b, or the nearest int64 to it.
-func plus(a, b int64) int64 {
+// addSaturating is a+b, or the nearest int64 to it.
+func addSaturating(a, b int64) int64 {
 	switch sum := a + b; {
 	case a > 0 && b > 0 && sum < 0:
 		return math.MaxInt64

@@ -129,7 +129,7 @@ func (r *Resource) Release(ctx context.Context) error {
 }
 
 // publishChange makes another amount known. The client's lock is held.
-func (r *Resource) publishChange(c lease.Change) {
+func (r *Resource) publishChange(c lease.AmountChange) {
 	// The amount is stored before any signal, so that a reader which is woken finds it.
 	same := r.Capacity() == c.Amount
 	r.amount.Store(math.Float64bits(c.Amount))

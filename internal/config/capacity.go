@@ -38,16 +38,16 @@ func ParseCapacity(text []byte) (capacity.Templates, error) {
 
 // parseCapacity is ParseCapacity of a text that has a name, which begins the lines of its error.
 func parseCapacity(name string, text []byte) (capacity.Templates, error) {
-	c := capacityFile{File: File{Path: name}, told: make(map[fault]bool)}
+	c := capacityFile{File: File{Path: name}, reported: make(map[fileFault]bool)}
 	if len(text) > MaxSize {
 		c.Fault(Position{1, 1}, "the text has %d bytes, want at most %d", len(text), MaxSize)
 		return nil, c.Err()
 	}
-	if node := c.document(text); node != nil {
-		c.top(node)
+	if node := c.parseDocument(text); node != nil {
+		c.readTop(node)
 	}
-	if len(c.faults) == 0 || len(c.places) > 0 {
-		c.check()
+	if len(c.faults) == 0 || len(c.positions) > 0 {
+		c.checkValues()
 	}
 	if err := c.Err(); err != nil {
 		return nil, err
@@ -58,24 +58,24 @@ func parseCapacity(name string, text []byte) (capacity.Templates, error) {
 // A capacityFile is a text of templates that is read.
 type capacityFile struct {
 	File
-	told      map[fault]bool // a block that several templates name has each fault once
-	steps     int            // how many keys were looked at
-	list      Position       // of the templates
+	reported  map[fileFault]bool // a block that several templates name has each fault once
+	steps     int                // how many keys were looked at
+	listAt    Position           // of the templates
 	templates capacity.Templates
-	places    []places // of the templates
+	positions []fieldPositions // of the templates
 }
 
-// places says where the parts of a template are.
-type places struct {
-	at    Position
-	field map[string]Position
-	// bad are the fields that were told already, and so say nothing: they have the value zero.
-	bad map[string]bool
+// fieldPositions says where the parts of a template are.
+type fieldPositions struct {
+	at      Position
+	byField map[string]Position
+	// faulty are the fields that were told already, and so say nothing: they have the value zero.
+	faulty map[string]bool
 }
 
-func (p *places) of(field string) Position {
+func (p *fieldPositions) find(field string) Position {
 	for {
-		if at, ok := p.field[field]; ok {
+		if at, ok := p.byField[field]; ok {
 			return at
 		}
 		dot := strings.LastIndexByte(field, '.')
@@ -88,127 +88,128 @@ func (p *places) of(field string) Position {
 
 // Fault notes what cannot be, once.
 func (c *capacityFile) Fault(at Position, format string, args ...any) {
-	f := fault{at, fmt.Sprintf(format, args...)}
-	if !c.told[f] {
-		c.told[f] = true
+	f := fileFault{at, fmt.Sprintf(format, args...)}
+	if !c.reported[f] {
+		c.reported[f] = true
 		c.faults = append(c.faults, f)
 	}
 }
 
-// top reads the whole document.
-func (c *capacityFile) top(node *yaml.Node) {
+// readTop reads the whole document.
+func (c *capacityFile) readTop(node *yaml.Node) {
 	if isNull(node) {
 		return // comments alone
 	}
-	for _, value := range c.pairs(node, topKeys, "the configuration") {
-		c.list = at(value)
+	for _, value := range c.pairsOf(node, topKeys, "the configuration") {
+		c.listAt = positionOf(value)
 		if value.Kind != yaml.SequenceNode {
-			c.Fault(at(value), "resources is %s, want a list of templates", kindName(value))
+			c.Fault(positionOf(value), "resources is %s, want a list of templates", kindName(value))
 			return
 		}
 		if n := len(value.Content); n > capacity.MaxTemplates {
-			c.Fault(at(value), "resources are %d, want at most %d", n, capacity.MaxTemplates)
+			c.Fault(positionOf(value), "resources are %d, want at most %d", n, capacity.MaxTemplates)
 			return
 		}
 		for _, entry := range value.Content {
-			c.template(entry)
+			c.readTemplate(entry)
 		}
 	}
 }
 
-// check looks for what the values themselves do not allow.
-func (c *capacityFile) check() {
+// checkValues looks for what the values themselves do not allow.
+func (c *capacityFile) checkValues() {
 	for _, f := range c.templates.Faults() {
 		switch {
 		case f.Index < 0:
-			c.Fault(Position{max(c.list.Line, 1), max(c.list.Column, 1)}, "%s", f.Text)
-		case !c.places[f.Index].bad[f.Field]:
-			c.Fault(c.places[f.Index].of(f.Field), "%s", f.Text)
+			c.Fault(Position{max(c.listAt.Line, 1), max(c.listAt.Column, 1)}, "%s", f.Text)
+		case !c.positions[f.Index].faulty[f.Field]:
+			c.Fault(c.positions[f.Index].find(f.Field), "%s", f.Text)
 		}
 	}
 }
 
-// template reads one template, and appends it whatever is in it.
-func (c *capacityFile) template(node *yaml.Node) {
-	node = unalias(node)
-	t, p := capacity.Template{}, places{at(node), make(map[string]Position), make(map[string]bool)}
-	for name, value := range c.pairs(node, templateKeys, "a template") {
-		p.field[name] = at(value)
+// readTemplate reads one template, and appends it whatever is in it.
+func (c *capacityFile) readTemplate(node *yaml.Node) {
+	node = resolveAlias(node)
+	t := capacity.Template{}
+	p := fieldPositions{positionOf(node), make(map[string]Position), make(map[string]bool)}
+	for name, value := range c.pairsOf(node, templateKeys, "a template") {
+		p.byField[name] = positionOf(value)
 		ok := true
 		switch name {
 		case "identifier_glob":
-			t.Glob, ok = c.text(name, value)
+			t.Glob, ok = c.readText(name, value)
 		case "capacity":
-			t.Capacity, ok = c.number(name, value)
+			t.Capacity, ok = c.readNumber(name, value)
 		case "safe_capacity":
 			var safe float64
-			safe, ok = c.number(name, value)
+			safe, ok = c.readNumber(name, value)
 			if ok {
 				t.Safe = &safe
 			}
 		case "description":
-			t.Description, ok = c.text(name, value)
+			t.Description, ok = c.readText(name, value)
 		case "algorithm":
 			ok = value.Kind == yaml.MappingNode
-			c.algorithm(&t.Algorithm, value, &p)
+			c.readAlgorithm(&t.Algorithm, value, &p)
 		}
-		p.bad[name] = !ok
+		p.faulty[name] = !ok
 	}
 	whole := node.Kind == yaml.MappingNode
 	for _, need := range needed {
 		above, key, inside := strings.Cut(need.field, ".")
-		_, given := p.field[need.field]
+		_, given := p.byField[need.field]
 		if given {
 			continue
 		}
-		p.bad[need.field] = true
+		p.faulty[need.field] = true
 		switch {
 		case !whole:
 		case !inside:
-			c.Fault(p.at, "the template %shas no %s, want %s", called(t.Glob), above, need.want)
-		case !p.bad[above]:
-			c.Fault(p.of(above), "the algorithm has no %s, want %s", key, need.want)
+			c.Fault(p.at, "the template %shas no %s, want %s", subjectOf(t.Glob), above, need.want)
+		case !p.faulty[above]:
+			c.Fault(p.find(above), "the algorithm has no %s, want %s", key, need.want)
 		}
 	}
 	c.templates = append(c.templates, t)
-	c.places = append(c.places, p)
+	c.positions = append(c.positions, p)
 }
 
-// called is a template's name in front of a verb.
-func called(glob string) string {
+// subjectOf is a template's name in front of a verb.
+func subjectOf(glob string) string {
 	if glob == "" {
 		return ""
 	}
 	return quote(glob) + " "
 }
 
-func (c *capacityFile) algorithm(a *capacity.Algorithm, node *yaml.Node, p *places) {
-	for name, value := range c.pairs(node, algorithmKeys, "an algorithm") {
+func (c *capacityFile) readAlgorithm(a *capacity.Algorithm, node *yaml.Node, p *fieldPositions) {
+	for name, value := range c.pairsOf(node, algorithmKeys, "an algorithm") {
 		field := "algorithm." + name
-		p.field[field] = at(value)
+		p.byField[field] = positionOf(value)
 		ok := true
 		switch name {
 		case "kind":
-			a.Kind, ok = c.kind(value)
+			a.Kind, ok = c.readKind(value)
 		case "lease_length":
-			a.LeaseLength, ok = c.seconds(name, value)
+			a.LeaseLength, ok = c.readSeconds(name, value)
 		case "refresh_interval":
-			a.RefreshInterval, ok = c.seconds(name, value)
+			a.RefreshInterval, ok = c.readSeconds(name, value)
 		case "learning_mode_duration":
 			var learning time.Duration
-			learning, ok = c.seconds(name, value)
+			learning, ok = c.readSeconds(name, value)
 			if ok {
 				a.Learning = &learning
 			}
 		case "parameters":
-			c.parameters(a, value, p)
+			c.readParameters(a, value, p)
 		}
-		p.bad[field] = !ok
+		p.faulty[field] = !ok
 	}
 }
 
-// kind reads the name of an algorithm, or its number.
-func (c *capacityFile) kind(node *yaml.Node) (capacity.Kind, bool) {
+// readKind reads the name of an algorithm, or its number.
+func (c *capacityFile) readKind(node *yaml.Node) (capacity.AlgorithmKind, bool) {
 	text, ok := c.scalarOf("kind", node, "a name such as FAIR_SHARE")
 	if !ok {
 		return 0, false
@@ -216,49 +217,49 @@ func (c *capacityFile) kind(node *yaml.Node) (capacity.Kind, bool) {
 	kind, err := capacity.ParseKind(text)
 	if node.ShortTag() == "!!int" {
 		n, bad := strconv.ParseUint(text, 10, 8)
-		kind, err = capacity.Kind(n), nil
+		kind, err = capacity.AlgorithmKind(n), nil
 		if bad == nil {
 			_, err = capacity.ParseKind(kind.String())
 		}
 		if bad != nil || err != nil {
-			c.Fault(at(node), "kind is number %s, want 0 to %d, or a name such as %s",
+			c.Fault(positionOf(node), "kind is number %s, want 0 to %d, or a name such as %s",
 				node.Value, capacity.FairShare, capacity.FairShare)
 			return 0, false
 		}
 	}
 	if err != nil {
-		c.Fault(at(node), "%v", err)
+		c.Fault(positionOf(node), "%v", err)
 	}
 	return kind, err == nil
 }
 
-func (c *capacityFile) parameters(a *capacity.Algorithm, node *yaml.Node, p *places) {
+func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p *fieldPositions) {
 	if node.Kind != yaml.SequenceNode {
-		c.Fault(at(node), "parameters is %s, want a list such as [{name: priority, value: strict}]",
+		c.Fault(positionOf(node), "parameters is %s, want a list such as [{name: priority, value: strict}]",
 			kindName(node))
 		return
 	}
 	for i, entry := range node.Content {
 		field := "algorithm.parameters[" + strconv.Itoa(i) + "]"
-		entry = unalias(entry)
-		p.field[field] = at(entry)
-		p.bad[field+".name"] = entry.Kind != yaml.MappingNode
-		var parameter capacity.Parameter
-		for name, value := range c.pairs(entry, parameterKeys, "a parameter") {
-			text, ok := c.text(name, value)
+		entry = resolveAlias(entry)
+		p.byField[field] = positionOf(entry)
+		p.faulty[field+".name"] = entry.Kind != yaml.MappingNode
+		var parameter capacity.AlgorithmParameter
+		for name, value := range c.pairsOf(entry, parameterKeys, "a parameter") {
+			text, ok := c.readText(name, value)
 			if name == "name" {
 				parameter.Name = text
 			} else {
 				parameter.Value = text
 			}
-			p.field[field+"."+name], p.bad[field+"."+name] = at(value), !ok
+			p.byField[field+"."+name], p.faulty[field+"."+name] = positionOf(value), !ok
 		}
 		a.Parameters = append(a.Parameters, parameter)
 	}
 }
 
-// seconds reads a time. It refuses what no time.Duration can hold, and leaves the rest to the templates.
-func (c *capacityFile) seconds(name string, node *yaml.Node) (time.Duration, bool) {
+// readSeconds reads a time. It refuses what no time.Duration can hold, and leaves the rest to the templates.
+func (c *capacityFile) readSeconds(name string, node *yaml.Node) (time.Duration, bool) {
 	const wanted = "whole seconds such as 60"
 	text, ok := c.scalarOf(name, node, wanted)
 	if !ok {
@@ -266,12 +267,13 @@ func (c *capacityFile) seconds(name string, node *yaml.Node) (time.Duration, boo
 	}
 	n, ok := parseNumber(node, text)
 	if !ok || n != float64(int64(n)) {
-		c.Fault(at(node), "%s is %s, want %s", name, shown(node), wanted)
+		c.Fault(positionOf(node), "%s is %s, want %s", name, showNumber(node), wanted)
 		return 0, false
 	}
 	const most = float64(gatehouse.MaxDuration / time.Second)
 	if n < -most || n > most {
-		c.Fault(at(node), "%s is %s, want at most %.0f, a hundred years", name, shown(node), most)
+		c.Fault(positionOf(node), "%s is %s, want at most %.0f, a hundred years",
+			name, showNumber(node), most)
 		return 0, false
 	}
 	return time.Duration(n) * time.Second, true

@@ -62,7 +62,7 @@ Resources:
 `)
 	shared := algorithm(capacity.ProportionalShare, 300, 10)
 	shared.Learning = new(-time.Second)
-	shared.Parameters = []capacity.Parameter{
+	shared.Parameters = []capacity.AlgorithmParameter{
 		{Name: "priority", Value: "strict"}, {Name: "version", Value: "7"}, {Name: "flag"},
 	}
 	other := shared
@@ -78,7 +78,7 @@ Resources:
 }
 
 // algorithm has times in seconds.
-func algorithm(kind capacity.Kind, lease, refresh int) capacity.Algorithm {
+func algorithm(kind capacity.AlgorithmKind, lease, refresh int) capacity.Algorithm {
 	return capacity.Algorithm{
 		Kind:            kind,
 		LeaseLength:     time.Duration(lease) * time.Second,

@@ -25,7 +25,7 @@ func TestAWatchThatEtcdCannotContinueBeginsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &watcher{}
-	if why, err := w.watch(t.Context(), etcdKey{client, "/k"}, 1); why != changed || err != nil {
-		t.Errorf("watch = cause %d, %v, want %d, changed, without an error", why, err, changed)
+	if why, err := w.watchKey(t.Context(), etcdKey{client, "/k"}, 1); why != causeChanged || err != nil {
+		t.Errorf("watch = cause %d, %v, want %d, changed, without an error", why, err, causeChanged)
 	}
 }

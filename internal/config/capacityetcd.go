@@ -49,21 +49,21 @@ func openKey(address string) (etcdKey, error) {
 }
 
 // readEtcd reads the key once.
-func readEtcd(ctx context.Context, address string) reading {
+func readEtcd(ctx context.Context, address string) sourceReading {
 	key, err := openKey(address)
 	if err != nil {
-		return reading{err: err}
+		return sourceReading{err: err}
 	}
 	defer func() { _ = key.client.Close() }()
-	r, _, err := key.get(ctx)
+	r, _, err := key.readKey(ctx)
 	if err != nil {
-		return reading{err: err}
+		return sourceReading{err: err}
 	}
 	return r
 }
 
-// get reads the key, and says at which revision of all of etcd.
-func (k etcdKey) get(ctx context.Context) (reading, int64, error) {
+// readKey reads the key, and says at which revision of all of etcd.
+func (k etcdKey) readKey(ctx context.Context) (sourceReading, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	// The client's own Get waits for a connection until its time is up, and then does not know why there
@@ -72,69 +72,70 @@ func (k etcdKey) get(ctx context.Context) (reading, int64, error) {
 	question := &etcdserverpb.RangeRequest{Key: []byte(k.name)}
 	answer, err := kv.Range(ctx, question, grpc.WaitForReady(false))
 	if err != nil {
-		return reading{}, 0, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
+		return sourceReading{}, 0, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
 	}
 	if len(answer.Kvs) == 0 {
-		return reading{err: fmt.Errorf("etcd key %s does not exist", k.name)}, answer.Header.Revision, nil
+		missing := fmt.Errorf("etcd key %s does not exist", k.name)
+		return sourceReading{err: missing}, answer.Header.Revision, nil
 	}
-	return k.reading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value), answer.Header.Revision, nil
+	return k.newReading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value), answer.Header.Revision, nil
 }
 
-func (k etcdKey) reading(revision int64, text []byte) reading {
+func (k etcdKey) newReading(revision int64, text []byte) sourceReading {
 	version := fmt.Sprintf("etcd:%s@%d", k.name, revision)
-	return reading{name: version, version: version, text: text}
+	return sourceReading{name: version, version: version, text: text}
 }
 
-// etcd tells about the templates of a key, over one connection after the other.
-func (w *watcher) etcd(ctx context.Context, address string) {
+// watchEtcd tells about the templates of a key, over one connection after the other.
+func (w *watcher) watchEtcd(ctx context.Context, address string) {
 	asked := false
 	for attempt := 0; ; attempt++ {
-		reached, why, err := w.connection(ctx, address, asked)
+		reached, why, err := w.serveConnection(ctx, address, asked)
 		if err != nil && ctx.Err() == nil {
-			w.fail(fmt.Errorf("capacity configuration: %w", err), asked)
+			w.reportFailure(fmt.Errorf("capacity configuration: %w", err), asked)
 		}
 		if reached {
 			attempt = 0
 		}
-		if why == changed { // or the context ended
-			why = w.pause(ctx, attempt)
+		if why == causeChanged { // or the context ended
+			why = w.pauseBefore(ctx, attempt)
 		}
-		if why == ended {
+		if why == causeEnded {
 			return
 		}
-		asked = why == reload
+		asked = why == causeReload
 	}
 }
 
-// connection opens a connection and tells about the key until that fails or there is a cause to begin
+// serveConnection opens a connection and tells about the key until that fails or there is a cause to begin
 // anew. It reports whether etcd was reached.
-func (w *watcher) connection(
+func (w *watcher) serveConnection(
 	ctx context.Context, address string, asked bool,
-) (reached bool, why cause, err error) {
+) (reached bool, why wakeCause, err error) {
 	key, err := openKey(address)
 	if err != nil {
-		return false, changed, err
+		return false, causeChanged, err
 	}
 	defer func() { _ = key.client.Close() }()
-	r, revision, err := key.get(ctx)
+	r, revision, err := key.readKey(ctx)
 	if err != nil {
-		return false, changed, err
+		return false, causeChanged, err
 	}
-	w.tell(r, asked)
-	why, err = w.watch(ctx, key, revision+1)
+	w.report(r, asked)
+	why, err = w.watchKey(ctx, key, revision+1)
 	return true, why, err
 }
 
 // errLost is why watching ends when nobody can be reached.
 var errLost = errors.New("the connection is lost")
 
-// watch tells about all changes of the key from a revision on.
-func (w *watcher) watch(ctx context.Context, key etcdKey, from int64) (cause, error) {
+// watchKey tells about all changes of the key from a revision on.
+func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCause, error) {
 	watching, cancel := context.WithCancelCause(ctx)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		waitLost(watching, key.client.ActiveConnection())
+		awaitLost(watching, key.client.ActiveConnection())
 		cancel(errLost) // also Watch itself, which waits for an answer
 	}()
 	defer func() { cancel(nil); <-over }()
@@ -146,23 +147,23 @@ func (w *watcher) watch(ctx context.Context, key etcdKey, from int64) (cause, er
 		select {
 		case _, open := <-again:
 			if open {
-				return reload, nil
+				return causeReload, nil
 			}
 			again = nil
 		case answer, open := <-answers:
 			if answer.Err() != nil || !open {
-				return changed, key.ending(answer.Err(), context.Cause(watching))
+				return causeChanged, key.watchError(answer.Err(), context.Cause(watching))
 			}
 			if n := len(answer.Events); n > 0 {
-				w.tell(key.event(answer.Events[n-1]), false) // the others are history
+				w.report(key.readingOf(answer.Events[n-1]), false) // the others are history
 			}
 		}
 	}
 }
 
-// ending is why a watch ended: its own reason, or that of its context. That etcd has forgotten the changes
-// since is no failure: the key is read again.
-func (k etcdKey) ending(err, why error) error {
+// watchError is why a watch ended: its own reason, or that of its context. That etcd has forgotten the
+// changes since is no failure: the key is read again.
+func (k etcdKey) watchError(err, why error) error {
 	if errors.Is(why, errLost) {
 		err = errLost
 	}
@@ -172,16 +173,17 @@ func (k etcdKey) ending(err, why error) error {
 	return fmt.Errorf("etcd key %s: %w", k.name, err)
 }
 
-func (k etcdKey) event(e *clientv3.Event) reading {
+func (k etcdKey) readingOf(e *clientv3.Event) sourceReading {
 	if e.Type == clientv3.EventTypeDelete {
-		return reading{err: fmt.Errorf("etcd key %s was deleted at revision %d", k.name, e.Kv.ModRevision)}
+		err := fmt.Errorf("etcd key %s was deleted at revision %d", k.name, e.Kv.ModRevision)
+		return sourceReading{err: err}
 	}
-	return k.reading(e.Kv.ModRevision, e.Kv.Value)
+	return k.newReading(e.Kv.ModRevision, e.Kv.Value)
 }
 
-// waitLost waits until no member can be reached, or the context ends. A watch alone would not tell: it is
+// awaitLost waits until no member can be reached, or the context ends. A watch alone would not tell: it is
 // taken up again without a word, whenever that may be.
-func waitLost(ctx context.Context, connection *grpc.ClientConn) {
+func awaitLost(ctx context.Context, connection *grpc.ClientConn) {
 	for {
 		state := connection.GetState()
 		if state == connectivity.TransientFailure || state == connectivity.Shutdown {
@@ -193,20 +195,20 @@ func waitLost(ctx context.Context, connection *grpc.ClientConn) {
 	}
 }
 
-// pause waits before the next attempt, the first being 0.
-func (w *watcher) pause(ctx context.Context, attempt int) cause {
+// pauseBefore waits before the next attempt, the first being 0.
+func (w *watcher) pauseBefore(ctx context.Context, attempt int) wakeCause {
 	timer := time.NewTimer(pauseAfter(attempt, rand.Float64()))
 	defer timer.Stop()
 	again := w.Reload
 	for {
 		select {
 		case <-ctx.Done():
-			return ended
+			return causeEnded
 		case <-timer.C:
-			return changed
+			return causeChanged
 		case _, open := <-again:
 			if open {
-				return reload
+				return causeReload
 			}
 			again = nil
 		}

@@ -22,7 +22,7 @@ func TestAChangeIsReadOnceItHasEnded(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			events := make(chan fsnotify.Event)
-			f := &follower{events: events, way: way{names: []string{"/a"}}}
+			f := &pathWatcher{events: events, trace: pathTrace{names: []string{"/a"}}}
 			ctx, cancel := context.WithCancel(t.Context())
 			steadily := make(chan struct{})
 			go func() {
@@ -36,9 +36,9 @@ func TestAChangeIsReadOnceItHasEnded(t *testing.T) {
 				}
 			}()
 			began := time.Now()
-			if why := f.change(ctx, nil); why != changed || time.Since(began) != want {
+			if why := f.awaitChange(ctx, nil); why != causeChanged || time.Since(began) != want {
 				t.Errorf("%d steps: cause %d after %v, want %d after %v",
-					steps, why, time.Since(began), changed, want)
+					steps, why, time.Since(began), causeChanged, want)
 			}
 			cancel()
 			<-steadily
@@ -51,8 +51,8 @@ func TestWhatIsNoChangeIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events, errors := make(chan fsnotify.Event), make(chan error)
 		signals := make(chan os.Signal, 1)
-		here := way{folders: []string{"/"}, names: []string{"/a"}}
-		f := &follower{events: events, errors: errors, way: here}
+		here := pathTrace{folders: []string{"/"}, names: []string{"/a"}}
+		f := &pathWatcher{events: events, errors: errors, trace: here}
 		go func() {
 			for range 10 {
 				events <- fsnotify.Event{Name: "/b"}
@@ -61,17 +61,18 @@ func TestWhatIsNoChangeIsNotRead(t *testing.T) {
 			signals <- syscall.SIGHUP
 		}()
 		began := time.Now()
-		if why := f.change(t.Context(), signals); why != reload || time.Since(began) != 10*time.Second {
-			t.Errorf("cause %d after %v, want %d, the signal, after 10s", why, time.Since(began), reload)
+		why := f.awaitChange(t.Context(), signals)
+		if why != causeReload || time.Since(began) != 10*time.Second {
+			t.Errorf("cause %d after %v, want %d, the signal, after 10s", why, time.Since(began), causeReload)
 		}
 		go func() { errors <- fsnotify.ErrEventOverflow }() // some were lost, perhaps ours
-		if why := f.change(t.Context(), signals); why != changed {
-			t.Errorf("cause %d after notices were lost, want %d, a change", why, changed)
+		if why := f.awaitChange(t.Context(), signals); why != causeChanged {
+			t.Errorf("cause %d after notices were lost, want %d, a change", why, causeChanged)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if why := f.change(ctx, signals); why != ended {
-			t.Errorf("cause %d, want %d, the end", why, ended)
+		if why := f.awaitChange(ctx, signals); why != causeEnded {
+			t.Errorf("cause %d, want %d, the end", why, causeEnded)
 		}
 	})
 }
@@ -106,7 +107,7 @@ func TestTheWayToAFile(t *testing.T) {
 		"x/y/file":     {[]string{folder}, []string{in("x")}},
 		"b/c/file/far": {[]string{in("b", "c")}, []string{in("b", "c", "file")}},
 	} {
-		got := wayTo(folder + "/" + path)
+		got := tracePath(folder + "/" + path)
 		if !slices.Equal(got.folders, want.folders) || !slices.Equal(got.names, want.names) {
 			t.Errorf("the way to %s = %q, want %q", path, got, want)
 		}
@@ -116,7 +117,7 @@ func TestTheWayToAFile(t *testing.T) {
 			}
 		}
 	}
-	if got := wayTo(in("circle")); len(got.folders) != 1 || len(got.names) != maxLinks+1 {
+	if got := tracePath(in("circle")); len(got.folders) != 1 || len(got.names) != maxLinks+1 {
 		t.Errorf("the way in a circle = %d folders, %d names, want 1 and %d",
 			len(got.folders), len(got.names), maxLinks+1)
 	}

@@ -46,10 +46,10 @@ func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
 	}
 	w := &watcher{CapacityWatch: watch}
 	if s.etcd != "" {
-		w.etcd(ctx, s.etcd)
+		w.watchEtcd(ctx, s.etcd)
 		return nil
 	}
-	return w.file(ctx, s.path)
+	return w.watchFile(ctx, s.path)
 }
 
 // CheckCapacity says what is wrong with a source that can never be one, nil otherwise. It reads nothing.
@@ -64,13 +64,13 @@ func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, ver
 	if err != nil {
 		return nil, "", err
 	}
-	var r reading
+	var r sourceReading
 	if s.etcd != "" {
 		r = readEtcd(ctx, s.etcd)
 	} else {
 		r = readFile(s.path)
 	}
-	t, err = r.templates()
+	t, err = r.parseTemplates()
 	return t, r.version, withoutUser(err, s.path)
 }
 
@@ -96,38 +96,38 @@ func withoutUser(err error, path string) error {
 	return &pathError{err, strings.ReplaceAll(err.Error(), path, "…"+path[at:])}
 }
 
-// A source is where templates are: at an address of etcd, or in a file.
-type source struct{ etcd, path string }
+// A capacitySource is where templates are: at an address of etcd, or in a file.
+type capacitySource struct{ etcd, path string }
 
 // parseSource takes the text of a source apart. A path may have colons in it, but one that begins as the
 // others do needs file: in front.
-func parseSource(text string) (source, error) {
+func parseSource(text string) (capacitySource, error) {
 	path := strings.TrimPrefix(text, filePrefix)
 	scheme, _, address := strings.Cut(text, "://")
 	switch {
 	case path == "":
-		return source{}, fmt.Errorf("capacity configuration: source %q is no path, "+
+		return capacitySource{}, fmt.Errorf("capacity configuration: source %q is no path, "+
 			"want file:PATH or etcd://host:port/key", text)
 	case path != text:
-		return source{path: path}, nil
+		return capacitySource{path: path}, nil
 	case strings.HasPrefix(text, etcdPrefix):
-		return source{etcd: text}, checkEtcd(text)
+		return capacitySource{etcd: text}, checkEtcd(text)
 	case address: // the rest may hold a password, and is not shown
-		return source{}, fmt.Errorf("capacity configuration: source begins with %q, "+
+		return capacitySource{}, fmt.Errorf("capacity configuration: source begins with %q, "+
 			"want file:PATH or etcd://host:port/key", scheme+"://")
 	}
-	return source{path: path}, nil
+	return capacitySource{path: path}, nil
 }
 
-// A reading is what was found at a source.
-type reading struct {
+// A sourceReading is what was found at a source.
+type sourceReading struct {
 	name    string // in front of lines and columns
 	version string
 	text    []byte
 	err     error // why there is no text
 }
 
-func (r *reading) templates() (capacity.Templates, error) {
+func (r *sourceReading) parseTemplates() (capacity.Templates, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("capacity configuration: %w", r.err)
 	}
@@ -136,49 +136,50 @@ func (r *reading) templates() (capacity.Templates, error) {
 
 // readFile reads a file. Its version has the time of its last change, and a part of its hash: two versions
 // can come within one tick of a file system's clock.
-func readFile(path string) reading {
+func readFile(path string) sourceReading {
 	info, err := os.Stat(path)
 	if err != nil {
-		return reading{err: err}
+		return sourceReading{err: err}
 	}
 	if !info.Mode().IsRegular() { // a pipe would be waited for
-		return reading{err: &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}}
+		err := errors.New("not a regular file")
+		return sourceReading{err: &fs.PathError{Op: "read", Path: path, Err: err}}
 	}
-	text, err := read(path)
+	text, err := readLimited(path)
 	if err != nil {
-		return reading{err: err}
+		return sourceReading{err: err}
 	}
 	sum := sha256.Sum256(text)
 	version := fmt.Sprintf("%s, %s, %s", path,
 		info.ModTime().UTC().Format(time.RFC3339), hex.EncodeToString(sum[:4]))
-	return reading{name: path, version: version, text: text}
+	return sourceReading{name: path, version: version, text: text}
 }
 
 // A watcher remembers what it told.
 type watcher struct {
 	CapacityWatch
-	said string // the last version applied, or the last failure
+	lastReported string // the last version applied, or the last failure
 }
 
-// tell tells what was found, unless it is what was told last. Asked says that somebody wants to hear it
+// report tells what was found, unless it is what was told last. Asked says that somebody wants to hear it
 // in any case.
-func (w *watcher) tell(r reading, asked bool) {
-	templates, err := r.templates()
+func (w *watcher) report(r sourceReading, asked bool) {
+	templates, err := r.parseTemplates()
 	if err != nil {
-		w.fail(err, asked)
+		w.reportFailure(err, asked)
 		return
 	}
-	if asked || w.said != r.version {
-		w.said = r.version
+	if asked || w.lastReported != r.version {
+		w.lastReported = r.version
 		w.Apply(templates, r.version)
 	}
 }
 
-// fail tells a failure, likewise.
-func (w *watcher) fail(err error, asked bool) {
+// reportFailure tells a failure, likewise.
+func (w *watcher) reportFailure(err error, asked bool) {
 	said := "failed: " + err.Error()
-	if asked || w.said != said {
-		w.said = said
+	if asked || w.lastReported != said {
+		w.lastReported = said
 		w.Failed(err)
 	}
 }

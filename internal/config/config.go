@@ -53,7 +53,7 @@ type File struct {
 	Servers int
 
 	known     Known
-	faults    []fault
+	faults    []fileFault
 	addresses []placedAddress
 	shares    []Position // of the rules that divide by Servers
 }
@@ -79,8 +79,8 @@ type Listener struct {
 // A Position is a place in the file, from line 1 and column 1 on.
 type Position struct{ Line, Column int }
 
-// A fault is something in the file that cannot be, and where.
-type fault struct {
+// A fileFault is something in the file that cannot be, and where.
+type fileFault struct {
 	at   Position
 	text string
 }
@@ -88,7 +88,7 @@ type fault struct {
 // Load reads a file. What is wrong in it is not told by the error, which says that it could not be
 // read, but by Err.
 func Load(path string, known Known) (*File, error) {
-	text, err := read(path)
+	text, err := readLimited(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
@@ -97,7 +97,7 @@ func Load(path string, known Known) (*File, error) {
 	return f, nil
 }
 
-func read(path string) ([]byte, error) {
+func readLimited(path string) ([]byte, error) {
 	file, err := os.Open(path) // #nosec G304 -- the operator names it
 	if err != nil {
 		return nil, err
@@ -115,21 +115,21 @@ func read(path string) ([]byte, error) {
 
 // parse takes the text apart.
 func (f *File) parse(text []byte) {
-	if node := f.document(text); node != nil {
-		f.top(node)
+	if node := f.parseDocument(text); node != nil {
+		f.readTop(node)
 	}
 }
 
-// document is the one document of the text. It is nil where there is none, or a fault.
-func (f *File) document(text []byte) *yaml.Node {
+// parseDocument is the one document of the text. It is nil where there is none, or a fault.
+func (f *File) parseDocument(text []byte) *yaml.Node {
 	// That a key comes twice is found by us, with all else.
 	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithV4Defaults(), yaml.WithUniqueKeys(false))
 	if err != nil {
 		panic(err) // the options are ours
 	}
 	var document, second yaml.Node
-	if f.load(loader, &document) && f.load(loader, &second) {
-		f.Fault(at(&second), "a second document begins here, want one")
+	if f.loadDocument(loader, &document) && f.loadDocument(loader, &second) {
+		f.Fault(positionOf(&second), "a second document begins here, want one")
 		return nil
 	}
 	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
@@ -141,8 +141,8 @@ func (f *File) document(text []byte) *yaml.Node {
 // scanningAlias is what the library was doing when a star had no name behind it.
 const scanningAlias = "while scanning an alias"
 
-// load reads one document, and reports false when there is none.
-func (f *File) load(loader *yaml.Loader, document *yaml.Node) bool {
+// loadDocument reads one document, and reports false when there is none.
+func (f *File) loadDocument(loader *yaml.Loader, document *yaml.Node) bool {
 	err := loader.Load(document)
 	if err == nil || errors.Is(err, io.EOF) {
 		return err == nil
@@ -161,7 +161,7 @@ func (f *File) load(loader *yaml.Loader, document *yaml.Node) bool {
 
 // Fault notes that something in the file cannot be. The text begins with its subject.
 func (f *File) Fault(at Position, format string, args ...any) {
-	f.faults = append(f.faults, fault{at, withoutPasswords(fmt.Sprintf(format, args...))})
+	f.faults = append(f.faults, fileFault{at, withoutPasswords(fmt.Sprintf(format, args...))})
 }
 
 // userinfo is what stands before the host in an address with a scheme. In a value that was cut short, the
@@ -176,7 +176,7 @@ func (f *File) Err() error {
 	if len(f.faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(f.faults, func(a, b fault) int {
+	slices.SortStableFunc(f.faults, func(a, b fileFault) int {
 		if a.at.Line != b.at.Line {
 			return a.at.Line - b.at.Line
 		}

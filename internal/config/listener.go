@@ -18,24 +18,24 @@ const listenerNeeds = 4
 // allowKey is the setting of a listener that may be a list.
 const allowKey = "allow"
 
-// listeners reads the list of listeners.
-func (f *File) listeners(node *yaml.Node) {
-	f.list(node, listing{key: jarlKey, of: "listeners", most: MaxListeners}, f.listener)
+// readListeners reads the list of listeners.
+func (f *File) readListeners(node *yaml.Node) {
+	f.readList(node, listSetting{key: jarlKey, of: "listeners", most: MaxListeners}, f.readListener)
 }
 
-// listener reads one listener.
-func (f *File) listener(node *yaml.Node) {
+// readListener reads one listener.
+func (f *File) readListener(node *yaml.Node) {
 	before := len(f.faults)
-	l := Listener{At: at(node)}
+	l := Listener{At: positionOf(node)}
 	given := make(map[string]Position)
-	for name, value := range f.pairs(node, listenerNames, " of a listener") {
-		given[name] = at(value)
+	for name, value := range f.pairsOf(node, listenerNames, " of a listener") {
+		given[name] = positionOf(value)
 		if name == allowKey && value.Kind == yaml.SequenceNode {
 			for _, one := range value.Content {
-				f.allow(&l, one)
+				f.readAllow(&l, one)
 			}
-		} else if text, ok := f.scalar(name, value); ok {
-			f.set(&l, name, text, at(value))
+		} else if text, ok := f.readScalar(name, value); ok {
+			f.setListener(&l, name, text, positionOf(value))
 		}
 	}
 	if node.Kind == yaml.MappingNode {
@@ -55,28 +55,28 @@ func (f *File) listener(node *yaml.Node) {
 	f.JARL = append(f.JARL, l)
 }
 
-// allow reads one block of addresses of a listener.
-func (f *File) allow(l *Listener, node *yaml.Node) {
-	if text, ok := f.scalar(allowKey, node); ok {
-		f.set(l, allowKey, text, at(node))
+// readAllow reads one block of addresses of a listener.
+func (f *File) readAllow(l *Listener, node *yaml.Node) {
+	if text, ok := f.readScalar(allowKey, node); ok {
+		f.setListener(l, allowKey, text, positionOf(node))
 	}
 }
 
-// set sets one field of a listener.
-func (f *File) set(l *Listener, name, text string, at Position) {
+// setListener sets one field of a listener.
+func (f *File) setListener(l *Listener, name, text string, at Position) {
 	var err error
 	switch name {
 	case "listen":
 		l.Address = text
-		f.address(name, text, at)
+		f.addAddress(name, text, at)
 	case "name":
 		l.Limit.Name = text
 	case "requests":
-		l.Limit.Requests, err = count(text)
+		l.Limit.Requests, err = parseCount(text)
 	case "period":
-		l.Limit.Period, err = duration(text, time.Nanosecond)
+		l.Limit.Period, err = parseDuration(text, time.Nanosecond)
 	case "guard":
-		l.Limit.Guard, err = duration(text, 0)
+		l.Limit.Guard, err = parseDuration(text, 0)
 	case "max-delay":
 		if bad := l.Admits.SetMaxDelay(text); bad != nil {
 			f.Fault(at, "%s is %s, %v", name, quote(text), bad)
@@ -95,8 +95,8 @@ func (f *File) set(l *Listener, name, text string, at Position) {
 	}
 }
 
-// count reads how many. The error is what is wanted.
-func count(text string) (int64, error) {
+// parseCount reads how many. The error is what is wanted.
+func parseCount(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > gatehouse.MaxSize {
 		return 0, fmt.Errorf("a whole number from 1 to %d", int64(gatehouse.MaxSize))
@@ -104,8 +104,8 @@ func count(text string) (int64, error) {
 	return n, nil
 }
 
-// duration reads a time. The error is what is wanted.
-func duration(text string, least time.Duration) (time.Duration, error) {
+// parseDuration reads a time. The error is what is wanted.
+func parseDuration(text string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > gatehouse.MaxDuration {
 		if least > 0 {
@@ -116,8 +116,8 @@ func duration(text string, least time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// address notes an address, unless it cannot be.
-func (f *File) address(name, text string, at Position) {
+// addAddress notes an address, unless it cannot be.
+func (f *File) addAddress(name, text string, at Position) {
 	a, err := ParseAddress(text)
 	if err != nil {
 		f.Fault(at, "%s %v", name, err)
@@ -126,8 +126,8 @@ func (f *File) address(name, text string, at Position) {
 	f.addresses = append(f.addresses, placedAddress{a, at})
 }
 
-// crossCheck looks for what cannot be together.
-func (f *File) crossCheck() {
+// checkTogether looks for what cannot be together.
+func (f *File) checkTogether() {
 	for i, a := range f.addresses {
 		for _, b := range f.addresses[:i] {
 			if a.Meets(b.Address) {

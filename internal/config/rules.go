@@ -27,10 +27,10 @@ const (
 )
 
 // Rules are looked through in order: the first that matches a name holds for it.
-type Rules []Rule
+type Rules []StoreRule
 
-// A Rule says how names are kept in a store that servers share.
-type Rule struct {
+// A StoreRule says how names are kept in a store that servers share.
+type StoreRule struct {
 	// Match is a glob over "kind/name"; the kind limiter stands for all limiters.
 	Match string
 
@@ -52,13 +52,13 @@ type Rule struct {
 }
 
 // Find returns the rule for a name, the zero Rule when there is none.
-func (r Rules) Find(key gatehouse.Key) Rule {
+func (r Rules) Find(key gatehouse.Key) StoreRule {
 	for i := range r {
 		if r[i].kinds[key.Kind] && r[i].name.MatchString(key.Name) {
 			return r[i]
 		}
 	}
-	return Rule{}
+	return StoreRule{}
 }
 
 // Lazy reports whether any rule makes limiters ask the store less often than they are asked.
@@ -74,20 +74,20 @@ func (r Rules) Lazy() bool {
 // ruleNames are the settings of a rule; the first is needed.
 var ruleNames = []string{"match", "on-unreachable", "lazy", "chunk"}
 
-// rules reads the list of rules.
-func (f *File) rules(node *yaml.Node) {
-	f.list(node, listing{key: rulesKey, of: "rules", most: maxRules}, f.rule)
+// readRules reads the list of rules.
+func (f *File) readRules(node *yaml.Node) {
+	f.readList(node, listSetting{key: rulesKey, of: "rules", most: maxRules}, f.readRule)
 }
 
-// rule reads one rule.
-func (f *File) rule(node *yaml.Node) {
+// readRule reads one rule.
+func (f *File) readRule(node *yaml.Node) {
 	before := len(f.faults)
-	r := Rule{At: at(node)}
+	r := StoreRule{At: positionOf(node)}
 	given := make(map[string]Position)
-	for name, value := range f.pairs(node, ruleNames, " of a rule") {
-		given[name] = at(value)
-		if text, ok := f.scalar(name, value); ok {
-			f.setRule(&r, name, text, at(value))
+	for name, value := range f.pairsOf(node, ruleNames, " of a rule") {
+		given[name] = positionOf(value)
+		if text, ok := f.readScalar(name, value); ok {
+			f.setRule(&r, name, text, positionOf(value))
 		}
 	}
 	if _, ok := given[ruleNames[0]]; node.Kind == yaml.MappingNode && !ok {
@@ -104,12 +104,12 @@ func (f *File) rule(node *yaml.Node) {
 }
 
 // setRule sets one field of a rule.
-func (f *File) setRule(r *Rule, name, text string, at Position) {
+func (f *File) setRule(r *StoreRule, name, text string, at Position) {
 	var err error
 	switch name {
 	case "match":
 		r.Match = text
-		err = r.compile()
+		err = r.compileMatch()
 	case "on-unreachable":
 		answer, ok := outage.ParseFallbackRule(text)
 		r.OnUnreachable = answer
@@ -117,12 +117,12 @@ func (f *File) setRule(r *Rule, name, text string, at Position) {
 			err = fmt.Errorf("%s, %s or %s", outage.Refuse, outage.Allow, outage.LocalShare)
 		}
 	case "lazy":
-		r.Lazy, err = duration(text, time.Millisecond)
+		r.Lazy, err = parseDuration(text, time.Millisecond)
 		if err != nil || r.Lazy > maxLazy {
 			err = fmt.Errorf("a time from 1ms to %s", maxLazy)
 		}
 	case "chunk":
-		r.Chunk, err = count(text)
+		r.Chunk, err = parseCount(text)
 	}
 	if err != nil {
 		f.Fault(at, "%s is %s, want %v", name, quote(text), err)
@@ -132,8 +132,8 @@ func (f *File) setRule(r *Rule, name, text string, at Position) {
 // maxLazy is the longest that servers may know nothing of each other.
 const maxLazy = time.Minute
 
-// first is the first kind that the rule holds for and that is none of those; 0 when there is none.
-func (r *Rule) first(none func(gatehouse.Kind) bool) gatehouse.Kind {
+// firstKind is the first kind that the rule holds for and that is none of those; 0 when there is none.
+func (r *StoreRule) firstKind(none func(gatehouse.Kind) bool) gatehouse.Kind {
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 		if r.kinds[kind] && !none(kind) {
 			return kind
@@ -144,13 +144,13 @@ func (r *Rule) first(none func(gatehouse.Kind) bool) gatehouse.Kind {
 
 // checkKinds refuses for what is held, sent or counted all that limiters alone can do, and chunks for what
 // has none.
-func (f *File) checkKinds(r *Rule, given map[string]Position) {
+func (f *File) checkKinds(r *StoreRule, given map[string]Position) {
 	if r.Chunk > 0 && r.Lazy == 0 {
 		f.Fault(given["chunk"], "chunk is given without lazy, which says how often chunks are looked after")
 	}
-	other := r.first(gatehouse.Kind.Limiter)
+	other := r.firstKind(gatehouse.Kind.Limiter)
 	if other == 0 {
-		if kind := r.first(lazy.InChunks); kind != 0 && r.Chunk > 0 {
+		if kind := r.firstKind(lazy.InChunks); kind != 0 && r.Chunk > 0 {
 			f.Fault(given["chunk"],
 				"chunk is given, also for every %s, want it for tokenbucket and fixedwindow alone", kind)
 		}
@@ -171,8 +171,8 @@ func (f *File) checkKinds(r *Rule, given map[string]Position) {
 // limiterKind is a kind in a rule that stands for all limiters.
 const limiterKind = "limiter"
 
-// compile reads the glob. The error is what is wanted.
-func (r *Rule) compile() error {
+// compileMatch reads the glob. The error is what is wanted.
+func (r *StoreRule) compileMatch() error {
 	kind, name, ok := strings.Cut(r.Match, "/")
 	if r.Match == "*" {
 		kind, name, ok = "*", "*", true
@@ -184,7 +184,7 @@ func (r *Rule) compile() error {
 		r.kinds[k], _ = path.Match(kind, k.String())
 		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()
 	}
-	if none := func(gatehouse.Kind) bool { return false }; r.first(none) == 0 {
+	if none := func(gatehouse.Kind) bool { return false }; r.firstKind(none) == 0 {
 		return fmt.Errorf("a kind of controller before the slash, such as gcra, semaphore, limiter or *")
 	}
 	expression, err := regexp.Compile(globExpression(name))
@@ -229,15 +229,16 @@ func globExpression(glob string) string {
 	return to.String()
 }
 
-// servers reads how many servers share the store.
-func (f *File) servers(node *yaml.Node) {
-	text, ok := f.scalar(serversKey, node)
+// readServers reads how many servers share the store.
+func (f *File) readServers(node *yaml.Node) {
+	text, ok := f.readScalar(serversKey, node)
 	if !ok {
 		return
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxServers {
-		f.Fault(at(node), "%s is %s, want a whole number from 1 to %d", serversKey, quote(text), maxServers)
+		f.Fault(positionOf(node), "%s is %s, want a whole number from 1 to %d",
+			serversKey, quote(text), maxServers)
 		return
 	}
 	f.Servers = n

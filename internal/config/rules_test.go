@@ -28,8 +28,8 @@ rules:
 	if err := f.Err(); err != nil || f.Servers != 3 || len(f.Rules) != 6 || !f.Rules.Lazy() {
 		t.Fatalf("the file = %+v, %v, want 6 rules, lazy ones among them, for 3 servers", f, err)
 	}
-	api := config.Rule{Match: "gcra/api-?", OnUnreachable: outage.Allow, Lazy: 100 * time.Millisecond}
-	for name, want := range map[string]config.Rule{
+	api := config.StoreRule{Match: "gcra/api-?", OnUnreachable: outage.Allow, Lazy: 100 * time.Millisecond}
+	for name, want := range map[string]config.StoreRule{
 		"tokenbucket/login/a/b": {Match: "tokenbucket/login/*", OnUnreachable: outage.LocalShare},
 		"tokenbucket/login/":    {Match: "tokenbucket/login/*", OnUnreachable: outage.LocalShare},
 		"tokenbucket/login":     {Match: "limiter/*", OnUnreachable: outage.Allow},

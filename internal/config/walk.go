@@ -10,62 +10,62 @@ import (
 // jarlKey is a setting that is no flag: a list of listeners.
 const jarlKey = "jarl"
 
-// top reads the whole document.
-func (f *File) top(node *yaml.Node) {
+// readTop reads the whole document.
+func (f *File) readTop(node *yaml.Node) {
 	if isNull(node) {
 		return // comments alone
 	}
 	names := append(slices.Clone(f.known.Settings), jarlKey, rulesKey, serversKey)
-	for name, value := range f.pairs(node, names, "") {
+	for name, value := range f.pairsOf(node, names, "") {
 		switch name {
 		case jarlKey:
-			f.listeners(value)
+			f.readListeners(value)
 		case rulesKey:
-			f.rules(value)
+			f.readRules(value)
 		case serversKey:
-			f.servers(value)
+			f.readServers(value)
 		default:
-			f.setting(name, value)
+			f.readSetting(name, value)
 		}
 	}
-	f.crossCheck()
+	f.checkTogether()
 	f.checkShares()
 }
 
-// setting reads a value or a list of values.
-func (f *File) setting(name string, node *yaml.Node) {
-	setting := Setting{Name: name, At: at(node)}
+// readSetting reads a value or a list of values.
+func (f *File) readSetting(name string, node *yaml.Node) {
+	setting := Setting{Name: name, At: positionOf(node)}
 	nodes := []*yaml.Node{node}
 	if node.Kind == yaml.SequenceNode {
 		nodes = node.Content
 	}
 	for _, n := range nodes {
-		value, ok := f.scalar(name, n)
+		value, ok := f.readScalar(name, n)
 		if !ok {
 			return
 		}
 		setting.Values = append(setting.Values, value)
 	}
 	if slices.Contains(f.known.Addresses, name) && len(setting.Values) == 1 && setting.Values[0] != "" {
-		f.address(name, setting.Values[0], setting.At)
+		f.addAddress(name, setting.Values[0], setting.At)
 	}
 	f.Settings = append(f.Settings, setting)
 }
 
-// A listing is a setting that is no flag, what it lists, and how many of them at most.
-type listing struct {
+// A listSetting is a setting that is no flag, what it lists, and how many of them at most.
+type listSetting struct {
 	key, of string
 	most    int
 }
 
-// list has each entry of a list read.
-func (f *File) list(node *yaml.Node, l listing, read func(*yaml.Node)) {
+// readList has each entry of a list read.
+func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 	if node.Kind != yaml.SequenceNode {
-		f.Fault(at(node), "%s is %s, want a list of %s", l.key, kindName(node), l.of)
+		f.Fault(positionOf(node), "%s is %s, want a list of %s", l.key, kindName(node), l.of)
 		return
 	}
 	if len(node.Content) > l.most {
-		f.Fault(at(node), "%s has %d %s, want at most %d", l.key, len(node.Content), l.of, l.most)
+		f.Fault(positionOf(node), "%s has %d %s, want at most %d", l.key, len(node.Content), l.of, l.most)
 		return
 	}
 	for _, entry := range node.Content {
@@ -73,12 +73,12 @@ func (f *File) list(node *yaml.Node, l listing, read func(*yaml.Node)) {
 	}
 }
 
-// pairs visits the keys and values of a mapping: those that are among names, each once. of says whose
+// pairsOf visits the keys and values of a mapping: those that are among names, each once. of says whose
 // they are.
-func (f *File) pairs(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
+func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
 	return func(visit func(string, *yaml.Node) bool) {
 		if node.Kind != yaml.MappingNode {
-			f.Fault(at(node), "%s here, want settings such as %s: …", kindName(node), names[0])
+			f.Fault(positionOf(node), "%s here, want settings such as %s: …", kindName(node), names[0])
 			return
 		}
 		first := make(map[string]int)
@@ -87,9 +87,10 @@ func (f *File) pairs(node *yaml.Node, names []string, of string) func(func(strin
 			line := first[key.Value]
 			switch {
 			case key.Kind != yaml.ScalarNode || !slices.Contains(names, key.Value):
-				f.Fault(at(key), "%s is no setting%s, want one of %s", keyName(key), of, list(names))
+				f.Fault(positionOf(key), "%s is no setting%s, want one of %s",
+					keyName(key), of, joinNames(names))
 			case line > 0:
-				f.Fault(at(key), "%s is set twice, first in line %d", key.Value, line)
+				f.Fault(positionOf(key), "%s is set twice, first in line %d", key.Value, line)
 			default:
 				first[key.Value] = key.Line
 				visit(key.Value, value)
@@ -98,15 +99,15 @@ func (f *File) pairs(node *yaml.Node, names []string, of string) func(func(strin
 	}
 }
 
-// scalar is the text of one value.
-func (f *File) scalar(name string, node *yaml.Node) (value string, ok bool) {
+// readScalar is the text of one value.
+func (f *File) readScalar(name string, node *yaml.Node) (value string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
-		f.Fault(at(node), "%s is %s, want one value", name, kindName(node))
+		f.Fault(positionOf(node), "%s is %s, want one value", name, kindName(node))
 	case node.Style&yaml.TaggedStyle != 0:
-		f.Fault(at(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
+		f.Fault(positionOf(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
 	case isNull(node):
-		f.Fault(at(node), `%s has no value; "" is an empty one`, name)
+		f.Fault(positionOf(node), `%s has no value; "" is an empty one`, name)
 	default:
 		return node.Value, true
 	}
@@ -118,7 +119,7 @@ func isNull(node *yaml.Node) bool {
 	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" && node.Style&yaml.TaggedStyle == 0
 }
 
-func at(node *yaml.Node) Position { return Position{node.Line, node.Column} }
+func positionOf(node *yaml.Node) Position { return Position{node.Line, node.Column} }
 
 // keyName is how a key is called in a fault.
 func keyName(key *yaml.Node) string {
@@ -142,8 +143,8 @@ func kindName(node *yaml.Node) string {
 	}
 }
 
-// list is "a, b or c".
-func list(names []string) string {
+// joinNames is "a, b or c".
+func joinNames(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

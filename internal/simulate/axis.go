@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ticks are what lies between two marks of the time axis.
+// ticks are the possible distances between two marks of the time axis.
 var ticks = []time.Duration{
 	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute,
 	10 * time.Minute, 30 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
@@ -23,8 +23,8 @@ const (
 	numberOffset = 8
 )
 
-// step is a round distance between the marks of an axis: 1, 2 or 5 with zeros.
-func step(top float64, count int) float64 {
+// axisStep returns a round distance between the marks of an axis: 1, 2 or 5 with zeros.
+func axisStep(top float64, count int) float64 {
 	raw := top / float64(count)
 	unit := math.Pow(10, math.Floor(math.Log10(raw)))
 	for _, f := range []float64{1, 2, 5} {
@@ -35,13 +35,14 @@ func step(top float64, count int) float64 {
 	return 10 * unit
 }
 
-// grid draws the axis of a panel, and what lies behind it.
-func (p *picture) grid(y, high int, top float64, write func(float64) string) {
+// drawGrid draws the axis of a panel, and the lines behind it. write formats a mark.
+func (p *picture) drawGrid(y, high int, top float64, write func(float64) string) {
 	count := amountSteps
 	if high < amountHigh {
 		count = 2
 	}
-	by := step(top, count)
+	by := axisStep(top, count)
+	// Marks are multiples and not sums of the step, so that rounding does not push the last one off.
 	for i := 0; ; i++ {
 		v := float64(i) * by
 		if v > top*1.0001 {
@@ -55,15 +56,15 @@ func (p *picture) grid(y, high int, top float64, write func(float64) string) {
 	}
 }
 
-// label is the name of an axis, along it.
-func (p *picture) label(y, high int, name string) {
+// drawAxisLabel writes the name of an axis, along it.
+func (p *picture) drawAxisLabel(y, high int, name string) {
 	x, middle := svgLeft-labelOffset, y+high/2
 	p.printf(`<text x="%d" y="%d" text-anchor="middle" fill="%s" transform="rotate(-90 %d %d)">%s</text>`,
 		x, middle, quietColour, x, middle, name)
 }
 
-// marks are lines through the picture where something happened, if they are few.
-func (p *picture) marks(y int) {
+// drawEventMarks draws lines through the picture where something happened, if they are few.
+func (p *picture) drawEventMarks(y int) {
 	events := p.report.Events[1:]
 	if len(events) > manyEvents {
 		return
@@ -75,8 +76,8 @@ func (p *picture) marks(y int) {
 	}
 }
 
-// lanes show what happened: a line for each kind, a bar for how long.
-func (p *picture) lanes(y int) {
+// drawLanes shows what happened: a lane for each kind of event, with a bar as long as the event.
+func (p *picture) drawLanes(y int) {
 	p.printf(`<text x="%d" y="%d" fill="%s">what happened</text>`, svgLeft, y-12, quietColour)
 	for i, kind := range p.kinds {
 		middle := y + i*laneHigh + laneHigh/2
@@ -84,12 +85,13 @@ func (p *picture) lanes(y int) {
 			svgLeft, middle, svgWidth-svgRight, middle, gridColour)
 		p.printf(`<text x="%d" y="%d" text-anchor="end">%s</text>`, svgLeft-numberOffset, middle+4, kind)
 	}
+	// The first event is the start, which needs no mark.
 	for _, e := range p.report.Events[1:] {
 		i := slices.Index(p.kinds, e.Do)
 		middle := float64(y + i*laneHigh + laneHigh/2)
 		from, to := p.x(e.At), p.x(min(e.At+e.For, p.report.Duration))
-		told := fmt.Sprintf("%s %s %s", shortTime(e.At), e.Do, e.Where)
-		p.printf(`<g fill="%s"><title>%s</title>`, eventColour, html.EscapeString(told))
+		title := fmt.Sprintf("%s %s %s", shortTime(e.At), e.Do, e.Where)
+		p.printf(`<g fill="%s"><title>%s</title>`, eventColour, html.EscapeString(title))
 		if to > from {
 			p.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="6" rx="3" fill-opacity="0.4"/>`,
 				from, middle-3, to-from)
@@ -98,9 +100,10 @@ func (p *picture) lanes(y int) {
 	}
 }
 
-// times is the axis of time, below everything.
-func (p *picture) times(y int) {
+// drawTimeAxis draws the axis of time, below everything.
+func (p *picture) drawTimeAxis(y int) {
 	duration := p.report.Duration
+	// The smallest distance whose marks fit side by side.
 	by := ticks[len(ticks)-1]
 	if i := slices.IndexFunc(ticks, func(t time.Duration) bool { return duration/t <= maxTicks }); i >= 0 {
 		by = ticks[i]
@@ -112,13 +115,13 @@ func (p *picture) times(y int) {
 		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/>`,
 			p.x(at), y, p.x(at), y+5, quietColour)
 		p.printf(`<text x="%.1f" y="%d" text-anchor="middle" fill="%s">%s</text>`,
-			p.x(at), y+20, quietColour, grouped(float64(at)/float64(unit)))
+			p.x(at), y+20, quietColour, groupThousands(float64(at)/float64(unit)))
 	}
 	p.printf(`<text x="%d" y="%d" text-anchor="middle" fill="%s">virtual time, %s</text>`,
 		(svgLeft+svgWidth-svgRight)/2, y+38, quietColour, name)
 }
 
-// timeUnit is the unit in which marks are whole numbers.
+// timeUnit returns the unit in which marks are whole numbers.
 func timeUnit(by time.Duration) (unit time.Duration, name string) {
 	switch {
 	case by >= 24*time.Hour:

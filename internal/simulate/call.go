@@ -6,130 +6,144 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 )
 
-// The real callers follow so often from one server to another that it names as master.
+// How often the real clients and servers follow from one server to another that it names as master.
 const (
 	clientHops = 5
 	parentHops = 3
 )
 
-// A caller asks the tasks of a server, as a client does and a server its parent.
-type caller struct {
-	node *node
-	task int  // it is connected to; -1 none
-	turn int  // of the tasks, whose turn it is when it is not connected
-	cut  bool // nothing gets through
+// An rpcCaller sends requests to the tasks of a server, as a client does and a server to its parent.
+type rpcCaller struct {
+	node     *serverNode
+	task     int  // it is connected to; -1 for none
+	nextTask int  // the task to try next when it is not connected
+	cut      bool // no message arrives
 
-	all  bool // one that fails makes it try the others at once, as clients do
-	hops int  // it follows at most
+	triesAll bool // after a failure it tries the others at once, as clients do
+	maxHops  int  // how many redirects it follows
 }
 
-// A call is one request on its way, until it was answered or failed.
-type call struct {
+// An rpcCall is one request on its way, until it was answered or failed.
+//
+//	beginCall -> sendRequest -> handleAtTask -> onResponse
+//	                ^   |            |
+//	                |   | lost       | not the master
+//	                |   v            v
+//	                |  tryNextTask  followRedirect
+//	                +---+------------+
+type rpcCall struct {
 	w     *world
-	from  *caller
+	from  *rpcCaller
 	hops  int
 	tried [maxTasks]bool
 
-	ask  func(t *task) answer // decides at a server
-	done func(answer)         // is told what came back
+	serve      func(t *task) rpcResponse // runs at the server
+	onResponse func(rpcResponse)         // gets the response, not ok after all attempts failed
 }
 
-// An answer is what a server says, or that it failed.
-type answer struct {
+// An rpcResponse is what a server answers, or that the call failed.
+type rpcResponse struct {
 	ok     bool // the server is master
 	grants []capacity.Grant
 	clock  time.Time // the server's
 
-	// outside says that the grants are not from the root: the server, or one above it, has lost its
-	// parent and gives what its clients may use without.
-	outside bool
+	// detached says that the grants are not from the root: the server, or one above it, has lost its
+	// parent and grants what its clients may use without it.
+	detached bool
 }
 
-// begin sends the request to the task the caller is connected to, or whose turn it is.
-func (c *call) begin() {
+// beginCall sends the request to the task the caller is connected to, or to the next one.
+func (c *rpcCall) beginCall() {
 	if c.from.task < 0 {
-		c.from.task = c.from.turn
+		c.from.task = c.from.nextTask
 	}
-	c.send()
+	c.sendRequest()
 }
 
-func (c *call) send() {
+// sendRequest sends the request to the task the caller is connected to.
+func (c *rpcCall) sendRequest() {
 	w := c.w
 	w.counts.Requests++
 	c.tried[c.from.task] = true
-	if !c.through() {
-		w.after(w.scenario.network.timeout, c.failed)
+	if !c.messageArrives() {
+		w.scheduleAfter(w.scenario.network.timeout, c.tryNextTask)
 		return
 	}
 	t := c.from.node.tasks[c.from.task]
+	// A process that ends and starts again while the request travels has closed the connection.
 	run := t.runs
-	w.after(w.span(w.scenario.network.delay, w.travel), func() { c.arrive(t, run) })
+	delay := w.timeWithin(w.scenario.network.delay, w.networkRandom)
+	w.scheduleAfter(delay, func() { c.handleAtTask(t, run) })
 }
 
-// through reports whether a message gets through.
-func (c *call) through() bool {
+// messageArrives decides whether a message gets through.
+func (c *rpcCall) messageArrives() bool {
 	if c.from.cut {
 		return false
 	}
-	lost := max(c.w.scenario.network.loss, c.w.lost)
-	return lost == 0 || c.w.travel.Float64() >= lost
+	lost := max(c.w.scenario.network.loss, c.w.extraLoss)
+	// Without loss no random number is drawn, so switching loss on later does not change what happens before.
+	return lost == 0 || c.w.networkRandom.Float64() >= lost
 }
 
-// arrive is when the request is at the task.
-func (c *call) arrive(t *task, run int) {
+// handleAtTask is run when the request has arrived at the task.
+func (c *rpcCall) handleAtTask(t *task, run int) {
 	w := c.w
-	back := w.span(w.scenario.network.delay, w.travel)
+	back := w.timeWithin(w.scenario.network.delay, w.networkRandom)
 	if !t.up || t.runs != run {
-		w.after(back, c.failed) // the connection is refused, or broken
+		w.scheduleAfter(back, c.tryNextTask) // the connection is refused, or broken
 		return
 	}
-	a := c.ask(t)
-	if !c.through() {
-		w.after(w.scenario.network.timeout, c.failed)
+	a := c.serve(t)
+	// The server has decided, and the lease is given even if its response gets lost. Then the caller waits in
+	// vain, and what servers count and what clients use may differ.
+	if !c.messageArrives() {
+		w.scheduleAfter(w.scenario.network.timeout, c.tryNextTask)
 		return
 	}
 	if !a.ok {
 		master := t.node.master
-		w.after(back, func() { c.redirected(master) })
+		w.scheduleAfter(back, func() { c.followRedirect(master) })
 		return
 	}
+	// The protocol has whole seconds.
 	for i := range a.grants {
-		a.grants[i].Lease = wire(a.grants[i].Lease)
+		a.grants[i].Lease = roundLease(a.grants[i].Lease)
 	}
-	a.clock = t.clock()
-	w.after(back, func() {
+	a.clock = t.localTime()
+	w.scheduleAfter(back, func() {
 		w.counts.Answers++
-		c.done(a)
+		c.onResponse(a)
 	})
 }
 
-// redirected follows to the master, if the server knew one.
-func (c *call) redirected(master *task) {
+// followRedirect goes on to the master, if the server knew one.
+func (c *rpcCall) followRedirect(master *task) {
 	c.w.counts.Redirects++
 	c.hops++
-	if master == nil || c.hops > c.from.hops || c.tried[master.place] {
-		c.failed()
+	if master == nil || c.hops > c.from.maxHops || c.tried[master.position] {
+		c.tryNextTask()
 		return
 	}
-	c.from.task = master.place
-	c.send()
+	c.from.task = master.position
+	c.sendRequest()
 }
 
-// failed tries the next task, now or with the next call.
-func (c *call) failed() {
+// tryNextTask goes on to the next task, at once or with the next call.
+func (c *rpcCall) tryNextTask() {
 	tasks := len(c.from.node.tasks)
-	if c.from.all {
+	if c.from.triesAll {
 		for i := range tasks {
-			if next := (c.from.turn + i) % tasks; !c.tried[next] {
+			if next := (c.from.nextTask + i) % tasks; !c.tried[next] {
 				c.from.task = next
-				c.send()
+				c.sendRequest()
 				return
 			}
 		}
 	} else {
-		c.from.turn = (c.from.turn + 1) % tasks
+		c.from.nextTask = (c.from.nextTask + 1) % tasks
 	}
 	c.w.counts.Failures++
 	c.from.task = -1
-	c.done(answer{})
+	c.onResponse(rpcResponse{})
 }

@@ -6,195 +6,208 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 )
 
-// A client wants some of the resource, and uses what it may.
-type client struct {
+// A simClient is a client of the resource. Its decisions are those of a real capacity.Holder.
+type simClient struct {
 	w     *world
 	name  string
-	node  *node
-	group *group
+	node  *serverNode
+	group *clientGroup
 	skew  time.Duration
 
 	up     bool
-	runs   int // counts its comings
-	wish   wish
+	runs   int // counts starts and stops: what belongs to an earlier run is ignored
+	wants  wantsState
 	step   int
 	holder *capacity.Holder
-	caller caller
-	use    use
+	caller rpcCaller
+	usage  clientUsage
 
-	planned time.Duration // when it wakes next; never
-	turn    uint64        // counts plans, so that only the last one is carried out
+	wakeAt     time.Duration // when it wakes next; never
+	planNumber uint64        // counts plans: only the last one is carried out
 
-	released time.Duration // when its server has heard that it left; 0 before it ever did
+	released time.Duration // when its last release arrives at the server; 0 before the first
 
-	outside bool    // its lease is not from the root
-	comes   bool    // an answer of amount is on its way
-	amount  float64 // of it
+	detached       bool    // its lease is not from the root
+	responseOnWay  bool    // a response with responseAmount is on its way
+	responseAmount float64 // of it
 }
 
-// A use is what a client may use, and what it wants.
-type use struct {
+// A clientUsage is what a client may use, and what it wants.
+type clientUsage struct {
 	leased, safe, wants float64
-	told                float64 // leased, less what an answer on its way takes back
+	confirmed           float64 // leased, less what a response on its way takes back
 }
 
-func (w *world) newClient(n *node, g *group, name string) {
-	c := &client{w: w, name: name, node: n, group: g, skew: w.skew()}
-	c.wish = wish{g.recipe.base, g.recipe.base}
-	c.caller = caller{node: n, task: -1, all: true, hops: clientHops}
-	c.caller.turn = w.travel.IntN(len(n.tasks))
+func (w *world) newClient(n *serverNode, g *clientGroup, name string) {
+	c := &simClient{w: w, name: name, node: n, group: g, skew: w.randomSkew()}
+	c.wants = wantsState{g.recipe.base, g.recipe.base}
+	c.caller = rpcCaller{node: n, task: -1, triesAll: true, maxHops: clientHops}
+	c.caller.nextTask = w.networkRandom.IntN(len(n.tasks))
 	w.clients = append(w.clients, c)
 }
 
-func (c *client) clock() time.Time { return c.w.clock(c.skew) }
+func (c *simClient) localTime() time.Time { return c.w.clockWithSkew(c.skew) }
 
-// join starts the client.
-func (c *client) join() {
+// startClient starts the client.
+func (c *simClient) startClient() {
 	if c.up {
 		return
 	}
 	// One that comes back at once is heard after its good-bye, as on one connection. Otherwise that would end
 	// the lease it has just been given, which is what no client of one name does to itself.
+	// A client that comes back at once must be heard after its release, as on one connection. Otherwise the
+	// release would end the lease it has just been given, which no real client does to itself.
 	if c.released > c.w.now {
-		c.w.at(c.released, c.join)
+		c.w.scheduleAt(c.released, c.startClient)
 		return
 	}
 	c.up = true
 	c.runs++
-	c.planned = never
+	c.wakeAt = never
 	c.caller.task = -1
 	c.holder = capacity.NewHolder(capacity.HolderConfig{
-		MinRefresh: c.group.minRefresh, Random: c.w.travel.Float64,
+		MinRefresh: c.group.minRefresh, Random: c.w.networkRandom.Float64,
 	})
-	c.holder.Want(resourceName, c.group.priority, c.wish.now)
-	c.wake()
+	c.holder.Want(resourceName, c.group.priority, c.wants.now)
+	c.wakeUp()
 	if c.group.every > 0 && c.group.recipe.change != "" {
 		run := c.runs
-		c.w.after(c.w.span(span{0, c.group.every}, c.w.wishes), func() { c.change(run) })
+		// The first step comes at a random time, so that clients which start together do not change together.
+		first := c.w.timeWithin(timeRange{0, c.group.every}, c.w.wantsRandom)
+		c.w.scheduleAfter(first, func() { c.stepWants(run) })
 	}
 }
 
-// change is one step of the recipe.
-func (c *client) change(run int) {
+// stepWants takes one step of the recipe.
+func (c *simClient) stepWants(run int) {
 	if !c.up || c.runs != run {
 		return
 	}
 	g := c.group
 	c.step++
-	if g.reset > 0 && c.step >= g.turn() {
-		c.step, c.wish.now = 0, c.wish.base
+	if g.reset > 0 && c.step >= g.stepsPerTurn() {
+		c.step, c.wants.now = 0, c.wants.base
 	} else {
-		c.wish.now = g.recipe.next(c.wish, c.step, g.turn(), c.w.wishes)
+		c.wants.now = g.recipe.next(c.wants, c.step, g.stepsPerTurn(), c.w.wantsRandom)
 	}
-	c.want()
-	c.w.after(g.every, func() { c.change(run) })
+	c.updateWants()
+	c.w.scheduleAfter(g.every, func() { c.stepWants(run) })
 }
 
-// want tells the holder what is wanted now.
-func (c *client) want() {
+// updateWants passes what is wanted now to the holder.
+func (c *simClient) updateWants() {
 	if c.up {
-		c.holder.Want(resourceName, c.group.priority, c.wish.now)
-		c.wake()
+		c.holder.Want(resourceName, c.group.priority, c.wants.now)
+		c.wakeUp()
 	}
 }
 
-// wake does what is due, and plans when to wake again.
-func (c *client) wake() {
+// wakeUp does what is due, and plans when to wake again.
+func (c *simClient) wakeUp() {
 	if !c.up {
 		return
 	}
-	now := c.clock()
+	now := c.localTime()
+	// First what has run out, then the request: a request must not report a lease that has ended.
 	c.holder.Tick(now)
-	c.account(now)
+	c.recordUsage(now)
 	if requests := c.holder.Requests(now); len(requests) > 0 {
-		c.send(requests)
+		c.sendRequests(requests)
 	}
-	c.plan()
+	c.scheduleWake()
 }
 
-// plan plans to wake, if that is due before it is planned. A client that wakes too early plans again.
-func (c *client) plan() {
+// scheduleWake plans to wake up, if that is due before what is planned. A client that wakes too early plans
+// again.
+func (c *simClient) scheduleWake() {
 	instant := c.holder.Next()
 	if instant.IsZero() {
 		return
 	}
-	next := max(planned(instant, c.skew), c.w.now)
-	if next >= c.planned {
+	next := max(virtualTime(instant, c.skew), c.w.now)
+	if next >= c.wakeAt {
 		return
 	}
-	c.planned = next
-	c.turn++
-	turn := c.turn
-	c.w.at(next, func() {
-		if turn == c.turn {
-			c.planned = never
-			c.wake()
+	c.wakeAt = next
+	// Events cannot be removed from the queue. One whose number is out of date does nothing.
+	c.planNumber++
+	turn := c.planNumber
+	c.w.scheduleAt(next, func() {
+		if turn == c.planNumber {
+			c.wakeAt = never
+			c.wakeUp()
 		}
 	})
 }
 
-func (c *client) send(requests []capacity.Request) {
+// sendRequests sends requests to the client's server, and applies the response.
+func (c *simClient) sendRequests(requests []capacity.Request) {
 	run := c.runs
-	call := &call{w: c.w, from: &c.caller}
-	call.ask = func(t *task) answer {
-		a := t.decide(question{c.name, requests, c.outside})
+	call := &rpcCall{w: c.w, from: &c.caller}
+	call.serve = func(t *task) rpcResponse {
+		a := t.grantLeases(rpcRequest{c.name, requests, c.detached})
+		// This runs at the server, before the response travels back. The measurement must know from here on
+		// that the client is about to get another amount.
 		if len(a.grants) > 0 && c.runs == run {
-			c.coming(a.grants[0].Lease.Capacity)
+			c.noteResponse(a.grants[0].Lease.Capacity)
 		}
 		return a
 	}
-	call.done = func(a answer) {
+	call.onResponse = func(a rpcResponse) {
+		// The client that asked has stopped. A restarted one has a new holder, which has not asked.
 		if !c.up || c.runs != run {
 			return
 		}
-		c.comes = false
+		c.responseOnWay = false
 		if a.ok {
-			c.holder.AnsweredBy(c.clock(), a.clock, a.grants)
-			c.outside = a.outside
+			c.holder.AnsweredBy(c.localTime(), a.clock, a.grants)
+			c.detached = a.detached
 		} else {
-			c.holder.Failed(c.clock())
+			c.holder.Failed(c.localTime())
 		}
-		c.wake()
+		c.wakeUp()
 	}
-	call.begin()
+	call.beginCall()
 }
 
-// coming notes that a server has decided, and that the client will hear of it.
-func (c *client) coming(amount float64) {
-	c.comes, c.amount = true, amount
-	c.account(c.clock())
+// noteResponse notes that a server has decided, and that its response is on its way.
+func (c *simClient) noteResponse(amount float64) {
+	c.responseOnWay, c.responseAmount = true, amount
+	c.recordUsage(c.localTime())
 }
 
-// account tells the measure what the client may use from now on.
-func (c *client) account(now time.Time) {
-	u := use{wants: c.wish.now}
+// recordUsage passes what the client may use from now on to the measurement.
+func (c *simClient) recordUsage(now time.Time) {
+	u := clientUsage{wants: c.wants.now}
 	amount, leased := c.holder.Capacity(now, resourceName)
 	if amount < 0 {
-		amount = c.wish.now // without limit
+		amount = c.wants.now // without limit
 	}
-	if leased && !c.outside {
-		u.leased, u.told = amount, amount
-		if c.comes {
-			u.told = min(amount, c.amount)
+	// A lease that goes back to the root counts against the capacity. Everything else is use without a lease,
+	// as far as the root can know.
+	if leased && !c.detached {
+		u.leased, u.confirmed = amount, amount
+		if c.responseOnWay {
+			u.confirmed = min(amount, c.responseAmount)
 		}
 	} else {
 		u.safe = amount
 	}
-	c.w.measure.uses(c, u)
+	c.w.measure.noteUsage(c, u)
 }
 
-// leave ends the client, with or without a word to its server.
-func (c *client) leave(release bool) {
+// stopClient stops the client, with or without a release to its server.
+func (c *simClient) stopClient(release bool) {
 	if !c.up {
 		return
 	}
 	c.up = false
 	c.runs++
-	c.comes = false
-	c.w.measure.uses(c, use{})
+	c.responseOnWay = false
+	c.w.measure.noteUsage(c, clientUsage{})
 	if master := c.node.master; release && master != nil && master.up && !c.caller.cut {
-		delay := c.w.span(c.w.scenario.network.delay, c.w.travel)
+		delay := c.w.timeWithin(c.w.scenario.network.delay, c.w.networkRandom)
 		c.released = c.w.now + delay
-		c.w.after(delay, func() { master.server.Release(master.clock(), c.name, resourceName) })
+		c.w.scheduleAfter(delay, func() { master.server.Release(master.localTime(), c.name, resourceName) })
 	}
 }

@@ -2,10 +2,10 @@ package simulate
 
 import "time"
 
-// maxOvers are kept with time and size; all are counted.
+// maxOvers is how many excesses are kept with time and size; all are counted.
 const maxOvers = 1000
 
-// An excess keeps the times in which more is used than there is.
+// An excess records the times in which more is used than there is.
 type excess struct {
 	count int
 	time  time.Duration
@@ -14,12 +14,13 @@ type excess struct {
 	open  bool
 }
 
-// advance counts an interval in which nothing changed.
-func (e *excess) advance(from, to time.Duration, over bool, by float64) {
+// addInterval counts an interval in which nothing changed. Intervals that follow each other make one excess.
+func (e *excess) addInterval(from, to time.Duration, over bool, by float64) {
 	if !over {
 		e.open = false
 		return
 	}
+	// Only the first excesses are kept with their times; all are counted.
 	if !e.open {
 		e.count++
 		e.open = true
@@ -29,6 +30,8 @@ func (e *excess) advance(from, to time.Duration, over bool, by float64) {
 	}
 	e.time += to - from
 	e.most = max(e.most, by)
+	// Only the excess that is still open can grow, and it is the last of the list if the list has not been
+	// full.
 	if e.count == len(e.list) {
 		last := &e.list[e.count-1]
 		last.For += to - from
@@ -36,8 +39,8 @@ func (e *excess) advance(from, to time.Duration, over bool, by float64) {
 	}
 }
 
-// A shortage is a server whose clients hold more than its parent gives it: the parent took some back, and
-// the clients have not heard of it yet.
+// A shortage is a server whose clients hold more than its parent gives it: the parent took some back, and the
+// clients do not know yet.
 type shortage struct {
 	excess
 	used  float64 // by clients anywhere below
@@ -46,24 +49,25 @@ type shortage struct {
 	last  time.Duration
 }
 
-// advance counts the time since the last change.
-func (s *shortage) advance(now time.Duration) {
+// advanceTo counts the time since the last change.
+func (s *shortage) advanceTo(now time.Duration) {
+	// The parent's lease may run out within the interval. Up to then its amount counts, and nothing after it.
 	if middle := min(max(s.until, s.last), now); middle > s.last {
-		s.part(middle, s.given)
+		s.addPart(middle, s.given)
 	}
 	if now > s.last {
-		s.part(now, 0)
+		s.addPart(now, 0)
 	}
 }
 
-func (s *shortage) part(to time.Duration, given float64) {
+func (s *shortage) addPart(to time.Duration, given float64) {
 	by := s.used - given
-	s.excess.advance(s.last, to, by > tolerance*max(1, given, s.used), by)
+	s.excess.addInterval(s.last, to, by > tolerance*max(1, given, s.used), by)
 	s.last = to
 }
 
-// supplied notes what a parent gave to the server.
-func (n *node) supplied(now time.Duration, given float64, until time.Duration) {
-	n.shortage.advance(now)
+// noteSupply notes what a parent gave to the server.
+func (n *serverNode) noteSupply(now time.Duration, given float64, until time.Duration) {
+	n.shortage.advanceTo(now)
 	n.shortage.given, n.shortage.until = given, until
 }

@@ -12,71 +12,73 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// An expectation is one figure and what it should be, such as "handed_out from 100s to 300s >= 94%".
+// An expectation is a statistic and what it should be, such as "handed_out from 100s to 300s >= 94%".
 type expectation struct {
-	text     string
-	figure   string
-	of       string        // the name of a group of clients
-	from, to time.Duration // from -1: where the measuring begins; to 0: the end
-	compare  string
-	value    float64
+	text      string
+	statistic string
+	of        string        // the name of a group of clients
+	from, to  time.Duration // from -1: where the measuring begins; to 0: the end
+	compare   string
+	value     float64
 }
 
-// A figure is something measured over a part of the run.
-type figure struct {
-	unit  unit
-	value func(m *meter) float64
+// A statistic is a number measured over a part of the run.
+type statistic struct {
+	unit  valueUnit
+	value func(m *intervalMeter) float64
 }
 
-// A unit says how a figure is written.
-type unit int
+// A valueUnit says how a statistic is written.
+type valueUnit int
 
 const (
-	share  unit = iota // 94%
-	times              // 3
-	lapses             // 1m30s, kept as seconds
+	unitShare   valueUnit = iota // 94%
+	unitCount                    // 3
+	unitSeconds                  // 1m30s, kept as seconds
 )
 
-// figures are all that can be expected. The report explains them.
-var figures = map[string]figure{
-	"handed_out":  {share, func(m *meter) float64 { return ratio(m.given, m.possible) }},
-	"of_capacity": {share, func(m *meter) float64 { return ratio(m.leased, m.capacity) }},
-	"useful":      {share, func(m *meter) float64 { return ratio(m.useful, m.possible) }},
-	"satisfied":   {share, func(m *meter) float64 { return ratio(m.satisfied, m.wanted) }},
-	"lowest":      {share, func(m *meter) float64 { return m.lowest }},
-	"peak":        {share, func(m *meter) float64 { return m.peak }},
-	"safe_peak":   {share, func(m *meter) float64 { return m.safePeak }},
-	"over":        {times, func(m *meter) float64 { return float64(m.over.count) }},
-	"over_time":   {lapses, func(m *meter) float64 { return m.over.time.Seconds() }},
-	"brief":       {times, func(m *meter) float64 { return float64(m.brief.count) }},
-	"brief_time":  {lapses, func(m *meter) float64 { return m.brief.time.Seconds() }},
-	"settled":     {lapses, func(m *meter) float64 { return m.settled.Seconds() }},
-	"first_lease": {lapses, func(m *meter) float64 { return m.firstLease.Seconds() }},
-	"zero_grants": {times, func(m *meter) float64 { return float64(m.zeroGrants) }},
+// statistics are all that can be expected. The report explains them.
+var statistics = map[string]statistic{
+	"handed_out":  {unitShare, func(m *intervalMeter) float64 { return ratio(m.given, m.possible) }},
+	"of_capacity": {unitShare, func(m *intervalMeter) float64 { return ratio(m.leased, m.capacity) }},
+	"useful":      {unitShare, func(m *intervalMeter) float64 { return ratio(m.useful, m.possible) }},
+	"satisfied":   {unitShare, func(m *intervalMeter) float64 { return ratio(m.satisfied, m.wanted) }},
+	"lowest":      {unitShare, func(m *intervalMeter) float64 { return m.lowest }},
+	"peak":        {unitShare, func(m *intervalMeter) float64 { return m.peak }},
+	"safe_peak":   {unitShare, func(m *intervalMeter) float64 { return m.safePeak }},
+	"over":        {unitCount, func(m *intervalMeter) float64 { return float64(m.over.count) }},
+	"over_time":   {unitSeconds, func(m *intervalMeter) float64 { return m.over.time.Seconds() }},
+	"brief":       {unitCount, func(m *intervalMeter) float64 { return float64(m.brief.count) }},
+	"brief_time":  {unitSeconds, func(m *intervalMeter) float64 { return m.brief.time.Seconds() }},
+	"settled":     {unitSeconds, func(m *intervalMeter) float64 { return m.settled.Seconds() }},
+	"first_lease": {unitSeconds, func(m *intervalMeter) float64 { return m.firstLease.Seconds() }},
+	"zero_grants": {unitCount, func(m *intervalMeter) float64 { return float64(m.zeroGrants) }},
 }
 
 var expectationForm = regexp.MustCompile(
 	`^([a-z_]+)(?: of (\S+))?(?: from (\S+))?(?: to (\S+))? (<=|>=|==) (\S+)$`)
 
-func (r *reader) expectation(node *yaml.Node, s *Scenario) {
+func (r *scenarioReader) readExpectation(node *yaml.Node, s *Scenario) {
 	var e expectation
-	value(r, &e, parseExpectation)(node)
-	s.expected = append(s.expected, e)
+	readValue(r, &e, parseExpectation)(node)
+	s.expectations = append(s.expectations, e)
 }
 
 func parseExpectation(text string) (expectation, error) {
 	e := expectation{text: text, from: -1}
+	// The groups of the expression are: statistic, group of clients, from, to, comparison, value.
 	part := expectationForm.FindStringSubmatch(strings.Join(strings.Fields(text), " "))
 	if part == nil {
 		return e, fmt.Errorf("%q is no expectation, want one such as handed_out from 100s >= 94%%", text)
 	}
-	e.figure, e.of, e.compare = part[1], part[2], part[5]
-	figure, known := figures[e.figure]
+	e.statistic, e.of, e.compare = part[1], part[2], part[5]
+	figure, known := statistics[e.statistic]
 	if !known {
 		return e, fmt.Errorf("%q is no figure, want one of %s",
-			e.figure, strings.Join(slices.Sorted(maps.Keys(figures)), ", "))
+			e.statistic, strings.Join(slices.Sorted(maps.Keys(statistics)), ", "))
 	}
-	if e.of != "" && e.figure != "satisfied" {
+	// The others are about the tree as a whole.
+	if e.of != "" && e.statistic != "satisfied" {
 		return e, fmt.Errorf("%q is of %s, want that for satisfied alone", text, e.of)
 	}
 	var err error
@@ -92,15 +94,15 @@ func parseExpectation(text string) (expectation, error) {
 	if e.to != 0 && e.to <= max(e.from, 0) {
 		return e, fmt.Errorf("%q ends at %v, want that after its beginning", text, e.to)
 	}
-	e.value, err = figure.unit.parse(part[6])
+	e.value, err = figure.unit.parseValue(part[6])
 	return e, err
 }
 
-func (u unit) parse(text string) (float64, error) {
+func (u valueUnit) parseValue(text string) (float64, error) {
 	switch u {
-	case share:
+	case unitShare:
 		return parseShare(text)
-	case lapses:
+	case unitSeconds:
 		d, err := parseTime(text)
 		return d.Seconds(), err
 	default:
@@ -108,19 +110,19 @@ func (u unit) parse(text string) (float64, error) {
 	}
 }
 
-// write is a figure as it is read.
-func (u unit) write(value float64) string {
+// formatValue writes a value as parseValue reads it.
+func (u valueUnit) formatValue(value float64) string {
 	switch u {
-	case share:
+	case unitShare:
 		return fmt.Sprintf("%.2f%%", 100*value)
-	case lapses:
+	case unitSeconds:
 		return shortTime(time.Duration(value * float64(time.Second)))
 	default:
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
 }
 
-// shortTime is a time as people write it: to the tenth of a second, and 1m40s for 1m40.0s.
+// shortTime writes a time as people do: to the tenth of a second, and 1m40s for 1m40.0s.
 func shortTime(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -128,8 +130,8 @@ func shortTime(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// holds reports whether what was measured is what was expected.
-func (e *expectation) holds(measured float64) bool {
+// holdsFor reports whether what was measured is what was expected.
+func (e *expectation) holdsFor(measured float64) bool {
 	const rounding = 1e-9
 	switch e.compare {
 	case "<=":
@@ -141,6 +143,7 @@ func (e *expectation) holds(measured float64) bool {
 	}
 }
 
+// ratio returns part/whole. Of nothing, everything was given: it is 1 for a whole of 0.
 func ratio(part, whole float64) float64 {
 	if whole == 0 {
 		return 1

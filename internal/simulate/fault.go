@@ -10,31 +10,33 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxFaults are shown of one file.
+// maxFaults is how many faults of one file are shown.
 const maxFaults = 50
 
-// A fault is something in the file that cannot be, and where.
-type fault struct {
+// A scenarioFault is an error in the file, and where it is.
+type scenarioFault struct {
 	line, column int
 	text         string
 }
 
-// A reader takes a file apart and notes its faults.
-type reader struct {
-	faults []fault
+// A scenarioReader reads a file and collects its faults.
+type scenarioReader struct {
+	faults []scenarioFault
 }
 
-// fault notes that something cannot be. The text begins with its subject.
-func (r *reader) fault(node *yaml.Node, format string, args ...any) {
-	r.faults = append(r.faults, fault{max(node.Line, 1), max(node.Column, 1), fmt.Sprintf(format, args...)})
+// addFault adds a fault at a node. The text begins with its subject.
+func (r *scenarioReader) addFault(node *yaml.Node, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	r.faults = append(r.faults, scenarioFault{max(node.Line, 1), max(node.Column, 1), text})
 }
 
-// err tells all faults in the order of the file.
-func (r *reader) err(name string) error {
+// joinFaults returns all faults in the order of the file as one error, nil if there are none.
+func (r *scenarioReader) joinFaults(name string) error {
 	if len(r.faults) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.faults, func(a, b fault) int {
+	// Faults were found in the order of the checks, not of the file.
+	slices.SortStableFunc(r.faults, func(a, b scenarioFault) int {
 		return cmp.Or(a.line-b.line, a.column-b.column)
 	})
 	var text strings.Builder
@@ -48,24 +50,26 @@ func (r *reader) err(name string) error {
 	return errors.New(strings.TrimSuffix(text.String(), "\n"))
 }
 
-// fields say how the value of each key of a mapping is read.
-type fields map[string]func(*yaml.Node)
+// fieldReaders has a function for each key of a mapping, which reads its value.
+type fieldReaders map[string]func(*yaml.Node)
 
-// mapping reads a mapping: known keys only, none twice, and all that are required.
-func (r *reader) mapping(node *yaml.Node, known fields, required ...string) {
+// readMapping reads a mapping. Its keys must be known, none may come twice, and the required ones must be
+// there.
+func (r *scenarioReader) readMapping(node *yaml.Node, known fieldReaders, required ...string) {
 	if node.Kind != yaml.MappingNode {
-		r.fault(node, "%s here, want settings: %s", kindName(node), known.names())
+		r.addFault(node, "%s here, want settings: %s", kindName(node), known.sortedNames())
 		return
 	}
+	// The line of each key that was read; 0 for the others.
 	first := make(map[string]int)
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		read := known[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || read == nil:
-			r.fault(key, "%q is no setting here, want one of %s", key.Value, known.names())
+			r.addFault(key, "%q is no setting here, want one of %s", key.Value, known.sortedNames())
 		case first[key.Value] > 0:
-			r.fault(key, "%s is set twice, first in line %d", key.Value, first[key.Value])
+			r.addFault(key, "%s is set twice, first in line %d", key.Value, first[key.Value])
 		default:
 			first[key.Value] = key.Line
 			read(value)
@@ -73,12 +77,12 @@ func (r *reader) mapping(node *yaml.Node, known fields, required ...string) {
 	}
 	for _, name := range required {
 		if first[name] == 0 {
-			r.fault(node, "%s is missing", name)
+			r.addFault(node, "%s is missing", name)
 		}
 	}
 }
 
-func (f fields) names() string {
+func (f fieldReaders) sortedNames() string {
 	names := make([]string, 0, len(f))
 	for name := range f {
 		names = append(names, name)
@@ -87,11 +91,11 @@ func (f fields) names() string {
 	return strings.Join(names, ", ")
 }
 
-// list reads the items of a list.
-func (r *reader) list(read func(*yaml.Node)) func(*yaml.Node) {
+// readList returns a function that reads the items of a list.
+func (r *scenarioReader) readList(read func(*yaml.Node)) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.SequenceNode {
-			r.fault(node, "%s here, want a list", kindName(node))
+			r.addFault(node, "%s here, want a list", kindName(node))
 			return
 		}
 		for _, item := range node.Content {
@@ -100,7 +104,7 @@ func (r *reader) list(read func(*yaml.Node)) func(*yaml.Node) {
 	}
 }
 
-// kindName is what a node is, in a sentence.
+// kindName describes a node in a sentence.
 func kindName(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:

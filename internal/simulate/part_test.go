@@ -36,14 +36,14 @@ func TestRecipesChangeWants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := r.next(wish{base: r.base, now: s.now}, s.step, sinSteps, random)
+		got := r.next(wantsState{base: r.base, now: s.now}, s.step, sinSteps, random)
 		if math.Abs(got-s.want) > 1e-9 {
 			t.Errorf("%s, step %d from %v = %v, want %v", s.recipe, s.step, s.now, got, s.want)
 		}
 	}
 	r, _ := parseRecipe("1x100+random_change(10%)")
 	for range 1000 {
-		if got := r.next(wish{100, 50}, 1, sinSteps, random); got < 45 || got > 55 {
+		if got := r.next(wantsState{100, 50}, 1, sinSteps, random); got < 45 || got > 55 {
 			t.Fatalf("%+v from 50 = %v, want 45 to 55", r, got)
 		}
 	}
@@ -57,12 +57,12 @@ func TestExcessIsCountedAtEveryInstant(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{scenario: s, measure: newMeasure(s)}
-	w.nodes = []*node{{shortage: &shortage{}}}
-	a := &client{w: w, node: w.nodes[0], group: &s.groups[0]}
-	b := &client{w: w, node: w.nodes[0], group: &s.groups[0]}
-	has := func(at time.Duration, c *client, amount float64) {
+	w.nodes = []*serverNode{{shortage: &shortage{}}}
+	a := &simClient{w: w, node: w.nodes[0], group: &s.groups[0]}
+	b := &simClient{w: w, node: w.nodes[0], group: &s.groups[0]}
+	has := func(at time.Duration, c *simClient, amount float64) {
 		w.now = at
-		w.measure.uses(c, use{leased: amount, told: amount, wants: 100})
+		w.measure.noteUsage(c, clientUsage{leased: amount, confirmed: amount, wants: 100})
 	}
 	has(time.Second, a, 60)
 	has(2*time.Second, b, 60) // 120 of 100, for no time
@@ -71,7 +71,7 @@ func TestExcessIsCountedAtEveryInstant(t *testing.T) {
 	has(3*time.Second+1, b, 60)
 	has(4*time.Second, b, 70) // 110, for a second
 	has(5*time.Second, b, 60)
-	w.measure.advance(6 * time.Second)
+	w.measure.advanceTo(6 * time.Second)
 	over := w.measure.meters[1].over
 	if over.count != 2 || over.time != time.Second+1 || over.most != 10 {
 		t.Errorf("above the capacity %d times, %v, by %v, want 2 times, 1.000000001s, by 10",
@@ -85,15 +85,16 @@ func TestExcessIsCountedAtEveryInstant(t *testing.T) {
 // TestAnswerOnItsWayIsNoExcess wants what an answer takes back to be counted apart while it travels.
 func TestAnswerOnItsWayIsNoExcess(t *testing.T) {
 	m := newMeter(0, time.Minute)
-	m.advance(0, time.Second, &state{capacity: 100, wants: 200, leased: 110, told: 100})
-	m.advance(time.Second, 3*time.Second, &state{capacity: 100, wants: 200, leased: 110, told: 105})
+	m.addInterval(0, time.Second, &runState{capacity: 100, wants: 200, leased: 110, confirmed: 100})
+	state := &runState{capacity: 100, wants: 200, leased: 110, confirmed: 105}
+	m.addInterval(time.Second, 3*time.Second, state)
 	if m.brief.time != time.Second || m.over.time != 2*time.Second {
 		t.Errorf("brief %v, over %v, want 1s and 2s", m.brief.time, m.over.time)
 	}
 }
 
 func TestReportIsJSON(t *testing.T) {
-	var back Report
+	var back RunReport
 	r := Run(shipped(t, "one"), 1)
 	if err := json.Unmarshal(r.JSON(), &back); err != nil {
 		t.Fatal(err)

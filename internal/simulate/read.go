@@ -13,48 +13,49 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Defaults of what a scenario may leave out. The waiting times are those of the real clients.
+// The defaults of optional settings. The timeouts are those of the real clients.
 const (
-	defaultSample     = 5 * time.Second
-	defaultSettled    = 0.95
-	defaultTakes      = 10 * time.Second // a crash until the lock has run out and another is elected
-	defaultTimeout    = 5 * time.Second
-	defaultMinRefresh = 5 * time.Second
-	defaultTasks      = 3
+	defaultSample         = 5 * time.Second
+	defaultRecoveredShare = 0.95
+	defaultTakeoverTime   = 10 * time.Second // a crash until the lock has run out and another is elected
+	defaultTimeout        = 5 * time.Second
+	defaultMinRefresh     = 5 * time.Second
+	defaultTasks          = 3
 )
 
-// Read reads a scenario. name is the file's and stands before what is wrong in it.
+// Read reads a scenario. name is the file's name, and stands before each fault.
 func Read(name string, text []byte) (*Scenario, error) {
 	base := filepath.Base(name)
 	s := &Scenario{
-		Name:    strings.TrimSuffix(base, filepath.Ext(base)),
-		sample:  defaultSample,
-		settled: defaultSettled,
-		takes:   defaultTakes,
-		network: network{timeout: defaultTimeout},
-		oneName: true,
+		Name:           strings.TrimSuffix(base, filepath.Ext(base)),
+		sampleEvery:    defaultSample,
+		recoveredShare: defaultRecoveredShare,
+		takeoverTime:   defaultTakeoverTime,
+		network:        networkModel{timeout: defaultTimeout},
+		oneName:        true,
 	}
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s has %d bytes, want a scenario of at most %d", name, len(text), MaxSize)
 	}
-	node, err := document(text)
+	node, err := parseDocument(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", name, err)
 	}
-	var r reader
-	r.scenario(node, s)
+	var r scenarioReader
+	r.readScenario(node, s)
+	// The checks across settings assume that each setting was read.
 	if len(r.faults) == 0 {
-		r.check(node, s)
+		r.checkScenario(node, s)
 	}
-	if err := r.err(name); err != nil {
+	if err := r.joinFaults(name); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// document is the one document of a file. Its errors begin with the place.
-func document(text []byte) (*yaml.Node, error) {
-	// That a key comes twice is found by us, with all else.
+// parseDocument parses the one document of a file. Its errors begin with the place.
+func parseDocument(text []byte) (*yaml.Node, error) {
+	// A key that comes twice is found by readMapping, which reports it with all other faults.
 	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithV4Defaults(), yaml.WithUniqueKeys(false))
 	if err != nil {
 		panic(err) // the options are ours
@@ -71,146 +72,151 @@ func document(text []byte) (*yaml.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("1:1: not YAML: %w", err)
 	}
+	// A second document would be ignored silently otherwise.
 	if loader.Load(&second) == nil {
 		return nil, fmt.Errorf("%d:%d: a second document begins here, want one", second.Line, second.Column)
 	}
 	return node.Content[0], nil
 }
 
-func (r *reader) scenario(node *yaml.Node, s *Scenario) {
-	r.mapping(node, fields{
-		"title":    value(r, &s.Title, parseText),
-		"duration": value(r, &s.duration, parsePositiveTime),
-		"sample":   value(r, &s.sample, parsePositiveTime),
-		"measure":  value(r, &s.from, parseTime),
-		"settled":  value(r, &s.settled, parseChance),
-		"takes":    value(r, &s.takes, parseTime),
-		"one_name": value(r, &s.oneName, parseBool),
-		"resource": func(n *yaml.Node) { r.resource(n, &s.resource) },
-		"network":  func(n *yaml.Node) { r.network(n, &s.network) },
-		"servers":  r.list(func(n *yaml.Node) { r.level(n, s) }),
-		"clients":  r.list(func(n *yaml.Node) { r.group(n, s) }),
-		"events":   r.list(func(n *yaml.Node) { s.happening = append(s.happening, r.event(n)) }),
-		"mishaps":  func(n *yaml.Node) { r.mishaps(n, &s.mishaps) },
-		"expect":   r.list(func(n *yaml.Node) { r.expectation(n, s) }),
+func (r *scenarioReader) readScenario(node *yaml.Node, s *Scenario) {
+	r.readMapping(node, fieldReaders{
+		"title":    readValue(r, &s.Title, parseText),
+		"duration": readValue(r, &s.duration, parsePositiveTime),
+		"sample":   readValue(r, &s.sampleEvery, parsePositiveTime),
+		"measure":  readValue(r, &s.measureFrom, parseTime),
+		"settled":  readValue(r, &s.recoveredShare, parseChance),
+		"takes":    readValue(r, &s.takeoverTime, parseTime),
+		"one_name": readValue(r, &s.oneName, parseBool),
+		"resource": func(n *yaml.Node) { r.readResource(n, &s.resource) },
+		"network":  func(n *yaml.Node) { r.readNetwork(n, &s.network) },
+		"servers":  r.readList(func(n *yaml.Node) { r.readLevel(n, s) }),
+		"clients":  r.readList(func(n *yaml.Node) { r.readGroup(n, s) }),
+		"events":   r.readList(func(n *yaml.Node) { s.events = append(s.events, r.readEvent(n)) }),
+		"mishaps":  func(n *yaml.Node) { r.readRandomEvents(n, &s.randomEvents) },
+		"expect":   r.readList(func(n *yaml.Node) { r.readExpectation(n, s) }),
 	}, "title", "duration", "resource", "servers", "clients")
 }
 
-// resource has the words of a server's configuration.
-func (r *reader) resource(node *yaml.Node, t *capacity.Template) {
+// readResource reads a template, in the words of a server's configuration.
+func (r *scenarioReader) readResource(node *yaml.Node, t *capacity.Template) {
 	t.Glob = "*"
+	// Pointers are set only if the key is there: nil stands for a setting that was left out.
 	safe := func(n *yaml.Node) {
 		t.Safe = new(float64)
-		value(r, t.Safe, parseSafe)(n)
+		readValue(r, t.Safe, parseSafe)(n)
 	}
-	r.mapping(node, fields{
-		"capacity":      value(r, &t.Capacity, parseNumber),
+	r.readMapping(node, fieldReaders{
+		"capacity":      readValue(r, &t.Capacity, parseNumber),
 		"safe_capacity": safe,
-		"algorithm":     func(n *yaml.Node) { r.algorithm(n, &t.Algorithm) },
+		"algorithm":     func(n *yaml.Node) { r.readAlgorithm(n, &t.Algorithm) },
 	}, "capacity", "algorithm")
 }
 
-func (r *reader) algorithm(node *yaml.Node, a *capacity.Algorithm) {
+func (r *scenarioReader) readAlgorithm(node *yaml.Node, a *capacity.Algorithm) {
+	// As safe_capacity: nil means that the setting was left out.
 	learning := func(n *yaml.Node) {
 		a.Learning = new(time.Duration)
-		value(r, a.Learning, parseSeconds(0))(n)
+		readValue(r, a.Learning, parseSeconds(0))(n)
 	}
 	parameter := func(n *yaml.Node) {
-		var p capacity.Parameter
-		r.mapping(n, fields{
-			"name": value(r, &p.Name, parseText), "value": value(r, &p.Value, parseText),
+		var p capacity.AlgorithmParameter
+		r.readMapping(n, fieldReaders{
+			"name": readValue(r, &p.Name, parseText), "value": readValue(r, &p.Value, parseText),
 		}, "name", "value")
 		a.Parameters = append(a.Parameters, p)
 	}
-	r.mapping(node, fields{
-		"kind":                   value(r, &a.Kind, parseKind),
-		"lease_length":           value(r, &a.LeaseLength, parseSeconds(1)),
-		"refresh_interval":       value(r, &a.RefreshInterval, parseSeconds(1)),
+	r.readMapping(node, fieldReaders{
+		"kind":                   readValue(r, &a.Kind, parseKind),
+		"lease_length":           readValue(r, &a.LeaseLength, parseSeconds(1)),
+		"refresh_interval":       readValue(r, &a.RefreshInterval, parseSeconds(1)),
 		"learning_mode_duration": learning,
-		"parameters":             r.list(parameter),
+		"parameters":             r.readList(parameter),
 	}, "kind", "lease_length", "refresh_interval")
 	if a.LeaseLength < a.RefreshInterval {
-		r.fault(node, "lease_length is %v, want at least the refresh_interval of %v",
+		r.addFault(node, "lease_length is %v, want at least the refresh_interval of %v",
 			a.LeaseLength, a.RefreshInterval)
 	}
 }
 
-func (r *reader) network(node *yaml.Node, n *network) {
-	r.mapping(node, fields{
-		"delay":   value(r, &n.delay, parseSpan),
-		"loss":    value(r, &n.loss, parseChance),
-		"timeout": value(r, &n.timeout, parsePositiveTime),
-		"skew":    value(r, &n.skew, parseTime),
+func (r *scenarioReader) readNetwork(node *yaml.Node, n *networkModel) {
+	r.readMapping(node, fieldReaders{
+		"delay":   readValue(r, &n.delay, parseSpan),
+		"loss":    readValue(r, &n.loss, parseChance),
+		"timeout": readValue(r, &n.timeout, parsePositiveTime),
+		"skew":    readValue(r, &n.skew, parseTime),
 	})
 	if n.delay.most >= n.timeout {
-		r.fault(node, "delay is up to %v, want less than the timeout of %v", n.delay.most, n.timeout)
+		r.addFault(node, "delay is up to %v, want less than the timeout of %v", n.delay.most, n.timeout)
 	}
 }
 
-func (r *reader) level(node *yaml.Node, s *Scenario) {
-	l := level{count: 1, tasks: defaultTasks}
-	r.mapping(node, fields{
-		"name":  value(r, &l.name, parseText),
-		"count": value(r, &l.count, parseCount(MaxServers)),
-		"tasks": value(r, &l.tasks, parseCount(maxTasks)),
+func (r *scenarioReader) readLevel(node *yaml.Node, s *Scenario) {
+	l := serverLevel{count: 1, tasks: defaultTasks}
+	r.readMapping(node, fieldReaders{
+		"name":  readValue(r, &l.name, parseText),
+		"count": readValue(r, &l.count, parseCount(MaxServers)),
+		"tasks": readValue(r, &l.tasks, parseCount(maxTasks)),
 	}, "name")
 	s.levels = append(s.levels, l)
 }
 
-func (r *reader) group(node *yaml.Node, s *Scenario) {
-	g := group{minRefresh: defaultMinRefresh, place: len(s.groups)}
-	r.mapping(node, fields{
-		"name":     value(r, &g.name, parseText),
-		"of":       value(r, &g.of, parseText),
-		"recipe":   value(r, &g.recipe, parseRecipe),
-		"every":    value(r, &g.every, parsePositiveTime),
-		"reset":    value(r, &g.reset, parsePositiveTime),
-		"priority": value(r, &g.priority, parsePriority),
-		"start":    value(r, &g.start, parseSpan),
+func (r *scenarioReader) readGroup(node *yaml.Node, s *Scenario) {
+	g := clientGroup{minRefresh: defaultMinRefresh, position: len(s.groups)}
+	r.readMapping(node, fieldReaders{
+		"name":     readValue(r, &g.name, parseText),
+		"of":       readValue(r, &g.of, parseText),
+		"recipe":   readValue(r, &g.recipe, parseRecipe),
+		"every":    readValue(r, &g.every, parsePositiveTime),
+		"reset":    readValue(r, &g.reset, parsePositiveTime),
+		"priority": readValue(r, &g.priority, parsePriority),
+		"start":    readValue(r, &g.start, parseSpan),
 
-		"minimum_refresh": value(r, &g.minRefresh, parsePositiveTime),
+		"minimum_refresh": readValue(r, &g.minRefresh, parsePositiveTime),
 	}, "of", "recipe")
 	if g.recipe.change != "" && g.every == 0 {
-		r.fault(node, "every is missing, want how often %s is done", g.recipe.change)
+		r.addFault(node, "every is missing, want how often %s is done", g.recipe.change)
 	}
 	s.groups = append(s.groups, g)
 }
 
-func (r *reader) mishaps(node *yaml.Node, m *mishaps) {
+func (r *scenarioReader) readRandomEvents(node *yaml.Node, m *randomEvents) {
 	kind := func(n *yaml.Node) {
-		h := r.event(n)
+		h := r.readEvent(n)
 		if h.weight == 0 {
 			h.weight = 1
 		}
 		m.kinds = append(m.kinds, h)
 	}
-	r.mapping(node, fields{
-		"from":  value(r, &m.from, parseTime),
-		"every": value(r, &m.every, parsePositiveTime),
-		"kinds": r.list(kind),
+	r.readMapping(node, fieldReaders{
+		"from":  readValue(r, &m.from, parseTime),
+		"every": readValue(r, &m.every, parsePositiveTime),
+		"kinds": r.readList(kind),
 	}, "every", "kinds")
+	// The first comes after one interval, as all others do.
 	if m.from == 0 {
 		m.from = m.every
 	}
 }
 
-// event reads one happening. A mishap is one without a time and with a weight.
-func (r *reader) event(node *yaml.Node) happening {
-	var h happening
+// readEvent reads one event. A random event has a weight in place of a time.
+func (r *scenarioReader) readEvent(node *yaml.Node) scheduledEvent {
+	var h scheduledEvent
+	// 0 is a value to change to, so that it was given must be noted.
 	to := func(n *yaml.Node) {
 		h.change.set = true
-		value(r, &h.change.to, parseNumber)(n)
+		readValue(r, &h.change.to, parseNumber)(n)
 	}
-	r.mapping(node, fields{
-		"at":      value(r, &h.at, parseTime),
-		"do":      value(r, &h.do, parseDeed),
-		"node":    value(r, &h.node, parseText),
-		"clients": value(r, &h.clients, parseAmount),
+	r.readMapping(node, fieldReaders{
+		"at":      readValue(r, &h.at, parseTime),
+		"do":      readValue(r, &h.kind, parseEventKind),
+		"node":    readValue(r, &h.node, parseText),
+		"clients": readValue(r, &h.clients, parseAmount),
 		"to":      to,
-		"add":     value(r, &h.change.add, parseNumber),
-		"loss":    value(r, &h.lost, parseChance),
-		"for":     value(r, &h.lasts, parseSpan),
-		"weight":  value(r, &h.weight, parseNumber),
+		"add":     readValue(r, &h.change.add, parseNumber),
+		"loss":    readValue(r, &h.loss, parseChance),
+		"for":     readValue(r, &h.duration, parseSpan),
+		"weight":  readValue(r, &h.weight, parseNumber),
 	}, "do")
 	return h
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// A recipe is how many clients want how much, and how that changes: "5x15+random_change(10%)" is 5
-// clients that begin with 15 and then want up to a tenth more or less at each step.
+// A recipe says how many clients want how much, and how that changes: "5x15+random_change(10%)" is 5 clients
+// that begin with 15 and then want up to a tenth more or less at each step.
 type recipe struct {
 	count    int
 	base     float64
@@ -26,12 +26,13 @@ var changes = []string{"constant_increase", "random_change", "sin", "inc_sin"}
 
 var recipeForm = regexp.MustCompile(`^(\d+)x([0-9.]+)(?:\+([a-z_]+)\(([0-9.]+)(%?)\))?$`)
 
-// sinSteps make one turn of a sine that is never reset.
+// sinSteps is the number of steps of one turn of a sine that is never reset.
 const sinSteps = 60
 
 var errRecipe = errors.New("no recipe, want one such as 5x15, 5x15+random_change(10%) or 5x15+sin(3)")
 
 func parseRecipe(text string) (recipe, error) {
+	// The groups of the expression are: number of clients, amount, change, its argument, percent sign.
 	part := recipeForm.FindStringSubmatch(strings.ReplaceAll(text, " ", ""))
 	if part == nil {
 		return recipe{}, fmt.Errorf("%q is %w", text, errRecipe)
@@ -62,13 +63,14 @@ func parseRecipe(text string) (recipe, error) {
 	return r, nil
 }
 
-// A wish is what one client wants, and what it began with.
-type wish struct{ base, now float64 }
+// A wantsState is what one client wants now, and what it began with.
+type wantsState struct{ base, now float64 }
 
-// next is what a client wants after one more step, the first being 1. turn is the number of steps in which
-// a sine goes round once.
-func (r *recipe) next(w wish, step, turn int, random *rand.Rand) float64 {
+// next returns what a client wants after one more step, the first being 1. turn is the number of steps in one
+// turn of a sine.
+func (r *recipe) next(w wantsState, step, turn int, random *rand.Rand) float64 {
 	by := r.by
+	// A random walk is relative to where it is, all other changes to where they began.
 	if r.relative && r.change == "random_change" {
 		by *= w.now
 	} else if r.relative {
@@ -88,10 +90,11 @@ func (r *recipe) next(w wish, step, turn int, random *rand.Rand) float64 {
 	return max(0, w.now)
 }
 
-// turn is the number of steps until the recipe begins anew.
-func (g *group) turn() int {
+// stepsPerTurn returns the number of steps until the recipe starts again.
+func (g *clientGroup) stepsPerTurn() int {
 	if g.reset == 0 || g.every == 0 {
 		return sinSteps
 	}
+	// Rounded to the nearest whole number.
 	return max(1, int((g.reset+g.every/2)/g.every))
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Report is what was measured in one run. The same scenario and seed give the same report.
-type Report struct {
+// A RunReport is what was measured in one run. The same scenario and seed give the same report.
+type RunReport struct {
 	Scenario string `json:"scenario"`
 	Title    string `json:"title"`
 	Seed     uint64 `json:"seed"`
@@ -17,15 +17,15 @@ type Report struct {
 	Duration time.Duration `json:"duration_ns"`
 	From     time.Duration `json:"measured_from_ns"` // what Figures begin with
 
-	Figures      map[string]float64 `json:"figures"` // shares of 1, numbers and seconds
-	Counts       Counts             `json:"counts"`
-	Overs        []Over             `json:"over_capacity"` // of the whole run
-	Briefs       []Over             `json:"brief"`         // while answers were on their way
-	Shortages    []Shortage         `json:"shortages"`     // of the whole run
-	Events       []Event            `json:"events"`
-	Expectations []Outcome          `json:"expectations"`
+	Figures      map[string]float64  `json:"figures"` // shares of 1, numbers and seconds
+	Counts       Counts              `json:"counts"`
+	Overs        []Over              `json:"over_capacity"` // of the whole run
+	Briefs       []Over              `json:"brief"`         // while responses were on their way
+	Shortages    []Shortage          `json:"shortages"`     // of the whole run
+	Events       []RecordedEvent     `json:"events"`
+	Expectations []ExpectationResult `json:"expectations"`
 
-	series *series
+	series *timeSeries
 }
 
 // Counts are of the whole run.
@@ -46,7 +46,7 @@ type Over struct {
 	Most float64       `json:"most"` // above the capacity
 }
 
-// A Shortage sums up when clients of servers held more than the servers' parents gave them.
+// A Shortage sums up the times when clients of servers held more than the servers' parents gave them.
 type Shortage struct {
 	Level string        `json:"level"`
 	Where string        `json:"where"` // the server that lacked most
@@ -55,49 +55,52 @@ type Shortage struct {
 	Most  float64       `json:"most"`
 }
 
-// An Event is something that happened, and how long it took to recover.
-type Event struct {
+// A RecordedEvent is something that happened, and how long it took to recover.
+type RecordedEvent struct {
 	At      time.Duration `json:"at_ns"`
 	Do      string        `json:"do"`
 	Where   string        `json:"where,omitempty"`
 	For     time.Duration `json:"for_ns,omitempty"`
-	Settled time.Duration `json:"settled_ns"` // after so long, for good
-	Open    bool          `json:"open"`       // not yet when the next one happened
+	Settled time.Duration `json:"settled_ns"` // how long it took to recover for good
+	Open    bool          `json:"open"`       // not recovered when the next one happened
 }
 
-// An Outcome is an expectation and what was measured.
-type Outcome struct {
+// An ExpectationResult is an expectation and what was measured.
+type ExpectationResult struct {
 	Text     string `json:"text"`
 	Measured string `json:"measured"`
 	Holds    bool   `json:"holds"`
 }
 
 // Run runs a scenario with a seed.
-func Run(s *Scenario, seed uint64) *Report {
+func Run(s *Scenario, seed uint64) *RunReport {
 	w := newWorld(s, seed)
-	w.run()
+	w.runEvents()
 	m := w.measure
-	m.settle()
-	r := &Report{
+	m.settleLastEvent()
+	r := &RunReport{
 		Scenario: s.Name, Title: s.Title, Seed: seed, Servers: len(w.nodes), Clients: len(w.clients),
-		Duration: s.duration, From: s.from, Counts: w.counts, Figures: make(map[string]float64),
-		Overs: listed(m.meters[1].over.list), Briefs: listed(m.meters[1].brief.list), Events: m.events,
-		Shortages: listed(w.shortages()), Expectations: []Outcome{}, series: m.series,
+		Duration: s.duration, From: s.measureFrom, Counts: w.counts, Figures: make(map[string]float64),
+		Overs: nonNilList(m.meters[1].over.list), Briefs: nonNilList(m.meters[1].brief.list),
+		Events:    m.events,
+		Shortages: nonNilList(w.sumShortages()), Expectations: []ExpectationResult{}, series: m.series,
 	}
 	r.Counts.Samples, r.Counts.SamplesOver = m.samples, m.samplesOver
-	for name, f := range figures {
-		r.Figures[name] = finite(f.value(m.meters[0]))
+	for name, f := range statistics {
+		r.Figures[name] = finiteOrZero(f.value(m.meters[0]))
 	}
-	for i, e := range s.expected {
-		f := figures[e.figure]
-		measured := finite(f.value(m.meters[i+2]))
-		r.Expectations = append(r.Expectations, Outcome{e.text, f.unit.write(measured), e.holds(measured)})
+	// The first two meters are those of the report and of the whole run.
+	for i, e := range s.expectations {
+		f := statistics[e.statistic]
+		measured := finiteOrZero(f.value(m.meters[i+2]))
+		result := ExpectationResult{e.text, f.unit.formatValue(measured), e.holdsFor(measured)}
+		r.Expectations = append(r.Expectations, result)
 	}
 	return r
 }
 
-// shortages sums up by level.
-func (w *world) shortages() []Shortage {
+// sumShortages sums up the shortages of each level.
+func (w *world) sumShortages() []Shortage {
 	var all []Shortage
 	for i := range w.scenario.levels {
 		sum := Shortage{Level: w.scenario.levels[i].name}
@@ -105,7 +108,7 @@ func (w *world) shortages() []Shortage {
 			if n.parent == nil || n.level != sum.Level {
 				continue
 			}
-			n.shortage.advance(w.now)
+			n.shortage.advanceTo(w.now)
 			sum.Times += n.shortage.count
 			sum.For += n.shortage.time
 			if n.shortage.most > sum.Most {
@@ -119,11 +122,11 @@ func (w *world) shortages() []Shortage {
 	return all
 }
 
-// listed is a list that JSON shows as one, if it is empty.
-func listed[T any](list []T) []T { return append([]T{}, list...) }
+// nonNilList copies a list. The copy is never nil, which JSON would show as null.
+func nonNilList[T any](list []T) []T { return append([]T{}, list...) }
 
-// finite keeps what never happened within what JSON can say.
-func finite(x float64) float64 {
+// finiteOrZero replaces what JSON cannot express: the time of what never happened.
+func finiteOrZero(x float64) float64 {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return 0
 	}
@@ -131,7 +134,7 @@ func finite(x float64) float64 {
 }
 
 // Holds reports whether all expectations are met.
-func (r *Report) Holds() bool {
+func (r *RunReport) Holds() bool {
 	for _, e := range r.Expectations {
 		if !e.Holds {
 			return false
@@ -140,8 +143,8 @@ func (r *Report) Holds() bool {
 	return true
 }
 
-// JSON is the report for programs. Times are nanoseconds.
-func (r *Report) JSON() []byte {
+// JSON returns the report for programs. Times are nanoseconds.
+func (r *RunReport) JSON() []byte {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		panic(err) // all its values can be written

@@ -1,9 +1,9 @@
 // Package simulate runs the servers and clients of capacity leases in virtual time: whole trees of servers,
-// thousands of clients, a network that delays and loses, crashes, elections and sudden wishes. An hour takes
-// seconds, and a seed is all it takes to see the same again.
+// thousands of clients, a network with delays and losses, crashes, elections and sudden demand. An hour takes
+// seconds, and the same seed repeats a run exactly.
 //
-// What decides is the very code of package capacity: its Server in every server, its Holder in every client.
-// The simulation is the clock, the network and the fate of the processes around them.
+// Decisions are made by the code of package capacity itself: its Server in every server, its Holder in every
+// client. The simulation supplies the clock, the network and the faults around them.
 package simulate
 
 import (
@@ -23,100 +23,100 @@ const (
 	maxEvents = 1_000 // in the file
 )
 
-// A Scenario is what happens, as a file tells it. Read makes one.
+// A Scenario is the content of a scenario file. Read makes one.
 type Scenario struct {
 	Name  string // the file's name without folder and ending
 	Title string
 
-	duration, sample, from time.Duration
-	settled                float64 // the share of what could be handed out that counts as recovered
-	takes                  time.Duration
-	oneName                bool // all tasks of a server have one name at its parent
+	duration, sampleEvery, measureFrom time.Duration
+	recoveredShare                     float64 // of what could be handed out
+	takeoverTime                       time.Duration
+	oneName                            bool // all tasks of a server have one name at its parent
 
-	resource  capacity.Template
-	network   network
-	levels    []level // from the root down
-	groups    []group
-	happening []happening
-	mishaps   mishaps
-	expected  []expectation
+	resource     capacity.Template
+	network      networkModel
+	levels       []serverLevel // from the root down
+	groups       []clientGroup
+	events       []scheduledEvent
+	randomEvents randomEvents
+	expectations []expectation
 }
 
-// A network is how messages travel, one way.
-type network struct {
-	delay   span
+// A networkModel says how messages travel, one way.
+type networkModel struct {
+	delay   timeRange
 	loss    float64       // how many of 1 get lost
 	timeout time.Duration // after which a caller gives up
 	skew    time.Duration // how far a process's clock is off at most, either way
 }
 
-// A span is a time between two, both included.
-type span struct{ least, most time.Duration }
+// A timeRange is a range of durations, both ends included.
+type timeRange struct{ least, most time.Duration }
 
-// A level is all servers at one distance from the root.
-type level struct {
+// A serverLevel is all servers at one distance from the root.
+type serverLevel struct {
 	name  string
 	count int // below each server of the level above
 	tasks int // processes of each server: one is master, the others stand by
 }
 
-// A group is clients with the same wishes, below each server of a level.
-type group struct {
-	place        int    // in Scenario.groups
+// A clientGroup is clients with the same recipe, below each server of a level.
+type clientGroup struct {
+	position     int    // in Scenario.groups
 	name         string // for expectations; may be empty
 	of           string // level
 	recipe       recipe
-	every, reset time.Duration // how often the wish changes, and after what it begins anew; 0 never
+	every, reset time.Duration // between changes of the wants, and until they start again; 0 means never
 	priority     int64
-	start        span          // when they come
+	start        timeRange     // when they come
 	minRefresh   time.Duration // a client never asks more often
 }
 
-// deed says what happens.
-type deed string
+// An eventKind says what happens.
+type eventKind string
 
 // What can happen.
 const (
-	lose      deed = "lose"      // the master is no master any more, and knows
-	elect     deed = "elect"     // one of the tasks becomes master
-	election  deed = "election"  // another task takes over at once
-	crash     deed = "crash"     // the master's process ends, with all it knew
-	restart   deed = "restart"   // the master ends in good order and begins again, with its saved leases
-	partition deed = "partition" // nothing gets through between a server and its parent
-	cut       deed = "cut"       // nothing gets through between some clients and their servers
-	loss      deed = "loss"      // messages get lost everywhere
-	spike     deed = "spike"     // some clients want much
-	leave     deed = "leave"     // some clients go, and give back what they have
-	vanish    deed = "vanish"    // some clients go, and say nothing
-	resize    deed = "resize"    // the capacity is another
+	eventLose      eventKind = "lose"      // the master is no master any more, and knows
+	eventElect     eventKind = "elect"     // one of the tasks becomes master
+	eventElection  eventKind = "election"  // another task takes over at once
+	eventCrash     eventKind = "crash"     // the master's process ends, with all it knew
+	eventRestart   eventKind = "restart"   // the master ends in good order and starts again with its leases
+	eventPartition eventKind = "partition" // nothing gets through between a server and its parent
+	eventCut       eventKind = "cut"       // nothing gets through between some clients and their servers
+	eventLoss      eventKind = "loss"      // messages get lost everywhere
+	eventSpike     eventKind = "spike"     // some clients want much
+	eventLeave     eventKind = "leave"     // some clients go, and give back what they have
+	eventVanish    eventKind = "vanish"    // some clients go, and say nothing
+	eventResize    eventKind = "resize"    // the capacity is another
 )
 
-// A happening is something that happens once, at its time.
-type happening struct {
-	at      time.Duration
-	do      deed
-	node    string  // a server's name, a level for any of it, or "any"
-	clients amount  // how many of them
-	change  change  // of wants or of capacity
-	lost    float64 // of messages
-	lasts   span    // zero: for ever
-	weight  float64 // among mishaps
+// A scheduledEvent happens once, at its time.
+type scheduledEvent struct {
+	at       time.Duration
+	kind     eventKind
+	node     string          // a server's name, a level for any of it, or "any"
+	clients  clientSelection // how many of them
+	change   valueChange     // of wants or of capacity
+	loss     float64         // of messages
+	duration timeRange       // zero: forever
+	weight   float64         // among random events
 }
 
-// An amount is a number of clients, or a share of them.
-type amount struct {
+// A clientSelection is a number of clients, or a share of them.
+type clientSelection struct {
 	count int
 	share float64
 }
 
-// A change is a new value, or what is added to the old one.
-type change struct {
+// A valueChange is a new value, or what is added to the old one.
+type valueChange struct {
 	to, add float64
 	set     bool // to is meant
 }
 
-// mishaps are what happens by chance.
-type mishaps struct {
+// randomEvents are events that happen at random.
+type randomEvents struct {
 	from, every time.Duration
-	kinds       []happening
+	kinds       []scheduledEvent
 }

@@ -9,7 +9,7 @@ import (
 //go:embed scenarios/*.yaml
 var files embed.FS
 
-// Shipped are the names of the scenarios that are part of the program.
+// Shipped returns the names of the scenarios that are part of the program.
 func Shipped() []string {
 	entries, err := files.ReadDir("scenarios")
 	if err != nil {
@@ -22,7 +22,7 @@ func Shipped() []string {
 	return names
 }
 
-// File is the text of a scenario that is part of the program.
+// File returns the text of a scenario that is part of the program.
 func File(name string) ([]byte, bool) {
 	text, err := files.ReadFile("scenarios/" + name + ".yaml")
 	return text, err == nil

@@ -29,7 +29,7 @@ func shipped(t *testing.T, name string) *Scenario {
 }
 
 // rerun is how to see a run again.
-func rerun(r *Report) string {
+func rerun(r *RunReport) string {
 	return fmt.Sprintf("seed %d: rerun with go run ./cmd/gatehouse simulate %[2]s --seed %[1]d\n%[3]s",
 		r.Seed, r.Scenario, r.Text())
 }
@@ -39,7 +39,7 @@ func TestShippedScenariosMeetTheirExpectations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := shipped(t, name)
-			if len(s.expected) == 0 {
+			if len(s.expectations) == 0 {
 				t.Errorf("%s expects nothing, want at least one expectation", name)
 			}
 			if r := Run(s, 1); !r.Holds() {
@@ -71,7 +71,7 @@ func TestFreshSeeds(t *testing.T) {
 			for range count {
 				r := Run(s, rand.Uint64()>>32)
 				for i, e := range r.Expectations {
-					if !e.Holds && slices.Contains(safety, s.expected[i].figure) {
+					if !e.Holds && slices.Contains(safety, s.expectations[i].statistic) {
 						t.Errorf("%s: measured %s; %s", e.Text, e.Measured, rerun(r))
 					}
 				}

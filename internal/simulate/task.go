@@ -9,91 +9,95 @@ import (
 
 // A task is one process of a server.
 type task struct {
-	w     *world
-	name  string
-	node  *node
-	place int // in node.tasks
-	skew  time.Duration
-	up    bool
-	runs  int // counts its beginnings and ends: answers to a former life are not for this one
+	w        *world
+	name     string
+	node     *serverNode
+	position int // in node.tasks
+	skew     time.Duration
+	up       bool
+	runs     int // counts starts and ends: responses to an earlier run are ignored
 
 	server *capacity.Server
-	parent *caller // how it asks its parent; nil at the root
+	parent *rpcCaller // its calls to the parent; nil at the root
 	asking bool
 
-	outside bool          // the parent's last answer was not from the root
-	repeats bool          // since it leads, claims were made to what is not
-	plan    time.Duration // when it asks next; never
-	turn    uint64        // counts plans, so that only the last one is carried out
-	sweep   time.Duration // when it looks next for leases that have run out
+	detached    bool          // the parent's last response was detached
+	sawDetached bool          // since it leads, a client reported a lease that is detached
+	askAt       time.Duration // when it asks next; never
+	planNumber  uint64        // counts plans: only the last one is carried out
+	expireAt    time.Duration // when it next removes leases that have run out
 }
 
-// never is when nothing is planned.
+// never is the time of something that is not planned.
 const never = time.Duration(1<<63 - 1)
 
-func (w *world) newTask(n *node, place int) *task {
-	t := &task{w: w, node: n, place: place, name: fmt.Sprintf("%s/%d", n.name, place), skew: w.skew()}
-	t.begin()
+func (w *world) newTask(n *serverNode, place int) *task {
+	t := &task{
+		w: w, node: n, position: place,
+		name: fmt.Sprintf("%s/%d", n.name, place), skew: w.randomSkew(),
+	}
+	t.startProcess()
 	return t
 }
 
-// begin starts the process, which knows nothing.
-func (t *task) begin() {
+// startProcess starts the process without any state.
+func (t *task) startProcess() {
 	t.up = true
 	t.runs++
-	t.asking, t.outside, t.plan = false, false, never
-	t.turn++
+	t.asking, t.detached, t.askAt = false, false, never
+	t.planNumber++
 	t.server = capacity.NewServer(capacity.Limits{})
 	if t.node.parent == nil {
-		t.configure()
+		t.configureRoot()
 		return
 	}
-	t.server.Follow(t.clock())
-	t.parent = &caller{node: t.node.parent, task: -1, cut: t.node.cut, hops: parentHops}
-	t.parent.turn = t.w.travel.IntN(len(t.node.parent.tasks))
+	t.server.Follow(t.localTime())
+	t.parent = &rpcCaller{node: t.node.parent, task: -1, cut: t.node.cut, maxHops: parentHops}
+	t.parent.nextTask = t.w.networkRandom.IntN(len(t.node.parent.tasks))
 }
 
-// end is the end of the process.
-func (t *task) end() {
+// endProcess ends the process.
+func (t *task) endProcess() {
 	t.up = false
 	t.runs++
 	t.node.master = nil
 }
 
-func (t *task) clock() time.Time { return t.w.clock(t.skew) }
+func (t *task) localTime() time.Time { return t.w.clockWithSkew(t.skew) }
 
-// configure gives the root its template.
-func (t *task) configure() {
-	t.server.Configure(t.clock(), capacity.Templates{t.w.resource})
+// configureRoot gives the root its template.
+func (t *task) configureRoot() {
+	t.server.Configure(t.localTime(), capacity.Templates{t.w.resource})
 }
 
-// elect makes the task master of its node.
-func (w *world) elect(n *node, t *task) {
+// electTask makes the task master of its node.
+func (w *world) electTask(n *serverNode, t *task) {
 	n.master = t
-	n.lead++
-	t.repeats = false
-	t.server.Lead(t.clock(), time.Time{})
+	n.term++
+	t.sawDetached = false
+	t.server.Lead(t.localTime(), time.Time{})
 	t.planAsking()
 }
 
-// A question is what a client or a server below asks. Outside says that what it holds is not from the root.
-type question struct {
+// An rpcRequest is what a client or a server below asks. detached says that what it holds is not from the
+// root.
+type rpcRequest struct {
 	who      string
 	requests []capacity.Request
-	outside  bool
+	detached bool
 }
 
-// decide answers.
-func (t *task) decide(q question) answer {
-	now := t.clock()
+// grantLeases decides a request.
+func (t *task) grantLeases(q rpcRequest) rpcResponse {
+	now := t.localTime()
 	if !t.server.Leading(now) {
-		return answer{}
+		return rpcResponse{}
 	}
-	t.repeats = t.repeats || q.outside
+	t.sawDetached = t.sawDetached || q.detached
 	grants := make([]capacity.Grant, 0, len(q.requests))
 	for i := range q.requests {
 		r := q.requests[i]
-		r.Has = wire(r.Has)
+		r.Has = roundLease(r.Has)
 		g, err := t.server.Lease(now, q.who, &r)
 		if err != nil {
 			continue // one lease too many, say: the caller sees that its answer is missing
@@ -106,36 +110,40 @@ func (t *task) decide(q question) answer {
 	}
 	t.expireLater()
 	t.planAsking()
-	return answer{ok: true, grants: grants, outside: t.isOutside(now, q.outside)}
+	return rpcResponse{ok: true, grants: grants, detached: t.isDetached(now, q.detached)}
 }
 
-// isOutside reports whether what the task gives is not from the root: it has lost its parent, or it
-// repeats a claim to something that was given by one who had.
-func (t *task) isOutside(now time.Time, claim bool) bool {
+// isDetached reports whether what the task grants is not from the root: it has lost its parent, or it repeats
+// the report of a client that got its lease from a server which had.
+func (t *task) isDetached(now time.Time, claim bool) bool {
 	status, _ := t.server.Find(now, resourceName)
+	// In learning mode a server passes on what it is told, and so is as detached as its clients are. A server
+	// below the root is detached when its parent's lease has run out, or when it shares out a safe capacity
+	// instead of what the parent gave.
 	switch {
 	case status.Learning:
 		return claim
 	case t.parent == nil:
 		return false
 	case status.ParentExpiry.IsZero():
-		return t.outside // its clients have all gone
+		return t.detached // its clients have all gone
 	default:
-		return t.outside || !status.ParentExpiry.After(now) || status.Capacity != status.Template.Capacity
+		return t.detached || !status.ParentExpiry.After(now) || status.Capacity != status.Template.Capacity
 	}
 }
 
-// expireLater forgets leases when they run out, whether anybody asks or not.
+// expireLater removes leases when they run out, even if no request comes.
 func (t *task) expireLater() {
-	if t.sweep > t.w.now {
+	if t.expireAt > t.w.now {
 		return // it will look then
 	}
-	next := t.server.Expire(t.clock())
+	next := t.server.Expire(t.localTime())
 	if next.IsZero() {
 		return
 	}
-	t.sweep = max(planned(next, t.skew), t.w.now) + time.Millisecond
-	t.w.at(t.sweep, func() {
+	// A lease holds at its very end, and is removed after it.
+	t.expireAt = max(virtualTime(next, t.skew), t.w.now) + time.Millisecond
+	t.w.scheduleAt(t.expireAt, func() {
 		if t.up {
 			t.expireLater()
 			t.planAsking()
@@ -143,10 +151,10 @@ func (t *task) expireLater() {
 	})
 }
 
-// spread is by what part the asking of a parent is put off at random, as the real server does.
-const spread = 0.1
+// askSpread is the part by which a request to a parent is put off at random, as the real server does.
+const askSpread = 0.1
 
-// planAsking plans to ask the parent, if that is due before it is planned.
+// planAsking plans to ask the parent, if that is due before what is planned.
 func (t *task) planAsking() {
 	if t.parent == nil || t.asking {
 		return
@@ -155,33 +163,34 @@ func (t *task) planAsking() {
 	if instant.IsZero() {
 		return
 	}
-	next := max(planned(instant, t.skew), t.w.now)
-	if next >= t.plan {
+	next := max(virtualTime(instant, t.skew), t.w.now)
+	if next >= t.askAt {
 		return
 	}
-	next += time.Duration(spread * t.w.travel.Float64() * float64(next-t.w.now))
-	t.plan = next
-	t.turn++
-	turn := t.turn
-	t.w.at(next, func() {
-		if turn == t.turn {
+	next += time.Duration(askSpread * t.w.networkRandom.Float64() * float64(next-t.w.now))
+	t.askAt = next
+	t.planNumber++
+	turn := t.planNumber
+	t.w.scheduleAt(next, func() {
+		if turn == t.planNumber {
 			t.askParent()
 		}
 	})
 }
 
-// askParent gives back what nobody uses, and then asks for what the clients want together.
+// askParent releases what no client uses, and then asks for what the clients want together.
 func (t *task) askParent() {
-	t.plan = never
-	now := t.clock()
+	t.askAt = never
+	now := t.localTime()
 	if !t.up || t.asking || !t.server.Leading(now) {
 		return
 	}
+	// Asks must come before Unused: it finds out what is not used any more.
 	requests := t.server.Asks(now)
-	q := question{t.identity(), requests, t.isOutside(now, t.repeats)}
+	q := rpcRequest{t.nameAtParent(), requests, t.isDetached(now, t.sawDetached)}
 	ask := func() {
 		if len(requests) > 0 {
-			t.call(func(above *task) answer { return above.decide(q) }, t.told)
+			t.callParent(func(above *task) rpcResponse { return above.grantLeases(q) }, t.applyResponse)
 		}
 	}
 	unused := t.server.Unused()
@@ -190,53 +199,59 @@ func (t *task) askParent() {
 		t.planAsking()
 		return
 	}
-	release := func(above *task) answer {
+	// The real server sends the two calls one after the other as well, the release first.
+	release := func(above *task) rpcResponse {
 		for _, resource := range unused {
-			above.server.Release(above.clock(), t.identity(), resource)
+			above.server.Release(above.localTime(), t.nameAtParent(), resource)
 		}
-		return answer{ok: above.server.Leading(above.clock())}
+		return rpcResponse{ok: above.server.Leading(above.localTime())}
 	}
-	t.call(release, func(answer) { ask() })
+	t.callParent(release, func(rpcResponse) { ask() })
 }
 
-// call calls the parent, and then plans to ask again.
-func (t *task) call(ask func(above *task) answer, done func(answer)) {
+// callParent calls the parent, and then plans to ask again.
+func (t *task) callParent(ask func(above *task) rpcResponse, done func(rpcResponse)) {
 	t.asking = true
 	run := t.runs
-	c := &call{w: t.w, from: t.parent, ask: ask}
-	c.done = func(a answer) {
+	c := &rpcCall{w: t.w, from: t.parent, serve: ask}
+	c.onResponse = func(a rpcResponse) {
+		// The process may have ended while the call was on its way.
 		if t.runs == run {
 			t.asking = false
 			done(a)
 			t.planAsking()
 		}
 	}
-	c.begin()
+	c.beginCall()
 }
 
-// identity is the name under which its parent knows the task.
-func (t *task) identity() string {
+// nameAtParent returns the name under which its parent knows the task.
+func (t *task) nameAtParent() string {
+	// With one name a new master takes over the lease of the last one; otherwise the parent counts both until
+	// the old one has run out.
 	if t.w.scenario.oneName {
 		return t.node.name
 	}
 	return t.name
 }
 
-// told takes the parent's answer.
-func (t *task) told(a answer) {
+// applyResponse applies the parent's response.
+func (t *task) applyResponse(a rpcResponse) {
+	// A failed call has no grants either.
 	if len(a.grants) == 0 {
-		t.server.ParentFailed(t.clock())
+		t.server.ParentFailed(t.localTime())
 		return
 	}
-	t.server.Told(t.clock(), a.grants)
-	t.outside = a.outside
+	t.server.Told(t.localTime(), a.grants)
+	t.detached = a.detached
+	// It has lost the mastership since it asked. The shortage is counted for the master's lease.
 	if t.node.master != t {
 		return
 	}
 	lease := a.grants[0].Lease
 	given := lease.Capacity
-	if status, _ := t.server.Find(t.clock(), resourceName); status.Learning {
+	if status, _ := t.server.Find(t.localTime(), resourceName); status.Learning {
 		given = max(given, t.node.shortage.given) // the parent keeps for it what it had
 	}
-	t.node.supplied(t.w.now, given, planned(lease.Expiry, t.skew))
+	t.node.noteSupply(t.w.now, given, virtualTime(lease.Expiry, t.skew))
 }

@@ -6,11 +6,11 @@ import (
 	"text/tabwriter"
 )
 
-// maxLines of a table are shown in the text; JSON has all.
+// maxLines is how many rows of a table are shown in the text; JSON has all.
 const maxLines = 20
 
-// lines explain the figures in the order they are read.
-var lines = []struct{ name, text string }{
+// reportLines explain the statistics, in the order in which they are shown.
+var reportLines = []struct{ name, text string }{
 	{"handed_out", "of what could be handed out, the lesser of capacity and wants"},
 	{"useful", "of that, held by clients who want it"},
 	{"satisfied", "of all that is wanted"},
@@ -26,18 +26,18 @@ var lines = []struct{ name, text string }{
 	{"zero_grants", "answers of 0"},
 }
 
-// Text is the report for people.
-func (r *Report) Text() string {
+// Text returns the report for people.
+func (r *RunReport) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", r.Scenario, r.Title)
 	fmt.Fprintf(&b, "seed %d, %v of virtual time, %d servers, %d clients\n\n",
 		r.Seed, shortTime(r.Duration), r.Servers, r.Clients)
 	fmt.Fprintf(&b, "from %v to the end\n", shortTime(r.From))
 	table := newTable(&b)
-	for _, l := range lines {
-		table.row("%s\t%s\t%s", l.name, figures[l.name].unit.write(r.Figures[l.name]), l.text)
+	for _, l := range reportLines {
+		table.addRow("%s\t%s\t%s", l.name, statistics[l.name].unit.formatValue(r.Figures[l.name]), l.text)
 	}
-	table.end()
+	table.flush()
 	n := &r.Counts
 	fmt.Fprintf(&b, "\n%d requests, %d answers, %d redirects, %d failures; ",
 		n.Requests, n.Answers, n.Redirects, n.Failures)
@@ -48,18 +48,19 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-func (r *Report) textEvents(b *strings.Builder) {
+func (r *RunReport) textEvents(b *strings.Builder) {
 	fmt.Fprintf(b, "\nevents\n")
 	table := newTable(b)
 	for i, e := range r.Events {
 		if i == maxLines {
-			table.row("and %d more", len(r.Events)-i)
+			table.addRow("and %d more", len(r.Events)-i)
 			break
 		}
 		lasts := ""
 		if e.For > 0 {
 			lasts = "for " + shortTime(e.For)
 		}
+		// Open wins: a time of 0 may mean that the next event came at the same instant.
 		settled := "recovered after " + shortTime(e.Settled)
 		switch {
 		case e.Open:
@@ -67,35 +68,35 @@ func (r *Report) textEvents(b *strings.Builder) {
 		case e.Settled == 0:
 			settled = "no harm"
 		}
-		table.row("%s\t%s\t%s\t%s\t%s", shortTime(e.At), e.Do, e.Where, lasts, settled)
+		table.addRow("%s\t%s\t%s\t%s\t%s", shortTime(e.At), e.Do, e.Where, lasts, settled)
 	}
-	table.end()
+	table.flush()
 }
 
-func (r *Report) textOvers(b *strings.Builder) {
+func (r *RunReport) textOvers(b *strings.Builder) {
 	table := newTable(b)
 	if len(r.Overs) > 0 {
 		fmt.Fprintf(b, "\nabove the capacity\n")
 	}
 	for i, o := range r.Overs {
 		if i == maxLines {
-			table.row("and %d more", len(r.Overs)-i)
+			table.addRow("and %d more", len(r.Overs)-i)
 			break
 		}
-		table.row("%s\tfor %s\tby up to %.3f", shortTime(o.At), shortTime(o.For), o.Most)
+		table.addRow("%s\tfor %s\tby up to %.3f", shortTime(o.At), shortTime(o.For), o.Most)
 	}
-	table.end()
+	table.flush()
 	if len(r.Shortages) > 0 {
 		fmt.Fprintf(b, "\nclients held more than their server was given\n")
 	}
 	for _, s := range r.Shortages {
-		table.row("%s\t%d times\tfor %s in all\tby up to %.3f\tat %s",
+		table.addRow("%s\t%d times\tfor %s in all\tby up to %.3f\tat %s",
 			s.Level, s.Times, shortTime(s.For), s.Most, s.Where)
 	}
-	table.end()
+	table.flush()
 }
 
-func (r *Report) textExpectations(b *strings.Builder) {
+func (r *RunReport) textExpectations(b *strings.Builder) {
 	if len(r.Expectations) == 0 {
 		return
 	}
@@ -106,22 +107,26 @@ func (r *Report) textExpectations(b *strings.Builder) {
 		if !e.Holds {
 			verdict = "MISSED"
 		}
-		table.row("%s\t%s\t%s", verdict, e.Text, e.Measured)
+		table.addRow("%s\t%s\t%s", verdict, e.Text, e.Measured)
 	}
-	table.end()
+	table.flush()
 }
 
-// A table aligns its columns. What it is written to is memory, which takes all.
-type table struct{ *tabwriter.Writer }
+// A textTable aligns its columns. It writes to memory, which never fails.
+type textTable struct{ *tabwriter.Writer }
 
-func newTable(b *strings.Builder) table { return table{tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)} }
+func newTable(b *strings.Builder) textTable {
+	return textTable{tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)}
+}
 
-func (t table) row(format string, args ...any) { _, _ = fmt.Fprintf(t, "  "+format+"\n", args...) }
+func (t textTable) addRow(format string, args ...any) {
+	_, _ = fmt.Fprintf(t, "  "+format+"\n", args...)
+}
 
-func (t table) end() { _ = t.Flush() }
+func (t textTable) flush() { _ = t.Flush() }
 
-// Line is the report in one line, for many runs.
-func (r *Report) Line() string {
+// Line returns the report in one line, for many runs.
+func (r *RunReport) Line() string {
 	verdict := "ok"
 	for _, e := range r.Expectations {
 		if !e.Holds {
@@ -129,7 +134,7 @@ func (r *Report) Line() string {
 			break
 		}
 	}
-	write := func(name string) string { return figures[name].unit.write(r.Figures[name]) }
+	write := func(name string) string { return statistics[name].unit.formatValue(r.Figures[name]) }
 	return fmt.Sprintf("%-12s seed %-6d handed out %7s  useful %7s  lowest %7s  peak %7s  over %s for %s  %s",
 		r.Scenario, r.Seed, write("handed_out"), write("useful"), write("lowest"), write("peak"),
 		write("over"), write("over_time"), verdict)

@@ -78,11 +78,11 @@ func TestClientsThatBeganTogetherDriftApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld(s, 1)
-	w.run()
+	w.runEvents()
 	slots := make(map[int64]int) // of 100 ms each, how many clients ask next
 	most := 0
 	for _, c := range w.clients {
-		slot := c.planned.Milliseconds() / 100
+		slot := c.wakeAt.Milliseconds() / 100
 		slots[slot]++
 		most = max(most, slots[slot])
 	}

@@ -12,19 +12,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// kindNames are doorman's names of the kinds, by their number.
+// kindNames are doorman's names of the algorithms, by their number.
 var kindNames = []string{"NO_ALGORITHM", "STATIC", "PROPORTIONAL_SHARE", "FAIR_SHARE"}
 
-// value reads one value with parse, whose error says what was wanted.
-func value[T any](r *reader, to *T, parse func(string) (T, error)) func(*yaml.Node) {
+// readValue returns a function that reads one value with parse, whose error says what was wanted.
+func readValue[T any](r *scenarioReader, to *T, parse func(string) (T, error)) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
-			r.fault(node, "%s here, want one value", kindName(node))
+			r.addFault(node, "%s here, want one value", kindName(node))
 			return
 		}
 		v, err := parse(node.Value)
 		if err != nil {
-			r.fault(node, "%v", err)
+			r.addFault(node, "%v", err)
 			return
 		}
 		*to = v
@@ -46,7 +46,7 @@ func parseTime(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// parsePositiveTime wants a time of at least a millisecond, because something is done that often.
+// parsePositiveTime requires at least a millisecond, because something is repeated that often.
 func parsePositiveTime(text string) (time.Duration, error) {
 	d, err := parseTime(text)
 	if err == nil && d < time.Millisecond {
@@ -55,24 +55,24 @@ func parsePositiveTime(text string) (time.Duration, error) {
 	return d, err
 }
 
-// parseSpan reads "5s", or "5s to 10s".
-func parseSpan(text string) (span, error) {
+// parseSpan parses "5s", or "5s to 10s".
+func parseSpan(text string) (timeRange, error) {
 	low, high, two := strings.Cut(text, " to ")
 	least, err := parseTime(low)
 	if err != nil {
-		return span{}, err
+		return timeRange{}, err
 	}
 	if !two {
-		return span{least, least}, nil
+		return timeRange{least, least}, nil
 	}
 	most, err := parseTime(high)
 	if err != nil {
-		return span{}, err
+		return timeRange{}, err
 	}
 	if most < least {
-		return span{}, fmt.Errorf("%q ends before it begins, want the lesser time first", text)
+		return timeRange{}, fmt.Errorf("%q ends before it begins, want the lesser time first", text)
 	}
-	return span{least, most}, nil
+	return timeRange{least, most}, nil
 }
 
 func parseNumber(text string) (float64, error) {
@@ -83,7 +83,7 @@ func parseNumber(text string) (float64, error) {
 	return n, nil
 }
 
-// parseSafe also takes -1, which is without limit.
+// parseSafe also takes -1, which means no limit.
 func parseSafe(text string) (float64, error) {
 	if text == "-1" {
 		return -1, nil
@@ -91,7 +91,7 @@ func parseSafe(text string) (float64, error) {
 	return parseNumber(text)
 }
 
-// parseShare reads a percentage: 5% is 0.05.
+// parseShare parses a percentage: 5% is 0.05.
 func parseShare(text string) (float64, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
@@ -101,7 +101,7 @@ func parseShare(text string) (float64, error) {
 	return n / 100, nil
 }
 
-// parseChance is a share of at most everything.
+// parseChance parses a share of at most 100%.
 func parseChance(text string) (float64, error) {
 	share, err := parseShare(text)
 	if err == nil && share > 1 {
@@ -110,7 +110,7 @@ func parseChance(text string) (float64, error) {
 	return share, err
 }
 
-// parseCount wants a whole number from 1 to most.
+// parseCount returns a parser for a whole number from 1 to most.
 func parseCount(most int) func(string) (int, error) {
 	return func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
@@ -121,19 +121,19 @@ func parseCount(most int) func(string) (int, error) {
 	}
 }
 
-// parseAmount reads 12 clients, or 10% of them.
-func parseAmount(text string) (amount, error) {
+// parseAmount parses 12 clients, or 10% of them.
+func parseAmount(text string) (clientSelection, error) {
 	if share, err := parseChance(text); err == nil {
-		return amount{share: share}, nil
+		return clientSelection{share: share}, nil
 	}
 	count, err := parseCount(MaxClients)(text)
 	if err != nil {
-		return amount{}, fmt.Errorf("%q is no number of clients, want such as 2 or 10%%", text)
+		return clientSelection{}, fmt.Errorf("%q is no number of clients, want such as 2 or 10%%", text)
 	}
-	return amount{count: count}, nil
+	return clientSelection{count: count}, nil
 }
 
-// parseSeconds wants whole seconds, as the protocol has them.
+// parseSeconds returns a parser for whole seconds, the unit of the protocol.
 func parseSeconds(least int) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		n, err := strconv.Atoi(text)
@@ -152,12 +152,12 @@ func parsePriority(text string) (int64, error) {
 	return n, nil
 }
 
-func parseKind(text string) (capacity.Kind, error) {
+func parseKind(text string) (capacity.AlgorithmKind, error) {
 	i := slices.Index(kindNames, text)
 	if i < 0 {
 		return 0, fmt.Errorf("%q is no kind, want one of %s", text, strings.Join(kindNames, ", "))
 	}
-	return capacity.Kind(i), nil
+	return capacity.AlgorithmKind(i), nil
 }
 
 func parseBool(text string) (bool, error) {

@@ -9,69 +9,74 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/minheap"
 )
 
-// resourceName is what everybody wants.
+// resourceName is the one resource of the simulation.
 const resourceName = "resource0"
 
-// A world is one run of a scenario.
+// A world is one run of a scenario: a queue of actions in virtual time, and the state they change.
 type world struct {
 	scenario *Scenario
 	resource capacity.Template // as it is at present
 	now      time.Duration     // since start
-	queue    minheap.Heap[event]
+	queue    minheap.Heap[queuedAction]
 	sequence uint64
 
-	nodes   []*node // from the root down
-	clients []*client
-	lost    float64 // of messages at present, the network's own loss aside
+	nodes     []*serverNode // from the root down
+	clients   []*simClient
+	extraLoss float64 // of messages, in addition to the network's own
 
-	// Chance has several sources, so that a mishap more does not change the rest of the run.
-	travel, fate, wishes *rand.Rand
+	// There are several sources of random numbers, so that one event more does not change the rest of the
+	// run.
+	networkRandom, eventRandom, wantsRandom *rand.Rand
 
-	measure *measure
+	measure *measurement
 	counts  Counts
 }
 
-// An event is something to do at an instant. Those of one instant are done in the order they were planned.
-type event struct {
+// A queuedAction is run at an instant. Those of one instant are run in the order in which they were planned.
+type queuedAction struct {
 	at       time.Duration
 	sequence uint64
 	do       func()
 }
 
-// Before says which event comes first.
-func (e event) Before(other event) bool {
+// Before orders actions by time, then by the order of planning, for minheap.
+func (e queuedAction) Before(other queuedAction) bool {
 	if e.at != other.at {
 		return e.at < other.at
 	}
 	return e.sequence < other.sequence
 }
 
-// A node is one server of the tree: some processes, at most one of which is master.
-type node struct {
+// A serverNode is one server of the tree: some processes, at most one of which is master.
+type serverNode struct {
 	name, level string
-	place       int // in world.nodes
-	parent      *node
-	children    []*node
+	position    int // in world.nodes
+	parent      *serverNode
+	children    []*serverNode
 	tasks       []*task
-	master      *task // as everybody knows; nil when nobody is
+	master      *task // known to all tasks; nil if there is none
 	cut         bool  // from its parent
 	clients     int
 
-	lead     uint64 // counts elections, so that a late one knows that it is late
+	term     uint64 // counts elections, so that a delayed one can tell that another came first
 	shortage *shortage
 }
 
-// begin is the instant at which every run begins.
-func begin() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
+// startTime returns the instant at which every run begins.
+func startTime() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
 // newWorld builds everything there is at the beginning.
 func newWorld(s *Scenario, seed uint64) *world {
 	source := func(stream uint64) *rand.Rand {
 		return rand.New(rand.NewPCG(seed, stream)) // #nosec G404 -- it has to be repeatable
 	}
-	w := &world{scenario: s, resource: s.resource, travel: source(1), fate: source(2), wishes: source(3)}
+	w := &world{
+		scenario: s, resource: s.resource,
+		networkRandom: source(1), eventRandom: source(2), wantsRandom: source(3),
+	}
 	w.measure = newMeasure(s)
-	above := []*node{nil}
+	// The order of everything below is part of the result: each step draws from the same random numbers.
+	above := []*serverNode{nil}
 	for level := range s.levels {
 		above = w.newLevel(level, above)
 	}
@@ -79,24 +84,24 @@ func newWorld(s *Scenario, seed uint64) *world {
 		w.newClients(&s.groups[i])
 	}
 	for _, n := range w.nodes {
-		w.elect(n, n.tasks[0])
+		w.electTask(n, n.tasks[0])
 	}
 	for _, c := range w.clients {
-		w.after(w.within(c.group.start), c.join)
+		w.scheduleAfter(w.randomTime(c.group.start), c.startClient)
 	}
-	w.after(s.sample, w.sample)
-	w.plan()
+	w.scheduleAfter(s.sampleEvery, w.takeSample)
+	w.scheduleEvents()
 	return w
 }
 
 // newLevel makes the servers of a level, below each of those above.
-func (w *world) newLevel(level int, above []*node) []*node {
+func (w *world) newLevel(level int, above []*serverNode) []*serverNode {
 	l := &w.scenario.levels[level]
-	var made []*node
+	var made []*serverNode
 	for _, parent := range above {
 		for range l.count {
-			n := &node{name: w.scenario.nodeName(level, len(made)), level: l.name, parent: parent}
-			n.place = len(w.nodes)
+			n := &serverNode{name: w.scenario.nodeName(level, len(made)), level: l.name, parent: parent}
+			n.position = len(w.nodes)
 			n.shortage = &shortage{}
 			for i := range l.tasks {
 				n.tasks = append(n.tasks, w.newTask(n, i))
@@ -111,7 +116,7 @@ func (w *world) newLevel(level int, above []*node) []*node {
 	return made
 }
 
-func (w *world) newClients(g *group) {
+func (w *world) newClients(g *clientGroup) {
 	for _, n := range w.nodes {
 		if n.level != g.of {
 			continue
@@ -123,51 +128,54 @@ func (w *world) newClients(g *group) {
 	}
 }
 
-// after plans something.
-func (w *world) after(d time.Duration, do func()) {
-	w.at(w.now+d, do)
+// scheduleAfter runs something after a duration.
+func (w *world) scheduleAfter(d time.Duration, do func()) {
+	w.scheduleAt(w.now+d, do)
 }
 
-func (w *world) at(when time.Duration, do func()) {
+func (w *world) scheduleAt(when time.Duration, do func()) {
 	w.sequence++
-	w.queue.Push(event{max(when, w.now), w.sequence, do})
+	w.queue.Push(queuedAction{max(when, w.now), w.sequence, do})
 }
 
-// run is the whole of it.
-func (w *world) run() {
+// runEvents runs all actions until the end of the scenario.
+func (w *world) runEvents() {
 	for len(w.queue) > 0 && w.queue[0].at < w.scenario.duration {
 		e := w.queue.Pop()
+		// Time jumps from one action to the next. Nothing happens in between.
 		w.now = e.at
 		e.do()
 	}
 	w.now = w.scenario.duration
-	w.measure.advance(w.now)
+	w.measure.advanceTo(w.now)
 }
 
-// clock is what a process whose clock is off by skew reads.
-func (w *world) clock(skew time.Duration) time.Time { return begin().Add(w.now + skew) }
+// clockWithSkew returns what a clock shows that is ahead by skew.
+func (w *world) clockWithSkew(skew time.Duration) time.Time { return startTime().Add(w.now + skew) }
 
-// planned is the time at which a clock that is off by skew reads an instant.
-func planned(instant time.Time, skew time.Duration) time.Duration { return instant.Sub(begin()) - skew }
+// virtualTime returns the time at which a clock that is ahead by skew shows an instant.
+func virtualTime(instant time.Time, skew time.Duration) time.Duration {
+	return instant.Sub(startTime()) - skew
+}
 
-// skew is how far the clock of a new process is off.
-func (w *world) skew() time.Duration {
+// randomSkew returns by how much the clock of a new process is ahead; negative if it is behind.
+func (w *world) randomSkew() time.Duration {
 	most := w.scenario.network.skew
-	return w.span(span{0, 2 * most}, w.travel) - most
+	return w.timeWithin(timeRange{0, 2 * most}, w.networkRandom) - most
 }
 
-// within is a random time of a span.
-func (w *world) within(s span) time.Duration { return w.span(s, w.fate) }
+// randomTime draws a duration for an event.
+func (w *world) randomTime(s timeRange) time.Duration { return w.timeWithin(s, w.eventRandom) }
 
-func (w *world) span(s span, random *rand.Rand) time.Duration {
+func (w *world) timeWithin(s timeRange, random *rand.Rand) time.Duration {
 	if s.most <= s.least {
 		return s.least
 	}
 	return s.least + time.Duration(random.Int64N(int64(s.most-s.least)+1))
 }
 
-// wire is a lease as it looks after a journey: whole seconds.
-func wire(l capacity.Lease) capacity.Lease {
+// roundLease returns a lease as the protocol transmits it: in whole seconds.
+func roundLease(l capacity.Lease) capacity.Lease {
 	if !l.Expiry.IsZero() {
 		l.Expiry = l.Expiry.Truncate(time.Second)
 	}

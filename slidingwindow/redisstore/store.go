@@ -42,17 +42,17 @@ func New(client rueidis.Client, expires time.Duration) *Store {
 func (s *Store) Add(key string, start, delta int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	return s.one(ctx, slidingwindow.Push{Key: key, Start: start, Delta: delta})
+	return s.exchangeOne(ctx, slidingwindow.Push{Key: key, Start: start, Delta: delta})
 }
 
 // Get returns a count.
 func (s *Store) Get(key string, start int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	return s.one(ctx, slidingwindow.Push{Key: key, Start: start})
+	return s.exchangeOne(ctx, slidingwindow.Push{Key: key, Start: start})
 }
 
-func (s *Store) one(ctx context.Context, p slidingwindow.Push) (int64, error) {
+func (s *Store) exchangeOne(ctx context.Context, p slidingwindow.Push) (int64, error) {
 	pushes := []slidingwindow.Push{p}
 	s.Exchange(ctx, pushes)
 	return pushes[0].Total, pushes[0].Err
@@ -63,7 +63,7 @@ func (s *Store) one(ctx context.Context, p slidingwindow.Push) (int64, error) {
 func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 	commands := make(rueidis.Commands, len(pushes))
 	for i := range pushes {
-		commands[i] = s.command(&pushes[i], s.byHash)
+		commands[i] = s.buildCommand(&pushes[i], s.byHash)
 	}
 	var unknown []int // to Redis, their script is
 	for i, answer := range s.client.DoMulti(ctx, commands...) {
@@ -71,22 +71,22 @@ func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 			unknown = append(unknown, i)
 			continue
 		}
-		settle(&pushes[i], answer)
+		readReply(&pushes[i], answer)
 	}
 	if len(unknown) == 0 {
 		return
 	}
 	again := make(rueidis.Commands, len(unknown))
 	for j, i := range unknown {
-		again[j] = s.command(&pushes[i], s.byText)
+		again[j] = s.buildCommand(&pushes[i], s.byText)
 	}
 	for j, answer := range s.client.DoMulti(ctx, again...) {
-		settle(&pushes[unknown[j]], answer)
+		readReply(&pushes[unknown[j]], answer)
 	}
 }
 
-// settle notes the answer to a push.
-func settle(p *slidingwindow.Push, answer rueidis.RedisResult) {
+// readReply notes the answer to a push.
+func readReply(p *slidingwindow.Push, answer rueidis.RedisResult) {
 	text, err := answer.ToString()
 	switch {
 	case rueidis.IsRedisNil(err):
@@ -101,8 +101,8 @@ func settle(p *slidingwindow.Push, answer rueidis.RedisResult) {
 	}
 }
 
-// A caller makes the command that runs a script.
-type caller func(run *script, keys, arguments []string) rueidis.Completed
+// A scriptCommand makes the command that runs a script.
+type scriptCommand func(run *script, keys, arguments []string) rueidis.Completed
 
 func (s *Store) byHash(run *script, keys, arguments []string) rueidis.Completed {
 	command := s.client.B().Evalsha().Sha1(run.hash).Numkeys(int64(len(keys)))
@@ -114,8 +114,8 @@ func (s *Store) byText(run *script, keys, arguments []string) rueidis.Completed 
 	return command.Key(keys...).Arg(arguments...).Build()
 }
 
-// command is what Redis is asked to do for a push.
-func (s *Store) command(p *slidingwindow.Push, call caller) rueidis.Completed {
+// buildCommand is what Redis is asked to do for a push.
+func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.Completed {
 	count := countKey(p)
 	if p.Delta == 0 {
 		return s.client.B().Get().Key(count).Build()

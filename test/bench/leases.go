@@ -14,7 +14,7 @@ import (
 func leaseID(i int) string { return fmt.Sprintf("worker-%08d.example", i) }
 
 // sharing are the algorithms whose cost could grow with the number of clients.
-var sharing = []capacity.Kind{capacity.FairShare, capacity.ProportionalShare}
+var sharing = []capacity.AlgorithmKind{capacity.FairShare, capacity.ProportionalShare}
 
 // A crowd is a server with one resource that so many clients hold leases on, who want twice of what there
 // is.
@@ -27,7 +27,7 @@ type crowd struct {
 	ask    capacity.Request
 }
 
-func newCrowd(kind capacity.Kind, clients int) (*crowd, error) {
+func newCrowd(kind capacity.AlgorithmKind, clients int) (*crowd, error) {
 	none := time.Duration(0)
 	c := &crowd{
 		server: capacity.NewServer(capacity.Limits{}), now: time.Unix(1e9, 0),
@@ -81,7 +81,7 @@ func decisions(_ context.Context, b *bench) (text string, rows []row, err error)
 
 // refreshes compares what refreshes cost with more and more clients. Most clients want what they wanted
 // before; the others change the order of all.
-func (b *bench) refreshes(kind capacity.Kind) ([]row, error) {
+func (b *bench) refreshes(kind capacity.AlgorithmKind) ([]row, error) {
 	counts := []int{10, 1_000, 100_000, b.scale(1_000_000, 200_000)}
 	var measures []func() (float64, error)
 	for _, n := range counts {

@@ -166,7 +166,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // all is all resources there are.
-func (s *tested) all() (all []capacity.Status) {
+func (s *tested) all() (all []capacity.ResourceStatus) {
 	for status := range s.allResources() {
 		all = append(all, *status)
 	}
@@ -302,7 +302,7 @@ func TestAnyName(t *testing.T) {
 
 // However much is already given, nobody gets less than nothing.
 func TestNoGrantBelowNothing(t *testing.T) {
-	for _, kind := range []capacity.Kind{
+	for _, kind := range []capacity.AlgorithmKind{
 		capacity.NoAlgorithm, capacity.Static, capacity.ProportionalShare, capacity.FairShare,
 	} {
 		s := start(t, Config{}, shared(kind, 300))

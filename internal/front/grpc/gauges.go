@@ -64,12 +64,12 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	show := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	each := func(resource string, sum *capacity.Status) {
+	each := func(resource string, sum *capacity.ResourceStatus) {
 		show(g.has, sum.Has, resource)
 		show(g.wants, sum.Wants, resource)
 		show(g.clients, float64(sum.Clients), resource)
 	}
-	var all capacity.Status
+	var all capacity.ResourceStatus
 	resources, learning := 0, 0
 	chosen := g.newSeries()
 	// One pass, chunk by chunk, so that a scrape of a million resources does not hold the lock for long. The
@@ -102,7 +102,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 }
 
 // addStatus adds a resource to a sum.
-func addStatus(sum, s *capacity.Status) {
+func addStatus(sum, s *capacity.ResourceStatus) {
 	sum.Has += s.Has
 	sum.Wants += s.Wants
 	sum.Clients += s.Clients
@@ -125,8 +125,8 @@ func (s *Server) currentState() (leading bool, known serverState) {
 }
 
 // allResources iterates over all resources in the order of their names, a chunk under the lock at a time.
-func (s *Server) allResources() func(yield func(*capacity.Status) bool) {
-	return func(yield func(*capacity.Status) bool) {
+func (s *Server) allResources() func(yield func(*capacity.ResourceStatus) bool) {
+	return func(yield func(*capacity.ResourceStatus) bool) {
 		after := ""
 		for more := true; more; {
 			some := s.resourcesAfter(after)
@@ -144,7 +144,7 @@ func (s *Server) allResources() func(yield func(*capacity.Status) bool) {
 	}
 }
 
-func (s *Server) resourcesAfter(name string) []capacity.Status {
+func (s *Server) resourcesAfter(name string) []capacity.ResourceStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.core.Resources(s.now(), name, chunkSize)

@@ -99,7 +99,7 @@ func some() capacity.Templates {
 	return capacity.Templates{
 		{Glob: "fair", Capacity: 100, Description: "a fair share", Algorithm: capacity.Algorithm{
 			Kind: capacity.FairShare, LeaseLength: time.Minute, RefreshInterval: 15 * time.Second,
-			Learning: &never, Parameters: []capacity.Parameter{{Name: "priority", Value: "strict"}},
+			Learning: &never, Parameters: []capacity.AlgorithmParameter{{Name: "priority", Value: "strict"}},
 		}},
 		{Glob: "*", Capacity: 10, Safe: &safe, Algorithm: capacity.Algorithm{
 			Kind: capacity.ProportionalShare, LeaseLength: 20 * time.Second, RefreshInterval: 5 * time.Second,

@@ -145,7 +145,7 @@ type demandView struct {
 	Wants    float64 `json:"wants"`
 }
 
-func newResourceView(r *capacity.Status, now time.Time) resourceView {
+func newResourceView(r *capacity.ResourceStatus, now time.Time) resourceView {
 	view := resourceView{
 		Resource: r.ID, Now: now, Capacity: jsonAmount(r.Capacity),
 		Has: r.Has, Wants: r.Wants, Excess: r.Excess,

@@ -74,7 +74,7 @@ func parentAlgorithm(block *doormanpb.Algorithm) *capacity.Algorithm {
 	}
 	// The numbers of the kinds are the protocol's, so those that both know need no table.
 	if kind := block.GetKind(); kind >= 0 && kind <= doormanpb.Algorithm_FAIR_SHARE {
-		algorithm.Kind = capacity.Kind(kind)
+		algorithm.Kind = capacity.AlgorithmKind(kind)
 	}
 	if block.LearningModeDuration != nil {
 		learning := forSeconds(block.GetLearningModeDuration())
@@ -82,7 +82,7 @@ func parentAlgorithm(block *doormanpb.Algorithm) *capacity.Algorithm {
 	}
 	for _, p := range block.GetParameters() {
 		algorithm.Parameters = append(algorithm.Parameters,
-			capacity.Parameter{Name: p.GetName(), Value: p.GetValue()})
+			capacity.AlgorithmParameter{Name: p.GetName(), Value: p.GetValue()})
 	}
 	return algorithm
 }

@@ -15,8 +15,8 @@ type seriesChoice struct {
 	gauges    *gauges
 	round     int
 	since     map[string]int
-	ranks     [3][]capacity.Status // by priority, at most maxSeries of each
-	rest      capacity.Status
+	ranks     [3][]capacity.ResourceStatus // by priority, at most maxSeries of each
+	rest      capacity.ResourceStatus
 	restCount int // number of resources in rest
 }
 
@@ -29,7 +29,7 @@ func (g *gauges) newSeries() *seriesChoice {
 }
 
 // addResource takes one resource into the selection.
-func (s *seriesChoice) addResource(status *capacity.Status) {
+func (s *seriesChoice) addResource(status *capacity.ResourceStatus) {
 	rank := 2
 	switch {
 	case status.Template != nil && status.Template.Glob == status.ID:
@@ -47,18 +47,18 @@ func (s *seriesChoice) addResource(status *capacity.Status) {
 }
 
 // addToRest adds a resource to those without series.
-func (s *seriesChoice) addToRest(status *capacity.Status) {
+func (s *seriesChoice) addToRest(status *capacity.ResourceStatus) {
 	addStatus(&s.rest, status)
 	s.restCount++
 }
 
 // sumsByLabel returns the sums by label. Names that are cut to the same label share one sum.
-func (s *seriesChoice) sumsByLabel() map[string]*capacity.Status {
-	chosen := make(map[string]*capacity.Status)
+func (s *seriesChoice) sumsByLabel() map[string]*capacity.ResourceStatus {
+	chosen := make(map[string]*capacity.ResourceStatus)
 	had := make(map[string]int)
 	// The oldest first: a series that Prometheus has had for long is worth more than a new one, and clients
 	// that keep making up names cannot displace it.
-	slices.SortStableFunc(s.ranks[1], func(a, b capacity.Status) int {
+	slices.SortStableFunc(s.ranks[1], func(a, b capacity.ResourceStatus) int {
 		return cmp.Compare(s.since[a.ID], s.since[b.ID])
 	})
 	// By rank, until there are maxSeries; all others go into the rest.
@@ -71,7 +71,7 @@ func (s *seriesChoice) sumsByLabel() map[string]*capacity.Status {
 			had[rank[i].ID] = cmp.Or(s.since[rank[i].ID], s.round)
 			label := labelOf(rank[i].ID)
 			if chosen[label] == nil {
-				chosen[label] = new(capacity.Status)
+				chosen[label] = new(capacity.ResourceStatus)
 			}
 			addStatus(chosen[label], &rank[i])
 		}

@@ -83,7 +83,9 @@ func in(tb testing.TB) context.Context {
 }
 
 // shared is a template for all names, without learning, unless a test says otherwise.
-func shared(kind capacity.Kind, amount float64, change ...func(*capacity.Template)) capacity.Template {
+func shared(
+	kind capacity.AlgorithmKind, amount float64, change ...func(*capacity.Template),
+) capacity.Template {
 	none := time.Duration(0)
 	t := capacity.Template{Glob: "*", Capacity: amount, Algorithm: capacity.Algorithm{
 		Kind: kind, LeaseLength: time.Minute, RefreshInterval: 5 * time.Second, Learning: &none,

@@ -112,7 +112,7 @@ func TestUnsetIsNotZero(t *testing.T) {
 	unset := with(func(t *capacity.Template) { t.Algorithm.Learning = nil })
 	long := with(func(t *capacity.Template) { t.Algorithm.Learning = &hour })
 	named := with(func(t *capacity.Template) {
-		t.Algorithm.Parameters = []capacity.Parameter{{Name: "a"}, {Name: "b", Value: "c"}}
+		t.Algorithm.Parameters = []capacity.AlgorithmParameter{{Name: "a"}, {Name: "b", Value: "c"}}
 	})
 	const (
 		x, r   = "0a0178", "0a0172"

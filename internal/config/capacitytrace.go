@@ -11,19 +11,19 @@ import (
 // maxLinks is after how many links a path is given up, as by Linux.
 const maxLinks = 40
 
-// A way is what decides where a path leads. The way to /etc/capacity/doorman.yml, as Kubernetes lays it
+// A pathTrace is what decides where a path leads. The way to /etc/capacity/doorman.yml, as Kubernetes lays it
 // out, is the links doorman.yml and ..data in /etc/capacity, and the file doorman.yml in
 // /etc/capacity/..2026_11_21, where ..data leads.
-type way struct {
+type pathTrace struct {
 	folders []string // to be watched, each once
 	names   []string // what can change in them, in order
 	passed  []string // all folders on the way, which may be exchanged for others
 }
 
-// wayTo goes along an absolute path, through all links, to the file or to what is missing.
-func wayTo(path string) way {
-	var w way
-	here, rest := split(path)
+// tracePath goes along an absolute path, through all links, to the file or to what is missing.
+func tracePath(path string) pathTrace {
+	var w pathTrace
+	here, rest := splitRoot(path)
 	for links := 0; len(rest) > 0 && links <= maxLinks; {
 		next := filepath.Join(here, rest[0]) // ".." and "." too
 		rest = rest[1:]
@@ -34,10 +34,10 @@ func wayTo(path string) way {
 			w.passed = append(w.passed, next)
 			continue
 		case err != nil || info.Mode()&os.ModeSymlink == 0:
-			w.add(here, next)
+			w.addName(here, next)
 			return w
 		}
-		w.add(here, next)
+		w.addName(here, next)
 		links++
 		target, err := os.Readlink(next)
 		if err != nil {
@@ -45,46 +45,46 @@ func wayTo(path string) way {
 		}
 		if filepath.IsAbs(target) {
 			var more []string
-			here, more = split(target)
+			here, more = splitRoot(target)
 			rest = append(more, rest...)
 			continue
 		}
-		rest = append(parts(target), rest...)
+		rest = append(pathParts(target), rest...)
 	}
 	return w
 }
 
-// split is the root of an absolute path, and the names that follow.
-func split(path string) (root string, names []string) {
+// splitRoot is the root of an absolute path, and the names that follow.
+func splitRoot(path string) (root string, names []string) {
 	volume := filepath.VolumeName(path)
-	return volume + string(filepath.Separator), parts(path[len(volume):])
+	return volume + string(filepath.Separator), pathParts(path[len(volume):])
 }
 
-func parts(path string) []string {
+func pathParts(path string) []string {
 	separates := func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) }
 	return strings.FieldsFunc(path, separates)
 }
 
-func (w *way) add(folder, name string) {
+func (w *pathTrace) addName(folder, name string) {
 	if !slices.Contains(w.folders, folder) {
 		w.folders = append(w.folders, folder)
 	}
 	w.names = append(w.names, name)
 }
 
-func (w *way) equal(o way) bool {
+func (w *pathTrace) equal(o pathTrace) bool {
 	return slices.Equal(w.folders, o.folders) && slices.Equal(w.names, o.names) &&
 		slices.Equal(w.passed, o.passed)
 }
 
-// meets reports whether a notice is about the way: one of its names changed, or one of its folders.
-func (w *way) meets(name string) bool {
+// concerns reports whether a notice is about the way: one of its names changed, or one of its folders.
+func (w *pathTrace) concerns(name string) bool {
 	return slices.Contains(w.names, name) || slices.Contains(w.passed, name)
 }
 
-// above are the folders to be watched for others to be exchanged in them, besides those to be watched in any
-// case. Elsewhere than on Linux it costs a descriptor for each file to watch a folder.
-func (w *way) above() []string {
+// parentFolders are the folders to be watched for others to be exchanged in them, besides those to be watched
+// in any case. Elsewhere than on Linux it costs a descriptor for each file to watch a folder.
+func (w *pathTrace) parentFolders() []string {
 	var all []string
 	if runtime.GOOS != "linux" {
 		return nil

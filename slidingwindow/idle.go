@@ -1,0 +1,205 @@
+package slidingwindow
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A intervalWindows is the windows with one interval. Now and then those are exchanged whose callers have not
+// seen to it.
+type intervalWindows struct {
+	windows map[*SyncWindow]struct{}
+	next    time.Time // when it is looked at, by monotonic
+}
+
+// sweepsPerInterval is how often the windows of a round are looked at. With an exchange due a quarter
+// of an interval after callers should have made it, an idle window is exchanged within one and a half.
+const sweepsPerInterval = 4
+
+// minSweepPeriod is the least time between two looks.
+const minSweepPeriod = time.Millisecond
+
+// idleWindows is for how many windows nobody may call until a window is not exchanged any more. The
+// first decision after that is made without knowing what others did; an exchange follows it at once.
+const idleWindows = 16
+
+// A callerActivity is what is known about a window's callers.
+type callerActivity struct {
+	on          atomic.Bool // the courier looks at this window
+	exchangedAt int64       // when an exchange began last, by wallClock
+	calledAt    int64       // when a caller made one begin, by wallClock
+	skew        int64       // by how much the callers' time was ahead of wallClock
+}
+
+// noteExchange notes that a caller's call at now makes an exchange begin.
+func (w *callerActivity) noteExchange(now, wall int64) {
+	w.exchangedAt, w.calledAt, w.skew = wall, wall, now-wall
+}
+
+// watchWindow has the courier look at a window.
+func (c *backgroundSyncer) watchWindow(w *SyncWindow) {
+	if w.callers.on.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.callers.on.Store(true)
+	interval := w.group.interval
+	r := c.intervals[interval]
+	if r == nil {
+		r = &intervalWindows{windows: map[*SyncWindow]struct{}{}}
+		r.next = monotonicNow().Add(sweepPeriod(interval))
+		if c.intervals == nil {
+			c.intervals = map[time.Duration]*intervalWindows{}
+		}
+		c.intervals[interval] = r
+		c.armTimer()
+	}
+	r.windows[w] = struct{}{}
+}
+
+// sweepPeriod is the time between two looks at windows with this interval.
+func sweepPeriod(interval time.Duration) time.Duration {
+	return max(interval/sweepsPerInterval, minSweepPeriod)
+}
+
+// armTimer sets the timer for the round that is next. It is called with the lock held.
+func (c *backgroundSyncer) armTimer() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+	var next time.Time
+	for _, r := range c.intervals {
+		if next.IsZero() || r.next.Before(next) {
+			next = r.next
+		}
+	}
+	if !next.IsZero() {
+		c.timer = time.AfterFunc(next.Sub(monotonicNow()), c.sweepIdle)
+	}
+}
+
+// sweepIdle submits the exchanges of windows that nobody calls.
+func (c *backgroundSyncer) sweepIdle() {
+	wall, now := wallClock(), monotonicNow()
+	c.mu.Lock()
+	var windows []*SyncWindow
+	for interval, r := range c.intervals {
+		if r.next.After(now) {
+			continue
+		}
+		r.next = now.Add(sweepPeriod(interval))
+		for w := range r.windows {
+			windows = append(windows, w)
+		}
+	}
+	c.armTimer()
+	c.mu.Unlock()
+	var due []syncJob
+	for _, w := range windows {
+		e, state := w.idleExchange(wall)
+		switch state {
+		case idleDue:
+			due = append(due, syncJob{w.group, e})
+		case idleOver:
+			c.unwatchIdle(w)
+		}
+	}
+	if len(due) > 0 {
+		c.submitJobs(due...)
+	}
+}
+
+// unwatchIdle looks at a window no more, unless it was called again meanwhile.
+func (c *backgroundSyncer) unwatchIdle(w *SyncWindow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !w.callers.on.Load() {
+		c.removeWindow(w)
+	}
+}
+
+// unwatch looks at a window no more.
+func (c *backgroundSyncer) unwatch(w *SyncWindow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.callers.on.Store(false)
+	c.removeWindow(w)
+}
+
+func (c *backgroundSyncer) removeWindow(w *SyncWindow) {
+	interval := w.group.interval
+	r := c.intervals[interval]
+	if r == nil {
+		return
+	}
+	delete(r.windows, w)
+	if len(r.windows) == 0 {
+		delete(c.intervals, interval)
+		c.armTimer()
+	}
+}
+
+// An idleState says what is to be done about a window.
+type idleState int
+
+const (
+	idleNot  idleState = iota // its callers see to it
+	idleDue                   // nobody has for longer than an interval
+	idleOver                  // nobody has for long
+)
+
+// idleExchange begins an exchange if no caller has for longer than an interval.
+func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, state idleState) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if quiet := wall - w.callers.calledAt; quiet/idleWindows > max(w.grid.size, int64(w.group.interval)) {
+		w.callers.on.Store(false)
+		return e, idleOver
+	}
+	due := max(w.group.interval, minPause)
+	if w.pace.failures > 0 {
+		due = max(due, time.Duration(w.pace.wait))
+	}
+	age := wall - w.callers.exchangedAt
+	if w.stopped || w.pace.busy || age >= 0 && age < int64(due+due/sweepsPerInterval) {
+		return e, idleNot
+	}
+	w.callers.exchangedAt, w.pace.busy = wall, true
+	return storeRequest{w, w.pushesAt(wall + w.callers.skew)}, idleDue
+}
+
+// pushesAt are what an exchange consists of when the callers' time, of which none of them has told,
+// must be now: if other windows than the known ones then matter, it reads those ahead.
+func (w *SyncWindow) pushesAt(now int64) []Push {
+	if w.grid.size == 0 {
+		return w.makePushes()
+	}
+	start := w.grid.windowStart(now)
+	if start <= w.start {
+		return w.makePushes()
+	}
+	if w.ahead.start != start {
+		w.ahead = readAhead{start: start}
+	}
+	previous := start - w.grid.size
+	pushes := []Push{w.makePush(&windowCounts{LocalWindow: LocalWindow{start: start}})}
+	if w.unpushed() > 0 || previous == w.start {
+		pushes = append(pushes, w.makePush(&w.windowCounts))
+	}
+	if previous != w.start {
+		pushes = append(pushes, w.makePush(&windowCounts{LocalWindow: LocalWindow{start: previous}}))
+	}
+	return pushes
+}
+
+// applyReply takes the answer to a push that read ahead.
+func (a *readAhead) applyReply(p *Push, size int64) {
+	switch p.Start {
+	case a.start:
+		a.total = max(a.total, p.Total)
+	case a.start - size:
+		a.previous = max(a.previous, p.Total)
+	}
+}
