@@ -6,20 +6,27 @@ import (
 	"time"
 )
 
-// processSyncer is the courier of this process.
+// processSyncer is the background syncer of this process.
 var processSyncer backgroundSyncer
 
 // A backgroundSyncer makes the exchanges that no caller waits for, of all windows of a process: those of
-// NonblockingSynchronizers, and those of windows that nobody calls.
+// NonblockingSynchronizers, and those of windows that are not called.
 //
-// It is one goroutine, which lives only while there is something to exchange; between that there is a
-// timer. What becomes due while a round trip is under way goes into the next one, all together if the
-// store is an Exchanger. When a store does not answer, another goroutine takes over from the one that
-// is stuck, and that store is left alone until it has answered.
+// It is one goroutine, which lives only while there is something to exchange; in between there is a timer.
+// Requests that come during a round trip go into the next one, all together if the store is an Exchanger. If
+// a store does not answer, another goroutine takes over from the one that waits, and that store gets no
+// further calls until it has answered.
+//
+//	          submitJobs             queue empty
+//	no goroutine -----> running ------------------> no goroutine
+//	                       |
+//	                       | store late: replaceRunner
+//	                       v
+//	         a new goroutine runs the queue; the old one ends after its call
 type backgroundSyncer struct {
 	mu        sync.Mutex
 	queue     []syncJob
-	runner    int  // the number of the goroutine at work
+	runner    int  // the number of the goroutine that runs the queue
 	running   bool // there is one
 	lateCalls []*storeCall
 
@@ -27,20 +34,20 @@ type backgroundSyncer struct {
 	timer     *time.Timer // for the round that is next; nil if there is none
 }
 
-// A syncJob is an errand and where it leads to.
+// A syncJob is a request and the group whose store it is for.
 type syncJob struct {
 	group   *syncGroup
 	request storeRequest
 }
 
-// A storeCall is a call of a store that is not batched, and so cannot be told when to give up.
+// A storeCall is a call of a store that is not batched, and so has no deadline of its own.
 type storeCall struct {
 	store      Datastore
 	requests   []storeRequest // that it is made for
 	late, done bool
 }
 
-// submitJobs has errands carried out in the background.
+// submitJobs has requests sent in the background.
 func (c *backgroundSyncer) submitJobs(deliveries ...syncJob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,69 +58,74 @@ func (c *backgroundSyncer) submitJobs(deliveries ...syncJob) {
 	}
 }
 
-// runJobs carries out what is in the queue until nothing is, or another goroutine has taken over.
+// runJobs sends what is in the queue until it is empty, or another goroutine has taken over.
 func (c *backgroundSyncer) runJobs(number int) {
 	for {
-		share, errands := c.takeJobs(number)
-		if share == nil {
+		group, requests := c.takeJobs(number)
+		if group == nil {
 			return
 		}
-		c.callStore(number, share, errands)
+		c.callStore(number, group, requests)
 	}
 }
 
-// takeJobs takes the first errand out of the queue, and all others that can go with it. There is no share
-// when the goroutine with that number has nothing more to do.
-func (c *backgroundSyncer) takeJobs(number int) (share *syncGroup, errands []storeRequest) {
+// takeJobs takes the first request out of the queue, and all others that can go with it. group is nil if the
+// goroutine with that number has nothing more to do.
+func (c *backgroundSyncer) takeJobs(number int) (group *syncGroup, requests []storeRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runner != number {
 		return nil, nil
 	}
+	// Under the lock: a job submitted after this starts a new goroutine.
 	if len(c.queue) == 0 {
 		c.queue, c.running = nil, false
 		return nil, nil
 	}
 	first := c.queue[0]
-	share, errands = first.group, []storeRequest{first.request}
-	if share.batch == nil {
+	group, requests = first.group, []storeRequest{first.request}
+	// A plain store is called once per count, so nothing is gained by collecting.
+	if group.batch == nil {
 		c.queue = c.queue[1:]
-		return share, errands
+		return group, requests
 	}
 	size := len(first.request.pushes)
+	// Only requests for the same store fit into one round trip. The others keep their order.
 	rest := c.queue[:0]
 	for _, d := range c.queue[1:] {
-		if size+len(d.request.pushes) <= maxBatch && sameStore(d.group.store, share.store) {
-			errands = append(errands, d.request)
+		if size+len(d.request.pushes) <= maxBatch && sameStore(d.group.store, group.store) {
+			requests = append(requests, d.request)
 			size += len(d.request.pushes)
 		} else {
 			rest = append(rest, d)
 		}
 	}
 	c.queue = rest
-	return share, errands
+	return group, requests
 }
 
-// callStore carries out errands at one store.
-func (c *backgroundSyncer) callStore(number int, s *syncGroup, errands []storeRequest) {
-	owed, ok := c.beginCall(s.store, errands)
+// callStore sends requests to one store.
+func (c *backgroundSyncer) callStore(number int, s *syncGroup, requests []storeRequest) {
+	call, ok := c.beginCall(s.store, requests)
 	if !ok {
-		failRequests(errands, errStillWaiting)
+		failRequests(requests, errStillWaiting)
 		return
 	}
 	limit := storeTimeout
 	if s.batch != nil {
 		limit *= 2 // it keeps the time itself; this is for one that does not
 	}
-	timer := time.AfterFunc(limit, func() { c.replaceRunner(number, owed) })
-	s.runRequests(errands)
+	// The call itself cannot be stopped. When the limit passes, another goroutine takes over the queue, so
+	// that one dead store does not hold up the windows of the others.
+	timer := time.AfterFunc(limit, func() { c.replaceRunner(number, call) })
+	s.runRequests(requests)
 	timer.Stop()
-	c.finishCall(owed)
+	c.finishCall(call)
 }
 
-// replaceRunner starts another goroutine in the place of one that waits for a store.
-func (c *backgroundSyncer) replaceRunner(number int, owed *storeCall) {
-	if !c.markLate(owed) {
+// replaceRunner starts another goroutine in place of one that waits for a store.
+func (c *backgroundSyncer) replaceRunner(number int, call *storeCall) {
+	if !c.markLate(call) {
 		return
 	}
 	c.mu.Lock()
@@ -124,8 +136,9 @@ func (c *backgroundSyncer) replaceRunner(number int, owed *storeCall) {
 	}
 }
 
-// beginCall begins a call of a store, unless that store still owes an answer that is late.
-func (c *backgroundSyncer) beginCall(store Datastore, errands []storeRequest) (owed *storeCall, ok bool) {
+// beginCall begins a call of a store, unless a late call of that store is still unanswered. So at most one
+// goroutine waits for each store.
+func (c *backgroundSyncer) beginCall(store Datastore, requests []storeRequest) (call *storeCall, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, late := range c.lateCalls {
@@ -133,51 +146,53 @@ func (c *backgroundSyncer) beginCall(store Datastore, errands []storeRequest) (o
 			return nil, false
 		}
 	}
-	return &storeCall{store: store, requests: errands}, true
+	return &storeCall{store: store, requests: requests}, true
 }
 
 // markLate notes that a call has not been answered in time, and reports whether that is so.
-func (c *backgroundSyncer) markLate(owed *storeCall) bool {
+func (c *backgroundSyncer) markLate(call *storeCall) bool {
 	c.mu.Lock()
-	if owed.done || owed.late {
+	if call.done || call.late {
 		c.mu.Unlock()
 		return false
 	}
-	owed.late = true
-	c.lateCalls = append(c.lateCalls, owed)
+	call.late = true
+	c.lateCalls = append(c.lateCalls, call)
 	c.mu.Unlock()
-	for _, e := range owed.requests {
+	// Participants have locks of their own, which must not be taken under this one.
+	for _, e := range call.requests {
 		e.participant.onLate()
 	}
 	return true
 }
 
 // finishCall notes that a call has been answered.
-func (c *backgroundSyncer) finishCall(owed *storeCall) {
+func (c *backgroundSyncer) finishCall(call *storeCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	owed.done = true
-	if !owed.late {
+	call.done = true
+	if !call.late {
 		return
 	}
 	for i, late := range c.lateCalls {
-		if late == owed {
+		if late == call {
 			c.lateCalls = append(c.lateCalls[:i], c.lateCalls[i+1:]...)
 			return
 		}
 	}
 }
 
-// sameStore reports whether two stores are one. Those that cannot be compared never are.
+// sameStore reports whether two stores are one. Stores that cannot be compared never are.
 func sameStore(a, b Datastore) bool {
 	v := reflect.ValueOf(a)
 	return v.IsValid() && v.Comparable() && a == b
 }
 
-// callInTime calls a store in a goroutine that lives as long as that takes, and waits for it, but not for
-// longer than storeTimeout. It reports false, and calls nothing, if the store still owes an answer.
-func callInTime(store Datastore, errands []storeRequest, do func()) bool {
-	owed, ok := processSyncer.beginCall(store, errands)
+// callInTime calls a store in a goroutine that lives until the store answers, and waits for it for
+// storeTimeout at most. It reports false, and calls nothing, if an earlier call of the store is still
+// unanswered.
+func callInTime(store Datastore, requests []storeRequest, do func()) bool {
+	call, ok := processSyncer.beginCall(store, requests)
 	if !ok {
 		return false
 	}
@@ -185,14 +200,14 @@ func callInTime(store Datastore, errands []storeRequest, do func()) bool {
 	go func() { // ends when the store has answered
 		defer close(done)
 		do()
-		processSyncer.finishCall(owed)
+		processSyncer.finishCall(call)
 	}()
 	timer := time.NewTimer(storeTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
-		processSyncer.markLate(owed)
+		processSyncer.markLate(call)
 	}
 	return true
 }

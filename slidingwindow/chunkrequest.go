@@ -2,7 +2,7 @@ package slidingwindow
 
 import "time"
 
-// A chunkRequest is a chunk on its way from the store. All who need it wait for it together.
+// A chunkRequest is on its way to the store for a chunk. All callers that need it wait for it together.
 type chunkRequest struct {
 	window    *StrictWindow
 	start     int64 // of the window it is for
@@ -18,13 +18,13 @@ type chunkRequest struct {
 	done chan struct{}
 	late bool
 
-	// What it brings back.
+	// The result.
 	got    int64
 	forgot bool
 	usedUp bool
 }
 
-// newChunkRequest readies a flight for n at now. It is called with the lock held.
+// newChunkRequest prepares a request for n events at now. It is called with the lock held.
 func newChunkRequest(w *StrictWindow, now, n, limit int64) *chunkRequest {
 	f := &chunkRequest{
 		window: w, start: w.start, now: now, need: n - w.left, totals: w.totals, taken: w.taken,
@@ -37,7 +37,7 @@ func newChunkRequest(w *StrictWindow, now, n, limit int64) *chunkRequest {
 	return f
 }
 
-// awaitChunk waits until the chunk is here, or until the caller gives up, and reports whether it came.
+// awaitChunk waits until the chunk is here, or until giveUp, and reports whether it came.
 func (f *chunkRequest) awaitChunk(giveUp time.Time) bool {
 	if patience := giveUp.Sub(monotonicNow()); patience > 0 {
 		timer := time.NewTimer(patience)
@@ -48,30 +48,32 @@ func (f *chunkRequest) awaitChunk(giveUp time.Time) bool {
 		case <-timer.C:
 		}
 	}
+	// This caller has waited for earlier requests as well, so its time is over before that of the request.
 	if monotonicNow().Before(f.due) {
 		return false
 	}
 	f.window.mu.Lock()
 	f.late = true
-	owed := f.call
+	call := f.call
 	f.window.mu.Unlock()
-	if owed != nil {
-		processSyncer.markLate(owed)
+	if call != nil {
+		processSyncer.markLate(call)
 	}
 	return false
 }
 
-// fetchChunk asks the store and gives the window what it got.
+// fetchChunk asks the store and adds what it got to the window.
 func (f *chunkRequest) fetchChunk() {
 	w := f.window
-	owed, ok := processSyncer.beginCall(w.store, nil)
+	call, ok := processSyncer.beginCall(w.store, nil)
 	err := errStillWaiting
+	// The call is published under the lock: a waiting caller marks it as late.
 	if ok {
 		w.mu.Lock()
-		f.call = owed
+		f.call = call
 		w.mu.Unlock()
 		err = f.askStore()
-		processSyncer.finishCall(owed)
+		processSyncer.finishCall(call)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +82,7 @@ func (f *chunkRequest) fetchChunk() {
 	f.deliverChunk(err)
 }
 
-// deliverChunk hands over what the flight brings back. It is called with the lock held.
+// deliverChunk adds the result to the window. It is called with the lock held.
 func (f *chunkRequest) deliverChunk(err error) {
 	w := f.window
 	w.giveBack(f.leftovers...)
@@ -98,8 +100,8 @@ func (f *chunkRequest) deliverChunk(err error) {
 	}
 }
 
-// askStore does what there is to do at the store: it gives back leftovers, learns how the last window ended
-// if that is not known, and takes a chunk.
+// askStore does what has to be done at the store: it gives back leftovers, reads how the last window ended if
+// that is not known, and takes a chunk.
 func (f *chunkRequest) askStore() (err error) {
 	w := f.window
 	f.leftovers, err = w.returnAll(f.leftovers)
@@ -112,8 +114,11 @@ func (f *chunkRequest) askStore() (err error) {
 			return err
 		}
 	}
+	// What may be taken falls with the weight of the previous window, which is known only now.
 	most := f.available(max(f.totals.previous, 0))
-	if f.totals.asked && f.totals.total > addSaturating(most, -f.need) { // others may have given back
+	// The last answer said that nothing is left. Others may have given back since, so it is read again before
+	// this request adds to the count in vain.
+	if f.totals.asked && f.totals.total > addSaturating(most, -f.need) {
 		f.totals.total, err = w.store.Get(w.key, f.start)
 		if err != nil {
 			return err
@@ -127,8 +132,11 @@ func (f *chunkRequest) askStore() (err error) {
 	return f.takeChunk(most)
 }
 
-// takeChunk adds a chunk to the count, which may then be at most so much. What is beyond was not there
-// to be taken and is given back, and so is everything if the rest is not what is needed.
+// takeChunk adds a chunk to the count, which must not exceed most. What goes beyond was not there to be taken
+// and is given back, and so is everything if the rest does not suffice.
+//
+// To add first and give back later is what makes processes safe against each other with Add alone: of two
+// that add at once, each sees a total that includes the other's part or comes before it.
 func (f *chunkRequest) takeChunk(most int64) (err error) {
 	w := f.window
 	want := max(f.need, min(w.chunk, most-f.totals.total))
@@ -137,7 +145,9 @@ func (f *chunkRequest) takeChunk(most int64) (err error) {
 		return err
 	}
 	if f.totals.total < addSaturating(f.taken, want) {
-		f.forgot = true // nobody knows how much of the window is left: nothing
+		// The total is less than what this process alone has taken, so the store has lost counts. How much of
+		// the window is left cannot be known: nothing is taken until it ends.
+		f.forgot = true
 		return nil
 	}
 	beyond := min(max(addSaturating(f.totals.total, -most), 0), want)
@@ -151,7 +161,7 @@ func (f *chunkRequest) takeChunk(most int64) (err error) {
 	f.totals.total -= beyond
 	total, err := w.store.Add(w.key, f.start, -beyond)
 	if err != nil {
-		return err // as with leftovers, it is not tried again
+		return err // as with leftovers, there is no second attempt
 	}
 	f.totals.total = total
 	return nil

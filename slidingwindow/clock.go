@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// An clockAnchor ties the monotonic clock to the wall clock. Asking how long ago it was costs half of
-// asking what time it is, and that is half of a decision.
+// A clockAnchor ties the monotonic clock to the wall clock. Asking how long ago it was set costs half of
+// asking for the time, which itself is half of a decision.
 type clockAnchor struct {
 	at   time.Time
 	unix int64 // at, in Unix nanoseconds
 }
 
-// anchorHolds is for how long an anchor is trusted: so soon a limiter follows a wall clock that was
-// set, or one that went on while the machine slept.
+// anchorHolds is for how long an anchor is used. It is the delay with which a limiter follows a wall clock
+// that was set, or one that went on while the machine slept.
 const anchorHolds = time.Second
 
 func newAnchor() *clockAnchor {
@@ -25,7 +25,7 @@ func newAnchor() *clockAnchor {
 // A clock reads the wall clock. The zero one is ready, and may be read by many goroutines.
 type clock struct{ anchor atomic.Pointer[clockAnchor] }
 
-// now is the wall clock's time in Unix nanoseconds.
+// now returns the wall clock's time in Unix nanoseconds.
 func (c *clock) now() int64 {
 	a := c.anchor.Load()
 	if a == nil {
@@ -38,21 +38,21 @@ func (c *clock) now() int64 {
 	return a.unix + int64(since)
 }
 
-// setAnchor drops a new anchor.
+// setAnchor sets a new anchor and returns its time. Goroutines that do so at once store nearly the same
+// anchor, so the last one may win.
 func (c *clock) setAnchor() int64 {
 	a := newAnchor()
 	c.anchor.Store(a)
 	return a.unix
 }
 
-// wallClock is the time by which windows are exchanged when nobody calls, in Unix nanoseconds.
+// wallClock is the time by which windows are exchanged when no caller does so, in Unix nanoseconds.
 func wallClock() int64 { return time.Now().UnixNano() }
 
-// monotonicNow is the time by which timers run: it does not move when the wall clock is set.
+// monotonicNow is the time by which timers run: it does not change when the wall clock is set.
 func monotonicNow() time.Time { return time.Now() }
 
-// unixNano is t in Unix nanoseconds, and the nearest there are (in the years 1678 and 2262) for a
-// time that has none.
+// unixNano returns t in Unix nanoseconds. A time beyond the years 1678 to 2262 becomes the nearest that fits.
 func unixNano(t time.Time) int64 {
 	const most = math.MaxInt64 / int64(time.Second)
 	switch seconds := t.Unix(); {

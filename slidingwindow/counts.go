@@ -1,11 +1,11 @@
 package slidingwindow
 
-// A windowCounts is what one process knows of one window that several count in.
+// windowCounts are what one process knows of one window that several count in.
 type windowCounts struct {
-	LocalWindow       // the count is own and what is known of others
-	own         int64 // of the count, what passed here
-	pushed      int64 // of own, what the store is known to hold
-	total       int64 // what the store answered last
+	LocalWindow       // its count is own plus what is known of others
+	own         int64 // events that passed here
+	pushed      int64 // of own, what the store has confirmed
+	total       int64 // what the store replied last
 }
 
 // addOwn counts n events that passed here.
@@ -18,12 +18,13 @@ func (t *windowCounts) addOwn(n int64) {
 // unpushed is how many of the events that passed here the store has not confirmed.
 func (t *windowCounts) unpushed() int64 { return t.own - t.pushed }
 
-// applyReply takes the answer to a push. The count only ever rises: a store that lost it must not make this
+// applyReply applies the reply to a push. The count never falls: a store that lost it must not make this
 // process forget what it has let pass itself. What was lost is pushed again.
 //
-// Answers to reads are believed for that only if batched: there, pushing again does no harm, whereas a
-// plain store that reads from a replica would count twice what the replica has not got yet.
+// For a read this is done only if batched: there, pushing again does no harm, whereas a plain store that
+// reads from a replica would count twice what the replica has not got yet.
 func (t *windowCounts) applyReply(p *Push, batched bool) {
+	// Counts in a store only grow, so a smaller total than expected means that some were lost.
 	lost := p.Total < addSaturating(t.total, p.Delta)
 	t.total = p.Total
 	if lost {

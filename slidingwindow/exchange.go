@@ -2,14 +2,16 @@ package slidingwindow
 
 import "time"
 
-// lockDecision lets one caller decide after the other, if every decision is exchanged. It reports false if
-// that takes too long: then the store does, and the caller decides by what is known.
+// lockDecision makes callers decide one after the other, if every decision is exchanged. It reports false if
+// that takes too long because the store does; the caller then decides by what is known.
 func (w *SyncWindow) lockDecision() bool {
 	select {
 	case w.decisionLock <- struct{}{}:
 		return true
 	default:
 	}
+	// A channel serves as the lock, because the wait has a limit. The timer is only made when the lock is
+	// taken.
 	timer := time.NewTimer(storeTimeout)
 	defer timer.Stop()
 	select {
@@ -23,8 +25,8 @@ func (w *SyncWindow) lockDecision() bool {
 // unlockDecision lets the next caller decide.
 func (w *SyncWindow) unlockDecision() { <-w.decisionLock }
 
-// asksFirst reports whether the store is to be asked before the next decision: how the last window
-// ended, and if every decision is exchanged, what others did.
+// asksFirst reports whether the store is to be asked before the next decision: for how the last window ended,
+// and if every decision is exchanged, for what others did.
 func (w *SyncWindow) asksFirst(now int64) bool {
 	if !w.previousUnread && !w.exact || w.group == nil || !w.group.blocking || w.stopped || w.pace.busy {
 		return false
@@ -32,7 +34,7 @@ func (w *SyncWindow) asksFirst(now int64) bool {
 	return w.exact && w.pace.isDue(now) || !w.exact && w.pace.failures == 0
 }
 
-// askStore asks the store before a decision. It is called with the lock held, and lets go of it meanwhile.
+// askStore asks the store before a decision. It is called with the lock held, and releases it meanwhile.
 func (w *SyncWindow) askStore(now int64) {
 	var e storeRequest
 	if w.exact {
@@ -66,6 +68,7 @@ func (w *SyncWindow) exchangeCounts(now int64) {
 		return
 	}
 	w.mu.Lock()
+	// Another caller may have begun one since this one looked.
 	if !w.isDue(now) {
 		w.mu.Unlock()
 		return
@@ -87,15 +90,15 @@ func (w *SyncWindow) beginExchange(now int64) storeRequest {
 	return e
 }
 
-// beginPrevious begins an exchange of the window before alone, when another has begun. It leaves the pace
-// as it is: if all processes exchanged at the beginning of a window, and an interval after that, what
+// beginPrevious begins an exchange of the previous window alone, when a new one has begun. It leaves the pace
+// as it is: if all processes exchanged at the beginning of a window, and then an interval after that, what
 // one has let pass would stay unknown to the others for longer.
 func (w *SyncWindow) beginPrevious() storeRequest {
 	w.previousUnread, w.previousOnly, w.pace.busy = false, true, true
 	return storeRequest{w, []Push{w.pushPrevious()}}
 }
 
-// noteExchange notes that an exchange begins, which a caller asked for.
+// noteExchange notes that an exchange begins because of a caller.
 func (w *SyncWindow) noteExchange(now int64) {
 	w.pace.beginExchange(now, w.group.interval)
 	if !w.exact {
@@ -104,7 +107,7 @@ func (w *SyncWindow) noteExchange(now int64) {
 	}
 }
 
-// exchangeForeign lets somebody else's Synchronizer do it. Callers that come meanwhile do not wait.
+// exchangeForeign calls a Synchronizer of another package. Callers that come meanwhile do not wait.
 func (w *SyncWindow) exchangeForeign(now int64) {
 	if !w.foreign.TryLock() {
 		return
@@ -113,24 +116,25 @@ func (w *SyncWindow) exchangeForeign(now int64) {
 	w.syncer.Sync(timeOf(now), w.makeRequest, w.handleResponse)
 }
 
-// makeRequest is the MakeFunc for a Synchronizer of somebody else's.
+// makeRequest is the MakeFunc for a Synchronizer of another package.
 func (w *SyncWindow) makeRequest() SyncRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return SyncRequest{Key: w.key, Start: w.start, Count: w.count, Changes: w.unpushed()}
 }
 
-// handleResponse is the HandleFunc for a Synchronizer of somebody else's.
+// handleResponse is the HandleFunc for a Synchronizer of another package.
 func (w *SyncWindow) handleResponse(r SyncResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// The response may be for a window that has ended. The bounds guard against numbers no store should send.
 	if r.OK && r.Start == w.start {
 		w.count = addSaturating(w.count, max(r.OtherChanges, 0))
 		w.pushed = min(addSaturating(w.pushed, max(r.Changes, 0)), w.own)
 	}
 }
 
-// makePushes are what an exchange consists of: the current window, and the one before if that is wanted.
+// makePushes returns the pushes of an exchange: the current window, and the previous one if that is wanted.
 func (w *SyncWindow) makePushes() []Push {
 	pushes := make([]Push, 1, 2)
 	pushes[0] = w.makePush(&w.windowCounts)
@@ -142,16 +146,22 @@ func (w *SyncWindow) makePushes() []Push {
 	return pushes
 }
 
+// wantsPrevious reports whether an exchange should include the previous window.
 func (w *SyncWindow) wantsPrevious() bool {
+	// The window has no limiter: it is driven through its own methods, and does not know its size.
 	if w.grid.size == 0 {
 		return w.last.unpushed() > 0
 	}
 	adjacent := w.last.start == w.start-w.grid.size
+	// With an Exchanger it costs no round trip. A plain store is asked readsOfPrevious times, and as long as
+	// the store has not confirmed all of it.
 	return w.group.batch != nil || w.previousReads > 0 && !w.previousRead || adjacent && w.last.unpushed() > 0
 }
 
-// pushPrevious tells what was not told of the window before, and asks how it ended.
+// pushPrevious pushes what is unconfirmed of the previous window, and reads how it ended.
 func (w *SyncWindow) pushPrevious() Push {
+	// The last window seen is an older one. So nothing was counted here in the previous window, which is only
+	// read.
 	if start := w.start - w.grid.size; w.grid.size != 0 && w.last.start != start {
 		return w.makePush(&windowCounts{LocalWindow: LocalWindow{start: start}})
 	}
@@ -164,7 +174,7 @@ func (w *SyncWindow) makePush(t *windowCounts) Push {
 	}
 }
 
-// onReply takes the answers to an exchange.
+// onReply applies the replies to an exchange.
 func (w *SyncWindow) onReply(pushes []Push) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +186,8 @@ func (w *SyncWindow) onReply(pushes []Push) {
 		}
 		w.applyPush(&pushes[i])
 	}
-	if w.previousOnly { // the next exchange is due as if there had not been this one
+	// The next exchange is due as if there had not been this one, so its pace is left alone.
+	if w.previousOnly {
 		w.pace.busy, w.pace.err = false, err
 		w.previousOnly, w.previousRead = false, err == nil
 	} else {
@@ -188,7 +199,7 @@ func (w *SyncWindow) onReply(pushes []Push) {
 	}
 }
 
-// onLate notes that the answers are late.
+// onLate notes that the replies are late.
 func (w *SyncWindow) onLate() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,13 +208,14 @@ func (w *SyncWindow) onLate() {
 	}
 }
 
-// applyPush takes the answer to one push, which may come when the window has turned.
+// applyPush applies the reply to one push, which may come when the window has turned.
 func (w *SyncWindow) applyPush(p *Push) {
 	batched := w.group.batch != nil
 	previous := w.grid.size != 0 && p.Start == w.start-w.grid.size
 	if previous {
 		w.previousReads = max(w.previousReads-1, 0)
 	}
+	// The start tells which window the push was for; the limiter may have turned since.
 	switch {
 	case p.Start == w.start:
 		w.windowCounts.applyReply(p, batched)
@@ -217,8 +229,8 @@ func (w *SyncWindow) applyPush(p *Push) {
 	w.ahead.applyReply(p, w.grid.size)
 }
 
-// stopExchange lets no more exchange begin. It returns what is closed when the one under way is settled, nil
-// if there is none. The window counts on by itself.
+// stopExchange lets no more exchanges begin. It returns a channel that is closed when the one under way ends,
+// nil if there is none. The window counts on by itself.
 func (w *SyncWindow) stopExchange() (settled chan struct{}, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,8 +244,8 @@ func (w *SyncWindow) stopExchange() (settled chan struct{}, first bool) {
 	return w.replied, true
 }
 
-// finalRequest is the last errand: what the store has not been told. While it still owes an answer, there is
-// none, for it may have been told.
+// finalRequest returns the last request: what the store has not confirmed. While a reply is outstanding there
+// is none, for the store may have counted it.
 func (w *SyncWindow) finalRequest() (e storeRequest, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,23 +2,23 @@ package slidingwindow
 
 import "math/rand/v2"
 
-// A foreignSync is a window that is no SyncWindow of this package, or one whose synchronizer is wrapped in
-// another: all that is known of it is a key and two functions. Each key has its own pace and answers,
-// so that windows that share a synchronizer do not get one another's.
+// A foreignSync stands for a window that is not a SyncWindow of this package, or one whose synchronizer is
+// wrapped in another: all that is known of it is a key and two functions. Each key has its own pace and
+// replies, so that windows that share a synchronizer do not get one another's.
 type foreignSync struct {
 	group  *syncGroup
 	source uint64
 
-	// The lock of sharing guards what follows.
+	// The lock of the group guards what follows.
 	pace     syncPace
-	start    int64 // of the window pushed is of
+	start    int64 // of the window that pushed belongs to
 	pushed   int64
 	request  SyncRequest
 	response *SyncResponse
 }
 
-// syncForeign exchanges the counts of a stranger: at once and to the end if the synchronizer blocks,
-// and otherwise with an answer that one of the next calls takes.
+// syncForeign exchanges the counts of a foreign window: to the end if the synchronizer blocks, and otherwise
+// so that one of the next calls gets the reply.
 func (s *syncGroup) syncForeign(now int64, makeReq MakeFunc, handleResp HandleFunc) {
 	request := makeReq()
 	st, answer := s.foreignOf(request.Key)
@@ -40,7 +40,7 @@ func (s *syncGroup) syncForeign(now int64, makeReq MakeFunc, handleResp HandleFu
 	}
 }
 
-// foreignOf returns the one with this key, and takes its answer if there is one.
+// foreignOf returns the foreign window with this key, and takes its response if there is one.
 func (s *syncGroup) foreignOf(key string) (*foreignSync, *SyncResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,6 +64,8 @@ func (st *foreignSync) beginExchange(now int64, r SyncRequest) (e storeRequest, 
 		return e, false
 	}
 	st.pace.beginExchange(now, st.group.interval)
+	// A new window: nothing of it has been pushed. The sum lets a store that remembers it count a repeated
+	// push once.
 	if r.Start != st.start {
 		st.start, st.pushed = r.Start, 0
 	}
@@ -74,10 +76,10 @@ func (st *foreignSync) beginExchange(now int64, r SyncRequest) (e storeRequest, 
 	}}}, true
 }
 
-// onLate does nothing: there is nobody to tell.
+// onLate does nothing: the interface has no way to report it.
 func (st *foreignSync) onLate() {}
 
-// onReply takes the answer to an exchange.
+// onReply applies the reply to an exchange.
 func (st *foreignSync) onReply(pushes []Push) {
 	st.group.mu.Lock()
 	defer st.group.mu.Unlock()

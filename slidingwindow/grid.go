@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// A windowGrid is how time is cut into fixed windows. Windows begin at multiples of their size since the
-// year 1 and not since 1970: windows of a week begin on Mondays. That is what time.Truncate does, and
-// what makes processes agree on the keys under which they share counts.
+// A windowGrid divides time into fixed windows. They begin at multiples of their size since the year 1 and
+// not since 1970: windows of a week begin on Mondays. That is what time.Truncate does, and what makes
+// processes agree on the keys under which they share counts.
 type windowGrid struct {
 	size  int64 // in nanoseconds, more than 0
 	phase int64 // how long before 1970 the window of that instant began
@@ -19,7 +19,7 @@ func newWindowGrid(size time.Duration) windowGrid {
 	return windowGrid{size: int64(size), phase: int64(epoch.Sub(epoch.Truncate(size)))}
 }
 
-// windowStart is the beginning of the window that holds t.
+// windowStart returns the beginning of the window that holds t.
 func (g *windowGrid) windowStart(t int64) int64 {
 	into := t % g.size
 	if into < 0 {
@@ -32,8 +32,10 @@ func (g *windowGrid) windowStart(t int64) int64 {
 	return t - into
 }
 
-// timeLeft is how much of the window that begins at start is still to come: the size for a time before it.
+// timeLeft returns how much of the window that begins at start is still to come: all of it for a time before
+// it.
 func (g *windowGrid) timeLeft(start, now int64) int64 {
+	// Unsigned, because the difference of two int64 may exceed an int64.
 	switch into := uint64(now) - uint64(start); {
 	case now <= start:
 		return g.size
@@ -44,7 +46,7 @@ func (g *windowGrid) timeLeft(start, now int64) int64 {
 	}
 }
 
-// weightOf is count*left/size rounded down, exactly: the product has up to 126 bits.
+// weightOf returns count*left/size rounded down, exactly: the product has up to 126 bits.
 func weightOf(count, left, size int64) int64 {
 	if count == 0 {
 		return 0
@@ -57,9 +59,9 @@ func weightOf(count, left, size int64) int64 {
 	return int64(quotient)
 }
 
-// coverage is the smallest part of size that makes count weigh more than most: weighted(count, left,
-// size) <= most holds for every left below it and for none from it on. It is more than size when
-// there is no such part. most is at least 0.
+// coverage returns the smallest part of size that makes count weigh more than most: weightOf(count, left,
+// size) <= most holds for every left below it and for none from it on. It is more than size if there is no
+// such part. most is at least 0.
 func coverage(count, most, size int64) int64 {
 	if count <= most {
 		return addSaturating(size, 1)

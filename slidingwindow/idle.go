@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// A intervalWindows is the windows with one interval. Now and then those are exchanged whose callers have not
-// seen to it.
+// intervalWindows are the windows with one interval. From time to time those are exchanged whose callers have
+// not done so.
 type intervalWindows struct {
 	windows map[*SyncWindow]struct{}
 	next    time.Time // when it is looked at, by monotonic
 }
 
-// sweepsPerInterval is how often the windows of a round are looked at. With an exchange due a quarter
-// of an interval after callers should have made it, an idle window is exchanged within one and a half.
+// sweepsPerInterval is how often per interval these windows are checked. An exchange is due a quarter of an
+// interval after callers should have made it, so an idle window is exchanged within one and a half.
 const sweepsPerInterval = 4
 
-// minSweepPeriod is the least time between two looks.
+// minSweepPeriod is the least time between two sweeps.
 const minSweepPeriod = time.Millisecond
 
-// idleWindows is for how many windows nobody may call until a window is not exchanged any more. The
+// idleWindows is the number of windows without a call after which a window is not exchanged any more. The
 // first decision after that is made without knowing what others did; an exchange follows it at once.
 const idleWindows = 16
 
-// A callerActivity is what is known about a window's callers.
+// callerActivity is what is known about a window's callers.
 type callerActivity struct {
-	on          atomic.Bool // the courier looks at this window
+	on          atomic.Bool // the background syncer watches this window
 	exchangedAt int64       // when an exchange began last, by wallClock
 	calledAt    int64       // when a caller made one begin, by wallClock
 	skew        int64       // by how much the callers' time was ahead of wallClock
@@ -36,8 +36,9 @@ func (w *callerActivity) noteExchange(now, wall int64) {
 	w.exchangedAt, w.calledAt, w.skew = wall, wall, now-wall
 }
 
-// watchWindow has the courier look at a window.
+// watchWindow makes the syncer watch a window.
 func (c *backgroundSyncer) watchWindow(w *SyncWindow) {
+	// Nearly always so, and then without the lock that all windows of the process share.
 	if w.callers.on.Load() {
 		return
 	}
@@ -58,12 +59,12 @@ func (c *backgroundSyncer) watchWindow(w *SyncWindow) {
 	r.windows[w] = struct{}{}
 }
 
-// sweepPeriod is the time between two looks at windows with this interval.
+// sweepPeriod returns the time between two sweeps of windows with this interval.
 func sweepPeriod(interval time.Duration) time.Duration {
 	return max(interval/sweepsPerInterval, minSweepPeriod)
 }
 
-// armTimer sets the timer for the round that is next. It is called with the lock held.
+// armTimer sets the timer for the next sweep. It is called with the lock held.
 func (c *backgroundSyncer) armTimer() {
 	if c.timer != nil {
 		c.timer.Stop()
@@ -80,7 +81,7 @@ func (c *backgroundSyncer) armTimer() {
 	}
 }
 
-// sweepIdle submits the exchanges of windows that nobody calls.
+// sweepIdle submits the exchanges of windows that are not called.
 func (c *backgroundSyncer) sweepIdle() {
 	wall, now := wallClock(), monotonicNow()
 	c.mu.Lock()
@@ -96,6 +97,8 @@ func (c *backgroundSyncer) sweepIdle() {
 	}
 	c.armTimer()
 	c.mu.Unlock()
+	// The windows' locks are taken without the syncer's: a caller holds its window's lock when it calls
+	// watchWindow.
 	var due []syncJob
 	for _, w := range windows {
 		e, state := w.idleExchange(wall)
@@ -111,7 +114,7 @@ func (c *backgroundSyncer) sweepIdle() {
 	}
 }
 
-// unwatchIdle looks at a window no more, unless it was called again meanwhile.
+// unwatchIdle stops watching a window, unless it was called again meanwhile.
 func (c *backgroundSyncer) unwatchIdle(w *SyncWindow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +123,7 @@ func (c *backgroundSyncer) unwatchIdle(w *SyncWindow) {
 	}
 }
 
-// unwatch looks at a window no more.
+// unwatch stops watching a window.
 func (c *backgroundSyncer) unwatch(w *SyncWindow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,12 +148,12 @@ func (c *backgroundSyncer) removeWindow(w *SyncWindow) {
 type idleState int
 
 const (
-	idleNot  idleState = iota // its callers see to it
-	idleDue                   // nobody has for longer than an interval
-	idleOver                  // nobody has for long
+	idleNot  idleState = iota // its callers exchange it
+	idleDue                   // no caller has for longer than an interval
+	idleOver                  // no caller has for long
 )
 
-// idleExchange begins an exchange if no caller has for longer than an interval.
+// idleExchange begins an exchange if no caller has done so for longer than an interval.
 func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, state idleState) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,11 +161,13 @@ func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, state idleState) 
 		w.callers.on.Store(false)
 		return e, idleOver
 	}
+	// After failures the longer pause holds here, too.
 	due := max(w.group.interval, minPause)
 	if w.pace.failures > 0 {
 		due = max(due, time.Duration(w.pace.wait))
 	}
 	age := wall - w.callers.exchangedAt
+	// A negative age means that the wall clock was set back; then the exchange is made.
 	if w.stopped || w.pace.busy || age >= 0 && age < int64(due+due/sweepsPerInterval) {
 		return e, idleNot
 	}
@@ -170,8 +175,8 @@ func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, state idleState) 
 	return storeRequest{w, w.pushesAt(wall + w.callers.skew)}, idleDue
 }
 
-// pushesAt are what an exchange consists of when the callers' time, of which none of them has told,
-// must be now: if other windows than the known ones then matter, it reads those ahead.
+// pushesAt returns the pushes of an exchange at now, which is what the callers' clock must show although none
+// has called. If that lies in a later window than the known ones, the exchange reads ahead.
 func (w *SyncWindow) pushesAt(now int64) []Push {
 	if w.grid.size == 0 {
 		return w.makePushes()
@@ -183,6 +188,8 @@ func (w *SyncWindow) pushesAt(now int64) []Push {
 	if w.ahead.start != start {
 		w.ahead = readAhead{start: start}
 	}
+	// The window has turned for all others, but not here: only a caller turns it. So the exchange reads the
+	// new window and the one before it, and pushes what was counted here in the old one.
 	previous := start - w.grid.size
 	pushes := []Push{w.makePush(&windowCounts{LocalWindow: LocalWindow{start: start}})}
 	if w.unpushed() > 0 || previous == w.start {
@@ -194,7 +201,7 @@ func (w *SyncWindow) pushesAt(now int64) []Push {
 	return pushes
 }
 
-// applyReply takes the answer to a push that read ahead.
+// applyReply applies the reply to a push that read ahead.
 func (a *readAhead) applyReply(p *Push, size int64) {
 	switch p.Start {
 	case a.start:

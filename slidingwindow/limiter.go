@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Limiter lets so many events pass in a window of time. It is safe for use by many goroutines.
-// Make one with NewLimiter.
+// A Limiter lets a number of events pass in a window of time. It is safe for use by many goroutines. Make one
+// with NewLimiter.
 type Limiter struct {
 	windowGrid
 	clock clock
@@ -17,7 +17,7 @@ type Limiter struct {
 	limit int64
 	older int64 // the count before previous, as it was when the window turned last
 
-	// current and previous are where the counts are. For a window of somebody else's, current is a
+	// current and previous are where the counts are. For a Window of another package, current is a
 	// copy made for one call.
 	current  *LocalWindow
 	previous *LocalWindow
@@ -46,6 +46,8 @@ func NewLimiter(size time.Duration, limit int64, newWindow NewWindow) (*Limiter,
 	}
 	l := &Limiter{windowGrid: newWindowGrid(size), limit: limit}
 	l.mu, l.current, l.previous = &l.own.Mutex, &l.own.current, &l.own.previous
+	// The limiter works on the counts inside the windows of this package, under their lock if they have one.
+	// Others are only used through the interface.
 	switch window := window.(type) {
 	case *LocalWindow:
 		l.current = window
@@ -78,7 +80,7 @@ func (l *Limiter) Limit() int64 {
 	return l.limit
 }
 
-// SetLimit sets how many events pass in one window, from the next decision on. What was counted stays.
+// SetLimit sets how many events pass in one window, from the next decision on. Counts are kept.
 func (l *Limiter) SetLimit(newLimit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,9 +134,11 @@ func (l *Limiter) allowAt(now, n int64) bool {
 	return ok
 }
 
-// allowShared decides as allow does and exchanges counts, but never while it holds the lock.
+// allowShared decides as allowAt does and exchanges counts, but never while it holds the lock.
 func (l *Limiter) allowShared(now, n int64) bool {
 	w := l.shared
+	// In exact mode the decisions of this process follow one another, each between two exchanges. A caller
+	// that could not get its turn in time decides without the store.
 	asks := !w.exact || w.lockDecision()
 	if w.exact && asks {
 		defer w.unlockDecision()
@@ -143,6 +147,7 @@ func (l *Limiter) allowShared(now, n int64) bool {
 	l.turnTo(now)
 	if asks && w.asksFirst(now) {
 		w.askStore(now)
+		// The lock was released meanwhile, and another caller may have turned the window.
 		l.turnTo(now)
 	}
 	ok := l.fits(now, n)
@@ -157,13 +162,14 @@ func (l *Limiter) allowShared(now, n int64) bool {
 	return ok
 }
 
-// allowForeign decides with a window of somebody else's, which expects all calls under the lock.
+// allowForeign decides with a Window of another package, which expects all calls under the lock.
 func (l *Limiter) allowForeign(now, n int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current.Reset(l.foreign.Start(), l.foreign.Count())
 	start := l.current.start
 	l.turnTo(now)
+	// The foreign window is reset only when the window turns: it may count what happens elsewhere.
 	if l.current.start != start {
 		l.foreign.Reset(l.current.Start(), l.current.Count())
 	}
@@ -185,13 +191,14 @@ func (l *Limiter) fits(now, n int64) bool {
 		return false
 	}
 	previous := l.previousCount()
-	if previous <= room-n { // however much it weighs
+	// It fits even at full weight, so the division can be saved.
+	if previous <= room-n {
 		return true
 	}
 	return weightOf(previous, l.timeLeft(l.current.start, now), l.size) <= room-n
 }
 
-// previousCount is the count of the window just before the current one.
+// previousCount returns the count of the window just before the current one.
 func (l *Limiter) previousCount() int64 {
 	if l.previous.start != l.current.start-l.size {
 		return 0
@@ -201,9 +208,9 @@ func (l *Limiter) previousCount() int64 {
 
 // turnTo makes the window that holds now the current one.
 //
-// A time before the current window is taken for its first instant: calls that overtake one another
-// turn nothing back. Only one that lies more than a whole window before it says that the clock was set
-// back, or that it had jumped ahead.
+// A time before the current window is taken for its first instant: calls that overtake one another do not
+// turn it back. Only a time more than a whole window before it means that the clock was set back, or that it
+// had jumped ahead.
 func (l *Limiter) turnTo(now int64) {
 	if uint64(now-l.current.start) < uint64(l.size) {
 		return
@@ -231,6 +238,9 @@ func (l *Limiter) turnForward(start int64) {
 func (l *Limiter) turnBack(start int64) {
 	moved := l.current.count
 	before, gap := l.previous.start, uint64(l.current.start)-uint64(l.previous.start)
+	// The previous window is later than the one to go to, or so close to the current one that the clock did
+	// not jump when it turned. So the clock was set back, and the counts of now are kept under an earlier
+	// name. Otherwise the clock had jumped ahead and comes back: the window of before is current again.
 	if before > start || gap/2 < uint64(l.size) {
 		l.relabelWindow(start)
 		return
@@ -242,7 +252,7 @@ func (l *Limiter) turnBack(start int64) {
 	l.current.AddCount(moved)
 }
 
-// relabelWindow gives the counts the name of an earlier window: the clock was set back.
+// relabelWindow gives the counts the start of an earlier window: the clock was set back.
 func (l *Limiter) relabelWindow(start int64) {
 	if l.shared != nil {
 		l.shared.relabelCounts(start)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Limiters holds a limiter for every key that is in use. One that nobody has called for two windows,
-// by the wall clock, is forgotten: a new one in its place decides the same. At most a million are held: while
-// they are in use, events of other keys may not happen. It is safe for use by many goroutines. Make one
-// with NewLimiters.
+// Limiters holds a limiter for every key that is in use. A limiter that has not been called for two windows,
+// by the wall clock, is forgotten: a new one in its place decides the same. At most a million are held; while
+// they are in use, events of other keys may not happen. It is safe for use by many goroutines. Make one with
+// NewLimiters.
 type Limiters struct {
 	size      time.Duration
 	newWindow func(key string) (Window, StopFunc)
@@ -19,15 +19,15 @@ type Limiters struct {
 	shards    [shardCount]limiterShard
 }
 
-// shardCount is how many locks the keys are spread over.
+// shardCount is the number of locks the keys are spread over.
 const shardCount = 64
 
-// keysPerShard is how many keys a part holds at most. All together hold a million, which take half a
+// keysPerShard is how many keys a shard holds at most. All together hold a million, which take half a
 // gigabyte with shared windows.
 const keysPerShard = 1 << 20 / shardCount
 
-// forgetsPerCall is how many limiters a call forgets at most: more than it can add, so that a call
-// takes no longer after a time without any.
+// forgetsPerCall is how many limiters a call forgets at most: more than it can add, so that idle ones are
+// removed in time, and few, so that no call takes long after a pause.
 const forgetsPerCall = 2
 
 // A limiterShard is some of the limiters, in the order in which they were called.
@@ -38,7 +38,7 @@ type limiterShard struct {
 	list     keyedLimiter // of the list: next is the one called longest ago, last the one called just now
 }
 
-// A keyedLimiter is a limiter in a part.
+// A keyedLimiter is a limiter in a shard.
 type keyedLimiter struct {
 	*Limiter
 	stop       StopFunc
@@ -76,7 +76,7 @@ func (l *Limiters) AllowN(key string, now time.Time, n int64) bool {
 	return k != nil && k.AllowN(now, n)
 }
 
-// Take is AllowN with the numbers behind its answer. They are 0 for a key that finds no place.
+// Take is AllowN with the numbers behind its answer. They are 0 for a key beyond the maximum.
 func (l *Limiters) Take(key string, now time.Time, n int64) Result {
 	if k := l.limiterOf(key, l.clock.now()); k != nil {
 		return k.Take(now, n)
@@ -108,8 +108,8 @@ func (l *Limiters) Len() (n int) {
 	return n
 }
 
-// Stop calls the stop functions of all windows, and forgets them. Keys used after that begin anew. What
-// windows with one synchronizer have to tell goes together.
+// Stop calls the stop functions of all windows, and forgets them. Keys used after that begin anew. Windows
+// with one synchronizer push their counts together.
 func (l *Limiters) Stop() {
 	var limiters [shardCount]map[string]*keyedLimiter
 	shared := map[*syncGroup][]*SyncWindow{}
@@ -121,6 +121,8 @@ func (l *Limiters) Stop() {
 			}
 		}
 	}
+	// One stop for all windows of a group: each would wait for the store on its own otherwise. Their own stop
+	// functions then find them stopped.
 	for s, windows := range shared {
 		if len(windows) > 1 {
 			s.stopWindows(windows)
@@ -137,7 +139,7 @@ func (l *Limiters) Stop() {
 	stops.Wait()
 }
 
-// takeAll forgets all limiters and returns them.
+// takeAll removes all limiters and returns them.
 func (p *limiterShard) takeAll() map[string]*keyedLimiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,13 +153,14 @@ func (l *Limiters) shardOf(key string) *limiterShard {
 	return &l.shards[maphash.String(l.seed, key)%shardCount]
 }
 
-// limiterOf returns the limiter of key, made now if there is none, and forgets some that are idle. It
-// returns nil if there is no place for one more.
+// limiterOf returns the limiter of key, made now if there is none, and forgets some that are idle. It returns
+// nil if there is no room for one more.
 func (l *Limiters) limiterOf(key string, now int64) *Limiter {
 	p := l.shardOf(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.limiters[key]
+	// Off the list first, so that it is not among the idle ones to be forgotten.
 	if k != nil {
 		k.prev.next, k.next.prev = k.next, k.prev
 	}
@@ -170,7 +173,8 @@ func (l *Limiters) limiterOf(key string, now int64) *Limiter {
 		if len(p.limiters) >= keysPerShard {
 			return nil
 		}
-		key = strings.Clone(key) // it may be cut out of something large
+		// The key may be a part of a large string, which would stay in memory with it.
+		key = strings.Clone(key)
 		k = &keyedLimiter{key: key}
 		k.Limiter, k.stop = NewLimiter(l.size, p.limit, func() (Window, StopFunc) { return l.newWindow(key) })
 		p.limiters[key] = k
@@ -190,7 +194,7 @@ func (p *limiterShard) forgetOne(now int64, size time.Duration) bool {
 	k.prev.next, k.next.prev = k.next, k.prev
 	delete(p.limiters, k.key)
 	if k.foreign != nil || k.shared != nil || k.strict != nil {
-		go k.stop() // ends when the store has what it has not been told, or takes too long
+		go k.stop() // ends when the store has confirmed the rest, or takes too long
 	}
 	return true
 }

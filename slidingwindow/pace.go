@@ -17,13 +17,13 @@ type syncPace struct {
 const (
 	// quickRetries is how many exchanges may fail in a row before the pauses between them grow.
 	quickRetries = 2
-	// minPause and mostPause bound the pauses after a failure, unless the interval does.
+	// minPause and maxPause bound the pauses after a failure, unless the interval does.
 	minPause = 10 * time.Millisecond
 	maxPause = 30 * time.Second
 )
 
-// isDue reports whether an exchange is due at now. The distance counts and not the order, so that one
-// time far ahead does not put off all exchanges until then.
+// isDue reports whether an exchange is due at now. The distance counts and not the order, so that one time
+// far ahead does not put off all exchanges until then.
 func (p *syncPace) isDue(now int64) bool {
 	return !p.busy && (p.wait <= 0 || distance(now, p.begun) >= uint64(p.wait))
 }
@@ -32,12 +32,13 @@ func (p *syncPace) beginExchange(now int64, interval time.Duration) {
 	p.begun, p.wait, p.busy = now, int64(interval), true
 }
 
-// endExchange notes how the exchange went. The first retries come an interval after one another, as do all
-// exchanges. Then the pause doubles each time, less up to a half of it by chance, lest all who lost a
-// store at the same time come back to it at the same time.
+// endExchange notes how the exchange went. The first retries come an interval after one another, as all
+// exchanges do. Then the pause doubles each time, less up to a half of it at random, so that processes which
+// lost a store at the same time do not return at the same time.
 func (p *syncPace) endExchange(err error, interval time.Duration) {
 	p.busy, p.err = false, err
 	if err == nil {
+		// Only after failures: otherwise beginExchange has set the wait, or its owner another one.
 		if p.failures > 0 {
 			p.failures, p.wait = 0, int64(interval)
 		}
@@ -47,7 +48,7 @@ func (p *syncPace) endExchange(err error, interval time.Duration) {
 	p.wait = int64(retryPause(p.failures, interval))
 }
 
-// retryPause is the time to wait after so many failures in a row.
+// retryPause returns the time to wait after a number of failures in a row.
 func retryPause(failures int, interval time.Duration) time.Duration {
 	least := max(interval, minPause)
 	if failures <= quickRetries {
@@ -65,7 +66,7 @@ func retryPause(failures int, interval time.Duration) time.Duration {
 	return doubled - rand.N(doubled/2)
 }
 
-// distance is how far two times lie apart.
+// distance returns how far two times lie apart. It may exceed an int64.
 func distance(a, b int64) uint64 {
 	if a < b {
 		a, b = b, a

@@ -2,7 +2,7 @@ package slidingwindow
 
 import "time"
 
-// A Result is a decision and what a caller can be told about it.
+// A Result is a decision and the numbers behind it.
 type Result struct {
 	// OK says that the events may happen.
 	OK bool
@@ -60,7 +60,7 @@ type countsView struct {
 	early             int64 // how much time lies before the current window: a clock was set back
 }
 
-// viewAt is the view at now. It turns no window.
+// viewAt returns the view at now. It turns no window.
 func (l *Limiter) viewAt(now int64) countsView {
 	if l.foreign != nil {
 		l.current.Reset(l.foreign.Start(), l.foreign.Count())
@@ -70,6 +70,8 @@ func (l *Limiter) viewAt(now int64) countsView {
 		v.current, v.previous = l.strict.knownCounts()
 	}
 	start := l.current.start
+	// The counts as they will be after the turn that a decision would make: the next window makes the current
+	// one the previous one, a later one sees neither.
 	switch turned := l.windowStart(now); {
 	case turned > start && turned-start == l.size:
 		v.current, v.previous, start = 0, v.current, turned
@@ -99,19 +101,21 @@ func (v *countsView) result() Result {
 	return r
 }
 
-// retryAfter is how long it takes until n events fit.
+// retryAfter returns how long it takes until n events fit.
 func (v *countsView) retryAfter(n int64) time.Duration {
 	if n < 0 || n > v.limit {
 		return Never
 	}
 	most := v.limit - n // for what was counted already
+	// The previous window weighs less with time, within this window. If the current one alone is too much, it
+	// must become the previous one first.
 	if v.current <= most {
 		return v.timeUntil(v.previous, most-v.current, 0)
 	}
 	return v.timeUntil(v.current, most, v.size)
 }
 
-// resetAfter is how long it takes until nothing weighs any more.
+// resetAfter returns how long it takes until nothing weighs any more.
 func (v *countsView) resetAfter() time.Duration {
 	if v.current > 0 {
 		return v.timeUntil(v.current, 0, v.size)
@@ -119,8 +123,8 @@ func (v *countsView) resetAfter() time.Duration {
 	return v.timeUntil(v.previous, 0, 0)
 }
 
-// timeUntil is how long it takes until a count weighs at most so much: the previous one, or the current
-// one, which begins to weigh less only a window later.
+// timeUntil returns how long it takes until a count weighs most or less: the previous one, or the current
+// one, which begins to weigh less only later, when the window has ended.
 func (v *countsView) timeUntil(count, most, later int64) time.Duration {
 	left := coverage(count, most, v.size) - 1 // what may be left of the window then
 	return time.Duration(max(addSaturating(addSaturating(v.left, later)-left, v.early), 0))

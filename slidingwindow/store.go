@@ -8,8 +8,8 @@ import (
 )
 
 // A Datastore keeps the counts that several limiters share. It may be called by several goroutines at
-// once. A count is named by its key and by the start of its window in Unix nanoseconds, and is worth
-// nothing any more two windows after that.
+// once. A count is named by its key and by the start of its window in Unix nanoseconds, and is of no
+// use two windows after that.
 //
 // An error says that nothing was added. A store that cannot promise that, because an answer may get
 // lost, counts twice what is sent again; an Exchanger need not.
@@ -26,12 +26,12 @@ type Datastore interface {
 type Exchanger interface {
 	Datastore
 
-	// Exchange carries out all pushes, in any order, and fills in the Total or the Err of each. Those
-	// with a Delta of 0 only read. It returns once ctx has ended.
+	// Exchange carries out all pushes, in any order, and sets the Total or the Err of each. Those with a
+	// Delta of 0 only read. It must return once ctx has ended.
 	Exchange(ctx context.Context, pushes []Push)
 }
 
-// A Push tells an Exchanger what one source has counted in one window, and learns what all have.
+// A Push sends an Exchanger what one source has counted in one window, and returns what all have.
 type Push struct {
 	Key   string
 	Start int64 // of the window, in Unix nanoseconds
@@ -43,7 +43,7 @@ type Push struct {
 	Source     uint64
 	Sum, Delta int64
 
-	// Keep is for how long from now the count is worth something; 0 if that is not known.
+	// Keep is for how long from now the count is needed; 0 if that is not known.
 	Keep time.Duration
 
 	// Total is the count after the push.
@@ -65,42 +65,44 @@ var (
 
 // A participant takes part in an exchange.
 type participant interface {
-	// onReply takes the answers to its pushes. Those that were not tried have an error.
+	// onReply applies the replies to its pushes. Those that were not tried have an error.
 	onReply(pushes []Push)
-	// onLate tells it that the answers are late.
+	// onLate is called when the replies are late.
 	onLate()
 }
 
-// An storeRequest is what one party wants from a store.
+// A storeRequest is what one participant wants from a store.
 type storeRequest struct {
 	participant participant
 	pushes      []Push
 }
 
-// runRequests carries out errands and settles them.
-func (s *syncGroup) runRequests(errands []storeRequest) {
+// runRequests sends requests and passes the replies on.
+func (s *syncGroup) runRequests(requests []storeRequest) {
 	if s.batch == nil {
-		for i := range errands {
-			s.runOne(&errands[i])
+		for i := range requests {
+			s.runOne(&requests[i])
 		}
 		return
 	}
-	for len(errands) > 0 {
+	// As many whole requests as fit into one round trip, and at least one: pushes of one window stay
+	// together.
+	for len(requests) > 0 {
 		n, size := 0, 0
-		for n < len(errands) && (n == 0 || size+len(errands[n].pushes) <= maxBatch) {
-			size += len(errands[n].pushes)
+		for n < len(requests) && (n == 0 || size+len(requests[n].pushes) <= maxBatch) {
+			size += len(requests[n].pushes)
 			n++
 		}
-		late := s.runBatch(errands[:n], size)
-		errands = errands[n:]
+		late := s.runBatch(requests[:n], size)
+		requests = requests[n:]
 		if late {
-			failRequests(errands, errLate) // they would be, too
+			failRequests(requests, errLate) // they would be late as well
 			return
 		}
 	}
 }
 
-// runOne calls a plain store, and does not go on after an error: it would most likely get another.
+// runOne calls a plain store. It does not go on after an error: the next call would most likely fail as well.
 func (s *syncGroup) runOne(e *storeRequest) {
 	var err error
 	for i := range e.pushes {
@@ -117,29 +119,29 @@ func (s *syncGroup) runOne(e *storeRequest) {
 	e.participant.onReply(e.pushes)
 }
 
-// runBatch puts the pushes of all errands into one round trip, and reports whether it took too long.
-func (s *syncGroup) runBatch(errands []storeRequest, size int) (late bool) {
+// runBatch puts the pushes of all requests into one round trip, and reports whether it took too long.
+func (s *syncGroup) runBatch(requests []storeRequest, size int) (late bool) {
 	pushes := make([]Push, 0, size)
-	for i := range errands {
-		pushes = append(pushes, errands[i].pushes...)
+	for i := range requests {
+		pushes = append(pushes, requests[i].pushes...)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
 	s.batch.Exchange(ctx, pushes)
-	for i := range errands {
-		n := len(errands[i].pushes)
-		errands[i].participant.onReply(pushes[:n:n])
+	for i := range requests {
+		n := len(requests[i].pushes)
+		requests[i].participant.onReply(pushes[:n:n])
 		pushes = pushes[n:]
 	}
 	return ctx.Err() != nil
 }
 
-// failRequests settles errands that are not even tried.
-func failRequests(errands []storeRequest, err error) {
-	for i := range errands {
-		for j := range errands[i].pushes {
-			errands[i].pushes[j].Err = err
+// failRequests fails requests that are not tried.
+func failRequests(requests []storeRequest, err error) {
+	for i := range requests {
+		for j := range requests[i].pushes {
+			requests[i].pushes[j].Err = err
 		}
-		errands[i].participant.onReply(errands[i].pushes)
+		requests[i].participant.onReply(requests[i].pushes)
 	}
 }

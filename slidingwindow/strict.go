@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A StrictWindow takes from a store before it lets anything pass. All processes together never let
-// more than the limit pass in a fixed window, whatever their clocks say and however the store fails,
-// as long as it does not forget.
+// A StrictWindow takes from a store before it lets anything pass. All processes together never let more than
+// the limit pass in a fixed window, whatever their clocks say and however the store fails, as long as it does
+// not lose counts.
 //
-// It takes a chunk at once and spends it without asking. What k processes have taken and not spent is
-// refused to the others: at most k chunks of each window are wasted. What is left of a chunk when its
-// window ends is given back when the next one is taken. Chunks of 1 waste nothing and ask the store
-// each time. While the store fails, nothing passes beyond what was taken.
+// It takes a chunk at once and spends it without asking. What k processes have taken and not spent is refused
+// to the others: at most k chunks of each window are wasted. What is left of a chunk when its window ends is
+// given back when the next one is taken. Chunks of 1 waste nothing and ask the store each time. While the
+// store fails, nothing passes beyond what was taken.
 //
 // Its key must not be that of a SyncWindow, and all processes must use the same size.
 type StrictWindow struct {
@@ -35,9 +35,9 @@ type StrictWindow struct {
 	pace      syncPace
 }
 
-// A storeTotals is what the store said when it was asked last.
+// storeTotals are what the store replied when it was asked last.
 type storeTotals struct {
-	asked    bool  // it was, in this window
+	asked    bool  // the store was asked in this window
 	total    int64 // what all had taken in this window
 	previous int64 // and in the one before
 }
@@ -45,11 +45,11 @@ type storeTotals struct {
 // A leftover is a part of a chunk that is to be given back.
 type leftover struct{ start, n int64 }
 
-// mostLeftovers is how many are kept while a store fails. Older ones weigh nothing any more.
+// mostLeftovers is how many are kept while a store fails. Older ones no longer have weight in any window.
 const mostLeftovers = 4
 
-// pausesPerWindow says how long a store that had nothing left is not asked again: for this part of the
-// window. By then others may have given back what they took beyond the limit.
+// pausesPerWindow is the part of a window for which a store that had nothing left is not asked again. By then
+// others may have given back what they took beyond the limit.
 const pausesPerWindow = 100
 
 // NewStrictWindow returns a window that takes chunks from store under key, and the function that gives
@@ -101,8 +101,13 @@ func (w *StrictWindow) setGrid(g windowGrid) {
 }
 
 // allowStrict decides by what was taken, and takes more if that does not suffice.
+//
+//	enough left              -> pass
+//	not enough, may take     -> wait for a chunk, then decide again
+//	otherwise                -> refuse
 func (w *StrictWindow) allowStrict(l *Limiter, now, n int64) bool {
 	var giveUp time.Time
+	// Again after each chunk: other callers may have spent it, or the window may have turned.
 	for {
 		w.mu.Lock()
 		w.turnTo(now)
@@ -126,7 +131,8 @@ func (w *StrictWindow) allowStrict(l *Limiter, now, n int64) bool {
 		}
 		f := w.request
 		w.mu.Unlock()
-		if giveUp.IsZero() { // others may spend what comes: it is a second for all flights together
+		// Others may spend each chunk that comes, so the timeout is for all requests together.
+		if giveUp.IsZero() {
 			giveUp = monotonicNow().Add(storeTimeout)
 		}
 		if !f.awaitChunk(giveUp) {
@@ -135,8 +141,9 @@ func (w *StrictWindow) allowStrict(l *Limiter, now, n int64) bool {
 	}
 }
 
-// turnTo enters the window that holds now. A time before the current window is taken for its first
-// instant, unless it lies more than a window before it. Either way the store knows what was taken.
+// turnTo enters the window that holds now. A time before the current window is taken for its first instant,
+// unless it lies more than a window before it. Nothing passes twice in either case, because the store has the
+// count of what was taken.
 func (w *StrictWindow) turnTo(now int64) {
 	if uint64(now-w.start) < uint64(w.grid.size) {
 		return
@@ -156,7 +163,7 @@ func (w *StrictWindow) enterWindow(start int64) {
 	}
 }
 
-// giveBack notes a leftover for the next flight.
+// giveBack notes leftovers for the next request.
 func (w *StrictWindow) giveBack(rest ...leftover) {
 	for _, r := range rest {
 		if r.n > 0 {
@@ -175,10 +182,12 @@ func (w *StrictWindow) mayTake(now, n, most int64) bool {
 	}
 	resting := w.pace.wait > 0 && distance(now, w.pace.begun) < uint64(w.pace.wait)
 	usedUp := w.totals.asked && w.totals.total > addSaturating(most, w.left-n)
+	// During a pause after a failure the store is not asked at all. During one after an empty store it is
+	// asked if the limit has risen, or the previous window weighs less, so that there may be some left.
 	return !resting || !usedUp && w.pace.failures == 0
 }
 
-// knownCounts is what the window knows of the counts: all that was taken, but for what can be spent here.
+// knownCounts returns the counts as far as known here: all that was taken, except for what can be spent here.
 func (w *StrictWindow) knownCounts() (current, previous int64) {
 	if !w.totals.asked {
 		return w.count, 0
@@ -186,7 +195,7 @@ func (w *StrictWindow) knownCounts() (current, previous int64) {
 	return w.totals.total - w.left, w.totals.previous
 }
 
-// lastError is why the store could not be asked last. It is called with the lock held.
+// lastError returns why the store could not be asked last. It is called with the lock held.
 func (w *StrictWindow) lastError() error {
 	if w.request != nil && w.request.late {
 		return errLate
@@ -204,6 +213,7 @@ func (w *StrictWindow) stopWindow() {
 	w.stopped = true
 	f := w.request
 	w.mu.Unlock()
+	// A chunk on its way must be given back, too. If it does not come in time it is wasted.
 	if f != nil && !f.awaitChunk(f.due) {
 		return
 	}
@@ -218,8 +228,8 @@ func (w *StrictWindow) stopWindow() {
 	}
 }
 
-// returnAll gives leftovers back, and returns those it did not come to. Nothing is given back twice: who
-// got an error may have given it back all the same, and what is given back twice is let pass twice.
+// returnAll gives leftovers back, and returns those that were not tried. None is tried twice: an Add that
+// failed may have been carried out, and what is given back twice passes twice.
 func (w *StrictWindow) returnAll(rest []leftover) ([]leftover, error) {
 	for i, r := range rest {
 		if _, err := w.store.Add(w.key, r.start, -r.n); err != nil {

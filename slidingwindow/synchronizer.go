@@ -14,14 +14,14 @@ type Synchronizer interface {
 	// Stop ends the exchange, and waits for what is under way.
 	Stop()
 
-	// Sync exchanges counts, if that is due at now: it may call the first function to learn what to
-	// exchange, and the second one with the answer, during this call or a later one. A SyncWindow
-	// makes one such call at a time, and none under the limiter's lock.
+	// Sync exchanges counts if that is due at now: it may call the first function to get the request, and the
+	// second one with the response, during this call or a later one. A SyncWindow makes one such call at a
+	// time, and none under the limiter's lock.
 	Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc)
 }
 
-// A SyncRequest is what a window knows: all it counted itself or heard of, and how much of that the
-// store has not been told yet.
+// A SyncRequest is what a window knows: all events it has counted or learned of, and how many of them the
+// store has not confirmed yet.
 type SyncRequest struct {
 	Key     string
 	Start   int64
@@ -29,14 +29,14 @@ type SyncRequest struct {
 	Changes int64
 }
 
-// A SyncResponse is what the store answered.
+// A SyncResponse is the reply of the store.
 type SyncResponse struct {
 	// OK says that the exchange succeeded.
 	OK    bool
 	Start int64
-	// Changes is how many of the window's own events the store has been told.
+	// Changes is how many of the window's own events the store has counted.
 	Changes int64
-	// OtherChanges is how many events of others the window had not heard of.
+	// OtherChanges is how many events of others the window did not know of.
 	OtherChanges int64
 }
 
@@ -51,7 +51,7 @@ type HandleFunc func(SyncResponse)
 // do not wait. In a new window it first reads how the last one ended, and with an interval of 0 it
 // exchanges before every decision as well, which makes it exact as long as callers come one by one.
 //
-// It may be shared by many windows. When nobody calls, their counts are exchanged all the same.
+// It may be shared by many windows. Without calls, their counts are exchanged all the same.
 type BlockingSynchronizer struct{ syncGroup }
 
 // NewBlockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
@@ -62,7 +62,7 @@ func NewBlockingSynchronizer(store Datastore, syncInterval time.Duration) *Block
 // Start does nothing: exchanges begin with the first call.
 func (s *BlockingSynchronizer) Start() {}
 
-// Stop tells the store what it has not been told yet and ends the exchange for all windows.
+// Stop sends the store the counts that it has not confirmed yet and ends the exchange for all windows.
 func (s *BlockingSynchronizer) Stop() { s.stopAll() }
 
 // Sync exchanges the counts of a window that is no SyncWindow, or whose synchronizer wraps this one,
@@ -75,7 +75,7 @@ func (s *BlockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp 
 // All exchanges of a process, of however many windows, are made by one goroutine, which lives only as
 // long as there are any to make.
 //
-// It may be shared by many windows. When nobody calls, their counts are exchanged all the same.
+// It may be shared by many windows. Without calls, their counts are exchanged all the same.
 type NonblockingSynchronizer struct{ syncGroup }
 
 // NewNonblockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
@@ -86,7 +86,7 @@ func NewNonblockingSynchronizer(store Datastore, syncInterval time.Duration) *No
 // Start does nothing: exchanges begin with the first call.
 func (s *NonblockingSynchronizer) Start() {}
 
-// Stop tells the store what it has not been told yet and ends the exchange for all windows.
+// Stop sends the store the counts that it has not confirmed yet and ends the exchange for all windows.
 func (s *NonblockingSynchronizer) Stop() { s.stopAll() }
 
 // Sync begins an exchange of the counts of a window that is no SyncWindow, or whose synchronizer wraps
@@ -95,7 +95,7 @@ func (s *NonblockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleRe
 	s.syncForeign(unixNano(now), makeReq, handleResp)
 }
 
-// A syncGroup is what both synchronizers are: windows that share their counts through a store.
+// A syncGroup is the windows that share one store and interval, which is what both synchronizers are.
 type syncGroup struct {
 	store    Datastore
 	batch    Exchanger // the store, if it is one
@@ -112,7 +112,7 @@ func newSyncGroup(store Datastore, interval time.Duration, blocking bool) syncGr
 	return syncGroup{store: store, batch: batch, interval: max(interval, 0), blocking: blocking}
 }
 
-// syncGroupOf returns the sharing of a synchronizer of this package, nil of any other.
+// syncGroupOf returns the group of a synchronizer of this package, nil of any other.
 func syncGroupOf(syncer Synchronizer) *syncGroup {
 	switch s := syncer.(type) {
 	case *BlockingSynchronizer:
@@ -135,14 +135,14 @@ func (s *syncGroup) removeWindow(w *SyncWindow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end := len(s.windows) - 1
+	// The last window moves into the gap.
 	moved := s.windows[end]
 	s.windows[w.position], moved.position = moved, w.position
 	s.windows[end] = nil
 	s.windows = s.windows[:end]
 }
 
-// dispatch carries out an errand: in the background, or before it returns, but not for longer than
-// storeTimeout.
+// dispatch sends a request: in the background, or before it returns, but not for longer than storeTimeout.
 func (s *syncGroup) dispatch(e storeRequest) {
 	if s.blocking {
 		s.runBlocking([]storeRequest{e})
@@ -151,15 +151,15 @@ func (s *syncGroup) dispatch(e storeRequest) {
 	processSyncer.submitJobs(syncJob{s, e})
 }
 
-// runBlocking carries out errands and returns when they are settled or the store takes too long. Then they
-// are settled when it answers after all.
-func (s *syncGroup) runBlocking(errands []storeRequest) {
+// runBlocking sends requests and returns when they are answered or the store takes too long. In that case
+// they get their replies when it answers after all.
+func (s *syncGroup) runBlocking(requests []storeRequest) {
 	if s.batch != nil {
-		s.runRequests(errands) // it keeps the time itself
+		s.runRequests(requests) // it keeps the time itself
 		return
 	}
-	if !callInTime(s.store, errands, func() { s.runRequests(errands) }) {
-		failRequests(errands, errStillWaiting)
+	if !callInTime(s.store, requests, func() { s.runRequests(requests) }) {
+		failRequests(requests, errStillWaiting)
 	}
 }
 
@@ -170,9 +170,10 @@ func (s *syncGroup) stopAll() {
 	s.stopWindows(windows)
 }
 
-// stopWindows ends the exchange of windows, and tells the store what it has not been told yet. It waits for
-// the store twice at most: for what is under way, and for the rest.
+// stopWindows ends the exchange of windows, and sends the store the counts that it has not confirmed yet. It
+// waits for the store twice at most: for what is under way, and for the rest.
 func (s *syncGroup) stopWindows(windows []*SyncWindow) {
+	// All windows stop before the first wait, so the waits are for all of them together.
 	underWay := make([]chan struct{}, 0, len(windows))
 	stopped := make([]*SyncWindow, 0, len(windows))
 	for _, w := range windows {
@@ -188,14 +189,16 @@ func (s *syncGroup) stopWindows(windows []*SyncWindow) {
 		}
 	}
 	awaitAll(underWay)
-	var errands []storeRequest
+	// What was under way has been answered, or is late. In the latter case finalRequest has nothing to send:
+	// the store may have counted it, and a second push could count it twice.
+	var requests []storeRequest
 	for _, w := range stopped {
 		if e, ok := w.finalRequest(); ok {
-			errands = append(errands, e)
+			requests = append(requests, e)
 		}
 	}
-	if len(errands) > 0 {
-		s.runBlocking(errands)
+	if len(requests) > 0 {
+		s.runBlocking(requests)
 	}
 }
 

@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// A SyncWindow counts together with those of other processes that have the same key. It is told what
-// they counted, and tells what it counted, when an exchange is due. Its own lock guards it.
+// A SyncWindow counts together with those of other processes that have the same key. When an exchange is due,
+// it pushes what it counted and reads what they counted. Its own lock guards it.
 type SyncWindow struct {
 	windowCounts              // of the current window
-	last         windowCounts // of the one that was current before
+	last         windowCounts // of the window that was current before
 
 	mu       sync.Mutex
 	key      string
 	source   uint64
 	syncer   Synchronizer
 	group    *syncGroup // of syncer, if it is one of this package
-	position int        // among the windows of share, whose lock guards it
+	position int        // in group.windows, guarded by the group's lock
 	grid     windowGrid // of the limiter, with a size of 0 if there is none
 	limit    int64      // of the limiter
 
 	pace           syncPace
-	previousReads  int8 // how often the window before is still to be read
+	previousReads  int8 // how often the previous window is still to be read
 	exact          bool // every decision is exchanged, before and after
-	previousUnread bool // the window before has not been asked for
-	previousOnly   bool // the exchange under way is for that alone
-	previousRead   bool // it was, and the next one need not ask again
+	previousUnread bool // the previous window has not been read at all
+	previousOnly   bool // the exchange under way is for the previous window alone
+	previousRead   bool // it was read, and the next exchange need not do so again
 	stopped        bool
 	replied        chan struct{} // closed when the exchange under way ends; nil if none waits for it
 
 	callers callerActivity
 	ahead   readAhead
-	foreign sync.Mutex // held during a call of a Synchronizer of somebody else's
+	foreign sync.Mutex // held during a call of a Synchronizer of another package
 	// decisionLock holds one thing during a whole decision if exact.
 	decisionLock chan struct{}
 }
 
-// readAhead is what was read of a window before the first call in it.
+// A readAhead is what was read of a window before the first call in it.
 type readAhead struct {
 	start, total, previous int64
 }
 
-// readsOfPrevious is how often a plain store is asked for the window before: once when a window begins, and
-// once an interval later, when others have told what they had not told by then. An Exchanger is asked
-// each time, as that takes no round trip of its own.
+// readsOfPrevious is how often a plain store is asked for the previous window: once when a window begins, and
+// once an interval later, when others have pushed what they had not pushed by then. An Exchanger is asked
+// each time, as that takes no additional round trip.
 const readsOfPrevious = 2
 
 // NewSyncWindow returns a window that shares its counts under key through syncer, and the function
@@ -79,7 +79,7 @@ func (w *SyncWindow) Count() int64 {
 	return w.count
 }
 
-// AddCount counts n more events, which others will be told of. The count stays between 0 and the
+// AddCount counts n more events, which are pushed with the next exchange. The count stays between 0 and the
 // largest int64.
 func (w *SyncWindow) AddCount(n int64) {
 	w.mu.Lock()
@@ -87,8 +87,8 @@ func (w *SyncWindow) AddCount(n int64) {
 	w.addOwn(n)
 }
 
-// Reset makes it the window that begins at s, with c events in it that others know of. What was
-// counted in the window that ends and not told yet is told with the next exchange.
+// Reset makes it the window that begins at s, with c events in it that others know of. What was counted in
+// the window that ends and not pushed yet is pushed with the next exchange.
 func (w *SyncWindow) Reset(s time.Time, c int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,6 +121,7 @@ func (w *SyncWindow) turnTo(start int64) {
 	w.last = w.windowCounts
 	w.windowCounts = windowCounts{LocalWindow: LocalWindow{start: start}}
 	w.previousReads, w.previousUnread = readsOfPrevious, true
+	// What was read ahead may be of this window, or of the previous one if no call came in that.
 	switch w.ahead.start {
 	case start:
 		w.count, w.total = w.ahead.total, w.ahead.total
@@ -130,7 +131,7 @@ func (w *SyncWindow) turnTo(start int64) {
 	}
 }
 
-// learnPrevious takes the store's total of the window before the current one.
+// learnPrevious applies the store's total of the previous window.
 func (w *SyncWindow) learnPrevious(start, total int64) {
 	if w.last.start != start {
 		if total == 0 {
@@ -142,19 +143,20 @@ func (w *SyncWindow) learnPrevious(start, total int64) {
 	w.last.count = w.cappedCount(w.last.count, addSaturating(w.last.unpushed(), total))
 }
 
-// cappedCount is the count of the window before when the store has told more of it: not beyond the limit. If
-// all processes knew how far beyond it they went together, all would begin late in the next window, at
-// the same moment, and go beyond it further still.
+// cappedCount returns the count of the previous window after the store has reported more of it: not beyond
+// the limit. If all processes knew how far beyond it they went together, all would begin late in the next
+// window, at the same moment, and exceed it even more.
 func (w *SyncWindow) cappedCount(before, now int64) int64 { return max(before, min(now, w.limit)) }
 
-// restorePrevious goes back to the window before, as its counts were before the clock jumped ahead.
+// restorePrevious goes back to the previous window, with its counts from before the clock jumped ahead.
 func (w *SyncWindow) restorePrevious(older int64) {
 	w.windowCounts = w.last
 	w.last = windowCounts{LocalWindow: LocalWindow{start: w.start - w.grid.size, count: older}}
 	w.previousReads, w.previousUnread = readsOfPrevious, true
 }
 
-// relabelCounts gives the counts the name of an earlier window. Others were told of them by their old name.
+// relabelCounts gives the counts the start of an earlier window. Others have them under the old start, so
+// they count as confirmed.
 func (w *SyncWindow) relabelCounts(start int64) {
 	previous := int64(0)
 	if w.last.start == w.start-w.grid.size {
@@ -165,7 +167,7 @@ func (w *SyncWindow) relabelCounts(start int64) {
 	w.previousReads, w.previousUnread = readsOfPrevious, true
 }
 
-// keepTime is for how long counts are worth something: in the next window they still weigh.
+// keepTime returns for how long counts are needed: in the next window they still have weight.
 func (w *SyncWindow) keepTime() time.Duration {
 	if w.grid.size > math.MaxInt64/2 {
 		return math.MaxInt64

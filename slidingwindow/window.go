@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Window counts the events of one fixed window. Whoever implements one need not lock: a limiter
-// calls it under its own lock.
+// A Window counts the events of one fixed window. An implementation need not lock: a limiter calls it
+// under its own lock.
 type Window interface {
 	// Start returns the beginning of the window.
 	Start() time.Time
@@ -28,8 +28,8 @@ type Window interface {
 // counting.
 type NewWindow func() (Window, StopFunc)
 
-// StopFunc ends the exchange of a window's counts. What the window counted and did not tell yet it
-// tells now. Calling it again does nothing. The limiter may still be used.
+// StopFunc ends the exchange of a window's counts. What the window counted and did not push yet is
+// pushed now. Calling it again does nothing. The limiter may still be used.
 type StopFunc func()
 
 // A LocalWindow counts in memory, for one process alone. It has no lock of its own.
@@ -55,10 +55,10 @@ func (w *LocalWindow) Reset(s time.Time, c int64) {
 	w.start, w.count = unixNano(s), max(c, 0)
 }
 
-// Sync does nothing: nobody else counts in this window.
+// Sync does nothing: no other process counts in this window.
 func (w *LocalWindow) Sync(time.Time) {}
 
-// addSaturating is a+b, or the nearest int64 to it.
+// addSaturating returns a+b, or the nearest int64 to it.
 func addSaturating(a, b int64) int64 {
 	switch sum := a + b; {
 	case a > 0 && b > 0 && sum < 0:

@@ -15,14 +15,14 @@ type Address struct {
 	text string
 }
 
-// A placedAddress is one that a file has.
+// A placedAddress is an address in a file, and its place there.
 type placedAddress struct {
 	Address
 	at Position
 }
 
-// ParseAddress reads host:port, in which the host may be empty. The error has no subject. Nobody is asked
-// whether the machine has such an address.
+// ParseAddress reads host:port, in which the host may be empty. The error has no subject. Whether the machine
+// has such an address is not checked.
 func ParseAddress(text string) (Address, error) {
 	host, port, err := net.SplitHostPort(text)
 	number, bad := strconv.ParseUint(port, 10, 16)
@@ -30,6 +30,8 @@ func ParseAddress(text string) (Address, error) {
 		return Address{}, fmt.Errorf("is %s, want a host and a port such as localhost:5001 or 0.0.0.0:5001",
 			quote(text))
 	}
+	// The same address can be written in several ways. They are made equal here, to find two listeners on one
+	// port.
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.Unmap().String()
 		if ip.IsUnspecified() {
@@ -38,16 +40,16 @@ func ParseAddress(text string) (Address, error) {
 	}
 	host = strings.ToLower(host)
 	if host == "localhost" {
-		host = "127.0.0.1" // which is where Go listens then
+		host = "127.0.0.1" // where Go listens for localhost
 	}
 	return Address{host, uint16(number), text}, nil
 }
 
-// String is the address as it was written.
+// String returns the address as it was written.
 func (a Address) String() string { return a.text }
 
-// Meets reports whether two servers cannot listen at both at the same time. A system chooses other ports for
-// port 0 each time.
+// Meets reports whether two servers cannot listen at both at the same time. For port 0 the system chooses
+// another port each time.
 func (a Address) Meets(b Address) bool {
 	return a.port != 0 && a.port == b.port && (a.host == b.host || a.host == "" || b.host == "")
 }

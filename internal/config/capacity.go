@@ -21,7 +21,7 @@ var (
 	parameterKeys = []string{"name", "value"}
 )
 
-// needed says for the keys that each template, or its algorithm, must have what is wanted there.
+// needed lists the keys that each template, or its algorithm, must have, and what is wanted there.
 var needed = []struct{ field, want string }{
 	{"identifier_glob", "a resource's name, or a pattern such as db-*"},
 	{"capacity", "a number from 0 on"},
@@ -30,8 +30,8 @@ var needed = []struct{ field, want string }{
 	{"algorithm.refresh_interval", "whole seconds, at least 1"},
 }
 
-// ParseCapacity reads templates from a text in doorman's format. They are in order if there is no error;
-// an error tells all faults by line and column, one in a line.
+// ParseCapacity reads templates from a text in doorman's format. They are valid if there is no error; an
+// error lists all faults by line and column, one in a line.
 func ParseCapacity(text []byte) (capacity.Templates, error) {
 	return parseCapacity("", text)
 }
@@ -46,6 +46,7 @@ func parseCapacity(name string, text []byte) (capacity.Templates, error) {
 	if node := c.parseDocument(text); node != nil {
 		c.readTop(node)
 	}
+	// If the text is no list of templates at all, its faults would only be followed by "no template".
 	if len(c.faults) == 0 || len(c.positions) > 0 {
 		c.checkValues()
 	}
@@ -55,7 +56,7 @@ func parseCapacity(name string, text []byte) (capacity.Templates, error) {
 	return c.templates, nil
 }
 
-// A capacityFile is a text of templates that is read.
+// A capacityFile is a text of templates that is being read.
 type capacityFile struct {
 	File
 	reported  map[fileFault]bool // a block that several templates name has each fault once
@@ -65,7 +66,7 @@ type capacityFile struct {
 	positions []fieldPositions // of the templates
 }
 
-// fieldPositions says where the parts of a template are.
+// fieldPositions says where the fields of a template are.
 type fieldPositions struct {
 	at      Position
 	byField map[string]Position
@@ -73,6 +74,7 @@ type fieldPositions struct {
 	faulty map[string]bool
 }
 
+// find returns where a field is, or else the innermost part around it that is there.
 func (p *fieldPositions) find(field string) Position {
 	for {
 		if at, ok := p.byField[field]; ok {
@@ -86,7 +88,8 @@ func (p *fieldPositions) find(field string) Position {
 	}
 }
 
-// Fault notes what cannot be, once.
+// Fault adds a fault, unless it is there already: a block that several templates refer to is read several
+// times.
 func (c *capacityFile) Fault(at Position, format string, args ...any) {
 	f := fileFault{at, fmt.Sprintf(format, args...)}
 	if !c.reported[f] {
@@ -116,7 +119,7 @@ func (c *capacityFile) readTop(node *yaml.Node) {
 	}
 }
 
-// checkValues looks for what the values themselves do not allow.
+// checkValues adds the faults that package capacity finds in the values.
 func (c *capacityFile) checkValues() {
 	for _, f := range c.templates.Faults() {
 		switch {
@@ -128,7 +131,7 @@ func (c *capacityFile) checkValues() {
 	}
 }
 
-// readTemplate reads one template, and appends it whatever is in it.
+// readTemplate reads one template, and appends it even if it has faults: later faults are found by its index.
 func (c *capacityFile) readTemplate(node *yaml.Node) {
 	node = resolveAlias(node)
 	t := capacity.Template{}
@@ -155,6 +158,8 @@ func (c *capacityFile) readTemplate(node *yaml.Node) {
 		}
 		p.faulty[name] = !ok
 	}
+	// Missing keys are reported once: not for something that is no mapping, and not inside an algorithm that
+	// could not be read.
 	whole := node.Kind == yaml.MappingNode
 	for _, need := range needed {
 		above, key, inside := strings.Cut(need.field, ".")
@@ -175,7 +180,7 @@ func (c *capacityFile) readTemplate(node *yaml.Node) {
 	c.positions = append(c.positions, p)
 }
 
-// subjectOf is a template's name in front of a verb.
+// subjectOf returns a template's name, to be put in front of a verb.
 func subjectOf(glob string) string {
 	if glob == "" {
 		return ""
@@ -215,6 +220,7 @@ func (c *capacityFile) readKind(node *yaml.Node) (capacity.AlgorithmKind, bool) 
 		return 0, false
 	}
 	kind, err := capacity.ParseKind(text)
+	// doorman's files are those of protocol buffers, in which an enumeration may be given by number.
 	if node.ShortTag() == "!!int" {
 		n, bad := strconv.ParseUint(text, 10, 8)
 		kind, err = capacity.AlgorithmKind(n), nil
@@ -258,7 +264,8 @@ func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p 
 	}
 }
 
-// readSeconds reads a time. It refuses what no time.Duration can hold, and leaves the rest to the templates.
+// readSeconds reads a time. It refuses what a time.Duration cannot hold, and leaves all other rules to the
+// templates.
 func (c *capacityFile) readSeconds(name string, node *yaml.Node) (time.Duration, bool) {
 	const wanted = "whole seconds such as 60"
 	text, ok := c.scalarOf(name, node, wanted)

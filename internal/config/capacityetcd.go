@@ -20,11 +20,11 @@ const (
 	// answerTime is how long etcd may take for one answer.
 	answerTime = 5 * time.Second
 
-	// A source that fails is asked again after about a second, and then ever later.
+	// A source that fails is asked again after about a second, and then less and less often.
 	firstPause, lastPause = time.Second, 30 * time.Second
 )
 
-// checkEtcd refuses an address that cannot be one.
+// checkEtcd refuses an address that is not valid.
 func checkEtcd(address string) error {
 	_, query, err := etcd.Check(address)
 	if err != nil {
@@ -37,7 +37,7 @@ func checkEtcd(address string) error {
 	return nil
 }
 
-// An etcdKey is a key, and a client to ask for it. Its name has no password in it, as the address may.
+// An etcdKey is a key, and a client to read it. Its name has no password in it, which the address may have.
 type etcdKey struct {
 	client *clientv3.Client
 	name   string
@@ -62,7 +62,7 @@ func readEtcd(ctx context.Context, address string) sourceReading {
 	return r
 }
 
-// readKey reads the key, and says at which revision of all of etcd.
+// readKey reads the key, and returns the revision of etcd at which it did.
 func (k etcdKey) readKey(ctx context.Context) (sourceReading, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -86,7 +86,11 @@ func (k etcdKey) newReading(revision int64, text []byte) sourceReading {
 	return sourceReading{name: version, version: version, text: text}
 }
 
-// watchEtcd tells about the templates of a key, over one connection after the other.
+// watchEtcd reports the templates of a key, over one connection after the other.
+//
+//	serveConnection --fails, or the key must be read again--> pauseBefore --> serveConnection
+//	        |                                                   ^
+//	        +--Reload: at once, no pause                        +-- context ends: return
 func (w *watcher) watchEtcd(ctx context.Context, address string) {
 	asked := false
 	for attempt := 0; ; attempt++ {
@@ -94,6 +98,7 @@ func (w *watcher) watchEtcd(ctx context.Context, address string) {
 		if err != nil && ctx.Err() == nil {
 			w.reportFailure(fmt.Errorf("capacity configuration: %w", err), asked)
 		}
+		// The pauses grow only while etcd cannot be reached.
 		if reached {
 			attempt = 0
 		}
@@ -107,8 +112,8 @@ func (w *watcher) watchEtcd(ctx context.Context, address string) {
 	}
 }
 
-// serveConnection opens a connection and tells about the key until that fails or there is a cause to begin
-// anew. It reports whether etcd was reached.
+// serveConnection opens a connection and reports the key until that fails or there is a cause to start again.
+// It reports whether etcd was reached.
 func (w *watcher) serveConnection(
 	ctx context.Context, address string, asked bool,
 ) (reached bool, why wakeCause, err error) {
@@ -122,15 +127,17 @@ func (w *watcher) serveConnection(
 		return false, causeChanged, err
 	}
 	w.report(r, asked)
+	// From the revision after the read: no change between the two is missed, and none is reported twice.
 	why, err = w.watchKey(ctx, key, revision+1)
 	return true, why, err
 }
 
-// errLost is why watching ends when nobody can be reached.
+// errLost is why watching ends when no member can be reached.
 var errLost = errors.New("the connection is lost")
 
-// watchKey tells about all changes of the key from a revision on.
+// watchKey reports all changes of the key from a revision on.
 func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCause, error) {
+	// Two things can end the watch: etcd's stream, and the connection below it. The library hides the latter.
 	watching, cancel := context.WithCancelCause(ctx)
 	over := make(chan struct{})
 	go func() {
@@ -161,8 +168,8 @@ func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCa
 	}
 }
 
-// watchError is why a watch ended: its own reason, or that of its context. That etcd has forgotten the
-// changes since is no failure: the key is read again.
+// watchError returns why a watch ended: for its own reason, or for that of its context. If etcd has dropped
+// the changes since the revision, that is no failure: the key is read again.
 func (k etcdKey) watchError(err, why error) error {
 	if errors.Is(why, errLost) {
 		err = errLost
@@ -181,8 +188,8 @@ func (k etcdKey) readingOf(e *clientv3.Event) sourceReading {
 	return k.newReading(e.Kv.ModRevision, e.Kv.Value)
 }
 
-// awaitLost waits until no member can be reached, or the context ends. A watch alone would not tell: it is
-// taken up again without a word, whenever that may be.
+// awaitLost waits until no member can be reached, or the context ends. A watch alone would not show it: the
+// library resumes it silently, whenever it can.
 func awaitLost(ctx context.Context, connection *grpc.ClientConn) {
 	for {
 		state := connection.GetState()
@@ -215,8 +222,8 @@ func (w *watcher) pauseBefore(ctx context.Context, attempt int) wakeCause {
 	}
 }
 
-// pauseAfter is a pause that doubles with each attempt. Chance, from 0 to 1, takes up to a half of it, so
-// that servers that lost etcd together do not come back together.
+// pauseAfter returns a pause that doubles with each attempt. chance, from 0 to 1, takes up to a half of it
+// off, so that servers that lost etcd together do not return together.
 func pauseAfter(attempt int, chance float64) time.Duration {
 	longest := lastPause
 	if attempt < 5 { // 32 s

@@ -11,16 +11,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A change is read when nothing more happened for as long as quiet, so that one that takes several steps,
-// such as a new file that is written and then renamed, is read once; but patience after its beginning at
-// the latest.
+// A change is read when nothing more has happened for settleTime, so that one that takes several steps, such
+// as a new file that is written and then renamed, is read once; and maxSettleTime after its beginning at the
+// latest.
 const (
 	settleTime    = 100 * time.Millisecond
 	maxSettleTime = time.Second
 )
 
-// watchFile tells about the templates of a file. It is read again when one of the names on the way to it
-// changes: the file itself, a folder, or a link, which is how Kubernetes exchanges it.
+// watchFile reports the templates of a file. It is read again when one of the names on the path to it
+// changes: the file itself, a folder, or a link, which is how Kubernetes replaces it.
 func (w *watcher) watchFile(ctx context.Context, path string) error {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -53,16 +53,16 @@ func (w *watcher) reportUnwatched(path string, err error) {
 	w.reportFailure(err, false)
 }
 
-// A wakeCause is why a source should be looked at again.
+// A wakeCause says why a source should be read again.
 type wakeCause uint8
 
 const (
 	causeChanged wakeCause = iota
 	causeReload
-	causeEnded // it should not: the context ended
+	causeEnded // it should not: the context has ended
 )
 
-// A pathWatcher knows when a path may lead to another text.
+// A pathWatcher notices when a path may lead to another text.
 type pathWatcher struct {
 	path    string
 	notices *fsnotify.Watcher // nil if there can be none
@@ -71,12 +71,12 @@ type pathWatcher struct {
 	trace   pathTrace
 }
 
-// watchFolders watches all folders in which the path's way can change.
+// watchFolders watches all folders in which the path can change.
 func (f *pathWatcher) watchFolders() error {
 	if f.notices == nil {
 		return nil
 	}
-	// The way may change while its folders are added, but not for ever.
+	// The path may change while its folders are added. Then they are added again, but not forever.
 	for range maxLinks {
 		f.trace = tracePath(f.path)
 		above := f.trace.parentFolders()
@@ -123,10 +123,12 @@ func (f *pathWatcher) awaitChange(ctx context.Context, again <-chan os.Signal) w
 		case <-late:
 			return causeChanged
 		}
+		// Folders have other files as well, whose changes do not matter.
 		if !happened {
 			continue
 		}
 		settled = time.After(settleTime)
+		// Set once, at the first change: a file that changes all the time is still read.
 		if late == nil {
 			late = time.After(maxSettleTime)
 		}

@@ -9,17 +9,17 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// What aliases may unfold to. No file that is meant needs a hundredth of it.
+// The limits of what aliases may unfold to. No sensible file needs a hundredth of them.
 const (
-	maxSteps  = 1_000_000 // keys that are looked at
+	maxSteps  = 1_000_000 // keys that are read
 	maxMerges = 16        // mappings that are merged into each other
 )
 
 // mergeKey stands for the keys of another mapping.
 const mergeKey = "<<"
 
-// pairsOf visits the keys and values of a mapping: those that are among names, in whatever case, each once,
-// and those of merged mappings behind them. Keys without a value are as if they were not there.
+// pairsOf iterates over the keys and values of a mapping whose keys are among names, in upper or lower case,
+// each once. Those of merged mappings come after its own. Keys without a value are treated as missing.
 func (c *capacityFile) pairsOf(
 	node *yaml.Node, names []string, of string,
 ) func(func(string, *yaml.Node) bool) {
@@ -32,6 +32,7 @@ func (c *capacityFile) pairsOf(
 		for _, mapping := range c.withMerged(node, 0) {
 			for name, value := range c.ownPairs(mapping, names, of) {
 				value = resolveAlias(value)
+				// A key of the mapping itself overrides the same key of a merged one, even with null.
 				before := seen[name]
 				seen[name] = true
 				if !before && !isNull(value) && !visit(name, value) {
@@ -42,7 +43,7 @@ func (c *capacityFile) pairsOf(
 	}
 }
 
-// ownPairs visits the keys and values of this mapping alone.
+// ownPairs iterates over the keys and values of this mapping alone.
 func (c *capacityFile) ownPairs(
 	node *yaml.Node, names []string, of string,
 ) func(func(string, *yaml.Node) bool) {
@@ -78,7 +79,7 @@ func oneOf(names []string) string {
 	return "one of " + joinNames(names)
 }
 
-// withMerged is the mapping and those it merges, the first of which wins.
+// withMerged returns the mapping and those it merges, the first of which wins.
 func (c *capacityFile) withMerged(node *yaml.Node, depth int) []*yaml.Node {
 	all := []*yaml.Node{node}
 	for i := 0; i+1 < len(node.Content) && c.countStep(node); i += 2 {
@@ -97,7 +98,7 @@ func (c *capacityFile) withMerged(node *yaml.Node, depth int) []*yaml.Node {
 	return all
 }
 
-// mergedFrom is what a merge key adds.
+// mergedFrom returns what a merge key adds.
 func (c *capacityFile) mergedFrom(key, source *yaml.Node, depth int) []*yaml.Node {
 	switch {
 	case source.Kind != yaml.MappingNode:
@@ -110,7 +111,8 @@ func (c *capacityFile) mergedFrom(key, source *yaml.Node, depth int) []*yaml.Nod
 	return nil
 }
 
-// countStep counts what is looked at, and reports false when that is too much.
+// countStep counts what is read, and reports false when that is too much: a few aliases of aliases can unfold
+// to billions of keys.
 func (c *capacityFile) countStep(node *yaml.Node) bool {
 	c.steps++
 	if c.steps <= maxSteps {
@@ -122,7 +124,8 @@ func (c *capacityFile) countStep(node *yaml.Node) bool {
 	return false
 }
 
-// resolveAlias is the node an alias stands for. It may contain the alias: whoever goes down counts.
+// resolveAlias returns the node an alias stands for. That may contain the alias, so a caller that descends
+// must count.
 func resolveAlias(node *yaml.Node) *yaml.Node {
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
 		return node.Alias
@@ -130,10 +133,10 @@ func resolveAlias(node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// textTags are what a text may look like when nobody wrote quotes around it.
+// textTags are the types YAML may see in a text without quotes.
 var textTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}
 
-// scalarOf is the text of one value.
+// scalarOf returns the text of one value.
 func (c *capacityFile) scalarOf(name string, node *yaml.Node, want string) (text string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
@@ -164,11 +167,11 @@ func (c *capacityFile) readNumber(name string, node *yaml.Node) (float64, bool) 
 	return n, ok
 }
 
-// decimal is how numbers are written. Some readers of YAML take 010 for eight and others for ten, so
-// nothing begins with a zero but 0 itself and fractions.
+// decimal is how numbers are written. Some readers of YAML take 010 for eight and others for ten, so nothing
+// may begin with a zero except 0 itself and fractions.
 var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][\d_]*)?(\.\d*)?([eE][-+]?\d+)?$`)
 
-// parseNumber reads a number that is not in quotes.
+// parseNumber parses a number that is not in quotes.
 func parseNumber(node *yaml.Node, text string) (float64, bool) {
 	if tag := node.ShortTag(); tag != "!!int" && tag != "!!float" || !decimal.MatchString(text) {
 		return 0, false
@@ -177,7 +180,7 @@ func parseNumber(node *yaml.Node, text string) (float64, bool) {
 	return n, err == nil
 }
 
-// showNumber is a wrong number in a fault, as it is written: in quotes if it was.
+// showNumber returns a wrong number as it is written, for a fault: in quotes if it was.
 func showNumber(node *yaml.Node) string {
 	if node.Style&^yaml.TaggedStyle == 0 && len(node.Value) <= maxQuoted {
 		return node.Value

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// maxLinks is after how many links a path is given up, as by Linux.
+// maxLinks is the number of links after which a path is given up, as on Linux.
 const maxLinks = 40
 
-// A pathTrace is what decides where a path leads. The way to /etc/capacity/doorman.yml, as Kubernetes lays it
-// out, is the links doorman.yml and ..data in /etc/capacity, and the file doorman.yml in
+// A pathTrace is what decides where a path leads. The trace of /etc/capacity/doorman.yml, as Kubernetes lays
+// it out, is the links doorman.yml and ..data in /etc/capacity, and the file doorman.yml in
 // /etc/capacity/..2026_11_21, where ..data leads.
 type pathTrace struct {
 	folders []string // to be watched, each once
 	names   []string // what can change in them, in order
-	passed  []string // all folders on the way, which may be exchanged for others
+	passed  []string // all folders on the path, which may be replaced by others
 }
 
-// tracePath goes along an absolute path, through all links, to the file or to what is missing.
+// tracePath follows an absolute path, through all links, to the file or to what is missing.
 func tracePath(path string) pathTrace {
 	var w pathTrace
 	here, rest := splitRoot(path)
@@ -28,6 +28,8 @@ func tracePath(path string) pathTrace {
 		next := filepath.Join(here, rest[0]) // ".." and "." too
 		rest = rest[1:]
 		info, err := os.Lstat(next)
+		// A folder on the path only leads on. Whatever else there is can be replaced, and is noted. A link is
+		// followed; a file or a missing name ends the trace.
 		switch {
 		case err == nil && info.IsDir() && len(rest) > 0:
 			here = next
@@ -43,6 +45,7 @@ func tracePath(path string) pathTrace {
 		if err != nil {
 			return w // it was exchanged just now, and that is noticed
 		}
+		// An absolute link starts again at the root, a relative one goes on from here.
 		if filepath.IsAbs(target) {
 			var more []string
 			here, more = splitRoot(target)
@@ -54,7 +57,7 @@ func tracePath(path string) pathTrace {
 	return w
 }
 
-// splitRoot is the root of an absolute path, and the names that follow.
+// splitRoot returns the root of an absolute path, and the names that follow.
 func splitRoot(path string) (root string, names []string) {
 	volume := filepath.VolumeName(path)
 	return volume + string(filepath.Separator), pathParts(path[len(volume):])
@@ -77,13 +80,14 @@ func (w *pathTrace) equal(o pathTrace) bool {
 		slices.Equal(w.passed, o.passed)
 }
 
-// concerns reports whether a notice is about the way: one of its names changed, or one of its folders.
+// concerns reports whether a notice is about the trace: one of its names changed, or one of its folders.
 func (w *pathTrace) concerns(name string) bool {
 	return slices.Contains(w.names, name) || slices.Contains(w.passed, name)
 }
 
-// parentFolders are the folders to be watched for others to be exchanged in them, besides those to be watched
-// in any case. Elsewhere than on Linux it costs a descriptor for each file to watch a folder.
+// parentFolders returns the folders to be watched for others to be replaced in them, in addition to those
+// that are watched anyway. Except on Linux, watching a folder costs a descriptor for each file in it, so it
+// is nil there.
 func (w *pathTrace) parentFolders() []string {
 	var all []string
 	if runtime.GOOS != "linux" {

@@ -19,26 +19,27 @@ const (
 	etcdPrefix = "etcd:"
 )
 
-// A CapacityWatch says whom to tell about the templates of a source. All its functions are called by the
+// A CapacityWatch says where templates come from and which functions to call. All of them are called by the
 // goroutine that called WatchCapacity, one after the other.
 type CapacityWatch struct {
 	// Source is etcd://host:port,host:port/key, or file:PATH, or just a path.
 	Source string
 
-	// Reload, if not nil, has the source read again at each value, and what it holds told again.
+	// Reload, if not nil, makes the source be read and reported again at each value.
 	Reload <-chan os.Signal
 
-	// Apply is called with templates that have no Faults, and with where and when they are from.
+	// Apply is called with templates that have no Faults, and with their version: where and when they are
+	// from.
 	Apply func(templates capacity.Templates, version string)
 
-	// Failed is called with the reason when the source cannot be read or holds something wrong. What was
+	// Failed is called with the reason when the source cannot be read or has faults. What was
 	// applied last stays in force, until Apply is called again.
 	Failed func(error)
 }
 
-// WatchCapacity tells about the templates of a source, now and whenever they change, until the context
-// ends. A source that is not there, or wrong, is told and waited for. An error says that there can be no
-// such source, now or later; nothing was told then.
+// WatchCapacity reports the templates of a source, now and whenever they change, until the context ends. A
+// source that is missing or has faults is reported as failed and waited for. It returns an error, and reports
+// nothing, if the source cannot be valid now or later.
 func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
 	s, err := parseSource(watch.Source)
 	if err != nil {
@@ -52,7 +53,7 @@ func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
 	return w.watchFile(ctx, s.path)
 }
 
-// CheckCapacity says what is wrong with a source that can never be one, nil otherwise. It reads nothing.
+// CheckCapacity returns what is wrong with a source that can never be valid, nil otherwise. It reads nothing.
 func CheckCapacity(source string) error {
 	_, err := parseSource(source)
 	return err
@@ -74,7 +75,7 @@ func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, ver
 	return t, r.version, withoutUser(err, s.path)
 }
 
-// A pathError is one whose text does not show all of a path.
+// A pathError is an error whose text does not show all of a path.
 type pathError struct {
 	error
 	text string
@@ -86,8 +87,8 @@ func (e *pathError) Error() string { return e.text }
 // Unwrap returns the whole error.
 func (e *pathError) Unwrap() error { return e.error }
 
-// withoutUser is an error that does not show what stands before the last @ of a path: that was meant for an
-// address, and has a password.
+// withoutUser returns an error that does not show what stands before the last @ of a path: such a path was
+// meant as an address, and has a password.
 func withoutUser(err error, path string) error {
 	at := strings.LastIndexByte(path, '@')
 	if err == nil || at < 0 {
@@ -99,8 +100,8 @@ func withoutUser(err error, path string) error {
 // A capacitySource is where templates are: at an address of etcd, or in a file.
 type capacitySource struct{ etcd, path string }
 
-// parseSource takes the text of a source apart. A path may have colons in it, but one that begins as the
-// others do needs file: in front.
+// parseSource parses the text of a source. A path may have colons in it, but one that begins as the others do
+// needs file: in front.
 func parseSource(text string) (capacitySource, error) {
 	path := strings.TrimPrefix(text, filePrefix)
 	scheme, _, address := strings.Cut(text, "://")
@@ -141,7 +142,8 @@ func readFile(path string) sourceReading {
 	if err != nil {
 		return sourceReading{err: err}
 	}
-	if !info.Mode().IsRegular() { // a pipe would be waited for
+	// Reading from a pipe would block.
+	if !info.Mode().IsRegular() {
 		err := errors.New("not a regular file")
 		return sourceReading{err: &fs.PathError{Op: "read", Path: path, Err: err}}
 	}
@@ -155,14 +157,14 @@ func readFile(path string) sourceReading {
 	return sourceReading{name: path, version: version, text: text}
 }
 
-// A watcher remembers what it told.
+// A watcher remembers what it reported last.
 type watcher struct {
 	CapacityWatch
 	lastReported string // the last version applied, or the last failure
 }
 
-// report tells what was found, unless it is what was told last. Asked says that somebody wants to hear it
-// in any case.
+// report reports what was found, unless it is what was reported last. asked says that a reload was requested,
+// which is always reported.
 func (w *watcher) report(r sourceReading, asked bool) {
 	templates, err := r.parseTemplates()
 	if err != nil {
@@ -175,7 +177,7 @@ func (w *watcher) report(r sourceReading, asked bool) {
 	}
 }
 
-// reportFailure tells a failure, likewise.
+// reportFailure reports a failure in the same way.
 func (w *watcher) reportFailure(err error, asked bool) {
 	said := "failed: " + err.Error()
 	if asked || w.lastReported != said {

@@ -27,7 +27,7 @@ const (
 	maxFaults = 50 // that are shown
 )
 
-// Known says which settings there are.
+// Known lists the settings there are.
 type Known struct {
 	// Settings are the names of those that have a value, or a list of values.
 	Settings []string
@@ -35,7 +35,7 @@ type Known struct {
 	Addresses []string
 }
 
-// A File is what a configuration file says.
+// A File is the content of a configuration file.
 type File struct {
 	// Path is where it was read.
 	Path string
@@ -65,10 +65,10 @@ type Setting struct {
 	At     Position // of the value
 }
 
-// String is the value as it is shown in a fault.
+// String returns the value as it is shown in a fault.
 func (s Setting) String() string { return quote(strings.Join(s.Values, ", ")) }
 
-// A Listener is one port and what it hands out.
+// A Listener is one port and the limiter it serves.
 type Listener struct {
 	Address string
 	Limit   jarl.Limit
@@ -79,14 +79,14 @@ type Listener struct {
 // A Position is a place in the file, from line 1 and column 1 on.
 type Position struct{ Line, Column int }
 
-// A fileFault is something in the file that cannot be, and where.
+// A fileFault is an error in the file, and where it is.
 type fileFault struct {
 	at   Position
 	text string
 }
 
-// Load reads a file. What is wrong in it is not told by the error, which says that it could not be
-// read, but by Err.
+// Load reads a file. Faults in its content are not returned here but by Err; the error says that it could not
+// be read.
 func Load(path string, known Known) (*File, error) {
 	text, err := readLimited(path)
 	if err != nil {
@@ -103,6 +103,7 @@ func readLimited(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
+	// One byte more than allowed is enough to know that the file is too large.
 	text, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
 	if err != nil {
 		return nil, err
@@ -113,16 +114,16 @@ func readLimited(path string) ([]byte, error) {
 	return text, nil
 }
 
-// parse takes the text apart.
+// parse parses the text.
 func (f *File) parse(text []byte) {
 	if node := f.parseDocument(text); node != nil {
 		f.readTop(node)
 	}
 }
 
-// parseDocument is the one document of the text. It is nil where there is none, or a fault.
+// parseDocument returns the one document of the text. It is nil if there is none, or after a fault.
 func (f *File) parseDocument(text []byte) *yaml.Node {
-	// That a key comes twice is found by us, with all else.
+	// A key that comes twice is found by pairsOf, which reports it with all other faults.
 	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithV4Defaults(), yaml.WithUniqueKeys(false))
 	if err != nil {
 		panic(err) // the options are ours
@@ -138,10 +139,10 @@ func (f *File) parseDocument(text []byte) *yaml.Node {
 	return document.Content[0]
 }
 
-// scanningAlias is what the library was doing when a star had no name behind it.
+// scanningAlias is what the library was doing when a star had no name after it.
 const scanningAlias = "while scanning an alias"
 
-// loadDocument reads one document, and reports false when there is none.
+// loadDocument reads one document, and reports false if there is none.
 func (f *File) loadDocument(loader *yaml.Loader, document *yaml.Node) bool {
 	err := loader.Load(document)
 	if err == nil || errors.Is(err, io.EOF) {
@@ -151,6 +152,7 @@ func (f *File) loadDocument(loader *yaml.Loader, document *yaml.Node) bool {
 	if failure, ok := errors.AsType[*yaml.LoadError](err); ok {
 		at = Position{max(failure.Mark.Line, 1), max(failure.Mark.Column, 1)}
 		text = "not YAML: " + failure.Message
+		// The glob "*" without quotes is an alias in YAML, and the most likely mistake in these files.
 		if failure.ContextMsg == scanningAlias || strings.HasPrefix(failure.Message, "unknown anchor") {
 			text += `; a text that begins with a star needs quotes: "*"`
 		}
@@ -159,23 +161,24 @@ func (f *File) loadDocument(loader *yaml.Loader, document *yaml.Node) bool {
 	return false
 }
 
-// Fault notes that something in the file cannot be. The text begins with its subject.
+// Fault adds a fault. The text begins with its subject.
 func (f *File) Fault(at Position, format string, args ...any) {
 	f.faults = append(f.faults, fileFault{at, withoutPasswords(fmt.Sprintf(format, args...))})
 }
 
-// userinfo is what stands before the host in an address with a scheme. In a value that was cut short, the
-// host may be missing.
+// userinfo matches what stands before the host in an address with a scheme. In a value that was cut short,
+// the host may be missing.
 var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:/{1,2})[^\s@/]*:[^\s@]*(@|…|$)`)
 
-// withoutPasswords is a text without what stands before a host in the addresses that it quotes.
+// withoutPasswords returns a text without what stands before a host in the addresses that it quotes.
 func withoutPasswords(text string) string { return userinfo.ReplaceAllString(text, "${1}…${2}") }
 
-// Err returns an error that tells all faults in the order of the file, nil when there is none.
+// Err returns an error with all faults in the order of the file, nil if there are none.
 func (f *File) Err() error {
 	if len(f.faults) == 0 {
 		return nil
 	}
+	// Faults were found in the order of the checks, not of the file.
 	slices.SortStableFunc(f.faults, func(a, b fileFault) int {
 		if a.at.Line != b.at.Line {
 			return a.at.Line - b.at.Line

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// listenerNames are the settings of a listener, and how many of them, the first, are needed.
+// listenerNames are the settings of a listener. The first listenerNeeds of them are required.
 var listenerNames = []string{"listen", "name", "requests", "period", "mode", "guard", "max-delay", "allow"}
 
 const listenerNeeds = 4
@@ -45,6 +45,7 @@ func (f *File) readListener(node *yaml.Node) {
 			}
 		}
 	}
+	// With a fault in a field, the limit as a whole would only repeat it.
 	if len(f.faults) > before {
 		return
 	}
@@ -64,6 +65,7 @@ func (f *File) readAllow(l *Listener, node *yaml.Node) {
 
 // setListener sets one field of a listener.
 func (f *File) setListener(l *Listener, name, text string, at Position) {
+	// There are two kinds of errors: err holds what is wanted, the others a whole clause.
 	var err error
 	switch name {
 	case "listen":
@@ -95,7 +97,7 @@ func (f *File) setListener(l *Listener, name, text string, at Position) {
 	}
 }
 
-// parseCount reads how many. The error is what is wanted.
+// parseCount parses a number of things. The error is what is wanted.
 func parseCount(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > gatehouse.MaxSize {
@@ -104,7 +106,7 @@ func parseCount(text string) (int64, error) {
 	return n, nil
 }
 
-// parseDuration reads a time. The error is what is wanted.
+// parseDuration parses a time. The error is what is wanted.
 func parseDuration(text string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > gatehouse.MaxDuration {
@@ -116,7 +118,7 @@ func parseDuration(text string, least time.Duration) (time.Duration, error) {
 	return d, nil
 }
 
-// addAddress notes an address, unless it cannot be.
+// addAddress adds an address, unless it is not valid.
 func (f *File) addAddress(name, text string, at Position) {
 	a, err := ParseAddress(text)
 	if err != nil {
@@ -126,8 +128,9 @@ func (f *File) addAddress(name, text string, at Position) {
 	f.addresses = append(f.addresses, placedAddress{a, at})
 }
 
-// checkTogether looks for what cannot be together.
+// checkTogether finds settings that exclude each other.
 func (f *File) checkTogether() {
+	// The later one is at fault, once, and the earlier one is named.
 	for i, a := range f.addresses {
 		for _, b := range f.addresses[:i] {
 			if a.Meets(b.Address) {
@@ -139,7 +142,7 @@ func (f *File) checkTogether() {
 	for i, l := range f.JARL {
 		for _, other := range f.JARL[:i] {
 			mine, its := l.Limit, other.Limit
-			mine.Poll, its.Poll = false, false // how clients ask makes no difference to the limit
+			mine.Poll, its.Poll = false, false // how clients ask does not matter to the limit
 			if mine.Name == its.Name && mine != its {
 				f.Fault(l.At, "the limiter %s has another limit than in the listener in line %d",
 					quote(mine.Name), other.At.Line)
@@ -149,16 +152,17 @@ func (f *File) checkTogether() {
 	}
 }
 
-// maxQuoted is how much of a wrong value is shown.
+// maxQuoted is how much of a wrong value is shown, in bytes.
 const maxQuoted = 64
 
-// quote shows a value of the file, but not the whole of a long one.
+// quote quotes a value of the file, but not the whole of a long one.
 func quote(text string) string {
 	text = withoutPasswords(text)
 	if len(text) <= maxQuoted {
 		return strconv.Quote(text)
 	}
 	text = text[:maxQuoted]
+	// Do not cut a rune in two, but do not search through a text that is not UTF-8 at all.
 	for !utf8.ValidString(text) && len(text) > maxQuoted-utf8.UTFMax {
 		text = text[:len(text)-1]
 	}

@@ -14,19 +14,19 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The settings about a store that servers share, which are no flags.
+// The settings about a store that servers share. They have no flags.
 const (
 	rulesKey   = "rules"
 	serversKey = "servers"
 )
 
-// The limits of rules, which are looked through one after the other.
+// Rules are searched one after the other, so their number is limited.
 const (
 	maxRules   = 100
 	maxServers = 1000
 )
 
-// Rules are looked through in order: the first that matches a name holds for it.
+// Rules are searched in order: the first that matches a name applies to it.
 type Rules []StoreRule
 
 // A StoreRule says how names are kept in a store that servers share.
@@ -97,6 +97,7 @@ func (f *File) readRule(node *yaml.Node) {
 		return
 	}
 	f.checkKinds(&r, given)
+	// The number of servers may come later in the file: checkShares looks at it at the end.
 	if r.OnUnreachable == outage.LocalShare && len(f.faults) == before {
 		f.shares = append(f.shares, given["on-unreachable"])
 	}
@@ -129,10 +130,11 @@ func (f *File) setRule(r *StoreRule, name, text string, at Position) {
 	}
 }
 
-// maxLazy is the longest that servers may know nothing of each other.
+// maxLazy is the longest time for which servers may be without each other's counts.
 const maxLazy = time.Minute
 
-// firstKind is the first kind that the rule holds for and that is none of those; 0 when there is none.
+// firstKind returns the first kind that the rule applies to and for which none reports false; 0 if there is
+// no such kind.
 func (r *StoreRule) firstKind(none func(gatehouse.Kind) bool) gatehouse.Kind {
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 		if r.kinds[kind] && !none(kind) {
@@ -142,13 +144,14 @@ func (r *StoreRule) firstKind(none func(gatehouse.Kind) bool) gatehouse.Kind {
 	return 0
 }
 
-// checkKinds refuses for what is held, sent or counted all that limiters alone can do, and chunks for what
-// has none.
+// checkKinds refuses settings that only limiters can have for a rule that also applies to other kinds, and
+// chunks for limiters that have none.
 func (f *File) checkKinds(r *StoreRule, given map[string]Position) {
 	if r.Chunk > 0 && r.Lazy == 0 {
 		f.Fault(given["chunk"], "chunk is given without lazy, which says how often chunks are looked after")
 	}
 	other := r.firstKind(gatehouse.Kind.Limiter)
+	// Limiters only. Not all of them can be handed out in chunks.
 	if other == 0 {
 		if kind := r.firstKind(lazy.InChunks); kind != 0 && r.Chunk > 0 {
 			f.Fault(given["chunk"],
@@ -171,7 +174,7 @@ func (f *File) checkKinds(r *StoreRule, given map[string]Position) {
 // limiterKind is a kind in a rule that stands for all limiters.
 const limiterKind = "limiter"
 
-// compileMatch reads the glob. The error is what is wanted.
+// compileMatch compiles the glob. The error is what is wanted.
 func (r *StoreRule) compileMatch() error {
 	kind, name, ok := strings.Cut(r.Match, "/")
 	if r.Match == "*" {
@@ -195,11 +198,13 @@ func (r *StoreRule) compileMatch() error {
 	return nil
 }
 
-// globExpression is the regular expression of a glob that path.Match takes, but whose star and whose
-// question mark match a slash as well: names have slashes, and no folders.
+// globExpression returns the regular expression of a glob that path.Match accepts, except that its star and
+// its question mark match a slash as well: names have slashes, but no folders.
 func globExpression(glob string) string {
 	var to strings.Builder
 	to.WriteString(`(?s)\A`)
+	// path.Match has checked the syntax, so each class is closed and each escape has a character after it.
+	// Every literal is written as a code point, which needs no escaping inside a class or outside.
 	class, escaped := false, false
 	var last rune
 	for _, r := range glob {
@@ -244,7 +249,7 @@ func (f *File) readServers(node *yaml.Node) {
 	f.Servers = n
 }
 
-// checkShares refuses shares of what is not known to be how many.
+// checkShares refuses a share of the limit if the number of servers is not given.
 func (f *File) checkShares() {
 	if f.Servers > 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// jarlKey is a setting that is no flag: a list of listeners.
+// jarlKey is a setting without a flag: a list of listeners.
 const jarlKey = "jarl"
 
 // readTop reads the whole document.
@@ -28,6 +28,7 @@ func (f *File) readTop(node *yaml.Node) {
 			f.readSetting(name, value)
 		}
 	}
+	// Checks across settings come last, when all of them are known.
 	f.checkTogether()
 	f.checkShares()
 }
@@ -52,13 +53,13 @@ func (f *File) readSetting(name string, node *yaml.Node) {
 	f.Settings = append(f.Settings, setting)
 }
 
-// A listSetting is a setting that is no flag, what it lists, and how many of them at most.
+// A listSetting is a setting without a flag: its name, what it lists, and the maximum number of items.
 type listSetting struct {
 	key, of string
 	most    int
 }
 
-// readList has each entry of a list read.
+// readList calls read for each item of a list.
 func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 	if node.Kind != yaml.SequenceNode {
 		f.Fault(positionOf(node), "%s is %s, want a list of %s", l.key, kindName(node), l.of)
@@ -73,7 +74,7 @@ func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 	}
 }
 
-// pairsOf visits the keys and values of a mapping: those that are among names, each once. of says whose
+// pairsOf iterates over the keys and values of a mapping whose keys are among names, each once. of says whose
 // they are.
 func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
 	return func(visit func(string, *yaml.Node) bool) {
@@ -99,7 +100,7 @@ func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(str
 	}
 }
 
-// readScalar is the text of one value.
+// readScalar returns the text of one value.
 func (f *File) readScalar(name string, node *yaml.Node) (value string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
@@ -121,7 +122,7 @@ func isNull(node *yaml.Node) bool {
 
 func positionOf(node *yaml.Node) Position { return Position{node.Line, node.Column} }
 
-// keyName is how a key is called in a fault.
+// keyName returns how a key is shown in a fault.
 func keyName(key *yaml.Node) string {
 	if key.Kind != yaml.ScalarNode {
 		return kindName(key)
@@ -129,7 +130,7 @@ func keyName(key *yaml.Node) string {
 	return quote(key.Value)
 }
 
-// kindName is what a node is, in a sentence.
+// kindName describes a node in a sentence.
 func kindName(node *yaml.Node) string {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -143,7 +144,7 @@ func kindName(node *yaml.Node) string {
 	}
 }
 
-// joinNames is "a, b or c".
+// joinNames returns "a, b or c".
 func joinNames(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]

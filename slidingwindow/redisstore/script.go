@@ -16,7 +16,7 @@ var addText string
 //go:embed push.lua
 var pushText string
 
-// A script is a change that Redis makes as one. Redis knows it by its hash, once it was told its text.
+// A script is a change that Redis makes atomically. Redis knows it by its hash once it was sent the text.
 type script struct{ text, hash string }
 
 func newScript(text string) script {

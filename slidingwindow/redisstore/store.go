@@ -28,7 +28,7 @@ var _ slidingwindow.Exchanger = (*Store)(nil)
 // callTimeout is how long Add and Get wait for Redis. It is less than limiters give a store.
 const callTimeout = 500 * time.Millisecond
 
-// New returns a store that uses client, which stays its owner's. A count is forgotten after expires,
+// New returns a store that uses client, which the caller has to close. A count is forgotten after expires,
 // which should be twice the size of the largest window, if its window does not say when. New panics for
 // an expires below a millisecond.
 func New(client rueidis.Client, expires time.Duration) *Store {
@@ -65,7 +65,9 @@ func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 	for i := range pushes {
 		commands[i] = s.buildCommand(&pushes[i], s.byHash)
 	}
-	var unknown []int // to Redis, their script is
+	// Redis keeps scripts in memory only, so after its restart it does not know them by their hash. Those
+	// commands had no effect and are sent again with the text, which also makes Redis remember it.
+	var unknown []int
 	for i, answer := range s.client.DoMulti(ctx, commands...) {
 		if failure, ok := rueidis.IsRedisErr(answer.Error()); ok && failure.IsNoScript() {
 			unknown = append(unknown, i)
@@ -85,7 +87,7 @@ func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 	}
 }
 
-// readReply notes the answer to a push.
+// readReply sets the result of a push from the reply of Redis.
 func readReply(p *slidingwindow.Push, answer rueidis.RedisResult) {
 	text, err := answer.ToString()
 	switch {
@@ -114,7 +116,7 @@ func (s *Store) byText(run *script, keys, arguments []string) rueidis.Completed 
 	return command.Key(keys...).Arg(arguments...).Build()
 }
 
-// buildCommand is what Redis is asked to do for a push.
+// buildCommand makes the command for a push.
 func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.Completed {
 	count := countKey(p)
 	if p.Delta == 0 {
@@ -124,7 +126,9 @@ func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.
 	if expires <= 0 {
 		expires = s.expires
 	}
+	// Redis refuses an expiry of 0.
 	milliseconds := strconv.FormatInt(max(expires.Milliseconds(), 1), 10)
+	// Without a sum, or a key for it, the delta is added as it is: a push that is repeated counts twice then.
 	sums, ok := sumsKey(count)
 	if p.Sum == 0 || !ok {
 		delta := strconv.FormatInt(p.Delta, 10)
@@ -134,14 +138,14 @@ func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.
 	return call(&s.push, []string{count, sums}, []string{source, sum, milliseconds})
 }
 
-// countKey is where the count of a window is.
+// countKey returns the key of a window's count.
 func countKey(p *slidingwindow.Push) string {
 	return p.Key + "@" + strconv.FormatInt(p.Start, 10)
 }
 
-// sumsKey is where the sums of the sources of a count are. In a Redis cluster both must be in the same
-// slot, which is chosen by what is between the first { and the next }, or by the whole name if there is
-// nothing. ok is false for the few names to which none in the same slot can be found.
+// sumsKey returns the key of the sums of a count's sources. In a Redis cluster both must be in the same slot,
+// which is chosen by what is between the first { and the next }, or by the whole name if there is nothing. ok
+// is false for the few names for which none in the same slot can be found.
 func sumsKey(count string) (sums string, ok bool) {
 	const suffix = "/sums"
 	if _, after, found := strings.Cut(count, "{"); found {
