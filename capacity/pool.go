@@ -46,6 +46,7 @@ func (p *pool) demandTarget(kind AlgorithmKind, capacity float64, c *demandTrees
 
 // ensureSolved computes the level or the proportions, unless the kept ones still hold.
 func (p *pool) ensureSolved(kind AlgorithmKind, capacity float64, c *demandTrees) {
+	// A shared pool is solved for the same capacity by lease after lease, until a demand changes.
 	if p.solved && p.solvedFor == capacity && p.solvedKind == kind {
 		return
 	}

@@ -49,6 +49,8 @@ func (s *sortedList[T]) add(x T) {
 		if k == len(part)-1 {
 			half = k // they come in order: leave full parts behind
 		}
+		// The upper half is copied, and its old places cleared, so that nothing is kept alive by the lower
+		// half's array.
 		s.parts = slices.Insert(s.parts, p+1, slices.Clone(part[half:]))
 		clear(part[half:])
 		part = part[:half]

@@ -18,6 +18,7 @@ type pathStep struct {
 // repeated.
 func (c *demandTrees) nextRank() uint32 {
 	c.rankState += 0x9e3779b9
+	// A multiplicative hash of a counter: cheap, and well spread.
 	x := c.rankState
 	x = (x ^ x>>16) * 0x85ebca6b
 	x = (x ^ x>>13) * 0xc2b2ae35

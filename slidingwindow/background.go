@@ -74,6 +74,7 @@ func (c *backgroundSyncer) runJobs(number int) {
 func (c *backgroundSyncer) takeJobs(number int) (group *syncGroup, requests []storeRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// This goroutine was replaced while it waited, and ends.
 	if c.runner != number {
 		return nil, nil
 	}
@@ -82,6 +83,7 @@ func (c *backgroundSyncer) takeJobs(number int) (group *syncGroup, requests []st
 		c.queue, c.running = nil, false
 		return nil, nil
 	}
+	// The oldest request decides which store is called, so none waits behind requests of a busier store.
 	first := c.queue[0]
 	group, requests = first.group, []storeRequest{first.request}
 	// A plain store is called once per count, so nothing is gained by collecting.
@@ -131,6 +133,7 @@ func (c *backgroundSyncer) replaceRunner(number int, call *storeCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runner == number {
+		// The old goroutine sees from its number that it was replaced.
 		c.runner++
 		go c.runJobs(c.runner) // ends when the queue is empty
 	}
@@ -152,6 +155,7 @@ func (c *backgroundSyncer) beginCall(store Datastore, requests []storeRequest) (
 // markLate notes that a call has not been answered in time, and reports whether that is so.
 func (c *backgroundSyncer) markLate(call *storeCall) bool {
 	c.mu.Lock()
+	// The timer may fire just when the store has answered.
 	if call.done || call.late {
 		c.mu.Unlock()
 		return false
@@ -171,6 +175,7 @@ func (c *backgroundSyncer) finishCall(call *storeCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call.done = true
+	// In time: it was never put on the list.
 	if !call.late {
 		return
 	}
@@ -184,6 +189,7 @@ func (c *backgroundSyncer) finishCall(call *storeCall) {
 
 // sameStore reports whether two stores are one. Stores that cannot be compared never are.
 func sameStore(a, b Datastore) bool {
+	// To compare two interface values that hold an incomparable type would panic.
 	v := reflect.ValueOf(a)
 	return v.IsValid() && v.Comparable() && a == b
 }
@@ -202,6 +208,7 @@ func callInTime(store Datastore, requests []storeRequest, do func()) bool {
 		do()
 		processSyncer.finishCall(call)
 	}()
+	// The goroutine goes on after that, and passes the replies on when they come.
 	timer := time.NewTimer(storeTimeout)
 	defer timer.Stop()
 	select {

@@ -30,6 +30,7 @@ func newChunkRequest(w *StrictWindow, now, n, limit int64) *chunkRequest {
 		window: w, start: w.start, now: now, need: n - w.left, totals: w.totals, taken: w.taken,
 		leftovers: w.leftovers, due: monotonicNow().Add(storeTimeout), done: make(chan struct{}),
 	}
+	// The closure keeps the time of the first caller. Others that wait for the chunk decide by their own.
 	left, size := w.grid.timeLeft(w.start, now), w.grid.size
 	f.available = func(previous int64) int64 { return limit - weightOf(previous, left, size) }
 	w.leftovers = nil
@@ -86,6 +87,7 @@ func (f *chunkRequest) fetchChunk() {
 func (f *chunkRequest) deliverChunk(err error) {
 	w := f.window
 	w.giveBack(f.leftovers...)
+	// The pause after the last failure is over; endExchange sets the next one if this was another.
 	w.pace.wait = 0
 	w.pace.endExchange(err, 0)
 	if w.start != f.start { // the window has ended meanwhile
@@ -95,6 +97,8 @@ func (f *chunkRequest) deliverChunk(err error) {
 	w.left += f.got
 	w.taken += f.got
 	w.totals, w.forgot = f.totals, f.forgot
+	// The store answered that nothing is left. That is no failure, but asking again at once would be
+	// pointless.
 	if f.usedUp && err == nil {
 		w.pace.wait = max(w.grid.size/pausesPerWindow, int64(time.Millisecond))
 	}
@@ -124,6 +128,7 @@ func (f *chunkRequest) askStore() (err error) {
 			return err
 		}
 	}
+	// From here on the totals are of this window, and a failure below does not make them invalid.
 	f.totals.asked = true
 	if f.totals.total > addSaturating(most, -f.need) {
 		f.usedUp = true
@@ -139,6 +144,7 @@ func (f *chunkRequest) askStore() (err error) {
 // that add at once, each sees a total that includes the other's part or comes before it.
 func (f *chunkRequest) takeChunk(most int64) (err error) {
 	w := f.window
+	// At least what the caller needs, at most a chunk, and no more than there seems to be.
 	want := max(f.need, min(w.chunk, most-f.totals.total))
 	f.totals.total, err = w.store.Add(w.key, f.start, want)
 	if err != nil {
@@ -150,6 +156,7 @@ func (f *chunkRequest) takeChunk(most int64) (err error) {
 		f.forgot = true
 		return nil
 	}
+	// Others may have added since the total was read.
 	beyond := min(max(addSaturating(f.totals.total, -most), 0), want)
 	if want-beyond < f.need {
 		beyond, f.usedUp = want, true

@@ -31,6 +31,7 @@ func (c *clock) now() int64 {
 	if a == nil {
 		return c.setAnchor()
 	}
+	// time.Since reads the monotonic clock alone.
 	since := time.Since(a.at)
 	if since >= anchorHolds {
 		return c.setAnchor()

@@ -74,6 +74,7 @@ func (w *SyncWindow) exchangeCounts(now int64) {
 		return
 	}
 	var e storeRequest
+	// Both may be due; the regular exchange includes the previous window.
 	if w.pace.isDue(now) {
 		e = w.beginExchange(now)
 	} else {
@@ -193,6 +194,7 @@ func (w *SyncWindow) onReply(pushes []Push) {
 	} else {
 		w.pace.endExchange(err, w.group.interval)
 	}
+	// stopWindows waits for this.
 	if w.replied != nil {
 		close(w.replied)
 		w.replied = nil
@@ -258,6 +260,7 @@ func (w *SyncWindow) finalRequest() (e storeRequest, ok bool) {
 			e.pushes = append(e.pushes, w.makePush(t))
 		}
 	}
+	// Busy, so that no exchange can be begun beside the last one.
 	w.pace.busy = len(e.pushes) > 0
 	return e, w.pace.busy
 }

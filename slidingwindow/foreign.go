@@ -70,6 +70,7 @@ func (st *foreignSync) beginExchange(now int64, r SyncRequest) (e storeRequest, 
 		st.start, st.pushed = r.Start, 0
 	}
 	st.request = r
+	// The request comes from a wrapper or a foreign window: its numbers are not trusted.
 	changes := max(r.Changes, 0)
 	return storeRequest{st, []Push{{
 		Key: r.Key, Start: r.Start, Source: st.source, Sum: addSaturating(st.pushed, changes), Delta: changes,
@@ -86,6 +87,7 @@ func (st *foreignSync) onReply(pushes []Push) {
 	p := &pushes[0]
 	st.pace.endExchange(p.Err, st.group.interval)
 	st.response = &SyncResponse{}
+	// Without a confirmation the same changes are pushed again, with the same sum.
 	if p.Err == nil {
 		st.pushed = p.Sum
 		st.response = &SyncResponse{

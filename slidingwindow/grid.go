@@ -22,10 +22,12 @@ func newWindowGrid(size time.Duration) windowGrid {
 // windowStart returns the beginning of the window that holds t.
 func (g *windowGrid) windowStart(t int64) int64 {
 	into := t % g.size
+	// Go's remainder has the sign of t, which is negative before 1970.
 	if into < 0 {
 		into += g.size
 	}
 	into = int64((uint64(into) + uint64(g.phase)) % uint64(g.size)) // the sum may exceed an int64
+	// The window began before the first time there is.
 	if t < math.MinInt64+into {
 		return math.MinInt64
 	}

@@ -66,6 +66,7 @@ func sweepPeriod(interval time.Duration) time.Duration {
 
 // armTimer sets the timer for the next sweep. It is called with the lock held.
 func (c *backgroundSyncer) armTimer() {
+	// A timer that has fired already may run sweepIdle once too often, which finds nothing to do.
 	if c.timer != nil {
 		c.timer.Stop()
 		c.timer = nil
@@ -138,6 +139,7 @@ func (c *backgroundSyncer) removeWindow(w *SyncWindow) {
 		return
 	}
 	delete(r.windows, w)
+	// Without windows there is no timer either, so an unused package costs nothing.
 	if len(r.windows) == 0 {
 		delete(c.intervals, interval)
 		c.armTimer()
@@ -185,6 +187,7 @@ func (w *SyncWindow) pushesAt(now int64) []Push {
 	if start <= w.start {
 		return w.makePushes()
 	}
+	// What was read ahead of another window is of no use any more.
 	if w.ahead.start != start {
 		w.ahead = readAhead{start: start}
 	}

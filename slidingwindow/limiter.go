@@ -186,6 +186,7 @@ func (l *Limiter) fits(now, n int64) bool {
 	if l.limit < l.current.count {
 		return false
 	}
+	// No overflow: the count is never negative, and at most the limit here.
 	room := l.limit - l.current.count
 	if n > room {
 		return false

@@ -170,6 +170,7 @@ func (l *Limiters) limiterOf(key string, now int64) *Limiter {
 		}
 	}
 	if k == nil {
+		// After the idle ones were removed, so that a full shard recovers by itself.
 		if len(p.limiters) >= keysPerShard {
 			return nil
 		}
@@ -180,6 +181,7 @@ func (l *Limiters) limiterOf(key string, now int64) *Limiter {
 		p.limiters[key] = k
 	}
 	k.calledAt = now
+	// To the end of the list, which is in the order of calls.
 	k.prev, k.next = p.list.prev, &p.list
 	k.prev.next, p.list.prev = k, k
 	return k.Limiter
@@ -187,6 +189,7 @@ func (l *Limiters) limiterOf(key string, now int64) *Limiter {
 
 // forgetOne forgets the limiter called longest ago, if that is long enough ago.
 func (p *limiterShard) forgetOne(now int64, size time.Duration) bool {
+	// The list is in the order of calls, so if the first is not idle, none is.
 	k := p.list.next
 	if idle := now - k.calledAt; k == &p.list || idle/2 <= int64(size) {
 		return false

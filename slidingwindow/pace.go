@@ -50,6 +50,7 @@ func (p *syncPace) endExchange(err error, interval time.Duration) {
 
 // retryPause returns the time to wait after a number of failures in a row.
 func retryPause(failures int, interval time.Duration) time.Duration {
+	// An interval of 0 would retry without a pause.
 	least := max(interval, minPause)
 	if failures <= quickRetries {
 		return least

@@ -26,6 +26,7 @@ const Never time.Duration = -1
 
 // Take is AllowN with the numbers behind its answer.
 func (l *Limiter) Take(now time.Time, n int64) Result {
+	// Decided first, as it may call the store without the lock. The numbers are those after the decision.
 	ok := l.AllowN(now, n)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -129,6 +129,7 @@ func (s *syncGroup) runBatch(requests []storeRequest, size int) (late bool) {
 	defer cancel()
 	s.batch.Exchange(ctx, pushes)
 	for i := range requests {
+		// The capacity is cut as well: a participant must not append over the next one's pushes.
 		n := len(requests[i].pushes)
 		requests[i].participant.onReply(pushes[:n:n])
 		pushes = pushes[n:]

@@ -158,6 +158,7 @@ func (w *StrictWindow) enterWindow(start int64) {
 	w.giveBack(leftover{w.start, w.left})
 	w.LocalWindow = LocalWindow{start: start}
 	w.left, w.taken, w.totals, w.forgot = 0, 0, storeTotals{}, false
+	// The pause was for a window that is used up. One after a failure goes on: the store is the same.
 	if w.pace.failures == 0 {
 		w.pace.wait = 0
 	}
@@ -170,6 +171,7 @@ func (w *StrictWindow) giveBack(rest ...leftover) {
 			w.leftovers = append(w.leftovers, r)
 		}
 	}
+	// The oldest go first: their windows have ended longest ago.
 	if excess := len(w.leftovers) - mostLeftovers; excess > 0 {
 		w.leftovers = w.leftovers[excess:]
 	}
@@ -206,6 +208,7 @@ func (w *StrictWindow) lastError() error {
 // stopWindow gives back what is left.
 func (w *StrictWindow) stopWindow() {
 	w.mu.Lock()
+	// The stop function may be called again.
 	if w.stopped {
 		w.mu.Unlock()
 		return
@@ -231,6 +234,7 @@ func (w *StrictWindow) stopWindow() {
 // returnAll gives leftovers back, and returns those that were not tried. None is tried twice: an Add that
 // failed may have been carried out, and what is given back twice passes twice.
 func (w *StrictWindow) returnAll(rest []leftover) ([]leftover, error) {
+	// In order, so that what remains after an error are the last ones.
 	for i, r := range rest {
 		if _, err := w.store.Add(w.key, r.start, -r.n); err != nil {
 			return rest[i+1:], err

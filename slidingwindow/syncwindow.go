@@ -56,6 +56,7 @@ func NewSyncWindow(key string, syncer Synchronizer) (*SyncWindow, StopFunc) {
 		previousReads: readsOfPrevious, previousUnread: true,
 	}
 	syncer.Start()
+	// A synchronizer of another package is stopped once for this window, as it was started.
 	if w.group == nil {
 		return w, sync.OnceFunc(syncer.Stop)
 	}
@@ -92,6 +93,7 @@ func (w *SyncWindow) AddCount(n int64) {
 func (w *SyncWindow) Reset(s time.Time, c int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// For the same window only the count is set.
 	if start := unixNano(s); start != w.start {
 		w.turnTo(start)
 	}
@@ -159,6 +161,7 @@ func (w *SyncWindow) restorePrevious(older int64) {
 // they count as confirmed.
 func (w *SyncWindow) relabelCounts(start int64) {
 	previous := int64(0)
+	// Counts of an older window have no weight any more.
 	if w.last.start == w.start-w.grid.size {
 		previous = w.last.count
 	}

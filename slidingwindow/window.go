@@ -60,6 +60,7 @@ func (w *LocalWindow) Sync(time.Time) {}
 
 // addSaturating returns a+b, or the nearest int64 to it.
 func addSaturating(a, b int64) int64 {
+	// Signed overflow wraps in Go, so the sign of the sum tells.
 	switch sum := a + b; {
 	case a > 0 && b > 0 && sum < 0:
 		return math.MaxInt64

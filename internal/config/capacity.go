@@ -70,7 +70,7 @@ type capacityFile struct {
 type fieldPositions struct {
 	at      Position
 	byField map[string]Position
-	// faulty are the fields that were told already, and so say nothing: they have the value zero.
+	// faulty are the fields that have a fault already. Their values are zero, and must not be checked.
 	faulty map[string]bool
 }
 
@@ -109,6 +109,7 @@ func (c *capacityFile) readTop(node *yaml.Node) {
 			c.Fault(positionOf(value), "resources is %s, want a list of templates", kindName(value))
 			return
 		}
+		// Refused before any is read: each takes time and memory.
 		if n := len(value.Content); n > capacity.MaxTemplates {
 			c.Fault(positionOf(value), "resources are %d, want at most %d", n, capacity.MaxTemplates)
 			return
@@ -122,6 +123,8 @@ func (c *capacityFile) readTop(node *yaml.Node) {
 // checkValues adds the faults that package capacity finds in the values.
 func (c *capacityFile) checkValues() {
 	for _, f := range c.templates.Faults() {
+		// A fault of the list as a whole is shown at its beginning. A field that could not be read has its
+		// fault already, and its zero value would only add a wrong one.
 		switch {
 		case f.Index < 0:
 			c.Fault(Position{max(c.listAt.Line, 1), max(c.listAt.Column, 1)}, "%s", f.Text)
@@ -134,6 +137,7 @@ func (c *capacityFile) checkValues() {
 // readTemplate reads one template, and appends it even if it has faults: later faults are found by its index.
 func (c *capacityFile) readTemplate(node *yaml.Node) {
 	node = resolveAlias(node)
+	// Positions are kept beside the template, because most faults are only found when all templates are read.
 	t := capacity.Template{}
 	p := fieldPositions{positionOf(node), make(map[string]Position), make(map[string]bool)}
 	for name, value := range c.pairsOf(node, templateKeys, "a template") {
@@ -144,6 +148,7 @@ func (c *capacityFile) readTemplate(node *yaml.Node) {
 			t.Glob, ok = c.readText(name, value)
 		case "capacity":
 			t.Capacity, ok = c.readNumber(name, value)
+		// A pointer, since 0 and "not given" differ.
 		case "safe_capacity":
 			var safe float64
 			safe, ok = c.readNumber(name, value)
@@ -156,6 +161,7 @@ func (c *capacityFile) readTemplate(node *yaml.Node) {
 			ok = value.Kind == yaml.MappingNode
 			c.readAlgorithm(&t.Algorithm, value, &p)
 		}
+		// The value of such a field is zero, so what package capacity says about it is dropped later.
 		p.faulty[name] = !ok
 	}
 	// Missing keys are reported once: not for something that is no mapping, and not inside an algorithm that
@@ -190,6 +196,7 @@ func subjectOf(glob string) string {
 
 func (c *capacityFile) readAlgorithm(a *capacity.Algorithm, node *yaml.Node, p *fieldPositions) {
 	for name, value := range c.pairsOf(node, algorithmKeys, "an algorithm") {
+		// The names of fields are those that package capacity uses in its faults.
 		field := "algorithm." + name
 		p.byField[field] = positionOf(value)
 		ok := true
@@ -222,6 +229,7 @@ func (c *capacityFile) readKind(node *yaml.Node) (capacity.AlgorithmKind, bool) 
 	kind, err := capacity.ParseKind(text)
 	// doorman's files are those of protocol buffers, in which an enumeration may be given by number.
 	if node.ShortTag() == "!!int" {
+		// ParseKind decides which numbers exist, so that a new kind needs no change here.
 		n, bad := strconv.ParseUint(text, 10, 8)
 		kind, err = capacity.AlgorithmKind(n), nil
 		if bad == nil {
@@ -249,6 +257,7 @@ func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p 
 		field := "algorithm.parameters[" + strconv.Itoa(i) + "]"
 		entry = resolveAlias(entry)
 		p.byField[field] = positionOf(entry)
+		// For something that is no mapping, "name is missing" would only repeat the fault.
 		p.faulty[field+".name"] = entry.Kind != yaml.MappingNode
 		var parameter capacity.AlgorithmParameter
 		for name, value := range c.pairsOf(entry, parameterKeys, "a parameter") {
@@ -272,11 +281,13 @@ func (c *capacityFile) readSeconds(name string, node *yaml.Node) (time.Duration,
 	if !ok {
 		return 0, false
 	}
+	// 60.0 and 6e1 are whole seconds, too.
 	n, ok := parseNumber(node, text)
 	if !ok || n != float64(int64(n)) {
 		c.Fault(positionOf(node), "%s is %s, want %s", name, showNumber(node), wanted)
 		return 0, false
 	}
+	// Checked before the conversion, which would overflow.
 	const most = float64(gatehouse.MaxDuration / time.Second)
 	if n < -most || n > most {
 		c.Fault(positionOf(node), "%s is %s, want at most %.0f, a hundred years",

@@ -30,6 +30,7 @@ func checkEtcd(address string) error {
 	if err != nil {
 		return fmt.Errorf("capacity configuration: %w", err)
 	}
+	// Any parameter is one too many; one of them suffices for the message.
 	for parameter := range query {
 		return fmt.Errorf("capacity configuration: etcd address: parameter %s is unknown, want none",
 			quote(parameter))
@@ -78,6 +79,7 @@ func (k etcdKey) readKey(ctx context.Context) (sourceReading, int64, error) {
 		missing := fmt.Errorf("etcd key %s does not exist", k.name)
 		return sourceReading{err: missing}, answer.Header.Revision, nil
 	}
+	// The revision of the key tells versions apart, that of the store is where watching begins.
 	return k.newReading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value), answer.Header.Revision, nil
 }
 
@@ -102,6 +104,7 @@ func (w *watcher) watchEtcd(ctx context.Context, address string) {
 		if reached {
 			attempt = 0
 		}
+		// A reload comes at once, even while etcd is down: the operator waits for an answer.
 		if why == causeChanged { // or the context ended
 			why = w.pauseBefore(ctx, attempt)
 		}
@@ -145,6 +148,7 @@ func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCa
 		awaitLost(watching, key.client.ActiveConnection())
 		cancel(errLost) // also Watch itself, which waits for an answer
 	}()
+	// Waits for the goroutine, which uses the connection that the caller is about to close.
 	defer func() { cancel(nil); <-over }()
 
 	// A member that lost its cluster would be silent otherwise.
@@ -157,6 +161,7 @@ func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCa
 				return causeReload, nil
 			}
 			again = nil
+		// Both an error and a closed channel end the watch; the cause of the context may tell why.
 		case answer, open := <-answers:
 			if answer.Err() != nil || !open {
 				return causeChanged, key.watchError(answer.Err(), context.Cause(watching))
@@ -192,6 +197,7 @@ func (k etcdKey) readingOf(e *clientv3.Event) sourceReading {
 // library resumes it silently, whenever it can.
 func awaitLost(ctx context.Context, connection *grpc.ClientConn) {
 	for {
+		// The state is read before the wait, so that a change in between ends the wait at once.
 		state := connection.GetState()
 		if state == connectivity.TransientFailure || state == connectivity.Shutdown {
 			return
@@ -225,6 +231,7 @@ func (w *watcher) pauseBefore(ctx context.Context, attempt int) wakeCause {
 // pauseAfter returns a pause that doubles with each attempt. chance, from 0 to 1, takes up to a half of it
 // off, so that servers that lost etcd together do not return together.
 func pauseAfter(attempt int, chance float64) time.Duration {
+	// The shift is bounded, since it would overflow after some dozens of attempts.
 	longest := lastPause
 	if attempt < 5 { // 32 s
 		longest = min(firstPause<<attempt, lastPause)

@@ -27,6 +27,7 @@ func (w *watcher) watchFile(ctx context.Context, path string) error {
 		return fmt.Errorf("capacity configuration: %w", err)
 	}
 	f := &pathWatcher{path: whole}
+	// Without notices the file is still served, and read again on reload: a system may be out of watches.
 	f.notices, err = fsnotify.NewWatcher()
 	if err != nil {
 		w.reportUnwatched(path, err)
@@ -44,6 +45,7 @@ func (w *watcher) watchFile(ctx context.Context, path string) error {
 		if why == causeEnded {
 			return nil
 		}
+		// A reload is reported even if nothing has changed: the operator waits for the answer.
 		asked = why == causeReload
 	}
 }
@@ -85,6 +87,8 @@ func (f *pathWatcher) watchFolders() error {
 				_ = f.notices.Remove(folder) // or it is gone
 			}
 		}
+		// Parents are watched to notice that a folder itself is replaced. Some may not be readable for this
+		// process, which must not be a failure.
 		for _, folder := range above {
 			_ = f.notices.Add(folder) // those that may not be read stay unwatched
 		}
@@ -94,6 +98,7 @@ func (f *pathWatcher) watchFolders() error {
 				failed = err
 			}
 		}
+		// All folders are watched now and the path is still the same, so no later change can be missed.
 		if f.trace.equal(tracePath(f.path)) {
 			return failed
 		}
@@ -103,6 +108,7 @@ func (f *pathWatcher) watchFolders() error {
 
 // awaitChange waits until the file should be read again.
 func (f *pathWatcher) awaitChange(ctx context.Context, again <-chan os.Signal) wakeCause {
+	// Both are nil, and so never ready, until something has happened.
 	var settled, late <-chan time.Time
 	for {
 		happened := false
@@ -115,6 +121,7 @@ func (f *pathWatcher) awaitChange(ctx context.Context, again <-chan os.Signal) w
 			}
 			again = nil
 		case event := <-f.events:
+			// Notices are about whole folders.
 			happened = f.trace.concerns(event.Name)
 		case err := <-f.errors: // notices were lost, whichever
 			happened = err != nil

@@ -29,6 +29,7 @@ func (c *capacityFile) pairsOf(
 			return
 		}
 		seen := make(map[string]bool)
+		// The mapping itself comes first, so its own keys win.
 		for _, mapping := range c.withMerged(node, 0) {
 			for name, value := range c.ownPairs(mapping, names, of) {
 				value = resolveAlias(value)
@@ -51,9 +52,11 @@ func (c *capacityFile) ownPairs(
 		first := make(map[string]int)
 		for i := 0; i+1 < len(node.Content) && c.countStep(node); i += 2 {
 			key, value := resolveAlias(node.Content[i]), node.Content[i+1]
+			// Merge keys are the business of withMerged.
 			if key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" {
 				continue
 			}
+			// Keys are accepted in any case, so two that differ in case alone are the same key twice.
 			name := strings.ToLower(key.Value)
 			line := first[name]
 			switch {
@@ -87,6 +90,7 @@ func (c *capacityFile) withMerged(node *yaml.Node, depth int) []*yaml.Node {
 		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!merge" {
 			continue
 		}
+		// YAML allows one mapping or a list of them.
 		sources := []*yaml.Node{value}
 		if value.Kind == yaml.SequenceNode {
 			sources = value.Content
@@ -118,6 +122,7 @@ func (c *capacityFile) countStep(node *yaml.Node) bool {
 	if c.steps <= maxSteps {
 		return true
 	}
+	// Reported once, and not for each key that follows.
 	if c.steps == maxSteps+1 {
 		c.Fault(positionOf(node), "aliases unfold to more than %d keys", maxSteps)
 	}

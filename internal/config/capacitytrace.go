@@ -41,6 +41,7 @@ func tracePath(path string) pathTrace {
 		}
 		w.addName(here, next)
 		links++
+		// The link counts before it is followed, so a loop of links ends.
 		target, err := os.Readlink(next)
 		if err != nil {
 			return w // it was exchanged just now, and that is noticed

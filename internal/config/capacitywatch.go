@@ -103,6 +103,8 @@ type capacitySource struct{ etcd, path string }
 // parseSource parses the text of a source. A path may have colons in it, but one that begins as the others do
 // needs file: in front.
 func parseSource(text string) (capacitySource, error) {
+	// A text without a known beginning is a path. The cases are in the order in which the beginnings are
+	// looked for.
 	path := strings.TrimPrefix(text, filePrefix)
 	scheme, _, address := strings.Cut(text, "://")
 	switch {
@@ -151,6 +153,7 @@ func readFile(path string) sourceReading {
 	if err != nil {
 		return sourceReading{err: err}
 	}
+	// Four bytes tell versions of one file apart; they are no protection against an attacker.
 	sum := sha256.Sum256(text)
 	version := fmt.Sprintf("%s, %s, %s", path,
 		info.ModTime().UTC().Format(time.RFC3339), hex.EncodeToString(sum[:4]))
@@ -171,6 +174,7 @@ func (w *watcher) report(r sourceReading, asked bool) {
 		w.reportFailure(err, asked)
 		return
 	}
+	// Notices come for changes that leave the text as it was, such as a touch or a second write.
 	if asked || w.lastReported != r.version {
 		w.lastReported = r.version
 		w.Apply(templates, r.version)

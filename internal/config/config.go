@@ -108,6 +108,7 @@ func readLimited(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The wrong file, most likely: a log, or an image of a disk.
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s is larger than %d bytes, want a configuration file", path, MaxSize)
 	}
@@ -129,6 +130,7 @@ func (f *File) parseDocument(text []byte) *yaml.Node {
 		panic(err) // the options are ours
 	}
 	var document, second yaml.Node
+	// A second document would be ignored silently otherwise.
 	if f.loadDocument(loader, &document) && f.loadDocument(loader, &second) {
 		f.Fault(positionOf(&second), "a second document begins here, want one")
 		return nil
@@ -148,6 +150,7 @@ func (f *File) loadDocument(loader *yaml.Loader, document *yaml.Node) bool {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err == nil
 	}
+	// An error without a mark is shown at the beginning of the file.
 	at, text := Position{1, 1}, err.Error()
 	if failure, ok := errors.AsType[*yaml.LoadError](err); ok {
 		at = Position{max(failure.Mark.Line, 1), max(failure.Mark.Column, 1)}
@@ -189,6 +192,7 @@ func (f *File) Err() error {
 	if len(f.faults) > 1 {
 		fmt.Fprintf(&text, "%s has %d faults:\n", cmp.Or(f.Path, "the text"), len(f.faults))
 	}
+	// Each line begins with path:line:column, which editors and terminals turn into links.
 	path := f.Path
 	if path != "" {
 		path += ":"

@@ -30,6 +30,7 @@ func (f *File) readListener(node *yaml.Node) {
 	given := make(map[string]Position)
 	for name, value := range f.pairsOf(node, listenerNames, " of a listener") {
 		given[name] = positionOf(value)
+		// allow is the one setting that may be a list; a single block may stand alone.
 		if name == allowKey && value.Kind == yaml.SequenceNode {
 			for _, one := range value.Content {
 				f.readAllow(&l, one)
@@ -38,7 +39,9 @@ func (f *File) readListener(node *yaml.Node) {
 			f.setListener(&l, name, text, positionOf(value))
 		}
 	}
+	// What is no mapping has its fault, and would miss every setting.
 	if node.Kind == yaml.MappingNode {
+		// In the order of the documentation, not of a map.
 		for _, name := range listenerNames[:listenerNeeds] {
 			if _, ok := given[name]; !ok {
 				f.Fault(l.At, "a listener has no %s", name)
@@ -141,6 +144,7 @@ func (f *File) checkTogether() {
 	}
 	for i, l := range f.JARL {
 		for _, other := range f.JARL[:i] {
+			// Two listeners may share a limiter by its name. Then they must agree on its limit.
 			mine, its := l.Limit, other.Limit
 			mine.Poll, its.Poll = false, false // how clients ask does not matter to the limit
 			if mine.Name == its.Name && mine != its {

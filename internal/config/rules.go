@@ -96,6 +96,7 @@ func (f *File) readRule(node *yaml.Node) {
 	if len(f.faults) > before {
 		return
 	}
+	// Needs the compiled glob, so only for a rule without faults.
 	f.checkKinds(&r, given)
 	// The number of servers may come later in the file: checkShares looks at it at the end.
 	if r.OnUnreachable == outage.LocalShare && len(f.faults) == before {
@@ -113,6 +114,7 @@ func (f *File) setRule(r *StoreRule, name, text string, at Position) {
 		err = r.compileMatch()
 	case "on-unreachable":
 		answer, ok := outage.ParseFallbackRule(text)
+		// What an unknown word is parsed to does not matter: a rule with a fault is never used.
 		r.OnUnreachable = answer
 		if !ok {
 			err = fmt.Errorf("%s, %s or %s", outage.Refuse, outage.Allow, outage.LocalShare)
@@ -177,6 +179,7 @@ const limiterKind = "limiter"
 // compileMatch compiles the glob. The error is what is wanted.
 func (r *StoreRule) compileMatch() error {
 	kind, name, ok := strings.Cut(r.Match, "/")
+	// A star alone means every kind and every name; path.Match would not let it cross the slash.
 	if r.Match == "*" {
 		kind, name, ok = "*", "*", true
 	}
@@ -184,12 +187,14 @@ func (r *StoreRule) compileMatch() error {
 		return fmt.Errorf("a pattern such as gcra/api-*, limiter/* or *")
 	}
 	for k := gatehouse.Kind(1); int(k) < gatehouse.Kinds; k++ {
+		// The pattern is well-formed, as the whole of it was matched above.
 		r.kinds[k], _ = path.Match(kind, k.String())
 		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()
 	}
 	if none := func(gatehouse.Kind) bool { return false }; r.firstKind(none) == 0 {
 		return fmt.Errorf("a kind of controller before the slash, such as gcra, semaphore, limiter or *")
 	}
+	// A range such as [z-a] is accepted by path.Match and refused here.
 	expression, err := regexp.Compile(globExpression(name))
 	if err != nil {
 		return fmt.Errorf("a pattern such as gcra/api-*, with ranges such as [a-z]")

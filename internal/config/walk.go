@@ -41,6 +41,7 @@ func (f *File) readSetting(name string, node *yaml.Node) {
 		nodes = node.Content
 	}
 	for _, n := range nodes {
+		// One bad value drops the setting: a shorter list would be another setting.
 		value, ok := f.readScalar(name, n)
 		if !ok {
 			return
@@ -82,6 +83,7 @@ func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(str
 			f.Fault(positionOf(node), "%s here, want settings such as %s: …", kindName(node), names[0])
 			return
 		}
+		// The line of each key; the library is told not to complain about keys that come twice.
 		first := make(map[string]int)
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key, value := node.Content[i], node.Content[i+1]

@@ -37,6 +37,7 @@ func axisStep(top float64, count int) float64 {
 
 // drawGrid draws the axis of a panel, and the lines behind it. write formats a mark.
 func (p *picture) drawGrid(y, high int, top float64, write func(float64) string) {
+	// A low panel has room for fewer marks.
 	count := amountSteps
 	if high < amountHigh {
 		count = 2
@@ -48,6 +49,7 @@ func (p *picture) drawGrid(y, high int, top float64, write func(float64) string)
 		if v > top*1.0001 {
 			break
 		}
+		// SVG counts downwards, amounts grow upwards.
 		at := float64(y+high) - v/top*float64(high)
 		p.printf(`<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="%s"/>`,
 			svgLeft, at, svgWidth-svgRight, at, gridColour)
@@ -66,6 +68,7 @@ func (p *picture) drawAxisLabel(y, high int, name string) {
 // drawEventMarks draws lines through the picture where something happened, if they are few.
 func (p *picture) drawEventMarks(y int) {
 	events := p.report.Events[1:]
+	// Too many lines would hide the curves. The lanes show the events in any case.
 	if len(events) > manyEvents {
 		return
 	}
@@ -92,6 +95,7 @@ func (p *picture) drawLanes(y int) {
 		from, to := p.x(e.At), p.x(min(e.At+e.For, p.report.Duration))
 		title := fmt.Sprintf("%s %s %s", shortTime(e.At), e.Do, e.Where)
 		p.printf(`<g fill="%s"><title>%s</title>`, eventColour, html.EscapeString(title))
+		// An event without a duration is a dot alone.
 		if to > from {
 			p.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="6" rx="3" fill-opacity="0.4"/>`,
 				from, middle-3, to-from)
@@ -111,6 +115,7 @@ func (p *picture) drawTimeAxis(y int) {
 	unit, name := timeUnit(by)
 	p.printf(`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s"/>`,
 		svgLeft, y, svgWidth-svgRight, y, quietColour)
+	// Marks begin at the start of the run, also when measuring begins later.
 	for at := time.Duration(0); at <= duration; at += by {
 		p.printf(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="%s"/>`,
 			p.x(at), y, p.x(at), y+5, quietColour)

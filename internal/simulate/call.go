@@ -110,6 +110,7 @@ func (c *rpcCall) handleAtTask(t *task, run int) {
 	for i := range a.grants {
 		a.grants[i].Lease = roundLease(a.grants[i].Lease)
 	}
+	// The client needs the server's clock to know how long the lease is, as the clocks may differ.
 	a.clock = t.localTime()
 	w.scheduleAfter(back, func() {
 		w.counts.Answers++
@@ -121,6 +122,7 @@ func (c *rpcCall) handleAtTask(t *task, run int) {
 func (c *rpcCall) followRedirect(master *task) {
 	c.w.counts.Redirects++
 	c.hops++
+	// Servers that point at each other during an election would send the call round in circles.
 	if master == nil || c.hops > c.from.maxHops || c.tried[master.position] {
 		c.tryNextTask()
 		return
@@ -133,6 +135,7 @@ func (c *rpcCall) followRedirect(master *task) {
 func (c *rpcCall) tryNextTask() {
 	tasks := len(c.from.node.tasks)
 	if c.from.triesAll {
+		// Beginning with the one whose turn it is, so that clients spread over the tasks.
 		for i := range tasks {
 			if next := (c.from.nextTask + i) % tasks; !c.tried[next] {
 				c.from.task = next
@@ -144,6 +147,7 @@ func (c *rpcCall) tryNextTask() {
 		c.from.nextTask = (c.from.nextTask + 1) % tasks
 	}
 	c.w.counts.Failures++
+	// The connection is given up; the next call begins with the next task.
 	c.from.task = -1
 	c.onResponse(rpcResponse{})
 }

@@ -46,6 +46,7 @@ const anyNode = "any"
 // checkScenario checks the parts of a scenario against each other.
 func (r *scenarioReader) checkScenario(node *yaml.Node, s *Scenario) {
 	r.checkTree(node, s)
+	// Nothing would be measured at all.
 	if s.measureFrom >= s.duration {
 		r.addFault(node, "measure begins at %v, want that before the end at %v", s.measureFrom, s.duration)
 	}
@@ -75,6 +76,7 @@ func (r *scenarioReader) checkScenario(node *yaml.Node, s *Scenario) {
 
 // checkExpectation fills in the time an expectation looks at, which must lie within the run.
 func (r *scenarioReader) checkExpectation(at *yaml.Node, e *expectation, s *Scenario) {
+	// Without a beginning of its own, an expectation starts where the measuring does.
 	if e.from < 0 {
 		e.from = s.measureFrom
 		if e.to != 0 && e.to <= e.from {
@@ -97,6 +99,7 @@ func (r *scenarioReader) checkTree(node *yaml.Node, s *Scenario) {
 			len(s.levels), len(s.groups))
 		return
 	}
+	// The capacity belongs to one server. Below it any number may be.
 	if s.levels[0].count != 1 {
 		r.addFault(listItem(node, "servers", 0), "%d roots, want 1", s.levels[0].count)
 	}
@@ -121,6 +124,7 @@ func (r *scenarioReader) checkTree(node *yaml.Node, s *Scenario) {
 		if below[g.of] == 0 {
 			r.addFault(listItem(node, "clients", i), "of is %q, want the name of a level of servers", g.of)
 		}
+		// Bounded as above.
 		clients = min(clients+below[g.of]*g.recipe.count, MaxClients+1)
 	}
 	if clients > MaxClients {

@@ -65,6 +65,7 @@ func (c *simClient) startClient() {
 	c.runs++
 	c.wakeAt = never
 	c.caller.task = -1
+	// A new process knows nothing of the leases it had.
 	c.holder = capacity.NewHolder(capacity.HolderConfig{
 		MinRefresh: c.group.minRefresh, Random: c.w.networkRandom.Float64,
 	})
@@ -85,6 +86,7 @@ func (c *simClient) stepWants(run int) {
 	}
 	g := c.group
 	c.step++
+	// The recipe is over and starts again with what the client began with.
 	if g.reset > 0 && c.step >= g.stepsPerTurn() {
 		c.step, c.wants.now = 0, c.wants.base
 	} else {
@@ -124,6 +126,7 @@ func (c *simClient) scheduleWake() {
 	if instant.IsZero() {
 		return
 	}
+	// The holder's time is that of the client's own clock, which may be ahead or behind.
 	next := max(virtualTime(instant, c.skew), c.w.now)
 	if next >= c.wakeAt {
 		return
@@ -178,6 +181,7 @@ func (c *simClient) noteResponse(amount float64) {
 
 // recordUsage passes what the client may use from now on to the measurement.
 func (c *simClient) recordUsage(now time.Time) {
+	// A client that is up uses all it may, wanted or not: what it does not want is not useful, but held.
 	u := clientUsage{wants: c.wants.now}
 	amount, leased := c.holder.Capacity(now, resourceName)
 	if amount < 0 {
@@ -205,6 +209,8 @@ func (c *simClient) stopClient(release bool) {
 	c.runs++
 	c.responseOnWay = false
 	c.w.measure.noteUsage(c, clientUsage{})
+	// A release is sent once and not repeated. Without a master, or while the client is cut off, it is lost,
+	// and the server has to wait for the end of the lease.
 	if master := c.node.master; release && master != nil && master.up && !c.caller.cut {
 		delay := c.w.timeWithin(c.w.scenario.network.delay, c.w.networkRandom)
 		c.released = c.w.now + delay

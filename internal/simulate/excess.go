@@ -28,6 +28,7 @@ func (e *excess) addInterval(from, to time.Duration, over bool, by float64) {
 			e.list = append(e.list, Over{At: from})
 		}
 	}
+	// The size at each instant counts for the extreme, the length for the sum.
 	e.time += to - from
 	e.most = max(e.most, by)
 	// Only the excess that is still open can grow, and it is the last of the list if the list has not been
@@ -61,6 +62,7 @@ func (s *shortage) advanceTo(now time.Duration) {
 }
 
 func (s *shortage) addPart(to time.Duration, given float64) {
+	// Rounding must not count as an excess.
 	by := s.used - given
 	s.excess.addInterval(s.last, to, by > tolerance*max(1, given, s.used), by)
 	s.last = to

@@ -82,6 +82,7 @@ func parseExpectation(text string) (expectation, error) {
 		return e, fmt.Errorf("%q is of %s, want that for satisfied alone", text, e.of)
 	}
 	var err error
+	// The defaults stay where a time is left out: -1 for the beginning, 0 for the end.
 	for i, to := range []*time.Duration{&e.from, &e.to} {
 		if part[3+i] == "" {
 			continue
@@ -132,6 +133,7 @@ func shortTime(d time.Duration) string {
 
 // holdsFor reports whether what was measured is what was expected.
 func (e *expectation) holdsFor(measured float64) bool {
+	// The value was read from a percentage, and so is rounded.
 	const rounding = 1e-9
 	switch e.compare {
 	case "<=":

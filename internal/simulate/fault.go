@@ -41,6 +41,7 @@ func (r *scenarioReader) joinFaults(name string) error {
 	})
 	var text strings.Builder
 	for i, fault := range r.faults {
+		// A file of another format would have a fault in each line.
 		if i == maxFaults {
 			fmt.Fprintf(&text, "and %d more\n", len(r.faults)-i)
 			break

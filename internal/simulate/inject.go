@@ -50,6 +50,7 @@ func (w *world) applyEvent(h *scheduledEvent) {
 		where, undo = w.applyToAll(h)
 	}
 	w.measure.noteEvent(RecordedEvent{At: w.now, Do: string(h.kind), Where: where, For: lasts})
+	// An event without a duration is never undone.
 	if undo != nil && lasts > 0 {
 		w.scheduleAfter(lasts, undo)
 	}
@@ -96,6 +97,7 @@ func (w *world) applyToNode(
 		undo = electAgain
 	case eventElect:
 		w.electAny(n, nil)
+	// The old master is elected again only if it is the only task.
 	case eventElection:
 		before := n.master
 		w.resignMaster(n)
@@ -134,6 +136,7 @@ func (w *world) electAny(n *serverNode, not *task) {
 		switch {
 		case t.up && t != not:
 			among = append(among, t)
+		// The task to be avoided is still better than none.
 		case t.up:
 			spare = append(spare, t)
 		}
@@ -188,6 +191,7 @@ func (w *world) restartMaster(n *serverNode) (undo func()) {
 func (w *world) cutOff(n *serverNode, cut bool) {
 	n.cut = cut
 	for _, t := range n.tasks {
+		// A process that starts meanwhile takes the state from its node.
 		if t.parent != nil {
 			t.parent.cut = cut
 		}
@@ -237,6 +241,7 @@ func (c *simClient) shiftWants(by float64) {
 
 // applyToAll applies an event to the network or the root.
 func (w *world) applyToAll(h *scheduledEvent) (where string, undo func()) {
+	// The loss that was in force before comes back, so nested events end in their own order.
 	if h.kind == eventLoss {
 		before := w.extraLoss
 		w.extraLoss = h.loss

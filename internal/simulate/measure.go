@@ -91,6 +91,7 @@ func newMeasure(s *Scenario) *measurement {
 	m.state.groups = make([]groupTotals, len(s.groups))
 	for _, e := range s.expectations {
 		to := e.to
+		// Without an end of its own, an expectation goes on to the end of the run.
 		if to == 0 {
 			to = s.duration
 		}
@@ -105,6 +106,7 @@ func newMeasure(s *Scenario) *measurement {
 
 // advanceTo counts the time since the last event, in which nothing changed.
 func (m *measurement) advanceTo(now time.Duration) {
+	// Several events may fall on one instant.
 	if now <= m.now {
 		return
 	}
@@ -132,6 +134,7 @@ func (t *intervalMeter) addInterval(from, now time.Duration, s *runState) {
 	t.given += min(s.leased, possible) * seconds
 	t.useful += min(s.useful, possible) * seconds
 	t.leased += s.leased * seconds
+	// Expectations may be about one group; all else is about all clients.
 	asked := groupTotals{s.wants, s.useful}
 	if t.group >= 0 {
 		asked = s.groups[t.group]
@@ -139,12 +142,14 @@ func (t *intervalMeter) addInterval(from, now time.Duration, s *runState) {
 	t.wanted += asked.wants * seconds
 	t.satisfied += asked.useful * seconds
 	t.capacity += s.capacity * seconds
+	// The first instant of an extreme is kept, for the report.
 	if share := ratio(s.leased, possible); share < t.lowest {
 		t.lowest, t.lowestAt = share, from
 	}
 	if share := ratio(s.leased, s.capacity); share > t.peak {
 		t.peak, t.peakAt = share, from
 	}
+	// Use without a lease is added here alone: the server cannot prevent it.
 	t.safePeak = max(t.safePeak, ratio(s.leased+s.safe, s.capacity))
 	t.over.addInterval(from, now, s.isOver(), s.confirmed-s.capacity)
 	t.brief.addInterval(from, now, s.isAbove() && !s.isOver(), s.leased-s.capacity)
@@ -168,6 +173,7 @@ func (m *measurement) noteUsage(c *simClient, u clientUsage) {
 	m.state.safe += u.safe - before.safe
 	m.state.useful += u.useful() - before.useful()
 	m.state.groups[c.group.position].replaceUsage(before, u)
+	// Wants alone do not change what the servers above have given.
 	if u.leased == before.leased {
 		return
 	}
@@ -195,6 +201,7 @@ func (w *world) takeSample() {
 		fresh.groups[c.group.position].replaceUsage(clientUsage{}, c.usage)
 	}
 	m.state = fresh
+	// What happens before the measuring starts is left out, as in all other statistics.
 	if w.now >= m.samplesFrom {
 		m.samples++
 		if m.state.isAbove() {

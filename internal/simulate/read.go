@@ -37,6 +37,7 @@ func Read(name string, text []byte) (*Scenario, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s has %d bytes, want a scenario of at most %d", name, len(text), MaxSize)
 	}
+	// Without a tree there is nothing to look for more faults in.
 	node, err := parseDocument(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", name, err)
@@ -133,6 +134,7 @@ func (r *scenarioReader) readAlgorithm(node *yaml.Node, a *capacity.Algorithm) {
 		"learning_mode_duration": learning,
 		"parameters":             r.readList(parameter),
 	}, "kind", "lease_length", "refresh_interval")
+	// Such clients would lose their lease before each refresh.
 	if a.LeaseLength < a.RefreshInterval {
 		r.addFault(node, "lease_length is %v, want at least the refresh_interval of %v",
 			a.LeaseLength, a.RefreshInterval)
@@ -146,6 +148,7 @@ func (r *scenarioReader) readNetwork(node *yaml.Node, n *networkModel) {
 		"timeout": readValue(r, &n.timeout, parsePositiveTime),
 		"skew":    readValue(r, &n.skew, parseTime),
 	})
+	// Otherwise every call might fail, and the run would show nothing but that.
 	if n.delay.most >= n.timeout {
 		r.addFault(node, "delay is up to %v, want less than the timeout of %v", n.delay.most, n.timeout)
 	}
@@ -183,6 +186,7 @@ func (r *scenarioReader) readGroup(node *yaml.Node, s *Scenario) {
 func (r *scenarioReader) readRandomEvents(node *yaml.Node, m *randomEvents) {
 	kind := func(n *yaml.Node) {
 		h := r.readEvent(n)
+		// All kinds are equally likely unless weights are given.
 		if h.weight == 0 {
 			h.weight = 1
 		}

@@ -53,10 +53,12 @@ func parseRecipe(text string) (recipe, error) {
 		return recipe{}, fmt.Errorf("%q changes by %s, want one of %s",
 			text, r.change, strings.Join(changes, ", "))
 	}
+	// The expression admits 1.2.3, so this can fail.
 	r.by, err = strconv.ParseFloat(part[4], 64)
 	if err != nil {
 		return recipe{}, fmt.Errorf("%q changes by %q, want a number", text, part[4])
 	}
+	// Kept as a part of 1.
 	if r.relative {
 		r.by /= 100
 	}
@@ -76,6 +78,7 @@ func (r *recipe) next(w wantsState, step, turn int, random *rand.Rand) float64 {
 	} else if r.relative {
 		by *= w.base
 	}
+	// One turn of the sine in turn steps.
 	angle := 2 * math.Pi * float64(step) / float64(turn)
 	switch r.change {
 	case "constant_increase":

@@ -77,6 +77,7 @@ func Run(s *Scenario, seed uint64) *RunReport {
 	w := newWorld(s, seed)
 	w.runEvents()
 	m := w.measure
+	// The run's end closes the time of the last event.
 	m.settleLastEvent()
 	r := &RunReport{
 		Scenario: s.Name, Title: s.Title, Seed: seed, Servers: len(w.nodes), Clients: len(w.clients),
@@ -105,12 +106,15 @@ func (w *world) sumShortages() []Shortage {
 	for i := range w.scenario.levels {
 		sum := Shortage{Level: w.scenario.levels[i].name}
 		for _, n := range w.nodes {
+			// The root has no parent that could give it less.
 			if n.parent == nil || n.level != sum.Level {
 				continue
 			}
+			// Counts the time up to the end of the run.
 			n.shortage.advanceTo(w.now)
 			sum.Times += n.shortage.count
 			sum.For += n.shortage.time
+			// The worst server of the level is named.
 			if n.shortage.most > sum.Most {
 				sum.Most, sum.Where = n.shortage.most, n.name
 			}

@@ -34,6 +34,7 @@ func newSeries(duration time.Duration) *timeSeries {
 func (s *timeSeries) addInterval(from, to time.Duration, st *runState) {
 	for from < to {
 		i := min(int(from/s.width), len(s.bins)-1)
+		// The part of the interval that lies in this bin.
 		end := min(to, time.Duration(i+1)*s.width)
 		// The widths are rounded up, so the last bin takes all that is left.
 		if i == len(s.bins)-1 {

@@ -55,7 +55,9 @@ type picture struct {
 func (r *RunReport) SVG() []byte {
 	p := &picture{report: r}
 	p.findScale()
+	// The picture is as high as its lanes need, so the scale must be known first.
 	lanes := len(p.kinds) * laneHigh
+	// Without events there are no lanes, and no gap for them.
 	p.height = svgTop + amountHigh + panelGap + shareHigh + axisHigh
 	if lanes > 0 {
 		p.height += lanes + panelGap
@@ -133,6 +135,7 @@ func (p *picture) drawLegend() {
 		{leasedColour, "held by leases", ""}, {safeColour, "used without, on top", ""},
 		{overColour, "above the capacity", ""}, {shareColour, "handed out of what could be", ""},
 	} {
+		// What does not occur in the picture is left out.
 		if entry.colour == safeColour && !p.safe {
 			continue
 		}
@@ -161,12 +164,14 @@ func (p *picture) newCurve(y, high int, top float64, value func(b *seriesBin) fl
 	s := p.report.series
 	for i := range s.bins {
 		b := &s.bins[i]
+		// A run shorter than the picture is wide leaves bins empty.
 		if b.seconds == 0 {
 			continue
 		}
 		// A bit above the top is allowed, so that the line leaves the panel visibly; the clip path hides the
 		// rest.
 		v := min(max(value(b)/top, 0), 1.02)
+		// The value is drawn in the middle of its bin, the last of which may end after the run.
 		middle := min(time.Duration(i)*s.width+s.width/2, p.report.Duration)
 		c = append(c, struct{ x, y float64 }{p.x(middle), float64(y+high) - v*float64(high)})
 	}
@@ -177,6 +182,7 @@ func (p *picture) newCurve(y, high int, top float64, value func(b *seriesBin) fl
 func (c curve) svgPath() string {
 	var d strings.Builder
 	for i, at := range c {
+		// Inner points of a straight piece are left out, to keep the file small.
 		if i > 0 && i+1 < len(c) && looksFlat(c[i-1].y, at.y) && looksFlat(at.y, c[i+1].y) {
 			continue // in the middle of a straight piece
 		}
@@ -246,6 +252,7 @@ func (p *picture) drawCutOff(y int) {
 			most, at = v, time.Duration(i)*p.report.series.width
 		}
 	}
+	// Everything fits, so there is nothing to say.
 	if most <= p.top {
 		return
 	}
@@ -267,6 +274,7 @@ func (p *picture) drawOvers(y int) {
 		if !b.over {
 			continue
 		}
+		// From the capacity line up to the highest amount within the bin.
 		high := (b.most - b.capacity/b.seconds) / p.top * amountHigh
 		base := float64(y+amountHigh) - b.capacity/b.seconds/p.top*amountHigh
 		p.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`,

@@ -52,6 +52,7 @@ func (t *task) startProcess() {
 		return
 	}
 	t.server.Follow(t.localTime())
+	// A new process has no connection yet, and begins with a random task of the parent.
 	t.parent = &rpcCaller{node: t.node.parent, task: -1, cut: t.node.cut, maxHops: parentHops}
 	t.parent.nextTask = t.w.networkRandom.IntN(len(t.node.parent.tasks))
 }
@@ -97,12 +98,15 @@ func (t *task) grantLeases(q rpcRequest) rpcResponse {
 	grants := make([]capacity.Grant, 0, len(q.requests))
 	for i := range q.requests {
 		r := q.requests[i]
+		// The request has travelled as well, in whole seconds. The caller's copy stays as it is.
 		r.Has = roundLease(r.Has)
 		g, err := t.server.Lease(now, q.who, &r)
+		// The others of the request are decided all the same.
 		if err != nil {
 			continue // one lease too many, say: the caller sees that its answer is missing
 		}
 		grants = append(grants, g)
+		// Counted because a client that gets nothing has to stop, which the algorithms should avoid.
 		if g.Lease.Capacity == 0 && r.Demands[0].Wants > 0 {
 			t.w.counts.ZeroGrants++
 			t.w.measure.zeroGrant(t.w.now)
@@ -134,6 +138,7 @@ func (t *task) isDetached(now time.Time, claim bool) bool {
 
 // expireLater removes leases when they run out, even if no request comes.
 func (t *task) expireLater() {
+	// One look at a time is planned. It finds out itself when the next is needed.
 	if t.expireAt > t.w.now {
 		return // it will look then
 	}
@@ -167,6 +172,7 @@ func (t *task) planAsking() {
 	if next >= t.askAt {
 		return
 	}
+	// Later by up to a tenth of the wait, so that the servers of a level do not ask all at once.
 	next += time.Duration(askSpread * t.w.networkRandom.Float64() * float64(next-t.w.now))
 	t.askAt = next
 	t.planNumber++
@@ -249,6 +255,8 @@ func (t *task) applyResponse(a rpcResponse) {
 		return
 	}
 	lease := a.grants[0].Lease
+	// In learning mode the grant only repeats what was reported, while the parent keeps for this server what
+	// it had given before.
 	given := lease.Capacity
 	if status, _ := t.server.Find(t.localTime(), resourceName); status.Learning {
 		given = max(given, t.node.shortage.given) // the parent keeps for it what it had

@@ -134,6 +134,7 @@ func (r *RunReport) Line() string {
 			break
 		}
 	}
+	// Statistics are written as in the long report.
 	write := func(name string) string { return statistics[name].unit.formatValue(r.Figures[name]) }
 	return fmt.Sprintf("%-12s seed %-6d handed out %7s  useful %7s  lowest %7s  peak %7s  over %s for %s  %s",
 		r.Scenario, r.Seed, write("handed_out"), write("useful"), write("lowest"), write("peak"),

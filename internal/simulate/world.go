@@ -89,6 +89,7 @@ func newWorld(s *Scenario, seed uint64) *world {
 	for _, c := range w.clients {
 		w.scheduleAfter(w.randomTime(c.group.start), c.startClient)
 	}
+	// Sampling and events go on by themselves from here: each plans the next.
 	w.scheduleAfter(s.sampleEvery, w.takeSample)
 	w.scheduleEvents()
 	return w
@@ -100,6 +101,7 @@ func (w *world) newLevel(level int, above []*serverNode) []*serverNode {
 	var made []*serverNode
 	for _, parent := range above {
 		for range l.count {
+			// Names count through the whole level, and not below each parent.
 			n := &serverNode{name: w.scenario.nodeName(level, len(made)), level: l.name, parent: parent}
 			n.position = len(w.nodes)
 			n.shortage = &shortage{}
@@ -135,6 +137,7 @@ func (w *world) scheduleAfter(d time.Duration, do func()) {
 
 func (w *world) scheduleAt(when time.Duration, do func()) {
 	w.sequence++
+	// The past cannot be changed: what should have been done before is done now.
 	w.queue.Push(queuedAction{max(when, w.now), w.sequence, do})
 }
 
@@ -146,6 +149,7 @@ func (w *world) runEvents() {
 		w.now = e.at
 		e.do()
 	}
+	// The time after the last action counts as well.
 	w.now = w.scenario.duration
 	w.measure.advanceTo(w.now)
 }
@@ -168,6 +172,7 @@ func (w *world) randomSkew() time.Duration {
 func (w *world) randomTime(s timeRange) time.Duration { return w.timeWithin(s, w.eventRandom) }
 
 func (w *world) timeWithin(s timeRange, random *rand.Rand) time.Duration {
+	// Without a draw, so that a fixed duration leaves the sequence of random numbers alone.
 	if s.most <= s.least {
 		return s.least
 	}

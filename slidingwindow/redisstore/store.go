@@ -82,6 +82,7 @@ func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 	for j, i := range unknown {
 		again[j] = s.buildCommand(&pushes[i], s.byText)
 	}
+	// Without a second check for unknown scripts: EVAL carries the text.
 	for j, answer := range s.client.DoMulti(ctx, again...) {
 		readReply(&pushes[unknown[j]], answer)
 	}
@@ -134,6 +135,7 @@ func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.
 		delta := strconv.FormatInt(p.Delta, 10)
 		return call(&s.add, []string{count}, []string{delta, milliseconds})
 	}
+	// Base 36 keeps the field names of the sums short, which Redis stores for each source.
 	source, sum := strconv.FormatUint(p.Source, 36), strconv.FormatInt(p.Sum, 10)
 	return call(&s.push, []string{count, sums}, []string{source, sum, milliseconds})
 }
@@ -148,11 +150,13 @@ func countKey(p *slidingwindow.Push) string {
 // is false for the few names for which none in the same slot can be found.
 func sumsKey(count string) (sums string, ok bool) {
 	const suffix = "/sums"
+	// The key has a hash tag of its own, which the suffix does not change.
 	if _, after, found := strings.Cut(count, "{"); found {
 		if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
 			return count + suffix, true
 		}
 	}
+	// The tag would end at the first brace inside the name, so the two keys would differ in it.
 	if strings.Contains(count, "}") {
 		return "", false
 	}
