@@ -12,8 +12,8 @@ type clock struct{ start time.Time }
 // newClock returns a clock that starts now.
 func newClock() clock { return clock{time.Now()} }
 
-func (c clock) now() int64 { return int64(time.Since(c.start)) }
+func (c clock) nowNanos() int64 { return int64(time.Since(c.start)) }
 
-func (c clock) at(t time.Time) int64 { return int64(max(-horizon, min(t.Sub(c.start), horizon))) }
+func (c clock) toNanos(t time.Time) int64 { return int64(max(-horizon, min(t.Sub(c.start), horizon))) }
 
-func (c clock) time(instant int64) time.Time { return c.start.Add(time.Duration(instant)) }
+func (c clock) toTime(instant int64) time.Time { return c.start.Add(time.Duration(instant)) }

@@ -16,11 +16,11 @@ import (
 // had never been, and is dropped in passing by later calls. When as many keys are kept as may be, a key
 // that is not among them is refused, and nothing is kept about it. So is one of more than MaxKey bytes.
 type Keyed struct {
-	gcra    atomic.Pointer[gcra]
+	gcra    atomic.Pointer[gcraParams]
 	clock   clock
 	seed    maphash.Seed
 	maxKeys int64
-	parts   []part
+	shards  []keyShard
 	_       [64]byte // what is before is only read
 	keys    atomic.Int64
 }
@@ -47,33 +47,33 @@ func NewKeyed(rate Rate, maxKeys int) (*Keyed, error) {
 	}
 	k := &Keyed{
 		clock: newClock(), seed: maphash.MakeSeed(), maxKeys: int64(maxKeys),
-		parts: newParts(maxKeys),
+		shards: newShards(maxKeys),
 	}
 	k.gcra.Store(g)
 	return k, nil
 }
 
 // Allow reports whether one of key may go now, and counts it if so.
-func (k *Keyed) Allow(key string) bool { return k.allow(key, k.clock.now(), 1) }
+func (k *Keyed) Allow(key string) bool { return k.allowNanos(key, k.clock.nowNanos(), 1) }
 
 // AllowN reports whether n of key may go now, and counts them if so: all of them or none. An n of 0
 // counts nothing; one below 0 or above Burst + 1 is never allowed.
-func (k *Keyed) AllowN(key string, n int64) bool { return k.allow(key, k.clock.now(), n) }
+func (k *Keyed) AllowN(key string, n int64) bool { return k.allowNanos(key, k.clock.nowNanos(), n) }
 
 // AllowAt is AllowN at another time than now. Times should not go back: what is worth nothing at one
 // time may be dropped, and is then missing at an earlier one.
 func (k *Keyed) AllowAt(key string, now time.Time, n int64) bool {
-	return k.allow(key, k.clock.at(now), n)
+	return k.allowNanos(key, k.clock.toNanos(now), n)
 }
 
-func (k *Keyed) allow(key string, now, n int64) bool {
+func (k *Keyed) allowNanos(key string, now, n int64) bool {
 	g := k.gcra.Load()
-	cost, ok := g.cost(n)
+	cost, ok := g.costOf(n)
 	if !ok {
 		return false
 	}
 	latest := now + g.tolerance - cost
-	return k.update(k.part(key), key, now, func(tat int64) (int64, bool) {
+	return k.updateKey(k.shardOf(key), key, now, func(tat int64) (int64, bool) {
 		next := max(tat, now)
 		return next + cost, next <= latest
 	})
@@ -81,17 +81,19 @@ func (k *Keyed) allow(key string, now, n int64) bool {
 
 // Decide is AllowN with the figures that a refused caller wants to know. For a key that cannot be kept
 // they are those of a limit that never allows anything.
-func (k *Keyed) Decide(key string, n int64) Decision { return k.decide(key, k.clock.now(), n) }
+func (k *Keyed) Decide(key string, n int64) Decision {
+	return k.decideNanos(key, k.clock.nowNanos(), n)
+}
 
 // DecideAt is Decide at another time than now, with what AllowAt says about it.
 func (k *Keyed) DecideAt(key string, now time.Time, n int64) Decision {
-	return k.decide(key, k.clock.at(now), n)
+	return k.decideNanos(key, k.clock.toNanos(now), n)
 }
 
-func (k *Keyed) decide(key string, now, n int64) (d Decision) {
+func (k *Keyed) decideNanos(key string, now, n int64) (d Decision) {
 	g := k.gcra.Load()
-	ok := k.update(k.part(key), key, now, func(tat int64) (next int64, allowed bool) {
-		d, next = g.decide(tat, now, n, true)
+	ok := k.updateKey(k.shardOf(key), key, now, func(tat int64) (next int64, allowed bool) {
+		d, next = g.decideRequest(tat, now, n, true)
 		return next, d.Allowed
 	})
 	if d.Allowed && !ok {
@@ -102,16 +104,16 @@ func (k *Keyed) decide(key string, now, n int64) (d Decision) {
 
 // Peek answers as Decide would if the key can be kept, and takes nothing. An n of 0 asks for the
 // figures alone.
-func (k *Keyed) Peek(key string, n int64) Decision { return k.peek(key, k.clock.now(), n) }
+func (k *Keyed) Peek(key string, n int64) Decision { return k.peekNanos(key, k.clock.nowNanos(), n) }
 
 // PeekAt is Peek at another time than now, with what AllowAt says about it.
 func (k *Keyed) PeekAt(key string, now time.Time, n int64) Decision {
-	return k.peek(key, k.clock.at(now), n)
+	return k.peekNanos(key, k.clock.toNanos(now), n)
 }
 
-func (k *Keyed) peek(key string, now, n int64) (d Decision) {
-	k.update(k.part(key), key, now, func(tat int64) (int64, bool) {
-		d, _ = k.gcra.Load().decide(tat, now, n, false)
+func (k *Keyed) peekNanos(key string, now, n int64) (d Decision) {
+	k.updateKey(k.shardOf(key), key, now, func(tat int64) (int64, bool) {
+		d, _ = k.gcra.Load().decideRequest(tat, now, n, false)
 		return 0, false
 	})
 	return d
@@ -125,27 +127,27 @@ func (k *Keyed) Delay(key string, n int64) time.Duration { return k.Peek(key, n)
 // never go: an n below 0 or above Burst + 1, a Size of 0, a wait of more than a hundred years, a key
 // that cannot be kept.
 func (k *Keyed) Reserve(key string, n int64) (r *Reservation, ok bool) {
-	return k.reservation(key, k.clock.now(), n)
+	return k.reserveNanos(key, k.clock.nowNanos(), n)
 }
 
 // ReserveAt is Reserve at another time than now, with what AllowAt says about it.
 func (k *Keyed) ReserveAt(key string, now time.Time, n int64) (r *Reservation, ok bool) {
-	return k.reservation(key, k.clock.at(now), n)
+	return k.reserveNanos(key, k.clock.toNanos(now), n)
 }
 
-func (k *Keyed) reservation(key string, now, n int64) (*Reservation, bool) {
-	p, wait, ok := k.reserve(key, now, n, int64(gatehouse.MaxDuration))
+func (k *Keyed) reserveNanos(key string, now, n int64) (*Reservation, bool) {
+	p, wait, ok := k.reserveWithin(key, now, n, int64(gatehouse.MaxDuration))
 	if !ok || wait > int64(gatehouse.MaxDuration) {
 		return nil, false
 	}
 	return &Reservation{place: p, key: key, clock: k.clock, owner: k}, true
 }
 
-// reserve takes a place for n of key unless the wait, in ns, is more than most.
-func (k *Keyed) reserve(key string, now, n, most int64) (at place, wait int64, ok bool) {
-	p := k.part(key)
-	kept := k.update(p, key, now, func(tat int64) (int64, bool) {
-		at, wait, ok = k.gcra.Load().place(tat, now, n)
+// reserveWithin takes a place for n of key unless the wait, in ns, is more than most.
+func (k *Keyed) reserveWithin(key string, now, n, most int64) (at reservedTime, wait int64, ok bool) {
+	p := k.shardOf(key)
+	kept := k.updateKey(p, key, now, func(tat int64) (int64, bool) {
+		at, wait, ok = k.gcra.Load().reserveTime(tat, now, n)
 		at.epoch = p.epoch
 		return at.next, ok && wait <= most
 	})
@@ -154,47 +156,49 @@ func (k *Keyed) reserve(key string, now, n, most int64) (at place, wait int64, o
 
 // giveBack implements owner.
 func (k *Keyed) giveBack(r *Reservation, now int64) {
-	p := k.part(r.key)
-	k.update(p, r.key, now, func(tat int64) (int64, bool) {
-		return tat - r.place.unused(tat), p.epoch == r.place.epoch
+	p := k.shardOf(r.key)
+	k.updateKey(p, r.key, now, func(tat int64) (int64, bool) {
+		return tat - r.place.returnableCost(tat), p.epoch == r.place.epoch
 	})
 }
 
 // Wait returns nil as soon as n of key may go. It is as Limiter's; the error is of code
 // [gatehouse.CodeInvalid] also when the key cannot be kept.
 func (k *Keyed) Wait(ctx context.Context, key string, n int64) error {
-	most, err := patience(ctx)
+	most, err := longestWait(ctx)
 	if err != nil {
 		return err
 	}
-	at, wait, ok := k.reserve(key, k.clock.now(), n, most)
+	at, wait, ok := k.reserveWithin(key, k.clock.nowNanos(), n, most)
 	if wait == 0 && ok {
 		return nil
 	}
 	if err := checkWait(n, wait, most, ok); err != nil {
 		return err
 	}
-	return (&Reservation{place: at, key: key, clock: k.clock, owner: k}).wait(ctx)
+	return (&Reservation{place: at, key: key, clock: k.clock, owner: k}).waitForStart(ctx)
 }
 
 // Refund gives back n that key took and did not use, as far as they still count; see Limiter's.
-func (k *Keyed) Refund(key string, n int64) { k.refund(key, k.clock.now(), n) }
+func (k *Keyed) Refund(key string, n int64) { k.refundNanos(key, k.clock.nowNanos(), n) }
 
 // RefundAt is Refund at another time than now, with what AllowAt says about it.
-func (k *Keyed) RefundAt(key string, now time.Time, n int64) { k.refund(key, k.clock.at(now), n) }
+func (k *Keyed) RefundAt(key string, now time.Time, n int64) {
+	k.refundNanos(key, k.clock.toNanos(now), n)
+}
 
-func (k *Keyed) refund(key string, now, n int64) {
-	k.update(k.part(key), key, now, func(tat int64) (int64, bool) {
-		return k.gcra.Load().back(tat, now, n), true
+func (k *Keyed) refundNanos(key string, now, n int64) {
+	k.updateKey(k.shardOf(key), key, now, func(tat int64) (int64, bool) {
+		return k.gcra.Load().refundedTAT(tat, now, n), true
 	})
 }
 
 // Reset forgets all that key took and reserved. To cancel a reservation made before gives nothing back;
 // now and then that is also true of one that another key made before.
 func (k *Keyed) Reset(key string) {
-	now := k.clock.now()
-	p := k.part(key)
-	k.update(p, key, now, func(int64) (int64, bool) {
+	now := k.clock.nowNanos()
+	p := k.shardOf(key)
+	k.updateKey(p, key, now, func(int64) (int64, bool) {
 		p.epoch++
 		return now, true
 	})

@@ -22,7 +22,7 @@ type Limiter struct {
 	// Every request writes what is before; what comes after is only read, so it gets a cache line of
 	// its own, which all cores can have at the same time.
 	_     [56]byte
-	gcra  atomic.Pointer[gcra]
+	gcra  atomic.Pointer[gcraParams]
 	clock clock
 }
 
@@ -42,24 +42,24 @@ func New(rate Rate) (*Limiter, error) {
 // Allow reports whether one may go now, and counts it if so.
 func (l *Limiter) Allow() bool {
 	g := l.gcra.Load()
-	return l.take(g, l.clock.now(), g.step)
+	return l.takeCost(g, l.clock.nowNanos(), g.step)
 }
 
 // AllowN reports whether n may go now, and counts them if so: all of them or none. An n of 0 counts
 // nothing; one below 0 or above Burst + 1 is never allowed.
-func (l *Limiter) AllowN(n int64) bool { return l.allow(l.clock.now(), n) }
+func (l *Limiter) AllowN(n int64) bool { return l.allowNanos(l.clock.nowNanos(), n) }
 
 // AllowAt is AllowN at another time than now. Times that go back find taken what was taken after
 // them.
-func (l *Limiter) AllowAt(now time.Time, n int64) bool { return l.allow(l.clock.at(now), n) }
+func (l *Limiter) AllowAt(now time.Time, n int64) bool { return l.allowNanos(l.clock.toNanos(now), n) }
 
-func (l *Limiter) allow(now, n int64) bool {
+func (l *Limiter) allowNanos(now, n int64) bool {
 	g := l.gcra.Load()
-	cost, ok := g.cost(n)
-	return ok && l.take(g, now, cost)
+	cost, ok := g.costOf(n)
+	return ok && l.takeCost(g, now, cost)
 }
 
-func (l *Limiter) take(g *gcra, now, cost int64) bool {
+func (l *Limiter) takeCost(g *gcraParams, now, cost int64) bool {
 	latest := now + g.tolerance - cost
 	for {
 		tat := l.tat.Load()
@@ -74,16 +74,18 @@ func (l *Limiter) take(g *gcra, now, cost int64) bool {
 }
 
 // Decide is AllowN with the figures that a refused caller wants to know.
-func (l *Limiter) Decide(n int64) Decision { return l.decide(l.clock.now(), n) }
+func (l *Limiter) Decide(n int64) Decision { return l.decideNanos(l.clock.nowNanos(), n) }
 
 // DecideAt is Decide at another time than now.
-func (l *Limiter) DecideAt(now time.Time, n int64) Decision { return l.decide(l.clock.at(now), n) }
+func (l *Limiter) DecideAt(now time.Time, n int64) Decision {
+	return l.decideNanos(l.clock.toNanos(now), n)
+}
 
-func (l *Limiter) decide(now, n int64) Decision {
+func (l *Limiter) decideNanos(now, n int64) Decision {
 	g := l.gcra.Load()
 	for {
 		tat := l.tat.Load()
-		d, next := g.decide(tat, now, n, true)
+		d, next := g.decideRequest(tat, now, n, true)
 		if !d.Allowed || l.tat.CompareAndSwap(tat, next) {
 			return d
 		}
@@ -91,13 +93,15 @@ func (l *Limiter) decide(now, n int64) Decision {
 }
 
 // Peek answers as Decide would, and takes nothing. An n of 0 asks for the figures alone.
-func (l *Limiter) Peek(n int64) Decision { return l.peek(l.clock.now(), n) }
+func (l *Limiter) Peek(n int64) Decision { return l.peekNanos(l.clock.nowNanos(), n) }
 
 // PeekAt is Peek at another time than now.
-func (l *Limiter) PeekAt(now time.Time, n int64) Decision { return l.peek(l.clock.at(now), n) }
+func (l *Limiter) PeekAt(now time.Time, n int64) Decision {
+	return l.peekNanos(l.clock.toNanos(now), n)
+}
 
-func (l *Limiter) peek(now, n int64) Decision {
-	d, _ := l.gcra.Load().decide(l.tat.Load(), now, n, false)
+func (l *Limiter) peekNanos(now, n int64) Decision {
+	d, _ := l.gcra.Load().decideRequest(l.tat.Load(), now, n, false)
 	return d
 }
 
@@ -108,27 +112,27 @@ func (l *Limiter) Delay(n int64) time.Duration { return l.Peek(n).RetryAfter }
 // Reserve takes the earliest place there is for n. ok is false, and nothing taken, when they can never
 // go: an n below 0 or above Burst + 1, a Size of 0, a wait of more than a hundred years.
 func (l *Limiter) Reserve(n int64) (r *Reservation, ok bool) {
-	return l.reservation(l.clock.now(), n)
+	return l.reserveNanos(l.clock.nowNanos(), n)
 }
 
 // ReserveAt is Reserve at another time than now.
 func (l *Limiter) ReserveAt(now time.Time, n int64) (r *Reservation, ok bool) {
-	return l.reservation(l.clock.at(now), n)
+	return l.reserveNanos(l.clock.toNanos(now), n)
 }
 
-func (l *Limiter) reservation(now, n int64) (*Reservation, bool) {
-	p, wait, ok := l.reserve(now, n, int64(gatehouse.MaxDuration))
+func (l *Limiter) reserveNanos(now, n int64) (*Reservation, bool) {
+	p, wait, ok := l.reserveWithin(now, n, int64(gatehouse.MaxDuration))
 	if !ok || wait > int64(gatehouse.MaxDuration) {
 		return nil, false
 	}
 	return &Reservation{place: p, clock: l.clock, owner: l}, true
 }
 
-// reserve takes a place for n unless the wait, in ns, is more than most.
-func (l *Limiter) reserve(now, n, most int64) (p place, wait int64, ok bool) {
+// reserveWithin takes a place for n unless the wait, in ns, is more than most.
+func (l *Limiter) reserveWithin(now, n, most int64) (p reservedTime, wait int64, ok bool) {
 	for {
 		tat := l.tat.Load()
-		p, wait, ok = l.gcra.Load().place(tat, now, n)
+		p, wait, ok = l.gcra.Load().reserveTime(tat, now, n)
 		if !ok || wait > most || l.tat.CompareAndSwap(tat, p.next) {
 			return p, wait, ok
 		}
@@ -141,7 +145,7 @@ func (l *Limiter) giveBack(r *Reservation, _ int64) {
 		tat := l.tat.Load()
 		// Reset changes the epoch before the time, so that the swap fails when it was not seen here.
 		if l.gcra.Load().epoch != r.place.epoch ||
-			l.tat.CompareAndSwap(tat, tat-r.place.unused(tat)) {
+			l.tat.CompareAndSwap(tat, tat-r.place.returnableCost(tat)) {
 			return
 		}
 	}
@@ -152,31 +156,31 @@ func (l *Limiter) giveBack(r *Reservation, _ int64) {
 // when its deadline comes before the place, and of code [gatehouse.CodeInvalid] when n can never go.
 // With an error nothing is taken, unless others wait behind: they were told times that count it in.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
-	most, err := patience(ctx)
+	most, err := longestWait(ctx)
 	if err != nil {
 		return err
 	}
-	p, wait, ok := l.reserve(l.clock.now(), n, most)
+	p, wait, ok := l.reserveWithin(l.clock.nowNanos(), n, most)
 	if wait == 0 && ok {
 		return nil
 	}
 	if err := checkWait(n, wait, most, ok); err != nil {
 		return err
 	}
-	return (&Reservation{place: p, clock: l.clock, owner: l}).wait(ctx)
+	return (&Reservation{place: p, clock: l.clock, owner: l}).waitForStart(ctx)
 }
 
 // Refund gives back n that were taken and not used, as far as they still count. As many more may go: with
 // reservations ahead, together with the last of them, which moves no nearer. An n below 1 does nothing.
-func (l *Limiter) Refund(n int64) { l.refund(l.clock.now(), n) }
+func (l *Limiter) Refund(n int64) { l.refundNanos(l.clock.nowNanos(), n) }
 
 // RefundAt is Refund at another time than now.
-func (l *Limiter) RefundAt(now time.Time, n int64) { l.refund(l.clock.at(now), n) }
+func (l *Limiter) RefundAt(now time.Time, n int64) { l.refundNanos(l.clock.toNanos(now), n) }
 
-func (l *Limiter) refund(now, n int64) {
+func (l *Limiter) refundNanos(now, n int64) {
 	for {
 		tat := l.tat.Load()
-		next := l.gcra.Load().back(tat, now, n)
+		next := l.gcra.Load().refundedTAT(tat, now, n)
 		if next == tat || l.tat.CompareAndSwap(tat, next) {
 			return
 		}
@@ -186,7 +190,7 @@ func (l *Limiter) refund(now, n int64) {
 // Reset forgets all that was taken and reserved: Limit may pass at once, as when the limiter was new.
 // To cancel a reservation made before gives nothing back.
 func (l *Limiter) Reset() {
-	l.change(func(g *gcra) *gcra {
+	l.swapParams(func(g *gcraParams) *gcraParams {
 		next := *g
 		next.epoch++
 		return &next
@@ -205,7 +209,7 @@ func (l *Limiter) SetRate(rate Rate) error {
 	if err != nil {
 		return err
 	}
-	l.change(func(g *gcra) *gcra {
+	l.swapParams(func(g *gcraParams) *gcraParams {
 		next := *made
 		next.epoch = g.epoch
 		return &next
@@ -213,7 +217,7 @@ func (l *Limiter) SetRate(rate Rate) error {
 	return nil
 }
 
-func (l *Limiter) change(to func(*gcra) *gcra) {
+func (l *Limiter) swapParams(to func(*gcraParams) *gcraParams) {
 	for {
 		g := l.gcra.Load()
 		if l.gcra.CompareAndSwap(g, to(g)) {

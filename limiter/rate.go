@@ -48,7 +48,7 @@ func (r Rate) check() error {
 // idle is the theoretical arrival time of who has taken nothing, before any instant there is.
 const idle = math.MinInt64
 
-// A gcra is a rate made ready for the generic cell rate algorithm. The state it works on is one number,
+// A gcraParams is a rate made ready for the generic cell rate algorithm. The state it works on is one number,
 // the theoretical arrival time (tat): the instant, in ns, at which the next request would arrive if all
 // came evenly. Every request moves it on by one step, and is let through while it is no further ahead
 // of the present than the tolerance.
@@ -56,7 +56,7 @@ const idle = math.MinInt64
 // Times are within horizon, tolerances and the waits that are granted within 100 years: so tat is at most
 // 230 years from the start, and 292 fit. A step beyond that may not be added before it is clear that it
 // is granted.
-type gcra struct {
+type gcraParams struct {
 	rate      Rate
 	limit     int64  // the most that can pass at once
 	step      int64  // ns from one request to the next
@@ -65,37 +65,37 @@ type gcra struct {
 }
 
 // newGCRA returns an error of CodeInvalid when the rate makes no sense.
-func newGCRA(rate Rate) (*gcra, error) {
+func newGCRA(rate Rate) (*gcraParams, error) {
 	if err := rate.check(); err != nil {
 		return nil, err
 	}
 	if rate.Size == 0 {
-		return &gcra{rate: rate, tolerance: -1}, nil
+		return &gcraParams{rate: rate, tolerance: -1}, nil
 	}
 	limit := rate.Burst + 1
 	step := int64(rate.Interval) / rate.Size
-	return &gcra{rate: rate, limit: limit, step: step, tolerance: step * limit}, nil
+	return &gcraParams{rate: rate, limit: limit, step: step, tolerance: step * limit}, nil
 }
 
-// cost is how far n requests move the theoretical arrival time; ok is false when they can never pass.
-func (g *gcra) cost(n int64) (cost int64, ok bool) {
+// costOf is how far n requests move the theoretical arrival time; ok is false when they can never pass.
+func (g *gcraParams) costOf(n int64) (cost int64, ok bool) {
 	return n * g.step, n >= 0 && n <= g.limit
 }
 
-// place returns where n more requests would stand and how long, in ns, they have to wait; ok is false
+// reserveTime returns where n more requests would stand and how long, in ns, they have to wait; ok is false
 // when they can never pass.
-func (g *gcra) place(tat, now, n int64) (p place, wait int64, ok bool) {
-	cost, ok := g.cost(n)
+func (g *gcraParams) reserveTime(tat, now, n int64) (p reservedTime, wait int64, ok bool) {
+	cost, ok := g.costOf(n)
 	if !ok || g.tolerance < 0 {
-		return place{}, 0, false
+		return reservedTime{}, 0, false
 	}
 	next := max(tat, now)
 	wait = max(0, next-now-(g.tolerance-cost))
-	return place{begin: now + wait, next: next + cost, cost: cost, epoch: g.epoch}, wait, true
+	return reservedTime{begin: now + wait, next: next + cost, cost: cost, epoch: g.epoch}, wait, true
 }
 
-// back is the theoretical arrival time after n requests were given back.
-func (g *gcra) back(tat, now, n int64) int64 {
+// refundedTAT is the theoretical arrival time after n requests were given back.
+func (g *gcraParams) refundedTAT(tat, now, n int64) int64 {
 	if tat <= now || n <= 0 || g.step == 0 {
 		return tat
 	}
@@ -105,17 +105,17 @@ func (g *gcra) back(tat, now, n int64) int64 {
 	return tat - n*g.step
 }
 
-// A place is where requests stand. Instants and lengths of time are ns, instants since the clock's start.
-type place struct {
+// A reservedTime says when requests may go. Instants and durations are ns, instants since the clock's start.
+type reservedTime struct {
 	begin int64 // when they may go
 	next  int64 // the theoretical arrival time behind them
 	cost  int64
 	epoch uint64
 }
 
-// unused is how much of the place comes free when it is given back: all of the last one, and nothing of
-// one before, because those behind were told times that count it in.
-func (p place) unused(tat int64) int64 {
+// returnableCost is how much comes free when the reservation is cancelled: all of the last one, and nothing
+// of an earlier one, because the times of later callers already count it in.
+func (p reservedTime) returnableCost(tat int64) int64 {
 	if tat != p.next {
 		return 0
 	}
@@ -141,10 +141,10 @@ type Decision struct {
 	ResetAfter time.Duration
 }
 
-// decide is the decision about n requests. Its figures are those after they have gone, if take is true
+// decideRequest is the decision about n requests. Its figures are those after they have gone, if take is true
 // and they may.
-func (g *gcra) decide(tat, now, n int64, take bool) (d Decision, next int64) {
-	p, wait, ok := g.place(tat, now, n)
+func (g *gcraParams) decideRequest(tat, now, n int64, take bool) (d Decision, next int64) {
+	p, wait, ok := g.reserveTime(tat, now, n)
 	d = Decision{Allowed: ok && wait == 0, Limit: g.limit, RetryAfter: time.Duration(wait)}
 	if !ok {
 		d.RetryAfter = gatehouse.Forever

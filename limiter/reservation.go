@@ -11,7 +11,7 @@ import (
 // A Reservation is a place in the time to come that was taken: who has it goes at Start, and counts
 // whether it goes or not, unless it is cancelled before.
 type Reservation struct {
-	place place
+	place reservedTime
 	key   string // of a Keyed
 	clock clock
 	owner owner
@@ -25,22 +25,22 @@ type owner interface {
 }
 
 // Start returns when to go.
-func (r *Reservation) Start() time.Time { return r.clock.time(r.place.begin) }
+func (r *Reservation) Start() time.Time { return r.clock.toTime(r.place.begin) }
 
 // Delay returns how long it is from now until Start, 0 when that is now or over.
 func (r *Reservation) Delay() time.Duration {
-	return time.Duration(max(0, r.place.begin-r.clock.now()))
+	return time.Duration(max(0, r.place.begin-r.clock.nowNanos()))
 }
 
 // Cancel gives the place back, and reports whether it lay ahead: one whose Start is now or over, or
 // that was cancelled before, stays as it is. The place comes free only while it is the last: those who
 // came later were told times that count it in.
-func (r *Reservation) Cancel() bool { return r.cancel(r.clock.now()) }
+func (r *Reservation) Cancel() bool { return r.cancelNanos(r.clock.nowNanos()) }
 
 // CancelAt is Cancel at another time than now.
-func (r *Reservation) CancelAt(now time.Time) bool { return r.cancel(r.clock.at(now)) }
+func (r *Reservation) CancelAt(now time.Time) bool { return r.cancelNanos(r.clock.toNanos(now)) }
 
-func (r *Reservation) cancel(now int64) bool {
+func (r *Reservation) cancelNanos(now int64) bool {
 	if r.place.begin <= now || r.ended.Swap(true) {
 		return false
 	}
@@ -48,8 +48,8 @@ func (r *Reservation) cancel(now int64) bool {
 	return true
 }
 
-// wait returns nil at Start, and cancels if ctx ends before.
-func (r *Reservation) wait(ctx context.Context) error {
+// waitForStart returns nil at Start, and cancels if ctx ends before.
+func (r *Reservation) waitForStart(ctx context.Context) error {
 	timer := time.NewTimer(r.Delay())
 	defer timer.Stop()
 	select {
@@ -63,8 +63,8 @@ func (r *Reservation) wait(ctx context.Context) error {
 	}
 }
 
-// patience is the longest wait, in ns, that ends before ctx does.
-func patience(ctx context.Context) (most int64, err error) {
+// longestWait is the longest wait, in ns, that ends before ctx does.
+func longestWait(ctx context.Context) (most int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, gatehouse.Errorf(gatehouse.CodeTimeout, "wait: %w", err)
 	}

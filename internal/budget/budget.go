@@ -39,7 +39,7 @@ func New(most int64) *Budget {
 	}
 	return &Budget{
 		most: most, large: most - most/4, small: most - most/8,
-		List: newTurn(), Page: newTurn(), Scrape: newTurn(),
+		List: newContextMutex(), Page: newContextMutex(), Scrape: newContextMutex(),
 	}
 }
 
@@ -47,15 +47,15 @@ func New(most int64) *Budget {
 // false, and takes nothing, when there are not as many left.
 func (b *Budget) Take(bytes int) bool {
 	if bytes > Small {
-		return b.take(bytes, b.large)
+		return b.takeBelow(bytes, b.large)
 	}
-	return b.take(bytes, b.small)
+	return b.takeBelow(bytes, b.small)
 }
 
 // TakeLast is Take for metrics, which are missed most while the budget is used up.
-func (b *Budget) TakeLast(bytes int) bool { return b.take(bytes, b.most) }
+func (b *Budget) TakeLast(bytes int) bool { return b.takeBelow(bytes, b.most) }
 
-func (b *Budget) take(bytes int, most int64) bool {
+func (b *Budget) takeBelow(bytes int, most int64) bool {
 	if b.used.Add(int64(bytes)) <= most {
 		return true
 	}
@@ -90,7 +90,7 @@ func (b *Budget) Refused() int64 { return b.refused.Load() }
 // A Turn is held by one at a time.
 type Turn struct{ held chan struct{} }
 
-func newTurn() Turn { return Turn{make(chan struct{}, 1)} }
+func newContextMutex() Turn { return Turn{make(chan struct{}, 1)} }
 
 // Begin waits for the turn. It reports false when ctx ends first; otherwise End must be called.
 func (t Turn) Begin(ctx context.Context) bool {

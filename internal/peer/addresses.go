@@ -25,7 +25,7 @@ func (a *Addresses) Enter(from netip.Addr) bool {
 	if !from.IsValid() || a.Most <= 0 {
 		return true
 	}
-	address := owner(from)
+	address := machineAddress(from)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open[address] >= a.Most {
@@ -43,7 +43,7 @@ func (a *Addresses) Leave(from netip.Addr) {
 	if !from.IsValid() || a.Most <= 0 {
 		return
 	}
-	address := owner(from)
+	address := machineAddress(from)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open[address]--
@@ -52,8 +52,8 @@ func (a *Addresses) Leave(from netip.Addr) {
 	}
 }
 
-// owner is the part of an address that belongs to one machine.
-func owner(address netip.Addr) netip.Addr {
+// machineAddress is the part of an address that belongs to one machine.
+func machineAddress(address netip.Addr) netip.Addr {
 	address = address.Unmap().WithZone("")
 	if address.Is4() || address.IsLoopback() {
 		return address

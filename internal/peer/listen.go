@@ -33,7 +33,7 @@ const loopback4, loopback6 = "127.0.0.1", "::1"
 func listenBoth(ctx context.Context, config net.ListenConfig, port string) (net.Listener, error) {
 	four, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback4, port))
 	if err != nil {
-		if available(ctx, loopback4) {
+		if hasAddress(ctx, loopback4) {
 			return nil, err
 		}
 		return config.Listen(ctx, "tcp", net.JoinHostPort(loopback6, port))
@@ -44,16 +44,16 @@ func listenBoth(ctx context.Context, config net.ListenConfig, port string) (net.
 	}
 	six, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback6, chosen))
 	if err != nil {
-		if available(ctx, loopback6) {
+		if hasAddress(ctx, loopback6) {
 			return nil, errors.Join(err, four.Close())
 		}
 		return four, nil
 	}
-	return join(four, six), nil
+	return joinListeners(four, six), nil
 }
 
-// available reports whether this machine has an address.
-func available(ctx context.Context, host string) bool {
+// hasAddress reports whether this machine has an address.
+func hasAddress(ctx context.Context, host string) bool {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return false
@@ -62,29 +62,31 @@ func available(ctx context.Context, host string) bool {
 	return true
 }
 
-// joined is several listeners as one.
-type joined struct {
+// joinedListener is several listeners as one.
+type joinedListener struct {
 	listeners []net.Listener
 	start     sync.Once
-	accepted  chan accepted
+	accepted  chan acceptResult
 	ended     chan struct{} // closed when all of them are closed and what they had accepted is handed on
 }
 
-type accepted struct {
+type acceptResult struct {
 	conn net.Conn
 	err  error
 }
 
-func join(listeners ...net.Listener) net.Listener {
-	return &joined{listeners: listeners, accepted: make(chan accepted), ended: make(chan struct{})}
+func joinListeners(listeners ...net.Listener) net.Listener {
+	return &joinedListener{
+		listeners: listeners, accepted: make(chan acceptResult), ended: make(chan struct{}),
+	}
 }
 
 // Listeners implements [Joined].
-func (j *joined) Listeners() []net.Listener { return j.listeners }
+func (j *joinedListener) Listeners() []net.Listener { return j.listeners }
 
 // Accept implements [net.Listener]. It has to be called until it says that the listener is closed.
-func (j *joined) Accept() (net.Conn, error) {
-	j.start.Do(j.run)
+func (j *joinedListener) Accept() (net.Conn, error) {
+	j.start.Do(j.acceptAll)
 	select {
 	case a := <-j.accepted:
 		return a.conn, a.err
@@ -93,10 +95,10 @@ func (j *joined) Accept() (net.Conn, error) {
 	}
 }
 
-func (j *joined) run() {
+func (j *joinedListener) acceptAll() {
 	var open sync.WaitGroup
 	for _, listener := range j.listeners {
-		open.Go(func() { j.accept(listener) }) // ends when the listener is closed
+		open.Go(func() { j.acceptFrom(listener) }) // ends when the listener is closed
 	}
 	go func() {
 		open.Wait()
@@ -104,19 +106,19 @@ func (j *joined) run() {
 	}()
 }
 
-// accept hands on what one of the listeners gets. After a failure it goes on when somebody asks again.
-func (j *joined) accept(listener net.Listener) {
+// acceptFrom hands on what one of the listeners gets. After a failure it goes on when somebody asks again.
+func (j *joinedListener) acceptFrom(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		j.accepted <- accepted{conn, err}
+		j.accepted <- acceptResult{conn, err}
 	}
 }
 
 // Close implements [net.Listener].
-func (j *joined) Close() error {
+func (j *joinedListener) Close() error {
 	j.start.Do(func() { close(j.ended) })
 	var failed []error
 	for _, listener := range j.listeners {
@@ -126,7 +128,7 @@ func (j *joined) Close() error {
 }
 
 // Addr implements [net.Listener]: it is that of the first.
-func (j *joined) Addr() net.Addr { return j.listeners[0].Addr() }
+func (j *joinedListener) Addr() net.Addr { return j.listeners[0].Addr() }
 
 // Addrs are the addresses of a listener, of which a joined one has several.
 func Addrs(listener net.Listener) (all []net.Addr) {

@@ -27,7 +27,7 @@ func TestListenAtLocalhost(t *testing.T) {
 		}
 	}()
 	want := []string{"127.0.0.1"}
-	if available(t.Context(), loopback6) {
+	if hasAddress(t.Context(), loopback6) {
 		want = append(want, "::1")
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
@@ -61,7 +61,7 @@ func TestListenAtLocalhost(t *testing.T) {
 // A port that is taken in one family is not half taken.
 func TestListenAtHalfALocalhost(t *testing.T) {
 	for _, host := range []string{loopback4, loopback6} {
-		if !available(t.Context(), host) {
+		if !hasAddress(t.Context(), host) {
 			continue // there is one family, which the test above has
 		}
 		taken, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))

@@ -36,8 +36,8 @@ type histogram struct {
 	total   atomic.Int64                 // ns
 }
 
-// observe notes n equal durations.
-func (h *histogram) observe(bounds []time.Duration, d time.Duration, n uint64) {
+// observeEqual notes n equal durations.
+func (h *histogram) observeEqual(bounds []time.Duration, d time.Duration, n uint64) {
 	i := 0
 	for i < len(bounds) && d > bounds[i] {
 		i++
@@ -46,21 +46,21 @@ func (h *histogram) observe(bounds []time.Duration, d time.Duration, n uint64) {
 	h.total.Add(int64(d) * int64(n)) // #nosec G115 -- a count of requests
 }
 
-// A sum is several histograms together.
-type sum struct {
+// A histogramSum is several histograms together.
+type histogramSum struct {
 	buckets [maxBounds + 1]uint64
 	total   int64
 }
 
-func (s *sum) add(h *histogram) {
+func (s *histogramSum) addHistogram(h *histogram) {
 	for i := range h.buckets {
 		s.buckets[i] += h.buckets[i].Load()
 	}
 	s.total += h.total.Load()
 }
 
-// show sends the sum, unless nothing was observed.
-func (s *sum) show(
+// sendHistogram sends the sum, unless nothing was observed.
+func (s *histogramSum) sendHistogram(
 	to chan<- prometheus.Metric, bounds []time.Duration, desc *prometheus.Desc, labels ...string,
 ) {
 	count := uint64(0)

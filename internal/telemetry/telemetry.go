@@ -151,11 +151,11 @@ type Series struct {
 // Count notes n requests that ended alike, and how long each took apart from waiting in line.
 func (s *Series) Count(o Outcome, n uint64, took time.Duration) {
 	s.outcomes[o].Add(n)
-	s.handling.observe(handlingBounds[:], took, n)
+	s.handling.observeEqual(handlingBounds[:], took, n)
 }
 
 // Waited notes how long a request waited in line.
-func (s *Series) Waited(d time.Duration) { s.waiting.observe(waitingBounds[:], d, 1) }
+func (s *Series) Waited(d time.Duration) { s.waiting.observeEqual(waitingBounds[:], d, 1) }
 
 // Describe implements [prometheus.Collector].
 func (p *Protocol) Describe(to chan<- *prometheus.Desc) {
@@ -177,17 +177,17 @@ func (p *Protocol) Collect(to chan<- prometheus.Metric) {
 	shards, named := slices.Clone(p.shards), slices.Clone(p.named)
 	p.mu.Unlock()
 	for _, s := range named {
-		p.show(to, []*Series{s})
+		p.sendSeries(to, []*Series{s})
 	}
 	for kind := range gatehouse.Kinds {
 		for op := range gatehouse.OpUndo {
-			p.show(to, same(shards, kind, op))
+			p.sendSeries(to, seriesOfOp(shards, kind, op))
 		}
 	}
 }
 
-// same returns the series of one operation in all shards.
-func same(shards []*Shard, kind int, op gatehouse.Op) (all []*Series) {
+// seriesOfOp returns the series of one operation in all shards.
+func seriesOfOp(shards []*Shard, kind int, op gatehouse.Op) (all []*Series) {
 	for _, shard := range shards {
 		if s := shard.series[kind][op].Load(); s != nil {
 			all = append(all, s)
@@ -196,8 +196,8 @@ func same(shards []*Shard, kind int, op gatehouse.Op) (all []*Series) {
 	return all
 }
 
-// show sends the sum of series of one operation.
-func (p *Protocol) show(to chan<- prometheus.Metric, all []*Series) {
+// sendSeries sends the sum of series of one operation.
+func (p *Protocol) sendSeries(to chan<- prometheus.Metric, all []*Series) {
 	if len(all) == 0 {
 		return
 	}
@@ -212,11 +212,11 @@ func (p *Protocol) show(to chan<- prometheus.Metric, all []*Series) {
 				kind, op, o.String())
 		}
 	}
-	var handling, waiting sum
+	var handling, waiting histogramSum
 	for _, s := range all {
-		handling.add(&s.handling)
-		waiting.add(&s.waiting)
+		handling.addHistogram(&s.handling)
+		waiting.addHistogram(&s.waiting)
 	}
-	handling.show(to, handlingBounds[:], p.handling, kind, op)
-	waiting.show(to, waitingBounds[:], p.waiting, kind, op)
+	handling.sendHistogram(to, handlingBounds[:], p.handling, kind, op)
+	waiting.sendHistogram(to, waitingBounds[:], p.waiting, kind, op)
 }

@@ -66,8 +66,8 @@ func (a *Admission) String() string {
 	return text.String()
 }
 
-// allows reports whether a client may have an address.
-func (a *Admission) allows(client net.Addr) bool {
+// allowsAddress reports whether a client may have an address.
+func (a *Admission) allowsAddress(client net.Addr) bool {
 	if len(a.Allow) == 0 {
 		return true
 	}

@@ -85,16 +85,16 @@ func (l *Limit) Check() error {
 	if l.Requests < 1 {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "requests is %d, want at least 1", l.Requests)
 	}
-	cmd := l.command()
-	return cmd.Check(l.key())
+	cmd := l.connectionCommand()
+	return cmd.Check(l.controllerKey())
 }
 
-func (l *Limit) key() gatehouse.Key {
+func (l *Limit) controllerKey() gatehouse.Key {
 	return gatehouse.Key{Kind: gatehouse.Pace, Name: l.Name}
 }
 
-// command is what every connection asks.
-func (l *Limit) command() gatehouse.Command {
+// connectionCommand is what every connection asks.
+func (l *Limit) connectionCommand() gatehouse.Command {
 	cmd := gatehouse.Command{
 		Op: gatehouse.OpReserve, Size: l.Requests, Cost: 1, Interval: l.Period,
 		Mode: l.Mode, Guard: l.Guard,
@@ -140,7 +140,7 @@ type Server struct {
 	series  *telemetry.Series
 
 	sources  peer.Addresses // of the open connections
-	lot      lot
+	registry connRegistry
 	conns    sync.WaitGroup    // of Serve and the workers
 	idle     chan *net.TCPConn // to a worker that has nothing to do
 	resting  atomic.Int64      // of these
@@ -162,11 +162,12 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		gate: config.Gate, log: config.Log, limit: limit, key: limit.key(), cmd: limit.command(),
+		gate: config.Gate, log: config.Log,
+		limit: limit, key: limit.controllerKey(), cmd: limit.connectionCommand(),
 		admits: config.Admits, unaccepted: cmp.Or(config.Unaccepted, new(peer.Complaint)),
-		lot:  lot{most: maxDrained, waiting: make(map[*connection]struct{})},
-		idle: make(chan *net.TCPConn),
-		done: make(chan struct{}), metrics: telemetry.New(config.Metrics, telemetry.JARL),
+		registry: connRegistry{most: maxDrained, waiting: make(map[*connection]struct{})},
+		idle:     make(chan *net.TCPConn),
+		done:     make(chan struct{}), metrics: telemetry.New(config.Metrics, telemetry.JARL),
 	}
 	if !limit.Poll {
 		s.cmd.MaxDelay = config.Admits.MaxDelay
@@ -191,7 +192,7 @@ const (
 // Serve answers the connections of a TCP listener until Shutdown is called. It is called once. A
 // connection that cannot be accepted, for want of file descriptors say, does not end it.
 func (s *Server) Serve(listener net.Listener) error {
-	if !s.begin(listener) {
+	if !s.setListener(listener) {
 		return listener.Close()
 	}
 	defer s.conns.Done()
@@ -202,7 +203,7 @@ func (s *Server) Serve(listener net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			s.pause(err, pause)
+			s.pauseAccepting(err, pause)
 			pause = min(2*pause, lastPause)
 			continue
 		}
@@ -216,7 +217,7 @@ func (s *Server) Serve(listener net.Listener) error {
 			_ = tcp.Close()
 			continue
 		}
-		s.hand(tcp)
+		s.assignWorker(tcp)
 	}
 }
 
@@ -224,24 +225,24 @@ func (s *Server) Serve(listener net.Listener) error {
 // growing its stack to what a decision needs, which costs more than the decision does.
 const maxResting = 256
 
-// hand gives a connection to a worker.
-func (s *Server) hand(conn *net.TCPConn) {
+// assignWorker gives a connection to a worker.
+func (s *Server) assignWorker(conn *net.TCPConn) {
 	select {
 	case s.idle <- conn:
 	default:
 		s.conns.Add(1)
-		go s.work(conn) // ends when it has nothing to do and others rest already, or with Serve
+		go s.runWorker(conn) // ends when it has nothing to do and others rest already, or with Serve
 	}
 }
 
-// work answers one connection after the other.
-func (s *Server) work(conn *net.TCPConn) {
+// runWorker answers one connection after the other.
+func (s *Server) runWorker(conn *net.TCPConn) {
 	defer s.conns.Done()
 	c := new(connection)
 	for ok := true; ok; {
 		c.TCPConn, c.cmd = conn, s.cmd
 		from := peer.Source(conn)
-		s.answer(c)
+		s.answerConnection(c)
 		s.sources.Leave(from)
 		if s.resting.Add(1) > maxResting {
 			s.resting.Add(-1)
@@ -252,8 +253,8 @@ func (s *Server) work(conn *net.TCPConn) {
 	}
 }
 
-// begin notes the listener, so that Shutdown can close it. It reports false after that.
-func (s *Server) begin(listener net.Listener) bool {
+// setListener notes the listener, so that Shutdown can close it. It reports false after that.
+func (s *Server) setListener(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -264,10 +265,11 @@ func (s *Server) begin(listener net.Listener) bool {
 	return true
 }
 
-// pause waits a little after a failure to accept, and makes room: what is drained has had its answer.
-func (s *Server) pause(why error, pause time.Duration) {
+// pauseAccepting waits a little after a failure to accept. It also closes the drained connections, whose
+// answers are written: that frees file descriptors.
+func (s *Server) pauseAccepting(why error, pause time.Duration) {
 	s.unaccepted.Unaccepted(s.log, "JARL", why)
-	s.lot.makeRoom()
+	s.registry.makeRoom()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -303,7 +305,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-finished:
 		return err
 	case <-ctx.Done():
-		s.lot.cut()
+		s.registry.closeAllConns()
 		<-finished
 		return errors.Join(err, ctx.Err())
 	}

@@ -22,13 +22,13 @@ func appendSeconds(text []byte, delay time.Duration) []byte {
 	}
 	delay = min(delay, longest)
 	unit, decimals := time.Millisecond, 3
-	if ceil(delay, unit) >= thousandths {
+	if roundUp(delay, unit) >= thousandths {
 		unit, decimals = 10*time.Millisecond, 2
 	}
-	if ceil(delay, unit) >= hundredths {
+	if roundUp(delay, unit) >= hundredths {
 		unit, decimals = 100*time.Millisecond, 1
 	}
-	delay = ceil(delay, unit)
+	delay = roundUp(delay, unit)
 	text = strconv.AppendInt(text, int64(delay/time.Second), 10)
 	text = append(text, '.')
 	for rest := delay % time.Second; decimals > 0; decimals-- {
@@ -39,7 +39,7 @@ func appendSeconds(text []byte, delay time.Duration) []byte {
 	return text
 }
 
-// ceil rounds a delay up to whole units.
-func ceil(delay, unit time.Duration) time.Duration {
+// roundUp rounds a delay up to whole units.
+func roundUp(delay, unit time.Duration) time.Duration {
 	return (delay + unit - 1).Truncate(unit)
 }

@@ -31,7 +31,7 @@ func answers(pipelines ...[]byte) string {
 	s.conn = r
 	s.server.config.Gate = gate.New(memory.New(memory.Config{Now: new(stillClock).now}), gate.Config{})
 	for _, r.in = range pipelines {
-		s.serve()
+		s.serveConnection()
 	}
 	return string(r.said)
 }

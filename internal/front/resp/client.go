@@ -20,36 +20,36 @@ func newClientCommands() map[string]*command {
 	sub := func(name string, arity int, summary string, run func(*session, [][]byte)) *command {
 		return &command{name: name, arity: arity, summary: summary, run: run}
 	}
-	return table(
-		sub("CACHING", 3, "Does nothing.", onOff("YES", "NO")),
-		sub("GETNAME", 2, "Answers this connection's name.", (*session).clientName),
-		sub("GETREDIR", 2, "Answers -1.", func(s *session, _ [][]byte) { s.loop.reply.integer(-1) }),
+	return commandTable(
+		sub("CACHING", 3, "Does nothing.", eitherWord("YES", "NO")),
+		sub("GETNAME", 2, "Answers this connection's name.", (*session).answerClientName),
+		sub("GETREDIR", 2, "Answers -1.", func(s *session, _ [][]byte) { s.loop.reply.writeInteger(-1) }),
 		sub("HELP", 2, "Answers this text.", (*session).clientHelp),
 		sub("ID", 2, "Answers this connection's number.", func(s *session, _ [][]byte) {
-			s.loop.reply.integer(s.number)
+			s.loop.reply.writeInteger(s.number)
 		}),
 		sub("INFO", 2, "Tells about this connection.", func(s *session, _ [][]byte) {
-			me := known{s.number, s.client, s.identity()}
-			s.loop.reply.plain(me.line())
+			me := clientRecord{s.number, s.client, s.clientIdentity()}
+			s.loop.reply.writeVerbatim(me.listLine())
 		}),
 		sub("LIST", -2, "Tells about all connections: [TYPE normal] [ID number ...].",
 			(*session).clientList),
-		sub("NO-EVICT", 3, "Does nothing.", onOff("ON", "OFF")),
-		sub("NO-TOUCH", 3, "Does nothing.", onOff("ON", "OFF")),
+		sub("NO-EVICT", 3, "Does nothing.", eitherWord("ON", "OFF")),
+		sub("NO-TOUCH", 3, "Does nothing.", eitherWord("ON", "OFF")),
 		sub("SETINFO", 4, "Notes the client's library: LIB-NAME name or LIB-VER version.",
 			(*session).clientInfo),
 		sub("SETNAME", 3, "Names this connection.", (*session).clientSetName),
-		sub("TRACKING", -3, "Does nothing: nothing here is cached by clients.", onOff("ON", "OFF")),
+		sub("TRACKING", -3, "Does nothing: nothing here is cached by clients.", eitherWord("ON", "OFF")),
 	)
 }
 
-// aboutClient answers CLIENT.
-func (s *session) aboutClient(args [][]byte) {
-	c := find(s.server.clients, args[1])
+// answerClient answers CLIENT.
+func (s *session) answerClient(args [][]byte) {
+	c := findCommand(s.server.clients, args[1])
 	switch {
 	case c == nil:
 		s.unknownSubcommand(args)
-	case !c.takes(args):
+	case !c.acceptsArity(args):
 		s.wrongArity("CLIENT|" + c.name)
 	default:
 		c.run(s, args)
@@ -57,33 +57,33 @@ func (s *session) aboutClient(args [][]byte) {
 }
 
 func (s *session) unknownSubcommand(args [][]byte) {
-	s.loop.reply.fail("ERR", fmt.Sprintf("unknown subcommand '%.*s'. Try %s HELP.",
-		longestQuote, args[1], word(args[0])))
+	s.loop.reply.writeError("ERR", fmt.Sprintf("unknown subcommand '%.*s'. Try %s HELP.",
+		longestQuote, args[1], upperWord(args[0])))
 }
 
-// onOff answers OK to one of two words.
-func onOff(on, off string) func(*session, [][]byte) {
+// eitherWord answers OK to one of two words.
+func eitherWord(on, off string) func(*session, [][]byte) {
 	return func(s *session, args [][]byte) {
-		if choice := word(args[2]); choice != on && choice != off {
-			s.loop.reply.fail("ERR", "syntax error")
+		if choice := upperWord(args[2]); choice != on && choice != off {
+			s.loop.reply.writeError("ERR", "syntax error")
 			return
 		}
-		s.loop.reply.ok()
+		s.loop.reply.writeOK()
 	}
 }
 
-func (s *session) clientName([][]byte) {
-	if name := s.identity().name; name != "" {
-		s.loop.reply.text(name)
+func (s *session) answerClientName([][]byte) {
+	if name := s.clientIdentity().name; name != "" {
+		s.loop.reply.writeText(name)
 		return
 	}
-	s.loop.reply.null()
+	s.loop.reply.writeNull()
 }
 
 func (s *session) clientSetName(args [][]byte) {
 	if s.validName(args[2]) {
 		s.setName(args[2])
-		s.loop.reply.ok()
+		s.loop.reply.writeOK()
 	}
 }
 
@@ -92,20 +92,20 @@ func (s *session) clientInfo(args [][]byte) {
 	option := strings.ToLower(string(args[2]))
 	switch {
 	case option != "lib-name" && option != "lib-ver":
-		s.loop.reply.fail("ERR", fmt.Sprintf("Unrecognized option '%.*s'", longestQuote, args[2]))
+		s.loop.reply.writeError("ERR", fmt.Sprintf("Unrecognized option '%.*s'", longestQuote, args[2]))
 		return
-	case len(value) > gatehouse.MaxName || !visible(value):
-		s.loop.reply.fail("ERR", option+" cannot contain spaces, newlines or special characters.")
+	case len(value) > gatehouse.MaxName || !isVisible(value):
+		s.loop.reply.writeError("ERR", option+" cannot contain spaces, newlines or special characters.")
 		return
 	}
-	s.identify(func(who *identity) {
+	s.changeIdentity(func(who *identity) {
 		if option == "lib-name" {
 			who.library = string(value)
 		} else {
 			who.version = string(value)
 		}
 	})
-	s.loop.reply.ok()
+	s.loop.reply.writeOK()
 }
 
 // clientList answers CLIENT LIST. Whatever the connections wait for, each is a normal one. There can be so
@@ -114,38 +114,38 @@ func (s *session) clientList(args [][]byte) {
 	var wanted []int64
 	switch options := args[2:]; {
 	case len(options) == 0:
-	case word(options[0]) == "TYPE" && len(options) == 2:
-		if word(options[1]) != "NORMAL" {
-			s.loop.reply.plain("")
+	case upperWord(options[0]) == "TYPE" && len(options) == 2:
+		if upperWord(options[1]) != "NORMAL" {
+			s.loop.reply.writeVerbatim("")
 			return
 		}
-	case word(options[0]) == "ID" && len(options) > 1:
+	case upperWord(options[0]) == "ID" && len(options) > 1:
 		for _, option := range options[1:] {
 			n, err := strconv.ParseInt(string(option), 10, 64)
 			if err != nil {
-				s.loop.reply.fail("ERR", "Invalid client ID")
+				s.loop.reply.writeError("ERR", "Invalid client ID")
 				return
 			}
 			wanted = append(wanted, n)
 		}
 	default:
-		s.loop.reply.fail("ERR", "syntax error")
+		s.loop.reply.writeError("ERR", "syntax error")
 		return
 	}
 	three := s.three
-	s.besideLoop(func(context.Context) *answer {
-		r := reply{three: three}
+	s.answerInBackground(func(context.Context) *waiterResult {
+		r := replyWriter{three: three}
 		if list, ok := s.server.listClients(wanted); ok {
-			r.plain(list)
+			r.writeVerbatim(list)
 		} else {
-			r.fail("ERR", fmt.Sprintf("the list has more than %d bytes; ask by ID", maxUnsent))
+			r.writeError("ERR", fmt.Sprintf("the list has more than %d bytes; ask by ID", maxUnsent))
 		}
-		return &answer{text: r.out}
+		return &waiterResult{text: r.out}
 	})
 }
 
-// A known client is what CLIENT LIST tells about one connection.
-type known struct {
+// A clientRecord client is what CLIENT LIST tells about one connection.
+type clientRecord struct {
 	number int64
 	client netip.AddrPort
 	who    identity
@@ -155,10 +155,10 @@ type known struct {
 // larger than what may be ready for one client.
 func (s *Server) listClients(numbers []int64) (list string, ok bool) {
 	clients := s.knownClients(numbers)
-	slices.SortFunc(clients, func(a, b known) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(clients, func(a, b clientRecord) int { return cmp.Compare(a.number, b.number) })
 	var text strings.Builder
-	for i := range slices.CompactFunc(clients, func(a, b known) bool { return a.number == b.number }) {
-		text.WriteString(clients[i].line())
+	for i := range slices.CompactFunc(clients, func(a, b clientRecord) bool { return a.number == b.number }) {
+		text.WriteString(clients[i].listLine())
 		if text.Len() > maxUnsent {
 			return "", false
 		}
@@ -168,36 +168,36 @@ func (s *Server) listClients(numbers []int64) (list string, ok bool) {
 
 // knownClients copies what is known of connections, under one lock for all of them: one for each would keep
 // every event loop from opening and closing connections as often.
-func (s *Server) knownClients(numbers []int64) []known {
+func (s *Server) knownClients(numbers []int64) []clientRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(numbers) == 0 {
-		clients := make([]known, 0, len(s.sessions))
+		clients := make([]clientRecord, 0, len(s.sessions))
 		for _, session := range s.sessions {
-			clients = append(clients, session.known())
+			clients = append(clients, session.clientRecord())
 		}
 		return clients
 	}
-	clients := make([]known, 0, len(numbers))
+	clients := make([]clientRecord, 0, len(numbers))
 	for _, number := range numbers {
 		if session := s.sessions[number]; session != nil {
-			clients = append(clients, session.known())
+			clients = append(clients, session.clientRecord())
 		}
 	}
 	return clients
 }
 
-// known returns what is known of a session. The server's lock is held.
-func (s *session) known() known {
-	k := known{number: s.number, client: s.client}
+// clientRecord returns what is known of a session. The server's lock is held.
+func (s *session) clientRecord() clientRecord {
+	k := clientRecord{number: s.number, client: s.client}
 	if s.who != nil {
 		k.who = *s.who
 	}
 	return k
 }
 
-// line is a connection in the list of clients.
-func (k *known) line() string {
+// listLine is a connection in the list of clients.
+func (k *clientRecord) listLine() string {
 	return fmt.Sprintf("id=%d addr=%s name=%s flags=N db=0 user=default lib-name=%s lib-ver=%s\n",
 		k.number, k.client, k.who.name, k.who.library, k.who.version)
 }
@@ -207,8 +207,8 @@ func (s *session) clientHelp([][]byte) {
 	for _, name := range slices.Sorted(maps.Keys(s.server.clients)) {
 		lines = append(lines, name, "    "+s.server.clients[name].summary)
 	}
-	s.loop.reply.array(len(lines))
+	s.loop.reply.writeArray(len(lines))
 	for _, line := range lines {
-		s.loop.reply.simple(line)
+		s.loop.reply.writeSimple(line)
 	}
 }

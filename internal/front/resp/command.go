@@ -34,8 +34,8 @@ const (
 // longestName is more than any command's name has.
 const longestName = 32
 
-// table returns commands by their names.
-func table(commands ...*command) map[string]*command {
+// commandTable returns commands by their names.
+func commandTable(commands ...*command) map[string]*command {
 	t := make(map[string]*command, len(commands))
 	for _, c := range commands {
 		t[c.name] = c
@@ -45,13 +45,13 @@ func table(commands ...*command) map[string]*command {
 
 // newCommands returns all commands there are.
 func newCommands() map[string]*command {
-	all := append(connectionCommands(), describeCommands()...)
+	all := append(connectionCommands(), serverCommands()...)
 	all = append(all, throttleCommands()...)
-	return table(append(all, nativeCommands()...)...)
+	return commandTable(append(all, nativeCommands()...)...)
 }
 
-// find returns the command with a name in any letter case, nil when there is none.
-func find(in map[string]*command, name []byte) *command {
+// findCommand returns the command with a name in any letter case, nil when there is none.
+func findCommand(in map[string]*command, name []byte) *command {
 	var upper [longestName]byte
 	if len(name) > len(upper) {
 		return nil
@@ -65,51 +65,51 @@ func find(in map[string]*command, name []byte) *command {
 	return in[string(upper[:len(name)])]
 }
 
-func (c *command) takes(args [][]byte) bool {
+func (c *command) acceptsArity(args [][]byte) bool {
 	return len(args) == c.arity || c.arity < 0 && len(args) >= -c.arity
 }
 
-// run answers one command, or sees to it that it is answered in its turn. It reports false when that has to
-// be tried again, because its turn to be looked at has not come.
-func (s *session) run(args [][]byte) bool {
+// runCommand answers one command, or queues its answer behind the answers that are still under way. It
+// reports false when the command must be read again later, because those have to be answered first.
+func (s *session) runCommand(args [][]byte) bool {
 	l := s.loop
 	if !bytes.Equal(args[0], l.latestName) {
-		l.latest = find(s.server.commands, args[0])
+		l.latest = findCommand(s.server.commands, args[0])
 		l.latestName = append(l.latestName[:0], args[0]...)
 	}
 	c := l.latest
-	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.takes(args) {
-		s.settle()
+	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.acceptsCommand(args) {
+		s.decideBatch()
 	}
-	if s.waiting != nil && !s.beside(c, args) {
+	if s.waiting != nil && !s.mayOverlap(c, args) {
 		return false
 	}
 	from := len(l.reply.out)
 	switch {
 	case c == nil:
-		s.unknown(args)
-	case !c.takes(args):
+		s.answerUnknown(args)
+	case !c.acceptsArity(args):
 		s.wrongArity(c.name)
 	default:
 		c.run(s, args)
 	}
 	if s.waiting != nil {
-		s.putOff(from)
+		s.queueReply(from)
 	}
 	return true
 }
 
 func (s *session) wrongArity(name string) {
-	s.fail("ERR",
+	s.answerError("ERR",
 		fmt.Sprintf("wrong number of arguments for '%s' command", strings.ToLower(name)))
 }
 
 // longestQuote is how much of an unknown command is repeated.
 const longestQuote = 128
 
-// unknown answers a command that there is none of, in Redis's words. What looks like HTTP is sent by a
+// answerUnknown answers a command that there is none of, in Redis's words. What looks like HTTP is sent by a
 // browser that somebody tricked into it, and may have commands of theirs in its body.
-func (s *session) unknown(args [][]byte) {
+func (s *session) answerUnknown(args [][]byte) {
 	if name := strings.ToUpper(string(args[0])); name == "POST" || name == "HOST:" {
 		s.last = true
 		return
@@ -121,9 +121,9 @@ func (s *session) unknown(args [][]byte) {
 		}
 		fmt.Fprintf(&rest, "'%.*s' ", longestQuote-rest.Len(), arg)
 	}
-	s.loop.reply.fail("ERR", fmt.Sprintf("unknown command '%.*s', with args beginning with: %s",
+	s.loop.reply.writeError("ERR", fmt.Sprintf("unknown command '%.*s', with args beginning with: %s",
 		longestQuote, args[0], rest.String()))
 }
 
-// word returns an argument in upper case, as keywords are read.
-func word(arg []byte) string { return strings.ToUpper(string(arg)) }
+// upperWord returns an argument in upper case, as keywords are read.
+func upperWord(arg []byte) string { return strings.ToUpper(string(arg)) }

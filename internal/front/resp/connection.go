@@ -15,79 +15,79 @@ func connectionCommands() []*command {
 	const group = "connection"
 	return []*command{
 		{"PING", -1, []string{fast}, false, group, "[message]",
-			"Answers PONG, or its argument.", (*session).ping},
+			"Answers PONG, or its argument.", (*session).answerPing},
 		{"ECHO", 2, []string{fast, loading}, false, group, "message",
-			"Answers its argument.", (*session).echo},
+			"Answers its argument.", (*session).answerEcho},
 		{"QUIT", -1, []string{fast, noAuth, loading}, false, group, "",
-			"Closes the connection.", (*session).quit},
+			"Closes the connection.", (*session).answerQuit},
 		{"HELLO", -1, []string{fast, noAuth, loading}, false, group,
 			"[version] [AUTH user password] [SETNAME name]",
-			"Chooses the version of the protocol.", (*session).hello},
+			"Chooses the version of the protocol.", (*session).answerHello},
 		{"AUTH", -2, []string{fast, noAuth, loading}, false, group, "[user] password",
-			"Answers that there are no passwords.", (*session).auth},
+			"Answers that there are no passwords.", (*session).answerAuth},
 		{"SELECT", 2, []string{fast, loading}, false, group, "database",
-			"Selects database 0, the only one.", (*session).choose},
+			"Selects database 0, the only one.", (*session).answerSelect},
 		{"RESET", 1, []string{fast, noAuth, loading}, false, group, "",
-			"Makes the connection as it was at first.", (*session).reset},
+			"Makes the connection as it was at first.", (*session).answerReset},
 		{"CLIENT", -2, []string{loading}, false, group, "subcommand [argument ...]",
-			"Tells about connections; CLIENT HELP says what.", (*session).aboutClient},
+			"Tells about connections; CLIENT HELP says what.", (*session).answerClient},
 	}
 }
 
-func (s *session) ping(args [][]byte) {
+func (s *session) answerPing(args [][]byte) {
 	switch len(args) {
 	case 1:
-		s.loop.reply.simple("PONG")
+		s.loop.reply.writeSimple("PONG")
 	case 2:
-		s.loop.reply.bulk(args[1])
+		s.loop.reply.writeBulk(args[1])
 	default:
 		s.wrongArity("PING")
 	}
 }
 
-func (s *session) echo(args [][]byte) { s.loop.reply.bulk(args[1]) }
+func (s *session) answerEcho(args [][]byte) { s.loop.reply.writeBulk(args[1]) }
 
-func (s *session) quit([][]byte) {
-	s.loop.reply.ok()
+func (s *session) answerQuit([][]byte) {
+	s.loop.reply.writeOK()
 	s.last = true
 }
 
-func (s *session) reset([][]byte) {
-	s.speak(false)
-	s.identify(func(who *identity) { who.name = "" })
-	s.loop.reply.simple("RESET")
+func (s *session) answerReset([][]byte) {
+	s.setProtocol(false)
+	s.changeIdentity(func(who *identity) { who.name = "" })
+	s.loop.reply.writeSimple("RESET")
 }
 
-// speak chooses the version of the protocol.
-func (s *session) speak(three bool) {
+// setProtocol chooses the version of the protocol.
+func (s *session) setProtocol(three bool) {
 	s.three = three
 	s.loop.reply.three = three
 }
 
-// choose answers SELECT.
-func (s *session) choose(args [][]byte) {
+// answerSelect answers SELECT.
+func (s *session) answerSelect(args [][]byte) {
 	n, err := strconv.Atoi(string(args[1]))
 	switch {
 	case err != nil:
-		s.loop.reply.fail("ERR", "value is not an integer or out of range")
+		s.loop.reply.writeError("ERR", "value is not an integer or out of range")
 	case n != 0:
-		s.loop.reply.fail("ERR", "DB index is out of range")
+		s.loop.reply.writeError("ERR", "DB index is out of range")
 	default:
-		s.loop.reply.ok()
+		s.loop.reply.writeOK()
 	}
 }
 
-// auth answers as a Redis whose default user has no password.
-func (s *session) auth(args [][]byte) {
+// answerAuth answers as a Redis whose default user has no password.
+func (s *session) answerAuth(args [][]byte) {
 	switch {
 	case len(args) > 3:
-		s.loop.reply.fail("ERR", "syntax error")
+		s.loop.reply.writeError("ERR", "syntax error")
 	case len(args) == 2:
-		s.loop.reply.fail("ERR", "AUTH <password> called without any password configured for the default "+
-			"user. Are you sure your configuration is correct?")
+		s.loop.reply.writeError("ERR", "AUTH <password> called without any password configured for the "+
+			"default user. Are you sure your configuration is correct?")
 	case !s.knownUser(args[1]):
 	default:
-		s.loop.reply.ok()
+		s.loop.reply.writeOK()
 	}
 }
 
@@ -96,21 +96,21 @@ func (s *session) knownUser(name []byte) bool {
 	if string(name) == "default" {
 		return true
 	}
-	s.loop.reply.fail("WRONGPASS", "invalid username-password pair or user is disabled.")
+	s.loop.reply.writeError("WRONGPASS", "invalid username-password pair or user is disabled.")
 	return false
 }
 
-// hello answers HELLO [version [AUTH user password] [SETNAME name]].
-func (s *session) hello(args [][]byte) {
+// answerHello answers HELLO [version [AUTH user password] [SETNAME name]].
+func (s *session) answerHello(args [][]byte) {
 	three := s.three
 	if len(args) > 1 {
 		version, err := strconv.Atoi(string(args[1]))
 		switch {
 		case err != nil:
-			s.loop.reply.fail("ERR", "Protocol version is not an integer or out of range")
+			s.loop.reply.writeError("ERR", "Protocol version is not an integer or out of range")
 			return
 		case version != 2 && version != 3:
-			s.loop.reply.fail("NOPROTO", "unsupported protocol version")
+			s.loop.reply.writeError("NOPROTO", "unsupported protocol version")
 			return
 		}
 		three = version == 3
@@ -118,26 +118,26 @@ func (s *session) hello(args [][]byte) {
 			return
 		}
 	}
-	s.speak(three)
+	s.setProtocol(three)
 	r := &s.loop.reply
-	r.mapping(7)
-	r.text("server")
-	r.text("gatehouse")
-	r.text("version")
-	r.text(compatible)
-	r.text("proto")
-	r.integer(int64(2 + count(three)))
-	r.text("id")
-	r.integer(s.number)
-	r.text("mode")
-	r.text("standalone")
-	r.text("role")
-	r.text("master")
-	r.text("modules")
-	r.array(0)
+	r.writeMap(7)
+	r.writeText("server")
+	r.writeText("gatehouse")
+	r.writeText("version")
+	r.writeText(compatible)
+	r.writeText("proto")
+	r.writeInteger(int64(2 + boolToInt(three)))
+	r.writeText("id")
+	r.writeInteger(s.number)
+	r.writeText("mode")
+	r.writeText("standalone")
+	r.writeText("role")
+	r.writeText("master")
+	r.writeText("modules")
+	r.writeArray(0)
 }
 
-func count(yes bool) int {
+func boolToInt(yes bool) int {
 	if yes {
 		return 1
 	}
@@ -148,7 +148,7 @@ func count(yes bool) int {
 func (s *session) helloOptions(options [][]byte) bool {
 	var name []byte
 	for len(options) > 0 {
-		switch option := word(options[0]); {
+		switch option := upperWord(options[0]); {
 		case option == "AUTH" && len(options) > 2:
 			if !s.knownUser(options[1]) {
 				return false
@@ -161,7 +161,7 @@ func (s *session) helloOptions(options [][]byte) bool {
 			}
 			options = options[2:]
 		default:
-			s.loop.reply.fail("ERR", "Syntax error in HELLO option '"+string(options[0])+"'")
+			s.loop.reply.writeError("ERR", "Syntax error in HELLO option '"+string(options[0])+"'")
 			return false
 		}
 	}
@@ -173,15 +173,15 @@ func (s *session) helloOptions(options [][]byte) bool {
 
 // validName refuses a connection's name that would break the list of clients.
 func (s *session) validName(name []byte) bool {
-	if len(name) > gatehouse.MaxName || !visible(name) {
-		s.loop.reply.fail("ERR", "Client names cannot contain spaces, newlines or special characters.")
+	if len(name) > gatehouse.MaxName || !isVisible(name) {
+		s.loop.reply.writeError("ERR", "Client names cannot contain spaces, newlines or special characters.")
 		return false
 	}
 	return true
 }
 
-// visible reports whether a text is of letters, digits and signs alone.
-func visible(text []byte) bool {
+// isVisible reports whether a text is of letters, digits and signs alone.
+func isVisible(text []byte) bool {
 	for _, c := range text {
 		if c < '!' || c > '~' {
 			return false
@@ -191,11 +191,11 @@ func visible(text []byte) bool {
 }
 
 func (s *session) setName(name []byte) {
-	s.identify(func(who *identity) { who.name = string(name) })
+	s.changeIdentity(func(who *identity) { who.name = string(name) })
 }
 
-// identify changes what the client says about itself.
-func (s *session) identify(change func(*identity)) {
+// changeIdentity changes what the client says about itself.
+func (s *session) changeIdentity(change func(*identity)) {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if s.who == nil {
@@ -204,8 +204,8 @@ func (s *session) identify(change func(*identity)) {
 	change(s.who)
 }
 
-// identity returns what the client says about itself.
-func (s *session) identity() identity {
+// clientIdentity returns what the client says about itself.
+func (s *session) clientIdentity() identity {
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	if s.who == nil {

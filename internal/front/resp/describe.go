@@ -9,45 +9,45 @@ import (
 	"strings"
 )
 
-// describeCommands are those that tell what the server is and knows.
-func describeCommands() []*command {
+// serverCommands are those that tell what the server is and knows.
+func serverCommands() []*command {
 	const group = "server"
 	return []*command{
 		{"COMMAND", -1, []string{loading}, false, group, "[COUNT] [LIST] [INFO name ...] [DOCS name ...]",
-			"Tells about the commands.", (*session).aboutCommands},
+			"Tells about the commands.", (*session).answerCommand},
 		{"INFO", -1, []string{loading}, false, group, "[section ...]",
-			"Tells about the server.", (*session).info},
+			"Tells about the server.", (*session).answerInfo},
 		{"CONFIG", -2, []string{loading}, false, group, "GET pattern [pattern ...]",
-			"Tells settings of Redis, as far as they mean something here.", (*session).config},
+			"Tells settings of Redis, as far as they mean something here.", (*session).answerConfig},
 		{"CLUSTER", -2, []string{loading}, false, group, "subcommand",
 			"Answers that this server is none of a cluster.", func(s *session, _ [][]byte) {
-				s.loop.reply.fail("ERR", "This instance has cluster support disabled")
+				s.loop.reply.writeError("ERR", "This instance has cluster support disabled")
 			}},
 	}
 }
 
-// aboutCommands answers COMMAND [COUNT | LIST | INFO name ... | DOCS name ...].
-func (s *session) aboutCommands(args [][]byte) {
+// answerCommand answers COMMAND [COUNT | LIST | INFO name ... | DOCS name ...].
+func (s *session) answerCommand(args [][]byte) {
 	r := &s.loop.reply
 	sub := "ALL"
 	if len(args) > 1 {
-		sub = word(args[1])
+		sub = upperWord(args[1])
 	}
 	switch {
 	case sub == "COUNT" && len(args) == 2:
-		r.integer(int64(len(s.server.commands)))
+		r.writeInteger(int64(len(s.server.commands)))
 	case sub == "LIST" && len(args) == 2:
 		names := s.server.described.names
-		r.array(len(names))
+		r.writeArray(len(names))
 		for _, name := range names {
-			r.text(strings.ToLower(name))
+			r.writeText(strings.ToLower(name))
 		}
 	case sub == "ALL" || sub == "INFO":
 		s.commandInfo(args[min(2, len(args)):])
 	case sub == "DOCS":
 		s.commandDocs(args[2:])
 	case sub == "HELP" && len(args) == 2:
-		r.texts([]string{"COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]"})
+		r.writeTexts([]string{"COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]"})
 	default:
 		s.unknownSubcommand(args)
 	}
@@ -55,16 +55,16 @@ func (s *session) aboutCommands(args [][]byte) {
 
 // commandInfo answers what Redis tells about each command.
 func (s *session) commandInfo(asked [][]byte) {
-	r, known := &s.loop.reply, s.server.described.in(s.three)
+	r, known := &s.loop.reply, s.server.described.forProtocol(s.three)
 	if len(asked) == 0 {
 		r.out = append(r.out, known.allInfo...)
 		return
 	}
-	r.array(len(asked))
+	r.writeArray(len(asked))
 	for _, name := range asked {
-		c := find(s.server.commands, name)
+		c := findCommand(s.server.commands, name)
 		if c == nil {
-			r.null()
+			r.writeNull()
 			continue
 		}
 		r.out = append(r.out, known.info[c]...)
@@ -73,25 +73,25 @@ func (s *session) commandInfo(asked [][]byte) {
 
 // commandDocs answers a map of what people are told about each command.
 func (s *session) commandDocs(asked [][]byte) {
-	r, known := &s.loop.reply, s.server.described.in(s.three)
+	r, known := &s.loop.reply, s.server.described.forProtocol(s.three)
 	if len(asked) == 0 {
 		r.out = append(r.out, known.allDocs...)
 		return
 	}
 	found := make([]*command, 0, len(asked))
 	for _, name := range asked {
-		if c := find(s.server.commands, name); c != nil {
+		if c := findCommand(s.server.commands, name); c != nil {
 			found = append(found, c)
 		}
 	}
-	r.mapping(len(found))
+	r.writeMap(len(found))
 	for _, c := range found {
 		r.out = append(r.out, known.docs[c]...)
 	}
 }
 
-// info answers INFO [section ...].
-func (s *session) info(args [][]byte) {
+// answerInfo answers INFO [section ...].
+func (s *session) answerInfo(args [][]byte) {
 	all := []struct {
 		name  string
 		lines []string
@@ -110,7 +110,7 @@ func (s *session) info(args [][]byte) {
 	}
 	var text strings.Builder
 	for _, section := range all {
-		if !asked(args[1:], section.name) {
+		if !wantsSection(args[1:], section.name) {
 			continue
 		}
 		if text.Len() > 0 {
@@ -121,13 +121,13 @@ func (s *session) info(args [][]byte) {
 			text.WriteString(line + lineEnd)
 		}
 	}
-	s.loop.reply.plain(text.String())
+	s.loop.reply.writeVerbatim(text.String())
 }
 
-// asked reports whether a section of INFO was asked for.
-func asked(sections [][]byte, name string) bool {
+// wantsSection reports whether a section of INFO was asked for.
+func wantsSection(sections [][]byte, name string) bool {
 	for _, section := range sections {
-		switch word(section) {
+		switch upperWord(section) {
 		case strings.ToUpper(name), "ALL", "DEFAULT", "EVERYTHING":
 			return true
 		}
@@ -135,9 +135,9 @@ func asked(sections [][]byte, name string) bool {
 	return len(sections) == 0
 }
 
-// config answers CONFIG GET pattern ..., which redis-benchmark asks.
-func (s *session) config(args [][]byte) {
-	if word(args[1]) != "GET" {
+// answerConfig answers CONFIG GET pattern ..., which redis-benchmark asks.
+func (s *session) answerConfig(args [][]byte) {
+	if upperWord(args[1]) != "GET" {
 		s.unknownSubcommand(args)
 		return
 	}
@@ -158,9 +158,9 @@ func (s *session) config(args [][]byte) {
 			found = append(found, setting)
 		}
 	}
-	s.loop.reply.mapping(len(found))
+	s.loop.reply.writeMap(len(found))
 	for _, setting := range found {
-		s.loop.reply.text(setting[0])
-		s.loop.reply.text(setting[1])
+		s.loop.reply.writeText(setting[0])
+		s.loop.reply.writeText(setting[1])
 	}
 }

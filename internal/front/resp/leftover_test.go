@@ -24,10 +24,10 @@ func TestBrokenPipelineLeavesNothing(t *testing.T) {
 	s.conn = next
 	broken := &brokenPipe{pipe{in: bytes.Repeat([]byte("CL.THROTTLE a 4 1 60\r\n"), 5000)}}
 	gone := &session{server: s.server, conn: broken, loop: s.loop}
-	if gone.serve() {
+	if gone.serveConnection() {
 		t.Error("a session that cannot write goes on")
 	}
-	s.serve()
+	s.serveConnection()
 	if got, want := string(next.said), "+PONG\r\n"; got != want {
 		t.Errorf("the next client of the loop was answered %q, want %q", got, want)
 	}

@@ -27,13 +27,13 @@ const (
 
 // Serve answers the connections of a listener until Shutdown is called. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
-	if !s.listen(listener) {
+	if !s.addListener(listener) {
 		return listener.Close()
 	}
 	defer s.serving.Done()
 	var turnaway peer.Turnaway
 	for pause := firstPause; ; {
-		err := s.accept(listener, &turnaway)
+		err := s.acceptConnection(listener, &turnaway)
 		switch {
 		case err == nil:
 			pause = firstPause
@@ -49,19 +49,19 @@ func (s *Server) Serve(listener net.Listener) error {
 	}
 }
 
-// accept hands the next connection to an event loop.
-func (s *Server) accept(listener net.Listener, turnaway *peer.Turnaway) error {
+// acceptConnection hands the next connection to an event loop.
+func (s *Server) acceptConnection(listener net.Listener, turnaway *peer.Turnaway) error {
 	conn, err := listener.Accept()
 	if err != nil {
 		return err
 	}
 	if s.open.Load() >= int64(s.config.Conns) {
-		s.refuse(conn, turnaway, tooMany)
+		s.refuseConnection(conn, turnaway, tooMany)
 		return nil
 	}
 	source := peer.Source(conn) // which is gone after Enroll
 	if !s.sources.Enter(source) {
-		s.refuse(conn, turnaway, tooManyOfOne)
+		s.refuseConnection(conn, turnaway, tooManyOfOne)
 		return nil
 	}
 	_, err = s.engine.Enroll(conn) // which closes conn: it needs a file descriptor of its own
@@ -71,8 +71,8 @@ func (s *Server) accept(listener net.Listener, turnaway *peer.Turnaway) error {
 	return err
 }
 
-// listen notes a listener for the end, unless that has come.
-func (s *Server) listen(listener net.Listener) bool {
+// addListener notes a listener for the end, unless that has come.
+func (s *Server) addListener(listener net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending.Load() {
@@ -83,8 +83,8 @@ func (s *Server) listen(listener net.Listener) bool {
 	return true
 }
 
-// refuse answers a connection that is too many.
-func (s *Server) refuse(conn net.Conn, turnaway *peer.Turnaway, why string) {
+// refuseConnection answers a connection that is too many.
+func (s *Server) refuseConnection(conn net.Conn, turnaway *peer.Turnaway, why string) {
 	s.metrics.Refused.Inc()
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		turnaway.Refuse(tcp, why)
@@ -93,27 +93,27 @@ func (s *Server) refuse(conn net.Conn, turnaway *peer.Turnaway, why string) {
 	_ = conn.Close()
 }
 
-// A debugLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of
+// A gnetLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of
 // that is for whoever runs the server.
-type debugLogger struct{ log *slog.Logger }
+type gnetLogger struct{ log *slog.Logger }
 
-func (l debugLogger) note(format string, args ...any) {
+func (l gnetLogger) logDebug(format string, args ...any) {
 	l.log.Debug("event loop", "message", fmt.Sprintf(format, args...))
 }
 
 // Debugf implements the logger of gnet.
-func (l debugLogger) Debugf(format string, args ...any) { l.note(format, args...) }
+func (l gnetLogger) Debugf(format string, args ...any) { l.logDebug(format, args...) }
 
 // Infof implements the logger of gnet.
-func (l debugLogger) Infof(format string, args ...any) { l.note(format, args...) }
+func (l gnetLogger) Infof(format string, args ...any) { l.logDebug(format, args...) }
 
 // Warnf implements the logger of gnet.
-func (l debugLogger) Warnf(format string, args ...any) { l.note(format, args...) }
+func (l gnetLogger) Warnf(format string, args ...any) { l.logDebug(format, args...) }
 
 // Errorf implements the logger of gnet. These are worth knowing.
-func (l debugLogger) Errorf(format string, args ...any) {
+func (l gnetLogger) Errorf(format string, args ...any) {
 	l.log.Warn("event loop", "message", fmt.Sprintf(format, args...))
 }
 
 // Fatalf implements the logger of gnet, which has no use for it.
-func (l debugLogger) Fatalf(format string, args ...any) { l.Errorf(format, args...) }
+func (l gnetLogger) Fatalf(format string, args ...any) { l.Errorf(format, args...) }

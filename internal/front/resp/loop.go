@@ -13,29 +13,29 @@ import (
 // A loop is what all connections of one event loop share, because only one of them is served at a
 // time: room to work in.
 type loop struct {
-	parser  parser
-	reply   reply
-	names   names
-	tallies tallies
+	parser parser
+	reply  replyWriter
+	names  nameCache
+	counts answerCounts
 
-	share share // of the session being served
-	turns turns
+	share     timeShare // of the session being served
+	wakeQueue wakeQueue
 
 	// What would have to be made anew for each command otherwise.
-	cmd   gatehouse.Command
-	form  params.Values
-	batch batch
+	cmd    gatehouse.Command
+	params params.Values
+	batch  rateBatch
 
 	// The grants of the session being served whose answers are in reply and not written.
-	unwritten []grant
+	unwritten []revocableDecision
 
 	// The command asked for last, which is most likely asked for next.
 	latest     *command
 	latestName []byte
 }
 
-// A grant is something held whose answer is not written yet.
-type grant struct {
+// A revocableDecision is something held whose answer is not written yet.
+type revocableDecision struct {
 	end    int64  // of the answer, in bytes of the session's answers
 	cancel func() // takes it back; nil if the gate does so by what follows
 
@@ -47,8 +47,8 @@ type grant struct {
 // maxUnwritten is how many grants are collected before their answers are written.
 const maxUnwritten = 64
 
-// takeBack takes a grant back.
-func (g *grant) takeBack(gate Gate) {
+// revokeDecision takes a grant back.
+func (g *revocableDecision) revokeDecision(gate Gate) {
 	if g.cancel != nil {
 		g.cancel()
 		return
@@ -56,8 +56,8 @@ func (g *grant) takeBack(gate Gate) {
 	gate.TakeBack(g.key, g.cmd, g.decision)
 }
 
-// written forgets the grants that were collected.
-func (l *loop) written() {
+// forgetUnwritten forgets the grants that were collected.
+func (l *loop) forgetUnwritten() {
 	clear(l.unwritten)
 	l.unwritten = l.unwritten[:0]
 }
@@ -65,56 +65,56 @@ func (l *loop) written() {
 // flushSize is how much is collected of a connection's answers before they are written.
 const flushSize = 64 << 10
 
-// A handler is told by the event loops what happens to connections.
-type handler struct {
+// A gnetHandler is told by the event loops what happens to connections.
+type gnetHandler struct {
 	gnet.BuiltinEventEngine
 	server *Server
 }
 
 // OnOpen implements [gnet.EventHandler].
-func (h *handler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
+func (h *gnetHandler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	s := newSession(h.server, c)
 	c.SetContext(s)
-	h.server.enter(s)
+	h.server.addSession(s)
 	if h.server.ending.Load() {
 		return nil, gnet.Close
 	}
 	if idle := h.server.config.IdleTimeout; idle > 0 {
-		s.arm(idling, idle)
+		s.armTimer(idling, idle)
 	}
 	return nil, gnet.None
 }
 
 // OnTraffic implements [gnet.EventHandler]. It is called when a client has sent something and when a
 // session is to look after itself.
-func (h *handler) OnTraffic(c gnet.Conn) gnet.Action {
+func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 	s, ok := c.Context().(*session)
 	if !ok {
 		return gnet.Close
 	}
-	turns := &s.loop.turns
-	turns.begin(s)
-	if !s.serve() {
+	turns := &s.loop.wakeQueue
+	turns.markServed(s)
+	if !s.serveConnection() {
 		return gnet.Close
 	}
-	turns.wake()
+	turns.wakeNext()
 	return gnet.None
 }
 
 // OnClose implements [gnet.EventHandler].
-func (h *handler) OnClose(c gnet.Conn, why error) gnet.Action {
+func (h *gnetHandler) OnClose(c gnet.Conn, why error) gnet.Action {
 	if s, ok := c.Context().(*session); ok {
 		if errors.Is(why, io.EOF) {
 			s.serveRest()
 		}
-		s.end()
+		s.endSession()
 		h.server.sources.Leave(s.client.Addr())
 	}
 	return gnet.None
 }
 
-// loop returns what the connections of an event loop share.
-func (s *Server) loop(of gnet.EventLoop) *loop {
+// loopOf returns what the connections of an event loop share.
+func (s *Server) loopOf(of gnet.EventLoop) *loop {
 	if l, ok := s.loops.Load(of); ok {
 		return l.(*loop)
 	}
@@ -124,21 +124,21 @@ func (s *Server) loop(of gnet.EventLoop) *loop {
 
 func (s *Server) newLoop() *loop {
 	return &loop{
-		names:   names{seed: maphash.MakeSeed()},
-		tallies: tallies{metrics: s.metrics, shard: s.metrics.Shard()},
+		names:  nameCache{seed: maphash.MakeSeed()},
+		counts: answerCounts{metrics: s.metrics, shard: s.metrics.Shard()},
 	}
 }
 
-// begin makes ready for a connection. What one that broke off has left behind is for nobody.
-func (l *loop) begin(s *session) {
+// beginSession makes ready for a connection. What one that broke off has left behind is for nobody.
+func (l *loop) beginSession(s *session) {
 	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], s.three, 0
 	l.share = newShare(s.conn.InboundBuffered())
-	l.written()
-	l.tallies.begin()
+	l.forgetUnwritten()
+	l.counts.beginRound()
 }
 
-// names remembers the names seen last, so that commands at the same ones share a string.
-type names struct {
+// nameCache remembers the names seen last, so that commands at the same ones share a string.
+type nameCache struct {
 	seed  maphash.Seed
 	slots [nameSlots]string
 }
@@ -146,8 +146,8 @@ type names struct {
 // nameSlots is how many names are remembered: of the longest they are 512 KiB.
 const nameSlots = 1024
 
-// get returns a name as a string.
-func (n *names) get(name []byte) string {
+// internName returns a name as a string.
+func (n *nameCache) internName(name []byte) string {
 	if len(name) > gatehouse.MaxName {
 		return string(name) // it will be refused
 	}

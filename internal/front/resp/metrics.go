@@ -21,73 +21,73 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// tallies count one event loop's answers. Those that follow one another alike are counted at once, and what
-// is written at once took equally long: the clock is read once for the commands that arrived together, and
-// once for their answers.
-type tallies struct {
+// answerCounts counts the answers of one event loop. Equal answers that follow one another are counted
+// together. Answers that are written together took equally long: the clock is read once for the commands
+// that arrived together, and once for their answers.
+type answerCounts struct {
 	metrics *metrics
 	shard   *telemetry.Shard
 	began   time.Duration // when the loop turned to the connection
 	since   time.Duration // when the command being answered began to be handled
-	rows    [maxRows]row
+	runs    [maxRuns]answerRun
 	n       int
 }
 
-// maxRows is more than a pipeline that acquires and releases in turns usually has.
-const maxRows = 32
+// maxRuns is more than a pipeline that acquires and releases in turns usually has.
+const maxRuns = 32
 
-// A row is answers of one sort.
-type row struct {
+// A answerRun is answers of one sort.
+type answerRun struct {
 	series  *telemetry.Series
 	outcome telemetry.Outcome
 	count   uint64
 	since   time.Duration
 }
 
-// begin notes that the loop turns to a connection.
-func (t *tallies) begin() {
-	t.flush() // what a connection that broke off has left
+// beginRound notes that the loop turns to a connection.
+func (t *answerCounts) beginRound() {
+	t.flushCounts() // what a connection that broke off has left
 	t.began = t.metrics.Now()
 	t.since = t.began
 }
 
-// count notes one answer.
-func (t *tallies) count(kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.Outcome) {
+// countAnswer notes one answer.
+func (t *answerCounts) countAnswer(kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.Outcome) {
 	series := t.shard.Of(kind, op)
 	if t.n > 0 {
-		last := &t.rows[t.n-1]
+		last := &t.runs[t.n-1]
 		if last.series == series && last.outcome == outcome && last.since == t.since {
 			last.count++
 			return
 		}
 	}
-	if t.n == maxRows {
-		t.flush()
+	if t.n == maxRuns {
+		t.flushCounts()
 	}
-	t.rows[t.n] = row{series, outcome, 1, t.since}
+	t.runs[t.n] = answerRun{series, outcome, 1, t.since}
 	t.n++
 }
 
-// resume makes ready to answer a command that was put off. One that stood in line begins to be handled
+// resumeTiming makes ready to answer a command that was put off. One that stood in line begins to be handled
 // again.
-func (t *tallies) resume(w *waiter) {
-	since, put := w.question.since.get()
+func (t *answerCounts) resumeTiming(w *waiter) {
+	since, put := w.request.since.sinceStart()
 	switch {
 	case !put:
 	case w.alone:
-		t.shard.Of(w.question.key.Kind, w.question.op).Waited(t.began - since)
+		t.shard.Of(w.request.key.Kind, w.request.op).Waited(t.began - since)
 	default:
 		t.since = since
 	}
 }
 
-// resumed ends what resume began.
-func (t *tallies) resumed() { t.since = t.began }
+// endResume ends what resume began.
+func (t *answerCounts) endResume() { t.since = t.began }
 
-// lost notes that a command leaves the line because its client is gone.
-func (t *tallies) lost(w *waiter) {
-	if since, put := w.question.since.get(); put && w.alone {
-		t.shard.Of(w.question.key.Kind, w.question.op).Waited(t.metrics.Now() - since)
+// endWait notes that a command leaves the line because its client is gone.
+func (t *answerCounts) endWait(w *waiter) {
+	if since, put := w.request.since.sinceStart(); put && w.alone {
+		t.shard.Of(w.request.key.Kind, w.request.op).Waited(t.metrics.Now() - since)
 	}
 }
 
@@ -100,8 +100,8 @@ func newInstant(at time.Duration) instant {
 	return instant{uint16(us), uint16(us >> 16), uint16(us >> 32)} // #nosec G115 -- in parts
 }
 
-// get returns the time; ok is false for none.
-func (i instant) get() (at time.Duration, ok bool) {
+// sinceStart returns the time; ok is false for none.
+func (i instant) sinceStart() (at time.Duration, ok bool) {
 	us := uint64(i[0]) | uint64(i[1])<<16 | uint64(i[2])<<32
 	if us == 0 {
 		return 0, false
@@ -109,14 +109,14 @@ func (i instant) get() (at time.Duration, ok bool) {
 	return time.Duration(us-1) * time.Microsecond, true // #nosec G115 -- 48 bits
 }
 
-// flush shows what was counted.
-func (t *tallies) flush() {
+// flushCounts shows what was counted.
+func (t *answerCounts) flushCounts() {
 	if t.n == 0 {
 		return
 	}
 	now := t.metrics.Now()
-	for i := range t.rows[:t.n] {
-		r := &t.rows[i]
+	for i := range t.runs[:t.n] {
+		r := &t.runs[i]
 		r.series.Count(r.outcome, r.count, now-r.since)
 	}
 	t.n = 0

@@ -82,11 +82,11 @@ func shown(registry *prometheus.Registry) string {
 
 // An instant keeps microseconds, from the first on; the zero instant is none.
 func TestInstant(t *testing.T) {
-	if at, ok := (instant{}).get(); ok {
+	if at, ok := (instant{}).sinceStart(); ok {
 		t.Errorf("the zero instant is %v, want none", at)
 	}
 	for _, d := range []time.Duration{0, 1, 1000, 1999, 65_536_000, time.Hour + 7, 5 * 365 * 24 * time.Hour} {
-		if at, ok := newInstant(d).get(); !ok || at != d.Truncate(time.Microsecond) {
+		if at, ok := newInstant(d).sinceStart(); !ok || at != d.Truncate(time.Microsecond) {
 			t.Errorf("an instant of %v is %v, %t; want it to the microsecond", d, at, ok)
 		}
 	}

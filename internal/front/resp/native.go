@@ -33,7 +33,7 @@ var summaries = [gatehouse.OpUndo]string{
 func nativeCommands() []*command {
 	const group = "gatehouse"
 	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group, "kind [AFTER name] [MOST n]",
-		"Lists the names of a kind, in order.", (*session).list},
+		"Lists the names of a kind, in order.", (*session).answerList},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
 			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
@@ -47,18 +47,18 @@ func nativeCommands() []*command {
 		}
 		all = append(all, &command{"GH." + strings.ToUpper(op.String()), -2, flags, true, group,
 			"kind/name [PARAMETER value ...]", summaries[op],
-			func(s *session, args [][]byte) { s.native(op, args) }})
+			func(s *session, args [][]byte) { s.answerNative(op, args) }})
 	}
 	return all
 }
 
-// native answers GH.<OP> kind/name [PARAMETER value ...].
-func (s *session) native(op gatehouse.Op, args [][]byte) {
+// answerNative answers GH.<OP> kind/name [PARAMETER value ...].
+func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 	l := s.loop
-	q := question{op: op}
-	if err := s.ask(&q, args); err != nil {
-		s.count(q.key, op, nil, err)
-		l.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+	q := decisionRequest{op: op}
+	if err := s.readRequest(&q, args); err != nil {
+		s.countAnswer(q.key, op, nil, err)
+		l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
 	if q.holder != "" && s.hungUp() { // it would be held by nobody
@@ -68,22 +68,24 @@ func (s *session) native(op gatehouse.Op, args [][]byte) {
 	}
 	gate := s.server.config.Gate
 	if s.waiting != nil || gate.Slow(q.key) {
-		s.wait(q, &l.cmd)
+		s.submitCommand(q, &l.cmd)
 		return
 	}
 	d, settled, err := gate.Try(q.key, &l.cmd)
 	if !settled {
-		s.wait(q, &l.cmd)
+		s.submitCommand(q, &l.cmd)
 		return
 	}
-	s.answer(&q, &d, err)
+	s.answerDecision(&q, &d, err)
 	if q.holder != "" && err == nil && d.Outcome == gatehouse.Granted {
-		l.unwritten = append(l.unwritten, grant{end: s.answered(), key: q.key, cmd: l.cmd, decision: d})
+		l.unwritten = append(l.unwritten, revocableDecision{
+			end: s.answeredBytes(), key: q.key, cmd: l.cmd, decision: d,
+		})
 	}
 }
 
-// ask reads the arguments of a command into the question and the loop's command.
-func (s *session) ask(q *question, args [][]byte) error {
+// readRequest reads the arguments of a command into the question and the loop's command.
+func (s *session) readRequest(q *decisionRequest, args [][]byte) error {
 	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
 	if !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
@@ -94,8 +96,8 @@ func (s *session) ask(q *question, args [][]byte) error {
 		return err
 	}
 	q.key.Kind = parsed
-	q.key.Name = s.loop.names.get(name)
-	f := &s.loop.form
+	q.key.Name = s.loop.names.internName(name)
+	f := &s.loop.params
 	*f = params.Values{}
 	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
 		switch {

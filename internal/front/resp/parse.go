@@ -21,11 +21,11 @@ const (
 // tlsHandshake is the first byte of a connection that speaks TLS.
 const tlsHandshake = 0x16
 
-// A fault is why bytes are no command. It is worded as Redis words it.
-type fault string
+// A protocolError is why bytes are no command. It is worded as Redis words it.
+type protocolError string
 
 // Error implements error.
-func (f fault) Error() string { return "Protocol error: " + string(f) }
+func (f protocolError) Error() string { return "Protocol error: " + string(f) }
 
 // A parser takes commands off what a connection has sent: arrays of bulk strings, or lines of words as
 // people type them. It never looks beyond the first command, so what it makes of bytes does not depend
@@ -37,27 +37,27 @@ type parser struct {
 	words []byte // of a line, without their quotes
 }
 
-// next takes the first command off data. n is its length, and 0 while it is not complete. A command
+// nextCommand takes the first command off data. n is its length, and 0 while it is not complete. A command
 // without arguments is nothing to answer.
-func (p *parser) next(data []byte) (n int, err error) {
+func (p *parser) nextCommand(data []byte) (n int, err error) {
 	p.args = p.args[:0]
 	if len(data) == 0 {
 		return 0, nil
 	}
 	switch data[0] {
 	case '*':
-		return p.array(data)
+		return p.readArray(data)
 	case tlsHandshake:
-		return 0, fault("TLS is not spoken here")
+		return 0, protocolError("TLS is not spoken here")
 	}
-	return p.line(data)
+	return p.readInline(data)
 }
 
-// array reads a command that is an array of bulk strings.
-func (p *parser) array(data []byte) (n int, err error) {
-	count, at, ok := length(data, 1)
+// readArray reads a command that is an array of bulk strings.
+func (p *parser) readArray(data []byte) (n int, err error) {
+	count, at, ok := readLength(data, 1)
 	if !ok || count > maxArguments {
-		return 0, fault("invalid multibulk length")
+		return 0, protocolError("invalid multibulk length")
 	}
 	if at == 0 {
 		return 0, nil
@@ -67,27 +67,27 @@ func (p *parser) array(data []byte) (n int, err error) {
 			return 0, nil
 		}
 		if data[at] != '$' {
-			return 0, fault(fmt.Sprintf("expected '$', got %q", data[at]))
+			return 0, protocolError(fmt.Sprintf("expected '$', got %q", data[at]))
 		}
-		size, start, ok := shortLength(data, at+1)
+		size, start, ok := readShortLength(data, at+1)
 		if start == 0 {
-			size, start, ok = length(data, at+1)
+			size, start, ok = readLength(data, at+1)
 		}
 		if !ok || size > maxBulk || size < 0 {
-			return 0, fault("invalid bulk length")
+			return 0, protocolError("invalid bulk length")
 		}
 		if start == 0 {
 			return 0, nil
 		}
 		end := start + size
 		if end+2 > maxCommand {
-			return 0, fault("too big a command")
+			return 0, protocolError("too big a command")
 		}
 		if len(data) < end+2 {
 			return 0, nil
 		}
 		if data[end] != '\r' || data[end+1] != '\n' {
-			return 0, fault("expected the end of a line after a bulk string")
+			return 0, protocolError("expected the end of a line after a bulk string")
 		}
 		p.args = append(p.args, data[start:end:end])
 		at = end + 2
@@ -95,17 +95,17 @@ func (p *parser) array(data []byte) (n int, err error) {
 	return at, nil
 }
 
-// shortLength is length for a number of one digit, which most are; next is 0 for all others.
-func shortLength(data []byte, at int) (n, next int, ok bool) {
+// readShortLength is length for a number of one digit, which most are; next is 0 for all others.
+func readShortLength(data []byte, at int) (n, next int, ok bool) {
 	if at+2 < len(data) && data[at+1] == '\r' && data[at+2] == '\n' && data[at]-'0' <= 9 {
 		return int(data[at] - '0'), at + 3, true
 	}
 	return 0, 0, false
 }
 
-// length reads a whole number and the end of its line. next is what follows, 0 while that is not
+// readLength reads a whole number and the end of its line. next is what follows, 0 while that is not
 // complete.
-func length(data []byte, at int) (n, next int, ok bool) {
+func readLength(data []byte, at int) (n, next int, ok bool) {
 	first, negative := at, at < len(data) && data[at] == '-'
 	if negative {
 		at++
@@ -137,15 +137,15 @@ func length(data []byte, at int) (n, next int, ok bool) {
 	return n, at + 2, true
 }
 
-// line reads a command that is a line of words.
-func (p *parser) line(data []byte) (n int, err error) {
+// readInline reads a command that is a line of words.
+func (p *parser) readInline(data []byte) (n int, err error) {
 	end := bytes.IndexByte(data[:min(len(data), maxCommand)], '\n')
 	switch {
 	case end >= 0:
 	case len(data) < maxCommand:
 		return 0, nil
 	default:
-		return 0, fault("too big inline request")
+		return 0, protocolError("too big inline request")
 	}
 	p.words = p.words[:0]
 	for rest := bytes.TrimSuffix(data[:end], []byte{'\r'}); ; {
@@ -154,12 +154,12 @@ func (p *parser) line(data []byte) (n int, err error) {
 			return end + 1, p.refuseHTTP()
 		}
 		from := len(p.words)
-		rest, err = p.word(rest)
+		rest, err = p.readWord(rest)
 		if err != nil {
 			return 0, err
 		}
 		if len(p.args) == maxArguments {
-			return 0, fault("too many words in a line")
+			return 0, protocolError("too many words in a line")
 		}
 		p.args = append(p.args, p.words[from:len(p.words):len(p.words)])
 	}
@@ -169,15 +169,15 @@ func (p *parser) line(data []byte) (n int, err error) {
 // with commands of somebody else in what follows.
 func (p *parser) refuseHTTP() error {
 	if n := len(p.args); n > 0 && bytes.HasPrefix(p.args[n-1], []byte("HTTP/")) {
-		return fault("HTTP is not spoken here")
+		return protocolError("HTTP is not spoken here")
 	}
 	return nil
 }
 
-// word reads the first word of a line and returns the rest. It may have quotes in it, as in Redis:
+// readWord reads the first word of a line and returns the rest. It may have quotes in it, as in Redis:
 // "\r\n\x41" with escapes, or 'it\'s' with that one.
-func (p *parser) word(line []byte) (rest []byte, err error) {
-	for len(line) > 0 && !blank(line[0]) {
+func (p *parser) readWord(line []byte) (rest []byte, err error) {
+	for len(line) > 0 && !isBlank(line[0]) {
 		quote := line[0]
 		line = line[1:]
 		if quote != '"' && quote != '\'' {
@@ -186,25 +186,25 @@ func (p *parser) word(line []byte) (rest []byte, err error) {
 		}
 		for {
 			if len(line) == 0 {
-				return nil, fault("unbalanced quotes in request")
+				return nil, protocolError("unbalanced quotes in request")
 			}
 			if line[0] == quote {
 				line = line[1:]
 				break
 			}
-			line = p.quoted(line, quote)
+			line = p.readQuoted(line, quote)
 		}
-		if len(line) > 0 && !blank(line[0]) {
-			return nil, fault("unbalanced quotes in request")
+		if len(line) > 0 && !isBlank(line[0]) {
+			return nil, protocolError("unbalanced quotes in request")
 		}
 	}
 	return line, nil
 }
 
-func blank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// quoted reads one character between quotes and returns the rest.
-func (p *parser) quoted(line []byte, quote byte) (rest []byte) {
+// readQuoted reads one character between quotes and returns the rest.
+func (p *parser) readQuoted(line []byte, quote byte) (rest []byte) {
 	c, used := line[0], 1
 	if quote == '"' && len(line) > 3 && c == '\\' && line[1] == 'x' {
 		if words, err := hex.AppendDecode(p.words, line[2:4]); err == nil {

@@ -82,9 +82,9 @@ var commands = []struct{ fact, data, want string }{
 func TestCommands(t *testing.T) {
 	for _, c := range commands {
 		var p parser
-		n, err := p.next([]byte(c.data))
+		n, err := p.nextCommand([]byte(c.data))
 		got := string(bytes.Join(p.args, []byte("|")))
-		var wrong fault
+		var wrong protocolError
 		switch {
 		case errors.As(err, &wrong):
 			got = string(wrong)
@@ -102,11 +102,11 @@ func TestCommands(t *testing.T) {
 func TestCommandLength(t *testing.T) {
 	var p parser
 	data, args := long(maxCommand)
-	if n, err := p.next([]byte(data)); n != maxCommand || err != nil || len(p.args) != len(args) {
+	if n, err := p.nextCommand([]byte(data)); n != maxCommand || err != nil || len(p.args) != len(args) {
 		t.Errorf("next of %d bytes = %d, %v, want all of them", len(data), n, err)
 	}
 	data, _ = long(maxCommand + 1)
-	if n, err := p.next([]byte(data)); !errors.Is(err, fault("too big a command")) {
+	if n, err := p.nextCommand([]byte(data)); !errors.Is(err, protocolError("too big a command")) {
 		t.Errorf("next of %d bytes = %d, %v, want too big a command", len(data), n, err)
 	}
 }
@@ -128,7 +128,7 @@ func parsed(data []byte, piece int) (commands []string, left int, err error) {
 		kept = append(kept, data[:n]...)
 		data = data[n:]
 		for {
-			n, err := p.next(kept)
+			n, err := p.nextCommand(kept)
 			if err != nil {
 				return commands, 0, err
 			}

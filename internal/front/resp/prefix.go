@@ -17,12 +17,12 @@ const mostDeleted = 1000
 func (s *session) deletePrefix(args [][]byte) {
 	p, err := readPrefix(args)
 	if err != nil {
-		s.loop.reply.fail(codes[gatehouse.CodeOf(err)], err.Error())
+		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	s.besideLoop(func(ctx context.Context) *answer {
+	s.answerInBackground(func(ctx context.Context) *waiterResult {
 		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
-		return &answer{names: &[]string{strconv.Itoa(deleted), next}, err: err}
+		return &waiterResult{names: &[]string{strconv.Itoa(deleted), next}, err: err}
 	})
 }
 
@@ -37,12 +37,12 @@ func readPrefix(args [][]byte) (p gate.Prefix, err error) {
 	if p.Prefix == "" {
 		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "prefix is empty, %s", want)
 	}
-	if word(args[3]) != "CONFIRM" || string(args[4]) != p.Kind.String() {
+	if upperWord(args[3]) != "CONFIRM" || string(args[4]) != p.Kind.String() {
 		return p, gatehouse.Errorf(gatehouse.CodeInvalid,
 			"names that begin with %s are deleted only with CONFIRM %s", params.Quote(args[2]), p.Kind)
 	}
 	switch rest := args[5:]; {
-	case len(rest) == 2 && word(rest[0]) == "AFTER":
+	case len(rest) == 2 && upperWord(rest[0]) == "AFTER":
 		p.After = string(rest[1])
 	case len(rest) > 0:
 		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "command has %s, %s", params.Quote(rest[0]), want)

@@ -109,8 +109,8 @@ type Server struct {
 	debug     bool         // every answer is noted on the log
 	engine    *gnet.Client // nil without event loops; the listeners are our own, see listen.go
 	commands  map[string]*command
-	clients   map[string]*command // the subcommands of CLIENT
-	described *descriptions       // of commands
+	clients   map[string]*command  // the subcommands of CLIENT
+	described *commandDescriptions // of commands
 	metrics   *metrics
 
 	open     atomic.Int64 // connections
@@ -134,12 +134,12 @@ const readSize = 16 << 10
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
-	s := prepare(config)
-	engine, err := gnet.NewClient(&handler{server: s},
+	s := newServer(config)
+	engine, err := gnet.NewClient(&gnetHandler{server: s},
 		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
 		gnet.WithReadBufferCap(readSize),
 		gnet.WithTCPNoDelay(gnet.TCPDelay), // as it is: package net has switched the delay off
-		gnet.WithLogger(debugLogger{config.Log}))
+		gnet.WithLogger(gnetLogger{config.Log}))
 	if err == nil {
 		err = engine.Start()
 	}
@@ -153,12 +153,12 @@ func New(config Config) (*Server, error) {
 // Embed returns a server without event loops, and the handler that its caller's event loop is to call, as
 // gnet's do. Its connections may be in memory: one that implements peer.Watched need not have a descriptor.
 func Embed(config Config) (*Server, gnet.EventHandler) {
-	s := prepare(config)
-	return s, &handler{server: s}
+	s := newServer(config)
+	return s, &gnetHandler{server: s}
 }
 
-// prepare returns a server without event loops.
-func prepare(config Config) *Server {
+// newServer returns a server without event loops.
+func newServer(config Config) *Server {
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
 	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
@@ -176,7 +176,7 @@ func prepare(config Config) *Server {
 	s.sources.Most = config.ConnsPerAddress
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })
 	s.commands, s.clients = newCommands(), newClientCommands()
-	s.described = describe(s.commands, config.Version)
+	s.described = newDescriptions(s.commands, config.Version)
 	s.metrics = newMetrics(s)
 	return s
 }
@@ -198,7 +198,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
-	err := s.drain(ctx)
+	err := s.drainSessions(ctx)
 	if s.engine == nil {
 		return err
 	}
@@ -209,8 +209,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // a client has taken the last of its answers.
 const pause = 10 * time.Millisecond
 
-// drain waits until all connections have been answered and closed.
-func (s *Server) drain(ctx context.Context) error {
+// drainSessions waits until all connections have been answered and closed.
+func (s *Server) drainSessions(ctx context.Context) error {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	var half <-chan time.Time
@@ -220,7 +220,7 @@ func (s *Server) drain(ctx context.Context) error {
 		half = timer.C
 	}
 	for {
-		for _, session := range s.all() {
+		for _, session := range s.allSessions() {
 			_ = session.conn.Wake(nil)
 		}
 		select {
@@ -235,8 +235,8 @@ func (s *Server) drain(ctx context.Context) error {
 	}
 }
 
-// all returns the sessions there are.
-func (s *Server) all() []*session {
+// allSessions returns the sessions there are.
+func (s *Server) allSessions() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sessions := make([]*session, 0, len(s.sessions))
@@ -246,15 +246,15 @@ func (s *Server) all() []*session {
 	return sessions
 }
 
-// enter and leave keep the books of sessions.
-func (s *Server) enter(session *session) {
+// addSession and leave keep the books of sessions.
+func (s *Server) addSession(session *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open.Add(1)
 	s.sessions[session.number] = session
 }
 
-func (s *Server) leave(session *session) {
+func (s *Server) removeSession(session *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open.Add(-1)

@@ -33,8 +33,8 @@ type session struct {
 	client netip.AddrPort
 	who    *identity // what the client says about itself, under server.mu; nil while that is nothing
 
-	waiting     *waiter   // the commands under way, in the order of their answers; nil while there are none
-	undelivered *delivery // the newest of the grants whose answers are not sent; its next is the oldest
+	waiting      *waiter         // the commands under way, in the order of their answers; nil without any
+	newestUnsent *unsentDecision // the last granted one whose answer is not sent; its next is the oldest
 
 	queued int64 // bytes of answers
 	held   int32 // bytes that the budget has of this connection
@@ -45,7 +45,7 @@ type session struct {
 	closed bool
 
 	// The timer looks for a command that does not arrive and for answers that are not taken.
-	armed   purpose
+	armed   timerPurpose
 	round   int32        // of being armed
 	due     atomic.Int32 // the round in which it fired, 0 when it has not
 	ranThen int32        // ran when it was armed
@@ -53,11 +53,11 @@ type session struct {
 	timer   *time.Timer
 }
 
-// A purpose is what a timer is armed for.
-type purpose uint8
+// A timerPurpose is what a timer is armed for.
+type timerPurpose uint8
 
 const (
-	nothing purpose = iota
+	nothing timerPurpose = iota
 	arriving
 	sending
 	idling
@@ -69,7 +69,7 @@ type identity struct{ name, library, version string }
 
 func newSession(server *Server, conn gnet.Conn) *session {
 	s := &session{
-		server: server, conn: conn, loop: server.loop(conn.EventLoop()), number: server.last.Add(1),
+		server: server, conn: conn, loop: server.loopOf(conn.EventLoop()), number: server.last.Add(1),
 	}
 	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		s.client = tcp.AddrPort()
@@ -84,27 +84,27 @@ func newSession(server *Server, conn gnet.Conn) *session {
 	return s
 }
 
-// serve does what there is to do on the connection. It reports false when that is to be closed.
-func (s *session) serve() bool {
-	if due := s.due.Load(); due != 0 && s.due.CompareAndSwap(due, 0) && due == s.round && s.overdue() {
+// serveConnection does what there is to do on the connection. It reports false when that is to be closed.
+func (s *session) serveConnection() bool {
+	if due := s.due.Load(); due != 0 && s.due.CompareAndSwap(due, 0) && due == s.round && s.isOverdue() {
 		return false
 	}
 	if s.armed == leaving {
 		_, _ = s.conn.Discard(-1)
 		return !s.server.ending.Load()
 	}
-	s.loop.begin(s)
-	if !s.work() || !s.flush() {
+	s.loop.beginSession(s)
+	if !s.answerCommands() || !s.flushReplies() {
 		return false
 	}
 	if s.loop.share.over {
-		s.loop.turns.add(s)
+		s.loop.wakeQueue.addSession(s)
 	}
 	s.last = s.last || s.server.closing.Load()
-	if s.last && s.waiting == nil || s.server.ending.Load() && s.quiet() {
-		return s.finish()
+	if s.last && s.waiting == nil || s.server.ending.Load() && s.isQuiet() {
+		return s.finishConnection()
 	}
-	return s.account()
+	return s.accountBuffers()
 }
 
 // serveRest answers what a client has sent that sends no more. Its connection is about to be closed.
@@ -112,29 +112,30 @@ func (s *session) serveRest() {
 	if s.last || s.waiting != nil || s.conn.InboundBuffered() == 0 {
 		return
 	}
-	s.loop.begin(s)
-	s.loop.share = share{others: math.MaxInt, time: lastShare}
-	if s.work() {
-		s.flush()
+	s.loop.beginSession(s)
+	s.loop.share = timeShare{others: math.MaxInt, time: lastShare}
+	if s.answerCommands() {
+		s.flushReplies()
 	}
 }
 
-// work answers commands until one has to wait, there are no more, or the session has had its share of time.
-func (s *session) work() bool {
+// answerCommands answers commands until one has to wait, there are no more, or the session's share of time is
+// used up. It reports false when the connection is to be closed.
+func (s *session) answerCommands() bool {
 	for {
-		for s.waiting != nil && s.waiting.settled() {
-			if !s.resume() {
+		for s.waiting != nil && s.waiting.isDecided() {
+			if !s.answerWaiter() {
 				return false
 			}
 		}
 		if s.last {
 			return true
 		}
-		more, ok := s.read()
+		more, ok := s.readCommands()
 		if !ok {
 			return false
 		}
-		if s.loop.share.over || !more && (s.waiting == nil || !s.waiting.settled()) {
+		if s.loop.share.over || !more && (s.waiting == nil || !s.waiting.isDecided()) {
 			return true
 		}
 	}
@@ -144,10 +145,10 @@ func (s *session) work() bool {
 // Looking at more costs time each time, and where the store is slow, not much more is put to it in one go.
 const window = 2 * maxCommand
 
-// read takes the commands off what has arrived and answers them, up to one that has to wait, or that those
-// under way have to be answered before. more says that there is more to look at right away. It reports false
-// when the connection is to be closed, or is.
-func (s *session) read() (more, ok bool) {
+// readCommands takes commands off the input and answers them. It stops at a command that has to wait, and
+// at one that may not be answered before those under way. more means that more input can be read right
+// away; ok is false when the connection is to be closed, or is.
+func (s *session) readCommands() (more, ok bool) {
 	arrived := s.conn.InboundBuffered()
 	data, err := s.conn.Peek(min(arrived, window))
 	if err != nil || len(data) == 0 {
@@ -155,30 +156,30 @@ func (s *session) read() (more, ok bool) {
 	}
 	l, at := s.loop, 0
 	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last && !l.share.over {
-		n, err := l.parser.next(data[at:])
+		n, err := l.parser.nextCommand(data[at:])
 		if n == 0 && err == nil {
 			break
 		}
 		if err != nil {
-			if s.settle(); s.waiting != nil {
+			if s.decideBatch(); s.waiting != nil {
 				break // those under way are answered first
 			}
 			s.server.metrics.malformed.Inc()
-			s.fail("ERR", err.Error())
+			s.answerError("ERR", err.Error())
 			s.last = true
 			break
 		}
-		if len(l.parser.args) > 0 && !s.run(l.parser.args) {
+		if len(l.parser.args) > 0 && !s.runCommand(l.parser.args) {
 			break
 		}
 		at += n
 		s.ran++
-		l.share.spend(l.latest, s.server.config.Now)
-		if (len(l.reply.out) >= flushSize || len(l.unwritten) >= maxUnwritten) && !s.flush() {
+		l.share.spendCommand(l.latest, s.server.config.Now)
+		if (len(l.reply.out) >= flushSize || len(l.unwritten) >= maxUnwritten) && !s.flushReplies() {
 			return false, false
 		}
 	}
-	s.settle()
+	s.decideBatch()
 	if s.last && s.waiting == nil {
 		at, arrived = arrived, 0
 	}
@@ -188,14 +189,14 @@ func (s *session) read() (more, ok bool) {
 	return at > 0 && arrived > len(data), !s.closed
 }
 
-// flush writes the answers that were collected. It reports false when the connection is to be closed,
+// flushReplies writes the answers that were collected. It reports false when the connection is to be closed,
 // or is.
-func (s *session) flush() bool {
+func (s *session) flushReplies() bool {
 	out := s.loop.reply.out
 	if len(out) == 0 {
 		return true
 	}
-	s.loop.tallies.flush()
+	s.loop.counts.flushCounts()
 	s.loop.reply.out = out[:0]
 	if cap(out) > 2*flushSize {
 		s.loop.reply.out = nil
@@ -205,88 +206,89 @@ func (s *session) flush() bool {
 	}
 	s.queued += int64(len(out))
 	if s.conn.OutboundBuffered() > 0 {
-		s.deliver(s.loop.unwritten)
+		s.trackUnsent(s.loop.unwritten)
 	}
-	s.loop.written()
+	s.loop.forgetUnwritten()
 	if unsent := s.conn.OutboundBuffered(); unsent > maxUnsent {
-		s.cut("client does not take its answers", "bytes", unsent)
+		s.countCut("client does not take its answers", "bytes", unsent)
 		return false
 	}
 	return true
 }
 
-// sent is how many bytes of answers the system has taken.
-func (s *session) sent() int64 { return s.queued - int64(s.conn.OutboundBuffered()) }
+// sentBytes is how many bytes of answers the system has taken.
+func (s *session) sentBytes() int64 { return s.queued - int64(s.conn.OutboundBuffered()) }
 
-// quiet reports whether nothing is on its way, in either direction.
-func (s *session) quiet() bool {
+// isQuiet reports whether nothing is on its way, in either direction.
+func (s *session) isQuiet() bool {
 	return s.waiting == nil && s.conn.InboundBuffered() == 0 && s.conn.OutboundBuffered() == 0
 }
 
-// finish ends the connection once the client has had the time to read the last answer: an end at once
-// would take that from a client that is still sending. It reports false when there is nothing to wait
-// for.
-func (s *session) finish() bool {
-	if s.quiet() && !s.last {
+// finishConnection ends the connection once the client has had the time to read the last answer. Closing at
+// once could destroy that answer, if the client is still sending. It reports false when there is nothing to
+// wait for.
+func (s *session) finishConnection() bool {
+	if s.isQuiet() && !s.last {
 		return false
 	}
 	_, _ = s.conn.Discard(-1)
 	if s.conn.OutboundBuffered() > 0 {
 		if s.armed != sending {
-			s.arm(sending, s.server.config.WriteTimeout)
+			s.armTimer(sending, s.server.config.WriteTimeout)
 		}
 		return true
 	}
 	if !shutdownWrite(s.conn) {
 		return false
 	}
-	s.arm(leaving, linger)
+	s.armTimer(leaving, linger)
 	return true
 }
 
-// account keeps the books of what waits to be read or sent, and cuts off who has too much of it.
-func (s *session) account() bool {
+// accountBuffers keeps the books of what waits to be read or sent, and cuts off who has too much of it.
+func (s *session) accountBuffers() bool {
 	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
 	if held := int32(in + out); held != s.held { // #nosec G115 -- far less than 2 GiB
 		within := s.server.config.Budget.Move(int(held-s.held), int(held))
 		s.held = held
 		if !within {
 			s.server.config.Budget.Refuse()
-			s.cut("all clients together have too much in buffers", "bytes", s.server.config.Budget.Used())
+			s.countCut("all clients together have too much in buffers",
+				"bytes", s.server.config.Budget.Used())
 			return false
 		}
 	}
-	if s.undelivered != nil {
-		s.delivered()
+	if s.newestUnsent != nil {
+		s.forgetSent()
 	}
 	if s.waiting == nil && in > maxUnsent {
-		s.cut("client sends faster than it can be answered", "bytes", in)
+		s.countCut("client sends faster than it can be answered", "bytes", in)
 		return false
 	}
-	if s.waiting != nil && in > s.mostBehind() {
-		s.loop.reply.fail("ERR", fault(fmt.Sprintf(
-			"more than %d bytes behind a command that waits", s.mostBehind())).Error())
+	if s.waiting != nil && in > s.maxBufferedInput() {
+		s.loop.reply.writeError("ERR", protocolError(fmt.Sprintf(
+			"more than %d bytes behind a command that waits", s.maxBufferedInput())).Error())
 		for ; s.waiting != nil; s.waiting = s.waiting.next {
 			s.waiting.state.Store(abandoned)
 			s.waiting.cancel()
 		}
 		s.last = true
-		return s.flush() && s.finish()
+		return s.flushReplies() && s.finishConnection()
 	}
 	switch {
 	case out > 0 && s.armed != sending:
-		s.arm(sending, s.server.config.WriteTimeout)
+		s.armTimer(sending, s.server.config.WriteTimeout)
 	case in > 0 && s.waiting == nil && (s.armed == nothing || s.armed == idling):
-		s.arm(arriving, s.server.config.ReadTimeout)
+		s.armTimer(arriving, s.server.config.ReadTimeout)
 	case s.armed == nothing && s.server.config.IdleTimeout > 0:
-		s.arm(idling, s.server.config.IdleTimeout)
+		s.armTimer(idling, s.server.config.IdleTimeout)
 	}
 	return true
 }
 
-// mostBehind is how much may be sent behind what is under way: much, if that is on its way to a slow store
-// and does not wait.
-func (s *session) mostBehind() int {
+// maxBufferedInput is how many bytes a client may send behind the commands under way. It is more when these
+// only travel to a slow store than when one of them waits in line.
+func (s *session) maxBufferedInput() int {
 	for w := s.waiting; w != nil; w = w.next {
 		if w.alone {
 			return maxBehind
@@ -295,13 +297,13 @@ func (s *session) mostBehind() int {
 	return maxUnsent
 }
 
-// arm has the timer fire, and notes what had happened until now.
-func (s *session) arm(why purpose, after time.Duration) {
+// armTimer has the timer fire, and notes what had happened until now.
+func (s *session) armTimer(why timerPurpose, after time.Duration) {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 	s.round++
-	s.armed, s.ranThen, s.sentAt = why, s.ran, s.sent()
+	s.armed, s.ranThen, s.sentAt = why, s.ran, s.sentBytes()
 	round := s.round
 	s.timer = time.AfterFunc(after, func() {
 		s.due.Store(round)
@@ -309,57 +311,57 @@ func (s *session) arm(why purpose, after time.Duration) {
 	})
 }
 
-// overdue reports whether nothing has moved since the timer was armed, so that the connection is to be
+// isOverdue reports whether nothing has moved since the timer was armed, so that the connection is to be
 // closed.
-func (s *session) overdue() bool {
+func (s *session) isOverdue() bool {
 	why := s.armed
 	s.armed, s.timer = nothing, nil
 	switch {
 	case why == leaving:
 		return true
-	case s.conn.OutboundBuffered() > 0 && s.sent() == s.sentAt && why == sending:
-		s.cut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
+	case s.conn.OutboundBuffered() > 0 && s.sentBytes() == s.sentAt && why == sending:
+		s.countCut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
 		return true
 	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
-		s.cut("command does not arrive", "bytes", s.conn.InboundBuffered())
+		s.countCut("command does not arrive", "bytes", s.conn.InboundBuffered())
 		return true
-	case s.quiet() && s.ran == s.ranThen && why == idling:
-		s.cut("nothing was asked for long")
+	case s.isQuiet() && s.ran == s.ranThen && why == idling:
+		s.countCut("nothing was asked for long")
 		return true
 	}
 	return false
 }
 
-// cut notes why a connection is closed.
-func (s *session) cut(why string, args ...any) {
+// countCut notes why a connection is closed.
+func (s *session) countCut(why string, args ...any) {
 	s.server.metrics.slow.Inc()
 	s.server.log.Debug("connection is cut", append([]any{"why", why, "client", s.client}, args...)...)
 }
 
-// end is called once, when the connection is closed. Whatever was granted to its client and has not
+// endSession is called once, when the connection is closed. Whatever was granted to its client and has not
 // reached it is taken back.
-func (s *session) end() {
+func (s *session) endSession() {
 	s.closed = true
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 	for ; s.waiting != nil; s.waiting = s.waiting.next {
-		s.lost(s.waiting)
+		s.abandonWaiter(s.waiting)
 	}
-	if s.delivered(); s.undelivered != nil {
+	if s.forgetSent(); s.newestUnsent != nil {
 		shutdownWrite(s.conn) // so that the answer does not go out after all
 	}
-	for d := s.oldest(); d != nil; d = s.oldest() {
+	for d := s.oldestUnsent(); d != nil; d = s.oldestUnsent() {
 		s.server.metrics.Hangups.Inc()
-		d.takeBack(s.server.config.Gate)
-		s.forget(d)
+		d.revokeDecision(s.server.config.Gate)
+		s.forgetOldest(d)
 	}
 	for i := range s.loop.unwritten { // which are its own: nobody else is served before it has ended
 		s.server.metrics.Hangups.Inc()
-		s.loop.unwritten[i].takeBack(s.server.config.Gate)
+		s.loop.unwritten[i].revokeDecision(s.server.config.Gate)
 	}
-	s.loop.written()
-	s.loop.turns.leave(s)
+	s.loop.forgetUnwritten()
+	s.loop.wakeQueue.removeSession(s)
 	s.server.config.Budget.Release(int(s.held))
-	s.server.leave(s)
+	s.server.removeSession(s)
 }

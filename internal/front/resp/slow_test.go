@@ -106,7 +106,7 @@ func TestPipelineUnderWayTogether(t *testing.T) {
 	s := newFar()
 	d := openStore(t, Config{}, s)
 	c := d.dial(t)
-	const commands = maxBeside + 4
+	const commands = maxOverlapping + 4
 	var letGo []func()
 	pipeline := ""
 	for i := range commands {
@@ -119,10 +119,10 @@ func TestPipelineUnderWayTogether(t *testing.T) {
 		}
 	}
 	c.send(pipeline + wire("PING"))
-	s.inHand(t, maxBeside)
+	s.inHand(t, maxOverlapping)
 	d.dial(t).want("PING", "PONG")
-	if n := s.under.Load(); n != maxBeside {
-		t.Errorf("%d calls of one connection are under way, want %d", n, maxBeside)
+	if n := s.under.Load(); n != maxOverlapping {
+		t.Errorf("%d calls of one connection are under way, want %d", n, maxOverlapping)
 	}
 	for i := commands - 1; i >= 0; i-- {
 		letGo[i]()

@@ -46,7 +46,7 @@ func BenchmarkCommands(b *testing.B) {
 			s := newPiped(p)
 			b.ReportAllocs()
 			for i := 0; i < b.N; i += pipeline {
-				s.serve()
+				s.serveConnection()
 			}
 		})
 	}

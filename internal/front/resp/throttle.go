@@ -24,12 +24,12 @@ func throttleCommands() []*command {
 		{"THROTTLE", -5, flags, true, group, cell,
 			"Limits a rate as throttlecrab does.", (*session).crabThrottle},
 		{"GCRA", -5, flags, true, group, "key max-burst tokens-per-period period [TOKENS count]",
-			"Limits a rate as Redis was to do from 8.8 on.", (*session).gcra},
+			"Limits a rate as Redis was to do from 8.8 on.", (*session).gcraThrottle},
 	}
 }
 
-// A rate is so many per period, and a burst beyond the first.
-type rate struct {
+// A throttleRate is so many per period, and a burst beyond the first.
+type throttleRate struct {
 	burst, count int64
 	period       time.Duration
 }
@@ -37,8 +37,8 @@ type rate struct {
 // shortNumber is how many digits are sure to fit 64 bits.
 const shortNumber = 18
 
-// number reads a whole number.
-func number(text []byte) (n int64, ok bool) {
+// parseInteger reads a whole number.
+func parseInteger(text []byte) (n int64, ok bool) {
 	if len(text) == 0 || len(text) > shortNumber {
 		n, err := strconv.ParseInt(string(text), 10, 64)
 		return n, err == nil
@@ -54,8 +54,9 @@ func number(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// seconds makes a length of time of so many seconds, from 0, the longest there is when they are too many.
-func seconds(n int64) time.Duration {
+// secondsDuration returns n seconds, n at least 0, or the longest duration when n seconds do not fit into
+// one.
+func secondsDuration(n int64) time.Duration {
 	if n > int64(math.MaxInt64/time.Second) {
 		return math.MaxInt64
 	}
@@ -69,39 +70,39 @@ const cellUsage = "Usage: cl.throttle <key> <max_burst> <count per period> <peri
 // given back, each rounded up from milliseconds.
 func (s *session) cellThrottle(args [][]byte) {
 	if len(args) != 5 && len(args) != 6 {
-		s.failBare(cellUsage)
+		s.answerBareError(cellUsage)
 		return
 	}
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
-		numbers[i], ok = number(arg)
+		numbers[i], ok = parseInteger(arg)
 		if !ok {
-			s.fail("ERR", "value is not an integer or out of range")
+			s.answerError("ERR", "value is not an integer or out of range")
 			return
 		}
 	}
-	r := rate{numbers[0], numbers[1], seconds(numbers[2])}
+	r := throttleRate{numbers[0], numbers[1], secondsDuration(numbers[2])}
 	switch {
 	case r.burst < 0 || r.count < 0 || numbers[2] < 0:
-		s.fail("INVALID", fmt.Sprintf(
+		s.answerError("INVALID", fmt.Sprintf(
 			"cl.throttle of max_burst %d, count %d, period %d, want none below 0",
 			r.burst, r.count, numbers[2]))
 		return
 	case r.count == 0 || int64(r.period) < r.count:
-		s.failBare("Zero rates are not supported")
+		s.answerBareError("Zero rates are not supported")
 		return
 	}
-	s.limit(args[1], demand{r, numbers[3], cellVerdict})
+	s.limitRate(args[1], rateRequest{r, numbers[3], writeCellResult})
 }
 
-func cellVerdict(a *reply, v verdict) {
-	a.array(5)
-	a.integer(int64(count(v.limited)))
-	a.integer(v.limit)
-	a.integer(v.remaining)
-	a.integer(cellSeconds(v.retry))
-	a.integer(cellSeconds(v.reset))
+func writeCellResult(a *replyWriter, v rateResult) {
+	a.writeArray(5)
+	a.writeInteger(int64(boolToInt(v.limited)))
+	a.writeInteger(v.limit)
+	a.writeInteger(v.remaining)
+	a.writeInteger(cellSeconds(v.retry))
+	a.writeInteger(cellSeconds(v.reset))
 }
 
 // cellSeconds are the seconds of redis-cell: cut off, and one more if there is a millisecond left.
@@ -110,7 +111,7 @@ func cellSeconds(d time.Duration) int64 {
 		return -1
 	}
 	ms := d.Milliseconds()
-	return ms/1000 + int64(count(ms%1000 > 0))
+	return ms/1000 + int64(boolToInt(ms%1000 > 0))
 }
 
 // crabThrottle answers THROTTLE key max_burst count period [quantity] as throttlecrab documents:
@@ -124,107 +125,109 @@ func (s *session) crabThrottle(args [][]byte) {
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
-		numbers[i], ok = number(arg)
+		numbers[i], ok = parseInteger(arg)
 		if !ok {
 			what := [...]string{"max_burst", "count_per_period", "period", "quantity"}[i]
-			s.fail("ERR", "invalid "+what)
+			s.answerError("ERR", "invalid "+what)
 			return
 		}
 	}
 	most, times, period, quantity := numbers[0], numbers[1], numbers[2], numbers[3]
 	switch {
 	case quantity < 0:
-		s.fail("ERR", fmt.Sprintf("negative quantity: %d", quantity))
+		s.answerError("ERR", fmt.Sprintf("negative quantity: %d", quantity))
 		return
 	case most <= 0 || times <= 0 || period <= 0:
-		s.fail("ERR", "invalid rate limit parameters")
+		s.answerError("ERR", "invalid rate limit parameters")
 		return
 	}
-	s.limit(args[1], demand{rate{most - 1, times, seconds(period)}, quantity, crabVerdict})
+	r := throttleRate{most - 1, times, secondsDuration(period)} // all that passes at once includes the first
+	s.limitRate(args[1], rateRequest{r, quantity, writeCrabResult})
 }
 
-func crabVerdict(a *reply, v verdict) {
-	a.array(5)
-	a.integer(int64(count(!v.limited)))
-	a.integer(v.limit)
-	a.integer(v.remaining)
-	a.integer(int64(v.reset / time.Second))
+func writeCrabResult(a *replyWriter, v rateResult) {
+	a.writeArray(5)
+	a.writeInteger(int64(boolToInt(!v.limited)))
+	a.writeInteger(v.limit)
+	a.writeInteger(v.remaining)
+	a.writeInteger(int64(v.reset / time.Second))
 	switch {
 	case !v.limited:
-		a.integer(0)
+		a.writeInteger(0)
 	case v.retry == gatehouse.Forever: // throttlecrab has a time here, at which it would refuse again
-		a.integer(-1)
+		a.writeInteger(-1)
 	default:
-		a.integer(int64(v.retry / time.Second))
+		a.writeInteger(int64(v.retry / time.Second))
 	}
 }
 
 // longestPeriod is how many seconds a GCRA's period has at most, which is Redis's limit too.
 const longestPeriod = 1e12
 
-// gcra answers GCRA key max-burst tokens-per-period period [TOKENS count], as it stood when it was taken
-// out of Redis 8.8: whether it is limited, the limit, what remains, and the seconds, with fractions,
-// until it can be tried again and until all is given back. TOKENS was NUM_REQUESTS before.
-func (s *session) gcra(args [][]byte) {
+// gcraThrottle answers GCRA key max-burst tokens-per-period period [TOKENS count], as it stood when it was
+// taken out of Redis 8.8: whether the request is limited, the limit, what remains, and two times in seconds,
+// with fractions: until it can be tried again, and until the whole limit is back. TOKENS was NUM_REQUESTS
+// before.
+func (s *session) gcraThrottle(args [][]byte) {
 	if len(args) > 7 {
 		s.wrongArity("GCRA")
 		return
 	}
-	burst, ok := number(args[2])
-	times, known := number(args[3])
+	burst, ok := parseInteger(args[2])
+	times, known := parseInteger(args[3])
 	period, err := strconv.ParseFloat(string(args[4]), 64)
 	switch {
 	case !ok || !known:
-		s.fail("ERR", "value is not an integer or out of range")
+		s.answerError("ERR", "value is not an integer or out of range")
 		return
 	case burst < 0 || times < 1:
-		s.fail("ERR", "value is out of range, must be positive")
+		s.answerError("ERR", "value is out of range, must be positive")
 		return
 	case err != nil:
-		s.fail("ERR", "value is not a valid float")
+		s.answerError("ERR", "value is not a valid float")
 		return
 	case !(period >= 1 && period <= longestPeriod):
-		s.fail("ERR", "period must be >= 1 and <= 1e12")
+		s.answerError("ERR", "period must be >= 1 and <= 1e12")
 		return
 	}
-	quantity, ok := s.tokens(args[5:])
+	quantity, ok := s.readTokens(args[5:])
 	if !ok {
 		return
 	}
 	length := time.Duration(min(period, float64(math.MaxInt64/time.Second)) * float64(time.Second))
-	s.limit(args[1], demand{rate{burst, times, length}, quantity, gcraVerdict})
+	s.limitRate(args[1], rateRequest{throttleRate{burst, times, length}, quantity, writeGCRAResult})
 }
 
-func gcraVerdict(a *reply, v verdict) {
-	a.array(5)
-	a.integer(int64(count(v.limited)))
-	a.integer(v.limit)
-	a.integer(v.remaining)
+func writeGCRAResult(a *replyWriter, v rateResult) {
+	a.writeArray(5)
+	a.writeInteger(int64(boolToInt(v.limited)))
+	a.writeInteger(v.limit)
+	a.writeInteger(v.remaining)
 	if v.retry == gatehouse.Forever {
-		a.double(-1)
+		a.writeDouble(-1)
 	} else {
-		a.double(v.retry.Seconds())
+		a.writeDouble(v.retry.Seconds())
 	}
-	a.double(v.reset.Seconds())
+	a.writeDouble(v.reset.Seconds())
 }
 
-// tokens reads [TOKENS count].
-func (s *session) tokens(options [][]byte) (n int64, ok bool) {
+// readTokens reads [TOKENS count].
+func (s *session) readTokens(options [][]byte) (n int64, ok bool) {
 	if len(options) == 0 {
 		return 1, true
 	}
-	option := word(options[0])
+	option := upperWord(options[0])
 	switch {
 	case option != "TOKENS" && option != "NUM_REQUESTS":
-		s.fail("ERR", "syntax error")
+		s.answerError("ERR", "syntax error")
 		return 0, false
 	case len(options) == 1:
-		s.fail("ERR", "Missing "+option+" value")
+		s.answerError("ERR", "Missing "+option+" value")
 		return 0, false
 	}
-	n, ok = number(options[1])
+	n, ok = parseInteger(options[1])
 	if !ok || n < 0 {
-		s.fail("ERR", "value is out of range, must be positive")
+		s.answerError("ERR", "value is out of range, must be positive")
 		return 0, false
 	}
 	return n, true

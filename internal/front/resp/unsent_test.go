@@ -48,7 +48,7 @@ func TestHoldWhoseAnswerIsNotWritten(t *testing.T) {
 				_ = gone.Conn.(*net.TCPConn).SetLinger(0)
 				_ = gone.Close()
 				until(t, "a client is seen to be gone", func() bool {
-					for _, session := range d.all() {
+					for _, session := range d.allSessions() {
 						if session.hungUp() {
 							return true
 						}

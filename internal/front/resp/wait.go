@@ -14,18 +14,18 @@ import (
 // The gate may call done at any time and on any goroutine; everything else happens on the connection's
 // event loop, so that a connection is never answered and closed at once.
 type waiter struct {
-	session  *session
-	question question
-	cancel   func() // takes the command out of line, or takes back its grant
-	state    atomic.Int32
-	alone    bool    // nothing behind it is looked at before it is answered
-	answer   *answer // to be read once the state is decided
-	flight   *flight // of commands at a slow store; nil when it is one command
-	next     *waiter // to be answered after this one
+	session *session
+	request decisionRequest
+	cancel  func() // takes the command out of line, or takes back its grant
+	state   atomic.Int32
+	alone   bool            // nothing behind it is looked at before it is answered
+	result  *waiterResult   // to be read once the state is decided
+	batch   *submittedBatch // of commands at a slow store; nil when it is one command
+	next    *waiter         // to be answered after this one
 }
 
-// An answer is what the gate decided, or something else that is to be said in its turn.
-type answer struct {
+// A waiterResult is what the gate decided, or another answer that keeps its place in the order of answers.
+type waiterResult struct {
 	decision gatehouse.Decision
 	err      error
 	names    *[]string // of a list; nil when it is none
@@ -37,22 +37,22 @@ const (
 	submitted = iota
 	parked    // the loop has turned to other connections
 	decided
-	abandoned // the connection is closed: nobody is to be woken
+	abandoned // the connection is closed: there is no session to wake
 )
 
-// wait submits a command. If it may wait in line, it blocks the connection until resume answers it, which
-// may be at once.
-func (s *session) wait(q question, cmd *gatehouse.Command) {
-	w := &waiter{session: s, question: q, alone: cmd.Op.Waits() && cmd.MaxWait != 0}
-	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.done)
+// submitCommand gives a command to the gate. One that may wait in line blocks the connection until
+// answerWaiter answers it, which may be at once.
+func (s *session) submitCommand(q decisionRequest, cmd *gatehouse.Command) {
+	w := &waiter{session: s, request: q, alone: cmd.Op.Waits() && cmd.MaxWait != 0}
+	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.onDecision)
 	if w.state.CompareAndSwap(submitted, parked) {
-		w.question.since = newInstant(s.loop.tallies.began)
+		w.request.since = newInstant(s.loop.counts.began)
 	}
-	s.enqueue(w)
+	s.enqueueWaiter(w)
 }
 
-// enqueue puts a waiter behind those there are.
-func (s *session) enqueue(w *waiter) {
+// enqueueWaiter puts a waiter behind those there are.
+func (s *session) enqueueWaiter(w *waiter) {
 	last := &s.waiting
 	for *last != nil {
 		last = &(*last).next
@@ -60,20 +60,20 @@ func (s *session) enqueue(w *waiter) {
 	*last = w
 }
 
-// done is called by the gate when the command is decided.
-func (w *waiter) done(d gatehouse.Decision, err error) {
-	w.settle(&answer{decision: d, err: err})
+// onDecision is called by the gate when the command is decided.
+func (w *waiter) onDecision(d gatehouse.Decision, err error) {
+	w.setResult(&waiterResult{decision: d, err: err})
 }
 
-// settle has the event loop give the answer.
-func (w *waiter) settle(a *answer) {
-	w.answer = a
+// setResult has the event loop give the answer.
+func (w *waiter) setResult(a *waiterResult) {
+	w.result = a
 	if w.state.Swap(decided) == parked {
 		_ = w.session.conn.Wake(nil)
 	}
 }
 
-func (w *waiter) settled() bool { return w.state.Load() == decided }
+func (w *waiter) isDecided() bool { return w.state.Load() == decided }
 
 // hungUp reports whether the client is known to be gone at this instant.
 func (s *session) hungUp() bool {
@@ -83,50 +83,51 @@ func (s *session) hungUp() bool {
 	return peer.Gone(int32(s.conn.Fd())) // #nosec G115 -- a descriptor
 }
 
-// resume answers the command that is waited for and comes first. It reports false when the client is gone.
-func (s *session) resume() bool {
-	w, a := s.waiting, s.waiting.answer
-	granted := w.holds(a)
+// answerWaiter answers the first of the commands under way, which is decided. It reports false when the
+// client is gone.
+func (s *session) answerWaiter() bool {
+	w, a := s.waiting, s.waiting.result
+	granted := w.mustReachClient(a)
 	if granted && s.hungUp() {
 		return false // end takes back what it was granted
 	}
 	s.waiting, w.next = w.next, nil
-	s.loop.tallies.resume(w)
-	defer s.loop.tallies.resumed()
+	s.loop.counts.resumeTiming(w)
+	defer s.loop.counts.endResume()
 	switch {
 	case a.text != nil:
 		s.loop.reply.out = append(s.loop.reply.out, a.text...)
-	case w.flight != nil:
-		s.answerAll(w.flight, a.err)
+	case w.batch != nil:
+		s.answerBatch(w.batch, a.err)
 	case a.names == nil:
-		s.answer(&w.question, &a.decision, a.err)
+		s.answerDecision(&w.request, &a.decision, a.err)
 	case a.err != nil:
-		s.loop.reply.fail(codes[gatehouse.CodeOf(a.err)], a.err.Error())
+		s.loop.reply.writeError(codes[gatehouse.CodeOf(a.err)], a.err.Error())
 	default:
-		s.loop.reply.texts(*a.names)
+		s.loop.reply.writeTexts(*a.names)
 	}
 	if !granted {
 		s.last = s.last || w.alone && s.server.stopping.Load()
-		return len(s.loop.reply.out) < flushSize || s.flush()
+		return len(s.loop.reply.out) < flushSize || s.flushReplies()
 	}
-	s.loop.unwritten = append(s.loop.unwritten, grant{end: s.answered(), cancel: w.cancel})
-	if !s.flush() {
+	s.loop.unwritten = append(s.loop.unwritten, revocableDecision{end: s.answeredBytes(), cancel: w.cancel})
+	if !s.flushReplies() {
 		return false
 	}
 	s.last = s.last || w.alone && s.server.stopping.Load()
 	return true
 }
 
-// holds reports whether a client that goes away now would take something with it that nobody else can have
-// then.
-func (w *waiter) holds(a *answer) bool {
-	return a.err == nil && a.decision.Outcome == gatehouse.Granted && (w.alone || w.question.holder != "")
+// mustReachClient reports whether the result gives the client something that no other client can have then,
+// so that it has to be taken back if the client is gone.
+func (w *waiter) mustReachClient(a *waiterResult) bool {
+	return a.err == nil && a.decision.Outcome == gatehouse.Granted && (w.alone || w.request.holder != "")
 }
 
-// lost takes the command out of line, or takes back what it was granted, because its client is gone.
-func (s *session) lost(w *waiter) {
+// abandonWaiter takes the command out of line, or takes back what it was granted, because its client is gone.
+func (s *session) abandonWaiter(w *waiter) {
 	s.server.metrics.Hangups.Inc()
-	s.loop.tallies.lost(w)
+	s.loop.counts.endWait(w)
 	w.state.Store(abandoned)
 	w.cancel()
 }

@@ -22,8 +22,8 @@ const (
 	lastShare = 100 * time.Millisecond
 )
 
-// turnPause is enough for an event loop to have finished what it was woken for.
-const turnPause = 100 * time.Microsecond
+// wakePause is enough for an event loop to have finished what it was woken for.
+const wakePause = 100 * time.Microsecond
 
 // The clock is read once for so much weight. A command for a rate is the cheapest there is, and 30 ns is a
 // tenth of it; any other decision can take 10,000 times as long.
@@ -33,8 +33,8 @@ const (
 	otherWeight = 8
 )
 
-// A share is what is left to a connection of its loop's time.
-type share struct {
+// A timeShare is what is left to a connection of its loop's time.
+type timeShare struct {
 	others int           // commands that ask for no decision
 	time   time.Duration // from the first reading of the clock on
 	weight int           // since the clock was read
@@ -43,16 +43,16 @@ type share struct {
 }
 
 // newShare returns the share of a connection that has been sent so many bytes.
-func newShare(behind int) share {
+func newShare(behind int) timeShare {
 	more := max(0, behind-readSize)
-	return share{
+	return timeShare{
 		others: shareOthers + more/countBytes,
 		time:   shareTime + shareTime*time.Duration(more)/timedBytes,
 	}
 }
 
-// spend takes one command off the share.
-func (h *share) spend(c *command, now func() time.Time) {
+// spendCommand takes one command off the share.
+func (h *timeShare) spendCommand(c *command, now func() time.Time) {
 	if c == nil || !c.keyed {
 		h.others--
 		h.over = h.over || h.others <= 0
@@ -73,10 +73,10 @@ func (h *share) spend(c *command, now func() time.Time) {
 	}
 }
 
-// turns are the sessions of one event loop that have more to do than fitted into their share. One of them
+// wakeQueue are the sessions of one event loop that have more to do than fitted into their share. One of them
 // at a time is woken, a pause after the one before: gnet goes on with what a wake-up leads to before it looks
 // at its connections again, and would never do so if the next came at once.
-type turns struct {
+type wakeQueue struct {
 	queue []*session
 	in    map[*session]struct{} // the queue, and the session of next
 	next  *wakeUp               // nil while no session is being woken
@@ -89,16 +89,16 @@ type wakeUp struct {
 	came    atomic.Bool // the time has come: the loop will serve the session, or is doing so
 }
 
-// begin notes that a session is served, and so no longer woken if it was.
-func (t *turns) begin(s *session) {
+// markServed notes that a session is served, and so no longer woken if it was.
+func (t *wakeQueue) markServed(s *session) {
 	if t.next != nil && t.next.session == s && t.next.came.Load() {
 		t.next = nil
 		delete(t.in, s)
 	}
 }
 
-// add gives a session another turn, behind those who wait for theirs.
-func (t *turns) add(s *session) {
+// addSession gives a session another turn, behind those who wait for theirs.
+func (t *wakeQueue) addSession(s *session) {
 	if t.in == nil {
 		t.in = make(map[*session]struct{})
 	}
@@ -106,11 +106,11 @@ func (t *turns) add(s *session) {
 		t.in[s] = struct{}{}
 		t.queue = append(t.queue, s)
 	}
-	t.wake()
+	t.wakeNext()
 }
 
-// wake has the next session served, unless one is woken already.
-func (t *turns) wake() {
+// wakeNext has the next session served, unless one is woken already.
+func (t *wakeQueue) wakeNext() {
 	for t.next == nil && len(t.queue) > 0 {
 		s := t.queue[0]
 		t.queue[0], t.queue = nil, t.queue[1:]
@@ -119,18 +119,18 @@ func (t *turns) wake() {
 		}
 		next := &wakeUp{session: s}
 		t.next = next
-		time.AfterFunc(turnPause, func() {
+		time.AfterFunc(wakePause, func() {
 			next.came.Store(true)
 			_ = s.conn.Wake(nil)
 		})
 	}
 }
 
-// leave forgets a session that has ended.
-func (t *turns) leave(s *session) {
+// removeSession forgets a session that has ended.
+func (t *wakeQueue) removeSession(s *session) {
 	delete(t.in, s)
 	if t.next != nil && t.next.session == s {
 		t.next = nil
 	}
-	t.wake()
+	t.wakeNext()
 }

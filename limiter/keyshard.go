@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxParts is how many locks the keys are spread over, so that cores seldom meet at one. With a
+	// maxShards is how many locks the keys are spread over, so that cores seldom meet at one. With a
 	// round number of keys, such as a million, the maps of so many parts are well filled.
-	maxParts = 320
-	// leastPart is how many keys a part has at least when the table is full.
-	leastPart = 64
+	maxShards = 320
+	// leastShardKeys is how many keys a part has at least when the table is full.
+	leastShardKeys = 64
 )
 
 // Keys are dropped without a goroutine: calls pay for the scan of a part in advance. Each call is worth
@@ -29,8 +29,8 @@ const (
 // looks is how many keys are looked at to find room for a new one in a full table.
 const looks = 16
 
-// A part is one part of the keys.
-type part struct {
+// A keyShard is one part of the keys.
+type keyShard struct {
 	mu    sync.Mutex
 	tats  map[string]int64 // the theoretical arrival time of each key
 	work  int              // saved up for the next scan
@@ -38,23 +38,25 @@ type part struct {
 	_     [32]byte         // two parts in one cache line would be one lock to two cores
 }
 
-// newParts returns the parts of a table with so many keys.
-func newParts(maxKeys int) []part {
-	parts := make([]part, min(maxParts, 1+maxKeys/leastPart))
+// newShards returns the parts of a table with so many keys.
+func newShards(maxKeys int) []keyShard {
+	parts := make([]keyShard, min(maxShards, 1+maxKeys/leastShardKeys))
 	for i := range parts {
 		parts[i].tats = make(map[string]int64)
 	}
 	return parts
 }
 
-func (k *Keyed) part(key string) *part {
-	i, _ := bits.Mul64(maphash.String(k.seed, key), uint64(len(k.parts)))
-	return &k.parts[i]
+func (k *Keyed) shardOf(key string) *keyShard {
+	i, _ := bits.Mul64(maphash.String(k.seed, key), uint64(len(k.shards)))
+	return &k.shards[i]
 }
 
-// update has change look at the theoretical arrival time of a key, and puts another in its place if
+// updateKey has change look at the theoretical arrival time of a key, and puts another in its place if
 // change says so. It reports whether that was done.
-func (k *Keyed) update(p *part, key string, now int64, change func(tat int64) (next int64, ok bool)) bool {
+func (k *Keyed) updateKey(
+	p *keyShard, key string, now int64, change func(tat int64) (next int64, ok bool),
+) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.work++
@@ -68,19 +70,19 @@ func (k *Keyed) update(p *part, key string, now int64, change func(tat int64) (n
 	case next > now && known:
 		p.tats[key] = next
 	case next > now:
-		ok = k.add(p, key, now, next)
+		ok = k.addKey(p, key, now, next)
 	case known:
 		delete(p.tats, key)
 		k.keys.Add(-1)
 	}
 	if p.work >= perKeyWork*len(p.tats)+leastWork {
-		k.scan(p, now)
+		k.dropIdleKeys(p, now)
 	}
 	return ok
 }
 
-// add puts a key into the part if it can be kept.
-func (k *Keyed) add(p *part, key string, now, tat int64) bool {
+// addKey puts a key into the part if it can be kept.
+func (k *Keyed) addKey(p *keyShard, key string, now, tat int64) bool {
 	p.work += newKeyWork
 	if len(key) > MaxKey || !k.makeRoom(p, now) {
 		return false
@@ -90,7 +92,7 @@ func (k *Keyed) add(p *part, key string, now, tat int64) bool {
 }
 
 // makeRoom counts one more key unless there are too many.
-func (k *Keyed) makeRoom(p *part, now int64) bool {
+func (k *Keyed) makeRoom(p *keyShard, now int64) bool {
 	if k.keys.Add(1) <= k.maxKeys {
 		return true
 	}
@@ -109,8 +111,8 @@ func (k *Keyed) makeRoom(p *part, now int64) bool {
 	return false
 }
 
-// scan drops the part's keys that are worth nothing.
-func (k *Keyed) scan(p *part, now int64) {
+// dropIdleKeys drops the part's keys that are worth nothing.
+func (k *Keyed) dropIdleKeys(p *keyShard, now int64) {
 	before := len(p.tats)
 	maps.DeleteFunc(p.tats, func(_ string, tat int64) bool { return tat <= now })
 	p.work = 0

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A lot is where connections are that have had their answer and are being drained, in the order in which
-// they came, and those that wait in line. A client that does not hang up holds one for a while, and so
-// these have a limit in number and one in time.
-type lot struct {
+// A connRegistry lists the connections that outlive their answer or wait for one: those that are drained
+// after their answer, oldest first, and those that wait in line. A client that does not hang up keeps its
+// connection drained for a while, so drained connections are limited in number and in time.
+type connRegistry struct {
 	most int // that are drained at a time
 
 	mu         sync.Mutex
@@ -30,9 +30,9 @@ const (
 	maxDrained = 4096
 )
 
-// enter lets a connection in, and has the oldest closed if that makes one too many. It reports false
+// addDrained lets a connection in, and has the oldest closed if that makes one too many. It reports false
 // when the lot is closed.
-func (l *lot) enter(c *connection) bool {
+func (l *connRegistry) addDrained(c *connection) bool {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -49,11 +49,11 @@ func (l *lot) enter(c *connection) bool {
 	var oldest *net.TCPConn
 	if l.count > l.most {
 		oldest = l.head.TCPConn
-		l.remove(l.head)
+		l.unlinkDrained(l.head)
 	}
 	if !l.sweeping {
 		l.sweeping = true
-		time.AfterFunc(linger, l.sweep)
+		time.AfterFunc(linger, l.sweepDrained)
 	}
 	l.mu.Unlock()
 	if oldest != nil {
@@ -62,16 +62,16 @@ func (l *lot) enter(c *connection) bool {
 	return true
 }
 
-// leave lets a connection out, if it is still in.
-func (l *lot) leave(c *connection) {
+// removeDrained lets a connection out, if it is still in.
+func (l *connRegistry) removeDrained(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.drained {
-		l.remove(c)
+		l.unlinkDrained(c)
 	}
 }
 
-func (l *lot) remove(c *connection) {
+func (l *connRegistry) unlinkDrained(c *connection) {
 	if c.prev == nil {
 		l.head = c.next
 	} else {
@@ -86,41 +86,41 @@ func (l *lot) remove(c *connection) {
 	l.count--
 }
 
-// sweep closes the connections that were there before the last sweep, and comes again while there are
+// sweepDrained closes the connections that were there before the last sweep, and comes again while there are
 // any.
-func (l *lot) sweep() {
+func (l *connRegistry) sweepDrained() {
 	l.mu.Lock()
 	var late []*net.TCPConn
 	for l.head != nil && l.head.round < l.round {
 		late = append(late, l.head.TCPConn)
-		l.remove(l.head)
+		l.unlinkDrained(l.head)
 	}
 	l.round++
 	l.sweeping = l.head != nil
 	if l.sweeping {
-		time.AfterFunc(linger, l.sweep)
+		time.AfterFunc(linger, l.sweepDrained)
 	}
 	l.mu.Unlock()
 	closeAll(late)
 }
 
 // makeRoom closes all that are drained: their file descriptors are needed.
-func (l *lot) makeRoom() { closeAll(l.empty()) }
+func (l *connRegistry) makeRoom() { closeAll(l.takeDrained()) }
 
-// empty takes out all that are drained.
-func (l *lot) empty() []*net.TCPConn {
+// takeDrained takes out all that are drained.
+func (l *connRegistry) takeDrained() []*net.TCPConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make([]*net.TCPConn, 0, l.count)
 	for l.head != nil {
 		all = append(all, l.head.TCPConn)
-		l.remove(l.head)
+		l.unlinkDrained(l.head)
 	}
 	return all
 }
 
-// arrive notes a connection that waits in line. It reports false when the lot is closed.
-func (l *lot) arrive(c *connection) bool {
+// addWaiting notes a connection that waits in line. It reports false when the lot is closed.
+func (l *connRegistry) addWaiting(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -130,19 +130,19 @@ func (l *lot) arrive(c *connection) bool {
 	return true
 }
 
-// depart forgets a connection that no longer waits.
-func (l *lot) depart(c *connection) {
+// removeWaiting forgets a connection that no longer waits.
+func (l *connRegistry) removeWaiting(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.waiting, c)
 }
 
-// cut closes all connections, and lets nobody in any more.
-func (l *lot) cut() {
+// closeAllConns closes all connections, and lets nobody in any more.
+func (l *connRegistry) closeAllConns() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	all := l.empty()
+	all := l.takeDrained()
 	l.mu.Lock()
 	for c := range l.waiting {
 		all = append(all, c.TCPConn)

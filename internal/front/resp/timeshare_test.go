@@ -72,7 +72,7 @@ func TestClientListBlocksItsConnectionAlone(t *testing.T) {
 func TestDescriptionsAreNotMadeAnew(t *testing.T) {
 	for _, three := range []bool{false, true} {
 		d := open(t, Config{})
-		s := &session{server: d.Server, loop: d.loop(nil), three: three}
+		s := &session{server: d.Server, loop: d.loopOf(nil), three: three}
 		for _, run := range []func(){func() { s.commandDocs(nil) }, func() { s.commandInfo(nil) }} {
 			run()
 			again := func() {
@@ -156,22 +156,22 @@ func (c *wakingConn) Wake(gnet.AsyncCallback) error {
 
 // The timer of a session that has ended may run after that of the next one. The turns go on all the same.
 func TestTurnsAfterALateTimer(t *testing.T) {
-	var line turns
+	var line wakeQueue
 	waking := func() *session { return &session{conn: &wakingConn{woken: make(chan struct{}, 1)}} }
 	gone, here, last := waking(), waking(), waking()
-	line.add(gone)
+	line.addSession(gone)
 	late := line.next
-	line.leave(gone)
-	line.add(here)
+	line.removeSession(gone)
+	line.addSession(here)
 	<-here.conn.(*wakingConn).woken
 	late.came.Store(true)
-	line.begin(here)
-	line.add(last)
+	line.markServed(here)
+	line.addSession(last)
 	if line.next == nil || line.next.session != last {
 		t.Fatal("the last session is not woken: the turns stand still")
 	}
 	<-last.conn.(*wakingConn).woken
-	line.leave(last)
+	line.removeSession(last)
 	if line.next != nil || len(line.in) > 0 {
 		t.Errorf("at the end %v is woken, and %d sessions have a turn, want none", line.next, len(line.in))
 	}

@@ -39,8 +39,8 @@ func open(t *testing.T, client net.Conn, after time.Duration) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-func newLot(most int) *lot {
-	return &lot{most: most, waiting: make(map[*connection]struct{})}
+func newLot(most int) *connRegistry {
+	return &connRegistry{most: most, waiting: make(map[*connection]struct{})}
 }
 
 // One too many takes the place of the one that was there longest.
@@ -49,7 +49,7 @@ func TestLotIsFull(t *testing.T) {
 	var clients []net.Conn
 	for range 5 {
 		c, client := pair(t)
-		if !l.enter(c) {
+		if !l.addDrained(c) {
 			t.Fatal("enter = false, want true before the end")
 		}
 		clients = append(clients, client)
@@ -75,7 +75,7 @@ func TestLotIsSwept(t *testing.T) {
 	l := newLot(3)
 	c, client := pair(t)
 	began := time.Now()
-	l.enter(c)
+	l.addDrained(c)
 	if !open(t, client, linger/2) {
 		t.Error("a connection was closed before its time")
 	}
@@ -99,20 +99,20 @@ func TestLotOrder(t *testing.T) {
 	for i := range all {
 		all[i], _ = pair(t)
 	}
-	l.enter(all[0])
-	l.enter(all[1])
-	l.enter(all[2])
-	l.leave(all[1])
-	l.leave(all[1]) // twice does no harm
-	l.enter(all[3])
+	l.addDrained(all[0])
+	l.addDrained(all[1])
+	l.addDrained(all[2])
+	l.removeDrained(all[1])
+	l.removeDrained(all[1]) // twice does no harm
+	l.addDrained(all[3])
 	if l.head != all[0] || all[0].next != all[2] || all[2].prev != all[0] {
 		t.Error("behind the first there is not the third, want it there when the second has left")
 	}
 	if l.tail != all[3] || all[3].prev != all[2] || l.count != 3 {
 		t.Error("the last is not the fourth, behind the third, of three")
 	}
-	l.cut()
-	if l.enter(all[1]) || l.arrive(all[1]) {
+	l.closeAllConns()
+	if l.addDrained(all[1]) || l.addWaiting(all[1]) {
 		t.Error("somebody got in after the end")
 	}
 }

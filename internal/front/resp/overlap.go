@@ -11,12 +11,12 @@ import (
 // each is for another key and none may wait in line. They are answered in their order all the same: what is
 // decided sooner waits for its turn, and so does what is answered at once.
 
-// maxBeside is how many of them there are at most on one connection. A batch for one key counts as one.
-const maxBeside = 16
+// maxOverlapping is how many of them there are at most on one connection. A batch for one key counts as one.
+const maxOverlapping = 16
 
-// beside reports whether a command can be looked at while others are under way.
-func (s *session) beside(c *command, args [][]byte) bool {
-	if c == nil || !c.keyed || !c.takes(args) || len(args) < 2 || c.mayWait(args) {
+// mayOverlap reports whether a command can be looked at while others are under way.
+func (s *session) mayOverlap(c *command, args [][]byte) bool {
+	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) {
 		return false
 	}
 	key, ok := s.keyOf(c, args[1])
@@ -26,7 +26,7 @@ func (s *session) beside(c *command, args [][]byte) bool {
 	n := 1
 	for w := s.waiting; w != nil; w = w.next {
 		n++
-		if w.alone || w.question.key == key || n > maxBeside {
+		if w.alone || w.request.key == key || n > maxOverlapping {
 			return false
 		}
 	}
@@ -49,38 +49,38 @@ func (c *command) mayWait(args [][]byte) bool {
 // keyOf is the controller that a command is about.
 func (s *session) keyOf(c *command, place []byte) (key gatehouse.Key, ok bool) {
 	if c.group == rateGroup {
-		return gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.get(place)}, true
+		return gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.internName(place)}, true
 	}
 	kind, name, ok := bytes.Cut(place, []byte{'/'})
 	if !ok {
 		return key, false
 	}
 	k, err := parseKind(kind)
-	return gatehouse.Key{Kind: k, Name: s.loop.names.get(name)}, err == nil
+	return gatehouse.Key{Kind: k, Name: s.loop.names.internName(name)}, err == nil
 }
 
-// fly puts a batch to a slow store. It is answered in its turn.
-func (s *session) fly(f *flight) {
+// submitBatch puts a batch to a slow store. It is answered in its turn.
+func (s *session) submitBatch(f *submittedBatch) {
 	decisions := make([]gatehouse.Decision, len(f.decisions))
-	w := &waiter{session: s, question: question{key: f.key}, flight: &flight{
-		f.key, slices.Clone(f.demands), slices.Clone(f.commands), decisions,
+	w := &waiter{session: s, request: decisionRequest{key: f.key}, batch: &submittedBatch{
+		f.key, slices.Clone(f.requests), slices.Clone(f.commands), decisions,
 	}}
-	w.cancel = s.server.config.Gate.SubmitAll(f.key, w.flight.commands, decisions, func(err error) {
-		w.settle(&answer{err: err})
+	w.cancel = s.server.config.Gate.SubmitAll(f.key, w.batch.commands, decisions, func(err error) {
+		w.setResult(&waiterResult{err: err})
 	})
 	w.state.CompareAndSwap(submitted, parked)
-	w.question.since = newInstant(s.loop.tallies.began)
-	s.enqueue(w)
+	w.request.since = newInstant(s.loop.counts.began)
+	s.enqueueWaiter(w)
 }
 
-// putOff has what was answered at once, from this byte on, said in its turn.
-func (s *session) putOff(from int) {
+// queueReply has what was answered at once, from this byte on, said in its turn.
+func (s *session) queueReply(from int) {
 	out := s.loop.reply.out
 	if len(out) == from {
 		return
 	}
-	w := &waiter{session: s, cancel: func() {}, answer: &answer{text: bytes.Clone(out[from:])}}
+	w := &waiter{session: s, cancel: func() {}, result: &waiterResult{text: bytes.Clone(out[from:])}}
 	w.state.Store(decided)
-	s.enqueue(w)
+	s.enqueueWaiter(w)
 	s.loop.reply.out = out[:from]
 }

@@ -87,7 +87,7 @@ func TestShares(t *testing.T) {
 
 // arrived is how many connections but the first have something to read.
 func (d *door) arrived() (n int) {
-	for _, s := range d.all() {
+	for _, s := range d.allSessions() {
 		waits, err := unix.IoctlGetInt(s.conn.Fd(), unix.TIOCINQ)
 		if err == nil && waits > 0 && s.number > 1 {
 			n++
