@@ -41,7 +41,7 @@ type rateResult struct {
 	reset            time.Duration
 }
 
-// exceedsBurst reports whether so much can never be taken.
+// exceedsBurst reports whether the quantity can never be taken at once.
 func (a *rateRequest) exceedsBurst() bool { return a.quantity-1 > a.rate.burst }
 
 // acceptsCommand reports whether a command for a rate goes into the batch.
@@ -49,25 +49,31 @@ func (b *rateBatch) acceptsCommand(args [][]byte) bool {
 	return len(args) > 1 && b.n < len(b.requests) && b.key.Name == string(args[1])
 }
 
-// limitRate takes a quantity at a key's rate. It is answered by settle, which run has called when the batch
-// does not take it.
+// limitRate adds a command for a key's rate to the batch, which decideBatch answers. runCommand has called
+// that already when the batch does not accept this command.
 func (s *session) limitRate(name []byte, a rateRequest) {
 	b := &s.loop.batch
 	other := b.key.Name != string(name)
 	if other || b.key.Kind == 0 {
 		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.internName(name)}
 	}
+	// The commands of the loop are used again and again. Only these fields differ between commands for a
+	// rate, so the others are never written.
 	cmd := &b.commands[b.n]
 	cmd.Op, cmd.Cost = gatehouse.OpAcquire, a.quantity
 	cmd.Size, cmd.Interval, cmd.Burst = a.rate.count, a.rate.period, a.rate.burst
 	switch {
 	case a.quantity < 0:
 		cmd.Op, cmd.Cost = gatehouse.OpRefund, -a.quantity
+	// Looking is enough where nothing can be taken. A quantity above the burst would be invalid, but these
+	// protocols answer it as limited.
 	case a.quantity == 0 || a.exceedsBurst():
 		cmd.Op, cmd.Cost = gatehouse.OpPeek, 0
 	}
+	// A pipeline mostly repeats one rate, which needs one check.
 	if other || a.rate != b.checked.rate || a.quantity != b.checked.quantity {
 		if err := cmd.Check(b.key); err != nil {
+			// The commands before this one are answered first: answers keep the order of commands.
 			s.decideBatch()
 			b.checked = rateRequest{}
 			s.countAnswer(b.key, cmd.Op, nil, err)
@@ -87,8 +93,10 @@ func (s *session) decideBatch() {
 	if n == 0 {
 		return
 	}
+	// Before the gate is asked: answering must not find the same commands in the batch again.
 	b.n = 0
 	f := submittedBatch{b.key, b.requests[:n], b.commands[:n], b.decisions[:n]}
+	// An event loop may not wait for a store, as all its connections would wait, too.
 	if s.server.config.Gate.Slow(b.key) {
 		s.submitBatch(&f)
 		return
@@ -104,6 +112,8 @@ func (s *session) answerBatch(f *submittedBatch, err error) {
 		switch {
 		case err != nil:
 			s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		// A refund at a name that does not exist is no error of these protocols: all of its limit is
+		// there.
 		case d.Outcome > gatehouse.Granted && d.Outcome != gatehouse.Missing:
 			s.answerFailure(f.key, d)
 		default:
@@ -129,12 +139,13 @@ func (a *rateRequest) resultOf(d *gatehouse.Decision) rateResult {
 	return v
 }
 
-// answerError and failBare answer an error, behind what was asked before.
+// answerError answers the batch, and then an error.
 func (s *session) answerError(code, text string) {
 	s.decideBatch()
 	s.loop.reply.writeError(code, text)
 }
 
+// answerBareError is answerError for an error that has no code.
 func (s *session) answerBareError(text string) {
 	s.decideBatch()
 	s.loop.reply.writeBareError(text)

@@ -19,10 +19,13 @@ func (s *session) mayOverlap(c *command, args [][]byte) bool {
 	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) {
 		return false
 	}
+	// Only commands at a slow store gain by overlapping. What is decided at once keeps the simple order.
 	key, ok := s.keyOf(c, args[1])
 	if !ok || !s.server.config.Gate.Slow(key) {
 		return false
 	}
+	// Two commands for one key could be decided in the wrong order, so the second is read when the first
+	// is answered.
 	n := 1
 	for w := s.waiting; w != nil; w = w.next {
 		n++
@@ -61,6 +64,7 @@ func (s *session) keyOf(c *command, place []byte) (key gatehouse.Key, ok bool) {
 
 // submitBatch puts a batch to a slow store. It is answered in its turn.
 func (s *session) submitBatch(f *submittedBatch) {
+	// The loop's batch is used again before the store answers, so this one gets its own copy.
 	decisions := make([]gatehouse.Decision, len(f.decisions))
 	w := &waiter{session: s, request: decisionRequest{key: f.key}, batch: &submittedBatch{
 		f.key, slices.Clone(f.requests), slices.Clone(f.commands), decisions,
@@ -68,6 +72,7 @@ func (s *session) submitBatch(f *submittedBatch) {
 	w.cancel = s.server.config.Gate.SubmitAll(f.key, w.batch.commands, decisions, func(err error) {
 		w.setResult(&waiterResult{err: err})
 	})
+	// As in submitCommand: a batch that is decided already needs no wake-up.
 	w.state.CompareAndSwap(submitted, parked)
 	w.request.since = newInstant(s.loop.counts.began)
 	s.enqueueWaiter(w)
@@ -79,6 +84,8 @@ func (s *session) queueReply(from int) {
 	if len(out) == from {
 		return
 	}
+	// The answer exists, but those before it do not. It becomes a waiter that is decided from the start,
+	// with nothing to cancel.
 	w := &waiter{session: s, cancel: func() {}, result: &waiterResult{text: bytes.Clone(out[from:])}}
 	w.state.Store(decided)
 	s.enqueueWaiter(w)

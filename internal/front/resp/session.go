@@ -23,8 +23,42 @@ const (
 // linger is how long a client has to read the last answer.
 const linger = time.Second
 
-// A session is one connection. All of it but due and who belongs to the connection's event loop. Its
-// fields are in an order, and of sizes, that make it small: there are many.
+// A session is one connection. Its fields belong to the connection's event loop, except due and who. Their
+// order and sizes keep it small, because there is one for every idle client.
+//
+//	               readCommands, decideBatch
+//	              .-------------------------.
+//	              v                         |
+//	        +----------+                    |
+//	 OnOpen | reading  |--------------------'
+//	------->| waiting  |
+//	        | is nil   |  the gate may wait, or    +-----------------------------+
+//	        |          |  the store is slow        | waiting is a list:          |
+//	        |          |-------------------------->|  overlapping: more commands |
+//	        |          |                           |   are read (mayOverlap)     |
+//	        |          |<--------------------------|  alone: none are, until the |
+//	        +----------+  answerWaiter, for each   |   gate has decided          |
+//	           |    |     in the order of arrival  +-----------------------------+
+//	           |    |                                  |                  |
+//	           |    | share.over                       | too much input   | client hangs
+//	           |    v                                  | behind a waiter  | up, or is cut
+//	           | wakeQueue: served again,              v                  |
+//	           | behind other sessions          +-------------+           |
+//	           '------------------------------->| last: input |           |
+//	             QUIT, protocol error, Stopping | is dropped  |           |
+//	                                            +-------------+           |
+//	                                   answers   |                        |
+//	                                   are sent  v                        |
+//	                                       +-----------+                  |
+//	                                       | leaving:  |                  |
+//	                                       | for 1 s   |                  |
+//	                                       +-----------+                  |
+//	                                             | time is over, or EOF   |
+//	                                             v                        v
+//	                                       +------------------------------------+
+//	                                       | closed: endSession takes back what |
+//	                                       | was granted and not sent           |
+//	                                       +------------------------------------+
 type session struct {
 	server *Server
 	loop   *loop
@@ -53,17 +87,6 @@ type session struct {
 	timer   *time.Timer
 }
 
-// A timerPurpose is what a timer is armed for.
-type timerPurpose uint8
-
-const (
-	nothing timerPurpose = iota
-	arriving
-	sending
-	idling
-	leaving
-)
-
 // An identity is what a client says about itself.
 type identity struct{ name, library, version string }
 
@@ -86,9 +109,13 @@ func newSession(server *Server, conn gnet.Conn) *session {
 
 // serveConnection does what there is to do on the connection. It reports false when that is to be closed.
 func (s *session) serveConnection() bool {
+	// A timer can have fired just before it was armed anew. Its round tells it from the present one, so
+	// that an old one never closes the connection.
 	if due := s.due.Load(); due != 0 && s.due.CompareAndSwap(due, 0) && due == s.round && s.isOverdue() {
 		return false
 	}
+	// The last answer is on its way. Input is dropped so that closing the connection does not reset it,
+	// which could destroy the answer.
 	if s.armed == leaving {
 		_, _ = s.conn.Discard(-1)
 		return !s.server.ending.Load()
@@ -97,10 +124,15 @@ func (s *session) serveConnection() bool {
 	if !s.answerCommands() || !s.flushReplies() {
 		return false
 	}
+	// There is more input than fitted into the share. Other sessions of this loop come first.
 	if s.loop.share.over {
 		s.loop.wakeQueue.addSession(s)
 	}
+	// During a shutdown, a client that never stops sending would never be idle. From half of the time on,
+	// what it sends is dropped.
 	s.last = s.last || s.server.closing.Load()
+	// Commands under way are answered even by a server that ends, so only a session without any may
+	// finish.
 	if s.last && s.waiting == nil || s.server.ending.Load() && s.isQuiet() {
 		return s.finishConnection()
 	}
@@ -123,6 +155,8 @@ func (s *session) serveRest() {
 // used up. It reports false when the connection is to be closed.
 func (s *session) answerCommands() bool {
 	for {
+		// Answers go out in the order of the commands: a later one that is decided already stays behind
+		// the first that is not.
 		for s.waiting != nil && s.waiting.isDecided() {
 			if !s.answerWaiter() {
 				return false
@@ -135,6 +169,8 @@ func (s *session) answerCommands() bool {
 		if !ok {
 			return false
 		}
+		// A waiter may have been decided while commands were read. Its wake-up may be over by then, so it
+		// is looked at again before the loop turns to other connections.
 		if s.loop.share.over || !more && (s.waiting == nil || !s.waiting.isDecided()) {
 			return true
 		}
@@ -150,18 +186,22 @@ const window = 2 * maxCommand
 // away; ok is false when the connection is to be closed, or is.
 func (s *session) readCommands() (more, ok bool) {
 	arrived := s.conn.InboundBuffered()
+	// The bytes are only looked at. They are discarded below, once their commands are answered or on their
+	// way; a command that has to be tried again stays in the buffer.
 	data, err := s.conn.Peek(min(arrived, window))
 	if err != nil || len(data) == 0 {
 		return false, true
 	}
 	l, at := s.loop, 0
 	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last && !l.share.over {
+		// The arguments point into data. Nothing that outlives this round may keep them.
 		n, err := l.parser.nextCommand(data[at:])
 		if n == 0 && err == nil {
 			break
 		}
 		if err != nil {
-			if s.decideBatch(); s.waiting != nil {
+			s.decideBatch()
+			if s.waiting != nil {
 				break // those under way are answered first
 			}
 			s.server.metrics.malformed.Inc()
@@ -169,17 +209,23 @@ func (s *session) readCommands() (more, ok bool) {
 			s.last = true
 			break
 		}
+		// An empty line or array is skipped without an answer, as Redis does.
 		if len(l.parser.args) > 0 && !s.runCommand(l.parser.args) {
 			break
 		}
 		at += n
 		s.ran++
 		l.share.spendCommand(l.latest, s.server.config.Now)
+		// Answers are collected, for one system call is worth many commands. The number of revocable
+		// decisions is bounded as well, since each keeps a copy of its command.
 		if (len(l.reply.out) >= flushSize || len(l.unwritten) >= maxUnwritten) && !s.flushReplies() {
 			return false, false
 		}
 	}
+	// The batch points to no input, but it has to be answered in this round: no later input is certain to
+	// come.
 	s.decideBatch()
+	// Nothing after the last command is looked at, so all of the input goes.
 	if s.last && s.waiting == nil {
 		at, arrived = arrived, 0
 	}
@@ -196,15 +242,19 @@ func (s *session) flushReplies() bool {
 	if len(out) == 0 {
 		return true
 	}
+	// The time of writing counts for none of the answers: a slow client would show as a slow server.
 	s.loop.counts.flushCounts()
 	s.loop.reply.out = out[:0]
+	// One huge answer must not keep its memory for as long as the loop runs.
 	if cap(out) > 2*flushSize {
 		s.loop.reply.out = nil
 	}
 	if _, err := s.conn.Write(out); err != nil || s.closed {
-		return false // and end takes back what these answers grant: nothing of them was sent
+		return false // and endSession takes back what these answers grant: nothing of them was sent
 	}
 	s.queued += int64(len(out))
+	// The system has taken all of it in the usual case, and then there is nothing to take back. Otherwise
+	// the decisions are kept until their bytes are sent.
 	if s.conn.OutboundBuffered() > 0 {
 		s.trackUnsent(s.loop.unwritten)
 	}
@@ -228,16 +278,20 @@ func (s *session) isQuiet() bool {
 // once could destroy that answer, if the client is still sending. It reports false when there is nothing to
 // wait for.
 func (s *session) finishConnection() bool {
+	// An idle connection of a server that ends has no answer that could be lost.
 	if s.isQuiet() && !s.last {
 		return false
 	}
 	_, _ = s.conn.Discard(-1)
 	if s.conn.OutboundBuffered() > 0 {
+		// Not armed again while it runs: each wake-up would give a client that takes nothing more time.
 		if s.armed != sending {
 			s.armTimer(sending, s.server.config.WriteTimeout)
 		}
 		return true
 	}
+	// The client sees the end after the last answer. What it sends until then is still read, so that no
+	// reset overtakes the answer.
 	if !shutdownWrite(s.conn) {
 		return false
 	}
@@ -245,9 +299,11 @@ func (s *session) finishConnection() bool {
 	return true
 }
 
-// accountBuffers keeps the books of what waits to be read or sent, and cuts off who has too much of it.
+// accountBuffers reports the bytes that wait to be read or sent to the budget, and arms the timer that fits
+// them. It reports false when the client has too many of them, and is cut.
 func (s *session) accountBuffers() bool {
 	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
+	// The budget is told of changes only, as most commands leave both buffers as empty as before.
 	if held := int32(in + out); held != s.held { // #nosec G115 -- far less than 2 GiB
 		within := s.server.config.Budget.Move(int(held-s.held), int(held))
 		s.held = held
@@ -268,6 +324,8 @@ func (s *session) accountBuffers() bool {
 	if s.waiting != nil && in > s.maxBufferedInput() {
 		s.loop.reply.writeError("ERR", protocolError(fmt.Sprintf(
 			"more than %d bytes behind a command that waits", s.maxBufferedInput())).Error())
+		// The error stands in the place of the waiting command's answer. The commands behind it are given
+		// up, too, or the client would take their answers for earlier ones.
 		for ; s.waiting != nil; s.waiting = s.waiting.next {
 			s.waiting.state.Store(abandoned)
 			s.waiting.cancel()
@@ -276,6 +334,8 @@ func (s *session) accountBuffers() bool {
 		return s.flushReplies() && s.finishConnection()
 	}
 	switch {
+	// A client that takes no answers comes first, since its buffers grow. Input does not count as late
+	// while a command waits: nothing of it is read then.
 	case out > 0 && s.armed != sending:
 		s.armTimer(sending, s.server.config.WriteTimeout)
 	case in > 0 && s.waiting == nil && (s.armed == nothing || s.armed == idling):
@@ -297,41 +357,6 @@ func (s *session) maxBufferedInput() int {
 	return maxUnsent
 }
 
-// armTimer has the timer fire, and notes what had happened until now.
-func (s *session) armTimer(why timerPurpose, after time.Duration) {
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	s.round++
-	s.armed, s.ranThen, s.sentAt = why, s.ran, s.sentBytes()
-	round := s.round
-	s.timer = time.AfterFunc(after, func() {
-		s.due.Store(round)
-		_ = s.conn.Wake(nil)
-	})
-}
-
-// isOverdue reports whether nothing has moved since the timer was armed, so that the connection is to be
-// closed.
-func (s *session) isOverdue() bool {
-	why := s.armed
-	s.armed, s.timer = nothing, nil
-	switch {
-	case why == leaving:
-		return true
-	case s.conn.OutboundBuffered() > 0 && s.sentBytes() == s.sentAt && why == sending:
-		s.countCut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
-		return true
-	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
-		s.countCut("command does not arrive", "bytes", s.conn.InboundBuffered())
-		return true
-	case s.isQuiet() && s.ran == s.ranThen && why == idling:
-		s.countCut("nothing was asked for long")
-		return true
-	}
-	return false
-}
-
 // countCut notes why a connection is closed.
 func (s *session) countCut(why string, args ...any) {
 	s.server.metrics.slow.Inc()
@@ -348,7 +373,10 @@ func (s *session) endSession() {
 	for ; s.waiting != nil; s.waiting = s.waiting.next {
 		s.abandonWaiter(s.waiting)
 	}
-	if s.forgetSent(); s.newestUnsent != nil {
+	// Decisions whose answers the system took are kept: the client may have read them. Those still in the
+	// buffer are taken back, and their bytes must not be sent any more.
+	s.forgetSent()
+	if s.newestUnsent != nil {
 		shutdownWrite(s.conn) // so that the answer does not go out after all
 	}
 	for d := s.oldestUnsent(); d != nil; d = s.oldestUnsent() {
@@ -356,12 +384,13 @@ func (s *session) endSession() {
 		d.revokeDecision(s.server.config.Gate)
 		s.forgetOldest(d)
 	}
-	for i := range s.loop.unwritten { // which are its own: nobody else is served before it has ended
+	for i := range s.loop.unwritten { // its own: no other session is served before it has ended
 		s.server.metrics.Hangups.Inc()
 		s.loop.unwritten[i].revokeDecision(s.server.config.Gate)
 	}
 	s.loop.forgetUnwritten()
 	s.loop.wakeQueue.removeSession(s)
 	s.server.config.Budget.Release(int(s.held))
+	// Last of all, since drainSessions returns as soon as the server knows of no session.
 	s.server.removeSession(s)
 }

@@ -7,12 +7,23 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A waiter is a command that waits for its decision, and blocks its connection meanwhile. The dangerous
-// instant is when it is granted while its client goes away: whatever was granted to a client that is
-// known to be gone is taken back, and a client that went away while it waited takes nothing with it.
+// A waiter is a command that waits for its decision. It can be granted while its client goes away: a grant to
+// a client that is known to be gone is taken back, so a client that leaves while it waits keeps nothing.
 //
-// The gate may call done at any time and on any goroutine; everything else happens on the connection's
-// event loop, so that a connection is never answered and closed at once.
+//	             onDecision
+//	submitted ---------------> decided   answered by the loop without a wake-up
+//	    |                         ^
+//	    | the loop turns          |
+//	    | to other connections    | onDecision, which wakes the loop
+//	    v                         |
+//	 parked ----------------------'
+//	    |
+//	    | the connection is closed (also from decided): cancel
+//	    v
+//	abandoned
+//
+// The gate may call onDecision at any time and on any goroutine. Everything else happens on the connection's
+// event loop, so a connection is never answered and closed at the same time.
 type waiter struct {
 	session *session
 	request decisionRequest
@@ -45,6 +56,8 @@ const (
 func (s *session) submitCommand(q decisionRequest, cmd *gatehouse.Command) {
 	w := &waiter{session: s, request: q, alone: cmd.Op.Waits() && cmd.MaxWait != 0}
 	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.onDecision)
+	// The gate may have decided already, on another goroutine. Then no wake-up comes, and answerCommands
+	// sees the decision as soon as this returns.
 	if w.state.CompareAndSwap(submitted, parked) {
 		w.request.since = newInstant(s.loop.counts.began)
 	}
@@ -67,6 +80,8 @@ func (w *waiter) onDecision(d gatehouse.Decision, err error) {
 
 // setResult has the event loop give the answer.
 func (w *waiter) setResult(a *waiterResult) {
+	// The result is written before the state: the event loop reads it once it sees decided. Only a parked
+	// waiter needs a wake-up, since the loop still holds a submitted one.
 	w.result = a
 	if w.state.Swap(decided) == parked {
 		_ = w.session.conn.Wake(nil)
@@ -87,10 +102,14 @@ func (s *session) hungUp() bool {
 // client is gone.
 func (s *session) answerWaiter() bool {
 	w, a := s.waiting, s.waiting.result
+	// A client that hung up while it waited must take nothing. This is the last look at it before its
+	// answer is written; what is granted and unsent after that is taken back in endSession.
 	granted := w.mustReachClient(a)
 	if granted && s.hungUp() {
-		return false // end takes back what it was granted
+		return false // endSession takes back what it was granted
 	}
+	// From here on endSession must not abandon this waiter: what it was granted goes into unwritten
+	// instead.
 	s.waiting, w.next = w.next, nil
 	s.loop.counts.resumeTiming(w)
 	defer s.loop.counts.endResume()
@@ -106,10 +125,13 @@ func (s *session) answerWaiter() bool {
 	default:
 		s.loop.reply.writeTexts(*a.names)
 	}
+	// An answer that needs no taking back may be collected with those that follow. A server that is
+	// stopping ends the connection after each command that waited in line.
 	if !granted {
 		s.last = s.last || w.alone && s.server.stopping.Load()
 		return len(s.loop.reply.out) < flushSize || s.flushReplies()
 	}
+	// It is written at once and alone, so that no time lies between the look at the client and the answer.
 	s.loop.unwritten = append(s.loop.unwritten, revocableDecision{end: s.answeredBytes(), cancel: w.cancel})
 	if !s.flushReplies() {
 		return false
@@ -128,6 +150,8 @@ func (w *waiter) mustReachClient(a *waiterResult) bool {
 func (s *session) abandonWaiter(w *waiter) {
 	s.server.metrics.Hangups.Inc()
 	s.loop.counts.endWait(w)
+	// In this order: a decision that comes in between finds no parked waiter and wakes no closed
+	// connection. cancel takes a decided grant back as well.
 	w.state.Store(abandoned)
 	w.cancel()
 }
