@@ -148,8 +148,8 @@ func (w *waiter) mustReachClient(a *waiterResult) bool {
 
 // abandonWaiter takes the command out of line, or takes back what it was granted, because its client is gone.
 func (s *session) abandonWaiter(w *waiter) {
-	// The state is set before the cancel: a decision that comes in between finds no parked waiter and wakes no
-	// closed connection. The cancel takes a decided grant back as well.
+	// The state is set before the cancel: a decision that comes in between finds no parked waiter and wakes
+	// no closed connection. The cancel takes a decided grant back as well.
 	s.server.metrics.Hangups.Inc()
 	s.loop.counts.endWait(w)
 	w.state.Store(abandoned)
