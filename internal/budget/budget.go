@@ -29,7 +29,7 @@ type Budget struct {
 	refused atomic.Int64
 
 	// One answer of each sort is made at a time. They are written outside of the turn.
-	List, Page, Scrape Turn
+	List, Page, Scrape Mutex
 }
 
 // New returns a budget of so many bytes; 0 means DefaultBytes.
@@ -39,7 +39,7 @@ func New(most int64) *Budget {
 	}
 	return &Budget{
 		most: most, large: most - most/4, small: most - most/8,
-		List: newContextMutex(), Page: newContextMutex(), Scrape: newContextMutex(),
+		List: newMutex(), Page: newMutex(), Scrape: newMutex(),
 	}
 }
 
@@ -87,13 +87,13 @@ func (b *Budget) Most() int64 { return b.most }
 // Refused is how often there were too few.
 func (b *Budget) Refused() int64 { return b.refused.Load() }
 
-// A Turn is held by one at a time.
-type Turn struct{ held chan struct{} }
+// A Mutex is held by one caller at a time. Waiting for it can end with a context, unlike for sync.Mutex.
+type Mutex struct{ held chan struct{} }
 
-func newContextMutex() Turn { return Turn{make(chan struct{}, 1)} }
+func newMutex() Mutex { return Mutex{make(chan struct{}, 1)} }
 
 // Begin waits for the turn. It reports false when ctx ends first; otherwise End must be called.
-func (t Turn) Begin(ctx context.Context) bool {
+func (t Mutex) Begin(ctx context.Context) bool {
 	select {
 	case t.held <- struct{}{}:
 		return true
@@ -103,4 +103,4 @@ func (t Turn) Begin(ctx context.Context) bool {
 }
 
 // End lets the next one have the turn.
-func (t Turn) End() { <-t.held }
+func (t Mutex) End() { <-t.held }

@@ -71,7 +71,7 @@ func (s Setting) String() string { return quote(strings.Join(s.Values, ", ")) }
 // A Listener is one port and the limiter it serves.
 type Listener struct {
 	Address string
-	Limit   jarl.Limit
+	Limit   jarl.PaceLimit
 	Admits  jarl.Admission
 	At      Position
 }

@@ -68,11 +68,11 @@ jarl:
 	if !reflect.DeepEqual(f.Settings, settings) {
 		t.Errorf("the settings = %+v, want %+v", f.Settings, settings)
 	}
-	github := jarl.Limit{
+	github := jarl.PaceLimit{
 		Name: "github", Requests: 5000, Period: time.Hour,
 		Mode: gatehouse.ModePaced, Guard: 5 * time.Millisecond,
 	}
-	polled := jarl.Limit{Name: "ü/x", Requests: 1, Period: 500 * time.Millisecond, Poll: true}
+	polled := jarl.PaceLimit{Name: "ü/x", Requests: 1, Period: 500 * time.Millisecond, Poll: true}
 	admits := jarl.Admission{MaxDelay: time.Minute, Allow: []netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128"),
 	}}

@@ -2,13 +2,13 @@ package telemetry
 
 import "github.com/gatehousehq/gatehouse"
 
-// An Outcome says how a request ended, in one word: an outcome of a decision, the code of an error, or one of
+// A RequestOutcome says how a request ended, in one word: an outcome of a decision, the code of an error, or
 // those that only capacity has.
-type Outcome uint8
+type RequestOutcome uint8
 
 // The outcomes that no decision has.
 const (
-	Internal Outcome = Outcome(gatehouse.Exhausted) + 1 + iota
+	Internal RequestOutcome = RequestOutcome(gatehouse.Exhausted) + 1 + iota
 	Unavailable
 	Timeout
 	// Redirected is a request for capacity whose answer is the address of the master.
@@ -19,24 +19,24 @@ const (
 )
 
 // codes are the outcomes of errors.
-var codes = [...]Outcome{
+var codes = [...]RequestOutcome{
 	gatehouse.CodeInternal:    Internal,
-	gatehouse.CodeInvalid:     Outcome(gatehouse.Invalid),
-	gatehouse.CodeExhausted:   Outcome(gatehouse.Exhausted),
+	gatehouse.CodeInvalid:     RequestOutcome(gatehouse.Invalid),
+	gatehouse.CodeExhausted:   RequestOutcome(gatehouse.Exhausted),
 	gatehouse.CodeUnavailable: Unavailable,
 	gatehouse.CodeTimeout:     Timeout,
 }
 
 // OutcomeOf returns the outcome of a decision, or of the error that took its place.
-func OutcomeOf(d gatehouse.Outcome, err error) Outcome {
+func OutcomeOf(d gatehouse.Outcome, err error) RequestOutcome {
 	if err != nil {
 		return codes[gatehouse.CodeOf(err)]
 	}
-	return Outcome(d)
+	return RequestOutcome(d)
 }
 
 // String returns the outcome in lower case, as the label outcome spells it.
-func (o Outcome) String() string {
+func (o RequestOutcome) String() string {
 	switch o {
 	case Internal:
 		return gatehouse.CodeInternal.String()

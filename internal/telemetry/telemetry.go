@@ -149,7 +149,7 @@ type Series struct {
 }
 
 // Count notes n requests that ended alike, and how long each took apart from waiting in line.
-func (s *Series) Count(o Outcome, n uint64, took time.Duration) {
+func (s *Series) Count(o RequestOutcome, n uint64, took time.Duration) {
 	s.outcomes[o].Add(n)
 	s.handling.observeEqual(handlingBounds[:], took, n)
 }

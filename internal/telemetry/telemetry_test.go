@@ -45,7 +45,7 @@ func TestShardsAddUp(t *testing.T) {
 		all.Go(func() {
 			for range 1000 {
 				series := shard.Of(gatehouse.Lock, gatehouse.OpAcquire)
-				series.Count(Outcome(gatehouse.Granted), 3, time.Millisecond)
+				series.Count(RequestOutcome(gatehouse.Granted), 3, time.Millisecond)
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func TestFrontsOfOneProtocolShareTheirMetrics(t *testing.T) {
 
 // Outcomes have names of their own, which are the words of the module.
 func TestOutcomesHaveNames(t *testing.T) {
-	seen := make(map[string]Outcome)
+	seen := make(map[string]RequestOutcome)
 	for o := range numOutcomes {
 		name := o.String()
 		if before, taken := seen[name]; taken || name == "none" || name != strings.ToLower(name) {

@@ -21,7 +21,7 @@ const (
 // ops are the methods as the label op spells them.
 var ops = [numRPCs]string{"discover", "get", "get_server", "release"}
 
-func outcomeOf(to redirect, err error) telemetry.Outcome {
+func outcomeOf(to redirect, err error) telemetry.RequestOutcome {
 	if err == nil && to.notMaster {
 		return telemetry.Redirected
 	}
@@ -42,11 +42,11 @@ type metrics struct {
 }
 
 // countCall counts a call that has ended.
-func (m *metrics) countCall(from entry, method rpc, outcome telemetry.Outcome, took time.Duration) {
+func (m *metrics) countCall(from entry, method rpc, outcome telemetry.RequestOutcome, took time.Duration) {
 	m.series[from][method].Count(outcome, 1, took)
 	m.requests[method].Inc()
 	// doorman counts a redirect as an answer, not as an error.
-	if outcome != telemetry.Redirected && outcome != telemetry.Outcome(gatehouse.Granted) {
+	if outcome != telemetry.Redirected && outcome != telemetry.RequestOutcome(gatehouse.Granted) {
 		m.errors[method].Inc()
 	}
 	m.durations[method].Observe(took.Seconds())

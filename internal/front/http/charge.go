@@ -46,7 +46,7 @@ func (c *pacedConn) releaseCharged() {
 
 // answerInTurn calls answer while no other answer of its sort is made. It answers 503 if the turn does not
 // come within WriteTimeout, and does nothing for a client that has left in the meantime.
-func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Turn, from *sender, answer func()) {
+func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Mutex, from *sender, answer func()) {
 	patience, cancel := context.WithTimeout(context.Background(), s.config.WriteTimeout)
 	defer cancel()
 	if !turn.Begin(patience) {

@@ -128,7 +128,7 @@ func (s *Server) answerInHandler(
 }
 
 // countReply counts a response in the metrics, and writes it to the log at level debug.
-func (s *Server) countReply(reply *responder, outcome telemetry.Outcome, status int) {
+func (s *Server) countReply(reply *responder, outcome telemetry.RequestOutcome, status int) {
 	s.metrics.requests.Of(reply.key.Kind, reply.op).Count(outcome, 1, s.metrics.Now()-reply.began)
 	s.metrics.countResponse(status)
 	// Asked first, because the arguments alone would allocate.

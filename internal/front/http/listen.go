@@ -9,9 +9,9 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A countingListener counts the connections that it accepts, answers those beyond the limits with 503, and
+// A cappedListener counts the connections that it accepts, answers those beyond the limits with 503, and
 // goes on when the process runs out of file descriptors.
-type countingListener struct {
+type cappedListener struct {
 	net.Listener
 	server   *Server
 	loopback bool // only this machine reaches its address
@@ -21,7 +21,7 @@ type countingListener struct {
 
 // drainBacklog waits until every connection that the system has accepted is accepted here too: its client may
 // have sent a request (docs/decisions/0028). It waits for at most maxDrainTime, as new ones may keep coming.
-func (l *countingListener) drainBacklog(ctx context.Context) {
+func (l *cappedListener) drainBacklog(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxDrainTime)
 	defer cancel()
 	for peer.AnyPending(l.Listener) {
@@ -55,7 +55,7 @@ const (
 )
 
 // Accept implements [net.Listener].
-func (l *countingListener) Accept() (net.Conn, error) {
+func (l *cappedListener) Accept() (net.Conn, error) {
 	for pause := firstAcceptPause; ; {
 		conn, err := l.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -89,7 +89,7 @@ func (l *countingListener) Accept() (net.Conn, error) {
 }
 
 // notifyDrain makes drainBacklog look again, after a connection was accepted or refused.
-func (l *countingListener) notifyDrain() {
+func (l *cappedListener) notifyDrain() {
 	if !l.server.stopping.Load() {
 		return
 	}

@@ -77,5 +77,5 @@ func (m *metrics) countResponse(status int) {
 // countMalformed counts a request to a controller that could not be read. kind and op are 0 if they were not
 // read either.
 func (m *metrics) countMalformed(kind gatehouse.Kind, op gatehouse.Op, since time.Duration) {
-	m.requests.Of(kind, op).Count(telemetry.Outcome(gatehouse.Invalid), 1, m.Now()-since)
+	m.requests.Of(kind, op).Count(telemetry.RequestOutcome(gatehouse.Invalid), 1, m.Now()-since)
 }

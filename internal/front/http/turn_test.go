@@ -13,7 +13,7 @@ func TestPagesHaveTurns(t *testing.T) {
 	r := newRig(t, Config{Budget: b, Routes: guests(), WriteTimeout: 50 * time.Millisecond})
 	c := r.dial(t)
 	for _, turn := range []struct {
-		of   budget.Turn
+		of   budget.Mutex
 		path string
 	}{{b.Page, "/guest"}, {b.Scrape, "/metrics"}} {
 		if !turn.of.Begin(t.Context()) {

@@ -114,7 +114,7 @@ func TestAdmission(t *testing.T) {
 // newListenerAdmitting is newListener with 3 requests a second for those who are admitted.
 func newListenerAdmitting(t *testing.T, mode string, admits jarl.Admission) *listener {
 	t.Helper()
-	limit := jarl.Limit{Name: "api", Requests: 3, Period: time.Second}
+	limit := jarl.PaceLimit{Name: "api", Requests: 3, Period: time.Second}
 	if err := limit.SetMode(mode); err != nil {
 		t.Fatal(err)
 	}

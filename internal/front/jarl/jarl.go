@@ -33,8 +33,8 @@ type Gate interface {
 		done func(gatehouse.Decision, error)) (cancel func())
 }
 
-// A Limit is what a listener hands out.
-type Limit struct {
+// A PaceLimit is what a listener hands out.
+type PaceLimit struct {
 	// Name is that of the pace, which other doors can use too.
 	Name string
 
@@ -55,7 +55,7 @@ type Limit struct {
 const pollName = "poll"
 
 // SetMode sets the mode by its name.
-func (l *Limit) SetMode(name string) error {
+func (l *PaceLimit) SetMode(name string) error {
 	mode, ok := gatehouse.Pace.ParseMode(name)
 	if name != pollName && !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "mode is %q, want %s", name, ModeNames())
@@ -65,7 +65,7 @@ func (l *Limit) SetMode(name string) error {
 }
 
 // ModeName is the name of the mode.
-func (l *Limit) ModeName() string {
+func (l *PaceLimit) ModeName() string {
 	switch {
 	case l.Poll:
 		return pollName
@@ -81,7 +81,7 @@ func ModeNames() string {
 }
 
 // Check returns an error of CodeInvalid when the limit makes no sense.
-func (l *Limit) Check() error {
+func (l *PaceLimit) Check() error {
 	if l.Requests < 1 {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "requests is %d, want at least 1", l.Requests)
 	}
@@ -89,12 +89,12 @@ func (l *Limit) Check() error {
 	return cmd.Check(l.controllerKey())
 }
 
-func (l *Limit) controllerKey() gatehouse.Key {
+func (l *PaceLimit) controllerKey() gatehouse.Key {
 	return gatehouse.Key{Kind: gatehouse.Pace, Name: l.Name}
 }
 
 // connectionCommand is what every connection asks.
-func (l *Limit) connectionCommand() gatehouse.Command {
+func (l *PaceLimit) connectionCommand() gatehouse.Command {
 	cmd := gatehouse.Command{
 		Op: gatehouse.OpReserve, Size: l.Requests, Cost: 1, Interval: l.Period,
 		Mode: l.Mode, Guard: l.Guard,
@@ -109,7 +109,7 @@ func (l *Limit) connectionCommand() gatehouse.Command {
 type Config struct {
 	Gate  Gate
 	Log   *slog.Logger
-	Limit Limit
+	Limit PaceLimit
 
 	// ConnsPerAddress is the most connections from one address; 0 means any number. One more is closed
 	// without an answer and takes no place. IPv6 addresses count by their first 64 bits.
@@ -131,7 +131,7 @@ type Config struct {
 type Server struct {
 	gate   Gate
 	log    *slog.Logger
-	limit  Limit
+	limit  PaceLimit
 	key    gatehouse.Key
 	cmd    gatehouse.Command
 	admits Admission
@@ -155,7 +155,7 @@ type Server struct {
 	done     chan struct{} // closed by Shutdown
 }
 
-// New returns a server that is to be closed by Shutdown. The error is one of Limit.Check.
+// New returns a server that is to be closed by Shutdown. The error is one of PaceLimit.Check.
 func New(config Config) (*Server, error) {
 	limit := config.Limit
 	if err := limit.Check(); err != nil {

@@ -45,21 +45,21 @@ func (l *listener) key() gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Pa
 // listen starts a listener of n requests per second, which ends with the test.
 func listen(t *testing.T, n int64, mode string) *listener {
 	t.Helper()
-	limit := jarl.Limit{Name: "api", Requests: n, Period: time.Second}
+	limit := jarl.PaceLimit{Name: "api", Requests: n, Period: time.Second}
 	if err := limit.SetMode(mode); err != nil {
 		t.Fatal(err)
 	}
 	return listenWith(t, limit)
 }
 
-func listenWith(t *testing.T, limit jarl.Limit) *listener {
+func listenWith(t *testing.T, limit jarl.PaceLimit) *listener {
 	t.Helper()
 	l := newListener(t, limit, memory.Config{}, io.Discard)
 	t.Cleanup(func() { l.end(t) })
 	return l
 }
 
-func newListener(t *testing.T, limit jarl.Limit, config memory.Config, log io.Writer) *listener {
+func newListener(t *testing.T, limit jarl.PaceLimit, config memory.Config, log io.Writer) *listener {
 	t.Helper()
 	l := &listener{}
 	config.Now = l.now
@@ -68,14 +68,14 @@ func newListener(t *testing.T, limit jarl.Limit, config memory.Config, log io.Wr
 }
 
 // newListenerOn is newListener with a store of the test's.
-func newListenerOn(t *testing.T, limit jarl.Limit, store gate.Store, log io.Writer) *listener {
+func newListenerOn(t *testing.T, limit jarl.PaceLimit, store gate.Store, log io.Writer) *listener {
 	t.Helper()
 	l := &listener{}
 	l.begin(t, limit, store, log)
 	return l
 }
 
-func (l *listener) begin(t *testing.T, limit jarl.Limit, store gate.Store, log io.Writer) {
+func (l *listener) begin(t *testing.T, limit jarl.PaceLimit, store gate.Store, log io.Writer) {
 	t.Helper()
 	l.served = make(chan error, 1)
 	l.gate = gate.New(store, gate.Config{})

@@ -37,7 +37,7 @@ func TestHangingStoreBlocksNoOther(t *testing.T) {
 	const clients = 20
 	clock := new(clock)
 	s := &farStore{memory.New(memory.Config{Now: clock.now}), make(chan chan error)}
-	l := newListenerOn(t, jarl.Limit{Name: "api", Requests: 3, Period: time.Second}, s, io.Discard)
+	l := newListenerOn(t, jarl.PaceLimit{Name: "api", Requests: 3, Period: time.Second}, s, io.Discard)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var got, want []string
@@ -85,7 +85,7 @@ func TestHangingStoreBlocksNoOther(t *testing.T) {
 func TestShutdownWhileTheStoreWorks(t *testing.T) {
 	clock := new(clock)
 	s := &farStore{memory.New(memory.Config{Now: clock.now}), make(chan chan error)}
-	l := newListenerOn(t, jarl.Limit{Name: "api", Requests: 3, Period: time.Second}, s, io.Discard)
+	l := newListenerOn(t, jarl.PaceLimit{Name: "api", Requests: 3, Period: time.Second}, s, io.Discard)
 	conn := l.dial(t)
 	held := <-s.asked
 	done := make(chan struct{})

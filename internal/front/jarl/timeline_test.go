@@ -83,7 +83,7 @@ func times(text string) (all []string) {
 
 // The guard lies between a start and the one that takes its place.
 func TestGuard(t *testing.T) {
-	l := listenWith(t, jarl.Limit{Name: "api", Requests: 2, Period: time.Second, Guard: 5 * time.Millisecond})
+	l := listenWith(t, jarl.PaceLimit{Name: "api", Requests: 2, Period: time.Second, Guard: 5 * time.Millisecond})
 	for i, want := range []string{"0.0", "0.0", "1.005", "1.005", "2.010"} {
 		if got := l.ask(t); got != want {
 			t.Errorf("answer %d with a guard of 5 ms = %q, want %q", i+1, got, want)
@@ -92,7 +92,7 @@ func TestGuard(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
-	for want, limit := range map[string]jarl.Limit{
+	for want, limit := range map[string]jarl.PaceLimit{
 		"requests is 0":      {Name: "api", Period: time.Second},
 		"requests is -1":     {Name: "api", Period: time.Second, Requests: -1},
 		"Size is":            {Name: "api", Period: time.Second, Requests: 1e18},
@@ -110,7 +110,7 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("New with %+v went well, want the error of Check", limit)
 		}
 	}
-	var limit jarl.Limit
+	var limit jarl.PaceLimit
 	err := limit.SetMode("fast")
 	if want := `mode is "fast", want reserve, paced, classic or poll`; fmt.Sprint(err) != want {
 		t.Errorf("SetMode(fast) = %v, want %q", err, want)

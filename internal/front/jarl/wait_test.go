@@ -214,7 +214,7 @@ func TestShutdownCuts(t *testing.T) {
 // A server that has no room for the name answers nothing, says so once, and says when that is over.
 func TestNoDecision(t *testing.T) {
 	log := make(chan string, 9)
-	limit := jarl.Limit{Name: "api", Requests: 1, Period: time.Second}
+	limit := jarl.PaceLimit{Name: "api", Requests: 1, Period: time.Second}
 	l := newListener(t, limit, memory.Config{Names: 1}, lines(log))
 	other := gatehouse.Key{Kind: gatehouse.Pace, Name: "other"}
 	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: 1, Interval: time.Minute, Cost: 1}

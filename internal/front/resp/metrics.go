@@ -39,7 +39,7 @@ const maxRuns = 32
 // A answerRun is answers of one sort.
 type answerRun struct {
 	series  *telemetry.Series
-	outcome telemetry.Outcome
+	outcome telemetry.RequestOutcome
 	count   uint64
 	since   time.Duration
 }
@@ -52,7 +52,7 @@ func (t *answerCounts) beginRound() {
 }
 
 // countAnswer notes one answer.
-func (t *answerCounts) countAnswer(kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.Outcome) {
+func (t *answerCounts) countAnswer(kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.RequestOutcome) {
 	series := t.shard.Of(kind, op)
 	if t.n > 0 {
 		last := &t.runs[t.n-1]
