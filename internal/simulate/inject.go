@@ -108,7 +108,7 @@ func (w *world) applyToNode(
 		w.scheduleAfter(w.scenario.takeoverTime, electAgain)
 	case eventRestart:
 		undo = w.restartMaster(n)
-		if lasts == 0 {
+		if lasts == 0 && undo != nil { // without a master nothing was restarted
 			undo()
 		}
 	case eventPartition:

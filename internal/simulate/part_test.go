@@ -174,3 +174,30 @@ expect:
 		}
 	}
 }
+
+// TestRestartWithoutMaster restarts a server while it has no master: there is nothing to restart.
+func TestRestartWithoutMaster(t *testing.T) {
+	s, err := Read("restart.yaml", []byte(`
+title: restart without a master
+duration: 240s
+resource:
+  capacity: 1
+  algorithm: {kind: FAIR_SHARE, lease_length: 10, refresh_interval: 1, learning_mode_duration: 10}
+network: {delay: 1ms to 2ms}
+servers:
+  - {name: s0, tasks: 2}
+clients:
+  - {of: s0, recipe: 2x1+random_change(0%), every: 1s}
+events:
+  - {at: 60s, do: lose, node: s0, for: 10s}
+  - {at: 65s, do: restart, node: s0}
+expect:
+  - over == 0
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := Run(s, 1); !r.Holds() {
+		t.Errorf("a restart without a master breaks what was expected\n%s", r.Text())
+	}
+}

@@ -83,7 +83,8 @@ func times(text string) (all []string) {
 
 // The guard lies between a start and the one that takes its place.
 func TestGuard(t *testing.T) {
-	l := listenWith(t, jarl.PaceLimit{Name: "api", Requests: 2, Period: time.Second, Guard: 5 * time.Millisecond})
+	limit := jarl.PaceLimit{Name: "api", Requests: 2, Period: time.Second, Guard: 5 * time.Millisecond}
+	l := listenWith(t, limit)
 	for i, want := range []string{"0.0", "0.0", "1.005", "1.005", "2.010"} {
 		if got := l.ask(t); got != want {
 			t.Errorf("answer %d with a guard of 5 ms = %q, want %q", i+1, got, want)
