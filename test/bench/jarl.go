@@ -136,7 +136,8 @@ func call(address string) error {
 	if err != nil || string(text[:max(0, n)]) != zeroDelay {
 		return fmt.Errorf("answer is %q, %w, want %q", text[:max(0, n)], err, zeroDelay)
 	}
-	if n, err = unix.Read(fd, text[:]); err != nil || n != 0 {
+	n, err = unix.Read(fd, text[:])
+	if err != nil || n != 0 {
 		return fmt.Errorf("behind the answer come %d bytes, %w, want the end", n, err)
 	}
 	return unix.Close(fd)

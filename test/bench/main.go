@@ -113,10 +113,12 @@ func run(args []string) error {
 
 // prepare builds the server from the folder above.
 func (b *bench) prepare(ctx context.Context) (clean func(), err error) {
-	if b.self, err = os.Executable(); err != nil {
+	b.self, err = os.Executable()
+	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	if b.dir, err = os.MkdirTemp("", "gatehouse-bench-"); err != nil {
+	b.dir, err = os.MkdirTemp("", "gatehouse-bench-")
+	if err != nil {
 		return nil, err
 	}
 	b.ours = filepath.Join(b.dir, "gatehouse")

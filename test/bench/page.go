@@ -60,7 +60,8 @@ func (r *row) judge(x float64) (most, verdict string) {
 	if r.budget.absolute {
 		unit = r.unit
 	}
-	if verdict = "met"; x > r.budget.most {
+	verdict = "met"
+	if x > r.budget.most {
 		verdict = "**missed**"
 	}
 	return "≤ " + unit(r.budget.most), verdict

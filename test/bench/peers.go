@@ -54,7 +54,8 @@ func alone[L any](name string, makeOne func() L, allow func(L) bool) contestant 
 			mu.RUnlock()
 			if !ok {
 				mu.Lock()
-				if l, ok = all[key]; !ok {
+				l, ok = all[key]
+				if !ok {
 					l = makeOne()
 					all[key] = l
 				}

@@ -154,7 +154,8 @@ func (s *shared) end() {
 
 // begin starts Redis and those who ask it.
 func (s *shared) begin() (err error) {
-	if s.server, err = redistest.Open(); err != nil {
+	s.server, err = redistest.Open()
+	if err != nil {
 		return err
 	}
 	s.ends = append(s.ends, s.server.Kill)
@@ -178,7 +179,8 @@ func (s *shared) begin() (err error) {
 		return err
 	}
 	for i := range s.ours {
-		if s.ours[i], err = s.servers(i + 1); err != nil {
+		s.ours[i], err = s.servers(i + 1)
+		if err != nil {
 			return err
 		}
 	}

@@ -132,7 +132,8 @@ type usage struct {
 // are garbage. It is by asking for enough of them that the server is made to collect it, and the
 // least that it tells meanwhile is what it has in use right after a collection.
 func (s *server) memory(ctx context.Context) (u usage, err error) {
-	if u.resident, err = s.resident(); err != nil {
+	u.resident, err = s.resident()
+	if err != nil {
 		return u, err
 	}
 	m, err := s.metrics(ctx)
@@ -142,7 +143,8 @@ func (s *server) memory(ctx context.Context) (u usage, err error) {
 	const collections = "go_gc_duration_seconds_count"
 	u.inUse = math.Inf(1)
 	for first := m[collections]; m[collections] < first+3; {
-		if m, err = s.metrics(ctx); err != nil {
+		m, err = s.metrics(ctx)
+		if err != nil {
 			return u, err
 		}
 		u.inUse = min(u.inUse, m["go_memstats_heap_inuse_bytes"]+m["go_memstats_stack_inuse_bytes"])
