@@ -82,6 +82,7 @@ func (s *session) countAnswer(key gatehouse.Key, op gatehouse.Op, d *gatehouse.D
 func (r *replyWriter) writeGranted(q *decisionRequest, d *gatehouse.Decision) {
 	switch q.op {
 	case gatehouse.OpAcquire:
+		// The client needs the key to release, and may not have chosen it.
 		if params.HasHolders(q.key.Kind) {
 			r.writeText(q.holder)
 			return
@@ -101,6 +102,8 @@ func (r *replyWriter) writeGranted(q *decisionRequest, d *gatehouse.Decision) {
 		r.writeStats(d.Stats)
 		return
 	}
+	// OK is also for what breaks out of the cases above: an acquire of a limiter, and a wait for a watchdog
+	// or a barrier, have nothing to tell.
 	r.writeOK()
 }
 
@@ -115,6 +118,7 @@ func (r *replyWriter) writeStats(stats []gatehouse.Stat) {
 		case time.Duration:
 			r.writeInteger(value.Milliseconds())
 		case time.Time:
+			// It has not happened yet: a date in the year 1 would look like one that has.
 			if value.IsZero() {
 				r.writeNull()
 			} else {

@@ -17,12 +17,15 @@ import (
 // without being asked to. There is nothing to evict, touch or invalidate here, so that some have
 // nothing to do.
 func newClientCommands() map[string]*command {
+	// The arity counts CLIENT and the subcommand. Those that do nothing check their word nevertheless: a
+	// client that misspells it gets the error that Redis would send.
 	sub := func(name string, arity int, summary string, run func(*session, [][]byte)) *command {
 		return &command{name: name, arity: arity, summary: summary, run: run}
 	}
 	return commandTable(
 		sub("CACHING", 3, "Does nothing.", eitherWord("YES", "NO")),
 		sub("GETNAME", 2, "Answers this connection's name.", (*session).answerClientName),
+		// -1 is Redis's answer while tracking is off, and it always is here.
 		sub("GETREDIR", 2, "Answers -1.", func(s *session, _ [][]byte) { s.loop.reply.writeInteger(-1) }),
 		sub("HELP", 2, "Answers this text.", (*session).clientHelp),
 		sub("ID", 2, "Answers this connection's number.", func(s *session, _ [][]byte) {
@@ -39,6 +42,7 @@ func newClientCommands() map[string]*command {
 		sub("SETINFO", 4, "Notes the client's library: LIB-NAME name or LIB-VER version.",
 			(*session).clientInfo),
 		sub("SETNAME", 3, "Names this connection.", (*session).clientSetName),
+		// More arguments may follow, such as REDIRECT or PREFIX. They would only say how to track.
 		sub("TRACKING", -3, "Does nothing: nothing here is cached by clients.", eitherWord("ON", "OFF")),
 	)
 }
@@ -90,6 +94,7 @@ func (s *session) clientSetName(args [][]byte) {
 func (s *session) clientInfo(args [][]byte) {
 	value := args[3]
 	option := strings.ToLower(string(args[2]))
+	// LIST shows these values in lines of words, so a space or a line end would forge fields.
 	switch {
 	case option != "lib-name" && option != "lib-ver":
 		s.loop.reply.writeError("ERR", fmt.Sprintf("Unrecognized option '%.*s'", longestQuote, args[2]))
@@ -132,6 +137,8 @@ func (s *session) clientList(args [][]byte) {
 		s.loop.reply.writeError("ERR", "syntax error")
 		return
 	}
+	// The goroutine may touch neither the session nor the writer, which belong to the event loop. It gets a
+	// copy of the protocol's version and writes into an answer of its own.
 	three := s.three
 	s.answerInBackground(func(context.Context) *waiterResult {
 		r := replyWriter{three: three}
@@ -157,6 +164,7 @@ func (s *Server) listClients(numbers []int64) (list string, ok bool) {
 	clients := s.knownClients(numbers)
 	slices.SortFunc(clients, func(a, b clientRecord) int { return cmp.Compare(a.number, b.number) })
 	var text strings.Builder
+	// A client may have asked for one number twice; it is listed once.
 	for i := range slices.CompactFunc(clients, func(a, b clientRecord) bool { return a.number == b.number }) {
 		text.WriteString(clients[i].listLine())
 		if text.Len() > maxUnsent {
@@ -178,6 +186,7 @@ func (s *Server) knownClients(numbers []int64) []clientRecord {
 		}
 		return clients
 	}
+	// An unknown number is left out and no error: its connection may have just ended.
 	clients := make([]clientRecord, 0, len(numbers))
 	for _, number := range numbers {
 		if session := s.sessions[number]; session != nil {

@@ -52,6 +52,7 @@ func newCommands() map[string]*command {
 
 // findCommand returns the command with a name in any letter case, nil when there is none.
 func findCommand(in map[string]*command, name []byte) *command {
+	// An array on the stack, so that looking up a command allocates nothing.
 	var upper [longestName]byte
 	if len(name) > len(upper) {
 		return nil
@@ -73,11 +74,14 @@ func (c *command) acceptsArity(args [][]byte) bool {
 // reports false when the command must be read again later, because those have to be answered first.
 func (s *session) runCommand(args [][]byte) bool {
 	l := s.loop
+	// Pipelines mostly repeat one command, which is looked up once. Unknown names are remembered, too.
 	if !bytes.Equal(args[0], l.latestName) {
 		l.latest = findCommand(s.server.commands, args[0])
 		l.latestName = append(l.latestName[:0], args[0]...)
 	}
 	c := l.latest
+	// Answers have the order of their commands: before anything that does not fit into the batch, the batch
+	// is decided. On a slow store that submits it, so s.waiting is looked at only after this.
 	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.acceptsCommand(args) {
 		s.decideBatch()
 	}
@@ -93,6 +97,7 @@ func (s *session) runCommand(args [][]byte) bool {
 	default:
 		c.run(s, args)
 	}
+	// What was just written belongs behind the answers that are under way, not before them.
 	if s.waiting != nil {
 		s.queueReply(from)
 	}
@@ -114,6 +119,7 @@ func (s *session) answerUnknown(args [][]byte) {
 		s.last = true
 		return
 	}
+	// The answer repeats at most longestQuote bytes of the arguments, however long the command was.
 	var rest strings.Builder
 	for _, arg := range args[1:] {
 		if rest.Len() >= longestQuote {

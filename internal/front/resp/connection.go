@@ -13,6 +13,7 @@ const compatible = "7.2.0"
 // connectionCommands are those about the connection itself.
 func connectionCommands() []*command {
 	const group = "connection"
+	// The flags are those that Redis has for these commands.
 	return []*command{
 		{"PING", -1, []string{fast}, false, group, "[message]",
 			"Answers PONG, or its argument.", (*session).answerPing},
@@ -53,6 +54,7 @@ func (s *session) answerQuit([][]byte) {
 }
 
 func (s *session) answerReset([][]byte) {
+	// There are no transactions, subscriptions or tracking to end, as there are in Redis.
 	s.setProtocol(false)
 	s.changeIdentity(func(who *identity) { who.name = "" })
 	s.loop.reply.writeSimple("RESET")
@@ -60,6 +62,7 @@ func (s *session) answerReset([][]byte) {
 
 // setProtocol chooses the version of the protocol.
 func (s *session) setProtocol(three bool) {
+	// The loop's writer is changed, too: the rest of this pipeline is answered in the new version.
 	s.three = three
 	s.loop.reply.three = three
 }
@@ -102,6 +105,7 @@ func (s *session) knownUser(name []byte) bool {
 
 // answerHello answers HELLO [version [AUTH user password] [SETNAME name]].
 func (s *session) answerHello(args [][]byte) {
+	// Nothing changes before all arguments are read: a HELLO that is refused leaves the version as it was.
 	three := s.three
 	if len(args) > 1 {
 		version, err := strconv.Atoi(string(args[1]))
@@ -118,6 +122,7 @@ func (s *session) answerHello(args [][]byte) {
 			return
 		}
 	}
+	// The answer itself is written in the new version already, which is how clients tell that it is spoken.
 	s.setProtocol(three)
 	r := &s.loop.reply
 	r.writeMap(7)
@@ -129,6 +134,7 @@ func (s *session) answerHello(args [][]byte) {
 	r.writeInteger(int64(2 + boolToInt(three)))
 	r.writeText("id")
 	r.writeInteger(s.number)
+	// There is no cluster and no replication, so each server answers as a Redis that stands alone.
 	r.writeText("mode")
 	r.writeText("standalone")
 	r.writeText("role")
@@ -149,12 +155,14 @@ func (s *session) helloOptions(options [][]byte) bool {
 	var name []byte
 	for len(options) > 0 {
 		switch option := upperWord(options[0]); {
+		// The default user has no password, so options[2] may be anything.
 		case option == "AUTH" && len(options) > 2:
 			if !s.knownUser(options[1]) {
 				return false
 			}
 			options = options[3:]
 		case option == "SETNAME" && len(options) > 1:
+			// The name is set last: an option behind it may still be wrong, and then HELLO did nothing.
 			name = options[1]
 			if !s.validName(name) {
 				return false

@@ -29,6 +29,7 @@ func serverCommands() []*command {
 // answerCommand answers COMMAND [COUNT | LIST | INFO name ... | DOCS name ...].
 func (s *session) answerCommand(args [][]byte) {
 	r := &s.loop.reply
+	// COMMAND alone describes all commands, as COMMAND INFO without names does.
 	sub := "ALL"
 	if len(args) > 1 {
 		sub = upperWord(args[1])
@@ -42,6 +43,7 @@ func (s *session) answerCommand(args [][]byte) {
 		for _, name := range names {
 			r.writeText(strings.ToLower(name))
 		}
+	// COMMAND alone has a single argument, so there may be no names to cut off.
 	case sub == "ALL" || sub == "INFO":
 		s.commandInfo(args[min(2, len(args)):])
 	case sub == "DOCS":
@@ -92,6 +94,8 @@ func (s *session) commandDocs(asked [][]byte) {
 
 // answerInfo answers INFO [section ...].
 func (s *session) answerInfo(args [][]byte) {
+	// redis_version is what clients look at to know which commands they may send; our own is beside it.
+	// There is nothing to load, and no replica or cluster, and clients that ask are told so.
 	all := []struct {
 		name  string
 		lines []string
@@ -113,6 +117,7 @@ func (s *session) answerInfo(args [][]byte) {
 		if !wantsSection(args[1:], section.name) {
 			continue
 		}
+		// A blank line separates sections, as in Redis.
 		if text.Len() > 0 {
 			text.WriteString(lineEnd)
 		}
@@ -145,13 +150,16 @@ func (s *session) answerConfig(args [][]byte) {
 		s.wrongArity("CONFIG|GET")
 		return
 	}
+	// redis-benchmark reads save and appendonly before it begins.
 	settings := [][2]string{
 		{"appendonly", "no"}, {"databases", "1"}, {"maxclients", strconv.Itoa(s.server.config.Conns)},
 		{"maxmemory", "0"}, {"save", ""}, {"timeout", "0"},
 	}
 	var found [][2]string
+	// Settings are the outer loop: one that matches several patterns is told once.
 	for _, setting := range settings {
 		if slices.ContainsFunc(args[2:], func(pattern []byte) bool {
+			// A malformed pattern matches nothing, which is no error in Redis either.
 			ok, err := path.Match(strings.ToLower(string(pattern)), setting[0])
 			return ok && err == nil
 		}) {

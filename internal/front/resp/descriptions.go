@@ -28,12 +28,15 @@ func (d *commandDescriptions) forProtocol(three bool) *protocolDescriptions {
 func newDescriptions(commands map[string]*command, version string) *commandDescriptions {
 	d := &commandDescriptions{names: slices.Sorted(maps.Keys(commands))}
 	for i := range d.versions {
+		// 0 is RESP2 and 1 is RESP3, as forProtocol has it.
 		of := &d.versions[i]
 		of.info, of.docs = make(map[*command][]byte), make(map[*command][]byte)
 		info, docs := replyWriter{three: i == 1}, replyWriter{three: i == 1}
 		info.writeArray(len(d.names))
 		docs.writeMap(len(d.names))
 		for _, name := range d.names {
+			// Each description is written alone and then copied into the list of all: the bytes are the
+			// same, and made once.
 			c := commands[name]
 			one := replyWriter{three: i == 1}
 			one.writeCommandInfo(c)

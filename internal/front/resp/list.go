@@ -30,6 +30,7 @@ func (s *session) answerList(args [][]byte) {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
+	// The arguments lie in the read buffer, so the goroutine gets p, which has copies.
 	s.answerInBackground(func(ctx context.Context) *waiterResult {
 		names, err := s.server.config.Gate.Names(ctx, p.kind, p.after, p.most)
 		return &waiterResult{names: &names, err: err}
@@ -62,6 +63,7 @@ func readListRequest(args [][]byte) (p listRequest, err error) {
 	p.most = defaultPage
 	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
 		option := upperWord(rest[0])
+		// A word without its value and an unknown word have one error, which says what is wanted.
 		if len(rest) == 1 || option != "AFTER" && option != "MOST" {
 			return p, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"list has %s, want kind [AFTER name] [MOST n]", params.Quote(rest[0]))

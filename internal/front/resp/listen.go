@@ -38,11 +38,13 @@ func (s *Server) Serve(listener net.Listener) error {
 		case err == nil:
 			pause = firstPause
 			continue
+		// Asked first: at the end it is Shutdown that has closed the listener, which is no failure.
 		case s.ending.Load():
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
 		}
+		// Mostly there is no file descriptor left, and accepting again at once would fail again at once.
 		s.config.Unaccepted.Unaccepted(s.log, "RESP", err)
 		<-time.After(pause)
 		pause = min(2*pause, lastPause)

@@ -36,6 +36,7 @@ func nativeCommands() []*command {
 		"Lists the names of a kind, in order.", (*session).answerList},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
 			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
+	// OpUndo, the last operation, is for gates alone.
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
 		switch op {
@@ -95,15 +96,18 @@ func (s *session) readRequest(q *decisionRequest, args [][]byte) error {
 	if err != nil {
 		return err
 	}
+	// The kind is set before the parameters are read: an invalid request is counted under its kind.
 	q.key.Kind = parsed
 	q.key.Name = s.loop.names.internName(name)
 	f := &s.loop.params
+	// All commands of the loop share these values. One that the last command set would pass for this one's.
 	*f = params.Values{}
 	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
 		switch {
 		case len(rest) == 1:
 			return gatehouse.Errorf(gatehouse.CodeInvalid,
 				"parameter %s has no value, want PARAMETER value", params.Quote(rest[0]))
+		// WITH is no parameter of the operation: it chooses the form of the answer.
 		case bytes.EqualFold(rest[0], []byte("with")):
 			if !bytes.EqualFold(rest[1], []byte("details")) {
 				return gatehouse.Errorf(gatehouse.CodeInvalid,
@@ -121,6 +125,7 @@ func (s *session) readRequest(q *decisionRequest, args [][]byte) error {
 	if err := f.Read(q.key.Kind, cmd); err != nil {
 		return err
 	}
+	// Only now is the holder known: without KEY, Read has made a random one.
 	if q.op == gatehouse.OpAcquire && params.HasHolders(q.key.Kind) {
 		q.holder = cmd.Holder
 	}

@@ -81,6 +81,7 @@ func (s *session) submitBatch(f *submittedBatch) {
 // queueReply has what was answered at once, from this byte on, said in its turn.
 func (s *session) queueReply(from int) {
 	out := s.loop.reply.out
+	// Nothing was written: the command itself has been put off, or goes into a batch.
 	if len(out) == from {
 		return
 	}

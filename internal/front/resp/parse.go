@@ -59,9 +59,12 @@ func (p *parser) readArray(data []byte) (n int, err error) {
 	if !ok || count > maxArguments {
 		return 0, protocolError("invalid multibulk length")
 	}
+	// A next of 0 is a line that has not ended yet: the whole command is read again from its start when
+	// more has come, so that the parser keeps nothing between packets.
 	if at == 0 {
 		return 0, nil
 	}
+	// *0 and *-1 have no arguments and are skipped, as in Redis.
 	for ; count > 0; count-- {
 		if at == len(data) {
 			return 0, nil
@@ -69,10 +72,13 @@ func (p *parser) readArray(data []byte) (n int, err error) {
 		if data[at] != '$' {
 			return 0, protocolError(fmt.Sprintf("expected '$', got %q", data[at]))
 		}
+		// Most arguments have fewer than ten bytes, and their length is one digit.
 		size, start, ok := readShortLength(data, at+1)
 		if start == 0 {
 			size, start, ok = readLength(data, at+1)
 		}
+		// $-1, a null, is for answers only. Lengths are checked before their bytes have come: a command that
+		// will be refused must not be collected first.
 		if !ok || size > maxBulk || size < 0 {
 			return 0, protocolError("invalid bulk length")
 		}
@@ -89,6 +95,7 @@ func (p *parser) readArray(data []byte) (n int, err error) {
 		if data[end] != '\r' || data[end+1] != '\n' {
 			return 0, protocolError("expected the end of a line after a bulk string")
 		}
+		// The capacity ends with the argument: an append to it may not write into the next one.
 		p.args = append(p.args, data[start:end:end])
 		at = end + 2
 	}
@@ -116,6 +123,7 @@ func readLength(data []byte, at int) (n, next int, ok bool) {
 		if digit > 9 {
 			break
 		}
+		// An overflow could turn a huge length into an allowed one.
 		if at-first == maxDigits {
 			return 0, 0, false
 		}
@@ -123,10 +131,13 @@ func readLength(data []byte, at int) (n, next int, ok bool) {
 		at++
 	}
 	switch {
+	// The line may go on with the next packet, which is no error.
 	case at == len(data):
 		return 0, 0, true
+	// No digits at all, something other than digits, or -0, which Redis refuses as well.
 	case at == first || data[at] != '\r' || negative && n == 0:
 		return 0, 0, false
+	// The packet was cut between the two bytes of the line end.
 	case at+1 == len(data):
 		return 0, 0, true
 	case data[at+1] != '\n':
@@ -140,6 +151,7 @@ func readLength(data []byte, at int) (n, next int, ok bool) {
 // readInline reads a command that is a line of words.
 func (p *parser) readInline(data []byte) (n int, err error) {
 	end := bytes.IndexByte(data[:min(len(data), maxCommand)], '\n')
+	// A line that is not complete within maxCommand never will be, and is not collected any further.
 	switch {
 	case end >= 0:
 	case len(data) < maxCommand:
@@ -148,11 +160,14 @@ func (p *parser) readInline(data []byte) (n int, err error) {
 		return 0, protocolError("too big inline request")
 	}
 	p.words = p.words[:0]
+	// The \r before the line end is optional: people type into telnet or nc.
 	for rest := bytes.TrimSuffix(data[:end], []byte{'\r'}); ; {
 		rest = bytes.TrimLeft(rest, " \t\v\f\r")
 		if len(rest) == 0 {
 			return end + 1, p.refuseHTTP()
 		}
+		// A word is a part of p.words. When append moves that, earlier words keep the old array, which is
+		// written no more.
 		from := len(p.words)
 		rest, err = p.readWord(rest)
 		if err != nil {
@@ -180,6 +195,7 @@ func (p *parser) readWord(line []byte) (rest []byte, err error) {
 	for len(line) > 0 && !isBlank(line[0]) {
 		quote := line[0]
 		line = line[1:]
+		// A quote may begin in the middle of a word: key"a b" is one word.
 		if quote != '"' && quote != '\'' {
 			p.words = append(p.words, quote)
 			continue
@@ -194,6 +210,7 @@ func (p *parser) readWord(line []byte) (rest []byte, err error) {
 			}
 			line = p.readQuoted(line, quote)
 		}
+		// A word ends with its quote, as in Redis: "a"b is refused, not joined.
 		if len(line) > 0 && !isBlank(line[0]) {
 			return nil, protocolError("unbalanced quotes in request")
 		}
@@ -206,6 +223,7 @@ func isBlank(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // readQuoted reads one character between quotes and returns the rest.
 func (p *parser) readQuoted(line []byte, quote byte) (rest []byte) {
 	c, used := line[0], 1
+	// \x without two hexadecimal digits is no error in Redis but an x; it is left to the cases below.
 	if quote == '"' && len(line) > 3 && c == '\\' && line[1] == 'x' {
 		if words, err := hex.AppendDecode(p.words, line[2:4]); err == nil {
 			p.words = words
@@ -213,7 +231,9 @@ func (p *parser) readQuoted(line []byte, quote byte) (rest []byte) {
 		}
 	}
 	switch {
+	// A backslash that is the last byte stands for itself. The missing quote is the caller's error.
 	case c != '\\' || len(line) == 1:
+	// Single quotes know one escape; in all others the backslash stays.
 	case quote == '\'':
 		if line[1] == '\'' {
 			c, used = '\'', 2

@@ -22,6 +22,7 @@ func (s *session) deletePrefix(args [][]byte) {
 	}
 	s.answerInBackground(func(ctx context.Context) *waiterResult {
 		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
+		// The second is empty when none are left, so that a client can loop until then.
 		return &waiterResult{names: &[]string{strconv.Itoa(deleted), next}, err: err}
 	})
 }
@@ -34,9 +35,11 @@ func readPrefix(args [][]byte) (p gate.Prefix, err error) {
 	}
 	const want = "want kind prefix CONFIRM kind [AFTER name]"
 	p.Prefix = string(args[2])
+	// An empty prefix would be all names of the kind, more likely a variable that was not set.
 	if p.Prefix == "" {
 		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "prefix is empty, %s", want)
 	}
+	// The kind is given twice on purpose: deleting cannot be undone.
 	if upperWord(args[3]) != "CONFIRM" || string(args[4]) != p.Kind.String() {
 		return p, gatehouse.Errorf(gatehouse.CodeInvalid,
 			"names that begin with %s are deleted only with CONFIRM %s", params.Quote(args[2]), p.Kind)

@@ -36,6 +36,7 @@ func (r *replyWriter) writeBareError(text string) {
 func (r *replyWriter) writeErrorText(text string) {
 	from := len(r.out)
 	r.out = append(r.out, text...)
+	// The text may quote what the client sent. A line end in it would begin an answer of its own.
 	for i, c := range r.out[from:] {
 		if c == '\r' || c == '\n' {
 			r.out[from+i] = ' '

@@ -159,6 +159,7 @@ func Embed(config Config) (*Server, gnet.EventHandler) {
 
 // newServer returns a server without event loops.
 func newServer(config Config) *Server {
+	// 0 is a default for these, unlike for ConnsPerAddress and IdleTimeout, where it means no limit.
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
 	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
@@ -167,6 +168,7 @@ func newServer(config Config) *Server {
 	if config.Budget == nil {
 		config.Budget = budget.New(0)
 	}
+	// debug is asked for once, and not at every answer.
 	s := &Server{
 		config: config, log: config.Log,
 		sessions: make(map[int64]*session), listeners: make(map[net.Listener]struct{}),
@@ -177,6 +179,7 @@ func newServer(config Config) *Server {
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })
 	s.commands, s.clients = newCommands(), newClientCommands()
 	s.described = newDescriptions(s.commands, config.Version)
+	// Registered last: from here on the number of open connections may be read.
 	s.metrics = newMetrics(s)
 	return s
 }

@@ -69,10 +69,12 @@ const cellUsage = "Usage: cl.throttle <key> <max_burst> <count per period> <peri
 // is limited, the limit, what remains, and the seconds until it can be tried again and until all is
 // given back, each rounded up from milliseconds.
 func (s *session) cellThrottle(args [][]byte) {
+	// redis-cell answers its usage here, and not the error of Redis: so the table has an arity of -1.
 	if len(args) != 5 && len(args) != 6 {
 		s.answerBareError(cellUsage)
 		return
 	}
+	// The quantity is 1 when it is left out.
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
@@ -84,11 +86,13 @@ func (s *session) cellThrottle(args [][]byte) {
 	}
 	r := throttleRate{numbers[0], numbers[1], secondsDuration(numbers[2])}
 	switch {
+	// The period is checked in seconds, as it came: the product of a number far below 0 may have overflowed.
 	case r.burst < 0 || r.count < 0 || numbers[2] < 0:
 		s.answerError("INVALID", fmt.Sprintf(
 			"cl.throttle of max_burst %d, count %d, period %d, want none below 0",
 			r.burst, r.count, numbers[2]))
 		return
+	// More than one per nanosecond would have a step of 0, which is as unlimited as a period of 0.
 	case r.count == 0 || int64(r.period) < r.count:
 		s.answerBareError("Zero rates are not supported")
 		return
@@ -122,6 +126,7 @@ func (s *session) crabThrottle(args [][]byte) {
 		s.wrongArity("THROTTLE")
 		return
 	}
+	// The quantity is 1 when it is left out.
 	numbers := [4]int64{3: 1}
 	for i, arg := range args[2:] {
 		var ok bool
@@ -173,6 +178,7 @@ func (s *session) gcraThrottle(args [][]byte) {
 		s.wrongArity("GCRA")
 		return
 	}
+	// The fixed arguments are judged before TOKENS, so that one error is answered, the first.
 	burst, ok := parseInteger(args[2])
 	times, known := parseInteger(args[3])
 	period, err := strconv.ParseFloat(string(args[4]), 64)
@@ -186,6 +192,7 @@ func (s *session) gcraThrottle(args [][]byte) {
 	case err != nil:
 		s.answerError("ERR", "value is not a valid float")
 		return
+	// Written with a not, so that NaN, which is neither below nor above anything, is refused too.
 	case !(period >= 1 && period <= longestPeriod):
 		s.answerError("ERR", "period must be >= 1 and <= 1e12")
 		return
@@ -194,6 +201,8 @@ func (s *session) gcraThrottle(args [][]byte) {
 	if !ok {
 		return
 	}
+	// 1e12 s are more than a Duration holds (292 years), and what such a conversion yields depends on the
+	// processor.
 	length := time.Duration(min(period, float64(math.MaxInt64/time.Second)) * float64(time.Second))
 	s.limitRate(args[1], rateRequest{throttleRate{burst, times, length}, quantity, writeGCRAResult})
 }
