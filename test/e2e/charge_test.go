@@ -60,7 +60,7 @@ var charges = []script{
 		KIND/{}/refund -> 204
 		w1 -> 204`},
 	{"many small charges are one debt", `
-		KIND/{}/acquire?size=1000&interval=1000000&cost=1000 -> 204
+		KIND/{}/acquire?size=1000&LONG&cost=1000 -> 204
 		1200x KIND/{}/charge -> 204
 		KIND/{}/stats -> 200 …"debt":1200…`},
 }

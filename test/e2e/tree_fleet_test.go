@@ -151,6 +151,13 @@ func (f *fleet) hold() map[string]float64 {
 	return all
 }
 
+// wasLate reports whether a client was later to refresh than it can bear, because the machine is busy.
+func (f *fleet) wasLate() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bears > 0 && f.late > f.bears
+}
+
 // allow sets what all may hold from now on.
 func (f *fleet) allow(limit float64) {
 	f.mu.Lock()
