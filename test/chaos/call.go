@@ -77,9 +77,11 @@ func (c *recordedCall) parameterList() []string {
 	number("cost", c.cost)
 	number("amount", c.amount)
 	number("interval", c.interval.Milliseconds())
+	// 0 has a meaning here: a hold without an end.
 	if c.hasExpires {
 		list = append(list, "expires", strconv.FormatInt(c.expires.Milliseconds(), 10))
 	}
+	// A maxwait that is left out has no limit, so 0 is sent too.
 	if c.op == "acquire" || c.op == "wait" {
 		list = append(list, "maxwait", strconv.FormatInt(c.maxWait.Milliseconds(), 10))
 	}
@@ -104,6 +106,7 @@ func (c *recordedCall) keyKind() string {
 // String is the call as histories show it.
 func (c *recordedCall) String() string {
 	var b strings.Builder
+	// The times have a fixed width: historyAround sorts lines of calls and faults as text.
 	fmt.Fprintf(&b, "%9.3f to %9.3f  client %-3d %-10s %s %s", c.start.Seconds(), c.end.Seconds(),
 		c.client, c.server, c.op, c.key)
 	list := c.parameterList()
@@ -114,6 +117,7 @@ func (c *recordedCall) String() string {
 	if c.fence != 0 {
 		fmt.Fprintf(&b, " fence %d", c.fence)
 	}
+	// 0 is a value like any other, so the outcome decides whether there is one.
 	if c.keyKind() == "counter" && c.outcome == granted {
 		fmt.Fprintf(&b, " value %d", c.value)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// storeTimeout is how long a server waits for its store unless it is told otherwise.
+// storeTimeout is how long a server waits for its store by default.
 const storeTimeout = 500 * time.Millisecond
 
 // answerLimit is how long an answer may take.
@@ -18,7 +18,7 @@ func (c *chaosConfig) answerLimit(q *recordedCall) time.Duration {
 	return q.maxWait + storeTimeout + c.slack
 }
 
-// A loadClient calls, one call after the other, and writes down what it is told. When a server fails it goes
+// A loadClient makes one call after the other, and records the answers. When a server fails it goes
 // to another one.
 type loadClient struct {
 	run           *chaosRun
@@ -34,6 +34,7 @@ type loadClient struct {
 }
 
 func newClient(r *chaosRun, number int) *loadClient {
+	// Stream 0 of the seed draws the faults, so clients begin at 1. They begin at different servers.
 	return &loadClient{
 		run: r, number: number, random: rand.New(rand.NewPCG(r.config.seed, uint64(number)+1)),
 		currentServer: number % len(r.cluster.servers), conns: make([]*clientConn, len(r.cluster.servers)),
@@ -45,9 +46,11 @@ func (c *loadClient) callUntil(ctx context.Context) {
 	c.ctx = ctx
 	for ctx.Err() == nil {
 		c.makeCall()
+		// Also without a failure: one server must know what another one granted.
 		if c.oneIn(20) {
 			c.currentServer = c.random.IntN(len(c.conns))
 		}
+		// Evenly up to twice the pause, which is the pause on average.
 		sleepFor(ctx, c.randomTime(2*c.run.config.pause))
 	}
 }
@@ -83,6 +86,7 @@ const extraPatience = 500 * time.Millisecond
 func (c *loadClient) sendCall(q recordedCall) *recordedCall {
 	s := c.run.cluster.servers[c.currentServer]
 	q.client, q.server = c.number, s.label
+	// Recorded before it is sent: a call without an answer is judged too.
 	c.calls = append(c.calls, &q)
 	q.start = c.run.sinceBegin()
 	w, err := c.currentConn()
@@ -91,6 +95,7 @@ func (c *loadClient) sendCall(q recordedCall) *recordedCall {
 		c.goElsewhere()
 		return &q
 	}
+	// The start is set again: the time that a server has for its answer does not include dialing.
 	q.connOpened, q.start = w.opened, c.run.sinceBegin()
 	wait := c.run.config.answerLimit(&q) + extraPatience
 	// Some clients hang up early. The server may have granted the acquire all the same, or do so when it goes
@@ -106,12 +111,15 @@ func (c *loadClient) sendCall(q recordedCall) *recordedCall {
 	_ = w.conn.SetDeadline(time.Now().Add(wait)) // open connections take it
 	err = w.send(w, &q)
 	q.end = c.run.sinceBegin()
+	// There is no outcome unless an answer was read to its end.
 	if q.outcome == "" {
 		q.outcome, q.text = cut, fmt.Sprint(err)
 	}
+	// Also after a whole answer, when it was the last one on its connection.
 	if err != nil {
 		c.hangUp(c.currentServer)
 	}
+	// The next call goes to another server, which must know what this one granted.
 	if q.isUncertain() {
 		c.goElsewhere()
 	}
@@ -125,6 +133,7 @@ func (c *loadClient) currentConn() (*clientConn, error) {
 		return w, nil
 	}
 	s := c.run.cluster.servers[c.currentServer]
+	// The time before dialing: a fault while it dials may be the one that cuts the connection later.
 	linked := c.run.sinceBegin()
 	address, ask := s.http, sendHTTP
 	if c.number%2 == 1 {
@@ -149,6 +158,7 @@ func (c *loadClient) hangUp(server int) {
 // goElsewhere turns to the next server, after a moment.
 func (c *loadClient) goElsewhere() {
 	c.currentServer = (c.currentServer + 1) % len(c.conns)
+	// Without a pause, clients of a killed server would dial all the time.
 	sleepFor(c.ctx, 5*time.Millisecond+c.randomTime(20*time.Millisecond))
 }
 
@@ -157,6 +167,7 @@ func (c *loadClient) retryCall(q recordedCall, times int) *recordedCall {
 	for {
 		answer := c.sendCall(q)
 		times--
+		// A faulty answer is a breach already. Another try would only repeat it.
 		if answer.isDecided() || answer.outcome == faulty || times == 0 || c.ctx.Err() != nil {
 			return answer
 		}

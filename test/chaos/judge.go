@@ -53,7 +53,7 @@ type checkCount struct {
 // maxBreaches is how many breaches of a promise are shown.
 const maxBreaches = 3
 
-// A historyJudge compares what clients were told with what was promised.
+// A historyJudge compares the answers that clients got with what was promised.
 type historyJudge struct {
 	run         *chaosRun
 	callsByName map[string][]*recordedCall // in the order in which they were asked
@@ -92,9 +92,11 @@ func judgeRun(r *chaosRun) *historyJudge {
 		}
 	}
 	j.checkTimes()
+	// A failure has no name, and so no history.
 	for _, err := range r.failures {
 		j.recordBreach(serversStay, historyPoint{}, "%v", err)
 	}
+	// Each fault tests whether its victim comes back.
 	j.counts[serversStay].checked = len(r.faults)
 	return j
 }
@@ -112,6 +114,7 @@ func (j *historyJudge) recordBreach(promise string, at historyPoint, format stri
 	t := j.counts[promise]
 	t.broken++
 	text := fmt.Sprintf(format, args...)
+	// All are counted. Only the first have a history, which is slow to make and long to read.
 	if len(t.first) < maxBreaches {
 		t.first = append(t.first, breach{at, text, j.historyAround(at)})
 	}
@@ -123,6 +126,7 @@ const historyBefore, historyAfter = 6 * time.Second, time.Second
 // historyAround is what was asked under a name around some time, and what was done to processes.
 func (j *historyJudge) historyAround(p historyPoint) string {
 	calls, at := j.callsByName[p.key], p.at
+	// With few calls all are shown: the grant that matters may be long past.
 	rare := len(calls) < 100
 	var lines []string
 	for _, c := range calls {
@@ -148,11 +152,12 @@ func (f *injectedFault) String() string {
 	case f.wiped:
 		what = "was killed, and lost everything"
 	}
+	// forever has too many digits for the column.
 	back := min(f.back, time.Hour)
 	return fmt.Sprintf("%9.3f to %9.3f  %s %s", f.at.Seconds(), back.Seconds(), f.victim, what)
 }
 
-// lostBetween reports whether a store lost everything in that time, or so shortly before that it may have.
+// lostBetween reports whether a store lost everything in that time.
 func (j *historyJudge) lostBetween(from, to time.Duration) bool {
 	return slices.ContainsFunc(j.losses, func(at time.Duration) bool { return at >= from && at <= to })
 }
@@ -206,8 +211,9 @@ func sortedByEnd(calls []*recordedCall) []*recordedCall {
 		func(a, b *recordedCall) int { return cmp.Compare(a.end, b.end) })
 }
 
-// checkMonotonic looks whether what a counter tells never falls.
+// checkMonotonic checks that the value of a counter never falls.
 func (j *historyJudge) checkMonotonic(key string, calls []*recordedCall) {
+	// A store that lost everything counts from 0 again.
 	if len(j.losses) > 0 {
 		return
 	}
@@ -217,10 +223,12 @@ func (j *historyJudge) checkMonotonic(key string, calls []*recordedCall) {
 	// effect in any order.
 	highest, i := int64(0), 0
 	for _, c := range told {
+		// It stops at c itself at the latest, which does not end before it starts.
 		for ; byEnd[i].end < c.start; i++ {
 			highest = max(highest, byEnd[i].value)
 		}
 		j.counts[countsStay].checked++
+		// The amount is 0 for a call that only reads.
 		if c.value < highest+c.amount {
 			j.recordBreach(countsStay, historyPoint{key, c.start}, "it told %d, after %d had been told",
 				c.value, highest)
@@ -228,7 +236,7 @@ func (j *historyJudge) checkMonotonic(key string, calls []*recordedCall) {
 	}
 }
 
-// checkEvent holds what was told about an event against its sending.
+// checkEvent compares what was answered about an event with its sending.
 func (j *historyJudge) checkEvent(key string, calls []*recordedCall) {
 	t := j.counts[eventsStay]
 	var sent *recordedCall

@@ -24,10 +24,12 @@ func (j *historyJudge) checkHolds(key string, calls []*recordedCall) {
 	size := int64(1)
 	holders := make(map[string][]*recordedCall)
 	for _, c := range calls {
+		// Renewals and releases name no size.
 		size = max(size, c.size)
 		holders[c.holder] = append(holders[c.holder], c)
 	}
 	var all []*holdInterval
+	// A holder makes one call after the other, so its calls can be followed without those of others.
 	for _, own := range holders {
 		w := holderCheck{judge: j, key: key, tried: -1}
 		for _, c := range own {
@@ -62,6 +64,7 @@ type holderCheck struct {
 }
 
 func (w *holderCheck) checkCall(c *recordedCall) {
+	// A token below that of the current hold means an earlier hold.
 	if c.meantFence != 0 && w.current != nil && c.meantFence < w.current.fence {
 		w.checkOtherFence(c)
 		return
@@ -80,6 +83,7 @@ func (w *holderCheck) checkAcquire(c *recordedCall) {
 	if c.isUncertain() {
 		w.uncertain = true
 		w.cost = c.cost
+		// The first of several attempts counts, since any may be the one that took effect.
 		if w.tried < 0 {
 			w.tried = c.start
 		}
@@ -91,11 +95,13 @@ func (w *holderCheck) checkAcquire(c *recordedCall) {
 	if w.tried >= 0 {
 		asked = w.tried // the attempt without an answer may be the one that was granted
 	}
+	// The holder is sure of it from the answer on, and until a length after the earliest attempt.
 	w.current = &holdInterval{
 		holder: c.holder, fence: c.fence, cost: max(1, c.cost),
 		asked: asked, from: c.end, until: asked + c.holdLength(),
 	}
 	w.all = append(w.all, w.current)
+	// uncertain stays: an attempt without an answer may take effect even after this hold was released.
 	w.tried, w.released, w.mayBeReleased = -1, false, false
 	if c.fence == 0 {
 		w.judge.recordBreach(fencesRise, historyPoint{w.key, c.start}, "holder %s got no fencing token",
@@ -115,12 +121,14 @@ func (w *holderCheck) recordLostHold(c *recordedCall) {
 		"holder %s, fence %d, granted at %.3f: %s: %s %s",
 		c.holder, w.current.fence, w.current.from.Seconds(), c.op, c.outcome, c.text)
 	w.current.until = min(w.current.until, c.start)
+	// One loss is one breach: the calls that follow are not judged by this hold.
 	w.current = nil
 }
 
 func (w *holderCheck) checkRenew(c *recordedCall) {
 	stays, stayed := w.judge.counts[holdsStay], w.judge.counts[releasesStay]
 	switch {
+	// The end may have moved or not, so the earlier one stays.
 	case !c.isDecided():
 	case w.mustHold(c):
 		stays.checked++
@@ -134,6 +142,7 @@ func (w *holderCheck) checkRenew(c *recordedCall) {
 				"holder %s has fence %d, and %d when it renews",
 				c.holder, w.current.fence, c.fence)
 		}
+	// If an acquire is uncertain, the renewal may have found a newer hold.
 	case w.released && !w.uncertain:
 		stayed.checked++
 		if c.outcome == granted {
@@ -170,7 +179,9 @@ func (w *holderCheck) checkOtherFence(c *recordedCall) {
 }
 
 func (w *holderCheck) checkRelease(c *recordedCall) {
+	// Asked before the end is moved, on which it depends.
 	must := w.mustHold(c)
+	// Whatever the answer is, the hold may be over as soon as the release is sent.
 	if w.current != nil {
 		w.current.until = min(w.current.until, c.start)
 	}
@@ -191,7 +202,7 @@ func (w *holderCheck) checkRelease(c *recordedCall) {
 	}
 }
 
-// checkFences looks whether who asked after another was granted has the larger token.
+// checkFences checks that a holder that asked after another was granted has the larger token.
 func (j *historyJudge) checkFences(key string, all []*holdInterval) {
 	byAsked, byFrom := slices.Clone(all), slices.Clone(all)
 	slices.SortFunc(byAsked, func(a, b *holdInterval) int { return cmp.Compare(a.asked, b.asked) })
@@ -213,6 +224,7 @@ func (j *historyJudge) checkFences(key string, all []*holdInterval) {
 				"holder %s has fence %d, after holder %s had %d",
 				t.holder, t.fence, highest.holder, highest.fence)
 		}
+		// One holder may get the same hold twice, as when it asks again.
 		if other, ok := seen[t.fence]; ok && other != t.holder {
 			j.recordBreach(fencesRise, historyPoint{key, t.from}, "holders %s and %s both have fence %d",
 				other, t.holder, t.fence)
@@ -228,10 +240,11 @@ type holdEdge struct {
 	*holdInterval
 }
 
-// checkRoom looks whether more was held at once than there is room for.
+// checkRoom checks that no more was held at once than there is room for.
 func (j *historyJudge) checkRoom(key string, size int64, all []*holdInterval) {
 	var edges []holdEdge
 	for _, t := range all {
+		// A hold that may be over before its holder knows of it needs no room.
 		if t.from < t.until-margin {
 			edges = append(edges, holdEdge{t.from, true, t}, holdEdge{t.until - margin, false, t})
 		}

@@ -37,14 +37,16 @@ func (j *historyJudge) checkBucket(key string, calls []*recordedCall) {
 				j.recordBreach(ratesAreKept, historyPoint{key, c.end},
 					"it gave %d in %.3f s, want at most %d",
 					sum, (c.end - from.start).Seconds(), most)
+				// Longer stretches would only show the same excess again.
 				return
 			}
 		}
 	}
 }
 
-// bucketBound is what a bucket may give in any stretch of so long.
+// bucketBound is what a bucket may give in any stretch of this length.
 func bucketBound(c *recordedCall, length time.Duration) int64 {
+	// An interval that has begun counts whole, and one more for the tokens that were there before.
 	intervals := (length + c.interval - 1) / c.interval
 	return c.size * (int64(intervals) + 1)
 }
@@ -69,6 +71,7 @@ func (j *historyJudge) lossAllowance(given []*recordedCall, from, to time.Durati
 				lost += c.cost
 			}
 		}
+		// A bucket cannot forget more than it holds.
 		if v.flush > 0 {
 			sum += min(lost, given[0].size)
 		}
@@ -79,11 +82,12 @@ func (j *historyJudge) lossAllowance(given []*recordedCall, from, to time.Durati
 // recoveryDelay is how long a server may still be late after it was frozen or killed.
 const recoveryDelay = 500 * time.Millisecond
 
-// checkTimes looks whether all calls were answered in time, or failed clearly.
+// checkTimes checks that all calls were answered in time, or failed clearly.
 func (j *historyJudge) checkTimes() {
 	t := j.counts[inTime]
 	for _, c := range j.run.calls {
 		t.checked++
+		// While this program stood still it could read no answer. That is no delay of the server.
 		took := c.end - c.start - j.run.stalledFor(c.start, c.end)
 		switch {
 		case c.outcome == faulty:
@@ -109,7 +113,7 @@ func (j *historyJudge) checkTimes() {
 	}
 }
 
-// stalledFor is how long this program did not get on meanwhile.
+// stalledFor is how long this program stood still meanwhile.
 func (r *chaosRun) stalledFor(from, to time.Duration) (sum time.Duration) {
 	for _, s := range r.stalls {
 		sum += max(0, min(to, s.to)-max(from, s.from))

@@ -32,6 +32,7 @@ const tries = 6
 
 // makeCall does one thing of those that clients do.
 func (c *loadClient) makeCall() {
+	// Percent of calls. Holds have more than half: four of the promises are about them.
 	switch n := c.random.IntN(100); {
 	case n < 25:
 		c.holdBriefly(recordedCall{key: c.pickName("lock/shared", sharedLocks)})
@@ -67,6 +68,7 @@ func (c *loadClient) holdBriefly(q recordedCall) {
 	q.maxWait = c.randomTime(400 * time.Millisecond)
 	answer := c.sendCall(q)
 	if answer.isUncertain() {
+		// All that a client may do when it does not know: leave it, give it back, confirm it, ask again.
 		switch c.random.IntN(5) {
 		case 0:
 			return // it ends by itself, if it was granted
@@ -82,6 +84,7 @@ func (c *loadClient) holdBriefly(q recordedCall) {
 	if answer.outcome != granted {
 		return
 	}
+	// A client may name the token or only its key. Both ways are tried.
 	if c.oneIn(2) {
 		q.meantFence = answer.fence
 	}
@@ -96,6 +99,7 @@ func (c *loadClient) holdBriefly(q recordedCall) {
 			c.renewHold(q)
 		}
 	}
+	// The others abandon the hold: its room must be free again when it expires.
 	if !c.oneIn(25) {
 		c.releaseHold(q)
 	}
@@ -113,6 +117,7 @@ func renewCall(q recordedCall) recordedCall {
 func (c *loadClient) releaseHold(q recordedCall) {
 	answer := c.retryCall(recordedCall{key: q.key, op: "release", holder: q.holder,
 		meantFence: q.meantFence}, tries)
+	// This renewal must fail.
 	if answer.outcome == granted && c.oneIn(4) {
 		c.renewHold(q)
 	}
@@ -120,6 +125,7 @@ func (c *loadClient) releaseHold(q recordedCall) {
 
 // keepHold takes what is not given back soon: a lock of its own, or a part of a large semaphore.
 func (c *loadClient) keepHold() {
+	// The last look asks for every one, so their number is bounded.
 	if len(c.kept) >= mostKept {
 		c.releaseKept()
 		return
@@ -129,6 +135,7 @@ func (c *loadClient) keepHold() {
 	if c.oneIn(2) {
 		q.key, q.size, q.cost = c.pickName("semaphore/kept", keptPools), keptSize, 1
 	}
+	// The others have no end: expires stays 0.
 	if c.oneIn(2) {
 		q.expires = 10 * time.Minute
 	}
@@ -148,6 +155,7 @@ func (c *loadClient) checkKept() {
 	q := c.kept[c.random.IntN(len(c.kept))]
 	c.renewHold(q)
 	switch {
+	// A stranger must not get a lock that is kept, nor more of a semaphore than is free.
 	case c.oneIn(2):
 		c.acquireAsOther(q)
 	case q.meantFence != 0 && c.oneIn(4): // another hold of its own is meant, which is long over
@@ -186,6 +194,8 @@ func (c *loadClient) changeCounter() {
 func (c *loadClient) sendEvent() {
 	name := c.uniqueName()
 	q := recordedCall{key: "event/e-" + name, op: "send", message: "m-" + name}
+	// If an earlier try got through without an answer, a later one is a conflict. Then the event is left out,
+	// as nothing was acknowledged.
 	if answer := c.retryCall(q, tries); answer.outcome == granted {
 		c.run.mu.Lock()
 		c.run.events = append(c.run.events, q.key)
@@ -203,8 +213,10 @@ func (c *loadClient) awaitEvent() {
 	c.run.mu.Unlock()
 	switch {
 	case key == "":
+	// An event is sent once, so this must be a conflict.
 	case c.oneIn(8):
 		c.sendCall(recordedCall{key: key, op: "send", message: "again"})
+	// With a maxwait of 0: an event that was sent before is answered at once.
 	default:
 		c.sendCall(recordedCall{key: key, op: "wait"})
 	}
@@ -216,6 +228,7 @@ func (c *loadClient) takeTokens() {
 		key: c.pickName("tokenbucket/fast", buckets), op: "acquire", cost: 1 + c.random.Int64N(2),
 		size: bucketSize, interval: bucketInterval,
 	}
+	// A bucket that refills every 10 s shows for longer what it has forgotten.
 	if c.oneIn(3) {
 		q.key, q.size, q.interval = c.pickName("tokenbucket/slow", buckets), slowSize, slowInterval
 	}
@@ -228,17 +241,19 @@ func (c *loadClient) takeTokens() {
 // finalTries is how often a client asks in the last look, when nothing fails any more.
 const finalTries = 100
 
-// verifyKept asks for everything that was promised to this client, and the first one for what all share.
+// verifyKept asks for everything that was promised to this client, and for its part of what all share.
 func (c *loadClient) verifyKept(ctx context.Context) {
 	c.ctx = ctx
 	final := func(q recordedCall) {
 		q.final = true
+		// Any server must know, not only the one that granted it.
 		c.currentServer = c.random.IntN(len(c.conns))
 		c.retryCall(q, finalTries)
 	}
 	// What is kept must still be renewable, and no other holder may get it.
 	for _, q := range c.kept {
 		final(renewCall(q))
+		// Only a lock: a large semaphore may have room for another holder.
 		if q.size == 0 {
 			q.holder, q.meantFence, q.expires, q.maxWait = c.uniqueName(), 0, time.Second, 0
 			final(q)
@@ -248,6 +263,7 @@ func (c *loadClient) verifyKept(ctx context.Context) {
 	for _, q := range c.dropped {
 		final(renewCall(q))
 	}
+	// What all clients share is divided among them by number.
 	for n := c.number; n < counters; n += c.run.config.clients {
 		final(recordedCall{key: fmt.Sprintf("counter/c-%d", n), op: "value"})
 	}

@@ -30,6 +30,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := runCommand(ctx, os.Args[1:], os.Stdout)
+	// Not deferred: os.Exit runs no deferred calls.
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -64,6 +65,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	// All arguments are checked before the build, which takes long.
 	chosen, err := chooseVariants(*store)
 	if err != nil {
 		return err
@@ -94,6 +96,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
+		// After a breach the other stores are still tried.
 		kept = kept && p.asExpected()
 		if *asJSON {
 			err = json.NewEncoder(out).Encode(p)
@@ -109,6 +112,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 
 // removeFolder removes logs and data, or says where they are.
 func removeFolder(folder string, kept, keep bool) error {
+	// A breach is explained by the logs, so they stay then.
 	switch {
 	case !kept:
 		return fmt.Errorf("%w; logs and data are in %s", errBroken, folder)
@@ -124,6 +128,7 @@ func chooseVariants(names string) ([]*variant, error) {
 	var list []*variant
 	for name := range strings.SplitSeq(names, ",") {
 		wanted, ok := sets[name]
+		// Any other name is that of one variant, or a mistake.
 		if !ok {
 			wanted = []string{name}
 		}

@@ -71,6 +71,7 @@ func newReport(j *historyJudge) *runReport {
 	perSecond := make([]float64, max(1, int(r.config.length.Seconds())))
 	for _, c := range r.calls {
 		p.Calls[c.outcome]++
+		// Answers in the last look come after the length of the run.
 		if second := int(c.end.Seconds()); second < len(perSecond) && c.isDecided() {
 			perSecond[second]++
 		}
@@ -113,6 +114,7 @@ func faultReports(r *chaosRun) []faultReport {
 				continue
 			}
 			answers = append(answers, (r.firstAnswer("", f.at) - f.at).Seconds())
+			// A store answers no client, so it has no time of its own.
 			if !f.store {
 				own = append(own, (r.firstAnswer(f.victim, f.at) - f.at).Seconds())
 			}
@@ -132,8 +134,10 @@ func faultReports(r *chaosRun) []faultReport {
 
 // firstAnswer is when a server, or any when it is empty, first gave a decision that was asked for after from.
 func (r *chaosRun) firstAnswer(server string, from time.Duration) time.Duration {
+	// A fault without an answer after it counts until now.
 	first := r.sinceBegin()
 	for _, c := range r.calls {
+		// A call that had begun may have been decided before the fault.
 		if c.start > from && c.end < first && c.isDecided() && (server == "" || c.server == server) {
 			first = c.end
 		}
@@ -147,6 +151,7 @@ func (p *runReport) writeText(out io.Writer) {
 	say("%s: %s\n", p.Store, p.About)
 	say("  %.0f s, %d clients, seed %d; answered each second: median %.0f, least %.0f\n",
 		p.Seconds, p.Clients, p.Seed, p.Answered.Median, p.Answered.Least)
+	// In a fixed order, which a map does not have.
 	var calls []string
 	for _, o := range []callOutcome{granted, refused, conflict, unavailable, cut, unsent, faulty} {
 		calls = append(calls, fmt.Sprintf("%d %s", p.Calls[o], o))
@@ -155,6 +160,7 @@ func (p *runReport) writeText(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight|tabwriter.TabIndent)
 	_, _ = fmt.Fprintln(table, "  number\tan answer again: median\tworst\tby itself: median\tworst\t  ")
 	for _, f := range p.Faults {
+		// Empty cells keep the last column in line.
 		own := "\t\t"
 		if f.Own != nil {
 			own = fmt.Sprintf("%.3f s\t%.3f s\t", f.Own.Median, f.Own.Most)

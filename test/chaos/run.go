@@ -48,13 +48,14 @@ type chaosRun struct {
 	calls []*recordedCall
 }
 
-// A stall is a time in which this program itself did not get on.
+// A stall is a time in which this program itself stood still.
 type stall struct{ from, to time.Duration }
 
 // runChaos starts a store, puts load on it, does harm, and looks at what is left.
 func runChaos(ctx context.Context, v *variant, c chaosConfig) (*chaosRun, error) {
 	r := &chaosRun{variant: v, config: c, busy: make(map[string]bool)}
 	st, err := v.startCluster(c.binary, c.folder)
+	// Before the error is looked at: some processes may have started.
 	defer st.killAll()
 	if err != nil {
 		return nil, err
@@ -64,6 +65,7 @@ func runChaos(ctx context.Context, v *variant, c chaosConfig) (*chaosRun, error)
 	defer cancel()
 	var pulse sync.WaitGroup
 	pulse.Go(func() { r.recordStalls(ctx) })
+	// Only the faults have a time limit. The load must outlast them.
 	harmful, stop := context.WithTimeout(ctx, c.length)
 	defer stop()
 	loaded, unload := context.WithCancel(ctx)
@@ -86,15 +88,18 @@ func runChaos(ctx context.Context, v *variant, c chaosConfig) (*chaosRun, error)
 		load.Go(func() { c.verifyKept(ctx) })
 	}
 	load.Wait()
+	// A run that was interrupted proves nothing.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	// This ends recordStalls, so that the judge reads its list alone.
 	cancel()
 	pulse.Wait()
 	for _, c := range clients {
 		c.closeConns()
 		r.calls = append(r.calls, c.calls...)
 	}
+	// Before killAll, after which no end looks like a crash.
 	r.findCrashes()
 	return r, nil
 }
@@ -122,11 +127,12 @@ const (
 	minStall           = 100 * time.Millisecond
 )
 
-// recordStalls notes when this program does not get on: then answers that seem late were not.
+// recordStalls notes when this program stands still: then answers that seem late were not.
 func (r *chaosRun) recordStalls(ctx context.Context) {
 	last := r.sinceBegin()
 	for sleepFor(ctx, stallCheckInterval) {
 		now := r.sinceBegin()
+		// No answer could be read in that time either.
 		if now-last > minStall {
 			r.mu.Lock()
 			r.stalls = append(r.stalls, stall{last, now})
@@ -142,11 +148,13 @@ func (r *chaosRun) injectFaults(ctx context.Context) {
 	var under sync.WaitGroup
 	defer under.Wait()
 	for sleepFor(ctx, 500*time.Millisecond+time.Duration(random.Int64N(int64(time.Second)))) {
+		// All is drawn in this goroutine: the source is not safe for several.
 		v, f := r.chooseVictim(random)
 		if v == nil {
 			continue
 		}
 		down := time.Duration(random.Int64N(int64(300 * time.Millisecond)))
+		// Longer than a server waits for its store, so that calls fail and do not just take longer.
 		if f.frozen {
 			down = time.Second + time.Duration(random.Int64N(int64(time.Second)))
 		}
@@ -191,6 +199,7 @@ const recoveryTime = 300 * time.Millisecond
 
 // injectFault kills or freezes, and has the victim come back after a while.
 func (r *chaosRun) injectFault(v victim, f *injectedFault, down time.Duration) {
+	// Before the kill, which would hide a crash.
 	if s, ok := v.(*serverVictim); ok && s.hasCrashed() {
 		r.recordFailure(errors.New(s.label + " had ended by itself; its log is " + s.log))
 	}

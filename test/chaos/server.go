@@ -38,6 +38,7 @@ func newServer(number int, binary, store, folder string) (*serverVictim, error) 
 	s := &serverVictim{label: fmt.Sprintf("server %d", number+1), binary: binary, store: store}
 	s.log = filepath.Join(folder, fmt.Sprintf("server-%d.log", number+1))
 	var err error
+	// Chosen once: clients expect a restarted server at the same addresses.
 	s.http, err = freeport.Next()
 	if err != nil {
 		return nil, err
@@ -48,6 +49,7 @@ func newServer(number int, binary, store, folder string) (*serverVictim, error) 
 
 // startVictim starts the server, and waits until it serves.
 func (s *serverVictim) startVictim() error {
+	// Appended, so that a restart keeps what the log says about an earlier end.
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
@@ -103,6 +105,7 @@ func (s *serverVictim) victimName() string { return s.label }
 // killVictim ends the server at once, and returns when it is gone.
 func (s *serverVictim) killVictim() {
 	s.mu.Lock()
+	// Before the signal, or hasCrashed could take the kill for a crash.
 	s.killed = true
 	s.mu.Unlock()
 	if s.sendSignal(syscall.SIGKILL) {

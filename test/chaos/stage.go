@@ -83,6 +83,7 @@ func (v *variant) startCluster(binary, folder string) (*processCluster, error) {
 		if err != nil {
 			return st, err
 		}
+		// Before the start: killAll must also end one that did not become ready.
 		st.servers = append(st.servers, s)
 		if err := s.startVictim(); err != nil {
 			return st, err
@@ -151,6 +152,7 @@ func (v memberVictim) startVictim() error {
 	if err := v.Again(v.number); err != nil {
 		return err
 	}
+	// No other member is away meanwhile, so there is a majority to join.
 	select {
 	case <-v.Ready(v.number):
 		return nil

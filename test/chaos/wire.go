@@ -44,6 +44,7 @@ func sendHTTP(w *clientConn, c *recordedCall) error {
 		query.Set(list[i], list[i+1])
 	}
 	target := "/v1/" + c.key + "/" + c.op + "?" + query.Encode()
+	// Written by hand: http.Client would send a GET again when its connection breaks.
 	if _, err := fmt.Fprintf(w.conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", target); err != nil {
 		return err
 	}
@@ -52,12 +53,14 @@ func sendHTTP(w *clientConn, c *recordedCall) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+	// To the end, as the next answer follows on the same connection.
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
 	}
 	c.fence, _ = strconv.ParseUint(response.Header.Get("Gatehouse-Fence"), 10, 64)
 	c.readHTTP(response, string(body))
+	// The answer counts, but the next call needs another connection.
 	if response.Close {
 		return errConnectionEnds
 	}
@@ -175,6 +178,7 @@ func readRESP(r *bufio.Reader) (any, error) {
 		if err != nil || n < 0 {
 			return nil, err
 		}
+		// The 2 bytes are the end of the line.
 		text := make([]byte, n+2)
 		if _, err := io.ReadFull(r, text); err != nil {
 			return nil, err
