@@ -75,9 +75,12 @@ func TestBounds(t *testing.T) {
 		}
 		for i, c := range candidates() {
 			v, rule := r.verdicts[i], never[c.name]
+			// A limiter without false allows must also keep every W within L: the two are one promise,
+			// counted twice.
 			if rule.allows && (v.falseAllows > 0 || v.worst > size) || rule.denies && v.falseDenies > 0 {
 				t.Errorf("%s: %s = %+v, want none of what it never does", r.traffic.name, c.name, v)
 			}
+			// No limiter here lets more than 2 L through, not even one that errs both ways.
 			if v.worst > 2*size || v.offered != r.exact.offered {
 				t.Errorf("%s: %s = %+v, want all requests, and at most 2 L", r.traffic.name, c.name, v)
 			}
@@ -92,6 +95,8 @@ func TestBounds(t *testing.T) {
 func TestAttacks(t *testing.T) {
 	for _, r := range measure(plan{seed: 7, windows: 60}) {
 		for i, c := range candidates() {
+			// The upper bound holds on all rows, the lower one only on the attack itself: an attack that no
+			// longer bites would leave the promise untested.
 			attack, worst := attacks[c.name], r.verdicts[i].worst
 			if worst > attack.most || r.traffic.name == attack.row && worst < attack.least {
 				t.Errorf("%s: %s lets %d through in some W, want %d to %d of the attack aimed at it, which is %q",
@@ -108,6 +113,7 @@ func TestPaceInAnyMode(t *testing.T) {
 		c.cmd.Mode = mode
 		var v verdict
 		v.judge(&limiter{candidate: c}, onOff(0.2, 0.8, 5)(stream(1, "pace"), 200)[0])
+		// Without refusals the test would prove nothing: any limiter agrees with the log below the limit.
 		if v.falseAllows+v.falseDenies > 0 || v.passed == v.offered {
 			t.Errorf("pace %s = %+v, want some refused and no errors", mode, v)
 		}
@@ -157,12 +163,14 @@ func TestKnownFigures(t *testing.T) {
 	all := traffics()
 	for _, k := range known {
 		i := slices.IndexFunc(all, func(tr traffic) bool { return tr.name == k.traffic })
+		// The same 2000 windows as the page has: rare errors need that many to settle.
 		requests := all[i].make(stream(1, k.traffic), 2000)[0]
 		for name, want := range k.want {
 			var v verdict
 			v.judge(&limiter{candidate: candidateOf(t, name)}, requests)
 			allows := 100 * float64(v.falseAllows) / float64(v.offered)
 			denies := 100 * float64(v.falseDenies) / float64(v.offered)
+			// The tolerance is relative, so a known 0 has to be 0 here as well.
 			if math.Abs(allows-want[0]) > near*want[0] || math.Abs(denies-want[1]) > near*want[1] {
 				t.Errorf("%s: %s = %.2f %% false allows, %.2f %% false denies, want about %.2f and %.2f",
 					k.traffic, name, allows, denies, want[0], want[1])

@@ -38,9 +38,11 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	// Without a window there would be no request, and the shares on the page would divide by zero.
 	if *windows < 1 {
 		return fmt.Errorf("-windows is %d, want at least 1", *windows)
 	}
+	// Progress goes to stderr: the page on stdout must be the same for the same seed.
 	results := measure(plan{seed: *seed, windows: *windows, progress: stderr})
 	page := write(plan{seed: *seed, windows: *windows}, results)
 	if _, err := io.WriteString(stdout, page); err != nil {

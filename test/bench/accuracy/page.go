@@ -34,6 +34,7 @@ func (w *page) add(format string, args ...any) { fmt.Fprintf(&w.text, format, ar
 func (w *page) table(rows ...[]string) {
 	for i, row := range rows {
 		w.add("| %s |\n", strings.Join(row, " | "))
+		// Markdown takes the first row for the head only when a line of dashes follows it.
 		if i == 0 {
 			w.add("|%s\n", strings.Repeat("---|", len(row)))
 		}
@@ -109,6 +110,8 @@ func (w *page) columns() {
 	w.add(columnsText)
 	rows := [][]string{{"column", "told", "what holds for it", "worst window", "aimed at it"}}
 	for i, c := range candidates() {
+		// The worst of all rows, not the mean: the column stands beside a promise that holds whatever
+		// comes.
 		worst := 0
 		for _, r := range w.results {
 			worst = max(worst, r.verdicts[i].worst)
@@ -153,6 +156,7 @@ func (w *page) errors() {
 	rows := [][]string{append(names("traffic"), "exact log")}
 	for _, r := range w.results {
 		row := []string{r.traffic.name}
+		// The exact log is the last column: its zeros show that the judge itself is sound.
 		for _, v := range append(r.verdicts, r.exact) {
 			row = append(row, fmt.Sprintf("%s / %s / %.2f", percent(v.falseAllows, v.offered),
 				percent(v.falseDenies, v.offered), float64(v.worst)/size))
@@ -194,6 +198,7 @@ func (w *page) excess() {
 
 // meanExcess is the mean excess in percent of the size.
 func (v *verdict) meanExcess() string {
+	// A mean of nothing is not 0: a 0 would read like an error that is very small.
 	if v.falseAllows == 0 {
 		return "–"
 	}
@@ -213,6 +218,8 @@ func (w *page) throughput() {
 	head := names("traffic")
 	rows := [][]string{append([]string{head[0], "exact log"}, head[1:]...)}
 	for _, r := range w.results {
+		// Shares are of what the exact log lets through, because under overload most requests have to be
+		// refused.
 		row := []string{r.traffic.name, percent(r.exact.passed, r.exact.offered) + " %"}
 		for _, v := range r.verdicts {
 			row = append(row, fmt.Sprintf("%.3f", float64(v.passed)/float64(r.exact.passed)))
@@ -224,12 +231,15 @@ func (w *page) throughput() {
 
 // percent is a part of a whole, with three digits at most.
 func percent(part, whole int) string {
+	// A band of the mix may be empty in a short run; 0 of 0 is then 0, not NaN.
 	share := 100 * float64(part) / float64(max(1, whole))
 	switch {
 	case part == 0:
 		return "0"
+	// A 0.00 would look like a limiter that never errs: 0 is kept for that.
 	case share < 0.005:
 		return "<0.01"
+	// The bounds lie where rounding would add a digit: 9.995 is written as 10.0, not as 10.00.
 	case share < 9.995:
 		return fmt.Sprintf("%.2f", share)
 	case share < 99.95:

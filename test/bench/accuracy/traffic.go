@@ -26,6 +26,8 @@ func traffics() []traffic {
 		all = append(all, traffic{
 			"Poisson " + load.name, "each at random, independently of the others, at load " + load.name,
 			func(random *rand.Rand, windows int) [][]int64 {
+				// One key for each load: the tables show how errors grow with the load, and a mix would
+				// blur that.
 				return [][]int64{poisson(nil, random, stretch{to: spans(float64(windows)), load: load.load})}
 			},
 		})
@@ -93,6 +95,7 @@ const (
 
 // stream returns the random numbers of one row: they do not depend on what other rows there are.
 func stream(seed uint64, name string) *rand.Rand {
+	// The name selects the stream. A number in order would shift all streams when a row is inserted.
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))                  // it never fails
 	return rand.New(rand.NewPCG(seed, h.Sum64())) //nolint:gosec // no secret is made of it
@@ -109,9 +112,11 @@ type stretch struct {
 
 // poisson adds requests at random.
 func poisson(to []int64, random *rand.Rand, s stretch) []int64 {
+	// Nanoseconds: intervals between the requests of a Poisson process are exponential.
 	mean := float64(window) / (s.load * size) // from one to the next
 	for at := float64(s.from); ; {
 		at += random.ExpFloat64() * mean
+		// The bound is exclusive: the next stretch may begin at this very instant.
 		if int64(at) >= s.to {
 			return to
 		}
@@ -124,6 +129,7 @@ func onOff(on, off, load float64) func(*rand.Rand, int) [][]int64 {
 	return func(random *rand.Rand, windows int) [][]int64 {
 		var all []int64
 		for at, end := int64(0), spans(float64(windows)); at < end; {
+			// The last burst is cut off at the end: no row may last longer than the page says.
 			until := min(end, at+spans(on*random.ExpFloat64()))
 			all = poisson(all, random, stretch{at, until, load})
 			at = until + spans(off*random.ExpFloat64())
@@ -138,6 +144,8 @@ func cycles(
 ) func(*rand.Rand, int) [][]int64 {
 	return func(random *rand.Rand, windows int) [][]int64 {
 		var all []int64
+		// The start is computed from i, not added up: 1.05 W has no exact binary form, and the error would
+		// grow.
 		for i := 0; float64(i)*every < float64(windows); i++ {
 			all = pattern(all, random, spans(float64(i)*every))
 		}
@@ -157,18 +165,24 @@ func evenly(to []int64, from, n, during int64) []int64 {
 }
 
 func astride(to []int64, _ *rand.Rand, at int64) []int64 {
+	// One window later than at, because the burst begins before the boundary and time 0 has nothing before
+	// it.
 	boundary := at + spans(1)
+	// Twice the limit on each side: even a limiter that refuses half of it fills both windows.
 	return evenly(to, boundary-burst, 4*size, 2*burst)
 }
 
 func lateBurst(to []int64, random *rand.Rand, at int64) []int64 {
 	boundary := at + spans(1)
+	// The burst fills the old window; the flood then finds out how soon the limiter forgets it.
 	to = evenly(to, boundary-burst, 2*size, burst)
 	return poisson(to, random, stretch{boundary, boundary + spans(1), 5})
 }
 
 // astrideRefill is astride for windows that begin with the first use.
 func astrideRefill(to []int64, _ *rand.Rand, at int64) []int64 {
+	// The single request opens the window of a token bucket, away from the boundaries of the clock; its
+	// refill is one W later.
 	first := at + spans(0.5)
 	return evenly(append(to, first), first+spans(1)-burst, 4*size, 2*burst)
 }
@@ -183,13 +197,18 @@ func nextPart(at int64) int64 { return (at + part - 1) / part * part }
 // takes it to be spread over the part, and so counts ever less of what is all still there.
 func lateInPart(to []int64, _ *rand.Rand, at int64) []int64 {
 	const moment = int64(100 * time.Microsecond)
+	// Twice what may pass, so that L pass even where some are refused without need.
 	end := nextPart(at + spans(1))
 	to = evenly(to, end-moment, 2*size, moment)
+	// The flood stops a moment before the end of the part: then the burst begins to leave the window
+	// lawfully.
 	return evenly(to, end+spans(1)-part, 4*size, part-moment)
 }
 
 // earlyInPart asks again when the window is empty, of which fine and strict still count something.
 func earlyInPart(to []int64, _ *rand.Rand, at int64) []int64 {
+	// L at one instant. A quarter of a part after they have left the window, an exact log has room for L
+	// again.
 	begin := nextPart(at + spans(1))
 	return evenly(evenly(to, begin, size, 0), begin+spans(1)+part/4, size, 0)
 }
@@ -199,12 +218,13 @@ func together(to []int64, _ *rand.Rand, at int64) []int64 {
 	return evenly(to, at+int64(time.Millisecond), size, 0)
 }
 
-// mix makes many keys for a hundredth of the windows. Their loads come first, so that a key has the
-// same one however long the traffic lasts.
+// mix makes many keys for a hundredth of the windows. The loads are drawn first, so that a key
+// has the same one however long the traffic lasts.
 func mix(random *rand.Rand, windows int) [][]int64 {
 	all := make([][]int64, 20_000)
 	loads := make([]float64, len(all))
 	for i := range loads {
+		// Log-normal: most keys ask for little, and about one in 44 for more than its limit.
 		loads[i] = 0.05 * math.Exp(1.5*random.NormFloat64())
 	}
 	for i, load := range loads {

@@ -34,11 +34,14 @@ bursts.** Take slidingwindow, which estimates:
 func (w *page) statement() {
 	mix, fast := w.row(mixName), w.row("on/off fast")
 	late, lawful := w.row(lateName), w.row(lawfulName)
+	// Several bands lie below the limit; the sentence speaks of them together.
 	below, belowWrong := 0, 0
 	for _, b := range mix.bands[:nearBand] {
 		below += b.exact.offered
 		belowWrong += b.verdicts[estimate].wrong()
 	}
+	// Here the count is quoted and not the decisions: whether a key is over the limit shows only where
+	// nothing is refused.
 	near := mix.bands[nearBand]
 	w.add(statementText,
 		percent(below, mix.exact.offered), percent(belowWrong, mix.verdicts[estimate].wrong()),
@@ -47,6 +50,7 @@ func (w *page) statement() {
 		mix.bands[nearBand+1].verdicts[estimate].meanExcess(),
 		mix.bands[nearBand+2].verdicts[estimate].meanExcess(),
 		fast.verdicts[estimate].meanExcess(), late.verdicts[estimate].meanExcess(),
+		// In A3 every refusal is false, so the share of false denies is the share of all that is refused.
 		percent(lawful.verdicts[estimate].falseDenies, lawful.exact.offered))
 }
 
@@ -57,6 +61,7 @@ func (w *page) row(name string) result {
 			return r
 		}
 	}
+	// A row that the text quotes was renamed: an empty figure in a sentence would be worse than no page.
 	panic("accuracy: no traffic " + name)
 }
 
@@ -73,6 +78,7 @@ func (w *page) bands() {
 	w.add(bandsText)
 	mix := w.row(mixName)
 	head := names("load of the key")
+	// The share of the requests comes first: it says how much an error in that band weighs.
 	rows := [][]string{append([]string{head[0], "requests"}, head[1:]...)}
 	for i, b := range mix.bands {
 		row := []string{bandName(i), percent(b.exact.offered, mix.exact.offered) + " %"}
@@ -86,6 +92,7 @@ func (w *page) bands() {
 
 func bandName(i int) string {
 	switch {
+	// The first band begins at 0 and the last has no end, so each is named by the one bound it has.
 	case i == 0:
 		return fmt.Sprintf("below %.1f", bandsFrom[1])
 	case i+1 == len(bandsFrom):
@@ -120,6 +127,7 @@ func (w *page) counts() {
 	}
 	for _, r := range w.results {
 		line(r.traffic.name, r.figures)
+		// Only the mix has bands; for all other rows the loop does nothing.
 		for i, b := range r.bands {
 			line("– "+bandName(i), b)
 		}
