@@ -16,6 +16,8 @@ func blocked(ctx context.Context, b *bench) (text string, rows []row, err error)
 		return "", nil, err
 	}
 	all, err := b.race(
+		// A server is started anew for each figure: memory that a process has had once it seldom gives
+		// back.
 		func() (float64, error) { return b.blockedBytes(ctx, b.role("gnet"), count) },
 		func() (float64, error) { return b.blockedBytes(ctx, b.gatehouseRESP, count) },
 	)
@@ -37,6 +39,7 @@ func (b *bench) blockedBytes(ctx context.Context, command func(string) []string,
 		return 0, err
 	}
 	defer s.stop()
+	// The first takes the one slot, so that every later connection has to wait.
 	asked := respServer{server: s}
 	if _, err := asked.once(ctx, question{acquireWords("first"), ""}); err != nil {
 		return 0, err
@@ -50,6 +53,7 @@ func (b *bench) blockedBytes(ctx context.Context, command func(string) []string,
 		return 0, err
 	}
 	defer c.stop()
+	// The clients are ready once they have written; the server may still have to read.
 	if err := asked.wait(ctx, count); err != nil {
 		return 0, err
 	}
@@ -64,7 +68,7 @@ func acquireWords(key string) []string {
 	}
 }
 
-// wait returns when so many wait at the server, or when it is one that lets nobody wait.
+// wait returns when count connections wait at the server, or at once when the server has no line.
 func (s respServer) wait(ctx context.Context, count int) error {
 	const patience = 20 // seconds
 	stats := question{[]string{"GH.STATS", "semaphore/bench"}, ""}
@@ -73,6 +77,7 @@ func (s respServer) wait(ctx context.Context, count int) error {
 		if err != nil {
 			return err
 		}
+		// The floor on gnet answers every command with 1 and has no line to wait for.
 		if waiting := group([]byte(answer), `waiting\r\n:(\d+)`); answer == ":1\r\n" ||
 			waiting == strconv.Itoa(count) {
 			return nil

@@ -21,8 +21,8 @@ const (
 	notFound    = "HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 )
 
-// waitAsClients opens connections that wait for the event, says so, sends the event when it is told
-// to, and says how long it took until all were answered. There is no goroutine for each of them, so
+// waitAsClients opens connections that wait for the event, reports that, sends the event on
+// command, and reports how long it took until all were answered. There is no goroutine for each of them, so
 // that the clients are not what is measured.
 func waitAsClients(address string, count int) error {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
@@ -34,6 +34,8 @@ func waitAsClients(address string, count int) error {
 		if err != nil {
 			return fmt.Errorf("client %d: %w", i, err)
 		}
+		// The interest is registered after the request: no answer can be lost, since epoll reports what is
+		// already there.
 		event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)} //nolint:gosec // a descriptor
 		if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 			return fmt.Errorf("epoll: %w", err)
@@ -46,6 +48,7 @@ func waitAsClients(address string, count int) error {
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
+	// From here on every step is in the figure, also the connection of the sender.
 	start := time.Now()
 	if _, err := request(address, sendRequest); err != nil {
 		return fmt.Errorf("sending: %w", err)
@@ -63,6 +66,7 @@ func request(address, text string) (fd int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// The system's own calls: with package net, reading would take a goroutine for each connection.
 	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
@@ -83,6 +87,7 @@ func readAnswers(epoll, count int) error {
 	var answer [1024]byte
 	for count > 0 {
 		n, err := unix.EpollWait(epoll, events, patience)
+		// The runtime interrupts system calls with signals; that is no failure.
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -90,6 +95,8 @@ func readAnswers(epoll, count int) error {
 			return fmt.Errorf("%d have no answer after 10 s, %w", count, err)
 		}
 		for _, e := range events[:n] {
+			// An answer is one small write, so one read gets all of it. Each descriptor is ready once,
+			// which lets n be subtracted below.
 			read, err := unix.Read(int(e.Fd), answer[:])
 			if text := string(answer[:max(0, read)]); err != nil || !strings.HasPrefix(text, noContent[:12]) {
 				return fmt.Errorf("answer is %q, %w, want 204", text, err)
@@ -100,7 +107,7 @@ func readAnswers(epoll, count int) error {
 	return nil
 }
 
-// serveSockets is the floor: it answers nobody until somebody sends, and then everybody.
+// serveSockets is the floor: it answers no waiter until the event is sent, and then all of them.
 func serveSockets(address string) error {
 	listener, err := net.Listen("tcp", address) //nolint:noctx // until the process ends
 	if err != nil {
@@ -109,6 +116,8 @@ func serveSockets(address string) error {
 	var waiting []net.Conn
 	buffer := make([]byte, 4096)
 	for {
+		// One goroutine reads all requests in turn: the least that such a server can do. The clients write
+		// at once, so a read blocks only briefly.
 		conn, err := listener.Accept()
 		if err != nil {
 			return err
@@ -116,6 +125,7 @@ func serveSockets(address string) error {
 		n, _ := conn.Read(buffer) // a probe closes without a request
 		switch string(buffer[:n]) {
 		case waitRequest:
+			// Such a connection stays open; all others are closed below.
 			waiting = append(waiting, conn)
 			continue
 		case sendRequest:

@@ -16,6 +16,7 @@ const asFast = 1.1
 // direct measures limiters that need no server, ours beside others.
 func direct(_ context.Context, b *bench) (text string, rows []row, err error) {
 	all := contestants()
+	// Each of the three starts with limiters of its own, so that none inherits what another has filled.
 	for _, series := range []func(*bench, []contestant) ([]row, error){hotSerial, hotParallel, manyLimits} {
 		more, err := series(b, all)
 		if err != nil {
@@ -34,6 +35,7 @@ func direct(_ context.Context, b *bench) (text string, rows []row, err error) {
 // against are the rows of ours against each of the others.
 func against(what string, all []contestant, results []series, unit func(float64) string) []row {
 	var rows []row
+	// The first contestant is ours.
 	for i, c := range all[1:] {
 		name := what + ", against " + c.name
 		rows = append(rows, row{name, results[i+1], results[0], unit, budget{most: asFast}, ""})
@@ -43,6 +45,7 @@ func against(what string, all []contestant, results []series, unit func(float64)
 
 // hotSerial has one goroutine and one limit.
 func hotSerial(b *bench, all []contestant) ([]row, error) {
+	// The same floor as for the gate: no limiter can do without a compare-and-swap and a clock.
 	floor := casAndClock()
 	measures := []func() (float64, error){b.perOp(floor)}
 	for _, c := range all {
@@ -58,6 +61,7 @@ func hotSerial(b *bench, all []contestant) ([]row, error) {
 		return nil, err
 	}
 	const what = "hot, one goroutine"
+	// Counted after the race, when whatever is made on first use has been made.
 	note := fmt.Sprintf("allocations: %.0f", testing.AllocsPerRun(10_000, all[0].one()))
 	rows := []row{{what, results[0], results[1], nanoseconds, budget{most: 1.8},
 		"the floor: a compare-and-swap and a clock; " + note}}
@@ -69,6 +73,7 @@ func hotParallel(b *bench, all []contestant) ([]row, error) {
 	floor := casAndClock()
 	measures := []func() (float64, error){b.perOpOfTwo(floor)}
 	for _, c := range all {
+		// One limiter for both goroutines: the row is about contention.
 		take := c.one()
 		measures = append(measures, b.perOpOfTwo(func(n int) {
 			for range n {
@@ -97,6 +102,7 @@ func (b *bench) perOpOfTwo(do func(n int)) func() (float64, error) {
 				group.Go(func() { do(chunk) })
 			}
 			group.Wait()
+			// Not twice: the figure is the time of one goroutine's commands, while the other does as many.
 			n += chunk
 		}
 		return float64(time.Since(start)) / float64(n), nil
@@ -105,6 +111,7 @@ func (b *bench) perOpOfTwo(do func(n int)) func() (float64, error) {
 
 // manyLimits has many keys, a limit each.
 func manyLimits(b *bench, all []contestant) ([]row, error) {
+	// All of one length, so that names weigh the same in every row.
 	names := make([]string, b.scale(1_000_000, 100_000))
 	for i := range names {
 		names[i] = fmt.Sprintf("user-%07d", i)
@@ -113,6 +120,8 @@ func manyLimits(b *bench, all []contestant) ([]row, error) {
 	var measures []func() (float64, error)
 	var sizes []series
 	for _, c := range all {
+		// Each library is filled before any is timed; all stay until the end, so that the heaps do not
+		// shrink in between.
 		before := heap()
 		take := c.many(len(names))
 		for _, name := range names {
@@ -127,6 +136,7 @@ func manyLimits(b *bench, all []contestant) ([]row, error) {
 	}
 	what := fmt.Sprintf("%d keys, two goroutines", len(names))
 	rows := against(what, all, results, nanoseconds)
+	// A limiter that the collector takes early would make the heap of the next one look smaller.
 	runtime.KeepAlive(measures)
 	return append(rows, against("memory of a key", all, sizes, bytes)...), nil
 }

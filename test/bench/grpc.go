@@ -41,6 +41,8 @@ func capacityCalls(ctx context.Context, b *bench) (text string, rows []row, err 
 	}
 	counts := []int{10, 1_000, 100_000, b.scale(1_000_000, 20_000)}
 	calls := b.scale(40_000, 4_000)
+	// The floor is the first, and two algorithms follow for each count: the indices below rely on this
+	// order.
 	measures := []func() (float64, error){func() (float64, error) { return b.callers(ctx, floor, "health", 0, calls) }}
 	for _, n := range counts {
 		s, err := b.leaseServer(ctx, n)
@@ -50,6 +52,8 @@ func capacityCalls(ctx context.Context, b *bench) (text string, rows []row, err 
 		for _, resource := range []string{"fair", "proportional"} {
 			measures = append(measures, func() (float64, error) { return b.callers(ctx, s, resource, n, calls) })
 		}
+		// One server is enough for the large call: it asks for resources that are otherwise unused, so the
+		// leases on the two others do not matter.
 		if n == counts[0] {
 			measures = append(measures, func() (float64, error) { return b.callers(ctx, s, "bulk", n, max(calls/bulk, 20)) })
 		}
@@ -59,6 +63,7 @@ func capacityCalls(ctx context.Context, b *bench) (text string, rows []row, err 
 		return "", nil, err
 	}
 	health, fair, proportional, large := all[0], all[1], all[2], all[3]
+	// From a call to one of its resources.
 	for i := range large {
 		large[i] /= bulk
 	}
@@ -68,6 +73,7 @@ func capacityCalls(ctx context.Context, b *bench) (text string, rows []row, err 
 		{"one of 1,000 resources in one call", nil, large, nanoseconds, budget{2500, true}, ""},
 	}
 	beside := []string{"doorman at 1,000: 263 µs and 55 µs", "doorman at 10,000: 2,000 µs and 283 µs", ""}
+	// Four measures come before: the health check, the two at 10 clients, and the large call.
 	for i, n := range counts[1:] {
 		rows = append(rows,
 			row{fmt.Sprintf("FAIR_SHARE, %d clients, against 10", n), fair, all[4+2*i], nanoseconds, budget{most: 2}, beside[i]},
@@ -97,6 +103,7 @@ func (b *bench) leaseServer(ctx context.Context, clients int) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Filled before anything is measured: the calls that follow are refreshes.
 	_, err = b.callers(ctx, s, "fill", clients, clients)
 	return s, err
 }
@@ -146,6 +153,7 @@ func callCapacity(address, job string) error {
 		capacity: doormanpb.NewCapacityClient(conn), health: grpc_health_v1.NewHealthClient(conn),
 	}
 	const crowd = 16
+	// Ten minutes are ample for a million leases; they only end what hangs.
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup
@@ -153,6 +161,7 @@ func callCapacity(address, job string) error {
 	errs := make([]error, crowd)
 	for i := range crowd {
 		group.Go(func() {
+			// A number is drawn once by all together: fill has to lease for each client exactly once.
 			for n := made.Add(1); errs[i] == nil && n <= int64(calls); n = made.Add(1) {
 				errs[i] = c.call(ctx, int(n-1))
 			}
@@ -180,6 +189,7 @@ func (c *caller) call(ctx context.Context, n int) error {
 	case "health":
 		_, err := c.health.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		return err
+	// In order, both resources in one call: afterwards each client holds a lease on both.
 	case "fill":
 		return c.lease(ctx, n, "fair", "proportional")
 	case "bulk":
@@ -187,8 +197,11 @@ func (c *caller) call(ctx context.Context, n int) error {
 		for i := range names {
 			names[i] = "bulk-" + strconv.Itoa(i)
 		}
+		// The same clients come again and again, so all but the first calls refresh.
 		return c.lease(ctx, n%c.clients, names...)
 	default:
+		// At random, as real clients come: in order, the next lease might already be in the processor's
+		// cache.
 		return c.lease(ctx, rand.IntN(c.clients), c.what) //nolint:gosec // any
 	}
 }
@@ -198,6 +211,8 @@ func (c *caller) lease(ctx context.Context, client int, resources ...string) err
 	id := leaseID(client)
 	request := &doormanpb.GetCapacityRequest{ClientId: &id}
 	for _, resource := range resources {
+		// Other wants each time, which changes the order of all: the dearer case. The mean of 100 is twice
+		// what there is for each at a million clients.
 		wants, priority := 200*rand.Float64(), int64(0) //nolint:gosec // any
 		request.Resource = append(request.Resource, &doormanpb.ResourceRequest{
 			ResourceId: &resource, Wants: &wants, Priority: &priority,

@@ -42,6 +42,8 @@ func hotKey(_ context.Context, b *bench) (text string, rows []row, err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	// Allocations are counted apart from the race: AllocsPerRun reads the statistics of memory, which takes
+	// time.
 	for i, c := range contestants {
 		note := fmt.Sprintf("allocations: %.0f", testing.AllocsPerRun(10_000, c.once))
 		rows = append(rows, row{c.what, all[0], all[i+1], nanoseconds, c.budget, note})
@@ -57,6 +59,8 @@ func casAndClock() func(n int) {
 	start := time.Now()
 	return func(n int) {
 		for range n {
+			// Alone, the swap never fails. With two goroutines it may, and is not repeated: the floor need
+			// not be right, only cheap.
 			old := taken.Load()
 			taken.CompareAndSwap(old, int64(time.Since(start)))
 		}
@@ -80,6 +84,7 @@ func hotContestants() []hotContestant {
 	release := gatehouse.Command{Op: gatehouse.OpRelease, Holder: "holder"}
 	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
 	count := gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}
+	// The event is sent before, or the command that waits for it would stay in line.
 	grant(g, key(gatehouse.Event), gatehouse.Command{Op: gatehouse.OpSend, Message: "go"})
 	return []hotContestant{
 		{"token bucket: acquire", budget{most: 6}, func() { grant(g, key(gatehouse.TokenBucket), acquire) }},

@@ -25,18 +25,21 @@ func requests(ctx context.Context, b *bench) (text string, rows []row, err error
 		if err != nil {
 			return "", nil, err
 		}
+		// An answer of another status may be cheaper, so it is looked at before the time.
 		if err := s.isNoContent(ctx); err != nil {
 			return "", nil, err
 		}
 		if _, err := s.load(ctx, 1); err != nil { // to warm up
 			return "", nil, err
 		}
+		// All three servers stay up and share one core, but only the one under load uses it.
 		measures[i] = func() (float64, error) { return s.load(ctx, b.scale(3, 1)) }
 	}
 	all, err := b.race(measures...)
 	if err != nil {
 		return "", nil, err
 	}
+	// The same figure is judged against both floors.
 	ours, note := all[2], "bouncer: 15.0 µs, measured elsewhere"
 	rows = []row{
 		{"acquire, against bare fasthttp", all[0], ours, nanoseconds, budget{most: 1.25}, note},
@@ -76,6 +79,7 @@ func (s *server) load(ctx context.Context, seconds int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	// Not cpuWhile: the report of wrk is needed besides, since it says how many requests there were.
 	before, err := s.cpu()
 	if err != nil {
 		return 0, err
@@ -90,6 +94,7 @@ func (s *server) load(ctx context.Context, seconds int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	// wrk ends without an error when requests fail; only its report tells.
 	if text := string(report); strings.Contains(text, "Non-2xx") || strings.Contains(text, "Socket errors") {
 		return 0, errors.New("wrk did not get 204 for everything:\n" + text)
 	}

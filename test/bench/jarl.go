@@ -17,11 +17,14 @@ import (
 // connections measures what a connection costs a server that answers it, in JARL's way, and closes.
 func connections(ctx context.Context, b *bench) (text string, rows []row, err error) {
 	var measures []func() (float64, error)
+	// The floor comes first: race returns the series in the order of the measures.
 	for _, command := range []func(string) []string{b.role("answers"), b.gatehouseJARL} {
 		s, err := b.start(ctx, command)
 		if err != nil {
 			return "", nil, err
 		}
+		// Before any measurement: a server that answers with a delay, or an error, might be faster than one
+		// that works.
 		if err := s.isZero(ctx); err != nil {
 			return "", nil, err
 		}
@@ -44,8 +47,10 @@ func connections(ctx context.Context, b *bench) (text string, rows []row, err er
 	return text, rows, nil
 }
 
-// gatehouseJARL is a command that runs the server built from here as JARL. Nobody is told to sleep.
+// gatehouseJARL is a command that runs the server built from here as JARL. Its limit is so high that no
+// client has to sleep.
 func (b *bench) gatehouseJARL(address string) []string {
+	// The jarl command has a flag for each part of the address; it was made by freeAddress and has both.
 	ip, port, _ := strings.Cut(address, ":")
 	return []string{
 		b.ours, "jarl", "--service", "bench", "--requests", "1000000", "--period", "1",
@@ -73,13 +78,14 @@ func (b *bench) connect(ctx context.Context, s *server, n int) (float64, error) 
 	if err != nil {
 		return 0, err
 	}
+	// The clients have another core, so what they use is in no figure; only the server's own time is read.
 	used, err := s.cpuWhile(func() error {
 		return pinned(ctx, core, b.self, "-as", "callers", s.address, strconv.Itoa(n)).Run()
 	})
 	return float64(used) / float64(n), err
 }
 
-// zeroDelay is JARL's answer to who need not sleep.
+// zeroDelay is JARL's answer to a client that need not sleep.
 const zeroDelay = "0.0"
 
 // serveAnswers is the floor.
@@ -97,7 +103,8 @@ func serveAnswers(address string) error {
 	}
 }
 
-// answerOne ends with the connection. Whoever gets no answer says so.
+// answerOne ends with the connection. It ignores errors, because the client reports an answer that is
+// missing.
 func answerOne(conn *net.TCPConn) {
 	_, _ = conn.Write([]byte(zeroDelay))
 	_ = conn.CloseWrite()
@@ -108,7 +115,7 @@ func answerOne(conn *net.TCPConn) {
 	_ = conn.Close()
 }
 
-// callAsClients makes so many connections, 16 at a time, and reads what each is told.
+// callAsClients makes count connections, 16 at a time, and reads the answer of each.
 func callAsClients(address string, count int) error {
 	const crowd = 16
 	var group sync.WaitGroup
@@ -116,6 +123,7 @@ func callAsClients(address string, count int) error {
 	errs := make([]error, crowd)
 	for i := range crowd {
 		group.Go(func() {
+			// All goroutines draw from one count, so a slow one does not leave the others idle at the end.
 			for errs[i] == nil && made.Add(1) <= int64(count) {
 				errs[i] = call(address)
 			}
@@ -136,6 +144,7 @@ func call(address string) error {
 	if err != nil || string(text[:max(0, n)]) != zeroDelay {
 		return fmt.Errorf("answer is %q, %w, want %q", text[:max(0, n)], err, zeroDelay)
 	}
+	// The end is read too: a connection that stays open costs the server less than one that it closes.
 	n, err = unix.Read(fd, text[:])
 	if err != nil || n != 0 {
 		return fmt.Errorf("behind the answer come %d bytes, %w, want the end", n, err)

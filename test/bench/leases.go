@@ -40,6 +40,7 @@ func newCrowd(kind capacity.AlgorithmKind, clients int) (*crowd, error) {
 	}}})
 	for i := range clients {
 		c.ids, c.wanted = append(c.ids, leaseID(i)), append(c.wanted, 0)
+		// All clients have a lease before the first measurement, so each later call is a refresh.
 		if err := c.refresh(i, c.wants()); err != nil {
 			return nil, err
 		}
@@ -65,6 +66,7 @@ func decisions(_ context.Context, b *bench) (text string, rows []row, err error)
 		}
 		rows = append(rows, some...)
 	}
+	// Memory is measured once: what else the machine does has no influence on it.
 	memory, err := b.leaseMemory()
 	if err != nil {
 		return "", nil, err
@@ -82,6 +84,7 @@ func decisions(_ context.Context, b *bench) (text string, rows []row, err error)
 // refreshes compares what refreshes cost with more and more clients. Most clients want what they wanted
 // before; the others change the order of all.
 func (b *bench) refreshes(kind capacity.AlgorithmKind) ([]row, error) {
+	// The first count is the floor of all others.
 	counts := []int{10, 1_000, 100_000, b.scale(1_000_000, 200_000)}
 	var measures []func() (float64, error)
 	for _, n := range counts {
@@ -89,6 +92,8 @@ func (b *bench) refreshes(kind capacity.AlgorithmKind) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Two measures on one crowd: the second changes what the first finds, but not how many clients
+		// there are.
 		steady := func(client int) float64 { return c.wanted[client] }
 		other := func(int) float64 { return c.wants() }
 		measures = append(measures, b.refreshing(c, steady), b.refreshing(c, other))
@@ -100,6 +105,8 @@ func (b *bench) refreshes(kind capacity.AlgorithmKind) ([]row, error) {
 	var rows []row
 	for i, n := range counts {
 		rows = append(rows,
+			// Even indices are the same wants, odd ones the other wants: each is set against its own kind
+			// at 10 clients.
 			row{fmt.Sprintf("%s, %d clients, the same wants", kind, n), all[0], all[2*i], nanoseconds, budget{}, ""},
 			row{fmt.Sprintf("%s, %d clients, other wants", kind, n), all[1], all[2*i+1], nanoseconds, budget{}, ""},
 		)
@@ -114,6 +121,8 @@ func (b *bench) refreshing(c *crowd, wants func(client int) float64) func() (flo
 		for range n {
 			client := c.random.IntN(len(c.ids))
 			if err := c.refresh(client, wants(client)); err != nil {
+				// The loop goes on: a refresh that fails spoils the figure, which is then returned with the
+				// error.
 				failed = err
 			}
 		}
@@ -131,11 +140,13 @@ func (b *bench) leaseMemory() (float64, error) {
 	for i := range ids {
 		ids[i] = leaseID(i)
 	}
+	// The names were made above, so their bytes are in both readings.
 	before := heap()
 	c, err := newCrowd(capacity.FairShare, 1)
 	if err != nil {
 		return 0, err
 	}
+	// wanted belongs to the bench, and adds 8 bytes to the figure of each lease.
 	c.ids, c.wanted = ids, make([]float64, n)
 	for i := range ids {
 		if err := c.refresh(i, c.wants()); err != nil {

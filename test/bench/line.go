@@ -17,6 +17,8 @@ import (
 // lines measures what it costs to grant to the first in line, for lines of different lengths.
 func lines(_ context.Context, b *bench) (text string, rows []row, err error) {
 	most := b.scale(100_000, 10_000)
+	// Every length divides most, so that each measure grants equally often and only the length of the line
+	// differs.
 	lengths := []int{1_000, 10_000, 100_000}[:b.scale(3, 2)]
 	var measures []func() (float64, error)
 	for _, drain := range []func(q *queue, length int) time.Duration{handOver, refill} {
@@ -25,6 +27,7 @@ func lines(_ context.Context, b *bench) (text string, rows []row, err error) {
 			measures = append(measures, func() (float64, error) {
 				runtime.GC() // what others left
 				took := time.Duration(0)
+				// A short line is worked off many times: one pass would be too short to time.
 				for range most / length {
 					took += drain(q, length)
 				}
@@ -60,6 +63,7 @@ type queue struct {
 func newQueue(length int) *queue {
 	q := new(queue)
 	q.now.Store(time.Now().UnixNano())
+	// Virtual time: a refill after an hour takes no time.
 	store := memory.New(memory.Config{Now: func() time.Time { return time.Unix(0, q.now.Load()) }})
 	q.Gate = gate.New(store, gate.Config{Waiters: length, Line: length})
 	return q
@@ -97,6 +101,7 @@ func handOver(q *queue, length int) time.Duration {
 	release := func(holder string) {
 		grant(q.Gate, key, gatehouse.Command{Op: gatehouse.OpRelease, Holder: holder})
 	}
+	// One holder first, so that all others have to get into line.
 	grant(q.Gate, key, hold)
 	holders := make([]string, length)
 	for i := range holders {
@@ -104,12 +109,14 @@ func handOver(q *queue, length int) time.Duration {
 		hold.Holder = holders[i]
 		q.submit(key, hold)
 	}
+	// Releasing in the order of the line: each release grants to the next, which is the one released then.
 	took := q.time(length, func() {
 		release("first")
 		for _, holder := range holders[:length-1] {
 			release(holder)
 		}
 	})
+	// The last holder goes too, outside the time: the next pass begins with a free semaphore.
 	release(holders[length-1])
 	return took
 }
@@ -122,6 +129,7 @@ func refill(q *queue, length int) time.Duration {
 	take := gatehouse.Command{
 		Op: gatehouse.OpAcquire, Size: size, Cost: size, Interval: time.Hour, MaxWait: gatehouse.Forever,
 	}
+	// A new interval, then all of its tokens in one command: the line begins at an empty bucket.
 	q.now.Add(int64(take.Interval))
 	grant(q.Gate, key, take)
 	take.Cost = 1
@@ -129,6 +137,7 @@ func refill(q *queue, length int) time.Duration {
 		q.submit(key, take)
 	}
 	return q.time(length, func() {
+		// Each interval brings tokens for 100 of the line; every length is a multiple of that.
 		for range length / size {
 			q.now.Add(int64(take.Interval))
 			grant(q.Gate, key, gatehouse.Command{Op: gatehouse.OpStats}) // has the line served

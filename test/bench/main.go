@@ -82,6 +82,7 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	// A role needs no server built and no page: the process is a part of another bench.
 	if *as != "" {
 		return play(*as, flags.Args())
 	}
@@ -93,12 +94,15 @@ func run(args []string) error {
 	defer stop()
 	b := &bench{rounds: max(1, *rounds), quick: *quick}
 	if b.quick {
+		// A quick run shows that all of it works; more rounds would only make figures better that the page
+		// disowns.
 		b.rounds = 1
 	}
 	clean, err := b.prepare(ctx)
 	if err != nil {
 		return err
 	}
+	// Servers are stopped after each section, so nothing still runs from the folder that is removed.
 	defer clean()
 	page, err := b.write(ctx, pattern)
 	if err != nil {
@@ -122,6 +126,7 @@ func (b *bench) prepare(ctx context.Context) (clean func(), err error) {
 		return nil, err
 	}
 	b.ours = filepath.Join(b.dir, "gatehouse")
+	// The binary is built anew, so that the page never speaks of an older one.
 	build := exec.CommandContext(ctx, "go", "build", "-o", b.ours, "./cmd/gatehouse")
 	build.Dir, build.Stderr = "../..", os.Stderr
 	if err := build.Run(); err != nil {
@@ -143,6 +148,8 @@ func (b *bench) write(ctx context.Context, only *regexp.Regexp) (string, error) 
 		}
 		start := time.Now()
 		text, rows, err := s.measure(ctx, b)
+		// Before the error is looked at: a server that keeps running would take time from the next section,
+		// or outlive this program.
 		b.stop()
 		if err != nil {
 			return "", fmt.Errorf("section %s: %w", s.name, err)

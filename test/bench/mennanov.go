@@ -31,6 +31,7 @@ func allowMennanov(l *limiters.TokenBucket) bool {
 func newMennanovRegistry(int) func(key string) {
 	registry := limiters.NewRegistry()
 	return func(key string) {
+		// The time to live is long enough that no key expires while it is measured.
 		l := registry.GetOrCreate(key, func() any { return newMennanov() }, time.Hour, time.Now())
 		let("mennanov/limiters", allowMennanov(l.(*limiters.TokenBucket)))
 	}

@@ -36,8 +36,11 @@ func table(rows []row) string {
 	var text strings.Builder
 	text.WriteString("| what | floor | ours | ratio | budget | | beside |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
+		// Without a floor there is no ratio: then ours itself is judged.
 		floor, ratio, judged := "", "", r.ours.median()
 		if len(r.floor) > 0 {
+			// Ratios are taken within a round, because the machine changes from round to round; a ratio of
+			// medians could set a quiet round against a busy one.
 			ratios := r.ours.over(r.floor)
 			floor, ratio = spread(r.floor, r.unit), spread(ratios, times)
 			if !r.budget.absolute {
@@ -56,6 +59,7 @@ func (r *row) judge(x float64) (most, verdict string) {
 	if r.budget.most == 0 {
 		return "", ""
 	}
+	// A budget is written as what it bounds: a ratio, or a figure in the unit of the row.
 	unit := times
 	if r.budget.absolute {
 		unit = r.unit
@@ -69,6 +73,7 @@ func (r *row) judge(x float64) (most, verdict string) {
 
 // spread is the median, and the least and the greatest beside it.
 func spread(s series, unit func(float64) string) string {
+	// Memory is measured once, and a quick run has one round: a range would repeat the same figure.
 	if len(s) == 1 {
 		return unit(s[0])
 	}
@@ -82,6 +87,7 @@ func digits(x float64) string {
 	switch {
 	case x == 0:
 		return "0"
+	// 9.995 and 99.95 are where rounding would add a digit.
 	case x < 9.995:
 		return fmt.Sprintf("%.2f", x)
 	case x < 99.95:
@@ -124,6 +130,7 @@ func head(ctx context.Context, b *bench) (string, error) {
 	if err := unix.Uname(&system); err != nil {
 		return "", fmt.Errorf("uname: %w", err)
 	}
+	// Read before anything is measured: afterwards it would be the load of the benchmark itself.
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "", err
@@ -136,6 +143,7 @@ func head(ctx context.Context, b *bench) (string, error) {
 		{"rounds", rounds(b)},
 		{"processor", fmt.Sprintf("%s, %d cores", cpu, runtime.NumCPU())},
 		{"kernel", "Linux " + unix.ByteSliceToString(system.Release[:])},
+		// Of the five fields the first three are the averages; the others are about processes.
 		{"load average before", strings.Join(strings.Fields(string(load))[:3], " ")},
 		{"go", strings.TrimPrefix(runtime.Version(), "go")},
 		{"fasthttp", moduleVersion("github.com/valyala/fasthttp")},

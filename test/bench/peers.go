@@ -49,6 +49,8 @@ func alone[L any](name string, makeOne func() L, allow func(L) bool) contestant 
 		var mu sync.RWMutex
 		all := make(map[string]L)
 		return func(key string) {
+			// A read lock first: once the keys are there, callers do not exclude one another, which is the
+			// best case of such a map.
 			mu.RLock()
 			l, ok := all[key]
 			mu.RUnlock()
@@ -112,6 +114,7 @@ func newThrottled(int) func(key string) {
 	l := must(throttled.NewGCRARateLimiterCtx(store, quota))
 	return func(key string) {
 		limited, _, err := l.RateLimitCtx(context.Background(), key, 1)
+		// An error is accepted: only a refusal would mean that the limit was too low.
 		let("throttled", !limited || err != nil)
 	}
 }

@@ -23,19 +23,25 @@ func cores() (server, client string, err error) {
 		return "", "", fmt.Errorf("asking for the cores there are: %w", err)
 	}
 	var all []string
+	// Numbers of allowed cores may have gaps, so it counts what it has found.
 	for i := 0; len(all) < allowed.Count(); i++ {
 		if allowed.IsSet(i) {
 			all = append(all, strconv.Itoa(i))
 		}
 	}
+	// With a single core both are the same: the figures still come out, because they are CPU time of the
+	// server.
 	return all[0], all[len(all)-1], nil
 }
 
 // pinned is a program that runs on one core.
 func pinned(ctx context.Context, core string, command ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "taskset", append([]string{"-c", core}, command...)...)
+	// taskset bounds where threads run, GOMAXPROCS how many Go uses: with more it would pay for switching
+	// between them.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
+	// SIGTERM, not the SIGKILL of package exec: nginx has to stop its worker, which would live on.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
@@ -64,11 +70,13 @@ func (b *bench) start(ctx context.Context, command func(address string) []string
 		cancel()
 		return nil, fmt.Errorf("starting a server: %w", err)
 	}
+	// Registered before it listens, so that b.stop ends it also when it never does.
 	s := &server{address: address, pid: cmd.Process.Pid, stop: func() {
 		cancel()
 		_ = cmd.Wait() // it was killed, and says so
 	}}
 	b.servers = append(b.servers, s)
+	// Trying to connect is the only sign of readiness that all of these servers give.
 	for range 500 {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err == nil {
@@ -88,6 +96,8 @@ func (b *bench) stop() {
 }
 
 func freeAddress(ctx context.Context) (string, error) {
+	// The kernel picks a port and it is free again at once. Another process could take it meanwhile, which
+	// here is only unlikely.
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("looking for a free port: %w", err)
@@ -113,6 +123,7 @@ func (b *bench) gatehouse(address string) []string {
 // cpu returns the CPU time, in user mode and in the kernel, that the server has used, its child
 // processes included. Unlike the sum in /proc/PID/stat it is not in steps of 10 ms.
 func (s *server) cpu() (time.Duration, error) {
+	// nginx does its work in a child; all others have none.
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.pid, s.pid))
 	if err != nil {
 		return 0, err
@@ -120,6 +131,7 @@ func (s *server) cpu() (time.Duration, error) {
 	total := time.Duration(0)
 	for _, pid := range append(strings.Fields(string(children)), strconv.Itoa(s.pid)) {
 		threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
+		// The schedstat of a process is only that of its first thread, so all threads are added.
 		if err != nil || len(threads) == 0 {
 			return 0, fmt.Errorf("process %s has no schedstat: %w", pid, err)
 		}
@@ -155,6 +167,8 @@ func play(role string, args []string) error {
 		return serveHealth(args[0])
 	case role == "leases" && len(args) == 2:
 		return callCapacity(args[0], args[1])
+	// The roles of clients take a number behind the address; those above are servers, and the leases, whose
+	// second argument is a text.
 	case len(args) == 2:
 		count, err := strconv.Atoi(args[1])
 		if err != nil {

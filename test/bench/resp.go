@@ -56,8 +56,11 @@ func commands(ctx context.Context, b *bench) (text string, rows []row, err error
 	for _, pipeline := range []int{16, 1} {
 		var measures []func() (float64, error)
 		for _, s := range servers {
+			// As many as take about a second, so that slow and fast servers are measured for as long.
 			n := b.scale(s.speed, s.speed/5)
 			if pipeline == 1 {
+				// One at a time, the system's calls outweigh the command, and all servers are about as
+				// fast.
 				n = b.scale(200_000, 20_000)
 			}
 			measures = append(measures, func() (float64, error) { return s.repeat(ctx, n, pipeline) })
@@ -84,6 +87,8 @@ func commands(ctx context.Context, b *bench) (text string, rows []row, err error
 // respRows are the rows for what four servers need: the floor, two of Redis, and ours.
 func respRows(pipeline int, all []series) []row {
 	gnet, incr, lua, ours := all[0], all[1], all[2], all[3]
+	// One at a time, most of the cost is the kernel's, so a ratio to bare gnet means something. In sixteens
+	// the floor does almost nothing; there the budget is a time.
 	if pipeline == 1 {
 		const what = "CL.THROTTLE, one at a time, against "
 		return []row{
@@ -115,12 +120,14 @@ func (b *bench) respServers(ctx context.Context) ([]respServer, error) {
 		}
 		servers[i].server = s
 	}
+	// By EVALSHA, as clients do: EVAL would send the text of the script each time.
 	lua := &servers[2]
 	load := question{[]string{"SCRIPT", "LOAD", throttleScript}, "$40\r\n"}
 	answer, err := lua.once(ctx, load)
 	if err != nil {
 		return nil, err
 	}
+	// A SHA-1 in hexadecimal has 40 digits.
 	digest := answer[len(load.answer):][:40]
 	lua.ask.words = append([]string{"EVALSHA", digest, "1"}, throttle.words[1:]...)
 	for _, s := range servers {
@@ -163,6 +170,7 @@ func (s respServer) once(ctx context.Context, ask question) (string, error) {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }() // all was read, or there is an error already
+	// A server that never answers would hang the bench for good: Read has no end of its own.
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 		return "", err
 	}
@@ -170,6 +178,7 @@ func (s respServer) once(ctx context.Context, ask question) (string, error) {
 		return "", err
 	}
 	buffer := make([]byte, 4096)
+	// One read is enough: the answers are short and come in one segment on the loopback interface.
 	n, err := conn.Read(buffer)
 	if err != nil {
 		return "", fmt.Errorf("answer of %s to %s: %w", s.address, ask.words[0], err)

@@ -11,6 +11,7 @@ type series []float64
 func (s series) median() float64 {
 	sorted := slices.Sorted(slices.Values(s))
 	middle := len(sorted) / 2
+	// Between the two in the middle, as usual: either alone would lean to one side.
 	if len(sorted)%2 == 0 {
 		return (sorted[middle-1] + sorted[middle]) / 2
 	}
@@ -29,6 +30,8 @@ func (s series) over(floor series) series {
 // race measures each of several things once a round, one after the other.
 func (b *bench) race(measures ...func() (float64, error)) ([]series, error) {
 	all := make([]series, len(measures))
+	// Round by round, not thing by thing: a slow minute of the machine then falls on the floor and on ours
+	// alike.
 	for range b.rounds {
 		for i, measure := range measures {
 			x, err := measure()
@@ -47,6 +50,8 @@ func (b *bench) perOp(do func(n int)) func() (float64, error) {
 	least := time.Duration(b.scale(300, 50)) * time.Millisecond
 	return func() (float64, error) {
 		n, start := 0, time.Now()
+		// The clock is read once a chunk, not once an operation: a reading costs as much as some operations
+		// do.
 		for time.Since(start) < least {
 			do(chunk)
 			n += chunk

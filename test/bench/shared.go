@@ -81,9 +81,11 @@ func (s *shared) questions() []sharedQuestion {
 
 // compare puts one question to all.
 func (s *shared) compare(ctx context.Context, b *bench, of sharedQuestion) (rows []row, err error) {
+	// The script is the floor, so it comes first; redis_rate is only mentioned beside.
 	asks := append([]limiterOf{s.plain, s.rate}, s.ours[:]...)
 	measures := make([]func() (float64, error), len(asks))
 	for i, ask := range asks {
+		// The name is made within the call for all of them, so that its cost is in the floor as well.
 		call := func(ctx context.Context) error { return ask(ctx, of.name()) }
 		if err := spreadOver(ctx, sharedKeys, call); err != nil { // to warm up
 			return nil, err
@@ -98,6 +100,8 @@ func (s *shared) compare(ctx context.Context, b *bench, of sharedQuestion) (rows
 	for i, many := range all[2:] {
 		what := fmt.Sprintf("%s, servers: %d", of.what, i+1)
 		r := row{what: what, floor: all[0], ours: many, unit: nanoseconds}
+		// The budget is for one server: several that change the same names have to exchange records, which
+		// a script in Redis need not.
 		if i == 0 {
 			r.budget, r.note = budget{most: of.budget}, beside
 		}
@@ -111,6 +115,7 @@ func (b *bench) perCall(ctx context.Context, call func(context.Context) error) f
 	const chunk = 100_000 // callers that have only begun, and the last of them, are few among so many
 	least := time.Duration(b.scale(500, 100)) * time.Millisecond
 	return func() (float64, error) {
+		// A chunk is never cut short, so the time runs on a little beyond least and n is exact.
 		n, start := 0, time.Now()
 		for time.Since(start) < least {
 			if err := spreadOver(ctx, chunk, call); err != nil {
@@ -122,17 +127,21 @@ func (b *bench) perCall(ctx context.Context, call func(context.Context) error) f
 	}
 }
 
-// spreadOver has all callers make n calls together. Each has a context of its own, as requests to a server have.
+// spreadOver has all callers make n calls together.
 func spreadOver(ctx context.Context, n int, call func(context.Context) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var work sync.WaitGroup
 	for range sharedCallers {
 		work.Go(func() {
+			// Each caller has a context of its own, as requests to a server have. With one context for all,
+			// its lock was the bottleneck.
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			for next.Add(1) <= int64(n) {
 				if err := call(ctx); err != nil {
+					// Only this caller stops. The others go on to the end of the chunk, and any one error
+					// spoils the measurement.
 					failed.Store(&err)
 					return
 				}
@@ -147,6 +156,7 @@ func spreadOver(ctx context.Context, n int, call func(context.Context) error) er
 }
 
 func (s *shared) end() {
+	// Backwards, because what was opened later uses what was opened before; Redis goes last.
 	for _, end := range slices.Backward(s.ends) {
 		end()
 	}
@@ -159,6 +169,7 @@ func (s *shared) begin() (err error) {
 		return err
 	}
 	s.ends = append(s.ends, s.server.Kill)
+	// No cache in the client: the floor is to ask Redis for every decision.
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.server.Address}, DisableCache: true, ForceSingleClient: true,
 	})
@@ -171,6 +182,7 @@ func (s *shared) begin() (err error) {
 		_, err := script.Exec(ctx, client, []string{"plain/" + name}, arguments).ToArray()
 		return err
 	}
+	// redis_rate brings its own client. A common one would measure what its users do not have.
 	other := goredis.NewClient(&goredis.Options{Addr: s.server.Address})
 	s.ends = append(s.ends, func() { _ = other.Close() })
 	limiter := rate.NewLimiter(other)
@@ -191,6 +203,8 @@ func (s *shared) begin() (err error) {
 func (s *shared) servers(many int) (limiterOf, error) {
 	gates := make([]*gate.Gate, many)
 	for i := range gates {
+		// Each number of servers has a prefix of its own: the servers of one row must not find records of
+		// another.
 		backend, err := store.Open("redis://" + s.server.Address + "?prefix=" + strconv.Itoa(many) + ":")
 		if err != nil {
 			return nil, err
@@ -207,6 +221,8 @@ func (s *shared) servers(many int) (limiterOf, error) {
 	}
 	var turn atomic.Uint64
 	return func(ctx context.Context, name string) error {
+		// In turns, so that each name reaches all servers. With a server for each name none would find a
+		// record changed.
 		g := gates[turn.Add(1)%uint64(many)] // #nosec G115 -- few
 		_, err := g.Do(ctx, gatehouse.Key{Kind: gatehouse.GCRA, Name: name}, cmd)
 		return err

@@ -28,6 +28,8 @@ type window struct {
 
 func windows() []window {
 	return []window{
+		// Each maker starts a limiter of its own; the makers exist so that no goroutine of a synchroniser
+		// runs before its row.
 		{"local", func() (func() bool, func()) {
 			l, stop := upstream.NewLimiter(windowSize, windowMost, func() (upstream.Window, upstream.StopFunc) {
 				return upstream.NewLocalWindow()
@@ -89,6 +91,7 @@ func (b *bench) slidingRow(w window) (row, error) {
 	defer stopOriginal()
 	ours, stopOurs := w.ours()
 	defer stopOurs()
+	// Both are called through a function value, so that the call costs both the same.
 	repeat := func(allow func() bool) func(n int) {
 		return func(n int) {
 			for range n {

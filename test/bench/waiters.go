@@ -22,6 +22,7 @@ func waiters(ctx context.Context, b *bench) (text string, rows []row, err error)
 		return "", nil, err
 	}
 	var floor, ours waitResults
+	// Not race: one round of one server yields five figures at once.
 	for range b.rounds {
 		if err := b.waitRound(ctx, &floor, b.role("sockets"), count); err != nil {
 			return "", nil, err
@@ -54,6 +55,8 @@ func (b *bench) waiterCount() (int, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, fmt.Errorf("asking for the limit of open files: %w", err)
 	}
+	// The server needs some descriptors besides its connections: its files, its listener, and those for the
+	// metrics.
 	const others = 100
 	return min(b.scale(10_000, 1_000), int(limit.Max)-others), nil //nolint:gosec // far below 1<<63
 }
@@ -73,6 +76,7 @@ func (b *bench) waitRound(
 		return err
 	}
 	defer s.stop()
+	// What the server occupies without waiters is not theirs; the difference is.
 	before, err := s.memory(ctx)
 	if err != nil {
 		return err
@@ -83,6 +87,7 @@ func (b *bench) waitRound(
 	}
 	defer c.stop()
 	time.Sleep(time.Duration(b.scale(3, 1)) * time.Second) // goroutines kept for the next request end
+	// After the rest above, so that the work of accepting the connections is not in it.
 	idle, err := s.cpuWhile(func() error { time.Sleep(b.idle()); return nil })
 	if err != nil {
 		return err
@@ -91,9 +96,13 @@ func (b *bench) waitRound(
 	if err != nil {
 		return err
 	}
+	// The floor tells no such figure, which reads as 0. For ours, anything but all of them means that some
+	// were refused or answered early.
 	if after.waiting != 0 && after.waiting != float64(count) {
 		return fmt.Errorf("%.0f wait, want %d", after.waiting, count)
 	}
+	// Two figures of one event: the CPU time of the server, and the time on the clock until the last client
+	// has its answer.
 	last := time.Duration(0)
 	wake, err := s.cpuWhile(func() (err error) { last, err = c.send(); return err })
 	if err != nil {
@@ -137,6 +146,7 @@ func (s *server) memory(ctx context.Context) (u usage, err error) {
 		return u, err
 	}
 	m, err := s.metrics(ctx)
+	// The floor has no metrics: the zeros in u then mean that it does not tell.
 	if err != nil || m == nil {
 		return u, err
 	}
@@ -166,6 +176,7 @@ func (s *server) metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := io.ReadAll(response.Body)
 	all := make(map[string]float64)
 	for line := range strings.Lines(string(text)) {
+		// Lines of comments have no number behind the first space, so they drop out by themselves.
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if x, err := strconv.ParseFloat(value, 64); err == nil {
 			all[name] = x
@@ -189,6 +200,8 @@ func (b *bench) startClients(ctx context.Context, role, address string, count in
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := pinned(ctx, core, b.self, "-as", role, address, strconv.Itoa(count))
+	// The clients and this program speak in lines over pipes: "ready" one way, "send" the other, the time
+	// back.
 	in, errIn := cmd.StdinPipe()
 	out, errOut := cmd.StdoutPipe()
 	if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
@@ -196,6 +209,8 @@ func (b *bench) startClients(ctx context.Context, role, address string, count in
 		return nil, fmt.Errorf("starting the clients: %w", err)
 	}
 	c := &clients{in, bufio.NewReader(out), func() { cancel(); _ = cmd.Wait() }}
+	// The line comes when the last connection has asked. Measuring earlier would count the making of
+	// connections.
 	if _, err := c.out.ReadString('\n'); err != nil {
 		c.stop()
 		return nil, fmt.Errorf("waiting for the clients: %w", err)
