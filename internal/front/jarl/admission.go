@@ -38,6 +38,7 @@ func (a *Admission) SetMaxDelay(text string) error {
 func (a *Admission) AddAllowed(text string) error {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
+		// One address is a block of its full length. Zones are refused, as allowsAddress drops them.
 		address, bad := netip.ParseAddr(text)
 		if bad != nil || address.Zone() != "" {
 			return fmt.Errorf("want an address or a block such as 10.0.0.0/8 or ::1")
@@ -75,6 +76,7 @@ func (a *Admission) allowsAddress(client net.Addr) bool {
 	if !ok {
 		return false
 	}
+	// A listener for both families reports IPv4 clients as ::ffff:10.0.0.1, which no IPv4 block contains.
 	address := tcp.AddrPort().Addr().Unmap().WithZone("")
 	for _, prefix := range a.Allow {
 		if prefix.Contains(address) {

@@ -41,6 +41,8 @@ func (s *Server) answerConnection(c *connection) {
 	switch {
 	case settled && err == nil && d.Outcome == gatehouse.Granted:
 		s.writeDelay(c, d.Delay, d.Outcome)
+	// The cases of a refusal are in order: a poll may be refused for any reason, a reservation has a Delay
+	// when it would be longer than MaxDelay, and has none when others stand in line.
 	case settled && err == nil && d.Outcome == gatehouse.Refused && s.limit.Poll:
 		if later := s.retryDelay(d.RetryAfter); s.admits.tooLong(later) {
 			s.closeRefused(c)
@@ -121,6 +123,7 @@ func (s *Server) waitInLine(c *connection) {
 		s.closeRefused(c)
 	case a.err != nil || a.decision.Outcome != gatehouse.Granted:
 		s.closeUnanswered(c, a.decision, a.err)
+	// An answer that could not be written lets no client go, so its place is given back.
 	case !s.writeDelay(c, 0, a.decision.Outcome):
 		s.metrics.Hangups.Inc()
 		cancel()
@@ -140,9 +143,11 @@ func (s *Server) awaitDecision(c *connection) (a *lineResult, cancel func()) {
 		return nil, nil
 	}
 	defer s.registry.removeWaiting(c)
+	// The wait may be long, and a client whose machine vanished sends nothing. Keepalive finds it out.
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})
 	cmd := s.cmd
 	cmd.Op, cmd.MaxWait = gatehouse.OpAcquire, cmp.Or(s.admits.MaxDelay, gatehouse.Forever)
+	// done may come after this function has returned: it must not block, and c may be another request then.
 	conn, answers := c.TCPConn, make(chan *lineResult, 1)
 	cancel = s.gate.Submit(s.key, cmd, func(d gatehouse.Decision, err error) {
 		answers <- &lineResult{d, err}
@@ -151,7 +156,9 @@ func (s *Server) awaitDecision(c *connection) (a *lineResult, cancel func()) {
 	err := c.discardInput()
 	now := s.metrics.Now()
 	s.series.Waited(now - c.began)
+	// From here on it is the answer that takes time; waiting in line has its own histogram.
 	c.began = now
+	// The client hung up, sent too much, or did so just as its turn came: then the grant is taken back.
 	if !errors.Is(err, os.ErrDeadlineExceeded) || c.hungUp() {
 		cancel()
 		return nil, nil
@@ -164,6 +171,7 @@ func (s *Server) awaitDecision(c *connection) (a *lineResult, cancel func()) {
 func (s *Server) closeUnanswered(c *connection, d gatehouse.Decision, err error) {
 	_ = c.Close()
 	s.series.Count(telemetry.OutcomeOf(d.Outcome, err), 1, s.metrics.Now()-c.began)
+	// A server that stops sends all of them away, which is counted but is no trouble.
 	if s.stopping.Load() {
 		return
 	}

@@ -99,6 +99,7 @@ func (l *PaceLimit) connectionCommand() gatehouse.Command {
 		Op: gatehouse.OpReserve, Size: l.Requests, Cost: 1, Interval: l.Period,
 		Mode: l.Mode, Guard: l.Guard,
 	}
+	// A client that asks again after its sleep must not leave a reservation behind each time.
 	if l.Poll {
 		cmd.Op = gatehouse.OpAcquire
 	}
@@ -169,6 +170,7 @@ func New(config Config) (*Server, error) {
 		idle:     make(chan *net.TCPConn),
 		done:     make(chan struct{}), metrics: telemetry.New(config.Metrics, telemetry.JARL),
 	}
+	// A poll reserves nothing. Its delay is compared with MaxDelay when it is answered.
 	if !limit.Poll {
 		s.cmd.MaxDelay = config.Admits.MaxDelay
 	}
@@ -196,22 +198,26 @@ func (s *Server) Serve(listener net.Listener) error {
 		return listener.Close()
 	}
 	defer s.conns.Done()
+	// Closed before Done: the workers that rest end then, and Shutdown waits for them.
 	defer close(s.idle)
 	for pause := firstPause; ; {
 		conn, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
+		// Any other failure may pass, such as a shortage of file descriptors.
 		if err != nil {
 			s.pauseAccepting(err, pause)
 			pause = min(2*pause, lastPause)
 			continue
 		}
+		// Ending only the sending half, which every answer needs, takes a TCP connection.
 		tcp, ok := conn.(*net.TCPConn)
 		if !ok {
 			return fmt.Errorf("serving JARL: the listener's connections are a %T, want TCP", conn)
 		}
 		pause = firstPause
+		// Asked before a worker is: a connection beyond the limit costs neither a goroutine nor a place.
 		if !s.sources.Enter(peer.Source(tcp)) {
 			s.metrics.Refused.Inc()
 			_ = tcp.Close()
@@ -227,6 +233,7 @@ const maxResting = 256
 
 // assignWorker gives a connection to a worker.
 func (s *Server) assignWorker(conn *net.TCPConn) {
+	// The channel has no buffer, so that a connection goes only to a worker that rests at this instant.
 	select {
 	case s.idle <- conn:
 	default:
@@ -240,10 +247,12 @@ func (s *Server) runWorker(conn *net.TCPConn) {
 	defer s.conns.Done()
 	c := new(connection)
 	for ok := true; ok; {
+		// A copy of the command for each request, as the gate gets a pointer to it.
 		c.TCPConn, c.cmd = conn, s.cmd
 		from := peer.Source(conn)
 		s.answerConnection(c)
 		s.sources.Leave(from)
+		// Counted before the check: workers that finish together must not all stay.
 		if s.resting.Add(1) > maxResting {
 			s.resting.Add(-1)
 			return
@@ -287,6 +296,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
 	s.mu.Lock()
 	var err error
+	// Shutdown may be called again, and then only waits for what is left.
 	if !s.stopped {
 		s.stopped = true
 		close(s.done)
@@ -305,6 +315,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-finished:
 		return err
 	case <-ctx.Done():
+		// Workers whose connection is closed end soon, so this waits without a limit.
 		s.registry.closeAllConns()
 		<-finished
 		return errors.Join(err, ctx.Err())

@@ -38,6 +38,8 @@ func (l *connRegistry) addDrained(c *connection) bool {
 		l.mu.Unlock()
 		return false
 	}
+	// A sweep closes what was there before the last one. With the number of the present round a
+	// connection is drained for one to two times linger, whenever in the round it came.
 	c.round, c.drained, c.prev = l.round, true, l.tail
 	if l.tail == nil {
 		l.head = c
@@ -46,16 +48,20 @@ func (l *connRegistry) addDrained(c *connection) bool {
 	}
 	l.tail = c
 	l.count++
+	// The TCPConn is kept, not the connection: its worker may use that for the next request by the time it
+	// is closed. Taking it out now also keeps that worker from taking it out twice.
 	var oldest *net.TCPConn
 	if l.count > l.most {
 		oldest = l.head.TCPConn
 		l.unlinkDrained(l.head)
 	}
+	// The timer runs only while there is something to sweep; an idle server has none.
 	if !l.sweeping {
 		l.sweeping = true
 		time.AfterFunc(linger, l.sweepDrained)
 	}
 	l.mu.Unlock()
+	// Closing is a system call, for which no other worker should wait.
 	if oldest != nil {
 		_ = oldest.Close()
 	}
@@ -91,6 +97,7 @@ func (l *connRegistry) unlinkDrained(c *connection) {
 func (l *connRegistry) sweepDrained() {
 	l.mu.Lock()
 	var late []*net.TCPConn
+	// The oldest are first, so the first young one ends the search.
 	for l.head != nil && l.head.round < l.round {
 		late = append(late, l.head.TCPConn)
 		l.unlinkDrained(l.head)
@@ -140,10 +147,12 @@ func (l *connRegistry) removeWaiting(c *connection) {
 // closeAllConns closes all connections, and lets nobody in any more.
 func (l *connRegistry) closeAllConns() {
 	l.mu.Lock()
+	// Set before the lists are emptied: a connection added in between would be missed.
 	l.closed = true
 	l.mu.Unlock()
 	all := l.takeDrained()
 	l.mu.Lock()
+	// These stay in the map: their workers take them out as their reading fails.
 	for c := range l.waiting {
 		all = append(all, c.TCPConn)
 	}

@@ -21,6 +21,8 @@ func appendSeconds(text []byte, delay time.Duration) []byte {
 		return append(text, "0.0"...)
 	}
 	delay = min(delay, longest)
+	// The rounded delay is compared, not the delay: 999.9995 s become 1000.000, which would be a byte too
+	// long, and are written with two decimals.
 	unit, decimals := time.Millisecond, 3
 	if roundUp(delay, unit) >= thousandths {
 		unit, decimals = 10*time.Millisecond, 2
@@ -31,6 +33,7 @@ func appendSeconds(text []byte, delay time.Duration) []byte {
 	delay = roundUp(delay, unit)
 	text = strconv.AppendInt(text, int64(delay/time.Second), 10)
 	text = append(text, '.')
+	// By whole numbers: a float could print a digit less than what was rounded up.
 	for rest := delay % time.Second; decimals > 0; decimals-- {
 		rest *= 10
 		text = append(text, '0'+byte(rest/time.Second)) // #nosec G115 -- a digit
