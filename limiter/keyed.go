@@ -96,6 +96,7 @@ func (k *Keyed) decideNanos(key string, now, n int64) (d Decision) {
 		d, next = g.decideRequest(tat, now, n, true)
 		return next, d.Allowed
 	})
+	// The rate allowed it, but the key could not be kept. Letting it pass would let it pass each time.
 	if d.Allowed && !ok {
 		return Decision{Limit: g.limit, RetryAfter: gatehouse.Forever, ResetAfter: gatehouse.Forever}
 	}
@@ -148,9 +149,12 @@ func (k *Keyed) reserveWithin(key string, now, n, most int64) (at reservedTime, 
 	p := k.shardOf(key)
 	kept := k.updateKey(p, key, now, func(tat int64) (int64, bool) {
 		at, wait, ok = k.gcra.Load().reserveTime(tat, now, n)
+		// Resets are counted for each part of the keys, not for the rate as in a Limiter.
 		at.epoch = p.epoch
 		return at.next, ok && wait <= most
 	})
+	// Not kept because of the wait is still ok, so that the caller can tell a timeout from a key without
+	// room.
 	return at, wait, ok && (kept || wait > most)
 }
 
@@ -199,6 +203,7 @@ func (k *Keyed) Reset(key string) {
 	now := k.clock.nowNanos()
 	p := k.shardOf(key)
 	k.updateKey(p, key, now, func(int64) (int64, bool) {
+		// Under the lock of the part, as all of this function is.
 		p.epoch++
 		return now, true
 	})

@@ -40,6 +40,7 @@ type keyShard struct {
 
 // newShards returns the parts of a table with so many keys.
 func newShards(maxKeys int) []keyShard {
+	// One at least, also for a table of few keys.
 	parts := make([]keyShard, min(maxShards, 1+maxKeys/leastShardKeys))
 	for i := range parts {
 		parts[i].tats = make(map[string]int64)
@@ -48,6 +49,7 @@ func newShards(maxKeys int) []keyShard {
 }
 
 func (k *Keyed) shardOf(key string) *keyShard {
+	// The high word of hash times length is evenly spread below length, and cheaper than a remainder.
 	i, _ := bits.Mul64(maphash.String(k.seed, key), uint64(len(k.shards)))
 	return &k.shards[i]
 }
@@ -59,14 +61,17 @@ func (k *Keyed) updateKey(
 ) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Refused calls save up for the scan, too: otherwise a part that only refuses would never be scanned.
 	p.work++
 	tat, known := p.tats[key]
+	// A key that is not kept has taken nothing; change cannot tell it from one that was dropped.
 	if !known {
 		tat = idle
 	}
 	next, ok := change(tat)
 	switch {
 	case !ok:
+	// A time that is not ahead of now is worth nothing: such a key is not kept, or no longer.
 	case next > now && known:
 		p.tats[key] = next
 	case next > now:
@@ -83,6 +88,7 @@ func (k *Keyed) updateKey(
 
 // addKey puts a key into the part if it can be kept.
 func (k *Keyed) addKey(p *keyShard, key string, now, tat int64) bool {
+	// Paid for even if there is no room, as makeRoom looks at keys in vain.
 	p.work += newKeyWork
 	if len(key) > MaxKey || !k.makeRoom(p, now) {
 		return false
@@ -93,11 +99,15 @@ func (k *Keyed) addKey(p *keyShard, key string, now, tat int64) bool {
 
 // makeRoom counts one more key unless there are too many.
 func (k *Keyed) makeRoom(p *keyShard, now int64) bool {
+	// Counted before it is compared: parts have locks of their own, and two of them could otherwise both
+	// take the last room.
 	if k.keys.Add(1) <= k.maxKeys {
 		return true
 	}
 	k.keys.Add(-1)
 	left := looks
+	// Only this part is searched, whose lock is held. A map is iterated from a random place, so calls do not
+	// look at the same keys each time.
 	for key, tat := range p.tats {
 		if tat <= now {
 			delete(p.tats, key) // the new one takes its place in the count

@@ -60,13 +60,16 @@ func (l *Limiter) allowNanos(now, n int64) bool {
 }
 
 func (l *Limiter) takeCost(g *gcraParams, now, cost int64) bool {
+	// A Size of 0 has a tolerance of -1: latest is before now, and nothing passes, not even an n of 0.
 	latest := now + g.tolerance - cost
 	for {
 		tat := l.tat.Load()
+		// A time in the past is unused allowance. It may not grow beyond the burst, so it counts as now.
 		next := max(tat, now)
 		if next > latest {
 			return false
 		}
+		// A swap fails only because another caller took something, after which this one may be refused.
 		if l.tat.CompareAndSwap(tat, next+cost) {
 			return true
 		}
@@ -86,6 +89,7 @@ func (l *Limiter) decideNanos(now, n int64) Decision {
 	for {
 		tat := l.tat.Load()
 		d, next := g.decideRequest(tat, now, n, true)
+		// A refusal changes nothing and needs no swap: its figures were true when the time was loaded.
 		if !d.Allowed || l.tat.CompareAndSwap(tat, next) {
 			return d
 		}
@@ -133,6 +137,7 @@ func (l *Limiter) reserveWithin(now, n, most int64) (p reservedTime, wait int64,
 	for {
 		tat := l.tat.Load()
 		p, wait, ok = l.gcra.Load().reserveTime(tat, now, n)
+		// A place too far away is not taken: giving it back could fail when others stand behind it by then.
 		if !ok || wait > most || l.tat.CompareAndSwap(tat, p.next) {
 			return p, wait, ok
 		}
@@ -161,6 +166,7 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 		return err
 	}
 	p, wait, ok := l.reserveWithin(l.clock.nowNanos(), n, most)
+	// The common case makes no Reservation, and so allocates nothing.
 	if wait == 0 && ok {
 		return nil
 	}
@@ -181,6 +187,7 @@ func (l *Limiter) refundNanos(now, n int64) {
 	for {
 		tat := l.tat.Load()
 		next := l.gcra.Load().refundedTAT(tat, now, n)
+		// There was nothing to give back, and a swap would only disturb other cores.
 		if next == tat || l.tat.CompareAndSwap(tat, next) {
 			return
 		}
@@ -190,6 +197,7 @@ func (l *Limiter) refundNanos(now, n int64) {
 // Reset forgets all that was taken and reserved: Limit may pass at once, as when the limiter was new.
 // To cancel a reservation made before gives nothing back.
 func (l *Limiter) Reset() {
+	// The epoch changes before the time, as giveBack counts on.
 	l.swapParams(func(g *gcraParams) *gcraParams {
 		next := *g
 		next.epoch++
@@ -211,6 +219,7 @@ func (l *Limiter) SetRate(rate Rate) error {
 	}
 	l.swapParams(func(g *gcraParams) *gcraParams {
 		next := *made
+		// Another rate forgets nothing: reservations made before can still be cancelled.
 		next.epoch = g.epoch
 		return &next
 	})

@@ -24,6 +24,8 @@ type Rate struct {
 
 // check returns an error of CodeInvalid when the rate makes no sense.
 func (r Rate) check() error {
+	// The order counts: the last case divides by what those before it have checked. It does not multiply, as
+	// the product might overflow.
 	switch {
 	case r.Interval <= 0 || r.Interval > gatehouse.MaxDuration:
 		return gatehouse.Errorf(gatehouse.CodeInvalid,
@@ -89,6 +91,7 @@ func (g *gcraParams) reserveTime(tat, now, n int64) (p reservedTime, wait int64,
 	if !ok || g.tolerance < 0 {
 		return reservedTime{}, 0, false
 	}
+	// They pass as soon as the time behind them is no further ahead than the tolerance.
 	next := max(tat, now)
 	wait = max(0, next-now-(g.tolerance-cost))
 	return reservedTime{begin: now + wait, next: next + cost, cost: cost, epoch: g.epoch}, wait, true
@@ -99,6 +102,7 @@ func (g *gcraParams) refundedTAT(tat, now, n int64) int64 {
 	if tat <= now || n <= 0 || g.step == 0 {
 		return tat
 	}
+	// Divided, as n*step might overflow. More than was taken cannot come back.
 	if n > (tat-now)/g.step {
 		return now
 	}
@@ -154,6 +158,7 @@ func (g *gcraParams) decideRequest(tat, now, n int64, take bool) (d Decision, ne
 		next = p.next
 	}
 	d.ResetAfter = time.Duration(next - now)
+	// A Size of 0 has no step, and nothing remains of it.
 	if g.step > 0 {
 		d.Remaining = max(0, g.tolerance-(next-now)) / g.step
 	}

@@ -41,6 +41,7 @@ func (r *Reservation) Cancel() bool { return r.cancelNanos(r.clock.nowNanos()) }
 func (r *Reservation) CancelAt(now time.Time) bool { return r.cancelNanos(r.clock.toNanos(now)) }
 
 func (r *Reservation) cancelNanos(now int64) bool {
+	// The swap lets one of several callers that cancel at once through.
 	if r.place.begin <= now || r.ended.Swap(true) {
 		return false
 	}
@@ -80,6 +81,7 @@ func longestWait(ctx context.Context) (most int64, err error) {
 
 // checkWait says why n were given no place; nil when they were.
 func checkWait(n, wait, most int64, ok bool) error {
+	// Never comes before too late: with ok false, wait means nothing.
 	if !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "wait: %d can never go at this rate", n)
 	}
