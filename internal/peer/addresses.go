@@ -31,6 +31,7 @@ func (a *Addresses) Enter(from netip.Addr) bool {
 	if a.open[address] >= a.Most {
 		return false
 	}
+	// The zero value is ready, so the map is made at the first connection.
 	if a.open == nil {
 		a.open = make(map[netip.Addr]int)
 	}
@@ -47,6 +48,7 @@ func (a *Addresses) Leave(from netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.open[address]--
+	// Otherwise the map would keep every address that was ever seen.
 	if a.open[address] <= 0 {
 		delete(a.open, address)
 	}
@@ -54,6 +56,7 @@ func (a *Addresses) Leave(from netip.Addr) {
 
 // machineAddress is the part of an address that belongs to one machine.
 func machineAddress(address netip.Addr) netip.Addr {
+	// An IPv4 client may come as ::ffff:a.b.c.d: without Unmap all of them would share 64 bits.
 	address = address.Unmap().WithZone("")
 	if address.Is4() || address.IsLoopback() {
 		return address

@@ -23,11 +23,14 @@ func (c *Complaint) Raise(begins, ends func()) {
 	if c.ended {
 		return
 	}
+	// It is going on: no second line, and quiet begins anew.
 	if c.timer != nil {
 		c.timer.Reset(quiet)
 		return
 	}
 	begins()
+	// The function checks the timer again: it may have fired just before End stopped it, or twice, when it
+	// fired while a Raise reset it.
 	c.timer = time.AfterFunc(quiet, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

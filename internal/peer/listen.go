@@ -21,6 +21,7 @@ func Listen(ctx context.Context, config net.ListenConfig, address string) (net.L
 	for range attempts {
 		var both net.Listener
 		both, err = listenBoth(ctx, config, port)
+		// A port that was asked for is tried once; what is in use there stays in use.
 		if err == nil || port != "0" {
 			return both, err
 		}
@@ -33,17 +34,21 @@ const loopback4, loopback6 = "127.0.0.1", "::1"
 func listenBoth(ctx context.Context, config net.ListenConfig, port string) (net.Listener, error) {
 	four, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback4, port))
 	if err != nil {
+		// The address exists, so its port is in use. To go on with IPv6 alone would leave IPv4 clients to the
+		// other program.
 		if hasAddress(ctx, loopback4) {
 			return nil, err
 		}
 		return config.Listen(ctx, "tcp", net.JoinHostPort(loopback6, port))
 	}
+	// Port 0 has become a number now, and the second listener must have the same one.
 	_, chosen, err := net.SplitHostPort(four.Addr().String())
 	if err != nil {
 		return nil, fmt.Errorf("the address of a listener: %w", errors.Join(err, four.Close()))
 	}
 	six, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback6, chosen))
 	if err != nil {
+		// The chosen port is in use in IPv6. Listen may try another, so this one is given up.
 		if hasAddress(ctx, loopback6) {
 			return nil, errors.Join(err, four.Close())
 		}
@@ -113,12 +118,14 @@ func (j *joinedListener) acceptFrom(listener net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+		// Without a buffer: a failure that repeats is met once for each Accept, whose caller pauses.
 		j.accepted <- acceptResult{conn, err}
 	}
 }
 
 // Close implements [net.Listener].
 func (j *joinedListener) Close() error {
+	// If Accept was never called, nothing else would close ended, and a later Accept would hang.
 	j.start.Do(func() { close(j.ended) })
 	var failed []error
 	for _, listener := range j.listeners {

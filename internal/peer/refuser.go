@@ -32,6 +32,8 @@ func (t *Turnaway) Refuse(conn net.Conn, answer string) {
 		return
 	}
 	_, err := conn.Write([]byte(answer)) // a new socket has room for it
+	// The client sees the end at once, and the rest stays open: closing with unread input sends a reset,
+	// which may destroy the answer on its way.
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && err == nil {
 		err = half.CloseWrite()
 	}

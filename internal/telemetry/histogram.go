@@ -39,6 +39,7 @@ type histogram struct {
 // observeEqual notes n equal durations.
 func (h *histogram) observeEqual(bounds []time.Duration, d time.Duration, n uint64) {
 	i := 0
+	// From below, as most requests end in the first few buckets.
 	for i < len(bounds) && d > bounds[i] {
 		i++
 	}
@@ -66,10 +67,12 @@ func (s *histogramSum) sendHistogram(
 	count := uint64(0)
 	below := make(map[float64]uint64, len(bounds))
 	for i, bound := range bounds {
+		// Prometheus wants cumulative counts. The bucket above all bounds is only in the count.
 		count += s.buckets[i]
 		below[bound.Seconds()] = count
 	}
 	count += s.buckets[len(bounds)]
+	// An operation whose requests never waited has no histogram of waiting.
 	if count == 0 {
 		return
 	}

@@ -46,6 +46,7 @@ type Protocol struct {
 // protocol and register with the same registry share them.
 func New(to prometheus.Registerer, protocol string) *Protocol {
 	labels := prometheus.Labels{"protocol": protocol}
+	// Counters of requests are made as they are collected, from the shards: these are only described.
 	desc := func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, variable, labels)
 	}
@@ -75,6 +76,7 @@ func New(to prometheus.Registerer, protocol string) *Protocol {
 		return p
 	}
 	if err := to.Register(p); err != nil {
+		// Prometheus knows a name once, so all listeners of a protocol count into the first one's.
 		if known, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 			return known.ExistingCollector.(*Protocol)
 		}
@@ -88,6 +90,7 @@ func (p *Protocol) Connections(to prometheus.Registerer, open func() int64) {
 	if to == nil {
 		return
 	}
+	// Read at each scrape, as the server counts its connections anyway.
 	to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_connections", Help: "Open connections, waiting and idle ones included.",
 		ConstLabels: prometheus.Labels{"protocol": p.name},
@@ -104,6 +107,7 @@ func (p *Protocol) Now() time.Duration { return time.Since(p.start) }
 // another down.
 func (p *Protocol) Shard() *Shard {
 	s := new(Shard)
+	// Shards are never taken out: what they counted must stay in the sums.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shards = append(p.shards, s)
@@ -114,6 +118,7 @@ func (p *Protocol) Shard() *Shard {
 func (p *Protocol) Series(kind, op string) *Series {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// There are few of these, so a search is enough.
 	for _, s := range p.named {
 		if s.kind == kind && s.op == op {
 			return s
@@ -136,6 +141,7 @@ func (s *Shard) Of(kind gatehouse.Kind, op gatehouse.Op) *Series {
 	if known := slot.Load(); known != nil {
 		return known
 	}
+	// Of two goroutines that make it at once one wins, and both count in the winner's.
 	slot.CompareAndSwap(nil, &Series{kind: kind.String(), op: op.String()})
 	return slot.Load()
 }
@@ -174,6 +180,7 @@ func (p *Protocol) Collect(to chan<- prometheus.Metric) {
 	p.Refused.Collect(to)
 	p.cuts.Collect(to)
 	p.mu.Lock()
+	// Copied, as sending to a slow reader under the lock would stop the making of shards.
 	shards, named := slices.Clone(p.shards), slices.Clone(p.named)
 	p.mu.Unlock()
 	for _, s := range named {
@@ -201,17 +208,21 @@ func (p *Protocol) sendSeries(to chan<- prometheus.Metric, all []*Series) {
 	if len(all) == 0 {
 		return
 	}
+	// All are of one operation, so the first names them.
 	kind, op := all[0].kind, all[0].op
 	for o := range numOutcomes {
 		n := uint64(0)
 		for _, s := range all {
 			n += s.outcomes[o].Load()
 		}
+		// An outcome that never was is left out, as Collect says.
 		if n > 0 {
 			to <- prometheus.MustNewConstMetric(p.requests, prometheus.CounterValue, float64(n),
 				kind, op, o.String())
 		}
 	}
+	// The shards are read while others count in them: a request may be in the counter above and not yet in
+	// the histogram. The next scrape has it in both.
 	var handling, waiting histogramSum
 	for _, s := range all {
 		handling.addHistogram(&s.handling)
