@@ -50,6 +50,8 @@ type stateCodec struct {
 // codeState codes a state of any kind. It names all types, as a call through an interface would make the
 // codec escape to the heap.
 func (c *stateCodec) codeState(s State) {
+	// A pointer that is passed to an unknown method counts as escaping, and each record that is written
+	// would allocate its codec.
 	switch s := s.(type) {
 	case *limiterState[tokenBucketMeter, *tokenBucketMeter]:
 		s.codeFields(c, &s.meter)

@@ -41,6 +41,7 @@ func New(kind gatehouse.Kind) State {
 		return new(limiterState[tokenBucketMeter, *tokenBucketMeter])
 	case gatehouse.Semaphore:
 		return new(Semaphore)
+	// The size of a lock is always 1; that of a semaphore is set by its first acquire.
 	case gatehouse.Lock:
 		return &Semaphore{lock: true}
 	case gatehouse.Event:

@@ -292,6 +292,7 @@ func (l *slidingLogMeter) codeFields(c *stateCodec) {
 // codeRun gives a run as how long it is after the one before, whose instant it is told and returns.
 func (l *slidingLogMeter) codeRun(c *stateCodec, i int, at int64) int64 {
 	r := &l.runs[i]
+	// The first run is an instant; the others are small differences, which take a byte or two.
 	if i == 0 {
 		c.codeInstant(&r.at)
 		at = r.at - 1
