@@ -32,7 +32,7 @@ func blocked(ctx context.Context, b *bench) (text string, rows []row, err error)
 	return text, rows, nil
 }
 
-// blockedBytes is how much the server's memory grows for each of so many connections.
+// blockedBytes is how much the server's memory grows for each of count connections.
 func (b *bench) blockedBytes(ctx context.Context, command func(string) []string, count int) (float64, error) {
 	s, err := b.start(ctx, command)
 	if err != nil {

@@ -80,7 +80,7 @@ func request(address, text string) (fd int, err error) {
 	return fd, nil
 }
 
-// readAnswers reads one answer on each of so many connections.
+// readAnswers reads one answer on each of count connections.
 func readAnswers(epoll, count int) error {
 	const patience = 10_000 // ms
 	events := make([]unix.EpollEvent, 256)

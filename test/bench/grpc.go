@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// templates share by name; nothing is learned, since nobody holds anything when the server starts.
+// templates share by name; nothing is learned, since there are no leases when the server starts.
 const templates = `resources:
   - identifier_glob: "fair*"
     capacity: 50000000
@@ -63,7 +63,7 @@ func capacityCalls(ctx context.Context, b *bench) (text string, rows []row, err 
 		return "", nil, err
 	}
 	health, fair, proportional, large := all[0], all[1], all[2], all[3]
-	// From a call to one of its resources.
+	// The call asks for bulk resources; the row is about one of them.
 	for i := range large {
 		large[i] /= bulk
 	}
@@ -88,7 +88,7 @@ func capacityCalls(ctx context.Context, b *bench) (text string, rows []row, err 
 	return text, rows, nil
 }
 
-// leaseServer starts the server built from here, with so many leases on each of two resources.
+// leaseServer starts the server built from here, with a lease of each client on each of two resources.
 func (b *bench) leaseServer(ctx context.Context, clients int) (*server, error) {
 	path := filepath.Join(b.dir, "templates.yaml")
 	if err := os.WriteFile(path, []byte(templates), 0o600); err != nil {
@@ -108,7 +108,7 @@ func (b *bench) leaseServer(ctx context.Context, clients int) (*server, error) {
 	return s, err
 }
 
-// callers returns the server's nanoseconds of CPU for one of so many calls.
+// callers returns the server's nanoseconds of CPU for one of the calls.
 func (b *bench) callers(ctx context.Context, s *server, what string, clients, calls int) (float64, error) {
 	_, core, err := cores()
 	if err != nil {

@@ -27,7 +27,7 @@ func grant(g *gate.Gate, key gatehouse.Key, cmd gatehouse.Command) {
 	}
 }
 
-// hotKey measures what one command costs that has to wait for nobody.
+// hotKey measures what one command costs that never has to wait.
 func hotKey(_ context.Context, b *bench) (text string, rows []row, err error) {
 	contestants := hotContestants()
 	measures := []func() (float64, error){b.perOp(casAndClock())}

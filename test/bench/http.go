@@ -73,7 +73,7 @@ func (s *server) get(ctx context.Context, path string) (*http.Response, error) {
 	return http.DefaultClient.Do(request)
 }
 
-// load returns the server's nanoseconds of CPU for one of the requests made in so many seconds.
+// load returns the server's nanoseconds of CPU for one of the requests that wrk makes in some seconds.
 func (s *server) load(ctx context.Context, seconds int) (float64, error) {
 	_, core, err := cores()
 	if err != nil {

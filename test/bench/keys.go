@@ -15,7 +15,7 @@ import (
 )
 
 // manyKeys measures commands whose controllers are not in the processor's caches, and what a
-// controller that nobody uses takes of the memory.
+// controller takes of the memory while it is not used.
 func manyKeys(_ context.Context, b *bench) (text string, rows []row, err error) {
 	names := make([]string, b.scale(1_000_000, 100_000))
 	for i := range names {

@@ -16,8 +16,8 @@ func leaseID(i int) string { return fmt.Sprintf("worker-%08d.example", i) }
 // sharing are the algorithms whose cost could grow with the number of clients.
 var sharing = []capacity.AlgorithmKind{capacity.FairShare, capacity.ProportionalShare}
 
-// A crowd is a server with one resource that so many clients hold leases on, who want twice of what there
-// is.
+// A crowd is a server with one resource and the clients that hold leases on it. Together they want twice
+// of what there is.
 type crowd struct {
 	server *capacity.Server
 	now    time.Time

@@ -79,7 +79,7 @@ func (q *queue) submit(key gatehouse.Key, cmd gatehouse.Command) {
 	})
 }
 
-// time returns how long do takes, which must grant to so many in line.
+// time returns how long do takes, which must grant to length commands in line.
 func (q *queue) time(length int, do func()) time.Duration {
 	q.granted = 0
 	start := time.Now()

@@ -3,7 +3,7 @@
 // and Redis.
 //
 // Floors and ours are measured in turns, round by round, because what else goes on in a machine
-// changes from second to second. A budget that is missed is told in the page; it is no failure.
+// changes from second to second. The page shows a budget that is missed; it is no failure.
 package main
 
 import (

@@ -21,7 +21,7 @@ type contestant struct {
 	name string
 	// one returns what takes one under one limit.
 	one func() func()
-	// many returns what takes one under the limit of a key, of which there are so many.
+	// many returns what takes one under the limit of a key.
 	many func(keys int) func(key string)
 }
 

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cores returns the core that servers run on and the one for whoever loads them.
+// cores returns the core that servers run on and the one for their clients.
 func cores() (server, client string, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {

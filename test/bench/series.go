@@ -44,7 +44,7 @@ func (b *bench) race(measures ...func() (float64, error)) ([]series, error) {
 	return all, nil
 }
 
-// perOp returns a measure of the nanoseconds that do takes for each of the n that it is told to do.
+// perOp returns a measure of the nanoseconds that do takes for each of its n operations.
 func (b *bench) perOp(do func(n int)) func() (float64, error) {
 	const chunk = 10_000
 	least := time.Duration(b.scale(300, 50)) * time.Millisecond

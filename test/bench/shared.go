@@ -31,7 +31,7 @@ const (
 // A limiterOf asks one limiter about a name.
 type limiterOf func(ctx context.Context, name string) error
 
-// A shared is Redis, and those who keep limits in it.
+// A shared is Redis, and the limiters that keep their records in it.
 type shared struct {
 	server *redistest.Server
 	plain  limiterOf
@@ -162,7 +162,7 @@ func (s *shared) end() {
 	}
 }
 
-// begin starts Redis and those who ask it.
+// begin starts Redis and connects the limiters to it.
 func (s *shared) begin() (err error) {
 	s.server, err = redistest.Open()
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *shared) begin() (err error) {
 	return nil
 }
 
-// servers are so many of ours, asked in turns.
+// servers returns a limiter that asks many servers of ours in turns.
 func (s *shared) servers(many int) (limiterOf, error) {
 	gates := make([]*gate.Gate, many)
 	for i := range gates {

@@ -96,8 +96,8 @@ func (b *bench) waitRound(
 	if err != nil {
 		return err
 	}
-	// The floor tells no such figure, which reads as 0. For ours, anything but all of them means that some
-	// were refused or answered early.
+	// 0 is a server that does not tell. Any other number below count means that some were refused or
+	// answered early.
 	if after.waiting != 0 && after.waiting != float64(count) {
 		return fmt.Errorf("%.0f wait, want %d", after.waiting, count)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What all limiters are tried with: so many in any stretch of so long.
+// What all limiters are tried with: size requests in any stretch as long as window.
 const (
 	size   = 100
 	window = time.Second

@@ -65,7 +65,7 @@ virtual time, by the same code as in a server.
 
 `
 
-// promises says what each candidate is told and what holds for it, whatever comes.
+// promises has the arguments of each candidate, and what holds for it whatever comes.
 var promises = map[string][2]string{
 	"tokenbucket": {
 		"`size=100`", "up to 2 L in a W around a refill; windows begin with the first use; no false deny",

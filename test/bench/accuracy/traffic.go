@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A traffic is one row of the tables: who asks when.
+// A traffic is one row of the tables: the instants of all requests.
 type traffic struct {
 	name  string
 	words string
@@ -138,7 +138,7 @@ func onOff(on, off, load float64) func(*rand.Rand, int) [][]int64 {
 	}
 }
 
-// cycles repeats a pattern every so many windows.
+// cycles repeats a pattern after a number of windows.
 func cycles(
 	every float64, pattern func(to []int64, random *rand.Rand, at int64) []int64,
 ) func(*rand.Rand, int) [][]int64 {
