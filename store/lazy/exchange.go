@@ -8,8 +8,8 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// An storeRequest is a queue that the store has to serve.
-type storeRequest struct {
+// An exchangeRequest is a queue that the store has to serve.
+type exchangeRequest struct {
 	queue []control.Turn
 	done  bool // guarded by exchanging
 	err   error
@@ -21,7 +21,7 @@ const maxRoundTrip = 4096
 // applyByStore applies a queue to the store, behind a report of what was granted here, and reads the state.
 // Queues that come while an exchange is under way share the next one.
 func (n *namedLimiter) applyByStore(ctx context.Context, queue []control.Turn) error {
-	e := &storeRequest{queue: queue}
+	e := &exchangeRequest{queue: queue}
 	n.mu.Lock()
 	if n.forgotten {
 		n.mu.Unlock()
@@ -45,7 +45,7 @@ func (n *namedLimiter) applyByStore(ctx context.Context, queue []control.Turn) e
 // A roundTrip is one exchange with the store: a report, the queues of requests behind it, and the results.
 type roundTrip struct {
 	unreported unreportedUse
-	requests   []*storeRequest
+	requests   []*exchangeRequest
 	turns      []control.Turn
 	now        time.Time
 	encoded    []byte // of the state; nil when there is none

@@ -45,12 +45,12 @@ type namedLimiter struct {
 	limit     int64  // that was in force at the last one; 0 when it is not known
 
 	// The rest is of names that are not taken in chunks.
-	state       control.State   // as of the last exchange, plus what was granted here since; nil: unknown
-	learnedAt   time.Time       // when an exchange succeeded last
-	failure     error           // of the last exchange
-	requests    []*storeRequest // queues that the store has to serve
-	storeTaking bool            // the store may take for them at present, so that nothing may be taken here
-	slowRounds  int             // for how many rounds it counts as slow, because the store was needed
+	state       control.State      // as of the last exchange, plus what was granted here since; nil: unknown
+	learnedAt   time.Time          // when an exchange succeeded last
+	failure     error              // of the last exchange
+	requests    []*exchangeRequest // queues that the store has to serve
+	storeTaking bool               // the store may take for them at present, so that nothing may be taken here
+	slowRounds  int                // for how many rounds it counts as slow, because the store was needed
 	unreported  unreportedUse
 }
 

@@ -74,7 +74,7 @@ type Breaker struct {
 	mu           sync.Mutex
 	timer        *time.Timer // of the next probe
 	probes       uint64
-	pendingUndos []pendingUndo
+	pendingUndos []deferredUndo
 	closed       bool
 	work         sync.WaitGroup
 }

@@ -10,9 +10,9 @@ import (
 // maxPendingUndos bounds how many undos are remembered. What the others would undo ends when it expires.
 const maxPendingUndos = 10_000
 
-// A pendingUndo is an undo that is sent once the store answers again, because a command that would have
+// A deferredUndo is an undo that is sent once the store answers again, because a command that would have
 // undone something, or has left something behind, was not sent.
-type pendingUndo struct {
+type deferredUndo struct {
 	key gatehouse.Key
 	cmd gatehouse.Command
 }
@@ -36,10 +36,10 @@ func (b *Breaker) keepUndos(key gatehouse.Key, queue []control.Turn) (away bool)
 		switch {
 		case len(b.pendingUndos) == maxPendingUndos:
 		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil:
-			b.pendingUndos = append(b.pendingUndos, pendingUndo{key, cmd})
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, cmd})
 		case arrived && (cmd.Op == gatehouse.OpWait || cmd.Op == gatehouse.OpUndo):
 			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
-			b.pendingUndos = append(b.pendingUndos, pendingUndo{key, cmd})
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, cmd})
 		}
 	}
 	return true
