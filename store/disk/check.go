@@ -63,12 +63,15 @@ func inspectFile(dir string, kept func(bucket string, key, sealed []byte)) (*Che
 	if err := l.readFile(r.File); err != nil {
 		return nil, nil, err
 	}
+	// Missing records count as one more fault. The good ones remain in the report, so that Drop can keep
+	// them.
 	if err := l.checkComplete(); err != nil {
 		_ = r.addFault(err)
 	}
 	r.Bytes, r.Last = l.bytes, time.Unix(0, l.head.last)
 	for key, state := range l.states {
 		r.Names[key.Kind]++
+		// Only semaphores have holds in a bucket of their own. A lock is counted among the names.
 		if s := trackedSemaphore(key, state); s != nil {
 			r.Holds += len(s.Holds())
 		}
@@ -132,14 +135,18 @@ func Drop(dir string) (*CheckReport, error) {
 	}
 	var good []record
 	r, l, err := inspectFile(dir, func(bucket string, key, sealed []byte) {
+		// Key and record are parts of a page that is reused after the visit, hence the copies.
 		good = append(good, record{bucket, slices.Clone(key), slices.Clone(sealed)})
 	})
+	// A second call on a repaired file must not leave another copy of it.
 	if err != nil || len(r.Faults) == 0 {
 		return r, err
 	}
 	// The new file gets its name when it is complete. A draft of an earlier attempt is worth nothing.
 	draft := r.File + ".mended"
 	_ = os.Remove(draft)
+	// The clock must not start again from zero, or fencing tokens would fall. The count and the sum in
+	// l.found are those of the good records, so that the new file is complete.
 	l.found.last = l.head.last
 	db, err := openFile(draft, &l.found)
 	if err != nil {

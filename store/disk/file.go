@@ -35,6 +35,7 @@ func lockDir(dir string, create bool) (*os.File, error) {
 		return nil, err
 	}
 	// #nosec G304 -- which directory is the caller's choice
+	// The file is never removed: a process that locked a removed file would lock nothing that others see.
 	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if !create && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
 		// A process that cannot write there cannot disturb one that can.
@@ -45,6 +46,7 @@ func lockDir(dir string, create bool) (*os.File, error) {
 	}
 	if !tryLockFile(lock) {
 		by := ""
+		// The limit protects against a large file that was put there. A pid has at most 20 digits.
 		if pid, err := io.ReadAll(io.LimitReader(lock, 20)); err == nil && len(pid) > 0 {
 			by = ", whose pid is " + strings.TrimSpace(string(pid))
 		}
@@ -93,6 +95,7 @@ func openFile(path string, h *fileHead) (db *bolt.DB, err error) {
 			err = fmt.Errorf("%s: opening: %v", path, p)
 		}
 	}()
+	// The directory is locked already. The timeout is for another program that has the file open.
 	db, err = bolt.Open(path, 0o600, &bolt.Options{
 		Timeout:        time.Second,
 		PageSize:       1 << 12, // everywhere, so that a file can be taken elsewhere
@@ -123,6 +126,7 @@ func openFile(path string, h *fileHead) (db *bolt.DB, err error) {
 // createFile makes a file without records. It has its name once it is whole.
 func createFile(path string) error {
 	draft := path + ".new"
+	// A crash during an earlier attempt may have left a draft without its last pages.
 	if err := os.Remove(draft); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -130,6 +134,7 @@ func createFile(path string) error {
 	if err != nil {
 		return err
 	}
+	// Closed before the rename, so that a file under the store's name is always whole.
 	if err = db.Close(); err != nil {
 		return fmt.Errorf("%s: writing the first record: %w", draft, err)
 	}
@@ -141,6 +146,7 @@ func renameFile(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
+	// A rename is an entry of the directory: without this sync a power failure may undo it.
 	dir, err := os.Open(filepath.Dir(to))
 	if err != nil {
 		return err

@@ -35,6 +35,8 @@ func (s *Store) flushDirty(last bool) error {
 				others++
 				return false
 			}
+			// A limiter that will be worth nothing stays dirty, and the timer looks at it again. At the end
+			// of the store there is no later time.
 			if !last && s.expiresSoon(state) {
 				memoryJournal{s}.OnDirty()
 				return true
@@ -44,6 +46,8 @@ func (s *Store) flushDirty(last bool) error {
 			limiters[key] = c
 			return false
 		})
+		// Parts are joined up to a batch, because every transaction waits for the disk. The last part writes
+		// what is left.
 		if len(limiters)+others < flushBatch && part < memory.Parts-1 {
 			continue
 		}
@@ -52,6 +56,7 @@ func (s *Store) flushDirty(last bool) error {
 		}
 		clear(limiters)
 		others = 0
+		// Between two parts, so that a waiting command is not delayed until all parts are written.
 		if err := s.writeNext(); err != nil {
 			return err
 		}
@@ -71,6 +76,7 @@ func (s *Store) expiresSoon(state control.State) bool {
 
 // flushLimiters writes what limiters counted. While the disk is full only what frees room is written.
 func (s *Store) flushLimiters(changes map[gatehouse.Key]*nameChange) error {
+	// A nil state removes a record and so frees room. The others remain dirty for a later flush.
 	if t := s.trouble.Load(); t != nil {
 		for key, c := range changes {
 			if c.state != nil {
@@ -83,6 +89,7 @@ func (s *Store) flushLimiters(changes map[gatehouse.Key]*nameChange) error {
 	if !errors.Is(err, errFull) {
 		return err
 	}
+	// Limiters are not rolled back on a full disk: their callers never waited for the file.
 	for key := range changes {
 		s.memory.MarkDirty(key)
 	}

@@ -36,6 +36,7 @@ type nameChange struct {
 
 // recordState records a new state of the name. Of a semaphore only the changed holds are recorded.
 func (c *nameChange) recordState(key gatehouse.Key, state control.State, fresh bool) {
+	// The name was deleted or forgotten in between. Older holds of the batch belong to its former life.
 	if fresh {
 		c.fresh, c.holds = true, nil
 	}
@@ -56,6 +57,8 @@ func (c *nameChange) recordState(key gatehouse.Key, state control.State, fresh b
 		if c.holds == nil {
 			c.holds = make(map[string][]byte)
 		}
+		// The spare capacity is for the checksum that sealRecord appends. nil stays nil, because it means a
+		// hold that is gone.
 		if form != nil {
 			form = append(make([]byte, 0, len(form)+sumSize), form...)
 		}
@@ -87,10 +90,13 @@ func needsCommit(kind gatehouse.Kind, queue []control.Turn) bool {
 func turnNeedsCommit(kind gatehouse.Kind, turn *control.Turn) bool {
 	switch turn.Command.Op {
 	case gatehouse.OpUndo:
+		// An undo without a grant only removes a waiting ticket, and tickets do not outlast the process
+		// anyway.
 		return turn.Command.Granted != nil
 	case gatehouse.OpStats, gatehouse.OpValue:
 		return false
 	case gatehouse.OpWait:
+		// The last ticket opens a barrier for good. Waiting for an event changes nothing.
 		return kind == gatehouse.Barrier && turn.Decision.Outcome == gatehouse.Granted
 	default:
 		return turn.Decision.Outcome == gatehouse.Granted
@@ -112,6 +118,8 @@ func (j memoryJournal) OnServed(
 	s := j.Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The order of the cases counts: a change goes into next even if current has an older one of the same
+	// name, and a decision rests on the youngest change.
 	switch {
 	case s.refused != nil:
 		// What the state has become is taken back.

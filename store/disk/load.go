@@ -65,6 +65,7 @@ func (s *Store) fillMemory(states map[gatehouse.Key]control.State) (expired int)
 		}
 		if !worth.After(now) {
 			expired++
+			// Dirty and not in the memory: the next flush finds no state, and removes the record.
 			s.memory.MarkDirty(key)
 			continue
 		}
@@ -111,6 +112,7 @@ const progressEach = 100_000
 // scanFile reads the whole file. The first thing that is wrong with it is an error.
 func (s *Store) scanFile() (*fileScan, error) {
 	l := newFileScan()
+	// One fault is enough to refuse the file: to go on without a hold must be the operator's decision.
 	l.onFault = func(fault error) error { return fault }
 	l.onProgress = func(records uint64) {
 		if records > 0 && records%progressEach == 0 {
@@ -186,6 +188,7 @@ func (l *fileScan) readRecord(bucket string, key, sealed []byte) (err error) {
 		l.hasHead = err == nil
 		return err
 	case ballastBucket:
+		// It has no checksum: growFile writes it as zeros, and a crash may leave it there.
 		return nil
 	}
 	record, err := openRecord(bucket, key, sealed)
@@ -220,6 +223,7 @@ func (l *fileScan) readName(bucket, key string, record []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
 	}
+	// Track comes before the holds are read, so that those do not count as changes to write.
 	if s := trackedSemaphore(name, state); s != nil {
 		s.Track()
 	}
@@ -229,6 +233,7 @@ func (l *fileScan) readName(bucket, key string, record []byte) error {
 
 // readHold reads a hold of a semaphore, which was read before: its bucket comes first.
 func (l *fileScan) readHold(key string, record []byte) error {
+	// A name has no zero byte, so the first one ends it.
 	name, holder, _ := strings.Cut(key, "\x00")
 	semaphore := gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}
 	s := trackedSemaphore(semaphore, l.states[semaphore])
@@ -243,6 +248,8 @@ func (l *fileScan) readHold(key string, record []byte) error {
 
 // checkComplete reports whether the records are those that were written last, all of them.
 func (l *fileScan) checkComplete() error {
+	// Each record has its own checksum. These cases find what that cannot: records that are missing, or good
+	// ones from an older transaction.
 	switch {
 	case !l.hasHead:
 		return errors.New("has no head")

@@ -51,6 +51,7 @@ func sealRecord(bucket string, key, record []byte) []byte {
 func checksum(bucket string, key, record []byte) uint32 {
 	t := crcTable()
 	sum := crc32.Update(0, t, []byte(bucket))
+	// The zero byte and the length separate the parts, so that a byte cannot move from one to the next.
 	sum = crc32.Update(sum, t, []byte{0})
 	sum = crc32.Update(sum, t, binary.AppendUvarint(nil, uint64(len(key))))
 	sum = crc32.Update(sum, t, key)
@@ -92,6 +93,7 @@ func decodeHead(sealed []byte) (h fileHead, err error) {
 	switch {
 	case err != nil:
 		return h, err
+	// One byte for the version and four numbers of eight.
 	case len(data) != 33 || data[0] != headVersion:
 		return h, fmt.Errorf("is of another version, of %d bytes, than this program's", len(data))
 	}
@@ -104,6 +106,8 @@ func decodeHead(sealed []byte) (h fileHead, err error) {
 
 // writeHead writes the head, as the last change of a transaction.
 func (h *fileHead) writeHead(tx *bolt.Tx) error {
+	// The number is stored twice, here and in bbolt's own head, so that a page from an older transaction is
+	// noticed.
 	h.tx = uint64(tx.ID()) // #nosec G115 -- it counts up from 1
 	return tx.Bucket([]byte(headBucket)).Put([]byte(headKey), h.encode())
 }

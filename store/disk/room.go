@@ -26,6 +26,7 @@ func (s *Store) needsRoom(key gatehouse.Key, cmd *gatehouse.Command) bool {
 	switch cmd.Op {
 	case gatehouse.OpAcquire, gatehouse.OpSend:
 		return true
+	// A new state of a known name replaces its record and needs no more than the reserve.
 	case gatehouse.OpKick, gatehouse.OpCount, gatehouse.OpReset, gatehouse.OpWait:
 		return !s.memory.Has(key)
 	default:
@@ -42,6 +43,7 @@ func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []contro
 			queue[i].Err = t.err
 			continue
 		}
+		// Releases and undos must go on: they are what frees room for the clients.
 		rest = append(rest, queue[i])
 		places = append(places, i)
 	}
@@ -80,12 +82,15 @@ func (s *Store) freePages() int {
 func (s *Store) makeRoom(pages int) error {
 	reserve := s.config.Reserve / s.db.Info().PageSize
 	t := s.trouble.Load()
+	// Half the reserve suffices while all is well. Each growth fills it up, so that not every transaction
+	// grows the file.
 	switch free := s.freePages(); {
 	case t == nil && free >= pages+reserve/2:
 		return nil
 	case t != nil && free >= pages+reserve: // more than that, so that it does not change to and fro
 		s.setRoomy()
 		return nil
+	// On a full disk a retry costs a failed write. The transaction itself can use the free pages.
 	case t != nil && s.now().Before(t.retryAt):
 		return nil
 	}
@@ -116,6 +121,8 @@ func (s *Store) growFile(pages int) error {
 	if err != nil {
 		return err
 	}
+	// A transaction of its own: pages become free only when the transaction that removes their record is
+	// valid.
 	return s.updateFile(func(w *fileTx) error {
 		w.changed = true
 		return w.tx.Bucket(key).Delete(key)
@@ -144,6 +151,7 @@ func (s *Store) setFull(err error) {
 // rollBack resets the memory to what the file says after changes could not be written, and answers the
 // waiting calls with the error. Changes that come meanwhile are rolled back too.
 func (s *Store) rollBack(err error) error {
+	// First the trouble: from now on Apply refuses commands that need room, and fewer changes come meanwhile.
 	s.setFull(err)
 	refused := newWriteBatch()
 	refused.err = s.trouble.Load().err
@@ -155,6 +163,8 @@ func (s *Store) rollBack(err error) error {
 	s.refused = refused
 	waiting := [...]*writeBatch{s.current, s.next}
 	s.current, s.next = nil, newWriteBatch()
+	// Last, when the memory again says what the file says: a client that asks after the error must not see
+	// the lost change.
 	for _, b := range waiting {
 		for key := range b.changes {
 			refused.changes[key] = nil
@@ -219,6 +229,7 @@ func storedState(tx *bolt.Tx, key gatehouse.Key) (control.State, error) {
 	if err != nil || s == nil {
 		return state, err
 	}
+	// Before the holds, as in readName, or all of them would be written again.
 	s.Track()
 	return s, eachHold(tx, key.Name, func(holder string, form []byte) error {
 		return s.DecodeHold(holder, form)

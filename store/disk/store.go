@@ -112,6 +112,7 @@ func Open(dir string, config Config) (*Store, error) {
 		s.wakeWriter()
 	})
 	s.flushTimer.Stop()
+	// The writer starts after loading: until then there is no file that it could write.
 	if err := s.loadFile(); err != nil {
 		s.flushTimer.Stop()
 		return nil, errors.Join(err, s.closeFiles())
@@ -140,9 +141,12 @@ func (c Config) orDefault() Config {
 // more. An error means that none of it took effect, unless the disk failed for good.
 func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	if t := s.trouble.Load(); t != nil {
+		// The store has failed or is closed. Not even a read may be answered, since it could rest on a change
+		// that was never written.
 		if !t.full {
 			return t.err
 		}
+		// Limiters live in the memory, and their state is written later. They work on while the disk is full.
 		if !key.Kind.Limiter() {
 			return s.applyFull(ctx, key, queue, t)
 		}
@@ -187,6 +191,7 @@ func (s *Store) Err() error {
 
 // Close writes down what is still to be, and lets go of the directory. Calls that come later fail.
 func (s *Store) Close() error {
+	// A second Close returns when the first has ended the writer.
 	if s.closing.Swap(true) {
 		<-s.writerEnded
 		return nil
@@ -205,6 +210,7 @@ func (s *Store) closeFiles() error {
 	if s.db != nil {
 		failed = s.db.Close()
 	}
+	// The lock is given up last: another process must not open the file while it is still being closed.
 	return errors.Join(failed, s.lock.Close())
 }
 
@@ -212,6 +218,7 @@ func (s *Store) closeFiles() error {
 func (s *Store) wakeWriter() {
 	select {
 	case s.wake <- struct{}{}:
+	// A wake-up is pending already. The writer looks for changes after it has received that one.
 	default:
 	}
 }

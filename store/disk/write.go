@@ -42,6 +42,7 @@ func (s *Store) writePending(closing bool) error {
 	if err := s.writeNext(); err != nil {
 		return err
 	}
+	// A full disk is no failure here: setFull has scheduled the next attempt.
 	if s.roomWanted.Swap(false) {
 		if err := s.makeRoom(0); err != nil && !errors.Is(err, errFull) {
 			return err
@@ -51,6 +52,7 @@ func (s *Store) writePending(closing bool) error {
 		if err := s.flushDirty(closing); err != nil {
 			return err
 		}
+		// The flush may have put statistics and forgotten names into the next batch.
 		return s.writeNext()
 	}
 	return nil
@@ -70,6 +72,7 @@ func (s *Store) writeNext() error {
 	// wait for it, and finds it there.
 	err := s.writeChanges(b.changes)
 	if errors.Is(err, errFull) {
+		// rollBack also closes done of this batch, and of the one that has begun since.
 		return s.rollBack(err)
 	}
 	if err != nil {
@@ -111,6 +114,8 @@ func (s *Store) writeTransaction(changes map[gatehouse.Key]*nameChange) error {
 	// An upper bound of the pages, since a release must find room even on a full disk.
 	records, size := 0, 0
 	for key, c := range changes {
+		// One record for the name itself. Of a semaphore each changed hold is another, also one that is
+		// removed.
 		records += 1 + len(c.holds)
 		size += len(key.Name) + len(c.state)
 		for holder, form := range c.holds {
@@ -229,6 +234,8 @@ func (w *fileTx) writeChange(key gatehouse.Key, c *nameChange) error {
 func (w *fileTx) setRecord(bucket string, key, record []byte) error {
 	b := w.tx.Bucket([]byte(bucket))
 	if old := b.Get(key); old != nil {
+		// The old record leaves the count and the sum whatever follows it. The branches below add the new
+		// one.
 		w.head.count--
 		w.head.sum -= fingerprint(bucket, key, old)
 	} else if record == nil {
@@ -277,6 +284,7 @@ func eachHold(tx *bolt.Tx, name string, visit func(holder string, form []byte) e
 // failStore ends the store: from now on every call returns err.
 func (s *Store) failStore(err error) {
 	s.config.Log.Error("the store has failed", "error", err)
+	// Failed is closed last, so that a caller it wakes finds the reason in Err.
 	s.refuseAll(err)
 	close(s.failed)
 }

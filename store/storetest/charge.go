@@ -18,6 +18,7 @@ func chargeCounts(b *testBench) {
 			continue
 		}
 		key := keyOf(kind, "charged")
+		// Without a limit in force there is nothing to charge.
 		b.at(0).want(key, leavingLimit(gatehouse.OpCharge, 1), gatehouse.Missing)
 		// The interval is so long that nothing comes back while the test runs.
 		first := acquireOne("", 3)
@@ -32,6 +33,7 @@ func chargeCounts(b *testBench) {
 		}
 		b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Granted)
 		b.at(1).want(key, leavingLimit(gatehouse.OpCharge, 10), gatehouse.Granted)
+		// A charge beyond the greatest debt is refused whole, and must not change the debt.
 		b.at(0).want(key, leavingLimit(gatehouse.OpCharge, 3000), gatehouse.Conflict)
 		b.at(0).want(key, commandBy(gatehouse.OpReset, ""), gatehouse.Granted)
 		if d := b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Granted); d.Remaining != 2 {
@@ -90,12 +92,14 @@ func limitIsInForce(b *testBench) {
 		}
 	}
 	lasts(0, time.Hour)
+	// Acquiring again shares the hold. Without Extend that must not change its end.
 	cmd.Expires = 3 * time.Hour
 	lasts(1, time.Hour)
 	cmd.Extend = true
 	lasts(1, 3*time.Hour)
 	cmd.Extend = false
 	lasts(0, 3*time.Hour)
+	// 0 is a hold without an end.
 	cmd.Extend, cmd.Expires = true, 0
 	b.at(0).want(lock, cmd, gatehouse.Granted)
 	cmd.Extend = false

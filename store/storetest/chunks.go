@@ -60,6 +60,7 @@ func (c *Chunks) Changed(now time.Time, record int64, state control.State) {
 	}
 	// A limiter that was created at another time is another one: it was reset or deleted in between.
 	last := &c.lives[len(c.lives)-1]
+	// 0 is a life whose limiter was not used yet. The first use gives it a window.
 	switch last.created {
 	case created:
 	case 0:
@@ -107,6 +108,7 @@ func (c *Chunks) lifeAt(at int64) (n int, ok bool) {
 func (c *Chunks) windowOf(call *ChunkCall) (s lifeWindow, ok bool) {
 	d := &call.Decision
 	at := d.At.Add(d.Delay).UnixNano()
+	// The store decided itself: the time of the record is the true one for it.
 	if d.Drawn == 0 {
 		n, ok := c.lifeAt(d.At.UnixNano())
 		if later, sure := c.lifeAt(at); !ok || !sure || later != n {
@@ -114,6 +116,7 @@ func (c *Chunks) windowOf(call *ChunkCall) (s lifeWindow, ok bool) {
 		}
 		return c.windowAt(n, at), true
 	}
+	// Drawn from a chunk: the call must lie within one life from begin to end, or it counts in none.
 	n, exact := slices.BinarySearchFunc(c.lives, call.End, func(l limiterLife, at time.Time) int {
 		return l.from.Compare(at)
 	})
@@ -128,6 +131,7 @@ func (c *Chunks) windowOf(call *ChunkCall) (s lifeWindow, ok bool) {
 func (c *Chunks) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// Calls that failed are left out, so that what was undone of them need not be subtracted.
 	grants := make(map[lifeWindow][]*ChunkCall)
 	for i := range c.calls {
 		if call := &c.calls[i]; c.letThrough(call) {
@@ -176,6 +180,7 @@ func (c *Chunks) possiblyUndone(r *ChunkCall) (n int64) {
 // refundedIn is how much was given back in a slot: of each refund no more than had passed until then, and had
 // not been refunded before.
 func (c *Chunks) refundedIn(s lifeWindow, grants []*ChunkCall) (back int64) {
+	// A refund that failed stays in the list: it may have taken effect all the same.
 	refunds := slices.DeleteFunc(slices.Clone(c.calls), func(r ChunkCall) bool {
 		return r.Cmd.Op != gatehouse.OpRefund || r.Err == nil && r.Decision.Outcome != gatehouse.Granted
 	})
@@ -189,6 +194,7 @@ func (c *Chunks) refundedIn(s lifeWindow, grants []*ChunkCall) (back int64) {
 			}
 			continue
 		}
+		// If the life is uncertain the refund counts, since the check must not report a right store.
 		if n, ok := c.lifeAt(at); ok && c.windowAt(n, at) != s {
 			continue
 		}
@@ -203,6 +209,7 @@ func (c *Chunks) refundedIn(s lifeWindow, grants []*ChunkCall) (back int64) {
 				passed += g.Cmd.Cost
 			}
 		}
+		// The limiter never gives back more than was taken: a refund of an idle window adds nothing.
 		back += max(0, min(r.Cmd.Cost, passed-back))
 	}
 	return back

@@ -77,9 +77,11 @@ func decidesByTheRules(b *testBench) {
 				(state == nil || !state.Expiry().After(got.At.Add(clockStep))) {
 				state = nil // it was worth nothing, so that it need not be there
 			}
+			// The time of the store's decision: two clocks would never give the same remaining time.
 			state = control.Serve(got.At, kind, state, queue)
 			want := queue[0].Decision
 			g, w := decisionSummary(got), decisionSummary(want)
+			// The states differ from here on, so that later steps would only repeat the error.
 			if g != w || !b.sameRetry(got, want) {
 				b.Errorf("%s, step %d, %+v:\n got %s, retry %s\nwant %s, retry %s", key, step, cmd,
 					g, got.RetryAfter, w, want.RetryAfter)
@@ -111,13 +113,16 @@ func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 		Size: rng.Int64N(4), Holder: fmt.Sprint(rng.IntN(4)), Amount: rng.Int64N(9) - 4,
 		Interval: time.Hour, Expires: time.Hour, Keep: time.Hour, Message: "m",
 	}
+	// At most the size, since a greater cost is invalid and would test nothing more.
 	cmd.Cost = 1 + rng.Int64N(max(1, cmd.Size))
 	if kind != gatehouse.Barrier && rng.IntN(4) == 0 {
 		cmd.Size = gatehouse.InForce
 	}
+	// OpUndo is left out: it needs the grant of an earlier command, and undoTakesBack tests it.
 	for known := false; !known; known = kind.Has(cmd.Op) && cmd.Op != gatehouse.OpUndo {
 		cmd.Op = gatehouse.Op(1 + rng.IntN(int(gatehouse.OpDelete)))
 	}
+	// Fewer deletes, or hardly any state would live for more than a few steps.
 	if cmd.Op == gatehouse.OpDelete && rng.IntN(3) > 0 {
 		cmd.Op = gatehouse.OpStats
 	}
@@ -130,6 +135,7 @@ func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 // changesAreAtomic has many ask for what is there for few.
 func changesAreAtomic(b *testBench) {
 	const callers, each, size = 8, 25, 60
+	// One kind for each way to lose a change: holds, tokens, and a plain number.
 	for _, kind := range []gatehouse.Kind{gatehouse.Semaphore, gatehouse.TokenBucket, gatehouse.Counter} {
 		var granted, sum atomic.Int64
 		var all sync.WaitGroup
@@ -154,6 +160,7 @@ func changesAreAtomic(b *testBench) {
 		}
 		// A counter shows each value from 1 once if no change is lost.
 		all.Wait()
+		// Neither holds nor tokens come back during the test: exactly the size is granted.
 		want, wantSum := int64(size), int64(0)
 		if kind == gatehouse.Counter {
 			want, wantSum = callers*each, callers*each*(callers*each+1)/2
@@ -173,12 +180,14 @@ func queueIsOneChange(b *testBench) {
 	wide, narrow, give := acquireOne("wide", 2), acquireOne("narrow", 2), commandBy(gatehouse.OpRelease, "a")
 	wide.Cost, wide.MaxWait, wide.Ticket = 2, gatehouse.Forever, b.at(1).store.makeTicket(1)
 	narrow.MaxWait, narrow.Ticket = gatehouse.Forever, b.at(1).store.makeTicket(2)
+	// There is room for narrow. It is refused because wide came first and waits.
 	for i, d := range b.at(1).applyQueue(key, &wide, &narrow) {
 		if d.Outcome != gatehouse.Refused {
 			b.Errorf("turn %d: %s, want both refused, the second behind the first", i, d.Outcome)
 		}
 	}
 	wide.Again, narrow.Again = true, true
+	// The release is the last turn of the queue and still serves the first one, which now takes both slots.
 	outcomes := []gatehouse.Outcome{gatehouse.Granted, gatehouse.Refused, gatehouse.Granted}
 	for i, d := range b.at(1).applyQueue(key, &wide, &narrow, &give) {
 		if d.Outcome != outcomes[i] {
@@ -196,6 +205,7 @@ func parametersCountOnce(b *testBench) {
 	waits.Since = b.at(0).want(key, waits, gatehouse.Refused).At
 	grow := acquireOne("a", 5) // shares the hold, and makes the semaphore larger
 	b.at(1).want(key, grow, gatehouse.Granted)
+	// Again marks a command whose limits were applied before. Its size of 1 must not shrink the semaphore.
 	waits.Again = true
 	if d := b.at(0).want(key, waits, gatehouse.Granted); d.Limit != 5 {
 		b.Errorf("the size is %d after one who waited was looked at again, want 5", d.Limit)
@@ -210,8 +220,11 @@ func undoTakesBack(b *testBench) {
 	undo.Op, undo.Granted = gatehouse.OpUndo, &gatehouse.Decision{
 		Outcome: gatehouse.Granted, At: first.At, Fence: first.Fence - 1,
 	}
+	// The token is one below the hold's. The undo succeeds, because what it names is gone, but must not end
+	// this hold.
 	b.at(1).want(key, undo, gatehouse.Granted)
 	b.at(0).want(key, acquireOne("b", 1), gatehouse.Refused)
+	// With the right token it ends the hold. A repetition must spare the hold of the next holder.
 	undo.Granted.Fence = first.Fence
 	b.at(1).want(key, undo, gatehouse.Granted)
 	b.at(0).want(key, acquireOne("b", 1), gatehouse.Granted)
@@ -228,6 +241,7 @@ func fencesRise(b *testBench) {
 			b.Errorf("grant %d: fencing token %d after %d", i, d.Fence, last)
 		}
 		last = d.Fence
+		// Sharing a hold is not a new grant: the token that its holder has must stay valid.
 		if again := b.at(i+1).want(key, acquireOne("a", 1), gatehouse.Granted); again.Fence != last {
 			b.Errorf("grant %d: fencing token %d by sharing the hold of %d", i, again.Fence, last)
 		}
@@ -251,6 +265,8 @@ func holdEndsInTime(b *testBench) {
 	for i := 0; ; i++ {
 		began := time.Now()
 		if d := b.at(i).applyOne(key, acquireOne("b", 1)); d.Outcome == gatehouse.Granted {
+			// The bounds are on the safe side: a slow test machine must not turn a right store into a wrong
+			// one.
 			if ended := time.Now(); ended.Sub(start) < b.Unit {
 				b.Errorf("a hold of %s ended within %s", b.Unit, ended.Sub(start))
 			}
@@ -272,6 +288,7 @@ func renewedHoldLasts(b *testBench) {
 	fence := b.at(0).want(key, cmd, gatehouse.Granted).Fence
 	cmd.Op = gatehouse.OpRenew
 	for i := range 6 {
+		// Six thirds are twice the length of the hold, so that it lives by its renewals alone.
 		b.passTime(b.Unit / 3)
 		if d := b.at(i).want(key, cmd, gatehouse.Granted); d.Fence != fence {
 			b.Errorf("renewed: fencing token %d, want %d still", d.Fence, fence)
@@ -295,6 +312,8 @@ func ticketCountsOnce(b *testBench) {
 	undo := cmd
 	undo.Op, undo.MaxWait = gatehouse.OpUndo, 0
 	b.at(0).want(key, undo, gatehouse.Granted)
+	// The undo has removed the ticket, however often it was counted. One more arrival alone must not open the
+	// barrier.
 	other := gatehouse.Command{Op: gatehouse.OpWait, Size: 2}
 	b.at(1).want(key, other, gatehouse.Refused)
 }
@@ -319,6 +338,7 @@ func namesAreToldApart(b *testBench) {
 	}
 	for i, name := range names {
 		for _, kind := range []gatehouse.Kind{gatehouse.Counter, gatehouse.Lock} {
+			// A lock of the same name, to find kinds that share a key.
 			if kind == gatehouse.Lock {
 				b.at(i).want(keyOf(kind, name), acquireOne("a", 1), gatehouse.Granted)
 				continue
@@ -335,6 +355,7 @@ func namesAreToldApart(b *testBench) {
 // holdersAreLimited: one more than allowed is Exhausted, and it goes on when one has left.
 func holdersAreLimited(b *testBench) {
 	key, size := keyOf(gatehouse.Semaphore, "holders"), int64(b.Holders)*2
+	// Queues of 100, because a round trip for each holder would take too long.
 	for i := 0; i < b.Holders; i += 100 {
 		queue := make([]*gatehouse.Command, 0, 100)
 		for j := i; j < min(i+100, b.Holders); j++ {
@@ -348,6 +369,7 @@ func holdersAreLimited(b *testBench) {
 		}
 	}
 	b.at(0).want(key, acquireOne("more", size), gatehouse.Exhausted)
+	// A holder that is there already needs no more room.
 	b.at(1).want(key, acquireOne("h0", size), gatehouse.Granted)
 	b.at(1).want(key, commandBy(gatehouse.OpRelease, "h0"), gatehouse.Granted)
 	b.at(0).want(key, acquireOne("more", size), gatehouse.Granted)

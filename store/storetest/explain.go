@@ -82,6 +82,8 @@ type randomCaller struct {
 // makeCall makes one call about one of four controllers of a name.
 func (c *randomCaller) makeCall(name string) {
 	key, cmd := keyOf(gatehouse.Counter, name), gatehouse.Command{Op: gatehouse.OpValue}
+	// Of 16 calls about 4 are for the lock, 4 for the semaphore, 5 for the counter and 3 for the event. Locks
+	// and semaphores have the most to explain.
 	switch what := c.rng.IntN(16); {
 	case what < 4:
 		key, cmd = keyOf(gatehouse.Lock, name), acquireOne(c.name, 1)
@@ -94,6 +96,7 @@ func (c *randomCaller) makeCall(name string) {
 		cmd.Op, cmd.Amount = gatehouse.OpReset, c.rng.Int64N(9)
 	case what > 12:
 		key, cmd = keyOf(gatehouse.Event, name), gatehouse.Command{Op: gatehouse.OpWait}
+		// A send is rare, since after it every wait has the same answer.
 		if c.rng.IntN(64) == 0 {
 			cmd = gatehouse.Command{Op: gatehouse.OpSend, Message: c.name}
 		}
@@ -120,6 +123,8 @@ func (c *randomCaller) callHold(key gatehouse.Key, cmd gatehouse.Command) {
 	case 3:
 		cmd.MaxWait = time.Duration(c.rng.IntN(2)) * time.Millisecond
 		if c.rng.IntN(2) == 0 {
+			// A caller that leaves is the hard case: its acquire may have been granted, and is undone at any
+			// time.
 			patience := time.Duration(c.rng.Int64N(int64(time.Millisecond)))
 			left, leave := context.WithTimeout(ctx, patience)
 			defer leave()
@@ -127,6 +132,7 @@ func (c *randomCaller) callHold(key gatehouse.Key, cmd gatehouse.Command) {
 		}
 	}
 	if cmd.Op != gatehouse.OpAcquire && c.rng.IntN(2) == 0 {
+		// A token of an earlier hold, or of another name, so that calls about a wrong hold happen too.
 		cmd.Fence = c.fence
 	}
 	d, err := c.history.Do(ctx, c.randomGate(), key, cmd)

@@ -64,12 +64,14 @@ func (h *History) Begin(key gatehouse.Key, cmd gatehouse.Command) (done func(gat
 	}
 	h.len++
 	r.waits = r.waits || cmd.MaxWait != 0
+	// The index stays valid, because calls are only appended. A pointer would not, as the slice grows.
 	i := len(r.calls)
 	h.time++
 	r.calls = append(r.calls, openCall(modelCall{Command: cmd, number: i}, h.time))
 	return func(d gatehouse.Decision, err error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
+		// Only an answer ends a call. One that failed stays open, as it may take effect at any later time.
 		if err == nil {
 			h.time++
 			r.calls[i].Output, r.calls[i].Return = modelReply{known: true, Decision: d}, h.time
@@ -103,6 +105,8 @@ func (h *History) Check(longest time.Duration) error {
 	defer h.mu.Unlock()
 	for key, r := range h.keys {
 		model := boundedModel(models[key.Kind](r.waits))
+		// The mark of the end comes after all calls with an answer. Open calls may be ordered behind it,
+		// which means that they had no effect.
 		calls := append(slices.Clone(r.calls), openCall(modelCall{end: true}, h.time+1))
 		if result := porcupine.CheckOperationsTimeout(model, calls, longest); result != porcupine.Ok {
 			return fmt.Errorf("%s: %s: no order of its %d calls explains their answers:\n%s",

@@ -52,6 +52,8 @@ func boundedModel(m porcupine.Model) porcupine.Model {
 				return true, b
 			}
 			right, next := m.Step(b.state, in, out)
+			// An open call that changes nothing is not allowed here. It can be placed behind the end, so that
+			// no history is lost.
 			if !right || !out.(modelReply).known && m.Equal(b.state, next) {
 				return false, b
 			}
@@ -132,6 +134,7 @@ func holdsModel(waits bool) porcupine.Model {
 		Step: func(state, in, out any) (bool, any) {
 			h, cmd, a := state.(holdsState), in.(modelCall), out.(modelReply)
 			switch cmd.Op {
+			// A sharing acquire is right without room, so that stepAcquire looks for the holder first.
 			case gatehouse.OpAcquire:
 				return h.stepAcquire(&cmd, &a, waits)
 			case gatehouse.OpRelease:
@@ -157,6 +160,7 @@ func (h holdsState) stepAcquire(cmd *modelCall, a *modelReply, waits bool) (righ
 	i, held := h.findHolder(cmd.Holder)
 	room := held || h.heldSum()+cmd.Cost <= max(cmd.Size, 1)
 	switch {
+	// No answer and no room: the call had no effect, which is always possible.
 	case !a.known && !room:
 		return true, h
 	case a.known && a.Outcome != gatehouse.Granted:
@@ -165,6 +169,7 @@ func (h holdsState) stepAcquire(cmd *modelCall, a *modelReply, waits bool) (righ
 		return false, h
 	case held:
 		return h.stepShare(i, cmd, a)
+	// Tokens rise for each grant, even after releases, so that a lower one is wrong in every order.
 	case a.known && a.Fence <= h.last:
 		return false, h
 	}
@@ -248,6 +253,7 @@ func (h holdsState) stepUndo(cmd *modelCall) holdsState {
 		return h
 	}
 	hold := h.list[i]
+	// Only an acquire that is still in the list can be undone. Once the hold is sure, the list is empty.
 	at, ours := slices.BinarySearch(hold.calls, cmd.number)
 	if !ours {
 		return h
@@ -289,11 +295,14 @@ func eventModel(bool) porcupine.Model {
 		Step: func(state, in, out any) (bool, any) {
 			e, cmd, a := state.(eventState), in.(modelCall), out.(modelReply)
 			granted := a.Outcome == gatehouse.Granted
+			// An event is sent once: a second send has no effect, and a wait must see the message of the
+			// first.
 			switch {
 			case cmd.Op == gatehouse.OpWait:
 				return !a.known || granted == e.sent && (!granted || a.Message == e.message), e
 			case cmd.Op != gatehouse.OpSend || !a.known && e.sent:
 				return true, e
+			// A send is granted exactly when none was before it.
 			case a.known && granted == e.sent:
 				return false, e
 			case e.sent:

@@ -86,6 +86,7 @@ func Run(t *testing.T, setup Setup) {
 			} else {
 				b.runOnPlace(t, test.body)
 			}
+			// Outside the bubble: virtual time stands still while the search computes.
 			b.checkHistory(t)
 		})
 	}
@@ -163,6 +164,8 @@ func (b *testBench) openServer() *benchServer {
 		},
 	}
 	var store gate.Store = n.store
+	// A gate looks for these interfaces by type. The spy must have exactly those of the store behind it, or
+	// the gate would take another path than in production.
 	switch slow := server.Store.(type) {
 	case gate.AsyncStore:
 		store = asyncSpy{slowSpy{n.store, slow}, slow}
@@ -177,6 +180,7 @@ func (b *testBench) openServer() *benchServer {
 // closeAll closes the servers that are open.
 func (b *testBench) closeAll() {
 	for _, n := range append(b.nodes, b.dead...) {
+		// The gate ends before its store, because its waiters still call that.
 		n.gate.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		if err := n.gate.Drain(ctx); err != nil {
@@ -277,6 +281,7 @@ func (n *benchServer) startWaiting(
 		answered <- gateReply{d, err, time.Now()}
 	})
 	n.bench.eventually(fmt.Sprintf("%s: %s by %q waits", key, cmd.Op, cmd.Holder), func() bool {
+		// An answer ends the waiting too: a command that does not wait must fail the test, not block it.
 		return n.store.countWaited() > before || len(answered) > 0
 	})
 	return answered, cancel
@@ -328,6 +333,7 @@ func (s *waitSpy) noteWaiting(queue []control.Turn, err error) {
 	defer s.mu.Unlock()
 	for i := range queue {
 		cmd, d := queue[i].Command, &queue[i].Decision
+		// A ticket without a wait is refused for good, and one of a failed call may come again.
 		if err == nil && d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0 {
 			s.seen[cmd.Ticket] = true
 		}
@@ -338,6 +344,7 @@ func (s *waitSpy) noteWaiting(queue []control.Turn, err error) {
 func (s *waitSpy) countWaited() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A command that a test applies directly may have no ticket, and then no caller waits for it.
 	delete(s.seen, 0)
 	return len(s.seen)
 }

@@ -54,6 +54,7 @@ func worthlessIsForgotten(b *testBench) {
 		return slices.Equal(b.at(0).listNames(gatehouse.Lock, ""), []string{"stays"})
 	})
 	b.at(1).want(stays, acquireOne("b", 1), gatehouse.Refused)
+	// The token must rise even where no trace of the name is left.
 	if d := b.at(1).want(gone, acquireOne("a", 1), gatehouse.Granted); d.Fence <= first.Fence {
 		b.Errorf("fencing token %d after %d and being forgotten", d.Fence, first.Fence)
 	}
@@ -63,6 +64,8 @@ func worthlessIsForgotten(b *testBench) {
 func listsInOrder(b *testBench) {
 	var want []string
 	for i := range 40 {
+		// Names that are prefixes of each other, and events between the locks: an order by length or a mixed
+		// listing shows.
 		name := strings.Repeat("n", i%3+1) + fmt.Sprint("/", i)
 		b.at(i).want(keyOf(gatehouse.Lock, name), acquireOne("a", 1), gatehouse.Granted)
 		b.at(i).want(keyOf(gatehouse.Event, name+"e"), commandBy(gatehouse.OpSend, ""), gatehouse.Granted)
@@ -71,6 +74,7 @@ func listsInOrder(b *testBench) {
 	b.at(0).want(keyOf(gatehouse.Lock, "nnn/deleted"), acquireOne("a", 1), gatehouse.Granted)
 	b.at(1).want(keyOf(gatehouse.Lock, "nnn/deleted"), commandBy(gatehouse.OpDelete, ""), gatehouse.Granted)
 	slices.Sort(want)
+	// The start is excluded, and need not exist: it may lie between names or behind all of them.
 	for i, after := range []string{"", want[0], want[17], "n", "nn/x", want[39], "zzz"} {
 		at, found := slices.BinarySearch(want, after)
 		if found {
@@ -105,6 +109,7 @@ func answeredLasts(b *testBench) {
 	b.at(0).want(counter, gatehouse.Command{Op: gatehouse.OpCount, Amount: 7}, gatehouse.Granted)
 	b.at(0).want(event, gatehouse.Command{Op: gatehouse.OpSend, Message: "m"}, gatehouse.Granted)
 	was := b.at(0).want(freed, acquireOne("a", 1), gatehouse.Granted)
+	// Of this lock only the fencing token must last: the next holder's must be greater.
 	b.at(0).want(freed, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
 	// No server is left that could remember anything in its memory.
 	b.closeAll()
@@ -141,6 +146,7 @@ func (b *testBench) inTurn(key gatehouse.Key, lines []chan gateReply) {
 	b.Helper()
 	last := uint64(0)
 	for i := range lines {
+		// All that wait are checked before each release, so that an early grant is blamed on the right step.
 		for j := i; j < len(lines); j++ {
 			b.wantNoReply(fmt.Sprint("waiter ", j+1, " while ", i, " holds"), lines[j])
 		}
@@ -176,6 +182,7 @@ func givingUpLeavesNothing(b *testBench) {
 	b.at(1).wantGranted(key, commandBy(gatehouse.OpRelease, "a"))
 	b.waitReply("who waits behind one who left", second, gatehouse.Granted)
 	b.wantNoReply("who left", first)
+	// A context that ends: the call must return, and its ticket must not stay in the line.
 	ctx, cancel := context.WithTimeout(b.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -186,6 +193,7 @@ func givingUpLeavesNothing(b *testBench) {
 		b.Errorf("a call with a context of 50 ms took %s", took)
 	}
 	b.at(0).wantGranted(key, commandBy(gatehouse.OpRelease, "b"))
+	// A grant that its caller does not want any more is undone by the gate.
 	got, giveBack := b.at(0).startWaiting(key, waitForever(acquireOne("c", 1)))
 	b.waitReply("who hung up after it was granted", got, gatehouse.Granted)
 	giveBack()
@@ -193,6 +201,7 @@ func givingUpLeavesNothing(b *testBench) {
 		d := b.at(1).applyOne(key, commandBy(gatehouse.OpStats, ""))
 		return d.Remaining == 1
 	})
+	// A barrier counts tickets in the state itself, so that leaving needs an undo at the store.
 	barrier := keyOf(gatehouse.Barrier, "give up")
 	wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
 	_, leave = b.at(0).startWaiting(barrier, wait)
@@ -211,6 +220,7 @@ func deleteIsTold(b *testBench) {
 			b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
 		}
 		var lines []chan gateReply
+		// Nine waiters over up to three servers, so that each has several of them.
 		for i := range 9 {
 			if kind == gatehouse.Lock {
 				cmd = waitForever(acquireOne(fmt.Sprint(i), 1))
@@ -248,6 +258,7 @@ func barrierOpens(b *testBench) {
 	for i, line := range append(lines, last) {
 		b.waitReply(fmt.Sprint("waiter ", i, " at a barrier"), line, gatehouse.Granted)
 	}
+	// A barrier opens once. Who comes later gets a conflict, not a second round.
 	b.at(0).want(key, gatehouse.Command{Op: gatehouse.OpWait, Size: 5}, gatehouse.Conflict)
 }
 
@@ -278,6 +289,7 @@ func endLetsIn(b *testBench) {
 	b.at(0).want(key, cmd, gatehouse.Granted)
 	line, _ := b.at(1).startWaiting(key, waitForever(acquireOne("b", 1)))
 	a := b.waitReply("who waits for a hold to end", line, gatehouse.Granted)
+	// One second more than the slack: no release wakes the waiter, so that a timer has to look.
 	if took := a.at.Sub(start); took < b.Unit || took > b.Unit+b.Slack+time.Second {
 		b.Errorf("who waits for a hold of %s went after %s", b.Unit, took)
 	}
@@ -286,14 +298,19 @@ func endLetsIn(b *testBench) {
 // manyAtOnce: all kinds of calls from many, at all servers, explained by one order.
 func manyAtOnce(b *testBench) {
 	var all sync.WaitGroup
+	// Six holders compete for two slots at all servers. What each of them is answered must fit one order,
+	// which the history looks for at the end of the test.
 	for i := range 6 {
 		all.Go(func() {
 			for j := range 25 {
 				n := b.at(i + j)
 				holder := fmt.Sprint(i)
 				cmd := acquireOne(holder, 2)
+				// A third of the calls does not wait, so that refusals are part of the history too.
 				cmd.MaxWait = time.Duration(j%3) * 20 * time.Millisecond
 				key := keyOf(gatehouse.Semaphore, "many")
+				// A hold that is not released would refuse all later calls, and the rest of the history would
+				// prove little.
 				if d, err := b.history.Do(b.Context(), n.gate, key, cmd); err != nil {
 					b.Errorf("%s: %v", key, err)
 				} else if d.Outcome == gatehouse.Granted {
@@ -302,6 +319,7 @@ func manyAtOnce(b *testBench) {
 				counter := keyOf(gatehouse.Counter, "many")
 				count := gatehouse.Command{Op: gatehouse.OpCount, Amount: int64(j)}
 				if j%4 == 0 {
+					// A read between the counts finds a server that answers an old value.
 					count.Op = gatehouse.OpValue
 				}
 				_, _ = b.history.Do(b.Context(), n.gate, counter, count)
@@ -325,6 +343,8 @@ func releaseElsewhereWakes(b *testBench) {
 		}
 		b.at(0).want(key, commandBy(gatehouse.OpRelease, "b"), gatehouse.Granted)
 	}
+	// Messages may be lost, and then a timer serves the waiter. It must be the exception, hence a share
+	// instead of a bound for each.
 	if slow > rounds/3 {
 		b.Errorf("%d of %d were not woken within %s", slow, rounds, soon)
 	}
@@ -338,6 +358,7 @@ func watchesWake(b *testBench) {
 	stop := b.at(1).store.Watch(key, func() { woken.Add(1) })
 	waits := waitForever(acquireOne("b", 1))
 	waits.Ticket = b.at(1).store.makeTicket(1)
+	// The ticket goes to the store directly, without a gate, so that no gate's own timer serves it.
 	waits.Since = b.at(1).want(key, waits, gatehouse.Refused).At
 	b.at(0).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
 	b.eventually("the watch wakes", func() bool { return woken.Load() > 0 })
@@ -349,6 +370,7 @@ func watchesWake(b *testBench) {
 	b.at(1).want(key, undo, gatehouse.Granted)
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
 	b.at(0).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
+	// Longer than the second in which a server looks at its waiters by itself.
 	b.passTime(1200 * time.Millisecond)
 	if now := woken.Load(); now != before {
 		b.Errorf("a watch that was stopped woke %d times more", now-before)
@@ -368,9 +390,11 @@ func deadServerLeavesNothing(b *testBench) {
 	dead.startWaiting(barrier, wait)
 	line, _ := b.at(0).startWaiting(lock, waitForever(acquireOne("c", 1)))
 	dead.kill()
+	// The dead server is closed at the end of the test with the others, but gets no more commands.
 	b.nodes, b.dead = slices.Delete(b.nodes, 1, 2), append(b.dead, dead)
 	start := time.Now()
 	b.at(0).want(lock, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
+	// Three seconds until the others hold a silent server for dead, and a look at the waiters each second.
 	const most = 3*time.Second + 1500*time.Millisecond
 	if a := b.waitReply("who waits behind a dead server", line, gatehouse.Granted); a.at.Sub(start) > most {
 		b.Errorf("who waits behind a dead server went after %s, want at most %s", a.at.Sub(start), most)
