@@ -35,6 +35,7 @@ func Walk(file io.ReaderAt, size int64, visitor Visitor) error {
 		visitor.Fault = func(fault error) error { return fault }
 	}
 	w := walker{file: file, size: size, visitor: visitor, seen: make(map[uint64]struct{})}
+	// Without a head no page can be found, so there is nothing else to report.
 	if err := w.readMeta(); err != nil {
 		return err
 	}
@@ -121,6 +122,7 @@ func (w *walker) readMeta() error {
 	if len(heads) == 0 {
 		return w.visitor.Fault(errNoHead)
 	}
+	// The transaction numbers decide, not the order of the pages: the heads take turns.
 	newest := heads[len(heads)-1]
 	if heads[0].txid > newest.txid {
 		newest = heads[0]
@@ -146,6 +148,7 @@ func (w *walker) readMetaAt(offset int64) (m fileMeta, err error) {
 	head := page[headerSize:]
 	sum := fnv.New64a()
 	_, _ = sum.Write(head[:metaSize-8])
+	// bbolt writes its numbers as they are in memory, so that a file belongs to one byte order.
 	order := binary.NativeEndian
 	m = fileMeta{
 		pageSize: int64(order.Uint32(head[8:])),
@@ -194,6 +197,7 @@ func (w *walker) visitTree(id uint64, within keyRange, depth int, visit func(pag
 	switch {
 	case err != nil:
 		return w.visitor.Fault(fmt.Errorf("page %d: %w", id, err))
+	// No page is visited twice, so that the depth is finite anyway. This bounds the stack.
 	case depth > maxDepth:
 		return w.visitor.Fault(fmt.Errorf("page %d: is on level %d, want at most %d", id, depth, maxDepth))
 	}
@@ -219,6 +223,7 @@ func (w *walker) visitTree(id uint64, within keyRange, depth int, visit func(pag
 // readPage reads a page and those that continue it.
 func (w *walker) readPage(id uint64) ([]byte, error) {
 	pages := uint64(w.size / w.pageSize) // #nosec G115 -- a file's size is not negative
+	// Pages 0 and 1 are the heads. w.end comes from the file, so the true size bounds the page too.
 	if id < 2 || id >= w.end || id >= pages {
 		return nil, fmt.Errorf("page %d: want one from 2 to %d of %d", id, w.end, pages)
 	}
@@ -312,6 +317,7 @@ func (w *walker) visitBucket(e pageElement) error {
 		}
 		return w.visitor.Record(e.key, r.key, r.value)
 	}
+	// Page 0 is a head and so never a root: the number 0 marks a bucket that lies in its parent.
 	if root := binary.NativeEndian.Uint64(e.value); root != 0 {
 		return w.visitTree(root, keyRange{}, 0, visit)
 	}

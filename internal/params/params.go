@@ -240,6 +240,7 @@ func (r *formReader) readInterval(cmd *gatehouse.Command) {
 	if !ok {
 		r.failParameter("interval is %s, want milliseconds, or day, week or month", Quote(text))
 	}
+	// The interval is not set: the calendar says when a window ends.
 	cmd.Calendar = calendar
 }
 
@@ -359,6 +360,7 @@ func (r *formReader) readFence(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	switch {
 	case err != nil:
 		r.failParameter("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
+	// A fence of 0 names no hold, so it needs no key.
 	case token != 0 && r.values.texts[keyParameter] == nil:
 		r.failParameter("fence is %d without a key, want the key of that hold with it", token)
 	case HasHolders(kind) && (cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew):

@@ -53,6 +53,7 @@ func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn)
 	n.used = true
 	n.store.scheduleExchange(n)
 	n.mu.Unlock()
+	// What the chunk can serve needs no exchange, even while another one is under way.
 	queue = n.drawQueue(queue)
 	if len(queue) > 0 && fitsChunk(queue[0].Command) {
 		var err error
@@ -76,6 +77,7 @@ func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range queue {
+		// The store may have judged by a new limit. The next chunk must be no larger than that.
 		if queue[i].Command.Op == gatehouse.OpAcquire && err == nil {
 			n.noteLimit(&queue[i].Decision)
 		}
@@ -131,6 +133,7 @@ func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([
 			return queue, nil
 		}
 		cmd := *queue[0].Command
+		// A chunk larger than the limit would always be refused. Without a known limit the store decides.
 		limit := n.knownLimit(&cmd)
 		if limit == 0 {
 			return queue, nil
@@ -175,6 +178,7 @@ func (n *namedLimiter) addChunkReport(cmd *gatehouse.Command) {
 	if c == nil {
 		return
 	}
+	// From now on an undo of an earlier grant must go to the store, which may know of that grant.
 	c.number = n.exchanges
 	cmd.Chunk.Left, cmd.Chunk.Commands = c.left, c.commands
 }
@@ -191,6 +195,7 @@ func (n *namedLimiter) liveChunk() *localChunk {
 func (n *namedLimiter) fetchChunk(ctx context.Context, cmd *gatehouse.Command) (gatehouse.Decision, error) {
 	n.mu.Lock()
 	var turns []control.Turn
+	// In the same change, and first: what is returned may be just what the new chunk needs.
 	if undo := n.returnCommand(); undo != nil {
 		turns = append(turns, control.Turn{Command: undo})
 	}
@@ -272,6 +277,8 @@ func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
 			c.left, c.commands = c.left+cmd.Cost, c.commands-1
 			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.storeTime()}
 			return true
+		// Drawn marks the grant with the last exchange, so that a later undo shows whether the store knows of
+		// it.
 		case c.left >= cmd.Cost && answersCommand(&c.command, cmd):
 			c.left, c.commands, c.usedInRound = c.left-cmd.Cost, c.commands+1, true
 			turn.Decision = c.reply

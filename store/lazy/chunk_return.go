@@ -23,6 +23,7 @@ func (n *namedLimiter) applyAfterReturn(ctx context.Context, queue []control.Tur
 	defer n.mu.Unlock()
 	// The queue may have changed the limit or given something back, so that the refusal proves nothing.
 	n.refused = nil
+	// After an error it is not known whether the return arrived. It is sent again, which does no harm.
 	if err == nil {
 		n.toReturn = unusedChunk{}
 	}
@@ -69,6 +70,7 @@ func (n *namedLimiter) returnUnused() {
 func (n *namedLimiter) returnChunkIf(so func(c *localChunk) bool) {
 	n.mu.Lock()
 	c := n.liveChunk()
+	// A chunk that is there was taken together with any earlier return, so that no other one is left.
 	ends := c != nil && so(c) || c == nil && !n.toReturn.validUntil.IsZero()
 	n.mu.Unlock()
 	if ends {

@@ -152,6 +152,7 @@ func (n *namedLimiter) endRoundTrip(t *roundTrip, err error) {
 		n.state, _ = control.Decode(n.key.Kind, t.encoded) // if it cannot be, the store says so when asked
 	}
 	n.slowRounds--
+	// A name that needed the store is likely to need it again soon, so that Slow must say so.
 	for _, e := range t.requests {
 		if !servedLocally(e.queue) {
 			n.slowRounds = slowRoundsAfterStore
@@ -210,6 +211,7 @@ func (n *namedLimiter) exchangeOnce() {
 	n.exchangeLock <- struct{}{}
 	defer func() { <-n.exchangeLock }()
 	n.mu.Lock()
+	// Cleared before the round trip: a grant during it must be able to schedule the next one.
 	n.scheduled = false
 	idle := !n.used && n.unreported.isEmpty() && len(n.requests) == 0 && n.chunk == nil &&
 		n.toReturn.validUntil.IsZero()
@@ -255,6 +257,8 @@ func (n *namedLimiter) exchangeLast() {
 	n.mu.Lock()
 	nothing := n.unreported.isEmpty()
 	n.mu.Unlock()
+	// A chunk is returned even if nothing was granted from it, so that other servers need not wait until its
+	// end.
 	if n.rule.Chunk > 0 {
 		n.returnChunk()
 	} else if !nothing {

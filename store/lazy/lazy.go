@@ -126,6 +126,7 @@ func (s *Store) Range(
 func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	for {
 		n := s.limiterFor(key)
+		// No rule, or too many names: the store decides each command.
 		if n == nil {
 			return s.shared.Apply(ctx, key, queue)
 		}
@@ -151,6 +152,7 @@ func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
 	for _, r := range s.rounds {
+		// A timer that was stopped in time never runs its round, whose Done would be missing.
 		if r.timer.Stop() {
 			s.work.Done()
 		}

@@ -49,7 +49,7 @@ type namedLimiter struct {
 	learnedAt   time.Time          // when an exchange succeeded last
 	failure     error              // of the last exchange
 	requests    []*exchangeRequest // queues that the store has to serve
-	storeTaking bool               // the store may take for them at present, so that nothing may be taken here
+	storeTaking bool               // the store may take for them, so that nothing may be taken here
 	slowRounds  int                // for how many rounds it counts as slow, because the store was needed
 	unreported  unreportedUse
 }
@@ -179,10 +179,12 @@ func (u *unreportedUse) noteTurn(turn *control.Turn) {
 func (u *unreportedUse) noteUndo(cmd *gatehouse.Command) {
 	switch {
 	case cmd.Granted == nil:
+	// The grant is in no report so far: both cancel out, and the store need not learn of either.
 	case cmd.Granted.At.After(u.since) && u.cost >= cmd.Cost && u.commands > 0:
 		u.cost, u.commands = u.cost-cmd.Cost, u.commands-1
 	case len(u.undone) < maxUndone:
 		undone := *cmd
+		// As in addCommand: a ticket would take a place in the store's own order.
 		undone.Ticket = 0
 		u.undone = append(u.undone, undone)
 	}

@@ -52,6 +52,8 @@ func (s *Store) limiterFor(key gatehouse.Key) *namedLimiter {
 	if rule.Interval <= 0 || rule.Chunk > 0 && !InChunks(key.Kind) {
 		return nil
 	}
+	// Counted before the lock is taken, so that the bound holds over all shards. Who loses the race below
+	// subtracts again.
 	if s.count.Add(1) > int64(s.config.Names) {
 		s.count.Add(-1)
 		return nil
@@ -90,6 +92,8 @@ func (s *Store) allLimiters() []*namedLimiter {
 		for _, n := range sh.names {
 			all = append(all, n)
 		}
+		// A name's own lock is taken before that of its shard, so that the caller must not use the names
+		// under this one.
 		sh.mu.RUnlock()
 	}
 	return all

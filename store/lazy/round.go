@@ -60,6 +60,7 @@ func (s *Store) runRound(interval time.Duration) {
 func (s *Store) exchangeAllLast() {
 	end := time.Now().Add(maxClosing)
 	s.exchangeEach(s.allLimiters(), func(n *namedLimiter) {
+		// A store that does not answer must not keep the server from ending: chunks come back by themselves.
 		if time.Now().Before(end) {
 			n.exchangeLast()
 		}
@@ -73,6 +74,7 @@ func (s *Store) exchangeEach(due []*namedLimiter, exchange func(*namedLimiter)) 
 	for range min(maxExchanges, len(due)) {
 		work.Go(func() {
 			for i := next.Add(1); i <= int64(len(due)); i = next.Add(1) {
+				// Rounds of several intervals share the slots: the bound is for the whole server.
 				s.slots <- struct{}{}
 				exchange(due[i-1])
 				<-s.slots

@@ -33,6 +33,7 @@ const Parts = shards
 func (s *Store) notifyJournal(sh *shard, key gatehouse.Key, old control.State, queue []control.Turn) Pending {
 	state := sh.tables[key.Kind].states[key.Name]
 	pending := s.journal.OnServed(key, state, state != old, queue)
+	// A change that no caller waits for is written with the next flush.
 	if pending == nil {
 		s.addDirty(sh, key)
 	}
@@ -94,6 +95,7 @@ func (s *Store) Put(key gatehouse.Key, state control.State) {
 	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	// The state comes from the file, so that it need not be written there.
 	delete(sh.dirty, key)
 	t := &sh.tables[key.Kind]
 	old, known := t.states[key.Name]

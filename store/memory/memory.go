@@ -210,6 +210,7 @@ func (s *Store) keepState(sh *shard, key gatehouse.Key, state control.State, now
 		s.keepRefused(sh, key, state, now)
 		return nil
 	}
+	// Only a new name is judged: a name that is there has its room, and serveQueue bounds its growth.
 	if lack := s.findMissingRoom(key, state); lack != nil {
 		return lack
 	}
@@ -253,6 +254,7 @@ func (s *Store) Range(
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			// Each name is looked up again, because the page was made without keeping the locks.
 			if !s.visitName(gatehouse.Key{Kind: kind, Name: name}, visit) {
 				return nil
 			}

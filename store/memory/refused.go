@@ -42,6 +42,7 @@ func (s *Store) keepRefused(sh *shard, key gatehouse.Key, state control.State, n
 	if !s.hasRoom(key, state) {
 		return
 	}
+	// Its entry goes to the refused instead of the checks: a name has exactly one.
 	s.putState(sh, key, state)
 	at := now.Add(RefusedLinger).UnixNano()
 	s.pushRefused(sh, key, at)

@@ -134,6 +134,7 @@ func (b *Breaker) View(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn,
 	view func(now time.Time, state control.State),
 ) error {
+	// No undos are kept: only limiters are viewed, and what they have granted comes back with time.
 	if absent := b.unreachable.Load(); absent != nil {
 		return absent.errorFor(key)
 	}
@@ -215,6 +216,7 @@ func (b *Breaker) openBreaker(err error) {
 	if cause := errors.Unwrap(err); cause != nil {
 		err = cause
 	}
+	// Many calls fail together. Only the first may report the outage and start a probe.
 	if !b.unreachable.CompareAndSwap(nil, &absentStore{since: time.Now(), err: err}) {
 		return
 	}

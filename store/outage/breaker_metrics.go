@@ -13,6 +13,7 @@ const fastest, buckets = 0.0001, 15
 // registerMetrics makes the breaker's metrics. Without a registerer they count all the same.
 func (b *Breaker) registerMetrics(metrics prometheus.Registerer, name string) {
 	labels := prometheus.Labels{"store": name}
+	// Made before the check below, because recordResult observes it whether or not it is registered.
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "gatehouse_store_apply_seconds", ConstLabels: labels,
 		Help:    "How long the store took for one batch of commands, lost races and failures included.",

@@ -49,6 +49,7 @@ const (
 // error.
 func (s *Fallback) applyRule(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	rule := Refuse
+	// A hold that two servers grant is worse than an error, so other kinds always refuse.
 	if key.Kind.Limiter() && s.config.Rule != nil {
 		rule = s.config.Rule(key)
 	}

@@ -33,7 +33,7 @@ func chargeCounts(b *testBench) {
 		}
 		b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Granted)
 		b.at(1).want(key, leavingLimit(gatehouse.OpCharge, 10), gatehouse.Granted)
-		// A charge beyond the greatest debt is refused whole, and must not change the debt.
+		// A debt that cannot be repaid in time is refused whole, and leaves the earlier one.
 		b.at(0).want(key, leavingLimit(gatehouse.OpCharge, 3000), gatehouse.Conflict)
 		b.at(0).want(key, commandBy(gatehouse.OpReset, ""), gatehouse.Granted)
 		if d := b.at(1).want(key, leavingLimit(gatehouse.OpAcquire, 1), gatehouse.Granted); d.Remaining != 2 {
@@ -53,6 +53,7 @@ func maxDelayTakesNothing(b *testBench) {
 		b.at(0).want(key, acquireOne("", 1), gatehouse.Granted)
 		refused := acquireOne("k", 1)
 		refused.Op, refused.MaxDelay = gatehouse.OpReserve, time.Millisecond
+		// Three refusals: if each had taken something, the reservation below would start three hours later.
 		for i := range 3 {
 			if d := b.at(i).want(key, refused, gatehouse.Refused); d.Delay <= refused.MaxDelay {
 				b.Errorf("%s: refused for a delay of %s, want one above %s", key, d.Delay, refused.MaxDelay)

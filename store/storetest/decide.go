@@ -323,6 +323,7 @@ func timeRises(b *testBench) {
 	key, last := keyOf(gatehouse.Counter, "time"), time.Time{}
 	for i := range 50 {
 		d := b.at(i).applyOne(key, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
+		// Each call begins after the one before has ended, so that an earlier time is wrong in any order.
 		if d.At.Before(last) {
 			b.Errorf("a decision at %s after one at %s", d.At, last)
 		}

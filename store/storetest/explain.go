@@ -62,6 +62,8 @@ func (b *testBench) makeCalls(seed uint64, calls int) {
 	for i := range clients {
 		rng := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- the same again
 		c := &randomCaller{testBench: b, rng: rng, name: fmt.Sprint("c", i)}
+		// Each client has its own source of numbers, so that a seed gives the same calls in any order of
+		// them.
 		all.Go(func() {
 			for n := range (calls + clients - 1) / clients {
 				c.makeCall(fmt.Sprint(seed, "/", n*clients*4/perName))

@@ -195,6 +195,7 @@ func (h holdsState) stepShare(i int, cmd *modelCall, a *modelReply) (right bool,
 	case a.known:
 		right, hold = hold.confirmHold(a.Fence)
 		return right, h.withHold(i, hold)
+	// A lost answer about a hold that is sure adds nothing: no undo can end it.
 	case hold.sure:
 		return true, h
 	}
@@ -208,6 +209,7 @@ func (h holdsState) stepRelease(cmd *modelCall, a *modelReply) (right bool, next
 	switch {
 	case a.known && a.Outcome != gatehouse.Granted:
 		return !meant || cmd.Fence != 0 && h.list[i].fence == 0, h // it may have another token
+	// An answer that claims to have released something else is wrong. Without an answer there was no effect.
 	case !meant:
 		return !a.known, h
 	}

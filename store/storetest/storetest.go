@@ -210,6 +210,7 @@ func (b *testBench) passTime(d time.Duration) {
 	if d <= 0 {
 		return
 	}
+	// The servers' clock need not be that of the test, so that it does not simply sleep.
 	cmd := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: d}
 	if got, err := b.at(0).gate.Do(b.Context(), keyOf(gatehouse.Event, "time"), cmd); err != nil ||
 		got.Outcome != gatehouse.Refused {

@@ -64,8 +64,6 @@ func worthlessIsForgotten(b *testBench) {
 func listsInOrder(b *testBench) {
 	var want []string
 	for i := range 40 {
-		// Names that are prefixes of each other, and events between the locks: an order by length or a mixed
-		// listing shows.
 		name := strings.Repeat("n", i%3+1) + fmt.Sprint("/", i)
 		b.at(i).want(keyOf(gatehouse.Lock, name), acquireOne("a", 1), gatehouse.Granted)
 		b.at(i).want(keyOf(gatehouse.Event, name+"e"), commandBy(gatehouse.OpSend, ""), gatehouse.Granted)
@@ -146,7 +144,6 @@ func (b *testBench) inTurn(key gatehouse.Key, lines []chan gateReply) {
 	b.Helper()
 	last := uint64(0)
 	for i := range lines {
-		// All that wait are checked before each release, so that an early grant is blamed on the right step.
 		for j := i; j < len(lines); j++ {
 			b.wantNoReply(fmt.Sprint("waiter ", j+1, " while ", i, " holds"), lines[j])
 		}
@@ -182,7 +179,6 @@ func givingUpLeavesNothing(b *testBench) {
 	b.at(1).wantGranted(key, commandBy(gatehouse.OpRelease, "a"))
 	b.waitReply("who waits behind one who left", second, gatehouse.Granted)
 	b.wantNoReply("who left", first)
-	// A context that ends: the call must return, and its ticket must not stay in the line.
 	ctx, cancel := context.WithTimeout(b.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
@@ -220,7 +216,6 @@ func deleteIsTold(b *testBench) {
 			b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
 		}
 		var lines []chan gateReply
-		// Nine waiters over up to three servers, so that each has several of them.
 		for i := range 9 {
 			if kind == gatehouse.Lock {
 				cmd = waitForever(acquireOne(fmt.Sprint(i), 1))
@@ -258,7 +253,6 @@ func barrierOpens(b *testBench) {
 	for i, line := range append(lines, last) {
 		b.waitReply(fmt.Sprint("waiter ", i, " at a barrier"), line, gatehouse.Granted)
 	}
-	// A barrier opens once. Who comes later gets a conflict, not a second round.
 	b.at(0).want(key, gatehouse.Command{Op: gatehouse.OpWait, Size: 5}, gatehouse.Conflict)
 }
 
@@ -306,7 +300,6 @@ func manyAtOnce(b *testBench) {
 				n := b.at(i + j)
 				holder := fmt.Sprint(i)
 				cmd := acquireOne(holder, 2)
-				// A third of the calls does not wait, so that refusals are part of the history too.
 				cmd.MaxWait = time.Duration(j%3) * 20 * time.Millisecond
 				key := keyOf(gatehouse.Semaphore, "many")
 				// A hold that is not released would refuse all later calls, and the rest of the history would
@@ -390,7 +383,6 @@ func deadServerLeavesNothing(b *testBench) {
 	dead.startWaiting(barrier, wait)
 	line, _ := b.at(0).startWaiting(lock, waitForever(acquireOne("c", 1)))
 	dead.kill()
-	// The dead server is closed at the end of the test with the others, but gets no more commands.
 	b.nodes, b.dead = slices.Delete(b.nodes, 1, 2), append(b.dead, dead)
 	start := time.Now()
 	b.at(0).want(lock, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)

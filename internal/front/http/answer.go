@@ -98,6 +98,7 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 // denialOf returns the problem that answers any outcome other than a grant.
 func (r *responder) denialOf(d *gatehouse.Decision) problemDetails {
 	f := problemDetails{status: outcomeStatuses[d.Outcome], detail: r.denialText(d), code: d.Outcome.String()}
+	// Only a refusal is a matter of time or of configuration. Other outcomes keep their status.
 	if d.Outcome == gatehouse.Refused {
 		f.status = cmp.Or(r.refusalStatus, f.status)
 		f.violated = r.refusedPolicies(d)
@@ -188,6 +189,7 @@ func (r *responder) writeMessage(resp *fasthttp.Response, message string) {
 		return
 	}
 	resp.SetStatusCode(fasthttp.StatusNoContent)
+	// An event without a message has no header, instead of an empty one.
 	if message != "" {
 		resp.Header.Set(headerMessage, escaped)
 	}
@@ -265,6 +267,7 @@ func (f *problemDetails) writeTo(resp *fasthttp.Response, asJSON bool) {
 	if f.retryAfter > 0 {
 		setUintHeader(resp, fasthttp.HeaderRetryAfter, ceilSeconds(f.retryAfter))
 	}
+	// Text is the default, as in bouncer. A client has to ask for JSON.
 	if !asJSON {
 		writeText(resp, f.detail)
 		return

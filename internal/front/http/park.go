@@ -76,6 +76,7 @@ func (s *Server) parkConn(conn, hijacked net.Conn, gone func()) (*parkedConn, er
 		c.stopTimer()
 	}
 	p := &parkedConn{Conn: conn, server: s, readAhead: rest, charged: len(rest), onGone: gone}
+	// In the set before it is watched: a hang-up that is seen at once removes it again.
 	s.parkedConns.addConn(p)
 	if err := s.poller.watchConn(p); err != nil {
 		p.closeParked()
@@ -122,6 +123,7 @@ func (p *parkedConn) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	n := copy(b, p.readAhead)
 	p.readAhead = p.readAhead[n:]
+	// The bytes leave the budget when the last of them is read: the slice keeps its array until then.
 	if len(p.readAhead) == 0 {
 		p.readAhead = nil
 		p.releaseBudget()
@@ -222,6 +224,7 @@ func (p *parkedConn) closeParked() {
 		p.mu.Unlock()
 		return
 	}
+	// Set under the lock, so that of several callers only one closes the connection.
 	p.closed = true
 	if p.idleTimer != nil {
 		p.idleTimer.Stop()
@@ -269,6 +272,7 @@ func (l *parkedSet) drainConns(ctx context.Context) {
 			p.closeParked()
 		}
 	})
+	// Set only after the loop: the connections that are left wait for an answer.
 	l.mu.Lock()
 	empty := make(chan struct{})
 	if len(l.conns) == 0 {

@@ -209,6 +209,7 @@ func (w *waiter) onHangup() {
 
 // countWaiting records how long the request was in line. The time after until counts as handling again.
 func (w *waiter) countWaiting(until time.Duration) {
+	// A request for names is none for a controller, and has no metrics of an operation.
 	if w.list != nil {
 		return
 	}
@@ -227,6 +228,7 @@ func (w *waiter) writeAnswer() {
 	}
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
+	// The response is not that of the handler, so that headers for all answers are set here again.
 	forbidStoring(resp)
 	w.fillResponse(resp)
 	// The HTTP server does these when it writes a response. It has no part in this one.
@@ -273,6 +275,7 @@ func (w *waiter) sendAnswer(message []byte, last bool) {
 	sent, err := w.conn.writeNow(message)
 	if err == nil && sent < len(message) {
 		go func() {
+			// A parked connection has no write timeout of the HTTP server, hence a timer.
 			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.closeParked)
 			_, err := w.conn.Write(message[sent:])
 			stuck.Stop()
@@ -285,6 +288,7 @@ func (w *waiter) sendAnswer(message []byte, last bool) {
 
 // afterSending closes the connection or makes it idle, after its answer was written or could not be.
 func (w *waiter) afterSending(err error, last bool) {
+	// On every path, as the answer is in no memory of this server any more.
 	w.server.config.Budget.Release(w.charged)
 	switch {
 	case err != nil:
@@ -318,6 +322,7 @@ func (ws *answerWriters) enqueueWaiter(w *waiter) {
 	ws.mu.Lock()
 	ws.queue = append(ws.queue, w)
 	start := ws.busy < ws.maxBusy
+	// Outside the lock, which onDecision's callers must not hold longer than needed.
 	if start {
 		ws.busy++
 	}
