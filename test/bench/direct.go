@@ -61,7 +61,7 @@ func hotSerial(b *bench, all []contestant) ([]row, error) {
 		return nil, err
 	}
 	const what = "hot, one goroutine"
-	// Counted after the race, when whatever is made on first use has been made.
+	// A fresh limiter will do: AllocsPerRun calls it once before it counts.
 	note := fmt.Sprintf("allocations: %.0f", testing.AllocsPerRun(10_000, all[0].one()))
 	rows := []row{{what, results[0], results[1], nanoseconds, budget{most: 1.8},
 		"the floor: a compare-and-swap and a clock; " + note}}
