@@ -131,6 +131,7 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
+	// Only a debt needs version 3: servers that do not know it read all else.
 	enough := byte(2)
 	if l.totalDebt() > 0 {
 		enough = 3
@@ -149,6 +150,7 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	if c.version > 1 {
 		l.codeChunks(c, first)
 	}
+	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
 	if several && l.created == 0 {
 		c.failDecoding("several limits or reservations, but never used")
 	}
