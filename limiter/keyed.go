@@ -120,7 +120,7 @@ func (k *Keyed) peekNanos(key string, now, n int64) (d Decision) {
 	return d
 }
 
-// Delay returns how long it is until n of key may go, if nobody else takes anything meanwhile: 0 now,
+// Delay returns how long it is until n of key may go, if no one else takes anything meanwhile: 0 now,
 // [gatehouse.Forever] never. It takes nothing; Reserve does.
 func (k *Keyed) Delay(key string, n int64) time.Duration { return k.Peek(key, n).RetryAfter }
 

@@ -38,7 +38,7 @@ type keyShard struct {
 	_     [32]byte         // two parts in one cache line would be one lock to two cores
 }
 
-// newShards returns the parts of a table with so many keys.
+// newShards returns the parts of a table of maxKeys keys.
 func newShards(maxKeys int) []keyShard {
 	// One at least, also for a table of few keys.
 	parts := make([]keyShard, min(maxShards, 1+maxKeys/leastShardKeys))

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A Limiter lets through so many per interval. Make one with New. It is safe for use by many
+// A Limiter limits how many may pass per interval. Make one with New. It is safe for use by many
 // goroutines, which do not wait for one another.
 type Limiter struct {
 	tat atomic.Int64 // the theoretical arrival time
@@ -109,7 +109,7 @@ func (l *Limiter) peekNanos(now, n int64) Decision {
 	return d
 }
 
-// Delay returns how long it is until n may go, if nobody else takes anything meanwhile: 0 now,
+// Delay returns how long it is until n may go, if no one else takes anything meanwhile: 0 now,
 // [gatehouse.Forever] never. It takes nothing; Reserve does.
 func (l *Limiter) Delay(n int64) time.Duration { return l.Peek(n).RetryAfter }
 
@@ -156,7 +156,7 @@ func (l *Limiter) giveBack(r *Reservation, _ int64) {
 	}
 }
 
-// Wait returns nil as soon as n may go. They take the earliest place there is, so who waits is let
+// Wait returns nil as soon as n may go. They take the earliest place there is, so callers are let
 // through in the order of arrival. The error is of code [gatehouse.CodeTimeout] when ctx ends, at once
 // when its deadline comes before the place, and of code [gatehouse.CodeInvalid] when n can never go.
 // With an error nothing is taken, unless others wait behind: they were told times that count it in.

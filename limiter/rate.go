@@ -47,7 +47,7 @@ func (r Rate) check() error {
 	return nil
 }
 
-// idle is the theoretical arrival time of who has taken nothing, before any instant there is.
+// idle is the theoretical arrival time when nothing was taken, before any instant there is.
 const idle = math.MinInt64
 
 // A gcraParams is a rate made ready for the generic cell rate algorithm. The state it works on is one number,
@@ -137,7 +137,7 @@ type Decision struct {
 	// Remaining is how many more of that could pass now.
 	Remaining int64
 
-	// RetryAfter is how long it is until they could go, if nobody else takes anything meanwhile: 0 when
+	// RetryAfter is how long it is until they could go, if no one else takes anything meanwhile: 0 when
 	// Allowed, [gatehouse.Forever] when they never can.
 	RetryAfter time.Duration
 

@@ -20,7 +20,7 @@ type Reservation struct {
 
 // An owner is what a reservation was made with.
 type owner interface {
-	// giveBack takes the reservation back, as far as nobody relies on it.
+	// giveBack takes the reservation back, as far as no later caller relies on it.
 	giveBack(r *Reservation, now int64)
 }
 

@@ -20,7 +20,7 @@ type Addresses struct {
 const prefixBits = 64
 
 // Enter counts a connection from an address, unless that is the zero address. It reports false, and counts
-// nothing, when there are too many. Whoever entered has to leave.
+// nothing, when there are too many. Each connection that entered has to leave.
 func (a *Addresses) Enter(from netip.Addr) bool {
 	if !from.IsValid() || a.Most <= 0 {
 		return true

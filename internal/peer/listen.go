@@ -63,7 +63,7 @@ func hasAddress(ctx context.Context, host string) bool {
 	if err != nil {
 		return false
 	}
-	_ = listener.Close() // nobody has heard of it
+	_ = listener.Close() // no client knows of it
 	return true
 }
 
@@ -111,7 +111,7 @@ func (j *joinedListener) acceptAll() {
 	}()
 }
 
-// acceptFrom hands on what one of the listeners gets. After a failure it goes on when somebody asks again.
+// acceptFrom hands on what one of the listeners gets. After a failure it goes on at the next Accept.
 func (j *joinedListener) acceptFrom(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()

@@ -1,4 +1,4 @@
-// Package peer is what the doors do alike with the other end of a connection.
+// Package peer is what all listeners do alike with the other end of a connection.
 package peer
 
 import (

@@ -17,10 +17,10 @@ type connection struct {
 	*net.TCPConn
 	cmd   gatehouse.Command
 	text  [16]byte      // of the answer
-	input [64]byte      // of what nobody looks at
+	input [64]byte      // of what is read and dropped
 	began time.Duration // by the clock of the metrics
 
-	// Of the lot.
+	// Of the registry.
 	prev, next *connection
 	round      uint64
 	drained    bool
@@ -83,7 +83,7 @@ func (s *Server) writeDelay(c *connection, delay time.Duration, outcome gatehous
 	return err == nil
 }
 
-// drainInput reads what the client sends until it hangs up or the lot has had enough of it: closing a
+// drainInput reads what the client sends until it hangs up or the registry closes it: closing a
 // connection that has unread input sends a reset, which can destroy the answer on its way.
 func (s *Server) drainInput(c *connection) {
 	if !s.registry.addDrained(c) {
@@ -130,7 +130,7 @@ func (s *Server) waitInLine(c *connection) {
 	}
 }
 
-// An lineResult is what the gate says to those in line.
+// A lineResult is what the gate says to those in line.
 type lineResult struct {
 	decision gatehouse.Decision
 	err      error

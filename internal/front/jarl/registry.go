@@ -31,7 +31,7 @@ const (
 )
 
 // addDrained lets a connection in, and has the oldest closed if that makes one too many. It reports false
-// when the lot is closed.
+// when the registry is closed.
 func (l *connRegistry) addDrained(c *connection) bool {
 	l.mu.Lock()
 	if l.closed {
@@ -126,7 +126,7 @@ func (l *connRegistry) takeDrained() []*net.TCPConn {
 	return all
 }
 
-// addWaiting notes a connection that waits in line. It reports false when the lot is closed.
+// addWaiting notes a connection that waits in line. It reports false when the registry is closed.
 func (l *connRegistry) addWaiting(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +144,7 @@ func (l *connRegistry) removeWaiting(c *connection) {
 	delete(l.waiting, c)
 }
 
-// closeAllConns closes all connections, and lets nobody in any more.
+// closeAllConns closes all connections, and adds no more.
 func (l *connRegistry) closeAllConns() {
 	l.mu.Lock()
 	// Set before the lists are emptied: a connection added in between would be missed.

@@ -14,8 +14,8 @@ const (
 	longest     = 9_999_999 * time.Second
 )
 
-// appendSeconds appends a delay in seconds: 0.0 for none, otherwise rounded up, so that nobody comes too
-// early.
+// appendSeconds appends a delay in seconds: 0.0 for none, otherwise rounded up, so that no client calls
+// too early.
 func appendSeconds(text []byte, delay time.Duration) []byte {
 	if delay <= 0 {
 		return append(text, "0.0"...)

@@ -151,7 +151,7 @@ func (s *session) clientList(args [][]byte) {
 	})
 }
 
-// A clientRecord client is what CLIENT LIST tells about one connection.
+// A clientRecord is what CLIENT LIST tells about one connection.
 type clientRecord struct {
 	number int64
 	client netip.AddrPort

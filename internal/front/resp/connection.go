@@ -13,7 +13,7 @@ const compatible = "7.2.0"
 // connectionCommands are those about the connection itself.
 func connectionCommands() []*command {
 	const group = "connection"
-	// The flags are those that Redis has for these commands.
+	// The flags follow Redis; those for scripts and replicas are left out.
 	return []*command{
 		{"PING", -1, []string{fast}, false, group, "[message]",
 			"Answers PONG, or its argument.", (*session).answerPing},

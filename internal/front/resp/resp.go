@@ -85,8 +85,8 @@ type Config struct {
 	// complaint of the server's own.
 	Unaccepted *peer.Complaint
 
-	// IdleTimeout is how long a connection may stay without a command, and at most twice as long; 0 is for
-	// ever. One that waits for an answer is not idle.
+	// IdleTimeout is how long a connection may stay without a command, and at most twice as long; 0 means
+	// forever. One that waits for an answer is not idle.
 	IdleTimeout time.Duration
 
 	// Now is the clock by which connections share an event loop; nil shares by the number of commands alone.
