@@ -71,6 +71,7 @@ func buildEtcd(path string) error {
 	defer func() { _ = os.Remove(unfinished) }() // it is gone when all went well
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", unfinished, etcdPackage)
 	cmd.Dir = folder
+	// The program runs on this machine, also when the tests are built for another system.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=", "GOARCH=")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build in %s: %w\n%s", folder, err, output)

@@ -87,6 +87,7 @@ func openCluster(binary, folder string, members int) (*Cluster, error) {
 	for n, m := range c.members {
 		m.cluster = strings.Join(all, ",")
 		if err := m.startProcess(); err != nil {
+			// Only those that were started can be killed.
 			c.members = c.members[:n]
 			c.End()
 			return nil, err
@@ -95,6 +96,7 @@ func openCluster(binary, folder string, members int) (*Cluster, error) {
 	// They become ready together, once a majority has elected a leader.
 	end := time.After(patience)
 	for _, m := range c.members {
+		// Another process may have taken its port: then it exits at once.
 		select {
 		case <-m.log.ready:
 			continue
@@ -165,6 +167,7 @@ func (c *Cluster) Restart(tb testing.TB, member int) {
 // Again is Restart outside of a test.
 func (c *Cluster) Again(member int) error {
 	m := c.members[member]
+	// A second process would fail on the same ports and data.
 	if m.isRunning() {
 		return fmt.Errorf("etcd %s runs, want it killed or stopped first", m.name)
 	}
@@ -186,6 +189,7 @@ func (c *Cluster) Save(tb testing.TB, member int) (restore func()) {
 		}
 	}
 	replace(backup, folder)
+	// The member must be stopped by then, as etcd keeps its files open.
 	return func() {
 		tb.Helper()
 		replace(folder, backup)
@@ -214,6 +218,7 @@ func (c *Cluster) Healthy(tb testing.TB) {
 				}
 				return nil
 			})
+			// Not left to the end of the test, as this is called many times in one.
 			_ = client.Close()
 		}
 	}
@@ -224,6 +229,7 @@ func (c *Cluster) Leader(tb testing.TB) int {
 	tb.Helper()
 	client, leader := c.Client(tb), -1
 	retryUntilAnswered(tb, func(ctx context.Context) error {
+		// Each member is asked about itself: others may still name a leader that is gone.
 		for n, m := range c.members {
 			if m.isRunning() && isLeader(ctx, client, m) {
 				leader = n
@@ -248,6 +254,7 @@ func (c *Cluster) MoveLeader(tb testing.TB, to int) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
+	// The leader knows members by their ids, which their statuses show.
 	status, err := c.Client(tb).Status(ctx, c.members[to].client)
 	if err != nil {
 		tb.Fatal(err)
@@ -267,6 +274,7 @@ func (c *Cluster) MoveLeader(tb testing.TB, to int) {
 func retryUntilAnswered(tb testing.TB, question func(ctx context.Context) error) {
 	tb.Helper()
 	await.True(tb, "etcd answers", func() bool {
+		// Short for each try: one that meets no leader must not take all the time there is.
 		ctx, cancel := context.WithTimeout(tb.Context(), requestTimeout)
 		defer cancel()
 		return question(ctx) == nil

@@ -34,6 +34,7 @@ const (
 func NewLink(tb testing.TB, cluster *Cluster) *Link {
 	tb.Helper()
 	l := &Link{open: make(map[net.Conn]bool), free: make(chan struct{})}
+	// A new link carries, and nothing waits on it.
 	close(l.free)
 	var all sync.WaitGroup
 	for _, target := range cluster.Endpoints() {
@@ -80,6 +81,7 @@ func (l *Link) Taken() int {
 func (l *Link) setMode(m linkMode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// A link that hangs already keeps its channel: data are waiting on it.
 	if l.mode == carries {
 		l.free = make(chan struct{})
 	}
@@ -91,6 +93,7 @@ func (l *Link) setMode(m linkMode) {
 func (l *Link) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// free is closed already while the link carries.
 	if l.mode != carries {
 		l.mode = carries
 		close(l.free)

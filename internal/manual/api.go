@@ -62,6 +62,7 @@ func (m *Manual) renderAPI() (Page, error) {
 	shown := apiPage{About: strings.Split(openapi.About(), "\n\n")}
 	for _, tag := range m.api.Tags {
 		t := apiTag{Tag: tag}
+		// Capacity and the server's own pages have no page of a controller.
 		if s := m.sources["docs/controllers/"+tag.Name+".md"]; s != nil {
 			t.Page = relativeLink(apiURL, s.url)
 		}

@@ -80,6 +80,7 @@ func (m *Manual) newFrame(url string, headings []heading) pageFrame {
 // linksBelow returns links to the pages listed below an index. shown reports that the page at url is one of
 // them.
 func (m *Manual) linksBelow(index *pageSource, url string) (steps []pageLink, shown bool) {
+	// In the order of the tree, as the map of sources has none.
 	for _, s := range m.order {
 		if s.index == index {
 			steps = append(steps, pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url})
@@ -112,6 +113,7 @@ func (m *Manual) renderSource(s *pageSource) (Page, error) {
 
 // executeTemplate returns the page that a template makes of the frame.
 func (f *pageFrame) executeTemplate(name string) (Page, error) {
+	// Parsed anew for each page, which is rendered only once.
 	templates, err := parseLayout()
 	if err != nil {
 		return Page{}, fmt.Errorf("reading the layout of the documentation: %w", err)

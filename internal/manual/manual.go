@@ -79,6 +79,7 @@ func New() (*Manual, error) {
 // Page returns the page at a path below the root of the manual, which itself is "". ok is false where there
 // is none.
 func (m *Manual) Page(url string) (p Page, ok bool, err error) {
+	// The map is not changed after New, so it needs no lock.
 	page := m.pages[url]
 	if page == nil {
 		return Page{}, false, nil
@@ -95,6 +96,7 @@ func renderOnce(render func() (Page, error)) func() (Page, error) {
 		if err != nil {
 			return Page{}, err
 		}
+		// The tag is that of the plain body, so that both forms share it.
 		hash := fnv.New64a()
 		_, _ = hash.Write(p.Body) // never fails
 		p.Tag = `"` + strconv.FormatUint(hash.Sum64(), 36) + `"`
@@ -155,6 +157,7 @@ func (m *Manual) readFolder(files fs.FS, folder string) error {
 		if err != nil {
 			return err
 		}
+		// The folder is part of a source's name, as links are relative to files of the repository.
 		switch path.Ext(name) {
 		case ".md":
 			m.addSource(path.Join(folder, name), text)

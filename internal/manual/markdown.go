@@ -82,6 +82,7 @@ func rawHTML(markup string) ast.Node {
 // resolveLink returns where a link of a page leads in the manual.
 func (m *Manual) resolveLink(from *pageSource, to string) string {
 	if rest, ok := strings.CutPrefix(to, localServer); ok {
+		// The manual itself is below docs/.
 		if page, ok := strings.CutPrefix(rest, "docs/"); ok {
 			return relativeLink(from.url, page)
 		}
@@ -92,6 +93,7 @@ func (m *Manual) resolveLink(from *pageSource, to string) string {
 	}
 	// What is left is a path in the repository, relative to the file of the page.
 	file, anchor, _ := strings.Cut(to, "#")
+	// Without an anchor there must be no # at the end.
 	if anchor != "" {
 		anchor = "#" + anchor
 	}
@@ -125,6 +127,7 @@ func plainText(node ast.Node, source []byte) string {
 		switch n := n.(type) {
 		case *ast.Text:
 			words.Write(n.Segment.Value(source))
+			// A line break in the source separates words.
 			if n.SoftLineBreak() {
 				words.WriteByte(' ')
 			}
@@ -147,6 +150,7 @@ func anchorID(words string, seen map[string]int) string {
 		}
 		return -1
 	}, words)
+	// The first heading has the plain id, the second -1.
 	seen[id]++
 	if n := seen[id]; n > 1 {
 		return fmt.Sprintf("%s-%d", id, n-1)

@@ -32,6 +32,7 @@ func (m *Manual) addIndex(folder, label string) {
 // pagesInside returns the pages of a folder, in the order of their files.
 func (m *Manual) pagesInside(folder string) (all []*pageSource) {
 	for file, s := range m.sources {
+		// The index does not list itself.
 		if path.Dir(file) == folder && path.Base(file) != "README.md" {
 			all = append(all, s)
 		}
@@ -68,6 +69,7 @@ func (m *Manual) buildTree() {
 			m.addToSection(rest, s)
 		}
 	}
+	// No empty section when the home page lists all.
 	if len(rest.pages) > 0 {
 		m.tree = append(m.tree, rest)
 	}
@@ -111,6 +113,7 @@ func (m *Manual) allSources() (all []*pageSource) {
 
 // firstLink returns the first link below a node, nil if there is none.
 func firstLink(node ast.Node) (found *ast.Link) {
+	// The other links of an item are part of its text.
 	walkNodes(node, func(n ast.Node) {
 		if link, ok := n.(*ast.Link); ok && found == nil {
 			found = link

@@ -84,6 +84,7 @@ func New() (*Document, error) {
 	// An operation may not refer to a parameter that is not described.
 	for _, op := range d.Operations {
 		for _, name := range op.Parameters {
+			// A lookup of an unknown name gives a parameter without a name.
 			if d.parameters[name].Name == "" {
 				return nil, fmt.Errorf("components.json lacks parameter %s of %s", name, op.ID)
 			}
@@ -180,6 +181,7 @@ func (op *Operation) jsonObject() operationObject {
 		o.Parameters = append(o.Parameters, refTo("parameters", name))
 	}
 	for _, r := range op.Responses {
+		// Statuses are strings in OpenAPI, so the map needs no order of its own: JSON sorts it.
 		o.Responses[fmt.Sprint(r.Status)] = refTo("responses", r.Component)
 	}
 	if op.Body != nil {

@@ -70,6 +70,7 @@ const always = " 400 Invalid 403 Forbidden 503 Unavailable"
 
 func parseResponses(answers string) (all []Response) {
 	words := strings.Fields(answers)
+	// Two words for each: the status and the component.
 	for i := 0; i+1 < len(words); i += 2 {
 		status, _ := strconv.Atoi(words[i]) // 0 is found by a test
 		all = append(all, Response{status, words[i+1]})
@@ -208,6 +209,7 @@ func kindOperations() (all []Operation) {
 // need to be.
 func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
 	get := kindOperation(kind, op, "get", "/v1/"+kind.String()+"/{name}/"+op.String())
+	// GET is safe to repeat for these.
 	switch op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats:
 		return []Operation{get}
@@ -228,6 +230,7 @@ func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Oper
 	if !strings.Contains(m.answers, "200 ") {
 		m.answers += " 200 Decided"
 	}
+	// The first response must be one of success, so the common errors come last.
 	return Operation{
 		ID: op.String() + upperFirst(kind.String()), Tag: kind.String(), Method: verb, Path: path,
 		Summary: m.summary, Description: m.description,
@@ -242,6 +245,7 @@ func replyParameters(op gatehouse.Op, m operationText) []string {
 	if op == gatehouse.OpStats {
 		return nil
 	}
+	// Only a request that can be refused can choose the status of a refusal.
 	if strings.Contains(m.answers, "408 ") {
 		return []string{"refusal", "details"}
 	}
@@ -272,6 +276,7 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 		return []string{"key", "fence"}
 	case gatehouse.OpRenew:
 		return []string{"key", "expires", "fence"}
+	// A barrier has to know how many must come.
 	case gatehouse.OpWait:
 		if kind == gatehouse.Barrier {
 			return []string{"size", "maxwait"}
@@ -304,5 +309,6 @@ func limitParameters(kind gatehouse.Kind) []string {
 	case gatehouse.Pace:
 		all = append(all, "modeOfPace", "guard")
 	}
+	// Every limiter has these two.
 	return append(all, "limits", "zone")
 }

@@ -32,6 +32,7 @@ func StartSentinel(tb testing.TB, name string, master *Server) *Server {
 	config := filepath.Join(tb.TempDir(), "sentinel.conf")
 	text := fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 1\nsentinel down-after-milliseconds %[1]s 300\n"+
 		"sentinel failover-timeout %[1]s 3000\n", name, host, port)
+	// A file and not options: a sentinel rewrites it with what it learns.
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -54,8 +55,10 @@ func StartCluster(tb testing.TB, masters int, arguments ...string) []*Server {
 	nodes := make([]*Server, masters)
 	for i := range nodes {
 		nodes[i] = StartNode(tb, arguments...)
+		// By multiples, so that the ranges meet without a gap also when the slots do not divide evenly.
 		first, last := i*clusterSlots/masters, (i+1)*clusterSlots/masters-1
 		nodes[i].CLI(tb, "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(first), fmt.Sprint(last))
+		// Each node needs an epoch of its own, and it can be set only before they meet.
 		nodes[i].CLI(tb, "CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
 	}
 	// The others learn of each other by gossip. All must know all before a client asks one of them.
@@ -74,6 +77,7 @@ func StartCluster(tb testing.TB, masters int, arguments ...string) []*Server {
 // StartNode starts a server that may join a cluster. It takes another for dead after a second.
 func StartNode(tb testing.TB, arguments ...string) *Server {
 	tb.Helper()
+	// By default the bus is 10000 above the port for clients, which may be taken or too high.
 	bus, err := freeport.Next()
 	if err != nil {
 		tb.Fatal(err)
@@ -88,6 +92,7 @@ func StartNode(tb testing.TB, arguments ...string) *Server {
 // Meet joins the cluster of another node.
 func (s *Server) Meet(tb testing.TB, other *Server) {
 	tb.Helper()
+	// The bus is at a port of its own here, and not 10000 above that for clients.
 	host, port := other.hostPort(tb)
 	_, bus, _ := strings.Cut(other.CLI(tb, "CONFIG", "GET", "cluster-port"), "\n")
 	s.CLI(tb, "CLUSTER", "MEET", host, port, bus)

@@ -43,6 +43,7 @@ func StartProxy(tb testing.TB, target string, seed uint64) *Proxy {
 		conns:  make(map[net.Conn]bool), closed: make(chan struct{}),
 	}
 	p.running.Go(p.acceptConns)
+	// Also when the test fails, or acceptConns would be left over.
 	tb.Cleanup(p.closeProxy)
 	return p
 }
@@ -71,6 +72,7 @@ func (p *Proxy) Lost() int {
 
 func (p *Proxy) closeProxy() {
 	_ = p.listener.Close()
+	// Before the connections: acceptConns may still add one, and closes it when it sees this.
 	close(p.closed)
 	p.mu.Lock()
 	for c := range p.conns {
@@ -93,6 +95,7 @@ func (p *Proxy) acceptConns() {
 			_ = near.Close()
 			continue
 		}
+		// Added before they are copied, so that Switch and the end of the test find them.
 		p.addConns(near, far)
 		p.running.Go(func() {
 			defer p.dropConns(near, far)
@@ -130,6 +133,7 @@ func (p *Proxy) addConns(conns ...net.Conn) {
 func (p *Proxy) dropConns(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Both copies of a connection do this. Closing twice does no harm.
 	for _, c := range conns {
 		_ = c.Close()
 		delete(p.conns, c)
@@ -159,6 +163,7 @@ func (p *Proxy) forwardReplies(near io.Writer, far io.Reader) {
 			break
 		}
 		delay, lost := p.drawFault()
+		// The connection ends too: its client would take the next answer for the lost one.
 		if lost {
 			break
 		}
@@ -207,6 +212,7 @@ func (p *Proxy) Switch(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
+	// Clients must connect again, and so reach the new server.
 	for c := range p.conns {
 		_ = c.Close()
 	}

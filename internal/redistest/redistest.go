@@ -50,6 +50,7 @@ func Start(tb testing.TB, arguments ...string) *Server {
 
 // Open starts a server outside of a test. Kill ends it.
 func Open(arguments ...string) (s *Server, err error) {
+	// The port is free when it is found, but another process may take it before Redis does.
 	for range openAttempts {
 		var address string
 		address, err = freeport.Next()
@@ -70,6 +71,7 @@ func (s *Server) startProcess() error {
 	if err != nil {
 		return err
 	}
+	// The caller's arguments come last: of an option that is given twice, the last one counts.
 	arguments := append([]string{
 		"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", os.TempDir(),
 	}, s.arguments...)
@@ -105,6 +107,7 @@ func (s *Server) followOutput(output io.Reader, ready chan<- struct{}, said chan
 	var text strings.Builder
 	waiting := true
 	for lines := bufio.NewScanner(output); lines.Scan(); {
+		// All of it is kept, as an error shows it.
 		text.WriteString(lines.Text() + "\n")
 		if waiting && isReady(lines.Text()) {
 			waiting = false // it says so for each kind of connection
@@ -124,6 +127,7 @@ func isReady(line string) bool {
 // Kill ends the server at once, as a crash would. What it held is gone.
 func (s *Server) Kill() {
 	s.sendSignal(syscall.SIGKILL)
+	// Its port is free only when it is gone.
 	<-s.exited
 }
 

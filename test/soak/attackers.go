@@ -48,6 +48,7 @@ func playAttackers(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("reading the plan: %w", err)
 	}
+	// The pattern has come through a pipe, so it is compiled again.
 	only, err := regexp.Compile(p.Only)
 	if err != nil {
 		return err
@@ -75,6 +76,7 @@ func playAttackers(in io.Reader, out io.Writer) error {
 	tell := time.NewTicker(time.Second)
 	defer tell.Stop()
 	for awaitTick(ctx, tell) {
+		// The soak no longer reads, so there is nothing left to attack for.
 		if err := say.Encode(progressOf(tallies)); err != nil {
 			cease()
 		}
@@ -109,6 +111,7 @@ func startAttackers(ctx context.Context, s *attackedServer, c soakConfig) (*atta
 	}
 	a := &attackerProcess{ended: make(chan struct{})}
 	a.process = exec.CommandContext(ctx, self)
+	// On few cores the attackers would otherwise take the time of the honest clients.
 	if c.judge {
 		a.process = exec.CommandContext(ctx, "nice", "-n", "19", self)
 	}
@@ -136,6 +139,7 @@ func (a *attackerProcess) readProgress(output io.Reader) {
 	defer close(a.ended)
 	for decoder := json.NewDecoder(output); ; {
 		var now []progress
+		// The end of the output is the end of the process.
 		if err := decoder.Decode(&now); err != nil {
 			return
 		}
@@ -158,14 +162,17 @@ func (a *attackerProcess) lastProgress() []progress {
 // allBegun reports whether each attack was made at least once.
 func (a *attackerProcess) allBegun() bool {
 	all := a.lastProgress()
+	// Without any progress yet, no attack has begun.
 	return len(all) > 0 && !slices.ContainsFunc(all, func(p progress) bool { return p.Steps == 0 })
 }
 
 // stopAttacks ends the attack. What they hold is closed with their process.
 func (a *attackerProcess) stopAttacks() error {
 	err := a.input.Close()
+	// Attackers that do not end in time are killed, so that the soak ends too.
 	timer := time.AfterFunc(patience, func() { _ = a.process.Process.Kill() })
 	defer timer.Stop()
+	// All output is read before Wait, which closes the pipe.
 	<-a.ended
 	return errors.Join(err, a.process.Wait())
 }

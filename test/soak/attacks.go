@@ -152,6 +152,7 @@ func attackLists(f *attackField) {
 		f.tally.recordStep(err)
 		return
 	}
+	// The answers are not read: only the names matter here.
 	for i := range f.scaleNumber(1000) {
 		_, err = fmt.Fprintf(conn, "GH.SEND event/%s%04d\r\n", name, i)
 	}
@@ -163,6 +164,7 @@ func attackLists(f *attackField) {
 // attackFraming sends requests whose end is not clear.
 func attackFraming(f *attackField) {
 	const head = "POST /v1/capacity/get HTTP/1.1\r\nHost: localhost\r\n"
+	// What follows the odd part would count or release something if the server took it for a second request.
 	odd := []string{
 		head + "Transfer-Encoding: chunked\r\n\r\n1fzz\r\n",
 		head + "Transfer-Encoding: chunked\r\n\r\n0junk\r\n\r\n" +

@@ -16,6 +16,7 @@ import (
 
 // http2Frame is a frame of HTTP/2.
 func http2Frame(kind, flags byte, stream uint32, payload string) string {
+	// The length has 3 bytes, so the first of 4 is cut off.
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:] // #nosec G115 -- short
 	head = append(head, kind, flags)
 	return string(binary.BigEndian.AppendUint32(head, stream)) + payload
@@ -45,6 +46,7 @@ func openStream(stream uint32) string {
 func openStreams(n uint32) string {
 	var text strings.Builder
 	for i := range n {
+		// Streams that a client opens have odd numbers.
 		text.WriteString(openStream(2*i + 1))
 	}
 	return text.String()
@@ -55,12 +57,13 @@ func halfMessages(n uint32) string {
 	var text strings.Builder
 	for i := range n {
 		text.WriteString(openStream(2*i + 1))
+		// The length is almost 1 MiB, of which 8 KiB come.
 		text.WriteString(http2Frame(frameData, 0, 2*i+1, "\x00\x00\x0f\xff\x00"+strings.Repeat("x", 8<<10)))
 	}
 	return text.String()
 }
 
-// attackLeases asks for leases on ever new resources under ever new names.
+// attackLeases asks for leases on many resources under ever new names.
 func attackLeases(f *attackField) {
 	conn, err := grpc.NewClient(f.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -69,6 +72,7 @@ func attackLeases(f *attackField) {
 	}
 	defer func() { _ = conn.Close() }()
 	client := doormanpb.NewCapacityClient(conn)
+	// Each round is another client on the same resources, so that their leases grow in number.
 	for round := 0; !f.hasEnded(); round++ {
 		request := &doormanpb.GetCapacityRequest{ClientId: new(fmt.Sprintf("client%d", round))}
 		for i := range f.scaleNumber(500) {

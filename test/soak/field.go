@@ -23,6 +23,7 @@ type attackCount struct {
 // recordStep counts a step. An error is no fault of the server: to be cut off is what an attacker can expect.
 func (t *attackCount) recordStep(err error) {
 	t.done.Add(1)
+	// At its end an attack cancels what it is doing. That is no error.
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.failed.Add(1)
 		text := err.Error()
@@ -68,6 +69,7 @@ func (f *attackField) pauseFor(d time.Duration) bool {
 func shrinkReceiveBuffer(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
+		// Small, so that unread answers soon stay in the buffers of the server.
 		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2304)
 	})
 	return errors.Join(err, failed)
@@ -93,6 +95,7 @@ func (f *attackField) occupyConns(address string, conns int, send string, stay t
 		for range f.scaleNumber(conns) {
 			conn, err := f.dialNarrow(address)
 			if err == nil {
+				// The server may stop reading. Then the write must not last longer than the stay.
 				_ = conn.SetWriteDeadline(time.Now().Add(stay))
 				_, err = io.WriteString(conn, send)
 				open = append(open, conn)
@@ -129,6 +132,7 @@ func (f *attackField) dripOnce(address, begin, piece string) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	// It goes on until the server cuts the connection off, which is what is expected.
 	for _, err = io.WriteString(conn, begin); err == nil; _, err = io.WriteString(conn, piece) {
 		if !f.pauseFor(time.Second) {
 			return nil
@@ -144,14 +148,18 @@ func (f *attackField) pourBatches(address string, pause time.Duration, batch fun
 		conn, err := f.dialNarrow(address)
 		if err != nil {
 			f.tally.recordStep(err)
+			// A server that is full refuses connections. Dialing all the time would only keep this process
+			// busy.
 			f.pauseFor(time.Second)
 			continue
 		}
+		// Read apart: writing would block once unread answers fill the buffers.
 		go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
 		for err == nil && !f.hasEnded() {
 			_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 			_, err = io.WriteString(conn, batch(round))
 			f.tally.recordStep(err)
+			// Rounds go on over connections: their names must stay new.
 			round++
 			f.pauseFor(pause)
 		}

@@ -82,6 +82,7 @@ func holdPath(i int) string {
 // acquireHolds takes the holds, which must all be granted.
 func (h *honestClients) acquireHolds(ctx context.Context) error {
 	for i := range 2 * holds {
+		// Without an end: a hold that is gone later was lost and has not expired.
 		status, text := h.getPath(ctx, holdPath(i)+"/acquire?key=honest&expires=0&maxwait=0")
 		if status != http.StatusOK {
 			return fmt.Errorf("acquiring %s: %d %s", holdPath(i), status, text)
@@ -131,12 +132,14 @@ func awaitTick(ctx context.Context, pace *time.Ticker) bool {
 }
 
 func (h *honestClients) countOnce(ctx context.Context, begin time.Time) {
+	// Not cut short by the end of the run: its outcome would be unknown for no fault of the server.
 	status, _ := h.getPath(context.WithoutCancel(ctx), "counter/soak/count")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch status {
 	case http.StatusOK:
 		h.counted++
+	// Other errors say that nothing was counted.
 	case 0:
 		h.unsure++
 	}
@@ -152,6 +155,7 @@ func (h *honestClients) askLimiter(ctx context.Context, begin time.Time) {
 	if status == http.StatusNoContent || status == http.StatusOK {
 		h.grants = append(h.grants, requestSpan{begin, time.Now()})
 	}
+	// A refusal is a decision like a grant, so its latency counts too.
 	h.recordLatency(begin, status, http.StatusOK, http.StatusNoContent, http.StatusRequestTimeout)
 }
 
@@ -169,6 +173,7 @@ func (h *honestClients) renewHold(ctx context.Context, begin time.Time, i int) {
 	status, text := h.getPath(context.WithoutCancel(ctx), holdPath(i)+"/renew?key=honest&expires=0")
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	// Only these say that the hold is gone. A server that is full answers 503, and that is no loss.
 	if status == http.StatusConflict || status == http.StatusNotFound {
 		h.lost = append(h.lost, holdPath(i)+": "+strings.TrimSpace(text))
 	}
@@ -178,6 +183,7 @@ func (h *honestClients) renewHold(ctx context.Context, begin time.Time, i int) {
 
 // recordLatency notes how long an answer took, or that it was none. The caller has locked.
 func (h *honestClients) recordLatency(begin time.Time, status int, wanted ...int) {
+	// A refusal for lack of room is fast and would flatter the latency, so it is counted apart.
 	switch took := time.Since(begin); {
 	case !slices.Contains(wanted, status):
 		h.unserved["HTTP "+strconv.Itoa(status)]++
@@ -215,6 +221,7 @@ func (h *honestClients) callRESP(ctx context.Context) {
 			line, err = answers.ReadString('\n')
 		}
 		if err != nil {
+			// A late answer would be taken for that of the next command.
 			_ = conn.Close()
 			conn = nil
 			h.recordFailure("RESP answer")
@@ -238,6 +245,7 @@ func (h *honestClients) recordRESP(begin time.Time, line string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	status := http.StatusOK
+	// What is neither of these is a refusal, which is a decision as well.
 	switch {
 	case strings.HasPrefix(line, "+OK"):
 		h.grants = append(h.grants, requestSpan{begin, time.Now()})
@@ -261,6 +269,7 @@ func encodeRESP(words ...string) string {
 // checkGranted asks for all that was granted, after the attack.
 func (h *honestClients) checkGranted(ctx context.Context) error {
 	for i := range 2 * holds {
+		// The attack is over, so 503 is no excuse now.
 		status, text := h.getPath(ctx, holdPath(i)+"/renew?key=honest&expires=0")
 		if status != http.StatusOK && status != http.StatusNoContent {
 			h.lost = append(h.lost, fmt.Sprintf("%s: %d %s", holdPath(i), status, strings.TrimSpace(text)))

@@ -34,6 +34,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := runCommand(ctx, os.Args[1:], os.Stdout)
+	// Not deferred: os.Exit runs no deferred calls.
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -73,6 +74,7 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return nil
 	}
+	// The attackers compile it again. A mistake is reported here, before the build.
 	if _, err := regexp.Compile(*only); err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}

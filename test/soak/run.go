@@ -46,6 +46,7 @@ func runSoak(ctx context.Context, c soakConfig) (*soakReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	// It is stopped twice after a good run, and the second time does nothing.
 	defer s.stopServer()
 	h := newHonestClients(s)
 	defer h.client.CloseIdleConnections()
@@ -59,12 +60,14 @@ func runSoak(ctx context.Context, c soakConfig) (*soakReport, error) {
 	var honest sync.WaitGroup
 	honest.Go(func() { h.callUntil(working) })
 	r.watchMemory(ctx, s, c, max(c.length/4, time.Second))
+	// The peak of the calm time is its memory. The attack starts with no peak.
 	r.calmMemory, r.maxMemory = r.maxMemory, 0
 	h.mu.Lock()
 	h.attacked = true
 	h.mu.Unlock()
 	err = r.runAttacks(ctx, s, c)
 	rest()
+	// From here on the lists of the clients are read without their lock.
 	honest.Wait()
 	r.serverEnded = s.hasEnded()
 	if !r.serverEnded {
@@ -84,6 +87,7 @@ func (r *soakReport) runAttacks(ctx context.Context, s *attackedServer, c soakCo
 	if err != nil {
 		return fmt.Errorf("starting attackers: %w", err)
 	}
+	// Honest clients are this process, so all three belong to the run.
 	ours := []int{os.Getpid(), s.process.Process.Pid, a.process.Process.Pid}
 	before := readUsage(ours)
 	r.attackers = a
@@ -92,6 +96,7 @@ func (r *soakReport) runAttacks(ctx context.Context, s *attackedServer, c soakCo
 	for late := time.Now().Add(patience); !a.allBegun() && time.Now().Before(late) && ctx.Err() == nil; {
 		r.watchMemory(ctx, s, c, time.Second)
 	}
+	// Before the attackers end: their time could not be read any more.
 	r.othersShare = before.shareOfOthers(readUsage(ours))
 	err = a.stopAttacks()
 	r.attacks, r.endMemory = a.lastProgress(), s.residentMemory()
@@ -160,9 +165,11 @@ func (r *soakReport) listFaults() (all []string) {
 		all = append(all, fmt.Sprintf("the limiter let %d through in %v, want at most %d",
 			r.inWindow, limitWindow, limitSize))
 	}
+	// A server that ended by itself is a fault of its own, whatever its status was.
 	if r.status != 0 && !r.serverEnded {
 		all = append(all, fmt.Sprintf("the server ended with status %d after SIGTERM", r.status))
 	}
+	// Without a latency during the attack, the slowdown would look perfect.
 	if len(r.hot) == 0 {
 		all = append(all, "no honest client was served during the attack")
 	}

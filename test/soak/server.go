@@ -72,6 +72,7 @@ func startServer(ctx context.Context, c soakConfig) (*attackedServer, error) {
 	s.process.Stderr = log
 	s.process.Env = plainEnvironment()
 	// Go keeps the heap below its own limit as long as it can; the rest is stacks and what the system needs.
+	// A tenth is left for that.
 	s.process.Env = append(s.process.Env, fmt.Sprintf("GOMEMLIMIT=%d", c.memory/10*9))
 	if err := s.process.Start(); err != nil {
 		return nil, err
@@ -137,6 +138,7 @@ func (s *attackedServer) hasEnded() bool {
 // stopServer ends the server and returns its status; -1 when it had to be killed.
 func (s *attackedServer) stopServer() int {
 	_ = s.process.Process.Signal(syscall.SIGTERM) // it may have ended
+	// A server that drains may take a while, but one that hangs must not stop the soak.
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -151,6 +153,7 @@ func (s *attackedServer) stopServer() int {
 // residentMemory is how much memory the process has, in bytes; 0 when it has ended.
 func (s *attackedServer) residentMemory() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
+	// The second field counts the pages that are resident.
 	if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
 		pages, _ := strconv.ParseInt(fields[1], 10, 64)
 		return pages * int64(os.Getpagesize())
