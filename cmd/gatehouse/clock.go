@@ -58,6 +58,7 @@ func (w *clockWatch) watchClock(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			// The end of the process is no failure of this watch.
 			return nil
 		case <-ticker.C:
 			w.logStep()

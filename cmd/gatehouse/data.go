@@ -89,6 +89,7 @@ func printReport(out io.Writer, r *disk.CheckReport) error {
 	case len(r.Faults) == 0:
 		text.WriteString("nothing is damaged\n")
 	}
+	// Last, because it tells where everything above can still be found.
 	if r.Old != "" {
 		fmt.Fprintf(&text, "a new file was made without it; as it was it is %s\n", r.Old)
 	}
@@ -196,6 +197,7 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 			}
 			d.Holds = append(d.Holds, hold)
 		}
+	// The wait does not block here: Step decides at one instant, and a sent event grants it.
 	case *control.Event:
 		d.Message = s.Step(now, &gatehouse.Command{Op: gatehouse.OpWait}).Message
 	}

@@ -124,6 +124,7 @@ func (l *lossLog) logVanished(key string) {
 	l.log.Warn("the store has lost records before their time: it evicts, was restarted without them, failed "+
 		"over to a replica without them, or they were deleted by hand; what they held may be granted again",
 		"store", l.store, "last", key, "records", l.lostRecords)
+	// Reset after the line, so that records lost in between are part of the next one.
 	l.lostRecords = 0
 	l.nextLoss = now.Add(lossInterval)
 }

@@ -68,6 +68,7 @@ func setFlag(flag *pflag.Flag, values []string) error {
 	if slice, ok := flag.Value.(pflag.SliceValue); ok {
 		return slice.Replace(values)
 	}
+	// A list in the file for a flag that has one value.
 	if len(values) != 1 {
 		return errors.New("one value")
 	}

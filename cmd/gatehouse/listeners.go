@@ -141,6 +141,7 @@ func (proc *serverProcess) serveUntilSignal(ctx context.Context) error {
 		proc.log.Warn("stopped, but not in good order", "error", err)
 		return nil
 	}
+	// Every Serve has ended after Shutdown. An error that came at the end is still reported.
 	for range proc.listeners {
 		if err := <-ended; err != nil {
 			return err
@@ -194,6 +195,7 @@ func (proc *serverProcess) shutDown() error {
 		l.Stopping()
 	}
 	proc.gate.Close()
+	// A new context, since that of the process may be what ended.
 	ctx, cancel := context.WithTimeout(context.Background(), proc.drainTimeout)
 	defer cancel()
 	failed := make([]error, len(proc.listeners))

@@ -38,6 +38,7 @@ func newStateTotal(most size, metrics *prometheus.Registry) *weight.Total {
 		// -1 only reads the limit. Before limitMemory it is that of GOMEMLIMIT.
 		most = stateMemory(machine, debug.SetMemoryLimit(-1))
 	}
+	// Only after the limit of GOMEMLIMIT was read, which this call would replace.
 	limitMemory(machine)
 	t := weight.New(int64(most))
 	metrics.MustRegister(
@@ -61,6 +62,7 @@ func stateMemory(machine, limit int64) size {
 			least = min(least, n)
 		}
 	}
+	// Neither is known. A small guess may refuse names, but a large one may get the process killed.
 	if least == math.MaxInt64 {
 		return unknownMemory
 	}
@@ -106,6 +108,7 @@ func totalMemory(root fs.FS) int64 {
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); len(words) == 3 && words[0] == "MemTotal:" {
 			kib, _ := strconv.ParseInt(words[1], 10, 64)
+			// The file writes kB, and means units of 1024 bytes.
 			return kib << 10
 		}
 	}

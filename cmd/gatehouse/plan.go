@@ -43,6 +43,7 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 	if err := errors.Join(s.checkFlags(), p.checkAddresses()); err != nil {
 		return nil, usageError{err}
 	}
+	// The server reads the saved leases when it starts. Here a file that it could not read is refused before.
 	if s.capacity.leases != "" {
 		if err := grpcfront.CheckLeases(s.capacity.leases); err != nil {
 			return nil, err

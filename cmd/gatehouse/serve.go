@@ -71,6 +71,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	}
 	// The store is closed last: serveUntilSignal returns only when no listener and no command uses it.
 	defer func() { err = cmp.Or(err, store.close()) }()
+	// Only now: the number comes from the store, which is open from here on.
 	registerHolderMetric(metrics, store.countHolders)
 	proc := &serverProcess{
 		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
@@ -102,6 +103,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 			proc.onListening = func() { fmt.Fprint(os.Stderr, greetingText(s, l.listener.Addr())) }
 		}
 	}
+	// An empty address switches a protocol off. All listeners lead to the same gate.
 	if s.resp != "" {
 		l, err := proc.newRESPListener(s, metrics)
 		if err != nil {
@@ -118,6 +120,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 // addJARLListeners adds the JARL listeners of the configuration file.
 func (proc *serverProcess) addJARLListeners(p *servePlan, metrics *prometheus.Registry) error {
 	for _, config := range p.file.JARL {
+		// Each one has its own limit, so that one server may enforce several.
 		l, err := proc.newJARLListener(&config, metrics)
 		if err != nil {
 			return err

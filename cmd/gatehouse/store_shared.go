@@ -65,6 +65,7 @@ func openBackend(address string) (backend cas.Backend, end func() error, err err
 		}
 		return cluster, cluster.Close, nil
 	}
+	// isShared knows three schemes, so that what is not etcd is Redis.
 	server, err := redis.Open(address)
 	if err != nil {
 		return nil, nil, err
@@ -158,6 +159,7 @@ func probeStore(ctx context.Context, backend cas.Backend, breaker *outage.Breake
 		if err != nil && isPermanent(err) {
 			return fmt.Errorf("--store: %w", err)
 		}
+		// A slow failure may be the connection being set up, and only that is worth another try.
 		if err == nil || time.Since(began) < quickFailure {
 			break
 		}

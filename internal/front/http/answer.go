@@ -300,6 +300,7 @@ func writeJSON(resp *fasthttp.Response, contentType string, value any) {
 // writeRawJSON answers with JSON that is made already. It is not copied, so nothing may change it any more.
 func writeRawJSON(resp *fasthttp.Response, contentType string, body []byte) {
 	resp.Header.SetContentType(contentType)
+	// As in writeText: names from requests are part of the body.
 	resp.Header.Set(headerNoSniff, "nosniff")
 	resp.SetBodyRaw(body)
 }

@@ -93,6 +93,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		return
 	}
 	d, settled, err := s.config.Gate.Try(r.key, &r.cmd)
+	// Try has granted nothing: the command may have to wait in line.
 	if !settled {
 		s.waitForDecision(ctx, r, from)
 		return
@@ -130,6 +131,7 @@ func (s *Server) answerInHandler(
 // countReply counts a response in the metrics, and writes it to the log at level debug.
 func (s *Server) countReply(reply *responder, outcome telemetry.RequestOutcome, status int) {
 	s.metrics.requests.Of(reply.key.Kind, reply.op).Count(outcome, 1, s.metrics.Now()-reply.began)
+	// Apart from the kinds: this one counts answers that no controller gave, too.
 	s.metrics.countResponse(status)
 	// Asked first, because the arguments alone would allocate.
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
@@ -176,6 +178,7 @@ func splitURI(uri []byte) (path, query []byte) {
 		return path, query
 	}
 	path = path[scheme+len("://"):]
+	// The host in the URL is not looked at here: only the path chooses the controller.
 	slash := bytes.IndexByte(path, '/')
 	if slash < 0 {
 		return []byte{'/'}, query

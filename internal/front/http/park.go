@@ -186,6 +186,7 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Unlock()
 	switch {
 	case gone != nil:
+		// It closes the connection itself, through closeParked, and takes the request out of line first.
 		gone()
 	case hungUp:
 		p.closeParked()
