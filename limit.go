@@ -54,7 +54,7 @@ func (c Calendar) String() string {
 // ParseCalendar returns the calendar window with this name; ok is false when there is none.
 func ParseCalendar(name string) (c Calendar, ok bool) {
 	i := slices.Index(calendarNames[1:], name)
-	return Calendar(i + 1), i >= 0 // #nosec G115 -- an index of four names
+	return Calendar(i + 1), i >= 0 // an index of four names
 }
 
 // A Mode is a variety of a kind of limiter. The zero Mode is the kind's own: a sliding window
@@ -181,7 +181,7 @@ func ParseLimits(text string) ([]Limit, error) {
 			return nil, Errorf(CodeInvalid,
 				"limits has %q, want limits such as 10/1s,200/1m,5000/day", part[:min(len(part), longest)])
 		}
-		limits[i] = Limit{Size: int64(n), Interval: interval, Calendar: calendar} // #nosec G115 -- checked
+		limits[i] = Limit{Size: int64(n), Interval: interval, Calendar: calendar} // checked
 	}
 	// An order of their own, so that the same limits written in another order change nothing in force.
 	slices.SortStableFunc(limits, func(a, b Limit) int {

@@ -96,7 +96,7 @@ var direction = map[string][]string{
 	"test":                     {anything},
 }
 
-// rules look at one file each. The rules sleep, exports and words look at many and stand apart.
+// rules look at one file each. The rules sleep, exports, homonyms, oneword and words stand apart.
 var rules = []struct {
 	name  string
 	check func(f *goFile, report reporter)
@@ -113,6 +113,8 @@ var rules = []struct {
 	{"columns", checkColumns},
 	{"init", checkInit},
 	{"variables", checkVariables},
+	{"effects", checkEffects},
+	{"mute", checkMute},
 }
 
 // A reporter notes what is wrong at a place.
@@ -160,11 +162,11 @@ func TestTidy(t *testing.T) {
 
 // ruleNames are the names of all rules, in the order they are shown.
 func ruleNames() []string {
-	names := make([]string, 0, len(rules)+3)
+	names := make([]string, 0, len(rules)+5)
 	for _, r := range rules {
 		names = append(names, r.name)
 	}
-	return append(names, "sleep", "exports", "words")
+	return append(names, "sleep", "exports", "homonyms", "oneword", "words")
 }
 
 // goFindings is what breaks the rules for Go code in files.
@@ -177,7 +179,7 @@ func goFindings(files []*goFile) []finding {
 			})
 		}
 	}
-	return slices.Concat(found, sleepFindings(files), exportFindings(files))
+	return slices.Concat(found, sleepFindings(files), exportFindings(files), nameFindings(files))
 }
 
 // samples are small files, without their package line, that break one rule, or none.
@@ -221,8 +223,8 @@ var samples = []struct{ rule, name, text string }{
 	{"docs", "gate/a.go", "const (\nA = 1\n)"},
 	{"", "gate/a.go", "type (\n// A Line waits.\nLine[T any] int\n)\n// F's end.\nfunc (l *Line[T]) F() {}"},
 	{"", "gate/a.go", "const (\nA = 1 // of many\n)\ntype line int\nfunc (line) F() {}"},
-	{"function", "gate/a.go", "func f() {" + strings.Repeat("\n", maxFunction) + "}"},
-	{"", "gate/a.go", "func f() {" + strings.Repeat("\n", maxFunction-1) + "}"},
+	{"function", "cmd/a.go", "func f() {" + strings.Repeat("\n", maxFunction) + "}"},
+	{"", "cmd/a.go", "func f() {" + strings.Repeat("\n", maxFunction-1) + "}"},
 	{"nesting", "gate/a.go", `func f() { if a { for { switch { case b: select {} } } } }`},
 	{"nesting", "gate/a.go", `func f() { if a {} else if b { for { for { for range c {} } } } }`},
 	{"", "gate/a.go", `func f() { if a {} else if b {} else if c { for { for { g(func() { for {} }) } } } }`},
@@ -233,6 +235,12 @@ var samples = []struct{ rule, name, text string }{
 	{"columns", "gate/a.go", "//\t" + strings.Repeat("x", maxColumns-5)},
 	{"", "gate/a.go", "//\t" + strings.Repeat("ä", maxColumns-6)},
 	{"", "gate/a.go", "// https://" + strings.Repeat("x", maxColumns)},
+	{"effects", "gate/a.go", `func f() { if n = g(); n > 1 {} }`},
+	{"effects", "gate/a.go", `func f() { if n++; n > 1 {} }`},
+	{"", "gate/a.go", `func f() { if err = g(); err != nil {} else if n := g(); n > 1 {} }`},
+	{"mute", "gate/a.go", "func f() {" + strings.Repeat("\n", maxMute) + "}"},
+	{"", "gate/a.go", "func f() { // why" + strings.Repeat("\n", maxMute) + "}"},
+	{"", "cmd/a.go", "func f() {" + strings.Repeat("\n", maxMute) + "}"},
 	{"init", "gate/a.go", `func init() {}`},
 	{"variables", "gate/a.go", `var n int`},
 	{"variables", "gate/a.go", `import "sync"; var pool = sync.Pool{}`},

@@ -177,7 +177,7 @@ func (r *resource) dropDemands(row int32) {
 		}
 		// The slab keeps the value of a freed number until the number is used again, so next can still be
 		// read.
-		r.demands.slab.remove(i)
+		r.demands.remove(i)
 		i = c.next
 	}
 	n.firstDemand = 0

@@ -95,7 +95,8 @@ func TestHolderAsksForAllAtOnce(t *testing.T) {
 	h.asks()
 	h.at(5 * time.Second)
 	h.asks("a 3 2.5", "b 4 4")
-	if h.Drop("b"); h.Drop("b") {
+	h.Drop("b")
+	if h.Drop("b") {
 		t.Error("Drop of what is gone = true, want false")
 	}
 	h.Answered(h.now, []capacity.Grant{grant(h.now, "a", 3, time.Minute), grant(h.now, "b", 4, time.Minute)})
@@ -305,9 +306,8 @@ func TestHolderRefreshes(t *testing.T) {
 		g.Lease.Refresh = c.refresh
 		h.Answered(h.now, []capacity.Grant{g})
 		h.ticks("a 3 true")
-		if h.waits(c.want); t.Failed() {
-			t.Fatalf("case %+v", c)
-		}
+		t.Logf("case %+v", c)
+		h.waits(c.want)
 	}
 }
 

@@ -101,7 +101,7 @@ func (r *resource) leaseTarget(i int32, capacity float64) float64 {
 	// Without strict priorities all demands compete in one pool.
 	if !r.strict || !r.sharesCapacity() {
 		for ; at != 0; at = r.demands.at(at).next {
-			total += r.pool.demandTarget(kind, capacity, &r.demands, at)
+			total += r.demandTarget(kind, capacity, &r.demands, at)
 		}
 		return total
 	}

@@ -18,7 +18,7 @@ func TestTreeIsASortedSlice(t *testing.T) {
 			if len(slow) > 0 && rapid.IntRange(0, 2).Draw(t, "remove") == len(slow)/200%3 {
 				k := rapid.IntRange(0, len(slow)-1).Draw(t, "which")
 				r.removeDemand(&r.demands, slow[k])
-				r.demands.slab.remove(slow[k])
+				r.demands.remove(slow[k])
 				slow = slices.Delete(slow, k, k+1)
 				continue
 			}
@@ -27,7 +27,7 @@ func TestTreeIsASortedSlice(t *testing.T) {
 				Wants:   float64(rapid.IntRange(0, 20).Draw(t, "wants")),
 			}
 			i := r.demands.newDemand(&d, 0)
-			r.pool.addDemand(&r.demands, i)
+			r.addDemand(&r.demands, i)
 			slow = append(slow, i)
 		}
 		if n := checkTree(t, r, r.tree); n != len(slow) {

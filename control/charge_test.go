@@ -27,7 +27,8 @@ func checkCharges(t *rapid.T, v variety) {
 		case 0, 1, 2:
 			cmd.Op, cmd.Cost = gatehouse.OpAcquire, rapid.Int64Range(1, most).Draw(t, "cost")
 			d := s.step(now, cmd)
-			if y.acquire(t, d, cmd, now); d.Outcome == gatehouse.Granted && now.Before(end) {
+			y.acquire(t, d, cmd, now)
+			if d.Outcome == gatehouse.Granted && now.Before(end) {
 				t.Fatalf("acquire granted at %s, before a charge was taken at %s", now, end)
 			}
 		case 3:

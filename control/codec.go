@@ -180,22 +180,22 @@ func (c *stateCodec) codeUint64(p *uint64) {
 
 // codeInt64 codes any number.
 func (c *stateCodec) codeInt64(p *int64) {
-	v := uint64(*p)<<1 ^ uint64(*p>>63) // #nosec G115 -- small ones of both signs become small
+	v := uint64(*p)<<1 ^ uint64(*p>>63) // small ones of both signs become small
 	c.codeUint64(&v)
 	if c.reading {
-		*p = int64(v>>1) ^ -int64(v&1) // #nosec G115 -- and back
+		*p = int64(v>>1) ^ -int64(v&1) // and back
 	}
 }
 
 // codeUpTo codes a number from 0 up to most.
 func (c *stateCodec) codeUpTo(p *int64, most int64) {
-	v := uint64(*p) // #nosec G115 -- from 0
+	v := uint64(*p) // from 0
 	c.codeUint64(&v)
 	if !c.reading {
 		return
 	}
-	*p = int64(v)         // #nosec G115 -- checked below
-	if v > uint64(most) { // #nosec G115 -- from 0
+	*p = int64(v)         // checked below
+	if v > uint64(most) { // from 0
 		c.failDecoding("number of %d, want 0 to %d", v, most)
 		*p = 0
 	}
@@ -213,12 +213,12 @@ func (c *stateCodec) codeDuration(p *time.Duration) {
 func (c *stateCodec) codeInstant(p *int64) {
 	switch {
 	case !c.reading:
-		c.data = binary.LittleEndian.AppendUint64(c.data, uint64(*p)) // #nosec G115 -- as bits
+		c.data = binary.LittleEndian.AppendUint64(c.data, uint64(*p)) // as bits
 	case len(c.data) < 8:
 		c.failDecoding("cut off")
 		*p = 0
 	default:
-		*p, c.data = int64(binary.LittleEndian.Uint64(c.data)), c.data[8:] // #nosec G115 -- as bits
+		*p, c.data = int64(binary.LittleEndian.Uint64(c.data)), c.data[8:] // as bits
 	}
 }
 

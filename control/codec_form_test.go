@@ -160,7 +160,8 @@ func TestOldPlacesHaveNumbers(t *testing.T) {
 		}
 		cmd.Op, cmd.Holder, cmd.Granted = gatehouse.OpUndo, "k", &again
 		for left := 2; left >= 0; left-- { // it was told of twice before
-			if s.step(now, cmd); hasPlace(s.state, 1) != (left > 0) || !hasPlace(s.state, other.Reservation) {
+			s.step(now, cmd)
+			if hasPlace(s.state, 1) != (left > 0) || !hasPlace(s.state, other.Reservation) {
 				t.Errorf("with %d answers left, the place is there: %v", left, hasPlace(s.state, 1))
 			}
 		}

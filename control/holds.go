@@ -199,7 +199,7 @@ func (h *hold) codeFields(c *stateCodec) {
 	grants := int64(h.grants)
 	c.codeUpTo(&grants, maxAnswers)
 	if c.reading {
-		h.grants = int32(grants) // #nosec G115 -- at most maxAnswers
+		h.grants = int32(grants) // at most maxAnswers
 	}
 	if c.version > 1 {
 		c.codeBool(&h.confirmed)

@@ -105,8 +105,8 @@ const goZero = 62_135_596_800
 func windowStart(at, interval int64) int64 {
 	// Nanoseconds since Go's year 1 overflow 64 bits, so the remainder is taken of the 128-bit product.
 	hi, lo := bits.Mul64(goZero, uint64(time.Second))
-	_, offset := bits.Div64(hi%uint64(interval), lo, uint64(interval)) // #nosec G115 -- more than 0
-	return at - (at%interval+int64(offset))%interval                   // #nosec G115 -- below interval
+	_, offset := bits.Div64(hi%uint64(interval), lo, uint64(interval)) // more than 0
+	return at - (at%interval+int64(offset))%interval                   // below interval
 }
 
 // addSaturating is a sum that stops at noTime; b is from 0.
@@ -119,19 +119,19 @@ func addSaturating(a, b int64) int64 {
 
 // mulSaturating is a product of two numbers from 0 that stops at noTime.
 func mulSaturating(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b)) // #nosec G115 -- from 0
+	hi, lo := bits.Mul64(uint64(a), uint64(b)) // from 0
 	if hi != 0 || lo > noTime {
 		return noTime
 	}
-	return int64(lo) // #nosec G115 -- checked
+	return int64(lo) // checked
 }
 
 // proportionOf is n·part/whole rounded down, exactly. part is at most whole.
 func proportionOf(n, part, whole int64) int64 {
 	// The product may need 128 bits; the quotient fits again, as part is at most whole.
-	hi, lo := bits.Mul64(uint64(n), uint64(part))    // #nosec G115 -- from 0
-	quotient, _ := bits.Div64(hi, lo, uint64(whole)) // #nosec G115 -- more than 0
-	return int64(quotient)                           // #nosec G115 -- at most n
+	hi, lo := bits.Mul64(uint64(n), uint64(part))    // from 0
+	quotient, _ := bits.Div64(hi, lo, uint64(whole)) // more than 0
+	return int64(quotient)                           // at most n
 }
 
 // largestPart is the largest part of whole whose share of n is no more than room.
@@ -140,12 +140,12 @@ func largestPart(n, room, whole int64) int64 {
 		return whole
 	}
 	// share(n, part) <= room  <=>  n·part < (room+1)·whole
-	hi, lo := bits.Mul64(uint64(room)+1, uint64(whole)) // #nosec G115 -- from 0
-	quotient, rest := bits.Div64(hi, lo, uint64(n))     // #nosec G115 -- more than room
+	hi, lo := bits.Mul64(uint64(room)+1, uint64(whole)) // from 0
+	quotient, rest := bits.Div64(hi, lo, uint64(n))     // more than room
 	if rest == 0 {
 		quotient--
 	}
-	return int64(quotient) // #nosec G115 -- at most whole
+	return int64(quotient) // at most whole
 }
 
 func (r *meterRate) codeFields(c *stateCodec) {

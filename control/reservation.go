@@ -146,7 +146,7 @@ func (l *limiterCore) addReservation(
 // so that it differs from those before a delete as well.
 func (l *limiterCore) nextReservationNumber(now int64, cmd *gatehouse.Command) uint64 {
 	// It is never below the time, even if MinFence is: dropUnusedExtra counts on that.
-	least := max(cmd.MinFence, uint64(now)) // #nosec G115 -- the present is after 1970
+	least := max(cmd.MinFence, uint64(now)) // the present is after 1970
 	l.extra.lastNumber = max(l.extra.lastNumber+1, least)
 	return l.extra.lastNumber
 }
@@ -256,7 +256,7 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 	}
 	m.reservations, m.projected = nil, nil
 	// The next number is at least the time, so a lower one need not be remembered.
-	if m.lastNumber < uint64(now) { // #nosec G115 -- the present is after 1970
+	if m.lastNumber < uint64(now) { // the present is after 1970
 		m.lastNumber = 0
 	}
 	// A limiter with one limit and no history is small again, which most are.
@@ -381,7 +381,7 @@ func (r *reservation) codeFields(c *stateCodec) {
 	if !c.reading {
 		return
 	}
-	r.answers = int32(answers) // #nosec G115 -- at most maxAnswers
+	r.answers = int32(answers) // at most maxAnswers
 	if r.n == 0 || r.answers == 0 || r.at > latest || c.version > 1 && r.number == 0 {
 		c.failDecoding("reservation of %d at %d for %d", r.n, r.at, r.answers)
 	}

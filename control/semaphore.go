@@ -147,7 +147,7 @@ func (s *Semaphore) createHold(now time.Time, cmd *gatehouse.Command) *hold {
 	least := cmd.MinFence
 	if least == 0 {
 		// Made of the time, tokens keep rising even after a delete, when the last one is forgotten.
-		least = uint64(now.UnixMicro()) // #nosec G115 -- the present is after 1970
+		least = uint64(now.UnixMicro()) // the present is after 1970
 	}
 	s.fence = max(s.fence+1, least)
 	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}

@@ -94,7 +94,7 @@ func (l *slidingLogMeter) ownRuns() {
 
 func (l *slidingLogMeter) copyRuns() {
 	l.runs = slices.Clone(l.runs)
-	l.arrayLength, l.borrowed = int32(cap(l.runs)), false // #nosec G115 -- about maxRuns at most
+	l.arrayLength, l.borrowed = int32(cap(l.runs)), false // about maxRuns at most
 }
 
 // insertRun puts a run in its place.
@@ -102,7 +102,7 @@ func (l *slidingLogMeter) insertRun(i int, r startRun) {
 	before := cap(l.runs)
 	l.runs = slices.Insert(l.runs, i, r)
 	if cap(l.runs) > before {
-		l.arrayLength = int32(cap(l.runs)) // #nosec G115 -- about maxRuns at most
+		l.arrayLength = int32(cap(l.runs)) // about maxRuns at most
 	}
 }
 
@@ -281,7 +281,7 @@ func (l *slidingLogMeter) codeFields(c *stateCodec) {
 	}
 	if c.reading && n > 0 {
 		l.runs = make([]startRun, n)
-		l.arrayLength = int32(n) // #nosec G115 -- at most maxRuns
+		l.arrayLength = int32(n) // at most maxRuns
 	}
 	at := int64(0)
 	for i := range l.runs {

@@ -48,7 +48,7 @@ func mapSlots(most int) int {
 	if most <= leastSlots {
 		return leastSlots
 	}
-	return 1 << bits.Len(uint(most+most/7)) // #nosec G115 -- from 0; a map is filled to 7/8
+	return 1 << bits.Len(uint(most+most/7)) // from 0; a map is filled to 7/8
 }
 
 // Weight implements [State].

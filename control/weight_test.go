@@ -233,7 +233,8 @@ func grow(t *testing.T, s State, now time.Time, cmd *gatehouse.Command) {
 	if weight-before > most && !givesBack(cmd) {
 		t.Fatalf("%T: %s makes it grow by %d, want at most %d: %+v", s, cmd.Op, weight-before, most, cmd)
 	}
-	if s.Expiry(); s.Weight() != weight {
+	s.Expiry()
+	if s.Weight() != weight {
 		t.Fatalf("%T: Expiry changes the weight", s)
 	}
 }

@@ -242,7 +242,8 @@ func TestRefusedForNoTime(t *testing.T) {
 				}
 				g.Submit(semaphore(name), acquire("waiter"), l.done("waiter"))
 				time.Sleep(time.Second)
-				if s.mu.Lock(); s.asked > 1010 || s.asked < 900 {
+				s.mu.Lock()
+				if s.asked > 1010 || s.asked < 900 {
 					t.Errorf("%s, retry after %d ns: asked %d times in a second, want one each millisecond",
 						name, retry, s.asked)
 				}
@@ -336,7 +337,8 @@ func TestSubmitAllAndCancel(t *testing.T) {
 			var cancel func()
 			quickly(t, "SubmitAll", func() {
 				cancel = g.SubmitAll(key, cmds, decisions, func(err error) {
-					if told++; err != nil || decisions[2].Remaining != 1 || decisions[3].Outcome != 0 {
+					told++
+					if err != nil || decisions[2].Remaining != 1 || decisions[3].Outcome != 0 {
 						t.Errorf("%+v, %v, want all but the last granted", decisions, err)
 					}
 				})

@@ -220,7 +220,7 @@ func (w *SyncWindow) applyPush(p *Push) {
 	// The start tells which window the push was for; the limiter may have turned since.
 	switch {
 	case p.Start == w.start:
-		w.windowCounts.applyReply(p, batched)
+		w.applyReply(p, batched)
 	case p.Start == w.last.start:
 		count := w.last.count
 		w.last.applyReply(p, batched)

@@ -46,8 +46,8 @@ func TestOneRequestForAllResources(t *testing.T) {
 	if r := second[1]; r.Wants == nil || r.GetWants() != 0 || r.Priority == nil || r.Has != nil {
 		t.Errorf("second request = %v, want wants 0 and priority 0 said, and no lease", r)
 	}
-	if lease := a.Lease(); lease.Capacity != 2.5 || time.Until(lease.Expiry) < 50*time.Second {
-		t.Errorf("Lease = %+v, want 2.5 for a minute", lease)
+	if got := a.Lease(); got.Capacity != 2.5 || time.Until(got.Expiry) < 50*time.Second {
+		t.Errorf("Lease = %+v, want 2.5 for a minute", got)
 	}
 	if c.Master() != s.address {
 		t.Errorf("Master = %q, want %q", c.Master(), s.address)
@@ -138,11 +138,11 @@ func TestFallsToTheSafeCapacityWhenItsLeaseEnds(t *testing.T) {
 	c := newClient(t, lease.Config{Servers: []string{at}, OnError: func(error) { failures.Add(1) }})
 	r := claim(t, c, "r", 40)
 	becomes(t, r, 40)
-	lease := r.Lease()
+	before := r.Lease()
 	kill()
 	begun := time.Now()
 	becomes(t, r, 7)
-	if late := time.Since(lease.Expiry); late < -2*time.Millisecond && time.Since(begun) < 2*second {
+	if late := time.Since(before.Expiry); late < -2*time.Millisecond && time.Since(begun) < 2*second {
 		t.Errorf("fell %s before the end of its lease", -late)
 	}
 	if r.Leased() || r.Lease().Capacity != 0 {
@@ -260,7 +260,8 @@ func TestAfterClose(t *testing.T) {
 	if err := r.Release(in(t, patience)); err != nil {
 		t.Errorf("Release = %v, want nil", err)
 	}
-	if <-r.Done(); r.Capacity() != 0 || r.Leased() {
+	<-r.Done()
+	if r.Capacity() != 0 || r.Leased() {
 		t.Errorf("capacity = %g, want 0", r.Capacity())
 	}
 	for range r.Changes() { // ends

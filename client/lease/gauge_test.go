@@ -91,7 +91,8 @@ func TestAcquireEnds(t *testing.T) {
 				t.Errorf("Acquire when the gauge closes = %v, want ErrClosed", err)
 			}
 		}
-		if g.Release(); g.TryAcquire() || g.Held() != 0 {
+		g.Release()
+		if g.TryAcquire() || g.Held() != 0 {
 			t.Errorf("held after the end = %d, want 0 and no more", g.Held())
 		}
 		other := lease.NewGauge(k)

@@ -125,7 +125,8 @@ func TestRateFollowsItsCapacity(t *testing.T) {
 		time.Sleep(time.Hour)
 		pass := func(step string, to float64, want int, after time.Duration) {
 			t.Helper()
-			if k.turn(to); after > 0 {
+			k.turn(to)
+			if after > 0 {
 				time.Sleep(after - time.Microsecond)
 			}
 			synctest.Wait()

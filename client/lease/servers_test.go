@@ -46,12 +46,13 @@ func listen(t *testing.T, at string) net.Listener {
 }
 
 // shared is a template for all resources: 100 to share, leases of so long, refreshed each second, safe 7.
-func shared(lease time.Duration) server.Template {
+func shared(length time.Duration) server.Template {
 	safe := 7.0
 	return server.Template{
 		Glob: "*", Capacity: 100, Safe: &safe,
 		Algorithm: server.Algorithm{
-			Kind: server.FairShare, LeaseLength: lease, RefreshInterval: second, Learning: new(time.Duration),
+			Kind: server.FairShare, LeaseLength: length, RefreshInterval: second,
+			Learning: new(time.Duration),
 		},
 	}
 }

@@ -110,7 +110,7 @@ func isDialable(address string) bool {
 // newDoorman adds the listener for leases on capacity, and the background functions that belong to it.
 func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry) (*grpcfront.Server, error) {
 	c := &p.capacity
-	config := grpcfront.Config{
+	front := grpcfront.Config{
 		Log: proc.log, Now: time.Now, Metrics: metrics, Address: c.advertise, Source: c.config,
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
 		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: proc.budget,
@@ -119,18 +119,18 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 			Resources: c.maxResources, Leases: c.maxLeases, LeasesTotal: c.maxLeasesTotal,
 		},
 	}
-	config.Name = c.parentName
+	front.Name = c.parentName
 	if c.election != "" {
 		e, err := election.Open(c.election)
 		if err != nil {
 			return nil, fmt.Errorf("--election: %w", err)
 		}
-		config.Election = &electionAdapter{Election: e, log: proc.log}
+		front.Election = &electionAdapter{Election: e, log: proc.log}
 		// Servers that elect a master have one name for their parents. So a new master continues with the
 		// capacity that the parents leased to the one before.
-		config.Name = cmp.Or(c.parentName, e.Name())
+		front.Name = cmp.Or(c.parentName, e.Name())
 	}
-	server, err := grpcfront.New(config)
+	server, err := grpcfront.New(front)
 	if err != nil {
 		return nil, err
 	}

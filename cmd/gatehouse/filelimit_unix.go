@@ -19,5 +19,5 @@ func openFileLimit() int64 {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0
 	}
-	return int64(min(limit.Cur, math.MaxInt64)) // #nosec G115 -- of another type on FreeBSD
+	return int64(min(limit.Cur, math.MaxInt64)) // of another type on FreeBSD
 }

@@ -132,17 +132,17 @@ func (proc *serverProcess) addJARLListeners(p *servePlan, metrics *prometheus.Re
 	return nil
 }
 
-// newHTTPListener returns the listener for HTTP. config has what the other parts of the server show over it;
+// newHTTPListener returns the listener for HTTP. front has what the other parts of the server show over it;
 // the rest is set from the settings.
-func (proc *serverProcess) newHTTPListener(s *settings, config httpfront.Config) (*protocolListener, error) {
-	config.Gate, config.Log, config.Version = proc.gate, proc.log, buildVersion()
-	config.CORS, config.Hosts, config.Keep, config.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
-	config.Refusal = s.refusal
-	config.Budget, config.Unaccepted = proc.budget, &proc.unaccepted
-	config.ConnsPerAddress = proc.connsPerAddress
-	config.ReadTimeout, config.WriteTimeout = s.readTimeout, s.writeTimeout
-	config.IdleTimeout = s.idleTimeout
-	server, err := httpfront.New(config)
+func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) (*protocolListener, error) {
+	front.Gate, front.Log, front.Version = proc.gate, proc.log, buildVersion()
+	front.CORS, front.Hosts, front.Keep, front.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
+	front.Refusal = s.refusal
+	front.Budget, front.Unaccepted = proc.budget, &proc.unaccepted
+	front.ConnsPerAddress = proc.connsPerAddress
+	front.ReadTimeout, front.WriteTimeout = s.readTimeout, s.writeTimeout
+	front.IdleTimeout = s.idleTimeout
+	server, err := httpfront.New(front)
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func scenarioText(arg string) (name string, text []byte, err error) {
 		return arg + ".yaml", text, nil
 	}
 	// The scenarios of the program come first. A file of the same name can be given as ./NAME.
-	file, err := os.Open(arg) // #nosec G304 -- the user names it
+	file, err := os.Open(arg) // the user names it
 	if err != nil {
 		return "", nil, fmt.Errorf("simulate: %w; --list shows the scenarios that need no file", err)
 	}
@@ -129,7 +129,7 @@ func (s *simulation) runSeeds(scenario *simulate.Scenario, draw bool) (missed in
 		if !draw || i > 0 || s.svg == "" {
 			continue
 		}
-		if err := os.WriteFile(s.svg, report.SVG(), 0o644); err != nil { // #nosec G306 -- a picture
+		if err := os.WriteFile(s.svg, report.SVG(), 0o644); err != nil { // a picture
 			return missed, fmt.Errorf("simulate: %w", err)
 		}
 	}

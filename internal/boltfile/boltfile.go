@@ -222,13 +222,13 @@ func (w *walker) visitTree(id uint64, within keyRange, depth int, visit func(pag
 
 // readPage reads a page and those that continue it.
 func (w *walker) readPage(id uint64) ([]byte, error) {
-	pages := uint64(w.size / w.pageSize) // #nosec G115 -- a file's size is not negative
+	pages := uint64(w.size / w.pageSize) // a file's size is not negative
 	// Pages 0 and 1 are the heads. w.end comes from the file, so the true size bounds the page too.
 	if id < 2 || id >= w.end || id >= pages {
 		return nil, fmt.Errorf("page %d: want one from 2 to %d of %d", id, w.end, pages)
 	}
 	var header [headerSize]byte
-	offset := int64(id) * w.pageSize // #nosec G115 -- it is within the file
+	offset := int64(id) * w.pageSize // it is within the file
 	if _, err := w.file.ReadAt(header[:], offset); err != nil {
 		return nil, fmt.Errorf("page %d: %w", id, err)
 	}
@@ -243,7 +243,7 @@ func (w *walker) readPage(id uint64) ([]byte, error) {
 		}
 		w.seen[i] = struct{}{}
 	}
-	data := make([]byte, int64(1+more)*w.pageSize) // #nosec G115 -- it is within the file
+	data := make([]byte, int64(1+more)*w.pageSize) // it is within the file
 	if _, err := w.file.ReadAt(data, offset); err != nil {
 		return nil, fmt.Errorf("page %d: %w", id, err)
 	}
@@ -287,8 +287,8 @@ func parsePage(data []byte) (elements []pageElement, branch bool, err error) {
 		if flags := order.Uint32(e); !branch && flags > bucketElement {
 			return nil, false, fmt.Errorf("entry %d: flags %#x, want 0 or 1", i, flags)
 		}
-		if uint64(at)+place < uint64(headerSize+count*elementSize) || // #nosec G115 -- not negative
-			uint64(at)+place+keySize+valueSize > uint64(len(data)) { // #nosec G115 -- not negative
+		if uint64(at)+place < uint64(headerSize+count*elementSize) || // not negative
+			uint64(at)+place+keySize+valueSize > uint64(len(data)) { // not negative
 			return nil, false, fmt.Errorf("entry %d: %w", i, errCut)
 		}
 		elements[i].key = e[place : place+keySize]

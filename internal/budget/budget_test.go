@@ -19,7 +19,8 @@ func TestTake(t *testing.T) {
 	if b.TakeLast(126) || !b.TakeLast(125) || b.Used() != 1000 {
 		t.Errorf("%d are used, want all 1000, and no more", b.Used())
 	}
-	if b.Release(600); b.Used() != 400 || b.Refused() != 3 {
+	b.Release(600)
+	if b.Used() != 400 || b.Refused() != 3 {
 		t.Errorf("after a release %d are used and %d were refused, want 400 and 3", b.Used(), b.Refused())
 	}
 }

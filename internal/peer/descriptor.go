@@ -18,7 +18,7 @@ func Ask(of any, question func(fd int32) bool) (yes bool) {
 		return false
 	}
 	// Control keeps the descriptor open meanwhile. Its number alone could be another connection's by now.
-	err = raw.Control(func(fd uintptr) { yes = question(int32(fd)) }) // #nosec G115 -- a descriptor
+	err = raw.Control(func(fd uintptr) { yes = question(int32(fd)) }) // a descriptor
 	return yes && err == nil
 }
 

@@ -64,7 +64,7 @@ func (s *shortage) advanceTo(now time.Duration) {
 func (s *shortage) addPart(to time.Duration, given float64) {
 	// Rounding must not count as an excess.
 	by := s.used - given
-	s.excess.addInterval(s.last, to, by > tolerance*max(1, given, s.used), by)
+	s.addInterval(s.last, to, by > tolerance*max(1, given, s.used), by)
 	s.last = to
 }
 

@@ -68,7 +68,7 @@ func startTime() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0,
 // newWorld builds everything there is at the beginning.
 func newWorld(s *Scenario, seed uint64) *world {
 	source := func(stream uint64) *rand.Rand {
-		return rand.New(rand.NewPCG(seed, stream)) // #nosec G404 -- it has to be repeatable
+		return rand.New(rand.NewPCG(seed, stream)) // it has to be repeatable
 	}
 	w := &world{
 		scenario: s, resource: s.resource,

@@ -214,7 +214,7 @@ func (t *transaction) prepareCommands(s *Store, e *entry, now time.Time) {
 // leastFence is the least fencing token of a grant. With a number of the backend's it has some random bits,
 // so that two grants that rest on the same number, one of which no client came to know of, are not alike.
 func (t *transaction) leastFence(e *entry) uint64 {
-	least := uint64(t.now) / uint64(time.Microsecond) // #nosec G115 -- the present is after 1970
+	least := uint64(t.now) / uint64(time.Microsecond) // the present is after 1970
 	if e.minFence != 0 {
 		least = e.minFence + rand.Uint64N(fenceBits)
 	}

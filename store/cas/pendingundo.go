@@ -148,7 +148,7 @@ func (a *undoQueue) addUnresolved(key gatehouse.Key, t *transaction) {
 // existedBefore reports whether a decision told of a place that an earlier change had made: the number of a
 // new one is not below the time.
 func existedBefore(d *gatehouse.Decision) bool {
-	return d.Reservation != 0 && d.Reservation < uint64(d.At.UnixNano()) // #nosec G115 -- after 1970
+	return d.Reservation != 0 && d.Reservation < uint64(d.At.UnixNano()) // after 1970
 }
 
 // addFailed notes what those have left behind whose commands have failed: those who waited at a barrier still
@@ -219,7 +219,7 @@ func (a *undoQueue) sendPending() {
 			a.pending = append(a.pending, together...)
 			break
 		}
-		a.store.counters.undone.Add(uint64(n)) // #nosec G115 -- at most maxAmends
+		a.store.counters.undone.Add(uint64(n)) // at most maxAmends
 	}
 	a.timer = nil
 	a.startTimer()

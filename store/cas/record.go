@@ -86,14 +86,14 @@ func (r *storedRecord) encodeRecord() []byte {
 	data := make([]byte, 0, fixed+8*maxNonces+8*len(r.doneUndos)+perHead*len(r.heads)+len(r.encodedState))
 	data = append(data, recordVersion)
 	data = binary.BigEndian.AppendUint64(data, r.recentNonces[0])
-	data = append(data, byte(r.nonceCount-1)) // #nosec G115 -- at most maxNonces
+	data = append(data, byte(r.nonceCount-1)) // at most maxNonces
 	for _, n := range r.nonces()[1:] {
 		data = binary.BigEndian.AppendUint64(data, n)
 	}
 	data = binary.AppendVarint(data, r.asOf)
 	data = binary.AppendVarint(data, r.deletedAt)
 	data = binary.AppendUvarint(data, r.fence)
-	data = append(data, byte(len(r.doneUndos))) // #nosec G115 -- at most maxUndone
+	data = append(data, byte(len(r.doneUndos))) // at most maxUndone
 	for _, n := range r.doneUndos {
 		data = binary.BigEndian.AppendUint64(data, n)
 	}
@@ -157,7 +157,7 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 	}
 	for n := in.readUnsigned(); n > 0 && in.err == nil; n-- {
 		r.heads = append(r.heads, lineHead{
-			server: uint32(in.readUnsigned()), // #nosec G115 -- written from one
+			server: uint32(in.readUnsigned()), // written from one
 			ticket: gatehouse.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
 		})
 	}

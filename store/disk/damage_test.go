@@ -140,7 +140,8 @@ func (c *checks) try(t *testing.T, file []byte) {
 	if !same(t, file, c.want) {
 		return
 	}
-	if c.read++; c.read%c.openEach == 0 {
+	c.read++
+	if c.read%c.openEach == 0 {
 		openBytes(t, file)
 	}
 }

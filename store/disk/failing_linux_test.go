@@ -69,7 +69,7 @@ func TestFailingChild(t *testing.T) {
 // When the kernel says that a sync failed, nothing is acknowledged any more, and what was is there.
 func TestFailedSync(t *testing.T) {
 	dir := t.TempDir()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailingChild$") // #nosec G204,G702
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailingChild$")
 	child.Env = append(os.Environ(), childVariable+"="+dir)
 	out, err := child.CombinedOutput()
 	if err != nil || strings.Count(string(out), "told ") != 50 ||

@@ -34,7 +34,7 @@ func lockDir(dir string, create bool) (*os.File, error) {
 	if err := checkRegular(path); err != nil {
 		return nil, err
 	}
-	// #nosec G304 -- which directory is the caller's choice
+	// which directory is the caller's choice
 	// The file is never removed: a process that locked a removed file would lock nothing that others see.
 	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 	if !create && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {

@@ -19,7 +19,7 @@ func othersMayWrite(dir string) bool {
 // tryLockFile locks a file if no other process has its lock. The system unlocks it when the process ends, in
 // whatever way.
 func tryLockFile(file *os.File) bool {
-	fd := int(file.Fd()) // #nosec G115 -- it was an int
+	fd := int(file.Fd()) // it was an int
 	return syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 

@@ -82,7 +82,7 @@ const headVersion = 1
 func (h *fileHead) encode() []byte {
 	data := []byte{headVersion}
 	data = binary.LittleEndian.AppendUint64(data, h.tx)
-	data = binary.LittleEndian.AppendUint64(data, uint64(h.last)) // #nosec G115 -- as bits
+	data = binary.LittleEndian.AppendUint64(data, uint64(h.last)) // as bits
 	data = binary.LittleEndian.AppendUint64(data, h.count)
 	data = binary.LittleEndian.AppendUint64(data, h.sum)
 	return sealRecord(headBucket, []byte(headKey), data)
@@ -98,7 +98,7 @@ func decodeHead(sealed []byte) (h fileHead, err error) {
 		return h, fmt.Errorf("is of another version, of %d bytes, than this program's", len(data))
 	}
 	h.tx = binary.LittleEndian.Uint64(data[1:])
-	h.last = int64(binary.LittleEndian.Uint64(data[9:])) // #nosec G115 -- as bits
+	h.last = int64(binary.LittleEndian.Uint64(data[9:])) // as bits
 	h.count = binary.LittleEndian.Uint64(data[17:])
 	h.sum = binary.LittleEndian.Uint64(data[25:])
 	return h, nil
@@ -108,7 +108,7 @@ func decodeHead(sealed []byte) (h fileHead, err error) {
 func (h *fileHead) writeHead(tx *bolt.Tx) error {
 	// The number is stored twice, here and in bbolt's own head, so that a page from an older transaction is
 	// noticed.
-	h.tx = uint64(tx.ID()) // #nosec G115 -- it counts up from 1
+	h.tx = uint64(tx.ID()) // it counts up from 1
 	return tx.Bucket([]byte(headBucket)).Put([]byte(headKey), h.encode())
 }
 

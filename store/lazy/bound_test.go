@@ -46,7 +46,7 @@ var limits = []struct {
 func (f *fleet) load(seed uint64, key gatehouse.Key, limit gatehouse.Command, length time.Duration) {
 	var work sync.WaitGroup
 	for i, s := range f.servers {
-		dice := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- it is to be the same each time
+		dice := rand.New(rand.NewPCG(seed, uint64(i))) // it is to be the same each time
 		work.Go(func() {
 			for end := time.Now().Add(length); time.Now().Before(end); {
 				cmd := limit
@@ -87,7 +87,7 @@ func TestEachServerKnowsOfTheOthersWithinTwoIntervals(t *testing.T) {
 func (f *fleet) checkKnown(seed uint64, kind gatehouse.Kind, limit gatehouse.Command, created time.Time) {
 	f.t.Helper()
 	slices.SortStableFunc(f.grants, func(a, b grant) int { return a.at.Compare(b.at) })
-	dice := rand.New(rand.NewPCG(seed, 99)) // #nosec G404 -- it is to be the same each time
+	dice := rand.New(rand.NewPCG(seed, 99)) // it is to be the same each time
 	for range 40 {
 		last := f.grants[dice.IntN(len(f.grants))]
 		state := control.New(kind)

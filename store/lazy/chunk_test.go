@@ -120,7 +120,7 @@ func (f *fleet) chunkLoad(seed uint64, key gatehouse.Key, limit gatehouse.Comman
 	var work sync.WaitGroup
 	for i := range 4 * len(f.servers) {
 		s := f.servers[i%len(f.servers)]
-		dice := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- it is to be the same each time
+		dice := rand.New(rand.NewPCG(seed, uint64(i))) // it is to be the same each time
 		work.Go(func() {
 			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); {
 				cmd := limit
@@ -146,7 +146,7 @@ func TestAChunkIsUsedWithinItsWindowByTheStoresClock(t *testing.T) {
 			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 			other := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "other"}
 			cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Interval: time.Second}
-			dice := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- it is to be the same each time
+			dice := rand.New(rand.NewPCG(seed, 0)) // it is to be the same each time
 			for range 2000 {
 				s := f.servers[dice.IntN(2)]
 				before := time.Now()

@@ -66,7 +66,7 @@ func (f *fleet) settleLoad(seed uint64, key gatehouse.Key, limit gatehouse.Comma
 	var work sync.WaitGroup
 	for i := range 4 * len(f.servers) {
 		s := f.servers[i%len(f.servers)]
-		dice := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- it is to be the same each time
+		dice := rand.New(rand.NewPCG(seed, uint64(i))) // it is to be the same each time
 		work.Go(func() {
 			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 				ctx, cancel := context.WithCancel(context.Background())

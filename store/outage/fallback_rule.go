@@ -36,7 +36,7 @@ func (a FallbackRule) String() string {
 // ParseFallbackRule returns the rule with this name; ok is false if there is none.
 func ParseFallbackRule(name string) (a FallbackRule, ok bool) {
 	i := slices.Index(ruleNames[:], name)
-	return FallbackRule(max(i, 0)), i >= 0 // #nosec G115 -- an index of three names
+	return FallbackRule(max(i, 0)), i >= 0 // an index of three names
 }
 
 // The messages of grants that were made without the store. They also tell which undos are not for the store.

@@ -66,7 +66,7 @@ func commandBy(op gatehouse.Op, holder string) gatehouse.Command {
 func decidesByTheRules(b *testBench) {
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 		key := keyOf(kind, "rules")
-		rng := rand.New(rand.NewPCG(uint64(kind), 1)) // #nosec G404 -- a fixed script
+		rng := rand.New(rand.NewPCG(uint64(kind), 1)) // a fixed script
 		var state control.State
 		for step := range 60 {
 			cmd := randomCommand(rng, kind)

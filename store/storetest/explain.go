@@ -28,7 +28,8 @@ func Histories(t *testing.T, setup Setup, calls int) {
 			b.runOnPlace(t, work)
 		}
 		made += b.history.Len()
-		if b.checkHistory(t); t.Failed() {
+		b.checkHistory(t)
+		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
@@ -60,7 +61,7 @@ const (
 func (b *testBench) makeCalls(seed uint64, calls int) {
 	var all sync.WaitGroup
 	for i := range clients {
-		rng := rand.New(rand.NewPCG(seed, uint64(i))) // #nosec G404 -- the same again
+		rng := rand.New(rand.NewPCG(seed, uint64(i))) // the same again
 		c := &randomCaller{testBench: b, rng: rng, name: fmt.Sprint("c", i)}
 		// Each client has its own source of numbers, so that a seed gives the same calls in any order of
 		// them.

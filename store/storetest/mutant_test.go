@@ -249,7 +249,8 @@ type nest struct {
 
 // Open implements Place.
 func (n *nest) Open() Server {
-	if n.next++; n.forgets && n.next > 3 {
+	n.next++
+	if n.forgets && n.next > 3 {
 		n.store = castest.New(2, false)
 	}
 	backend := n.store.Server(0)

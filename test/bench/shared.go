@@ -210,9 +210,9 @@ func (s *shared) servers(many int) (limiterOf, error) {
 			return nil, err
 		}
 		kept := cas.New(backend, cas.Config{
-			Server: uint32(i + 1), Names: 4 * sharedKeys, Timeout: 10 * time.Second, // #nosec G115 -- few
+			Server: uint32(i + 1), Names: 4 * sharedKeys, Timeout: 10 * time.Second, // few
 		})
-		first := cas.FirstTicket(uint32(i+1)) + 1 // #nosec G115 -- few
+		first := cas.FirstTicket(uint32(i+1)) + 1 // few
 		gates[i] = gate.New(kept, gate.Config{FirstTicket: first})
 		s.ends = append(s.ends, backend.Close, kept.Close, gates[i].Close)
 	}
@@ -223,7 +223,7 @@ func (s *shared) servers(many int) (limiterOf, error) {
 	return func(ctx context.Context, name string) error {
 		// In turns, so that each name reaches all servers. With a server for each name none would find a
 		// record changed.
-		g := gates[turn.Add(1)%uint64(many)] // #nosec G115 -- few
+		g := gates[turn.Add(1)%uint64(many)] // few
 		_, err := g.Do(ctx, gatehouse.Key{Kind: gatehouse.GCRA, Name: name}, cmd)
 		return err
 	}, nil

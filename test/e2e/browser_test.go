@@ -118,7 +118,7 @@ func chromiumFlags(t *testing.T) []string {
 // profile makes a folder for a browser, some of whose processes still write there when it has ended.
 func profile(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "chromium")
+	folder, err := os.MkdirTemp("", "chromium") //nolint:usetesting // TempDir fails the test at once
 	if err != nil {
 		t.Fatal(err)
 	}

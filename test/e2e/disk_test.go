@@ -42,7 +42,7 @@ type witness struct {
 func newWitness(i int) *witness {
 	return &witness{
 		name: fmt.Sprint("witness-", i), client: http.Client{Timeout: patience},
-		random: rand.New(rand.NewPCG(uint64(i), 3)), // #nosec G115,G404 -- a number of a test
+		random: rand.New(rand.NewPCG(uint64(i), 3)), // a number of a test
 		locks:  map[string]uint64{}, fences: map[string]uint64{}, slots: map[string]bool{},
 		sent: map[string]bool{},
 	}
@@ -224,7 +224,7 @@ func TestKillsLoseNothing(t *testing.T) {
 		witnesses[i].answers = &answers
 	}
 	flags := []string{"--http", "localhost:0", "--store", "disk:" + dir}
-	random := rand.New(rand.NewPCG(1, 4)) // #nosec G404 -- when to kill
+	random := rand.New(rand.NewPCG(1, 4)) // when to kill
 	for range kills {
 		s, err := launch(context.WithoutCancel(t.Context()), settings{flags: flags})
 		if err != nil {

@@ -47,7 +47,7 @@ func readMutants(only string) ([]mutant, error) {
 	slices.Sort(paths)
 	var all []mutant
 	for _, path := range paths {
-		text, err := os.ReadFile(path) // #nosec G304 -- one of our own
+		text, err := os.ReadFile(path) // one of our own
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func copyTree(ctx context.Context, to string) error {
 		return fmt.Errorf("git ls-files, want it to be run in the root of the repository: %w", err)
 	}
 	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		text, err := os.ReadFile(name) // #nosec G304 -- of the repository
+		text, err := os.ReadFile(name) // of the repository
 		if os.IsNotExist(err) {
 			continue // deleted, but not yet from the index
 		}
@@ -134,7 +134,7 @@ func copyTree(ctx context.Context, to string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, text, 0o600); err != nil { // #nosec G703 -- below a folder of ours
+		if err := os.WriteFile(path, text, 0o600); err != nil { // below a folder of ours
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ type tester struct {
 
 // runTool runs something in the copy.
 func (t tester) runTool(name string, args ...string) (out string, ok bool) {
-	command := exec.CommandContext(t.ctx, name, args...) // #nosec G204 -- git or go
+	command := exec.CommandContext(t.ctx, name, args...) // git or go
 	command.Dir = t.tree
 	command.Env = append(os.Environ(), "SIM_SEEDS="+t.seeds)
 	text, err := command.CombinedOutput()

@@ -66,7 +66,7 @@ func (s setup) String() string {
 
 // source is one of the sources of chance that a seed has.
 func source(seed, stream uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, stream)) // #nosec G404 -- it is to be the same each time
+	return rand.New(rand.NewPCG(seed, stream)) // it is to be the same each time
 }
 
 // pause waits in virtual time.

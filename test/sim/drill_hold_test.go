@@ -114,7 +114,8 @@ func (d *drilled) lostAnswers() {
 	known, most := int64(0), int64(0)
 	for i := range 20 {
 		one := d.try(i, gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
-		if most++; one.err == nil {
+		most++
+		if one.err == nil {
 			known++
 		} else {
 			pause(prompt) // the breaker may be open

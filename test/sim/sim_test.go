@@ -103,7 +103,7 @@ func TestSeeds(t *testing.T) {
 				c := one(t, setupOf(seed, length), false)
 				calls.Add(int64(len(c.calls)))
 				virtual.Add(int64(c.lasted))
-				if done := played.Add(1); done%max(int64(n/20), 1) == 0 { // #nosec G115 -- it is small
+				if done := played.Add(1); done%max(int64(n/20), 1) == 0 { // it is small
 					t.Logf("%d of %d seeds played", done, n)
 				}
 			})

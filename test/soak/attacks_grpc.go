@@ -17,7 +17,7 @@ import (
 // http2Frame is a frame of HTTP/2.
 func http2Frame(kind, flags byte, stream uint32, payload string) string {
 	// The length has 3 bytes, so the first of 4 is cut off.
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:] // #nosec G115 -- short
+	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:] // short
 	head = append(head, kind, flags)
 	return string(binary.BigEndian.AppendUint32(head, stream)) + payload
 }

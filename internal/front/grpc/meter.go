@@ -89,7 +89,7 @@ func (c *countedConn) noteSent(piece []byte) {
 	m.out.scanPiece(piece, func(f frameHead) {
 		// max, because unsent may have been set to 0 while this answer was queued: see forgetCall.
 		if f.kind == frameData {
-			m.written += uint64(f.length) // #nosec G115 -- 24 bits
+			m.written += uint64(f.length) // 24 bits
 			m.unsent = max(0, m.unsent-f.length)
 		}
 		// A server's last frame of a call says END_STREAM, as trailers or with data.

@@ -31,7 +31,7 @@ func (f *wireField) is(number protowire.Number, kind protowire.Type) bool {
 func (f *wireField) float() float64 { return math.Float64frombits(f.value) }
 
 // int returns the value of an int64.
-func (f *wireField) int() int64 { return int64(f.value) } // #nosec G115 -- two's complement, as it was sent
+func (f *wireField) int() int64 { return int64(f.value) } // two's complement, as it was sent
 
 // readNext reads the next field of a message into f, and returns the rest of the message.
 func (f *wireField) readNext(message []byte) (rest []byte, err error) {

@@ -164,7 +164,7 @@ func wireAmount(a float64) float64 {
 
 func appendHead(to []byte, number protowire.Number, size int) []byte {
 	to = protowire.AppendTag(to, number, protowire.BytesType)
-	return protowire.AppendVarint(to, uint64(size)) // #nosec G115 -- a size
+	return protowire.AppendVarint(to, uint64(size)) // a size
 }
 
 func appendString(to []byte, number protowire.Number, text string) []byte {
@@ -173,7 +173,7 @@ func appendString(to []byte, number protowire.Number, text string) []byte {
 
 func appendInt(to []byte, number protowire.Number, value int64) []byte {
 	to = protowire.AppendTag(to, number, protowire.VarintType)
-	return protowire.AppendVarint(to, uint64(value)) // #nosec G115 -- two's complement
+	return protowire.AppendVarint(to, uint64(value)) // two's complement
 }
 
 func appendDouble(to []byte, number protowire.Number, value float64) []byte {
@@ -183,4 +183,4 @@ func appendDouble(to []byte, number protowire.Number, value float64) []byte {
 
 func sizeBytes(length int) int { return 1 + protowire.SizeBytes(length) }
 
-func sizeInt(value int64) int { return 1 + protowire.SizeVarint(uint64(value)) } // #nosec G115 -- as above
+func sizeInt(value int64) int { return 1 + protowire.SizeVarint(uint64(value)) } // as above

@@ -81,7 +81,7 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 	if d.Outcome == gatehouse.Granted && d.Fence != 0 {
 		setUintHeader(resp, headerFence, d.Fence)
 		if d.ExpiresAfter >= 0 {
-			setUintHeader(resp, headerExpires, uint64(d.ExpiresAfter.Milliseconds())) // #nosec G115 -- from 0
+			setUintHeader(resp, headerExpires, uint64(d.ExpiresAfter.Milliseconds())) // from 0
 		}
 	}
 	switch {

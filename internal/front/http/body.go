@@ -17,7 +17,7 @@ const formType = "application/x-www-form-urlencoded"
 
 // readForm returns the parameters in the body of a POST, still encoded. The body of a GET has no meaning and
 // is ignored.
-func readForm(ctx *fasthttp.RequestCtx) (params []byte, p *rejection) {
+func readForm(ctx *fasthttp.RequestCtx) (encoded []byte, p *rejection) {
 	if !ctx.IsPost() {
 		return nil, nil
 	}

@@ -40,7 +40,7 @@ func (f *framing) nextInName(c byte) framePart {
 func (f *framing) keepName(more []byte) {
 	// A longer name ends as maxNameLength+1, which is the length of no name that isNamed is asked for.
 	copy(f.name[min(int(f.nameLength), maxNameLength):], more)
-	f.nameLength = uint8(min(int(f.nameLength)+len(more), maxNameLength+1)) // #nosec G115 -- below 2⁸
+	f.nameLength = uint8(min(int(f.nameLength)+len(more), maxNameLength+1)) // below 2⁸
 }
 
 // isNamed reports whether the field has this name, in any letter case.

@@ -96,7 +96,7 @@ func wrongHost(host []byte) *rejection {
 	name := hostWithoutPort(host)
 	// The sentence suggests a command line. A client must not be able to put anything into it that a shell
 	// would take for more than a name.
-	odd := func(r rune) bool { return r > unicode.MaxASCII || !isHostByte(byte(r)) } // #nosec G115 -- ASCII
+	odd := func(r rune) bool { return r > unicode.MaxASCII || !isHostByte(byte(r)) } // ASCII
 	if name == "" || len(name) > maxHostLength || strings.ContainsFunc(name, odd) {
 		name = "NAME"
 	}

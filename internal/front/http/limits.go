@@ -219,7 +219,7 @@ func ceilSeconds(d time.Duration) uint64 { return ceilUnits(d, time.Second) }
 
 // ceilUnits returns how many units cover d, at least 1: a client must not come back too early.
 func ceilUnits(d, unit time.Duration) uint64 {
-	return uint64(max(1, roundUp(d, unit))) // #nosec G115 -- at least 1
+	return uint64(max(1, roundUp(d, unit))) // at least 1
 }
 
 // roundUp returns how many units cover d, 0 if d is negative.

@@ -162,7 +162,7 @@ func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 		return nil
 	}
 	var inner error
-	err := p.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // #nosec G115 -- a descriptor
+	err := p.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // a descriptor
 	if err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}

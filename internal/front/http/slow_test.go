@@ -36,7 +36,8 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 	if strings.HasPrefix(key.Name, "held") {
 		s.under.Add(1)
 		<-s.held
-		if s.under.Add(-1); s.fails != nil {
+		s.under.Add(-1)
+		if s.fails != nil {
 			return s.fails
 		}
 	}

@@ -122,7 +122,7 @@ func clientGone(conn net.Conn) bool {
 		return true
 	}
 	gone := false
-	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // #nosec G115 -- a descriptor
+	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // a descriptor
 	return gone || err != nil
 }
 

@@ -9,6 +9,6 @@ func (c *connection) hungUp() bool {
 		return true
 	}
 	gone := false
-	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // #nosec G115 -- a descriptor
+	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // a descriptor
 	return gone || err != nil
 }

@@ -36,7 +36,7 @@ func appendSeconds(text []byte, delay time.Duration) []byte {
 	// By whole numbers: a float could print a digit less than what was rounded up.
 	for rest := delay % time.Second; decimals > 0; decimals-- {
 		rest *= 10
-		text = append(text, '0'+byte(rest/time.Second)) // #nosec G115 -- a digit
+		text = append(text, '0'+byte(rest/time.Second)) // a digit
 		rest %= time.Second
 	}
 	return text

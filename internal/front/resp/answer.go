@@ -159,7 +159,7 @@ func (r *replyWriter) writeDecision(q *decisionRequest, d *gatehouse.Decision) {
 		r.writeText(q.holder)
 	}
 	if d.Fence != 0 {
-		r.writePair("fence", int64(d.Fence)) // #nosec G115 -- microseconds since 1970, or a count from there
+		r.writePair("fence", int64(d.Fence)) // microseconds since 1970, or a count from there
 		r.writePair("expires_after", params.FloorMillis(d.ExpiresAfter))
 	}
 	if wait {

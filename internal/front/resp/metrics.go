@@ -97,7 +97,7 @@ type instant [3]uint16
 
 func newInstant(at time.Duration) instant {
 	us := uint64(at/time.Microsecond) + 1
-	return instant{uint16(us), uint16(us >> 16), uint16(us >> 32)} // #nosec G115 -- in parts
+	return instant{uint16(us), uint16(us >> 16), uint16(us >> 32)} // in parts
 }
 
 // sinceStart returns the time; ok is false for none.
@@ -106,7 +106,7 @@ func (i instant) sinceStart() (at time.Duration, ok bool) {
 	if us == 0 {
 		return 0, false
 	}
-	return time.Duration(us-1) * time.Microsecond, true // #nosec G115 -- 48 bits
+	return time.Duration(us-1) * time.Microsecond, true // 48 bits
 }
 
 // flushCounts shows what was counted.

@@ -304,7 +304,7 @@ func (s *session) finishConnection() bool {
 func (s *session) accountBuffers() bool {
 	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
 	// The budget is told of changes only, as most commands leave both buffers as empty as before.
-	if held := int32(in + out); held != s.held { // #nosec G115 -- far less than 2 GiB
+	if held := int32(in + out); held != s.held { // far less than 2 GiB
 		within := s.server.config.Budget.Move(int(held-s.held), int(held))
 		s.held = held
 		if !within {

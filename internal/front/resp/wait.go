@@ -95,7 +95,7 @@ func (s *session) hungUp() bool {
 	if w, ok := s.conn.(peer.Watched); ok {
 		return w.Gone()
 	}
-	return peer.Gone(int32(s.conn.Fd())) // #nosec G115 -- a descriptor
+	return peer.Gone(int32(s.conn.Fd())) // a descriptor
 }
 
 // answerWaiter answers the first of the commands under way, which is decided. It reports false when the

@@ -91,7 +91,7 @@ type pastChange struct {
 func New(seed uint64, expiresHolds bool) *Store {
 	return &Store{
 		expiresHolds: expiresHolds,
-		rand:         rand.New(rand.NewPCG(seed, 0)), // #nosec G404 -- it is to be the same each time
+		rand:         rand.New(rand.NewPCG(seed, 0)), // it is to be the same each time
 		start:        time.Now(), objects: make(map[gatehouse.Key]storedObject),
 	}
 }

@@ -67,7 +67,7 @@ func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32
 			c.known = make(map[string]seenClaim)
 		}
 		// The time counts from the first sight of this revision: etcd has no clock that can be asked.
-		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // #nosec G115 -- written from one
+		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // written from one
 		c.known[key] = seenClaim{
 			kv.ModRevision, binary.BigEndian.Uint32(kv.Value),
 			time.Now().Add(time.Duration(lasts) * time.Microsecond),
@@ -112,7 +112,7 @@ func (b *Backend) newGuard(
 		return g, err
 	}
 	data := binary.BigEndian.AppendUint32(nil, change.Server)
-	data = binary.BigEndian.AppendUint64(data, uint64(change.Claim.Microseconds())) // #nosec G115 -- above 0
+	data = binary.BigEndian.AppendUint64(data, uint64(change.Claim.Microseconds())) // above 0
 	put := clientv3.OpPut(g.key, string(data), clientv3.WithLease(lease))
 	// The claim has the same condition inside the failed transaction: it must not replace one that was made
 	// meanwhile.

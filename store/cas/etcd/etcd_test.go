@@ -69,7 +69,7 @@ func TestWaitingIsQuiet(t *testing.T) {
 	}
 	reads := func() (sum int64) {
 		for _, s := range all {
-			sum += int64(s.store.Stats().Reads) // #nosec G115 -- it is small
+			sum += int64(s.store.Stats().Reads) // it is small
 		}
 		return sum
 	}

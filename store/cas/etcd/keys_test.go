@@ -85,7 +85,7 @@ func TestSeal(t *testing.T) {
 
 func runes(servers []uint32) (all []rune) {
 	for _, s := range servers {
-		all = append(all, rune(s)) // #nosec G115 -- at most 9
+		all = append(all, rune(s)) // at most 9
 	}
 	return all
 }

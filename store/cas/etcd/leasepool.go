@@ -47,7 +47,7 @@ func (k *leasePool) leaseFor(ctx context.Context, keep time.Duration) (clientv3.
 	if keep == gatehouse.Forever {
 		return 0, nil
 	}
-	power := bits.Len64(uint64(max(ttl(keep), minSharedLength) - 1)) // #nosec G115 -- it is at least 63
+	power := bits.Len64(uint64(max(ttl(keep), minSharedLength) - 1)) // it is at least 63
 	length := int64(1) << power
 	s := k.sharedOf(power)
 	// One call makes the lease while the others of its length wait for it, for no longer than their context

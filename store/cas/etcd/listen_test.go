@@ -89,7 +89,7 @@ func TestListenerIsCutOff(t *testing.T) {
 	link.Hang()
 	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("2"), Wake: []uint32{7}})
 	r = put(t, b, key, &cas.RecordChange{If: r.Version, Next: []byte("3"), Wake: []uint32{7}})
-	if _, err := client.Compact(t.Context(), int64(r.Version)); err != nil { // #nosec G115 -- it is small
+	if _, err := client.Compact(t.Context(), int64(r.Version)); err != nil { // it is small
 		t.Fatal(err)
 	}
 	link.Mend()

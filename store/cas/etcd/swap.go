@@ -182,7 +182,7 @@ func (b *Backend) readHolds(key gatehouse.Key) clientv3.Op {
 func (b *Backend) readReply(
 	key gatehouse.Key, change *cas.RecordChange, response *clientv3.TxnResponse, g leasesByLength,
 ) (cas.Reply, error) {
-	revision := uint64(response.Header.Revision) // #nosec G115 -- it counts from 1
+	revision := uint64(response.Header.Revision) // it counts from 1
 	r := cas.Reply{Swapped: response.Succeeded, Now: b.localTime(), MinFence: (revision + 1) << fenceBits}
 	results := response.Responses
 	used := map[int64]bool{}
@@ -201,7 +201,7 @@ func (b *Backend) readReply(
 		b.leases.revokeSoon(g.unusedIDs(used)...)
 		if kvs := results[0].GetResponseRange().Kvs; len(kvs) > 0 {
 			r.Record = unsealRecord(kvs[0].Value)
-			r.Version = uint64(kvs[0].ModRevision) // #nosec G115 -- as above
+			r.Version = uint64(kvs[0].ModRevision) // as above
 		} else if len(r.Live) > 0 {
 			// The record was lost but holds are left. Granting now could grant twice.
 			return cas.Reply{}, fmt.Errorf("%w: %d holds in etcd below %s without a record",
@@ -250,7 +250,7 @@ func sealRecord(change *cas.RecordChange) string {
 		wake = nil
 	}
 	data := make([]byte, 0, 2+4*len(wake)+len(change.Next))
-	number := uint16(len(wake)) // #nosec G115 -- fewer than everyone
+	number := uint16(len(wake)) // fewer than everyone
 	if len(wake) != len(change.Wake) {
 		number = allServers
 	}

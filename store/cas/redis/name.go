@@ -63,7 +63,7 @@ func unescapeName(text string) (name string, ok bool) {
 		if c == '%' && i+2 < len(text) {
 			high, low := strings.IndexByte(hexDigits, text[i+1]), strings.IndexByte(hexDigits, text[i+2])
 			// Only what needsEscape is accepted as %XX, so each name has one key.
-			c = byte(high<<4 | low) // #nosec G115 -- looked at in the next line
+			c = byte(high<<4 | low) // looked at in the next line
 			if high < 0 || low < 0 || !needsEscape(c) {
 				return "", false
 			}

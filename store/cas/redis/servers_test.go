@@ -38,7 +38,7 @@ func newServers(t *testing.T, address string, many int) []*server {
 	for i := range servers {
 		b := open(t, "redis://"+address)
 		redistest.Until(t, func() bool { return b.Ping(soonest(t)) == nil })
-		servers[i] = newServer(t, b, uint32(i+1)) // #nosec G115 -- few
+		servers[i] = newServer(t, b, uint32(i+1)) // few
 	}
 	return servers
 }

@@ -18,7 +18,7 @@ func LearningSeconds(r *ResourceResponse) int64 {
 		if number == LearningField {
 			_, _, head := protowire.ConsumeTag(rest)
 			if value, size := protowire.ConsumeVarint(rest[head:]); size > 0 {
-				return int64(value) // #nosec G115 -- two's complement
+				return int64(value) // two's complement
 			}
 		}
 		rest = rest[n:]
