@@ -109,7 +109,6 @@ func TestCurlAtThreeServers(t *testing.T) {
 
 // What the rules say holds while Redis is away; nothing hangs; all is well again by itself.
 func TestRedisAway(t *testing.T) {
-	t.Parallel()
 	redis := redistest.Start(t)
 	t.Cleanup(redis.Thaw)
 	s := startShared(t, redis, 1, "--store-timeout", "2s", "--config", configFile(t, `
@@ -240,7 +239,6 @@ func TestRedisPassword(t *testing.T) {
 
 // Certificates that do not fit end the server at its start as well.
 func TestRedisCertificate(t *testing.T) {
-	t.Parallel()
 	certificate, key := makeCertificate(t)
 	address, err := freeport.Next()
 	if err != nil {
@@ -250,11 +248,11 @@ func TestRedisCertificate(t *testing.T) {
 	redistest.Start(t, "--tls-port", port, "--tls-cert-file", certificate, "--tls-key-file", key,
 		"--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")
 	status, _, said := gatehouse(t, nil, "serve", "--http", "localhost:0", "--store", "rediss://"+address,
-		"--store-timeout", "5s")
+		"--store-timeout", "20s")
 	if status != 1 || !matches("…gatehouse: --store: redis: …x509: …", said) {
 		t.Errorf("with an unknown authority it ended with %d and said %q, want 1 and why", status, said)
 	}
-	s := start(t, "--store", "rediss://"+address+"?ca="+certificate, "--store-timeout", "5s")
+	s := start(t, "--store", "rediss://"+address+"?ca="+certificate, "--store-timeout", "20s")
 	s.want(t, "/v1/counter/c/count", "200 1")
 }
 
