@@ -195,15 +195,16 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	}
 }
 
-// handBack gives the connection back to the HTTP server, in a new goroutine. It does nothing if the
-// connection is closed or was handed back already.
-func (p *parkedConn) handBack() {
+// leavePark takes the connection out of its park and sets how it left, closed or handedBack. It reports false
+// if it had left already.
+func (p *parkedConn) leavePark(how *bool) bool {
 	p.mu.Lock()
 	if p.closed || p.handedBack {
 		p.mu.Unlock()
-		return
+		return false
 	}
-	p.handedBack = true
+	// Set under the lock, so that only one of several callers goes on.
+	*how = true
 	if p.idleTimer != nil {
 		p.idleTimer.Stop()
 	}
@@ -211,6 +212,15 @@ func (p *parkedConn) handBack() {
 	// The poller goes first: it must not report bytes that the HTTP server is about to read.
 	p.server.poller.unwatchConn(p)
 	p.server.parkedConns.removeConn(p)
+	return true
+}
+
+// handBack gives the connection back to the HTTP server, in a new goroutine. It does nothing if the
+// connection is closed or was handed back already.
+func (p *parkedConn) handBack() {
+	if !p.leavePark(&p.handedBack) {
+		return
+	}
 	// Its next request has begun, so it counts as receiving and not as idle.
 	if c := pacedConnOf(p.Conn); c != nil {
 		c.startTimer(receiving)
@@ -220,19 +230,9 @@ func (p *parkedConn) handBack() {
 
 // closeParked closes a connection unless it was handed back: then the HTTP server closes it.
 func (p *parkedConn) closeParked() {
-	p.mu.Lock()
-	if p.closed || p.handedBack {
-		p.mu.Unlock()
+	if !p.leavePark(&p.closed) {
 		return
 	}
-	// Set under the lock, so that of several callers only one closes the connection.
-	p.closed = true
-	if p.idleTimer != nil {
-		p.idleTimer.Stop()
-	}
-	p.mu.Unlock()
-	p.server.poller.unwatchConn(p)
-	p.server.parkedConns.removeConn(p)
 	// Only now: a closed descriptor may be given to a new connection at once, and removing it from the epoll
 	// would then hit that one.
 	_ = p.Close()
