@@ -20,7 +20,6 @@ type parentState struct {
 	wake       chan struct{} // tells that a request is due before plan
 	plan       time.Time     // when followParent asks next; zero means when it is woken
 	address    string        // the address that answered last
-	askedAt    time.Time     // when the last request was sent
 	answeredAt time.Time     // when the last answer came; zero means never
 	fault      error         // why the last request got no answer; nil if it did
 
@@ -114,7 +113,6 @@ func (s *Server) askParent(ctx context.Context) {
 	// itself.
 	asks, unused := s.core.Asks(now), s.core.Unused()
 	if len(asks) > 0 {
-		s.parent.askedAt = now
 	}
 	s.mu.Unlock()
 
