@@ -86,27 +86,13 @@ without_race=(./test/sim ./gate ./store/lazy ./store/cas ./internal/simulate ./c
 	./internal/boltfile ./internal/openapi)
 
 with_race() {
-	local packages log again
+	local packages
 	# What takes longest begins first.
 	packages="./test/e2e ./store/disk $(comm -23 <(go list ./... | sort) \
 		<(go list "${without_race[@]}" ./test/e2e ./store/disk | sort))"
-	log=$(mktemp)
 	# go vet has looked at all of them.
 	# shellcheck disable=SC2086 # they are words
-	if go test -race -vet=off -shuffle=on -timeout 20m $packages | tee "$log"; then
-		rm -f "$log"
-		return
-	fi
-	# What the race detector itself has ended is run once more, if nothing else is wrong.
-	if ! grep -qE '^ThreadSanitizer: CHECK failed|^SIGSEGV' "$log" || grep -qE '^--- FAIL|^panic:|DATA RACE' "$log"; then
-		rm -f "$log"
-		return 1
-	fi
-	again=$(awk -F '\t' '$1 == "FAIL" && $2 != "" { print $2 }' "$log")
-	rm -f "$log"
-	echo "the race detector failed, once more:" $again
-	# shellcheck disable=SC2086 # they are words
-	go test -race -vet=off -shuffle=on -timeout 20m $again
+	go test -race -vet=off -shuffle=on -timeout 20m $packages
 }
 
 # generated_is_current is whether the code of doormanpb is what its sources make.
