@@ -236,7 +236,7 @@ type Decision struct {
 	// of one start are alike. An undo takes back the place with this number, and nothing else.
 	Reservation uint64
 
-	// Generation is how often a limiter had begun to count anew, by a reset or with another window. An undo
+	// Generation is how often a limiter had begun to count again, by a reset or with another window. An undo
 	// gives nothing back of what was counted before.
 	Generation uint64
 

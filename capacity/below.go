@@ -25,7 +25,7 @@ func (n *leaseRecord) isLate(q *Request) bool {
 	if behind == 0 {
 		return n.sendsKnownFor
 	}
-	return behind > 0 && behind < maxRequestDelay // a server that began anew is further behind
+	return behind > 0 && behind < maxRequestDelay // a server that started again is further behind
 }
 
 // amountKept returns how much of the capacity the clients of a server keep, whatever it is granted: what it

@@ -36,7 +36,7 @@ func (s sortKey) sortsBefore(other sortKey) bool {
 // binary search tree by order and a heap by a random rank, which keeps it shallow. A million demands take
 // twenty thousand nodes, and that tree stays in the cache of a processor.
 //
-// All sums are computed anew from below whenever something there changes, and never counted up and down, so
+// All sums are computed again from below whenever something there changes, and never counted up and down, so
 // rounding errors do not accumulate.
 type demandTrees struct {
 	slab[bandDemand]
@@ -84,7 +84,7 @@ func (c *demandTrees) insertDemand(tree subtree, i int32) subtree {
 	node = c.nodes.at(k)
 	node.entries = node.entries[:maxEntries/2]
 	node.recount()
-	return c.insertNode(tree, upper) // k lies on the path, so the sums above it are computed anew as well
+	return c.insertNode(tree, upper) // k lies on the path, so the sums above it are computed again as well
 }
 
 // removeDemand takes a demand out of a tree, and returns the tree without it.

@@ -29,7 +29,7 @@ type supply struct {
 
 	reportedWants float64       // what its clients wanted in the last request; negative: none was sent
 	reportedHas   float64       // what they held by the last request
-	retryDelay    time.Duration // until the next request while they get less than they want; 0: no hurry
+	retryDelay    time.Duration // until the next request while they get less than they want; 0: no retry
 	askAt         time.Time     // when to ask for it alone; zero: with all others
 	outstanding   bool          // the parent was asked, and has not answered
 }

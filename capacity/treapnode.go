@@ -50,7 +50,7 @@ func (c *demandTrees) newNode(first sortKey, entries ...entry) int32 {
 	return k
 }
 
-// recount computes the sums of the entries anew.
+// recount computes the sums of the entries again.
 func (n *treapNode) recount() {
 	n.wants, n.clients = 0, 0
 	for k := range n.entries {

@@ -14,7 +14,7 @@ import (
 // too: nothing is let through before the last piece, a change of limits keeps it, and each piece counts where
 // it starts.
 //
-// A piece smaller than the limit is laid anew together with the next charge, unless a place was reserved
+// A piece smaller than the limit is laid again together with the next charge, unless a place was reserved
 // behind it. Otherwise a thousand charges of 1 would need a thousand pieces, and one of 1,000 a single one.
 
 // chargeCost takes the cost of a command. It refuses only what could not be repaid, and then takes nothing.

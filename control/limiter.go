@@ -205,7 +205,7 @@ func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *g
 		return false
 	}
 	l.noteFirstUse(d.At)
-	// A meter that began anew has forgotten what is out in chunks.
+	// A meter that started again has forgotten what is out in chunks.
 	l.countChunks(first, at)
 	return true
 }
@@ -256,7 +256,7 @@ func (l *limiterCore) refundTokens(first limitMeter, now, n int64) {
 	l.rebuildProjection(first, now)
 }
 
-// resetTaken begins anew, under the limits in force. The figures begin anew too, so that nothing of what
+// resetTaken starts again, under the limits in force. The figures start again too, so that nothing of what
 // was granted before is taken back later.
 func (l *limiterCore) resetTaken(first limitMeter, now time.Time) {
 	for _, m := range l.activeMeters(first) {

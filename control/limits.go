@@ -19,7 +19,7 @@ type limiterExtra struct {
 	meters     []limitMeter // of the limits; nil while the first meter keeps the one limit
 	meterSince []uint64     // the generation in which each of meters began to count as it does
 
-	generation uint64 // how often counting has begun anew
+	generation uint64 // how often counting has started again
 	validFrom  uint64 // the generation before which no meter counts what was taken, or not as it does now
 	lastNumber uint64 // the last number of a reservation; 0 when the next is higher in any case
 
@@ -154,7 +154,7 @@ func (l *limiterCore) setLimits(first limitMeter, now int64, cmd *gatehouse.Comm
 	}
 	// Meters that keep what lies ahead by themselves need not be told of it again.
 	keep := l.allScheduling(first) && !slices.ContainsFunc(limitsOf(cmd), isCalendarLimit)
-	// Otherwise reservations are taken out before the change and taken anew after it, as the new meters may
+	// Otherwise reservations are taken out before the change and taken again after it, as the new meters may
 	// count them in other windows.
 	if !keep {
 		l.withdrawReservations(first)
@@ -231,7 +231,7 @@ func (l *limiterCore) setMeters(
 			since[i], anew = next, true
 		}
 	}
-	// One new generation covers all meters that began anew in this change.
+	// One new generation covers all meters that started again in this change.
 	if anew {
 		l.extra.generation = next
 	}

@@ -30,7 +30,7 @@ func addAnswer(answers int32) int32 {
 }
 
 // maxReservations is the most places that lie ahead at one name: 48 bytes each, and the holder. A change of
-// limits takes all of them anew. Of those that a schedule keeps without a holder there is no limit, as
+// limits takes all of them again. Of those that a schedule keeps without a holder there is no limit, as
 // they cost nothing here.
 const maxReservations = 1000
 
@@ -201,7 +201,7 @@ func (m *limiterExtra) takeReservations(meters []limitMeter, now int64) {
 	}
 }
 
-// rebuildProjection makes the projected meters anew, after the meters or the reservations have changed.
+// rebuildProjection makes the projected meters again, after the meters or the reservations have changed.
 func (l *limiterCore) rebuildProjection(first limitMeter, now int64) {
 	if l.extra != nil && l.extra.projected != nil {
 		l.extra.projected = nil

@@ -31,7 +31,7 @@ func (t *Turn) keepsWaiting() bool {
 // at again, in order. Parameters are applied once, at a command's first look.
 //
 // A queue that holds a delete must hold every waiting command: these are answered that the controller was
-// deleted, and a command after the delete starts anew.
+// deleted, and a command after the delete starts again.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 	v := queueServer{now: now, kind: kind}
 	return v.serveQueue(s, queue)

@@ -27,7 +27,7 @@ type slidingLogMeter struct {
 type startRun struct{ at, n int64 }
 
 const (
-	// maxExact is the most starts that are told apart within an interval.
+	// maxExact is the most starts that are distinguished within an interval.
 	maxExact = 16_384
 	// maxRuns is the most runs that are kept: what lies ahead makes the log longer than an interval.
 	maxRuns = 2 * maxExact

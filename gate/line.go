@@ -88,7 +88,7 @@ func (l *line) startServing() {
 // onWake serves the line after the store has reported a change.
 func (l *line) onWake() {
 	// A server that stood still for too long is taken for dead at a barrier, and its waiting tickets are no
-	// longer counted. Offering every ticket counts them anew.
+	// longer counted. Offering every ticket counts them again.
 	if l.key.Kind == gatehouse.Barrier {
 		l.mu.Lock()
 		l.offerAll = true

@@ -108,7 +108,7 @@ func (l *Limiters) Len() (n int) {
 	return n
 }
 
-// Stop calls the stop functions of all windows, and forgets them. Keys used after that begin anew. Windows
+// Stop calls the stop functions of all windows, and forgets them. Keys used after that start again. Windows
 // with one synchronizer push their counts together.
 func (l *Limiters) Stop() {
 	var limiters [shardCount]map[string]*keyedLimiter

@@ -83,7 +83,7 @@ func (c *Client) wakeLoop() {
 }
 
 // dueRequests returns what to ask for now; nil means no request. Releases go first: the same name may be
-// asked for anew, and giving it back after that would lose the new lease.
+// asked for again, and giving it back after that would lose the new lease.
 func (c *Client) dueRequests() []lease.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()

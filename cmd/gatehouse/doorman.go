@@ -154,7 +154,7 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 	return server, nil
 }
 
-// watchCapacity gives a server its templates anew whenever their source changes, until ctx ends.
+// watchCapacity gives a server its templates again whenever their source changes, until ctx ends.
 func (proc *serverProcess) watchCapacity(
 	ctx context.Context, source string, reload <-chan os.Signal, to *grpcfront.Server,
 ) error {

@@ -50,7 +50,7 @@ func registerHolderMetric(metrics *prometheus.Registry, holders func() int) {
 
 // registerDiskMetrics registers the statistics of a store on disk.
 func registerDiskMetrics(metrics *prometheus.Registry, store *disk.Store) {
-	// Each function takes the statistics anew when it is scraped, so that two values of one scrape may be
+	// Each function takes the statistics again when it is scraped, so that two values of one scrape may be
 	// some commands apart.
 	labels := prometheus.Labels{"store": "disk"}
 	metrics.MustRegister(

@@ -177,7 +177,7 @@ func (s keyRange) has(key []byte) bool {
 	return bytes.Compare(key, s.low) >= 0 && (s.high == nil || bytes.Compare(key, s.high) < 0)
 }
 
-// An pageElement is one entry of a page.
+// A pageElement is one entry of a page.
 type pageElement struct {
 	bucket     bool
 	key, value []byte

@@ -32,7 +32,7 @@ type Budget struct {
 	List, Page, Scrape Mutex
 }
 
-// New returns a budget of so many bytes; 0 means DefaultBytes.
+// New returns a budget of that many bytes; 0 means DefaultBytes.
 func New(most int64) *Budget {
 	if most == 0 {
 		most = DefaultBytes

@@ -20,7 +20,7 @@ const step = 7919
 
 var tried atomic.Int64 // counts the ports that were
 
-// Next returns "127.0.0.1:" and a port at which nobody listens, another one each time.
+// Next returns "127.0.0.1:" and a port at which no process listens, another one each time.
 func Next() (string, error) {
 	for range highest - lowest {
 		// Each process begins elsewhere, for tests run in several at once.

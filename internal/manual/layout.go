@@ -113,7 +113,7 @@ func (m *Manual) renderSource(s *pageSource) (Page, error) {
 
 // executeTemplate returns the page that a template makes of the frame.
 func (f *pageFrame) executeTemplate(name string) (Page, error) {
-	// Parsed anew for each page, which is rendered only once.
+	// Parsed again for each page, which is rendered only once.
 	templates, err := parseLayout()
 	if err != nil {
 		return Page{}, fmt.Errorf("reading the layout of the documentation: %w", err)

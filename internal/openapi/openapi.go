@@ -23,7 +23,7 @@ type Document struct {
 	answers    map[string]responseText
 }
 
-// An responseText is what a response means.
+// A responseText is what a response means.
 type responseText struct {
 	Description string `json:"description"`
 }

@@ -57,7 +57,7 @@ func allTags() (all []Tag) {
 		Tag{"server", "Health and metrics."})
 }
 
-// A operationText is what an operation of a kind is, beside its parameters. The answers that every
+// An operationText is what an operation of a kind is, beside its parameters. The answers that every
 // operation has are left out.
 type operationText struct {
 	summary, description string

@@ -23,7 +23,7 @@ func (c *Complaint) Raise(begins, ends func()) {
 	if c.ended {
 		return
 	}
-	// It is going on: no second line, and quiet begins anew.
+	// It is going on: no second line, and quiet starts again.
 	if c.timer != nil {
 		c.timer.Reset(quiet)
 		return

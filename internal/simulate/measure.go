@@ -185,7 +185,7 @@ func (m *measurement) noteUsage(c *simClient, u clientUsage) {
 }
 
 // takeSample looks at the run at regular intervals, as doorman's own simulation does. It also computes the
-// sums anew, so that rounding errors do not accumulate.
+// sums again, so that rounding errors do not accumulate.
 func (w *world) takeSample() {
 	m := w.measure
 	m.advanceTo(w.now)

@@ -1,5 +1,5 @@
 // Package weight adds up how much memory everything takes that a server keeps for its clients, and says how
-// much more there may be. Whoever keeps something adds what it weighs, and takes it off when it is gone.
+// much more there may be. Code that keeps something adds its weight, and takes it off when it is gone.
 package weight
 
 import (

@@ -30,7 +30,7 @@ type Backend interface {
 	Traits() Traits
 }
 
-// A asyncBackend is a Backend that need not keep its caller until it has answered.
+// An asyncBackend is a Backend that need not keep its caller until it has answered.
 type asyncBackend interface {
 	// Start is Swap, and calls answered once with what Swap returns, possibly before Start returns. The
 	// change is the backend's until then. answered is quick. Of ctx only the deadline counts.

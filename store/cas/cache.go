@@ -54,7 +54,7 @@ func (c *cache) entryFor(key gatehouse.Key) *entry {
 	return e
 }
 
-// markStale has a name read anew before it is decided on; the zero key means all names.
+// markStale has a name read again before it is decided on; the zero key means all names.
 func (c *cache) markStale(key gatehouse.Key) {
 	if key != (gatehouse.Key{}) {
 		p := c.partOf(key)

@@ -228,7 +228,7 @@ const fenceBits = 1 << 15
 // answerUnserved answers a turn that is not to be served.
 func (t *transaction) answerUnserved(e *entry, i int) (d gatehouse.Decision, is bool) {
 	cmd := &t.commands[i]
-	// The waiter came before the delete: it must not make the controller anew. Only an undo may pass.
+	// The waiter came before the delete: it must not make the controller again. Only an undo may pass.
 	if cmd.Again && cmd.Op != gatehouse.OpUndo && sinceOf(cmd, t.now) <= t.next.deletedAt {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",

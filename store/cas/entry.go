@@ -66,7 +66,7 @@ func (e *entry) loadReply(reply *Reply) error {
 		err = e.decodeState()
 	}
 	if err != nil {
-		// A record that cannot be read is asked for anew by the next transaction.
+		// A record that cannot be read is asked for again by the next transaction.
 		e.known = false
 		return err
 	}

@@ -196,7 +196,7 @@ func (t *transaction) newAttempt() attempt {
 		a.base = nonces[0]
 	}
 	for i := range t.turns {
-		// Copies, because the next try decides anew in the same turns.
+		// Copies, because the next try decides again in the same turns.
 		a.decisions[i] = t.turns[i].Decision
 	}
 	a.fencesBefore = t.entry.holdFences()

@@ -28,7 +28,7 @@ type undoQueue struct {
 	work    sync.WaitGroup
 }
 
-// An pendingUndo is one undo.
+// A pendingUndo is one undo.
 type pendingUndo struct {
 	key gatehouse.Key
 	cmd gatehouse.Command

@@ -136,7 +136,7 @@ func (e *entry) addUnstored(state control.State) {
 	if e.unstored.count == 0 {
 		return
 	}
-	// Deleted and made anew since: the time of its making tells.
+	// Deleted and made again since: the time of its making tells.
 	if _, since := control.Refusals(state); state == nil || !since.Equal(e.unstored.since) {
 		e.unstored.count = 0 // it is another controller than the one at which they were counted
 		return

@@ -56,7 +56,7 @@ const (
 	DefaultHolders     = 1000
 )
 
-// maxRecord is the largest record in bytes, which every change writes anew. What makes a record smaller
+// maxRecord is the largest record in bytes, which every change writes again. What makes a record smaller
 // passes even so.
 const maxRecord = 512 << 10
 
@@ -263,7 +263,7 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 	}
 }
 
-// A applyCall is one queue that is to be applied.
+// An applyCall is one queue that is to be applied.
 type applyCall struct {
 	queue      []control.Turn
 	view       func(now time.Time, state control.State)

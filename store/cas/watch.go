@@ -72,7 +72,7 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 // jittered is a time between three quarters of d and d, so that servers do not look all at once.
 func jittered(d time.Duration) time.Duration { return d - rand.N(d/4) }
 
-// recheckName wakes one watch and sets its timer anew.
+// recheckName wakes one watch and sets its timer again.
 func (w *watches) recheckName(key gatehouse.Key, one *nameWatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

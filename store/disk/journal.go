@@ -107,7 +107,7 @@ func turnNeedsCommit(kind gatehouse.Kind, turn *control.Turn) bool {
 type memoryJournal struct{ *Store }
 
 // OnServed implements [memory.Journal]. A decision that changes nothing waits too if it rests on a change
-// that is not on disk yet: no client is told what a crash could take back.
+// that is not on disk yet: no client learns what a crash could take back.
 func (j memoryJournal) OnServed(
 	key gatehouse.Key, state control.State, fresh bool, queue []control.Turn,
 ) memory.Pending {

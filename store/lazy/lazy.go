@@ -111,7 +111,7 @@ func (s *Store) Slow(key gatehouse.Key) bool {
 // Len returns how many names are decided about here at present.
 func (s *Store) Len() int { return int(s.count.Load()) }
 
-// Watch implements gate.Store. What others give back or reset wakes nobody here at once, but all who wait are
+// Watch implements gate.Store. What others give back or reset wakes no waiter here at once, but all are
 // looked at each second.
 func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) { return s.shared.Watch(key, wake) }
 

@@ -73,7 +73,7 @@ const (
 	slowRoundsAfterStore = 100
 
 	// maxBackwards is how far the store's time may go back while it is taken to stand still, as store/cas
-	// does. After more than that all is learnt anew.
+	// does. After more than that all is learnt again.
 	maxBackwards = 10 * time.Second
 
 	// maxUndone is how many undos wait for the next exchange. What more are about comes back with time.

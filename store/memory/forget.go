@@ -151,7 +151,7 @@ func (s *Store) expireHolds(sh *shard, key gatehouse.Key, state control.State, n
 	if state == nil || !isHeld(key.Kind) {
 		return
 	}
-	// The size is counted anew, since ended holds free holders and memory.
+	// The size is counted again, since ended holds free holders and memory.
 	before := sizeOf(state)
 	control.Expire(now, state)
 	if after := sizeOf(state); after != before {

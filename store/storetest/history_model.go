@@ -9,14 +9,14 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// An modelCall is a call, or the taking back of what a call was granted.
+// A modelCall is a call, or the taking back of what a call was granted.
 type modelCall struct {
 	gatehouse.Command
 	number int  // of the call among those of its name; an undo has that of its acquire
 	end    bool // no call at all, but the end of the history
 }
 
-// An modelReply is a decision, if it is known.
+// A modelReply is a decision, if it is known.
 type modelReply struct {
 	known bool
 	gatehouse.Decision

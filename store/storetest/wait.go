@@ -227,7 +227,7 @@ func deleteIsTold(b *testBench) {
 		for i, line := range lines {
 			b.waitReply(fmt.Sprint(key, ": waiter ", i, " of a deleted one"), line, gatehouse.Deleted)
 		}
-		if kind == gatehouse.Lock { // who comes now begins anew
+		if kind == gatehouse.Lock { // who comes now starts again
 			b.at(0).want(key, acquireOne("b", 1), gatehouse.Granted)
 			after, _ := b.at(1).startWaiting(key, waitForever(acquireOne("c", 1)))
 			b.at(2).wantGranted(key, commandBy(gatehouse.OpRelease, "b"))

@@ -16,7 +16,7 @@ func blocked(ctx context.Context, b *bench) (text string, rows []row, err error)
 		return "", nil, err
 	}
 	all, err := b.race(
-		// A server is started anew for each figure: memory that a process has had once it seldom gives
+		// A server is started again for each figure: memory that a process has had once it seldom gives
 		// back.
 		func() (float64, error) { return b.blockedBytes(ctx, b.role("gnet"), count) },
 		func() (float64, error) { return b.blockedBytes(ctx, b.gatehouseRESP, count) },

@@ -126,7 +126,7 @@ func (b *bench) prepare(ctx context.Context) (clean func(), err error) {
 		return nil, err
 	}
 	b.ours = filepath.Join(b.dir, "gatehouse")
-	// The binary is built anew, so that the page never speaks of an older one.
+	// The binary is built again, so that the page never speaks of an older one.
 	build := exec.CommandContext(ctx, "go", "build", "-o", b.ours, "./cmd/gatehouse")
 	build.Dir, build.Stderr = "../..", os.Stderr
 	if err := build.Run(); err != nil {

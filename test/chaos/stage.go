@@ -28,7 +28,7 @@ type variant struct {
 	servers     int
 	// storeShare is how many of 12 faults hit the store; the others hit servers.
 	storeShare int
-	// loses says that a store that is killed begins anew, empty.
+	// loses says that a store that is killed starts again, empty.
 	loses bool
 	// flush is how much of what limiters counted may be lost when a server is killed.
 	flush time.Duration

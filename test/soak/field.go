@@ -87,7 +87,7 @@ func (f *attackField) dialNarrow(address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// occupyConns opens connections, sends something on each, and holds them without reading. It begins anew
+// occupyConns opens connections, sends something on each, and holds them without reading. It starts again
 // after a time, so that the server meets new ones.
 func (f *attackField) occupyConns(address string, conns int, send string, stay time.Duration) {
 	for !f.hasEnded() {

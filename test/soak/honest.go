@@ -30,7 +30,7 @@ const (
 // A requestSpan is when a request was made and answered.
 type requestSpan struct{ begin, end time.Time }
 
-// A honestClients is the honest clients and what they were told.
+// The honestClients is the honest clients and what they were told.
 type honestClients struct {
 	server *attackedServer
 	client *http.Client

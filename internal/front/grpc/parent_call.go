@@ -192,7 +192,7 @@ func (c *parentClient) requestBatch(ctx context.Context, name string, asks []cap
 	var ahead time.Duration
 	call := func(ctx context.Context, to doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 		var header metadata.MD
-		// Read for each server anew, after any redirect.
+		// Read again for each server, after any redirect.
 		asked := c.now()
 		var err error
 		answer, err = to.GetServerCapacity(requestTime(ctx), request, grpc.Header(&header))

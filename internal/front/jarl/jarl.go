@@ -43,7 +43,7 @@ type PaceLimit struct {
 	Period   time.Duration
 
 	// Mode is how those who have to wait are spread. Poll is not one of them: it is for clients that
-	// ask again after their sleep, and go only when they are told 0.
+	// ask again after their sleep, and go only when the answer is 0.
 	Mode gatehouse.Mode
 	Poll bool
 
@@ -123,7 +123,7 @@ type Config struct {
 	// Admits says which connections take a place; its zero value admits all.
 	Admits Admission
 
-	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// Unaccepted logs connections that cannot be accepted, for all listeners of the process; nil means a
 	// complaint of the server's own.
 	Unaccepted *peer.Complaint
 }

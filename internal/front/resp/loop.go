@@ -21,7 +21,7 @@ type loop struct {
 	share     timeShare // of the session being served
 	wakeQueue wakeQueue
 
-	// What would have to be made anew for each command otherwise.
+	// What would have to be made again for each command otherwise.
 	cmd    gatehouse.Command
 	params params.Values
 	batch  rateBatch
@@ -65,7 +65,7 @@ func (l *loop) forgetUnwritten() {
 // flushSize is how much is collected of a connection's answers before they are written.
 const flushSize = 64 << 10
 
-// A gnetHandler is told by the event loops what happens to connections.
+// A gnetHandler learns from the event loops what happens to connections.
 type gnetHandler struct {
 	gnet.BuiltinEventEngine
 	server *Server

@@ -36,7 +36,7 @@ type answerCounts struct {
 // maxRuns is more than a pipeline that acquires and releases in turns usually has.
 const maxRuns = 32
 
-// A answerRun is answers of one sort.
+// An answerRun is answers of one sort.
 type answerRun struct {
 	series  *telemetry.Series
 	outcome telemetry.RequestOutcome

@@ -81,7 +81,7 @@ type Config struct {
 	// the server's own.
 	Budget *budget.Budget
 
-	// Unaccepted is told of connections that cannot be accepted, by all listeners of the process; nil means a
+	// Unaccepted logs connections that cannot be accepted, for all listeners of the process; nil means a
 	// complaint of the server's own.
 	Unaccepted *peer.Complaint
 

@@ -109,7 +109,7 @@ func newSession(server *Server, conn gnet.Conn) *session {
 
 // serveConnection does what there is to do on the connection. It reports false when that is to be closed.
 func (s *session) serveConnection() bool {
-	// A timer can have fired just before it was armed anew. Its round tells it from the present one, so
+	// A timer can have fired just before it was armed again. Its round tells it from the present one, so
 	// that an old one never closes the connection.
 	if due := s.due.Load(); due != 0 && s.due.CompareAndSwap(due, 0) && due == s.round && s.isOverdue() {
 		return false

@@ -42,7 +42,7 @@ type timeShare struct {
 	over   bool
 }
 
-// newShare returns the share of a connection that has been sent so many bytes.
+// newShare returns the share of a connection that has been sent that many bytes.
 func newShare(behind int) timeShare {
 	more := max(0, behind-readSize)
 	return timeShare{

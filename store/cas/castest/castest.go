@@ -56,7 +56,7 @@ type Store struct {
 	log      []string
 }
 
-// An storedObject is a record and the holds that the store ends.
+// A storedObject is a record and the holds that the store ends.
 type storedObject struct {
 	record  []byte
 	version uint64

@@ -20,7 +20,7 @@ import (
 // claimSize is the length of a claim.
 const claimSize = 4 + 8
 
-// maxClaims is how many claims a server remembers. One that was forgotten is waited for anew.
+// maxClaims is how many claims a server remembers. One that was forgotten is waited for again.
 const maxClaims = 1000
 
 // claimTable are the claims that are known.
@@ -59,7 +59,7 @@ func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32
 	}
 	kv := kvs[0]
 	if one, ok := c.known[key]; !ok || one.revision != kv.ModRevision {
-		// The table is bounded by forgetting all: a claim that is seen again only starts its time anew.
+		// The table is bounded by forgetting all: a claim that is seen again only starts its time again.
 		if len(c.known) >= maxClaims {
 			clear(c.known)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// minSharedLength is the shortest span of a shared lease: a shorter one would have to be made anew too
+	// minSharedLength is the shortest span of a shared lease: a shorter one would have to be made again too
 	// often.
 	minSharedLength = 64 // seconds
 	// maxUses is how many times a shared lease is given to a record. Etcd deletes all that is under a lease

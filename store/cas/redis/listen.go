@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// How long a lost subscription is left alone before it is made anew: at first, and at most.
+// How long a lost subscription is left alone before it is made again: at first, and at most.
 const (
 	subscribeSoon = 20 * time.Millisecond
 	subscribeLate = time.Second
@@ -31,7 +31,7 @@ func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func
 	}
 }
 
-// keepSubscribed subscribes anew until ctx ends.
+// keepSubscribed subscribes again until ctx ends.
 func (b *Backend) keepSubscribed(ctx context.Context, channel string, wake func(gatehouse.Key)) {
 	pause := subscribeSoon
 	for ctx.Err() == nil {

@@ -5,7 +5,7 @@ import "google.golang.org/protobuf/encoding/protowire"
 
 // LearningField is the number of a field of Gatehouse's own in a ResourceResponse, which doorman's clients do
 // not know and pass over: for how many seconds, at most, the server still gives clients what they say they
-// hold, because it does not know yet who holds what. It is absent when the server shares out what there is.
+// hold, because it does not know yet which client holds how much. It is absent otherwise.
 const LearningField protowire.Number = 100
 
 // LearningSeconds returns that field of a response; 0 when it is absent.
