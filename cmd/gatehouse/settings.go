@@ -17,8 +17,8 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/outage"
 	"github.com/spf13/pflag"
 )
 
@@ -56,7 +56,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	s.capacity.addFlags(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
-	f.DurationVar(&s.storeTimeout, "store-timeout", outage.DefaultTimeout, "for a shared store to answer")
+	f.DurationVar(&s.storeTimeout, "store-timeout", breaker.DefaultTimeout, "for a shared store to answer")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
 	f.StringSliceVar(&s.hosts, "hosts", nil, "names by which requests may address the HTTP API, or *")
 	f.IntVar(&s.refusal, "refusal-status", refusedTimeout,

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/disk"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -36,6 +40,55 @@ func registerSharedMetrics(metrics *prometheus.Registry, kind string, store *cas
 			ConstLabels: prometheus.Labels{"store": kind},
 		}, func() float64 { return float64(f.value(store.Stats())) }))
 	}
+}
+
+// The first upper bound of the histogram of calls, in seconds, and how many bounds there are. Each is twice
+// the one before, so that the last is longer than stores are usually given.
+const fastestCall, callBuckets = 0.0001, 15
+
+// registerApplySeconds registers the histogram of how long calls of a shared store take, and returns what
+// observes one.
+func registerApplySeconds(metrics *prometheus.Registry, kind string) (observe func(took time.Duration)) {
+	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "gatehouse_store_apply_seconds", ConstLabels: prometheus.Labels{"store": kind},
+		Help:    "How long the store took for one batch of commands, lost races and failures included.",
+		Buckets: prometheus.ExponentialBuckets(fastestCall, 2, callBuckets),
+	})
+	metrics.MustRegister(seconds)
+	return func(took time.Duration) { seconds.Observe(took.Seconds()) }
+}
+
+// registerReachable registers whether a shared store can be reached.
+func registerReachable(metrics *prometheus.Registry, kind string, circuit *breaker.Breaker) {
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gatehouse_store_reachable", ConstLabels: prometheus.Labels{"store": kind},
+		Help: "1 while the store responds as far as is known, 0 while it is only probed.",
+	}, func() float64 {
+		if _, err := circuit.Away(); err != nil {
+			return 0
+		}
+		return 1
+	}))
+}
+
+// registerRuleCommands registers the counters of commands that got their response by rule, and returns what
+// counts them.
+func registerRuleCommands(
+	metrics *prometheus.Registry, kind string,
+) (count func(rule fallback.Rule, commands int)) {
+	byRule := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_store_unreachable_commands_total",
+		Help: "Commands that got their response by an on-unreachable rule because the store was not reached.",
+
+		ConstLabels: prometheus.Labels{"store": kind},
+	}, []string{"rule"})
+	metrics.MustRegister(byRule)
+	var counters [fallback.LocalShare + 1]prometheus.Counter // by rule
+	// Each rule is there from the start, as 0: a rate needs a first value.
+	for rule := range counters {
+		counters[rule] = byRule.WithLabelValues(fallback.Rule(rule).String())
+	}
+	return func(rule fallback.Rule, commands int) { counters[rule].Add(float64(commands)) }
 }
 
 // registerHolderMetric registers the number of holders, unless holders is nil.

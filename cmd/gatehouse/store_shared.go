@@ -12,11 +12,12 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/cas/etcd"
 	"github.com/gatehousehq/gatehouse/store/cas/redis"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/lazy"
-	"github.com/gatehousehq/gatehouse/store/outage"
 )
 
 // isShared reports whether several servers can share a store of this kind.
@@ -75,9 +76,9 @@ func openBackend(address string) (backend cas.Backend, end func() error, err err
 
 // openSharedStore opens a store that servers share. It is a chain, of which each part uses the next:
 //
-//	outage.Fallback  answers by the on-unreachable rules while the breaker is open
+//	fallback.Store   responds by the on-unreachable rules while the breaker is open
 //	lazy.Store       counts in memory and stores now and then; only if a rule says so
-//	outage.Breaker   stops calling a store that does not answer
+//	breaker.Breaker  stops calling a store that does not respond
 //	cas.Store        makes a store of records that are compared and swapped
 //	cas.Backend      Redis or etcd
 func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error) {
@@ -95,8 +96,8 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 		Vanished: func(key gatehouse.Key) { losses.logVanished(key.String()) }, ClockSet: losses.logClockStep,
 	})
 	eviction := newEvictionCheck(o.log, logName, backend)
-	breaker := outage.NewBreaker(shared, outage.BreakerConfig{
-		Name: kind, Timeout: o.storeTimeout, Metrics: o.metrics,
+	circuit := breaker.New(shared, breaker.Config{
+		Timeout: o.storeTimeout, Observe: registerApplySeconds(o.metrics, kind),
 		Changed: func(err error) {
 			logOutage(o.log, logName, err)
 			if err == nil {
@@ -106,10 +107,10 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 		},
 	})
 	// Without a rule that asks for it, lazy.Store is left out, as it would only pass commands on.
-	var remote outage.RemoteStore = breaker
+	var remote fallback.RemoteStore = circuit
 	closeLazy := func() {}
 	if o.rules.Lazy() {
-		store := lazy.New(breaker, lazy.Config{Rule: func(key gatehouse.Key) lazy.SyncRule {
+		store := lazy.New(circuit, lazy.Config{Rule: func(key gatehouse.Key) lazy.SyncRule {
 			rule := o.rules.Find(key)
 			return lazy.SyncRule{Interval: rule.Lazy, Chunk: rule.Chunk}
 		}})
@@ -117,24 +118,26 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 		closeLazy = store.Close
 	}
 	opened := &openedStore{
-		Store: outage.NewFallback(remote, outage.FallbackConfig{
-			Name: kind, Servers: o.servers, Names: o.maxNames, Metrics: o.metrics, Latest: shared.Latest,
-			Rule: func(key gatehouse.Key) outage.FallbackRule { return o.rules.Find(key).OnUnreachable },
+		Store: fallback.New(remote, fallback.Config{
+			Servers: o.servers, Names: o.maxNames, Latest: shared.Latest,
+			Count: registerRuleCommands(o.metrics, kind),
+			Rule:  func(key gatehouse.Key) fallback.Rule { return o.rules.Find(key).OnUnreachable },
 		}),
 		logName: logName, firstTicket: cas.FirstTicket(server), countNames: shared.Len,
-		healthLine: func() string { return storeHealthLine(kind, breaker) + eviction.healthLine(kind) },
+		healthLine: func() string { return storeHealthLine(kind, circuit) + eviction.healthLine(kind) },
 		// From the front to the back: closing the lazy store writes down what it counted, for which all
 		// that is behind it must still be open.
 		close: func() error {
 			closeLazy()
-			breaker.Close()
+			circuit.Close()
 			eviction.awaitChecks()
 			shared.Close()
 			return closeBackend()
 		},
 	}
 	registerSharedMetrics(o.metrics, kind, shared)
-	if err := probeStore(ctx, backend, breaker); err != nil {
+	registerReachable(o.metrics, kind, circuit)
+	if err := probeStore(ctx, backend, circuit); err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
 	eviction.checkPolicy(ctx) // the first time at once, so that the warning is among the first lines
@@ -152,7 +155,7 @@ const (
 // probeStore sends the store a first command, so that a wrong password or certificate ends the server before
 // it serves clients. A store that does not answer at present is no error: the breaker reports it, and the
 // server starts without it.
-func probeStore(ctx context.Context, backend cas.Backend, breaker *outage.Breaker) error {
+func probeStore(ctx context.Context, backend cas.Backend, circuit *breaker.Breaker) error {
 	for range probeAttempts {
 		began := time.Now()
 		err := pingBackend(ctx, backend)
@@ -168,7 +171,7 @@ func probeStore(ctx context.Context, backend cas.Backend, breaker *outage.Breake
 	// changes nothing, but needs all the rights that reading a record needs.
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	if err := breaker.Apply(ctx, key, turns); err != nil && isPermanent(err) {
+	if err := circuit.Apply(ctx, key, turns); err != nil && isPermanent(err) {
 		return fmt.Errorf("--store: %w", cmp.Or(errors.Unwrap(err), err))
 	}
 	return nil
@@ -207,8 +210,8 @@ func logOutage(log *slog.Logger, store string, err error) {
 }
 
 // storeHealthLine returns the line about the store that health checks show.
-func storeHealthLine(kind string, breaker *outage.Breaker) string {
-	since, err := breaker.Away()
+func storeHealthLine(kind string, circuit *breaker.Breaker) string {
+	since, err := circuit.Away()
 	if err == nil {
 		return "store " + kind + ": reachable\n"
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/lazy"
-	"github.com/gatehousehq/gatehouse/store/outage"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -35,7 +35,7 @@ type StoreRule struct {
 	Match string
 
 	// OnUnreachable is what limiters answer while the store cannot be reached.
-	OnUnreachable outage.FallbackRule
+	OnUnreachable fallback.Rule
 
 	// Lazy is how often what limiters count is exchanged with the store; 0 means that the store is asked
 	// each time.
@@ -99,7 +99,7 @@ func (f *File) readRule(node *yaml.Node) {
 	// Needs the compiled glob, so only for a rule without faults.
 	f.checkKinds(&r, given)
 	// The number of servers may come later in the file: checkShares looks at it at the end.
-	if r.OnUnreachable == outage.LocalShare && len(f.faults) == before {
+	if r.OnUnreachable == fallback.LocalShare && len(f.faults) == before {
 		f.shares = append(f.shares, given["on-unreachable"])
 	}
 	f.Rules = append(f.Rules, r)
@@ -113,11 +113,11 @@ func (f *File) setRule(r *StoreRule, name, text string, at Position) {
 		r.Match = text
 		err = r.compileMatch()
 	case "on-unreachable":
-		answer, ok := outage.ParseFallbackRule(text)
+		answer, ok := fallback.ParseRule(text)
 		// What an unknown word is parsed to does not matter: a rule with a fault is never used.
 		r.OnUnreachable = answer
 		if !ok {
-			err = fmt.Errorf("%s, %s or %s", outage.Refuse, outage.Allow, outage.LocalShare)
+			err = fmt.Errorf("%s, %s or %s", fallback.Refuse, fallback.Allow, fallback.LocalShare)
 		}
 	case "lazy":
 		r.Lazy, err = parseDuration(text, time.Millisecond)
@@ -162,9 +162,9 @@ func (f *File) checkKinds(r *StoreRule, given map[string]Position) {
 		return
 	}
 	const why = "only limiters can do without the store; match limiter/* is all of them"
-	if r.OnUnreachable != outage.Refuse {
+	if r.OnUnreachable != fallback.Refuse {
 		f.Fault(given["on-unreachable"], "on-unreachable is %s, also for every %s, want %s there: %s",
-			r.OnUnreachable, other, outage.Refuse, why)
+			r.OnUnreachable, other, fallback.Refuse, why)
 	}
 	for _, name := range []string{"lazy", "chunk"} {
 		if place, ok := given[name]; ok {
@@ -261,6 +261,6 @@ func (f *File) checkShares() {
 	}
 	for _, place := range f.shares {
 		f.Fault(place, "on-unreachable is %s, but %s does not say how many share the store",
-			outage.LocalShare, serversKey)
+			fallback.LocalShare, serversKey)
 	}
 }

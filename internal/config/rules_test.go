@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/config"
-	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"pgregory.net/rapid"
 )
 
@@ -28,18 +28,18 @@ rules:
 	if err := f.Err(); err != nil || f.Servers != 3 || len(f.Rules) != 6 || !f.Rules.Lazy() {
 		t.Fatalf("the file = %+v, %v, want 6 rules, lazy ones among them, for 3 servers", f, err)
 	}
-	api := config.StoreRule{Match: "gcra/api-?", OnUnreachable: outage.Allow, Lazy: 100 * time.Millisecond}
+	api := config.StoreRule{Match: "gcra/api-?", OnUnreachable: fallback.Allow, Lazy: 100 * time.Millisecond}
 	for name, want := range map[string]config.StoreRule{
-		"tokenbucket/login/a/b": {Match: "tokenbucket/login/*", OnUnreachable: outage.LocalShare},
-		"tokenbucket/login/":    {Match: "tokenbucket/login/*", OnUnreachable: outage.LocalShare},
-		"tokenbucket/login":     {Match: "limiter/*", OnUnreachable: outage.Allow},
+		"tokenbucket/login/a/b": {Match: "tokenbucket/login/*", OnUnreachable: fallback.LocalShare},
+		"tokenbucket/login/":    {Match: "tokenbucket/login/*", OnUnreachable: fallback.LocalShare},
+		"tokenbucket/login":     {Match: "limiter/*", OnUnreachable: fallback.Allow},
 		"gcra/api-ü":            api,
 		"gcra/api-/":            api,
-		"gcra/api-12":           {Match: "limiter/*", OnUnreachable: outage.Allow},
+		"gcra/api-12":           {Match: "limiter/*", OnUnreachable: fallback.Allow},
 		"slidingwindow/b/x":     {Match: "*window/[a-c]*"},
-		"fixedwindow/d":         {Match: "limiter/*", OnUnreachable: outage.Allow},
+		"fixedwindow/d":         {Match: "limiter/*", OnUnreachable: fallback.Allow},
 		"tokenbucket/bulk":      {Match: "*bucket/bulk", Lazy: time.Second, Chunk: 50},
-		"pace/gcra/api-1":       {Match: "limiter/*", OnUnreachable: outage.Allow},
+		"pace/gcra/api-1":       {Match: "limiter/*", OnUnreachable: fallback.Allow},
 		"semaphore/login/a":     {Match: "*"},
 		"event/x":               {Match: "*"},
 	} {

@@ -12,11 +12,12 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/outage"
 	"github.com/gatehousehq/gatehouse/store/storetest"
 )
 
@@ -77,10 +78,10 @@ type server struct {
 	number  uint32
 	ctx     context.Context // ends when the process does
 	end     context.CancelFunc
-	backend *castest.Server // nil with memory
-	swap    *cas.Store      // nil with memory
-	breaker *outage.Breaker // nil with memory
-	lazy    *lazy.Store     // nil without
+	backend *castest.Server  // nil with memory
+	swap    *cas.Store       // nil with memory
+	breaker *breaker.Breaker // nil with memory
+	lazy    *lazy.Store      // nil without
 	gate    *gate.Gate
 	doors   *doors
 
@@ -145,13 +146,13 @@ func (c *cluster) boot(place int) {
 
 // shared is what a server puts in front of a store that it shares, in the order of the program's.
 func (c *cluster) shared(s *server) gate.Store {
-	s.breaker = outage.NewBreaker(s.swap, outage.BreakerConfig{Timeout: cas.DefaultTimeout})
-	var last outage.RemoteStore = s.breaker
+	s.breaker = breaker.New(s.swap, breaker.Config{Timeout: cas.DefaultTimeout})
+	var last fallback.RemoteStore = s.breaker
 	if c.setup.store == "lazy" {
 		s.lazy = lazy.New(s.breaker, lazy.Config{Rule: ruleOf})
 		last = s.lazy
 	}
-	return outage.NewFallback(last, outage.FallbackConfig{})
+	return fallback.New(last, fallback.Config{})
 }
 
 // ruleOf is how lazily a limiter is decided about: its name says so.

@@ -1,4 +1,4 @@
-package outage_test
+package breaker_test
 
 import (
 	"strconv"
@@ -9,14 +9,14 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/outage"
 )
 
 // What was to be taken back while the store was away is, when it is back.
 func TestUndoWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
+		k, s := open(t)
 		g := gate.New(s, gate.Config{})
 		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
 		held := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "gone"} // for ever
@@ -41,7 +41,7 @@ func TestUndoWhileTheStoreIsAway(t *testing.T) {
 // Who waited at a barrier when the store went away does not count there any more.
 func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
+		k, s := open(t)
 		g := gate.New(s, gate.Config{})
 		barrier := gatehouse.Key{Kind: gatehouse.Barrier, Name: "b"}
 		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: time.Minute}
@@ -73,11 +73,11 @@ func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []error
 		k := &keeper{Store: memory.New(memory.Config{})}
-		k.breaker = outage.NewBreaker(k, outage.BreakerConfig{
+		k.breaker = breaker.New(k, breaker.Config{
 			Changed: func(err error) { changes = append(changes, err) },
 		})
 		t.Cleanup(k.breaker.Close)
-		s := outage.NewFallback(k.breaker, outage.FallbackConfig{})
+		s := k.breaker
 		const locks = 20
 		undos := make([]gatehouse.Command, locks)
 		for i := range undos {

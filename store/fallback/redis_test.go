@@ -1,6 +1,6 @@
 //go:build unix
 
-package outage_test
+package fallback_test
 
 import (
 	"testing"
@@ -8,10 +8,14 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/cas/redis"
-	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 )
+
+// budget is how long a call of Redis may take.
+const budget = breaker.DefaultTimeout
 
 // late is how much later than its budget a call may return on the busiest machine. What exceeds it hangs.
 const late = 30 * time.Second
@@ -38,7 +42,7 @@ func TestRedisGoesAway(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			t.Cleanup(server.Thaw) // for the end
-			breaker, store := onRedis(t, server)
+			circuit, store := onRedis(t, server)
 			held := gatehouse.Command{
 				Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Holder: "k", Expires: time.Hour,
 			}
@@ -54,7 +58,7 @@ func TestRedisGoesAway(t *testing.T) {
 			checkRules(t, store)
 			c.back(t, server)
 			redistest.Until(t, func() bool {
-				_, err := breaker.Away()
+				_, err := circuit.Away()
 				return err == nil
 			})
 			other := held
@@ -68,7 +72,7 @@ func TestRedisGoesAway(t *testing.T) {
 }
 
 // onRedis makes a store on a Redis, by rules for three buckets.
-func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.Fallback) {
+func onRedis(t *testing.T, server *redistest.Server) (*breaker.Breaker, *fallback.Store) {
 	t.Helper()
 	backend, err := redis.Open("redis://" + server.Address)
 	if err != nil {
@@ -77,16 +81,16 @@ func onRedis(t *testing.T, server *redistest.Server) (*outage.Breaker, *outage.F
 	t.Cleanup(backend.Close)
 	shared := cas.New(backend, cas.Config{Server: 1, Timeout: budget})
 	t.Cleanup(shared.Close)
-	breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
-	t.Cleanup(breaker.Close)
-	rules := map[string]outage.FallbackRule{"allow": outage.Allow, "share": outage.LocalShare}
-	return breaker, outage.NewFallback(breaker, outage.FallbackConfig{
-		Servers: 2, Rule: func(key gatehouse.Key) outage.FallbackRule { return rules[key.Name] },
+	circuit := breaker.New(shared, breaker.Config{})
+	t.Cleanup(circuit.Close)
+	rules := map[string]fallback.Rule{"allow": fallback.Allow, "share": fallback.LocalShare}
+	return circuit, fallback.New(circuit, fallback.Config{
+		Servers: 2, Rule: func(key gatehouse.Key) fallback.Rule { return rules[key.Name] },
 	})
 }
 
 // checkRules asks a hundred times while Redis is away.
-func checkRules(t *testing.T, store *outage.Fallback) {
+func checkRules(t *testing.T, store *fallback.Store) {
 	t.Helper()
 	granted := map[string]int{}
 	began := time.Now()

@@ -1,4 +1,4 @@
-package outage_test
+package fallback_test
 
 import (
 	"context"
@@ -9,27 +9,23 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/outage"
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 )
 
-// away makes a store that is known to be away.
-func away(t *testing.T, answer outage.FallbackRule, servers int) (*keeper, *outage.Fallback) {
-	t.Helper()
-	k, s := open(t, answer, servers)
-	k.down.Store(true)
-	_, _, _ = ask(s, gatehouse.Key{Kind: gatehouse.Counter, Name: "first"},
-		gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
-	return k, s
+// away makes a store that answers by one rule, in front of one that is away.
+func away(answer fallback.Rule, servers int) *fallback.Store {
+	r, s := open(answer, servers)
+	r.down.Store(true)
+	return s
 }
 
 // What is held is never granted without the store, whatever the rule.
 func TestHoldsAreAlwaysRefused(t *testing.T) {
-	for _, answer := range []outage.FallbackRule{outage.Refuse, outage.Allow, outage.LocalShare} {
+	for _, answer := range []fallback.Rule{fallback.Refuse, fallback.Allow, fallback.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
-			_, s := away(t, answer, 1)
+			s := away(answer, 1)
 			for kind, cmd := range map[gatehouse.Kind]gatehouse.Command{
 				gatehouse.Semaphore: {Op: gatehouse.OpAcquire, Size: 5, Cost: 1, Holder: "k"},
 				gatehouse.Lock:      {Op: gatehouse.OpAcquire, Cost: 1, Holder: "k"},
@@ -60,7 +56,7 @@ var asking = []gatehouse.Op{
 func TestAllow(t *testing.T) {
 	for _, kind := range limiters {
 		synctest.Test(t, func(t *testing.T) {
-			_, s := away(t, outage.Allow, 3)
+			s := away(fallback.Allow, 3)
 			key := gatehouse.Key{Kind: kind, Name: "a"}
 			for i := range 20 * len(asking) {
 				cmd := acquire(2, 1)
@@ -83,9 +79,9 @@ func TestAllow(t *testing.T) {
 
 // What changes something, or tells about it, cannot be done by any rule.
 func TestWhatNeedsTheStore(t *testing.T) {
-	for _, answer := range []outage.FallbackRule{outage.Allow, outage.LocalShare} {
+	for _, answer := range []fallback.Rule{fallback.Allow, fallback.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
-			_, s := away(t, answer, 1)
+			s := away(answer, 1)
 			for _, op := range []gatehouse.Op{
 				gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
 				gatehouse.OpDelete, gatehouse.OpPeek, gatehouse.OpCharge,
@@ -103,7 +99,7 @@ func TestWhatNeedsTheStore(t *testing.T) {
 // What cannot be answered takes nothing from those who can be.
 func TestMixedQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, s := away(t, outage.Allow, 1)
+		s := away(fallback.Allow, 1)
 		one, stats := acquire(5, 1), gatehouse.Command{Op: gatehouse.OpStats}
 		turns := []control.Turn{{Command: &one}, {Command: &stats}}
 		err := s.Apply(context.Background(), bucket("a"), turns)
@@ -143,7 +139,7 @@ var shares = []struct {
 func TestLocalShare(t *testing.T) {
 	for _, c := range shares {
 		synctest.Test(t, func(t *testing.T) {
-			_, s := away(t, outage.LocalShare, c.servers)
+			s := away(fallback.LocalShare, c.servers)
 			key, pass := gatehouse.Key{Kind: c.kind, Name: "a"}, 0
 			for range 100 {
 				cmd := c.cmd
@@ -190,9 +186,9 @@ func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
 		together, alone := int64(0), int64(0)
 		synctest.Test(t, func(t *testing.T) {
 			one := memory.New(memory.Config{})
-			fleet := make([]*outage.Fallback, servers)
+			fleet := make([]*fallback.Store, servers)
 			for i := range fleet {
-				_, fleet[i] = away(t, outage.LocalShare, servers)
+				fleet[i] = away(fallback.LocalShare, servers)
 			}
 			for _, ms := range steps {
 				time.Sleep(time.Duration(ms) * time.Millisecond)
@@ -231,9 +227,9 @@ func drain(s applier, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
 
 // What was granted without the store is not given back to it.
 func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
-	for _, answer := range []outage.FallbackRule{outage.Allow, outage.LocalShare} {
+	for _, answer := range []fallback.Rule{fallback.Allow, fallback.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
-			k, s := open(t, answer, 1)
+			k, s := open(answer, 1)
 			if d, _, err := ask(s, bucket("a"), acquire(5, 5)); err != nil || d.Remaining != 0 {
 				t.Fatal(d, err)
 			}
@@ -263,76 +259,47 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 	}
 }
 
-func TestMetrics(t *testing.T) {
+// Commands are counted by the rule that answers them, and undos are not.
+func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		registry := prometheus.NewRegistry()
-		k := &keeper{Store: memory.New(memory.Config{})}
-		b := outage.NewBreaker(k, outage.BreakerConfig{Name: "redis", Metrics: registry})
-		defer b.Close()
-		s := outage.NewFallback(b, outage.FallbackConfig{
-			Name: "redis", Metrics: registry,
-			Rule: func(key gatehouse.Key) outage.FallbackRule {
+		counts := make(map[fallback.Rule]int)
+		r := &remoteStore{Store: memory.New(memory.Config{})}
+		s := fallback.New(r, fallback.Config{
+			Count: func(rule fallback.Rule, commands int) { counts[rule] += commands },
+			Rule: func(key gatehouse.Key) fallback.Rule {
 				if key.Name == "a" {
-					return outage.Allow
+					return fallback.Allow
 				}
-				return outage.Refuse
+				return fallback.Refuse
 			},
 		})
-		want := func(refuse, allow, reachable float64) {
-			t.Helper()
-			for name, want := range map[string]float64{
-				"gatehouse_store_unreachable_commands_total refuse":      refuse,
-				"gatehouse_store_unreachable_commands_total allow":       allow,
-				"gatehouse_store_unreachable_commands_total local-share": 0,
-				"gatehouse_store_reachable":                              reachable,
-			} {
-				if got, ok := gathered(t, registry)[name]; !ok || got != want {
-					t.Errorf("%s = %v, %t, want %v", name, got, ok, want)
-				}
-			}
+		_, _, _ = ask(s, bucket("a"), acquire(5, 1))
+		if len(counts) != 0 {
+			t.Errorf("with the store there %v were counted, want none", counts)
 		}
-		want(0, 0, 1)
-		k.down.Store(true)
+		r.down.Store(true)
 		for range 3 {
 			_, _, _ = ask(s, bucket("a"), acquire(5, 1))
 			_, _, _ = ask(s, bucket("b"), acquire(5, 1))
 		}
-		want(3, 3, 0)
-		if n := gathered(t, registry)["gatehouse_store_apply_seconds"]; n != 1 {
-			t.Errorf("the store was asked %v times, want once", n)
+		_, _, _ = ask(s, bucket("a"), gatehouse.Command{Op: gatehouse.OpUndo, Granted: &gatehouse.Decision{}})
+		want := map[fallback.Rule]int{fallback.Refuse: 3, fallback.Allow: 3, fallback.LocalShare: 0}
+		for rule, n := range want {
+			if counts[rule] != n {
+				t.Errorf("counted by the rule %s were %d, want %d", rule, counts[rule], n)
+			}
 		}
 	})
 }
 
-// gathered are the figures by their names and rules, of a histogram the count.
-func gathered(t *testing.T, registry *prometheus.Registry) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make(map[string]float64)
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			name := family.GetName()
-			if labels := m.GetLabel(); labels[0].GetName() == "rule" {
-				name += " " + labels[0].GetValue()
-			}
-			values[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() +
-				float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return values
-}
-
 func TestAnswerNames(t *testing.T) {
-	for _, a := range []outage.FallbackRule{outage.Refuse, outage.Allow, outage.LocalShare} {
-		if got, ok := outage.ParseFallbackRule(a.String()); !ok || got != a {
-			t.Errorf("ParseFallbackRule(%q) = %v, %t, want itself", a.String(), got, ok)
+	for _, a := range []fallback.Rule{fallback.Refuse, fallback.Allow, fallback.LocalShare} {
+		if got, ok := fallback.ParseRule(a.String()); !ok || got != a {
+			t.Errorf("ParseRule(%q) = %v, %t, want itself", a.String(), got, ok)
 		}
 	}
-	if a, ok := outage.ParseFallbackRule("open"); ok {
-		t.Errorf("ParseFallbackRule(open) = %v, want none", a)
+	if a, ok := fallback.ParseRule("open"); ok {
+		t.Errorf("ParseRule(open) = %v, want none", a)
 	}
 }
 
@@ -344,11 +311,11 @@ func TestLimitInForce(t *testing.T) {
 	}
 	for _, op := range []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpReserve} {
 		synctest.Test(t, func(t *testing.T) {
-			_, s := away(t, outage.Allow, 1)
+			s := away(fallback.Allow, 1)
 			if d, _, err := ask(s, bucket("a"), inForce(op)); err != nil || d.Outcome != gatehouse.Granted {
 				t.Errorf("%s by the rule allow = %+v, %v, want granted", op, d, err)
 			}
-			_, s = away(t, outage.LocalShare, 2)
+			s = away(fallback.LocalShare, 2)
 			d, _, err := ask(s, bucket("a"), inForce(op))
 			if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 				t.Errorf("%s of a share = %+v, %v, want unavailable", op, d, err)

@@ -1,4 +1,6 @@
-package outage
+// Package breaker stands before a store that servers share. It stops sending commands to a store that does
+// not respond, so that they fail at once instead of after a timeout, and probes it in the background.
+package breaker
 
 import (
 	"context"
@@ -12,12 +14,16 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/cas"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A ProbedStore is a store that servers share, as store/cas makes it. Its calls bound their own time.
 type ProbedStore interface {
-	RemoteStore
+	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
+	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
+	Slow(key gatehouse.Key) bool
+	Watch(key gatehouse.Key, wake func()) (stop func())
+	Range(ctx context.Context, kind gatehouse.Kind, after string,
+		visit func(gatehouse.Key, control.State) bool) error
 
 	// View is Apply, and shows the state after it.
 	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
@@ -31,16 +37,14 @@ type ProbedStore interface {
 	Latest() time.Time
 }
 
-// A BreakerConfig says when a breaker opens, and what it reports. The zero value works.
-type BreakerConfig struct {
-	// Name is what the store is called in the metrics.
-	Name string
-
+// A Config says when a breaker opens, and what it reports. The zero value works.
+type Config struct {
 	// Timeout is how long one Apply of the store may take; 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Metrics is where the metrics are registered; nil leaves them out.
-	Metrics prometheus.Registerer
+	// Observe is called with how long each call of the store took, lost races and failures included. It must
+	// be quick, and safe to be called from several goroutines. A nil Observe is not called.
+	Observe func(took time.Duration)
 
 	// Changed is called when the store has become unreachable, with the reason, and when it has become
 	// reachable again, with nil. It must be quick. A nil Changed is not called.
@@ -51,7 +55,7 @@ type BreakerConfig struct {
 const DefaultTimeout = 500 * time.Millisecond
 
 // A Breaker is a ProbedStore that fails at once while the store behind it is known to be unreachable. Make
-// one with NewBreaker.
+// one with New.
 //
 //	             a slow call failed, and nothing was answered since it began
 //	┌────────┐ ─────────────────────────────────────────────────────────────▶ ┌──────┐ ──┐ probe fails
@@ -64,8 +68,7 @@ const DefaultTimeout = 500 * time.Millisecond
 // once never open it, because they cost no time.
 type Breaker struct {
 	ProbedStore
-	config  BreakerConfig
-	seconds prometheus.Observer
+	config Config
 
 	start       time.Time
 	lastReply   atomic.Int64                // when the store answered last, in ns since start
@@ -98,14 +101,12 @@ const probeAfter = 250 * time.Millisecond
 // slowShare is the share of its time budget, as a divisor, from which on a failed call has cost time.
 const slowShare = 2
 
-// NewBreaker returns a breaker in front of a store. Close ends it, and leaves the store to its owner.
-func NewBreaker(shared ProbedStore, config BreakerConfig) *Breaker {
+// New returns a breaker in front of a store. Close ends it, and leaves the store to its owner.
+func New(shared ProbedStore, config Config) *Breaker {
 	if config.Timeout == 0 {
 		config.Timeout = DefaultTimeout
 	}
-	b := &Breaker{ProbedStore: shared, config: config, start: time.Now()}
-	b.registerMetrics(config.Metrics, config.Name)
-	return b
+	return &Breaker{ProbedStore: shared, config: config, start: time.Now()}
 }
 
 // Apply applies the queue to the store, or fails at once if that is known to be unreachable.
@@ -152,7 +153,9 @@ func (b *Breaker) observeCall(work func() error) error {
 // recordResult records how long a call took, and judges its error. began is in ns since b.start.
 func (b *Breaker) recordResult(err error, began time.Duration) {
 	ended := time.Since(b.start)
-	b.seconds.Observe((ended - began).Seconds())
+	if b.config.Observe != nil {
+		b.config.Observe(ended - began)
+	}
 	b.judgeResult(err, began, ended)
 }
 

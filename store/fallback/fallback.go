@@ -1,7 +1,6 @@
-// Package outage stands between a gate and a store that may become unreachable. A Breaker stops sending
-// commands to an unreachable store, so that they fail at once instead of after a timeout. A Fallback answers
-// such commands by rule.
-package outage
+// Package fallback stands between a gate and a store that may become unreachable. While it is, commands of
+// limiters are answered by rule.
+package fallback
 
 import (
 	"context"
@@ -13,7 +12,6 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A RemoteStore is a gate.AsyncStore that may become unreachable.
@@ -26,14 +24,11 @@ type RemoteStore interface {
 	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
 }
 
-// A FallbackConfig says by which rules commands are answered. The zero value refuses all.
-type FallbackConfig struct {
-	// Name is what the store is called in the metrics.
-	Name string
-
+// A Config says by which rules commands are answered. The zero value refuses all.
+type Config struct {
 	// Rule says how commands for a key are answered while the store cannot be reached; it is asked for
 	// limiters alone, because what is held must never be granted twice. nil means Refuse for all.
-	Rule func(key gatehouse.Key) FallbackRule
+	Rule func(key gatehouse.Key) Rule
 
 	// Latest is the time of the store or somewhat later, as far as is known while it is away; the zero
 	// time means that it is not known. nil means that it is this machine's.
@@ -45,30 +40,28 @@ type FallbackConfig struct {
 	// Names is the most names that LocalShare counts for at once; 0 means memory.DefaultNames.
 	Names int
 
-	// Metrics is where the metrics are registered; nil leaves them out.
-	Metrics prometheus.Registerer
+	// Count is called when a rule answers commands, with how many there are; undos are not counted. It must
+	// be quick, and safe to be called from several goroutines. A nil Count is not called.
+	Count func(rule Rule, commands int)
 }
 
-// A Fallback is a gate.AsyncStore that answers by rule while the store behind it is unreachable. Make one
-// with NewFallback.
-type Fallback struct {
+// A Store is a gate.AsyncStore that answers by rule while the store behind it is unreachable. Make one
+// with New.
+type Store struct {
 	RemoteStore
-	config FallbackConfig
+	config Config
 	local  *memory.Store // counts for LocalShare
-	byRule [ruleCount]prometheus.Counter
 }
 
-// NewFallback returns a store in front of remote, which the caller still has to close. It needs no closing.
-func NewFallback(remote RemoteStore, config FallbackConfig) *Fallback {
+// New returns a store in front of remote, which the caller still has to close. It needs no closing.
+func New(remote RemoteStore, config Config) *Store {
 	config.Servers = max(config.Servers, 1)
 	local := memory.New(memory.Config{Names: config.Names})
-	s := &Fallback{RemoteStore: remote, config: config, local: local}
-	s.registerMetrics()
-	return s
+	return &Store{RemoteStore: remote, config: config, local: local}
 }
 
 // Apply applies the queue to the store, or answers it by rule if that is unreachable.
-func (s *Fallback) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	if key.Kind.Limiter() && slices.ContainsFunc(queue, isOwnUndo) {
 		return s.applyOwnUndos(ctx, key, queue)
 	}
@@ -76,7 +69,7 @@ func (s *Fallback) Apply(ctx context.Context, key gatehouse.Key, queue []control
 }
 
 // ApplyAsync is Apply with a callback.
-func (s *Fallback) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
+func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	ctx := context.Background()
 	// applyOwnUndos calls the store and waits for it, which ApplyAsync must not.
 	if key.Kind.Limiter() && slices.ContainsFunc(queue, isOwnUndo) {
@@ -88,7 +81,7 @@ func (s *Fallback) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func
 
 // fallBack answers a queue by rule if err says that the store is unreachable. A store that only let other
 // servers go first is not.
-func (s *Fallback) fallBack(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+func (s *Store) fallBack(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict) {
 		return err
 	}

@@ -1,4 +1,4 @@
-package outage
+package fallback
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // decideLocally decides commands by the local store, each by this server's share of its limit. answered says
 // afterwards which commands were decided.
-func (s *Fallback) decideLocally(
+func (s *Store) decideLocally(
 	ctx context.Context, key gatehouse.Key, queue []control.Turn, answered []bool,
 ) error {
 	var turns []control.Turn
@@ -56,7 +56,7 @@ func (s *Fallback) decideLocally(
 }
 
 // knowsLimit reports whether a limit is in force in the local store.
-func (s *Fallback) knowsLimit(ctx context.Context, key gatehouse.Key) bool {
+func (s *Store) knowsLimit(ctx context.Context, key gatehouse.Key) bool {
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Size: gatehouse.InForce}}}
 	return s.local.Apply(ctx, key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
 }
@@ -96,7 +96,7 @@ func divideLimit(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok
 
 // applyOwnUndos serves a queue with undos of what was granted without the store. Those are served here, the
 // others are applied to the store: an undo of what it has not granted would give back too much.
-func (s *Fallback) applyOwnUndos(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *Store) applyOwnUndos(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	var rest []control.Turn
 	var places []int
 	for i := range queue {

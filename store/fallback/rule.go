@@ -1,4 +1,4 @@
-package outage
+package fallback
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A FallbackRule says how a limiter's commands are answered while the store cannot be reached.
-type FallbackRule uint8
+// A Rule says how a limiter's commands are answered while the store cannot be reached.
+type Rule uint8
 
 const (
 	// Refuse fails them with CodeUnavailable.
-	Refuse FallbackRule = iota
+	Refuse Rule = iota
 	// Allow answers as an unused limiter would, which grants whatever can be granted at all.
 	Allow
 	// LocalShare makes this server count by itself, with its share of the limit.
@@ -26,17 +26,17 @@ const (
 var ruleNames = [ruleCount]string{"refuse", "allow", "local-share"}
 
 // String returns the rule as configuration files spell it.
-func (a FallbackRule) String() string {
+func (a Rule) String() string {
 	if a >= ruleCount {
 		return "none"
 	}
 	return ruleNames[a]
 }
 
-// ParseFallbackRule returns the rule with this name; ok is false if there is none.
-func ParseFallbackRule(name string) (a FallbackRule, ok bool) {
+// ParseRule returns the rule with this name; ok is false if there is none.
+func ParseRule(name string) (a Rule, ok bool) {
 	i := slices.Index(ruleNames[:], name)
-	return FallbackRule(max(i, 0)), i >= 0 // an index of three names
+	return Rule(max(i, 0)), i >= 0 // an index of three names
 }
 
 // The messages of grants that were made without the store. They also tell which undos are not for the store.
@@ -45,15 +45,29 @@ const (
 	sharedMessage  = "counted by this server alone, because the store does not answer"
 )
 
+// countCommands reports how many commands of a queue a rule answers. Undos are not commands of a client.
+func (s *Store) countCommands(rule Rule, queue []control.Turn) {
+	if s.config.Count == nil {
+		return
+	}
+	commands := 0
+	for i := range queue {
+		if queue[i].Command.Op != gatehouse.OpUndo {
+			commands++
+		}
+	}
+	s.config.Count(rule, commands)
+}
+
 // applyRule answers a queue that the store has not answered, by the rule of its key, or returns the store's
 // error.
-func (s *Fallback) applyRule(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+func (s *Store) applyRule(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
 	rule := Refuse
 	// A hold that two servers grant is worse than an error, so other kinds always refuse.
 	if key.Kind.Limiter() && s.config.Rule != nil {
 		rule = s.config.Rule(key)
 	}
-	s.countByRule(rule, queue)
+	s.countCommands(rule, queue)
 	if rule == Refuse {
 		return err
 	}
@@ -80,7 +94,7 @@ func (s *Fallback) applyRule(ctx context.Context, key gatehouse.Key, queue []con
 // setStoreTime gives a refusal the time of the store. A command that waits is answered Deleted once the store
 // is back if its name was deleted since the refusal; by this machine's time, which may be behind the store's,
 // that would be so for an earlier delete too. A grant keeps the local time, by which it can be undone here.
-func (s *Fallback) setStoreTime(turn *control.Turn) {
+func (s *Store) setStoreTime(turn *control.Turn) {
 	if s.config.Latest == nil || turn.Decision.Outcome != gatehouse.Refused {
 		return
 	}

@@ -1,4 +1,4 @@
-package outage_test
+package fallback_test
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
-	"github.com/gatehousehq/gatehouse/store/outage"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 )
 
 // Who comes while the store is away is not told of an earlier delete, whatever the clock of the store says.
@@ -21,10 +22,10 @@ func TestWaiterIsNotToldOfAnEarlierDelete(t *testing.T) {
 		backend := store.Server(0)
 		shared := cas.New(backend, cas.Config{Server: 1})
 		defer shared.Close()
-		breaker := outage.NewBreaker(shared, outage.BreakerConfig{})
-		defer breaker.Close()
-		g := gate.New(outage.NewFallback(breaker, outage.FallbackConfig{
-			Latest: shared.Latest, Rule: func(gatehouse.Key) outage.FallbackRule { return outage.LocalShare },
+		circuit := breaker.New(shared, breaker.Config{})
+		defer circuit.Close()
+		g := gate.New(fallback.New(circuit, fallback.Config{
+			Latest: shared.Latest, Rule: func(gatehouse.Key) fallback.Rule { return fallback.LocalShare },
 		}), gate.Config{FirstTicket: cas.FirstTicket(1)})
 		defer func() { _ = g.Drain(context.Background()) }()
 		defer g.Close()

@@ -1,9 +1,10 @@
-package outage_test
+package breaker_test
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,10 +13,9 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/outage"
 )
 
 // A keeper is a memory store far away, which can become unreachable.
@@ -30,12 +30,12 @@ type keeper struct {
 
 	answers atomic.Bool // it answers, though not what it is asked
 
-	breaker *outage.Breaker // in front of it
+	breaker *breaker.Breaker // in front of it
 }
 
 var errGone = errors.New("connection refused")
 
-const budget = outage.DefaultTimeout
+const budget = breaker.DefaultTimeout
 
 func (k *keeper) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
 	k.calls.Add(1)
@@ -108,15 +108,13 @@ func (k *keeper) Watch(key gatehouse.Key, wake func()) (stop func()) {
 // elapse waits for virtual time to pass.
 func elapse(d time.Duration) { <-time.After(d) }
 
-// open makes a keeper, and a breaker and a store in front of it, in the present bubble.
-func open(t *testing.T, answer outage.FallbackRule, servers int) (*keeper, *outage.Fallback) {
+// open makes a keeper, and a breaker in front of it, in the present bubble.
+func open(t *testing.T) (*keeper, *breaker.Breaker) {
 	t.Helper()
 	k := &keeper{Store: memory.New(memory.Config{})}
-	k.breaker = outage.NewBreaker(k, outage.BreakerConfig{})
+	k.breaker = breaker.New(k, breaker.Config{})
 	t.Cleanup(k.breaker.Close)
-	return k, outage.NewFallback(k.breaker, outage.FallbackConfig{
-		Servers: servers, Rule: func(gatehouse.Key) outage.FallbackRule { return answer },
-	})
+	return k, k.breaker
 }
 
 func bucket(name string) gatehouse.Key {
@@ -129,7 +127,7 @@ func acquire(size, cost int64) gatehouse.Command {
 
 // ask puts one command to the store, and tells how long it took.
 func ask(
-	s *outage.Fallback, key gatehouse.Key, cmd gatehouse.Command,
+	s *breaker.Breaker, key gatehouse.Key, cmd gatehouse.Command,
 ) (gatehouse.Decision, time.Duration, error) {
 	began := time.Now()
 	turns := []control.Turn{{Command: &cmd}}
@@ -143,22 +141,21 @@ func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []error
 		k := &keeper{Store: memory.New(memory.Config{})}
-		b := outage.NewBreaker(k, outage.BreakerConfig{
+		b := breaker.New(k, breaker.Config{
 			Changed: func(err error) { changes = append(changes, err) },
 		})
-		s := outage.NewFallback(b, outage.FallbackConfig{})
 		key := bucket("a")
-		if _, _, err := ask(s, key, acquire(9, 1)); err != nil {
+		if _, _, err := ask(b, key, acquire(9, 1)); err != nil {
 			t.Fatalf("with the store there: %v, want none", err)
 		}
 		k.down.Store(true)
-		_, took, err := ask(s, key, acquire(9, 1))
+		_, took, err := ask(b, key, acquire(9, 1))
 		if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || took != budget {
 			t.Fatalf("the first command = %v after %s, want unavailable after %s", err, took, budget)
 		}
 		before := k.calls.Load()
 		for range 1000 {
-			_, took, err := ask(s, key, acquire(9, 1))
+			_, took, err := ask(b, key, acquire(9, 1))
 			if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || took != 0 {
 				t.Fatalf("a command then = %v after %s, want unavailable at once", err, took)
 			}
@@ -181,7 +178,7 @@ func TestBreaker(t *testing.T) {
 		if since, err := b.Away(); err != nil || !since.IsZero() {
 			t.Errorf("a second after the store is back Away() = %s, %v, want none", since, err)
 		}
-		if d, _, err := ask(s, key, acquire(9, 1)); err != nil || d.Remaining != 7 {
+		if d, _, err := ask(b, key, acquire(9, 1)); err != nil || d.Remaining != 7 {
 			t.Errorf("the next command = %+v, %v, want 7 of 9 left", d, err)
 		}
 		b.Close()
@@ -194,7 +191,7 @@ func TestBreaker(t *testing.T) {
 // Commands that come together wait for one time budget, not one after the other.
 func TestBreakerOpensForAllTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
+		k, s := open(t)
 		k.down.Store(true)
 		var all sync.WaitGroup
 		for range 100 {
@@ -214,7 +211,7 @@ func TestBreakerOpensForAllTogether(t *testing.T) {
 // One name that cannot be decided on keeps nobody else away from a store that answers.
 func TestOneBadNameOpensNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
+		k, s := open(t)
 		k.bad = "bad"
 		stop, others := make(chan struct{}), sync.WaitGroup{}
 		others.Go(func() {
@@ -242,7 +239,7 @@ func TestOneBadNameOpensNothing(t *testing.T) {
 // Who loses races until time is up has been answered each time.
 func TestLostRacesOpenNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
+		k, s := open(t)
 		k.bad, k.why = "hot", cas.ErrConflict
 		if _, took, err := ask(s, bucket("hot"), acquire(9, 1)); err == nil || took != budget {
 			t.Fatalf("a hot name = %v after %s, want an error after %s", err, took, budget)
@@ -261,21 +258,10 @@ func TestLostRacesOpenNothing(t *testing.T) {
 	})
 }
 
-// A store that answers is not unreachable, so that no rule answers in its place.
-func TestLostRacesAreNotAnsweredByRule(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Allow, 1)
-		k.bad, k.why = "hot", cas.ErrConflict
-		if _, _, err := ask(s, bucket("hot"), acquire(9, 1)); !errors.Is(err, cas.ErrConflict) {
-			t.Errorf("a hot name under the rule allow = %v, want that races were lost", err)
-		}
-	})
-}
-
 // What fails at once costs nobody any time, and may be about one command alone.
 func TestQuickFailuresOpenNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Refuse, 1)
+		k, s := open(t)
 		k.quick = true
 		k.down.Store(true)
 		for range 100 {
@@ -290,7 +276,7 @@ func TestQuickFailuresOpenNothing(t *testing.T) {
 // What looks at the state, as a lazy store does, is kept away from an unreachable store too.
 func TestView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Allow, 1)
+		k, s := open(t)
 		seen := 0
 		view := func(time.Time, control.State) { seen++ }
 		if err := k.breaker.View(t.Context(), bucket("a"), nil, view); err != nil || seen != 1 {
@@ -309,7 +295,7 @@ func TestView(t *testing.T) {
 
 func TestRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t, outage.Allow, 1)
+		k, s := open(t)
 		_, _, _ = ask(s, bucket("a"), acquire(9, 1))
 		names := func() (n int, err error) {
 			err = s.Range(t.Context(), gatehouse.TokenBucket, "", func(gatehouse.Key, control.State) bool {
@@ -332,61 +318,22 @@ func TestRange(t *testing.T) {
 	})
 }
 
-// Who stands in line when the store goes away is answered by the rule, too.
-func TestWhoWaits(t *testing.T) {
-	for _, c := range []struct {
-		answer                   outage.FallbackRule
-		granted, failed, waiting int64 // of 4 that wait, 3 s after the store has gone
-	}{{outage.Refuse, 0, 4, 0}, {outage.Allow, 4, 0, 0}, {outage.LocalShare, 2, 0, 2}} {
-		synctest.Test(t, func(t *testing.T) {
-			k, s := open(t, c.answer, 3)
-			g := gate.New(s, gate.Config{})
-			w := fill(t, g)
-			elapse(10 * time.Second)
-			if n := g.Waiting(); n != 4 {
-				t.Fatalf("%d wait, want 4", n)
-			}
-			k.down.Store(true)
-			elapse(3 * time.Second)
-			got := [3]int64{w.granted.Load(), w.failed.Load(), int64(g.Waiting())}
-			if want := [3]int64{c.granted, c.failed, c.waiting}; got != want {
-				t.Errorf("by the rule %s %d were granted, failed, wait, want %d", c.answer, got, want)
-			}
-			w.all.Wait()
-			if n := w.granted.Load() + w.failed.Load() + w.refused.Load(); n != 4 {
-				t.Errorf("by the rule %s %d of 4 were answered, want all", c.answer, n)
-			}
-			g.Close()
-		})
-	}
-}
-
-// waiters are four who wait for one token each, and what became of them.
-type waiters struct {
-	all                      sync.WaitGroup
-	granted, failed, refused atomic.Int64
-}
-
-// fill takes all there is of bucket a, 6, and has four wait for more.
-func fill(t *testing.T, g *gate.Gate) *waiters {
-	t.Helper()
-	cmd := acquire(6, 6)
-	if _, err := g.Do(t.Context(), bucket("a"), cmd); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Cost, cmd.MaxWait = 1, 10*time.Minute
-	w := new(waiters)
-	for range 4 {
-		w.all.Go(func() {
-			switch d, err := g.Do(t.Context(), bucket("a"), cmd); {
-			case gatehouse.CodeOf(err) == gatehouse.CodeUnavailable:
-				w.failed.Add(1)
-			case err == nil && d.Outcome == gatehouse.Granted:
-				w.granted.Add(1)
-			default:
-				w.refused.Add(1)
-			}
-		})
-	}
-	return w
+// Each call of the store is observed, and calls that an open breaker refuses are not.
+func TestObserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took []time.Duration
+		k := &keeper{Store: memory.New(memory.Config{})}
+		b := breaker.New(k, breaker.Config{Observe: func(d time.Duration) { took = append(took, d) }})
+		t.Cleanup(b.Close)
+		k.takes.Store(int64(time.Millisecond))
+		_, _, _ = ask(b, bucket("a"), acquire(9, 1))
+		k.takes.Store(0)
+		k.down.Store(true)
+		for range 3 {
+			_, _, _ = ask(b, bucket("a"), acquire(9, 1))
+		}
+		if want := []time.Duration{time.Millisecond, budget}; !slices.Equal(took, want) {
+			t.Errorf("observed were %v, want %v", took, want)
+		}
+	})
 }

@@ -1,0 +1,166 @@
+package fallback_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/gatehousehq/gatehouse/store/fallback"
+	"github.com/gatehousehq/gatehouse/store/memory"
+)
+
+// A remoteStore is a memory store that can become unreachable. Its commands fail at once then, as they do
+// behind a breaker that is open.
+type remoteStore struct {
+	*memory.Store
+	down atomic.Bool
+	why  error // errGone if it is nil
+}
+
+var errGone = errors.New("connection refused")
+
+func (r *remoteStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+	if !r.down.Load() {
+		return r.Store.Apply(ctx, key, queue)
+	}
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(r.why, errGone))
+}
+
+func (r *remoteStore) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	go func() { done(r.Apply(context.Background(), key, queue)) }()
+}
+
+func (r *remoteStore) Slow(gatehouse.Key) bool { return true }
+
+// Watch wakes each second, as a shared store does.
+func (r *remoteStore) Watch(key gatehouse.Key, wake func()) (stop func()) {
+	unpin := r.Store.Watch(key, wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				wake()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+		unpin()
+	}
+}
+
+// elapse waits for virtual time to pass.
+func elapse(d time.Duration) { <-time.After(d) }
+
+// open makes a remote store, and a store in front of it that answers by one rule, in the present bubble.
+func open(answer fallback.Rule, servers int) (*remoteStore, *fallback.Store) {
+	r := &remoteStore{Store: memory.New(memory.Config{})}
+	return r, fallback.New(r, fallback.Config{
+		Servers: servers, Rule: func(gatehouse.Key) fallback.Rule { return answer },
+	})
+}
+
+func bucket(name string) gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name}
+}
+
+func acquire(size, cost int64) gatehouse.Command {
+	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: size, Cost: cost, Interval: time.Hour}
+}
+
+// ask puts one command to the store, and tells how long it took.
+func ask(
+	s *fallback.Store, key gatehouse.Key, cmd gatehouse.Command,
+) (gatehouse.Decision, time.Duration, error) {
+	began := time.Now()
+	turns := []control.Turn{{Command: &cmd}}
+	err := s.Apply(context.Background(), key, turns)
+	return turns[0].Decision, time.Since(began), err
+}
+
+// A store that answers is not unreachable, so that no rule answers in its place.
+func TestLostRacesAreNotAnsweredByRule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(fallback.Allow, 1)
+		k.why = cas.ErrConflict
+		k.down.Store(true)
+		if _, _, err := ask(s, bucket("hot"), acquire(9, 1)); !errors.Is(err, cas.ErrConflict) {
+			t.Errorf("a hot name under the rule allow = %v, want that races were lost", err)
+		}
+	})
+}
+
+// Who stands in line when the store goes away is answered by the rule, too.
+func TestWhoWaits(t *testing.T) {
+	for _, c := range []struct {
+		answer                   fallback.Rule
+		granted, failed, waiting int64 // of 4 that wait, 3 s after the store has gone
+	}{{fallback.Refuse, 0, 4, 0}, {fallback.Allow, 4, 0, 0}, {fallback.LocalShare, 2, 0, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			k, s := open(c.answer, 3)
+			g := gate.New(s, gate.Config{})
+			w := fill(t, g)
+			elapse(10 * time.Second)
+			if n := g.Waiting(); n != 4 {
+				t.Fatalf("%d wait, want 4", n)
+			}
+			k.down.Store(true)
+			elapse(3 * time.Second)
+			got := [3]int64{w.granted.Load(), w.failed.Load(), int64(g.Waiting())}
+			if want := [3]int64{c.granted, c.failed, c.waiting}; got != want {
+				t.Errorf("by the rule %s %d were granted, failed, wait, want %d", c.answer, got, want)
+			}
+			w.all.Wait()
+			if n := w.granted.Load() + w.failed.Load() + w.refused.Load(); n != 4 {
+				t.Errorf("by the rule %s %d of 4 were answered, want all", c.answer, n)
+			}
+			g.Close()
+		})
+	}
+}
+
+// waiters are four who wait for one token each, and what became of them.
+type waiters struct {
+	all                      sync.WaitGroup
+	granted, failed, refused atomic.Int64
+}
+
+// fill takes all there is of bucket a, 6, and has four wait for more.
+func fill(t *testing.T, g *gate.Gate) *waiters {
+	t.Helper()
+	cmd := acquire(6, 6)
+	if _, err := g.Do(t.Context(), bucket("a"), cmd); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Cost, cmd.MaxWait = 1, 10*time.Minute
+	w := new(waiters)
+	for range 4 {
+		w.all.Go(func() {
+			switch d, err := g.Do(t.Context(), bucket("a"), cmd); {
+			case gatehouse.CodeOf(err) == gatehouse.CodeUnavailable:
+				w.failed.Add(1)
+			case err == nil && d.Outcome == gatehouse.Granted:
+				w.granted.Add(1)
+			default:
+				w.refused.Add(1)
+			}
+		})
+	}
+	return w
+}
