@@ -64,7 +64,7 @@ func (t *transaction) wantsRoom() bool {
 	if s.clock.elapsedTime()-t.entry.repliedAt > int64(2*trip) {
 		return false // the record was seen too long ago to tell when there is room
 	}
-	after, is := t.roomAfter()
+	after, is := t.update.roomAfter(t.turns)
 	if !is || after > t.longestClaim()-2*trip {
 		return false // it is too early
 	}
@@ -79,7 +79,7 @@ func (t *transaction) claimRoom() *RecordChange {
 	// No record has this version, so the change is certain not to be made; all that the store does is note
 	// the claim.
 	return t.newChange(RecordChange{
-		If: noVersion, Next: []byte{recordVersion}, Nonce: t.next.recentNonces[0],
+		If: noVersion, Next: []byte{recordVersion}, Nonce: t.update.next.recentNonces[0],
 		Claim: t.longestClaim(), Server: t.store.config.Server,
 	})
 }
@@ -91,10 +91,10 @@ func (t *transaction) awaitRoom() bool {
 		return false
 	}
 	t.claimedForRoom = false
-	if !t.write {
+	if !t.update.write {
 		// Two round trips of the claim are spent on its reply and on the change itself.
 		trip := t.entry.roundTrip
-		after, is := t.roomAfter()
+		after, is := t.update.roomAfter(t.turns)
 		most := t.longestClaim() - 2*trip
 		// What comes back often comes bit by bit; it waits for some of that.
 		if !is || after > most || !sleepFor(t.budget, min(after+trip, most)) {
@@ -129,24 +129,6 @@ func (t *transaction) takeWaiting() {
 	t.addCalls(more)
 }
 
-// roomAfter is in how long the first command that takes something now will not be refused any more, if one
-// is refused and no other server's waiters are before it.
-func (t *transaction) roomAfter() (after time.Duration, is bool) {
-	for j, i := range t.servedIndex {
-		d := &t.turns[i].Decision
-		// One that another server's head bars is not refused for lack of room: waiting for room does not
-		// help it.
-		refused := t.turns[i].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
-		if !refused || t.blockedUntil[j] > 0 || d.RetryAfter == gatehouse.Forever {
-			continue
-		}
-		if !is || d.RetryAfter < after {
-			after, is = d.RetryAfter, true
-		}
-	}
-	return after, is
-}
-
 // awaitClaim waits until it is time to try again. It reports false if time is up before.
 func (t *transaction) awaitClaim(claimed time.Duration) (inTime bool) {
 	pause := min(claimed, t.claimPoll)
@@ -163,14 +145,15 @@ func (t *transaction) postponeWaiters(err error) bool {
 	if !errors.Is(err, ErrConflict) || len(t.unresolved) > 0 || !known {
 		return false
 	}
+	decisions := append(t.update.decisions[:0], make([]gatehouse.Decision, len(t.turns))...)
 	for i := range t.turns {
-		t.turns[i].Decision = gatehouse.Decision{}
 		if cmd := t.turns[i].Command; cmd.Ticket != 0 && cmd.Op.Waits() && cmd.MaxWait != 0 {
-			t.turns[i].Decision = gatehouse.Decision{
+			decisions[i] = gatehouse.Decision{
 				Outcome: gatehouse.Refused, At: time.Unix(0, now), RetryAfter: jittered(postponement),
 			}
 		}
 	}
+	t.update.decisions = decisions
 	return true
 }
 
@@ -202,5 +185,5 @@ func (t *transaction) deliverPostponed(r *applyCall, err error) bool {
 // decisionOf is the decision about a command of this transaction.
 func (t *transaction) decisionOf(cmd *gatehouse.Command) gatehouse.Decision {
 	i := slices.IndexFunc(t.turns, func(turn control.Turn) bool { return turn.Command == cmd })
-	return t.turns[i].Decision
+	return t.update.decisions[i]
 }

@@ -1,7 +1,6 @@
 package cas
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,21 +113,14 @@ func (e *entry) adoptChange(t *transaction, reply *Reply) error {
 		e.noteEndedHolds(reply.Live)
 		return nil
 	}
-	e.version, e.record, e.state = reply.Version, t.next, t.state
+	e.version, e.record, e.state = reply.Version, t.update.next, t.update.state
 	e.unstored.count = 0
 	// A grant shows that this server keeps up; it needs no claim for room.
-	if t.grantedAny() {
+	if t.update.grantedAny() {
 		e.conflicts = 0
 	}
 	e.noteEndedHolds(reply.Live)
 	return nil
-}
-
-// grantedAny reports whether any command was.
-func (t *transaction) grantedAny() bool {
-	return slices.ContainsFunc(t.turns, func(turn control.Turn) bool {
-		return turn.Decision.Outcome == gatehouse.Granted
-	})
 }
 
 // holdFences are the fencing tokens of the holds in the record.

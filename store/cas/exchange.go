@@ -189,15 +189,12 @@ func (t *transaction) onNoReply(err error) (over bool, why error) {
 
 // newAttempt is the change under way.
 func (t *transaction) newAttempt() attempt {
-	a := attempt{nonce: t.change.Nonce, decisions: make([]gatehouse.Decision, len(t.turns))}
+	// Copies, because the next try decides again in the same room.
+	a := attempt{nonce: t.change.Nonce, decisions: slices.Clone(t.update.decisions)}
 	// The newest nonce of the record that was replaced. As long as the record still names it, it also names
 	// every change made since.
 	if nonces := t.entry.record.nonces(); len(nonces) > 0 {
 		a.base = nonces[0]
-	}
-	for i := range t.turns {
-		// Copies, because the next try decides again in the same turns.
-		a.decisions[i] = t.turns[i].Decision
 	}
 	a.fencesBefore = t.entry.holdFences()
 	return a
@@ -216,9 +213,7 @@ func (t *transaction) resolveAttempts() (done bool, err error) {
 		if made {
 			// The change was made under exactly these decisions: the callers get them, however the record
 			// has changed since.
-			for j := range t.turns {
-				t.turns[j].Decision = t.unresolved[i].decisions[j]
-			}
+			t.update.decisions = append(t.update.decisions[:0], t.unresolved[i].decisions...)
 			t.unresolved, e.unstored.count = nil, 0
 			return true, nil
 		}

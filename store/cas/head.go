@@ -17,19 +17,18 @@ func keepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 // rankTurns finds out since when each turn counts as waiting, against those of other servers: since it
 // came, or since somebody behind it in this server's line came, if that was earlier. Otherwise that one
 // would keep others back, and they would keep back the one in front of it.
-func (t *transaction) rankTurns() {
-	t.waitsSince = append(t.waitsSince[:0], make([]int64, len(t.turns))...)
-	oldest := t.others.firstSince()
+func (d *decider) rankTurns() {
+	oldest := d.in.rest.firstSince()
 	// From the back, so that each turn knows the oldest behind it.
-	for i := len(t.turns) - 1; i >= 0; i-- {
-		cmd := t.turns[i].Command
-		t.waitsSince[i] = sinceOf(cmd, t.now)
+	for i := len(d.in.turns) - 1; i >= 0; i-- {
+		cmd := d.in.turns[i].Command
+		d.buffers.waitsSince[i] = sinceOf(cmd, d.out.now)
 		if cmd.Ticket == 0 || !cmd.Op.Waits() {
 			continue
 		}
-		t.waitsSince[i] = min(t.waitsSince[i], oldest)
+		d.buffers.waitsSince[i] = min(d.buffers.waitsSince[i], oldest)
 		if cmd.MaxWait != 0 {
-			oldest = t.waitsSince[i]
+			oldest = d.buffers.waitsSince[i]
 		}
 	}
 }
@@ -71,53 +70,56 @@ func (r *storedRecord) barredUntil(since int64, server uint32) (until int64) {
 }
 
 // updateHead notes who of this server is the first to wait now. It reports whether that may matter to others.
-func (t *transaction) updateHead(server uint32) (changed bool) {
-	i := t.next.headIndex(server)
-	first, seen := t.firstWaiting(i)
+func (d *decider) updateHead() (changed bool) {
+	out, server := d.out, d.in.server.number
+	i := out.next.headIndex(server)
+	first, seen := d.firstWaiting(i)
 	switch {
 	case i < 0 && first.ticket == 0:
 		return false
 	case i < 0:
-		t.next.heads = append(t.next.heads, t.newHead(server, first))
-		t.write = true
+		out.next.heads = append(out.next.heads, d.newHead(first))
+		out.write = true
 		return false // no other waiter goes because of it
-	case !seen && !t.others.known && (first.ticket == 0 || t.next.heads[i].since <= first.since):
+	case !seen && !d.in.rest.known && (first.ticket == 0 || out.next.heads[i].since <= first.since):
 		return false // the old one still waits, as far as is known
 	case first.ticket == 0:
-		t.next.heads = slices.Delete(t.next.heads, i, i+1)
+		out.next.heads = slices.Delete(out.next.heads, i, i+1)
 		return true
 	}
-	old := t.next.heads[i]
+	old := out.next.heads[i]
 	// A head that still names the first waiter is renewed once a third of its time is over, so that most
 	// looks write nothing.
-	if old.ticket == first.ticket && old.until-t.now > int64(headLifetime)*2/3 {
+	if old.ticket == first.ticket && old.until-out.now > int64(headLifetime)*2/3 {
 		return false
 	}
-	t.next.heads[i] = t.newHead(server, first)
-	t.write = true
+	out.next.heads[i] = d.newHead(first)
+	out.write = true
 	return old.ticket != first.ticket
 }
 
-func (t *transaction) newHead(server uint32, w waiter) lineHead {
-	return lineHead{server: server, ticket: w.ticket, since: w.since, until: t.now + int64(headLifetime)}
+func (d *decider) newHead(w waiter) lineHead {
+	return lineHead{
+		server: d.in.server.number, ticket: w.ticket, since: w.since, until: d.out.now + int64(headLifetime),
+	}
 }
 
-// firstWaiting is the first of this server who waits after this transaction, and whether the present head,
-// if there is one, was looked at.
-func (t *transaction) firstWaiting(head int) (first waiter, seen bool) {
-	if t.others.nonEmpty {
-		first = t.others.first
+// firstWaiting is the first of this server who waits after this queue, and whether the present head, if
+// there is one, was looked at.
+func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
+	if d.in.rest.nonEmpty {
+		first = d.in.rest.first
 	}
-	for j := range t.turns {
-		cmd := t.turns[j].Command
+	for j := range d.in.turns {
+		cmd := d.in.turns[j].Command
 		if cmd.Ticket == 0 {
 			continue
 		}
-		// The present head is in this transaction: what became of it is known, so the head may be replaced
-		// or dropped.
-		seen = seen || head >= 0 && cmd.Ticket == t.next.heads[head].ticket
-		one := waiter{since: sinceOf(cmd, t.now), ticket: cmd.Ticket}
-		if keepsWaiting(cmd, &t.turns[j].Decision) && (first.ticket == 0 || one.compare(first) < 0) {
+		// The present head is in this queue: what became of it is known, so the head may be replaced or
+		// dropped.
+		seen = seen || head >= 0 && cmd.Ticket == d.out.next.heads[head].ticket
+		one := waiter{since: sinceOf(cmd, d.out.now), ticket: cmd.Ticket}
+		if keepsWaiting(cmd, &d.out.decisions[j]) && (first.ticket == 0 || one.compare(first) < 0) {
 			first = one
 		}
 	}

@@ -104,9 +104,12 @@ func (w *watches) putBack(t *transaction, failed bool) {
 	defer w.mu.Unlock()
 	t.line.takenBy--
 	for i := range t.turns {
-		cmd, d := t.turns[i].Command, &t.turns[i].Decision
 		// After an error the gate asks again for those that still wait.
-		if failed || cmd.Ticket == 0 || !keepsWaiting(cmd, d) {
+		if failed {
+			break
+		}
+		cmd, d := t.turns[i].Command, &t.update.decisions[i]
+		if cmd.Ticket == 0 || !keepsWaiting(cmd, d) {
 			continue
 		}
 		one := waiter{since: sinceOf(cmd, d.At.UnixNano()), ticket: cmd.Ticket}

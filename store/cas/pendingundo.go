@@ -131,7 +131,7 @@ func (a *undoQueue) addUnresolved(key gatehouse.Key, t *transaction) {
 	for i := range t.unresolved {
 		try := &t.unresolved[i]
 		for j, d := range try.decisions {
-			cmd := t.commands[j]
+			cmd := *t.turns[j].Command
 			if d.Outcome != gatehouse.Granted || !try.canUndo(&cmd, &d) {
 				continue
 			}

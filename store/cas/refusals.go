@@ -25,9 +25,14 @@ const (
 // An unstoredRefusals is how many refusals at a name the store does not know of. Only the leader of the
 // entry's requests touches it, except listed.
 type unstoredRefusals struct {
-	count  int64
-	since  time.Time   // when the controller was made: the count does not belong to any other
+	refusalCount
 	listed atomic.Bool // in refusals.names
+}
+
+// A refusalCount is how many commands a controller has refused.
+type refusalCount struct {
+	count int64
+	since time.Time // when the controller was made: the count does not belong to any other
 }
 
 // The refusals are the names with refusals that are to be stored.
@@ -131,36 +136,34 @@ func (r *refusals) flushAndClose() {
 	r.flushAll()
 }
 
-// addUnstored adds the refusals that the store does not know of to a state that was read from it.
-func (e *entry) addUnstored(state control.State) {
-	if e.unstored.count == 0 {
-		return
+// addTo adds the refusals to a state that has not counted them, and returns how many belong to it.
+func (r refusalCount) addTo(state control.State) int64 {
+	if r.count == 0 {
+		return 0
 	}
 	// Deleted and made again since: the time of its making tells.
-	if _, since := control.Refusals(state); state == nil || !since.Equal(e.unstored.since) {
-		e.unstored.count = 0 // it is another controller than the one at which they were counted
-		return
+	if _, since := control.Refusals(state); state == nil || !since.Equal(r.since) {
+		return 0 // it is another controller than the one at which they were counted
 	}
-	control.AddRefusals(state, e.unstored.count)
+	control.AddRefusals(state, r.count)
+	return r.count
 }
 
 // keepUnstored keeps what a transaction has counted and not stored.
 func (s *Store) keepUnstored(t *transaction) {
-	count, since := control.Refusals(t.state)
-	if t.state == nil || count == t.refusedBefore {
+	more := t.update.refusals
+	if more.count == 0 {
 		return
 	}
 	u := &t.entry.unstored
-	u.count, u.since = u.count+count-t.refusedBefore, since
+	u.count, u.since = u.count+more.count, more.since
 	s.refusals.addEntry(t.entry)
 }
 
 // mustStoreRefusals reports whether what a transaction has counted is to be stored at once, because it
 // cannot be kept here.
 func (s *Store) mustStoreRefusals(t *transaction) bool {
-	count, _ := control.Refusals(t.state)
-	return t.state != nil && count != t.refusedBefore && !t.entry.unstored.listed.Load() &&
-		!s.refusals.hasRoom()
+	return t.update.refusals.count != 0 && !t.entry.unstored.listed.Load() && !s.refusals.hasRoom()
 }
 
 // leavesTrace reports whether a command leaves something behind even if it is refused. One that then waits

@@ -67,6 +67,7 @@ type Store struct {
 	config       Config
 	limitLinger  time.Duration // config.Linger of what has a limit
 	traits       Traits
+	server       serverTraits
 	clock        clock
 	cache        cache
 	budgets      budgets
@@ -102,6 +103,9 @@ func New(backend Backend, config Config) *Store {
 		config.Holders = DefaultHolders
 	}
 	s := &Store{backend: backend, config: config, limitLinger: limits, traits: backend.Traits()}
+	s.server = serverTraits{
+		number: config.Server, maxHolders: config.Holders, expiresHolds: s.traits.ExpiresHolds,
+	}
 	s.clock.start = time.Now()
 	s.cache.most = config.Names
 	s.undos.store, s.refusals.store = s, s

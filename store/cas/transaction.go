@@ -43,29 +43,17 @@ type transaction struct {
 	changeBuffer   RecordChange    // for it
 	sentAt         int64           // when it was sent, by the clock
 
-	turns         []control.Turn
-	commands      []gatehouse.Command // copies: a conflict must leave no trace in the caller's
-	waitsSince    []int64             // since when each turn counts as waiting
-	servedIndex   []int               // the turns that control.Serve is given, when not all of them are
-	served        []control.Turn
-	blockedUntil  []int64  // until when another server's head bars the way of a turn; 0 when none does
-	undos         []*undo  // the turns that are not to be done twice, in their order
-	hasPending    bool     // some of them for calls that failed
-	line          *line    // some of which this transaction has taken out; nil when the name has no watch
-	others        lineRest // of that line
-	recordFull    bool     // the record can take no more
-	flushing      bool     // it stores refusals that were not
-	refusedBefore int64    // were counted before it
+	turns      []control.Turn // their commands are the callers'; a conflict leaves no trace there
+	undos      []*undo        // the turns that are not to be done twice, in their order
+	hasPending bool           // some of them for calls that failed
+	line       *line          // some of which this transaction has taken out; nil when the name has no watch
+	others     lineRest       // of that line
+	recordFull bool           // the record can take no more
+	flushing   bool           // it stores refusals that were not
 
-	stateBuffer []byte        // room for that of the state
-	next        storedRecord  // what it makes of the entry's record
-	state       control.State // and of its state
-	now         int64
-	timeAhead   int64 // how far that is ahead of the time
-	write       bool
-	wake        []uint32
-	newHolds    []control.Hold
-	endedHolds  []control.Hold
+	update      recordUpdate  // what was decided last
+	buffers     decideBuffers // for it
+	stateBuffer []byte        // room for the encoded state
 
 	unresolved []attempt // changes of which it is not known whether they were made
 	unanswered bool      // the store did not answer
@@ -172,11 +160,6 @@ func (t *transaction) addCalls(batch []*applyCall) {
 		}
 		t.turns = append(t.turns, r.queue...)
 	}
-	// The commands are copied for each try, into room that is kept between transactions.
-	if cap(t.commands) < len(t.turns) {
-		t.commands = make([]gatehouse.Command, len(t.turns))
-	}
-	t.commands = t.commands[:len(t.turns)]
 }
 
 // deliverDecisions hands the decisions out.
@@ -184,25 +167,21 @@ func (t *transaction) deliverDecisions(batch []*applyCall, e *entry) {
 	i := 0
 	for _, r := range batch {
 		for j := range r.queue {
-			r.queue[j].Decision = t.turns[i].Decision
+			r.queue[j].Decision = t.update.decisions[i]
 			i++
 		}
 		if r.view != nil {
-			r.view(time.Unix(0, t.now), e.state)
+			r.view(time.Unix(0, t.update.now), e.state)
 		}
 	}
 }
 
 func (t *transaction) resetForReuse() {
 	clear(t.turns)
-	clear(t.commands)
-	clear(t.served)
+	t.buffers.forgetCommands()
 	*t = transaction{
 		store: t.store, replyCallback: t.replyCallback,
 		// The buffers keep their room: a transaction is taken from a pool.
-		stateBuffer: t.stateBuffer[:0], turns: t.turns[:0], commands: t.commands[:0],
-		servedIndex: t.servedIndex[:0], served: t.served[:0], waitsSince: t.waitsSince[:0],
-		blockedUntil: t.blockedUntil[:0], wake: t.wake[:0],
-		newHolds: t.newHolds[:0], endedHolds: t.endedHolds[:0],
+		stateBuffer: t.stateBuffer[:0], turns: t.turns[:0], buffers: t.buffers,
 	}
 }
