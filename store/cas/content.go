@@ -29,8 +29,4 @@ func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error
 }
 
 // PendingUndos returns how many commands still have to take something back for calls that failed.
-func (s *Store) PendingUndos() int {
-	s.undos.mu.Lock()
-	defer s.undos.mu.Unlock()
-	return len(s.undos.pending)
-}
+func (s *Store) PendingUndos() int { return s.undos.countPending() }

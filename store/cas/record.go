@@ -226,16 +226,3 @@ func (r *storedRecord) nextRecord(nonce uint64) storedRecord {
 	next.doneUndos = slices.Clone(r.doneUndos)
 	return next
 }
-
-// madeBy tells whether a change is one of those that made this record. It is not known when so much has
-// happened since that it may have been forgotten.
-func (r *storedRecord) madeBy(a *attempt) (made, known bool) {
-	switch nonces := r.nonces(); {
-	case slices.Contains(nonces, a.nonce):
-		return true, true
-	case len(nonces) < maxNonces: // they are all since the record began
-		return false, true
-	default:
-		return false, slices.Contains(nonces, a.base)
-	}
-}

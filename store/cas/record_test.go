@@ -103,41 +103,6 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// Whether a change was made is known as long as the record remembers it, or what it was to replace.
-func TestMade(t *testing.T) {
-	r := storedRecord{}
-	for n := range uint64(maxNonces - 1) {
-		r = r.nextRecord(100 + n)
-	}
-	for _, c := range []struct {
-		changes     int // that come after
-		what        attempt
-		made, known bool
-	}{
-		{0, attempt{nonce: 100}, true, true},
-		{0, attempt{nonce: 7, base: 106}, false, true},
-		{0, attempt{nonce: 7}, false, true}, // the record remembers its whole life
-		{1, attempt{nonce: 100}, true, true},
-		{2, attempt{nonce: 100}, false, false},
-		{2, attempt{nonce: 7, base: 106}, false, true},
-		{2, attempt{nonce: 7}, false, false},
-		{7, attempt{nonce: 7, base: 106}, false, true},
-		{8, attempt{nonce: 7, base: 106}, false, false},
-	} {
-		later := r
-		for n := range c.changes {
-			later = later.nextRecord(uint64(200 + n))
-		}
-		if made, known := later.madeBy(&c.what); made != c.made || known != c.known {
-			t.Errorf("after %d changes %+v: made %t, known %t, want %t, %t", c.changes, c.what, made, known,
-				c.made, c.known)
-		}
-	}
-	if made, known := (&storedRecord{}).madeBy(&attempt{nonce: 1, base: 2}); made || !known {
-		t.Errorf("in a record that is gone: made %t, known %t, want neither made nor unknown", made, known)
-	}
-}
-
 // The time of a record rises by every change, stands nearly still while the store's is a little behind, and
 // is given up when that is far behind.
 func TestTimeOfARecord(t *testing.T) {

@@ -108,7 +108,7 @@ func New(backend Backend, config Config) *Store {
 	}
 	s.clock.start = time.Now()
 	s.cache.most = config.Names
-	s.undos.store, s.refusals.store = s, s
+	s.undos.send, s.refusals.store = s.sendUndos, s
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
 	s.transactions.New = func() any { return newTransaction(s) }
@@ -195,6 +195,20 @@ func (s *Store) serveEntry(e *entry, r *applyCall) error {
 		s.runTransaction(e, r.batch)
 	}
 	return r.err
+}
+
+// sendUndos takes back all of these, which are of one name.
+func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
+	r := new(applyCall)
+	for i := range together {
+		r.queue = append(r.queue, control.Turn{Command: &together[i].cmd})
+		r.pendingUndos = append(r.pendingUndos, &together[i].undo)
+	}
+	err := s.serveKey(key, r)
+	if err == nil {
+		s.counters.undone.Add(uint64(len(together))) // at most maxPendingUndos
+	}
+	return err
 }
 
 // maxTurns is the most commands in one round trip.
@@ -319,7 +333,7 @@ type TransactionStats struct {
 	// Swaps are the round trips that changed something, Reads those that did not, and Lost those in which
 	// another server was faster.
 	Swaps, Reads, Conflicts uint64
-	// Unknown are the batches of calls that failed without it being known whether they took effect. Amended
+	// Unknown are the batches of calls that failed without it being known whether they took effect. Undone
 	// is what was looked at again for calls that failed, and taken back if it was there.
 	Unknown, Undone uint64
 	// Failures are the calls that failed.

@@ -59,13 +59,6 @@ type transaction struct {
 	unanswered bool      // the store did not answer
 }
 
-// An attempt is a change that was sent.
-type attempt struct {
-	nonce, base  uint64 // its own, and that of the record it was to replace
-	decisions    []gatehouse.Decision
-	fencesBefore map[uint64]bool // the fencing tokens of the holds of that record
-}
-
 // backoff is how long is waited at first before an unreachable store is asked again. It doubles, up to
 // maxBackoff, so that a store that is back is found soon.
 const (
@@ -113,7 +106,7 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 			// Changes whose replies were lost may have granted something. No caller will learn of it, so it
 			// is undone later.
 			s.counters.unknown.Add(1)
-			s.undos.addUnresolved(e.key, t)
+			s.undos.addUnresolved(e.key, t.turns, t.unresolved)
 		}
 		for i := range t.batch {
 			if !postponed || !t.deliverPostponed(t.batch[i], err) {
@@ -135,9 +128,14 @@ func (s *Store) failCalls(key gatehouse.Key, requests []*applyCall, err error) {
 	for _, r := range requests {
 		// A call that itself undoes something has its undos in the queue already, which tries them again.
 		r.err = err
-		if r.pendingUndos == nil {
-			s.undos.addFailed(key, r)
+		if r.pendingUndos != nil {
+			continue
 		}
+		undos := r.ownUndos
+		if undos == nil { // it has not been in a transaction
+			undos = newUndos(r.queue, 0)
+		}
+		s.undos.addFailed(key, r.queue, undos)
 	}
 }
 

@@ -1,0 +1,87 @@
+package cas
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// This file is what keeps a command that takes something back from doing so twice, or for nothing: the record
+// names the undos that were done.
+
+// An undo says when a command that takes something back is to do so: if it has not been done before.
+type undo struct {
+	id     uint64   // which stands in the record once it is done
+	turn   int      // of the transaction it is in
+	onlyIf *attempt // if that was made; nil if it does not depend on one
+	shared bool     // what it takes back was there before that attempt, and somebody was answered with it
+
+	// mayBeDone says that a change that does it may have been made. The last undo in the record was after
+	// then, 0 for none: as long as that is there, the record has not forgotten any undo since.
+	mayBeDone bool
+	lastDone  uint64
+}
+
+// newUndos are those of the undos in a queue whose first turn is that turn of a transaction. The change
+// that does them notes so in the record: should its answer be lost, they are not done again later.
+func newUndos(queue []control.Turn, first int) (debts []undo) {
+	for i := range queue {
+		if isGrantUndo(queue[i].Command) {
+			debts = append(debts, undo{id: rand.Uint64(), turn: first + i})
+		}
+	}
+	return debts
+}
+
+// isGrantUndo reports whether a command takes back a grant, and not only somebody who waits.
+func isGrantUndo(cmd *gatehouse.Command) bool {
+	return cmd.Op == gatehouse.OpUndo && cmd.Granted != nil
+}
+
+// isObsolete reports whether nothing is to be done, by what the record tells. It is better not to take back
+// what was granted than to do so twice: the second time would take from somebody else.
+func (d *undo) isObsolete(r *storedRecord) bool {
+	if slices.Contains(r.doneUndos, d.id) || d.mayBeDone && !r.knowsUndosSince(d.lastDone) {
+		return true
+	}
+	if d.onlyIf == nil {
+		return false
+	}
+	// An undo of an attempt is needed only if that attempt was made.
+	made, known := r.madeBy(d.onlyIf)
+	// It takes one answer away from a place that others may have been told of as well: only certainty will
+	// do.
+	if d.shared {
+		return !made
+	}
+	// A hold or place of its own is identified by its number. An undo of one that is not there does
+	// nothing, so an unknown outcome is no obstacle.
+	return known && !made
+}
+
+// knowsUndosSince reports whether the record names all undos that were done since the one that was the last.
+func (r *storedRecord) knowsUndosSince(last uint64) bool {
+	return len(r.doneUndos) < maxDoneUndos || slices.Contains(r.doneUndos, last)
+}
+
+// noteSent notes that a change that does this may have been made of a record.
+func (d *undo) noteSent(r *storedRecord) {
+	if d.mayBeDone {
+		return
+	}
+	d.mayBeDone = true
+	if n := len(r.doneUndos); n > 0 {
+		d.lastDone = r.doneUndos[n-1]
+	}
+}
+
+// markDone notes that it is done.
+func (d *undo) markDone(r *storedRecord) {
+	// The oldest are forgotten first.
+	if n := len(r.doneUndos) - maxDoneUndos; n >= 0 {
+		r.doneUndos = slices.Delete(r.doneUndos, 0, n+1)
+	}
+	r.doneUndos = append(r.doneUndos, d.id)
+}
