@@ -42,7 +42,7 @@ func (c *cache) entryFor(key gatehouse.Key) *entry {
 	}
 	e := p.old[key]
 	if e == nil {
-		e = &entry{key: key}
+		e = newEntry(key)
 	}
 	// The young generation is full: it becomes the old one, and what was not used since the last such turn
 	// is forgotten.

@@ -13,27 +13,28 @@ import (
 // decideChange serves the transaction on what is known of the record, and says what to ask of the store:
 // the change, or whether the record is still the same. There is nothing to ask when nothing changes and the
 // record was read during this transaction.
-func (s *Store) decideChange(t *transaction) (*RecordChange, error) {
-	e := t.entry
+func (t *transaction) decideChange() (*RecordChange, error) {
+	s, e := t.store, t.entry
+	k := &e.known
 	// Another transaction has stored the counted refusals since this call was queued.
 	if t.flushing && len(t.turns) == 0 && e.unstored.count == 0 {
 		return nil, nil // they went with another change
 	}
 	now, known := s.clock.storeTime()
-	if !known || !t.fresh && s.mustRead(e, t) {
+	if !known || !t.fresh && t.mustRead() {
 		// No record has this version, so the reply always carries the record, and the time.
 		return t.newChange(RecordChange{If: noVersion, Read: true}), nil
 	}
-	if !e.known { // most likely there is none
+	if !k.current { // most likely there is none
 		// Offering a change on an absent record saves a read for new names. A record that exists makes it
 		// conflict, and comes with the reply.
-		e.version, e.record, e.state, e.endedHolds = 0, storedRecord{}, nil, nil
+		k.assumeAbsent()
 	}
 	t.decideTurns(now)
 	if t.awaitRoom() {
 		// The first decision has changed the state in memory. It is decoded again, so that the second one
 		// starts from the stored record.
-		if err := e.decodeState(); err != nil {
+		if err := k.decodeState(); err != nil {
 			return nil, err
 		}
 		now, _ = s.clock.storeTime()
@@ -47,39 +48,41 @@ func (s *Store) decideChange(t *transaction) (*RecordChange, error) {
 	}
 	switch {
 	case t.update.write:
-		return s.buildChange(e, t)
+		return t.buildChange()
 	case t.wantsRoom():
-		return t.claimRoom(), e.decodeState()
+		return t.claimRoom(), k.decodeState()
 	// Read during this transaction, and nothing changes: the decisions stand without another exchange.
 	case t.fresh:
-		s.keepUnstored(t)
-		return nil, e.decodeState()
+		t.keepUnstored()
+		return nil, k.decodeState()
 	// The decisions rest on a remembered record. They are given out only when the store confirms that it is
 	// the present one.
 	default:
-		return t.newChange(RecordChange{If: e.version, Read: true}), nil
+		return t.newChange(RecordChange{If: k.version, Read: true}), nil
 	}
 }
 
 // decideTurns decides on what is known of the record.
 func (t *transaction) decideTurns(now int64) {
 	s, e := t.store, t.entry
+	k := &e.known
 	in := decideInput{
-		server: s.server, kind: e.key.Kind,
-		record: &e.record, state: e.state, endedHolds: e.endedHolds, refusals: e.unstored.refusalCount,
-		turns: t.turns, undos: t.undos, rest: t.others,
+		server: s.server, kind: k.kind,
+		record: &k.record, state: k.state, endedHolds: k.endedHolds,
+		refusals: e.unstored.refusalCount,
+		turns:    t.turns, undos: t.undos, rest: t.others,
 		// Zero is no nonce: backends without versions take it for an absent record.
 		now: now, nonce: max(1, rand.Uint64()), full: t.recordFull,
 	}
 	// With a number of the backend's a token has some random bits, so that two grants that rest on the same
 	// number, one of which no client came to know of, are not alike.
-	if e.minFence != 0 {
-		in.minFence = e.minFence + rand.Uint64N(fenceBits)
+	if k.minFence != 0 {
+		in.minFence = k.minFence + rand.Uint64N(fenceBits)
 	}
 	t.update = decide(&in, &t.buffers)
 	e.unstored.count = t.update.unstored
 	if !t.update.write {
-		t.update.write = t.flushing && e.unstored.count > 0 || s.mustStoreRefusals(t)
+		t.update.write = t.flushing && e.unstored.count > 0 || t.mustStoreRefusals()
 	}
 }
 
@@ -88,7 +91,7 @@ const fenceBits = 1 << 15
 
 // newChange is a change in the room that the transaction has for one.
 func (t *transaction) newChange(c RecordChange) *RecordChange {
-	c.Size = len(t.entry.record.encodedState)
+	c.Size = len(t.entry.known.record.encodedState)
 	t.changeBuffer = c
 	return &t.changeBuffer
 }
@@ -96,31 +99,33 @@ func (t *transaction) newChange(c RecordChange) *RecordChange {
 // mustRead reports whether the record has to be read before anything is decided. One of holds that is not
 // there is always read: the fencing token of its first hold is made of the time, which is then no earlier
 // than any change of a record that was lost.
-func (s *Store) mustRead(e *entry, t *transaction) bool {
+func (t *transaction) mustRead() bool {
+	k := &t.entry.known
 	switch {
 	// Whether an undo was done stands in the present record only.
 	case t.hasPending:
 		return true
 	// A record was there, or a change of unknown outcome may have made one.
-	case !e.known && (e.version != 0 || len(t.unresolved) > 0):
+	case !k.current && (k.version != 0 || len(t.unresolved) > 0):
 		return true
-	case e.known && e.version != 0:
+	case k.current && k.version != 0:
 		return false
 	}
-	return s.traits.Fences || e.key.Kind == gatehouse.Semaphore || e.key.Kind == gatehouse.Lock
+	return t.store.traits.Fences || k.kind == gatehouse.Semaphore || k.kind == gatehouse.Lock
 }
 
 // noVersion is a version that no record has, so that the record is answered.
 const noVersion = 1<<64 - 1
 
 // buildChange makes the change of what was decided.
-func (s *Store) buildChange(e *entry, t *transaction) (*RecordChange, error) {
-	u := &t.update
+func (t *transaction) buildChange() (*RecordChange, error) {
+	s, k, u := t.store, &t.entry.known, &t.update
 	change := t.newChange(RecordChange{
-		If: e.version, Nonce: u.next.recentNonces[0], Wake: u.wake, Begin: u.newHolds, End: u.endedHolds,
+		If: k.version, Nonce: u.next.recentNonces[0], Wake: u.wake, Begin: u.newHolds, End: u.endedHolds,
 		Claim: t.claimDuration(), Server: s.config.Server,
 	})
-	if u.state == nil && e.version == 0 && len(u.next.heads) == 0 && len(t.unresolved) == 0 && !t.hasPending {
+	absent := u.state == nil && len(u.next.heads) == 0
+	if absent && k.version == 0 && len(t.unresolved) == 0 && !t.hasPending {
 		// A write that leaves nothing, of a record that is absent, needs no write: the store only confirms
 		// the absence.
 		change.Read = true // there is none, and there is to be none
@@ -132,17 +137,35 @@ func (s *Store) buildChange(e *entry, t *transaction) (*RecordChange, error) {
 		u.next.encodedState = t.stateBuffer
 	}
 	change.Next = u.next.encodeRecord()
-	change.Keep = s.keepFor(u.now, u.state, u.next.heads)
-	shrinks := len(u.next.encodedState) < len(e.record.encodedState)
+	change.Keep = s.retention.keepFor(u.now, u.state, u.next.heads)
+	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
 	if len(change.Next) <= maxRecord || t.recordFull || shrinks {
 		return change, nil
 	}
 	// Too large: the queue is decided once more, with the commands that make a record grow refused. The
 	// second call ends here, as recordFull is set.
 	t.recordFull = true
-	if err := e.decodeState(); err != nil {
+	if err := k.decodeState(); err != nil {
 		return nil, err
 	}
 	t.decideTurns(u.now)
-	return s.buildChange(e, t)
+	return t.buildChange()
+}
+
+// keepUnstored keeps what a transaction has counted and not stored.
+func (t *transaction) keepUnstored() {
+	more := t.update.refusals
+	if more.count == 0 {
+		return
+	}
+	u := &t.entry.unstored
+	u.count, u.since = u.count+more.count, more.since
+	t.store.refusals.addEntry(t.entry)
+}
+
+// mustStoreRefusals reports whether what a transaction has counted is to be stored at once, because it
+// cannot be kept here.
+func (t *transaction) mustStoreRefusals() bool {
+	counted := t.update.refusals.count != 0
+	return counted && !t.entry.unstored.listed.Load() && !t.store.refusals.hasRoom()
 }

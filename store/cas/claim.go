@@ -48,7 +48,7 @@ func (t *transaction) claimDuration() time.Duration {
 }
 
 func (t *transaction) longestClaim() time.Duration {
-	return min(claimTrips*t.entry.roundTrip+claimSlack, t.store.config.Timeout/claimPart)
+	return min(claimTrips*t.entry.contention.roundTrip+claimSlack, t.store.config.Timeout/claimPart)
 }
 
 // wantsRoom reports whether a transaction that has nothing to change is to claim the record even so, and
@@ -56,12 +56,12 @@ func (t *transaction) longestClaim() time.Duration {
 // each time, without a conflict. So when others have changed the record before it since its own last grant,
 // it claims the record shortly before there is room.
 func (t *transaction) wantsRoom() bool {
-	s, trip := t.store, t.entry.roundTrip
+	s, trip := t.store, t.entry.contention.roundTrip
 	// A server that was first since the last change needs no claim: it sees room in time.
-	if !s.traits.Claims || t.entry.conflicts < racesForRoom || t.claimedForRoom {
+	if !s.traits.Claims || t.entry.contention.conflicts < racesForRoom || t.claimedForRoom {
 		return false
 	}
-	if s.clock.elapsedTime()-t.entry.repliedAt > int64(2*trip) {
+	if s.clock.elapsedTime()-t.entry.contention.repliedAt > int64(2*trip) {
 		return false // the record was seen too long ago to tell when there is room
 	}
 	after, is := t.update.roomAfter(t.turns)
@@ -93,7 +93,7 @@ func (t *transaction) awaitRoom() bool {
 	t.claimedForRoom = false
 	if !t.update.write {
 		// Two round trips of the claim are spent on its reply and on the change itself.
-		trip := t.entry.roundTrip
+		trip := t.entry.contention.roundTrip
 		after, is := t.update.roomAfter(t.turns)
 		most := t.longestClaim() - 2*trip
 		// What comes back often comes bit by bit; it waits for some of that.
@@ -113,18 +113,10 @@ func (t *transaction) takeWaiting() {
 	}
 	// Only calls without a place in line: those in line were refused in this order and must not overtake
 	// each other. Undos go by themselves.
-	e, n := t.entry, 0
 	inLine := func(turn control.Turn) bool { return turn.Command.Ticket != 0 }
-	e.mu.Lock()
-	for n < min(len(e.waiting), maxTurns) {
-		if r := e.waiting[n]; r.pendingUndos != nil || slices.ContainsFunc(r.queue, inLine) {
-			break
-		}
-		n++
-	}
-	more := slices.Clone(e.waiting[:n])
-	e.waiting = slices.Clone(e.waiting[n:])
-	e.mu.Unlock()
+	more := t.entry.calls.takeMatching(func(r *applyCall) bool {
+		return r.pendingUndos == nil && !slices.ContainsFunc(r.queue, inLine)
+	})
 	t.batch = slices.Concat(t.batch, more)
 	t.addCalls(more)
 }

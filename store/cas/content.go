@@ -21,11 +21,11 @@ func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error
 		return Content{}, err
 	}
 	r.dropEndedHeads(now.UnixNano())
-	e := entry{key: gatehouse.Key{Kind: kind}, record: r}
-	if err = e.decodeState(); control.Absent(e.state) {
-		e.state = nil
+	k := knownRecord{kind: kind, record: r}
+	if err = k.decodeState(); control.Absent(k.state) {
+		k.state = nil
 	}
-	return Content{State: e.state, Heads: len(r.heads), AsOf: r.asOf}, err
+	return Content{State: k.state, Heads: len(r.heads), AsOf: r.asOf}, err
 }
 
 // PendingUndos returns how many commands still have to take something back for calls that failed.

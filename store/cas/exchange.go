@@ -56,7 +56,7 @@ func (t *transaction) planExchange() (over bool, err error) {
 	if done, err := t.resolveAttempts(); done || err != nil {
 		return true, err
 	}
-	t.change, err = s.decideChange(t)
+	t.change, err = t.decideChange()
 	if t.change == nil {
 		return true, err
 	}
@@ -82,13 +82,13 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 	}
 	// Before loadReply forgets what was known: only the comparison of the two shows that the record was
 	// lost.
-	if t.store.hasVanished(e, reply) {
+	if e.known.hasVanished(reply, &t.store.retention) {
 		t.store.noteVanished(e.key)
 	}
-	if err := e.loadReply(reply); err != nil {
+	if err := e.known.loadReply(reply); err != nil {
 		return true, unavailable(e.key, err)
 	}
-	if !change.Read && slices.Contains(e.record.nonces(), change.Nonce) {
+	if !change.Read && slices.Contains(e.known.record.nonces(), change.Nonce) {
 		e.unstored.count = 0
 		return true, nil // it was made after all, as when it was sent twice on its way
 	}
@@ -98,17 +98,26 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 // onConfirmed goes on when the change was made, or the record that was decided on is still the present one.
 func (t *transaction) onConfirmed(reply *Reply) (over bool, err error) {
 	e := t.entry
-	if err := e.adoptChange(t, reply); err != nil || !t.change.Read {
+	if !t.change.Read {
+		e.known.adoptUpdate(&t.update, reply)
+		e.unstored.count = 0
+		// A grant shows that this server keeps up; it needs no claim for room.
+		if t.update.grantedAny() {
+			e.contention.conflicts = 0
+		}
+		return true, nil
+	}
+	if err := e.known.confirm(reply); err != nil {
 		return true, err
 	}
-	if len(e.endedHolds) > 0 {
+	if len(e.known.endedHolds) > 0 {
 		// The record is the same, but the backend has ended holds that the decision counted as held. The
 		// reply counts as a read, so the next try decides on it at once.
 		t.fresh = true // what was decided holds no more, as holds have ended
 		return false, nil
 	}
 	// Nothing was written, so refusals that the decision counted are not in the store yet.
-	t.store.keepUnstored(t)
+	t.keepUnstored()
 	return true, nil
 }
 
@@ -121,7 +130,8 @@ func (t *transaction) noteReplyTiming(reply *Reply) {
 		s.noteClockStep(step)
 	}
 	t.replied = true
-	t.entry.roundTrip, t.entry.repliedAt = time.Duration(received-t.sentAt), received
+	c := &t.entry.contention
+	c.roundTrip, c.repliedAt = time.Duration(received-t.sentAt), received
 }
 
 // retryAfterConflict counts a conflict, and sees that there is time for another try. That is not put off,
@@ -131,7 +141,7 @@ func (t *transaction) retryAfterConflict(reply *Reply) (over bool, why error) {
 	t.fresh, t.retries = true, t.retries+1
 	// A plain read has no version to compare; it cannot conflict with another server.
 	if t.change.If != noVersion {
-		t.entry.conflicts++
+		t.entry.contention.conflicts++
 	}
 	if !t.change.Read {
 		t.conflicts++
@@ -159,7 +169,7 @@ func (t *transaction) canBeAnswered() bool {
 	// The last round trip is the estimate. It is capped, so that one slow reply does not end all retries of
 	// a name.
 	deadline, ok := t.budget.Deadline()
-	return !ok || time.Until(deadline) > min(t.entry.roundTrip, t.store.config.Timeout/10)
+	return !ok || time.Until(deadline) > min(t.entry.contention.roundTrip, t.store.config.Timeout/10)
 }
 
 // onNoReply notes what is not known of a change that the store has not answered, and waits for a while
@@ -172,11 +182,11 @@ func (t *transaction) onNoReply(err error) (over bool, why error) {
 		// only way to recognise it in the record.
 		t.unresolved = append(t.unresolved, t.newAttempt())
 		for _, d := range t.undos {
-			d.noteSent(&e.record)
+			d.noteSent(&e.known.record)
 		}
 	}
 	// The next exchange has to be a read: it decides whether the lost change was made.
-	e.known, t.fresh = false, false
+	e.known.current, t.fresh = false, false
 	if errors.Is(err, ErrRefused) || !sleepFor(t.budget, jittered(t.retryPause)) {
 		// A store that replied during this transaction is there, only slow. Then the calls that wait behind
 		// this one get their own try.
@@ -193,10 +203,10 @@ func (t *transaction) newAttempt() attempt {
 	a := attempt{nonce: t.change.Nonce, decisions: slices.Clone(t.update.decisions)}
 	// The newest nonce of the record that was replaced. As long as the record still names it, it also names
 	// every change made since.
-	if nonces := t.entry.record.nonces(); len(nonces) > 0 {
+	if nonces := t.entry.known.record.nonces(); len(nonces) > 0 {
 		a.base = nonces[0]
 	}
-	a.fencesBefore = t.entry.holdFences()
+	a.fencesBefore = t.entry.known.holdFences()
 	return a
 }
 
@@ -209,7 +219,7 @@ func (t *transaction) resolveAttempts() (done bool, err error) {
 	}
 	learnt := true
 	for i := range t.unresolved {
-		made, known := e.record.madeBy(&t.unresolved[i])
+		made, known := e.known.record.madeBy(&t.unresolved[i])
 		if made {
 			// The change was made under exactly these decisions: the callers get them, however the record
 			// has changed since.

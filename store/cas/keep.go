@@ -13,30 +13,42 @@ import (
 // way.
 const tombstoneLife = time.Minute
 
+// A retention says for how long records are kept.
+type retention struct {
+	linger      time.Duration // of a controller that is worth nothing
+	limitLinger time.Duration // of one that has a limit
+	keep        time.Duration // since it was made, at least
+
+	expiresHolds bool // the backend ends holds
+}
+
+// atLeast is how long each record stays in the store after it was written.
+func (r *retention) atLeast() time.Duration { return min(tombstoneLife, r.linger) }
+
 // keepFor is for how long a record that was made at an instant is worth something.
-func (s *Store) keepFor(now int64, state control.State, heads []lineHead) time.Duration {
+func (r *retention) keepFor(now int64, state control.State, heads []lineHead) time.Duration {
 	worth := int64(tombstoneLife)
 	if state != nil {
 		expiry := state.Expiry()
-		if semaphore, ok := state.(*control.Semaphore); ok && s.traits.ExpiresHolds {
+		if semaphore, ok := state.(*control.Semaphore); ok && r.expiresHolds {
 			// Here the state has no ends of holds by the clock; the lengths of the leases bound them.
 			expiry = lastHoldEnd(now, semaphore)
 		}
 		if expiry.Sub(time.Unix(0, now)) >= gatehouse.MaxDuration {
 			return gatehouse.Forever
 		}
-		linger := int64(s.config.Linger)
+		linger := int64(r.linger)
 		switch {
 		case control.Absent(state):
 			// An absent controller leaves a tombstone. It must outlast any change that was under way before
 			// the delete.
 			linger = max(linger, int64(tombstoneLife))
 		case control.HasLimit(state):
-			linger = int64(s.limitLinger)
+			linger = int64(r.limitLinger)
 		}
 		worth = max(expiry.UnixNano()-now, 0) + linger
 		if created := control.Created(state); !created.IsZero() {
-			worth = max(worth, created.UnixNano()-now+int64(s.config.Keep))
+			worth = max(worth, created.UnixNano()-now+int64(r.keep))
 		}
 	}
 	for _, h := range heads {

@@ -149,23 +149,6 @@ func (r refusalCount) addTo(state control.State) int64 {
 	return r.count
 }
 
-// keepUnstored keeps what a transaction has counted and not stored.
-func (s *Store) keepUnstored(t *transaction) {
-	more := t.update.refusals
-	if more.count == 0 {
-		return
-	}
-	u := &t.entry.unstored
-	u.count, u.since = u.count+more.count, more.since
-	s.refusals.addEntry(t.entry)
-}
-
-// mustStoreRefusals reports whether what a transaction has counted is to be stored at once, because it
-// cannot be kept here.
-func (s *Store) mustStoreRefusals(t *transaction) bool {
-	return t.update.refusals.count != 0 && !t.entry.unstored.listed.Load() && !s.refusals.hasRoom()
-}
-
 // leavesTrace reports whether a command leaves something behind even if it is refused. One that then waits
 // does: what is stored about it is in order with what others store, whose clocks differ a little.
 func leavesTrace(state control.State, cmd *gatehouse.Command) bool {

@@ -65,8 +65,8 @@ type Store struct {
 	backend      Backend
 	async        asyncBackend // the backend, if it is one
 	config       Config
-	limitLinger  time.Duration // config.Linger of what has a limit
 	traits       Traits
+	retention    retention
 	server       serverTraits
 	clock        clock
 	cache        cache
@@ -102,7 +102,10 @@ func New(backend Backend, config Config) *Store {
 	if config.Holders == 0 {
 		config.Holders = DefaultHolders
 	}
-	s := &Store{backend: backend, config: config, limitLinger: limits, traits: backend.Traits()}
+	s := &Store{backend: backend, config: config, traits: backend.Traits()}
+	s.retention = retention{
+		linger: config.Linger, limitLinger: limits, keep: config.Keep, expiresHolds: s.traits.ExpiresHolds,
+	}
 	s.server = serverTraits{
 		number: config.Server, maxHolders: config.Holders, expiresHolds: s.traits.ExpiresHolds,
 	}
@@ -179,7 +182,7 @@ func (s *Store) View(
 func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
 	r := s.calls.Get().(*applyCall)
 	r.queue, r.done = queue, done
-	if e := s.cache.entryFor(key); e.beginOrJoin(r) {
+	if e := s.cache.entryFor(key); e.calls.beginOrJoin(r) {
 		s.startTransaction(e, r.batch)
 	}
 }
@@ -191,7 +194,7 @@ func (s *Store) serveKey(key gatehouse.Key, r *applyCall) error {
 
 // serveEntry has a request served at an entry.
 func (s *Store) serveEntry(e *entry, r *applyCall) error {
-	if e.beginOrJoin(r) || <-r.handover {
+	if e.calls.beginOrJoin(r) || <-r.handover {
 		s.runTransaction(e, r.batch)
 	}
 	return r.err
@@ -210,9 +213,6 @@ func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
 	}
 	return err
 }
-
-// maxTurns is the most commands in one round trip.
-const maxTurns = 4096
 
 // runTransaction serves a batch in the goroutine of its caller.
 func (s *Store) runTransaction(e *entry, batch []*applyCall) {
@@ -248,53 +248,35 @@ const (
 func (s *Store) finishTransaction(t *transaction, err error) {
 	e, batch := t.entry, t.batch
 	away := s.recordOutcome(t, err)
-	e.mu.Lock()
-	waiting := e.waiting
-	n := 0
-	for turns := 0; n < len(waiting) && (n == 0 || turns < maxTurns); n++ {
-		// A single call may be larger than a round trip should be; it goes alone.
-		turns += len(waiting[n].queue)
-	}
-	switch {
-	case away != nil: // those who came meanwhile would wait as long, for the same answer
-		e.waiting, e.busy = nil, false
-	case n == 0:
-		e.busy = false
-	default:
-		e.waiting = append([]*applyCall(nil), waiting[n:]...)
-	}
-	e.mu.Unlock()
-	// Outside the lock, and after busy is settled: a caller may come back with its next call from within.
-	s.notifyCallers(batch)
-	switch {
-	case away != nil:
+	if away != nil {
+		// Those who came meanwhile would wait as long, for the same answer.
+		waiting := e.calls.takeAll()
+		s.notifyCallers(batch)
 		s.failCalls(e.key, waiting, away)
 		s.notifyCallers(waiting)
-	case n > 0 && waiting[0].done != nil && n <= fewTogether && len(e.record.encodedState) <= smallState:
-		s.startTransaction(e, waiting[:n])
-	case n > 0 && waiting[0].done != nil: // not before others have their answers, which are under way here
-		go s.startTransaction(e, waiting[:n])
-	case n > 0:
-		// The first of the next batch waits in a goroutine of its own, which now runs the transaction.
-		waiting[0].batch = waiting[:n]
-		waiting[0].handover <- true
+		return
+	}
+	next := e.calls.takeBatch()
+	// After the queue is settled: a caller may come back with its next call from within.
+	s.notifyCallers(batch)
+	if len(next) > 0 {
+		s.handOver(e, next)
 	}
 }
 
-// An applyCall is one queue that is to be applied.
-type applyCall struct {
-	queue      []control.Turn
-	view       func(now time.Time, state control.State)
-	err        error
-	batch      []*applyCall // that this one leads
-	batchOfOne [1]*applyCall
-
-	flushing bool // it has refusals stored that were not, and has no command
-
-	pendingUndos []*undo     // one for each turn, if the call takes back what failed calls have left
-	ownUndos     []undo      // of its undos, in their order, once it was in a transaction
-	handover     chan bool   // true when it is to lead, false when it was served
-	done         func(error) // is called instead, if the caller does not wait
+// handOver begins the transaction of those who came during the one before.
+func (s *Store) handOver(e *entry, batch []*applyCall) {
+	small := len(batch) <= fewTogether && len(e.known.record.encodedState) <= smallState
+	switch first := batch[0]; {
+	case first.done == nil:
+		// The first waits in a goroutine of its own, which now runs the transaction.
+		first.batch = batch
+		first.handover <- true
+	case small:
+		s.startTransaction(e, batch)
+	default: // not before others have their answers, which are under way here
+		go s.startTransaction(e, batch)
+	}
 }
 
 // notifyCallers tells requests that they were served.

@@ -84,7 +84,7 @@ func (s *Store) beginTransaction(e *entry, batch []*applyCall) *transaction {
 	// A wake came since the last transaction: what is remembered is not the present record any more.
 	// Reading it costs a round trip, but a change on a stale version would only conflict.
 	if e.stale.Swap(false) {
-		e.known = false
+		e.known.current = false
 	}
 	return t
 }
@@ -97,11 +97,11 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 	postponed := t.postponeWaiters(err)
 	s.watches.putBack(t, err != nil && !postponed)
 	if err == nil {
-		t.deliverDecisions(t.batch, e)
+		t.deliverDecisions()
 	} else {
 		// After an error it is not known what the store has. The state was changed by decisions that did
 		// not become a record, so it must not be used again.
-		e.known, e.state = false, nil
+		e.known.current, e.known.state = false, nil
 		if len(t.unresolved) > 0 {
 			// Changes whose replies were lost may have granted something. No caller will learn of it, so it
 			// is undone later.
@@ -161,15 +161,15 @@ func (t *transaction) addCalls(batch []*applyCall) {
 }
 
 // deliverDecisions hands the decisions out.
-func (t *transaction) deliverDecisions(batch []*applyCall, e *entry) {
+func (t *transaction) deliverDecisions() {
 	i := 0
-	for _, r := range batch {
+	for _, r := range t.batch {
 		for j := range r.queue {
 			r.queue[j].Decision = t.update.decisions[i]
 			i++
 		}
 		if r.view != nil {
-			r.view(time.Unix(0, t.update.now), e.state)
+			r.view(time.Unix(0, t.update.now), t.entry.known.state)
 		}
 	}
 }

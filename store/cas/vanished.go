@@ -8,34 +8,31 @@ import (
 )
 
 // This file is how a store that forgets is seen. A record that is not there may have gone as it should: its
-// time was over, or that of another one that took its place. But none stays for less than keepAtLeast, a
-// deleted one's included. So one that was seen more recently than that, and was to stay, was lost.
-
-// keepAtLeast is how long each record stays in the store after it was written.
-func (s *Store) keepAtLeast() time.Duration { return min(tombstoneLife, s.config.Linger) }
+// time was over, or that of another one that took its place. But none stays for less than retention.atLeast,
+// a deleted one's included. So one that was seen more recently than that, and was to stay, was lost.
 
 // hasVanished reports whether an answer without a record shows that the known one was lost. It leaves as much
 // room as clocks may differ.
-func (s *Store) hasVanished(e *entry, reply *Reply) bool {
-	if reply.Record != nil || e.version == 0 || e.seen == 0 {
+func (k *knownRecord) hasVanished(reply *Reply, r *retention) bool {
+	if reply.Record != nil || k.version == 0 || k.seen == 0 {
 		return false
 	}
 	now := reply.Now.UnixNano() + int64(maxBackwards)
-	if now-e.seen >= int64(s.keepAtLeast()) {
+	if now-k.seen >= int64(r.atLeast()) {
 		return false
 	}
 	var state control.State
-	if e.record.encodedState != nil {
+	if k.record.encodedState != nil {
 		var err error
-		state, err = control.Decode(e.key.Kind, e.record.encodedState)
+		state, err = control.Decode(k.kind, k.record.encodedState)
 		if err != nil {
 			return false
 		}
 	}
 	// What this server would have asked for when it was written: a record that was to go by now has not
 	// vanished.
-	keep := s.keepFor(e.record.asOf, state, e.record.heads)
-	return keep == gatehouse.Forever || now < e.record.asOf+int64(keep)
+	keep := r.keepFor(k.record.asOf, state, k.record.heads)
+	return keep == gatehouse.Forever || now < k.record.asOf+int64(keep)
 }
 
 // noteVanished counts a record that was lost.

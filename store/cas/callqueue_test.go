@@ -1,0 +1,76 @@
+package cas
+
+import (
+	"testing"
+
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// callsOf are calls with so many commands each.
+func callsOf(turns ...int) (calls []*applyCall) {
+	for _, n := range turns {
+		calls = append(calls, &applyCall{queue: make([]control.Turn, n)})
+	}
+	return calls
+}
+
+// queueOf is a queue with a transaction under way, in which these calls wait.
+func queueOf(t *testing.T, calls []*applyCall) *callQueue {
+	t.Helper()
+	q := &callQueue{}
+	if first := new(applyCall); !q.beginOrJoin(first) || len(first.batch) != 1 {
+		t.Fatal("the first call does not lead a batch of itself")
+	}
+	for i, r := range calls {
+		if q.beginOrJoin(r) {
+			t.Fatalf("call %d leads while a transaction is under way", i)
+		}
+	}
+	return q
+}
+
+// Calls go together, in the order in which they came, until a limit of commands is reached.
+func TestBatches(t *testing.T) {
+	q := queueOf(t, callsOf(1, 2, maxTurns-3, 1, maxTurns+1, 5))
+	for _, want := range []int{3, 2, 1, 0} {
+		if got := q.takeBatch(); len(got) != want || q.busy != (want > 0) {
+			t.Fatalf("a batch of %d calls, busy %t, want %d", len(got), q.busy, want)
+		}
+	}
+	if !q.beginOrJoin(new(applyCall)) {
+		t.Error("the queue is idle, and a call does not lead")
+	}
+}
+
+// When the store is away all who wait are answered, and the next call leads.
+func TestTakeAll(t *testing.T) {
+	q := queueOf(t, callsOf(maxTurns, maxTurns, 1))
+	if all := q.takeAll(); len(all) != 3 || len(q.takeAll()) != 0 {
+		t.Errorf("%d calls are taken, want all 3, once", len(all))
+	}
+	if !q.beginOrJoin(new(applyCall)) {
+		t.Error("the queue is idle, and a call does not lead")
+	}
+}
+
+// A transaction takes over those at the front that match, and no others.
+func TestTakeMatching(t *testing.T) {
+	small := func(r *applyCall) bool { return len(r.queue) < 3 }
+	q := queueOf(t, callsOf(1, 2, 3, 1))
+	if front := q.takeMatching(small); len(front) != 2 || len(q.waiting) != 2 || !q.busy {
+		t.Errorf("%d calls are taken and %d left, want 2 and 2", len(front), len(q.waiting))
+	}
+	if front := q.takeMatching(small); len(front) != 0 {
+		t.Errorf("%d calls are taken from behind one that does not match", len(front))
+	}
+}
+
+// Who waits for a callback needs no handover.
+func TestHandoverOfWhoWaits(t *testing.T) {
+	waits, calledBack := new(applyCall), &applyCall{done: func(error) {}}
+	queueOf(t, []*applyCall{waits, calledBack})
+	if waits.handover == nil || calledBack.handover != nil {
+		t.Errorf("handover of who waits: %t, of who is called back: %t, want the first only",
+			waits.handover != nil, calledBack.handover != nil)
+	}
+}
