@@ -20,12 +20,12 @@ const (
 	maxLingering = 1000
 )
 
-// A Turnaway answers connections that are too many, and closes them. The zero value is ready.
-type Turnaway struct{ lingering atomic.Int64 }
+// A turnaway answers connections that are too many, and closes them. The zero value is ready.
+type turnaway struct{ lingering atomic.Int64 }
 
-// Refuse answers a connection and closes it a little later, or at once when many are still being
+// refuseConn answers a connection and closes it a little later, or at once when many are still being
 // closed.
-func (t *Turnaway) Refuse(conn net.Conn, answer string) {
+func (t *turnaway) refuseConn(conn net.Conn, answer string) {
 	if t.lingering.Add(1) > maxLingering {
 		t.lingering.Add(-1)
 		_ = conn.Close()

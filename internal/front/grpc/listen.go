@@ -1,7 +1,6 @@
 package grpc
 
 import (
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -11,13 +10,6 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// A countingListener counts connections, and turns away those beyond the limits.
-type countingListener struct {
-	net.Listener
-	server   *Server
-	turnaway peer.Turnaway
-}
 
 // tooMany is the answer to a connection beyond the limit. It is deliberately not HTTP/2: a gRPC client
 // that receives HTTP/2 would consider the connection good, and come again at once.
@@ -31,30 +23,20 @@ const (
 		"Content-Type: text/plain; charset=utf-8\r\nContent-Length: "
 )
 
-// Accept implements [net.Listener]. gRPC pauses and tries again by itself when no file descriptor is left.
-func (l *countingListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			// A closed listener is how Shutdown ends Serve, not a failure.
-			if !errors.Is(err, net.ErrClosed) {
-				l.server.config.Unaccepted.Unaccepted(l.server.config.Log, "gRPC", err)
+// capListener returns a listener with the limits of the server.
+func (s *Server) capListener(listener net.Listener) net.Listener {
+	return peer.CapListener(listener, peer.CapConfig{
+		Admit: func(conn net.Conn) (net.Conn, error) {
+			counted, refusal := s.conns.addConn(conn, s.config.Conns)
+			if refusal != "" {
+				// To gRPC this connection has never come; only we count it.
+				s.metrics.Refused.Inc()
+				return nil, refusal
 			}
-			return nil, err
-		}
-		counted, refusal := l.server.conns.addConn(conn, l.server.config.Conns)
-		if refusal == "" {
 			return counted, nil
-		}
-		// To gRPC this connection has never come; only we count it.
-		l.server.metrics.Refused.Inc()
-		// Refuse closes it a little later, so that the client can read the answer first.
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			l.turnaway.Refuse(tcp, refusal)
-		} else {
-			_ = conn.Close()
-		}
-	}
+		},
+		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.config.Log, "gRPC", err) },
+	})
 }
 
 // conns are the open connections.
@@ -74,7 +56,7 @@ type conns struct {
 }
 
 // addConn counts a connection, unless there are as many as allowed: then it returns what to answer.
-func (s *conns) addConn(conn net.Conn, most int) (counted net.Conn, refusal string) {
+func (s *conns) addConn(conn net.Conn, most int) (counted net.Conn, refusal peer.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) >= most {

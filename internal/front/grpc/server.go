@@ -221,7 +221,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	if len(s.config.Parents) > 0 {
 		s.background.Go(func() { s.followParent(s.backgroundCtx) })
 	}
-	err := s.grpc.Serve(&countingListener{Listener: listener, server: s})
+	err := s.grpc.Serve(s.capListener(listener))
 	select {
 	case err := <-failed:
 		return err

@@ -144,8 +144,8 @@ type Server struct {
 	open        atomic.Int64
 
 	mu             sync.Mutex
-	listeners      []*cappedListener // of Serve
-	listenersEnded bool              // by Shutdown
+	listeners      []*drainableListener // of Serve
+	listenersEnded bool                 // by Shutdown
 
 	allClosed  chan struct{} // closed with the last connection, once ended
 	lastClosed func()        // closes it
@@ -204,10 +204,7 @@ func New(config Config) (*Server, error) {
 
 // Serve answers connections until Shutdown is called.
 func (s *Server) Serve(listener net.Listener) error {
-	limited := &cappedListener{
-		Listener: listener, server: s,
-		loopback: isLoopback(listener.Addr()), accepted: make(chan struct{}, 1),
-	}
+	limited := s.newListener(listener)
 	s.mu.Lock()
 	s.listeners = append(s.listeners, limited)
 	ended := s.listenersEnded

@@ -2,26 +2,36 @@ package http
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A cappedListener counts the connections that it accepts, answers those beyond the limits with 503, and
-// goes on when the process runs out of file descriptors.
-type cappedListener struct {
-	net.Listener
+// A drainableListener counts the connections that it accepts, answers those beyond the limits with 503, and
+// accepts what has arrived before the server stops.
+type drainableListener struct {
+	*peer.CappedListener
 	server   *Server
-	loopback bool // only this machine reaches its address
-	turnaway peer.Turnaway
+	loopback bool          // only this machine reaches its address
 	accepted chan struct{} // has an element after a connection was accepted while the server stops
+}
+
+// newListener returns a listener with the limits of a server.
+func (s *Server) newListener(listener net.Listener) *drainableListener {
+	l := &drainableListener{
+		server: s, loopback: isLoopback(listener.Addr()), accepted: make(chan struct{}, 1),
+	}
+	l.CappedListener = peer.CapListener(listener, peer.CapConfig{
+		Admit:  l.admitConn,
+		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "HTTP", err) },
+	})
+	return l
 }
 
 // drainBacklog waits until every connection that the system has accepted is accepted here too: its client may
 // have sent a request (docs/decisions/0028). It waits for at most maxDrainTime, as new ones may keep coming.
-func (l *cappedListener) drainBacklog(ctx context.Context) {
+func (l *drainableListener) drainBacklog(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxDrainTime)
 	defer cancel()
 	for peer.AnyPending(l.Listener) {
@@ -48,48 +58,27 @@ const (
 		"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "
 )
 
-// Pauses of the listener after a failure to accept, doubling.
-const (
-	firstAcceptPause = 5 * time.Millisecond
-	maxAcceptPause   = 500 * time.Millisecond
-)
-
-// Accept implements [net.Listener].
-func (l *cappedListener) Accept() (net.Conn, error) {
-	for pause := firstAcceptPause; ; {
-		conn, err := l.Listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil, err
-		}
-		if err != nil {
-			l.server.config.Unaccepted.Unaccepted(l.server.log, "HTTP", err)
-			// It lasts until some connection is closed. Accepting again at once would use up a core.
-			<-time.After(pause)
-			pause = min(2*pause, maxAcceptPause)
-			continue
-		}
-		pause = firstAcceptPause
-		if refusal := l.server.countOpened(conn); refusal != "" {
-			l.server.metrics.countResponse(503)
-			l.server.metrics.Refused.Inc()
-			l.turnaway.Refuse(conn, refusal)
-			l.notifyDrain()
-			continue
-		}
-		paced := &pacedConn{Conn: conn, server: l.server, loopback: l.loopback}
-		l.server.pacedConns.Store(paced, struct{}{})
-		paced.startTimer(fresh)
+// admitConn counts a connection, unless that is beyond the limits, and starts the time for its first request.
+func (l *drainableListener) admitConn(conn net.Conn) (net.Conn, error) {
+	if refusal := l.server.countOpened(conn); refusal != "" {
+		l.server.metrics.countResponse(503)
+		l.server.metrics.Refused.Inc()
 		l.notifyDrain()
-		// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.
-		if l.server.stopping.Load() && l.server.listenersClosed() {
-			paced.cutIdle()
-		}
-		return paced, nil
+		return nil, refusal
 	}
+	paced := &pacedConn{Conn: conn, server: l.server, loopback: l.loopback}
+	l.server.pacedConns.Store(paced, struct{}{})
+	paced.startTimer(fresh)
+	l.notifyDrain()
+	// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.
+	if l.server.stopping.Load() && l.server.listenersClosed() {
+		paced.cutIdle()
+	}
+	return paced, nil
 }
 
 // notifyDrain makes drainBacklog look again, after a connection was accepted or refused.
-func (l *cappedListener) notifyDrain() {
+func (l *drainableListener) notifyDrain() {
 	if !l.server.stopping.Load() {
 		return
 	}
@@ -101,7 +90,7 @@ func (l *cappedListener) notifyDrain() {
 
 // countOpened counts a connection. If that is beyond the limits, it is not counted, and refusal is the
 // answer.
-func (s *Server) countOpened(conn net.Conn) (refusal string) {
+func (s *Server) countOpened(conn net.Conn) (refusal peer.Refusal) {
 	if !s.sources.Enter(peer.Source(conn)) {
 		return tooManyFromAddress
 	}

@@ -153,7 +153,6 @@ type Server struct {
 	mu       sync.Mutex
 	listener net.Listener
 	stopped  bool
-	done     chan struct{} // closed by Shutdown
 }
 
 // New returns a server that is to be closed by Shutdown. The error is one of PaceLimit.Check.
@@ -168,7 +167,7 @@ func New(config Config) (*Server, error) {
 		admits: config.Admits, unaccepted: cmp.Or(config.Unaccepted, new(peer.Complaint)),
 		registry: connRegistry{most: maxDrained, waiting: make(map[*connection]struct{})},
 		idle:     make(chan *net.TCPConn),
-		done:     make(chan struct{}), metrics: telemetry.New(config.Metrics, telemetry.JARL),
+		metrics:  telemetry.New(config.Metrics, telemetry.JARL),
 	}
 	// A poll reserves nothing. Its delay is compared with MaxDelay when it is answered.
 	if !limit.Poll {
@@ -185,46 +184,38 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return peer.Listen(ctx, net.ListenConfig{KeepAlive: -1}, address)
 }
 
-// Pauses after a failure to accept, doubling. The last is short: who connects meanwhile waits for it.
-const (
-	firstPause = 5 * time.Millisecond
-	lastPause  = 100 * time.Millisecond
-)
-
 // Serve answers the connections of a TCP listener until Shutdown is called. It is called once. A
 // connection that cannot be accepted, for want of file descriptors say, does not end it.
 func (s *Server) Serve(listener net.Listener) error {
-	if !s.setListener(listener) {
-		return listener.Close()
+	capped := peer.CapListener(listener, peer.CapConfig{Admit: s.admitConn, Failed: s.onAcceptFailure})
+	if !s.setListener(capped) {
+		return capped.Close()
 	}
 	defer s.conns.Done()
 	// Closed before Done: the workers that rest end then, and Shutdown waits for them.
 	defer close(s.idle)
-	for pause := firstPause; ; {
-		conn, err := listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
-		// Any other failure may pass, such as a shortage of file descriptors.
+	for {
+		conn, err := capped.Accept()
 		if err != nil {
-			s.pauseAccepting(err, pause)
-			pause = min(2*pause, lastPause)
-			continue
+			return nil // it fails only when it is closed
 		}
 		// Ending only the sending half, which every answer needs, takes a TCP connection.
 		tcp, ok := conn.(*net.TCPConn)
 		if !ok {
 			return fmt.Errorf("serving JARL: the listener's connections are a %T, want TCP", conn)
 		}
-		pause = firstPause
-		// Asked before a worker is: a connection beyond the limit costs neither a goroutine nor a place.
-		if !s.sources.Enter(peer.Source(tcp)) {
-			s.metrics.Refused.Inc()
-			_ = tcp.Close()
-			continue
-		}
 		s.assignWorker(tcp)
 	}
+}
+
+// admitConn counts a connection. It is asked before a worker is: a connection beyond the limit costs neither
+// a goroutine nor a place, and gets no answer.
+func (s *Server) admitConn(conn net.Conn) (net.Conn, error) {
+	if !s.sources.Enter(peer.Source(conn)) {
+		s.metrics.Refused.Inc()
+		return nil, peer.Refusal("")
+	}
+	return conn, nil
 }
 
 // maxResting is how many workers may have nothing to do. They are kept because a new one would begin by
@@ -274,17 +265,11 @@ func (s *Server) setListener(listener net.Listener) bool {
 	return true
 }
 
-// pauseAccepting waits a little after a failure to accept. It also closes the drained connections, whose
-// answers are written: that frees file descriptors.
-func (s *Server) pauseAccepting(why error, pause time.Duration) {
-	s.unaccepted.Unaccepted(s.log, "JARL", why)
+// onAcceptFailure logs a failure to accept. It also closes the drained connections, whose answers are
+// written: that frees file descriptors.
+func (s *Server) onAcceptFailure(err error) {
+	s.unaccepted.Unaccepted(s.log, "JARL", err)
 	s.registry.makeRoom()
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.done:
-	}
 }
 
 // Stopping says that those who wait are about to be sent away, which is nothing to complain about.
@@ -299,7 +284,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	// Shutdown may be called again, and then only waits for what is left.
 	if !s.stopped {
 		s.stopped = true
-		close(s.done)
 		s.unanswered.End()
 		if s.listener != nil {
 			err = s.listener.Close()

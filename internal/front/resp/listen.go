@@ -1,11 +1,9 @@
 package resp
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
@@ -19,58 +17,46 @@ const (
 	tooManyOfOne = "-ERR max number of clients of one address reached\r\n"
 )
 
-// Pauses of the listener after a failure to accept, doubling.
-const (
-	firstPause = 5 * time.Millisecond
-	lastPause  = 500 * time.Millisecond
-)
-
 // Serve answers the connections of a listener until Shutdown is called. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
-	if !s.addListener(listener) {
-		return listener.Close()
+	capped := peer.CapListener(listener, peer.CapConfig{
+		Admit:  s.enrollConn,
+		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "RESP", err) },
+	})
+	if !s.addListener(capped) {
+		return capped.Close()
 	}
 	defer s.serving.Done()
-	var turnaway peer.Turnaway
-	for pause := firstPause; ; {
-		err := s.acceptConnection(listener, &turnaway)
+	for {
+		_, err := capped.Accept() // enrollConn has handed it to an event loop
 		switch {
 		case err == nil:
-			pause = firstPause
 			continue
-		// Asked first: at the end it is Shutdown that has closed the listener, which is no failure.
+		// At the end it is Shutdown that has closed the listener, which is no failure.
 		case s.ending.Load():
 			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
 		}
-		// Mostly there is no file descriptor left, and accepting again at once would fail again at once.
-		s.config.Unaccepted.Unaccepted(s.log, "RESP", err)
-		<-time.After(pause)
-		pause = min(2*pause, lastPause)
+		return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
 	}
 }
 
-// acceptConnection hands the next connection to an event loop.
-func (s *Server) acceptConnection(listener net.Listener, turnaway *peer.Turnaway) error {
-	conn, err := listener.Accept()
-	if err != nil {
-		return err
-	}
+// enrollConn hands a connection to an event loop, unless that is beyond the limits.
+func (s *Server) enrollConn(conn net.Conn) (net.Conn, error) {
 	if s.open.Load() >= int64(s.config.Conns) {
-		s.refuseConnection(conn, turnaway, tooMany)
-		return nil
+		s.metrics.Refused.Inc()
+		return nil, peer.Refusal(tooMany)
 	}
 	source := peer.Source(conn) // which is gone after Enroll
 	if !s.sources.Enter(source) {
-		s.refuseConnection(conn, turnaway, tooManyOfOne)
-		return nil
+		s.metrics.Refused.Inc()
+		return nil, peer.Refusal(tooManyOfOne)
 	}
-	_, err = s.engine.Enroll(conn) // which closes conn: it needs a file descriptor of its own
-	if err != nil {
+	// Enroll closes conn: it needs a file descriptor of its own.
+	if _, err := s.engine.Enroll(conn); err != nil {
 		s.sources.Leave(source) // otherwise OnClose does
+		return nil, err
 	}
-	return err
+	return conn, nil
 }
 
 // addListener notes a listener for the end, unless that has come.
@@ -83,16 +69,6 @@ func (s *Server) addListener(listener net.Listener) bool {
 	s.listeners[listener] = struct{}{}
 	s.serving.Add(1)
 	return true
-}
-
-// refuseConnection answers a connection that is too many.
-func (s *Server) refuseConnection(conn net.Conn, turnaway *peer.Turnaway, why string) {
-	s.metrics.Refused.Inc()
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		turnaway.Refuse(tcp, why)
-		return
-	}
-	_ = conn.Close()
 }
 
 // A gnetLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of

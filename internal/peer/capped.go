@@ -1,0 +1,120 @@
+package peer
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// A Refusal is the error of a connection beyond a limit. It is the answer to it, "" for none.
+type Refusal string
+
+// Error implements error.
+func (r Refusal) Error() string { return "connection refused: " + string(r) }
+
+// A CappedListener is a listener that limits its connections. It answers those beyond a limit and closes
+// them. When accepting fails, for want of file descriptors say, it pauses and goes on. Make one with
+// CapListener.
+type CappedListener struct {
+	net.Listener
+	config   CapConfig
+	turnaway turnaway
+	closed   chan struct{}
+	close    func() error
+}
+
+// A CapConfig says what a CappedListener does with connections. All fields are needed.
+type CapConfig struct {
+	// Admit counts a connection, and returns it, or what stands for it. Its error is a Refusal for one that
+	// is beyond a limit. After any other error the connection is closed, and the listener pauses.
+	Admit func(conn net.Conn) (admitted net.Conn, err error)
+
+	// Failed is called when accepting a connection failed, before the pause.
+	Failed func(err error)
+}
+
+// CapListener returns a listener that accepts what another one does, and limits it.
+func CapListener(listener net.Listener, config CapConfig) *CappedListener {
+	l := &CappedListener{Listener: listener, config: config, closed: make(chan struct{})}
+	l.close = sync.OnceValue(func() error {
+		close(l.closed)
+		return listener.Close()
+	})
+	return l
+}
+
+// Pauses after a failure to accept, doubling. The last is short, because clients that connect meanwhile wait
+// for it, and ten failures a second cost nothing.
+const (
+	firstAcceptPause = 5 * time.Millisecond
+	lastAcceptPause  = 100 * time.Millisecond
+)
+
+// Accept implements [net.Listener]. It fails only when the listener is closed.
+func (l *CappedListener) Accept() (net.Conn, error) {
+	for pause := firstAcceptPause; ; {
+		conn, err := l.admitNext()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		var refusal Refusal
+		// Accepting has worked, so there is no reason to pause.
+		if errors.As(err, &refusal) {
+			pause = firstAcceptPause
+			continue
+		}
+		// Listeners that are not of package net may have an error of their own for this.
+		if l.isClosed() {
+			return nil, net.ErrClosed
+		}
+		l.config.Failed(err)
+		// A shortage of file descriptors lasts until a connection is closed. Accepting again at once would
+		// use up a core.
+		l.pauseAccepting(pause)
+		pause = min(2*pause, lastAcceptPause)
+	}
+}
+
+// admitNext accepts the next connection, and turns it away if it is beyond a limit.
+func (l *CappedListener) admitNext() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	admitted, err := l.config.Admit(conn)
+	var refusal Refusal
+	switch {
+	case err == nil:
+		return admitted, nil
+	case errors.As(err, &refusal) && refusal != "":
+		// It closes the connection a little later, so that the client can read the answer first.
+		l.turnaway.refuseConn(conn, string(refusal))
+	default:
+		_ = conn.Close()
+	}
+	return nil, err
+}
+
+// isClosed reports whether Close was called.
+func (l *CappedListener) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// pauseAccepting waits for a while, or until the listener is closed.
+func (l *CappedListener) pauseAccepting(pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.closed:
+	}
+}
+
+// Close implements [net.Listener]. It ends a pause.
+func (l *CappedListener) Close() error { return l.close() }
