@@ -4,26 +4,26 @@ import (
 	"math/rand/v2"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file is what a transaction asks of the store: it decides on what is known of the record, and makes a
 // change of that.
 
-// decideChange serves the transaction on what is known of the record, and says what to ask of the store:
-// the change, or whether the record is still the same. There is nothing to ask when nothing changes and the
+// decideChange serves the transaction on what is known of the record, and sets what to ask of the store: the
+// change, or whether the record is still the same. There is nothing to ask when nothing changes and the
 // record was read during this transaction.
-func (t *transaction) decideChange() (*RecordChange, error) {
+func (t *transaction) decideChange() (asks bool, err error) {
 	s, e := t.store, t.entry
 	k := &e.known
 	// Another transaction has stored the counted refusals since this call was queued.
-	if t.flushing && len(t.turns) == 0 && e.unstored.count == 0 {
-		return nil, nil // they went with another change
+	if t.batch.flushing && len(t.batch.turns) == 0 && e.unstored.count == 0 {
+		return false, nil // they went with another change
 	}
 	now, known := s.clock.storeTime()
 	if !known || !t.fresh && t.mustRead() {
 		// No record has this version, so the reply always carries the record, and the time.
-		return t.newChange(RecordChange{If: noVersion, Read: true}), nil
+		t.setChange(RecordChange{If: noVersion, Read: true})
+		return true, nil
 	}
 	if !k.current { // most likely there is none
 		// Offering a change on an absent record saves a read for new names. A record that exists makes it
@@ -35,7 +35,7 @@ func (t *transaction) decideChange() (*RecordChange, error) {
 		// The first decision has changed the state in memory. It is decoded again, so that the second one
 		// starts from the stored record.
 		if err := k.decodeState(); err != nil {
-			return nil, err
+			return false, err
 		}
 		now, _ = s.clock.storeTime()
 		t.decideTurns(now)
@@ -43,22 +43,24 @@ func (t *transaction) decideChange() (*RecordChange, error) {
 	if len(t.unresolved) > 0 {
 		t.update.write = true // so that no change that is still under way can be made any more
 	}
-	if t.hasClaim {
+	if t.claim.held {
 		t.update.write = true // others wait for the claim to end
 	}
 	switch {
 	case t.update.write:
-		return t.buildChange()
+		return true, t.buildChange()
 	case t.wantsRoom():
-		return t.claimRoom(), k.decodeState()
+		t.claimRoom()
+		return true, k.decodeState()
 	// Read during this transaction, and nothing changes: the decisions stand without another exchange.
 	case t.fresh:
 		t.keepUnstored()
-		return nil, k.decodeState()
+		return false, k.decodeState()
 	// The decisions rest on a remembered record. They are given out only when the store confirms that it is
 	// the present one.
 	default:
-		return t.newChange(RecordChange{If: k.version, Read: true}), nil
+		t.setChange(RecordChange{If: k.version, Read: true})
+		return true, nil
 	}
 }
 
@@ -68,9 +70,8 @@ func (t *transaction) decideTurns(now int64) {
 	k := &e.known
 	in := decideInput{
 		server: s.server, kind: k.kind,
-		record: &k.record, state: k.state, endedHolds: k.endedHolds,
-		refusals: e.unstored.refusalCount,
-		turns:    t.turns, undos: t.undos, rest: t.others,
+		record: &k.record, state: k.state, endedHolds: k.endedHolds, refusals: e.unstored.refusalCount,
+		turns: t.batch.turns, undos: t.batch.undos, rest: t.line.rest,
 		// Zero is no nonce: backends without versions take it for an absent record.
 		now: now, nonce: max(1, rand.Uint64()), full: t.recordFull,
 	}
@@ -82,18 +83,17 @@ func (t *transaction) decideTurns(now int64) {
 	t.update = decide(&in, &t.buffers)
 	e.unstored.count = t.update.unstored
 	if !t.update.write {
-		t.update.write = t.flushing && e.unstored.count > 0 || t.mustStoreRefusals()
+		t.update.write = t.batch.flushing && e.unstored.count > 0 || t.mustStoreRefusals()
 	}
 }
 
 // fenceBits is where the random part of a fencing token ends; a backend's numbers are twice as far apart.
 const fenceBits = 1 << 15
 
-// newChange is a change in the room that the transaction has for one.
-func (t *transaction) newChange(c RecordChange) *RecordChange {
+// setChange sets what is asked of the store next.
+func (t *transaction) setChange(c RecordChange) {
 	c.Size = len(t.entry.known.record.encodedState)
-	t.changeBuffer = c
-	return &t.changeBuffer
+	t.change = c
 }
 
 // mustRead reports whether the record has to be read before anything is decided. One of holds that is not
@@ -103,7 +103,7 @@ func (t *transaction) mustRead() bool {
 	k := &t.entry.known
 	switch {
 	// Whether an undo was done stands in the present record only.
-	case t.hasPending:
+	case t.batch.hasPending:
 		return true
 	// A record was there, or a change of unknown outcome may have made one.
 	case !k.current && (k.version != 0 || len(t.unresolved) > 0):
@@ -118,35 +118,30 @@ func (t *transaction) mustRead() bool {
 const noVersion = 1<<64 - 1
 
 // buildChange makes the change of what was decided.
-func (t *transaction) buildChange() (*RecordChange, error) {
+func (t *transaction) buildChange() error {
 	s, k, u := t.store, &t.entry.known, &t.update
-	change := t.newChange(RecordChange{
+	t.setChange(RecordChange{
 		If: k.version, Nonce: u.next.recentNonces[0], Wake: u.wake, Begin: u.newHolds, End: u.endedHolds,
 		Claim: t.claimDuration(), Server: s.config.Server,
 	})
 	absent := u.state == nil && len(u.next.heads) == 0
-	if absent && k.version == 0 && len(t.unresolved) == 0 && !t.hasPending {
+	if absent && k.version == 0 && len(t.unresolved) == 0 && !t.batch.hasPending {
 		// A write that leaves nothing, of a record that is absent, needs no write: the store only confirms
 		// the absence.
-		change.Read = true // there is none, and there is to be none
-		return change, nil
+		t.change.Read = true // there is none, and there is to be none
+		return nil
 	}
-	u.next.encodedState = nil
-	if u.state != nil {
-		t.stateBuffer = control.Encode(t.stateBuffer[:0], u.state)
-		u.next.encodedState = t.stateBuffer
-	}
-	change.Next = u.next.encodeRecord()
-	change.Keep = s.retention.keepFor(u.now, u.state, u.next.heads)
+	t.change.Next = u.encode(&t.buffers)
+	t.change.Keep = s.retention.keepFor(u.now, u.state, u.next.heads)
 	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
-	if len(change.Next) <= maxRecord || t.recordFull || shrinks {
-		return change, nil
+	if len(t.change.Next) <= maxRecord || t.recordFull || shrinks {
+		return nil
 	}
 	// Too large: the queue is decided once more, with the commands that make a record grow refused. The
 	// second call ends here, as recordFull is set.
 	t.recordFull = true
 	if err := k.decodeState(); err != nil {
-		return nil, err
+		return err
 	}
 	t.decideTurns(u.now)
 	return t.buildChange()

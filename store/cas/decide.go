@@ -77,6 +77,8 @@ type decideBuffers struct {
 	wake       []uint32
 	newHolds   []control.Hold
 	endedHolds []control.Hold
+
+	encodedState []byte
 }
 
 // forgetCommands lets go of what belongs to the callers.
@@ -341,6 +343,16 @@ func (d *decider) compareHolds(before, after []control.Hold) {
 			d.out.endedHolds = append(d.out.endedHolds, h)
 		}
 	}
+}
+
+// encode returns the stored form of the new record.
+func (u *recordUpdate) encode(buffers *decideBuffers) []byte {
+	u.next.encodedState = nil
+	if u.state != nil {
+		buffers.encodedState = control.Encode(buffers.encodedState[:0], u.state)
+		u.next.encodedState = buffers.encodedState
+	}
+	return u.next.encodeRecord()
 }
 
 // roomAfter is in how long the first command that takes something now will not be refused any more, if one

@@ -18,7 +18,7 @@ func (t *transaction) runToEnd() error {
 		if over, err := t.planExchange(); over {
 			return err
 		}
-		reply, err := t.store.backend.Swap(t.budget, t.entry.key, t.change)
+		reply, err := t.store.backend.Swap(t.budget, t.entry.key, &t.change)
 		if over, err := t.readReply(&reply, err); over {
 			return err
 		}
@@ -56,8 +56,8 @@ func (t *transaction) planExchange() (over bool, err error) {
 	if done, err := t.resolveAttempts(); done || err != nil {
 		return true, err
 	}
-	t.change, err = t.decideChange()
-	if t.change == nil {
+	asks, err := t.decideChange()
+	if !asks || err != nil {
 		return true, err
 	}
 	// A confirmation that the known record is the present one counts as a read too: it changes nothing.
@@ -72,7 +72,7 @@ func (t *transaction) planExchange() (over bool, err error) {
 
 // readReply works the reply of the store in, and reports whether the transaction is over.
 func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) {
-	e, change := t.entry, t.change
+	e := t.entry
 	if err != nil {
 		return t.onNoReply(err)
 	}
@@ -88,7 +88,7 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 	if err := e.known.loadReply(reply); err != nil {
 		return true, unavailable(e.key, err)
 	}
-	if !change.Read && slices.Contains(e.known.record.nonces(), change.Nonce) {
+	if !t.change.Read && slices.Contains(e.known.record.nonces(), t.change.Nonce) {
 		e.unstored.count = 0
 		return true, nil // it was made after all, as when it was sent twice on its way
 	}
@@ -138,27 +138,28 @@ func (t *transaction) noteReplyTiming(reply *Reply) {
 // as what was read is soon old, unless another server has a claim on the record.
 func (t *transaction) retryAfterConflict(reply *Reply) (over bool, why error) {
 	// The reply carries the present record, so the retry needs no read of its own.
-	t.fresh, t.retries = true, t.retries+1
+	t.fresh = true
+	t.retries.lost++
 	// A plain read has no version to compare; it cannot conflict with another server.
 	if t.change.If != noVersion {
 		t.entry.contention.conflicts++
 	}
 	if !t.change.Read {
-		t.conflicts++
+		t.retries.conflicts++
 		t.store.counters.conflicts.Add(1)
 		// The change asked for a claim and none of another server barred it: the store noted ours together
 		// with the conflict.
-		t.hasClaim = t.change.Claim > 0 && reply.Claimed == 0
+		t.claim.held = t.change.Claim > 0 && reply.Claimed == 0
 	}
 	inTime := t.budget.Err() == nil
 	if reply.Claimed > 0 && inTime {
-		inTime = t.awaitClaim(reply.Claimed)
+		inTime = sleepFor(t.budget, t.retries.nextClaimPoll(reply.Claimed))
 	}
 	// Without time for a reply the retry is not sent. It could take effect without this server knowing,
 	// while giving up now leaves nothing behind.
-	if !inTime || t.conflicts > 0 && !t.canBeAnswered() {
+	if !inTime || t.retries.conflicts > 0 && !t.canBeAnswered() {
 		return true, gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w, %d times within %s",
-			t.entry.key, ErrConflict, t.retries, t.store.config.Timeout)
+			t.entry.key, ErrConflict, t.retries.lost, t.store.config.Timeout)
 	}
 	return false, nil
 }
@@ -181,19 +182,18 @@ func (t *transaction) onNoReply(err error) (over bool, why error) {
 		// Neither refused nor unsent: the change may be made now, later or never. Its nonce is kept, as the
 		// only way to recognise it in the record.
 		t.unresolved = append(t.unresolved, t.newAttempt())
-		for _, d := range t.undos {
+		for _, d := range t.batch.undos {
 			d.noteSent(&e.known.record)
 		}
 	}
 	// The next exchange has to be a read: it decides whether the lost change was made.
 	e.known.current, t.fresh = false, false
-	if errors.Is(err, ErrRefused) || !sleepFor(t.budget, jittered(t.retryPause)) {
+	if errors.Is(err, ErrRefused) || !sleepFor(t.budget, t.retries.nextPause()) {
 		// A store that replied during this transaction is there, only slow. Then the calls that wait behind
 		// this one get their own try.
 		t.unanswered = !t.replied // others may have the answers that this one ran out of time for
 		return true, unavailable(e.key, err)
 	}
-	t.retryPause = min(2*t.retryPause, maxBackoff)
 	return false, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // A line is what this server knows of those of its own who wait at one name, for as long as somebody watches
@@ -42,22 +43,28 @@ func (r *lineRest) firstSince() int64 {
 	return math.MaxInt64
 }
 
+// A takenLine is a line some of which a transaction has taken out.
+type takenLine struct {
+	line *line // nil when nobody watches the name
+	rest lineRest
+}
+
 // takeOut takes those that a transaction is about out of the line, and tells of the rest.
-func (w *watches) takeOut(key gatehouse.Key, t *transaction) lineRest {
+func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	// The count is read without the lock, because this is on the way of every call and most names have no
 	// line.
 	if w.count.Load() == 0 {
-		return lineRest{}
+		return takenLine{}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l := w.names[key]
 	if l == nil {
-		return lineRest{}
+		return takenLine{}
 	}
 	front := int64(math.MinInt64) // since when the last waits before whom the gate knows of all
-	for i := range t.turns {
-		cmd := t.turns[i].Command
+	for i := range turns {
+		cmd := turns[i].Command
 		if cmd.Ticket == 0 || cmd.Since.IsZero() {
 			continue
 		}
@@ -70,13 +77,12 @@ func (w *watches) takeOut(key gatehouse.Key, t *transaction) lineRest {
 	}
 	l.forgetBefore(front)
 	l.takenBy++
-	t.line = l
 	// With another transaction under way some of the line are in neither, so the rest is not all there is.
 	r := lineRest{known: l.takenBy == 1, nonEmpty: len(l.waiting) > 0}
 	if r.nonEmpty {
 		r.first = l.waiting[0]
 	}
-	return r
+	return takenLine{l, r}
 }
 
 // forgetBefore forgets those who came before somebody whom nobody of their line stands in front of. They
@@ -95,29 +101,26 @@ func (l *line) findWaiter(cmd *gatehouse.Command) (at int, found bool) {
 	return slices.BinarySearchFunc(l.waiting, w, waiter.compare)
 }
 
-// putBack puts those who go on waiting into their line again.
-func (w *watches) putBack(t *transaction, failed bool) {
-	if t.line == nil {
+// putBack puts those who go on waiting by these decisions into their line again. There are none after an
+// error: then the gate asks again for those that still wait.
+func (w *watches) putBack(taken takenLine, turns []control.Turn, decisions []gatehouse.Decision) {
+	l := taken.line
+	if l == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t.line.takenBy--
-	for i := range t.turns {
-		// After an error the gate asks again for those that still wait.
-		if failed {
-			break
-		}
-		cmd, d := t.turns[i].Command, &t.update.decisions[i]
+	l.takenBy--
+	for i := range decisions {
+		cmd, d := turns[i].Command, &decisions[i]
 		if cmd.Ticket == 0 || !keepsWaiting(cmd, d) {
 			continue
 		}
 		one := waiter{since: sinceOf(cmd, d.At.UnixNano()), ticket: cmd.Ticket}
-		if at, found := slices.BinarySearchFunc(t.line.waiting, one, waiter.compare); !found {
-			t.line.waiting = slices.Insert(t.line.waiting, at, one)
+		if at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare); !found {
+			l.waiting = slices.Insert(l.waiting, at, one)
 		}
 	}
-	t.line = nil
 }
 
 // sinceOf is when a command came, now if it has just come.

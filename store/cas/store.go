@@ -233,7 +233,7 @@ func (s *Store) startTransaction(e *entry, batch []*applyCall) {
 		s.finishTransaction(t, err)
 		return
 	}
-	s.async.Start(t.budget, e.key, t.change, t.replyCallback)
+	s.async.Start(t.budget, e.key, &t.change, t.replyCallback)
 }
 
 // A batch is planned by the goroutine that brings the answer to the one before it if that takes only some
@@ -246,7 +246,7 @@ const (
 // finishTransaction ends a transaction, notifies its callers, and begins the next one for those that have
 // come meanwhile.
 func (s *Store) finishTransaction(t *transaction, err error) {
-	e, batch := t.entry, t.batch
+	e, batch := t.entry, t.batch.calls
 	away := s.recordOutcome(t, err)
 	if away != nil {
 		// Those who came meanwhile would wait as long, for the same answer.

@@ -2,10 +2,9 @@ package cas
 
 import (
 	"context"
-	"time"
+	"errors"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/control"
 )
 
 // A transaction serves all queues of one batch as one change. It keeps deciding until the store has confirmed
@@ -28,43 +27,24 @@ type transaction struct {
 	store         *Store
 	replyCallback func(Reply, error) // goes on when the backend has answered
 
-	entry          *entry
-	batch          []*applyCall
-	budget         context.Context // ends when its time is up
-	fresh          bool            // the record was read during this transaction
-	retries        int             // that were lost
-	conflicts      int             // of them those in which something was to be changed
-	replied        bool            // the store has answered during this transaction
-	hasClaim       bool            // the record is left to this transaction by the others
-	claimedForRoom bool            // it has claimed it, or tried to, to wait for room
-	retryPause     time.Duration   // before the store is asked again if it is away
-	claimPoll      time.Duration   // before it is asked again whether another server's claim is over
-	change         *RecordChange   // that is under way
-	changeBuffer   RecordChange    // for it
-	sentAt         int64           // when it was sent, by the clock
+	entry  *entry
+	batch  callBatch
+	line   takenLine
+	budget context.Context // ends when its time is up
 
-	turns      []control.Turn // their commands are the callers'; a conflict leaves no trace there
-	undos      []*undo        // the turns that are not to be done twice, in their order
-	hasPending bool           // some of them for calls that failed
-	line       *line          // some of which this transaction has taken out; nil when the name has no watch
-	others     lineRest       // of that line
-	recordFull bool           // the record can take no more
-	flushing   bool           // it stores refusals that were not
+	update     recordUpdate // what was decided last
+	buffers    decideBuffers
+	recordFull bool // the record can take no more
 
-	update      recordUpdate  // what was decided last
-	buffers     decideBuffers // for it
-	stateBuffer []byte        // room for the encoded state
-
+	change     RecordChange // that is under way
+	sentAt     int64        // when it was sent, by the clock
+	retries    retryState
+	claim      claimState
 	unresolved []attempt // changes of which it is not known whether they were made
+	fresh      bool      // the record was read during this transaction
+	replied    bool      // the store has answered during this transaction
 	unanswered bool      // the store did not answer
 }
-
-// backoff is how long is waited at first before an unreachable store is asked again. It doubles, up to
-// maxBackoff, so that a store that is back is found soon.
-const (
-	backoff    = 10 * time.Millisecond
-	maxBackoff = 100 * time.Millisecond
-)
 
 func newTransaction(s *Store) *transaction {
 	t := &transaction{store: s}
@@ -75,11 +55,11 @@ func newTransaction(s *Store) *transaction {
 // beginTransaction begins the transaction of a batch.
 func (s *Store) beginTransaction(e *entry, batch []*applyCall) *transaction {
 	t := s.transactions.Get().(*transaction)
-	t.entry, t.batch, t.retryPause, t.claimPoll = e, batch, backoff, firstPoll
+	t.entry, t.batch.calls, t.retries = e, batch, newRetryState()
 	// The calls are known before the line is asked for its rest: those of this transaction are taken out of
 	// it, so that none of them counts twice.
-	t.addCalls(batch)
-	t.others = s.watches.takeOut(e.key, t)
+	t.batch.addCalls(batch)
+	t.line = s.watches.takeOut(e.key, t.batch.turns)
 	t.budget = s.budgets.currentBudget(s.clock.elapsedTime(), s.config.Timeout)
 	// A wake came since the last transaction: what is remembered is not the present record any more.
 	// Reading it costs a round trip, but a change on a stale version would only conflict.
@@ -95,9 +75,13 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 	e := t.entry
 	// Postponing comes first: it fills in the decisions by which the line below learns who keeps waiting.
 	postponed := t.postponeWaiters(err)
-	s.watches.putBack(t, err != nil && !postponed)
+	if err == nil || postponed {
+		s.watches.putBack(t.line, t.batch.turns, t.update.decisions)
+	} else {
+		s.watches.putBack(t.line, nil, nil)
+	}
 	if err == nil {
-		t.deliverDecisions()
+		t.batch.deliverDecisions(&t.update, e.known.state)
 	} else {
 		// After an error it is not known what the store has. The state was changed by decisions that did
 		// not become a record, so it must not be used again.
@@ -106,13 +90,9 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 			// Changes whose replies were lost may have granted something. No caller will learn of it, so it
 			// is undone later.
 			s.counters.unknown.Add(1)
-			s.undos.addUnresolved(e.key, t.turns, t.unresolved)
+			s.undos.addUnresolved(e.key, t.batch.turns, t.unresolved)
 		}
-		for i := range t.batch {
-			if !postponed || !t.deliverPostponed(t.batch[i], err) {
-				s.failCalls(e.key, t.batch[i:i+1], err)
-			}
-		}
+		t.failBatch(postponed, err)
 		if t.unanswered {
 			away = err
 		}
@@ -120,6 +100,36 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 	t.resetForReuse()
 	s.transactions.Put(t)
 	return away
+}
+
+// postponeWaiters has those go on waiting who may wait, when a transaction has only met conflicts and so
+// has changed nothing. It reports whether that is so.
+func (t *transaction) postponeWaiters(err error) bool {
+	now, known := t.store.clock.storeTime()
+	// Only conflicts: a change of unknown outcome may have granted something, and then a waiter must not go
+	// on as if refused.
+	if !errors.Is(err, ErrConflict) || len(t.unresolved) > 0 || !known {
+		return false
+	}
+	t.update.decisions = t.batch.postponeWaiters(now)
+	return true
+}
+
+// failBatch ends the calls with an error, those aside that are postponed.
+func (t *transaction) failBatch(postponed bool, err error) {
+	key, calls := t.entry.key, t.batch.calls
+	for i, r := range calls {
+		if postponed {
+			failed, is := t.batch.deliverPostponed(r, t.update.decisions, err)
+			if is && len(failed.queue) > 0 {
+				t.store.failCalls(key, []*applyCall{failed}, err)
+			}
+			if is {
+				continue
+			}
+		}
+		t.store.failCalls(key, calls[i:i+1], err)
+	}
 }
 
 // failCalls notes that requests end with an error.
@@ -139,47 +149,12 @@ func (s *Store) failCalls(key gatehouse.Key, requests []*applyCall, err error) {
 	}
 }
 
-// addCalls takes the queues of a batch over.
-func (t *transaction) addCalls(batch []*applyCall) {
-	for _, r := range batch {
-		t.flushing = t.flushing || r.flushing
-		if r.pendingUndos != nil {
-			// The undos of earlier failures keep their identities from one transaction to the next: a
-			// record that names one of them has seen it done.
-			for i, d := range r.pendingUndos {
-				d.turn = len(t.turns) + i
-			}
-			t.undos, t.hasPending = append(t.undos, r.pendingUndos...), true
-		} else {
-			r.ownUndos = newUndos(r.queue, len(t.turns))
-			for i := range r.ownUndos {
-				t.undos = append(t.undos, &r.ownUndos[i])
-			}
-		}
-		t.turns = append(t.turns, r.queue...)
-	}
-}
-
-// deliverDecisions hands the decisions out.
-func (t *transaction) deliverDecisions() {
-	i := 0
-	for _, r := range t.batch {
-		for j := range r.queue {
-			r.queue[j].Decision = t.update.decisions[i]
-			i++
-		}
-		if r.view != nil {
-			r.view(time.Unix(0, t.update.now), t.entry.known.state)
-		}
-	}
-}
-
 func (t *transaction) resetForReuse() {
-	clear(t.turns)
+	clear(t.batch.turns)
 	t.buffers.forgetCommands()
 	*t = transaction{
 		store: t.store, replyCallback: t.replyCallback,
 		// The buffers keep their room: a transaction is taken from a pool.
-		stateBuffer: t.stateBuffer[:0], turns: t.turns[:0], buffers: t.buffers,
+		batch: callBatch{turns: t.batch.turns[:0]}, buffers: t.buffers,
 	}
 }
