@@ -97,7 +97,7 @@ func (cmd *Command) Check(key Key) error {
 	if cmd.Keep < 0 || cmd.Keep > MaxDuration {
 		return outOfRange(key, "Keep", cmd.Keep, "0 to 100 years")
 	}
-	if bad := nameFault(key.Name); bad != "" {
+	if bad := NameFault(key.Name); bad != "" {
 		return Errorf(CodeInvalid, "%s: name %s", key.Kind, bad)
 	}
 	if err := cmd.checkMarks(key); err != nil {
@@ -254,8 +254,9 @@ func outOfRange(key Key, field string, value any, want string) error {
 	return Errorf(CodeInvalid, "%s: %s is %v, want %s", key, field, value, want)
 }
 
-// nameFault says what is wrong with a name, "" when nothing is.
-func nameFault(name string) string {
+// NameFault says what is wrong with the name of a controller, a resource or a client, "" when nothing is. Its
+// subject is left to the caller: `has 0 bytes, want 1 to 512`.
+func NameFault(name string) string {
 	if len(name) == 0 || len(name) > MaxName {
 		return fmt.Sprintf("has %d bytes, want 1 to %d", len(name), MaxName)
 	}

@@ -16,8 +16,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
 	lease "github.com/gatehousehq/gatehouse/capacity"
@@ -66,7 +64,6 @@ type Config struct {
 // What a server lets a client ask for in one request.
 const (
 	maxResources = 10_000
-	maxID        = 512 // bytes
 	maxWants     = 1e15
 )
 
@@ -110,7 +107,7 @@ func New(config Config) (*Client, error) {
 	if config.ID == "" {
 		config.ID = newID()
 	}
-	if fault := idFault(config.ID); fault != "" {
+	if fault := gatehouse.NameFault(config.ID); fault != "" {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "client: ID %s", fault)
 	}
 	// Written as !(f >= 0), so that NaN is refused too.
@@ -155,25 +152,6 @@ func newID() string {
 	return fmt.Sprintf("%.400s:%d:%s", host, os.Getpid(), hex.EncodeToString(chance[:]))
 }
 
-// idFault says what a server would find wrong with a name, "" if nothing. One bad name would make a whole
-// request fail, so it is found here, before it is sent.
-func idFault(id string) string {
-	switch {
-	case id == "":
-		return "is empty"
-	case len(id) > maxID:
-		return fmt.Sprintf("has %d bytes, want at most %d", len(id), maxID)
-	case !utf8.ValidString(id):
-		return fmt.Sprintf("%q is no UTF-8", id)
-	}
-	for _, r := range id {
-		if unicode.IsControl(r) {
-			return fmt.Sprintf("%q has a control character", id)
-		}
-	}
-	return ""
-}
-
 // wantsFault says what is wrong with an amount, nil if nothing. NaN is refused.
 func wantsFault(resource string, wants float64) error {
 	if wants >= 0 && wants <= maxWants {
@@ -193,7 +171,7 @@ func (c *Client) Master() string { return c.servers.masterAddress() }
 // if the server is configured to. It does not wait for an answer; the resource's Ready does. The error has
 // the code [gatehouse.CodeInvalid], also when the client has this resource already, or is ErrClosed.
 func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, error) {
-	if fault := idFault(id); fault != "" {
+	if fault := gatehouse.NameFault(id); fault != "" {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "resource: the name %s", fault)
 	}
 	if err := wantsFault(id, wants); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -106,7 +107,7 @@ func (c *capacityFile) readTop(node *yaml.Node) {
 	for _, value := range c.pairsOf(node, topKeys, "the configuration") {
 		c.listAt = positionOf(value)
 		if value.Kind != yaml.SequenceNode {
-			c.Fault(positionOf(value), "resources is %s, want a list of templates", kindName(value))
+			c.Fault(positionOf(value), "resources is %s, want a list of templates", yamlnode.Kind(value))
 			return
 		}
 		// Refused before any is read: each takes time and memory.
@@ -250,7 +251,7 @@ func (c *capacityFile) readKind(node *yaml.Node) (capacity.AlgorithmKind, bool) 
 func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p *fieldPositions) {
 	if node.Kind != yaml.SequenceNode {
 		c.Fault(positionOf(node), "parameters is %s, want a list such as [{name: priority, value: strict}]",
-			kindName(node))
+			yamlnode.Kind(node))
 		return
 	}
 	for i, entry := range node.Content {

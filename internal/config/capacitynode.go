@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -25,7 +26,8 @@ func (c *capacityFile) pairsOf(
 ) func(func(string, *yaml.Node) bool) {
 	return func(visit func(string, *yaml.Node) bool) {
 		if node.Kind != yaml.MappingNode {
-			c.Fault(positionOf(node), "%s is %s, want a mapping with %s: …", of, kindName(node), names[0])
+			c.Fault(positionOf(node), "%s is %s, want a mapping with %s: …",
+				of, yamlnode.Kind(node), names[0])
 			return
 		}
 		seen := make(map[string]bool)
@@ -106,7 +108,8 @@ func (c *capacityFile) withMerged(node *yaml.Node, depth int) []*yaml.Node {
 func (c *capacityFile) mergedFrom(key, source *yaml.Node, depth int) []*yaml.Node {
 	switch {
 	case source.Kind != yaml.MappingNode:
-		c.Fault(positionOf(key), "%s is %s, want a mapping, or a list of them", mergeKey, kindName(source))
+		c.Fault(positionOf(key), "%s is %s, want a mapping, or a list of them",
+			mergeKey, yamlnode.Kind(source))
 	case depth == maxMerges:
 		c.Fault(positionOf(key), "%s merges mappings more than %d deep", mergeKey, maxMerges)
 	default:
@@ -145,7 +148,7 @@ var textTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}
 func (c *capacityFile) scalarOf(name string, node *yaml.Node, want string) (text string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
-		c.Fault(positionOf(node), "%s is %s, want %s", name, kindName(node), want)
+		c.Fault(positionOf(node), "%s is %s, want %s", name, yamlnode.Kind(node), want)
 	case !slices.Contains(textTags, node.ShortTag()):
 		c.Fault(positionOf(node), "%s has the tag %s, want %s", name, quote(node.Tag), want)
 	default:

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -63,7 +64,7 @@ type listSetting struct {
 // readList calls read for each item of a list.
 func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 	if node.Kind != yaml.SequenceNode {
-		f.Fault(positionOf(node), "%s is %s, want a list of %s", l.key, kindName(node), l.of)
+		f.Fault(positionOf(node), "%s is %s, want a list of %s", l.key, yamlnode.Kind(node), l.of)
 		return
 	}
 	if len(node.Content) > l.most {
@@ -80,7 +81,7 @@ func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
 	return func(visit func(string, *yaml.Node) bool) {
 		if node.Kind != yaml.MappingNode {
-			f.Fault(positionOf(node), "%s here, want settings such as %s: …", kindName(node), names[0])
+			f.Fault(positionOf(node), "%s here, want settings such as %s: …", yamlnode.Kind(node), names[0])
 			return
 		}
 		// The line of each key; the library is told not to complain about keys that come twice.
@@ -106,7 +107,7 @@ func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(str
 func (f *File) readScalar(name string, node *yaml.Node) (value string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
-		f.Fault(positionOf(node), "%s is %s, want one value", name, kindName(node))
+		f.Fault(positionOf(node), "%s is %s, want one value", name, yamlnode.Kind(node))
 	case node.Style&yaml.TaggedStyle != 0:
 		f.Fault(positionOf(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
 	case isNull(node):
@@ -127,23 +128,9 @@ func positionOf(node *yaml.Node) Position { return Position{node.Line, node.Colu
 // keyName returns how a key is shown in a fault.
 func keyName(key *yaml.Node) string {
 	if key.Kind != yaml.ScalarNode {
-		return kindName(key)
+		return yamlnode.Kind(key)
 	}
 	return quote(key.Value)
-}
-
-// kindName describes a node in a sentence.
-func kindName(node *yaml.Node) string {
-	switch node.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "an alias, which is not known here"
-	default:
-		return "a single value"
-	}
 }
 
 // joinNames returns "a, b or c".

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -58,7 +59,7 @@ type fieldReaders map[string]func(*yaml.Node)
 // there.
 func (r *scenarioReader) readMapping(node *yaml.Node, known fieldReaders, required ...string) {
 	if node.Kind != yaml.MappingNode {
-		r.addFault(node, "%s here, want settings: %s", kindName(node), known.sortedNames())
+		r.addFault(node, "%s here, want settings: %s", yamlnode.Kind(node), known.sortedNames())
 		return
 	}
 	// The line of each key that was read; 0 for the others.
@@ -96,7 +97,7 @@ func (f fieldReaders) sortedNames() string {
 func (r *scenarioReader) readList(read func(*yaml.Node)) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.SequenceNode {
-			r.addFault(node, "%s here, want a list", kindName(node))
+			r.addFault(node, "%s here, want a list", yamlnode.Kind(node))
 			return
 		}
 		for _, item := range node.Content {
@@ -105,16 +106,3 @@ func (r *scenarioReader) readList(read func(*yaml.Node)) func(*yaml.Node) {
 	}
 }
 
-// kindName describes a node in a sentence.
-func kindName(node *yaml.Node) string {
-	switch node.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "an alias, which is not known here"
-	default:
-		return fmt.Sprintf("the single value %q", node.Value)
-	}
-}

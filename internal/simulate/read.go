@@ -128,7 +128,7 @@ func (r *scenarioReader) readAlgorithm(node *yaml.Node, a *capacity.Algorithm) {
 		a.Parameters = append(a.Parameters, p)
 	}
 	r.readMapping(node, fieldReaders{
-		"kind":                   readValue(r, &a.Kind, parseKind),
+		"kind":                   readValue(r, &a.Kind, capacity.ParseKind),
 		"lease_length":           readValue(r, &a.LeaseLength, parseSeconds(1)),
 		"refresh_interval":       readValue(r, &a.RefreshInterval, parseSeconds(1)),
 		"learning_mode_duration": learning,

@@ -3,23 +3,19 @@ package simulate
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
-
-// kindNames are doorman's names of the algorithms, by their number.
-var kindNames = []string{"NO_ALGORITHM", "STATIC", "PROPORTIONAL_SHARE", "FAIR_SHARE"}
 
 // readValue returns a function that reads one value with parse, whose error says what was wanted.
 func readValue[T any](r *scenarioReader, to *T, parse func(string) (T, error)) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
-			r.addFault(node, "%s here, want one value", kindName(node))
+			r.addFault(node, "%s here, want one value", yamlnode.Kind(node))
 			return
 		}
 		v, err := parse(node.Value)
@@ -150,14 +146,6 @@ func parsePriority(text string) (int64, error) {
 		return 0, fmt.Errorf("%q is no priority, want a whole number", text)
 	}
 	return n, nil
-}
-
-func parseKind(text string) (capacity.AlgorithmKind, error) {
-	i := slices.Index(kindNames, text)
-	if i < 0 {
-		return 0, fmt.Errorf("%q is no kind, want one of %s", text, strings.Join(kindNames, ", "))
-	}
-	return capacity.AlgorithmKind(i), nil
 }
 
 func parseBool(text string) (bool, error) {

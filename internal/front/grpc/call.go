@@ -3,10 +3,7 @@ package grpc
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
@@ -16,7 +13,6 @@ import (
 const (
 	maxEntries = 10_000 // resources: decided in less than 10 ms
 	maxBands   = 100    // priorities of one server at one resource
-	maxID      = 512    // bytes of a resource's or client's name
 	maxAmount  = 1e15   // wanted at once: sums of a million of them are exact to a millionth
 	maxClients = 1_000_000_000
 )
@@ -65,7 +61,7 @@ func (c *capacityCall) checkFields() error {
 	if c.server {
 		field = "server_id"
 	}
-	if fault := idFault(c.client); fault != "" {
+	if fault := gatehouse.NameFault(c.client); fault != "" {
 		return invalid("%s %s", field, fault)
 	}
 	// gRPC has checked this while reading, JSON has not.
@@ -74,7 +70,7 @@ func (c *capacityCall) checkFields() error {
 	}
 	for i := range c.requests {
 		r := &c.requests[i]
-		if fault := idFault(r.Resource); fault != "" {
+		if fault := gatehouse.NameFault(r.Resource); fault != "" {
 			return invalid("resource[%d].resource_id %s", i, fault)
 		}
 		if fault := c.checkDemands(r.Demands); fault != "" {
@@ -116,30 +112,6 @@ func sanitizeHas(claim float64) float64 {
 		return 0
 	}
 	return min(claim, maxAmount)
-}
-
-// idFault says what is wrong with a name, "" if nothing.
-func idFault(id string) string {
-	if id == "" {
-		return fmt.Sprintf("is empty, want 1 to %d bytes", maxID)
-	}
-	if len(id) > maxID {
-		return fmt.Sprintf("has %d bytes, want 1 to %d", len(id), maxID)
-	}
-	// Nearly all names are printable ASCII, which needs no decoding.
-	plain := true
-	for i := range len(id) {
-		plain = plain && id[i] >= ' ' && id[i] < 0x7f
-	}
-	switch {
-	case plain:
-		return ""
-	case !utf8.ValidString(id):
-		return fmt.Sprintf("is %q, want valid UTF-8", id)
-	case strings.ContainsFunc(id, unicode.IsControl):
-		return fmt.Sprintf("is %q, want no control characters", id)
-	}
-	return ""
 }
 
 func invalid(format string, args ...any) error {

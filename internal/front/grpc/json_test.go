@@ -132,12 +132,12 @@ var jsonTalk = []struct{ fact, request, want string }{
 	{"nor here", getPath + `{"client_id":"me"}`, `200 {"response":[]}`},
 	{"nor given back", releasePath + `{"client_id":"me"}`, `200 {}`},
 
-	{"no client", getPath + `{"resource":[]}`, `400 client_id is empty, want 1 to 512 bytes`},
-	{"no client gives back", releasePath + `{}`, `400 client_id is empty, want 1 to 512 bytes`},
+	{"no client", getPath + `{"resource":[]}`, `400 client_id has 0 bytes, want 1 to 512`},
+	{"no client gives back", releasePath + `{}`, `400 client_id has 0 bytes, want 1 to 512`},
 	{"no resource", getPath + `{"client_id":"me","resource":[{"wants":1}]}`,
-		`400 resource[0].resource_id is empty, want 1 to 512 bytes`},
+		`400 resource[0].resource_id has 0 bytes, want 1 to 512`},
 	{"a control character", getPath + `{"client_id":"me","resource":[{"resource_id":"\u0000","wants":1}]}`,
-		`400 resource[0].resource_id is "\x00", want no control characters`},
+		`400 resource[0].resource_id "\x00" has a control character`},
 	{"no wants", getPath + `{"client_id":"me","resource":[{"resource_id":"r"}]}`,
 		`400 resource[0].wants is missing, want a number`},
 	{"wants of null", getPath +
@@ -173,7 +173,7 @@ var jsonTalk = []struct{ fact, request, want string }{
 	{"a form", getPath + `client_id=me`,
 		`400 body is no JSON at byte 1: invalid character 'c' looking for beginning of value`},
 	{"a list", getPath + `[]`, `400 body is the JSON array, want an object`},
-	{"null", getPath + `null`, `400 client_id is empty, want 1 to 512 bytes`},
+	{"null", getPath + `null`, `400 client_id has 0 bytes, want 1 to 512`},
 	{"no UTF-8", getPath + "{\"client_id\":\"\xff\"}", `400 body is not UTF-8, want a JSON object`},
 }
 
@@ -202,7 +202,7 @@ func TestJSON(t *testing.T) {
 	}
 	got, header := r.ask(t, getPath+`{}`, "Accept: application/json")
 	if want := `400 {"type":"about:blank","title":"Bad Request","status":400,` +
-		`"detail":"client_id is empty, want 1 to 512 bytes","code":"invalid"}`; got != want {
+		`"detail":"client_id has 0 bytes, want 1 to 512","code":"invalid"}`; got != want {
 		t.Errorf("for a program = %s, want %s", got, want)
 	}
 	if kind := header.Get("Content-Type"); kind != "application/problem+json" {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/budget"
@@ -254,7 +255,7 @@ func TestFrameScanner(t *testing.T) {
 
 // What is asked of a parent is cut so that each piece fits into a message.
 func TestBatchesFitIntoAMessage(t *testing.T) {
-	name := strings.Repeat("n", maxID-10)
+	name := strings.Repeat("n", gatehouse.MaxName-10)
 	asks := make([]capacity.Request, 5000)
 	for i := range asks {
 		asks[i].Resource = fmt.Sprintf("%s%d", name, i)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,7 +64,7 @@ func TestPagesAreBounded(t *testing.T) {
 	const servers = 1000
 	for i := range servers {
 		c := r.newCall()
-		c.client, c.server = fmt.Sprintf("%s%04d", strings.Repeat("<", maxID-4), i), true
+		c.client, c.server = fmt.Sprintf("%s%04d", strings.Repeat("<", gatehouse.MaxName-4), i), true
 		for priority := range int64(maxBands) {
 			c.demands = append(c.demands, capacity.Demand{Priority: priority, Clients: 2, Wants: 1})
 		}
