@@ -5,9 +5,15 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 step="start"
+folder=$(mktemp -d)
+
+# A program with the race detector waits a second before it ends, so that its last reports are complete; less
+# will do, as these programs wait for their goroutines.
+export GORACE="atexit_sleep_ms=100"
 
 summary() {
 	local code=$?
+	rm -rf "$folder"
 	if [ "$code" -eq 0 ]; then
 		echo "PASS: everything, in ${SECONDS} s"
 	else
@@ -62,11 +68,17 @@ formatted() {
 	fi
 }
 
+# Four packages start the server: it is linked once for all of them.
+build_server() {
+	export TESTED_BINARY="$folder/gatehouse"
+	go build -race -o "$TESTED_BINARY" ./cmd/gatehouse
+}
+
 # Tests start real etcd members. Building etcd takes a minute, once for each user and version: it runs beside
 # what comes first, by the test that looks for the program. Everything is compiled with the race detector, as
 # for the tests, so that nothing is compiled twice.
 build_etcd() {
-	etcd_log=$(mktemp)
+	etcd_log="$folder/etcd"
 	go test -race -count=1 -run '^TestBinary$' ./internal/etcdtest >"$etcd_log" 2>&1 </dev/null &
 	etcd_build=$!
 }
@@ -75,7 +87,6 @@ etcd_is_built() {
 	local code=0
 	wait "$etcd_build" || code=$?
 	[ "$code" -eq 0 ] || cat "$etcd_log"
-	rm -f "$etcd_log"
 	return "$code"
 }
 
@@ -92,20 +103,19 @@ with_race() {
 		<(go list "${without_race[@]}" ./test/e2e ./store/disk | sort))"
 	# go vet has looked at all of them.
 	# shellcheck disable=SC2086 # they are words
-	go test -race -vet=off -shuffle=on -timeout 20m $packages
+	go test -race -vet=off -p 3 -shuffle=on -timeout 20m $packages
 }
 
 # generated_is_current is whether the code of doormanpb is what its sources make.
-generated_is_current() (
-	folder=$(mktemp -d)
-	trap 'rm -rf "$folder"' EXIT
-	CGO_ENABLED=0 make -s proto PROTO_OUT="$folder"
+generated_is_current() {
+	mkdir "$folder/proto"
+	CGO_ENABLED=0 make -s proto PROTO_OUT="$folder/proto"
 	# learning.go is written by hand.
-	if ! diff -r --exclude='*.proto' --exclude=learning.go internal/front/grpc/doormanpb "$folder/doormanpb"; then
+	if ! diff -r --exclude='*.proto' --exclude=learning.go internal/front/grpc/doormanpb "$folder/proto/doormanpb"; then
 		echo 'the generated code is old, make proto renews it'
 		return 1
 	fi
-)
+}
 
 # Without C, as etcd and the tools are built: so they share what is compiled.
 without_race_detector() {
@@ -128,6 +138,7 @@ begin "gofmt" formatted
 begin "generated code" generated_is_current
 begin "types fit: darwin, windows, bench" types_fit
 begin "etcd is built" etcd_is_built
+begin "server" build_server
 begin "tests" with_race
 begin "tests without the race detector" without_race_detector
 begin "parking without epoll" go test -race -vet=off -tags portable -timeout 10m ./internal/front/http

@@ -158,7 +158,7 @@ const allVariable = "TEST_ALL_BYTES"
 func TestChangedBits(t *testing.T) {
 	file, want := sample(t)
 	c := checks{want: want, openEach: 200}
-	step := 41
+	step := 97
 	if os.Getenv(allVariable) != "" {
 		step = 1
 	}
@@ -178,7 +178,7 @@ func TestTornFiles(t *testing.T) {
 	c := checks{want: want, openEach: 50}
 	live := livePages(t, file)
 	for _, page := range live {
-		for at := page; at < page+1<<12; at += 64 {
+		for at := page; at < page+1<<12; at += 128 {
 			c.try(t, file[:at])
 			part := bytes.Clone(file[at : at+64])
 			clear(file[at : at+64])

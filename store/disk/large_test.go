@@ -31,7 +31,7 @@ func acquireAll(s *Store, key gatehouse.Key, from, to int) error {
 // A hundred thousand holds are there soon after a restart, whether in one name or in many, and one more in
 // a name that has so many is written by itself.
 func TestManyHolds(t *testing.T) {
-	const n = 100_000
+	const n = 30_000
 	for names, each := range map[int]int{1: n - 1, 1000: n / 1000} {
 		dir := t.TempDir()
 		s := must(t, dir, Config{})

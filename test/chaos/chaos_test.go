@@ -5,13 +5,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"go.uber.org/goleak"
 )
 
@@ -23,13 +21,9 @@ func shortly(t *testing.T) chaosConfig {
 	c := chaosConfig{length: 4 * time.Second, clients: 12, pause: 10 * time.Millisecond, seed: 1}
 	c.slack = 10 * time.Second // other tests run beside it
 	c.folder = t.TempDir()
-	c.binary = filepath.Join(c.folder, "gatehouse")
-	var flags []string
-	info, _ := debug.ReadBuildInfo()
-	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		flags = append(flags, "-race")
-	}
-	if err := buildServer(t.Context(), c.binary, flags...); err != nil {
+	var err error
+	c.binary, err = servertest.Build(t.Context(), c.folder)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return c

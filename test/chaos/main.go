@@ -18,13 +18,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 )
 
 func main() {
@@ -40,10 +41,7 @@ func main() {
 
 var errBroken = errors.New("promises were broken, see above")
 
-const (
-	wantStore = "disk, redis-kept, redis-empty, redis for both, etcd, memory or all"
-	program   = "github.com/gatehousehq/gatehouse/cmd/gatehouse"
-)
+const wantStore = "disk, redis-kept, redis-empty, redis for both, etcd, memory or all"
 
 // sets are names for several variants.
 var sets = map[string][]string{
@@ -83,9 +81,10 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 	}
 	c := chaosConfig{
 		length: time.Duration(*seconds) * time.Second, clients: *clients, pause: *pause, slack: *slack,
-		seed: *seed, binary: filepath.Join(folder, "gatehouse"),
+		seed: *seed,
 	}
-	if err := buildServer(ctx, c.binary); err != nil {
+	c.binary, err = servertest.Build(ctx, folder)
+	if err != nil {
 		return err
 	}
 	kept := true
@@ -141,15 +140,6 @@ func chooseVariants(names string) ([]*variant, error) {
 		}
 	}
 	return list, nil
-}
-
-// buildServer builds the server of this tree.
-func buildServer(ctx context.Context, binary string, flags ...string) error {
-	args := append(append([]string{"build", "-o", binary}, flags...), program)
-	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)
-	}
-	return nil
 }
 
 // testStore puts one store to the test.

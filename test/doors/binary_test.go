@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
@@ -70,15 +69,9 @@ func (a answer) forgetTimes() {
 // without complaint. It returns the addresses by protocol.
 func launch(t *testing.T) map[string]string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "gatehouse")
-	args := []string{"build", "-o", binary}
-	if info, _ := debug.ReadBuildInfo(); info != nil &&
-		slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race")
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", append(args, "../../cmd/gatehouse")...).
-		CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	binary, err := servertest.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	cmd := exec.CommandContext(ctx, binary, "serve",

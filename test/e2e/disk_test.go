@@ -214,7 +214,7 @@ func TestKillsLoseNothing(t *testing.T) {
 	t.Parallel()
 	kills, err := strconv.Atoi(os.Getenv(killsVariable))
 	if err != nil {
-		kills = 24
+		kills = 10
 	}
 	dir := t.TempDir()
 	witnesses := make([]*witness, 8)

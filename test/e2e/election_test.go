@@ -250,7 +250,7 @@ func pester(t *testing.T, servers trio) (answered func() (granted, sent int64)) 
 	var granted, sent atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for _, address := range slices.Repeat(servers.addresses(), 3) {
+	for _, address := range servers.addresses() {
 		conn, err := grpc.NewClient(address, plainText())
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ func TestFarServerOnEtcd(t *testing.T) {
 	}
 	far.want(t, "/v1/semaphore/hot/acquire?key=a&size=100&expires=600000", "200 a")
 	near.begin(t, loadClients/2, "/v1/semaphore/hot/acquire?key=b&size=100&maxwait=0")
-	const rounds = 50
+	const rounds = 34
 	failed := far.failures(t, rounds, []wanted{
 		{"/v1/semaphore/hot/renew?key=a", 204},
 		{"/v1/semaphore/hot/acquire?key=a%d&size=100&expires=0&maxwait=0", 200},

@@ -245,7 +245,7 @@ func TestFarServerRenewsAndReleases(t *testing.T) {
 	far.want(t, "/v1/lock/hot/acquire?key=a&expires=600000", "200 a")
 	near.begin(t, loadClients/2, "/v1/lock/hot/acquire?key=b&maxwait=0")
 	near.begin(t, loadClients/2, "/v1/semaphore/hot/acquire?key=b&size=100&maxwait=0")
-	const rounds = 50
+	const rounds = 25
 	failed := far.failures(t, rounds, []wanted{
 		{"/v1/lock/hot/renew?key=a", 204},
 		{"/v1/semaphore/hot/acquire?key=a%d&size=100&maxwait=0", 200},

@@ -11,19 +11,17 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 )
 
 // How TestMain tells the tests of the binary and the shared server: there are no variables for it.
 const (
-	binaryVariable = "TESTED_BINARY"
+	binaryVariable = servertest.Variable
 	sharedVariable = "TESTED_ADDRESS"
 )
 
@@ -38,7 +36,11 @@ func run(m *testing.M) int {
 		return fail(err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	if err := build(filepath.Join(folder, "gatehouse")); err != nil {
+	binary, err := servertest.Build(context.Background(), folder)
+	if err != nil {
+		return fail(err)
+	}
+	if err := os.Setenv(binaryVariable, binary); err != nil {
 		return fail(err)
 	}
 	s, err := launch(context.Background(), settings{flags: []string{"--http", "localhost:0"}})
@@ -78,23 +80,4 @@ func cleanEnvironment() {
 	for _, name := range []string{"GATEHOUSE_RESP", "GATEHOUSE_GRPC"} {
 		_ = os.Setenv(name, "localhost:0") // servers run side by side
 	}
-}
-
-// build makes the binary that all tests run: with the race detector when they have it.
-func build(binary string) error {
-	args := []string{"build", "-o", binary}
-	if raceEnabled() {
-		args = append(args, "-race")
-	}
-	out, err := exec.CommandContext(context.Background(), "go", append(args, "../../cmd/gatehouse")...).
-		CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
-	}
-	return os.Setenv(binaryVariable, binary)
-}
-
-func raceEnabled() bool {
-	info, _ := debug.ReadBuildInfo()
-	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -31,7 +31,7 @@ func heavyHolds(i int) []string {
 // exhaust sends many commands, and returns how many of them the server had no room for.
 func (c *redisConn) exhaust(commands func(int) []string) (refused int) {
 	c.t.Helper()
-	for i := range 6000 {
+	for i := range 3000 {
 		some := commands(i)
 		_ = c.SetDeadline(time.Now().Add(patience))
 		go c.send(some...)
@@ -50,7 +50,7 @@ func (c *redisConn) exhaust(commands func(int) []string) (refused int) {
 // for; what is there goes on, and locks have a part of their own.
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	const limit = 24
+	const limit = 12
 	s := start(t, "--max-memory", fmt.Sprint(limit, "MiB"), "--resp", "localhost:0")
 	c := dialRedis(t, s.redisAddress(t))
 	const before = "GH.ACQUIRE gcra/before SIZE 2 BURST 1 INTERVAL 3600000 MAXWAIT 0"
@@ -63,7 +63,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.want(t, "/v1/lock/held/acquire?key=k&expires=0", "200 k")
 		holds = c.exhaust(heavyHolds)
 	})
-	t.Logf("of 30000 limiters %d were refused, of 12000 holds %d; the server grew by %d MiB",
+	t.Logf("of 15000 limiters %d were refused, of 6000 holds %d; the server grew by %d MiB",
 		limiters, holds, grown/mib)
 	used := s.figure(t, "gatehouse_state_bytes")
 	if used > limit*mib || used < 0.99*limit*mib || limiters < 1000 || holds < 1000 {

@@ -14,13 +14,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 )
 
 func main() {
@@ -41,8 +40,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-const program = "github.com/gatehousehq/gatehouse/cmd/gatehouse"
 
 var errFailed = errors.New("the server did not keep what it promises, see above")
 
@@ -88,9 +85,10 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 	}
 	c := soakConfig{
 		length: time.Duration(*seconds) * time.Second, memory: *memory << 20, scale: 100, only: *only,
-		judge: true, binary: filepath.Join(folder, "gatehouse"), folder: folder, out: out,
+		judge: true, folder: folder, out: out,
 	}
-	if err := buildServer(ctx, c.binary); err != nil {
+	c.binary, err = servertest.Build(ctx, folder)
+	if err != nil {
 		return err
 	}
 	r, err := runSoak(ctx, c)
@@ -102,13 +100,4 @@ func runCommand(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("%w; the log is in %s", errFailed, folder)
 	}
 	return os.RemoveAll(folder)
-}
-
-// buildServer builds the server of this tree.
-func buildServer(ctx context.Context, binary string, flags ...string) error {
-	args := append(append([]string{"build", "-o", binary}, flags...), program)
-	if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)
-	}
-	return nil
 }

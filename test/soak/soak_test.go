@@ -4,13 +4,11 @@ package main
 
 import (
 	"os"
-	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"go.uber.org/goleak"
 )
 
@@ -31,15 +29,13 @@ func TestNothingGrantedIsLost(t *testing.T) {
 	t.Parallel()
 	c := soakConfig{length: 6 * time.Second, memory: 512 << 20, scale: 15, folder: t.TempDir(),
 		out: t.Output()}
-	c.binary = filepath.Join(c.folder, "gatehouse")
-	var flags []string
-	info, _ := debug.ReadBuildInfo()
-	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		flags = append(flags, "-race")
-		c.memory *= shadow
-	}
-	if err := buildServer(t.Context(), c.binary, flags...); err != nil {
+	var err error
+	c.binary, err = servertest.Build(t.Context(), c.folder)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if servertest.HasRaceDetector() {
+		c.memory *= shadow
 	}
 	r, err := runSoak(t.Context(), c)
 	if err != nil {
