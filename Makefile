@@ -56,7 +56,8 @@ check: ## look at most of it in less than a minute: vet, the rules, tests withou
 	go vet ./...
 	@packages=$$($(QUICK)); go test -vet=off . $$packages
 
-battery: ## run what takes long: fuzz, sim, bugs, linearizable, chaos and soak
+battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, chaos and soak
+	$(MAKE) race
 	$(MAKE) fuzz
 	$(MAKE) sim
 	$(MAKE) bugs

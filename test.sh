@@ -13,6 +13,7 @@ export GORACE="atexit_sleep_ms=100"
 
 summary() {
 	local code=$?
+	jobs -p | xargs -r kill 2>/dev/null || true
 	rm -rf "$folder"
 	if [ "$code" -eq 0 ]; then
 		echo "PASS: everything, in ${SECONDS} s"
@@ -68,42 +69,48 @@ formatted() {
 	fi
 }
 
-# Four packages start the server: it is linked once for all of them.
-build_server() {
-	export TESTED_BINARY="$folder/gatehouse"
-	go build -race -o "$TESTED_BINARY" ./cmd/gatehouse
+# begin_beside NAME COMMAND... runs a command beside what follows, until finish NAME shows what it printed.
+declare -A beside
+begin_beside() {
+	local name=$1
+	shift
+	"$@" >"$folder/$name" 2>&1 </dev/null &
+	beside[$name]=$!
+}
+
+finish() {
+	local code=0
+	wait "${beside[$1]}" || code=$?
+	cat "$folder/$1"
+	return "$code"
 }
 
 # Tests start real etcd members. Building etcd takes a minute, once for each user and version: it runs beside
-# what comes first, by the test that looks for the program. Everything is compiled with the race detector, as
-# for the tests, so that nothing is compiled twice.
+# what comes first, by the test that looks for the program.
 build_etcd() {
-	etcd_log="$folder/etcd"
-	go test -race -count=1 -run '^TestBinary$' ./internal/etcdtest >"$etcd_log" 2>&1 </dev/null &
-	etcd_build=$!
+	go test -race -count=1 -run '^TestBinary$' ./internal/etcdtest
 }
 
-etcd_is_built() {
-	local code=0
-	wait "$etcd_build" || code=$?
-	[ "$code" -eq 0 ] || cat "$etcd_log"
-	return "$code"
+# Three packages with the race detector start a server that has it: it is linked once for all of them.
+build_server() {
+	export TESTED_BINARY="$folder/gatehouse"
+	go build -race -o "$TESTED_BINARY" ./cmd/gatehouse
 }
 
 # Go's race detector ends a program now and then in which much happens in one bubble of virtual time
 # (golang/go issue 78156), by a check of its own or a segmentation violation. The first of these do without it;
 # what they test is run with it by those that use real sockets, Redis and etcd. The others begin no goroutine.
 without_race=(./test/sim ./gate ./store/lazy ./store/cas ./internal/simulate ./capacity ./control
-	./internal/boltfile ./internal/openapi)
+	./internal/boltfile ./internal/openapi ./internal/manual)
 
 with_race() {
 	local packages
 	# What takes longest begins first.
-	packages="./test/e2e ./store/disk $(comm -23 <(go list ./... | sort) \
-		<(go list "${without_race[@]}" ./test/e2e ./store/disk | sort))"
+	packages="./store/disk ./store/cas/etcd $(comm -23 <(go list ./... | sort) \
+		<(go list "${without_race[@]}" ./test/e2e ./store/disk ./store/cas/etcd | sort))"
 	# go vet has looked at all of them.
 	# shellcheck disable=SC2086 # they are words
-	go test -race -vet=off -p 3 -shuffle=on -timeout 20m $packages
+	go test -race -vet=off -shuffle=on -timeout 20m $packages
 }
 
 # generated_is_current is whether the code of doormanpb is what its sources make.
@@ -122,6 +129,11 @@ without_race_detector() {
 	CGO_ENABLED=0 go test -vet=off -shuffle=on -timeout 10m "${without_race[@]}"
 }
 
+# The tests from outside use the program as it is delivered; make race gives them one with the race detector.
+from_outside() {
+	CGO_ENABLED=0 go test -vet=off -shuffle=on -timeout 20m ./test/e2e
+}
+
 # To compile for another system takes more than a minute where nothing is compiled yet, to look at all types a
 # few seconds.
 types_fit() (
@@ -132,13 +144,15 @@ types_fit() (
 )
 
 begin "tools" install_missing
-build_etcd
+begin_beside etcd build_etcd
 begin "go vet" go vet -race ./...
 begin "gofmt" formatted
 begin "generated code" generated_is_current
 begin "types fit: darwin, windows, bench" types_fit
-begin "etcd is built" etcd_is_built
+begin "etcd is built" finish etcd
+begin_beside outside from_outside
 begin "server" build_server
 begin "tests" with_race
 begin "tests without the race detector" without_race_detector
 begin "parking without epoll" go test -race -vet=off -tags portable -timeout 10m ./internal/front/http
+begin "tests from outside" finish outside

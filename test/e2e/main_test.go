@@ -65,7 +65,7 @@ func fail(err error) int {
 // manyAtOnce lets more tests run in parallel than there are processors: most of them only wait.
 func manyAtOnce() {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = flag.Set("test.parallel", "64")
+		_ = flag.Set("test.parallel", "24")
 	}
 }
 
