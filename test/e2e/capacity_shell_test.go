@@ -105,7 +105,7 @@ func TestCapacityShellMistakes(t *testing.T) {
 		{"get x r NaN", `ERROR: "NaN" is no amount, want a number from 0 on`},
 		{"get x r -1", `ERROR: "-1" is no amount, want a number from 0 on`},
 		{`get "" r 1`, `ERROR: client "" cannot be had: want a name, and at most 1000 of them`},
-		{`get x "" 1`, `ERROR: resource: the name is empty`},
+		{`get x "" 1`, `ERROR: resource: the name has 0 bytes, want 1 to 512`},
 		{`get x "r 1`, `ERROR: line is "get x \"r 1", want each quote closed`},
 		{"release x r", `ERROR: client "x" has no resource "r"`},
 		{"show all", "ERROR: show has 1 words behind it, want none"},
