@@ -70,7 +70,10 @@ func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
 }
 
 // jittered is a time between three quarters of d and d, so that servers do not look all at once.
-func jittered(d time.Duration) time.Duration { return d - rand.N(d/4) }
+func jittered(d time.Duration) time.Duration {
+	// One more, because what is left of a claim may be a nanosecond, and there is no number below 0.
+	return d - rand.N(d/4+1)
+}
 
 // recheckName wakes one watch and sets its timer again.
 func (w *watches) recheckName(key gatehouse.Key, one *nameWatch) {
