@@ -63,7 +63,7 @@ func (q *callQueue) takeBatch() (batch []*applyCall) {
 	defer q.mu.Unlock()
 	n := 0
 	for turns := 0; n < len(q.waiting) && (n == 0 || turns < maxTurns); n++ {
-		// The last call may pass the limit: no call is split, and each is small beside it.
+		// The last call may pass the limit, as no call is split.
 		turns += len(q.waiting[n].queue)
 	}
 	q.busy = n > 0

@@ -11,18 +11,17 @@ import (
 // a decision:
 //
 //	begin ──► decide ──────────────► nothing to ask: done
-//	            │    ▲
-//	       send │    │ retry, on the record in the reply
-//	            ▼    │
-//	         wait ───┴── conflict: another server was first, or has a claim
-//	        │   │   │
-//	        │   │   └─► no reply: unresolved, wait a little and read ──► made after all: done
-//	        │   │                                                  └──► not made: decide
-//	        │   └─────► refused: failed
-//	        └─────────► made or confirmed: done
+//	            │  ▲
+//	            │  ├── conflict: another server was first, or has a claim, which is waited for
+//	            │  ├── claimed: there is no room yet, which is waited for
+//	       send │  ├── confirmed, but the backend has ended holds since
+//	            │  ├── no reply: wait a little and read; an unresolved change was not made
+//	            ▼  │
+//	           asked ──► made, confirmed, or found to be made after no reply: done
+//	               └───► refused, unreadable, or no time is left: failed
 //
-// A transaction without time left fails. If it has unresolved changes then, their grants become pending
-// undos.
+// If a transaction that has failed has unresolved changes, their grants become pending undos; those of its
+// callers who wait go on waiting if there were conflicts only.
 type transaction struct {
 	store         *Store
 	replyCallback func(Reply, error) // goes on when the backend has answered
