@@ -37,10 +37,6 @@ const (
 	DefaultKeep        = 24 * time.Hour
 )
 
-// A Ticket is the identity of a command that may wait. It is unique within a server; 0 means that
-// the command has none, because it does not stay.
-type Ticket uint64
-
 // A Command is one request to one controller. Fields an operation has no use for are ignored. The
 // zero value of a field is taken as it is; its maker fills in the defaults.
 type Command struct {
@@ -51,10 +47,6 @@ type Command struct {
 
 	// Calendar takes the place of Interval when it is not 0.
 	Calendar Calendar
-
-	// Again is set by the gate when the command was looked at before: its parameters rest in the state
-	// already.
-	Again bool
 
 	// Holder owns what a semaphore or lock grants. It must not be empty there: a front that got
 	// none makes a random one. A limiter's reservation is cancelled by its holder; one without a
@@ -72,7 +64,7 @@ type Command struct {
 	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
 	Cost int64
 
-	// Amount is what a counter's count adds and what its reset sets; see Forced as well.
+	// Amount is what a counter's count adds and what its reset sets.
 	Amount int64
 
 	// Interval is the length of a limiter's window, or how often a token bucket is refilled: more
@@ -115,49 +107,6 @@ type Command struct {
 
 	// Message is what an event carries.
 	Message string
-
-	// The rest is filled in by the gate or the store.
-
-	// Ticket is the command's identity while it waits.
-	Ticket Ticket
-
-	// Ahead is how many tokens or slots are wanted by those who wait in front of this command
-	// without standing in its queue. More than 0 means that it must not take any.
-	Ahead int64
-
-	// Since is the store's time of the first look at a command that has to wait.
-	Since time.Time
-
-	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
-	Granted *Decision
-
-	// Chunk says that a server takes from a limiter to let through by itself, or, for an undo, that it gives
-	// back what is left; nil for everybody else.
-	Chunk *Chunk
-
-	// MinFence is the least fencing token that a grant may carry, and the least number of a reservation; 0
-	// means the store's time in µs. A number is not below the store's time in ns either.
-	MinFence uint64
-
-	// MaxHolders is the most holds under one name; 0 means as many as a store in one process allows.
-	MaxHolders int
-
-	// Leased says that the store ends holds, and tells so: their length is kept, but no instant.
-	Leased bool
-
-	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as
-	// many requests as Amount says. With a Cost of 0 it only puts the limits in force.
-	Forced bool
-}
-
-// A Chunk is what a server has taken from a limiter to let it through by itself.
-type Chunk struct {
-	// Holder is whose it is, a random number other than 0. A holder has one chunk of a limiter.
-	Holder uint64
-	// Left is what the holder had left of it when it took more.
-	Left int64
-	// Commands is how many commands the holder has let through since it said so last.
-	Commands int64
 }
 
 // An Outcome says how a command ended.

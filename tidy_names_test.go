@@ -40,6 +40,7 @@ var homonyms = map[string]string{
 	"waiter":    "whoever waits, by the package it is in",
 	"entry":     "an entry of a map",
 	"line":      "the requests that wait under one name",
+	"Request":   "what a caller asks for: of a gate a decision, of a capacity server a lease",
 	"T":         "what a helper needs of testing.T",
 	"Window":    "slidingwindow has the names of the library it stands in for",
 }

@@ -15,16 +15,16 @@ import (
 type Barrier struct {
 	commandCounts
 	size         int64
-	arrivals     map[gatehouse.Ticket]struct{} // waiting commands; when open, those not answered yet
-	peakArrivals int                           // how many there were at once since the map was made
+	arrivals     map[Ticket]struct{} // waiting commands; when open, those not answered yet
+	peakArrivals int                 // how many there were at once since the map was made
 	open         bool
 	until        time.Time // how long an open barrier is kept, or when a closed one was used last
 }
 
 // Step implements [State].
-func (b *Barrier) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if cmd.Op == gatehouse.OpWait {
-		return b.waitAtBarrier(now, cmd)
+func (b *Barrier) Step(now time.Time, turn *Turn) gatehouse.Decision {
+	if turn.Op == gatehouse.OpWait {
+		return b.waitAtBarrier(now, turn)
 	}
 	d := b.barrierDecision(now, gatehouse.Granted)
 	d.Stats = b.commandStats("total_waited",
@@ -33,7 +33,7 @@ func (b *Barrier) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 	return d
 }
 
-func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (b *Barrier) waitAtBarrier(now time.Time, turn *Turn) gatehouse.Decision {
 	if b.created == 0 {
 		b.noteFirstUse(now)
 	}
@@ -46,16 +46,16 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 	if !b.open {
 		b.until = now
 		if len(b.arrivals) == 0 {
-			b.size = cmd.Size
+			b.size = turn.Size
 		}
 	}
-	_, counted := b.arrivals[cmd.Ticket]
+	_, counted := b.arrivals[turn.Ticket]
 	if b.open {
 		// It is a latecomer: the barrier has opened without it.
 		if !counted {
 			return failedWith(now, gatehouse.Conflict, "has opened already")
 		}
-		return b.passBarrier(now, cmd)
+		return b.passBarrier(now, turn)
 	}
 	// The command itself counts, but only once: it is looked at again with every change.
 	arrived := int64(len(b.arrivals))
@@ -63,18 +63,18 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 		arrived++
 	}
 	if b.size > 0 && arrived >= b.size {
-		b.open, b.until = true, now.Add(keepTime(cmd))
-		return b.passBarrier(now, cmd)
+		b.open, b.until = true, now.Add(keepTime(turn.Command))
+		return b.passBarrier(now, turn)
 	}
-	if cmd.MaxWait == 0 {
+	if turn.MaxWait == 0 {
 		// It gives up at once, so it must not count as waiting.
-		b.forgetWaiter(cmd.Ticket)
-		b.countRefused(cmd)
-	} else if cmd.Ticket != 0 {
+		b.forgetWaiter(turn.Ticket)
+		b.countRefused(turn)
+	} else if turn.Ticket != 0 {
 		if b.arrivals == nil {
-			b.arrivals = make(map[gatehouse.Ticket]struct{})
+			b.arrivals = make(map[Ticket]struct{})
 		}
-		b.arrivals[cmd.Ticket] = struct{}{}
+		b.arrivals[turn.Ticket] = struct{}{}
 		b.peakArrivals = max(b.peakArrivals, len(b.arrivals))
 	}
 	d := b.barrierDecision(now, gatehouse.Refused)
@@ -84,14 +84,14 @@ func (b *Barrier) waitAtBarrier(now time.Time, cmd *gatehouse.Command) gatehouse
 }
 
 // passBarrier lets a waiter through the open barrier.
-func (b *Barrier) passBarrier(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	b.forgetWaiter(cmd.Ticket)
-	b.countPassed(now, cmd)
+func (b *Barrier) passBarrier(now time.Time, turn *Turn) gatehouse.Decision {
+	b.forgetWaiter(turn.Ticket)
+	b.countPassed(now, turn)
 	return b.barrierDecision(now, gatehouse.Granted)
 }
 
 // forgetWaiter forgets a waiter.
-func (b *Barrier) forgetWaiter(ticket gatehouse.Ticket) {
+func (b *Barrier) forgetWaiter(ticket Ticket) {
 	delete(b.arrivals, ticket)
 	b.arrivals = trimMap(b.arrivals, &b.peakArrivals)
 }
@@ -106,7 +106,7 @@ func (b *Barrier) barrierDecision(now time.Time, outcome gatehouse.Outcome) gate
 }
 
 // Undo implements [State].
-func (b *Barrier) Undo(_ time.Time, cmd *gatehouse.Command) { b.forgetWaiter(cmd.Ticket) }
+func (b *Barrier) Undo(_ time.Time, turn *Turn) { b.forgetWaiter(turn.Ticket) }
 
 // Expiry implements [State]. A closed barrier without waiters is like a new one.
 func (b *Barrier) Expiry() time.Time { return b.until }
@@ -120,19 +120,19 @@ func (b *Barrier) codeFields(c *stateCodec) {
 	tickets := slices.Sorted(maps.Keys(b.arrivals))
 	n := c.codeLength(len(tickets), 1)
 	if c.reading && n > 0 {
-		tickets = make([]gatehouse.Ticket, n)
-		b.arrivals = make(map[gatehouse.Ticket]struct{}, n)
+		tickets = make([]Ticket, n)
+		b.arrivals = make(map[Ticket]struct{}, n)
 	}
 	// Tickets are written in order, each as the difference to the one before: small numbers take one byte.
 	// A difference of 0 or one that overflows cannot have been written.
-	last := gatehouse.Ticket(0)
+	last := Ticket(0)
 	for _, ticket := range tickets {
 		more := uint64(ticket - last) // than the one before
 		c.codeUint64(&more)
 		if more > uint64(math.MaxUint64-last) || more == 0 {
 			c.failDecoding("tickets out of order")
 		}
-		last += gatehouse.Ticket(more)
+		last += Ticket(more)
 		if c.reading {
 			b.arrivals[last] = struct{}{}
 			b.peakArrivals = len(b.arrivals)
@@ -143,7 +143,7 @@ func (b *Barrier) codeFields(c *stateCodec) {
 // ForgetWaiters makes a state forget waiting commands whose clients are gone and sent no undo: a barrier
 // does not count them any more, other states remember no waiting command. It reports whether it changed the
 // state.
-func ForgetWaiters(s State, gone func(gatehouse.Ticket) bool) (changed bool) {
+func ForgetWaiters(s State, gone func(Ticket) bool) (changed bool) {
 	b, ok := s.(*Barrier)
 	if !ok {
 		return false
@@ -151,7 +151,7 @@ func ForgetWaiters(s State, gone func(gatehouse.Ticket) bool) (changed bool) {
 	// The waiters' servers have failed, so no undo will come. The caller stores the state only if it
 	// changed.
 	before := len(b.arrivals)
-	maps.DeleteFunc(b.arrivals, func(ticket gatehouse.Ticket, _ struct{}) bool { return gone(ticket) })
+	maps.DeleteFunc(b.arrivals, func(ticket Ticket, _ struct{}) bool { return gone(ticket) })
 	b.arrivals = trimMap(b.arrivals, &b.peakArrivals)
 	return len(b.arrivals) < before
 }

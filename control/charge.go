@@ -18,12 +18,12 @@ import (
 // behind it. Otherwise a thousand charges of 1 would need a thousand pieces, and one of 1,000 a single one.
 
 // chargeCost takes the cost of a command. It refuses only what could not be repaid, and then takes nothing.
-func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if l.created == 0 && !cmd.HasLimit() {
+func (l *limiterCore) chargeCost(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	if l.created == 0 && !turn.HasLimit() {
 		d.Outcome = gatehouse.Missing
 		return
 	}
-	if !l.applyLimits(first, cmd, d) {
+	if !l.applyLimits(first, turn, d) {
 		return
 	}
 	now := d.At.UnixNano()
@@ -33,8 +33,8 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 		*d = failedWith(d.At, gatehouse.Conflict, "has a size of 0, under which nothing is ever repaid")
 		return
 	}
-	free = min(free, cmd.Cost)
-	if debt := cmd.Cost - free; debt > 0 {
+	free = min(free, turn.Cost)
+	if debt := turn.Cost - free; debt > 0 {
 		// The plan is made on copies. If the debt cannot be repaid in time, nothing was taken yet and
 		// nothing has to be undone.
 		p := l.planRepayment(first, chargeDebt{now: now, free: free, debt: debt, limit: limit})
@@ -42,7 +42,7 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 			*d = failedWith(d.At, gatehouse.Conflict, p.fault)
 			return
 		}
-		l.carryOutPlan(first, p, cmd)
+		l.carryOutPlan(first, p, turn)
 	}
 	if free > 0 {
 		// The projection of the plan has the free part already. The meters themselves take it here.
@@ -50,9 +50,9 @@ func (l *limiterCore) chargeCost(first limitMeter, cmd *gatehouse.Command, d *ga
 			m.takeTokens(now, now, free)
 		}
 	}
-	l.countPassed(d.At, cmd)
+	l.countPassed(d.At, turn)
 	l.fillGranted(first, d)
-	if free < cmd.Cost {
+	if free < turn.Cost {
 		// The last piece is the last reservation, as nothing starts after it yet.
 		d.Delay = time.Duration(l.earliestStart(now) - now)
 	}
@@ -181,8 +181,8 @@ func (l *limiterCore) takeProjected(ahead []limitMeter, now int64, p *reservatio
 }
 
 // carryOutPlan puts a plan into effect.
-func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, cmd *gatehouse.Command) {
-	l.ensureLimitsNoted(first, cmd)
+func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, turn *Turn) {
+	l.ensureLimitsNoted(first, turn.Command)
 	replaced := l.extra.reservations[p.keep:]
 	// Scheduling meters get the difference; for others the plan's copies are the projection already.
 	if l.allScheduling(first) {
@@ -199,7 +199,7 @@ func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, cmd *gateh
 	}
 	// A piece is a reservation, and the encoding wants a number of each.
 	for i := range p.pieces {
-		p.pieces[i].number = l.nextReservationNumber(p.now, cmd)
+		p.pieces[i].number = l.nextReservationNumber(p.now, turn)
 	}
 	l.extra.reservations = append(l.extra.reservations[:p.keep], p.pieces...)
 	l.startDueReservations(first, p.now) // what was laid anew may fit at once by now

@@ -130,7 +130,7 @@ func (l *limiterCore) findChunk(holder uint64) int {
 }
 
 // leftInChunk is how much a holder has of its chunk, by what it says and by what is known.
-func (l *limiterCore) leftInChunk(c *gatehouse.Chunk) int64 {
+func (l *limiterCore) leftInChunk(c *Chunk) int64 {
 	if i := l.findChunk(c.Holder); i >= 0 {
 		return min(c.Left, l.extra.chunks[i].n)
 	}
@@ -139,16 +139,16 @@ func (l *limiterCore) leftInChunk(c *gatehouse.Chunk) int64 {
 
 // lendChunk notes that a holder has taken a chunk, besides what it had left of the one before. d is the
 // grant.
-func (l *limiterCore) lendChunk(cmd *gatehouse.Command, d *gatehouse.Decision) {
-	c := lentChunk{cmd.Chunk.Holder, cmd.Cost, d.At.Add(d.ResetAfter).UnixNano()}
+func (l *limiterCore) lendChunk(turn *Turn, d *gatehouse.Decision) {
+	c := lentChunk{turn.Chunk.Holder, turn.Cost, d.At.Add(d.ResetAfter).UnixNano()}
 	// The holder reports here how many commands it has let through since the last report.
-	l.passed += cmd.Chunk.Commands
+	l.passed += turn.Chunk.Commands
 	if l.extra == nil {
 		l.extra = new(limiterExtra)
 	}
 	if i := l.findChunk(c.holder); i >= 0 {
 		// Until the holder hears of this, it goes by what it had.
-		if left := l.leftInChunk(cmd.Chunk); left > 0 {
+		if left := l.leftInChunk(turn.Chunk); left > 0 {
 			c.n, c.until = c.n+left, max(c.until, l.extra.chunks[i].until)
 		}
 		l.extra.chunks = slices.Delete(l.extra.chunks, i, i+1)
@@ -166,13 +166,13 @@ func (l *limiterCore) lendChunk(cmd *gatehouse.Command, d *gatehouse.Decision) {
 
 // returnChunk takes back what a holder did not let through of its chunk. What it did counts as before: in the
 // limiter that follows a deleted one too.
-func (l *limiterCore) returnChunk(first limitMeter, now int64, cmd *gatehouse.Command) {
-	i := l.findChunk(cmd.Chunk.Holder)
+func (l *limiterCore) returnChunk(first limitMeter, now int64, turn *Turn) {
+	i := l.findChunk(turn.Chunk.Holder)
 	if i < 0 || l.extra.chunks[i].until <= now {
 		return // it counts no more
 	}
 	c := &l.extra.chunks[i]
-	n := min(cmd.Cost, c.n)
+	n := min(turn.Cost, c.n)
 	// The limiter was deleted and not used since. There is no meter to refund, but what was used still
 	// counts until the chunk ends.
 	if l.created == 0 {
@@ -181,7 +181,7 @@ func (l *limiterCore) returnChunk(first limitMeter, now int64, cmd *gatehouse.Co
 	}
 	// The chunk goes before the refund, which would count it again otherwise.
 	l.extra.chunks = slices.Delete(l.extra.chunks, i, i+1)
-	l.passed += cmd.Chunk.Commands
+	l.passed += turn.Chunk.Commands
 	l.refundTokens(first, now, n)
 	l.dropUnusedExtra(now)
 }

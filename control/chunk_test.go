@@ -27,16 +27,22 @@ func newLending(t *testing.T, kind gatehouse.Kind) *lending {
 // do applies one command, to what is stored each time.
 func (l *lending) do(cmd gatehouse.Command) gatehouse.Decision {
 	l.t.Helper()
-	queue := []Turn{{Command: &cmd}}
+	return l.doTurn(Turn{Command: &cmd})
+}
+
+// doTurn is do with what a gate and a store add.
+func (l *lending) doTurn(turn Turn) gatehouse.Decision {
+	l.t.Helper()
+	queue := []Turn{turn}
 	l.state = Serve(l.now, l.kind, l.state, queue)
 	if l.state != nil {
 		form := Encode(nil, l.state)
 		var err error
 		if l.state, err = Decode(l.kind, form); err != nil {
-			l.t.Fatalf("after %s: %v", cmd.Op, err)
+			l.t.Fatalf("after %s: %v", turn.Op, err)
 		}
 		if again := Encode(nil, l.state); !bytes.Equal(again, form) {
-			l.t.Errorf("after %s the form is %x, and read and written again %x", cmd.Op, form, again)
+			l.t.Errorf("after %s the form is %x, and read and written again %x", turn.Op, form, again)
 		}
 	}
 	return queue[0].Decision
@@ -46,15 +52,18 @@ func (l *lending) do(cmd gatehouse.Command) gatehouse.Decision {
 func (l *lending) take(holder uint64, cost, left, want int64) {
 	l.t.Helper()
 	cmd := l.limit
-	cmd.Cost, cmd.Chunk = cost, &gatehouse.Chunk{Holder: holder, Left: left}
-	if d := l.do(cmd); d.Outcome != gatehouse.Granted || d.Value != want {
+	cmd.Cost = cost
+	d := l.doTurn(Turn{Command: &cmd, Chunk: &Chunk{Holder: holder, Left: left}})
+	if d.Outcome != gatehouse.Granted || d.Value != want {
 		l.t.Errorf("a chunk of %d = %s of %d, want granted of %d", cost, d.Outcome, d.Value, want)
 	}
 }
 
 func (l *lending) giveBack(holder uint64, n int64) {
 	l.t.Helper()
-	l.do(gatehouse.Command{Op: gatehouse.OpUndo, Cost: n, Chunk: &gatehouse.Chunk{Holder: holder}})
+	l.doTurn(Turn{
+		Command: &gatehouse.Command{Op: gatehouse.OpUndo, Cost: n}, Chunk: &Chunk{Holder: holder},
+	})
 }
 
 // wantLeft wants so many to be left for others.
@@ -157,12 +166,13 @@ func TestRefusalBesideChunksAltersNothing(t *testing.T) {
 	eachLender(t, func(l *lending) {
 		l.take(7, 90, 0, 90)
 		cmd := l.limit
-		cmd.Cost, cmd.Chunk = 50, &gatehouse.Chunk{Holder: 8}
+		cmd.Cost = 50
 		for range 2 {
 			if Alters(l.state, &cmd) {
 				t.Errorf("%s: a command that is refused beside a chunk alters the record", l.kind)
 			}
-			if d := l.do(cmd); d.Outcome != gatehouse.Refused {
+			d := l.doTurn(Turn{Command: &cmd, Chunk: &Chunk{Holder: 8}})
+			if d.Outcome != gatehouse.Refused {
 				t.Errorf("%s: 50 more of 100 beside a chunk of 90 = %s, want refused", l.kind, d.Outcome)
 			}
 		}

@@ -126,11 +126,12 @@ func TestFormsOfOld(t *testing.T) {
 func standing(kind gatehouse.Kind, s State) string {
 	now := epoch().Add(7 * time.Second)
 	answer := s.Expiry().String()
-	stats := s.Step(now, &gatehouse.Command{Op: gatehouse.OpStats})
+	stats := s.Step(now, &Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
 	stats.Generation = 0 // the first form does not tell it
 	answer += fmt.Sprintf(" %+v", stats)
 	if kind.Limiter() {
-		cancel := s.Step(now, &gatehouse.Command{Op: gatehouse.OpCancel, Holder: "k"})
+		cmd := gatehouse.Command{Op: gatehouse.OpCancel, Holder: "k"}
+		cancel := s.Step(now, &Turn{Command: &cmd})
 		answer += fmt.Sprintf(" %+v", cancel)
 	}
 	return answer
@@ -158,9 +159,9 @@ func TestOldPlacesHaveNumbers(t *testing.T) {
 			t.Fatalf("numbers are %d and %d, want 1 and one of the time",
 				again.Reservation, other.Reservation)
 		}
-		cmd.Op, cmd.Holder, cmd.Granted = gatehouse.OpUndo, "k", &again
+		cmd.Holder = "k"
 		for left := 2; left >= 0; left-- { // it was told of twice before
-			s.step(now, cmd)
+			s.undo(now, cmd, &again)
 			if hasPlace(s.state, 1) != (left > 0) || !hasPlace(s.state, other.Reservation) {
 				t.Errorf("with %d answers left, the place is there: %v", left, hasPlace(s.state, 1))
 			}
@@ -207,7 +208,7 @@ func TestDecodeUnknownZone(t *testing.T) {
 // TestDecodeTakesLittle: what is read takes no more memory than some times the length of its form.
 func TestDecodeTakesLittle(t *testing.T) {
 	const most, least = 48, 20_000 // times the length; whatever the length
-	barrier := &Barrier{commandCounts: commandCounts{created: 1}, arrivals: map[gatehouse.Ticket]struct{}{}}
+	barrier := &Barrier{commandCounts: commandCounts{created: 1}, arrivals: map[Ticket]struct{}{}}
 	semaphore := &Semaphore{fence: 1 << 40, holds: map[string]*hold{}}
 	log := new(limiterState[slidingLogMeter, *slidingLogMeter])
 	log.created = 1
@@ -216,7 +217,7 @@ func TestDecodeTakesLittle(t *testing.T) {
 		commandCounts: commandCounts{created: 1}, extra: &limiterExtra{limits: make([]gatehouse.Limit, 1)}}}
 	promised.meter.meterRate, promised.meter.span = meterRate{size: 9, interval: 9}, 9
 	for i := range 20_000 {
-		barrier.arrivals[gatehouse.Ticket(i+1)] = struct{}{}
+		barrier.arrivals[Ticket(i+1)] = struct{}{}
 		semaphore.holds[fmt.Sprint(i)] = &hold{cost: 1, until: 1, grants: 1}
 		log.meter.runs = append(log.meter.runs, startRun{int64(i), 1})
 		if i < maxReservations {
@@ -298,40 +299,40 @@ func FuzzDecode(f *testing.F) {
 		}
 		s = decoded(t, kind, s)
 		now := time.Unix(0, at&(1<<62-1)) // up to 2116
-		for _, cmd := range fuzzCommands(kind) {
+		for _, turn := range fuzzTurns(kind) {
 			now = now.Add(300 * time.Millisecond)
-			d := s.Step(now, &cmd)
+			d := s.Step(now, &turn)
 			s.Expiry()
 			s = decoded(t, kind, s)
-			if cmd.Amount == 2 {
-				cmd.Granted = &d
-				s.Undo(now, &cmd)
+			if turn.Amount == 2 {
+				turn.Granted = &d
+				s.Undo(now, &turn)
 			}
 		}
-		ForgetWaiters(s, func(ticket gatehouse.Ticket) bool { return ticket > 9 })
+		ForgetWaiters(s, func(ticket Ticket) bool { return ticket > 9 })
 		decoded(t, kind, s)
 	})
 }
 
-// fuzzCommands are some valid commands of a kind, one of each operation and more of those that take
+// fuzzTurns are turns of some valid commands of a kind, one of each operation and more of those that take
 // something.
-func fuzzCommands(kind gatehouse.Kind) (commands []gatehouse.Command) {
+func fuzzTurns(kind gatehouse.Kind) (turns []Turn) {
 	several := []gatehouse.Limit{{Size: 3, Interval: time.Second}, {Size: 9, Calendar: gatehouse.Day}}
 	const times = 3
 	for i := range 2 * times * int(gatehouse.OpDelete) {
 		amount := int64(i % times)
 		cmd := gatehouse.Command{
 			Op:   gatehouse.Op(i / times % int(gatehouse.OpDelete)), //nolint:gosec // less than OpDelete
-			Size: 3, Cost: 2, Amount: amount, Interval: time.Second, Burst: 2, Forced: amount == 1,
+			Size: 3, Cost: 2, Amount: amount, Interval: time.Second, Burst: 2,
 			Expires: time.Minute, Holder: fmt.Sprint(amount), MaxWait: gatehouse.Forever,
-			Ticket: gatehouse.Ticket(amount + 1), //nolint:gosec // a few
 		}
 		if i >= times*int(gatehouse.OpDelete) {
 			cmd.Limits = several
 		}
 		if cmd.Check(gatehouse.Key{Kind: kind, Name: "fuzz"}) == nil {
-			commands = append(commands, cmd)
+			ticket := Ticket(amount + 1) //nolint:gosec // a few
+			turns = append(turns, Turn{Command: &cmd, Ticket: ticket, Forced: amount == 1, Requests: amount})
 		}
 	}
-	return commands
+	return turns
 }

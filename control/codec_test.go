@@ -25,8 +25,8 @@ func decoded(t interface{ Fatalf(string, ...any) }, kind gatehouse.Kind, s State
 	return read
 }
 
-// drawHeld returns any valid command of a kind that is no limiter, from a few holders and waiters.
-func drawHeld(t *rapid.T, kind gatehouse.Kind) (cmd gatehouse.Command, ok bool) {
+// drawHeld returns a turn of any valid command of a kind that is no limiter, from a few holders and waiters.
+func drawHeld(t *rapid.T, kind gatehouse.Kind) (turn *Turn, ok bool) {
 	hold := []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew}
 	ops := map[gatehouse.Kind][]gatehouse.Op{
 		gatehouse.Semaphore: hold, gatehouse.Lock: hold,
@@ -36,7 +36,7 @@ func drawHeld(t *rapid.T, kind gatehouse.Kind) (cmd gatehouse.Command, ok bool) 
 		gatehouse.Barrier:  {gatehouse.OpWait},
 	}[kind]
 	lengths := []time.Duration{0, 1, time.Second, time.Minute, gatehouse.MaxDuration}
-	cmd = gatehouse.Command{
+	cmd := gatehouse.Command{
 		Op:      rapid.SampledFrom(append(slices.Clone(ops), gatehouse.OpStats)).Draw(t, "op"),
 		Holder:  rapid.SampledFrom([]string{"a", "b", "c", "d\xff"}).Draw(t, "key"),
 		Size:    rapid.SampledFrom([]int64{0, 1, 3, 7, gatehouse.MaxSize}).Draw(t, "size"),
@@ -46,17 +46,19 @@ func drawHeld(t *rapid.T, kind gatehouse.Kind) (cmd gatehouse.Command, ok bool) 
 		Keep:    rapid.SampledFrom(lengths).Draw(t, "keep"),
 		MaxWait: rapid.SampledFrom([]time.Duration{0, gatehouse.Forever}).Draw(t, "maxwait"),
 		Message: rapid.SampledFrom([]string{"", "hello", "\x00\xff"}).Draw(t, "message"),
-		Ticket:  gatehouse.Ticket(rapid.Uint64Range(0, 5).Draw(t, "ticket")),
-		Leased:  rapid.Bool().Draw(t, "leased"),
+	}
+	turn = &Turn{
+		Command: &cmd, Ticket: Ticket(rapid.Uint64Range(0, 5).Draw(t, "ticket")),
+		Leased: rapid.Bool().Draw(t, "leased"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "revision") == 0 {
-		cmd.MinFence, cmd.MaxHolders = rapid.Uint64Range(1, 1<<60).Draw(t, "fence"), 2
+		turn.MinFence, turn.MaxHolders = rapid.Uint64Range(1, 1<<60).Draw(t, "fence"), 2
 	}
-	return cmd, cmd.Check(gatehouse.Key{Kind: kind, Name: "any"}) == nil
+	return turn, cmd.Check(gatehouse.Key{Kind: kind, Name: "any"}) == nil
 }
 
-// drawAny returns any valid command of a kind.
-func drawAny(t *rapid.T, kind gatehouse.Kind) (cmd gatehouse.Command, ok bool) {
+// drawAny returns a turn of any valid command of a kind.
+func drawAny(t *rapid.T, kind gatehouse.Kind) (turn *Turn, ok bool) {
 	if !kind.Limiter() {
 		return drawHeld(t, kind)
 	}
@@ -95,25 +97,25 @@ func checkDecoded(t *rapid.T, kind gatehouse.Kind) {
 		if rapid.IntRange(0, 3).Draw(t, "read") == 0 {
 			copied.state = decoded(t, kind, copied.state)
 		}
-		cmd, ok := drawAny(t, kind)
+		turn, ok := drawAny(t, kind)
 		if !ok {
 			continue
 		}
-		want, got := ours.step(now, cmd), copied.step(now, cmd)
+		want, got := ours.stepTurn(now, turn), copied.stepTurn(now, turn)
 		if rapid.IntRange(0, 5).Draw(t, "undo") == 0 {
-			cmd.Op = gatehouse.OpUndo
+			undo := UndoOf(turn, nil)
 			if want.Outcome == gatehouse.Granted {
-				cmd.Granted = &want
+				undo.Granted = &want
 			}
-			ours.step(now, cmd)
-			copied.step(now, cmd)
+			ours.stepTurn(now, &undo)
+			copied.stepTurn(now, &undo)
 		}
 		if want, got = plainTimes(want), plainTimes(got); !reflect.DeepEqual(got, want) {
-			t.Fatalf("at %s: %+v = %+v of what was read, want %+v", now, cmd, got, want)
+			t.Fatalf("at %s: %+v = %+v of what was read, want %+v", now, turn.Command, got, want)
 		}
 		a, b := Encode(nil, ours.state), Encode(nil, copied.state)
 		if !bytes.Equal(a, b) || !ours.state.Expiry().Equal(copied.state.Expiry()) {
-			t.Fatalf("at %s: after %+v the form is\n%x, of what was read\n%x", now, cmd, a, b)
+			t.Fatalf("at %s: after %+v the form is\n%x, of what was read\n%x", now, turn.Command, a, b)
 		}
 	}
 }
@@ -122,17 +124,17 @@ func checkDecoded(t *rapid.T, kind gatehouse.Kind) {
 func hotStates() map[string]State {
 	states := map[string]State{}
 	for _, v := range varieties() {
-		s, cmd := hot(v, false)
+		s, turn := hot(v, false)
 		for i := range 100 {
-			s.Step(epoch().Add(time.Duration(i)*5*time.Microsecond), &cmd)
+			s.Step(epoch().Add(time.Duration(i)*5*time.Microsecond), turn)
 		}
 		states[v.String()] = s
 	}
 	for _, n := range []int{1, 1000} {
 		s := New(gatehouse.Semaphore)
 		for i := range n {
-			s.Step(epoch(), &gatehouse.Command{Op: gatehouse.OpAcquire, Size: 10_000, Cost: 1,
-				Expires: time.Minute, Holder: fmt.Sprintf("0123456789abcdef%06d", i)})
+			s.Step(epoch(), &Turn{Command: &gatehouse.Command{Op: gatehouse.OpAcquire, Size: 10_000, Cost: 1,
+				Expires: time.Minute, Holder: fmt.Sprintf("0123456789abcdef%06d", i)}})
 		}
 		states[fmt.Sprint("semaphore", n)] = s
 	}
@@ -141,9 +143,9 @@ func hotStates() map[string]State {
 		gatehouse.Counter: gatehouse.OpCount, gatehouse.Barrier: gatehouse.OpWait,
 	} {
 		states[kind.String()] = New(kind)
-		cmd := gatehouse.Command{Op: op, Amount: 1, Size: 3, Ticket: 7, Expires: time.Minute,
+		cmd := gatehouse.Command{Op: op, Amount: 1, Size: 3, Expires: time.Minute,
 			MaxWait: time.Second}
-		states[kind.String()].Step(epoch(), &cmd)
+		states[kind.String()].Step(epoch(), &Turn{Command: &cmd, Ticket: 7})
 	}
 	return states
 }

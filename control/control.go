@@ -14,13 +14,13 @@ import (
 // A State is one controller. It is not safe for concurrent use: its owner applies one
 // command at a time.
 type State interface {
-	// Step applies one command at one instant, in place. The instants of successive calls must not
-	// go backwards.
-	Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
+	// Step applies the command of a turn at one instant, in place, and returns the decision. The instants of
+	// successive calls must not go backwards.
+	Step(now time.Time, turn *Turn) gatehouse.Decision
 
-	// Undo takes back what cmd was granted (cmd.Granted), as far as that is not used up, or, when
-	// cmd.Granted is nil, what it left behind while it waited.
-	Undo(now time.Time, cmd *gatehouse.Command)
+	// Undo takes back what a turn was granted (turn.Granted), as far as that is not used up, or, when
+	// turn.Granted is nil, what it left behind while it waited.
+	Undo(now time.Time, turn *Turn)
 
 	// Expiry is when this state is, or was, worth nothing any more: from then on a new one in its
 	// place decides the same.

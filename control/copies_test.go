@@ -22,14 +22,14 @@ func fullLogs(tb testing.TB, reservations int) (s State, now time.Time, other ga
 	}
 	for range maxExact {
 		now = now.Add(time.Microsecond)
-		if d := s.Step(now, &cmd); d.Outcome != gatehouse.Granted {
+		if d := s.Step(now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
 			tb.Fatalf("filling the logs: %v", d)
 		}
 	}
 	cmd.Op = gatehouse.OpReserve
 	for i := range reservations {
 		cmd.Holder = fmt.Sprint(i)
-		if d := s.Step(now, &cmd); d.Outcome != gatehouse.Granted {
+		if d := s.Step(now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
 			tb.Fatalf("reserving: %v", d)
 		}
 	}
@@ -53,8 +53,9 @@ func allocated(runs int, call func()) uint64 {
 func TestOtherLimitsCopyLittle(t *testing.T) {
 	for _, reservations := range []int{0, maxReservations} {
 		s, now, other := fullLogs(t, reservations)
+		turn := &Turn{Command: &other}
 		most := uint64(8<<10 + 64*reservations) // the list of reservations is copied
-		if got := allocated(20, func() { s.Step(now, &other) }); got > most {
+		if got := allocated(20, func() { s.Step(now, turn) }); got > most {
 			t.Errorf("with %d reservations, a peek with other limits allocates %d bytes, want at most %d",
 				reservations, got, most)
 		}
@@ -63,7 +64,7 @@ func TestOtherLimitsCopyLittle(t *testing.T) {
 			for i := range other.Limits {
 				other.Limits[i].Size ^= 1
 			}
-			s.Step(now, &other)
+			s.Step(now, turn)
 		})
 		if got > most {
 			t.Errorf("with %d reservations, an acquire with other limits allocates %d bytes, want at most %d",
@@ -86,10 +87,10 @@ func TestPeekLeavesLogs(t *testing.T) {
 			}}
 			for i := range 7 {
 				now, cmd.Holder = now.Add(time.Second), fmt.Sprint(i)
-				s.Step(now, &cmd)
+				s.Step(now, &Turn{Command: &cmd})
 			}
 			before := string(Encode(nil, s))
-			s.Step(now, &gatehouse.Command{Op: gatehouse.OpPeek, Cost: 2, Limits: limits})
+			s.Step(now, &Turn{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Cost: 2, Limits: limits}})
 			if after := string(Encode(nil, s)); after != before {
 				t.Errorf("%s: a peek with %v makes\n%x of\n%x", kind, limits, after, before)
 			}
@@ -102,9 +103,10 @@ func BenchmarkPeekOtherLimits(b *testing.B) {
 	for _, reservations := range []int{0, maxReservations} {
 		b.Run(fmt.Sprintf("reservations=%d", reservations), func(b *testing.B) {
 			s, now, other := fullLogs(b, reservations)
+			turn := &Turn{Command: &other}
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Step(now, &other)
+				s.Step(now, turn)
 			}
 		})
 	}

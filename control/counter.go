@@ -17,7 +17,7 @@ type Counter struct {
 }
 
 // Step implements [State].
-func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (c *Counter) Step(now time.Time, turn *Turn) gatehouse.Decision {
 	if c.created.IsZero() {
 		// A counter expires by its last change; a read does not keep it alive.
 		c.created, c.until = now, now
@@ -25,24 +25,24 @@ func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 	if !now.Before(c.until) {
 		c.value = 0 // it was kept long enough, and only its statistics are left
 	}
-	switch cmd.Op {
+	switch turn.Op {
 	case gatehouse.OpCount:
 		// Go's integers wrap silently. A sum has overflowed exactly when it lies on the wrong side of the
 		// old value.
-		sum := c.value + cmd.Amount
-		if (sum > c.value) != (cmd.Amount > 0) && cmd.Amount != 0 {
-			why := fmt.Sprintf("stands at %d, and %d more would overflow 64 bits", c.value, cmd.Amount)
+		sum := c.value + turn.Amount
+		if (sum > c.value) != (turn.Amount > 0) && turn.Amount != 0 {
+			why := fmt.Sprintf("stands at %d, and %d more would overflow 64 bits", c.value, turn.Amount)
 			return failedWith(now, gatehouse.Conflict, why)
 		}
 		c.increments++
-		c.value, c.until = sum, now.Add(keepTime(cmd))
+		c.value, c.until = sum, now.Add(keepTime(turn.Command))
 	case gatehouse.OpReset:
 		c.resets++
-		c.value, c.until = cmd.Amount, now.Add(keepTime(cmd))
+		c.value, c.until = turn.Amount, now.Add(keepTime(turn.Command))
 	}
 	d := grantedAt(now)
 	d.Value = c.value
-	if cmd.Op == gatehouse.OpStats {
+	if turn.Op == gatehouse.OpStats {
 		d.Stats = []gatehouse.Stat{
 			{Name: "value", Value: c.value},
 			{Name: "increments", Value: c.increments},
@@ -54,7 +54,7 @@ func (c *Counter) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision
 }
 
 // Undo implements [State]. What was counted was counted.
-func (c *Counter) Undo(time.Time, *gatehouse.Command) {}
+func (c *Counter) Undo(time.Time, *Turn) {}
 
 // Expiry implements [State].
 func (c *Counter) Expiry() time.Time { return c.until }

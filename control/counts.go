@@ -24,44 +24,44 @@ func (t *commandCounts) noteFirstUse(now time.Time) {
 }
 
 // countPassed notes a command that was let through.
-func (t *commandCounts) countPassed(now time.Time, cmd *gatehouse.Command) {
+func (t *commandCounts) countPassed(now time.Time, turn *Turn) {
 	t.passed++
-	t.waited = min(t.waited+waitedFor(now, cmd), maxWaited)
+	t.waited = min(t.waited+waitedFor(now, turn), maxWaited)
 }
 
 // uncountPassed takes back a count of countPassed whose answer reached no client.
-func (t *commandCounts) uncountPassed(cmd *gatehouse.Command) {
-	at := cmd.Granted.At
+func (t *commandCounts) uncountPassed(turn *Turn) {
+	at := turn.Granted.At
 	if at.UnixNano() < t.created {
 		return // it was counted by a controller that is no more
 	}
 	t.passed--
-	t.waited = max(0, t.waited-waitedFor(at, cmd))
+	t.waited = max(0, t.waited-waitedFor(at, turn))
 }
 
 // maxWaited is where the sum of waits stops, a hundred years before it would overflow.
 const maxWaited = math.MaxInt64 - int64(gatehouse.MaxDuration)
 
 // arrivalTime is when a command was there first.
-func arrivalTime(now time.Time, cmd *gatehouse.Command) time.Time {
-	if cmd.Again && !cmd.Since.IsZero() {
-		return cmd.Since
+func arrivalTime(now time.Time, turn *Turn) time.Time {
+	if turn.Again && !turn.Since.IsZero() {
+		return turn.Since
 	}
 	return now
 }
 
 // waitedFor is how long a command that passes at now has waited.
-func waitedFor(now time.Time, cmd *gatehouse.Command) int64 {
-	if cmd.Since.IsZero() {
+func waitedFor(now time.Time, turn *Turn) int64 {
+	if turn.Since.IsZero() {
 		return 0
 	}
 	// It may have come by the clock of another store.
-	return min(max(int64(now.Sub(cmd.Since)), 0), int64(gatehouse.MaxDuration))
+	return min(max(int64(now.Sub(turn.Since)), 0), int64(gatehouse.MaxDuration))
 }
 
 // countRefused notes a refusal that is the last word.
-func (t *commandCounts) countRefused(cmd *gatehouse.Command) {
-	if cmd.MaxWait == 0 {
+func (t *commandCounts) countRefused(turn *Turn) {
+	if turn.MaxWait == 0 {
 		t.timedOut++
 	}
 }

@@ -17,26 +17,26 @@ type Event struct {
 }
 
 // Step implements [State].
-func (e *Event) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (e *Event) Step(now time.Time, turn *Turn) gatehouse.Decision {
 	e.noteFirstUse(now)
 	// An unsent event is worth nothing, so its expiry is its last use.
 	// A command that has waited since before the event expired still gets it, as it would have then.
 	if !e.sent {
 		e.until = now
 	}
-	switch cmd.Op {
+	switch turn.Op {
 	case gatehouse.OpSend:
 		if e.sent && now.Before(e.until) {
 			return failedWith(now, gatehouse.Conflict, "was sent before; an event is sent once")
 		}
-		e.sent, e.message, e.until = true, cmd.Message, now.Add(keepTime(cmd))
+		e.sent, e.message, e.until = true, turn.Message, now.Add(keepTime(turn.Command))
 		return grantedAt(now)
 	case gatehouse.OpWait:
-		if !e.sent || !arrivalTime(now, cmd).Before(e.until) {
-			e.countRefused(cmd)
+		if !e.sent || !arrivalTime(now, turn).Before(e.until) {
+			e.countRefused(turn)
 			return refusedFor(now, gatehouse.Forever)
 		}
-		e.countPassed(now, cmd)
+		e.countPassed(now, turn)
 		d := grantedAt(now)
 		d.Message = e.message
 		return d
@@ -56,7 +56,7 @@ func boolToInt(happened bool) int64 {
 }
 
 // Undo implements [State]. There is nothing to give back.
-func (e *Event) Undo(time.Time, *gatehouse.Command) {}
+func (e *Event) Undo(time.Time, *Turn) {}
 
 // Expiry implements [State]. An event that was not sent is like a new one.
 func (e *Event) Expiry() time.Time { return e.until }

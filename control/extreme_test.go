@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawExtreme returns any valid command of a limiter, with numbers at the ends of what is allowed.
-func drawExtreme(t *rapid.T, v variety) (cmd gatehouse.Command, ok bool) {
+// drawExtreme returns a turn of any valid command of a limiter, with numbers at the ends of what is allowed.
+func drawExtreme(t *rapid.T, v variety) (turn *Turn, ok bool) {
 	sizes := []int64{0, 1, 2, maxExact, maxExact + 1, gatehouse.MaxSize - 1, gatehouse.MaxSize}
 	intervals := []time.Duration{
 		1, 2, 59, 60, 61, time.Millisecond, time.Second, gatehouse.MaxDuration - 1, gatehouse.MaxDuration,
@@ -19,7 +19,7 @@ func drawExtreme(t *rapid.T, v variety) (cmd gatehouse.Command, ok bool) {
 		gatehouse.OpDelay, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
 		gatehouse.OpCharge,
 	}
-	cmd = gatehouse.Command{
+	cmd := gatehouse.Command{
 		Op:       rapid.SampledFrom(ops).Draw(t, "op"),
 		Holder:   rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"),
 		Size:     rapid.SampledFrom(sizes).Draw(t, "size"),
@@ -46,8 +46,9 @@ func drawExtreme(t *rapid.T, v variety) (cmd gatehouse.Command, ok bool) {
 	if rapid.IntRange(0, 8).Draw(t, "in force") == 0 {
 		cmd.Size = gatehouse.InForce
 	}
-	cmd.Forced = cmd.Op == gatehouse.OpAcquire && rapid.IntRange(0, 5).Draw(t, "forced") == 0
-	return cmd, cmd.Check(gatehouse.Key{Kind: v.kind, Name: "extreme"}) == nil
+	turn = &Turn{Command: &cmd}
+	turn.Forced = cmd.Op == gatehouse.OpAcquire && rapid.IntRange(0, 5).Draw(t, "forced") == 0
+	return turn, cmd.Check(gatehouse.Key{Kind: v.kind, Name: "extreme"}) == nil
 }
 
 // TestExtremes: whatever valid command comes after whatever other, nothing overflows: every figure is in
@@ -62,11 +63,12 @@ func checkExtremes(t *rapid.T, v variety) {
 		if pause := rapid.SampledFrom(pauses).Draw(t, "pause"); now.Add(pause).Before(years) {
 			now = now.Add(pause)
 		}
-		cmd, ok := drawExtreme(t, v)
+		turn, ok := drawExtreme(t, v)
 		if !ok {
 			continue
 		}
-		d := s.step(now, cmd)
+		cmd := turn.Command
+		d := s.stepTurn(now, turn)
 		if d.Remaining < 0 || d.Remaining > d.Limit || d.Limit < 0 || d.Limit > gatehouse.MaxSize ||
 			d.ResetAfter < 0 || d.Interval < 0 || d.Delay < 0 || d.Delay > gatehouse.MaxDuration ||
 			d.RetryAfter < gatehouse.Forever || d.RetryAfter > gatehouse.MaxDuration {
@@ -83,8 +85,7 @@ func checkExtremes(t *rapid.T, v variety) {
 			t.Fatalf("at %s: %+v = %+v, but expires at %s", now, cmd, d, expiry)
 		}
 		if rapid.IntRange(0, 5).Draw(t, "undo") == 0 {
-			cmd.Op, cmd.Granted = gatehouse.OpUndo, &d
-			s.step(now, cmd)
+			s.undo(now, *cmd, &d)
 		}
 	}
 }

@@ -65,17 +65,17 @@ func checkShelf(t *rapid.T, kind gatehouse.Kind) {
 	s.state.(*Semaphore).Track()
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now = now.Add(time.Duration(rapid.Int64Range(0, 30).Draw(t, "later")) * time.Second)
-		cmd, ok := drawHeld(t, kind)
+		turn, ok := drawHeld(t, kind)
 		if !ok {
 			continue
 		}
-		d := s.step(now, cmd)
+		d := s.stepTurn(now, turn)
 		switch rapid.IntRange(0, 5).Draw(t, "then") {
 		case 0:
-			cmd.Op, cmd.Granted = gatehouse.OpUndo, &d
-			s.step(now, cmd)
+			undo := UndoOf(turn, &d)
+			s.stepTurn(now, &undo)
 		case 1:
-			s.state.(*Semaphore).End(cmd.Holder, d.Fence)
+			s.state.(*Semaphore).End(turn.Holder, d.Fence)
 		case 2:
 			kept.put(s.state.(*Semaphore))
 			s.state = kept.take(t, kind) // as after a restart
@@ -83,7 +83,7 @@ func checkShelf(t *rapid.T, kind gatehouse.Kind) {
 		kept.put(s.state.(*Semaphore))
 		want, got := Encode(nil, s.state), Encode(nil, kept.take(t, kind))
 		if !bytes.Equal(got, want) {
-			t.Fatalf("at %s: after %+v what was put together is\n%x, want\n%x", now, cmd, got, want)
+			t.Fatalf("at %s: after %+v what was put together is\n%x, want\n%x", now, turn.Command, got, want)
 		}
 	}
 }
@@ -132,10 +132,10 @@ func TestEachChanged(t *testing.T) {
 func TestHoldsAndEnd(t *testing.T) {
 	semaphore := subject{kind: gatehouse.Semaphore}
 	for i, holder := range []string{"c", "a", "b"} {
-		semaphore.step(epoch(), gatehouse.Command{
-			Op: gatehouse.OpAcquire, Holder: holder, Size: 10, Cost: int64(i + 1), Leased: i == 1,
+		semaphore.stepTurn(epoch(), &Turn{Leased: i == 1, Command: &gatehouse.Command{
+			Op: gatehouse.OpAcquire, Holder: holder, Size: 10, Cost: int64(i + 1),
 			Expires: time.Duration(i) * time.Second,
-		})
+		}})
 	}
 	s, first := semaphore.state.(*Semaphore), uint64(epoch().UnixMicro()) //nolint:gosec // after 1970
 	want := []Hold{
@@ -190,14 +190,14 @@ func TestDecodeHoldRefuses(t *testing.T) {
 // TestLeft: at a barrier those who are gone do not count any more, whether it has opened or not.
 func TestLeft(t *testing.T) {
 	barrier := subject{kind: gatehouse.Barrier}
-	wait := func(ticket gatehouse.Ticket) gatehouse.Decision {
-		return barrier.step(epoch(), gatehouse.Command{
-			Op: gatehouse.OpWait, Size: 3, Ticket: ticket, MaxWait: gatehouse.Forever,
-		})
+	wait := func(ticket Ticket) gatehouse.Decision {
+		return barrier.stepTurn(epoch(), &Turn{Ticket: ticket, Command: &gatehouse.Command{
+			Op: gatehouse.OpWait, Size: 3, MaxWait: gatehouse.Forever,
+		}})
 	}
 	wait(1)
 	wait(2)
-	even := func(ticket gatehouse.Ticket) bool { return ticket%2 == 0 }
+	even := func(ticket Ticket) bool { return ticket%2 == 0 }
 	if !ForgetWaiters(barrier.state, even) || ForgetWaiters(barrier.state, even) {
 		t.Error("Left = false, then true, want true, then false")
 	}
@@ -211,7 +211,7 @@ func TestLeft(t *testing.T) {
 		t.Error("Left at an open barrier = false, want true")
 	}
 	got := slices.Sorted(maps.Keys(barrier.state.(*Barrier).arrivals))
-	if want := []gatehouse.Ticket{1}; !slices.Equal(got, want) {
+	if want := []Ticket{1}; !slices.Equal(got, want) {
 		t.Errorf("not told yet: %v, want %v", got, want)
 	}
 	if ForgetWaiters(New(gatehouse.Semaphore), even) {
@@ -235,7 +235,7 @@ func TestManyHolds(t *testing.T) {
 	if !bytes.Equal(Encode(nil, read), Encode(nil, semaphore.state)) {
 		t.Error("what was put together has another form")
 	}
-	d := read.Step(epoch().Add(time.Hour), &gatehouse.Command{Op: gatehouse.OpStats})
+	d := read.Step(epoch().Add(time.Hour), &Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
 	if d.Limit-d.Remaining != 0 {
 		t.Errorf("an hour later %d are held, want none", d.Limit-d.Remaining)
 	}

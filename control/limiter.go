@@ -18,15 +18,15 @@ type limiterState[M any, P interface {
 }
 
 // Step implements [State].
-func (l *limiterState[M, P]) Step(now time.Time, cmd *gatehouse.Command) (d gatehouse.Decision) {
+func (l *limiterState[M, P]) Step(now time.Time, turn *Turn) (d gatehouse.Decision) {
 	d.At = now
-	l.applyCommand(P(&l.meter), cmd, &d)
+	l.applyCommand(P(&l.meter), turn, &d)
 	return d
 }
 
 // Undo implements [State].
-func (l *limiterState[M, P]) Undo(now time.Time, cmd *gatehouse.Command) {
-	l.undoGrant(P(&l.meter), now, cmd)
+func (l *limiterState[M, P]) Undo(now time.Time, turn *Turn) {
+	l.undoGrant(P(&l.meter), now, turn)
 }
 
 // Expiry implements [State].
@@ -78,7 +78,7 @@ func (l *limiterCore) followDeleted(before *limiterCore) {
 }
 
 // applyCommand applies one command.
-func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
+func (l *limiterCore) applyCommand(first limitMeter, turn *Turn, d *gatehouse.Decision) {
 	// Time passes first: reservations that are due become ordinary takes, and chunks that ended stop
 	// counting. Either may drop the extra, so it is tested twice.
 	if l.extra != nil {
@@ -87,18 +87,18 @@ func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *
 	if l.extra != nil {
 		l.dropEndedChunks(first, d.At.UnixNano())
 	}
-	switch cmd.Op {
+	switch turn.Op {
 	case gatehouse.OpAcquire:
-		l.acquireTokens(first, cmd, d)
+		l.acquireTokens(first, turn, d)
 		return
 	case gatehouse.OpReserve:
-		l.reserveTokens(first, cmd, d)
+		l.reserveTokens(first, turn, d)
 		return
 	case gatehouse.OpCharge:
-		l.chargeCost(first, cmd, d)
+		l.chargeCost(first, turn, d)
 		return
 	case gatehouse.OpPeek, gatehouse.OpDelay:
-		l.peekOrDelay(first, cmd, d)
+		l.peekOrDelay(first, turn, d)
 		return
 	}
 	// What follows asks about a limiter that is there; it does not make one.
@@ -106,64 +106,64 @@ func (l *limiterCore) applyCommand(first limitMeter, cmd *gatehouse.Command, d *
 		d.Outcome = gatehouse.Missing
 		return
 	}
-	switch cmd.Op {
+	switch turn.Op {
 	case gatehouse.OpCancel:
-		l.cancelReservation(first, cmd, d)
+		l.cancelReservation(first, turn, d)
 		return
 	case gatehouse.OpRefund:
-		l.refundTokens(first, d.At.UnixNano(), cmd.Cost)
+		l.refundTokens(first, d.At.UnixNano(), turn.Cost)
 	case gatehouse.OpReset:
 		l.resetTaken(first, d.At)
 	}
 	// The answer shows the limits as they are after the command.
 	l.fillGranted(first, d)
-	if cmd.Op == gatehouse.OpStats {
+	if turn.Op == gatehouse.OpStats {
 		d.Stats = l.limiterStats(first, d)
 	}
 }
 
 // acquireTokens takes what the command wants now, or says when it might.
-func (l *limiterCore) acquireTokens(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if !l.applyLimits(first, cmd, d) {
+func (l *limiterCore) acquireTokens(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	if !l.applyLimits(first, turn, d) {
 		return
 	}
 	// The tokens are spent already, so the limit is not asked.
-	if cmd.Forced {
-		l.forceTake(first, cmd, d)
+	if turn.Forced {
+		l.forceTake(first, turn, d)
 		return
 	}
-	if !l.checkAvailable(first, cmd, d) {
+	if !l.checkAvailable(first, turn, d) {
 		// A conflict is not counted as a timeout: no wait would have helped.
 		if d.Outcome == gatehouse.Refused {
-			l.countRefused(cmd)
+			l.countRefused(turn)
 		}
 		// How long the chunk may be used follows from the reset time in the decision just filled in.
-		if cmd.Chunk != nil {
-			d.Value = l.leftInChunk(cmd.Chunk)
+		if turn.Chunk != nil {
+			d.Value = l.leftInChunk(turn.Chunk)
 		}
 		return
 	}
 	// A chunk is not a request of a client. Its holder reports later how many it let through.
-	if cmd.Chunk == nil {
-		l.countPassed(d.At, cmd)
+	if turn.Chunk == nil {
+		l.countPassed(d.At, turn)
 	}
 	at := d.At.UnixNano()
 	for _, m := range l.activeMeters(first) {
-		m.takeTokens(at, at, cmd.Cost)
+		m.takeTokens(at, at, turn.Cost)
 	}
 	l.fillGranted(first, d)
-	if cmd.Chunk != nil {
-		l.lendChunk(cmd, d)
+	if turn.Chunk != nil {
+		l.lendChunk(turn, d)
 	}
 }
 
 // forceTake counts what was let through elsewhere.
-func (l *limiterCore) forceTake(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if at := d.At.UnixNano(); cmd.Cost > 0 {
-		// A zero Amount comes from senders that speak for a single request.
-		l.passed += max(1, cmd.Amount)
+func (l *limiterCore) forceTake(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	if at := d.At.UnixNano(); turn.Cost > 0 {
+		// A zero comes from senders that speak for a single request.
+		l.passed += max(1, turn.Requests)
 		for _, m := range l.activeMeters(first) {
-			m.takeTokens(at, at, cmd.Cost)
+			m.takeTokens(at, at, turn.Cost)
 		}
 		// What starts now may be before reservations, which the projection must count after it.
 		l.rebuildProjection(first, at)
@@ -172,21 +172,22 @@ func (l *limiterCore) forceTake(first limitMeter, cmd *gatehouse.Command, d *gat
 }
 
 // applyLimits puts the command's limits in force, at its first look. It reports false when it cannot.
-func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) (ok bool) {
+func (l *limiterCore) applyLimits(first limitMeter, turn *Turn, d *gatehouse.Decision) (ok bool) {
 	// A waiting command puts its limits in force once. Otherwise two that wait with different limits would
 	// change them back and forth with every look.
-	if cmd.Again && l.created != 0 {
+	if turn.Again && l.created != 0 {
 		return true
 	}
-	if !cmd.HasLimit() {
+	cmd := turn.Command
+	if !turn.HasLimit() {
 		if l.created != 0 {
 			return true
 		}
 		// A new name gets the default limit. A cost above it would wait forever, so the sender is told what
 		// is missing.
-		if cmd.Cost > gatehouse.DefaultSize && !cmd.Forced {
+		if turn.Cost > gatehouse.DefaultSize && !turn.Forced {
 			*d = failedWith(d.At, gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
-				"its size of %d: want a limit in the request", cmd.Cost, gatehouse.DefaultSize))
+				"its size of %d: want a limit in the request", turn.Cost, gatehouse.DefaultSize))
 			return false
 		}
 		cmd = withDefaultLimit(cmd)
@@ -211,34 +212,34 @@ func (l *limiterCore) applyLimits(first limitMeter, cmd *gatehouse.Command, d *g
 }
 
 // checkAvailable reports whether what the command wants can be taken now. If not, d says why and when.
-func (l *limiterCore) checkAvailable(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
+func (l *limiterCore) checkAvailable(first limitMeter, turn *Turn, d *gatehouse.Decision) bool {
 	at := d.At.UnixNano()
 	// With commands in front nothing may be taken, even if there is room: they come first.
-	if cmd.Ahead == 0 && l.earliestFit(first, at, cmd.Cost) <= at {
+	if turn.Ahead == 0 && l.earliestFit(first, at, turn.Cost) <= at {
 		return true
 	}
-	l.fillRefused(first, cmd, d)
+	l.fillRefused(first, turn, d)
 	return false
 }
 
 // peekOrDelay answers a peek or a delay.
-func (l *limiterCore) peekOrDelay(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if l.created == 0 && !cmd.HasLimit() {
+func (l *limiterCore) peekOrDelay(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	if l.created == 0 && !turn.HasLimit() {
 		d.Outcome = gatehouse.Missing
 		return
 	}
-	if cmd.HasLimit() {
+	if turn.HasLimit() {
 		// A question under another limit is tried on a copy, so that it changes nothing.
 		l, first = l.copyForTrial(), borrowMeter(first)
-		if !l.applyLimits(first, cmd, d) {
+		if !l.applyLimits(first, turn, d) {
 			return
 		}
 	}
-	if l.checkAvailable(first, cmd, d) {
+	if l.checkAvailable(first, turn, d) {
 		l.fillGranted(first, d)
 		return
 	}
-	if cmd.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
+	if turn.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
 		// A delay is an answer, not a refusal. Only what can never be taken stays refused.
 		d.Outcome, d.Delay, d.RetryAfter = gatehouse.Granted, d.RetryAfter, 0
 	}

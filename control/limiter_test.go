@@ -31,9 +31,7 @@ func checkRetryAfter(t *rapid.T, v variety) {
 		now = now.Add(later(t, cmd.Interval))
 		cmd.Cost = rapid.Int64Range(1, most).Draw(t, "cost")
 		if rapid.IntRange(0, 4).Draw(t, "forced") == 0 {
-			forced := cmd
-			forced.Forced = true
-			s.step(now, forced)
+			s.stepTurn(now, &Turn{Command: &cmd, Forced: true})
 		}
 		d := s.step(now, cmd)
 		left := d.Remaining
@@ -137,9 +135,7 @@ func checkUndo(t *rapid.T, v variety) {
 	if d.Reservation != 0 && !now.Before(d.At.Add(d.Delay)) {
 		return // a place whose time has come is not taken back any more
 	}
-	undo := cmd
-	undo.Op, undo.Granted = gatehouse.OpUndo, &d
-	s.step(now, undo)
+	s.undo(now, cmd, &d)
 	after := s.with(now, gatehouse.OpStats, 0)
 	if before.Stats[0] != after.Stats[0] {
 		t.Fatalf("stats say %v after an undo, want %v", after.Stats[0], before.Stats[0])
@@ -221,8 +217,9 @@ func TestBehindOthers(t *testing.T) {
 		front := cmd
 		front.Cost = 4
 		want := s.step(epoch(), front).RetryAfter
-		cmd.Cost, cmd.Ahead = 1, 1 // all that is known about those in front: they want one at least
-		d := s.step(epoch(), cmd)
+		cmd.Cost = 1
+		// All that is known about those in front: they want one at least.
+		d := s.stepTurn(epoch(), &Turn{Command: &cmd, Ahead: 1})
 		if d.Outcome != gatehouse.Refused || d.RetryAfter != want || d.Remaining != 3 {
 			t.Errorf("%s: acquire 1 behind others = %s, retry %s, want refused, retry %s",
 				v, d.Outcome, d.RetryAfter, want)

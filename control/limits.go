@@ -346,8 +346,8 @@ func (l *limiterCore) fillGranted(first limitMeter, d *gatehouse.Decision) {
 
 // fillRefused fills in when what the command wants might be taken, and which limits refuse it: in the first
 // place the one that does for longest. While a place lies ahead all of them do until then.
-func (l *limiterCore) fillRefused(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	at, n := d.At.UnixNano(), addSaturating(cmd.Ahead, cmd.Cost)
+func (l *limiterCore) fillRefused(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	at, n := d.At.UnixNano(), addSaturating(turn.Ahead, turn.Cost)
 	from := l.earliestStart(at)
 	d.Outcome, d.Windows = gatehouse.Refused, l.decisionWindows()
 	latest, soonest := int64(0), int64(noTime)
@@ -355,8 +355,8 @@ func (l *limiterCore) fillRefused(first limitMeter, cmd *gatehouse.Command, d *g
 		r := l.readMeter(m, at)
 		// No wait helps a cost above the limit. A limit of 0 is different: it stops for now, and may be
 		// raised.
-		if r.limit > 0 && cmd.Cost > r.limit {
-			*d = failedWith(d.At, gatehouse.Conflict, costTooHigh(cmd))
+		if r.limit > 0 && turn.Cost > r.limit {
+			*d = failedWith(d.At, gatehouse.Conflict, costTooHigh(turn.Command))
 			return
 		}
 		// It must find room for those in front as well, as they go first.

@@ -116,9 +116,7 @@ func checkSeveralUndo(t *rapid.T, v variety) {
 	if granted.Outcome != gatehouse.Granted {
 		return
 	}
-	undo := cmd
-	undo.Op, undo.Granted = gatehouse.OpUndo, &granted
-	s.step(now, undo)
+	s.undo(now, cmd, &granted)
 	after := s.with(now, gatehouse.OpPeek, 0)
 	for i, w := range before.Windows {
 		if w != after.Windows[i] {

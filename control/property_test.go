@@ -19,9 +19,20 @@ type subject struct {
 
 // step applies one command and returns its decision.
 func (s *subject) step(now time.Time, cmd gatehouse.Command) gatehouse.Decision {
-	queue := []Turn{{Command: &cmd}}
+	return s.stepTurn(now, &Turn{Command: &cmd})
+}
+
+// stepTurn is step with what a gate and a store add.
+func (s *subject) stepTurn(now time.Time, turn *Turn) gatehouse.Decision {
+	queue := []Turn{*turn}
 	s.state = Serve(now, s.kind, s.state, queue)
 	return queue[0].Decision
+}
+
+// undo takes back what a command was granted.
+func (s *subject) undo(now time.Time, cmd gatehouse.Command, granted *gatehouse.Decision) {
+	undo := UndoOf(&Turn{Command: &cmd}, granted)
+	s.stepTurn(now, &undo)
 }
 
 // A taking is tokens that a bucket gave at an instant.

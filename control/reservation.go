@@ -36,8 +36,8 @@ const maxReservations = 1000
 
 // reserveTokens makes a reservation at the earliest instant. Reservations are made in order: none is before
 // an earlier one, and while one lies ahead nothing is taken before it.
-func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	if !l.applyLimits(first, cmd, d) {
+func (l *limiterCore) reserveTokens(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	if !l.applyLimits(first, turn, d) {
 		return
 	}
 	at := d.At.UnixNano()
@@ -45,21 +45,21 @@ func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d 
 	var number uint64
 	// The same holder asks again, perhaps because the first answer was lost. It gets the same reservation,
 	// and each answer has to be undone separately.
-	if i := l.findByHolder(cmd.Holder); i >= 0 {
+	if i := l.findByHolder(turn.Holder); i >= 0 {
 		r := &l.extra.reservations[i]
 		r.answers = addAnswer(r.answers)
 		start, number = r.at, r.number
 	} else {
-		if !l.checkAvailable(first, cmd, d) {
+		if !l.checkAvailable(first, turn, d) {
 			// There is no room now, or others come first: take the earliest later instant.
-			start = l.reservationStart(first, at, cmd.Cost)
+			start = l.reservationStart(first, at, turn.Cost)
 		}
-		if !l.mayReserve(start, cmd, d) {
+		if !l.mayReserve(start, turn, d) {
 			return
 		}
-		l.countPassed(d.At, cmd)
-		r := reservation{at: start, n: cmd.Cost, holder: cmd.Holder, answers: 1}
-		number = l.addReservation(first, at, r, cmd)
+		l.countPassed(d.At, turn)
+		r := reservation{at: start, n: turn.Cost, holder: turn.Holder, answers: 1}
+		number = l.addReservation(first, at, r, turn)
 	}
 	// checkAvailable has filled d as a refusal, of which nothing must be left.
 	*d = gatehouse.Decision{At: d.At, Reservation: number}
@@ -69,19 +69,19 @@ func (l *limiterCore) reserveTokens(first limitMeter, cmd *gatehouse.Command, d 
 
 // mayReserve reports whether a reservation may be made. d is the refusal of checkAvailable; a conflict is
 // for what never fits.
-func (l *limiterCore) mayReserve(start int64, cmd *gatehouse.Command, d *gatehouse.Decision) bool {
+func (l *limiterCore) mayReserve(start int64, turn *Turn, d *gatehouse.Decision) bool {
 	switch {
 	case d.Outcome != gatehouse.Refused:
 		return false
-	case cmd.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
+	case turn.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
 		// A reserve cannot wait in line, and a time beyond 100 years cannot be answered.
 		l.timedOut++
 		return false
-	case cmd.MaxDelay > 0 && start-d.At.UnixNano() > int64(cmd.MaxDelay):
+	case turn.MaxDelay > 0 && start-d.At.UnixNano() > int64(turn.MaxDelay):
 		l.timedOut++
 		// The caller learns the delay it would have got, and when it will be short enough.
 		d.Delay = time.Duration(start - d.At.UnixNano())
-		d.RetryAfter = d.Delay - cmd.MaxDelay
+		d.RetryAfter = d.Delay - turn.MaxDelay
 		return false
 	case l.extra != nil && len(l.extra.reservations) >= maxReservations:
 		*d = failedWith(d.At, gatehouse.Exhausted,
@@ -111,7 +111,7 @@ func ceilMillis(d int64) int64 {
 
 // addReservation takes a reservation, and returns the number that it gets if it is kept in the list.
 func (l *limiterCore) addReservation(
-	first limitMeter, now int64, r reservation, cmd *gatehouse.Command,
+	first limitMeter, now int64, r reservation, turn *Turn,
 ) (number uint64) {
 	scheduled := l.allScheduling(first)
 	if scheduled || r.at <= now {
@@ -124,8 +124,8 @@ func (l *limiterCore) addReservation(
 	if r.at <= now || scheduled && r.holder == "" {
 		return 0
 	}
-	l.ensureLimitsNoted(first, cmd)
-	r.number = l.nextReservationNumber(now, cmd)
+	l.ensureLimitsNoted(first, turn.Command)
+	r.number = l.nextReservationNumber(now, turn)
 	// The list stays in order, since no reservation is before the last one.
 	l.extra.reservations = append(l.extra.reservations, r)
 	l.extra.holderBytes += r.holderWeight()
@@ -144,9 +144,9 @@ func (l *limiterCore) addReservation(
 
 // nextReservationNumber is the number of a new reservation. It is made of the time as fencing tokens are,
 // so that it differs from those before a delete as well.
-func (l *limiterCore) nextReservationNumber(now int64, cmd *gatehouse.Command) uint64 {
+func (l *limiterCore) nextReservationNumber(now int64, turn *Turn) uint64 {
 	// It is never below the time, even if MinFence is: dropUnusedExtra counts on that.
-	least := max(cmd.MinFence, uint64(now)) // the present is after 1970
+	least := max(turn.MinFence, uint64(now)) // the present is after 1970
 	l.extra.lastNumber = max(l.extra.lastNumber+1, least)
 	return l.extra.lastNumber
 }
@@ -266,8 +266,8 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 }
 
 // cancelReservation gives back a reservation that lies ahead. Those behind it stay where they are.
-func (l *limiterCore) cancelReservation(first limitMeter, cmd *gatehouse.Command, d *gatehouse.Decision) {
-	i := l.findByHolder(cmd.Holder)
+func (l *limiterCore) cancelReservation(first limitMeter, turn *Turn, d *gatehouse.Decision) {
+	i := l.findByHolder(turn.Holder)
 	if i < 0 {
 		*d = failedWith(d.At, gatehouse.Conflict, "has no reservation of this key that lies ahead")
 		return

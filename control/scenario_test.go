@@ -30,7 +30,7 @@ type scenario struct {
 	origin  time.Time
 	state   State
 	now     time.Time
-	tickets gatehouse.Ticket
+	tickets Ticket
 	waiters []*actor
 	granted map[string]*actor
 }
@@ -173,10 +173,11 @@ func (s *scenario) undo(words []string) (got []event, fault string) {
 	} else if a == nil {
 		return nil, words[1] + " was granted nothing"
 	}
-	undo := &actor{cmd: a.cmd}
-	undo.cmd.Op, undo.cmd.Granted = gatehouse.OpUndo, nil
+	undo := &actor{cmd: a.cmd, turn: a.turn}
+	undo.cmd.Op, undo.turn.Granted = gatehouse.OpUndo, nil
 	if words[0] == "undo" {
-		undo.cmd.Granted = &a.turn.Decision
+		granted := a.turn.Decision
+		undo.turn.Granted = &granted
 	}
 	return s.serve(undo), ""
 }
@@ -188,15 +189,16 @@ func (s *scenario) serve(newcomer *actor) (got []event) {
 		if w.cmd.MaxWait > 0 && !s.now.Before(w.arrived.Add(w.cmd.MaxWait)) {
 			w.cmd.MaxWait = 0
 		}
-		queue = append(queue, Turn{Command: &w.cmd})
+		queue = append(queue, w.turn)
 	}
 	actors := slices.Clone(s.waiters)
 	if newcomer != nil {
 		s.tickets++
-		if newcomer.cmd.Ticket == 0 {
-			newcomer.cmd.Ticket = s.tickets
+		newcomer.turn.Command = &newcomer.cmd
+		if newcomer.turn.Ticket == 0 {
+			newcomer.turn.Ticket = s.tickets
 		}
-		queue = append(queue, Turn{Command: &newcomer.cmd})
+		queue = append(queue, newcomer.turn)
 		actors = append(actors, newcomer)
 	}
 	s.state = Serve(s.now, s.kind, s.state, queue)
@@ -205,9 +207,9 @@ func (s *scenario) serve(newcomer *actor) (got []event) {
 		a.turn = queue[i]
 		e := newEvent(a, s.origin)
 		if a.turn.keepsWaiting() {
-			a.cmd.Again = true
-			if a.cmd.Since.IsZero() {
-				a.cmd.Since = s.now
+			a.turn.Again = true
+			if a.turn.Since.IsZero() {
+				a.turn.Since = s.now
 			}
 			s.waiters = append(s.waiters, a)
 			e.outcome = "waits"
@@ -272,17 +274,17 @@ func (a *actor) set(field, value string) (err error) {
 			err = fmt.Errorf("%s is out of range", value)
 		}
 	case field == "forced":
-		a.cmd.Forced, err = strconv.ParseBool(value)
+		a.turn.Forced, err = strconv.ParseBool(value)
 	case field == "extend":
 		a.cmd.Extend, err = strconv.ParseBool(value)
 	case field == "inforce":
 		a.cmd.Size = gatehouse.InForce
 	case field == "leased":
-		a.cmd.Leased, err = strconv.ParseBool(value)
+		a.turn.Leased, err = strconv.ParseBool(value)
 	case field == "maxholders":
-		a.cmd.MaxHolders, err = strconv.Atoi(value)
+		a.turn.MaxHolders, err = strconv.Atoi(value)
 	case field == "minfence":
-		a.cmd.MinFence, err = strconv.ParseUint(value, 10, 62)
+		a.turn.MinFence, err = strconv.ParseUint(value, 10, 62)
 	case field == "fence":
 		a.cmd.Fence, err = strconv.ParseUint(value, 10, 64)
 	case field == "key":

@@ -47,18 +47,18 @@ type hold struct {
 }
 
 // Step implements [State].
-func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (s *Semaphore) Step(now time.Time, turn *Turn) gatehouse.Decision {
 	s.noteFirstUse(now)
 	s.lastUsed = now.UnixNano()
 	// Holds that have ended go before the command is looked at, so that their slots are free for it.
 	s.expireHolds(now.UnixNano())
-	switch cmd.Op {
+	switch turn.Op {
 	case gatehouse.OpAcquire:
-		return s.acquireHold(now, cmd)
+		return s.acquireHold(now, turn)
 	case gatehouse.OpRelease:
-		return s.releaseHold(now, cmd)
+		return s.releaseHold(now, turn)
 	case gatehouse.OpRenew:
-		return s.renewHold(now, cmd)
+		return s.renewHold(now, turn)
 	default:
 		d := s.semaphoreDecision(now, gatehouse.Granted)
 		d.Stats = s.commandStats("acquired",
@@ -73,50 +73,50 @@ func (s *Semaphore) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decisi
 	}
 }
 
-func (s *Semaphore) acquireHold(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if why := s.applySize(cmd); why != "" {
+func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
+	if why := s.applySize(turn); why != "" {
 		return failedWith(now, gatehouse.Invalid, why)
 	}
 	// The same holder asks again, often because an answer was lost. It gets the hold it has, so that a
 	// repeated acquire takes no second slot.
-	if h := s.holds[cmd.Holder]; h != nil {
+	if h := s.holds[turn.Holder]; h != nil {
 		h.grants = addAnswer(h.grants)
-		s.noteChanged(cmd.Holder)
+		s.noteChanged(turn.Holder)
 		s.reacquired++
-		if cmd.Extend {
-			s.extendHold(now, cmd, s.holdLength(cmd))
+		if turn.Extend {
+			s.extendHold(now, turn, s.holdLength(turn.Command))
 		}
 		return s.holdDecision(now, h)
 	}
 	switch {
-	case s.size > 0 && cmd.Cost > s.size && cmd.Size == gatehouse.InForce:
+	case s.size > 0 && turn.Cost > s.size && turn.Size == gatehouse.InForce:
 		return failedWith(now, gatehouse.Conflict, "has a size below the cost of this request")
-	case s.size > 0 && cmd.Cost > s.size:
+	case s.size > 0 && turn.Cost > s.size:
 		return failedWith(now, gatehouse.Conflict, "was resized below the cost of this request")
-	case cmd.Ahead > 0 || s.heldCost+cmd.Cost > s.size:
+	case turn.Ahead > 0 || s.heldCost+turn.Cost > s.size:
 		// With commands in front a free slot is theirs, even if this cost would fit.
-		s.countRefused(cmd)
+		s.countRefused(turn)
 		d := s.semaphoreDecision(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
 		return d
-	case len(s.holds) >= holderLimit(cmd):
+	case len(s.holds) >= holderLimit(turn):
 		return failedWith(now, gatehouse.Exhausted, "has as many holders as one name may have")
 	}
-	s.countPassed(now, cmd)
-	return s.holdDecision(now, s.createHold(now, cmd))
+	s.countPassed(now, turn)
+	return s.holdDecision(now, s.createHold(now, turn))
 }
 
 // applySize puts the size of an acquire in force at its first look. It returns why it cannot.
-func (s *Semaphore) applySize(cmd *gatehouse.Command) (why string) {
+func (s *Semaphore) applySize(turn *Turn) (why string) {
 	switch {
 	case s.lock:
 		s.size = 1
-	case s.sized && (cmd.Again || cmd.Size == gatehouse.InForce):
-	case cmd.Size != gatehouse.InForce:
-		s.size, s.sized = cmd.Size, true
-	case cmd.Cost > gatehouse.DefaultSize:
+	case s.sized && (turn.Again || turn.Size == gatehouse.InForce):
+	case turn.Size != gatehouse.InForce:
+		s.size, s.sized = turn.Size, true
+	case turn.Cost > gatehouse.DefaultSize:
 		return fmt.Sprintf("is new, and a cost of %d can never fit its size of %d: "+
-			"want a size in the request", cmd.Cost, gatehouse.DefaultSize)
+			"want a size in the request", turn.Cost, gatehouse.DefaultSize)
 	default:
 		s.size, s.sized = gatehouse.DefaultSize, true
 	}
@@ -135,27 +135,27 @@ func (s *Semaphore) holdLength(cmd *gatehouse.Command) time.Duration {
 }
 
 // holderLimit is how many holds there may be.
-func holderLimit(cmd *gatehouse.Command) int {
-	if cmd.MaxHolders > 0 {
-		return cmd.MaxHolders
+func holderLimit(turn *Turn) int {
+	if turn.MaxHolders > 0 {
+		return turn.MaxHolders
 	}
 	return maxHolders
 }
 
 // createHold makes the hold of a new holder.
-func (s *Semaphore) createHold(now time.Time, cmd *gatehouse.Command) *hold {
-	least := cmd.MinFence
+func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
+	least := turn.MinFence
 	if least == 0 {
 		// Made of the time, tokens keep rising even after a delete, when the last one is forgotten.
 		least = uint64(now.UnixMicro()) // the present is after 1970
 	}
 	s.fence = max(s.fence+1, least)
-	h := &hold{cost: cmd.Cost, fence: s.fence, grants: 1}
+	h := &hold{cost: turn.Cost, fence: s.fence, grants: 1}
 	// This must come before the hold is stored, as AsAcquired would read its zero length.
-	length := s.holdLength(cmd)
-	s.storeHold(cmd.Holder, h)
+	length := s.holdLength(turn.Command)
+	s.storeHold(turn.Holder, h)
 	s.maxHeld = max(s.maxHeld, s.heldCost)
-	s.extendHold(now, cmd, length)
+	s.extendHold(now, turn, length)
 	return h
 }
 
@@ -171,28 +171,28 @@ func (s *Semaphore) storeHold(holder string, h *hold) {
 }
 
 // extendHold moves the end of a hold to expires from now. The end of a leased one is the store's to know.
-func (s *Semaphore) extendHold(now time.Time, cmd *gatehouse.Command, expires time.Duration) {
-	h := s.holds[cmd.Holder]
+func (s *Semaphore) extendHold(now time.Time, turn *Turn, expires time.Duration) {
+	h := s.holds[turn.Holder]
 	// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
 	h.expires, h.until, h.since = expires, 0, 0
 	switch {
 	case expires == 0:
-	case cmd.Leased:
+	case turn.Leased:
 		h.since = now.UnixNano()
 	default:
 		h.until = now.UnixNano() + int64(expires)
 		// The former end of the hold stays in the heap, is stale now, and is skipped when it comes up.
-		s.ends.Push(holdEnd{at: h.until, holder: cmd.Holder, fence: h.fence})
+		s.ends.Push(holdEnd{at: h.until, holder: turn.Holder, fence: h.fence})
 		s.ends.pruneStale(s.holds)
 	}
-	s.noteChanged(cmd.Holder)
+	s.noteChanged(turn.Holder)
 }
 
-func (s *Semaphore) releaseHold(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	if _, why := s.findHold(cmd); why != "" {
+func (s *Semaphore) releaseHold(now time.Time, turn *Turn) gatehouse.Decision {
+	if _, why := s.findHold(turn.Command); why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
 	}
-	s.dropHold(cmd.Holder)
+	s.dropHold(turn.Holder)
 	s.released++
 	return s.semaphoreDecision(now, gatehouse.Granted)
 }
@@ -211,13 +211,13 @@ func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 	return h, ""
 }
 
-func (s *Semaphore) renewHold(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
-	h, why := s.findHold(cmd)
+func (s *Semaphore) renewHold(now time.Time, turn *Turn) gatehouse.Decision {
+	h, why := s.findHold(turn.Command)
 	if why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
 	}
 	h.confirmed = true
-	s.extendHold(now, cmd, s.holdLength(cmd))
+	s.extendHold(now, turn, s.holdLength(turn.Command))
 	return s.holdDecision(now, h)
 }
 
@@ -276,23 +276,23 @@ func (s *Semaphore) semaphoreDecision(now time.Time, outcome gatehouse.Outcome) 
 // Undo implements [State]. A hold that several requests were answered with goes when all of them
 // have been undone. One that was renewed since does not go at all: its holder was answered, and
 // relies on it, whatever became of the answer to the acquire.
-func (s *Semaphore) Undo(_ time.Time, cmd *gatehouse.Command) {
-	h := s.holds[cmd.Holder]
-	if h == nil || cmd.Granted == nil || cmd.Granted.Fence != h.fence || h.grants == maxAnswers {
+func (s *Semaphore) Undo(_ time.Time, turn *Turn) {
+	h := s.holds[turn.Holder]
+	if h == nil || turn.Granted == nil || turn.Granted.Fence != h.fence || h.grants == maxAnswers {
 		return
 	}
 	// Other requests were answered with this hold too; only one of these answers is taken back.
 	if h.grants > 1 {
 		h.grants--
-		s.noteChanged(cmd.Holder)
+		s.noteChanged(turn.Holder)
 		s.reacquired--
 		return
 	}
 	if h.confirmed {
 		return
 	}
-	s.dropHold(cmd.Holder)
-	s.uncountPassed(cmd)
+	s.dropHold(turn.Holder)
+	s.uncountPassed(turn)
 }
 
 // Expiry implements [State]. Without holds a semaphore is like a new one.

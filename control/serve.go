@@ -6,21 +6,6 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A Turn is a command in a queue, and its decision once the queue was served.
-type Turn struct {
-	Command  *gatehouse.Command
-	Decision gatehouse.Decision
-
-	// Err is set by a store that could not serve this turn, though it served others of the queue. Then
-	// there is no decision, and the command did nothing.
-	Err error
-}
-
-// keepsWaiting reports whether the command was refused but goes on waiting.
-func (t *Turn) keepsWaiting() bool {
-	return t.Decision.Outcome == gatehouse.Refused && t.Command.Op.Waits() && t.Command.MaxWait != 0
-}
-
 // Serve applies a queue of commands, in order of arrival, to one controller at one instant, as one
 // change, and writes every decision into its turn. s is nil when there is no such controller yet;
 // what Serve returns is nil when there is none any more.
@@ -52,21 +37,21 @@ func (v *queueServer) serveQueue(s State, queue []Turn) State {
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {
 		turn := &queue[i]
-		if turn.Command.Op == gatehouse.OpDelete && changed {
+		if turn.Op == gatehouse.OpDelete && changed {
 			v.recheckWaiting(s, queue[:i]) // what came before the delete counts
 		}
 		// Every command sees in ahead what those refused before it want, and so cannot overtake them.
 		s = v.serveTurn(turn, s, ahead)
 		switch {
-		case turn.Command.Op == gatehouse.OpDelete:
+		case turn.Op == gatehouse.OpDelete:
 			answerDeleted(v.now, queue[:i])
 			// Nobody waits any more, and what follows starts with a new controller.
 			standing, ahead, changed = 0, 0, false
 		case turn.keepsWaiting():
 			// Its parameters may have changed things for those in front.
-			changed = changed || standing > 0 && !turn.Command.Again
+			changed = changed || standing > 0 && !turn.Again
 			standing++
-			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize) // it never overflows
+			ahead = min(ahead+turn.Cost, gatehouse.MaxSize) // it never overflows
 		default:
 			changed = changed || standing > 0
 		}
@@ -79,21 +64,21 @@ func (v *queueServer) serveQueue(s State, queue []Turn) State {
 
 // serveTurn applies a turn's command, which sees ahead more that it must not overtake.
 func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) State {
-	now, cmd := v.now, t.Command
-	switch cmd.Op {
+	now := v.now
+	switch t.Op {
 	case gatehouse.OpDelete, gatehouse.OpStats:
 		// Statistics and a delete do not make a controller, as other commands do.
 		if Absent(s) {
 			t.Decision = failedWith(now, gatehouse.Missing, "")
 			return s
 		}
-		if cmd.Op == gatehouse.OpDelete {
+		if t.Op == gatehouse.OpDelete {
 			t.Decision, v.deleted = grantedAt(now), s
 			return stateAfterDelete(now, v.kind, s)
 		}
 	case gatehouse.OpUndo:
 		if s != nil {
-			s.Undo(now, cmd)
+			s.Undo(now, t)
 		}
 		t.Decision = grantedAt(now)
 		return s
@@ -103,23 +88,23 @@ func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) State {
 		s = New(v.kind)
 	}
 	v.followDeleted(s)
-	if ahead > 0 && cmd.Op.Yields() {
-		// The command itself is the caller's and stays as it is.
-		behind := *cmd
-		behind.Ahead += ahead
-		cmd = &behind
+	if !t.Op.Yields() {
+		ahead = 0
 	}
-	v.stepTurn(t, s, cmd)
+	v.stepTurn(t, s, ahead)
 	return s
 }
 
-// stepTurn applies a turn's command, or one like it, if there is room for what it keeps.
-func (v *queueServer) stepTurn(t *Turn, s State, cmd *gatehouse.Command) {
-	if err := v.checkRoom(s, cmd); err != nil {
+// stepTurn applies a turn's command, which sees ahead more, if there is room for what it keeps.
+func (v *queueServer) stepTurn(t *Turn, s State, ahead int64) {
+	if err := v.checkRoom(s, t); err != nil {
 		t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err
 		return
 	}
-	t.Decision = s.Step(v.now, cmd)
+	// More is ahead for this look only: a store may serve the same turns again after a conflict.
+	t.Ahead += ahead
+	t.Decision = s.Step(v.now, t)
+	t.Ahead -= ahead
 }
 
 // followDeleted tells a new state what it must not repeat of one that was deleted at the same instant, as
@@ -157,14 +142,14 @@ func (v *queueServer) recheckOnce(s State, queue []Turn) (changed bool) {
 		if !turn.keepsWaiting() {
 			continue
 		}
-		// A copy, as Again and Ahead hold for this look only.
-		cmd := *turn.Command
-		cmd.Again = true
-		cmd.Ahead += ahead
-		v.stepTurn(turn, s, &cmd)
+		// The parameters were applied at the first look, which may have been in this queue.
+		again := turn.Again
+		turn.Again = true
+		v.stepTurn(turn, s, ahead)
+		turn.Again = again
 		if turn.keepsWaiting() {
 			// Those behind must not overtake this one either.
-			ahead = min(ahead+turn.Command.Cost, gatehouse.MaxSize)
+			ahead = min(ahead+turn.Cost, gatehouse.MaxSize)
 		} else {
 			// What it left behind may let one in front of it go, so that there is another round.
 			changed = true

@@ -9,30 +9,30 @@ import (
 
 // Who waited when an event was sent gets it, although a delete comes with the send.
 func TestServeDeleteBehindASend(t *testing.T) {
-	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever, Again: true}
+	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
 	late := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
 	send, del := gatehouse.Command{Op: gatehouse.OpSend}, gatehouse.Command{Op: gatehouse.OpDelete}
-	queue := []Turn{{Command: &wait}, {Command: &send}, {Command: &del}, {Command: &late}}
+	queue := []Turn{{Command: &wait, Again: true}, {Command: &send}, {Command: &del}, {Command: &late}}
 	Serve(epoch(), gatehouse.Event, nil, queue)
 	for i, want := range []gatehouse.Outcome{
 		gatehouse.Granted, gatehouse.Granted, gatehouse.Granted, gatehouse.Refused,
 	} {
 		if got := queue[i].Decision.Outcome; got != want {
-			t.Errorf("%s = %s, want %s", queue[i].Command.Op, got, want)
+			t.Errorf("%s = %s, want %s", queue[i].Op, got, want)
 		}
 	}
 }
 
 // Before a send, a delete tells those who wait that it came.
 func TestServeDeleteBeforeASend(t *testing.T) {
-	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever, Again: true}
+	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
 	send, del := gatehouse.Command{Op: gatehouse.OpSend}, gatehouse.Command{Op: gatehouse.OpDelete}
 	state := State(new(Event))
-	queue := []Turn{{Command: &wait}, {Command: &del}, {Command: &send}}
+	queue := []Turn{{Command: &wait, Again: true}, {Command: &del}, {Command: &send}}
 	Serve(epoch(), gatehouse.Event, state, queue)
 	for i, want := range []gatehouse.Outcome{gatehouse.Deleted, gatehouse.Granted, gatehouse.Granted} {
 		if got := queue[i].Decision.Outcome; got != want {
-			t.Errorf("%s = %s, want %s", queue[i].Command.Op, got, want)
+			t.Errorf("%s = %s, want %s", queue[i].Op, got, want)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 		if before, after := queue[0].Decision.Fence, queue[2].Decision.Fence; after <= before {
 			t.Errorf("%s: fencing token %d after a delete, want more than %d", kind, after, before)
 		}
-		s.step(epoch(), undoOf(hold, queue[0].Decision))
+		s.undo(epoch(), hold, &queue[0].Decision)
 		if len(s.state.(*Semaphore).holds) != 1 {
 			t.Errorf("%s: an undo of a hold before the delete ended the one after it", kind)
 		}
@@ -56,7 +56,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 			Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Interval: time.Second, Mode: v.mode,
 		}
 		s, queue := aroundDelete(v.kind, take)
-		s.step(epoch(), undoOf(take, queue[0].Decision))
+		s.undo(epoch(), take, &queue[0].Decision)
 		if d := s.with(epoch(), gatehouse.OpPeek, 1); d.Outcome != gatehouse.Refused {
 			t.Errorf("%s: an undo of what was taken before the delete gave back what was taken after it", v)
 		}
@@ -65,7 +65,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 		if before, after := queue[1].Decision.Reservation, queue[4].Decision.Reservation; after <= before {
 			t.Errorf("%s: place %d after a delete, want more than %d", v, after, before)
 		}
-		s.step(epoch(), undoOf(take, queue[1].Decision))
+		s.undo(epoch(), take, &queue[1].Decision)
 		if !hasPlace(s.state, queue[4].Decision.Reservation) {
 			t.Errorf("%s: an undo of a place before the delete gave back the one after it", v)
 		}
@@ -83,11 +83,6 @@ func aroundDelete(kind gatehouse.Kind, cmds ...gatehouse.Command) (subject, []Tu
 	}
 	queue = queue[:len(queue)-1]
 	return subject{kind: kind, state: Serve(epoch(), kind, nil, queue)}, queue
-}
-
-func undoOf(cmd gatehouse.Command, d gatehouse.Decision) gatehouse.Command {
-	cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
-	return cmd
 }
 
 // TestAnswersSaturate: a hold or a place that was answered more often than is counted can still be stored,
@@ -111,7 +106,7 @@ func TestAnswersSaturate(t *testing.T) {
 			d = c.s.step(epoch(), c.cmd)
 		}
 		for range 2 {
-			c.s.step(epoch(), undoOf(c.cmd, d))
+			c.s.undo(epoch(), c.cmd, &d)
 		}
 		read, err := Decode(c.s.kind, Encode(nil, c.s.state))
 		if err != nil {

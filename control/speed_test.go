@@ -24,7 +24,7 @@ func TestLimiterSizes(t *testing.T) {
 }
 
 // hot returns a limiter that is asked again and again, granting or refusing all the time.
-func hot(v variety, refusing bool) (State, gatehouse.Command) {
+func hot(v variety, refusing bool) (State, *Turn) {
 	cmd := gatehouse.Command{
 		Op: gatehouse.OpAcquire, Size: 1000, Burst: 999, Cost: 1, Interval: time.Millisecond, Mode: v.mode,
 	}
@@ -32,8 +32,9 @@ func hot(v variety, refusing bool) (State, gatehouse.Command) {
 		cmd.Size, cmd.Burst, cmd.Interval = 1, 0, time.Hour
 	}
 	s := New(v.kind)
-	s.Step(epoch(), &cmd)
-	return s, cmd
+	turn := &Turn{Command: &cmd}
+	s.Step(epoch(), turn)
+	return s, turn
 }
 
 // TestStepAllocates: a decision under one limit allocates nothing, granted or refused. Logs are made
@@ -41,11 +42,11 @@ func hot(v variety, refusing bool) (State, gatehouse.Command) {
 func TestStepAllocates(t *testing.T) {
 	for _, v := range varieties() {
 		for _, refusing := range []bool{false, true} {
-			s, cmd := hot(v, refusing)
+			s, turn := hot(v, refusing)
 			now := epoch()
 			n := testing.AllocsPerRun(5000, func() {
 				now = now.Add(2 * time.Microsecond)
-				s.Step(now, &cmd)
+				s.Step(now, turn)
 			})
 			if n > 0 {
 				t.Errorf("%s: %v allocations a step, refusing %t, want none", v, n, refusing)
@@ -59,12 +60,12 @@ func BenchmarkStep(b *testing.B) {
 	for _, v := range varieties() {
 		for name, refusing := range map[string]bool{"granted": false, "refused": true} {
 			b.Run(v.String()+"/"+name, func(b *testing.B) {
-				s, cmd := hot(v, refusing)
+				s, turn := hot(v, refusing)
 				now := epoch()
 				b.ReportAllocs()
 				for b.Loop() {
 					now = now.Add(2 * time.Microsecond)
-					s.Step(now, &cmd)
+					s.Step(now, turn)
 				}
 			})
 		}

@@ -11,12 +11,12 @@ import (
 // A place goes by its number alone. If that is not there, the place was cancelled, undone or reset, or its
 // time has come: then nothing is given back, as nobody can tell any more what of the meter was this place's.
 // What was taken at once goes by its instant, as long as the meters count what was taken in its generation.
-func (l *limiterCore) undoGrant(first limitMeter, now time.Time, cmd *gatehouse.Command) {
-	if cmd.Chunk != nil {
-		l.returnChunk(first, now.UnixNano(), cmd)
+func (l *limiterCore) undoGrant(first limitMeter, now time.Time, turn *Turn) {
+	if turn.Chunk != nil {
+		l.returnChunk(first, now.UnixNano(), turn)
 		return
 	}
-	granted := cmd.Granted
+	granted := turn.Granted
 	if granted == nil || l.created == 0 {
 		return // nothing was taken, or not from this one
 	}
@@ -38,14 +38,14 @@ func (l *limiterCore) undoGrant(first limitMeter, now time.Time, cmd *gatehouse.
 	if granted.At.UnixNano() < l.created || l.extra != nil && granted.Generation < l.extra.validFrom {
 		return // by another of this name, or it was reset since
 	}
-	l.uncountPassed(cmd)
+	l.uncountPassed(turn)
 	limits := l.ownLimits()
 	for i, m := range l.activeMeters(first) {
 		// A limit that came into force later never counted the grant, and one that began anew has forgotten
 		// it: neither gives anything back.
-		reset, ok := resetThen(limits, i, cmd, m.readMeter(at).interval)
+		reset, ok := resetThen(limits, i, turn, m.readMeter(at).interval)
 		if ok && l.stillCounts(i, granted.Generation) {
-			m.undoTake(at, start, granted.At.Add(reset).UnixNano(), cmd.Cost)
+			m.undoTake(at, start, granted.At.Add(reset).UnixNano(), turn.Cost)
 		}
 	}
 	l.countChunks(first, at)
@@ -55,16 +55,16 @@ func (l *limiterCore) undoGrant(first limitMeter, now time.Time, cmd *gatehouse.
 // resetThen is what the decision to take back said about the limit of this number, whose interval is
 // given. ok is false when that limit did not count it, because it is in force only since.
 func resetThen(
-	limits []gatehouse.Limit, i int, cmd *gatehouse.Command, interval int64,
+	limits []gatehouse.Limit, i int, turn *Turn, interval int64,
 ) (reset time.Duration, ok bool) {
-	granted := cmd.Granted
+	granted := turn.Granted
 	// There is one limit, now and then. The same interval means that it is the same window.
-	if len(limits) == 0 || len(granted.Windows) == 0 && !cmd.HasLimit() {
+	if len(limits) == 0 || len(granted.Windows) == 0 && !turn.HasLimit() {
 		return granted.ResetAfter, granted.Interval == time.Duration(interval)
 	}
 	// There was one limit then, and there are several now: the command says which of them it was.
 	if len(granted.Windows) == 0 {
-		limit := limitsOf(cmd)[0]
+		limit := limitsOf(turn.Command)[0]
 		return granted.ResetAfter, sameWindow(limit, limits[i])
 	}
 	// There were several limits then. The one with the same window is the one meant.

@@ -79,7 +79,7 @@ func (l *ledger) ahead(key string, now int64) *grantee {
 }
 
 // undo draws an answer to take back: one that was not yet, or one of a place that no other answer told of.
-func (l *ledger) undo(t *rapid.T) *gatehouse.Command {
+func (l *ledger) undo(t *rapid.T) *Turn {
 	if len(l.answered) == 0 {
 		return nil
 	}
@@ -91,9 +91,9 @@ func (l *ledger) undo(t *rapid.T) *gatehouse.Command {
 		a.to.answers--
 	}
 	a.done++
-	cmd, d := a.cmd, a.d
-	cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
-	return &cmd
+	d := a.d
+	undo := UndoOf(&Turn{Command: &a.cmd}, &d)
+	return &undo
 }
 
 // passes are what somebody goes by, in order of the starts; admitted is all that was let in.
@@ -222,7 +222,7 @@ func checkUndos(t *rapid.T, v variety) {
 			}
 		case what < 21:
 			if undo := l.undo(t); undo != nil {
-				s.step(now, *undo)
+				s.stepTurn(now, undo)
 			}
 		case what < 22:
 			if s.with(now, gatehouse.OpRefund, cmd.Cost).Outcome == gatehouse.Granted {
@@ -237,9 +237,8 @@ func checkUndos(t *rapid.T, v variety) {
 			}
 		case len(choices) > 1 && s.state != nil: // which takes one, so that the limits are in force
 			cmd = rapid.SampledFrom(choices).Draw(t, "limits")
-			cmd.Op, cmd.Cost, cmd.Forced = gatehouse.OpAcquire, 0, true
-			s.step(now, cmd)
-			cmd.Forced = false
+			cmd.Op, cmd.Cost = gatehouse.OpAcquire, 0
+			s.stepTurn(now, &Turn{Command: &cmd, Forced: true})
 			l.begin(false)
 		}
 		l.check(t, v, &cmd)

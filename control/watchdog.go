@@ -22,18 +22,18 @@ type Watchdog struct {
 }
 
 // Step implements [State].
-func (w *Watchdog) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (w *Watchdog) Step(now time.Time, turn *Turn) gatehouse.Decision {
 	w.noteFirstUse(now)
-	switch cmd.Op {
+	switch turn.Op {
 	case gatehouse.OpKick:
 		// Even a watchdog that has fired goes back to waiting with a kick.
 		w.kicks++
 		w.lastKick = now
-		w.deadline = now.Add(cmd.Expires)
-		w.keep = keepTime(cmd)
+		w.deadline = now.Add(turn.Expires)
+		w.keep = keepTime(turn.Command)
 		return grantedAt(now)
 	case gatehouse.OpWait:
-		return w.waitForSilence(now, cmd)
+		return w.waitForSilence(now, turn)
 	default:
 		d := grantedAt(now)
 		d.Stats = w.commandStats("waited",
@@ -44,22 +44,22 @@ func (w *Watchdog) Step(now time.Time, cmd *gatehouse.Command) gatehouse.Decisio
 	}
 }
 
-func (w *Watchdog) waitForSilence(now time.Time, cmd *gatehouse.Command) gatehouse.Decision {
+func (w *Watchdog) waitForSilence(now time.Time, turn *Turn) gatehouse.Decision {
 	// It is new, or was kept long enough. A command that was waiting before the watchdog expired still sees
 	// that it fired, whenever the store looks at it again.
-	if w.deadline.IsZero() || !arrivalTime(now, cmd).Before(w.Expiry()) {
-		w.deadline, w.keep = now.Add(unkicked), keepTime(cmd)
+	if w.deadline.IsZero() || !arrivalTime(now, turn).Before(w.Expiry()) {
+		w.deadline, w.keep = now.Add(unkicked), keepTime(turn.Command)
 	}
 	if w.deadline.After(now) {
-		w.countRefused(cmd)
+		w.countRefused(turn)
 		return refusedFor(now, w.deadline.Sub(now))
 	}
-	w.countPassed(now, cmd)
+	w.countPassed(now, turn)
 	return grantedAt(now)
 }
 
 // Undo implements [State]. There is nothing to give back.
-func (w *Watchdog) Undo(time.Time, *gatehouse.Command) {}
+func (w *Watchdog) Undo(time.Time, *Turn) {}
 
 // Expiry implements [State]. A watchdog that fired is kept for those who come late.
 func (w *Watchdog) Expiry() time.Time { return w.deadline.Add(w.keep) }

@@ -174,28 +174,28 @@ func (r Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) S
 }
 
 // checkRoom returns an error when there may be no room for what a command would keep.
-func (v *queueServer) checkRoom(s State, cmd *gatehouse.Command) error {
+func (v *queueServer) checkRoom(s State, turn *Turn) error {
 	if v.room == nil {
 		return nil
 	}
 	growing, ok := s.(interface {
-		memoryGrowth(now time.Time, cmd *gatehouse.Command) int
+		memoryGrowth(now time.Time, turn *Turn) int
 	})
 	if !ok {
 		return nil
 	}
-	if cmd.Op == gatehouse.OpAcquire {
+	if turn.Op == gatehouse.OpAcquire {
 		Expire(v.now, s) // as its step would, so that what has ended takes no room from it
 	}
 	// The growth is an upper bound, so that no command can pass the limit. One that keeps nothing is served
 	// in any case.
-	more := growing.memoryGrowth(v.now, cmd)
+	more := growing.memoryGrowth(v.now, turn)
 	switch {
 	case more == 0:
 		return nil
 	case s.Weight()+more-v.weight > v.room.Bytes:
 		return ErrMemory
-	case cmd.Op == gatehouse.OpAcquire && Holders(s)+1-v.holders > v.room.Holders:
+	case turn.Op == gatehouse.OpAcquire && Holders(s)+1-v.holders > v.room.Holders:
 		if _, ok := s.(*Semaphore); ok {
 			return ErrHolders
 		}
@@ -204,26 +204,26 @@ func (v *queueServer) checkRoom(s State, cmd *gatehouse.Command) error {
 }
 
 // memoryGrowth is the most by which a command may make the weight grow.
-func (l *limiterState[M, P]) memoryGrowth(now time.Time, cmd *gatehouse.Command) int {
-	switch cmd.Op {
+func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
+	switch turn.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpCancel, gatehouse.OpRefund,
 		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete:
 		return 0
 	}
 	first := P(&l.meter)
-	keeps := l.keepsLimits(first, cmd)
+	keeps := l.keepsLimits(first, turn.Command)
 	// The common case: one limit that stays as it is.
-	if keeps && l.extra == nil && cmd.Op == gatehouse.OpAcquire {
+	if keeps && l.extra == nil && turn.Op == gatehouse.OpAcquire {
 		return takeGrowth(first, now.UnixNano(), 0)
 	}
-	return l.extraGrowth(first, now.UnixNano(), cmd, keeps)
+	return l.extraGrowth(first, now.UnixNano(), turn, keeps)
 }
 
 // extraGrowth is the growth of a limiter that has several limits or reservations, or may get them.
-func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Command, keeps bool) int {
+func (l *limiterCore) extraGrowth(first limitMeter, now int64, turn *Turn, keeps bool) int {
 	// This adds up the most that each part may grow: the lists, the meters, the projection.
 	more, ahead, places := extraWeight+limitWeight, false, 0
-	reserves := cmd.Op != gatehouse.OpAcquire
+	reserves := turn.Op != gatehouse.OpAcquire
 	if reserves {
 		now = noTime // it may be any time
 	}
@@ -231,8 +231,8 @@ func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Co
 		more, places = 0, len(l.extra.reservations)
 		ahead = l.extra.projected != nil
 	}
-	if cmd.Op == gatehouse.OpCharge {
-		places += l.maxPieces(first, cmd, keeps)
+	if turn.Op == gatehouse.OpCharge {
+		places += l.maxPieces(first, turn.Command, keeps)
 	}
 	copies := 0 // what copies of the meters weigh in which reservations are taken
 	for _, m := range l.activeMeters(first) {
@@ -246,7 +246,7 @@ func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Co
 	}
 	if !keeps {
 		// New meters are made for the limits, and the old ones exist until the change is done.
-		fresh := len(limitsOf(cmd)) * (limitWeight + meterWeight + newMeterWeight(first, places))
+		fresh := len(limitsOf(turn.Command)) * (limitWeight + meterWeight + newMeterWeight(first, places))
 		more += fresh
 		copies += fresh
 	}
@@ -254,7 +254,7 @@ func (l *limiterCore) extraGrowth(first limitMeter, now int64, cmd *gatehouse.Co
 		more += copies + len(l.activeMeters(first))*newMeterWeight(first, places)
 	}
 	if reserves {
-		more += len(cmd.Holder) + textWeight + (places+1)*reservationWeight
+		more += len(turn.Holder) + textWeight + (places+1)*reservationWeight
 	}
 	return more
 }
@@ -309,38 +309,38 @@ func newMeterWeight(m limitMeter, places int) int {
 	return 40 + calendarWeight
 }
 
-func (s *Semaphore) memoryGrowth(now time.Time, cmd *gatehouse.Command) int {
-	if cmd.Op != gatehouse.OpAcquire || s.holds[cmd.Holder] != nil {
+func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
+	if turn.Op != gatehouse.OpAcquire || s.holds[turn.Holder] != nil {
 		return 0
 	}
 	size := s.size
 	switch {
 	case s.lock:
 		size = 1
-	case s.sized && (cmd.Again || cmd.Size == gatehouse.InForce):
-	case cmd.Size == gatehouse.InForce:
+	case s.sized && (turn.Again || turn.Size == gatehouse.InForce):
+	case turn.Size == gatehouse.InForce:
 		size = gatehouse.DefaultSize
 	default:
-		size = cmd.Size
+		size = turn.Size
 	}
 	due := len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now.UnixNano()
-	if s.heldCost+cmd.Cost > size && !due {
+	if s.heldCost+turn.Cost > size && !due {
 		return 0 // it is refused
 	}
-	more := holdWeight + len(cmd.Holder) + textWeight
+	more := holdWeight + len(turn.Holder) + textWeight
 	if s.holds == nil {
 		more += mapWeight + mapSlots(1)*holdSlotWeight
 	} else {
 		more += (mapSlots(max(s.peakHolds, len(s.holds)+1)) - mapSlots(s.peakHolds)) * holdSlotWeight
 	}
-	if n := len(s.ends.Heap); cmd.Expires > 0 && !cmd.Leased && n == cap(s.ends.Heap) {
+	if n := len(s.ends.Heap); turn.Expires > 0 && !turn.Leased && n == cap(s.ends.Heap) {
 		more += max(n, 1) * endWeight
 	}
 	return more
 }
 
-func (b *Barrier) memoryGrowth(_ time.Time, cmd *gatehouse.Command) int {
-	if cmd.Op != gatehouse.OpWait || cmd.Ticket == 0 || b.open {
+func (b *Barrier) memoryGrowth(_ time.Time, turn *Turn) int {
+	if turn.Op != gatehouse.OpWait || turn.Ticket == 0 || b.open {
 		return 0
 	}
 	if b.arrivals == nil {
@@ -349,11 +349,11 @@ func (b *Barrier) memoryGrowth(_ time.Time, cmd *gatehouse.Command) int {
 	return (mapSlots(max(b.peakArrivals, len(b.arrivals)+1)) - mapSlots(b.peakArrivals)) * ticketWeight
 }
 
-func (e *Event) memoryGrowth(_ time.Time, cmd *gatehouse.Command) int {
-	if cmd.Op != gatehouse.OpSend {
+func (e *Event) memoryGrowth(_ time.Time, turn *Turn) int {
+	if turn.Op != gatehouse.OpSend {
 		return 0
 	}
-	return max(0, len(cmd.Message)+textWeight-len(e.message))
+	return max(0, len(turn.Message)+textWeight-len(e.message))
 }
 
 // trimMap returns a map without the room that it does not need any more: a Go map never gets smaller. most is

@@ -17,7 +17,7 @@ import (
 func stepped(kind gatehouse.Kind, cmds ...gatehouse.Command) State {
 	s := New(kind)
 	for i := range cmds {
-		s.Step(epoch(), &cmds[i])
+		s.Step(epoch(), &Turn{Command: &cmds[i]})
 	}
 	return s
 }
@@ -93,7 +93,7 @@ func weighty() map[string]func(i int) State {
 // twice is a fine window in which something was taken in two parts.
 func twice(cmd gatehouse.Command) State {
 	s := stepped(gatehouse.SlidingWindow, cmd)
-	s.Step(epoch().Add(max(cmd.Interval, time.Hour)/20), &cmd)
+	s.Step(epoch().Add(max(cmd.Interval, time.Hour)/20), &Turn{Command: &cmd})
 	return s
 }
 
@@ -103,7 +103,7 @@ func logOf(n int) State {
 		Op: gatehouse.OpAcquire, Size: 16_000, Cost: 1, Interval: time.Hour,
 	}
 	for i := range n {
-		s.Step(epoch().Add(time.Duration(i)), &cmd)
+		s.Step(epoch().Add(time.Duration(i)), &Turn{Command: &cmd})
 	}
 	return s
 }
@@ -111,7 +111,8 @@ func logOf(n int) State {
 func drained(n int) State {
 	s := logOf(n)
 	for i := range n - 1 {
-		s.Step(epoch().Add(time.Hour+time.Duration(i)), &gatehouse.Command{Op: gatehouse.OpStats})
+		stats := gatehouse.Command{Op: gatehouse.OpStats}
+		s.Step(epoch().Add(time.Hour+time.Duration(i)), &Turn{Command: &stats})
 	}
 	return s
 }
@@ -120,10 +121,10 @@ func drained(n int) State {
 func heldBy(n int, key string) State {
 	s := New(gatehouse.Semaphore)
 	for j := range n {
-		s.Step(epoch(), &gatehouse.Command{
+		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
 			Op: gatehouse.OpAcquire, Size: int64(n), Cost: 1, Expires: time.Hour,
 			Holder: fmt.Sprintf("%s%04d", key, j),
-		})
+		}})
 	}
 	return s
 }
@@ -132,7 +133,8 @@ func released(n int) State {
 	s := New(gatehouse.Semaphore)
 	for _, op := range []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease} {
 		for j := range n {
-			s.Step(epoch(), &gatehouse.Command{Op: op, Size: int64(n), Cost: 1, Holder: fmt.Sprint(j)})
+			cmd := gatehouse.Command{Op: op, Size: int64(n), Cost: 1, Holder: fmt.Sprint(j)}
+			s.Step(epoch(), &Turn{Command: &cmd})
 		}
 	}
 	return s
@@ -142,9 +144,9 @@ func released(n int) State {
 func awaitedBy(n int) State {
 	s := New(gatehouse.Barrier)
 	for j := range n {
-		s.Step(epoch(), &gatehouse.Command{
-			Op: gatehouse.OpWait, Size: int64(n) + 1, MaxWait: -1, Ticket: gatehouse.Ticket(j + 1),
-		})
+		s.Step(epoch(), &Turn{Ticket: Ticket(j + 1), Command: &gatehouse.Command{
+			Op: gatehouse.OpWait, Size: int64(n) + 1, MaxWait: -1,
+		}})
 	}
 	return s
 }
@@ -207,7 +209,7 @@ func TestGrowth(t *testing.T) {
 			for range 300 {
 				now = now.Add(time.Duration(random.IntN(400)) * time.Millisecond)
 				cmd := anyCommand(random, kind)
-				grow(t, s, now, &cmd)
+				grow(t, s, now, &Turn{Command: &cmd, Ticket: Ticket(1 + random.IntN(99))})
 			}
 			weight := s.Weight()
 			read, err := Decode(kind, Encode(nil, s))
@@ -219,19 +221,20 @@ func TestGrowth(t *testing.T) {
 }
 
 // grow applies a command, which must not make the state grow by more than is foreseen.
-func grow(t *testing.T, s State, now time.Time, cmd *gatehouse.Command) {
+func grow(t *testing.T, s State, now time.Time, turn *Turn) {
 	t.Helper()
 	most := 0
 	if g, ok := s.(interface {
-		memoryGrowth(time.Time, *gatehouse.Command) int
+		memoryGrowth(time.Time, *Turn) int
 	}); ok {
-		most = g.memoryGrowth(now, cmd)
+		most = g.memoryGrowth(now, turn)
 	}
 	before := s.Weight()
-	s.Step(now, cmd)
+	s.Step(now, turn)
 	weight := s.Weight()
-	if weight-before > most && !givesBack(cmd) {
-		t.Fatalf("%T: %s makes it grow by %d, want at most %d: %+v", s, cmd.Op, weight-before, most, cmd)
+	if weight-before > most && !givesBack(turn.Command) {
+		t.Fatalf("%T: %s makes it grow by %d, want at most %d: %+v", s, turn.Op, weight-before, most,
+			turn.Command)
 	}
 	s.Expiry()
 	if s.Weight() != weight {
@@ -251,8 +254,8 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 		Interval: time.Duration(1+random.IntN(3)) * time.Second,
 		Holder:   strings.Repeat("k", 1+random.IntN(30)),
 		Expires:  time.Duration(random.IntN(4)) * time.Second,
-		Ticket:   gatehouse.Ticket(1 + random.IntN(99)), Message: strings.Repeat("m", random.IntN(100)),
-		MaxWait: time.Duration(random.IntN(2)) * time.Second,
+		Message:  strings.Repeat("m", random.IntN(100)),
+		MaxWait:  time.Duration(random.IntN(2)) * time.Second,
 	}
 	switch {
 	case kind.Limiter():

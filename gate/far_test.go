@@ -24,7 +24,7 @@ type farStore struct {
 	asked          int // how often
 	under, most    int // calls under way
 	lines, crowded int // calls under way for those who have a ticket
-	tickets        []gatehouse.Ticket
+	tickets        []control.Ticket
 	watches        int
 	wakes          []func() // of all watches there ever were
 }
@@ -90,7 +90,7 @@ func (s *farStore) enter(queue []control.Turn) (leave func()) {
 	defer s.mu.Unlock()
 	line := 0
 	for _, turn := range queue {
-		if ticket := turn.Command.Ticket; ticket != 0 && turn.Command.Op != gatehouse.OpUndo {
+		if ticket := turn.Ticket; ticket != 0 && turn.Command.Op != gatehouse.OpUndo {
 			line = 1
 			if !slices.Contains(s.tickets, ticket) {
 				s.tickets = append(s.tickets, ticket)

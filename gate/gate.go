@@ -10,6 +10,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -24,7 +25,7 @@ type Config struct {
 	// FirstTicket is the ticket of the first command that gets one; the others count up from it. Gates
 	// that share a store must be given numbers that are far apart, so that no two of their tickets are
 	// the same. 0 means 1.
-	FirstTicket gatehouse.Ticket
+	FirstTicket control.Ticket
 }
 
 // The defaults of Config. With about 3 KiB for each waiting HTTP connection they suit a container of
@@ -67,8 +68,8 @@ type shard struct {
 
 // A singleTurn is the queue of a command that is applied alone. Gates pool them to save an allocation.
 type singleTurn struct {
-	cmd   gatehouse.Command
-	turns [1]control.Turn
+	request Request
+	turns   [1]control.Turn
 }
 
 // New returns a gate in front of store, which no other gate of this process may use.
@@ -103,17 +104,18 @@ func (g *Gate) Do(
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
+	r := Request{Key: key, Command: cmd}
 	// At a slow store ctx may end while the store works, so that the caller must not be in Apply. A context
 	// that never ends has no such need.
 	if g.slow != nil && ctx.Done() != nil && g.slow(key) {
-		if g.bypassesLine(key, &cmd) {
-			return g.callSlowStore(ctx, key, &cmd)
+		if g.bypassesLine(key, &r.Command) {
+			return g.callSlowStore(ctx, key, &r.Command)
 		}
 	} else {
 		c := g.singleTurns.Get().(*singleTurn)
-		c.cmd = cmd // which does not escape this way
-		d, settled, err := g.tryCommand(key, &c.cmd, c)
-		cmd = c.cmd
+		c.request = r // which does not escape this way
+		d, settled, err := g.tryRequest(&c.request, c)
+		r = c.request
 		g.singleTurns.Put(c)
 		if settled {
 			return d, err
@@ -126,13 +128,13 @@ func (g *Gate) Do(
 		err error
 	}
 	results := make(chan result, 1)
-	cancel := g.Submit(key, cmd, func(d gatehouse.Decision, err error) { results <- result{d, err} })
+	cancel := g.Submit(r, func(d gatehouse.Decision, err error) { results <- result{d, err} })
 	select {
-	case r := <-results:
-		return r.d, r.err
+	case answer := <-results:
+		return answer.d, answer.err
 	case <-ctx.Done():
 		cancel()
-		return gatehouse.Decision{}, timeoutError(ctx, key, &cmd)
+		return gatehouse.Decision{}, timeoutError(ctx, key, &r.Command)
 	}
 }
 
@@ -141,23 +143,30 @@ func timeoutError(ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command
 	return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
 }
 
-// Try answers cmd if it need not wait in line; it may block on a slow store. If settled is false nothing was
-// granted, and the caller must pass cmd, in which Try has noted that the store has seen it, to Submit. At a
-// slow store this holds for every command that may wait: it must be in the line before the store is asked,
-// so that commands are served in order of arrival.
-func (g *Gate) Try(
-	key gatehouse.Key, cmd *gatehouse.Command,
-) (d gatehouse.Decision, settled bool, err error) {
+// A Request is a command for the controller of a key. Try notes in it that the store has seen the command, so
+// that Submit goes on from there.
+type Request struct {
+	Key     gatehouse.Key
+	Command gatehouse.Command
+
+	since time.Time // when the store has refused it; the zero time if it has not
+}
+
+// Try answers a request if it need not wait in line; it may block on a slow store. If settled is false,
+// nothing was granted, and the caller must pass the same request to Submit. At a slow store this holds for
+// every command that may wait: it must be in the line before the store is asked, so that commands are served
+// in order of arrival.
+func (g *Gate) Try(r *Request) (d gatehouse.Decision, settled bool, err error) {
 	c := g.singleTurns.Get().(*singleTurn)
-	d, settled, err = g.tryCommand(key, cmd, c)
+	d, settled, err = g.tryRequest(r, c)
 	g.singleTurns.Put(c)
 	return d, settled, err
 }
 
-// tryCommand does the work of Try, with a singleTurn of the caller's.
-func (g *Gate) tryCommand(
-	key gatehouse.Key, cmd *gatehouse.Command, c *singleTurn,
-) (d gatehouse.Decision, settled bool, err error) {
+// tryRequest does the work of Try, with a singleTurn of the caller's.
+func (g *Gate) tryRequest(r *Request, c *singleTurn) (d gatehouse.Decision, settled bool, err error) {
+	key, cmd := r.Key, &r.Command
+	r.since = time.Time{}
 	if err := cmd.Check(key); err != nil {
 		return gatehouse.Decision{}, true, err
 	}
@@ -173,11 +182,12 @@ func (g *Gate) tryCommand(
 		g.applyThroughLine(key, turns)
 		return turns[0].Decision, true, turns[0].Err
 	}
-	d, err = g.applyCommand(key, cmd, c)
-	// The refusal counts as the command's first look: Again keeps it from setting parameters twice, and
-	// Since keeps its place.
+	c.turns[0].Command = cmd
+	d, err = g.applyTurn(key, c)
+	// The refusal counts as the command's first look, which keeps it from setting parameters twice, and by
+	// which it has its place.
 	if err == nil && d.Outcome == gatehouse.Refused && mayWait(cmd) {
-		cmd.Again, cmd.Since = true, d.At
+		r.since = d.At
 		return d, false, nil
 	}
 	// A ticket may have joined while the command was in the store, and this command may have released what
@@ -191,22 +201,19 @@ func (g *Gate) tryCommand(
 	return d, true, err
 }
 
-// TakeBack undoes what Try granted to cmd, because the answer could not be delivered. It does not wait for a
-// slow store.
-func (g *Gate) TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision) {
-	if t := (&ticket{cmd: cmd}); t.needsUndo(&granted) {
-		g.submitUndo(key, newUndo(t, &granted))
+// TakeBack undoes what Try granted to a request, because the answer could not be delivered. It does not wait
+// for a slow store.
+func (g *Gate) TakeBack(r Request, granted gatehouse.Decision) {
+	if t := (&ticket{cmd: r.Command}); t.needsUndo(&granted) {
+		g.submitUndo(r.Key, newUndo(t, &granted))
 	}
 }
 
 // mayWait reports whether a command waits in line when it is refused.
 func mayWait(cmd *gatehouse.Command) bool { return cmd.MaxWait != 0 && cmd.Op.Waits() }
 
-// applyCommand applies one command to the store, past any line.
-func (g *Gate) applyCommand(
-	key gatehouse.Key, cmd *gatehouse.Command, c *singleTurn,
-) (gatehouse.Decision, error) {
-	c.turns[0].Command = cmd
+// applyTurn applies the one turn of c to the store, past any line.
+func (g *Gate) applyTurn(key gatehouse.Key, c *singleTurn) (gatehouse.Decision, error) {
 	err := g.store.Apply(g.ctx, key, c.turns[:])
 	// The turn goes back to a pool: it must keep neither the error nor the command.
 	if c.turns[0].Err != nil {
@@ -235,7 +242,7 @@ func (g *Gate) submitUndo(key gatehouse.Key, undo *ticket) {
 // applyUndo applies an undo past any line.
 func (g *Gate) applyUndo(key gatehouse.Key, undo *ticket) {
 	// No caller is left who could be told of an error. A hold that was not undone ends when it expires.
-	_, _ = g.applyCommand(key, &undo.cmd, new(singleTurn))
+	_, _ = g.applyTurn(key, &singleTurn{turns: [1]control.Turn{undo.newTurn()}})
 	if l := g.lineOf(key); l != nil {
 		l.serveLine()
 	}
@@ -249,21 +256,19 @@ func (g *Gate) applyUndo(key gatehouse.Key, undo *ticket) {
 //
 // Neither Submit nor cancel waits for a slow store. While there is no line, commands that may not wait reach
 // a slow store in any order.
-func (g *Gate) Submit(
-	key gatehouse.Key, cmd gatehouse.Command, done func(gatehouse.Decision, error),
-) (cancel func()) {
+func (g *Gate) Submit(r Request, done func(gatehouse.Decision, error)) (cancel func()) {
 	// A command that Try has refused was checked there.
-	if !cmd.Again {
-		if err := cmd.Check(key); err != nil {
+	if r.since.IsZero() {
+		if err := r.Command.Check(r.Key); err != nil {
 			done(gatehouse.Decision{}, err)
 			return func() {}
 		}
 	}
-	if g.Slow(key) {
-		return g.submitSlow(key, &cmd, done)
+	if g.Slow(r.Key) {
+		return g.submitSlow(&r, done)
 	}
-	t := &ticket{cmd: cmd, done: done}
-	g.joinLine(key, t)
+	t := &ticket{cmd: r.Command, since: r.since, done: done}
+	g.joinLine(r.Key, t)
 	return t.cancel
 }
 

@@ -92,7 +92,8 @@ func TestCancelRacesWithDone(t *testing.T) {
 	for i := range 5000 {
 		must(t, g, key, acquire("holder"))
 		var told atomic.Int64
-		cancel := g.Submit(key, acquire("a"), func(gatehouse.Decision, error) { told.Add(1) })
+		r := gate.Request{Key: key, Command: acquire("a")}
+		cancel := g.Submit(r, func(gatehouse.Decision, error) { told.Add(1) })
 		var wg sync.WaitGroup
 		wg.Go(func() { must(t, g, key, release("holder")) })
 		wg.Go(cancel)
@@ -114,18 +115,18 @@ func TestBarrierCountsOnlyThoseWhoStay(t *testing.T) {
 		key := gatehouse.Key{Kind: gatehouse.Barrier, Name: "barrier"}
 		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: gatehouse.Forever}
 		for i := range 100 {
-			cancel := g.Submit(key, wait, l.done(fmt.Sprint("gone", i)))
+			cancel := g.Submit(gate.Request{Key: key, Command: wait}, l.done(fmt.Sprint("gone", i)))
 			cancel()
 		}
 		short := wait
 		short.MaxWait = time.Second
-		g.Submit(key, short, l.done("short"))
+		g.Submit(gate.Request{Key: key, Command: short}, l.done("short"))
 		time.Sleep(2 * time.Second)
 		l.wantOrder(t, "short")
-		g.Submit(key, wait, l.done("a"))
-		g.Submit(key, wait, l.done("b"))
+		g.Submit(gate.Request{Key: key, Command: wait}, l.done("a"))
+		g.Submit(gate.Request{Key: key, Command: wait}, l.done("b"))
 		l.wantOrder(t, "short")
-		g.Submit(key, wait, l.done("c"))
+		g.Submit(gate.Request{Key: key, Command: wait}, l.done("c"))
 		synctest.Wait()
 		for _, name := range []string{"a", "b", "c"} {
 			if got := l.get(name); got.outcome != gatehouse.Granted || got.count != 1 {
@@ -142,7 +143,7 @@ func TestWaitedForIsNotForgotten(t *testing.T) {
 		g, l := gate.New(store, gate.Config{}), newLog()
 		key := gatehouse.Key{Kind: gatehouse.Barrier, Name: "barrier"}
 		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
-		g.Submit(key, wait, l.done("early"))
+		g.Submit(gate.Request{Key: key, Command: wait}, l.done("early"))
 		time.Sleep(1000 * time.Hour)
 		must(t, g, key, wait)
 		l.wantOrder(t, "early")

@@ -139,8 +139,7 @@ func (l *line) fillBatch() {
 	whole := l.offerAll || l.deletePending()
 	var front *ticket // every ticket up to this one is offered
 	for t := l.head; t != nil && t != l.firstUnseen && (whole || len(l.batch) < l.offerWidth); t = t.next {
-		t.cmd.Ahead = 0
-		l.offerTicket(t)
+		l.offerTicket(t, 0)
 		front = t
 	}
 	for _, t := range l.recheck {
@@ -150,12 +149,12 @@ func (l *line) fillBatch() {
 		}
 		// A ticket with another one ahead of it may share a hold or be refused, but not overtake. The exact
 		// number does not matter here, any value above 0 says so.
-		t.cmd.Ahead = 1
+		ahead := int64(1)
 		if t.prev == front {
-			t.cmd.Ahead = 0
+			ahead = 0
 			front = t
 		}
-		l.offerTicket(t)
+		l.offerTicket(t, ahead)
 	}
 	// An unseen ticket passes only if enough is left for all seen tickets that are not in this batch. Each of
 	// those wants 1 at least.
@@ -163,22 +162,24 @@ func (l *line) fillBatch() {
 	for n := 0; l.firstUnseen != nil && n < maxUnseen; n++ {
 		t := l.firstUnseen
 		l.firstUnseen = t.next
-		t.cmd.Ahead = int64(unoffered)
-		l.offerTicket(t)
+		l.offerTicket(t, int64(unoffered))
 	}
 	l.recheck = l.recheck[:0]
 	l.offerAll = false
 }
 
-// offerTicket adds a ticket to the batch. Its command belongs to the store until its decision is processed.
-func (l *line) offerTicket(t *ticket) {
+// offerTicket adds a ticket to the batch, with how much is wanted ahead of it by tickets that are not in the
+// batch. Its command belongs to the store until its decision is processed.
+func (l *line) offerTicket(t *ticket, ahead int64) {
 	t.offered = true
 	// The last try of a ticket whose time is up: without MaxWait a refusal is final.
 	if t.expired {
 		t.cmd.MaxWait = 0
 	}
 	l.batch = append(l.batch, t)
-	l.turns = append(l.turns, control.Turn{Command: &t.cmd})
+	turn := t.newTurn()
+	turn.Ahead = ahead
+	l.turns = append(l.turns, turn)
 }
 
 // deletePending reports whether the next batch deletes the controller. Then every waiting ticket must be in
@@ -209,7 +210,7 @@ func (l *line) processDecisions(err error) (retry time.Duration, more bool) {
 			continue
 		case d.Outcome == gatehouse.Refused && t.cmd.Op.Waits() && t.cmd.MaxWait != 0:
 			l.keepWaiting(t, d)
-			if first == nil && !t.removed && t.cmd.Ahead == 0 {
+			if first == nil && !t.removed && l.turns[i].Ahead == 0 {
 				first = t
 				retry = d.RetryAfter
 			}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file has how tickets join a line, stay in it and leave it.
@@ -23,8 +24,8 @@ func (g *Gate) joinLine(key gatehouse.Key, t *ticket) {
 // serve the line then. Locks are taken in the order shard, line.
 func (g *Gate) enterLine(key gatehouse.Key, t *ticket) (*line, error) {
 	t.waits = mayWait(&t.cmd)
-	if t.cmd.Ticket == 0 {
-		t.cmd.Ticket = gatehouse.Ticket(g.tickets.Add(1))
+	if t.number == 0 {
+		t.number = control.Ticket(g.tickets.Add(1))
 	}
 	slow := g.Slow(key) // the store's code is not called under a lock
 	sh := g.shardOf(key)
@@ -168,9 +169,9 @@ func (l *line) keepWaiting(t *ticket, d *gatehouse.Decision) {
 	// From now on the command must not resize the controller again, and its place is by the time at which
 	// the store saw it first.
 	if first {
-		t.seen, t.cmd.Again = true, true
-		if t.cmd.Since.IsZero() {
-			t.cmd.Since = d.At
+		t.seen = true
+		if !t.isKnown() {
+			t.since = d.At
 		}
 		l.seenCount++
 		l.countHolder(t, +1)
@@ -202,7 +203,7 @@ func (l *line) removeAbandoned(t *ticket, d *gatehouse.Decision) {
 	if d != nil && t.needsUndo(d) {
 		granted := *d
 		l.pushTicket(newUndo(t, &granted))
-	} else if t.waits && t.cmd.Again {
+	} else if t.waits && t.isKnown() {
 		l.pushTicket(newUndo(t, nil))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
 	"pgregory.net/rapid"
 )
 
@@ -34,9 +35,9 @@ type model struct {
 }
 
 type waiting struct {
-	id  int
-	end time.Duration
-	cmd gatehouse.Command
+	id   int
+	end  time.Duration
+	turn control.Turn
 }
 
 // offer serves the whole line with newcomers behind it.
@@ -44,22 +45,22 @@ func (m *model) offer(newcomers ...*waiting) {
 	m.line = append(m.line, newcomers...)
 	queue := make([]control.Turn, len(m.line))
 	for i, w := range m.line {
-		if w.cmd.MaxWait > 0 && w.end <= m.now {
-			w.cmd.MaxWait = 0
+		if w.turn.MaxWait > 0 && w.end <= m.now {
+			w.turn.MaxWait = 0
 		}
-		queue[i].Command = &w.cmd
+		queue[i] = w.turn
 	}
 	m.state = control.Serve(m.start.Add(m.now), m.kind, m.state, queue)
 	m.retry = gatehouse.Forever
 	var stay []*waiting
 	for i, w := range m.line {
 		d := queue[i].Decision
-		if d.Outcome != gatehouse.Refused || w.cmd.MaxWait == 0 {
+		if d.Outcome != gatehouse.Refused || w.turn.MaxWait == 0 {
 			m.results[w.id] = result{outcome: d.Outcome, after: m.now, count: 1}
 			continue
 		}
-		if w.cmd.Again = true; w.cmd.Since.IsZero() {
-			w.cmd.Since = d.At
+		if w.turn.Again = true; w.turn.Since.IsZero() {
+			w.turn.Since = d.At
 		}
 		if len(stay) == 0 && d.RetryAfter != gatehouse.Forever {
 			m.retry = m.now + d.RetryAfter
@@ -77,7 +78,7 @@ func (m *model) advance(to time.Duration) {
 			next = m.retry
 		}
 		for _, w := range m.line {
-			if w.cmd.MaxWait > 0 {
+			if w.turn.MaxWait > 0 {
 				next = min(next, w.end)
 			}
 		}
@@ -98,8 +99,7 @@ func (m *model) leave(id int) {
 	}
 	gone := m.line[i]
 	m.line = slices.Delete(m.line, i, i+1)
-	gone.cmd.Op, gone.cmd.MaxWait = gatehouse.OpUndo, 0
-	m.offer(&waiting{id: -1, cmd: gone.cmd})
+	m.offer(&waiting{id: -1, turn: control.UndoOf(&gone.turn, nil)})
 }
 
 func (m *model) run(actions []action, end time.Duration) map[int]result {
@@ -109,8 +109,9 @@ func (m *model) run(actions []action, end time.Duration) map[int]result {
 			m.leave(a.leave)
 			continue
 		}
-		a.cmd.Ticket = gatehouse.Ticket(id + 1)
-		m.offer(&waiting{id: id, cmd: a.cmd, end: a.at + a.cmd.MaxWait})
+		cmd := a.cmd
+		turn := control.Turn{Command: &cmd, Ticket: control.Ticket(id + 1)}
+		m.offer(&waiting{id: id, turn: turn, end: a.at + a.cmd.MaxWait})
 	}
 	m.advance(end)
 	delete(m.results, -1)
@@ -129,7 +130,7 @@ func runReal(t *testing.T, kind gatehouse.Kind, actions []action, end time.Durat
 			time.Sleep(a.at - time.Since(l.start))
 			synctest.Wait()
 			if a.leave < 0 {
-				cancels[id] = g.Submit(key, a.cmd, l.done(fmt.Sprint(id)))
+				cancels[id] = g.Submit(gate.Request{Key: key, Command: a.cmd}, l.done(fmt.Sprint(id)))
 			} else if l.get(fmt.Sprint(a.leave)).count == 0 && cancels[a.leave] != nil {
 				cancels[a.leave]()
 			}

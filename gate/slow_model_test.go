@@ -73,11 +73,12 @@ func (m *mob) visit(t *testing.T, holder string) {
 		cancel()
 	case 2:
 		var settled bool
-		if d, settled, err = m.gate.Try(m.key, &cmd); !settled {
-			d, err = m.submit(t, cmd)
+		r := gate.Request{Key: m.key, Command: cmd}
+		if d, settled, err = m.gate.Try(&r); !settled {
+			d, err = m.submit(t, r)
 		}
 	default:
-		d, err = m.submit(t, cmd)
+		d, err = m.submit(t, gate.Request{Key: m.key, Command: cmd})
 	}
 	m.mu.Lock()
 	if err != nil {
@@ -101,8 +102,8 @@ func (m *mob) visit(t *testing.T, holder string) {
 	_ = m.gate.TryAll(m.key, []gatehouse.Command{release(holder)}, make([]gatehouse.Decision, 1))
 }
 
-// submit submits a command, and cancels it after a random while or waits for the answer.
-func (m *mob) submit(t *testing.T, cmd gatehouse.Command) (d gatehouse.Decision, err error) {
+// submit submits a request, and cancels it after a random while or waits for the answer.
+func (m *mob) submit(t *testing.T, r gate.Request) (d gatehouse.Decision, err error) {
 	t.Helper()
 	type answer struct {
 		d   gatehouse.Decision
@@ -110,7 +111,7 @@ func (m *mob) submit(t *testing.T, cmd gatehouse.Command) (d gatehouse.Decision,
 	}
 	answers := make(chan answer, 2)
 	begin := time.Now()
-	cancel := m.gate.Submit(m.key, cmd, func(d gatehouse.Decision, err error) { answers <- answer{d, err} })
+	cancel := m.gate.Submit(r, func(d gatehouse.Decision, err error) { answers <- answer{d, err} })
 	if took := time.Since(begin); took > 0 {
 		t.Errorf("Submit took %s", took)
 	}

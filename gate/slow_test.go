@@ -49,7 +49,8 @@ func TestCancelAtEveryInstant(t *testing.T) {
 						time.AfterFunc(6*step, func() { must(t, g, c.key, release("holder")) })
 					}
 					var cancel func()
-					quickly(t, "Submit", func() { cancel = g.Submit(c.key, c.cmd, l.done("a")) })
+					r := gate.Request{Key: c.key, Command: c.cmd}
+					quickly(t, "Submit", func() { cancel = g.Submit(r, l.done("a")) })
 					time.Sleep(at)
 					synctest.Wait()
 					quickly(t, "cancel", cancel)
@@ -109,7 +110,7 @@ func TestCallsUnderWay(t *testing.T) {
 		hold.Size, hold.MaxWait = callers, 0
 		for i := range callers {
 			hold.Holder = fmt.Sprint(i)
-			g.Submit(key, hold, l.done(hold.Holder))
+			g.Submit(gate.Request{Key: key, Command: hold}, l.done(hold.Holder))
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
@@ -124,7 +125,7 @@ func TestCallsUnderWay(t *testing.T) {
 		for i := range 4 * callers {
 			wait := acquire(fmt.Sprint("waiter", i))
 			wait.Size = callers
-			g.Submit(key, wait, l.done(wait.Holder))
+			g.Submit(gate.Request{Key: key, Command: wait}, l.done(wait.Holder))
 			time.Sleep(time.Millisecond)
 		}
 		both := []gatehouse.Command{release("0"), release("1")}
@@ -158,12 +159,12 @@ func TestCloseTakesOneRound(t *testing.T) {
 		for i := range lines {
 			key := semaphore(fmt.Sprint(i))
 			must(t, g, key, acquire("holder"))
-			g.Submit(key, acquire("waiter"), l.done(fmt.Sprint(i)))
+			g.Submit(gate.Request{Key: key, Command: acquire("waiter")}, l.done(fmt.Sprint(i)))
 		}
 		synctest.Wait()
 		s.back = after(trip)
-		g.Submit(semaphore("0"), acquire("late"), l.done("late"))
-		g.Submit(semaphore("fresh"), acquire("fresh"), l.done("fresh"))
+		g.Submit(gate.Request{Key: semaphore("0"), Command: acquire("late")}, l.done("late"))
+		g.Submit(gate.Request{Key: semaphore("fresh"), Command: acquire("fresh")}, l.done("fresh"))
 		start := time.Now()
 		quickly(t, "Close", g.Close)
 		if err := g.Drain(t.Context()); err != nil {
@@ -193,7 +194,7 @@ func TestCloseTakesOneRound(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), trip/2)
 		defer cancel()
-		g.Submit(semaphore("hurried"), acquire("hurried"), l.done("hurried"))
+		g.Submit(gate.Request{Key: semaphore("hurried"), Command: acquire("hurried")}, l.done("hurried"))
 		if err := g.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Drain = %v while the store works, want its context's end", err)
 		}
@@ -203,14 +204,14 @@ func TestCloseTakesOneRound(t *testing.T) {
 
 func TestFirstTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for first, want := range map[gatehouse.Ticket][]gatehouse.Ticket{
+		for first, want := range map[control.Ticket][]control.Ticket{
 			0: {1, 2, 3}, 1: {1, 2, 3}, 7 << 32: {7 << 32, 7<<32 + 1, 7<<32 + 2},
 		} {
 			s := &farStore{Store: memory.New(memory.Config{}), there: after(0), back: after(0)}
 			g, l := gate.New(s, gate.Config{FirstTicket: first}), newLog()
 			must(t, g, semaphore("s"), acquire("holder"))
 			for _, name := range []string{"a", "b"} {
-				g.Submit(semaphore("s"), acquire(name), l.done(name))
+				g.Submit(gate.Request{Key: semaphore("s"), Command: acquire(name)}, l.done(name))
 				synctest.Wait()
 			}
 			g.Close()
@@ -240,7 +241,7 @@ func TestRefusedForNoTime(t *testing.T) {
 				if retry == 1 && name == "near" {
 					return // the clocks are one
 				}
-				g.Submit(semaphore(name), acquire("waiter"), l.done("waiter"))
+				g.Submit(gate.Request{Key: semaphore(name), Command: acquire("waiter")}, l.done("waiter"))
 				time.Sleep(time.Second)
 				s.mu.Lock()
 				if s.asked > 1010 || s.asked < 900 {
@@ -264,7 +265,7 @@ func TestErrorsAgainAndAgain(t *testing.T) {
 		for round := range 5 {
 			must(t, g, key, acquire("holder"))
 			for i := range waiters {
-				g.Submit(key, acquire(fmt.Sprint(i)), l.done(fmt.Sprint(i)))
+				g.Submit(gate.Request{Key: key, Command: acquire(fmt.Sprint(i))}, l.done(fmt.Sprint(i)))
 			}
 			time.Sleep(time.Second)
 			before := s.fail(func() (before, after bool) { return true, true })
@@ -296,20 +297,20 @@ func TestFirstComeFirstServedAtASlowStore(t *testing.T) {
 		for i := range 30 {
 			name := fmt.Sprint(i)
 			want = append(want, name)
-			cmd := acquire(name)
+			r := gate.Request{Key: key, Command: acquire(name)}
 			switch i % 3 {
 			case 0:
 				go func() {
-					d, err := g.Do(t.Context(), key, cmd)
+					d, err := g.Do(t.Context(), key, r.Command)
 					l.done(name)(d, err)
 				}()
 			case 1:
-				if _, settled, _ := g.Try(key, &cmd); settled {
+				if _, settled, _ := g.Try(&r); settled {
 					t.Error("Try has settled what has to wait")
 				}
 				fallthrough
 			default:
-				g.Submit(key, cmd, l.done(name))
+				g.Submit(r, l.done(name))
 			}
 			time.Sleep(time.Millisecond)
 		}

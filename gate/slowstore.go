@@ -35,19 +35,18 @@ func (g *Gate) bypassesLine(key gatehouse.Key, cmd *gatehouse.Command) bool {
 }
 
 // submitSlow submits a command for a slow store.
-func (g *Gate) submitSlow(
-	key gatehouse.Key, cmd *gatehouse.Command, done func(gatehouse.Decision, error),
-) (cancel func()) {
-	if g.bypassesLine(key, cmd) {
-		e := &slowCall{gate: g, key: key, cmd: *cmd}
+func (g *Gate) submitSlow(r *Request, done func(gatehouse.Decision, error)) (cancel func()) {
+	key := r.Key
+	if g.bypassesLine(key, &r.Command) {
+		e := &slowCall{gate: g, key: key, cmd: r.Command}
 		e.turns, e.single[0].Command = e.single[:], &e.cmd
 		e.done = func() { done(e.single[0].Decision, e.single[0].Err) }
 		g.startCall(e)
 		return e.cancel
 	}
 	// The line's own answer does not have the number of waiting commands; slowCall adds it above.
-	t := &ticket{cmd: *cmd, done: done}
-	if cmd.Op == gatehouse.OpStats {
+	t := &ticket{cmd: r.Command, since: r.since, done: done}
+	if r.Command.Op == gatehouse.OpStats {
 		t.done = func(d gatehouse.Decision, err error) {
 			g.addWaiting(key, &d)
 			done(d, err)

@@ -57,7 +57,7 @@ func TestDueDoNotOvertake(t *testing.T) {
 			if i == 4 {
 				wait.MaxWait = 1005 * time.Millisecond
 			}
-			g.Submit(key, wait, l.done(fmt.Sprint(i)))
+			g.Submit(gate.Request{Key: key, Command: wait}, l.done(fmt.Sprint(i)))
 		}
 		// A look that begins before the boundary is answered after their time is up.
 		time.Sleep(999 * time.Millisecond)
@@ -89,12 +89,12 @@ func TestDeleteMeetsANewLine(t *testing.T) {
 		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: gatehouse.Forever}
 		first := wait
 		first.MaxWait = 100 * time.Millisecond
-		g.Submit(key, first, l.done("first"))
+		g.Submit(gate.Request{Key: key, Command: first}, l.done("first"))
 		time.Sleep(time.Second) // its line is gone, the barrier is not forgotten yet
 		go func() { _, _ = g.Do(t.Context(), key, gatehouse.Command{Op: gatehouse.OpDelete}) }()
 		time.Sleep(500 * time.Millisecond)
-		go g.Submit(key, wait, l.done("a"))
-		go g.Submit(key, wait, l.done("b"))
+		go g.Submit(gate.Request{Key: key, Command: wait}, l.done("a"))
+		go g.Submit(gate.Request{Key: key, Command: wait}, l.done("b"))
 		time.Sleep(3 * time.Second)
 		if a, b := l.get("a").outcome, l.get("b").outcome; a != b {
 			t.Errorf("a %s, b %s, want the same of both", a, b)
@@ -167,7 +167,8 @@ func TestTurns(t *testing.T) {
 			}
 			var told atomic.Int64
 			for i := range n {
-				g.Submit(c.key, c.waiter(i), func(gatehouse.Decision, error) { told.Add(1) })
+				r := gate.Request{Key: c.key, Command: c.waiter(i)}
+				g.Submit(r, func(gatehouse.Decision, error) { told.Add(1) })
 			}
 			before := s.turns.Load()
 			if _, err := g.Do(t.Context(), c.key, c.release); err != nil {

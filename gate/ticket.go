@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // A ticket is one command in a line. Its fields are guarded by the line's lock, except cmd while the ticket
-// is offered to the store: then nothing changes it.
+// is offered to the store: then nothing changes it. The turn that it is offered in is made of its fields.
 //
 //	joinLine           fillBatch             refused
 //	─────────▶ unseen ───────────▶ offered ───────────▶ seen, waiting
@@ -19,8 +20,11 @@ import (
 // A ticket that is canceled while it is offered is marked abandoned. Its decision is then undone instead of
 // answered.
 type ticket struct {
-	cmd  gatehouse.Command
-	done func(gatehouse.Decision, error) // nil for an undo
+	cmd    gatehouse.Command
+	number control.Ticket                  // its identity in the store; 0 until it joins a line
+	since  time.Time                       // when the store has refused it first; the zero time if it has not
+	undoes *gatehouse.Decision             // for an undo of a grant; otherwise nil
+	done   func(gatehouse.Decision, error) // nil for an undo
 
 	line       *line
 	prev, next *ticket
@@ -48,6 +52,16 @@ func (t *ticket) cost() int64 {
 // needsUndo reports whether a decision gave the ticket something that can be undone.
 func (t *ticket) needsUndo(d *gatehouse.Decision) bool {
 	return d.Outcome == gatehouse.Granted && (t.cmd.Op.Waits() || t.cmd.Op == gatehouse.OpReserve)
+}
+
+// isKnown reports whether the store has looked at the command before, here or in Try.
+func (t *ticket) isKnown() bool { return !t.since.IsZero() }
+
+// newTurn returns the turn in which the ticket is offered to the store.
+func (t *ticket) newTurn() control.Turn {
+	return control.Turn{
+		Command: &t.cmd, Ticket: t.number, Again: t.isKnown(), Since: t.since, Granted: t.undoes,
+	}
 }
 
 // A ticketReply is an answer that is sent after the line's lock is released.
@@ -109,7 +123,7 @@ func (t *ticket) onTimeout() {
 // newUndo returns a ticket that undoes what t was granted, or what the store remembers of it as waiting if
 // granted is nil.
 func newUndo(t *ticket, granted *gatehouse.Decision) *ticket {
-	cmd := t.cmd
-	cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, granted, 0
-	return &ticket{cmd: cmd}
+	undo := &ticket{cmd: t.cmd, number: t.number, since: t.since, undoes: granted}
+	undo.cmd.Op, undo.cmd.MaxWait = gatehouse.OpUndo, 0
+	return undo
 }

@@ -52,7 +52,7 @@ func TestTogetherBehindALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, key, l := newGate(), semaphore("pipeline"), newLog()
 		must(t, g, key, acquire("holder"))
-		g.Submit(key, acquire("waiter"), l.done("waiter"))
+		g.Submit(gate.Request{Key: key, Command: acquire("waiter")}, l.done("waiter"))
 		late := acquire("late")
 		late.MaxWait = 0
 		cmds := []gatehouse.Command{late, release("holder"), late, release("waiter"), late}

@@ -176,7 +176,8 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 	}
 	// A command for statistics has no effect on the state, and gives the same values as over the protocols.
 	// Durations become milliseconds here, as in all of the API.
-	for _, stat := range state.Step(now, &gatehouse.Command{Op: gatehouse.OpStats}).Stats {
+	stats := control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}}
+	for _, stat := range state.Step(now, &stats).Stats {
 		if length, ok := stat.Value.(time.Duration); ok {
 			stat.Value = length.Milliseconds()
 		}
@@ -199,7 +200,7 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 		}
 	// The wait does not block here: Step decides at one instant, and a sent event grants it.
 	case *control.Event:
-		d.Message = s.Step(now, &gatehouse.Command{Op: gatehouse.OpWait}).Message
+		d.Message = s.Step(now, &control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpWait}}).Message
 	}
 	return d
 }

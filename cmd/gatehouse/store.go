@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/weight"
@@ -19,14 +19,14 @@ import (
 // An openedStore is a store, and what the server needs to know about it.
 type openedStore struct {
 	gate.Store
-	logName      string           // its address for logs, without a password
-	firstTicket  gatehouse.Ticket // of this server; 0 if no other server uses the store
-	countNames   func() int       // returns how many names it keeps
-	countHolders func() int       // returns how many holders it has; nil when that is not known
-	healthLine   func() string    // returns its line in health checks; nil for none
-	close        func() error     // may be called after the last command
-	failed       <-chan struct{}  // closed when the store cannot go on; nil if that cannot happen
-	err          func() error     // returns why it failed, once failed is closed
+	logName      string          // its address for logs, without a password
+	firstTicket  control.Ticket  // of this server; 0 if no other server uses the store
+	countNames   func() int      // returns how many names it keeps
+	countHolders func() int      // returns how many holders it has; nil when that is not known
+	healthLine   func() string   // returns its line in health checks; nil for none
+	close        func() error    // may be called after the last command
+	failed       <-chan struct{} // closed when the store cannot go on; nil if that cannot happen
+	err          func() error    // returns why it failed, once failed is closed
 }
 
 // wantStore describes the values of --store.

@@ -13,8 +13,8 @@ const maxPendingUndos = 10_000
 // A deferredUndo is an undo that is sent once the store answers again, because a command that would have
 // undone something, or has left something behind, was not sent.
 type deferredUndo struct {
-	key gatehouse.Key
-	cmd gatehouse.Command
+	key  gatehouse.Key
+	turn control.Turn
 }
 
 // keepUndos remembers the undos of a queue that is not sent to the store: those in the queue, and those of
@@ -29,17 +29,16 @@ func (b *Breaker) keepUndos(key gatehouse.Key, queue []control.Turn) (away bool)
 		return false
 	}
 	for i := range queue {
-		cmd := *queue[i].Command
-		arrived := key.Kind == gatehouse.Barrier && cmd.Ticket != 0
+		turn := &queue[i]
+		arrived := key.Kind == gatehouse.Barrier && turn.Ticket != 0
 		// A ticket that waits at a barrier may have been counted there by an earlier try, and would go on
 		// counting. An undo without a grant ends that.
 		switch {
 		case len(b.pendingUndos) == maxPendingUndos:
-		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil:
-			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, cmd})
-		case arrived && (cmd.Op == gatehouse.OpWait || cmd.Op == gatehouse.OpUndo):
-			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
-			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, cmd})
+		case turn.Op == gatehouse.OpUndo && turn.Granted != nil:
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, control.UndoOf(turn, turn.Granted)})
+		case arrived && (turn.Op == gatehouse.OpWait || turn.Op == gatehouse.OpUndo):
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, control.UndoOf(turn, nil)})
 		}
 	}
 	return true
@@ -60,7 +59,7 @@ func (b *Breaker) sendPendingUndos() {
 		b.pendingUndos = b.pendingUndos[1:]
 		b.mu.Unlock()
 		_ = b.observeCall(func() error {
-			return b.ProbedStore.Apply(context.Background(), one.key, []control.Turn{{Command: &one.cmd}})
+			return b.ProbedStore.Apply(context.Background(), one.key, []control.Turn{one.turn})
 		})
 	}
 }

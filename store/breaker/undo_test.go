@@ -1,6 +1,7 @@
 package breaker_test
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/memory"
@@ -21,7 +23,8 @@ func TestUndoWhileTheStoreIsAway(t *testing.T) {
 		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
 		held := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "gone"} // for ever
 		answered := make(chan gatehouse.Decision, 1)
-		cancel := g.Submit(lock, held, func(d gatehouse.Decision, _ error) { answered <- d })
+		cancel := g.Submit(gate.Request{Key: lock, Command: held},
+			func(d gatehouse.Decision, _ error) { answered <- d })
 		if d := <-answered; d.Outcome != gatehouse.Granted {
 			t.Fatalf("the lock = %+v, want granted", d)
 		}
@@ -79,20 +82,19 @@ func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 		t.Cleanup(k.breaker.Close)
 		s := k.breaker
 		const locks = 20
-		undos := make([]gatehouse.Command, locks)
+		undos := make([]control.Turn, locks)
 		for i := range undos {
 			held := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "gone"}
 			d, _, err := ask(s, lock(i), held)
 			if err != nil || d.Outcome != gatehouse.Granted {
 				t.Fatalf("lock %d = %+v, %v, want granted", i, d, err)
 			}
-			held.Op, held.Granted = gatehouse.OpUndo, &d
-			undos[i] = held
+			undos[i] = control.UndoOf(&control.Turn{Command: &held}, &d)
 		}
 		k.down.Store(true)
 		_, _, _ = ask(s, bucket("a"), acquire(5, 1))
-		for i, undo := range undos {
-			_, _, _ = ask(s, lock(i), undo)
+		for i := range undos {
+			_ = s.Apply(context.Background(), lock(i), undos[i:i+1])
 		}
 		k.down.Store(false)
 		k.takes.Store(int64(100 * time.Millisecond)) // so that debts are paid for a while

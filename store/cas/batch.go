@@ -71,8 +71,7 @@ func (b *callBatch) postponeWaiters(now int64) []gatehouse.Decision {
 
 // mayPostpone reports whether a turn is of somebody in line who goes on waiting when refused.
 func mayPostpone(turn control.Turn) bool {
-	cmd := turn.Command
-	return cmd.Ticket != 0 && cmd.Op.Waits() && cmd.MaxWait != 0
+	return turn.Ticket != 0 && turn.Op.Waits() && turn.MaxWait != 0
 }
 
 // deliverPostponed answers a call of a postponed batch: those who wait go on, and the others have an error

@@ -108,7 +108,7 @@ func (t *transaction) takeWaiting() {
 	}
 	// Only calls without a place in line: those in line were refused in this order and must not overtake
 	// each other. Undos go by themselves.
-	inLine := func(turn control.Turn) bool { return turn.Command.Ticket != 0 }
+	inLine := func(turn control.Turn) bool { return turn.Ticket != 0 }
 	more := t.entry.calls.takeMatching(func(r *applyCall) bool {
 		return r.pendingUndos == nil && !slices.ContainsFunc(r.queue, inLine)
 	})

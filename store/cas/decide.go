@@ -69,9 +69,8 @@ type servedTurn struct {
 // The decideBuffers are the room that one decision leaves to the next. The update uses some of it, and is
 // good until then.
 type decideBuffers struct {
-	commands   []gatehouse.Command // copies, as what depends on the store is filled in
-	queue      []control.Turn      // those of them that are served
-	waitsSince []int64             // since when each turn counts as waiting
+	queue      []control.Turn // copies of the turns that are served: what depends on the store is filled in
+	waitsSince []int64        // since when each turn counts as waiting
 	decisions  []gatehouse.Decision
 	served     []servedTurn
 	wake       []uint32
@@ -83,7 +82,6 @@ type decideBuffers struct {
 
 // forgetCommands lets go of what belongs to the callers.
 func (b *decideBuffers) forgetCommands() {
-	clear(b.commands)
 	clear(b.queue)
 	clear(b.decisions)
 }
@@ -100,7 +98,6 @@ type decider struct {
 // effect than on the state and the buffers.
 func decide(in *decideInput, buffers *decideBuffers) (out recordUpdate) {
 	n := len(in.turns)
-	buffers.commands = slices.Grow(buffers.commands[:0], n)[:n]
 	buffers.waitsSince = slices.Grow(buffers.waitsSince[:0], n)[:n]
 	buffers.queue = buffers.queue[:0]
 	out.decisions, out.served = slices.Grow(buffers.decisions[:0], n)[:n], buffers.served[:0]
@@ -132,7 +129,7 @@ func (d *decider) updateRecord() {
 	}
 	// The holds before and after the queue; the difference is what the backend has to begin and end.
 	before := d.backendHolds()
-	d.prepareCommands()
+	d.prepareTurns()
 	d.serveQueue()
 	if d.updateHead() {
 		tell = true
@@ -175,17 +172,12 @@ func (d *decider) dropEndedHolds() (changed bool) {
 	return changed
 }
 
-// prepareCommands copies the commands, fills in what depends on the store, and answers those that are not to
-// be served.
-func (d *decider) prepareCommands() {
+// prepareTurns copies the turns that are to be served and fills in what depends on the store, and answers the
+// others.
+func (d *decider) prepareTurns() {
 	in, out := d.in, d.out
 	least := d.leastFence()
-	for i := range in.turns {
-		cmd := &d.buffers.commands[i]
-		*cmd = *in.turns[i].Command
-		cmd.MaxHolders, cmd.MinFence, cmd.Leased = in.server.maxHolders, least, in.server.expiresHolds
-	}
-	// Ranks need all copied commands; a command that is not served still stands in front of later ones.
+	// All turns have a rank: a command that is not served still stands in front of later ones.
 	d.rankTurns()
 	for i := range in.turns {
 		if answer, is := d.answerUnserved(i); is {
@@ -193,17 +185,18 @@ func (d *decider) prepareCommands() {
 			out.decisions[i] = answer
 			continue
 		}
-		cmd, until := &d.buffers.commands[i], int64(0)
-		if cmd.Op.Yields() {
+		turn, until := in.turns[i], int64(0)
+		turn.MaxHolders, turn.MinFence, turn.Leased = in.server.maxHolders, least, in.server.expiresHolds
+		if turn.Op.Yields() {
 			until = out.next.barredUntil(d.buffers.waitsSince[i], in.server.number)
 			// A head of another server, or somebody of this server's line who is not in this transaction,
 			// goes first.
-			if until > 0 || cmd.Ticket == 0 && in.rest.nonEmpty {
-				cmd.Ahead++
+			if until > 0 || turn.Ticket == 0 && in.rest.nonEmpty {
+				turn.Ahead++
 			}
 		}
-		out.write = out.write || leavesTrace(out.state, cmd)
-		d.buffers.queue = append(d.buffers.queue, control.Turn{Command: cmd})
+		out.write = out.write || leavesTrace(out.state, &turn)
+		d.buffers.queue = append(d.buffers.queue, turn)
 		out.served = append(out.served, servedTurn{index: i, blockedUntil: until})
 	}
 }
@@ -220,14 +213,14 @@ func (d *decider) leastFence() uint64 {
 
 // answerUnserved answers a turn that is not to be served.
 func (d *decider) answerUnserved(i int) (answer gatehouse.Decision, is bool) {
-	in, next, cmd := d.in, &d.out.next, &d.buffers.commands[i]
+	in, next, turn := d.in, &d.out.next, &d.in.turns[i]
 	// The waiter came before the delete: it must not make the controller again. Only an undo may pass.
-	if cmd.Again && cmd.Op != gatehouse.OpUndo && sinceOf(cmd, d.out.now) <= next.deletedAt {
+	if turn.Again && turn.Op != gatehouse.OpUndo && sinceOf(turn, d.out.now) <= next.deletedAt {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",
 		}, true
 	}
-	if in.full && canGrow(cmd.Op) {
+	if in.full && canGrow(turn.Op) {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Exhausted,
 			Message: fmt.Sprintf("has a record of %d bytes, and a shared store takes %d",
@@ -277,24 +270,24 @@ func (d *decider) noteEffects(tell bool) {
 	in, out := d.in, d.out
 	out.write = out.write || tell
 	for i := range in.turns {
-		cmd, answer := in.turns[i].Command, &out.decisions[i]
+		turn, answer := &in.turns[i], &out.decisions[i]
 		granted := answer.Outcome == gatehouse.Granted
 		out.next.fence = max(out.next.fence, answer.Fence)
-		switch cmd.Op {
+		switch turn.Op {
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			out.write = out.write || granted
 		case gatehouse.OpWait:
 			// At a barrier the last look of a waiter removes its arrival, which is a change although it was
 			// refused.
-			lastLook := cmd.Again && cmd.MaxWait == 0 && in.kind == gatehouse.Barrier
+			lastLook := turn.Again && turn.MaxWait == 0 && in.kind == gatehouse.Barrier
 			out.write = out.write || granted || lastLook
 			tell = tell || granted
 		default:
 			out.write = out.write || granted
 			tell = tell || granted
 		}
-		if cmd.Op == gatehouse.OpDelete && granted {
+		if turn.Op == gatehouse.OpDelete && granted {
 			out.next.deletedAt = out.now - 1 // who comes after it in this queue is none of those who waited
 		}
 	}

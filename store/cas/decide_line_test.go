@@ -156,12 +156,12 @@ func TestDecideBarriers(t *testing.T) {
 	wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3}
 	ofServer := func(server uint32) control.Turn {
 		turn := arriving(0, wait)
-		turn.Command.Ticket = FirstTicket(server) + 7
+		turn.Ticket = FirstTicket(server) + 7
 		return turn
 	}
 	arrived := []control.Turn{ofServer(1), ofServer(2)}
 	lastLook := waiting(7, 0, wait)
-	lastLook.Command.MaxWait = 0
+	lastLook.MaxWait = 0
 	heads := storedRecord{heads: []lineHead{headOf(1, 0, 3*time.Second), headOf(2, 0, 3*time.Second)}}
 	runDecideCases(t, []decideCase{{
 		name: "the last to arrive opens it", kind: gatehouse.Barrier, before: arrived, record: heads,
@@ -184,7 +184,7 @@ func TestDecideTombstones(t *testing.T) {
 	held := []control.Turn{one(acquireBy("a")), one(acquireBy("b"))}
 	tombstone := storedRecord{deletedAt: fromStart(time.Second), asOf: fromStart(time.Second), fence: 200}
 	undo := waiting(1, 0, acquireBy("c"))
-	undo.Command.Op, undo.Command.MaxWait = gatehouse.OpUndo, 0
+	undo.Op, undo.MaxWait = gatehouse.OpUndo, 0
 	runDecideCases(t, []decideCase{{
 		name: "a delete between others", kind: gatehouse.Semaphore, before: held, now: time.Second,
 		queue: []control.Turn{

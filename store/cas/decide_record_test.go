@@ -128,7 +128,7 @@ func TestDecideUndos(t *testing.T) {
 	undoing := func(undos ...*undo) func(*decideInput) {
 		return func(in *decideInput) { in.undos = undos }
 	}
-	takeBack := one(undoOfTake(0, 0))
+	takeBack := undoOfTake(0, 0)
 	reset := one(gatehouse.Command{Op: gatehouse.OpReset})
 	of5 := &attempt{nonce: 5}
 	madeBy5 := storedRecord{recentNonces: [maxNonces]uint64{5}, nonceCount: 1}
@@ -163,7 +163,7 @@ func TestDecideUndos(t *testing.T) {
 	}, {
 		name: "of a take after a reset", kind: gatehouse.FixedWindow, now: time.Second,
 		before: []control.Turn{taken[0], reset, taken[0]}, change: undoing(&undo{id: 9}),
-		queue: []control.Turn{one(undoOfTake(0, 1)), peek},
+		queue: []control.Turn{undoOfTake(0, 1), peek},
 		want:  "granted, granted 1 left; write; done [9]",
 	}, {
 		name: "at a name that is gone", kind: gatehouse.FixedWindow, now: time.Second,

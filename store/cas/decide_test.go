@@ -39,9 +39,7 @@ func (c *decideCase) input(t *testing.T) *decideInput {
 	if c.before != nil {
 		before := slices.Clone(c.before)
 		for i := range before {
-			cmd := *before[i].Command
-			cmd.MinFence, cmd.Leased = 50, c.leased
-			before[i].Command = &cmd
+			before[i].MinFence, before[i].Leased = 50, c.leased
 		}
 		k.record.encodedState = control.Encode(nil, control.Serve(atStart(), c.kind, nil, before))
 		for i := range before {
@@ -151,15 +149,15 @@ func tellHolds(holds []control.Hold) string {
 func one(cmd gatehouse.Command) control.Turn { return control.Turn{Command: &cmd} }
 
 // arriving is that of somebody who is looked at first, and may wait.
-func arriving(ticket gatehouse.Ticket, cmd gatehouse.Command) control.Turn {
-	cmd.Ticket, cmd.MaxWait = FirstTicket(1)+ticket, gatehouse.Forever
-	return control.Turn{Command: &cmd}
+func arriving(ticket control.Ticket, cmd gatehouse.Command) control.Turn {
+	cmd.MaxWait = gatehouse.Forever
+	return control.Turn{Command: &cmd, Ticket: FirstTicket(1) + ticket}
 }
 
 // waiting is that of somebody who has waited since then.
-func waiting(ticket gatehouse.Ticket, since time.Duration, cmd gatehouse.Command) control.Turn {
+func waiting(ticket control.Ticket, since time.Duration, cmd gatehouse.Command) control.Turn {
 	turn := arriving(ticket, cmd)
-	turn.Command.Again, turn.Command.Since = true, atStart().Add(since)
+	turn.Again, turn.Since = true, atStart().Add(since)
 	return turn
 }
 
@@ -190,13 +188,12 @@ func ofWindow(op gatehouse.Op, cost int64) gatehouse.Command {
 func only(op gatehouse.Op) gatehouse.Command { return gatehouse.Command{Op: op, Size: 2} }
 
 // undoOfTake is an undo of a grant that was made then.
-func undoOfTake(at time.Duration, generation uint64) gatehouse.Command {
+func undoOfTake(at time.Duration, generation uint64) control.Turn {
 	cmd := ofWindow(gatehouse.OpUndo, 1)
-	cmd.Granted = &gatehouse.Decision{
+	return control.Turn{Command: &cmd, Granted: &gatehouse.Decision{
 		Outcome: gatehouse.Granted, At: atStart().Add(at), ResetAfter: 10 * time.Second,
 		Interval: cmd.Interval, Generation: generation,
-	}
-	return cmd
+	}}
 }
 
 // What is granted is written; a refusal that leaves no trace but a count is not.

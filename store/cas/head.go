@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file is the order among servers: each notes the first of its line in the record, its head, and the
@@ -21,13 +22,13 @@ func (d *decider) rankTurns() {
 	oldest := d.in.rest.firstSince()
 	// From the back, so that each turn knows the oldest behind it.
 	for i := len(d.in.turns) - 1; i >= 0; i-- {
-		cmd := d.in.turns[i].Command
-		d.buffers.waitsSince[i] = sinceOf(cmd, d.out.now)
-		if cmd.Ticket == 0 || !cmd.Op.Waits() {
+		turn := &d.in.turns[i]
+		d.buffers.waitsSince[i] = sinceOf(turn, d.out.now)
+		if turn.Ticket == 0 || !turn.Op.Waits() {
 			continue
 		}
 		d.buffers.waitsSince[i] = min(d.buffers.waitsSince[i], oldest)
-		if cmd.MaxWait != 0 {
+		if turn.MaxWait != 0 {
 			oldest = d.buffers.waitsSince[i]
 		}
 	}
@@ -44,18 +45,18 @@ func (r *storedRecord) dropEndedHeads(now int64) (changed bool) {
 }
 
 // waitsNoMore says of a ticket whether its server waits no more: it is not this one and has no head.
-func (r *storedRecord) waitsNoMore(server uint32) func(gatehouse.Ticket) bool {
-	return func(t gatehouse.Ticket) bool {
+func (r *storedRecord) waitsNoMore(server uint32) func(control.Ticket) bool {
+	return func(t control.Ticket) bool {
 		of := ServerOf(t)
 		return of != server && r.headIndex(of) < 0
 	}
 }
 
 // ServerOf is the server whose ticket it is.
-func ServerOf(t gatehouse.Ticket) uint32 { return uint32(t >> 32) } // the upper half
+func ServerOf(t control.Ticket) uint32 { return uint32(t >> 32) } // the upper half
 
 // FirstTicket is what the tickets of a server begin with.
-func FirstTicket(server uint32) gatehouse.Ticket { return gatehouse.Ticket(server) << 32 }
+func FirstTicket(server uint32) control.Ticket { return control.Ticket(server) << 32 }
 
 // barredUntil is until when, at most, others at other servers stand before who came at since; 0 when nobody
 // does.
@@ -111,15 +112,15 @@ func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
 		first = d.in.rest.first
 	}
 	for j := range d.in.turns {
-		cmd := d.in.turns[j].Command
-		if cmd.Ticket == 0 {
+		turn := &d.in.turns[j]
+		if turn.Ticket == 0 {
 			continue
 		}
 		// The present head is in this queue: what became of it is known, so the head may be replaced or
 		// dropped.
-		seen = seen || head >= 0 && cmd.Ticket == d.out.next.heads[head].ticket
-		one := waiter{since: sinceOf(cmd, d.out.now), ticket: cmd.Ticket}
-		if keepsWaiting(cmd, &d.out.decisions[j]) && (first.ticket == 0 || one.compare(first) < 0) {
+		seen = seen || head >= 0 && turn.Ticket == d.out.next.heads[head].ticket
+		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket}
+		if keepsWaiting(turn.Command, &d.out.decisions[j]) && (first.ticket == 0 || one.compare(first) < 0) {
 			first = one
 		}
 	}

@@ -70,9 +70,9 @@ func TestRetention(t *testing.T) {
 		return control.Serve(atStart(), kind, nil, queue)
 	}
 	leased := one(acquireBy("a"))
-	leased.Command.Leased = true
+	leased.Leased = true
 	leasedForEver := one(forEver)
-	leasedForEver.Command.Leased = true
+	leasedForEver.Leased = true
 	for _, c := range []struct {
 		name  string
 		state control.State

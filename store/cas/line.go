@@ -21,7 +21,7 @@ type line struct {
 // A waiter is one ticket that waits.
 type waiter struct {
 	since  int64
-	ticket gatehouse.Ticket
+	ticket control.Ticket
 }
 
 func (w waiter) compare(other waiter) int {
@@ -64,15 +64,15 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	}
 	front := int64(math.MinInt64) // since when the last waits before whom the gate knows of all
 	for i := range turns {
-		cmd := turns[i].Command
-		if cmd.Ticket == 0 || cmd.Since.IsZero() {
+		turn := &turns[i]
+		if turn.Ticket == 0 || turn.Since.IsZero() {
 			continue
 		}
-		if at, found := l.findWaiter(cmd); found {
+		if at, found := l.findWaiter(turn); found {
 			l.waiting = slices.Delete(l.waiting, at, at+1)
 		}
-		if cmd.Op.Waits() && cmd.Ahead == 0 {
-			front = max(front, cmd.Since.UnixNano())
+		if turn.Op.Waits() && turn.Ahead == 0 {
+			front = max(front, turn.Since.UnixNano())
 		}
 	}
 	l.forgetBefore(front)
@@ -96,8 +96,8 @@ func (l *line) forgetBefore(front int64) {
 	l.waiting = slices.Delete(l.waiting, 0, n)
 }
 
-func (l *line) findWaiter(cmd *gatehouse.Command) (at int, found bool) {
-	w := waiter{since: cmd.Since.UnixNano(), ticket: cmd.Ticket}
+func (l *line) findWaiter(turn *control.Turn) (at int, found bool) {
+	w := waiter{since: turn.Since.UnixNano(), ticket: turn.Ticket}
 	return slices.BinarySearchFunc(l.waiting, w, waiter.compare)
 }
 
@@ -112,11 +112,11 @@ func (w *watches) putBack(taken takenLine, turns []control.Turn, decisions []gat
 	defer w.mu.Unlock()
 	l.takenBy--
 	for i := range decisions {
-		cmd, d := turns[i].Command, &decisions[i]
-		if cmd.Ticket == 0 || !keepsWaiting(cmd, d) {
+		turn, d := &turns[i], &decisions[i]
+		if turn.Ticket == 0 || !keepsWaiting(turn.Command, d) {
 			continue
 		}
-		one := waiter{since: sinceOf(cmd, d.At.UnixNano()), ticket: cmd.Ticket}
+		one := waiter{since: sinceOf(turn, d.At.UnixNano()), ticket: turn.Ticket}
 		if at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare); !found {
 			l.waiting = slices.Insert(l.waiting, at, one)
 		}
@@ -124,9 +124,9 @@ func (w *watches) putBack(taken takenLine, turns []control.Turn, decisions []gat
 }
 
 // sinceOf is when a command came, now if it has just come.
-func sinceOf(cmd *gatehouse.Command, now int64) int64 {
-	if cmd.Since.IsZero() {
+func sinceOf(turn *control.Turn, now int64) int64 {
+	if turn.Since.IsZero() {
 		return now
 	}
-	return cmd.Since.UnixNano()
+	return turn.Since.UnixNano()
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // offer puts somebody who waits at the front of a line to a store.
-func offer(t *testing.T, s *cas.Store, cmd *gatehouse.Command) (granted bool) {
+func offer(t *testing.T, s *cas.Store, turn *control.Turn) (granted bool) {
 	t.Helper()
-	queue := []control.Turn{{Command: cmd}}
+	queue := []control.Turn{*turn}
 	if err := s.Apply(context.Background(), named(gatehouse.TokenBucket, "b"), queue); err != nil {
 		t.Fatal(err)
 	}
-	if d := &queue[0].Decision; d.Outcome == gatehouse.Refused && !cmd.Again {
-		cmd.Again, cmd.Since = true, d.At
+	if d := &queue[0].Decision; d.Outcome == gatehouse.Refused && !turn.Again {
+		turn.Again, turn.Since = true, d.At
 	}
 	return queue[0].Decision.Outcome == gatehouse.Granted
 }
@@ -40,17 +40,17 @@ func TestWhoLeavesUnheardIsForgotten(t *testing.T) {
 			})
 		}
 		one, two := servers[0], servers[1]
-		waiter := func(server uint32, ticket gatehouse.Ticket) *gatehouse.Command {
-			return &gatehouse.Command{
+		waiter := func(server uint32, ticket control.Ticket) *control.Turn {
+			return &control.Turn{Ticket: cas.FirstTicket(server) + ticket, Command: &gatehouse.Command{
 				Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: 3 * time.Second,
-				MaxWait: gatehouse.Forever, Ticket: cas.FirstTicket(server) + ticket,
-			}
+				MaxWait: gatehouse.Forever,
+			}}
 		}
 		if !offer(t, one, waiter(1, 1)) {
 			t.Fatal("a new bucket is empty")
 		}
 		leaves, first, second := waiter(1, 2), waiter(2, 1), waiter(1, 3)
-		for _, w := range []*gatehouse.Command{leaves, first} {
+		for _, w := range []*control.Turn{leaves, first} {
 			if offer(t, servers[cas.ServerOf(w.Ticket)-1], w) {
 				t.Fatal("an empty bucket gives something")
 			}

@@ -37,8 +37,8 @@ type undoQueue struct {
 
 // A pendingUndo is one undo.
 type pendingUndo struct {
-	key gatehouse.Key
-	cmd gatehouse.Command
+	key     gatehouse.Key
+	undoing control.Turn // that does it
 	undo
 }
 
@@ -49,13 +49,11 @@ func (q *undoQueue) addUnresolved(key gatehouse.Key, turns []control.Turn, unres
 	for i := range unresolved {
 		try := &unresolved[i]
 		for j, d := range try.decisions {
-			cmd := *turns[j].Command
-			if d.Outcome != gatehouse.Granted || !try.canUndo(&cmd, &d) {
+			if d.Outcome != gatehouse.Granted || !try.canUndo(turns[j].Command, &d) {
 				continue
 			}
-			// The undo is the same command with its decision: that names the token or the number.
-			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, &d, 0
-			q.appendUndo(pendingUndo{key, cmd, undo{
+			// The decision names the token or the number.
+			q.appendUndo(pendingUndo{key, control.UndoOf(&turns[j], &d), undo{
 				id: rand.Uint64(), onlyIf: try.identity(), shared: existedBefore(&d),
 			}})
 		}
@@ -69,17 +67,16 @@ func (q *undoQueue) addFailed(key gatehouse.Key, queue []control.Turn, undos []u
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range queue {
-		cmd := *queue[i].Command
+		turn := &queue[i]
 		switch {
 		// An undo that failed is tried again, with its identity, as the change that does it may have been
 		// made.
-		case isGrantUndo(&cmd):
-			q.appendUndo(pendingUndo{key, cmd, undos[0]})
+		case isGrantUndo(turn):
+			q.appendUndo(pendingUndo{key, control.UndoOf(turn, turn.Granted), undos[0]})
 			undos = undos[1:]
-		case key.Kind == gatehouse.Barrier && cmd.Ticket != 0 &&
-			(cmd.Op.Waits() || cmd.Op == gatehouse.OpUndo):
-			cmd.Op, cmd.Granted, cmd.MaxWait = gatehouse.OpUndo, nil, 0
-			q.appendUndo(pendingUndo{key, cmd, undo{id: rand.Uint64()}})
+		case key.Kind == gatehouse.Barrier && turn.Ticket != 0 &&
+			(turn.Op.Waits() || turn.Op == gatehouse.OpUndo):
+			q.appendUndo(pendingUndo{key, control.UndoOf(turn, nil), undo{id: rand.Uint64()}})
 		}
 	}
 	q.startTimer()

@@ -36,9 +36,8 @@ func newSentUndos() *sentUndos {
 func (s *sentUndos) add(name string, n int) {
 	queue := make([]control.Turn, n)
 	for i := range queue {
-		queue[i].Command = &gatehouse.Command{
-			Op: gatehouse.OpUndo, Granted: &gatehouse.Decision{Fence: 1},
-		}
+		queue[i].Command = &gatehouse.Command{Op: gatehouse.OpUndo}
+		queue[i].Granted = &gatehouse.Decision{Fence: 1}
 	}
 	s.queue.addFailed(gatehouse.Key{Kind: gatehouse.Lock, Name: name}, queue, newUndos(queue, 0))
 }
@@ -94,7 +93,7 @@ func TestFailedUndosKeepTheirIdentity(t *testing.T) {
 		}}
 		defer q.close()
 		queue := []control.Turn{
-			{Command: &gatehouse.Command{Op: gatehouse.OpUndo, Granted: &gatehouse.Decision{}}},
+			{Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: &gatehouse.Decision{}},
 		}
 		q.addFailed(gatehouse.Key{Name: "a"}, queue, []undo{{id: 7}})
 		time.Sleep(3 * undoInterval)
@@ -140,10 +139,11 @@ func TestUndosOfUnresolvedChanges(t *testing.T) {
 		wantGrant := []*gatehouse.Decision{
 			&unresolved[0].decisions[0], &unresolved[0].decisions[2], &unresolved[0].decisions[3],
 		}[i]
-		if u.cmd.Op != gatehouse.OpUndo || u.cmd.MaxWait != 0 || u.onlyIf.nonce != 5 || u.onlyIf.base != 4 ||
-			u.cmd.Granted.Fence != wantGrant.Fence || u.cmd.Granted.Reservation != wantGrant.Reservation {
+		turn := &u.undoing
+		if turn.Op != gatehouse.OpUndo || turn.MaxWait != 0 || u.onlyIf.nonce != 5 || u.onlyIf.base != 4 ||
+			turn.Granted.Fence != wantGrant.Fence || turn.Granted.Reservation != wantGrant.Reservation {
 			t.Errorf("undo %d is %+v of %+v, want one of %+v if 5 was made",
-				i, u.cmd, u.cmd.Granted, wantGrant)
+				i, turn.Command, turn.Granted, wantGrant)
 		}
 		if u.shared != (i == 2) {
 			t.Errorf("undo %d is of a place that was there: %t", i, u.shared)
@@ -157,9 +157,9 @@ func TestUndosOfUnresolvedChanges(t *testing.T) {
 // Who waited at a barrier when its call failed still counts there, and is taken off.
 func TestUndosOfWaitersAtABarrier(t *testing.T) {
 	queue := []control.Turn{
-		{Command: &gatehouse.Command{Op: gatehouse.OpWait, Ticket: 1, MaxWait: time.Second}},
+		{Command: &gatehouse.Command{Op: gatehouse.OpWait, MaxWait: time.Second}, Ticket: 1},
 		{Command: &gatehouse.Command{Op: gatehouse.OpWait}}, // who does not stay
-		{Command: &gatehouse.Command{Op: gatehouse.OpUndo, Ticket: 2}},
+		{Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Ticket: 2},
 		{Command: &gatehouse.Command{Op: gatehouse.OpStats}},
 	}
 	for kind, want := range map[gatehouse.Kind]int{gatehouse.Barrier: 2, gatehouse.Event: 0} {
@@ -169,8 +169,9 @@ func TestUndosOfWaitersAtABarrier(t *testing.T) {
 			t.Errorf("%s: %d undos are pending, want %d", kind, len(q.pending), want)
 		}
 		for i, u := range q.pending {
-			if u.cmd.Op != gatehouse.OpUndo || u.cmd.Ticket != gatehouse.Ticket(i+1) || u.cmd.MaxWait != 0 {
-				t.Errorf("%s: undo %d is %+v, want one of ticket %d", kind, i, u.cmd, i+1)
+			turn := &u.undoing
+			if turn.Op != gatehouse.OpUndo || turn.Ticket != control.Ticket(i+1) || turn.MaxWait != 0 {
+				t.Errorf("%s: undo %d is %+v, want one of ticket %d", kind, i, turn, i+1)
 			}
 		}
 	}

@@ -15,7 +15,12 @@ import (
 
 // apply puts one command to a store.
 func apply(s *cas.Store, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
-	queue := []control.Turn{{Command: &cmd}}
+	return applyTurn(s, key, control.Turn{Command: &cmd})
+}
+
+// applyTurn is apply with what a gate adds.
+func applyTurn(s *cas.Store, key gatehouse.Key, turn control.Turn) (gatehouse.Decision, error) {
+	queue := []control.Turn{turn}
 	err := s.Apply(context.Background(), key, queue)
 	return queue[0].Decision, err
 }
@@ -36,23 +41,26 @@ func undoOnce(t *testing.T, store *castest.Store) {
 	two := cas.New(store.Server(0), cas.Config{Server: 2})
 	defer one.Close()
 	defer two.Close()
-	must := func(s *cas.Store, cmd gatehouse.Command) gatehouse.Decision {
+	mustTurn := func(s *cas.Store, turn control.Turn) gatehouse.Decision {
 		t.Helper()
-		d, err := apply(s, named(gatehouse.Semaphore, "s"), cmd)
+		d, err := applyTurn(s, named(gatehouse.Semaphore, "s"), turn)
 		if err != nil || d.Outcome != gatehouse.Granted {
-			t.Fatalf("%s by %s = %+v, %v", cmd.Op, cmd.Holder, d, err)
+			t.Fatalf("%s by %s = %+v, %v", turn.Op, turn.Holder, d, err)
 		}
 		return d
+	}
+	must := func(s *cas.Store, cmd gatehouse.Command) gatehouse.Decision {
+		t.Helper()
+		return mustTurn(s, control.Turn{Command: &cmd})
 	}
 	shared := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "shared", Size: 100, Cost: 1}
 	must(one, shared)
 	must(one, shared)
 	d := must(one, shared)
-	undo := shared
-	undo.Op, undo.Granted = gatehouse.OpUndo, &d
+	undo := control.UndoOf(&control.Turn{Command: &shared}, &d)
 
 	store.Set(castest.Faults{LostAnswer: 1, Silent: 1})
-	if _, err := apply(one, named(gatehouse.Semaphore, "s"), undo); err == nil {
+	if _, err := applyTurn(one, named(gatehouse.Semaphore, "s"), undo); err == nil {
 		t.Fatal("an answer was not lost")
 	}
 	store.Set(castest.Faults{})
@@ -74,11 +82,11 @@ func undoOnce(t *testing.T, store *castest.Store) {
 		}
 		return nil
 	}
-	must(one, undo)
+	mustTurn(one, undo)
 	if n := holders(); n != int64(11) {
 		t.Errorf("%v holders with one of three who share a hold, want it there: 11", n)
 	}
-	must(one, undo)
+	mustTurn(one, undo)
 	if n := holders(); n != int64(10) {
 		t.Errorf("%v holders after all three have gone, want 10", n)
 	}
@@ -95,8 +103,9 @@ func TestOwedHasALimit(t *testing.T) {
 		for round := range 6 {
 			queue := make([]control.Turn, batch)
 			for i := range queue {
-				queue[i].Command = &gatehouse.Command{
-					Op: gatehouse.OpUndo, Holder: fmt.Sprint(i), Granted: &gatehouse.Decision{Fence: 1},
+				queue[i] = control.Turn{
+					Command: &gatehouse.Command{Op: gatehouse.OpUndo, Holder: fmt.Sprint(i)},
+					Granted: &gatehouse.Decision{Fence: 1},
 				}
 			}
 			if err := s.Apply(t.Context(), named(gatehouse.Lock, fmt.Sprint(round)), queue); err == nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // A storedRecord is what is stored of one controller. Its stored form is, with all numbers behind the nonce
@@ -46,7 +46,7 @@ const maxNonces = 8
 // A lineHead is the first in the line of one server.
 type lineHead struct {
 	server uint32
-	ticket gatehouse.Ticket
+	ticket control.Ticket
 	since  int64 // when it came, by the store's time
 	until  int64 // when it is forgotten, unless its server looks at it again
 }
@@ -158,7 +158,7 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 	for n := in.readUnsigned(); n > 0 && in.err == nil; n-- {
 		r.heads = append(r.heads, lineHead{
 			server: uint32(in.readUnsigned()), // written from one
-			ticket: gatehouse.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
+			ticket: control.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
 		})
 	}
 	// Errors of the reader stick, so one look after all numbers is enough.

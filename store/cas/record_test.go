@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // drawRecord makes up a record.
@@ -21,7 +21,7 @@ func drawRecord(rng *rand.Rand) storedRecord {
 	}
 	for range rng.IntN(4) {
 		r.heads = append(r.heads, lineHead{
-			server: rng.Uint32(), ticket: gatehouse.Ticket(rng.Uint64()),
+			server: rng.Uint32(), ticket: control.Ticket(rng.Uint64()),
 			since: rng.Int64(), until: rng.Int64(),
 		})
 	}

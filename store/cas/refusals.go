@@ -151,10 +151,10 @@ func (r refusalCount) addTo(state control.State) int64 {
 
 // leavesTrace reports whether a command leaves something behind even if it is refused. One that then waits
 // does: what is stored about it is in order with what others store, whose clocks differ a little.
-func leavesTrace(state control.State, cmd *gatehouse.Command) bool {
-	switch cmd.Op {
+func leavesTrace(state control.State, turn *control.Turn) bool {
+	switch turn.Op {
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge, gatehouse.OpWait:
-		return !cmd.Again && (cmd.MaxWait != 0 || control.Alters(state, cmd))
+		return !turn.Again && (turn.MaxWait != 0 || control.Alters(state, turn.Command))
 	}
 	return false
 }

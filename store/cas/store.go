@@ -204,7 +204,7 @@ func (s *Store) serveEntry(e *entry, r *applyCall) error {
 func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
 	r := new(applyCall)
 	for i := range together {
-		r.queue = append(r.queue, control.Turn{Command: &together[i].cmd})
+		r.queue = append(r.queue, together[i].undoing)
 		r.pendingUndos = append(r.pendingUndos, &together[i].undo)
 	}
 	err := s.serveKey(key, r)

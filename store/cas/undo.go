@@ -28,16 +28,16 @@ type undo struct {
 // that does them notes so in the record: should its answer be lost, they are not done again later.
 func newUndos(queue []control.Turn, first int) (debts []undo) {
 	for i := range queue {
-		if isGrantUndo(queue[i].Command) {
+		if isGrantUndo(&queue[i]) {
 			debts = append(debts, undo{id: rand.Uint64(), turn: first + i})
 		}
 	}
 	return debts
 }
 
-// isGrantUndo reports whether a command takes back a grant, and not only somebody who waits.
-func isGrantUndo(cmd *gatehouse.Command) bool {
-	return cmd.Op == gatehouse.OpUndo && cmd.Granted != nil
+// isGrantUndo reports whether a turn takes back a grant, and not only somebody who waits.
+func isGrantUndo(turn *control.Turn) bool {
+	return turn.Op == gatehouse.OpUndo && turn.Granted != nil
 }
 
 // isObsolete reports whether nothing is to be done, by what the record tells. It is better not to take back

@@ -38,9 +38,14 @@ func onLossyPair(t *testing.T, test func(p *lossyPair)) {
 
 func (p *lossyPair) must(s *cas.Store, key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
 	p.t.Helper()
-	d, err := apply(s, key, cmd)
+	return p.mustTurn(s, key, control.Turn{Command: &cmd})
+}
+
+func (p *lossyPair) mustTurn(s *cas.Store, key gatehouse.Key, turn control.Turn) gatehouse.Decision {
+	p.t.Helper()
+	d, err := applyTurn(s, key, turn)
 	if err != nil || d.Outcome != gatehouse.Granted {
-		p.t.Fatalf("%s of %s = %+v, %v", cmd.Op, key, d, err)
+		p.t.Fatalf("%s of %s = %+v, %v", turn.Op, key, d, err)
 	}
 	return d
 }
@@ -89,16 +94,14 @@ func TestManyUndosAreDoneOnce(t *testing.T) {
 				undos := make([]control.Turn, crowd)
 				for i := range undos {
 					d := p.must(p.one, key, take)
-					undo := take
-					undo.Op, undo.Granted = gatehouse.OpUndo, &d
-					undos[i].Command = &undo
+					undos[i] = control.UndoOf(&control.Turn{Command: &take}, &d)
 				}
 				for range others {
 					p.must(p.two, key, take)
 				}
 				p.fail(c.faults, key, undos[:c.pending])
 				for _, undo := range undos[c.pending:] {
-					p.must(p.two, key, *undo.Command)
+					p.mustTurn(p.two, key, undo)
 				}
 				p.amended()
 				peek := take

@@ -86,10 +86,10 @@ func TestRecordForgetsTheOldestUndos(t *testing.T) {
 func TestNewUndos(t *testing.T) {
 	grant := &gatehouse.Decision{Fence: 1}
 	queue := []control.Turn{
-		{Command: &gatehouse.Command{Op: gatehouse.OpUndo, Granted: grant}},
+		{Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: grant},
 		{Command: &gatehouse.Command{Op: gatehouse.OpAcquire}},
 		{Command: &gatehouse.Command{Op: gatehouse.OpUndo}}, // of somebody who waits
-		{Command: &gatehouse.Command{Op: gatehouse.OpUndo, Granted: grant}},
+		{Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: grant},
 	}
 	undos := newUndos(queue, 10)
 	if len(undos) != 2 || undos[0].turn != 10 || undos[1].turn != 13 || undos[0].id == undos[1].id {

@@ -92,7 +92,7 @@ func turnNeedsCommit(kind gatehouse.Kind, turn *control.Turn) bool {
 	case gatehouse.OpUndo:
 		// An undo without a grant only removes a waiting ticket, and tickets do not outlast the process
 		// anyway.
-		return turn.Command.Granted != nil
+		return turn.Granted != nil
 	case gatehouse.OpStats, gatehouse.OpValue:
 		return false
 	case gatehouse.OpWait:

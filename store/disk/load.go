@@ -70,7 +70,7 @@ func (s *Store) fillMemory(states map[gatehouse.Key]control.State) (expired int)
 			continue
 		}
 		// The tickets that waited when the file was written are gone with their process.
-		control.ForgetWaiters(state, func(gatehouse.Ticket) bool { return true })
+		control.ForgetWaiters(state, func(control.Ticket) bool { return true })
 		s.memory.Put(key, state)
 	}
 	return expired

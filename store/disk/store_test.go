@@ -47,9 +47,14 @@ type applier interface {
 
 func do(t *testing.T, s applier, key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
 	t.Helper()
-	queue := []control.Turn{{Command: &cmd}}
+	return doTurn(t, s, key, control.Turn{Command: &cmd})
+}
+
+func doTurn(t *testing.T, s applier, key gatehouse.Key, turn control.Turn) gatehouse.Decision {
+	t.Helper()
+	queue := []control.Turn{turn}
 	if err := s.Apply(t.Context(), key, queue); err != nil {
-		t.Fatalf("Apply(%s, %s) = %v", key, cmd.Op, err)
+		t.Fatalf("Apply(%s, %s) = %v", key, turn.Op, err)
 	}
 	return queue[0].Decision
 }
@@ -283,19 +288,20 @@ func TestArrivalsEndWithTheProcess(t *testing.T) {
 		dir := t.TempDir()
 		s := must(t, dir, small())
 		key := gatehouse.Key{Kind: gatehouse.Barrier, Name: "b"}
-		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever, Ticket: 7}
+		cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
+		wait := control.Turn{Command: &cmd, Ticket: 7}
 		s.Watch(key, nil)
-		do(t, s, key, wait)
+		doTurn(t, s, key, wait)
 		time.Sleep(2 * DefaultFlush)
 		end(t, s)
 		s = must(t, dir, small())
 		s.Watch(key, nil)
 		wait.Ticket = 8
-		if got := do(t, s, key, wait).Outcome; got != gatehouse.Refused {
+		if got := doTurn(t, s, key, wait).Outcome; got != gatehouse.Refused {
 			t.Errorf("the first after a restart: %s, want refused", got)
 		}
 		wait.Ticket = 9
-		if got := do(t, s, key, wait).Outcome; got != gatehouse.Granted {
+		if got := doTurn(t, s, key, wait).Outcome; got != gatehouse.Granted {
 			t.Errorf("the second: %s, want granted", got)
 		}
 		end(t, s)

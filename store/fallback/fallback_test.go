@@ -88,8 +88,15 @@ func acquire(size, cost int64) gatehouse.Command {
 func ask(
 	s *fallback.Store, key gatehouse.Key, cmd gatehouse.Command,
 ) (gatehouse.Decision, time.Duration, error) {
+	return askTurn(s, key, control.Turn{Command: &cmd})
+}
+
+// askTurn is ask with what a gate adds.
+func askTurn(
+	s *fallback.Store, key gatehouse.Key, turn control.Turn,
+) (gatehouse.Decision, time.Duration, error) {
 	began := time.Now()
-	turns := []control.Turn{{Command: &cmd}}
+	turns := []control.Turn{turn}
 	err := s.Apply(context.Background(), key, turns)
 	return turns[0].Decision, time.Since(began), err
 }

@@ -37,7 +37,9 @@ func (s *Store) decideLocally(
 		case !canAnswer(cmd.Op) || !divideLimit(key.Kind, &cmd, int64(s.config.Servers)):
 			continue
 		}
-		turns, places = append(turns, control.Turn{Command: &cmd}), append(places, i)
+		turn := queue[i]
+		turn.Command = &cmd
+		turns, places = append(turns, turn), append(places, i)
 	}
 	if len(turns) == 0 {
 		return nil
@@ -100,14 +102,14 @@ func (s *Store) applyOwnUndos(ctx context.Context, key gatehouse.Key, queue []co
 	var rest []control.Turn
 	var places []int
 	for i := range queue {
-		cmd := queue[i].Command
 		if !isOwnUndo(queue[i]) {
 			rest, places = append(rest, queue[i]), append(places, i)
 			continue
 		}
 		// What Allow has granted was counted nowhere, so that there is nothing to undo.
-		queue[i].Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: cmd.Granted.At}
-		if cmd.Granted.Message == sharedMessage {
+		granted := queue[i].Granted
+		queue[i].Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: granted.At}
+		if granted.Message == sharedMessage {
 			if err := s.local.Apply(ctx, key, queue[i:i+1]); err != nil {
 				return err
 			}

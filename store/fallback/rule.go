@@ -118,16 +118,15 @@ func allowQueue(key gatehouse.Key, queue []control.Turn, answered []bool) {
 	now := time.Now()
 	for i := range queue {
 		turn := &queue[i]
-		// The command must not look like one that was seen before, or has tickets ahead: a new limiter knows
-		// neither.
-		switch op := turn.Command.Op; {
+		switch op := turn.Op; {
 		case canAnswer(op):
-			cmd := *turn.Command
-			cmd.Ahead, cmd.Again = 0, false
-			if takesInForce(&cmd) {
+			if takesInForce(turn.Command) {
 				turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
 			} else {
-				turn.Decision = control.New(key.Kind).Step(now, &cmd)
+				// A new limiter knows of no first look, and of nobody ahead.
+				fresh := *turn
+				fresh.Ahead, fresh.Again = 0, false
+				turn.Decision = control.New(key.Kind).Step(now, &fresh)
 			}
 			answered[i] = turn.Decision.Outcome != gatehouse.Missing
 			markGrant(turn, allowedMessage)
@@ -153,7 +152,6 @@ func markGrant(turn *control.Turn, message string) {
 
 // isOwnUndo reports whether a command undoes what was granted without the store.
 func isOwnUndo(turn control.Turn) bool {
-	cmd := turn.Command
-	return cmd.Op == gatehouse.OpUndo && cmd.Granted != nil &&
-		(cmd.Granted.Message == sharedMessage || cmd.Granted.Message == allowedMessage)
+	return turn.Op == gatehouse.OpUndo && turn.Granted != nil &&
+		(turn.Granted.Message == sharedMessage || turn.Granted.Message == allowedMessage)
 }

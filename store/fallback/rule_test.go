@@ -60,8 +60,8 @@ func TestAllow(t *testing.T) {
 			key := gatehouse.Key{Kind: kind, Name: "a"}
 			for i := range 20 * len(asking) {
 				cmd := acquire(2, 1)
-				cmd.Op, cmd.Burst, cmd.Ahead, cmd.Again = asking[i%len(asking)], 2, 7, true
-				d, took, err := ask(s, key, cmd)
+				cmd.Op, cmd.Burst = asking[i%len(asking)], 2
+				d, took, err := askTurn(s, key, control.Turn{Command: &cmd, Ahead: 7, Again: true})
 				if err != nil || d.Outcome != gatehouse.Granted || d.Delay != 0 || took != 0 {
 					t.Fatalf("%s %s = %+v, %v after %s, want granted at once", kind, cmd.Op, d, err, took)
 				}
@@ -241,9 +241,10 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 			}
 			k.down.Store(false)
 			time.Sleep(2 * time.Second)
-			undo, peek := cmd, acquire(5, 1)
-			undo.Op, undo.Granted, peek.Op = gatehouse.OpUndo, &granted, gatehouse.OpPeek
-			turns := []control.Turn{{Command: &undo}, {Command: &peek}}
+			peek := acquire(5, 1)
+			peek.Op = gatehouse.OpPeek
+			undo := control.UndoOf(&control.Turn{Command: &cmd}, &granted)
+			turns := []control.Turn{undo, {Command: &peek}}
 			if err := s.Apply(context.Background(), bucket("a"), turns); err != nil {
 				t.Fatal(err)
 			}
@@ -282,7 +283,9 @@ func TestCount(t *testing.T) {
 			_, _, _ = ask(s, bucket("a"), acquire(5, 1))
 			_, _, _ = ask(s, bucket("b"), acquire(5, 1))
 		}
-		_, _, _ = ask(s, bucket("a"), gatehouse.Command{Op: gatehouse.OpUndo, Granted: &gatehouse.Decision{}})
+		_, _, _ = askTurn(s, bucket("a"), control.Turn{
+			Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: &gatehouse.Decision{},
+		})
 		want := map[fallback.Rule]int{fallback.Refuse: 3, fallback.Allow: 3, fallback.LocalShare: 0}
 		for rule, n := range want {
 			if counts[rule] != n {

@@ -92,18 +92,19 @@ func (f *fleet) checkKnown(seed uint64, kind gatehouse.Kind, limit gatehouse.Com
 		last := f.grants[dice.IntN(len(f.grants))]
 		state := control.New(kind)
 		cmd := limit
-		cmd.Op, cmd.Forced = gatehouse.OpAcquire, true
-		state.Step(created, &cmd)
+		cmd.Op = gatehouse.OpAcquire
+		turn := control.Turn{Command: &cmd, Forced: true}
+		state.Step(created, &turn)
 		for i := range f.grants {
 			g := &f.grants[i]
 			if g.server == last.server && g.at.Before(last.at) ||
 				g.server != last.server && g.heard.Before(last.heard.Add(-known)) {
 				cmd.Cost = g.cost
-				state.Step(g.at, &cmd)
+				state.Step(g.at, &turn)
 			}
 		}
-		cmd.Cost, cmd.Forced = last.cost, false
-		if d := state.Step(last.at, &cmd); d.Outcome != gatehouse.Granted {
+		cmd.Cost, turn.Forced = last.cost, false
+		if d := state.Step(last.at, &turn); d.Outcome != gatehouse.Granted {
 			f.t.Errorf("seed %d: server %d let %d through at %s, want not: it must know that %d are left",
 				seed, last.server, last.cost, last.at.Sub(created), d.Remaining)
 		}

@@ -55,7 +55,7 @@ func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn)
 	n.mu.Unlock()
 	// What the chunk can serve needs no exchange, even while another one is under way.
 	queue = n.drawQueue(queue)
-	if len(queue) > 0 && fitsChunk(queue[0].Command) {
+	if len(queue) > 0 && fitsChunk(&queue[0]) {
 		var err error
 		queue, err = n.fetchChunks(ctx, queue)
 		if err != nil {
@@ -129,23 +129,26 @@ func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([
 	size := n.rule.Chunk
 	for range maxFetches {
 		queue = n.drawQueue(queue)
-		if len(queue) == 0 || !fitsChunk(queue[0].Command) {
+		if len(queue) == 0 || !fitsChunk(&queue[0]) {
 			return queue, nil
 		}
 		cmd := *queue[0].Command
+		turn := queue[0]
+		turn.Command = &cmd
 		// A chunk larger than the limit would always be refused. Without a known limit the store decides.
 		limit := n.knownLimit(&cmd)
 		if limit == 0 {
 			return queue, nil
 		}
-		n.addChunkReport(&cmd)
-		wanted := max(1, cmd.Cost-cmd.Chunk.Left)
-		cmd.Cost, cmd.MaxWait, cmd.Ticket, cmd.Again = max(wanted, min(size, limit)), 0, 0, false
-		d, err := n.fetchChunk(ctx, &cmd)
-		if err != nil {
+		n.addChunkReport(&turn)
+		wanted := max(1, cmd.Cost-turn.Chunk.Left)
+		cmd.Cost, cmd.MaxWait = max(wanted, min(size, limit)), 0
+		turn.Ticket, turn.Again = 0, false
+		if err := n.fetchChunk(ctx, &turn); err != nil {
 			return queue, err
 		}
-		n.readReply(&cmd, &d)
+		n.readReply(&turn)
+		d := &turn.Decision
 		switch {
 		case d.Outcome == gatehouse.Granted:
 		case d.Outcome == gatehouse.Refused && d.Remaining < wanted:
@@ -163,16 +166,16 @@ func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([
 
 // fitsChunk reports whether a command can be served from a chunk. A command that the store knows to wait
 // must be served by the store.
-func fitsChunk(cmd *gatehouse.Command) bool {
-	known := cmd.Again && cmd.Ticket != 0
-	return cmd.Op == gatehouse.OpAcquire && cmd.Ahead == 0 && len(cmd.Limits) == 0 && !known
+func fitsChunk(turn *control.Turn) bool {
+	known := turn.Again && turn.Ticket != 0
+	return turn.Op == gatehouse.OpAcquire && turn.Ahead == 0 && len(turn.Limits) == 0 && !known
 }
 
-// addChunkReport has a command that is to take a chunk tell of the one before it.
-func (n *namedLimiter) addChunkReport(cmd *gatehouse.Command) {
+// addChunkReport has a turn that is to take a chunk tell of the one before it.
+func (n *namedLimiter) addChunkReport(turn *control.Turn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	cmd.Chunk = &gatehouse.Chunk{Holder: n.store.holder}
+	turn.Chunk = &control.Chunk{Holder: n.store.holder}
 	n.exchanges++
 	c := n.liveChunk()
 	if c == nil {
@@ -180,7 +183,7 @@ func (n *namedLimiter) addChunkReport(cmd *gatehouse.Command) {
 	}
 	// From now on an undo of an earlier grant must go to the store, which may know of that grant.
 	c.number = n.exchanges
-	cmd.Chunk.Left, cmd.Chunk.Commands = c.left, c.commands
+	turn.Chunk.Left, turn.Chunk.Commands = c.left, c.commands
 }
 
 // liveChunk is the chunk while it can be used; nil when there is none. It is called with the lock held.
@@ -191,27 +194,29 @@ func (n *namedLimiter) liveChunk() *localChunk {
 	return n.chunk
 }
 
-// fetchChunk has the store answer a command that is to take a chunk, after it was told what was left to tell.
-func (n *namedLimiter) fetchChunk(ctx context.Context, cmd *gatehouse.Command) (gatehouse.Decision, error) {
+// fetchChunk has the store answer a turn that is to take a chunk, after it was told what was left to tell.
+func (n *namedLimiter) fetchChunk(ctx context.Context, turn *control.Turn) error {
 	n.mu.Lock()
 	var turns []control.Turn
 	// In the same change, and first: what is returned may be just what the new chunk needs.
-	if undo := n.returnCommand(); undo != nil {
-		turns = append(turns, control.Turn{Command: undo})
+	if undo := n.returnTurn(); undo != nil {
+		turns = append(turns, *undo)
 	}
 	n.mu.Unlock()
-	turns = append(turns, control.Turn{Command: cmd})
+	turns = append(turns, *turn)
 	if err := n.store.shared.Apply(ctx, n.key, turns); err != nil {
-		return gatehouse.Decision{}, err
+		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.toReturn = unusedChunk{}
-	return turns[len(turns)-1].Decision, nil
+	turn.Decision = turns[len(turns)-1].Decision
+	return nil
 }
 
-// readReply notes what the store said to a command that was to take a chunk.
-func (n *namedLimiter) readReply(cmd *gatehouse.Command, d *gatehouse.Decision) {
+// readReply notes what the store said to a turn that was to take a chunk.
+func (n *namedLimiter) readReply(turn *control.Turn) {
+	d := &turn.Decision
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// A reply may arrive after a younger one was read. Only a large step back means that the clock was set.
@@ -221,14 +226,14 @@ func (n *namedLimiter) readReply(cmd *gatehouse.Command, d *gatehouse.Decision) 
 	granted := d.Outcome == gatehouse.Granted
 	known := d.Value // what it knows to be left of the chunk before
 	if granted {
-		known -= cmd.Cost
+		known -= turn.Cost
 	}
 	judged := granted || d.Outcome == gatehouse.Refused
 	n.noteLimit(d)
 	// The store knows of less than was reported: the record is younger than the chunk, after a reset. What
 	// the record does not count must not be granted.
-	if c := n.chunk; c != nil && judged && known < cmd.Chunk.Left {
-		c.left = max(0, c.left-(cmd.Chunk.Left-known))
+	if c := n.chunk; c != nil && judged && known < turn.Chunk.Left {
+		c.left = max(0, c.left-(turn.Chunk.Left-known))
 	}
 	switch {
 	case granted:
@@ -237,10 +242,10 @@ func (n *namedLimiter) readReply(cmd *gatehouse.Command, d *gatehouse.Decision) 
 			c = &localChunk{number: n.exchanges}
 			n.chunk = c
 		}
-		c.command, c.reply, c.validUntil, c.usedInRound = *cmd, *d, d.At.Add(d.ResetAfter), true
+		c.command, c.reply, c.validUntil, c.usedInRound = *turn.Command, *d, d.At.Add(d.ResetAfter), true
 		c.reply.Value = 0
-		c.left += cmd.Cost
-		c.commands -= min(c.commands, cmd.Chunk.Commands)
+		c.left += turn.Cost
+		c.commands -= min(c.commands, turn.Chunk.Commands)
 		n.refused = nil
 	case d.Outcome == gatehouse.Refused:
 		// The refusal is repeated here without the store, for one interval at most: other servers may return
@@ -249,7 +254,7 @@ func (n *namedLimiter) readReply(cmd *gatehouse.Command, d *gatehouse.Decision) 
 		if d.RetryAfter != gatehouse.Forever && d.RetryAfter < until {
 			until = d.RetryAfter
 		}
-		n.refused = &cachedRefusal{*cmd, *d, d.At.Add(until)}
+		n.refused = &cachedRefusal{*turn.Command, *d, d.At.Add(until)}
 		n.refused.reply.Value = 0
 	}
 }
@@ -266,21 +271,20 @@ func (n *namedLimiter) drawQueue(queue []control.Turn) []control.Turn {
 
 // serveTurn answers one command, and reports false if the store has to. It is called with the lock held.
 func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
-	cmd := turn.Command
 	left := int64(0)
 	if c := n.liveChunk(); c != nil {
 		// An undo of something drawn since the last exchange goes back into the chunk, because the store does
 		// not know of it yet.
 		left = c.left
 		switch {
-		case cmd.Op == gatehouse.OpUndo && cmd.Granted != nil && cmd.Granted.Drawn == c.number:
-			c.left, c.commands = c.left+cmd.Cost, c.commands-1
+		case turn.Op == gatehouse.OpUndo && turn.Granted != nil && turn.Granted.Drawn == c.number:
+			c.left, c.commands = c.left+turn.Cost, c.commands-1
 			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: n.storeTime()}
 			return true
 		// Drawn marks the grant with the last exchange, so that a later undo shows whether the store knows of
 		// it.
-		case c.left >= cmd.Cost && answersCommand(&c.command, cmd):
-			c.left, c.commands, c.usedInRound = c.left-cmd.Cost, c.commands+1, true
+		case c.left >= turn.Cost && answersTurn(&c.command, turn):
+			c.left, c.commands, c.usedInRound = c.left-turn.Cost, c.commands+1, true
 			turn.Decision = c.reply
 			turn.Decision.Remaining += c.left
 			turn.Decision.Drawn = c.number
@@ -291,8 +295,8 @@ func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
 	// The last refusal answers commands that want more than was left then, unless they wait: those must be
 	// known to the store.
 	r := n.refused
-	if r != nil && n.store.shared.Latest().Before(r.validUntil) && answersCommand(&r.command, cmd) &&
-		cmd.MaxWait == 0 && cmd.Cost > r.reply.Remaining+left {
+	if r != nil && n.store.shared.Latest().Before(r.validUntil) && answersTurn(&r.command, turn) &&
+		turn.MaxWait == 0 && turn.Cost > r.reply.Remaining+left {
 		turn.Decision = r.reply
 		ageDecision(n.storeTime(), &turn.Decision)
 		return true
@@ -300,9 +304,9 @@ func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
 	return false
 }
 
-// answersCommand reports whether what the store said to one command that was to take a chunk answers another.
-func answersCommand(asked, cmd *gatehouse.Command) bool {
-	return fitsChunk(cmd) && (cmd.Again || !cmd.HasLimit() || sameLimits(cmd, asked))
+// answersTurn reports whether what the store said to a command that was to take a chunk answers a turn.
+func answersTurn(asked *gatehouse.Command, turn *control.Turn) bool {
+	return fitsChunk(turn) && (turn.Again || !turn.HasLimit() || sameLimits(turn.Command, asked))
 }
 
 // ageDecision makes what the store said one that is said now.

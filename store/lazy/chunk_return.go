@@ -13,7 +13,7 @@ func (n *namedLimiter) applyAfterReturn(ctx context.Context, queue []control.Tur
 	defer func() { <-n.exchangeLock }()
 	var turns []control.Turn
 	if undo := n.endChunk(); undo != nil {
-		turns = append(turns, control.Turn{Command: undo})
+		turns = append(turns, *undo)
 	}
 	before := len(turns)
 	turns = append(turns, queue...)
@@ -30,9 +30,9 @@ func (n *namedLimiter) applyAfterReturn(ctx context.Context, queue []control.Tur
 	return err
 }
 
-// endChunk ends the chunk here, and makes the command by which the store learns that; nil when there is
-// nothing to tell.
-func (n *namedLimiter) endChunk() *gatehouse.Command {
+// endChunk ends the chunk here, and makes the turn by which the store learns that; nil when there is nothing
+// to tell.
+func (n *namedLimiter) endChunk() *control.Turn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	// What is to be returned is kept until an exchange succeeds, and sent along with each.
@@ -40,19 +40,19 @@ func (n *namedLimiter) endChunk() *gatehouse.Command {
 		n.toReturn = unusedChunk{c.validUntil, c.left, c.commands}
 		n.chunk = nil
 	}
-	return n.returnCommand()
+	return n.returnTurn()
 }
 
-// returnCommand returns the command that returns the unused chunk, nil if there is none. It is called with
-// the lock held.
-func (n *namedLimiter) returnCommand() *gatehouse.Command {
+// returnTurn returns the turn that returns the unused chunk, nil if there is none. It is called with the lock
+// held.
+func (n *namedLimiter) returnTurn() *control.Turn {
 	if !n.store.shared.Now().Before(n.toReturn.validUntil) {
 		n.toReturn = unusedChunk{}
 		return nil
 	}
-	return &gatehouse.Command{
-		Op: gatehouse.OpUndo, Cost: n.toReturn.left,
-		Chunk: &gatehouse.Chunk{Holder: n.store.holder, Commands: n.toReturn.commands},
+	return &control.Turn{
+		Command: &gatehouse.Command{Op: gatehouse.OpUndo, Cost: n.toReturn.left},
+		Chunk:   &control.Chunk{Holder: n.store.holder, Commands: n.toReturn.commands},
 	}
 }
 
@@ -85,7 +85,7 @@ func (n *namedLimiter) returnChunk() {
 	if undo == nil {
 		return
 	}
-	err := n.store.shared.Apply(context.Background(), n.key, []control.Turn{{Command: undo}})
+	err := n.store.shared.Apply(context.Background(), n.key, []control.Turn{*undo})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil {

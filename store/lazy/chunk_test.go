@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 )
@@ -242,7 +243,7 @@ func TestUndoGoesBackToTheChunk(t *testing.T) {
 		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 2, Interval: time.Hour}
 		f.must(s, key, cmd)
 		cmd.MaxWait = time.Second
-		cancel := s.gate.Submit(key, cmd, func(gatehouse.Decision, error) {})
+		cancel := s.gate.Submit(gate.Request{Key: key, Command: cmd}, func(gatehouse.Decision, error) {})
 		synctest.Wait()
 		cancel()
 		synctest.Wait()

@@ -85,7 +85,7 @@ func (n *namedLimiter) beginRoundTrip() *roundTrip {
 			n.fast.Store(false)
 		}
 		for j := range n.requests[i].queue {
-			t.addCommand(n.requests[i].queue[j].Command)
+			t.addTurn(n.requests[i].queue[j])
 		}
 	}
 	t.requests = n.requests[:i:i]
@@ -95,38 +95,35 @@ func (n *namedLimiter) beginRoundTrip() *roundTrip {
 	}
 	// An empty queue would not be sent, and the state would not be read.
 	if len(t.turns) == 0 {
-		t.addCommand(&gatehouse.Command{Op: gatehouse.OpStats})
+		t.addTurn(control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
 	}
 	return t
 }
 
-// reportCommand takes what was let through from a limiter that has not heard of it; nil when nothing was.
-func (u *unreportedUse) reportCommand() *gatehouse.Command {
+// reportTurn takes what was let through from a limiter that has not heard of it; nil when nothing was.
+func (u *unreportedUse) reportTurn() *control.Turn {
 	if u.cost == 0 && !u.changed {
 		return nil
 	}
 	cmd := u.limits
-	cmd.Cost, cmd.Amount, cmd.Forced, cmd.Again = u.cost, u.commands, true, !u.changed
-	return &cmd
+	cmd.Cost = u.cost
+	return &control.Turn{Command: &cmd, Again: !u.changed, Forced: true, Requests: u.commands}
 }
 
 // addReport adds the turns that tell what was let through here.
 func (t *roundTrip) addReport() {
 	u := &t.unreported
-	if cmd := u.reportCommand(); cmd != nil {
-		t.turns = append(t.turns, control.Turn{Command: cmd})
+	if report := u.reportTurn(); report != nil {
+		t.turns = append(t.turns, *report)
 	}
-	for i := range u.undone {
-		t.turns = append(t.turns, control.Turn{Command: &u.undone[i]})
-	}
+	t.turns = append(t.turns, u.undone...)
 }
 
-// addCommand adds a command without its ticket: a command that waits here is served here, and must not take
-// a place in the store's own order.
-func (t *roundTrip) addCommand(cmd *gatehouse.Command) {
-	c := *cmd
-	c.Ticket = 0
-	t.turns = append(t.turns, control.Turn{Command: &c})
+// addTurn adds a turn without its ticket: a command that waits here is served here, and must not take a place
+// in the store's own order.
+func (t *roundTrip) addTurn(turn control.Turn) {
+	turn.Ticket = 0
+	t.turns = append(t.turns, turn)
 }
 
 // endRoundTrip processes the result of a round trip. It is called with the lock held.
@@ -169,9 +166,9 @@ func (n *namedLimiter) endRoundTrip(t *roundTrip, err error) {
 func (t *roundTrip) learnLimits(u *unreportedUse) {
 	for _, e := range t.requests {
 		for i := range e.queue {
-			cmd := e.queue[i].Command
-			if cmd.Op == gatehouse.OpAcquire && !cmd.Again && cmd.HasLimit() && !u.changed {
-				u.noteLimits(cmd)
+			turn := &e.queue[i]
+			if turn.Op == gatehouse.OpAcquire && !turn.Again && turn.HasLimit() && !u.changed {
+				u.noteLimits(turn.Command)
 			}
 		}
 	}
@@ -180,8 +177,8 @@ func (t *roundTrip) learnLimits(u *unreportedUse) {
 // replayUnreported counts what was granted here during the exchange on top of the state that was read by it.
 func (n *namedLimiter) replayUnreported(now time.Time) {
 	u := &n.unreported
-	if cmd := u.reportCommand(); cmd != nil {
-		n.state.Step(now, cmd)
+	if report := u.reportTurn(); report != nil {
+		n.state.Step(now, report)
 	}
 	for i := range u.undone {
 		n.state.Undo(now, &u.undone[i])

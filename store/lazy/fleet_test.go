@@ -112,6 +112,15 @@ func (f *fleet) must(s *server, key gatehouse.Key, cmd gatehouse.Command) gateho
 	return d
 }
 
+// takeBack has a server take back a grant, and returns when it is done.
+func (f *fleet) takeBack(s *server, key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision) {
+	f.t.Helper()
+	s.gate.TakeBack(gate.Request{Key: key, Command: cmd}, granted)
+	if err := s.gate.Drain(context.Background()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 // exhaust asks until there is nothing left.
 func (f *fleet) exhaust(s *server, key gatehouse.Key, cmd gatehouse.Command) {
 	f.t.Helper()

@@ -44,7 +44,8 @@ func TestUndoComesBack(t *testing.T) {
 			f.must(s, key("a"), hourly())
 			cmd := hourly()
 			cmd.Cost, cmd.MaxWait = 9, time.Second
-			cancel := s.gate.Submit(key("a"), cmd, func(gatehouse.Decision, error) {})
+			r := gate.Request{Key: key("a"), Command: cmd}
+			cancel := s.gate.Submit(r, func(gatehouse.Decision, error) {})
 			synctest.Wait()
 			<-time.After(wait)
 			cancel()
@@ -77,7 +78,7 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 		var order []int
 		cmd.MaxWait = gatehouse.Forever
 		for i := range 30 {
-			s.gate.Submit(key("a"), cmd, func(d gatehouse.Decision, err error) {
+			s.gate.Submit(gate.Request{Key: key("a"), Command: cmd}, func(d gatehouse.Decision, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if order = append(order, i); err != nil || d.Outcome != gatehouse.Granted {

@@ -56,12 +56,12 @@ type namedLimiter struct {
 
 // Untold is what the store is still to be told.
 type unreportedUse struct {
-	limits   gatehouse.Command   // the last command that came with limits
-	changed  bool                // those are others than the store was told
-	cost     int64               // how much was let through
-	commands int64               // in how many commands
-	undone   []gatehouse.Command // undos of what the store was told already
-	since    time.Time           // what was let through later is in none of the reports so far
+	limits   gatehouse.Command // the last command that came with limits
+	changed  bool              // those are others than the store was told
+	cost     int64             // how much was let through
+	commands int64             // in how many commands
+	undone   []control.Turn    // undos of what the store was told already
+	since    time.Time         // what was let through later is in none of the reports so far
 }
 
 const (
@@ -159,32 +159,31 @@ func (u *unreportedUse) isEmpty() bool { return u.cost == 0 && !u.changed && len
 
 // noteTurn notes what a turn that was served here means for the store.
 func (u *unreportedUse) noteTurn(turn *control.Turn) {
-	cmd := turn.Command
 	switch {
-	case cmd.Op == gatehouse.OpUndo:
-		u.noteUndo(cmd)
-	case cmd.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
+	case turn.Op == gatehouse.OpUndo:
+		u.noteUndo(turn)
+	case turn.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
 		return
-	case !cmd.Again && cmd.HasLimit() && !sameLimits(cmd, &u.limits):
-		u.noteLimits(cmd)
+	case !turn.Again && turn.HasLimit() && !sameLimits(turn.Command, &u.limits):
+		u.noteLimits(turn.Command)
 		u.changed = true
 	}
-	if cmd.Op == gatehouse.OpAcquire && turn.Decision.Outcome == gatehouse.Granted {
-		u.cost = min(u.cost+cmd.Cost, gatehouse.MaxSize)
+	if turn.Op == gatehouse.OpAcquire && turn.Decision.Outcome == gatehouse.Granted {
+		u.cost = min(u.cost+turn.Cost, gatehouse.MaxSize)
 		u.commands++
 	}
 }
 
 // noteUndo notes that something is taken back.
-func (u *unreportedUse) noteUndo(cmd *gatehouse.Command) {
+func (u *unreportedUse) noteUndo(turn *control.Turn) {
 	switch {
-	case cmd.Granted == nil:
+	case turn.Granted == nil:
 	// The grant is in no report so far: both cancel out, and the store need not learn of either.
-	case cmd.Granted.At.After(u.since) && u.cost >= cmd.Cost && u.commands > 0:
-		u.cost, u.commands = u.cost-cmd.Cost, u.commands-1
+	case turn.Granted.At.After(u.since) && u.cost >= turn.Cost && u.commands > 0:
+		u.cost, u.commands = u.cost-turn.Cost, u.commands-1
 	case len(u.undone) < maxUndone:
-		undone := *cmd
-		// As in addCommand: a ticket would take a place in the store's own order.
+		undone := control.UndoOf(turn, turn.Granted)
+		// As in addTurn: a ticket would take a place in the store's own order.
 		undone.Ticket = 0
 		u.undone = append(u.undone, undone)
 	}

@@ -20,9 +20,7 @@ func TestUndoAfterTheNameWasForgotten(t *testing.T) {
 		f.must(f.servers[0], key, gatehouse.Command{Op: gatehouse.OpReset})
 		before := f.total()
 		f.must(f.servers[0], key, cmd)
-		undo := cmd
-		undo.Op, undo.Granted = gatehouse.OpUndo, &first
-		f.must(f.servers[0], key, undo)
+		f.takeBack(f.servers[0], key, cmd, first)
 		f.exhaust(f.servers[0], key, cmd)
 		if n := f.total() - before; n > cmd.Size {
 			t.Errorf("%d passed after a reset, want at most %d", n, cmd.Size)

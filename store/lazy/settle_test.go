@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 )
 
@@ -106,7 +107,8 @@ func TestAReservationIsNotTakenBackIntoAChunk(t *testing.T) {
 			f.must(s, key, cmd)
 			reserve := cmd
 			reserve.Op, reserve.Cost = gatehouse.OpReserve, 30
-			cancel := s.gate.Submit(key, reserve, func(gatehouse.Decision, error) {})
+			r := gate.Request{Key: key, Command: reserve}
+			cancel := s.gate.Submit(r, func(gatehouse.Decision, error) {})
 			synctest.Wait()
 			cancel()
 			synctest.Wait()

@@ -17,7 +17,12 @@ import (
 
 // try applies one command, and returns its error, if it has one.
 func try(s *Store, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
-	turns := []control.Turn{{Command: &cmd}}
+	return tryTurn(s, key, control.Turn{Command: &cmd})
+}
+
+// tryTurn is try with what a gate adds.
+func tryTurn(s *Store, key gatehouse.Key, turn control.Turn) (gatehouse.Decision, error) {
+	turns := []control.Turn{turn}
 	if err := s.Apply(context.Background(), key, turns); err != nil {
 		return gatehouse.Decision{}, err
 	}
@@ -68,11 +73,11 @@ func TestMemoryAddsUp(t *testing.T) {
 			refused := 0
 			for range 20_000 {
 				key := anyKey(random, 40)
-				cmd := anyCommand(random, key.Kind)
-				if cmd.Check(key) != nil {
+				turn := anyTurn(random, key.Kind)
+				if turn.Check(key) != nil {
 					continue
 				}
-				if _, err := try(s, key, cmd); exhausted(err) {
+				if _, err := tryTurn(s, key, turn); exhausted(err) {
 					refused++
 				}
 				time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
@@ -105,13 +110,13 @@ func anyKey(random *rand.Rand, names int) gatehouse.Key {
 	return gatehouse.Key{Kind: kind, Name: fmt.Sprint(random.IntN(names))}
 }
 
-func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
+func anyTurn(random *rand.Rand, kind gatehouse.Kind) control.Turn {
 	cmd := gatehouse.Command{
 		Op:   gatehouse.Op(1 + random.IntN(int(gatehouse.OpUndo))),
 		Cost: 1, Size: 1 + random.Int64N(20), Interval: time.Duration(1+random.IntN(30)) * time.Second,
 		Holder: strings.Repeat("k", 1+random.IntN(30)), Expires: time.Duration(random.IntN(90)) * time.Second,
-		Ticket: gatehouse.Ticket(1 + random.IntN(99)), Message: strings.Repeat("m", random.IntN(100)),
-		Keep: time.Duration(1+random.IntN(100)) * time.Second, Amount: 1,
+		Message: strings.Repeat("m", random.IntN(100)),
+		Keep:    time.Duration(1+random.IntN(100)) * time.Second, Amount: 1,
 	}
 	if kind == gatehouse.SlidingWindow {
 		cmd.Mode = gatehouse.ModeFine
@@ -122,7 +127,7 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 			cmd.Limits = append(cmd.Limits, gatehouse.Limit{Size: 9, Interval: window})
 		}
 	}
-	return cmd
+	return control.Turn{Command: &cmd, Ticket: control.Ticket(1 + random.IntN(99))}
 }
 
 // TestLiveIsNotForgotten: when the memory is full of limiters that count, a new one is refused and none of
@@ -285,8 +290,8 @@ func TestMemoryRaces(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(g), 3))
 			for range 5000 {
 				key := anyKey(random, 500)
-				if cmd := anyCommand(random, key.Kind); cmd.Check(key) == nil {
-					_, _ = try(s, key, cmd)
+				if turn := anyTurn(random, key.Kind); turn.Check(key) == nil {
+					_, _ = tryTurn(s, key, turn)
 				}
 			}
 		})

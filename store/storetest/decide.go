@@ -178,18 +178,19 @@ func queueIsOneChange(b *testBench) {
 	key := keyOf(gatehouse.Semaphore, "queue")
 	b.at(0).want(key, acquireOne("a", 2), gatehouse.Granted)
 	wide, narrow, give := acquireOne("wide", 2), acquireOne("narrow", 2), commandBy(gatehouse.OpRelease, "a")
-	wide.Cost, wide.MaxWait, wide.Ticket = 2, gatehouse.Forever, b.at(1).store.makeTicket(1)
-	narrow.MaxWait, narrow.Ticket = gatehouse.Forever, b.at(1).store.makeTicket(2)
+	wide.Cost, wide.MaxWait, narrow.MaxWait = 2, gatehouse.Forever, gatehouse.Forever
+	first := control.Turn{Command: &wide, Ticket: b.at(1).store.makeTicket(1)}
+	second := control.Turn{Command: &narrow, Ticket: b.at(1).store.makeTicket(2)}
 	// There is room for narrow. It is refused because wide came first and waits.
-	for i, d := range b.at(1).applyQueue(key, &wide, &narrow) {
+	for i, d := range b.at(1).applyQueue(key, first, second) {
 		if d.Outcome != gatehouse.Refused {
 			b.Errorf("turn %d: %s, want both refused, the second behind the first", i, d.Outcome)
 		}
 	}
-	wide.Again, narrow.Again = true, true
+	first.Again, second.Again = true, true
 	// The release is the last turn of the queue and still serves the first one, which now takes both slots.
 	outcomes := []gatehouse.Outcome{gatehouse.Granted, gatehouse.Refused, gatehouse.Granted}
-	for i, d := range b.at(1).applyQueue(key, &wide, &narrow, &give) {
+	for i, d := range b.at(1).applyQueue(key, first, second, control.Turn{Command: &give}) {
 		if d.Outcome != outcomes[i] {
 			b.Errorf("turn %d with a release: %s, want %s", i, d.Outcome, outcomes[i])
 		}
@@ -200,14 +201,14 @@ func queueIsOneChange(b *testBench) {
 func parametersCountOnce(b *testBench) {
 	key := keyOf(gatehouse.Semaphore, "once")
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
-	waits := acquireOne("b", 1)
-	waits.MaxWait, waits.Ticket = gatehouse.Forever, b.at(0).store.makeTicket(1)
-	waits.Since = b.at(0).want(key, waits, gatehouse.Refused).At
+	cmd := waitForever(acquireOne("b", 1))
+	waits := control.Turn{Command: &cmd, Ticket: b.at(0).store.makeTicket(1)}
+	waits.Since = b.at(0).wantTurn(key, waits, gatehouse.Refused).At
 	grow := acquireOne("a", 5) // shares the hold, and makes the semaphore larger
 	b.at(1).want(key, grow, gatehouse.Granted)
 	// Again marks a command whose limits were applied before. Its size of 1 must not shrink the semaphore.
 	waits.Again = true
-	if d := b.at(0).want(key, waits, gatehouse.Granted); d.Limit != 5 {
+	if d := b.at(0).wantTurn(key, waits, gatehouse.Granted); d.Limit != 5 {
 		b.Errorf("the size is %d after one who waited was looked at again, want 5", d.Limit)
 	}
 }
@@ -216,19 +217,19 @@ func parametersCountOnce(b *testBench) {
 func undoTakesBack(b *testBench) {
 	key := keyOf(gatehouse.Lock, "undo")
 	first := b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
-	undo := acquireOne("a", 1)
-	undo.Op, undo.Granted = gatehouse.OpUndo, &gatehouse.Decision{
+	cmd := acquireOne("a", 1)
+	undo := control.UndoOf(&control.Turn{Command: &cmd}, &gatehouse.Decision{
 		Outcome: gatehouse.Granted, At: first.At, Fence: first.Fence - 1,
-	}
+	})
 	// The token is one below the hold's. The undo succeeds, because what it names is gone, but must not end
 	// this hold.
-	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(1).wantTurn(key, undo, gatehouse.Granted)
 	b.at(0).want(key, acquireOne("b", 1), gatehouse.Refused)
 	// With the right token it ends the hold. A repetition must spare the hold of the next holder.
 	undo.Granted.Fence = first.Fence
-	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(1).wantTurn(key, undo, gatehouse.Granted)
 	b.at(0).want(key, acquireOne("b", 1), gatehouse.Granted)
-	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(1).wantTurn(key, undo, gatehouse.Granted)
 	b.at(0).want(key, acquireOne("c", 1), gatehouse.Refused)
 }
 
@@ -304,14 +305,13 @@ func renewedHoldLasts(b *testBench) {
 func ticketCountsOnce(b *testBench) {
 	key := keyOf(gatehouse.Barrier, "ticket")
 	cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
-	cmd.Ticket = b.at(0).store.makeTicket(1)
+	waits := control.Turn{Command: &cmd, Ticket: b.at(0).store.makeTicket(1)}
 	for range 3 {
-		cmd.Since = b.at(0).want(key, cmd, gatehouse.Refused).At
-		cmd.Again = true
+		waits.Since = b.at(0).wantTurn(key, waits, gatehouse.Refused).At
+		waits.Again = true
 	}
-	undo := cmd
-	undo.Op, undo.MaxWait = gatehouse.OpUndo, 0
-	b.at(0).want(key, undo, gatehouse.Granted)
+	undo := control.UndoOf(&waits, nil)
+	b.at(0).wantTurn(key, undo, gatehouse.Granted)
 	// The undo has removed the ticket, however often it was counted. One more arrival alone must not open the
 	// barrier.
 	other := gatehouse.Command{Op: gatehouse.OpWait, Size: 2}
@@ -358,10 +358,10 @@ func holdersAreLimited(b *testBench) {
 	key, size := keyOf(gatehouse.Semaphore, "holders"), int64(b.Holders)*2
 	// Queues of 100, because a round trip for each holder would take too long.
 	for i := 0; i < b.Holders; i += 100 {
-		queue := make([]*gatehouse.Command, 0, 100)
+		queue := make([]control.Turn, 0, 100)
 		for j := i; j < min(i+100, b.Holders); j++ {
 			cmd := acquireOne(fmt.Sprint("h", j), size)
-			queue = append(queue, &cmd)
+			queue = append(queue, control.Turn{Command: &cmd})
 		}
 		for j, d := range b.at(i/100).applyQueue(key, queue...) {
 			if d.Outcome != gatehouse.Granted {

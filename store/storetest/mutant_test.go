@@ -23,8 +23,8 @@ type mutant struct {
 	forgets    bool       // all, when it is opened again
 	survives   bool       // being killed
 
-	before func(key *gatehouse.Key, cmd *gatehouse.Command) // what it makes of commands
-	after  func(cmd *gatehouse.Command, d *gatehouse.Decision)
+	before func(key *gatehouse.Key, cmd *control.Turn) // what it makes of commands
+	after  func(cmd *control.Turn, d *gatehouse.Decision)
 	split  bool // queues are applied turn by turn
 	watch  func(store gate.Store, key gatehouse.Key, wake func()) (stop func())
 	list   func(store gate.Store, kind gatehouse.Kind, after string, visit visitor) error
@@ -44,8 +44,8 @@ func seventh(change func(d *gatehouse.Decision)) func(d *gatehouse.Decision) {
 }
 
 // on makes a change to the decisions about one operation.
-func on(op gatehouse.Op, change func(d *gatehouse.Decision)) func(*gatehouse.Command, *gatehouse.Decision) {
-	return func(cmd *gatehouse.Command, d *gatehouse.Decision) {
+func on(op gatehouse.Op, change func(d *gatehouse.Decision)) func(*control.Turn, *gatehouse.Decision) {
+	return func(cmd *control.Turn, d *gatehouse.Decision) {
 		if cmd.Op == op {
 			change(d)
 		}
@@ -94,7 +94,7 @@ func mutants() []mutant {
 // What mutants change.
 type (
 	key      = *gatehouse.Key
-	command  = *gatehouse.Command
+	command  = *control.Turn
 	decision = *gatehouse.Decision
 )
 
@@ -169,7 +169,7 @@ func holdingMutants() []mutant {
 				}
 			}},
 		{name: "counts each look", test: "a ticket counts once",
-			before: func(_ key, cmd command) { cmd.Ticket += gatehouse.Ticket(rand.IntN(1 << 20)) }},
+			before: func(_ key, cmd command) { cmd.Ticket += control.Ticket(rand.IntN(1 << 20)) }},
 		{name: "goes back in time", test: "time does not go back",
 			after: on(gatehouse.OpCount, seventh(func(d decision) { d.At = d.At.Add(-time.Minute) }))},
 		{name: "takes names for the same", test: "names are told apart",
@@ -204,8 +204,9 @@ func (m *mutated) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 	changed := make([]control.Turn, len(queue))
 	for i := range queue {
 		cmd := *queue[i].Command
+		changed[i] = queue[i]
 		if changed[i].Command = &cmd; m.before != nil {
-			m.before(&key, &cmd)
+			m.before(&key, &changed[i])
 		}
 	}
 	var err error
@@ -218,7 +219,7 @@ func (m *mutated) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 	}
 	for i := range queue {
 		if queue[i].Decision, queue[i].Err = changed[i].Decision, changed[i].Err; m.after != nil {
-			m.after(queue[i].Command, &queue[i].Decision)
+			m.after(&queue[i], &queue[i].Decision)
 		}
 	}
 	return err

@@ -2,6 +2,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -57,7 +58,7 @@ type Place interface {
 type Server struct {
 	Store gate.Store
 	// FirstTicket is that of the server's gate.
-	FirstTicket gatehouse.Ticket
+	FirstTicket control.Ticket
 	// Close ends the server in good order.
 	Close func()
 	// Kill ends it as kill -9 would; nil if that cannot be done here.
@@ -160,7 +161,7 @@ func (b *testBench) openServer() *benchServer {
 	server := b.place.Open()
 	n := &benchServer{
 		bench: b, kill: server.Kill, close: server.Close, store: &waitSpy{
-			Store: server.Store, first: server.FirstTicket, seen: make(map[gatehouse.Ticket]bool),
+			Store: server.Store, first: server.FirstTicket, seen: make(map[control.Ticket]bool),
 		},
 	}
 	var store gate.Store = n.store
@@ -219,19 +220,13 @@ func (b *testBench) passTime(d time.Duration) {
 }
 
 // applyQueue puts a queue to a store, which must not fail.
-func (n *benchServer) applyQueue(key gatehouse.Key, cmds ...*gatehouse.Command) []gatehouse.Decision {
+func (n *benchServer) applyQueue(key gatehouse.Key, queue ...control.Turn) []gatehouse.Decision {
 	n.bench.Helper()
-	queue := make([]control.Turn, len(cmds))
-	for i, cmd := range cmds {
-		queue[i].Command = cmd
-	}
-	if err := n.store.Apply(context.Background(), key, queue); err != nil {
-		n.bench.Fatalf("%s: %v", key, err)
-	}
+	err := n.store.Apply(context.Background(), key, queue)
 	decisions := make([]gatehouse.Decision, len(queue))
 	for i := range queue {
-		if queue[i].Err != nil {
-			n.bench.Fatalf("%s: %v", key, queue[i].Err)
+		if err = cmp.Or(err, queue[i].Err); err != nil {
+			n.bench.Fatalf("%s: %v", key, err)
 		}
 		decisions[i] = queue[i].Decision
 	}
@@ -241,7 +236,7 @@ func (n *benchServer) applyQueue(key gatehouse.Key, cmds ...*gatehouse.Command) 
 // applyOne puts one command to a store.
 func (n *benchServer) applyOne(key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
 	n.bench.Helper()
-	return n.applyQueue(key, &cmd)[0]
+	return n.applyQueue(key, control.Turn{Command: &cmd})[0]
 }
 
 // want puts one command to a store, which must have an outcome.
@@ -249,9 +244,17 @@ func (n *benchServer) want(
 	key gatehouse.Key, cmd gatehouse.Command, outcome gatehouse.Outcome,
 ) gatehouse.Decision {
 	n.bench.Helper()
-	d := n.applyOne(key, cmd)
+	return n.wantTurn(key, control.Turn{Command: &cmd}, outcome)
+}
+
+// wantTurn is want with what a gate adds.
+func (n *benchServer) wantTurn(
+	key gatehouse.Key, turn control.Turn, outcome gatehouse.Outcome,
+) gatehouse.Decision {
+	n.bench.Helper()
+	d := n.applyQueue(key, turn)[0]
 	if d.Outcome != outcome {
-		n.bench.Errorf("%s: %s by %q is %s, want %s: %+v", key, cmd.Op, cmd.Holder, d.Outcome, outcome, d)
+		n.bench.Errorf("%s: %s by %q is %s, want %s: %+v", key, turn.Op, turn.Holder, d.Outcome, outcome, d)
 	}
 	return d
 }
@@ -278,7 +281,7 @@ func (n *benchServer) startWaiting(
 	n.bench.Helper()
 	answered = make(chan gateReply, 1)
 	before := n.store.countWaited()
-	cancel = n.gate.Submit(key, cmd, func(d gatehouse.Decision, err error) {
+	cancel = n.gate.Submit(gate.Request{Key: key, Command: cmd}, func(d gatehouse.Decision, err error) {
 		answered <- gateReply{d, err, time.Now()}
 	})
 	n.bench.eventually(fmt.Sprintf("%s: %s by %q waits", key, cmd.Op, cmd.Holder), func() bool {
@@ -316,9 +319,9 @@ func (b *testBench) wantNoReply(what string, answered chan gateReply) {
 // A waitSpy is a store that knows who has been looked at and had to wait.
 type waitSpy struct {
 	gate.Store
-	first gatehouse.Ticket
+	first control.Ticket
 	mu    sync.Mutex
-	seen  map[gatehouse.Ticket]bool
+	seen  map[control.Ticket]bool
 }
 
 // Apply implements gate.Store.
@@ -333,10 +336,10 @@ func (s *waitSpy) noteWaiting(queue []control.Turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range queue {
-		cmd, d := queue[i].Command, &queue[i].Decision
+		turn, d := &queue[i], &queue[i].Decision
 		// A ticket without a wait is refused for good, and one of a failed call may come again.
-		if err == nil && d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0 {
-			s.seen[cmd.Ticket] = true
+		if err == nil && d.Outcome == gatehouse.Refused && turn.Op.Waits() && turn.MaxWait != 0 {
+			s.seen[turn.Ticket] = true
 		}
 	}
 }

@@ -22,7 +22,7 @@ func waitForever(cmd gatehouse.Command) gatehouse.Command {
 }
 
 // makeTicket is the n-th ticket that a test makes for itself.
-func (s *waitSpy) makeTicket(n int) gatehouse.Ticket { return s.first + 1<<30 + gatehouse.Ticket(n) }
+func (s *waitSpy) makeTicket(n int) control.Ticket { return s.first + 1<<30 + control.Ticket(n) }
 
 // listNames lists what a server has of a kind.
 func (n *benchServer) listNames(kind gatehouse.Kind, after string) (names []string) {
@@ -349,18 +349,16 @@ func watchesWake(b *testBench) {
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
 	var woken atomic.Int64
 	stop := b.at(1).store.Watch(key, func() { woken.Add(1) })
-	waits := waitForever(acquireOne("b", 1))
-	waits.Ticket = b.at(1).store.makeTicket(1)
+	cmd := waitForever(acquireOne("b", 1))
+	waits := control.Turn{Command: &cmd, Ticket: b.at(1).store.makeTicket(1)}
 	// The ticket goes to the store directly, without a gate, so that no gate's own timer serves it.
-	waits.Since = b.at(1).want(key, waits, gatehouse.Refused).At
+	waits.Since = b.at(1).wantTurn(key, waits, gatehouse.Refused).At
 	b.at(0).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
 	b.eventually("the watch wakes", func() bool { return woken.Load() > 0 })
 	stop()
 	before := woken.Load()
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Refused) // behind who waits at the other server
-	undo := waits
-	undo.Op, undo.MaxWait = gatehouse.OpUndo, 0
-	b.at(1).want(key, undo, gatehouse.Granted)
+	b.at(1).wantTurn(key, control.UndoOf(&waits, nil), gatehouse.Granted)
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
 	b.at(0).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
 	// Longer than the second in which a server looks at its waiters by itself.

@@ -71,7 +71,7 @@ func newQueue(length int) *queue {
 
 // submit puts a command into the line.
 func (q *queue) submit(key gatehouse.Key, cmd gatehouse.Command) {
-	q.Submit(key, cmd, func(d gatehouse.Decision, err error) {
+	q.Submit(gate.Request{Key: key, Command: cmd}, func(d gatehouse.Decision, err error) {
 		if err != nil || d.Outcome != gatehouse.Granted {
 			panic(fmt.Sprintf("%s in line: %s, %v, want granted", key, d.Outcome, err))
 		}

@@ -49,7 +49,7 @@ func (d *drilled) share() {
 	}
 	d.ask(0, gatehouse.Lock, release("a"))
 	second := d.ask(0, gatehouse.Lock, acquire("a", 0))
-	d.ask(0, gatehouse.Lock, undoOf(hold))
+	d.takeBack(0, gatehouse.Lock, hold)
 	stale := release("a")
 	stale.Fence = hold.d.Fence
 	if one := d.ask(0, gatehouse.Lock, stale); one.granted() {
@@ -57,7 +57,7 @@ func (d *drilled) share() {
 	}
 	renew := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "a", Expires: gatehouse.AsAcquired}
 	d.ask(0, gatehouse.Lock, renew)
-	d.ask(0, gatehouse.Lock, undoOf(second)) // late: its holder knows of the hold
+	d.takeBack(0, gatehouse.Lock, second) // late: its holder knows of the hold
 	if one := d.ask(0, gatehouse.Lock, acquire("b", 0)); one.granted() {
 		d.complain(gatehouse.Lock, "%s, want it held: no undo or release meant it", one)
 	}

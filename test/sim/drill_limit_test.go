@@ -59,9 +59,7 @@ func (d *drilled) breaker() {
 			d.complain(gatehouse.Counter, "%s after %s in call %d, want an error at once", one, took, i)
 		}
 	}
-	undo := acquire("a", 0)
-	undo.Op, undo.Granted = gatehouse.OpUndo, &hold.d
-	<-d.begin(0, gatehouse.Semaphore, undo, gatehouse.Forever)
+	d.takeBack(0, gatehouse.Semaphore, hold)
 	d.store.Resume()
 	d.used()
 	pause(3 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
 )
 
@@ -23,11 +24,13 @@ func (d *drilled) emptied(kind gatehouse.Kind, cmd gatehouse.Command) (granted [
 	}
 }
 
-// undoOf takes back what a call was granted.
-func undoOf(one *call) gatehouse.Command {
-	cmd := one.cmd
-	cmd.Op, cmd.Granted = gatehouse.OpUndo, &one.d
-	return cmd
+// takeBack has a server take back what a call was granted, and returns when it has asked the store.
+func (d *drilled) takeBack(i int, kind gatehouse.Kind, one *call) {
+	s := d.at(i)
+	s.gate.TakeBack(gate.Request{Key: d.key(kind), Command: one.cmd}, one.d)
+	if err := s.gate.Drain(s.ctx); err != nil {
+		d.complain(kind, "an undo does not end: %v", err)
+	}
 }
 
 // lateUndo: an undo takes back what it means, and nothing that was taken after that has come back by itself.
@@ -38,12 +41,12 @@ func (d *drilled) lateUndo() {
 		pause(2 * window)
 		now := d.emptied(kind, limit(kind))
 		for _, one := range before {
-			d.ask(1, kind, undoOf(one))
+			d.takeBack(1, kind, one)
 		}
 		if more := d.emptied(kind, limit(kind)); len(more) > 0 {
 			d.complain(kind, "%s, want it empty: what was taken back had come back before", more[0])
 		}
-		d.ask(1, kind, undoOf(now[len(now)-1]))
+		d.takeBack(1, kind, now[len(now)-1])
 		if more := d.emptied(kind, limit(kind)); len(more) != 1 {
 			d.complain(kind, "%d were let through after one was taken back", len(more))
 		}
@@ -58,7 +61,7 @@ func (d *drilled) undoInTurn(kind gatehouse.Kind) {
 	d.ask(0, kind, limit(kind))
 	pause(window / 2)
 	later := d.emptied(kind, limit(kind))
-	d.ask(0, kind, undoOf(later[0]))
+	d.takeBack(0, kind, later[0])
 	pause(window/2 + prompt)
 	if more := d.emptied(kind, limit(kind)); len(more) != slots-len(later)+1 {
 		d.complain(kind, "%d were let through, want %d: one was taken back, and one came back", len(more),
@@ -75,7 +78,7 @@ func (d *drilled) lostUndo() {
 		d.early(long)
 		taken := d.emptied(kind, cmd)
 		d.store.Set(castest.Faults{Latency: time.Millisecond, LostAnswer: 1})
-		<-d.begin(0, kind, undoOf(taken[len(taken)-1]), gatehouse.Forever)
+		d.takeBack(0, kind, taken[len(taken)-1])
 		d.mend()
 		pause(3 * time.Second)
 		if more := d.emptied(kind, cmd); len(more) != 1 {

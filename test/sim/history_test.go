@@ -181,7 +181,7 @@ func (h *history) changed(key gatehouse.Key, record []byte) {
 
 // sizeOf is the size that is in force.
 func sizeOf(s *control.Semaphore) (size int64) {
-	d := s.Step(time.Unix(0, 0), &gatehouse.Command{Op: gatehouse.OpStats})
+	d := s.Step(time.Unix(0, 0), &control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
 	return d.Limit
 }
 

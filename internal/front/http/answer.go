@@ -39,7 +39,7 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	options := r.answerOptions
 	options.refusalStatus = cmp.Or(options.refusalStatus, s.config.Refusal)
 	return responder{
-		key: r.key, op: r.cmd.Op, maxWait: r.cmd.MaxWait, holder: r.cmd.Holder, v1: r.v1,
+		key: r.Key, op: r.Command.Op, maxWait: r.Command.MaxWait, holder: r.Command.Holder, v1: r.v1,
 		holds: r.acquiresHold(), answerOptions: options,
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,

@@ -29,14 +29,13 @@ import (
 
 // A Gate decides commands, and keeps those in line that have to wait.
 type Gate interface {
-	// Try decides a command that need not wait. If settled is false, the command goes to Submit.
-	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// Try decides a request that need not wait. If settled is false, the same request goes to Submit.
+	Try(r *gate.Request) (d gatehouse.Decision, settled bool, err error)
 	// TakeBack takes back what Try granted, because the answer could not be delivered.
-	TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision)
+	TakeBack(r gate.Request, granted gatehouse.Decision)
 	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
 	// also takes back a grant that could not be delivered.
-	Submit(key gatehouse.Key, cmd gatehouse.Command,
-		done func(gatehouse.Decision, error)) (cancel func())
+	Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func())
 	// Slow reports whether Try may keep its caller waiting for the store, which Submit never does.
 	Slow(key gatehouse.Key) bool
 	// Names returns up to most names of a kind that come after the given one, in order.

@@ -49,18 +49,18 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	switch {
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):
 	case p != nil:
-		if r.cmd.Op != 0 {
-			s.metrics.countMalformed(r.key.Kind, r.cmd.Op, began)
+		if r.Command.Op != 0 {
+			s.metrics.countMalformed(r.Key.Kind, r.Command.Op, began)
 		}
 		s.rejectRequest(ctx, &from, p)
 	case page != "" && page != listPage:
 		s.answerPage(ctx, page)
 		restrictPage(&ctx.Response)
 	case !s.checkOrigin(ctx, &from):
-	case page == listPage && r.cmd.Op == gatehouse.OpDelete:
-		s.deletePrefix(ctx, r.key.Kind, &from)
+	case page == listPage && r.Command.Op == gatehouse.OpDelete:
+		s.deletePrefix(ctx, r.Key.Kind, &from)
 	case page == listPage:
-		s.answerList(ctx, r.key.Kind, &from)
+		s.answerList(ctx, r.Key.Kind, &from)
 	default:
 		from.began = began
 		s.decideRequest(ctx, r, &from)
@@ -81,18 +81,18 @@ func (r *httpRequest) readFormAndQuery(ctx *fasthttp.RequestCtx, query []byte, f
 
 // decideRequest puts the request to its controller. A client that has left gets no semaphore and no lock.
 func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
-	r.cmd.Keep = s.config.Keep
+	r.Command.Keep = s.config.Keep
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
 	if r.acquiresHold() && clientGone(ctx.Conn()) {
 		s.abandonConn(ctx)
 		return
 	}
-	if s.config.Gate.Slow(r.key) {
+	if s.config.Gate.Slow(r.Key) {
 		s.waitForSlowStore(ctx, r, from)
 		return
 	}
-	d, settled, err := s.config.Gate.Try(r.key, &r.cmd)
+	d, settled, err := s.config.Gate.Try(&r.Request)
 	// Try has granted nothing: the command may have to wait in line.
 	if !settled {
 		s.waitForDecision(ctx, r, from)
@@ -100,8 +100,8 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	}
 	if r.acquiresHold() && err == nil && d.Outcome == gatehouse.Granted {
 		// The library writes the answer later, when r serves another request.
-		key, cmd, granted := r.key, r.cmd, d
-		takeBackUnsent(ctx.Conn(), func() { s.config.Gate.TakeBack(key, cmd, granted) })
+		request, granted := r.Request, d
+		takeBackUnsent(ctx.Conn(), func() { s.config.Gate.TakeBack(request, granted) })
 	}
 	reply := s.newResponder(ctx, r, from)
 	reply.scratch = r.scratch[:]

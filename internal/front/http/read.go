@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
 
 // An httpRequest is the command that a request asks for. It is used again for other requests.
 type httpRequest struct {
-	key gatehouse.Key
-	cmd gatehouse.Command
-	v1  bool // under /v1/, where waiting for an event answers 204
+	gate.Request
+	v1 bool // under /v1/, where waiting for an event answers 204
 
 	answerOptions
 
@@ -25,7 +25,7 @@ type httpRequest struct {
 
 // acquiresHold reports whether the request acquires a hold, which lasts until it is released or expires.
 func (r *httpRequest) acquiresHold() bool {
-	return r.cmd.Op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind)
+	return r.Command.Op == gatehouse.OpAcquire && params.HasHolders(r.Key.Kind)
 }
 
 // A rejection is the answer to a request that is put to no controller.
@@ -50,7 +50,7 @@ func (r *httpRequest) readRequest(method, path, query []byte) (page string, p *r
 // readPath reads all of a request except its parameters. page is as in readRequest.
 func (r *httpRequest) readPath(method, path, query []byte) (page string, p *rejection) {
 	// The metrics of a rejected request name these two. They must not be left over from the request before.
-	r.key.Kind, r.cmd.Op = 0, 0
+	r.Key.Kind, r.Command.Op = 0, 0
 	t, p := readTarget(path)
 	if p != nil {
 		return "", p
@@ -62,8 +62,7 @@ func (r *httpRequest) readPath(method, path, query []byte) (page string, p *reje
 	if t.notCanonical {
 		return "", redirectTo(method, withQuery(t.canonicalPath(), query))
 	}
-	r.key = gatehouse.Key{Kind: t.kind}
-	r.cmd = gatehouse.Command{Op: op}
+	r.Request = gate.Request{Key: gatehouse.Key{Kind: t.kind}, Command: gatehouse.Command{Op: op}}
 	r.v1 = t.v1
 	r.answerOptions = answerOptions{}
 	if t.page != "" {
@@ -73,7 +72,7 @@ func (r *httpRequest) readPath(method, path, query []byte) (page string, p *reje
 	if !ok {
 		return "", badEscape("name", t.name)
 	}
-	r.key.Name = string(name)
+	r.Key.Name = string(name)
 	return "", nil
 }
 
@@ -105,7 +104,7 @@ func (r *httpRequest) readParams(query, body []byte) *rejection {
 			return p
 		}
 	}
-	if err := r.form.Read(r.key.Kind, &r.cmd); err != nil {
+	if err := r.form.Read(r.Key.Kind, &r.Command); err != nil {
 		return badRequest("%s", err)
 	}
 	return nil

@@ -49,28 +49,28 @@ var checkedByTheCore = []string{": name ", "can never fit", "want a lower"}
 // checkRequest holds what was read against what the core would refuse.
 func checkRequest(t *testing.T, r *httpRequest) {
 	t.Helper()
-	err := r.cmd.Check(r.key)
+	err := r.Command.Check(r.Key)
 	known := func(text string) bool { return strings.Contains(err.Error(), text) }
 	if err != nil && !slices.ContainsFunc(checkedByTheCore, known) {
-		t.Errorf("%s %+v was let through, but: %v", r.key, r.cmd, err)
+		t.Errorf("%s %+v was let through, but: %v", r.Key, r.Command, err)
 	}
 	if gatehouse.CodeOf(err) != gatehouse.CodeInvalid && err != nil {
-		t.Errorf("%s: code %s, want invalid", r.key, gatehouse.CodeOf(err))
+		t.Errorf("%s: code %s, want invalid", r.Key, gatehouse.CodeOf(err))
 	}
 	var again httpRequest
-	path := "/" + r.key.Kind.String() + "/" + url.PathEscape(r.key.Name)
+	path := "/" + r.Key.Kind.String() + "/" + url.PathEscape(r.Key.Name)
 	method := "DELETE"
-	if r.cmd.Op != gatehouse.OpDelete {
-		path += "/" + r.cmd.Op.String()
+	if r.Command.Op != gatehouse.OpDelete {
+		path += "/" + r.Command.Op.String()
 		method = "GET"
 	}
-	if r.key.Name == "" {
+	if r.Key.Name == "" {
 		return
 	}
-	query := "key=" + url.QueryEscape(r.cmd.Holder)
+	query := "key=" + url.QueryEscape(r.Command.Holder)
 	_, p := again.readRequest([]byte(method), []byte(path), []byte(query))
-	if p != nil || again.key != r.key {
-		t.Errorf("%s leads to %s, %+v, want %s", path, again.key, p, r.key)
+	if p != nil || again.Key != r.Key {
+		t.Errorf("%s leads to %s, %+v, want %s", path, again.Key, p, r.Key)
 	}
 }
 

@@ -53,7 +53,7 @@ type waiter struct {
 // otherwise the connection is parked until the decision.
 func (s *Server) waitForDecision(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	w := &waiter{server: s, responder: s.newResponder(ctx, r, from)}
-	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.onDecision)
+	w.cancel = s.config.Gate.Submit(r.Request, w.onDecision)
 	// Submit may have called onDecision before it returned. Parking such a request would cost two system
 	// calls and a goroutine for nothing.
 	w.mu.Lock()
@@ -74,10 +74,10 @@ const slowStorePatience = 20 * time.Millisecond
 // Only a request that may wait in line is parked.
 func (s *Server) waitForSlowStore(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	w := &waiter{server: s, responder: s.newResponder(ctx, r, from), decidedEarly: make(chan struct{})}
-	w.cancel = s.config.Gate.Submit(r.key, r.cmd, w.onDecision)
+	w.cancel = s.config.Gate.Submit(r.Request, w.onDecision)
 	// A request that does not wait in line is decided by the store's first answer, and the store has a
 	// timeout of its own. So such a request keeps its goroutine.
-	if r.cmd.Op.Waits() && r.cmd.MaxWait != 0 {
+	if r.Command.Op.Waits() && r.Command.MaxWait != 0 {
 		patience := time.NewTimer(slowStorePatience)
 		defer patience.Stop()
 		select {

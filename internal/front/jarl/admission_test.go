@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -78,9 +79,11 @@ func TestAllow(t *testing.T) {
 			t.Errorf("a client that is not allowed is told %q, want nothing", got)
 		}
 	}
-	key := gatehouse.Key{Kind: gatehouse.Pace, Name: "api"}
-	cmd := gatehouse.Command{Op: gatehouse.OpPeek, Size: 3, Interval: time.Second}
-	if d, _, err := l.gate.Try(key, &cmd); err != nil || d.Remaining != 3 {
+	peek := gate.Request{
+		Key:     gatehouse.Key{Kind: gatehouse.Pace, Name: "api"},
+		Command: gatehouse.Command{Op: gatehouse.OpPeek, Size: 3, Interval: time.Second},
+	}
+	if d, _, err := l.gate.Try(&peek); err != nil || d.Remaining != 3 {
 		t.Errorf("after them there are %d places, %v, want 3", d.Remaining, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
@@ -15,10 +16,10 @@ import (
 // the TCPConn instead.
 type connection struct {
 	*net.TCPConn
-	cmd   gatehouse.Command
-	text  [16]byte      // of the answer
-	input [64]byte      // of what is read and dropped
-	began time.Duration // by the clock of the metrics
+	request gate.Request
+	text    [16]byte      // of the answer
+	input   [64]byte      // of what is read and dropped
+	began   time.Duration // by the clock of the metrics
 
 	// Of the registry.
 	prev, next *connection
@@ -37,7 +38,7 @@ func (s *Server) answerConnection(c *connection) {
 		_ = c.Close()
 		return
 	}
-	d, settled, err := s.gate.Try(s.key, &c.cmd)
+	d, settled, err := s.gate.Try(&c.request)
 	switch {
 	case settled && err == nil && d.Outcome == gatehouse.Granted:
 		s.writeDelay(c, d.Delay, d.Outcome)
@@ -145,11 +146,11 @@ func (s *Server) awaitDecision(c *connection) (a *lineResult, cancel func()) {
 	defer s.registry.removeWaiting(c)
 	// The wait may be long, and a client whose machine vanished sends nothing. Keepalive finds it out.
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})
-	cmd := s.cmd
-	cmd.Op, cmd.MaxWait = gatehouse.OpAcquire, cmp.Or(s.admits.MaxDelay, gatehouse.Forever)
+	r := gate.Request{Key: s.key, Command: s.cmd}
+	r.Command.Op, r.Command.MaxWait = gatehouse.OpAcquire, cmp.Or(s.admits.MaxDelay, gatehouse.Forever)
 	// done may come after this function has returned: it must not block, and c may be another request then.
 	conn, answers := c.TCPConn, make(chan *lineResult, 1)
-	cancel = s.gate.Submit(s.key, cmd, func(d gatehouse.Decision, err error) {
+	cancel = s.gate.Submit(r, func(d gatehouse.Decision, err error) {
 		answers <- &lineResult{d, err}
 		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading below, and nothing else does so
 	})

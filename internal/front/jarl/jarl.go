@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,12 +26,11 @@ import (
 
 // A Gate decides, and keeps those in line that have to wait.
 type Gate interface {
-	// Try answers what needs no waiting; what is not settled goes to Submit.
-	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// Try answers what needs no waiting; a request that is not settled goes to Submit.
+	Try(r *gate.Request) (d gatehouse.Decision, settled bool, err error)
 	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
 	// also takes back a grant that could not be delivered.
-	Submit(key gatehouse.Key, cmd gatehouse.Command,
-		done func(gatehouse.Decision, error)) (cancel func())
+	Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func())
 }
 
 // A PaceLimit is what a listener hands out.
@@ -238,8 +238,8 @@ func (s *Server) runWorker(conn *net.TCPConn) {
 	defer s.conns.Done()
 	c := new(connection)
 	for ok := true; ok; {
-		// A copy of the command for each request, as the gate gets a pointer to it.
-		c.TCPConn, c.cmd = conn, s.cmd
+		// A request of its own for each connection, as the gate gets a pointer to it.
+		c.TCPConn, c.request = conn, gate.Request{Key: s.key, Command: s.cmd}
 		from := peer.Source(conn)
 		s.answerConnection(c)
 		s.sources.Leave(from)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
 	"github.com/gatehousehq/gatehouse/store/memory"
@@ -31,7 +32,7 @@ func (l *listener) stand(n int64) (leave func()) {
 	cmd := gatehouse.Command{
 		Op: gatehouse.OpAcquire, Size: n, Interval: time.Second, Cost: 1, MaxWait: gatehouse.Forever,
 	}
-	return l.gate.Submit(l.key(), cmd, func(gatehouse.Decision, error) {})
+	return l.gate.Submit(gate.Request{Key: l.key(), Command: cmd}, func(gatehouse.Decision, error) {})
 }
 
 // waiting waits until so many stand in line.

@@ -40,10 +40,8 @@ type slowGate struct {
 }
 
 // Submit implements Gate.
-func (g *slowGate) Submit(
-	key gatehouse.Key, cmd gatehouse.Command, done func(gatehouse.Decision, error),
-) (cancel func()) {
-	cancel = g.Gate.Submit(key, cmd, done)
+func (g *slowGate) Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func()) {
+	cancel = g.Gate.Submit(r, done)
 	<-g.hold
 	return cancel
 }

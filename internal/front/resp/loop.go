@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/panjf2000/gnet/v2"
 )
@@ -22,9 +23,9 @@ type loop struct {
 	wakeQueue wakeQueue
 
 	// What would have to be made again for each command otherwise.
-	cmd    gatehouse.Command
-	params params.Values
-	batch  rateBatch
+	request gate.Request
+	params  params.Values
+	batch   rateBatch
 
 	// The grants of the session being served whose answers are in reply and not written.
 	unwritten []revocableDecision
@@ -39,8 +40,7 @@ type revocableDecision struct {
 	end    int64  // of the answer, in bytes of the session's answers
 	cancel func() // takes it back; nil if the gate does so by what follows
 
-	key      gatehouse.Key
-	cmd      gatehouse.Command
+	request  gate.Request
 	decision gatehouse.Decision
 }
 
@@ -53,7 +53,7 @@ func (g *revocableDecision) revokeDecision(gate Gate) {
 		g.cancel()
 		return
 	}
-	gate.TakeBack(g.key, g.cmd, g.decision)
+	gate.TakeBack(g.request, g.decision)
 }
 
 // forgetUnwritten forgets the grants that were collected.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
@@ -69,18 +70,18 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 	}
 	gate := s.server.config.Gate
 	if s.waiting != nil || gate.Slow(q.key) {
-		s.submitCommand(q, &l.cmd)
+		s.submitCommand(q, &l.request)
 		return
 	}
-	d, settled, err := gate.Try(q.key, &l.cmd)
+	d, settled, err := gate.Try(&l.request)
 	if !settled {
-		s.submitCommand(q, &l.cmd)
+		s.submitCommand(q, &l.request)
 		return
 	}
 	s.answerDecision(&q, &d, err)
 	if q.holder != "" && err == nil && d.Outcome == gatehouse.Granted {
 		l.unwritten = append(l.unwritten, revocableDecision{
-			end: s.answeredBytes(), key: q.key, cmd: l.cmd, decision: d,
+			end: s.answeredBytes(), request: l.request, decision: d,
 		})
 	}
 }
@@ -120,8 +121,10 @@ func (s *session) readRequest(q *decisionRequest, args [][]byte) error {
 			}
 		}
 	}
-	cmd := &s.loop.cmd
-	*cmd = gatehouse.Command{Op: q.op, Keep: s.server.config.Keep}
+	s.loop.request = gate.Request{
+		Key: q.key, Command: gatehouse.Command{Op: q.op, Keep: s.server.config.Keep},
+	}
+	cmd := &s.loop.request.Command
 	if err := f.Read(q.key.Kind, cmd); err != nil {
 		return err
 	}

@@ -28,16 +28,15 @@ import (
 
 // A Gate decides, and keeps those in line that have to wait.
 type Gate interface {
-	// Try answers what needs no waiting; what is not settled goes to Submit.
-	Try(key gatehouse.Key, cmd *gatehouse.Command) (d gatehouse.Decision, settled bool, err error)
+	// Try answers what needs no waiting; a request that is not settled goes to Submit.
+	Try(r *gate.Request) (d gatehouse.Decision, settled bool, err error)
 	// TakeBack takes back what Try granted, because the answer could not be delivered.
-	TakeBack(key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision)
+	TakeBack(r gate.Request, granted gatehouse.Decision)
 	// TryAll answers commands for one key together, none of which may wait.
 	TryAll(key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision) error
 	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
 	// also takes back a grant that could not be delivered.
-	Submit(key gatehouse.Key, cmd gatehouse.Command,
-		done func(gatehouse.Decision, error)) (cancel func())
+	Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func())
 	// Slow reports whether Try and TryAll may keep their caller waiting for the store, which Submit and
 	// SubmitAll never do, nor what they return.
 	Slow(key gatehouse.Key) bool

@@ -31,15 +31,15 @@ func newCountingGate(probes int) *countingGate {
 }
 
 // Try implements Gate.
-func (g *countingGate) Try(key gatehouse.Key, cmd *gatehouse.Command) (gatehouse.Decision, bool, error) {
+func (g *countingGate) Try(r *gate.Request) (gatehouse.Decision, bool, error) {
 	switch {
-	case key.Name == "probe":
+	case r.Key.Name == "probe":
 		g.seen <- g.busy.Load()
 	case g.busy.Add(1) == 1:
 		close(g.began)
 		<-g.hold
 	}
-	return g.Gate.Try(key, cmd)
+	return g.Gate.Try(r)
 }
 
 // What one connection has sent is worked off in shares: the others of its event loop are looked at between

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
@@ -53,9 +54,9 @@ const (
 
 // submitCommand gives a command to the gate. One that may wait in line blocks the connection until
 // answerWaiter answers it, which may be at once.
-func (s *session) submitCommand(q decisionRequest, cmd *gatehouse.Command) {
-	w := &waiter{session: s, request: q, alone: cmd.Op.Waits() && cmd.MaxWait != 0}
-	w.cancel = s.server.config.Gate.Submit(q.key, *cmd, w.onDecision)
+func (s *session) submitCommand(q decisionRequest, r *gate.Request) {
+	w := &waiter{session: s, request: q, alone: r.Command.Op.Waits() && r.Command.MaxWait != 0}
+	w.cancel = s.server.config.Gate.Submit(*r, w.onDecision)
 	// The gate may have decided already, on another goroutine. Then no wake-up comes, and answerCommands
 	// sees the decision as soon as this returns.
 	if w.state.CompareAndSwap(submitted, parked) {

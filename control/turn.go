@@ -1,0 +1,81 @@
+package control
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A Turn is a command in a queue, with what the gate and the store add to it, and its decision once the queue
+// was served. The command is the caller's and stays as it is.
+type Turn struct {
+	*gatehouse.Command
+
+	// Ticket is the command's identity while it waits; 0 when it does not wait.
+	Ticket Ticket
+
+	// Again says that the command was looked at before: its parameters are in force already.
+	Again bool
+
+	// Since is the store's time of that first look.
+	Since time.Time
+
+	// Ahead is how many tokens or slots are wanted by those who wait in front of this command
+	// without standing in its queue. More than 0 means that it must not take any.
+	Ahead int64
+
+	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
+	Granted *gatehouse.Decision
+
+	// Chunk says that a server takes from a limiter to let through by itself, or, for an undo, that it gives
+	// back what is left; nil for everybody else.
+	Chunk *Chunk
+
+	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as
+	// many requests as Requests says. With a Cost of 0 it only puts the limits in force.
+	Forced   bool
+	Requests int64
+
+	// MinFence is the least fencing token that a grant may carry, and the least number of a reservation; 0
+	// means the store's time in µs. A number is not below the store's time in ns either.
+	MinFence uint64
+
+	// MaxHolders is the most holds under one name; 0 means as many as a store in one process allows.
+	MaxHolders int
+
+	// Leased says that the store ends holds, and tells so: their length is kept, but no instant.
+	Leased bool
+
+	Decision gatehouse.Decision
+
+	// Err is set by a store that could not serve this turn, though it served others of the queue. Then
+	// there is no decision, and the command did nothing.
+	Err error
+}
+
+// A Ticket is the identity of a command that may wait. It is unique within a server; 0 means that
+// the command has none, because it does not stay.
+type Ticket uint64
+
+// A Chunk is what a server has taken from a limiter to let it through by itself.
+type Chunk struct {
+	// Holder is whose it is, a random number other than 0. A holder has one chunk of a limiter.
+	Holder uint64
+	// Left is what the holder had left of it when it took more.
+	Left int64
+	// Commands is how many commands the holder has let through since it said so last.
+	Commands int64
+}
+
+// UndoOf returns the turn that takes back what a turn was granted or, if granted is nil, what it has left
+// behind while it waited. The command is a copy.
+func UndoOf(turn *Turn, granted *gatehouse.Decision) Turn {
+	cmd := *turn.Command
+	cmd.Op, cmd.MaxWait = gatehouse.OpUndo, 0
+	return Turn{Command: &cmd, Ticket: turn.Ticket, Again: turn.Again, Since: turn.Since, Granted: granted}
+}
+
+// keepsWaiting reports whether the command was refused but goes on waiting.
+func (t *Turn) keepsWaiting() bool {
+	return t.Decision.Outcome == gatehouse.Refused && t.Op.Waits() && t.MaxWait != 0
+}
