@@ -82,3 +82,26 @@ func TestStateMemoryOfThisMachine(t *testing.T) {
 		t.Errorf("state may take %d bytes, want %d", got, want)
 	}
 }
+
+// The collector keeps the heap below 90 % of what the machine has, where GOMEMLIMIT says nothing.
+func TestCollectorLimit(t *testing.T) {
+	const machine, before = 1000 << 20, 5000 << 20
+	unlimited := debug.SetMemoryLimit(before)
+	t.Cleanup(func() { debug.SetMemoryLimit(unlimited) })
+	t.Setenv("GOMEMLIMIT", "5000MiB")
+	limitMemory(machine)
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("with GOMEMLIMIT the heap may have %d bytes, want %d as before", got, int64(before))
+	}
+	if err := os.Unsetenv("GOMEMLIMIT"); err != nil { // Setenv puts it back
+		t.Fatal(err)
+	}
+	limitMemory(0)
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("on an unknown machine the heap may have %d bytes, want %d as before", got, int64(before))
+	}
+	limitMemory(machine)
+	if got := debug.SetMemoryLimit(-1); got != machine/100*90 {
+		t.Errorf("of %d bytes the heap may have %d, want 90 %%", machine, got)
+	}
+}

@@ -36,6 +36,8 @@ var jarlMistakes = []struct{ options, want string }{
 	{"--mode fast", "…--mode…want reserve, paced, classic or poll"},
 	{"--guard 5", "…--guard…want a time such as 5ms, at most 100 years"},
 	{"--guard=-5ms", "…--guard…want a time…"},
+	{"--max-delay 5", "…5…--max-delay…want a time above 0 …"},
+	{"--allow localhost", "…localhost…--allow…want an address or a block …"},
 	{"--burst 5", "unknown flag: --burst"},
 	{"-p 5", "unknown shorthand flag: 'p' in -p"},
 	{"now", `gatehouse jarl takes flags only, and was given "now"; see gatehouse jarl --help`},
@@ -103,5 +105,43 @@ func TestJARLOptions(t *testing.T) {
 		if got := s.seconds(t); got > 1 {
 			t.Errorf("with %s the first answer is %.3f, want one of the first second", options, got)
 		}
+	}
+}
+
+// admissions are who is let in by a listener of one call an hour, and what two connections are told.
+var admissions = []struct{ fact, flags, config, first, second string }{
+	{"nothing is said", "", "", "0.0", "3…"},
+	{"the longest delay is short", "--max-delay 1s", "max-delay: 1s", "0.0", ""},
+	{"the longest delay is long", "--max-delay 2h", "max-delay: 2h", "0.0", "3…"},
+	{"others are allowed", "--allow 10.0.0.0/8 --allow ::1", "allow: [10.0.0.0/8, '::1']", "", ""},
+	{"this machine is allowed", "--allow 10.0.0.0/8 --allow 127.0.0.0/8", "allow: [10.0.0.0/8, 127.0.0.1]",
+		"0.0", "3…"},
+}
+
+// Beyond the longest delay, and for clients that are not allowed, a connection is closed without a byte.
+// There is no longest delay unless one is given.
+func TestJARLAdmission(t *testing.T) {
+	t.Parallel()
+	for _, a := range admissions {
+		inFile := "{listen: '127.0.0.1:0', name: api, requests: 1, period: 1h, " + a.config + "}"
+		served := start(t, "--config", configFile(t, "jarl: ["+strings.Replace(inFile, ", }", "}", 1)+"]\n"))
+		addresses := []string{served.jarlAddress(t, "api")}
+		if a.flags != "" {
+			flags := append([]string{"--requests", "1", "--period", "3600"}, strings.Fields(a.flags)...)
+			addresses = append(addresses, startJARL(t, flags...).address)
+		}
+		for _, address := range addresses {
+			wantTold(t, a.fact, address, a.first)
+			wantTold(t, a.fact, address, a.second)
+		}
+	}
+}
+
+// wantTold connects once.
+func wantTold(t *testing.T, fact, address, want string) {
+	t.Helper()
+	got, err := askJARL(t.Context(), address)
+	if err != nil || !matches(want, got) {
+		t.Errorf("%s: a connection is told %q, %v, want %q", fact, got, err, want)
 	}
 }

@@ -46,6 +46,21 @@ func (c *redisConn) exhaust(commands func(int) []string) (refused int) {
 	return refused
 }
 
+// wantNoMemory wants what grows to be refused over HTTP, with the time of a new try. A few may fit yet.
+func (s *server) wantNoMemory(t *testing.T) {
+	t.Helper()
+	message := strings.Repeat("m", 4000)
+	a := &answer{status: 204}
+	for i := 0; i < 1000 && a.status == 204; i++ {
+		a = s.get(t, fmt.Sprintf("/v1/event/http%d/send?message=%s", i, message))
+	}
+	if !a.is("503 …bytes of memory that this server has for state are in use…") ||
+		a.header.Get("Retry-After") != "1" {
+		t.Errorf("an event more = %s, Retry-After %q, want 503 for want of memory, and 1",
+			a, a.header.Get("Retry-After"))
+	}
+}
+
 // What names take differs by a factor of 10,000. The server counts bytes, and refuses what it has no memory
 // for; what is there goes on, and locks have a part of their own.
 func TestMemoryIsBounded(t *testing.T) {
@@ -58,6 +73,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	limiters, holds := 0, 0
 	grown := s.growth(t, func() {
 		limiters = c.exhaust(heavyLimiters)
+		s.wantNoMemory(t)
 		s.want(t, "/v1/lock/deploy/acquire?key=k", "200 k")
 		s.want(t, "/v1/lock/deploy/release?key=k", "204")
 		s.want(t, "/v1/lock/held/acquire?key=k&expires=0", "200 k")
@@ -164,4 +180,37 @@ func TestEndedHoldsAreNoHolders(t *testing.T) {
 	until(t, "a lock is to be had once they have ended", func() bool {
 		return s.get(t, "/v1/lock/l/acquire?key=k").status == 200
 	})
+}
+
+// What a store holds is loaded at the start, though it is more than the server may have by now. What is new
+// is refused.
+func TestWhatIsStoredIsLoaded(t *testing.T) {
+	t.Parallel()
+	const names = 20
+	at, message := "disk:"+t.TempDir(), strings.Repeat("m", 4000)
+	s := start(t, "--store", at)
+	for i := range names {
+		s.want(t, fmt.Sprintf("/v1/lock/%d/acquire?key=k&expires=0", i), "200 k")
+		s.want(t, fmt.Sprintf("/v1/event/%d/send?message=%s", i, message), "204")
+		s.want(t, fmt.Sprintf("/v1/counter/%d/count?amount=%d", i, i+1), fmt.Sprint("200 ", i+1))
+	}
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s = start(t, "--store", at, "--max-names", "5", "--max-holders", "5", "--max-memory", "32KiB")
+	loaded, held := s.figure(t, "gatehouse_names"), s.figure(t, "gatehouse_holders")
+	if loaded != 3*names || held != names {
+		t.Errorf("%v names and %v holders are loaded, want %d and %d", loaded, held, 3*names, names)
+	}
+	if used := s.figure(t, "gatehouse_state_bytes"); used < names*4000 {
+		t.Errorf("what is loaded takes %v bytes, want more than %d", used, names*4000)
+	}
+	for i := range names {
+		s.want(t, fmt.Sprintf("/v1/lock/%d/acquire?key=other&maxwait=0", i), "408")
+		s.want(t, fmt.Sprintf("/v1/event/%d/wait", i), "200 "+message)
+		s.want(t, fmt.Sprintf("/v1/counter/%d/value", i), fmt.Sprint("200 ", i+1))
+	}
+	s.want(t, "/v1/lock/new/acquire?key=k", "503")
+	s.want(t, "/v1/counter/new/count", "503")
+	s.want(t, "/v1/lock/0/release?key=k", "204")
 }
