@@ -121,7 +121,7 @@ func ParseOp(name string) (op Op, ok bool) {
 // Waits reports whether the operation may have to wait.
 func (op Op) Waits() bool { return op == OpAcquire || op == OpWait }
 
-// Yields reports whether the operation depends on who stands in line before it.
+// Yields reports whether the operation depends on the commands in line before it.
 func (op Op) Yields() bool {
 	return op.Waits() || op == OpPeek || op == OpDelay || op == OpReserve
 }

@@ -68,9 +68,9 @@ const (
 	ModeFine
 	// ModeStrict is a fine sliding window that counts the oldest part in full: never one too many.
 	ModeStrict
-	// ModePaced is a pace in which those who must wait start one after the other, evenly.
+	// ModePaced is a pace in which callers that must wait start one after the other, evenly.
 	ModePaced
-	// ModeClassic is a paced one in which the first who must wait is one step later, as in JARL.
+	// ModeClassic is a paced one in which the first caller that must wait is one step later, as in JARL.
 	ModeClassic
 
 	numModes

@@ -68,8 +68,8 @@ func (r *resource) rebuildPools(strict bool) {
 	for _, b := range r.bands {
 		b.pool = pool{}
 	}
-	// The old trees are gone as a whole, so every demand is inserted anew instead of being removed first. The
-	// walk is by client name: map order would make the shape of the trees differ from run to run.
+	// The old trees are gone as a whole, so every demand is inserted again instead of being removed first.
+	// The walk is by client name: map order would make the shape of the trees differ from run to run.
 	for i := range r.byName.all {
 		for at := r.records.at(i).firstDemand; at != 0; at = r.demands.at(at).next {
 			r.poolOf(r.bandOf(r.demands.at(at))).addDemand(&r.demands, at)

@@ -99,8 +99,8 @@ func (r *resource) previousWants(first int32, priority int64, alone bool) float6
 func (r *resource) setDemands(i int32, demands []Demand) {
 	n := r.records.at(i)
 	r.fillUnknownWants(n.firstDemand, demands)
-	// A change of priorities moves the lease between bands. That is rare, so all of its demands are made anew
-	// instead of being matched one by one.
+	// A change of priorities moves the lease between bands. That is rare, so all of its demands are made
+	// again instead of being matched one by one.
 	if !r.samePriorities(n.firstDemand, demands) {
 		r.dropDemands(i)
 		n.firstDemand = r.addDemands(demands)

@@ -26,10 +26,10 @@ type awaitedHolder struct {
 	expiry int64
 }
 
-// lastExpiry returns when the last lease ends of those who have not reported, and whether there is one that
-// has not ended.
+// lastExpiry returns when the last lease of a client that has not reported ends, and whether there is one
+// that has not ended.
 func (w *awaitedHolders) lastExpiry(now int64) (end int64, pending bool) {
-	// Those who have reported are dropped from the end, so each is looked at once in total.
+	// Clients that have reported are dropped from the end, so each is looked at once in total.
 	for n := len(w.byExpiry); n > 0; n = len(w.byExpiry) {
 		if l := w.byExpiry[n-1]; w.missing[l.client] {
 			return l.expiry, l.expiry >= now

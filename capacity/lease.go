@@ -152,8 +152,8 @@ func (s *Server) decideGrant(now time.Time, r *resource, i int32, q *Request) Gr
 			length = min(length, q.Has.Expiry.Sub(now)) // the parent may give it to others from then on
 		}
 	default:
-		// For a shared capacity the share may still be in the hands of others, who give it back with their
-		// next refresh. Static shares and none need not wait for anybody.
+		// For a shared capacity the share may still be in the hands of others, which give it back with their
+		// next refresh. Static shares and none need not wait for others.
 		target = min(r.leaseTarget(i, capacity), wants)
 		given = target
 		if r.sharesCapacity() {

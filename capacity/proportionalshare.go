@@ -1,7 +1,7 @@
 package capacity
 
 // proportionalLevels returns what each client would get if all got the same, and which part of their excess
-// wants those get who want more: what others leave of their equal share, divided by all that is wanted above
+// wants those get that want more: what others leave of their equal share, divided by all that is wanted above
 // it.
 //
 // With 120 for clients that want 1000, 50 and 10 the equal share is 40. The last leaves 30; 960 and 10 are

@@ -62,7 +62,7 @@ type Grant struct {
 	Algorithm *Algorithm // how the resource is shared, for servers below; not to be changed
 
 	// Learning is for how long, at most, the server stays in learning mode: it gives clients what they say
-	// they hold and nothing more, because it does not know yet who holds what. It is 0 otherwise.
+	// they hold and nothing more, because it does not know yet which client holds what. It is 0 otherwise.
 	Learning time.Duration
 }
 

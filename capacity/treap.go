@@ -87,8 +87,8 @@ func (c *demandTrees) insertNode(tree subtree, k int32) subtree {
 	return c.updateSums(c.subtreeAt(k))
 }
 
-// updateSums attaches a tree at the end of the path and computes the sums above it anew. It returns the whole
-// tree.
+// updateSums attaches a tree at the end of the path and computes the sums above it again. It returns the
+// whole tree.
 func (c *demandTrees) updateSums(tree subtree) subtree {
 	for i := len(c.path) - 1; i >= 0; i-- {
 		s := &c.path[i]

@@ -79,7 +79,7 @@ func (k *Keyed) allowNanos(key string, now, n int64) bool {
 	})
 }
 
-// Decide is AllowN with the figures that a refused caller wants to know. For a key that cannot be kept
+// Decide is AllowN with the numbers that a refused caller wants to know. For a key that cannot be kept
 // they are those of a limit that never allows anything.
 func (k *Keyed) Decide(key string, n int64) Decision {
 	return k.decideNanos(key, k.clock.nowNanos(), n)
@@ -104,7 +104,7 @@ func (k *Keyed) decideNanos(key string, now, n int64) (d Decision) {
 }
 
 // Peek answers as Decide would if the key can be kept, and takes nothing. An n of 0 asks for the
-// figures alone.
+// numbers alone.
 func (k *Keyed) Peek(key string, n int64) Decision { return k.peekNanos(key, k.clock.nowNanos(), n) }
 
 // PeekAt is Peek at another time than now, with what AllowAt says about it.

@@ -76,7 +76,7 @@ func (l *Limiter) takeCost(g *gcraParams, now, cost int64) bool {
 	}
 }
 
-// Decide is AllowN with the figures that a refused caller wants to know.
+// Decide is AllowN with the numbers that a refused caller wants to know.
 func (l *Limiter) Decide(n int64) Decision { return l.decideNanos(l.clock.nowNanos(), n) }
 
 // DecideAt is Decide at another time than now.
@@ -89,14 +89,14 @@ func (l *Limiter) decideNanos(now, n int64) Decision {
 	for {
 		tat := l.tat.Load()
 		d, next := g.decideRequest(tat, now, n, true)
-		// A refusal changes nothing and needs no swap: its figures were true when the time was loaded.
+		// A refusal changes nothing and needs no swap: its numbers were true when the time was loaded.
 		if !d.Allowed || l.tat.CompareAndSwap(tat, next) {
 			return d
 		}
 	}
 }
 
-// Peek answers as Decide would, and takes nothing. An n of 0 asks for the figures alone.
+// Peek answers as Decide would, and takes nothing. An n of 0 asks for the numbers alone.
 func (l *Limiter) Peek(n int64) Decision { return l.peekNanos(l.clock.nowNanos(), n) }
 
 // PeekAt is Peek at another time than now.
@@ -159,7 +159,7 @@ func (l *Limiter) giveBack(r *Reservation, _ int64) {
 // Wait returns nil as soon as n may go. They take the earliest place there is, so callers are let
 // through in the order of arrival. The error is of code [gatehouse.CodeTimeout] when ctx ends, at once
 // when its deadline comes before the place, and of code [gatehouse.CodeInvalid] when n can never go.
-// With an error nothing is taken, unless others wait behind: they were told times that count it in.
+// With an error nothing is taken, unless others wait behind: their times count it in.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	most, err := longestWait(ctx)
 	if err != nil {

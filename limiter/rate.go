@@ -145,7 +145,7 @@ type Decision struct {
 	ResetAfter time.Duration
 }
 
-// decideRequest is the decision about n requests. Its figures are those after they have gone, if take is true
+// decideRequest is the decision about n requests. Its numbers are those after they have gone, if take is true
 // and they may.
 func (g *gcraParams) decideRequest(tat, now, n int64, take bool) (d Decision, next int64) {
 	p, wait, ok := g.reserveTime(tat, now, n)

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A Reservation is a place in the time to come that was taken: who has it goes at Start, and counts
+// A Reservation is a place in the time to come that was taken: its caller goes at Start, and counts
 // whether it goes or not, unless it is cancelled before.
 type Reservation struct {
 	place reservedTime
@@ -33,8 +33,8 @@ func (r *Reservation) Delay() time.Duration {
 }
 
 // Cancel gives the place back, and reports whether it lay ahead: one whose Start is now or over, or
-// that was cancelled before, stays as it is. The place comes free only while it is the last: those who
-// came later were told times that count it in.
+// that was cancelled before, stays as it is. The place comes free only while it is the last: the
+// times of later callers count it in.
 func (r *Reservation) Cancel() bool { return r.cancelNanos(r.clock.nowNanos()) }
 
 // CancelAt is Cancel at another time than now.

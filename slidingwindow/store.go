@@ -59,8 +59,8 @@ const storeTimeout = time.Second
 const maxBatch = 1024
 
 var (
-	errLate         = fmt.Errorf("slidingwindow: the store has not answered within %v", storeTimeout)
-	errStillWaiting = errors.New("slidingwindow: the store still owes the answer to an earlier call")
+	errLate         = fmt.Errorf("slidingwindow: the store has not responded within %v", storeTimeout)
+	errStillWaiting = errors.New("slidingwindow: an earlier call of the store has not returned yet")
 )
 
 // A participant takes part in an exchange.

@@ -172,7 +172,7 @@ func (s *servers) requestCapacity(ctx context.Context, requests []lease.Request)
 	return reply, err
 }
 
-// releaseResources gives the resources back. Only the master knows who holds them. If a new one does not
+// releaseResources gives the resources back. Only the master knows their holders. If a new one does not
 // know either, they are free already.
 func (s *servers) releaseResources(ctx context.Context, resources []string) error {
 	message := &doormanpb.ReleaseCapacityRequest{ClientId: &s.config.ID, ResourceId: resources}

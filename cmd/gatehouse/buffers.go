@@ -12,11 +12,11 @@ func newBudget(most size, metrics *prometheus.Registry) *budget.Budget {
 	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_buffered_bytes",
-			Help: "Bytes in memory that wait to be sent, or have been received in part, for all listeners.",
+			Help: "Bytes in memory that wait to be sent or were received in part, over all listeners.",
 		}, func() float64 { return float64(b.Used()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_buffered_max_bytes",
-			Help: "Most bytes that may be buffered, by --max-buffered.",
+			Help: "Limit of buffered bytes, set by --max-buffered.",
 		}, func() float64 { return float64(b.Most()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_buffered_refusals_total",

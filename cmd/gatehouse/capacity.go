@@ -35,9 +35,9 @@ func newCapacity() *cobra.Command {
 	var o capacityOptions
 	cmd := &cobra.Command{
 		Use:   "capacity",
-		Short: "Ask for leases on capacity, and look at them",
-		Long: "Ask for leases on capacity, of Gatehouse or of doorman, and look at them. The status is 0\n" +
-			"when all went well, 1 when it did not, and 2 when the command line makes no sense.",
+		Short: "Request and inspect leases on capacity",
+		Long: "Request and inspect leases on capacity, from Gatehouse or from doorman. The status is 0 on\n" +
+			"success, 1 on failure, and 2 if the command line is wrong.",
 		Example: "  gatehouse capacity get database 10\n" +
 			"  gatehouse capacity watch database 10 --server a:5506,b:5506\n" +
 			"  gatehouse capacity check capacity.yaml",
@@ -52,9 +52,9 @@ func newCapacity() *cobra.Command {
 	}
 	f := cmd.PersistentFlags()
 	f.StringSliceVar(&o.servers, "server", []string{"localhost:5506"},
-		"addresses to ask, one after the other; also "+serverVariable)
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for an answer")
-	f.BoolVar(&o.json, "json", false, "write JSON, for programs")
+		"addresses of servers, tried in turn; also "+serverVariable)
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest time to wait for a response")
+	f.BoolVar(&o.json, "json", false, "print JSON, for programs")
 	cmd.AddCommand(newCapacityGet(&o), newCapacityRelease(&o), newCapacityWatch(&o), newCapacityShell(&o),
 		newCapacityCheck(&o))
 	return cmd
@@ -154,9 +154,9 @@ func writeJSON(out io.Writer, value any) error {
 func newCapacityCheck(o *capacityOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check SOURCE",
-		Short: "Look at a capacity configuration, and say what is wrong with it",
-		Long: "Look at a capacity configuration, doorman's or ours, as the server would, and say all that\n" +
-			"is wrong with it: a file, etcd://HOST:PORT/KEY, or - for standard input.",
+		Short: "Check a capacity configuration, and list its faults",
+		Long: "Check a capacity configuration, doorman's or ours, as the server would; list its faults.\n" +
+			"SOURCE is a file, etcd://HOST:PORT/KEY, or - for standard input.",
 		Example: "  gatehouse capacity check capacity.yaml",
 		Args:    exactArgs("SOURCE"),
 		RunE: func(cmd *cobra.Command, args []string) error {

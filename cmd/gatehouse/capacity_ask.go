@@ -61,7 +61,8 @@ func (o *capacityOptions) noMasterError() error {
 }
 
 // errNoAnswer is the error of a round in which no server answered.
-var errNoAnswer = errors.New("no server answers; start one by gatehouse serve, or name others by --server")
+var errNoAnswer = errors.New(
+	"no server responds; start one with gatehouse serve, or name others with --server")
 
 // callServers tries the servers in turn. known is false if servers answered but none knew a master.
 func (o *capacityOptions) callServers(ctx context.Context, call masterCall) (known bool, err error) {

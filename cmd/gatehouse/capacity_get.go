@@ -29,8 +29,8 @@ func newCapacityGet(o *capacityOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get RESOURCE WANTS",
 		Short: "Get a lease, and print it",
-		Long: "Get a lease, and print it. It is held until it expires, or is released by the same client.\n" +
-			"Getting it again renews it, with another WANTS if there is one.",
+		Long: "Get a lease, and print it. The client holds it until it expires or the client releases it.\n" +
+			"Getting it again renews it, and may change the amount.",
 		Example: "  gatehouse capacity get database 10\n" +
 			"  gatehouse capacity get database 10 --release --json",
 		Args: exactArgs("RESOURCE", "WANTS"),
@@ -50,7 +50,7 @@ func newCapacityGet(o *capacityOptions) *cobra.Command {
 			return o.callMaster(cmd.Context(), releaseCall(report.Client, report.Resource))
 		},
 	}
-	o.addClient(cmd, "who asks (default you, on this machine)")
+	o.addClient(cmd, "name of the client (default your user name on this machine)")
 	addPriority(cmd, &priority)
 	cmd.Flags().BoolVar(&release, "release", false, "give the lease back at once")
 	return cmd
@@ -58,14 +58,15 @@ func newCapacityGet(o *capacityOptions) *cobra.Command {
 
 // addPriority adds the option --priority.
 func addPriority(cmd *cobra.Command, priority *int64) {
-	cmd.Flags().Int64Var(priority, "priority", 0, "the highest comes first, where the resource asks for that")
+	cmd.Flags().Int64Var(priority, "priority", 0,
+		"priority of the request; the highest is served first, if the resource uses priorities")
 }
 
 func newCapacityRelease(o *capacityOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "release RESOURCE...",
 		Short:   "Give leases back",
-		Long:    "Give leases back that get took. What is not held is no error.",
+		Long:    "Give back leases that get has taken. Releasing a lease that is not held is no error.",
 		Example: "  gatehouse capacity release database",
 		// One or more: exactArgs is only for the text of the error.
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +79,7 @@ func newCapacityRelease(o *capacityOptions) *cobra.Command {
 			return o.callMaster(cmd.Context(), releaseCall(o.clientName(), args...))
 		},
 	}
-	o.addClient(cmd, "who holds them (default you, on this machine)")
+	o.addClient(cmd, "name of the client that holds them (default your user name on this machine)")
 	return cmd
 }
 
@@ -105,7 +106,7 @@ func (r *leaseReport) getCall(priority int64) masterCall {
 			r.Learning = doormanpb.LearningSeconds(got)
 			return nil, nil
 		}
-		return nil, fmt.Errorf("the answer has no resource %q", r.Resource)
+		return nil, fmt.Errorf("the response has no resource %q", r.Resource)
 	}
 }
 
@@ -134,8 +135,8 @@ func (o *capacityOptions) printLease(out io.Writer, r *leaseReport) error {
 		}})
 	// Below the table: an amount of 0 during that time looks like a refusal and is none.
 	if err == nil && r.Learning > 0 {
-		_, err = fmt.Fprintf(out, "The server has begun lately and learns who holds what, for %s at most. "+
-			"Until then it gives what clients had before, and nothing more.\n",
+		_, err = fmt.Fprintf(out, "The server started lately and is learning the leases of its clients, "+
+			"for %s at most. Until then clients get what they had before, and nothing more.\n",
 			time.Duration(r.Learning)*time.Second)
 	}
 	return err

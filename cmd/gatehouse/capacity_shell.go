@@ -29,21 +29,22 @@ const maxLine = 8 << 10
 
 const prompt = "> "
 
-const shellHelp = `get CLIENT RESOURCE CAPACITY  have a client ask for so much of a resource, from now on
+const shellHelp = `get CLIENT RESOURCE CAPACITY  let a client request this capacity from now on
 release CLIENT RESOURCE       give it back
 show                          print what each client has
 master                        print which server each client speaks to
 help                          print this
-quit, q, bye                  give everything back, and end; so does the end of the input
+quit, q, bye                  give everything back, and exit; so does the end of the input
 `
 
 func newCapacityShell(o *capacityOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shell",
-		Short: "Play several clients, by commands from a terminal or a pipe",
-		Long: "Play several clients, by these commands from a terminal or a pipe:\n\n" + shellHelp +
-			"\nWords are quoted as in a POSIX shell. What goes well is silent. From a pipe, the status is\n" +
-			"1 if a command failed.",
+		Short: "Act as several clients, controlled from a terminal or a pipe",
+		Long: "Act as several clients, controlled by these commands from a terminal or a pipe:\n\n" +
+			shellHelp +
+			"\nWords are quoted as in a POSIX shell. Commands that succeed print nothing, except show,\n" +
+			"master and help. From a pipe, the status is 1 if a command failed.",
 		Example: "  printf 'get me database 10\\nshow\\n' | gatehouse capacity shell",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -246,7 +247,7 @@ func (s *shell) getLease(ctx context.Context, args []string) error {
 		return err
 	}
 	if wants == 0 {
-		return fmt.Errorf("wants must be > 0.0; to want nothing any more: release %s %s", args[0], args[1])
+		return fmt.Errorf("wants must be > 0.0; to give it back, use: release %s %s", args[0], args[1])
 	}
 	p, err := s.findPlayer(args[0])
 	if err != nil {
@@ -341,7 +342,7 @@ func (s *shell) showMasters(context.Context, []string) error {
 	}
 	rows := make([][]string, 0, len(masters))
 	for id, master := range masters {
-		rows = append(rows, []string{showName(id), showName(cmp.Or(master, "nobody yet"))})
+		rows = append(rows, []string{showName(id), showName(cmp.Or(master, "none yet"))})
 	}
 	slices.SortFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
 	return printTable(s.out, []string{"CLIENT", "MASTER"}, rows)

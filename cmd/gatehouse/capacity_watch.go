@@ -22,9 +22,9 @@ func newCapacityWatch(o *capacityOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch RESOURCE WANTS",
 		Short: "Hold a lease, and print each change of it",
-		Long: "Hold a lease, and print each change of it, until interrupted; then give it back. Without\n" +
-			"an answer within --timeout at the beginning it ends; later it goes on, with what may be\n" +
-			"used without a lease.",
+		Long: "Hold a lease, and print each change of it, until interrupted; then give it back. If no\n" +
+			"server responds within --timeout at the start, the command fails. Later it goes on, with\n" +
+			"the capacity that may be used without a lease.",
 		Example: "  gatehouse capacity watch database 10\n  gatehouse capacity watch database 10 --json",
 		Args:    exactArgs("RESOURCE", "WANTS"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +36,7 @@ func newCapacityWatch(o *capacityOptions) *cobra.Command {
 			return o.watchLease(cmd, args[0], wantedLease{wants, priority})
 		},
 	}
-	o.addClient(cmd, "who asks (default a name of its own)")
+	o.addClient(cmd, "name of the client (default a new name)")
 	addPriority(cmd, &priority)
 	return cmd
 }

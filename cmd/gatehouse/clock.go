@@ -35,7 +35,7 @@ func newClockWatch(log *slog.Logger, metrics prometheus.Registerer) *clockWatch 
 	}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_clock_step_seconds",
-		Help: "How far the system's clock was set forward since the server started, time asleep included.",
+		Help: "Time by which the system's clock was set forward since the start, including time asleep.",
 	}, func() float64 { return w.clockStep().Seconds() }))
 	return w
 }

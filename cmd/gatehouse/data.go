@@ -19,7 +19,7 @@ import (
 func newData() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",
-		Short: "Look into the directory of --store disk:DIR while no server uses it",
+		Short: "Inspect the directory of --store disk:DIR while no server uses it",
 	}
 	cmd.AddCommand(newDataCheck(), newDataDump())
 	return cmd
@@ -32,9 +32,9 @@ func newDataCheck() *cobra.Command {
 	asJSON, drop := false, false
 	cmd := &cobra.Command{
 		Use:   "check DIR",
-		Short: "Say what a directory holds, and what of it is damaged",
-		Long: "Say what a directory holds, and what of it is damaged. The status is 0 when nothing is.\n" +
-			"With --drop a new file is made of what is not; the old one is kept beside it.",
+		Short: "List what a directory holds, and which parts are damaged",
+		Long: "List what a directory holds, and which parts are damaged. The status is 0 if none is.\n" +
+			"--drop copies everything that is not damaged to a new file, and keeps the old one beside it.",
 		Example: "  gatehouse data check /var/lib/gatehouse\n" +
 			"  gatehouse data check --drop /var/lib/gatehouse",
 		Args: cobra.ExactArgs(1),
@@ -64,8 +64,8 @@ func newDataCheck() *cobra.Command {
 		},
 	}
 	cmd.SetOut(os.Stdout)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object for programs")
-	cmd.Flags().BoolVar(&drop, "drop", false, "make a new file of what is not damaged")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
+	cmd.Flags().BoolVar(&drop, "drop", false, "copy everything that is not damaged to a new file")
 	return cmd
 }
 
@@ -113,7 +113,7 @@ func newDataDump() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "dump DIR",
-		Short: "Print all names that a directory holds, one JSON object on each line",
+		Short: "Print all names in a directory, one JSON object per line",
 		Example: "  gatehouse data dump /var/lib/gatehouse\n" +
 			"  gatehouse data dump --kind lock,semaphore /var/lib/gatehouse | jq .holds",
 		Args: cobra.ExactArgs(1),
@@ -186,7 +186,7 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 		}
 		d.Figures[stat.Name] = stat.Value
 	}
-	// The statistics of these kinds leave out what makes them up: who holds them, and the message.
+	// The statistics of these kinds leave out what makes them up: their holders, and the message.
 	switch s := state.(type) {
 	case *control.Semaphore:
 		for _, h := range s.Holds() {

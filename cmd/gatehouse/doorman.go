@@ -38,12 +38,14 @@ type capacitySettings struct {
 func (s *capacitySettings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.grpc, "grpc", "localhost:5506",
 		"address for doorman's clients; empty for none, and no capacity")
-	f.StringVar(&s.advertise, "advertise", "", "where clients find this server; empty for where it listens")
+	f.StringVar(&s.advertise, "advertise", "",
+		"address at which clients find this server; empty for the address of --grpc")
 	f.StringVar(&s.config, "capacity-config", "", "capacity templates: file:PATH or etcd://HOST:PORT/KEY")
-	f.StringVar(&s.leases, "capacity-leases", "", "file that tells who holds leases to the next server")
+	f.StringVar(&s.leases, "capacity-leases", "",
+		"file in which the server saves its leases when it stops, for the next start")
 	f.StringSliceVar(&s.parents, "parent", nil, "servers to get capacity from, instead of templates")
 	f.StringVar(&s.parentName, "parent-name", "",
-		"what parents know this server by; empty for the election's address, or else this machine and port")
+		"name of this server at its parents; empty for the election's address, or else host and port")
 	f.StringVar(&s.election, "election", "", "etcd://HOST:PORT/KEY?ttl=10s, where servers elect a master")
 	f.IntVar(&s.maxResources, "max-resources", capacity.DefaultResources, "most capacity resources at once")
 	f.IntVar(&s.maxLeases, "max-leases", capacity.DefaultLeases, "most leases at once on one resource")
@@ -168,7 +170,7 @@ func (proc *serverProcess) watchCapacity(
 		},
 		Failed: func(err error) {
 			to.ConfigFailed(err)
-			proc.log.Error("capacity configuration cannot be used; the last one that could stays",
+			proc.log.Error("capacity configuration cannot be used; the last valid one stays in force",
 				"error", err)
 		},
 	})
@@ -191,7 +193,7 @@ func (c *electionAdapter) Run(ctx context.Context, candidate string, tell func(g
 			text = status.Err.Error()
 		}
 		if text != trouble && text != "" {
-			c.log.Warn("the election has trouble", "error", text)
+			c.log.Warn("the election fails at present", "error", text)
 		}
 		trouble = text
 	})

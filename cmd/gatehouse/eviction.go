@@ -57,11 +57,11 @@ func (c *evictionCheck) checkPolicy(ctx context.Context) {
 	switch {
 	case before != nil && *before == policy: // logged already
 	case err != nil:
-		c.log.Warn("it is not known whether the store evicts: its user may not ask for INFO; "+
-			"maxmemory-policy must be noeviction, as an evicted record is a forgotten hold or limit",
+		c.log.Warn("whether the store evicts is unknown, because its user may not call INFO; "+
+			"maxmemory-policy must be noeviction, because an evicted record is a lost hold or limit",
 			"store", c.store, "error", err)
 	case policy != redis.NoEviction:
-		c.log.Warn("the store evicts when its memory is full, and so forgets holds and limits; "+
+		c.log.Warn("the store evicts records when its memory is full, and so loses holds and limits; "+
 			"set its maxmemory-policy to noeviction",
 			"store", c.store, "maxmemory-policy", policy)
 	}

@@ -10,9 +10,9 @@ import (
 func greetingText(s *settings, at net.Addr) string {
 	base := "http://" + localAddress(s.http, at)
 	// The default store surprises: what a user has tried out is gone after a restart.
-	end := "All is kept in " + withoutPassword(s.store) + "."
+	end := "State is kept in " + withoutPassword(s.store) + "."
 	if s.store == "memory" {
-		end = "All is kept in memory, and forgotten when the server ends; --store disk:DIR keeps it."
+		end = "State is in memory only, and is lost when the server stops; --store disk:DIR keeps it."
 	}
 	return fmt.Sprintf("Look around:  %s/docs/\n"+
 		"Try it:       curl -i '%s/v1/gcra/myapp/acquire?size=5&interval=60000'\n%s\n", base, base, end)

@@ -27,9 +27,9 @@ func newJARL() *cobra.Command {
 	var ip, port string
 	cmd := &cobra.Command{
 		Use:   "jarl --service S --requests N --period P --ip A --port X",
-		Short: "Answer JARL's clients: one limit at one TCP port",
-		Long: "Answer JARL's clients. A connection is a request; the answer is how many seconds to sleep\n" +
-			"before the call, such that no period has more than so many calls. All is kept in memory.",
+		Short: "Serve JARL's clients: one limit on one TCP port",
+		Long: "Serve JARL's clients. A connection is a request; the response is how many seconds to sleep\n" +
+			"before the call, so that no period has more than --requests calls. State is in memory only.",
 		Example: "  gatehouse jarl --service github --requests 5000 --period 3600 --ip 0.0.0.0 --port 5001",
 		Args:    refuseWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,19 +50,20 @@ func newJARL() *cobra.Command {
 	f.SortFlags = false
 	addSingleOption(f, "service", "name of the limit, which is the limiter pace/NAME",
 		textSetter(&limit.Name))
-	addSingleOption(f, "requests", "how many calls a period may have",
+	addSingleOption(f, "requests", "most calls in a period",
 		wholeNumberSetter(gatehouse.MaxSize, func(n int64) { limit.Requests = n }))
-	addSingleOption(f, "period", "how long a period is, in seconds",
+	addSingleOption(f, "period", "length of a period in seconds",
 		wholeNumberSetter(longestPeriod, func(n int64) { limit.Period = time.Duration(n) * time.Second }))
-	addSingleOption(f, "ip", "address to listen at; 0.0.0.0 is all of the machine", textSetter(&ip))
-	addSingleOption(f, "port", "port to listen at",
+	addSingleOption(f, "ip", "address to listen on; 0.0.0.0 is every address of the machine", textSetter(&ip))
+	addSingleOption(f, "port", "port to listen on",
 		wholeNumberSetter(65535, func(n int64) { port = strconv.FormatInt(n, 10) }))
 	f.Func("mode", jarl.ModeNames()+" (default reserve)", limit.SetMode)
-	f.Func("guard", "added to the period, for clients that call late by as much",
+	f.Func("guard", "time added to the period, for clients whose calls come late by up to that",
 		durationSetter(&limit.Guard))
-	f.Func("max-delay", "longest delay that is promised; beyond it connections are closed (default any)",
+	f.Func("max-delay",
+		"longest delay in a response; connections that would need more are closed (default any)",
 		admits.SetMaxDelay)
-	f.Func("allow", "address or block such as 10.0.0.0/8 of clients; may be given often (default all)",
+	f.Func("allow", "address or block of clients, such as 10.0.0.0/8; may be repeated (default all)",
 		admits.AddAllowed)
 	return cmd
 }

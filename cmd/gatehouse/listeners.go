@@ -138,7 +138,7 @@ func (proc *serverProcess) serveUntilSignal(ctx context.Context) error {
 	proc.log.Info("stopping", "waiting", proc.gate.Waiting(), "drain", proc.drainTimeout.String())
 	if err := proc.shutDown(); err != nil {
 		// The end was asked for and is here: a request that took too long does not make it a failure.
-		proc.log.Warn("stopped, but not in good order", "error", err)
+		proc.log.Warn("stopped with errors", "error", err)
 		return nil
 	}
 	// Every Serve has ended after Shutdown. An error that came at the end is still reported.

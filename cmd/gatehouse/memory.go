@@ -44,11 +44,11 @@ func newStateTotal(most size, metrics *prometheus.Registry) *weight.Total {
 	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_state_bytes",
-			Help: "What the state of controllers and the leases on capacity take in memory, by estimate.",
+			Help: "Estimated memory of the state of controllers and of leases on capacity.",
 		}, func() float64 { return float64(t.Used()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_state_max_bytes",
-			Help: "Most bytes that state may take, by --max-memory.",
+			Help: "Limit of the memory of state, set by --max-memory.",
 		}, func() float64 { return float64(t.Limit()) }))
 	return t
 }

@@ -24,8 +24,8 @@ func (proc *serverProcess) warnOfFewFiles(limit int64) {
 	if limit <= 0 || listeners == 0 || limit >= most {
 		return
 	}
-	proc.log.Warn("the process may not open a file for each connection that --max-connections allows; "+
-		"beyond the limit, clients wait until another connection ends",
+	proc.log.Warn("the limit of open files is below --max-connections; "+
+		"beyond it, clients wait until another connection ends",
 		"limit", limit, "wanted", wanted, "listeners", listeners,
 		"want", fmt.Sprintf("ulimit -n %d, LimitNOFILE=%d or --max-connections %d",
 			wanted, wanted, max(1, (limit-spareFiles)/listeners)))

@@ -26,10 +26,10 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: "Run the server. A flag --max-names can also be given as GATEHOUSE_MAX_NAMES, and as\n" +
-			"max-names in a YAML file, which can list JARL listeners besides. A flag wins over the\n" +
-			"environment, and that over the file. bouncer's BOUNCER_HOST, BOUNCER_PORT and\n" +
-			"BOUNCER_LOGLEVEL are honoured.",
+		Long: "Run the server. A flag such as --max-names can also be set by the variable\n" +
+			"GATEHOUSE_MAX_NAMES, and as max-names in a YAML file, which can also list JARL listeners.\n" +
+			"A flag overrides the environment, and the environment the file. bouncer's BOUNCER_HOST,\n" +
+			"BOUNCER_PORT and BOUNCER_LOGLEVEL work too.",
 		Example: "  gatehouse serve\n  gatehouse serve --http :5505 --max-waiters 10000\n" +
 			"  gatehouse serve --config gatehouse.yaml",
 		Args: refuseWords,
@@ -50,7 +50,7 @@ func newServe() *cobra.Command {
 	f.SortFlags = false
 	s.addFlags(f)
 	f.StringVar(&path, "config", "", "file with settings and JARL listeners")
-	f.BoolVar(&checkOnly, "check", false, "look at all settings, say what is wrong, and end")
+	f.BoolVar(&checkOnly, "check", false, "check all settings, print what is wrong, and exit")
 	return cmd
 }
 

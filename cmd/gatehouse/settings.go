@@ -56,29 +56,35 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	s.capacity.addFlags(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
-	f.DurationVar(&s.storeTimeout, "store-timeout", breaker.DefaultTimeout, "for a shared store to answer")
+	f.DurationVar(&s.storeTimeout, "store-timeout", breaker.DefaultTimeout,
+		"longest time for a shared store to respond")
 	f.StringSliceVar(&s.cors, "cors", nil, "origins whose web pages may call the API, or *")
 	f.StringSliceVar(&s.hosts, "hosts", nil, "names by which requests may address the HTTP API, or *")
 	f.IntVar(&s.refusal, "refusal-status", refusedTimeout,
-		"status of a refusal over HTTP, if the request gives none: 408 as bouncer, or 429")
-	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep, "how long sent events and idle counters are kept")
-	f.DurationVar(&s.drain, "drain", defaultDrain, "how long answers may take after SIGTERM")
-	f.IntVar(&s.maxNames, "max-names", memory.DefaultNames, "most names at once")
-	f.Var(&s.maxMemory, "max-memory", "most bytes of memory for state (default 40 % of what there is)")
+		"HTTP status of a refusal when the request asks for none: 408, as bouncer has, or 429")
+	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep,
+		"time for which sent events and idle counters are kept")
+	f.DurationVar(&s.drain, "drain", defaultDrain, "longest time for open requests after SIGTERM")
+	f.IntVar(&s.maxNames, "max-names", memory.DefaultNames, "most names of controllers at once")
+	f.Var(&s.maxMemory, "max-memory", "most bytes of memory for state (default 40 % of the machine's)")
 	f.IntVar(&s.maxHolders, "max-holders", memory.DefaultHolders, "most holders of locks and semaphores")
-	f.IntVar(&s.maxWaiters, "max-waiters", gate.DefaultWaiters, "most requests waiting at once")
-	f.IntVar(&s.maxLine, "max-line", gate.DefaultLine, "most requests waiting at one name")
+	f.IntVar(&s.maxWaiters, "max-waiters", gate.DefaultWaiters,
+		"most requests waiting at once, in all lines (queues)")
+	f.IntVar(&s.maxLine, "max-line", gate.DefaultLine, "most requests waiting in line (queued) at one name")
 	f.IntVar(&s.maxConns, "max-connections", httpfront.DefaultConns, "most connections at once")
 	f.IntVar(&s.maxConnsPerAddress, "max-connections-per-address", 0,
-		"most of them from one address; 0 is a quarter of them")
+		"most connections from one address; 0 is a quarter of --max-connections")
 	// A flag of an own type has no parameter for its default: the value that it finds is the default.
 	s.maxBuffered = budget.DefaultBytes
 	f.Var(&s.maxBuffered, "max-buffered", "most bytes that wait to be sent or received")
-	f.DurationVar(&s.readTimeout, "read-timeout", httpfront.DefaultReadTimeout, "for a request to arrive")
-	f.DurationVar(&s.writeTimeout, "write-timeout", httpfront.DefaultWriteTimeout, "for an answer to leave")
-	f.DurationVar(&s.idleTimeout, "idle-timeout", httpfront.DefaultIdleTimeout, "between two requests")
+	f.DurationVar(&s.readTimeout, "read-timeout", httpfront.DefaultReadTimeout,
+		"longest time for a request to arrive")
+	f.DurationVar(&s.writeTimeout, "write-timeout", httpfront.DefaultWriteTimeout,
+		"longest time to send a response")
+	f.DurationVar(&s.idleTimeout, "idle-timeout", httpfront.DefaultIdleTimeout,
+		"longest time between two requests on a connection")
 	f.DurationVar(&s.respIdleTimeout, "resp-idle-timeout", 0,
-		"between two commands of a Redis client; 0 for ever")
+		"longest time between two commands of a Redis client; 0 is no limit")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto: text on a terminal")
 }

@@ -28,8 +28,8 @@ func newSimulate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO...",
 		Short: "Run servers and clients of capacity leases in virtual time",
-		Long: "Run servers and clients of capacity leases in virtual time, as a file says, or one of the\n" +
-			"scenarios that are part of the program. It fails when an expectation of one is not met.",
+		Long: "Run servers and clients of capacity leases in virtual time. The scenario is a file, or one\n" +
+			"that is built in. The command fails if an expectation of the scenario is not met.",
 		Example: "  gatehouse simulate --list\n" +
 			"  gatehouse simulate seven --svg seven.svg\n" +
 			"  gatehouse simulate --print seven > mine.yaml\n" +
@@ -50,10 +50,10 @@ func newSimulate() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.seed, "seed", 1, "seed of the first run; the same seed gives the same report")
 	flags.Uint64Var(&s.seeds, "seeds", 1, "number of runs, each with the next seed")
-	flags.BoolVar(&s.asJSON, "json", false, "print an object for programs for each run")
+	flags.BoolVar(&s.asJSON, "json", false, "print JSON, for programs, one object for each run")
 	flags.StringVar(&s.svg, "svg", "", "draw the first run into this file")
-	flags.BoolVar(&s.list, "list", false, "show the scenarios that are part of the program")
-	flags.BoolVar(&s.raw, "print", false, "print the scenario's file, to begin one of your own with")
+	flags.BoolVar(&s.list, "list", false, "list the built-in scenarios")
+	flags.BoolVar(&s.raw, "print", false, "print the scenario's file, as a start for your own")
 	return cmd
 }
 

@@ -17,21 +17,22 @@ func registerSharedMetrics(metrics *prometheus.Registry, kind string, store *cas
 		name, help string
 		value      func(cas.TransactionStats) uint64
 	}{
-		{"swaps", "Round trips to the store that were to change something.",
+		{"swaps", "Round trips to the store that write.",
 			func(f cas.TransactionStats) uint64 { return f.Swaps }},
-		{"reads", "Round trips to the store that changed nothing.",
+		{"reads", "Round trips to the store that only read.",
 			func(f cas.TransactionStats) uint64 { return f.Reads }},
-		{"lost", "Changes that were made anew because another server was faster.",
+		{"lost", "Changes that were repeated because another server was faster.",
 			func(f cas.TransactionStats) uint64 { return f.Conflicts }},
-		{"failures", "Batches of commands that failed because the store did not answer.",
+		{"failures", "Batches of commands that failed because the store did not respond.",
 			func(f cas.TransactionStats) uint64 { return f.Failures }},
-		{"unknown", "Failed batches of which it was not known whether they took effect.",
+		{"unknown", "Failed batches that may have taken effect.",
 			func(f cas.TransactionStats) uint64 { return f.Unknown }},
-		{"vanished", "Records that this server knew and the store had no more before their time.",
+		{"vanished", "Records that this server knew and the store lost before their time.",
 			func(f cas.TransactionStats) uint64 { return f.Vanished }},
-		{"clock_steps", "Steps of the store's clock of a second and more.",
+		{"clock_steps", "Steps of the store's clock of one second or more.",
 			func(f cas.TransactionStats) uint64 { return f.ClockSteps }},
-		{"amended", "What was looked at again for failed batches, and taken back if it was there.",
+		{"amended",
+			"Commands of failed batches that were checked later, and undone if they had taken effect.",
 			func(f cas.TransactionStats) uint64 { return f.Undone }},
 	} {
 		// A counter that reads the store's own: what the store counts is counted once.
@@ -51,7 +52,7 @@ const fastestCall, callBuckets = 0.0001, 15
 func registerApplySeconds(metrics *prometheus.Registry, kind string) (observe func(took time.Duration)) {
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "gatehouse_store_apply_seconds", ConstLabels: prometheus.Labels{"store": kind},
-		Help:    "How long the store took for one batch of commands, lost races and failures included.",
+		Help:    "Seconds that the store took for a batch of commands, including lost races and failures.",
 		Buckets: prometheus.ExponentialBuckets(fastestCall, 2, callBuckets),
 	})
 	metrics.MustRegister(seconds)
@@ -78,7 +79,7 @@ func registerRuleCommands(
 ) (count func(rule fallback.Rule, commands int)) {
 	byRule := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_store_unreachable_commands_total",
-		Help: "Commands that got their response by an on-unreachable rule because the store was not reached.",
+		Help: "Commands decided by an on-unreachable rule because the store was unreachable.",
 
 		ConstLabels: prometheus.Labels{"store": kind},
 	}, []string{"rule"})
@@ -109,19 +110,19 @@ func registerDiskMetrics(metrics *prometheus.Registry, store *disk.Store) {
 	metrics.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_commits_total", ConstLabels: labels,
-			Help: "Transactions, each of which the disk had to confirm.",
+			Help: "Transactions that were synced to the disk.",
 		}, func() float64 { return float64(store.Statistics().Commits) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "gatehouse_store_records_total", ConstLabels: labels,
-			Help: "Records that were written by them.",
+			Help: "Records written by these transactions.",
 		}, func() float64 { return float64(store.Statistics().Records) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_store_flush_seconds", ConstLabels: labels,
-			Help: "How long the last writing down of what limiters counted took.",
+			Help: "Seconds that the last write of the limiters' counts took.",
 		}, func() float64 { return store.Statistics().Flush.Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "gatehouse_store_full", ConstLabels: labels,
-			Help: "1 while what needs room is refused because the disk is full.",
+			Help: "1 while commands that need room are refused because the disk is full.",
 		}, func() float64 {
 			if store.Statistics().Full {
 				return 1

@@ -202,11 +202,11 @@ func isPermanent(err error) bool {
 // logOutage logs that a store has become unreachable, because of err, or answers again, when err is nil.
 func logOutage(log *slog.Logger, store string, err error) {
 	if err != nil {
-		log.Warn("the store does not answer; commands are answered by the on-unreachable rules until it does",
+		log.Warn("the store does not respond; the on-unreachable rules decide until it does",
 			"store", store, "error", err)
 		return
 	}
-	log.Info("the store answers again", "store", store)
+	log.Info("the store responds again", "store", store)
 }
 
 // storeHealthLine returns the line about the store that health checks show.

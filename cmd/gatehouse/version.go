@@ -37,7 +37,7 @@ func newVersion() *cobra.Command {
 		},
 	}
 	cmd.SetOut(os.Stdout)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print an object for programs")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	return cmd
 }
 

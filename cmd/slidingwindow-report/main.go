@@ -165,7 +165,7 @@ func (r *limiterReport) newHandler() http.Handler {
 	r.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "slidingwindow",
 		Name:      "requests_total",
-		Help:      "How many requests were made, by resource, limiter and whether they were allowed.",
+		Help:      "Requests by resource, by limiter and by whether they were allowed.",
 	}, []string{"resource", "limiter", "allow"})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r.requests)

@@ -14,7 +14,7 @@ const DefaultBytes = 128 << 20
 // How much one connection may have in memory, of answers and of what has come. Up to Tiny is not counted
 // over HTTP, and never refused: the answer to a decision is that, and the number of connections bounds it.
 // What is more than Small may have three quarters of a budget, and what is not, seven eighths, so that those
-// who leave large answers unread do not keep others from theirs. The rest is for metrics.
+// that leave large answers unread do not keep others from theirs. The rest is for metrics.
 const (
 	Tiny  = 4 << 10
 	Small = 64 << 10
@@ -64,8 +64,8 @@ func (b *Budget) takeBelow(bytes int, most int64) bool {
 	return false
 }
 
-// Move notes that what a connection has, and has already, has changed by so many bytes and is held now. It
-// reports false when the budget is exceeded and that is more than a fair share of it; it is noted all the
+// Move notes that what a connection has, and has already, has changed by a number of bytes and is held now.
+// It reports false when the budget is exceeded and that is more than a fair share of it; it is noted all the
 // same.
 func (b *Budget) Move(change, held int) bool {
 	used := b.used.Add(int64(change))
@@ -75,7 +75,7 @@ func (b *Budget) Move(change, held int) bool {
 // Release gives back bytes that were taken.
 func (b *Budget) Release(bytes int) { b.used.Add(-int64(bytes)) }
 
-// Refuse counts somebody who is cut off or turned away because of Move.
+// Refuse counts a client that is cut off or turned away because of Move.
 func (b *Budget) Refuse() { b.refused.Add(1) }
 
 // Used is how many bytes are taken.

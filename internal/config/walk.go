@@ -84,7 +84,7 @@ func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(str
 			f.Fault(positionOf(node), "%s here, want settings such as %s: …", yamlnode.Kind(node), names[0])
 			return
 		}
-		// The line of each key; the library is told not to complain about keys that come twice.
+		// The line of each key; the library does not complain about keys that come twice.
 		first := make(map[string]int)
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key, value := node.Content[i], node.Content[i+1]

@@ -1,4 +1,4 @@
-// Package freeport finds ports for programs that tests start and that have to be told theirs.
+// Package freeport finds ports for programs that tests start and that need to be given theirs.
 package freeport
 
 import (

@@ -12,19 +12,19 @@ import (
 func About() string {
 	return `May I go now, and if not, when?
 
-A name is used without being made first: its first use makes it. Times are whole milliseconds. Every call on a
-name knows all parameters, and checks them; the ones listed with an operation are those that it acts on. An
-unknown parameter is answered with 400.
+Names need no declaration: the first use of a name creates it. Times are whole milliseconds. Every call on a
+name accepts all parameters, and checks them; the ones listed with an operation are those that it uses. An
+unknown parameter is refused with 400.
 
-Each path under /v1 exists without /v1 too, as in bouncer. There, waiting for an event answers 200 with the
-message as body.
+Each path under /v1 exists without /v1 too, as in bouncer. There, waiting for an event responds with 200 and
+the message as body.
 
 Each GET of an operation is a POST as well, with the parameters in the query or as a form of at most 16 KiB.
-Programs should take POST: clients and proxies may repeat a GET by themselves. Browsers repeat either when it
-is answered with 408; with refusal=429 they do not.
+Programs should use POST: clients and proxies may repeat a GET by themselves. Browsers repeat both after a
+408; with refusal=429 they do not.
 
-Any path may also answer 301 (wrong letter case or a slash at the end), 404 (no such path), 405 (another
-method), 408 (the request did not arrive in time), 413 (a body above 64 KiB), 415 (a body that is no form)
+Any path may also respond with 301 (wrong letter case or a slash at the end), 404 (no such path), 405 (another
+method), 408 (the request did not arrive in time), 413 (a body above 64 KiB), 415 (a body that is not a form)
 and 431 (request line and headers above 8 KiB). A refusal is 429 instead of 408 where the request has
 refusal=429.`
 }
@@ -36,7 +36,7 @@ var kinds = []struct {
 }{
 	{gatehouse.TokenBucket, "N per interval, refilled at its end."},
 	{gatehouse.GCRA, "N per interval, spread evenly, with a burst."},
-	{gatehouse.FixedWindow, "N per window, counted anew in each."},
+	{gatehouse.FixedWindow, "N per window. The count starts at 0 in each window."},
 	{gatehouse.SlidingWindow, "N in the last interval, estimated from a few counts."},
 	{gatehouse.SlidingLog, "N in any interval, exactly."},
 	{gatehouse.Pace, "A schedule: every request gets its start, and no interval has more than N."},
@@ -79,8 +79,8 @@ func parseResponses(answers string) (all []Response) {
 }
 
 var limiterOperations = map[gatehouse.Op]operationText{
-	gatehouse.OpAcquire: {"Take, and wait if need be",
-		"The limit is in force from now on. Without any part of a limit the one in force is asked.",
+	gatehouse.OpAcquire: {"Take, and wait if necessary",
+		"The limit is in force from now on. A request without any part of a limit uses the one in force.",
 		"204 Taken 408 RefusedLimit 409 Conflict"},
 	gatehouse.OpPeek: {"Ask whether it could be taken now",
 		"Takes and changes nothing. A cost of 0 is allowed. Without size, interval, burst and limits it " +
@@ -90,7 +90,7 @@ var limiterOperations = map[gatehouse.Op]operationText{
 		"The body is a wait in milliseconds. Takes and changes nothing. Without size, interval, burst and " +
 			"limits it asks about the limit in force.",
 		"200 Delay 404 Missing 408 RefusedLimit 409 Conflict"},
-	gatehouse.OpReserve: {"Take the earliest place there is",
+	gatehouse.OpReserve: {"Take the earliest free place",
 		"The body is the milliseconds to wait before going. A key is what cancel wants; a key that has a " +
 			"place ahead already gets the same place.",
 		"200 Reserved 408 RefusedLimit 409 Conflict"},
@@ -99,9 +99,9 @@ var limiterOperations = map[gatehouse.Op]operationText{
 	gatehouse.OpRefund: {"Give back what was taken and not used",
 		"Gives back no more than what still counts.",
 		"204 GivenBack 404 Missing"},
-	gatehouse.OpCharge: {"Take what was spent already",
-		"What is not free is a debt that the following windows repay. Without any part of a limit it is " +
-			"charged under the limit in force.",
+	gatehouse.OpCharge: {"Charge an amount that was spent already",
+		"Any amount beyond the limit is a debt that the following windows repay. A request without any " +
+			"part of a limit uses the one in force.",
 		"204 Charged 404 Missing 409 Conflict"},
 	gatehouse.OpReset: {"Forget all that was taken and reserved", "The limit stays in force.",
 		"204 GivenBack 404 Missing"},
@@ -123,27 +123,27 @@ var ownOperations = map[gatehouse.Kind]map[gatehouse.Op]operationText{
 			"204 Renewed 409 Conflict"},
 	},
 	gatehouse.Event: {
-		gatehouse.OpWait: {"Wait for the event", "An event that was sent before is answered at once.",
+		gatehouse.OpWait: {"Wait for the event", "If the event was sent before, the response comes at once.",
 			"200 SentBody 204 SentHeader 408 Refused 409 Conflict"},
 		gatehouse.OpSend: {"Send the event", "An event is sent once; DELETE makes it new.",
 			"204 Done 409 Conflict"},
 	},
 	gatehouse.Watchdog: {
 		gatehouse.OpWait: {"Wait for silence",
-			"Answered when no kick has come for as long as the last one allowed.",
+			"Responds when no kick has come for as long as the last one allowed.",
 			"204 Done 408 Refused 409 Conflict"},
 		gatehouse.OpKick: {"Say that all is well", "expires is the time until the next kick is overdue.",
 			"204 Done"},
 	},
 	gatehouse.Counter: {
-		gatehouse.OpCount: {"Add to the counter", "The answer is the new value.",
+		gatehouse.OpCount: {"Add to the counter", "The body is the new value.",
 			"200 Number 409 Conflict"},
 		gatehouse.OpValue: {"Read the counter", "A counter that was never used is 0.",
 			"200 Number"},
 		gatehouse.OpReset: {"Set the counter", "", "204 Done"},
 	},
 	gatehouse.Barrier: {
-		gatehouse.OpWait: {"Wait until all are there", "The size is that of the first who waits.",
+		gatehouse.OpWait: {"Wait until all are there", "The first request that waits sets the size.",
 			"204 Done 408 Refused 409 Conflict"},
 	},
 }
@@ -155,7 +155,7 @@ func describeOperation(kind gatehouse.Kind, op gatehouse.Op) operationText {
 	case op == gatehouse.OpDelete && kind == gatehouse.Counter:
 		return operationText{"Forget this name", "", "204 Done 404 Missing"}
 	case op == gatehouse.OpDelete:
-		return operationText{"Forget this name", "Those who wait there are answered with 409.",
+		return operationText{"Forget this name", "Requests that wait there get 409.",
 			"204 Done 404 Missing"}
 	case op == gatehouse.OpStats:
 		return operationText{"Read what happened so far", "Changes nothing.",

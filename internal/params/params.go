@@ -377,7 +377,7 @@ func HasHolders(kind gatehouse.Kind) bool {
 	return kind == gatehouse.Semaphore || kind == gatehouse.Lock
 }
 
-// maxQuoted is how much of somebody else's text is repeated in a message.
+// maxQuoted is how much of a client's text is repeated in a message.
 const maxQuoted = 80
 
 // Quote makes a text safe to repeat in a message or a log line: escaped, and cut when long.

@@ -45,7 +45,7 @@ func (c *Complaint) Raise(begins, ends func()) {
 // process's: its listeners share one complaint.
 func (c *Complaint) Unaccepted(log *slog.Logger, protocol string, why error) {
 	c.Raise(func() {
-		log.Warn("accepting a connection failed; going on", "protocol", protocol, "error", why)
+		log.Warn("accepting a connection failed; the server continues", "protocol", protocol, "error", why)
 	}, func() {
 		log.Info("accepting connections again")
 	})

@@ -116,7 +116,7 @@ func (r *scenarioReader) checkTree(node *yaml.Node, s *Scenario) {
 	}
 	// The clients are not counted for a tree that is too large already.
 	if servers > MaxServers {
-		r.addFault(node, "more than %d servers, want at most so many", MaxServers)
+		r.addFault(node, "more than %[1]d servers, want at most %[1]d", MaxServers)
 		return
 	}
 	clients := 0
@@ -128,7 +128,7 @@ func (r *scenarioReader) checkTree(node *yaml.Node, s *Scenario) {
 		clients = min(clients+below[g.of]*g.recipe.count, MaxClients+1)
 	}
 	if clients > MaxClients {
-		r.addFault(node, "more than %d clients, want at most so many", MaxClients)
+		r.addFault(node, "more than %[1]d clients, want at most %[1]d", MaxClients)
 	}
 }
 

@@ -105,4 +105,3 @@ func (r *scenarioReader) readList(read func(*yaml.Node)) func(*yaml.Node) {
 		}
 	}
 }
-

@@ -121,9 +121,9 @@ func (t *task) grantLeases(q rpcRequest) rpcResponse {
 // the report of a client that got its lease from a server which had.
 func (t *task) isDetached(now time.Time, claim bool) bool {
 	status, _ := t.server.Find(now, resourceName)
-	// In learning mode a server passes on what it is told, and so is as detached as its clients are. A server
-	// below the root is detached when its parent's lease has run out, or when it shares out a safe capacity
-	// instead of what the parent gave.
+	// In learning mode a server passes on what its clients report, and so is as detached as its clients are.
+	// A server below the root is detached when its parent's lease has run out, or when it shares out a safe
+	// capacity instead of what the parent gave.
 	switch {
 	case status.Learning:
 		return claim

@@ -12,7 +12,7 @@ const maxLines = 20
 // reportLines explain the statistics, in the order in which they are shown.
 var reportLines = []struct{ name, text string }{
 	{"handed_out", "of what could be handed out, the lesser of capacity and wants"},
-	{"useful", "of that, held by clients who want it"},
+	{"useful", "of that, held by clients that want it"},
 	{"satisfied", "of all that is wanted"},
 	{"of_capacity", "of the capacity"},
 	{"lowest", "handed out at the worst instant"},
@@ -20,10 +20,10 @@ var reportLines = []struct{ name, text string }{
 	{"safe_peak", "with what is used without a lease that goes back to the root"},
 	{"over", "times above the capacity"},
 	{"over_time", "above the capacity in all"},
-	{"brief", "times above it only while an answer that takes some back is on its way"},
+	{"brief", "times above it only while a response that takes some back is on its way"},
 	{"brief_time", "of that in all"},
 	{"settled", "to recover from the worst event"},
-	{"zero_grants", "answers of 0"},
+	{"zero_grants", "responses of 0"},
 }
 
 // Text returns the report for people.

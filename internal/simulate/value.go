@@ -150,7 +150,7 @@ func parsePriority(text string) (int64, error) {
 
 func parseBool(text string) (bool, error) {
 	if text != "true" && text != "false" {
-		return false, fmt.Errorf("%q is no answer, want true or false", text)
+		return false, fmt.Errorf("%q is neither true nor false", text)
 	}
 	return text == "true", nil
 }

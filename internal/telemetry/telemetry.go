@@ -54,22 +54,22 @@ func New(to prometheus.Registerer, protocol string) *Protocol {
 		name: protocol, start: time.Now(),
 		Hangups: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_hangups_total", ConstLabels: labels,
-			Help: "Requests whose client went away before the response; what was granted was taken back.",
+			Help: "Requests whose client disconnected before the response; their grants were taken back.",
 		}),
 		Refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_connections_refused_total", ConstLabels: labels,
-			Help: "Connections beyond the limit.",
+			Help: "Connections that were refused because of a limit.",
 		}),
 		cuts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_connections_cut_total", ConstLabels: labels,
-			Help: "Connections that the server closed because of what their client did, by reason.",
+			Help: "Connections that the server closed because of their client's behavior, by reason.",
 		}, []string{"reason"}),
 		requests: desc("gatehouse_requests_total",
-			"Requests that were answered, by kind, operation and outcome.", "kind", "op", "outcome"),
+			"Requests that got a response, by kind, operation and outcome.", "kind", "op", "outcome"),
 		handling: desc("gatehouse_request_handling_seconds",
-			"How long requests took to answer, apart from waiting in line.", "kind", "op"),
+			"Time that requests took, not counting the time in a queue.", "kind", "op"),
 		waiting: desc("gatehouse_request_waiting_seconds",
-			"How long requests waited in line, or for a slow store, also those whose client went away.",
+			"Time that requests waited in line (a queue) or for a slow store; disconnected clients count.",
 			"kind", "op"),
 	}
 	if to == nil {
@@ -92,7 +92,7 @@ func (p *Protocol) Connections(to prometheus.Registerer, open func() int64) {
 	}
 	// Read at each scrape, as the server counts its connections anyway.
 	to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "gatehouse_connections", Help: "Open connections, waiting and idle ones included.",
+		Name: "gatehouse_connections", Help: "Open connections, including waiting and idle ones.",
 		ConstLabels: prometheus.Labels{"protocol": p.name},
 	}, func() float64 { return float64(open()) }))
 }

@@ -90,7 +90,7 @@ type absentStore struct {
 
 // errorFor returns the error of a command for a key while the store is absent.
 func (a *absentStore) errorFor(key gatehouse.Key) error {
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not answered for %s: %w",
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not responded for %s: %w",
 		key, time.Since(a.since).Round(time.Millisecond), a.err)
 }
 

@@ -10,7 +10,7 @@ import (
 // maxPendingUndos bounds how many undos are remembered. What the others would undo ends when it expires.
 const maxPendingUndos = 10_000
 
-// A deferredUndo is an undo that is sent once the store answers again, because a command that would have
+// A deferredUndo is an undo that is sent once the store responds again, because a command that would have
 // undone something, or has left something behind, was not sent.
 type deferredUndo struct {
 	key  gatehouse.Key

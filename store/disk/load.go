@@ -87,7 +87,7 @@ func (s *Store) clockStart(wall time.Time, last int64) time.Time {
 	}
 	if ahead := earliest.Sub(wall); ahead > worth {
 		s.config.Log.Warn("the system's clock was set back while the store was closed: "+
-			"the store's goes on from where it was", "dir", s.dir, "ahead", ahead.String())
+			"the store's clock continues from its last time", "dir", s.dir, "ahead", ahead.String())
 	}
 	return earliest
 }

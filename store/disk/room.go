@@ -132,13 +132,13 @@ func (s *Store) growFile(pages int) error {
 func (s *Store) setRoomy() {
 	if s.trouble.Load() != nil {
 		s.trouble.Store(nil)
-		s.config.Log.Info("there is room on the disk again", "dir", s.dir)
+		s.config.Log.Info("the disk has room again", "dir", s.dir)
 	}
 }
 
 func (s *Store) setFull(err error) {
 	if s.trouble.Load() == nil {
-		s.config.Log.Warn("the disk is full: nothing new is held, sent or counted, releases go on",
+		s.config.Log.Warn("the disk is full: commands that need room are refused, releases still work",
 			"dir", s.dir, "error", err)
 	}
 	s.trouble.Store(&trouble{

@@ -11,7 +11,7 @@ import (
 
 // A share of a limit is such that the shares of all servers together are never more than the limit: sizes
 // are rounded down, and a command that its server's share has no room for is left to the store's error.
-// Counting starts from zero when the store becomes unreachable, and the store is not told of it later: around
+// Counting starts from zero when the store becomes unreachable, and is not sent to the store later: around
 // each of the two changes up to twice the limit may pass in one window.
 
 // decideLocally decides commands by the local store, each by this server's share of its limit. answered says

@@ -1,6 +1,6 @@
 // Package lazy decides about rate limits at the speed of memory, in front of a store that many servers share.
 //
-// What it lets through is counted here and told to the store each interval, and what the others have let
+// What it lets through is counted here and sent to the store each interval, and what the others have let
 // through is learnt by the same round trip. So a server knows all that it has let through itself, and of the
 // others all but the last two intervals and round trips; by as much as they let through in that time the
 // limit may be exceeded. In chunks it lets nothing through that it has not taken from the store before, and
@@ -41,7 +41,7 @@ type SyncRule struct {
 	Interval time.Duration
 
 	// Chunk is how many are taken from the store at once, to be let through here; 0 means that what was
-	// let through is told later. It is for token buckets and fixed windows; with other limiters the store
+	// let through is sent later. It is for token buckets and fixed windows; with other limiters the store
 	// decides each time.
 	Chunk int64
 }
@@ -146,8 +146,8 @@ func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(er
 	go func() { done(s.Apply(context.Background(), key, queue)) }()
 }
 
-// Close tells the store what it has not been told, and gives back what is left over, as far as it answers
-// within some seconds. The store must not be used during it or after.
+// Close sends the store what was counted since the last exchange, and gives back what is left over, as far as
+// it answers within some seconds. The store must not be used during it or after.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true

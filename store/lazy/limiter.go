@@ -54,7 +54,7 @@ type namedLimiter struct {
 	unreported  unreportedUse
 }
 
-// Untold is what the store is still to be told.
+// Untold is what was counted and not yet sent to the store.
 type unreportedUse struct {
 	limits   gatehouse.Command // the last command that came with limits
 	changed  bool              // those are others than the store was told

@@ -52,8 +52,8 @@ func (s *Store) limiterFor(key gatehouse.Key) *namedLimiter {
 	if rule.Interval <= 0 || rule.Chunk > 0 && !InChunks(key.Kind) {
 		return nil
 	}
-	// Counted before the lock is taken, so that the bound holds over all shards. Who loses the race below
-	// subtracts again.
+	// Counted before the lock is taken, so that the bound holds over all shards. The caller that loses
+	// the race below subtracts again.
 	if s.count.Add(1) > int64(s.config.Names) {
 		s.count.Add(-1)
 		return nil

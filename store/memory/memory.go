@@ -1,5 +1,10 @@
 // Package memory keeps controllers in the memory of one process. It is atomic, linearizable and
 // fast, and it forgets everything when the process ends.
+//
+// Names are spread over shards, each with a lock of its own. The gate, the stores before and on shared
+// stores, limiter and slidingwindow do so by the same three lines, and these are repeated on purpose: what
+// the shards hold and how it is forgotten differs, and a generic table, whose length is a field instead of a
+// constant, makes each look-up 1.3 ns slower, of some 10 ns (measured with 320 shards and 1,024 names).
 package memory
 
 import (

@@ -172,8 +172,8 @@ func changesAreAtomic(b *testBench) {
 	}
 }
 
-// queueIsOneChange: nobody who may wait overtakes one who must, and what gives something back serves those
-// before it.
+// queueIsOneChange: no command that may wait overtakes one that must, and what gives something back serves
+// those before it.
 func queueIsOneChange(b *testBench) {
 	key := keyOf(gatehouse.Semaphore, "queue")
 	b.at(0).want(key, acquireOne("a", 2), gatehouse.Granted)
@@ -197,7 +197,7 @@ func queueIsOneChange(b *testBench) {
 	}
 }
 
-// parametersCountOnce: whoever waits does not resize anything by being looked at again.
+// parametersCountOnce: a waiting command does not resize anything by being looked at again.
 func parametersCountOnce(b *testBench) {
 	key := keyOf(gatehouse.Semaphore, "once")
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)

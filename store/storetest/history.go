@@ -78,7 +78,7 @@ func (h *History) Begin(key gatehouse.Key, cmd gatehouse.Command) (done func(gat
 			return
 		}
 		if cmd.Op == gatehouse.OpAcquire {
-			// What it was granted may be taken back even before its caller is told of the error.
+			// What it was granted may be taken back even before its caller gets the error.
 			undo := modelCall{Command: cmd, number: i}
 			undo.Op = gatehouse.OpUndo
 			r.calls = append(r.calls, openCall(undo, r.calls[i].Call))

@@ -90,7 +90,7 @@ func (a modelHold) equal(b modelHold) bool {
 		a.below == b.below && a.sure == b.sure && slices.Equal(a.calls, b.calls)
 }
 
-// confirmHold is the hold after its holder was told of it with this fencing token. right is false when that
+// confirmHold is the hold after its holder has got this fencing token. right is false when that
 // cannot be its token.
 func (a modelHold) confirmHold(fence uint64) (right bool, hold modelHold) {
 	switch {
@@ -188,7 +188,7 @@ func (h holdsState) stepAcquire(cmd *modelCall, a *modelReply, waits bool) (righ
 	return true, granted
 }
 
-// stepShare is an acquire by somebody who holds it already.
+// stepShare is an acquire by a client that holds it already.
 func (h holdsState) stepShare(i int, cmd *modelCall, a *modelReply) (right bool, next any) {
 	hold := h.list[i]
 	switch {
@@ -216,7 +216,7 @@ func (h holdsState) stepRelease(cmd *modelCall, a *modelReply) (right bool, next
 	return true, h.withoutHold(i)
 }
 
-// stepRenew makes a hold sure: whoever renews it knows that it is there.
+// stepRenew makes a hold sure: a client that renews it knows that it is there.
 func (h holdsState) stepRenew(cmd *modelCall, a *modelReply) (right bool, next any) {
 	i, hold, meant := h.findMeant(cmd)
 	switch {

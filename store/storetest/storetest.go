@@ -316,7 +316,7 @@ func (b *testBench) wantNoReply(what string, answered chan gateReply) {
 	}
 }
 
-// A waitSpy is a store that knows who has been looked at and had to wait.
+// A waitSpy is a store that knows which commands were looked at and had to wait.
 type waitSpy struct {
 	gate.Store
 	first control.Ticket
@@ -331,7 +331,7 @@ func (s *waitSpy) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 	return err
 }
 
-// noteWaiting notes who has to wait.
+// noteWaiting notes a command that has to wait.
 func (s *waitSpy) noteWaiting(queue []control.Turn, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// This file is what happens to those who wait, and to names.
+// This file is what happens to waiters, and to names.
 
 // waitForever makes a command wait.
 func waitForever(cmd gatehouse.Command) gatehouse.Command {
@@ -60,7 +60,7 @@ func worthlessIsForgotten(b *testBench) {
 	}
 }
 
-// listsInOrder: each name once, from the one after, of one kind, until it is told to stop.
+// listsInOrder: each name once, from the one after, of one kind, until it is asked to stop.
 func listsInOrder(b *testBench) {
 	var want []string
 	for i := range 40 {
@@ -156,7 +156,7 @@ func (b *testBench) inTurn(key gatehouse.Key, lines []chan gateReply) {
 	}
 }
 
-// nobodyOvertakes: servers give way to whoever has waited longest at any of them.
+// nobodyOvertakes: servers give way to the command that has waited longest at any of them.
 func nobodyOvertakes(b *testBench) {
 	key := keyOf(gatehouse.Lock, "turns")
 	b.at(0).want(key, acquireOne("0", 1), gatehouse.Granted)
@@ -207,7 +207,7 @@ func givingUpLeavesNothing(b *testBench) {
 	})
 }
 
-// deleteIsTold to each of those who wait, at every server.
+// deleteIsTold to each waiter, at every server.
 func deleteIsTold(b *testBench) {
 	for _, kind := range []gatehouse.Kind{gatehouse.Lock, gatehouse.Barrier, gatehouse.Event} {
 		key := keyOf(kind, "delete")
@@ -256,7 +256,7 @@ func barrierOpens(b *testBench) {
 	b.at(0).want(key, gatehouse.Command{Op: gatehouse.OpWait, Size: 5}, gatehouse.Conflict)
 }
 
-// eventReachesAll who wait, and those who come later.
+// eventReachesAll waiters, and those that come later.
 func eventReachesAll(b *testBench) {
 	key := keyOf(gatehouse.Event, "event")
 	var lines []chan gateReply
@@ -275,7 +275,7 @@ func eventReachesAll(b *testBench) {
 	b.at(1).want(key, send, gatehouse.Conflict)
 }
 
-// endLetsIn: who waits gets what ended, without anybody's help.
+// endLetsIn: a waiter gets what ended, without a command of another client.
 func endLetsIn(b *testBench) {
 	key, cmd := keyOf(gatehouse.Lock, "let in"), acquireOne("a", 1)
 	cmd.Expires = b.Unit
@@ -322,7 +322,7 @@ func manyAtOnce(b *testBench) {
 	all.Wait()
 }
 
-// releaseElsewhereWakes, by a message: sooner than anybody looks by himself.
+// releaseElsewhereWakes, by a message: sooner than a waiter looks by itself.
 func releaseElsewhereWakes(b *testBench) {
 	key, slow := keyOf(gatehouse.Lock, "wake"), 0
 	const rounds, soon = 6, 500 * time.Millisecond
@@ -343,7 +343,7 @@ func releaseElsewhereWakes(b *testBench) {
 	}
 }
 
-// watchesWake when another server changes something that somebody waits for.
+// watchesWake when another server changes something that a command waits for.
 func watchesWake(b *testBench) {
 	key := keyOf(gatehouse.Lock, "watch")
 	b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
@@ -368,7 +368,7 @@ func watchesWake(b *testBench) {
 	}
 }
 
-// deadServerLeavesNothing but what it granted: those who waited at it keep nobody back for long.
+// deadServerLeavesNothing except what it granted: commands that waited at it delay no other for long.
 func deadServerLeavesNothing(b *testBench) {
 	dead := b.at(1)
 	if dead.kill == nil {

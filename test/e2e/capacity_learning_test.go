@@ -23,7 +23,7 @@ func TestLearningIsTold(t *testing.T) {
 		t.Errorf("get ended with %d, wrote %s, %s, want 0, learning for ten minutes", status, out, said)
 	}
 	_, out, _ = gatehouse(t, nil, get...)
-	if !matches("CLIENT…The server has begun lately and learns …m…s…\n", out) {
+	if !matches("CLIENT…The server started lately and is learning …m…s…\n", out) {
 		t.Errorf("get wrote\n%s, want that the server learns", out)
 	}
 	c := s.dial(t)

@@ -101,7 +101,7 @@ func TestCapacityShellMistakes(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"frob", `ERROR: command "frob" is unknown, want get, release, show, master, help or quit`},
 		{"get x r", "ERROR: get has 2 words behind it, want CLIENT RESOURCE CAPACITY"},
-		{"get x r 0", "ERROR: wants must be > 0.0; to want nothing any more: release x r"},
+		{"get x r 0", "ERROR: wants must be > 0.0; to give it back, use: release x r"},
 		{"get x r NaN", `ERROR: "NaN" is no amount, want a number from 0 on`},
 		{"get x r -1", `ERROR: "-1" is no amount, want a number from 0 on`},
 		{`get "" r 1`, `ERROR: client "" cannot be had: want a name, and at most 1000 of them`},

@@ -196,8 +196,8 @@ var toolMistakes = []struct {
 	{"get a 1 --slowly", 2, "…unknown flag: --slowly…"},
 	{"get a 1 --timeout 0s", 2, "…--timeout is 0s, want it above 0…"},
 	{"get a 1 --server localhost", 2, `…--server has "localhost", want an address such as localhost:5506…`},
-	{"get a 1 --server localhost:1,localhost:2", 1, "…no server answers; start one by gatehouse serve, " +
-		"or name others by --server: localhost:1: dial tcp …:1: …refused; localhost:2: …refused…"},
+	{"get a 1 --server localhost:1,localhost:2", 1, "…no server responds; start one with gatehouse serve, " +
+		"or name others with --server: localhost:1: dial tcp …:1: …refused; localhost:2: …refused…"},
 	{"watch a 1 --timeout 5s --server localhost:1", 1, "…no lease within 5s: …localhost:1…refused…"},
 	{"check no-such-file.yaml", 1, "…no-such-file.yaml…"},
 }
@@ -322,7 +322,7 @@ func TestCapacityDoesNotHang(t *testing.T) {
 	around, round := startSignpost(t, "itself")
 	var all sync.WaitGroup
 	for server, want := range map[string]string{
-		silent.Addr().String(): "gatehouse: no server answers; …\n",
+		silent.Addr().String(): "gatehouse: no server responds; …\n",
 		lost:                   "gatehouse: …knows no master after 10s…\n",
 		falls:                  "gatehouse: …knows no master after 10s…\n",
 		round:                  "gatehouse: servers lead to each other, the last time to " + round + "\n",

@@ -78,13 +78,13 @@ func isMaster(t *testing.T, address string) bool {
 }
 
 // lost is how often a server has stopped being master.
-func (s *server) lost() int { return strings.Count(s.journal.String(), "is not master any more") }
+func (s *server) lost() int { return strings.Count(s.journal.String(), "is no longer master") }
 
 // lose waits until it has once more.
 func (s *server) lose(t *testing.T) {
 	t.Helper()
 	_, err := s.journal.await(func(line string) bool {
-		return strings.Contains(line, "is not master any more")
+		return strings.Contains(line, "is no longer master")
 	})
 	if err != nil {
 		t.Fatal(err)

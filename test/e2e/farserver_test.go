@@ -157,8 +157,8 @@ func (s *server) alone(t *testing.T, request string, length time.Duration) *load
 func (s *server) wellConnected(t *testing.T) {
 	t.Helper()
 	s.wantMetric(t, `gatehouse_store_reachable{store="redis"} 1`)
-	if strings.Contains(s.journal.String(), "does not answer") {
-		t.Errorf("it was told that the store does not answer, which it always did:\n%s", s.journal)
+	if strings.Contains(s.journal.String(), "does not respond") {
+		t.Errorf("the log says that the store does not respond, which it always did:\n%s", s.journal)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestRedisWithoutInfo(t *testing.T) {
 	if body := s.get(t, "/readyz").body; !strings.Contains(body, "maxmemory-policy unknown") {
 		t.Errorf("/readyz says %q, want that the policy is unknown", body)
 	}
-	if !strings.Contains(s.journal.String(), "it is not known whether the store evicts") {
+	if !strings.Contains(s.journal.String(), "whether the store evicts is unknown") {
 		t.Errorf("no warning is logged:\n%s", s.journal)
 	}
 }

@@ -154,7 +154,7 @@ rules:
 	s.wantMetric(t, `gatehouse_store_reachable{store="redis"} 1`)
 	s.wantMetric(t, `gatehouse_store_unreachable_commands_total{rule="allow",store="redis"} 40`)
 	s.wantMetric(t, `gatehouse_store_unreachable_commands_total{rule="local-share",store="redis"} 4`)
-	for _, said := range []string{"the store does not answer; ", "the store answers again"} {
+	for _, said := range []string{"the store does not respond; ", "the store responds again"} {
 		if n := strings.Count(s.journal.String(), said); n < 2 {
 			t.Errorf("%q is on the log %d times, want at each outage", said, n)
 		}
@@ -198,8 +198,8 @@ func TestStartWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	redis.Kill()
 	s := startShared(t, redis, 1, "--store-timeout", "5s")[0]
-	if said := s.journal.String(); !strings.Contains(said, "the store does not answer") {
-		t.Errorf("it says\n%s\nwant that the store does not answer", said)
+	if said := s.journal.String(); !strings.Contains(said, "the store does not respond") {
+		t.Errorf("it says\n%s\nwant that the store does not respond", said)
 	}
 	s.want(t, "/v1/counter/c/count", "503")
 	redis.Restart(t)

@@ -160,7 +160,7 @@ func TestTreeKeepsItsBoundWhenCut(t *testing.T) {
 	})
 	f.keepsFor(10*time.Second, kept, "with one server cut off")
 	if _, err := lonely.journal.await(func(line string) bool {
-		return strings.Contains(line, "the parent does not answer")
+		return strings.Contains(line, "the parent does not respond")
 	}); err != nil {
 		t.Error(err)
 	}

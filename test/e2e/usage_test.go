@@ -107,8 +107,8 @@ func TestPortsInUse(t *testing.T) {
 func TestGreeting(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ store, end string }{
-		{"memory", "All is kept in memory, and forgotten when the server ends; --store disk:DIR keeps it."},
-		{"disk:" + t.TempDir(), "All is kept in disk:/…."},
+		{"memory", "State is in memory only, and is lost when the server stops; --store disk:DIR keeps it."},
+		{"disk:" + t.TempDir(), "State is kept in disk:/…."},
 	} {
 		screen, terminal := openTerminal(t)
 		cmd := exec.CommandContext(t.Context(), os.Getenv(binaryVariable), "serve", "--http", "localhost:0",
@@ -119,7 +119,7 @@ func TestGreeting(t *testing.T) {
 		}
 		journal := newJournal()
 		go func() { journal.copy(screen); journal.close() }()
-		ended, err := journal.await(func(line string) bool { return strings.HasPrefix(line, "All is kept") })
+		ended, err := journal.await(func(line string) bool { return strings.HasPrefix(line, "State is ") })
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("the server ended with %v", err)
@@ -131,7 +131,7 @@ func TestGreeting(t *testing.T) {
 		_, rest, _ := strings.Cut(said, "Look around:  http://localhost:")
 		port, rest, _ := strings.Cut(rest, "/docs/\nTry it:       curl -i 'http://localhost:")
 		again, rest, _ := strings.Cut(rest, "/v1/gcra/myapp/acquire?size=5&interval=60000'\n")
-		if port == "" || port != again || !strings.HasPrefix(rest, "All is kept") {
+		if port == "" || port != again || !strings.HasPrefix(rest, "State is ") {
 			t.Errorf("on a terminal the server said\n%s\nwant three lines", said)
 		}
 	}

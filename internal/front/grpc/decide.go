@@ -107,14 +107,14 @@ func (s *Server) noteRefusal(c *capacityCall) {
 	}
 	s.mu.Unlock()
 	if tell {
-		s.log.Warn("a limit refuses resources",
+		s.log.Warn("a limit refused resources",
 			"client", c.client, "refused", refused, "of", len(c.requests), "error", c.refusal)
 	}
 }
 
 // releaseAll gives back the resources that a call names.
 func (s *Server) releaseAll(c *capacityCall) (to redirect, err error) {
-	// An empty release still learns who the master is.
+	// An empty release still learns the address of the master.
 	if len(c.released) == 0 {
 		return s.releaseChunk(c.client, nil)
 	}

@@ -62,6 +62,6 @@ func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirec
 // notePanic counts and logs a panic in a request, and returns the error to answer. The server goes on.
 func (s *Server) notePanic(why any) error {
 	s.metrics.panics.Inc()
-	s.log.Error("answering a request failed", "panic", fmt.Sprint(why), "stack", string(debug.Stack()))
-	return gatehouse.Errorf(gatehouse.CodeInternal, "server failed at this request")
+	s.log.Error("handling a request failed", "panic", fmt.Sprint(why), "stack", string(debug.Stack()))
+	return gatehouse.Errorf(gatehouse.CodeInternal, "this request failed inside the server")
 }

@@ -35,18 +35,18 @@ func newGauges(s *Server) *gauges {
 	// The first three have doorman's names and labels, as its dashboards expect them.
 	return &gauges{
 		server:    s,
-		has:       of("doorman_server_has", "Capacity that is leased.", "resource"),
-		wants:     of("doorman_server_wants", "Capacity that is wanted.", "resource"),
-		clients:   of("doorman_server_subclients", "Clients, those behind servers included.", "resource"),
-		resources: own("resources", "Resources that somebody asked for."),
-		leases:    own("leases", "Leases that hold."),
+		has:       of("doorman_server_has", "Leased capacity.", "resource"),
+		wants:     of("doorman_server_wants", "Wanted capacity.", "resource"),
+		clients:   of("doorman_server_subclients", "Clients, including those behind servers.", "resource"),
+		resources: own("resources", "Resources that clients asked for."),
+		leases:    own("leases", "Leases in force."),
 		learning:  own("learning", "Resources in learning mode."),
-		excess:    own("excess", "Capacity that is leased beyond what there is, of all resources."),
-		master:    own("master", "1 on the server that decides, 0 elsewhere."),
+		excess:    own("excess", "Capacity leased beyond what exists, over all resources."),
+		master:    own("master", "1 on the server that is master, 0 on all others."),
 		stale: own("config_stale",
-			"1 while there is a newer configuration that cannot be used."),
+			"1 while a newer configuration exists that cannot be used."),
 		reloaded: own("config_timestamp_seconds",
-			"When the configuration in use was loaded, in seconds since 1970; 0 without one."),
+			"Time at which the configuration in use was loaded, in seconds since 1970; 0 without one."),
 	}
 }
 

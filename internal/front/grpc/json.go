@@ -237,7 +237,7 @@ func writeJSON(ctx *fasthttp.RequestCtx, value any) error {
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false) // it is never shown as HTML, and "<" would take six bytes
 	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("answer: %w", err)
+		return fmt.Errorf("response: %w", err)
 	}
 	h := &ctx.Response.Header
 	h.SetContentType("application/json")

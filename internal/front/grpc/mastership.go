@@ -52,10 +52,10 @@ func (s *Server) onMastership(m Mastership) {
 		s.log.Info("this server is master", "address", s.state.address)
 	case led:
 		s.core.Resign()
-		s.log.Warn("this server is not master any more", "address", s.state.address)
+		s.log.Warn("this server is no longer master", "address", s.state.address)
 	}
 	if !m.Leading && m.Leader != leader {
-		s.log.Info("the master is another", "address", m.Leader)
+		s.log.Info("another server is master", "address", m.Leader)
 	}
 	// Lead, Resign and a longer time all move the next instant at which something is to be done.
 	s.expireLeases(now)

@@ -66,16 +66,18 @@ func newMetrics(s *Server) *metrics {
 	}
 	// Names that doorman has keep them, so that its dashboards and alerts go on working.
 	requests := vector("doorman_server_requests", "Capacity requests, by method.", "method")
-	failures := vector("doorman_server_request_errors", "Capacity requests answered with an error.", "method")
+	failures := vector("doorman_server_request_errors", "Capacity requests that failed.", "method")
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "doorman_server_request_durations", Help: "Seconds that capacity requests took to decide.",
+		Name: "doorman_server_request_durations", Help: "Seconds that capacity requests took.",
 		Buckets: prometheus.DefBuckets,
 	}, []string{"method"})
 	m := &metrics{
-		Protocol:     telemetry.New(s.config.Metrics, telemetry.GRPC),
-		panics:       counter("panics_total", "Capacity requests that failed inside the server."),
-		refusedCalls: counter("refused_calls_total", "gRPC calls beyond the limit for all connections."),
-		leftOut:      counter("refused_resources_total", "Resources that a limit left without an answer."),
+		Protocol: telemetry.New(s.config.Metrics, telemetry.GRPC),
+		panics:   counter("panics_total", "Capacity requests that failed inside the server."),
+		refusedCalls: counter("refused_calls_total",
+			"gRPC calls that were refused because of the limit over all connections."),
+		leftOut: counter("refused_resources_total",
+			"Resources left out of a response because of a limit."),
 		parent: vector("gatehouse_capacity_parent_requests_total",
 			"Requests to the parent, by outcome.", "outcome"),
 	}

@@ -153,7 +153,8 @@ func (p *pages) serveDetail(ctx *fasthttp.RequestCtx, s *Server, r *pageRequest)
 func (v *serverView) unknownResource(resource string) error {
 	switch {
 	case v.Master:
-		return fmt.Errorf("resource %q is unknown: nobody holds any of it, or asked for it lately", resource)
+		return fmt.Errorf(
+			"resource %q is unknown: no client holds a lease on it or requested one lately", resource)
 	case v.MasterAddress == "":
 		return fmt.Errorf("resource %q is unknown here: this server is not the master, and there is none",
 			resource)

@@ -76,7 +76,7 @@ func TestPages(t *testing.T) {
 			`<td><time datetime="2027-01-15T08:01:00Z">in 1m0s</time></td> <td class="number">15</td>`,
 		`<td class="name">bob</td> <td class="number">20</td>`)
 	got, header := r.ask(t, "GET /capacity/unknown")
-	const want = `404 resource "unknown" is unknown: nobody holds any of it, or asked for it lately`
+	const want = `404 resource "unknown" is unknown: no client holds a lease on it or requested one lately`
 	if got != want {
 		t.Errorf("GET /capacity/unknown = %s, want %s", got, want)
 	}
@@ -153,13 +153,14 @@ func TestPageParameters(t *testing.T) {
 	r.Configure(some(), "v1")
 	r.take(t, "ada", "fair", 80)
 	for query, want := range map[string]string{
-		"limit=0":       `400 limit is "0", want a whole number from 1 to 1000`,
-		"limit=1001":    `400 limit is "1001", want a whole number from 1 to 1000`,
-		"limit=":        `400 limit is "", want a whole number from 1 to 1000`,
-		"format=xml":    `400 format is "xml", want json or html`,
-		"order=has":     `400 parameter "order" is unknown, want one of after format limit resource`,
-		"after=%zz":     `400 query: invalid URL escape "%zz"`,
-		"resource=nope": `404 resource "nope" is unknown: nobody holds any of it, or asked for it lately`,
+		"limit=0":    `400 limit is "0", want a whole number from 1 to 1000`,
+		"limit=1001": `400 limit is "1001", want a whole number from 1 to 1000`,
+		"limit=":     `400 limit is "", want a whole number from 1 to 1000`,
+		"format=xml": `400 format is "xml", want json or html`,
+		"order=has":  `400 parameter "order" is unknown, want one of after format limit resource`,
+		"after=%zz":  `400 query: invalid URL escape "%zz"`,
+		"resource=nope": `404 resource "nope" is unknown: ` +
+			`no client holds a lease on it or requested one lately`,
 	} {
 		if got, _ := r.ask(t, "GET /capacity?"+query); got != want {
 			t.Errorf("?%s = %s, want %s", query, got, want)

@@ -77,7 +77,7 @@ func (s *Server) planRequest() time.Duration {
 func (s *Server) parentGauge() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_capacity_parent_timestamp_seconds",
-		Help: "When the parent last answered, in seconds since 1970; 0 before it did.",
+		Help: "Time of the parent's last response, in seconds since 1970; 0 before the first.",
 	}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -163,15 +163,15 @@ func (s *Server) logParent(err error) {
 	case err != nil && isRefusal(err):
 		if text := err.Error(); text != p.loggedRefusal {
 			p.loggedRefusal = text
-			s.log.Error("the parent refuses what it is asked", "error", err)
+			s.log.Error("the parent refuses requests", "error", err)
 		}
 	case err != nil:
 		if text := err.Error(); text != p.loggedFailure {
 			p.loggedFailure = text
-			s.log.Warn("the parent does not answer; what it gave holds until its lease is over", "error", err)
+			s.log.Warn("the parent does not respond; its grants hold until their lease expires", "error", err)
 		}
 	case p.loggedFailure != "" || p.loggedAddress != p.address:
 		p.loggedFailure, p.loggedAddress = "", p.address
-		s.log.Info("the parent answers", "address", p.address)
+		s.log.Info("the parent responds", "address", p.address)
 	}
 }

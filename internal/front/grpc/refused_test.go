@@ -135,7 +135,7 @@ func TestRefusalsAreToldNowAndThen(t *testing.T) {
 		if _, err := s.names(t, "x", "a", "b"); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(log.String(), "a limit refuses resources"); got != step.lines {
+		if got := strings.Count(log.String(), "a limit refused resources"); got != step.lines {
 			t.Errorf("%s later the log says it %d times, want %d:\n%s", step.wait, got, step.lines, &log)
 		}
 	}

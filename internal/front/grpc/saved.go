@@ -60,12 +60,12 @@ func (s *Server) readSaved() error {
 	case err != nil:
 		return err
 	case text == nil:
-		s.log.Info("there are no saved leases", "file", s.config.Leases)
+		s.log.Info("no saved leases found", "file", s.config.Leases)
 		return nil
 	}
 	saved, err := parseSaved(text)
 	if err != nil {
-		s.log.Warn("saved leases are not used", "file", s.config.Leases, "error", err)
+		s.log.Warn("cannot use saved leases", "file", s.config.Leases, "error", err)
 		return nil
 	}
 	s.saved = &saved
@@ -105,13 +105,13 @@ func (s *Server) restoreSaved(now time.Time) {
 		err = syncFolder(s.config.Leases)
 	}
 	if err != nil {
-		s.log.Warn("saved leases are not used", "file", s.config.Leases, "error", err)
+		s.log.Warn("cannot use saved leases", "file", s.config.Leases, "error", err)
 		return
 	}
 	s.core.Restore(now, saved)
 	// Even a server that has no templates yet now knows of leases, which stopGranting returns.
 	s.restored = true
-	s.log.Info("saved leases are used", "file", s.config.Leases, "leases", len(saved))
+	s.log.Info("loaded saved leases", "file", s.config.Leases, "leases", len(saved))
 }
 
 // writeSaved saves leases for the next server: all of them or none. nil means that this server does not know
@@ -122,14 +122,14 @@ func (s *Server) writeSaved(all []capacity.Saved) error {
 	}
 	// An incomplete file would make the next server stop learning too early, and grant what others hold.
 	if all == nil {
-		s.log.Info("leases are not saved: this server is still learning who has any")
+		s.log.Info("leases are not saved: this server is still learning the leases of its clients")
 		return nil
 	}
 	err := writeWhole(s.config.Leases, func(to io.Writer) error { return formatSaved(to, all) })
 	if err != nil {
 		return fmt.Errorf("saving %d leases: %w", len(all), err)
 	}
-	s.log.Info("leases are saved", "file", s.config.Leases, "leases", len(all))
+	s.log.Info("saved leases", "file", s.config.Leases, "leases", len(all))
 	return nil
 }
 

@@ -49,7 +49,7 @@ type Config struct {
 	// machine's name and the port it listens at.
 	Name string
 
-	// Election decides who is master; nil means that this server always is.
+	// Election decides which server is master; nil means that this server always is.
 	Election Election
 
 	// Parents are the addresses of the servers that this one gets its capacity from; a server without

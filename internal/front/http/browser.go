@@ -93,7 +93,7 @@ func (from *sender) refusedPage() string {
 }
 
 // isCrossSite reports whether a browser makes the request for a page of another site. A page at another port
-// of the same host, or below the same domain, counts as another site: it may belong to somebody else.
+// of the same host, or below the same domain, counts as another site: it may belong to another owner.
 func (from *sender) isCrossSite() bool {
 	if len(from.site) > 0 {
 		return string(from.site) != "same-origin" && string(from.site) != "none"

@@ -75,7 +75,7 @@ const (
 )
 
 // errMalformed is the error of a read behind bytes that are not framed as HTTP/1.1.
-var errMalformed = errors.New("request is not framed as HTTP/1.1 wants it")
+var errMalformed = errors.New("request is not framed as HTTP/1.1 requires")
 
 // scanBytes follows the next bytes of the connection. It returns how many of them are well-formed: all, or
 // those before the first malformed one.

@@ -35,7 +35,7 @@ func newMetrics(s *Server) *metrics {
 		registry: registry, Protocol: telemetry.New(registry, telemetry.HTTP),
 		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_http_responses_total",
-			Help: "HTTP responses by status, those of pages and to refused connections included.",
+			Help: "HTTP responses by status, including those of pages and to refused connections.",
 		}, []string{"status"}),
 	}
 	m.requests = m.Shard()
@@ -44,18 +44,19 @@ func newMetrics(s *Server) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "gatehouse_build_info", Help: "Always 1.",
+		Name: "gatehouse_build_info", Help: "Version of the server, as a label; the value is always 1.",
 		ConstLabels: prometheus.Labels{"version": s.config.Version},
 	})
 	info.Set(1)
 	// The gauges below are functions: a scrape asks for the value, and no request pays for keeping it.
 	registry.MustRegister(m.statuses, info,
-		gauge("gatehouse_waiting", "Requests that wait in line now.",
+		gauge("gatehouse_waiting", "Requests that wait in line (in the queue of a name) now.",
 			func() float64 { return float64(s.config.Gate.Waiting()) }),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if s.config.Names != nil {
-		registry.MustRegister(gauge("gatehouse_names", "Names of controllers that are kept.",
+		registry.MustRegister(gauge("gatehouse_names",
+			"Names of controllers in memory, including those at rest.",
 			func() float64 { return float64(s.config.Names()) }))
 	}
 	return m

@@ -36,7 +36,7 @@ import (
 //	     closed        HTTP server           closed
 //
 // While it is waiting, onGone is set. While it is idle, onGone is nil and idleTimer runs. handedBack and
-// closed are final, and the first of them decides who closes the connection.
+// closed are final, and the first of them decides which of them closes the connection.
 type parkedConn struct {
 	net.Conn
 	server *Server

@@ -165,7 +165,7 @@ func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name s
 // because a request must not end the server.
 func (s *Server) finishPage(ctx *fasthttp.RequestCtx, from *sender) {
 	if broken := recover(); broken != nil {
-		s.log.Error("answering a request failed", "target", params.Quote(ctx.Request.Header.RequestURI()),
+		s.log.Error("handling a request failed", "target", params.Quote(ctx.Request.Header.RequestURI()),
 			"panic", broken, "stack", string(debug.Stack()))
 		ctx.Response.ResetBody()
 		writeProblem(&ctx.Response, fasthttp.StatusInternalServerError, "the server failed at this",

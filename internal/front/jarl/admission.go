@@ -17,7 +17,7 @@ const MaxAllowed = 1000
 // take none.
 type Admission struct {
 	// MaxDelay is the longest delay that is promised; 0 is any. Each connection takes a place, so without it
-	// anybody who connects often enough puts off all others.
+	// a client that connects often enough puts off all others.
 	MaxDelay time.Duration
 
 	// Allow are the addresses that clients may have; empty allows all.

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
-// A connection is one request. Its worker uses it again for the next one: who may be late must hold on to
-// the TCPConn instead.
+// A connection is one request. Its worker uses it again for the next one: code that may be late must hold on
+// to the TCPConn instead.
 type connection struct {
 	*net.TCPConn
 	request gate.Request
@@ -110,7 +110,7 @@ func (c *connection) discardInput() error {
 	return errTooMuch
 }
 
-var errTooMuch = errors.New("the client sends more than is read over")
+var errTooMuch = errors.New("the client sent more input than the server discards")
 
 // waitInLine puts the client in line, and lets it go when it is its turn. A client that hangs up meanwhile,
 // or only stops sending, leaves the line.
@@ -181,8 +181,8 @@ func (s *Server) closeUnanswered(c *connection, d gatehouse.Decision, err error)
 		if err != nil {
 			why = err.Error()
 		}
-		s.log.Error("connections get no answer", "limiter", s.key.String(), "error", why)
+		s.log.Error("connections get no response", "limiter", s.key.String(), "error", why)
 	}, func() {
-		s.log.Info("no more connections without an answer", "limiter", s.key.String())
+		s.log.Info("connections get responses again", "limiter", s.key.String())
 	})
 }

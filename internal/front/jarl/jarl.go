@@ -2,7 +2,7 @@
 // is the seconds to sleep before calling what is limited, in decimal digits. Nothing needs to be sent,
 // so that three lines of any language are client enough.
 //
-// One listener serves one limiter, a pace, which the other doors can use under the same name.
+// One listener serves one limiter, a pace, which the other listeners can use under the same name.
 package jarl
 
 import (
@@ -35,14 +35,14 @@ type Gate interface {
 
 // A PaceLimit is what a listener hands out.
 type PaceLimit struct {
-	// Name is that of the pace, which other doors can use too.
+	// Name is that of the pace, which other listeners can use too.
 	Name string
 
 	// Requests is how many may start in any Period, at least 1.
 	Requests int64
 	Period   time.Duration
 
-	// Mode is how those who have to wait are spread. Poll is not one of them: it is for clients that
+	// Mode is how clients that have to wait are spread. Poll is not one of them: it is for clients that
 	// ask again after their sleep, and go only when the answer is 0.
 	Mode gatehouse.Mode
 	Poll bool
@@ -116,7 +116,7 @@ type Config struct {
 	// without an answer and takes no place. IPv6 addresses count by their first 64 bits.
 	ConnsPerAddress int
 
-	// Metrics is where the server's figures are registered; nil is nowhere. Servers of several listeners have
+	// Metrics is where the server's metrics are registered; nil is nowhere. Servers of several listeners have
 	// them in common.
 	Metrics prometheus.Registerer
 
@@ -272,10 +272,10 @@ func (s *Server) onAcceptFailure(err error) {
 	s.registry.makeRoom()
 }
 
-// Stopping says that those who wait are about to be sent away, which is nothing to complain about.
+// Stopping says that waiting clients are about to be sent away, which is nothing to complain about.
 func (s *Server) Stopping() { s.stopping.Store(true) }
 
-// Shutdown stops listening and waits for the connections in hand. Those who wait in line must have been
+// Shutdown stops listening and waits for the connections in hand. Clients in line must have been
 // answered by closing the gate. When ctx ends first, the rest is cut.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()

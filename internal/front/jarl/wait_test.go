@@ -229,9 +229,9 @@ func TestNoDecision(t *testing.T) {
 	}
 	l.set(time.Hour) // the other name means nothing any more
 	if got := l.ask(t); got != "0.0" {
-		t.Errorf("with room again a client was told %q, want 0.0", got)
+		t.Errorf("with room again a client got %q, want 0.0", got)
 	}
-	for _, want := range []string{"all 1 names of this server are in use", "no more connections without"} {
+	for _, want := range []string{"all 1 names of this server are in use", "responses again"} {
 		select {
 		case line := <-log:
 			if !strings.Contains(line, want) {

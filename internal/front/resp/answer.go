@@ -107,7 +107,7 @@ func (r *replyWriter) writeGranted(q *decisionRequest, d *gatehouse.Decision) {
 	r.writeOK()
 }
 
-// writeStats answers a controller's figures. Times are RFC 3339, lengths of time milliseconds.
+// writeStats answers a controller's statistics. Times are RFC 3339, lengths of time milliseconds.
 func (r *replyWriter) writeStats(stats []gatehouse.Stat) {
 	r.writeMap(len(stats))
 	for _, stat := range stats {

@@ -113,7 +113,7 @@ func (s *session) wrongArity(name string) {
 const longestQuote = 128
 
 // answerUnknown answers a command that there is none of, in Redis's words. What looks like HTTP is sent by a
-// browser that somebody tricked into it, and may have commands of theirs in its body.
+// browser that was tricked into it, and may have commands of an attacker in its body.
 func (s *session) answerUnknown(args [][]byte) {
 	if name := strings.ToUpper(string(args[0])); name == "POST" || name == "HOST:" {
 		s.last = true

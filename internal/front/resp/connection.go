@@ -94,7 +94,7 @@ func (s *session) answerAuth(args [][]byte) {
 	}
 }
 
-// knownUser refuses all users but the default one, who has any password.
+// knownUser refuses all users except the default one, which any password opens.
 func (s *session) knownUser(name []byte) bool {
 	if string(name) == "default" {
 		return true

@@ -73,7 +73,7 @@ func (s *session) commandInfo(asked [][]byte) {
 	}
 }
 
-// commandDocs answers a map of what people are told about each command.
+// commandDocs answers a map of the descriptions of each command.
 func (s *session) commandDocs(asked [][]byte) {
 	r, known := &s.loop.reply, s.server.described.forProtocol(s.three)
 	if len(asked) == 0 {
@@ -95,7 +95,7 @@ func (s *session) commandDocs(asked [][]byte) {
 // answerInfo answers INFO [section ...].
 func (s *session) answerInfo(args [][]byte) {
 	// redis_version is what clients look at to know which commands they may send; our own is beside it.
-	// There is nothing to load, and no replica or cluster, and clients that ask are told so.
+	// There is nothing to load, and no replica or cluster, and the answers say so.
 	all := []struct {
 		name  string
 		lines []string
@@ -156,7 +156,7 @@ func (s *session) answerConfig(args [][]byte) {
 		{"maxmemory", "0"}, {"save", ""}, {"timeout", "0"},
 	}
 	var found [][2]string
-	// Settings are the outer loop: one that matches several patterns is told once.
+	// Settings are the outer loop: one that matches several patterns is listed once.
 	for _, setting := range settings {
 		if slices.ContainsFunc(args[2:], func(pattern []byte) bool {
 			// A malformed pattern matches nothing, which is no error in Redis either.

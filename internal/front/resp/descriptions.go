@@ -13,7 +13,7 @@ type commandDescriptions struct {
 	versions [2]protocolDescriptions
 }
 
-// A protocolDescriptions value is what is told in one version of the protocol.
+// A protocolDescriptions value is a description in one version of the protocol.
 type protocolDescriptions struct {
 	info, docs       map[*command][]byte
 	allInfo, allDocs []byte

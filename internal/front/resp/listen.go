@@ -11,7 +11,7 @@ import (
 // Connections are accepted here and handed to the event loops, because a listener of gnet's own ends
 // its server when there is no file descriptor left, and cannot refuse a connection with a sentence.
 
-// What connections beyond the limits are told, the first in Redis's words.
+// The answers to connections beyond the limits, the first in Redis's words.
 const (
 	tooMany      = "-ERR max number of clients reached\r\n"
 	tooManyOfOne = "-ERR max number of clients of one address reached\r\n"

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the server's figures: those of every protocol, and why connections are cut.
+// metrics are the server's metrics: those of every protocol, and why connections are cut.
 type metrics struct {
 	*telemetry.Protocol
 	malformed, slow prometheus.Counter

@@ -12,22 +12,22 @@ import (
 // summaries say what each operation does.
 var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpAcquire: "Takes tokens, slots or the lock, and waits for them up to MAXWAIT milliseconds.",
-	gatehouse.OpRelease: "Gives the slots or the lock held under KEY back.",
-	gatehouse.OpRenew:   "Holds what is held under KEY for EXPIRES milliseconds from now.",
-	gatehouse.OpWait:    "Waits for an event, a watchdog that is not kicked, or all at a barrier.",
-	gatehouse.OpSend:    "Sends an event and its MESSAGE to all who wait, and will.",
+	gatehouse.OpRelease: "Gives back the slots or the lock that KEY holds.",
+	gatehouse.OpRenew:   "Extends the hold of KEY to EXPIRES milliseconds from now.",
+	gatehouse.OpWait:    "Waits for an event, for a watchdog to fire, or for a barrier to open.",
+	gatehouse.OpSend:    "Sends an event and its MESSAGE to all present and later waiters.",
 	gatehouse.OpKick:    "Tells a watchdog that all is well for EXPIRES milliseconds.",
 	gatehouse.OpCount:   "Adds AMOUNT to a counter.",
 	gatehouse.OpValue:   "Reads a counter.",
-	gatehouse.OpReset:   "Sets a counter to VALUE, or has a limiter forget what was taken.",
-	gatehouse.OpPeek:    "Answers what an acquire would be answered, and takes nothing.",
-	gatehouse.OpDelay:   "Answers how many milliseconds to wait for an acquire, and takes nothing.",
-	gatehouse.OpReserve: "Takes the earliest place, and answers the milliseconds until then.",
+	gatehouse.OpReset:   "Sets a counter to VALUE, or clears what was taken from a limiter.",
+	gatehouse.OpPeek:    "Replies as an acquire would, and takes nothing.",
+	gatehouse.OpDelay:   "Replies how many milliseconds to wait for an acquire, and takes nothing.",
+	gatehouse.OpReserve: "Takes the earliest free place, and replies the milliseconds until then.",
 	gatehouse.OpCancel:  "Gives back the place that KEY reserved.",
 	gatehouse.OpRefund:  "Gives back COST of what was taken.",
-	gatehouse.OpCharge:  "Takes COST that was spent already; what is not free is taken as soon as it fits.",
-	gatehouse.OpStats:   "Tells figures about any controller.",
-	gatehouse.OpDelete:  "Deletes any controller; those who wait are told so.",
+	gatehouse.OpCharge:  "Charges COST that was spent already; any amount beyond the limit is a debt.",
+	gatehouse.OpStats:   "Reads the statistics of any controller.",
+	gatehouse.OpDelete:  "Deletes any controller; waiting commands fail with DELETED.",
 }
 
 // nativeCommands are GH.<OP> for every operation, GH.LIST and GH.DELETEPREFIX.

@@ -181,7 +181,7 @@ func (p *parser) readInline(data []byte) (n int, err error) {
 }
 
 // refuseHTTP refuses the first line of a request of HTTP. A browser may be tricked into sending one here,
-// with commands of somebody else in what follows.
+// with commands of another client in what follows.
 func (p *parser) refuseHTTP() error {
 	if n := len(p.args); n > 0 && bytes.HasPrefix(p.args[n-1], []byte("HTTP/")) {
 		return protocolError("HTTP is not spoken here")

@@ -55,10 +55,10 @@ type Config struct {
 	Gate Gate
 	Log  *slog.Logger
 
-	// Metrics is where the server's figures are registered; nil is nowhere.
+	// Metrics is where the server's metrics are registered; nil is nowhere.
 	Metrics prometheus.Registerer
 
-	// Version is told by INFO and HELLO.
+	// Version is what INFO and HELLO show.
 	Version string
 
 	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.

@@ -303,7 +303,7 @@ func (s *session) finishConnection() bool {
 // them. It reports false when the client has too many of them, and is cut.
 func (s *session) accountBuffers() bool {
 	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
-	// The budget is told of changes only, as most commands leave both buffers as empty as before.
+	// The budget gets changes only, as most commands leave both buffers as empty as before.
 	if held := int32(in + out); held != s.held { // far less than 2 GiB
 		within := s.server.config.Budget.Move(int(held-s.held), int(held))
 		s.held = held
@@ -360,7 +360,7 @@ func (s *session) maxBufferedInput() int {
 // countCut notes why a connection is closed.
 func (s *session) countCut(why string, args ...any) {
 	s.server.metrics.slow.Inc()
-	s.server.log.Debug("connection is cut", append([]any{"why", why, "client", s.client}, args...)...)
+	s.server.log.Debug("closed a connection", append([]any{"why", why, "client", s.client}, args...)...)
 }
 
 // endSession is called once, when the connection is closed. Whatever was granted to its client and has not

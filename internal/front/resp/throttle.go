@@ -28,7 +28,7 @@ func throttleCommands() []*command {
 	}
 }
 
-// A throttleRate is so many per period, and a burst beyond the first.
+// A throttleRate is a number of calls per period, and a burst beyond the first.
 type throttleRate struct {
 	burst, count int64
 	period       time.Duration

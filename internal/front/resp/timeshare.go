@@ -97,7 +97,7 @@ func (t *wakeQueue) markServed(s *session) {
 	}
 }
 
-// addSession gives a session another turn, behind those who wait for theirs.
+// addSession gives a session another turn, behind those that wait for theirs.
 func (t *wakeQueue) addSession(s *session) {
 	if t.in == nil {
 		t.in = make(map[*session]struct{})
