@@ -49,7 +49,8 @@ type conns struct {
 
 	// Totals of all connections; see meter.go.
 	calls, cuts  atomic.Int64
-	slow         prometheus.Counter // cuts
+	lasting      [numLasting]atomic.Int64 // of calls, those that have no end of their own
+	slow         prometheus.Counter       // cuts
 	mostCalls    int64
 	budget       *budget.Budget
 	writeTimeout time.Duration

@@ -2,12 +2,14 @@ package grpc
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -28,12 +30,35 @@ const (
 	messageHead = 5
 )
 
+// How many calls without an end there may be. They keep their places for as long as their clients like, so
+// without a limit of their own a few connections could take all places from those who ask for capacity.
+const (
+	// maxLasting is the most of one connection.
+	maxLasting = 10
+	// lastingShare is that of all calls in the server one in so many may watch, or reflect.
+	lastingShare = 2
+	// maxReflecting is the most that reflect. People do, and each may keep 64 KiB of answers unread.
+	maxReflecting = 100
+	// maxLastingHead is the most bytes of headers that one may bring, because they are kept as long.
+	maxLastingHead = 4 << 10
+)
+
 // lastingMethods are the methods whose calls have no end of their own: they watch, or ask again and again.
-var lastingMethods = map[string]bool{
-	"/grpc.health.v1.Health/Watch":                                   true,
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      true,
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
+var lastingMethods = map[string]lastingCall{
+	"/grpc.health.v1.Health/Watch":                                   watches,
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      reflects,
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": reflects,
 }
+
+// A lastingCall is why a call has no end of its own.
+type lastingCall int
+
+const (
+	endsByItself lastingCall = iota
+	watches
+	reflects
+	numLasting
+)
 
 // A connMeter knows the calls of one connection, and how many of their bytes are kept.
 //
@@ -236,10 +261,15 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 			"server has %d calls under way, which is the most; try again soon", s.conns.mostCalls)
 	}
 	// These end with their stream's context, and not before.
-	if lastingMethods[call.FullMethodName] {
-		conn.countLasting(1)
+	if why := lastingMethods[call.FullMethodName]; why != endsByItself {
+		if fault := s.conns.takeLasting(conn, why, call); fault != "" {
+			calls.Add(-1)
+			s.metrics.refusedCalls.Inc()
+			conn.noteRefusedCall()
+			return nil, status.Error(codes.ResourceExhausted, fault)
+		}
 		context.AfterFunc(ctx, func() {
-			conn.countLasting(-1)
+			s.conns.leaveLasting(conn, why)
 			calls.Add(-1)
 		})
 		return ctx, nil
@@ -269,14 +299,61 @@ func (c *countedConn) noteRefusedCall() {
 	}
 }
 
-// countLasting adds to the number of calls that have no end of their own.
-func (c *countedConn) countLasting(more int) {
-	if c == nil {
+// takeLasting counts a call that has no end of its own, unless there are as many as allowed: then it says
+// so.
+func (s *conns) takeLasting(conn *countedConn, why lastingCall, call *tap.Info) (fault string) {
+	if size := headSize(call.Header); size > maxLastingHead {
+		return fmt.Sprintf("headers of a call that lasts have %d bytes, want at most %d",
+			size, maxLastingHead)
+	}
+	if !conn.addLasting() {
+		return fmt.Sprintf("connection has %d calls that last, which is the most", maxLasting)
+	}
+	most := s.mostCalls / lastingShare
+	if why == reflects {
+		most = min(most, maxReflecting)
+	}
+	// Add first and take back, so that two calls at once cannot both take the last place.
+	if s.lasting[why].Add(1) > most {
+		s.leaveLasting(conn, why)
+		return fmt.Sprintf("server has %d calls that last, which is the most; try again later", most)
+	}
+	return ""
+}
+
+// leaveLasting takes back what takeLasting has counted.
+func (s *conns) leaveLasting(conn *countedConn, why lastingCall) {
+	s.lasting[why].Add(-1)
+	if conn == nil {
 		return
+	}
+	conn.meter.mu.Lock()
+	defer conn.meter.mu.Unlock()
+	conn.meter.lasting--
+}
+
+// addLasting counts one more call that lasts, and reports whether the connection may have it.
+func (c *countedConn) addLasting() bool {
+	if c == nil {
+		return true
 	}
 	c.meter.mu.Lock()
 	defer c.meter.mu.Unlock()
-	c.meter.lasting += more
+	if c.meter.lasting >= maxLasting {
+		return false
+	}
+	c.meter.lasting++
+	return true
+}
+
+// headSize returns what the headers of a call take, about: HTTP/2 counts 32 bytes for each besides its text.
+func headSize(head metadata.MD) (size int) {
+	for name, values := range head {
+		for _, value := range values {
+			size += len(name) + len(value) + 32
+		}
+	}
+	return size
 }
 
 // A meteredStream notes each answer of a call that has several.

@@ -30,7 +30,7 @@ type rawClient struct {
 	*http2.Framer
 	out  *bufio.Writer
 	next uint32 // stream
-	head []byte // of a call to GetCapacity
+	head []byte // of a call
 }
 
 // newRawClient connects for the length of the test. What the server says is read and thrown away.
@@ -46,18 +46,23 @@ func newRawClient(t *testing.T, s *tested, settings ...http2.Setting) *rawClient
 	c.Framer = http2.NewFramer(c.out, nil)
 	_, _ = c.out.WriteString(http2.ClientPreface)
 	_ = c.WriteSettings(settings...)
+	c.setCalls("/doorman.Capacity/GetCapacity")
+	return c
+}
+
+// setCalls makes what begin begins calls of a method, with more headers.
+func (c *rawClient) setCalls(method string, more ...hpack.HeaderField) {
 	var head bytes.Buffer
 	encoder := hpack.NewEncoder(&head)
 	encoder.SetMaxDynamicTableSize(0)
-	for _, f := range []hpack.HeaderField{
+	for _, f := range append([]hpack.HeaderField{
 		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "x"},
-		{Name: ":path", Value: "/doorman.Capacity/GetCapacity"}, {Name: "te", Value: "trailers"},
+		{Name: ":path", Value: method}, {Name: "te", Value: "trailers"},
 		{Name: "content-type", Value: "application/grpc"},
-	} {
+	}, more...) {
 		_ = encoder.WriteField(f)
 	}
 	c.head = head.Bytes()
-	return c
 }
 
 // begin begins a call, and sends this part of its message, if any.
@@ -130,6 +135,63 @@ func TestMostCalls(t *testing.T) {
 	if got := s.ask(t, "y", want("r", 5)); got[0] != 5 {
 		t.Errorf("when they are gone another client gets %v, want 5", got[0])
 	}
+}
+
+// Calls that last leave places for all others: those of one connection, and those of many.
+func TestLastingCallsLeavePlaces(t *testing.T) {
+	const most = 40
+	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("x", maxLastingHead)}
+	for method := range lastingMethods {
+		s := start(t, Config{calls: most}, shared(capacity.FairShare, 100))
+		s.tryLasting(t, method, lastingTry{conns: 1, letIn: maxLasting})
+		s.tryLasting(t, method, lastingTry{conns: 8, letIn: most / lastingShare})
+		s.tryLasting(t, method, lastingTry{conns: 1, letIn: 0}, large)
+	}
+}
+
+// A lastingTry is from how many connections calls come, and how many of these are to be let in.
+type lastingTry struct{ conns, letIn int }
+
+// tryLasting makes more calls that last than each of some connections may have, and wants so many of them
+// let in, and others answered meanwhile.
+func (s *tested) tryLasting(t *testing.T, method string, try lastingTry, more ...hpack.HeaderField) {
+	t.Helper()
+	const each = maxLasting + 5
+	var greedy []*rawClient
+	for range try.conns {
+		c := newRawClient(t, s)
+		c.setCalls(method, more...)
+		greedy = append(greedy, c)
+		for range each {
+			c.begin(nil, false)
+		}
+	}
+	await.True(t, "all have come", func() bool { return s.refusedCalls() == try.conns*each-try.letIn })
+	lasting := &s.conns.lasting[lastingMethods[method]]
+	if got := lasting.Load(); got != int64(try.letIn) {
+		t.Errorf("%s: %d calls of %d connections last, want %d", method, got, try.conns, try.letIn)
+	}
+	if got := s.ask(t, "y", want("r", 5)); got[0] != 5 {
+		t.Errorf("%s: another client gets %v meanwhile, want 5", method, got[0])
+	}
+	for _, c := range greedy {
+		_ = c.Close()
+	}
+	await.True(t, "nothing is counted", func() bool {
+		return s.conns.calls.Load() == 0 && lasting.Load() == 0 && s.refusedCalls() == 0
+	})
+}
+
+// refusedCalls is how many calls of the open connections were refused.
+func (s *tested) refusedCalls() (n int) {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for c := range s.conns.open {
+		c.meter.mu.Lock()
+		n += c.meter.refused
+		c.meter.mu.Unlock()
+	}
+	return n
 }
 
 // A health check that watches has no time.
