@@ -328,7 +328,8 @@ func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	if k := r.values.texts[keyParameter]; len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
 		cmd.Holder = string(k)
 	}
-	if m := r.values.texts[messageParameter]; len(m) > 0 {
+	// A request that waits keeps its command, so a text that means nothing to it is not copied.
+	if m := r.values.texts[messageParameter]; len(m) > 0 && cmd.Op == gatehouse.OpSend {
 		cmd.Message = string(m)
 	}
 }

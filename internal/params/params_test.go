@@ -114,8 +114,13 @@ var readings = []struct {
 	{gatehouse.Semaphore, gatehouse.OpRelease, "key=k&interval=week&burst=7&guard=1&mode=fine&zone=x",
 		"Holder=k Interval=0s"},
 	{gatehouse.Semaphore, gatehouse.OpRenew, "key=k&expires=0", "Holder=k Expires=0s"},
-	{gatehouse.Counter, gatehouse.OpCount, "amount=-4&key=k&id=anything&message=m&value=9",
-		"Amount=-4 Message=m"},
+	{gatehouse.Counter, gatehouse.OpCount, "amount=-4&key=k&id=anything&message=m&value=9", "Amount=-4"},
+
+	// A message is kept by what sends it alone: a request that waits would keep it for as long.
+	{gatehouse.Event, gatehouse.OpSend, "message=m", "Message=m"},
+	{gatehouse.Event, gatehouse.OpWait, "message=m", ""},
+	{gatehouse.Lock, gatehouse.OpAcquire, "key=k&message=m", "Holder=k"},
+
 	{gatehouse.Counter, gatehouse.OpReset, "amount=4&value=-9223372036854775808",
 		"Amount=-9223372036854775808"},
 	{gatehouse.Barrier, gatehouse.OpWait, "limits=1/1s&zone=UTC", ""},
