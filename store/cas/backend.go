@@ -87,6 +87,11 @@ type RecordChange struct {
 	Begin, End []control.Hold
 }
 
+// MaxClaim is the longest claim. One that seems to last for longer was made before the store's clock was set
+// back, and a backend that measures claims by that clock ignores it: it would bar a record for as long as the
+// clock was set back.
+const MaxClaim = 10 * time.Second
+
 // NonceAt is where in a record its nonce is.
 const NonceAt = 1
 

@@ -43,7 +43,7 @@ func (t *transaction) claimDuration() time.Duration {
 }
 
 func (t *transaction) longestClaim() time.Duration {
-	return min(claimTrips*t.entry.contention.roundTrip+claimSlack, t.store.config.Timeout/claimPart)
+	return min(claimTrips*t.entry.contention.roundTrip+claimSlack, t.store.config.Timeout/claimPart, MaxClaim)
 }
 
 // wantsRoom reports whether a transaction that has nothing to change is to claim the record even so, and

@@ -24,7 +24,7 @@ type Config struct {
 	Timeout time.Duration
 
 	// Names is of how many controllers, at least, the last state is remembered, which saves a round trip: of
-	// those that were used last. At most twice as many are. 0 means DefaultNames.
+	// those that were used last. At most twice as many are. 0 means 100,000.
 	Names int
 
 	// Linger is how long a controller that is worth nothing stays in the store for its statistics; 0
@@ -49,7 +49,7 @@ type Config struct {
 // The defaults of Config.
 const (
 	DefaultTimeout     = 500 * time.Millisecond
-	DefaultNames       = 100_000
+	defaultNames       = 100_000
 	DefaultLinger      = time.Minute
 	defaultLimitLinger = 10 * time.Minute
 	defaultKeep        = 10 * time.Minute
@@ -90,7 +90,7 @@ func New(backend Backend, config Config) *Store {
 		config.Timeout = DefaultTimeout
 	}
 	if config.Names == 0 {
-		config.Names = DefaultNames
+		config.Names = defaultNames
 	}
 	limits := config.Linger
 	if config.Linger == 0 {

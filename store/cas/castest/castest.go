@@ -76,7 +76,12 @@ func (c recordClaim) remainingFor(now time.Time, change *cas.RecordChange) time.
 	if change.Read || change.Claim > 0 && change.Server == c.server {
 		return 0
 	}
-	return max(0, c.until.Sub(now))
+	rest := c.until.Sub(now)
+	// Like Redis: the clock was set back since the claim was made.
+	if rest > cas.MaxClaim {
+		return 0
+	}
+	return max(0, rest)
 }
 
 // A pastChange is what was there before a change.

@@ -17,6 +17,8 @@ local call, args = redis.call, ARGV
 
 -- What a record begins with that a server has claimed: the claim, in claim.go of this package.
 local CLAIMED, FIRST = 2, 26
+-- The longest claim, MaxClaim of package cas. One that lasts for longer was made before the clock was set back.
+local LONGEST = 10000000
 local now -- in microseconds
 
 local function replace(key, at, channels)
@@ -47,6 +49,9 @@ local function differs(key, at, channels)
   if string.byte(present) == CLAIMED then
     if string.sub(present, 2, 9) ~= mine and keep ~= 'read' then
       rest = tonumber(string.sub(present, 10, FIRST - 1)) - now
+      if rest > LONGEST then
+        rest = 0
+      end
     end
     present = string.sub(present, FIRST)
     if rest <= 0 and string.sub(present, 2, 9) == nonce then
