@@ -118,11 +118,12 @@ func bytes(x float64) string {
 }
 
 const preface = "# Benchmarks\n\n" +
-	"Written by `make bench`, which measures all of this anew in a few minutes. Absolute times depend\n" +
-	"on the machine and on what else it does; that is why they stand beside a floor, the least that\n" +
-	"the same thing can cost there, which is measured in turns with ours. Figures are the median of\n" +
-	"the rounds and, behind it, the least and the greatest. Ratios are taken round by round, and\n" +
-	"budgets are for the median.\n\n"
+	"`make bench` writes this page in some twenty minutes. Absolute times depend on the machine and on\n" +
+	"what else it does, so they stand beside a floor: the least that the same thing can cost there,\n" +
+	"measured in turns with ours. Figures are the median of the rounds and, behind it, the least and the\n" +
+	"greatest. Ratios are taken round by round, and budgets are for the median. A section begins when\n" +
+	"other programs use at most 10 % of the machine. It is measured again if other machines of the same\n" +
+	"host took more than 10 % of its time.\n\n"
 
 // head is the page down to its first section.
 func head(ctx context.Context, b *bench) (string, error) {
