@@ -123,17 +123,6 @@ func (s *Semaphore) applySize(turn *Turn) (why string) {
 	return ""
 }
 
-// holdLength is how long a command wants its hold to last. AsAcquired is the length of the one there is.
-func (s *Semaphore) holdLength(cmd *gatehouse.Command) time.Duration {
-	if cmd.Expires != gatehouse.AsAcquired {
-		return cmd.Expires
-	}
-	if h := s.holds[cmd.Holder]; h != nil {
-		return h.expires
-	}
-	return gatehouse.DefaultExpires
-}
-
 // holderLimit is how many holds there may be.
 func holderLimit(turn *Turn) int {
 	if turn.MaxHolders > 0 {
@@ -170,24 +159,6 @@ func (s *Semaphore) storeHold(holder string, h *hold) {
 	s.heldCost += h.cost
 }
 
-// extendHold moves the end of a hold to expires from now. The end of a leased one is the store's to know.
-func (s *Semaphore) extendHold(now time.Time, turn *Turn, expires time.Duration) {
-	h := s.holds[turn.Holder]
-	// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
-	h.expires, h.until, h.since = expires, 0, 0
-	switch {
-	case expires == 0:
-	case turn.Leased:
-		h.since = now.UnixNano()
-	default:
-		h.until = now.UnixNano() + int64(expires)
-		// The former end of the hold stays in the heap, is stale now, and is skipped when it comes up.
-		s.ends.Push(holdEnd{at: h.until, holder: turn.Holder, fence: h.fence})
-		s.ends.pruneStale(s.holds)
-	}
-	s.noteChanged(turn.Holder)
-}
-
 func (s *Semaphore) releaseHold(now time.Time, turn *Turn) gatehouse.Decision {
 	if _, why := s.findHold(turn.Command); why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
@@ -209,16 +180,6 @@ func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 			"the hold of that token is over", h.fence, cmd.Fence)
 	}
 	return h, ""
-}
-
-func (s *Semaphore) renewHold(now time.Time, turn *Turn) gatehouse.Decision {
-	h, why := s.findHold(turn.Command)
-	if why != "" {
-		return failedWith(now, gatehouse.Conflict, why)
-	}
-	h.confirmed = true
-	s.extendHold(now, turn, s.holdLength(turn.Command))
-	return s.holdDecision(now, h)
 }
 
 // dropHold frees the slots of a holder.
@@ -253,18 +214,6 @@ func (s *Semaphore) holdDecision(now time.Time, h *hold) gatehouse.Decision {
 	d := s.semaphoreDecision(now, gatehouse.Granted)
 	d.Fence, d.ExpiresAfter = h.fence, h.timeLeft(now.UnixNano())
 	return d
-}
-
-// timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the
-// clock of the server that granted it; of one that an earlier version stored nothing is known.
-func (h *hold) timeLeft(now int64) time.Duration {
-	switch {
-	case h.expires == 0:
-		return gatehouse.Forever
-	case h.until != 0:
-		return time.Duration(h.until - now)
-	}
-	return max(0, min(h.expires, h.expires-time.Duration(now-h.since)))
 }
 
 func (s *Semaphore) semaphoreDecision(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
