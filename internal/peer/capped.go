@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -20,6 +21,7 @@ type CappedListener struct {
 	net.Listener
 	config   CapConfig
 	turnaway turnaway
+	accepted chan struct{} // has an element when a connection was accepted since DrainBacklog looked
 	closed   chan struct{}
 	close    func() error
 }
@@ -36,7 +38,9 @@ type CapConfig struct {
 
 // CapListener returns a listener that accepts what another one does, and limits it.
 func CapListener(listener net.Listener, config CapConfig) *CappedListener {
-	l := &CappedListener{Listener: listener, config: config, closed: make(chan struct{})}
+	l := &CappedListener{
+		Listener: listener, config: config, accepted: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
 	l.close = sync.OnceValue(func() error {
 		close(l.closed)
 		return listener.Close()
@@ -83,6 +87,10 @@ func (l *CappedListener) admitNext() (net.Conn, error) {
 		return nil, err
 	}
 	admitted, err := l.config.Admit(conn)
+	select {
+	case l.accepted <- struct{}{}:
+	default: // DrainBacklog has one notice that it has not read yet, which is enough
+	}
 	var refusal Refusal
 	switch {
 	case err == nil:
@@ -94,6 +102,24 @@ func (l *CappedListener) admitNext() (net.Conn, error) {
 		_ = conn.Close()
 	}
 	return nil, err
+}
+
+// maxDrainTime is how long connections are accepted at most before a listener is closed.
+const maxDrainTime = time.Second
+
+// DrainBacklog waits until Accept has returned every connection that the system has accepted: its client may
+// have sent a request (docs/decisions/0028). Call it before Close. It waits for at most a second, as new ones
+// may keep coming.
+func (l *CappedListener) DrainBacklog(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxDrainTime)
+	defer cancel()
+	for AnyPending(l.Listener) {
+		select {
+		case <-l.accepted:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // isClosed reports whether Close was called.

@@ -143,8 +143,8 @@ type Server struct {
 	open        atomic.Int64
 
 	mu             sync.Mutex
-	listeners      []*drainableListener // of Serve
-	listenersEnded bool                 // by Shutdown
+	listeners      []*pacedListener // of Serve
+	listenersEnded bool             // by Shutdown
 
 	allClosed  chan struct{} // closed with the last connection, once ended
 	lastClosed func()        // closes it
@@ -257,7 +257,7 @@ func (s *Server) drainListeners(ctx context.Context) {
 	listeners := slices.Clone(s.listeners)
 	s.mu.Unlock()
 	for _, listener := range listeners {
-		listener.drainBacklog(ctx)
+		listener.DrainBacklog(ctx)
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Server) Serve(listener net.Listener) error {
 		case err == nil:
 			continue
 		// At the end it is Shutdown that has closed the listener, which is no failure.
-		case s.ending.Load():
+		case s.listenersClosed():
 			return nil
 		}
 		return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
@@ -60,15 +60,22 @@ func (s *Server) enrollConn(conn net.Conn) (net.Conn, error) {
 }
 
 // addListener notes a listener for the end, unless that has come.
-func (s *Server) addListener(listener net.Listener) bool {
+func (s *Server) addListener(listener *peer.CappedListener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending.Load() {
+	if s.closed {
 		return false
 	}
 	s.listeners[listener] = struct{}{}
 	s.serving.Add(1)
 	return true
+}
+
+// listenersClosed reports whether Shutdown closes the listeners.
+func (s *Server) listenersClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // A gnetLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of

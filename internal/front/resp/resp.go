@@ -12,8 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,14 +116,15 @@ type Server struct {
 	open     atomic.Int64 // connections
 	last     atomic.Int64 // the number of the newest connection
 	stopping atomic.Bool
-	ending   atomic.Bool
+	ending   atomic.Bool // no connection comes any more, and those that are idle are closed
 	closing  atomic.Bool // no more commands are taken, though some have arrived
 
 	mu        sync.Mutex
 	sessions  map[int64]*session // by number
 	gone      chan struct{}      // closed when the last session has ended, once ending
 	allGone   func()
-	listeners map[net.Listener]struct{}
+	closed    bool // no listener is added any more
+	listeners map[*peer.CappedListener]struct{}
 	serving   sync.WaitGroup
 
 	loops sync.Map // of *loop, by gnet.EventLoop
@@ -170,7 +172,7 @@ func newServer(config Config) *Server {
 	// debug is asked for once, and not at every answer.
 	s := &Server{
 		config: config, log: config.Log,
-		sessions: make(map[int64]*session), listeners: make(map[net.Listener]struct{}),
+		sessions: make(map[int64]*session), listeners: make(map[*peer.CappedListener]struct{}),
 		gone:  make(chan struct{}),
 		debug: config.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
@@ -190,21 +192,33 @@ func (s *Server) Stopping() { s.stopping.Store(true) }
 // wait must have been answered by closing the gate. When ctx ends first, the rest is cut.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
+	s.closeListeners(ctx)
+	// Every connection that was accepted has its session by now: Enroll returns after OnOpen.
 	s.mu.Lock()
 	s.ending.Store(true)
-	for listener := range s.listeners {
-		_ = listener.Close()
-	}
 	if len(s.sessions) == 0 {
 		s.allGone()
 	}
 	s.mu.Unlock()
-	s.serving.Wait()
 	err := s.drainSessions(ctx)
 	if s.engine == nil {
 		return err
 	}
 	return errors.Join(err, s.engine.Stop())
+}
+
+// closeListeners ends every call of Serve. A listener that is closed resets the connections that wait in it,
+// so those are accepted before.
+func (s *Server) closeListeners(ctx context.Context) {
+	s.mu.Lock()
+	s.closed = true
+	listeners := slices.Collect(maps.Keys(s.listeners))
+	s.mu.Unlock()
+	for _, listener := range listeners {
+		listener.DrainBacklog(ctx)
+		_ = listener.Close()
+	}
+	s.serving.Wait()
 }
 
 // pause is how often connections are looked at while the server ends: the event loop does not tell when

@@ -133,7 +133,7 @@ func (s *session) serveConnection() bool {
 	s.last = s.last || s.server.closing.Load()
 	// Commands under way are answered even by a server that ends, so only a session without any may
 	// finish.
-	if s.last && s.waiting == nil || s.server.ending.Load() && s.isQuiet() {
+	if s.last && s.waiting == nil || s.server.ending.Load() && s.isQuiet() && !s.hasUnread() {
 		return s.finishConnection()
 	}
 	return s.accountBuffers()

@@ -99,6 +99,14 @@ func (s *session) hungUp() bool {
 	return peer.Gone(int32(s.conn.Fd())) // a descriptor
 }
 
+// hasUnread reports whether the client has sent something that the event loop has not read yet.
+func (s *session) hasUnread() bool {
+	if _, inMemory := s.conn.(peer.Watched); inMemory {
+		return false
+	}
+	return peer.Unread(int32(s.conn.Fd())) // a descriptor
+}
+
 // answerWaiter answers the first of the commands under way, which is decided. It reports false when the
 // client is gone.
 func (s *session) answerWaiter() bool {
