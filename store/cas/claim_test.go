@@ -162,8 +162,8 @@ func TestRacesLostUntilTimeIsUp(t *testing.T) {
 		if _, err := p.nearGate.Do(context.Background(), key, acquire); err != nil {
 			t.Fatal(err)
 		}
-		claims := p.store.Server(0) // one that claims the record for ever
-		change := &cas.RecordChange{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: time.Hour}
+		claims := p.store.Server(0) // one that claims the record for longer than both calls last
+		change := &cas.RecordChange{If: 1, Nonce: 1, Next: []byte{1}, Server: 7, Claim: cas.MaxClaim}
 		if _, err := claims.Swap(context.Background(), key, change); err != nil {
 			t.Fatal(err)
 		}
