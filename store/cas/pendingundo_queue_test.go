@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 // A sentUndos notes what an undo queue sends, and fails for the names it is told.
 type sentUndos struct {
 	queue undoQueue
+	mu    sync.Mutex
 	fails map[string]bool
 	sent  []string // the names, and how many of each
 }
@@ -23,6 +25,8 @@ type sentUndos struct {
 func newSentUndos() *sentUndos {
 	s := &sentUndos{fails: map[string]bool{}}
 	s.queue.send = func(key gatehouse.Key, together []pendingUndo) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.sent = append(s.sent, fmt.Sprint(key.Name, " ", len(together)))
 		if s.fails[key.Name] {
 			return errors.New("no answer")
@@ -47,6 +51,8 @@ func (s *sentUndos) expect(t *testing.T, after time.Duration, sent string, left 
 	t.Helper()
 	time.Sleep(after)
 	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if got := strings.Join(s.sent, ", "); got != sent || s.queue.countPending() != left {
 		t.Errorf("sent %q, and %d are left; want %q and %d", got, s.queue.countPending(), sent, left)
 	}
@@ -78,7 +84,9 @@ func TestFailedUndosGoLast(t *testing.T) {
 		s.add("c", 1)
 		s.expect(t, undoInterval, "a 2", 4)
 		s.expect(t, undoInterval, "b 1, c 1, a 2", 2)
+		s.mu.Lock()
 		s.fails["a"] = false
+		s.mu.Unlock()
 		s.expect(t, undoInterval, "a 2", 0)
 	})
 }
@@ -86,8 +94,11 @@ func TestFailedUndosGoLast(t *testing.T) {
 // An undo keeps its identity from one try to the next.
 func TestFailedUndosKeepTheirIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var ids []uint64
 		q := undoQueue{send: func(_ gatehouse.Key, together []pendingUndo) error {
+			mu.Lock()
+			defer mu.Unlock()
 			ids = append(ids, together[0].id)
 			return errors.New("no answer")
 		}}
@@ -97,6 +108,8 @@ func TestFailedUndosKeepTheirIdentity(t *testing.T) {
 		}
 		q.addFailed(gatehouse.Key{Name: "a"}, queue, []undo{{id: 7}})
 		time.Sleep(3 * undoInterval)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(ids) < 3 || slices.Max(ids) != 7 || slices.Min(ids) != 7 {
 			t.Errorf("the undo was sent as %d, want it sent as 7 three times at least", ids)
 		}

@@ -13,12 +13,7 @@ import (
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
 )
 
-// apply puts one command to a store.
-func apply(s *cas.Store, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
-	return applyTurn(s, key, control.Turn{Command: &cmd})
-}
-
-// applyTurn is apply with what a gate adds.
+// applyTurn puts one turn to a store.
 func applyTurn(s *cas.Store, key gatehouse.Key, turn control.Turn) (gatehouse.Decision, error) {
 	queue := []control.Turn{turn}
 	err := s.Apply(context.Background(), key, queue)

@@ -112,8 +112,6 @@ func (s *Server) askParent(ctx context.Context) {
 	// Unused returns each resource once. If the parent does not hear of one, the lease on it ends by
 	// itself.
 	asks, unused := s.core.Asks(now), s.core.Unused()
-	if len(asks) > 0 {
-	}
 	s.mu.Unlock()
 
 	// From here without the lock: clients are answered while the parent takes its time.
