@@ -65,6 +65,8 @@ battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, chaos and 
 	$(MAKE) chaos
 	$(MAKE) soak
 
+# The detector itself ends a program now and then in which much happens in one bubble of virtual time
+# (golang/go issue 78156), by a check of its own or a segmentation violation: run that package again.
 race: ## run the tests, shuffled and with the race detector
 	go test -race -shuffle=on ./...
 

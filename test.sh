@@ -4,6 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
+# Without C, as etcd and the tools are built: so all of them share what is compiled.
+export CGO_ENABLED=0
+
 step="start"
 folder=$(mktemp -d)
 
@@ -88,35 +91,38 @@ finish() {
 # Tests start real etcd members. Building etcd takes a minute, once for each user and version: it runs beside
 # what comes first, by the test that looks for the program.
 build_etcd() {
-	go test -race -count=1 -run '^TestBinary$' ./internal/etcdtest
+	go test -count=1 -run '^TestBinary$' ./internal/etcdtest
 }
 
-# Three packages with the race detector start a server that has it: it is linked once for all of them.
+# Four packages start the server: it is linked once for all of them.
 build_server() {
 	export TESTED_BINARY="$folder/gatehouse"
-	go build -race -o "$TESTED_BINARY" ./cmd/gatehouse
+	go build -o "$TESTED_BINARY" ./cmd/gatehouse
 }
 
-# Go's race detector ends a program now and then in which much happens in one bubble of virtual time
-# (golang/go issue 78156), by a check of its own or a segmentation violation. The first of these do without it;
-# what they test is run with it by those that use real sockets, Redis and etcd. The others begin no goroutine.
-without_race=(./test/sim ./gate ./store/lazy ./store/cas ./internal/simulate ./capacity ./control
-	./internal/boltfile ./internal/openapi ./internal/manual)
+# With the race detector everything is compiled a second time. So these have it here, which need few other
+# packages and hold most of the code that runs at the same time; "make race" tests all packages with it.
+with_race=(./store/disk ./store/breaker ./store/fallback ./store/memory ./store/storetest ./store/cas/redis
+	. ./limiter ./slidingwindow/... ./internal/peer)
 
-with_race() {
+test_with_race() {
+	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 10m "${with_race[@]}"
+}
+
+test_others() {
 	local packages
 	# What takes longest begins first.
-	packages="./store/disk ./store/cas/etcd $(comm -23 <(go list ./... | sort) \
-		<(go list "${without_race[@]}" ./test/e2e ./store/disk ./store/cas/etcd | sort))"
+	packages="./internal/election ./store/cas/etcd $(comm -23 <(go list ./... | sort) \
+		<(go list "${with_race[@]}" ./test/e2e ./internal/election ./store/cas/etcd | sort))"
 	# go vet has looked at all of them.
 	# shellcheck disable=SC2086 # they are words
-	go test -race -vet=off -shuffle=on -timeout 20m $packages
+	go test -vet=off -shuffle=on -timeout 10m $packages
 }
 
 # generated_is_current is whether the code of doormanpb is what its sources make.
 generated_is_current() {
 	mkdir "$folder/proto"
-	CGO_ENABLED=0 make -s proto PROTO_OUT="$folder/proto"
+	make -s proto PROTO_OUT="$folder/proto"
 	# learning.go is written by hand.
 	if ! diff -r --exclude='*.proto' --exclude=learning.go internal/front/grpc/doormanpb "$folder/proto/doormanpb"; then
 		echo 'the generated code is old, make proto renews it'
@@ -124,35 +130,29 @@ generated_is_current() {
 	fi
 }
 
-# Without C, as etcd and the tools are built: so they share what is compiled.
-without_race_detector() {
-	CGO_ENABLED=0 go test -vet=off -shuffle=on -timeout 10m "${without_race[@]}"
-}
-
-# The tests from outside use the program as it is delivered; make race gives them one with the race detector.
-from_outside() {
-	CGO_ENABLED=0 go test -vet=off -shuffle=on -timeout 20m ./test/e2e
+# The tests from outside use the program as it is delivered.
+test_from_outside() {
+	go test -vet=off -shuffle=on -timeout 10m ./test/e2e
 }
 
 # To compile for another system takes more than a minute where nothing is compiled yet, to look at all types a
 # few seconds.
 types_fit() (
 	cd internal/tools
-	export CGO_ENABLED=0
 	go run ./portable ../.. darwin windows
 	go run ./portable ../../test/bench linux # a module of its own, which ./... does not reach
 )
 
 begin "tools" install_missing
 begin_beside etcd build_etcd
-begin "go vet" go vet -race ./...
+begin "go vet" go vet ./...
 begin "gofmt" formatted
 begin "generated code" generated_is_current
 begin "types fit: darwin, windows, bench" types_fit
 begin "etcd is built" finish etcd
-begin_beside outside from_outside
 begin "server" build_server
-begin "tests" with_race
-begin "tests without the race detector" without_race_detector
-begin "parking without epoll" go test -race -vet=off -tags portable -timeout 10m ./internal/front/http
+begin_beside outside test_from_outside
+begin "tests with the race detector" test_with_race
+begin "tests" test_others
+begin "parking without epoll" go test -vet=off -tags portable -timeout 10m ./internal/front/http
 begin "tests from outside" finish outside

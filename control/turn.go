@@ -75,7 +75,9 @@ func UndoOf(turn *Turn, granted *gatehouse.Decision) Turn {
 	return Turn{Command: &cmd, Ticket: turn.Ticket, Again: turn.Again, Since: turn.Since, Granted: granted}
 }
 
-// keepsWaiting reports whether the command was refused but goes on waiting.
-func (t *Turn) keepsWaiting() bool {
-	return t.Decision.Outcome == gatehouse.Refused && t.Op.Waits() && t.MaxWait != 0
+// KeepsWaiting reports whether a command that was answered so was refused but goes on waiting.
+func KeepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
+	return d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0
 }
+
+func (t *Turn) keepsWaiting() bool { return KeepsWaiting(t.Command, &t.Decision) }

@@ -95,7 +95,7 @@ func (g *Gate) joinLineTogether(key gatehouse.Key, turns []control.Turn, done fu
 // addWaitingAll adds the number of waiting commands to each statistics decision.
 func (g *Gate) addWaitingAll(key gatehouse.Key, turns []control.Turn) {
 	for i := range turns {
-		if turn := &turns[i]; turn.Command.Op == gatehouse.OpStats && turn.Err == nil {
+		if turn := &turns[i]; turn.Op == gatehouse.OpStats && turn.Err == nil {
 			g.addWaiting(key, &turn.Decision)
 		}
 	}

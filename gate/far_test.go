@@ -90,7 +90,7 @@ func (s *farStore) enter(queue []control.Turn) (leave func()) {
 	defer s.mu.Unlock()
 	line := 0
 	for _, turn := range queue {
-		if ticket := turn.Ticket; ticket != 0 && turn.Command.Op != gatehouse.OpUndo {
+		if ticket := turn.Ticket; ticket != 0 && turn.Op != gatehouse.OpUndo {
 			line = 1
 			if !slices.Contains(s.tickets, ticket) {
 				s.tickets = append(s.tickets, ticket)

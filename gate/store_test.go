@@ -80,7 +80,7 @@ func TestDueDoNotOvertake(t *testing.T) {
 func TestDeleteMeetsANewLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, g := newSlow(func(queue []control.Turn) time.Duration {
-			if queue[0].Command.Op == gatehouse.OpDelete {
+			if queue[0].Op == gatehouse.OpDelete {
 				return time.Second
 			}
 			return 0

@@ -62,9 +62,8 @@ func (l *CappedListener) Accept() (net.Conn, error) {
 		if err == nil || errors.Is(err, net.ErrClosed) {
 			return conn, err
 		}
-		var refusal Refusal
 		// Accepting has worked, so there is no reason to pause.
-		if errors.As(err, &refusal) {
+		if _, refused := errors.AsType[Refusal](err); refused {
 			pause = firstAcceptPause
 			continue
 		}
@@ -105,13 +104,17 @@ func (l *CappedListener) admitNext() (net.Conn, error) {
 }
 
 // maxDrainTime is how long connections are accepted at most before a listener is closed.
-const maxDrainTime = time.Second
+const maxDrainTime = 5 * time.Second
 
 // DrainBacklog waits until Accept has returned every connection that the system has accepted: its client may
-// have sent a request (docs/decisions/0028). Call it before Close. It waits for at most a second, as new ones
-// may keep coming.
+// have sent a request (docs/decisions/0028). Call it before Close. New ones may keep coming, so it waits for
+// at most 5 seconds, and half of the time until the deadline of ctx: the other half is for answers.
 func (l *CappedListener) DrainBacklog(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, maxDrainTime)
+	patience := maxDrainTime
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for AnyPending(l.Listener) {
 		select {

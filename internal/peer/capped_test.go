@@ -108,7 +108,7 @@ func TestCappedListenerRefuses(t *testing.T) {
 			script.next <- conn
 			text, err := io.ReadAll(client)
 			took := time.Since(began)
-			synctest.Wait() // a failure is told after the connection is closed
+			synctest.Wait() // Failed is called after the connection is closed
 			if string(text) != c.text || err != nil || failures != c.failed {
 				t.Errorf("with %v a client reads %q, %v, and there are %d failures, want %q and %d",
 					c.result, text, err, failures, c.text, c.failed)

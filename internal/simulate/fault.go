@@ -52,6 +52,14 @@ func (r *scenarioReader) joinFaults(name string) error {
 	return errors.New(strings.TrimSuffix(text.String(), "\n"))
 }
 
+// describe says what a node is, with its text if it has one: a scenario has no secrets.
+func describe(node *yaml.Node) string {
+	if node.Kind == yaml.ScalarNode {
+		return fmt.Sprintf("the single value %q", node.Value)
+	}
+	return yamlnode.Kind(node)
+}
+
 // fieldReaders has a function for each key of a mapping, which reads its value.
 type fieldReaders map[string]func(*yaml.Node)
 
@@ -59,7 +67,7 @@ type fieldReaders map[string]func(*yaml.Node)
 // there.
 func (r *scenarioReader) readMapping(node *yaml.Node, known fieldReaders, required ...string) {
 	if node.Kind != yaml.MappingNode {
-		r.addFault(node, "%s here, want settings: %s", yamlnode.Kind(node), known.sortedNames())
+		r.addFault(node, "%s here, want settings: %s", describe(node), known.sortedNames())
 		return
 	}
 	// The line of each key that was read; 0 for the others.
@@ -97,7 +105,7 @@ func (f fieldReaders) sortedNames() string {
 func (r *scenarioReader) readList(read func(*yaml.Node)) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.SequenceNode {
-			r.addFault(node, "%s here, want a list", yamlnode.Kind(node))
+			r.addFault(node, "%s here, want a list", describe(node))
 			return
 		}
 		for _, item := range node.Content {

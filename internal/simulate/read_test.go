@@ -34,7 +34,7 @@ var faulty = []struct{ old, new, want string }{
 	{"lease_length: 20", "lease_length: 2", "lease_length is 2s, want at least the refresh_interval of 5s"},
 	{"lease_length: 20", "lease_length: 20s", `"20s" are no seconds`},
 	{", lease_length: 20", "", "lease_length is missing"},
-	{"{name: root}", "root", `x.yaml:7:5: a single value here, want settings: count, name, tasks`},
+	{"{name: root}", "root", `x.yaml:7:5: the single value "root" here, want settings: count, name, tasks`},
 	{"{name: root}", "{name: root, count: 2}", "2 roots, want 1"},
 	{"{name: root}", "{name: root}\n  - {name: root}", `name is "root", want one no other level has`},
 	{"{name: root}", "{name: root, tasks: 101}", `"101" is no number of things, want 1 to 100`},

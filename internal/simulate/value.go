@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -15,7 +14,7 @@ import (
 func readValue[T any](r *scenarioReader, to *T, parse func(string) (T, error)) func(*yaml.Node) {
 	return func(node *yaml.Node) {
 		if node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
-			r.addFault(node, "%s here, want one value", yamlnode.Kind(node))
+			r.addFault(node, "%s here, want one value", describe(node))
 			return
 		}
 		v, err := parse(node.Value)

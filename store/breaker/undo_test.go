@@ -12,13 +12,12 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/breaker"
-	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
 // What was to be taken back while the store was away is, when it is back.
 func TestUndoWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t)
+		remote, s := open(t)
 		g := gate.New(s, gate.Config{})
 		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
 		held := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "gone"} // for ever
@@ -28,12 +27,12 @@ func TestUndoWhileTheStoreIsAway(t *testing.T) {
 		if d := <-answered; d.Outcome != gatehouse.Granted {
 			t.Fatalf("the lock = %+v, want granted", d)
 		}
-		k.down.Store(true)
-		_, _, _ = ask(s, bucket("a"), acquire(5, 1))
+		remote.Down.Store(true)
+		_, _, _ = ask(s, bucket("a"), acquire(5))
 		cancel() // the client is gone
-		elapse(time.Second)
-		k.down.Store(false)
-		elapse(2 * time.Second)
+		time.Sleep(time.Second)
+		remote.Down.Store(false)
+		time.Sleep(2 * time.Second)
 		held.Holder = "next"
 		if d, err := g.Do(t.Context(), lock, held); err != nil || d.Outcome != gatehouse.Granted {
 			t.Errorf("after the store is back the next = %+v, %v, want granted", d, err)
@@ -44,7 +43,7 @@ func TestUndoWhileTheStoreIsAway(t *testing.T) {
 // Who waited at a barrier when the store went away does not count there any more.
 func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, s := open(t)
+		remote, s := open(t)
 		g := gate.New(s, gate.Config{})
 		barrier := gatehouse.Key{Kind: gatehouse.Barrier, Name: "b"}
 		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: time.Minute}
@@ -57,12 +56,12 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 				}
 			})
 		}
-		elapse(400 * time.Millisecond)
-		k.down.Store(true)
-		_, _, _ = ask(s, bucket("a"), acquire(5, 1)) // so that the line finds the breaker open
+		time.Sleep(400 * time.Millisecond)
+		remote.Down.Store(true)
+		_, _, _ = ask(s, bucket("a"), acquire(5)) // so that the line finds the breaker open
 		all.Wait()
-		k.down.Store(false)
-		elapse(2 * time.Second)
+		remote.Down.Store(false)
+		time.Sleep(2 * time.Second)
 		wait.MaxWait = time.Second
 		if d, err := g.Do(t.Context(), barrier, wait); err != nil || d.Outcome != gatehouse.Refused {
 			t.Errorf("one alone at a barrier for 3 = %+v, %v, want refused", d, err)
@@ -75,12 +74,11 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes []error
-		k := &keeper{Store: memory.New(memory.Config{})}
-		k.breaker = breaker.New(k, breaker.Config{
+		remote := newRemoteStore()
+		s := breaker.New(remote, breaker.Config{
 			Changed: func(err error) { changes = append(changes, err) },
 		})
-		t.Cleanup(k.breaker.Close)
-		s := k.breaker
+		t.Cleanup(s.Close)
 		const locks = 20
 		undos := make([]control.Turn, locks)
 		for i := range undos {
@@ -91,28 +89,28 @@ func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 			}
 			undos[i] = control.UndoOf(&control.Turn{Command: &held}, &d)
 		}
-		k.down.Store(true)
-		_, _, _ = ask(s, bucket("a"), acquire(5, 1))
+		remote.Down.Store(true)
+		_, _, _ = ask(s, bucket("a"), acquire(5))
 		for i := range undos {
 			_ = s.Apply(context.Background(), lock(i), undos[i:i+1])
 		}
-		k.down.Store(false)
-		k.takes.Store(int64(100 * time.Millisecond)) // so that debts are paid for a while
-		elapse(1200 * time.Millisecond)
+		remote.Down.Store(false)
+		remote.Delay.Store(int64(100 * time.Millisecond)) // so that undos take a while
+		time.Sleep(1200 * time.Millisecond)
 		if len(changes) != 2 || changes[1] != nil {
 			t.Fatalf("after the store is back it was told %v, want that it is back", changes)
 		}
-		k.takes.Store(0)
-		k.down.Store(true)
-		elapse(5 * time.Second)
-		if since, err := k.breaker.Away(); err == nil || time.Since(since) < 4*time.Second {
+		remote.Delay.Store(0)
+		remote.Down.Store(true)
+		time.Sleep(5 * time.Second)
+		if since, err := s.Away(); err == nil || time.Since(since) < 4*time.Second {
 			t.Errorf("the store is away since %s, %v, want it noticed", since, err)
 		}
 		if len(changes) != 3 || changes[2] == nil {
 			t.Errorf("it was told %v, want last that the store is away", changes)
 		}
-		k.down.Store(false)
-		elapse(2 * time.Second)
+		remote.Down.Store(false)
+		time.Sleep(2 * time.Second)
 		free := 0
 		for i := range locks {
 			next := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "next"}

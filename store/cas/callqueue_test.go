@@ -6,7 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// callsOf are calls with so many commands each.
+// callsOf returns a call for each number, with that many commands.
 func callsOf(turns ...int) (calls []*applyCall) {
 	for _, n := range turns {
 		calls = append(calls, &applyCall{queue: make([]control.Turn, n)})
@@ -65,7 +65,7 @@ func TestTakeMatching(t *testing.T) {
 	}
 }
 
-// Who waits for a callback needs no handover.
+// Only a caller who waits can be handed the queue: one that is called back has no goroutine to lead.
 func TestHandoverOfWhoWaits(t *testing.T) {
 	waits, calledBack := new(applyCall), &applyCall{done: func(error) {}}
 	queueOf(t, []*applyCall{waits, calledBack})

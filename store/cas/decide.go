@@ -253,7 +253,7 @@ func (d *decider) serveQueue() {
 	for j, turn := range out.served {
 		answer := &d.buffers.queue[j].Decision
 		if answer.Outcome == gatehouse.Refused && answer.RetryAfter != gatehouse.Forever {
-			if turn.blockedUntil > 0 && keepsWaiting(d.in.turns[turn.index].Command, answer) {
+			if turn.blockedUntil > 0 && control.KeepsWaiting(d.in.turns[turn.index].Command, answer) {
 				// Looking again before the head of the other server ends would be refused again.
 				answer.RetryAfter = max(answer.RetryAfter, time.Duration(turn.blockedUntil-out.now))
 			}
@@ -355,7 +355,7 @@ func (u *recordUpdate) roomAfter(turns []control.Turn) (after time.Duration, is 
 		d := &u.decisions[turn.index]
 		// One that another server's head bars is not refused for lack of room: waiting for room does not
 		// help it.
-		refused := turns[turn.index].Command.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
+		refused := turns[turn.index].Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Refused
 		if !refused || turn.blockedUntil > 0 || d.RetryAfter == gatehouse.Forever {
 			continue
 		}

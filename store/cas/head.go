@@ -3,17 +3,11 @@ package cas
 import (
 	"slices"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file is the order among servers: each notes the first of its line in the record, its head, and the
 // oldest head goes first.
-
-// keepsWaiting reports whether a command goes on waiting.
-func keepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
-	return d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0
-}
 
 // rankTurns finds out since when each turn counts as waiting, against those of other servers: since it
 // came, or since somebody behind it in this server's line came, if that was earlier. Otherwise that one
@@ -120,7 +114,8 @@ func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
 		// dropped.
 		seen = seen || head >= 0 && turn.Ticket == d.out.next.heads[head].ticket
 		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket}
-		if keepsWaiting(turn.Command, &d.out.decisions[j]) && (first.ticket == 0 || one.compare(first) < 0) {
+		waits := control.KeepsWaiting(turn.Command, &d.out.decisions[j])
+		if waits && (first.ticket == 0 || one.compare(first) < 0) {
 			first = one
 		}
 	}

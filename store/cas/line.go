@@ -113,7 +113,7 @@ func (w *watches) putBack(taken takenLine, turns []control.Turn, decisions []gat
 	l.takenBy--
 	for i := range decisions {
 		turn, d := &turns[i], &decisions[i]
-		if turn.Ticket == 0 || !keepsWaiting(turn.Command, d) {
+		if turn.Ticket == 0 || !control.KeepsWaiting(turn.Command, d) {
 			continue
 		}
 		one := waiter{since: sinceOf(turn, d.At.UnixNano()), ticket: turn.Ticket}

@@ -24,15 +24,16 @@ type undo struct {
 	lastDone  uint64
 }
 
-// newUndos are those of the undos in a queue whose first turn is that turn of a transaction. The change
-// that does them notes so in the record: should its answer be lost, they are not done again later.
-func newUndos(queue []control.Turn, first int) (debts []undo) {
+// newUndos returns an undo for each turn of a queue that takes back a grant. The queue begins at turn first
+// of its transaction. The change that does the undos notes so in the record: should its answer be lost, they
+// are not done again later.
+func newUndos(queue []control.Turn, first int) (undos []undo) {
 	for i := range queue {
 		if isGrantUndo(&queue[i]) {
-			debts = append(debts, undo{id: rand.Uint64(), turn: first + i})
+			undos = append(undos, undo{id: rand.Uint64(), turn: first + i})
 		}
 	}
-	return debts
+	return undos
 }
 
 // isGrantUndo reports whether a turn takes back a grant, and not only somebody who waits.

@@ -88,7 +88,7 @@ func needsCommit(kind gatehouse.Kind, queue []control.Turn) bool {
 }
 
 func turnNeedsCommit(kind gatehouse.Kind, turn *control.Turn) bool {
-	switch turn.Command.Op {
+	switch turn.Op {
 	case gatehouse.OpUndo:
 		// An undo without a grant only removes a waiting ticket, and tickets do not outlast the process
 		// anyway.

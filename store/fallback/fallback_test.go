@@ -1,7 +1,6 @@
 package fallback_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -15,66 +14,8 @@ import (
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/fallback"
-	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/storetest"
 )
-
-// A remoteStore is a memory store that can become unreachable. Its commands fail at once then, as they do
-// behind a breaker that is open.
-type remoteStore struct {
-	*memory.Store
-	down atomic.Bool
-	why  error // errGone if it is nil
-}
-
-var errGone = errors.New("connection refused")
-
-func (r *remoteStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	if !r.down.Load() {
-		return r.Store.Apply(ctx, key, queue)
-	}
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(r.why, errGone))
-}
-
-func (r *remoteStore) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	go func() { done(r.Apply(context.Background(), key, queue)) }()
-}
-
-func (r *remoteStore) Slow(gatehouse.Key) bool { return true }
-
-// Watch wakes each second, as a shared store does.
-func (r *remoteStore) Watch(key gatehouse.Key, wake func()) (stop func()) {
-	unpin := r.Store.Watch(key, wake)
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				wake()
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		done.Wait()
-		unpin()
-	}
-}
-
-// elapse waits for virtual time to pass.
-func elapse(d time.Duration) { <-time.After(d) }
-
-// open makes a remote store, and a store in front of it that answers by one rule, in the present bubble.
-func open(answer fallback.Rule, servers int) (*remoteStore, *fallback.Store) {
-	r := &remoteStore{Store: memory.New(memory.Config{})}
-	return r, fallback.New(r, fallback.Config{
-		Servers: servers, Rule: func(gatehouse.Key) fallback.Rule { return answer },
-	})
-}
 
 func bucket(name string) gatehouse.Key {
 	return gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name}
@@ -82,6 +23,14 @@ func bucket(name string) gatehouse.Key {
 
 func acquire(size, cost int64) gatehouse.Command {
 	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: size, Cost: cost, Interval: time.Hour}
+}
+
+// open makes a remote store, and a store in front of it that answers by one rule, in the present bubble.
+func open(answer fallback.Rule, servers int) (*storetest.FlakyStore, *fallback.Store) {
+	r := storetest.NewFlakyStore()
+	return r, fallback.New(r, fallback.Config{
+		Servers: servers, Rule: func(gatehouse.Key) fallback.Rule { return answer },
+	})
 }
 
 // ask puts one command to the store, and tells how long it took.
@@ -105,8 +54,8 @@ func askTurn(
 func TestLostRacesAreNotAnsweredByRule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := open(fallback.Allow, 1)
-		k.why = cas.ErrConflict
-		k.down.Store(true)
+		k.DownErr = cas.ErrConflict
+		k.Down.Store(true)
 		if _, _, err := ask(s, bucket("hot"), acquire(9, 1)); !errors.Is(err, cas.ErrConflict) {
 			t.Errorf("a hot name under the rule allow = %v, want that races were lost", err)
 		}
@@ -123,12 +72,12 @@ func TestWhoWaits(t *testing.T) {
 			k, s := open(c.answer, 3)
 			g := gate.New(s, gate.Config{})
 			w := fill(t, g)
-			elapse(10 * time.Second)
+			time.Sleep(10 * time.Second)
 			if n := g.Waiting(); n != 4 {
 				t.Fatalf("%d wait, want 4", n)
 			}
-			k.down.Store(true)
-			elapse(3 * time.Second)
+			k.Down.Store(true)
+			time.Sleep(3 * time.Second)
 			got := [3]int64{w.granted.Load(), w.failed.Load(), int64(g.Waiting())}
 			if want := [3]int64{c.granted, c.failed, c.waiting}; got != want {
 				t.Errorf("by the rule %s %d were granted, failed, wait, want %d", c.answer, got, want)

@@ -52,7 +52,7 @@ func (s *Store) countCommands(rule Rule, queue []control.Turn) {
 	}
 	commands := 0
 	for i := range queue {
-		if queue[i].Command.Op != gatehouse.OpUndo {
+		if queue[i].Op != gatehouse.OpUndo {
 			commands++
 		}
 	}
@@ -145,7 +145,7 @@ func takesInForce(cmd *gatehouse.Command) bool {
 
 // markGrant marks a grant that the store knows nothing of.
 func markGrant(turn *control.Turn, message string) {
-	if canAnswer(turn.Command.Op) && turn.Decision.Outcome == gatehouse.Granted {
+	if canAnswer(turn.Op) && turn.Decision.Outcome == gatehouse.Granted {
 		turn.Decision.Message = message
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/storetest"
 	"pgregory.net/rapid"
 )
 
 // away makes a store that answers by one rule, in front of one that is away.
 func away(answer fallback.Rule, servers int) *fallback.Store {
 	r, s := open(answer, servers)
-	r.down.Store(true)
+	r.Down.Store(true)
 	return s
 }
 
@@ -184,7 +185,7 @@ func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
 		}
 		steps := rapid.SliceOfN(rapid.Int64Range(0, 3000), 1, 40).Draw(r, "steps in ms")
 		together, alone := int64(0), int64(0)
-		synctest.Test(t, func(t *testing.T) {
+		synctest.Test(t, func(*testing.T) {
 			one := memory.New(memory.Config{})
 			fleet := make([]*fallback.Store, servers)
 			for i := range fleet {
@@ -233,13 +234,13 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 			if d, _, err := ask(s, bucket("a"), acquire(5, 5)); err != nil || d.Remaining != 0 {
 				t.Fatal(d, err)
 			}
-			k.down.Store(true)
+			k.Down.Store(true)
 			cmd := acquire(5, 4)
 			granted, _, err := ask(s, bucket("a"), cmd)
 			if err != nil || granted.Outcome != gatehouse.Granted {
 				t.Fatal(granted, err)
 			}
-			k.down.Store(false)
+			k.Down.Store(false)
 			time.Sleep(2 * time.Second)
 			peek := acquire(5, 1)
 			peek.Op = gatehouse.OpPeek
@@ -251,7 +252,7 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 			if d := turns[1].Decision; d.Outcome != gatehouse.Refused {
 				t.Errorf("after the undo by the rule %s the store has %+v, want nothing", answer, d)
 			}
-			k.down.Store(true)
+			k.Down.Store(true)
 			_, _, _ = ask(s, bucket("b"), acquire(5, 1))
 			if d, _, _ := ask(s, bucket("a"), acquire(5, 5)); d.Outcome != gatehouse.Granted {
 				t.Errorf("and this server has %+v, want all of it", d)
@@ -264,7 +265,7 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := make(map[fallback.Rule]int)
-		r := &remoteStore{Store: memory.New(memory.Config{})}
+		r := storetest.NewFlakyStore()
 		s := fallback.New(r, fallback.Config{
 			Count: func(rule fallback.Rule, commands int) { counts[rule] += commands },
 			Rule: func(key gatehouse.Key) fallback.Rule {
@@ -278,7 +279,7 @@ func TestCount(t *testing.T) {
 		if len(counts) != 0 {
 			t.Errorf("with the store there %v were counted, want none", counts)
 		}
-		r.down.Store(true)
+		r.Down.Store(true)
 		for range 3 {
 			_, _, _ = ask(s, bucket("a"), acquire(5, 1))
 			_, _, _ = ask(s, bucket("b"), acquire(5, 1))

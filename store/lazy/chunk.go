@@ -78,7 +78,7 @@ func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn)
 	defer n.mu.Unlock()
 	for i := range queue {
 		// The store may have judged by a new limit. The next chunk must be no larger than that.
-		if queue[i].Command.Op == gatehouse.OpAcquire && err == nil {
+		if queue[i].Op == gatehouse.OpAcquire && err == nil {
 			n.noteLimit(&queue[i].Decision)
 		}
 	}
@@ -106,7 +106,7 @@ func (n *namedLimiter) knownLimit(cmd *gatehouse.Command) int64 {
 }
 
 func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
-	return slices.ContainsFunc(queue, func(turn control.Turn) bool { return is(turn.Command.Op) })
+	return slices.ContainsFunc(queue, func(turn control.Turn) bool { return is(turn.Op) })
 }
 
 // needsChunkBack reports whether the chunk must be returned before an operation: what is left in it can

@@ -105,7 +105,7 @@ func (n *namedLimiter) storeTime() time.Time {
 // servedLocally reports whether a queue can be served here.
 func servedLocally(queue []control.Turn) bool {
 	for i := range queue {
-		switch queue[i].Command.Op {
+		switch queue[i].Op {
 		case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpUndo:
 		default:
 			return false
@@ -117,7 +117,7 @@ func servedLocally(queue []control.Turn) bool {
 // mayTake reports whether a queue may take something.
 func mayTake(queue []control.Turn) bool {
 	return slices.ContainsFunc(queue, func(turn control.Turn) bool {
-		switch turn.Command.Op {
+		switch turn.Op {
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			return true
 		}

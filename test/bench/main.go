@@ -148,9 +148,6 @@ func (b *bench) write(ctx context.Context, only *regexp.Regexp) (string, error) 
 		}
 		start := time.Now()
 		text, rows, err := b.measureAtRest(ctx, s)
-		// Before the error is looked at: a server that keeps running would take time from the next section,
-		// or outlive this program.
-		b.stop()
 		if err != nil {
 			return "", fmt.Errorf("section %s: %w", s.name, err)
 		}

@@ -106,7 +106,7 @@ func waitForRest(ctx context.Context) error {
 func (b *bench) measureAtRest(ctx context.Context, s section) (text string, rows []row, err error) {
 	// A quick run shows that everything works; its figures mean nothing in any case.
 	if b.quick {
-		return s.measure(ctx, b)
+		return b.measureOnce(ctx, s)
 	}
 	stolen := 0.0
 	for range sectionTries {
@@ -117,12 +117,10 @@ func (b *bench) measureAtRest(ctx context.Context, s section) (text string, rows
 		if err != nil {
 			return "", nil, err
 		}
-		text, rows, err = s.measure(ctx, b)
+		text, rows, err = b.measureOnce(ctx, s)
 		if err != nil {
 			return "", nil, err
 		}
-		// The servers of this try would take time from the next one.
-		b.stop()
 		after, err := readCPUTimes()
 		if err != nil {
 			return "", nil, err
@@ -136,4 +134,11 @@ func (b *bench) measureAtRest(ctx context.Context, s section) (text string, rows
 	text = fmt.Sprintf("Not measured: in each of %d tries other machines of the same host took more than "+
 		"%.0f %% of the time, %.0f %% in the last.", sectionTries, 100*mostSteal, 100*stolen)
 	return text, nil, nil
+}
+
+// measureOnce measures a section and ends the servers it has started: they would take time from what is
+// measured next, or outlive this program.
+func (b *bench) measureOnce(ctx context.Context, s section) (text string, rows []row, err error) {
+	defer b.stop()
+	return s.measure(ctx, b)
 }

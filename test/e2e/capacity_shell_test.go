@@ -167,7 +167,7 @@ func TestCapacityShellAtATerminal(t *testing.T) {
 	t.Parallel()
 	_, at := startShares(t)
 	keys, screen := openTerminal(t)
-	cmd := exec.CommandContext(t.Context(), os.Getenv(binaryVariable), "capacity", "shell", "--server", at)
+	cmd := exec.CommandContext(t.Context(), binary(), "capacity", "shell", "--server", at)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

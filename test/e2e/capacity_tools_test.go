@@ -100,7 +100,7 @@ type process struct {
 // startTool starts a tool that ends with the test.
 func startTool(t *testing.T, args ...string) *process {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Getenv(binaryVariable), args...)
+	cmd := exec.CommandContext(t.Context(), binary(), args...)
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

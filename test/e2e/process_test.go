@@ -18,7 +18,7 @@ func gatehouse(t *testing.T, env []string, args ...string) (status int, stdout, 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Getenv(binaryVariable), args...)
+	cmd := exec.CommandContext(ctx, binary(), args...)
 	cmd.Env = append(os.Environ(), env...)
 	var out, err strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &err

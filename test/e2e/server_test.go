@@ -71,7 +71,7 @@ func launch(ctx context.Context, how settings) (*server, error) {
 
 // command is what starts a server.
 func (s settings) command(ctx context.Context) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, os.Getenv(binaryVariable), append([]string{"serve"}, s.flags...)...)
+	cmd := exec.CommandContext(ctx, binary(), append([]string{"serve"}, s.flags...)...)
 	cmd.Env = append(os.Environ(), s.env...)
 	return cmd
 }

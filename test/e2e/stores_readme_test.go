@@ -81,7 +81,7 @@ func tryInOneShell(t *testing.T, example string) {
 // killed at the end.
 func oneScript(commands []command, address string) string {
 	var script strings.Builder
-	fmt.Fprintf(&script, "gatehouse() { exec %s \"$@\" 2>>log; }\n", os.Getenv(binaryVariable))
+	fmt.Fprintf(&script, "gatehouse() { exec %s \"$@\" 2>>log; }\n", binary())
 	script.WriteString("servers=\n")
 	for _, c := range commands {
 		script.WriteString(c.line + "\n")

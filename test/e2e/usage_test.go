@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -111,7 +110,7 @@ func TestGreeting(t *testing.T) {
 		{"disk:" + t.TempDir(), "State is kept in disk:/…."},
 	} {
 		screen, terminal := openTerminal(t)
-		cmd := exec.CommandContext(t.Context(), os.Getenv(binaryVariable), "serve", "--http", "localhost:0",
+		cmd := exec.CommandContext(t.Context(), binary(), "serve", "--http", "localhost:0",
 			"--store", c.store)
 		cmd.Stderr = terminal
 		if err := cmd.Start(); err != nil {

@@ -35,7 +35,8 @@ const (
 const (
 	// maxLasting is the most of one connection.
 	maxLasting = 10
-	// lastingShare is that of all calls in the server one in so many may watch, or reflect.
+	// lastingShare is the divisor of the calls of the whole server that gives how many may watch, and how
+	// many reflect.
 	lastingShare = 2
 	// maxReflecting is the most that reflect. People do, and each may keep 64 KiB of answers unread.
 	maxReflecting = 100

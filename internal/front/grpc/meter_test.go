@@ -149,11 +149,11 @@ func TestLastingCallsLeavePlaces(t *testing.T) {
 	}
 }
 
-// A lastingTry is from how many connections calls come, and how many of these are to be let in.
+// A lastingTry is from how many connections calls come, and how many calls are to be let in.
 type lastingTry struct{ conns, letIn int }
 
-// tryLasting makes more calls that last than each of some connections may have, and wants so many of them
-// let in, and others answered meanwhile.
+// tryLasting opens connections, makes more lasting calls on each than it may have, and wants try.letIn of
+// these calls let in, and another client answered meanwhile.
 func (s *tested) tryLasting(t *testing.T, method string, try lastingTry, more ...hpack.HeaderField) {
 	t.Helper()
 	const each = maxLasting + 5

@@ -48,12 +48,12 @@ type revocableDecision struct {
 const maxUnwritten = 64
 
 // revokeDecision takes a grant back.
-func (g *revocableDecision) revokeDecision(gate Gate) {
+func (g *revocableDecision) revokeDecision(decider Gate) {
 	if g.cancel != nil {
 		g.cancel()
 		return
 	}
-	gate.TakeBack(g.request, g.decision)
+	decider.TakeBack(g.request, g.decision)
 }
 
 // forgetUnwritten forgets the grants that were collected.

@@ -68,12 +68,12 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 		s.last = true
 		return
 	}
-	gate := s.server.config.Gate
-	if s.waiting != nil || gate.Slow(q.key) {
+	decider := s.server.config.Gate
+	if s.waiting != nil || decider.Slow(q.key) {
 		s.submitCommand(q, &l.request)
 		return
 	}
-	d, settled, err := gate.Try(&l.request)
+	d, settled, err := decider.Try(&l.request)
 	if !settled {
 		s.submitCommand(q, &l.request)
 		return

@@ -1,0 +1,92 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/store/memory"
+)
+
+// ErrDown is why commands fail at a FlakyStore that is down.
+var ErrDown = errors.New("connection refused")
+
+// A FlakyStore is a memory store that can become unreachable, for tests in virtual time of what stands in
+// front of a shared store. Fields that are not atomic are set before the store is used.
+type FlakyStore struct {
+	*memory.Store
+	Down     atomic.Bool
+	DownErr  error         // why commands fail; ErrDown if it is nil
+	FailTime time.Duration // after which they do
+	BadName  string        // its commands fail even while the store is there; none if empty
+	Delay    atomic.Int64  // of each answer, in nanoseconds
+	Calls    atomic.Int64  // of Apply, also those that failed
+}
+
+// NewFlakyStore returns an empty store that is there.
+func NewFlakyStore() *FlakyStore { return &FlakyStore{Store: memory.New(memory.Config{})} }
+
+// Apply implements the store of a gate.
+func (r *FlakyStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+	r.Calls.Add(1)
+	sleepVirtually(time.Duration(r.Delay.Load()))
+	if !r.Down.Load() && (r.BadName == "" || key.Name != r.BadName) {
+		return r.Store.Apply(ctx, key, queue)
+	}
+	sleepVirtually(r.FailTime)
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(r.DownErr, ErrDown))
+}
+
+// sleepVirtually waits, if there is anything to wait for, as any call of a remote store does.
+func sleepVirtually(d time.Duration) {
+	if d > 0 {
+		<-time.After(d)
+	}
+}
+
+// ApplyAsync implements the store of a gate.
+func (r *FlakyStore) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
+	go func() { done(r.Apply(context.Background(), key, queue)) }()
+}
+
+// Range fails with ErrDown while the store is down.
+func (r *FlakyStore) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
+) error {
+	if r.Down.Load() {
+		return ErrDown
+	}
+	return r.Store.Range(ctx, kind, after, visit)
+}
+
+// Slow is true: each command may take as long as a round trip.
+func (r *FlakyStore) Slow(gatehouse.Key) bool { return true }
+
+// Watch wakes each second too, as a shared store does.
+func (r *FlakyStore) Watch(key gatehouse.Key, wake func()) (stop func()) {
+	unpin := r.Store.Watch(key, wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				wake()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+		unpin()
+	}
+}
