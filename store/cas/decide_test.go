@@ -312,7 +312,7 @@ func TestDecideChangesNothingThatGoesIn(t *testing.T) {
 	buffers := &decideBuffers{}
 	u := decide(in, buffers)
 	first := tellUpdate(in, &u)
-	in.state, again.state = nil, nil // the one thing that is the update's
+	in.state, again.state = nil, nil   // the one thing that is the update's
 	if !reflect.DeepEqual(in, again) { //nolint:govet // no turn has an error yet
 		t.Errorf("the input has become\n%+v, want\n%+v", in, again)
 	}
