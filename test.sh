@@ -100,10 +100,9 @@ build_server() {
 	go build -o "$TESTED_BINARY" ./cmd/gatehouse
 }
 
-# With the race detector everything is compiled a second time. So these have it here, which need few other
-# packages and hold most of the code that runs at the same time; "make race" tests all packages with it.
-with_race=(./store/disk ./store/breaker ./store/fallback ./store/memory ./store/storetest ./store/cas/redis
-	. ./limiter ./slidingwindow/... ./internal/peer)
+# With the race detector everything is compiled a second time. So it is here for those that need few other
+# packages and share much between goroutines; "make race" tests all packages with it.
+with_race=(./store/memory ./store/breaker ./store/storetest ./limiter ./slidingwindow ./internal/peer)
 
 test_with_race() {
 	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 10m "${with_race[@]}"
@@ -112,8 +111,9 @@ test_with_race() {
 test_others() {
 	local packages
 	# What takes longest begins first.
-	packages="./internal/election ./store/cas/etcd $(comm -23 <(go list ./... | sort) \
-		<(go list "${with_race[@]}" ./test/e2e ./internal/election ./store/cas/etcd | sort))"
+	local first=(./internal/election ./store/cas/etcd)
+	packages="${first[*]} $(comm -23 <(go list ./... | sort) \
+		<(go list "${with_race[@]}" "${first[@]}" ./test/e2e | sort))"
 	# go vet has looked at all of them.
 	# shellcheck disable=SC2086 # they are words
 	go test -vet=off -shuffle=on -timeout 10m $packages

@@ -97,12 +97,14 @@ func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 		remote.Down.Store(false)
 		remote.Delay.Store(int64(100 * time.Millisecond)) // so that undos take a while
 		time.Sleep(1200 * time.Millisecond)
+		synctest.Wait()
 		if len(changes) != 2 || changes[1] != nil {
 			t.Fatalf("after the store is back it was told %v, want that it is back", changes)
 		}
 		remote.Delay.Store(0)
 		remote.Down.Store(true)
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		if since, err := s.Away(); err == nil || time.Since(since) < 4*time.Second {
 			t.Errorf("the store is away since %s, %v, want it noticed", since, err)
 		}
