@@ -80,6 +80,9 @@ func isMaster(t *testing.T, address string) bool {
 // lost is how often a server has stopped being master.
 func (s *server) lost() int { return strings.Count(s.journal.String(), "is no longer master") }
 
+// won is how often a server has become master.
+func (s *server) won() int { return strings.Count(s.journal.String(), "this server is master") }
+
 // lose waits until it has once more.
 func (s *server) lose(t *testing.T) {
 	t.Helper()
@@ -135,14 +138,22 @@ func TestElectedMasters(t *testing.T) {
 	if err := stopped.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	// It was asked while it stood still, as master; it answers as somebody who is not.
-	if got := <-answer; got.err != nil || len(got.GetResponse()) != 0 || got.GetMastership() == nil {
-		t.Errorf("a server that stood still answers %v, %v, want no lease", got.GetCapacityResponse, got.err)
+	// It was asked while it stood still, as master; it answers as somebody who is not. On a machine with too
+	// much to do it may have been elected again before it answers.
+	got := <-answer
+	if got.err != nil {
+		t.Errorf("a server that stood still answers %v, want no lease", got.err)
+	} else if len(got.GetResponse()) > 0 || got.GetMastership() == nil {
+		until(t, fmt.Sprintf("a server that stood still was elected again: it answers %v",
+			got.GetCapacityResponse), func() bool { return stopped.won() > 1 })
 	}
 	f.keepsFor(5*time.Second, 99.9, "while the third took over")
 	f.holdsSoon(want)
-	if got, has := servers.master(t, ""), api.Capacity(); got != third || has != 40 {
-		t.Errorf("the master is %s and the library's client has %v, want %s and its 40", got, has, third)
+	if got := servers.master(t, ""); got != third && servers[third].lost() == 0 {
+		t.Errorf("the master is %s, want %s still", got, third)
+	}
+	if has := api.Capacity(); has != 40 {
+		t.Errorf("the library's client has %v, want its 40", has)
 	}
 }
 
