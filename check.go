@@ -302,12 +302,15 @@ func (cmd *Command) checkMarks(key Key) error {
 	return nil
 }
 
-// hasDirectionMark reports marks, embeddings, overrides and isolates. All begin with the same byte, which
+// hasDirectionMark reports marks, embeddings, overrides and isolates. They begin with one of two bytes, which
 // other text seldom has.
 func hasDirectionMark(text string) bool {
-	// Searching for the byte first keeps the check cheap for plain names.
-	return strings.IndexByte(text, "\u200e"[0]) >= 0 && strings.ContainsFunc(text, func(r rune) bool {
-		return r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' &&
-			r <= '\u2069'
+	// Searching for the bytes first keeps the check cheap for plain names.
+	if strings.IndexByte(text, "\u200e"[0]) < 0 && strings.IndexByte(text, "\u061c"[0]) < 0 {
+		return false
+	}
+	return strings.ContainsFunc(text, func(r rune) bool {
+		return r == '\u061c' || r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' ||
+			r >= '\u2066' && r <= '\u2069'
 	})
 }

@@ -64,7 +64,7 @@ const (
 // A connMeter knows the calls of one connection, and how many of their bytes are kept.
 //
 //	client ──frames──> in:  received += DATA ─────┐
-//	                                              ├─> budgeted, in the server's budget
+//	             noteHeaders: headers += size ────┼─> budgeted, in the server's budget
 //	noteAnswer: unsent += size ──> out: -= DATA ──┘
 //	END_STREAM of the server, or RST_STREAM of either: the call is forgotten
 type connMeter struct {
@@ -72,6 +72,7 @@ type connMeter struct {
 	in, out  frameScanner
 	calls    map[uint32]int // bytes received, by stream
 	received int            // their sum
+	headers  int            // bytes of headers of the calls with an end, which gRPC keeps as long as them
 	unsent   int            // bytes of answers that are made and not written yet
 	lasting  int            // calls
 	refused  int            // refused calls, in the connection's whole life
@@ -148,7 +149,7 @@ func (c *countedConn) forgetCall(stream uint32) {
 // to be closed. The meter is locked.
 func (c *countedConn) updateBudget() bool {
 	m := &c.meter
-	held := m.received + m.unsent
+	held := m.received + m.headers + m.unsent
 	if m.closed {
 		held = 0
 	}
@@ -278,11 +279,28 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 	// The context also ends when the call does. AfterFunc runs once for either, so the place is given back
 	// once.
 	ctx, end := context.WithTimeout(ctx, s.config.ReadTimeout+s.config.WriteTimeout)
+	size := headSize(call.Header)
+	conn.noteHeaders(size)
 	context.AfterFunc(ctx, func() { // the call has ended, or its time
 		end()
+		conn.noteHeaders(-size)
 		calls.Add(-1)
 	})
 	return ctx, nil
+}
+
+// noteHeaders notes how many more bytes of headers are kept.
+func (c *countedConn) noteHeaders(more int) {
+	if c == nil {
+		return
+	}
+	c.meter.mu.Lock()
+	c.meter.headers += more
+	ok := c.updateBudget()
+	c.meter.mu.Unlock()
+	if !ok {
+		c.cutConn()
+	}
 }
 
 // noteRefusedCall notes a call that was refused, and closes the connection after too many. gRPC keeps

@@ -118,6 +118,32 @@ func TestCallsWithoutMessages(t *testing.T) {
 	}
 }
 
+// Headers are small on the wire, where one stands for another, and large in memory for as long as the call.
+func TestHeadersCount(t *testing.T) {
+	const calls, size = 20, 8 << 10
+	s := start(t, Config{Budget: budget.New(1 << 20)}, shared(capacity.FairShare, 100))
+	large := hpack.HeaderField{Name: "x", Value: strings.Repeat("x", size)}
+	begin := func() *rawClient {
+		c := newRawClient(t, s)
+		c.setCalls("/doorman.Capacity/GetCapacity", large)
+		for range calls {
+			c.begin(nil, false)
+		}
+		return c
+	}
+	c := begin()
+	await.True(t, "they count", func() bool { return s.conns.budget.Used() >= calls*size })
+	if s.cut() {
+		t.Fatal("a connection within the budget is cut")
+	}
+	_ = c.Close()
+	await.True(t, "they count no more", func() bool { return s.conns.budget.Used() == 0 })
+	for range 1<<20/(calls*size) + 1 {
+		begin()
+	}
+	await.True(t, "beyond the budget a connection is cut", s.cut)
+}
+
 // At the limit of calls the next one is refused, and others go on when there is room.
 func TestMostCalls(t *testing.T) {
 	s := start(t, Config{calls: 10}, shared(capacity.FairShare, 100))

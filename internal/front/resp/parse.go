@@ -183,7 +183,13 @@ func (p *parser) readInline(data []byte) (n int, err error) {
 // refuseHTTP refuses the first line of a request of HTTP. A browser may be tricked into sending one here,
 // with commands of another client in what follows.
 func (p *parser) refuseHTTP() error {
-	if n := len(p.args); n > 0 && bytes.HasPrefix(p.args[n-1], []byte("HTTP/")) {
+	const version = "HTTP/"
+	if len(p.args) == 0 {
+		return nil
+	}
+	// In either case: a client that was tricked need not be a browser.
+	last := p.args[len(p.args)-1]
+	if len(last) >= len(version) && bytes.EqualFold(last[:len(version)], []byte(version)) {
 		return protocolError("HTTP is not spoken here")
 	}
 	return nil

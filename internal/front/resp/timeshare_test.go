@@ -92,6 +92,7 @@ func TestOtherProtocols(t *testing.T) {
 	for _, c := range []struct{ sent, want string }{
 		{"GET / HTTP/1.1\r\n", "-ERR Protocol error: HTTP is not spoken here"},
 		{"PUT / HTTP/1.1\r\nContent-Length: 4\r\n\r\n", "-ERR Protocol error: HTTP is not spoken here"},
+		{"get / http/1.1\r\n", "-ERR Protocol error: HTTP is not spoken here"},
 		{"PING  HTTP/1.0\n", "-ERR Protocol error: HTTP is not spoken here"},
 		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "-ERR Protocol error: HTTP is not spoken here"},
 		{"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", "-ERR Protocol error: TLS is not spoken here"},
