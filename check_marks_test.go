@@ -11,8 +11,8 @@ import (
 // What changes the direction of text may stand in no new name and no new key; in a message it may.
 func TestDirectionMarks(t *testing.T) {
 	const want = "has a mark that changes the direction of text"
-	for _, mark := range []string{"\u061c", "\u200e", "\u200f", "\u202a", "\u202b", "\u202c", "\u202d", "\u202e",
-		"\u2066", "\u2067", "\u2068", "\u2069"} {
+	for _, mark := range []string{"\u061c", "\u200e", "\u200f", "\u202a", "\u202b", "\u202c", "\u202d",
+		"\u202e", "\u2066", "\u2067", "\u2068", "\u2069"} {
 		plain := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
 		marked := gatehouse.Key{Kind: gatehouse.Lock, Name: "txt" + mark + "exe"}
 		for _, c := range []struct {
