@@ -57,7 +57,7 @@ func TestLimitersForget(t *testing.T) {
 			t.Errorf("%d keys after 1.9s, want all", n)
 		}
 		<-time.After(200 * time.Millisecond)
-		for i := range 3 * keys { // a call forgets two at most
+		for i := range 10 * keys { // a call forgets two of its shard at most, which some keys fall into
 			l.Allow(fmt.Sprintf("other %d", i%keys))
 		}
 		synctest.Wait()

@@ -50,7 +50,7 @@ func openTab(t *testing.T) *devtools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 4*patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 12*patience)
 	cmd := exec.CommandContext(ctx, "chromium", append(chromiumFlags(t), "--remote-debugging-pipe")...)
 	cmd.ExtraFiles = []*os.File{theirs, ours} // descriptors 3 and 4, as the flag wants them
 	cmd.WaitDelay = time.Second               // its children may outlive it
@@ -153,8 +153,8 @@ func receive[T any](t *testing.T, from <-chan T, what string) (got T) {
 	t.Helper()
 	select {
 	case got = <-from:
-	case <-time.After(2 * patience):
-		t.Fatalf("%s: nothing came within %s", what, 2*patience)
+	case <-time.After(5 * patience): // a browser is many processes
+		t.Fatalf("%s: nothing came within %s", what, 5*patience)
 	}
 	return got
 }
