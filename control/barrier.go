@@ -22,7 +22,9 @@ type Barrier struct {
 }
 
 // Step implements [State].
-func (b *Barrier) Step(now time.Time, turn *Turn) gatehouse.Decision {
+func (b *Barrier) Step(now time.Time, turn *Turn) { turn.Decision = b.applyCommand(now, turn) }
+
+func (b *Barrier) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 	if turn.Op == gatehouse.OpWait {
 		return b.waitAtBarrier(now, turn)
 	}

@@ -18,50 +18,49 @@ import (
 // behind it. Otherwise a thousand charges of 1 would need a thousand pieces, and one of 1,000 a single one.
 
 // chargeCost takes the cost of a command. It refuses only what could not be repaid, and then takes nothing.
-func (l *limiterCore) chargeCost(first limitMeter, turn *Turn, d *gatehouse.Decision) {
-	if l.created == 0 && !turn.HasLimit() {
-		d.Outcome = gatehouse.Missing
+func (l *limiterStep) chargeCost() {
+	if l.created == 0 && !l.turn.HasLimit() {
+		l.d.Outcome = gatehouse.Missing
 		return
 	}
-	if !l.applyLimits(first, turn, d) {
+	if !l.applyLimits() {
 		return
 	}
-	now := d.At.UnixNano()
 	// From here on the limits are in force, even if the charge itself is refused.
-	limit, free := l.limitAndFree(first, now)
+	limit, free := l.limitAndFree()
 	if limit == 0 {
-		*d = failedWith(d.At, gatehouse.Conflict, "has a size of 0, under which nothing is ever repaid")
+		l.failWith(gatehouse.Conflict, "has a size of 0, under which nothing is ever repaid")
 		return
 	}
-	free = min(free, turn.Cost)
-	if debt := turn.Cost - free; debt > 0 {
+	free = min(free, l.turn.Cost)
+	if debt := l.turn.Cost - free; debt > 0 {
 		// The plan is made on copies. If the debt cannot be repaid in time, nothing was taken yet and
 		// nothing has to be undone.
-		p := l.planRepayment(first, chargeDebt{now: now, free: free, debt: debt, limit: limit})
+		p := l.planRepayment(chargeDebt{free: free, debt: debt, limit: limit})
 		if p.fault != "" {
-			*d = failedWith(d.At, gatehouse.Conflict, p.fault)
+			l.failWith(gatehouse.Conflict, p.fault)
 			return
 		}
-		l.carryOutPlan(first, p, turn)
+		l.carryOutPlan(p)
 	}
 	if free > 0 {
 		// The projection of the plan has the free part already. The meters themselves take it here.
-		for _, m := range l.activeMeters(first) {
-			m.takeTokens(now, now, free)
+		for _, m := range l.activeMeters() {
+			m.takeTokens(l.now, l.now, free)
 		}
 	}
-	l.countPassed(d.At, turn)
-	l.fillGranted(first, d)
-	if free < turn.Cost {
+	l.countPassed(l.d.At, l.turn)
+	l.fillGranted()
+	if free < l.turn.Cost {
 		// The last piece is the last reservation, as nothing starts after it yet.
-		d.Delay = time.Duration(l.earliestStart(now) - now)
+		l.d.Delay = time.Duration(l.earliestStart() - l.now)
 	}
 }
 
 // limitAndFree is the most that any limit lets through at once, and how much of that is free at an instant.
-func (l *limiterCore) limitAndFree(first limitMeter, now int64) (limit, free int64) {
-	for i, m := range l.projectedMeters(first) {
-		r := l.readMeter(m, now)
+func (l *limiterStep) limitAndFree() (limit, free int64) {
+	for i, m := range l.projectedMeters() {
+		r := l.readMeter(m)
 		// Several limits hold together: the smallest of each decides.
 		if i == 0 {
 			limit, free = r.limit, r.left
@@ -73,7 +72,6 @@ func (l *limiterCore) limitAndFree(first limitMeter, now int64) (limit, free int
 
 // A chargeDebt is what a charge has to lay ahead.
 type chargeDebt struct {
-	now         int64
 	free        int64 // that is taken now, before the debt
 	debt, limit int64
 }
@@ -83,17 +81,16 @@ type repaymentPlan struct {
 	keep      int           // how many of the present reservations stay
 	pieces    []reservation // in the place of the others
 	projected []limitMeter  // copies of the meters in which all of them are taken
-	now       int64
-	fault     string // why the debt cannot be laid
+	fault     string        // why the debt cannot be laid
 }
 
 // planRepayment lays a debt behind all that lies ahead.
-func (l *limiterCore) planRepayment(first limitMeter, c chargeDebt) (p repaymentPlan) {
+func (l *limiterStep) planRepayment(c chargeDebt) (p repaymentPlan) {
 	var ahead []reservation
 	if l.extra != nil {
 		ahead = l.extra.reservations
 	}
-	p.now, p.keep = c.now, len(ahead)
+	p.keep = len(ahead)
 	// The last piece may be smaller than the limit. It is taken up into this debt and laid again with it,
 	// which keeps the number of pieces low. A reservation behind it would be overtaken, so then it stays.
 	if last := p.keep - 1; last >= 0 && ahead[last].isDebt && ahead[last].n < c.limit {
@@ -106,16 +103,16 @@ func (l *limiterCore) planRepayment(first limitMeter, c chargeDebt) (p repayment
 			"it keeps at most %d pieces and reservations", pieces, c.limit, maxReservations)
 		return p
 	}
-	p.projected = l.projectWithout(first, c.now, ahead[p.keep:])
+	p.projected = l.projectWithout(ahead[p.keep:])
 	// The projected meters must see the part that is taken now, since pieces compete with it.
 	if c.free > 0 {
 		// Every limit has to let the piece through, so the latest of their instants counts.
 		for _, m := range p.projected {
-			m.takeTokens(c.now, c.now, c.free)
+			m.takeTokens(l.now, l.now, c.free)
 		}
 	}
 	// No piece may start before a reservation that stays.
-	from := c.now
+	from := l.now
 	if p.keep > 0 {
 		from = max(from, ahead[p.keep-1].at)
 	}
@@ -124,12 +121,12 @@ func (l *limiterCore) planRepayment(first limitMeter, c chargeDebt) (p repayment
 		for _, m := range p.projected {
 			piece.at = max(piece.at, earliestPiece(m, from, piece.n))
 		}
-		if piece.at-c.now > int64(gatehouse.MaxDuration) || piece.at > latest {
+		if piece.at-l.now > int64(gatehouse.MaxDuration) || piece.at > latest {
 			p.fault = "would be in debt for more than 100 years"
 			return p
 		}
 		// The next piece is found with this one taken, and never before it.
-		l.takeProjected(p.projected, c.now, &piece)
+		l.takeProjected(p.projected, &piece)
 		p.pieces = append(p.pieces, piece)
 		c.debt, from = c.debt-piece.n, piece.at
 	}
@@ -147,14 +144,14 @@ func earliestPiece(m limitMeter, from, n int64) int64 {
 
 // projectWithout are copies of the meters in which all that lies ahead is taken except some promises, the
 // last ones.
-func (l *limiterCore) projectWithout(first limitMeter, now int64, some []reservation) []limitMeter {
+func (l *limiterStep) projectWithout(some []reservation) []limitMeter {
 	switch {
 	case len(some) == 0:
-		return copyMeters(l.projectedMeters(first), limitMeter.clone)
+		return copyMeters(l.projectedMeters(), limitMeter.clone)
 	case l.extra.projected == nil:
 		// The meters hold the reservations themselves, and can give single ones back.
 		// The meters know only what has started.
-		ahead := copyMeters(l.activeMeters(first), limitMeter.clone)
+		ahead := copyMeters(l.activeMeters(), limitMeter.clone)
 		for _, m := range ahead {
 			for _, p := range some {
 				m.(schedulingMeter).removeStart(p.at, p.n)
@@ -162,36 +159,36 @@ func (l *limiterCore) projectWithout(first limitMeter, now int64, some []reserva
 		}
 		return ahead
 	}
-	ahead := copyMeters(l.activeMeters(first), limitMeter.clone)
+	ahead := copyMeters(l.activeMeters(), limitMeter.clone)
 	for i := range l.extra.reservations[:len(l.extra.reservations)-len(some)] {
-		l.takeProjected(ahead, now, &l.extra.reservations[i])
+		l.takeProjected(ahead, &l.extra.reservations[i])
 	}
 	return ahead
 }
 
 // takeProjected takes a reservation in projected meters.
-func (l *limiterCore) takeProjected(ahead []limitMeter, now int64, p *reservation) {
+func (l *limiterStep) takeProjected(ahead []limitMeter, p *reservation) {
 	for _, m := range ahead {
 		if l.extra == nil {
-			m.takeTokens(now, p.at, p.n)
+			m.takeTokens(l.now, p.at, p.n)
 			continue
 		}
-		l.extra.takeReservation(m, now, p)
+		l.extra.takeReservation(m, l.now, p)
 	}
 }
 
 // carryOutPlan puts a plan into effect.
-func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, turn *Turn) {
-	l.ensureLimitsNoted(first, turn.Command)
+func (l *limiterStep) carryOutPlan(p repaymentPlan) {
+	l.ensureLimitsNoted(l.turn.Command)
 	replaced := l.extra.reservations[p.keep:]
 	// Scheduling meters get the difference; for others the plan's copies are the projection already.
-	if l.allScheduling(first) {
-		for _, m := range l.activeMeters(first) {
+	if l.allScheduling() {
+		for _, m := range l.activeMeters() {
 			for _, old := range replaced {
 				m.(schedulingMeter).removeStart(old.at, old.n)
 			}
 			for _, piece := range p.pieces {
-				m.takeTokens(p.now, piece.at, piece.n)
+				m.takeTokens(l.now, piece.at, piece.n)
 			}
 		}
 	} else {
@@ -199,14 +196,14 @@ func (l *limiterCore) carryOutPlan(first limitMeter, p repaymentPlan, turn *Turn
 	}
 	// A piece is a reservation, and the encoding wants a number of each.
 	for i := range p.pieces {
-		p.pieces[i].number = l.nextReservationNumber(p.now, turn)
+		p.pieces[i].number = l.nextReservationNumber()
 	}
 	l.extra.reservations = append(l.extra.reservations[:p.keep], p.pieces...)
-	l.startDueReservations(first, p.now) // what was laid anew may fit at once by now
+	l.startDueReservations() // what was laid anew may fit at once by now
 }
 
 // lowerDebt takes n off the debt, the latest piece first, and returns how much is left of n.
-func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
+func (l *limiterStep) lowerDebt(n int64) (rest int64) {
 	if l.extra == nil {
 		return n
 	}
@@ -219,7 +216,7 @@ func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
 		}
 		back := min(n, p.n)
 		if l.extra.projected == nil {
-			for _, m := range l.activeMeters(first) {
+			for _, m := range l.activeMeters() {
 				m.(schedulingMeter).removeStart(p.at, back)
 			}
 		}
@@ -227,17 +224,17 @@ func (l *limiterCore) lowerDebt(first limitMeter, now, n int64) (rest int64) {
 	}
 	// Pieces that are paid off go; what remains keeps its place.
 	l.extra.reservations = slices.DeleteFunc(ahead, func(p reservation) bool { return p.n == 0 })
-	l.rebuildProjection(first, now)
-	l.dropUnusedExtra(now)
+	l.rebuildProjection()
+	l.dropUnusedExtra(l.now)
 	return n
 }
 
 // maxPieces is how many pieces a charge lays ahead, at most.
-func (l *limiterCore) maxPieces(first limitMeter, cmd *gatehouse.Command, keeps bool) int {
+func (l *limiterStep) maxPieces(cmd *gatehouse.Command, keeps bool) int {
 	// The smallest limit decides how large a piece is, and a smaller piece means more of them.
 	limit := int64(0)
 	if keeps {
-		for _, m := range l.activeMeters(first) {
+		for _, m := range l.activeMeters() {
 			if size := m.currentLimit().Size; limit == 0 || size < limit {
 				limit = size
 			}
@@ -250,7 +247,7 @@ func (l *limiterCore) maxPieces(first limitMeter, cmd *gatehouse.Command, keeps 
 		}
 	}
 	// A burst of a GCRA is more or less than its size: then as many as there may be.
-	if _, bursts := first.(*gcraMeter); bursts || limit <= 0 {
+	if _, bursts := l.first.(*gcraMeter); bursts || limit <= 0 {
 		limit = 1
 	}
 	return int(min(cmd.Cost/limit+1, maxReservations))
@@ -267,30 +264,4 @@ func (l *limiterCore) totalDebt() (n int64) {
 		}
 	}
 	return n
-}
-
-// ensureLimitsNoted notes the limits in force if they are not noted yet, as they must be while anything
-// lies ahead.
-func (l *limiterCore) ensureLimitsNoted(first limitMeter, cmd *gatehouse.Command) {
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
-	if l.extra.limits != nil || l.extra.meters != nil {
-		return
-	}
-	// The command relies on the limit in force, which only the meter knows so far.
-	if !cmd.HasLimit() {
-		inForce := new(gatehouse.Command)
-		first.fillLimit(inForce)
-		cmd = inForce
-	}
-	l.extra.noteLimits(cmd)
-}
-
-// withDefaultLimit are the limit of a limiter that begins with a command that names none.
-func withDefaultLimit(cmd *gatehouse.Command) *gatehouse.Command {
-	c := *cmd
-	c.Size, c.Interval, c.Calendar, c.Limits = gatehouse.DefaultSize, gatehouse.DefaultInterval, 0, nil
-	c.Burst, c.Guard, c.Mode, c.Zone = 0, 0, gatehouse.ModeDefault, ""
-	return &c
 }

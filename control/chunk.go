@@ -86,13 +86,13 @@ func (m *limiterExtra) sumOfChunks(now int64) (n int64) {
 }
 
 // countChunks has all meters count what is out in chunks, after they may have forgotten it.
-func (l *limiterCore) countChunks(first limitMeter, now int64) {
+func (l *limiterStep) countChunks() {
 	if l.extra == nil || l.created == 0 {
 		return
 	}
-	if n := l.extra.sumOfChunks(now); n > 0 {
-		for _, m := range l.activeMeters(first) {
-			m.(chunkMeter).countAtLeast(now, n)
+	if n := l.extra.sumOfChunks(l.now); n > 0 {
+		for _, m := range l.activeMeters() {
+			m.(chunkMeter).countAtLeast(l.now, n)
 		}
 	}
 }
@@ -107,18 +107,18 @@ func (m *limiterExtra) takeReservation(meter limitMeter, now int64, p *reservati
 }
 
 // dropEndedChunks forgets the chunks that have ended.
-func (l *limiterCore) dropEndedChunks(first limitMeter, now int64) {
+func (l *limiterStep) dropEndedChunks() {
 	if l.extra.chunks == nil {
 		return
 	}
-	l.extra.chunks = l.extra.liveChunks(now)
+	l.extra.chunks = l.extra.liveChunks(l.now)
 	if len(l.extra.chunks) == 0 {
 		l.extra.chunks = nil
-		l.dropUnusedExtra(now)
+		l.dropUnusedExtra(l.now)
 		return
 	}
 	// The window may have changed since the last look, and the live chunks count in the new one as well.
-	l.countChunks(first, now)
+	l.countChunks()
 }
 
 // findChunk is where a holder's chunk is in the list, -1 when it has none.
@@ -139,16 +139,16 @@ func (l *limiterCore) leftInChunk(c *Chunk) int64 {
 
 // lendChunk notes that a holder has taken a chunk, besides what it had left of the one before. d is the
 // grant.
-func (l *limiterCore) lendChunk(turn *Turn, d *gatehouse.Decision) {
-	c := lentChunk{turn.Chunk.Holder, turn.Cost, d.At.Add(d.ResetAfter).UnixNano()}
+func (l *limiterStep) lendChunk() {
+	c := lentChunk{l.turn.Chunk.Holder, l.turn.Cost, l.d.At.Add(l.d.ResetAfter).UnixNano()}
 	// The holder reports here how many commands it has let through since the last report.
-	l.passed += turn.Chunk.Commands
+	l.passed += l.turn.Chunk.Commands
 	if l.extra == nil {
 		l.extra = new(limiterExtra)
 	}
 	if i := l.findChunk(c.holder); i >= 0 {
 		// Until the holder hears of this, it goes by what it had.
-		if left := l.leftInChunk(turn.Chunk); left > 0 {
+		if left := l.leftInChunk(l.turn.Chunk); left > 0 {
 			c.n, c.until = c.n+left, max(c.until, l.extra.chunks[i].until)
 		}
 		l.extra.chunks = slices.Delete(l.extra.chunks, i, i+1)
@@ -161,18 +161,18 @@ func (l *limiterCore) lendChunk(turn *Turn, d *gatehouse.Decision) {
 		l.extra.chunks = slices.Delete(l.extra.chunks, 1, 2)
 	}
 	l.extra.chunks = append(l.extra.chunks, c)
-	d.Value = c.n
+	l.d.Value = c.n
 }
 
 // returnChunk takes back what a holder did not let through of its chunk. What it did counts as before: in the
 // limiter that follows a deleted one too.
-func (l *limiterCore) returnChunk(first limitMeter, now int64, turn *Turn) {
-	i := l.findChunk(turn.Chunk.Holder)
-	if i < 0 || l.extra.chunks[i].until <= now {
+func (l *limiterStep) returnChunk() {
+	i := l.findChunk(l.turn.Chunk.Holder)
+	if i < 0 || l.extra.chunks[i].until <= l.now {
 		return // it counts no more
 	}
 	c := &l.extra.chunks[i]
-	n := min(turn.Cost, c.n)
+	n := min(l.turn.Cost, c.n)
 	// The limiter was deleted and not used since. There is no meter to refund, but what was used still
 	// counts until the chunk ends.
 	if l.created == 0 {
@@ -181,9 +181,9 @@ func (l *limiterCore) returnChunk(first limitMeter, now int64, turn *Turn) {
 	}
 	// The chunk goes before the refund, which would count it again otherwise.
 	l.extra.chunks = slices.Delete(l.extra.chunks, i, i+1)
-	l.passed += turn.Chunk.Commands
-	l.refundTokens(first, now, n)
-	l.dropUnusedExtra(now)
+	l.passed += l.turn.Chunk.Commands
+	l.refundTokens(n)
+	l.dropUnusedExtra(l.now)
 }
 
 // codeChunks codes the chunks, which version 1 did not have.

@@ -126,12 +126,12 @@ func TestFormsOfOld(t *testing.T) {
 func standing(kind gatehouse.Kind, s State) string {
 	now := epoch().Add(7 * time.Second)
 	answer := s.Expiry().String()
-	stats := s.Step(now, &Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
+	stats := stepTurn(s, now, &Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
 	stats.Generation = 0 // the first form does not tell it
 	answer += fmt.Sprintf(" %+v", stats)
 	if kind.Limiter() {
 		cmd := gatehouse.Command{Op: gatehouse.OpCancel, Holder: "k"}
-		cancel := s.Step(now, &Turn{Command: &cmd})
+		cancel := stepTurn(s, now, &Turn{Command: &cmd})
 		answer += fmt.Sprintf(" %+v", cancel)
 	}
 	return answer
@@ -301,7 +301,7 @@ func FuzzDecode(f *testing.F) {
 		now := time.Unix(0, at&(1<<62-1)) // up to 2116
 		for _, turn := range fuzzTurns(kind) {
 			now = now.Add(300 * time.Millisecond)
-			d := s.Step(now, &turn)
+			d := stepTurn(s, now, &turn)
 			s.Expiry()
 			s = decoded(t, kind, s)
 			if turn.Amount == 2 {

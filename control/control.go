@@ -14,9 +14,9 @@ import (
 // A State is one controller. It is not safe for concurrent use: its owner applies one
 // command at a time.
 type State interface {
-	// Step applies the command of a turn at one instant, in place, and returns the decision. The instants of
-	// successive calls must not go backwards.
-	Step(now time.Time, turn *Turn) gatehouse.Decision
+	// Step applies the command of a turn at one instant, in place, and writes the decision into the turn. The
+	// instants of successive calls must not go backwards.
+	Step(now time.Time, turn *Turn)
 
 	// Undo takes back what a turn was granted (turn.Granted), as far as that is not used up, or, when
 	// turn.Granted is nil, what it left behind while it waited.

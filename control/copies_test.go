@@ -22,14 +22,14 @@ func fullLogs(tb testing.TB, reservations int) (s State, now time.Time, other ga
 	}
 	for range maxExact {
 		now = now.Add(time.Microsecond)
-		if d := s.Step(now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
+		if d := stepTurn(s, now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
 			tb.Fatalf("filling the logs: %v", d)
 		}
 	}
 	cmd.Op = gatehouse.OpReserve
 	for i := range reservations {
 		cmd.Holder = fmt.Sprint(i)
-		if d := s.Step(now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
+		if d := stepTurn(s, now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
 			tb.Fatalf("reserving: %v", d)
 		}
 	}

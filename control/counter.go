@@ -17,7 +17,9 @@ type Counter struct {
 }
 
 // Step implements [State].
-func (c *Counter) Step(now time.Time, turn *Turn) gatehouse.Decision {
+func (c *Counter) Step(now time.Time, turn *Turn) { turn.Decision = c.applyCommand(now, turn) }
+
+func (c *Counter) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 	if c.created.IsZero() {
 		// A counter expires by its last change; a read does not keep it alive.
 		c.created, c.until = now, now

@@ -17,7 +17,9 @@ type Event struct {
 }
 
 // Step implements [State].
-func (e *Event) Step(now time.Time, turn *Turn) gatehouse.Decision {
+func (e *Event) Step(now time.Time, turn *Turn) { turn.Decision = e.applyCommand(now, turn) }
+
+func (e *Event) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 	e.noteFirstUse(now)
 	// An unsent event is worth nothing, so its expiry is its last use.
 	// A command that has waited since before the event expired still gets it, as it would have then.

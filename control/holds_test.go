@@ -235,7 +235,7 @@ func TestManyHolds(t *testing.T) {
 	if !bytes.Equal(Encode(nil, read), Encode(nil, semaphore.state)) {
 		t.Error("what was put together has another form")
 	}
-	d := read.Step(epoch().Add(time.Hour), &Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
+	d := stepTurn(read, epoch().Add(time.Hour), &Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
 	if d.Limit-d.Remaining != 0 {
 		t.Errorf("an hour later %d are held, want none", d.Limit-d.Remaining)
 	}

@@ -132,7 +132,7 @@ func (l *limiterCore) ownLimits() []gatehouse.Limit {
 }
 
 // setLimits puts a command's limits in force. The error's text is for the sender of the command.
-func (l *limiterCore) setLimits(first limitMeter, now int64, cmd *gatehouse.Command) error {
+func (l *limiterStep) setLimits(cmd *gatehouse.Command) error {
 	// Most commands repeat the limits in force.
 	if l.extra != nil && l.extra.matchesLimits(cmd) {
 		return nil
@@ -145,32 +145,32 @@ func (l *limiterCore) setLimits(first limitMeter, now int64, cmd *gatehouse.Comm
 		l.extra = new(limiterExtra)
 	}
 	// One limit of a scheduling meter replaces another in place: the reservations stay in it.
-	if l.extra.meters == nil && hasPlainLimit(cmd) && l.allScheduling(first) {
-		if first.setLimit(now, cmd, nil) { // which keeps what lies ahead
+	if l.extra.meters == nil && hasPlainLimit(cmd) && l.allScheduling() {
+		if l.first.setLimit(l.now, cmd, nil) { // which keeps what lies ahead
 			l.beginGeneration()
 		}
 		l.extra.noteLimits(cmd)
 		return nil
 	}
 	// Meters that keep what lies ahead by themselves need not be told of it again.
-	keep := l.allScheduling(first) && !slices.ContainsFunc(limitsOf(cmd), isCalendarLimit)
+	keep := l.allScheduling() && !slices.ContainsFunc(limitsOf(cmd), isCalendarLimit)
 	// Otherwise reservations are taken out before the change and taken again after it, as the new meters may
 	// count them in other windows.
 	if !keep {
-		l.withdrawReservations(first)
+		l.withdrawReservations()
 	}
 	switch {
 	case l.extra.meters != nil || !hasPlainLimit(cmd):
-		fresh := l.setMeters(first, now, cmd, location)
+		fresh := l.setMeters(cmd, location)
 		if keep {
-			l.extra.takeReservations(fresh, now)
+			l.extra.takeReservations(fresh, l.now)
 		}
-	case first.setLimit(now, cmd, nil):
+	case l.first.setLimit(l.now, cmd, nil):
 		l.beginGeneration()
 	}
 	l.extra.noteLimits(cmd)
 	if !keep {
-		l.retakeReservations(first, now)
+		l.retakeReservations()
 	}
 	return nil
 }
@@ -181,13 +181,11 @@ func isCalendarLimit(limit gatehouse.Limit) bool { return limit.Calendar != gate
 // setMeters puts the command's limits in force, each with a meter of its own: where the window is the
 // same, the one there was, and where one limit takes the place of one other, that one's if it can be. It
 // returns the meters in which nothing was taken yet.
-func (l *limiterCore) setMeters(
-	first limitMeter, now int64, cmd *gatehouse.Command, location *time.Location,
-) (fresh []limitMeter) {
-	old, limits := l.activeMeters(first), l.ownLimits()
+func (l *limiterStep) setMeters(cmd *gatehouse.Command, location *time.Location) (fresh []limitMeter) {
+	old, limits := l.activeMeters(), l.ownLimits()
 	// So far the one meter kept one limit, known by its interval alone.
 	if limits == nil {
-		limits = []gatehouse.Limit{{Interval: time.Duration(first.windowLength())}}
+		limits = []gatehouse.Limit{{Interval: time.Duration(l.first.windowLength())}}
 	}
 	to := limitsOf(cmd)
 	meters, since := make([]limitMeter, len(to)), make([]uint64, len(to))
@@ -198,7 +196,7 @@ func (l *limiterCore) setMeters(
 		// Where one limit replaces one other, what was taken is carried over even if the window differs, as
 		// far as both count in the same way.
 		if same < 0 && len(limits) == 1 && len(to) == 1 &&
-			isFixedWindow(old[0]) == (isFixedWindow(first) || isCalendarLimit(limit)) {
+			isFixedWindow(old[0]) == (isFixedWindow(l.first) || isCalendarLimit(limit)) {
 			same = 0
 		}
 		// A meter can be handed on once. A second limit with the same window gets a copy of it.
@@ -208,11 +206,11 @@ func (l *limiterCore) setMeters(
 		case same >= 0 && l.extra.meters != nil:
 			meters[i], since[i], heirs[same] = old[same], l.meterGeneration(same), true
 		case same >= 0:
-			meters[i], since[i], heirs[same] = borrowMeter(first), l.meterGeneration(same), true
+			meters[i], since[i], heirs[same] = borrowMeter(l.first), l.meterGeneration(same), true
 		case isCalendarLimit(limit):
 			meters[i], since[i], anew = new(fixedWindowMeter), next, true
 		default:
-			meters[i], since[i], anew = borrowMeter(first), next, true
+			meters[i], since[i], anew = borrowMeter(l.first), next, true
 			meters[i].clearTaken()
 		}
 		// It has counted nothing yet. Reservations that stayed in the other meters are taken in it by the
@@ -227,7 +225,7 @@ func (l *limiterCore) setMeters(
 			// In a list a limit's burst is its whole size.
 			one.Burst = max(0, limit.Size-1)
 		}
-		if meters[i].setLimit(now, &one, location) {
+		if meters[i].setLimit(l.now, &one, location) {
 			since[i], anew = next, true
 		}
 	}
@@ -236,22 +234,8 @@ func (l *limiterCore) setMeters(
 		l.extra.generation = next
 	}
 	l.extra.meters, l.extra.meterSince = meters, since
-	first.clearTaken() // what it has counted its heirs know
+	l.first.clearTaken() // what it has counted its heirs know
 	return fresh
-}
-
-// stillCounts reports whether a meter counts what was taken in a generation as it did then.
-func (l *limiterCore) stillCounts(i int, generation uint64) bool {
-	m := l.extra
-	return m == nil || generation >= m.validFrom && (i >= len(m.meterSince) || generation >= m.meterSince[i])
-}
-
-// meterGeneration is the generation of the meter that a new one takes over from.
-func (l *limiterCore) meterGeneration(i int) uint64 {
-	if l.extra.meterSince == nil {
-		return 0
-	}
-	return l.extra.meterSince[i]
 }
 
 // isFixedWindow reports whether a meter counts in fixed windows, as that of every limit of the calendar's
@@ -261,136 +245,28 @@ func isFixedWindow(m limitMeter) bool {
 	return ok
 }
 
-// activeMeters are those in which everything that has started is taken.
-func (l *limiterCore) activeMeters(first limitMeter) []limitMeter {
-	if l.extra != nil && l.extra.meters != nil {
-		return l.extra.meters
+// ensureLimitsNoted notes the limits in force if they are not noted yet, as they must be while anything
+// lies ahead.
+func (l *limiterStep) ensureLimitsNoted(cmd *gatehouse.Command) {
+	if l.extra == nil {
+		l.extra = new(limiterExtra)
 	}
-	return []limitMeter{first}
+	if l.extra.limits != nil || l.extra.meters != nil {
+		return
+	}
+	// The command relies on the limit in force, which only the meter knows so far.
+	if !cmd.HasLimit() {
+		inForce := new(gatehouse.Command)
+		l.first.fillLimit(inForce)
+		cmd = inForce
+	}
+	l.extra.noteLimits(cmd)
 }
 
-// projectedMeters are the meters in which all reservations are taken as well.
-func (l *limiterCore) projectedMeters(first limitMeter) []limitMeter {
-	if l.extra != nil && l.extra.projected != nil {
-		return l.extra.projected
-	}
-	return l.activeMeters(first)
-}
-
-// earliestStart is the instant before which nothing new may start: reservations go first.
-func (l *limiterCore) earliestStart(now int64) int64 {
-	if l.extra != nil && len(l.extra.reservations) > 0 {
-		return max(now, l.extra.reservations[len(l.extra.reservations)-1].at)
-	}
-	return now
-}
-
-// earliestFit is the earliest instant at which all limits let n through. What fits under a limit at one
-// instant fits at every later one too, so that the latest of them is the answer.
-func (l *limiterCore) earliestFit(first limitMeter, now, n int64) int64 {
-	// Nothing overtakes a reservation, so the search begins at the last of them.
-	from := l.earliestStart(now)
-	at := from
-	for _, m := range l.projectedMeters(first) {
-		at = max(at, m.earliestFit(from, n))
-	}
-	return at
-}
-
-// readMeter tells how a meter stands; nothing is left while a reservation lies ahead.
-func (l *limiterCore) readMeter(m limitMeter, now int64) meterReading {
-	r := m.readMeter(now)
-	// The meter itself may have room, but taking it would overtake the reservation.
-	if l.earliestStart(now) > now {
-		r.left = 0
-	}
-	return r
-}
-
-// fillDecision fills in how the limit stands that a decision is about in the first place.
-func (r *meterReading) fillDecision(d *gatehouse.Decision) {
-	d.Limit, d.Remaining, d.Interval = r.limit, r.left, time.Duration(r.interval)
-	d.ResetAfter = time.Duration(r.reset - d.At.UnixNano())
-}
-
-// decisionWindows are the entries of a decision for each of several limits; nil for one.
-func (l *limiterCore) decisionWindows() []gatehouse.Window {
-	if l.extra == nil || len(l.extra.meters) < 2 {
-		return nil
-	}
-	windows := make([]gatehouse.Window, len(l.extra.meters))
-	for i, m := range l.extra.meters {
-		windows[i].Limit = m.currentLimit()
-	}
-	return windows
-}
-
-// fillGranted fills in how the limits stand: in the first place the one with the least left.
-func (l *limiterCore) fillGranted(first limitMeter, d *gatehouse.Decision) {
-	at := d.At.UnixNano()
-	d.Outcome, d.Windows = gatehouse.Granted, l.decisionWindows()
-	if l.extra != nil {
-		d.Generation = l.extra.generation
-	}
-	for i, m := range l.projectedMeters(first) {
-		r := l.readMeter(m, at)
-		if d.Windows != nil {
-			d.Windows[i].Remaining, d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-at)
-		}
-		// With several limits the tightest one is shown, as the next request meets it first.
-		if i == 0 || r.left < d.Remaining {
-			r.fillDecision(d)
-		}
-	}
-}
-
-// fillRefused fills in when what the command wants might be taken, and which limits refuse it: in the first
-// place the one that does for longest. While a place lies ahead all of them do until then.
-func (l *limiterCore) fillRefused(first limitMeter, turn *Turn, d *gatehouse.Decision) {
-	at, n := d.At.UnixNano(), addSaturating(turn.Ahead, turn.Cost)
-	from := l.earliestStart(at)
-	d.Outcome, d.Windows = gatehouse.Refused, l.decisionWindows()
-	latest, soonest := int64(0), int64(noTime)
-	for i, m := range l.projectedMeters(first) {
-		r := l.readMeter(m, at)
-		// No wait helps a cost above the limit. A limit of 0 is different: it stops for now, and may be
-		// raised.
-		if r.limit > 0 && turn.Cost > r.limit {
-			*d = failedWith(d.At, gatehouse.Conflict, costTooHigh(turn.Command))
-			return
-		}
-		// It must find room for those in front as well, as they go first.
-		when := m.earliestFit(from, n)
-		// Before the next token comes back the answer cannot change.
-		soonest = min(soonest, m.earliestFit(from, r.left+1))
-		if d.Windows != nil {
-			d.Windows[i].Remaining, d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-at)
-			d.Windows[i].RetryAfter = waitUntil(at, when)
-		}
-		if when > latest {
-			latest = when
-			r.fillDecision(d)
-		}
-	}
-	if latest <= at { // it is only that those in front must go first, who want more than is left
-		latest = soonest
-	}
-	d.RetryAfter = waitUntil(at, latest)
-}
-
-// costTooHigh says why a cost is above the limit. One that takes something and names its limit was below it
-// when it came.
-func costTooHigh(cmd *gatehouse.Command) string {
-	if cmd.Op == gatehouse.OpPeek || cmd.Op == gatehouse.OpDelay || !cmd.HasLimit() {
-		return "lets fewer through at once than this request wants"
-	}
-	return "was resized below the cost of this request"
-}
-
-// waitUntil is the time until an instant.
-func waitUntil(now, when int64) time.Duration {
-	if when == noTime {
-		return gatehouse.Forever
-	}
-	return min(time.Duration(when-now), gatehouse.MaxDuration)
+// withDefaultLimit are the limit of a limiter that begins with a command that names none.
+func withDefaultLimit(cmd *gatehouse.Command) *gatehouse.Command {
+	c := *cmd
+	c.Size, c.Interval, c.Calendar, c.Limits = gatehouse.DefaultSize, gatehouse.DefaultInterval, 0, nil
+	c.Burst, c.Guard, c.Mode, c.Zone = 0, 0, gatehouse.ModeDefault, ""
+	return &c
 }

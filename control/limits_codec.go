@@ -52,8 +52,8 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 		}
 	}
 	// Whether there is a projection follows from the meters, so it is not stored.
-	l := limiterCore{extra: m}
-	if n > 0 && !l.allScheduling(first) {
+	l := limiterStep{limiterCore: &limiterCore{extra: m}, first: first}
+	if n > 0 && !l.allScheduling() {
 		m.codeMeters(c, first, limits, &m.projected)
 	}
 }

@@ -17,6 +17,12 @@ type subject struct {
 	state State
 }
 
+// stepTurn applies the command of a turn to a state, and returns the decision.
+func stepTurn(s State, now time.Time, turn *Turn) gatehouse.Decision {
+	s.Step(now, turn)
+	return turn.Decision
+}
+
 // step applies one command and returns its decision.
 func (s *subject) step(now time.Time, cmd gatehouse.Command) gatehouse.Decision {
 	return s.stepTurn(now, &Turn{Command: &cmd})

@@ -36,35 +36,34 @@ const maxReservations = 1000
 
 // reserveTokens makes a reservation at the earliest instant. Reservations are made in order: none is before
 // an earlier one, and while one lies ahead nothing is taken before it.
-func (l *limiterCore) reserveTokens(first limitMeter, turn *Turn, d *gatehouse.Decision) {
-	if !l.applyLimits(first, turn, d) {
+func (l *limiterStep) reserveTokens() {
+	if !l.applyLimits() {
 		return
 	}
-	at := d.At.UnixNano()
-	start := at
+	start := l.now
 	var number uint64
 	// The same holder asks again, perhaps because the first answer was lost. It gets the same reservation,
 	// and each answer has to be undone separately.
-	if i := l.findByHolder(turn.Holder); i >= 0 {
+	if i := l.findByHolder(l.turn.Holder); i >= 0 {
 		r := &l.extra.reservations[i]
 		r.answers = addAnswer(r.answers)
 		start, number = r.at, r.number
 	} else {
-		if !l.checkAvailable(first, turn, d) {
+		if !l.checkAvailable() {
 			// There is no room now, or others come first: take the earliest later instant.
-			start = l.reservationStart(first, at, turn.Cost)
+			start = l.reservationStart(l.turn.Cost)
 		}
-		if !l.mayReserve(start, turn, d) {
+		if !l.mayReserve(start, l.turn, l.d) {
 			return
 		}
-		l.countPassed(d.At, turn)
-		r := reservation{at: start, n: turn.Cost, holder: turn.Holder, answers: 1}
-		number = l.addReservation(first, at, r, turn)
+		l.countPassed(l.d.At, l.turn)
+		r := reservation{at: start, n: l.turn.Cost, holder: l.turn.Holder, answers: 1}
+		number = l.addReservation(r)
 	}
 	// checkAvailable has filled d as a refusal, of which nothing must be left.
-	*d = gatehouse.Decision{At: d.At, Reservation: number}
-	l.fillGranted(first, d)
-	d.Delay = time.Duration(ceilMillis(start - at)) // it may be the second answer about a place
+	*l.d = gatehouse.Decision{At: l.d.At, Reservation: number}
+	l.fillGranted()
+	l.d.Delay = time.Duration(ceilMillis(start - l.now)) // it may be the second answer about a place
 }
 
 // mayReserve reports whether a reservation may be made. d is the refusal of checkAvailable; a conflict is
@@ -93,14 +92,14 @@ func (l *limiterCore) mayReserve(start int64, turn *Turn, d *gatehouse.Decision)
 
 // reservationStart is the earliest instant that n may be promised, so that it is whole milliseconds away:
 // what is promised is what is told.
-func (l *limiterCore) reservationStart(first limitMeter, now, n int64) int64 {
-	at := l.earliestFit(first, now, n)
-	for _, m := range l.projectedMeters(first) {
+func (l *limiterStep) reservationStart(n int64) int64 {
+	at := l.earliestFit(n)
+	for _, m := range l.projectedMeters() {
 		if s, ok := m.(schedulingMeter); ok {
-			at = max(at, s.earliestReservation(now, n))
+			at = max(at, s.earliestReservation(l.now, n))
 		}
 	}
-	return addSaturating(now, ceilMillis(at-now))
+	return addSaturating(l.now, ceilMillis(at-l.now))
 }
 
 // ceilMillis rounds a wait up.
@@ -110,22 +109,20 @@ func ceilMillis(d int64) int64 {
 }
 
 // addReservation takes a reservation, and returns the number that it gets if it is kept in the list.
-func (l *limiterCore) addReservation(
-	first limitMeter, now int64, r reservation, turn *Turn,
-) (number uint64) {
-	scheduled := l.allScheduling(first)
-	if scheduled || r.at <= now {
-		for _, m := range l.activeMeters(first) {
-			m.takeTokens(now, r.at, r.n)
+func (l *limiterStep) addReservation(r reservation) (number uint64) {
+	scheduled := l.allScheduling()
+	if scheduled || r.at <= l.now {
+		for _, m := range l.activeMeters() {
+			m.takeTokens(l.now, r.at, r.n)
 		}
 	}
 	// It starts at once, or the schedule keeps its start and nothing can cancel it: no list entry is
 	// needed.
-	if r.at <= now || scheduled && r.holder == "" {
+	if r.at <= l.now || scheduled && r.holder == "" {
 		return 0
 	}
-	l.ensureLimitsNoted(first, turn.Command)
-	r.number = l.nextReservationNumber(now, turn)
+	l.ensureLimitsNoted(l.turn.Command)
+	r.number = l.nextReservationNumber()
 	// The list stays in order, since no reservation is before the last one.
 	l.extra.reservations = append(l.extra.reservations, r)
 	l.extra.holderBytes += r.holderWeight()
@@ -133,10 +130,10 @@ func (l *limiterCore) addReservation(
 	case scheduled:
 	case l.extra.projected == nil:
 		// It is the first that the meters cannot keep: the projection is built with it.
-		l.retakeReservations(first, now)
+		l.retakeReservations()
 	default:
 		for _, m := range l.extra.projected {
-			l.extra.takeReservation(m, now, &r)
+			l.extra.takeReservation(m, l.now, &r)
 		}
 	}
 	return r.number
@@ -144,16 +141,16 @@ func (l *limiterCore) addReservation(
 
 // nextReservationNumber is the number of a new reservation. It is made of the time as fencing tokens are,
 // so that it differs from those before a delete as well.
-func (l *limiterCore) nextReservationNumber(now int64, turn *Turn) uint64 {
+func (l *limiterStep) nextReservationNumber() uint64 {
 	// It is never below the time, even if MinFence is: dropUnusedExtra counts on that.
-	least := max(turn.MinFence, uint64(now)) // the present is after 1970
+	least := max(l.turn.MinFence, uint64(l.now)) // the present is after 1970
 	l.extra.lastNumber = max(l.extra.lastNumber+1, least)
 	return l.extra.lastNumber
 }
 
 // allScheduling reports whether the meters keep what lies ahead by themselves.
-func (l *limiterCore) allScheduling(first limitMeter) bool {
-	for _, m := range l.activeMeters(first) {
+func (l *limiterStep) allScheduling() bool {
+	for _, m := range l.activeMeters() {
 		if _, ok := m.(schedulingMeter); !ok {
 			return false
 		}
@@ -162,11 +159,11 @@ func (l *limiterCore) allScheduling(first limitMeter) bool {
 }
 
 // withdrawReservations takes the reservations out of the meters, before those change.
-func (l *limiterCore) withdrawReservations(first limitMeter) {
+func (l *limiterStep) withdrawReservations() {
 	m := l.extra
 	// Without a projection the reservations lie in the meters themselves.
 	if m.projected == nil && len(m.reservations) > 0 {
-		for _, meter := range l.activeMeters(first) {
+		for _, meter := range l.activeMeters() {
 			for _, r := range m.reservations {
 				meter.(schedulingMeter).removeStart(r.at, r.n)
 			}
@@ -177,19 +174,19 @@ func (l *limiterCore) withdrawReservations(first limitMeter) {
 
 // retakeReservations takes the places that lie ahead in the meters, or in copies of those that cannot keep
 // them.
-func (l *limiterCore) retakeReservations(first limitMeter, now int64) {
+func (l *limiterStep) retakeReservations() {
 	m := l.extra
 	if len(m.reservations) == 0 {
 		return
 	}
-	meters := l.activeMeters(first)
-	if !l.allScheduling(first) {
+	meters := l.activeMeters()
+	if !l.allScheduling() {
 		// These meters count windows and cannot hold a start that lies ahead. Copies are moved ahead
 		// instead, and the meters stay at the present.
 		m.projected = copyMeters(meters, limitMeter.clone)
 		meters = m.projected
 	}
-	m.takeReservations(meters, now)
+	m.takeReservations(meters, l.now)
 }
 
 // takeReservations takes the places that lie ahead in some meters.
@@ -202,18 +199,18 @@ func (m *limiterExtra) takeReservations(meters []limitMeter, now int64) {
 }
 
 // rebuildProjection makes the projected meters again, after the meters or the reservations have changed.
-func (l *limiterCore) rebuildProjection(first limitMeter, now int64) {
+func (l *limiterStep) rebuildProjection() {
 	if l.extra != nil && l.extra.projected != nil {
 		l.extra.projected = nil
-		l.retakeReservations(first, now)
+		l.retakeReservations()
 	}
 }
 
 // startDueReservations counts the reservations whose time has come as taken.
-func (l *limiterCore) startDueReservations(first limitMeter, now int64) {
+func (l *limiterStep) startDueReservations() {
 	m := l.extra
 	passed := 0
-	for passed < len(m.reservations) && m.reservations[passed].at <= now {
+	for passed < len(m.reservations) && m.reservations[passed].at <= l.now {
 		passed++
 	}
 	if passed == 0 {
@@ -221,14 +218,14 @@ func (l *limiterCore) startDueReservations(first limitMeter, now int64) {
 	}
 	// Scheduling meters hold these starts already; the others take each at its own instant.
 	if m.projected != nil {
-		for _, meter := range l.activeMeters(first) {
+		for _, meter := range l.activeMeters() {
 			for i := range m.reservations[:passed] {
 				m.takeReservation(meter, m.reservations[i].at, &m.reservations[i])
 			}
 		}
 	}
 	m.dropReservations(0, passed)
-	l.dropUnusedExtra(now)
+	l.dropUnusedExtra(l.now)
 }
 
 // dropReservations drops those from one place in the list to before another.
@@ -266,20 +263,20 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 }
 
 // cancelReservation gives back a reservation that lies ahead. Those behind it stay where they are.
-func (l *limiterCore) cancelReservation(first limitMeter, turn *Turn, d *gatehouse.Decision) {
-	i := l.findByHolder(turn.Holder)
+func (l *limiterStep) cancelReservation() {
+	i := l.findByHolder(l.turn.Holder)
 	if i < 0 {
-		*d = failedWith(d.At, gatehouse.Conflict, "has no reservation of this key that lies ahead")
+		l.failWith(gatehouse.Conflict, "has no reservation of this key that lies ahead")
 		return
 	}
 	// A cancel is the holder's own word: it counts for all answers, not just one.
 	l.extra.reservations[i].answers = 1
-	l.undoReservation(first, d.At.UnixNano(), i)
-	l.fillGranted(first, d)
+	l.undoReservation(i)
+	l.fillGranted()
 }
 
 // undoReservation takes back one answer that named a reservation, and with the last of them the reservation.
-func (l *limiterCore) undoReservation(first limitMeter, now int64, i int) {
+func (l *limiterStep) undoReservation(i int) {
 	r := &l.extra.reservations[i]
 	// The count has stopped there, so it is unknown how many answers are left.
 	if r.answers == maxAnswers {
@@ -291,15 +288,15 @@ func (l *limiterCore) undoReservation(first limitMeter, now int64, i int) {
 		return
 	}
 	if l.extra.projected == nil {
-		for _, m := range l.activeMeters(first) {
+		for _, m := range l.activeMeters() {
 			m.(schedulingMeter).removeStart(r.at, r.n)
 		}
 	}
 	l.extra.dropReservations(i, i+1)
 	// Copies of meters cannot forget one take, so the projection is built from the start.
-	l.rebuildProjection(first, now)
+	l.rebuildProjection()
 	l.passed--
-	l.dropUnusedExtra(now)
+	l.dropUnusedExtra(l.now)
 }
 
 // findByHolder is the index of a holder's reservation, -1 when it has none.
@@ -319,11 +316,11 @@ func (l *limiterCore) findByNumber(number uint64) int {
 }
 
 // reservedAhead is how many start after an instant.
-func (l *limiterCore) reservedAhead(first limitMeter, now int64) int64 {
+func (l *limiterStep) reservedAhead() int64 {
 	ahead := int64(0)
 	// A schedule knows all starts ahead, even those without a holder, which are not in the list.
-	if s, ok := l.activeMeters(first)[0].(schedulingMeter); ok && l.allScheduling(first) {
-		return s.reservedAfter(now) - l.totalDebt()
+	if s, ok := l.activeMeters()[0].(schedulingMeter); ok && l.allScheduling() {
+		return s.reservedAfter(l.now) - l.totalDebt()
 	}
 	if l.extra != nil {
 		for _, r := range l.extra.reservations {
@@ -331,38 +328,6 @@ func (l *limiterCore) reservedAhead(first limitMeter, now int64) int64 {
 		}
 	}
 	return ahead - l.totalDebt()
-}
-
-// copyForTrial returns a copy to try something on, for as long as the limiter itself is not changed; first
-// is not copied with it.
-func (l *limiterCore) copyForTrial() *limiterCore {
-	// All that a trial may write to is copied; large logs only when it does.
-	c := *l
-	if l.extra != nil {
-		m := *l.extra
-		m.reservations, m.chunks = slices.Clone(m.reservations), slices.Clone(m.chunks)
-		m.meterSince = slices.Clone(m.meterSince)
-		m.meters, m.projected = copyMeters(m.meters, borrowMeter), copyMeters(m.projected, borrowMeter)
-		c.extra = &m
-	}
-	return &c
-}
-
-func copyMeters(meters []limitMeter, one func(limitMeter) limitMeter) []limitMeter {
-	var copies []limitMeter
-	for _, m := range meters {
-		copies = append(copies, one(m))
-	}
-	return copies
-}
-
-// borrowMeter returns a copy of a meter to try something on. Large meters are copied when the copy is
-// written to: until then the meter itself must not be.
-func borrowMeter(m limitMeter) limitMeter {
-	if large, ok := m.(interface{ borrowRuns() limitMeter }); ok {
-		return large.borrowRuns()
-	}
-	return m.clone()
 }
 
 func (r *reservation) codeFields(c *stateCodec) {
@@ -389,3 +354,11 @@ func (r *reservation) codeFields(c *stateCodec) {
 
 // latest is the last instant of a reservation: windows of the calendar around it end before noTime.
 const latest = noTime - 100*int64(24*time.Hour)
+
+// earliestStart is the instant before which nothing new may start: reservations go first.
+func (l *limiterStep) earliestStart() int64 {
+	if l.extra != nil && len(l.extra.reservations) > 0 {
+		return max(l.now, l.extra.reservations[len(l.extra.reservations)-1].at)
+	}
+	return l.now
+}

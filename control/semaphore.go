@@ -47,7 +47,9 @@ type hold struct {
 }
 
 // Step implements [State].
-func (s *Semaphore) Step(now time.Time, turn *Turn) gatehouse.Decision {
+func (s *Semaphore) Step(now time.Time, turn *Turn) { turn.Decision = s.applyCommand(now, turn) }
+
+func (s *Semaphore) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 	s.noteFirstUse(now)
 	s.lastUsed = now.UnixNano()
 	// Holds that have ended go before the command is looked at, so that their slots are free for it.

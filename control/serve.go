@@ -103,7 +103,7 @@ func (v *queueServer) stepTurn(t *Turn, s State, ahead int64) {
 	}
 	// More is ahead for this look only: a store may serve the same turns again after a conflict.
 	t.Ahead += ahead
-	t.Decision = s.Step(v.now, t)
+	s.Step(v.now, t)
 	t.Ahead -= ahead
 }
 

@@ -11,45 +11,42 @@ import (
 // A place goes by its number alone. If that is not there, the place was cancelled, undone or reset, or its
 // time has come: then nothing is given back, as nobody can tell any more what of the meter was this place's.
 // What was taken at once goes by its instant, as long as the meters count what was taken in its generation.
-func (l *limiterCore) undoGrant(first limitMeter, now time.Time, turn *Turn) {
-	if turn.Chunk != nil {
-		l.returnChunk(first, now.UnixNano(), turn)
+func (l *limiterStep) undoGrant() {
+	if l.turn.Chunk != nil {
+		l.returnChunk()
 		return
 	}
-	granted := turn.Granted
+	granted := l.turn.Granted
 	if granted == nil || l.created == 0 {
 		return // nothing was taken, or not from this one
 	}
 	// What was taken counts from its start, which a delay puts after the decision.
-	at, start := now.UnixNano(), granted.At.Add(granted.Delay).UnixNano()
+	start := granted.At.Add(granted.Delay).UnixNano()
 	// As in applyCommand: a reservation that is due by now has become a take, and is not found below.
 	if l.extra != nil {
-		l.startDueReservations(first, at)
-	}
-	if l.extra != nil {
-		l.dropEndedChunks(first, at)
+		l.passTime()
 	}
 	if granted.Reservation != 0 {
 		if i := l.findByNumber(granted.Reservation); i >= 0 {
-			l.undoReservation(first, at, i)
+			l.undoReservation(i)
 		}
 		return
 	}
 	if granted.At.UnixNano() < l.created || l.extra != nil && granted.Generation < l.extra.validFrom {
 		return // by another of this name, or it was reset since
 	}
-	l.uncountPassed(turn)
+	l.uncountPassed(l.turn)
 	limits := l.ownLimits()
-	for i, m := range l.activeMeters(first) {
+	for i, m := range l.activeMeters() {
 		// A limit that came into force later never counted the grant, and one that began anew has forgotten
 		// it: neither gives anything back.
-		reset, ok := resetThen(limits, i, turn, m.readMeter(at).interval)
+		reset, ok := resetThen(limits, i, l.turn, m.readMeter(l.now).interval)
 		if ok && l.stillCounts(i, granted.Generation) {
-			m.undoTake(at, start, granted.At.Add(reset).UnixNano(), turn.Cost)
+			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), l.turn.Cost)
 		}
 	}
-	l.countChunks(first, at)
-	l.rebuildProjection(first, at)
+	l.countChunks()
+	l.rebuildProjection()
 }
 
 // resetThen is what the decision to take back said about the limit of this number, whose interval is

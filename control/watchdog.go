@@ -22,7 +22,9 @@ type Watchdog struct {
 }
 
 // Step implements [State].
-func (w *Watchdog) Step(now time.Time, turn *Turn) gatehouse.Decision {
+func (w *Watchdog) Step(now time.Time, turn *Turn) { turn.Decision = w.applyCommand(now, turn) }
+
+func (w *Watchdog) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 	w.noteFirstUse(now)
 	switch turn.Op {
 	case gatehouse.OpKick:

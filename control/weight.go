@@ -210,64 +210,64 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete:
 		return 0
 	}
-	first := P(&l.meter)
-	keeps := l.keepsLimits(first, turn.Command)
+	step := l.stepAt(now.UnixNano(), turn)
+	keeps := step.keepsLimits(turn.Command)
 	// The common case: one limit that stays as it is.
 	if keeps && l.extra == nil && turn.Op == gatehouse.OpAcquire {
-		return takeGrowth(first, now.UnixNano(), 0)
+		return takeGrowth(step.first, step.now, 0)
 	}
-	return l.extraGrowth(first, now.UnixNano(), turn, keeps)
+	return step.extraGrowth(keeps)
 }
 
 // extraGrowth is the growth of a limiter that has several limits or reservations, or may get them.
-func (l *limiterCore) extraGrowth(first limitMeter, now int64, turn *Turn, keeps bool) int {
+func (l *limiterStep) extraGrowth(keeps bool) int {
 	// This adds up the most that each part may grow: the lists, the meters, the projection.
 	more, ahead, places := extraWeight+limitWeight, false, 0
-	reserves := turn.Op != gatehouse.OpAcquire
+	at, reserves := l.now, l.turn.Op != gatehouse.OpAcquire
 	if reserves {
-		now = noTime // it may be any time
+		at = noTime // it may be any time
 	}
 	if l.extra != nil {
 		more, places = 0, len(l.extra.reservations)
 		ahead = l.extra.projected != nil
 	}
-	if turn.Op == gatehouse.OpCharge {
-		places += l.maxPieces(first, turn.Command, keeps)
+	if l.turn.Op == gatehouse.OpCharge {
+		places += l.maxPieces(l.turn.Command, keeps)
 	}
 	copies := 0 // what copies of the meters weigh in which reservations are taken
-	for _, m := range l.activeMeters(first) {
-		more += takeGrowth(m, now, places)
+	for _, m := range l.activeMeters() {
+		more += takeGrowth(m, at, places)
 		copies += m.memoryWeight() + meterWeight
 	}
 	if l.extra != nil {
 		for _, m := range l.extra.projected {
-			more += takeGrowth(m, now, places)
+			more += takeGrowth(m, at, places)
 		}
 	}
 	if !keeps {
 		// New meters are made for the limits, and the old ones exist until the change is done.
-		fresh := len(limitsOf(turn.Command)) * (limitWeight + meterWeight + newMeterWeight(first, places))
+		fresh := len(limitsOf(l.turn.Command)) * (limitWeight + meterWeight + newMeterWeight(l.first, places))
 		more += fresh
 		copies += fresh
 	}
-	if !l.allScheduling(first) && (reserves && !ahead || !keeps && places > 0) {
-		more += copies + len(l.activeMeters(first))*newMeterWeight(first, places)
+	if !l.allScheduling() && (reserves && !ahead || !keeps && places > 0) {
+		more += copies + len(l.activeMeters())*newMeterWeight(l.first, places)
 	}
 	if reserves {
-		more += len(turn.Holder) + textWeight + (places+1)*reservationWeight
+		more += len(l.turn.Holder) + textWeight + (places+1)*reservationWeight
 	}
 	return more
 }
 
 // keepsLimits reports whether the limits in force are those of a command.
-func (l *limiterCore) keepsLimits(first limitMeter, cmd *gatehouse.Command) bool {
+func (l *limiterStep) keepsLimits(cmd *gatehouse.Command) bool {
 	switch {
 	case !cmd.HasLimit() && l.created != 0:
 		return true
 	case l.extra != nil && (l.extra.meters != nil || l.extra.limits != nil):
 		return l.extra.matchesLimits(cmd)
 	}
-	return hasPlainLimit(cmd) && first.matchesLimit(cmd)
+	return hasPlainLimit(cmd) && l.first.matchesLimit(cmd)
 }
 
 // takeGrowth is by how much a meter may grow when something is taken at an instant, and so many reservations

@@ -180,7 +180,9 @@ func TestAsTheServer(t *testing.T) {
 			if cmd.Op == gatehouse.OpPeek {
 				ask = l.PeekAt
 			}
-			want, got := server.Step(now, &control.Turn{Command: &cmd}), ask(now, cmd.Cost)
+			turn := control.Turn{Command: &cmd}
+			server.Step(now, &turn)
+			want, got := turn.Decision, ask(now, cmd.Cost)
 			if got != (limiter.Decision{
 				Allowed: want.Outcome == gatehouse.Granted, Limit: want.Limit, Remaining: want.Remaining,
 				RetryAfter: want.RetryAfter, ResetAfter: want.ResetAfter,

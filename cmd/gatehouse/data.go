@@ -177,7 +177,8 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 	// A command for statistics has no effect on the state, and gives the same values as over the protocols.
 	// Durations become milliseconds here, as in all of the API.
 	stats := control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}}
-	for _, stat := range state.Step(now, &stats).Stats {
+	state.Step(now, &stats)
+	for _, stat := range stats.Decision.Stats {
 		if length, ok := stat.Value.(time.Duration); ok {
 			stat.Value = length.Milliseconds()
 		}
@@ -200,7 +201,9 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 		}
 	// The wait does not block here: Step decides at one instant, and a sent event grants it.
 	case *control.Event:
-		d.Message = s.Step(now, &control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpWait}}).Message
+		wait := control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpWait}}
+		s.Step(now, &wait)
+		d.Message = wait.Decision.Message
 	}
 	return d
 }

@@ -76,7 +76,9 @@ func (s *trial) apply(op gatehouse.Op, query string) (ok bool) {
 	if f.Read(s.key.Kind, &cmd) != nil || cmd.Check(s.key) != nil {
 		return false
 	}
-	fmt.Fprintf(&s.told, "%s %+v\n", op, s.state.Step(s.now, &control.Turn{Command: &cmd}))
+	turn := control.Turn{Command: &cmd}
+	s.state.Step(s.now, &turn)
+	fmt.Fprintf(&s.told, "%s %+v\n", op, turn.Decision)
 	return true
 }
 

@@ -126,7 +126,8 @@ func allowQueue(key gatehouse.Key, queue []control.Turn, answered []bool) {
 				// A new limiter knows of no first look, and of nobody ahead.
 				fresh := *turn
 				fresh.Ahead, fresh.Again = 0, false
-				turn.Decision = control.New(key.Kind).Step(now, &fresh)
+				control.New(key.Kind).Step(now, &fresh)
+				turn.Decision = fresh.Decision
 			}
 			answered[i] = turn.Decision.Outcome != gatehouse.Missing
 			markGrant(turn, allowedMessage)

@@ -48,9 +48,9 @@ type limiterLife struct {
 func (c *Chunks) Changed(now time.Time, record int64, state control.State) {
 	created, end := int64(0), int64(0)
 	if state != nil {
-		d := state.Step(time.Unix(0, record), &control.Turn{
-			Command: &gatehouse.Command{Op: gatehouse.OpStats},
-		})
+		turn := control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}}
+		state.Step(time.Unix(0, record), &turn)
+		d := turn.Decision
 		i := slices.IndexFunc(d.Stats, func(s gatehouse.Stat) bool { return s.Name == "created_at" })
 		created = d.Stats[i].Value.(time.Time).UnixNano()
 		end = d.At.Add(d.ResetAfter).UnixNano()

@@ -50,7 +50,9 @@ func (c *cluster) left(key gatehouse.Key, state control.State, heads int) {
 	if state == nil || key.Name[0] == '!' {
 		return
 	}
-	d := state.Step(c.store.Now(), &control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
+	turn := control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}}
+	state.Step(c.store.Now(), &turn)
+	d := turn.Decision
 	switch key.Kind {
 	case gatehouse.Lock, gatehouse.Semaphore:
 		live := c.store.Live(key)

@@ -181,8 +181,9 @@ func (h *history) changed(key gatehouse.Key, record []byte) {
 
 // sizeOf is the size that is in force.
 func sizeOf(s *control.Semaphore) (size int64) {
-	d := s.Step(time.Unix(0, 0), &control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}})
-	return d.Limit
+	turn := control.Turn{Command: &gatehouse.Command{Op: gatehouse.OpStats}}
+	s.Step(time.Unix(0, 0), &turn)
+	return turn.Decision.Limit
 }
 
 // tell is the history of a name, or of all of them for the zero key.
