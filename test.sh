@@ -102,7 +102,7 @@ build_server() {
 
 # With the race detector everything is compiled a second time. So it is here for those that need few other
 # packages and share much between goroutines; "make race" tests all packages with it.
-with_race=(./store/memory ./store/breaker ./store/storetest ./limiter ./slidingwindow ./internal/peer)
+with_race=(./gate ./store/memory ./store/breaker ./store/storetest ./internal/peer)
 
 test_with_race() {
 	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 10m "${with_race[@]}"

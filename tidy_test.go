@@ -54,8 +54,8 @@ const (
 
 var (
 	// clockFolders are where time.Now may be read: stores own the clock, commands hand it out, clients and
-	// candidates run in other people's programs and have their own.
-	clockFolders = []string{"store", "cmd", "client", "internal/election", "test"}
+	// candidates run in other people's programs and have their own. Slices of work are of processor time.
+	clockFolders = []string{"store", "cmd", "client", "internal/election", "internal/timeslice", "test"}
 	// pureFolders hold values only, and so must not import what pureForbids.
 	pureFolders = []string{"control", "capacity"}
 	pureForbids = []string{"sync", "context", "net", "os", "log"}

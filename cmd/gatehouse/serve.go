@@ -56,6 +56,7 @@ func newServe() *cobra.Command {
 
 // runServer runs the server until a signal, or ctx, ends it. All the parts are put together here.
 func runServer(ctx context.Context, p *servePlan) (err error) {
+	useProcessors()
 	s := p.settings
 	log := newLogger(s.logLevel, s.logFormat, os.Stderr)
 	grpclog.SetLoggerV2(newGRPCLog(log)) // before the first use of gRPC, which may be by the store

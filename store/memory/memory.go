@@ -18,6 +18,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/internal/minheap"
+	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/gatehousehq/gatehouse/internal/weight"
 )
 
@@ -277,7 +278,10 @@ func (s *Store) nextPage(kind gatehouse.Kind, after string) []string {
 	// first page in one pass, without a copy of all names.
 	var names []string
 	last := "" // names after this one come on a later page; "" when that is not known yet
+	var work timeslice.Work
 	for i := range s.shards {
+		// All names are looked at, which can take a tenth of a second. Commands must not wait for that.
+		work.Yield()
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for name, state := range sh.tables[kind].states {

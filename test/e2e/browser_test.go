@@ -1,16 +1,13 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/await"
 )
@@ -102,11 +99,11 @@ func TestPreflight(t *testing.T) {
 // reboundName is a name of another site that has this machine's address.
 const reboundName = "rebound.example"
 
-// chromiumFlags are what every browser here is started with: it reaches nothing but this machine.
+// chromiumFlags are what the browser here is started with: it reaches nothing but this machine.
 func chromiumFlags(t *testing.T) []string {
 	t.Helper()
 	return []string{
-		"--headless", "--no-sandbox", "--disable-gpu",
+		"--remote-debugging-pipe", "--headless", "--no-sandbox", "--disable-gpu",
 		"--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
 		"--disable-sync", "--disable-dev-shm-usage",
 		"--host-resolver-rules=MAP " + reboundName + " 127.0.0.1, MAP * ~NOTFOUND, " +
@@ -128,26 +125,6 @@ func profile(t *testing.T) string {
 	return folder
 }
 
-// chromium loads a page and returns what it is in the end, as HTML.
-func chromium(t *testing.T, url string) string {
-	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Fatalf("this test needs chromium: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	args := append(chromiumFlags(t), "--virtual-time-budget=8000", "--dump-dom", url)
-	cmd := exec.CommandContext(ctx, "chromium", args...)
-	cmd.WaitDelay = time.Second // its children may outlive it
-	var said strings.Builder
-	cmd.Stderr = &said
-	page, err := cmd.Output()
-	if len(page) == 0 {
-		t.Fatalf("chromium showed nothing of %s: %v\n%s", url, err, said.String())
-	}
-	return string(page)
-}
-
 // attack is a page that tries what a page can to make a browser ask another site.
 const attack = `<!doctype html><title>attack</title><body><pre id="out"></pre>
 <img src="%[1]s?id=img"><script src="%[1]s?id=script"></script><link rel="stylesheet" href="%[1]s?id=css">
@@ -167,8 +144,7 @@ document.getElementById("form").submit();
 
 // A page of another site gets nothing through: the counter it would count stays 0. The same page counts
 // where its origin is allowed, which shows that it tries.
-func TestPageOfAnotherSite(t *testing.T) {
-	t.Parallel()
+func testPageOfAnotherSite(t *testing.T, b *browser) {
 	for _, allowed := range []bool{false, true} {
 		target, name := "", fresh(t)
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -180,7 +156,7 @@ func TestPageOfAnotherSite(t *testing.T) {
 		s := start(t, "--cors", map[bool]string{true: origin}[allowed])
 		_, port, _ := net.SplitHostPort(s.address)
 		target = "http://localhost:" + port + "/v1/counter/" + name + "/count"
-		_, shown, _ := strings.Cut(chromium(t, origin), `<pre id="out">`)
+		_, shown, _ := strings.Cut(b.openTab(t).settle(origin), `<pre id="out">`)
 		shown, _, _ = strings.Cut(shown, "</pre>")
 		count := s.get(t, "/v1/counter/"+name+"/value").body
 		switch {

@@ -11,13 +11,12 @@ const hostile = `<script>document.title="taken over"</script>` +
 	`<img src=x onerror="document.title='taken over'">`
 
 // A real browser shows the pages, in which whatever somebody calls a resource stays a text.
-func TestCapacityPagesInABrowser(t *testing.T) {
-	t.Parallel()
+func testCapacityPages(t *testing.T, b *browser) {
 	s, at := startShares(t)
 	for _, name := range []string{"database", hostile} {
 		getLease(t, at, name, "5", "--client", name)
 	}
-	page := chromium(t, "http://"+s.address+"/capacity")
+	page := b.openTab(t).settle("http://" + s.address + "/capacity")
 	for _, want := range []string{
 		"this is the master", `<a href="/capacity/database">database</a>`, "FAIR_SHARE",
 		"proportional example",
@@ -29,7 +28,7 @@ func TestCapacityPagesInABrowser(t *testing.T) {
 	}
 	before, _, _ := strings.Cut(page, `">&lt;script&gt;`)
 	link := before[strings.LastIndex(before, `"`)+1:]
-	detail := chromium(t, "http://"+s.address+link)
+	detail := b.openTab(t).settle("http://" + s.address + link)
 	if !strings.Contains(detail, `<h1>&lt;script&gt;document.title=`) {
 		t.Errorf("%s in a browser does not have the resource's name as its head:\n%s", link, detail)
 	}

@@ -14,18 +14,27 @@ import (
 	"time"
 )
 
-// A devtools is a tab of a browser that is driven by its DevTools protocol, over a pair of pipes. It can do
-// what the browser's own tools can: set the size of the window and the colours a user prefers, and see what
-// the page complains of and asks for.
-type devtools struct {
-	t       *testing.T
-	out     *os.File
-	session string
+// A browser is driven by its DevTools protocol, over a pair of pipes. All tests that need one share it, as a
+// browser is many processes and takes a second to start.
+type browser struct {
+	out *os.File
 
 	mu      sync.Mutex
 	calls   int
 	answers map[int]chan devtoolsMessage
+	tabs    map[string]*tab // by session
+}
+
+// A tab can do what a browser's own tools can: set the size of the window and the colours a user prefers, and
+// see what the page complains of and asks for. It shares no storage with other tabs.
+type tab struct {
+	t       *testing.T
+	browser *browser
+	session string // "" for calls to the browser itself
 	loaded  chan struct{}
+	settled chan struct{} // the virtual time of settle is over
+
+	mu      sync.Mutex
 	trouble []string // what the page complained of
 	asked   []string // the addresses it asked for
 }
@@ -39,8 +48,28 @@ type devtoolsMessage struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// openTab starts a browser that ends with the test.
-func openTab(t *testing.T) *devtools {
+// TestInABrowser has all tests that need a browser.
+func TestInABrowser(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	for name, test := range map[string]func(*testing.T, *browser){
+		"CapacityPages":         testCapacityPages,
+		"Manual":                testManual,
+		"PageOfAnotherSite":     testPageOfAnotherSite,
+		"ReboundPage":           testReboundPage,
+		"TryIt":                 testTryIt,
+		"TryPageEveryOperation": testTryPageHasEveryOperation,
+		"TryPageOneOperation":   testTryPageOfOneOperation,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, b)
+		})
+	}
+}
+
+// startBrowser starts a browser that ends with the test.
+func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	in, ours, err := os.Pipe()
 	if err != nil {
@@ -50,28 +79,41 @@ func openTab(t *testing.T) *devtools {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 12*patience)
-	cmd := exec.CommandContext(ctx, "chromium", append(chromiumFlags(t), "--remote-debugging-pipe")...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, "chromium", chromiumFlags(t)...)
 	cmd.ExtraFiles = []*os.File{theirs, ours} // descriptors 3 and 4, as the flag wants them
 	cmd.WaitDelay = time.Second               // its children may outlive it
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("this test needs chromium: %v", err)
 	}
 	_, _ = theirs.Close(), ours.Close() // the browser has its own
-	d := &devtools{
-		t: t, out: out, answers: make(map[int]chan devtoolsMessage), loaded: make(chan struct{}, 16),
-	}
+	b := &browser{out: out, answers: make(map[int]chan devtoolsMessage), tabs: make(map[string]*tab)}
 	ended := make(chan struct{})
-	go func() { d.read(in); close(ended) }()
+	go func() { b.read(in); close(ended) }()
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait() // it was killed
 		<-ended
 	})
-	var tab struct{ TargetID, SessionID string }
-	d.call("Target.createTarget", map[string]any{"url": "about:blank"}, &tab)
-	d.call("Target.attachToTarget", map[string]any{"targetId": tab.TargetID, "flatten": true}, &tab)
-	d.session = tab.SessionID
+	return b
+}
+
+// openTab opens a tab that ends with the test.
+func (b *browser) openTab(t *testing.T) *tab {
+	t.Helper()
+	d := &tab{t: t, browser: b, loaded: make(chan struct{}, 16), settled: make(chan struct{}, 16)}
+	var made struct{ BrowserContextID, TargetID, SessionID string }
+	d.call("Target.createBrowserContext", nil, &made)
+	home := map[string]any{"browserContextId": made.BrowserContextID}
+	d.call("Target.createTarget",
+		map[string]any{"url": "about:blank", "browserContextId": made.BrowserContextID}, &made)
+	d.call("Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &made)
+	own := &tab{t: t, browser: b} // closes the tab from outside
+	t.Cleanup(func() { own.call("Target.disposeBrowserContext", home, nil) })
+	d.session = made.SessionID
+	b.mu.Lock()
+	b.tabs[d.session] = d
+	b.mu.Unlock()
 	for _, domain := range []string{"Page", "Runtime", "Network", "Log"} {
 		d.call(domain+".enable", nil, nil)
 	}
@@ -79,7 +121,7 @@ func openTab(t *testing.T) *devtools {
 }
 
 // read takes in what the browser says until it ends.
-func (d *devtools) read(in *os.File) {
+func (b *browser) read(in *os.File) {
 	defer func() { _ = in.Close() }()
 	from := bufio.NewReader(in)
 	for {
@@ -89,21 +131,34 @@ func (d *devtools) read(in *os.File) {
 		}
 		var m devtoolsMessage
 		if json.Unmarshal(text[:len(text)-1], &m) == nil {
-			d.note(m)
+			b.note(m)
 		}
 	}
 }
 
-func (d *devtools) note(m devtoolsMessage) {
+func (b *browser) note(m devtoolsMessage) {
+	b.mu.Lock()
+	waiting, from := b.answers[m.ID], b.tabs[m.Session]
+	if m.Method == "" {
+		delete(b.answers, m.ID)
+	}
+	b.mu.Unlock()
+	switch {
+	case m.Method == "" && waiting != nil:
+		waiting <- m
+	case from != nil:
+		from.note(m)
+	}
+}
+
+func (d *tab) note(m devtoolsMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch m.Method {
-	case "":
-		if waiting := d.answers[m.ID]; waiting != nil {
-			waiting <- m
-		}
 	case "Page.loadEventFired":
 		d.loaded <- struct{}{}
+	case "Emulation.virtualTimeBudgetExpired":
+		d.settled <- struct{}{}
 	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
 		d.trouble = append(d.trouble, string(m.Params))
 	case "Network.requestWillBeSent":
@@ -114,17 +169,18 @@ func (d *devtools) note(m devtoolsMessage) {
 }
 
 // call has the browser do something, and reads its answer into result unless that is nil.
-func (d *devtools) call(method string, params map[string]any, result any) {
+func (d *tab) call(method string, params map[string]any, result any) {
 	d.t.Helper()
 	if params == nil {
 		params = map[string]any{}
 	}
 	answer := make(chan devtoolsMessage, 1)
-	d.mu.Lock()
-	d.calls++
-	id := d.calls
-	d.answers[id] = answer
-	d.mu.Unlock()
+	b := d.browser
+	b.mu.Lock()
+	b.calls++
+	id := b.calls
+	b.answers[id] = answer
+	b.mu.Unlock()
 	message := map[string]any{"id": id, "method": method, "params": params}
 	if d.session != "" {
 		message["sessionId"] = d.session
@@ -133,7 +189,7 @@ func (d *devtools) call(method string, params map[string]any, result any) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if _, err := d.out.Write(append(text, 0)); err != nil {
+	if _, err := b.out.Write(append(text, 0)); err != nil {
 		d.t.Fatalf("%s: %v", method, err)
 	}
 	m := receive(d.t, answer, method)
@@ -161,7 +217,7 @@ func receive[T any](t *testing.T, from <-chan T, what string) (got T) {
 
 // visit shows a page in a window of a width, and returns when it is loaded. What was noted before is
 // forgotten.
-func (d *devtools) visit(url string, width int, dark bool) {
+func (d *tab) visit(url string, width int, dark bool) {
 	d.t.Helper()
 	d.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": width, "height": 850, "deviceScaleFactor": 1, "mobile": width < 500,
@@ -179,8 +235,27 @@ func (d *devtools) visit(url string, width int, dark bool) {
 	receive(d.t, d.loaded, url)
 }
 
+// settle shows a page until its time, of which eight seconds pass in no time while it waits for nothing, is
+// over. It returns what the page is then, as HTML.
+func (d *tab) settle(url string) (html string) {
+	d.t.Helper()
+	d.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+	receive(d.t, d.loaded, "about:blank")
+	d.call("Page.navigate", map[string]any{"url": url}, nil)
+	receive(d.t, d.loaded, url)
+	d.call("Emulation.setVirtualTimePolicy", map[string]any{
+		"policy": "pauseIfNetworkFetchesPending", "budget": 8000,
+	}, nil)
+	receive(d.t, d.settled, url)
+	text := d.eval("document.documentElement.outerHTML")
+	if err := json.Unmarshal([]byte(text), &html); err != nil {
+		d.t.Fatalf("%s shows %.200s: %v", url, text, err)
+	}
+	return html
+}
+
 // eval evaluates an expression in the page, and returns its value as JSON.
-func (d *devtools) eval(expression string) string {
+func (d *tab) eval(expression string) string {
 	d.t.Helper()
 	var answer struct {
 		Result           struct{ Value json.RawMessage }
@@ -197,7 +272,7 @@ func (d *devtools) eval(expression string) string {
 
 // wantQuiet fails the test if the page complained, or asked for anything elsewhere. The browser tells of what
 // breaks a content security policy as it does of errors.
-func (d *devtools) wantQuiet(page, origin string) {
+func (d *tab) wantQuiet(page, origin string) {
 	d.t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -216,7 +291,7 @@ func (d *devtools) wantQuiet(page, origin string) {
 }
 
 // wantEval fails the test if an expression has another value.
-func (d *devtools) wantEval(page, expression string, want any) {
+func (d *tab) wantEval(page, expression string, want any) {
 	d.t.Helper()
 	if got := d.eval(expression); got != fmt.Sprint(want) {
 		d.t.Errorf("%s: %s = %s, want %v", page, expression, got, want)

@@ -166,8 +166,7 @@ const ask = (method, path, body) => fetch(path, {method, body}).then(r => r.stat
 
 // A page whose name is given the server's address (DNS rebinding) reads and changes nothing. By a name that
 // the server knows the same page does; that there is no capacity is then the answer.
-func TestReboundPage(t *testing.T) {
-	t.Parallel()
+func testReboundPage(t *testing.T, b *browser) {
 	for flags, want := range map[string]string{
 		"":                               "told 421 421 421 421 421;",
 		"--hosts " + reboundName:         "told 200 204 200 200 503;",
@@ -186,7 +185,7 @@ func TestReboundPage(t *testing.T) {
 		}))
 		t.Cleanup(site.Close)
 		_, port, _ := net.SplitHostPort(site.Listener.Addr().String())
-		page := chromium(t, "http://"+reboundName+":"+port+"/page")
+		page := b.openTab(t).settle("http://" + reboundName + ":" + port + "/page")
 		if !strings.Contains(page, want) {
 			t.Errorf("the page of a rebound name, with %q, shows %.400q, want %s", flags, page, want)
 		}

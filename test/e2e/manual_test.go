@@ -38,9 +38,8 @@ const brightness = `getComputedStyle(document.body).backgroundColor.match(/\d+/g
 
 // The documentation works without a network, wide and light, narrow and dark. No page complains, breaks its
 // content security policy or asks another host, and none is wider than its window.
-func TestManualInABrowser(t *testing.T) {
-	t.Parallel()
-	tab, origin := openTab(t), "http://"+shared().address
+func testManual(t *testing.T, b *browser) {
+	tab, origin := b.openTab(t), "http://"+shared().address
 	for _, page := range manualPages {
 		for _, dark := range []bool{false, true} {
 			width := map[bool]int{false: 1280, true: 390}[dark]
@@ -55,9 +54,8 @@ func TestManualInABrowser(t *testing.T) {
 }
 
 // The page of forms has every operation, under /v1 alone and folded.
-func TestTryPageHasEveryOperation(t *testing.T) {
-	t.Parallel()
-	tab, origin := openTab(t), "http://"+shared().address
+func testTryPageHasEveryOperation(t *testing.T, b *browser) {
+	tab, origin := b.openTab(t), "http://"+shared().address
 	tab.visit(origin+"/docs/api/", 1280, false)
 	tab.wantEval("/docs/api/", "document.querySelectorAll('article details[open]').length", 0)
 	var got []string
@@ -90,16 +88,15 @@ func TestTryPageHasEveryOperation(t *testing.T) {
 
 // A link can lead to one operation, also one of earlier versions: it is open then, and has the parameters
 // that it takes, all of them empty.
-func TestTryPageOfOneOperation(t *testing.T) {
-	t.Parallel()
-	tab, origin := openTab(t), "http://"+shared().address
+func testTryPageOfOneOperation(t *testing.T, b *browser) {
+	tab, origin := b.openTab(t), "http://"+shared().address
 	tab.visit(origin+"/docs/api/#/gcra/reserveGcra", 1280, false)
 	tab.wantEval("the link", "[...document.querySelectorAll('article details[open]')].map(d => d.id).join()",
 		`"gcra,reserveGcra"`)
 	fields := "[...document.querySelectorAll('#reserveGcra [data-in]')].map(f => f.name + f.value).join(' ')"
 	tab.wantEval("the link", fields, `"name size interval burst limits zone cost key refusal details"`)
 
-	page := chromium(t, origin+"/docs/#/gcra/reserveGcra")
+	page := tab.settle(origin + "/docs/#/gcra/reserveGcra")
 	if !strings.Contains(page, `<details class="operation" id="reserveGcra" open=""`) {
 		t.Errorf("the earlier link shows %.2000s", page)
 	}
@@ -120,9 +117,8 @@ const sent = `new Promise(done => {
 })`
 
 // What is filled in is sent, and nothing else; what waits can be stopped.
-func TestTryIt(t *testing.T) {
-	t.Parallel()
-	s, tab, name := shared(), openTab(t), fresh(t)
+func testTryIt(t *testing.T, b *browser) {
+	s, tab, name := shared(), b.openTab(t), fresh(t)
 	tab.visit("http://"+s.address+"/docs/api/", 390, false)
 	for _, try := range []struct{ operation, fields, want string }{
 		{"acquireTokenbucket", `{name: "NAME", size: 5}`, "204 No Content"},

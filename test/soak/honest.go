@@ -52,6 +52,13 @@ func newHonestClients(s *attackedServer) *honestClients {
 	}
 }
 
+// beginAttack has latencies counted as those under attack from now on.
+func (h *honestClients) beginAttack() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.attacked = true
+}
+
 // getPath makes a request. The status is 0 when there is no answer.
 func (h *honestClients) getPath(ctx context.Context, path string) (status int, body string) {
 	url := "http://" + h.server.http + "/v1/" + path

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -61,7 +62,10 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	// A thousand resources make three thousand series, each of which the registry checks as it comes.
+	var work timeslice.Work
 	show := func(desc *prometheus.Desc, value float64, labels ...string) {
+		work.Yield()
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	each := func(resource string, sum *capacity.ResourceStatus) {

@@ -1,10 +1,10 @@
 package http
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 )
@@ -24,9 +24,17 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 
 // A pageWriter is an [http.ResponseWriter] that keeps what is written.
 type pageWriter struct {
-	bytes.Buffer
+	body   []byte
 	header http.Header
 	status int
+	work   timeslice.Work
+}
+
+// Write implements [http.ResponseWriter]. It is called for each few KiB.
+func (w *pageWriter) Write(part []byte) (int, error) {
+	w.work.Yield()
+	w.body = append(w.body, part...)
+	return len(part), nil
 }
 
 // Header implements [http.ResponseWriter].
@@ -50,7 +58,7 @@ func (s *Server) answerMetrics(ctx *fasthttp.RequestCtx, handler http.Handler) {
 			ctx.Response.Header.Set(name, out.header.Get(name))
 		}
 		ctx.SetStatusCode(out.status)
-		ctx.Response.SetBodyRaw(out.Bytes())
+		ctx.Response.SetBodyRaw(out.body)
 	})
 }
 

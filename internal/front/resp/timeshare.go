@@ -22,8 +22,9 @@ const (
 	lastShare = 100 * time.Millisecond
 )
 
-// wakePause is enough for an event loop to have finished what it was woken for.
-const wakePause = 100 * time.Microsecond
+// wakePause is as long as a share, so that what is left over has half of a loop's time at most, however many
+// connections have something left.
+const wakePause = shareTime
 
 // The clock is read once for so much weight. A command for a rate is the cheapest there is, and 30 ns is a
 // tenth of it; any other decision can take 10,000 times as long.
