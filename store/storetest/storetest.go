@@ -15,6 +15,7 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
 // A Setup says what a store is like, as far as the tests must know.
@@ -119,11 +120,10 @@ func (t *contractTest) appliesTo(s *Setup) bool {
 type testBench struct {
 	T
 	*Setup
-	place Place
-	nodes []*benchServer
-	dead  []*benchServer // that were killed
-
-	history History // to be explained at the end
+	place   Place
+	nodes   []*benchServer
+	dead    []*benchServer // that were killed
+	history oracle.History // to be explained at the end
 }
 
 // A benchServer is a server with its gate.

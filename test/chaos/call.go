@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
 // A callOutcome is the result of a call, as far as its client knows it.
@@ -50,19 +53,37 @@ func (c *recordedCall) isDecided() bool {
 	return c.outcome == granted || c.outcome == refused || c.outcome == conflict
 }
 
+// mayHaveEffect reports whether the call reached a server, as far as is known, and was answered with sense.
+func (c *recordedCall) mayHaveEffect() bool { return c.isDecided() || c.isUncertain() }
+
+// toOracle is the call as the oracle knows calls.
+func (c *recordedCall) toOracle() *oracle.Call {
+	_, name, _ := strings.Cut(c.key, "/")
+	kind, _ := gatehouse.ParseKind(c.keyKind())
+	op, _ := gatehouse.ParseOp(c.op)
+	return &oracle.Call{
+		Client: fmt.Sprintf("client %d", c.client), Key: gatehouse.Key{Kind: kind, Name: name},
+		Command: gatehouse.Command{
+			Op: op, Holder: c.holder, Message: c.message, Cost: c.cost, Size: c.size, Amount: c.amount,
+			Fence: c.meantFence, Expires: c.expires, MaxWait: c.maxWait,
+		},
+		Begin: c.start, End: c.end, Answered: c.isDecided(),
+		Decision: gatehouse.Decision{
+			Outcome: outcomes[c.outcome], Fence: c.fence, Value: c.value, Message: c.text,
+		},
+	}
+}
+
+// outcomes are those of decisions.
+var outcomes = map[callOutcome]gatehouse.Outcome{
+	granted: gatehouse.Granted, refused: gatehouse.Refused, conflict: gatehouse.Conflict,
+}
+
 // isUncertain reports whether the call may have taken effect without its client knowing.
 func (c *recordedCall) isUncertain() bool { return c.outcome == unavailable || c.outcome == cut }
 
-// forever is the expiry of a hold that has none.
+// forever is when a process is back that is not back yet.
 const forever = time.Duration(1) << 60
-
-// holdLength is how long what is acquired or renewed is held.
-func (c *recordedCall) holdLength() time.Duration {
-	if c.expires == 0 {
-		return forever
-	}
-	return c.expires
-}
 
 // parameterList are those of the request, as names and values in turn.
 func (c *recordedCall) parameterList() []string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/servertest"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 	"go.uber.org/goleak"
 )
 
@@ -59,80 +60,8 @@ func TestNothingIsLostThatWasPromised(t *testing.T) {
 	}
 }
 
-// breaches are short histories in which a promise is broken, or none is.
-var breaches = []struct {
-	fact, promise string
-	calls         []recordedCall
-}{
-	{"a lock is held by two", roomIsKept, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Minute, start: 0, end: 1},
-		{op: "acquire", holder: "b", outcome: granted, fence: 2, expires: time.Minute, start: 2, end: 3},
-	}},
-	{"the second comes after the release", "", []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
-		{op: "release", holder: "a", outcome: cut, start: 2, end: 3},
-		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 4, end: 5},
-	}},
-	{"the second comes after the end", "", []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Second, start: 0, end: 1},
-		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 1e9, end: 2e9},
-	}},
-	{"a renewal puts off the end", roomIsKept, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Second, start: 0, end: 1},
-		{op: "renew", holder: "a", outcome: granted, fence: 1, expires: time.Second, start: 9e8, end: 91e7},
-		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 11e8, end: 12e8},
-	}},
-	{"a hold is gone before its end", holdsStay, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
-		{op: "renew", holder: "a", outcome: conflict, start: 2, end: 3},
-	}},
-	{"a hold is gone that was granted at the second try", holdsStay, []recordedCall{
-		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
-		{op: "release", holder: "a", outcome: conflict, start: 4, end: 5},
-	}},
-	{"a hold that a renewal found is gone", holdsStay, []recordedCall{
-		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
-		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
-		{op: "renew", holder: "a", outcome: conflict, start: 4, end: 5},
-	}},
-	{"a hold that a renewal found is of another, too", roomIsKept, []recordedCall{
-		{op: "acquire", holder: "a", outcome: cut, start: 0, end: 1},
-		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 2, end: 3},
-		{op: "acquire", holder: "b", outcome: granted, fence: 2, start: 4, end: 5},
-	}},
-	{"a release that means another hold does it", holdsStay, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
-		{op: "release", holder: "a", meantFence: 1, outcome: granted, start: 2, end: 3},
-	}},
-	{"a release that means another hold does nothing", "", []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
-		{op: "release", holder: "a", meantFence: 1, outcome: conflict, start: 2, end: 3},
-		{op: "renew", holder: "a", meantFence: 2, outcome: granted, fence: 2, start: 4, end: 5},
-	}},
-	{"what was released is held again", releasesStay, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
-		{op: "release", holder: "a", outcome: granted, start: 2, end: 3},
-		{op: "renew", holder: "a", outcome: granted, fence: 1, start: 4, end: 5},
-	}},
-	{"a token falls", fencesRise, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
-		{op: "release", holder: "a", outcome: granted, start: 2, end: 3},
-		{op: "acquire", holder: "b", outcome: granted, fence: 1, start: 4, end: 5},
-	}},
-	{"tokens of grants at the same time are in any order", "", []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 4},
-		{op: "release", holder: "a", outcome: granted, start: 4, end: 5},
-		{op: "acquire", holder: "b", outcome: granted, fence: 1, expires: 1, start: 1, end: 5},
-	}},
-	{"a renewal has another token", fencesRise, []recordedCall{
-		{op: "acquire", holder: "a", outcome: granted, fence: 1, start: 0, end: 1},
-		{op: "renew", holder: "a", outcome: granted, fence: 2, start: 2, end: 3},
-	}},
-}
-
 // judgedWrong is the promises of which the judge does not find what is so: this one is broken, and no other.
-func judgedWrong(calls []recordedCall, broken string) (wrong []string) {
+func judgedWrong(calls []recordedCall, broken oracle.Promise) (wrong []oracle.Promise) {
 	r := &chaosRun{variant: &variants[3], config: chaosConfig{slack: time.Second}}
 	for i := range calls {
 		c := &calls[i]
@@ -150,24 +79,22 @@ func judgedWrong(calls []recordedCall, broken string) (wrong []string) {
 	return wrong
 }
 
-func TestTheJudgeFindsWhatIsBroken(t *testing.T) {
-	t.Parallel()
-	for _, b := range breaches {
-		for i := range b.calls {
-			b.calls[i].key = "lock/l"
-		}
-		for _, p := range judgedWrong(b.calls, b.promise) {
-			t.Errorf("%s: what is judged of %q is wrong", b.fact, p)
-		}
-	}
-}
-
-// others are the same for what is not held.
-var others = []struct {
-	fact, promise string
-	calls         []recordedCall
+// breaches are short histories in which a promise is broken, or none is. What the oracle finds in longer ones
+// is tested with it.
+var breaches = []struct {
+	fact    string
+	promise oracle.Promise
+	calls   []recordedCall
 }{
-	{"a count is lost", countsStay, []recordedCall{
+	{"a lock is held by two", oracle.RoomIsKept, []recordedCall{
+		{key: "lock/l", op: "acquire", holder: "a", outcome: granted, fence: 1, expires: time.Minute, end: 1},
+		{key: "lock/l", op: "acquire", holder: "b", outcome: granted, fence: 2, start: 2, end: 3},
+	}},
+	{"a release that means another hold does it", oracle.HoldsStay, []recordedCall{
+		{key: "lock/l", op: "acquire", holder: "a", outcome: granted, fence: 2, start: 0, end: 1},
+		{key: "lock/l", op: "release", holder: "a", meantFence: 1, outcome: granted, start: 2, end: 3},
+	}},
+	{"a count is lost", oracle.CountsStay, []recordedCall{
 		{key: "counter/c", op: "count", amount: 2, outcome: granted, value: 2, start: 0, end: 1},
 		{key: "counter/c", op: "value", outcome: granted, value: 1, final: true, start: 2, end: 3},
 	}},
@@ -177,15 +104,15 @@ var others = []struct {
 		{key: "counter/c", op: "count", amount: 2, outcome: unavailable, start: 4, end: 5},
 		{key: "counter/c", op: "value", outcome: granted, value: 2, final: true, start: 6, end: 7},
 	}},
-	{"a count is there twice", countsStay, []recordedCall{
+	{"a count is there twice", oracle.CountsStay, []recordedCall{
 		{key: "counter/c", op: "count", amount: 2, outcome: granted, value: 2, start: 0, end: 1},
 		{key: "counter/c", op: "value", outcome: granted, value: 4, final: true, start: 2, end: 3},
 	}},
-	{"an event is forgotten", eventsStay, []recordedCall{
+	{"an event is forgotten", oracle.EventsStay, []recordedCall{
 		{key: "event/e", op: "send", message: "m", outcome: granted, start: 0, end: 1},
 		{key: "event/e", op: "wait", outcome: refused, start: 2, end: 3},
 	}},
-	{"a bucket gives too much", ratesAreKept, []recordedCall{
+	{"a bucket gives too much", oracle.RatesAreKept, []recordedCall{
 		{key: "gcra/t", op: "acquire", size: 1, interval: 9, cost: 2, outcome: granted, start: 0, end: 1},
 		{key: "gcra/t", op: "acquire", size: 1, interval: 9, cost: 1, outcome: granted, start: 2, end: 3},
 	}},
@@ -197,9 +124,9 @@ var others = []struct {
 	}},
 }
 
-func TestTheJudgeFindsWhatIsForgotten(t *testing.T) {
+func TestTheJudgeFindsWhatIsBroken(t *testing.T) {
 	t.Parallel()
-	for _, b := range others {
+	for _, b := range breaches {
 		for _, p := range judgedWrong(b.calls, b.promise) {
 			t.Errorf("%s: what is judged of %q is wrong", b.fact, p)
 		}

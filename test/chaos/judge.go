@@ -8,24 +8,20 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
-// The promises, in the order in which they are reported.
+// The promises that are judged here and not by the oracle.
 const (
-	holdsStay    = "what is held stays held until its end"
-	releasesStay = "what was released stays released"
-	fencesRise   = "fencing tokens rise"
-	roomIsKept   = "a lock has one holder, a semaphore as many as its size"
-	countsStay   = "counters count once what was acknowledged"
-	eventsStay   = "events once sent stay sent"
-	ratesAreKept = "token buckets give no more than they may"
-	inTime       = "each request is answered in time, or fails clearly"
-	serversStay  = "servers end only when killed, and come back"
+	inTime      oracle.Promise = "each request is answered in time, or fails clearly"
+	serversStay oracle.Promise = "servers end only when killed, and come back"
 )
 
-var guarantees = []string{
-	holdsStay, releasesStay, fencesRise, roomIsKept, countsStay, eventsStay, ratesAreKept, inTime,
-	serversStay,
+// guarantees are all promises, in the order in which they are reported.
+var guarantees = []oracle.Promise{
+	oracle.HoldsStay, oracle.ReleasesStay, oracle.FencesRise, oracle.RoomIsKept, oracle.CountsStay,
+	oracle.EventsStay, oracle.RatesAreKept, inTime, serversStay,
 }
 
 // margin is how much earlier than by the clock of its client a hold may end. Lengths are whole milliseconds.
@@ -58,13 +54,13 @@ type historyJudge struct {
 	run         *chaosRun
 	callsByName map[string][]*recordedCall // in the order in which they were asked
 	losses      []time.Duration            // when a store lost everything
-	counts      map[string]*checkCount
+	counts      map[oracle.Promise]*checkCount
 }
 
 // judgeRun is what a run is worth.
 func judgeRun(r *chaosRun) *historyJudge {
 	j := &historyJudge{run: r, callsByName: make(map[string][]*recordedCall),
-		counts: make(map[string]*checkCount)}
+		counts: make(map[oracle.Promise]*checkCount)}
 	for _, p := range guarantees {
 		j.counts[p] = &checkCount{}
 	}
@@ -80,16 +76,7 @@ func judgeRun(r *chaosRun) *historyJudge {
 		j.callsByName[c.key] = append(j.callsByName[c.key], c)
 	}
 	for key, calls := range j.callsByName {
-		switch calls[0].keyKind() {
-		case "lock", "semaphore":
-			j.checkHolds(key, calls)
-		case "counter":
-			j.checkCounter(key, calls)
-		case "event":
-			j.checkEvent(key, calls)
-		default:
-			j.checkBucket(key, calls)
-		}
+		j.checkName(key, calls)
 	}
 	j.checkTimes()
 	// A failure has no name, and so no history.
@@ -101,6 +88,54 @@ func judgeRun(r *chaosRun) *historyJudge {
 	return j
 }
 
+// checkName has the oracle judge the calls on one name. What a store that lost everything had forgotten, and
+// what nobody told in the last look, is known here alone.
+func (j *historyJudge) checkName(key string, calls []*recordedCall) {
+	judge := &oracle.Judge{
+		Losses: j.losses, Margin: margin, Tested: make(map[oracle.Promise]int),
+		Report: func(p oracle.Promise, at time.Duration, text string) {
+			j.recordBreach(p, historyPoint{key, at}, "%s", text)
+		},
+	}
+	var told []*oracle.Call
+	for _, c := range calls {
+		if c.mayHaveEffect() {
+			told = append(told, c.toOracle())
+		}
+	}
+	judge.Calls(told)
+	switch calls[0].keyKind() {
+	case "lock", "semaphore", "event":
+	case "counter":
+		answered := func(c *recordedCall) bool { return c.final && c.outcome == granted }
+		if !slices.ContainsFunc(calls, answered) {
+			j.recordBreach(oracle.CountsStay, historyPoint{key, calls[len(calls)-1].end},
+				"it tells no value in the last look")
+		}
+	default:
+		j.checkBucket(judge, calls)
+	}
+	for p, n := range judge.Tested {
+		j.counts[p].checked += n
+	}
+}
+
+// checkBucket has the oracle judge what a token bucket gave.
+func (j *historyJudge) checkBucket(judge *oracle.Judge, calls []*recordedCall) {
+	var given []oracle.Span
+	for _, c := range calls {
+		if c.outcome == granted {
+			given = append(given, oracle.Span{From: c.start, To: c.end, N: c.cost})
+		}
+	}
+	size, interval := calls[0].size, calls[0].interval
+	judge.Spans(given, oracle.Bound{
+		// An interval that has begun counts whole, and one more for the tokens that were there before.
+		Most:  func(length time.Duration) int64 { return size * (int64((length+interval-1)/interval) + 1) },
+		Slack: func(from, to time.Duration) int64 { return j.lossAllowance(given, size, from, to) },
+	})
+}
+
 // countBreaches is how many breaches there are in all.
 func (j *historyJudge) countBreaches() (n int) {
 	for _, t := range j.counts {
@@ -110,7 +145,7 @@ func (j *historyJudge) countBreaches() (n int) {
 }
 
 // recordBreach notes a breach.
-func (j *historyJudge) recordBreach(promise string, at historyPoint, format string, args ...any) {
+func (j *historyJudge) recordBreach(promise oracle.Promise, at historyPoint, format string, args ...any) {
 	t := j.counts[promise]
 	t.broken++
 	text := fmt.Sprintf(format, args...)
@@ -157,106 +192,30 @@ func (f *injectedFault) String() string {
 	return fmt.Sprintf("%9.3f to %9.3f  %s %s", f.at.Seconds(), back.Seconds(), f.victim, what)
 }
 
-// lostBetween reports whether a store lost everything in that time.
-func (j *historyJudge) lostBetween(from, to time.Duration) bool {
-	return slices.ContainsFunc(j.losses, func(at time.Duration) bool { return at >= from && at <= to })
-}
-
-// firstLoss is when a store lost everything next.
-func (j *historyJudge) firstLoss(from time.Duration) time.Duration {
-	for _, at := range j.losses {
-		if at >= from {
-			return at
-		}
-	}
-	return forever
-}
-
-// checkCounter holds the calls on a counter against what it came to.
-func (j *historyJudge) checkCounter(key string, calls []*recordedCall) {
-	var sure, perhaps int64
-	var last *recordedCall
-	for _, c := range calls {
-		switch {
-		case c.final && c.outcome == granted:
-			last = c
-		case c.op == "count" && c.outcome == granted:
-			sure += c.amount
-		case c.op == "count" && c.isUncertain():
-			perhaps += c.amount
-		}
-	}
-	if last == nil {
-		j.recordBreach(countsStay, historyPoint{key, calls[len(calls)-1].end},
-			"it tells no value in the last look")
-		return
-	}
-	j.counts[countsStay].checked++
-	// Counts without an answer may or may not be in it. A store that loses everything may have lost all.
-	low := sure
-	if j.run.variant.loses {
-		low = 0
-	}
-	if last.value < low || last.value > sure+perhaps {
-		j.recordBreach(countsStay, historyPoint{key, last.start},
-			"its value is %d at last, want %d, and at most %d more of which nobody knows",
-			last.value, sure, perhaps)
-	}
-	j.checkMonotonic(key, calls)
-}
-
-// sortedByEnd is the calls in the order of their answers.
-func sortedByEnd(calls []*recordedCall) []*recordedCall {
-	return slices.SortedFunc(slices.Values(calls),
-		func(a, b *recordedCall) int { return cmp.Compare(a.end, b.end) })
-}
-
-// checkMonotonic checks that the value of a counter never falls.
-func (j *historyJudge) checkMonotonic(key string, calls []*recordedCall) {
-	// A store that lost everything counts from 0 again.
-	if len(j.losses) > 0 {
-		return
-	}
-	told := slices.DeleteFunc(slices.Clone(calls), func(c *recordedCall) bool { return c.outcome != granted })
-	byEnd := sortedByEnd(told)
-	// Only what was answered before a call began is known to come before it: calls at the same time may take
-	// effect in any order.
-	highest, i := int64(0), 0
-	for _, c := range told {
-		// It stops at c itself at the latest, which does not end before it starts.
-		for ; byEnd[i].end < c.start; i++ {
-			highest = max(highest, byEnd[i].value)
-		}
-		j.counts[countsStay].checked++
-		// The amount is 0 for a call that only reads.
-		if c.value < highest+c.amount {
-			j.recordBreach(countsStay, historyPoint{key, c.start}, "it told %d, after %d had been told",
-				c.value, highest)
-		}
-	}
-}
-
-// checkEvent compares what was answered about an event with its sending.
-func (j *historyJudge) checkEvent(key string, calls []*recordedCall) {
-	t := j.counts[eventsStay]
-	var sent *recordedCall
-	for _, c := range calls {
-		if c.op == "send" && c.outcome == granted && sent == nil {
-			sent = c
+// lossAllowance is what more a bucket may give because of what was lost: all of it at most each time when a
+// store was emptied, and when a server was killed that writes down its counts now and then, what it gave
+// since.
+func (j *historyJudge) lossAllowance(given []oracle.Span, size int64, from, to time.Duration) (sum int64) {
+	v := j.run.variant
+	for _, f := range j.run.faults {
+		if f.at < from-v.flush || f.at > to || f.frozen {
 			continue
 		}
-		// Calls that began before the sending was answered prove nothing, nor do those over a loss.
-		if sent == nil || c.start < sent.end || !c.isDecided() || j.lostBetween(sent.start, c.end) {
-			continue
+		if f.wiped {
+			sum += size
 		}
-		t.checked++
-		if c.op == "send" && c.outcome == granted {
-			j.recordBreach(eventsStay, historyPoint{key, c.start}, "it was sent twice")
+		// What was answered since the last time that the counts were written down, which is not known
+		// exactly.
+		var lost int64
+		for _, g := range given {
+			if g.To > f.at-v.flush && g.From < f.at {
+				lost += g.N
+			}
 		}
-		if c.op == "wait" && (c.outcome != granted || c.text != sent.message) {
-			j.recordBreach(eventsStay, historyPoint{key, c.start},
-				"a wait after it was sent: %s, message %q, want %q",
-				c.outcome, c.text, sent.message)
+		// A bucket cannot forget more than it holds.
+		if v.flush > 0 {
+			sum += min(lost, size)
 		}
 	}
+	return sum
 }

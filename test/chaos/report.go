@@ -80,7 +80,7 @@ func newReport(j *historyJudge) *runReport {
 	p.Faults = faultReports(r)
 	for _, promise := range guarantees {
 		t := j.counts[promise]
-		line := promiseReport{Promise: promise, Checked: t.checked, Broken: t.broken}
+		line := promiseReport{Promise: string(promise), Checked: t.checked, Broken: t.broken}
 		for _, b := range t.first {
 			line.Breaches = append(line.Breaches, breachReport{b.key, b.at.Seconds(), b.text, b.history})
 		}

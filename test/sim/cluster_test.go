@@ -18,7 +18,7 @@ import (
 	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"github.com/gatehousehq/gatehouse/store/memory"
-	"github.com/gatehousehq/gatehouse/store/storetest"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
 // A setup is what a seed makes of itself before anything happens.
@@ -103,7 +103,7 @@ type cluster struct {
 	closing sync.WaitGroup
 	over    bool
 	lasted  time.Duration // until the end
-	linear  storetest.History
+	linear  oracle.History
 }
 
 // newCluster starts a fleet.

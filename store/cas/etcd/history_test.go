@@ -16,7 +16,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/etcdtest"
-	"github.com/gatehousehq/gatehouse/store/storetest"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
 // calls is how many the history has: few, unless the environment says otherwise, as make linearizable does.
@@ -58,7 +58,7 @@ type workload struct {
 	cluster *etcdtest.Cluster
 	servers []*server
 	links   []*etcdtest.Link
-	history storetest.History
+	history oracle.History
 	left    atomic.Int64
 	failed  atomic.Int64
 	took    time.Duration

@@ -1,13 +1,62 @@
-package storetest
+package oracle
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/gatehousehq/gatehouse"
 )
+
+// Linear looks for an order of the calls on one name that explains every answer, for at most so long: each
+// call took effect at one instant between its beginning and its end, or, if it failed, at any time after its
+// beginning or never. That is linearizability. What an acquire that failed was granted may be taken back at
+// any time after its beginning, and nothing else: a hold that was answered to its holder, or renewed, stays.
+// The error tells all calls, if there is no such order or it takes too long to find.
+//
+// Holds must not end by themselves meanwhile, the size of a semaphore must not change, and nothing may be
+// deleted or forgotten.
+func Linear(calls []*Call, longest time.Duration) error {
+	if len(calls) == 0 {
+		return nil
+	}
+	var list []porcupine.Operation
+	waits := false // somebody may have waited: others may have been refused although there was room
+	last := time.Duration(0)
+	for i, c := range calls {
+		waits, last = waits || c.Command.MaxWait != 0, max(last, c.Begin, c.End)
+		in := modelCall{Command: c.Command, number: i}
+		one := openCall(in, c.Begin)
+		if c.Answered {
+			one.Output, one.Return = modelReply{known: true, Decision: c.Decision}, int64(c.End)
+		}
+		list = append(list, one)
+		if !c.Answered && c.Command.Op == gatehouse.OpAcquire {
+			// What it was granted may be taken back even before its caller gets the error.
+			in.Op = gatehouse.OpUndo
+			list = append(list, openCall(in, c.Begin))
+		}
+	}
+	// The mark of the end comes after all calls with an answer. Open calls may be ordered behind it, which
+	// means that they had no effect.
+	list = append(list, openCall(modelCall{end: true}, last+1))
+	key := calls[0].Key
+	model := boundedModel(models[key.Kind](waits))
+	if result := porcupine.CheckOperationsTimeout(model, list, longest); result != porcupine.Ok {
+		return fmt.Errorf("%s: %s: no order of its %d calls explains their answers:\n%s",
+			key, result, len(calls), listCalls(calls))
+	}
+	return nil
+}
+
+// openCall is a call that has begun and has no answer yet, or never.
+func openCall(in modelCall, begin time.Duration) porcupine.Operation {
+	return porcupine.Operation{Input: in, Output: modelReply{}, Call: int64(begin), Return: math.MaxInt64}
+}
 
 // A modelCall is a call, or the taking back of what a call was granted.
 type modelCall struct {

@@ -1,4 +1,4 @@
-package storetest
+package oracle
 
 import (
 	"errors"
@@ -201,8 +201,8 @@ var histories = []struct {
 	{"another message", false, []tell{event(send, granted, "x"), event(wait, granted, "y")}},
 }
 
-// What History takes for right, and what not.
-func TestHistory(t *testing.T) {
+// What Linear takes for right, and what not.
+func TestLinear(t *testing.T) {
 	t.Parallel()
 	for _, test := range histories {
 		var h History
