@@ -194,48 +194,16 @@ func (c *client) hold(key gatehouse.Key) {
 	if key.Kind == gatehouse.Semaphore {
 		cmd.Cost += c.rand.Int64N(2)
 	}
-	c.past.Lock()
-	known := c.acked[key]
-	c.past.Unlock()
 	one := c.do(key, cmd)
 	if !one.granted() {
 		return
 	}
-	c.took(one, known)
 	pause(c.some(500 * time.Millisecond))
 	c.keep(one)
-	c.past.Lock()
-	c.held[key] -= cmd.Cost
-	c.past.Unlock()
 	cmd.Op, cmd.MaxWait = gatehouse.OpRelease, 0
-	for tries := 0; ; tries++ {
-		end := c.do(key, cmd)
-		if end.decided() && !end.granted() && tries == 0 && !c.lossy {
-			c.violated("own", key, "%s cannot release its hold %d: %s", cmd.Holder, one.d.Fence, end)
-		}
-		if end.decided() {
-			return
-		}
+	for !c.do(key, cmd).decided() {
 		pause(c.some(time.Second))
 	}
-}
-
-// took looks at a grant: is there more held than there is, is its token the greatest.
-func (c *client) took(one *call, known uint64) {
-	c.past.Lock()
-	defer c.past.Unlock()
-	key, size := one.key, int64(slots)
-	if key.Kind == gatehouse.Lock {
-		size = 1
-	}
-	c.held[key] += one.cmd.Cost
-	if allowed := size * (1 + c.lossesSince(one.begin-lasting)); c.held[key] > allowed {
-		c.complain("held", key, "clients hold %d of %d", c.held[key], allowed)
-	}
-	if one.d.Fence <= known {
-		c.complain("fence", key, "%s got token %d, when %d was known", one.cmd.Holder, one.d.Fence, known)
-	}
-	c.acked[key] = max(c.acked[key], one.d.Fence)
 }
 
 // keep does something to a hold that must not end it.
@@ -253,10 +221,7 @@ func (c *client) keep(one *call) {
 		return
 	}
 	cmd.Op, cmd.MaxWait = gatehouse.OpRenew, 0
-	again := c.do(one.key, cmd)
-	if again.decided() && !c.lossy && (!again.granted() || again.d.Fence != one.d.Fence) {
-		c.violated("own", one.key, "%s held %d, and now %s", cmd.Holder, one.d.Fence, again)
-	}
+	c.do(one.key, cmd)
 }
 
 // holdBriefly acquires what ends by itself, changes its size, or deletes it.

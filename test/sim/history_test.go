@@ -66,16 +66,12 @@ type history struct {
 	losses  []time.Duration
 	wrong   []violation
 	truth   map[gatehouse.Key]*truth
-	held    map[gatehouse.Key]int64  // by clients that know it
-	acked   map[gatehouse.Key]uint64 // the greatest fencing token that a client knows
 }
 
 func (h *history) begin(start time.Time) {
 	h.started = start
 	h.changes = make(map[gatehouse.Key][]change)
 	h.truth = make(map[gatehouse.Key]*truth)
-	h.held = make(map[gatehouse.Key]int64)
-	h.acked = make(map[gatehouse.Key]uint64)
 }
 
 // now is the time since the beginning.
@@ -97,16 +93,6 @@ func (h *history) lost() {
 	h.past.Lock()
 	defer h.past.Unlock()
 	h.losses = append(h.losses, h.now())
-}
-
-// lossesSince is how often that happened since an instant.
-func (h *history) lossesSince(at time.Duration) (n int64) {
-	for _, l := range h.losses {
-		if l >= at {
-			n++
-		}
-	}
-	return n
 }
 
 // violated notes what an oracle found.

@@ -7,13 +7,8 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
-
-// A span is the time in which something was decided, in ns: an instant, where the store says which.
-type span struct {
-	from, to int64
-	n        int64
-}
 
 // limit: no more than the kind says in any window. A reservation counts where it starts. Acquires and
 // reservations without an answer are not counted, as they may have been taken back, nor are those that were
@@ -24,21 +19,20 @@ func (l *look) limit() {
 	}
 	taken, returned := l.taken(), l.returned()
 	for _, b := range bounds[l.key.Kind] {
-		windows(taken, b, func(n, from int64) bool {
-			most := b.most
-			if strings.HasPrefix(l.key.Name, "lazy") { // no server knows of another, at worst
-				most *= l.upBetween(time.Duration(from-l.started.UnixNano()), b.window)
-			}
-			for _, r := range returned {
-				if r.from < from+int64(b.window) && r.to >= from {
-					most += r.n
+		l.promised().Spans(taken, oracle.Bound{
+			Window: b.window, Aligned: b.aligned, Most: func(time.Duration) int64 { return b.most },
+			Slack: func(from, _ time.Duration) (slack int64) {
+				if strings.HasPrefix(l.key.Name, "lazy") { // no server knows of another, at worst
+					up := l.upBetween(from, b.window)
+					slack = b.most * (up - 1)
 				}
-			}
-			if n > most {
-				at := time.Unix(0, from).UTC()
-				l.complain("%d within %s from %s, want at most %d", n, b.window, at, most)
-			}
-			return n <= most
+				for _, r := range returned {
+					if r.From < from+b.window && r.To >= from {
+						slack += r.N
+					}
+				}
+				return slack
+			},
 		})
 	}
 	if l.key.Kind == gatehouse.TokenBucket && l.exact() && len(returned) == 0 && !refills(taken) {
@@ -60,36 +54,38 @@ func (l *look) exact() bool {
 	return !strings.HasPrefix(l.key.Name, "lazy") && !strings.HasPrefix(l.key.Name, "chunk")
 }
 
+// since is a time of the store on the clock of spans, which begins with the seed, at midnight.
+func (l *look) since(at time.Time) time.Duration { return at.Sub(l.started) }
+
 // taken is what was let through, and stayed so.
-func (l *look) taken() (spans []span) {
+func (l *look) taken() (spans []oracle.Span) {
 	cancelled := make(map[string]bool)
 	for _, c := range l.calls {
 		if c.cmd.Op == gatehouse.OpCancel && (c.granted() || c.err != nil) {
 			cancelled[c.cmd.Holder] = true
 		}
 	}
-	places := make(map[string]span) // where each reservation starts
+	places := make(map[string]oracle.Span) // where each reservation starts
 	unanswered := make(map[string]bool)
-	begin := l.started.UnixNano()
 	for _, c := range l.calls {
-		at := c.d.At.UnixNano()
+		at := l.since(c.d.At)
 		switch {
 		case c.cmd.Op == gatehouse.OpReserve && c.err != nil:
 			unanswered[c.cmd.Holder] = true
 		case !c.granted():
 		case c.cmd.Op == gatehouse.OpReserve && !cancelled[c.cmd.Holder]:
-			place := span{at + int64(c.d.Delay), at + int64(c.d.Delay), 1}
+			place := oracle.Span{From: at + c.d.Delay, To: at + c.d.Delay, N: 1}
 			if unanswered[c.cmd.Holder] { // a repeat says it rounded up to a millisecond, the first exactly
-				place.from -= int64(time.Millisecond) - 1
+				place.From -= time.Millisecond - 1
 			}
-			if known, ok := places[c.cmd.Holder]; !ok || place.to < known.to {
+			if known, ok := places[c.cmd.Holder]; !ok || place.To < known.To {
 				places[c.cmd.Holder] = place
 			}
 		case c.cmd.Op != gatehouse.OpAcquire:
 		case l.exact():
-			spans = append(spans, span{at, at, c.cmd.Cost})
+			spans = append(spans, oracle.Span{From: at, To: at, N: c.cmd.Cost})
 		default: // from when it was by what the server knew of the store's time, until the answer came
-			spans = append(spans, span{min(at, begin+int64(c.begin)), begin + int64(c.end), c.cmd.Cost})
+			spans = append(spans, oracle.Span{From: min(at, c.begin), To: c.end, N: c.cmd.Cost})
 		}
 	}
 	for _, place := range places {
@@ -99,17 +95,16 @@ func (l *look) taken() (spans []span) {
 }
 
 // returned is what was given back otherwise than by an undo or a cancel.
-func (l *look) returned() (spans []span) {
-	begin := l.started.UnixNano()
+func (l *look) returned() (spans []oracle.Span) {
 	for _, c := range l.calls {
-		s := span{from: c.d.At.UnixNano(), to: c.d.At.UnixNano(), n: c.cmd.Cost}
+		s := oracle.Span{From: l.since(c.d.At), To: l.since(c.d.At), N: c.cmd.Cost}
 		if c.cmd.Op == gatehouse.OpReset {
-			s.n = slots
+			s.N = slots
 		} else if c.cmd.Op != gatehouse.OpRefund {
 			continue
 		}
 		if c.err != nil { // it may count late
-			s.from, s.to = begin+int64(c.begin-clockStep), begin+int64(c.end+haunting+clockStep)
+			s.From, s.To = c.begin-clockStep, c.end+haunting+clockStep
 		}
 		spans = append(spans, s)
 	}
@@ -152,39 +147,20 @@ var bounds = map[gatehouse.Kind][]bound{
 	gatehouse.Pace:          {{window, slots, false}},
 }
 
-// windows visits the windows that begin with a span, with what lies within each, until visit returns false.
-func windows(spans []span, b bound, visit func(n, from int64) bool) {
-	for _, s := range spans {
-		from := s.from
-		if b.aligned {
-			from = time.Unix(0, from).Truncate(b.window).UnixNano()
-		}
-		within := int64(0)
-		for _, other := range spans {
-			if other.from >= from && other.to < from+int64(b.window) {
-				within += other.n
-			}
-		}
-		if !visit(within, from) {
-			return
-		}
-	}
-}
-
 // refills reports whether a bucket that is refilled at times at least a window apart can have let through
 // what was taken. earliest[i] is the earliest refill between the spans i-1 and i, if all before it fits.
-func refills(taken []span) bool {
+func refills(taken []oracle.Span) bool {
 	const none = -1
-	slices.SortFunc(taken, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	earliest := make([]int64, len(taken)+1)
+	slices.SortFunc(taken, func(a, b oracle.Span) int { return cmp.Compare(a.From, b.From) })
+	earliest := make([]time.Duration, len(taken)+1)
 	for i := range earliest {
 		if earliest[i] = none; i == 0 {
 			earliest[i] = 0
 			continue
 		}
 		for j := max(0, i-slots); j < i; j++ {
-			at := max(earliest[j]+int64(window), taken[i-1].from+1)
-			fits := earliest[j] != none && (i == len(taken) || at <= taken[i].from)
+			at := max(earliest[j]+window, taken[i-1].From+1)
+			fits := earliest[j] != none && (i == len(taken) || at <= taken[i].From)
 			if fits && (earliest[i] == none || at < earliest[i]) {
 				earliest[i] = at
 			}

@@ -1,32 +1,43 @@
 package sim_test
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
-// An oracle looks through the calls of one name, in the order of their beginnings.
-type oracle struct {
+// A finder is an oracle of the simulation's own, which looks through the calls of one name, in the order of
+// their beginnings.
+type finder struct {
 	name  string
 	kind  gatehouse.Kind // 0 is all of them
 	check func(h *look)
 }
 
-// oracles are those that look when all is over. Others look while it happens: history.changed and
-// client.took. Where data may be lost only those are asked.
-var oracles = []oracle{
+// finders are those that look when all is over. Others look while it happens: history.changed. What is not
+// about the simulation alone is in test/oracle.
+var finders = []finder{
 	{"order", gatehouse.Lock, (*look).order},
 	{"order", gatehouse.Semaphore, (*look).order},
-	{"event", gatehouse.Event, (*look).event},
 	{"barrier", gatehouse.Barrier, (*look).barrier},
 	{"watchdog", gatehouse.Watchdog, (*look).watchdog},
-	{"counter", gatehouse.Counter, (*look).counter},
 	{"limit", 0, (*look).limit},
 }
+
+// found names what breaks a promise here, and afterLoss says which are asked where data may be lost.
+var (
+	found = map[oracle.Promise]string{
+		oracle.HoldsStay: "own", oracle.ReleasesStay: "own", oracle.FencesRise: "fence",
+		oracle.RoomIsKept: "held", oracle.CountsStay: "counter", oracle.EventsStay: "event",
+		oracle.RatesAreKept: "limit",
+	}
+	afterLoss = []oracle.Promise{oracle.FencesRise, oracle.RoomIsKept}
+)
 
 // A look is one oracle's at one name.
 type look struct {
@@ -47,18 +58,60 @@ func (c *cluster) judge() {
 		names[one.key] = append(names[one.key], one)
 	}
 	for key, calls := range names {
-		slices.SortStableFunc(calls, func(a, b *call) int { return int(a.begin - b.begin) })
-		for _, o := range oracles {
-			if o.wants(key) && !c.lossy {
-				o.check(&look{c, o.name, key, calls})
+		slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Compare(a.begin, b.begin) })
+		for _, f := range finders {
+			if f.wants(key) && !c.lossy {
+				f.check(&look{c, f.name, key, calls})
 			}
+		}
+		if l := (&look{c, "", key, calls}); l.lasts() {
+			l.promised().Calls(told(calls))
 		}
 	}
 }
 
+// early is how much earlier than by the clock of its client a hold may end, as the store's clock is set. What
+// is left of a lasting one is far more than its client needs.
+const early = 10 * time.Second
+
+// promised is the judge of what was promised of one name.
+func (l *look) promised() *oracle.Judge {
+	report := func(p oracle.Promise, at time.Duration, text string) {
+		if !l.lossy || slices.Contains(afterLoss, p) {
+			l.violated(found[p], l.key, "at %s: %s", at, text)
+		}
+	}
+	return &oracle.Judge{Losses: l.losses, Margin: early, Report: report}
+}
+
+// lasts reports whether a name is one that nobody deletes, resizes or resets.
+func (l *look) lasts() bool {
+	switch l.key.Kind {
+	case gatehouse.Lock, gatehouse.Semaphore:
+		return l.key.Name == "lasting"
+	case gatehouse.Counter:
+		return l.key.Name == "counter"
+	case gatehouse.Event:
+		return strings.HasPrefix(l.key.Name, "event-")
+	}
+	return false
+}
+
+// told is calls as the oracle knows them.
+func told(calls []*call) []*oracle.Call {
+	var list []*oracle.Call
+	for _, c := range calls {
+		list = append(list, &oracle.Call{
+			Client: c.client, Key: c.key, Command: c.cmd, Begin: c.begin, End: c.end,
+			Answered: c.decided(), Decision: c.d,
+		})
+	}
+	return list
+}
+
 // wants reports whether an oracle looks at a name: drills and the recorded history look at theirs themselves.
-func (o oracle) wants(key gatehouse.Key) bool {
-	return o.kind == 0 || o.kind == key.Kind && key.Name[0] != '!' && !strings.HasPrefix(key.Name, "drill")
+func (f finder) wants(key gatehouse.Key) bool {
+	return f.kind == 0 || f.kind == key.Kind && key.Name[0] != '!' && !strings.HasPrefix(key.Name, "drill")
 }
 
 // order: of those who wait at the same server whoever comes first is first.
@@ -92,37 +145,6 @@ func (l *look) order() {
 // waits reports whether a call was granted after it stood in line, in which its client stayed.
 func (c *call) waits() bool {
 	return c.granted() && c.cmd.MaxWait != 0 && c.cmd.Op == gatehouse.OpAcquire
-}
-
-// event: whoever still waits when it is sent, or comes later, gets it, and gets what was sent.
-func (l *look) event() {
-	var sends []*call
-	sent := time.Duration(math.MaxInt64) // when it was known first
-	for _, c := range l.calls {
-		if c.cmd.Op != gatehouse.OpSend || c.err == nil && !c.granted() {
-			continue
-		}
-		sends = append(sends, c)
-		if c.granted() {
-			if sent != math.MaxInt64 {
-				l.complain("was sent twice")
-			}
-			sent = min(sent, c.end)
-		}
-	}
-	for _, c := range l.calls {
-		if c.cmd.Op != gatehouse.OpWait || c.err != nil {
-			continue
-		}
-		from := func(s *call) bool { return s.cmd.Message == c.d.Message && s.begin <= c.end }
-		switch {
-		case c.granted() && !slices.ContainsFunc(sends, from):
-			l.complain("%s got %q, which nobody had sent", c.client, c.d.Message)
-		case !c.granted() && sent <= c.begin+c.cmd.MaxWait:
-			l.complain("was sent at %s; %s waited from %s for %s, and %s at %s",
-				sent, c.client, c.begin, c.cmd.MaxWait, c.d.Outcome, c.end)
-		}
-	}
 }
 
 // haunting is how long a call whose client has gone may still count, in the worst of troubles.
@@ -181,31 +203,6 @@ func (l *look) watchdog() {
 		}
 		if !c.granted() && !perhaps {
 			l.complain("did not fire at %s although nobody had kicked it", c.d.At)
-		}
-	}
-}
-
-// counter: it stands at all that was counted, and no more than may have been.
-func (l *look) counter() {
-	if l.key.Name != "counter" {
-		return
-	}
-	for _, read := range l.calls {
-		if read.err != nil {
-			continue
-		}
-		known, most := int64(0), int64(0)
-		for _, c := range l.calls {
-			if c.cmd.Op != gatehouse.OpCount || c.begin > read.end {
-				continue
-			}
-			most += c.cmd.Amount
-			if c.err == nil && (c.end < read.begin || c == read) {
-				known += c.cmd.Amount
-			}
-		}
-		if read.d.Value < known || read.d.Value > most {
-			l.complain("stood at %d at %s, want %d to %d", read.d.Value, read.end, known, most)
 		}
 	}
 }
