@@ -15,6 +15,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
 // What honest clients use. The limiter's window is far longer than a request takes.
@@ -27,27 +30,25 @@ const (
 	callPatience = 20 * time.Second
 )
 
-// A requestSpan is when a request was made and answered.
-type requestSpan struct{ begin, end time.Time }
-
 // The honestClients is the honest clients and what they were told.
 type honestClients struct {
 	server *attackedServer
 	client *http.Client
+	start  time.Time
 
 	mu        sync.Mutex
 	calm, hot []time.Duration // latencies before the attack and during it
 	attacked  bool
-	counted   int64 // counts that were answered
-	unsure    int64 // counts whose answers did not come
-	grants    []requestSpan
+	calls     map[gatehouse.Key][]*oracle.Call
+	grants    []oracle.Span  // of the limiter
 	unserved  map[string]int // answers that were no decision, and missing ones
 	lost      []string       // what is gone that was granted
 }
 
 func newHonestClients(s *attackedServer) *honestClients {
 	return &honestClients{
-		server: s, unserved: make(map[string]int),
+		server: s, start: time.Now(), unserved: make(map[string]int),
+		calls:  make(map[gatehouse.Key][]*oracle.Call),
 		client: &http.Client{Timeout: callPatience, Transport: &http.Transport{MaxIdleConnsPerHost: callers}},
 	}
 }
@@ -59,40 +60,86 @@ func (h *honestClients) beginAttack() {
 	h.attacked = true
 }
 
-// getPath makes a request. The status is 0 when there is no answer.
-func (h *honestClients) getPath(ctx context.Context, path string) (status int, body string) {
+// An answered is what a request got. The status is 0 when there is no answer.
+type answered struct {
+	status int
+	text   string
+	fence  uint64 // the fencing token, if there is one
+}
+
+// getPath makes a request.
+func (h *honestClients) getPath(ctx context.Context, path string) (a answered) {
 	url := "http://" + h.server.http + "/v1/" + path
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, ""
+		return a
 	}
 	response, err := h.client.Do(request)
 	if err != nil {
-		return 0, ""
+		return a
 	}
 	text, err := io.ReadAll(response.Body)
 	_ = response.Body.Close() // all was read, or there is an error
 	if err != nil {
-		return 0, ""
+		return a
 	}
-	return response.StatusCode, string(text)
+	a.fence, _ = strconv.ParseUint(response.Header.Get("Gatehouse-Fence"), 10, 64)
+	a.status, a.text = response.StatusCode, strings.TrimSpace(string(text))
+	return a
 }
 
-// holdPath returns the path of a hold.
-func holdPath(i int) string {
-	if i < holds {
-		return fmt.Sprintf("lock/soak-%d", i)
+// holdKey returns the key of a hold.
+func holdKey(i int) gatehouse.Key {
+	key := gatehouse.Key{Kind: gatehouse.Lock, Name: fmt.Sprintf("soak-%d", i)}
+	if i >= holds {
+		key.Kind = gatehouse.Semaphore
 	}
-	return fmt.Sprintf("semaphore/soak-%d", i)
+	return key
+}
+
+// counterKey is that of the counter that all count.
+func counterKey() gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Counter, Name: "soak"} }
+
+// outcomes are those of the answers that are decisions. Other errors say that nothing was done.
+var outcomes = map[int]gatehouse.Outcome{
+	http.StatusOK: gatehouse.Granted, http.StatusNoContent: gatehouse.Granted,
+	http.StatusConflict: gatehouse.Conflict, http.StatusNotFound: gatehouse.Missing,
+}
+
+// recordCall gives a command, as the path says it, and records it for the oracle.
+func (h *honestClients) recordCall(
+	ctx context.Context, key gatehouse.Key, cmd gatehouse.Command, query string,
+) answered {
+	call := &oracle.Call{Client: "honest", Key: key, Command: cmd, Begin: time.Since(h.start)}
+	a := h.getPath(ctx, key.String()+"/"+cmd.Op.String()+query)
+	call.End = time.Since(h.start)
+	outcome, decided := outcomes[a.status]
+	if a.status != 0 && !decided {
+		return a
+	}
+	value, _ := strconv.ParseInt(a.text, 10, 64) // only of a counter
+	call.Answered = decided
+	call.Decision = gatehouse.Decision{Outcome: outcome, Fence: a.fence, Value: value, Message: a.text}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls[key] = append(h.calls[key], call)
+	return a
+}
+
+// renewHonest renews a hold.
+func (h *honestClients) renewHonest(ctx context.Context, i int) answered {
+	cmd := gatehouse.Command{Op: gatehouse.OpRenew, Holder: "honest"}
+	return h.recordCall(ctx, holdKey(i), cmd, "?key=honest&expires=0")
 }
 
 // acquireHolds takes the holds, which must all be granted.
 func (h *honestClients) acquireHolds(ctx context.Context) error {
 	for i := range 2 * holds {
 		// Without an end: a hold that is gone later was lost and has not expired.
-		status, text := h.getPath(ctx, holdPath(i)+"/acquire?key=honest&expires=0&maxwait=0")
-		if status != http.StatusOK {
-			return fmt.Errorf("acquiring %s: %d %s", holdPath(i), status, text)
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "honest"}
+		a := h.recordCall(ctx, holdKey(i), cmd, "?key=honest&expires=0&maxwait=0")
+		if a.status != http.StatusOK {
+			return fmt.Errorf("acquiring %s: %d %s", holdKey(i), a.status, a.text)
 		}
 	}
 	return nil
@@ -140,50 +187,45 @@ func awaitTick(ctx context.Context, pace *time.Ticker) bool {
 
 func (h *honestClients) countOnce(ctx context.Context, begin time.Time) {
 	// Not cut short by the end of the run: its outcome would be unknown for no fault of the server.
-	status, _ := h.getPath(context.WithoutCancel(ctx), "counter/soak/count")
+	cmd := gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}
+	a := h.recordCall(context.WithoutCancel(ctx), counterKey(), cmd, "")
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch status {
-	case http.StatusOK:
-		h.counted++
-	// Other errors say that nothing was counted.
-	case 0:
-		h.unsure++
-	}
-	h.recordLatency(begin, status, http.StatusOK)
+	h.recordLatency(begin, a.status, http.StatusOK)
 }
 
 func (h *honestClients) askLimiter(ctx context.Context, begin time.Time) {
 	path := fmt.Sprintf("slidinglog/soak/acquire?size=%d&interval=%d&maxwait=0",
 		limitSize, limitWindow.Milliseconds())
-	status, _ := h.getPath(context.WithoutCancel(ctx), path)
+	status := h.getPath(context.WithoutCancel(ctx), path).status
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if status == http.StatusNoContent || status == http.StatusOK {
-		h.grants = append(h.grants, requestSpan{begin, time.Now()})
+		h.recordGrant(begin)
 	}
 	// A refusal is a decision like a grant, so its latency counts too.
 	h.recordLatency(begin, status, http.StatusOK, http.StatusNoContent, http.StatusRequestTimeout)
+}
+
+// recordGrant notes what the limiter let through. The caller has locked.
+func (h *honestClients) recordGrant(begin time.Time) {
+	h.grants = append(h.grants, oracle.Span{From: begin.Sub(h.start), To: time.Since(h.start), N: 1})
 }
 
 // lockNewName takes a lock of a new name. The server must have room for it, no matter how many names
 // attackers use.
 func (h *honestClients) lockNewName(ctx context.Context, begin time.Time) {
 	path := fmt.Sprintf("lock/soak-new-%d/acquire?expires=100&maxwait=0", rand.Uint64())
-	status, _ := h.getPath(context.WithoutCancel(ctx), path)
+	status := h.getPath(context.WithoutCancel(ctx), path).status
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.recordLatency(begin, status, http.StatusOK)
 }
 
 func (h *honestClients) renewHold(ctx context.Context, begin time.Time, i int) {
-	status, text := h.getPath(context.WithoutCancel(ctx), holdPath(i)+"/renew?key=honest&expires=0")
+	status := h.renewHonest(context.WithoutCancel(ctx), i).status
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Only these say that the hold is gone. A server that is full answers 503, and that is no loss.
-	if status == http.StatusConflict || status == http.StatusNotFound {
-		h.lost = append(h.lost, holdPath(i)+": "+strings.TrimSpace(text))
-	}
 	h.recordLatency(begin, status, http.StatusOK, http.StatusNoContent, http.StatusConflict,
 		http.StatusNotFound)
 }
@@ -255,7 +297,7 @@ func (h *honestClients) recordRESP(begin time.Time, line string) {
 	// What is neither of these is a refusal, which is a decision as well.
 	switch {
 	case strings.HasPrefix(line, "+OK"):
-		h.grants = append(h.grants, requestSpan{begin, time.Now()})
+		h.recordGrant(begin)
 	case strings.HasPrefix(line, "-"):
 		h.unserved["RESP "+strings.Fields(line)[0]]++
 		return
@@ -273,46 +315,29 @@ func encodeRESP(words ...string) string {
 	return text.String()
 }
 
-// checkGranted asks for all that was granted, after the attack.
-func (h *honestClients) checkGranted(ctx context.Context) error {
+// checkGranted asks for all that was granted, after the attack, and returns what the counter has come to.
+func (h *honestClients) checkGranted(ctx context.Context) (counted int64, err error) {
 	for i := range 2 * holds {
+		a := h.renewHonest(ctx, i)
 		// The attack is over, so 503 is no excuse now.
-		status, text := h.getPath(ctx, holdPath(i)+"/renew?key=honest&expires=0")
-		if status != http.StatusOK && status != http.StatusNoContent {
-			h.lost = append(h.lost, fmt.Sprintf("%s: %d %s", holdPath(i), status, strings.TrimSpace(text)))
+		if _, decided := outcomes[a.status]; !decided {
+			h.lost = append(h.lost, fmt.Sprintf("%s: %d %s", holdKey(i), a.status, a.text))
 		}
 	}
-	status, text := h.getPath(ctx, "counter/soak/value")
-	value, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if status != http.StatusOK || err != nil {
-		return fmt.Errorf("reading the counter: %d %s", status, text)
+	a := h.recordCall(ctx, counterKey(), gatehouse.Command{Op: gatehouse.OpValue}, "")
+	counted, err = strconv.ParseInt(a.text, 10, 64)
+	if a.status != http.StatusOK || err != nil {
+		return 0, fmt.Errorf("reading the counter: %d %s", a.status, a.text)
 	}
-	// Counts without an answer may be in it or not.
-	if value < h.counted || value > h.counted+h.unsure {
-		h.lost = append(h.lost, fmt.Sprintf("the counter is at %d, want %d to %d",
-			value, h.counted, h.counted+h.unsure))
-	}
-	return nil
+	return counted, nil
 }
 
-// mostInWindow is the most grants that surely fall into one window of the limiter. The time of a grant lies
-// between a request and its answer.
-func mostInWindow(grants []requestSpan) int {
-	most := 0
-	slices.SortFunc(grants, func(a, b requestSpan) int { return a.begin.Compare(b.begin) })
-	// Each window that begins with a grant. A grant that is answered after the end may have been given after
-	// it.
-	for i := range grants {
-		until, n := grants[i].begin.Add(limitWindow), 0
-		for _, g := range grants[i:] {
-			if !g.begin.Before(until) {
-				break
-			}
-			if g.end.Before(until) {
-				n++
-			}
-		}
-		most = max(most, n)
+// judgeCalls notes what is gone, by the oracle, that was granted.
+func (h *honestClients) judgeCalls() {
+	for key, calls := range h.calls {
+		judge := oracle.Judge{Report: func(p oracle.Promise, _ time.Duration, text string) {
+			h.lost = append(h.lost, fmt.Sprintf("%s: %s: %s", key, p, text))
+		}}
+		judge.Calls(calls)
 	}
-	return most
 }

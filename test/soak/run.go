@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
 // A soakReport is what a run has shown.
@@ -24,7 +26,7 @@ type soakReport struct {
 	bystander             []time.Duration // during the attack, of clients of a server that is not attacked
 	unserved              map[string]int
 	lost                  []string
-	inWindow              int // grants in one window of the limiter
+	inWindow              int64 // grants in one window of the limiter
 	grants                int
 	counted               int64
 	attackers             *attackerProcess // nil before the attack
@@ -86,10 +88,13 @@ func runSoak(ctx context.Context, c soakConfig) (*soakReport, error) {
 	honest.Wait()
 	r.serverEnded = s.hasEnded()
 	if !r.serverEnded {
-		err = errors.Join(err, h.checkGranted(ctx))
+		var unread error
+		r.counted, unread = h.checkGranted(ctx)
+		err = errors.Join(err, unread)
 	}
+	h.judgeCalls()
 	r.calm, r.hot, r.unserved, r.lost = h.calm, h.hot, h.unserved, h.lost
-	r.grants, r.inWindow, r.counted = len(h.grants), mostInWindow(h.grants), h.counted
+	r.grants, r.inWindow = len(h.grants), oracle.MostWithin(h.grants, limitWindow)
 	r.status = s.stopServer()
 	if besides != nil {
 		r.bystander = besides.hot

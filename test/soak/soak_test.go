@@ -57,29 +57,6 @@ func TestNothingGrantedIsLost(t *testing.T) {
 	}
 }
 
-// A grant counts in a window if its request and its answer lie in it.
-func TestMostInWindow(t *testing.T) {
-	start := time.Now()
-	at := func(begin, end int) requestSpan {
-		ms := time.Millisecond
-		return requestSpan{start.Add(time.Duration(begin) * ms), start.Add(time.Duration(end) * ms)}
-	}
-	for _, c := range []struct {
-		fact   string
-		grants []requestSpan
-		want   int
-	}{
-		{"none", nil, 0},
-		{"all in one window", []requestSpan{at(0, 1), at(500, 501), at(998, 999)}, 3},
-		{"the last is answered too late", []requestSpan{at(0, 1), at(500, 501), at(999, 1000)}, 2},
-		{"the window slides", []requestSpan{at(0, 1), at(900, 901), at(1100, 1101), at(1800, 1801)}, 3},
-	} {
-		if got := mostInWindow(c.grants); got != c.want {
-			t.Errorf("%s: %d are in a window, want %d", c.fact, got, c.want)
-		}
-	}
-}
-
 // What neither we had nor was left over was taken by others, or by the host.
 func TestTaken(t *testing.T) {
 	before := cpuUsage{all: 1000, steal: 10, busy: 500, ours: 100}
