@@ -144,7 +144,8 @@ document.getElementById("form").submit();
 
 // A page of another site gets nothing through: the counter it would count stays 0. The same page counts
 // where its origin is allowed, which shows that it tries.
-func testPageOfAnotherSite(t *testing.T, b *browser) {
+func (b *browser) testPageOfAnotherSite(t *testing.T) {
+	t.Parallel()
 	for _, allowed := range []bool{false, true} {
 		target, name := "", fresh(t)
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -11,7 +11,8 @@ const hostile = `<script>document.title="taken over"</script>` +
 	`<img src=x onerror="document.title='taken over'">`
 
 // A real browser shows the pages, in which whatever somebody calls a resource stays a text.
-func testCapacityPages(t *testing.T, b *browser) {
+func (b *browser) testCapacityPages(t *testing.T) {
+	t.Parallel()
 	s, at := startShares(t)
 	for _, name := range []string{"database", hostile} {
 		getLease(t, at, name, "5", "--client", name)

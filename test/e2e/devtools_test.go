@@ -52,20 +52,13 @@ type devtoolsMessage struct {
 func TestInABrowser(t *testing.T) {
 	t.Parallel()
 	b := startBrowser(t)
-	for name, test := range map[string]func(*testing.T, *browser){
-		"CapacityPages":         testCapacityPages,
-		"Manual":                testManual,
-		"PageOfAnotherSite":     testPageOfAnotherSite,
-		"ReboundPage":           testReboundPage,
-		"TryIt":                 testTryIt,
-		"TryPageEveryOperation": testTryPageHasEveryOperation,
-		"TryPageOneOperation":   testTryPageOfOneOperation,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, b)
-		})
-	}
+	t.Run("CapacityPages", b.testCapacityPages)
+	t.Run("Manual", b.testManual)
+	t.Run("PageOfAnotherSite", b.testPageOfAnotherSite)
+	t.Run("ReboundPage", b.testReboundPage)
+	t.Run("TryIt", b.testTryIt)
+	t.Run("TryPageHasEveryOperation", b.testTryPageHasEveryOperation)
+	t.Run("TryPageOfOneOperation", b.testTryPageOfOneOperation)
 }
 
 // startBrowser starts a browser that ends with the test.

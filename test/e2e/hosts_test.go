@@ -166,7 +166,8 @@ const ask = (method, path, body) => fetch(path, {method, body}).then(r => r.stat
 
 // A page whose name is given the server's address (DNS rebinding) reads and changes nothing. By a name that
 // the server knows the same page does; that there is no capacity is then the answer.
-func testReboundPage(t *testing.T, b *browser) {
+func (b *browser) testReboundPage(t *testing.T) {
+	t.Parallel()
 	for flags, want := range map[string]string{
 		"":                               "told 421 421 421 421 421;",
 		"--hosts " + reboundName:         "told 200 204 200 200 503;",

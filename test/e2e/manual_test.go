@@ -38,7 +38,8 @@ const brightness = `getComputedStyle(document.body).backgroundColor.match(/\d+/g
 
 // The documentation works without a network, wide and light, narrow and dark. No page complains, breaks its
 // content security policy or asks another host, and none is wider than its window.
-func testManual(t *testing.T, b *browser) {
+func (b *browser) testManual(t *testing.T) {
+	t.Parallel()
 	tab, origin := b.openTab(t), "http://"+shared().address
 	for _, page := range manualPages {
 		for _, dark := range []bool{false, true} {
@@ -54,7 +55,8 @@ func testManual(t *testing.T, b *browser) {
 }
 
 // The page of forms has every operation, under /v1 alone and folded.
-func testTryPageHasEveryOperation(t *testing.T, b *browser) {
+func (b *browser) testTryPageHasEveryOperation(t *testing.T) {
+	t.Parallel()
 	tab, origin := b.openTab(t), "http://"+shared().address
 	tab.visit(origin+"/docs/api/", 1280, false)
 	tab.wantEval("/docs/api/", "document.querySelectorAll('article details[open]').length", 0)
@@ -88,7 +90,8 @@ func testTryPageHasEveryOperation(t *testing.T, b *browser) {
 
 // A link can lead to one operation, also one of earlier versions: it is open then, and has the parameters
 // that it takes, all of them empty.
-func testTryPageOfOneOperation(t *testing.T, b *browser) {
+func (b *browser) testTryPageOfOneOperation(t *testing.T) {
+	t.Parallel()
 	tab, origin := b.openTab(t), "http://"+shared().address
 	tab.visit(origin+"/docs/api/#/gcra/reserveGcra", 1280, false)
 	tab.wantEval("the link", "[...document.querySelectorAll('article details[open]')].map(d => d.id).join()",
@@ -117,7 +120,8 @@ const sent = `new Promise(done => {
 })`
 
 // What is filled in is sent, and nothing else; what waits can be stopped.
-func testTryIt(t *testing.T, b *browser) {
+func (b *browser) testTryIt(t *testing.T) {
+	t.Parallel()
 	s, tab, name := shared(), b.openTab(t), fresh(t)
 	tab.visit("http://"+s.address+"/docs/api/", 390, false)
 	for _, try := range []struct{ operation, fields, want string }{

@@ -127,9 +127,10 @@ func TestCalls(t *testing.T) {
 // What lies within a window counts in it, and nothing else.
 func TestSpans(t *testing.T) {
 	t.Parallel()
-	spans := func(times ...time.Duration) (list []Span) { // each takes 1 ms
-		for _, at := range times {
-			list = append(list, Span{at * time.Millisecond, (at + 1) * time.Millisecond, 1})
+	spans := func(times ...int) (list []Span) { // in ms; each takes 1 ms
+		for _, ms := range times {
+			at := time.Duration(ms) * time.Millisecond
+			list = append(list, Span{at, at + time.Millisecond, 1})
 		}
 		return list
 	}
