@@ -144,13 +144,6 @@ func (cmd *Command) mayExtendHold() bool {
 	return cmd.Op == OpRenew || cmd.Op == OpAcquire && cmd.Extend
 }
 
-// HasLimit reports whether the command says under which limit it is to be judged. One that does not is
-// judged by the limit in force.
-func (cmd *Command) HasLimit() bool {
-	return cmd.Size != InForce &&
-		(cmd.Interval != 0 || cmd.Calendar != NoCalendar || len(cmd.Limits) > 0)
-}
-
 // checkLimit looks at the limits of a limiter and their variety.
 func (cmd *Command) checkLimit(key Key) error {
 	if cmd.Mode != ModeDefault && (cmd.Mode >= numModes || modes[cmd.Mode].kind != key.Kind) {
@@ -160,7 +153,7 @@ func (cmd *Command) checkLimit(key Key) error {
 		return outOfRange(key, "Guard", cmd.Guard, "0 to 100 years")
 	}
 	// A list replaces the single limit, whose fields then mean nothing.
-	if len(cmd.Limits) > 0 {
+	if cmd.Limits.Len() > 0 {
 		return cmd.checkLimits(key)
 	}
 	switch {
@@ -180,10 +173,11 @@ func (cmd *Command) checkLimit(key Key) error {
 }
 
 func (cmd *Command) checkLimits(key Key) error {
-	if err := checkLimits(cmd.Limits); err != nil {
+	if err := cmd.Limits.check(); err != nil {
 		return Errorf(CodeInvalid, "%s: %w", key, err)
 	}
-	for _, limit := range cmd.Limits {
+	for i := range cmd.Limits.Len() {
+		limit := cmd.Limits.At(i)
 		if err := limit.checkRate(key, limit.Size-1); err != nil {
 			return err
 		}
@@ -226,7 +220,7 @@ func (cmd *Command) checkCost(key Key) error {
 // largestCost is the most that can ever be taken at once, as far as the command says; 0 when it does not.
 func (cmd *Command) largestCost(kind Kind) int64 {
 	// The most frequent command goes first.
-	if kind == TokenBucket && cmd.Op == OpAcquire && len(cmd.Limits) == 0 {
+	if kind == TokenBucket && cmd.Op == OpAcquire && cmd.Limits.Len() == 0 {
 		return cmd.Size
 	}
 	switch {
@@ -234,12 +228,12 @@ func (cmd *Command) largestCost(kind Kind) int64 {
 		return 1
 	case kind.Limiter() && (cmd.Op == OpRefund || cmd.Op == OpCharge || !cmd.HasLimit()):
 		return 0
-	case kind.Limiter() && len(cmd.Limits) > 0:
+	case kind.Limiter() && cmd.Limits.Len() > 0:
 		// The smallest limit decides. A limit of 0 stops for now, which is no reason to call the command
 		// invalid.
 		least := int64(0)
-		for i := range cmd.Limits {
-			if size := cmd.Limits[i].Size; size > 0 && (least == 0 || size < least) {
+		for i := range cmd.Limits.Len() {
+			if size := cmd.Limits.At(i).Size; size > 0 && (least == 0 || size < least) {
 				least = size
 			}
 		}

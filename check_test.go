@@ -127,7 +127,7 @@ var checks = []struct {
 // build makes the command that the words of a check stand for.
 func build(t *testing.T, op gatehouse.Op, words string) gatehouse.Command {
 	t.Helper()
-	cmd := gatehouse.Command{Op: op, Size: 10, Cost: 2, Interval: time.Second, Burst: 9}
+	cmd := gatehouse.Command{Op: op, Rule: gatehouse.Rule{Size: 10, Interval: time.Second, Burst: 9}, Cost: 2}
 	for word := range strings.FieldsSeq(words) {
 		field, value, _ := strings.Cut(word, "=")
 		number, _ := strconv.ParseInt(value, 10, 64)
@@ -201,10 +201,13 @@ func TestCheckLimits(t *testing.T) {
 		"limits are 9, want at most 8":   make([]gatehouse.Limit, gatehouse.MaxLimits+1),
 	} {
 		for _, kind := range limiters() {
-			checkOne(t, kind, gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Limits: list}, want)
+			rule := gatehouse.Rule{Limits: gatehouse.NewLimitList(list...)}
+			checkOne(t, kind, gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: rule}, want)
 		}
 	}
-	long := gatehouse.Command{Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: time.Second}
+	long := gatehouse.Command{
+		Op: gatehouse.OpReserve, Rule: gatehouse.Rule{Size: 1, Interval: time.Second}, Cost: 1,
+	}
 	long.Holder = strings.Repeat("k", gatehouse.MaxHolder)
 	checkOne(t, gatehouse.Pace, long, "")
 	long.Holder += "k"

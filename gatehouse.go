@@ -22,10 +22,9 @@ const Forever time.Duration = -1
 // AsAcquired as the Expires of a renew keeps the length the hold was acquired with.
 const AsAcquired time.Duration = -1
 
-// InForce as the Size of a command means the parameters that are in force under the name. With it Interval,
-// Calendar, Zone, Limits, Burst, Guard and Mode mean nothing. A name that is new begins with DefaultSize per
-// DefaultInterval, a semaphore with DefaultSize; a charge, a peek and a delay answer Missing there. A Size of
-// 0 still stops.
+// InForce as the Size of a command means the parameters that are in force under the name. With it all else in
+// the [Rule] means nothing. A name that is new begins with DefaultSize per DefaultInterval, a semaphore with
+// DefaultSize; a charge, a peek and a delay answer Missing there. A Size of 0 still stops.
 const InForce int64 = -1 << 63
 
 // The defaults of a request that leaves a parameter out, the same in every protocol.
@@ -42,11 +41,8 @@ const (
 type Command struct {
 	Op Op
 
-	// Mode is the variety of a sliding window or a pace.
-	Mode Mode
-
-	// Calendar takes the place of Interval when it is not 0.
-	Calendar Calendar
+	// Rule is the limit of a limiter. Of it a semaphore and a barrier have only the Size.
+	Rule
 
 	// Holder owns what a semaphore or lock grants. It must not be empty there: a front that got
 	// none makes a random one. A limiter's reservation is cancelled by its holder; one without a
@@ -57,34 +53,11 @@ type Command struct {
 	// acquire of the same Holder is a conflict, and stays as it is. 0 means whatever the Holder holds.
 	Fence uint64
 
-	// Size is the capacity: how many per interval, slots, or how many a barrier waits for.
-	// 0 stops a limiter or a semaphore, InForce leaves it as it is. A lock always has size 1.
-	Size int64
-
 	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
 	Cost int64
 
 	// Amount is what a counter's count adds and what its reset sets.
 	Amount int64
-
-	// Interval is the length of a limiter's window, or how often a token bucket is refilled: more
-	// than 0. A peek or a delay in which it is 0, with no Calendar and no Limits, asks about the
-	// limit in force, as one with a Size of InForce does.
-	Interval time.Duration
-
-	// Zone is the IANA time zone of calendar windows; "" is UTC.
-	Zone string
-
-	// Limits are several limits that a request must all meet. When there are any, Size, Interval,
-	// Calendar and Burst mean nothing. They ascend by the length of their windows, at most MaxLimits.
-	Limits []Limit
-
-	// Burst is how many a GCRA lets through at once beyond the first. With Limits it is a window's
-	// whole size.
-	Burst int64
-
-	// Guard is what a pace adds to its interval, for clients that start late by as much.
-	Guard time.Duration
 
 	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
 	// at once for a watchdog; AsAcquired is for a renew, and for an acquire with Extend, alone.

@@ -161,9 +161,9 @@ func (l Limit) shortestLength() time.Duration {
 // ParseLimits reads limits such as "10/1s,200/1m,5000/day" and puts them in order. A window is a
 // duration as Go writes it, such as 1.5s or 100ms or 24h, or day, week, month. The error is of
 // CodeInvalid.
-func ParseLimits(text string) ([]Limit, error) {
+func ParseLimits(text string) (LimitList, error) {
 	if n := strings.Count(text, ",") + 1; n > MaxLimits { // before a long text is taken to pieces
-		return nil, Errorf(CodeInvalid, "limits are %d, want at most %d", n, MaxLimits)
+		return LimitList{}, Errorf(CodeInvalid, "limits are %d, want at most %d", n, MaxLimits)
 	}
 	parts := strings.Split(text, ",")
 	limits := make([]Limit, len(parts))
@@ -178,7 +178,7 @@ func ParseLimits(text string) ([]Limit, error) {
 		}
 		if err != nil || bad != nil || n > MaxSize {
 			const longest = 80 // of somebody else's text in a message
-			return nil, Errorf(CodeInvalid,
+			return LimitList{}, Errorf(CodeInvalid,
 				"limits has %q, want limits such as 10/1s,200/1m,5000/day", part[:min(len(part), longest)])
 		}
 		limits[i] = Limit{Size: int64(n), Interval: interval, Calendar: calendar} // checked
@@ -187,24 +187,6 @@ func ParseLimits(text string) ([]Limit, error) {
 	slices.SortStableFunc(limits, func(a, b Limit) int {
 		return cmp.Compare(a.shortestLength(), b.shortestLength())
 	})
-	return limits, checkLimits(limits)
-}
-
-func checkLimits(limits []Limit) error {
-	if len(limits) > MaxLimits {
-		return Errorf(CodeInvalid, "limits are %d, want at most %d", len(limits), MaxLimits)
-	}
-	for i, l := range limits {
-		switch {
-		case l.Calendar > Month || l.Calendar == 0 && (l.Interval <= 0 || l.Interval > MaxDuration):
-			return Errorf(CodeInvalid, "limits has %s, want a window above 0 and at most 100 years", l)
-		case l.Size < 0 || l.Size > MaxSize:
-			return Errorf(CodeInvalid, "limits has %s, want a size from 0 to %d", l, int64(MaxSize))
-		case i > 0 && l.shortestLength() <= limits[i-1].shortestLength():
-			// Equal windows would make one of the two limits meaningless.
-			return Errorf(CodeInvalid, "limits has %s after %s, want windows each longer than the one before",
-				l, limits[i-1])
-		}
-	}
-	return nil
+	list := NewLimitList(limits...)
+	return list, list.check()
 }

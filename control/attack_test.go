@@ -34,7 +34,8 @@ func TestSlidingWindowAttacked(t *testing.T) {
 		{gatehouse.ModeStrict, size, size},
 	} {
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Cost: 1, Size: size, Interval: interval, Mode: c.mode,
+			Op: gatehouse.OpAcquire, Cost: 1,
+			Rule: gatehouse.Rule{Size: size, Interval: interval, Mode: c.mode},
 		}
 		var state State
 		var passed []time.Duration

@@ -141,7 +141,8 @@ func TestLateBurst(t *testing.T) {
 	for _, v := range varieties() {
 		s, log, worst := subject{kind: v.kind}, record{}, int64(0)
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Size: 100, Burst: 99, Cost: 1, Interval: time.Second, Mode: v.mode,
+			Op:   gatehouse.OpAcquire,
+			Rule: gatehouse.Rule{Size: 100, Burst: 99, Interval: time.Second, Mode: v.mode}, Cost: 1,
 		}
 		// A token bucket's boundaries are to be here too. Then as many as go, from shortly before the
 		// end of a second to the end of the next.

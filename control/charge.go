@@ -179,7 +179,7 @@ func (l *limiterStep) takeProjected(ahead []limitMeter, p *reservation) {
 
 // carryOutPlan puts a plan into effect.
 func (l *limiterStep) carryOutPlan(p repaymentPlan) {
-	l.ensureLimitsNoted(l.turn.Command)
+	l.ensureRuleNoted(l.turn.Command)
 	replaced := l.extra.reservations[p.keep:]
 	// Scheduling meters get the difference; for others the plan's copies are the projection already.
 	if l.allScheduling() {
@@ -240,9 +240,9 @@ func (l *limiterStep) maxPieces(cmd *gatehouse.Command, keeps bool) int {
 			}
 		}
 	} else {
-		for _, one := range limitsOf(cmd) {
-			if limit == 0 || one.Size < limit {
-				limit = one.Size
+		for i := range limitCount(&cmd.Rule) {
+			if size := limitAt(&cmd.Rule, i).Size; limit == 0 || size < limit {
+				limit = size
 			}
 		}
 	}

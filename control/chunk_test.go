@@ -20,7 +20,7 @@ type lending struct {
 
 func newLending(t *testing.T, kind gatehouse.Kind) *lending {
 	t.Helper()
-	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Size: 100, Interval: time.Hour}
+	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 100, Interval: time.Hour}}
 	return &lending{t: t, kind: kind, now: epoch(), limit: limit}
 }
 

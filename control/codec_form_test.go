@@ -150,7 +150,8 @@ func TestOldPlacesHaveNumbers(t *testing.T) {
 		}
 		s, now := subject{kind: gatehouse.FixedWindow, state: state}, epoch().Add(2*time.Second)
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: 10 * time.Second, Holder: "k",
+			Op:   gatehouse.OpReserve,
+			Rule: gatehouse.Rule{Size: 1, Interval: 10 * time.Second}, Cost: 1, Holder: "k",
 		}
 		again := s.step(now, cmd)
 		cmd.Holder = "new"
@@ -214,7 +215,9 @@ func TestDecodeTakesLittle(t *testing.T) {
 	log.created = 1
 	log.meter.meterRate, log.meter.span = meterRate{size: 9, interval: 9}, 9
 	promised := &limiterState[paceMeter, *paceMeter]{limiterCore: limiterCore{
-		commandCounts: commandCounts{created: 1}, extra: &limiterExtra{limits: make([]gatehouse.Limit, 1)}}}
+		commandCounts: commandCounts{created: 1},
+		extra:         &limiterExtra{rule: gatehouse.Rule{Size: 9, Interval: 9}},
+	}}
 	promised.meter.meterRate, promised.meter.span = meterRate{size: 9, interval: 9}, 9
 	for i := range 20_000 {
 		barrier.arrivals[Ticket(i+1)] = struct{}{}
@@ -254,10 +257,10 @@ func TestMonotonicTimes(t *testing.T) {
 		gatehouse.Counter: gatehouse.OpCount, gatehouse.Barrier: gatehouse.OpWait,
 	} {
 		ours := subject{kind: kind}
-		ours.step(now, gatehouse.Command{Op: op, Expires: time.Minute, Size: 1})
+		ours.step(now, gatehouse.Command{Op: op, Expires: time.Minute, Rule: gatehouse.Rule{Size: 1}})
 		copied := subject{kind: kind, state: decoded(t, kind, ours.state)}
 		for i := range 6 {
-			cmd := gatehouse.Command{Op: op, Expires: time.Minute, Size: 1}
+			cmd := gatehouse.Command{Op: op, Expires: time.Minute, Rule: gatehouse.Rule{Size: 1}}
 			if i%2 == 1 {
 				cmd.Op = gatehouse.OpStats
 			}
@@ -317,13 +320,15 @@ func FuzzDecode(f *testing.F) {
 // fuzzTurns are turns of some valid commands of a kind, one of each operation and more of those that take
 // something.
 func fuzzTurns(kind gatehouse.Kind) (turns []Turn) {
-	several := []gatehouse.Limit{{Size: 3, Interval: time.Second}, {Size: 9, Calendar: gatehouse.Day}}
+	several := gatehouse.NewLimitList(
+		gatehouse.Limit{Size: 3, Interval: time.Second}, gatehouse.Limit{Size: 9, Calendar: gatehouse.Day},
+	)
 	const times = 3
 	for i := range 2 * times * int(gatehouse.OpDelete) {
 		amount := int64(i % times)
 		cmd := gatehouse.Command{
 			Op:   gatehouse.Op(i / times % int(gatehouse.OpDelete)), //nolint:gosec // less than OpDelete
-			Size: 3, Cost: 2, Amount: amount, Interval: time.Second, Burst: 2,
+			Rule: gatehouse.Rule{Size: 3, Interval: time.Second, Burst: 2}, Cost: 2, Amount: amount,
 			Expires: time.Minute, Holder: fmt.Sprint(amount), MaxWait: gatehouse.Forever,
 		}
 		if i >= times*int(gatehouse.OpDelete) {

@@ -37,9 +37,11 @@ func drawHeld(t *rapid.T, kind gatehouse.Kind) (turn *Turn, ok bool) {
 	}[kind]
 	lengths := []time.Duration{0, 1, time.Second, time.Minute, gatehouse.MaxDuration}
 	cmd := gatehouse.Command{
-		Op:      rapid.SampledFrom(append(slices.Clone(ops), gatehouse.OpStats)).Draw(t, "op"),
-		Holder:  rapid.SampledFrom([]string{"a", "b", "c", "d\xff"}).Draw(t, "key"),
-		Size:    rapid.SampledFrom([]int64{0, 1, 3, 7, gatehouse.MaxSize}).Draw(t, "size"),
+		Op:     rapid.SampledFrom(append(slices.Clone(ops), gatehouse.OpStats)).Draw(t, "op"),
+		Holder: rapid.SampledFrom([]string{"a", "b", "c", "d\xff"}).Draw(t, "key"),
+		Rule: gatehouse.Rule{
+			Size: rapid.SampledFrom([]int64{0, 1, 3, 7, gatehouse.MaxSize}).Draw(t, "size"),
+		},
 		Cost:    rapid.SampledFrom([]int64{1, 1, 2, gatehouse.MaxSize}).Draw(t, "cost"),
 		Amount:  rapid.Int64().Draw(t, "amount"),
 		Expires: rapid.SampledFrom(append(slices.Clone(lengths), gatehouse.AsAcquired)).Draw(t, "expires"),
@@ -133,8 +135,10 @@ func hotStates() map[string]State {
 	for _, n := range []int{1, 1000} {
 		s := New(gatehouse.Semaphore)
 		for i := range n {
-			s.Step(epoch(), &Turn{Command: &gatehouse.Command{Op: gatehouse.OpAcquire, Size: 10_000, Cost: 1,
-				Expires: time.Minute, Holder: fmt.Sprintf("0123456789abcdef%06d", i)}})
+			s.Step(epoch(), &Turn{Command: &gatehouse.Command{
+				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 10_000}, Cost: 1,
+				Expires: time.Minute, Holder: fmt.Sprintf("0123456789abcdef%06d", i),
+			}})
 		}
 		states[fmt.Sprint("semaphore", n)] = s
 	}
@@ -143,7 +147,7 @@ func hotStates() map[string]State {
 		gatehouse.Counter: gatehouse.OpCount, gatehouse.Barrier: gatehouse.OpWait,
 	} {
 		states[kind.String()] = New(kind)
-		cmd := gatehouse.Command{Op: op, Amount: 1, Size: 3, Expires: time.Minute,
+		cmd := gatehouse.Command{Op: op, Amount: 1, Rule: gatehouse.Rule{Size: 3}, Expires: time.Minute,
 			MaxWait: time.Second}
 		states[kind.String()].Step(epoch(), &Turn{Command: &cmd, Ticket: 7})
 	}

@@ -15,11 +15,7 @@ func fullLogs(tb testing.TB, reservations int) (s State, now time.Time, other ga
 	tb.Helper()
 	s, now = New(gatehouse.SlidingLog), epoch()
 	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1}
-	for i := range gatehouse.MaxLimits {
-		window := time.Hour + time.Duration(i)*time.Minute
-		cmd.Limits = append(cmd.Limits, gatehouse.Limit{Size: maxExact, Interval: window})
-		other.Limits = append(other.Limits, gatehouse.Limit{Size: maxExact - 1, Interval: window})
-	}
+	cmd.Limits, other.Limits = logLimits(maxExact), logLimits(maxExact-1)
 	for range maxExact {
 		now = now.Add(time.Microsecond)
 		if d := stepTurn(s, now, &Turn{Command: &cmd}); d.Outcome != gatehouse.Granted {
@@ -35,6 +31,16 @@ func fullLogs(tb testing.TB, reservations int) (s State, now time.Time, other ga
 	}
 	other.Op, other.Cost = gatehouse.OpPeek, 1
 	return s, now, other
+}
+
+// logLimits are eight limits of one size.
+func logLimits(size int64) gatehouse.LimitList {
+	var limits []gatehouse.Limit
+	for i := range gatehouse.MaxLimits {
+		window := time.Hour + time.Duration(i)*time.Minute
+		limits = append(limits, gatehouse.Limit{Size: size, Interval: window})
+	}
+	return gatehouse.NewLimitList(limits...)
 }
 
 // allocated is how many bytes a call allocates, on average.
@@ -60,10 +66,10 @@ func TestOtherLimitsCopyLittle(t *testing.T) {
 				reservations, got, most)
 		}
 		other.Op = gatehouse.OpAcquire
+		two, i := [2]gatehouse.LimitList{logLimits(maxExact - 2), logLimits(maxExact - 1)}, 0
 		got := allocated(20, func() {
-			for i := range other.Limits {
-				other.Limits[i].Size ^= 1
-			}
+			other.Limits = two[i%2]
+			i++
 			s.Step(now, turn)
 		})
 		if got > most {
@@ -82,15 +88,18 @@ func TestPeekLeavesLogs(t *testing.T) {
 	} {
 		for _, kind := range []gatehouse.Kind{gatehouse.SlidingLog, gatehouse.Pace} {
 			s, now := New(kind), epoch()
-			cmd := gatehouse.Command{Op: gatehouse.OpReserve, Cost: 1, Limits: []gatehouse.Limit{
-				{Size: 2, Interval: time.Minute}, {Size: 5, Interval: time.Hour},
-			}}
+			cmd := gatehouse.Command{Op: gatehouse.OpReserve, Cost: 1}
+			cmd.Limits = gatehouse.NewLimitList(
+				gatehouse.Limit{Size: 2, Interval: time.Minute},
+				gatehouse.Limit{Size: 5, Interval: time.Hour},
+			)
 			for i := range 7 {
 				now, cmd.Holder = now.Add(time.Second), fmt.Sprint(i)
 				s.Step(now, &Turn{Command: &cmd})
 			}
 			before := string(Encode(nil, s))
-			s.Step(now, &Turn{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Cost: 2, Limits: limits}})
+			cmd.Op, cmd.Cost, cmd.Limits = gatehouse.OpPeek, 2, gatehouse.NewLimitList(limits...)
+			s.Step(now, &Turn{Command: &cmd})
 			if after := string(Encode(nil, s)); after != before {
 				t.Errorf("%s: a peek with %v makes\n%x of\n%x", kind, limits, after, before)
 			}

@@ -20,12 +20,14 @@ func drawExtreme(t *rapid.T, v variety) (turn *Turn, ok bool) {
 		gatehouse.OpCharge,
 	}
 	cmd := gatehouse.Command{
-		Op:       rapid.SampledFrom(ops).Draw(t, "op"),
-		Holder:   rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"),
-		Size:     rapid.SampledFrom(sizes).Draw(t, "size"),
-		Burst:    rapid.SampledFrom(sizes).Draw(t, "burst"),
-		Interval: rapid.SampledFrom(intervals).Draw(t, "interval"),
-		Mode:     v.mode,
+		Op:     rapid.SampledFrom(ops).Draw(t, "op"),
+		Holder: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key"),
+		Rule: gatehouse.Rule{
+			Size:     rapid.SampledFrom(sizes).Draw(t, "size"),
+			Burst:    rapid.SampledFrom(sizes).Draw(t, "burst"),
+			Interval: rapid.SampledFrom(intervals).Draw(t, "interval"),
+			Mode:     v.mode,
+		},
 	}
 	cmd.Cost = rapid.SampledFrom([]int64{1, max(1, cmd.Size), max(1, cmd.Burst), 7}).Draw(t, "cost")
 	switch rapid.IntRange(0, 8).Draw(t, "shape") {
@@ -35,10 +37,10 @@ func drawExtreme(t *rapid.T, v variety) (turn *Turn, ok bool) {
 		cmd.Calendar = rapid.SampledFrom([]gatehouse.Calendar{gatehouse.Day, gatehouse.Month}).Draw(t, "unit")
 		cmd.Zone = "Europe/Berlin"
 	case 2:
-		cmd.Limits = []gatehouse.Limit{
+		cmd.Limits = gatehouse.NewLimitList([]gatehouse.Limit{
 			{Size: max(1, cmd.Size), Interval: 3}, {Size: cmd.Burst, Interval: time.Hour},
 			{Size: 5, Calendar: gatehouse.Week}, {Size: gatehouse.MaxSize, Interval: gatehouse.MaxDuration},
-		}
+		}...)
 	case 3:
 		modes := []gatehouse.Mode{gatehouse.ModeDefault, gatehouse.ModeFine, gatehouse.ModeClassic}
 		cmd.Mode = rapid.SampledFrom(modes).Draw(t, "mode")

@@ -17,7 +17,7 @@ type fixedWindowMeter struct {
 	calendar  *zonedCalendar // nil when all windows are alike
 }
 
-func (w *fixedWindowMeter) setLimit(now int64, to *gatehouse.Command, zone *time.Location) (anew bool) {
+func (w *fixedWindowMeter) setLimit(now int64, to *gatehouse.Rule, zone *time.Location) (anew bool) {
 	// What was taken in a window that is over must not be carried into the new one.
 	if w.interval > 0 {
 		w.rollTo(now)

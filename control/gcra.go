@@ -38,7 +38,7 @@ type undoRecord struct {
 // front.
 const maxUndoRecords = 16
 
-func (g *gcraMeter) setLimit(_ int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+func (g *gcraMeter) setLimit(_ int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
 	interval := int64(to.Interval)
 	g.burst = to.Burst
 	if g.size == to.Size && g.interval == interval {

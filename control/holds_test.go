@@ -104,7 +104,7 @@ func TestEachChanged(t *testing.T) {
 	at := epoch()
 	step := func(op gatehouse.Op, holder string) {
 		semaphore.step(at, gatehouse.Command{
-			Op: op, Holder: holder, Size: 3, Cost: 1, Expires: time.Minute,
+			Op: op, Holder: holder, Rule: gatehouse.Rule{Size: 3}, Cost: 1, Expires: time.Minute,
 		})
 	}
 	step(gatehouse.OpAcquire, "before")
@@ -133,7 +133,7 @@ func TestHoldsAndEnd(t *testing.T) {
 	semaphore := subject{kind: gatehouse.Semaphore}
 	for i, holder := range []string{"c", "a", "b"} {
 		semaphore.stepTurn(epoch(), &Turn{Leased: i == 1, Command: &gatehouse.Command{
-			Op: gatehouse.OpAcquire, Holder: holder, Size: 10, Cost: int64(i + 1),
+			Op: gatehouse.OpAcquire, Holder: holder, Rule: gatehouse.Rule{Size: 10}, Cost: int64(i + 1),
 			Expires: time.Duration(i) * time.Second,
 		}})
 	}
@@ -192,7 +192,7 @@ func TestLeft(t *testing.T) {
 	barrier := subject{kind: gatehouse.Barrier}
 	wait := func(ticket Ticket) gatehouse.Decision {
 		return barrier.stepTurn(epoch(), &Turn{Ticket: ticket, Command: &gatehouse.Command{
-			Op: gatehouse.OpWait, Size: 3, MaxWait: gatehouse.Forever,
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}, MaxWait: gatehouse.Forever,
 		}})
 	}
 	wait(1)
@@ -226,7 +226,8 @@ func TestManyHolds(t *testing.T) {
 	kept := shelf{holds: map[string][]byte{}}
 	for i := range maxHolders {
 		semaphore.step(epoch(), gatehouse.Command{
-			Op: gatehouse.OpAcquire, Holder: fmt.Sprint(i), Size: gatehouse.MaxSize, Cost: 1,
+			Op: gatehouse.OpAcquire, Holder: fmt.Sprint(i),
+			Rule: gatehouse.Rule{Size: gatehouse.MaxSize}, Cost: 1,
 			Expires: time.Hour - time.Duration(i),
 		})
 	}

@@ -186,11 +186,11 @@ func (l *limiterStep) applyLimits() (ok bool) {
 		cmd = withDefaultLimit(cmd)
 	}
 	// The common case: one limit, which the one meter keeps without any extra.
-	if l.extra == nil && hasPlainLimit(cmd) {
-		if l.first.setLimit(l.now, cmd, nil) {
+	if l.extra == nil && hasPlainLimit(&cmd.Rule) {
+		if l.first.setLimit(l.now, &cmd.Rule, nil) {
 			l.beginGeneration()
 			if l.extra != nil {
-				l.extra.noteLimits(cmd)
+				l.extra.noteRule(canonicalRule(cmd))
 			}
 		}
 	} else if err := l.setLimits(cmd); err != nil {

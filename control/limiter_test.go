@@ -211,7 +211,8 @@ func TestBehindOthers(t *testing.T) {
 	for _, v := range varieties() {
 		s := subject{kind: v.kind}
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Size: 5, Burst: 4, Cost: 2, Interval: time.Second, Mode: v.mode,
+			Op:   gatehouse.OpAcquire,
+			Rule: gatehouse.Rule{Size: 5, Burst: 4, Interval: time.Second, Mode: v.mode}, Cost: 2,
 		}
 		s.step(epoch(), cmd)
 		front := cmd

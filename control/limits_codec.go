@@ -21,13 +21,10 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 		c.codeUint64(&m.validFrom)
 		c.codeUint64(&m.lastNumber)
 	}
-	limits := m.listLimits()
-	m.codeLimits(c, &limits, own)
+	limits := m.codeRule(c, own)
 	if own {
 		m.codeMeters(c, first, limits, &m.meters)
 		m.codeSince(c)
-	} else if c.reading {
-		m.limits = limits
 	}
 	n := c.codeLength(len(m.reservations), leastReservation)
 	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 {
@@ -58,19 +55,29 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 	}
 }
 
-func (m *limiterExtra) codeLimits(c *stateCodec, limits *[]gatehouse.Limit, own bool) {
-	n := c.codeLength(len(*limits), 3)
+// codeRule codes the rule in force, and returns its limits.
+func (m *limiterExtra) codeRule(c *stateCodec, own bool) (limits []gatehouse.Limit) {
+	r := &m.rule
+	switch {
+	case m.meters != nil:
+		for _, meter := range m.meters {
+			limits = append(limits, meter.currentLimit())
+		}
+	case m.knowsRule():
+		limits = []gatehouse.Limit{limitAt(r, 0)}
+	}
+	n := c.codeLength(len(limits), 3)
 	// After a reset no command may have named a limit yet.
 	unknown := n == 0 && !own && m.generation != 0 // none was given since the last reset
 	if n == 0 && !unknown || n > gatehouse.MaxLimits || n > 1 && !own {
 		c.failDecoding("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
-		return
+		return nil
 	}
 	if c.reading && n > 0 {
-		*limits = make([]gatehouse.Limit, n)
+		limits = make([]gatehouse.Limit, n)
 	}
-	for i := range *limits {
-		limit := &(*limits)[i]
+	for i := range limits {
+		limit := &limits[i]
 		c.codeSize(&limit.Size)
 		c.codeByte((*byte)(&limit.Calendar), byte(gatehouse.Month))
 		c.codeDuration(&limit.Interval)
@@ -78,14 +85,27 @@ func (m *limiterExtra) codeLimits(c *stateCodec, limits *[]gatehouse.Limit, own 
 			c.failDecoding("one window of the calendar without a meter of its own")
 		}
 	}
-	burst := m.burst - ofSize
-	c.codeUpTo(&burst, gatehouse.MaxSize-ofSize)
-	if c.reading {
-		m.burst = burst + ofSize
+	burst := r.Burst + 1
+	if m.hasList() {
+		burst = 0 // in a list there are none
 	}
-	c.codeDuration(&m.guard)
-	c.codeByte((*byte)(&m.mode), byte(gatehouse.ModeClassic))
-	c.codeString(&m.zone)
+	c.codeUpTo(&burst, gatehouse.MaxSize+1)
+	c.codeDuration(&r.Guard)
+	c.codeByte((*byte)(&r.Mode), byte(gatehouse.ModeClassic))
+	c.codeString(&r.Zone)
+	switch {
+	case !c.reading || n == 0:
+	case burst != 0:
+		r.Size, r.Interval, r.Calendar = limits[0].Size, limits[0].Interval, limits[0].Calendar
+		r.Burst = burst - 1
+	case !own:
+		r.Limits = gatehouse.NewLimitList(limits...)
+	}
+	// Encode writes no such limit, and it would be taken for none.
+	if c.reading && n > 0 && (burst != 0 || !own) && !r.HasLimit() {
+		c.failDecoding("limit without an interval")
+	}
+	return limits
 }
 
 // codeMeters codes a meter for each of the limits.
@@ -95,7 +115,7 @@ func (m *limiterExtra) codeMeters(
 	var location *time.Location
 	if c.reading {
 		var err error
-		location, err = zone.Load(m.zone)
+		location, err = zone.Load(m.rule.Zone)
 		if err != nil {
 			c.failDecoding("%w", err)
 		}

@@ -24,7 +24,8 @@ func drawLimits(t *rapid.T, kind gatehouse.Kind) []gatehouse.Limit {
 		last.Interval, last.Calendar = 0, gatehouse.Day
 		last.Size = rapid.Int64Range(1, 40).Draw(t, "day")
 	}
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Limits: limits, Cost: 1}
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1}
+	cmd.Limits = gatehouse.NewLimitList(limits...)
 	if err := cmd.Check(gatehouse.Key{Kind: kind, Name: "several"}); err != nil {
 		t.Fatal(err)
 	}
@@ -33,9 +34,9 @@ func drawLimits(t *rapid.T, kind gatehouse.Kind) []gatehouse.Limit {
 
 // single is the command that asks one of several limits alone.
 func single(cmd gatehouse.Command, i int) gatehouse.Command {
-	limit := cmd.Limits[i]
-	cmd.Limits, cmd.Size, cmd.Interval, cmd.Calendar = nil, limit.Size, limit.Interval, limit.Calendar
-	cmd.Burst = limit.Size - 1
+	limit := cmd.Limits.At(i)
+	cmd.Size, cmd.Interval, cmd.Calendar = limit.Size, limit.Interval, limit.Calendar
+	cmd.Limits, cmd.Burst = gatehouse.LimitList{}, limit.Size-1
 	return cmd
 }
 
@@ -45,7 +46,8 @@ func TestSeveralAgainstSingles(t *testing.T) { each(t, checkSeveral) }
 
 func checkSeveral(t *rapid.T, v variety) {
 	limits := drawLimits(t, v.kind)
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Limits: limits, Mode: v.mode}
+	rule := gatehouse.Rule{Limits: gatehouse.NewLimitList(limits...), Mode: v.mode}
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: rule}
 	// Just before midnight UTC, so that days end too.
 	now := time.Unix(86_400*15_000, -rapid.Int64Range(1, 10_000_000).Draw(t, "before"))
 	s, singles, most := subject{kind: v.kind}, make([]subject, len(limits)), int64(12)
@@ -103,7 +105,8 @@ func TestSeveralUndo(t *testing.T) { each(t, checkSeveralUndo) }
 
 func checkSeveralUndo(t *rapid.T, v variety) {
 	limits := drawLimits(t, v.kind)
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Limits: limits, Mode: v.mode, Cost: 1}
+	rule := gatehouse.Rule{Limits: gatehouse.NewLimitList(limits...), Mode: v.mode}
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: rule, Cost: 1}
 	now, s := origin(t), subject{kind: v.kind}
 	for range rapid.IntRange(1, 10).Draw(t, "steps") {
 		now = now.Add(later(t, limits[0].Interval))

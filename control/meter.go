@@ -11,10 +11,10 @@ import (
 // A limitMeter counts what is taken under one limit. It is all that one way of limiting has of its own; the
 // rest, which all limiters share, is limiter's. Instants and lengths of time are nanoseconds.
 type limitMeter interface {
-	// setLimit puts the one limit of a command in force, whose list of them it does not look at. What was
+	// setLimit puts the one limit of a rule in force, whose list of them it does not look at. What was
 	// taken before still counts. zone is that of a window of the calendar. It reports whether what was taken
 	// before counts in another way than it did, so that undo would give back something else.
-	setLimit(now int64, to *gatehouse.Command, zone *time.Location) (anew bool)
+	setLimit(now int64, to *gatehouse.Rule, zone *time.Location) (anew bool)
 
 	// earliestFit is the earliest instant, not before from, at which n can be taken if no other command
 	// takes any before; noTime when there is none. What can be taken at one instant can be at every later
@@ -36,11 +36,9 @@ type limitMeter interface {
 	// readMeter tells how the meter stands.
 	readMeter(now int64) meterReading
 
-	// matchesLimit reports whether the limit in force is the one limit of a command, none of the calendar's.
-	matchesLimit(cmd *gatehouse.Command) bool
-
-	// fillLimit fills the limit in force into a command, as set takes it; none of the calendar's.
-	fillLimit(to *gatehouse.Command)
+	// inForce returns a rule in which all that the meter knows of its limit is as it is in force; none of the
+	// calendar's. So a rule with one limit is in force if it comes back as it was.
+	inForce(r gatehouse.Rule) gatehouse.Rule
 
 	// windowLength is the interval of the limit in force.
 	windowLength() int64

@@ -20,7 +20,7 @@ type paceMeter struct {
 	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
-func (p *paceMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+func (p *paceMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
 	anew = p.setSpan(now, to, to.Interval+to.Guard)
 	p.mode = to.Mode
 	return anew

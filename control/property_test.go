@@ -65,7 +65,7 @@ func TestBucketAgainstLog(t *testing.T) {
 				}
 			}
 			d := bucket.step(epoch().Add(at), gatehouse.Command{
-				Op: gatehouse.OpAcquire, Size: size, Cost: cost, Interval: interval,
+				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: size, Interval: interval}, Cost: cost,
 			})
 			if want := taken+cost <= size; want != (d.Outcome == gatehouse.Granted) {
 				t.Fatalf("at %s: acquire %d of %d with %d taken = %s", at, cost, size, taken, d.Outcome)
@@ -94,7 +94,7 @@ func TestBucketWindow(t *testing.T) {
 		for range 120 {
 			at += time.Duration(rapid.Int64Range(0, int64(interval)/2).Draw(t, "later"))
 			d := bucket.step(epoch().Add(at), gatehouse.Command{
-				Op: gatehouse.OpAcquire, Size: size, Cost: 1, Interval: interval,
+				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: size, Interval: interval}, Cost: 1,
 			})
 			if d.Outcome == gatehouse.Granted {
 				log = append(log, taking{at, 1})
@@ -119,10 +119,12 @@ func TestBucketWindow(t *testing.T) {
 func TestBucketRetryAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cmd := gatehouse.Command{
-			Op:       gatehouse.OpAcquire,
-			Size:     rapid.Int64Range(1, 5).Draw(t, "size"),
-			Cost:     1,
-			Interval: time.Duration(rapid.Int64Range(2, 1e9).Draw(t, "interval")),
+			Op: gatehouse.OpAcquire,
+			Rule: gatehouse.Rule{
+				Size:     rapid.Int64Range(1, 5).Draw(t, "size"),
+				Interval: time.Duration(rapid.Int64Range(2, 1e9).Draw(t, "interval")),
+			},
+			Cost: 1,
 		}
 		bucket := subject{kind: gatehouse.TokenBucket}
 		now := epoch()
@@ -203,7 +205,7 @@ func TestSemaphoreAgainstList(t *testing.T) {
 					gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew,
 				}).Draw(t, "op"),
 				Holder:  fmt.Sprint(rapid.IntRange(0, 6).Draw(t, "key")),
-				Size:    rapid.Int64Range(0, 6).Draw(t, "size"),
+				Rule:    gatehouse.Rule{Size: rapid.Int64Range(0, 6).Draw(t, "size")},
 				Expires: time.Duration(rapid.Int64Range(0, 8).Draw(t, "expires")) * time.Second,
 			}
 			cmd.Cost = rapid.Int64Range(1, max(1, cmd.Size)).Draw(t, "cost")
@@ -247,7 +249,9 @@ func checkHolds(t *rapid.T, state State, slow *slowSemaphore) {
 // TestRenewedForEver: a hold that is renewed again and again costs no more than one that is not.
 func TestRenewedForEver(t *testing.T) {
 	semaphore := subject{kind: gatehouse.Semaphore}
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Size: 1, Cost: 1, Expires: time.Hour}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: "k", Rule: gatehouse.Rule{Size: 1}, Cost: 1, Expires: time.Hour,
+	}
 	semaphore.step(epoch(), cmd)
 	cmd.Op = gatehouse.OpRenew
 	for i := range 10_000 {
@@ -261,7 +265,7 @@ func TestRenewedForEver(t *testing.T) {
 // TestHolders: one name has a limit of holders, and beyond it says so.
 func TestHolders(t *testing.T) {
 	semaphore := subject{kind: gatehouse.Semaphore}
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: gatehouse.MaxSize, Cost: 1}
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: gatehouse.MaxSize}, Cost: 1}
 	for i := range maxHolders {
 		cmd.Holder = fmt.Sprint(i)
 		if d := semaphore.step(epoch(), cmd); d.Outcome != gatehouse.Granted {

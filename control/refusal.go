@@ -34,12 +34,12 @@ func (l *limiterState[M, P]) changesLimits(cmd *gatehouse.Command) bool {
 		return true
 	case !cmd.HasLimit():
 		return false
-	case l.extra != nil && (l.extra.limits != nil || l.extra.meters != nil):
+	case l.extra.knowsRule():
 		// The extra has all parameters as they were given; the meter alone knows only its own.
-		return !l.extra.matchesLimits(cmd)
+		return !l.extra.hasRule(canonicalRule(cmd))
 	}
 	// A form with chunks and no reservations leaves the limits out: the meter has the one there is.
-	return !hasPlainLimit(cmd) || !P(&l.meter).matchesLimit(cmd)
+	return !hasPlainLimit(&cmd.Rule) || P(&l.meter).inForce(cmd.Rule) != cmd.Rule
 }
 
 // Refusals are how many commands gave up, and since when they are counted; the zero time if they are not.
@@ -68,49 +68,29 @@ func Created(s State) time.Time {
 	return since
 }
 
-func (r *meterRate) matchesLimit(cmd *gatehouse.Command) bool {
-	return r.size == cmd.Size && r.interval == int64(cmd.Interval)
+func (r *meterRate) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	rule.Size, rule.Interval = r.size, time.Duration(r.interval)
+	return rule
 }
 
-func (g *gcraMeter) matchesLimit(cmd *gatehouse.Command) bool {
-	return g.meterRate.matchesLimit(cmd) && g.burst == cmd.Burst
+func (g *gcraMeter) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	rule.Burst = g.burst
+	return g.meterRate.inForce(rule)
 }
 
-func (w *fixedWindowMeter) matchesLimit(cmd *gatehouse.Command) bool {
-	return w.meterRate.matchesLimit(cmd) && w.calendar == nil
-}
-
-func (w *slidingWindowMeter) matchesLimit(cmd *gatehouse.Command) bool {
-	fine := w.fine != nil
-	return w.meterRate.matchesLimit(cmd) && fine == (cmd.Mode != gatehouse.ModeDefault) &&
-		(!fine || w.fine.strict == (cmd.Mode == gatehouse.ModeStrict))
-}
-
-func (p *paceMeter) matchesLimit(cmd *gatehouse.Command) bool {
-	return p.meterRate.matchesLimit(cmd) && p.span == int64(cmd.Interval+cmd.Guard) && p.mode == cmd.Mode
-}
-
-func (r *meterRate) fillLimit(to *gatehouse.Command) {
-	to.Size, to.Interval = r.size, time.Duration(r.interval)
-}
-
-func (g *gcraMeter) fillLimit(to *gatehouse.Command) {
-	g.meterRate.fillLimit(to)
-	to.Burst = g.burst
-}
-
-func (w *slidingWindowMeter) fillLimit(to *gatehouse.Command) {
-	w.meterRate.fillLimit(to)
+func (w *slidingWindowMeter) inForce(rule gatehouse.Rule) gatehouse.Rule {
 	switch {
 	case w.fine == nil:
+		rule.Mode = gatehouse.ModeDefault
 	case w.fine.strict:
-		to.Mode = gatehouse.ModeStrict
+		rule.Mode = gatehouse.ModeStrict
 	default:
-		to.Mode = gatehouse.ModeFine
+		rule.Mode = gatehouse.ModeFine
 	}
+	return w.meterRate.inForce(rule)
 }
 
-func (p *paceMeter) fillLimit(to *gatehouse.Command) {
-	p.meterRate.fillLimit(to)
-	to.Guard, to.Mode = time.Duration(p.span-p.interval), p.mode
+func (p *paceMeter) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	rule.Guard, rule.Mode = time.Duration(p.span-p.interval), p.mode
+	return p.meterRate.inForce(rule)
 }

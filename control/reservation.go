@@ -121,7 +121,7 @@ func (l *limiterStep) addReservation(r reservation) (number uint64) {
 	if r.at <= l.now || scheduled && r.holder == "" {
 		return 0
 	}
-	l.ensureLimitsNoted(l.turn.Command)
+	l.ensureRuleNoted(l.turn.Command)
 	r.number = l.nextReservationNumber()
 	// The list stays in order, since no reservation is before the last one.
 	l.extra.reservations = append(l.extra.reservations, r)

@@ -197,7 +197,9 @@ func TestPacedPlaces(t *testing.T) {
 func TestMostPlaces(t *testing.T) {
 	for _, kind := range []gatehouse.Kind{gatehouse.GCRA, gatehouse.Pace} {
 		s := subject{kind: kind}
-		cmd := gatehouse.Command{Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: time.Second}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpReserve, Rule: gatehouse.Rule{Size: 1, Interval: time.Second}, Cost: 1,
+		}
 		for i := range maxReservations + 1 {
 			cmd.Holder = fmt.Sprint(i)
 			if d := s.step(epoch(), cmd); d.Outcome != gatehouse.Granted {
@@ -222,7 +224,9 @@ func TestMostPlaces(t *testing.T) {
 // bounded memory, and none of them is too early.
 func TestEndlessSchedule(t *testing.T) {
 	s := subject{kind: gatehouse.Pace}
-	cmd := gatehouse.Command{Op: gatehouse.OpReserve, Size: 2, Cost: 1, Interval: time.Second}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpReserve, Rule: gatehouse.Rule{Size: 2, Interval: time.Second}, Cost: 1,
+	}
 	for i := range 100_000 {
 		if d := s.step(epoch(), cmd); d.Delay != time.Duration(i/2)*time.Second {
 			t.Fatalf("place %d = %s", i, d.Delay)
@@ -242,7 +246,8 @@ func TestEndlessSchedule(t *testing.T) {
 func TestHugePlaces(t *testing.T) {
 	s := subject{kind: gatehouse.Pace}
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpReserve, Size: gatehouse.MaxSize, Cost: gatehouse.MaxSize, Interval: time.Millisecond,
+		Op:   gatehouse.OpReserve,
+		Rule: gatehouse.Rule{Size: gatehouse.MaxSize, Interval: time.Millisecond}, Cost: gatehouse.MaxSize,
 	}
 	for i := range 20_000 {
 		if d := s.step(epoch(), cmd); d.Delay != time.Duration(i)*time.Millisecond {
@@ -259,7 +264,8 @@ func TestPlaceForTooMuch(t *testing.T) {
 	for _, v := range varieties() {
 		s := subject{kind: v.kind}
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpReserve, Size: 2, Burst: 1, Cost: 3, Interval: time.Second, Mode: v.mode,
+			Op:   gatehouse.OpReserve,
+			Rule: gatehouse.Rule{Size: 2, Burst: 1, Interval: time.Second, Mode: v.mode}, Cost: 3,
 		}
 		if d := s.step(epoch(), cmd); d.Outcome != gatehouse.Conflict || d.Delay != 0 {
 			t.Errorf("%s: reserve 3 of 2 = %s", v, d.Outcome)

@@ -233,8 +233,10 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 		return fmt.Errorf("%q is no operation", words[0])
 	}
 	a.cmd = gatehouse.Command{
-		Op: op, Size: 1, Cost: 1, Interval: time.Second, Expires: time.Minute, MaxWait: gatehouse.Forever,
-		Holder: "holder-" + a.name,
+		Op:   op,
+		Rule: gatehouse.Rule{Size: 1, Interval: time.Second}, Cost: 1, Expires: time.Minute,
+		MaxWait: gatehouse.Forever,
+		Holder:  "holder-" + a.name,
 	}
 	switch op {
 	case gatehouse.OpRenew:

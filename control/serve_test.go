@@ -40,7 +40,7 @@ func TestServeDeleteBeforeASend(t *testing.T) {
 // TestDeletedAndMadeAnew: what follows a delete in one queue is of the same instant. Its fencing tokens and
 // its numbers are others even so, and an undo of what was granted before the delete does nothing to it.
 func TestDeletedAndMadeAnew(t *testing.T) {
-	hold := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Cost: 1, Size: 1}
+	hold := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Cost: 1, Rule: gatehouse.Rule{Size: 1}}
 	for _, kind := range []gatehouse.Kind{gatehouse.Lock, gatehouse.Semaphore} {
 		s, queue := aroundDelete(kind, hold)
 		if before, after := queue[0].Decision.Fence, queue[2].Decision.Fence; after <= before {
@@ -53,7 +53,8 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 	}
 	for _, v := range varieties() {
 		take := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Interval: time.Second, Mode: v.mode,
+			Op: gatehouse.OpAcquire, Cost: 1,
+			Rule: gatehouse.Rule{Size: 1, Interval: time.Second, Mode: v.mode},
 		}
 		s, queue := aroundDelete(v.kind, take)
 		s.undo(epoch(), take, &queue[0].Decision)
@@ -88,8 +89,10 @@ func aroundDelete(kind gatehouse.Kind, cmds ...gatehouse.Command) (subject, []Tu
 // TestAnswersSaturate: a hold or a place that was answered more often than is counted can still be stored,
 // and stays.
 func TestAnswersSaturate(t *testing.T) {
-	hold := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Cost: 1, Size: 1}
-	place := gatehouse.Command{Op: gatehouse.OpReserve, Holder: "k", Cost: 1, Size: 1, Interval: time.Second}
+	hold := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Cost: 1, Rule: gatehouse.Rule{Size: 1}}
+	place := gatehouse.Command{
+		Op: gatehouse.OpReserve, Holder: "k", Cost: 1, Rule: gatehouse.Rule{Size: 1, Interval: time.Second},
+	}
 	lock, limit := subject{kind: gatehouse.Lock}, subject{kind: gatehouse.FixedWindow}
 	lock.step(epoch(), hold)
 	limit.step(epoch(), place)

@@ -36,12 +36,12 @@ const (
 	maxCount = noTime / 8 * 7
 )
 
-func (l *slidingLogMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+func (l *slidingLogMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
 	return l.setSpan(now, to, to.Interval)
 }
 
 // setSpan puts a limit in force under which a start counts for so long.
-func (l *slidingLogMeter) setSpan(now int64, to *gatehouse.Command, span time.Duration) (anew bool) {
+func (l *slidingLogMeter) setSpan(now int64, to *gatehouse.Rule, span time.Duration) (anew bool) {
 	before, grain := l.span, l.grain
 	l.size, l.interval, l.span = to.Size, int64(to.Interval), int64(span)
 	l.setGrain()

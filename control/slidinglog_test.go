@@ -40,7 +40,10 @@ func TestLargeLog(t *testing.T) {
 // of the memory when they are over.
 func TestLogMemory(t *testing.T) {
 	s := subject{kind: gatehouse.SlidingLog}
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: gatehouse.MaxSize, Cost: 1, Interval: time.Second}
+	cmd := gatehouse.Command{
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: gatehouse.MaxSize, Interval: time.Second}, Cost: 1,
+	}
 	now := epoch()
 	for range 200_000 {
 		now = now.Add(10_007)
@@ -62,7 +65,9 @@ func TestLogMemory(t *testing.T) {
 // TestLogRefundAll: giving back much at once takes no longer than taking it did.
 func TestLogRefundAll(t *testing.T) {
 	s := subject{kind: gatehouse.SlidingLog}
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: maxExact, Cost: 1, Interval: time.Second}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: maxExact, Interval: time.Second}, Cost: 1,
+	}
 	now := epoch()
 	for range maxExact {
 		now = now.Add(1)

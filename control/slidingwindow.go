@@ -23,7 +23,7 @@ type slidingWindowMeter struct {
 // asFine is the window as one that counts in parts.
 func (w *slidingWindowMeter) asFine() *fineWindow { return (*fineWindow)(w) }
 
-func (w *slidingWindowMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+func (w *slidingWindowMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
 	interval, fine := int64(to.Interval), to.Mode != gatehouse.ModeDefault
 	w.size = to.Size
 	if w.interval != interval || fine != (w.fine != nil) {

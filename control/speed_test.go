@@ -26,7 +26,8 @@ func TestLimiterSizes(t *testing.T) {
 // hot returns a limiter that is asked again and again, granting or refusing all the time.
 func hot(v variety, refusing bool) (State, *Turn) {
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 1000, Burst: 999, Cost: 1, Interval: time.Millisecond, Mode: v.mode,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 1000, Burst: 999, Interval: time.Millisecond, Mode: v.mode}, Cost: 1,
 	}
 	if refusing {
 		cmd.Size, cmd.Burst, cmd.Interval = 1, 0, time.Hour

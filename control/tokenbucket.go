@@ -17,7 +17,7 @@ type tokenBucketMeter struct {
 	taken int64 // since start
 }
 
-func (b *tokenBucketMeter) setLimit(now int64, to *gatehouse.Command, _ *time.Location) (anew bool) {
+func (b *tokenBucketMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
 	if b.start == 0 {
 		b.start = now
 	}

@@ -1,10 +1,6 @@
 package control
 
-import (
-	"time"
-
-	"github.com/gatehousehq/gatehouse"
-)
+import "time"
 
 // undoGrant takes back what an acquire or a reserve was granted.
 //
@@ -36,11 +32,10 @@ func (l *limiterStep) undoGrant() {
 		return // by another of this name, or it was reset since
 	}
 	l.uncountPassed(l.turn)
-	limits := l.ownLimits()
 	for i, m := range l.activeMeters() {
 		// A limit that came into force later never counted the grant, and one that began anew has forgotten
 		// it: neither gives anything back.
-		reset, ok := resetThen(limits, i, l.turn, m.readMeter(l.now).interval)
+		reset, ok := l.resetThen(m)
 		if ok && l.stillCounts(i, granted.Generation) {
 			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), l.turn.Cost)
 		}
@@ -49,24 +44,22 @@ func (l *limiterStep) undoGrant() {
 	l.rebuildProjection()
 }
 
-// resetThen is what the decision to take back said about the limit of this number, whose interval is
-// given. ok is false when that limit did not count it, because it is in force only since.
-func resetThen(
-	limits []gatehouse.Limit, i int, turn *Turn, interval int64,
-) (reset time.Duration, ok bool) {
-	granted := turn.Granted
+// resetThen is what the decision to take back said about the limit of a meter. ok is false when that limit
+// did not count it, because it is in force only since.
+func (l *limiterStep) resetThen(m limitMeter) (reset time.Duration, ok bool) {
+	granted, own := l.turn.Granted, l.extra != nil && l.extra.meters != nil
 	// There is one limit, now and then. The same interval means that it is the same window.
-	if len(limits) == 0 || len(granted.Windows) == 0 && !turn.HasLimit() {
-		return granted.ResetAfter, granted.Interval == time.Duration(interval)
+	if !own || len(granted.Windows) == 0 && !l.turn.HasLimit() {
+		return granted.ResetAfter, granted.Interval == time.Duration(m.readMeter(l.now).interval)
 	}
+	limit := m.currentLimit()
 	// There was one limit then, and there are several now: the command says which of them it was.
 	if len(granted.Windows) == 0 {
-		limit := limitsOf(turn.Command)[0]
-		return granted.ResetAfter, sameWindow(limit, limits[i])
+		return granted.ResetAfter, sameWindow(limitAt(&l.turn.Rule, 0), limit)
 	}
 	// There were several limits then. The one with the same window is the one meant.
 	for _, w := range granted.Windows {
-		if sameWindow(w.Limit, limits[i]) {
+		if sameWindow(w.Limit, limit) {
 			return w.ResetAfter, true
 		}
 	}

@@ -111,13 +111,9 @@ func (l *ledger) passes() (passes, admitted record) {
 // check holds the passes to the bound of the kind, beyond which there is only what was refunded.
 func (l *ledger) check(t *rapid.T, v variety, cmd *gatehouse.Command) {
 	passes, admitted := l.passes()
-	limits := cmd.Limits
-	if len(limits) == 0 {
-		limits = []gatehouse.Limit{{Size: cmd.Size, Interval: cmd.Interval}}
-	}
-	for _, limit := range limits {
-		burst := cmd.Burst
-		if len(cmd.Limits) > 0 {
+	for i := range limitCount(&cmd.Rule) {
+		limit, burst := limitAt(&cmd.Rule, i), cmd.Burst
+		if cmd.Limits.Len() > 0 {
 			burst = limit.Size - 1
 		}
 		for i := range passes {
@@ -252,10 +248,10 @@ func drawChoices(t *rapid.T, v variety) (choices []gatehouse.Command) {
 		cmd.Guard, cmd.Interval = 0, time.Duration(rapid.Int64Range(1, 40).Draw(t, "ms"))*time.Millisecond
 		if rapid.IntRange(0, 2).Draw(t, "several") == 0 {
 			more := cmd.Interval * time.Duration(rapid.Int64Range(2, 5).Draw(t, "times"))
-			cmd.Limits = []gatehouse.Limit{
-				{Size: cmd.Size, Interval: cmd.Interval},
-				{Size: rapid.Int64Range(1, 2*cmd.Size).Draw(t, "larger"), Interval: more},
-			}
+			cmd.Limits = gatehouse.NewLimitList(
+				gatehouse.Limit{Size: cmd.Size, Interval: cmd.Interval},
+				gatehouse.Limit{Size: rapid.Int64Range(1, 2*cmd.Size).Draw(t, "larger"), Interval: more},
+			)
 		}
 		choices = append(choices, cmd)
 	}
@@ -264,18 +260,15 @@ func drawChoices(t *rapid.T, v variety) (choices []gatehouse.Command) {
 
 // longest is the longest interval of a command's limits.
 func longest(cmd *gatehouse.Command) time.Duration {
-	if len(cmd.Limits) > 0 {
-		return cmd.Limits[len(cmd.Limits)-1].Interval
-	}
-	return cmd.Interval
+	return limitAt(&cmd.Rule, limitCount(&cmd.Rule)-1).Interval
 }
 
 // least is the most that all limits of a command let through at once.
 func least(v variety, cmd *gatehouse.Command) int64 {
-	if len(cmd.Limits) == 0 {
+	if cmd.Limits.Len() == 0 {
 		return capacity(v, cmd)
 	}
-	return min(cmd.Limits[0].Size, cmd.Limits[1].Size)
+	return min(cmd.Limits.At(0).Size, cmd.Limits.At(1).Size)
 }
 
 // hasPlace reports whether a state has a reservation of this number that lies ahead.

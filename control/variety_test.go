@@ -38,9 +38,11 @@ func (v variety) exact() bool {
 func (v variety) draw(t *rapid.T) gatehouse.Command {
 	unit := rapid.SampledFrom([]int64{1, 1000, 142_857}).Draw(t, "unit")
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Mode: v.mode, Cost: 1,
-		Size:     rapid.Int64Range(1, 12).Draw(t, "size"),
-		Interval: time.Duration(rapid.Int64Range(1, 300).Draw(t, "interval") * unit),
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{
+			Mode:     v.mode,
+			Size:     rapid.Int64Range(1, 12).Draw(t, "size"),
+			Interval: time.Duration(rapid.Int64Range(1, 300).Draw(t, "interval") * unit),
+		}, Cost: 1,
 	}
 	switch v.kind {
 	case gatehouse.GCRA:

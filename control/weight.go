@@ -15,9 +15,8 @@ import (
 // What parts of states take, as Go's allocator hands memory out. TestWeights compares them with the heap.
 const (
 	limiterWeight     = 48  // all that limiters share
-	extraWeight       = 208 // a more
-	limitWeight       = 24
-	meterWeight       = 24 // of a meter's place in a list, and its generation
+	extraWeight       = 224 // a more
+	meterWeight       = 24  // of a meter's place in a list, and its generation
 	partsWeight       = 512
 	runWeight         = 16
 	reservationWeight = 48
@@ -61,7 +60,7 @@ func (l *limiterState[M, P]) Weight() int {
 }
 
 func (m *limiterExtra) memoryWeight() int {
-	weight := extraWeight + cap(m.limits)*limitWeight + len(m.zone) + cap(m.meters)*meterWeight +
+	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
 		cap(m.chunks)*chunkWeight
 	for _, meter := range m.meters {
@@ -222,7 +221,7 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 // extraGrowth is the growth of a limiter that has several limits or reservations, or may get them.
 func (l *limiterStep) extraGrowth(keeps bool) int {
 	// This adds up the most that each part may grow: the lists, the meters, the projection.
-	more, ahead, places := extraWeight+limitWeight, false, 0
+	more, ahead, places := extraWeight+len(l.turn.Zone), false, 0
 	at, reserves := l.now, l.turn.Op != gatehouse.OpAcquire
 	if reserves {
 		at = noTime // it may be any time
@@ -246,7 +245,7 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 	}
 	if !keeps {
 		// New meters are made for the limits, and the old ones exist until the change is done.
-		fresh := len(limitsOf(l.turn.Command)) * (limitWeight + meterWeight + newMeterWeight(l.first, places))
+		fresh := limitCount(&l.turn.Rule) * (meterWeight + newMeterWeight(l.first, places))
 		more += fresh
 		copies += fresh
 	}
@@ -264,10 +263,10 @@ func (l *limiterStep) keepsLimits(cmd *gatehouse.Command) bool {
 	switch {
 	case !cmd.HasLimit() && l.created != 0:
 		return true
-	case l.extra != nil && (l.extra.meters != nil || l.extra.limits != nil):
-		return l.extra.matchesLimits(cmd)
+	case l.extra.knowsRule():
+		return l.extra.hasRule(canonicalRule(cmd))
 	}
-	return hasPlainLimit(cmd) && l.first.matchesLimit(cmd)
+	return hasPlainLimit(&cmd.Rule) && l.first.inForce(cmd.Rule) == cmd.Rule
 }
 
 // takeGrowth is by how much a meter may grow when something is taken at an instant, and so many reservations

@@ -24,15 +24,19 @@ func stepped(kind gatehouse.Kind, cmds ...gatehouse.Command) State {
 
 // inMinute is a command about nine in a minute, and inHours one about eight limits.
 func inMinute(op gatehouse.Op, mode gatehouse.Mode) gatehouse.Command {
-	return gatehouse.Command{Op: op, Size: 9, Burst: 8, Cost: 1, Interval: time.Minute, Mode: mode}
+	return gatehouse.Command{
+		Op: op, Rule: gatehouse.Rule{Size: 9, Burst: 8, Interval: time.Minute, Mode: mode}, Cost: 1,
+	}
 }
 
 func inHours(op gatehouse.Op) gatehouse.Command {
-	cmd := gatehouse.Command{Op: op, Cost: 1, Mode: gatehouse.ModeFine}
+	cmd := gatehouse.Command{Op: op, Cost: 1, Rule: gatehouse.Rule{Mode: gatehouse.ModeFine}}
+	var limits []gatehouse.Limit
 	for i := range gatehouse.MaxLimits {
 		window := time.Hour + time.Duration(i)*time.Hour
-		cmd.Limits = append(cmd.Limits, gatehouse.Limit{Size: 30_000, Interval: window})
+		limits = append(limits, gatehouse.Limit{Size: 30_000, Interval: window})
 	}
+	cmd.Limits = gatehouse.NewLimitList(limits...)
 	return cmd
 }
 
@@ -70,7 +74,7 @@ func weighty() map[string]func(i int) State {
 		},
 		"calendar": func(int) State {
 			return stepped(gatehouse.TokenBucket, gatehouse.Command{
-				Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Calendar: gatehouse.Day,
+				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 1, Calendar: gatehouse.Day}, Cost: 1,
 			})
 		},
 	}
@@ -100,7 +104,7 @@ func twice(cmd gatehouse.Command) State {
 // logOf is a log of so many starts, and drained one of which all but one have passed.
 func logOf(n int) State {
 	s, cmd := New(gatehouse.SlidingLog), gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 16_000, Cost: 1, Interval: time.Hour,
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 16_000, Interval: time.Hour}, Cost: 1,
 	}
 	for i := range n {
 		s.Step(epoch().Add(time.Duration(i)), &Turn{Command: &cmd})
@@ -122,7 +126,7 @@ func heldBy(n int, key string) State {
 	s := New(gatehouse.Semaphore)
 	for j := range n {
 		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
-			Op: gatehouse.OpAcquire, Size: int64(n), Cost: 1, Expires: time.Hour,
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Expires: time.Hour,
 			Holder: fmt.Sprintf("%s%04d", key, j),
 		}})
 	}
@@ -133,7 +137,9 @@ func released(n int) State {
 	s := New(gatehouse.Semaphore)
 	for _, op := range []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease} {
 		for j := range n {
-			cmd := gatehouse.Command{Op: op, Size: int64(n), Cost: 1, Holder: fmt.Sprint(j)}
+			cmd := gatehouse.Command{
+				Op: op, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Holder: fmt.Sprint(j),
+			}
 			s.Step(epoch(), &Turn{Command: &cmd})
 		}
 	}
@@ -145,7 +151,7 @@ func awaitedBy(n int) State {
 	s := New(gatehouse.Barrier)
 	for j := range n {
 		s.Step(epoch(), &Turn{Ticket: Ticket(j + 1), Command: &gatehouse.Command{
-			Op: gatehouse.OpWait, Size: int64(n) + 1, MaxWait: -1,
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: int64(n) + 1}, MaxWait: -1,
 		}})
 	}
 	return s
@@ -250,12 +256,14 @@ func givesBack(cmd *gatehouse.Command) bool {
 // anyCommand is a command that a kind knows.
 func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	cmd := gatehouse.Command{
-		Cost: 1 + random.Int64N(2), Size: 1 + random.Int64N(20),
-		Interval: time.Duration(1+random.IntN(3)) * time.Second,
-		Holder:   strings.Repeat("k", 1+random.IntN(30)),
-		Expires:  time.Duration(random.IntN(4)) * time.Second,
-		Message:  strings.Repeat("m", random.IntN(100)),
-		MaxWait:  time.Duration(random.IntN(2)) * time.Second,
+		Cost: 1 + random.Int64N(2), Rule: gatehouse.Rule{
+			Size:     1 + random.Int64N(20),
+			Interval: time.Duration(1+random.IntN(3)) * time.Second,
+		},
+		Holder:  strings.Repeat("k", 1+random.IntN(30)),
+		Expires: time.Duration(random.IntN(4)) * time.Second,
+		Message: strings.Repeat("m", random.IntN(100)),
+		MaxWait: time.Duration(random.IntN(2)) * time.Second,
 	}
 	switch {
 	case kind.Limiter():
@@ -268,11 +276,13 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 		if kind == gatehouse.SlidingWindow {
 			cmd.Mode = []gatehouse.Mode{0, gatehouse.ModeFine, gatehouse.ModeStrict}[random.IntN(3)]
 		}
+		var limits []gatehouse.Limit
 		for i := range random.IntN(4) {
-			cmd.Limits = append(cmd.Limits, gatehouse.Limit{
+			limits = append(limits, gatehouse.Limit{
 				Size: 3 + random.Int64N(9), Interval: time.Duration(1+i*2+random.IntN(2)) * time.Second,
 			})
 		}
+		cmd.Limits = gatehouse.NewLimitList(limits...)
 	case kind == gatehouse.Semaphore, kind == gatehouse.Lock:
 		ops := []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew}
 		cmd.Op = ops[random.IntN(len(ops))]

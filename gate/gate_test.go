@@ -25,8 +25,8 @@ func semaphore(name string) gatehouse.Key {
 
 func acquire(holder string) gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: holder, Size: 1, Cost: 1, MaxWait: gatehouse.Forever,
-		Interval: time.Second,
+		Op: gatehouse.OpAcquire, Holder: holder, Cost: 1, MaxWait: gatehouse.Forever,
+		Rule: gatehouse.Rule{Size: 1, Interval: time.Second},
 	}
 }
 

@@ -113,7 +113,9 @@ func TestBarrierCountsOnlyThoseWhoStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := newGate(), newLog()
 		key := gatehouse.Key{Kind: gatehouse.Barrier, Name: "barrier"}
-		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: gatehouse.Forever}
+		wait := gatehouse.Command{
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}, MaxWait: gatehouse.Forever,
+		}
 		for i := range 100 {
 			cancel := g.Submit(gate.Request{Key: key, Command: wait}, l.done(fmt.Sprint("gone", i)))
 			cancel()
@@ -142,7 +144,9 @@ func TestWaitedForIsNotForgotten(t *testing.T) {
 		store := memory.New(memory.Config{})
 		g, l := gate.New(store, gate.Config{}), newLog()
 		key := gatehouse.Key{Kind: gatehouse.Barrier, Name: "barrier"}
-		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
+		wait := gatehouse.Command{
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: gatehouse.Forever,
+		}
 		g.Submit(gate.Request{Key: key, Command: wait}, l.done("early"))
 		time.Sleep(1000 * time.Hour)
 		must(t, g, key, wait)

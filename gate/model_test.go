@@ -173,7 +173,7 @@ func drawActions(t *rapid.T, kind gatehouse.Kind) (actions []action) {
 }
 
 func drawAcquire(t *rapid.T, kind gatehouse.Kind) gatehouse.Command {
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Interval: 20*time.Millisecond + 7}
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Interval: 20*time.Millisecond + 7}}
 	cmd.Size = rapid.Int64Range(0, 4).Draw(t, "size")
 	cmd.Cost = rapid.Int64Range(1, max(1, cmd.Size)).Draw(t, "cost")
 	if kind == gatehouse.Barrier {

@@ -20,7 +20,8 @@ func TestResizeOfALimiterBelowACost(t *testing.T) {
 				t.Fatal(err)
 			}
 			return gatehouse.Command{
-				Op: gatehouse.OpAcquire, Cost: cost, Limits: parsed, MaxWait: gatehouse.Forever,
+				Op: gatehouse.OpAcquire, Cost: cost,
+				Rule: gatehouse.Rule{Limits: parsed}, MaxWait: gatehouse.Forever,
 			}
 		}
 		must(t, g, key, limited(5, "5/1s,6/1h"))

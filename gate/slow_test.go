@@ -24,7 +24,7 @@ func TestCancelAtEveryInstant(t *testing.T) {
 	short := acquire("a")
 	short.MaxWait = 3 * step
 	reserve := gatehouse.Command{
-		Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: time.Second, Holder: "a",
+		Op: gatehouse.OpReserve, Rule: gatehouse.Rule{Size: 1, Interval: time.Second}, Cost: 1, Holder: "a",
 	}
 	bucket := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "instant"}
 	for name, c := range map[string]struct {
@@ -331,7 +331,9 @@ func TestSubmitAllAndCancel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, g := newFar(step, step)
 			key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "together"}
-			take := gatehouse.Command{Op: gatehouse.OpAcquire, Size: 10, Cost: 3, Interval: time.Hour}
+			take := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 10, Interval: time.Hour}, Cost: 3,
+			}
 			cmds := []gatehouse.Command{take, take, take, take}
 			decisions := make([]gatehouse.Decision, len(cmds))
 			told := 0

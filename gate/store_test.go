@@ -86,7 +86,9 @@ func TestDeleteMeetsANewLine(t *testing.T) {
 			return 0
 		})
 		key, l := gatehouse.Key{Kind: gatehouse.Barrier, Name: "barrier"}, newLog()
-		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: gatehouse.Forever}
+		wait := gatehouse.Command{
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}, MaxWait: gatehouse.Forever,
+		}
 		first := wait
 		first.MaxWait = 100 * time.Millisecond
 		g.Submit(gate.Request{Key: key, Command: first}, l.done("first"))

@@ -16,7 +16,8 @@ func limited() []gatehouse.Command {
 	cmds := make([]gatehouse.Command, gate.MaxTogether)
 	for i := range cmds {
 		cmds[i] = gatehouse.Command{
-			Op: gatehouse.OpAcquire, Size: 5, Cost: int64(1 + i%3), Interval: time.Second,
+			Op:   gatehouse.OpAcquire,
+			Rule: gatehouse.Rule{Size: 5, Interval: time.Second}, Cost: int64(1 + i%3),
 		}
 		if i%5 == 4 {
 			cmds[i].Op = gatehouse.OpPeek

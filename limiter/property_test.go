@@ -173,7 +173,7 @@ func TestAsTheServer(t *testing.T) {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(rate.Interval)).Draw(t, "later")))
 			cmd := gatehouse.Command{
 				Op:   rapid.SampledFrom([]gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpPeek}).Draw(t, "op"),
-				Size: rate.Size, Interval: rate.Interval, Burst: rate.Burst,
+				Rule: gatehouse.Rule{Size: rate.Size, Interval: rate.Interval, Burst: rate.Burst},
 				Cost: rapid.Int64Range(1, rate.Burst+1).Draw(t, "n"),
 			}
 			ask := l.DecideAt

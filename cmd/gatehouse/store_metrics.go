@@ -76,7 +76,7 @@ func registerReachable(metrics *prometheus.Registry, kind string, circuit *break
 // counts them.
 func registerRuleCommands(
 	metrics *prometheus.Registry, kind string,
-) (count func(rule fallback.Rule, commands int)) {
+) (count func(rule fallback.Answer, commands int)) {
 	byRule := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_store_unreachable_commands_total",
 		Help: "Commands decided by an on-unreachable rule because the store was unreachable.",
@@ -87,9 +87,9 @@ func registerRuleCommands(
 	var counters [fallback.LocalShare + 1]prometheus.Counter // by rule
 	// Each rule is there from the start, as 0: a rate needs a first value.
 	for rule := range counters {
-		counters[rule] = byRule.WithLabelValues(fallback.Rule(rule).String())
+		counters[rule] = byRule.WithLabelValues(fallback.Answer(rule).String())
 	}
-	return func(rule fallback.Rule, commands int) { counters[rule].Add(float64(commands)) }
+	return func(rule fallback.Answer, commands int) { counters[rule].Add(float64(commands)) }
 }
 
 // registerHolderMetric registers the number of holders, unless holders is nil.

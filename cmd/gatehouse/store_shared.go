@@ -121,7 +121,7 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 		Store: fallback.New(remote, fallback.Config{
 			Servers: o.servers, Names: o.maxNames, Latest: shared.Latest,
 			Count: registerRuleCommands(o.metrics, kind),
-			Rule:  func(key gatehouse.Key) fallback.Rule { return o.rules.Find(key).OnUnreachable },
+			Rule:  func(key gatehouse.Key) fallback.Answer { return o.rules.Find(key).OnUnreachable },
 		}),
 		logName: logName, firstTicket: cas.FirstTicket(server), countNames: shared.Len,
 		healthLine: func() string { return storeHealthLine(kind, circuit) + eviction.healthLine(kind) },

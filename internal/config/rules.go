@@ -35,7 +35,7 @@ type StoreRule struct {
 	Match string
 
 	// OnUnreachable is what limiters answer while the store cannot be reached.
-	OnUnreachable fallback.Rule
+	OnUnreachable fallback.Answer
 
 	// Lazy is how often what limiters count is exchanged with the store; 0 means that the store is asked
 	// each time.
@@ -113,7 +113,7 @@ func (f *File) setRule(r *StoreRule, name, text string, at Position) {
 		r.Match = text
 		err = r.compileMatch()
 	case "on-unreachable":
-		answer, ok := fallback.ParseRule(text)
+		answer, ok := fallback.ParseAnswer(text)
 		// What an unknown word is parsed to does not matter: a rule with a fault is never used.
 		r.OnUnreachable = answer
 		if !ok {

@@ -254,8 +254,7 @@ func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	}
 	// Other kinds have read and checked these parameters; they must not act on them.
 	if !kind.Limiter() {
-		cmd.Burst, cmd.Guard, cmd.Mode = 0, 0, gatehouse.ModeDefault
-		cmd.Zone, cmd.Limits, cmd.Calendar = "", nil, gatehouse.NoCalendar
+		cmd.Rule = gatehouse.Rule{Size: cmd.Size, Interval: cmd.Interval}
 		return
 	}
 	none := v[sizeParameter] == nil && v[intervalParameter] == nil && v[burstParameter] == nil &&

@@ -31,7 +31,9 @@ func bucket(name string) gatehouse.Key {
 }
 
 func acquire(size int64) gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: size, Cost: 1, Interval: time.Hour}
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: size, Interval: time.Hour}, Cost: 1,
+	}
 }
 
 func newRemoteStore() *remoteStore {

@@ -46,7 +46,7 @@ func TestBarrierWhileTheStoreIsAway(t *testing.T) {
 		remote, s := open(t)
 		g := gate.New(s, gate.Config{})
 		barrier := gatehouse.Key{Kind: gatehouse.Barrier, Name: "b"}
-		wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3, MaxWait: time.Minute}
+		wait := gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}, MaxWait: time.Minute}
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {

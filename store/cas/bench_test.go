@@ -44,14 +44,15 @@ func (b *instantBackend) Traits() cas.Traits { return cas.Traits{} }
 // one that is refused, and a lock with its release.
 func BenchmarkTransaction(b *testing.B) {
 	bucket := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Interval: time.Millisecond, Burst: 1_000_000,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 1_000_000, Interval: time.Millisecond, Burst: 1_000_000}, Cost: 1,
 	}
 	stopped := bucket
 	stopped.Size = 0
 	peek := bucket
 	peek.Op = gatehouse.OpPeek
 	hold := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: "a", Size: 1, Cost: 1, Expires: time.Minute,
+		Op: gatehouse.OpAcquire, Holder: "a", Rule: gatehouse.Rule{Size: 1}, Cost: 1, Expires: time.Minute,
 	}
 	release := gatehouse.Command{Op: gatehouse.OpRelease, Holder: "a"}
 	for _, c := range []struct {

@@ -106,8 +106,10 @@ func TestFarServerOnAnExhaustedLimit(t *testing.T) {
 				p := newPair(t, false)
 				defer p.close()
 				cmd := gatehouse.Command{
-					Op: gatehouse.OpAcquire, Size: int64(interval / time.Millisecond), Cost: 1,
-					Interval: interval,
+					Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{
+						Size:     int64(interval / time.Millisecond),
+						Interval: interval,
+					}, Cost: 1,
 				}
 				var near, far, failed int
 				var both sync.WaitGroup
@@ -157,7 +159,7 @@ func TestRacesLostUntilTimeIsUp(t *testing.T) {
 		defer p.close()
 		key := named(gatehouse.Lock, "hot")
 		acquire := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Holder: "a", Size: 1, Cost: 1, Expires: time.Hour,
+			Op: gatehouse.OpAcquire, Holder: "a", Rule: gatehouse.Rule{Size: 1}, Cost: 1, Expires: time.Hour,
 		}
 		if _, err := p.nearGate.Do(context.Background(), key, acquire); err != nil {
 			t.Fatal(err)

@@ -53,7 +53,8 @@ func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decisio
 func (c *client) hold(key gatehouse.Key) {
 	c.next++
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: fmt.Sprintf("%s-%d", c.id, c.next), Size: slots, Cost: 1,
+		Op: gatehouse.OpAcquire, Holder: fmt.Sprintf("%s-%d", c.id, c.next),
+		Rule: gatehouse.Rule{Size: slots}, Cost: 1,
 		Expires: time.Hour,
 	}
 	waits := []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, gatehouse.Forever}
@@ -110,7 +111,9 @@ func (c *client) count(key gatehouse.Key) {
 
 // limit takes from a limiter: at most slots in each 500 ms.
 func (c *client) limit(key gatehouse.Key) {
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: slots, Cost: 1, Interval: 500 * time.Millisecond}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: slots, Interval: 500 * time.Millisecond}, Cost: 1,
+	}
 	cmd.MaxWait = []time.Duration{0, 300 * time.Millisecond}[c.rand.IntN(2)]
 	if d, err := c.do(key, cmd); err == nil && d.Outcome == gatehouse.Granted {
 		c.mu.Lock()
@@ -125,7 +128,9 @@ func named(kind gatehouse.Kind, name string) gatehouse.Key {
 
 // step does one thing.
 func (c *client) step() {
-	wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: 500 * time.Millisecond}
+	wait := gatehouse.Command{
+		Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: 500 * time.Millisecond,
+	}
 	switch c.rand.IntN(8) {
 	case 0, 1:
 		c.hold(named(gatehouse.Lock, "lock"))

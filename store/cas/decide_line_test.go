@@ -113,7 +113,7 @@ func TestDecideWakes(t *testing.T) {
 	}}
 	held := []control.Turn{one(acquireBy("a")), one(acquireBy("b"))}
 	send := gatehouse.Command{Op: gatehouse.OpSend, Message: "m"}
-	waits := one(gatehouse.Command{Op: gatehouse.OpWait, Size: 2})
+	waits := one(gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}})
 	runDecideCases(t, []decideCase{{
 		name: "of a release", kind: gatehouse.Semaphore, before: held, record: heads, now: time.Second,
 		queue: []control.Turn{one(commandBy(gatehouse.OpRelease, "a"))},
@@ -153,7 +153,7 @@ func TestDecideWakes(t *testing.T) {
 
 // A barrier counts those who have arrived, until they or their servers are gone.
 func TestDecideBarriers(t *testing.T) {
-	wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 3}
+	wait := gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}}
 	ofServer := func(server uint32) control.Turn {
 		turn := arriving(0, wait)
 		turn.Ticket = FirstTicket(server) + 7

@@ -210,7 +210,7 @@ func TestDecideVanishedRecords(t *testing.T) {
 	}, {
 		name: "the limit that is in force", kind: gatehouse.FixedWindow, now: time.Second,
 		queue: []control.Turn{one(gatehouse.Command{
-			Op: gatehouse.OpAcquire, Size: gatehouse.InForce, Cost: 1,
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: gatehouse.InForce}, Cost: 1,
 		})},
 		want: "granted; write",
 	}})

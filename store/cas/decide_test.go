@@ -170,7 +170,8 @@ func headOf(server uint32, since, until time.Duration) lineHead {
 
 func acquireBy(holder string) gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: holder, Size: 2, Cost: 1, Expires: 10 * time.Second,
+		Op: gatehouse.OpAcquire, Holder: holder,
+		Rule: gatehouse.Rule{Size: 2}, Cost: 1, Expires: 10 * time.Second,
 	}
 }
 
@@ -182,10 +183,12 @@ func commandBy(op gatehouse.Op, holder string) gatehouse.Command {
 
 // ofWindow is a command of a limiter of 3 in 10 s.
 func ofWindow(op gatehouse.Op, cost int64) gatehouse.Command {
-	return gatehouse.Command{Op: op, Size: 3, Cost: cost, Interval: 10 * time.Second}
+	return gatehouse.Command{Op: op, Rule: gatehouse.Rule{Size: 3, Interval: 10 * time.Second}, Cost: cost}
 }
 
-func only(op gatehouse.Op) gatehouse.Command { return gatehouse.Command{Op: op, Size: 2} }
+func only(op gatehouse.Op) gatehouse.Command {
+	return gatehouse.Command{Op: op, Rule: gatehouse.Rule{Size: 2}}
+}
 
 // undoOfTake is an undo of a grant that was made then.
 func undoOfTake(at time.Duration, generation uint64) control.Turn {

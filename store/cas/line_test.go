@@ -42,7 +42,7 @@ func TestWhoLeavesUnheardIsForgotten(t *testing.T) {
 		one, two := servers[0], servers[1]
 		waiter := func(server uint32, ticket control.Ticket) *control.Turn {
 			return &control.Turn{Ticket: cas.FirstTicket(server) + ticket, Command: &gatehouse.Command{
-				Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: 3 * time.Second,
+				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 1, Interval: 3 * time.Second}, Cost: 1,
 				MaxWait: gatehouse.Forever,
 			}}
 		}

@@ -48,7 +48,9 @@ func undoOnce(t *testing.T, store *castest.Store) {
 		t.Helper()
 		return mustTurn(s, control.Turn{Command: &cmd})
 	}
-	shared := gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "shared", Size: 100, Cost: 1}
+	shared := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: "shared", Rule: gatehouse.Rule{Size: 100}, Cost: 1,
+	}
 	must(one, shared)
 	must(one, shared)
 	d := must(one, shared)

@@ -43,22 +43,28 @@ func refusedAtFirst() []refusal {
 	return []refusal{
 		{named(gatehouse.Event, "e"), gatehouse.Command{Op: gatehouse.OpWait}},
 		{named(gatehouse.Watchdog, "w"), gatehouse.Command{Op: gatehouse.OpWait}},
-		{named(gatehouse.Barrier, "b"), gatehouse.Command{Op: gatehouse.OpWait, Size: 2}},
+		{named(gatehouse.Barrier, "b"), gatehouse.Command{
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2},
+		}},
 		{named(gatehouse.Semaphore, "s"), gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "a", Cost: 1}},
 		{
 			named(gatehouse.GCRA, "g"),
-			gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Interval: time.Hour, Burst: 4},
+			gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Interval: time.Hour, Burst: 4},
+			},
 		},
 		{
 			named(gatehouse.SlidingWindow, "g"),
 			gatehouse.Command{
-				Op: gatehouse.OpAcquire, Cost: 1, Interval: time.Hour, Mode: gatehouse.ModeStrict,
+				Op: gatehouse.OpAcquire, Cost: 1,
+				Rule: gatehouse.Rule{Interval: time.Hour, Mode: gatehouse.ModeStrict},
 			},
 		},
 		{
 			named(gatehouse.TokenBucket, "t"),
 			gatehouse.Command{
-				Op: gatehouse.OpAcquire, Cost: 1, Limits: []gatehouse.Limit{{Interval: time.Hour}},
+				Op: gatehouse.OpAcquire, Cost: 1,
+				Rule: gatehouse.Rule{Limits: gatehouse.NewLimitList(gatehouse.Limit{Interval: time.Hour})},
 			},
 		},
 	}
@@ -114,7 +120,7 @@ func TestRefusalThatResizes(t *testing.T) {
 		defer p.close()
 		key := named(gatehouse.Semaphore, "s")
 		acquire := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Holder: "a", Size: 3, Cost: 3, Expires: time.Hour,
+			Op: gatehouse.OpAcquire, Holder: "a", Rule: gatehouse.Rule{Size: 3}, Cost: 3, Expires: time.Hour,
 		}
 		if _, err := applyOne(p.near, key, acquire); err != nil {
 			t.Fatal(err)

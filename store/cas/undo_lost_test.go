@@ -89,7 +89,8 @@ func TestManyUndosAreDoneOnce(t *testing.T) {
 			onLossyPair(t, func(p *lossyPair) {
 				key := named(gatehouse.FixedWindow, "w")
 				take := gatehouse.Command{
-					Op: gatehouse.OpAcquire, Size: crowd + others, Cost: 1, Interval: 100 * time.Hour,
+					Op:   gatehouse.OpAcquire,
+					Rule: gatehouse.Rule{Size: crowd + others, Interval: 100 * time.Hour}, Cost: 1,
 				}
 				undos := make([]control.Turn, crowd)
 				for i := range undos {
@@ -121,9 +122,11 @@ func TestUnknownReserveLeavesAPlaceThatWasThere(t *testing.T) {
 	onLossyPair(t, func(p *lossyPair) {
 		key := named(gatehouse.FixedWindow, "w")
 		reserve := gatehouse.Command{
-			Op: gatehouse.OpReserve, Size: 1, Cost: 1, Interval: time.Hour, Holder: "a",
+			Op: gatehouse.OpReserve, Rule: gatehouse.Rule{Size: 1, Interval: time.Hour}, Cost: 1, Holder: "a",
 		}
-		p.must(p.one, key, gatehouse.Command{Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Hour})
+		p.must(p.one, key, gatehouse.Command{
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 1, Interval: time.Hour}, Cost: 1,
+		})
 		first := p.must(p.one, key, reserve)
 		p.fail(castest.Faults{LostRequest: 1}, key, []control.Turn{{Command: &reserve}})
 		for i := range 10 {

@@ -27,7 +27,9 @@ func watch(store *castest.Store) *watched {
 }
 
 func held(length time.Duration) gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "a", Cost: 1, Size: 1, Expires: length}
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: "a", Cost: 1, Rule: gatehouse.Rule{Size: 1}, Expires: length,
+	}
 }
 
 // apply applies one command and sees what was lost by then.

@@ -26,7 +26,8 @@ func BenchmarkGrants(b *testing.B) {
 				wg.Go(func() {
 					for i := w; i < b.N; i += writers {
 						cmd := gatehouse.Command{
-							Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Holder: "k", Expires: time.Minute,
+							Op:   gatehouse.OpAcquire,
+							Rule: gatehouse.Rule{Size: 1}, Cost: 1, Holder: "k", Expires: time.Minute,
 						}
 						key := gatehouse.Key{Kind: gatehouse.Lock, Name: fmt.Sprint("lock/", i%100_000)}
 						if err := s.Apply(b.Context(), key, []control.Turn{{Command: &cmd}}); err != nil {

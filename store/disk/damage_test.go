@@ -37,8 +37,10 @@ func sample(t *testing.T) (file []byte, says map[gatehouse.Key]string) {
 			}
 			for h := range 1 + i%3 {
 				do(t, s, key, gatehouse.Command{
-					Op: op, Holder: fmt.Sprint("holder ", h), Size: size, Cost: 1, Amount: 5,
-					Interval: time.Hour, Expires: time.Hour, Message: strings.Repeat("m", 100*i),
+					Op: op, Holder: fmt.Sprint("holder ", h), Rule: gatehouse.Rule{
+						Size:     size,
+						Interval: time.Hour,
+					}, Cost: 1, Amount: 5, Expires: time.Hour, Message: strings.Repeat("m", 100*i),
 				})
 			}
 		}

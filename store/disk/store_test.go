@@ -65,7 +65,8 @@ func slots(name string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Sem
 
 func acquire(holder string) gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: holder, Size: 3, Cost: 1, Expires: time.Hour, Interval: time.Hour,
+		Op: gatehouse.OpAcquire, Holder: holder,
+		Rule: gatehouse.Rule{Size: 3, Interval: time.Hour}, Cost: 1, Expires: time.Hour,
 	}
 }
 
@@ -107,10 +108,12 @@ func script(random *rand.Rand) (key gatehouse.Key, cmd gatehouse.Command, pause 
 	}
 	cmd = gatehouse.Command{
 		Op: ops[random.IntN(len(ops))], Holder: fmt.Sprint("holder ", random.IntN(5)),
-		Size: int64(1 + random.IntN(4)), Cost: 1, Amount: int64(random.IntN(9) - 4),
-		Interval: 4 * time.Second,
-		Expires:  time.Duration(random.IntN(4)) * 10 * time.Second,
-		Message:  "message", Keep: 1000 * time.Hour,
+		Rule: gatehouse.Rule{
+			Size:     int64(1 + random.IntN(4)),
+			Interval: 4 * time.Second,
+		}, Cost: 1, Amount: int64(random.IntN(9) - 4),
+		Expires: time.Duration(random.IntN(4)) * 10 * time.Second,
+		Message: "message", Keep: 1000 * time.Hour,
 	}
 	if key.Kind.Limiter() {
 		cmd.Size = 3
@@ -288,7 +291,9 @@ func TestArrivalsEndWithTheProcess(t *testing.T) {
 		dir := t.TempDir()
 		s := must(t, dir, small())
 		key := gatehouse.Key{Kind: gatehouse.Barrier, Name: "b"}
-		cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: gatehouse.Forever,
+		}
 		wait := control.Turn{Command: &cmd, Ticket: 7}
 		s.Watch(key, nil)
 		doTurn(t, s, key, wait)

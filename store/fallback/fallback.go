@@ -28,7 +28,7 @@ type RemoteStore interface {
 type Config struct {
 	// Rule says how commands for a key are answered while the store cannot be reached; it is asked for
 	// limiters alone, because what is held must never be granted twice. nil means Refuse for all.
-	Rule func(key gatehouse.Key) Rule
+	Rule func(key gatehouse.Key) Answer
 
 	// Latest is the time of the store or somewhat later, as far as is known while it is away; the zero
 	// time means that it is not known. nil means that it is this machine's.
@@ -42,7 +42,7 @@ type Config struct {
 
 	// Count is called when a rule answers commands, with how many there are; undos are not counted. It must
 	// be quick, and safe to be called from several goroutines. A nil Count is not called.
-	Count func(rule Rule, commands int)
+	Count func(rule Answer, commands int)
 }
 
 // A Store is a gate.AsyncStore that answers by rule while the store behind it is unreachable. Make one

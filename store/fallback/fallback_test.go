@@ -22,14 +22,16 @@ func bucket(name string) gatehouse.Key {
 }
 
 func acquire(size, cost int64) gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: size, Cost: cost, Interval: time.Hour}
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: size, Interval: time.Hour}, Cost: cost,
+	}
 }
 
 // open makes a remote store, and a store in front of it that answers by one rule, in the present bubble.
-func open(answer fallback.Rule, servers int) (*storetest.FlakyStore, *fallback.Store) {
+func open(answer fallback.Answer, servers int) (*storetest.FlakyStore, *fallback.Store) {
 	r := storetest.NewFlakyStore()
 	return r, fallback.New(r, fallback.Config{
-		Servers: servers, Rule: func(gatehouse.Key) fallback.Rule { return answer },
+		Servers: servers, Rule: func(gatehouse.Key) fallback.Answer { return answer },
 	})
 }
 
@@ -65,7 +67,7 @@ func TestLostRacesAreNotAnsweredByRule(t *testing.T) {
 // Who stands in line when the store goes away is answered by the rule, too.
 func TestWhoWaits(t *testing.T) {
 	for _, c := range []struct {
-		answer                   fallback.Rule
+		answer                   fallback.Answer
 		granted, failed, waiting int64 // of 4 that wait, 3 s after the store has gone
 	}{{fallback.Refuse, 0, 4, 0}, {fallback.Allow, 4, 0, 0}, {fallback.LocalShare, 2, 0, 2}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package fallback
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -59,7 +58,9 @@ func (s *Store) decideLocally(
 
 // knowsLimit reports whether a limit is in force in the local store.
 func (s *Store) knowsLimit(ctx context.Context, key gatehouse.Key) bool {
-	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpPeek, Size: gatehouse.InForce}}}
+	turns := []control.Turn{{Command: &gatehouse.Command{
+		Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: gatehouse.InForce},
+	}}}
 	return s.local.Apply(ctx, key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
 }
 
@@ -77,11 +78,13 @@ func divideLimit(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok
 		}
 	}
 	switch {
-	case len(cmd.Limits) > 0:
-		cmd.Limits = slices.Clone(cmd.Limits) // the copy of the command shares it with the caller's
-		for i := range cmd.Limits {
-			part(&cmd.Limits[i].Size)
+	case cmd.Limits.Len() > 0:
+		parts := make([]gatehouse.Limit, cmd.Limits.Len())
+		for i := range parts {
+			parts[i] = cmd.Limits.At(i)
+			part(&parts[i].Size)
 		}
+		cmd.Limits = gatehouse.NewLimitList(parts...)
 	case kind == gatehouse.GCRA && cmd.Calendar == gatehouse.NoCalendar:
 		// The burst is divided, and a longer interval divides the rate exactly.
 		if cmd.Interval > gatehouse.MaxDuration/time.Duration(servers) {

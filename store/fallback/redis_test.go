@@ -44,7 +44,8 @@ func TestRedisGoesAway(t *testing.T) {
 			t.Cleanup(server.Thaw) // for the end
 			circuit, store := onRedis(t, server)
 			held := gatehouse.Command{
-				Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Holder: "k", Expires: time.Hour,
+				Op: gatehouse.OpAcquire, Cost: 1,
+				Rule: gatehouse.Rule{Size: 1}, Holder: "k", Expires: time.Hour,
 			}
 			lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
 			if d, _, err := ask(store, lock, held); err != nil || d.Outcome != gatehouse.Granted {
@@ -83,9 +84,9 @@ func onRedis(t *testing.T, server *redistest.Server) (*breaker.Breaker, *fallbac
 	t.Cleanup(shared.Close)
 	circuit := breaker.New(shared, breaker.Config{})
 	t.Cleanup(circuit.Close)
-	rules := map[string]fallback.Rule{"allow": fallback.Allow, "share": fallback.LocalShare}
+	rules := map[string]fallback.Answer{"allow": fallback.Allow, "share": fallback.LocalShare}
 	return circuit, fallback.New(circuit, fallback.Config{
-		Servers: 2, Rule: func(key gatehouse.Key) fallback.Rule { return rules[key.Name] },
+		Servers: 2, Rule: func(key gatehouse.Key) fallback.Answer { return rules[key.Name] },
 	})
 }
 

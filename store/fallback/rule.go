@@ -9,34 +9,34 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A Rule says how a limiter's commands are answered while the store cannot be reached.
-type Rule uint8
+// An Answer says how a limiter's commands are answered while the store cannot be reached.
+type Answer uint8
 
 const (
 	// Refuse fails them with CodeUnavailable.
-	Refuse Rule = iota
+	Refuse Answer = iota
 	// Allow answers as an unused limiter would, which grants whatever can be granted at all.
 	Allow
 	// LocalShare makes this server count by itself, with its share of the limit.
 	LocalShare
 
-	ruleCount
+	numAnswers
 )
 
-var ruleNames = [ruleCount]string{"refuse", "allow", "local-share"}
+var answerNames = [numAnswers]string{"refuse", "allow", "local-share"}
 
-// String returns the rule as configuration files spell it.
-func (a Rule) String() string {
-	if a >= ruleCount {
+// String returns the answer as configuration files spell it.
+func (a Answer) String() string {
+	if a >= numAnswers {
 		return "none"
 	}
-	return ruleNames[a]
+	return answerNames[a]
 }
 
-// ParseRule returns the rule with this name; ok is false if there is none.
-func ParseRule(name string) (a Rule, ok bool) {
-	i := slices.Index(ruleNames[:], name)
-	return Rule(max(i, 0)), i >= 0 // an index of three names
+// ParseAnswer returns the answer with this name; ok is false if there is none.
+func ParseAnswer(name string) (a Answer, ok bool) {
+	i := slices.Index(answerNames[:], name)
+	return Answer(max(i, 0)), i >= 0 // an index of three names
 }
 
 // The messages of grants that were made without the store. They also tell which undos are not for the store.
@@ -45,8 +45,8 @@ const (
 	sharedMessage  = "counted by this server alone, because the store does not answer"
 )
 
-// countCommands reports how many commands of a queue a rule answers. Undos are not commands of a client.
-func (s *Store) countCommands(rule Rule, queue []control.Turn) {
+// countCommands reports how many commands of a queue are answered so. Undos are not commands of a client.
+func (s *Store) countCommands(rule Answer, queue []control.Turn) {
 	if s.config.Count == nil {
 		return
 	}

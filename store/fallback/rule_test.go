@@ -16,24 +16,29 @@ import (
 )
 
 // away makes a store that answers by one rule, in front of one that is away.
-func away(answer fallback.Rule, servers int) *fallback.Store {
+func away(answer fallback.Answer, servers int) *fallback.Store {
 	r, s := open(answer, servers)
 	r.Down.Store(true)
 	return s
 }
 
+// hold is an acquire of what is held.
+func hold(rule gatehouse.Rule) gatehouse.Command {
+	return gatehouse.Command{Op: gatehouse.OpAcquire, Rule: rule, Cost: 1, Holder: "k"}
+}
+
 // What is held is never granted without the store, whatever the rule.
 func TestHoldsAreAlwaysRefused(t *testing.T) {
-	for _, answer := range []fallback.Rule{fallback.Refuse, fallback.Allow, fallback.LocalShare} {
+	for _, answer := range []fallback.Answer{fallback.Refuse, fallback.Allow, fallback.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
 			s := away(answer, 1)
 			for kind, cmd := range map[gatehouse.Kind]gatehouse.Command{
-				gatehouse.Semaphore: {Op: gatehouse.OpAcquire, Size: 5, Cost: 1, Holder: "k"},
-				gatehouse.Lock:      {Op: gatehouse.OpAcquire, Cost: 1, Holder: "k"},
+				gatehouse.Semaphore: hold(gatehouse.Rule{Size: 5}),
+				gatehouse.Lock:      hold(gatehouse.Rule{}),
 				gatehouse.Event:     {Op: gatehouse.OpSend},
 				gatehouse.Watchdog:  {Op: gatehouse.OpKick, Expires: time.Minute},
 				gatehouse.Counter:   {Op: gatehouse.OpValue},
-				gatehouse.Barrier:   {Op: gatehouse.OpWait, Size: 1},
+				gatehouse.Barrier:   {Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 1}},
 			} {
 				d, _, err := ask(s, gatehouse.Key{Kind: kind, Name: "a"}, cmd)
 				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
@@ -80,14 +85,16 @@ func TestAllow(t *testing.T) {
 
 // What changes something, or tells about it, cannot be done by any rule.
 func TestWhatNeedsTheStore(t *testing.T) {
-	for _, answer := range []fallback.Rule{fallback.Allow, fallback.LocalShare} {
+	for _, answer := range []fallback.Answer{fallback.Allow, fallback.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
 			s := away(answer, 1)
 			for _, op := range []gatehouse.Op{
 				gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
 				gatehouse.OpDelete, gatehouse.OpPeek, gatehouse.OpCharge,
 			} {
-				cmd := gatehouse.Command{Op: op, Cost: 1, Holder: "k", Size: gatehouse.InForce}
+				cmd := gatehouse.Command{
+					Op: op, Cost: 1, Holder: "k", Rule: gatehouse.Rule{Size: gatehouse.InForce},
+				}
 				d, _, err := ask(s, bucket("a"), cmd)
 				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
 					t.Errorf("%s by the rule %s = %+v, %v, want unavailable", op, answer, d, err)
@@ -116,25 +123,28 @@ var shares = []struct {
 	fact    string
 	kind    gatehouse.Kind
 	servers int
-	cmd     gatehouse.Command
+	rule    gatehouse.Rule
+	cost    int64
 	pass    int // -1 when the share is nothing
 }{
-	{"a third", gatehouse.TokenBucket, 3, gatehouse.Command{Size: 10, Cost: 1}, 3},
-	{"all of it", gatehouse.TokenBucket, 1, gatehouse.Command{Size: 10, Cost: 1}, 10},
-	{"one each", gatehouse.FixedWindow, 3, gatehouse.Command{Size: 3, Cost: 1}, 1},
-	{"less than one", gatehouse.FixedWindow, 3, gatehouse.Command{Size: 2, Cost: 1}, -1},
-	{"too much at once", gatehouse.SlidingLog, 3, gatehouse.Command{Size: 10, Cost: 4}, -1},
-	{"just so much at once", gatehouse.SlidingLog, 3, gatehouse.Command{Size: 10, Cost: 3}, 1},
-	{"a day", gatehouse.SlidingWindow, 2, gatehouse.Command{Size: 10, Cost: 1, Calendar: gatehouse.Day}, 5},
-	{"a burst", gatehouse.GCRA, 3, gatehouse.Command{Size: 10, Burst: 11, Cost: 1}, 4},
-	{"a burst of a low rate", gatehouse.GCRA, 3, gatehouse.Command{Size: 1, Burst: 5, Cost: 1}, 2},
-	{"no burst", gatehouse.GCRA, 2, gatehouse.Command{Size: 10, Cost: 1}, -1},
-	{"several", gatehouse.GCRA, 2, gatehouse.Command{Cost: 1, Limits: []gatehouse.Limit{
-		{Size: 10, Interval: time.Hour}, {Size: 14, Interval: 24 * time.Hour}}}, 5},
-	{"several, one of which is too small", gatehouse.FixedWindow, 4, gatehouse.Command{Cost: 1,
-		Limits: []gatehouse.Limit{{Size: 3, Interval: time.Hour}, {Size: 90, Interval: 24 * time.Hour}}}, -1},
-	{"pace", gatehouse.Pace, 2, gatehouse.Command{Size: 7, Cost: 1, Mode: gatehouse.ModePaced}, 3},
-	{"stopped", gatehouse.TokenBucket, 3, gatehouse.Command{Size: 0, Cost: 1}, 0},
+	{"a third", gatehouse.TokenBucket, 3, gatehouse.Rule{Size: 10}, 1, 3},
+	{"all of it", gatehouse.TokenBucket, 1, gatehouse.Rule{Size: 10}, 1, 10},
+	{"one each", gatehouse.FixedWindow, 3, gatehouse.Rule{Size: 3}, 1, 1},
+	{"less than one", gatehouse.FixedWindow, 3, gatehouse.Rule{Size: 2}, 1, -1},
+	{"too much at once", gatehouse.SlidingLog, 3, gatehouse.Rule{Size: 10}, 4, -1},
+	{"just so much at once", gatehouse.SlidingLog, 3, gatehouse.Rule{Size: 10}, 3, 1},
+	{"a day", gatehouse.SlidingWindow, 2, gatehouse.Rule{Size: 10, Calendar: gatehouse.Day}, 1, 5},
+	{"a burst", gatehouse.GCRA, 3, gatehouse.Rule{Size: 10, Burst: 11}, 1, 4},
+	{"a burst of a low rate", gatehouse.GCRA, 3, gatehouse.Rule{Size: 1, Burst: 5}, 1, 2},
+	{"no burst", gatehouse.GCRA, 2, gatehouse.Rule{Size: 10}, 1, -1},
+	{"several", gatehouse.GCRA, 2, gatehouse.Rule{Limits: gatehouse.NewLimitList(
+		gatehouse.Limit{Size: 10, Interval: time.Hour}, gatehouse.Limit{Size: 14, Interval: 24 * time.Hour},
+	)}, 1, 5},
+	{"several, one too small", gatehouse.FixedWindow, 4, gatehouse.Rule{Limits: gatehouse.NewLimitList(
+		gatehouse.Limit{Size: 3, Interval: time.Hour}, gatehouse.Limit{Size: 90, Interval: 24 * time.Hour},
+	)}, 1, -1},
+	{"pace", gatehouse.Pace, 2, gatehouse.Rule{Size: 7, Mode: gatehouse.ModePaced}, 1, 3},
+	{"stopped", gatehouse.TokenBucket, 3, gatehouse.Rule{Size: 0}, 1, 0},
 }
 
 func TestLocalShare(t *testing.T) {
@@ -143,9 +153,8 @@ func TestLocalShare(t *testing.T) {
 			s := away(fallback.LocalShare, c.servers)
 			key, pass := gatehouse.Key{Kind: c.kind, Name: "a"}, 0
 			for range 100 {
-				cmd := c.cmd
-				cmd.Op = gatehouse.OpAcquire
-				if cmd.Calendar == gatehouse.NoCalendar && len(cmd.Limits) == 0 {
+				cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: c.rule, Cost: c.cost}
+				if cmd.Calendar == gatehouse.NoCalendar && cmd.Limits.Len() == 0 {
 					cmd.Interval = time.Hour
 				}
 				if err := cmd.Check(key); err != nil {
@@ -173,9 +182,11 @@ func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
 		key := gatehouse.Key{Kind: rapid.SampledFrom(limiters).Draw(r, "kind"), Name: "a"}
 		cmd := gatehouse.Command{
 			Op: gatehouse.OpAcquire, Cost: rapid.Int64Range(1, 3).Draw(r, "cost"),
-			Size:     rapid.Int64Range(0, 20).Draw(r, "size"),
-			Interval: rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(r, "interval"),
-			Burst:    rapid.Int64Range(0, 20).Draw(r, "burst"),
+			Rule: gatehouse.Rule{
+				Size:     rapid.Int64Range(0, 20).Draw(r, "size"),
+				Interval: rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(r, "interval"),
+				Burst:    rapid.Int64Range(0, 20).Draw(r, "burst"),
+			},
 		}
 		if key.Kind == gatehouse.SlidingWindow {
 			cmd.Mode = gatehouse.ModeStrict // without, it is an estimate, and small sizes make coarse ones
@@ -228,7 +239,7 @@ func drain(s applier, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
 
 // What was granted without the store is not given back to it.
 func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
-	for _, answer := range []fallback.Rule{fallback.Allow, fallback.LocalShare} {
+	for _, answer := range []fallback.Answer{fallback.Allow, fallback.LocalShare} {
 		synctest.Test(t, func(t *testing.T) {
 			k, s := open(answer, 1)
 			if d, _, err := ask(s, bucket("a"), acquire(5, 5)); err != nil || d.Remaining != 0 {
@@ -264,11 +275,11 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 // Commands are counted by the rule that answers them, and undos are not.
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counts := make(map[fallback.Rule]int)
+		counts := make(map[fallback.Answer]int)
 		r := storetest.NewFlakyStore()
 		s := fallback.New(r, fallback.Config{
-			Count: func(rule fallback.Rule, commands int) { counts[rule] += commands },
-			Rule: func(key gatehouse.Key) fallback.Rule {
+			Count: func(rule fallback.Answer, commands int) { counts[rule] += commands },
+			Rule: func(key gatehouse.Key) fallback.Answer {
 				if key.Name == "a" {
 					return fallback.Allow
 				}
@@ -287,7 +298,7 @@ func TestCount(t *testing.T) {
 		_, _, _ = askTurn(s, bucket("a"), control.Turn{
 			Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: &gatehouse.Decision{},
 		})
-		want := map[fallback.Rule]int{fallback.Refuse: 3, fallback.Allow: 3, fallback.LocalShare: 0}
+		want := map[fallback.Answer]int{fallback.Refuse: 3, fallback.Allow: 3, fallback.LocalShare: 0}
 		for rule, n := range want {
 			if counts[rule] != n {
 				t.Errorf("counted by the rule %s were %d, want %d", rule, counts[rule], n)
@@ -297,13 +308,13 @@ func TestCount(t *testing.T) {
 }
 
 func TestAnswerNames(t *testing.T) {
-	for _, a := range []fallback.Rule{fallback.Refuse, fallback.Allow, fallback.LocalShare} {
-		if got, ok := fallback.ParseRule(a.String()); !ok || got != a {
-			t.Errorf("ParseRule(%q) = %v, %t, want itself", a.String(), got, ok)
+	for _, a := range []fallback.Answer{fallback.Refuse, fallback.Allow, fallback.LocalShare} {
+		if got, ok := fallback.ParseAnswer(a.String()); !ok || got != a {
+			t.Errorf("ParseAnswer(%q) = %v, %t, want itself", a.String(), got, ok)
 		}
 	}
-	if a, ok := fallback.ParseRule("open"); ok {
-		t.Errorf("ParseRule(open) = %v, want none", a)
+	if a, ok := fallback.ParseAnswer("open"); ok {
+		t.Errorf("ParseAnswer(open) = %v, want none", a)
 	}
 }
 
@@ -311,7 +322,7 @@ func TestAnswerNames(t *testing.T) {
 // server that was told the limit since the store went away.
 func TestLimitInForce(t *testing.T) {
 	inForce := func(op gatehouse.Op) gatehouse.Command {
-		return gatehouse.Command{Op: op, Cost: 3, Size: gatehouse.InForce}
+		return gatehouse.Command{Op: op, Cost: 3, Rule: gatehouse.Rule{Size: gatehouse.InForce}}
 	}
 	for _, op := range []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpReserve} {
 		synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestWaiterIsNotToldOfAnEarlierDelete(t *testing.T) {
 		circuit := breaker.New(shared, breaker.Config{})
 		defer circuit.Close()
 		g := gate.New(fallback.New(circuit, fallback.Config{
-			Latest: shared.Latest, Rule: func(gatehouse.Key) fallback.Rule { return fallback.LocalShare },
+			Latest: shared.Latest, Rule: func(gatehouse.Key) fallback.Answer { return fallback.LocalShare },
 		}), gate.Config{FirstTicket: cas.FirstTicket(1)})
 		defer func() { _ = g.Drain(context.Background()) }()
 		defer g.Close()

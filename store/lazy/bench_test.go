@@ -61,7 +61,8 @@ func decide(b *testing.B, store gate.Store, keys int) {
 	b.Helper()
 	g := gate.New(store, gate.Config{})
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Interval: time.Second, Burst: 1_000_000,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 1_000_000, Interval: time.Second, Burst: 1_000_000}, Cost: 1,
 	}
 	names := make([]gatehouse.Key, keys)
 	for i := range names {

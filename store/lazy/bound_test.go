@@ -29,17 +29,20 @@ var limits = []struct {
 	kind gatehouse.Kind
 	cmd  gatehouse.Command
 }{
-	{gatehouse.TokenBucket, gatehouse.Command{Size: 60, Interval: time.Second}},
-	{gatehouse.FixedWindow, gatehouse.Command{Size: 60, Interval: time.Second}},
-	{gatehouse.FixedWindow, gatehouse.Command{Size: 500, Calendar: gatehouse.Day}},
-	{gatehouse.GCRA, gatehouse.Command{Size: 60, Interval: time.Second, Burst: 20}},
-	{gatehouse.SlidingWindow, gatehouse.Command{Size: 60, Interval: time.Second}},
-	{gatehouse.SlidingWindow, gatehouse.Command{Size: 60, Interval: time.Second, Mode: gatehouse.ModeStrict}},
-	{gatehouse.SlidingLog, gatehouse.Command{Size: 60, Interval: time.Second}},
-	{gatehouse.Pace, gatehouse.Command{Size: 60, Interval: time.Second}},
-	{gatehouse.GCRA, gatehouse.Command{Limits: []gatehouse.Limit{
-		{Size: 30, Interval: 500 * time.Millisecond}, {Size: 200, Interval: 10 * time.Second},
-	}}},
+	{gatehouse.TokenBucket, gatehouse.Command{Rule: gatehouse.Rule{Size: 60, Interval: time.Second}}},
+	{gatehouse.FixedWindow, gatehouse.Command{Rule: gatehouse.Rule{Size: 60, Interval: time.Second}}},
+	{gatehouse.FixedWindow, gatehouse.Command{Rule: gatehouse.Rule{Size: 500, Calendar: gatehouse.Day}}},
+	{gatehouse.GCRA, gatehouse.Command{Rule: gatehouse.Rule{Size: 60, Interval: time.Second, Burst: 20}}},
+	{gatehouse.SlidingWindow, gatehouse.Command{Rule: gatehouse.Rule{Size: 60, Interval: time.Second}}},
+	{gatehouse.SlidingWindow, gatehouse.Command{
+		Rule: gatehouse.Rule{Size: 60, Interval: time.Second, Mode: gatehouse.ModeStrict},
+	}},
+	{gatehouse.SlidingLog, gatehouse.Command{Rule: gatehouse.Rule{Size: 60, Interval: time.Second}}},
+	{gatehouse.Pace, gatehouse.Command{Rule: gatehouse.Rule{Size: 60, Interval: time.Second}}},
+	{gatehouse.GCRA, gatehouse.Command{Rule: gatehouse.Rule{Limits: gatehouse.NewLimitList(
+		gatehouse.Limit{Size: 30, Interval: 500 * time.Millisecond},
+		gatehouse.Limit{Size: 200, Interval: 10 * time.Second},
+	)}}},
 }
 
 // load has each server asked for several seconds, more than the limit allows.

@@ -19,7 +19,9 @@ func TestAChargeInChunks(t *testing.T) {
 			cmd := limit.cmd
 			cmd.Op, cmd.Cost, cmd.Size = gatehouse.OpAcquire, 1, 100
 			f.must(f.servers[0], key, cmd)
-			charge := gatehouse.Command{Op: gatehouse.OpCharge, Size: gatehouse.InForce, Cost: 150}
+			charge := gatehouse.Command{
+				Op: gatehouse.OpCharge, Rule: gatehouse.Rule{Size: gatehouse.InForce}, Cost: 150,
+			}
 			d := f.must(f.servers[0], key, charge)
 			if d.Outcome != gatehouse.Granted || d.Delay <= 0 || d.Remaining != 0 {
 				t.Errorf("%s: a charge of more than is left = %+v, want it granted and in debt", key, d)
@@ -45,10 +47,14 @@ func TestLimitInForce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1, rule, 2)
 			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-			cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+			cmd := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 100, Calendar: gatehouse.Day},
+			}
 			f.must(f.servers[0], key, cmd)
 			<-time.After(3 * interval)
-			inForce := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: gatehouse.InForce}
+			inForce := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: gatehouse.InForce},
+			}
 			for range 60 {
 				for _, s := range f.servers {
 					if d := f.must(s, key, inForce); d.Outcome == gatehouse.Granted && d.Limit != 100 {
@@ -61,7 +67,7 @@ func TestLimitInForce(t *testing.T) {
 				t.Errorf("%v: %d passed, want 100", rule, n)
 			}
 			if d := f.must(f.servers[1], key, gatehouse.Command{
-				Op: gatehouse.OpPeek, Size: gatehouse.InForce,
+				Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: gatehouse.InForce},
 			}); d.Limit != 100 {
 				t.Errorf("%v: the limit is %d afterwards, want 100", rule, d.Limit)
 			}

@@ -168,7 +168,7 @@ func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([
 // must be served by the store.
 func fitsChunk(turn *control.Turn) bool {
 	known := turn.Again && turn.Ticket != 0
-	return turn.Op == gatehouse.OpAcquire && turn.Ahead == 0 && len(turn.Limits) == 0 && !known
+	return turn.Op == gatehouse.OpAcquire && turn.Ahead == 0 && turn.Limits.Len() == 0 && !known
 }
 
 // addChunkReport has a turn that is to take a chunk tell of the one before it.
@@ -306,7 +306,7 @@ func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
 
 // answersTurn reports whether what the store said to a command that was to take a chunk answers a turn.
 func answersTurn(asked *gatehouse.Command, turn *control.Turn) bool {
-	return fitsChunk(turn) && (turn.Again || !turn.HasLimit() || sameLimits(turn.Command, asked))
+	return fitsChunk(turn) && (turn.Again || !turn.HasLimit() || turn.Rule == asked.Rule)
 }
 
 // ageDecision makes what the store said one that is said now.

@@ -19,9 +19,9 @@ var chunkLimits = []struct {
 	kind gatehouse.Kind
 	cmd  gatehouse.Command
 }{
-	{gatehouse.TokenBucket, gatehouse.Command{Size: 100, Interval: time.Second}},
-	{gatehouse.FixedWindow, gatehouse.Command{Size: 100, Interval: time.Second}},
-	{gatehouse.FixedWindow, gatehouse.Command{Size: 300, Calendar: gatehouse.Day}},
+	{gatehouse.TokenBucket, gatehouse.Command{Rule: gatehouse.Rule{Size: 100, Interval: time.Second}}},
+	{gatehouse.FixedWindow, gatehouse.Command{Rule: gatehouse.Rule{Size: 100, Interval: time.Second}}},
+	{gatehouse.FixedWindow, gatehouse.Command{Rule: gatehouse.Rule{Size: 300, Calendar: gatehouse.Day}}},
 }
 
 // checkWindows fails when more was let through in a window than the limit.
@@ -93,7 +93,7 @@ func TestChunksHoldWithClocksThatDiffer(t *testing.T) {
 // A slow clock does not let a server know less: what it lets through lazily stays within the bound of a
 // store that has a clock, give or take how much the clocks differ.
 func TestLazyServersWithClocksThatDiffer(t *testing.T) {
-	limit := gatehouse.Command{Size: 300, Calendar: gatehouse.Month}
+	limit := gatehouse.Command{Rule: gatehouse.Rule{Size: 300, Calendar: gatehouse.Month}}
 	key := gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "a"}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
@@ -146,7 +146,9 @@ func TestAChunkIsUsedWithinItsWindowByTheStoresClock(t *testing.T) {
 			f.shared.Jump(time.Duration(seed) * 77 * time.Millisecond)
 			key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 			other := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "other"}
-			cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Interval: time.Second}
+			cmd := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1000, Interval: time.Second},
+			}
 			dice := rand.New(rand.NewPCG(seed, 0)) // it is to be the same each time
 			for range 2000 {
 				s := f.servers[dice.IntN(2)]
@@ -176,7 +178,9 @@ func TestWhatIsLeftOfAChunkIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 2)
 		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 50, Interval: time.Hour}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 50, Interval: time.Hour},
+		}
 		f.must(f.servers[0], key, cmd)
 		if d := f.must(f.servers[1], key, cmd); d.Outcome != gatehouse.Refused {
 			t.Errorf("while the other has all of them = %s, want refused", d.Outcome)
@@ -198,7 +202,9 @@ func TestCloseGivesChunksBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: time.Minute, Chunk: 30}, 1)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 10, Size: 100, Calendar: gatehouse.Month}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 10, Rule: gatehouse.Rule{Size: 100, Calendar: gatehouse.Month},
+		}
 		for range 4 {
 			f.must(f.servers[0], key, cmd)
 		}
@@ -214,7 +220,9 @@ func TestRefusalsCostNoRoundTrips(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 1)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 100, Calendar: gatehouse.Day},
+		}
 		for range 100 {
 			f.must(f.servers[0], key, cmd)
 		}
@@ -240,7 +248,9 @@ func TestUndoGoesBackToTheChunk(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 2}, 1)
 		s := f.servers[0]
 		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 2, Interval: time.Hour}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 2, Interval: time.Hour},
+		}
 		f.must(s, key, cmd)
 		cmd.MaxWait = time.Second
 		cancel := s.gate.Submit(gate.Request{Key: key, Command: cmd}, func(gatehouse.Decision, error) {})

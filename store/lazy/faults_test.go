@@ -15,7 +15,7 @@ import (
 // is set. No server lets more through than the limit all the same, so that together they let through no more
 // than as many times the limit as there are servers; and in the end the store knows of everything.
 func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
-	limit := gatehouse.Command{Size: 200, Calendar: gatehouse.Month}
+	limit := gatehouse.Command{Rule: gatehouse.Rule{Size: 200, Calendar: gatehouse.Month}}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, seed, lazy.SyncRule{Interval: interval}, 3)
@@ -56,7 +56,9 @@ func TestNothingIsForgottenWhateverGoesWrong(t *testing.T) {
 
 // What could not be told while the server was cut off is told when it is connected again.
 func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
-	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Calendar: gatehouse.Month}
+	limit := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1000, Calendar: gatehouse.Month},
+	}
 	key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
@@ -86,7 +88,9 @@ func TestWhatCouldNotBeToldIsToldLater(t *testing.T) {
 
 // What a server had let through since its last exchange is lost with it, and no more.
 func TestAServerThatDiesTakesOneIntervalWithIt(t *testing.T) {
-	limit := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10_000, Calendar: gatehouse.Month}
+	limit := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 10_000, Calendar: gatehouse.Month},
+	}
 	key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
 	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,7 +121,8 @@ func TestAStoreThatIsAwayIsSaidToBe(t *testing.T) {
 				f := newFleet(t, 1, lazy.SyncRule{Interval: every}, 1)
 				s, key := f.servers[0], gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
 				cmd := gatehouse.Command{
-					Op: gatehouse.OpAcquire, Cost: 1, Size: 1, Burst: 100_000, Interval: time.Hour,
+					Op: gatehouse.OpAcquire, Cost: 1,
+					Rule: gatehouse.Rule{Size: 1, Burst: 100_000, Interval: time.Hour},
 				}
 				f.must(s, key, cmd)
 				f.must(s, key, cmd)
@@ -155,7 +160,9 @@ func TestLimitsThatChangeReachTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 2)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Calendar: gatehouse.Day}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 10, Calendar: gatehouse.Day},
+		}
 		f.must(f.servers[0], key, cmd)
 		f.must(f.servers[0], key, cmd)
 		stopped := cmd

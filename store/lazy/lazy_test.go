@@ -23,7 +23,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func key(name string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name} }
 
 func hourly() gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Interval: time.Hour}
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 10, Interval: time.Hour},
+	}
 }
 
 // acquire takes one of a name's tokens, if there is one.
@@ -70,7 +72,9 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 2)
 		s := f.servers[0]
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 10, Interval: time.Second}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 10, Interval: time.Second},
+		}
 		for range 10 {
 			f.must(s, key("a"), cmd)
 		}
@@ -192,7 +196,10 @@ func TestNamesAreBoundedAndForgotten(t *testing.T) {
 func TestNothingIsLostWhileNamesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: time.Millisecond}, 1)
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 1_000_000, Calendar: gatehouse.Month}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1,
+			Rule: gatehouse.Rule{Size: 1_000_000, Calendar: gatehouse.Month},
+		}
 		var work sync.WaitGroup
 		for i := range 20 {
 			work.Go(func() {

@@ -56,8 +56,8 @@ type namedLimiter struct {
 
 // Untold is what was counted and not yet sent to the store.
 type unreportedUse struct {
-	limits   gatehouse.Command // the last command that came with limits
-	changed  bool              // those are others than the store was told
+	limits   gatehouse.Command // an acquire with the rule of the last command that came with limits
+	changed  bool              // that is another than the store was told
 	cost     int64             // how much was let through
 	commands int64             // in how many commands
 	undone   []control.Turn    // undos of what the store was told already
@@ -164,7 +164,7 @@ func (u *unreportedUse) noteTurn(turn *control.Turn) {
 		u.noteUndo(turn)
 	case turn.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
 		return
-	case !turn.Again && turn.HasLimit() && !sameLimits(turn.Command, &u.limits):
+	case !turn.Again && turn.HasLimit() && turn.Rule != u.limits.Rule:
 		u.noteLimits(turn.Command)
 		u.changed = true
 	}
@@ -191,15 +191,5 @@ func (u *unreportedUse) noteUndo(turn *control.Turn) {
 
 // noteLimits keeps the limits of a command.
 func (u *unreportedUse) noteLimits(cmd *gatehouse.Command) {
-	u.limits = gatehouse.Command{
-		Op: gatehouse.OpAcquire, Mode: cmd.Mode, Calendar: cmd.Calendar, Size: cmd.Size,
-		Interval: cmd.Interval, Zone: cmd.Zone, Limits: slices.Clone(cmd.Limits), Burst: cmd.Burst,
-		Guard: cmd.Guard,
-	}
-}
-
-// sameLimits reports whether two commands come with the same limits.
-func sameLimits(a, b *gatehouse.Command) bool {
-	return a.Size == b.Size && a.Interval == b.Interval && a.Burst == b.Burst && a.Mode == b.Mode &&
-		a.Calendar == b.Calendar && a.Guard == b.Guard && a.Zone == b.Zone && slices.Equal(a.Limits, b.Limits)
+	u.limits = gatehouse.Command{Op: gatehouse.OpAcquire, Rule: cmd.Rule}
 }

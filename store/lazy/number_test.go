@@ -14,7 +14,9 @@ func TestUndoAfterTheNameWasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 1)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 100, Calendar: gatehouse.Day},
+		}
 		first := f.must(f.servers[0], key, cmd)
 		<-time.After(5 * interval) // the chunk is given back, and the name is forgotten
 		f.must(f.servers[0], key, gatehouse.Command{Op: gatehouse.OpReset})

@@ -76,7 +76,9 @@ func TestWhatPassesBetweenADeleteAndTheNextUseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 50}, 2)
 		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 100, Calendar: gatehouse.Day},
+		}
 		f.must(f.servers[0], key, cmd)
 		f.must(f.servers[1], key, gatehouse.Command{Op: gatehouse.OpDelete})
 		before := f.total()
@@ -125,7 +127,9 @@ func TestAChunkIsWorthNothingWithoutItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := chunkFleet(t, 1)
 		s, key := f.servers[0], gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "a"}
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Size: 100, Calendar: gatehouse.Day}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 100, Calendar: gatehouse.Day},
+		}
 		f.must(s, key, cmd)
 		f.shared.Restart(gatehouse.Forever)
 		large := cmd

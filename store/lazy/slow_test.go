@@ -19,7 +19,8 @@ func TestANameIsKeptForWhoeverAskedWhetherItIsSlow(t *testing.T) {
 		defer f.close()
 		s, key := f.servers[0], gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Cost: 1, Size: 1000, Interval: time.Hour, Burst: 100,
+			Op: gatehouse.OpAcquire, Cost: 1,
+			Rule: gatehouse.Rule{Size: 1000, Interval: time.Hour, Burst: 100},
 		}
 		for i := range 20 {
 			f.must(s, key, cmd)

@@ -32,7 +32,8 @@ func do(t *testing.T, s *Store, key gatehouse.Key, cmd gatehouse.Command) gateho
 
 func take() gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Second, Holder: "k", Expires: time.Hour,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 1, Interval: time.Second}, Cost: 1, Holder: "k", Expires: time.Hour,
 	}
 }
 

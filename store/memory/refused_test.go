@@ -12,7 +12,9 @@ import (
 
 func event(name string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Event, Name: name} }
 
-func wait() gatehouse.Command { return gatehouse.Command{Op: gatehouse.OpWait, Size: 2} }
+func wait() gatehouse.Command {
+	return gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}}
+}
 
 // timedOut is how many commands a name has refused, -1 when it is not known.
 func timedOut(t *testing.T, s *Store, key gatehouse.Key) int64 {

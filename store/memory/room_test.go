@@ -31,7 +31,9 @@ func tryTurn(s *Store, key gatehouse.Key, turn control.Turn) (gatehouse.Decision
 
 // hold is an acquire of a semaphore or a lock without an end.
 func hold(holder string) gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Holder: holder}
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 1_000_000}, Cost: 1, Holder: holder,
+	}
 }
 
 func lockKey(name string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Lock, Name: name} }
@@ -43,7 +45,8 @@ func semaphore(name string) gatehouse.Key {
 // fine is an acquire of a fine window that counts for a day.
 func fine() gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 9, Cost: 1, Interval: 24 * time.Hour, Mode: gatehouse.ModeFine,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 9, Interval: 24 * time.Hour, Mode: gatehouse.ModeFine}, Cost: 1,
 	}
 }
 
@@ -113,7 +116,10 @@ func anyKey(random *rand.Rand, names int) gatehouse.Key {
 func anyTurn(random *rand.Rand, kind gatehouse.Kind) control.Turn {
 	cmd := gatehouse.Command{
 		Op:   gatehouse.Op(1 + random.IntN(int(gatehouse.OpUndo))),
-		Cost: 1, Size: 1 + random.Int64N(20), Interval: time.Duration(1+random.IntN(30)) * time.Second,
+		Cost: 1,
+		Rule: gatehouse.Rule{
+			Size: 1 + random.Int64N(20), Interval: time.Duration(1+random.IntN(30)) * time.Second,
+		},
 		Holder: strings.Repeat("k", 1+random.IntN(30)), Expires: time.Duration(random.IntN(90)) * time.Second,
 		Message: strings.Repeat("m", random.IntN(100)),
 		Keep:    time.Duration(1+random.IntN(100)) * time.Second, Amount: 1,
@@ -122,10 +128,11 @@ func anyTurn(random *rand.Rand, kind gatehouse.Kind) control.Turn {
 		cmd.Mode = gatehouse.ModeFine
 	}
 	if kind.Limiter() && random.IntN(4) == 0 {
+		var limits []gatehouse.Limit
 		for i := range 1 + random.IntN(8) {
-			window := time.Duration(i+1) * time.Minute
-			cmd.Limits = append(cmd.Limits, gatehouse.Limit{Size: 9, Interval: window})
+			limits = append(limits, gatehouse.Limit{Size: 9, Interval: time.Duration(i+1) * time.Minute})
 		}
+		cmd.Limits = gatehouse.NewLimitList(limits...)
 	}
 	return control.Turn{Command: &cmd, Ticket: control.Ticket(1 + random.IntN(99))}
 }

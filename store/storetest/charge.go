@@ -8,7 +8,9 @@ import (
 
 // leavingLimit is a command with cost n that leaves the limit as it is.
 func leavingLimit(op gatehouse.Op, n int64) gatehouse.Command {
-	return gatehouse.Command{Op: op, Size: gatehouse.InForce, Cost: n, Holder: "k", Expires: time.Hour}
+	return gatehouse.Command{
+		Op: op, Rule: gatehouse.Rule{Size: gatehouse.InForce}, Cost: n, Holder: "k", Expires: time.Hour,
+	}
 }
 
 // chargeCounts: what is charged at one server is in debt at the other, which can refund and reset it.

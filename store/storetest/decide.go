@@ -54,7 +54,8 @@ func keyOf(kind gatehouse.Kind, name string) gatehouse.Key {
 // acquireOne is an acquire of 1, of size slots or tokens.
 func acquireOne(holder string, size int64) gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: holder, Size: size, Cost: 1, Interval: time.Hour, Expires: time.Hour,
+		Op: gatehouse.OpAcquire, Holder: holder,
+		Rule: gatehouse.Rule{Size: size, Interval: time.Hour}, Cost: 1, Expires: time.Hour,
 	}
 }
 
@@ -110,8 +111,9 @@ func (b *testBench) sameRetry(got, want gatehouse.Decision) bool {
 // randomCommand makes up a command.
 func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	cmd := gatehouse.Command{
-		Size: rng.Int64N(4), Holder: fmt.Sprint(rng.IntN(4)), Amount: rng.Int64N(9) - 4,
-		Interval: time.Hour, Expires: time.Hour, Keep: time.Hour, Message: "m",
+		Rule:   gatehouse.Rule{Size: rng.Int64N(4), Interval: time.Hour},
+		Holder: fmt.Sprint(rng.IntN(4)), Amount: rng.Int64N(9) - 4,
+		Expires: time.Hour, Keep: time.Hour, Message: "m",
 	}
 	// At most the size, since a greater cost is invalid and would test nothing more.
 	cmd.Cost = 1 + rng.Int64N(max(1, cmd.Size))
@@ -304,7 +306,7 @@ func renewedHoldLasts(b *testBench) {
 // ticketCountsOnce, however often it is looked at.
 func ticketCountsOnce(b *testBench) {
 	key := keyOf(gatehouse.Barrier, "ticket")
-	cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
+	cmd := gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: gatehouse.Forever}
 	waits := control.Turn{Command: &cmd, Ticket: b.at(0).store.makeTicket(1)}
 	for range 3 {
 		waits.Since = b.at(0).wantTurn(key, waits, gatehouse.Refused).At
@@ -314,7 +316,7 @@ func ticketCountsOnce(b *testBench) {
 	b.at(0).wantTurn(key, undo, gatehouse.Granted)
 	// The undo has removed the ticket, however often it was counted. One more arrival alone must not open the
 	// barrier.
-	other := gatehouse.Command{Op: gatehouse.OpWait, Size: 2}
+	other := gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}}
 	b.at(1).want(key, other, gatehouse.Refused)
 }
 

@@ -199,7 +199,7 @@ func givingUpLeavesNothing(b *testBench) {
 	})
 	// A barrier counts tickets in the state itself, so that leaving needs an undo at the store.
 	barrier := keyOf(gatehouse.Barrier, "give up")
-	wait := gatehouse.Command{Op: gatehouse.OpWait, Size: 2, MaxWait: gatehouse.Forever}
+	wait := gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: gatehouse.Forever}
 	_, leave = b.at(0).startWaiting(barrier, wait)
 	leave()
 	b.eventually("nobody is counted", func() bool {
@@ -211,7 +211,7 @@ func givingUpLeavesNothing(b *testBench) {
 func deleteIsTold(b *testBench) {
 	for _, kind := range []gatehouse.Kind{gatehouse.Lock, gatehouse.Barrier, gatehouse.Event} {
 		key := keyOf(kind, "delete")
-		cmd := waitForever(gatehouse.Command{Op: gatehouse.OpWait, Size: 100})
+		cmd := waitForever(gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 100}})
 		if kind == gatehouse.Lock {
 			b.at(0).want(key, acquireOne("a", 1), gatehouse.Granted)
 		}
@@ -240,7 +240,7 @@ func deleteIsTold(b *testBench) {
 // barrierOpens when all are there, wherever.
 func barrierOpens(b *testBench) {
 	key := keyOf(gatehouse.Barrier, "open")
-	cmd := waitForever(gatehouse.Command{Op: gatehouse.OpWait, Size: 5})
+	cmd := waitForever(gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 5}})
 	var lines []chan gateReply
 	for i := range 4 {
 		line, _ := b.at(i).startWaiting(key, cmd)
@@ -253,7 +253,9 @@ func barrierOpens(b *testBench) {
 	for i, line := range append(lines, last) {
 		b.waitReply(fmt.Sprint("waiter ", i, " at a barrier"), line, gatehouse.Granted)
 	}
-	b.at(0).want(key, gatehouse.Command{Op: gatehouse.OpWait, Size: 5}, gatehouse.Conflict)
+	b.at(0).want(key, gatehouse.Command{
+		Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 5},
+	}, gatehouse.Conflict)
 }
 
 // eventReachesAll waiters, and those that come later.
@@ -377,7 +379,7 @@ func deadServerLeavesNothing(b *testBench) {
 	lock, barrier := keyOf(gatehouse.Lock, "dead"), keyOf(gatehouse.Barrier, "dead")
 	b.at(0).want(lock, acquireOne("a", 1), gatehouse.Granted)
 	dead.startWaiting(lock, waitForever(acquireOne("b", 1)))
-	wait := waitForever(gatehouse.Command{Op: gatehouse.OpWait, Size: 2})
+	wait := waitForever(gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}})
 	dead.startWaiting(barrier, wait)
 	line, _ := b.at(0).startWaiting(lock, waitForever(acquireOne("c", 1)))
 	dead.kill()

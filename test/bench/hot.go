@@ -15,7 +15,7 @@ import (
 // bucket is an acquire that is always granted.
 func bucket() gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: gatehouse.MaxSize, Cost: 1, Interval: time.Hour,
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: gatehouse.MaxSize, Interval: time.Hour}, Cost: 1,
 	}
 }
 
@@ -79,7 +79,8 @@ func hotContestants() []hotContestant {
 	key := func(kind gatehouse.Kind) gatehouse.Key { return gatehouse.Key{Kind: kind, Name: "bench"} }
 	acquire := bucket()
 	hold := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: "holder", Size: 1, Cost: 1, Expires: time.Minute,
+		Op: gatehouse.OpAcquire, Holder: "holder",
+		Rule: gatehouse.Rule{Size: 1}, Cost: 1, Expires: time.Minute,
 	}
 	release := gatehouse.Command{Op: gatehouse.OpRelease, Holder: "holder"}
 	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}

@@ -95,7 +95,7 @@ func (q *queue) time(length int, do func()) time.Duration {
 func handOver(q *queue, length int) time.Duration {
 	key := gatehouse.Key{Kind: gatehouse.Semaphore, Name: "bench"}
 	hold := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: "first", Size: 1, Cost: 1,
+		Op: gatehouse.OpAcquire, Holder: "first", Rule: gatehouse.Rule{Size: 1}, Cost: 1,
 		Expires: time.Hour, MaxWait: gatehouse.Forever,
 	}
 	release := func(holder string) {
@@ -127,7 +127,8 @@ func refill(q *queue, length int) time.Duration {
 	const size = 100
 	key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "bench"}
 	take := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: size, Cost: size, Interval: time.Hour, MaxWait: gatehouse.Forever,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: size, Interval: time.Hour}, Cost: size, MaxWait: gatehouse.Forever,
 	}
 	// A new interval, then all of its tokens in one command: the line begins at an empty bucket.
 	q.now.Add(int64(take.Interval))

@@ -217,7 +217,8 @@ func (s *shared) servers(many int) (limiterOf, error) {
 		s.ends = append(s.ends, backend.Close, kept.Close, gates[i].Close)
 	}
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Second, Burst: sharedBurst,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 1, Interval: time.Second, Burst: sharedBurst}, Cost: 1,
 	}
 	var turn atomic.Uint64
 	return func(ctx context.Context, name string) error {

@@ -64,7 +64,8 @@ func (c *recordedCall) toOracle() *oracle.Call {
 	return &oracle.Call{
 		Client: fmt.Sprintf("client %d", c.client), Key: gatehouse.Key{Kind: kind, Name: name},
 		Command: gatehouse.Command{
-			Op: op, Holder: c.holder, Message: c.message, Cost: c.cost, Size: c.size, Amount: c.amount,
+			Op: op, Holder: c.holder, Message: c.message, Cost: c.cost,
+			Rule: gatehouse.Rule{Size: c.size}, Amount: c.amount,
 			Fence: c.meantFence, Expires: c.expires, MaxWait: c.maxWait,
 		},
 		Begin: c.start, End: c.end, Answered: c.isDecided(),

@@ -87,7 +87,7 @@ func (g *generator) limiter(cmd *gatehouse.Command) {
 	switch operation {
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 		if *cmd = rule; g.chance(25) {
-			*cmd = gatehouse.Command{Size: gatehouse.InForce}
+			*cmd = gatehouse.Command{Rule: gatehouse.Rule{Size: gatehouse.InForce}}
 		}
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 		if g.chance(50) {
@@ -118,11 +118,11 @@ func (g *generator) limiter(cmd *gatehouse.Command) {
 
 // rule makes up a limit.
 func (g *generator) rule() gatehouse.Command {
-	rule := gatehouse.Command{Size: g.size(), Interval: g.interval()}
+	rule := gatehouse.Command{Rule: gatehouse.Rule{Size: g.size(), Interval: g.interval()}}
 	rule.Burst = max(0, rule.Size-1)
 	switch {
 	case g.chance(25):
-		rule = gatehouse.Command{Limits: g.limits()}
+		rule = gatehouse.Command{Rule: gatehouse.Rule{Limits: g.limits()}}
 	case g.chance(20) && !g.still:
 		rule.Interval, rule.Calendar = 0, g.calendar()
 		rule.Zone = one(g, "", "Europe/Berlin", "Asia/Kathmandu")
@@ -159,13 +159,13 @@ func (g *generator) calendar() gatehouse.Calendar {
 }
 
 // limits are two or three, one longer than the other.
-func (g *generator) limits() []gatehouse.Limit {
+func (g *generator) limits() gatehouse.LimitList {
 	size := g.among(1, 6)
 	if g.still {
-		return []gatehouse.Limit{
-			{Size: size, Interval: longTime},
-			{Size: size + g.among(0, 10), Interval: longTime + time.Hour},
-		}
+		return gatehouse.NewLimitList(
+			gatehouse.Limit{Size: size, Interval: longTime},
+			gatehouse.Limit{Size: size + g.among(0, 10), Interval: longTime + time.Hour},
+		)
 	}
 	limits := []gatehouse.Limit{
 		{Size: size, Interval: one(g, 200*time.Millisecond, time.Second)},
@@ -174,7 +174,7 @@ func (g *generator) limits() []gatehouse.Limit {
 	if g.chance(50) {
 		limits = append(limits, gatehouse.Limit{Size: size + g.among(5, 50), Calendar: g.calendar()})
 	}
-	return limits
+	return gatehouse.NewLimitList(limits...)
 }
 
 // longTime is an interval of which even a fiftieth is longer than any test.

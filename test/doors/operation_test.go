@@ -2,7 +2,6 @@ package doors
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/params"
@@ -107,12 +106,8 @@ func (w *wording) limiter(op *operation) {
 		return
 	}
 	switch {
-	case len(cmd.Limits) > 0:
-		texts := make([]string, len(cmd.Limits))
-		for i, limit := range cmd.Limits {
-			texts[i] = limit.String()
-		}
-		w.always("limits", strings.Join(texts, ","))
+	case cmd.Limits.Len() > 0:
+		w.always("limits", cmd.Limits.String())
 	case cmd.Calendar != gatehouse.NoCalendar:
 		w.say("size", cmd.Size, gatehouse.DefaultSize)
 		w.always("interval", cmd.Calendar)
@@ -120,7 +115,7 @@ func (w *wording) limiter(op *operation) {
 		w.always("size", cmd.Size)
 		w.say("interval", cmd.Interval.Milliseconds(), gatehouse.DefaultInterval.Milliseconds())
 	}
-	if op.key.Kind == gatehouse.GCRA && len(cmd.Limits) == 0 {
+	if op.key.Kind == gatehouse.GCRA && cmd.Limits.Len() == 0 {
 		w.say("burst", cmd.Burst, max(0, cmd.Size-1))
 	}
 	if modes := op.key.Kind.Modes(); modes != nil {

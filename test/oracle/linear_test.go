@@ -27,7 +27,9 @@ func acquire(holder string, fence uint64) tell {
 	}
 	return tell{
 		key: of(gatehouse.Lock), d: gatehouse.Decision{Outcome: outcome, Fence: fence},
-		cmd: gatehouse.Command{Op: gatehouse.OpAcquire, Holder: holder, Size: 1, Cost: 1},
+		cmd: gatehouse.Command{
+			Op: gatehouse.OpAcquire, Holder: holder, Rule: gatehouse.Rule{Size: 1}, Cost: 1,
+		},
 	}
 }
 

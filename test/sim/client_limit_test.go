@@ -23,7 +23,9 @@ func (c *client) take() {
 
 // limit is an acquire of a limiter: slots in each window.
 func limit(kind gatehouse.Kind) gatehouse.Command {
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: slots, Cost: 1, Interval: window}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: slots, Interval: window}, Cost: 1,
+	}
 	if kind == gatehouse.GCRA {
 		cmd.Burst = slots - 1
 	}

@@ -188,7 +188,8 @@ var waits = []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, gatehous
 // hold acquires what lasts, uses it, and gives it back. While it has it nobody may take it away.
 func (c *client) hold(key gatehouse.Key) {
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: c.newHolder(), Size: slots, Cost: 1, Expires: lasting,
+		Op: gatehouse.OpAcquire, Holder: c.newHolder(),
+		Rule: gatehouse.Rule{Size: slots}, Cost: 1, Expires: lasting,
 		MaxWait: waits[c.rand.IntN(len(waits))],
 	}
 	if key.Kind == gatehouse.Semaphore {
@@ -231,7 +232,8 @@ func (c *client) holdBriefly() {
 		key.Kind = gatehouse.Semaphore
 	}
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: c.newHolder(), Size: 1 + c.rand.Int64N(slots), Cost: 1,
+		Op: gatehouse.OpAcquire, Holder: c.newHolder(),
+		Rule: gatehouse.Rule{Size: 1 + c.rand.Int64N(slots)}, Cost: 1,
 		Expires: time.Millisecond + c.some(2*time.Second), MaxWait: waits[c.rand.IntN(len(waits))],
 	}
 	c.do(key, cmd)
@@ -277,7 +279,9 @@ func (c *client) waitOf(most time.Duration) time.Duration {
 
 // meet waits at a barrier.
 func (c *client) meet(key gatehouse.Key) {
-	c.do(key, gatehouse.Command{Op: gatehouse.OpWait, Size: slots, MaxWait: c.waitOf(6 * time.Second)})
+	c.do(key, gatehouse.Command{
+		Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: slots}, MaxWait: c.waitOf(6 * time.Second),
+	})
 }
 
 // watch kicks the watchdog, or waits for it to fire.
@@ -306,7 +310,8 @@ func (c *client) record(age int) {
 		kind := []gatehouse.Kind{gatehouse.Lock, gatehouse.Semaphore}[c.rand.IntN(2)]
 		key := named(kind, "!%d", age)
 		cmd := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Holder: c.newHolder(), Size: slots, Cost: 1, Expires: 24 * time.Hour,
+			Op: gatehouse.OpAcquire, Holder: c.newHolder(),
+			Rule: gatehouse.Rule{Size: slots}, Cost: 1, Expires: 24 * time.Hour,
 		}
 		if kind == gatehouse.Lock {
 			cmd.Size = 1 // the model goes by it

@@ -51,10 +51,10 @@ func (d *drilled) refunded(kind gatehouse.Kind) {
 
 // charge takes n under the limit in force.
 func charge(n int64) gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpCharge, Size: gatehouse.InForce, Cost: n}
+	return gatehouse.Command{Op: gatehouse.OpCharge, Rule: gatehouse.Rule{Size: gatehouse.InForce}, Cost: n}
 }
 
 // inForce is an acquire under the limit in force.
 func inForce() gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Size: gatehouse.InForce, Cost: 1}
+	return gatehouse.Command{Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: gatehouse.InForce}, Cost: 1}
 }

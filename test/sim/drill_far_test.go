@@ -147,7 +147,8 @@ func (d *drilled) giveBack(key gatehouse.Key, holder string) {
 func (d *drilled) farShares(far *server) {
 	kind := limiters[d.seed/uint64(len(setups))%uint64(len(limiters))]
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: 8, Interval: 20 * time.Millisecond, Cost: 1, Burst: 4,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: 8, Interval: 20 * time.Millisecond, Burst: 4}, Cost: 1,
 	}
 	atNear, atFar := d.load(d.at(0), d.key(kind), cmd), d.load(far, d.key(kind), cmd)
 	pause(compete)

@@ -111,7 +111,8 @@ func (d *drilled) in(answers []<-chan *call, begin, least, most time.Duration) {
 
 func acquire(holder string, wait time.Duration) gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: holder, Size: 1, Cost: 1, Expires: lasting, MaxWait: wait,
+		Op: gatehouse.OpAcquire, Holder: holder,
+		Rule: gatehouse.Rule{Size: 1}, Cost: 1, Expires: lasting, MaxWait: wait,
 	}
 }
 
@@ -280,7 +281,7 @@ func (d *drilled) deadHead() {
 
 // barrier: who has gone does not count.
 func (d *drilled) barrier() {
-	cmd := gatehouse.Command{Op: gatehouse.OpWait, Size: slots, MaxWait: lasting}
+	cmd := gatehouse.Command{Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: slots}, MaxWait: lasting}
 	d.ask(0, gatehouse.Barrier, gatehouse.Command{Op: gatehouse.OpStats})
 	gone := d.begin(1, gatehouse.Barrier, cmd, prompt) // hangs up
 	late := cmd

@@ -80,8 +80,10 @@ func TestAllow(t *testing.T) {
 		}
 	}
 	peek := gate.Request{
-		Key:     gatehouse.Key{Kind: gatehouse.Pace, Name: "api"},
-		Command: gatehouse.Command{Op: gatehouse.OpPeek, Size: 3, Interval: time.Second},
+		Key: gatehouse.Key{Kind: gatehouse.Pace, Name: "api"},
+		Command: gatehouse.Command{
+			Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: 3, Interval: time.Second},
+		},
 	}
 	if d, _, err := l.gate.Try(&peek); err != nil || d.Remaining != 3 {
 		t.Errorf("after them there are %d places, %v, want 3", d.Remaining, err)

@@ -96,8 +96,8 @@ func (l *PaceLimit) controllerKey() gatehouse.Key {
 // connectionCommand is what every connection asks.
 func (l *PaceLimit) connectionCommand() gatehouse.Command {
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpReserve, Size: l.Requests, Cost: 1, Interval: l.Period,
-		Mode: l.Mode, Guard: l.Guard,
+		Op: gatehouse.OpReserve, Cost: 1,
+		Rule: gatehouse.Rule{Size: l.Requests, Interval: l.Period, Mode: l.Mode, Guard: l.Guard},
 	}
 	// A client that asks again after its sleep must not leave a reservation behind each time.
 	if l.Poll {

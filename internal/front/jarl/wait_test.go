@@ -30,7 +30,8 @@ func (l *listener) reset(t *testing.T) {
 // stand has somebody wait in line at another door.
 func (l *listener) stand(n int64) (leave func()) {
 	cmd := gatehouse.Command{
-		Op: gatehouse.OpAcquire, Size: n, Interval: time.Second, Cost: 1, MaxWait: gatehouse.Forever,
+		Op:   gatehouse.OpAcquire,
+		Rule: gatehouse.Rule{Size: n, Interval: time.Second}, Cost: 1, MaxWait: gatehouse.Forever,
 	}
 	return l.gate.Submit(gate.Request{Key: l.key(), Command: cmd}, func(gatehouse.Decision, error) {})
 }
@@ -218,7 +219,9 @@ func TestNoDecision(t *testing.T) {
 	limit := jarl.PaceLimit{Name: "api", Requests: 1, Period: time.Second}
 	l := newListener(t, limit, memory.Config{Names: 1}, lines(log))
 	other := gatehouse.Key{Kind: gatehouse.Pace, Name: "other"}
-	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Size: 1, Interval: time.Minute, Cost: 1}
+	cmd := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 1, Interval: time.Minute}, Cost: 1,
+	}
 	if _, err := l.gate.Do(t.Context(), other, cmd); err != nil {
 		t.Fatal(err)
 	}

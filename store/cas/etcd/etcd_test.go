@@ -131,7 +131,7 @@ func TestKinds(t *testing.T) {
 	var arrived []<-chan answer
 	for _, s := range all {
 		arrived = append(arrived, s.later(t, key, gatehouse.Command{
-			Op: gatehouse.OpWait, Size: 3, Cost: 1, MaxWait: patience,
+			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}, Cost: 1, MaxWait: patience,
 		}))
 	}
 	for _, one := range arrived {
@@ -150,7 +150,8 @@ func TestLimiters(t *testing.T) {
 		let := 0
 		for n := range 15 {
 			d, err := all[n%3].Do(t.Context(), named(kind, "l"), gatehouse.Command{
-				Op: gatehouse.OpAcquire, Size: 6, Burst: 5, Cost: 1, Interval: time.Hour,
+				Op:   gatehouse.OpAcquire,
+				Rule: gatehouse.Rule{Size: 6, Burst: 5, Interval: time.Hour}, Cost: 1,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -164,7 +165,9 @@ func TestLimiters(t *testing.T) {
 		}
 	}
 	key := named(gatehouse.Pace, "p")
-	pace := gatehouse.Command{Op: gatehouse.OpAcquire, Size: 1, Cost: 1, Interval: time.Hour}
+	pace := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 1, Interval: time.Hour}, Cost: 1,
+	}
 	all[0].do(t, key, pace, gatehouse.Granted)
 	all[1].do(t, key, pace, gatehouse.Refused)
 }

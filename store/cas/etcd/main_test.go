@@ -115,7 +115,7 @@ func named(kind gatehouse.Kind, name string) gatehouse.Key {
 // acquire takes one slot of one, for a minute unless it is told otherwise.
 func acquire(holder string) gatehouse.Command {
 	return gatehouse.Command{
-		Op: gatehouse.OpAcquire, Holder: holder, Size: 1, Cost: 1, Expires: time.Minute,
+		Op: gatehouse.OpAcquire, Holder: holder, Rule: gatehouse.Rule{Size: 1}, Cost: 1, Expires: time.Minute,
 	}
 }
 

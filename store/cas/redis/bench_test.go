@@ -83,7 +83,8 @@ func BenchmarkSwap(b *testing.B) {
 			server := redistest.Start(b)
 			g := gate.New(openStore(b, server.Address), gate.Config{})
 			cmd := gatehouse.Command{
-				Op: gatehouse.OpAcquire, Size: 1_000_000, Cost: 1, Interval: time.Second, Burst: 1_000_000,
+				Op:   gatehouse.OpAcquire,
+				Rule: gatehouse.Rule{Size: 1_000_000, Interval: time.Second, Burst: 1_000_000}, Cost: 1,
 			}
 			call := func(i int) error {
 				key := gatehouse.Key{Kind: gatehouse.GCRA, Name: "user " + strconv.Itoa(i%of.keys)}

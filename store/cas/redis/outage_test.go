@@ -130,7 +130,9 @@ func try(s *cas.Store, name string, cmd gatehouse.Command) (gatehouse.Decision, 
 }
 
 func acquire(holder string, size int64) gatehouse.Command {
-	return gatehouse.Command{Op: gatehouse.OpAcquire, Holder: holder, Size: size, Cost: 1}
+	return gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: holder, Rule: gatehouse.Rule{Size: size}, Cost: 1,
+	}
 }
 
 // eventually repeats an acquire that needs a server until it is granted, and says how long that took.

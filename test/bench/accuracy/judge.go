@@ -29,13 +29,19 @@ func candidates() []candidate {
 		of("tokenbucket", gatehouse.TokenBucket, gatehouse.Command{}),
 		of("fixedwindow", gatehouse.FixedWindow, gatehouse.Command{}),
 		// L at once: the first needs no burst, the other 99 do.
-		of("gcra", gatehouse.GCRA, gatehouse.Command{Burst: size - 1}),
+		of("gcra", gatehouse.GCRA, gatehouse.Command{Rule: gatehouse.Rule{Burst: size - 1}}),
 		// A burst of L/2, and L/2 that come back within a W, are L together: half the rate buys that no W
 		// holds more than L.
-		of("gcra, halves", gatehouse.GCRA, gatehouse.Command{Size: size / 2, Burst: size/2 - 1}),
+		of("gcra, halves", gatehouse.GCRA, gatehouse.Command{
+			Rule: gatehouse.Rule{Size: size / 2, Burst: size/2 - 1},
+		}),
 		of("slidingwindow", gatehouse.SlidingWindow, gatehouse.Command{}),
-		of("slidingwindow fine", gatehouse.SlidingWindow, gatehouse.Command{Mode: gatehouse.ModeFine}),
-		of("slidingwindow strict", gatehouse.SlidingWindow, gatehouse.Command{Mode: gatehouse.ModeStrict}),
+		of("slidingwindow fine", gatehouse.SlidingWindow, gatehouse.Command{
+			Rule: gatehouse.Rule{Mode: gatehouse.ModeFine},
+		}),
+		of("slidingwindow strict", gatehouse.SlidingWindow, gatehouse.Command{
+			Rule: gatehouse.Rule{Mode: gatehouse.ModeStrict},
+		}),
 		of("slidinglog", gatehouse.SlidingLog, gatehouse.Command{}),
 		of("pace", gatehouse.Pace, gatehouse.Command{}),
 	}
