@@ -106,7 +106,11 @@ func (u *unreportedUse) reportTurn() *control.Turn {
 		return nil
 	}
 	cmd := u.limits
-	cmd.Cost = u.cost
+	cmd.Op, cmd.Cost = gatehouse.OpAcquire, u.cost
+	// Callers that name no limit are let through by the one in force, and so is the report of them.
+	if cmd.Rule == (gatehouse.Rule{}) {
+		cmd.Size = gatehouse.InForce
+	}
 	return &control.Turn{Command: &cmd, Again: !u.changed, Forced: true, Requests: u.commands}
 }
 

@@ -92,7 +92,7 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		before := s.swap.Stats()
-		<-time.After(3 * time.Second)
+		<-time.After(3*time.Second + interval)
 		after := s.swap.Stats()
 		mu.Lock()
 		defer mu.Unlock()
@@ -107,6 +107,24 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 			t.Errorf("at the other server = %+v, want it not kept back", d)
 		}
 		f.close()
+	})
+}
+
+// What is let through by the limit in force, which its callers do not name, is told as well.
+func TestUseOfTheLimitInForceIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 2)
+		f.must(f.servers[0], key("a"), hourly())
+		<-time.After(2 * interval)
+		cmd := hourly()
+		cmd.Rule = gatehouse.Rule{Size: gatehouse.InForce}
+		for range 5 {
+			f.must(f.servers[1], key("a"), cmd)
+		}
+		f.close()
+		if got := f.figure(key("a"), "acquired"); got != int64(6) {
+			t.Errorf("acquired = %v, want 6", got)
+		}
 	})
 }
 

@@ -56,7 +56,7 @@ type namedLimiter struct {
 
 // Untold is what was counted and not yet sent to the store.
 type unreportedUse struct {
-	limits   gatehouse.Command // an acquire with the rule of the last command that came with limits
+	limits   gatehouse.Command // has the rule of the last command that came with limits, none before that
 	changed  bool              // that is another than the store was told
 	cost     int64             // how much was let through
 	commands int64             // in how many commands
@@ -191,5 +191,5 @@ func (u *unreportedUse) noteUndo(turn *control.Turn) {
 
 // noteLimits keeps the limits of a command.
 func (u *unreportedUse) noteLimits(cmd *gatehouse.Command) {
-	u.limits = gatehouse.Command{Op: gatehouse.OpAcquire, Rule: cmd.Rule}
+	u.limits = gatehouse.Command{Rule: cmd.Rule}
 }
