@@ -44,12 +44,17 @@ func New(most int64) *Budget {
 }
 
 // Take takes bytes from the budget for something that is this large, which Release gives back. It reports
-// false, and takes nothing, when there are not as many left.
+// false, and takes nothing, when there are not as many left. What is not more than Tiny is always to be had:
+// those who leave much unread must not keep others from asking.
 func (b *Budget) Take(bytes int) bool {
-	if bytes > Small {
+	switch {
+	case bytes > Small:
 		return b.takeBelow(bytes, b.large)
+	case bytes > Tiny:
+		return b.takeBelow(bytes, b.small)
 	}
-	return b.takeBelow(bytes, b.small)
+	b.used.Add(int64(bytes))
+	return true
 }
 
 // TakeLast is Take for metrics, which are missed most while the budget is used up.

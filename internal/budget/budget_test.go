@@ -7,21 +7,28 @@ import (
 )
 
 func TestTake(t *testing.T) {
-	b := New(1000)
+	b := New(100_000)
 	for _, step := range []struct {
 		take, used int
 		ok         bool
-	}{{600, 600, true}, {276, 600, false}, {275, 875, true}, {1, 875, false}, {0, 875, true}} {
+	}{
+		{60_000, 60_000, true}, {27_501, 60_000, false}, {27_500, 87_500, true}, {Tiny + 1, 87_500, false},
+		{Tiny, 87_500 + Tiny, true}, {0, 87_500 + Tiny, true},
+	} {
 		if ok := b.Take(step.take); ok != step.ok || b.Used() != int64(step.used) {
 			t.Errorf("Take(%d) = %t, %d used, want %t, %d", step.take, ok, b.Used(), step.ok, step.used)
 		}
 	}
-	if b.TakeLast(126) || !b.TakeLast(125) || b.Used() != 1000 {
-		t.Errorf("%d are used, want all 1000, and no more", b.Used())
+	left := 12_500 - Tiny
+	if b.TakeLast(left+1) || !b.TakeLast(left) || b.Used() != 100_000 {
+		t.Errorf("%d are used, want all 100000, and no more", b.Used())
 	}
-	b.Release(600)
-	if b.Used() != 400 || b.Refused() != 3 {
-		t.Errorf("after a release %d are used and %d were refused, want 400 and 3", b.Used(), b.Refused())
+	if !b.Take(Tiny) || !b.Take(0) {
+		t.Error("what is tiny is refused by a budget that is used up")
+	}
+	b.Release(60_000 + Tiny)
+	if b.Used() != 40_000 || b.Refused() != 3 {
+		t.Errorf("after a release %d are used and %d were refused, want 40000 and 3", b.Used(), b.Refused())
 	}
 }
 
@@ -66,13 +73,12 @@ func TestDefault(t *testing.T) {
 
 // What is taken at once by many never exceeds the budget, and nothing of it is lost.
 func TestTakeAtOnce(t *testing.T) {
-	const most = 1000
-	b := New(most)
+	b := New(1000 * Small)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			for i := range 1000 {
-				if n := i % 300; b.Take(n) {
+				if n := i % 300 * Small; b.Take(n) {
 					b.Release(n)
 				}
 			}

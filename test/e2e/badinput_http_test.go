@@ -113,7 +113,7 @@ var badHeaders = []badInput{
 	{"a header over two lines", value + "A: b\r\n c\r\n\r\n", []string{malformed, closed}},
 	{"unicode", value + "A: ü€\r\n\r\n", []string{valueIs}},
 	{"9 KB in one header", count + "A: " + strings.Repeat("b", 9000) + "\r\n\r\n", []string{tooLong, closed}},
-	{"12 KB in many headers", count + strings.Repeat("A: b\r\n", 2000) + "\r\n", []string{tooLong, closed}},
+	{"12 KB in many headers", count + strings.Repeat("A: b\r\n", 2000) + "\r\n", []string{tooMany, closed}},
 	{"a header without an end", count + "A: " + strings.Repeat("b", 100_000), []string{tooLong, closed}},
 	{"5 KB of headers", value + "A: " + strings.Repeat("b", 5000) + "\r\n\r\n", []string{valueIs}},
 	{"a hundred headers", value + strings.Repeat("A: b\r\n", 100) + "\r\n", []string{valueIs}},

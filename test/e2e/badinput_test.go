@@ -26,6 +26,7 @@ const (
 	closed    = "closed"
 	malformed = "400 Bad Request: request is malformed: want an HTTP/1.1 request line and headers"
 	tooSlow   = "408 Request Timeout: request did not arrive within 1s"
+	tooMany   = "431 Request Header Fields Too Large: request has more than 128 header fields"
 	tooLong   = "431 Request Header Fields Too Large: request line and headers are longer than 8192 bytes"
 	tooBig    = "413 Request Entity Too Large: body is longer than 65536 bytes"
 	notHeld   = "409 Conflict: semaphore/kept is not held with this key: " +

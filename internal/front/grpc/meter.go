@@ -7,13 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-	"google.golang.org/protobuf/proto"
 )
 
 // gRPC bounds a message and the calls of a connection, but neither the calls of a server nor the bytes of
@@ -26,6 +24,11 @@ const (
 	maxCalls = 10_000
 	// frameCost is what is counted for each frame with a part of a message, in addition to that part.
 	frameCost = 128
+	// fieldCost is what is counted for each header field of a call, in addition to its text: what gRPC keeps
+	// of it was measured, with fields of two letters.
+	fieldCost = 224
+	// maxFields is how many header fields a call may have.
+	maxFields = 128
 	// messageHead is the size of what gRPC sends before each message.
 	messageHead = 5
 )
@@ -41,7 +44,7 @@ const (
 	// maxReflecting is the most that reflect. People do, and each may keep 64 KiB of answers unread.
 	maxReflecting = 100
 	// maxLastingHead is the most bytes of headers that one may bring, because they are kept as long.
-	maxLastingHead = 4 << 10
+	maxLastingHead = 8 << 10
 )
 
 // lastingMethods are the methods whose calls have no end of their own: they watch, or ask again and again.
@@ -262,6 +265,14 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 		return nil, status.Errorf(codes.ResourceExhausted,
 			"server has %d calls under way, which is the most; try again soon", s.conns.mostCalls)
 	}
+	size, fields := headSize(call.Header)
+	if fields > maxFields {
+		calls.Add(-1)
+		s.metrics.refusedCalls.Inc()
+		conn.noteRefusedCall()
+		return nil, status.Errorf(codes.ResourceExhausted, "call has %d header fields, want at most %d",
+			fields, maxFields)
+	}
 	// These end with their stream's context, and not before.
 	if why := lastingMethods[call.FullMethodName]; why != endsByItself {
 		if fault := s.conns.takeLasting(conn, why, call); fault != "" {
@@ -279,7 +290,6 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 	// The context also ends when the call does. AfterFunc runs once for either, so the place is given back
 	// once.
 	ctx, end := context.WithTimeout(ctx, s.config.ReadTimeout+s.config.WriteTimeout)
-	size := headSize(call.Header)
 	conn.noteHeaders(size)
 	context.AfterFunc(ctx, func() { // the call has ended, or its time
 		end()
@@ -321,7 +331,7 @@ func (c *countedConn) noteRefusedCall() {
 // takeLasting counts a call that has no end of its own, unless there are as many as allowed: then it says
 // so.
 func (s *conns) takeLasting(conn *countedConn, why lastingCall, call *tap.Info) (fault string) {
-	if size := headSize(call.Header); size > maxLastingHead {
+	if size, _ := headSize(call.Header); size > maxLastingHead {
 		return fmt.Sprintf("headers of a call that lasts have %d bytes, want at most %d",
 			size, maxLastingHead)
 	}
@@ -365,29 +375,13 @@ func (c *countedConn) addLasting() bool {
 	return true
 }
 
-// headSize returns what the headers of a call take, about: HTTP/2 counts 32 bytes for each besides its text.
-func headSize(head metadata.MD) (size int) {
+// headSize returns about what the headers of a call take in memory, and how many there are.
+func headSize(head metadata.MD) (size, fields int) {
 	for name, values := range head {
+		fields += len(values)
 		for _, value := range values {
-			size += len(name) + len(value) + 32
+			size += len(name) + len(value) + fieldCost
 		}
 	}
-	return size
-}
-
-// A meteredStream notes each answer of a call that has several.
-type meteredStream struct{ grpc.ServerStream }
-
-// SendMsg implements [grpc.ServerStream].
-func (s meteredStream) SendMsg(message any) error {
-	connOf(s.Context()).noteAnswer(messageSize(message))
-	return s.ServerStream.SendMsg(message)
-}
-
-// messageSize returns the size of an answer of health checks or reflection.
-func messageSize(message any) int {
-	if m, ok := message.(proto.Message); ok {
-		return proto.Size(m)
-	}
-	return 0
+	return size, fields
 }

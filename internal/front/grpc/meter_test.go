@@ -144,6 +144,32 @@ func TestHeadersCount(t *testing.T) {
 	await.True(t, "beyond the budget a connection is cut", s.cut)
 }
 
+// Each header field costs more than its text, so that a call has few, and all are counted by what they cost.
+func TestManyFieldsCount(t *testing.T) {
+	s := start(t, Config{}, shared(capacity.FairShare, 100))
+	fields := func(n int) (list []hpack.HeaderField) {
+		for i := range n {
+			list = append(list, hpack.HeaderField{Name: fmt.Sprintf("x%d", i), Value: ""})
+		}
+		return list
+	}
+	c := newRawClient(t, s)
+	c.setCalls("/doorman.Capacity/GetCapacity", fields(100)...)
+	c.begin(nil, false)
+	await.True(t, "they count", func() bool { return s.conns.budget.Used() >= 100*fieldCost })
+	_ = c.Close()
+	await.True(t, "they count no more", func() bool { return s.conns.budget.Used() == 0 })
+	c = newRawClient(t, s)
+	c.setCalls("/doorman.Capacity/GetCapacity", fields(maxFields+1)...)
+	for range maxStreams + 1 {
+		c.begin(nil, false)
+	}
+	await.True(t, "a connection whose calls are refused is cut", s.cut)
+	if used := s.conns.budget.Used(); used != 0 {
+		t.Errorf("%d bytes are counted for calls that were refused, want 0", used)
+	}
+}
+
 // At the limit of calls the next one is refused, and others go on when there is room.
 func TestMostCalls(t *testing.T) {
 	s := start(t, Config{calls: 10}, shared(capacity.FairShare, 100))

@@ -24,6 +24,7 @@ type framing struct {
 	hasLength  bool // there is a Content-Length
 	chunked    bool
 	trailer    bool                // the fields are those behind the last chunk
+	fields     uint8               // how many have begun, those of a trailer included
 	nameLength uint8               // of the field, at most maxNameLength+1
 	name       [maxNameLength]byte // of the field
 	remaining  int64               // bytes of the body or chunk that follow; at first its length so far
@@ -65,6 +66,10 @@ const (
 
 const (
 	maxNameLength = len("transfer-encoding") // of the fields that matter here
+
+	// maxFields bounds what a request costs beyond its bytes: the HTTP library keeps 90 bytes for each field,
+	// which may have two.
+	maxFields = 128
 
 	// maxLengthDigits and maxSizeDigits keep the length of a body and the size of a chunk below 2⁶³.
 	// receive.go refuses what is longer than a body may be.

@@ -10,6 +10,10 @@ func (f *framing) nextInField(c byte) framePart {
 		if c == '\r' {
 			return atHeadLF
 		}
+		if f.fields == maxFields {
+			return atMalformed
+		}
+		f.fields++
 		// A space is no token, so nextInName refuses a folded line.
 		f.nameLength = 0
 		return f.nextInName(c)

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,31 @@ func tryFaults(t *testing.T, front, back string) {
 		f := before
 		if good := f.scanBytes([]byte(fault + back)); f.at != atMalformed || good > 1 {
 			t.Errorf("%q between %q and %q: %d bytes accepted, want it refused", fault, front, back, good)
+		}
+	}
+}
+
+// Each field costs more than its bytes, so that their number is bounded, over all pieces and with a trailer.
+func TestFieldsAreBounded(t *testing.T) {
+	const line = "a:\r\n"
+	for _, test := range []struct {
+		request string
+		right   bool
+	}{
+		{"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat(line, maxFields-1) + "\r\n", true},
+		{"GET / HTTP/1.1\r\nHost: a\r\n" + strings.Repeat(line, maxFields) + "\r\n", false},
+		{"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" +
+			strings.Repeat(line, maxFields-1) + "\r\n", false},
+	} {
+		for _, piece := range []int{1, 7, len(test.request)} {
+			var f framing
+			twice := strings.Repeat(test.request, 2) // the next request begins to count anew
+			for part := range slices.Chunk([]byte(twice), piece) {
+				f.scanBytes(part)
+			}
+			if right := f.at != atMalformed; right != test.right {
+				t.Errorf("%d bytes in pieces of %d: right %t, want %t", len(twice), piece, right, test.right)
+			}
 		}
 	}
 }

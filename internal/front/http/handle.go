@@ -201,6 +201,9 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	case errors.As(err, &tooLong):
 		p.status = fasthttp.StatusRequestHeaderFieldsTooLarge
 		p.detail = fmt.Sprintf("request line and headers are longer than %d bytes", maxHeader)
+	case hasTooManyFields(ctx.Conn()):
+		p.status = fasthttp.StatusRequestHeaderFieldsTooLarge
+		p.detail = fmt.Sprintf("request has more than %d header fields", maxFields)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p.status = fasthttp.StatusRequestEntityTooLarge
 		p.detail = fmt.Sprintf("body is longer than %d bytes", maxBody)
@@ -214,6 +217,12 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
 	s.rejectRequest(ctx, &from, p)
+}
+
+// hasTooManyFields reports whether a connection was found malformed for the number of a request's fields.
+func hasTooManyFields(conn net.Conn) bool {
+	c := pacedConnOf(conn)
+	return c != nil && c.framing.at == atMalformed && c.framing.fields == maxFields
 }
 
 // A libraryLogger writes what the HTTP library reports about connections to the log, at level debug: a client

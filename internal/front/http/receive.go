@@ -96,10 +96,13 @@ func (b *requestBody) readAll(stream io.Reader) error {
 // growBuffer doubles the buffer. It reports false if the budget has no room.
 func (b *requestBody) growBuffer() bool {
 	size := max(firstBufferBytes, 2*cap(b.bytes))
-	if !b.budget.Take(size - b.charged) {
-		return false
+	// A small form is never refused for what others have in memory.
+	if size > budget.Tiny {
+		if !b.budget.Take(size - b.charged) {
+			return false
+		}
+		b.charged = size
 	}
-	b.charged = size
 	b.bytes = append(make([]byte, 0, size), b.bytes...)
 	return true
 }
