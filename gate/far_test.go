@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// A farStore is a memory store at the end of a long wire, and says so.
+// A farStore is a memory store at the end of a long wire, except for the name near.
 type farStore struct {
 	*memory.Store
 	there, back func() time.Duration // until it decides, and until that is known
@@ -40,16 +39,28 @@ func newFar(there, back time.Duration) (*farStore, *gate.Gate) {
 	return s, gate.New(s, gate.Config{})
 }
 
-func (s *farStore) Slow(key gatehouse.Key) bool { return key.Name != "near" }
+func (s *farStore) Apply(c *control.Change) {
+	leave := s.enter(c.Turns)
+	serve := func() {
+		err := s.serve(c.Key, c.Turns)
+		leave()
+		c.Done(err)
+	}
+	if c.Key.Name != "near" {
+		go serve() // ends with its answer
+	} else {
+		serve()
+	}
+}
 
-func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	defer s.enter(queue)()
+// serve serves a queue after a while.
+func (s *farStore) serve(key gatehouse.Key, queue []control.Turn) error {
 	before, after := s.outcome()
 	<-time.After(s.there())
 	if before {
 		return errFar
 	}
-	err := s.Store.Apply(ctx, key, queue)
+	err := (&control.Change{Key: key, Turns: queue}).ApplyTo(s.Store)
 	<-time.After(s.back())
 	if after {
 		return errFar
@@ -58,11 +69,6 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 		s.answers(queue)
 	}
 	return err
-}
-
-// ApplyAsync is Apply without its caller.
-func (s *farStore) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	go func() { done(s.Apply(context.Background(), key, queue)) }()
 }
 
 // outcome is whether a call is to fail.
@@ -114,10 +120,8 @@ func (s *farStore) Watch(key gatehouse.Key, wake func()) (stop func()) {
 	s.watches++
 	s.wakes = append(s.wakes, wake)
 	s.mu.Unlock()
-	<-time.After(s.there())
 	unpin := s.Store.Watch(key, wake)
 	return func() {
-		<-time.After(s.there())
 		unpin()
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -2,7 +2,8 @@
 // tickets, timers and wake-ups: package control decides, and a Store keeps the state.
 //
 // The caller that finds a line idle serves all tickets in it with one change to the store; the other callers
-// only wait for their ticket. This one rule makes lines fair, batches commands and avoids a lock convoy.
+// only wait for their ticket. This one rule makes lines fair, batches commands and avoids a lock convoy. A
+// store that does not answer at once keeps no caller: the goroutine that brings its answer goes on.
 package gate
 
 import (
@@ -10,7 +11,6 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -40,21 +40,17 @@ const shards = 64
 
 // A Gate answers commands from a store, and keeps those waiting that may wait. Make one with New.
 type Gate struct {
-	ctx           context.Context // for calls of the store, which serve several callers and outlive each
-	store         Store
-	slow          func(gatehouse.Key) bool // Slow of a SlowStore; nil for any other
-	async         AsyncStore               // the store, if it is one; otherwise nil
-	config        Config
-	seed          maphash.Seed
-	shards        [shards]shard
-	singleTurns   sync.Pool
-	turnBatches   sync.Pool
-	blockingCalls sync.Pool
-	tickets       atomic.Uint64
-	waiting       atomic.Int64
-	lines         atomic.Int64 // at all names together
-	closed        atomic.Bool
-	slowWork      workGroup
+	store   Store
+	config  Config
+	seed    maphash.Seed
+	shards  [shards]shard
+	rounds  sync.Pool
+	calls   sync.Pool
+	tickets atomic.Uint64
+	waiting atomic.Int64
+	lines   atomic.Int64 // at all names together
+	closed  atomic.Bool
+	work    workGroup // what is under way at the store, or goes on in a goroutine
 }
 
 var _ gatehouse.Gate = (*Gate)(nil)
@@ -66,12 +62,6 @@ type shard struct {
 	count atomic.Int32 // of lines, to be read without the lock
 }
 
-// A singleTurn is the queue of a command that is applied alone. Gates pool them to save an allocation.
-type singleTurn struct {
-	request Request
-	turns   [1]control.Turn
-}
-
 // New returns a gate in front of store, which no other gate of this process may use.
 func New(store Store, config Config) *Gate {
 	if config.Waiters == 0 {
@@ -80,196 +70,212 @@ func New(store Store, config Config) *Gate {
 	if config.Line == 0 {
 		config.Line = DefaultLine
 	}
-	g := &Gate{
-		ctx: context.Background(), store: store, config: config, seed: maphash.MakeSeed(),
-	}
+	g := &Gate{store: store, config: config, seed: maphash.MakeSeed()}
 	for i := range g.shards {
 		g.shards[i].lines = make(map[gatehouse.Key]*line)
 	}
-	if slow, ok := store.(SlowStore); ok {
-		g.slow = slow.Slow
-	}
-	g.async, _ = store.(AsyncStore)
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
-	g.singleTurns.New = func() any { return new(singleTurn) }
-	g.turnBatches.New = func() any { return new(turnBatch) }
-	g.blockingCalls.New = func() any { return newBlockingCall(g) }
+	g.rounds.New = func() any { return newRound(g) }
+	g.calls.New = func() any { return newCall() }
 	return g
 }
 
-// Do implements [gatehouse.Gate].
+// A call is a request whose caller waits. Gates pool them to save allocations.
+type call struct {
+	request Request
+	room    gatehouse.Decision
+	alone   [1]*Request // the request
+	decided chan struct{}
+}
+
+func newCall() *call {
+	// The channel has room for the answer, so that the callback never blocks, not even when no caller waits
+	// any more.
+	c := &call{decided: make(chan struct{}, 1)}
+	c.alone[0] = &c.request
+	c.request.Decided = func(*Request) { c.decided <- struct{}{} }
+	return c
+}
+
+// Do implements [gatehouse.Gate]. When ctx ends first, what is granted later is taken back.
 func (g *Gate) Do(
 	ctx context.Context, key gatehouse.Key, cmd gatehouse.Command,
 ) (gatehouse.Decision, error) {
 	if err := ctx.Err(); err != nil {
 		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
-	r := Request{Key: key, Command: cmd}
-	// At a slow store ctx may end while the store works, so that the caller must not be in Apply. A context
-	// that never ends has no such need.
-	if g.slow != nil && ctx.Done() != nil && g.slow(key) {
-		if g.bypassesLine(key, &r.Command) {
-			return g.callSlowStore(ctx, key, &r.Command)
+	c := g.calls.Get().(*call)
+	r := &c.request
+	r.Key, r.Command, r.Decision = key, cmd, &c.room
+	// What is decided at once needs no channel.
+	if !g.submit(c.alone[:]) {
+		select {
+		case <-c.decided:
+		case <-ctx.Done():
+			// The call does not go back to the pool: the gate has it until Decided is called.
+			g.Cancel(r)
+			return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w",
+				key, cmd.Op, ctx.Err())
 		}
+	}
+	d, err := *r.Decision, r.Err
+	g.calls.Put(c)
+	return d, err
+}
+
+// MaxTogether is the most requests for one Submit.
+const MaxTogether = 16
+
+// Submit decides requests, and calls the Decided of each. Several must be for one key, and are one change to
+// the store if there is no line, which costs little more than one of them. Those that may not wait are
+// decided in their order. A request that must wait gets in line. Submit does not block, and the slice is not
+// kept.
+//
+// A request that may wait is served behind all that were submitted before it and may wait, too. Any other is
+// applied at once if there is no line, and passes through the line otherwise. After an error of the store
+// it is not known whether a request took effect.
+func (g *Gate) Submit(requests ...*Request) {
+	if g.submit(requests) {
+		for _, r := range requests {
+			g.deliver(r)
+		}
+	}
+}
+
+// submit is Submit, except that it does not call Decided if it returns true: then all are decided.
+func (g *Gate) submit(requests []*Request) (done bool) {
+	throughLine, valid := false, true
+	for _, r := range requests {
+		r.Err, r.ticket = nil, ticket{}
+		if !r.Checked {
+			r.Err = r.Command.Check(r.Key)
+			valid = valid && r.Err == nil
+		}
+		// A delete joins the line even if there is none yet: a command that is about to wait must be told of
+		// it.
+		throughLine = throughLine || r.Command.Op == gatehouse.OpDelete
+	}
+	if !valid {
+		return g.submitValid(requests)
+	}
+	return g.begin(requests, throughLine)
+}
+
+// submitValid submits those requests that have no error yet, and answers the others.
+func (g *Gate) submitValid(requests []*Request) (done bool) {
+	if len(requests) == 1 {
+		requests[0].setError(requests[0].Err)
+		requests[0].atOnce = true
+		return true
+	}
+	var valid []*Request
+	for _, r := range requests {
+		if r.Err == nil {
+			valid = append(valid, r)
+			continue
+		}
+		r.setError(r.Err)
+		r.atOnce = true
+		g.deliver(r)
+	}
+	if len(valid) > 0 {
+		g.Submit(valid...)
+	}
+	return false
+}
+
+// begin puts requests that were checked to the store, or into the line of their key if there is one or if
+// they are to go through it. It reports whether all were decided at once, and then has not called Decided.
+func (g *Gate) begin(requests []*Request, throughLine bool) (done bool) {
+	key := requests[0].Key
+	if throughLine || g.lineOf(key) != nil {
+		for _, r := range requests {
+			g.joinLine(r)
+		}
+		return false
+	}
+	rd := g.rounds.Get().(*round)
+	mayStay := false
+	for _, r := range requests {
+		// The store may note who waits, so that a request that may wait is named from its first look on.
+		if mayWait(&r.Command) {
+			mayStay = true
+			r.number = g.nextTicket()
+		}
+		rd.addRequest(r, 0)
+	}
+	switch {
+	case rd.start(key):
+		return g.finishAtOnce(rd, mayStay)
+	case mayStay:
+		// In line before this returns, so that nothing that is submitted later can overtake.
+		g.enterLook(rd)
+	default:
+		for _, r := range requests {
+			r.Decision = nil // its room is the caller's again
+		}
+	}
+	if rd.leaveToAnswer() {
+		return false
+	}
+	if rd.line != nil {
+		rd.line.finishLook(rd)
 	} else {
-		c := g.singleTurns.Get().(*singleTurn)
-		c.request = r // which does not escape this way
-		d, settled, err := g.tryRequest(&c.request, c)
-		r = c.request
-		g.singleTurns.Put(c)
-		if settled {
-			return d, err
+		g.finishDirect(rd)
+	}
+	return false
+}
+
+// nextTicket returns a number that no other request of this gate has.
+func (g *Gate) nextTicket() control.Ticket { return control.Ticket(g.tickets.Add(1)) }
+
+// finishAtOnce works off a round whose answer has come before Apply returned. It reports whether all of its
+// requests are decided, and then has not called Decided; those that must wait are in line otherwise.
+func (g *Gate) finishAtOnce(rd *round, mayStay bool) (done bool) {
+	key := rd.change.Key
+	if mayStay && rd.err == nil && rd.mustWait() {
+		g.waitAfterLook(rd)
+		return false
+	}
+	for i, r := range rd.requests {
+		r.setDecision(&rd.change.Turns[i], rd.err)
+		r.atOnce = true
+	}
+	g.serveLineOf(key)
+	for _, r := range rd.requests {
+		g.addWaiting(r)
+	}
+	rd.release()
+	return true
+}
+
+// finishDirect works off a round of requests that are in no line, whose answer has come after Apply returned.
+func (g *Gate) finishDirect(rd *round) {
+	if key := rd.change.Key; g.lineOf(key) != nil {
+		g.work.begin()
+		go func() { // ends when the line is idle or its next round is left
+			defer g.work.end()
+			g.serveLineOf(key)
+		}()
+	}
+	for i, r := range rd.requests {
+		r.setDecision(&rd.change.Turns[i], rd.err)
+		if !r.state.CompareAndSwap(undecided, decided) {
+			g.undoGrant(r)
+			r.setError(errCanceled)
 		}
+		g.addWaiting(r)
+		g.deliver(r)
 	}
-	// The command must wait. The channel has room for the answer, so that the callback never blocks the
-	// goroutine that serves the line, not even after ctx has ended.
-	type result struct {
-		d   gatehouse.Decision
-		err error
-	}
-	results := make(chan result, 1)
-	cancel := g.Submit(r, func(d gatehouse.Decision, err error) { results <- result{d, err} })
-	select {
-	case answer := <-results:
-		return answer.d, answer.err
-	case <-ctx.Done():
-		cancel()
-		return gatehouse.Decision{}, timeoutError(ctx, key, &r.Command)
-	}
+	rd.release()
 }
 
-// timeoutError returns the error of a command whose context has ended.
-func timeoutError(ctx context.Context, key gatehouse.Key, cmd *gatehouse.Command) error {
-	return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
-}
-
-// A Request is a command for the controller of a key. Try notes in it that the store has seen the command, so
-// that Submit goes on from there.
-type Request struct {
-	Key     gatehouse.Key
-	Command gatehouse.Command
-
-	since time.Time // when the store has refused it; the zero time if it has not
-}
-
-// Try answers a request if it need not wait in line; it may block on a slow store. If settled is false,
-// nothing was granted, and the caller must pass the same request to Submit. At a slow store this holds for
-// every command that may wait: it must be in the line before the store is asked, so that commands are served
-// in order of arrival.
-func (g *Gate) Try(r *Request) (d gatehouse.Decision, settled bool, err error) {
-	c := g.singleTurns.Get().(*singleTurn)
-	d, settled, err = g.tryRequest(r, c)
-	g.singleTurns.Put(c)
-	return d, settled, err
-}
-
-// tryRequest does the work of Try, with a singleTurn of the caller's.
-func (g *Gate) tryRequest(r *Request, c *singleTurn) (d gatehouse.Decision, settled bool, err error) {
-	key, cmd := r.Key, &r.Command
-	r.since = time.Time{}
-	if err := cmd.Check(key); err != nil {
-		return gatehouse.Decision{}, true, err
-	}
-	if g.slow != nil && mayWait(cmd) && g.slow(key) {
-		return gatehouse.Decision{}, false, nil
-	}
-	// A delete joins the line even if there is none yet: a command that is about to wait must be told of it.
-	if g.lineOf(key) != nil || cmd.Op == gatehouse.OpDelete {
-		if mayWait(cmd) {
-			return gatehouse.Decision{}, false, nil
-		}
-		turns := []control.Turn{{Command: cmd}}
-		g.applyThroughLine(key, turns)
-		return turns[0].Decision, true, turns[0].Err
-	}
-	c.turns[0].Command = cmd
-	d, err = g.applyTurn(key, c)
-	// The refusal counts as the command's first look, which keeps it from setting parameters twice, and by
-	// which it has its place.
-	if err == nil && d.Outcome == gatehouse.Refused && mayWait(cmd) {
-		r.since = d.At
-		return d, false, nil
-	}
-	// A ticket may have joined while the command was in the store, and this command may have released what
-	// that ticket waits for.
+// serveLineOf serves the line of a key, if there is one: a request may have joined it while others were in
+// the store, and wait for what they gave back.
+func (g *Gate) serveLineOf(key gatehouse.Key) {
 	if l := g.lineOf(key); l != nil {
 		l.serveLine()
 	}
-	if cmd.Op == gatehouse.OpStats {
-		g.addWaiting(key, &d)
-	}
-	return d, true, err
-}
-
-// TakeBack undoes what Try granted to a request, because the answer could not be delivered. It does not wait
-// for a slow store.
-func (g *Gate) TakeBack(r Request, granted gatehouse.Decision) {
-	if t := (&ticket{cmd: r.Command}); t.needsUndo(&granted) {
-		g.submitUndo(r.Key, newUndo(t, &granted))
-	}
-}
-
-// mayWait reports whether a command waits in line when it is refused.
-func mayWait(cmd *gatehouse.Command) bool { return cmd.MaxWait != 0 && cmd.Op.Waits() }
-
-// applyTurn applies the one turn of c to the store, past any line.
-func (g *Gate) applyTurn(key gatehouse.Key, c *singleTurn) (gatehouse.Decision, error) {
-	err := g.store.Apply(g.ctx, key, c.turns[:])
-	// The turn goes back to a pool: it must keep neither the error nor the command.
-	if c.turns[0].Err != nil {
-		err, c.turns[0].Err = c.turns[0].Err, nil
-	}
-	c.turns[0].Command = nil
-	if err != nil {
-		return gatehouse.Decision{}, err
-	}
-	return c.turns[0].Decision, nil
-}
-
-// submitUndo applies an undo, through the line if there is one.
-func (g *Gate) submitUndo(key gatehouse.Key, undo *ticket) {
-	if g.lineOf(key) != nil {
-		g.joinLine(key, undo)
-		return
-	}
-	if g.Slow(key) {
-		g.slowWork.startWork(func() { g.applyUndo(key, undo) })
-		return
-	}
-	g.applyUndo(key, undo)
-}
-
-// applyUndo applies an undo past any line.
-func (g *Gate) applyUndo(key gatehouse.Key, undo *ticket) {
-	// No caller is left who could be told of an error. A hold that was not undone ends when it expires.
-	_, _ = g.applyTurn(key, &singleTurn{turns: [1]control.Turn{undo.newTurn()}})
-	if l := g.lineOf(key); l != nil {
-		l.serveLine()
-	}
-}
-
-// Submit is Do with a callback instead of a blocked goroutine. done is called once, possibly before Submit
-// returns and never under a lock. It must not block. After a call of cancel, done may or may not be called.
-//
-// cancel takes the command out of the line. If the command was granted already, the grant is undone: call
-// cancel when the answer could not be delivered, and do not call it when it was.
-//
-// Neither Submit nor cancel waits for a slow store. While there is no line, commands that may not wait reach
-// a slow store in any order.
-func (g *Gate) Submit(r Request, done func(gatehouse.Decision, error)) (cancel func()) {
-	// A command that Try has refused was checked there.
-	if r.since.IsZero() {
-		if err := r.Command.Check(r.Key); err != nil {
-			done(gatehouse.Decision{}, err)
-			return func() {}
-		}
-	}
-	if g.Slow(r.Key) {
-		return g.submitSlow(&r, done)
-	}
-	t := &ticket{cmd: r.Command, since: r.since, done: done}
-	g.joinLine(r.Key, t)
-	return t.cancel
 }
 
 // Waiting returns how many commands wait at all names together.
@@ -290,8 +296,8 @@ func (g *Gate) Names(
 }
 
 // Close ends all waiting: tickets in line, and later commands that would have to wait, get a
-// CodeUnavailable error. Commands that need not wait are still decided. With a slow store Close returns
-// before the errors are sent; see Drain.
+// CodeUnavailable error. Commands that need not wait are still decided. Close does not wait for the store:
+// the errors may be sent later; see Drain.
 func (g *Gate) Close() {
 	g.closed.Store(true)
 	for i := range g.shards {
@@ -311,18 +317,6 @@ func (g *Gate) Close() {
 			l.serveLine()
 		}
 	}
-}
-
-// addWaiting adds the number of waiting commands to statistics. The store does not know it.
-func (g *Gate) addWaiting(key gatehouse.Key, d *gatehouse.Decision) {
-	if d.Outcome != gatehouse.Granted {
-		return
-	}
-	waiting := int64(0)
-	if l := g.lineOf(key); l != nil {
-		waiting = int64(l.len())
-	}
-	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
 }
 
 // shardOf returns the shard that has the line of a key.

@@ -62,7 +62,7 @@ type log struct {
 
 func newLog() *log { return &log{start: time.Now(), results: map[string]result{}} }
 
-// done is what to give to Submit for a command of this name.
+// done is what to give to submit for a command of this name.
 func (l *log) done(name string) func(gatehouse.Decision, error) {
 	return func(d gatehouse.Decision, err error) {
 		l.mu.Lock()
@@ -95,7 +95,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		must(t, g, key, acquire("first"))
 		names := []string{"a", "b", "c", "d", "e"}
 		for _, name := range names {
-			g.Submit(gate.Request{Key: key, Command: acquire(name)}, l.done(name))
+			submit(g, key, acquire(name), l.done(name))
 		}
 		l.wantOrder(t)
 		must(t, g, key, release("first"))
@@ -116,7 +116,7 @@ func TestOnePerInterval(t *testing.T) {
 		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "bucket"}
 		must(t, g, key, acquire(""))
 		for i := range 1000 {
-			g.Submit(gate.Request{Key: key, Command: acquire("")}, l.done(fmt.Sprint(i)))
+			submit(g, key, acquire(""), l.done(fmt.Sprint(i)))
 		}
 		time.Sleep(1000*time.Second + time.Millisecond)
 		synctest.Wait()
@@ -135,8 +135,8 @@ func TestDeadline(t *testing.T) {
 		must(t, g, key, acquire("holder"))
 		short, long := acquire("short"), acquire("long")
 		short.MaxWait, long.MaxWait = 3*time.Second, 5*time.Second
-		g.Submit(gate.Request{Key: key, Command: long}, l.done("long"))
-		g.Submit(gate.Request{Key: key, Command: short}, l.done("short"))
+		submit(g, key, long, l.done("long"))
+		submit(g, key, short, l.done("short"))
 		time.Sleep(4 * time.Second)
 		l.wantOrder(t, "short")
 		if got := l.get("short"); got.outcome != gatehouse.Refused || got.after != 3*time.Second {
@@ -161,7 +161,7 @@ func TestGrantAtTheDeadline(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			cmd := acquire("")
 			cmd.MaxWait = time.Second
-			g.Submit(gate.Request{Key: key, Command: cmd}, l.done(name))
+			submit(g, key, cmd, l.done(name))
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -180,8 +180,8 @@ func TestCancelledWaiterLetsOthersMoveUp(t *testing.T) {
 		must(t, g, key, hold)
 		wide, narrow := acquire("wide"), acquire("narrow")
 		wide.Size, wide.Cost, narrow.Size = 5, 4, 5
-		cancel := g.Submit(gate.Request{Key: key, Command: wide}, l.done("wide"))
-		g.Submit(gate.Request{Key: key, Command: narrow}, l.done("narrow"))
+		cancel := submit(g, key, wide, l.done("wide"))
+		submit(g, key, narrow, l.done("narrow"))
 		l.wantOrder(t)
 		cancel()
 		cancel() // once more does nothing
@@ -213,8 +213,8 @@ func TestCancelAfterTheGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, key, l := newGate(), semaphore("undo"), newLog()
 		must(t, g, key, acquire("holder"))
-		cancel := g.Submit(gate.Request{Key: key, Command: acquire("a")}, l.done("a"))
-		g.Submit(gate.Request{Key: key, Command: acquire("b")}, l.done("b"))
+		cancel := submit(g, key, acquire("a"), l.done("a"))
+		submit(g, key, acquire("b"), l.done("b"))
 		must(t, g, key, release("holder"))
 		l.wantOrder(t, "a")
 		cancel()
@@ -227,7 +227,7 @@ func TestDeleteWhileWaiting(t *testing.T) {
 		g, key, l := newGate(), semaphore("deleted"), newLog()
 		must(t, g, key, acquire("holder"))
 		for i := range 3000 {
-			g.Submit(gate.Request{Key: key, Command: acquire(fmt.Sprint(i))}, l.done(fmt.Sprint(i)))
+			submit(g, key, acquire(fmt.Sprint(i)), l.done(fmt.Sprint(i)))
 		}
 		must(t, g, key, gatehouse.Command{Op: gatehouse.OpDelete})
 		synctest.Wait()
@@ -245,11 +245,11 @@ func TestResizeWhileWaiting(t *testing.T) {
 		g, key, l := newGate(), semaphore("resized"), newLog()
 		must(t, g, key, acquire("holder"))
 		for _, name := range []string{"a", "b", "c"} {
-			g.Submit(gate.Request{Key: key, Command: acquire(name)}, l.done(name))
+			submit(g, key, acquire(name), l.done(name))
 		}
 		more := acquire("d")
 		more.Size = 3
-		g.Submit(gate.Request{Key: key, Command: more}, l.done("d"))
+		submit(g, key, more, l.done("d"))
 		l.wantOrder(t, "a", "b")
 		must(t, g, key, release("a"))
 		must(t, g, key, release("b"))
@@ -267,11 +267,11 @@ func TestResizeBelowACost(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			cmd := acquire(name)
 			cmd.Size = 5
-			g.Submit(gate.Request{Key: key, Command: cmd}, l.done(name))
+			submit(g, key, cmd, l.done(name))
 		}
 		wide := acquire("wide")
 		wide.Size, wide.Cost = 5, 4
-		g.Submit(gate.Request{Key: key, Command: wide}, l.done("wide"))
+		submit(g, key, wide, l.done("wide"))
 		smaller := acquire("smaller")
 		smaller.Size, smaller.MaxWait = 2, 0
 		if d, err := g.Do(t.Context(), key, smaller); err != nil || d.Outcome != gatehouse.Refused {
@@ -289,11 +289,11 @@ func TestSharedKeyFarBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, key, l := newGate(), semaphore("shared"), newLog()
 		must(t, g, key, acquire("holder"))
-		g.Submit(gate.Request{Key: key, Command: acquire("k")}, l.done("k1"))
+		submit(g, key, acquire("k"), l.done("k1"))
 		for i := range 100 {
-			g.Submit(gate.Request{Key: key, Command: acquire(fmt.Sprint(i))}, l.done(fmt.Sprint(i)))
+			submit(g, key, acquire(fmt.Sprint(i)), l.done(fmt.Sprint(i)))
 		}
-		cancel := g.Submit(gate.Request{Key: key, Command: acquire("k")}, l.done("k2"))
+		cancel := submit(g, key, acquire("k"), l.done("k2"))
 		must(t, g, key, release("holder"))
 		l.wantOrder(t, "k1", "k2")
 		cancel() // k1 still has it
@@ -309,7 +309,7 @@ func TestEventWakesEverybody(t *testing.T) {
 		key := gatehouse.Key{Kind: gatehouse.Event, Name: "event"}
 		for i := range 10_000 {
 			wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
-			g.Submit(gate.Request{Key: key, Command: wait}, l.done(fmt.Sprint(i)))
+			submit(g, key, wait, l.done(fmt.Sprint(i)))
 		}
 		must(t, g, key, gatehouse.Command{Op: gatehouse.OpSend, Message: "go"})
 		synctest.Wait()
@@ -326,7 +326,7 @@ func TestClose(t *testing.T) {
 		g, key, l := newGate(), semaphore("closing"), newLog()
 		must(t, g, key, acquire("holder"))
 		for _, name := range []string{"a", "b"} {
-			g.Submit(gate.Request{Key: key, Command: acquire(name)}, l.done(name))
+			submit(g, key, acquire(name), l.done(name))
 		}
 		g.Close()
 		l.wantOrder(t, "a", "b")
@@ -351,7 +351,7 @@ func TestLimits(t *testing.T) {
 			if _, err := g.Do(t.Context(), key, hold); err != nil {
 				t.Fatal(err)
 			}
-			g.Submit(gate.Request{Key: key, Command: acquire(fmt.Sprint(i))}, l.done(fmt.Sprint(i)))
+			submit(g, key, acquire(fmt.Sprint(i)), l.done(fmt.Sprint(i)))
 		}
 		l.wantOrder(t, "2", "4") // one too many in line x, and one too many in all
 		for _, name := range l.order {

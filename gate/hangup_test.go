@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -92,19 +93,52 @@ func TestCancelRacesWithDone(t *testing.T) {
 	for i := range 5000 {
 		must(t, g, key, acquire("holder"))
 		var told atomic.Int64
-		r := gate.Request{Key: key, Command: acquire("a")}
-		cancel := g.Submit(r, func(gatehouse.Decision, error) { told.Add(1) })
+		r := &gate.Request{Key: key, Command: acquire("a"), Decided: func(*gate.Request) { told.Add(1) }}
+		g.Submit(r)
 		var wg sync.WaitGroup
 		wg.Go(func() { must(t, g, key, release("holder")) })
-		wg.Go(cancel)
+		wg.Go(func() { g.Cancel(r) })
 		wg.Wait()
 		cmd := acquire("holder")
 		cmd.MaxWait = 0
 		d, err := g.Do(t.Context(), key, cmd)
-		if err != nil || d.Outcome != gatehouse.Granted || told.Load() > 1 {
+		if err != nil || d.Outcome != gatehouse.Granted || told.Load() != 1 {
 			t.Fatalf("round %d: the slot is lost: %s, %v; told %d times", i, d.Outcome, err, told.Load())
 		}
 		must(t, g, key, release("holder"))
+	}
+}
+
+// A lateStore answers after Apply has returned, or just before.
+type lateStore struct{ *memory.Store }
+
+func (s lateStore) Apply(c *control.Change) { go s.Store.Apply(c) } // ends with its answer
+
+// The same with a store whose answer comes on another goroutine, and before there is a line. The request is
+// used again as soon as it is decided.
+func TestCancelRacesWithALateAnswer(t *testing.T) {
+	g, key := gate.New(lateStore{memory.New(memory.Config{})}, gate.Config{}), semaphore("race")
+	told := make(chan struct{}, 2)
+	r := &gate.Request{Key: key, Decided: func(*gate.Request) { told <- struct{}{} }}
+	for i := range 5000 {
+		r.Command = acquire("a")
+		r.Command.MaxWait = [...]time.Duration{0, time.Microsecond, gatehouse.Forever}[i%3]
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = g.Do(t.Context(), key, release("nobody")) })
+		g.Submit(r)
+		for range i % 5 {
+			runtime.Gosched()
+		}
+		g.Cancel(r)
+		<-told
+		wg.Wait()
+		if err := g.Drain(t.Context()); err != nil || len(told) > 0 {
+			t.Fatalf("round %d: %v, and it was answered %d times more, want 0", i, err, len(told))
+		}
+		next := acquire("next")
+		next.MaxWait = 0
+		must(t, g, key, next)
+		must(t, g, key, release("next"))
 	}
 }
 
@@ -117,18 +151,18 @@ func TestBarrierCountsOnlyThoseWhoStay(t *testing.T) {
 			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 3}, MaxWait: gatehouse.Forever,
 		}
 		for i := range 100 {
-			cancel := g.Submit(gate.Request{Key: key, Command: wait}, l.done(fmt.Sprint("gone", i)))
+			cancel := submit(g, key, wait, l.done(fmt.Sprint("gone", i)))
 			cancel()
 		}
 		short := wait
 		short.MaxWait = time.Second
-		g.Submit(gate.Request{Key: key, Command: short}, l.done("short"))
+		submit(g, key, short, l.done("short"))
 		time.Sleep(2 * time.Second)
 		l.wantOrder(t, "short")
-		g.Submit(gate.Request{Key: key, Command: wait}, l.done("a"))
-		g.Submit(gate.Request{Key: key, Command: wait}, l.done("b"))
+		submit(g, key, wait, l.done("a"))
+		submit(g, key, wait, l.done("b"))
 		l.wantOrder(t, "short")
-		g.Submit(gate.Request{Key: key, Command: wait}, l.done("c"))
+		submit(g, key, wait, l.done("c"))
 		synctest.Wait()
 		for _, name := range []string{"a", "b", "c"} {
 			if got := l.get(name); got.outcome != gatehouse.Granted || got.count != 1 {
@@ -147,7 +181,7 @@ func TestWaitedForIsNotForgotten(t *testing.T) {
 		wait := gatehouse.Command{
 			Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: gatehouse.Forever,
 		}
-		g.Submit(gate.Request{Key: key, Command: wait}, l.done("early"))
+		submit(g, key, wait, l.done("early"))
 		time.Sleep(1000 * time.Hour)
 		must(t, g, key, wait)
 		l.wantOrder(t, "early")

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"sync"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 //
 //	               joinLine                 serveLine
 //	(no line) ──────────────────▶ idle ───────────────────▶ serving ──┐ more to do, or serveAgain
-//	    ▲                          ▲                         │  │  ▲  │
+//	    ▲  enterLook               ▲                         │  │  ▲  │
 //	    │                          │   the first must wait   │  │  └──┘
 //	    │                          └──────── (timer) ◀───────┘  │
 //	    └─────────────────────── dropLine ◀── no ticket left ───┘
@@ -25,28 +24,23 @@ import (
 type line struct {
 	gate      *Gate
 	key       gatehouse.Key
-	slow      bool   // Apply of the store may block, so that no caller may be kept serving the line
 	stopWatch func() // ends the store's Watch; used only by the goroutine that serves or drops the line
 
 	mu              sync.Mutex
-	head, tail      *ticket
-	firstUnseen     *ticket         // the first ticket that was not yet offered to the store
-	recheck         []*ticket       // seen tickets to be offered although they are not in front
+	head, tail      *Request
+	firstUnseen     *Request        // the first ticket that was not yet offered to the store
+	recheck         []*Request      // seen tickets to be offered although not in front; nil for one that left
 	waitersByHolder map[string]int  // number of seen tickets by holder
 	newHolders      map[string]bool // holders granted in this batch that other tickets wait with too
 	waiting         int             // number of tickets that may wait
 	seenCount       int             // number of tickets with seen set
 	maxCost         int64           // upper bound of the costs of the seen tickets
+	offerWidth      int             // how many seen tickets a batch has; doubles while they are granted
+	looks           int             // rounds of enterLook that the store has; no other one begins meanwhile
 	offerAll        bool            // the next batch has every ticket
-	serving         bool            // a goroutine serves the line
+	serving         bool            // a goroutine serves the line, or is to go on when an answer comes
 	serveAgain      bool            // that goroutine must make another round
 	timer           *time.Timer     // fires when the first ticket can be granted
-
-	// These belong to the goroutine that serves the line.
-	offerWidth int // how many seen tickets a batch has; doubles while they are granted
-	batch      []*ticket
-	turns      []control.Turn
-	replies    []ticketReply
 }
 
 // Bounds of one batch, unless it must have every ticket, and of the rounds that one caller makes.
@@ -56,33 +50,30 @@ const (
 	maxRounds     = 16
 )
 
-// serveLine offers the line to the store until nothing more can be granted. If another goroutine serves the
-// line already, that one makes another round and serveLine returns at once.
+// serveLine offers the line to the store until nothing more can be granted, or an answer takes time, with
+// which another goroutine goes on. If the line is being served already, there is another round and serveLine
+// returns at once.
 func (l *line) serveLine() {
 	l.mu.Lock()
-	if l.serving || l.head == nil {
+	empty := l.head == nil
+	if l.serving || l.looks > 0 || empty {
 		l.serveAgain = true
 		l.mu.Unlock()
+		if empty {
+			l.gate.dropLine(l)
+		}
 		return
 	}
 	l.serving, l.offerWidth = true, 1
 	l.mu.Unlock()
-	// Submit calls this too, and must not wait for a slow store.
-	if l.slow {
-		l.gate.slowWork.startWork(l.startServing)
-		return
-	}
-	l.startServing()
-}
-
-// startServing begins the watch of a new line, and serves it.
-func (l *line) startServing() {
 	// The watch must begin before the first Apply: a change between the two would wake no client, and the
 	// line would wait for an event that has already happened.
 	if l.stopWatch == nil {
 		l.stopWatch = l.gate.store.Watch(l.key, func() { go l.onWake() })
 	}
-	l.serveUntilIdle()
+	rd := l.gate.rounds.Get().(*round)
+	rd.line, rd.serving = l, true
+	l.serveRounds(rd, false)
 }
 
 // onWake serves the line after the store has reported a change.
@@ -97,54 +88,86 @@ func (l *line) onWake() {
 	l.serveLine()
 }
 
-// serveUntilIdle makes rounds until there is nothing to do: choose a batch, apply it, process the decisions.
-// After maxRounds a goroutine takes over, so that a caller does not serve later arrivals forever.
-func (l *line) serveUntilIdle() {
-	l.mu.Lock()
-	var retry time.Duration
-	for round, more := 0, true; more; round++ {
-		// A slow line is served by a goroutine of its own already.
-		if round == maxRounds && !l.slow {
-			l.mu.Unlock()
-			go l.serveUntilIdle()
+// serveRounds makes rounds until there is nothing to do: choose a batch, apply it, process the decisions. It
+// loops as long as answers come at once, and returns when one takes time. answered says that it goes on with
+// one that has come. After maxRounds a goroutine takes over, so that a caller does not serve later arrivals
+// forever.
+func (l *line) serveRounds(rd *round, answered bool) {
+	for n := 0; l.nextRound(rd, answered); n++ {
+		if n == maxRounds {
+			l.gate.work.begin()
+			go func() { // ends when the line is idle or a round is left
+				defer l.gate.work.end()
+				if rd.start(l.key) || !rd.leaveToAnswer() {
+					l.serveRounds(rd, true)
+				}
+			}()
 			return
 		}
+		if !rd.start(l.key) && rd.leaveToAnswer() {
+			return
+		}
+		answered = true
+	}
+}
+
+// nextRound processes the decisions of a round that was answered, and chooses the batch of the next one. It
+// reports false, and gives the round back, if there is nothing to do: then the line is idle.
+func (l *line) nextRound(rd *round, answered bool) (more bool) {
+	l.mu.Lock()
+	retry := gatehouse.Forever
+	more = true
+	if answered {
+		retry, more = l.processDecisions(rd)
+		if len(rd.replies) > 0 {
+			// A callback may use the gate.
+			l.mu.Unlock()
+			rd.sendReplies()
+			l.mu.Lock()
+		}
+		rd.clearRequests()
+	}
+	rest := l.serveAgain || l.offerAll || l.firstUnseen != nil || len(l.recheck) > 0
+	if l.head != nil && l.looks == 0 && (more || rest) {
 		// serveAgain is reset before the batch is chosen. A request that comes during Apply sets it again and
 		// so causes one more round, which sees everything that happened before the request.
 		l.serveAgain = false
-		l.fillBatch()
+		l.fillBatch(rd)
 		l.mu.Unlock()
-		err := l.gate.store.Apply(l.gate.ctx, l.key, l.turns)
-		l.mu.Lock()
-		retry, more = l.processDecisions(err)
-		l.sendReplies()
-		rest := l.serveAgain || l.offerAll || l.firstUnseen != nil || len(l.recheck) > 0
-		more = l.head != nil && (more || rest)
+		return true
 	}
 	// serving ends and the timer is set under one lock: a ticket that joins from here on finds the line idle
-	// and serves it itself.
+	// and serves it itself. Whoever finishes the last look serves it, too.
 	l.serving = false
-	l.armTimer(retry)
+	l.armTimer(retry, rd.late)
 	empty := l.head == nil
 	l.mu.Unlock()
+	rd.release()
 	if empty {
 		l.gate.dropLine(l)
 	}
+	return false
 }
 
 // fillBatch chooses the tickets to offer: the first few of the line or all of it, those to be rechecked,
 // and the unseen ones.
-func (l *line) fillBatch() {
+func (l *line) fillBatch(rd *round) {
 	// The front of the line. Nothing is ahead of these tickets except what precedes them in the batch.
 	whole := l.offerAll || l.deletePending()
-	var front *ticket // every ticket up to this one is offered
-	for t := l.head; t != nil && t != l.firstUnseen && (whole || len(l.batch) < l.offerWidth); t = t.next {
-		l.offerTicket(t, 0)
+	var front *Request // every ticket up to this one is offered
+	for t := l.head; t != nil && t != l.firstUnseen; t = t.next {
+		if !whole && len(rd.requests) >= l.offerWidth {
+			break
+		}
+		rd.offerTicket(t, 0)
 		front = t
 	}
 	for _, t := range l.recheck {
-		t.inRecheck = false
-		if t.removed || t.offered || !t.seen {
+		if t == nil {
+			continue // it has left
+		}
+		t.recheckAt = 0
+		if t.offered {
 			continue
 		}
 		// A ticket with another one ahead of it may share a hold or be refused, but not overtake. The exact
@@ -154,32 +177,30 @@ func (l *line) fillBatch() {
 			ahead = 0
 			front = t
 		}
-		l.offerTicket(t, ahead)
+		rd.offerTicket(t, ahead)
 	}
 	// An unseen ticket passes only if enough is left for all seen tickets that are not in this batch. Each of
 	// those wants 1 at least.
-	unoffered := l.seenCount - len(l.batch)
+	unoffered := l.seenCount - len(rd.requests)
 	for n := 0; l.firstUnseen != nil && n < maxUnseen; n++ {
 		t := l.firstUnseen
 		l.firstUnseen = t.next
-		l.offerTicket(t, int64(unoffered))
+		rd.offerTicket(t, int64(unoffered))
 	}
+	clear(l.recheck)
 	l.recheck = l.recheck[:0]
 	l.offerAll = false
 }
 
 // offerTicket adds a ticket to the batch, with how much is wanted ahead of it by tickets that are not in the
 // batch. Its command belongs to the store until its decision is processed.
-func (l *line) offerTicket(t *ticket, ahead int64) {
+func (rd *round) offerTicket(t *Request, ahead int64) {
 	t.offered = true
 	// The last try of a ticket whose time is up: without MaxWait a refusal is final.
 	if t.expired {
-		t.cmd.MaxWait = 0
+		t.Command.MaxWait = 0
 	}
-	l.batch = append(l.batch, t)
-	turn := t.newTurn()
-	turn.Ahead = ahead
-	l.turns = append(l.turns, turn)
+	rd.addRequest(t, ahead)
 }
 
 // deletePending reports whether the next batch deletes the controller. Then every waiting ticket must be in
@@ -187,7 +208,7 @@ func (l *line) offerTicket(t *ticket, ahead int64) {
 func (l *line) deletePending() bool {
 	n := 0
 	for t := l.firstUnseen; t != nil && n < maxUnseen; t = t.next {
-		if t.cmd.Op == gatehouse.OpDelete {
+		if t.Command.Op == gatehouse.OpDelete {
 			return true
 		}
 		n++
@@ -195,41 +216,39 @@ func (l *line) deletePending() bool {
 	return false
 }
 
-// processDecisions handles the decisions of a batch. It returns after what time the first ticket can be
+// processDecisions handles the decisions of a round. It returns after what time the first ticket can be
 // granted. more means that this is not known: every ticket that was offered in front has left the line, and
 // the ones behind them may be granted too.
-func (l *line) processDecisions(err error) (retry time.Duration, more bool) {
-	var first *ticket // the first that was refused with no ticket ahead of it
-	for i, t := range l.batch {
-		d := &l.turns[i].Decision
+func (l *line) processDecisions(rd *round) (retry time.Duration, more bool) {
+	var first *Request // the first that was refused with no ticket ahead of it
+	for i, t := range rd.requests {
+		turn := &rd.change.Turns[i]
+		d := &turn.Decision
 		t.offered = false
 		switch {
-		case err != nil || l.turns[i].Err != nil:
+		case rd.err != nil || turn.Err != nil:
 			// What took effect is not known, so the ticket cannot be offered again.
-			l.finishTicket(t, gatehouse.Decision{}, cmp.Or(err, l.turns[i].Err))
+			l.finishTicket(rd, t, turn)
 			continue
-		case d.Outcome == gatehouse.Refused && t.cmd.Op.Waits() && t.cmd.MaxWait != 0:
-			l.keepWaiting(t, d)
-			if first == nil && !t.removed && l.turns[i].Ahead == 0 {
+		case control.KeepsWaiting(&t.Command, d):
+			l.keepWaiting(rd, t, d)
+			if first == nil && !t.removed && turn.Ahead == 0 {
 				first = t
 				retry = d.RetryAfter
 			}
 		case t.abandoned:
-			// Its caller left while the store had it. A grant must not be lost: it is undone.
-			l.removeAbandoned(t, d)
+			// It was canceled while the store had it. A grant must not be lost: it is undone.
+			l.removeAbandoned(rd, t, d)
 		default:
-			l.finishTicket(t, *d, nil)
+			l.finishTicket(rd, t, turn)
 		}
 		// The limit was made smaller than what some tickets wait for. They must be refused now, as they
 		// would wait in vain.
-		if size := limitInForce(&t.cmd, d); size > 0 && size < l.maxCost {
+		if size := limitInForce(&t.Command, d); size > 0 && size < l.maxCost {
 			l.recheckCostly(size)
 		}
 	}
 	l.recheckHolders()
-	clear(l.batch)
-	clear(l.turns)
-	l.batch, l.turns = l.batch[:0], l.turns[:0]
 	if l.head == first {
 		return retry, false
 	}
@@ -239,29 +258,15 @@ func (l *line) processDecisions(err error) (retry time.Duration, more bool) {
 	return gatehouse.Forever, true
 }
 
-// sendReplies calls the callbacks of the answered tickets. It is called with the lock held, and releases it
-// meanwhile: a callback may use the gate.
-func (l *line) sendReplies() {
-	if len(l.replies) == 0 {
-		return
-	}
-	l.mu.Unlock()
-	for _, r := range l.replies {
-		r.ticket.done(r.decision, r.err)
-	}
-	clear(l.replies)
-	l.replies = l.replies[:0]
-	l.mu.Lock()
-}
-
 // minRetry is the shortest time after which a line is offered again that was refused at the time the store
-// had named: the store's clock and the timer's do not run exactly alike. It also bounds how often a slow
-// store is called.
+// had named: the store's clock and the timer's do not run exactly alike. It also bounds how often a store is
+// called that does not answer at once.
 const minRetry = time.Millisecond
 
-// armTimer sets the timer that serves the line when nothing else does.
-func (l *line) armTimer(retry time.Duration) {
-	if retry != gatehouse.Forever && (retry <= 0 || l.slow) {
+// armTimer sets the timer that serves the line when nothing else does. late says that the last answer took
+// time.
+func (l *line) armTimer(retry time.Duration, late bool) {
+	if retry != gatehouse.Forever && (retry <= 0 || late) {
 		retry = max(retry, minRetry)
 	}
 	switch {

@@ -1,69 +1,65 @@
 package gate
 
 import (
-	"time"
-
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file has how tickets join a line, stay in it and leave it.
 
-// joinLine appends a ticket to the line of its key, and serves the line. A ticket without room is answered
-// with an error.
-func (g *Gate) joinLine(key gatehouse.Key, t *ticket) {
-	l, err := g.enterLine(key, t)
+// joinLine appends a request to the line of its key, and serves the line. Without room it is answered with an
+// error. Locks are taken in the order shard, line.
+func (g *Gate) joinLine(r *Request) {
+	sh := g.shardOf(r.Key)
+	sh.mu.Lock()
+	l := g.lineIn(sh, r.Key)
+	// The shard stays locked until the request is in the line: otherwise dropLine could forget the line in
+	// between, and it would wait in a line that is never served.
+	l.mu.Lock()
+	err := l.checkRoom(r, 1)
+	if err == nil {
+		r.Decision = nil // its room is the caller's again
+		if r.number == 0 {
+			r.number = g.nextTicket()
+		}
+		l.pushTicket(r)
+	}
+	l.mu.Unlock()
+	sh.mu.Unlock()
 	if err != nil {
-		t.done(gatehouse.Decision{}, err)
-		return
+		r.setError(err)
+		r.atOnce = true
+		g.deliver(r)
 	}
 	l.serveLine()
 }
 
-// enterLine appends a ticket to the line of its key, which it creates if there is none. The caller must
-// serve the line then. Locks are taken in the order shard, line.
-func (g *Gate) enterLine(key gatehouse.Key, t *ticket) (*line, error) {
-	t.waits = mayWait(&t.cmd)
-	if t.number == 0 {
-		t.number = control.Ticket(g.tickets.Add(1))
-	}
-	slow := g.Slow(key) // the store's code is not called under a lock
-	sh := g.shardOf(key)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+// lineIn returns the line of a key, which it creates if there is none. It is called with the shard locked.
+func (g *Gate) lineIn(sh *shard, key gatehouse.Key) *line {
 	l := sh.lines[key]
-	if err := g.checkRoom(key, t, l); err != nil {
-		return nil, err
-	}
 	if l == nil {
-		l = &line{gate: g, key: key, slow: slow, waitersByHolder: make(map[string]int)}
+		l = &line{gate: g, key: key}
 		sh.lines[key] = l
 		sh.count.Add(1)
 		g.lines.Add(1)
 	}
-	// The shard stays locked until the ticket is in the line: otherwise dropLine could forget the line in
-	// between, and the ticket would wait in a line that is never served.
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pushTicket(t)
-	if t.waits && t.cmd.MaxWait > 0 {
-		t.timer = time.AfterFunc(t.cmd.MaxWait, t.onTimeout)
-	}
-	return l, nil
+	return l
 }
 
-// checkRoom returns an error if there is no room for a ticket. Tickets that do not wait always have room: a
-// full line must still let releases and undos pass.
-func (g *Gate) checkRoom(key gatehouse.Key, t *ticket, l *line) error {
+// checkRoom returns an error if there is no room for a ticket. more is 1 if it is to be counted still, and 0
+// if it is in line. Tickets that do not wait always have room: a full line must still let releases and undos
+// pass.
+func (l *line) checkRoom(r *Request, more int) error {
+	g := l.gate
 	switch {
-	case !t.waits:
+	case !mayWait(&r.Command):
 		return nil
-	case g.waiting.Load() >= int64(g.config.Waiters):
+	case g.waiting.Load()+int64(more) > int64(g.config.Waiters):
 		return gatehouse.Errorf(gatehouse.CodeExhausted,
-			"%s: %d requests wait at this server already, the most it allows", key, g.config.Waiters)
-	case l != nil && l.len() >= g.config.Line:
+			"%s: %d requests wait at this server already, the most it allows", l.key, g.config.Waiters)
+	case l.waiting+more > g.config.Line:
 		return gatehouse.Errorf(gatehouse.CodeExhausted,
-			"%s: %d requests wait in this line already, the most it allows", key, g.config.Line)
+			"%s: %d requests wait in this line already, the most it allows", l.key, g.config.Line)
 	}
 	return nil
 }
@@ -102,27 +98,44 @@ func (l *line) len() int {
 }
 
 // pushTicket appends an unseen ticket.
-func (l *line) pushTicket(t *ticket) {
-	t.line, t.prev = l, l.tail
-	if l.tail == nil {
-		l.head = t
-	} else {
-		l.tail.next = t
-	}
-	l.tail = t
+func (l *line) pushTicket(t *Request) {
+	l.linkTicket(t, nil)
 	// Unseen tickets are always the last ones of the list, so that one pointer tells them from the others.
 	if l.firstUnseen == nil {
 		l.firstUnseen = t
 	}
+}
+
+// linkTicket puts a ticket in front of another one, or at the end if next is nil, and counts it.
+func (l *line) linkTicket(t, next *Request) {
+	t.line, t.next, t.prev = l, next, l.tail
+	if next != nil {
+		t.prev = next.prev
+		next.prev = t
+	} else {
+		l.tail = t
+	}
+	if t.prev == nil {
+		l.head = t
+	} else {
+		t.prev.next = t
+	}
+	t.waits = mayWait(&t.Command)
 	if t.waits {
 		l.waiting++
 		l.gate.waiting.Add(1)
 	}
+	l.startTimeout(t)
 }
 
 // removeTicket unlinks a ticket and updates all counts of the line.
-func (l *line) removeTicket(t *ticket) {
+func (l *line) removeTicket(t *Request) {
 	t.removed = true
+	// The caller may use the request again, so that nothing may keep it.
+	if t.recheckAt > 0 {
+		l.recheck[t.recheckAt-1] = nil
+		t.recheckAt = 0
+	}
 	// firstUnseen must move before t.next is cleared.
 	if l.firstUnseen == t {
 		l.firstUnseen = t.next
@@ -138,8 +151,9 @@ func (l *line) removeTicket(t *ticket) {
 		t.next.prev = t.prev
 	}
 	t.prev, t.next = nil, nil
-	if t.timer != nil {
-		t.timer.Stop()
+	if t.timeout != nil {
+		t.timeout.timer.Stop()
+		t.timeout.request, t.timeout = nil, nil
 	}
 	if t.waits {
 		l.waiting--
@@ -152,10 +166,13 @@ func (l *line) removeTicket(t *ticket) {
 }
 
 // countHolder adds by to the number of seen tickets of a ticket's holder.
-func (l *line) countHolder(t *ticket, by int) {
-	holder := t.cmd.Holder
+func (l *line) countHolder(t *Request, by int) {
+	holder := t.Command.Holder
 	if holder == "" {
 		return
+	}
+	if l.waitersByHolder == nil {
+		l.waitersByHolder = make(map[string]int)
 	}
 	l.waitersByHolder[holder] += by
 	if l.waitersByHolder[holder] == 0 {
@@ -163,77 +180,108 @@ func (l *line) countHolder(t *ticket, by int) {
 	}
 }
 
-// keepWaiting keeps a refused ticket in the line, unless its caller has left or the gate is closed.
-func (l *line) keepWaiting(t *ticket, d *gatehouse.Decision) {
+// keepWaiting keeps a refused ticket in the line, unless it was canceled, there is no room for it, or the
+// gate is closed.
+func (l *line) keepWaiting(rd *round, t *Request, d *gatehouse.Decision) {
 	first := !t.seen
 	// From now on the command must not resize the controller again, and its place is by the time at which
 	// the store saw it first.
 	if first {
 		t.seen = true
-		if !t.isKnown() {
-			t.since = d.At
-		}
+		t.since = d.At
 		l.seenCount++
 		l.countHolder(t, +1)
 	}
 	l.maxCost = max(l.maxCost, t.cost())
+	var err error
 	switch {
 	case t.abandoned:
-		l.removeAbandoned(t, nil)
+		err = errCanceled
 	case l.gate.closed.Load():
-		l.removeAbandoned(t, nil)
-		l.replies = append(l.replies, ticketReply{ticket: t, err: stoppingError(l.key)})
-	case t.expired && first:
-		// Its timer fired during this first offer, when onTimeout could not yet put it up for a recheck.
+		err = gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the server is stopping", l.key)
+	case t.unchecked:
+		t.unchecked = false
+		err = l.checkRoom(t, 0)
+	}
+	if err != nil {
+		l.leaveLine(t, nil)
+		t.setError(err)
+		rd.replies = append(rd.replies, t)
+		return
+	}
+	// Its timer fired during this first offer, when onTimeout could not yet put it up for a recheck.
+	if t.expired && first {
 		l.recheckTicket(t)
 	}
 }
 
-// stoppingError is the error of a command that would have to wait at a closed gate.
-func stoppingError(key gatehouse.Key) error {
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the server is stopping", key)
+// removeAbandoned removes a ticket that was canceled while the store had it. d is its decision.
+func (l *line) removeAbandoned(rd *round, t *Request, d *gatehouse.Decision) {
+	l.leaveLine(t, d)
+	t.setError(errCanceled)
+	rd.replies = append(rd.replies, t)
 }
 
-// removeAbandoned removes a ticket whose caller has left. An undo takes its place at the end of the line if
-// the ticket was granted something, or is remembered by the store as waiting. d is the ticket's decision,
-// nil when it has none.
-func (l *line) removeAbandoned(t *ticket, d *gatehouse.Decision) {
+// leaveLine removes a ticket that is not answered with its decision d, nil when it has none. An undo takes
+// its place at the end of the line if the ticket was granted something, or is remembered by the store as
+// waiting.
+func (l *line) leaveLine(t *Request, d *gatehouse.Decision) {
 	l.removeTicket(t)
-	// The copy outlives the batch, which d points into.
 	if d != nil && t.needsUndo(d) {
-		granted := *d
-		l.pushTicket(newUndo(t, &granted))
+		l.pushTicket(newUndo(t, d))
 	} else if t.waits && t.isKnown() {
 		l.pushTicket(newUndo(t, nil))
 	}
 }
 
-// finishTicket removes a ticket, and queues its answer for sendReplies.
-func (l *line) finishTicket(t *ticket, d gatehouse.Decision, err error) {
+// finishTicket removes a ticket that has its decision, or an error, and is to be told.
+func (l *line) finishTicket(rd *round, t *Request, turn *control.Turn) {
 	l.removeTicket(t)
-	if t.abandoned || t.done == nil {
+	rd.replies = append(rd.replies, t)
+	if t.abandoned {
+		t.setError(errCanceled)
 		return
 	}
-	l.replies = append(l.replies, ticketReply{ticket: t, decision: d, err: err})
-	if !t.needsUndo(&d) {
-		return
-	}
-	t.granted = &d
+	t.setDecision(turn, rd.err)
 	// Other tickets of the same holder share this hold, wherever they are in the line.
-	if d.Fence != 0 && l.waitersByHolder[t.cmd.Holder] > 0 {
+	if t.Decision.Fence != 0 && t.needsUndo(t.Decision) && l.waitersByHolder[t.Command.Holder] > 0 {
 		if l.newHolders == nil {
 			l.newHolders = make(map[string]bool)
 		}
-		l.newHolders[t.cmd.Holder] = true
+		l.newHolders[t.Command.Holder] = true
 	}
+}
+
+// cancelTicket takes a ticket out of its line, or undoes what it was granted.
+func (l *line) cancelTicket(t *Request) {
+	l.mu.Lock()
+	first, decided, offered := !t.abandoned, t.removed, t.offered
+	t.abandoned = true
+	// The store has it, and may be granting it: processDecisions sees abandoned, and undoes the grant.
+	if !first || offered {
+		l.mu.Unlock()
+		return
+	}
+	if !decided {
+		l.leaveLine(t, nil)
+		t.setError(errCanceled)
+	}
+	l.mu.Unlock()
+	if decided {
+		l.gate.undoGrant(t)
+		return
+	}
+	l.gate.deliver(t)
+	// Those behind it may be granted now.
+	l.serveLine()
 }
 
 // recheckTicket has the next batch include a seen ticket although it is not in front. Unseen tickets come to
 // the store anyway.
-func (l *line) recheckTicket(t *ticket) {
-	if !t.inRecheck && t.seen {
-		t.inRecheck = true
+func (l *line) recheckTicket(t *Request) {
+	if t.recheckAt == 0 && t.seen {
 		l.recheck = append(l.recheck, t)
+		t.recheckAt = int32(len(l.recheck)) // far less than 2 billion
 	}
 }
 
@@ -243,7 +291,7 @@ func (l *line) recheckHolders() {
 		return
 	}
 	for t := l.head; t != nil; t = t.next {
-		if l.newHolders[t.cmd.Holder] {
+		if l.newHolders[t.Command.Holder] {
 			l.recheckTicket(t)
 		}
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ type Prefix struct {
 	After  string // "" for all of them
 }
 
-// deletesAtOnce is how many names are deleted at the same time at a slow store, which combines them.
+// deletesAtOnce is how many names are deleted at the same time: a shared store combines them.
 const deletesAtOnce = 64
 
 // DeletePrefix deletes at most the given number of names, in order, and returns how many it has deleted.
@@ -57,39 +58,39 @@ func (g *Gate) namesWithPrefix(ctx context.Context, p Prefix, most int) (names [
 	return names, err
 }
 
-// deleteNames deletes names, and returns how many existed, and the first error. It goes on after an error.
+// deleteNames deletes names, and returns how many existed, and the first error. It goes on after an error of
+// the store, and begins no more when ctx ends.
 func (g *Gate) deleteNames(
 	ctx context.Context, kind gatehouse.Kind, names []string,
 ) (deleted int, err error) {
 	var mu sync.Mutex
-	one := func(name string) {
-		key := gatehouse.Key{Kind: kind, Name: name}
-		d, failed := g.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpDelete})
+	free := make(chan struct{}, deletesAtOnce)
+	decided := func(r *Request) {
 		mu.Lock()
-		defer mu.Unlock()
-		if failed == nil && d.Outcome == gatehouse.Granted {
+		if r.Err == nil && r.Decision.Outcome == gatehouse.Granted {
 			deleted++
 		}
-		if err == nil {
-			err = failed
-		}
+		err = cmp.Or(err, r.Err)
+		mu.Unlock()
+		<-free
 	}
-	if g.slow == nil {
-		for _, name := range names {
-			one(name)
-		}
-		return deleted, err
-	}
-	// A slow store combines what comes at once, so that many deletes take few round trips.
-	var all sync.WaitGroup
-	turns := make(chan struct{}, deletesAtOnce)
 	for _, name := range names {
-		turns <- struct{}{}
-		all.Go(func() {
-			one(name)
-			<-turns
+		if ctx.Err() != nil {
+			break
+		}
+		free <- struct{}{}
+		g.Submit(&Request{
+			Key: gatehouse.Key{Kind: kind, Name: name}, Command: gatehouse.Command{Op: gatehouse.OpDelete},
+			Decided: decided,
 		})
 	}
-	all.Wait()
+	// All of them are free when the last one is decided.
+	for range deletesAtOnce {
+		free <- struct{}{}
+	}
+	if ctx.Err() != nil {
+		ended := gatehouse.Errorf(gatehouse.CodeTimeout, "deleting names of %s: %w", kind, ctx.Err())
+		err = cmp.Or(err, ended)
+	}
 	return deleted, err
 }

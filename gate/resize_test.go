@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
 )
 
 // A resize that makes a cost impossible is told at once, also when the limit that became too small is not
@@ -25,8 +24,8 @@ func TestResizeOfALimiterBelowACost(t *testing.T) {
 			}
 		}
 		must(t, g, key, limited(5, "5/1s,6/1h"))
-		defer g.Submit(gate.Request{Key: key, Command: limited(2, "5/1s,6/1h")}, l.done("narrow"))()
-		g.Submit(gate.Request{Key: key, Command: limited(4, "5/1s,6/1h")}, l.done("wide"))
+		defer submit(g, key, limited(2, "5/1s,6/1h"), l.done("narrow"))()
+		submit(g, key, limited(4, "5/1s,6/1h"), l.done("wide"))
 		peek := limited(1, "2/1s")
 		peek.Op = gatehouse.OpPeek
 		if d, err := g.Do(t.Context(), key, peek); err != nil || d.Outcome != gatehouse.Refused {

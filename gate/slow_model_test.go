@@ -64,21 +64,15 @@ func (m *mob) visit(t *testing.T, holder string) {
 	}
 	var d gatehouse.Decision
 	var err error
-	switch m.draw(4) {
+	switch m.draw(3) {
 	case 0:
 		d, err = m.gate.Do(context.Background(), m.key, cmd)
 	case 1:
 		ctx, cancel := context.WithTimeout(context.Background(), m.upTo(150*time.Millisecond))
 		d, err = m.gate.Do(ctx, m.key, cmd)
 		cancel()
-	case 2:
-		var settled bool
-		r := gate.Request{Key: m.key, Command: cmd}
-		if d, settled, err = m.gate.Try(&r); !settled {
-			d, err = m.submit(t, r)
-		}
 	default:
-		d, err = m.submit(t, gate.Request{Key: m.key, Command: cmd})
+		d, err = m.submit(t, cmd)
 	}
 	m.mu.Lock()
 	if err != nil {
@@ -99,33 +93,30 @@ func (m *mob) visit(t *testing.T, holder string) {
 		_, _ = m.gate.Do(context.Background(), m.key, release(holder))
 		return
 	}
-	_ = m.gate.TryAll(m.key, []gatehouse.Command{release(holder)}, make([]gatehouse.Decision, 1))
+	_, _ = together(m.gate, m.key, release(holder), gatehouse.Command{Op: gatehouse.OpStats})
 }
 
-// submit submits a request, and cancels it after a random while or waits for the answer.
-func (m *mob) submit(t *testing.T, r gate.Request) (d gatehouse.Decision, err error) {
+// submit submits a command, and cancels it after a random while or waits for the answer.
+func (m *mob) submit(t *testing.T, cmd gatehouse.Command) (gatehouse.Decision, error) {
 	t.Helper()
-	type answer struct {
-		d   gatehouse.Decision
-		err error
-	}
-	answers := make(chan answer, 2)
-	begin := time.Now()
-	cancel := m.gate.Submit(r, func(d gatehouse.Decision, err error) { answers <- answer{d, err} })
-	if took := time.Since(begin); took > 0 {
-		t.Errorf("Submit took %s", took)
-	}
-	if m.draw(2) == 0 { // it gives up, whatever it has been told meanwhile
+	answers := make(chan struct{}, 2)
+	r := &gate.Request{Key: m.key, Command: cmd, Decided: func(*gate.Request) { answers <- struct{}{} }}
+	quickly(t, "Submit", func() { m.gate.Submit(r) })
+	givesUp := m.draw(2) == 0
+	if givesUp { // whatever it has been told meanwhile
 		<-time.After(m.upTo(200 * time.Millisecond))
-		cancel()
-		return gatehouse.Decision{}, nil
+		quickly(t, "Cancel", func() { m.gate.Cancel(r) })
 	}
-	a := <-answers
+	<-answers
+	d, err := *r.Decision, r.Err
 	<-time.After(time.Second)
 	if len(answers) > 0 {
 		t.Error("it was answered twice")
 	}
-	return a.d, a.err
+	if givesUp {
+		return gatehouse.Decision{}, nil
+	}
+	return d, err
 }
 
 // Whatever a slow store does, no more are told that they have a slot than there are, everybody is answered,

@@ -48,17 +48,22 @@ func TestCancelAtEveryInstant(t *testing.T) {
 						must(t, g, c.key, acquire("holder"))
 						time.AfterFunc(6*step, func() { must(t, g, c.key, release("holder")) })
 					}
-					var cancel func()
-					r := gate.Request{Key: c.key, Command: c.cmd}
-					quickly(t, "Submit", func() { cancel = g.Submit(r, l.done("a")) })
+					done := l.done("a")
+					r := &gate.Request{Key: c.key, Command: c.cmd, Decided: func(r *gate.Request) {
+						done(*r.Decision, r.Err)
+					}}
+					quickly(t, "Submit", func() { g.Submit(r) })
 					time.Sleep(at)
 					synctest.Wait()
-					quickly(t, "cancel", cancel)
-					quickly(t, "cancel", cancel) // does nothing
+					quickly(t, "Cancel", func() { g.Cancel(r) })
+					quickly(t, "Cancel", func() { g.Cancel(r) }) // does nothing
 					if at == 0 && l.get("a").count > 0 {
 						t.Error("it was answered at once, want it to take its time")
 					}
 					time.Sleep(20 * step)
+					if got := l.get("a"); got.count != 1 {
+						t.Errorf("it was answered %d times, want once", got.count)
+					}
 					next := acquire("next")
 					next.MaxWait = 0
 					must(t, g, c.key, next)
@@ -110,7 +115,7 @@ func TestCallsUnderWay(t *testing.T) {
 		hold.Size, hold.MaxWait = callers, 0
 		for i := range callers {
 			hold.Holder = fmt.Sprint(i)
-			g.Submit(gate.Request{Key: key, Command: hold}, l.done(hold.Holder))
+			submit(g, key, hold, l.done(hold.Holder))
 		}
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
@@ -125,11 +130,10 @@ func TestCallsUnderWay(t *testing.T) {
 		for i := range 4 * callers {
 			wait := acquire(fmt.Sprint("waiter", i))
 			wait.Size = callers
-			g.Submit(gate.Request{Key: key, Command: wait}, l.done(wait.Holder))
+			submit(g, key, wait, l.done(wait.Holder))
 			time.Sleep(time.Millisecond)
 		}
-		both := []gatehouse.Command{release("0"), release("1")}
-		if err := g.TryAll(key, both, make([]gatehouse.Decision, 2)); err != nil {
+		if _, err := together(g, key, release("0"), release("1")); err != nil {
 			t.Error(err)
 		}
 		if err := g.Drain(t.Context()); err != nil {
@@ -159,12 +163,12 @@ func TestCloseTakesOneRound(t *testing.T) {
 		for i := range lines {
 			key := semaphore(fmt.Sprint(i))
 			must(t, g, key, acquire("holder"))
-			g.Submit(gate.Request{Key: key, Command: acquire("waiter")}, l.done(fmt.Sprint(i)))
+			submit(g, key, acquire("waiter"), l.done(fmt.Sprint(i)))
 		}
 		synctest.Wait()
 		s.back = after(trip)
-		g.Submit(gate.Request{Key: semaphore("0"), Command: acquire("late")}, l.done("late"))
-		g.Submit(gate.Request{Key: semaphore("fresh"), Command: acquire("fresh")}, l.done("fresh"))
+		submit(g, semaphore("0"), acquire("late"), l.done("late"))
+		submit(g, semaphore("fresh"), acquire("fresh"), l.done("fresh"))
 		start := time.Now()
 		quickly(t, "Close", g.Close)
 		if err := g.Drain(t.Context()); err != nil {
@@ -194,7 +198,7 @@ func TestCloseTakesOneRound(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), trip/2)
 		defer cancel()
-		g.Submit(gate.Request{Key: semaphore("hurried"), Command: acquire("hurried")}, l.done("hurried"))
+		submit(g, semaphore("hurried"), acquire("hurried"), l.done("hurried"))
 		if err := g.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Drain = %v while the store works, want its context's end", err)
 		}
@@ -211,7 +215,7 @@ func TestFirstTicket(t *testing.T) {
 			g, l := gate.New(s, gate.Config{FirstTicket: first}), newLog()
 			must(t, g, semaphore("s"), acquire("holder"))
 			for _, name := range []string{"a", "b"} {
-				g.Submit(gate.Request{Key: semaphore("s"), Command: acquire(name)}, l.done(name))
+				submit(g, semaphore("s"), acquire(name), l.done(name))
 				synctest.Wait()
 			}
 			g.Close()
@@ -241,7 +245,7 @@ func TestRefusedForNoTime(t *testing.T) {
 				if retry == 1 && name == "near" {
 					return // the clocks are one
 				}
-				g.Submit(gate.Request{Key: semaphore(name), Command: acquire("waiter")}, l.done("waiter"))
+				submit(g, semaphore(name), acquire("waiter"), l.done("waiter"))
 				time.Sleep(time.Second)
 				s.mu.Lock()
 				if s.asked > 1010 || s.asked < 900 {
@@ -265,7 +269,7 @@ func TestErrorsAgainAndAgain(t *testing.T) {
 		for round := range 5 {
 			must(t, g, key, acquire("holder"))
 			for i := range waiters {
-				g.Submit(gate.Request{Key: key, Command: acquire(fmt.Sprint(i))}, l.done(fmt.Sprint(i)))
+				submit(g, key, acquire(fmt.Sprint(i)), l.done(fmt.Sprint(i)))
 			}
 			time.Sleep(time.Second)
 			before := s.fail(func() (before, after bool) { return true, true })
@@ -304,13 +308,11 @@ func TestFirstComeFirstServedAtASlowStore(t *testing.T) {
 					d, err := g.Do(t.Context(), key, r.Command)
 					l.done(name)(d, err)
 				}()
-			case 1:
-				if _, settled, _ := g.Try(&r); settled {
-					t.Error("Try has settled what has to wait")
-				}
-				fallthrough
+			case 1: // together with one that need not wait
+				looks := &gate.Request{Key: key, Command: gatehouse.Command{Op: gatehouse.OpStats}}
+				g.Submit(looks, newRequest(key, r.Command, l.done(name)))
 			default:
-				g.Submit(r, l.done(name))
+				submit(g, key, r.Command, l.done(name))
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -325,7 +327,7 @@ func TestFirstComeFirstServedAtASlowStore(t *testing.T) {
 }
 
 // Commands that are submitted together are one change, and cancelling them takes back what all were granted.
-func TestSubmitAllAndCancel(t *testing.T) {
+func TestCancelTogether(t *testing.T) {
 	const step = 10 * time.Millisecond
 	for at := time.Duration(0); at < 5*step; at += step / 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -334,27 +336,25 @@ func TestSubmitAllAndCancel(t *testing.T) {
 			take := gatehouse.Command{
 				Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 10, Interval: time.Hour}, Cost: 3,
 			}
-			cmds := []gatehouse.Command{take, take, take, take}
-			decisions := make([]gatehouse.Decision, len(cmds))
+			var requests []*gate.Request
 			told := 0
-			var cancel func()
-			quickly(t, "SubmitAll", func() {
-				cancel = g.SubmitAll(key, cmds, decisions, func(err error) {
-					told++
-					if err != nil || decisions[2].Remaining != 1 || decisions[3].Outcome != 0 {
-						t.Errorf("%+v, %v, want all but the last granted", decisions, err)
-					}
-				})
-			})
+			for range 4 {
+				requests = append(requests, newRequest(key, take, func(gatehouse.Decision, error) { told++ }))
+			}
+			quickly(t, "Submit", func() { g.Submit(requests...) })
 			time.Sleep(at)
 			synctest.Wait()
-			quickly(t, "cancel", cancel)
-			quickly(t, "cancel", cancel) // does nothing
+			if told > 0 && (requests[2].Decision.Remaining != 1 || requests[3].Decision.Outcome != 0) {
+				t.Errorf("%+v, want all but the last granted", requests)
+			}
+			for _, r := range slices.Concat(requests, requests) { // the second time does nothing
+				quickly(t, "Cancel", func() { g.Cancel(r) })
+			}
 			if err := g.Drain(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if want := int(min(at/(2*step), 1)); told != want {
-				t.Errorf("cancelled after %s it was answered %d times, want %d", at, told, want)
+			if want := 4 * int(min(at/(2*step), 1)); told != want {
+				t.Errorf("canceled after %s %d were answered before, want %d", at, told, want)
 			}
 			take.Cost = 10
 			must(t, g, key, take)

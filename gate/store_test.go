@@ -24,16 +24,25 @@ type slowStore struct {
 	turns atomic.Int64
 }
 
-func (s *slowStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	s.turns.Add(int64(len(queue)))
-	if s.there != nil {
-		<-time.After(s.there(queue))
+func (s *slowStore) Apply(c *control.Change) {
+	s.turns.Add(int64(len(c.Turns)))
+	if s.there == nil && s.back == 0 {
+		s.Store.Apply(c)
+		return
 	}
-	err := s.Store.Apply(ctx, key, queue)
-	if s.back > 0 {
-		<-time.After(s.back)
-	}
-	return err
+	go func() { // ends with its answer
+		if s.there != nil {
+			<-time.After(s.there(c.Turns))
+		}
+		done, back := c.Done, s.back
+		c.Done = func(err error) {
+			if back > 0 {
+				<-time.After(back)
+			}
+			done(err)
+		}
+		s.Store.Apply(c)
+	}()
 }
 
 func newSlow(there func([]control.Turn) time.Duration) (*slowStore, *gate.Gate) {
@@ -57,7 +66,7 @@ func TestDueDoNotOvertake(t *testing.T) {
 			if i == 4 {
 				wait.MaxWait = 1005 * time.Millisecond
 			}
-			g.Submit(gate.Request{Key: key, Command: wait}, l.done(fmt.Sprint(i)))
+			submit(g, key, wait, l.done(fmt.Sprint(i)))
 		}
 		// A look that begins before the boundary is answered after their time is up.
 		time.Sleep(999 * time.Millisecond)
@@ -91,12 +100,12 @@ func TestDeleteMeetsANewLine(t *testing.T) {
 		}
 		first := wait
 		first.MaxWait = 100 * time.Millisecond
-		g.Submit(gate.Request{Key: key, Command: first}, l.done("first"))
+		submit(g, key, first, l.done("first"))
 		time.Sleep(time.Second) // its line is gone, the barrier is not forgotten yet
 		go func() { _, _ = g.Do(t.Context(), key, gatehouse.Command{Op: gatehouse.OpDelete}) }()
 		time.Sleep(500 * time.Millisecond)
-		go g.Submit(gate.Request{Key: key, Command: wait}, l.done("a"))
-		go g.Submit(gate.Request{Key: key, Command: wait}, l.done("b"))
+		go submit(g, key, wait, l.done("a"))
+		go submit(g, key, wait, l.done("b"))
 		time.Sleep(3 * time.Second)
 		if a, b := l.get("a").outcome, l.get("b").outcome; a != b {
 			t.Errorf("a %s, b %s, want the same of both", a, b)
@@ -139,6 +148,9 @@ func TestServingEnds(t *testing.T) {
 		if longest > 200*time.Millisecond {
 			t.Errorf("a call with less than 80 ms took %s", longest)
 		}
+		if err := g.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -170,7 +182,7 @@ func TestTurns(t *testing.T) {
 			var told atomic.Int64
 			for i := range n {
 				r := gate.Request{Key: c.key, Command: c.waiter(i)}
-				g.Submit(r, func(gatehouse.Decision, error) { told.Add(1) })
+				submit(g, r.Key, r.Command, func(gatehouse.Decision, error) { told.Add(1) })
 			}
 			before := s.turns.Load()
 			if _, err := g.Do(t.Context(), c.key, c.release); err != nil {

@@ -30,11 +30,11 @@ func limited() []gatehouse.Command {
 func TestTogetherIsOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "pipeline"}
-		together, apart := newGate(), newGate()
+		asOne, apart := newGate(), newGate()
 		for round := range 3 {
 			cmds := limited()
-			got := make([]gatehouse.Decision, len(cmds))
-			if err := together.TryAll(key, cmds, got); err != nil {
+			got, err := together(asOne, key, cmds...)
+			if err != nil {
 				t.Fatal(err)
 			}
 			for i, cmd := range cmds {
@@ -53,12 +53,12 @@ func TestTogetherBehindALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, key, l := newGate(), semaphore("pipeline"), newLog()
 		must(t, g, key, acquire("holder"))
-		g.Submit(gate.Request{Key: key, Command: acquire("waiter")}, l.done("waiter"))
+		submit(g, key, acquire("waiter"), l.done("waiter"))
 		late := acquire("late")
 		late.MaxWait = 0
 		cmds := []gatehouse.Command{late, release("holder"), late, release("waiter"), late}
-		got := make([]gatehouse.Decision, len(cmds))
-		if err := g.TryAll(key, cmds, got); err != nil {
+		got, err := together(g, key, cmds...)
+		if err != nil {
 			t.Fatal(err)
 		}
 		outcomes := make([]gatehouse.Outcome, len(got))
@@ -72,5 +72,43 @@ func TestTogetherBehindALine(t *testing.T) {
 			t.Errorf("outcomes %s, want %s", outcomes, want)
 		}
 		l.wantOrder(t, "waiter")
+	})
+}
+
+// Those that come together and may wait get in line behind one another, and an invalid one spoils no other.
+func TestTogetherInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, far := range []time.Duration{0, 10 * time.Millisecond} {
+			s, g := newFar(far, far)
+			key, l := semaphore("near"), newLog()
+			if far > 0 {
+				key.Name = "far"
+			}
+			var requests []*gate.Request
+			for _, name := range []string{"a", "b", "bad", "c"} {
+				done := l.done(name)
+				r := &gate.Request{Key: key, Command: acquire(name), Decided: func(r *gate.Request) {
+					done(*r.Decision, r.Err)
+				}}
+				if name == "bad" {
+					r.Command.Cost = 0
+				}
+				requests = append(requests, r)
+			}
+			g.Submit(requests...)
+			time.Sleep(10 * far)
+			l.wantOrder(t, "bad", "a")
+			must(t, g, key, release("a"))
+			time.Sleep(10 * far)
+			l.wantOrder(t, "bad", "a", "b")
+			g.Cancel(requests[1])
+			time.Sleep(10 * far)
+			l.wantOrder(t, "bad", "a", "b", "c")
+			if got := l.get("bad"); gatehouse.CodeOf(got.err) != gatehouse.CodeInvalid {
+				t.Errorf("a cost of 0 = %v, want invalid", got.err)
+			}
+			must(t, g, key, release("c"))
+			s.left(t, g, key)
+		}
 	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ func TestSharedStoreMetrics(t *testing.T) {
 	count(fallback.Refuse, 3)
 	count(fallback.Allow, 2)
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	if err := circuit.Apply(t.Context(), gatehouse.Key{}, turns); err == nil {
+	if err := (&control.Change{Key: gatehouse.Key{}, Turns: turns}).ApplyTo(circuit); err == nil {
 		t.Error("a dead store granted a command, want an error")
 	}
 	want(3, 2, 1, 0)
@@ -48,8 +47,8 @@ func TestSharedStoreMetrics(t *testing.T) {
 // A deadStore never responds.
 type deadStore struct{ breaker.ProbedStore }
 
-func (deadStore) Apply(context.Context, gatehouse.Key, []control.Turn) error {
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "dead")
+func (deadStore) Apply(c *control.Change) {
+	c.Done(gatehouse.Errorf(gatehouse.CodeUnavailable, "dead"))
 }
 
 func (deadStore) Answered(time.Duration) bool { return false }

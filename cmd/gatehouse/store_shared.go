@@ -171,7 +171,7 @@ func probeStore(ctx context.Context, backend cas.Backend, circuit *breaker.Break
 	// changes nothing, but needs all the rights that reading a record needs.
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: "gatehouse/probe/0"}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	if err := circuit.Apply(ctx, key, turns); err != nil && isPermanent(err) {
+	if err := (&control.Change{Key: key, Turns: turns}).ApplyTo(circuit); err != nil && isPermanent(err) {
 		return fmt.Errorf("--store: %w", cmp.Or(errors.Unwrap(err), err))
 	}
 	return nil

@@ -16,18 +16,13 @@ import (
 	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
-// A ProbedStore is a store that servers share, as store/cas makes it. Its calls bound their own time.
+// A ProbedStore is a store that servers share, as store/cas makes it. It bounds the time of each change
+// itself.
 type ProbedStore interface {
-	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
-	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
-	Slow(key gatehouse.Key) bool
+	Apply(c *control.Change)
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string,
 		visit func(gatehouse.Key, control.State) bool) error
-
-	// View is Apply, and shows the state after it.
-	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
-		view func(now time.Time, state control.State)) error
 
 	// Answered reports whether the store has answered anything in the last time of this length.
 	Answered(within time.Duration) bool
@@ -109,45 +104,20 @@ func New(shared ProbedStore, config Config) *Breaker {
 	return &Breaker{ProbedStore: shared, config: config, start: time.Now()}
 }
 
-// Apply applies the queue to the store, or fails at once if that is known to be unreachable.
-func (b *Breaker) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	if absent := b.unreachable.Load(); absent != nil && b.keepUndos(key, queue) {
-		return absent.errorFor(key)
-	}
-	return b.observeCall(func() error { return b.ProbedStore.Apply(ctx, key, queue) })
-}
-
-// ApplyAsync is Apply with a callback.
-func (b *Breaker) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	if absent := b.unreachable.Load(); absent != nil && b.keepUndos(key, queue) {
-		done(absent.errorFor(key))
+// Apply applies the change to the store, or fails at once if that is known to be unreachable.
+func (b *Breaker) Apply(c *control.Change) {
+	// No undos are kept of a change that is viewed: that is about limiters, whose grants come back with time.
+	absent := b.unreachable.Load()
+	if absent != nil && (c.View != nil || b.keepUndos(c.Key, c.Turns)) {
+		c.Done(absent.errorFor(c.Key))
 		return
 	}
-	began := time.Since(b.start)
-	b.ProbedStore.ApplyAsync(key, queue, func(err error) {
+	began, done := time.Since(b.start), c.Done
+	c.Done = func(err error) {
 		b.recordResult(err, began)
 		done(err)
-	})
-}
-
-// View is Apply, and shows the state after it.
-func (b *Breaker) View(
-	ctx context.Context, key gatehouse.Key, queue []control.Turn,
-	view func(now time.Time, state control.State),
-) error {
-	// No undos are kept: only limiters are viewed, and what they have granted comes back with time.
-	if absent := b.unreachable.Load(); absent != nil {
-		return absent.errorFor(key)
 	}
-	return b.observeCall(func() error { return b.ProbedStore.View(ctx, key, queue, view) })
-}
-
-// observeCall makes one call of the store, and records its result.
-func (b *Breaker) observeCall(work func() error) error {
-	began := time.Since(b.start)
-	err := work()
-	b.recordResult(err, began)
-	return err
+	b.ProbedStore.Apply(c)
 }
 
 // recordResult records how long a call took, and judges its error. began is in ns since b.start.
@@ -253,7 +223,7 @@ func (b *Breaker) probeStore() {
 	name := "gatehouse/probe/" + strconv.FormatUint(b.probes%probeNames, 10)
 	key := gatehouse.Key{Kind: gatehouse.Counter, Name: name}
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
-	err := b.ProbedStore.Apply(context.Background(), key, turns)
+	err := (&control.Change{Key: key, Turns: turns}).ApplyTo(b.ProbedStore)
 	if gatehouse.CodeOf(err) == gatehouse.CodeUnavailable {
 		b.scheduleProbe()
 		return

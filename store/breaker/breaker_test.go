@@ -1,7 +1,6 @@
 package breaker_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -47,14 +46,16 @@ func (r *remoteStore) Latest() time.Time { return time.Now() }
 
 func (r *remoteStore) Answered(time.Duration) bool { return r.answers.Load() }
 
-func (r *remoteStore) View(
-	ctx context.Context, key gatehouse.Key, queue []control.Turn, view func(time.Time, control.State),
-) error {
-	err := r.Apply(ctx, key, queue)
-	if err == nil {
-		view(time.Now(), nil)
+// Apply shows a state too, as a shared store does.
+func (r *remoteStore) Apply(c *control.Change) {
+	done := c.Done
+	c.Done = func(err error) {
+		if err == nil && c.View != nil {
+			c.View(time.Now(), nil)
+		}
+		done(err)
 	}
-	return err
+	r.FlakyStore.Apply(c)
 }
 
 // open makes a remote store, and a breaker in front of it, in the present bubble.
@@ -72,7 +73,7 @@ func ask(
 ) (gatehouse.Decision, time.Duration, error) {
 	began := time.Now()
 	turns := []control.Turn{{Command: &cmd}}
-	err := s.Apply(context.Background(), key, turns)
+	err := (&control.Change{Key: key, Turns: turns}).ApplyTo(s)
 	return turns[0].Decision, time.Since(began), err
 }
 
@@ -219,17 +220,20 @@ func TestView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote, s := open(t)
 		seen := 0
-		view := func(time.Time, control.State) { seen++ }
-		if err := s.View(t.Context(), bucket("a"), nil, view); err != nil || seen != 1 {
-			t.Errorf("View = %v, and shows %d states, want 1", err, seen)
+		look := func() error {
+			c := control.Change{Key: bucket("a"), View: func(time.Time, control.State) { seen++ }}
+			return c.ApplyTo(s)
+		}
+		if err := look(); err != nil || seen != 1 {
+			t.Errorf("Apply = %v, and shows %d states, want 1", err, seen)
 		}
 		remote.Down.Store(true)
 		_, _, _ = ask(s, bucket("a"), acquire(9))
 		began := time.Now()
-		err := s.View(t.Context(), bucket("a"), nil, view)
+		err := look()
 		took := time.Since(began)
 		if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || seen != 1 || took > 0 {
-			t.Errorf("View while the store is away = %v after %s, want unavailable at once", err, took)
+			t.Errorf("Apply while the store is away = %v after %s, want unavailable at once", err, took)
 		}
 	})
 }

@@ -1,8 +1,6 @@
 package breaker
 
 import (
-	"context"
-
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
@@ -53,13 +51,11 @@ func (b *Breaker) sendPendingUndos() {
 			b.mu.Unlock()
 			return
 		}
-		// One at a time, and the call is observed as any other: a store that goes away meanwhile opens the
-		// breaker, which ends the loop and keeps the rest.
+		// One at a time, and by way of the breaker as any other: a store that goes away meanwhile opens it,
+		// which ends the loop and keeps the rest.
 		one := b.pendingUndos[0]
 		b.pendingUndos = b.pendingUndos[1:]
 		b.mu.Unlock()
-		_ = b.observeCall(func() error {
-			return b.ProbedStore.Apply(context.Background(), one.key, []control.Turn{one.turn})
-		})
+		_ = (&control.Change{Key: one.key, Turns: []control.Turn{one.turn}}).ApplyTo(b)
 	}
 }

@@ -1,7 +1,6 @@
 package breaker_test
 
 import (
-	"context"
 	"strconv"
 	"sync"
 	"testing"
@@ -21,15 +20,17 @@ func TestUndoWhileTheStoreIsAway(t *testing.T) {
 		g := gate.New(s, gate.Config{})
 		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
 		held := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "gone"} // for ever
-		answered := make(chan gatehouse.Decision, 1)
-		cancel := g.Submit(gate.Request{Key: lock, Command: held},
-			func(d gatehouse.Decision, _ error) { answered <- d })
+		answered := make(chan *gatehouse.Decision, 1)
+		r := &gate.Request{Key: lock, Command: held, Decided: func(r *gate.Request) {
+			answered <- r.Decision
+		}}
+		g.Submit(r)
 		if d := <-answered; d.Outcome != gatehouse.Granted {
 			t.Fatalf("the lock = %+v, want granted", d)
 		}
 		remote.Down.Store(true)
 		_, _, _ = ask(s, bucket("a"), acquire(5))
-		cancel() // the client is gone
+		g.Cancel(r) // the client is gone
 		time.Sleep(time.Second)
 		remote.Down.Store(false)
 		time.Sleep(2 * time.Second)
@@ -92,7 +93,7 @@ func TestAwayAgainWhileDebtsArePaid(t *testing.T) {
 		remote.Down.Store(true)
 		_, _, _ = ask(s, bucket("a"), acquire(5))
 		for i := range undos {
-			_ = s.Apply(context.Background(), lock(i), undos[i:i+1])
+			_ = (&control.Change{Key: lock(i), Turns: undos[i : i+1]}).ApplyTo(s)
 		}
 		remote.Down.Store(false)
 		remote.Delay.Store(int64(100 * time.Millisecond)) // so that undos take a while

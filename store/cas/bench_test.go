@@ -75,7 +75,7 @@ func BenchmarkTransaction(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.Apply(context.Background(), named(c.kind, "a"), turns); err != nil {
+				if err := (&control.Change{Key: named(c.kind, "a"), Turns: turns}).ApplyTo(s); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -20,8 +20,7 @@ type applyCall struct {
 
 	pendingUndos []*undo     // one for each turn, if the call takes back what failed calls have left
 	ownUndos     []undo      // of its undos, in their order, once it was in a transaction
-	handover     chan bool   // true when it is to lead, false when it was served
-	done         func(error) // is called instead, if the caller does not wait
+	done         func(error) // is called with err, once
 }
 
 // A callQueue is where the calls for one key meet. While a transaction is under way, those that come wait for
@@ -32,7 +31,7 @@ type applyCall struct {
 //	 └────── it ends, none waits ─────┘        it ends: the next batch begins, led by its first
 type callQueue struct {
 	mu      sync.Mutex
-	busy    bool // a call leads
+	busy    bool // a transaction is under way
 	waiting []*applyCall
 }
 
@@ -40,7 +39,7 @@ type callQueue struct {
 const maxTurns = 4096
 
 // beginOrJoin begins a transaction for a call if none is under way, and reports so. Otherwise it joins the
-// queue, and handover says what comes.
+// queue.
 func (q *callQueue) beginOrJoin(r *applyCall) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,10 +47,6 @@ func (q *callQueue) beginOrJoin(r *applyCall) (leads bool) {
 		r.batchOfOne[0] = r
 		q.busy, r.batch = true, r.batchOfOne[:]
 		return true
-	}
-	if r.done == nil {
-		// One slot, so that the transaction before never waits for this caller.
-		r.handover = make(chan bool, 1)
 	}
 	q.waiting = append(q.waiting, r)
 	return false

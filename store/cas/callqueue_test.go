@@ -64,13 +64,3 @@ func TestTakeMatching(t *testing.T) {
 		t.Errorf("%d calls are taken from behind one that does not match", len(front))
 	}
 }
-
-// Only a caller who waits can be handed the queue: one that is called back has no goroutine to lead.
-func TestHandoverOfWhoWaits(t *testing.T) {
-	waits, calledBack := new(applyCall), &applyCall{done: func(error) {}}
-	queueOf(t, []*applyCall{waits, calledBack})
-	if waits.handover == nil || calledBack.handover != nil {
-		t.Errorf("handover of who waits: %t, of who is called back: %t, want the first only",
-			waits.handover != nil, calledBack.handover != nil)
-	}
-}

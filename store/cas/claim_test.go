@@ -184,7 +184,8 @@ func TestRacesLostUntilTimeIsUp(t *testing.T) {
 		}
 		for range 3 {
 			turns := []control.Turn{{Command: &renew}}
-			if err := p.near.Apply(context.Background(), key, turns); !p.near.Answered(time.Second) {
+			change := control.Change{Key: key, Turns: turns}
+			if err := change.ApplyTo(p.near); !p.near.Answered(time.Second) {
 				t.Errorf("the store answers, but not for %v", fmt.Sprint(err))
 			}
 		}

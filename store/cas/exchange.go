@@ -12,15 +12,17 @@ import (
 // This file is the exchanges of a transaction with the store: what is asked, how the reply is read, and when
 // the transaction retries.
 
-// runToEnd goes on until the change is made, or is found to be none, or time is up.
-func (t *transaction) runToEnd() error {
+// runToEnd goes on until the change is made, or is found to be none, or time is up, and ends the transaction.
+func (t *transaction) runToEnd() {
 	for {
 		if over, err := t.planExchange(); over {
-			return err
+			t.store.finishTransaction(t, err)
+			return
 		}
 		reply, err := t.store.backend.Swap(t.budget, t.entry.key, &t.change)
 		if over, err := t.readReply(&reply, err); over {
-			return err
+			t.store.finishTransaction(t, err)
+			return
 		}
 	}
 }
@@ -38,16 +40,16 @@ func (t *transaction) onReply(reply Reply, err error) {
 		return
 	}
 	// The read was confirmed but the decision no longer holds, so another exchange is needed.
-	go func() { t.store.finishTransaction(t, t.runToEnd()) }()
+	go t.runToEnd()
 }
 
 // continueRun goes on after an answer that was not the one hoped for.
 func (t *transaction) continueRun(reply Reply, err error) {
-	over, err := t.readReply(&reply, err)
-	if !over {
-		err = t.runToEnd()
+	if over, err := t.readReply(&reply, err); over {
+		t.store.finishTransaction(t, err)
+		return
 	}
-	t.store.finishTransaction(t, err)
+	t.runToEnd()
 }
 
 // planExchange finds out what to ask of the store. The transaction is over if that is nothing.

@@ -1,7 +1,6 @@
 package cas_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +15,8 @@ import (
 func offer(t *testing.T, s *cas.Store, turn *control.Turn) (granted bool) {
 	t.Helper()
 	queue := []control.Turn{*turn}
-	if err := s.Apply(context.Background(), named(gatehouse.TokenBucket, "b"), queue); err != nil {
+	change := control.Change{Key: named(gatehouse.TokenBucket, "b"), Turns: queue}
+	if err := change.ApplyTo(s); err != nil {
 		t.Fatal(err)
 	}
 	if d := &queue[0].Decision; d.Outcome == gatehouse.Refused && !turn.Again {

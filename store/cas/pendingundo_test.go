@@ -1,7 +1,6 @@
 package cas_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -16,7 +15,7 @@ import (
 // applyTurn puts one turn to a store.
 func applyTurn(s *cas.Store, key gatehouse.Key, turn control.Turn) (gatehouse.Decision, error) {
 	queue := []control.Turn{turn}
-	err := s.Apply(context.Background(), key, queue)
+	err := (&control.Change{Key: key, Turns: queue}).ApplyTo(s)
 	return queue[0].Decision, err
 }
 
@@ -105,7 +104,8 @@ func TestOwedHasALimit(t *testing.T) {
 					Granted: &gatehouse.Decision{Fence: 1},
 				}
 			}
-			if err := s.Apply(t.Context(), named(gatehouse.Lock, fmt.Sprint(round)), queue); err == nil {
+			change := control.Change{Key: named(gatehouse.Lock, fmt.Sprint(round)), Turns: queue}
+			if change.ApplyTo(s) == nil {
 				t.Fatal("a store that is cut off has answered")
 			}
 			if n := s.PendingUndos(); n > limit {

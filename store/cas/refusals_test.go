@@ -1,7 +1,6 @@
 package cas_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +28,7 @@ func timedOut(t *testing.T, s *cas.Store, key gatehouse.Key) int64 {
 // applyOne applies one command.
 func applyOne(s *cas.Store, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
 	turns := []control.Turn{{Command: &cmd}}
-	err := s.Apply(context.Background(), key, turns)
+	err := (&control.Change{Key: key, Turns: turns}).ApplyTo(s)
 	return turns[0].Decision, err
 }
 

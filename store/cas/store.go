@@ -75,8 +75,8 @@ type Store struct {
 	undos        undoQueue
 	refusals     refusals
 	transactions sync.Pool
-	calls        sync.Pool // of those whose callers do not wait
-	stop         func()    // of the backend's Listen
+	calls        sync.Pool
+	stop         func() // of the backend's Listen
 	counters     transactionCounters
 	lastReply    atomic.Int64 // when the store answered last, by the clock's monotonic time
 }
@@ -132,9 +132,6 @@ func (s *Store) Close() {
 // Len returns how many controllers this server remembers.
 func (s *Store) Len() int { return s.cache.countNames() }
 
-// Slow tells a gate that Apply takes a round trip, whatever the key.
-func (s *Store) Slow(gatehouse.Key) bool { return true }
-
 // Now is the time of the store as this server knows it; it is not ahead of it. The zero time means that the
 // store has not answered yet.
 func (s *Store) Now() time.Time {
@@ -159,45 +156,27 @@ func (s *Store) Latest() time.Time {
 	return time.Unix(0, s.clock.latestTime())
 }
 
-// Apply implements gate.Store. Commands for one key that come while a round trip is under way go into the
-// next one, all together.
-func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	return s.View(ctx, key, queue, nil)
-}
-
-// View is Apply, and shows the state as it is after the queue, nil when there is none, to view, which must be
-// quick and must not change or keep it. It is not shown when there is an error.
-func (s *Store) View(
-	ctx context.Context, key gatehouse.Key, queue []control.Turn,
-	view func(now time.Time, state control.State),
-) error {
-	if err := ctx.Err(); err != nil {
-		return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
-	}
-	return s.serveKey(key, &applyCall{queue: queue, view: view})
-}
-
-// ApplyAsync is Apply with a callback: done is called once, possibly before ApplyAsync returns. It must
-// not block.
-func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
+// Apply implements gate.Store. Changes for one key that come while a round trip is under way go into the next
+// one, all together. Done may be called before Apply returns.
+func (s *Store) Apply(c *control.Change) {
 	r := s.calls.Get().(*applyCall)
-	r.queue, r.done = queue, done
-	if e := s.cache.entryFor(key); e.calls.beginOrJoin(r) {
+	r.queue, r.view, r.done = c.Turns, c.View, c.Done
+	s.beginCall(s.cache.entryFor(c.Key), r)
+}
+
+// beginCall has a call served at an entry.
+func (s *Store) beginCall(e *entry, r *applyCall) {
+	if e.calls.beginOrJoin(r) {
 		s.startTransaction(e, r.batch)
 	}
 }
 
-// serveKey has a request served.
-func (s *Store) serveKey(key gatehouse.Key, r *applyCall) error {
-	return s.serveEntry(s.cache.entryFor(key), r)
-}
-
-// serveEntry has a request served at an entry.
-func (s *Store) serveEntry(e *entry, r *applyCall) error {
-	if e.calls.beginOrJoin(r) || <-r.handover {
-		s.runTransaction(e, r.batch)
-	}
-	return r.err
+// serveCall has a call of the store's own served, and waits for that.
+func (s *Store) serveCall(e *entry, r *applyCall) error {
+	done := make(chan error, 1)
+	r.done = func(err error) { done <- err }
+	s.beginCall(e, r)
+	return <-done
 }
 
 // sendUndos takes back all of these, which are of one name.
@@ -207,27 +186,21 @@ func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
 		r.queue = append(r.queue, together[i].undoing)
 		r.pendingUndos = append(r.pendingUndos, &together[i].undo)
 	}
-	err := s.serveKey(key, r)
+	err := s.serveCall(s.cache.entryFor(key), r)
 	if err == nil {
 		s.counters.undone.Add(uint64(len(together))) // at most maxPendingUndos
 	}
 	return err
 }
 
-// runTransaction serves a batch in the goroutine of its caller.
-func (s *Store) runTransaction(e *entry, batch []*applyCall) {
-	t := s.beginTransaction(e, batch)
-	s.finishTransaction(t, t.runToEnd())
-}
-
 // startTransaction serves a batch without keeping its caller, whose callback the backend calls. What does
 // not go well at the first try goes on in a goroutine of its own.
 func (s *Store) startTransaction(e *entry, batch []*applyCall) {
+	t := s.beginTransaction(e, batch)
 	if s.async == nil {
-		go s.runTransaction(e, batch)
+		go t.runToEnd()
 		return
 	}
-	t := s.beginTransaction(e, batch)
 	// Nothing to send: the decisions rest on what was read in this transaction, or the call failed.
 	if over, err := t.planExchange(); over {
 		s.finishTransaction(t, err)
@@ -266,31 +239,22 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 
 // handOver begins the transaction of those who came during the one before.
 func (s *Store) handOver(e *entry, batch []*applyCall) {
-	small := len(batch) <= fewTogether && len(e.known.record.encodedState) <= smallState
-	switch first := batch[0]; {
-	case first.done == nil:
-		// The first waits in a goroutine of its own, which now runs the transaction.
-		first.batch = batch
-		first.handover <- true
-	case small:
+	if len(batch) <= fewTogether && len(e.known.record.encodedState) <= smallState {
 		s.startTransaction(e, batch)
-	default: // not before others have their answers, which are under way here
-		go s.startTransaction(e, batch)
+		return
 	}
+	// Not before others have their answers, which are under way here.
+	go s.startTransaction(e, batch)
 }
 
 // notifyCallers tells requests that they were served.
 func (s *Store) notifyCallers(requests []*applyCall) {
 	for _, r := range requests {
-		switch done, err := r.done, r.err; {
-		case done != nil:
-			// Given back before the callback, which may need one for its next call.
-			*r = applyCall{}
-			s.calls.Put(r)
-			done(err)
-		case r.handover != nil: // who leads, and needs no telling, leaves it unread
-			r.handover <- false
-		}
+		done, err := r.done, r.err
+		// Given back before the callback, which may need one for its next call.
+		*r = applyCall{}
+		s.calls.Put(r)
+		done(err)
 	}
 }
 

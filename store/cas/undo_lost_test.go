@@ -1,7 +1,6 @@
 package cas_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -56,7 +55,7 @@ func (p *lossyPair) fail(faults castest.Faults, key gatehouse.Key, queue []contr
 	p.must(p.one, key, gatehouse.Command{Op: gatehouse.OpStats})
 	faults.Silent = 1
 	p.store.Set(faults)
-	if err := p.one.Apply(context.Background(), key, queue); err == nil {
+	if err := (&control.Change{Key: key, Turns: queue}).ApplyTo(p.one); err == nil {
 		p.t.Fatal("nothing was lost")
 	}
 	p.store.Set(castest.Faults{})

@@ -30,7 +30,8 @@ func BenchmarkGrants(b *testing.B) {
 							Rule: gatehouse.Rule{Size: 1}, Cost: 1, Holder: "k", Expires: time.Minute,
 						}
 						key := gatehouse.Key{Kind: gatehouse.Lock, Name: fmt.Sprint("lock/", i%100_000)}
-						if err := s.Apply(b.Context(), key, []control.Turn{{Command: &cmd}}); err != nil {
+						change := control.Change{Key: key, Turns: []control.Turn{{Command: &cmd}}}
+						if err := change.ApplyTo(s); err != nil {
 							b.Error(err)
 							return
 						}

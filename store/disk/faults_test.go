@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +23,7 @@ import (
 
 func try(s applier, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
 	queue := []control.Turn{{Command: &cmd}}
-	err := s.Apply(context.Background(), key, queue)
+	err := (&control.Change{Key: key, Turns: queue}).ApplyTo(s)
 	if err == nil {
 		err = queue[0].Err
 	}

@@ -82,7 +82,8 @@ func goesOn(t *testing.T, s *Store, holders int) {
 	// Of a queue those are served that need no room.
 	in, out := acquire("new"), release("holder 0")
 	queue := []control.Turn{{Command: &in}, {Command: &out}}
-	if err := s.Apply(t.Context(), slots("s"), queue); err != nil || queue[0].Err == nil ||
+	change := control.Change{Key: slots("s"), Turns: queue}
+	if err := change.ApplyTo(s); err != nil || queue[0].Err == nil ||
 		queue[1].Err != nil || queue[1].Decision.Outcome != gatehouse.Granted {
 		t.Errorf("acquire and release together = %v, %+v, want only the release granted", err, queue)
 	}

@@ -3,28 +3,36 @@ package disk
 import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
 // A writeBatch has the changes of one transaction: those that came while the batch before was written.
 //
-//	next ──writeNext──▶ current ──▶ on disk: done is closed, err is nil
+//	next ──writeNext──▶ current ──▶ on disk: its callers are answered without an error
 //	  │                    │
-//	  └────────────────────┴──────▶ no room, or the disk failed: rolled back or refused, with err
+//	  └────────────────────┴──────▶ no room, or the disk failed: rolled back or refused, with an error
 type writeBatch struct {
 	changes map[gatehouse.Key]*nameChange
-	done    chan struct{}
-	err     error // once done is closed
+	waiting []func(error) // Done of the changes that wait for this batch
+	err     error         // of a batch that refuses all changes
 }
 
 func newWriteBatch() *writeBatch {
-	return &writeBatch{changes: make(map[gatehouse.Key]*nameChange), done: make(chan struct{})}
+	return &writeBatch{changes: make(map[gatehouse.Key]*nameChange)}
 }
 
-// Wait returns when the batch is on disk, or an error if it cannot be.
-func (b *writeBatch) Wait() error {
-	<-b.done
-	return b.err
+// answerCallers tells those who wait for the batch how it ended. It is called once, when nothing more can be
+// added.
+func (b *writeBatch) answerCallers(err error) {
+	if len(b.waiting) == 0 {
+		return
+	}
+	// In a goroutine of its own: there may be thousands, and what they do must not delay the next
+	// transaction. It ends with the last of them.
+	go func() {
+		for _, done := range b.waiting {
+			done(err)
+		}
+	}()
 }
 
 // A nameChange is the change of one name since the last transaction.
@@ -108,33 +116,38 @@ type memoryJournal struct{ *Store }
 
 // OnServed implements [memory.Journal]. A decision that changes nothing waits too if it rests on a change
 // that is not on disk yet: no client learns what a crash could take back.
-func (j memoryJournal) OnServed(
-	key gatehouse.Key, state control.State, fresh bool, queue []control.Turn,
-) memory.Pending {
+func (j memoryJournal) OnServed(c *control.Change, state control.State, fresh bool) (pending bool) {
+	key := c.Key
 	if key.Kind.Limiter() {
-		return nil
+		return false
 	}
-	lasting := needsCommit(key.Kind, queue)
+	lasting := needsCommit(key.Kind, c.Turns)
 	s := j.Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The order of the cases counts: a change goes into next even if current has an older one of the same
 	// name, and a decision rests on the youngest change.
+	var batch *writeBatch
 	switch {
 	case s.refused != nil:
-		// What the state has become is taken back.
+		// What the state has become is taken back. Done must not be called under the locks that are held
+		// here.
 		s.refused.changes[key] = nil
-		return s.refused
+		go c.Done(s.refused.err)
+		return true
 	case lasting || fresh && (state == nil || key.Kind == gatehouse.Semaphore):
 		s.next.addState(key, state, fresh)
 		s.wakeWriter()
-		return s.next
+		batch = s.next
 	case s.next.changes[key] != nil:
-		return s.next
+		batch = s.next
 	case s.current != nil && s.current.changes[key] != nil:
-		return s.current
+		batch = s.current
+	default:
+		return false
 	}
-	return nil
+	batch.waiting = append(batch.waiting, c.Done)
+	return true
 }
 
 // OnDirty implements [memory.Journal].

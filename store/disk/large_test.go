@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -19,7 +18,7 @@ func acquireAll(s *Store, key gatehouse.Key, from, to int) error {
 		cmd.Size = 1 << 20
 		queue[i].Command = &cmd
 	}
-	err := s.Apply(context.Background(), key, queue)
+	err := (&control.Change{Key: key, Turns: queue}).ApplyTo(s)
 	for i := range queue {
 		if got := queue[i].Decision.Outcome; got != gatehouse.Granted {
 			err = errors.Join(err, fmt.Errorf("hold %d of %s: %s", i, key, got))

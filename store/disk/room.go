@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -34,32 +33,34 @@ func (s *Store) needsRoom(key gatehouse.Key, cmd *gatehouse.Command) bool {
 	}
 }
 
-// applyFull serves the queue while the disk is full, except the commands that need room.
-func (s *Store) applyFull(ctx context.Context, key gatehouse.Key, queue []control.Turn, t *trouble) error {
+// applyFull serves a change while the disk is full, except the commands that need room.
+func (s *Store) applyFull(c *control.Change, t *trouble) {
 	var rest []control.Turn
 	var places []int
-	for i := range queue {
-		if s.needsRoom(key, queue[i].Command) {
-			queue[i].Err = t.err
+	for i := range c.Turns {
+		if s.needsRoom(c.Key, c.Turns[i].Command) {
+			c.Turns[i].Err = t.err
 			continue
 		}
 		// Releases and undos must go on: they are what frees room for the clients.
-		rest = append(rest, queue[i])
+		rest = append(rest, c.Turns[i])
 		places = append(places, i)
 	}
 	// A refused command is the occasion to look whether there is room again.
-	if len(rest) < len(queue) && s.now().After(t.retryAt) {
+	if len(rest) < len(c.Turns) && s.now().After(t.retryAt) {
 		s.roomWanted.Store(true)
 		s.wakeWriter()
 	}
 	if len(rest) == 0 {
-		return t.err
+		c.Done(t.err)
+		return
 	}
-	err := s.memory.Apply(ctx, key, rest)
-	for i, place := range places {
-		queue[place].Decision, queue[place].Err = rest[i].Decision, rest[i].Err
-	}
-	return err
+	s.memory.Apply(&control.Change{Key: c.Key, Turns: rest, Done: func(err error) {
+		for i, place := range places {
+			c.Turns[place].Decision, c.Turns[place].Err = rest[i].Decision, rest[i].Err
+		}
+		c.Done(err)
+	}})
 }
 
 // pagesFor returns an upper bound of the pages of a transaction, by the number of its records and their bytes
@@ -155,7 +156,6 @@ func (s *Store) rollBack(err error) error {
 	s.setFull(err)
 	refused := newWriteBatch()
 	refused.err = s.trouble.Load().err
-	close(refused.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// From here on OnServed adds the names of new changes to refused, until no name is left to restore. Only
@@ -185,8 +185,7 @@ func (s *Store) rollBack(err error) error {
 		told = failed
 	}
 	for _, b := range waiting {
-		b.err = told
-		close(b.done)
+		b.answerCallers(told)
 	}
 	return failed
 }

@@ -137,25 +137,24 @@ func (c Config) orDefault() Config {
 	return c
 }
 
-// Apply serves the queue at one instant, as one change, and returns when nothing of it can be lost any
+// Apply serves the queue at one instant, as one change, and calls Done when nothing of it can be lost any
 // more. An error means that none of it took effect, unless the disk failed for good.
-func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *Store) Apply(c *control.Change) {
 	if t := s.trouble.Load(); t != nil {
 		// The store has failed or is closed. Not even a read may be answered, since it could rest on a change
 		// that was never written.
 		if !t.full {
-			return t.err
+			c.Done(t.err)
+			return
 		}
 		// Limiters live in the memory, and their state is written later. They work on while the disk is full.
-		if !key.Kind.Limiter() {
-			return s.applyFull(ctx, key, queue, t)
+		if !c.Key.Kind.Limiter() {
+			s.applyFull(c, t)
+			return
 		}
 	}
-	return s.memory.Apply(ctx, key, queue)
+	s.memory.Apply(c)
 }
-
-// Slow reports whether Apply waits for the disk.
-func (s *Store) Slow(key gatehouse.Key) bool { return !key.Kind.Limiter() }
 
 // Watch keeps the controller from being forgotten until stop is called. Nothing changes in this store
 // behind the back of its one gate, so wake is never called.

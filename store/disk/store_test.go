@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -42,7 +41,7 @@ func end(t *testing.T, s *Store) {
 
 // An applier is a store, as far as these tests use one.
 type applier interface {
-	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
+	Apply(c *control.Change)
 }
 
 func do(t *testing.T, s applier, key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
@@ -53,7 +52,7 @@ func do(t *testing.T, s applier, key gatehouse.Key, cmd gatehouse.Command) gateh
 func doTurn(t *testing.T, s applier, key gatehouse.Key, turn control.Turn) gatehouse.Decision {
 	t.Helper()
 	queue := []control.Turn{turn}
-	if err := s.Apply(t.Context(), key, queue); err != nil {
+	if err := (&control.Change{Key: key, Turns: queue}).ApplyTo(s); err != nil {
 		t.Fatalf("Apply(%s, %s) = %v", key, turn.Op, err)
 	}
 	return queue[0].Decision
@@ -354,7 +353,4 @@ func TestRange(t *testing.T) {
 	}
 	stop := s.Watch(lock("d"), nil)
 	stop()
-	if !s.Slow(lock("a")) || s.Slow(gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}) {
-		t.Error("want locks to be slow and limiters not to be")
-	}
 }

@@ -58,7 +58,7 @@ func (s *Store) writePending(closing bool) error {
 	return nil
 }
 
-// writeNext writes the next batch if it has changes, and ends the wait of its callers.
+// writeNext writes the next batch if it has changes, and answers its callers.
 func (s *Store) writeNext() error {
 	s.mu.Lock()
 	b := s.next
@@ -72,7 +72,7 @@ func (s *Store) writeNext() error {
 	// wait for it, and finds it there.
 	err := s.writeChanges(b.changes)
 	if errors.Is(err, errFull) {
-		// rollBack also closes done of this batch, and of the one that has begun since.
+		// rollBack also answers the callers of this batch, and of the one that has begun since.
 		return s.rollBack(err)
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Store) writeNext() error {
 	s.mu.Lock()
 	s.current = nil
 	s.mu.Unlock()
-	close(b.done)
+	b.answerCallers(nil)
 	return nil
 }
 
@@ -297,12 +297,10 @@ func (s *Store) refuseAll(err error) {
 	defer s.mu.Unlock()
 	for _, b := range [...]*writeBatch{s.current, s.next} {
 		if b != nil {
-			b.err = err
-			close(b.done)
+			b.answerCallers(err)
 		}
 	}
 	s.current, s.next = nil, newWriteBatch()
 	s.refused = newWriteBatch()
 	s.refused.err = err
-	close(s.refused.done)
 }

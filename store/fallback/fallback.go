@@ -14,14 +14,12 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// A RemoteStore is a gate.AsyncStore that may become unreachable.
+// A RemoteStore is a gate.Store that may become unreachable.
 type RemoteStore interface {
-	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
+	Apply(c *control.Change)
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string,
 		visit func(gatehouse.Key, control.State) bool) error
-	Slow(key gatehouse.Key) bool
-	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
 }
 
 // A Config says by which rules commands are answered. The zero value refuses all.
@@ -45,8 +43,7 @@ type Config struct {
 	Count func(rule Answer, commands int)
 }
 
-// A Store is a gate.AsyncStore that answers by rule while the store behind it is unreachable. Make one
-// with New.
+// A Store is a gate.Store that answers by rule while the store behind it is unreachable. Make one with New.
 type Store struct {
 	RemoteStore
 	config Config
@@ -60,30 +57,22 @@ func New(remote RemoteStore, config Config) *Store {
 	return &Store{RemoteStore: remote, config: config, local: local}
 }
 
-// Apply applies the queue to the store, or answers it by rule if that is unreachable.
-func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	if key.Kind.Limiter() && slices.ContainsFunc(queue, isOwnUndo) {
-		return s.applyOwnUndos(ctx, key, queue)
-	}
-	return s.fallBack(ctx, key, queue, s.RemoteStore.Apply(ctx, key, queue))
-}
-
-// ApplyAsync is Apply with a callback.
-func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	ctx := context.Background()
-	// applyOwnUndos calls the store and waits for it, which ApplyAsync must not.
-	if key.Kind.Limiter() && slices.ContainsFunc(queue, isOwnUndo) {
-		go func() { done(s.applyOwnUndos(ctx, key, queue)) }()
+// Apply applies the change to the store, or answers it by rule if that is unreachable.
+func (s *Store) Apply(c *control.Change) {
+	if c.Key.Kind.Limiter() && slices.ContainsFunc(c.Turns, isOwnUndo) {
+		s.applyOwnUndos(c)
 		return
 	}
-	s.RemoteStore.ApplyAsync(key, queue, func(err error) { done(s.fallBack(ctx, key, queue, err)) })
+	done := c.Done
+	c.Done = func(err error) { done(s.fallBack(c.Key, c.Turns, err)) }
+	s.RemoteStore.Apply(c)
 }
 
 // fallBack answers a queue by rule if err says that the store is unreachable. A store that only let other
 // servers go first is not.
-func (s *Store) fallBack(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+func (s *Store) fallBack(key gatehouse.Key, queue []control.Turn, err error) error {
 	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict) {
 		return err
 	}
-	return s.applyRule(ctx, key, queue, err)
+	return s.applyRule(key, queue, err)
 }

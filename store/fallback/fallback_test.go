@@ -1,7 +1,6 @@
 package fallback_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -48,7 +47,7 @@ func askTurn(
 ) (gatehouse.Decision, time.Duration, error) {
 	began := time.Now()
 	turns := []control.Turn{turn}
-	err := s.Apply(context.Background(), key, turns)
+	err := (&control.Change{Key: key, Turns: turns}).ApplyTo(s)
 	return turns[0].Decision, time.Since(began), err
 }
 

@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"context"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -15,9 +14,7 @@ import (
 
 // decideLocally decides commands by the local store, each by this server's share of its limit. answered says
 // afterwards which commands were decided.
-func (s *Store) decideLocally(
-	ctx context.Context, key gatehouse.Key, queue []control.Turn, answered []bool,
-) error {
+func (s *Store) decideLocally(key gatehouse.Key, queue []control.Turn, answered []bool) error {
 	var turns []control.Turn
 	var places []int
 	for i := range queue {
@@ -31,7 +28,7 @@ func (s *Store) decideLocally(
 			continue
 		case cmd.Op == gatehouse.OpCancel || cmd.Op == gatehouse.OpRefund:
 			// It may be about something that was granted here, and has no limit to divide.
-		case takesInForce(&cmd) && !s.knowsLimit(ctx, key):
+		case takesInForce(&cmd) && !s.knowsLimit(key):
 			continue
 		case !canAnswer(cmd.Op) || !divideLimit(key.Kind, &cmd, int64(s.config.Servers)):
 			continue
@@ -44,7 +41,7 @@ func (s *Store) decideLocally(
 		return nil
 	}
 	// One change, as it would have been in the store.
-	if err := s.local.Apply(ctx, key, turns); err != nil {
+	if err := s.applyLocally(key, turns); err != nil {
 		return err
 	}
 	// A limit that was never used here is Missing, and leaves the turn to the store's error.
@@ -56,12 +53,17 @@ func (s *Store) decideLocally(
 	return nil
 }
 
+// applyLocally applies a queue to the local store, which has no journal and so answers at once.
+func (s *Store) applyLocally(key gatehouse.Key, queue []control.Turn) error {
+	return (&control.Change{Key: key, Turns: queue}).ApplyTo(s.local)
+}
+
 // knowsLimit reports whether a limit is in force in the local store.
-func (s *Store) knowsLimit(ctx context.Context, key gatehouse.Key) bool {
+func (s *Store) knowsLimit(key gatehouse.Key) bool {
 	turns := []control.Turn{{Command: &gatehouse.Command{
 		Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: gatehouse.InForce},
 	}}}
-	return s.local.Apply(ctx, key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
+	return s.applyLocally(key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
 }
 
 // divideLimit replaces the limit of a command by one server's share of it. It reports false if the share is
@@ -101,31 +103,32 @@ func divideLimit(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok
 
 // applyOwnUndos serves a queue with undos of what was granted without the store. Those are served here, the
 // others are applied to the store: an undo of what it has not granted would give back too much.
-func (s *Store) applyOwnUndos(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (s *Store) applyOwnUndos(c *control.Change) {
 	var rest []control.Turn
 	var places []int
-	for i := range queue {
-		if !isOwnUndo(queue[i]) {
-			rest, places = append(rest, queue[i]), append(places, i)
+	for i := range c.Turns {
+		turn := &c.Turns[i]
+		if !isOwnUndo(*turn) {
+			rest, places = append(rest, *turn), append(places, i)
 			continue
 		}
 		// What Allow has granted was counted nowhere, so that there is nothing to undo.
-		granted := queue[i].Granted
-		queue[i].Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: granted.At}
-		if granted.Message == sharedMessage {
-			if err := s.local.Apply(ctx, key, queue[i:i+1]); err != nil {
-				return err
+		turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: turn.Granted.At}
+		if turn.Granted.Message == sharedMessage {
+			if err := s.applyLocally(c.Key, c.Turns[i:i+1]); err != nil {
+				c.Done(err)
+				return
 			}
 		}
 	}
 	if len(rest) == 0 {
-		return nil
+		c.Done(nil)
+		return
 	}
-	if err := s.Apply(ctx, key, rest); err != nil {
-		return err
-	}
-	for j, i := range places {
-		queue[i].Decision, queue[i].Err = rest[j].Decision, rest[j].Err
-	}
-	return nil
+	s.Apply(&control.Change{Key: c.Key, Turns: rest, Done: func(err error) {
+		for j, i := range places {
+			c.Turns[i].Decision, c.Turns[i].Err = rest[j].Decision, rest[j].Err
+		}
+		c.Done(err)
+	}})
 }

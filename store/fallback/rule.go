@@ -1,7 +1,6 @@
 package fallback
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -61,7 +60,7 @@ func (s *Store) countCommands(rule Answer, queue []control.Turn) {
 
 // applyRule answers a queue that the store has not answered, by the rule of its key, or returns the store's
 // error.
-func (s *Store) applyRule(ctx context.Context, key gatehouse.Key, queue []control.Turn, err error) error {
+func (s *Store) applyRule(key gatehouse.Key, queue []control.Turn, err error) error {
 	rule := Refuse
 	// A hold that two servers grant is worse than an error, so other kinds always refuse.
 	if key.Kind.Limiter() && s.config.Rule != nil {
@@ -74,7 +73,7 @@ func (s *Store) applyRule(ctx context.Context, key gatehouse.Key, queue []contro
 	answered := make([]bool, len(queue))
 	if rule == Allow {
 		allowQueue(key, queue, answered)
-	} else if err := s.decideLocally(ctx, key, queue, answered); err != nil {
+	} else if err := s.decideLocally(key, queue, answered); err != nil {
 		return err
 	}
 	// Either the call fails as a whole or each turn has its own result, so that a queue of several callers

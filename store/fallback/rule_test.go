@@ -1,7 +1,6 @@
 package fallback_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,7 +109,7 @@ func TestMixedQueue(t *testing.T) {
 		s := away(fallback.Allow, 1)
 		one, stats := acquire(5, 1), gatehouse.Command{Op: gatehouse.OpStats}
 		turns := []control.Turn{{Command: &one}, {Command: &stats}}
-		err := s.Apply(context.Background(), bucket("a"), turns)
+		err := (&control.Change{Key: bucket("a"), Turns: turns}).ApplyTo(s)
 		if err != nil || turns[0].Decision.Outcome != gatehouse.Granted ||
 			turns[0].Err != nil || gatehouse.CodeOf(turns[1].Err) != gatehouse.CodeUnavailable {
 			t.Errorf("acquire and stats = %+v, %v, want granted, and unavailable", turns, err)
@@ -218,7 +217,7 @@ func TestSharesAreNotMoreThanTheLimit(t *testing.T) {
 
 // An applier is a store of any kind.
 type applier interface {
-	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
+	Apply(c *control.Change)
 }
 
 // drain takes all there is, at its cost and then one by one.
@@ -227,7 +226,7 @@ func drain(s applier, key gatehouse.Key, cmd gatehouse.Command) (taken int64) {
 		for {
 			one := cmd
 			turns := []control.Turn{{Command: &one}}
-			err := s.Apply(context.Background(), key, turns)
+			err := (&control.Change{Key: key, Turns: turns}).ApplyTo(s)
 			if err != nil || turns[0].Decision.Outcome != gatehouse.Granted {
 				break
 			}
@@ -257,7 +256,7 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 			peek.Op = gatehouse.OpPeek
 			undo := control.UndoOf(&control.Turn{Command: &cmd}, &granted)
 			turns := []control.Turn{undo, {Command: &peek}}
-			if err := s.Apply(context.Background(), bucket("a"), turns); err != nil {
+			if err := (&control.Change{Key: bucket("a"), Turns: turns}).ApplyTo(s); err != nil {
 				t.Fatal(err)
 			}
 			if d := turns[1].Decision; d.Outcome != gatehouse.Refused {

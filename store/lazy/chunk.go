@@ -1,7 +1,6 @@
 package lazy
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -42,22 +41,26 @@ type unusedChunk struct {
 // whole one left, or the window may end on the way.
 const maxFetches = 4
 
-// applyFromChunk serves a queue from the chunk, and takes another one when that is used up. What a chunk
-// cannot serve is applied to the store.
-func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn) error {
+// applyFromChunk serves what it can of a queue from the chunk that is here, and returns the rest. That needs
+// no exchange, even while another one is under way.
+func (n *namedLimiter) applyFromChunk(queue []control.Turn) (rest []control.Turn, err error) {
 	n.mu.Lock()
 	if n.forgotten {
 		n.mu.Unlock()
-		return errForgotten
+		return nil, errForgotten
 	}
 	n.used = true
 	n.store.scheduleExchange(n)
 	n.mu.Unlock()
-	// What the chunk can serve needs no exchange, even while another one is under way.
-	queue = n.drawQueue(queue)
-	if len(queue) > 0 && fitsChunk(&queue[0]) {
+	return n.drawQueue(queue), nil
+}
+
+// applyFromChunks serves a queue for which the chunk that is here does not suffice: it takes another one, and
+// applies to the store what no chunk can serve.
+func (n *namedLimiter) applyFromChunks(queue []control.Turn) error {
+	if fitsChunk(&queue[0]) {
 		var err error
-		queue, err = n.fetchChunks(ctx, queue)
+		queue, err = n.fetchChunks(queue)
 		if err != nil {
 			return err
 		}
@@ -66,14 +69,14 @@ func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn)
 	case len(queue) == 0:
 		return nil
 	case hasOp(queue, needsChunkBack):
-		return n.applyAfterReturn(ctx, queue)
+		return n.applyAfterReturn(queue)
 	case hasOp(queue, func(op gatehouse.Op) bool { return op == gatehouse.OpUndo }):
 		// An exchange that is under way may be the one that reports the grant. It must end first, so that the
 		// store knows what the undo is about.
 		n.exchangeLock <- struct{}{}
 		<-n.exchangeLock
 	}
-	err := n.store.shared.Apply(ctx, n.key, queue)
+	err := n.applyToStore(queue)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i := range queue {
@@ -83,6 +86,11 @@ func (n *namedLimiter) applyFromChunk(ctx context.Context, queue []control.Turn)
 		}
 	}
 	return err
+}
+
+// applyToStore applies a queue to the store, and waits for its answer.
+func (n *namedLimiter) applyToStore(queue []control.Turn) error {
+	return (&control.Change{Key: n.key, Turns: queue}).ApplyTo(n.store.shared)
 }
 
 // noteLimit notes the limit in force by which the store has judged an acquire: 0 if it did not, or by
@@ -122,7 +130,7 @@ func needsChunkBack(op gatehouse.Op) bool {
 }
 
 // fetchChunks takes chunks from the store until all is served that they can serve, and returns the rest.
-func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([]control.Turn, error) {
+func (n *namedLimiter) fetchChunks(queue []control.Turn) ([]control.Turn, error) {
 	// One exchange at a time. Callers that come meanwhile find a new chunk when it is their turn.
 	n.exchangeLock <- struct{}{}
 	defer func() { <-n.exchangeLock }()
@@ -144,7 +152,7 @@ func (n *namedLimiter) fetchChunks(ctx context.Context, queue []control.Turn) ([
 		wanted := max(1, cmd.Cost-turn.Chunk.Left)
 		cmd.Cost, cmd.MaxWait = max(wanted, min(size, limit)), 0
 		turn.Ticket, turn.Again = 0, false
-		if err := n.fetchChunk(ctx, &turn); err != nil {
+		if err := n.fetchChunk(&turn); err != nil {
 			return queue, err
 		}
 		n.readReply(&turn)
@@ -195,7 +203,7 @@ func (n *namedLimiter) liveChunk() *localChunk {
 }
 
 // fetchChunk has the store answer a turn that is to take a chunk, after it was told what was left to tell.
-func (n *namedLimiter) fetchChunk(ctx context.Context, turn *control.Turn) error {
+func (n *namedLimiter) fetchChunk(turn *control.Turn) error {
 	n.mu.Lock()
 	var turns []control.Turn
 	// In the same change, and first: what is returned may be just what the new chunk needs.
@@ -204,7 +212,7 @@ func (n *namedLimiter) fetchChunk(ctx context.Context, turn *control.Turn) error
 	}
 	n.mu.Unlock()
 	turns = append(turns, *turn)
-	if err := n.store.shared.Apply(ctx, n.key, turns); err != nil {
+	if err := n.applyToStore(turns); err != nil {
 		return err
 	}
 	n.mu.Lock()

@@ -1,14 +1,12 @@
 package lazy
 
 import (
-	"context"
-
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
 // applyAfterReturn returns the chunk, and applies a queue to the store in the same change.
-func (n *namedLimiter) applyAfterReturn(ctx context.Context, queue []control.Turn) error {
+func (n *namedLimiter) applyAfterReturn(queue []control.Turn) error {
 	n.exchangeLock <- struct{}{}
 	defer func() { <-n.exchangeLock }()
 	var turns []control.Turn
@@ -17,7 +15,7 @@ func (n *namedLimiter) applyAfterReturn(ctx context.Context, queue []control.Tur
 	}
 	before := len(turns)
 	turns = append(turns, queue...)
-	err := n.store.shared.Apply(ctx, n.key, turns)
+	err := n.applyToStore(turns)
 	copy(queue, turns[before:])
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -85,7 +83,7 @@ func (n *namedLimiter) returnChunk() {
 	if undo == nil {
 		return
 	}
-	err := n.store.shared.Apply(context.Background(), n.key, []control.Turn{*undo})
+	err := n.applyToStore([]control.Turn{*undo})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil {

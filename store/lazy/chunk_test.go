@@ -253,9 +253,10 @@ func TestUndoGoesBackToTheChunk(t *testing.T) {
 		}
 		f.must(s, key, cmd)
 		cmd.MaxWait = time.Second
-		cancel := s.gate.Submit(gate.Request{Key: key, Command: cmd}, func(gatehouse.Decision, error) {})
+		r := &gate.Request{Key: key, Command: cmd}
+		s.gate.Submit(r)
 		synctest.Wait()
-		cancel()
+		s.gate.Cancel(r)
 		synctest.Wait()
 		if d := f.must(s, key, cmd); d.Outcome != gatehouse.Granted {
 			t.Errorf("after an undo = %s, want granted", d.Outcome)

@@ -1,7 +1,6 @@
 package lazy
 
 import (
-	"context"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -20,7 +19,7 @@ const maxRoundTrip = 4096
 
 // applyByStore applies a queue to the store, behind a report of what was granted here, and reads the state.
 // Queues that come while an exchange is under way share the next one.
-func (n *namedLimiter) applyByStore(ctx context.Context, queue []control.Turn) error {
+func (n *namedLimiter) applyByStore(queue []control.Turn) error {
 	e := &exchangeRequest{queue: queue}
 	n.mu.Lock()
 	if n.forgotten {
@@ -34,7 +33,7 @@ func (n *namedLimiter) applyByStore(ctx context.Context, queue []control.Turn) e
 	// Another caller's round trip may have served this queue already. If there are too many queues for one
 	// round trip it takes several. The error is that of e.
 	for !e.done {
-		_ = n.makeRoundTrip(ctx)
+		_ = n.makeRoundTrip()
 	}
 	n.mu.Lock()
 	n.store.scheduleExchange(n)
@@ -53,16 +52,17 @@ type roundTrip struct {
 
 // makeRoundTrip reports to the store what was granted here, applies requests, and reads the state. It is
 // called with exchangeLock held.
-func (n *namedLimiter) makeRoundTrip(ctx context.Context) error {
+func (n *namedLimiter) makeRoundTrip() error {
 	n.mu.Lock()
 	t := n.beginRoundTrip()
 	n.mu.Unlock()
-	err := n.store.shared.View(ctx, n.key, t.turns, func(now time.Time, state control.State) {
+	c := control.Change{Key: n.key, Turns: t.turns, View: func(now time.Time, state control.State) {
 		t.now = now
 		if state != nil {
 			t.encoded = control.Encode(nil, state)
 		}
-	})
+	}}
+	err := c.ApplyTo(n.store.shared)
 	n.mu.Lock()
 	n.endRoundTrip(t, err)
 	n.mu.Unlock()
@@ -82,7 +82,6 @@ func (n *namedLimiter) beginRoundTrip() *roundTrip {
 	for ; i < len(n.requests) && (i == 0 || len(t.turns) < maxRoundTrip); i++ {
 		if mayTake(n.requests[i].queue) {
 			n.storeTaking = true
-			n.fast.Store(false)
 		}
 		for j := range n.requests[i].queue {
 			t.addTurn(n.requests[i].queue[j])
@@ -133,7 +132,6 @@ func (t *roundTrip) addTurn(turn control.Turn) {
 // endRoundTrip processes the result of a round trip. It is called with the lock held.
 func (n *namedLimiter) endRoundTrip(t *roundTrip, err error) {
 	n.storeTaking = false
-	defer func() { n.fast.Store(n.state != nil && n.slowRounds == 0) }()
 	if err != nil {
 		// It is not known whether the report arrived. It is sent again, since counting too much is better
 		// than counting too little.
@@ -152,14 +150,6 @@ func (n *namedLimiter) endRoundTrip(t *roundTrip, err error) {
 	if t.encoded != nil {
 		n.state, _ = control.Decode(n.key.Kind, t.encoded) // if it cannot be, the store says so when asked
 	}
-	n.slowRounds--
-	// A name that needed the store is likely to need it again soon, so that Slow must say so.
-	for _, e := range t.requests {
-		if !servedLocally(e.queue) {
-			n.slowRounds = slowRoundsAfterStore
-		}
-	}
-	n.slowRounds = max(0, n.slowRounds)
 	t.learnLimits(&n.unreported)
 	if n.state != nil {
 		n.replayUnreported(now)
@@ -216,9 +206,6 @@ func (n *namedLimiter) exchangeOnce() {
 	n.scheduled = false
 	idle := !n.used && n.unreported.isEmpty() && len(n.requests) == 0 && n.chunk == nil &&
 		n.toReturn.validUntil.IsZero()
-	if idle && n.wasPromisedFast() {
-		idle = false
-	}
 	n.used = false
 	if idle {
 		n.store.forgetLimiter(n)
@@ -230,25 +217,11 @@ func (n *namedLimiter) exchangeOnce() {
 	if n.rule.Chunk > 0 {
 		n.returnUnused()
 	} else {
-		_ = n.makeRoundTrip(context.Background()) // n.failure keeps the error for later commands
+		_ = n.makeRoundTrip() // n.failure keeps the error for later commands
 	}
 	n.mu.Lock()
 	n.store.scheduleExchange(n)
 	n.mu.Unlock()
-}
-
-// wasPromisedFast reports whether Slow has returned false for this name since the last round. The command of
-// that caller may be about to come, and must not wait for the store. Otherwise the name is slow from now on.
-func (n *namedLimiter) wasPromisedFast() bool {
-	if n.promisedFast.Swap(false) {
-		return true
-	}
-	fast := n.fast.Swap(false)
-	if !n.promisedFast.Load() {
-		return false
-	}
-	n.fast.Store(fast) // Slow was called just now
-	return true
 }
 
 // exchangeLast makes the last exchange of a name, and forgets it.
@@ -263,7 +236,7 @@ func (n *namedLimiter) exchangeLast() {
 	if n.rule.Chunk > 0 {
 		n.returnChunk()
 	} else if !nothing {
-		_ = n.makeRoundTrip(context.Background()) // no caller is left who could be told of an error
+		_ = n.makeRoundTrip() // no caller is left who could be told of an error
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

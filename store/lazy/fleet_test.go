@@ -115,8 +115,9 @@ func (f *fleet) must(s *server, key gatehouse.Key, cmd gatehouse.Command) gateho
 // takeBack has a server take back a grant, and returns when it is done.
 func (f *fleet) takeBack(s *server, key gatehouse.Key, cmd gatehouse.Command, granted gatehouse.Decision) {
 	f.t.Helper()
-	s.gate.TakeBack(gate.Request{Key: key, Command: cmd}, granted)
-	if err := s.gate.Drain(context.Background()); err != nil {
+	undo := control.UndoOf(&control.Turn{Command: &cmd}, &granted)
+	c := control.Change{Key: key, Turns: []control.Turn{undo}}
+	if err := c.ApplyTo(s.lazy); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -145,7 +146,7 @@ func (f *fleet) figure(key gatehouse.Key, name string) any {
 	turns := []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpStats}}}
 	fresh := cas.New(f.shared.Server(0), cas.Config{Server: 1000, Timeout: timeout})
 	defer fresh.Close()
-	if err := fresh.Apply(context.Background(), key, turns); err != nil {
+	if err := (&control.Change{Key: key, Turns: turns}).ApplyTo(fresh); err != nil {
 		f.t.Fatal(err)
 	}
 	i := slices.IndexFunc(turns[0].Decision.Stats, func(s gatehouse.Stat) bool { return s.Name == name })

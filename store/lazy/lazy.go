@@ -21,10 +21,7 @@ import (
 
 // A SharedStore is the store behind, as store/cas makes it.
 type SharedStore interface {
-	Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error
-	ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error))
-	View(ctx context.Context, key gatehouse.Key, queue []control.Turn,
-		view func(now time.Time, state control.State)) error
+	Apply(c *control.Change)
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string,
 		visit func(gatehouse.Key, control.State) bool) error
@@ -59,7 +56,7 @@ type Config struct {
 // DefaultNames needs about 120 MiB.
 const DefaultNames = 100_000
 
-// A Store is a gate.AsyncStore. Make one with New.
+// A Store is a gate.Store. Make one with New.
 type Store struct {
 	shared SharedStore
 	config Config
@@ -90,24 +87,6 @@ func New(shared SharedStore, config Config) *Store {
 	return s
 }
 
-// Slow tells a gate whether Apply may take a round trip: for a name that is not known here yet, one that is
-// taken in chunks, and one that was lately asked for something that only the store can do.
-func (s *Store) Slow(key gatehouse.Key) bool {
-	if !key.Kind.Limiter() {
-		return true
-	}
-	n := s.findLimiter(key)
-	if n == nil {
-		return true
-	}
-	// First asked, and then fast is read: exchange writes and reads them in the other order. So either it
-	// keeps the name for the next interval, or this call sees that the name is being forgotten.
-	if !n.promisedFast.Load() {
-		n.promisedFast.Store(true)
-	}
-	return !n.fast.Load()
-}
-
 // Len returns how many names are decided about here at present.
 func (s *Store) Len() int { return int(s.count.Load()) }
 
@@ -122,28 +101,39 @@ func (s *Store) Range(
 	return s.shared.Range(ctx, kind, after, visit)
 }
 
-// Apply implements gate.Store.
-func (s *Store) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	for {
-		n := s.limiterFor(key)
-		// No rule, or too many names: the store decides each command.
-		if n == nil {
-			return s.shared.Apply(ctx, key, queue)
-		}
-		err := n.applyQueue(ctx, queue)
-		if err != errForgotten { //nolint:errorlint // it is never wrapped
-			return err
-		}
+// Apply implements gate.Store. What is decided in memory is done before it returns.
+func (s *Store) Apply(c *control.Change) {
+	n := s.limiterFor(c.Key)
+	// No rule, or too many names: the store decides each command.
+	if n == nil {
+		s.shared.Apply(c)
+		return
+	}
+	rest, err := n.applyInMemory(c.Turns)
+	switch {
+	case err == errForgotten: //nolint:errorlint // it is never wrapped
+		s.Apply(c) // at a limiter that is made anew
+	case err != nil || len(rest) == 0:
+		c.Done(err)
+	default:
+		go s.applyRest(n, c, rest) // ends with the answer of the store
 	}
 }
 
-// ApplyAsync is Apply without a goroutine of the caller's.
-func (s *Store) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	if s.limiterFor(key) == nil {
-		s.shared.ApplyAsync(key, queue, done)
+// applyRest applies what the memory did not answer of a change, and waits for the store.
+func (s *Store) applyRest(n *namedLimiter, c *control.Change, rest []control.Turn) {
+	var err error
+	if n.rule.Chunk > 0 {
+		err = n.applyFromChunks(rest)
+	} else {
+		err = n.applyByStore(rest)
+	}
+	// Nothing was done then, and rest is all of the change.
+	if err == errForgotten { //nolint:errorlint // it is never wrapped
+		s.Apply(c)
 		return
 	}
-	go func() { done(s.Apply(context.Background(), key, queue)) }()
+	c.Done(err)
 }
 
 // Close sends the store what was counted since the last exchange, and gives back what is left over, as far as

@@ -1,7 +1,6 @@
 package lazy_test
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,7 +31,8 @@ func hourly() gatehouse.Command {
 func acquire(t *testing.T, store gate.Store, name string) {
 	t.Helper()
 	cmd := hourly()
-	if err := store.Apply(context.Background(), key(name), []control.Turn{{Command: &cmd}}); err != nil {
+	change := control.Change{Key: key(name), Turns: []control.Turn{{Command: &cmd}}}
+	if err := change.ApplyTo(store); err != nil {
 		t.Error(err)
 	}
 }
@@ -46,11 +46,11 @@ func TestUndoComesBack(t *testing.T) {
 			f.must(s, key("a"), hourly())
 			cmd := hourly()
 			cmd.Cost, cmd.MaxWait = 9, time.Second
-			r := gate.Request{Key: key("a"), Command: cmd}
-			cancel := s.gate.Submit(r, func(gatehouse.Decision, error) {})
+			r := &gate.Request{Key: key("a"), Command: cmd}
+			s.gate.Submit(r)
 			synctest.Wait()
 			<-time.After(wait)
-			cancel()
+			s.gate.Cancel(r)
 			synctest.Wait()
 			if d := f.must(s, key("a"), cmd); d.Outcome != gatehouse.Granted {
 				t.Errorf("after an undo = %s, want granted", d.Outcome)
@@ -82,13 +82,13 @@ func TestALineIsServedFromMemoryInOrder(t *testing.T) {
 		var order []int
 		cmd.MaxWait = gatehouse.Forever
 		for i := range 30 {
-			s.gate.Submit(gate.Request{Key: key("a"), Command: cmd}, func(d gatehouse.Decision, err error) {
+			s.gate.Submit(&gate.Request{Key: key("a"), Command: cmd, Decided: func(r *gate.Request) {
 				mu.Lock()
 				defer mu.Unlock()
-				if order = append(order, i); err != nil || d.Outcome != gatehouse.Granted {
-					t.Errorf("%d = %s, %v, want granted", i, d.Outcome, err)
+				if order = append(order, i); r.Err != nil || r.Decision.Outcome != gatehouse.Granted {
+					t.Errorf("%d = %s, %v, want granted", i, r.Decision.Outcome, r.Err)
 				}
-			})
+			}})
 			synctest.Wait()
 		}
 		before := s.swap.Stats()
@@ -141,7 +141,7 @@ func TestAQueueOfManyKindsIsServedInOrder(t *testing.T) {
 		queue := []control.Turn{
 			{Command: &five}, {Command: &ten}, {Command: &reset}, {Command: &ten}, {Command: &stats},
 		}
-		if err := f.servers[0].lazy.Apply(context.Background(), key("a"), queue); err != nil {
+		if err := (&control.Change{Key: key("a"), Turns: queue}).ApplyTo(f.servers[0].lazy); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]gatehouse.Outcome, len(queue))
@@ -235,25 +235,33 @@ func TestNothingIsLostWhileNamesComeAndGo(t *testing.T) {
 	})
 }
 
-// A name is slow to a gate as long as it is not known, and after it was asked for what memory cannot answer.
-func TestWhatIsSlow(t *testing.T) {
+// What memory can answer is done before Apply returns, and nothing else is.
+func TestWhatIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1, lazy.SyncRule{Interval: interval}, 1)
 		s := f.servers[0]
-		want := func(when string, slow bool) {
+		want := func(when string, key gatehouse.Key, cmd gatehouse.Command, atOnce bool) {
 			t.Helper()
-			if got := s.lazy.Slow(key("a")); got != slow {
-				t.Errorf("%s it is slow: %t, want %t", when, got, slow)
+			done := false
+			c := control.Change{Key: key, Turns: []control.Turn{{Command: &cmd}}, Done: func(err error) {
+				done = err == nil
+			}}
+			s.lazy.Apply(&c)
+			if done != atOnce {
+				t.Errorf("%s it is answered at once: %t, want %t", when, done, atOnce)
+			}
+			<-time.After(interval / 4)
+			synctest.Wait()
+			if !done {
+				t.Errorf("%s it is not answered", when)
 			}
 		}
-		want("at first", true)
-		f.must(s, key("a"), hourly())
-		want("once known", false)
-		f.must(s, key("a"), gatehouse.Command{Op: gatehouse.OpReset})
-		want("after a reset", true)
-		if !s.lazy.Slow(gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}) {
-			t.Error("a lock is not slow, want it slow")
-		}
+		want("at first", key("a"), hourly(), false)
+		want("once known", key("a"), hourly(), true)
+		want("a reset", key("a"), gatehouse.Command{Op: gatehouse.OpReset}, false)
+		want("after a reset", key("a"), hourly(), true)
+		lock := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
+		want("a lock", lock, gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "a", Cost: 1}, false)
 		f.close()
 	})
 }

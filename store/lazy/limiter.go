@@ -1,10 +1,8 @@
 package lazy
 
 import (
-	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -23,11 +21,9 @@ import (
 // Only a known limiter is served from memory. The state of an unknown one is read by its first command; a
 // failing one returns the error of the last exchange.
 type namedLimiter struct {
-	store        *Store
-	key          gatehouse.Key
-	rule         SyncRule
-	fast         atomic.Bool // commands are answered from memory
-	promisedFast atomic.Bool // somebody was told so since the last round, and may rely on it
+	store *Store
+	key   gatehouse.Key
+	rule  SyncRule
 
 	exchangeLock chan struct{} // a lock of capacity 1, held during a round trip
 
@@ -50,7 +46,6 @@ type namedLimiter struct {
 	failure     error              // of the last exchange
 	requests    []*exchangeRequest // queues that the store has to serve
 	storeTaking bool               // the store may take for them, so that nothing may be taken here
-	slowRounds  int                // for how many rounds it counts as slow, because the store was needed
 	unreported  unreportedUse
 }
 
@@ -69,9 +64,6 @@ const (
 	staleIntervals = 3
 	minStale       = time.Second
 
-	// slowRoundsAfterStore is for how many intervals a name is slow after a command that the store served.
-	slowRoundsAfterStore = 100
-
 	// maxBackwards is how far the store's time may go back while it is taken to stand still, as store/cas
 	// does. After more than that all is learnt again.
 	maxBackwards = 10 * time.Second
@@ -80,16 +72,17 @@ const (
 	maxUndone = 1000
 )
 
-// applyQueue serves a queue. errGone says that it did nothing.
-func (n *namedLimiter) applyQueue(ctx context.Context, queue []control.Turn) error {
+// applyInMemory answers what can be answered without the store, and returns the rest. errForgotten says that
+// it did nothing.
+func (n *namedLimiter) applyInMemory(queue []control.Turn) (rest []control.Turn, err error) {
 	if n.rule.Chunk > 0 {
-		return n.applyFromChunk(ctx, queue)
+		return n.applyFromChunk(queue)
 	}
 	answered, err := n.applyLocally(queue)
-	if answered || err != nil {
-		return err
+	if answered {
+		return nil, nil
 	}
-	return n.applyByStore(ctx, queue)
+	return queue, err
 }
 
 // storeTime is the store's time, which does not go back by little. It is called with the lock held.

@@ -75,7 +75,6 @@ func (s *Store) limiterFor(key gatehouse.Key) *namedLimiter {
 // forgetLimiter drops a name that is not used. It is called with the name's locks held.
 func (s *Store) forgetLimiter(n *namedLimiter) {
 	n.forgotten, n.state, n.chunk, n.refused = true, nil, nil, nil
-	n.fast.Store(false)
 	sh := s.shardOf(n.key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -109,10 +109,10 @@ func TestAReservationIsNotTakenBackIntoAChunk(t *testing.T) {
 			f.must(s, key, cmd)
 			reserve := cmd
 			reserve.Op, reserve.Cost = gatehouse.OpReserve, 30
-			r := gate.Request{Key: key, Command: reserve}
-			cancel := s.gate.Submit(r, func(gatehouse.Decision, error) {})
+			r := &gate.Request{Key: key, Command: reserve}
+			s.gate.Submit(r)
 			synctest.Wait()
-			cancel()
+			s.gate.Cancel(r)
 			synctest.Wait()
 			if n := f.passAll(key, cmd); n != cmd.Size-1 {
 				t.Errorf("%s: %d passed, want %d", key, n, cmd.Size-1)

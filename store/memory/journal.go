@@ -10,31 +10,26 @@ import (
 // A Journal writes down what a store keeps, so that another store can be filled with it later. Its methods
 // are called under the lock of one part of the names, and must not call the store.
 type Journal interface {
-	// OnServed is called after a queue was served, with the state that it left, nil if there is none any
-	// more. fresh means that state replaces the one before instead of continuing it. If OnServed returns a
-	// Pending, Apply returns the error of its Wait after the lock is released. If it returns nil, the name
-	// becomes dirty.
-	OnServed(key gatehouse.Key, state control.State, fresh bool, queue []control.Turn) Pending
+	// OnServed is called after a change was served, with the state that it left, nil if there is none any
+	// more. fresh means that state replaces the one before instead of continuing it. If OnServed returns
+	// true, the journal calls the Done of the change once that is written, without a lock. If it returns
+	// false, the name becomes dirty.
+	OnServed(c *control.Change, state control.State, fresh bool) (pending bool)
 
 	// OnDirty is called when a part without dirty names gets one.
 	OnDirty()
 }
 
-// A Pending is a change that is still to be written down.
-type Pending interface {
-	// Wait returns when the change is written, or an error if it cannot be.
-	Wait() error
-}
-
 // Parts is the number of parts into which the names are divided, each with a lock.
 const Parts = shards
 
-// notifyJournal reports a served queue to the journal. old is the state before.
-func (s *Store) notifyJournal(sh *shard, key gatehouse.Key, old control.State, queue []control.Turn) Pending {
+// notifyJournal reports a served change to the journal. old is the state before.
+func (s *Store) notifyJournal(sh *shard, old control.State, c *control.Change) (pending bool) {
+	key := c.Key // the change is the journal's once OnServed has it
 	state := sh.tables[key.Kind].states[key.Name]
-	pending := s.journal.OnServed(key, state, state != old, queue)
+	pending = s.journal.OnServed(c, state, state != old)
 	// A change that no caller waits for is written with the next flush.
-	if pending == nil {
+	if !pending {
 		s.addDirty(sh, key)
 	}
 	return pending

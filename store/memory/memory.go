@@ -152,8 +152,16 @@ func (s *Store) shardOf(key gatehouse.Key) *shard {
 	return &s.shards[h%shards]
 }
 
-// Apply serves the queue at one instant, as one change.
-func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn) error {
+// Apply serves the queue at one instant, as one change. Without a journal it calls Done before it returns.
+func (s *Store) Apply(c *control.Change) {
+	if pending, err := s.serveChange(c); !pending {
+		c.Done(err)
+	}
+}
+
+// serveChange does the work of Apply. pending means that the journal calls Done.
+func (s *Store) serveChange(c *control.Change) (pending bool, err error) {
+	key := c.Key
 	sh := s.shardOf(key)
 	t := &sh.tables[key.Kind]
 	// Room is made before the shard is locked, since that needs the locks of other shards.
@@ -167,32 +175,29 @@ func (s *Store) Apply(_ context.Context, key gatehouse.Key, queue []control.Turn
 		now := s.now()
 		old, known := t.states[key.Name]
 		before := sizeOf(old)
-		state := s.serveQueue(now, key, old, queue)
+		state := s.serveQueue(now, key, old, c.Turns)
 		var lack *missingRoom
 		// A state that is still the same has changed in place and is in the table already.
 		if !known || state != old {
 			lack = s.keepState(sh, key, state, now)
 		}
-		var pending Pending
 		if lack == nil && s.journal != nil && (known || state != nil) {
-			pending = s.notifyJournal(sh, key, old, queue)
+			pending = s.notifyJournal(sh, old, c)
 		}
 		s.countSize(key.Kind, before, sizeOf(t.states[key.Name]))
 		sh.mu.Unlock()
-		if pending != nil {
-			return pending.Wait()
-		}
-		if lack == nil {
-			return nil
+		// A pending change is the journal's, which may have called Done already.
+		if pending || lack == nil {
+			return pending, nil
 		}
 		// The state is new and no client has seen it, so that dropping it undoes the command. Other commands
 		// may take the room that reclaimRoom makes, hence the tries.
 		if tries == maxTries || !s.reclaimRoom(key.Kind, int64(lack.bytes)) {
-			return lack.err
+			return false, lack.err
 		}
 		// The next try serves the same turns again, so that the errors of this one must go.
-		for i := range queue {
-			queue[i].Err = nil
+		for i := range c.Turns {
+			c.Turns[i].Err = nil
 		}
 	}
 }

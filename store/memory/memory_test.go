@@ -24,7 +24,7 @@ func bucket(name string) gatehouse.Key {
 func do(t *testing.T, s *Store, key gatehouse.Key, cmd gatehouse.Command) gatehouse.Decision {
 	t.Helper()
 	queue := []control.Turn{{Command: &cmd}}
-	if err := s.Apply(t.Context(), key, queue); err != nil {
+	if err := (&control.Change{Key: key, Turns: queue}).ApplyTo(s); err != nil {
 		t.Fatalf("Apply(%s, %s) = %v", key, cmd.Op, err)
 	}
 	return queue[0].Decision
@@ -150,7 +150,8 @@ func TestTooManyNames(t *testing.T) {
 			do(t, s, gatehouse.Key{Kind: gatehouse.Lock, Name: fmt.Sprint(i)}, take())
 		}
 		cmd := take()
-		err := s.Apply(t.Context(), bucket("one too many"), []control.Turn{{Command: &cmd}})
+		change := control.Change{Key: bucket("one too many"), Turns: []control.Turn{{Command: &cmd}}}
+		err := change.ApplyTo(s)
 		if gatehouse.CodeOf(err) != gatehouse.CodeExhausted {
 			t.Fatalf("with every name in use: %v, want exhausted", err)
 		}
@@ -256,7 +257,7 @@ func TestAtomic(t *testing.T) {
 				cmd := take()
 				cmd.Size, cmd.Interval = 500, time.Hour
 				queue := []control.Turn{{Command: &cmd}}
-				if s.Apply(context.Background(), bucket("a"), queue) == nil &&
+				if (&control.Change{Key: bucket("a"), Turns: queue}).ApplyTo(s) == nil &&
 					queue[0].Decision.Outcome == gatehouse.Granted {
 					granted[i]++
 				}

@@ -67,7 +67,7 @@ func TestRefusedNamesComeIntoUse(t *testing.T) {
 		do(t, s, event("a"), gatehouse.Command{Op: gatehouse.OpSend})
 		do(t, s, event("b"), wait())
 		cmd := take()
-		err := s.Apply(t.Context(), bucket("c"), []control.Turn{{Command: &cmd}})
+		err := (&control.Change{Key: bucket("c"), Turns: []control.Turn{{Command: &cmd}}}).ApplyTo(s)
 		if gatehouse.CodeOf(err) != gatehouse.CodeExhausted {
 			t.Errorf("beside an event that was sent another name = %v, want exhausted", err)
 		}

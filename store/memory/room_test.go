@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -23,7 +22,7 @@ func try(s *Store, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision
 // tryTurn is try with what a gate adds.
 func tryTurn(s *Store, key gatehouse.Key, turn control.Turn) (gatehouse.Decision, error) {
 	turns := []control.Turn{turn}
-	if err := s.Apply(context.Background(), key, turns); err != nil {
+	if err := (&control.Change{Key: key, Turns: turns}).ApplyTo(s); err != nil {
 		return gatehouse.Decision{}, err
 	}
 	return turns[0].Decision, turns[0].Err
@@ -251,7 +250,7 @@ func TestHandOver(t *testing.T) {
 	next, release := one, one
 	next.Holder, next.MaxWait, release.Op = "b", gatehouse.Forever, gatehouse.OpRelease
 	turns := []control.Turn{{Command: &next}, {Command: &release}}
-	if err := s.Apply(t.Context(), semaphore("s"), turns); err != nil {
+	if err := (&control.Change{Key: semaphore("s"), Turns: turns}).ApplyTo(s); err != nil {
 		t.Fatal(err)
 	}
 	if turns[0].Err != nil || turns[0].Decision.Outcome != gatehouse.Granted {

@@ -32,14 +32,17 @@ type FlakyStore struct {
 func NewFlakyStore() *FlakyStore { return &FlakyStore{Store: memory.New(memory.Config{})} }
 
 // Apply implements the store of a gate.
-func (r *FlakyStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (r *FlakyStore) Apply(c *control.Change) {
 	r.Calls.Add(1)
-	sleepVirtually(time.Duration(r.Delay.Load()))
-	if !r.Down.Load() && (r.BadName == "" || key.Name != r.BadName) {
-		return r.Store.Apply(ctx, key, queue)
-	}
-	sleepVirtually(r.FailTime)
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, cmp.Or(r.DownErr, ErrDown))
+	go func() { // ends with its answer
+		sleepVirtually(time.Duration(r.Delay.Load()))
+		if !r.Down.Load() && (r.BadName == "" || c.Key.Name != r.BadName) {
+			r.Store.Apply(c)
+			return
+		}
+		sleepVirtually(r.FailTime)
+		c.Done(gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", c.Key, cmp.Or(r.DownErr, ErrDown)))
+	}()
 }
 
 // sleepVirtually waits, if there is anything to wait for, as any call of a remote store does.
@@ -47,11 +50,6 @@ func sleepVirtually(d time.Duration) {
 	if d > 0 {
 		<-time.After(d)
 	}
-}
-
-// ApplyAsync implements the store of a gate.
-func (r *FlakyStore) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	go func() { done(r.Apply(context.Background(), key, queue)) }()
 }
 
 // Range fails with ErrDown while the store is down.
@@ -63,9 +61,6 @@ func (r *FlakyStore) Range(
 	}
 	return r.Store.Range(ctx, kind, after, visit)
 }
-
-// Slow is true: each command may take as long as a round trip.
-func (r *FlakyStore) Slow(gatehouse.Key) bool { return true }
 
 // Watch wakes each second too, as a shared store does.
 func (r *FlakyStore) Watch(key gatehouse.Key, wake func()) (stop func()) {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -195,12 +196,17 @@ func holdingMutants() []mutant {
 
 // A mutated store does what its mutant says.
 type mutated struct {
-	gate.SlowStore
+	gate.Store
 	*mutant
 }
 
 // Apply implements gate.Store.
-func (m *mutated) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+func (m *mutated) Apply(c *control.Change) {
+	go func() { c.Done(m.applyMutated(c.Key, c.Turns)) }() // ends with the store's answer
+}
+
+// applyMutated applies a queue as the mutant does.
+func (m *mutated) applyMutated(key gatehouse.Key, queue []control.Turn) (err error) {
 	changed := make([]control.Turn, len(queue))
 	for i := range queue {
 		cmd := *queue[i].Command
@@ -209,13 +215,12 @@ func (m *mutated) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 			m.before(&key, &changed[i])
 		}
 	}
-	var err error
+	step := len(changed)
 	if m.split {
-		for i := range changed {
-			err = m.SlowStore.Apply(ctx, key, changed[i:i+1])
-		}
-	} else {
-		err = m.SlowStore.Apply(ctx, key, changed)
+		step = 1
+	}
+	for part := range slices.Chunk(changed, max(1, step)) {
+		err = (&control.Change{Key: key, Turns: part}).ApplyTo(m.Store)
 	}
 	for i := range queue {
 		if queue[i].Decision, queue[i].Err = changed[i].Decision, changed[i].Err; m.after != nil {
@@ -228,17 +233,17 @@ func (m *mutated) Apply(ctx context.Context, key gatehouse.Key, queue []control.
 // Watch implements gate.Store.
 func (m *mutated) Watch(key gatehouse.Key, wake func()) (stop func()) {
 	if m.watch != nil {
-		return m.watch(m.SlowStore, key, wake)
+		return m.watch(m.Store, key, wake)
 	}
-	return m.SlowStore.Watch(key, wake)
+	return m.Store.Watch(key, wake)
 }
 
 // Range implements gate.Store.
 func (m *mutated) Range(ctx context.Context, kind gatehouse.Kind, after string, visit visitor) error {
 	if m.list != nil {
-		return m.list(m.SlowStore, kind, after, visit)
+		return m.list(m.Store, kind, after, visit)
 	}
-	return m.SlowStore.Range(ctx, kind, after, visit)
+	return m.Store.Range(ctx, kind, after, visit)
 }
 
 // nest is a place of mutants.

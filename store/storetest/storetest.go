@@ -4,6 +4,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -164,16 +165,7 @@ func (b *testBench) openServer() *benchServer {
 			Store: server.Store, first: server.FirstTicket, seen: make(map[control.Ticket]bool),
 		},
 	}
-	var store gate.Store = n.store
-	// A gate looks for these interfaces by type. The spy must have exactly those of the store behind it, or
-	// the gate would take another path than in production.
-	switch slow := server.Store.(type) {
-	case gate.AsyncStore:
-		store = asyncSpy{slowSpy{n.store, slow}, slow}
-	case gate.SlowStore:
-		store = slowSpy{n.store, slow}
-	}
-	n.gate = gate.New(store, gate.Config{FirstTicket: server.FirstTicket})
+	n.gate = gate.New(n.store, gate.Config{FirstTicket: server.FirstTicket})
 	b.nodes = append(b.nodes, n)
 	return n
 }
@@ -222,7 +214,7 @@ func (b *testBench) passTime(d time.Duration) {
 // applyQueue puts a queue to a store, which must not fail.
 func (n *benchServer) applyQueue(key gatehouse.Key, queue ...control.Turn) []gatehouse.Decision {
 	n.bench.Helper()
-	err := n.store.Apply(context.Background(), key, queue)
+	err := (&control.Change{Key: key, Turns: queue}).ApplyTo(n.store)
 	decisions := make([]gatehouse.Decision, len(queue))
 	for i := range queue {
 		if err = cmp.Or(err, queue[i].Err); err != nil {
@@ -281,14 +273,18 @@ func (n *benchServer) startWaiting(
 	n.bench.Helper()
 	answered = make(chan gateReply, 1)
 	before := n.store.countWaited()
-	cancel = n.gate.Submit(gate.Request{Key: key, Command: cmd}, func(d gatehouse.Decision, err error) {
-		answered <- gateReply{d, err, time.Now()}
-	})
+	r := &gate.Request{Key: key, Command: cmd, Decided: func(r *gate.Request) {
+		// Who cancels is told so, which is no answer of the store's.
+		if !errors.Is(r.Err, context.Canceled) {
+			answered <- gateReply{*r.Decision, r.Err, time.Now()}
+		}
+	}}
+	n.gate.Submit(r)
 	n.bench.eventually(fmt.Sprintf("%s: %s by %q waits", key, cmd.Op, cmd.Holder), func() bool {
 		// An answer ends the waiting too: a command that does not wait must fail the test, not block it.
 		return n.store.countWaited() > before || len(answered) > 0
 	})
-	return answered, cancel
+	return answered, func() { n.gate.Cancel(r) }
 }
 
 // waitReply waits for an answer.
@@ -325,10 +321,13 @@ type waitSpy struct {
 }
 
 // Apply implements gate.Store.
-func (s *waitSpy) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	err := s.Store.Apply(ctx, key, queue)
-	s.noteWaiting(queue, err)
-	return err
+func (s *waitSpy) Apply(c *control.Change) {
+	turns, done := c.Turns, c.Done
+	c.Done = func(err error) {
+		s.noteWaiting(turns, err)
+		done(err)
+	}
+	s.Store.Apply(c)
 }
 
 // noteWaiting notes a command that has to wait.
@@ -351,29 +350,6 @@ func (s *waitSpy) countWaited() int {
 	// A command that a test applies directly may have no ticket, and then no caller waits for it.
 	delete(s.seen, 0)
 	return len(s.seen)
-}
-
-// A slowSpy is a spy of a slow store.
-type slowSpy struct {
-	*waitSpy
-	slow gate.SlowStore
-}
-
-// Slow implements gate.SlowStore.
-func (s slowSpy) Slow(key gatehouse.Key) bool { return s.slow.Slow(key) }
-
-// An asyncSpy is a spy of a store that is asked without waiting.
-type asyncSpy struct {
-	slowSpy
-	asker gate.AsyncStore
-}
-
-// ApplyAsync implements gate.AsyncStore.
-func (s asyncSpy) ApplyAsync(key gatehouse.Key, queue []control.Turn, done func(error)) {
-	s.asker.ApplyAsync(key, queue, func(err error) {
-		s.noteWaiting(queue, err)
-		done(err)
-	})
 }
 
 // A failureRecorder is a T that notes what is wrong. It shows that a test can fail.

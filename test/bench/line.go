@@ -71,12 +71,12 @@ func newQueue(length int) *queue {
 
 // submit puts a command into the line.
 func (q *queue) submit(key gatehouse.Key, cmd gatehouse.Command) {
-	q.Submit(gate.Request{Key: key, Command: cmd}, func(d gatehouse.Decision, err error) {
-		if err != nil || d.Outcome != gatehouse.Granted {
-			panic(fmt.Sprintf("%s in line: %s, %v, want granted", key, d.Outcome, err))
+	q.Submit(&gate.Request{Key: key, Command: cmd, Decided: func(r *gate.Request) {
+		if r.Err != nil || r.Decision.Outcome != gatehouse.Granted {
+			panic(fmt.Sprintf("%s in line: %s, %v, want granted", key, r.Decision.Outcome, r.Err))
 		}
 		q.granted++
-	})
+	}})
 }
 
 // time returns how long do takes, which must grant to length commands in line.

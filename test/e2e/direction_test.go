@@ -20,7 +20,8 @@ func TestStoredDirectionMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	acquire := &root.Command{Op: root.OpAcquire, Holder: "me\u200f", Cost: 1, Expires: time.Hour}
-	if err := store.Apply(t.Context(), key, []control.Turn{{Command: acquire}}); err != nil {
+	change := control.Change{Key: key, Turns: []control.Turn{{Command: acquire}}}
+	if err := change.ApplyTo(store); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Close(); err != nil {

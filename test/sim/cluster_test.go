@@ -78,6 +78,7 @@ type server struct {
 	number  uint32
 	ctx     context.Context // ends when the process does
 	end     context.CancelFunc
+	kept    gate.Store       // behind the gate
 	backend *castest.Server  // nil with memory
 	swap    *cas.Store       // nil with memory
 	breaker *breaker.Breaker // nil with memory
@@ -138,6 +139,7 @@ func (c *cluster) boot(place int) {
 		s.swap = cas.New(s.backend, cas.Config{Server: s.number, Names: 1 + c.fate.IntN(300)})
 		store = c.shared(s)
 	}
+	s.kept = store
 	s.gate = gate.New(store, gate.Config{FirstTicket: cas.FirstTicket(s.number)})
 	s.doors = c.open(s.gate)
 	c.servers[place] = s

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
 )
 
@@ -27,10 +27,9 @@ func (d *drilled) emptied(kind gatehouse.Kind, cmd gatehouse.Command) (granted [
 // takeBack has a server take back what a call was granted, and returns when it has asked the store.
 func (d *drilled) takeBack(i int, kind gatehouse.Kind, one *call) {
 	s := d.at(i)
-	s.gate.TakeBack(gate.Request{Key: d.key(kind), Command: one.cmd}, one.d)
-	if err := s.gate.Drain(s.ctx); err != nil {
-		d.complain(kind, "an undo does not end: %v", err)
-	}
+	undo := control.UndoOf(&control.Turn{Command: &one.cmd}, &one.d)
+	// An error means that the store does not know it yet, and is not told of: it is tried again.
+	_ = (&control.Change{Key: d.key(kind), Turns: []control.Turn{undo}}).ApplyTo(s.kept)
 }
 
 // lateUndo: an undo takes back what it means, and nothing that was taken after that has come back by itself.

@@ -29,15 +29,11 @@ import (
 
 // A Gate decides commands, and keeps those in line that have to wait.
 type Gate interface {
-	// Try decides a request that need not wait. If settled is false, the same request goes to Submit.
-	Try(r *gate.Request) (d gatehouse.Decision, settled bool, err error)
-	// TakeBack takes back what Try granted, because the answer could not be delivered.
-	TakeBack(r gate.Request, granted gatehouse.Decision)
-	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
-	// also takes back a grant that could not be delivered.
-	Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func())
-	// Slow reports whether Try may keep its caller waiting for the store, which Submit never does.
-	Slow(key gatehouse.Key) bool
+	// Submit decides requests for one key, and keeps those in line that must wait. It calls the Decided of
+	// each once, perhaps before it returns, and never blocks.
+	Submit(requests ...*gate.Request)
+	// Cancel takes a request out of line, or takes back what it was granted.
+	Cancel(r *gate.Request)
 	// Names returns up to most names of a kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// DeletePrefix deletes up to most names that begin with a prefix. There may be more behind next.
@@ -137,6 +133,7 @@ type Server struct {
 	poller      *poller
 	writers     answerWriters
 	requestPool sync.Pool
+	waiterPool  sync.Pool
 	parkedConns parkedSet
 	pacedConns  sync.Map // every *pacedConn, for the end
 	stopping    atomic.Bool
@@ -177,6 +174,7 @@ func New(config Config) (*Server, error) {
 	s.parkedConns.conns = make(map[*parkedConn]struct{})
 	s.writers.maxBusy = runtime.GOMAXPROCS(0)
 	s.requestPool.New = func() any { return new(httpRequest) }
+	s.waiterPool.New = func() any { return newWaiter(s) }
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)

@@ -88,24 +88,15 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		s.abandonConn(ctx)
 		return
 	}
-	if s.config.Gate.Slow(r.Key) {
-		s.waitForSlowStore(ctx, r, from)
+	w := s.waiterPool.Get().(*waiter)
+	w.prepare(r, s.newResponder(ctx, r, from))
+	s.config.Gate.Submit(w.alone[:]...)
+	atOnce, decided := w.awaitDecision()
+	if !decided {
+		w.parkAfterHandler(ctx)
 		return
 	}
-	d, settled, err := s.config.Gate.Try(&r.Request)
-	// Try has granted nothing: the command may have to wait in line.
-	if !settled {
-		s.waitForDecision(ctx, r, from)
-		return
-	}
-	if r.acquiresHold() && err == nil && d.Outcome == gatehouse.Granted {
-		// The library writes the answer later, when r serves another request.
-		request, granted := r.Request, d
-		takeBackUnsent(ctx.Conn(), func() { s.config.Gate.TakeBack(request, granted) })
-	}
-	reply := s.newResponder(ctx, r, from)
-	reply.scratch = r.scratch[:]
-	s.answerInHandler(ctx, &reply, &d, err)
+	w.answerInHandler(ctx, atOnce)
 }
 
 // abandonConn ends the connection of a client that has left, without an answer to its request or to those

@@ -23,6 +23,8 @@ type nameList struct {
 	after string
 	limit int
 
+	cancel context.CancelFunc // ends the search
+
 	body []byte // the answer, unless err says why there is none
 	err  error
 }
@@ -43,11 +45,11 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 	}}
 	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
-	w.cancel = cancel
+	l.cancel = cancel
 	w.parkAfterHandler(ctx)
 	go func() { // ends with the list, or soon after its client has left
 		if l.loadNames(leaves, s) {
-			w.onDecision(gatehouse.Decision{}, nil)
+			w.onDecision(nil)
 		}
 	}()
 }

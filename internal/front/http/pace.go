@@ -51,7 +51,7 @@ type pacedConn struct {
 	timer        *time.Timer // nil while the connection is parked or closed
 	lastActivity uint32      // activity at the last check
 	checks       int         // how many checks in a row have seen lastActivity
-	unsentUndos  []func()    // take back the holds whose answers were not written yet
+	unsent       []*waiter   // with the holds whose answers were not written yet
 }
 
 // The activities of a connection.
@@ -194,7 +194,7 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 // Write implements [net.Conn].
 func (c *pacedConn) Write(b []byte) (int, error) {
 	// These belong to the answers in b. A hold granted from now on is for a later write.
-	unsent := c.takeUnsentUndos()
+	unsent := c.takeUnsent()
 	c.setActivity(sending)
 	n, err := c.Conn.Write(b)
 	if bytes.HasSuffix(b, []byte(continueLine)) {
@@ -210,34 +210,41 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 	// If any byte was written, the client may have read these answers and relies on its holds.
 	if n == 0 {
 		c.undoUnsent(unsent)
+		return n, err
+	}
+	for _, w := range unsent {
+		w.recycle()
 	}
 	return n, err
 }
 
-// takeBackUnsent arranges for undo to be called if the connection ends before anything more is written to it.
-// A client keeps the holds of which it may have read. If only a part of several answers in one write gets
-// out, all of them count as read.
-func takeBackUnsent(conn net.Conn, undo func()) {
-	if c := pacedConnOf(conn); c != nil {
-		c.mu.Lock()
-		c.unsentUndos = append(c.unsentUndos, undo)
-		c.mu.Unlock()
+// takeBackUnsent arranges for the hold of a waiter to be taken back if the connection ends before anything
+// more is written to it. A client keeps the holds of which it may have read. If only a part of several
+// answers in one write gets out, all of them count as read. It reports false if the connection cannot tell.
+func takeBackUnsent(conn net.Conn, w *waiter) bool {
+	c := pacedConnOf(conn)
+	if c == nil {
+		return false
 	}
-}
-
-// takeUnsentUndos returns the undos of answers that were not written yet, and forgets them.
-func (c *pacedConn) takeUnsentUndos() (unsent []func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unsent, c.unsentUndos = c.unsentUndos, nil
+	c.unsent = append(c.unsent, w)
+	return true
+}
+
+// takeUnsent returns the waiters whose answers were not written yet, and forgets them.
+func (c *pacedConn) takeUnsent() (unsent []*waiter) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unsent, c.unsent = c.unsent, nil
 	return unsent
 }
 
 // undoUnsent takes back holds whose answers will never be written.
-func (c *pacedConn) undoUnsent(unsent []func()) {
-	for _, undo := range unsent {
+func (c *pacedConn) undoUnsent(unsent []*waiter) {
+	for _, w := range unsent {
 		c.server.metrics.Hangups.Inc()
-		undo()
+		w.cancel()
 	}
 }
 
@@ -254,6 +261,6 @@ func (c *pacedConn) Close() error {
 	})
 	// Close first: no answer may leave after its grant was taken back.
 	err := c.Conn.Close()
-	c.undoUnsent(c.takeUnsentUndos())
+	c.undoUnsent(c.takeUnsent())
 	return err
 }

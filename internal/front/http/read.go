@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
 
 // An httpRequest is the command that a request asks for. It is used again for other requests.
 type httpRequest struct {
-	gate.Request
-	v1 bool // under /v1/, where waiting for an event answers 204
+	Key     gatehouse.Key
+	Command gatehouse.Command
+	v1      bool // under /v1/, where waiting for an event answers 204
 
 	answerOptions
 
@@ -62,7 +62,8 @@ func (r *httpRequest) readPath(method, path, query []byte) (page string, p *reje
 	if t.notCanonical {
 		return "", redirectTo(method, withQuery(t.canonicalPath(), query))
 	}
-	r.Request = gate.Request{Key: gatehouse.Key{Kind: t.kind}, Command: gatehouse.Command{Op: op}}
+	r.Key = gatehouse.Key{Kind: t.kind}
+	r.Command = gatehouse.Command{Op: op}
 	r.v1 = t.v1
 	r.answerOptions = answerOptions{}
 	if t.page != "" {

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -30,9 +29,12 @@ func newFar() *farStore {
 	return s
 }
 
-func (s *farStore) Slow(gatehouse.Key) bool { return true }
+func (s *farStore) Apply(c *control.Change) {
+	go func() { c.Done(s.serve(c.Key, c.Turns)) }() // ends when it is let go
+}
 
-func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+// serve serves a queue, after it was let go.
+func (s *farStore) serve(key gatehouse.Key, queue []control.Turn) error {
 	if strings.HasPrefix(key.Name, "held") {
 		s.under.Add(1)
 		<-s.held
@@ -41,7 +43,7 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 			return s.fails
 		}
 	}
-	return s.Store.Apply(ctx, key, queue)
+	return (&control.Change{Key: key, Turns: queue}).ApplyTo(s.Store)
 }
 
 // inHand waits until so many calls are held up.

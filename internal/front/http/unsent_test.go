@@ -1,12 +1,10 @@
 package http
 
 import (
-	"context"
 	"net"
 	"testing"
 	"time"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/memory"
@@ -19,16 +17,19 @@ type leftStore struct {
 	leave chan func()
 }
 
-func (s *leftStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	err := s.Store.Apply(ctx, key, queue)
-	if key.Name == "left" {
-		select {
-		case leave := <-s.leave:
-			leave()
-		default: // it has left
+func (s *leftStore) Apply(c *control.Change) {
+	done := c.Done
+	if c.Key.Name == "left" {
+		c.Done = func(err error) {
+			select {
+			case leave := <-s.leave:
+				leave()
+			default: // it has left
+			}
+			done(err)
 		}
 	}
-	return err
+	s.Store.Apply(c)
 }
 
 // A hold whose answer cannot be written is taken back, and so are those before it in a pipeline.

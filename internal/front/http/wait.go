@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
@@ -19,7 +20,7 @@ import (
 // last starts the answer. finished is set once, either by that or by the hang-up:
 //
 //	                   decided before the handler ends
-//	waitForDecision ---------------------------------------> answerInHandler
+//	awaitDecision ------------------------------------------> answerInHandler
 //	      |
 //	      | parkAfterHandler
 //	      v           parkConn and onDecision
@@ -31,80 +32,116 @@ import (
 //
 // The dangerous instant is when a request is granted while its client goes away. A grant whose client is
 // known to be gone is taken back, and a client that went away while it waited takes nothing with it.
+//
+// A waiter that is not parked is used again for other requests.
 type waiter struct {
-	server       *Server
-	responder    responder
-	list         *nameList     // nil unless the request is one for names
-	cancel       func()        // takes the command out of line, or takes back its grant
-	decidedEarly chan struct{} // closed by onDecision; nil unless the handler waits for that
+	gate.Request // none if there is a list
+
+	server    *Server
+	responder responder
+	list      *nameList           // nil unless the request is one for names
+	alone     [1]*gate.Request    // the request, as Submit takes it
+	room      *gatehouse.Decision // for a decision that is made at once; nil for a waiter that waits
 
 	mu          sync.Mutex
-	conn        *parkedConn // nil while the request's handler still runs
-	hasDecision bool        // decision and err are set
-	finished    bool        // answered, or its client is gone
-	decision    gatehouse.Decision
-	err         error
-	decidedAt   time.Duration // when they were set, by the clock of the metrics
+	early       chan struct{} // closed by onDecision; nil unless the handler waits for that, or has
+	conn        *parkedConn   // nil while the request's handler still runs
+	hasDecision bool          // the request is decided, or the list is there
+	finished    bool          // answered, or its client is gone
+	decidedAt   time.Duration // by the clock of the metrics, if it was not at once
 
 	charged int // bytes of the answer that were taken from the budget
 }
 
-// waitForDecision submits the request to the gate. If the gate decides at once, the handler answers;
-// otherwise the connection is parked until the decision.
-func (s *Server) waitForDecision(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
-	w := &waiter{server: s, responder: s.newResponder(ctx, r, from)}
-	w.cancel = s.config.Gate.Submit(r.Request, w.onDecision)
-	// Submit may have called onDecision before it returned. Parking such a request would cost two system
-	// calls and a goroutine for nothing.
-	w.mu.Lock()
-	hasDecision := w.hasDecision
-	w.mu.Unlock()
-	if hasDecision {
-		w.answerInHandler(ctx)
-		return
-	}
-	w.parkAfterHandler(ctx)
+func newWaiter(s *Server) *waiter {
+	w := &waiter{server: s, room: new(gatehouse.Decision)}
+	w.alone[0], w.Decided = &w.Request, w.onDecision
+	return w
 }
 
-// slowStorePatience is how long a request that may wait in line keeps its goroutine for the first answer of a
-// slow store: most have come by then, and parking costs more than they do.
-const slowStorePatience = 20 * time.Millisecond
+// prepare makes the waiter that of a request. What it was for before is answered.
+func (w *waiter) prepare(r *httpRequest, reply responder) {
+	w.Key, w.Command, w.Decision = r.Key, r.Command, w.room
+	w.responder = reply
+	w.responder.scratch = r.scratch[:]
+	w.early, w.hasDecision, w.decidedAt = nil, false, 0
+}
 
-// waitForSlowStore is waitForDecision for a store that other servers share, which answers over the network.
-// Only a request that may wait in line is parked.
-func (s *Server) waitForSlowStore(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
-	w := &waiter{server: s, responder: s.newResponder(ctx, r, from), decidedEarly: make(chan struct{})}
-	w.cancel = s.config.Gate.Submit(r.Request, w.onDecision)
+// patience is how long a request that may wait in line keeps its goroutine: most are decided by then, also by
+// a store that is asked over the network, and parking costs more than that takes.
+const patience = 20 * time.Millisecond
+
+// awaitDecision waits in the handler for the decision of a request that was submitted. decided is false if it
+// takes longer than patience, so that the connection is to be parked; atOnce says that it was decided without
+// the line, before Submit returned.
+func (w *waiter) awaitDecision() (atOnce, decided bool) {
+	w.mu.Lock()
+	decided = w.hasDecision
+	// A decision that is not in the room was made in line.
+	atOnce = decided && w.Decision == w.room
+	if !decided {
+		w.early = make(chan struct{})
+	}
+	w.mu.Unlock()
+	if atOnce {
+		return true, true
+	}
+	w.room = nil
+	if decided {
+		return false, true
+	}
 	// A request that does not wait in line is decided by the store's first answer, and the store has a
 	// timeout of its own. So such a request keeps its goroutine.
-	if r.Command.Op.Waits() && r.Command.MaxWait != 0 {
-		patience := time.NewTimer(slowStorePatience)
-		defer patience.Stop()
-		select {
-		case <-w.decidedEarly:
-		case <-patience.C:
-			w.parkAfterHandler(ctx)
-			return
-		}
+	if !w.responder.op.Waits() || w.responder.maxWait == 0 {
+		<-w.early
+		return false, true
 	}
-	<-w.decidedEarly
-	w.answerInHandler(ctx)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-w.early:
+		return false, true
+	case <-timer.C:
+		return false, false
+	}
 }
 
 // answerInHandler answers a request whose connection was not parked. A hold is taken back if its client has
 // left, and then there is no answer, or if the answer cannot be sent.
-func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx) {
-	// The client may have left while the store was asked. It must not read a fencing token for a hold that
-	// was taken back, so the connection ends without an answer (docs/decisions/0022).
-	if w.responder.holds && w.err == nil && w.decision.Outcome == gatehouse.Granted {
-		if clientGone(ctx.Conn()) {
+func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
+	kept := false
+	if w.responder.holds && w.Err == nil && w.Decision.Outcome == gatehouse.Granted {
+		// The client may have left while the store was asked. It must not read a fencing token for a hold
+		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
+		if !atOnce && clientGone(ctx.Conn()) {
 			w.cancel()
 			w.server.abandonConn(ctx)
 			return
 		}
-		takeBackUnsent(ctx.Conn(), w.cancel)
+		kept = takeBackUnsent(ctx.Conn(), w)
 	}
-	w.server.answerInHandler(ctx, &w.responder, &w.decision, w.err)
+	w.server.answerInHandler(ctx, &w.responder, w.Decision, w.Err)
+	if !kept {
+		w.recycle()
+	}
+}
+
+// recycle gives a waiter back that is answered, and whose grant nobody takes back any more.
+func (w *waiter) recycle() {
+	// One that has waited has given its room away, and the timer and the channel have cost more than a new
+	// one does.
+	if w.room != nil {
+		w.server.waiterPool.Put(w)
+	}
+}
+
+// cancel takes the request out of line, or takes back its grant, or ends the search for the list.
+func (w *waiter) cancel() {
+	if w.list != nil {
+		w.list.cancel()
+		return
+	}
+	w.server.config.Gate.Cancel(&w.Request)
 }
 
 // clientGone reports whether the client is known to be gone at this instant.
@@ -135,23 +172,26 @@ func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 		gone := w.onHangup
 		c.onGone.Store(&gone)
 	}
+	w.responder.scratch = nil // it is another request's soon
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(hijacked net.Conn) { w.parkConn(conn, hijacked) })
 }
 
-// onDecision is called by the gate when the command is decided. It does not write: the gate must not wait for
-// a socket.
-func (w *waiter) onDecision(d gatehouse.Decision, err error) {
+// onDecision is called by the gate when the request is decided, once, also after a cancel. It does not write:
+// the gate must not wait for a socket.
+func (w *waiter) onDecision(*gate.Request) {
 	w.mu.Lock()
 	w.hasDecision = true
-	w.decision, w.err = d, err
-	w.decidedAt = w.server.metrics.Now()
+	early := w.early
+	if early != nil {
+		w.decidedAt = w.server.metrics.Now()
+	}
 	// Without conn the request is not parked yet, and parkConn will find the decision.
 	ready := w.conn != nil && !w.finished
 	w.finished = w.finished || ready
 	w.mu.Unlock()
-	if w.decidedEarly != nil {
-		close(w.decidedEarly)
+	if early != nil {
+		close(early)
 	}
 	if ready {
 		w.server.writers.enqueueWaiter(w)
@@ -242,7 +282,7 @@ func (w *waiter) writeAnswer() {
 		resp.Header.SetContentLength(len(resp.Body()))
 	}
 	if w.list == nil {
-		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.decision.Outcome, w.err), resp.StatusCode())
+		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), resp.StatusCode())
 	} else {
 		w.server.metrics.countResponse(resp.StatusCode())
 	}
@@ -252,7 +292,7 @@ func (w *waiter) writeAnswer() {
 // fillResponse writes the decision, or the list of names, into resp.
 func (w *waiter) fillResponse(resp *fasthttp.Response) {
 	if w.list == nil {
-		w.responder.writeDecision(resp, &w.decision, w.err)
+		w.responder.writeDecision(resp, w.Decision, w.Err)
 		return
 	}
 	w.list.writeList(resp, &w.responder)

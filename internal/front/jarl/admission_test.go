@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -79,13 +78,11 @@ func TestAllow(t *testing.T) {
 			t.Errorf("a client that is not allowed is told %q, want nothing", got)
 		}
 	}
-	peek := gate.Request{
-		Key: gatehouse.Key{Kind: gatehouse.Pace, Name: "api"},
-		Command: gatehouse.Command{
-			Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: 3, Interval: time.Second},
-		},
+	key := gatehouse.Key{Kind: gatehouse.Pace, Name: "api"}
+	peek := gatehouse.Command{
+		Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: 3, Interval: time.Second},
 	}
-	if d, _, err := l.gate.Try(&peek); err != nil || d.Remaining != 3 {
+	if d, err := l.gate.Do(t.Context(), key, peek); err != nil || d.Remaining != 3 {
 		t.Errorf("after them there are %d places, %v, want 3", d.Remaining, err)
 	}
 }

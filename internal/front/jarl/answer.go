@@ -2,6 +2,7 @@ package jarl
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -16,10 +17,9 @@ import (
 // to the TCPConn instead.
 type connection struct {
 	*net.TCPConn
-	request gate.Request
-	text    [16]byte      // of the answer
-	input   [64]byte      // of what is read and dropped
-	began   time.Duration // by the clock of the metrics
+	text  [16]byte      // of the answer
+	input [64]byte      // of what is read and dropped
+	began time.Duration // by the clock of the metrics
 
 	// Of the registry.
 	prev, next *connection
@@ -38,21 +38,21 @@ func (s *Server) answerConnection(c *connection) {
 		_ = c.Close()
 		return
 	}
-	d, settled, err := s.gate.Try(&c.request)
+	d, err := s.gate.Do(context.Background(), s.key, s.cmd) // it does not wait in line
 	switch {
-	case settled && err == nil && d.Outcome == gatehouse.Granted:
+	case err == nil && d.Outcome == gatehouse.Granted:
 		s.writeDelay(c, d.Delay, d.Outcome)
 	// The cases of a refusal are in order: a poll may be refused for any reason, a reservation has a Delay
 	// when it would be longer than MaxDelay, and has none when others stand in line.
-	case settled && err == nil && d.Outcome == gatehouse.Refused && s.limit.Poll:
+	case err == nil && d.Outcome == gatehouse.Refused && s.limit.Poll:
 		if later := s.retryDelay(d.RetryAfter); s.admits.tooLong(later) {
 			s.closeRefused(c)
 		} else {
 			s.writeDelay(c, later, d.Outcome)
 		}
-	case settled && err == nil && d.Outcome == gatehouse.Refused && d.Delay > 0:
+	case err == nil && d.Outcome == gatehouse.Refused && d.Delay > 0:
 		s.closeRefused(c)
-	case settled && err == nil && d.Outcome == gatehouse.Refused:
+	case err == nil && d.Outcome == gatehouse.Refused:
 		s.waitInLine(c) // somebody stands in line at this name, by another door
 	default:
 		s.closeUnanswered(c, d, err)
@@ -115,45 +115,39 @@ var errTooMuch = errors.New("the client sent more input than the server discards
 // waitInLine puts the client in line, and lets it go when it is its turn. A client that hangs up meanwhile,
 // or only stops sending, leaves the line.
 func (s *Server) waitInLine(c *connection) {
-	a, cancel := s.awaitDecision(c)
+	r := s.awaitDecision(c)
 	switch {
-	case a == nil:
+	case r == nil:
 		s.metrics.Hangups.Inc()
 		_ = c.Close()
-	case a.err == nil && a.decision.Outcome == gatehouse.Refused && s.admits.MaxDelay > 0:
+	case r.Err == nil && r.Decision.Outcome == gatehouse.Refused && s.admits.MaxDelay > 0:
 		s.closeRefused(c)
-	case a.err != nil || a.decision.Outcome != gatehouse.Granted:
-		s.closeUnanswered(c, a.decision, a.err)
+	case r.Err != nil || r.Decision.Outcome != gatehouse.Granted:
+		s.closeUnanswered(c, *r.Decision, r.Err)
 	// An answer that could not be written lets no client go, so its place is given back.
-	case !s.writeDelay(c, 0, a.decision.Outcome):
+	case !s.writeDelay(c, 0, r.Decision.Outcome):
 		s.metrics.Hangups.Inc()
-		cancel()
+		s.gate.Cancel(r)
 	}
 }
 
-// A lineResult is what the gate says to those in line.
-type lineResult struct {
-	decision gatehouse.Decision
-	err      error
-}
-
-// awaitDecision is the waiting of wait. It returns nil when the client has gone, which the gate is told then,
-// and otherwise how to take back what the client cannot be told.
-func (s *Server) awaitDecision(c *connection) (a *lineResult, cancel func()) {
+// awaitDecision is the waiting of waitInLine. It returns the request once that is decided, and nil when the
+// client has gone, for which the request is canceled.
+func (s *Server) awaitDecision(c *connection) *gate.Request {
 	if !s.registry.addWaiting(c) {
-		return nil, nil
+		return nil
 	}
 	defer s.registry.removeWaiting(c)
 	// The wait may be long, and a client whose machine vanished sends nothing. Keepalive finds it out.
 	_ = c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true})
-	r := gate.Request{Key: s.key, Command: s.cmd}
-	r.Command.Op, r.Command.MaxWait = gatehouse.OpAcquire, cmp.Or(s.admits.MaxDelay, gatehouse.Forever)
-	// done may come after this function has returned: it must not block, and c may be another request then.
-	conn, answers := c.TCPConn, make(chan *lineResult, 1)
-	cancel = s.gate.Submit(r, func(d gatehouse.Decision, err error) {
-		answers <- &lineResult{d, err}
+	// The decision may come after this function has returned, when c may be another connection's.
+	conn, decided := c.TCPConn, make(chan struct{})
+	r := &gate.Request{Key: s.key, Command: s.cmd, Decided: func(*gate.Request) {
+		close(decided)
 		_ = conn.SetReadDeadline(time.Unix(1, 0)) // ends the reading below, and nothing else does so
-	})
+	}}
+	r.Command.Op, r.Command.MaxWait = gatehouse.OpAcquire, cmp.Or(s.admits.MaxDelay, gatehouse.Forever)
+	s.gate.Submit(r)
 	err := c.discardInput()
 	now := s.metrics.Now()
 	s.series.Waited(now - c.began)
@@ -161,11 +155,12 @@ func (s *Server) awaitDecision(c *connection) (a *lineResult, cancel func()) {
 	c.began = now
 	// The client hung up, sent too much, or did so just as its turn came: then the grant is taken back.
 	if !errors.Is(err, os.ErrDeadlineExceeded) || c.hungUp() {
-		cancel()
-		return nil, nil
+		s.gate.Cancel(r)
+		return nil
 	}
+	<-decided
 	_ = c.SetReadDeadline(time.Time{})
-	return <-answers, cancel
+	return r
 }
 
 // closeUnanswered ends a connection without an answer: any number would be a permission, or a promise.

@@ -26,11 +26,12 @@ import (
 
 // A Gate decides, and keeps those in line that have to wait.
 type Gate interface {
-	// Try answers what needs no waiting; a request that is not settled goes to Submit.
-	Try(r *gate.Request) (d gatehouse.Decision, settled bool, err error)
-	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
-	// also takes back a grant that could not be delivered.
-	Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func())
+	gatehouse.Gate
+	// Submit decides requests for one key, and keeps those in line that must wait. It calls the Decided of
+	// each once, perhaps before it returns, and never blocks.
+	Submit(requests ...*gate.Request)
+	// Cancel takes a request out of line, or takes back what it was granted.
+	Cancel(r *gate.Request)
 }
 
 // A PaceLimit is what a listener hands out.
@@ -238,8 +239,7 @@ func (s *Server) runWorker(conn *net.TCPConn) {
 	defer s.conns.Done()
 	c := new(connection)
 	for ok := true; ok; {
-		// A request of its own for each connection, as the gate gets a pointer to it.
-		c.TCPConn, c.request = conn, gate.Request{Key: s.key, Command: s.cmd}
+		c.TCPConn = conn
 		from := peer.Source(conn)
 		s.answerConnection(c)
 		s.sources.Leave(from)

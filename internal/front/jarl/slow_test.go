@@ -1,7 +1,6 @@
 package jarl_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -21,15 +20,18 @@ type farStore struct {
 	asked chan chan error // of whoever asks; what it is answered with, nil being what is decided
 }
 
-func (s *farStore) Slow(gatehouse.Key) bool { return true }
+func (s *farStore) Apply(c *control.Change) {
+	go func() { c.Done(s.serve(c.Key, c.Turns)) }() // ends when it is told to go on
+}
 
-func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+// serve serves a queue, after it was told to go on.
+func (s *farStore) serve(key gatehouse.Key, queue []control.Turn) error {
 	held := make(chan error)
 	s.asked <- held
 	if err := <-held; err != nil {
 		return err
 	}
-	return s.Store.Apply(ctx, key, queue)
+	return (&control.Change{Key: key, Turns: queue}).ApplyTo(s.Store)
 }
 
 // Connections are accepted, and come to the store, while it still works for others.

@@ -33,7 +33,9 @@ func (l *listener) stand(n int64) (leave func()) {
 		Op:   gatehouse.OpAcquire,
 		Rule: gatehouse.Rule{Size: n, Interval: time.Second}, Cost: 1, MaxWait: gatehouse.Forever,
 	}
-	return l.gate.Submit(gate.Request{Key: l.key(), Command: cmd}, func(gatehouse.Decision, error) {})
+	r := &gate.Request{Key: l.key(), Command: cmd}
+	l.gate.Submit(r)
+	return func() { l.gate.Cancel(r) }
 }
 
 // waiting waits until so many stand in line.

@@ -9,16 +9,6 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
-// A decisionRequest is what was asked, as far as its answer depends on it. It outlives the command's text
-// while that waits.
-type decisionRequest struct {
-	key     gatehouse.Key
-	holder  string // what an acquire is answered with, where something is held
-	op      gatehouse.Op
-	details bool
-	since   instant // when it was put off
-}
-
 // outcomes are the codes of what is neither granted nor refused.
 var outcomes = [...]string{
 	gatehouse.Conflict:  "CONFLICT",
@@ -37,21 +27,22 @@ var codes = [...]string{
 	gatehouse.CodeTimeout:     "TIMEOUT",
 }
 
-// answerDecision answers a decision, or the error that took its place.
-func (s *session) answerDecision(q *decisionRequest, d *gatehouse.Decision, err error) {
-	s.countAnswer(q.key, q.op, d, err)
+// answerDecision answers a command that is decided.
+func (s *session) answerDecision(c *nativeCall) {
+	d, err := c.Decision, c.Err
+	s.countAnswer(c.Key, c.Command.Op, d, err)
 	r := &s.loop.reply
 	switch {
 	case err != nil:
 		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 	case d.Outcome > gatehouse.Granted:
-		s.answerFailure(q.key, d)
-	case q.details || q.op == gatehouse.OpPeek:
-		r.writeDecision(q, d)
+		s.answerFailure(c.Key, d)
+	case c.details || c.Command.Op == gatehouse.OpPeek:
+		r.writeDecision(c, d)
 	case d.Outcome == gatehouse.Refused:
 		r.writeNull()
 	default:
-		r.writeGranted(q, d)
+		r.writeGranted(c, d)
 	}
 }
 
@@ -79,16 +70,16 @@ func (s *session) countAnswer(key gatehouse.Key, op gatehouse.Op, d *gatehouse.D
 }
 
 // writeGranted answers a grant with what there is to tell, or with OK.
-func (r *replyWriter) writeGranted(q *decisionRequest, d *gatehouse.Decision) {
-	switch q.op {
+func (r *replyWriter) writeGranted(c *nativeCall, d *gatehouse.Decision) {
+	switch c.Command.Op {
 	case gatehouse.OpAcquire:
 		// The client needs the key to release, and may not have chosen it.
-		if params.HasHolders(q.key.Kind) {
-			r.writeText(q.holder)
+		if params.HasHolders(c.Key.Kind) {
+			r.writeText(c.heldBy())
 			return
 		}
 	case gatehouse.OpWait:
-		if q.key.Kind == gatehouse.Event {
+		if c.Key.Kind == gatehouse.Event {
 			r.writeText(d.Message)
 			return
 		}
@@ -131,15 +122,16 @@ func (r *replyWriter) writeStats(stats []gatehouse.Stat) {
 }
 
 // writeDecision answers all there is to know about a decision, as a map.
-func (r *replyWriter) writeDecision(q *decisionRequest, d *gatehouse.Decision) {
-	held, limiter := params.HasHolders(q.key.Kind), q.key.Kind.Limiter()
-	wait := q.op == gatehouse.OpDelay || q.op == gatehouse.OpReserve || q.op == gatehouse.OpCharge
-	value := q.op == gatehouse.OpCount || q.op == gatehouse.OpValue
-	message := q.op == gatehouse.OpWait && q.key.Kind == gatehouse.Event
-	figures := q.op == gatehouse.OpStats
+func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
+	op, kind, holder := c.Command.Op, c.Key.Kind, c.heldBy()
+	held, limiter := params.HasHolders(kind), kind.Limiter()
+	wait := op == gatehouse.OpDelay || op == gatehouse.OpReserve || op == gatehouse.OpCharge
+	value := op == gatehouse.OpCount || op == gatehouse.OpValue
+	message := op == gatehouse.OpWait && kind == gatehouse.Event
+	figures := op == gatehouse.OpStats
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(1 + 3*boolToInt(held || limiter) + boolToInt(limiter) + boolToInt(len(d.Windows) > 0) +
-		boolToInt(q.holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
+		boolToInt(holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
 		boolToInt(message) + boolToInt(figures))
 	r.writePair("granted", int64(boolToInt(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
@@ -154,9 +146,9 @@ func (r *replyWriter) writeDecision(q *decisionRequest, d *gatehouse.Decision) {
 		r.writeText("windows")
 		r.writeWindows(d.Windows)
 	}
-	if q.holder != "" {
+	if holder != "" {
 		r.writeText("key")
-		r.writeText(q.holder)
+		r.writeText(holder)
 	}
 	if d.Fence != 0 {
 		r.writePair("fence", int64(d.Fence)) // microseconds since 1970, or a count from there

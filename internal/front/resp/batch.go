@@ -10,20 +10,28 @@ import (
 // A rateBatch is what was asked about one key by commands that follow one another in a pipeline. The gate
 // answers all of it as one change, which costs a third of as many changes.
 type rateBatch struct {
+	waiter
 	key       gatehouse.Key
-	requests  [gate.MaxTogether]rateRequest
-	commands  [gate.MaxTogether]gatehouse.Command // of which only few fields need be written each time
-	decisions [gate.MaxTogether]gatehouse.Decision
-	n         int
+	calls     [gate.MaxTogether]*rateCall
+	n         int             // of calls that are in use
+	submitted []*gate.Request // of these
+	room      [gate.MaxTogether]*gate.Request
 	checked   rateRequest // passed Check last
+	onLast    func(*gate.Request)
 }
 
-// A submittedBatch is a batch that is put to the gate.
-type submittedBatch struct {
-	key       gatehouse.Key
-	requests  []rateRequest
-	commands  []gatehouse.Command
-	decisions []gatehouse.Decision
+// A rateCall is one command for a rate.
+type rateCall struct {
+	gate.Request
+	rate rateRequest
+	room gatehouse.Decision
+}
+
+func newRateBatch() *rateBatch {
+	b := new(rateBatch)
+	b.waiter.batch = b
+	b.onLast = func(*gate.Request) { b.setDecided() }
+	return b
 }
 
 // A rateRequest is what one command wants.
@@ -46,20 +54,27 @@ func (a *rateRequest) exceedsBurst() bool { return a.quantity-1 > a.rate.burst }
 
 // acceptsCommand reports whether a command for a rate goes into the batch.
 func (b *rateBatch) acceptsCommand(args [][]byte) bool {
-	return len(args) > 1 && b.n < len(b.requests) && b.key.Name == string(args[1])
+	return len(args) > 1 && b.n < len(b.calls) && b.key.Name == string(args[1])
 }
 
 // limitRate adds a command for a key's rate to the batch, which decideBatch answers. runCommand has called
 // that already when the batch does not accept this command.
 func (s *session) limitRate(name []byte, a rateRequest) {
-	b := &s.loop.batch
+	b := s.loop.batch
 	other := b.key.Name != string(name)
 	if other || b.key.Kind == 0 {
 		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.internName(name)}
 	}
-	// The commands of the loop are used again and again. Only these fields differ between commands for a
-	// rate, so the others are never written.
-	cmd := &b.commands[b.n]
+	// The calls of the loop are used again and again. Only these fields differ between commands for a rate,
+	// so the others are never written.
+	call := b.calls[b.n]
+	if call == nil {
+		call = new(rateCall)
+		call.Checked = true
+		b.calls[b.n] = call
+	}
+	cmd := &call.Command
+	call.Key, call.rate = b.key, a
 	cmd.Op, cmd.Cost = gatehouse.OpAcquire, a.quantity
 	cmd.Size, cmd.Interval, cmd.Burst = a.rate.count, a.rate.period, a.rate.burst
 	switch {
@@ -82,42 +97,51 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 		}
 		b.checked = a
 	}
-	b.requests[b.n] = a
 	b.n++
 }
 
 // decideBatch answers what was asked and not answered yet.
 func (s *session) decideBatch() {
-	b := &s.loop.batch
-	n := b.n
-	if n == 0 {
+	b := s.loop.batch
+	if b.n == 0 {
 		return
+	}
+	b.submitted = b.room[:b.n]
+	for i, call := range b.calls[:b.n] {
+		b.submitted[i], call.Decision = &call.Request, &call.room
 	}
 	// Before the gate is asked: answering must not find the same commands in the batch again.
 	b.n = 0
-	f := submittedBatch{b.key, b.requests[:n], b.commands[:n], b.decisions[:n]}
-	// An event loop may not wait for a store, as all its connections would wait, too.
-	if s.server.config.Gate.Slow(b.key) {
-		s.submitBatch(&f)
+	b.session, b.next, b.since = s, nil, instant{}
+	b.state.Store(submitted)
+	// None of them may wait, so that the last is decided last.
+	last := b.submitted[len(b.submitted)-1]
+	last.Decided = b.onLast
+	s.server.config.Gate.Submit(b.submitted...)
+	if s.waiting == nil && b.isDecided() {
+		last.Decided = nil
+		s.answerBatch(b)
 		return
 	}
-	s.answerBatch(&f, s.server.config.Gate.TryAll(f.key, f.commands, f.decisions))
+	// It is under way, so that the loop needs another one.
+	s.loop.batch = newRateBatch()
+	s.putOff(&b.waiter)
 }
 
-// answerBatch answers a batch, or the error that took the place of its decisions.
-func (s *session) answerBatch(f *submittedBatch, err error) {
-	for i := range f.commands {
-		d := &f.decisions[i]
-		s.countAnswer(f.key, f.commands[i].Op, d, err)
+// answerBatch answers a batch that is decided.
+func (s *session) answerBatch(b *rateBatch) {
+	for _, call := range b.calls[:len(b.submitted)] {
+		d, err := call.Decision, call.Err
+		s.countAnswer(b.key, call.Command.Op, d, err)
 		switch {
 		case err != nil:
 			s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		// A refund at a name that does not exist is no error of these protocols: all of its limit is
 		// there.
 		case d.Outcome > gatehouse.Granted && d.Outcome != gatehouse.Missing:
-			s.answerFailure(f.key, d)
+			s.answerFailure(b.key, d)
 		default:
-			f.requests[i].answer(&s.loop.reply, f.requests[i].resultOf(d))
+			call.rate.answer(&s.loop.reply, call.rate.resultOf(d))
 		}
 	}
 }

@@ -140,14 +140,14 @@ func (s *session) clientList(args [][]byte) {
 	// The goroutine may touch neither the session nor the writer, which belong to the event loop. It gets a
 	// copy of the protocol's version and writes into an answer of its own.
 	three := s.three
-	s.answerInBackground(func(context.Context) *waiterResult {
+	s.answerInBackground(func(_ context.Context, a *laterReply) {
 		r := replyWriter{three: three}
 		if list, ok := s.server.listClients(wanted); ok {
 			r.writeVerbatim(list)
 		} else {
 			r.writeError("ERR", fmt.Sprintf("the list has more than %d bytes; ask by ID", maxUnsent))
 		}
-		return &waiterResult{text: r.out}
+		a.text = r.out
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -33,17 +32,19 @@ func TestBrokenPipelineLeavesNothing(t *testing.T) {
 	}
 }
 
-// A slowGate takes as long to submit as it is made to, as one may that serves a long line first.
+// A slowGate takes as long to submit as it is made to while somebody waits, as one may that serves a long
+// line first.
 type slowGate struct {
 	*gate.Gate
 	hold chan struct{}
 }
 
 // Submit implements Gate.
-func (g *slowGate) Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func()) {
-	cancel = g.Gate.Submit(r, done)
-	<-g.hold
-	return cancel
+func (g *slowGate) Submit(requests ...*gate.Request) {
+	g.Gate.Submit(requests...)
+	if g.Waiting() > 0 {
+		<-g.hold
+	}
 }
 
 // The same for one that goes away while what it waits for is decided at once.

@@ -31,26 +31,26 @@ func (s *session) answerList(args [][]byte) {
 		return
 	}
 	// The arguments lie in the read buffer, so the goroutine gets p, which has copies.
-	s.answerInBackground(func(ctx context.Context) *waiterResult {
-		names, err := s.server.config.Gate.Names(ctx, p.kind, p.after, p.most)
-		return &waiterResult{names: &names, err: err}
+	s.answerInBackground(func(ctx context.Context, a *laterReply) {
+		a.names, a.err = s.server.config.Gate.Names(ctx, p.kind, p.after, p.most)
 	})
 }
 
 // answerInBackground has an answer made outside of the event loop, one at a time in all of the server.
-func (s *session) answerInBackground(produce func(context.Context) *waiterResult) {
+func (s *session) answerInBackground(produce func(ctx context.Context, a *laterReply)) {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &waiter{session: s, cancel: cancel, alone: true}
-	w.state.Store(parked)
-	s.enqueueWaiter(w)
+	a := &laterReply{cancel: cancel}
+	a.session, a.alone, a.waiter.later = s, true, a
+	a.state.Store(parked)
+	s.enqueueWaiter(&a.waiter)
 	turn := s.server.config.Budget.List
 	go func() { // ends with its answer, or soon after its client has gone
 		if !turn.Begin(ctx) {
 			return
 		}
-		a := produce(ctx)
+		produce(ctx, a)
 		turn.End()
-		w.setResult(a)
+		a.setDecided()
 	}()
 }
 

@@ -23,9 +23,10 @@ type loop struct {
 	wakeQueue wakeQueue
 
 	// What would have to be made again for each command otherwise.
-	request gate.Request
-	params  params.Values
-	batch   rateBatch
+	params params.Values
+	batch  *rateBatch
+	calls  []*nativeCall    // that are not under way
+	alone  [1]*gate.Request // a request as Submit takes it
 
 	// The grants of the session being served whose answers are in reply and not written.
 	unwritten []revocableDecision
@@ -37,29 +38,38 @@ type loop struct {
 
 // A revocableDecision is something held whose answer is not written yet.
 type revocableDecision struct {
-	end    int64  // of the answer, in bytes of the session's answers
-	cancel func() // takes it back; nil if the gate does so by what follows
-
-	request  gate.Request
-	decision gatehouse.Decision
+	end  int64 // of the answer, in bytes of the session's answers
+	call *nativeCall
 }
 
 // maxUnwritten is how many grants are collected before their answers are written.
 const maxUnwritten = 64
 
-// revokeDecision takes a grant back.
-func (g *revocableDecision) revokeDecision(decider Gate) {
-	if g.cancel != nil {
-		g.cancel()
-		return
-	}
-	decider.TakeBack(g.request, g.decision)
-}
-
 // forgetUnwritten forgets the grants that were collected.
 func (l *loop) forgetUnwritten() {
 	clear(l.unwritten)
 	l.unwritten = l.unwritten[:0]
+}
+
+// takeCall returns a call for a command.
+func (l *loop) takeCall() *nativeCall {
+	n := len(l.calls) - 1
+	if n < 0 {
+		c := newNativeCall()
+		c.room = new(gatehouse.Decision)
+		return c
+	}
+	c := l.calls[n]
+	l.calls[n] = nil
+	l.calls = l.calls[:n]
+	return c
+}
+
+// recycleCall keeps a call that was answered for later commands.
+func (l *loop) recycleCall(c *nativeCall) {
+	if len(l.calls) <= maxUnwritten && c.room != nil {
+		l.calls = append(l.calls, c)
+	}
 }
 
 // flushSize is how much is collected of a connection's answers before they are written.
@@ -124,6 +134,7 @@ func (s *Server) loopOf(of gnet.EventLoop) *loop {
 
 func (s *Server) newLoop() *loop {
 	return &loop{
+		batch:  newRateBatch(),
 		names:  nameCache{seed: maphash.MakeSeed()},
 		counts: answerCounts{metrics: s.metrics, shard: s.metrics.Shard()},
 	}

@@ -71,11 +71,11 @@ func (t *answerCounts) countAnswer(kind gatehouse.Kind, op gatehouse.Op, outcome
 // resumeTiming makes ready to answer a command that was put off. One that stood in line begins to be handled
 // again.
 func (t *answerCounts) resumeTiming(w *waiter) {
-	since, put := w.request.since.sinceStart()
+	since, put := w.since.sinceStart()
 	switch {
 	case !put:
 	case w.alone:
-		t.shard.Of(w.request.key.Kind, w.request.op).Waited(t.began - since)
+		t.shard.Of(w.call.Key.Kind, w.call.Command.Op).Waited(t.began - since)
 	default:
 		t.since = since
 	}
@@ -86,12 +86,12 @@ func (t *answerCounts) endResume() { t.since = t.began }
 
 // endWait notes that a command leaves the line because its client is gone.
 func (t *answerCounts) endWait(w *waiter) {
-	if since, put := w.request.since.sinceStart(); put && w.alone {
-		t.shard.Of(w.request.key.Kind, w.request.op).Waited(t.metrics.Now() - since)
+	if since, put := w.since.sinceStart(); put && w.alone {
+		t.shard.Of(w.call.Key.Kind, w.call.Command.Op).Waited(t.metrics.Now() - since)
 	}
 }
 
-// An instant is a time of the metrics' clock in 6 bytes, which a question has to spare: microseconds, enough
+// An instant is a time of the metrics' clock in 6 bytes, which a waiter has to spare: microseconds, enough
 // for eight years. The zero instant is none.
 type instant [3]uint16
 

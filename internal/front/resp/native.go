@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
@@ -57,49 +56,37 @@ func nativeCommands() []*command {
 // answerNative answers GH.<OP> kind/name [PARAMETER value ...].
 func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 	l := s.loop
-	q := decisionRequest{op: op}
-	if err := s.readRequest(&q, args); err != nil {
-		s.countAnswer(q.key, op, nil, err)
+	c := l.takeCall()
+	if err := s.readRequest(c, op, args); err != nil {
+		s.countAnswer(c.Key, op, nil, err)
 		l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		l.recycleCall(c)
 		return
 	}
-	if q.holder != "" && s.hungUp() { // it would be held by nobody
+	if c.heldBy() != "" && s.hungUp() { // it would be held by nobody
 		s.server.metrics.Hangups.Inc()
 		s.last = true
+		l.recycleCall(c)
 		return
 	}
-	decider := s.server.config.Gate
-	if s.waiting != nil || decider.Slow(q.key) {
-		s.submitCommand(q, &l.request)
-		return
-	}
-	d, settled, err := decider.Try(&l.request)
-	if !settled {
-		s.submitCommand(q, &l.request)
-		return
-	}
-	s.answerDecision(&q, &d, err)
-	if q.holder != "" && err == nil && d.Outcome == gatehouse.Granted {
-		l.unwritten = append(l.unwritten, revocableDecision{
-			end: s.answeredBytes(), request: l.request, decision: d,
-		})
-	}
+	s.submitCall(c)
 }
 
-// readRequest reads the arguments of a command into the question and the loop's command.
-func (s *session) readRequest(q *decisionRequest, args [][]byte) error {
+// readRequest reads the arguments of a command into the call.
+func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) error {
+	c.Key, c.details = gatehouse.Key{}, false
 	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
 	if !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
-			q.op, params.Quote(args[1]))
+			op, params.Quote(args[1]))
 	}
 	parsed, err := parseKind(kind)
 	if err != nil {
 		return err
 	}
 	// The kind is set before the parameters are read: an invalid request is counted under its kind.
-	q.key.Kind = parsed
-	q.key.Name = s.loop.names.internName(name)
+	c.Key.Kind = parsed
+	c.Key.Name = s.loop.names.internName(name)
 	f := &s.loop.params
 	// All commands of the loop share these values. One that the last command set would pass for this one's.
 	*f = params.Values{}
@@ -114,25 +101,15 @@ func (s *session) readRequest(q *decisionRequest, args [][]byte) error {
 				return gatehouse.Errorf(gatehouse.CodeInvalid,
 					"with is %s, want DETAILS", params.Quote(rest[1]))
 			}
-			q.details = true
+			c.details = true
 		default:
 			if err := f.Set(rest[0], rest[1]); err != nil {
 				return err
 			}
 		}
 	}
-	s.loop.request = gate.Request{
-		Key: q.key, Command: gatehouse.Command{Op: q.op, Keep: s.server.config.Keep},
-	}
-	cmd := &s.loop.request.Command
-	if err := f.Read(q.key.Kind, cmd); err != nil {
-		return err
-	}
-	// Only now is the holder known: without KEY, Read has made a random one.
-	if q.op == gatehouse.OpAcquire && params.HasHolders(q.key.Kind) {
-		q.holder = cmd.Holder
-	}
-	return nil
+	c.Command = gatehouse.Command{Op: op, Keep: s.server.config.Keep}
+	return f.Read(c.Key.Kind, &c.Command)
 }
 
 // parseKind reads the name of a kind in any letter case.

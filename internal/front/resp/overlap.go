@@ -7,9 +7,9 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// Where the store is slow, commands that follow one another in a pipeline are under way together, as long as
-// each is for another key and none may wait in line. They are answered in their order all the same: what is
-// decided sooner waits for its turn, and so does what is answered at once.
+// Where the store takes time to answer, commands that follow one another in a pipeline are under way
+// together, as long as each is for another key and none may wait in line. They are answered in their order
+// all the same: what is decided sooner waits for its turn, and so does what is answered at once.
 
 // maxOverlapping is how many of them there are at most on one connection. A batch for one key counts as one.
 const maxOverlapping = 16
@@ -19,9 +19,8 @@ func (s *session) mayOverlap(c *command, args [][]byte) bool {
 	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) {
 		return false
 	}
-	// Only commands at a slow store gain by overlapping. What is decided at once keeps the simple order.
 	key, ok := s.keyOf(c, args[1])
-	if !ok || !s.server.config.Gate.Slow(key) {
+	if !ok {
 		return false
 	}
 	// Two commands for one key could be decided in the wrong order, so the second is read when the first
@@ -29,7 +28,7 @@ func (s *session) mayOverlap(c *command, args [][]byte) bool {
 	n := 1
 	for w := s.waiting; w != nil; w = w.next {
 		n++
-		if w.alone || w.request.key == key || n > maxOverlapping {
+		if w.alone || w.concerns(key) || n > maxOverlapping {
 			return false
 		}
 	}
@@ -62,22 +61,6 @@ func (s *session) keyOf(c *command, place []byte) (key gatehouse.Key, ok bool) {
 	return gatehouse.Key{Kind: k, Name: s.loop.names.internName(name)}, err == nil
 }
 
-// submitBatch puts a batch to a slow store. It is answered in its turn.
-func (s *session) submitBatch(f *submittedBatch) {
-	// The loop's batch is used again before the store answers, so this one gets its own copy.
-	decisions := make([]gatehouse.Decision, len(f.decisions))
-	w := &waiter{session: s, request: decisionRequest{key: f.key}, batch: &submittedBatch{
-		f.key, slices.Clone(f.requests), slices.Clone(f.commands), decisions,
-	}}
-	w.cancel = s.server.config.Gate.SubmitAll(f.key, w.batch.commands, decisions, func(err error) {
-		w.setResult(&waiterResult{err: err})
-	})
-	// As in submitCommand: a batch that is decided already needs no wake-up.
-	w.state.CompareAndSwap(submitted, parked)
-	w.request.since = newInstant(s.loop.counts.began)
-	s.enqueueWaiter(w)
-}
-
 // queueReply has what was answered at once, from this byte on, said in its turn.
 func (s *session) queueReply(from int) {
 	out := s.loop.reply.out
@@ -85,10 +68,10 @@ func (s *session) queueReply(from int) {
 	if len(out) == from {
 		return
 	}
-	// The answer exists, but those before it do not. It becomes a waiter that is decided from the start,
-	// with nothing to cancel.
-	w := &waiter{session: s, cancel: func() {}, result: &waiterResult{text: bytes.Clone(out[from:])}}
-	w.state.Store(decided)
-	s.enqueueWaiter(w)
+	// The answer exists, but those before it do not. It becomes a waiter that is decided from the start.
+	a := &laterReply{text: bytes.Clone(out[from:])}
+	a.session, a.waiter.later = s, a
+	a.state.Store(decided)
+	s.enqueueWaiter(&a.waiter)
 	s.loop.reply.out = out[:from]
 }

@@ -20,10 +20,10 @@ func (s *session) deletePrefix(args [][]byte) {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	s.answerInBackground(func(ctx context.Context) *waiterResult {
+	s.answerInBackground(func(ctx context.Context, a *laterReply) {
 		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
 		// The second is empty when none are left, so that a client can loop until then.
-		return &waiterResult{names: &[]string{strconv.Itoa(deleted), next}, err: err}
+		a.names, a.err = []string{strconv.Itoa(deleted), next}, err
 	})
 }
 

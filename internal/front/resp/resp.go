@@ -29,21 +29,11 @@ import (
 
 // A Gate decides, and keeps those in line that have to wait.
 type Gate interface {
-	// Try answers what needs no waiting; a request that is not settled goes to Submit.
-	Try(r *gate.Request) (d gatehouse.Decision, settled bool, err error)
-	// TakeBack takes back what Try granted, because the answer could not be delivered.
-	TakeBack(r gate.Request, granted gatehouse.Decision)
-	// TryAll answers commands for one key together, none of which may wait.
-	TryAll(key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision) error
-	// Submit calls done with the decision, once, unless the returned cancel is called first. cancel
-	// also takes back a grant that could not be delivered.
-	Submit(r gate.Request, done func(gatehouse.Decision, error)) (cancel func())
-	// Slow reports whether Try and TryAll may keep their caller waiting for the store, which Submit and
-	// SubmitAll never do, nor what they return.
-	Slow(key gatehouse.Key) bool
-	// SubmitAll is TryAll for a slow store. cancel takes back what was granted to all of the commands.
-	SubmitAll(key gatehouse.Key, cmds []gatehouse.Command, decisions []gatehouse.Decision,
-		done func(error)) (cancel func())
+	// Submit decides requests for one key, and keeps those in line that must wait. It calls the Decided of
+	// each once, perhaps before it returns, and never blocks.
+	Submit(requests ...*gate.Request)
+	// Cancel takes a request out of line, or takes back what it was granted.
+	Cancel(r *gate.Request)
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.

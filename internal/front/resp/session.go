@@ -33,7 +33,7 @@ const linger = time.Second
 //	 OnOpen | reading  |--------------------'
 //	------->| waiting  |
 //	        | is nil   |  the gate may wait, or    +-----------------------------+
-//	        |          |  the store is slow        | waiting is a list:          |
+//	        |          |  the store takes time     | waiting is a list:          |
 //	        |          |-------------------------->|  overlapping: more commands |
 //	        |          |                           |   are read (mayOverlap)     |
 //	        |          |<--------------------------|  alone: none are, until the |
@@ -257,6 +257,10 @@ func (s *session) flushReplies() bool {
 	// the decisions are kept until their bytes are sent.
 	if s.conn.OutboundBuffered() > 0 {
 		s.trackUnsent(s.loop.unwritten)
+	} else {
+		for _, d := range s.loop.unwritten {
+			s.loop.recycleCall(d.call)
+		}
 	}
 	s.loop.forgetUnwritten()
 	if unsent := s.conn.OutboundBuffered(); unsent > maxUnsent {
@@ -328,7 +332,7 @@ func (s *session) accountBuffers() bool {
 		// up, too, or the client would take their answers for earlier ones.
 		for ; s.waiting != nil; s.waiting = s.waiting.next {
 			s.waiting.state.Store(abandoned)
-			s.waiting.cancel()
+			s.waiting.cancelWaiter()
 		}
 		s.last = true
 		return s.flushReplies() && s.finishConnection()
@@ -347,7 +351,7 @@ func (s *session) accountBuffers() bool {
 }
 
 // maxBufferedInput is how many bytes a client may send behind the commands under way. It is more when these
-// only travel to a slow store than when one of them waits in line.
+// only travel to the store than when one of them waits in line.
 func (s *session) maxBufferedInput() int {
 	for w := s.waiting; w != nil; w = w.next {
 		if w.alone {
@@ -381,12 +385,12 @@ func (s *session) endSession() {
 	}
 	for d := s.oldestUnsent(); d != nil; d = s.oldestUnsent() {
 		s.server.metrics.Hangups.Inc()
-		d.revokeDecision(s.server.config.Gate)
+		s.server.config.Gate.Cancel(&d.call.Request)
 		s.forgetOldest(d)
 	}
-	for i := range s.loop.unwritten { // its own: no other session is served before it has ended
+	for _, d := range s.loop.unwritten { // its own: no other session is served before it has ended
 		s.server.metrics.Hangups.Inc()
-		s.loop.unwritten[i].revokeDecision(s.server.config.Gate)
+		s.server.config.Gate.Cancel(&d.call.Request)
 	}
 	s.loop.forgetUnwritten()
 	s.loop.wakeQueue.removeSession(s)

@@ -11,7 +11,7 @@ func TestSizes(t *testing.T) {
 	if size := unsafe.Sizeof(session{}); size > 144 {
 		t.Errorf("a session has %d bytes, want at most 144", size)
 	}
-	if size := unsafe.Sizeof(waiter{}); size > 96 {
-		t.Errorf("a waiter has %d bytes, want at most 96", size)
+	if size := unsafe.Sizeof(nativeCall{}); size > 416 {
+		t.Errorf("a command has %d bytes, want at most 416", size)
 	}
 }

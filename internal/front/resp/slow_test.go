@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -31,9 +30,16 @@ func newFar() *farStore {
 	}
 }
 
-func (s *farStore) Slow(key gatehouse.Key) bool { return strings.HasPrefix(key.Name, "far") }
+func (s *farStore) Apply(c *control.Change) {
+	if !strings.HasPrefix(c.Key.Name, "far") {
+		s.Store.Apply(c)
+		return
+	}
+	go func() { c.Done(s.serve(c.Key, c.Turns)) }() // ends when it is let go
+}
 
-func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
+// serve serves a queue, after it was let go.
+func (s *farStore) serve(key gatehouse.Key, queue []control.Turn) error {
 	s.mu.Lock()
 	held := s.held[key.Name]
 	s.mu.Unlock()
@@ -44,7 +50,7 @@ func (s *farStore) Apply(ctx context.Context, key gatehouse.Key, queue []control
 			return err
 		}
 	}
-	return s.Store.Apply(ctx, key, queue)
+	return (&control.Change{Key: key, Turns: queue}).ApplyTo(s.Store)
 }
 
 // hold holds up all commands for a name, until the returned function is called.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"golang.org/x/sys/unix"
@@ -30,16 +29,16 @@ func newCountingGate(probes int) *countingGate {
 	}
 }
 
-// Try implements Gate.
-func (g *countingGate) Try(r *gate.Request) (gatehouse.Decision, bool, error) {
+// Submit implements Gate.
+func (g *countingGate) Submit(requests ...*gate.Request) {
 	switch {
-	case r.Key.Name == "probe":
+	case requests[0].Key.Name == "probe":
 		g.seen <- g.busy.Load()
 	case g.busy.Add(1) == 1:
 		close(g.began)
 		<-g.hold
 	}
-	return g.Gate.Try(r)
+	g.Gate.Submit(requests...)
 }
 
 // What one connection has sent is worked off in shares: the others of its event loop are looked at between

@@ -1,11 +1,9 @@
 package resp
 
 import (
-	"context"
 	"net"
 	"testing"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -17,16 +15,19 @@ type leftStore struct {
 	leave chan func()
 }
 
-func (s *leftStore) Apply(ctx context.Context, key gatehouse.Key, queue []control.Turn) error {
-	err := s.Store.Apply(ctx, key, queue)
-	if key.Name == "left" {
-		select {
-		case leave := <-s.leave:
-			leave()
-		default: // it has left
+func (s *leftStore) Apply(c *control.Change) {
+	done := c.Done
+	if c.Key.Name == "left" {
+		c.Done = func(err error) {
+			select {
+			case leave := <-s.leave:
+				leave()
+			default: // it has left
+			}
+			done(err)
 		}
 	}
-	return err
+	s.Store.Apply(c)
 }
 
 // A hold whose answer cannot be written is taken back, and so are those before it in a pipeline.

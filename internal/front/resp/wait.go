@@ -5,43 +5,71 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
-// A waiter is a command that waits for its decision. It can be granted while its client goes away: a grant to
-// a client that is known to be gone is taken back, so a client that leaves while it waits keeps nothing.
+// A waiter is something that is answered later, in the order of the commands. A command can be granted while
+// its client goes away: a grant to a client that is known to be gone is taken back, so a client that leaves
+// while it waits keeps nothing.
 //
-//	             onDecision
+//	             setDecided
 //	submitted ---------------> decided   answered by the loop without a wake-up
 //	    |                         ^
 //	    | the loop turns          |
-//	    | to other connections    | onDecision, which wakes the loop
+//	    | to other connections    | setDecided, which wakes the loop
 //	    v                         |
 //	 parked ----------------------'
 //	    |
-//	    | the connection is closed (also from decided): cancel
+//	    | the connection is closed (also from decided): cancelWaiter
 //	    v
 //	abandoned
 //
-// The gate may call onDecision at any time and on any goroutine. Everything else happens on the connection's
+// The gate may call setDecided at any time and on any goroutine. Everything else happens on the connection's
 // event loop, so a connection is never answered and closed at the same time.
 type waiter struct {
 	session *session
-	request decisionRequest
-	cancel  func() // takes the command out of line, or takes back its grant
+	next    *waiter // to be answered after this one
 	state   atomic.Int32
-	alone   bool            // nothing behind it is looked at before it is answered
-	result  *waiterResult   // to be read once the state is decided
-	batch   *submittedBatch // of commands at a slow store; nil when it is one command
-	next    *waiter         // to be answered after this one
+	alone   bool    // nothing behind it is looked at before it is answered
+	since   instant // when it was put off
+
+	// What it is a part of: one of these.
+	call  *nativeCall
+	batch *rateBatch
+	later *laterReply
 }
 
-// A waiterResult is what the gate decided, or another answer that keeps its place in the order of answers.
-type waiterResult struct {
-	decision gatehouse.Decision
-	err      error
-	names    *[]string // of a list; nil when it is none
-	text     []byte    // of what was answered at once; nil when it was not
+// A nativeCall is a command for one controller. A loop uses its calls again and again.
+type nativeCall struct {
+	gate.Request
+	waiter
+	room    *gatehouse.Decision // for a decision that is made at once; nil for a call that is not used again
+	details bool
+}
+
+func newNativeCall() *nativeCall {
+	c := new(nativeCall)
+	c.waiter.call = c
+	c.Decided = func(*gate.Request) { c.setDecided() }
+	return c
+}
+
+// heldBy returns the holder that an acquire is answered with, where something is held; otherwise "".
+func (c *nativeCall) heldBy() string {
+	if c.Command.Op == gatehouse.OpAcquire && params.HasHolders(c.Key.Kind) {
+		return c.Command.Holder
+	}
+	return ""
+}
+
+// A laterReply is an answer that no controller gave: a list, or one that keeps its place behind others.
+type laterReply struct {
+	waiter
+	cancel func()   // ends what makes it; nil when it is there
+	names  []string // of a list
+	err    error
+	text   []byte // of what was answered at once; nil when it was not
 }
 
 // The states of a waiter.
@@ -52,15 +80,36 @@ const (
 	abandoned // the connection is closed: there is no session to wake
 )
 
-// submitCommand gives a command to the gate. One that may wait in line blocks the connection until
-// answerWaiter answers it, which may be at once.
-func (s *session) submitCommand(q decisionRequest, r *gate.Request) {
-	w := &waiter{session: s, request: q, alone: r.Command.Op.Waits() && r.Command.MaxWait != 0}
-	w.cancel = s.server.config.Gate.Submit(*r, w.onDecision)
+// submitCall gives a command to the gate, and answers it if that decides at once. One that may wait in line
+// blocks the connection until answerWaiter answers it.
+func (s *session) submitCall(c *nativeCall) {
+	c.session, c.next, c.since = s, nil, instant{}
+	c.alone = c.Command.Op.Waits() && c.Command.MaxWait != 0
+	c.state.Store(submitted)
+	l := s.loop
+	l.alone[0], c.Decision = &c.Request, c.room
+	s.server.config.Gate.Submit(l.alone[:]...)
+	// A decision that is not in the room was made in line. Its client may have left meanwhile, so that a
+	// grant is answered as one that comes later.
+	if s.waiting != nil || !c.isDecided() || c.Decision != c.room && c.mustReachClient() {
+		c.room = nil // a call that waits keeps no more than it needs
+		s.putOff(&c.waiter)
+		return
+	}
+	s.answerDecision(c)
+	if c.heldBy() != "" && c.Err == nil && c.Decision.Outcome == gatehouse.Granted {
+		l.unwritten = append(l.unwritten, revocableDecision{end: s.answeredBytes(), call: c})
+	} else {
+		l.recycleCall(c)
+	}
+}
+
+// putOff has a waiter answered in its turn.
+func (s *session) putOff(w *waiter) {
 	// The gate may have decided already, on another goroutine. Then no wake-up comes, and answerCommands
 	// sees the decision as soon as this returns.
 	if w.state.CompareAndSwap(submitted, parked) {
-		w.request.since = newInstant(s.loop.counts.began)
+		w.since = newInstant(s.loop.counts.began)
 	}
 	s.enqueueWaiter(w)
 }
@@ -74,22 +123,37 @@ func (s *session) enqueueWaiter(w *waiter) {
 	*last = w
 }
 
-// onDecision is called by the gate when the command is decided.
-func (w *waiter) onDecision(d gatehouse.Decision, err error) {
-	w.setResult(&waiterResult{decision: d, err: err})
-}
-
-// setResult has the event loop give the answer.
-func (w *waiter) setResult(a *waiterResult) {
-	// The result is written before the state: the event loop reads it once it sees decided. Only a parked
-	// waiter needs a wake-up, since the loop still holds a submitted one.
-	w.result = a
+// setDecided has the event loop give the answer.
+func (w *waiter) setDecided() {
+	// Once the state is set, the event loop may answer and use the waiter again. Only a parked waiter needs a
+	// wake-up, since the loop still holds a submitted one.
+	conn := w.session.conn
 	if w.state.Swap(decided) == parked {
-		_ = w.session.conn.Wake(nil)
+		_ = conn.Wake(nil)
 	}
 }
 
 func (w *waiter) isDecided() bool { return w.state.Load() == decided }
+
+// concerns reports whether a waiter is about a controller.
+func (w *waiter) concerns(key gatehouse.Key) bool {
+	return w.call != nil && w.call.Key == key || w.batch != nil && w.batch.key == key
+}
+
+// cancelWaiter takes the commands out of line, or takes back what they were granted.
+func (w *waiter) cancelWaiter() {
+	decider := w.session.server.config.Gate
+	switch {
+	case w.call != nil:
+		decider.Cancel(&w.call.Request)
+	case w.batch != nil:
+		for _, r := range w.batch.submitted {
+			decider.Cancel(r)
+		}
+	case w.later.cancel != nil:
+		w.later.cancel()
+	}
+}
 
 // hungUp reports whether the client is known to be gone at this instant.
 func (s *session) hungUp() bool {
@@ -110,10 +174,10 @@ func (s *session) hasUnread() bool {
 // answerWaiter answers the first of the commands under way, which is decided. It reports false when the
 // client is gone.
 func (s *session) answerWaiter() bool {
-	w, a := s.waiting, s.waiting.result
+	w := s.waiting
 	// A client that hung up while it waited must take nothing. This is the last look at it before its
 	// answer is written; what is granted and unsent after that is taken back in endSession.
-	granted := w.mustReachClient(a)
+	granted := w.mustReachClient()
 	if granted && s.hungUp() {
 		return false // endSession takes back what it was granted
 	}
@@ -123,16 +187,12 @@ func (s *session) answerWaiter() bool {
 	s.loop.counts.resumeTiming(w)
 	defer s.loop.counts.endResume()
 	switch {
-	case a.text != nil:
-		s.loop.reply.out = append(s.loop.reply.out, a.text...)
+	case w.call != nil:
+		s.answerDecision(w.call)
 	case w.batch != nil:
-		s.answerBatch(w.batch, a.err)
-	case a.names == nil:
-		s.answerDecision(&w.request, &a.decision, a.err)
-	case a.err != nil:
-		s.loop.reply.writeError(codes[gatehouse.CodeOf(a.err)], a.err.Error())
+		s.answerBatch(w.batch)
 	default:
-		s.loop.reply.writeTexts(*a.names)
+		s.answerLater(w.later)
 	}
 	// An answer that needs no taking back may be collected with those that follow. A server that is
 	// stopping ends the connection after each command that waited in line.
@@ -141,7 +201,7 @@ func (s *session) answerWaiter() bool {
 		return len(s.loop.reply.out) < flushSize || s.flushReplies()
 	}
 	// It is written at once and alone, so that no time lies between the look at the client and the answer.
-	s.loop.unwritten = append(s.loop.unwritten, revocableDecision{end: s.answeredBytes(), cancel: w.cancel})
+	s.loop.unwritten = append(s.loop.unwritten, revocableDecision{end: s.answeredBytes(), call: w.call})
 	if !s.flushReplies() {
 		return false
 	}
@@ -149,18 +209,32 @@ func (s *session) answerWaiter() bool {
 	return true
 }
 
-// mustReachClient reports whether the result gives the client something that no other client can have then,
-// so that it has to be taken back if the client is gone.
-func (w *waiter) mustReachClient(a *waiterResult) bool {
-	return a.err == nil && a.decision.Outcome == gatehouse.Granted && (w.alone || w.request.holder != "")
+// answerLater answers what no controller decided.
+func (s *session) answerLater(a *laterReply) {
+	switch r := &s.loop.reply; {
+	case a.text != nil:
+		r.out = append(r.out, a.text...)
+	case a.err != nil:
+		r.writeError(codes[gatehouse.CodeOf(a.err)], a.err.Error())
+	default:
+		r.writeTexts(a.names)
+	}
 }
 
-// abandonWaiter takes the command out of line, or takes back what it was granted, because its client is gone.
+// mustReachClient reports whether the result gives the client something that no other client can have then,
+// so that it has to be taken back if the client is gone.
+func (w *waiter) mustReachClient() bool {
+	c := w.call
+	return c != nil && c.Err == nil && c.Decision.Outcome == gatehouse.Granted &&
+		(w.alone || c.heldBy() != "")
+}
+
+// abandonWaiter gives a waiter up whose client is gone.
 func (s *session) abandonWaiter(w *waiter) {
 	// The state is set before the cancel: a decision that comes in between finds no parked waiter and wakes
 	// no closed connection. The cancel takes a decided grant back as well.
 	s.server.metrics.Hangups.Inc()
 	s.loop.counts.endWait(w)
 	w.state.Store(abandoned)
-	w.cancel()
+	w.cancelWaiter()
 }

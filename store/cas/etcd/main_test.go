@@ -149,9 +149,9 @@ type answer struct {
 func (s *server) later(tb testing.TB, key gatehouse.Key, cmd gatehouse.Command) <-chan answer {
 	tb.Helper()
 	answers := make(chan answer, 1)
-	s.Submit(gate.Request{Key: key, Command: cmd}, func(d gatehouse.Decision, err error) {
-		answers <- answer{d, err, time.Now()}
-	})
+	s.Submit(&gate.Request{Key: key, Command: cmd, Decided: func(r *gate.Request) {
+		answers <- answer{*r.Decision, r.Err, time.Now()}
+	}})
 	return answers
 }
 

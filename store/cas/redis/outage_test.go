@@ -125,7 +125,8 @@ func apply(t *testing.T, s *cas.Store, name string, cmd gatehouse.Command) gateh
 
 func try(s *cas.Store, name string, cmd gatehouse.Command) (gatehouse.Decision, error) {
 	turn := []control.Turn{{Command: &cmd}}
-	err := s.Apply(context.Background(), gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}, turn)
+	key := gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}
+	err := (&control.Change{Key: key, Turns: turn}).ApplyTo(s)
 	return turn[0].Decision, err
 }
 

@@ -180,7 +180,7 @@ func TestDeadServer(t *testing.T) {
 	dying := newServer(t, backend, 9)
 	cmd := acquire("dead", 1)
 	cmd.MaxWait = gatehouse.Forever
-	dying.Submit(gate.Request{Key: theSemaphore(), Command: cmd}, func(gatehouse.Decision, error) {})
+	dying.Submit(&gate.Request{Key: theSemaphore(), Command: cmd})
 	dying.waits(t, 1)
 	redistest.Until(t, func() bool { return dying.store.Stats().Swaps > 0 })
 	backend.Close() // it is cut off, and nobody says good-bye

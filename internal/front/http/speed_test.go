@@ -1,0 +1,47 @@
+package http
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/valyala/fasthttp"
+)
+
+// What the handler costs for a command that is decided at once, without the connection.
+func BenchmarkHandler(b *testing.B) {
+	for name, paths := range map[string][]string{
+		"bucket":           {"/tokenbucket/b/acquire?size=999999999&interval=3600000&maxwait=0"},
+		"bucket, may wait": {"/tokenbucket/b/acquire?size=999999999&interval=3600000"},
+		"semaphore and release": {
+			"/semaphore/s/acquire?key=k&size=1&expires=60000&maxwait=0", "/semaphore/s/release?key=k",
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			g := gate.New(memory.New(memory.Config{}), gate.Config{})
+			s, err := New(Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			requests := make([]fasthttp.RequestCtx, len(paths))
+			for i, path := range paths {
+				var request fasthttp.Request
+				request.SetRequestURI(path)
+				request.Header.SetHost("localhost")
+				requests[i].Init(&request, nil, nil)
+			}
+			for b.Loop() {
+				for i := range requests {
+					ctx := &requests[i]
+					s.handleRequest(ctx)
+					if status := ctx.Response.StatusCode(); status >= 300 {
+						b.Fatalf("status %d: %s", status, ctx.Response.Body())
+					}
+					ctx.Response.Reset()
+				}
+			}
+		})
+	}
+}
