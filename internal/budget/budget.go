@@ -28,8 +28,9 @@ type Budget struct {
 	used    atomic.Int64
 	refused atomic.Int64
 
-	// One answer of each sort is made at a time. They are written outside of the turn.
-	List, Page, Scrape Mutex
+	// One answer of each sort is made at a time. They are written outside of the turn. Deletions of many
+	// names have a turn of their own, so that lists cannot keep people from making room.
+	List, Page, Scrape, Deletion Mutex
 }
 
 // New returns a budget of that many bytes; 0 means DefaultBytes.
@@ -39,7 +40,7 @@ func New(most int64) *Budget {
 	}
 	return &Budget{
 		most: most, large: most - most/4, small: most - most/8,
-		List: newMutex(), Page: newMutex(), Scrape: newMutex(),
+		List: newMutex(), Page: newMutex(), Scrape: newMutex(), Deletion: newMutex(),
 	}
 }
 

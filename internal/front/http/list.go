@@ -58,8 +58,13 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 // client has left.
 func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 	turn := &s.config.Budget.List
-	if !turn.Begin(ctx) {
-		return false
+	// Somebody may have asked for thousands of lists. Others are told in good time that theirs is not made.
+	patience, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
+	defer cancel()
+	if !turn.Begin(patience) {
+		l.err = gatehouse.Errorf(gatehouse.CodeExhausted,
+			"server makes one list at a time, and others came first; try again soon")
+		return ctx.Err() == nil
 	}
 	defer turn.End()
 	// Shutdown waits for all lists in this queue. Making each of them could take longer than it has.

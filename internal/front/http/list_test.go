@@ -2,7 +2,9 @@ package http
 
 import (
 	"context"
+	"io"
 	"testing"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -44,4 +46,20 @@ func TestListEndsWithItsClient(t *testing.T) {
 	_ = third.Close()
 	<-store.ended
 	await.True(t, "all are gone", func() bool { return r.open.Load() == 0 })
+}
+
+// Lists that others have asked for before cannot keep one waiting for longer than an answer may take, and a
+// delete of many names not at all.
+func TestListsInFront(t *testing.T) {
+	r := newRig(t, Config{WriteTimeout: 50 * time.Millisecond})
+	turn := r.config.Budget.List
+	if !turn.Begin(t.Context()) {
+		t.Fatal(t.Context().Err())
+	}
+	defer turn.End()
+	c := r.dial(t)
+	c.send("/v1/lock")
+	c.want(503, "server makes one list at a time, and others came first; try again soon")
+	_, _ = io.WriteString(c, "DELETE /v1/lock?prefix=a&confirm=lock HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	c.want(200, `{"kind":"lock","deleted":0,"next":""}`)
 }

@@ -26,9 +26,9 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 	// A delete that has begun is carried out, as part of it cannot be taken back. So the context never ends,
 	// and Begin always gets the turn.
 	working := context.WithoutCancel(ctx)
-	s.config.Budget.List.Begin(working)
+	s.config.Budget.Deletion.Begin(working)
 	deleted, next, err := s.config.Gate.DeletePrefix(working, prefix, maxDeleted)
-	s.config.Budget.List.End()
+	s.config.Budget.Deletion.End()
 	if err != nil {
 		f := errorProblem(err)
 		f.writeTo(&ctx.Response, from.wantsJSON)

@@ -140,7 +140,7 @@ func (s *session) clientList(args [][]byte) {
 	// The goroutine may touch neither the session nor the writer, which belong to the event loop. It gets a
 	// copy of the protocol's version and writes into an answer of its own.
 	three := s.three
-	s.answerInBackground(func(_ context.Context, a *laterReply) {
+	s.answerInBackground(s.server.config.Budget.List, func(_ context.Context, a *laterReply) {
 		r := replyWriter{three: three}
 		if list, ok := s.server.listClients(wanted); ok {
 			r.writeVerbatim(list)

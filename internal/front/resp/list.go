@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
@@ -31,25 +32,33 @@ func (s *session) answerList(args [][]byte) {
 		return
 	}
 	// The arguments lie in the read buffer, so the goroutine gets p, which has copies.
-	s.answerInBackground(func(ctx context.Context, a *laterReply) {
+	s.answerInBackground(s.server.config.Budget.List, func(ctx context.Context, a *laterReply) {
 		a.names, a.err = s.server.config.Gate.Names(ctx, p.kind, p.after, p.most)
 	})
 }
 
-// answerInBackground has an answer made outside of the event loop, one at a time in all of the server.
-func (s *session) answerInBackground(produce func(ctx context.Context, a *laterReply)) {
+// answerInBackground has an answer made outside of the event loop, in its turn: one at a time in all of the
+// server.
+func (s *session) answerInBackground(turn budget.Mutex, produce func(ctx context.Context, a *laterReply)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &laterReply{cancel: cancel}
 	a.session, a.alone, a.waiter.later = s, true, a
 	a.state.Store(parked)
 	s.enqueueWaiter(&a.waiter)
-	turn := s.server.config.Budget.List
 	go func() { // ends with its answer, or soon after its client has gone
-		if !turn.Begin(ctx) {
+		// Somebody may have asked for thousands. Others are told in good time that theirs is not made.
+		patience, stop := context.WithTimeout(ctx, s.server.config.WriteTimeout)
+		defer stop()
+		switch {
+		case turn.Begin(patience):
+			produce(ctx, a)
+			turn.End()
+		case ctx.Err() != nil:
 			return
+		default:
+			a.err = gatehouse.Errorf(gatehouse.CodeExhausted,
+				"server makes one such answer at a time, and others came first; try again soon")
 		}
-		produce(ctx, a)
-		turn.End()
 		a.setDecided()
 	}()
 }

@@ -20,7 +20,7 @@ func (s *session) deletePrefix(args [][]byte) {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	s.answerInBackground(func(ctx context.Context, a *laterReply) {
+	s.answerInBackground(s.server.config.Budget.Deletion, func(ctx context.Context, a *laterReply) {
 		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
 		// The second is empty when none are left, so that a client can loop until then.
 		a.names, a.err = []string{strconv.Itoa(deleted), next}, err

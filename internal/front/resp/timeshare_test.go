@@ -68,6 +68,22 @@ func TestClientListBlocksItsConnectionAlone(t *testing.T) {
 	c.want("CLIENT LIST ID 77", "")
 }
 
+// Lists that others have asked for before cannot keep one waiting for longer than an answer may take, and a
+// delete of many names not at all.
+func TestListsInFront(t *testing.T) {
+	d := open(t, Config{WriteTimeout: 50 * time.Millisecond})
+	turn := d.config.Budget.List
+	if !turn.Begin(t.Context()) {
+		t.Fatal(t.Context().Err())
+	}
+	defer turn.End()
+	c := d.dial(t)
+	const others = "-EXHAUSTED server makes one such answer at a time, and others came first; try again soon"
+	c.want("CLIENT LIST", others)
+	c.want("GH.LIST lock", others)
+	c.want("GH.DELETEPREFIX lock a CONFIRM lock", "[0 ]")
+}
+
 // What is told about commands is made once.
 func TestDescriptionsAreNotMadeAnew(t *testing.T) {
 	for _, three := range []bool{false, true} {
