@@ -106,11 +106,12 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 	}
 }
 
-// answerInHandler answers a request whose connection was not parked. A hold is taken back if its client has
-// left, and then there is no answer, or if the answer cannot be sent.
+// answerInHandler answers a request whose connection was not parked. A hold, and what was granted after
+// waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 	kept := false
-	if w.responder.holds && w.Err == nil && w.Decision.Outcome == gatehouse.Granted {
+	waited := !atOnce && w.responder.op.Waits() && w.responder.maxWait != 0
+	if (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
 		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
 		if !atOnce && clientGone(ctx.Conn()) {
