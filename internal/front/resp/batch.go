@@ -29,7 +29,7 @@ type rateCall struct {
 
 func newRateBatch() *rateBatch {
 	b := new(rateBatch)
-	b.waiter.batch = b
+	b.batch = b
 	b.onLast = func(*gate.Request) { b.setDecided() }
 	return b
 }

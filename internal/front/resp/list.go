@@ -42,7 +42,7 @@ func (s *session) answerList(args [][]byte) {
 func (s *session) answerInBackground(turn budget.Mutex, produce func(ctx context.Context, a *laterReply)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &laterReply{cancel: cancel}
-	a.session, a.alone, a.waiter.later = s, true, a
+	a.session, a.alone, a.later = s, true, a
 	a.state.Store(parked)
 	s.enqueueWaiter(&a.waiter)
 	go func() { // ends with its answer, or soon after its client has gone

@@ -70,7 +70,7 @@ func (s *session) queueReply(from int) {
 	}
 	// The answer exists, but those before it do not. It becomes a waiter that is decided from the start.
 	a := &laterReply{text: bytes.Clone(out[from:])}
-	a.session, a.waiter.later = s, a
+	a.session, a.later = s, a
 	a.state.Store(decided)
 	s.enqueueWaiter(&a.waiter)
 	s.loop.reply.out = out[:from]

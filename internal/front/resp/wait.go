@@ -50,7 +50,7 @@ type nativeCall struct {
 
 func newNativeCall() *nativeCall {
 	c := new(nativeCall)
-	c.waiter.call = c
+	c.call = c
 	c.Decided = func(*gate.Request) { c.setDecided() }
 	return c
 }
