@@ -107,7 +107,8 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 }
 
 // answerInHandler answers a request whose connection was not parked. A hold, and what was granted after
-// waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be sent.
+// waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
+// sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 	kept := false
 	waited := !atOnce && w.responder.op.Waits() && w.responder.maxWait != 0
