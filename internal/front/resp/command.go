@@ -71,7 +71,8 @@ func (c *command) acceptsArity(args [][]byte) bool {
 }
 
 // runCommand answers one command, or queues its answer behind the answers that are still under way. It
-// reports false when the command must be read again later, because those have to be answered first.
+// reports false when the command must be read again later: those have to be answered first, or the loop has
+// no time for it now.
 func (s *session) runCommand(args [][]byte) bool {
 	l := s.loop
 	// Pipelines mostly repeat one command, which is looked up once. Unknown names are remembered, too.
@@ -80,6 +81,9 @@ func (s *session) runCommand(args [][]byte) bool {
 		l.latestName = append(l.latestName[:0], args[0]...)
 	}
 	c := l.latest
+	if l.share.putsOff(c) {
+		return false
+	}
 	// Answers have the order of their commands: before anything that does not fit into the batch, the batch
 	// is decided. On a slow store that submits it, so s.waiting is looked at only after this.
 	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.acceptsCommand(args) {

@@ -20,6 +20,7 @@ type loop struct {
 	counts answerCounts
 
 	share     timeShare // of the session being served
+	round     roundBudget
 	wakeQueue wakeQueue
 
 	// What would have to be made again for each command otherwise.
@@ -103,7 +104,10 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	turns := &s.loop.wakeQueue
-	turns.markServed(s)
+	// gnet wakes sessions when it has served all that have sent something: a round is over.
+	if turns.markServed(s) {
+		s.loop.round.used = 0
+	}
 	if !s.serveConnection() {
 		return gnet.Close
 	}

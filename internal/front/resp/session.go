@@ -2,7 +2,6 @@ package resp
 
 import (
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -120,13 +119,18 @@ func (s *session) serveConnection() bool {
 		_, _ = s.conn.Discard(-1)
 		return !s.server.ending.Load()
 	}
-	s.loop.beginSession(s)
-	if !s.answerCommands() || !s.flushReplies() {
+	l, now := s.loop, s.server.config.Now
+	l.beginSession(s)
+	l.round.beginShare(&l.share, now)
+	ok := s.answerCommands() && s.flushReplies()
+	back := l.round.endShare(&l.share, now)
+	if !ok {
 		return false
 	}
-	// There is more input than fitted into the share. Other sessions of this loop come first.
-	if s.loop.share.over {
-		s.loop.wakeQueue.addSession(s)
+	// There is more input than fitted into the share. Other sessions of this loop come first. Or the loop has
+	// been busy, and the wake-up tells when it has come back to its connections.
+	if l.share.over || back && l.wakeQueue.next == nil {
+		l.wakeQueue.addSession(s)
 	}
 	// During a shutdown, a client that never stops sending would never be idle. From half of the time on,
 	// what it sends is dropped.
@@ -137,18 +141,6 @@ func (s *session) serveConnection() bool {
 		return s.finishConnection()
 	}
 	return s.accountBuffers()
-}
-
-// serveRest answers what a client has sent that sends no more. Its connection is about to be closed.
-func (s *session) serveRest() {
-	if s.last || s.waiting != nil || s.conn.InboundBuffered() == 0 {
-		return
-	}
-	s.loop.beginSession(s)
-	s.loop.share = timeShare{others: math.MaxInt, time: lastShare}
-	if s.answerCommands() {
-		s.flushReplies()
-	}
 }
 
 // answerCommands answers commands until one has to wait, there are no more, or the session's share of time is

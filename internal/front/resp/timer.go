@@ -42,6 +42,7 @@ func (s *session) isOverdue() bool {
 	case s.conn.OutboundBuffered() > 0 && s.sentBytes() == s.sentAt && why == sending:
 		s.countCut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
 		return true
+	case s.loop.wakeQueue.hasSession(s): // the server is late, not the client
 	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
 		s.countCut("command does not arrive", "bytes", s.conn.InboundBuffered())
 		return true

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -18,8 +19,17 @@ const (
 	timedBytes  = 64 << 10
 	countBytes  = 64
 
-	// lastShare is what a client gets that sends no more, because gnet closes its connection then.
-	lastShare = 100 * time.Millisecond
+	// roundTime is what all shares of one round of the loop may take together. gnet serves all connections
+	// that have sent something before it looks for others: a thousand shares would be a second.
+	roundTime = 5 * time.Millisecond
+
+	// lateTime is the share of a connection behind them. It goes to commands that are always cheap.
+	lateTime = shareTime / 8
+
+	// lastShare is what clients get that send no more, because gnet closes their connections then: all of
+	// them together in each lastPeriod.
+	lastShare  = 100 * time.Millisecond
+	lastPeriod = time.Second
 )
 
 // wakePause is as long as a share, so that what is left over has half of a loop's time at most, however many
@@ -27,19 +37,21 @@ const (
 const wakePause = shareTime
 
 // The clock is read once for so much weight. A command for a rate is the cheapest there is, and 30 ns is a
-// tenth of it; any other decision can take 10,000 times as long.
+// tenth of it; any other decision can take 10,000 times as long, so that the clock is read after each.
 const (
-	weighed     = 16
-	rateWeight  = 1
-	otherWeight = 8
+	weighed        = 16
+	rateWeight     = 1
+	otherWeight    = 8 // of a command that asks for no decision
+	decisionWeight = weighed
 )
 
 // A timeShare is what is left to a connection of its loop's time.
 type timeShare struct {
 	others int           // commands that ask for no decision
-	time   time.Duration // from the first reading of the clock on
+	time   time.Duration // from begun on
 	weight int           // since the clock was read
-	begun  time.Time     // zero before the first reading
+	begun  time.Time
+	late   bool // behind the round's time: decisions other than for a rate wait for a turn
 	over   bool
 }
 
@@ -58,19 +70,74 @@ func (h *timeShare) spendCommand(c *command, now func() time.Time) {
 		h.others--
 		h.over = h.over || h.others <= 0
 	}
-	h.weight += otherWeight
-	if c != nil && c.group == rateGroup {
-		h.weight += rateWeight - otherWeight
+	switch {
+	case c == nil || !c.keyed:
+		h.weight += otherWeight
+	case c.group == rateGroup:
+		h.weight += rateWeight
+	default:
+		h.weight += decisionWeight
 	}
 	if h.weight < weighed || now == nil {
 		return
 	}
 	h.weight = 0
-	switch at := now(); {
-	case h.begun.IsZero():
-		h.begun = at
-	default:
-		h.over = h.over || at.Sub(h.begun) >= h.time
+	h.over = h.over || now().Sub(h.begun) >= h.time
+}
+
+// putsOff reports whether a command has to wait for a turn of its connection. The share is over then.
+func (h *timeShare) putsOff(c *command) bool {
+	h.over = h.over || h.late && c != nil && c.keyed && c.group != rateGroup
+	return h.over
+}
+
+// A roundBudget is the time that the sessions of one event loop have together.
+type roundBudget struct {
+	used time.Duration // of roundTime, since the loop was last known to have come back
+
+	lastBegan time.Time     // of the present lastPeriod
+	lastUsed  time.Duration // in it, of lastShare
+}
+
+// beginShare starts a share, which is late when the round's time is used up.
+func (b *roundBudget) beginShare(h *timeShare, now func() time.Time) {
+	if now == nil {
+		return
+	}
+	h.begun = now()
+	if b.used >= roundTime {
+		h.late, h.time = true, lateTime
+	}
+}
+
+// endShare takes what a share took off the round's time. It reports whether the loop has to be asked to tell
+// when it comes back.
+func (b *roundBudget) endShare(h *timeShare, now func() time.Time) bool {
+	if now == nil {
+		return false
+	}
+	b.used += now().Sub(h.begun)
+	return b.used >= shareTime
+}
+
+// beginLast returns the share of a session that sends no more, and false when there is none left.
+func (b *roundBudget) beginLast(now func() time.Time) (h timeShare, ok bool) {
+	h = timeShare{others: math.MaxInt, time: lastShare}
+	if now == nil {
+		return h, true
+	}
+	h.begun = now()
+	if h.begun.Sub(b.lastBegan) >= lastPeriod {
+		b.lastBegan, b.lastUsed = h.begun, 0
+	}
+	h.time -= b.lastUsed
+	return h, h.time > 0
+}
+
+// endLast takes what the last share of a session took off that of all.
+func (b *roundBudget) endLast(h *timeShare, now func() time.Time) {
+	if now != nil {
+		b.lastUsed += now().Sub(h.begun)
 	}
 }
 
@@ -90,12 +157,20 @@ type wakeUp struct {
 	came    atomic.Bool // the time has come: the loop will serve the session, or is doing so
 }
 
-// markServed notes that a session is served, and so no longer woken if it was.
-func (t *wakeQueue) markServed(s *session) {
-	if t.next != nil && t.next.session == s && t.next.came.Load() {
-		t.next = nil
-		delete(t.in, s)
+// markServed notes that a session is served, and so no longer woken if it was, which it reports.
+func (t *wakeQueue) markServed(s *session) bool {
+	if t.next == nil || t.next.session != s || !t.next.came.Load() {
+		return false
 	}
+	t.next = nil
+	delete(t.in, s)
+	return true
+}
+
+// hasSession reports whether a session is to be given another turn.
+func (t *wakeQueue) hasSession(s *session) bool {
+	_, ok := t.in[s]
+	return ok
 }
 
 // addSession gives a session another turn, behind those that wait for theirs.
@@ -134,4 +209,22 @@ func (t *wakeQueue) removeSession(s *session) {
 		t.next = nil
 	}
 	t.wakeNext()
+}
+
+// serveRest answers what a client has sent that sends no more. Its connection is about to be closed.
+func (s *session) serveRest() {
+	if s.last || s.waiting != nil || s.conn.InboundBuffered() == 0 {
+		return
+	}
+	l, now := s.loop, s.server.config.Now
+	share, ok := l.round.beginLast(now)
+	if !ok {
+		return // many hang up: what they have sent last is dropped
+	}
+	l.beginSession(s)
+	l.share = share
+	if s.answerCommands() {
+		s.flushReplies()
+	}
+	l.round.endLast(&l.share, now)
 }
