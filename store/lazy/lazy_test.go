@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,17 +243,17 @@ func TestWhatIsAnsweredAtOnce(t *testing.T) {
 		s := f.servers[0]
 		want := func(when string, key gatehouse.Key, cmd gatehouse.Command, atOnce bool) {
 			t.Helper()
-			done := false
+			var done atomic.Bool
 			c := control.Change{Key: key, Turns: []control.Turn{{Command: &cmd}}, Done: func(err error) {
-				done = err == nil
+				done.Store(err == nil)
 			}}
 			s.lazy.Apply(&c)
-			if done != atOnce {
-				t.Errorf("%s it is answered at once: %t, want %t", when, done, atOnce)
+			if got := done.Load(); got != atOnce {
+				t.Errorf("%s it is answered at once: %t, want %t", when, got, atOnce)
 			}
 			<-time.After(interval / 4)
 			synctest.Wait()
-			if !done {
+			if !done.Load() {
 				t.Errorf("%s it is not answered", when)
 			}
 		}
