@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -274,7 +275,7 @@ func NameFault(name string) string {
 // isControl reports the control characters of both planes that terminals and logs act on, and the
 // two separators that some readers take for line ends.
 func isControl(r rune) bool {
-	return r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029'
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
 }
 
 // checkMarks refuses a name or a holder with a mark that changes the direction of text: where it is shown,
@@ -303,8 +304,5 @@ func hasDirectionMark(text string) bool {
 	if strings.IndexByte(text, "\u200e"[0]) < 0 && strings.IndexByte(text, "\u061c"[0]) < 0 {
 		return false
 	}
-	return strings.ContainsFunc(text, func(r rune) bool {
-		return r == '\u061c' || r == '\u200e' || r == '\u200f' || r >= '\u202a' && r <= '\u202e' ||
-			r >= '\u2066' && r <= '\u2069'
-	})
+	return strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) })
 }

@@ -26,12 +26,7 @@ const (
 var codeNames = [...]string{"internal", "invalid", "exhausted", "unavailable", "timeout"}
 
 // String returns the code in lower case.
-func (c Code) String() string {
-	if int(c) >= len(codeNames) {
-		return "none"
-	}
-	return codeNames[c]
-}
+func (c Code) String() string { return nameAt(codeNames[:], int(c), "none") }
 
 // An Error is a failure with its code. Its text is one sentence that starts with the subject.
 type Error struct {

@@ -106,12 +106,7 @@ const (
 var outcomeNames = [...]string{"refused", "granted", "conflict", "deleted", "missing", "invalid", "exhausted"}
 
 // String returns the outcome in lower case, as scenario files and metrics spell it.
-func (o Outcome) String() string {
-	if int(o) >= len(outcomeNames) {
-		return "none"
-	}
-	return outcomeNames[o]
-}
+func (o Outcome) String() string { return nameAt(outcomeNames[:], int(o), "none") }
 
 // A Decision answers a Command. Which fields mean something depends on the operation; the others
 // are zero.

@@ -1,5 +1,7 @@
 package gatehouse
 
+import "slices"
+
 // A Kind is a kind of controller. The zero Kind is none.
 type Kind uint8
 
@@ -32,21 +34,12 @@ var kindNames = [Kinds]string{
 func (k Kind) Limiter() bool { return k == TokenBucket || k >= GCRA && k <= Pace }
 
 // String returns the kind's name in paths and commands, such as "tokenbucket".
-func (k Kind) String() string {
-	if int(k) >= Kinds {
-		return "none"
-	}
-	return kindNames[k]
-}
+func (k Kind) String() string { return nameAt(kindNames[:], int(k), "none") }
 
 // ParseKind returns the kind with this name; ok is false when there is none.
 func ParseKind(name string) (k Kind, ok bool) {
-	for i, n := range kindNames[1:] {
-		if n == name {
-			return Kind(i + 1), true
-		}
-	}
-	return 0, false
+	i := slices.Index(kindNames[1:], name)
+	return Kind(i + 1), i >= 0 // an index of few names
 }
 
 // An Op is what a command asks for. The zero Op is none.
@@ -101,27 +94,24 @@ var opNames = [numOps]string{
 }
 
 // String returns the operation's name, such as "acquire".
-func (op Op) String() string {
-	if op >= numOps {
-		return "none"
-	}
-	return opNames[op]
-}
+func (op Op) String() string { return nameAt(opNames[:], int(op), "none") }
 
 // ParseOp returns the operation with this name; ok is false when there is none.
 func ParseOp(name string) (op Op, ok bool) {
-	for i, n := range opNames[1:] {
-		if n == name {
-			return Op(i + 1), true
-		}
+	i := slices.Index(opNames[1:], name)
+	return Op(i + 1), i >= 0 // an index of few names
+}
+
+// nameAt is the name at a place in a table, and other for a place beyond its end.
+func nameAt(names []string, i int, other string) string {
+	if i < len(names) {
+		return names[i]
 	}
-	return 0, false
+	return other
 }
 
 // Waits reports whether the operation may have to wait.
 func (op Op) Waits() bool { return op == OpAcquire || op == OpWait }
 
 // Yields reports whether the operation depends on the commands in line before it.
-func (op Op) Yields() bool {
-	return op.Waits() || op == OpPeek || op == OpDelay || op == OpReserve
-}
+func (op Op) Yields() bool { return op.Waits() || op == OpPeek || op == OpDelay || op == OpReserve }

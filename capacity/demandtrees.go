@@ -97,11 +97,11 @@ func (c *demandTrees) removeDemand(tree subtree, i int32) subtree {
 		return c.updateSums(c.subtreeAt(k))
 	}
 	// The node is too small to keep: its entries go to the node before it, or to the front of the one after.
-	if tree.root == k && node.left == 0 && node.right == 0 && len(node.entries) > 0 {
+	if tree.root == k && node.left.root == 0 && node.right.root == 0 && len(node.entries) > 0 {
 		return c.subtreeAt(k)
 	}
 	// The entries are copied before the node is freed: insertDemand may hand the same node out again.
-	tree = c.updateSums(c.joinTrees(node.leftSubtree(), node.rightSubtree()))
+	tree = c.updateSums(c.joinTrees(node.left, node.right))
 	var few [minEntries]entry
 	n := copy(few[:], node.entries)
 	c.nodes.remove(k)

@@ -35,18 +35,9 @@ func (s *Server) scheduleWake(r *resource) {
 	s.wakes.Push(expiryWake{r.wakeAt, r})
 	// Superseded wakes stay in the heap until they come up. When they outnumber the current ones the heap is
 	// rebuilt, so its size stays proportional to the number of resources.
-	if len(s.wakes) <= 2*len(s.resources)+64 {
-		return
+	if len(s.wakes) > 2*len(s.resources)+64 {
+		s.wakes.Filter(expiryWake.isCurrent)
 	}
-	kept := s.wakes[:0]
-	for _, w := range s.wakes {
-		if w.isCurrent() {
-			kept = append(kept, w)
-		}
-	}
-	clear(s.wakes[len(kept):])
-	s.wakes = kept
-	s.wakes.Init()
 }
 
 // Expire forgets the leases that have run out, and the resources without any, and returns when to call it

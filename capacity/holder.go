@@ -2,6 +2,7 @@ package capacity
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -182,7 +183,8 @@ func (h *Holder) AnsweredBy(now, clock time.Time, grants []Grant) {
 	}
 	// A server that knows none of the resources is as bad as one that does not answer. If all of them were
 	// dropped meanwhile, nothing was left to answer.
-	if answered == 0 && h.anyRequested() {
+	isRequested := func(r *heldResource) bool { return r.requested }
+	if answered == 0 && slices.ContainsFunc(h.resources, isRequested) {
 		h.Failed(now)
 		return
 	}
@@ -191,16 +193,6 @@ func (h *Holder) AnsweredBy(now, clock time.Time, grants []Grant) {
 	// The interval counts from the sending, as the leases do. After a slow answer it may be over already;
 	// half of a change's delay keeps the client from sending again at once.
 	h.due = latest(h.sent.Add(h.refreshInterval(now)), now.Add(h.changeDelay/2))
-}
-
-// anyRequested reports whether a resource that is still wanted was in the request on its way.
-func (h *Holder) anyRequested() bool {
-	for _, r := range h.resources {
-		if r.requested {
-			return true
-		}
-	}
-	return false
 }
 
 // endRequest notes that no request is on its way any more.

@@ -42,17 +42,13 @@ func (w *awaitedHolders) lastExpiry(now int64) (end int64, pending bool) {
 // isLearning reports whether a resource is in learning mode: its clients are given what they say they hold,
 // because this server does not know what was given before.
 func (s *Server) isLearning(now int64, r *resource) bool {
-	_, is := s.learningEnd(now, r)
+	_, is := s.learningEnd(now, r.id, r.template)
 	return is
 }
 
-// learningEnd returns when learning mode ends at the latest, and whether it is on.
-func (s *Server) learningEnd(now int64, r *resource) (until int64, is bool) {
-	return s.learningEndFor(now, r.id, r.template)
-}
-
-// learningEndFor is learningEnd for a resource that there may be no lease on.
-func (s *Server) learningEndFor(now int64, id string, t *Template) (until int64, is bool) {
+// learningEnd returns when learning mode ends at the latest on a resource, which there may be no lease on,
+// and whether it is on.
+func (s *Server) learningEnd(now int64, id string, t *Template) (until int64, is bool) {
 	end := s.learningDeadline(t)
 	if now >= end {
 		return 0, false

@@ -133,7 +133,7 @@ func (s *Server) decideGrant(now time.Time, r *resource, i int32, q *Request) Gr
 	length := min(max(r.template.Algorithm.LeaseLength, time.Second), maxLeaseLength)
 	var given, target float64
 	at := s.nanosecondsAt(now)
-	until, learns := s.learningEnd(at, r)
+	until, learns := s.learningEnd(at, r.id, r.template)
 	switch {
 	case r.awaitsParent():
 		// Nothing is known of the capacity, and not even for how long leases are given: the lease keeps the
@@ -194,10 +194,9 @@ func validHas(q *Request, now time.Time) float64 {
 // setLeaseEnd sets when a lease runs out: after length, and not after the parent's lease. It returns how long
 // that is.
 func (r *resource) setLeaseEnd(now time.Time, at int64, i int32, length time.Duration) time.Duration {
-	if r.supply != nil {
-		if until := r.supply.leaseEnd(now); !until.IsZero() {
-			length = min(length, until.Sub(now))
-		}
+	// Once the parent's lease has run out, it is no bound any more.
+	if u := r.supply; u != nil && u.leaseHolds(now) {
+		length = min(length, u.lease.Expiry.Sub(now))
 	}
 	r.setExpiry(i, at+int64(length))
 	return length

@@ -1,7 +1,5 @@
 package capacity
 
-import "github.com/gatehousehq/gatehouse/internal/minheap"
-
 // A leaseRecord is one lease on a resource, with its holder. Times are nanoseconds since the server's epoch.
 type leaseRecord struct {
 	client        string
@@ -64,17 +62,9 @@ func (r *resource) setExpiry(i int32, at int64) {
 // compactExpiries drops void entries once they outnumber the valid ones. Each compaction is paid for by as
 // many pushes, so the cost per push is constant.
 func (r *resource) compactExpiries() {
-	if len(r.expiries) <= 2*r.leaseCount()+64 {
-		return
+	if len(r.expiries) > 2*r.leaseCount()+64 {
+		r.expiries.Filter(r.isCurrent)
 	}
-	kept := make(minheap.Heap[expiry], 0, r.leaseCount())
-	for _, e := range r.expiries {
-		if r.isCurrent(e) {
-			kept = append(kept, e)
-		}
-	}
-	r.expiries = kept
-	r.expiries.Init()
 }
 
 // isCurrent reports whether an entry is the valid one of its lease.

@@ -44,7 +44,7 @@ func (s *Server) Asks(now time.Time) []Request {
 		r := s.resources[supply.resource]
 		if r == nil || r.leaseCount() == 0 {
 			// In learning mode there may be clients that use it and have not reported yet.
-			_, learns := s.learningEndFor(s.nanosecondsAt(now), supply.resource, supply.template)
+			_, learns := s.learningEnd(s.nanosecondsAt(now), supply.resource, supply.template)
 			if !learns {
 				unused = append(unused, supply)
 			}

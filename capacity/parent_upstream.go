@@ -281,11 +281,4 @@ func earliest(a, b time.Time) time.Time {
 }
 
 // latest returns the latest of some instants.
-func latest(first time.Time, others ...time.Time) time.Time {
-	for _, t := range others {
-		if t.After(first) {
-			first = t
-		}
-	}
-	return first
-}
+func latest(instants ...time.Time) time.Time { return slices.MaxFunc(instants, time.Time.Compare) }

@@ -81,9 +81,10 @@ func (r *resource) capacityAt(now time.Time) float64 {
 
 // freeFor returns what one lease may have of a capacity besides what all others have taken.
 func (r *resource) freeFor(now time.Time, i int32, capacity float64) float64 {
-	if r.supply != nil {
-		// While a request to the parent is on its way, only what it reports as held may be held.
-		capacity = min(capacity, r.supply.maxHeld(now))
+	// While a request to the parent is on its way, only what it reports as held may be held: the parent may
+	// have given the rest to others.
+	if u := r.supply; u != nil && u.leaseHolds(now) {
+		capacity = min(capacity, u.reserved)
 	}
 	return max(0, capacity-r.has.without(r.records.at(i).taken))
 }

@@ -83,7 +83,7 @@ func (s *Server) describeResource(now time.Time, r *resource) ResourceStatus {
 		ID: r.id, Template: r.template, Capacity: capacity, Has: r.has.value(), Wants: r.totalWants(),
 		Excess: r.excessAbove(capacity), Clients: r.clientCount(), Leases: int64(r.leaseCount()),
 	}
-	if until, is := s.learningEnd(at, r); is {
+	if until, is := s.learningEnd(at, r.id, r.template); is {
 		t.Learning, t.LearnsUntil = true, now.Add(time.Duration(until-at))
 	}
 	// The placeholder template has no meaning for a reader: nothing is known of the capacity yet.

@@ -74,7 +74,7 @@ func depth(c *demandTrees, root int32) int {
 	if root == 0 {
 		return 0
 	}
-	return 1 + max(depth(c, c.nodes.at(root).left), depth(c, c.nodes.at(root).right))
+	return 1 + max(depth(c, c.nodes.at(root).left.root), depth(c, c.nodes.at(root).right.root))
 }
 
 // TestTightLoopTouchesNothing asks over and over for the same: the same answer, no search in the tree, no

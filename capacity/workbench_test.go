@@ -184,8 +184,8 @@ func checkTree(t failing, r *resource, tree subtree) int {
 		if !last.sortsBefore(n.first) || n.entries[0].sortKey().sortsBefore(n.first) {
 			t.Fatalf("a chunk begins at %+v, after %+v, with %+v", n.first, last, n.entries[0])
 		}
-		checkHalf(t, r, n, n.leftSubtree())
-		checkHalf(t, r, n, n.rightSubtree())
+		checkHalf(t, r, n, n.left)
+		checkHalf(t, r, n, n.right)
 		wants, clients := 0.0, int64(0)
 		for _, e := range n.entries {
 			c := r.demands.at(e.demand)
@@ -220,6 +220,6 @@ func inOrder(c *demandTrees, root int32, to []int32) []int32 {
 	if root == 0 {
 		return to
 	}
-	to = inOrder(c, c.nodes.at(root).left, to)
-	return inOrder(c, c.nodes.at(root).right, append(to, root))
+	to = inOrder(c, c.nodes.at(root).left.root, to)
+	return inOrder(c, c.nodes.at(root).right.root, append(to, root))
 }

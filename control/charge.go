@@ -36,7 +36,7 @@ func (l *limiterStep) chargeCost() {
 	if debt := l.turn.Cost - free; debt > 0 {
 		// The plan is made on copies. If the debt cannot be repaid in time, nothing was taken yet and
 		// nothing has to be undone.
-		p := l.planRepayment(chargeDebt{free: free, debt: debt, limit: limit})
+		p := l.planRepayment(free, debt, limit)
 		if p.fault != "" {
 			l.failWith(gatehouse.Conflict, p.fault)
 			return
@@ -59,21 +59,13 @@ func (l *limiterStep) chargeCost() {
 
 // limitAndFree is the most that any limit lets through at once, and how much of that is free at an instant.
 func (l *limiterStep) limitAndFree() (limit, free int64) {
-	for i, m := range l.projectedMeters() {
+	limit, free = noTime, noTime
+	for _, m := range l.projectedMeters() {
 		r := l.readMeter(m)
 		// Several limits hold together: the smallest of each decides.
-		if i == 0 {
-			limit, free = r.limit, r.left
-		}
 		limit, free = min(limit, r.limit), min(free, r.left)
 	}
 	return limit, free
-}
-
-// A chargeDebt is what a charge has to lay ahead.
-type chargeDebt struct {
-	free        int64 // that is taken now, before the debt
-	debt, limit int64
 }
 
 // A repaymentPlan is where the debt of a charge is laid. Nothing has changed yet.
@@ -84,31 +76,29 @@ type repaymentPlan struct {
 	fault     string        // why the debt cannot be laid
 }
 
-// planRepayment lays a debt behind all that lies ahead.
-func (l *limiterStep) planRepayment(c chargeDebt) (p repaymentPlan) {
-	var ahead []reservation
-	if l.extra != nil {
-		ahead = l.extra.reservations
-	}
+// planRepayment lays a debt behind all that lies ahead, in pieces of at most the limit. free is taken now,
+// before the debt.
+func (l *limiterStep) planRepayment(free, debt, limit int64) (p repaymentPlan) {
+	ahead := l.extra.placesAhead()
 	p.keep = len(ahead)
 	// The last piece may be smaller than the limit. It is taken up into this debt and laid again with it,
 	// which keeps the number of pieces low. A reservation behind it would be overtaken, so then it stays.
-	if last := p.keep - 1; last >= 0 && ahead[last].isDebt && ahead[last].n < c.limit {
+	if last := p.keep - 1; last >= 0 && ahead[last].isDebt && ahead[last].n < limit {
 		p.keep = last
-		c.debt = addSaturating(c.debt, ahead[last].n)
+		debt = addSaturating(debt, ahead[last].n)
 	}
 	// The count is checked before anything is copied: a huge debt must not cost much to refuse.
-	if pieces := (c.debt-1)/c.limit + 1; pieces > int64(maxReservations-p.keep) {
+	if pieces := (debt-1)/limit + 1; pieces > int64(maxReservations-p.keep) {
 		p.fault = fmt.Sprintf("would be in debt by %d pieces of %d; "+
-			"it keeps at most %d pieces and reservations", pieces, c.limit, maxReservations)
+			"it keeps at most %d pieces and reservations", pieces, limit, maxReservations)
 		return p
 	}
 	p.projected = l.projectWithout(ahead[p.keep:])
 	// The projected meters must see the part that is taken now, since pieces compete with it.
-	if c.free > 0 {
+	if free > 0 {
 		// Every limit has to let the piece through, so the latest of their instants counts.
 		for _, m := range p.projected {
-			m.takeTokens(l.now, l.now, c.free)
+			m.takeTokens(l.now, l.now, free)
 		}
 	}
 	// No piece may start before a reservation that stays.
@@ -116,8 +106,8 @@ func (l *limiterStep) planRepayment(c chargeDebt) (p repaymentPlan) {
 	if p.keep > 0 {
 		from = max(from, ahead[p.keep-1].at)
 	}
-	for c.debt > 0 {
-		piece := reservation{at: from, n: min(c.debt, c.limit), answers: 1, isDebt: true}
+	for debt > 0 {
+		piece := reservation{at: from, n: min(debt, limit), answers: 1, isDebt: true}
 		for _, m := range p.projected {
 			piece.at = max(piece.at, earliestPiece(m, from, piece.n))
 		}
@@ -126,9 +116,9 @@ func (l *limiterStep) planRepayment(c chargeDebt) (p repaymentPlan) {
 			return p
 		}
 		// The next piece is found with this one taken, and never before it.
-		l.takeProjected(p.projected, &piece)
 		p.pieces = append(p.pieces, piece)
-		c.debt, from = c.debt-piece.n, piece.at
+		l.extra.takeReservations(p.projected, l.now, p.pieces[len(p.pieces)-1:])
+		debt, from = debt-piece.n, piece.at
 	}
 	return p
 }
@@ -145,36 +135,19 @@ func earliestPiece(m limitMeter, from, n int64) int64 {
 // projectWithout are copies of the meters in which all that lies ahead is taken except some promises, the
 // last ones.
 func (l *limiterStep) projectWithout(some []reservation) []limitMeter {
-	switch {
-	case len(some) == 0:
+	if len(some) == 0 {
 		return copyMeters(l.projectedMeters(), limitMeter.clone)
-	case l.extra.projected == nil:
-		// The meters hold the reservations themselves, and can give single ones back.
-		// The meters know only what has started.
-		ahead := copyMeters(l.activeMeters(), limitMeter.clone)
-		for _, m := range ahead {
-			for _, p := range some {
-				m.(schedulingMeter).removeStart(p.at, p.n)
-			}
-		}
-		return ahead
 	}
 	ahead := copyMeters(l.activeMeters(), limitMeter.clone)
-	for i := range l.extra.reservations[:len(l.extra.reservations)-len(some)] {
-		l.takeProjected(ahead, &l.extra.reservations[i])
+	if l.extra.projected == nil {
+		// The meters hold the reservations themselves, and can give single ones back.
+		removeReservations(ahead, some)
+	} else {
+		// The meters know only what has started.
+		stay := l.extra.reservations[:len(l.extra.reservations)-len(some)]
+		l.extra.takeReservations(ahead, l.now, stay)
 	}
 	return ahead
-}
-
-// takeProjected takes a reservation in projected meters.
-func (l *limiterStep) takeProjected(ahead []limitMeter, p *reservation) {
-	for _, m := range ahead {
-		if l.extra == nil {
-			m.takeTokens(l.now, p.at, p.n)
-			continue
-		}
-		l.extra.takeReservation(m, l.now, p)
-	}
 }
 
 // carryOutPlan puts a plan into effect.
@@ -183,14 +156,8 @@ func (l *limiterStep) carryOutPlan(p repaymentPlan) {
 	replaced := l.extra.reservations[p.keep:]
 	// Scheduling meters get the difference; for others the plan's copies are the projection already.
 	if l.allScheduling() {
-		for _, m := range l.activeMeters() {
-			for _, old := range replaced {
-				m.(schedulingMeter).removeStart(old.at, old.n)
-			}
-			for _, piece := range p.pieces {
-				m.takeTokens(l.now, piece.at, piece.n)
-			}
-		}
+		removeReservations(l.activeMeters(), replaced)
+		l.extra.takeReservations(l.activeMeters(), l.now, p.pieces)
 	} else {
 		l.extra.projected = p.projected
 	}
@@ -199,7 +166,7 @@ func (l *limiterStep) carryOutPlan(p repaymentPlan) {
 		p.pieces[i].number = l.nextReservationNumber()
 	}
 	l.extra.reservations = append(l.extra.reservations[:p.keep], p.pieces...)
-	l.startDueReservations() // what was laid anew may fit at once by now
+	l.startDueReservations() // what was reserved again may fit at once by now
 }
 
 // lowerDebt takes n off the debt, the latest piece first, and returns how much is left of n.
@@ -216,9 +183,7 @@ func (l *limiterStep) lowerDebt(n int64) (rest int64) {
 		}
 		back := min(n, p.n)
 		if l.extra.projected == nil {
-			for _, m := range l.activeMeters() {
-				m.(schedulingMeter).removeStart(p.at, back)
-			}
+			removeReservations(l.activeMeters(), []reservation{{at: p.at, n: back}})
 		}
 		p.n, n = p.n-back, n-back
 	}
@@ -232,18 +197,14 @@ func (l *limiterStep) lowerDebt(n int64) (rest int64) {
 // maxPieces is how many pieces a charge lays ahead, at most.
 func (l *limiterStep) maxPieces(cmd *gatehouse.Command, keeps bool) int {
 	// The smallest limit decides how large a piece is, and a smaller piece means more of them.
-	limit := int64(0)
+	limit := int64(noTime)
 	if keeps {
 		for _, m := range l.activeMeters() {
-			if size := m.currentLimit().Size; limit == 0 || size < limit {
-				limit = size
-			}
+			limit = min(limit, m.currentLimit().Size)
 		}
 	} else {
 		for i := range limitCount(&cmd.Rule) {
-			if size := limitAt(&cmd.Rule, i).Size; limit == 0 || size < limit {
-				limit = size
-			}
+			limit = min(limit, limitAt(&cmd.Rule, i).Size)
 		}
 	}
 	// A burst of a GCRA is more or less than its size: then as many as there may be.
@@ -255,11 +216,8 @@ func (l *limiterStep) maxPieces(cmd *gatehouse.Command, keeps bool) int {
 
 // totalDebt is how much of what was charged is not repaid yet.
 func (l *limiterCore) totalDebt() (n int64) {
-	if l.extra == nil {
-		return 0
-	}
-	for i := range l.extra.reservations {
-		if p := &l.extra.reservations[i]; p.isDebt {
+	for _, p := range l.extra.placesAhead() {
+		if p.isDebt {
 			n = addSaturating(n, p.n)
 		}
 	}

@@ -44,29 +44,37 @@ func (w *fixedWindowMeter) countAtLeast(now, n int64) {
 // limiterBase is the limiter itself, for callers that have a state of unknown type.
 func (l *limiterCore) limiterBase() *limiterCore { return l }
 
+// limiterOf is what all limiters share of a state that is one, nil of any other.
+func limiterOf(s State) *limiterCore {
+	if l, ok := s.(interface{ limiterBase() *limiterCore }); ok {
+		return l.limiterBase()
+	}
+	return nil
+}
+
 // Absent reports whether there is no controller: none at all, or a deleted one of which chunks are left.
 func Absent(s State) bool {
 	if s == nil {
 		return true
 	}
-	l, ok := s.(interface{ limiterBase() *limiterCore })
-	return ok && l.limiterBase().created == 0
+	l := limiterOf(s)
+	return l != nil && l.created == 0
 }
 
 // stateAfterDelete is what is left of a controller when it is deleted: its chunks; nil when there are none.
 func stateAfterDelete(now time.Time, kind gatehouse.Kind, s State) State {
-	l, ok := s.(interface{ limiterBase() *limiterCore })
-	if !ok || l.limiterBase().extra == nil {
+	l := limiterOf(s)
+	if l == nil || l.extra == nil {
 		return nil
 	}
-	chunks := l.limiterBase().extra.liveChunks(now.UnixNano())
+	chunks := l.extra.liveChunks(now.UnixNano())
 	if len(chunks) == 0 {
 		return nil
 	}
 	// A new state without a first use is treated as absent, but keeps the chunks: tokens that servers still
 	// hold count in the limiter that follows.
 	left := New(kind)
-	left.(interface{ limiterBase() *limiterCore }).limiterBase().extra = &limiterExtra{chunks: chunks}
+	limiterOf(left).extra = &limiterExtra{chunks: chunks}
 	return left
 }
 
@@ -77,6 +85,9 @@ func (m *limiterExtra) liveChunks(now int64) []lentChunk {
 
 // sumOfChunks is how much is out in chunks at an instant.
 func (m *limiterExtra) sumOfChunks(now int64) (n int64) {
+	if m == nil {
+		return 0
+	}
 	for _, c := range m.chunks {
 		if c.until > now {
 			n = addSaturating(n, c.n)
@@ -87,10 +98,7 @@ func (m *limiterExtra) sumOfChunks(now int64) (n int64) {
 
 // countChunks has all meters count what is out in chunks, after they may have forgotten it.
 func (l *limiterStep) countChunks() {
-	if l.extra == nil || l.created == 0 {
-		return
-	}
-	if n := l.extra.sumOfChunks(l.now); n > 0 {
+	if n := l.extra.sumOfChunks(l.now); n > 0 && l.created != 0 {
 		for _, m := range l.activeMeters() {
 			m.(chunkMeter).countAtLeast(l.now, n)
 		}
@@ -98,6 +106,7 @@ func (l *limiterStep) countChunks() {
 }
 
 // takeReservation takes a reservation in a meter, which counts the chunks of the window in which that is.
+// m may be nil.
 func (m *limiterExtra) takeReservation(meter limitMeter, now int64, p *reservation) {
 	// The window of the reservation lies ahead, where the chunks have not been counted yet.
 	if n := m.sumOfChunks(p.at); n > 0 {
@@ -143,9 +152,7 @@ func (l *limiterStep) lendChunk() {
 	c := lentChunk{l.turn.Chunk.Holder, l.turn.Cost, l.d.At.Add(l.d.ResetAfter).UnixNano()}
 	// The holder reports here how many commands it has let through since the last report.
 	l.passed += l.turn.Chunk.Commands
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
+	l.ensureExtra()
 	if i := l.findChunk(c.holder); i >= 0 {
 		// Until the holder hears of this, it goes by what it had.
 		if left := l.leftInChunk(l.turn.Chunk); left > 0 {
@@ -201,9 +208,7 @@ func (l *limiterCore) codeChunks(c *stateCodec, first limitMeter) {
 		return
 	}
 	// A limiter may have chunks and nothing else in its extra, of which the bool in front says nothing.
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
+	l.ensureExtra()
 	if c.reading {
 		l.extra.chunks = make([]lentChunk, n)
 	}

@@ -47,24 +47,15 @@ type stateCodec struct {
 	fault   error // the first thing wrong with what was read; what is read after it is 0
 }
 
-// codeState codes a state of any kind. It names all types, as a call through an interface would make the
-// codec escape to the heap.
+// codeState codes a state of any kind. It names all types, as to pass the codec through an interface would
+// make it escape to the heap.
 func (c *stateCodec) codeState(s State) {
 	// A pointer that is passed to an unknown method counts as escaping, and each record that is written
 	// would allocate its codec.
 	switch s := s.(type) {
-	case *limiterState[tokenBucketMeter, *tokenBucketMeter]:
-		s.codeFields(c, &s.meter)
-	case *limiterState[gcraMeter, *gcraMeter]:
-		s.codeFields(c, &s.meter)
-	case *limiterState[fixedWindowMeter, *fixedWindowMeter]:
-		s.codeFields(c, &s.meter)
-	case *limiterState[slidingWindowMeter, *slidingWindowMeter]:
-		s.codeFields(c, &s.meter)
-	case *limiterState[slidingLogMeter, *slidingLogMeter]:
-		s.codeFields(c, &s.meter)
-	case *limiterState[paceMeter, *paceMeter]:
-		s.codeFields(c, &s.meter)
+	case anyLimiter:
+		step := s.stepAt(0, nil)
+		step.codeFields(c, step.first)
 	case *Semaphore:
 		s.codeFields(c)
 	case *Event:
@@ -244,6 +235,15 @@ func (c *stateCodec) codeString(p *string) {
 		return
 	}
 	*p, c.data = string(c.data[:n]), c.data[n:]
+}
+
+// codeSlice codes how many items of a list follow, each of which takes at least so many bytes, and makes room
+// for those that are read.
+func codeSlice[T any](c *stateCodec, list *[]T, least int) {
+	n := c.codeLength(len(*list), least)
+	if c.reading && n > 0 {
+		*list = make([]T, n)
+	}
 }
 
 // codeLength codes how many items follow, each of which takes at least so many bytes, and returns it.

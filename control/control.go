@@ -6,6 +6,7 @@
 package control
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -83,21 +84,20 @@ func failedWith(now time.Time, outcome gatehouse.Outcome, why string) gatehouse.
 }
 
 // keepTime is how long a settled state is remembered on behalf of cmd.
-func keepTime(cmd *gatehouse.Command) time.Duration {
-	if cmd.Keep == 0 {
-		return gatehouse.DefaultKeep
-	}
-	return cmd.Keep
-}
+func keepTime(cmd *gatehouse.Command) time.Duration { return cmp.Or(cmd.Keep, gatehouse.DefaultKeep) }
 
 // Stopped reports whether a state is a limiter that lets nothing through, because a limit in force is 0, and
 // how many commands it has refused.
 func Stopped(s State) (refused int64, ok bool) {
-	limiter, ok := s.(interface{ isStopped() (int64, bool) })
-	if !ok {
+	l, is := s.(anyLimiter)
+	if !is {
 		return 0, false
 	}
-	return limiter.isStopped()
+	step := l.stepAt(0, nil)
+	for _, m := range step.activeMeters() {
+		ok = ok || m.currentLimit().Size == 0
+	}
+	return step.timedOut, ok
 }
 
 // HasLimit reports whether a state has a limit or a size that later commands may leave as it is.
@@ -106,6 +106,5 @@ func HasLimit(s State) bool {
 	if semaphore, ok := s.(*Semaphore); ok {
 		return !semaphore.lock
 	}
-	_, ok := s.(interface{ limiterBase() *limiterCore })
-	return ok
+	return limiterOf(s) != nil
 }

@@ -84,14 +84,11 @@ func (t *commandCounts) commandStats(passed string, more ...gatehouse.Stat) []ga
 	return append(all, more...)
 }
 
-// hasOnlyRefused is OnlyRefused of all kinds that have a tally.
-func (t *commandCounts) hasOnlyRefused() bool { return t.timedOut > 0 && t.passed == 0 }
-
 // OnlyRefused reports whether a state has refused commands and let none through. When it is worth nothing
 // besides, its statistics are all there is to it.
 func OnlyRefused(s State) bool {
-	refuser, ok := s.(interface{ hasOnlyRefused() bool })
-	return ok && refuser.hasOnlyRefused()
+	t, ok := s.(interface{ baseCounts() *commandCounts })
+	return ok && t.baseCounts().timedOut > 0 && t.baseCounts().passed == 0
 }
 
 func (t *commandCounts) codeFields(c *stateCodec) {
@@ -99,4 +96,79 @@ func (t *commandCounts) codeFields(c *stateCodec) {
 	c.codeInt64(&t.passed)
 	c.codeInt64(&t.waited)
 	c.codeInt64(&t.timedOut)
+}
+
+// What follows is for stores to which a change costs much: what a refused command leaves behind is often no
+// more than one in the statistics.
+
+// Alters reports whether a command that is refused leaves more behind than that it was: because it puts other
+// parameters in force, arrives somewhere, or is the first of all. s may be nil.
+func Alters(s State, cmd *gatehouse.Command) bool {
+	switch s := s.(type) {
+	case *Semaphore:
+		return !s.lock && (!s.sized || cmd.Size != gatehouse.InForce && s.size != cmd.Size)
+	case *Event:
+		return s.created == 0
+	case *Watchdog:
+		return s.deadline.IsZero()
+	case *Barrier:
+		return cmd.MaxWait != 0 || len(s.arrivals) == 0 && s.size != cmd.Size
+	case anyLimiter:
+		step := s.stepAt(0, nil)
+		return step.created == 0 || !step.keepsLimits(cmd)
+	}
+	return true
+}
+
+// Refusals are how many commands gave up, and since when they are counted; the zero time if they are not.
+func Refusals(s State) (count int64, since time.Time) {
+	if t, ok := s.(interface{ baseCounts() *commandCounts }); ok && t.baseCounts().created != 0 {
+		return t.baseCounts().timedOut, time.Unix(0, t.baseCounts().created)
+	}
+	return 0, time.Time{}
+}
+
+// AddRefusals counts commands that gave up without the state being told.
+func AddRefusals(s State, count int64) {
+	if t, ok := s.(interface{ baseCounts() *commandCounts }); ok {
+		t.baseCounts().timedOut += count
+	}
+}
+
+func (t *commandCounts) baseCounts() *commandCounts { return t }
+
+// Created is when a controller was used first, the zero time if it was not.
+func Created(s State) time.Time {
+	if c, ok := s.(*Counter); ok {
+		return c.created
+	}
+	_, since := Refusals(s)
+	return since
+}
+
+func (r *meterRate) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	rule.Size, rule.Interval = r.size, time.Duration(r.interval)
+	return rule
+}
+
+func (g *gcraMeter) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	rule.Burst = g.burst
+	return g.meterRate.inForce(rule)
+}
+
+func (w *slidingWindowMeter) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	switch {
+	case w.fine == nil:
+		rule.Mode = gatehouse.ModeDefault
+	case w.fine.strict:
+		rule.Mode = gatehouse.ModeStrict
+	default:
+		rule.Mode = gatehouse.ModeFine
+	}
+	return w.meterRate.inForce(rule)
+}
+
+func (p *paceMeter) inForce(rule gatehouse.Rule) gatehouse.Rule {
+	rule.Guard, rule.Mode = time.Duration(p.span-p.interval), p.mode
+	return p.meterRate.inForce(rule)
 }

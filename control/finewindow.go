@@ -200,9 +200,7 @@ func (f *fineWindow) undoTake(at, n int64) {
 }
 
 func (f *fineWindow) readMeter(now int64) meterReading {
-	r := meterReading{
-		limit: f.size, left: max(0, f.size-f.countAt(now)), reset: now, interval: f.interval,
-	}
+	r := meterReading{limit: f.size, left: max(0, f.size-f.countAt(now)), reset: now, interval: f.interval}
 	for part := f.start; part >= f.firstPart(); part-- {
 		if f.takenIn(part) > 0 {
 			r.reset = max(now, f.fadedAt(part, 0))

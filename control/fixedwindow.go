@@ -17,7 +17,7 @@ type fixedWindowMeter struct {
 	calendar  *zonedCalendar // nil when all windows are alike
 }
 
-func (w *fixedWindowMeter) setLimit(now int64, to *gatehouse.Rule, zone *time.Location) (anew bool) {
+func (w *fixedWindowMeter) setLimit(now int64, to *gatehouse.Rule, zone *time.Location) (restarted bool) {
 	// What was taken in a window that is over must not be carried into the new one.
 	if w.interval > 0 {
 		w.rollTo(now)
@@ -107,10 +107,7 @@ func (w *fixedWindowMeter) currentLimit() gatehouse.Limit {
 
 func (w *fixedWindowMeter) clearTaken() { w.count = 0 }
 
-func (w *fixedWindowMeter) clone() limitMeter {
-	c := *w
-	return &c
-}
+func (w *fixedWindowMeter) clone() limitMeter { return new(*w) }
 
 // codeFields leaves out the calendar, which follows from the limits and their zone.
 func (w *fixedWindowMeter) codeFields(c *stateCodec) {

@@ -38,14 +38,10 @@ type undoRecord struct {
 // front.
 const maxUndoRecords = 16
 
-func (g *gcraMeter) setLimit(_ int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
-	interval := int64(to.Interval)
-	g.burst = to.Burst
-	if g.size == to.Size && g.interval == interval {
-		return false
-	}
-	g.size, g.interval = to.Size, interval
-	return true
+func (g *gcraMeter) setLimit(_ int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
+	restarted = g.size != to.Size || g.interval != int64(to.Interval)
+	g.size, g.interval, g.burst = to.Size, int64(to.Interval), to.Burst
+	return restarted
 }
 
 // emissionInterval is the time between two requests; 0 when the size is.
@@ -57,9 +53,7 @@ func (g *gcraMeter) emissionInterval() int64 {
 }
 
 // burstTolerance is how far ahead the theoretical arrival time may be after a request.
-func (g *gcraMeter) burstTolerance() int64 {
-	return mulSaturating(g.emissionInterval(), g.burst+1)
-}
+func (g *gcraMeter) burstTolerance() int64 { return mulSaturating(g.emissionInterval(), g.burst+1) }
 
 func (g *gcraMeter) earliestFit(from, n int64) int64 {
 	if g.size == 0 && n > 0 {
@@ -195,13 +189,10 @@ func (g *gcraMeter) codeUndos(c *stateCodec) {
 	c.codeInstant(&g.undos.busySince)
 	c.codeUpTo(&g.undos.unlistedSum, noTime)
 	c.codeInstant(&g.undos.unlistedAt)
-	n := c.codeLength(len(g.undos.list), leastUndoRecord)
-	if n > maxUndoRecords {
+	codeSlice(c, &g.undos.list, leastUndoRecord)
+	if n := len(g.undos.list); n > maxUndoRecords {
 		c.failDecoding("%d undos, want at most %d", n, maxUndoRecords)
 		return
-	}
-	if c.reading && n > 0 {
-		g.undos.list = make([]undoRecord, n)
 	}
 	for i := range g.undos.list {
 		one := &g.undos.list[i]

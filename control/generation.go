@@ -10,9 +10,7 @@ func (l *limiterCore) beginGeneration() {
 	if l.created == 0 {
 		return
 	}
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
+	l.ensureExtra()
 	l.extra.generation++
 	l.extra.validFrom = l.extra.generation
 }
@@ -20,9 +18,7 @@ func (l *limiterCore) beginGeneration() {
 // followDeleted takes over from a limiter that was deleted at this instant: the grants of that one are not
 // this one's, although the time is the same, and its numbers are not used again.
 func (l *limiterCore) followDeleted(before *limiterCore) {
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
+	l.ensureExtra()
 	l.extra.generation, l.extra.validFrom = 1, 1
 	if m := before.extra; m != nil {
 		l.extra.generation, l.extra.validFrom = m.generation+1, m.generation+1

@@ -41,13 +41,9 @@ func (l *limiterState[M, P]) stepAt(now int64, turn *Turn) limiterStep {
 	return limiterStep{limiterCore: &l.limiterCore, first: P(&l.meter), now: now, turn: turn}
 }
 
-// isStopped is Stopped of a limiter.
-func (l *limiterState[M, P]) isStopped() (refused int64, ok bool) {
-	step := l.stepAt(l.created, nil)
-	for _, m := range step.activeMeters() {
-		ok = ok || m.currentLimit().Size == 0
-	}
-	return l.timedOut, ok
+// An anyLimiter is a limiterState of any meter.
+type anyLimiter interface {
+	stepAt(now int64, turn *Turn) limiterStep
 }
 
 // A limiterCore is what all limiters share: the rules of waiting, of several limits, of what is promised
@@ -183,7 +179,8 @@ func (l *limiterStep) applyLimits() (ok bool) {
 				"its size of %d: want a limit in the request", l.turn.Cost, gatehouse.DefaultSize))
 			return false
 		}
-		cmd = withDefaultLimit(cmd)
+		cmd = new(*cmd)
+		cmd.Rule = gatehouse.Rule{Size: gatehouse.DefaultSize, Interval: gatehouse.DefaultInterval}
 	}
 	// The common case: one limit, which the one meter keeps without any extra.
 	if l.extra == nil && hasPlainLimit(&cmd.Rule) {

@@ -26,6 +26,13 @@ type limiterExtra struct {
 	chunks []lentChunk // that may still be used, the newest last
 }
 
+// ensureExtra makes the extra if there is none.
+func (l *limiterCore) ensureExtra() {
+	if l.extra == nil {
+		l.extra = new(limiterExtra)
+	}
+}
+
 // knowsRule reports whether the rule in force is noted here. If it is not, the first meter has its one limit.
 func (m *limiterExtra) knowsRule() bool { return m != nil && (m.meters != nil || m.rule.HasLimit()) }
 
@@ -117,9 +124,7 @@ func (l *limiterStep) setLimits(cmd *gatehouse.Command) error {
 	if err != nil {
 		return err
 	}
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
+	l.ensureExtra()
 	// One limit of a scheduling meter replaces another in place: the reservations stay in it.
 	if l.extra.meters == nil && hasPlainLimit(&rule) && l.allScheduling() {
 		if l.first.setLimit(l.now, &cmd.Rule, nil) { // which keeps what lies ahead
@@ -139,7 +144,7 @@ func (l *limiterStep) setLimits(cmd *gatehouse.Command) error {
 	case l.extra.meters != nil || !hasPlainLimit(&rule):
 		fresh := l.setMeters(&rule, location)
 		if keep {
-			l.extra.takeReservations(fresh, l.now)
+			l.extra.takeReservations(fresh, l.now, l.extra.reservations)
 		}
 	case l.first.setLimit(l.now, &cmd.Rule, nil):
 		l.beginGeneration()
@@ -157,7 +162,7 @@ func (l *limiterStep) setLimits(cmd *gatehouse.Command) error {
 func (l *limiterStep) setMeters(rule *gatehouse.Rule, location *time.Location) (fresh []limitMeter) {
 	old, count := l.activeMeters(), limitCount(rule)
 	meters, since := make([]limitMeter, count), make([]uint64, count)
-	next, anew := l.extra.generation+1, false
+	next, restarted := l.extra.generation+1, false
 	heirs := make([]bool, len(old)) // which of the old meters have an heir already
 	for i := range meters {
 		limit := limitAt(rule, i)
@@ -177,9 +182,9 @@ func (l *limiterStep) setMeters(rule *gatehouse.Rule, location *time.Location) (
 		case same >= 0:
 			meters[i], since[i], heirs[same] = borrowMeter(l.first), l.meterGeneration(same), true
 		case limit.Calendar != gatehouse.NoCalendar:
-			meters[i], since[i], anew = new(fixedWindowMeter), next, true
+			meters[i], since[i], restarted = new(fixedWindowMeter), next, true
 		default:
-			meters[i], since[i], anew = borrowMeter(l.first), next, true
+			meters[i], since[i], restarted = borrowMeter(l.first), next, true
 			meters[i].clearTaken()
 		}
 		// It has counted nothing yet. Reservations that stayed in the other meters are taken in it by the
@@ -195,11 +200,11 @@ func (l *limiterStep) setMeters(rule *gatehouse.Rule, location *time.Location) (
 			one.Burst = max(0, limit.Size-1)
 		}
 		if meters[i].setLimit(l.now, &one, location) {
-			since[i], anew = next, true
+			since[i], restarted = next, true
 		}
 	}
 	// One new generation covers all meters that started again in this change.
-	if anew {
+	if restarted {
 		l.extra.generation = next
 	}
 	l.extra.meters, l.extra.meterSince = meters, since
@@ -216,9 +221,7 @@ func isFixedWindow(m limitMeter) bool {
 
 // ensureRuleNoted notes the rule in force if it is not noted yet, as it must be while anything lies ahead.
 func (l *limiterStep) ensureRuleNoted(cmd *gatehouse.Command) {
-	if l.extra == nil {
-		l.extra = new(limiterExtra)
-	}
+	l.ensureExtra()
 	switch {
 	case l.extra.knowsRule():
 	case cmd.HasLimit():
@@ -227,11 +230,4 @@ func (l *limiterStep) ensureRuleNoted(cmd *gatehouse.Command) {
 		// The command relies on the limit in force, which only the meter knows so far.
 		l.extra.rule = l.first.inForce(gatehouse.Rule{})
 	}
-}
-
-// withDefaultLimit is a command that names no limit with that of a limiter that begins with it.
-func withDefaultLimit(cmd *gatehouse.Command) *gatehouse.Command {
-	c := *cmd
-	c.Rule = gatehouse.Rule{Size: gatehouse.DefaultSize, Interval: gatehouse.DefaultInterval}
-	return &c
 }

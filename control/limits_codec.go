@@ -26,13 +26,11 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 		m.codeMeters(c, first, limits, &m.meters)
 		m.codeSince(c)
 	}
-	n := c.codeLength(len(m.reservations), leastReservation)
+	codeSlice(c, &m.reservations, leastReservation)
+	n := len(m.reservations)
 	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 {
 		c.failDecoding("%d reservations ahead, want at most %d, and with one limit some", n, maxReservations)
 		return
-	}
-	if c.reading && n > 0 {
-		m.reservations = make([]reservation, n)
 	}
 	last := int64(0)
 	for i := range m.reservations {

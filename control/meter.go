@@ -14,7 +14,7 @@ type limitMeter interface {
 	// setLimit puts the one limit of a rule in force, whose list of them it does not look at. What was
 	// taken before still counts. zone is that of a window of the calendar. It reports whether what was taken
 	// before counts in another way than it did, so that undo would give back something else.
-	setLimit(now int64, to *gatehouse.Rule, zone *time.Location) (anew bool)
+	setLimit(now int64, to *gatehouse.Rule, zone *time.Location) (restarted bool)
 
 	// earliestFit is the earliest instant, not before from, at which n can be taken if no other command
 	// takes any before; noTime when there is none. What can be taken at one instant can be at every later

@@ -20,10 +20,10 @@ type paceMeter struct {
 	next int64 // one step after the latest start, as it was before it was rounded up
 }
 
-func (p *paceMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
-	anew = p.setSpan(now, to, to.Interval+to.Guard)
+func (p *paceMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
+	restarted = p.setSpan(now, to, to.Interval+to.Guard)
 	p.mode = to.Mode
-	return anew
+	return restarted
 }
 
 // stepLength is the time from one start to the next; 0 when the size is.
@@ -81,12 +81,6 @@ func (p *paceMeter) clearTaken() {
 func (p *paceMeter) clone() limitMeter {
 	c := *p
 	c.copyRuns()
-	return &c
-}
-
-func (p *paceMeter) borrowRuns() limitMeter {
-	c := *p
-	c.borrowed = true
 	return &c
 }
 

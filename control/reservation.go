@@ -82,7 +82,7 @@ func (l *limiterCore) mayReserve(start int64, turn *Turn, d *gatehouse.Decision)
 		d.Delay = time.Duration(start - d.At.UnixNano())
 		d.RetryAfter = d.Delay - turn.MaxDelay
 		return false
-	case l.extra != nil && len(l.extra.reservations) >= maxReservations:
+	case len(l.extra.placesAhead()) >= maxReservations:
 		*d = failedWith(d.At, gatehouse.Exhausted,
 			fmt.Sprintf("has %d reservations ahead already, the most it keeps", maxReservations))
 		return false
@@ -132,9 +132,7 @@ func (l *limiterStep) addReservation(r reservation) (number uint64) {
 		// It is the first that the meters cannot keep: the projection is built with it.
 		l.retakeReservations()
 	default:
-		for _, m := range l.extra.projected {
-			l.extra.takeReservation(m, l.now, &r)
-		}
+		l.extra.takeReservations(l.extra.projected, l.now, []reservation{r})
 	}
 	return r.number
 }
@@ -162,12 +160,8 @@ func (l *limiterStep) allScheduling() bool {
 func (l *limiterStep) withdrawReservations() {
 	m := l.extra
 	// Without a projection the reservations lie in the meters themselves.
-	if m.projected == nil && len(m.reservations) > 0 {
-		for _, meter := range l.activeMeters() {
-			for _, r := range m.reservations {
-				meter.(schedulingMeter).removeStart(r.at, r.n)
-			}
-		}
+	if m.projected == nil {
+		removeReservations(l.activeMeters(), m.reservations)
 	}
 	m.projected = nil
 }
@@ -186,14 +180,23 @@ func (l *limiterStep) retakeReservations() {
 		m.projected = copyMeters(meters, limitMeter.clone)
 		meters = m.projected
 	}
-	m.takeReservations(meters, l.now)
+	m.takeReservations(meters, l.now, m.reservations)
 }
 
-// takeReservations takes the places that lie ahead in some meters.
-func (m *limiterExtra) takeReservations(meters []limitMeter, now int64) {
+// takeReservations takes some places in some meters. m may be nil.
+func (m *limiterExtra) takeReservations(meters []limitMeter, now int64, some []reservation) {
 	for _, meter := range meters {
-		for i := range m.reservations {
-			m.takeReservation(meter, now, &m.reservations[i])
+		for i := range some {
+			m.takeReservation(meter, now, &some[i])
+		}
+	}
+}
+
+// removeReservations gives some places back in meters that keep what lies ahead by themselves.
+func removeReservations(meters []limitMeter, some []reservation) {
+	for _, meter := range meters {
+		for _, r := range some {
+			meter.(schedulingMeter).removeStart(r.at, r.n)
 		}
 	}
 }
@@ -288,9 +291,7 @@ func (l *limiterStep) undoReservation(i int) {
 		return
 	}
 	if l.extra.projected == nil {
-		for _, m := range l.activeMeters() {
-			m.(schedulingMeter).removeStart(r.at, r.n)
-		}
+		removeReservations(l.activeMeters(), l.extra.reservations[i:i+1])
 	}
 	l.extra.dropReservations(i, i+1)
 	// Copies of meters cannot forget one take, so the projection is built from the start.
@@ -299,33 +300,36 @@ func (l *limiterStep) undoReservation(i int) {
 	l.dropUnusedExtra(l.now)
 }
 
+// placesAhead are the reservations that lie ahead. m may be nil.
+func (m *limiterExtra) placesAhead() []reservation {
+	if m == nil {
+		return nil
+	}
+	return m.reservations
+}
+
 // findByHolder is the index of a holder's reservation, -1 when it has none.
 func (l *limiterCore) findByHolder(holder string) int {
-	if holder == "" || l.extra == nil {
+	if holder == "" {
 		return -1
 	}
-	return slices.IndexFunc(l.extra.reservations, func(r reservation) bool { return r.holder == holder })
+	return slices.IndexFunc(l.extra.placesAhead(), func(r reservation) bool { return r.holder == holder })
 }
 
 // findByNumber is the index of the reservation of a number, -1 when there is none.
 func (l *limiterCore) findByNumber(number uint64) int {
-	if l.extra == nil {
-		return -1
-	}
-	return slices.IndexFunc(l.extra.reservations, func(r reservation) bool { return r.number == number })
+	return slices.IndexFunc(l.extra.placesAhead(), func(r reservation) bool { return r.number == number })
 }
 
 // reservedAhead is how many start after an instant.
 func (l *limiterStep) reservedAhead() int64 {
-	ahead := int64(0)
 	// A schedule knows all starts ahead, even those without a holder, which are not in the list.
 	if s, ok := l.activeMeters()[0].(schedulingMeter); ok && l.allScheduling() {
 		return s.reservedAfter(l.now) - l.totalDebt()
 	}
-	if l.extra != nil {
-		for _, r := range l.extra.reservations {
-			ahead += r.n
-		}
+	ahead := int64(0)
+	for _, r := range l.extra.placesAhead() {
+		ahead += r.n
 	}
 	return ahead - l.totalDebt()
 }
@@ -357,8 +361,8 @@ const latest = noTime - 100*int64(24*time.Hour)
 
 // earliestStart is the instant before which nothing new may start: reservations go first.
 func (l *limiterStep) earliestStart() int64 {
-	if l.extra != nil && len(l.extra.reservations) > 0 {
-		return max(l.now, l.extra.reservations[len(l.extra.reservations)-1].at)
+	if ahead := l.extra.placesAhead(); len(ahead) > 0 {
+		return max(l.now, ahead[len(ahead)-1].at)
 	}
 	return l.now
 }

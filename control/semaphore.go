@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -26,8 +27,9 @@ type Semaphore struct {
 	fence       uint64
 	lastUsed    int64 // when it was used last, Unix ns
 	holds       map[string]*hold
-	peakHolds   int // how many there were at once since the map was made
-	holderBytes int // the weight of the holders' names
+	spare       *hold // that was dropped last, for the next holder; nil when there is none
+	peakHolds   int   // how many there were at once since the map was made
+	holderBytes int   // the weight of the holders' names
 	ends        holdEndHeap
 
 	changed map[string]struct{} // whose holds did since the last visit; nil until Track
@@ -76,9 +78,11 @@ func (s *Semaphore) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 }
 
 func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
-	if why := s.applySize(turn); why != "" {
+	size, why := s.sizeAfter(turn)
+	if why != "" {
 		return failedWith(now, gatehouse.Invalid, why)
 	}
+	s.size, s.sized = size, !s.lock
 	// The same holder asks again, often because an answer was lost. It gets the hold it has, so that a
 	// repeated acquire takes no second slot.
 	if h := s.holds[turn.Holder]; h != nil {
@@ -101,36 +105,27 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 		d := s.semaphoreDecision(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
 		return d
-	case len(s.holds) >= holderLimit(turn):
+	case len(s.holds) >= cmp.Or(turn.MaxHolders, maxHolders):
 		return failedWith(now, gatehouse.Exhausted, "has as many holders as one name may have")
 	}
 	s.countPassed(now, turn)
 	return s.holdDecision(now, s.createHold(now, turn))
 }
 
-// applySize puts the size of an acquire in force at its first look. It returns why it cannot.
-func (s *Semaphore) applySize(turn *Turn) (why string) {
+// sizeAfter is the size that an acquire puts in force at its first look, or why it cannot.
+func (s *Semaphore) sizeAfter(turn *Turn) (size int64, why string) {
 	switch {
 	case s.lock:
-		s.size = 1
+		return 1, ""
 	case s.sized && (turn.Again || turn.Size == gatehouse.InForce):
+		return s.size, ""
 	case turn.Size != gatehouse.InForce:
-		s.size, s.sized = turn.Size, true
+		return turn.Size, ""
 	case turn.Cost > gatehouse.DefaultSize:
-		return fmt.Sprintf("is new, and a cost of %d can never fit its size of %d: "+
+		return gatehouse.DefaultSize, fmt.Sprintf("is new, and a cost of %d can never fit its size of %d: "+
 			"want a size in the request", turn.Cost, gatehouse.DefaultSize)
-	default:
-		s.size, s.sized = gatehouse.DefaultSize, true
 	}
-	return ""
-}
-
-// holderLimit is how many holds there may be.
-func holderLimit(turn *Turn) int {
-	if turn.MaxHolders > 0 {
-		return turn.MaxHolders
-	}
-	return maxHolders
+	return gatehouse.DefaultSize, ""
 }
 
 // createHold makes the hold of a new holder.
@@ -141,7 +136,12 @@ func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
 		least = uint64(now.UnixMicro()) // the present is after 1970
 	}
 	s.fence = max(s.fence+1, least)
-	h := &hold{cost: turn.Cost, fence: s.fence, grants: 1}
+	h := s.spare
+	s.spare = nil
+	if h == nil {
+		h = new(hold)
+	}
+	*h = hold{cost: turn.Cost, fence: s.fence, grants: 1}
 	// This must come before the hold is stored, as AsAcquired would read its zero length.
 	length := s.holdLength(turn.Command)
 	s.storeHold(turn.Holder, h)
@@ -186,7 +186,8 @@ func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 
 // dropHold frees the slots of a holder.
 func (s *Semaphore) dropHold(holder string) {
-	s.heldCost -= s.holds[holder].cost
+	s.spare = s.holds[holder]
+	s.heldCost -= s.spare.cost
 	delete(s.holds, holder)
 	s.holderBytes -= len(holder) + textWeight
 	s.holds = trimMap(s.holds, &s.peakHolds)
@@ -219,9 +220,7 @@ func (s *Semaphore) holdDecision(now time.Time, h *hold) gatehouse.Decision {
 }
 
 func (s *Semaphore) semaphoreDecision(now time.Time, outcome gatehouse.Outcome) gatehouse.Decision {
-	return gatehouse.Decision{
-		Outcome: outcome, At: now, Limit: s.size, Remaining: max(0, s.size-s.heldCost),
-	}
+	return gatehouse.Decision{Outcome: outcome, At: now, Limit: s.size, Remaining: max(0, s.size-s.heldCost)}
 }
 
 // Undo implements [State]. A hold that several requests were answered with goes when all of them
@@ -257,4 +256,56 @@ func (s *Semaphore) Expiry() time.Time {
 		last = max(last, h.until)
 	}
 	return time.Unix(0, last)
+}
+
+// renewHold moves the end of a hold. It also confirms the hold: a later undo of the acquire leaves it alone.
+func (s *Semaphore) renewHold(now time.Time, turn *Turn) gatehouse.Decision {
+	h, why := s.findHold(turn.Command)
+	if why != "" {
+		return failedWith(now, gatehouse.Conflict, why)
+	}
+	h.confirmed = true
+	s.extendHold(now, turn, s.holdLength(turn.Command))
+	return s.holdDecision(now, h)
+}
+
+// holdLength is how long a command wants its hold to last. AsAcquired is the length of the one there is.
+func (s *Semaphore) holdLength(cmd *gatehouse.Command) time.Duration {
+	if cmd.Expires != gatehouse.AsAcquired {
+		return cmd.Expires
+	}
+	if h := s.holds[cmd.Holder]; h != nil {
+		return h.expires
+	}
+	return gatehouse.DefaultExpires
+}
+
+// extendHold moves the end of a hold to expires from now. The end of a leased one is the store's to know.
+func (s *Semaphore) extendHold(now time.Time, turn *Turn, expires time.Duration) {
+	h := s.holds[turn.Holder]
+	// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
+	h.expires, h.until, h.since = expires, 0, 0
+	switch {
+	case expires == 0:
+	case turn.Leased:
+		h.since = now.UnixNano()
+	default:
+		h.until = now.UnixNano() + int64(expires)
+		// The former end of the hold stays in the heap, is stale now, and is skipped when it comes up.
+		s.ends.Push(holdEnd{at: h.until, holder: turn.Holder, fence: h.fence})
+		s.ends.pruneStale(s.holds)
+	}
+	s.noteChanged(turn.Holder)
+}
+
+// timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the
+// clock of the server that granted it; of one that an earlier version stored nothing is known.
+func (h *hold) timeLeft(now int64) time.Duration {
+	switch {
+	case h.expires == 0:
+		return gatehouse.Forever
+	case h.until != 0:
+		return time.Duration(h.until - now)
+	}
+	return max(0, min(h.expires, h.expires-time.Duration(now-h.since)))
 }

@@ -18,22 +18,19 @@ import (
 // A queue that holds a delete must hold every waiting command: these are answered that the controller was
 // deleted, and a command after the delete starts again.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
-	v := queueServer{now: now, kind: kind}
-	return v.serveQueue(s, queue)
+	var plenty *Room
+	return plenty.Serve(now, kind, s, queue)
 }
 
-// A queueServer is one queue being served.
-type queueServer struct {
-	now     time.Time
-	kind    gatehouse.Kind
-	deleted State // what the queue has deleted, until another takes its place; nil when there is none
-
-	room    *Room // nil when there is as much as may be wanted
-	weight  int   // of the state before
-	holders int   // that it had
-}
-
-func (v *queueServer) serveQueue(s State, queue []Turn) State {
+// Serve is [Serve] for a state that may grow only as much as there is room; a nil Room is as much as may be
+// wanted. Commands that might make the state grow by more get ErrMemory or ErrHolders in their turns. What
+// makes no state grow, such as what a limiter decides under the limits in force, or a release, is served
+// however little room there is.
+func (r *Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
+	v := queueServer{now: now, kind: kind, room: r}
+	if r != nil && s != nil {
+		v.weight, v.holders = s.Weight(), Holders(s)
+	}
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {
 		turn := &queue[i]
@@ -41,7 +38,15 @@ func (v *queueServer) serveQueue(s State, queue []Turn) State {
 			v.recheckWaiting(s, queue[:i]) // what came before the delete counts
 		}
 		// Every command sees in ahead what those refused before it want, and so cannot overtake them.
-		s = v.serveTurn(turn, s, ahead)
+		before := ahead
+		if !turn.Op.Yields() {
+			before = 0
+		}
+		var answered bool
+		s, answered = v.beginTurn(turn, s)
+		if !answered {
+			v.stepTurn(turn, s, before)
+		}
 		switch {
 		case turn.Op == gatehouse.OpDelete:
 			answerDeleted(v.now, queue[:i])
@@ -62,37 +67,44 @@ func (v *queueServer) serveQueue(s State, queue []Turn) State {
 	return s
 }
 
-// serveTurn applies a turn's command, which sees ahead more that it must not overtake.
-func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) State {
+// A queueServer is one queue being served.
+type queueServer struct {
+	now     time.Time
+	kind    gatehouse.Kind
+	deleted State // what the queue has deleted, until another takes its place; nil when there is none
+
+	room    *Room // nil when there is as much as may be wanted
+	weight  int   // of the state before
+	holders int   // that it had
+}
+
+// beginTurn returns the state that a turn's command finds, or answers a turn for which no state is stepped.
+func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 	now := v.now
 	switch t.Op {
 	case gatehouse.OpDelete, gatehouse.OpStats:
 		// Statistics and a delete do not make a controller, as other commands do.
 		if Absent(s) {
 			t.Decision = failedWith(now, gatehouse.Missing, "")
-			return s
+			return s, true
 		}
 		if t.Op == gatehouse.OpDelete {
 			t.Decision, v.deleted = grantedAt(now), s
-			return stateAfterDelete(now, v.kind, s)
+			return stateAfterDelete(now, v.kind, s), true
 		}
 	case gatehouse.OpUndo:
 		if s != nil {
 			s.Undo(now, t)
 		}
 		t.Decision = grantedAt(now)
-		return s
+		return s, true
 	}
 	// The first use of a name makes its controller.
 	if s == nil {
 		s = New(v.kind)
 	}
 	v.followDeleted(s)
-	if !t.Op.Yields() {
-		ahead = 0
-	}
-	v.stepTurn(t, s, ahead)
-	return s
+	return s, false
 }
 
 // stepTurn applies a turn's command, which sees ahead more, if there is room for what it keeps.

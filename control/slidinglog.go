@@ -36,12 +36,12 @@ const (
 	maxCount = noTime / 8 * 7
 )
 
-func (l *slidingLogMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
+func (l *slidingLogMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
 	return l.setSpan(now, to, to.Interval)
 }
 
 // setSpan puts a limit in force under which a start counts for so long.
-func (l *slidingLogMeter) setSpan(now int64, to *gatehouse.Rule, span time.Duration) (anew bool) {
+func (l *slidingLogMeter) setSpan(now int64, to *gatehouse.Rule, span time.Duration) (restarted bool) {
 	before, grain := l.span, l.grain
 	l.size, l.interval, l.span = to.Size, int64(to.Interval), int64(span)
 	l.setGrain()
@@ -259,12 +259,6 @@ func (l *slidingLogMeter) clone() limitMeter {
 	return &c
 }
 
-func (l *slidingLogMeter) borrowRuns() limitMeter {
-	c := *l
-	c.borrowed = true
-	return &c
-}
-
 func (l *slidingLogMeter) codeFields(c *stateCodec) {
 	l.meterRate.codeFields(c)
 	guard := l.span - l.interval
@@ -274,14 +268,13 @@ func (l *slidingLogMeter) codeFields(c *stateCodec) {
 		l.span = l.interval + guard
 		l.setGrain()
 	}
-	n := c.codeLength(len(l.runs), 2)
-	if n > maxRuns {
+	codeSlice(c, &l.runs, 2)
+	if n := len(l.runs); n > maxRuns {
 		c.failDecoding("log of %d runs, want at most %d", n, maxRuns)
 		return
 	}
-	if c.reading && n > 0 {
-		l.runs = make([]startRun, n)
-		l.arrayLength = int32(n) // at most maxRuns
+	if c.reading {
+		l.arrayLength = int32(len(l.runs)) // at most maxRuns
 	}
 	at := int64(0)
 	for i := range l.runs {

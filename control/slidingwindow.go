@@ -23,17 +23,17 @@ type slidingWindowMeter struct {
 // asFine is the window as one that counts in parts.
 func (w *slidingWindowMeter) asFine() *fineWindow { return (*fineWindow)(w) }
 
-func (w *slidingWindowMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
+func (w *slidingWindowMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
 	interval, fine := int64(to.Interval), to.Mode != gatehouse.ModeDefault
 	w.size = to.Size
 	if w.interval != interval || fine != (w.fine != nil) {
 		w.changeCounting(now, interval, fine)
-		anew = true
+		restarted = true
 	}
 	if fine {
 		w.asFine().setStrict(to.Mode == gatehouse.ModeStrict)
 	}
-	return anew
+	return restarted
 }
 
 // changeCounting begins to count in another way. What still counts is taken for taken now.
@@ -166,8 +166,7 @@ func (w *slidingWindowMeter) clearTaken() {
 func (w *slidingWindowMeter) clone() limitMeter {
 	c := *w
 	if w.fine != nil && w.fine.own {
-		fine := *w.fine
-		c.fine = &fine
+		c.fine = new(*w.fine)
 	}
 	return &c
 }

@@ -17,7 +17,7 @@ type tokenBucketMeter struct {
 	taken int64 // since start
 }
 
-func (b *tokenBucketMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (anew bool) {
+func (b *tokenBucketMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
 	if b.start == 0 {
 		b.start = now
 	}
@@ -91,18 +91,13 @@ func (b *tokenBucketMeter) undoTake(_, at, _, n int64) {
 func (b *tokenBucketMeter) readMeter(now int64) meterReading {
 	at := *b
 	at.rollTo(now)
-	return meterReading{
-		limit: b.size, left: max(0, b.size-at.taken),
-		reset: addSaturating(at.start, b.interval), interval: b.interval,
-	}
+	reset := addSaturating(at.start, b.interval)
+	return meterReading{limit: b.size, left: max(0, b.size-at.taken), reset: reset, interval: b.interval}
 }
 
 func (b *tokenBucketMeter) clearTaken() { b.taken = 0 }
 
-func (b *tokenBucketMeter) clone() limitMeter {
-	c := *b
-	return &c
-}
+func (b *tokenBucketMeter) clone() limitMeter { return new(*b) }
 
 func (b *tokenBucketMeter) codeFields(c *stateCodec) {
 	b.meterRate.codeFields(c)

@@ -29,8 +29,15 @@ func copyMeters(meters []limitMeter, one func(limitMeter) limitMeter) []limitMet
 // borrowMeter returns a copy of a meter to try something on. Large meters are copied when the copy is
 // written to: until then the meter itself must not be.
 func borrowMeter(m limitMeter) limitMeter {
-	if large, ok := m.(interface{ borrowRuns() limitMeter }); ok {
-		return large.borrowRuns()
+	switch m := m.(type) {
+	case *slidingLogMeter:
+		c := new(*m)
+		c.borrowed = true
+		return c
+	case *paceMeter:
+		c := new(*m)
+		c.borrowed = true
+		return c
 	}
 	return m.clone()
 }

@@ -161,17 +161,6 @@ var (
 	ErrHolders = gatehouse.Errorf(gatehouse.CodeExhausted, "there are as many holders as there may be")
 )
 
-// Serve serves a queue as [Serve] does, but for commands that might make the state grow beyond the room there
-// is: their turns get an error. What makes no state grow, such as what a limiter decides under the limits in
-// force, or a release, is served however little room there is.
-func (r Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
-	v := queueServer{now: now, kind: kind, room: &r, holders: Holders(s)}
-	if s != nil {
-		v.weight = s.Weight()
-	}
-	return v.serveQueue(s, queue)
-}
-
 // checkRoom returns an error when there may be no room for what a command would keep.
 func (v *queueServer) checkRoom(s State, turn *Turn) error {
 	if v.room == nil {
@@ -290,10 +279,16 @@ func takeGrowth(m limitMeter, at int64, places int) int {
 }
 
 func (l *slidingLogMeter) takeGrowth(places int) int {
-	if len(l.runs)+places < cap(l.runs) && !l.borrowed {
+	needed := max(len(l.runs)+places, 1)
+	switch {
+	case l.borrowed:
+		return needed * runWeight
+	// An array that is full is replaced by one twice as large as what is in it, which is no more than the
+	// present one if its older half has been passed.
+	case needed < cap(l.runs) || 2*needed <= int(l.arrayLength):
 		return 0
 	}
-	return max(len(l.runs)+places, 1) * runWeight // an array that is full is made twice as large at most
+	return needed * runWeight
 }
 
 // newMeterWeight is the most that a new meter weighs that is like another, once some reservations are taken.
@@ -312,16 +307,7 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 	if turn.Op != gatehouse.OpAcquire || s.holds[turn.Holder] != nil {
 		return 0
 	}
-	size := s.size
-	switch {
-	case s.lock:
-		size = 1
-	case s.sized && (turn.Again || turn.Size == gatehouse.InForce):
-	case turn.Size == gatehouse.InForce:
-		size = gatehouse.DefaultSize
-	default:
-		size = turn.Size
-	}
+	size, _ := s.sizeAfter(turn)
 	due := len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now.UnixNano()
 	if s.heldCost+turn.Cost > size && !due {
 		return 0 // it is refused

@@ -9,6 +9,7 @@ package gate
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -75,7 +76,7 @@ func New(store Store, config Config) *Gate {
 		g.shards[i].lines = make(map[gatehouse.Key]*line)
 	}
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
-	g.rounds.New = func() any { return newRound(g) }
+	g.rounds.New = func() any { return makeRound(g) }
 	g.calls.New = func() any { return newCall() }
 	return g
 }
@@ -84,8 +85,9 @@ func New(store Store, config Config) *Gate {
 type call struct {
 	request Request
 	room    gatehouse.Decision
-	alone   [1]*Request // the request
-	decided chan struct{}
+	alone   [1]*Request   // the request
+	round   *round        // for the request; nil after it went elsewhere with one
+	decided chan struct{} // has an element when the request was decided later
 }
 
 func newCall() *call {
@@ -107,8 +109,19 @@ func (g *Gate) Do(
 	c := g.calls.Get().(*call)
 	r := &c.request
 	r.Key, r.Command, r.Decision = key, cmd, &c.room
-	// What is decided at once needs no channel.
-	if !g.submit(c.alone[:]) {
+	if !prepareRequests(c.alone[:]) {
+		err := r.Err
+		g.calls.Put(c)
+		return gatehouse.Decision{}, err
+	}
+	if c.round == nil {
+		c.round = g.newRound()
+	}
+	// What is decided at once needs no channel, and leaves its round to the next call.
+	if g.begin(c.alone[:], c.round) {
+		c.round.clearRequests()
+	} else {
+		c.round = nil
 		select {
 		case <-c.decided:
 		case <-ctx.Done():
@@ -135,40 +148,38 @@ const MaxTogether = 16
 // applied at once if there is no line, and passes through the line otherwise. After an error of the store
 // it is not known whether a request took effect.
 func (g *Gate) Submit(requests ...*Request) {
-	if g.submit(requests) {
-		for _, r := range requests {
-			g.deliver(r)
-		}
+	if !prepareRequests(requests) {
+		requests = g.answerInvalid(requests)
+	}
+	if len(requests) == 0 {
+		return
+	}
+	rd := g.newRound()
+	if !g.begin(requests, rd) {
+		return
+	}
+	rd.release()
+	for _, r := range requests {
+		g.deliver(r)
 	}
 }
 
-// submit is Submit, except that it does not call Decided if it returns true: then all are decided.
-func (g *Gate) submit(requests []*Request) (done bool) {
-	throughLine, valid := false, true
+// prepareRequests makes requests ready for begin, and reports whether all of them are valid: others have an
+// error.
+func prepareRequests(requests []*Request) (valid bool) {
+	valid = true
 	for _, r := range requests {
 		r.Err, r.ticket = nil, ticket{}
 		if !r.Checked {
 			r.Err = r.Command.Check(r.Key)
 			valid = valid && r.Err == nil
 		}
-		// A delete joins the line even if there is none yet: a command that is about to wait must be told of
-		// it.
-		throughLine = throughLine || r.Command.Op == gatehouse.OpDelete
 	}
-	if !valid {
-		return g.submitValid(requests)
-	}
-	return g.begin(requests, throughLine)
+	return valid
 }
 
-// submitValid submits those requests that have no error yet, and answers the others.
-func (g *Gate) submitValid(requests []*Request) (done bool) {
-	if len(requests) == 1 {
-		requests[0].setError(requests[0].Err)
-		requests[0].atOnce = true
-		return true
-	}
-	var valid []*Request
+// answerInvalid answers the requests that have an error, and returns the others.
+func (g *Gate) answerInvalid(requests []*Request) (valid []*Request) {
 	for _, r := range requests {
 		if r.Err == nil {
 			valid = append(valid, r)
@@ -178,23 +189,23 @@ func (g *Gate) submitValid(requests []*Request) (done bool) {
 		r.atOnce = true
 		g.deliver(r)
 	}
-	if len(valid) > 0 {
-		g.Submit(valid...)
-	}
-	return false
+	return valid
 }
 
-// begin puts requests that were checked to the store, or into the line of their key if there is one or if
-// they are to go through it. It reports whether all were decided at once, and then has not called Decided.
-func (g *Gate) begin(requests []*Request, throughLine bool) (done bool) {
+// begin puts requests that were prepared to the store, in a round, or into the line of their key if there is
+// one. It reports whether all were decided at once: then it has not called Decided, and the round is the
+// caller's again, who clears it.
+func (g *Gate) begin(requests []*Request, rd *round) (done bool) {
 	key := requests[0].Key
-	if throughLine || g.lineOf(key) != nil {
+	// A delete joins the line even if there is none yet: a command that is about to wait must be told of it.
+	isDelete := func(r *Request) bool { return r.Command.Op == gatehouse.OpDelete }
+	if g.lineOf(key) != nil || slices.ContainsFunc(requests, isDelete) {
+		rd.release()
 		for _, r := range requests {
 			g.joinLine(r)
 		}
 		return false
 	}
-	rd := g.rounds.Get().(*round)
 	mayStay := false
 	for _, r := range requests {
 		// The store may note who waits, so that a request that may wait is named from its first look on.
@@ -229,11 +240,11 @@ func (g *Gate) begin(requests []*Request, throughLine bool) (done bool) {
 // nextTicket returns a number that no other request of this gate has.
 func (g *Gate) nextTicket() control.Ticket { return control.Ticket(g.tickets.Add(1)) }
 
-// finishAtOnce works off a round whose answer has come before Apply returned. It reports whether all of its
-// requests are decided, and then has not called Decided; those that must wait are in line otherwise.
+// finishAtOnce works off a round whose answer has come before Apply returned. It returns what begin does;
+// those that must wait are in line otherwise.
 func (g *Gate) finishAtOnce(rd *round, mayStay bool) (done bool) {
 	key := rd.change.Key
-	if mayStay && rd.err == nil && rd.mustWait() {
+	if mayStay && rd.err == nil && slices.ContainsFunc(rd.change.Turns, mustWait) {
 		g.waitAfterLook(rd)
 		return false
 	}
@@ -245,7 +256,6 @@ func (g *Gate) finishAtOnce(rd *round, mayStay bool) (done bool) {
 	for _, r := range rd.requests {
 		g.addWaiting(r)
 	}
-	rd.release()
 	return true
 }
 

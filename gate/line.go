@@ -71,7 +71,7 @@ func (l *line) serveLine() {
 	if l.stopWatch == nil {
 		l.stopWatch = l.gate.store.Watch(l.key, func() { go l.onWake() })
 	}
-	rd := l.gate.rounds.Get().(*round)
+	rd := l.gate.newRound()
 	rd.line, rd.serving = l, true
 	l.serveRounds(rd, false)
 }

@@ -1,7 +1,5 @@
 package gate
 
-import "github.com/gatehousehq/gatehouse/control"
-
 // This file has the first look of the store at requests that may wait, when there is no line yet. Such a
 // request is put to the store at once, since most are granted. Only if the answer takes time, or is that it
 // must wait, it gets into the line, in which it then has been from its Submit on:
@@ -20,7 +18,7 @@ func (g *Gate) waitAfterLook(rd *round) {
 	n := 0
 	for i, r := range rd.requests {
 		turn := &rd.change.Turns[i]
-		if turn.Err == nil && control.KeepsWaiting(turn.Command, &turn.Decision) {
+		if mustWait(*turn) {
 			// Swapped, not copied: each turn keeps a command of its own.
 			rd.requests[n], rd.requests[i] = r, rd.requests[n]
 			rd.change.Turns[n], rd.change.Turns[i] = *turn, rd.change.Turns[n]

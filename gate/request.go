@@ -181,7 +181,12 @@ func (g *Gate) undoGrant(r *Request) {
 
 // submitUndo applies an undo, through the line if there is one. No caller is left who could be told of an
 // error: a hold that was not undone ends when it expires.
-func (g *Gate) submitUndo(undo *Request) { g.begin([]*Request{undo}, false) }
+func (g *Gate) submitUndo(undo *Request) {
+	rd := g.newRound()
+	if g.begin([]*Request{undo}, rd) {
+		rd.release()
+	}
+}
 
 // A timeout ends the wait of a request. It is apart from the request, which may be used again before a timer
 // that has fired is heard of.

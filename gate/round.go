@@ -41,11 +41,14 @@ const (
 	left
 )
 
-func newRound(g *Gate) *round {
+func makeRound(g *Gate) *round {
 	rd := &round{gate: g}
 	rd.onDone = rd.noteAnswer
 	return rd
 }
+
+// newRound returns a round from the pool, which release gives back.
+func (g *Gate) newRound() *round { return g.rounds.Get().(*round) }
 
 // addRequest adds a request to the change. ahead is how much is wanted in front of it by requests that are
 // not in this round.
@@ -61,14 +64,8 @@ func (rd *round) addRequest(r *Request, ahead int64) {
 }
 
 // mustWait reports whether the store has refused a request that may wait.
-func (rd *round) mustWait() bool {
-	for i := range rd.change.Turns {
-		turn := &rd.change.Turns[i]
-		if turn.Err == nil && control.KeepsWaiting(turn.Command, &turn.Decision) {
-			return true
-		}
-	}
-	return false
+func mustWait(turn control.Turn) bool {
+	return turn.Err == nil && control.KeepsWaiting(turn.Command, &turn.Decision)
 }
 
 // start puts the change to the store, and reports whether the answer is there already. If it is not, the

@@ -87,7 +87,7 @@ func (m *mob) visit(t *testing.T, holder string) {
 	m.told++
 	m.most = max(m.most, inside)
 	m.mu.Unlock()
-	<-time.After(m.upTo(50 * time.Millisecond))
+	time.Sleep(m.upTo(50 * time.Millisecond))
 	m.inside.Add(-1)
 	if m.draw(2) == 0 {
 		_, _ = m.gate.Do(context.Background(), m.key, release(holder))
@@ -104,12 +104,12 @@ func (m *mob) submit(t *testing.T, cmd gatehouse.Command) (gatehouse.Decision, e
 	quickly(t, "Submit", func() { m.gate.Submit(r) })
 	givesUp := m.draw(2) == 0
 	if givesUp { // whatever it has been told meanwhile
-		<-time.After(m.upTo(200 * time.Millisecond))
+		time.Sleep(m.upTo(200 * time.Millisecond))
 		quickly(t, "Cancel", func() { m.gate.Cancel(r) })
 	}
 	<-answers
 	d, err := *r.Decision, r.Err
-	<-time.After(time.Second)
+	time.Sleep(time.Second)
 	if len(answers) > 0 {
 		t.Error("it was answered twice")
 	}
@@ -131,7 +131,7 @@ func TestMobAtASlowStore(t *testing.T) {
 			for caller := range 12 {
 				all.Go(func() {
 					for round := range 20 {
-						<-time.After(m.upTo(40 * time.Millisecond))
+						time.Sleep(m.upTo(40 * time.Millisecond))
 						m.visit(t, fmt.Sprint(caller, "/", round))
 					}
 				})
@@ -139,11 +139,12 @@ func TestMobAtASlowStore(t *testing.T) {
 			done := make(chan struct{})
 			go func() { all.Wait(); close(done) }()
 			for over := false; !over; {
+				time.Sleep(m.upTo(100*time.Millisecond) + 1)
+				m.store.wake()
 				select {
 				case <-done:
 					over = true
-				case <-time.After(m.upTo(100*time.Millisecond) + 1):
-					m.store.wake()
+				default:
 				}
 			}
 			if m.most > m.size {

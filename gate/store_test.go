@@ -32,12 +32,12 @@ func (s *slowStore) Apply(c *control.Change) {
 	}
 	go func() { // ends with its answer
 		if s.there != nil {
-			<-time.After(s.there(c.Turns))
+			time.Sleep(s.there(c.Turns))
 		}
 		done, back := c.Done, s.back
 		c.Done = func(err error) {
 			if back > 0 {
-				<-time.After(back)
+				time.Sleep(back)
 			}
 			done(err)
 		}

@@ -12,6 +12,8 @@ type clock struct{ start time.Time }
 // newClock returns a clock that starts now.
 func newClock() clock { return clock{time.Now()} }
 
+func (c clock) now() time.Time { return time.Now() }
+
 func (c clock) nowNanos() int64 { return int64(time.Since(c.start)) }
 
 func (c clock) toNanos(t time.Time) int64 { return int64(max(-horizon, min(t.Sub(c.start), horizon))) }

@@ -116,16 +116,12 @@ func (l *Limiter) Delay(n int64) time.Duration { return l.Peek(n).RetryAfter }
 // Reserve takes the earliest place there is for n. ok is false, and nothing taken, when they can never
 // go: an n below 0 or above Burst + 1, a Size of 0, a wait of more than a hundred years.
 func (l *Limiter) Reserve(n int64) (r *Reservation, ok bool) {
-	return l.reserveNanos(l.clock.nowNanos(), n)
+	return l.ReserveAt(l.clock.now(), n)
 }
 
 // ReserveAt is Reserve at another time than now.
 func (l *Limiter) ReserveAt(now time.Time, n int64) (r *Reservation, ok bool) {
-	return l.reserveNanos(l.clock.toNanos(now), n)
-}
-
-func (l *Limiter) reserveNanos(now, n int64) (*Reservation, bool) {
-	p, wait, ok := l.reserveWithin(now, n, int64(gatehouse.MaxDuration))
+	p, wait, ok := l.reserveWithin(l.clock.toNanos(now), n, int64(gatehouse.MaxDuration))
 	if !ok || wait > int64(gatehouse.MaxDuration) {
 		return nil, false
 	}
@@ -178,15 +174,14 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 
 // Refund gives back n that were taken and not used, as far as they still count. As many more may go: with
 // reservations ahead, together with the last of them, which moves no nearer. An n below 1 does nothing.
-func (l *Limiter) Refund(n int64) { l.refundNanos(l.clock.nowNanos(), n) }
+func (l *Limiter) Refund(n int64) { l.RefundAt(l.clock.now(), n) }
 
 // RefundAt is Refund at another time than now.
-func (l *Limiter) RefundAt(now time.Time, n int64) { l.refundNanos(l.clock.toNanos(now), n) }
-
-func (l *Limiter) refundNanos(now, n int64) {
+func (l *Limiter) RefundAt(now time.Time, n int64) {
+	at := l.clock.toNanos(now)
 	for {
 		tat := l.tat.Load()
-		next := l.gcra.Load().refundedTAT(tat, now, n)
+		next := l.gcra.Load().refundedTAT(tat, at, n)
 		// There was nothing to give back, and a swap would only disturb other cores.
 		if next == tat || l.tat.CompareAndSwap(tat, next) {
 			return

@@ -80,9 +80,7 @@ func newGCRA(rate Rate) (*gcraParams, error) {
 }
 
 // costOf is how far n requests move the theoretical arrival time; ok is false when they can never pass.
-func (g *gcraParams) costOf(n int64) (cost int64, ok bool) {
-	return n * g.step, n >= 0 && n <= g.limit
-}
+func (g *gcraParams) costOf(n int64) (cost int64, ok bool) { return n * g.step, n >= 0 && n <= g.limit }
 
 // reserveTime returns where n more requests would stand and how long, in ns, they have to wait; ok is false
 // when they can never pass.

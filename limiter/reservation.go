@@ -35,17 +35,16 @@ func (r *Reservation) Delay() time.Duration {
 // Cancel gives the place back, and reports whether it lay ahead: one whose Start is now or over, or
 // that was cancelled before, stays as it is. The place comes free only while it is the last: the
 // times of later callers count it in.
-func (r *Reservation) Cancel() bool { return r.cancelNanos(r.clock.nowNanos()) }
+func (r *Reservation) Cancel() bool { return r.CancelAt(r.clock.now()) }
 
 // CancelAt is Cancel at another time than now.
-func (r *Reservation) CancelAt(now time.Time) bool { return r.cancelNanos(r.clock.toNanos(now)) }
-
-func (r *Reservation) cancelNanos(now int64) bool {
+func (r *Reservation) CancelAt(now time.Time) bool {
+	at := r.clock.toNanos(now)
 	// The swap lets one of several callers that cancel at once through.
-	if r.place.begin <= now || r.ended.Swap(true) {
+	if r.place.begin <= at || r.ended.Swap(true) {
 		return false
 	}
-	r.owner.giveBack(r, now)
+	r.owner.giveBack(r, at)
 	return true
 }
 

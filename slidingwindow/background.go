@@ -2,6 +2,7 @@ package slidingwindow
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 )
@@ -144,10 +145,8 @@ func (c *backgroundSyncer) replaceRunner(number int, call *storeCall) {
 func (c *backgroundSyncer) beginCall(store Datastore, requests []storeRequest) (call *storeCall, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, late := range c.lateCalls {
-		if sameStore(late.store, store) {
-			return nil, false
-		}
+	if slices.ContainsFunc(c.lateCalls, func(late *storeCall) bool { return sameStore(late.store, store) }) {
+		return nil, false
 	}
 	return &storeCall{store: store, requests: requests}, true
 }
@@ -175,15 +174,9 @@ func (c *backgroundSyncer) finishCall(call *storeCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call.done = true
-	// In time: it was never put on the list.
-	if !call.late {
-		return
-	}
-	for i, late := range c.lateCalls {
-		if late == call {
-			c.lateCalls = append(c.lateCalls[:i], c.lateCalls[i+1:]...)
-			return
-		}
+	// In time it was never put on the list.
+	if call.late {
+		c.lateCalls = slices.DeleteFunc(c.lateCalls, func(late *storeCall) bool { return late == call })
 	}
 }
 
@@ -209,12 +202,20 @@ func callInTime(store Datastore, requests []storeRequest, do func()) bool {
 		processSyncer.finishCall(call)
 	}()
 	// The goroutine goes on after that, and passes the replies on when they come.
-	timer := time.NewTimer(storeTimeout)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	if !closesWithin(done, storeTimeout) {
 		processSyncer.markLate(call)
 	}
 	return true
+}
+
+// closesWithin waits until a channel is closed, and reports false if that takes longer than patience.
+func closesWithin(channel <-chan struct{}, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-channel:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

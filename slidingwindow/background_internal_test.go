@@ -43,7 +43,7 @@ func TestTimerFiresEarly(t *testing.T) {
 		if n := store.asked.Load(); n < 6 {
 			t.Errorf("asked %d times in 10 intervals, want more", n)
 		}
-		c.unwatch(w)
+		c.unwatch(w, true)
 		stop()
 	})
 }

@@ -40,14 +40,8 @@ func newChunkRequest(w *StrictWindow, now, n, limit int64) *chunkRequest {
 
 // awaitChunk waits until the chunk is here, or until giveUp, and reports whether it came.
 func (f *chunkRequest) awaitChunk(giveUp time.Time) bool {
-	if patience := giveUp.Sub(monotonicNow()); patience > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		select {
-		case <-f.done:
-			return true
-		case <-timer.C:
-		}
+	if patience := giveUp.Sub(monotonicNow()); patience > 0 && closesWithin(f.done, patience) {
+		return true
 	}
 	// This caller has waited for earlier requests as well, so its time is over before that of the request.
 	if monotonicNow().Before(f.due) {

@@ -17,34 +17,26 @@ type clockAnchor struct {
 // that was set, or one that went on while the machine slept.
 const anchorHolds = time.Second
 
-func newAnchor() *clockAnchor {
-	now := time.Now()
-	return &clockAnchor{at: now, unix: now.UnixNano()}
-}
-
 // A clock reads the wall clock. The zero one is ready, and may be read by many goroutines.
 type clock struct{ anchor atomic.Pointer[clockAnchor] }
 
 // now returns the wall clock's time in Unix nanoseconds.
 func (c *clock) now() int64 {
-	a := c.anchor.Load()
-	if a == nil {
-		return c.setAnchor()
+	if a := c.anchor.Load(); a != nil {
+		// time.Since reads the monotonic clock alone.
+		if since := time.Since(a.at); since < anchorHolds {
+			return a.unix + int64(since)
+		}
 	}
-	// time.Since reads the monotonic clock alone.
-	since := time.Since(a.at)
-	if since >= anchorHolds {
-		return c.setAnchor()
-	}
-	return a.unix + int64(since)
+	return c.setAnchor()
 }
 
 // setAnchor sets a new anchor and returns its time. Goroutines that do so at once store nearly the same
 // anchor, so the last one may win.
 func (c *clock) setAnchor() int64 {
-	a := newAnchor()
-	c.anchor.Store(a)
-	return a.unix
+	now := time.Now()
+	c.anchor.Store(&clockAnchor{at: now, unix: now.UnixNano()})
+	return now.UnixNano()
 }
 
 // wallClock is the time by which windows are exchanged when no caller does so, in Unix nanoseconds.

@@ -64,7 +64,11 @@ func (w *SyncWindow) isDue(now int64) bool {
 // exchangeCounts exchanges the counts if that is still due. It is called without the lock.
 func (w *SyncWindow) exchangeCounts(now int64) {
 	if w.group == nil {
-		w.exchangeForeign(now)
+		// Callers that come during a call of a Synchronizer of another package do not wait.
+		if w.foreign.TryLock() {
+			defer w.foreign.Unlock()
+			w.syncer.Sync(timeOf(now), w.makeRequest, w.handleResponse)
+		}
 		return
 	}
 	w.mu.Lock()
@@ -106,15 +110,6 @@ func (w *SyncWindow) noteExchange(now int64) {
 		w.callers.noteExchange(now, wallClock())
 		processSyncer.watchWindow(w)
 	}
-}
-
-// exchangeForeign calls a Synchronizer of another package. Callers that come meanwhile do not wait.
-func (w *SyncWindow) exchangeForeign(now int64) {
-	if !w.foreign.TryLock() {
-		return
-	}
-	defer w.foreign.Unlock()
-	w.syncer.Sync(timeOf(now), w.makeRequest, w.handleResponse)
 }
 
 // makeRequest is the MakeFunc for a Synchronizer of another package.

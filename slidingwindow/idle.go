@@ -102,12 +102,12 @@ func (c *backgroundSyncer) sweepIdle() {
 	// watchWindow.
 	var due []syncJob
 	for _, w := range windows {
-		e, state := w.idleExchange(wall)
-		switch state {
-		case idleDue:
+		e, over := w.idleExchange(wall)
+		if over {
+			c.unwatch(w, false)
+		}
+		if len(e.pushes) > 0 {
 			due = append(due, syncJob{w.group, e})
-		case idleOver:
-			c.unwatchIdle(w)
 		}
 	}
 	if len(due) > 0 {
@@ -115,27 +115,17 @@ func (c *backgroundSyncer) sweepIdle() {
 	}
 }
 
-// unwatchIdle stops watching a window, unless it was called again meanwhile.
-func (c *backgroundSyncer) unwatchIdle(w *SyncWindow) {
+// unwatch stops watching a window: one that is stopped in any case, and one that is idle unless it was called
+// again meanwhile.
+func (c *backgroundSyncer) unwatch(w *SyncWindow, stopped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !w.callers.on.Load() {
-		c.removeWindow(w)
+	if stopped {
+		w.callers.on.Store(false)
 	}
-}
-
-// unwatch stops watching a window.
-func (c *backgroundSyncer) unwatch(w *SyncWindow) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w.callers.on.Store(false)
-	c.removeWindow(w)
-}
-
-func (c *backgroundSyncer) removeWindow(w *SyncWindow) {
 	interval := w.group.interval
 	r := c.intervals[interval]
-	if r == nil {
+	if r == nil || w.callers.on.Load() {
 		return
 	}
 	delete(r.windows, w)
@@ -146,22 +136,14 @@ func (c *backgroundSyncer) removeWindow(w *SyncWindow) {
 	}
 }
 
-// An idleState says what is to be done about a window.
-type idleState int
-
-const (
-	idleNot  idleState = iota // its callers exchange it
-	idleDue                   // no caller has for longer than an interval
-	idleOver                  // no caller has for long
-)
-
-// idleExchange begins an exchange if no caller has done so for longer than an interval.
-func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, state idleState) {
+// idleExchange begins an exchange if no caller has done so for longer than an interval; otherwise the request
+// has no pushes. over says that no caller has for so long that the window is to be left alone.
+func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if quiet := wall - w.callers.calledAt; quiet/idleWindows > max(w.grid.size, int64(w.group.interval)) {
 		w.callers.on.Store(false)
-		return e, idleOver
+		return e, true
 	}
 	// After failures the longer pause holds here, too.
 	due := max(w.group.interval, minPause)
@@ -171,10 +153,10 @@ func (w *SyncWindow) idleExchange(wall int64) (e storeRequest, state idleState) 
 	age := wall - w.callers.exchangedAt
 	// A negative age means that the wall clock was set back; then the exchange is made.
 	if w.stopped || w.pace.busy || age >= 0 && age < int64(due+due/sweepsPerInterval) {
-		return e, idleNot
+		return e, false
 	}
 	w.callers.exchangedAt, w.pace.busy = wall, true
-	return storeRequest{w, w.pushesAt(wall + w.callers.skew)}, idleDue
+	return storeRequest{w, w.pushesAt(wall + w.callers.skew)}, false
 }
 
 // pushesAt returns the pushes of an exchange at now, which is what the callers' clock must show although none

@@ -56,7 +56,9 @@ func NewLimiter(size time.Duration, limit int64, newWindow NewWindow) (*Limiter,
 		l.shared, l.mu = window, &window.mu
 		l.current, l.previous = &window.LocalWindow, &window.last.LocalWindow
 	case *StrictWindow:
-		window.setGrid(l.windowGrid)
+		window.mu.Lock()
+		window.grid = l.windowGrid
+		window.mu.Unlock()
 		l.strict, l.mu, l.current = window, &window.mu, &window.LocalWindow
 	default:
 		l.foreign = window

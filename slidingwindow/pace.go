@@ -58,11 +58,7 @@ func retryPause(failures int, interval time.Duration) time.Duration {
 	most := max(least, maxPause)
 	doubled := least
 	for range failures - quickRetries {
-		doubled *= 2
-		if doubled >= most {
-			doubled = most
-			break
-		}
+		doubled += min(doubled, most-doubled) // twice as long, or most
 	}
 	return doubled - rand.N(doubled/2)
 }

@@ -31,12 +31,7 @@ func (l *Limiter) Take(now time.Time, n int64) Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.viewAt(unixNano(now))
-	r := v.result()
-	r.OK = ok
-	if !ok {
-		r.RetryAfter = v.retryAfter(n)
-	}
-	return r
+	return v.result(n, ok)
 }
 
 // Peek answers what Take would, counts nothing and asks no store. For a time more than a window before
@@ -45,12 +40,7 @@ func (l *Limiter) Peek(now time.Time, n int64) Result {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.viewAt(unixNano(now))
-	r := v.result()
-	r.OK = v.fits(n)
-	if !r.OK {
-		r.RetryAfter = v.retryAfter(n)
-	}
-	return r
+	return v.result(n, v.fits(n))
 }
 
 // A countsView is the counts as they weigh at one time.
@@ -94,10 +84,14 @@ func (v *countsView) fits(n int64) bool {
 	return n >= 0 && v.limit >= estimate && n <= v.limit-estimate
 }
 
-func (v *countsView) result() Result {
-	r := Result{Limit: v.limit, ResetAfter: v.resetAfter()}
+// result is the answer to n events, which may happen if ok.
+func (v *countsView) result(n int64, ok bool) Result {
+	r := Result{OK: ok, Limit: v.limit, ResetAfter: v.resetAfter()}
 	if estimate := v.estimate(); estimate < v.limit {
 		r.Remaining = v.limit - estimate
+	}
+	if !ok {
+		r.RetryAfter = v.retryAfter(n)
 	}
 	return r
 }

@@ -94,12 +94,6 @@ func (w *StrictWindow) Reset(s time.Time, c int64) {
 // Sync does nothing: the store is asked before events pass and not after.
 func (w *StrictWindow) Sync(time.Time) {}
 
-func (w *StrictWindow) setGrid(g windowGrid) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.grid = g
-}
-
 // allowStrict decides by what was taken, and takes more if that does not suffice.
 //
 //	enough left              -> pass

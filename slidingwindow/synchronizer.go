@@ -1,6 +1,7 @@
 package slidingwindow
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -59,18 +60,6 @@ func NewBlockingSynchronizer(store Datastore, syncInterval time.Duration) *Block
 	return &BlockingSynchronizer{newSyncGroup(store, syncInterval, true)}
 }
 
-// Start does nothing: exchanges begin with the first call.
-func (s *BlockingSynchronizer) Start() {}
-
-// Stop sends the store the counts that it has not confirmed yet and ends the exchange for all windows.
-func (s *BlockingSynchronizer) Stop() { s.stopAll() }
-
-// Sync exchanges the counts of a window that is no SyncWindow, or whose synchronizer wraps this one,
-// and returns when that is done.
-func (s *BlockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
-	s.syncForeign(unixNano(now), makeReq, handleResp)
-}
-
 // A NonblockingSynchronizer exchanges counts in the background. No caller ever waits for the store.
 // All exchanges of a process, of however many windows, are made by one goroutine, which lives only as
 // long as there are any to make.
@@ -81,18 +70,6 @@ type NonblockingSynchronizer struct{ syncGroup }
 // NewNonblockingSynchronizer returns one that exchanges the counts of each window every syncInterval.
 func NewNonblockingSynchronizer(store Datastore, syncInterval time.Duration) *NonblockingSynchronizer {
 	return &NonblockingSynchronizer{newSyncGroup(store, syncInterval, false)}
-}
-
-// Start does nothing: exchanges begin with the first call.
-func (s *NonblockingSynchronizer) Start() {}
-
-// Stop sends the store the counts that it has not confirmed yet and ends the exchange for all windows.
-func (s *NonblockingSynchronizer) Stop() { s.stopAll() }
-
-// Sync begins an exchange of the counts of a window that is no SyncWindow, or whose synchronizer wraps
-// this one, and gives it the answer to an earlier one.
-func (s *NonblockingSynchronizer) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
-	s.syncForeign(unixNano(now), makeReq, handleResp)
 }
 
 // A syncGroup is the windows that share one store and interval, which is what both synchronizers are.
@@ -107,9 +84,30 @@ type syncGroup struct {
 	foreign map[string]*foreignSync
 }
 
+// Start does nothing: exchanges begin with the first call.
+func (s *syncGroup) Start() {}
+
+// Stop sends the store the counts that it has not confirmed yet and ends the exchange for all windows.
+func (s *syncGroup) Stop() {
+	s.mu.Lock()
+	windows := slices.Clone(s.windows)
+	s.mu.Unlock()
+	s.stopWindows(windows)
+}
+
+// Sync exchanges the counts of a window that is no SyncWindow, or whose synchronizer wraps this one. A
+// BlockingSynchronizer returns when that is done; a NonblockingSynchronizer begins an exchange, and gives the
+// window the answer to an earlier one.
+func (s *syncGroup) Sync(now time.Time, makeReq MakeFunc, handleResp HandleFunc) {
+	s.syncForeign(unixNano(now), makeReq, handleResp)
+}
+
 func newSyncGroup(store Datastore, interval time.Duration, blocking bool) syncGroup {
 	batch, _ := store.(Exchanger)
-	return syncGroup{store: store, batch: batch, interval: max(interval, 0), blocking: blocking}
+	return syncGroup{
+		store: store, batch: batch, interval: max(interval, 0), blocking: blocking,
+		foreign: map[string]*foreignSync{},
+	}
 }
 
 // syncGroupOf returns the group of a synchronizer of this package, nil of any other.
@@ -163,13 +161,6 @@ func (s *syncGroup) runBlocking(requests []storeRequest) {
 	}
 }
 
-func (s *syncGroup) stopAll() {
-	s.mu.Lock()
-	windows := slices.Clone(s.windows)
-	s.mu.Unlock()
-	s.stopWindows(windows)
-}
-
 // stopWindows ends the exchange of windows, and sends the store the counts that it has not confirmed yet. It
 // waits for the store twice at most: for what is under way, and for the rest.
 func (s *syncGroup) stopWindows(windows []*SyncWindow) {
@@ -182,13 +173,18 @@ func (s *syncGroup) stopWindows(windows []*SyncWindow) {
 			continue
 		}
 		s.removeWindow(w)
-		processSyncer.unwatch(w)
+		processSyncer.unwatch(w, true)
 		stopped = append(stopped, w)
 		if settled != nil {
 			underWay = append(underWay, settled)
 		}
 	}
-	awaitAll(underWay)
+	end := monotonicNow().Add(storeTimeout) // for all of them together
+	for _, settled := range underWay {
+		if !closesWithin(settled, end.Sub(monotonicNow())) {
+			break
+		}
+	}
 	// What was under way has been answered, or is late. In the latter case finalRequest has nothing to send:
 	// the store may have counted it, and a second push could count it twice.
 	var requests []storeRequest
@@ -202,15 +198,93 @@ func (s *syncGroup) stopWindows(windows []*SyncWindow) {
 	}
 }
 
-// awaitAll waits until all channels are closed, but not for longer than storeTimeout.
-func awaitAll(channels []chan struct{}) {
-	timer := time.NewTimer(storeTimeout)
-	defer timer.Stop()
-	for _, closed := range channels {
-		select {
-		case <-closed:
-		case <-timer.C:
-			return
-		}
+// A foreignSync stands for a window that is not a SyncWindow of this package, or one whose synchronizer is
+// wrapped in another: all that is known of it is a key and two functions. Each key has its own pace and
+// replies, so that windows that share a synchronizer do not get one another's.
+type foreignSync struct {
+	group  *syncGroup
+	source uint64
+
+	// The lock of the group guards what follows.
+	pace     syncPace
+	start    int64 // of the window that pushed belongs to
+	pushed   int64
+	request  SyncRequest
+	response *SyncResponse
+}
+
+// syncForeign exchanges the counts of a foreign window: to the end if the synchronizer blocks, and otherwise
+// so that one of the next calls gets the reply.
+func (s *syncGroup) syncForeign(now int64, makeReq MakeFunc, handleResp HandleFunc) {
+	request := makeReq()
+	st, answer := s.foreignOf(request.Key)
+	if answer != nil {
+		handleResp(*answer)
+		request = makeReq()
+	}
+	e, due := st.beginExchange(now, request)
+	if !due {
+		return
+	}
+	s.dispatch(e)
+	if !s.blocking {
+		return
+	}
+	_, answer = s.foreignOf(request.Key)
+	if answer != nil {
+		handleResp(*answer)
+	}
+}
+
+// foreignOf returns the foreign window with this key, and takes its response if there is one.
+func (s *syncGroup) foreignOf(key string) (*foreignSync, *SyncResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.foreign[key]
+	if st == nil {
+
+		st = &foreignSync{group: s, source: rand.Uint64()}
+		s.foreign[key] = st
+	}
+	answer := st.response
+	st.response = nil
+	return st, answer
+}
+
+func (st *foreignSync) beginExchange(now int64, r SyncRequest) (e storeRequest, due bool) {
+	st.group.mu.Lock()
+	defer st.group.mu.Unlock()
+	if !st.pace.isDue(now) {
+		return e, false
+	}
+	st.pace.beginExchange(now, st.group.interval)
+	// A new window: nothing of it has been pushed. The sum lets a store that remembers it count a repeated
+	// push once.
+	if r.Start != st.start {
+		st.start, st.pushed = r.Start, 0
+	}
+	st.request = r
+	// The request comes from a wrapper or a foreign window: its numbers are not trusted.
+	changes := max(r.Changes, 0)
+	return storeRequest{st, []Push{{
+		Key: r.Key, Start: r.Start, Source: st.source, Sum: addSaturating(st.pushed, changes), Delta: changes,
+	}}}, true
+}
+
+// onLate does nothing: the interface has no way to report it.
+func (st *foreignSync) onLate() {}
+
+// onReply applies the reply to an exchange.
+func (st *foreignSync) onReply(pushes []Push) {
+	st.group.mu.Lock()
+	defer st.group.mu.Unlock()
+	p := &pushes[0]
+	st.pace.endExchange(p.Err, st.group.interval)
+	st.response = &SyncResponse{}
+	// Without a confirmation the same changes are pushed again, with the same sum.
+	if p.Err == nil {
+		st.pushed = p.Sum
+		others := max(p.Total-st.request.Count, 0)
+		*st.response = SyncResponse{OK: true, Start: p.Start, Changes: p.Delta, OtherChanges: others}
 	}
 }

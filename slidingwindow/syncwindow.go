@@ -1,7 +1,6 @@
 package slidingwindow
 
 import (
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -172,8 +171,5 @@ func (w *SyncWindow) relabelCounts(start int64) {
 
 // keepTime returns for how long counts are needed: in the next window they still have weight.
 func (w *SyncWindow) keepTime() time.Duration {
-	if w.grid.size > math.MaxInt64/2 {
-		return math.MaxInt64
-	}
-	return time.Duration(2 * w.grid.size)
+	return time.Duration(addSaturating(w.grid.size, w.grid.size))
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	lease "github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 )
@@ -126,7 +127,7 @@ func New(config Config) (*Client, error) {
 	}
 	c := &Client{
 		config:  config,
-		servers: &servers{config: config, metrics: metrics},
+		servers: &servers{config: config, metrics: metrics, conn: doormanpb.Conn{Options: config.Dial}},
 		holder: lease.NewHolder(lease.HolderConfig{
 			MinRefresh: config.MinRefresh, Fallback: config.Fallback, Random: random.Float64,
 		}),

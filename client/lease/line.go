@@ -45,7 +45,6 @@ type line struct {
 	waiting atomic.Int64 // callers
 	closed  atomic.Bool
 	done    chan struct{} // closed by close
-	once    sync.Once
 
 	mu    sync.Mutex
 	queue list.List // of chan struct{}: signals to be first, and then to try again
@@ -55,24 +54,13 @@ func newLine(source Source) *line { return &line{source: source, done: make(chan
 
 // close ends all waiting, for good.
 func (l *line) close() {
-	l.once.Do(func() {
-		l.closed.Store(true)
+	if !l.closed.Swap(true) {
 		close(l.done)
-	})
+	}
 }
 
 // hasEnded reports whether the line was closed or the source has ended.
-func (l *line) hasEnded() bool {
-	if l.closed.Load() {
-		return true
-	}
-	select {
-	case <-l.source.Done():
-		return true
-	default:
-		return false
-	}
-}
+func (l *line) hasEnded() bool { return l.closed.Load() || isClosed(l.source.Done()) }
 
 // checkOpen returns why this caller may not go on, whatever the capacity: its context or the line has ended.
 func (l *line) checkOpen(ctx context.Context) error {

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -181,7 +182,7 @@ func (r *RateLimiter) tryAdmit(arrived time.Time) (ok bool, again time.Duration)
 	if r.reserved == nil {
 		// Never before this limit took effect, nor further back than maxLate: otherwise a caller that was
 		// suspended for a minute would bring a minute's worth of tokens with it.
-		from := latestOf(arrived, p.since, time.Now().Add(-maxLate))
+		from := slices.MaxFunc([]time.Time{arrived, p.since, time.Now().Add(-maxLate)}, time.Time.Compare)
 		r.reserved, ok = p.limiter.ReserveAt(from, 1)
 		if !ok {
 			return false, forever
@@ -192,16 +193,6 @@ func (r *RateLimiter) tryAdmit(arrived time.Time) (ok bool, again time.Duration)
 	}
 	r.reserved = nil
 	return true, 0
-}
-
-func latestOf(a, b, c time.Time) time.Time {
-	if a.Before(b) {
-		a = b
-	}
-	if a.Before(c) {
-		return c
-	}
-	return a
 }
 
 // stopWaiting implements admitter.

@@ -134,7 +134,7 @@ func (r *Resource) publishChange(c lease.AmountChange) {
 	same := r.Capacity() == c.Amount
 	r.amount.Store(math.Float64bits(c.Amount))
 	r.leased.Store(c.Leased)
-	if c.Leased && !r.isReady() {
+	if c.Leased && !isClosed(r.ready) {
 		close(r.ready)
 	}
 	if same {
@@ -149,19 +149,13 @@ func (r *Resource) publishChange(c lease.AmountChange) {
 	close(*r.changed.Swap(&next))
 }
 
-func (r *Resource) isReady() bool {
-	select {
-	case <-r.ready:
-		return true
-	default:
-		return false
-	}
-}
-
 // hasEnded reports whether endResource was called.
-func (r *Resource) hasEnded() bool {
+func (r *Resource) hasEnded() bool { return isClosed(r.done) }
+
+// isClosed reports whether a channel is closed that nothing is sent to.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.done:
+	case <-c:
 		return true
 	default:
 		return false

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,7 +11,6 @@ import (
 	lease "github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 )
 
@@ -19,8 +19,7 @@ import (
 type servers struct {
 	config     Config
 	metrics    *metrics
-	address    string // that conn is to
-	conn       *grpc.ClientConn
+	conn       doormanpb.Conn
 	lastMaster atomic.Pointer[string] // the address of the server that answered last
 }
 
@@ -96,13 +95,14 @@ func isEmpty(address string) bool { return address == "" }
 func (s *servers) tryServer(
 	ctx context.Context, address, method string, do serverCall,
 ) (*doormanpb.Mastership, error) {
-	if err := s.connectTo(address); err != nil {
+	to, err := s.conn.Connect(address)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	defer s.metrics.startRequest(address, method)()
-	elsewhere, err := do(ctx, doormanpb.NewCapacityClient(s.conn))
+	elsewhere, err := do(ctx, to)
 	if err != nil {
 		s.metrics.countFailure(address, method)
 		s.close()
@@ -110,28 +110,9 @@ func (s *servers) tryServer(
 	return elsewhere, err
 }
 
-// connectTo makes conn a connection to the address.
-func (s *servers) connectTo(address string) error {
-	if s.conn != nil && s.address == address {
-		return nil
-	}
-	s.close()
-	// The options of the user come later, so their credentials replace these.
-	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
-	conn, err := grpc.NewClient(address, append([]grpc.DialOption{plain}, s.config.Dial...)...)
-	if err != nil {
-		return err
-	}
-	s.address, s.conn = address, conn
-	return nil
-}
-
-// close closes the connection, if there is one.
+// close closes the connection, if there is one, and forgets the master.
 func (s *servers) close() {
-	if s.conn != nil {
-		_ = s.conn.Close() // an error changes nothing
-	}
-	s.conn = nil
+	s.conn.Close()
 	s.lastMaster.Store(nil)
 }
 
@@ -147,16 +128,12 @@ func (s *servers) findMaster(ctx context.Context) error {
 		})
 }
 
-// clockHeader is the metadata in which a server says what time it is, in ms since 1970. The protocol itself
-// has only the second at which a lease ends, which means nothing to a client whose clock is wrong.
-const clockHeader = "gatehouse-time"
-
 // requestCapacity sends the requests, in one message.
 func (s *servers) requestCapacity(ctx context.Context, requests []lease.Request) (capacityReply, error) {
 	message := requestMessage(s.config.ID, requests)
 	began := s.config.Now()
 	var reply capacityReply
-	err := s.callMaster(metadata.AppendToOutgoingContext(ctx, clockHeader, "?"), "GetCapacity",
+	err := s.callMaster(doormanpb.AskTime(ctx), "GetCapacity",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			var header metadata.MD
 			// Negative or zero. The holder wants the server's clock at the time it made the requests, and
@@ -166,7 +143,10 @@ func (s *servers) requestCapacity(ctx context.Context, requests []lease.Request)
 			if err != nil || response.GetMastership() != nil {
 				return response.GetMastership(), err
 			}
-			reply = capacityReply{grants: grantsOf(response), clock: clockOf(header, earlier)}
+			reply = capacityReply{grants: grantsOf(response), clock: doormanpb.TimeIn(header)}
+			if !reply.clock.IsZero() {
+				reply.clock = reply.clock.Add(earlier)
+			}
 			return nil, nil
 		})
 	return reply, err
@@ -181,4 +161,39 @@ func (s *servers) releaseResources(ctx context.Context, resources []string) erro
 			response, err := at.ReleaseCapacity(ctx, message)
 			return response.GetMastership(), err
 		})
+}
+
+// requestMessage makes one message of all requests. Fields that the protocol requires are set even when they
+// are 0.
+func requestMessage(client string, requests []lease.Request) *doormanpb.GetCapacityRequest {
+	message := &doormanpb.GetCapacityRequest{
+		ClientId: &client, Resource: make([]*doormanpb.ResourceRequest, len(requests)),
+	}
+	for i := range requests {
+		r := &requests[i]
+		message.Resource[i] = &doormanpb.ResourceRequest{
+			ResourceId: &r.Resource, Priority: &r.Demands[0].Priority, Has: doormanpb.NewLease(r.Has),
+			Wants: &r.Demands[0].Wants,
+		}
+	}
+	return message
+}
+
+// grantsOf returns the grants of a reply. One without a lease is left out, so that the lease before it stays
+// in force.
+func grantsOf(response *doormanpb.GetCapacityResponse) []lease.Grant {
+	grants := make([]lease.Grant, 0, len(response.GetResponse()))
+	for _, r := range response.GetResponse() {
+		if r.GetGets() == nil {
+			continue
+		}
+		g := lease.Grant{Resource: r.GetResourceId(), Lease: doormanpb.LeaseOf(r.GetGets())}
+		g.Safe = math.NaN() // means: the server did not say
+		// An explicit 0 is an amount: nothing may be used without a lease.
+		if r.SafeCapacity != nil {
+			g.Safe = r.GetSafeCapacity()
+		}
+		grants = append(grants, g)
+	}
+	return grants
 }

@@ -309,26 +309,19 @@ func (s *shell) showLeases(context.Context, []string) error {
 	all := []shownLease{} // not nil, which would be null in JSON
 	for _, p := range s.players {
 		for _, r := range p.resources {
-			has := shownLease{Client: p.id, Resource: r.ID(), Capacity: r.Capacity()}
 			expiry := r.Lease().Expiry
-			has.until = showExpiry(expiry)
-			if !expiry.IsZero() {
-				has.Expiry = expiry.Unix()
-			}
-			all = append(all, has)
+			all = append(all,
+				shownLease{p.id, r.ID(), r.Capacity(), expirySeconds(expiry), showExpiry(expiry)})
 		}
 	}
 	slices.SortFunc(all, func(a, b shownLease) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Client, b.Client))
 	})
-	if s.options.json {
-		return writeJSON(s.out, all)
-	}
 	rows := make([][]string, len(all))
 	for i, has := range all {
 		rows[i] = []string{showName(has.Client), showName(has.Resource), showAmount(has.Capacity), has.until}
 	}
-	return printTable(s.out, []string{"CLIENT", "RESOURCE", "CAPACITY", "LEASE"}, rows)
+	return s.printAll(all, []string{"CLIENT", "RESOURCE", "CAPACITY", "LEASE"}, rows)
 }
 
 // showMasters prints which server each client speaks to.
@@ -337,13 +330,18 @@ func (s *shell) showMasters(context.Context, []string) error {
 	for id, p := range s.players {
 		masters[id] = p.Master()
 	}
-	if s.options.json {
-		return writeJSON(s.out, masters)
-	}
 	rows := make([][]string, 0, len(masters))
 	for id, master := range masters {
 		rows = append(rows, []string{showName(id), showName(cmp.Or(master, "none yet"))})
 	}
 	slices.SortFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
-	return printTable(s.out, []string{"CLIENT", "MASTER"}, rows)
+	return s.printAll(masters, []string{"CLIENT", "MASTER"}, rows)
+}
+
+// printAll prints a value as JSON, or the same as a table.
+func (s *shell) printAll(value any, head []string, rows [][]string) error {
+	if s.options.json {
+		return writeJSON(s.out, value)
+	}
+	return printTable(s.out, head, rows)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -33,18 +34,12 @@ func newCapacityWatch(o *capacityOptions) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return o.watchLease(cmd, args[0], wantedLease{wants, priority})
+			return o.watchLease(cmd, args[0], wants, priority)
 		},
 	}
 	o.addClient(cmd, "name of the client (default a new name)")
 	addPriority(cmd, &priority)
 	return cmd
-}
-
-// A wantedLease is what a client asks for.
-type wantedLease struct {
-	wants    float64
-	priority int64
 }
 
 // A leaseClient is a client that remembers why its last request failed.
@@ -94,7 +89,9 @@ func (c *leaseClient) closeClient(timeout time.Duration) error {
 }
 
 // watchLease holds a lease until a signal comes.
-func (o *capacityOptions) watchLease(cmd *cobra.Command, resource string, h wantedLease) (err error) {
+func (o *capacityOptions) watchLease(
+	cmd *cobra.Command, resource string, wants float64, priority int64,
+) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	c, err := o.newLeaseClient(o.client, func(err error) {
@@ -106,12 +103,9 @@ func (o *capacityOptions) watchLease(cmd *cobra.Command, resource string, h want
 	}
 	defer func() {
 		stop() // a second signal ends the program at once
-		closeErr := c.closeClient(o.timeout)
-		if err == nil {
-			err = closeErr
-		}
+		err = cmp.Or(err, c.closeClient(o.timeout))
 	}()
-	r, err := c.Resource(resource, h.wants, h.priority)
+	r, err := c.Resource(resource, wants, priority)
 	if err != nil {
 		return err
 	}
@@ -146,20 +140,24 @@ func (o *capacityOptions) printWatchLine(out io.Writer, r *holder.Resource) erro
 	expiry := r.Lease().Expiry
 	// A lease that has expired is shown as none, while the amount is what may be used without one.
 	if o.json {
-		report := struct {
+		return writeJSON(out, struct {
 			Time     string  `json:"time"`
 			Resource string  `json:"resource_id"`
 			Capacity float64 `json:"capacity"`
 			Expiry   int64   `json:"expiry_time,omitempty"`
-		}{now.UTC().Format(time.RFC3339), r.ID(), amount, 0}
-		if !expiry.IsZero() {
-			report.Expiry = expiry.Unix()
-		}
-		return writeJSON(out, report)
+		}{now.UTC().Format(time.RFC3339), r.ID(), amount, expirySeconds(expiry)})
 	}
 	_, err := fmt.Fprintf(out, "%s  %s  %s\n",
 		now.Format(time.TimeOnly), showAmount(amount), showExpiry(expiry))
 	return err
+}
+
+// expirySeconds returns the end of a lease in seconds since 1970, and 0 for no lease.
+func expirySeconds(expiry time.Time) int64 {
+	if expiry.IsZero() {
+		return 0
+	}
+	return expiry.Unix()
 }
 
 // showExpiry formats the end of a lease. The zero time stands for no lease.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -33,10 +34,9 @@ func newClockWatch(log *slog.Logger, metrics prometheus.Registerer) *clockWatch 
 		wall:    func() time.Time { return time.Now().Round(0) },
 		elapsed: func() time.Duration { return time.Since(begun) },
 	}
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "gatehouse_clock_step_seconds",
-		Help: "Time by which the system's clock was set forward since the start, including time asleep.",
-	}, func() float64 { return w.clockStep().Seconds() }))
+	telemetry.Gauge(metrics, "gatehouse_clock_step_seconds",
+		"Time by which the system's clock was set forward since the start, including time asleep.",
+		func() float64 { return w.clockStep().Seconds() })
 	return w
 }
 

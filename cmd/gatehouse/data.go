@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +62,6 @@ func newDataCheck() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.SetOut(os.Stdout)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
 	cmd.Flags().BoolVar(&drop, "drop", false, "copy everything that is not damaged to a new file")
 	return cmd
@@ -141,25 +139,24 @@ func newDataDump() *cobra.Command {
 			return err
 		},
 	}
-	cmd.SetOut(os.Stdout)
 	cmd.Flags().StringSliceVar(&only, "kind", nil, "print only these kinds")
 	return cmd
 }
 
 // A dumpedHold is a hold as it is printed.
 type dumpedHold struct {
-	Holder  string     `json:"holder"`
-	Fence   uint64     `json:"fence"`
-	Cost    int64      `json:"cost"`
-	Expires int64      `json:"expires"` // in milliseconds
-	Until   *time.Time `json:"until,omitempty"`
+	Holder  string    `json:"holder"`
+	Fence   uint64    `json:"fence"`
+	Cost    int64     `json:"cost"`
+	Expires int64     `json:"expires"` // in milliseconds
+	Until   time.Time `json:"until,omitzero"`
 }
 
 // A dumpedName is a name and its state, as they are printed.
 type dumpedName struct {
 	Kind    string         `json:"kind"`
 	Name    string         `json:"name"`
-	Expiry  *time.Time     `json:"expiry,omitempty"` // when the state may be forgotten; nil for never
+	Expiry  time.Time      `json:"expiry,omitzero"` // when the state may be forgotten; zero for never
 	Figures map[string]any `json:"figures"`
 	Holds   []dumpedHold   `json:"holds,omitempty"`
 	Message string         `json:"message,omitempty"`
@@ -172,7 +169,7 @@ const neverExpires = 200 * 365 * 24 * time.Hour
 func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName {
 	d := dumpedName{Kind: key.Kind.String(), Name: key.Name, Figures: make(map[string]any)}
 	if expiry := state.Expiry().UTC(); expiry.Sub(now) < neverExpires {
-		d.Expiry = &expiry
+		d.Expiry = expiry
 	}
 	// A command for statistics has no effect on the state, and gives the same values as over the protocols.
 	// Durations become milliseconds here, as in all of the API.
@@ -191,13 +188,8 @@ func dumpState(now time.Time, key gatehouse.Key, state control.State) dumpedName
 	switch s := state.(type) {
 	case *control.Semaphore:
 		for _, h := range s.Holds() {
-			hold := dumpedHold{
-				Holder: h.Holder, Fence: h.Fence, Cost: h.Cost, Expires: h.Expires.Milliseconds(),
-			}
-			if until := h.Until.UTC(); !h.Until.IsZero() {
-				hold.Until = &until
-			}
-			d.Holds = append(d.Holds, hold)
+			d.Holds = append(d.Holds,
+				dumpedHold{h.Holder, h.Fence, h.Cost, h.Expires.Milliseconds(), h.Until.UTC()})
 		}
 	// The wait does not block here: Step decides at one instant, and a sent event grants it.
 	case *control.Event:

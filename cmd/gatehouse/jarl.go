@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,16 +106,11 @@ func addSingleOption(f *pflag.FlagSet, name, usage string, set func(string) erro
 
 // requireFlags returns an error that names all the options that were not given.
 func requireFlags(f *pflag.FlagSet, names ...string) error {
-	var absent []string
-	for _, name := range names {
-		if !f.Changed(name) {
-			absent = append(absent, "--"+name)
-		}
-	}
+	absent := slices.DeleteFunc(names, f.Changed)
 	if len(absent) == 0 {
 		return nil
 	}
-	return fmt.Errorf("missing: %s", strings.Join(absent, ", "))
+	return fmt.Errorf("missing: --%s", strings.Join(absent, ", --"))
 }
 
 // textSetter returns a function that sets *into, and refuses an empty text.

@@ -6,10 +6,13 @@ import (
 	"math"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -41,46 +44,51 @@ func newStateTotal(most size, metrics *prometheus.Registry) *weight.Total {
 	// Only after the limit of GOMEMLIMIT was read, which this call would replace.
 	limitMemory(machine)
 	t := weight.New(int64(most))
-	metrics.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "gatehouse_state_bytes",
-			Help: "Estimated memory of the state of controllers and of leases on capacity.",
-		}, func() float64 { return float64(t.Used()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "gatehouse_state_max_bytes",
-			Help: "Limit of the memory of state, set by --max-memory.",
-		}, func() float64 { return float64(t.Limit()) }))
+	telemetry.Gauge(metrics, "gatehouse_state_bytes",
+		"Estimated memory of the state of controllers and of leases on capacity.", t.Used)
+	telemetry.Gauge(metrics, "gatehouse_state_max_bytes",
+		"Limit of the memory of state, set by --max-memory.", t.Limit)
 	return t
+}
+
+// newBudget returns the budget of buffered bytes that all listeners share, and registers its metrics.
+func newBudget(most size, metrics *prometheus.Registry) *budget.Budget {
+	b := budget.New(int64(most))
+	telemetry.Gauge(metrics, "gatehouse_buffered_bytes",
+		"Bytes in memory that wait to be sent or were received in part, over all listeners.", b.Used)
+	telemetry.Gauge(metrics, "gatehouse_buffered_max_bytes",
+		"Limit of buffered bytes, set by --max-buffered.", b.Most)
+	telemetry.Counter(metrics, "gatehouse_buffered_refusals_total",
+		"Requests refused and connections closed because too many bytes were buffered.", b.Refused)
+	return b
 }
 
 // stateMemory returns how much memory state may take, in bytes, given the memory of the machine and the limit
 // of GOMEMLIMIT. 0 and math.MaxInt64 stand for unknown and without a limit.
 func stateMemory(machine, limit int64) size {
-	least := int64(math.MaxInt64)
-	for _, n := range []int64{machine, limit} {
-		if n > 0 {
-			least = min(least, n)
-		}
-	}
+	least := leastLimit(machine, limit)
 	// Neither is known. A small guess may refuse names, but a large one may get the process killed.
-	if least == math.MaxInt64 {
+	if least == 0 || least == math.MaxInt64 {
 		return unknownMemory
 	}
 	return size(least / 100 * statePercent) // divided first, as the product may overflow
+}
+
+// leastLimit returns the lowest of several limits, of which 0 is none.
+func leastLimit(limits ...int64) (least int64) {
+	for _, limit := range limits {
+		if limit > 0 && (least == 0 || limit < least) {
+			least = limit
+		}
+	}
+	return least
 }
 
 // machineMemory returns how much memory this process can have, in bytes: that of the machine, or the lowest
 // limit of the control groups that the process is in. It returns 0 when that is not known. root is the file
 // system.
 func machineMemory(root fs.FS) int64 {
-	least := int64(math.MaxInt64)
-	note := func(n int64) {
-		if n > 0 {
-			least = min(least, n)
-		}
-	}
-	note(totalMemory(root))
-
+	least := totalMemory(root)
 	// A line for each hierarchy of groups: ID:CONTROLLERS:PATH. Version 2 has one hierarchy, with ID 0 and no
 	// controllers. A machine may have both versions.
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
@@ -91,13 +99,11 @@ func machineMemory(root fs.FS) int64 {
 		}
 		switch {
 		case parts[0] == "0": // version 2
-			note(groupMemory(root, "sys/fs/cgroup", parts[2], "memory.max"))
+			least = leastLimit(least, groupMemory(root, "sys/fs/cgroup", parts[2], "memory.max"))
 		case parts[1] == "memory":
-			note(groupMemory(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes"))
+			group := groupMemory(root, "sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes")
+			least = leastLimit(least, group)
 		}
-	}
-	if least == math.MaxInt64 {
-		return 0
 	}
 	return least
 }
@@ -123,11 +129,23 @@ func groupMemory(root fs.FS, folder, group, file string) int64 {
 	for group = path.Join("/", group); ; group = path.Dir(group) {
 		text, _ := fs.ReadFile(root, path.Join(folder, group, file))
 		n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
-		if err == nil && n > 0 && (least == 0 || n < least) { // "max" is no number
-			least = n
+		if err == nil { // "max" is no number
+			least = leastLimit(least, n)
 		}
 		if group == "/" {
 			return least
 		}
+	}
+}
+
+// minProcessors is how many goroutines at least run at once, so that a few that compute for long leave one
+// for the network: a list, a page, a scrape and the collector of memory may all be at work.
+const minProcessors = 4
+
+// useProcessors lets the system share fewer processors among minProcessors threads, unless GOMAXPROCS says
+// how many there are to be.
+func useProcessors() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < minProcessors {
+		runtime.GOMAXPROCS(minProcessors)
 	}
 }

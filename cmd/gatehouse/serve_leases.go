@@ -53,19 +53,8 @@ func (s *capacitySettings) addFlags(f *pflag.FlagSet) {
 		"most leases at once on all resources")
 }
 
-// findFaults calls note for each setting that cannot work.
+// findFaults calls note for each setting that cannot work, apart from the numbers.
 func (s *capacitySettings) findFaults(note func(flag, format string, args ...any)) {
-	for _, n := range []struct {
-		flag  string
-		value int
-	}{
-		{"max-resources", s.maxResources}, {"max-leases", s.maxLeases},
-		{"max-leases-total", s.maxLeasesTotal},
-	} {
-		if n.value <= 0 {
-			note(n.flag, "is not above 0")
-		}
-	}
 	if s.advertise != "" && !isDialable(s.advertise) {
 		note("advertise", "is %q, want a host and a port such as gatehouse-1:5506", s.advertise)
 	}

@@ -46,7 +46,6 @@ func newSimulate() *cobra.Command {
 			return s.runScenarios(args)
 		},
 	}
-	cmd.SetOut(os.Stdout)
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.seed, "seed", 1, "seed of the first run; the same seed gives the same report")
 	flags.Uint64Var(&s.seeds, "seeds", 1, "number of runs, each with the next seed")

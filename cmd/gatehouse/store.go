@@ -6,12 +6,17 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/config"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/gatehousehq/gatehouse/internal/weight"
+	"github.com/gatehousehq/gatehouse/store/breaker"
+	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/disk"
+	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -103,4 +108,113 @@ func (s *openedStore) watchFailure(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+}
+
+// registerSharedMetrics registers the statistics of a store that servers share. Their names are public, and
+// do not follow the names of the fields.
+func registerSharedMetrics(metrics prometheus.Registerer, kind string, store *cas.Store) {
+	metrics = storeMetrics(metrics, kind)
+	for _, f := range []struct {
+		name, help string
+		value      func(cas.TransactionStats) uint64
+	}{
+		{"swaps", "Round trips to the store that write.",
+			func(f cas.TransactionStats) uint64 { return f.Swaps }},
+		{"reads", "Round trips to the store that only read.",
+			func(f cas.TransactionStats) uint64 { return f.Reads }},
+		{"lost", "Changes that were repeated because another server was faster.",
+			func(f cas.TransactionStats) uint64 { return f.Conflicts }},
+		{"failures", "Batches of commands that failed because the store did not respond.",
+			func(f cas.TransactionStats) uint64 { return f.Failures }},
+		{"unknown", "Failed batches that may have taken effect.",
+			func(f cas.TransactionStats) uint64 { return f.Unknown }},
+		{"vanished", "Records that this server knew and the store lost before their time.",
+			func(f cas.TransactionStats) uint64 { return f.Vanished }},
+		{"clock_steps", "Steps of the store's clock of one second or more.",
+			func(f cas.TransactionStats) uint64 { return f.ClockSteps }},
+		{"amended",
+			"Commands of failed batches that were checked later, and undone if they had taken effect.",
+			func(f cas.TransactionStats) uint64 { return f.Undone }},
+	} {
+		telemetry.Counter(metrics, "gatehouse_store_"+f.name+"_total", f.help,
+			func() uint64 { return f.value(store.Stats()) })
+	}
+}
+
+// storeMetrics returns where metrics get the label store.
+func storeMetrics(metrics prometheus.Registerer, kind string) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"store": kind}, metrics)
+}
+
+// The first upper bound of the histogram of calls, in seconds, and how many bounds there are. Each is twice
+// the one before, so that the last is longer than stores are usually given.
+const fastestCall, callBuckets = 0.0001, 15
+
+// registerApplySeconds registers the histogram of how long calls of a shared store take, and returns what
+// observes one.
+func registerApplySeconds(metrics *prometheus.Registry, kind string) (observe func(took time.Duration)) {
+	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "gatehouse_store_apply_seconds",
+		Help:    "Seconds that the store took for a batch of commands, including lost races and failures.",
+		Buckets: prometheus.ExponentialBuckets(fastestCall, 2, callBuckets),
+	})
+	storeMetrics(metrics, kind).MustRegister(seconds)
+	return func(took time.Duration) { seconds.Observe(took.Seconds()) }
+}
+
+// registerReachable registers whether a shared store can be reached.
+func registerReachable(metrics *prometheus.Registry, kind string, circuit *breaker.Breaker) {
+	telemetry.Gauge(storeMetrics(metrics, kind), "gatehouse_store_reachable",
+		"1 while the store responds as far as is known, 0 while it is only probed.", func() int {
+			if _, err := circuit.Away(); err != nil {
+				return 0
+			}
+			return 1
+		})
+}
+
+// registerRuleCommands registers the counters of commands that got their response by rule, and returns what
+// counts them.
+func registerRuleCommands(
+	metrics *prometheus.Registry, kind string,
+) (count func(rule fallback.Answer, commands int)) {
+	byRule := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_store_unreachable_commands_total",
+		Help: "Commands decided by an on-unreachable rule because the store was unreachable.",
+	}, []string{"rule"})
+	storeMetrics(metrics, kind).MustRegister(byRule)
+	var counters [fallback.LocalShare + 1]prometheus.Counter // by rule
+	// Each rule is there from the start, as 0: a rate needs a first value.
+	for rule := range counters {
+		counters[rule] = byRule.WithLabelValues(fallback.Answer(rule).String())
+	}
+	return func(rule fallback.Answer, commands int) { counters[rule].Add(float64(commands)) }
+}
+
+// registerHolderMetric registers the number of holders, unless holders is nil.
+func registerHolderMetric(metrics *prometheus.Registry, holders func() int) {
+	if holders != nil {
+		telemetry.Gauge(metrics, "gatehouse_holders", "Holders of all semaphores and locks.", holders)
+	}
+}
+
+// registerDiskMetrics registers the statistics of a store on disk.
+func registerDiskMetrics(metrics *prometheus.Registry, store *disk.Store) {
+	// Each function takes the statistics again when it is scraped, so that two values of one scrape may be
+	// some commands apart.
+	to := storeMetrics(metrics, "disk")
+	telemetry.Counter(to, "gatehouse_store_commits_total", "Transactions that were synced to the disk.",
+		func() uint64 { return store.Statistics().Commits })
+	telemetry.Counter(to, "gatehouse_store_records_total", "Records written by these transactions.",
+		func() uint64 { return store.Statistics().Records })
+	telemetry.Gauge(to, "gatehouse_store_flush_seconds",
+		"Seconds that the last write of the limiters' counts took.",
+		func() float64 { return store.Statistics().Flush.Seconds() })
+	telemetry.Gauge(to, "gatehouse_store_full",
+		"1 while commands that need room are refused because the disk is full.", func() int {
+			if store.Statistics().Full {
+				return 1
+			}
+			return 0
+		})
 }

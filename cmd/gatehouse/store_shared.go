@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -95,15 +97,20 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 		Server: server, Timeout: o.storeTimeout, Names: o.maxNames,
 		Vanished: func(key gatehouse.Key) { losses.logVanished(key.String()) }, ClockSet: losses.logClockStep,
 	})
-	eviction := newEvictionCheck(o.log, logName, backend)
+	eviction := &evictionCheck{log: o.log, store: logName}
+	eviction.reader, _ = backend.(policyReader)
 	circuit := breaker.New(shared, breaker.Config{
 		Timeout: o.storeTimeout, Observe: registerApplySeconds(o.metrics, kind),
 		Changed: func(err error) {
-			logOutage(o.log, logName, err)
-			if err == nil {
-				// In the background: the breaker calls this while commands wait for it.
-				eviction.startCheck(ctx)
+			if err != nil {
+				o.log.Warn("the store does not respond; the on-unreachable rules decide until it does",
+					"store", logName, "error", err)
+				return
 			}
+			o.log.Info("the store responds again", "store", logName)
+			// Another server with another policy may have taken over. In the background: the breaker calls
+			// this while commands wait for it.
+			eviction.checks.Go(func() { eviction.checkPolicy(ctx) })
 		},
 	})
 	// Without a rule that asks for it, lazy.Store is left out, as it would only pass commands on.
@@ -130,7 +137,7 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 		close: func() error {
 			closeLazy()
 			circuit.Close()
-			eviction.awaitChecks()
+			eviction.checks.Wait() // they use the backend
 			shared.Close()
 			return closeBackend()
 		},
@@ -179,10 +186,9 @@ func probeStore(ctx context.Context, backend cas.Backend, circuit *breaker.Break
 
 // pingBackend pings a backend that supports it, and returns nil for others.
 func pingBackend(ctx context.Context, backend cas.Backend) error {
-	type pinger interface {
+	direct, ok := backend.(interface {
 		Ping(ctx context.Context) error
-	}
-	direct, ok := backend.(pinger)
+	})
 	if !ok {
 		return nil
 	}
@@ -199,16 +205,6 @@ func isPermanent(err error) bool {
 		strings.Contains(err.Error(), "tls: ") || strings.Contains(err.Error(), "x509: ")
 }
 
-// logOutage logs that a store has become unreachable, because of err, or answers again, when err is nil.
-func logOutage(log *slog.Logger, store string, err error) {
-	if err != nil {
-		log.Warn("the store does not respond; the on-unreachable rules decide until it does",
-			"store", store, "error", err)
-		return
-	}
-	log.Info("the store responds again", "store", store)
-}
-
 // storeHealthLine returns the line about the store that health checks show.
 func storeHealthLine(kind string, circuit *breaker.Breaker) string {
 	since, err := circuit.Away()
@@ -216,4 +212,109 @@ func storeHealthLine(kind string, circuit *breaker.Breaker) string {
 		return "store " + kind + ": reachable\n"
 	}
 	return fmt.Sprintf("store %s: unreachable for %s\n", kind, time.Since(since).Round(time.Millisecond))
+}
+
+// An evictionCheck reads the store's eviction policy and warns of every policy except noeviction: when the
+// record of a lock is evicted, the lock can be acquired a second time.
+type evictionCheck struct {
+	log    *slog.Logger
+	store  string                 // for the log
+	reader policyReader           // nil for a backend that evicts nothing
+	policy atomic.Pointer[string] // nil while the store has not answered
+	checks sync.WaitGroup         // in the background
+}
+
+// policyReader is a store that may evict records.
+type policyReader interface {
+	EvictionPolicy(ctx context.Context) (string, error)
+}
+
+const unknownPolicy = "unknown"
+
+// checkPolicy reads the policy, and logs a warning if it is dangerous and differs from the one before.
+func (c *evictionCheck) checkPolicy(ctx context.Context) {
+	if c.reader == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	// With a time of its own: the ctx of the server has none, and the store may be slow just now.
+	policy, err := c.reader.EvictionPolicy(ctx)
+	if err != nil && !isPermanent(err) {
+		return // the next check comes when the store is back
+	}
+	if err != nil {
+		// The store answers but refuses the question. That does not pass, and may hide an eviction.
+		policy = unknownPolicy
+	}
+	before := c.policy.Swap(&policy)
+	switch {
+	case before != nil && *before == policy: // logged already
+	case err != nil:
+		c.log.Warn("whether the store evicts is unknown, because its user may not call INFO; "+
+			"maxmemory-policy must be noeviction, because an evicted record is a lost hold or limit",
+			"store", c.store, "error", err)
+	case policy != redis.NoEviction:
+		c.log.Warn("the store evicts records when its memory is full, and so loses holds and limits; "+
+			"set its maxmemory-policy to noeviction",
+			"store", c.store, "maxmemory-policy", policy)
+	}
+}
+
+// healthLine returns the line that health checks show, or "" while nothing is wrong.
+func (c *evictionCheck) healthLine(kind string) string {
+	// Before the first answer nothing is known, and the line about the store itself says that it is away.
+	policy := c.policy.Load()
+	if policy == nil || *policy == redis.NoEviction {
+		return ""
+	}
+	return "store " + kind + ": maxmemory-policy " + *policy + ", want " + redis.NoEviction + "\n"
+}
+
+// A lossLog logs lost records and steps of the store's clock. A restarted store may lose thousands of records
+// at once, and a store whose nodes have different clocks looks like one clock that is set with every answer.
+// So it writes at most one line of each sort within lossInterval, with the number since the line before.
+type lossLog struct {
+	log   *slog.Logger
+	store string
+
+	mu           sync.Mutex
+	losses, sets lossCount
+}
+
+// A lossCount counts what happened since the last line about it.
+type lossCount struct {
+	number int
+	next   time.Time // when there may be a line again
+}
+
+// lossInterval is the least time between two lines of one sort.
+const lossInterval = 10 * time.Second
+
+// logVanished logs a record that was gone before it expired.
+func (l *lossLog) logVanished(key string) {
+	l.logCounted(&l.losses, "the store has lost records before their time: it evicts, was restarted without "+
+		"them, failed over to a replica without them, or they were deleted by hand; what they held may be "+
+		"granted again", "last", key, "records")
+}
+
+// logClockStep logs that the store's clock was set.
+func (l *lossLog) logClockStep(by time.Duration) {
+	l.logCounted(&l.sets, "the store's clock was set, or another store took over whose clock differs, or "+
+		"this machine slept: forward ends holds and limits early, back lengthens them",
+		"step", by.Round(time.Millisecond).String(), "steps")
+}
+
+// logCounted counts what happened, and logs it unless there was a line lately. fields are those of the line,
+// and the name of the number at their end.
+func (l *lossLog) logCounted(c *lossCount, text string, fields ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	c.number++
+	if now.Before(c.next) {
+		return
+	}
+	l.log.Warn(text, append(append([]any{"store", l.store}, fields...), c.number)...)
+	*c = lossCount{next: now.Add(lossInterval)}
 }

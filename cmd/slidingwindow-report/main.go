@@ -84,6 +84,7 @@ func parseFlags(arguments []string) (c reportConfig, err error) {
 type countedLimiter struct {
 	*slidingwindow.Limiter
 	name            string
+	stop            slidingwindow.StopFunc
 	allowed, denied atomic.Int64
 }
 
@@ -116,7 +117,7 @@ func runReport(ctx context.Context, arguments []string, out io.Writer) error {
 		defer cancel()
 	}
 	r := &limiterReport{config: c}
-	defer r.openLimiters(redisstore.New(client, 2*c.size))()
+	r.openLimiters(redisstore.New(client, 2*c.size))
 	writef(out, "listening on %s\n", listener.Addr())
 	server := &http.Server{Handler: r.newHandler(), ReadHeaderTimeout: time.Minute}
 	failed := make(chan error, 1)
@@ -134,6 +135,7 @@ func runReport(ctx context.Context, arguments []string, out io.Writer) error {
 	}
 	for _, l := range r.limiters {
 		writef(out, "%s: %d allowed, %d denied\n", l.name, l.allowed.Load(), l.denied.Load())
+		l.stop()
 	}
 	return err
 }
@@ -141,23 +143,17 @@ func runReport(ctx context.Context, arguments []string, out io.Writer) error {
 // writef prints, and ignores the error of a reader that has gone.
 func writef(w io.Writer, format string, values ...any) { _, _ = fmt.Fprintf(w, format, values...) }
 
-// openLimiters makes the limiters, and returns what stops them.
-func (r *limiterReport) openLimiters(store slidingwindow.Datastore) (stop func()) {
+// openLimiters makes the limiters.
+func (r *limiterReport) openLimiters(store slidingwindow.Datastore) {
 	// Each limiter has a window of its own for the one resource: they share only what Redis has.
-	var stops []slidingwindow.StopFunc
 	for i := range r.config.scale {
 		l, stop := slidingwindow.NewLimiter(r.config.size, r.config.limit,
 			func() (slidingwindow.Window, slidingwindow.StopFunc) {
 				syncer := slidingwindow.NewBlockingSynchronizer(store, r.config.sync)
 				return slidingwindow.NewSyncWindow(r.config.resource, syncer)
 			})
-		r.limiters = append(r.limiters, &countedLimiter{Limiter: l, name: fmt.Sprintf("lim-%d", i)})
-		stops = append(stops, stop)
-	}
-	return func() {
-		for _, stop := range stops {
-			stop()
-		}
+		name := fmt.Sprintf("lim-%d", i)
+		r.limiters = append(r.limiters, &countedLimiter{Limiter: l, name: name, stop: stop})
 	}
 }
 

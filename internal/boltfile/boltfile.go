@@ -77,18 +77,17 @@ type walker struct {
 	file     io.ReaderAt
 	size     int64
 	visitor  Visitor
-	pageSize int64
-	root     uint64 // the page of the bucket of all buckets
-	end      uint64 // the first page that is not used
-	txid     uint64
+	fileMeta // the head that counts
 	seen     map[uint64]struct{}
 }
 
 // A fileMeta is one of the two heads of a file, the newer of which counts.
 type fileMeta struct {
-	pageSize        int64
-	root, end, txid uint64
-	freelist        uint64
+	pageSize int64
+	root     uint64 // the page of the bucket of all buckets
+	end      uint64 // the first page that is not used
+	txid     uint64
+	freelist uint64
 }
 
 var (
@@ -127,7 +126,7 @@ func (w *walker) readMeta() error {
 	if heads[0].txid > newest.txid {
 		newest = heads[0]
 	}
-	w.pageSize, w.root, w.end, w.txid = newest.pageSize, newest.root, newest.end, newest.txid
+	w.fileMeta = newest
 	switch {
 	case len(heads) == 1:
 		return w.visitor.Fault(errHeads)

@@ -3,8 +3,10 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
+	"time"
 )
 
 // DefaultBytes is the most that is buffered by default: it leaves a container of 512 MiB most of its memory
@@ -35,9 +37,7 @@ type Budget struct {
 
 // New returns a budget of that many bytes; 0 means DefaultBytes.
 func New(most int64) *Budget {
-	if most == 0 {
-		most = DefaultBytes
-	}
+	most = cmp.Or(most, DefaultBytes)
 	return &Budget{
 		most: most, large: most - most/4, small: most - most/8,
 		List: newMutex(), Page: newMutex(), Scrape: newMutex(), Deletion: newMutex(),
@@ -106,6 +106,13 @@ func (t Mutex) Begin(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// BeginWithin is Begin for a caller that waits no longer than that.
+func (t Mutex) BeginWithin(ctx context.Context, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return t.Begin(ctx)
 }
 
 // End lets the next one have the turn.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +38,7 @@ func ParseCapacity(text []byte) (capacity.Templates, error) {
 
 // parseCapacity is ParseCapacity of a text that has a name, which begins the lines of its error.
 func parseCapacity(name string, text []byte) (capacity.Templates, error) {
-	c := capacityFile{File: File{Path: name}, reported: make(map[fileFault]bool)}
+	c := capacityFile{File: File{Path: name}}
 	if len(text) > MaxSize {
 		c.Fault(Position{1, 1}, "the text has %d bytes, want at most %d", len(text), MaxSize)
 		return nil, c.Err()
@@ -60,9 +59,8 @@ func parseCapacity(name string, text []byte) (capacity.Templates, error) {
 // A capacityFile is a text of templates that is being read.
 type capacityFile struct {
 	File
-	reported  map[fileFault]bool // a block that several templates name has each fault once
-	steps     int                // how many keys were looked at
-	listAt    Position           // of the templates
+	steps     int      // how many keys were looked at
+	listAt    Position // of the templates
 	templates capacity.Templates
 	positions []fieldPositions // of the templates
 }
@@ -86,16 +84,6 @@ func (p *fieldPositions) find(field string) Position {
 			return p.at
 		}
 		field = field[:dot]
-	}
-}
-
-// Fault adds a fault, unless it is there already: a block that several templates refer to is read several
-// times.
-func (c *capacityFile) Fault(at Position, format string, args ...any) {
-	f := fileFault{at, fmt.Sprintf(format, args...)}
-	if !c.reported[f] {
-		c.reported[f] = true
-		c.faults = append(c.faults, f)
 	}
 }
 

@@ -210,14 +210,13 @@ func awaitLost(ctx context.Context, connection *grpc.ClientConn) {
 
 // pauseBefore waits before the next attempt, the first being 0.
 func (w *watcher) pauseBefore(ctx context.Context, attempt int) wakeCause {
-	timer := time.NewTimer(pauseAfter(attempt, rand.Float64()))
-	defer timer.Stop()
+	over := time.After(pauseAfter(attempt, rand.Float64()))
 	again := w.Reload
 	for {
 		select {
 		case <-ctx.Done():
 			return causeEnded
-		case <-timer.C:
+		case <-over:
 			return causeChanged
 		case _, open := <-again:
 			if open {

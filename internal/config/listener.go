@@ -1,8 +1,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -18,11 +22,6 @@ const listenerNeeds = 4
 // allowKey is the setting of a listener that may be a list.
 const allowKey = "allow"
 
-// readListeners reads the list of listeners.
-func (f *File) readListeners(node *yaml.Node) {
-	f.readList(node, listSetting{key: jarlKey, of: "listeners", most: MaxListeners}, f.readListener)
-}
-
 // readListener reads one listener.
 func (f *File) readListener(node *yaml.Node) {
 	before := len(f.faults)
@@ -31,12 +30,14 @@ func (f *File) readListener(node *yaml.Node) {
 	for name, value := range f.pairsOf(node, listenerNames, " of a listener") {
 		given[name] = positionOf(value)
 		// allow is the one setting that may be a list; a single block may stand alone.
+		nodes := []*yaml.Node{value}
 		if name == allowKey && value.Kind == yaml.SequenceNode {
-			for _, one := range value.Content {
-				f.readAllow(&l, one)
+			nodes = value.Content
+		}
+		for _, one := range nodes {
+			if text, ok := f.readScalar(name, one); ok {
+				f.setListener(&l, name, text, positionOf(one))
 			}
-		} else if text, ok := f.readScalar(name, value); ok {
-			f.setListener(&l, name, text, positionOf(value))
 		}
 	}
 	// What is no mapping has its fault, and would miss every setting.
@@ -59,17 +60,10 @@ func (f *File) readListener(node *yaml.Node) {
 	f.JARL = append(f.JARL, l)
 }
 
-// readAllow reads one block of addresses of a listener.
-func (f *File) readAllow(l *Listener, node *yaml.Node) {
-	if text, ok := f.readScalar(allowKey, node); ok {
-		f.setListener(l, allowKey, text, positionOf(node))
-	}
-}
-
 // setListener sets one field of a listener.
 func (f *File) setListener(l *Listener, name, text string, at Position) {
-	// There are two kinds of errors: err holds what is wanted, the others a whole clause.
 	var err error
+	verb := "is"
 	switch name {
 	case "listen":
 		l.Address = text
@@ -83,40 +77,37 @@ func (f *File) setListener(l *Listener, name, text string, at Position) {
 	case "guard":
 		l.Limit.Guard, err = parseDuration(text, 0)
 	case "max-delay":
-		if bad := l.Admits.SetMaxDelay(text); bad != nil {
-			f.Fault(at, "%s is %s, %v", name, quote(text), bad)
-		}
+		err = l.Admits.SetMaxDelay(text)
 	case allowKey:
-		if bad := l.Admits.AddAllowed(text); bad != nil {
-			f.Fault(at, "%s has %s, %v", name, quote(text), bad)
-		}
+		verb = "has" // it may be a list
+		err = l.Admits.AddAllowed(text)
 	case "mode":
 		if bad := l.Limit.SetMode(text); bad != nil {
 			f.Fault(at, "%v", bad)
 		}
 	}
 	if err != nil {
-		f.Fault(at, "%s is %s, want %v", name, quote(text), err)
+		f.Fault(at, "%s %s %s, %v", name, verb, quote(text), err)
 	}
 }
 
-// parseCount parses a number of things. The error is what is wanted.
+// parseCount parses a number of things. The error says what is wanted.
 func parseCount(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > gatehouse.MaxSize {
-		return 0, fmt.Errorf("a whole number from 1 to %d", int64(gatehouse.MaxSize))
+		return 0, fmt.Errorf("want a whole number from 1 to %d", int64(gatehouse.MaxSize))
 	}
 	return n, nil
 }
 
-// parseDuration parses a time. The error is what is wanted.
+// parseDuration parses a time. The error says what is wanted.
 func parseDuration(text string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > gatehouse.MaxDuration {
 		if least > 0 {
-			return 0, fmt.Errorf("a time above 0 such as 500ms, 60s or 1h, at most 100 years")
+			return 0, errors.New("want a time above 0 such as 500ms, 60s or 1h, at most 100 years")
 		}
-		return 0, fmt.Errorf("a time such as 5ms or 1s, at most 100 years")
+		return 0, errors.New("want a time such as 5ms or 1s, at most 100 years")
 	}
 	return d, nil
 }
@@ -171,4 +162,50 @@ func quote(text string) string {
 		text = text[:len(text)-1]
 	}
 	return strconv.Quote(text) + "…"
+}
+
+// An Address is where a server listens.
+type Address struct {
+	host string // empty for all of the machine
+	port uint16
+	text string
+}
+
+// A placedAddress is an address in a file, and its place there.
+type placedAddress struct {
+	Address
+	at Position
+}
+
+// ParseAddress reads host:port, in which the host may be empty. The error has no subject. Whether the machine
+// has such an address is not checked.
+func ParseAddress(text string) (Address, error) {
+	host, port, err := net.SplitHostPort(text)
+	number, bad := strconv.ParseUint(port, 10, 16)
+	if err != nil || bad != nil || strings.ContainsAny(host, " \t\r\n/@?#\"") {
+		return Address{}, fmt.Errorf("is %s, want a host and a port such as localhost:5001 or 0.0.0.0:5001",
+			quote(text))
+	}
+	// The same address can be written in several ways. They are made equal here, to find two listeners on one
+	// port.
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+		if ip.IsUnspecified() {
+			host = ""
+		}
+	}
+	host = strings.ToLower(host)
+	if host == "localhost" {
+		host = "127.0.0.1" // where Go listens for localhost
+	}
+	return Address{host, uint16(number), text}, nil
+}
+
+// String returns the address as it was written.
+func (a Address) String() string { return a.text }
+
+// Meets reports whether two servers cannot listen at both at the same time. For port 0 the system chooses
+// another port each time.
+func (a Address) Meets(b Address) bool {
+	return a.port != 0 && a.port == b.port && (a.host == b.host || a.host == "" || b.host == "")
 }

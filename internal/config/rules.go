@@ -1,9 +1,11 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,21 +65,11 @@ func (r Rules) Find(key gatehouse.Key) StoreRule {
 
 // Lazy reports whether any rule makes limiters ask the store less often than they are asked.
 func (r Rules) Lazy() bool {
-	for i := range r {
-		if r[i].Lazy > 0 || r[i].Chunk > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(rule StoreRule) bool { return rule.Lazy > 0 || rule.Chunk > 0 })
 }
 
 // ruleNames are the settings of a rule; the first is needed.
 var ruleNames = []string{"match", "on-unreachable", "lazy", "chunk"}
-
-// readRules reads the list of rules.
-func (f *File) readRules(node *yaml.Node) {
-	f.readList(node, listSetting{key: rulesKey, of: "rules", most: maxRules}, f.readRule)
-}
 
 // readRule reads one rule.
 func (f *File) readRule(node *yaml.Node) {
@@ -117,18 +109,18 @@ func (f *File) setRule(r *StoreRule, name, text string, at Position) {
 		// What an unknown word is parsed to does not matter: a rule with a fault is never used.
 		r.OnUnreachable = answer
 		if !ok {
-			err = fmt.Errorf("%s, %s or %s", fallback.Refuse, fallback.Allow, fallback.LocalShare)
+			err = fmt.Errorf("want %s, %s or %s", fallback.Refuse, fallback.Allow, fallback.LocalShare)
 		}
 	case "lazy":
 		r.Lazy, err = parseDuration(text, time.Millisecond)
 		if err != nil || r.Lazy > maxLazy {
-			err = fmt.Errorf("a time from 1ms to %s", maxLazy)
+			err = fmt.Errorf("want a time from 1ms to %s", maxLazy)
 		}
 	case "chunk":
 		r.Chunk, err = parseCount(text)
 	}
 	if err != nil {
-		f.Fault(at, "%s is %s, want %v", name, quote(text), err)
+		f.Fault(at, "%s is %s, %v", name, quote(text), err)
 	}
 }
 
@@ -176,7 +168,7 @@ func (f *File) checkKinds(r *StoreRule, given map[string]Position) {
 // limiterKind is a kind in a rule that stands for all limiters.
 const limiterKind = "limiter"
 
-// compileMatch compiles the glob. The error is what is wanted.
+// compileMatch compiles the glob. The error says what is wanted.
 func (r *StoreRule) compileMatch() error {
 	kind, name, ok := strings.Cut(r.Match, "/")
 	// A star alone means every kind and every name; path.Match would not let it cross the slash.
@@ -184,7 +176,7 @@ func (r *StoreRule) compileMatch() error {
 		kind, name, ok = "*", "*", true
 	}
 	if _, err := path.Match(r.Match, ""); err != nil || !ok {
-		return fmt.Errorf("a pattern such as gcra/api-*, limiter/* or *")
+		return errors.New("want a pattern such as gcra/api-*, limiter/* or *")
 	}
 	for k := gatehouse.Kind(1); int(k) < gatehouse.Kinds; k++ {
 		// The pattern is well-formed, as the whole of it was matched above.
@@ -192,12 +184,12 @@ func (r *StoreRule) compileMatch() error {
 		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()
 	}
 	if none := func(gatehouse.Kind) bool { return false }; r.firstKind(none) == 0 {
-		return fmt.Errorf("a kind of controller before the slash, such as gcra, semaphore, limiter or *")
+		return errors.New("want a kind of controller before the slash, such as gcra, semaphore, limiter or *")
 	}
 	// A range such as [z-a] is accepted by path.Match and refused here.
 	expression, err := regexp.Compile(globExpression(name))
 	if err != nil {
-		return fmt.Errorf("a pattern such as gcra/api-*, with ranges such as [a-z]")
+		return errors.New("want a pattern such as gcra/api-*, with ranges such as [a-z]")
 	}
 	r.name = expression
 	return nil

@@ -24,14 +24,7 @@ type apiTag struct {
 
 type apiOperation struct {
 	openapi.Operation
-	Send    string // the method that is used where there are two
-	Fields  []openapi.RequestParameter
-	Answers []apiAnswer
-}
-
-type apiAnswer struct {
-	Status int
-	Text   string
+	Send string // the method that is used where there are two
 }
 
 // addAPI adds the description of the API, under the paths where tools look for it, and the page of forms.
@@ -77,21 +70,10 @@ func (m *Manual) renderAPI() (Page, error) {
 				t.Operations[len(t.Operations)-1].Send = op.Method
 				continue
 			}
-			t.Operations = append(t.Operations, m.apiOperation(op))
+			t.Operations = append(t.Operations, apiOperation{op, op.Method})
 		}
 		shown.Tags = append(shown.Tags, t)
 	}
 	f.API = shown
 	return f.executeTemplate("api")
-}
-
-func (m *Manual) apiOperation(op openapi.Operation) apiOperation {
-	o := apiOperation{Operation: op, Send: op.Method}
-	for _, name := range op.Parameters {
-		o.Fields = append(o.Fields, m.api.Parameter(name))
-	}
-	for _, r := range op.Responses {
-		o.Answers = append(o.Answers, apiAnswer{r.Status, m.api.Answer(r.Component)})
-	}
-	return o
 }

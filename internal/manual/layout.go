@@ -10,9 +10,6 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// parseLayout is the frame of every page.
-func parseLayout() (*template.Template, error) { return template.ParseFS(assets, "assets/*.html") }
-
 // addAssets adds the style and the scripts, under assets/.
 func (m *Manual) addAssets() error {
 	for _, name := range []string{"style.css", "page.js", "api.js"} {
@@ -53,6 +50,11 @@ type pageLink struct {
 	Below      []pageLink // of the folder that is shown
 }
 
+// linkTo returns the link to a page on the one at url.
+func linkTo(s *pageSource, url string) pageLink {
+	return pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url}
+}
+
 // newFrame returns the frame of the page at this path.
 func (m *Manual) newFrame(url string, headings []heading) pageFrame {
 	f := pageFrame{Base: relativeLink(url, "")}
@@ -61,7 +63,7 @@ func (m *Manual) newFrame(url string, headings []heading) pageFrame {
 		for _, s := range section.pages {
 			// Links are relative, so that the manual works behind a proxy that puts it below another path.
 			// The tree shows only what is near: the headings of this page, and the pages of its folder.
-			one := pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url}
+			one := linkTo(s, url)
 			if one.Here {
 				one.Headings = headings
 			}
@@ -83,7 +85,7 @@ func (m *Manual) linksBelow(index *pageSource, url string) (steps []pageLink, sh
 	// In the order of the tree, as the map of sources has none.
 	for _, s := range m.order {
 		if s.index == index {
-			steps = append(steps, pageLink{URL: relativeLink(url, s.url), Label: s.label, Here: s.url == url})
+			steps = append(steps, linkTo(s, url))
 			shown = shown || s.url == url
 		}
 	}
@@ -103,10 +105,10 @@ func (m *Manual) renderSource(s *pageSource) (Page, error) {
 	// A page that is not in the tree, and the first and the last one, lack one of these or both.
 	before, behind := m.neighbours(s)
 	if before != nil {
-		f.Before = &pageLink{URL: relativeLink(s.url, before.url), Label: before.label}
+		f.Before = new(linkTo(before, s.url))
 	}
 	if behind != nil {
-		f.Behind = &pageLink{URL: relativeLink(s.url, behind.url), Label: behind.label}
+		f.Behind = new(linkTo(behind, s.url))
 	}
 	return f.executeTemplate("page")
 }
@@ -114,7 +116,7 @@ func (m *Manual) renderSource(s *pageSource) (Page, error) {
 // executeTemplate returns the page that a template makes of the frame.
 func (f *pageFrame) executeTemplate(name string) (Page, error) {
 	// Parsed again for each page, which is rendered only once.
-	templates, err := parseLayout()
+	templates, err := template.ParseFS(assets, "assets/*.html")
 	if err != nil {
 		return Page{}, fmt.Errorf("reading the layout of the documentation: %w", err)
 	}

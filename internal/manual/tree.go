@@ -2,6 +2,7 @@ package manual
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -31,13 +32,12 @@ func (m *Manual) addIndex(folder, label string) {
 
 // pagesInside returns the pages of a folder, in the order of their files.
 func (m *Manual) pagesInside(folder string) (all []*pageSource) {
-	for file, s := range m.sources {
+	for _, file := range slices.Sorted(maps.Keys(m.sources)) {
 		// The index does not list itself.
 		if path.Dir(file) == folder && path.Base(file) != "README.md" {
-			all = append(all, s)
+			all = append(all, m.sources[file])
 		}
 	}
-	slices.SortFunc(all, func(a, b *pageSource) int { return strings.Compare(a.file, b.file) })
 	return all
 }
 
@@ -64,8 +64,8 @@ func (m *Manual) buildTree() {
 		}
 	}
 	rest := &treeSection{title: "More"}
-	for _, s := range m.allSources() {
-		if !slices.Contains(m.order, s) {
+	for _, file := range slices.Sorted(maps.Keys(m.sources)) {
+		if s := m.sources[file]; !slices.Contains(m.order, s) {
 			m.addToSection(rest, s)
 		}
 	}
@@ -100,15 +100,6 @@ func (m *Manual) addLinkedPage(in *treeSection, link *ast.Link, text []byte) {
 func (m *Manual) addToSection(in *treeSection, s *pageSource) {
 	in.pages = append(in.pages, s)
 	m.order = append(m.order, s)
-}
-
-// allSources returns all pages in the order of their files.
-func (m *Manual) allSources() (all []*pageSource) {
-	for _, s := range m.sources {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *pageSource) int { return strings.Compare(a.file, b.file) })
-	return all
 }
 
 // firstLink returns the first link below a node, nil if there is none.

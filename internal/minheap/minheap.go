@@ -1,6 +1,8 @@
 // Package minheap is a binary heap that keeps its items unboxed, which container/heap cannot.
 package minheap
 
+import "slices"
+
 // An Item knows which of two comes first.
 type Item[T any] interface {
 	Before(other T) bool
@@ -42,6 +44,12 @@ func (h *Heap[T]) Init() {
 	for i := len(*h)/2 - 1; i >= 0; i-- {
 		h.siftDown(i)
 	}
+}
+
+// Filter drops the items that keep does not want, and the memory they took, in O(n).
+func (h *Heap[T]) Filter(keep func(item T) bool) {
+	*h = slices.Clone(slices.DeleteFunc(*h, func(item T) bool { return !keep(item) }))
+	h.Init()
 }
 
 // siftDown moves the item at i down to where it belongs.

@@ -29,6 +29,12 @@ func TestHeapSorts(t *testing.T) {
 			slow = append(slow, n)
 			slices.Sort(slow)
 		}
+		isEven := func(n number) bool { return n%2 == 0 }
+		h.Filter(isEven)
+		slow = slices.DeleteFunc(slow, func(n number) bool { return !isEven(n) })
+		if len(h) != len(slow) || cap(h) > 2*len(h)+16 {
+			t.Fatalf("Filter left %d items in %d places, want %d", len(h), cap(h), len(slow))
+		}
 		for i := range h {
 			h[i] = -h[i]
 		}

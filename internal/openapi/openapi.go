@@ -18,14 +18,6 @@ var components []byte
 type Document struct {
 	Tags       []Tag
 	Operations []Operation
-
-	parameters map[string]RequestParameter
-	answers    map[string]responseText
-}
-
-// A responseText is what a response means.
-type responseText struct {
-	Description string `json:"description"`
 }
 
 // A Tag groups operations. Its name is that of a kind of controller, or capacity, or server.
@@ -39,15 +31,17 @@ type Operation struct {
 	ID, Tag, Method, Path string
 	Summary, Description  string
 
-	Parameters []string // by their names among the components
+	Parameters []string           // by their names among the components
+	Fields     []RequestParameter // what these parameters are
 	Responses  []Response
 	Body       *Body // nil where no body is read
 }
 
-// A Response is a status and, by its name among the components, what it means.
+// A Response is a status and what it means: by its name among the components, and in words.
 type Response struct {
-	Status    int
-	Component string
+	Status      int
+	Component   string
+	Description string
 }
 
 // A Body is the JSON that a request carries: the name of its schema among the components, and an example.
@@ -74,30 +68,27 @@ type Schema struct {
 func New() (*Document, error) {
 	var known struct {
 		Parameters map[string]RequestParameter `json:"parameters"`
-		Responses  map[string]responseText     `json:"responses"`
+		Responses  map[string]Response         `json:"responses"`
 	}
 	if err := json.Unmarshal(components, &known); err != nil {
 		return nil, fmt.Errorf("reading components.json: %w", err)
 	}
-	d := &Document{Tags: allTags(), parameters: known.Parameters, answers: known.Responses}
-	d.Operations = append(kindOperations(), otherOperations()...)
-	// An operation may not refer to a parameter that is not described.
-	for _, op := range d.Operations {
+	d := &Document{Tags: allTags(), Operations: append(kindOperations(), otherOperations()...)}
+	for i := range d.Operations {
+		op := &d.Operations[i]
 		for _, name := range op.Parameters {
-			// A lookup of an unknown name gives a parameter without a name.
-			if d.parameters[name].Name == "" {
+			field, ok := known.Parameters[name]
+			if !ok {
 				return nil, fmt.Errorf("components.json lacks parameter %s of %s", name, op.ID)
 			}
+			op.Fields = append(op.Fields, field)
+		}
+		for j, r := range op.Responses {
+			op.Responses[j].Description = known.Responses[r.Component].Description
 		}
 	}
 	return d, nil
 }
-
-// Parameter returns the parameter of an operation by its name among the components.
-func (d *Document) Parameter(name string) RequestParameter { return d.parameters[name] }
-
-// Answer returns what a response means, by its name among the components.
-func (d *Document) Answer(name string) string { return d.answers[name].Description }
 
 // JSON returns the document in OpenAPI 3.0.3, which more generators read than 3.1.
 func (d *Document) JSON() ([]byte, error) {
@@ -105,12 +96,13 @@ func (d *Document) JSON() ([]byte, error) {
 	text, err := json.MarshalIndent(struct {
 		OpenAPI    string          `json:"openapi"`
 		Info       apiInfo         `json:"info"`
-		Servers    []apiServer     `json:"servers"`
+		Servers    []any           `json:"servers"`
 		Tags       []Tag           `json:"tags"`
 		Paths      pathOperations  `json:"paths"`
 		Components json.RawMessage `json:"components"`
 	}{
-		"3.0.3", apiInfo{"Gatehouse", "1", About()}, []apiServer{{"/"}}, d.Tags, d.Operations, components,
+		"3.0.3", apiInfo{"Gatehouse", "1", About()}, []any{map[string]string{"url": "/"}},
+		d.Tags, d.Operations, components,
 	}, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the OpenAPI document: %w", err)
@@ -122,10 +114,6 @@ type apiInfo struct {
 	Title       string `json:"title"`
 	Version     string `json:"version"`
 	Description string `json:"description"`
-}
-
-type apiServer struct {
-	URL string `json:"url"`
 }
 
 // pathOperations are operations that JSON shows by path and method, in their order. A map would sort them.

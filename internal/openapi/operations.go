@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	_ "embed"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,26 +9,11 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
+//go:embed about.txt
+var about string
+
 // About is what there is to know of all operations, in paragraphs.
-func About() string {
-	return `May I go now, and if not, when?
-
-Names need no declaration: the first use of a name creates it. Times are whole milliseconds. Every call on a
-name accepts all parameters, and checks them; the ones listed with an operation are those that it uses. An
-unknown parameter is refused with 400.
-
-Each path under /v1 exists without /v1 too, as in bouncer. There, waiting for an event responds with 200 and
-the message as body.
-
-Each GET of an operation is a POST as well, with the parameters in the query or as a form of at most 16 KiB.
-Programs should use POST: clients and proxies may repeat a GET by themselves. Browsers repeat both after a
-408; with refusal=429 they do not.
-
-Any path may also respond with 301 (wrong letter case or a slash at the end), 404 (no such path), 405 (another
-method), 408 (the request did not arrive in time), 413 (a body above 64 KiB), 415 (a body that is not a form)
-and 431 (request line and headers above 8 KiB). A refusal is 429 instead of 408 where the request has
-refusal=429.`
-}
+func About() string { return strings.TrimSpace(about) }
 
 // kinds are the kinds of controllers in the order in which a reader meets them.
 var kinds = []struct {
@@ -73,7 +59,7 @@ func parseResponses(answers string) (all []Response) {
 	// Two words for each: the status and the component.
 	for i := 0; i+1 < len(words); i += 2 {
 		status, _ := strconv.Atoi(words[i]) // 0 is found by a test
-		all = append(all, Response{status, words[i+1]})
+		all = append(all, Response{Status: status, Component: words[i+1]})
 	}
 	return all
 }
@@ -107,21 +93,20 @@ var limiterOperations = map[gatehouse.Op]operationText{
 		"204 GivenBack 404 Missing"},
 }
 
+// holdOperations are those of a kind that is held. Their summaries differ in what is taken and given back.
+func holdOperations(take, giveBack string) map[gatehouse.Op]operationText {
+	return map[gatehouse.Op]operationText{
+		gatehouse.OpAcquire: {take, "A key that holds already gets the same hold.",
+			"200 Held 408 RefusedLimit 409 Conflict"},
+		gatehouse.OpRelease: {giveBack, "", "204 Done 409 Conflict"},
+		gatehouse.OpRenew: {"Move the end of a hold", "The hold ends that long from now.",
+			"204 Renewed 409 Conflict"},
+	}
+}
+
 var ownOperations = map[gatehouse.Kind]map[gatehouse.Op]operationText{
-	gatehouse.Semaphore: {
-		gatehouse.OpAcquire: {"Take slots", "A key that holds already gets the same hold.",
-			"200 Held 408 RefusedLimit 409 Conflict"},
-		gatehouse.OpRelease: {"Give slots back", "", "204 Done 409 Conflict"},
-		gatehouse.OpRenew: {"Move the end of a hold", "The hold ends that long from now.",
-			"204 Renewed 409 Conflict"},
-	},
-	gatehouse.Lock: {
-		gatehouse.OpAcquire: {"Take the lock", "A key that holds already gets the same hold.",
-			"200 Held 408 RefusedLimit 409 Conflict"},
-		gatehouse.OpRelease: {"Give the lock back", "", "204 Done 409 Conflict"},
-		gatehouse.OpRenew: {"Move the end of a hold", "The hold ends that long from now.",
-			"204 Renewed 409 Conflict"},
-	},
+	gatehouse.Semaphore: holdOperations("Take slots", "Give slots back"),
+	gatehouse.Lock:      holdOperations("Take the lock", "Give the lock back"),
 	gatehouse.Event: {
 		gatehouse.OpWait: {"Wait for the event", "If the event was sent before, the response comes at once.",
 			"200 SentBody 204 SentHeader 408 Refused 409 Conflict"},
@@ -311,4 +296,48 @@ func limitParameters(kind gatehouse.Kind) []string {
 	}
 	// Every limiter has these two.
 	return append(all, "limits", "zone")
+}
+
+// otherOperations are those of capacity and of the server itself.
+func otherOperations() []Operation {
+	// Every page of capacity can end in these ways.
+	const page = "200 Page 400 Invalid 403 Forbidden 404 Missing 503 Unavailable"
+	// The server's own pages are plain text for probes and scrapers.
+	server := func(id, path, summary string) Operation {
+		return Operation{ID: id, Tag: "server", Method: "get", Path: path, Summary: summary,
+			Responses: parseResponses("200 Text 503 Unavailable")}
+	}
+	return []Operation{
+		{
+			ID: "getCapacity", Tag: "capacity", Method: "post", Path: "/v1/capacity/get",
+			Summary: "Get leases",
+			Description: "Asks for shares of any number of resources, in one request; the answer has " +
+				"them in the same order. Ask again after refresh_interval, with the lease you have as " +
+				"`has`. It is GetCapacity of doorman's protocol.",
+			Body: &Body{"GetCapacity",
+				`{"client_id": "me", "resource": [{"resource_id": "database", "wants": 3}]}`},
+			Responses: parseResponses("200 Leases 400 Invalid 403 Forbidden 503 Unavailable"),
+		},
+		{
+			ID: "releaseCapacity", Tag: "capacity", Method: "post", Path: "/v1/capacity/release",
+			Summary:     "Give leases back",
+			Description: "What is not held is no error. It is ReleaseCapacity of doorman's protocol.",
+			Body:        &Body{"ReleaseCapacity", `{"client_id": "me", "resource_id": ["database"]}`},
+			Responses:   parseResponses("200 Released 400 Invalid 403 Forbidden 503 Unavailable"),
+		},
+		{
+			ID: "capacity", Tag: "capacity", Method: "get", Path: "/capacity",
+			Summary:    "Show the server and its resources",
+			Parameters: []string{"after", "format", "limit", "resource"}, Responses: parseResponses(page),
+		},
+		{
+			ID: "capacityOfResource", Tag: "capacity", Method: "get", Path: "/capacity/{name}",
+			Summary:    "Show a resource and its leases",
+			Parameters: []string{"name", "after", "format", "limit"}, Responses: parseResponses(page),
+		},
+		server("healthz", "/healthz", "Is the server alive"),
+		server("readyz", "/readyz", "Should requests be sent here"),
+		server("wellKnownReady", "/.well-known/ready", "Should requests be sent here, as bouncer has it"),
+		server("metrics", "/metrics", "Statistics for Prometheus"),
+	}
 }

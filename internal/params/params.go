@@ -170,29 +170,30 @@ func (r *formReader) readNumber(parameter int, want numberRange) int64 {
 		return want.absent
 	}
 	// A leading plus sign is accepted, as bouncer's times and amounts accept it.
-	if i, err := strconv.ParseInt(string(text), 10, 64); err == nil &&
-		i >= want.least && i <= want.most && signAllowed(text[0], parameter) {
+	i, err := strconv.ParseInt(string(text), 10, 64)
+	if err == nil && i >= want.least && i <= want.most &&
+		(text[0] >= '0' || strings.IndexByte(forms[parameter].signs, text[0]) >= 0) {
 		return i
 	}
 	// The sentence names the range and the unit, and shows how to write a time given with a unit.
-	r.failParameter("%s is %s, want a whole number%s from %d to %d%s",
-		names[parameter], Quote(text), unitOf(parameter), want.least, want.most, inMillis(parameter, text))
+	r.failParameter("%s is %s, want a whole number%s from %d to %d%s", names[parameter], Quote(text),
+		forms[parameter].unit, want.least, want.most, inMillis(parameter, text))
 	return want.absent
 }
 
-// unitOf is the unit of a parameter, as a sentence about its value has it.
-func unitOf(parameter int) string {
-	switch parameter {
-	case intervalParameter, expiresParameter, maxWaitParameter, guardParameter:
-		return " of milliseconds"
-	}
-	return ""
+// ofMillis is the unit of times, as a sentence about a value has it.
+const ofMillis = " of milliseconds"
+
+// forms say how the numbers of parameters are written: in which unit, and what signs they may begin with.
+var forms = [numParameters]struct{ unit, signs string }{
+	intervalParameter: {ofMillis, "+"}, expiresParameter: {ofMillis, "+"}, guardParameter: {ofMillis, "+"},
+	maxWaitParameter: {ofMillis, "+-"}, amountParameter: {"", "+-"}, valueParameter: {"", "+-"},
 }
 
 // inMillis says how to write a time that was given with a unit.
 func inMillis(parameter int, text []byte) string {
 	d, err := time.ParseDuration(string(text))
-	if unitOf(parameter) == "" || err != nil || d < time.Millisecond || d > gatehouse.MaxDuration {
+	if forms[parameter].unit == "" || err != nil || d < time.Millisecond || d > gatehouse.MaxDuration {
 		return ""
 	}
 	return fmt.Sprintf(": write %s=%d for %s", names[parameter], d.Milliseconds(), d)
@@ -202,18 +203,6 @@ func (r *formReader) failParameter(format string, args ...any) {
 	if r.err == nil {
 		r.err = gatehouse.Errorf(gatehouse.CodeInvalid, format, args...)
 	}
-}
-
-// signAllowed reports whether a parameter may begin as it does: a size or cost has no sign at all, and
-// only what may be negative has a minus.
-func signAllowed(first byte, parameter int) bool {
-	switch parameter {
-	case sizeParameter, costParameter, burstParameter:
-		return first != '+' && first != '-'
-	case intervalParameter, expiresParameter, guardParameter:
-		return first != '-'
-	}
-	return true
 }
 
 // readMillis reads a time in milliseconds; -1 stays what it is.

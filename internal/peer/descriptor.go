@@ -22,6 +22,15 @@ func Ask(of any, question func(fd int32) bool) (yes bool) {
 	return yes && err == nil
 }
 
+// HungUp reports whether the other end of a connection is known to be gone at this instant. A connection that
+// cannot be asked counts as gone.
+func HungUp(conn any) bool {
+	if watched, ok := conn.(Watched); ok {
+		return watched.Gone()
+	}
+	return !Ask(conn, func(fd int32) bool { return !Gone(fd) })
+}
+
 // A Joined listener accepts what several others do.
 type Joined interface {
 	net.Listener
@@ -35,5 +44,5 @@ func AnyPending(l net.Listener) bool {
 	if joined, ok := l.(Joined); ok {
 		return slices.ContainsFunc(joined.Listeners(), AnyPending)
 	}
-	return Ask(l, Pending)
+	return Ask(l, pending)
 }

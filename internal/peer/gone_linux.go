@@ -16,13 +16,20 @@ func Gone(fd int32) bool {
 }
 
 // Unread reports whether bytes have come on a socket, which must be open, that were not read yet.
-func Unread(fd int32) bool {
+func Unread(fd int32) bool { return UnreadBytes(fd) > 0 }
+
+// UnreadBytes is how many bytes have come on a socket, which must be open, and were not read yet. It is 0
+// for a socket that cannot be asked.
+func UnreadBytes(fd int32) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD by its other name
-	return err == nil && n > 0
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
-// Pending reports whether a listener has connections that were not accepted yet.
-func Pending(fd int32) bool {
+// pending reports whether a listener has connections that were not accepted yet.
+func pending(fd int32) bool {
 	fds := []unix.PollFd{{Fd: fd, Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0

@@ -9,6 +9,6 @@ func Gone(int32) bool { return false }
 // Unread reports whether bytes have come on a socket that were not read yet, which is only known on Linux.
 func Unread(int32) bool { return false }
 
-// Pending reports whether a listener has connections that were not accepted yet, which is only known on
+// pending reports whether a listener has connections that were not accepted yet, which is only known on
 // Linux.
-func Pending(int32) bool { return false }
+func pending(int32) bool { return false }

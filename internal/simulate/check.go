@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -32,12 +31,7 @@ func parseEventKind(text string) (eventKind, error) {
 	if _, known := eventSpecs[eventKind(text)]; known {
 		return eventKind(text), nil
 	}
-	var names []string
-	for d := range eventSpecs {
-		names = append(names, string(d))
-	}
-	slices.Sort(names)
-	return "", fmt.Errorf("%q cannot be done, want one of %s", text, strings.Join(names, ", "))
+	return "", fmt.Errorf("%q cannot be done, want one of %s", text, joinKeys(eventSpecs))
 }
 
 // anyNode stands for any server of the tree.

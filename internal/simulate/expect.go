@@ -2,9 +2,7 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,8 +72,7 @@ func parseExpectation(text string) (expectation, error) {
 	e.statistic, e.of, e.compare = part[1], part[2], part[5]
 	figure, known := statistics[e.statistic]
 	if !known {
-		return e, fmt.Errorf("%q is no figure, want one of %s",
-			e.statistic, strings.Join(slices.Sorted(maps.Keys(statistics)), ", "))
+		return e, fmt.Errorf("%q is no figure, want one of %s", e.statistic, joinKeys(statistics))
 	}
 	// The others are about the tree as a whole.
 	if e.of != "" && e.statistic != "satisfied" {

@@ -64,11 +64,9 @@ type intervalMeter struct {
 	from, to time.Duration
 	group    int // whose wants are measured; -1 for all clients'
 
-	satisfied, wanted       float64 // amounts times seconds, of the group
-	possible, given, useful float64 // amounts times seconds
-	leased, capacity        float64
-	lowest, peak, safePeak  float64
-	lowestAt, peakAt        time.Duration
+	amounts
+	satisfied, wanted      float64 // amounts times seconds, of the group
+	lowest, peak, safePeak float64
 
 	over, brief excess // brief: only while responses travel
 	settled     time.Duration
@@ -129,11 +127,7 @@ func (t *intervalMeter) addInterval(from, now time.Duration, s *runState) {
 	}
 	// The sums are integrals: amounts times seconds. Extremes are taken of the amounts themselves.
 	seconds := (now - from).Seconds()
-	possible := s.possible()
-	t.possible += possible * seconds
-	t.given += min(s.leased, possible) * seconds
-	t.useful += min(s.useful, possible) * seconds
-	t.leased += s.leased * seconds
+	t.add(seconds, s)
 	// Expectations may be about one group; all else is about all clients.
 	asked := groupTotals{s.wants, s.useful}
 	if t.group >= 0 {
@@ -141,14 +135,8 @@ func (t *intervalMeter) addInterval(from, now time.Duration, s *runState) {
 	}
 	t.wanted += asked.wants * seconds
 	t.satisfied += asked.useful * seconds
-	t.capacity += s.capacity * seconds
-	// The first instant of an extreme is kept, for the report.
-	if share := ratio(s.leased, possible); share < t.lowest {
-		t.lowest, t.lowestAt = share, from
-	}
-	if share := ratio(s.leased, s.capacity); share > t.peak {
-		t.peak, t.peakAt = share, from
-	}
+	t.lowest = min(t.lowest, ratio(s.leased, s.possible()))
+	t.peak = max(t.peak, ratio(s.leased, s.capacity))
 	// Use without a lease is added here alone: the server cannot prevent it.
 	t.safePeak = max(t.safePeak, ratio(s.leased+s.safe, s.capacity))
 	t.over.addInterval(from, now, s.isOver(), s.confirmed-s.capacity)
@@ -244,4 +232,136 @@ func (m *measurement) settleLastEvent() {
 			meter.settled = max(meter.settled, last.Settled)
 		}
 	}
+}
+
+// seriesBins is the number of bins of a run for the picture: about one for each pixel.
+const seriesBins = 900
+
+// A timeSeries is the run in bins of equal width.
+type timeSeries struct {
+	width time.Duration
+	bins  []seriesBin
+}
+
+// A seriesBin holds sums and extremes.
+type seriesBin struct {
+	amounts
+	seconds float64
+	most    float64 // leased at any instant
+	over    bool
+}
+
+// amounts are sums of amounts times seconds, of all clients.
+type amounts struct {
+	capacity, wants, leased, safe float64
+	possible, given, useful       float64 // to be handed out, what of it was, and what of that was wanted
+}
+
+func (a *amounts) add(seconds float64, s *runState) {
+	possible := s.possible()
+	a.capacity += s.capacity * seconds
+	a.wants += s.wants * seconds
+	a.leased += s.leased * seconds
+	a.safe += s.safe * seconds
+	a.possible += possible * seconds
+	a.given += min(s.leased, possible) * seconds
+	a.useful += min(s.useful, possible) * seconds
+}
+
+func newSeries(duration time.Duration) *timeSeries {
+	return &timeSeries{
+		width: max(1, (duration+seriesBins-1)/seriesBins),
+		bins:  make([]seriesBin, seriesBins),
+	}
+}
+
+// addInterval spreads an interval over the bins it touches.
+func (s *timeSeries) addInterval(from, to time.Duration, st *runState) {
+	for from < to {
+		i := min(int(from/s.width), len(s.bins)-1)
+		// The part of the interval that lies in this bin.
+		end := min(to, time.Duration(i+1)*s.width)
+		// The widths are rounded up, so the last bin takes all that is left.
+		if i == len(s.bins)-1 {
+			end = to
+		}
+		b, seconds := &s.bins[i], (end - from).Seconds()
+		b.add(seconds, st)
+		b.seconds += seconds
+		b.most = max(b.most, st.leased)
+		b.over = b.over || st.isAbove()
+		from = end
+	}
+}
+
+// maxOvers is how many excesses are kept with time and size; all are counted.
+const maxOvers = 1000
+
+// An excess records the times in which more is used than there is.
+type excess struct {
+	count int
+	time  time.Duration
+	most  float64
+	list  []Over
+	open  bool
+}
+
+// addInterval counts an interval in which nothing changed. Intervals that follow each other make one excess.
+func (e *excess) addInterval(from, to time.Duration, over bool, by float64) {
+	if !over {
+		e.open = false
+		return
+	}
+	// Only the first excesses are kept with their times; all are counted.
+	if !e.open {
+		e.count++
+		e.open = true
+		if len(e.list) < maxOvers {
+			e.list = append(e.list, Over{At: from})
+		}
+	}
+	// The size at each instant counts for the extreme, the length for the sum.
+	e.time += to - from
+	e.most = max(e.most, by)
+	// Only the excess that is still open can grow, and it is the last of the list if the list has not been
+	// full.
+	if e.count == len(e.list) {
+		last := &e.list[e.count-1]
+		last.For += to - from
+		last.Most = max(last.Most, by)
+	}
+}
+
+// A shortage is a server whose clients hold more than its parent gives it: the parent took some back, and the
+// clients do not know yet.
+type shortage struct {
+	excess
+	used  float64 // by clients anywhere below
+	given float64 // by the parent
+	until time.Duration
+	last  time.Duration
+}
+
+// advanceTo counts the time since the last change.
+func (s *shortage) advanceTo(now time.Duration) {
+	// The parent's lease may run out within the interval. Up to then its amount counts, and nothing after it.
+	if middle := min(max(s.until, s.last), now); middle > s.last {
+		s.addPart(middle, s.given)
+	}
+	if now > s.last {
+		s.addPart(now, 0)
+	}
+}
+
+func (s *shortage) addPart(to time.Duration, given float64) {
+	// Rounding must not count as an excess.
+	by := s.used - given
+	s.addInterval(s.last, to, by > tolerance*max(1, given, s.used), by)
+	s.last = to
+}
+
+// noteSupply notes what a parent gave to the server.
+func (n *serverNode) noteSupply(now time.Duration, given float64, until time.Duration) {
+	n.shortage.advanceTo(now)
+	n.shortage.given, n.shortage.until = given, until
 }

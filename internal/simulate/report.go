@@ -3,6 +3,7 @@ package simulate
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -139,12 +140,7 @@ func finiteOrZero(x float64) float64 {
 
 // Holds reports whether all expectations are met.
 func (r *RunReport) Holds() bool {
-	for _, e := range r.Expectations {
-		if !e.Holds {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Expectations, func(e ExpectationResult) bool { return !e.Holds })
 }
 
 // JSON returns the report for programs. Times are nanoseconds.

@@ -1,8 +1,8 @@
 package simulate
 
 import (
+	_ "embed"
 	"fmt"
-	"html"
 	"math"
 	"slices"
 	"strconv"
@@ -10,86 +10,100 @@ import (
 	"time"
 )
 
-// The picture's measures, in pixels.
+//go:embed report.svg
+var pictureText string
+
+// The places of the panels in the picture, in pixels. The template has the same.
 const (
-	svgWidth   = 1120
-	svgLeft    = 92
-	svgRight   = 28
-	svgTop     = 92
-	amountHigh = 300 // of the panel of amounts
-	shareHigh  = 100 // of the panel of shares
-	laneHigh   = 22  // of a line of events
-	panelGap   = 44
+	panelLeft  = 92
+	panelRight = 1092
+	amountTop  = 92
+	amountHigh = 300
+	shareTop   = 436
+	shareHigh  = 100
+	laneTop    = 580 // of the first line of events; 44 below the shares
+	laneHigh   = 22
 	axisHigh   = 48
 
 	// roomAbove is how far the panel of amounts goes beyond the capacity. Wants above that are cut off,
 	// because they would press everything else together.
 	roomAbove = 1.6
+	// manyEvents are as many lines through the picture as still let it be seen.
+	manyEvents = 24
 )
 
-// The colours can be told apart without seeing red or green.
+// The colours of the areas; the template has the others.
 const (
-	wantsColour    = "#d98200"
-	leasedColour   = "#0072b2"
-	capacityColour = "#333333"
-	overColour     = "#c1121f"
-	shareColour    = "#009e73"
-	safeColour     = "#9b5fb8"
-	eventColour    = "#374151"
-	quietColour    = "#6b7280"
-	gridColour     = "#e5e7eb"
+	leasedColour = "#0072b2"
+	shareColour  = "#009e73"
+	safeColour   = "#9b5fb8"
 )
 
-// A picture is an SVG that is being drawn.
+// A picture is what the template draws, with all positions.
 type picture struct {
-	strings.Builder
-	report *RunReport
-	top    float64 // the amount at the upper edge
-	kinds  []string
-	height int
-	safe   bool // something was used without a lease
+	*RunReport
+	Excess string
+	Height int
+
+	Legend                  []legendEntry
+	AmountMarks, ShareMarks []shape
+	Areas                   []area // what is drawn later covers what is drawn before
+	Boxes                   []shape
+	Wants, Capacity         string // curves
+	CutOff                  *cutOff
+	Shares                  area
+	EventLines              []float64
+	Lanes, Happened         []shape
+	TimeY                   float64
+	TimeMarks               []shape
+	TimeUnit                string
+
+	top  float64 // the amount at the upper edge
+	safe bool    // something was used without a lease
+}
+
+// A shape is something at a place, with a size or a name where it has one.
+type shape struct {
+	X, Y, Width, Height float64
+	Name                string
+}
+
+// A legendEntry says what a colour stands for.
+type legendEntry struct {
+	X                  float64
+	Colour, Name, Dash string
+}
+
+// An area is a curve and the space below it.
+type area struct{ Area, Line, Colour string }
+
+// A cutOff says how much is wanted where that exceeds the panel.
+type cutOff struct {
+	X, Most float64
+	Anchor  string
 }
 
 // SVG draws wants, leases and capacity over time, what share of the possible was handed out, and when
 // what happened.
 func (r *RunReport) SVG() []byte {
-	p := &picture{report: r}
+	p := &picture{RunReport: r, Excess: "never above the capacity"}
+	if n := int(r.Figures["over"]); n > 0 {
+		most := 100 * (r.Figures["peak"] - 1)
+		p.Excess = fmt.Sprintf("%s above the capacity, by %.1f%% at most", countNoun(n, "time"), most)
+	}
 	p.findScale()
-	// The picture is as high as its lanes need, so the scale must be known first.
-	lanes := len(p.kinds) * laneHigh
-	// Without events there are no lanes, and no gap for them.
-	p.height = svgTop + amountHigh + panelGap + shareHigh + axisHigh
-	if lanes > 0 {
-		p.height += lanes + panelGap
-	}
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
-		`font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="12" fill="%s" role="img">`,
-		svgWidth, p.height, svgWidth, p.height, capacityColour)
-	p.printf(`<title>%s</title>`, html.EscapeString(r.Title))
-	p.printf(`<rect width="100%%" height="100%%" fill="#ffffff"/>`)
-	p.drawHeader()
-	p.drawAmounts(svgTop)
-	y := svgTop + amountHigh + panelGap
-	p.drawShares(y)
-	y += shareHigh
-	if lanes > 0 {
-		y += panelGap
-		p.drawLanes(y)
-		y += lanes
-	}
-	p.drawTimeAxis(y)
-	p.printf("</svg>")
-	return []byte(p.String())
+	p.addLegend()
+	p.addCurves()
+	p.addCutOff()
+	p.addEvents()
+	p.addTimeMarks()
+	return []byte(r.fillTemplate(pictureText, p))
 }
 
-func (p *picture) printf(format string, args ...any) {
-	p.WriteString(fmt.Sprintf(format, args...) + "\n")
-}
-
-// findScale finds what has to fit into the picture.
+// findScale finds what has to fit into the panel of amounts, and marks both panels.
 func (p *picture) findScale() {
 	highest, wants := 0.0, 0.0
-	for _, b := range p.report.series.bins {
+	for _, b := range p.series.bins {
 		if b.seconds > 0 {
 			highest = max(highest, b.capacity/b.seconds, b.most, (b.leased+b.safe)/b.seconds)
 			p.safe = p.safe || b.safe > 0
@@ -98,52 +112,33 @@ func (p *picture) findScale() {
 	}
 	// Wants may be far above what there is: they are shown up to roomAbove.
 	p.top = max(min(max(highest, wants)*1.05, highest*roomAbove), 1e-9)
-	for _, e := range p.report.Events[1:] {
-		if !slices.Contains(p.kinds, e.Do) {
-			p.kinds = append(p.kinds, e.Do)
-		}
-	}
-	slices.Sort(p.kinds)
+	// A low panel has room for fewer marks.
+	p.AmountMarks = panel{amountTop, amountHigh, groupThousands}.marks(p.top, axisStep(p.top, 5))
+	percent := func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+	p.ShareMarks = panel{shareTop, shareHigh, percent}.marks(1, axisStep(1, 2))
 }
 
 // x returns the horizontal position of an instant.
 func (p *picture) x(at time.Duration) float64 {
-	return svgLeft + float64(at)/float64(p.report.Duration)*(svgWidth-svgLeft-svgRight)
+	return panelLeft + float64(at)/float64(p.Duration)*(panelRight-panelLeft)
 }
 
-// drawHeader writes the title, the main statistics and the legend.
-func (p *picture) drawHeader() {
-	r := p.report
-	p.printf(`<text x="%d" y="28" font-size="17" font-weight="600">%s</text>`,
-		svgLeft, html.EscapeString(r.Scenario+": "+r.Title))
-	over := "never above the capacity"
-	if n := int(r.Figures["over"]); n > 0 {
-		most := 100 * (r.Figures["peak"] - 1)
-		over = fmt.Sprintf("%s above the capacity, by %.1f%% at most", countNoun(n, "time"), most)
-	}
-	p.printf(`<text x="%d" y="48" fill="%s">%s handed out after %s, %s; %s, %s, seed %d</text>`,
-		svgLeft, quietColour, unitShare.formatValue(r.Figures["handed_out"]), shortTime(r.From), over,
-		countNoun(r.Servers, "server"), countNoun(r.Clients, "client"), r.Seed)
-	p.drawLegend()
-}
-
-// drawLegend says what the colours stand for.
-func (p *picture) drawLegend() {
-	x := svgLeft
-	for _, entry := range []struct{ colour, name, dash string }{
-		{capacityColour, "capacity", "6 4"}, {wantsColour, "wanted", ""},
-		{leasedColour, "held by leases", ""}, {safeColour, "used without, on top", ""},
-		{overColour, "above the capacity", ""}, {shareColour, "handed out of what could be", ""},
+// addLegend says what the colours stand for.
+func (p *picture) addLegend() {
+	x := panelLeft
+	for _, e := range []legendEntry{
+		{0, "#333333", "capacity", "6 4"}, {0, "#d98200", "wanted", ""},
+		{0, leasedColour, "held by leases", ""}, {0, safeColour, "used without, on top", ""},
+		{0, "#c1121f", "above the capacity", ""}, {0, shareColour, "handed out of what could be", ""},
 	} {
 		// What does not occur in the picture is left out.
-		if entry.colour == safeColour && !p.safe {
+		if e.Colour == safeColour && !p.safe {
 			continue
 		}
-		p.printf(`<line x1="%d" y1="68" x2="%d" y2="68" stroke="%s" stroke-width="3" stroke-dasharray="%s"/>`,
-			x, x+24, entry.colour, entry.dash)
-		p.printf(`<text x="%d" y="72">%s</text>`, x+30, entry.name)
+		e.X = float64(x)
+		p.Legend = append(p.Legend, e)
 		// A letter is about 6.5 pixels wide; SVG cannot measure text.
-		x += 56 + 13*len(entry.name)/2
+		x += 56 + 13*len(e.Name)/2
 	}
 }
 
@@ -155,13 +150,33 @@ func countNoun(n int, what string) string {
 	return groupThousands(float64(n)) + " " + what
 }
 
+// addCurves adds what is drawn in the two panels.
+func (p *picture) addCurves() {
+	amount := func(value func(b *seriesBin) float64) curve {
+		mean := func(b *seriesBin) float64 { return value(b) / b.seconds }
+		return p.newCurve(amountTop, amountHigh, p.top, mean)
+	}
+	leased := amount(func(b *seriesBin) float64 { return b.leased })
+	if p.safe {
+		used := amount(func(b *seriesBin) float64 { return b.leased + b.safe })
+		p.Areas = append(p.Areas, used.area(leased, safeColour))
+	}
+	p.Areas = append(p.Areas, leased.area(leased.baseline(amountTop+amountHigh), leasedColour))
+	p.addBoxes()
+	p.Wants = amount(func(b *seriesBin) float64 { return b.wants }).svgPath()
+	p.Capacity = amount(func(b *seriesBin) float64 { return b.capacity }).svgPath()
+	share := func(b *seriesBin) float64 { return ratio(b.given, b.possible) }
+	line := p.newCurve(shareTop, shareHigh, 1, share)
+	p.Shares = line.area(line.baseline(shareTop+shareHigh), shareColour)
+}
+
 // A curve is a line through the bins of the run.
 type curve []struct{ x, y float64 }
 
 // newCurve makes a curve in a panel; value returns the height for each bin.
 func (p *picture) newCurve(y, high int, top float64, value func(b *seriesBin) float64) curve {
 	var c curve
-	s := p.report.series
+	s := p.series
 	for i := range s.bins {
 		b := &s.bins[i]
 		// A run shorter than the picture is wide leaves bins empty.
@@ -172,7 +187,7 @@ func (p *picture) newCurve(y, high int, top float64, value func(b *seriesBin) fl
 		// rest.
 		v := min(max(value(b)/top, 0), 1.02)
 		// The value is drawn in the middle of its bin, the last of which may end after the run.
-		middle := min(time.Duration(i)*s.width+s.width/2, p.report.Duration)
+		middle := min(time.Duration(i)*s.width+s.width/2, p.Duration)
 		c = append(c, struct{ x, y float64 }{p.x(middle), float64(y+high) - v*float64(high)})
 	}
 	return c
@@ -194,12 +209,12 @@ func (c curve) svgPath() string {
 // looksFlat reports whether two heights look the same.
 func looksFlat(a, b float64) bool { return math.Abs(a-b) < 0.05 }
 
-// areaPath returns the area between the curve and another below it.
-func (c curve) areaPath(below curve) string {
+// area returns the area between the curve and another below it.
+func (c curve) area(below curve, colour string) area {
 	// There along the curve, and back along the one below.
 	back := slices.Clone(below)
 	slices.Reverse(back)
-	return append(slices.Clone(c), back...).svgPath() + "Z"
+	return area{append(slices.Clone(c), back...).svgPath() + "Z", c.svgPath(), colour}
 }
 
 // baseline returns a curve along the bottom of a panel.
@@ -211,45 +226,12 @@ func (c curve) baseline(y int) curve {
 	return floor
 }
 
-// drawCurve draws a curve, and colours the area between it and another.
-func (p *picture) drawCurve(c, below curve, colour string) {
-	p.printf(`<path d="%s" fill="%s" fill-opacity="0.16" stroke="none"/>`, c.areaPath(below), colour)
-	p.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.7"/>`, c.svgPath(), colour)
-}
-
-// drawAmounts draws the panel of capacity, wants and leases.
-func (p *picture) drawAmounts(y int) {
-	p.drawGrid(y, amountHigh, p.top, groupThousands)
-	p.drawAxisLabel(y, amountHigh, "amount, in units of capacity")
-	p.drawEventMarks(y)
-	p.printf(`<clipPath id="amounts"><rect x="%d" y="%d" width="%d" height="%d"/></clipPath>`,
-		svgLeft, y, svgWidth-svgLeft-svgRight, amountHigh)
-	p.printf(`<g clip-path="url(#amounts)" fill="none" stroke-linejoin="round">`)
-	amount := func(value func(b *seriesBin) float64) curve {
-		return p.newCurve(y, amountHigh, p.top, func(b *seriesBin) float64 { return value(b) / b.seconds })
-	}
-	// What is drawn later covers what is drawn before: areas first, then the excess, lines last.
-	leased := amount(func(b *seriesBin) float64 { return b.leased })
-	if p.safe {
-		p.drawCurve(amount(func(b *seriesBin) float64 { return b.leased + b.safe }), leased, safeColour)
-	}
-	p.drawCurve(leased, leased.baseline(y+amountHigh), leasedColour)
-	p.drawOvers(y)
-	wants := amount(func(b *seriesBin) float64 { return b.wants })
-	p.printf(`<path d="%s" stroke="%s" stroke-width="1.7"/>`, wants.svgPath(), wantsColour)
-	capacity := amount(func(b *seriesBin) float64 { return b.capacity })
-	p.printf(`<path d="%s" stroke="%s" stroke-width="1.6" stroke-dasharray="6 4"/>`,
-		capacity.svgPath(), capacityColour)
-	p.printf(`</g>`)
-	p.drawCutOff(y)
-}
-
-// drawCutOff writes how much is wanted where that exceeds the panel.
-func (p *picture) drawCutOff(y int) {
+// addCutOff says how much is wanted where that exceeds the panel.
+func (p *picture) addCutOff() {
 	most, at := 0.0, time.Duration(0)
-	for i, b := range p.report.series.bins {
+	for i, b := range p.series.bins {
 		if v := b.wants / b.seconds; b.seconds > 0 && v > most {
-			most, at = v, time.Duration(i)*p.report.series.width
+			most, at = v, time.Duration(i)*p.series.width
 		}
 	}
 	// Everything fits, so there is nothing to say.
@@ -257,37 +239,25 @@ func (p *picture) drawCutOff(y int) {
 		return
 	}
 	// The text grows towards the middle of the picture, where there is room for it.
-	anchor := "start"
-	if at > p.report.Duration/2 {
-		anchor = "end"
+	p.CutOff = &cutOff{p.x(at), math.Round(most), "start"}
+	if at > p.Duration/2 {
+		p.CutOff.Anchor = "end"
 	}
-	p.printf(`<text x="%.1f" y="%d" text-anchor="%s" fill="%s">wanted: up to %s ↑</text>`,
-		p.x(at), y-6, anchor, wantsColour, groupThousands(math.Round(most)))
 }
 
-// drawOvers marks where more was held than there is.
-func (p *picture) drawOvers(y int) {
-	s := p.report.series
+// addBoxes marks where more was held than there is.
+func (p *picture) addBoxes() {
 	// Even a short and small excess must be visible, so the marks have a least size.
-	width := max(1.5, p.x(s.width)-p.x(0))
-	for i, b := range s.bins {
+	width := max(1.5, p.x(p.series.width)-p.x(0))
+	for i, b := range p.series.bins {
 		if !b.over {
 			continue
 		}
 		// From the capacity line up to the highest amount within the bin.
-		high := (b.most - b.capacity/b.seconds) / p.top * amountHigh
-		base := float64(y+amountHigh) - b.capacity/b.seconds/p.top*amountHigh
-		p.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`,
-			p.x(time.Duration(i)*s.width), base-max(2, high), width, max(2, high), overColour)
+		high := max(2, (b.most-b.capacity/b.seconds)/p.top*amountHigh)
+		base := float64(amountTop+amountHigh) - b.capacity/b.seconds/p.top*amountHigh
+		p.Boxes = append(p.Boxes, shape{p.x(time.Duration(i) * p.series.width), base - high, width, high, ""})
 	}
-}
-
-// drawShares draws the panel of what was handed out of what could be.
-func (p *picture) drawShares(y int) {
-	p.drawGrid(y, shareHigh, 1, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
-	p.drawAxisLabel(y, shareHigh, "handed out")
-	line := p.newCurve(y, shareHigh, 1, func(b *seriesBin) float64 { return ratio(b.handedOut, b.possible) })
-	p.drawCurve(line, line.baseline(y+shareHigh), shareColour)
 }
 
 // groupThousands writes a number with commas between thousands, and no more digits than it needs.

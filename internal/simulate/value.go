@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -26,19 +25,23 @@ func readValue[T any](r *scenarioReader, to *T, parse func(string) (T, error)) f
 	}
 }
 
-func parseText(text string) (string, error) {
-	if text == "" || len(text) > 200 {
-		return "", fmt.Errorf("a text of %d bytes, want 1 to 200", len(text))
+// valueIf returns a value if it is ok, and else the error that format and args make.
+func valueIf[T any](ok bool, value T, format string, args ...any) (T, error) {
+	if ok {
+		return value, nil
 	}
-	return text, nil
+	var none T
+	return none, fmt.Errorf(format, args...)
+}
+
+func parseText(text string) (string, error) {
+	return valueIf(text != "" && len(text) <= 200, text, "a text of %d bytes, want 1 to 200", len(text))
 }
 
 func parseTime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 || d > MaxDuration {
-		return 0, fmt.Errorf("%q is no time, want one such as 90s or 1h, at most %v", text, MaxDuration)
-	}
-	return d, nil
+	return valueIf(err == nil && d >= 0 && d <= MaxDuration, d,
+		"%q is no time, want one such as 90s or 1h, at most %v", text, MaxDuration)
 }
 
 // parsePositiveTime requires at least a millisecond, because something is repeated that often.
@@ -64,18 +67,14 @@ func parseSpan(text string) (timeRange, error) {
 	if err != nil {
 		return timeRange{}, err
 	}
-	if most < least {
-		return timeRange{}, fmt.Errorf("%q ends before it begins, want the lesser time first", text)
-	}
-	return timeRange{least, most}, nil
+	return valueIf(least <= most, timeRange{least, most},
+		"%q ends before it begins, want the lesser time first", text)
 }
 
 func parseNumber(text string) (float64, error) {
 	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(n) || n < 0 || n > 1e15 {
-		return 0, fmt.Errorf("%q is no amount, want a number from 0 to 1e15", text)
-	}
-	return n, nil
+	ok := err == nil && n >= 0 && n <= 1e15 // not a number is neither
+	return valueIf(ok, n, "%q is no amount, want a number from 0 to 1e15", text)
 }
 
 // parseSafe also takes -1, which means no limit.
@@ -90,10 +89,8 @@ func parseSafe(text string) (float64, error) {
 func parseShare(text string) (float64, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !percent || math.IsNaN(n) || n < 0 || n > 1000 {
-		return 0, fmt.Errorf("%q is no share, want a percentage such as 5%%", text)
-	}
-	return n / 100, nil
+	return valueIf(err == nil && percent && n >= 0 && n <= 1000, n/100,
+		"%q is no share, want a percentage such as 5%%", text)
 }
 
 // parseChance parses a share of at most 100%.
@@ -109,10 +106,8 @@ func parseChance(text string) (float64, error) {
 func parseCount(most int) func(string) (int, error) {
 	return func(text string) (int, error) {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > most {
-			return 0, fmt.Errorf("%q is no number of things, want 1 to %d", text, most)
-		}
-		return n, nil
+		ok := err == nil && n >= 1 && n <= most
+		return valueIf(ok, n, "%q is no number of things, want 1 to %d", text, most)
 	}
 }
 
@@ -122,34 +117,24 @@ func parseAmount(text string) (clientSelection, error) {
 		return clientSelection{share: share}, nil
 	}
 	count, err := parseCount(MaxClients)(text)
-	if err != nil {
-		return clientSelection{}, fmt.Errorf("%q is no number of clients, want such as 2 or 10%%", text)
-	}
-	return clientSelection{count: count}, nil
+	return valueIf(err == nil, clientSelection{count: count},
+		"%q is no number of clients, want such as 2 or 10%%", text)
 }
 
 // parseSeconds returns a parser for whole seconds, the unit of the protocol.
 func parseSeconds(least int) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < least || n > int(MaxDuration/time.Second) {
-			return 0, fmt.Errorf("%q are no seconds, want a whole number from %d", text, least)
-		}
-		return time.Duration(n) * time.Second, nil
+		d, ok := time.Duration(n)*time.Second, err == nil && n >= least && n <= int(MaxDuration/time.Second)
+		return valueIf(ok, d, "%q are no seconds, want a whole number from %d", text, least)
 	}
 }
 
 func parsePriority(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is no priority, want a whole number", text)
-	}
-	return n, nil
+	return valueIf(err == nil, n, "%q is no priority, want a whole number", text)
 }
 
 func parseBool(text string) (bool, error) {
-	if text != "true" && text != "false" {
-		return false, fmt.Errorf("%q is neither true nor false", text)
-	}
-	return text == "true", nil
+	return valueIf(text == "true" || text == "false", text == "true", "%q is neither true nor false", text)
 }

@@ -50,9 +50,7 @@ func (e queuedAction) Before(other queuedAction) bool {
 // A serverNode is one server of the tree: some processes, at most one of which is master.
 type serverNode struct {
 	name, level string
-	position    int // in world.nodes
 	parent      *serverNode
-	children    []*serverNode
 	tasks       []*task
 	master      *task // known to all tasks; nil if there is none
 	cut         bool  // from its parent
@@ -103,13 +101,9 @@ func (w *world) newLevel(level int, above []*serverNode) []*serverNode {
 		for range l.count {
 			// Names count through the whole level, and not below each parent.
 			n := &serverNode{name: w.scenario.nodeName(level, len(made)), level: l.name, parent: parent}
-			n.position = len(w.nodes)
 			n.shortage = &shortage{}
 			for i := range l.tasks {
 				n.tasks = append(n.tasks, w.newTask(n, i))
-			}
-			if parent != nil {
-				parent.children = append(parent.children, n)
 			}
 			w.nodes = append(w.nodes, n)
 			made = append(made, n)

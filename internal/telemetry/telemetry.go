@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -90,11 +91,21 @@ func (p *Protocol) Connections(to prometheus.Registerer, open func() int64) {
 	if to == nil {
 		return
 	}
-	// Read at each scrape, as the server counts its connections anyway.
-	to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "gatehouse_connections", Help: "Open connections, including waiting and idle ones.",
-		ConstLabels: prometheus.Labels{"protocol": p.name},
-	}, func() float64 { return float64(open()) }))
+	Gauge(prometheus.WrapRegistererWith(prometheus.Labels{"protocol": p.name}, to),
+		"gatehouse_connections", "Open connections, including waiting and idle ones.", open)
+}
+
+// Gauge registers a gauge. Its value is asked for at each scrape, so that what is counted anyway is counted
+// once.
+func Gauge[N int | int64 | float64](to prometheus.Registerer, name, help string, value func() N) {
+	to.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+		func() float64 { return float64(value()) }))
+}
+
+// Counter registers a counter. Its value is asked for at each scrape, as that of a Gauge is.
+func Counter[N int64 | uint64](to prometheus.Registerer, name, help string, value func() N) {
+	to.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+		func() float64 { return float64(value()) }))
 }
 
 // Cuts returns the counter of connections that were cut for a reason.
@@ -230,4 +241,121 @@ func (p *Protocol) sendSeries(to chan<- prometheus.Metric, all []*Series) {
 	}
 	handling.sendHistogram(to, handlingBounds[:], p.handling, kind, op)
 	waiting.sendHistogram(to, waitingBounds[:], p.waiting, kind, op)
+}
+
+// A RequestOutcome says how a request ended, in one word: an outcome of a decision, the code of an error, or
+// those that only capacity has.
+type RequestOutcome uint8
+
+// The outcomes that no decision has.
+const (
+	Internal RequestOutcome = RequestOutcome(gatehouse.Exhausted) + 1 + iota
+	Unavailable
+	Timeout
+	// Redirected is a request for capacity whose answer is the address of the master.
+	Redirected
+	// Unreceived is a request for capacity that did not arrive whole.
+	Unreceived
+	numOutcomes
+)
+
+// codes are the outcomes of errors.
+var codes = [...]RequestOutcome{
+	gatehouse.CodeInternal:    Internal,
+	gatehouse.CodeInvalid:     RequestOutcome(gatehouse.Invalid),
+	gatehouse.CodeExhausted:   RequestOutcome(gatehouse.Exhausted),
+	gatehouse.CodeUnavailable: Unavailable,
+	gatehouse.CodeTimeout:     Timeout,
+}
+
+// OutcomeOf returns the outcome of a decision, or of the error that took its place.
+func OutcomeOf(d gatehouse.Outcome, err error) RequestOutcome {
+	if err != nil {
+		return codes[gatehouse.CodeOf(err)]
+	}
+	return RequestOutcome(d)
+}
+
+// outcomeNames are the names of the outcomes that no decision has.
+var outcomeNames = [numOutcomes]string{
+	Internal: gatehouse.CodeInternal.String(), Unavailable: gatehouse.CodeUnavailable.String(),
+	Timeout: gatehouse.CodeTimeout.String(), Redirected: "redirected", Unreceived: "unreceived",
+}
+
+// String returns the outcome in lower case, as the label outcome spells it.
+func (o RequestOutcome) String() string {
+	return cmp.Or(outcomeNames[o], gatehouse.Outcome(o).String())
+}
+
+// maxBounds is the length of the longest table of bounds.
+const maxBounds = 20
+
+// handlingBounds are the upper bounds of how long requests take: a decision in memory takes microseconds,
+// one at a shared store milliseconds, and one at a store that does not answer half a second.
+var handlingBounds = [...]time.Duration{
+	time.Microsecond, 2500 * time.Nanosecond, 5 * time.Microsecond, 10 * time.Microsecond,
+	25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond,
+	500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
+}
+
+// waitingBounds are the upper bounds of how long requests wait in line, which their clients choose.
+var waitingBounds = [...]time.Duration{
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+	30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour,
+}
+
+// A histogram counts durations. Prometheus' own cannot count many that are equal at once, which is what makes
+// one for each batch of RESP cheap.
+type histogram struct {
+	buckets [maxBounds + 1]atomic.Uint64 // not cumulative; the last is for what is above all bounds
+	total   atomic.Int64                 // ns
+}
+
+// observeEqual notes n equal durations.
+func (h *histogram) observeEqual(bounds []time.Duration, d time.Duration, n uint64) {
+	i := 0
+	// From below, as most requests end in the first few buckets.
+	for i < len(bounds) && d > bounds[i] {
+		i++
+	}
+	h.buckets[i].Add(n)
+	h.total.Add(int64(d) * int64(n)) // a count of requests
+}
+
+// A histogramSum is several histograms together.
+type histogramSum struct {
+	buckets [maxBounds + 1]uint64
+	total   int64
+}
+
+func (s *histogramSum) addHistogram(h *histogram) {
+	for i := range h.buckets {
+		s.buckets[i] += h.buckets[i].Load()
+	}
+	s.total += h.total.Load()
+}
+
+// sendHistogram sends the sum, unless nothing was observed.
+func (s *histogramSum) sendHistogram(
+	to chan<- prometheus.Metric, bounds []time.Duration, desc *prometheus.Desc, labels ...string,
+) {
+	count := uint64(0)
+	below := make(map[float64]uint64, len(bounds))
+	for i, bound := range bounds {
+		// Prometheus wants cumulative counts. The bucket above all bounds is only in the count.
+		count += s.buckets[i]
+		below[bound.Seconds()] = count
+	}
+	count += s.buckets[len(bounds)]
+	// An operation whose requests never waited has no histogram of waiting.
+	if count == 0 {
+		return
+	}
+	seconds := time.Duration(s.total).Seconds()
+	to <- prometheus.MustNewConstHistogram(desc, count, seconds, below, labels...)
 }

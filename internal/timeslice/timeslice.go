@@ -6,12 +6,9 @@ package timeslice
 
 import "time"
 
-// A slice of work, and the pause after it in relation to the time that the work took. With the same time for
-// both, one piece of work never has more than half of a processor.
-const (
-	length      = 250 * time.Microsecond
-	pauseFactor = 1
-)
+// length is how long a slice is. The pause after it is as long as the work took, so one piece of work never
+// has more than half of a processor.
+const length = 250 * time.Microsecond
 
 // Work is one piece of long work, done by one goroutine. The zero value is work that begins with its first
 // call of Yield.
@@ -33,6 +30,6 @@ func (w *Work) Yield() {
 	}
 	// A goroutine that had no processor for a while seems to have worked all that time. The pause is
 	// bounded, as on a busy machine each pause would be longer than the one before otherwise.
-	time.Sleep(pauseFactor * min(worked, 4*length))
+	time.Sleep(min(worked, 4*length))
 	w.begun = time.Now()
 }

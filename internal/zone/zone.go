@@ -3,8 +3,12 @@
 package zone
 
 import (
+	_ "embed"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 )
@@ -31,18 +35,43 @@ func Load(name string) (*time.Location, error) {
 	}
 	// Local would depend on the server's setting, and an unclean path is another spelling of a zone. Only
 	// known names are cached, which bounds the map.
-	if len(name) > maxName || name == "Local" || path.Clean(name) != name || !knownNames()[name] {
-		return nil, unknownZone(name)
+	if len(name) <= maxName && name != "Local" && path.Clean(name) == name && knownNames()[name] {
+		if read, err := time.LoadLocation(name); err == nil {
+			location, _ := zones.LoadOrStore(name, read)
+			return location.(*time.Location), nil
+		}
 	}
-	read, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, unknownZone(name)
-	}
-	location, _ := zones.LoadOrStore(name, read)
-	return location.(*time.Location), nil
+	return nil, fmt.Errorf("zone %q is unknown, want an IANA name such as Europe/Berlin",
+		name[:min(len(name), maxName)])
 }
 
-func unknownZone(name string) error {
-	return fmt.Errorf("zone %q is unknown, want an IANA name such as Europe/Berlin",
-		name[:min(len(name), maxName)])
+// compiledIn are the names in the time zone database of the Go toolchain, which is part of the program.
+//
+//go:embed names.txt
+var compiledIn string
+
+// folders are where systems keep their time zones; package time looks there too.
+var folders = []string{
+	"/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/usr/lib/locale/TZ", "/etc/zoneinfo",
+}
+
+// allNames lists the zones there are.
+func allNames() map[string]bool {
+	names := make(map[string]bool)
+	// The names in the program come first; the system's may add newer ones.
+	for name := range strings.Lines(compiledIn) {
+		names[strings.TrimSpace(name)] = true
+	}
+	for _, folder := range append([]string{os.Getenv("ZONEINFO")}, folders...) {
+		if folder == "" {
+			continue
+		}
+		_ = fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				names[strings.Clone(path)] = true
+			}
+			return nil // a folder that cannot be read has no zones for us
+		})
+	}
+	return names
 }

@@ -7,6 +7,9 @@ package redisstore
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // it is how Redis names scripts
+	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -63,7 +66,7 @@ func (s *Store) exchangeOne(ctx context.Context, p slidingwindow.Push) (int64, e
 func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 	commands := make(rueidis.Commands, len(pushes))
 	for i := range pushes {
-		commands[i] = s.buildCommand(&pushes[i], s.byHash)
+		commands[i] = s.buildCommand(&pushes[i], false)
 	}
 	// Redis keeps scripts in memory only, so after its restart it does not know them by their hash. Those
 	// commands had no effect and are sent again with the text, which also makes Redis remember it.
@@ -80,7 +83,7 @@ func (s *Store) Exchange(ctx context.Context, pushes []slidingwindow.Push) {
 	}
 	again := make(rueidis.Commands, len(unknown))
 	for j, i := range unknown {
-		again[j] = s.buildCommand(&pushes[i], s.byText)
+		again[j] = s.buildCommand(&pushes[i], true)
 	}
 	// Without a second check for unknown scripts: EVAL carries the text.
 	for j, answer := range s.client.DoMulti(ctx, again...) {
@@ -104,21 +107,15 @@ func readReply(p *slidingwindow.Push, answer rueidis.RedisResult) {
 	}
 }
 
-// A scriptCommand makes the command that runs a script.
-type scriptCommand func(run *script, keys, arguments []string) rueidis.Completed
-
-func (s *Store) byHash(run *script, keys, arguments []string) rueidis.Completed {
-	command := s.client.B().Evalsha().Sha1(run.hash).Numkeys(int64(len(keys)))
-	return command.Key(keys...).Arg(arguments...).Build()
-}
-
-func (s *Store) byText(run *script, keys, arguments []string) rueidis.Completed {
-	command := s.client.B().Eval().Script(run.text).Numkeys(int64(len(keys)))
-	return command.Key(keys...).Arg(arguments...).Build()
-}
-
-// buildCommand makes the command for a push.
-func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.Completed {
+// buildCommand makes the command for a push. A script is named by its hash, or sent as text.
+func (s *Store) buildCommand(p *slidingwindow.Push, asText bool) rueidis.Completed {
+	call := func(run *script, keys, arguments []string) rueidis.Completed {
+		many, build := int64(len(keys)), s.client.B()
+		if asText {
+			return build.Eval().Script(run.text).Numkeys(many).Key(keys...).Arg(arguments...).Build()
+		}
+		return build.Evalsha().Sha1(run.hash).Numkeys(many).Key(keys...).Arg(arguments...).Build()
+	}
 	count := countKey(p)
 	if p.Delta == 0 {
 		return s.client.B().Get().Key(count).Build()
@@ -141,9 +138,7 @@ func (s *Store) buildCommand(p *slidingwindow.Push, call scriptCommand) rueidis.
 }
 
 // countKey returns the key of a window's count.
-func countKey(p *slidingwindow.Push) string {
-	return p.Key + "@" + strconv.FormatInt(p.Start, 10)
-}
+func countKey(p *slidingwindow.Push) string { return p.Key + "@" + strconv.FormatInt(p.Start, 10) }
 
 // sumsKey returns the key of the sums of a count's sources. In a Redis cluster both must be in the same slot,
 // which is chosen by what is between the first { and the next }, or by the whole name if there is nothing. ok
@@ -161,4 +156,22 @@ func sumsKey(count string) (sums string, ok bool) {
 		return "", false
 	}
 	return "{" + count + "}" + suffix, true
+}
+
+// addText adds to a count.
+//
+//go:embed add.lua
+var addText string
+
+// pushText adds to a count what is new in the sum of one source.
+//
+//go:embed push.lua
+var pushText string
+
+// A script is a change that Redis makes atomically. Redis knows it by its hash once it was sent the text.
+type script struct{ text, hash string }
+
+func newScript(text string) script {
+	hash := sha1.Sum([]byte(text)) //nolint:gosec // it is how Redis names scripts
+	return script{text, hex.EncodeToString(hash[:])}
 }

@@ -3,6 +3,7 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -21,8 +22,7 @@ import (
 type ProbedStore interface {
 	Apply(c *control.Change)
 	Watch(key gatehouse.Key, wake func()) (stop func())
-	Range(ctx context.Context, kind gatehouse.Kind, after string,
-		visit func(gatehouse.Key, control.State) bool) error
+	Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error
 
 	// Answered reports whether the store has answered anything in the last time of this length.
 	Answered(within time.Duration) bool
@@ -83,12 +83,6 @@ type absentStore struct {
 	err   error // why, without the key of the command that found out
 }
 
-// errorFor returns the error of a command for a key while the store is absent.
-func (a *absentStore) errorFor(key gatehouse.Key) error {
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not responded for %s: %w",
-		key, time.Since(a.since).Round(time.Millisecond), a.err)
-}
-
 // probeAfter is the shortest time between a failure and the next probe. The time is random up to twice that,
 // so that servers do not probe together.
 const probeAfter = 250 * time.Millisecond
@@ -98,9 +92,7 @@ const slowShare = 2
 
 // New returns a breaker in front of a store. Close ends it, and leaves the store to its owner.
 func New(shared ProbedStore, config Config) *Breaker {
-	if config.Timeout == 0 {
-		config.Timeout = DefaultTimeout
-	}
+	config.Timeout = cmp.Or(config.Timeout, DefaultTimeout)
 	return &Breaker{ProbedStore: shared, config: config, start: time.Now()}
 }
 
@@ -109,33 +101,28 @@ func (b *Breaker) Apply(c *control.Change) {
 	// No undos are kept of a change that is viewed: that is about limiters, whose grants come back with time.
 	absent := b.unreachable.Load()
 	if absent != nil && (c.View != nil || b.keepUndos(c.Key, c.Turns)) {
-		c.Done(absent.errorFor(c.Key))
+		away := time.Since(absent.since).Round(time.Millisecond)
+		c.Done(gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store has not responded for %s: %w",
+			c.Key, away, absent.err))
 		return
 	}
 	began, done := time.Since(b.start), c.Done
 	c.Done = func(err error) {
-		b.recordResult(err, began)
+		ended := time.Since(b.start)
+		if b.config.Observe != nil {
+			b.config.Observe(ended - began)
+		}
+		b.judgeResult(err, began, ended)
 		done(err)
 	}
 	b.ProbedStore.Apply(c)
-}
-
-// recordResult records how long a call took, and judges its error. began is in ns since b.start.
-func (b *Breaker) recordResult(err error, began time.Duration) {
-	ended := time.Since(b.start)
-	if b.config.Observe != nil {
-		b.config.Observe(ended - began)
-	}
-	b.judgeResult(err, began, ended)
 }
 
 // rangeTimeouts is how many times as long as a command it may take to list names, of which there are many.
 const rangeTimeouts = 10
 
 // Range visits the controllers of one kind. It fails at once while the store is known to be away.
-func (b *Breaker) Range(
-	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
-) error {
+func (b *Breaker) Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error {
 	if absent := b.unreachable.Load(); absent != nil {
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: names cannot be listed: %w", kind, absent.err)
 	}
@@ -164,7 +151,8 @@ func (b *Breaker) Away() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// judgeResult opens the breaker if a result means that the store is unreachable.
+// judgeResult opens the breaker if a result means that the store is unreachable. began and ended are since
+// b.start.
 func (b *Breaker) judgeResult(err error, began, ended time.Duration) {
 	switch code := gatehouse.CodeOf(err); {
 	case code == gatehouse.CodeTimeout:
@@ -246,4 +234,59 @@ func (b *Breaker) Close() {
 	}
 	b.mu.Unlock()
 	b.work.Wait()
+}
+
+// maxPendingUndos bounds how many undos are remembered. What the others would undo ends when it expires.
+const maxPendingUndos = 10_000
+
+// A deferredUndo is an undo that is sent once the store responds again, because a command that would have
+// undone something, or has left something behind, was not sent.
+type deferredUndo struct {
+	key  gatehouse.Key
+	turn control.Turn
+}
+
+// keepUndos remembers the undos of a queue that is not sent to the store: those in the queue, and those of
+// commands at a barrier, which the store still counts as waiting. It reports false, and remembers nothing, if
+// the store has come back: then the queue must be sent.
+func (b *Breaker) keepUndos(key gatehouse.Key, queue []control.Turn) (away bool) {
+	// Once more under the lock: sendPendingUndos empties the list under it after the breaker has closed, and
+	// an undo that came later would never be sent.
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unreachable.Load() == nil {
+		return false
+	}
+	for i := range queue {
+		turn := &queue[i]
+		arrived := key.Kind == gatehouse.Barrier && turn.Ticket != 0
+		// A ticket that waits at a barrier may have been counted there by an earlier try, and would go on
+		// counting. An undo without a grant ends that.
+		switch {
+		case len(b.pendingUndos) == maxPendingUndos:
+		case turn.Op == gatehouse.OpUndo && turn.Granted != nil:
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, control.UndoOf(turn, turn.Granted)})
+		case arrived && (turn.Op == gatehouse.OpWait || turn.Op == gatehouse.OpUndo):
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, control.UndoOf(turn, nil)})
+		}
+	}
+	return true
+}
+
+// sendPendingUndos sends the pending undos, until the store is unreachable again. Errors are ignored: the
+// store itself repeats an undo of which it does not know whether it took effect.
+func (b *Breaker) sendPendingUndos() {
+	for {
+		b.mu.Lock()
+		if len(b.pendingUndos) == 0 || b.closed || b.unreachable.Load() != nil {
+			b.mu.Unlock()
+			return
+		}
+		// One at a time, and by way of the breaker as any other: a store that goes away meanwhile opens it,
+		// which ends the loop and keeps the rest.
+		one := b.pendingUndos[0]
+		b.pendingUndos = b.pendingUndos[1:]
+		b.mu.Unlock()
+		_ = (&control.Change{Key: one.key, Turns: []control.Turn{one.turn}}).ApplyTo(b)
+	}
 }

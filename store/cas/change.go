@@ -28,7 +28,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 	if !k.current { // most likely there is none
 		// Offering a change on an absent record saves a read for new names. A record that exists makes it
 		// conflict, and comes with the reply.
-		k.assumeAbsent()
+		k.version, k.record, k.state, k.endedHolds = 0, storedRecord{}, nil, nil
 	}
 	t.decideTurns(now)
 	if t.awaitRoom() {
@@ -122,8 +122,11 @@ func (t *transaction) buildChange() error {
 	s, k, u := t.store, &t.entry.known, &t.update
 	t.setChange(RecordChange{
 		If: k.version, Nonce: u.next.recentNonces[0], Wake: u.wake, Begin: u.newHolds, End: u.endedHolds,
-		Claim: t.claimDuration(), Server: s.config.Server,
+		Server: s.config.Server,
 	})
+	if t.retries.conflicts >= claimAfter {
+		t.change.Claim = t.longestClaim()
+	}
 	absent := u.state == nil && len(u.next.heads) == 0
 	if absent && k.version == 0 && len(t.unresolved) == 0 && !t.batch.hasPending {
 		// A write that leaves nothing, of a record that is absent, needs no write: the store only confirms

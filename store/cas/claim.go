@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 )
 
 // This file is what keeps a server from a conflict each time with one that is nearer to the store. What it
@@ -34,13 +35,7 @@ type claimState struct {
 	forRoom bool // it has claimed it, or tried to, to wait for room
 }
 
-// claimDuration is for how long the change that is made now claims the record if it conflicts.
-func (t *transaction) claimDuration() time.Duration {
-	if t.retries.conflicts < claimAfter {
-		return 0
-	}
-	return t.longestClaim()
-}
+// longestClaim is for how long a change that conflicts claims the record.
 
 func (t *transaction) longestClaim() time.Duration {
 	return min(claimTrips*t.entry.contention.roundTrip+claimSlack, t.store.config.Timeout/claimPart, MaxClaim)
@@ -92,7 +87,7 @@ func (t *transaction) awaitRoom() bool {
 		after, is := t.update.roomAfter(t.batch.turns)
 		most := t.longestClaim() - 2*trip
 		// What comes back often comes bit by bit; it waits for some of that.
-		if !is || after > most || !sleepFor(t.budget, min(after+trip, most)) {
+		if !is || after > most || !backoff.Sleep(t.budget, min(after+trip, most)) {
 			return false
 		}
 	}

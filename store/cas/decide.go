@@ -80,12 +80,6 @@ type decideBuffers struct {
 	encodedState []byte
 }
 
-// forgetCommands lets go of what belongs to the callers.
-func (b *decideBuffers) forgetCommands() {
-	clear(b.queue)
-	clear(b.decisions)
-}
-
 // A decider is one decision under way.
 type decider struct {
 	in        *decideInput
@@ -103,16 +97,6 @@ func decide(in *decideInput, buffers *decideBuffers) (out recordUpdate) {
 	out.decisions, out.served = slices.Grow(buffers.decisions[:0], n)[:n], buffers.served[:0]
 	out.wake, out.newHolds, out.endedHolds = buffers.wake[:0], buffers.newHolds[:0], buffers.endedHolds[:0]
 	d := decider{in: in, out: &out, buffers: buffers}
-	d.updateRecord()
-	// They may have grown.
-	buffers.decisions, buffers.served = out.decisions, out.served
-	buffers.wake, buffers.newHolds, buffers.endedHolds = out.wake, out.newHolds, out.endedHolds
-	return out
-}
-
-// updateRecord makes the decisions, and the record and the state that come of them.
-func (d *decider) updateRecord() {
-	in, out := d.in, d.out
 	d.beginRecord()
 	// Refusals that this server counted belong to the state before the queue runs, so that statistics in
 	// this very queue show them.
@@ -130,7 +114,9 @@ func (d *decider) updateRecord() {
 	// The holds before and after the queue; the difference is what the backend has to begin and end.
 	before := d.backendHolds()
 	d.prepareTurns()
-	d.serveQueue()
+	var plenty *control.Room // a record that is too large is refused later, see buildChange
+	out.state = plenty.Serve(time.Unix(0, out.now), in.kind, out.state, buffers.queue)
+	d.collectDecisions()
 	if d.updateHead() {
 		tell = true
 	}
@@ -142,6 +128,10 @@ func (d *decider) updateRecord() {
 		count, since := control.Refusals(out.state)
 		out.refusals = refusalCount{count: count - refusedBefore, since: since}
 	}
+	// They may have grown.
+	buffers.decisions, buffers.served = out.decisions, out.served
+	buffers.wake, buffers.newHolds, buffers.endedHolds = out.wake, out.newHolds, out.endedHolds
+	return out
 }
 
 // beginRecord begins the new record, with the time of the decisions.
@@ -246,10 +236,9 @@ func canGrow(op gatehouse.Op) bool {
 	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend
 }
 
-// serveQueue serves what is to be served.
-func (d *decider) serveQueue() {
+// collectDecisions gives each turn that was served its decision, by the time of the store.
+func (d *decider) collectDecisions() {
 	out := d.out
-	out.state = control.Serve(time.Unix(0, out.now), d.in.kind, out.state, d.buffers.queue)
 	for j, turn := range out.served {
 		answer := &d.buffers.queue[j].Decision
 		if answer.Outcome == gatehouse.Refused && answer.RetryAfter != gatehouse.Forever {
@@ -364,11 +353,4 @@ func (u *recordUpdate) roomAfter(turns []control.Turn) (after time.Duration, is 
 		}
 	}
 	return after, is
-}
-
-// grantedAny reports whether any command was.
-func (u *recordUpdate) grantedAny() bool {
-	return slices.ContainsFunc(u.decisions, func(d gatehouse.Decision) bool {
-		return d.Outcome == gatehouse.Granted
-	})
 }

@@ -1,12 +1,12 @@
 package cas
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 )
 
 // This file is the exchanges of a transaction with the store: what is asked, how the reply is read, and when
@@ -85,7 +85,8 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 	// Before loadReply forgets what was known: only the comparison of the two shows that the record was
 	// lost.
 	if e.known.hasVanished(reply, &t.store.retention) {
-		t.store.noteVanished(e.key)
+		t.store.counters.vanished.Add(1)
+		t.store.config.Vanished(e.key)
 	}
 	if err := e.known.loadReply(reply); err != nil {
 		return true, unavailable(e.key, err)
@@ -104,7 +105,8 @@ func (t *transaction) onConfirmed(reply *Reply) (over bool, err error) {
 		e.known.adoptUpdate(&t.update, reply)
 		e.unstored.count = 0
 		// A grant shows that this server keeps up; it needs no claim for room.
-		if t.update.grantedAny() {
+		granted := func(d gatehouse.Decision) bool { return d.Outcome == gatehouse.Granted }
+		if slices.ContainsFunc(t.update.decisions, granted) {
 			e.contention.conflicts = 0
 		}
 		return true, nil
@@ -129,7 +131,8 @@ func (t *transaction) noteReplyTiming(reply *Reply) {
 	received := s.clock.elapsedTime()
 	s.lastReply.Store(received)
 	if step := s.clock.noteReply(reply.Now, t.sentAt, received); step != 0 {
-		s.noteClockStep(step)
+		s.counters.clockSteps.Add(1)
+		s.config.ClockSet(step)
 	}
 	t.replied = true
 	c := &t.entry.contention
@@ -155,7 +158,7 @@ func (t *transaction) retryAfterConflict(reply *Reply) (over bool, why error) {
 	}
 	inTime := t.budget.Err() == nil
 	if reply.Claimed > 0 && inTime {
-		inTime = sleepFor(t.budget, t.retries.nextClaimPoll(reply.Claimed))
+		inTime = backoff.Sleep(t.budget, t.retries.nextClaimPoll(reply.Claimed))
 	}
 	// Without time for a reply the retry is not sent. It could take effect without this server knowing,
 	// while giving up now leaves nothing behind.
@@ -190,7 +193,7 @@ func (t *transaction) onNoReply(err error) (over bool, why error) {
 	}
 	// The next exchange has to be a read: it decides whether the lost change was made.
 	e.known.current, t.fresh = false, false
-	if errors.Is(err, ErrRefused) || !sleepFor(t.budget, t.retries.nextPause()) {
+	if errors.Is(err, ErrRefused) || !backoff.Sleep(t.budget, t.retries.nextPause()) {
 		// A store that replied during this transaction is there, only slow. Then the calls that wait behind
 		// this one get their own try.
 		t.unanswered = !t.replied // others may have the answers that this one ran out of time for
@@ -247,16 +250,4 @@ func unavailable(key gatehouse.Key, err error) error {
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, err)
 	}
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, err)
-}
-
-// sleepFor waits, and reports false if ctx has ended before.
-func sleepFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

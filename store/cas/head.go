@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"math"
 	"slices"
 
 	"github.com/gatehousehq/gatehouse/control"
@@ -13,7 +14,10 @@ import (
 // came, or since somebody behind it in this server's line came, if that was earlier. Otherwise that one
 // would keep others back, and they would keep back the one in front of it.
 func (d *decider) rankTurns() {
-	oldest := d.in.rest.firstSince()
+	oldest := int64(math.MaxInt64)
+	if d.in.rest.nonEmpty {
+		oldest = d.in.rest.first.since
+	}
 	// From the back, so that each turn knows the oldest behind it.
 	for i := len(d.in.turns) - 1; i >= 0; i-- {
 		turn := &d.in.turns[i]

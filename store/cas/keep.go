@@ -22,9 +22,6 @@ type retention struct {
 	expiresHolds bool // the backend ends holds
 }
 
-// atLeast is how long each record stays in the store after it was written.
-func (r *retention) atLeast() time.Duration { return min(tombstoneLife, r.linger) }
-
 // keepFor is for how long a record that was made at an instant is worth something.
 func (r *retention) keepFor(now int64, state control.State, heads []lineHead) time.Duration {
 	worth := int64(tombstoneLife)
@@ -68,4 +65,32 @@ func lastHoldEnd(now int64, s *control.Semaphore) time.Time {
 		longest = max(longest, h.Expires)
 	}
 	return time.Unix(0, now).Add(longest)
+}
+
+// What follows is how a store that forgets is seen. A record that is not there may have gone as it should:
+// its time was over, or that of another one that took its place. But none stays for less than the linger, or
+// than a deleted one does. So one that was seen more recently than that, and was to stay, was lost.
+
+// hasVanished reports whether an answer without a record shows that the known one was lost. It leaves as much
+// room as clocks may differ.
+func (k *knownRecord) hasVanished(reply *Reply, r *retention) bool {
+	if reply.Record != nil || k.version == 0 || k.seen == 0 {
+		return false
+	}
+	now := reply.Now.UnixNano() + int64(maxBackwards)
+	if now-k.seen >= int64(min(tombstoneLife, r.linger)) {
+		return false
+	}
+	var state control.State
+	if k.record.encodedState != nil {
+		var err error
+		state, err = control.Decode(k.kind, k.record.encodedState)
+		if err != nil {
+			return false
+		}
+	}
+	// What this server would have asked for when it was written: a record that was to go by now has not
+	// vanished.
+	keep := r.keepFor(k.record.asOf, state, k.record.heads)
+	return keep == gatehouse.Forever || now < k.record.asOf+int64(keep)
 }

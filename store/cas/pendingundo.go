@@ -3,7 +3,6 @@ package cas
 import (
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -28,11 +27,8 @@ type undoQueue struct {
 	// again.
 	send func(key gatehouse.Key, together []pendingUndo) error
 
-	mu      sync.Mutex
+	delayedRun
 	pending []pendingUndo
-	timer   *time.Timer
-	closed  bool
-	work    sync.WaitGroup
 }
 
 // A pendingUndo is one undo.
@@ -52,10 +48,10 @@ func (q *undoQueue) addUnresolved(key gatehouse.Key, turns []control.Turn, unres
 			if d.Outcome != gatehouse.Granted || !try.canUndo(turns[j].Command, &d) {
 				continue
 			}
-			// The decision names the token or the number.
-			q.appendUndo(pendingUndo{key, control.UndoOf(&turns[j], &d), undo{
-				id: rand.Uint64(), onlyIf: try.identity(), shared: existedBefore(&d),
-			}})
+			// The decision names the token or the number. Of the attempt only its identity is needed.
+			made := &attempt{nonce: try.nonce, base: try.base}
+			one := undo{id: rand.Uint64(), onlyIf: made, shared: existedBefore(&d)}
+			q.appendUndo(pendingUndo{key, control.UndoOf(&turns[j], &d), one})
 		}
 	}
 	q.startTimer()
@@ -89,12 +85,8 @@ func (q *undoQueue) appendUndo(u pendingUndo) {
 }
 
 func (q *undoQueue) startTimer() {
-	if len(q.pending) > 0 && q.timer == nil && !q.closed {
-		q.work.Add(1)
-		q.timer = time.AfterFunc(jittered(undoInterval), func() {
-			defer q.work.Done()
-			q.sendPending()
-		})
+	if len(q.pending) > 0 {
+		q.schedule(undoInterval, q.sendPending)
 	}
 }
 
@@ -131,16 +123,4 @@ func (q *undoQueue) countPending() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.pending)
-}
-
-// close gives up what is still pending.
-func (q *undoQueue) close() {
-	q.mu.Lock()
-	q.closed = true
-	if q.timer != nil && q.timer.Stop() {
-		q.work.Done()
-	}
-	// sendPending needs the lock to end.
-	q.mu.Unlock()
-	q.work.Wait()
 }

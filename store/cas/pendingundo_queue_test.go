@@ -143,7 +143,7 @@ func TestUndosOfUnresolvedChanges(t *testing.T) {
 		{Outcome: gatehouse.Granted, Reservation: 1000, At: at},
 		{Outcome: gatehouse.Granted, Reservation: 999, At: at},
 	}}}
-	q := undoQueue{closed: true}
+	q := undoQueue{delayedRun: delayedRun{closed: true}}
 	q.addUnresolved(gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}, turns, unresolved)
 	if len(q.pending) != 3 {
 		t.Fatalf("%d undos are pending, want those of the hold and both places", len(q.pending))
@@ -176,7 +176,7 @@ func TestUndosOfWaitersAtABarrier(t *testing.T) {
 		{Command: &gatehouse.Command{Op: gatehouse.OpStats}},
 	}
 	for kind, want := range map[gatehouse.Kind]int{gatehouse.Barrier: 2, gatehouse.Event: 0} {
-		q := undoQueue{closed: true}
+		q := undoQueue{delayedRun: delayedRun{closed: true}}
 		q.addFailed(gatehouse.Key{Kind: kind, Name: "a"}, queue, nil)
 		if len(q.pending) != want {
 			t.Errorf("%s: %d undos are pending, want %d", kind, len(q.pending), want)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
@@ -143,13 +144,12 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 	// follow their number.
 	older := int(body[9])
 	in := varintReader{data: body[10:]}
-	if older >= maxNonces || len(in.data) < 8*older {
+	if older >= maxNonces {
 		return r, errTruncated
 	}
 	r.recentNonces[0], r.nonceCount = binary.BigEndian.Uint64(body[NonceAt:]), 1+older
 	for i := range older {
-		r.recentNonces[1+i] = binary.BigEndian.Uint64(in.data)
-		in.data = in.data[8:]
+		r.recentNonces[1+i] = in.readNonce()
 	}
 	r.asOf, r.deletedAt, r.fence = in.readSigned(), in.readSigned(), in.readUnsigned()
 	for range in.readByte() {
@@ -182,38 +182,29 @@ type varintReader struct {
 
 func (r *varintReader) readSigned() int64 {
 	v, n := binary.Varint(r.data)
-	r.skipBytes(n)
+	r.takeBytes(n)
 	return v
 }
 
 func (r *varintReader) readUnsigned() uint64 {
 	v, n := binary.Uvarint(r.data)
-	r.skipBytes(n)
+	r.takeBytes(n)
 	return v
 }
 
-func (r *varintReader) readByte() (b byte) {
-	if len(r.data) > 0 {
-		b = r.data[0]
-	}
-	r.skipBytes(min(len(r.data), 1))
-	return b
-}
+func (r *varintReader) readByte() byte { return r.takeBytes(1)[0] }
 
-func (r *varintReader) readNonce() (n uint64) {
-	if len(r.data) >= 8 {
-		n = binary.BigEndian.Uint64(r.data)
-	}
-	r.skipBytes(8 * min(len(r.data)/8, 1))
-	return n
-}
+func (r *varintReader) readNonce() uint64 { return binary.BigEndian.Uint64(r.takeBytes(8)) }
 
-func (r *varintReader) skipBytes(n int) {
-	if n <= 0 {
+// takeBytes takes the next n bytes; 8 zeros when there are not as many, or n says that there is no number.
+func (r *varintReader) takeBytes(n int) []byte {
+	if n <= 0 || n > len(r.data) {
 		r.err, r.data = errTruncated, nil
-		return
+		return make([]byte, 8)
 	}
+	taken := r.data[:n]
 	r.data = r.data[n:]
+	return taken
 }
 
 // nextRecord is the record that a change makes of this one: its nonce stands in front of the former.
@@ -226,3 +217,27 @@ func (r *storedRecord) nextRecord(nonce uint64) storedRecord {
 	next.doneUndos = slices.Clone(r.doneUndos)
 	return next
 }
+
+// A Content is what is in a record, for tools and tests.
+type Content struct {
+	State control.State // nil when there is none
+	Heads int           // servers in whose lines somebody waits
+	AsOf  int64         // the time of the last decision, Unix ns
+}
+
+// ReadRecord reads a stored record as it is at a time.
+func ReadRecord(kind gatehouse.Kind, data []byte, now time.Time) (Content, error) {
+	r, err := decodeRecord(data)
+	if err != nil {
+		return Content{}, err
+	}
+	r.dropEndedHeads(now.UnixNano())
+	k := knownRecord{kind: kind, record: r}
+	if err = k.decodeState(); control.Absent(k.state) {
+		k.state = nil
+	}
+	return Content{State: k.state, Heads: len(r.heads), AsOf: r.asOf}, err
+}
+
+// PendingUndos returns how many commands still have to take something back for calls that failed.
+func (s *Store) PendingUndos() int { return s.undos.countPending() }

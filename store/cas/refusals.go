@@ -37,12 +37,9 @@ type refusalCount struct {
 
 // The refusals are the names with refusals that are to be stored.
 type refusals struct {
-	store  *Store
-	mu     sync.Mutex
-	names  []*entry
-	timer  *time.Timer
-	closed bool
-	work   sync.WaitGroup
+	delayedRun
+	store *Store
+	names []*entry
 }
 
 // hasRoom reports whether another name may be added.
@@ -65,12 +62,8 @@ func (r *refusals) addEntry(e *entry) {
 
 // startTimer is called with the lock held.
 func (r *refusals) startTimer() {
-	if len(r.names) > 0 && r.timer == nil && !r.closed {
-		r.work.Add(1)
-		r.timer = time.AfterFunc(jittered(refusalsWithin*4/5), func() {
-			defer r.work.Done()
-			r.flushAll()
-		})
+	if len(r.names) > 0 {
+		r.schedule(refusalsWithin*4/5, r.flushAll)
 	}
 }
 
@@ -126,13 +119,7 @@ func (r *refusals) flushEntry(e *entry) (away bool) {
 
 // flushAndClose stores what is to be stored, once.
 func (r *refusals) flushAndClose() {
-	r.mu.Lock()
-	r.closed = true
-	if r.timer != nil && r.timer.Stop() {
-		r.work.Done()
-	}
-	r.mu.Unlock()
-	r.work.Wait()
+	r.close()
 	r.flushAll()
 }
 

@@ -12,7 +12,7 @@ func between(pause, most time.Duration) bool { return pause >= most-most/4 && pa
 func TestPausesDouble(t *testing.T) {
 	r := newRetryState()
 	for i, want := range []time.Duration{
-		backoff, 2 * backoff, 4 * backoff, 8 * backoff, maxBackoff, maxBackoff,
+		firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, lastPause, lastPause,
 	} {
 		if got := r.nextPause(); !between(got, want) {
 			t.Errorf("pause %d is %s, want up to a quarter less than %s", i, got, want)

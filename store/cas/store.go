@@ -5,6 +5,7 @@
 package cas
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -86,32 +87,28 @@ func New(backend Backend, config Config) *Store {
 	if config.Server == 0 {
 		panic("swap: Config.Server is 0, want a random number")
 	}
-	if config.Timeout == 0 {
-		config.Timeout = DefaultTimeout
+	config.Timeout = cmp.Or(config.Timeout, DefaultTimeout)
+	config.Holders = cmp.Or(config.Holders, DefaultHolders)
+	if config.Vanished == nil {
+		config.Vanished = func(gatehouse.Key) {}
 	}
-	if config.Names == 0 {
-		config.Names = defaultNames
-	}
-	limits := config.Linger
-	if config.Linger == 0 {
-		config.Linger, limits = DefaultLinger, defaultLimitLinger
-	}
-	if config.Keep == 0 {
-		config.Keep = defaultKeep
-	}
-	if config.Holders == 0 {
-		config.Holders = DefaultHolders
+	if config.ClockSet == nil {
+		config.ClockSet = func(time.Duration) {}
 	}
 	s := &Store{backend: backend, config: config, traits: backend.Traits()}
 	s.retention = retention{
-		linger: config.Linger, limitLinger: limits, keep: config.Keep, expiresHolds: s.traits.ExpiresHolds,
+		linger:       cmp.Or(config.Linger, DefaultLinger),
+		limitLinger:  cmp.Or(config.Linger, defaultLimitLinger),
+		keep:         cmp.Or(config.Keep, defaultKeep),
+		expiresHolds: s.traits.ExpiresHolds,
 	}
 	s.server = serverTraits{
 		number: config.Server, maxHolders: config.Holders, expiresHolds: s.traits.ExpiresHolds,
 	}
 	s.clock.start = time.Now()
-	s.cache.most = config.Names
+	s.cache.most = cmp.Or(config.Names, defaultNames)
 	s.undos.send, s.refusals.store = s.sendUndos, s
+	s.watches.names = make(map[gatehouse.Key]*line)
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
 	s.transactions.New = func() any { return newTransaction(s) }
@@ -161,11 +158,7 @@ func (s *Store) Latest() time.Time {
 func (s *Store) Apply(c *control.Change) {
 	r := s.calls.Get().(*applyCall)
 	r.queue, r.view, r.done = c.Turns, c.View, c.Done
-	s.beginCall(s.cache.entryFor(c.Key), r)
-}
-
-// beginCall has a call served at an entry.
-func (s *Store) beginCall(e *entry, r *applyCall) {
+	e := s.cache.entryFor(c.Key)
 	if e.calls.beginOrJoin(r) {
 		s.startTransaction(e, r.batch)
 	}
@@ -175,7 +168,9 @@ func (s *Store) beginCall(e *entry, r *applyCall) {
 func (s *Store) serveCall(e *entry, r *applyCall) error {
 	done := make(chan error, 1)
 	r.done = func(err error) { done <- err }
-	s.beginCall(e, r)
+	if e.calls.beginOrJoin(r) {
+		s.startTransaction(e, r.batch)
+	}
 	return <-done
 }
 
@@ -232,19 +227,14 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 	next := e.calls.takeBatch()
 	// After the queue is settled: a caller may come back with its next call from within.
 	s.notifyCallers(batch)
-	if len(next) > 0 {
-		s.handOver(e, next)
+	switch {
+	case len(next) == 0:
+	case len(next) <= fewTogether && len(e.known.record.encodedState) <= smallState:
+		s.startTransaction(e, next)
+	default:
+		// Not before others have their answers, which are under way here.
+		go s.startTransaction(e, next)
 	}
-}
-
-// handOver begins the transaction of those who came during the one before.
-func (s *Store) handOver(e *entry, batch []*applyCall) {
-	if len(batch) <= fewTogether && len(e.known.record.encodedState) <= smallState {
-		s.startTransaction(e, batch)
-		return
-	}
-	// Not before others have their answers, which are under way here.
-	go s.startTransaction(e, batch)
 }
 
 // notifyCallers tells requests that they were served.
@@ -260,9 +250,7 @@ func (s *Store) notifyCallers(requests []*applyCall) {
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of their
 // names, until visit returns false. Those that come or go meanwhile may be missed.
-func (s *Store) Range(
-	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
-) error {
+func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error {
 	return s.backend.Range(ctx, kind, after, func(name string, data []byte) bool {
 		// A damaged record is skipped, so that one does not hide all others.
 		rec, err := decodeRecord(data)

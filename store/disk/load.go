@@ -157,25 +157,13 @@ func (l *fileScan) readRecords(file io.ReaderAt, size int64) error {
 		Transaction: func(id uint64) { l.found.tx = id },
 		Record: func(bucket, key, value []byte) error {
 			if err := l.readRecord(string(bucket), key, value); err != nil {
-				return l.onFault(&recordError{bucket: string(bucket), key: string(key), err: err})
+				return l.onFault(fmt.Errorf("record %q in bucket %q %w", key, bucket, err))
 			}
 			l.onProgress(l.found.count)
 			return nil
 		},
 	})
 }
-
-// A recordError is what is wrong with one record.
-type recordError struct {
-	bucket, key string
-	err         error
-}
-
-func (e *recordError) Error() string {
-	return fmt.Sprintf("record %q in bucket %q %v", e.key, e.bucket, e.err)
-}
-
-func (e *recordError) Unwrap() error { return e.err }
 
 // readRecord reads one record.
 func (l *fileScan) readRecord(bucket string, key, sealed []byte) (err error) {

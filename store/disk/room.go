@@ -35,7 +35,6 @@ func (s *Store) needsRoom(key gatehouse.Key, cmd *gatehouse.Command) bool {
 
 // applyFull serves a change while the disk is full, except the commands that need room.
 func (s *Store) applyFull(c *control.Change, t *trouble) {
-	var rest []control.Turn
 	var places []int
 	for i := range c.Turns {
 		if s.needsRoom(c.Key, c.Turns[i].Command) {
@@ -43,24 +42,18 @@ func (s *Store) applyFull(c *control.Change, t *trouble) {
 			continue
 		}
 		// Releases and undos must go on: they are what frees room for the clients.
-		rest = append(rest, c.Turns[i])
 		places = append(places, i)
 	}
 	// A refused command is the occasion to look whether there is room again.
-	if len(rest) < len(c.Turns) && s.now().After(t.retryAt) {
+	if len(places) < len(c.Turns) && s.now().After(t.retryAt) {
 		s.roomWanted.Store(true)
 		s.wakeWriter()
 	}
-	if len(rest) == 0 {
+	if len(places) == 0 {
 		c.Done(t.err)
 		return
 	}
-	s.memory.Apply(&control.Change{Key: c.Key, Turns: rest, Done: func(err error) {
-		for i, place := range places {
-			c.Turns[place].Decision, c.Turns[place].Err = rest[i].Decision, rest[i].Err
-		}
-		c.Done(err)
-	}})
+	s.memory.Apply(c.Part(places))
 }
 
 // pagesFor returns an upper bound of the pages of a transaction, by the number of its records and their bytes

@@ -6,6 +6,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -122,15 +123,8 @@ func Open(dir string, config Config) (*Store, error) {
 }
 
 func (c Config) orDefault() Config {
-	if c.Flush == 0 {
-		c.Flush = DefaultFlush
-	}
-	if c.Reserve == 0 {
-		c.Reserve = DefaultReserve
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Flush, c.Reserve = cmp.Or(c.Flush, DefaultFlush), cmp.Or(c.Reserve, DefaultReserve)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -158,14 +152,10 @@ func (s *Store) Apply(c *control.Change) {
 
 // Watch keeps the controller from being forgotten until stop is called. Nothing changes in this store
 // behind the back of its one gate, so wake is never called.
-func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) {
-	return s.memory.Watch(key, wake)
-}
+func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) { return s.memory.Watch(key, wake) }
 
 // Range visits the controllers of one kind as that of [memory.Store] does.
-func (s *Store) Range(
-	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
-) error {
+func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error {
 	return s.memory.Range(ctx, kind, after, visit)
 }
 
@@ -219,5 +209,32 @@ func (s *Store) wakeWriter() {
 	case s.wake <- struct{}{}:
 	// A wake-up is pending already. The writer looks for changes after it has received that one.
 	default:
+	}
+}
+
+// Statistics count what a store wrote since it was opened.
+type Statistics struct {
+	// Commits are the transactions, each of which the disk had to confirm, and Records what was written by
+	// them, those about limiters included.
+	Commits, Records uint64
+
+	// Flush is how long the last writing down of limiters took; 0 when there was none.
+	Flush time.Duration
+
+	// Full says that the disk is, so that what needs room is refused.
+	Full bool
+}
+
+type writeCounters struct {
+	commits, records atomic.Uint64
+	flush            atomic.Int64 // ns
+}
+
+// Statistics returns the counts.
+func (s *Store) Statistics() Statistics {
+	trouble := s.trouble.Load()
+	return Statistics{
+		Commits: s.counters.commits.Load(), Records: s.counters.records.Load(),
+		Flush: time.Duration(s.counters.flush.Load()), Full: trouble != nil && trouble.full,
 	}
 }

@@ -27,7 +27,10 @@ func (s *Store) runWriter() {
 		runtime.Gosched()
 		closing := s.closing.Load()
 		if err := s.writePending(closing); err != nil {
-			s.failStore(err)
+			s.config.Log.Error("the store has failed", "error", err)
+			// Failed is closed last, so that a caller it wakes finds the reason in Err.
+			s.refuseAll(err)
+			close(s.failed)
 			return
 		}
 		if closing {
@@ -134,7 +137,8 @@ func (s *Store) writeTransaction(changes map[gatehouse.Key]*nameChange) error {
 		return nil
 	})
 	if err == nil && records > 0 {
-		s.counters.countCommit(records)
+		s.counters.commits.Add(1)
+		s.counters.records.Add(uint64(records)) // from 0
 	}
 	return err
 }
@@ -279,14 +283,6 @@ func eachHold(tx *bolt.Tx, name string, visit func(holder string, form []byte) e
 		}
 	}
 	return nil
-}
-
-// failStore ends the store: from now on every call returns err.
-func (s *Store) failStore(err error) {
-	s.config.Log.Error("the store has failed", "error", err)
-	// Failed is closed last, so that a caller it wakes finds the reason in Err.
-	s.refuseAll(err)
-	close(s.failed)
 }
 
 // refuseAll answers err to all waiting and all later calls.

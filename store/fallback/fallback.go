@@ -18,8 +18,7 @@ import (
 type RemoteStore interface {
 	Apply(c *control.Change)
 	Watch(key gatehouse.Key, wake func()) (stop func())
-	Range(ctx context.Context, kind gatehouse.Kind, after string,
-		visit func(gatehouse.Key, control.State) bool) error
+	Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error
 }
 
 // A Config says by which rules commands are answered. The zero value refuses all.
@@ -64,15 +63,275 @@ func (s *Store) Apply(c *control.Change) {
 		return
 	}
 	done := c.Done
-	c.Done = func(err error) { done(s.fallBack(c.Key, c.Turns, err)) }
+	c.Done = func(err error) {
+		away := err != nil && gatehouse.CodeOf(err) == gatehouse.CodeUnavailable
+		// A store that only let other servers go first is not unreachable.
+		if away && !errors.Is(err, cas.ErrConflict) {
+			err = s.applyRule(c.Key, c.Turns, err)
+		}
+		done(err)
+	}
 	s.RemoteStore.Apply(c)
 }
 
-// fallBack answers a queue by rule if err says that the store is unreachable. A store that only let other
-// servers go first is not.
-func (s *Store) fallBack(key gatehouse.Key, queue []control.Turn, err error) error {
-	if err == nil || gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || errors.Is(err, cas.ErrConflict) {
+// An Answer says how a limiter's commands are answered while the store cannot be reached.
+type Answer uint8
+
+const (
+	// Refuse fails them with CodeUnavailable.
+	Refuse Answer = iota
+	// Allow answers as an unused limiter would, which grants whatever can be granted at all.
+	Allow
+	// LocalShare makes this server count by itself, with its share of the limit.
+	LocalShare
+
+	numAnswers
+)
+
+var answerNames = [numAnswers]string{"refuse", "allow", "local-share"}
+
+// String returns the answer as configuration files spell it.
+func (a Answer) String() string {
+	if a >= numAnswers {
+		return "none"
+	}
+	return answerNames[a]
+}
+
+// ParseAnswer returns the answer with this name; ok is false if there is none.
+func ParseAnswer(name string) (a Answer, ok bool) {
+	i := slices.Index(answerNames[:], name)
+	return Answer(max(i, 0)), i >= 0 // an index of three names
+}
+
+// The messages of grants that were made without the store. They also tell which undos are not for the store.
+const (
+	allowedMessage = "allowed without the store, which does not answer"
+	sharedMessage  = "counted by this server alone, because the store does not answer"
+)
+
+// countCommands reports how many commands of a queue are answered so. Undos are not commands of a client.
+func (s *Store) countCommands(rule Answer, queue []control.Turn) {
+	if s.config.Count == nil {
+		return
+	}
+	commands := 0
+	for i := range queue {
+		if queue[i].Op != gatehouse.OpUndo {
+			commands++
+		}
+	}
+	s.config.Count(rule, commands)
+}
+
+// applyRule answers a queue that the store has not answered, by the rule of its key, or returns the store's
+// error.
+func (s *Store) applyRule(key gatehouse.Key, queue []control.Turn, err error) error {
+	rule := Refuse
+	// A hold that two servers grant is worse than an error, so other kinds always refuse.
+	if key.Kind.Limiter() && s.config.Rule != nil {
+		rule = s.config.Rule(key)
+	}
+	s.countCommands(rule, queue)
+	if rule == Refuse {
 		return err
 	}
-	return s.applyRule(key, queue, err)
+	answered := make([]bool, len(queue))
+	if rule == Allow {
+		allowQueue(key, queue, answered)
+	} else if err := s.decideLocally(key, queue, answered); err != nil {
+		return err
+	}
+	// Either the call fails as a whole or each turn has its own result, so that a queue of several callers
+	// does not fail because of one of them.
+	if !slices.Contains(answered, true) {
+		return err
+	}
+	for i := range queue {
+		if !answered[i] {
+			queue[i].Decision, queue[i].Err = gatehouse.Decision{}, err
+		}
+		s.setStoreTime(&queue[i])
+	}
+	return nil
+}
+
+// setStoreTime gives a refusal the time of the store. A command that waits is answered Deleted once the store
+// is back if its name was deleted since the refusal; by this machine's time, which may be behind the store's,
+// that would be so for an earlier delete too. A grant keeps the local time, by which it can be undone here.
+func (s *Store) setStoreTime(turn *control.Turn) {
+	if s.config.Latest == nil || turn.Decision.Outcome != gatehouse.Refused {
+		return
+	}
+	if latest := s.config.Latest(); !latest.IsZero() {
+		turn.Decision.At = latest
+	}
+}
+
+// canAnswer reports whether an operation can be answered without knowing what other servers have granted. A
+// charge cannot: it must be counted by the store, and the client can go on and charge later.
+func canAnswer(op gatehouse.Op) bool { return op.Yields() && op != gatehouse.OpWait }
+
+// allowQueue answers each command as if it were the first of its name. A size of 0 still refuses everything.
+func allowQueue(key gatehouse.Key, queue []control.Turn, answered []bool) {
+	now := time.Now()
+	for i := range queue {
+		turn := &queue[i]
+		switch op := turn.Op; {
+		case canAnswer(op):
+			if takesInForce(turn.Command) {
+				turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
+			} else {
+				// A new limiter knows of no first look, and of nobody ahead.
+				fresh := *turn
+				fresh.Ahead, fresh.Again = 0, false
+				control.New(key.Kind).Step(now, &fresh)
+				turn.Decision = fresh.Decision
+			}
+			answered[i] = turn.Decision.Outcome != gatehouse.Missing
+			markGrant(turn, allowedMessage)
+		case op == gatehouse.OpUndo:
+			// No client waits for the answer, and what was taken comes back with time.
+			turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: now}
+			answered[i] = true
+		}
+	}
+}
+
+// takesInForce reports whether a command takes something under the limit in force, which the store knows.
+func takesInForce(cmd *gatehouse.Command) bool {
+	return !cmd.HasLimit() && (cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpReserve)
+}
+
+// markGrant marks a grant that the store knows nothing of.
+func markGrant(turn *control.Turn, message string) {
+	if canAnswer(turn.Op) && turn.Decision.Outcome == gatehouse.Granted {
+		turn.Decision.Message = message
+	}
+}
+
+// isOwnUndo reports whether a command undoes what was granted without the store.
+func isOwnUndo(turn control.Turn) bool {
+	return turn.Op == gatehouse.OpUndo && turn.Granted != nil &&
+		(turn.Granted.Message == sharedMessage || turn.Granted.Message == allowedMessage)
+}
+
+// A share of a limit is such that the shares of all servers together are never more than the limit: sizes
+// are rounded down, and a command that its server's share has no room for is left to the store's error.
+// Counting starts from zero when the store becomes unreachable, and is not sent to the store later: around
+// each of the two changes up to twice the limit may pass in one window.
+
+// decideLocally decides commands by the local store, each by this server's share of its limit. answered says
+// afterwards which commands were decided.
+func (s *Store) decideLocally(key gatehouse.Key, queue []control.Turn, answered []bool) error {
+	var turns []control.Turn
+	var places []int
+	for i := range queue {
+		// The command is copied, because the caller's must keep the whole limit for the store.
+		cmd := *queue[i].Command
+		switch {
+		case cmd.Op == gatehouse.OpUndo:
+			// It undoes what the store has granted, which comes back with time.
+			queue[i].Decision = gatehouse.Decision{Outcome: gatehouse.Granted}
+			answered[i] = true
+			continue
+		case cmd.Op == gatehouse.OpCancel || cmd.Op == gatehouse.OpRefund:
+			// It may be about something that was granted here, and has no limit to divide.
+		case takesInForce(&cmd) && !s.knowsLimit(key):
+			continue
+		case !canAnswer(cmd.Op) || !divideLimit(key.Kind, &cmd, int64(s.config.Servers)):
+			continue
+		}
+		turn := queue[i]
+		turn.Command = &cmd
+		turns, places = append(turns, turn), append(places, i)
+	}
+	if len(turns) == 0 {
+		return nil
+	}
+	// One change, as it would have been in the store.
+	if err := s.applyLocally(key, turns); err != nil {
+		return err
+	}
+	// A limit that was never used here is Missing, and leaves the turn to the store's error.
+	for j, i := range places {
+		queue[i].Decision = turns[j].Decision
+		markGrant(&queue[i], sharedMessage)
+		answered[i] = turns[j].Decision.Outcome != gatehouse.Missing
+	}
+	return nil
+}
+
+// applyLocally applies a queue to the local store, which has no journal and so answers at once.
+func (s *Store) applyLocally(key gatehouse.Key, queue []control.Turn) error {
+	return (&control.Change{Key: key, Turns: queue}).ApplyTo(s.local)
+}
+
+// knowsLimit reports whether a limit is in force in the local store.
+func (s *Store) knowsLimit(key gatehouse.Key) bool {
+	turns := []control.Turn{{Command: &gatehouse.Command{
+		Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: gatehouse.InForce},
+	}}}
+	return s.applyLocally(key, turns) == nil && turns[0].Decision.Outcome != gatehouse.Missing
+}
+
+// divideLimit replaces the limit of a command by one server's share of it. It reports false if the share is
+// too small for what the command wants.
+func divideLimit(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok bool) {
+	if servers == 1 || !cmd.HasLimit() {
+		return true
+	}
+	room := int64(gatehouse.MaxSize)
+	part := func(size *int64) {
+		if *size > 0 { // a size of 0 stops the limiter, and must stay 0
+			*size /= servers
+			room = min(room, *size)
+		}
+	}
+	switch {
+	case cmd.Limits.Len() > 0:
+		parts := make([]gatehouse.Limit, cmd.Limits.Len())
+		for i := range parts {
+			parts[i] = cmd.Limits.At(i)
+			part(&parts[i].Size)
+		}
+		cmd.Limits = gatehouse.NewLimitList(parts...)
+	case kind == gatehouse.GCRA && cmd.Calendar == gatehouse.NoCalendar:
+		// The burst is divided, and a longer interval divides the rate exactly.
+		if cmd.Interval > gatehouse.MaxDuration/time.Duration(servers) {
+			return false
+		}
+		burst := cmd.Burst + 1
+		part(&burst)
+		cmd.Burst, cmd.Interval = burst-1, cmd.Interval*time.Duration(servers)
+	default:
+		part(&cmd.Size)
+	}
+	return room > 0 && cmd.Cost <= room
+}
+
+// applyOwnUndos serves a queue with undos of what was granted without the store. Those are served here, the
+// others are applied to the store: an undo of what it has not granted would give back too much.
+func (s *Store) applyOwnUndos(c *control.Change) {
+	var places []int
+	for i := range c.Turns {
+		turn := &c.Turns[i]
+		if !isOwnUndo(*turn) {
+			places = append(places, i)
+			continue
+		}
+		// What Allow has granted was counted nowhere, so that there is nothing to undo.
+		turn.Decision = gatehouse.Decision{Outcome: gatehouse.Granted, At: turn.Granted.At}
+		if turn.Granted.Message == sharedMessage {
+			if err := s.applyLocally(c.Key, c.Turns[i:i+1]); err != nil {
+				c.Done(err)
+				return
+			}
+		}
+	}
+	if len(places) == 0 {
+		c.Done(nil)
+		return
+	}
+	s.Apply(c.Part(places))
 }

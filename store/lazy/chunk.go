@@ -90,7 +90,7 @@ func (n *namedLimiter) applyFromChunks(queue []control.Turn) error {
 
 // applyToStore applies a queue to the store, and waits for its answer.
 func (n *namedLimiter) applyToStore(queue []control.Turn) error {
-	return (&control.Change{Key: n.key, Turns: queue}).ApplyTo(n.store.shared)
+	return (&control.Change{Key: n.key, Turns: queue}).ApplyTo(n.store.SharedStore)
 }
 
 // noteLimit notes the limit in force by which the store has judged an acquire: 0 if it did not, or by
@@ -114,19 +114,21 @@ func (n *namedLimiter) knownLimit(cmd *gatehouse.Command) int64 {
 }
 
 func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
-	return slices.ContainsFunc(queue, func(turn control.Turn) bool { return is(turn.Op) })
+	for i := range queue {
+		if is(queue[i].Op) {
+			return true
+		}
+	}
+	return false
 }
 
 // needsChunkBack reports whether the chunk must be returned before an operation: what is left in it can
 // neither be refunded nor outlive a reset.
 func needsChunkBack(op gatehouse.Op) bool {
-	switch op {
-	case gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve,
-		gatehouse.OpCancel:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]gatehouse.Op{
+		gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve,
+		gatehouse.OpCancel,
+	}, op)
 }
 
 // fetchChunks takes chunks from the store until all is served that they can serve, and returns the rest.
@@ -196,7 +198,7 @@ func (n *namedLimiter) addChunkReport(turn *control.Turn) {
 
 // liveChunk is the chunk while it can be used; nil when there is none. It is called with the lock held.
 func (n *namedLimiter) liveChunk() *localChunk {
-	if n.chunk == nil || !n.store.shared.Latest().Before(n.chunk.validUntil) {
+	if n.chunk == nil || !n.store.Latest().Before(n.chunk.validUntil) {
 		n.chunk = nil
 	}
 	return n.chunk
@@ -303,7 +305,7 @@ func (n *namedLimiter) serveTurn(turn *control.Turn) bool {
 	// The last refusal answers commands that want more than was left then, unless they wait: those must be
 	// known to the store.
 	r := n.refused
-	if r != nil && n.store.shared.Latest().Before(r.validUntil) && answersTurn(&r.command, turn) &&
+	if r != nil && n.store.Latest().Before(r.validUntil) && answersTurn(&r.command, turn) &&
 		turn.MaxWait == 0 && turn.Cost > r.reply.Remaining+left {
 		turn.Decision = r.reply
 		ageDecision(n.storeTime(), &turn.Decision)

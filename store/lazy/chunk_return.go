@@ -44,7 +44,7 @@ func (n *namedLimiter) endChunk() *control.Turn {
 // returnTurn returns the turn that returns the unused chunk, nil if there is none. It is called with the lock
 // held.
 func (n *namedLimiter) returnTurn() *control.Turn {
-	if !n.store.shared.Now().Before(n.toReturn.validUntil) {
+	if !n.store.Now().Before(n.toReturn.validUntil) {
 		n.toReturn = unusedChunk{}
 		return nil
 	}

@@ -62,7 +62,7 @@ func (n *namedLimiter) makeRoundTrip() error {
 			t.encoded = control.Encode(nil, state)
 		}
 	}}
-	err := c.ApplyTo(n.store.shared)
+	err := c.ApplyTo(n.store.SharedStore)
 	n.mu.Lock()
 	n.endRoundTrip(t, err)
 	n.mu.Unlock()
@@ -74,8 +74,11 @@ func (n *namedLimiter) makeRoundTrip() error {
 func (n *namedLimiter) beginRoundTrip() *roundTrip {
 	t := &roundTrip{unreported: n.unreported}
 	// From here on grants count for the next report.
-	n.unreported = unreportedUse{limits: t.unreported.limits, since: n.storeTime()}
-	t.addReport()
+	n.unreported = unreportedUse{rule: t.unreported.rule, since: n.storeTime()}
+	if report := t.unreported.reportTurn(); report != nil {
+		t.turns = append(t.turns, *report)
+	}
+	t.turns = append(t.turns, t.unreported.undone...)
 	// A request that takes something stops local grants until its result is known: what both take together
 	// could exceed the limit.
 	i := 0
@@ -104,22 +107,12 @@ func (u *unreportedUse) reportTurn() *control.Turn {
 	if u.cost == 0 && !u.changed {
 		return nil
 	}
-	cmd := u.limits
-	cmd.Op, cmd.Cost = gatehouse.OpAcquire, u.cost
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: u.rule, Cost: u.cost}
 	// Callers that name no limit are let through by the one in force, and so is the report of them.
 	if cmd.Rule == (gatehouse.Rule{}) {
 		cmd.Size = gatehouse.InForce
 	}
 	return &control.Turn{Command: &cmd, Again: !u.changed, Forced: true, Requests: u.commands}
-}
-
-// addReport adds the turns that tell what was let through here.
-func (t *roundTrip) addReport() {
-	u := &t.unreported
-	if report := u.reportTurn(); report != nil {
-		t.turns = append(t.turns, *report)
-	}
-	t.turns = append(t.turns, u.undone...)
 }
 
 // addTurn adds a turn without its ticket: a command that waits here is served here, and must not take a place
@@ -162,7 +155,7 @@ func (t *roundTrip) learnLimits(u *unreportedUse) {
 		for i := range e.queue {
 			turn := &e.queue[i]
 			if turn.Op == gatehouse.OpAcquire && !turn.Again && turn.HasLimit() && !u.changed {
-				u.noteLimits(turn.Command)
+				u.rule = turn.Rule
 			}
 		}
 	}

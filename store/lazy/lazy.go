@@ -8,7 +8,9 @@
 package lazy
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"hash/maphash"
 	"math/rand/v2"
 	"sync"
@@ -23,8 +25,7 @@ import (
 type SharedStore interface {
 	Apply(c *control.Change)
 	Watch(key gatehouse.Key, wake func()) (stop func())
-	Range(ctx context.Context, kind gatehouse.Kind, after string,
-		visit func(gatehouse.Key, control.State) bool) error
+	Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error
 
 	// Now is the store's time, or somewhat before; Latest is that, or somewhat after.
 	Now() time.Time
@@ -56,9 +57,11 @@ type Config struct {
 // DefaultNames needs about 120 MiB.
 const DefaultNames = 100_000
 
-// A Store is a gate.Store. Make one with New.
+// A Store is a gate.Store. Make one with New. Its Watch and Range are those of the store behind: what others
+// give back or reset wakes no waiter here at once, but all are looked at each second; and what was let
+// through here since the last exchange does not show.
 type Store struct {
-	shared SharedStore
+	SharedStore
 	config Config
 	holder uint64 // of all chunks here
 	seed   maphash.Seed
@@ -74,11 +77,9 @@ type Store struct {
 
 // New returns a store in front of shared, which stays its owner's. Close ends it.
 func New(shared SharedStore, config Config) *Store {
-	if config.Names == 0 {
-		config.Names = DefaultNames
-	}
+	config.Names = cmp.Or(config.Names, DefaultNames)
 	s := &Store{
-		shared: shared, config: config, seed: maphash.MakeSeed(), holder: max(1, rand.Uint64()),
+		SharedStore: shared, config: config, seed: maphash.MakeSeed(), holder: max(1, rand.Uint64()),
 		slots: make(chan struct{}, maxExchanges), rounds: make(map[time.Duration]*syncRound),
 	}
 	for i := range s.shards {
@@ -90,23 +91,12 @@ func New(shared SharedStore, config Config) *Store {
 // Len returns how many names are decided about here at present.
 func (s *Store) Len() int { return int(s.count.Load()) }
 
-// Watch implements gate.Store. What others give back or reset wakes no waiter here at once, but all are
-// looked at each second.
-func (s *Store) Watch(key gatehouse.Key, wake func()) (stop func()) { return s.shared.Watch(key, wake) }
-
-// Range implements gate.Store. What was let through here since the last exchange does not show.
-func (s *Store) Range(
-	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
-) error {
-	return s.shared.Range(ctx, kind, after, visit)
-}
-
 // Apply implements gate.Store. What is decided in memory is done before it returns.
 func (s *Store) Apply(c *control.Change) {
 	n := s.limiterFor(c.Key)
 	// No rule, or too many names: the store decides each command.
 	if n == nil {
-		s.shared.Apply(c)
+		s.SharedStore.Apply(c)
 		return
 	}
 	rest, err := n.applyInMemory(c.Turns)
@@ -151,4 +141,166 @@ func (s *Store) Close() {
 	s.mu.Unlock()
 	s.work.Wait()
 	s.exchangeAllLast()
+}
+
+// shards is how many locks the names are spread over.
+const shards = 64
+
+// A shard is some of the names.
+type shard struct {
+	mu    sync.RWMutex
+	names map[gatehouse.Key]*namedLimiter
+}
+
+// errForgotten says that a name was forgotten between being found and being used.
+var errForgotten = errors.New("the name was forgotten")
+
+func (s *Store) shardOf(key gatehouse.Key) *shard {
+	h := maphash.String(s.seed, key.Name) + uint64(key.Kind)
+	return &s.shards[h%shards]
+}
+
+// InChunks reports whether a kind can be taken from the store in chunks: the limiters that refill at an
+// instant, by which what is left of a chunk is worth nothing.
+func InChunks(kind gatehouse.Kind) bool {
+	return kind == gatehouse.TokenBucket || kind == gatehouse.FixedWindow
+}
+
+// limiterFor is what is known of a name, from now on if nothing is yet; nil when it is left to the store.
+func (s *Store) limiterFor(key gatehouse.Key) *namedLimiter {
+	if !key.Kind.Limiter() {
+		return nil
+	}
+	sh := s.shardOf(key)
+	sh.mu.RLock()
+	n := sh.names[key]
+	sh.mu.RUnlock()
+	if n != nil {
+		return n
+	}
+	rule := s.config.Rule(key)
+	if rule.Interval <= 0 || rule.Chunk > 0 && !InChunks(key.Kind) {
+		return nil
+	}
+	// Counted before the lock is taken, so that the bound holds over all shards. The caller that loses
+	// the race below subtracts again.
+	if s.count.Add(1) > int64(s.config.Names) {
+		s.count.Add(-1)
+		return nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	n = sh.names[key]
+	if n != nil {
+		s.count.Add(-1)
+		return n
+	}
+	n = &namedLimiter{store: s, key: key, rule: rule, exchangeLock: make(chan struct{}, 1)}
+	n.exchanges = rand.Uint64() >> 1 // so that no number is one from before the name was forgotten
+	sh.names[key] = n
+	return n
+}
+
+// forgetLimiter drops a name that is not used. It is called with the name's locks held.
+func (s *Store) forgetLimiter(n *namedLimiter) {
+	n.forgotten, n.state, n.chunk, n.refused = true, nil, nil, nil
+	sh := s.shardOf(n.key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.names, n.key)
+	s.count.Add(-1)
+}
+
+// allLimiters are the names at present.
+func (s *Store) allLimiters() []*namedLimiter {
+	var all []*namedLimiter
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.RLock()
+		for _, n := range sh.names {
+			all = append(all, n)
+		}
+		// A name's own lock is taken before that of its shard, so that the caller must not use the names
+		// under this one.
+		sh.mu.RUnlock()
+	}
+	return all
+}
+
+// A syncRound is the names with one interval that have something to tell or to learn. They go to the store
+// together, in few round trips where that sends many requests at once.
+type syncRound struct {
+	due   []*namedLimiter
+	timer *time.Timer
+}
+
+const (
+	// maxExchanges is how many exchanges are under way at once, so that other requests for the store do not
+	// wait behind all of them.
+	maxExchanges = 512
+	// maxClosing is how long the last exchanges may take.
+	maxClosing = 5 * time.Second
+)
+
+// scheduleExchange has a name exchanged within an interval. It is called with the name's lock held.
+func (s *Store) scheduleExchange(n *namedLimiter) {
+	if n.scheduled || n.forgotten {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return // the last exchange is about to come
+	}
+	n.scheduled = true
+	interval := n.rule.Interval
+	r := s.rounds[interval]
+	if r == nil {
+		r = &syncRound{}
+		s.rounds[interval] = r
+		s.work.Add(1)
+		r.timer = time.AfterFunc(interval, func() { defer s.work.Done(); s.runRound(interval) })
+	}
+	r.due = append(r.due, n)
+}
+
+// runRound exchanges the names of a round, which then has none.
+func (s *Store) runRound(interval time.Duration) {
+	s.mu.Lock()
+	r := s.rounds[interval]
+	if r == nil {
+		s.mu.Unlock()
+		return // the store is being closed
+	}
+	delete(s.rounds, interval)
+	s.mu.Unlock()
+	s.exchangeEach(r.due, (*namedLimiter).exchangeOnce)
+}
+
+// exchangeAllLast exchanges all names for the last time.
+func (s *Store) exchangeAllLast() {
+	end := time.Now().Add(maxClosing)
+	s.exchangeEach(s.allLimiters(), func(n *namedLimiter) {
+		// A store that does not answer must not keep the server from ending: chunks come back by themselves.
+		if time.Now().Before(end) {
+			n.exchangeLast()
+		}
+	})
+}
+
+// exchangeEach does something with all names, and returns when that is done.
+func (s *Store) exchangeEach(due []*namedLimiter, exchange func(*namedLimiter)) {
+	var work sync.WaitGroup
+	var next atomic.Int64
+	for range min(maxExchanges, len(due)) {
+		work.Go(func() {
+			for i := next.Add(1); i <= int64(len(due)); i = next.Add(1) {
+				// Rounds of several intervals share the slots: the bound is for the whole server.
+				s.slots <- struct{}{}
+				exchange(due[i-1])
+				<-s.slots
+			}
+		})
+	}
+	work.Wait()
 }

@@ -1,7 +1,6 @@
 package lazy
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -51,12 +50,12 @@ type namedLimiter struct {
 
 // Untold is what was counted and not yet sent to the store.
 type unreportedUse struct {
-	limits   gatehouse.Command // has the rule of the last command that came with limits, none before that
-	changed  bool              // that is another than the store was told
-	cost     int64             // how much was let through
-	commands int64             // in how many commands
-	undone   []control.Turn    // undos of what the store was told already
-	since    time.Time         // what was let through later is in none of the reports so far
+	rule     gatehouse.Rule // of the last command that came with one; the zero Rule before that
+	changed  bool           // that is another than the store was told
+	cost     int64          // how much was let through
+	commands int64          // in how many commands
+	undone   []control.Turn // undos of what the store was told already
+	since    time.Time      // what was let through later is in none of the reports so far
 }
 
 const (
@@ -87,7 +86,7 @@ func (n *namedLimiter) applyInMemory(queue []control.Turn) (rest []control.Turn,
 
 // storeTime is the store's time, which does not go back by little. It is called with the lock held.
 func (n *namedLimiter) storeTime() time.Time {
-	now := n.store.shared.Now()
+	now := n.store.Now()
 	if now.Before(n.now) && n.now.Sub(now) <= maxBackwards {
 		return n.now
 	}
@@ -97,24 +96,16 @@ func (n *namedLimiter) storeTime() time.Time {
 
 // servedLocally reports whether a queue can be served here.
 func servedLocally(queue []control.Turn) bool {
-	for i := range queue {
-		switch queue[i].Op {
-		case gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpUndo:
-		default:
-			return false
-		}
-	}
-	return true
+	return !hasOp(queue, func(op gatehouse.Op) bool {
+		return op != gatehouse.OpAcquire && op != gatehouse.OpPeek && op != gatehouse.OpDelay &&
+			op != gatehouse.OpUndo
+	})
 }
 
 // mayTake reports whether a queue may take something.
 func mayTake(queue []control.Turn) bool {
-	return slices.ContainsFunc(queue, func(turn control.Turn) bool {
-		switch turn.Op {
-		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
-			return true
-		}
-		return false
+	return hasOp(queue, func(op gatehouse.Op) bool {
+		return op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpCharge
 	})
 }
 
@@ -157,9 +148,8 @@ func (u *unreportedUse) noteTurn(turn *control.Turn) {
 		u.noteUndo(turn)
 	case turn.Op != gatehouse.OpAcquire || turn.Decision.Outcome == gatehouse.Invalid:
 		return
-	case !turn.Again && turn.HasLimit() && turn.Rule != u.limits.Rule:
-		u.noteLimits(turn.Command)
-		u.changed = true
+	case !turn.Again && turn.HasLimit() && turn.Rule != u.rule:
+		u.rule, u.changed = turn.Rule, true
 	}
 	if turn.Op == gatehouse.OpAcquire && turn.Decision.Outcome == gatehouse.Granted {
 		u.cost = min(u.cost+turn.Cost, gatehouse.MaxSize)
@@ -180,9 +170,4 @@ func (u *unreportedUse) noteUndo(turn *control.Turn) {
 		undone.Ticket = 0
 		u.undone = append(u.undone, undone)
 	}
-}
-
-// noteLimits keeps the limits of a command.
-func (u *unreportedUse) noteLimits(cmd *gatehouse.Command) {
-	u.limits = gatehouse.Command{Rule: cmd.Rule}
 }

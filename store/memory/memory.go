@@ -8,6 +8,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"slices"
@@ -80,6 +81,7 @@ type Store struct {
 	unreservedCount atomic.Int64 // of those, all but semaphores and locks
 	refusedCount    atomic.Int64 // of those in the shards' refused
 	fullUntil       atomic.Int64 // until when a new name need not look for room again, Unix ns
+	reclaiming      sync.Mutex   // held by the search for room that is under way
 
 	memory      *weight.Total
 	holderCount atomic.Int64
@@ -92,27 +94,14 @@ type Store struct {
 // hold on to it.
 func New(config Config) *Store {
 	s := &Store{
-		maxNames:    int64(config.Names),
-		linger:      config.Linger,
-		limitLinger: config.Linger,
+		maxNames:    int64(cmp.Or(config.Names, DefaultNames)),
+		linger:      cmp.Or(config.Linger, DefaultLinger),
+		limitLinger: cmp.Or(config.Linger, LimitLinger),
 		now:         config.Now,
 		seed:        maphash.MakeSeed(),
-
-		memory:     config.Memory,
-		maxHolders: int64(config.Holders),
-		journal:    config.Journal,
-	}
-	if s.memory == nil {
-		s.memory = weight.New(0)
-	}
-	if s.maxHolders == 0 {
-		s.maxHolders = DefaultHolders
-	}
-	if s.maxNames == 0 {
-		s.maxNames = DefaultNames
-	}
-	if s.linger == 0 {
-		s.linger, s.limitLinger = DefaultLinger, LimitLinger
+		memory:      cmp.Or(config.Memory, weight.New(0)),
+		maxHolders:  int64(cmp.Or(config.Holders, DefaultHolders)),
+		journal:     config.Journal,
 	}
 	// time.Since is monotonic: a wall clock that is set back does not move this one.
 	if s.now == nil {
@@ -132,7 +121,7 @@ func (s *Store) Len() int { return int(s.nameCount.Load()) }
 type shard struct {
 	mu              sync.Mutex
 	tables          [gatehouse.Kinds]kindTable
-	refused         minheap.Heap[refusedName] // names that were only refused, see refused.go
+	refused         minheap.Heap[refusedName] // names that were only refused, see refusedName
 	pins            map[gatehouse.Key]int     // by how many watches a key must not be forgotten
 	timer           *time.Timer               // fires when the first name is due
 	armedFor        int64                     // what is due when timer fires, Unix ns; 0 when it does not
@@ -154,46 +143,52 @@ func (s *Store) shardOf(key gatehouse.Key) *shard {
 
 // Apply serves the queue at one instant, as one change. Without a journal it calls Done before it returns.
 func (s *Store) Apply(c *control.Change) {
-	if pending, err := s.serveChange(c); !pending {
-		c.Done(err)
-	}
-}
-
-// serveChange does the work of Apply. pending means that the journal calls Done.
-func (s *Store) serveChange(c *control.Change) (pending bool, err error) {
 	key := c.Key
 	sh := s.shardOf(key)
 	t := &sh.tables[key.Kind]
 	// Room is made before the shard is locked, since that needs the locks of other shards.
 	if low := s.memory.Limit() / lowDivisor; s.memoryLeft(key.Kind) < low {
-		s.reclaimRoom(key.Kind, low)
+		s.reclaimEarly(key.Kind, low)
 	} else if isHeld(key.Kind) && s.holderCount.Load() >= s.maxHolders {
-		s.reclaimRoom(key.Kind, 0)
+		s.reclaimEarly(key.Kind, 0)
 	}
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()
 		old, known := t.states[key.Name]
 		before := sizeOf(old)
-		state := s.serveQueue(now, key, old, c.Turns)
-		var lack *missingRoom
+		var room *control.Room
+		// A new state needs no check here: it is dropped below when there is no room.
+		if old != nil {
+			room = s.scarceRoom(key.Kind, len(c.Turns))
+		}
+		state := room.Serve(now, key.Kind, old, c.Turns)
+		if room != nil {
+			s.nameMissingRoom(key, c.Turns)
+		}
+		bytes, lack := 0, error(nil)
 		// A state that is still the same has changed in place and is in the table already.
 		if !known || state != old {
-			lack = s.keepState(sh, key, state, now)
+			bytes, lack = s.keepState(sh, key, state, now)
 		}
+		pending := false
 		if lack == nil && s.journal != nil && (known || state != nil) {
 			pending = s.notifyJournal(sh, old, c)
 		}
 		s.countSize(key.Kind, before, sizeOf(t.states[key.Name]))
 		sh.mu.Unlock()
-		// A pending change is the journal's, which may have called Done already.
-		if pending || lack == nil {
-			return pending, nil
+		switch {
+		case pending:
+			return // the journal calls Done, or has called it already
+		case lack == nil:
+			c.Done(nil)
+			return
 		}
 		// The state is new and no client has seen it, so that dropping it undoes the command. Other commands
 		// may take the room that reclaimRoom makes, hence the tries.
-		if tries == maxTries || !s.reclaimRoom(key.Kind, int64(lack.bytes)) {
-			return false, lack.err
+		if tries == maxTries || !s.reclaimRoom(key.Kind, int64(bytes)) {
+			c.Done(lack)
+			return
 		}
 		// The next try serves the same turns again, so that the errors of this one must go.
 		for i := range c.Turns {
@@ -205,28 +200,30 @@ func (s *Store) serveChange(c *control.Change) (pending bool, err error) {
 // maxTries is how often room is made for one command, which other commands may take each time.
 const maxTries = 8
 
-// keepState sets the state of a name that is new or was replaced. It returns what room is missing, nil if
-// the state was set.
-func (s *Store) keepState(sh *shard, key gatehouse.Key, state control.State, now time.Time) *missingRoom {
-	t := &sh.tables[key.Kind]
-	if _, known := t.states[key.Name]; known {
-		t.states[key.Name] = state
-		return nil
-	}
-	if state == nil {
-		return nil
-	}
+// keepState sets the state of a name that is new or was replaced. It returns why there is no room for it, and
+// how many bytes it needs; nil if the state was set.
+func (s *Store) keepState(
+	sh *shard, key gatehouse.Key, state control.State, now time.Time,
+) (bytes int, lack error) {
+	states := sh.tables[key.Kind].states
+	_, known := states[key.Name]
+	switch {
+	case known:
+		states[key.Name] = state
+		return 0, nil
+	case state == nil:
+		return 0, nil
 	// A new state that is worth nothing, such as that of a peek, is not kept, except for its refusals.
-	if !state.Expiry().After(now) && sh.pins[key] == 0 {
+	case !state.Expiry().After(now) && sh.pins[key] == 0:
 		s.keepRefused(sh, key, state, now)
-		return nil
+		return 0, nil
 	}
-	// Only a new name is judged: a name that is there has its room, and serveQueue bounds its growth.
-	if lack := s.findMissingRoom(key, state); lack != nil {
-		return lack
+	// Only a new name is judged: a name that is there has its room, and scarceRoom bounds its growth.
+	bytes, lack = s.findMissingRoom(key, state)
+	if lack == nil {
+		s.addName(sh, key, state, now)
 	}
-	s.addName(sh, key, state, now)
-	return nil
+	return bytes, lack
 }
 
 // Watch keeps the controller from being forgotten until stop is called, because a command waits at it. Only
@@ -256,9 +253,7 @@ const pageSize = 1024
 // Range visits the controllers of one kind whose names come after the given one, in the order of
 // their names, until visit returns false. Each is visited under its lock: visit must be quick and
 // must not change or keep the state. Names that come or go meanwhile may be missed.
-func (s *Store) Range(
-	ctx context.Context, kind gatehouse.Kind, after string, visit func(gatehouse.Key, control.State) bool,
-) error {
+func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error {
 	for {
 		names := s.nextPage(kind, after)
 		for _, name := range names {
@@ -306,7 +301,7 @@ func (s *Store) nextPage(kind gatehouse.Kind, after string) []string {
 	return names
 }
 
-func (s *Store) visitName(key gatehouse.Key, visit func(gatehouse.Key, control.State) bool) bool {
+func (s *Store) visitName(key gatehouse.Key, visit control.Visit) bool {
 	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

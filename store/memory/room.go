@@ -3,7 +3,6 @@ package memory
 import (
 	"errors"
 	"math"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -66,27 +65,27 @@ func (s *Store) roomFor(kind gatehouse.Kind) control.Room {
 	}
 }
 
-// serveQueue serves a queue. When room is scarce, turns that would need more than there is get an error.
-func (s *Store) serveQueue(
-	now time.Time, key gatehouse.Key, state control.State, queue []control.Turn,
-) control.State {
-	scarce := s.memoryLeft(key.Kind) < s.memory.Limit()/carefulDivisor || len(queue) > carefulQueue ||
-		isHeld(key.Kind) && s.holderCount.Load() > s.maxHolders/2
-	// Measuring each turn costs time, so it is done only near a bound, or for queues that may add much. A new
-	// state needs no check here: Apply drops it when there is no room.
-	if !scarce || state == nil {
-		return control.Serve(now, key.Kind, state, queue)
+// scarceRoom is roomFor, but nil when so many turns are sure to have the room that they need.
+func (s *Store) scarceRoom(kind gatehouse.Kind, turns int) *control.Room {
+	// Measuring each turn costs time, so it is done only near a bound, or for queues that may add much.
+	if s.memoryLeft(kind) >= s.memory.Limit()/carefulDivisor && turns <= carefulQueue &&
+		(!isHeld(kind) || s.holderCount.Load() <= s.maxHolders/2) {
+		return nil
 	}
-	state = s.roomFor(key.Kind).Serve(now, key.Kind, state, queue)
-	for i := range queue {
-		switch err := queue[i].Err; {
+	room := s.roomFor(kind)
+	return &room
+}
+
+// nameMissingRoom has the turns that found too little room say so in the words of the store.
+func (s *Store) nameMissingRoom(key gatehouse.Key, turns []control.Turn) {
+	for i := range turns {
+		switch err := turns[i].Err; {
 		case errors.Is(err, control.ErrMemory):
-			queue[i].Err = s.noMemory(key)
+			turns[i].Err = s.noMemory(key)
 		case errors.Is(err, control.ErrHolders):
-			queue[i].Err = s.noHolders(key)
+			turns[i].Err = s.noHolders(key)
 		}
 	}
-	return state
 }
 
 // A stateSize is how much a state takes of the bounded resources.
@@ -111,31 +110,25 @@ func (s *Store) countSize(kind gatehouse.Kind, before, after stateSize) {
 	}
 }
 
-// A missingRoom says why there is no room for a new state, and how many bytes it needs.
-type missingRoom struct {
-	err   error
-	bytes int
-}
-
 // hasRoom reports whether there is room for a new name that is worth nothing.
 func (s *Store) hasRoom(key gatehouse.Key, state control.State) bool {
 	return s.namesLeft(key.Kind) > 0 &&
 		s.memoryLeft(key.Kind) >= int64(state.Weight()+len(key.Name)+nameWeight)
 }
 
-// findMissingRoom returns what room is missing for a new state, nil if there is enough.
-func (s *Store) findMissingRoom(key gatehouse.Key, state control.State) *missingRoom {
+// findMissingRoom returns how many bytes a new state needs, and why there is no room for it; nil if there is.
+func (s *Store) findMissingRoom(key gatehouse.Key, state control.State) (bytes int, lack error) {
 	l, room := sizeOf(state), s.roomFor(key.Kind)
-	bytes := l.bytes + len(key.Name) + nameWeight
+	bytes = l.bytes + len(key.Name) + nameWeight
 	switch {
 	case s.namesLeft(key.Kind) <= 0:
-		return &missingRoom{s.noNames(key), bytes}
+		lack = s.noNames(key)
 	case bytes > room.Bytes:
-		return &missingRoom{s.noMemory(key), bytes}
+		lack = s.noMemory(key)
 	case l.holders > 0 && l.holders > room.Holders:
-		return &missingRoom{s.noHolders(key), bytes}
+		lack = s.noHolders(key)
 	}
-	return nil
+	return bytes, lack
 }
 
 // The errors of a store that is full.

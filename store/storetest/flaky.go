@@ -48,7 +48,7 @@ func (r *FlakyStore) Apply(c *control.Change) {
 // sleepVirtually waits, if there is anything to wait for, as any call of a remote store does.
 func sleepVirtually(d time.Duration) {
 	if d > 0 {
-		<-time.After(d)
+		time.Sleep(d)
 	}
 }
 
@@ -65,23 +65,27 @@ func (r *FlakyStore) Range(
 // Watch wakes each second too, as a shared store does.
 func (r *FlakyStore) Watch(key gatehouse.Key, wake func()) (stop func()) {
 	unpin := r.Store.Watch(key, wake)
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				wake()
-			case <-ctx.Done():
-				return
-			}
+	var mu sync.Mutex
+	var tick *time.Timer
+	mu.Lock()
+	defer mu.Unlock()
+	// Not a ticker: with the race detector, a channel of a timer crashes where time is virtual
+	// (https://go.dev/issue/78156).
+	tick = time.AfterFunc(time.Second, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if tick != nil {
+			wake()
+			tick.Reset(time.Second)
 		}
 	})
 	return func() {
-		cancel()
-		done.Wait()
-		unpin()
+		mu.Lock()
+		defer mu.Unlock()
+		if tick != nil {
+			tick.Stop()
+			tick = nil
+			unpin()
+		}
 	}
 }

@@ -232,7 +232,7 @@ var badParameters = []badInput{
 	{"a line end in a parameter's name", get("/v1/counter/kept/count?a%0D%0Ab=%zz"), []string{
 		unknown("a\r\nb")}},
 	{"a wrong escape in a list", get("/v1/counter?limit=%zz"), []string{
-		`400 Bad Request: limit is "%zz", want a whole number from 1 to 1000`}},
+		`400 Bad Request: limit is "%zz", want every % followed by two hexadecimal digits`}},
 	{"a parameter without a name", get("/v1/counter/kept/count?=1"), []string{unknown("")}},
 	{"semicolons", get("/v1/counter/kept/count?amount=1;amount=2"),
 		[]string{noNumber("amount", "1;amount=2")}},

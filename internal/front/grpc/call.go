@@ -3,11 +3,76 @@ package grpc
 import (
 	"fmt"
 	"math"
-	"time"
+	"runtime/debug"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
 )
+
+// An rpc is one of the protocol's methods. The listeners for gRPC and for HTTP both answer them through
+// answerCall.
+type rpc int
+
+// The methods of the protocol.
+const (
+	rpcDiscovery rpc = iota
+	rpcGetCapacity
+	rpcGetServerCapacity
+	rpcReleaseCapacity
+	numRPCs
+)
+
+var rpcNames = [numRPCs]string{"Discovery", "GetCapacity", "GetServerCapacity", "ReleaseCapacity"}
+
+// newCall returns an empty call from the pool. The caller gives it back with freeCall.
+func (s *Server) newCall() *capacityCall { return s.calls.Get().(*capacityCall) }
+
+func (s *Server) freeCall(c *capacityCall) {
+	// The slices keep their memory, but not the strings in it, which would stay alive with the pool.
+	clear(c.requests)
+	clear(c.released)
+	clear(c.grants)
+	*c = capacityCall{
+		requests: c.requests[:0], demands: c.demands[:0], released: c.released[:0], grants: c.grants[:0],
+	}
+	s.calls.Put(c)
+}
+
+// answerCall checks a call, decides it, and counts it. One whose message could not be read is only counted.
+func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirect, err error) {
+	began := s.now()
+	// One deferred function for both, in this order: a call that panicked counts as an internal error.
+	defer func() {
+		if broken := recover(); broken != nil {
+			to, err = redirect{}, s.notePanic(broken)
+		}
+		s.metrics.countCall(from, method, outcomeOf(to, err), s.now().Sub(began))
+	}()
+	// Discovery has no fields that could be wrong.
+	if err = c.fault; err == nil && method != rpcDiscovery {
+		err = c.checkFields()
+	}
+	if err != nil {
+		return redirect{}, err
+	}
+	switch method {
+	case rpcDiscovery:
+		// The address is part of the answer on the master, too.
+		address, leading := s.findMaster()
+		return redirect{notMaster: !leading, address: address}, nil
+	case rpcReleaseCapacity:
+		return s.releaseAll(c)
+	default:
+		return s.leaseAll(c)
+	}
+}
+
+// notePanic counts and logs a panic in a request, and returns the error to answer. The server goes on.
+func (s *Server) notePanic(why any) error {
+	s.metrics.panics.Inc()
+	s.log.Error("handling a request failed", "panic", fmt.Sprint(why), "stack", string(debug.Stack()))
+	return gatehouse.Errorf(gatehouse.CodeInternal, "this request failed inside the server")
+}
 
 // The limits of one call.
 const (
@@ -30,17 +95,6 @@ type capacityCall struct {
 	decided int   // how many of the requests were, or were refused
 	refusal error // of the first that a limit refused; its answer is left out
 	fault   error // what was wrong with the message
-}
-
-// reset makes the call ready for the next request.
-func (c *capacityCall) reset() {
-	// The slices keep their memory, but not the strings in it, which would stay alive with the pool.
-	clear(c.requests)
-	clear(c.released)
-	clear(c.grants)
-	*c = capacityCall{
-		requests: c.requests[:0], demands: c.demands[:0], released: c.released[:0], grants: c.grants[:0],
-	}
 }
 
 // addRequest appends a request. Its demands are the last ones appended, as many as given.
@@ -116,15 +170,4 @@ func sanitizeHas(claim float64) float64 {
 
 func invalid(format string, args ...any) error {
 	return gatehouse.Errorf(gatehouse.CodeInvalid, format, args...)
-}
-
-// The seconds of the protocol. Values beyond any meaningful time are cut, so that no sum of times overflows.
-const maxSeconds = 1 << 36 // some 2,000 years
-
-// atSecond returns the instant of a Unix time.
-func atSecond(seconds int64) time.Time { return time.Unix(min(max(seconds, 0), maxSeconds), 0) }
-
-// forSeconds returns the duration of a number of seconds.
-func forSeconds(seconds int64) time.Duration {
-	return time.Duration(min(max(seconds, 0), int64(gatehouse.MaxDuration/time.Second))) * time.Second
 }

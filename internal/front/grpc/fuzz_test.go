@@ -85,7 +85,8 @@ func agree(t *testing.T, message []byte, c *capacityCall) {
 		same := got.Resource == r.GetResourceId() && got.Demands[0].Priority == r.GetPriority() &&
 			math.Float64bits(wants) == math.Float64bits(r.GetWants()) &&
 			got.Has.Expiry.IsZero() == (r.Has == nil)
-		if seconds := r.GetHas().GetExpiryTime(); r.Has != nil && seconds >= 0 && seconds <= maxSeconds {
+		seconds := r.GetHas().GetExpiryTime()
+		if r.Has != nil && seconds >= 0 && seconds <= doormanpb.MaxSeconds {
 			same = same && got.Has.Expiry.Equal(time.Unix(seconds, 0))
 		}
 		if r.Has != nil {
@@ -145,7 +146,7 @@ func FuzzGetServerCapacity(f *testing.F) {
 		to, err := s.answerCall(overGRPC, rpcGetServerCapacity, c)
 		if err == nil {
 			var answer doormanpb.GetServerCapacityResponse
-			out := writeServerGet(c, to)
+			out := writeGet(c, to)
 			err := proto.Unmarshal(out[0].ReadOnlyData(), &answer)
 			if err != nil || len(answer.GetResponse()) != len(c.requests) && c.refusal == nil {
 				t.Fatalf("the answer to %x is %v, %v, want one for each request", message, &answer, err)

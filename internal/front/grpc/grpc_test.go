@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
+	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -224,6 +225,24 @@ func TestTooManyConnections(t *testing.T) {
 	_, err = second.Discovery(in(t), new(doormanpb.DiscoveryRequest), grpc.WaitForReady(true))
 	if err != nil {
 		t.Errorf("when the first has gone the second = %v, want an answer", err)
+	}
+}
+
+// Connections take a part of the memory at most, as a client chooses how much each of them takes.
+func TestConnectionsFitIntoMemory(t *testing.T) {
+	wants := map[int64]int{1: 1, 4 * connWeight: 1, 400 * connWeight: 100, 1 << 40: DefaultConns}
+	for most, want := range wants {
+		log := slog.New(slog.DiscardHandler)
+		server, err := New(Config{Memory: weight.New(most), Log: log, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if server.config.Conns != want {
+			t.Errorf("with %d bytes there may be %d connections, want %d", most, server.config.Conns, want)
+		}
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/valyala/fasthttp"
 )
 
@@ -148,7 +149,8 @@ func (r *getRequest) fillCall(c *capacityCall) error {
 		request := capacity.Request{Resource: asked.Resource}
 		if has := asked.Has; has != nil {
 			request.Has = capacity.Lease{
-				Expiry: atSecond(has.Expiry), Refresh: forSeconds(has.Refresh), Capacity: has.Capacity,
+				Expiry:  doormanpb.AtSecond(has.Expiry),
+				Refresh: doormanpb.ForSeconds(has.Refresh), Capacity: has.Capacity,
 			}
 		}
 		// A client of this protocol stands for itself alone, so it has one priority and counts as one.
@@ -162,13 +164,15 @@ func (r *getRequest) fillCall(c *capacityCall) error {
 func newResourceResponse(g *capacity.Grant) resourceResponse {
 	lease := &g.Lease
 	return resourceResponse{
-		Resource: g.Resource, Safe: jsonAmount(g.Safe), Learning: learningSeconds(g),
-		Gets: leaseJSON{lease.Expiry.Unix(), int64(lease.Refresh / time.Second), jsonAmount(lease.Capacity)},
+		Resource: g.Resource, Safe: finiteAmount(g.Safe), Learning: learningSeconds(g),
+		Gets: leaseJSON{
+			lease.Expiry.Unix(), int64(lease.Refresh / time.Second), finiteAmount(lease.Capacity),
+		},
 	}
 }
 
-// jsonAmount returns an amount as JSON has it, which has no infinity: -1 means no limit.
-func jsonAmount(a float64) float64 {
+// finiteAmount returns an amount as it is sent, in JSON too, which has no infinity: -1 means no limit.
+func finiteAmount(a float64) float64 {
 	if math.IsInf(a, 1) {
 		return -1
 	}

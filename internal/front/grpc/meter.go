@@ -194,16 +194,23 @@ func (c *countedConn) watchProgress() {
 	})
 }
 
-// noteAnswer notes an answer that is about to be written. c may be nil, for calls in tests.
-func (c *countedConn) noteAnswer(size int) {
+// noteAnswer notes an answer that is about to be written.
+func (c *countedConn) noteAnswer(size int) { c.noteKept(0, size+messageHead) }
+
+// noteHeaders notes how many more bytes of headers are kept.
+func (c *countedConn) noteHeaders(more int) { c.noteKept(more, 0) }
+
+// noteKept notes more bytes of headers, and of answers that are not written yet. c may be nil, for calls in
+// tests.
+func (c *countedConn) noteKept(headers, unsent int) {
 	if c == nil {
 		return
 	}
-	m := &c.meter
-	m.mu.Lock()
-	m.unsent += size + messageHead
+	c.meter.mu.Lock()
+	c.meter.headers += headers
+	c.meter.unsent += unsent
 	ok := c.updateBudget()
-	m.mu.Unlock()
+	c.meter.mu.Unlock()
 	if !ok {
 		c.cutConn()
 	}
@@ -241,15 +248,11 @@ type clientAddr struct {
 
 // connOf returns the connection that a call came by; nil if it is not one of ours.
 func connOf(ctx context.Context) *countedConn {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
-		return nil
+	if p, ok := peer.FromContext(ctx); ok {
+		address, _ := p.Addr.(clientAddr)
+		return address.conn
 	}
-	address, ok := p.Addr.(clientAddr)
-	if !ok {
-		return nil
-	}
-	return address.conn
+	return nil
 }
 
 // admitCall admits a call before anything of its message is read, and bounds its time. gRPC itself bounds
@@ -259,26 +262,20 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 	calls := &s.conns.calls
 	// Add first and take back, so that two calls at once cannot both take the last place.
 	if calls.Add(1) > s.conns.mostCalls {
-		calls.Add(-1)
-		s.metrics.refusedCalls.Inc()
-		conn.noteRefusedCall()
+		s.refuseCall(conn)
 		return nil, status.Errorf(codes.ResourceExhausted,
 			"server has %d calls under way, which is the most; try again soon", s.conns.mostCalls)
 	}
 	size, fields := headSize(call.Header)
 	if fields > maxFields {
-		calls.Add(-1)
-		s.metrics.refusedCalls.Inc()
-		conn.noteRefusedCall()
+		s.refuseCall(conn)
 		return nil, status.Errorf(codes.ResourceExhausted, "call has %d header fields, want at most %d",
 			fields, maxFields)
 	}
 	// These end with their stream's context, and not before.
 	if why := lastingMethods[call.FullMethodName]; why != endsByItself {
-		if fault := s.conns.takeLasting(conn, why, call); fault != "" {
-			calls.Add(-1)
-			s.metrics.refusedCalls.Inc()
-			conn.noteRefusedCall()
+		if fault := s.conns.takeLasting(conn, why, size); fault != "" {
+			s.refuseCall(conn)
 			return nil, status.Error(codes.ResourceExhausted, fault)
 		}
 		context.AfterFunc(ctx, func() {
@@ -299,18 +296,11 @@ func (s *Server) admitCall(ctx context.Context, call *tap.Info) (context.Context
 	return ctx, nil
 }
 
-// noteHeaders notes how many more bytes of headers are kept.
-func (c *countedConn) noteHeaders(more int) {
-	if c == nil {
-		return
-	}
-	c.meter.mu.Lock()
-	c.meter.headers += more
-	ok := c.updateBudget()
-	c.meter.mu.Unlock()
-	if !ok {
-		c.cutConn()
-	}
+// refuseCall takes back the place of a call that is not admitted, and counts its refusal.
+func (s *Server) refuseCall(conn *countedConn) {
+	s.conns.calls.Add(-1)
+	s.metrics.refusedCalls.Inc()
+	conn.noteRefusedCall()
 }
 
 // noteRefusedCall notes a call that was refused, and closes the connection after too many. gRPC keeps
@@ -328,10 +318,10 @@ func (c *countedConn) noteRefusedCall() {
 	}
 }
 
-// takeLasting counts a call that has no end of its own, unless there are as many as allowed: then it says
-// so.
-func (s *conns) takeLasting(conn *countedConn, why lastingCall, call *tap.Info) (fault string) {
-	if size, _ := headSize(call.Header); size > maxLastingHead {
+// takeLasting counts a call that has no end of its own, and headers of that size, unless there are as many
+// as allowed: then it says so.
+func (s *conns) takeLasting(conn *countedConn, why lastingCall, size int) (fault string) {
+	if size > maxLastingHead {
 		return fmt.Sprintf("headers of a call that lasts have %d bytes, want at most %d",
 			size, maxLastingHead)
 	}

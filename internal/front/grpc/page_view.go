@@ -147,7 +147,7 @@ type demandView struct {
 
 func newResourceView(r *capacity.ResourceStatus, now time.Time) resourceView {
 	view := resourceView{
-		Resource: r.ID, Now: now, Capacity: jsonAmount(r.Capacity),
+		Resource: r.ID, Now: now, Capacity: finiteAmount(r.Capacity),
 		Has: r.Has, Wants: r.Wants, Excess: r.Excess,
 		Clients: r.Clients, Leases: r.Leases, ParentExpiry: timeOrNil(r.ParentExpiry), Learning: r.Learning,
 	}
@@ -163,14 +163,14 @@ func newResourceView(r *capacity.ResourceStatus, now time.Time) resourceView {
 		view.Safe = *r.Template.Safe
 	default:
 		// Without a configured amount, the server divides the capacity by its clients.
-		view.Safe = jsonAmount(r.Capacity / float64(max(r.Clients, 1)))
+		view.Safe = finiteAmount(r.Capacity / float64(max(r.Clients, 1)))
 	}
 	return view
 }
 
 func newLeaseView(h *capacity.Holding) leaseView {
 	view := leaseView{
-		Client: h.Client, Has: jsonAmount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
+		Client: h.Client, Has: finiteAmount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
 		Expiry: h.Lease.Expiry.UTC(), Refresh: ceilSeconds(h.Lease.Refresh),
 	}
 	view.Bands = len(h.Demands)
@@ -201,7 +201,7 @@ func newConfigurationView(state *serverState, most int) configurationView {
 func newTemplateView(t *capacity.Template) templateView {
 	a := &t.Algorithm
 	view := templateView{
-		Glob: t.Glob, Capacity: jsonAmount(t.Capacity), Safe: t.Safe, Description: t.Description,
+		Glob: t.Glob, Capacity: finiteAmount(t.Capacity), Safe: t.Safe, Description: t.Description,
 		Kind: a.Kind.String(), Lease: ceilSeconds(a.LeaseLength), Refresh: ceilSeconds(a.RefreshInterval),
 		Learning: ceilSeconds(a.LeaseLength), Parameters: []parameterView{},
 	}
@@ -256,22 +256,31 @@ func (s *Server) makeOverview(r *pageRequest) *overview {
 	view.Configuration = newConfigurationView(&state, r.limit)
 	view.Configuration.Source = withoutUser(s.config.Source)
 	view.pagination = pagination{After: r.after, Limit: r.limit, Link: "/capacity"}
-	if len(resources) > r.limit {
-		resources = resources[:r.limit]
-		view.Next = resources[r.limit-1].ID
-	}
+	resources = fitRows(&view.pagination, resources, func(r *capacity.ResourceStatus) (string, int) {
+		return r.ID, rowSize
+	})
 	view.Resources = make([]resourceView, 0, len(resources))
-	size := 0
 	for i := range resources {
-		// Long names end the page early. It always has one row, so that a reader gets past any name.
-		size += rowSize + nameSize*len(resources[i].ID)
-		if size > mostBytes && i > 0 {
-			view.Next = resources[i-1].ID
-			break
-		}
 		view.Resources = append(view.Resources, newResourceView(&resources[i], now))
 	}
 	return view
+}
+
+// fitRows returns the rows that fit on a page, of which there is one more than its limit if there are more,
+// and says which page follows. describe returns a row's name, and its size in bytes without that.
+func fitRows[R any](p *pagination, rows []R, describe func(row *R) (name string, size int)) []R {
+	bytes, last := 0, ""
+	for i := range rows {
+		name, size := describe(&rows[i])
+		bytes += size + nameSize*len(name)
+		// Long names end the page early. It always has one row, so that a reader gets past any name.
+		if i == p.Limit || bytes > mostBytes && i > 0 {
+			p.Next = last
+			return rows[:i]
+		}
+		last = name
+	}
+	return rows
 }
 
 // makeDetail copies what the page of a resource shows. ok is false if there is no such resource; the view
@@ -291,20 +300,11 @@ func (s *Server) makeDetail(r *pageRequest) (view *resourceDetail, ok bool) {
 	s.mu.Unlock()
 	view.Resource = newResourceView(&status, now)
 	view.pagination = pagination{After: r.after, Limit: r.limit, Link: linkTo(r.resource)}
-	if len(leases) > r.limit {
-		leases = leases[:r.limit]
-		view.Next = leases[r.limit-1].Client
-	}
+	leases = fitRows(&view.pagination, leases, func(l *capacity.Holding) (string, int) {
+		return l.Client, rowSize + bandSize*min(len(l.Demands), shownBands)
+	})
 	view.Leases = make([]leaseView, 0, len(leases))
-	size := 0
 	for i := range leases {
-		bands := min(len(leases[i].Demands), shownBands)
-		// As on the overview: at least one row, and no more than fit.
-		size += rowSize + bandSize*bands + nameSize*len(leases[i].Client)
-		if size > mostBytes && i > 0 {
-			view.Next = leases[i-1].Client
-			break
-		}
 		view.Leases = append(view.Leases, newLeaseView(&leases[i]))
 	}
 	return view, true

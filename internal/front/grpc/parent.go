@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
 // askJitter is by what part a request to the parent is delayed at random, so that servers which were started
@@ -38,11 +39,16 @@ type parentState struct {
 func (s *Server) followParent(ctx context.Context) {
 	p := &s.parent
 	if s.config.Metrics != nil {
-		s.config.Metrics.MustRegister(s.parentGauge())
+		// While nothing is asked for, the last answer may be long ago.
+		telemetry.Gauge(s.config.Metrics, "gatehouse_capacity_parent_timestamp_seconds",
+			"Time of the parent's last response, in seconds since 1970; 0 before the first.",
+			s.parentAnswered)
 	}
 	// Made and closed in this goroutine, which alone uses it.
-	p.client = newParentClient(s.config.Parents, s.config.Dial, s.now)
-	defer p.client.closeConn()
+	p.client = &parentClient{
+		addresses: s.config.Parents, conn: doormanpb.Conn{Options: s.config.Dial}, now: s.now,
+	}
+	defer p.client.conn.Close()
 	timer := time.NewTimer(never)
 	defer timer.Stop()
 	for {
@@ -73,19 +79,19 @@ func (s *Server) planRequest() time.Duration {
 	return wait + time.Duration(askJitter*rand.Float64()*float64(wait))
 }
 
-// parentGauge shows when the parent answered last. While nothing is asked for, that may be long ago.
-func (s *Server) parentGauge() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "gatehouse_capacity_parent_timestamp_seconds",
-		Help: "Time of the parent's last response, in seconds since 1970; 0 before the first.",
-	}, func() float64 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.parent.answeredAt.IsZero() {
-			return 0
-		}
-		return float64(s.parent.answeredAt.UnixMilli()) / 1e3
-	})
+// parentAnswered returns when the parent answered last, as a metric has it.
+func (s *Server) parentAnswered() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return unixSeconds(s.parent.answeredAt)
+}
+
+// unixSeconds returns an instant as Prometheus wants all times; 0 for the zero time.
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1e3
 }
 
 // wakeParent makes followParent plan again if a request is due before the planned one. The lock is held.
@@ -147,7 +153,7 @@ func (s *Server) onParentReply(ctx context.Context, answers []capacity.Grant, er
 	} else {
 		s.core.ParentFailed(now)
 	}
-	p.address, p.fault = p.client.address, err
+	p.address, p.fault = p.client.conn.Address(), err
 	s.metrics.countParentRequest(err)
 	s.expireLeases(now)
 	s.logParent(err)

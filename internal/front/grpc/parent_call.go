@@ -8,14 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
-
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -43,43 +41,10 @@ const (
 // named as the master. After a failure it goes on to the next.
 type parentClient struct {
 	addresses []string
-	options   []grpc.DialOption
+	conn      doormanpb.Conn
 	now       func() time.Time
 	next      int // index into addresses, modulo their number
 	splits    int // halvings still allowed for the present request
-
-	address string // of the connection; empty without one
-	conn    *grpc.ClientConn
-}
-
-// newParentClient returns a client that is not connected yet. Without credentials among the options it speaks
-// plain text.
-func newParentClient(addresses []string, options []grpc.DialOption, now func() time.Time) *parentClient {
-	plain := grpc.WithTransportCredentials(insecure.NewCredentials())
-	options = append([]grpc.DialOption{plain}, options...)
-	return &parentClient{addresses: addresses, options: options, now: now}
-}
-
-// closeConn closes the connection, if there is one.
-func (c *parentClient) closeConn() {
-	if c.conn != nil {
-		_ = c.conn.Close()
-	}
-	c.conn, c.address = nil, ""
-}
-
-// connectTo makes the connection one to the address.
-func (c *parentClient) connectTo(address string) (err error) {
-	if c.conn != nil && c.address == address {
-		return nil
-	}
-	c.closeConn()
-	c.conn, err = grpc.NewClient(address, c.options...)
-	if err != nil {
-		return fmt.Errorf("parent %s: %w", address, err)
-	}
-	c.address = address
-	return nil
 }
 
 // A parentRequest is one call to a parent. It returns a mastership if that server is not the master.
@@ -88,16 +53,13 @@ type parentRequest func(ctx context.Context, to doormanpb.CapacityClient) (*door
 // callMaster makes a call, and makes it again where the answer says the master is. After a failure the next
 // call goes to the next parent.
 func (c *parentClient) callMaster(ctx context.Context, call parentRequest) error {
-	address := c.address
-	if address == "" {
-		// No connection: at the start, and after a failure.
-		address = c.addresses[c.next%len(c.addresses)]
-	}
+	// There is no connection at the start, and after a failure.
+	address := cmp.Or(c.conn.Address(), c.addresses[c.next%len(c.addresses)])
 	err := c.followRedirects(ctx, address, call)
 	// A parent that refused the request is there; asking another would not help.
 	if err != nil && !isRefusal(err) {
 		// gRPC would keep trying the broken connection with pauses of its own.
-		c.closeConn()
+		c.conn.Close()
 		c.next++
 	}
 	return err
@@ -109,10 +71,11 @@ func (c *parentClient) followRedirects(ctx context.Context, address string, call
 	ctx, cancel := context.WithTimeout(ctx, parentTimeout)
 	defer cancel()
 	for range maxHops {
-		if err := c.connectTo(address); err != nil {
-			return err
+		var master *doormanpb.Mastership
+		to, err := c.conn.Connect(address)
+		if err == nil {
+			master, err = call(ctx, to)
 		}
-		master, err := call(ctx, doormanpb.NewCapacityClient(c.conn))
 		switch {
 		case err != nil:
 			return fmt.Errorf("parent %s: %w", address, err)
@@ -123,8 +86,8 @@ func (c *parentClient) followRedirects(ctx context.Context, address string, call
 		}
 		address = master.GetMasterAddress()
 	}
-	// c.address, because address is already the next one.
-	return fmt.Errorf("parent %s: is the %d. one that names another as the master", c.address, maxHops)
+	// Not address, which is already the next one.
+	return fmt.Errorf("parent %s: is the %d. one that names another as the master", c.conn.Address(), maxHops)
 }
 
 // isRefusal reports whether a parent understood a request and will not answer it.
@@ -152,7 +115,7 @@ func (c *parentClient) requestAll(
 	for some := range splitIntoBatches(asks) {
 		more, err := c.requestBatch(ctx, name, some)
 		answers = append(answers, more...)
-		failed = firstOf(failed, err)
+		failed = cmp.Or(failed, err)
 		// A parent that is not there will not answer the next batch either.
 		if err != nil && !isRefusal(err) {
 			break
@@ -195,7 +158,7 @@ func (c *parentClient) requestBatch(ctx context.Context, name string, asks []cap
 		// Read again for each server, after any redirect.
 		asked := c.now()
 		var err error
-		answer, err = to.GetServerCapacity(requestTime(ctx), request, grpc.Header(&header))
+		answer, err = to.GetServerCapacity(doormanpb.AskTime(ctx), request, grpc.Header(&header))
 		ahead = clockAhead(header, asked)
 		return answer.GetMastership(), err
 	}
@@ -224,7 +187,7 @@ func (c *parentClient) requestBatch(ctx context.Context, name string, asks []cap
 	if err != nil && !isRefusal(err) {
 		failed = err // a failure matters more than a refusal of the first half
 	}
-	return append(first, second...), firstOf(failed, err)
+	return append(first, second...), cmp.Or(failed, err)
 }
 
 // releaseResources gives back what no client of this server uses any more, if the parent can be reached.
@@ -242,10 +205,76 @@ func (c *parentClient) releaseResources(ctx context.Context, name string, resour
 	}
 }
 
-// firstOf returns the first error that is not nil.
-func firstOf(first, second error) error {
-	if first != nil {
-		return first
+// capacityRequest makes the message to a parent. Numbers above what any server accepts are cut to that.
+func capacityRequest(name string, asks []capacity.Request) *doormanpb.GetServerCapacityRequest {
+	message := &doormanpb.GetServerCapacityRequest{ServerId: &name}
+	for i := range asks {
+		ask := &asks[i]
+		has := ask.Has
+		has.Capacity = sanitizeHas(has.Capacity)
+		entry := &doormanpb.ServerCapacityResourceRequest{
+			ResourceId: &ask.Resource, Has: doormanpb.NewLease(has),
+		}
+		for _, d := range ask.Demands {
+			// A sum over many clients may exceed what one request may ask for, and would be refused.
+			entry.Wants = append(entry.Wants, &doormanpb.PriorityBandAggregate{
+				Priority:   new(d.Priority),
+				NumClients: new(min(d.Clients, maxClients)),
+				Wants:      new(min(d.Wants, maxAmount)),
+			})
+		}
+		message.Resource = append(message.Resource, entry)
 	}
-	return second
+	return message
+}
+
+// grantsOf returns the grants of a parent whose clock is ahead by that much.
+func grantsOf(message *doormanpb.GetServerCapacityResponse, ahead time.Duration) []capacity.Grant {
+	answers := make([]capacity.Grant, 0, len(message.GetResponse()))
+	// A resource without a lease becomes a grant of nothing that has ended.
+	for _, entry := range message.GetResponse() {
+		answer := capacity.Grant{
+			Resource: entry.GetResourceId(), Lease: doormanpb.LeaseOf(entry.GetGets()), Ahead: ahead,
+			// An explicit 0 differs from a field that is not there.
+			Safe: entry.GetSafeCapacity(), SafeConfigured: entry.SafeCapacity != nil,
+		}
+		if block := entry.GetAlgorithm(); block != nil {
+			answer.Algorithm = parentAlgorithm(block)
+		}
+		answers = append(answers, answer)
+	}
+	return answers
+}
+
+// parentAlgorithm returns the algorithm that a parent uses for a resource. One that this server does not
+// know is treated as FAIR_SHARE, which never grants more than there is.
+func parentAlgorithm(block *doormanpb.Algorithm) *capacity.Algorithm {
+	algorithm := &capacity.Algorithm{
+		Kind:            capacity.FairShare,
+		LeaseLength:     doormanpb.ForSeconds(block.GetLeaseLength()),
+		RefreshInterval: doormanpb.ForSeconds(block.GetRefreshInterval()),
+	}
+	// The numbers of the kinds are the protocol's, so those that both know need no table.
+	if kind := block.GetKind(); kind >= 0 && kind <= doormanpb.Algorithm_FAIR_SHARE {
+		algorithm.Kind = capacity.AlgorithmKind(kind)
+	}
+	if block.LearningModeDuration != nil {
+		learning := doormanpb.ForSeconds(block.GetLearningModeDuration())
+		algorithm.Learning = &learning
+	}
+	for _, p := range block.GetParameters() {
+		algorithm.Parameters = append(algorithm.Parameters,
+			capacity.AlgorithmParameter{Name: p.GetName(), Value: p.GetValue()})
+	}
+	return algorithm
+}
+
+// clockAhead returns how far ahead a parent's clock is, for a call that began at asked. The parent may have
+// read it later, so a lease seems a little shorter than it is, and never longer. It is 0 for a parent that
+// does not say the time, as doorman's does not.
+func clockAhead(header metadata.MD, asked time.Time) time.Duration {
+	if said := doormanpb.TimeIn(header); !said.IsZero() {
+		return said.Sub(asked)
+	}
+	return 0
 }

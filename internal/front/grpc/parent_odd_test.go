@@ -76,13 +76,14 @@ func TestParentsClockIsOff(t *testing.T) {
 // A child that speaks to a parent without that says when it was asked.
 func TestClockOfAParentThatDoesNotSay(t *testing.T) {
 	t.Parallel()
-	for _, header := range []map[string][]string{nil, {timeHeader: {"soon"}}} {
+	for _, header := range []map[string][]string{nil, {doormanpb.TimeHeader: {"soon"}}} {
 		if got := clockAhead(header, time.Now()); got != 0 {
 			t.Errorf("clockAhead(%v) = %v, want 0", header, got)
 		}
 	}
 	asked := time.Now()
-	header := map[string][]string{timeHeader: {strconv.FormatInt(asked.Add(time.Minute).UnixMilli(), 10)}}
+	ms := strconv.FormatInt(asked.Add(time.Minute).UnixMilli(), 10)
+	header := map[string][]string{doormanpb.TimeHeader: {ms}}
 	if got := clockAhead(header, asked).Round(10 * time.Millisecond); got != time.Minute {
 		t.Errorf("clockAhead(%v) = %v, want 1m", header, got)
 	}

@@ -70,7 +70,8 @@ type Config struct {
 	// server need not learn for as long. Empty means none. It excludes an Election.
 	Leases string
 
-	// Conns is the maximum number of connections.
+	// Conns is the maximum number of connections. There may be fewer: they take at most a quarter of Memory,
+	// at 50 KiB each.
 	Conns int
 
 	// ConnsPerAddress is the maximum from one address; 0 means any number. IPv6 addresses count by their
@@ -155,6 +156,9 @@ func New(config Config) (*Server, error) {
 			config.Leases)
 	}
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
+	if config.Memory != nil {
+		config.Conns = max(int(min(int64(config.Conns), config.Memory.Limit()/4/connWeight)), 1)
+	}
 	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)

@@ -188,7 +188,7 @@ func TestReadsWhatIsThere(t *testing.T) {
 			capacity.Lease{Expiry: time.Unix(0, 0), Refresh: 10 * time.Second, Capacity: 2}},
 		{"0a017210001a1d08ffffffffffffffff7f" +
 			"10ffffffffffffffff7f19000000000000f87f" + "210000000000000840",
-			capacity.Lease{Expiry: time.Unix(maxSeconds, 0), Refresh: gatehouse.MaxDuration}},
+			capacity.Lease{Expiry: time.Unix(doormanpb.MaxSeconds, 0), Refresh: gatehouse.MaxDuration}},
 	} {
 		message, err := hex.DecodeString(c.request)
 		if err != nil {

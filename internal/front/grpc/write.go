@@ -47,7 +47,7 @@ func (c *capacityCall) appendGet(to []byte) []byte {
 		to = appendHead(to, 1, size)
 		to = appendString(to, 1, g.Resource)
 		to = appendLease(to, &g.Lease)
-		to = appendDouble(to, 3, wireAmount(g.Safe))
+		to = appendDouble(to, 3, finiteAmount(g.Safe))
 		if learning > 0 {
 			to = appendInt(to, doormanpb.LearningField, learning)
 		}
@@ -80,7 +80,7 @@ func (c *capacityCall) appendServerGet(to []byte) []byte {
 			to = appendAlgorithm(to, g.Algorithm)
 		}
 		if g.SafeConfigured {
-			to = appendDouble(to, 4, wireAmount(g.Safe))
+			to = appendDouble(to, 4, finiteAmount(g.Safe))
 		}
 	}
 	return to
@@ -150,14 +150,6 @@ func sizeBlock(a *capacity.Algorithm) int {
 		size += sizeInt(int64(*a.Learning / time.Second))
 	}
 	return size
-}
-
-// wireAmount returns an amount as the protocol has it: -1 means no limit.
-func wireAmount(a float64) float64 {
-	if math.IsInf(a, 1) {
-		return -1
-	}
-	return a
 }
 
 // What follows are fields with a number below 16, whose tag takes one byte.

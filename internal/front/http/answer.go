@@ -66,11 +66,14 @@ var errorStatuses = [...]int{
 	gatehouse.CodeTimeout:     fasthttp.StatusServiceUnavailable,
 }
 
+// mayWait reports whether the request waits in line when it is refused.
+func (r *responder) mayWait() bool { return r.op.Waits() && r.maxWait != 0 }
+
 // writeDecision writes a decision, or the error that took its place, as a response.
 func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
 	allowOrigin(resp, r.origin)
 	if err != nil {
-		f := errorProblem(err)
+		f := errorRejection(err)
 		f.writeTo(resp, r.wantsJSON)
 		return
 	}
@@ -95,9 +98,9 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 	}
 }
 
-// denialOf returns the problem that answers any outcome other than a grant.
-func (r *responder) denialOf(d *gatehouse.Decision) problemDetails {
-	f := problemDetails{status: outcomeStatuses[d.Outcome], detail: r.denialText(d), code: d.Outcome.String()}
+// denialOf returns the answer to any outcome other than a grant.
+func (r *responder) denialOf(d *gatehouse.Decision) rejection {
+	f := rejection{status: outcomeStatuses[d.Outcome], detail: r.denialText(d), code: d.Outcome.String()}
 	// Only a refusal is a matter of time or of configuration. Other outcomes keep their status.
 	if d.Outcome == gatehouse.Refused {
 		f.status = cmp.Or(r.refusalStatus, f.status)
@@ -215,23 +218,27 @@ func writeText(resp *fasthttp.Response, value string) {
 
 // writeProblem answers with a status and one sentence, as text or as application/problem+json.
 func writeProblem(resp *fasthttp.Response, status int, detail string, asJSON bool) {
-	f := problemDetails{status: status, detail: detail}
+	f := rejection{status: status, detail: detail}
 	f.writeTo(resp, asJSON)
 }
 
-// A problemDetails is an answer that is no success, as in RFC 9457.
-type problemDetails struct {
+// A rejection is an answer that is no success, as in RFC 9457.
+type rejection struct {
 	status     int
 	code       string        // in one word; "" is that of the status
 	detail     string        // one sentence
 	violated   []string      // the names of those that refused
 	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
+
+	allow    string // the methods there are, with 405 and OPTIONS
+	location string // with 301 and 308
+	accept   string // the type of body that is read, with 415
 }
 
-// errorProblem returns the answer to an error.
-func errorProblem(err error) problemDetails {
+// errorRejection returns the answer to an error.
+func errorRejection(err error) rejection {
 	code := gatehouse.CodeOf(err)
-	return problemDetails{status: errorStatuses[code], code: code.String(), detail: err.Error()}
+	return rejection{status: errorStatuses[code], code: code.String(), detail: err.Error()}
 }
 
 // statusCodes are the codes of answers that come from neither a decision nor an error.
@@ -258,14 +265,14 @@ const (
 	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
 )
 
-func (f *problemDetails) writeTo(resp *fasthttp.Response, asJSON bool) {
+func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 	resp.SetStatusCode(f.status)
 	// Every 503 says when to come back, also one that knows no better time.
 	if f.status == fasthttp.StatusServiceUnavailable {
 		f.retryAfter = cmp.Or(f.retryAfter, retryWhenFull)
 	}
 	if f.retryAfter > 0 {
-		setUintHeader(resp, fasthttp.HeaderRetryAfter, ceilSeconds(f.retryAfter))
+		setUintHeader(resp, fasthttp.HeaderRetryAfter, ceilUnits(f.retryAfter, time.Second))
 	}
 	// Text is the default, as in bouncer. A client has to ask for JSON.
 	if !asJSON {
@@ -330,8 +337,8 @@ type statsJSON []gatehouse.Stat
 // MarshalJSON implements [json.Marshaler].
 func (s statsJSON) MarshalJSON() ([]byte, error) {
 	// A map would lose the order, which puts related statistics next to each other.
-	out := []byte{'{'}
-	for i, stat := range s {
+	var out jsonObject
+	for _, stat := range s {
 		value := stat.Value
 		switch v := value.(type) {
 		case time.Duration:
@@ -342,15 +349,7 @@ func (s statsJSON) MarshalJSON() ([]byte, error) {
 				value = v.UTC().Format(time.RFC3339)
 			}
 		}
-		text, err := json.Marshal(value)
-		if err != nil {
-			return nil, fmt.Errorf("stat %s: %w", stat.Name, err)
-		}
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = strconv.AppendQuote(out, stat.Name)
-		out = append(append(out, ':'), text...)
+		out = out.addRaw(stat.Name, encodeJSON(value))
 	}
-	return append(out, '}'), nil
+	return out.closeObject(), nil
 }

@@ -140,8 +140,8 @@ type Server struct {
 	open        atomic.Int64
 
 	mu             sync.Mutex
-	listeners      []*pacedListener // of Serve
-	listenersEnded bool             // by Shutdown
+	listeners      []*peer.CappedListener // of Serve
+	listenersEnded atomic.Bool            // by Shutdown; written under the lock, once all are closed
 
 	allClosed  chan struct{} // closed with the last connection, once ended
 	lastClosed func()        // closes it
@@ -160,6 +160,9 @@ func New(config Config) (*Server, error) {
 	// From here on nothing fails, so the poller's descriptor cannot leak.
 	if config.Budget == nil {
 		config.Budget = budget.New(0)
+	}
+	if config.Store == nil {
+		config.Store = noLine
 	}
 	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
@@ -204,7 +207,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	limited := s.newListener(listener)
 	s.mu.Lock()
 	s.listeners = append(s.listeners, limited)
-	ended := s.listenersEnded
+	ended := s.listenersEnded.Load()
 	s.mu.Unlock()
 	// Shutdown came first, and has not seen this listener.
 	if ended {
@@ -263,33 +266,75 @@ func (s *Server) drainListeners(ctx context.Context) {
 func (s *Server) closeListeners() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listenersEnded = true
 	for _, listener := range s.listeners {
 		_ = listener.Close()
 	}
+	s.listenersEnded.Store(true)
 	// With connections left, countClosed does this for the last of them.
 	if s.open.Load() == 0 {
 		s.lastClosed()
 	}
 }
 
-// listenersClosed reports whether Shutdown has closed the listeners.
-func (s *Server) listenersClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.listenersEnded
-}
-
 // countClosed ends the counting of a connection that is closed or was refused.
 func (s *Server) countClosed(conn net.Conn) {
 	s.sources.Leave(peer.Source(conn))
-	if s.open.Add(-1) > 0 || !s.stopping.Load() {
-		return
-	}
 	// While a listener is open, another connection may still be accepted.
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.listenersEnded && s.open.Load() == 0 {
+	if s.open.Add(-1) == 0 && s.listenersEnded.Load() {
 		s.lastClosed()
 	}
+}
+
+// newListener returns a listener that counts the connections that it accepts, starts their time, and answers
+// those beyond the limits with 503.
+func (s *Server) newListener(listener net.Listener) *peer.CappedListener {
+	loopback := isLoopback(listener.Addr())
+	return peer.CapListener(listener, peer.CapConfig{
+		Admit:  func(conn net.Conn) (net.Conn, error) { return s.admitConn(conn, loopback) },
+		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "HTTP", err) },
+	})
+}
+
+// The answers to connections beyond the limits.
+const (
+	tooManyConns = tooManyConnsHead + "59\r\n\r\nserver has as many connections as it allows; try again soon"
+
+	tooManyFromAddress = tooManyConnsHead + "77\r\n\r\n" +
+		"server has as many connections from this address as it allows; try again soon"
+
+	tooManyConnsHead = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n" +
+		"Cache-Control: no-store\r\n" +
+		"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "
+)
+
+// admitConn counts a connection, unless that is beyond the limits, and starts the time for its first request.
+// loopback says that only this machine reaches its listener.
+func (s *Server) admitConn(conn net.Conn, loopback bool) (net.Conn, error) {
+	if refusal := s.countOpened(conn); refusal != "" {
+		s.metrics.countResponse(503)
+		s.metrics.Refused.Inc()
+		return nil, refusal
+	}
+	paced := &pacedConn{Conn: conn, server: s, loopback: loopback}
+	s.pacedConns.Store(paced, struct{}{})
+	paced.startTimer(fresh)
+	// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.
+	if s.listenersEnded.Load() {
+		paced.cutIdle()
+	}
+	return paced, nil
+}
+
+// countOpened counts a connection. If that is beyond the limits, it is not counted, and refusal is the
+// answer.
+func (s *Server) countOpened(conn net.Conn) (refusal peer.Refusal) {
+	if !s.sources.Enter(peer.Source(conn)) {
+		return tooManyFromAddress
+	}
+	// Counting first and looking then keeps two connections from both taking the last place.
+	if s.open.Add(1) > int64(s.config.Conns) {
+		s.countClosed(conn)
+		return tooManyConns
+	}
+	return ""
 }

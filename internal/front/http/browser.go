@@ -65,18 +65,14 @@ func (s *Server) checkOrigin(ctx *fasthttp.RequestCtx, from *sender) bool {
 	// for anything.
 	switch {
 	case from.prefetch:
-		s.rejectRequest(ctx, from, &rejection{
-			status: fasthttp.StatusForbidden,
-			detail: "request is a browser's prefetch, which would take effect here; make it in earnest",
-		})
+		s.rejectRequest(ctx, from, reject(fasthttp.StatusForbidden,
+			"request is a browser's prefetch, which would take effect here; make it in earnest"))
 		return false
 	case !from.isCrossSite() || s.allowedOrigin(from) != "" || slices.Contains(s.config.CORS, "*"):
 		return true
 	}
-	s.rejectRequest(ctx, from, &rejection{
-		status: fasthttp.StatusForbidden,
-		detail: "request comes from a web page of another site, " + from.refusedPage(),
-	})
+	s.rejectRequest(ctx, from, reject(fasthttp.StatusForbidden,
+		"request comes from a web page of another site, %s", from.refusedPage()))
 	return false
 }
 

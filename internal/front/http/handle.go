@@ -110,15 +110,6 @@ func (s *Server) abandonConn(ctx *fasthttp.RequestCtx) {
 	ctx.Hijack(func(net.Conn) { _ = conn.Close() })
 }
 
-// answerInHandler answers a request whose connection was not parked.
-func (s *Server) answerInHandler(
-	ctx *fasthttp.RequestCtx, reply *responder, d *gatehouse.Decision, err error,
-) {
-	reply.writeDecision(&ctx.Response, d, err)
-	s.countReply(reply, telemetry.OutcomeOf(d.Outcome, err), ctx.Response.StatusCode())
-	s.closeIfStopping(ctx)
-}
-
 // countReply counts a response in the metrics, and writes it to the log at level debug.
 func (s *Server) countReply(reply *responder, outcome telemetry.RequestOutcome, status int) {
 	s.metrics.requests.Of(reply.key.Kind, reply.op).Count(outcome, 1, s.metrics.Now()-reply.began)
@@ -152,7 +143,7 @@ func (s *Server) rejectRequest(ctx *fasthttp.RequestCtx, from *sender, p *reject
 	}
 	ctx.SetStatusCode(p.status)
 	if p.detail != "" {
-		writeProblem(&ctx.Response, p.status, p.detail, from.wantsJSON)
+		p.writeTo(&ctx.Response, from.wantsJSON)
 	}
 	s.closeIfStopping(ctx)
 }
@@ -177,33 +168,25 @@ func splitURI(uri []byte) (path, query []byte) {
 	return path[slash:], query
 }
 
-func malformedRequest() *rejection {
-	return badRequest("request is malformed: want an HTTP/1.1 request line and headers")
-}
-
 // answerMalformed answers bytes that are no request, or whose body could not be read. The connection ends
 // with the answer.
 func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	// What is not recognized below is a fault of the syntax.
-	p := malformedRequest()
+	p := badRequest("request is malformed: want an HTTP/1.1 request line and headers")
+	const tooLarge = fasthttp.StatusRequestHeaderFieldsTooLarge
 	var timeout net.Error
 	var tooLong *fasthttp.ErrSmallBuffer
 	switch {
 	case errors.As(err, &tooLong):
-		p.status = fasthttp.StatusRequestHeaderFieldsTooLarge
-		p.detail = fmt.Sprintf("request line and headers are longer than %d bytes", maxHeader)
+		p = reject(tooLarge, "request line and headers are longer than %d bytes", maxHeader)
 	case hasTooManyFields(ctx.Conn()):
-		p.status = fasthttp.StatusRequestHeaderFieldsTooLarge
-		p.detail = fmt.Sprintf("request has more than %d header fields", maxFields)
+		p = reject(tooLarge, "request has more than %d header fields", maxFields)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		p.status = fasthttp.StatusRequestEntityTooLarge
-		p.detail = fmt.Sprintf("body is longer than %d bytes", maxBody)
+		p = reject(fasthttp.StatusRequestEntityTooLarge, "body is longer than %d bytes", maxBody)
 	case errors.Is(err, errBufferedTooMuch):
-		p.status = fasthttp.StatusServiceUnavailable
-		p.detail = err.Error()
+		p = reject(fasthttp.StatusServiceUnavailable, "%s", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		p.status = fasthttp.StatusRequestTimeout
-		p.detail = fmt.Sprintf("request did not arrive within %s", s.config.ReadTimeout)
+		p = reject(fasthttp.StatusRequestTimeout, "request did not arrive within %s", s.config.ReadTimeout)
 	}
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)

@@ -100,11 +100,9 @@ func wrongHost(host []byte) *rejection {
 	if name == "" || len(name) > maxHostLength || strings.ContainsFunc(name, odd) {
 		name = "NAME"
 	}
-	return &rejection{
-		status: fasthttp.StatusMisdirectedRequest,
-		detail: "Host is " + params.Quote(host) + ", which is no name of this server; start it with " +
-			"--hosts " + name + " to allow it",
-	}
+	return reject(fasthttp.StatusMisdirectedRequest,
+		"Host is %s, which is no name of this server; start it with --hosts %s to allow it",
+		params.Quote(host), name)
 }
 
 // mayBeBrowser reports whether a request bears the marks of a browser. Over plain HTTP, to other names than

@@ -47,17 +47,15 @@ func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decis
 	}
 	// The time is until there is more. That is not known of a semaphore, and never comes for a limit of size
 	// 0.
-	switch {
-	case !r.key.Kind.Limiter():
-		p.concurrent = true
-	case d.Outcome == gatehouse.Refused:
+	p.concurrent = !r.key.Kind.Limiter()
+	if !p.concurrent {
 		p.window = r.wholeSeconds(d.Interval)
-		p.moreAfter = d.RetryAfter
-	case d.Limit == 0: // it never fills
-		p.window = r.wholeSeconds(d.Interval)
-	default:
-		p.window = r.wholeSeconds(d.Interval)
-		p.moreAfter = d.ResetAfter
+		switch {
+		case d.Outcome == gatehouse.Refused:
+			p.moreAfter = d.RetryAfter
+		case d.Limit > 0:
+			p.moreAfter = d.ResetAfter
+		}
 	}
 	// Both fields use the same scratch: the response keeps a copy of each.
 	fields := p.appendPolicy(r.scratch[:0])
@@ -74,9 +72,12 @@ func writeWindowHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Deci
 	var policies []byte
 	for i := range d.Windows {
 		p := r.windowPolicy(d, i)
-		policies = p.appendPolicy(appendSeparator(policies))
+		if i > 0 {
+			policies = append(policies, ", "...)
+		}
+		policies = p.appendPolicy(policies)
 		if i != binding {
-			limits = p.appendLimit(appendSeparator(limits))
+			limits = p.appendLimit(append(limits, ", "...))
 		}
 	}
 	setHeader(resp, "RateLimit-Policy", policies)
@@ -89,15 +90,13 @@ func (r *responder) windowPolicy(d *gatehouse.Decision, i int) limitPolicy {
 	w := &d.Windows[i]
 	p := limitPolicy{
 		name: w.Limit.String(), quota: w.Limit.Size, remaining: w.Remaining,
-		window: r.wholeSeconds(windowLength(w.Limit)), moreAfter: w.ResetAfter,
+		window: r.wholeSeconds(windowLength(w.Limit)), moreAfter: gatehouse.Forever, // no time
 	}
 	switch {
-	case d.Outcome == gatehouse.Refused && w.RetryAfter == 0:
-		p.moreAfter = gatehouse.Forever // which leaves the time out
-	case d.Outcome == gatehouse.Refused:
+	case d.Outcome == gatehouse.Refused && w.RetryAfter != 0:
 		p.moreAfter = w.RetryAfter
-	case w.Limit.Size == 0:
-		p.moreAfter = gatehouse.Forever
+	case d.Outcome != gatehouse.Refused && w.Limit.Size > 0:
+		p.moreAfter = w.ResetAfter
 	}
 	return p
 }
@@ -197,13 +196,6 @@ func appendParam(dst []byte, param string, value int64) []byte {
 	return strconv.AppendInt(append(dst, param...), value, 10)
 }
 
-func appendSeparator(dst []byte) []byte {
-	if len(dst) > 0 {
-		dst = append(dst, ", "...)
-	}
-	return dst
-}
-
 func setUintHeader(resp *fasthttp.Response, header string, value uint64) {
 	var scratch [20]byte
 	setHeader(resp, header, strconv.AppendUint(scratch[:0], value, 10))
@@ -213,9 +205,6 @@ func setUintHeader(resp *fasthttp.Response, header string, value uint64) {
 func setHeader(resp *fasthttp.Response, header string, value []byte) {
 	resp.Header.SetCanonical([]byte(header), value)
 }
-
-// ceilSeconds rounds a wait up to whole seconds, at least 1.
-func ceilSeconds(d time.Duration) uint64 { return ceilUnits(d, time.Second) }
 
 // ceilUnits returns how many units cover d, at least 1: a client must not come back too early.
 func ceilUnits(d, unit time.Duration) uint64 {

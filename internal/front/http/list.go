@@ -3,9 +3,9 @@ package http
 import (
 	"context"
 	"strconv"
-	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
@@ -38,11 +38,7 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 		s.rejectRequest(ctx, from, p)
 		return
 	}
-	header := &ctx.Request.Header
-	w := &waiter{server: s, list: l, responder: responder{
-		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
-		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(),
-	}}
+	w := &waiter{server: s, list: l, responder: s.newResponder(ctx, new(httpRequest), from)}
 	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
@@ -59,9 +55,7 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 	turn := &s.config.Budget.List
 	// Somebody may have asked for thousands of lists. Others are told in good time that theirs is not made.
-	patience, cancel := context.WithTimeout(ctx, s.config.WriteTimeout)
-	defer cancel()
-	if !turn.Begin(patience) {
+	if !turn.BeginWithin(ctx, s.config.WriteTimeout) {
 		l.err = gatehouse.Errorf(gatehouse.CodeExhausted,
 			"server makes one list at a time, and others came first; try again soon")
 		return ctx.Err() == nil
@@ -116,31 +110,71 @@ func (l *nameList) writeList(resp *fasthttp.Response, r *responder) {
 		l.body = nil
 		return
 	}
-	f := errorProblem(l.err)
+	f := errorRejection(l.err)
 	f.writeTo(resp, r.wantsJSON)
 }
 
 // readQuery reads the parameters of the list.
 func (l *nameList) readQuery(ctx *fasthttp.RequestCtx) *rejection {
-	// Names may be in any letter case, as those of commands. id is bouncer's name for what a client logs.
-	l.limit = defaultListLimit
-	_, query := splitURI(ctx.Request.Header.RequestURI())
-	return eachParam(query, func(name, value []byte) error {
-		switch strings.ToLower(string(name)) {
-		case "after":
-			l.after = string(value)
-		case "limit":
-			n, err := strconv.Atoi(string(value))
-			if err != nil || n < 1 || n > maxListLimit {
-				return gatehouse.Errorf(gatehouse.CodeInvalid,
-					"limit is %s, want a whole number from 1 to %d", params.Quote(value), maxListLimit)
-			}
-			l.limit = n
-		case "id":
-		default:
-			return gatehouse.Errorf(gatehouse.CodeInvalid,
-				"parameter %s is unknown, want one of after limit id", params.Quote(name))
-		}
-		return nil
-	})
+	limit := strconv.Itoa(defaultListLimit)
+	p := readOptions(ctx, map[string]*string{"after": &l.after, "limit": &limit}, "after limit")
+	n, err := strconv.Atoi(limit)
+	if p == nil && (err != nil || n < 1 || n > maxListLimit) {
+		p = badRequest("limit is %s, want a whole number from 1 to %d",
+			params.Quote([]byte(limit)), maxListLimit)
+	}
+	l.limit = n
+	return p
+}
+
+// maxDeleted is the largest number of names that one request deletes.
+const maxDeleted = 1000
+
+// deletePrefix deletes the names of a kind that begin with the parameter prefix. confirm must repeat the
+// kind, as this cannot be taken back.
+func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
+	prefix, p := readPrefixParams(ctx, kind)
+	if p != nil {
+		s.rejectRequest(ctx, from, p)
+		return
+	}
+	// A delete that has begun is carried out, as part of it cannot be taken back. So the context never ends,
+	// and Begin always gets the turn.
+	working := context.WithoutCancel(ctx)
+	s.config.Budget.Deletion.Begin(working)
+	deleted, next, err := s.config.Gate.DeletePrefix(working, prefix, maxDeleted)
+	s.config.Budget.Deletion.End()
+	if err != nil {
+		f := errorRejection(err)
+		s.rejectRequest(ctx, from, &f)
+		return
+	}
+	allowOrigin(&ctx.Response, s.allowedOrigin(from))
+	writeJSON(&ctx.Response, "application/json", struct {
+		Kind    string `json:"kind"`
+		Deleted int    `json:"deleted"`
+		Next    string `json:"next"`
+	}{kind.String(), deleted, next})
+	s.metrics.countResponse(ctx.Response.StatusCode())
+	s.closeIfStopping(ctx)
+}
+
+// readPrefixParams reads the parameters of a delete by prefix.
+func readPrefixParams(ctx *fasthttp.RequestCtx, kind gatehouse.Kind) (prefix gate.Prefix, p *rejection) {
+	prefix.Kind = kind
+	confirm := ""
+	p = readOptions(ctx, map[string]*string{
+		"prefix": &prefix.Prefix, "confirm": &confirm, "after": &prefix.After,
+	}, "prefix confirm after")
+	// An empty prefix would delete every name of the kind, which a script with an empty variable asks for
+	// easily.
+	switch {
+	case p != nil:
+	case prefix.Prefix == "":
+		p = badRequest("prefix is missing, want the first byte or more of the names to delete")
+	case confirm != kind.String():
+		p = badRequest("confirm is %s, want confirm=%s, because a delete cannot be taken back",
+			params.Quote([]byte(confirm)), kind)
+	}
+	return prefix, p
 }

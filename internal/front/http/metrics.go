@@ -38,26 +38,20 @@ func newMetrics(s *Server) *metrics {
 			Help: "HTTP responses by status, including those of pages and to refused connections.",
 		}, []string{"status"}),
 	}
-	m.requests = m.Shard()
+	m.requests = m.Shard() // one for all: to find out which goroutine asks would cost more than it saves
 	m.Connections(registry, s.open.Load)
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
-	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info", Help: "Version of the server, as a label; the value is always 1.",
 		ConstLabels: prometheus.Labels{"version": s.config.Version},
 	})
 	info.Set(1)
-	// The gauges below are functions: a scrape asks for the value, and no request pays for keeping it.
-	registry.MustRegister(m.statuses, info,
-		gauge("gatehouse_waiting", "Requests that wait in line (in the queue of a name) now.",
-			func() float64 { return float64(s.config.Gate.Waiting()) }),
-		collectors.NewGoCollector(),
+	registry.MustRegister(m.statuses, info, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	telemetry.Gauge(registry, "gatehouse_waiting",
+		"Requests that wait in line (in the queue of a name) now.", s.config.Gate.Waiting)
 	if s.config.Names != nil {
-		registry.MustRegister(gauge("gatehouse_names",
-			"Names of controllers in memory, including those at rest.",
-			func() float64 { return float64(s.config.Names()) }))
+		telemetry.Gauge(registry, "gatehouse_names",
+			"Names of controllers in memory, including those at rest.", s.config.Names)
 	}
 	return m
 }

@@ -203,7 +203,7 @@ func (c *pacedConn) Write(b []byte) (int, error) {
 	} else {
 		c.setActivity(idle)
 		// Shutdown may have passed by while this connection was sending, and then left it alone.
-		if c.server.stopping.Load() && c.server.listenersClosed() {
+		if c.server.listenersEnded.Load() {
 			c.cutIdle()
 		}
 	}

@@ -1,13 +1,19 @@
 package http
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/manual"
 	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
 )
+
+// noLine is the line about a store of which there is nothing to say.
+func noLine() string { return "" }
 
 // newPages returns the handlers of the pages that belong to no controller.
 func (s *Server) newPages() map[string]fasthttp.RequestHandler {
@@ -16,8 +22,8 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 		"/":                  redirectHandler(docsPath),
 		"/docs":              redirectHandler(docsPath),
 		"/healthz":           s.answerHealth,
-		"/readyz":            s.readinessHandler("ready\n", s.storeLine),
-		"/.well-known/ready": s.readinessHandler("I'm ready!\n", func() string { return "" }),
+		"/readyz":            s.readinessHandler("ready\n", s.config.Store),
+		"/.well-known/ready": s.readinessHandler("I'm ready!\n", noLine),
 		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.answerMetrics(ctx, scrape) },
 	}
 }
@@ -70,18 +76,17 @@ func (s *Server) answerPage(ctx *fasthttp.RequestCtx, page string) {
 		serve(ctx)
 		// Of these pages only the metrics are large. They may use the last part of the budget, as they are
 		// needed most while it is used up.
-		s.chargeAnswerBy(ctx, &from, s.config.Budget.TakeLast)
+		s.chargeAnswer(ctx, &from, s.config.Budget.TakeLast)
 		return
 	}
 	path, ok := decodePercent([]byte(page), false)
 	if !ok {
-		writeProblem(&ctx.Response, fasthttp.StatusBadRequest,
-			badEscape("path", []byte(page)).detail, from.wantsJSON)
+		badEscape("path", []byte(page)).writeTo(&ctx.Response, from.wantsJSON)
 		return
 	}
 	found, ok := s.manualPage(strings.TrimPrefix(string(path), docsPath))
 	if !ok {
-		writeProblem(&ctx.Response, fasthttp.StatusNotFound, notFound([]byte(page)).detail, from.wantsJSON)
+		notFound([]byte(page)).writeTo(&ctx.Response, from.wantsJSON)
 		return
 	}
 	writeManualPage(ctx, &found)
@@ -96,15 +101,7 @@ func redirectHandler(to string) fasthttp.RequestHandler {
 
 // answerHealth answers 200 as long as the process answers at all: see Config.Store.
 func (s *Server) answerHealth(ctx *fasthttp.RequestCtx) {
-	writeText(&ctx.Response, "ok\n"+s.storeLine())
-}
-
-// storeLine returns the line about the store, "" if there is none.
-func (s *Server) storeLine() string {
-	if s.config.Store == nil {
-		return ""
-	}
-	return s.config.Store()
+	writeText(&ctx.Response, "ok\n"+s.config.Store())
 }
 
 // readinessHandler answers whether new requests should be sent to this server.
@@ -119,4 +116,99 @@ func (s *Server) readinessHandler(yes string, more func() string) fasthttp.Reque
 		}
 		writeText(&ctx.Response, yes+more())
 	}
+}
+
+// manualContentPolicy is the Content-Security-Policy of the documentation: all that its pages need comes from
+// this server, and no other page may show them in a frame, where a click could land on "Send".
+const manualContentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; " +
+	"img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// manualPage returns the page of documentation at a path below /docs/. It panics on an error: the manual is
+// embedded and all its pages are tested, so that is a bug.
+func (s *Server) manualPage(path string) (page manual.Page, ok bool) {
+	pages, err := s.manual()
+	if err == nil {
+		page, ok, err = pages.Page(path)
+	}
+	if err != nil {
+		panic("bouncer: " + err.Error())
+	}
+	return page, ok
+}
+
+// writeManualPage answers with a page of documentation. All answers send from the same bytes, so a client
+// that does not read costs no memory for the body.
+func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
+	resp := &ctx.Response
+	resp.Header.Set("Content-Security-Policy", manualContentPolicy)
+	resp.Header.Set(headerNoSniff, "nosniff")
+	resp.Header.Set("Referrer-Policy", "no-referrer")
+	if page.Location != "" {
+		resp.Header.Set(fasthttp.HeaderLocation, page.Location)
+		resp.SetStatusCode(fasthttp.StatusFound)
+		return
+	}
+	resp.Header.SetContentType(page.Type)
+	resp.Header.Set(fasthttp.HeaderETag, page.Tag)
+	// Browsers may keep it, but must ask: the next version of the program has other pages.
+	resp.Header.Set(fasthttp.HeaderCacheControl, "no-cache")
+	resp.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderAcceptEncoding)
+	switch {
+	case string(ctx.Request.Header.Peek(fasthttp.HeaderIfNoneMatch)) == page.Tag:
+		resp.SetStatusCode(fasthttp.StatusNotModified)
+	case ctx.Request.Header.HasAcceptEncoding("gzip"):
+		resp.Header.SetContentEncoding("gzip")
+		resp.SetBodyRaw(page.Gzipped)
+	default:
+		resp.SetBodyRaw(page.Body)
+	}
+}
+
+// chargeAnswer takes an answer from the budget of the server until it is written. If take finds no room for
+// it, the answer becomes 503. An answer whose bytes are shared by all requests must not be charged.
+func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(bytes int) bool) {
+	c := pacedConnOf(ctx.Conn())
+	size := len(ctx.Response.Body())
+	if c == nil || size <= budget.Tiny {
+		return
+	}
+	// The connection has one counter. An earlier answer of the same pipeline gives its bytes back first.
+	c.releaseCharged()
+	if !take(size) {
+		s.writeOverloaded(&ctx.Response, from.wantsJSON)
+		return
+	}
+	c.charged.Store(int64(size))
+}
+
+// writeOverloaded replaces an answer for which the budget has no room by 503.
+func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
+	resp.ResetBody()
+	resp.Header.Del(fasthttp.HeaderContentEncoding)
+	writeProblem(resp, fasthttp.StatusServiceUnavailable, errBufferedTooMuch.Error(), json)
+}
+
+// releaseCharged gives the bytes of the last large answer back to the budget.
+func (c *pacedConn) releaseCharged() {
+	if size := c.charged.Swap(0); size > 0 {
+		c.server.config.Budget.Release(int(size))
+	}
+}
+
+// answerInTurn calls answer while no other answer of its sort is made. It answers 503 if the turn does not
+// come within WriteTimeout, and does nothing for a client that has left in the meantime.
+func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Mutex, from *sender, answer func()) {
+	if !turn.BeginWithin(context.Background(), s.config.WriteTimeout) {
+		writeProblem(&ctx.Response, fasthttp.StatusServiceUnavailable,
+			"server makes one such answer at a time, and others came first; try again soon", from.wantsJSON)
+		return
+	}
+	defer turn.End()
+	// A client that gave up waiting must not cost the others an answer that it will not read.
+	if clientGone(ctx.Conn()) {
+		s.abandonConn(ctx)
+		return
+	}
+	answer()
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,7 +158,8 @@ func (p *parkedConn) awaitRequest() {
 	p.mu.Lock()
 	// From here on the request is answered, so a hang-up cancels nothing any more.
 	p.onGone = nil
-	if p.closed {
+	// The poller may have seen the next request already.
+	if p.closed || p.handedBack {
 		p.mu.Unlock()
 		return
 	}
@@ -176,12 +179,20 @@ func (p *parkedConn) awaitRequest() {
 	}
 }
 
-// handleEvent is called by the poller when the client hung up, or sent something on an idle connection.
+// maxUnread is how many bytes may come behind a request that waits, beside those that were read with it. What
+// comes is left in the socket. When that is full, a hang-up behind it would not be seen: the system takes the
+// first 64 KiB or so.
+const maxUnread = 32 << 10
+
+// handleEvent is called by the poller when the client hung up or sent something.
 func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Lock()
-	// While waiting, the poller reports nothing except a hang-up, so onGone alone decides. It is taken under
-	// the lock: a client that hangs up is reported once.
+	// It is taken under the lock: a client that hangs up is reported once.
 	gone := p.onGone
+	if gone != nil && !hungUp && !p.hasTooMuchUnread() {
+		p.mu.Unlock()
+		return
+	}
 	p.onGone = nil
 	p.mu.Unlock()
 	switch {
@@ -292,12 +303,59 @@ func (l *parkedSet) drainConns(ctx context.Context) {
 // forEach calls do for a copy of the set. It holds no lock meanwhile, as do may remove connections.
 func (l *parkedSet) forEach(do func(*parkedConn)) {
 	l.mu.Lock()
-	conns := make([]*parkedConn, 0, len(l.conns))
-	for p := range l.conns {
-		conns = append(conns, p)
-	}
+	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, p := range conns {
 		do(p)
+	}
+}
+
+// A readWatch watches a parked connection by a goroutine that waits for a byte or for the end. It is for
+// systems without epoll, and for connections in memory.
+type readWatch struct {
+	stopped chan struct{} // closed when the goroutine no longer reads; nil if there never was one
+}
+
+// startReading begins to watch a connection.
+func (r *readWatch) startReading(p *parkedConn) {
+	r.stopped = make(chan struct{})
+	go p.awaitByte(r.stopped) // ends with the first byte, the connection, or stopReading
+}
+
+// awaitByte reads one byte of a parked connection. It is the watching itself where there is no epoll.
+func (p *parkedConn) awaitByte(ended chan<- struct{}) {
+	var b [1]byte
+	n, err := p.Conn.Read(b[:])
+	// The byte belongs to the next request. While this one waits, it stays in readAhead and a hang-up behind
+	// it is not seen any more; once idle, the connection goes back to the HTTP server with it.
+	p.mu.Lock()
+	p.readAhead = append(p.readAhead, b[:n]...)
+	idle := p.onGone == nil
+	p.mu.Unlock()
+	// Before the event: handing back and closing wait for this goroutine in stopReading.
+	close(ended)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // stopReading
+	case errors.Is(err, errMalformed): // it is refused after the answer to this request
+	case err != nil:
+		p.handleEvent(true)
+	case idle:
+		p.handleEvent(false)
+	}
+}
+
+// stopReading ends the watching and waits for its goroutine. It must be called before the connection is
+// closed, and before the HTTP server reads from it.
+func (r *readWatch) stopReading(p *parkedConn) {
+	if r.stopped == nil {
+		return
+	}
+	// A deadline in the past interrupts the read without losing a byte.
+	if err := p.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return // it is closed
+	}
+	<-r.stopped
+	if err := p.SetReadDeadline(time.Time{}); err != nil {
+		p.server.log.Debug(fmt.Sprintf("unparking a connection: %v", err))
 	}
 }

@@ -3,6 +3,7 @@
 package http
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -83,8 +84,8 @@ func (p *poller) pollEvents() {
 	}
 }
 
-// watchConn begins to watch a connection for a client that hangs up. Data is not reported yet: until the
-// answer is written it stays in the socket.
+// watchConn begins to watch a connection for a client that hangs up, or sends too much meanwhile: until the
+// answer is written, what it sends stays in the socket.
 func (p *poller) watchConn(c *parkedConn) error {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -96,7 +97,7 @@ func (p *poller) watchConn(c *parkedConn) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("epoll: %w", err)
+		return err
 	}
 	// Not earlier: the simulation has connections in memory only, and its virtual time stands still while a
 	// goroutine waits for a descriptor.
@@ -110,7 +111,8 @@ func (p *poller) watchConn(c *parkedConn) error {
 		watched := c.watch
 		p.conns[fd] = c
 		p.mu.Unlock()
-		return p.changeEvents(unix.EPOLL_CTL_ADD, &watched, unix.EPOLLRDHUP)
+		// Each arrival of bytes is reported once, as they are left unread.
+		return p.changeEvents(unix.EPOLL_CTL_ADD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN|unix.EPOLLET)
 	})
 }
 
@@ -123,7 +125,7 @@ func (p *poller) awaitData(c *parkedConn) error {
 		if watched.fd == 0 {
 			return nil // it was closed in the meantime
 		}
-		return p.changeEvents(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN)
+		return p.changeEvents(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN|unix.EPOLLONESHOT)
 	})
 }
 
@@ -146,14 +148,11 @@ func (p *poller) unwatchConn(c *parkedConn) {
 	})
 }
 
-// changeEvents adds, changes or removes what the epoll watches a connection for. Each event is reported once,
-// until the next change: otherwise one hang-up would be reported in a loop until the connection is removed.
+// changeEvents adds, changes or removes what the epoll watches a connection for. The events have EPOLLET or
+// EPOLLONESHOT: otherwise one hang-up would be reported in a loop until the connection is removed.
 func (p *poller) changeEvents(op int, w *pollState, events uint32) error {
-	e := unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: w.fd, Pad: w.number}
-	if err := unix.EpollCtl(p.epoll, op, int(w.fd), &e); err != nil {
-		return fmt.Errorf("epoll: %w", err)
-	}
-	return nil
+	e := unix.EpollEvent{Events: events, Fd: w.fd, Pad: w.number}
+	return unix.EpollCtl(p.epoll, op, int(w.fd), &e)
 }
 
 // withDescriptor calls do while the descriptor is sure to be open. Without a descriptor it does nothing.
@@ -163,24 +162,12 @@ func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 	}
 	var inner error
 	err := p.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // a descriptor
-	if err != nil {
-		return fmt.Errorf("epoll: %w", err)
-	}
-	return inner
+	return cmp.Or(err, inner)
 }
 
-// clientGone reports whether the client is known to be gone at this instant. A connection that cannot be
-// asked counts as gone.
-func (p *parkedConn) clientGone() bool {
-	if gone, known := p.memoryClientGone(); known {
-		return gone
-	}
-	gone := false
-	err := p.withDescriptor(func(fd int32) error {
-		gone = peer.Gone(fd)
-		return nil
-	})
-	return gone || err != nil
+// hasTooMuchUnread reports whether the client sent more than maxUnread while its request waits.
+func (p *parkedConn) hasTooMuchUnread() bool {
+	return peer.Ask(p.Conn, func(fd int32) bool { return peer.UnreadBytes(fd) > maxUnread })
 }
 
 // writeNow writes as much as the system takes without waiting, possibly nothing.

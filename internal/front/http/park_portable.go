@@ -24,11 +24,8 @@ func (p *poller) awaitData(*parkedConn) error { return nil }
 // unwatchConn stops watching a connection. It must be called before the connection is closed.
 func (p *poller) unwatchConn(c *parkedConn) { c.watch.stopReading(c) }
 
-// clientGone is false for every socket here, as it cannot be asked; its goroutine reports a hang-up instead.
-func (p *parkedConn) clientGone() bool {
-	gone, _ := p.memoryClientGone()
-	return gone
-}
+// hasTooMuchUnread is false: of what comes while a request waits one byte is read.
+func (p *parkedConn) hasTooMuchUnread() bool { return false }
 
 // writeNow writes nothing, so that the caller starts a goroutine which may block.
 func (p *parkedConn) writeNow([]byte) (sent int, err error) { return 0, nil }

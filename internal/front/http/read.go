@@ -28,26 +28,8 @@ func (r *httpRequest) acquiresHold() bool {
 	return r.Command.Op == gatehouse.OpAcquire && params.HasHolders(r.Key.Kind)
 }
 
-// A rejection is the answer to a request that is put to no controller.
-type rejection struct {
-	status   int
-	detail   string
-	allow    string // the methods there are, with 405 and OPTIONS
-	location string // with 301 and 308
-	accept   string // the type of body that is read, with 415
-}
-
-// readRequest reads a method, a raw path and a raw query. If the path is a page, page is set and nothing else
+// readPath reads all of a request except its parameters. If the path is a page, page is set and nothing else
 // is read.
-func (r *httpRequest) readRequest(method, path, query []byte) (page string, p *rejection) {
-	page, p = r.readPath(method, path, query)
-	if p != nil || page != "" {
-		return page, p
-	}
-	return "", r.readParams(query, nil)
-}
-
-// readPath reads all of a request except its parameters. page is as in readRequest.
 func (r *httpRequest) readPath(method, path, query []byte) (page string, p *rejection) {
 	// The metrics of a rejected request name these two. They must not be left over from the request before.
 	r.Key.Kind, r.Command.Op = 0, 0
@@ -78,7 +60,11 @@ func (r *httpRequest) readPath(method, path, query []byte) (page string, p *reje
 }
 
 func badRequest(format string, args ...any) *rejection {
-	return &rejection{status: fasthttp.StatusBadRequest, detail: fmt.Sprintf(format, args...)}
+	return reject(fasthttp.StatusBadRequest, format, args...)
+}
+
+func reject(status int, format string, args ...any) *rejection {
+	return &rejection{status: status, detail: fmt.Sprintf(format, args...)}
 }
 
 func badEscape(what string, raw []byte) *rejection {
@@ -90,10 +76,9 @@ func wrongMethod(method []byte, allow string) *rejection {
 	if string(method) == fasthttp.MethodOptions {
 		return &rejection{status: fasthttp.StatusOK, allow: allow}
 	}
-	return &rejection{
-		status: fasthttp.StatusMethodNotAllowed, allow: allow,
-		detail: "method is " + params.Quote(method) + ", want one of " + allow,
-	}
+	p := reject(fasthttp.StatusMethodNotAllowed, "method is %s, want one of %s", params.Quote(method), allow)
+	p.allow = allow
+	return p
 }
 
 // readParams reads the parameters of the query, and then those of a form in the body: the form counts where
@@ -152,6 +137,25 @@ func eachParam(query []byte, set func(name, value []byte) error) *rejection {
 	return nil
 }
 
+// readOptions reads the parameters of a request that has no command into texts, by their names. names are
+// those for the error. id is bouncer's name for what a client logs.
+func readOptions(ctx *fasthttp.RequestCtx, texts map[string]*string, names string) *rejection {
+	_, query := splitURI(ctx.Request.Header.RequestURI())
+	return eachParam(query, func(name, value []byte) error {
+		// Names may be in any letter case, as those of commands.
+		known := strings.ToLower(string(name))
+		text := texts[known]
+		switch {
+		case text != nil:
+			*text = string(value)
+		case known != "id":
+			return gatehouse.Errorf(gatehouse.CodeInvalid,
+				"parameter %s is unknown, want one of %s id", params.Quote(name), names)
+		}
+		return nil
+	})
+}
+
 // decodePercent decodes percent escapes, and in a query also the plus sign. ok is false if an escape is
 // malformed. If there is nothing to decode, text is raw itself.
 func decodePercent(raw []byte, query bool) (text []byte, ok bool) {
@@ -179,4 +183,54 @@ func decodePercent(raw []byte, query bool) (text []byte, ok bool) {
 		}
 	}
 	return text, true
+}
+
+// The answerOptions say how a request wants to be answered. They do not change what is done.
+type answerOptions struct {
+	refusalStatus int  // the status of a refusal; 0 means the server's default
+	details       bool // every decision is answered with 200 and a JSON object
+}
+
+// optionNames are the parameters of answerOptions.
+var optionNames = []string{"refusal", "details"}
+
+// setOption sets an option by its name, in any letter case. known is false for every other parameter.
+func (w *answerOptions) setOption(name, value []byte) (known bool, err error) {
+	switch {
+	case bytes.EqualFold(name, []byte("refusal")):
+		w.refusalStatus, err = parseRefusal(value)
+		return true, err
+	case bytes.EqualFold(name, []byte("details")):
+		w.details = string(value) == "true"
+		if !w.details && string(value) != "false" {
+			err = gatehouse.Errorf(gatehouse.CodeInvalid, "details is %s, want true or false",
+				params.Quote(value))
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+func parseRefusal(value []byte) (status int, err error) {
+	switch string(value) {
+	case "408":
+		return fasthttp.StatusRequestTimeout, nil
+	case "429":
+		return fasthttp.StatusTooManyRequests, nil
+	}
+	return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "refusal is %s, want 408 or 429", params.Quote(value))
+}
+
+// wantsDetails reports whether there is details=true among parameters of which one is wrong. The sentence
+// about that one then comes in the form that the client reads.
+func wantsDetails(query, body []byte) bool {
+	// Errors are ignored: readParams has found the first one, and is about to answer with it.
+	var w answerOptions
+	for _, text := range [...][]byte{query, body} {
+		_ = eachParam(text, func(name, value []byte) error {
+			_, _ = w.setOption(name, value)
+			return nil
+		})
+	}
+	return w.details
 }

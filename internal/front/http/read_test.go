@@ -92,3 +92,12 @@ func FuzzUnescape(f *testing.F) {
 		}
 	})
 }
+
+// readRequest reads a method, a raw path and a raw query, as handleRequest does.
+func (r *httpRequest) readRequest(method, path, query []byte) (page string, p *rejection) {
+	page, p = r.readPath(method, path, query)
+	if p != nil || page != "" {
+		return page, p
+	}
+	return "", r.readParams(query, nil)
+}

@@ -150,10 +150,10 @@ func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name s
 		err = answer(ctx, name)
 	}
 	if err == nil {
-		s.chargeAnswer(ctx, from)
+		s.chargeAnswer(ctx, from, s.config.Budget.Take)
 		return
 	}
-	f := errorProblem(err)
+	f := errorRejection(err)
 	if status := ctx.Response.StatusCode(); status >= fasthttp.StatusBadRequest {
 		f.status = status
 		f.code = "" // writeTo takes the one of the status

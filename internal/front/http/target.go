@@ -2,7 +2,6 @@ package http
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -37,7 +36,7 @@ func notFound(path []byte) *rejection {
 }
 
 func noSuchPath(format string, args ...any) *rejection {
-	return &rejection{status: fasthttp.StatusNotFound, detail: fmt.Sprintf(format, args...)}
+	return reject(fasthttp.StatusNotFound, format, args...)
 }
 
 // unknownKind rejects a path with an unknown kind.

@@ -92,7 +92,7 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 	}
 	// A request that does not wait in line is decided by the store's first answer, and the store has a
 	// timeout of its own. So such a request keeps its goroutine.
-	if !w.responder.op.Waits() || w.responder.maxWait == 0 {
+	if !w.responder.mayWait() {
 		<-w.early
 		return false, true
 	}
@@ -111,7 +111,7 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 // sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 	kept := false
-	waited := !atOnce && w.responder.op.Waits() && w.responder.maxWait != 0
+	waited := !atOnce && w.responder.mayWait()
 	if (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
 		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
@@ -122,7 +122,10 @@ func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 		}
 		kept = takeBackUnsent(ctx.Conn(), w)
 	}
-	w.server.answerInHandler(ctx, &w.responder, w.Decision, w.Err)
+	w.responder.writeDecision(&ctx.Response, w.Decision, w.Err)
+	outcome := telemetry.OutcomeOf(w.Decision.Outcome, w.Err)
+	w.server.countReply(&w.responder, outcome, ctx.Response.StatusCode())
+	w.server.closeIfStopping(ctx)
 	if !kept {
 		w.recycle()
 	}
@@ -149,20 +152,7 @@ func (w *waiter) cancel() {
 // clientGone reports whether the client is known to be gone at this instant.
 func clientGone(conn net.Conn) bool {
 	c := pacedConnOf(conn)
-	if c == nil {
-		return false
-	}
-	// A connection in memory, as in the simulation, has no descriptor and answers for itself.
-	if w, ok := c.Conn.(peer.Watched); ok {
-		return w.Gone()
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return true
-	}
-	gone := false
-	err = raw.Control(func(fd uintptr) { gone = peer.Gone(int32(fd)) }) // a descriptor
-	return gone || err != nil
+	return c != nil && peer.HungUp(c.Conn)
 }
 
 // parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
@@ -264,7 +254,7 @@ func (w *waiter) writeAnswer() {
 	w.countWaiting(w.decidedAt)
 	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
 	// is asked first.
-	if w.conn.clientGone() {
+	if clientGone(w.conn) {
 		w.takeBackGrant()
 		return
 	}

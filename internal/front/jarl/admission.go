@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,14 +58,11 @@ func (a *Admission) String() string {
 	if len(a.Allow) == 0 {
 		return "all"
 	}
-	var text strings.Builder
+	blocks := make([]string, len(a.Allow))
 	for i, prefix := range a.Allow {
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteString(prefix.String())
+		blocks[i] = prefix.String()
 	}
-	return text.String()
+	return strings.Join(blocks, ",")
 }
 
 // allowsAddress reports whether a client may have an address.
@@ -78,12 +76,7 @@ func (a *Admission) allowsAddress(client net.Addr) bool {
 	}
 	// A listener for both families reports IPv4 clients as ::ffff:10.0.0.1, which no IPv4 block contains.
 	address := tcp.AddrPort().Addr().Unmap().WithZone("")
-	for _, prefix := range a.Allow {
-		if prefix.Contains(address) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.Allow, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // tooLong reports whether a delay is longer than is promised.

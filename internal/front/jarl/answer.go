@@ -6,10 +6,12 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
@@ -154,7 +156,7 @@ func (s *Server) awaitDecision(c *connection) *gate.Request {
 	// From here on it is the answer that takes time; waiting in line has its own histogram.
 	c.began = now
 	// The client hung up, sent too much, or did so just as its turn came: then the grant is taken back.
-	if !errors.Is(err, os.ErrDeadlineExceeded) || c.hungUp() {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || peer.HungUp(c.TCPConn) {
 		s.gate.Cancel(r)
 		return nil
 	}
@@ -180,4 +182,46 @@ func (s *Server) closeUnanswered(c *connection, d gatehouse.Decision, err error)
 	}, func() {
 		s.log.Info("connections get responses again", "limiter", s.key.String())
 	})
+}
+
+// Up to where a delay is written with three decimals and with two, and the longest there is. Clients
+// read seven bytes: so they get all of it up to 99,999.9 s, and above that lose the decimal alone. From
+// 10,000,000 s on they would read a tenth of it.
+const (
+	thousandths = 1_000 * time.Second
+	hundredths  = 10_000 * time.Second
+	longest     = 9_999_999 * time.Second
+)
+
+// appendSeconds appends a delay in seconds: 0.0 for none, otherwise rounded up, so that no client calls
+// too early.
+func appendSeconds(text []byte, delay time.Duration) []byte {
+	if delay <= 0 {
+		return append(text, "0.0"...)
+	}
+	delay = min(delay, longest)
+	// The rounded delay is compared, not the delay: 999.9995 s become 1000.000, which would be a byte too
+	// long, and are written with two decimals.
+	unit, decimals := time.Millisecond, 3
+	if roundUp(delay, unit) >= thousandths {
+		unit, decimals = 10*time.Millisecond, 2
+	}
+	if roundUp(delay, unit) >= hundredths {
+		unit, decimals = 100*time.Millisecond, 1
+	}
+	delay = roundUp(delay, unit)
+	text = strconv.AppendInt(text, int64(delay/time.Second), 10)
+	text = append(text, '.')
+	// By whole numbers: a float could print a digit less than what was rounded up.
+	for rest := delay % time.Second; decimals > 0; decimals-- {
+		rest *= 10
+		text = append(text, '0'+byte(rest/time.Second)) // a digit
+		rest %= time.Second
+	}
+	return text
+}
+
+// roundUp rounds a delay up to whole units.
+func roundUp(delay, unit time.Duration) time.Duration {
+	return (delay + unit - 1).Truncate(unit)
 }

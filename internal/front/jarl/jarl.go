@@ -188,7 +188,11 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // Serve answers the connections of a TCP listener until Shutdown is called. It is called once. A
 // connection that cannot be accepted, for want of file descriptors say, does not end it.
 func (s *Server) Serve(listener net.Listener) error {
-	capped := peer.CapListener(listener, peer.CapConfig{Admit: s.admitConn, Failed: s.onAcceptFailure})
+	capped := peer.CapListener(listener, peer.CapConfig{Admit: s.admitConn, Failed: func(err error) {
+		s.unaccepted.Unaccepted(s.log, "JARL", err)
+		// The answers of drained connections are written, and closing them frees file descriptors.
+		s.registry.makeRoom()
+	}})
 	if !s.setListener(capped) {
 		return capped.Close()
 	}
@@ -263,13 +267,6 @@ func (s *Server) setListener(listener net.Listener) bool {
 	s.listener = listener
 	s.conns.Add(1) // for Serve itself
 	return true
-}
-
-// onAcceptFailure logs a failure to accept. It also closes the drained connections, whose answers are
-// written: that frees file descriptors.
-func (s *Server) onAcceptFailure(err error) {
-	s.unaccepted.Unaccepted(s.log, "JARL", err)
-	s.registry.makeRoom()
 }
 
 // Stopping says that waiting clients are about to be sent away, which is nothing to complain about.

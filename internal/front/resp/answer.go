@@ -147,8 +147,7 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 		r.writeWindows(d.Windows)
 	}
 	if holder != "" {
-		r.writeText("key")
-		r.writeText(holder)
+		r.writeTexts("key", holder)
 	}
 	if d.Fence != 0 {
 		r.writePair("fence", int64(d.Fence)) // microseconds since 1970, or a count from there
@@ -161,8 +160,7 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 		r.writePair("value", d.Value)
 	}
 	if message {
-		r.writeText("message")
-		r.writeText(d.Message)
+		r.writeTexts("message", d.Message)
 	}
 	if figures {
 		r.writeText("stats")
@@ -181,8 +179,7 @@ func (r *replyWriter) writeWindows(windows []gatehouse.Window) {
 	for i := range windows {
 		w := &windows[i]
 		r.writeMap(4)
-		r.writeText("limit")
-		r.writeText(w.Limit.String())
+		r.writeTexts("limit", w.Limit.String())
 		r.writePair("remaining", w.Remaining)
 		r.writePair("retry_after", params.CeilMillis(w.RetryAfter))
 		r.writePair("reset_after", params.CeilMillis(w.ResetAfter))

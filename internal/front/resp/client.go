@@ -180,11 +180,7 @@ func (s *Server) knownClients(numbers []int64) []clientRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(numbers) == 0 {
-		clients := make([]clientRecord, 0, len(s.sessions))
-		for _, session := range s.sessions {
-			clients = append(clients, session.clientRecord())
-		}
-		return clients
+		numbers = slices.Collect(maps.Keys(s.sessions))
 	}
 	// An unknown number is left out and no error: its connection may have just ended.
 	clients := make([]clientRecord, 0, len(numbers))

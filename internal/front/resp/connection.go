@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
@@ -126,20 +127,11 @@ func (s *session) answerHello(args [][]byte) {
 	s.setProtocol(three)
 	r := &s.loop.reply
 	r.writeMap(7)
-	r.writeText("server")
-	r.writeText("gatehouse")
-	r.writeText("version")
-	r.writeText(compatible)
-	r.writeText("proto")
-	r.writeInteger(int64(2 + boolToInt(three)))
-	r.writeText("id")
-	r.writeInteger(s.number)
+	r.writeTexts("server", "gatehouse", "version", compatible)
+	r.writePair("proto", int64(2+boolToInt(three)))
+	r.writePair("id", s.number)
 	// There is no cluster and no replication, so each server answers as a Redis that stands alone.
-	r.writeText("mode")
-	r.writeText("standalone")
-	r.writeText("role")
-	r.writeText("master")
-	r.writeText("modules")
+	r.writeTexts("mode", "standalone", "role", "master", "modules")
 	r.writeArray(0)
 }
 
@@ -190,12 +182,7 @@ func (s *session) validName(name []byte) bool {
 
 // isVisible reports whether a text is of letters, digits and signs alone.
 func isVisible(text []byte) bool {
-	for _, c := range text {
-		if c < '!' || c > '~' {
-			return false
-		}
-	}
-	return true
+	return !bytes.ContainsFunc(text, func(r rune) bool { return r < '!' || r > '~' })
 }
 
 func (s *session) setName(name []byte) {

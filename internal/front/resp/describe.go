@@ -38,57 +38,61 @@ func (s *session) answerCommand(args [][]byte) {
 	case sub == "COUNT" && len(args) == 2:
 		r.writeInteger(int64(len(s.server.commands)))
 	case sub == "LIST" && len(args) == 2:
-		names := s.server.described.names
-		r.writeArray(len(names))
-		for _, name := range names {
-			r.writeText(strings.ToLower(name))
+		r.writeArray(len(s.server.listed))
+		for _, c := range s.server.listed {
+			r.writeText(strings.ToLower(c.name))
 		}
 	// COMMAND alone has a single argument, so there may be no names to cut off.
 	case sub == "ALL" || sub == "INFO":
-		s.commandInfo(args[min(2, len(args)):])
+		s.commandInfo(s.askedCommands(args[min(2, len(args)):]))
 	case sub == "DOCS":
-		s.commandDocs(args[2:])
+		s.commandDocs(s.askedCommands(args[2:]))
 	case sub == "HELP" && len(args) == 2:
-		r.writeTexts([]string{"COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]"})
+		r.writeArray(1)
+		r.writeText("COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]")
 	default:
 		s.unknownSubcommand(args)
 	}
 }
 
-// commandInfo answers what Redis tells about each command.
-func (s *session) commandInfo(asked [][]byte) {
-	r, known := &s.loop.reply, s.server.described.forProtocol(s.three)
-	if len(asked) == 0 {
-		r.out = append(r.out, known.allInfo...)
-		return
+// askedCommands returns the commands with these names, nil for a name that there is none of, and all commands
+// without names.
+func (s *session) askedCommands(names [][]byte) []*command {
+	if len(names) == 0 {
+		return s.server.listed
 	}
+	asked := make([]*command, len(names))
+	for i, name := range names {
+		asked[i] = findCommand(s.server.commands, name)
+	}
+	return asked
+}
+
+// commandInfo answers what Redis tells about each command.
+func (s *session) commandInfo(asked []*command) {
+	r := &s.loop.reply
 	r.writeArray(len(asked))
-	for _, name := range asked {
-		c := findCommand(s.server.commands, name)
+	for _, c := range asked {
 		if c == nil {
 			r.writeNull()
-			continue
+		} else {
+			r.out = append(r.out, s.server.described[c].info[boolToInt(s.three)]...)
 		}
-		r.out = append(r.out, known.info[c]...)
 	}
 }
 
-// commandDocs answers a map of the descriptions of each command.
-func (s *session) commandDocs(asked [][]byte) {
-	r, known := &s.loop.reply, s.server.described.forProtocol(s.three)
-	if len(asked) == 0 {
-		r.out = append(r.out, known.allDocs...)
-		return
+// commandDocs answers a map of the descriptions of each command that there is.
+func (s *session) commandDocs(asked []*command) {
+	r := &s.loop.reply
+	n := 0
+	for _, c := range asked {
+		n += boolToInt(c != nil)
 	}
-	found := make([]*command, 0, len(asked))
-	for _, name := range asked {
-		if c := findCommand(s.server.commands, name); c != nil {
-			found = append(found, c)
+	r.writeMap(n)
+	for _, c := range asked {
+		if c != nil {
+			r.out = append(r.out, s.server.described[c].docs[boolToInt(s.three)]...)
 		}
-	}
-	r.writeMap(len(found))
-	for _, c := range found {
-		r.out = append(r.out, known.docs[c]...)
 	}
 }
 
@@ -168,7 +172,83 @@ func (s *session) answerConfig(args [][]byte) {
 	}
 	s.loop.reply.writeMap(len(found))
 	for _, setting := range found {
-		s.loop.reply.writeText(setting[0])
-		s.loop.reply.writeText(setting[1])
+		s.loop.reply.writeTexts(setting[:]...)
 	}
+}
+
+// A commandDescription is what COMMAND answers about a command, as it is sent: in RESP2 and in RESP3. It
+// never changes, and making those of all commands takes as long as 100 decisions.
+type commandDescription struct{ info, docs [2][]byte }
+
+// describeCommands returns the descriptions of commands.
+func describeCommands(commands map[string]*command, version string) map[*command]commandDescription {
+	all := make(map[*command]commandDescription, len(commands))
+	for _, c := range commands {
+		var d commandDescription
+		for i := range d.info {
+			info, docs := replyWriter{three: i == 1}, replyWriter{three: i == 1}
+			info.writeCommandInfo(c)
+			docs.writeCommandDocs(c, version)
+			d.info[i], d.docs[i] = info.out, docs.out
+		}
+		all[c] = d
+	}
+	return all
+}
+
+// writeCommandInfo writes what Redis says about a command: its name, arity, flags, the positions of its keys,
+// and lists that are empty here.
+func (r *replyWriter) writeCommandInfo(c *command) {
+	r.writeArray(10)
+	r.writeText(strings.ToLower(c.name))
+	r.writeInteger(int64(c.arity))
+	r.writeArray(len(c.flags))
+	for _, flag := range c.flags {
+		r.writeSimple(flag)
+	}
+	key := int64(boolToInt(c.keyed))
+	r.writeIntegers(key, key, key) // the first key, the last one, and the step between two
+	for range 4 {                  // categories, hints, the places of keys in words, subcommands
+		r.writeArray(0)
+	}
+}
+
+// writeCommandDocs tells people about a command: its name and a map.
+func (r *replyWriter) writeCommandDocs(c *command, version string) {
+	r.writeText(strings.ToLower(c.name))
+	r.writeMap(4)
+	r.writeTexts("summary", c.summary, "since", version, "group", c.group, "arguments")
+	r.writeArguments(c.syntax)
+}
+
+// writeArguments tells a syntax as COMMAND DOCS does, so that redis-cli can show it as one types.
+func (r *replyWriter) writeArguments(syntax string) {
+	words := splitSyntax(syntax)
+	r.writeArray(len(words))
+	for _, word := range words {
+		name, optional := strings.CutPrefix(word, "[")
+		name = strings.TrimSuffix(name, "]")
+		r.writeMap(3 + boolToInt(optional))
+		r.writeTexts("name", name, "display_text", name, "type", "string")
+		if optional {
+			r.writeText("flags")
+			r.writeArray(1)
+			r.writeSimple("optional")
+		}
+	}
+}
+
+// splitSyntax cuts a syntax where there is a space outside of brackets.
+func splitSyntax(syntax string) (words []string) {
+	for syntax != "" {
+		end := strings.IndexByte(syntax, ' ')
+		if syntax[0] == '[' {
+			end = strings.IndexByte(syntax, ']') + 1
+		}
+		if end < 0 || end >= len(syntax) {
+			return append(words, syntax)
+		}
+		words, syntax = append(words, syntax[:end]), syntax[end+1:]
+	}
+	return words
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
@@ -15,25 +16,18 @@ const (
 	largestPage = 1000
 )
 
-// A listRequest is what a list asks for.
-type listRequest struct {
-	kind  gatehouse.Kind
-	after string
-	most  int
-}
-
 // answerList answers GH.LIST kind [AFTER name] [MOST n]. To find the names that come next all of them are
 // looked at, which can take a tenth of a second. So this is not done by the event loop: the command
 // blocks its own connection, as one that waits in line does.
 func (s *session) answerList(args [][]byte) {
-	p, err := readListRequest(args)
+	page, most, err := readListRequest(args)
 	if err != nil {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	// The arguments lie in the read buffer, so the goroutine gets p, which has copies.
+	// The arguments lie in the read buffer, so the goroutine gets page, which has copies.
 	s.answerInBackground(s.server.config.Budget.List, func(ctx context.Context, a *laterReply) {
-		a.names, a.err = s.server.config.Gate.Names(ctx, p.kind, p.after, p.most)
+		a.names, a.err = s.server.config.Gate.Names(ctx, page.Kind, page.After, most)
 	})
 }
 
@@ -47,10 +41,8 @@ func (s *session) answerInBackground(turn budget.Mutex, produce func(ctx context
 	s.enqueueWaiter(&a.waiter)
 	go func() { // ends with its answer, or soon after its client has gone
 		// Somebody may have asked for thousands. Others are told in good time that theirs is not made.
-		patience, stop := context.WithTimeout(ctx, s.server.config.WriteTimeout)
-		defer stop()
 		switch {
-		case turn.Begin(patience):
+		case turn.BeginWithin(ctx, s.server.config.WriteTimeout):
 			produce(ctx, a)
 			turn.End()
 		case ctx.Err() != nil:
@@ -63,29 +55,73 @@ func (s *session) answerInBackground(turn budget.Mutex, produce func(ctx context
 	}()
 }
 
-// readListRequest reads the arguments of a list.
-func readListRequest(args [][]byte) (p listRequest, err error) {
-	p.kind, err = parseKind(args[1])
+// readListRequest reads the arguments of a list: of which kind, after which name, and how many at most.
+func readListRequest(args [][]byte) (page gate.Prefix, most int, err error) {
+	most = defaultPage
+	page.Kind, err = parseKind(args[1])
 	if err != nil {
-		return p, err
+		return page, 0, err
 	}
-	p.most = defaultPage
 	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
 		option := upperWord(rest[0])
 		// A word without its value and an unknown word have one error, which says what is wanted.
 		if len(rest) == 1 || option != "AFTER" && option != "MOST" {
-			return p, gatehouse.Errorf(gatehouse.CodeInvalid,
+			return page, 0, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"list has %s, want kind [AFTER name] [MOST n]", params.Quote(rest[0]))
 		}
 		if option == "AFTER" {
-			p.after = string(rest[1])
+			page.After = string(rest[1])
 			continue
 		}
-		p.most, err = strconv.Atoi(string(rest[1]))
-		if err != nil || p.most < 1 || p.most > largestPage {
-			return p, gatehouse.Errorf(gatehouse.CodeInvalid,
+		most, err = strconv.Atoi(string(rest[1]))
+		if err != nil || most < 1 || most > largestPage {
+			return page, 0, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"most is %s, want a whole number from 1 to %d", params.Quote(rest[1]), largestPage)
 		}
+	}
+	return page, most, nil
+}
+
+// mostDeleted is how many names one command deletes at most.
+const mostDeleted = 1000
+
+// deletePrefix answers GH.DELETEPREFIX kind prefix CONFIRM kind [AFTER name] with how many names it has
+// deleted, and the name after which to go on. It blocks its own connection, as a list does.
+func (s *session) deletePrefix(args [][]byte) {
+	p, err := readPrefix(args)
+	if err != nil {
+		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		return
+	}
+	s.answerInBackground(s.server.config.Budget.Deletion, func(ctx context.Context, a *laterReply) {
+		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
+		// The second is empty when none are left, so that a client can loop until then.
+		a.names, a.err = []string{strconv.Itoa(deleted), next}, err
+	})
+}
+
+// readPrefix reads the arguments.
+func readPrefix(args [][]byte) (p gate.Prefix, err error) {
+	p.Kind, err = parseKind(args[1])
+	if err != nil {
+		return p, err
+	}
+	const want = "want kind prefix CONFIRM kind [AFTER name]"
+	p.Prefix = string(args[2])
+	// An empty prefix would be all names of the kind, more likely a variable that was not set.
+	if p.Prefix == "" {
+		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "prefix is empty, %s", want)
+	}
+	// The kind is given twice on purpose: deleting cannot be undone.
+	if upperWord(args[3]) != "CONFIRM" || string(args[4]) != p.Kind.String() {
+		return p, gatehouse.Errorf(gatehouse.CodeInvalid,
+			"names that begin with %s are deleted only with CONFIRM %s", params.Quote(args[2]), p.Kind)
+	}
+	switch rest := args[5:]; {
+	case len(rest) == 2 && upperWord(rest[0]) == "AFTER":
+		p.After = string(rest[1])
+	case len(rest) > 0:
+		return p, gatehouse.Errorf(gatehouse.CodeInvalid, "command has %s, %s", params.Quote(rest[0]), want)
 	}
 	return p, nil
 }

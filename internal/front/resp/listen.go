@@ -33,7 +33,7 @@ func (s *Server) Serve(listener net.Listener) error {
 		case err == nil:
 			continue
 		// At the end it is Shutdown that has closed the listener, which is no failure.
-		case s.listenersClosed():
+		case s.closed.Load():
 			return nil
 		}
 		return fmt.Errorf("serving RESP on %s: %w", listener.Addr(), err)
@@ -63,7 +63,7 @@ func (s *Server) enrollConn(conn net.Conn) (net.Conn, error) {
 func (s *Server) addListener(listener *peer.CappedListener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed.Load() {
 		return false
 	}
 	s.listeners[listener] = struct{}{}
@@ -71,29 +71,20 @@ func (s *Server) addListener(listener *peer.CappedListener) bool {
 	return true
 }
 
-// listenersClosed reports whether Shutdown closes the listeners.
-func (s *Server) listenersClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
 // A gnetLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of
 // that is for whoever runs the server.
 type gnetLogger struct{ log *slog.Logger }
 
-func (l gnetLogger) logDebug(format string, args ...any) {
+// Debugf implements the logger of gnet.
+func (l gnetLogger) Debugf(format string, args ...any) {
 	l.log.Debug("event loop", "message", fmt.Sprintf(format, args...))
 }
 
-// Debugf implements the logger of gnet.
-func (l gnetLogger) Debugf(format string, args ...any) { l.logDebug(format, args...) }
-
 // Infof implements the logger of gnet.
-func (l gnetLogger) Infof(format string, args ...any) { l.logDebug(format, args...) }
+func (l gnetLogger) Infof(format string, args ...any) { l.Debugf(format, args...) }
 
 // Warnf implements the logger of gnet.
-func (l gnetLogger) Warnf(format string, args ...any) { l.logDebug(format, args...) }
+func (l gnetLogger) Warnf(format string, args ...any) { l.Debugf(format, args...) }
 
 // Errorf implements the logger of gnet. These are worth knowing.
 func (l gnetLogger) Errorf(format string, args ...any) {

@@ -56,6 +56,12 @@ func (r *replyWriter) writeHeader(kind byte, n int64) {
 
 func (r *replyWriter) writeInteger(n int64) { r.writeHeader(':', n) }
 
+func (r *replyWriter) writeIntegers(numbers ...int64) {
+	for _, n := range numbers {
+		r.writeInteger(n)
+	}
+}
+
 // writeArray begins an answer of n parts.
 func (r *replyWriter) writeArray(n int) { r.writeHeader('*', int64(n)) }
 
@@ -78,9 +84,8 @@ func (r *replyWriter) writeText(value string) {
 	r.out = append(append(r.out, value...), lineEnd...)
 }
 
-// writeTexts answers an array of texts.
-func (r *replyWriter) writeTexts(values []string) {
-	r.writeArray(len(values))
+// writeTexts answers texts, such as the names and values of a map.
+func (r *replyWriter) writeTexts(values ...string) {
 	for _, value := range values {
 		r.writeText(value)
 	}

@@ -99,8 +99,9 @@ type Server struct {
 	debug     bool         // every answer is noted on the log
 	engine    *gnet.Client // nil without event loops; the listeners are our own, see listen.go
 	commands  map[string]*command
-	clients   map[string]*command  // the subcommands of CLIENT
-	described *commandDescriptions // of commands
+	listed    []*command          // these, in the order of their names
+	clients   map[string]*command // the subcommands of CLIENT
+	described map[*command]commandDescription
 	metrics   *metrics
 
 	open     atomic.Int64 // connections
@@ -113,7 +114,7 @@ type Server struct {
 	sessions  map[int64]*session // by number
 	gone      chan struct{}      // closed when the last session has ended, once ending
 	allGone   func()
-	closed    bool // no listener is added any more
+	closed    atomic.Bool // no listener is added any more; written under the lock
 	listeners map[*peer.CappedListener]struct{}
 	serving   sync.WaitGroup
 
@@ -169,7 +170,10 @@ func newServer(config Config) *Server {
 	s.sources.Most = config.ConnsPerAddress
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })
 	s.commands, s.clients = newCommands(), newClientCommands()
-	s.described = newDescriptions(s.commands, config.Version)
+	for _, name := range slices.Sorted(maps.Keys(s.commands)) {
+		s.listed = append(s.listed, s.commands[name])
+	}
+	s.described = describeCommands(s.commands, config.Version)
 	// Registered last: from here on the number of open connections may be read.
 	s.metrics = newMetrics(s)
 	return s
@@ -201,7 +205,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // so those are accepted before.
 func (s *Server) closeListeners(ctx context.Context) {
 	s.mu.Lock()
-	s.closed = true
+	s.closed.Store(true)
 	listeners := slices.Collect(maps.Keys(s.listeners))
 	s.mu.Unlock()
 	for _, listener := range listeners {
@@ -221,9 +225,7 @@ func (s *Server) drainSessions(ctx context.Context) error {
 	defer ticker.Stop()
 	var half <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
-		timer := time.NewTimer(time.Until(deadline) / 2)
-		defer timer.Stop()
-		half = timer.C
+		half = time.After(time.Until(deadline) / 2)
 	}
 	for {
 		for _, session := range s.allSessions() {
@@ -245,11 +247,7 @@ func (s *Server) drainSessions(ctx context.Context) error {
 func (s *Server) allSessions() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sessions := make([]*session, 0, len(s.sessions))
-	for _, session := range s.sessions {
-		sessions = append(sessions, session)
-	}
-	return sessions
+	return slices.Collect(maps.Values(s.sessions))
 }
 
 // addSession and leave keep the books of sessions.

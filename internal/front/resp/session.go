@@ -1,22 +1,12 @@
 package resp
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
-)
-
-// The limits of a connection beside those of a command.
-const (
-	// maxUnsent is how much may be ready for a client that does not take it. It is the answers to a
-	// pipeline of some 300,000 commands that is sent before the first is read.
-	maxUnsent = 8 << 20
-	// maxBehind is how much a client may send behind a command that waits.
-	maxBehind = 1 << 20
 )
 
 // linger is how long a client has to read the last answer.
@@ -70,7 +60,7 @@ type session struct {
 	newestUnsent *unsentDecision // the last granted one whose answer is not sent; its next is the oldest
 
 	queued int64 // bytes of answers
-	held   int32 // bytes that the budget has of this connection
+	held   int32 // bytes of buffers that the budget has of this connection
 	ran    int32 // commands; it may overflow
 
 	three  bool // RESP3
@@ -293,64 +283,6 @@ func (s *session) finishConnection() bool {
 	}
 	s.armTimer(leaving, linger)
 	return true
-}
-
-// accountBuffers reports the bytes that wait to be read or sent to the budget, and arms the timer that fits
-// them. It reports false when the client has too many of them, and is cut.
-func (s *session) accountBuffers() bool {
-	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
-	// The budget gets changes only, as most commands leave both buffers as empty as before.
-	if held := int32(in + out); held != s.held { // far less than 2 GiB
-		within := s.server.config.Budget.Move(int(held-s.held), int(held))
-		s.held = held
-		if !within {
-			s.server.config.Budget.Refuse()
-			s.countCut("all clients together have too much in buffers",
-				"bytes", s.server.config.Budget.Used())
-			return false
-		}
-	}
-	if s.newestUnsent != nil {
-		s.forgetSent()
-	}
-	if s.waiting == nil && in > maxUnsent {
-		s.countCut("client sends faster than it can be answered", "bytes", in)
-		return false
-	}
-	if s.waiting != nil && in > s.maxBufferedInput() {
-		s.loop.reply.writeError("ERR", protocolError(fmt.Sprintf(
-			"more than %d bytes behind a command that waits", s.maxBufferedInput())).Error())
-		// The error stands in the place of the waiting command's answer. The commands behind it are given
-		// up, too, or the client would take their answers for earlier ones.
-		for ; s.waiting != nil; s.waiting = s.waiting.next {
-			s.waiting.state.Store(abandoned)
-			s.waiting.cancelWaiter()
-		}
-		s.last = true
-		return s.flushReplies() && s.finishConnection()
-	}
-	switch {
-	// A client that takes no answers comes first, since its buffers grow. Input does not count as late
-	// while a command waits: nothing of it is read then.
-	case out > 0 && s.armed != sending:
-		s.armTimer(sending, s.server.config.WriteTimeout)
-	case in > 0 && s.waiting == nil && (s.armed == nothing || s.armed == idling):
-		s.armTimer(arriving, s.server.config.ReadTimeout)
-	case s.armed == nothing && s.server.config.IdleTimeout > 0:
-		s.armTimer(idling, s.server.config.IdleTimeout)
-	}
-	return true
-}
-
-// maxBufferedInput is how many bytes a client may send behind the commands under way. It is more when these
-// only travel to the store than when one of them waits in line.
-func (s *session) maxBufferedInput() int {
-	for w := s.waiting; w != nil; w = w.next {
-		if w.alone {
-			return maxBehind
-		}
-	}
-	return maxUnsent
 }
 
 // countCut notes why a connection is closed.

@@ -54,6 +54,20 @@ func parseInteger(text []byte) (n int64, ok bool) {
 	return n, true
 }
 
+// parseNumbers reads a burst, a count, a period and a quantity, which is 1 when it is left out. bad is which
+// of them is no number, -1 when all are.
+func parseNumbers(args [][]byte) (numbers [4]int64, bad int) {
+	numbers[3] = 1
+	for i, arg := range args {
+		n, ok := parseInteger(arg)
+		if !ok {
+			return numbers, i
+		}
+		numbers[i] = n
+	}
+	return numbers, -1
+}
+
 // secondsDuration returns n seconds, n at least 0, or the longest duration when n seconds do not fit into
 // one.
 func secondsDuration(n int64) time.Duration {
@@ -74,15 +88,10 @@ func (s *session) cellThrottle(args [][]byte) {
 		s.answerBareError(cellUsage)
 		return
 	}
-	// The quantity is 1 when it is left out.
-	numbers := [4]int64{3: 1}
-	for i, arg := range args[2:] {
-		var ok bool
-		numbers[i], ok = parseInteger(arg)
-		if !ok {
-			s.answerError("ERR", "value is not an integer or out of range")
-			return
-		}
+	numbers, bad := parseNumbers(args[2:])
+	if bad >= 0 {
+		s.answerError("ERR", "value is not an integer or out of range")
+		return
 	}
 	r := throttleRate{numbers[0], numbers[1], secondsDuration(numbers[2])}
 	switch {
@@ -102,11 +111,8 @@ func (s *session) cellThrottle(args [][]byte) {
 
 func writeCellResult(a *replyWriter, v rateResult) {
 	a.writeArray(5)
-	a.writeInteger(int64(boolToInt(v.limited)))
-	a.writeInteger(v.limit)
-	a.writeInteger(v.remaining)
-	a.writeInteger(cellSeconds(v.retry))
-	a.writeInteger(cellSeconds(v.reset))
+	a.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining)
+	a.writeIntegers(cellSeconds(v.retry), cellSeconds(v.reset))
 }
 
 // cellSeconds are the seconds of redis-cell: cut off, and one more if there is a millisecond left.
@@ -126,16 +132,11 @@ func (s *session) crabThrottle(args [][]byte) {
 		s.wrongArity("THROTTLE")
 		return
 	}
-	// The quantity is 1 when it is left out.
-	numbers := [4]int64{3: 1}
-	for i, arg := range args[2:] {
-		var ok bool
-		numbers[i], ok = parseInteger(arg)
-		if !ok {
-			what := [...]string{"max_burst", "count_per_period", "period", "quantity"}[i]
-			s.answerError("ERR", "invalid "+what)
-			return
-		}
+	numbers, bad := parseNumbers(args[2:])
+	if bad >= 0 {
+		what := [...]string{"max_burst", "count_per_period", "period", "quantity"}[bad]
+		s.answerError("ERR", "invalid "+what)
+		return
 	}
 	most, times, period, quantity := numbers[0], numbers[1], numbers[2], numbers[3]
 	switch {
@@ -152,10 +153,7 @@ func (s *session) crabThrottle(args [][]byte) {
 
 func writeCrabResult(a *replyWriter, v rateResult) {
 	a.writeArray(5)
-	a.writeInteger(int64(boolToInt(!v.limited)))
-	a.writeInteger(v.limit)
-	a.writeInteger(v.remaining)
-	a.writeInteger(int64(v.reset / time.Second))
+	a.writeIntegers(int64(boolToInt(!v.limited)), v.limit, v.remaining, int64(v.reset/time.Second))
 	switch {
 	case !v.limited:
 		a.writeInteger(0)
@@ -209,9 +207,7 @@ func (s *session) gcraThrottle(args [][]byte) {
 
 func writeGCRAResult(a *replyWriter, v rateResult) {
 	a.writeArray(5)
-	a.writeInteger(int64(boolToInt(v.limited)))
-	a.writeInteger(v.limit)
-	a.writeInteger(v.remaining)
+	a.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining)
 	if v.retry == gatehouse.Forever {
 		a.writeDouble(-1)
 	} else {

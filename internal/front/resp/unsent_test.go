@@ -4,31 +4,8 @@ import (
 	"net"
 	"testing"
 
-	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/gatehousehq/gatehouse/store/storetest"
 )
-
-// A leftStore is a memory store that has a client leave when it has decided a command for the name left,
-// before anybody is answered.
-type leftStore struct {
-	*memory.Store
-	leave chan func()
-}
-
-func (s *leftStore) Apply(c *control.Change) {
-	done := c.Done
-	if c.Key.Name == "left" {
-		c.Done = func(err error) {
-			select {
-			case leave := <-s.leave:
-				leave()
-			default: // it has left
-			}
-			done(err)
-		}
-	}
-	s.Store.Apply(c)
-}
 
 // A hold whose answer cannot be written is taken back, and so are those before it in a pipeline.
 func TestHoldWhoseAnswerIsNotWritten(t *testing.T) {
@@ -41,10 +18,10 @@ func TestHoldWhoseAnswerIsNotWritten(t *testing.T) {
 		"half behind": acquire("other") + acquire("left") + "*1\r\n$4\r\nPI",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &leftStore{memory.New(memory.Config{}), make(chan func(), 1)}
+			s := storetest.NewLeftStore()
 			d := openStore(t, Config{}, s)
 			gone, left := d.dial(t), make(chan struct{})
-			s.leave <- func() {
+			s.Leave <- func() {
 				defer close(left)
 				_ = gone.Conn.(*net.TCPConn).SetLinger(0)
 				_ = gone.Close()

@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"bytes"
+	"slices"
 	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
@@ -217,7 +219,8 @@ func (s *session) answerLater(a *laterReply) {
 	case a.err != nil:
 		r.writeError(codes[gatehouse.CodeOf(a.err)], a.err.Error())
 	default:
-		r.writeTexts(a.names)
+		r.writeArray(len(a.names))
+		r.writeTexts(a.names...)
 	}
 }
 
@@ -237,4 +240,121 @@ func (s *session) abandonWaiter(w *waiter) {
 	s.loop.counts.endWait(w)
 	w.state.Store(abandoned)
 	w.cancelWaiter()
+}
+
+// An unsentDecision is a grant that is taken back if not all answers up to its own are sent.
+type unsentDecision struct {
+	revocableDecision
+	next *unsentDecision
+}
+
+// answeredBytes is how many bytes of answers there are, those included that are not written.
+func (s *session) answeredBytes() int64 { return s.queued + int64(len(s.loop.reply.out)) }
+
+// trackUnsent has grants taken back whose answers are written, if those are not sent.
+func (s *session) trackUnsent(grants []revocableDecision) {
+	for i := range grants {
+		d := &unsentDecision{revocableDecision: grants[i]}
+		if s.newestUnsent == nil {
+			d.next = d
+		} else {
+			d.next = s.newestUnsent.next
+			s.newestUnsent.next = d
+		}
+		s.newestUnsent = d
+	}
+}
+
+// forgetSent forgets the grants whose answers were sent.
+func (s *session) forgetSent() {
+	sent := s.sentBytes()
+	for d := s.oldestUnsent(); d != nil && d.end <= sent; d = s.oldestUnsent() {
+		s.forgetOldest(d)
+	}
+}
+
+// oldestUnsent is the grant whose answer is sent next; nil when all are.
+func (s *session) oldestUnsent() *unsentDecision {
+	if s.newestUnsent == nil {
+		return nil
+	}
+	return s.newestUnsent.next
+}
+
+// forgetOldest removes the oldest grant.
+func (s *session) forgetOldest(oldest *unsentDecision) {
+	if s.newestUnsent == oldest {
+		s.newestUnsent = nil
+		return
+	}
+	s.newestUnsent.next = oldest.next
+}
+
+// Where the store takes time to answer, commands that follow one another in a pipeline are under way
+// together, as long as each is for another key and none may wait in line. They are answered in their order
+// all the same: what is decided sooner waits for its turn, and so does what is answered at once.
+
+// maxOverlapping is how many of them there are at most on one connection. A batch for one key counts as one.
+const maxOverlapping = 16
+
+// mayOverlap reports whether a command can be looked at while others are under way.
+func (s *session) mayOverlap(c *command, args [][]byte) bool {
+	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) {
+		return false
+	}
+	key, ok := s.keyOf(c, args[1])
+	if !ok {
+		return false
+	}
+	// Two commands for one key could be decided in the wrong order, so the second is read when the first
+	// is answered.
+	n := 1
+	for w := s.waiting; w != nil; w = w.next {
+		n++
+		if w.alone || w.concerns(key) || n > maxOverlapping {
+			return false
+		}
+	}
+	return true
+}
+
+// mayWait reports whether a command may have to wait in line, for want of a MAXWAIT of 0.
+func (c *command) mayWait(args [][]byte) bool {
+	if !slices.Contains(c.flags, blocking) {
+		return false
+	}
+	for i := 2; i+1 < len(args); i += 2 {
+		if bytes.EqualFold(args[i], []byte("maxwait")) && string(args[i+1]) == "0" {
+			return false
+		}
+	}
+	return true
+}
+
+// keyOf is the controller that a command is about.
+func (s *session) keyOf(c *command, place []byte) (key gatehouse.Key, ok bool) {
+	if c.group == rateGroup {
+		return gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.internName(place)}, true
+	}
+	kind, name, ok := bytes.Cut(place, []byte{'/'})
+	if !ok {
+		return key, false
+	}
+	k, err := parseKind(kind)
+	return gatehouse.Key{Kind: k, Name: s.loop.names.internName(name)}, err == nil
+}
+
+// queueReply has what was answered at once, from this byte on, said in its turn.
+func (s *session) queueReply(from int) {
+	out := s.loop.reply.out
+	// Nothing was written: the command itself has been put off, or goes into a batch.
+	if len(out) == from {
+		return
+	}
+	// The answer exists, but those before it do not. It becomes a waiter that is decided from the start.
+	a := &laterReply{text: bytes.Clone(out[from:])}
+	a.session, a.later = s, a
+	a.state.Store(decided)
+	s.enqueueWaiter(&a.waiter)
+	s.loop.reply.out = out[:from]
 }

@@ -63,9 +63,7 @@ func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32
 		if len(c.known) >= maxClaims {
 			clear(c.known)
 		}
-		if c.known == nil {
-			c.known = make(map[string]seenClaim)
-		}
+
 		// The time counts from the first sight of this revision: etcd has no clock that can be asked.
 		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // written from one
 		c.known[key] = seenClaim{

@@ -20,11 +20,9 @@ import (
 // nothing, whatever its error.
 type sentTracker struct{}
 
-type sentKey struct{}
-
 // withSentFlag has it noted in sent when a call made with this context goes out.
 func withSentFlag(ctx context.Context, sent *atomic.Bool) context.Context {
-	return context.WithValue(ctx, sentKey{}, sent)
+	return context.WithValue(ctx, sentTracker{}, sent)
 }
 
 // TagRPC implements stats.Handler.
@@ -35,7 +33,7 @@ func (sentTracker) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if _, ok := event.(*stats.OutHeader); !ok {
 		return
 	}
-	if sent, ok := ctx.Value(sentKey{}).(*atomic.Bool); ok {
+	if sent, ok := ctx.Value(sentTracker{}).(*atomic.Bool); ok {
 		sent.Store(true)
 	}
 }

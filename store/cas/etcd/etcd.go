@@ -10,12 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/etcd"
+	"github.com/gatehousehq/gatehouse/store/cas"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-
-	"github.com/gatehousehq/gatehouse/internal/etcd"
-	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
 // defaultPrefix is where all keys are when the address has no path.
@@ -65,8 +65,9 @@ func openBackend(address string, options ...grpc.DialOption) (*Backend, error) {
 	}
 	b := &Backend{client: client, keys: keys(strings.TrimRight(path, "/") + "/"), start: time.Now()}
 	b.leases.client = pb.NewLeaseClient(client.ActiveConnection())
-	b.leases.openContext()
-	b.pool.leases = &b.leases
+	b.leases.ctx, b.leases.cancel = context.WithCancel(context.Background())
+	b.pool.leases, b.pool.byLength = &b.leases, make(map[int]*sharedLease)
+	b.claims.known = make(map[string]seenClaim)
 	return b, nil
 }
 
@@ -108,13 +109,60 @@ func (b *Backend) localTime() time.Time { return b.start.Round(0).Add(time.Since
 // attemptContext bounds one attempt by half of the time there is, so that another one, of another member,
 // can be made after it: the client asks its members in turn.
 func attemptContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithTimeout(ctx, maxCall)
+	limit := maxCall
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/2)
 	}
-	// Half, see above: the other half is for another member.
-	return context.WithTimeout(ctx, min(maxCall, time.Until(deadline)/2))
+	return context.WithTimeout(ctx, limit)
 }
 
 // maxCall is how long etcd may take for one answer, also while it elects a leader.
 const maxCall = 2 * time.Second
+
+const (
+	// pageSize is how many records are asked for at once; each may have half a MiB.
+	pageSize = 50
+	// pageTimeout is how long one question may take.
+	pageTimeout = 5 * time.Second
+)
+
+// Range implements cas.Backend. Each page is what the majority knows when it is asked for.
+func (b *Backend) Range(
+	ctx context.Context, kind gatehouse.Kind, after string, visit func(name string, record []byte) bool,
+) error {
+	prefix := b.keys.recordPrefix(kind)
+	end := clientv3.GetPrefixRangeEnd(prefix)
+	from := prefix
+	if after != "" {
+		// The zero byte makes the least key that comes after this name.
+		from += after + "\x00"
+	}
+	for {
+		response, err := b.readPage(ctx, from, end)
+		if err != nil {
+			return gatehouse.Errorf(gatehouse.CodeUnavailable, "listing of %s: the store does not answer: %w",
+				kind, err)
+		}
+		for _, kv := range response.Kvs {
+			name := strings.TrimPrefix(string(kv.Key), prefix)
+			if !visit(name, unsealRecord(kv.Value)) {
+				return nil
+			}
+		}
+		if !response.More {
+			return nil
+		}
+		// The next page begins behind the last key of this one.
+		from = string(response.Kvs[len(response.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func (b *Backend) readPage(ctx context.Context, from, end string) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	response, err := b.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	return response, nil
+}

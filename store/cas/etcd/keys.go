@@ -72,13 +72,9 @@ func fenceOf(key []byte) uint64 {
 // parseKey says which controller a key is of, and whether it is that of a hold. The controller is the zero
 // one when it cannot be told. ok is false for a key that is none of ours.
 func (k keys) parseKey(text string) (key gatehouse.Key, isHold, ok bool) {
-	rest, ok := strings.CutPrefix(text, string(k))
-	if !ok {
-		return key, false, false
-	}
-	rest, isHold = strings.CutPrefix(rest, holdsPart)
+	rest, isHold := strings.CutPrefix(text, string(k)+holdsPart)
 	if !isHold {
-		rest, ok = strings.CutPrefix(rest, recordsPart)
+		rest, ok = strings.CutPrefix(text, string(k)+recordsPart)
 		if !ok {
 			return key, false, false
 		}

@@ -5,18 +5,19 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-
-	"github.com/gatehousehq/gatehouse/control"
 )
 
 const (
@@ -40,8 +41,6 @@ type leases struct {
 	revokers int
 	closed   bool
 }
-
-func (l *leases) openContext() { l.ctx, l.cancel = context.WithCancel(context.Background()) }
 
 // createLease makes a lease. Its number is made here, not by etcd, so that one whose answer was lost can be
 // given back; it never comes again.
@@ -110,7 +109,8 @@ func (l *leases) close() {
 	l.cancel()
 }
 
-// A leasesByLength is the leases of the holds that a change begins, by their length in seconds. Holds of
+// A leasesByLength is the leases of the holds that a change begins, by their length in seconds; for 0, of
+// those that do not end, there is none. Holds of
 // the same length share one, because they begin together; each other change makes its own.
 type leasesByLength map[int64]clientv3.LeaseID
 
@@ -151,9 +151,6 @@ func lengthsOf(holds []control.Hold) (lengths []int64) {
 	return lengths
 }
 
-// leaseOf is the lease of a hold, 0 for one that does not end.
-func (g leasesByLength) leaseOf(hold *control.Hold) clientv3.LeaseID { return g[ttl(hold.Expires)] }
-
 func (g leasesByLength) allIDs() []clientv3.LeaseID { return slices.Collect(maps.Values(g)) }
 
 // unusedIDs are those under which nothing is held. After a change that was not made all are, unless the
@@ -168,4 +165,87 @@ func ttl(d time.Duration) int64 {
 		return 0
 	}
 	return int64((d + time.Second - 1) / time.Second)
+}
+
+const (
+	// minSharedLength is the shortest span of a shared lease: a shorter one would have to be made again too
+	// often.
+	minSharedLength = 64 // seconds
+	// maxUses is how many times a shared lease is given to a record. Etcd deletes all that is under a lease
+	// at once, and does nothing else meanwhile.
+	maxUses = 4096
+	// sharedMargin is what a shared lease lasts beyond twice its span: the time in which a record that was
+	// given it may still be on its way.
+	sharedMargin = 10 // seconds
+)
+
+// A leasePool lends leases to records, so that etcd deletes those that are worth nothing any more. Many
+// records share one, as it matters little when they go, as long as none goes early. For each power of two
+// of seconds there is one lease at a time: it lasts for twice as long, and is lent during its first half.
+// So a record lasts as long as it is worth something, and goes after four times that at the latest.
+type leasePool struct {
+	leases *leases
+
+	mu       sync.Mutex
+	byLength map[int]*sharedLease
+}
+
+// A sharedLease is the present lease of one length.
+type sharedLease struct {
+	lock  chan struct{} // holds one token: its taker may use the rest
+	id    clientv3.LeaseID
+	until time.Time // when it is not lent any more
+	uses  int
+}
+
+// leaseFor lends a lease for a record that is worth something for so long; 0 for one that does not end.
+func (k *leasePool) leaseFor(ctx context.Context, keep time.Duration) (clientv3.LeaseID, error) {
+	if keep == gatehouse.Forever {
+		return 0, nil
+	}
+	power := bits.Len64(uint64(max(ttl(keep), minSharedLength) - 1)) // it is at least 63
+	length := int64(1) << power
+	s := k.sharedOf(power)
+	// One call makes the lease while the others of its length wait for it, for no longer than their context
+	// lasts.
+	select {
+	case <-s.lock:
+	case <-ctx.Done():
+		return 0, classifyError(ctx.Err(), false)
+	}
+	defer func() { s.lock <- struct{}{} }()
+	// None yet, used too often, or in its second half.
+	if s.id == 0 || s.uses == maxUses || !time.Now().Before(s.until) {
+		// Taken before the lease is made, so that its first half is over no later than here.
+		until := time.Now().Add(time.Duration(length) * time.Second)
+		id, err := k.leases.createLease(ctx, 2*length+sharedMargin)
+		if err != nil {
+			return 0, classifyError(err, false)
+		}
+		s.id, s.until, s.uses = id, until, 0
+	}
+	s.uses++
+	return s.id, nil
+}
+
+func (k *leasePool) sharedOf(power int) *sharedLease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+
+	s := k.byLength[power]
+	if s == nil {
+		s = &sharedLease{lock: make(chan struct{}, 1)}
+		// The token that the first user takes.
+		s.lock <- struct{}{}
+		k.byLength[power] = s
+	}
+	return s
+}
+
+// forgetAll lends no lease any more of those that were lent: one of them was not there, as after etcd was put
+// back to a backup.
+func (k *leasePool) forgetAll() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.byLength)
 }

@@ -3,12 +3,12 @@ package etcd
 import (
 	"context"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 )
 
 const (
@@ -29,32 +29,8 @@ type listener struct {
 
 // Listen implements cas.Backend by one watch of all keys.
 func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
 	l := &listener{client: b.client, keys: b.keys, server: server, wake: wake}
-	var work sync.WaitGroup
-	work.Go(func() { l.keepWatching(ctx) })
-	return func() {
-		cancel()
-		work.Wait()
-	}
-}
-
-// keepWatching watches until ctx ends, again and again.
-func (l *listener) keepWatching(ctx context.Context) {
-	pause := firstPause
-	for ctx.Err() == nil {
-		// A watch that worked ended by accident, so the next try is soon.
-		if l.watchOnce(ctx) {
-			pause = firstPause
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		pause = min(2*pause, lastPause)
-	}
+	return backoff.Repeat(firstPause, lastPause, l.watchOnce)
 }
 
 // watchOnce hears of changes until the watch ends or is silent for too long. It reports whether there was

@@ -142,7 +142,7 @@ func (b *Backend) changeOps(
 		holder := h.Holder[:min(len(h.Holder), maxHolder)]
 		// The former key comes back with its lease, which is revoked when nothing is under it any more.
 		holds = append(holds, clientv3.OpPut(b.keys.holdKey(key, h.Fence), holder,
-			clientv3.WithLease(g.leaseOf(h)), clientv3.WithPrevKV()))
+			clientv3.WithLease(g[ttl(h.Expires)]), clientv3.WithPrevKV()))
 	}
 	for i := range change.End {
 		holds = append(holds,
@@ -244,16 +244,12 @@ func (b *Backend) freeUnused(results []*pb.ResponseOp, used map[int64]bool) {
 // sealRecord is what is stored of a record: how many servers are to be told of it, in 2 bytes, each of them
 // in 4, and the record. Too many to be counted are all.
 func sealRecord(change *cas.RecordChange) string {
-	wake := change.Wake
+	wake, number := change.Wake, uint16(len(change.Wake)) // checked in the next line
 	// The count has 2 bytes; its greatest value means all servers.
 	if len(wake) >= allServers {
-		wake = nil
+		wake, number = nil, allServers
 	}
 	data := make([]byte, 0, 2+4*len(wake)+len(change.Next))
-	number := uint16(len(wake)) // fewer than everyone
-	if len(wake) != len(change.Wake) {
-		number = allServers
-	}
 	data = binary.BigEndian.AppendUint16(data, number)
 	for _, server := range wake {
 		data = binary.BigEndian.AppendUint32(data, server)

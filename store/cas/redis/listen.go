@@ -3,11 +3,11 @@ package redis
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 	"github.com/redis/rueidis"
 )
 
@@ -19,33 +19,9 @@ const (
 
 // Listen implements cas.Backend: it subscribes to the server's channel, on a connection of its own.
 func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		b.keepSubscribed(ctx, b.names.wakeChannel(server), wake)
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
-// keepSubscribed subscribes again until ctx ends.
-func (b *Backend) keepSubscribed(ctx context.Context, channel string, wake func(gatehouse.Key)) {
-	pause := subscribeSoon
-	for ctx.Err() == nil {
-		heard := b.subscribeOnce(ctx, channel, wake)
-		pause = min(2*pause, subscribeLate)
-		if heard {
-			pause = subscribeSoon
-		}
-		select {
-		// A random part keeps the servers from coming back all at once after Redis has restarted.
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-		}
-	}
+	return backoff.Repeat(subscribeSoon, subscribeLate, func(ctx context.Context) bool {
+		return b.subscribeOnce(ctx, b.names.wakeChannel(server), wake)
+	})
 }
 
 // subscribeOnce listens until the connection is lost or ctx ends, and reports whether it ever listened.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -32,48 +33,20 @@ func (n keyNames) appendKey(key []byte, of gatehouse.Key) []byte {
 	return key
 }
 
-// parseKey is append backwards. It takes only what append makes.
+// parseKey is appendKey backwards.
 func (n keyNames) parseKey(key string) (of gatehouse.Key, ok bool) {
-	rest, ok := strings.CutPrefix(key, n.prefix)
-	if !ok {
-		return of, false
-	}
-	kind, name, ok := strings.Cut(rest, "/")
-	if !ok {
-		return of, false
-	}
+	kind, name, _ := strings.Cut(strings.TrimPrefix(key, n.prefix), "/")
 	of.Kind, ok = gatehouse.ParseKind(kind)
 	if !ok {
 		return of, false
 	}
-	of.Name, ok = unescapeName(name)
-	if !ok {
+	var err error
+	of.Name, err = url.PathUnescape(name)
+	// Nothing but what appendKey makes is taken, so that each name has one key.
+	if err != nil || string(n.appendKey(nil, of)) != key {
 		return gatehouse.Key{}, false
 	}
 	return of, true
-}
-
-func unescapeName(text string) (name string, ok bool) {
-	if !strings.ContainsFunc(text, func(r rune) bool { return r < 0x80 && needsEscape(byte(r)) }) {
-		return text, true
-	}
-	plain := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if c == '%' && i+2 < len(text) {
-			high, low := strings.IndexByte(hexDigits, text[i+1]), strings.IndexByte(hexDigits, text[i+2])
-			// Only what needsEscape is accepted as %XX, so each name has one key.
-			c = byte(high<<4 | low) // looked at in the next line
-			if high < 0 || low < 0 || !needsEscape(c) {
-				return "", false
-			}
-			i += 2
-		} else if needsEscape(c) {
-			return "", false
-		}
-		plain = append(plain, c)
-	}
-	return string(plain), true
 }
 
 // kindPattern is what the keys of one kind match.

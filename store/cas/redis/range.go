@@ -1,13 +1,14 @@
 package redis
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/minheap"
 	"github.com/redis/rueidis"
 )
 
@@ -58,41 +59,35 @@ type rangeScan struct {
 	kind gatehouse.Kind
 }
 
-// A nameHeap is the names found so far, the greatest on top.
-type nameHeap struct {
-	names    []string
+// A smallestHeap is the names found so far, the greatest on top.
+type smallestHeap struct {
+	names    minheap.Heap[foundName]
 	contains map[string]bool
 }
 
-func (t *nameHeap) Len() int           { return len(t.names) }
-func (t *nameHeap) Less(i, j int) bool { return t.names[i] > t.names[j] }
-func (t *nameHeap) Swap(i, j int)      { t.names[i], t.names[j] = t.names[j], t.names[i] }
-func (t *nameHeap) Push(x any)         { t.names = append(t.names, x.(string)) }
+// A foundName is a name in a heap with the greatest on top.
+type foundName string
 
-// Pop implements heap.Interface.
-func (t *nameHeap) Pop() any {
-	last := t.names[len(t.names)-1]
-	t.names = t.names[:len(t.names)-1]
-	return last
-}
+// Before implements [minheap.Item].
+func (n foundName) Before(other foundName) bool { return n > other }
 
 // addName adds a name if it is among the smallest. "" is none.
-func (t *nameHeap) addName(name string) {
-	if name == "" || t.contains[name] || len(t.names) == rangeNames && name >= t.names[0] {
+func (t *smallestHeap) addName(name string) {
+	if name == "" || t.contains[name] || len(t.names) == rangeNames && name >= string(t.names[0]) {
 		return
 	}
 	t.contains[name] = true
-	heap.Push(t, name)
+	t.names.Push(foundName(name))
 	if len(t.names) > rangeNames {
 		// The greatest name falls out, so the smallest ones stay.
-		delete(t.contains, heap.Pop(t).(string))
+		delete(t.contains, string(t.names.Pop()))
 	}
 }
 
 // smallestNames are the names after the given one, at most rangeNames. A replica has the names of its master,
 // which does no harm.
 func (r *rangeScan) smallestNames(ctx context.Context, after string) ([]string, error) {
-	found := nameHeap{contains: make(map[string]bool)}
+	found := smallestHeap{contains: make(map[string]bool)}
 	for host, node := range r.link.client.Nodes() {
 		// A scan ends when the cursor is 0 again, which is also how it begins.
 		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
@@ -106,8 +101,7 @@ func (r *rangeScan) smallestNames(ctx context.Context, after string) ([]string, 
 			cursor = entry.Cursor
 		}
 	}
-	slices.Sort(found.names)
-	return found.names, nil
+	return slices.Sorted(maps.Keys(found.contains)), nil
 }
 
 // nameAfter is the name whose key it is, "" if there is none or it does not come after the given one.

@@ -1,0 +1,39 @@
+//go:build !portable
+
+package http
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// A client that sends much behind a request that waits, and leaves, is not waited for: the system tells of a
+// hang-up only when what was sent before has been taken, which is not while the request waits.
+func TestBytesBehindAWaiterAreBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	c, other := r.dial(t), r.dial(t)
+	other.send("/lock/l/acquire?key=k")
+	other.want(200, "k")
+	c.send("/lock/l/acquire?key=left&maxwait=60000")
+	r.waiting(t, 1)
+	// Half of the limit is left alone, also when it comes in pieces.
+	for range 2 {
+		if _, err := c.Write(bytes.Repeat([]byte("\r\n"), maxUnread/8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other.send("/lock/l/renew?key=k")
+	other.want(204, "")
+	r.waiting(t, 1)
+	// More than the system takes: the end that Close sends stays behind it.
+	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.Write(bytes.Repeat([]byte("\r\n"), 4<<20))
+	_ = c.Close()
+	r.waiting(t, 0)
+	other.send("/lock/l/release?key=k", "/lock/l/acquire?key=next")
+	other.want(204, "")
+	other.want(200, "next")
+}
