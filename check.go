@@ -71,6 +71,11 @@ var grammar = [Kinds][numOps]operationRule{
 	Watchdog: {OpWait: {true, 0}, OpKick: {true, needExpires}},
 	Counter:  {OpCount: {true, 0}, OpValue: {true, 0}, OpReset: {true, 0}},
 	Barrier:  {OpWait: {true, needSize}},
+	// Only a gate sends these, as a part of a joint change: a GrantCommand is what callers say.
+	Grant: {
+		OpAcquire: {true, 0}, OpPeek: {true, 0}, OpRenew: {true, 0},
+		OpTopUp: {true, 0}, OpSettle: {true, 0}, OpRelease: {true, 0},
+	},
 }
 
 // Has reports whether the kind knows the operation.

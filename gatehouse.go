@@ -166,6 +166,9 @@ type Decision struct {
 	// Message is an event's message when granted, and otherwise one sentence that says why.
 	Message string
 
+	// Grant is the record of a grant, in the answer to an operation on one; it must not be changed.
+	Grant *GrantRecord
+
 	// Stats answers OpStats.
 	Stats []Stat
 }

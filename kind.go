@@ -19,14 +19,16 @@ const (
 	SlidingWindow
 	SlidingLog
 	Pace
+	// Grant is the record of a grant over several names. Its name is the grant's id.
+	Grant
 
 	// Kinds is the number of kinds and one more, the length of a table indexed by Kind.
-	Kinds = int(Pace) + 1
+	Kinds = int(Grant) + 1
 )
 
 var kindNames = [Kinds]string{
 	"none", "tokenbucket", "semaphore", "lock", "event", "watchdog", "counter", "barrier",
-	"gcra", "fixedwindow", "slidingwindow", "slidinglog", "pace",
+	"gcra", "fixedwindow", "slidingwindow", "slidinglog", "pace", "grant",
 }
 
 // Limiter reports whether controllers of this kind limit a rate. All limiters have the same
@@ -77,6 +79,10 @@ const (
 	OpRefund
 	// OpCharge takes what was spent already, even if there is no room: what is not free is taken later.
 	OpCharge
+	// OpTopUp adds to what a grant has taken of limiters.
+	OpTopUp
+	// OpSettle tells what a grant has cost so far.
+	OpSettle
 	// OpStats reads the statistics of any controller and changes nothing.
 	OpStats
 	// OpDelete forgets a controller; waiting commands are answered Deleted.
@@ -90,7 +96,7 @@ const (
 
 var opNames = [numOps]string{
 	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
-	"peek", "delay", "reserve", "cancel", "refund", "charge", "stats", "delete", "undo",
+	"peek", "delay", "reserve", "cancel", "refund", "charge", "topup", "settle", "stats", "delete", "undo",
 }
 
 // String returns the operation's name, such as "acquire".

@@ -31,6 +31,9 @@ type Turn struct {
 	// back what is left; nil for everybody else.
 	Chunk *Chunk
 
+	// Grant is what the turn has as a part of a joint change; nil for everybody else.
+	Grant *GrantTurn
+
 	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as
 	// many requests as Requests says. With a Cost of 0 it only puts the limits in force.
 	Forced   bool

@@ -15,6 +15,10 @@ type Store interface {
 	// under way together may be combined.
 	Apply(c *control.Change)
 
+	// ApplyJoint serves a joint change by [control.ServeJoint] under all of its names or under none, and calls
+	// its Done, as Apply does.
+	ApplyJoint(c *control.JointChange)
+
 	// Watch calls wake after the controller may have changed through another gate, until stop is
 	// called, and keeps the controller from being forgotten meanwhile. Spurious wakes are allowed; a
 	// lost connection wakes; neither wake nor Watch nor stop blocks. A gate watches first and then applies
