@@ -34,7 +34,7 @@ func (l *limiterStep) acquireForGrant() {
 		return
 	}
 	l.clipCost()
-	if !l.checkAvailable() {
+	if !l.turn.Grant.tried && !l.checkAvailable() {
 		if l.d.Outcome == gatehouse.Refused {
 			l.countRefused(l.turn)
 		}
@@ -57,18 +57,19 @@ func (l *limiterStep) acquireForGrant() {
 	if share != nil {
 		value = share.counted + l.turn.Cost
 	}
-	if !g.Trial {
-		l.countPassed(l.d.At, l.turn)
-		if !topup && g.ID != "" {
-			share = l.addShare()
-		}
-		l.takeForShare(share, l.turn.Cost)
-		if share != nil {
-			share.taken, share.counted = addSaturating(share.taken, l.turn.Cost), value
-		}
+	l.d.Outcome, l.d.Value, l.d.Fence = gatehouse.Granted, value, fence
+	if g.Trial {
+		return
+	}
+	l.countPassed(l.d.At, l.turn)
+	if !topup && g.ID != "" {
+		share = l.addShare()
+	}
+	l.takeForShare(share, l.turn.Cost)
+	if share != nil {
+		share.taken, share.counted = addSaturating(share.taken, l.turn.Cost), value
 	}
 	l.fillGranted()
-	l.d.Value, l.d.Fence = value, fence
 }
 
 // shareCount is how many grants have a share.
