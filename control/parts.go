@@ -12,8 +12,8 @@ import (
 // were answered. It can be used again for another command once the store has called Done: then it allocates
 // nothing. The zero value is ready.
 //
-// What a gate adds to the turns, their tickets, Again, Since and Ahead, it fills in after [GrantParts.Acquire]
-// or [GrantParts.Follow]; a look with another MaxWait begins there again.
+// What a gate adds to the turns, their tickets, Again, Since and Ahead, it fills in after
+// [GrantParts.Acquire] or [GrantParts.Follow]; a look with another MaxWait begins there again.
 type GrantParts struct {
 	// Parts are what a [JointChange] takes.
 	Parts []Part
@@ -30,7 +30,8 @@ func (p *GrantParts) begin(cmd *gatehouse.GrantCommand, want []gatehouse.Member)
 	p.command, p.Parts, p.commands, p.turns = cmd, p.Parts[:0], p.commands[:0], p.turns[:0]
 	// Turns point into these, so that they must not move any more.
 	if n := len(want) + 1; cap(p.Parts) < n {
-		p.Parts, p.commands, p.turns = make([]Part, 0, n), make([]gatehouse.Command, 0, n), make([]GrantTurn, 0, n)
+		p.Parts, p.turns = make([]Part, 0, n), make([]GrantTurn, 0, n)
+		p.commands = make([]gatehouse.Command, 0, n)
 	}
 	for i := range want {
 		at := i
@@ -58,8 +59,8 @@ func (p *GrantParts) add(key gatehouse.Key, member int) (part *Part, cmd *gateho
 }
 
 // Acquire makes the parts of an acquire: one for each name, and if it leaves a record the part of that. The
-// command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a record. It must stay as it is
-// until the change is done.
+// command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a record. It must stay as it
+// is until the change is done.
 func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 	p.begin(cmd, cmd.Want)
 	holder := ""
@@ -94,17 +95,15 @@ func (p *GrantParts) Peek(cmd *gatehouse.GrantCommand) {
 	p.addRecord(gatehouse.OpPeek, 0, 0)
 }
 
-// Follow makes the parts of a renew, a topup, a settle or a release, of a grant as a peek has shown its record;
-// and of a peek its one part. An error of CodeInvalid names what is no limiter of the grant. If the record has
-// changed since the peek, its turn is a conflict when that matters, and nothing takes effect.
+// Follow makes the parts of a renew, a topup, a settle or a release, of a grant as a peek has shown its
+// record; and of a peek that shows how the members stand too. An error of CodeInvalid names what is no
+// limiter of the grant. If the record has changed since the peek, its turn is a conflict when that matters,
+// and nothing takes effect.
 func (p *GrantParts) Follow(cmd *gatehouse.GrantCommand, record *gatehouse.GrantRecord) error {
-	if cmd.Op == gatehouse.OpPeek {
-		p.Peek(cmd)
-		return nil
-	}
 	for _, c := range cmd.Costs {
 		if !slices.ContainsFunc(record.Want, func(m gatehouse.Member) bool { return m.Key == c.Key }) {
-			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: Costs has %s, want names of this grant", cmd, c.Key)
+			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: Costs has %s, want names of this grant",
+				cmd, c.Key)
 		}
 	}
 	p.begin(cmd, record.Want)
@@ -144,12 +143,17 @@ func (p *GrantParts) addFollowing(record *gatehouse.GrantRecord, i int, expires 
 		part.Optional = op == gatehouse.OpRelease
 	case op == gatehouse.OpRenew:
 		part.Optional = true // one that was reset has nothing to renew
+	case op == gatehouse.OpPeek:
+		one.Cost, one.Rule = 0, gatehouse.Rule{} // under the limit in force
 	default:
 		one.Cost = figure
 		part.Optional = op == gatehouse.OpRelease && !told
 	}
-	if op == gatehouse.OpTopUp {
+	switch op {
+	case gatehouse.OpTopUp:
 		one.Op = gatehouse.OpAcquire
+	case gatehouse.OpPeek:
+		part.Optional = true
 	}
 }
 
@@ -177,11 +181,11 @@ func (p *GrantParts) Undo() {
 	}
 }
 
-// Decide makes the decision of the command of what its parts were answered; granted is that of the joint change.
-// d.Want is used again if it is large enough. The error is that of a part that could not be served.
+// Decide makes the decision of the command of what its parts were answered; granted is that of the joint
+// change. d.Want is used again if it is large enough. The error is that of a part that could not be served.
 //
-// An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not ended.
-// So the gate need not look for retries: only what is Refused may wait.
+// An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not
+// ended. So the gate need not look for retries: only what is Refused may wait.
 func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 	*d = gatehouse.GrantDecision{ID: p.command.ID, Outcome: gatehouse.Granted, Binding: -1, Want: d.Want[:0]}
 	var record *gatehouse.Decision
@@ -259,6 +263,7 @@ func (p *GrantParts) findBinding(d *gatehouse.GrantDecision, record *gatehouse.D
 		d.Outcome, d.Message = record.Outcome, key.String()+" "+record.Message
 		return
 	}
+	// Those of the same rank are compared by their members, as the parts are in another order.
 	var binding *Part
 	for i := range p.Parts {
 		part := &p.Parts[i]

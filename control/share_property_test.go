@@ -224,7 +224,8 @@ func (y *tenancy) follow() {
 	case 1, 2:
 		a.cmd.Op = gatehouse.OpTopUp
 		n := rapid.Int64Range(1, y.most).Draw(t, "topup")
-		if d := y.serve(a, gatehouse.Command{Op: gatehouse.OpAcquire, Cost: n}); d.Outcome == gatehouse.Granted {
+		d := y.serve(a, gatehouse.Command{Op: gatehouse.OpAcquire, Cost: n})
+		if d.Outcome == gatehouse.Granted {
 			a.counted, a.taken = a.counted+n, a.taken+n
 			y.pass(a, y.now.UnixNano(), n)
 		}
@@ -324,9 +325,9 @@ func (y *tenancy) others() {
 	}
 }
 
-// TestGrantsKeepTheLimit: whatever mixture of grants, top-ups, settles, releases and ends, of acquires, charges,
-// refunds and resets by others: what somebody goes by keeps the limit as the kind promises it, with each piece
-// of a debt where it is repaid; and what is given back can be taken again.
+// TestGrantsKeepTheLimit: whatever mixture of grants, top-ups, settles, releases and ends, of acquires,
+// charges, refunds and resets by others: what somebody goes by keeps the limit as the kind promises it, with
+// each piece of a debt where it is repaid; and what is given back can be taken again.
 func TestGrantsKeepTheLimit(t *testing.T) { each(t, checkGrants) }
 
 func checkGrants(t *rapid.T, v variety) {

@@ -80,8 +80,8 @@ func (l *limiterStep) shareCount() int {
 	return len(l.extra.shares.list)
 }
 
-// clipCost cuts a cost that could never fit to what can be taken at once, if the command allows it. A limit of
-// 0 stops, and cuts nothing.
+// clipCost cuts a cost that could never fit to what can be taken at once, if the command allows it. A limit
+// of 0 stops, and cuts nothing.
 func (l *limiterStep) clipCost() {
 	if !l.turn.Grant.Clip {
 		return
@@ -97,7 +97,8 @@ func (l *limiterStep) clipCost() {
 	l.turn = &turn
 }
 
-// renewShare moves the end of a share. One that was reset has nothing to renew, which the grant need not know.
+// renewShare moves the end of a share. One that was reset has nothing to renew, which the grant need not
+// know.
 func (l *limiterStep) renewShare() {
 	l.d.Outcome, l.d.Value = gatehouse.Granted, l.turn.Grant.Counted
 	share := l.extra.findShare(l.turn.Fence)
@@ -149,8 +150,8 @@ func (l *limiterStep) settleShare() {
 	}
 }
 
-// carryOutSettle makes a figure count, and ends the share if the grant is released. Without a share only what is
-// charged is left to do.
+// carryOutSettle makes a figure count, and ends the share if the grant is released. Without a share only what
+// is charged is left to do.
 func (l *limiterStep) carryOutSettle(share *grantShare, figure int64, c chargePlan) {
 	if share != nil && figure < share.counted {
 		l.giveBackShare(share, share.counted-figure)
