@@ -271,6 +271,7 @@ func (l *limiterStep) giveBackShare(s *grantShare, n int64) {
 	}
 	l.countChunks()
 	l.rebuildProjection()
+	l.advanceDebt()
 	l.extra.shares.weighShare(s)
 }
 

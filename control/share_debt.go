@@ -110,3 +110,36 @@ func (m *shareList) truncateDebts(left int64) {
 		s.debts = slices.DeleteFunc(s.debts, func(d debtSpan) bool { return d.n == 0 })
 	}
 }
+
+// advanceDebt lays what lies ahead again, after something was given back: what fits now is repaid at once, so that
+// it is not left unused until the last of the debt is. Where a place was reserved behind or before the debt, all
+// stays as it was promised.
+func (l *limiterStep) advanceDebt() {
+	debt := l.totalDebt()
+	if debt == 0 || l.reservedAhead() > 0 {
+		return
+	}
+	p := repaymentPlan{projected: l.projectWithout(l.extra.reservations)}
+	// All that is free is taken, and by the oldest debt first.
+	limit, free := int64(noTime), debt
+	for _, m := range p.projected {
+		r := m.readMeter(l.now)
+		limit, free = min(limit, r.limit), min(free, r.left)
+	}
+	if free == 0 || limit == 0 {
+		return
+	}
+	l.planPieces(&p, free, debt-free, limit)
+	if p.fault != "" || len(p.pieces) > maxReservations {
+		return
+	}
+	l.carryOutPlan(p)
+	for _, m := range l.activeMeters() {
+		m.takeTokens(l.now, l.now, free)
+	}
+	if l.extra.shares != nil {
+		l.noteRepaid(&reservation{at: l.now, n: free, isDebt: true})
+	}
+	l.rebuildProjection()
+	l.dropUnusedExtra(l.now)
+}
