@@ -115,7 +115,7 @@ func TestJointLife(t *testing.T) {
 		t.Errorf("the same again = %+v with %d left", again, h.left(bucket))
 	}
 	other := h.do(t, acquireOf("x", want[:2]...))
-	if other.Outcome != gatehouse.Conflict || other.Message != "grant/x is there already" {
+	if other.Outcome != gatehouse.Conflict || other.Message != "grant/x is there already, and wants something else" {
 		t.Errorf("another want = %+v", other)
 	}
 	h.now = h.now.Add(50 * time.Second)
