@@ -358,7 +358,8 @@ func fuzzGrants(kind gatehouse.Kind) (turns []Turn) {
 	} {
 		const fence = 1 << 60
 		cmd := gatehouse.Command{
-			Op: op, Rule: gatehouse.Rule{Size: 3, Interval: time.Second, Burst: 2}, Cost: 5, Expires: time.Second,
+			Op: op, Rule: gatehouse.Rule{Size: 3, Interval: time.Second, Burst: 2}, Cost: 5,
+			Expires: time.Second,
 		}
 		whole := gatehouse.GrantCommand{
 			Op: op, ID: "x", Want: []gatehouse.Member{{Key: key, Cost: 5}},

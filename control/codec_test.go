@@ -76,7 +76,8 @@ func drawRecord(t *rapid.T) *Turn {
 		Want: []gatehouse.Member{
 			{Key: key, Cost: rapid.Int64Range(1, gatehouse.MaxSize).Draw(t, "cost"), Clip: true},
 			{Key: keyOf(gatehouse.Lock, "l"), Cost: 1, Rule: gatehouse.Rule{Size: gatehouse.InForce}},
-			{Key: keyOf(gatehouse.Pace, "p"), Cost: 1, Rule: gatehouse.Rule{Limits: limits, Zone: "Asia/Tokyo"}},
+			{Key: keyOf(gatehouse.Pace, "p"), Cost: 1,
+				Rule: gatehouse.Rule{Limits: limits, Zone: "Asia/Tokyo"}},
 		},
 	}
 	return &Turn{Command: &cmd, Grant: &GrantTurn{

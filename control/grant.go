@@ -118,7 +118,7 @@ func (r *GrantRecord) liveFault(turn *Turn) string {
 
 // fillAnswer fills in how the grant stands.
 func (r *GrantRecord) fillAnswer(now time.Time, d *gatehouse.Decision) {
-	d.Grant, d.Fence = r.last, r.last.Fence
+	d.Grant, d.Fence, d.ExpiresAfter = r.last, r.last.Fence, 0
 	if !r.last.Ended {
 		d.ExpiresAfter = r.last.Until.Sub(now)
 	}
@@ -170,6 +170,9 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 		one.Until = now.Add(one.Expires)
 	case gatehouse.OpRelease:
 		one.Until, one.Ended = now, true
+	}
+	if one.Until.Before(one.Since) {
+		one.Since = one.Until // the clock was set back
 	}
 	r.last, r.confirmed = &one, true
 }

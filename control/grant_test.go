@@ -20,23 +20,19 @@ func TestGrantOfTokens(t *testing.T) {
 		clip               bool
 	}{{1000, 1, 337, false}, {100, 0, 100, false}, {100, 1, 0, true}, {2000, 3, 11, false}} {
 		for _, v := range varieties() {
-			h, passed := newHouse(), int64(0)
-			m := ofLimit(v.kind, "tokens", c.size, 1)
-			m.Mode = v.mode
+			h, m := newHouse(), ofLimit(v.kind, "tokens", c.size, 663)
+			m.Mode, m.Clip = v.mode, c.clip
+			passed := int64(0)
 			for i := range 5 {
-				m.Cost, m.Clip = 663, c.clip
-				cmd := acquireOf(string(rune('a'+i)), m, ofSlots("calls", 9, 1))
-				d, err := h.try(cmd)
+				d, err := h.try(acquireOf(string(rune('a'+i)), m, ofSlots("calls", 9, 1)))
 				if (err != nil) != (c.size < m.Cost && !c.clip) {
 					t.Fatalf("%s: 663 of %d: %v", v, c.size, err)
 				}
-				if err == nil && d.Outcome == gatehouse.Granted {
-					passed++
-				}
+				passed += int64(boolToInt(err == nil && d.Outcome == gatehouse.Granted))
 			}
-			peek := gatehouse.Command{Op: gatehouse.OpPeek, Rule: m.Rule}
-			left := h.alone(m.Key, peek).Remaining
-			if passed != c.passed || left != c.left || h.held(keyOf(gatehouse.Semaphore, "calls")) != passed {
+			left := h.alone(m.Key, gatehouse.Command{Op: gatehouse.OpPeek, Rule: m.Rule}).Remaining
+			calls := h.held(keyOf(gatehouse.Semaphore, "calls"))
+			if passed != c.passed || left != c.left || calls != passed {
 				t.Errorf("%s: %d of 5 pass under %d, and %d are left, want %d and %d", v, passed, c.size, left,
 					c.passed, c.left)
 			}
@@ -102,8 +98,8 @@ func TestGrantSettles(t *testing.T) {
 	}
 }
 
-// TestGrantSettlesAllOrNothing: a settle of several limiters takes effect at all of them or at none, and names
-// the one that it contradicts; so does one with a name that is not the grant's.
+// TestGrantSettlesAllOrNothing: a settle of several limiters takes effect at all of them or at none, and
+// names the one that it contradicts; so does one with a name that is not the grant's.
 func TestGrantSettlesAllOrNothing(t *testing.T) {
 	h := newHouse()
 	one, two := ofLimit(gatehouse.TokenBucket, "a", 10, 8), ofLimit(gatehouse.GCRA, "b", 10, 5)
@@ -126,7 +122,8 @@ func TestGrantSettlesAllOrNothing(t *testing.T) {
 		t.Errorf("settle of another name: %v, want %q", err, want)
 	}
 	d = h.do(t, gatehouse.GrantCommand{Op: gatehouse.OpSettle, ID: "y", Costs: settle.Costs})
-	if d.Outcome != gatehouse.Missing || d.Message != "grant/y is not there: it never was, or ended long ago" {
+	want = "grant/y is not there: it never was, or ended long ago"
+	if d.Outcome != gatehouse.Missing || d.Message != want {
 		t.Errorf("settle of no grant = %+v", d)
 	}
 }
@@ -188,7 +185,8 @@ func TestGrantEndsEverywhere(t *testing.T) {
 			t.Errorf("%s: after the end %+v with %d left", c.onExpiry, d, h.left(bucket.Key))
 		}
 		again := h.do(t, cmd)
-		if again.Outcome != gatehouse.Conflict || again.Message != "grant/x has ended, and its id is remembered" {
+		want := "grant/x has ended, and its id is remembered"
+		if again.Outcome != gatehouse.Conflict || again.Message != want {
 			t.Errorf("%s: the same id again = %+v", c.onExpiry, again)
 		}
 	}
