@@ -110,7 +110,7 @@ test_with_race() {
 	local package
 	for package in "${with_race[@]}"; do
 		echo "$package"
-		(cd "$package" && "$folder/race/${package##*/}.test" -test.shuffle=on -test.timeout=10m)
+		(cd "$package" && "$folder/race/${package##*/}.test" -test.paniconexit0 -test.shuffle=on -test.timeout=10m)
 	done
 }
 
