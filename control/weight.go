@@ -24,7 +24,7 @@ const (
 	undoHistoryWeight = 48
 	undoRecordWeight  = 32
 	calendarWeight    = 16
-	semaphoreWeight   = 160
+	semaphoreWeight   = 176
 	holdWeight        = 48 // and its key
 	endWeight         = 32
 	holdSlotWeight    = 25 // in the map
@@ -116,6 +116,9 @@ func (s *Semaphore) Weight() int {
 	}
 	if s.changed != nil {
 		weight += trackedWeight
+	}
+	if s.spare != nil {
+		weight += holdWeight
 	}
 	return weight
 }
@@ -329,7 +332,10 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 	if s.heldCost+turn.Cost > size && !due {
 		return 0 // it is refused
 	}
-	more := holdWeight + len(turn.Holder) + textWeight
+	more := len(turn.Holder) + textWeight
+	if s.spare == nil {
+		more += holdWeight
+	}
 	if s.holds == nil {
 		more += mapWeight + mapSlots(1)*holdSlotWeight
 	} else {

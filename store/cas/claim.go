@@ -36,7 +36,6 @@ type claimState struct {
 }
 
 // longestClaim is for how long a change that conflicts claims the record.
-
 func (t *transaction) longestClaim() time.Duration {
 	return min(claimTrips*t.entry.contention.roundTrip+claimSlack, t.store.config.Timeout/claimPart, MaxClaim)
 }

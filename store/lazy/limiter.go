@@ -48,7 +48,7 @@ type namedLimiter struct {
 	unreported  unreportedUse
 }
 
-// Untold is what was counted and not yet sent to the store.
+// An unreportedUse is what was counted and not yet sent to the store.
 type unreportedUse struct {
 	rule     gatehouse.Rule // of the last command that came with one; the zero Rule before that
 	changed  bool           // that is another than the store was told

@@ -27,7 +27,8 @@ const (
 	reclaimBatch = 8
 )
 
-// fullFor is how long new names are refused at once after a search for room found none.
+// fullFor is how long new names are refused at once after a search for room found none. Such a search takes
+// the lock of every shard, which commands would feel if it were repeated often.
 const fullFor = 500 * time.Millisecond
 
 // A nameCheck says when, in Unix ns, a name is to be looked at.
@@ -190,6 +191,10 @@ func (s *Store) reclaimEarly(kind gatehouse.Kind, bytes int64) {
 
 // reclaimRoom makes room for a name of a kind and its bytes. It reports whether there was enough.
 func (s *Store) reclaimRoom(kind gatehouse.Kind, bytes int64) bool {
+	// A full store refuses at once: not even the lock is waited for.
+	if s.now().UnixNano() < s.fullUntil.Load() {
+		return false
+	}
 	// One search at a time. Several would follow each other through the shards, and each of them, and all
 	// commands, would wait for the locks of the others.
 	s.reclaiming.Lock()

@@ -147,10 +147,12 @@ func (s *Store) Apply(c *control.Change) {
 	sh := s.shardOf(key)
 	t := &sh.tables[key.Kind]
 	// Room is made before the shard is locked, since that needs the locks of other shards.
-	if low := s.memory.Limit() / lowDivisor; s.memoryLeft(key.Kind) < low {
+	switch low := s.memory.Limit() / lowDivisor; {
+	// Holders have no slack, as memory has: an acquire at a name that is known would be refused at once.
+	case isHeld(key.Kind) && s.holderCount.Load() >= s.maxHolders && acquiresHold(c.Turns):
+		s.reclaimRoom(key.Kind, 0)
+	case s.memoryLeft(key.Kind) < low:
 		s.reclaimEarly(key.Kind, low)
-	} else if isHeld(key.Kind) && s.holderCount.Load() >= s.maxHolders {
-		s.reclaimEarly(key.Kind, 0)
 	}
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()

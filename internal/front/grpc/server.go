@@ -148,6 +148,9 @@ type serverState struct {
 	configError error     // why newer templates are not used; nil if they are
 }
 
+// MaxConns is the most connections at once, which is less than Config.Conns where memory is short.
+func (s *Server) MaxConns() int { return s.config.Conns }
+
 // New returns a server. The caller ends it with Shutdown.
 func New(config Config) (*Server, error) {
 	if config.Leases != "" && config.Election != nil {

@@ -119,13 +119,14 @@ func (p *poller) watchConn(c *parkedConn) error {
 // awaitData watches an idle connection for data too.
 func (p *poller) awaitData(c *parkedConn) error {
 	return c.withDescriptor(func(int32) error {
+		// The look and the change are one step: otherwise the connection could be handed back and parked
+		// again in between, and the entry of its new park would be overwritten.
 		p.mu.Lock()
-		watched := c.watch
-		p.mu.Unlock()
-		if watched.fd == 0 {
+		defer p.mu.Unlock()
+		if c.watch.fd == 0 {
 			return nil // it was closed in the meantime
 		}
-		return p.changeEvents(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN|unix.EPOLLONESHOT)
+		return p.changeEvents(unix.EPOLL_CTL_MOD, &c.watch, unix.EPOLLRDHUP|unix.EPOLLIN|unix.EPOLLONESHOT)
 	})
 }
 

@@ -4,6 +4,7 @@ package http
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -36,4 +37,40 @@ func TestBytesBehindAWaiterAreBounded(t *testing.T) {
 	other.send("/lock/l/release?key=k", "/lock/l/acquire?key=next")
 	other.want(204, "")
 	other.want(200, "next")
+}
+
+// Bytes that come while an answer is being written do not hand the connection back: the next request would be
+// answered before that, or in the midst of it.
+func TestBytesWhileAnAnswerIsWritten(t *testing.T) {
+	r := newRig(t, Config{})
+	c, other := r.dial(t), r.dial(t)
+	other.send("/lock/l/acquire?key=k")
+	other.want(200, "k")
+	c.send("/lock/l/acquire?key=next&maxwait=60000")
+	r.waiting(t, 1)
+	var parked *parkedConn
+	for parked == nil {
+		runtime.Gosched() // it is in line a moment before it is parked
+		r.parkedConns.mu.Lock()
+		for one := range r.parkedConns.conns {
+			parked = one
+		}
+		r.parkedConns.mu.Unlock()
+	}
+	// As from the decision until the last byte of the answer is written.
+	parked.mu.Lock()
+	gone := parked.onGone
+	parked.onGone = nil
+	parked.mu.Unlock()
+	parked.handleEvent(false)
+	parked.mu.Lock()
+	handedBack := parked.handedBack
+	parked.onGone = gone
+	parked.mu.Unlock()
+	if handedBack {
+		t.Error("the connection was handed back before its answer was written")
+	}
+	other.send("/lock/l/release?key=k")
+	other.want(204, "")
+	c.want(200, "next")
 }

@@ -19,15 +19,11 @@ const (
 // them. It reports false when the client has too many of them, and is cut.
 func (s *session) accountBuffers() bool {
 	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
-	// The budget gets changes only, as most commands leave both buffers as empty as before. A buffer that
-	// grew keeps its size until it is empty.
-	held := bufferSize(in) + bufferSize(out)
-	if held != 0 {
-		held = max(held, s.held)
-	}
-	if held != s.held {
-		within := s.server.config.Budget.Move(int(held-s.held), int(held))
-		s.held = held
+	// The budget gets changes only, as most commands leave both buffers as empty as before.
+	before := s.heldIn.size() + s.heldOut.size()
+	s.heldIn, s.heldOut = s.heldIn.keptFor(in), s.heldOut.keptFor(out)
+	if held := s.heldIn.size() + s.heldOut.size(); held != before {
+		within := s.server.config.Budget.Move(held-before, held)
 		if !within {
 			s.server.config.Budget.Refuse()
 			s.countCut("all clients together have too much in buffers",
@@ -67,13 +63,24 @@ func (s *session) accountBuffers() bool {
 	return true
 }
 
-// bufferSize is the size of the buffer that has this many bytes, which are far less than 2 GiB: gnet's sizes
-// are powers of two.
-func bufferSize(bytes int) int32 {
+// A bufferClass is the size of a buffer, whose sizes in gnet are powers of two: 0 for none, and otherwise one
+// more than the binary logarithm. A session has one byte for it.
+type bufferClass uint8
+
+// keptFor is the class of a buffer with this many bytes, far less than 2 GiB, which had this class before:
+// one that grew keeps its size until it is empty.
+func (c bufferClass) keptFor(bytes int) bufferClass {
 	if bytes == 0 {
 		return 0
 	}
-	return 1 << bits.Len(uint(bytes-1))
+	return max(c, bufferClass(1+bits.Len(uint(bytes-1)))) // at most 32
+}
+
+func (c bufferClass) size() int {
+	if c == 0 {
+		return 0
+	}
+	return 1 << (c - 1)
 }
 
 // maxBufferedInput is how many bytes a client may send behind the commands under way. It is more when these

@@ -60,12 +60,12 @@ type session struct {
 	newestUnsent *unsentDecision // the last granted one whose answer is not sent; its next is the oldest
 
 	queued int64 // bytes of answers
-	held   int32 // bytes of buffers that the budget has of this connection
 	ran    int32 // commands; it may overflow
 
-	three  bool // RESP3
-	last   bool // nothing that comes is looked at any more
-	closed bool
+	three           bool // RESP3
+	last            bool // nothing that comes is looked at any more
+	closed          bool
+	heldIn, heldOut bufferClass // of the buffers of what came, and of what is to be sent
 
 	// The timer looks for a command that does not arrive and for answers that are not taken.
 	armed   timerPurpose
@@ -318,7 +318,7 @@ func (s *session) endSession() {
 	}
 	s.loop.forgetUnwritten()
 	s.loop.wakeQueue.removeSession(s)
-	s.server.config.Budget.Release(int(s.held))
+	s.server.config.Budget.Release(int(s.heldIn.size() + s.heldOut.size()))
 	// Last of all, since drainSessions returns as soon as the server knows of no session.
 	s.server.removeSession(s)
 }

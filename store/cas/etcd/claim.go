@@ -63,7 +63,6 @@ func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32
 		if len(c.known) >= maxClaims {
 			clear(c.known)
 		}
-
 		// The time counts from the first sight of this revision: etcd has no clock that can be asked.
 		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // written from one
 		c.known[key] = seenClaim{

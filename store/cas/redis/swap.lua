@@ -15,7 +15,7 @@
 -- all that can be forbidden comes before the write. An error instead of all that changed nothing at all.
 local call, args = redis.call, ARGV
 
--- What a record begins with that a server has claimed: the claim, in claim.go of this package.
+-- What a record begins with that a server has claimed: the claim, in script.go of this package.
 local CLAIMED, FIRST = 2, 26
 -- The longest claim, MaxClaim of package cas. One that lasts for longer was made before the clock was set back.
 local LONGEST = 10000000
