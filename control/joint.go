@@ -6,9 +6,9 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A JointChange is one change over several controllers: a grant over several names, or what becomes of one. It
-// has one turn for each name, and takes effect under all of them or under none. From ApplyJoint on it belongs
-// to the store, with its parts, until Done is called.
+// A JointChange is one change over several controllers: a grant over several names, or what becomes of one.
+// It has one turn for each name, and takes effect under all of them or under none. From ApplyJoint on it
+// belongs to the store, with its parts, until Done is called.
 type JointChange struct {
 	// Parts are ordered by [ComparePartKeys]. No key is there twice. There are at most MaxParts.
 	Parts []Part
@@ -16,8 +16,9 @@ type JointChange struct {
 	// Granted says, from Done on, that all parts took effect.
 	Granted bool
 
-	// Done is called exactly once, perhaps before ApplyJoint returns, without any lock of the store's. It must
-	// not block. Either err is nil, and every turn has its decision; or it is not known what took effect.
+	// Done is called exactly once, perhaps before ApplyJoint returns, without any lock of the store's. It
+	// must not block. Either err is nil, and every turn has its decision; or it is not known what took
+	// effect.
 	Done func(err error)
 }
 
@@ -50,7 +51,8 @@ type GrantTurn struct {
 	// sizes come into force all the same, at the first look.
 	Trial bool
 
-	// Counted is, for a limiter of a grant that is there, how much the record says that it has counted so far.
+	// Counted is, for a limiter of a grant that is there, how much the record says that it has counted so
+	// far.
 	Counted int64
 }
 

@@ -92,6 +92,10 @@ func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 			t.Decision, v.deleted = grantedAt(now), s
 			return stateAfterDelete(now, v.kind, s), true
 		}
+	case gatehouse.OpHolders, gatehouse.OpWaiters:
+		// Neither makes a controller, or is a use of one.
+		t.Decision = report(now, s, t)
+		return s, true
 	case gatehouse.OpUndo:
 		if s != nil {
 			s.Undo(now, t)

@@ -15,7 +15,7 @@ import (
 // What parts of states take, as Go's allocator hands memory out. TestWeights compares them with the heap.
 const (
 	limiterWeight     = 48  // all that limiters share
-	extraWeight       = 224 // a more
+	extraWeight       = 240 // a more
 	meterWeight       = 24  // of a meter's place in a list, and its generation
 	partsWeight       = 512
 	runWeight         = 16
@@ -24,8 +24,8 @@ const (
 	undoHistoryWeight = 48
 	undoRecordWeight  = 32
 	calendarWeight    = 16
-	semaphoreWeight   = 160
-	holdWeight        = 48 // and its key
+	semaphoreWeight   = 192
+	holdWeight        = 64 // and its key
 	endWeight         = 32
 	holdSlotWeight    = 25 // in the map
 	trackedWeight     = 256
@@ -62,7 +62,7 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight
+		cap(m.chunks)*chunkWeight + m.closed.memoryWeight()
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -101,7 +101,7 @@ func (p *paceMeter) memoryWeight() int { return 96 + int(p.arrayLength)*runWeigh
 
 // Weight implements [State].
 func (s *Semaphore) Weight() int {
-	weight := semaphoreWeight
+	weight := semaphoreWeight + s.managed.memoryWeight()
 	if s.holds != nil {
 		weight += mapWeight + mapSlots(s.peakHolds)*holdSlotWeight + len(s.holds)*holdWeight + s.holderBytes +
 			cap(s.ends.Heap)*endWeight
@@ -195,7 +195,8 @@ func (v *queueServer) checkRoom(s State, turn *Turn) error {
 func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 	switch turn.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpCancel, gatehouse.OpRefund,
-		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete:
+		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete, gatehouse.OpClose, gatehouse.OpOpen,
+		gatehouse.OpBump:
 		return 0
 	}
 	step := l.stepAt(now.UnixNano(), turn)
@@ -312,7 +313,7 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 	if s.heldCost+turn.Cost > size && !due {
 		return 0 // it is refused
 	}
-	more := holdWeight + len(turn.Holder) + textWeight
+	more := holdWeight + len(turn.Holder) + textWeight + ownerWeight(turn.Owner)
 	if s.holds == nil {
 		more += mapWeight + mapSlots(1)*holdSlotWeight
 	} else {
