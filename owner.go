@@ -153,3 +153,19 @@ func (c *Closing) String() string {
 	}
 	return text
 }
+
+// A NameDetails is what a list tells of a name.
+type NameDetails struct {
+	Name string
+	// Limit and Used are how many slots or tokens there are, and are taken: of several limits, of the one that
+	// has the least left. Both are 0 for kinds without a size.
+	Limit, Used int64
+	// Holders and Waiting are how many hold, and how many wait at this server.
+	Holders, Waiting int
+	// Granted and Refused are how many commands were let through, and gave up, since Since.
+	Granted, Refused int64
+	// Since is when the name began; the zero time for a counter that is not known.
+	Since time.Time
+	// Closed says that the name is closed.
+	Closed *Closing
+}

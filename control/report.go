@@ -152,3 +152,39 @@ func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
 		r.Next = r.Waiters[n-1].ID
 	}
 }
+
+// Describe is what a list of names tells of a controller, at an instant that may be a little before its last
+// step. It changes nothing.
+func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
+	d := gatehouse.NameDetails{Name: name, Since: Created(s)}
+	if counts, ok := s.(interface{ baseCounts() *commandCounts }); ok {
+		d.Granted, d.Refused = counts.baseCounts().passed, counts.baseCounts().timedOut
+	}
+	switch s := s.(type) {
+	case *Semaphore:
+		d.Limit, d.Used, d.Holders = max(s.size, boolToInt(s.lock)), s.heldCost, len(s.holds)
+		d.Closed = s.closing().public()
+		// What has ended since the last step still lies there, and nothing may be changed here.
+		if len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now.UnixNano() {
+			for _, h := range s.holds {
+				if h.until != 0 && h.until <= now.UnixNano() {
+					d.Used, d.Holders = d.Used-h.cost, d.Holders-1
+				}
+			}
+		}
+	case *Barrier:
+		d.Limit, d.Used = s.size, int64(len(s.arrivals))
+	case anyLimiter:
+		step := s.stepAt(now.UnixNano(), nil)
+		d.Closed = step.extra.closing().public()
+		if step.created == 0 {
+			break
+		}
+		// Meters may drop what has passed as they are read, so that a copy is read.
+		trial, decision := step.copyForTrial(), gatehouse.Decision{At: now}
+		trial.d = &decision
+		trial.fillGranted()
+		d.Limit, d.Used = decision.Limit, max(0, decision.Limit-decision.Remaining)
+	}
+	return d
+}

@@ -96,6 +96,13 @@ func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 		// Neither makes a controller, or is a use of one.
 		t.Decision = report(now, s, t)
 		return s, true
+	case gatehouse.OpBump:
+		// The gate has done it, if there is such a waiter: it has given the turn a line then.
+		t.Decision = grantedAt(now)
+		if t.Line == nil {
+			t.Decision = failedWith(now, gatehouse.Conflict, "has no waiter with this id at this server")
+		}
+		return s, true
 	case gatehouse.OpUndo:
 		if s != nil {
 			s.Undo(now, t)

@@ -34,7 +34,8 @@ type Turn struct {
 	// Grant is what the turn has as a part of a joint change; nil for everybody else.
 	Grant *GrantTurn
 
-	// Line is, for an OpWaiters, what waits at this server; nil when nothing does.
+	// Line is, for an OpWaiters, what waits at this server, nil when nothing does; for an OpBump, not nil if
+	// the waiter was there.
 	Line *Line
 
 	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as

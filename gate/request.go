@@ -53,6 +53,7 @@ type ticket struct {
 	prev, next *Request
 	timeout    *timeout     // ends the wait; nil when MaxWait is Forever or 0
 	state      atomic.Int32 // of a request that is in no line
+	came       time.Time    // when the store has refused it first, of one that was bumped since; otherwise zero
 	recheckAt  int32        // its place in line.recheck, counted from 1; 0 when it is not there
 
 	atOnce    bool // it was decided before Submit returned, in no line
@@ -63,6 +64,7 @@ type ticket struct {
 	expired   bool // its MaxWait is over: the next offer is the last
 	abandoned bool // it was canceled
 	removed   bool // it is out of the line
+	bumped    bool // it goes to the front; of a bump, that there was such a waiter
 }
 
 // The states of a request that is in no line.
@@ -119,6 +121,9 @@ func (r *Request) fillTurn(turn *control.Turn, ahead int64) {
 	turn.Command, turn.Ticket, turn.Ahead = &r.Command, r.number, ahead
 	turn.Again, turn.Since, turn.Granted = r.isKnown(), r.since, r.undoes
 	turn.Err = nil
+	if r.Command.Op == gatehouse.OpWaiters || r.Command.Op == gatehouse.OpBump {
+		turn.Line = r.describeLine()
+	}
 }
 
 // newUndo returns a request that undoes what r was granted, or what the store remembers of it as waiting if
