@@ -86,10 +86,12 @@ type eviction struct {
 // leastEviction is the least that an eviction takes in a form.
 const leastEviction = 19
 
-// sentence says it to whoever held.
+// sentence says it to whoever held, and sentenceRenewing to one whose hold lasts until its term is over.
 func (e *eviction) sentence() string {
 	return "is not held with this key any more: it was evicted" + e.String()
 }
+
+func (e *eviction) sentenceRenewing() string { return "does not renew this hold: it was evicted" + e.String() }
 
 // hashHolder is the hash of a holder.
 func hashHolder(holder string) uint64 {

@@ -101,7 +101,7 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 		s.reacquired++
 		if turn.Extend {
 			if e := s.evictionOf(h.fence); e != nil {
-				return failedWith(now, gatehouse.Conflict, e.sentence())
+				return failedWith(now, gatehouse.Conflict, e.sentenceRenewing())
 			}
 			s.extendHold(now, turn, s.holdLength(turn.Command))
 		}
@@ -285,7 +285,7 @@ func (s *Semaphore) renewHold(now time.Time, turn *Turn) gatehouse.Decision {
 		return failedWith(now, gatehouse.Conflict, why)
 	}
 	if e := s.evictionOf(h.fence); e != nil {
-		return failedWith(now, gatehouse.Conflict, e.sentence())
+		return failedWith(now, gatehouse.Conflict, e.sentenceRenewing())
 	}
 	h.renewals = min(h.renewals, maxRenewals-1) + 1
 	s.extendHold(now, turn, s.holdLength(turn.Command))

@@ -53,7 +53,6 @@ type ticket struct {
 	prev, next *Request
 	timeout    *timeout     // ends the wait; nil when MaxWait is Forever or 0
 	state      atomic.Int32 // of a request that is in no line
-	came       time.Time    // when the store has refused it first, of one that was bumped since; otherwise zero
 	recheckAt  int32        // its place in line.recheck, counted from 1; 0 when it is not there
 
 	atOnce    bool // it was decided before Submit returned, in no line

@@ -33,19 +33,19 @@ func (r *Request) describeLine() *control.Line {
 	}
 	for t := l.head; t != nil && len(line.Entries) < line.From+most; t = t.next {
 		if t.waits {
-			line.Entries = append(line.Entries, t.entry())
+			line.Entries = append(line.Entries, l.entryOf(t))
 		}
 	}
 	return line
 }
 
-// entry is what a list tells of a request that waits.
-func (r *Request) entry() control.LineEntry {
+// entryOf is what a list tells of a request that waits.
+func (l *line) entryOf(r *Request) control.LineEntry {
 	e := control.LineEntry{
 		Ticket: r.number, Owner: r.Command.Owner, Cost: r.Command.Cost, Expires: r.Command.Expires, Since: r.since,
 	}
-	if !r.came.IsZero() {
-		e.Since = r.came
+	if came, bumped := l.bumpedSince[r.number]; bumped {
+		e.Since = came
 	}
 	return e
 }
@@ -95,10 +95,13 @@ func (l *line) moveToFront(t *Request) {
 	if first == t {
 		return
 	}
-	if t.came.IsZero() {
-		t.came = t.since
-	}
 	if first.isKnown() && first.since.Before(t.since) {
+		if l.bumpedSince == nil {
+			l.bumpedSince = make(map[control.Ticket]time.Time)
+		}
+		if _, before := l.bumpedSince[t.number]; !before {
+			l.bumpedSince[t.number] = t.since
+		}
 		t.since = first.since.Add(-time.Nanosecond)
 	}
 	// It is not the first, so that there is one before it. A seen ticket is never firstUnseen.

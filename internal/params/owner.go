@@ -21,10 +21,10 @@ func (r *formReader) readOwner(cmd *gatehouse.Command) {
 			cmd.Message = reason
 		}
 		cmd.Now = r.readNow()
-		most := r.readNumber(limitParameter, numberRange{gatehouse.DefaultListed, 1, gatehouse.MaxListed})
-		if cmd.Op == gatehouse.OpHolders || cmd.Op == gatehouse.OpWaiters {
-			cmd.Amount = most
-		}
+	}
+	most := r.readNumber(limitParameter, numberRange{gatehouse.DefaultListed, 1, gatehouse.MaxListed})
+	if cmd.Op == gatehouse.OpHolders || cmd.Op == gatehouse.OpWaiters {
+		cmd.Amount = most
 	}
 	r.readID(cmd)
 }

@@ -88,6 +88,8 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 		}
 	}
 	switch {
+	case d.Report != nil:
+		r.writeReport(resp, d.Report)
 	case r.details:
 		writeRawJSON(resp, "application/json", r.decisionJSON(d))
 	case d.Outcome == gatehouse.Granted:
@@ -139,14 +141,19 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	default:
 		which = ": " + strings.Join(names, " and ") + " allow no more"
 	}
+	// Why comes first, where there is something to say: that the name is closed, or who holds.
+	key := r.key.String() + ":"
+	if d.Message != "" {
+		key = r.key.String() + " " + d.Message + ";"
+	}
 	switch {
 	case !r.op.Waits():
-		return fmt.Sprintf("%s: %s not granted%s; %s", r.key, r.op, which, when)
+		return fmt.Sprintf("%s %s not granted%s; %s", key, r.op, which, when)
 	case r.maxWait == 0:
-		return fmt.Sprintf("%s: %s not granted at once%s; %s", r.key, r.op, which, when)
+		return fmt.Sprintf("%s %s not granted at once%s; %s", key, r.op, which, when)
 	}
-	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms%s; %s",
-		r.key, r.op, r.maxWait.Milliseconds(), which, when)
+	return fmt.Sprintf("%s %s not granted within maxwait=%d ms%s; %s",
+		key, r.op, r.maxWait.Milliseconds(), which, when)
 }
 
 // writeGrant answers a grant: with 200 and a bare value if the operation has one, with 204 otherwise.

@@ -82,6 +82,7 @@ func (r *httpRequest) readFormAndQuery(ctx *fasthttp.RequestCtx, query []byte, f
 // decideRequest puts the request to its controller. A client that has left gets no semaphore and no lock.
 func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	r.Command.Keep = s.config.Keep
+	r.Command.Explain = explains(r, from)
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
 	if r.acquiresHold() && clientGone(ctx.Conn()) {

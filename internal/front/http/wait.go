@@ -123,6 +123,10 @@ func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 		kept = takeBackUnsent(ctx.Conn(), w)
 	}
 	w.responder.writeDecision(&ctx.Response, w.Decision, w.Err)
+	// A list of a thousand may be long, and a client may not read it. Other answers are short.
+	if isReport(w.responder.op) {
+		w.server.chargeAnswer(ctx, &sender{wantsJSON: w.responder.wantsJSON}, w.server.config.Budget.Take)
+	}
 	outcome := telemetry.OutcomeOf(w.Decision.Outcome, w.Err)
 	w.server.countReply(&w.responder, outcome, ctx.Response.StatusCode())
 	w.server.closeIfStopping(ctx)

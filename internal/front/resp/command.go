@@ -158,6 +158,12 @@ var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpCancel:  "Gives back the place that KEY reserved.",
 	gatehouse.OpRefund:  "Gives back COST of what was taken.",
 	gatehouse.OpCharge:  "Charges COST that was spent already; any amount beyond the limit is a debt.",
+	gatehouse.OpEvict:   "Has the hold with an ID end with its term, or with NOW true at once: a hold of another.",
+	gatehouse.OpBump:    "Puts the waiter with an ID in front of those that wait at this server.",
+	gatehouse.OpClose:   "Has nothing granted until GH.OPEN; REASON is told to who is refused.",
+	gatehouse.OpOpen:    "Opens a name that was closed.",
+	gatehouse.OpHolders: "Lists who holds, LIMIT at a time, AFTER an id.",
+	gatehouse.OpWaiters: "Lists who waits at this server, LIMIT at a time, AFTER an id.",
 	gatehouse.OpStats:   "Reads the statistics of any controller.",
 	gatehouse.OpDelete:  "Deletes any controller; waiting commands fail with DELETED.",
 }
@@ -165,15 +171,19 @@ var summaries = [gatehouse.OpUndo]string{
 // nativeCommands are GH.<OP> for every operation, GH.LIST and GH.DELETEPREFIX.
 func nativeCommands() []*command {
 	const group = "gatehouse"
-	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group, "kind [AFTER name] [MOST n]",
+	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group,
+		"kind [AFTER name] [MOST n] [PREFIX text] [WITH DETAILS]",
 		"Lists the names of a kind, in order.", (*session).answerList},
+		{"GH.CYCLES", 1, []string{readonly}, false, group, "",
+			"Lists owners that wait for each other.", (*session).answerCycles},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
 			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
 	// OpUndo, the last operation, is for gates alone.
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
 		switch op {
-		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue:
+		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue,
+			gatehouse.OpHolders, gatehouse.OpWaiters:
 			flags = []string{readonly}
 		}
 		if op.Waits() {
@@ -242,7 +252,9 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 		}
 	}
 	c.Command = gatehouse.Command{Op: op, Keep: s.server.config.Keep}
-	return f.Read(c.Key.Kind, &c.Command)
+	err = f.Read(c.Key.Kind, &c.Command)
+	c.Command.Explain = c.explains()
+	return err
 }
 
 // parseKind reads the name of a kind in any letter case.
