@@ -21,7 +21,7 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 		c.codeUint64(&m.validFrom)
 		c.codeUint64(&m.lastNumber)
 	}
-	if c.version > 3 {
+	if c.version > 4 {
 		codeClosing(c, &m.closed)
 	}
 	limits := m.codeRule(c, own)
@@ -153,15 +153,18 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	// Only a debt needs version 3: servers that do not know it read all else.
+	// Only a debt needs version 3, and a grant 4: servers that do not know them read all else.
 	enough := byte(2)
-	if l.totalDebt() > 0 {
+	switch {
+	case l.extra != nil && l.extra.shares != nil:
+		enough = 4
+	case l.totalDebt() > 0:
 		enough = 3
 	}
 	if l.extra.closing() != nil {
-		enough = 4 // which they must not take for an open one
+		enough = 5 // which they must not take for an open one
 	}
-	c.codeEarlierVersion(enough, 4)
+	c.codeEarlierVersion(enough, 5)
 	l.commandCounts.codeFields(c)
 	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
 	c.codeBool(&several)
@@ -174,6 +177,14 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	c.codeMeter(first)
 	if c.version > 1 {
 		l.codeChunks(c, first)
+	}
+	// The fourth format is only of limiters with shares; the fifth says whether there are any.
+	shared := c.version == 4 || l.extra != nil && l.extra.shares != nil
+	if c.version > 4 {
+		c.codeBool(&shared)
+	}
+	if c.version > 3 && shared {
+		l.codeShares(c)
 	}
 	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
 	if several && l.created == 0 {

@@ -91,7 +91,9 @@ func (e *eviction) sentence() string {
 	return "is not held with this key any more: it was evicted" + e.String()
 }
 
-func (e *eviction) sentenceRenewing() string { return "does not renew this hold: it was evicted" + e.String() }
+func (e *eviction) sentenceRenewing() string {
+	return "does not renew this hold: it was evicted" + e.String()
+}
 
 // hashHolder is the hash of a holder.
 func hashHolder(holder string) uint64 {

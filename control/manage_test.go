@@ -79,7 +79,8 @@ func TestHoldersAreTold(t *testing.T) {
 	m.want(time.Second, acquireBy("secret-b", "train-b", 10*time.Second), gatehouse.Granted, "")
 	m.want(20*time.Second, renewBy("secret-a"), gatehouse.Granted, "")
 	m.want(30*time.Second, renewBy("secret-a"), gatehouse.Granted, "")
-	m.want(31*time.Second, acquireBy("\x00grant/op-7", "", 0), gatehouse.Granted, "")
+	grant := acquireBy(GrantHolder("op-7"), "", 0)
+	m.state = Serve(epoch().Add(31*time.Second), m.kind, m.state, []Turn{{Command: &grant}})
 	r := m.want(40*time.Second, gatehouse.Command{Op: gatehouse.OpHolders}, gatehouse.Granted, "").Report
 	want := "&{Limit:2 Used:2 Closed:<nil> Holders:[" +
 		"{Fence:" + fmt.Sprint(first) + " Owner:{Name:train-a Host:g1 Purpose:eval} Grant: Since:" +

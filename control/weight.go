@@ -34,6 +34,14 @@ const (
 	eventWeight       = 80
 	watchdogWeight    = 96
 	counterWeight     = 80
+	shareListWeight   = 64
+	shareWeight       = 112
+	takeWeight        = 48
+	windowResetWeight = 32
+	debtSpanWeight    = 16
+	recordWeight      = 288 // of a grant
+	memberWeight      = 144
+	limitTextWeight   = 17 // of a limit in a list
 	mapWeight         = 48
 	textWeight        = 8 // beside the bytes, as room comes in steps
 )
@@ -62,7 +70,7 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight + m.closed.memoryWeight()
+		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight()
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -166,18 +174,12 @@ func (v *queueServer) checkRoom(s State, turn *Turn) error {
 	if v.room == nil {
 		return nil
 	}
-	growing, ok := s.(interface {
-		memoryGrowth(now time.Time, turn *Turn) int
-	})
-	if !ok {
-		return nil
-	}
 	if turn.Op == gatehouse.OpAcquire {
 		Expire(v.now, s) // as its step would, so that what has ended takes no room from it
 	}
 	// The growth is an upper bound, so that no command can pass the limit. One that keeps nothing is served
 	// in any case.
-	more := growing.memoryGrowth(v.now, turn)
+	more := memoryGrowth(v.now, s, turn)
 	switch {
 	case more == 0:
 		return nil
@@ -191,6 +193,17 @@ func (v *queueServer) checkRoom(s State, turn *Turn) error {
 	return nil
 }
 
+// memoryGrowth is the most by which a command may make the weight of a state grow.
+func memoryGrowth(now time.Time, s State, turn *Turn) int {
+	growing, ok := s.(interface {
+		memoryGrowth(now time.Time, turn *Turn) int
+	})
+	if !ok {
+		return 0
+	}
+	return growing.memoryGrowth(now, turn)
+}
+
 // memoryGrowth is the most by which a command may make the weight grow.
 func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 	switch turn.Op {
@@ -200,6 +213,9 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 		return 0
 	}
 	step := l.stepAt(now.UnixNano(), turn)
+	if turn.Grant != nil && turn.Grant.ID != "" {
+		return step.shareGrowth()
+	}
 	keeps := step.keepsLimits(turn.Command)
 	// The common case: one limit that stays as it is.
 	if keeps && l.extra == nil && turn.Op == gatehouse.OpAcquire {
@@ -212,7 +228,7 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 func (l *limiterStep) extraGrowth(keeps bool) int {
 	// This adds up the most that each part may grow: the lists, the meters, the projection.
 	more, ahead, places := extraWeight+len(l.turn.Zone), false, 0
-	at, reserves := l.now, l.turn.Op != gatehouse.OpAcquire
+	at, reserves := l.now, l.turn.Op != gatehouse.OpAcquire // a settle may leave a debt ahead
 	if reserves {
 		at = noTime // it may be any time
 	}
@@ -220,7 +236,8 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 		more, places = 0, len(l.extra.reservations)
 		ahead = l.extra.projected != nil
 	}
-	if l.turn.Op == gatehouse.OpCharge {
+	switch l.turn.Op {
+	case gatehouse.OpCharge, gatehouse.OpSettle, gatehouse.OpRelease:
 		places += l.maxPieces(l.turn.Command, keeps)
 	}
 	copies := 0 // what copies of the meters weigh in which reservations are taken
