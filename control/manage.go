@@ -67,6 +67,18 @@ func codeClosingFields(c *stateCodec, p *gatehouse.Closing) {
 	c.codeTime(&p.At)
 }
 
+// Closed reports whether a state is closed, and so must not be forgotten.
+func Closed(s State) bool {
+	switch s := s.(type) {
+	case *Semaphore:
+		return s.closing() != nil
+	case anyLimiter:
+		step := s.stepAt(0, nil)
+		return step.extra.closing() != nil
+	}
+	return false
+}
+
 // A managedSemaphore is what operators did to a semaphore or a lock.
 type managedSemaphore struct {
 	closed    *closing
@@ -112,6 +124,9 @@ func (s *Semaphore) closing() *closing {
 
 // setClosed closes or opens the semaphore. Holds stay as they are, and so do size and line.
 func (s *Semaphore) setClosed(now time.Time, turn *Turn) gatehouse.Decision {
+	if s.lock {
+		s.size = 1 // as an acquire would have it
+	}
 	if turn.Op == gatehouse.OpClose {
 		s.ensureManaged().closed = &closing{newClosing(now, turn.Command)}
 		return s.semaphoreDecision(now, gatehouse.Granted)

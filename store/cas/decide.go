@@ -250,6 +250,9 @@ func (d *decider) collectDecisions() {
 			// by.
 			answer.RetryAfter += time.Duration(d.timeAhead)
 		}
+		if d.in.turns[turn.index].Op == gatehouse.OpWaiters && answer.Report != nil {
+			answer.Report.Others = out.next.otherLines(d.in.server.number, out.now)
+		}
 		out.decisions[turn.index] = *answer
 	}
 }
