@@ -28,20 +28,21 @@ type line struct {
 
 	mu              sync.Mutex
 	head, tail      *Request
-	firstUnseen     *Request                     // the first ticket that was not yet offered to the store
-	recheck         []*Request                   // seen tickets to be offered although not in front; nil for one that left
-	waitersByHolder map[string]int               // number of seen tickets by holder
-	newHolders      map[string]bool              // holders granted in this batch that other tickets wait with too
-	bumpedSince     map[control.Ticket]time.Time // when those came that were bumped; nil without any
-	waiting         int                          // number of tickets that may wait
-	seenCount       int                          // number of tickets with seen set
-	maxCost         int64                        // upper bound of the costs of the seen tickets
-	offerWidth      int                          // how many seen tickets a batch has; doubles while they are granted
-	looks           int                          // rounds of enterLook that the store has; no other one begins meanwhile
-	offerAll        bool                         // the next batch has every ticket
-	serving         bool                         // a goroutine serves the line, or is to go on when an answer comes
-	serveAgain      bool                         // that goroutine must make another round
-	timer           *time.Timer                  // fires when the first ticket can be granted
+	firstUnseen     *Request        // the first ticket that was not yet offered to the store
+	recheck         []*Request      // seen tickets to be offered although not in front; nil for one that left
+	waitersByHolder map[string]int  // number of seen tickets by holder
+	newHolders      map[string]bool // holders granted in this batch that other tickets wait with too
+	waiting         int             // number of tickets that may wait
+	seenCount       int             // number of tickets with seen set
+	maxCost         int64           // upper bound of the costs of the seen tickets
+	offerWidth      int             // how many seen tickets a batch has; doubles while they are granted
+	looks           int             // rounds of enterLook that the store has; no other one begins meanwhile
+	offerAll        bool            // the next batch has every ticket
+	serving         bool            // a goroutine serves the line, or is to go on when an answer comes
+	serveAgain      bool            // that goroutine must make another round
+	timer           *time.Timer     // fires when the first ticket can be granted
+
+	bumpedSince map[control.Ticket]time.Time // when those came that were bumped; nil without any
 }
 
 // Bounds of one batch, unless it must have every ticket, and of the rounds that one caller makes.

@@ -231,3 +231,30 @@ func TestDescribe(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestFollow: who follows a request is told its place soon, when it changes, and now and then.
+func TestFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, key, l := newGate(), semaphore("follow"), newLog()
+		must(t, g, key, acquire("first"))
+		submit(g, key, acquire("a"), l.done("a"))
+		r := newRequest(key, acquire("b"), l.done("b"))
+		g.Submit(r)
+		var places []string
+		began := time.Now()
+		stop := g.Follow(r, func(w gatehouse.WaiterEntry) {
+			places = append(places, fmt.Sprintf("%d at %s", w.Position, time.Since(began)))
+		})
+		time.Sleep(19500 * time.Millisecond)
+		must(t, g, key, release("first"))
+		time.Sleep(2 * time.Second)
+		stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got, want := strings.Join(places, ", "), "2 at 0s, 2 at 15s, 1 at 20s"; got != want {
+			t.Errorf("it was told %q, want %q", got, want)
+		}
+		g.Close()
+		synctest.Wait()
+	})
+}

@@ -70,6 +70,9 @@ func (f *Values) Set(name, value []byte) error {
 	return nil
 }
 
+// HasKey reports whether a key is given.
+func (f *Values) HasKey() bool { return len(f.texts[keyParameter]) > 0 }
+
 // Unknown is the error of CodeInvalid about a parameter that does not exist. more are parameters that its
 // listener knows besides.
 func Unknown(name []byte, more ...string) error {

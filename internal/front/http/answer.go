@@ -24,6 +24,7 @@ type responder struct {
 	holder  string
 	holds   bool // a grant is a hold, until it is released or expires
 	v1      bool
+	stream  bool // the outcome is an event
 	answerOptions
 	wantsJSON  bool   // refusals as application/problem+json
 	origin     string // of a web page that may read the answer
@@ -40,7 +41,7 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	options.refusalStatus = cmp.Or(options.refusalStatus, s.config.Refusal)
 	return responder{
 		key: r.Key, op: r.Command.Op, maxWait: r.Command.MaxWait, holder: r.Command.Holder, v1: r.v1,
-		holds: r.acquiresHold(), answerOptions: options,
+		holds: r.acquiresHold(), answerOptions: options, stream: r.stream,
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
 	}
@@ -88,6 +89,10 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 		}
 	}
 	switch {
+	case r.stream:
+		resp.Header.SetContentType(eventStreamType)
+		resp.Header.Set(headerNoSniff, "nosniff")
+		resp.SetBodyRaw(r.outcomeEvent(d, nil))
 	case d.Report != nil:
 		r.writeReport(resp, d.Report)
 	case r.details:
@@ -253,6 +258,7 @@ var statusCodes = map[int]string{
 	fasthttp.StatusBadRequest:                  "invalid",
 	fasthttp.StatusForbidden:                   "forbidden",
 	fasthttp.StatusNotFound:                    "not_found",
+	fasthttp.StatusNotAcceptable:               "not_acceptable",
 	fasthttp.StatusMethodNotAllowed:            "method_not_allowed",
 	fasthttp.StatusRequestTimeout:              "request_timeout",
 	fasthttp.StatusRequestEntityTooLarge:       "too_large",

@@ -41,8 +41,12 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	// function copies what it needs.
 	r := s.requestPool.Get().(*httpRequest)
 	page, p := r.readPath(ctx.Method(), path, query)
+	r.stream = false
 	if p == nil && page == "" {
 		p = r.readFormAndQuery(ctx, query, &from)
+		if p == nil && len(from.accept) > 0 {
+			p = r.checkStream(ctx, &from)
+		}
 	}
 	// A path of a route is unknown to the controllers, so routes are tried on 404. The paths of controllers
 	// come first; newRoutes refuses a route that one of them would hide.
@@ -94,6 +98,9 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	s.config.Gate.Submit(w.alone[:]...)
 	atOnce, decided := w.awaitDecision()
 	if !decided {
+		if r.stream {
+			w.stream = new(stream)
+		}
 		w.parkAfterHandler(ctx)
 		return
 	}

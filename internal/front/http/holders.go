@@ -222,6 +222,6 @@ func newCycleJSON(c gate.Cycle) cycleJSON {
 // explains reports whether a refusal of a request is to say who holds: where people read the answer, or a
 // program that wants all there is to know.
 func explains(r *httpRequest, from *sender) bool {
-	return r.Command.Op == gatehouse.OpAcquire && (from.wantsJSON || r.details) &&
+	return r.Command.Op == gatehouse.OpAcquire && (from.wantsJSON || r.details || r.stream) &&
 		(params.HasHolders(r.Key.Kind) || r.Key.Kind.Limiter())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
 	"github.com/gatehousehq/gatehouse/internal/openapi"
 )

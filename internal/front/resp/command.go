@@ -217,7 +217,7 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 
 // readRequest reads the arguments of a command into the call.
 func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) error {
-	c.Key, c.details = gatehouse.Key{}, false
+	c.Key, c.details, c.progress = gatehouse.Key{}, false, false
 	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
 	if !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
@@ -240,11 +240,9 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 				"parameter %s has no value, want PARAMETER value", params.Quote(rest[0]))
 		// WITH is no parameter of the operation: it chooses the form of the answer.
 		case bytes.EqualFold(rest[0], []byte("with")):
-			if !bytes.EqualFold(rest[1], []byte("details")) {
-				return gatehouse.Errorf(gatehouse.CodeInvalid,
-					"with is %s, want DETAILS", params.Quote(rest[1]))
+			if err := c.setForm(rest[1]); err != nil {
+				return err
 			}
-			c.details = true
 		default:
 			if err := f.Set(rest[0], rest[1]); err != nil {
 				return err
@@ -254,7 +252,24 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 	c.Command = gatehouse.Command{Op: op, Keep: s.server.config.Keep}
 	err = f.Read(c.Key.Kind, &c.Command)
 	c.Command.Explain = c.explains()
+	if c.progress && err == nil && (!s.three || c.heldBy() == "" || !f.HasKey()) {
+		return errPushes
+	}
 	return err
+}
+
+// setForm notes how a call is to be answered.
+func (c *nativeCall) setForm(word []byte) error {
+	switch {
+	case bytes.EqualFold(word, []byte("details")):
+		c.details = true
+	case bytes.EqualFold(word, []byte("progress")):
+		c.progress = true
+	default:
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "with is %s, want DETAILS or PROGRESS",
+			params.Quote(word))
+	}
+	return nil
 }
 
 // parseKind reads the name of a kind in any letter case.

@@ -40,6 +40,8 @@ type Gate interface {
 	Describe(ctx context.Context, p gate.Prefix, most int) ([]gatehouse.NameDetails, error)
 	// Cycles returns owners that wait for each other.
 	Cycles(ctx context.Context) ([]gate.Cycle, error)
+	// Follow calls told with the place of a request that waits, when that changes and now and then, until stop.
+	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
 	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
 	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
 }
@@ -121,6 +123,8 @@ type Server struct {
 	closed    atomic.Bool // no listener is added any more; written under the lock
 	listeners map[*peer.CappedListener]struct{}
 	serving   sync.WaitGroup
+
+	progress sync.Map // of *progress, by *nativeCall
 
 	loops sync.Map // of *loop, by gnet.EventLoop
 }
