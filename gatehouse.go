@@ -50,13 +50,16 @@ type Command struct {
 	Holder string
 
 	// Fence is, for a release and a renew, the fencing token of the hold that is meant: the hold of another
-	// acquire of the same Holder is a conflict, and stays as it is. 0 means whatever the Holder holds.
+	// acquire of the same Holder is a conflict, and stays as it is. 0 means whatever the Holder holds. For
+	// OpEvict and OpBump it is the number in the public id of the hold or the waiter (see [HolderID] and
+	// [WaiterID]), and for OpHolders and OpWaiters that behind which the list begins; 0 is its front.
 	Fence uint64
 
 	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
 	Cost int64
 
-	// Amount is what a counter's count adds and what its reset sets.
+	// Amount is what a counter's count adds and what its reset sets, and how many a list of holders or
+	// waiters has at most: 1 to MaxListed, anything else is DefaultListed.
 	Amount int64
 
 	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
@@ -66,6 +69,16 @@ type Command struct {
 	// Extend has an acquire by a Holder that holds already move the end of its hold, as a renew does. Without
 	// it that stays where it is.
 	Extend bool
+
+	// Now has an evict free the slots at once, and not when the present term of the hold is over.
+	Now bool
+
+	// Explain has a refusal say who holds and who waits before, in its Message, which costs a look at all
+	// holds.
+	Explain bool
+
+	// Owner says for whom the command is; nil is nobody known. It also says who evicts or closes.
+	Owner *Owner
 
 	// MaxWait is how long an acquire or a wait may stay in line: 0 not at all, Forever without limit.
 	MaxWait time.Duration
@@ -78,7 +91,7 @@ type Command struct {
 	// remembered. 0 means DefaultKeep.
 	Keep time.Duration
 
-	// Message is what an event carries.
+	// Message is what an event carries, and the reason of an evict or a close.
 	Message string
 }
 
@@ -167,11 +180,15 @@ type Decision struct {
 	// Drawn is the number of the chunk that this was let through from; 0 when the store decided.
 	Drawn uint64
 
-	// Message is an event's message when granted, and otherwise one sentence that says why.
+	// Message is an event's message when granted, and otherwise one sentence that says why. A refusal has one
+	// only if the name is closed, or if the command asked for it by Explain.
 	Message string
 
 	// Grant is the record of a grant, in the answer to an operation on one; it must not be changed.
 	Grant *GrantRecord
+
+	// Report answers OpHolders and OpWaiters.
+	Report *Report
 
 	// Stats answers OpStats.
 	Stats []Stat

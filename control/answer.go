@@ -120,5 +120,5 @@ func (l *limiterStep) limiterStats() []gatehouse.Stat {
 	if debt := l.totalDebt(); debt > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "debt", Value: debt})
 	}
-	return figures
+	return l.extra.closing().appendTo(figures)
 }

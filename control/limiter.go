@@ -76,6 +76,9 @@ func (l *limiterStep) applyCommand() {
 	case gatehouse.OpAcquire:
 		l.acquireTokens()
 		return
+	case gatehouse.OpClose, gatehouse.OpOpen:
+		l.setClosed()
+		return
 	case gatehouse.OpReserve:
 		l.reserveTokens()
 		return
@@ -213,10 +216,15 @@ func (l *limiterStep) applyLimits() (ok bool) {
 // checkAvailable reports whether what the command wants can be taken now. If not, d says why and when.
 func (l *limiterStep) checkAvailable() bool {
 	// With commands in front nothing may be taken, even if there is room: they come first.
-	if l.turn.Ahead == 0 && l.earliestFit(l.turn.Cost) <= l.now {
+	closed := l.extra.closing()
+	if l.turn.Ahead == 0 && closed == nil && l.earliestFit(l.turn.Cost) <= l.now {
 		return true
 	}
 	l.fillRefused()
+	// However much is free, no time brings the answer, but whoever opens it.
+	if closed != nil && l.d.Outcome == gatehouse.Refused {
+		l.d.RetryAfter, l.d.Message = gatehouse.Forever, closed.sentence()
+	}
 	return false
 }
 
@@ -281,6 +289,9 @@ func (l *limiterStep) resetTaken() {
 // expiryTime is when nothing that was taken or promised counts any more.
 func (l *limiterStep) expiryTime() time.Time {
 	at := l.now // of the first use
+	if l.extra.closing() != nil {
+		return neverExpires()
+	}
 	if l.extra != nil {
 		for _, c := range l.extra.chunks {
 			// Until then tokens may still be used elsewhere, even if the limiter was deleted.

@@ -25,6 +25,8 @@ type limiterExtra struct {
 
 	chunks []lentChunk // that may still be used, the newest last
 
+	closed *closing // nil while the limiter is open
+
 	shares *shareList // of grants; nil when there is none
 }
 

@@ -21,6 +21,9 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 		c.codeUint64(&m.validFrom)
 		c.codeUint64(&m.lastNumber)
 	}
+	if c.version > 4 {
+		codeClosing(c, &m.closed)
+	}
 	limits := m.codeRule(c, own)
 	if own {
 		m.codeMeters(c, first, limits, &m.meters)
@@ -28,7 +31,7 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 	}
 	codeSlice(c, &m.reservations, leastReservation)
 	n := len(m.reservations)
-	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 {
+	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 && m.closed == nil {
 		c.failDecoding("%d reservations ahead, want at most %d, and with one limit some", n, maxReservations)
 		return
 	}
@@ -66,7 +69,8 @@ func (m *limiterExtra) codeRule(c *stateCodec, own bool) (limits []gatehouse.Lim
 	}
 	n := c.codeLength(len(limits), 3)
 	// After a reset no command may have named a limit yet.
-	unknown := n == 0 && !own && m.generation != 0 // none was given since the last reset
+	// Nor does one that is only closed know more than its meter.
+	unknown := n == 0 && !own && (m.generation != 0 || m.closed != nil)
 	if n == 0 && !unknown || n > gatehouse.MaxLimits || n > 1 && !own {
 		c.failDecoding("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
 		return nil
@@ -157,7 +161,10 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	case l.totalDebt() > 0:
 		enough = 3
 	}
-	c.codeEarlierVersion(enough, 4)
+	if l.extra.closing() != nil {
+		enough = 5 // which they must not take for an open one
+	}
+	c.codeEarlierVersion(enough, 5)
 	l.commandCounts.codeFields(c)
 	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
 	c.codeBool(&several)
@@ -171,7 +178,12 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	if c.version > 1 {
 		l.codeChunks(c, first)
 	}
-	if c.version > 3 {
+	// The fourth format is only of limiters with shares; the fifth says whether there are any.
+	shared := c.version == 4 || l.extra != nil && l.extra.shares != nil
+	if c.version > 4 {
+		c.codeBool(&shared)
+	}
+	if c.version > 3 && shared {
 		l.codeShares(c)
 	}
 	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
@@ -185,5 +197,6 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 
 // needsEncoding reports whether there is anything besides chunks that a stored form has to tell.
 func (m *limiterExtra) needsEncoding() bool {
-	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0
+	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0 ||
+		m.closed != nil
 }

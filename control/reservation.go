@@ -50,6 +50,11 @@ func (l *limiterStep) reserveTokens() {
 		start, number = r.at, r.number
 	} else {
 		if !l.checkAvailable() {
+			// A closed limiter promises nothing.
+			if l.extra.closing() != nil {
+				l.timedOut++
+				return
+			}
 			// There is no room now, or others come first: take the earliest later instant.
 			start = l.reservationStart(l.turn.Cost)
 		}
@@ -271,7 +276,8 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 		m.lastNumber = 0
 	}
 	// A limiter with one limit and no history is small again, which most are.
-	if m.meters == nil && m.chunks == nil && m.shares == nil && m.generation == 0 && m.lastNumber == 0 {
+	if m.meters == nil && m.chunks == nil && m.shares == nil && m.generation == 0 && m.lastNumber == 0 &&
+		m.closed == nil {
 		l.extra = nil
 	}
 }

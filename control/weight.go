@@ -24,8 +24,8 @@ const (
 	undoHistoryWeight = 48
 	undoRecordWeight  = 32
 	calendarWeight    = 16
-	semaphoreWeight   = 176
-	holdWeight        = 48 // and its key
+	semaphoreWeight   = 192
+	holdWeight        = 64 // and its key
 	endWeight         = 32
 	holdSlotWeight    = 25 // in the map
 	trackedWeight     = 256
@@ -70,7 +70,7 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight + m.shares.memoryWeight()
+		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight()
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -109,7 +109,7 @@ func (p *paceMeter) memoryWeight() int { return 96 + int(p.arrayLength)*runWeigh
 
 // Weight implements [State].
 func (s *Semaphore) Weight() int {
-	weight := semaphoreWeight
+	weight := semaphoreWeight + s.managed.memoryWeight()
 	if s.holds != nil {
 		weight += mapWeight + mapSlots(s.peakHolds)*holdSlotWeight + len(s.holds)*holdWeight + s.holderBytes +
 			cap(s.ends.Heap)*endWeight
@@ -211,7 +211,8 @@ func memoryGrowth(now time.Time, s State, turn *Turn) int {
 func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 	switch turn.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpCancel, gatehouse.OpRefund,
-		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete:
+		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete, gatehouse.OpClose, gatehouse.OpOpen,
+		gatehouse.OpBump:
 		return 0
 	}
 	step := l.stepAt(now.UnixNano(), turn)
@@ -332,7 +333,7 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 	if s.heldCost+turn.Cost > size && !due {
 		return 0 // it is refused
 	}
-	more := len(turn.Holder) + textWeight
+	more := len(turn.Holder) + textWeight + ownerWeight(turn.Owner)
 	if s.spare == nil {
 		more += holdWeight
 	}

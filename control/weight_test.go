@@ -101,6 +101,7 @@ func weighty() map[string]func(i int) State {
 			name := fmt.Sprintf("semaphore of %d with keys of %d", n, key)
 			all[name] = func(i int) State { return heldBy(n, fmt.Sprintf("%0*d", key-4, i)) }
 		}
+		all[fmt.Sprintf("semaphore of %d with owners", n)] = func(int) State { return ownedBy(n) }
 		all[fmt.Sprintf("semaphore of %d released", n)] = func(int) State { return released(n) }
 		all[fmt.Sprintf("barrier of %d", n)] = func(int) State { return awaitedBy(n) }
 	}
@@ -153,6 +154,20 @@ func heldBy(n int, key string) State {
 		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
 			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Expires: time.Hour,
 			Holder: fmt.Sprintf("%s%04d", key, j),
+		}})
+	}
+	return s
+}
+
+// ownedBy is a semaphore with so many holders, each with an owner.
+func ownedBy(n int) State {
+	s := New(gatehouse.Semaphore)
+	for j := range n {
+		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Expires: time.Hour,
+			Holder: fmt.Sprint(j), Owner: &gatehouse.Owner{
+				Name: fmt.Sprint("train-", j), Host: fmt.Sprint("host-", j), Purpose: strings.Repeat("p", 200),
+			},
 		}})
 	}
 	return s
@@ -255,6 +270,9 @@ func TestGrowth(t *testing.T) {
 func grow(t *testing.T, s State, now time.Time, turn *Turn) {
 	t.Helper()
 	most := 0
+	if turn.Op == gatehouse.OpAcquire {
+		Expire(now, s) // as checkRoom does
+	}
 	if g, ok := s.(interface {
 		memoryGrowth(time.Time, *Turn) int
 	}); ok {
@@ -311,6 +329,9 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	case kind == gatehouse.Semaphore, kind == gatehouse.Lock:
 		ops := []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew}
 		cmd.Op = ops[random.IntN(len(ops))]
+		if random.IntN(2) == 0 {
+			cmd.Owner = &gatehouse.Owner{Name: strings.Repeat("o", random.IntN(30)), Host: "h"}
+		}
 	case kind == gatehouse.Counter:
 		cmd.Op = gatehouse.OpCount
 	default:

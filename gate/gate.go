@@ -51,6 +51,7 @@ type Gate struct {
 	waiting atomic.Int64
 	lines   atomic.Int64 // at all names together
 	closed  atomic.Bool
+	follow  followers
 	work    workGroup // what is under way at the store, or goes on in a goroutine
 }
 

@@ -41,6 +41,8 @@ type line struct {
 	serving         bool            // a goroutine serves the line, or is to go on when an answer comes
 	serveAgain      bool            // that goroutine must make another round
 	timer           *time.Timer     // fires when the first ticket can be granted
+
+	bumpedSince map[control.Ticket]time.Time // when those came that were bumped; nil without any
 }
 
 // Bounds of one batch, unless it must have every ticket, and of the rounds that one caller makes.

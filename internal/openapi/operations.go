@@ -145,6 +145,8 @@ func describeOperation(kind gatehouse.Kind, op gatehouse.Op) operationText {
 	case op == gatehouse.OpStats:
 		return operationText{"Read what happened so far", "Changes nothing.",
 			"200 " + statsSchema(kind) + " 404 Missing"}
+	case managedOperations[op].summary != "":
+		return managedOperations[op]
 	case kind.Limiter():
 		// All limiters share their operations and texts.
 		return limiterOperations[op]
@@ -178,8 +180,9 @@ func kindOperations() (all []Operation) {
 		}
 		all = append(all, kindOperation(k.kind, gatehouse.OpDelete, "delete", root+"/{name}"), Operation{
 			ID: "list" + id, Tag: tag, Method: "get", Path: root, Summary: "List names",
-			Parameters: []string{"after", "limit"},
-			Responses:  parseResponses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
+			Description: "With details=true each is an object, with what is used and who waits.",
+			Parameters:  []string{"after", "limit", "prefixOfList", "details"},
+			Responses:   parseResponses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
 		}, Operation{
 			ID: "delete" + id + "Prefix", Tag: tag, Method: "delete", Path: root,
 			Summary:    "Delete names that begin alike",
@@ -196,7 +199,12 @@ func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
 	get := kindOperation(kind, op, "get", "/v1/"+kind.String()+"/{name}/"+op.String())
 	// GET is safe to repeat for these.
 	switch op {
-	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats:
+	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats, gatehouse.OpHolders,
+		gatehouse.OpWaiters:
+		return []Operation{get}
+	case gatehouse.OpEvict, gatehouse.OpBump, gatehouse.OpClose, gatehouse.OpOpen:
+		// These are a POST alone.
+		get.Method = "post"
 		return []Operation{get}
 	}
 	// Generators need a different id for each method.
@@ -227,7 +235,7 @@ func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Oper
 // replyParameters are the parameters that say how an operation is to be answered. Statistics are JSON
 // anyway; with details they are a part of other JSON, for which no generator has a type.
 func replyParameters(op gatehouse.Op, m operationText) []string {
-	if op == gatehouse.OpStats {
+	if op == gatehouse.OpStats || isReport(op) {
 		return nil
 	}
 	// Only a request that can be refused can choose the status of a refusal.
@@ -243,12 +251,12 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	case gatehouse.OpAcquire:
 		// Only limiters have a limit over time; a lock has neither size nor cost to choose.
 		if kind.Limiter() {
-			return append(limitParameters(kind), "cost", "maxwait")
+			return append(append(limitParameters(kind), "cost", "maxwait"), ownerParameters...)
 		}
 		if kind == gatehouse.Lock {
-			return []string{"key", "expires", "extend", "maxwait"}
+			return append([]string{"key", "expires", "extend", "maxwait"}, ownerParameters...)
 		}
-		return []string{"size", "cost", "key", "expires", "extend", "maxwait"}
+		return append([]string{"size", "cost", "key", "expires", "extend", "maxwait"}, ownerParameters...)
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpCharge:
 		return append(limitParameters(kind), "cost")
 	case gatehouse.OpReserve:
@@ -264,9 +272,9 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	// A barrier has to know how many must come.
 	case gatehouse.OpWait:
 		if kind == gatehouse.Barrier {
-			return []string{"size", "maxwait"}
+			return append([]string{"size", "maxwait"}, ownerParameters...)
 		}
-		return []string{"maxwait"}
+		return append([]string{"maxwait"}, ownerParameters...)
 	case gatehouse.OpSend:
 		return []string{"message"}
 	case gatehouse.OpKick:
@@ -279,7 +287,7 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 			return []string{"value"}
 		}
 	}
-	return nil
+	return managedParameters(op)
 }
 
 // limitParameters are the parameters that say a limiter's limit.
@@ -334,6 +342,12 @@ func otherOperations() []Operation {
 			ID: "capacityOfResource", Tag: "capacity", Method: "get", Path: "/capacity/{name}",
 			Summary:    "Show a resource and its leases",
 			Parameters: []string{"name", "after", "format", "limit"}, Responses: parseResponses(page),
+		},
+		{
+			ID: "cycles", Tag: "server", Method: "get", Path: "/v1/cycles",
+			Summary:     "List owners that wait for each other",
+			Description: "Of those that wait at this server, for whoever holds.",
+			Responses:   parseResponses("200 Cycles 503 Unavailable"),
 		},
 		server("healthz", "/healthz", "Is the server alive"),
 		server("readyz", "/readyz", "Should requests be sent here"),

@@ -34,12 +34,21 @@ const (
 	zoneParameter
 	fenceParameter
 	extendParameter
+	// From here on those of owners and operators, see owner.go.
+	ownerParameter
+	hostParameter
+	purposeParameter
+	reasonParameter
+	nowParameter
+	afterParameter
+	limitParameter
 	numParameters
 )
 
 var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
 	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
+	"owner", "host", "purpose", "reason", "now", "after", "limit",
 }
 
 // Names returns the names of all parameters.
@@ -49,6 +58,7 @@ func Names() []string { return slices.Clone(names[:]) }
 type Values struct {
 	texts     [numParameters][]byte // nil is absent
 	anyOption bool                  // one of those from burst to zone is there
+	anyOwner  bool                  // one of those from owner on is there
 }
 
 // Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
@@ -59,6 +69,9 @@ func (f *Values) Set(name, value []byte) error {
 	}
 	return nil
 }
+
+// HasKey reports whether a key is given.
+func (f *Values) HasKey() bool { return len(f.texts[keyParameter]) > 0 }
 
 // Unknown is the error of CodeInvalid about a parameter that does not exist. more are parameters that its
 // listener knows besides.
@@ -81,6 +94,7 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			}
 			f.texts[i] = value
 			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
+			f.anyOwner = f.anyOwner || i >= ownerParameter
 			return true
 		}
 	}
@@ -98,6 +112,7 @@ func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.readTexts(cmd, kind)
 	r.readHolder(cmd, kind)
 	r.readFence(cmd, kind)
+	r.readOwner(cmd)
 	return r.err
 }
 

@@ -250,6 +250,9 @@ func (d *decider) collectDecisions() {
 			// by.
 			answer.RetryAfter += time.Duration(d.timeAhead)
 		}
+		if d.in.turns[turn.index].Op == gatehouse.OpWaiters && answer.Report != nil {
+			answer.Report.Others = out.next.otherLines(d.in.server.number, out.now)
+		}
 		out.decisions[turn.index] = *answer
 	}
 }
@@ -263,7 +266,8 @@ func (d *decider) noteEffects(tell bool) {
 		granted := answer.Outcome == gatehouse.Granted
 		out.next.fence = max(out.next.fence, answer.Fence)
 		switch turn.Op {
-		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
+		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpHolders,
+			gatehouse.OpWaiters, gatehouse.OpBump:
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			out.write = out.write || granted
 		case gatehouse.OpWait:
@@ -305,7 +309,9 @@ func (d *decider) compareHolds(before, after []control.Hold) {
 	renewed := map[string]bool{}
 	for i := range d.in.turns {
 		cmd := d.in.turns[i].Command
-		if cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpAcquire && cmd.Extend {
+		// A renewal that was refused, of a hold that was evicted, must not lengthen its lease.
+		renews := cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpAcquire && cmd.Extend
+		if renews && d.out.decisions[i].Outcome == gatehouse.Granted {
 			renewed[cmd.Holder] = true
 		}
 	}

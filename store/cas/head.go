@@ -3,7 +3,9 @@ package cas
 import (
 	"math"
 	"slices"
+	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
@@ -124,4 +126,20 @@ func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
 		}
 	}
 	return first, seen
+}
+
+// otherLines are the heads of other servers, as a list of waiters tells of them. A head is renewed about once a
+// second, and says of its line only who is first.
+func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.OtherLine) {
+	for i := range r.heads {
+		h := &r.heads[i]
+		if h.server == server || h.until <= now {
+			continue
+		}
+		lines = append(lines, gatehouse.OtherLine{
+			Server: h.server, WaitingFor: max(0, time.Duration(now-h.since)),
+			Seen: max(0, headLifetime-time.Duration(h.until-now)),
+		})
+	}
+	return lines
 }

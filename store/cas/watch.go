@@ -155,6 +155,9 @@ func (w waiter) compare(other waiter) int {
 	return cmp.Or(cmp.Compare(w.since, other.since), cmp.Compare(w.ticket, other.ticket))
 }
 
+// sameTicket reports whether another waiter is the same, whenever it came.
+func (w waiter) sameTicket(other waiter) bool { return w.ticket == other.ticket }
+
 // A lineRest is those of a line who no transaction has taken out.
 type lineRest struct {
 	known    bool   // it is; otherwise what the transaction has is all that is known of the line
@@ -190,6 +193,8 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 		one := waiter{since: turn.Since.UnixNano(), ticket: turn.Ticket}
 		if at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare); found {
 			l.waiting = slices.Delete(l.waiting, at, at+1)
+		} else if at = slices.IndexFunc(l.waiting, one.sameTicket); at >= 0 {
+			l.waiting = slices.Delete(l.waiting, at, at+1) // it was bumped: it stands as if it had come earlier
 		}
 		if turn.Op.Waits() && turn.Ahead == 0 {
 			front = max(front, turn.Since.UnixNano())

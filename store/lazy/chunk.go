@@ -123,11 +123,11 @@ func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
 }
 
 // needsChunkBack reports whether the chunk must be returned before an operation: what is left in it can
-// neither be refunded nor outlive a reset.
+// neither be refunded nor outlive a reset, and nothing may be let through at a name that is closed.
 func needsChunkBack(op gatehouse.Op) bool {
 	return slices.Contains([]gatehouse.Op{
 		gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve,
-		gatehouse.OpCancel,
+		gatehouse.OpCancel, gatehouse.OpClose,
 	}, op)
 }
 

@@ -24,6 +24,7 @@ type responder struct {
 	holder  string
 	holds   bool // a grant is a hold, until it is released or expires
 	v1      bool
+	stream  bool // the outcome is an event
 	answerOptions
 	wantsJSON  bool   // refusals as application/problem+json
 	origin     string // of a web page that may read the answer
@@ -40,7 +41,7 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	options.refusalStatus = cmp.Or(options.refusalStatus, s.config.Refusal)
 	return responder{
 		key: r.Key, op: r.Command.Op, maxWait: r.Command.MaxWait, holder: r.Command.Holder, v1: r.v1,
-		holds: r.acquiresHold(), answerOptions: options,
+		holds: r.acquiresHold(), answerOptions: options, stream: r.stream,
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
 	}
@@ -88,6 +89,12 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 		}
 	}
 	switch {
+	case r.stream:
+		resp.Header.SetContentType(eventStreamType)
+		resp.Header.Set(headerNoSniff, "nosniff")
+		resp.SetBodyRaw(r.outcomeEvent(d, nil))
+	case d.Report != nil:
+		r.writeReport(resp, d.Report)
 	case r.details:
 		writeRawJSON(resp, "application/json", r.decisionJSON(d))
 	case d.Outcome == gatehouse.Granted:
@@ -139,14 +146,19 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	default:
 		which = ": " + strings.Join(names, " and ") + " allow no more"
 	}
+	// Why comes first, where there is something to say: that the name is closed, or who holds.
+	key := r.key.String() + ":"
+	if d.Message != "" {
+		key = r.key.String() + " " + d.Message + ";"
+	}
 	switch {
 	case !r.op.Waits():
-		return fmt.Sprintf("%s: %s not granted%s; %s", r.key, r.op, which, when)
+		return fmt.Sprintf("%s %s not granted%s; %s", key, r.op, which, when)
 	case r.maxWait == 0:
-		return fmt.Sprintf("%s: %s not granted at once%s; %s", r.key, r.op, which, when)
+		return fmt.Sprintf("%s %s not granted at once%s; %s", key, r.op, which, when)
 	}
-	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms%s; %s",
-		r.key, r.op, r.maxWait.Milliseconds(), which, when)
+	return fmt.Sprintf("%s %s not granted within maxwait=%d ms%s; %s",
+		key, r.op, r.maxWait.Milliseconds(), which, when)
 }
 
 // writeGrant answers a grant: with 200 and a bare value if the operation has one, with 204 otherwise.
@@ -246,6 +258,7 @@ var statusCodes = map[int]string{
 	fasthttp.StatusBadRequest:                  "invalid",
 	fasthttp.StatusForbidden:                   "forbidden",
 	fasthttp.StatusNotFound:                    "not_found",
+	fasthttp.StatusNotAcceptable:               "not_acceptable",
 	fasthttp.StatusMethodNotAllowed:            "method_not_allowed",
 	fasthttp.StatusRequestTimeout:              "request_timeout",
 	fasthttp.StatusRequestEntityTooLarge:       "too_large",

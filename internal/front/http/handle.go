@@ -41,8 +41,12 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	// function copies what it needs.
 	r := s.requestPool.Get().(*httpRequest)
 	page, p := r.readPath(ctx.Method(), path, query)
+	r.stream = false
 	if p == nil && page == "" {
 		p = r.readFormAndQuery(ctx, query, &from)
+		if p == nil && len(from.accept) > 0 {
+			p = r.checkStream(ctx, &from)
+		}
 	}
 	// A path of a route is unknown to the controllers, so routes are tried on 404. The paths of controllers
 	// come first; newRoutes refuses a route that one of them would hide.
@@ -82,6 +86,7 @@ func (r *httpRequest) readFormAndQuery(ctx *fasthttp.RequestCtx, query []byte, f
 // decideRequest puts the request to its controller. A client that has left gets no semaphore and no lock.
 func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	r.Command.Keep = s.config.Keep
+	r.Command.Explain = explains(r, from)
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
 	if r.acquiresHold() && clientGone(ctx.Conn()) {
@@ -93,6 +98,9 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	s.config.Gate.Submit(w.alone[:]...)
 	atOnce, decided := w.awaitDecision()
 	if !decided {
+		if r.stream {
+			w.stream = new(stream)
+		}
 		w.parkAfterHandler(ctx)
 		return
 	}

@@ -24,6 +24,7 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 		"/healthz":           s.answerHealth,
 		"/readyz":            s.readinessHandler("ready\n", s.config.Store),
 		"/.well-known/ready": s.readinessHandler("I'm ready!\n", noLine),
+		cyclesPath:           s.answerCycles,
 		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.answerMetrics(ctx, scrape) },
 	}
 }

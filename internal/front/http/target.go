@@ -62,6 +62,9 @@ func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
 
 // readTarget takes a raw path apart. The name in it stays encoded.
 func readTarget(path []byte) (t requestTarget, p *rejection) {
+	if string(path) == cyclesPath {
+		return requestTarget{page: cyclesPath}, nil
+	}
 	if !bytes.HasPrefix(path, []byte("/v1/")) &&
 		(fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
 		return requestTarget{page: string(path)}, nil
@@ -133,7 +136,8 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 		t.notCanonical = true
 		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
 	}
-	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) {
+	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) ||
+		!t.v1 && isManaged(t.op) {
 		return unknownOperation(t.kind, parts[2])
 	}
 	return nil
@@ -171,6 +175,11 @@ func (t *requestTarget) methodOperation(method []byte) (gatehouse.Op, *rejection
 			return gatehouse.OpDelete, nil
 		}
 		return 0, wrongMethod(method, "DELETE, OPTIONS")
+	case isManaged(t.op):
+		if string(method) == fasthttp.MethodPost {
+			return t.op, nil
+		}
+		return 0, wrongMethod(method, "POST, OPTIONS")
 	case string(method) == fasthttp.MethodGet:
 		return t.op, nil
 	case t.page == listPage && t.v1 && string(method) == fasthttp.MethodDelete:

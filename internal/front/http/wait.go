@@ -51,6 +51,8 @@ type waiter struct {
 	decidedAt   time.Duration // by the clock of the metrics, if it was not at once
 
 	charged int // bytes of the answer that were taken from the budget
+
+	stream *stream // nil unless its client is told its place
 }
 
 func newWaiter(s *Server) *waiter {
@@ -64,7 +66,7 @@ func (w *waiter) prepare(r *httpRequest, reply responder) {
 	w.Key, w.Command, w.Decision = r.Key, r.Command, w.room
 	w.responder = reply
 	w.responder.scratch = r.scratch[:]
-	w.early, w.hasDecision, w.decidedAt = nil, false, 0
+	w.early, w.hasDecision, w.decidedAt, w.stream = nil, false, 0, nil
 }
 
 // patience is how long a request that may wait in line keeps its goroutine: most are decided by then, also by
@@ -123,6 +125,10 @@ func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 		kept = takeBackUnsent(ctx.Conn(), w)
 	}
 	w.responder.writeDecision(&ctx.Response, w.Decision, w.Err)
+	// A list of a thousand may be long, and a client may not read it. Other answers are short.
+	if isReport(w.responder.op) {
+		w.server.chargeAnswer(ctx, &sender{wantsJSON: w.responder.wantsJSON}, w.server.config.Budget.Take)
+	}
 	outcome := telemetry.OutcomeOf(w.Decision.Outcome, w.Err)
 	w.server.countReply(&w.responder, outcome, ctx.Response.StatusCode())
 	w.server.closeIfStopping(ctx)
@@ -215,6 +221,8 @@ func (w *waiter) parkConn(conn, hijacked net.Conn) {
 		p.closeParked()
 	case ready:
 		w.server.writers.enqueueWaiter(w)
+	case w.stream != nil:
+		w.beginStream()
 	}
 }
 
@@ -232,6 +240,7 @@ func (w *waiter) onHangup() {
 	}
 	w.countWaiting(w.server.metrics.Now())
 	w.server.metrics.Hangups.Inc()
+	w.stopStream()
 	w.cancel()
 	// Without conn, parkConn closes the connection when it gets there.
 	if conn != nil {
@@ -252,10 +261,16 @@ func (w *waiter) countWaiting(until time.Duration) {
 // writeAnswer answers the parked connection.
 func (w *waiter) writeAnswer() {
 	w.countWaiting(w.decidedAt)
+	event, begun := w.endStream()
 	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
 	// is asked first.
 	if clientGone(w.conn) {
 		w.takeBackGrant()
+		return
+	}
+	if begun {
+		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), fasthttp.StatusOK)
+		w.sendAnswer(event, true)
 		return
 	}
 	resp := fasthttp.AcquireResponse()

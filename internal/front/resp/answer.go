@@ -37,6 +37,8 @@ func (s *session) answerDecision(c *nativeCall) {
 		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 	case d.Outcome > gatehouse.Granted:
 		s.answerFailure(c.Key, d)
+	case d.Report != nil:
+		r.writeReport(c.Command.Op, d.Report)
 	case c.details || c.Command.Op == gatehouse.OpPeek:
 		r.writeDecision(c, d)
 	case d.Outcome == gatehouse.Refused:
@@ -129,10 +131,11 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	value := op == gatehouse.OpCount || op == gatehouse.OpValue
 	message := op == gatehouse.OpWait && kind == gatehouse.Event
 	figures := op == gatehouse.OpStats
+	why := d.Outcome == gatehouse.Refused && d.Message != ""
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(1 + 3*boolToInt(held || limiter) + boolToInt(limiter) + boolToInt(len(d.Windows) > 0) +
 		boolToInt(holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
-		boolToInt(message) + boolToInt(figures))
+		boolToInt(message) + boolToInt(figures) + boolToInt(why))
 	r.writePair("granted", int64(boolToInt(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
 		r.writePair("limit", d.Limit)
@@ -165,6 +168,9 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	if figures {
 		r.writeText("stats")
 		r.writeStats(d.Stats)
+	}
+	if why {
+		r.writeTexts("detail", c.Key.String()+" "+d.Message)
 	}
 }
 

@@ -158,6 +158,12 @@ var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpCancel:  "Gives back the place that KEY reserved.",
 	gatehouse.OpRefund:  "Gives back COST of what was taken.",
 	gatehouse.OpCharge:  "Charges COST that was spent already; any amount beyond the limit is a debt.",
+	gatehouse.OpEvict:   "Has the hold with an ID end with its term, or with NOW true at once: a hold of another.",
+	gatehouse.OpBump:    "Puts the waiter with an ID in front of those that wait at this server.",
+	gatehouse.OpClose:   "Has nothing granted until GH.OPEN; REASON is told to who is refused.",
+	gatehouse.OpOpen:    "Opens a name that was closed.",
+	gatehouse.OpHolders: "Lists who holds, LIMIT at a time, AFTER an id.",
+	gatehouse.OpWaiters: "Lists who waits at this server, LIMIT at a time, AFTER an id.",
 	gatehouse.OpStats:   "Reads the statistics of any controller.",
 	gatehouse.OpDelete:  "Deletes any controller; waiting commands fail with DELETED.",
 }
@@ -165,15 +171,19 @@ var summaries = [gatehouse.OpUndo]string{
 // nativeCommands are GH.<OP> for every operation, GH.LIST and GH.DELETEPREFIX.
 func nativeCommands() []*command {
 	const group = "gatehouse"
-	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group, "kind [AFTER name] [MOST n]",
+	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group,
+		"kind [AFTER name] [MOST n] [PREFIX text] [WITH DETAILS]",
 		"Lists the names of a kind, in order.", (*session).answerList},
+		{"GH.CYCLES", 1, []string{readonly}, false, group, "",
+			"Lists owners that wait for each other.", (*session).answerCycles},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
 			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
 	// OpUndo, the last operation, is for gates alone.
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
 		switch op {
-		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue:
+		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue,
+			gatehouse.OpHolders, gatehouse.OpWaiters:
 			flags = []string{readonly}
 		}
 		if op.Waits() {
@@ -207,7 +217,7 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 
 // readRequest reads the arguments of a command into the call.
 func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) error {
-	c.Key, c.details = gatehouse.Key{}, false
+	c.Key, c.details, c.progress = gatehouse.Key{}, false, false
 	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
 	if !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
@@ -230,11 +240,9 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 				"parameter %s has no value, want PARAMETER value", params.Quote(rest[0]))
 		// WITH is no parameter of the operation: it chooses the form of the answer.
 		case bytes.EqualFold(rest[0], []byte("with")):
-			if !bytes.EqualFold(rest[1], []byte("details")) {
-				return gatehouse.Errorf(gatehouse.CodeInvalid,
-					"with is %s, want DETAILS", params.Quote(rest[1]))
+			if err := c.setForm(rest[1]); err != nil {
+				return err
 			}
-			c.details = true
 		default:
 			if err := f.Set(rest[0], rest[1]); err != nil {
 				return err
@@ -242,7 +250,26 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 		}
 	}
 	c.Command = gatehouse.Command{Op: op, Keep: s.server.config.Keep}
-	return f.Read(c.Key.Kind, &c.Command)
+	err = f.Read(c.Key.Kind, &c.Command)
+	c.Command.Explain = c.explains()
+	if c.progress && err == nil && (!s.three || c.heldBy() == "" || !f.HasKey()) {
+		return errPushes
+	}
+	return err
+}
+
+// setForm notes how a call is to be answered.
+func (c *nativeCall) setForm(word []byte) error {
+	switch {
+	case bytes.EqualFold(word, []byte("details")):
+		c.details = true
+	case bytes.EqualFold(word, []byte("progress")):
+		c.progress = true
+	default:
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "with is %s, want DETAILS or PROGRESS",
+			params.Quote(word))
+	}
+	return nil
 }
 
 // parseKind reads the name of a kind in any letter case.

@@ -112,6 +112,7 @@ func (s *session) serveConnection() bool {
 	l, now := s.loop, s.server.config.Now
 	l.beginSession(s)
 	l.round.beginShare(&l.share, now)
+	s.writePushes()
 	ok := s.answerCommands() && s.flushReplies()
 	back := l.round.endShare(&l.share, now)
 	if !ok {

@@ -48,6 +48,8 @@ type nativeCall struct {
 	waiter
 	room    *gatehouse.Decision // for a decision that is made at once; nil for a call that is not used again
 	details bool
+	// progress has the client told its place by push messages while it waits.
+	progress bool
 }
 
 func newNativeCall() *nativeCall {
@@ -96,6 +98,9 @@ func (s *session) submitCall(c *nativeCall) {
 	if s.waiting != nil || !c.isDecided() || c.Decision != c.room && c.mustReachClient() {
 		c.room = nil // a call that waits keeps no more than it needs
 		s.putOff(&c.waiter)
+		if c.progress && !c.isDecided() {
+			s.followCall(c)
+		}
 		return
 	}
 	s.answerDecision(c)
@@ -186,6 +191,7 @@ func (s *session) answerWaiter() bool {
 	// From here on endSession must not abandon this waiter: what it was granted goes into unwritten
 	// instead.
 	s.waiting, w.next = w.next, nil
+	s.endProgress(w.call)
 	s.loop.counts.resumeTiming(w)
 	defer s.loop.counts.endResume()
 	switch {
@@ -239,6 +245,7 @@ func (s *session) abandonWaiter(w *waiter) {
 	s.server.metrics.Hangups.Inc()
 	s.loop.counts.endWait(w)
 	w.state.Store(abandoned)
+	s.endProgress(w.call)
 	w.cancelWaiter()
 }
 
