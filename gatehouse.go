@@ -80,6 +80,9 @@ type Command struct {
 
 	// Message is what an event carries.
 	Message string
+
+	// Feedback is what a third party answered. Only OpFeedback reads it.
+	Feedback *Feedback
 }
 
 // An Outcome says how a command ended.
@@ -168,6 +171,10 @@ type Decision struct {
 
 	// Grant is the record of a grant, in the answer to an operation on one; it must not be changed.
 	Grant *GrantRecord
+
+	// Reported is what third parties have reported to a limiter, while that holds back anybody; nil otherwise. It
+	// must not be changed.
+	Reported *Reported
 
 	// Stats answers OpStats.
 	Stats []Stat

@@ -40,6 +40,7 @@ func (l *limiterStep) undoGrant() {
 			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), l.turn.Cost)
 		}
 	}
+	l.undoReportedTake(start, l.turn.Cost)
 	l.countChunks()
 	l.rebuildProjection()
 }

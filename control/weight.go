@@ -15,7 +15,7 @@ import (
 // What parts of states take, as Go's allocator hands memory out. TestWeights compares them with the heap.
 const (
 	limiterWeight     = 48  // all that limiters share
-	extraWeight       = 224 // a more
+	extraWeight       = 240 // a more
 	meterWeight       = 24  // of a meter's place in a list, and its generation
 	partsWeight       = 512
 	runWeight         = 16
@@ -62,7 +62,7 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight
+		cap(m.chunks)*chunkWeight + m.reports.memoryWeight()
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -241,6 +241,7 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 	if !l.allScheduling() && (reserves && !ahead || !keeps && places > 0) {
 		more += copies + len(l.activeMeters())*newMeterWeight(l.first, places)
 	}
+	more += l.reports().reportGrowth(l.turn.Command)
 	if reserves {
 		more += len(l.turn.Holder) + textWeight + (places+1)*reservationWeight
 	}
