@@ -31,7 +31,8 @@ type Feedback struct {
 	// MaxPause is the longest pause; 0 means DefaultMaxPause. A gate puts its own in here.
 	MaxPause time.Duration
 
-	// Seed is what the jitter of the pause is drawn from, together with the instant. A gate makes it of the key.
+	// Seed is what the jitter of the pause is drawn from, together with the instant; 0 means that there is none. A
+	// gate makes it of the key.
 	Seed uint64
 }
 

@@ -84,6 +84,14 @@ func (t *thirdParty) heldUntil() int64 {
 	return at
 }
 
+// keptUntil is until when anything that was reported decides something.
+func (t *thirdParty) keptUntil() int64 {
+	if t.strikes == 0 {
+		return t.heldUntil()
+	}
+	return max(t.heldUntil(), t.forgetAt)
+}
+
 // takeFeedback takes a report into account.
 func (l *limiterStep) takeFeedback() {
 	// A limit is not needed if one is in force, but there must be something to pause.
@@ -152,6 +160,10 @@ func (l *limiterStep) beginPause(f *gatehouse.Feedback) {
 // of a decision knows, so that they decide the same; and of other names at the same instant, or of this name at
 // another one, it is another, so that those who were paused together do not start together.
 func jitterOf(seed uint64, now int64, length time.Duration) time.Duration {
+	// Without a seed there is no jitter: in a program that decides for itself alone it would serve nothing.
+	if seed == 0 {
+		return 0
+	}
 	// The finalizer of SplitMix64, whose every output bit depends on every input bit.
 	z := seed + uint64(now)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -284,7 +284,7 @@ func (l *limiterStep) expiryTime() time.Time {
 	if l.extra != nil {
 		// A pause counts even where nothing was taken, and how many there were one after the other.
 		if t := l.extra.reports; t != nil {
-			at = max(at, t.heldUntil(), t.forgetAt)
+			at = max(at, t.keptUntil())
 		}
 		for _, c := range l.extra.chunks {
 			// Until then tokens may still be used elsewhere, even if the limiter was deleted.

@@ -32,6 +32,10 @@ func newEvent(a *actor, origin time.Time) event {
 		"message":   strings.ReplaceAll(d.Message, " ", "_"),
 		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-origin.UnixMicro()), //nolint:gosec // a scenario's
 	}}
+	if r := d.Reported; r != nil {
+		e.fields["paused"], e.fields["ramp"], e.fields["with"] = length(r.PausedFor), length(r.RampFor), fmt.Sprint(r.Status)
+		e.fields["adopted"], e.fields["adopted_for"] = fmt.Sprint(r.Adopted), length(r.AdoptedFor)
+	}
 	for _, stat := range d.Stats {
 		e.fields[stat.Name] = statText(stat, origin)
 	}

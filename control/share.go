@@ -33,6 +33,7 @@ func (l *limiterStep) acquireForGrant() {
 		for _, m := range l.activeMeters() {
 			m.takeTokens(l.now, l.now, l.turn.Cost)
 		}
+		l.noteReportedTake(l.now, l.turn.Cost)
 	}
 	l.fillGranted()
 	l.d.Value = l.turn.Cost

@@ -44,7 +44,7 @@ func (l *limiterStep) undoGrant() {
 			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), n)
 		}
 	}
-	l.undoReportedTake(start, l.turn.Cost)
+	l.undoReportedTake(start, n)
 	l.countChunks()
 	l.rebuildProjection()
 }
