@@ -32,7 +32,7 @@ func (t *thirdParty) reportGrowth(cmd *gatehouse.Command) int {
 // leastAdopted is the least that one adopted remaining takes in a form.
 const leastAdopted = 20
 
-// codeReports codes what was reported, which versions before 4 did not have.
+// codeReports codes what was reported, which versions before 5 did not have.
 func (l *limiterCore) codeReports(c *stateCodec) {
 	some := l.reports() != nil
 	if !c.codeBool(&some) {

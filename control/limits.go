@@ -26,6 +26,8 @@ type limiterExtra struct {
 	chunks []lentChunk // that may still be used, the newest last
 
 	reports *thirdParty // what third parties have answered; nil when nothing of that counts
+
+	shares *shareList // of grants; nil when there is none
 }
 
 // ensureExtra makes the extra if there is none.

@@ -149,16 +149,18 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	// Only a debt needs version 3, and only a report of a third party version 4: servers that do not know them
-	// read all else.
+	// Only a debt needs version 3, a grant 4, and a report of a third party 5: servers that do not know them read
+	// all else.
 	enough := byte(2)
-	if l.totalDebt() > 0 {
+	switch {
+	case l.reports() != nil:
+		enough = 5
+	case l.extra != nil && l.extra.shares != nil:
+		enough = 4
+	case l.totalDebt() > 0:
 		enough = 3
 	}
-	if l.reports() != nil {
-		enough = 4
-	}
-	c.codeEarlierVersion(enough, 4)
+	c.codeEarlierVersion(enough, 5)
 	l.commandCounts.codeFields(c)
 	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
 	c.codeBool(&several)
@@ -172,7 +174,16 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	if c.version > 1 {
 		l.codeChunks(c, first)
 	}
-	if c.version > 3 {
+	// Version 4 is written only with a share, and says so by that.
+	shared := c.version == 4
+	if c.version > 4 {
+		shared = l.extra != nil && l.extra.shares != nil
+		c.codeBool(&shared)
+	}
+	if shared {
+		l.codeShares(c)
+	}
+	if c.version > 4 {
 		l.codeReports(c)
 	}
 	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
