@@ -17,7 +17,8 @@ const (
 // from when the command is decided.
 type Feedback struct {
 	// Status is the HTTP status of the answer, 100 to 599. StatusTooMany pauses the limiter, and so does
-	// StatusUnavailable with a RetryAfter. Any other below 500 says that the third party has let the call through.
+	// StatusUnavailable with a RetryAfter. Any other below 500 says that the third party has let the call
+	// through.
 	Status int
 
 	// RetryAfter is how long the third party wants no call; 0 when it did not say.
@@ -31,8 +32,8 @@ type Feedback struct {
 	// MaxPause is the longest pause; 0 means DefaultMaxPause. A gate puts its own in here.
 	MaxPause time.Duration
 
-	// Seed is what the jitter of the pause is drawn from, together with the instant; 0 means that there is none. A
-	// gate makes it of the key.
+	// Seed is what the jitter of the pause is drawn from, together with the instant; 0 means that there is
+	// none. A gate makes it of the key.
 	Seed uint64
 }
 

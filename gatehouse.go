@@ -160,8 +160,8 @@ type Decision struct {
 	// gives nothing back of what was counted before.
 	Generation uint64
 
-	// Value is the counter's value. In the answer to a command with a Chunk it is how much the holder has, and
-	// in that of a limiter to a grant how much counts for the grant.
+	// Value is the counter's value. In the answer to a command with a Chunk it is how much the holder has,
+	// and in that of a limiter to a grant how much counts for the grant.
 	Value int64
 
 	// Booked is how much of what a grant was settled at lies ahead as a debt.
@@ -176,8 +176,8 @@ type Decision struct {
 	// Grant is the record of a grant, in the answer to an operation on one; it must not be changed.
 	Grant *GrantRecord
 
-	// Reported is what third parties have reported to a limiter, while that holds back anybody; nil otherwise. It
-	// must not be changed.
+	// Reported is what third parties have reported to a limiter, while that holds back anybody; nil
+	// otherwise. It must not be changed.
 	Reported *Reported
 
 	// Stats answers OpStats.

@@ -98,7 +98,8 @@ const (
 
 var opNames = [numOps]string{
 	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
-	"peek", "delay", "reserve", "cancel", "refund", "charge", "feedback", "topup", "settle", "stats", "delete", "undo",
+	"peek", "delay", "reserve", "cancel", "refund", "charge", "feedback",
+	"topup", "settle", "stats", "delete", "undo",
 }
 
 // String returns the operation's name, such as "acquire".

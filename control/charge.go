@@ -59,8 +59,8 @@ func (l *limiterStep) chargeCost() {
 	}
 }
 
-// limitAndFree is the most that any limit lets through at once, and how much of that is free at an instant. What
-// third parties have reported does not matter to a charge, which was spent already.
+// limitAndFree is the most that any limit lets through at once, and how much of that is free at an instant.
+// What third parties have reported does not matter to a charge, which was spent already.
 func (l *limiterStep) limitAndFree() (limit, free int64) {
 	limit, free = noTime, noTime
 	for _, m := range l.projectedMeters() {

@@ -38,8 +38,8 @@ func (l *limiterCore) codeReports(c *stateCodec) {
 	if !c.codeBool(&some) {
 		return
 	}
-	// A limiter may have been told something and have nothing else in its extra, of which the bool in front says
-	// nothing.
+	// A limiter may have been told something and have nothing else in its extra, of which the bool in front
+	// says nothing.
 	l.ensureExtra()
 	if c.reading {
 		l.extra.reports = new(thirdParty)

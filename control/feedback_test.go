@@ -2,6 +2,7 @@ package control
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -71,9 +72,9 @@ func (m *pauseModel) allowed(now time.Time) float64 {
 	return x/10 + 0.45*x*x/m.ramp().Seconds()
 }
 
-// TestPauses: nothing is granted between a report and the end of its pause, on the ramp never more than its rate
-// lets through, and afterwards everything as without. What is refused is refused until the time it is told, and no
-// longer.
+// TestPauses: nothing is granted between a report and the end of its pause, on the ramp never more than its
+// rate lets through, and afterwards everything as without. What is refused is refused until the time it is
+// told, and no longer.
 func TestPauses(t *testing.T) { each(t, checkPauses) }
 
 func checkPauses(t *rapid.T, v variety) {
@@ -148,7 +149,8 @@ func checkRefusalTime(t *rapid.T, s subject, now time.Time, cmd gatehouse.Comman
 		return
 	}
 	if before := copied.step(now.Add(d.RetryAfter-1), cmd); before.Outcome != gatehouse.Refused {
-		t.Fatalf("at %s: %d = refused for %s, and %s 1 ns before", now, cmd.Cost, d.RetryAfter, before.Outcome)
+		t.Fatalf("at %s: %d = refused for %s, and %s 1 ns before",
+			now, cmd.Cost, d.RetryAfter, before.Outcome)
 	}
 	if then := copied.step(now.Add(d.RetryAfter), cmd); then.Outcome != gatehouse.Granted {
 		t.Fatalf("at %s: %d = refused for %s, and then %s for %s", now, cmd.Cost, d.RetryAfter, then.Outcome,
@@ -163,8 +165,8 @@ func feedback(f gatehouse.Feedback) gatehouse.Command {
 	}
 }
 
-// TestJitter: a pause is longer by up to a tenth, and never longer than the longest. It is drawn from the seed and
-// the instant alone.
+// TestJitter: a pause is longer by up to a tenth, and never longer than the longest. It is drawn from the
+// seed and the instant alone.
 func TestJitter(t *testing.T) {
 	lengths := map[time.Duration]bool{}
 	shortest, longest := time.Hour, time.Duration(0)
@@ -192,24 +194,27 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestAdoptedForNearestWindow: what is left by the third party's count is for the limit whose window ends nearest
-// to the reset.
+// TestAdoptedForNearestWindow: what is left by the third party's count is for the limit whose window ends
+// nearest to the reset.
 func TestAdoptedForNearestWindow(t *testing.T) {
 	for _, v := range varieties() {
 		for want, reset := range []time.Duration{1500 * time.Millisecond, 50 * time.Second, 50 * time.Minute} {
 			s, cmd := subject{kind: v.kind}, gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1}
 			cmd.Mode = v.mode
-			cmd.Limits = gatehouse.NewLimitList(gatehouse.Limit{Size: 10, Interval: time.Second},
-				gatehouse.Limit{Size: 20, Interval: time.Minute}, gatehouse.Limit{Size: 30, Interval: time.Hour})
-			now := epoch().Add(-40 * time.Second) // at which windows of a minute and of an hour begin, or soon after
+			cmd.Limits = gatehouse.NewLimitList(
+				gatehouse.Limit{Size: 10, Interval: time.Second},
+				gatehouse.Limit{Size: 20, Interval: time.Minute},
+				gatehouse.Limit{Size: 30, Interval: time.Hour})
+			now := epoch().Add(-40 * time.Second) // when a window of a minute begins
 			s.step(now, cmd)
 			d := s.step(now, feedback(gatehouse.Feedback{Status: 200, Remaining: 2, Reset: reset}))
+			left := make([]bool, 3)
 			for i, w := range d.Windows {
-				if (w.Remaining == 2) != (i == want) {
-					t.Errorf("%s: with a reset after %s the limits have %+v, want 2 of the one at %d", v, reset,
-						d.Windows, want)
-					break
-				}
+				left[i] = w.Remaining == 2
+			}
+			if slices.Index(left, true) != want || slices.Contains(left[want+1:], true) {
+				t.Errorf("%s: with a reset after %s the limits have %+v, want 2 of the one at %d",
+					v, reset, d.Windows, want)
 			}
 		}
 	}
@@ -235,8 +240,8 @@ func TestEndPause(t *testing.T) {
 	}
 }
 
-// TestNoChunkWhileReported: while anything that was reported holds back, no chunk is lent, and a chunk that comes
-// back gives nothing to the pause.
+// TestNoChunkWhileReported: while anything that was reported holds back, no chunk is lent, and a chunk that
+// comes back gives nothing to the pause.
 func TestNoChunkWhileReported(t *testing.T) {
 	for _, kind := range []gatehouse.Kind{gatehouse.TokenBucket, gatehouse.FixedWindow} {
 		s, cmd := subject{kind: kind}, inMinute(gatehouse.OpAcquire, 0)
@@ -259,8 +264,8 @@ func TestNoChunkWhileReported(t *testing.T) {
 	}
 }
 
-// TestWaitersAreHeldInOrder: those who wait are let through in their order, no earlier than the ramp has room for
-// all of them so far.
+// TestWaitersAreHeldInOrder: those who wait are let through in their order, no earlier than the ramp has room
+// for all of them so far.
 func TestWaitersAreHeldInOrder(t *testing.T) {
 	state, now := State(nil), epoch()
 	cmd := inMinute(gatehouse.OpAcquire, 0)

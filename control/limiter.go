@@ -110,8 +110,9 @@ func (l *limiterStep) applyCommand() {
 	}
 }
 
-// passTime brings the extra to the instant of the step: shares of grants that are over are settled, reservations
-// that are due become ordinary takes, and chunks and reports that ended stop counting. Each may drop the extra.
+// passTime brings the extra to the instant of the step: shares of grants that are over are settled,
+// reservations that are due become ordinary takes, and chunks and reports that ended stop counting. Each may
+// drop the extra.
 func (l *limiterStep) passTime() {
 	if l.extra.shares != nil {
 		l.endDueShares()
@@ -350,8 +351,8 @@ func (l *limiterStep) earliestFit(n int64) int64 {
 	return at
 }
 
-// readMeter tells how a meter stands: nothing is left while a reservation lies ahead, and no more than what was
-// reported lets through.
+// readMeter tells how a meter stands: nothing is left while a reservation lies ahead, and no more than what
+// was reported lets through.
 func (l *limiterStep) readMeter(m limitMeter) meterReading {
 	r := l.readTaken(m)
 	if l.extra != nil {

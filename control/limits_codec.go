@@ -149,8 +149,8 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	// Only a debt needs version 3, a grant 4, and a report of a third party 5: servers that do not know them read
-	// all else.
+	// Only a debt needs version 3, a grant 4, and a report of a third party 5: servers that do not know them
+	// read all else.
 	enough := byte(2)
 	switch {
 	case l.reports() != nil:

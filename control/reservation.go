@@ -372,8 +372,8 @@ func (r *reservation) codeFields(c *stateCodec) {
 // latest is the last instant of a reservation: windows of the calendar around it end before noTime.
 const latest = noTime - 100*int64(24*time.Hour)
 
-// earliestStart is the instant before which nothing new may start: reservations go first, and in a pause nothing
-// does.
+// earliestStart is the instant before which nothing new may start: reservations go first, and in a pause
+// nothing does.
 func (l *limiterStep) earliestStart() int64 {
 	at := l.earliestUnpaused()
 	if t := l.reports(); t != nil {
