@@ -29,6 +29,7 @@ var tests = []contractTest{
 	{name: "names are told apart", body: namesAreToldApart},
 	{name: "as many holders as allowed", needs: needsHolders, body: holdersAreLimited},
 	{name: "a charge counts everywhere", body: chargeCounts},
+	{name: "what a third party reports holds everywhere", body: feedbackHoldsEverywhere},
 	{name: "a delay beyond the longest takes nothing", body: maxDelayTakesNothing},
 	{name: "a limit is in force everywhere", body: limitIsInForce},
 	{name: "what is worth nothing is forgotten", needs: needsLinger, body: worthlessIsForgotten},
