@@ -94,6 +94,11 @@ func (t *thirdParty) keptUntil() int64 {
 
 // takeFeedback takes a report into account.
 func (l *limiterStep) takeFeedback() {
+	// Check refuses it, but not all who use a store come through a gate.
+	if l.turn.Feedback == nil {
+		l.failWith(gatehouse.Invalid, "was told of no answer")
+		return
+	}
 	// A limit is not needed if one is in force, but there must be something to pause.
 	if l.created == 0 && !l.turn.HasLimit() {
 		l.d.Outcome = gatehouse.Missing
@@ -231,5 +236,8 @@ func Ramping(now time.Time, s State) bool {
 // reportAlters reports whether a feedback changes anything.
 func (l *limiterStep) reportAlters(cmd *gatehouse.Command) bool {
 	t, f := l.reports(), cmd.Feedback
+	if f == nil {
+		return false
+	}
 	return f.Pauses() || f.Succeeds() && t != nil && t.strikes > 0 || f.Reset > 0 || !l.keepsLimits(cmd)
 }
