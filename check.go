@@ -33,6 +33,7 @@ const (
 	needCost
 	needLimit
 	needLimitIfAny // the limit in force will do
+	needFeedback
 )
 
 // operationRule says whether a kind knows an operation and what that needs.
@@ -42,18 +43,19 @@ type operationRule struct {
 }
 
 var limiterRules = [numOps]operationRule{
-	OpAcquire: {true, needLimit | needCost},
-	OpPeek:    {true, needLimitIfAny | needCost},
-	OpDelay:   {true, needLimitIfAny | needCost},
-	OpReserve: {true, needLimit | needCost},
-	OpCancel:  {true, needHolder},
-	OpRefund:  {true, needCost},
-	OpCharge:  {true, needLimit | needCost},
-	OpReset:   {true, 0},
-	OpBump:    {true, 0},
-	OpClose:   {true, 0},
-	OpOpen:    {true, 0},
-	OpWaiters: {true, 0},
+	OpAcquire:  {true, needLimit | needCost},
+	OpPeek:     {true, needLimitIfAny | needCost},
+	OpDelay:    {true, needLimitIfAny | needCost},
+	OpReserve:  {true, needLimit | needCost},
+	OpCancel:   {true, needHolder},
+	OpRefund:   {true, needCost},
+	OpCharge:   {true, needLimit | needCost},
+	OpReset:    {true, 0},
+	OpBump:     {true, 0},
+	OpClose:    {true, 0},
+	OpOpen:     {true, 0},
+	OpWaiters:  {true, 0},
+	OpFeedback: {true, needLimit | needFeedback},
 }
 
 // holdRules are those of semaphores and locks, which differ in what an acquire needs besides.
@@ -154,6 +156,9 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 		if err := cmd.checkLimit(key); err != nil {
 			return err
 		}
+	}
+	if n&needFeedback != 0 {
+		return cmd.Feedback.check(key)
 	}
 	if n&needCost != 0 {
 		return cmd.checkCost(key)

@@ -93,6 +93,9 @@ type Command struct {
 
 	// Message is what an event carries, and the reason of an evict or a close.
 	Message string
+
+	// Feedback is what a third party answered. Only OpFeedback reads it.
+	Feedback *Feedback
 }
 
 // An Outcome says how a command ended.
@@ -189,6 +192,10 @@ type Decision struct {
 
 	// Report answers OpHolders and OpWaiters.
 	Report *Report
+
+	// Reported is what third parties have reported to a limiter, while that holds back anybody; nil
+	// otherwise. It must not be changed.
+	Reported *Reported
 
 	// Stats answers OpStats.
 	Stats []Stat

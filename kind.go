@@ -79,6 +79,8 @@ const (
 	OpRefund
 	// OpCharge takes what was spent already, even if there is no room: what is not free is taken later.
 	OpCharge
+	// OpFeedback tells a limiter what a third party answered, which may pause it for everybody.
+	OpFeedback
 	// OpTopUp adds to what a grant has taken of limiters.
 	OpTopUp
 	// OpSettle tells what a grant has cost so far.
@@ -108,7 +110,7 @@ const (
 
 var opNames = [numOps]string{
 	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
-	"peek", "delay", "reserve", "cancel", "refund", "charge", "topup", "settle",
+	"peek", "delay", "reserve", "cancel", "refund", "charge", "feedback", "topup", "settle",
 	"evict", "bump", "close", "open", "holders", "waiters", "stats", "delete", "undo",
 }
 

@@ -19,6 +19,7 @@ func (l *limiterStep) fillGranted() {
 	l.d.Outcome, l.d.Windows = gatehouse.Granted, l.decisionWindows()
 	if l.extra != nil {
 		l.d.Generation = l.extra.generation
+		l.fillReported()
 	}
 	for i, m := range l.projectedMeters() {
 		r := l.readMeter(m)
@@ -47,9 +48,9 @@ func (l *limiterStep) fillRefused() {
 			return
 		}
 		// It must find room for those in front as well, as they go first.
-		when := m.earliestFit(from, n)
+		when := l.adoptedFit(m, from, n)
 		// Before the next token comes back the answer cannot change.
-		soonest = min(soonest, m.earliestFit(from, r.left+1))
+		soonest = min(soonest, l.reportedFit(from, l.adoptedFit(m, from, r.left+1), r.left+1))
 		if l.d.Windows != nil {
 			l.d.Windows[i].Remaining, l.d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-l.now)
 			l.d.Windows[i].RetryAfter = waitUntil(l.now, when)
@@ -59,6 +60,7 @@ func (l *limiterStep) fillRefused() {
 			r.fillDecision(l.d)
 		}
 	}
+	latest = l.fillRefusedReports(from, latest, n)
 	if latest <= l.now { // it is only that those in front must go first, who want more than is left
 		latest = soonest
 	}
@@ -120,5 +122,5 @@ func (l *limiterStep) limiterStats() []gatehouse.Stat {
 	if debt := l.totalDebt(); debt > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "debt", Value: debt})
 	}
-	return l.extra.closing().appendTo(figures)
+	return l.extra.closing().appendTo(append(figures, l.reportedStats()...))
 }

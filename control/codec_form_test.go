@@ -333,6 +333,7 @@ func fuzzTurns(kind gatehouse.Kind) (turns []Turn) {
 			Op:   gatehouse.Op(i / times % int(gatehouse.OpDelete)), //nolint:gosec // less than OpDelete
 			Rule: gatehouse.Rule{Size: 3, Interval: time.Second, Burst: 2}, Cost: 2, Amount: amount,
 			Expires: time.Minute, Holder: fmt.Sprint(amount), MaxWait: gatehouse.Forever,
+			Feedback: &gatehouse.Feedback{Status: 429, Remaining: amount, Reset: time.Minute, Seed: 1},
 		}
 		if i >= times*int(gatehouse.OpDelete) {
 			cmd.Limits = several

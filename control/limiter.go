@@ -88,6 +88,9 @@ func (l *limiterStep) applyCommand() {
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 		l.peekOrDelay()
 		return
+	case gatehouse.OpFeedback:
+		l.takeFeedback()
+		return
 	}
 	// What follows asks about a limiter that is there; it does not make one.
 	if l.created == 0 {
@@ -111,8 +114,8 @@ func (l *limiterStep) applyCommand() {
 }
 
 // passTime brings the extra to the instant of the step: shares of grants that are over are settled,
-// reservations that are due become ordinary takes, and chunks that ended stop counting. Each may drop the
-// extra.
+// reservations that are due become ordinary takes, and chunks and reports that ended stop counting. Each may
+// drop the extra.
 func (l *limiterStep) passTime() {
 	if l.extra.shares != nil {
 		l.endDueShares()
@@ -123,6 +126,7 @@ func (l *limiterStep) passTime() {
 	if l.extra != nil {
 		l.dropEndedChunks()
 	}
+	l.forgetReports()
 }
 
 // acquireTokens takes what the command wants now, or says when it might.
@@ -135,7 +139,7 @@ func (l *limiterStep) acquireTokens() {
 		l.forceTake()
 		return
 	}
-	if !l.checkAvailable() {
+	if !l.checkAvailable() || l.refusesChunk() {
 		// A conflict is not counted as a timeout: no wait would have helped.
 		if l.d.Outcome == gatehouse.Refused {
 			l.countRefused(l.turn)
@@ -153,6 +157,9 @@ func (l *limiterStep) acquireTokens() {
 	for _, m := range l.activeMeters() {
 		m.takeTokens(l.now, l.now, l.turn.Cost)
 	}
+	if l.extra != nil {
+		l.noteReportedTake(l.now, l.turn.Cost)
+	}
 	l.fillGranted()
 	if l.turn.Chunk != nil {
 		l.lendChunk()
@@ -167,6 +174,7 @@ func (l *limiterStep) forceTake() {
 		for _, m := range l.activeMeters() {
 			m.takeTokens(l.now, l.now, l.turn.Cost)
 		}
+		l.noteReportedTake(l.now, l.turn.Cost)
 		// What starts now may be before reservations, which the projection must count after it.
 		l.rebuildProjection()
 	}
@@ -249,7 +257,7 @@ func (l *limiterStep) peekOrDelay() {
 	d := l.d
 	if l.turn.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
 		// A delay is an answer, not a refusal. Only what can never be taken stays refused.
-		d.Outcome, d.Delay, d.RetryAfter = gatehouse.Granted, d.RetryAfter, 0
+		d.Outcome, d.Delay, d.RetryAfter, d.Message = gatehouse.Granted, d.RetryAfter, 0, ""
 	}
 }
 
@@ -260,6 +268,7 @@ func (l *limiterStep) refundTokens(n int64) {
 	for _, m := range l.activeMeters() {
 		m.giveBack(l.now, n)
 	}
+	l.reports().giveBackAdopted(l.now, n)
 	// A refund must not give away what servers still hold in chunks.
 	l.countChunks()
 	l.rebuildProjection()
@@ -293,6 +302,10 @@ func (l *limiterStep) expiryTime() time.Time {
 		return neverExpires()
 	}
 	if l.extra != nil {
+		// A pause counts even where nothing was taken, and how many there were one after the other.
+		if t := l.extra.reports; t != nil {
+			at = max(at, t.keptUntil())
+		}
 		for _, c := range l.extra.chunks {
 			// Until then tokens may still be used elsewhere, even if the limiter was deleted.
 			at = max(at, c.until)
@@ -343,14 +356,27 @@ func (l *limiterStep) earliestFit(n int64) int64 {
 	for _, m := range l.projectedMeters() {
 		at = max(at, m.earliestFit(from, n))
 	}
+	if l.extra != nil && l.extra.reports != nil {
+		return l.reportedFit(from, at, n)
+	}
 	return at
 }
 
-// readMeter tells how a meter stands; nothing is left while a reservation lies ahead.
+// readMeter tells how a meter stands: nothing is left while a reservation lies ahead, and no more than what
+// was reported lets through.
 func (l *limiterStep) readMeter(m limitMeter) meterReading {
+	r := l.readTaken(m)
+	if l.extra != nil {
+		l.lowerToReported(m, &r)
+	}
+	return r
+}
+
+// readTaken is readMeter without what was reported.
+func (l *limiterStep) readTaken(m limitMeter) meterReading {
 	r := m.readMeter(l.now)
 	// The meter itself may have room, but taking it would overtake the reservation.
-	if l.earliestStart() > l.now {
+	if l.earliestUnpaused() > l.now {
 		r.left = 0
 	}
 	return r

@@ -27,6 +27,8 @@ type limiterExtra struct {
 
 	closed *closing // nil while the limiter is open
 
+	reports *thirdParty // what third parties have answered; nil when nothing of that counts
+
 	shares *shareList // of grants; nil when there is none
 }
 

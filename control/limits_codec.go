@@ -153,9 +153,12 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	// Only a debt needs version 3, and a grant 4: servers that do not know them read all else.
+	// Only a debt needs version 3, a grant 4, and a report of a third party 5: servers that do not know them
+	// read all else.
 	enough := byte(2)
 	switch {
+	case l.reports() != nil:
+		enough = 5
 	case l.extra != nil && l.extra.shares != nil:
 		enough = 4
 	case l.totalDebt() > 0:
@@ -185,6 +188,9 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	}
 	if c.version > 3 && shared {
 		l.codeShares(c)
+	}
+	if c.version > 4 {
+		l.codeReports(c)
 	}
 	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
 	if several && l.created == 0 {

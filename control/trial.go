@@ -11,6 +11,10 @@ func (l *limiterStep) copyForTrial() limiterStep {
 		m.reservations, m.chunks = slices.Clone(m.reservations), slices.Clone(m.chunks)
 		m.meterSince = slices.Clone(m.meterSince)
 		m.meters, m.projected = copyMeters(m.meters, borrowMeter), copyMeters(m.projected, borrowMeter)
+		if m.reports != nil {
+			m.reports = new(*m.reports)
+			m.reports.adopted = slices.Clone(m.reports.adopted)
+		}
 		c.extra = &m
 	}
 	trial := *l

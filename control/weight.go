@@ -24,7 +24,7 @@ const (
 	undoHistoryWeight = 48
 	undoRecordWeight  = 32
 	calendarWeight    = 16
-	semaphoreWeight   = 192
+	semaphoreWeight   = 208
 	holdWeight        = 64 // and its key
 	endWeight         = 32
 	holdSlotWeight    = 25 // in the map
@@ -70,7 +70,7 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight()
+		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight() + m.reports.memoryWeight()
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -262,6 +262,7 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 	if !l.allScheduling() && (reserves && !ahead || !keeps && places > 0) {
 		more += copies + len(l.activeMeters())*newMeterWeight(l.first, places)
 	}
+	more += l.reports().reportGrowth(l.turn.Command)
 	if reserves {
 		more += len(l.turn.Holder) + textWeight + (places+1)*reservationWeight
 	}

@@ -293,7 +293,8 @@ func grow(t *testing.T, s State, now time.Time, turn *Turn) {
 
 // givesBack reports whether a command takes nothing, though it may need some bytes for what it gives back.
 func givesBack(cmd *gatehouse.Command) bool {
-	return cmd.Op != gatehouse.OpAcquire && cmd.Op != gatehouse.OpReserve && cmd.Op != gatehouse.OpSend
+	return cmd.Op != gatehouse.OpAcquire && cmd.Op != gatehouse.OpReserve && cmd.Op != gatehouse.OpSend &&
+		cmd.Op != gatehouse.OpFeedback
 }
 
 // anyCommand is a command that a kind knows.
@@ -313,8 +314,10 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 		ops := []gatehouse.Op{
 			gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpPeek,
 			gatehouse.OpDelay, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
+			gatehouse.OpFeedback,
 		}
 		cmd.Op = ops[random.IntN(len(ops))]
+		cmd.Feedback = anyFeedback(random)
 		cmd.Burst = cmd.Size - 1
 		if kind == gatehouse.SlidingWindow {
 			cmd.Mode = []gatehouse.Mode{0, gatehouse.ModeFine, gatehouse.ModeStrict}[random.IntN(3)]

@@ -91,6 +91,11 @@ var limiterOperations = map[gatehouse.Op]operationText{
 		"204 Charged 404 Missing 409 Conflict"},
 	gatehouse.OpReset: {"Forget all that was taken and reserved", "The limit stays in force.",
 		"204 GivenBack 404 Missing"},
+	gatehouse.OpFeedback: {"Tell what a third party has answered",
+		"A status of 429, or of 503 with retry-after, pauses the limiter for everybody; those who wait are " +
+			"held. Afterwards it starts again slowly. A remaining below what is left here is adopted " +
+			"until reset.",
+		"204 GivenBack 404 Missing"},
 }
 
 // holdOperations are those of a kind that is held. Their summaries differ in what is taken and given back.
@@ -265,6 +270,8 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 		return []string{"key"}
 	case gatehouse.OpRefund:
 		return []string{"cost"}
+	case gatehouse.OpFeedback:
+		return append(limitParameters(kind), "status", "retry-after", "remaining", "reset")
 	case gatehouse.OpRelease:
 		return []string{"key", "fence"}
 	case gatehouse.OpRenew:

@@ -20,6 +20,7 @@ var values = map[string][]string{
 	"mode": {"estimate", "fine", "strict", "reserve", "paced", "classic"}, "limits": {"7/7s"},
 	"zone": {"Asia/Tokyo"}, "maxwait": nil, "id": nil, "extend": {"true"},
 	"owner": nil, "host": nil, "purpose": nil, "reason": nil, "now": nil, "after": nil, "limit": nil,
+	"status": {"429"}, "retry-after": {"7000"}, "remaining": {"0"}, "reset": {"7000"},
 }
 
 // shown are the parameters that change what people are shown, and no decision; and of those operations that
@@ -56,19 +57,27 @@ var before = map[bool][]string{
 // limit's parameters without the others means a limit of defaults; limits stands alone.
 func around(parameter string) []string {
 	if parameter == "limits" {
-		return []string{"", "zone=UTC"}
+		return []string{"status=200", "zone=UTC&status=200"}
 	}
-	if parameter == "extend" {
+	switch parameter {
+	case "extend":
 		return []string{"key=k&expires=5000"}
+	case "status", "retry-after":
+		return []string{"size=2&interval=5000&status=503"}
+	case "remaining", "reset":
+		return []string{"size=2&interval=5000&status=200&remaining=0&reset=1000"}
 	}
 	return []string{
-		"size=2&interval=5000", "size=3&interval=day", "size=2&interval=5000&key=k",
+		"size=2&interval=5000&status=200", "size=3&interval=day&status=200",
+		"size=2&interval=5000&key=k&status=200",
 	}
 }
 
 // noDifference are parameters that are listed though they make no difference, and why.
 var noDifference = map[string]string{
 	"pace acquire mode": "it is part of the limit that is in force from now on",
+
+	"pace feedback mode": "it is part of the limit that is in force from now on",
 
 	"pace peek mode":  "it is part of the limit, and asks about no reservation",
 	"pace delay mode": "it is part of the limit, and asks about no reservation",

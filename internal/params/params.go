@@ -42,6 +42,10 @@ const (
 	nowParameter
 	afterParameter
 	limitParameter
+	statusParameter
+	retryAfterParameter
+	remainingParameter
+	resetParameter
 	numParameters
 )
 
@@ -49,6 +53,7 @@ var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
 	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
 	"owner", "host", "purpose", "reason", "now", "after", "limit",
+	"status", "retry-after", "remaining", "reset",
 }
 
 // Names returns the names of all parameters.
@@ -59,6 +64,7 @@ type Values struct {
 	texts     [numParameters][]byte // nil is absent
 	anyOption bool                  // one of those from burst to zone is there
 	anyOwner  bool                  // one of those from owner on is there
+	anyReport bool                  // one of those from status on is there
 }
 
 // Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
@@ -85,8 +91,10 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 	for i, known := range names {
 		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
 			switch {
-			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter):
-				// An empty size, key or fence means the same as none.
+			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter ||
+				i >= statusParameter):
+				// An empty size, key or fence means the same as none, and so does a header of a third party
+				// that was not there.
 				value = nil // as if it were absent
 			case value == nil:
 				// nil stands for absent, so an empty value must differ from it.
@@ -94,7 +102,8 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			}
 			f.texts[i] = value
 			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
-			f.anyOwner = f.anyOwner || i >= ownerParameter
+			f.anyOwner = f.anyOwner || i >= ownerParameter && i < statusParameter
+			f.anyReport = f.anyReport || i >= statusParameter
 			return true
 		}
 	}
@@ -113,6 +122,9 @@ func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.readHolder(cmd, kind)
 	r.readFence(cmd, kind)
 	r.readOwner(cmd)
+	if f.anyReport || cmd.Op == gatehouse.OpFeedback {
+		r.readFeedback(cmd)
+	}
 	return r.err
 }
 
@@ -202,6 +214,7 @@ const ofMillis = " of milliseconds"
 // forms say how the numbers of parameters are written: in which unit, and what signs they may begin with.
 var forms = [numParameters]struct{ unit, signs string }{
 	intervalParameter: {ofMillis, "+"}, expiresParameter: {ofMillis, "+"}, guardParameter: {ofMillis, "+"},
+	retryAfterParameter: {ofMillis, "+"}, resetParameter: {ofMillis, "+"},
 	maxWaitParameter: {ofMillis, "+-"}, amountParameter: {"", "+-"}, valueParameter: {"", "+-"},
 }
 
@@ -266,7 +279,7 @@ func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	// A request without any part of a limit is judged by the limit in force.
 	switch cmd.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay:
-	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
+	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge, gatehouse.OpFeedback:
 		none = none && v[zoneParameter] == nil && v[modeParameter] == nil && v[guardParameter] == nil
 	default:
 		// What remains never names a limit, so nothing is to be set.

@@ -233,7 +233,8 @@ func (d *decider) answerUnserved(i int) (answer gatehouse.Decision, is bool) {
 
 // canGrow reports whether an operation can make a record much larger.
 func canGrow(op gatehouse.Op) bool {
-	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend
+	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend ||
+		op == gatehouse.OpFeedback
 }
 
 // collectDecisions gives each turn that was served its decision, by the time of the store.
@@ -266,8 +267,10 @@ func (d *decider) noteEffects(tell bool) {
 		granted := answer.Outcome == gatehouse.Granted
 		out.next.fence = max(out.next.fence, answer.Fence)
 		switch turn.Op {
+		// Of a feedback leavesTrace says whether it changes anything. Most do not: clients report what went
+		// well too.
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpHolders,
-			gatehouse.OpWaiters, gatehouse.OpBump:
+			gatehouse.OpWaiters, gatehouse.OpBump, gatehouse.OpFeedback:
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			out.write = out.write || granted
 		case gatehouse.OpWait:

@@ -36,8 +36,9 @@ type namedLimiter struct {
 	chunk     *localChunk    // nil when there is none
 	refused   *cachedRefusal // nil when there is none
 	toReturn  unusedChunk
-	exchanges uint64 // the number of the last exchange about chunks
-	limit     int64  // that was in force at the last one; 0 when it is not known
+	exchanges uint64    // the number of the last exchange about chunks
+	limit     int64     // that was in force at the last one; 0 when it is not known
+	heldUntil time.Time // until when the store lends no chunk, as far as is known
 
 	// The rest is of names that are not taken in chunks.
 	state       control.State      // as of the last exchange, plus what was granted here since; nil: unknown
@@ -102,10 +103,11 @@ func servedLocally(queue []control.Turn) bool {
 	})
 }
 
-// mayTake reports whether a queue may take something.
+// mayTake reports whether a queue may take something, or have nothing be taken.
 func mayTake(queue []control.Turn) bool {
 	return hasOp(queue, func(op gatehouse.Op) bool {
-		return op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpCharge
+		return op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpCharge ||
+			op == gatehouse.OpFeedback
 	})
 }
 
@@ -127,6 +129,9 @@ func (n *namedLimiter) applyLocally(queue []control.Turn) (answered bool, err er
 		n.store.scheduleExchange(n)
 		return false, n.failure
 	case age > patience+maxBackwards || age < -maxBackwards: // the time was set
+		return false, nil
+	case control.Ramping(now, n.state):
+		// Several servers would each let the whole ramp through.
 		return false, nil
 	}
 	n.state = control.Serve(now, n.key.Kind, n.state, queue)

@@ -29,6 +29,7 @@ var tests = []contractTest{
 	{name: "names are told apart", body: namesAreToldApart},
 	{name: "as many holders as allowed", needs: needsHolders, body: holdersAreLimited},
 	{name: "a charge counts everywhere", body: chargeCounts},
+	{name: "what a third party reports holds everywhere", body: feedbackHoldsEverywhere},
 	{name: "a delay beyond the longest takes nothing", body: maxDelayTakesNothing},
 	{name: "a limit is in force everywhere", body: limitIsInForce},
 	{name: "what is worth nothing is forgotten", needs: needsLinger, body: worthlessIsForgotten},
@@ -134,6 +135,13 @@ func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	}
 	if kind == gatehouse.Lock {
 		cmd.Cost = 1
+	}
+	// Pauses are short, or nothing else would be tried.
+	if cmd.Op == gatehouse.OpFeedback {
+		cmd.Feedback = &gatehouse.Feedback{
+			Status:     []int{200, gatehouse.StatusTooMany, gatehouse.StatusUnavailable}[rng.IntN(3)],
+			RetryAfter: time.Millisecond, Remaining: rng.Int64N(4), Reset: 5 * time.Millisecond, Seed: 1,
+		}
 	}
 	return cmd
 }

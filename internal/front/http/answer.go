@@ -140,6 +140,8 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	}
 	which := ""
 	switch names := r.refusedPolicies(d); {
+	case d.Message != "":
+		which = ": it " + d.Message
 	case len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"

@@ -58,6 +58,9 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 	if len(d.Windows) > 0 {
 		o = o.addRaw("windows", windowsJSON(d.Windows))
 	}
+	if d.Reported != nil {
+		o = o.appendReported(d.Reported)
+	}
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}

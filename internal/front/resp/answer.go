@@ -135,7 +135,7 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(1 + 3*boolToInt(held || limiter) + boolToInt(limiter) + boolToInt(len(d.Windows) > 0) +
 		boolToInt(holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
-		boolToInt(message) + boolToInt(figures) + boolToInt(why))
+		boolToInt(message) + boolToInt(figures) + boolToInt(why) + countReported(d))
 	r.writePair("granted", int64(boolToInt(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
 		r.writePair("limit", d.Limit)
@@ -149,6 +149,7 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 		r.writeText("windows")
 		r.writeWindows(d.Windows)
 	}
+	r.writeReported(d)
 	if holder != "" {
 		r.writeTexts("key", holder)
 	}
