@@ -20,24 +20,31 @@ func TestGrantOfTokens(t *testing.T) {
 		clip               bool
 	}{{1000, 1, 337, false}, {100, 0, 100, false}, {100, 1, 0, true}, {2000, 3, 11, false}} {
 		for _, v := range varieties() {
-			h, m := newHouse(), ofLimit(v.kind, "tokens", c.size, 663)
+			m := ofLimit(v.kind, "tokens", c.size, 663)
 			m.Mode, m.Clip = v.mode, c.clip
-			passed := int64(0)
-			for i := range 5 {
-				d, err := h.try(acquireOf(string(rune('a'+i)), m, ofSlots("calls", 9, 1)))
-				if (err != nil) != (c.size < m.Cost && !c.clip) {
-					t.Fatalf("%s: 663 of %d: %v", v, c.size, err)
-				}
-				passed += int64(boolToInt(err == nil && d.Outcome == gatehouse.Granted))
-			}
+			h := newHouse()
+			passed := h.passedOfFive(t, m)
 			left := h.alone(m.Key, gatehouse.Command{Op: gatehouse.OpPeek, Rule: m.Rule}).Remaining
 			calls := h.held(keyOf(gatehouse.Semaphore, "calls"))
 			if passed != c.passed || left != c.left || calls != passed {
-				t.Errorf("%s: %d of 5 pass under %d, and %d are left, want %d and %d", v, passed, c.size, left,
-					c.passed, c.left)
+				t.Errorf("%s: %d of 5 pass under %d, and %d are left, want %d and %d", v, passed, c.size,
+					left, c.passed, c.left)
 			}
 		}
 	}
+}
+
+// passedOfFive is how many of five grants of one limiter and a slot pass.
+func (h *house) passedOfFive(t *testing.T, m gatehouse.Member) (passed int64) {
+	t.Helper()
+	for i := range 5 {
+		d, err := h.try(acquireOf(string(rune('a'+i)), m, ofSlots("calls", 9, 1)))
+		if (err != nil) != (m.Size < m.Cost && !m.Clip) {
+			t.Fatalf("%s: %d of %d: %v", m.Key, m.Cost, m.Size, err)
+		}
+		passed += int64(boolToInt(err == nil && d.Outcome == gatehouse.Granted))
+	}
+	return passed
 }
 
 // TestGrantSettles: what a call has cost in the end is what counts, of requests and of tokens.

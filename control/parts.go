@@ -207,6 +207,7 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 			record = &turn.Decision
 		}
 	}
+	// A client that lost its answer asks again, and is not told of a contradiction.
 	retried := !granted && p.isRetry(record)
 	p.fillMembers(d, record, retried)
 	if record != nil {
