@@ -177,6 +177,18 @@ func (sh *shard) stillRefuses(key gatehouse.Key, state control.State) bool {
 	return true
 }
 
+// reclaimScarce has room made for a kind if there is little. It is called before a shard is locked, since a
+// search needs the locks of other shards. acquires says that a hold may be made.
+func (s *Store) reclaimScarce(kind gatehouse.Kind, acquires bool) {
+	switch low := s.memory.Limit() / lowDivisor; {
+	// Holders have no slack, as memory has: an acquire at a name that is known would be refused at once.
+	case acquires && isHeld(kind) && s.holderCount.Load() >= s.maxHolders:
+		s.reclaimRoom(kind, 0)
+	case s.memoryLeft(kind) < low:
+		s.reclaimEarly(kind, low)
+	}
+}
+
 // reclaimEarly has room made before it is needed. It does not wait for that.
 func (s *Store) reclaimEarly(kind gatehouse.Kind, bytes int64) {
 	if s.now().UnixNano() < s.fullUntil.Load() || !s.reclaiming.TryLock() {
