@@ -33,8 +33,12 @@ func (l *lane) splitBatch(batch []*scriptCall) (all []scriptGroup) {
 		if l.link.single.Load() {
 			most = 1
 		}
+		// One of several records is run by itself.
+		if batch[0].more != nil {
+			most = 1
+		}
 		// The first call goes in whatever its size, so a large record does not stop the loop.
-		for ; n < min(most, len(batch)) && size < maxGroupSize; n++ {
+		for ; n < min(most, len(batch)) && size < maxGroupSize && (n == 0 || batch[n].more == nil); n++ {
 			size += batch[n].size
 		}
 		all = append(all, scriptGroup{calls: batch[:n]})
@@ -88,14 +92,15 @@ func (l *lane) scriptCommand(g *scriptGroup) rueidis.Completed {
 	const arguments = 5 // of a key, without channels
 	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
 	for _, r := range g.calls {
-		keys, all = append(keys, r.key), append(all, r.arguments...)
+		keys, all = append(append(keys, r.key), r.more...), append(all, r.arguments...)
 	}
+	run := g.calls[0].script
 	many, build := int64(len(keys)), l.link.client.B()
 	// The text goes only after NOSCRIPT: its digest is much shorter.
 	if g.sendText {
-		return build.Eval().Script(script).Numkeys(many).Key(keys...).Arg(all...).Build()
+		return build.Eval().Script(run.text).Numkeys(many).Key(keys...).Arg(all...).Build()
 	}
-	return build.Evalsha().Sha1(l.link.backend.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
+	return build.Evalsha().Sha1(run.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
 }
 
 var errAnswer = errors.New("redis: the script answered something else than the time and the records")
@@ -105,14 +110,14 @@ var errAnswer = errors.New("redis: the script answered something else than the t
 func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []scriptGroup) {
 	answers, err := result.ToArray()
 	var now int64
-	if err == nil && len(answers) == 1+len(g.calls) {
+	if err == nil && len(answers) == 1+len(g.calls)+len(g.calls[0].more) {
 		now, err = answers[0].ToInt64()
 	} else if err == nil {
 		err = errAnswer
 	}
 	if err == nil {
 		for i, r := range g.calls {
-			r.now, r.answer, r.err = now, answers[1+i], nil
+			r.now, r.answer, r.answers, r.err = now, answers[1+i], answers[1:], nil
 		}
 		l.finishCalls(g.calls)
 		return nil

@@ -1,0 +1,74 @@
+-- What the scripts swap.lua and together.lua have in common: they follow this text. Both are about records, of
+-- each of which ARGV has, one after the other:
+--        the nonce of the record that is to be replaced, '' if there must be none
+--        the new record, '' if there is to be none
+--        for how many milliseconds it is kept, '' without end, or 'read' if nothing is to be changed
+--        the server and for how many microseconds it claims the record if it is another one: no other
+--        server replaces it then until this one has; '' if it claims nothing
+--        how many channels are to hear of the change, and those channels
+local call, args = redis.call, ARGV
+
+-- What a record begins with that a server has claimed: the claim, in claim.go of this package.
+local CLAIMED, FIRST = 2, 26
+-- The longest claim, MaxClaim of package cas. One that lasts for longer was made before the clock was set back.
+local LONGEST = 10000000
+
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2] -- in microseconds
+
+local function tell(key, at)
+  for i = at + 5, at + 4 + tonumber(args[at + 4]) do
+    call('PUBLISH', args[i], key)
+  end
+end
+
+local function write(key, at)
+  local record, keep = args[at + 1], args[at + 2]
+  if record == '' then
+    call('DEL', key)
+  elseif keep == '' then
+    call('SET', key, record)
+  else
+    call('SET', key, record, 'PX', keep)
+  end
+end
+
+-- What there is: 1 if it is the record that was read; otherwise the record, false if there is none, or that
+-- record and how much longer another server's claim is in the way. What is not the record that was read may be
+-- that one with a claim before it, or another one.
+local function look(key, at)
+  local nonce, keep, claim = args[at], args[at + 2], args[at + 3]
+  local present, rest = call('GET', key), 0
+  if not present then
+    return nonce == '' and 1
+  end
+  if string.byte(present) == CLAIMED then
+    if string.sub(present, 2, 9) ~= string.sub(claim, 1, 8) and keep ~= 'read' then
+      rest = tonumber(string.sub(present, 10, FIRST - 1)) - now
+      if rest > LONGEST then
+        rest = 0
+      end
+    end
+    present = string.sub(present, FIRST)
+  end
+  if rest > 0 then
+    return {present, rest}
+  end
+  if nonce ~= '' and string.sub(present, 2, 9) == nonce then
+    return 1
+  end
+  return present
+end
+
+-- Notes a claim on a record, if the change has one. It is no harm if there is no memory for it.
+local function mark(key, at)
+  local claim = args[at + 3]
+  local present = claim ~= '' and call('GET', key)
+  if present then
+    if string.byte(present) == CLAIMED then
+      present = string.sub(present, FIRST)
+    end
+    local ends = string.format('%016.0f', now + tonumber(string.sub(claim, 9)))
+    redis.pcall('SET', key, string.char(CLAIMED) .. string.sub(claim, 1, 8) .. ends .. present, 'KEEPTTL')
+  end
+end
