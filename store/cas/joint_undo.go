@@ -112,10 +112,9 @@ func (q *undoQueue) addUnresolvedJoint(t *jointTransaction) {
 // addFailedJoint notes that a grant which was to be taken back is still there, as far as is known.
 func (q *undoQueue) addFailedJoint(t *jointTransaction) {
 	one := new(pendingJointUndo)
+	one.parts = CopyUndo(t.change.Parts)
 	for i := range t.parts {
-		p := &t.parts[i]
-		one.parts = append(one.parts, copyPart(p.Part, control.UndoOf(&p.turn[0], p.turn[0].Granted)))
-		one.undos = append(one.undos, p.undo)
+		one.undos = append(one.undos, t.parts[i].undo)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,6 +126,17 @@ func (q *undoQueue) addFailedJoint(t *jointTransaction) {
 func canUndoJoint(turn *control.Turn) bool {
 	return turn.Grant != nil &&
 		(turn.Grant.Command.Op == gatehouse.OpAcquire || turn.Grant.Command.Op == gatehouse.OpTopUp)
+}
+
+// CopyUndo returns the parts of a joint change that takes a grant back, as copies that keep nothing of the
+// caller's.
+func CopyUndo(parts []control.Part) []control.Part {
+	copies := make([]control.Part, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		copies[i] = copyPart(p, control.UndoOf(&p.Turn, p.Turn.Granted))
+	}
+	return copies
 }
 
 // copyPart is a part with another turn that keeps nothing of the caller's.
