@@ -30,9 +30,9 @@ type namedLimiter struct {
 	forgotten bool // it was forgotten
 
 	jointUnderWay bool // the store decides a change of it and others, so that nothing may be taken here
-	scheduled bool // it is in a round
-	now       time.Time
-	used      bool // it has saved a round trip since the last round
+	scheduled     bool // it is in a round
+	now           time.Time
+	used          bool // it has saved a round trip since the last round
 
 	// Of names that are taken in chunks.
 	chunk     *localChunk    // nil when there is none

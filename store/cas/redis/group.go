@@ -3,9 +3,11 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/redis/rueidis"
 )
 
@@ -127,6 +129,9 @@ func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []s
 	// Redis was restarted, or has never seen the script; its text brings it there again.
 	case refusal == "NOSCRIPT" && !g.sendText:
 		return []scriptGroup{{g.calls, true}}
+	case refusal == "CROSSSLOT" && len(g.calls[0].more) > 0:
+		l.link.single.Store(true) // it is tried again, slot by slot
+		err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, err)
 	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.calls) > 1:
 		if refusal == "CROSSSLOT" {
 			l.link.single.Store(true)
@@ -163,8 +168,12 @@ func (l *lane) finishCalls(requests []*scriptCall) {
 			r.answered <- struct{}{}
 		// A call whose time is up has been answered by the timer: only one of the two wins.
 		case r.state.CompareAndSwap(callSent, callOver):
-			answered := r.callback
+			answered, key, change, deadline := r.callback, r.key, r.change, r.deadline
 			reply, err := l.link.takeOutcome(r)
+			if isUnsettled(err) {
+				go l.link.backend.swapSettled(deadline, key, change, answered)
+				continue
+			}
 			answered(reply, err)
 		}
 	}

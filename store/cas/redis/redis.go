@@ -25,7 +25,7 @@ type Backend struct {
 	names   keyNames
 	option  rueidis.ClientOption
 
-	swap, together *script
+	swap, together, spread *script
 
 	calls sync.Pool
 
@@ -61,7 +61,7 @@ func Open(text string) (*Backend, error) {
 	}
 	b := &Backend{
 		address: a, names: keyNames{a.prefix}, option: clientOptions(a),
-		swap: newScript(swapText), together: newScript(togetherText),
+		swap: newScript(swapText), together: newScript(togetherText), spread: newScript(spreadText),
 	}
 	b.calls.New = func() any { return &scriptCall{answered: make(chan struct{}, 1)} }
 	return b, nil

@@ -22,6 +22,8 @@ var (
 	swapText string
 	//go:embed together.lua
 	togetherText string
+	//go:embed spread.lua
+	spreadText string
 )
 
 // A script is one that Redis runs.
@@ -45,7 +47,21 @@ const readMark = "read"
 
 // Swap implements cas.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
-	return b.doCall(ctx, b.newCall(key, change))
+	for {
+		reply, err := b.doCall(ctx, b.newCall(key, change))
+		unsettled, is := err.(*unsettledError) //nolint:errorlint // it is never wrapped
+		if !is {
+			return reply, err
+		}
+		// The record is asked for again once the change that it is a part of is settled.
+		l, err := b.currentLink(ctx)
+		if err == nil {
+			err = l.settleFor(ctx, string(b.names.appendKey(nil, key)), unsettled)
+		}
+		if err != nil {
+			return cas.Reply{}, fmt.Errorf("redis: %w: %w", cas.ErrNotSent, err)
+		}
+	}
 }
 
 // Start is Swap without a goroutine of the caller's: answered is called once.
@@ -157,6 +173,9 @@ func readReply(answer *rueidis.RedisMessage, now int64, change *cas.RecordChange
 		return reply, nil
 	}
 	record := *answer
+	if unsettled := readUnsettled(answer); unsettled != nil {
+		return reply, unsettled
+	}
 	if answer.IsArray() {
 		record, reply.Claimed, err = readClaimed(answer)
 		if err != nil {
@@ -197,6 +216,36 @@ func stripClaim(data []byte) []byte {
 		return data[claimSize:]
 	}
 	return data
+}
+
+// What a change of several slots leaves before a record until it is settled, which spread.lua writes and reads:
+// 1 byte 3, the old record and the new one; or 1 byte 4, the keys of others, and the record.
+const (
+	preparedForm  = 3
+	preparedSize  = 1 + 16 + 3*16 + 3*8 // before the first key and the old record
+	committedForm = 4
+	committedSize = 1 + 16 + 8 // before the keys of others
+	lengthSize    = 8
+)
+
+// plainRecord is a stored record without what may stand before it; as it was before a change that is not
+// settled yet. It is empty when there was none.
+func plainRecord(data []byte) []byte {
+	number := func(at int) int {
+		n, err := strconv.Atoi(string(data[at : at+lengthSize]))
+		if err != nil || n > len(data) {
+			return 0
+		}
+		return n
+	}
+	switch {
+	case len(data) > preparedSize && data[0] == preparedForm:
+		from := min(preparedSize+number(preparedSize-3*lengthSize), len(data))
+		return data[from:min(from+number(preparedSize-2*lengthSize), len(data))]
+	case len(data) > committedSize && data[0] == committedForm:
+		return data[min(committedSize+number(committedSize-lengthSize), len(data)):]
+	}
+	return stripClaim(data)
 }
 
 // readClaimed reads the answer that the record is claimed by another server, and for how long.

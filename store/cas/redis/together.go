@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -20,19 +21,39 @@ func (b *Backend) SwapTogether(
 	if err != nil {
 		return nil, err
 	}
-	return l.runTogether(ctx, b.jointCall(keys, changes), changes)
+	names := make([]string, len(keys))
+	for i := range keys {
+		names[i] = string(b.names.appendKey(nil, keys[i]))
+	}
+	for {
+		replies, err := l.trySwap(ctx, names, changes)
+		var unsettled *unsettledKey
+		if !errors.As(err, &unsettled) {
+			return replies, err
+		}
+		if err := l.settleFor(ctx, unsettled.key, unsettled.unsettledError); err != nil {
+			return nil, fmt.Errorf("redis: %w: %w", cas.ErrNotSent, err)
+		}
+	}
+}
+
+// trySwap swaps records, unless one is to be settled first.
+func (l *link) trySwap(
+	ctx context.Context, keys []string, changes []cas.RecordChange,
+) ([]cas.Reply, error) {
+	if s := l.newSpread(keys, changes); s != nil {
+		return s.swap(ctx)
+	}
+	return l.runTogether(ctx, l.backend.jointCall(keys, changes), changes)
 }
 
 // jointCall makes the request of several changes.
-func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *scriptCall {
-	r := &scriptCall{script: b.together, answered: make(chan struct{}, 1), more: make([]string, 0, len(keys))}
+func (b *Backend) jointCall(keys []string, changes []cas.RecordChange) *scriptCall {
+	r := &scriptCall{
+		script: b.together, answered: make(chan struct{}, 1),
+		key: keys[0], more: append([]string{}, keys[1:]...),
+	}
 	for i := range keys {
-		key := string(b.names.appendKey(nil, keys[i]))
-		if i == 0 {
-			r.key = key
-		} else {
-			r.more = append(r.more, key)
-		}
 		r.arguments = b.appendChange(r.arguments, &changes[i])
 		r.size += changes[i].Size + len(changes[i].Next)
 	}
@@ -82,7 +103,7 @@ func (l *link) runTogether(
 		}
 		replies[i], err = readReply(&r.answers[i], r.now, &changes[i])
 		if err != nil {
-			return nil, fmt.Errorf("%w: about several records", err)
+			return nil, keyed(append([]string{r.key}, r.more...)[i], err)
 		}
 		all = all && replies[i].Swapped
 	}

@@ -8,28 +8,16 @@
 -- microseconds another server's claim is in the way. All were replaced if each answer is 1. An error changed
 -- nothing at all: who may not tell of a change is refused before the first write, and where one write is
 -- allowed, for lack of memory or of replicas, all others of the same script are.
-local answers, places, barred, all, at = {now}, {}, false, true, 1
-for i = 1, #KEYS do
-  local found = args[at] ~= '' and call('GETRANGE', KEYS[i], '1', '8') == args[at] and 1
-  if not found then
-    found = look(KEYS[i], at)
+local changed = {}
+local answers = together(1, function(key, at)
+  if args[at + 2] ~= 'read' then
+    changed[#changed + 1] = {key, at}
   end
-  answers[i + 1], places[i] = found, at
-  all = all and found == 1
-  barred = barred or type(found) == 'table'
-  at = at + 5 + tonumber(args[at + 4])
+end)
+for i = 1, #changed do
+  tell(changed[i][1], changed[i][2])
 end
-local function each(act)
-  for i = 1, #KEYS do
-    if not all or args[places[i] + 2] ~= 'read' then
-      act(KEYS[i], places[i])
-    end
-  end
-end
-if all then
-  each(tell)
-  each(write)
-elseif not barred then
-  each(mark) -- on all records or on none, so that no two servers wait for each other
+for i = 1, #changed do
+  write(changed[i][1], changed[i][2])
 end
 return answers
