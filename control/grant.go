@@ -168,6 +168,9 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 	case gatehouse.OpRelease:
 		one.Until, one.Ended = now, true
 	}
+	if one.Until.Before(one.Since) {
+		one.Since = one.Until // the clock was set back
+	}
 	r.last, r.confirmed = &one, true
 }
 
