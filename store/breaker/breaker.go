@@ -259,7 +259,8 @@ func (b *Breaker) keepUndos(key gatehouse.Key, queue []control.Turn) (away bool)
 		switch {
 		case len(b.pendingUndos) == maxPendingUndos:
 		case turn.Op == gatehouse.OpUndo && turn.Granted != nil:
-			b.pendingUndos = append(b.pendingUndos, deferredUndo{key: key, turn: control.UndoOf(turn, turn.Granted)})
+			one := deferredUndo{key: key, turn: control.UndoOf(turn, turn.Granted)}
+			b.pendingUndos = append(b.pendingUndos, one)
 		case arrived && (turn.Op == gatehouse.OpWait || turn.Op == gatehouse.OpUndo):
 			b.pendingUndos = append(b.pendingUndos, deferredUndo{key: key, turn: control.UndoOf(turn, nil)})
 		}

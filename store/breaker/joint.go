@@ -6,7 +6,6 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
-	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
 // ApplyJoint applies a change over several names to the store, or fails at once if that is known to be
@@ -15,8 +14,8 @@ func (b *Breaker) ApplyJoint(c *control.JointChange) {
 	absent := b.unreachable.Load()
 	if absent != nil && b.keepJointUndo(c.Parts) {
 		away := time.Since(absent.since).Round(time.Millisecond)
-		c.Done(gatehouse.Errorf(gatehouse.CodeUnavailable, "%s and others: the store has not responded for %s: %w",
-			c.Parts[0].Key, away, absent.err))
+		c.Done(gatehouse.Errorf(gatehouse.CodeUnavailable,
+			"%s and others: the store has not responded for %s: %w", c.Parts[0].Key, away, absent.err))
 		return
 	}
 	c.Done = b.judged(c.Done)
@@ -36,8 +35,8 @@ func (b *Breaker) judged(done func(error)) func(error) {
 	}
 }
 
-// keepJointUndo remembers a change that takes a grant back and is not sent to the store. It reports false, and
-// remembers nothing, if the store has come back, as keepUndos does.
+// keepJointUndo remembers a change that takes a grant back and is not sent to the store. It reports false,
+// and remembers nothing, if the store has come back, as keepUndos does.
 func (b *Breaker) keepJointUndo(parts []control.Part) (away bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -49,7 +48,7 @@ func (b *Breaker) keepJointUndo(parts []control.Part) (away bool) {
 		return true
 	}
 	if len(b.pendingUndos) < maxPendingUndos {
-		b.pendingUndos = append(b.pendingUndos, deferredUndo{joint: cas.CopyUndo(parts)})
+		b.pendingUndos = append(b.pendingUndos, deferredUndo{joint: control.CopyUndo(parts)})
 	}
 	return true
 }

@@ -19,8 +19,8 @@ func (s *Store) ApplyJoint(c *control.JointChange) {
 	newJointTransaction(s, c).enterQueues()
 }
 
-// A jointTransaction serves one joint change. Unlike a [transaction] it serves one call alone, and has several
-// records to decide on:
+// A jointTransaction serves one joint change. Unlike a [transaction] it serves one call alone, and has
+// several records to decide on:
 //
 //	entering ── it leads the queues of all names ──► decide ◄──────────────────────────────┐
 //	   │ store away                                    │  ask: all records are compared     │

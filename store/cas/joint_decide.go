@@ -109,8 +109,9 @@ func (p *jointPart) endDecision(answered *control.Part, waits bool) {
 		return
 	}
 	d := &p.update.decisions[0]
+	retried := d.Outcome == gatehouse.Conflict && d.Grant != nil && !d.Grant.Ended
 	switch {
-	case turn.Op == gatehouse.OpAcquire && d.Outcome == gatehouse.Conflict && d.Grant != nil && !d.Grant.Ended:
+	case turn.Op == gatehouse.OpAcquire && retried:
 		// The record counts how often it was answered.
 		p.update.write = true
 	case turn.Op == gatehouse.OpAcquire && p.decider.withheld && p.in.record.encodedState == nil:

@@ -59,8 +59,8 @@ func (t *jointTransaction) decideChanges() (asks bool, err error) {
 	return true, t.buildChanges()
 }
 
-// mustReadPart reports whether the record of a part has to be read before anything is decided, for the reasons
-// that a [transaction] has.
+// mustReadPart reports whether the record of a part has to be read before anything is decided, for the
+// reasons that a [transaction] has.
 func (t *jointTransaction) mustReadPart(p *jointPart) bool {
 	k := &p.entry.known
 	switch {

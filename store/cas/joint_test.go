@@ -160,7 +160,8 @@ func TestGrantIsAllOrNothing(t *testing.T) {
 	})
 }
 
-// Two servers that grant over the same names at once pass no limit, and are not stuck with names in any order.
+// Two servers that grant over the same names at once pass no limit, and are not stuck with names in any
+// order.
 func TestGrantsOfTwoServersAtOnce(t *testing.T) {
 	onPair(t, func(t *testing.T, _ *castest.Store, one, two *cas.Store) {
 		keys := fourNames()
@@ -198,7 +199,8 @@ func TestGrantsOfTwoServersAtOnce(t *testing.T) {
 func TestGrantWithALostAnswer(t *testing.T) {
 	onPair(t, func(t *testing.T, store *castest.Store, one, two *cas.Store) {
 		keys := fourNames()
-		if d, err := decideGrant(one, grantOf("warm", keys...)); err != nil || d.Outcome != gatehouse.Granted {
+		d, err := decideGrant(one, grantOf("warm", keys...))
+		if err != nil || d.Outcome != gatehouse.Granted {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		// The connection breaks, so that there is time to ask again.

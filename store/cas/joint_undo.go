@@ -8,8 +8,8 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// This file is joint changes whose answers were lost: whether they were made is learnt from the nonces of their
-// records, and what they may have granted to a call that failed is taken back, all parts together.
+// This file is joint changes whose answers were lost: whether they were made is learnt from the nonces of
+// their records, and what they may have granted to a call that failed is taken back, all parts together.
 
 // A jointAttempt is a joint change that was sent, and not answered.
 type jointAttempt struct {
@@ -43,16 +43,7 @@ func (t *jointTransaction) resolveAttempts() (done bool, err error) {
 		a := &t.unresolved[i]
 		made, known := t.madeBy(a)
 		if made {
-			t.granted = a.granted
-			for j := range t.parts {
-				p := &t.parts[j]
-				p.update.decisions = append(p.update.decisions[:0], a.parts[j].decisions...)
-				p.decider.waits = p.decider.waits && !a.granted
-				if a.changed[j] {
-					p.entry.unstored.count = 0
-				}
-			}
-			t.unresolved = nil
+			t.adoptAttempt(a)
 			return true, nil
 		}
 		learnt = learnt && known
@@ -61,6 +52,20 @@ func (t *jointTransaction) resolveAttempts() (done bool, err error) {
 		return false, unavailable(t.keys[0], errOverrun)
 	}
 	return false, nil
+}
+
+// adoptAttempt takes over the decisions under which a change was made.
+func (t *jointTransaction) adoptAttempt(a *jointAttempt) {
+	t.granted = a.granted
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.update.decisions = append(p.update.decisions[:0], a.parts[i].decisions...)
+		p.decider.waits = p.decider.waits && !a.granted
+		if a.changed[i] {
+			p.entry.unstored.count = 0
+		}
+	}
+	t.unresolved = nil
 }
 
 // madeBy tells whether an attempt was made: as it changed all of its records or none, any of them tells.
@@ -81,7 +86,8 @@ type pendingJointUndo struct {
 	undos []undo // one for each
 }
 
-// addUnresolvedJoint notes what a failed transaction may have been granted, by changes whose answers were lost.
+// addUnresolvedJoint notes what a failed transaction may have been granted, by changes whose answers were
+// lost.
 func (q *undoQueue) addUnresolvedJoint(t *jointTransaction) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,7 +104,7 @@ func (q *undoQueue) addUnresolvedJoint(t *jointTransaction) {
 				continue // it was optional
 			}
 			made := &attempt{nonce: try.nonce, base: try.base}
-			one.parts = append(one.parts, copyPart(p.Part, control.UndoOf(&p.turn[0], d)))
+			one.parts = append(one.parts, p.undoOf(d))
 			// Tokens have no identity: they are given back only if it is certain that they were taken.
 			one.undos = append(one.undos, undo{
 				id: rand.Uint64(), onlyIf: made, shared: p.Key.Kind.Limiter(),
@@ -109,10 +115,17 @@ func (q *undoQueue) addUnresolvedJoint(t *jointTransaction) {
 	q.startTimer()
 }
 
+// undoOf is what takes back what a part was granted.
+func (p *jointPart) undoOf(d *gatehouse.Decision) control.Part {
+	part := control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, Passive: p.Passive}
+	part.Turn.Granted = d
+	return control.CopyUndo([]control.Part{part})[0]
+}
+
 // addFailedJoint notes that a grant which was to be taken back is still there, as far as is known.
 func (q *undoQueue) addFailedJoint(t *jointTransaction) {
 	one := new(pendingJointUndo)
-	one.parts = CopyUndo(t.change.Parts)
+	one.parts = control.CopyUndo(t.change.Parts)
 	for i := range t.parts {
 		one.undos = append(one.undos, t.parts[i].undo)
 	}
@@ -126,36 +139,6 @@ func (q *undoQueue) addFailedJoint(t *jointTransaction) {
 func canUndoJoint(turn *control.Turn) bool {
 	return turn.Grant != nil &&
 		(turn.Grant.Command.Op == gatehouse.OpAcquire || turn.Grant.Command.Op == gatehouse.OpTopUp)
-}
-
-// CopyUndo returns the parts of a joint change that takes a grant back, as copies that keep nothing of the
-// caller's.
-func CopyUndo(parts []control.Part) []control.Part {
-	copies := make([]control.Part, len(parts))
-	for i := range parts {
-		p := &parts[i]
-		copies[i] = copyPart(p, control.UndoOf(&p.Turn, p.Turn.Granted))
-	}
-	return copies
-}
-
-// copyPart is a part with another turn that keeps nothing of the caller's.
-func copyPart(p *control.Part, turn control.Turn) control.Part {
-	one := control.Part{Key: p.Key, Turn: turn, Optional: p.Optional, Passive: p.Passive}
-	if turn.Granted != nil {
-		granted := *turn.Granted
-		one.Turn.Granted = &granted
-	}
-	if turn.Grant == nil {
-		turn.Grant = p.Turn.Grant
-	}
-	if turn.Grant != nil {
-		grant, cmd := *turn.Grant, *turn.Grant.Command
-		cmd.Want, cmd.Costs = slices.Clone(cmd.Want), slices.Clone(cmd.Costs)
-		grant.Command = &cmd
-		one.Turn.Grant = &grant
-	}
-	return one
 }
 
 // sendJointUndo takes a grant back for a call that failed.

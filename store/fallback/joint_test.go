@@ -19,7 +19,9 @@ func TestNoRuleAnswersAGrant(t *testing.T) {
 			shared := castest.New(1, false)
 			store := cas.New(shared.Server(0), cas.Config{Server: 1})
 			defer store.Close()
-			s := fallback.New(store, fallback.Config{Rule: func(gatehouse.Key) fallback.Answer { return rule }})
+			s := fallback.New(store, fallback.Config{
+				Rule: func(gatehouse.Key) fallback.Answer { return rule },
+			})
 			cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire}
 			for _, name := range []string{"a", "b"} {
 				cmd.Want = append(cmd.Want, gatehouse.Member{

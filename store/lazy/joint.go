@@ -7,9 +7,9 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// ApplyJoint has the store decide a change over several names. Before that it is told what was let through here
-// of those that are decided about here, and given back what is left of their chunks; until it has decided
-// nothing is taken of them here.
+// ApplyJoint has the store decide a change over several names. Before that it is told what was let through
+// here of those that are decided about here, and given back what is left of their chunks; until it has
+// decided nothing is taken of them here.
 func (s *Store) ApplyJoint(c *control.JointChange) {
 	var names []*namedLimiter
 	for i := range c.Parts {
@@ -35,8 +35,8 @@ func (s *Store) knownLimiter(key gatehouse.Key) *namedLimiter {
 	return sh.names[key]
 }
 
-// applyJointAfter applies a joint change after an exchange of the names that are decided about here, which are
-// in the order of their keys.
+// applyJointAfter applies a joint change after an exchange of the names that are decided about here, which
+// are in the order of their keys.
 func (s *Store) applyJointAfter(names []*namedLimiter, c *control.JointChange) {
 	errs := make([]error, len(names))
 	// In this order, so that two joint changes do not wait for each other.

@@ -29,7 +29,9 @@ func (s *Store) exchangeChange(
 }
 
 // exchangeRequest is one request under way, which does something at the store.
-func (s *Store) exchangeRequest(ctx context.Context, b *Server, apply func() []cas.Reply) ([]cas.Reply, error) {
+func (s *Store) exchangeRequest(
+	ctx context.Context, b *Server, apply func() []cas.Reply,
+) ([]cas.Reply, error) {
 	f := s.planFaults(b)
 	if f.unsent {
 		return nil, errNotConnected

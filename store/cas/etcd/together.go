@@ -71,7 +71,9 @@ func (j *jointSwap) makeLeases(ctx context.Context) error {
 	var work sync.WaitGroup
 	for i := range j.changes {
 		if len(j.changes[i].Begin) > 0 {
-			work.Go(func() { j.leases[i], errs[i] = j.Backend.leases.createForHolds(ctx, j.changes[i].Begin) })
+			work.Go(func() {
+				j.leases[i], errs[i] = j.Backend.leases.createForHolds(ctx, j.changes[i].Begin)
+			})
 		}
 	}
 	work.Wait()

@@ -27,8 +27,8 @@ func TestGrantsOfTwoServersOnACluster(t *testing.T) {
 	checkGrantsOfTwoServers(t, servers, grantNames())
 }
 
-// A server that ends in the midst of its grants leaves no name with less than what its records say, for longer
-// than 5 s.
+// A server that ends in the midst of its grants leaves no name with less than what its records say, for
+// longer than 5 s.
 func TestGrantsOfAServerThatEndsOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3)

@@ -44,7 +44,7 @@ type lane struct {
 
 // A scriptCall is one record that the script is to replace or read, or several, together.
 type scriptCall struct {
-	script    *script
+	script    *namedScript
 	key       string
 	more      []string // further keys, if there are several records
 	arguments []string // of the script for this key

@@ -1,5 +1,5 @@
--- What the scripts swap.lua and together.lua have in common: they follow this text. Both are about records, of
--- each of which ARGV has, one after the other:
+-- What the scripts swap.lua and together.lua have in common: they follow this text. Both are about records,
+-- of each of which ARGV has, one after the other:
 --        the nonce of the record that is to be replaced, '' if there must be none
 --        the new record, '' if there is to be none
 --        for how many milliseconds it is kept, '' without end, or 'read' if nothing is to be changed
@@ -10,10 +10,11 @@ local call, args = redis.call, ARGV
 
 -- What a record begins with that a server has claimed: the claim, in claim.go of this package.
 local CLAIMED, FIRST = 2, 26
--- What a record begins with that a change of several slots has prepared, or committed while others are still to
--- be settled, in spread.lua; and the length of an old record that there was not.
+-- What a record begins with that a change of several slots has prepared, or committed while others are still
+-- to be settled, in spread.lua; and the length of an old record that there was not.
 local PREPARED, COMMITTED, NONE = 3, 4, 99999999
--- The longest claim, MaxClaim of package cas. One that lasts for longer was made before the clock was set back.
+-- The longest claim, MaxClaim of package cas. One that lasts for longer was made before the clock was set
+-- back.
 local LONGEST = 10000000
 
 local time = call('TIME')
@@ -37,9 +38,9 @@ local function write(key, at)
 end
 
 -- What there is: 1 if it is the record that was read; otherwise the record, false if there is none, or that
--- record and how much longer another server's claim is in the way; or that a change of several slots is to be
--- settled first: its first key, its number and, of that key, the keys in other slots. What is not the record that was read may be
--- that one with a claim before it, or another one.
+-- record and how much longer another server's claim is in the way; or that a change of several slots is to
+-- be settled first: its first key, its number and, of that key, the keys in other slots. What is not the
+-- record that was read may be that one with a claim before it, or another one.
 local function look(key, at)
   local nonce, keep, claim = args[at], args[at + 2], args[at + 3]
   local present, rest = call('GET', key), 0

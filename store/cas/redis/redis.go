@@ -25,7 +25,7 @@ type Backend struct {
 	names   keyNames
 	option  rueidis.ClientOption
 
-	swap, together, spread *script
+	swap, together, spread *namedScript
 
 	calls sync.Pool
 

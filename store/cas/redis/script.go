@@ -26,17 +26,17 @@ var (
 	spreadText string
 )
 
-// A script is one that Redis runs.
-type script struct {
+// A namedScript is a script that Redis runs.
+type namedScript struct {
 	text   string
 	digest string // by which Redis knows it once it has seen the text
 }
 
 // newScript is the script of a text that follows what all have in common.
-func newScript(text string) *script {
+func newScript(text string) *namedScript {
 	text = recordText + text
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // it is how Redis names scripts
-	return &script{text, hex.EncodeToString(sum[:])}
+	return &namedScript{text, hex.EncodeToString(sum[:])}
 }
 
 // nonceSize is the length of a nonce, which stands in a record at cas.NonceAt. The script says so too.
@@ -156,7 +156,9 @@ func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
 }
 
 // readReply understands what a script answers about one record.
-func readReply(answer *rueidis.RedisMessage, now int64, change *cas.RecordChange) (reply cas.Reply, err error) {
+func readReply(
+	answer *rueidis.RedisMessage, now int64, change *cas.RecordChange,
+) (reply cas.Reply, err error) {
 	reply.Now = time.UnixMicro(now)
 	switch {
 	// The script answers 1 when it has replaced the record, or when it is the same as the one read.
@@ -218,8 +220,8 @@ func stripClaim(data []byte) []byte {
 	return data
 }
 
-// What a change of several slots leaves before a record until it is settled, which spread.lua writes and reads:
-// 1 byte 3, the old record and the new one; or 1 byte 4, the keys of others, and the record.
+// What a change of several slots leaves before a record until it is settled, which spread.lua writes and
+// reads: 1 byte 3, the old record and the new one; or 1 byte 4, the keys of others, and the record.
 const (
 	preparedForm  = 3
 	preparedSize  = 1 + 16 + 3*16 + 3*8 // before the first key and the old record

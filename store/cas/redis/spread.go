@@ -22,11 +22,11 @@ import (
 //	    │ a record is another one     │ too late
 //	    └──────────► abort ◄──────────┘
 //
-// A record that is prepared has the old one and the new one in it, and names the first. Nobody uses it until it
-// is settled: by its own server, or by any that meets it and asks in the first slot whether the change was
-// committed. The first names the others until these are settled. A change that is not committed within
-// prepareTime never is, so what a dead server has begun is undone by whoever meets it then. Slots are prepared
-// in the order of their keys, and nobody waits while it has something prepared.
+// A record that is prepared has the old one and the new one in it, and names the first. Nobody uses it until
+// it is settled: by its own server, or by any that meets it and asks in the first slot whether the change
+// was committed. The first names the others until these are settled. A change that is not committed within
+// prepareTime never is, so what a dead server has begun is undone by whoever meets it then. Slots are
+// prepared in the order of their keys, and nobody waits while it has something prepared.
 
 const (
 	// prepareTime is for how long a change may still be committed, by the time of the first slot's node.
@@ -226,8 +226,8 @@ func (s *spreadSwap) fillTimes(now int64) {
 	}
 }
 
-// commit commits the change in the first slot. If that is not answered it is asked again until it is known, or
-// cannot be committed any more.
+// commit commits the change in the first slot. If that is not answered it is asked again until it is known,
+// or cannot be committed any more.
 func (s *spreadSwap) commit(ctx context.Context) (committed bool, err error) {
 	var others []string
 	for i := range s.groups[1:] {
@@ -305,6 +305,7 @@ func (l *link) settleFor(ctx context.Context, key string, e *unsettledError) err
 			return errAnswer
 		}
 		switch {
+		// What counts for the first counts for all: this one follows it.
 		case n >= 0 && key != e.first:
 			how := "abort"
 			if n == 1 {
@@ -318,7 +319,8 @@ func (l *link) settleFor(ctx context.Context, key string, e *unsettledError) err
 			return l.settleOthers(ctx, e)
 		}
 		if !backoff.Sleep(ctx, pause) {
-			return fmt.Errorf("redis: %w: a change of several slots is under way: %w", cas.ErrNotSent, ctx.Err())
+			return fmt.Errorf("redis: %w: it is a part of a change that is under way: %w",
+				cas.ErrNotSent, ctx.Err())
 		}
 	}
 }
@@ -326,7 +328,8 @@ func (l *link) settleFor(ctx context.Context, key string, e *unsettledError) err
 // settleOthers settles what the first record of a committed change names, and clears that record.
 func (l *link) settleOthers(ctx context.Context, e *unsettledError) error {
 	for _, other := range e.others {
-		if _, _, err := l.runSpread(ctx, []string{other}, []string{"settle", e.id, "commit", ""}); err != nil {
+		_, _, err := l.runSpread(ctx, []string{other}, []string{"settle", e.id, "commit", ""})
+		if err != nil {
 			return err
 		}
 	}

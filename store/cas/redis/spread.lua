@@ -1,6 +1,6 @@
--- Replaces records in several slots of a cluster together, in steps: prepare in each slot, commit in the first,
--- settle in the others, clear the first. Whoever meets a record that is prepared judges in the first slot
--- whether it was committed.
+-- Replaces records in several slots of a cluster together, in steps: prepare in each slot, commit in the
+-- first, settle in the others, clear the first. Whoever meets a record that is prepared judges in the first
+-- slot whether it was committed.
 --
 -- KEYS      the records, all of one slot
 -- ARGV[1]   the step
@@ -10,15 +10,15 @@
 -- and behind these, for prepare, what record.lua says of each record.
 --
 -- The answer is the time, and for each record: of prepare, what together.lua answers; of commit, judge and
--- abort, which lets nobody commit it any more, of the first record: 1 if the change is committed, 0 if it is not and will not be, and otherwise how many microseconds it may still
--- be, made negative; of the others, 1.
+-- abort, which lets nobody commit it any more, of the first record: 1 if the change is committed, 0 if it is
+-- not and will not be, and otherwise how many microseconds it may still be, made negative; of the others, 1.
 local step, id, extra, lasts = args[1], args[2], args[3], args[4]
 
 local function digits(n) return string.format('%016.0f', n) end
 
--- A record that is prepared: the change, until when it may be committed, when the old record was to go and for
--- how long the new one is kept (0 without end), three lengths, and the first key, the old record, the channels
--- and the new record.
+-- A record that is prepared: the change, until when it may be committed, when the old record was to go and
+-- for how long the new one is kept (0 without end), three lengths, and the first key, the old record, the
+-- channels and the new record.
 local function prepare(key, at)
   if args[at + 2] == 'read' then
     return

@@ -96,8 +96,9 @@ func (s *spreadBench) begun(from, to uint64) *spreadSwap {
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	s := newSpreadBench(t)
-	if replies := s.swap(s.puts(0, 1)); !replies[0].Swapped || !replies[3].Swapped || replies[3].Version != 1 {
-		t.Errorf("new records: %+v", replies)
+	made := s.swap(s.puts(0, 1))
+	if !made[0].Swapped || !made[3].Swapped || made[3].Version != 1 {
+		t.Errorf("new records: %+v", made)
 	}
 	s.want(1)
 	changes := s.puts(1, 2)

@@ -56,7 +56,10 @@ func TestSwapTogether(t *testing.T) {
 	}{
 		{"read none", []cas.RecordChange{read(never), read(0), read(never)}, []cas.Reply{{}, is(0), {}}},
 		{"make two", []cas.RecordChange{put(0, 1), put(0, 1), read(0)}, []cas.Reply{is(1), is(1), is(0)}},
-		{"one is there", []cas.RecordChange{put(1, 3), put(0, 3), put(0, 3)}, []cas.Reply{is(1), now(1), is(0)}},
+		{
+			"one is there", []cas.RecordChange{put(1, 3), put(0, 3), put(0, 3)},
+			[]cas.Reply{is(1), now(1), is(0)},
+		},
 		{"one is not read", []cas.RecordChange{put(1, 3), put(1, 3), read(4)}, []cas.Reply{is(1), is(1), {}}},
 		{"replace", []cas.RecordChange{put(1, 2), read(1), put(0, 2)}, []cas.Reply{is(2), is(1), is(2)}},
 		{
@@ -157,8 +160,8 @@ func freeOf(t *testing.T, s *server, k gatehouse.Key, size int64) int64 {
 	return d.Remaining
 }
 
-// Two servers on one Redis grant over four names at once: no name gives more than it has, and what was granted
-// is taken from all of them.
+// Two servers on one Redis grant over four names at once: no name gives more than it has, and what was
+// granted is taken from all of them.
 func TestGrantsOfTwoServers(t *testing.T) {
 	t.Parallel()
 	address := redistest.Start(t).Address
