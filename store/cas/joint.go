@@ -39,7 +39,8 @@ type jointTransaction struct {
 	entered atomic.Int32    // the queues that it leads or waits in
 	budget  context.Context // ends when its time is up
 
-	granted    bool // by the last decision
+	served     []control.JointPart // room for a decision
+	granted    bool                // by the last one
 	nonce      uint64
 	keys       []gatehouse.Key
 	changes    []RecordChange // that are under way
@@ -64,6 +65,7 @@ type jointPart struct {
 	undo  undo // if the turn takes back a grant
 
 	turn    [1]control.Turn // as it came
+	served  control.Part    // a copy, as it was decided on last
 	undos   [1]*undo
 	in      decideInput
 	update  recordUpdate
@@ -74,10 +76,11 @@ type jointPart struct {
 
 func newJointTransaction(s *Store, c *control.JointChange) *jointTransaction {
 	n := len(c.Parts)
-	t := &jointTransaction{
-		store: s, change: c, parts: make([]jointPart, n), retries: newRetryState(),
-		keys: make([]gatehouse.Key, n), changes: make([]RecordChange, n),
-	}
+	t := s.joints.Get().(*jointTransaction)
+	t.store, t.change, t.retries = s, c, newRetryState()
+	t.parts = slices.Grow(t.parts[:0], n)[:n]
+	t.keys, t.changes = slices.Grow(t.keys[:0], n)[:n], slices.Grow(t.changes[:0], n)[:n]
+	t.served = slices.Grow(t.served[:0], n)[:n]
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.Part, p.turn[0], p.place.joint = &c.Parts[i], c.Parts[i].Turn, t
@@ -87,6 +90,21 @@ func newJointTransaction(s *Store, c *control.JointChange) *jointTransaction {
 		}
 	}
 	return t
+}
+
+// release lets go of what belongs to the caller, and keeps the room for another change.
+func (t *jointTransaction) release() {
+	for i := range t.parts {
+		p := &t.parts[i]
+		clear(p.buffers.queue)
+		clear(p.buffers.decisions)
+		*p = jointPart{buffers: p.buffers}
+	}
+	clear(t.changes)
+	clear(t.served)
+	s := t.store
+	*t = jointTransaction{parts: t.parts, keys: t.keys, changes: t.changes, served: t.served}
+	s.joints.Put(t)
 }
 
 // enterQueues enters the queues that are left, until it has to wait in one. Then the transaction under way
@@ -152,8 +170,11 @@ func (t *jointTransaction) finish(err error) {
 		away = err
 	}
 	// The queues go on before the caller is told, as it may come back from within.
-	next := t.leaveQueues(len(t.parts), away)
-	t.change.Done(err)
+	next, done := t.leaveQueues(len(t.parts), away), t.change.Done
+	if !t.pending {
+		t.release() // before the callback, which may need one for its next call
+	}
+	done(err)
 	for _, start := range next {
 		start()
 	}
@@ -196,8 +217,8 @@ func (s *Store) failWaiting(e *entry, waiting []*applyCall, away error) {
 func (t *jointTransaction) abandon(err error) {
 	t.fail(err)
 	// It leads all queues that it has entered but the last, out of which it was taken.
-	next := t.leaveQueues(int(t.entered.Load())-1, nil)
-	t.change.Done(err)
+	next, done := t.leaveQueues(int(t.entered.Load())-1, nil), t.change.Done
+	done(err)
 	for _, start := range next {
 		start()
 	}

@@ -11,11 +11,9 @@ import (
 // goes in alone.
 
 // decideJoint serves a joint change on what is known of its records, and makes the update of each of them. It
-// reports whether it took effect.
-func decideJoint(parts []jointPart) (granted bool) {
+// reports whether it took effect. served is room for as many parts.
+func decideJoint(parts []jointPart, served []control.JointPart) (granted bool) {
 	at := jointTime(parts)
-	served := make([]control.JointPart, len(parts))
-	copies := make([]control.Part, len(parts))
 	for i := range parts {
 		p := &parts[i]
 		p.in.at, p.in.joint, p.in.passive = at, true, p.Passive
@@ -23,23 +21,23 @@ func decideJoint(parts []jointPart) (granted bool) {
 		p.decider = decider{in: &p.in, out: &p.update, buffers: &p.buffers}
 		p.decider.beginDecision()
 		// The turn is a copy: one that has to be decided again leaves no trace.
-		copies[i] = control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, Passive: p.Passive}
-		served[i] = control.JointPart{Part: &copies[i], State: p.update.state}
+		p.served = control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, Passive: p.Passive}
+		served[i] = control.JointPart{Part: &p.served, State: p.update.state}
 		if queue := p.buffers.queue; len(queue) > 0 {
-			copies[i].Turn = queue[0]
+			p.served.Turn = queue[0]
 		} else {
 			served[i].State = unservedState(&p.turn[0], p.update.decisions[0])
 		}
 	}
 	granted = control.ServeJoint(time.Unix(0, at), served)
-	waits := !granted && jointWaits(copies)
+	waits := !granted && jointWaits(parts)
 	for i := range parts {
 		p := &parts[i]
 		if queue := p.buffers.queue; len(queue) > 0 {
-			p.update.state, queue[0] = served[i].State, copies[i].Turn
+			p.update.state, queue[0] = served[i].State, p.served.Turn
 		}
 		p.decider.withheld = !granted
-		p.endDecision(&copies[i], waits)
+		p.endDecision(waits)
 	}
 	return granted
 }
@@ -82,10 +80,10 @@ func unservedState(turn *control.Turn, answer gatehouse.Decision) control.State 
 
 // jointWaits reports whether a joint change that took no effect goes on waiting: nothing but time is in its
 // way.
-func jointWaits(parts []control.Part) bool {
+func jointWaits(parts []jointPart) bool {
 	refused := false
 	for i := range parts {
-		switch p := &parts[i]; {
+		switch p := &parts[i].served; {
 		case p.Optional || p.Turn.Decision.Outcome == gatehouse.Granted:
 		case p.Turn.Decision.Outcome != gatehouse.Refused:
 			return false
@@ -97,9 +95,9 @@ func jointWaits(parts []control.Part) bool {
 }
 
 // endDecision finds out what the decision means for the record of one part.
-func (p *jointPart) endDecision(answered *control.Part, waits bool) {
+func (p *jointPart) endDecision(waits bool) {
 	turn := &p.turn[0]
-	refused := answered.Turn.Decision.Outcome == gatehouse.Refused
+	refused := p.served.Turn.Decision.Outcome == gatehouse.Refused
 	// One that keeps nobody back need hear only of those that refuse it: by the time that these do not, it
 	// looks at all.
 	p.decider.waits = waits && turn.Ticket != 0 && turn.MaxWait != 0 && p.Key.Kind != gatehouse.Grant &&

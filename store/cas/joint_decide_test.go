@@ -124,7 +124,8 @@ func TestDecideJoint(t *testing.T) {
 				"g granted 100; no state",
 		},
 		{
-			name: "it waits for one that is held, in whose record it has a head", want: twoSlots, before: held,
+			name: "it waits for one that is held, in whose record it has a head",
+			want: twoSlots, before: held,
 			now: time.Second, wait: gatehouse.Forever, change: func(parts []jointPart) {
 				parts[0].Passive, parts[1].Passive = true, true
 			},
@@ -139,12 +140,14 @@ func TestDecideJoint(t *testing.T) {
 		},
 		{
 			name: "another server's head is before it", want: twoSlots, record: head(false),
-			now: time.Second, result: "granted false | a granted 100; write | b refused for now; write; refusals 1 | g " +
+			now: time.Second,
+			result: "granted false | a granted 100; write | b refused for now; write; refusals 1 | g " +
 				"granted 100; no state",
 		},
 		{
 			name: "another server's head keeps nobody back, and is told", want: twoSlots, record: head(true),
-			now: time.Second, result: "granted true | a granted 100; write; fence 100 | b granted 100; write; fence " +
+			now: time.Second,
+			result: "granted true | a granted 100; write; fence 100 | b granted 100; write; fence " +
 				"100; 2 is passive | g granted 100; write; fence 100",
 		},
 		{
@@ -159,13 +162,15 @@ func TestDecideJoint(t *testing.T) {
 			result: "granted false | a granted 100 | b deleted; no state | g granted 100; no state",
 		},
 		{
-			name: "a record is full", want: twoSlots, change: func(parts []jointPart) { parts[1].in.full = true },
+			name: "a record is full", want: twoSlots,
+			change: func(parts []jointPart) { parts[1].in.full = true },
 			result: "granted false | a granted 100; write | b exhausted; no state | g granted 100; " +
 				"no state",
 		},
 		{
 			name: "tokens are taken of none if one can never give as many",
-			want: []gatehouse.Member{tokensOf("a", 5), tokensOf("b", 11)}, result: "granted false | a granted 100; write | b conflict; write | g granted 100; no " +
+			want: []gatehouse.Member{tokensOf("a", 5), tokensOf("b", 11)},
+			result: "granted false | a granted 100; write | b conflict; write | g granted 100; no " +
 				"state",
 		},
 		{
@@ -181,7 +186,7 @@ func TestDecideJoint(t *testing.T) {
 		// Twice, as after a conflict: the first time leaves no trace.
 		for range 2 {
 			parts := c.parts(t)
-			if got := tellJoint(decideJoint(parts), parts); got != c.result {
+			if got := tellJoint(decideJoint(parts, make([]control.JointPart, len(parts))), parts); got != c.result {
 				t.Errorf("%s:\n got  %s\n want %s", c.name, got, c.result)
 			}
 		}

@@ -122,7 +122,7 @@ func (t *jointTransaction) decideTurns(now int64) {
 			p.in.minFence = k.minFence + rand.Uint64N(fenceBits)
 		}
 	}
-	t.granted = decideJoint(t.parts)
+	t.granted = decideJoint(t.parts, t.served)
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.entry.unstored.count = p.update.unstored

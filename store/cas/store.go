@@ -76,6 +76,7 @@ type Store struct {
 	undos        undoQueue
 	refusals     refusals
 	transactions sync.Pool
+	joints       sync.Pool
 	calls        sync.Pool
 	stop         func() // of the backend's Listen
 	counters     transactionCounters
@@ -111,6 +112,7 @@ func New(backend Backend, config Config) *Store {
 	s.watches.names = make(map[gatehouse.Key]*line)
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
+	s.joints.New = func() any { return new(jointTransaction) }
 	s.transactions.New = func() any { return newTransaction(s) }
 	// Last, because a wake may come at once and needs the rest.
 	s.stop = backend.Listen(config.Server, s.onWake)
