@@ -2,6 +2,7 @@ package cas
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,16 +91,28 @@ func tellJoint(granted bool, parts []jointPart) string {
 
 // What a joint change makes of its records depends on what is known alone, and it can be decided again.
 func TestDecideJoint(t *testing.T) {
-	held := map[string][]control.Turn{"b": {holdBy("x", 1, time.Hour)}}
-	twoSlots := []gatehouse.Member{slotOf("a", 2), slotOf("b", 1)}
-	late := storedRecord{asOf: fromStart(5 * time.Second)}
-	head := func(passive bool) map[string]storedRecord {
-		return map[string]storedRecord{"b": {asOf: fromStart(0), heads: []lineHead{{
-			server: 2, ticket: FirstTicket(2) + 1, since: fromStart(1),
-			until: fromStart(2 * time.Second), passive: passive,
-		}}}}
+	for _, c := range slices.Concat(plainJointCases(), jointLineCases()) {
+		// Twice, as after a conflict: the first time leaves no trace.
+		for range 2 {
+			parts := c.parts(t)
+			granted := decideJoint(parts, make([]control.JointPart, len(parts)))
+			if got := tellJoint(granted, parts); got != c.result {
+				t.Errorf("%s:\n got  %s\n want %s", c.name, got, c.result)
+			}
+		}
 	}
-	for _, c := range []jointCase{
+}
+
+// heldByAnother is that the only slot of "b" is held.
+func heldByAnother() map[string][]control.Turn {
+	return map[string][]control.Turn{"b": {holdBy("x", 1, time.Hour)}}
+}
+
+// plainJointCases are grants of which nobody waits in front.
+func plainJointCases() []jointCase {
+	held, twoSlots := heldByAnother(), []gatehouse.Member{slotOf("a", 2), slotOf("b", 1)}
+	late := storedRecord{asOf: fromStart(5 * time.Second)}
+	return []jointCase{
 		{
 			name: "all are free", want: twoSlots,
 			result: "granted true | a granted 100; write; fence 100 | b granted 100; write; fence 100 | " +
@@ -122,33 +135,6 @@ func TestDecideJoint(t *testing.T) {
 			name: "one is held", want: twoSlots, before: held, now: time.Second,
 			result: "granted false | a granted 100; write | b refused for 59m59s; refusals 1 | " +
 				"g granted 100; no state",
-		},
-		{
-			name: "it waits for one that is held, in whose record it has a head",
-			want: twoSlots, before: held,
-			now: time.Second, wait: gatehouse.Forever, change: func(parts []jointPart) {
-				parts[0].Passive, parts[1].Passive = true, true
-			},
-			result: "granted false | a granted 100; write | b refused for 59m59s; write; heads [1:5 " +
-				"until 4s]; 1 is passive | g granted 100; no state",
-		},
-		{
-			name: "it keeps a line that it could take", want: twoSlots, before: held, now: time.Second,
-			wait: gatehouse.Forever, change: func(parts []jointPart) { parts[1].Passive = true },
-			result: "granted false | a granted 100; write; heads [1:5 until 4s] | b refused for " +
-				"59m59s; write; heads [1:5 until 4s]; 1 is passive | g granted 100; no state",
-		},
-		{
-			name: "another server's head is before it", want: twoSlots, record: head(false),
-			now: time.Second,
-			result: "granted false | a granted 100; write | b refused for now; write; refusals 1 | g " +
-				"granted 100; no state",
-		},
-		{
-			name: "another server's head keeps nobody back, and is told", want: twoSlots, record: head(true),
-			now: time.Second,
-			result: "granted true | a granted 100; write; fence 100 | b granted 100; write; fence " +
-				"100; 2 is passive | g granted 100; write; fence 100",
 		},
 		{
 			name: "the name was deleted while it waited", want: twoSlots, now: time.Second, wait: time.Minute,
@@ -182,13 +168,45 @@ func TestDecideJoint(t *testing.T) {
 				"granted 100; write; fence 100; begin [\x00grant/g 100] | g granted 100; write; " +
 				"fence 100",
 		},
-	} {
-		// Twice, as after a conflict: the first time leaves no trace.
-		for range 2 {
-			parts := c.parts(t)
-			if got := tellJoint(decideJoint(parts, make([]control.JointPart, len(parts))), parts); got != c.result {
-				t.Errorf("%s:\n got  %s\n want %s", c.name, got, c.result)
-			}
-		}
+	}
+}
+
+// jointLineCases are grants that wait, or before which others do.
+func jointLineCases() []jointCase {
+	held, twoSlots := heldByAnother(), []gatehouse.Member{slotOf("a", 2), slotOf("b", 1)}
+	head := func(passive bool) map[string]storedRecord {
+		return map[string]storedRecord{"b": {asOf: fromStart(0), heads: []lineHead{{
+			server: 2, ticket: FirstTicket(2) + 1, since: fromStart(1),
+			until: fromStart(2 * time.Second), passive: passive,
+		}}}}
+	}
+	return []jointCase{
+		{
+			name: "it waits for one that is held, in whose record it has a head",
+			want: twoSlots, before: held,
+			now: time.Second, wait: gatehouse.Forever, change: func(parts []jointPart) {
+				parts[0].Passive, parts[1].Passive = true, true
+			},
+			result: "granted false | a granted 100; write | b refused for 59m59s; write; heads [1:5 " +
+				"until 4s]; 1 is passive | g granted 100; no state",
+		},
+		{
+			name: "it keeps a line that it could take", want: twoSlots, before: held, now: time.Second,
+			wait: gatehouse.Forever, change: func(parts []jointPart) { parts[1].Passive = true },
+			result: "granted false | a granted 100; write; heads [1:5 until 4s] | b refused for " +
+				"59m59s; write; heads [1:5 until 4s]; 1 is passive | g granted 100; no state",
+		},
+		{
+			name: "another server's head is before it", want: twoSlots, record: head(false),
+			now: time.Second,
+			result: "granted false | a granted 100; write | b refused for now; write; refusals 1 | g " +
+				"granted 100; no state",
+		},
+		{
+			name: "another server's head keeps nobody back, and is told", want: twoSlots, record: head(true),
+			now: time.Second,
+			result: "granted true | a granted 100; write; fence 100 | b granted 100; write; fence " +
+				"100; 2 is passive | g granted 100; write; fence 100",
+		},
 	}
 }
