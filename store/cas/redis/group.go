@@ -31,16 +31,16 @@ type scriptGroup struct {
 // splitBatch divides a batch into what is served together, one by one where keys are on different servers.
 func (l *lane) splitBatch(batch []*scriptCall) (all []scriptGroup) {
 	for len(batch) > 0 {
-		n, size, most := 0, 0, maxGroup
-		if l.link.single.Load() {
-			most = 1
-		}
-		// One of several records is run by itself.
-		if batch[0].more != nil {
+		n, size, keys, most := 0, 0, 0, maxGroup
+		if b := l.link.backend; l.link.single.Load() || batch[0].script == b.spread {
 			most = 1
 		}
 		// The first call goes in whatever its size, so a large record does not stop the loop.
-		for ; n < min(most, len(batch)) && size < maxGroupSize && (n == 0 || batch[n].more == nil); n++ {
+		for ; n < len(batch) && batch[n].script == batch[0].script && size < maxGroupSize; n++ {
+			keys += batch[n].countKeys()
+			if n > 0 && keys > most {
+				break
+			}
 			size += batch[n].size
 		}
 		all = append(all, scriptGroup{calls: batch[:n]})
@@ -112,14 +112,20 @@ var errAnswer = errors.New("redis: the script answered something else than the t
 func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []scriptGroup) {
 	answers, err := result.ToArray()
 	var now int64
-	if err == nil && len(answers) == 1+len(g.calls)+len(g.calls[0].more) {
+	keys := 0
+	for _, r := range g.calls {
+		keys += r.countKeys()
+	}
+	if err == nil && len(answers) == 1+keys {
 		now, err = answers[0].ToInt64()
 	} else if err == nil {
 		err = errAnswer
 	}
 	if err == nil {
-		for i, r := range g.calls {
-			r.now, r.answer, r.answers, r.err = now, answers[1+i], answers[1:], nil
+		rest := answers[1:]
+		for _, r := range g.calls {
+			r.now, r.answer, r.answers, r.err = now, rest[0], rest[:r.countKeys()], nil
+			rest = rest[r.countKeys():]
 		}
 		l.finishCalls(g.calls)
 		return nil
@@ -129,7 +135,7 @@ func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []s
 	// Redis was restarted, or has never seen the script; its text brings it there again.
 	case refusal == "NOSCRIPT" && !g.sendText:
 		return []scriptGroup{{g.calls, true}}
-	case refusal == "CROSSSLOT" && len(g.calls[0].more) > 0:
+	case refusal == "CROSSSLOT" && len(g.calls) == 1 && g.calls[0].countKeys() > 1:
 		l.link.single.Store(true) // it is tried again, slot by slot
 		err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, err)
 	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.calls) > 1:

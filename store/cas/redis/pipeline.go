@@ -61,6 +61,9 @@ type scriptCall struct {
 	err      error                  // instead of an answer
 }
 
+// countKeys is of how many records it is.
+func (r *scriptCall) countKeys() int { return 1 + len(r.more) }
+
 // The states of a request.
 const (
 	callQueued = iota

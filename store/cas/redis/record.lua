@@ -85,10 +85,15 @@ local function mark(key, at)
   end
 end
 
--- Compares all records, and does something with each if all are as they were read.
-local function together(at, act)
-  local answers, places, barred, all = {now}, {}, false, true
-  for i = 1, #KEYS do
+-- Where the arguments about a record end, and those about the next begin.
+local function after(at)
+  return at + 5 + tonumber(args[at + 4])
+end
+
+-- Compares some of the records, and does something with each if all are as they were read.
+local function together(answers, from, upto, at, act)
+  local places, barred, all = {}, false, true
+  for i = from, upto do
     local found = args[at] ~= '' and call('GETRANGE', KEYS[i], '1', '8') == args[at] and 1
     if not found then
       found = look(KEYS[i], at)
@@ -96,14 +101,13 @@ local function together(at, act)
     answers[i + 1], places[i] = found, at
     all = all and found == 1
     barred = barred or type(found) == 'table'
-    at = at + 5 + tonumber(args[at + 4])
+    at = after(at)
   end
-  for i = 1, #KEYS do
+  for i = from, upto do
     if all then
       act(KEYS[i], places[i])
     elseif not barred then
       mark(KEYS[i], places[i]) -- on all records or on none, so that no two servers wait for each other
     end
   end
-  return answers
 end

@@ -144,7 +144,9 @@ local function clear(key)
 end
 
 if step == 'prepare' then
-  return together(5, prepare)
+  local answers = {now}
+  together(answers, 1, #KEYS, 5, prepare)
+  return answers
 end
 -- What its own server gives up nobody commits.
 local function abort(key)

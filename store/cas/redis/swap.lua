@@ -45,6 +45,6 @@ for i = 1, #KEYS do
   else
     answers[i + 1] = redis.error_reply(string.match(answer, '%-(%u.*)') or answer) -- before Redis 7
   end
-  at = at + 5 + tonumber(args[at + 4])
+  at = after(at)
 end
 return answers

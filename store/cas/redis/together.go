@@ -53,6 +53,7 @@ func (b *Backend) jointCall(keys []string, changes []cas.RecordChange) *scriptCa
 		script: b.together, answered: make(chan struct{}, 1),
 		key: keys[0], more: append([]string{}, keys[1:]...),
 	}
+	r.arguments = append(make([]string, 0, 1+5*len(keys)), strconv.Itoa(len(keys)))
 	for i := range keys {
 		r.arguments = b.appendChange(r.arguments, &changes[i])
 		r.size += changes[i].Size + len(changes[i].Next)
