@@ -38,7 +38,7 @@ func (l *limiterStep) fillGranted() {
 func (l *limiterStep) fillRefused() {
 	from, n := l.earliestStart(), addSaturating(l.turn.Ahead, l.turn.Cost)
 	l.d.Outcome, l.d.Windows = gatehouse.Refused, l.decisionWindows()
-	latest, soonest := int64(0), int64(noTime)
+	latest, soonest, reports := int64(0), int64(noTime), l.reports()
 	for i, m := range l.projectedMeters() {
 		r := l.readMeter(m)
 		// No wait helps a cost above the limit. A limit of 0 is different: it stops for now, and may be
@@ -48,9 +48,14 @@ func (l *limiterStep) fillRefused() {
 			return
 		}
 		// It must find room for those in front as well, as they go first.
-		when := l.adoptedFit(m, from, n)
+		when := m.earliestFit(from, n)
 		// Before the next token comes back the answer cannot change.
-		soonest = min(soonest, l.reportedFit(from, l.adoptedFit(m, from, r.left+1), r.left+1))
+		next := m.earliestFit(from, r.left+1)
+		if reports != nil {
+			when = l.adoptedFit(m, from, n)
+			next = l.rampFit(reports, l.adoptedFit(m, from, r.left+1), r.left+1)
+		}
+		soonest = min(soonest, next)
 		if l.d.Windows != nil {
 			l.d.Windows[i].Remaining, l.d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-l.now)
 			l.d.Windows[i].RetryAfter = waitUntil(l.now, when)
@@ -60,7 +65,9 @@ func (l *limiterStep) fillRefused() {
 			r.fillDecision(l.d)
 		}
 	}
-	latest = l.fillRefusedReports(from, latest, n)
+	if reports != nil {
+		latest = l.fillRefusedReports(from, latest, n)
+	}
 	if latest <= l.now { // it is only that those in front must go first, who want more than is left
 		latest = soonest
 	}

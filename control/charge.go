@@ -64,7 +64,10 @@ func (l *limiterStep) chargeCost() {
 func (l *limiterStep) limitAndFree() (limit, free int64) {
 	limit, free = noTime, noTime
 	for _, m := range l.projectedMeters() {
-		r := l.readTaken(m)
+		r := m.readMeter(l.now)
+		if l.earliestUnpaused() > l.now {
+			r.left = 0
+		}
 		// Several limits hold together: the smallest of each decides.
 		limit, free = min(limit, r.limit), min(free, r.left)
 	}

@@ -12,9 +12,6 @@ import (
 // refusesChunk refuses a chunk while anything that was reported holds back: what a server has in a chunk it
 // lets through without asking again.
 func (l *limiterStep) refusesChunk() bool {
-	if l.turn.Chunk == nil {
-		return false
-	}
 	t := l.reports()
 	if t == nil || t.heldUntil() <= l.now {
 		return false
@@ -30,9 +27,6 @@ func (l *limiterStep) refusesChunk() bool {
 // let n through that start no earlier than from; it returns when what was reported does so too.
 func (l *limiterStep) fillRefusedReports(from, latest, n int64) int64 {
 	t := l.reports()
-	if t == nil {
-		return latest
-	}
 	byLimits, at := int64(0), max(latest, l.rampFit(t, from, n))
 	for _, m := range l.projectedMeters() {
 		byLimits = max(byLimits, m.earliestFit(l.earliestUnpaused(), n))

@@ -8,10 +8,7 @@ import "math/bits"
 // reportedFit is the earliest instant, not before that at which the limits let n through, at which what was
 // reported does so too. from is the earliest at which they may.
 func (l *limiterStep) reportedFit(from, at, n int64) int64 {
-	t := l.reports()
-	if t == nil {
-		return at
-	}
+	t := l.extra.reports
 	for _, m := range l.projectedMeters() {
 		at = max(at, l.adoptedFit(m, from, n))
 	}
@@ -86,10 +83,7 @@ func (l *limiterStep) rampLeft(t *thirdParty) int64 {
 
 // lowerToReported lowers what a meter has left to what was reported lets through.
 func (l *limiterStep) lowerToReported(m limitMeter, r *meterReading) {
-	t := l.reports()
-	if t == nil {
-		return
-	}
+	t := l.extra.reports
 	if a := l.adoptedOf(m); a != nil {
 		r.left = min(r.left, a.remaining)
 	}

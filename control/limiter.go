@@ -139,7 +139,7 @@ func (l *limiterStep) acquireTokens() {
 		l.forceTake()
 		return
 	}
-	if !l.checkAvailable() || l.refusesChunk() {
+	if !l.checkAvailable() || l.turn.Chunk != nil && l.refusesChunk() {
 		// A conflict is not counted as a timeout: no wait would have helped.
 		if l.d.Outcome == gatehouse.Refused {
 			l.countRefused(l.turn)
@@ -365,19 +365,20 @@ func (l *limiterStep) earliestFit(n int64) int64 {
 // readMeter tells how a meter stands: nothing is left while a reservation lies ahead, and no more than what
 // was reported lets through.
 func (l *limiterStep) readMeter(m limitMeter) meterReading {
-	r := l.readTaken(m)
+	r := m.readMeter(l.now)
 	if l.extra != nil {
-		l.lowerToReported(m, &r)
+		l.lowerReading(m, &r)
 	}
 	return r
 }
 
-// readTaken is readMeter without what was reported.
-func (l *limiterStep) readTaken(m limitMeter) meterReading {
-	r := m.readMeter(l.now)
+// lowerReading lowers what a meter has left to what may be taken of it.
+func (l *limiterStep) lowerReading(m limitMeter, r *meterReading) {
 	// The meter itself may have room, but taking it would overtake the reservation.
 	if l.earliestUnpaused() > l.now {
 		r.left = 0
 	}
-	return r
+	if l.extra.reports != nil {
+		l.lowerToReported(m, r)
+	}
 }

@@ -380,8 +380,11 @@ const latest = noTime - 100*int64(24*time.Hour)
 // earliestStart is the instant before which nothing new may start: reservations go first, and in a pause
 // nothing does.
 func (l *limiterStep) earliestStart() int64 {
+	if l.extra == nil {
+		return l.now
+	}
 	at := l.earliestUnpaused()
-	if t := l.reports(); t != nil {
+	if t := l.extra.reports; t != nil {
 		return max(at, t.until)
 	}
 	return at
