@@ -76,7 +76,10 @@ func tryRecord(r *GrantRecord, now time.Time, turn *Turn) {
 	}
 	switch turn.Op {
 	case gatehouse.OpAcquire:
-		d.Outcome, d.Message = gatehouse.Conflict, "is there already"
+		d.Outcome, d.Message = gatehouse.Conflict, "is there already, and wants something else"
+		if r.last.Ended {
+			d.Message = "has ended, and its id is remembered"
+		}
 		// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
 		if turn.Grant != nil && !r.last.Ended && slices.Equal(turn.Grant.Command.Want, r.last.Want) {
 			r.answers = addAnswer(r.answers)
@@ -115,7 +118,7 @@ func (r *GrantRecord) liveFault(turn *Turn) string {
 
 // fillAnswer fills in how the grant stands.
 func (r *GrantRecord) fillAnswer(now time.Time, d *gatehouse.Decision) {
-	d.Grant, d.Fence = r.last, r.last.Fence
+	d.Grant, d.Fence, d.ExpiresAfter = r.last, r.last.Fence, 0
 	if !r.last.Ended {
 		d.ExpiresAfter = r.last.Until.Sub(now)
 	}
@@ -167,6 +170,9 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 		one.Until = now.Add(one.Expires)
 	case gatehouse.OpRelease:
 		one.Until, one.Ended = now, true
+	}
+	if one.Until.Before(one.Since) {
+		one.Since = one.Until // the clock was set back
 	}
 	r.last, r.confirmed = &one, true
 }

@@ -263,7 +263,8 @@ func (p *JointPart) promisedRoom(before []JointPart, weight *int) (holders int) 
 
 // stepTurn applies a turn that was tried.
 func (p *JointPart) stepTurn(now time.Time, fence uint64) {
-	if p.State == nil {
+	fresh := p.State == nil
+	if fresh {
 		p.State = New(p.Key.Kind)
 	}
 	// The parameters are in force since the trial. The turn stays as it came, but for its decision.
@@ -271,6 +272,9 @@ func (p *JointPart) stepTurn(now time.Time, fence uint64) {
 	p.Turn.Again, p.Turn.MinFence, p.Turn.Grant.tried = true, max(fence, least), true
 	p.State.Step(now, &p.Turn)
 	p.Turn.Again, p.Turn.MinFence, p.Turn.Grant.tried = again, least, false
+	if fresh {
+		p.dropAbsent()
+	}
 }
 
 // dropAbsent forgets a state that was only made to ask it.

@@ -115,7 +115,8 @@ func TestJointLife(t *testing.T) {
 		t.Errorf("the same again = %+v with %d left", again, h.left(bucket))
 	}
 	other := h.do(t, acquireOf("x", want[:2]...))
-	if other.Outcome != gatehouse.Conflict || other.Message != "grant/x is there already" {
+	why := "grant/x is there already, and wants something else"
+	if other.Outcome != gatehouse.Conflict || other.Message != why {
 		t.Errorf("another want = %+v", other)
 	}
 	h.now = h.now.Add(50 * time.Second)
@@ -149,9 +150,47 @@ func TestJointLife(t *testing.T) {
 	if second.Outcome != gatehouse.Granted || second.Fence <= first.Fence {
 		t.Errorf("acquire anew = %+v after fence %d", second, first.Fence)
 	}
-	if d := h.do(t, release); d.Outcome != gatehouse.Granted || h.held(lock)+h.held(slots) != 0 {
+	d := h.do(t, release)
+	if d.Outcome != gatehouse.Granted || d.ExpiresAfter != 0 || h.held(lock)+h.held(slots) != 0 {
 		t.Errorf("release = %+v", d)
 	}
+}
+
+// TestJointUndoOfNothing: to take back a grant that waited takes nothing back, although some of its names
+// would have granted it.
+func TestJointUndoOfNothing(t *testing.T) {
+	h, bucket := newHouse(), ofLimit(gatehouse.TokenBucket, "b", 10, 4)
+	h.alone(bucket.Key, gatehouse.Command{Op: gatehouse.OpAcquire, Rule: bucket.Rule, Cost: 5})
+	h.alone(keyOf(gatehouse.Lock, "l"), gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Cost: 1})
+	two := acquireOf("", bucket, ofLimit(gatehouse.GCRA, "g", 10, 1))
+	h.alone(two.Want[1].Key, gatehouse.Command{Op: gatehouse.OpAcquire, Rule: two.Want[1].Rule, Cost: 10})
+	for _, cmd := range []gatehouse.GrantCommand{acquireOf("x", bucket, ofLock("l")), two} {
+		if d := h.do(t, cmd); d.Outcome != gatehouse.Refused {
+			t.Fatalf("%+v, want refused", d)
+		}
+		h.parts.Undo()
+		h.serve()
+		if left := h.left(bucket.Key); left != 5 {
+			t.Errorf("%d left, want 5", left)
+		}
+	}
+}
+
+// TestJointClockSetBack: a grant can be read and released although the store's clock was set back.
+func TestJointClockSetBack(t *testing.T) {
+	h, record := newHouse(), keyOf(gatehouse.Grant, "x")
+	h.do(t, acquireOf("x", ofLimit(gatehouse.TokenBucket, "b", 10, 4), ofLock("l")))
+	for _, op := range []gatehouse.Op{gatehouse.OpRenew, gatehouse.OpRelease} {
+		h.now = h.now.Add(-time.Hour)
+		for key, s := range h.states {
+			h.states[key] = decoded(t, key.Kind, s)
+		}
+		cmd := gatehouse.GrantCommand{Op: op, ID: "x", Expires: time.Minute}
+		if d := h.do(t, cmd); d.Outcome != gatehouse.Granted {
+			t.Errorf("%s = %+v", op, d)
+		}
+	}
+	decoded(t, gatehouse.Grant, h.states[record])
 }
 
 // TestJointFence: the one fencing token of a grant is above every earlier one under each of its names.
@@ -230,6 +269,9 @@ func TestJointAllocates(t *testing.T) {
 	var d gatehouse.GrantDecision
 	n := testing.AllocsPerRun(1000, func() {
 		h.now = h.now.Add(time.Millisecond)
+		if err := cmd.Check(); err != nil {
+			t.Fatal(err)
+		}
 		g.Acquire(&cmd)
 		for i := range parts {
 			parts[i].Part = &g.Parts[i]
@@ -276,6 +318,26 @@ func BenchmarkJoint(b *testing.B) {
 				parts[i].Part = &g.Parts[i]
 			}
 			ServeJoint(h.now, parts)
+		}
+	})
+	b.Run("grant of 4, checked and answered", func(b *testing.B) {
+		h := newHouse()
+		parts, cmd := benchGrant(h)
+		var g GrantParts
+		var d gatehouse.GrantDecision
+		b.ReportAllocs()
+		for b.Loop() {
+			h.now = h.now.Add(10 * time.Microsecond)
+			if err := cmd.Check(); err != nil {
+				b.Fatal(err)
+			}
+			g.Acquire(&cmd)
+			for i := range parts {
+				parts[i].Part = &g.Parts[i]
+			}
+			if err := g.Decide(ServeJoint(h.now, parts), &d); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 	b.Run("4 names", func(b *testing.B) {

@@ -23,11 +23,13 @@ type GrantParts struct {
 	commands []gatehouse.Command
 	turns    []GrantTurn
 	granted  []gatehouse.Decision // of an undo
+	refused  bool                 // nothing was taken
 }
 
 // begin makes room for the parts of a command about some members, and puts these in the order of their keys.
 func (p *GrantParts) begin(cmd *gatehouse.GrantCommand, want []gatehouse.Member) {
-	p.command, p.Parts, p.commands, p.turns = cmd, p.Parts[:0], p.commands[:0], p.turns[:0]
+	p.command, p.refused = cmd, false
+	p.Parts, p.commands, p.turns = p.Parts[:0], p.commands[:0], p.turns[:0]
 	// Turns point into these, so that they must not move any more.
 	if n := len(want) + 1; cap(p.Parts) < n {
 		p.Parts, p.turns = make([]Part, 0, n), make([]GrantTurn, 0, n)
@@ -167,7 +169,9 @@ func costOf(costs []gatehouse.MemberCost, key gatehouse.Key) (cost int64, told b
 	return NoFigure, false
 }
 
-// Undo turns the parts of an acquire or a topup that took effect into those that take it back.
+// Undo turns the parts of an acquire or a topup into those that take back what they were granted. Of one that
+// took no effect, as Decide was told, they take back what it left behind while it waited, and nothing else:
+// some of its parts may have been answered that they would be granted.
 func (p *GrantParts) Undo() {
 	p.granted = slices.Grow(p.granted[:0], len(p.Parts))[:len(p.Parts)]
 	for i := range p.Parts {
@@ -178,6 +182,9 @@ func (p *GrantParts) Undo() {
 			Command: part.Turn.Command, Ticket: part.Turn.Ticket, Again: part.Turn.Again,
 			Since: part.Turn.Since, Grant: part.Turn.Grant, Granted: &p.granted[i],
 		}
+		if p.refused {
+			part.Turn.Granted = nil
+		}
 	}
 }
 
@@ -187,6 +194,7 @@ func (p *GrantParts) Undo() {
 // An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not
 // ended. So the gate need not look for retries: only what is Refused may wait.
 func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
+	p.refused = !granted
 	*d = gatehouse.GrantDecision{ID: p.command.ID, Outcome: gatehouse.Granted, Binding: -1, Want: d.Want[:0]}
 	var record *gatehouse.Decision
 	for i := range p.Parts {
@@ -199,6 +207,7 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 			record = &turn.Decision
 		}
 	}
+	// A client that lost its answer asks again, and is not told of a contradiction.
 	retried := !granted && p.isRetry(record)
 	p.fillMembers(d, record, retried)
 	if record != nil {

@@ -78,7 +78,7 @@ func (l *limiterStep) carryOutCharge(s *grantShare, c chargePlan) {
 		l.takeForShare(s, c.free)
 	}
 	if s != nil {
-		s.counted += c.free + c.debt
+		s.counted = addSaturating(s.counted, c.free+c.debt)
 	}
 }
 
@@ -111,9 +111,9 @@ func (m *shareList) truncateDebts(left int64) {
 	}
 }
 
-// advanceDebt lays what lies ahead again, after something was given back: what fits now is repaid at once, so that
-// it is not left unused until the last of the debt is. Where a place was reserved behind or before the debt, all
-// stays as it was promised.
+// advanceDebt lays what lies ahead again, after something was given back: what fits now is repaid at once, so
+// that it is not left unused until the last of the debt is. Where a place was reserved behind or before the
+// debt, all stays as it was promised.
 func (l *limiterStep) advanceDebt() {
 	debt := l.totalDebt()
 	if debt == 0 || l.reservedAhead() > 0 {
