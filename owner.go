@@ -157,8 +157,8 @@ func (c *Closing) String() string {
 // A NameDetails is what a list tells of a name.
 type NameDetails struct {
 	Name string
-	// Limit and Used are how many slots or tokens there are, and are taken: of several limits, of the one that
-	// has the least left. Both are 0 for kinds without a size.
+	// Limit and Used are how many slots or tokens there are, and are taken: of several limits, of the one
+	// that has the least left. Both are 0 for kinds without a size.
 	Limit, Used int64
 	// Holders and Waiting are how many hold, and how many wait at this server.
 	Holders, Waiting int

@@ -164,14 +164,7 @@ func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
 	case *Semaphore:
 		d.Limit, d.Used, d.Holders = max(s.size, boolToInt(s.lock)), s.heldCost, len(s.holds)
 		d.Closed = s.closing().public()
-		// What has ended since the last step still lies there, and nothing may be changed here.
-		if len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now.UnixNano() {
-			for _, h := range s.holds {
-				if h.until != 0 && h.until <= now.UnixNano() {
-					d.Used, d.Holders = d.Used-h.cost, d.Holders-1
-				}
-			}
-		}
+		s.discountEnded(now.UnixNano(), &d)
 	case *Barrier:
 		d.Limit, d.Used = s.size, int64(len(s.arrivals))
 	case anyLimiter:
@@ -187,4 +180,17 @@ func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
 		d.Limit, d.Used = decision.Limit, max(0, decision.Limit-decision.Remaining)
 	}
 	return d
+}
+
+// discountEnded leaves out what has ended since the last step: it still lies there, and must not be dropped
+// by who only looks.
+func (s *Semaphore) discountEnded(now int64, d *gatehouse.NameDetails) {
+	if len(s.ends.Heap) == 0 || s.ends.Heap[0].at > now {
+		return
+	}
+	for _, h := range s.holds {
+		if h.until != 0 && h.until <= now {
+			d.Used, d.Holders = d.Used-h.cost, d.Holders-1
+		}
+	}
 }

@@ -166,7 +166,8 @@ func ownedBy(n int) State {
 		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
 			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Expires: time.Hour,
 			Holder: fmt.Sprint(j), Owner: &gatehouse.Owner{
-				Name: fmt.Sprint("train-", j), Host: fmt.Sprint("host-", j), Purpose: strings.Repeat("p", 200),
+				Name: fmt.Sprint("train-", j), Host: fmt.Sprint("host-", j),
+				Purpose: strings.Repeat("p", 200),
 			},
 		}})
 	}

@@ -17,14 +17,14 @@ import (
 
 // A Cycle is owners that wait for each other, each for the next, and the last for the first.
 type Cycle struct {
-	Links []Link
+	Links []CycleLink
 	// Stuck says that nobody outside of the cycle holds anything that one of it waits for, so that it ends
 	// only when a wait or a hold of it does.
 	Stuck bool
 }
 
-// A Link is an owner that waits at a name which the owner of the next link holds.
-type Link struct {
+// A CycleLink is an owner that waits at a name which the owner of the next link holds.
+type CycleLink struct {
 	Owner  gatehouse.Owner // without its purpose, which tells nobody apart
 	Key    gatehouse.Key
 	Waiter string // the public id of one that waits
@@ -121,7 +121,7 @@ type waitGraph struct {
 type waitEdge struct {
 	to    gatehouse.Owner
 	named bool
-	link  Link
+	link  CycleLink
 }
 
 // addName adds who waits at a name for those who hold it.
@@ -135,7 +135,7 @@ func (w *waitGraph) addName(
 		}
 		for i := range holders {
 			to, named := identityOf(&holders[i].Owner)
-			w.edges[owner] = append(w.edges[owner], waitEdge{to, named, Link{
+			w.edges[owner] = append(w.edges[owner], waitEdge{to, named, CycleLink{
 				Owner: owner, Key: key, Waiter: gatehouse.WaiterID(uint64(waiters[owner])),
 				Holder: gatehouse.HolderID(holders[i].Fence),
 			}})
@@ -164,7 +164,7 @@ func (w *waitGraph) findCycles() (cycles []Cycle) {
 }
 
 // shortestCycle is the shortest way from an owner back to it; nil when there is none.
-func (w *waitGraph) shortestCycle(from gatehouse.Owner) []Link {
+func (w *waitGraph) shortestCycle(from gatehouse.Owner) []CycleLink {
 	cameBy := make(map[gatehouse.Owner]waitEdge)
 	queue := []gatehouse.Owner{from}
 	// Breadth first, so that the first way found is the shortest.
@@ -186,7 +186,7 @@ func (w *waitGraph) shortestCycle(from gatehouse.Owner) []Link {
 }
 
 // traceBack is the way that leads back to an owner, from its own link on.
-func traceBack(cameBy map[gatehouse.Owner]waitEdge, to gatehouse.Owner) (links []Link) {
+func traceBack(cameBy map[gatehouse.Owner]waitEdge, to gatehouse.Owner) (links []CycleLink) {
 	for at := to; ; {
 		link := cameBy[at].link
 		links = append(links, link)

@@ -10,8 +10,8 @@ import (
 // This file tells those who want to know how their waiting goes on.
 
 const (
-	// followInterval is how often a line is looked at for all who follow it, with one list of waiters for each
-	// name: so a thousand who follow one line cost as much as one, but for what is told to them.
+	// followInterval is how often a line is looked at for all who follow it, with one list of waiters for
+	// each name: so a thousand who follow one line cost as much as one, but for what is told to them.
 	followInterval = time.Second
 	// maxQuiet is after how many looks something is told although nothing has changed, so that a client knows
 	// that it still waits, and a connection is not taken for dead on its way.
@@ -38,13 +38,14 @@ type follower struct {
 	quiet int // looks since it was told something; below 0 if it has been told nothing yet
 }
 
-// Follow calls told with the place of a request that waits, once soon, and then when that changes; also now and
-// then when it does not. It is called on any goroutine, must not block, and may be called for the last time
-// while stop is. Of a line only the first thousand are told their places. Whoever follows a request must stop
-// that when it is decided or canceled.
+// Follow calls told with the place of a request that waits, once soon, and then when that changes; also now
+// and then when it does not. It is called on any goroutine, must not block, and may be called for the last
+// time while stop is. Of a line only the first thousand are told their places. Whoever follows a request must
+// stop that when it is decided or canceled.
 func (g *Gate) Follow(r *Request, told func(gatehouse.WaiterEntry)) (stop func()) {
 	key, id, f := r.Key, gatehouse.WaiterID(uint64(r.number)), &g.follow
 	f.mu.Lock()
+	// One timer looks at all lines, and runs only while anybody follows one.
 	if f.lines == nil {
 		f.lines = make(map[gatehouse.Key]*followedLine)
 	}

@@ -42,7 +42,8 @@ func (r *Request) describeLine() *control.Line {
 // entryOf is what a list tells of a request that waits.
 func (l *line) entryOf(r *Request) control.LineEntry {
 	e := control.LineEntry{
-		Ticket: r.number, Owner: r.Command.Owner, Cost: r.Command.Cost, Expires: r.Command.Expires, Since: r.since,
+		Ticket: r.number, Owner: r.Command.Owner, Cost: r.Command.Cost, Expires: r.Command.Expires,
+		Since: r.since,
 	}
 	if came, bumped := l.bumpedSince[r.number]; bumped {
 		e.Since = came

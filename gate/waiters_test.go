@@ -144,7 +144,8 @@ func TestCloseHoldsTheLine(t *testing.T) {
 			limited := acquire("b")
 			limited.MaxWait = time.Second
 			d, err := g.Do(t.Context(), key, limited)
-			if err != nil || d.Outcome != gatehouse.Refused || !strings.Contains(d.Message, "is closed: maintenance") {
+			says := strings.Contains(d.Message, "is closed: maintenance")
+			if err != nil || d.Outcome != gatehouse.Refused || !says {
 				t.Errorf("%s: %s %q, %v, want it refused as closed", kind, d.Outcome, d.Message, err)
 			}
 			time.Sleep(time.Hour)

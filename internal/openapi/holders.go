@@ -7,14 +7,15 @@ import "github.com/gatehousehq/gatehouse"
 // managedOperations are the same for all kinds that have them.
 var managedOperations = map[gatehouse.Op]operationText{
 	gatehouse.OpEvict: {"Evict a holder",
-		"The hold is not renewed any more, and ends with its term; with now=true, or without a term, at once. " +
-			"Its holder is told who did so and why. The id is one of the list of holders.",
+		"The hold is not renewed any more, and ends with its term; with now=true, or without a term, at " +
+			"once. Its holder is told who did so and why. The id is one of the list of holders.",
 		"204 Evicted 409 Conflict"},
 	gatehouse.OpBump: {"Put a waiter in front",
 		"In front of all that wait at this server. The id is one of the list of waiters.",
 		"204 Done 409 Conflict"},
 	gatehouse.OpClose: {"Close the name",
-		"Nothing is granted until it is opened; what is held stays, and who waits goes on waiting.", "204 Done"},
+		"Nothing is granted until it is opened; what is held stays, and who waits goes on waiting.",
+		"204 Done"},
 	gatehouse.OpOpen: {"Open the name", "One that is open stays so.", "204 Done"},
 	gatehouse.OpHolders: {"List who holds", "In the order in which they were granted.",
 		"200 Holders 404 Missing"},

@@ -51,7 +51,8 @@ func readsOnly(op gatehouse.Op) bool {
 
 // postsOnly is whether an operation is an operator's, and no GET.
 func postsOnly(op gatehouse.Op) bool {
-	return op == gatehouse.OpEvict || op == gatehouse.OpBump || op == gatehouse.OpClose || op == gatehouse.OpOpen
+	return op == gatehouse.OpEvict || op == gatehouse.OpBump || op == gatehouse.OpClose ||
+		op == gatehouse.OpOpen
 }
 
 // Every operation says what it is under a name of its own, and what it answers; the tag is one there is.

@@ -12,7 +12,8 @@ import (
 func (r *formReader) readOwner(cmd *gatehouse.Command) {
 	if r.values.anyOwner {
 		owner := gatehouse.Owner{
-			Name: r.readText(ownerParameter), Host: r.readText(hostParameter), Purpose: r.readText(purposeParameter),
+			Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
+			Purpose: r.readText(purposeParameter),
 		}
 		if owner != (gatehouse.Owner{}) {
 			cmd.Owner = new(owner)

@@ -135,8 +135,8 @@ func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
 	return first, seen
 }
 
-// otherLines are the heads of other servers, as a list of waiters tells of them. A head is renewed about once a
-// second, and says of its line only who is first.
+// otherLines are the heads of other servers, as a list of waiters tells of them. A head is renewed about once
+// a second, and says of its line only who is first.
 func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.OtherLine) {
 	for i := range r.heads {
 		h := &r.heads[i]

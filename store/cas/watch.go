@@ -202,10 +202,13 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 			continue
 		}
 		one := waiter{since: turn.Since.UnixNano(), ticket: turn.Ticket}
-		if at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare); found {
+		at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare)
+		if !found {
+			// One that was bumped comes back as if it had come earlier.
+			at = slices.IndexFunc(l.waiting, one.sameTicket)
+		}
+		if at >= 0 && at < len(l.waiting) && l.waiting[at].ticket == one.ticket {
 			l.waiting = slices.Delete(l.waiting, at, at+1)
-		} else if at = slices.IndexFunc(l.waiting, one.sameTicket); at >= 0 {
-			l.waiting = slices.Delete(l.waiting, at, at+1) // it was bumped: it stands as if it had come earlier
 		}
 		if turn.Op.Waits() && turn.Ahead == 0 {
 			front = max(front, turn.Since.UnixNano())

@@ -24,8 +24,8 @@ func (n *benchServer) holders(key gatehouse.Key) string {
 	var all []string
 	for _, h := range r.Holders {
 		ends := h.ExpiresAfter > 0 && h.ExpiresAfter <= time.Hour
-		all = append(all, fmt.Sprintf("%s at %s for %s, %d renewals, %d slots, ends %t, evicted %t", h.Owner.Name,
-			h.Owner.Host, h.Owner.Purpose, h.Renewals, h.Slots, ends, h.Evicted != nil))
+		all = append(all, fmt.Sprintf("%s at %s for %s, %d renewals, %d slots, ends %t, evicted %t",
+			h.Owner.Name, h.Owner.Host, h.Owner.Purpose, h.Renewals, h.Slots, ends, h.Evicted != nil))
 		if h.Since.IsZero() || h.HeldFor < 0 || h.Fence == 0 {
 			n.bench.Errorf("%s: a holder is %+v", key, h)
 		}
@@ -101,7 +101,8 @@ func closedGrantsNothing(b *testBench) {
 		b.at(1).want(key, shut, gatehouse.Granted)
 		d := b.at(2).want(key, acquireOne("b", 50), gatehouse.Refused)
 		if d.Message != "is closed: maintenance" || d.RetryAfter != gatehouse.Forever {
-			b.Errorf("%s: refused with %q, retry %s, want the reason and Forever", key, d.Message, d.RetryAfter)
+			b.Errorf("%s: refused with %q, retry %s, want the reason and Forever", key, d.Message,
+				d.RetryAfter)
 		}
 		if kind != gatehouse.TokenBucket {
 			b.at(2).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)

@@ -16,7 +16,7 @@ import (
 // call makes one request to a path below /v1/, and returns the status and the body.
 func (s *server) call(t *testing.T, method, path string) (status int, body string) {
 	t.Helper()
-	resp := s.begun(t.Context(), t, method, path, "")
+	resp := s.begun(t.Context(), t, method+" "+path)
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -25,9 +25,12 @@ func (s *server) call(t *testing.T, method, path string) (status int, body strin
 	return resp.StatusCode, string(text)
 }
 
-// begun makes a request, of which the caller reads and closes the answer.
-func (s *server) begun(ctx context.Context, t *testing.T, method, path, accept string) *http.Response {
+// begun makes a request, such as "GET lock/l/stats", of which the caller reads and closes the answer. What
+// stands behind a bar is the type that is to be answered.
+func (s *server) begun(ctx context.Context, t *testing.T, asked string) *http.Response {
 	t.Helper()
+	asked, accept, _ := strings.Cut(asked, "|")
+	method, path, _ := strings.Cut(asked, " ")
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+"/v1/"+path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -43,11 +46,12 @@ func (s *server) begun(ctx context.Context, t *testing.T, method, path, accept s
 }
 
 // wants makes a request that is to be answered with a status, and part of a body.
-func (s *server) wants(t *testing.T, method, path string, status int, part string) {
+func (s *server) wants(t *testing.T, asked string, status int, part string) {
 	t.Helper()
+	method, path, _ := strings.Cut(asked, " ")
 	got, body := s.call(t, method, path)
 	if got != status || !strings.Contains(body, part) {
-		t.Errorf("%s %s = %d %s, want %d with %q", method, path, got, body, status, part)
+		t.Errorf("%s = %d %s, want %d with %q", asked, got, body, status, part)
 	}
 }
 
@@ -80,13 +84,13 @@ func (s *server) list(t *testing.T, path string) (l listing) {
 // at are servers that share a store, or the same one twice: what one is told of holders the other one is too.
 func checkOperators(t *testing.T, at [2]*server) {
 	t.Helper()
-	at[0].wants(t, "POST", "semaphore/gpu/acquire?size=1&key=secret-a&owner=train-a&host=g1&purpose=eval", 200,
-		"secret-a")
-	at[1].wants(t, "POST", "semaphore/gpu/renew?key=secret-a", 204, "")
+	const first = "semaphore/gpu/acquire?size=1&key=secret-a&owner=train-a&host=g1&purpose=eval"
+	at[0].wants(t, "POST "+first, 200, "secret-a")
+	at[1].wants(t, "POST semaphore/gpu/renew?key=secret-a", 204, "")
 	answer := make(chan string, 1)
 	go func() { // ends with its answer
-		resp := at[0].begun(context.WithoutCancel(t.Context()), t, "POST",
-			"semaphore/gpu/acquire?key=secret-b&owner=train-b", "")
+		resp := at[0].begun(context.WithoutCancel(t.Context()), t,
+			"POST semaphore/gpu/acquire?key=secret-b&owner=train-b")
 		text, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		answer <- string(text)
@@ -104,25 +108,25 @@ func checkOperators(t *testing.T, at [2]*server) {
 	if strings.Contains(body, "secret") {
 		t.Errorf("the list has a key: %s", body)
 	}
-	at[0].wants(t, "GET", "semaphore/gpu/acquire?key=late&maxwait=0&details=true", 200,
+	at[0].wants(t, "GET semaphore/gpu/acquire?key=late&maxwait=0&details=true", 200,
 		"is full: 1 of 1 held, train-a for ")
 	evict := "semaphore/gpu/evict?owner=ops&reason=drained&id=" + l.Holders[0].ID
-	at[1].wants(t, "GET", evict, 405, "")
-	at[1].wants(t, "POST", evict, 204, "")
-	at[0].wants(t, "POST", "semaphore/gpu/renew?key=secret-a", 409, "evicted by ops: drained")
-	at[1].wants(t, "POST", evict+"&now=true", 204, "")
+	at[1].wants(t, "GET "+evict, 405, "")
+	at[1].wants(t, "POST "+evict, 204, "")
+	at[0].wants(t, "POST semaphore/gpu/renew?key=secret-a", 409, "evicted by ops: drained")
+	at[1].wants(t, "POST "+evict+"&now=true", 204, "")
 	if got := <-answer; got != "secret-b" {
 		t.Errorf("who waited was answered %q, want its key", got)
 	}
-	at[1].wants(t, "POST", "semaphore/gpu/close?owner=ops&reason=maintenance", 204, "")
-	at[0].wants(t, "POST", "semaphore/gpu/acquire?key=c&maxwait=0&size=9", 408, "is closed by ops: maintenance")
-	at[0].wants(t, "GET", "semaphore?prefix=g&details=true", 200, `"used":1`)
-	at[0].wants(t, "POST", "semaphore/gpu/open", 204, "")
-	at[1].wants(t, "POST", "semaphore/gpu/acquire?key=c&maxwait=0&size=9", 200, "c")
-	at[0].wants(t, "POST", "gcra/api/close?reason=paid", 204, "")
-	at[1].wants(t, "POST", "gcra/api/acquire?size=5&maxwait=0", 408, "is closed: paid")
-	at[0].wants(t, "POST", "gcra/api/open", 204, "")
-	at[1].wants(t, "POST", "gcra/api/acquire?size=5&maxwait=0", 204, "")
+	at[1].wants(t, "POST semaphore/gpu/close?owner=ops&reason=maintenance", 204, "")
+	at[0].wants(t, "POST semaphore/gpu/acquire?key=c&maxwait=0&size=9", 408, "is closed by ops: maintenance")
+	at[0].wants(t, "GET semaphore?prefix=g&details=true", 200, `"used":1`)
+	at[0].wants(t, "POST semaphore/gpu/open", 204, "")
+	at[1].wants(t, "POST semaphore/gpu/acquire?key=c&maxwait=0&size=9", 200, "c")
+	at[0].wants(t, "POST gcra/api/close?reason=paid", 204, "")
+	at[1].wants(t, "POST gcra/api/acquire?size=5&maxwait=0", 408, "is closed: paid")
+	at[0].wants(t, "POST gcra/api/open", 204, "")
+	at[1].wants(t, "POST gcra/api/acquire?size=5&maxwait=0", 204, "")
 }
 
 func TestOperators(t *testing.T) {
@@ -148,8 +152,8 @@ func TestClosedOverARestart(t *testing.T) {
 	t.Parallel()
 	dir := "disk:" + t.TempDir()
 	s := start(t, "--store", dir)
-	s.wants(t, "POST", "lock/l/acquire?key=a&owner=train-a&expires=0", 200, "a")
-	s.wants(t, "POST", "lock/l/close?reason=moving", 204, "")
+	s.wants(t, "POST lock/l/acquire?key=a&owner=train-a&expires=0", 200, "a")
+	s.wants(t, "POST lock/l/close?reason=moving", 204, "")
 	if err := s.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -157,28 +161,28 @@ func TestClosedOverARestart(t *testing.T) {
 	if l := s.list(t, "lock/l/holders"); len(l.Holders) != 1 || l.Holders[0].Owner != "train-a" {
 		t.Errorf("holders are %+v, want train-a", l)
 	}
-	s.wants(t, "POST", "lock/l/release?key=a", 204, "")
-	s.wants(t, "POST", "lock/l/acquire?key=b&maxwait=0", 408, "is closed: moving")
+	s.wants(t, "POST lock/l/release?key=a", 204, "")
+	s.wants(t, "POST lock/l/acquire?key=b&maxwait=0", 408, "is closed: moving")
 }
 
 // TestEventStream: who waits is told its place, and then the outcome; a client that leaves takes nothing.
 func TestEventStream(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.wants(t, "POST", "lock/l/acquire?key=a", 200, "a")
-	for _, c := range []struct{ method, path string }{
-		{"GET", "lock/l/acquire?key=b"}, {"POST", "lock/l/acquire"}, {"POST", "gcra/g/acquire?key=b"},
-		{"POST", "event/e/wait?key=b"},
+	s.wants(t, "POST lock/l/acquire?key=a", 200, "a")
+	for _, asked := range []string{
+		"GET lock/l/acquire?key=b", "POST lock/l/acquire", "POST gcra/g/acquire?key=b",
+		"POST event/e/wait?key=b",
 	} {
-		resp := s.begun(t.Context(), t, c.method, c.path, "text/event-stream")
+		resp := s.begun(t.Context(), t, asked+"|text/event-stream")
 		_ = resp.Body.Close()
 		if resp.StatusCode != 406 {
-			t.Errorf("%s %s with a stream: %d, want 406", c.method, c.path, resp.StatusCode)
+			t.Errorf("%s with a stream: %d, want 406", asked, resp.StatusCode)
 		}
 	}
 	gone, leave := context.WithCancel(t.Context())
-	left := s.begun(gone, t, "POST", "lock/l/acquire?key=left", "text/event-stream")
-	resp := s.begun(t.Context(), t, "POST", "lock/l/acquire?key=b&owner=train-b", "text/event-stream")
+	left := s.begun(gone, t, "POST lock/l/acquire?key=left|text/event-stream")
+	resp := s.begun(t.Context(), t, "POST lock/l/acquire?key=b&owner=train-b|text/event-stream")
 	defer func() { _ = resp.Body.Close() }()
 	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" || resp.StatusCode != 200 {
 		t.Fatalf("the answer is %d %s, want a stream", resp.StatusCode, got)
@@ -198,7 +202,7 @@ func TestEventStream(t *testing.T) {
 	leave()
 	_ = left.Body.Close()
 	next("waiting", `"position":1`)
-	s.wants(t, "POST", "lock/l/release?key=a", 204, "")
+	s.wants(t, "POST lock/l/release?key=a", 204, "")
 	next("granted", `"key":"b"`)
 	if events.Scan(); events.Scan() {
 		t.Errorf("behind the outcome is %q, want the end", events.Text())
@@ -209,9 +213,9 @@ func TestEventStream(t *testing.T) {
 func TestCycles(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.wants(t, "POST", "lock/1/acquire?key=a&owner=A", 200, "a")
-	s.wants(t, "POST", "lock/2/acquire?key=b&owner=B", 200, "b")
-	s.wants(t, "GET", "cycles", 200, `{"cycles":[]}`)
+	s.wants(t, "POST lock/1/acquire?key=a&owner=A", 200, "a")
+	s.wants(t, "POST lock/2/acquire?key=b&owner=B", 200, "b")
+	s.wants(t, "GET cycles", 200, `{"cycles":[]}`)
 	s.dial(t).ask("/v1/lock/2/acquire?key=a&owner=A")
 	s.dial(t).ask("/v1/lock/1/acquire?key=b&owner=B")
 	await.True(t, "the cycle is shown", func() bool {
@@ -257,7 +261,8 @@ func TestHoldersOverRESP(t *testing.T) {
 	}
 	ask(waiter, "HELLO 3")
 	until(waiter, "modules")
-	if got := ask(waiter, "GH.ACQUIRE lock/l KEY b OWNER train-b WITH PROGRESS"); !strings.Contains(got, ">3") {
+	got := ask(waiter, "GH.ACQUIRE lock/l KEY b OWNER train-b WITH PROGRESS")
+	if !strings.Contains(got, ">3") {
 		// The rest of HELLO's answer comes first.
 		until(waiter, ">3")
 	}

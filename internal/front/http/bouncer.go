@@ -42,7 +42,8 @@ type Gate interface {
 	Describe(ctx context.Context, p gate.Prefix, most int) ([]gatehouse.NameDetails, error)
 	// Cycles returns owners that wait for each other.
 	Cycles(ctx context.Context) ([]gate.Cycle, error)
-	// Follow calls told with the place of a request that waits, when that changes and now and then, until stop.
+	// Follow calls told with the place of a request that waits, when that changes and now and then, until
+	// stop.
 	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
 	// Waiting returns how many commands wait, at all names together.
 	Waiting() int

@@ -10,14 +10,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// This file is how who holds and who waits is told as JSON. Times that are not known are null, and so are ends
-// that there are none of.
+// This file is how who holds and who waits is told as JSON. Times that are not known are null, and so are
+// ends that there are none of.
 
 // isReport reports whether an operation is answered with a list of holders or waiters.
 func isReport(op gatehouse.Op) bool { return op == gatehouse.OpHolders || op == gatehouse.OpWaiters }
 
-// isManaged reports whether an operation is one of an operator, which exists as a POST below /v1 alone: it must
-// not be repeated by what reads ahead, and bouncer has no such path.
+// isManaged reports whether an operation is one of an operator, which exists as a POST below /v1 alone: it
+// must not be repeated by what reads ahead, and bouncer has no such path.
 func isManaged(op gatehouse.Op) bool { return op >= gatehouse.OpEvict && op <= gatehouse.OpOpen }
 
 type closingJSON struct {
@@ -81,6 +81,7 @@ func knownMillis(d time.Duration) *int64 {
 
 // writeReport answers with a list of holders or waiters.
 func (r *responder) writeReport(resp *fasthttp.Response, report *gatehouse.Report) {
+	// Each list is a struct of its own, so that its members keep their order.
 	if r.op == gatehouse.OpHolders {
 		writeJSON(resp, "application/json", struct {
 			Kind    string       `json:"kind"`
@@ -92,8 +93,8 @@ func (r *responder) writeReport(resp *fasthttp.Response, report *gatehouse.Repor
 			Holders []holderJSON `json:"holders"`
 			Next    string       `json:"next"`
 		}{
-			r.key.Kind.String(), r.key.Name, report.Limit, report.Used, newClosingJSON(report.Closed), report.Total,
-			holdersJSON(report.Holders), report.Next,
+			r.key.Kind.String(), r.key.Name, report.Limit, report.Used, newClosingJSON(report.Closed),
+			report.Total, holdersJSON(report.Holders), report.Next,
 		})
 		return
 	}
@@ -110,8 +111,8 @@ func (r *responder) writeReport(resp *fasthttp.Response, report *gatehouse.Repor
 		Next    string          `json:"next"`
 		Others  []otherLineJSON `json:"other_servers"`
 	}{
-		r.key.Kind.String(), r.key.Name, newClosingJSON(report.Closed), report.Total, waitersJSON(report.Waiters),
-		report.Next, others,
+		r.key.Kind.String(), r.key.Name, newClosingJSON(report.Closed), report.Total,
+		waitersJSON(report.Waiters), report.Next, others,
 	})
 }
 
@@ -160,8 +161,8 @@ type nameJSON struct {
 
 func newNameJSON(d *gatehouse.NameDetails) nameJSON {
 	out := nameJSON{
-		Name: d.Name, Limit: d.Limit, Used: d.Used, Waiting: d.Waiting, Holders: d.Holders, Granted: d.Granted,
-		Refused: d.Refused, Closed: newClosingJSON(d.Closed),
+		Name: d.Name, Limit: d.Limit, Used: d.Used, Waiting: d.Waiting, Holders: d.Holders,
+		Granted: d.Granted, Refused: d.Refused, Closed: newClosingJSON(d.Closed),
 	}
 	if !d.Since.IsZero() {
 		out.Since = new(d.Since.UTC())

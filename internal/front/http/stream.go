@@ -14,16 +14,16 @@ import (
 //
 //	POST, Accept: text/event-stream ──▶ decided in the handler ──▶ one event, the outcome
 //	                                │
-//	                                └──▶ parked: the headers, then a "waiting" event whenever the place changes;
-//	                                     the outcome is the last event, and the connection ends with it
+//	                                └──▶ parked: the headers, and a "waiting" event whenever the place
+//	                                     changes; the outcome is the last event and ends the connection
 //
 // A parked stream costs what any parked request does, and an entry among the followers of its line.
 
 const eventStreamType = "text/event-stream"
 
-// checkStream rejects a request that asks for a stream where there is none. That is only for an acquire with a
-// key, by POST: what opens streams opens them again by itself when a connection breaks, and then the repeated
-// request must be the same hold, and no cache or browser may send it.
+// checkStream rejects a request that asks for a stream where there is none. That is only for an acquire with
+// a key, by POST: what opens streams opens them again by itself when a connection breaks, and then the
+// repeated request must be the same hold, and no cache or browser may send it.
 func (r *httpRequest) checkStream(ctx *fasthttp.RequestCtx, from *sender) *rejection {
 	r.stream = r.Command.Op.Waits() && bytes.Contains(from.accept, []byte(eventStreamType))
 	switch {
@@ -32,8 +32,8 @@ func (r *httpRequest) checkStream(ctx *fasthttp.RequestCtx, from *sender) *rejec
 	case !ctx.IsPost():
 		return reject(fasthttp.StatusNotAcceptable, "Accept is %s, which is for POST alone", eventStreamType)
 	case !params.HasHolders(r.Key.Kind):
-		return reject(fasthttp.StatusNotAcceptable, "Accept is %s, which is for an acquire of a semaphore or a lock",
-			eventStreamType)
+		return reject(fasthttp.StatusNotAcceptable,
+			"Accept is %s, which is for an acquire of a semaphore or a lock", eventStreamType)
 	case !r.form.HasKey():
 		return reject(fasthttp.StatusNotAcceptable,
 			"Accept is %s, which needs a key, so that a repeated request is the same hold", eventStreamType)
@@ -88,19 +88,15 @@ func (w *waiter) beginStream() {
 	}
 }
 
-// sendPart writes a part of the stream, and reports whether that has failed. A client whose buffer is full does
-// not read what it asked for, and is not waited for. It is called with the stream's lock held.
+// sendPart writes a part of the stream, and reports whether that has failed. A client whose buffer is full
+// does not read what it asked for, and is not waited for. It is called with the stream's lock held.
 func (w *waiter) sendPart(part []byte) (failed bool) {
 	sent, err := w.conn.writeNow(part)
 	if err == nil && sent == 0 {
 		// Systems without writeNow write in the usual way, for as short a time as will do.
-		err = w.conn.SetWriteDeadline(time.Now().Add(patience))
-		if err == nil {
-			sent, err = w.conn.Write(part)
-		}
-		if err == nil {
-			err = w.conn.SetWriteDeadline(time.Time{})
-		}
+		stuck := time.AfterFunc(patience, w.conn.closeParked)
+		sent, err = w.conn.Write(part)
+		stuck.Stop()
 	}
 	return err != nil || sent < len(part)
 }
@@ -111,7 +107,8 @@ func (w *waiter) sendPlace(entry gatehouse.WaiterEntry) {
 	w.mu.Lock()
 	finished := w.finished
 	w.mu.Unlock()
-	failed := !finished && w.sendPart(appendEvent(nil, "waiting", waitersJSON([]gatehouse.WaiterEntry{entry})[0]))
+	place := waitersJSON([]gatehouse.WaiterEntry{entry})[0]
+	failed := !finished && w.sendPart(appendEvent(nil, "waiting", place))
 	w.stream.mu.Unlock()
 	if failed {
 		w.onHangup()

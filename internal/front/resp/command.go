@@ -158,7 +158,7 @@ var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpCancel:   "Gives back the place that KEY reserved.",
 	gatehouse.OpRefund:   "Gives back COST of what was taken.",
 	gatehouse.OpCharge:   "Charges COST that was spent already; any amount beyond the limit is a debt.",
-	gatehouse.OpEvict:    "Has the hold with an ID end with its term, or with NOW true at once: a hold of another.",
+	gatehouse.OpEvict:    "Has the hold with an ID end with its term, or with NOW true at once.",
 	gatehouse.OpBump:     "Puts the waiter with an ID in front of those that wait at this server.",
 	gatehouse.OpClose:    "Has nothing granted until GH.OPEN; REASON is told to who is refused.",
 	gatehouse.OpOpen:     "Opens a name that was closed.",

@@ -14,6 +14,7 @@ import (
 // writeReport answers a list of holders or waiters: the list, how many there are in all, and the id to go on
 // behind, which is empty at the end.
 func (r *replyWriter) writeReport(op gatehouse.Op, report *gatehouse.Report) {
+	// The number of pairs comes first, so that both lists count theirs.
 	if op == gatehouse.OpHolders {
 		r.writeMap(6)
 		r.writePair("size", report.Limit)

@@ -6,9 +6,10 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A progress is how a command that waits WITH PROGRESS is told its place: as push messages of RESP3, which the
-// event loop writes before whatever it answers next. Few commands have one, so that it is not a part of them.
-type progress struct {
+// A pushedProgress is how a command that waits WITH PROGRESS is told its place: as push messages of RESP3,
+// which the event loop writes before whatever it answers next. Few commands have one, so that it is not a
+// part of them.
+type pushedProgress struct {
 	mu      sync.Mutex
 	pending []byte // a push message that is not written yet; a later one takes its place
 	stop    func()
@@ -20,7 +21,7 @@ var errPushes = gatehouse.Errorf(gatehouse.CodeInvalid,
 
 // followCall has the client told the place of a call that waits.
 func (s *session) followCall(c *nativeCall) {
-	p, conn := new(progress), s.conn
+	p, conn := new(pushedProgress), s.conn
 	s.server.progress.Store(c, p)
 	stop := s.server.config.Gate.Follow(&c.Request, func(entry gatehouse.WaiterEntry) {
 		r := replyWriter{three: true}
@@ -49,12 +50,12 @@ func (s *session) writePushes() {
 			continue
 		}
 		if p, ok := s.server.progress.Load(w.call); ok {
-			s.loop.reply.out = append(s.loop.reply.out, p.(*progress).takePending()...)
+			s.loop.reply.out = append(s.loop.reply.out, p.(*pushedProgress).takePending()...)
 		}
 	}
 }
 
-func (p *progress) takePending() (message []byte) {
+func (p *pushedProgress) takePending() (message []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	message, p.pending = p.pending, nil
@@ -70,8 +71,8 @@ func (s *session) endProgress(c *nativeCall) {
 	if !ok {
 		return
 	}
-	p.(*progress).mu.Lock()
-	stop := p.(*progress).stop
-	p.(*progress).mu.Unlock()
+	p.(*pushedProgress).mu.Lock()
+	stop := p.(*pushedProgress).stop
+	p.(*pushedProgress).mu.Unlock()
 	stop()
 }

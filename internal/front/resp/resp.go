@@ -40,7 +40,8 @@ type Gate interface {
 	Describe(ctx context.Context, p gate.Prefix, most int) ([]gatehouse.NameDetails, error)
 	// Cycles returns owners that wait for each other.
 	Cycles(ctx context.Context) ([]gate.Cycle, error)
-	// Follow calls told with the place of a request that waits, when that changes and now and then, until stop.
+	// Follow calls told with the place of a request that waits, when that changes and now and then, until
+	// stop.
 	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
 	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
 	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
@@ -124,7 +125,7 @@ type Server struct {
 	listeners map[*peer.CappedListener]struct{}
 	serving   sync.WaitGroup
 
-	progress sync.Map // of *progress, by *nativeCall
+	progress sync.Map // of *pushedProgress, by *nativeCall
 
 	loops sync.Map // of *loop, by gnet.EventLoop
 }
