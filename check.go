@@ -116,6 +116,11 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 	if n&needHolder != 0 && cmd.Holder == "" || len(cmd.Holder) > MaxHolder {
 		return Errorf(CodeInvalid, "%s: Holder of %d bytes, want 1 to %d", key, len(cmd.Holder), MaxHolder)
 	}
+	// The holds of grants have such holders, and are touched by nobody who only knows a name.
+	if cmd.Holder != "" && cmd.Holder[0] == 0 {
+		return Errorf(CodeInvalid, "%s: Holder %q begins with a zero byte, want another first byte", key,
+			cmd.Holder)
+	}
 	if cmd.Fence != 0 && cmd.Holder == "" {
 		return Errorf(CodeInvalid, "%s: Fence %d without a Holder, want that of the hold", key, cmd.Fence)
 	}

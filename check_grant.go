@@ -2,150 +2,175 @@ package gatehouse
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
 
-// NeedsRecord reports whether an acquire leaves a record: it holds something, or has an ID or a length. Only
-// such a grant can be renewed, settled and released.
-func (cmd *GrantCommand) NeedsRecord() bool {
-	held := func(m Member) bool { return !m.Key.Kind.Limiter() }
-	return cmd.ID != "" || cmd.Expires != 0 || slices.ContainsFunc(cmd.Want, held)
+// MinExpires is the shortest length of a grant. It is never 0: a grant without an end is one that nobody can
+// take back.
+const MinExpires = time.Millisecond
+
+// HasRecord reports whether an acquire leaves a record, which is named by its ID: all do but those of limiters
+// alone, without an ID and without Expires.
+func (cmd *GrantCommand) HasRecord() bool {
+	if cmd.ID != "" || cmd.Expires != 0 {
+		return true
+	}
+	for i := range cmd.Want {
+		if !cmd.Want[i].Key.Kind.Limiter() {
+			return true
+		}
+	}
+	return false
 }
 
-// Check returns an error of CodeInvalid when cmd makes no sense: an unknown operation, a bad id, a name
+// Check returns an error of CodeInvalid when the command makes no sense: an unknown operation, a bad ID, a name
 // twice, a number out of range, a cost that can never fit.
 func (cmd *GrantCommand) Check() error {
 	switch cmd.Op {
-	case OpAcquire:
-		return cmd.checkAcquire()
-	case OpRenew, OpTopUp, OpSettle, OpRelease, OpPeek:
-		return cmd.checkExisting()
+	case OpAcquire, OpRenew, OpTopUp, OpSettle, OpRelease, OpPeek:
+	default:
+		return Errorf(CodeInvalid, "a grant has no operation %s", cmd.Op)
 	}
-	return Errorf(CodeInvalid, "%s has no operation %s", Grant, cmd.Op)
+	if cmd.MaxWait != 0 && (cmd.MaxWait < Forever || cmd.MaxWait > MaxDuration) {
+		return cmd.outOfRange("MaxWait", cmd.MaxWait, "Forever, or 0 to 100 years")
+	}
+	if int(cmd.Overrun) >= len(overrunNames) {
+		return cmd.outOfRange("Overrun", uint8(cmd.Overrun), "OverrunDebt or OverrunCap")
+	}
+	if int(cmd.OnExpiry) >= len(onExpiryNames) {
+		return cmd.outOfRange("OnExpiry", uint8(cmd.OnExpiry), "ExpiryEstimate, ExpiryZero or ExpiryLast")
+	}
+	if cmd.Op == OpAcquire {
+		return cmd.checkAcquire()
+	}
+	return cmd.checkFollowing()
 }
 
-// checkAcquire looks at what begins a grant.
+// checkAcquire looks at what only an acquire has.
 func (cmd *GrantCommand) checkAcquire() error {
-	if n := len(cmd.Want); n < 1 || n > MaxMembers {
-		return Errorf(CodeInvalid, "grant wants %d names, want 1 to %d", n, MaxMembers)
+	switch {
+	case len(cmd.Want) == 0 || len(cmd.Want) > MaxMembers:
+		return cmd.outOfRange("Want", fmt.Sprintf("of %d names", len(cmd.Want)),
+			fmt.Sprintf("1 to %d", MaxMembers))
+	case len(cmd.Costs) > 0:
+		return cmd.outOfRange("Costs", fmt.Sprintf("of %d names", len(cmd.Costs)),
+			"none in an acquire: each of Want has its own")
+	case cmd.Fence != 0:
+		return cmd.outOfRange("Fence", cmd.Fence, "0 in an acquire")
 	}
-	for i := range cmd.Want {
-		m := &cmd.Want[i]
-		same := func(other Member) bool { return other.Key == m.Key }
-		if slices.ContainsFunc(cmd.Want[:i], same) {
-			return Errorf(CodeInvalid, "%s is wanted twice, want each name once", m.Key)
+	if cmd.HasRecord() {
+		if fault := idFault(cmd.ID); fault != "" {
+			return Errorf(CodeInvalid, "grant: ID %s", fault)
 		}
-		if err := m.check(); err != nil {
-			return err
-		}
-	}
-	if cmd.NeedsRecord() {
-		if err := checkGrantID(cmd.ID); err != nil {
-			return err
-		}
-		// A grant without an end would keep its slots and its record for good if its client died.
-		if cmd.Expires < time.Millisecond || cmd.Expires > MaxDuration {
+		if cmd.Expires < MinExpires || cmd.Expires > MaxDuration {
 			return cmd.outOfRange("Expires", cmd.Expires, "1 ms to 100 years")
 		}
 	}
-	if cmd.Overrun > OverrunCap {
-		return cmd.outOfRange("Overrun", cmd.Overrun, "debt or cap")
-	}
-	if cmd.OnExpiry > ExpiryLast {
-		return cmd.outOfRange("OnExpiry", cmd.OnExpiry, "estimate, zero or last")
-	}
-	return cmd.checkMaxWait()
-}
-
-// checkExisting looks at an operation on a grant that is there.
-func (cmd *GrantCommand) checkExisting() error {
-	if err := checkGrantID(cmd.ID); err != nil {
-		return err
-	}
-	switch {
-	case cmd.Op == OpRenew && cmd.Expires != AsAcquired &&
-		(cmd.Expires < time.Millisecond || cmd.Expires > MaxDuration):
-		return cmd.outOfRange("Expires", cmd.Expires, "AsAcquired, or 1 ms to 100 years")
-	case cmd.Op == OpTopUp || cmd.Op == OpSettle || cmd.Op == OpRelease && len(cmd.Costs) > 0:
-		if err := cmd.checkCosts(); err != nil {
+	for i := range cmd.Want {
+		for j := range cmd.Want[:i] {
+			if cmd.Want[j].Key == cmd.Want[i].Key {
+				return Errorf(CodeInvalid, "%s: Want has %s twice, want each name once", cmd, cmd.Want[i].Key)
+			}
+		}
+		if err := cmd.Want[i].check(); err != nil {
 			return err
 		}
 	}
-	return cmd.checkMaxWait()
+	return nil
 }
 
-// checkCosts looks at what a topup adds, or at what a settle or a release says was spent.
-func (cmd *GrantCommand) checkCosts() error {
-	if n := len(cmd.Costs); n < 1 || n > MaxMembers {
-		return Errorf(CodeInvalid, "grant/%s: %s of %d limiters, want 1 to %d", cmd.ID, cmd.Op, n, MaxMembers)
+// check looks at one name that an acquire wants.
+func (m *Member) check() error {
+	limiter := m.Key.Kind.Limiter()
+	switch {
+	case !limiter && m.Key.Kind != Semaphore && m.Key.Kind != Lock:
+		return Errorf(CodeInvalid, "%s: the kind is %s, want a limiter, a semaphore or a lock", m.Key, m.Key.Kind)
+	case m.Clip && !limiter:
+		return Errorf(CodeInvalid, "%s: Clip is true, want it for a limiter only", m.Key)
+	case m.Cost < 1 || m.Cost > MaxSize:
+		return outOfRange(m.Key, "Cost", m.Cost, fmt.Sprintf("1 to %d", int64(MaxSize)))
 	}
-	least := int64(0)
+	// What it says of its limit is judged as an acquire of the name alone is. A cost that is clipped fits.
+	alone := Command{Op: OpAcquire, Rule: m.Rule, Cost: m.Cost, Holder: "grant"}
+	if m.Clip {
+		alone.Cost = 1
+	}
+	return alone.Check(m.Key)
+}
+
+// checkFollowing looks at what an operation on a grant that is there has.
+func (cmd *GrantCommand) checkFollowing() error {
+	if fault := idFault(cmd.ID); fault != "" {
+		return Errorf(CodeInvalid, "grant: ID %s", fault)
+	}
+	least, most := 0, 0 // how many costs there may be
+	switch cmd.Op {
+	case OpTopUp, OpSettle:
+		least, most = 1, MaxMembers
+	case OpRelease:
+		most = MaxMembers
+	}
+	switch {
+	case len(cmd.Want) > 0:
+		return cmd.outOfRange("Want", fmt.Sprintf("of %d names", len(cmd.Want)),
+			fmt.Sprintf("none in a %s: the grant has its names", cmd.Op))
+	case len(cmd.Costs) < least || len(cmd.Costs) > most:
+		return cmd.outOfRange("Costs", fmt.Sprintf("of %d names", len(cmd.Costs)),
+			fmt.Sprintf("%d to %d in a %s", least, most, cmd.Op))
+	case cmd.Op == OpRenew && cmd.Expires != AsAcquired &&
+		(cmd.Expires < MinExpires || cmd.Expires > MaxDuration):
+		return cmd.outOfRange("Expires", cmd.Expires, "AsAcquired, or 1 ms to 100 years")
+	}
+	return cmd.checkCosts()
+}
+
+// checkCosts looks at the costs that an operation tells.
+func (cmd *GrantCommand) checkCosts() error {
+	least := int64(0) // a settle may say that nothing was spent
 	if cmd.Op == OpTopUp {
 		least = 1
 	}
 	for i, c := range cmd.Costs {
-		same := func(other MemberCost) bool { return other.Key == c.Key }
 		switch {
 		case !c.Key.Kind.Limiter():
-			return Errorf(CodeInvalid, "grant/%s: %s of %s, want a limiter", cmd.ID, cmd.Op, c.Key)
-		case slices.ContainsFunc(cmd.Costs[:i], same):
-			return Errorf(CodeInvalid, "%s has two costs, want one", c.Key)
+			return Errorf(CodeInvalid, "%s: Costs has %s, want limiters only", cmd, c.Key)
 		case c.Cost < least || c.Cost > MaxSize:
 			return outOfRange(c.Key, "Cost", c.Cost, fmt.Sprintf("%d to %d", least, int64(MaxSize)))
 		}
-		if bad := NameFault(c.Key.Name); bad != "" {
-			return Errorf(CodeInvalid, "%s: name %s", c.Key.Kind, bad)
+		for j := range cmd.Costs[:i] {
+			if cmd.Costs[j].Key == c.Key {
+				return Errorf(CodeInvalid, "%s: Costs has %s twice, want each name once", cmd, c.Key)
+			}
 		}
 	}
 	return nil
 }
 
-func (cmd *GrantCommand) checkMaxWait() error {
-	if cmd.MaxWait < Forever || cmd.MaxWait > MaxDuration {
-		return cmd.outOfRange("MaxWait", cmd.MaxWait, "Forever, or 0 to 100 years")
+// String returns the grant that is meant, as messages name it.
+func (cmd *GrantCommand) String() string {
+	if cmd.ID == "" {
+		return Grant.String()
 	}
-	return nil
+	return Key{Kind: Grant, Name: cmd.ID}.String()
 }
 
 func (cmd *GrantCommand) outOfRange(field string, value any, want string) error {
-	return outOfRange(Key{Grant, cmd.ID}, field, value, want)
+	return Errorf(CodeInvalid, "%s: %s is %v, want %s", cmd, field, value, want)
 }
 
-// check returns an error when a member makes no sense, whatever is in force under its name.
-func (m *Member) check() error {
-	limiter := m.Key.Kind.Limiter()
-	if !limiter && m.Key.Kind != Semaphore && m.Key.Kind != Lock {
-		return Errorf(CodeInvalid, "%s is wanted, want a limiter, a semaphore or a lock", m.Key)
+// idFault says what is wrong with the id of a grant, "" when nothing is.
+func idFault(id string) string {
+	if len(id) == 0 || len(id) > MaxGrantID {
+		return fmt.Sprintf("has %d bytes, want 1 to %d", len(id), MaxGrantID)
 	}
-	if m.Clip && !limiter {
-		return Errorf(CodeInvalid, "%s has Clip, want it of a limiter", m.Key)
+	// The id is part of paths and of other systems' logs, where these need no encoding.
+	for i := range len(id) {
+		c := id[i]
+		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !plain && strings.IndexByte("._~-", c) < 0 {
+			return fmt.Sprintf("%q has the byte %q, want letters of ASCII, digits and . _ ~ - only", id, c)
+		}
 	}
-	// A member is judged as an acquire of its name is. The gate chooses who holds it.
-	cmd := Command{Op: OpAcquire, Rule: m.Rule, Cost: m.Cost, Holder: "grant"}
-	if m.Clip && m.Cost > 1 && m.Cost <= MaxSize {
-		cmd.Cost = 1 // it is cut to what fits
-	}
-	return cmd.Check(m.Key)
-}
-
-// checkGrantID returns an error when a text cannot be the id of a grant. It is a part of paths and commands,
-// so that it has no character that either would have to escape.
-func checkGrantID(id string) error {
-	if len(id) < 1 || len(id) > MaxGrantID {
-		return Errorf(CodeInvalid, "id of a grant has %d bytes, want 1 to %d", len(id), MaxGrantID)
-	}
-	if i := strings.IndexFunc(id, notInGrantID); i >= 0 {
-		return Errorf(CodeInvalid, "id of a grant is %+q, want only A to Z, a to z, 0 to 9 and . _ ~ -", id)
-	}
-	return nil
-}
-
-func notInGrantID(r rune) bool {
-	switch {
-	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("._~-", r)
+	return ""
 }

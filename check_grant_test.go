@@ -32,8 +32,11 @@ func on(op gatehouse.Op, change func(*gatehouse.GrantCommand)) gatehouse.GrantCo
 	cmd := gatehouse.GrantCommand{Op: op, ID: "job", Costs: []gatehouse.MemberCost{
 		{Key: named(gatehouse.GCRA, "a/b"), Cost: 1},
 	}}
-	if op == gatehouse.OpRenew {
-		cmd.Expires = gatehouse.AsAcquired
+	switch op {
+	case gatehouse.OpRenew:
+		cmd.Expires, cmd.Costs = gatehouse.AsAcquired, nil
+	case gatehouse.OpPeek:
+		cmd.Costs = nil
 	}
 	change(&cmd)
 	return cmd
@@ -54,9 +57,9 @@ func TestGrantCommandCheck(t *testing.T) {
 		{"all kinds", wanted(func(*command) {}), ""},
 		{"no record", wanted(limiterOnly), ""},
 		{"16 names", wanted(func(c *command) { c.Want = many[:gatehouse.MaxMembers] }), ""},
-		{"17 names", wanted(func(c *command) { c.Want = many }), "wants 17 names, want 1 to 16"},
-		{"no name", wanted(func(c *command) { c.Want = nil }), "wants 0 names"},
-		{"a name twice", wanted(func(c *command) { c.Want[2] = c.Want[1] }), "jobs is wanted twice"},
+		{"17 names", wanted(func(c *command) { c.Want = many }), "Want is of 17 names, want 1 to 16"},
+		{"no name", wanted(func(c *command) { c.Want = nil }), "Want is of 0 names"},
+		{"a name twice", wanted(func(c *command) { c.Want[2] = c.Want[1] }), "semaphore/jobs twice"},
 		{"a counter", wanted(func(c *command) { c.Want[2].Key.Kind = gatehouse.Counter }), "want a limiter,"},
 		{"a grant", wanted(func(c *command) { c.Want[2].Key.Kind = gatehouse.Grant }), "want a limiter,"},
 		{"no kind", wanted(func(c *command) { c.Want[2].Key.Kind = 0 }), "want a limiter,"},
@@ -67,21 +70,21 @@ func TestGrantCommandCheck(t *testing.T) {
 		{"cost out of range", wanted(func(c *command) {
 			c.Want[0].Cost, c.Want[0].Clip = gatehouse.MaxSize+1, true
 		}), "Cost is 1000000000000000"},
-		{"clip of a lock", wanted(func(c *command) { c.Want[2].Clip = true }), "want it of a limiter"},
+		{"clip of a lock", wanted(func(c *command) { c.Want[2].Clip = true }), "want it for a limiter"},
 		{"size in force", wanted(func(c *command) { c.Want[1].Size = gatehouse.InForce }), ""},
 		{"no window", wanted(func(c *command) { c.Want[0].Interval = 0 }), "Interval is 0s"},
 		{"no id", wanted(func(c *command) { c.ID = "" }), "has 0 bytes, want 1 to 128"},
 		{"long id", wanted(func(c *command) { c.ID = strings.Repeat("i", 129) }), "has 129 bytes"},
 		{"longest id", wanted(func(c *command) { c.ID = strings.Repeat("i", 128) }), ""},
-		{"a slash in an id", wanted(func(c *command) { c.ID = "a/b" }), `"a/b", want only`},
-		{"an umlaut in an id", wanted(func(c *command) { c.ID = "ä" }), "want only"},
+		{"a slash in an id", wanted(func(c *command) { c.ID = "a/b" }), `"a/b" has the byte`},
+		{"an umlaut in an id", wanted(func(c *command) { c.ID = "ä" }), "has the byte"},
 		{"never ends", wanted(func(c *command) { c.Expires = 0 }), "Expires is 0s"},
 		{"ends too early", wanted(func(c *command) { c.Expires = time.Microsecond }), "Expires is 1µs"},
 		{"ends too late", wanted(func(c *command) { c.Expires = gatehouse.MaxDuration + 1 }), "Expires is"},
 		{"waits forever", wanted(func(c *command) { c.MaxWait = gatehouse.Forever }), ""},
 		{"waits backwards", wanted(func(c *command) { c.MaxWait = -2 }), "MaxWait is -2ns"},
-		{"overrun", wanted(func(c *command) { c.Overrun = gatehouse.OverrunCap + 1 }), "Overrun is none"},
-		{"on expiry", wanted(func(c *command) { c.OnExpiry = gatehouse.ExpiryLast + 1 }), "OnExpiry is none"},
+		{"overrun", wanted(func(c *command) { c.Overrun = gatehouse.OverrunCap + 1 }), "Overrun is 2"},
+		{"on expiry", wanted(func(c *command) { c.OnExpiry = gatehouse.ExpiryLast + 1 }), "OnExpiry is 3"},
 		{"no operation", wanted(func(c *command) { c.Op = gatehouse.OpCount }), "has no operation count"},
 
 		{"peek", on(gatehouse.OpPeek, func(*command) {}), ""},
@@ -89,19 +92,18 @@ func TestGrantCommandCheck(t *testing.T) {
 		{"renew", on(gatehouse.OpRenew, func(*command) {}), ""},
 		{"renew for 0", on(gatehouse.OpRenew, func(c *command) { c.Expires = 0 }), "Expires is 0s"},
 		{"settle", on(gatehouse.OpSettle, func(c *command) { c.Costs[0].Cost = 0 }), ""},
-		{"settle nothing", on(gatehouse.OpSettle, func(c *command) { c.Costs = nil }), "of 0 limiters"},
+		{"settle nothing", on(gatehouse.OpSettle, func(c *command) { c.Costs = nil }), "Costs is of 0 names"},
 		{"settle below 0", on(gatehouse.OpSettle, func(c *command) { c.Costs[0].Cost = -1 }), "Cost is -1"},
 		{"settle a lock", on(gatehouse.OpSettle, func(c *command) { c.Costs[0].Key.Kind = gatehouse.Lock }),
-			"settle of lock/a/b, want a limiter"},
+			"has lock/a/b, want limiters"},
 		{"settle twice", on(gatehouse.OpSettle, func(c *command) { c.Costs = append(c.Costs, c.Costs[0]) }),
-			"two costs"},
-		{"settle no name", on(gatehouse.OpSettle, func(c *command) { c.Costs[0].Key.Name = "" }), "0 bytes"},
+			"gcra/a/b twice"},
 		{"topup", on(gatehouse.OpTopUp, func(*command) {}), ""},
 		{"topup of 0", on(gatehouse.OpTopUp, func(c *command) { c.Costs[0].Cost = 0 }), "Cost is 0"},
 		{"release", on(gatehouse.OpRelease, func(c *command) { c.Costs = nil }), ""},
 		{"release a counter", on(gatehouse.OpRelease, func(c *command) {
 			c.Costs[0].Key.Kind = gatehouse.Counter
-		}), "want a limiter"},
+		}), "want limiters"},
 	} {
 		err := test.cmd.Check()
 		switch {
@@ -113,7 +115,7 @@ func TestGrantCommandCheck(t *testing.T) {
 		}
 	}
 	acquire := wanted(limiterOnly)
-	if acquire.NeedsRecord() {
+	if acquire.HasRecord() {
 		t.Error("a grant of limiters without an id and a length needs a record, want none")
 	}
 }

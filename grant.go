@@ -124,7 +124,7 @@ type GrantDecision struct {
 	At time.Time
 	// ID is that of the grant, empty if it has no record.
 	ID string
-	// Fence is above every earlier fencing token under each of the names.
+	// Fence is above every earlier fencing token under each of the names; 0 if the grant has no record.
 	Fence uint64
 	// ExpiresAfter is how long the grant lasts from now; 0 if it has no record or has ended.
 	ExpiresAfter time.Duration
@@ -137,7 +137,7 @@ type GrantDecision struct {
 	// Binding is the index in Want of the member that decided against the command; -1 when it was granted, or
 	// when none of them did.
 	Binding int
-	// Message is one sentence that says why, when the outcome is not Granted.
+	// Message is one sentence that says why, when the outcome is neither Granted nor Refused.
 	Message string
 }
 
@@ -146,16 +146,19 @@ type MemberDecision struct {
 	Key Key
 	// Cost is how much the grant has of the name: slots, or tokens that count so far.
 	Cost int64
-	// Booked is how much of a settle was booked as debt, and Capped how much of it was not charged at all.
-	Booked, Capped int64
+	// Capped is how much of what a settle said was not charged, as it was not free.
+	Capped int64
 	Decision
 }
 
 // A GrantRecord is what is remembered of a grant.
 type GrantRecord struct {
-	// Want is what was asked for, with the costs as they were taken (a cost that was clipped is less).
+	// Want is what was asked for.
 	Want []Member
-	// Counted is, for each of Want, how much counts so far: estimate and top-ups, or what was settled last.
+	// Taken is, for each of Want, what was taken: slots, or tokens by the estimate, as it was clipped, and by
+	// top-ups.
+	Taken []int64
+	// Counted is, for each of Want, how much counts so far: what was taken, or what was settled last.
 	Counted []int64
 	// Fence is its fencing token.
 	Fence uint64

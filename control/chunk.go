@@ -57,6 +57,9 @@ func Absent(s State) bool {
 	if s == nil {
 		return true
 	}
+	if r, ok := s.(*GrantRecord); ok {
+		return r.last == nil
+	}
 	l := limiterOf(s)
 	return l != nil && l.created == 0
 }

@@ -66,6 +66,8 @@ func (c *stateCodec) codeState(s State) {
 		s.codeFields(c)
 	case *Barrier:
 		s.codeFields(c)
+	case *GrantRecord:
+		s.codeFields(c)
 	default:
 		panic(fmt.Sprintf("control: a %T has no stored form", s))
 	}

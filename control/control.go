@@ -63,6 +63,8 @@ func New(kind gatehouse.Kind) State {
 		return new(limiterState[slidingLogMeter, *slidingLogMeter])
 	case gatehouse.Pace:
 		return new(limiterState[paceMeter, *paceMeter])
+	case gatehouse.Grant:
+		return new(GrantRecord)
 	default:
 		panic("control: no controller of kind " + kind.String())
 	}

@@ -68,6 +68,10 @@ func (l *limiterStep) applyCommand() {
 	if l.extra != nil {
 		l.passTime()
 	}
+	if l.turn.Grant != nil {
+		l.applyGrantCommand()
+		return
+	}
 	switch l.turn.Op {
 	case gatehouse.OpAcquire:
 		l.acquireTokens()

@@ -84,8 +84,14 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 	}
 	s.size, s.sized = size, !s.lock
 	// The same holder asks again, often because an answer was lost. It gets the hold it has, so that a
-	// repeated acquire takes no second slot.
-	if h := s.holds[turn.Holder]; h != nil {
+	// repeated acquire takes no second slot. A grant is known to be new by its record: what an earlier one with
+	// the same id has left here makes room for it.
+	h := s.holds[turn.Holder]
+	held := s.heldCost
+	if h != nil && turn.Grant != nil {
+		held -= h.cost
+	}
+	if h != nil && turn.Grant == nil {
 		h.grants = addAnswer(h.grants)
 		s.noteChanged(turn.Holder)
 		s.reacquired++
@@ -99,14 +105,21 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 		return failedWith(now, gatehouse.Conflict, "has a size below the cost of this request")
 	case s.size > 0 && turn.Cost > s.size:
 		return failedWith(now, gatehouse.Conflict, "was resized below the cost of this request")
-	case turn.Ahead > 0 || s.heldCost+turn.Cost > s.size:
+	case turn.Ahead > 0 || held+turn.Cost > s.size:
 		// With commands in front a free slot is theirs, even if this cost would fit.
 		s.countRefused(turn)
 		d := s.semaphoreDecision(now, gatehouse.Refused)
 		d.RetryAfter = s.nextEnd(now)
 		return d
-	case len(s.holds) >= cmp.Or(turn.MaxHolders, maxHolders):
+	case h == nil && len(s.holds) >= cmp.Or(turn.MaxHolders, maxHolders):
 		return failedWith(now, gatehouse.Exhausted, "has as many holders as one name may have")
+	case turn.isTrial():
+		d := s.semaphoreDecision(now, gatehouse.Granted)
+		d.Fence = s.nextFence(now, turn)
+		return d
+	}
+	if h != nil {
+		s.dropHold(turn.Holder)
 	}
 	s.countPassed(now, turn)
 	return s.holdDecision(now, s.createHold(now, turn))
@@ -130,12 +143,7 @@ func (s *Semaphore) sizeAfter(turn *Turn) (size int64, why string) {
 
 // createHold makes the hold of a new holder.
 func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
-	least := turn.MinFence
-	if least == 0 {
-		// Made of the time, tokens keep rising even after a delete, when the last one is forgotten.
-		least = uint64(now.UnixMicro()) // the present is after 1970
-	}
-	s.fence = max(s.fence+1, least)
+	s.fence = s.nextFence(now, turn)
 	h := s.spare
 	s.spare = nil
 	if h == nil {
@@ -148,6 +156,12 @@ func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
 	s.maxHeld = max(s.maxHeld, s.heldCost)
 	s.extendHold(now, turn, length)
 	return h
+}
+
+// nextFence is the fencing token of the next hold. Made of the time, tokens keep rising even after a delete,
+// when the last one is forgotten.
+func (s *Semaphore) nextFence(now time.Time, turn *Turn) uint64 {
+	return max(s.fence+1, leastFence(now, turn))
 }
 
 // storeHold notes the hold of a holder that had none.
@@ -164,6 +178,9 @@ func (s *Semaphore) storeHold(holder string, h *hold) {
 func (s *Semaphore) releaseHold(now time.Time, turn *Turn) gatehouse.Decision {
 	if _, why := s.findHold(turn.Command); why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
+	}
+	if turn.isTrial() {
+		return s.semaphoreDecision(now, gatehouse.Granted)
 	}
 	s.dropHold(turn.Holder)
 	s.released++
@@ -264,8 +281,10 @@ func (s *Semaphore) renewHold(now time.Time, turn *Turn) gatehouse.Decision {
 	if why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
 	}
-	h.confirmed = true
-	s.extendHold(now, turn, s.holdLength(turn.Command))
+	if !turn.isTrial() {
+		h.confirmed = true
+		s.extendHold(now, turn, s.holdLength(turn.Command))
+	}
 	return s.holdDecision(now, h)
 }
 

@@ -83,6 +83,9 @@ func KeepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 	return d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0
 }
 
+// isTrial reports whether the turn is only tried.
+func (t *Turn) isTrial() bool { return t.Grant != nil && t.Grant.Trial }
+
 func (t *Turn) keepsWaiting() bool { return KeepsWaiting(t.Command, &t.Decision) }
 
 // A Visit is shown a controller, and returns false when it wants to see no more. It must be quick, and must

@@ -32,12 +32,16 @@ func (l *limiterStep) undoGrant() {
 		return // by another of this name, or it was reset since
 	}
 	l.uncountPassed(l.turn)
+	n := l.turn.Cost
+	if l.turn.Grant != nil {
+		n = granted.Value // which may have been clipped
+	}
 	for i, m := range l.activeMeters() {
 		// A limit that came into force later never counted the grant, and one that began anew has forgotten
 		// it: neither gives anything back.
 		reset, ok := l.resetThen(m)
 		if ok && l.stillCounts(i, granted.Generation) {
-			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), l.turn.Cost)
+			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), n)
 		}
 	}
 	l.countChunks()

@@ -34,6 +34,9 @@ const (
 	eventWeight       = 80
 	watchdogWeight    = 96
 	counterWeight     = 80
+	recordWeight      = 288 // of a grant
+	memberWeight      = 144
+	limitTextWeight   = 17 // of a limit in a list
 	mapWeight         = 48
 	textWeight        = 8 // beside the bytes, as room comes in steps
 )
@@ -166,18 +169,12 @@ func (v *queueServer) checkRoom(s State, turn *Turn) error {
 	if v.room == nil {
 		return nil
 	}
-	growing, ok := s.(interface {
-		memoryGrowth(now time.Time, turn *Turn) int
-	})
-	if !ok {
-		return nil
-	}
 	if turn.Op == gatehouse.OpAcquire {
 		Expire(v.now, s) // as its step would, so that what has ended takes no room from it
 	}
 	// The growth is an upper bound, so that no command can pass the limit. One that keeps nothing is served
 	// in any case.
-	more := growing.memoryGrowth(v.now, turn)
+	more := memoryGrowth(v.now, s, turn)
 	switch {
 	case more == 0:
 		return nil
@@ -189,6 +186,17 @@ func (v *queueServer) checkRoom(s State, turn *Turn) error {
 		}
 	}
 	return nil
+}
+
+// memoryGrowth is the most by which a command may make the weight of a state grow.
+func memoryGrowth(now time.Time, s State, turn *Turn) int {
+	growing, ok := s.(interface {
+		memoryGrowth(now time.Time, turn *Turn) int
+	})
+	if !ok {
+		return 0
+	}
+	return growing.memoryGrowth(now, turn)
 }
 
 // memoryGrowth is the most by which a command may make the weight grow.

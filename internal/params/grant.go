@@ -163,7 +163,7 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
 		r.readGrantOptions(g, cmd)
-		if g.values.texts[expiresParameter] == nil && !cmd.NeedsRecord() {
+		if g.values.texts[expiresParameter] == nil && !cmd.HasRecord() {
 			absent = 0
 		}
 		cmd.MaxWait = r.readMillis(maxWaitParameter, gatehouse.Forever, -1)
@@ -175,7 +175,7 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 	if cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew {
 		cmd.Expires = r.readMillis(expiresParameter, absent, 1)
 	}
-	if cmd.Op == gatehouse.OpAcquire && cmd.ID == "" && cmd.NeedsRecord() {
+	if cmd.Op == gatehouse.OpAcquire && cmd.ID == "" && cmd.HasRecord() {
 		cmd.ID = uuid.NewString()
 	}
 	cmd.Fence = r.readToken()

@@ -65,7 +65,7 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 		return
 	}
 	// As for a single hold, this is asked before the store is.
-	if cmd.Op == gatehouse.OpAcquire && cmd.NeedsRecord() && clientGone(ctx.Conn()) {
+	if cmd.Op == gatehouse.OpAcquire && cmd.HasRecord() && clientGone(ctx.Conn()) {
 		s.abandonConn(ctx)
 		return
 	}

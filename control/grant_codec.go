@@ -1,0 +1,91 @@
+package control
+
+import (
+	"math"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// leastMember is the least that a member of a grant takes in a form.
+const leastMember = 14
+
+// codeFields codes the record of a grant. One without a grant is not stored, but has a form.
+func (r *GrantRecord) codeFields(c *stateCodec) {
+	c.codeVersion(1)
+	there := r.last != nil
+	if !c.codeBool(&there) {
+		return
+	}
+	if c.reading {
+		r.last = new(gatehouse.GrantRecord)
+	}
+	one := r.last
+	answers := int64(r.answers)
+	c.codeUpTo(&answers, maxAnswers)
+	if c.reading {
+		r.answers = int32(answers) // at most maxAnswers
+	}
+	c.codeBool(&r.confirmed)
+	c.codeUint64(&one.Fence)
+	c.codeTime(&one.Since)
+	c.codeTime(&one.Until)
+	c.codeDuration(&one.Expires)
+	c.codeBool(&one.Ended)
+	c.codeByte((*byte)(&one.Overrun), byte(gatehouse.OverrunCap))
+	c.codeByte((*byte)(&one.OnExpiry), byte(gatehouse.ExpiryLast))
+	codeSlice(c, &one.Want, leastMember)
+	if n := len(one.Want); n == 0 || n > gatehouse.MaxMembers {
+		c.failDecoding("grant of %d members, want 1 to %d", n, gatehouse.MaxMembers)
+		return
+	}
+	if c.reading {
+		one.Taken, one.Counted = make([]int64, len(one.Want)), make([]int64, len(one.Want))
+	}
+	for i := range one.Want {
+		c.codeMember(&one.Want[i])
+		c.codeUpTo(&one.Taken[i], math.MaxInt64)
+		c.codeUpTo(&one.Counted[i], math.MaxInt64)
+	}
+	// Times beyond these would overflow where they are added up.
+	if c.reading && (one.Until.Before(one.Since) || one.Until.After(time.Unix(0, latest)) || one.Expires == 0) {
+		c.failDecoding("grant of %s until %s", one.Expires, one.Until)
+	}
+}
+
+// codeMember codes what a grant wants of one name.
+func (c *stateCodec) codeMember(m *gatehouse.Member) {
+	c.codeByte((*byte)(&m.Key.Kind), byte(gatehouse.Kinds-1))
+	c.codeString(&m.Key.Name)
+	c.codeUpTo(&m.Cost, math.MaxInt64)
+	c.codeBool(&m.Clip)
+	c.codeAskedRule(&m.Rule)
+}
+
+// codeAskedRule codes a rule as a caller said it, whatever of it means something.
+func (c *stateCodec) codeAskedRule(r *gatehouse.Rule) {
+	c.codeInt64(&r.Size)
+	c.codeInt64((*int64)(&r.Interval))
+	c.codeInt64(&r.Burst)
+	c.codeInt64((*int64)(&r.Guard))
+	c.codeByte((*byte)(&r.Calendar), math.MaxUint8)
+	c.codeByte((*byte)(&r.Mode), math.MaxUint8)
+	c.codeString(&r.Zone)
+	n := c.codeLength(r.Limits.Len(), 3)
+	if n > gatehouse.MaxLimits {
+		c.failDecoding("%d limits, want at most %d", n, gatehouse.MaxLimits)
+		return
+	}
+	limits := make([]gatehouse.Limit, n)
+	for i := range limits {
+		if !c.reading {
+			limits[i] = r.Limits.At(i)
+		}
+		c.codeInt64(&limits[i].Size)
+		c.codeInt64((*int64)(&limits[i].Interval))
+		c.codeByte((*byte)(&limits[i].Calendar), math.MaxUint8)
+	}
+	if c.reading && n > 0 {
+		r.Limits = gatehouse.NewLimitList(limits...)
+	}
+}

@@ -1,0 +1,304 @@
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// GrantParts makes the parts of a joint change of the commands about a grant, and its decision of what they
+// were answered. It can be used again for another command once the store has called Done: then it allocates
+// nothing. The zero value is ready.
+//
+// What a gate adds to the turns, their tickets, Again, Since and Ahead, it fills in after [GrantParts.Acquire]
+// or [GrantParts.Follow]; a look with another MaxWait begins there again.
+type GrantParts struct {
+	// Parts are what a [JointChange] takes.
+	Parts []Part
+
+	command  *gatehouse.GrantCommand
+	order    []int // the members, in the order of their keys
+	commands []gatehouse.Command
+	turns    []GrantTurn
+	granted  []gatehouse.Decision // of an undo
+}
+
+// begin makes room for the parts of a command.
+func (p *GrantParts) begin(cmd *gatehouse.GrantCommand, members int) {
+	// Turns point into these, so that they must not move any more.
+	p.command = cmd
+	p.Parts = slices.Grow(p.Parts[:0], members+1)
+	p.commands = slices.Grow(p.commands[:0], members+1)
+	p.turns = slices.Grow(p.turns[:0], members+1)
+}
+
+// add adds a part.
+func (p *GrantParts) add(key gatehouse.Key, cmd gatehouse.Command, grant GrantTurn) *Part {
+	grant.ID, grant.Command = p.command.ID, p.command
+	p.commands, p.turns = append(p.commands, cmd), append(p.turns, grant)
+	i := len(p.Parts)
+	p.Parts = append(p.Parts, Part{Key: key, Turn: Turn{Command: &p.commands[i], Grant: &p.turns[i]}})
+	return &p.Parts[i]
+}
+
+// sortMembers puts the members in the order of their keys.
+func (p *GrantParts) sortMembers(want []gatehouse.Member) {
+	p.order = p.order[:0]
+	for i := range want {
+		at := i
+		for at > 0 && ComparePartKeys(want[i].Key, want[p.order[at-1]].Key) < 0 {
+			at--
+		}
+		p.order = slices.Insert(p.order, at, i)
+	}
+}
+
+// Acquire makes the parts of an acquire: one for each name, and if it leaves a record the part of that. The
+// command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a record. It must stay as it is
+// until the change is done.
+func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
+	p.begin(cmd, len(cmd.Want))
+	p.sortMembers(cmd.Want)
+	holder := ""
+	if cmd.ID != "" {
+		holder = GrantHolder(cmd.ID)
+	}
+	grant := GrantTurn{Overrun: cmd.Overrun, OnExpiry: cmd.OnExpiry}
+	for _, i := range p.order {
+		m := &cmd.Want[i]
+		grant.Member, grant.Clip = i, m.Clip
+		one := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Rule: m.Rule, Cost: m.Cost, Expires: cmd.Expires, MaxWait: cmd.MaxWait,
+		}
+		if !m.Key.Kind.Limiter() {
+			one.Holder = holder
+		}
+		p.add(m.Key, one, grant)
+	}
+	if cmd.HasRecord() {
+		p.addRecord(cmd.Expires, 0)
+	}
+}
+
+// addRecord adds the part of the record, which is the last of the order.
+func (p *GrantParts) addRecord(expires time.Duration, fence uint64) *Part {
+	key := gatehouse.Key{Kind: gatehouse.Grant, Name: p.command.ID}
+	return p.add(key, gatehouse.Command{
+		Op: p.command.Op, Cost: 1, Expires: expires, Fence: fence, MaxWait: p.command.MaxWait,
+	}, GrantTurn{Member: -1, Overrun: p.command.Overrun, OnExpiry: p.command.OnExpiry})
+}
+
+// Peek makes the part that looks at the record of a grant.
+func (p *GrantParts) Peek(cmd *gatehouse.GrantCommand) {
+	p.begin(cmd, 0)
+	p.addRecord(0, 0)
+	p.commands[0].Op = gatehouse.OpPeek
+}
+
+// Follow makes the parts of a renew, a topup, a settle or a release, of a grant as a peek has shown its record;
+// and of a peek its one part. An error of CodeInvalid names what is no limiter of the grant. If the record has
+// changed since the peek, its turn is a conflict when that matters, and nothing takes effect.
+func (p *GrantParts) Follow(cmd *gatehouse.GrantCommand, record *gatehouse.GrantRecord) error {
+	if cmd.Op == gatehouse.OpPeek {
+		p.Peek(cmd)
+		return nil
+	}
+	for _, c := range cmd.Costs {
+		if !slices.ContainsFunc(record.Want, func(m gatehouse.Member) bool { return m.Key == c.Key }) {
+			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: Costs has %s, want names of this grant", cmd, c.Key)
+		}
+	}
+	p.begin(cmd, len(record.Want))
+	p.sortMembers(record.Want)
+	// All parts are told the same length, so that they end at one instant.
+	expires := cmd.Expires
+	if expires == gatehouse.AsAcquired {
+		expires = record.Expires
+	}
+	for _, i := range p.order {
+		p.addFollowing(record, i, expires)
+	}
+	// The fence that was asked for decides, or the one that the peek has shown: another grant of this id is
+	// another grant.
+	part := p.addRecord(expires, record.Fence)
+	if cmd.Fence != 0 {
+		p.commands[len(p.commands)-1].Fence = cmd.Fence
+	}
+	part.Turn.Grant.Overrun, part.Turn.Grant.OnExpiry = record.Overrun, record.OnExpiry
+	return nil
+}
+
+// addFollowing adds the part of one member to an operation on a grant that is there, if it has one.
+func (p *GrantParts) addFollowing(record *gatehouse.GrantRecord, i int, expires time.Duration) {
+	m := &record.Want[i]
+	one := gatehouse.Command{
+		Op: p.command.Op, Rule: m.Rule, Cost: m.Cost, Fence: record.Fence, Expires: expires,
+		Holder: GrantHolder(p.command.ID), MaxWait: p.command.MaxWait,
+	}
+	optional := one.Op == gatehouse.OpRelease
+	if m.Key.Kind.Limiter() {
+		figure, told := costOf(p.command.Costs, m.Key)
+		switch one.Op {
+		case gatehouse.OpRelease:
+			optional = !told
+		case gatehouse.OpRenew:
+			optional, figure = true, m.Cost // one that was reset has nothing to renew
+		case gatehouse.OpTopUp:
+			one.Op = gatehouse.OpAcquire
+		}
+		one.Holder, one.Cost = "", figure
+		if !told && (p.command.Op == gatehouse.OpTopUp || p.command.Op == gatehouse.OpSettle) {
+			return
+		}
+	} else if one.Op != gatehouse.OpRenew && one.Op != gatehouse.OpRelease {
+		return
+	}
+	part := p.add(m.Key, one, GrantTurn{
+		Member: i, Taken: record.Taken[i], Counted: record.Counted[i],
+		Overrun: record.Overrun, OnExpiry: record.OnExpiry,
+	})
+	part.Optional = optional
+}
+
+// costOf is what some costs say of a limiter; NoFigure when they say nothing.
+func costOf(costs []gatehouse.MemberCost, key gatehouse.Key) (cost int64, told bool) {
+	for i := range costs {
+		if costs[i].Key == key {
+			return costs[i].Cost, true
+		}
+	}
+	return NoFigure, false
+}
+
+// Undo turns the parts of an acquire or a topup that took effect into those that take it back.
+func (p *GrantParts) Undo() {
+	p.granted = slices.Grow(p.granted[:0], len(p.Parts))[:len(p.Parts)]
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		p.granted[i] = part.Turn.Decision
+		p.commands[i].Op, p.commands[i].MaxWait = gatehouse.OpUndo, 0
+		part.Turn = Turn{
+			Command: part.Turn.Command, Ticket: part.Turn.Ticket, Again: part.Turn.Again,
+			Since: part.Turn.Since, Grant: part.Turn.Grant, Granted: &p.granted[i],
+		}
+	}
+}
+
+// Decide makes the decision of the command of what its parts were answered; granted is that of the joint change.
+// d.Want is used again if it is large enough. The error is that of a part that could not be served.
+//
+// An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not ended.
+// So the gate need not look for retries: only what is Refused may wait.
+func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
+	*d = gatehouse.GrantDecision{ID: p.command.ID, Outcome: gatehouse.Granted, Binding: -1, Want: d.Want[:0]}
+	var record *gatehouse.Decision
+	for i := range p.Parts {
+		turn := &p.Parts[i].Turn
+		if turn.Err != nil {
+			return turn.Err
+		}
+		d.At = turn.Decision.At
+		if turn.Grant.Member < 0 {
+			record = &turn.Decision
+		}
+	}
+	retried := !granted && p.isRetry(record)
+	p.fillMembers(d, record, retried)
+	if record != nil {
+		d.Fence, d.ExpiresAfter = record.Fence, record.ExpiresAfter
+		d.Ended = record.Grant != nil && record.Grant.Ended && record.Outcome == gatehouse.Granted
+	}
+	if !granted && !retried {
+		p.findBinding(d, record)
+	}
+	return nil
+}
+
+// isRetry reports whether an acquire found the grant that it wants there already.
+func (p *GrantParts) isRetry(record *gatehouse.Decision) bool {
+	return p.command.Op == gatehouse.OpAcquire && record != nil && record.Grant != nil &&
+		!record.Grant.Ended && slices.Equal(record.Grant.Want, p.command.Want)
+}
+
+// fillMembers fills in what each member was answered.
+func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.Decision, retried bool) {
+	want, counted := p.command.Want, []int64(nil)
+	if record != nil && record.Grant != nil {
+		want, counted = record.Grant.Want, record.Grant.Counted
+	}
+	// Those that the command was not about are as they were.
+	for i := range want {
+		m := gatehouse.MemberDecision{Key: want[i].Key, Decision: grantedAt(d.At)}
+		if counted != nil {
+			m.Cost = counted[i]
+		}
+		d.Want = append(d.Want, m)
+	}
+	for i := range p.Parts {
+		turn := &p.Parts[i].Turn
+		g := turn.Grant
+		if g.Member < 0 || g.Member >= len(d.Want) || d.Want[g.Member].Key != p.Parts[i].Key {
+			continue // the record is of another grant
+		}
+		m := &d.Want[g.Member]
+		m.Decision = turn.Decision
+		limiter := m.Key.Kind.Limiter()
+		switch {
+		case retried:
+			// What it would be answered if it were new is of no interest.
+			m.Outcome, m.RetryAfter, m.Message, m.Fence = gatehouse.Granted, 0, "", record.Fence
+		case counted == nil && m.Outcome == gatehouse.Granted && limiter:
+			m.Cost = m.Value
+		case counted == nil:
+			m.Cost = turn.Cost
+		}
+		if told := turn.Op == gatehouse.OpSettle || turn.Op == gatehouse.OpRelease; told && limiter {
+			m.Capped = max(0, turn.Cost-m.Value)
+		}
+	}
+}
+
+// findBinding finds which part decided against the command: one that no wait would help, or the one that is
+// refused for longest; the first of equals.
+func (p *GrantParts) findBinding(d *gatehouse.GrantDecision, record *gatehouse.Decision) {
+	if record != nil && record.Outcome != gatehouse.Granted {
+		key := gatehouse.Key{Kind: gatehouse.Grant, Name: p.command.ID}
+		d.Outcome, d.Message = record.Outcome, key.String()+" "+record.Message
+		return
+	}
+	var binding *Part
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		if part.Optional || part.Turn.Decision.Outcome == gatehouse.Granted {
+			continue
+		}
+		if binding == nil || part.bindsMore(binding) {
+			binding = part
+		}
+	}
+	if binding == nil {
+		return
+	}
+	one := &binding.Turn.Decision
+	d.Outcome, d.RetryAfter, d.Binding = one.Outcome, one.RetryAfter, binding.Turn.Grant.Member
+	if one.Outcome != gatehouse.Refused {
+		d.Message = binding.Key.String() + " " + one.Message
+	}
+}
+
+// bindsMore reports whether a part that was not granted decides rather than another.
+func (p *Part) bindsMore(other *Part) bool {
+	one, two := &p.Turn.Decision, &other.Turn.Decision
+	first := p.Turn.Grant.Member < other.Turn.Grant.Member
+	never, otherNever := one.Outcome != gatehouse.Refused, two.Outcome != gatehouse.Refused
+	switch {
+	case never || otherNever:
+		return never && (!otherNever || first)
+	case one.RetryAfter == two.RetryAfter:
+		return first
+	case one.RetryAfter == gatehouse.Forever || two.RetryAfter == gatehouse.Forever:
+		return one.RetryAfter == gatehouse.Forever
+	}
+	return one.RetryAfter > two.RetryAfter
+}
