@@ -313,7 +313,12 @@ func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
 			r.failParameter("%s has %d bytes, want at most %d", names[text.parameter], n, text.most)
 		}
 	}
-	if k := r.values.texts[keyParameter]; len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
+	k := r.values.texts[keyParameter]
+	// The holds of grants have such keys, and no client may name them.
+	if len(k) > 0 && k[0] == 0 {
+		r.failParameter("key is %s, want another first byte than zero", Quote(k))
+	}
+	if len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
 		cmd.Holder = string(k)
 	}
 	// A request that waits keeps its command, so a text that means nothing to it is not copied.

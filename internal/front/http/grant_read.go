@@ -203,6 +203,9 @@ func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
 		return m, gatehouse.Errorf(gatehouse.CodeInvalid,
 			`no name is given, want one by its kind, such as "gcra":"api"`)
 	}
+	if bad := gatehouse.NameFault(key.Name); bad != "" {
+		return m, gatehouse.Errorf(gatehouse.CodeInvalid, "%s: name %s", key.Kind, bad)
+	}
 	return values.Read(key)
 }
 
@@ -215,9 +218,6 @@ func setKey(key *gatehouse.Key, kind gatehouse.Kind, v *jsonScalar) error {
 	if key.Kind != 0 {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s and %s are both given, want one name",
 			key.Kind, kind)
-	}
-	if bad := gatehouse.NameFault(string(v.text)); bad != "" {
-		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: name %s", kind, bad)
 	}
 	key.Kind, key.Name = kind, string(v.text)
 	return nil

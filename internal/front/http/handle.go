@@ -192,6 +192,9 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	}
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
+	path, _ := splitURI(ctx.Request.Header.RequestURI())
+	_, several := readSeveral(path)
+	from.wantsJSON = from.wantsJSON || several
 	s.rejectRequest(ctx, &from, p)
 }
 
