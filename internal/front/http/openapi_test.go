@@ -72,6 +72,13 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 			continue
 		}
 		method, path, _ := strings.Cut(line, " ")
+		if tag == "grants" {
+			if several, ok := readSeveral([]byte(strings.Replace(path, "{id}", "a", 1))); !ok || several.odd ||
+				!strings.HasPrefix(several.allow, strings.ToUpper(method)) {
+				t.Errorf("%s: %+v, want it read", line, several)
+			}
+			continue
+		}
 		var r httpRequest
 		_, p := r.readRequest([]byte(strings.ToUpper(method)),
 			[]byte(strings.Replace(path, "{name}", "myapp", 1)),
