@@ -41,6 +41,7 @@ func (l *limiterStep) chargeCost() {
 			l.failWith(gatehouse.Conflict, p.fault)
 			return
 		}
+		l.ensureRuleNoted(l.turn.Command)
 		l.carryOutPlan(p)
 	}
 	if free > 0 {
@@ -150,9 +151,8 @@ func (l *limiterStep) projectWithout(some []reservation) []limitMeter {
 	return ahead
 }
 
-// carryOutPlan puts a plan into effect.
+// carryOutPlan puts a plan into effect. The rule in force is noted already.
 func (l *limiterStep) carryOutPlan(p repaymentPlan) {
-	l.ensureRuleNoted(l.turn.Command)
 	replaced := l.extra.reservations[p.keep:]
 	// Scheduling meters get the difference; for others the plan's copies are the projection already.
 	if l.allScheduling() {
@@ -189,6 +189,9 @@ func (l *limiterStep) lowerDebt(n int64) (rest int64) {
 	}
 	// Pieces that are paid off go; what remains keeps its place.
 	l.extra.reservations = slices.DeleteFunc(ahead, func(p reservation) bool { return p.n == 0 })
+	if l.extra.shares != nil {
+		l.extra.shares.truncateDebts(l.totalDebt())
+	}
 	l.rebuildProjection()
 	l.dropUnusedExtra(l.now)
 	return n

@@ -23,6 +23,9 @@ func (l *limiterCore) followDeleted(before *limiterCore) {
 	if m := before.extra; m != nil {
 		l.extra.generation, l.extra.validFrom = m.generation+1, m.generation+1
 		l.extra.lastNumber = m.lastNumber
+		if m.shares != nil {
+			l.extra.shares = &shareList{nextEnd: noTime, lastFence: m.shares.lastFence}
+		}
 	}
 }
 

@@ -192,7 +192,20 @@ func (r *GrantRecord) Undo(now time.Time, turn *Turn) {
 	if r.last == nil || turn.Granted == nil || turn.Granted.Fence != r.last.Fence || r.last.Ended {
 		return
 	}
-	*r = GrantRecord{}
+	if turn.Grant == nil || turn.Grant.Command.Op != gatehouse.OpTopUp {
+		*r = GrantRecord{}
+		return
+	}
+	one := *r.last
+	one.Taken, one.Counted = slices.Clone(one.Taken), slices.Clone(one.Counted)
+	for i := range one.Want {
+		// As its limiter does.
+		if cost, told := costOf(turn.Grant.Command.Costs, one.Want[i].Key); told {
+			cost = min(cost, one.Taken[i], one.Counted[i])
+			one.Taken[i], one.Counted[i] = one.Taken[i]-cost, one.Counted[i]-cost
+		}
+	}
+	r.last = &one
 }
 
 // Expiry implements [State].

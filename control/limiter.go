@@ -107,10 +107,15 @@ func (l *limiterStep) applyCommand() {
 	}
 }
 
-// passTime brings the extra to the instant of the step: reservations that are due become ordinary takes, and
-// chunks that ended stop counting. Either may drop the extra.
+// passTime brings the extra to the instant of the step: shares of grants that are over are settled, reservations
+// that are due become ordinary takes, and chunks that ended stop counting. Each may drop the extra.
 func (l *limiterStep) passTime() {
-	l.startDueReservations()
+	if l.extra.shares != nil {
+		l.endDueShares()
+	}
+	if l.extra != nil {
+		l.startDueReservations()
+	}
 	if l.extra != nil {
 		l.dropEndedChunks()
 	}
@@ -168,7 +173,7 @@ func (l *limiterStep) forceTake() {
 func (l *limiterStep) applyLimits() (ok bool) {
 	// A waiting command puts its limits in force once. Otherwise two that wait with different limits would
 	// change them back and forth with every look.
-	if l.turn.Again && l.created != 0 {
+	if (l.turn.Again || l.turn.isFollowing()) && l.created != 0 {
 		return true
 	}
 	cmd := l.turn.Command
@@ -260,6 +265,9 @@ func (l *limiterStep) resetTaken() {
 	// Reservations go without a refund: their starts lie in meters that were just cleared.
 	if l.extra != nil {
 		l.extra.reservations, l.extra.holderBytes = nil, 0
+		if m := l.extra.shares; m != nil {
+			m.list, m.bytes, m.nextEnd = nil, 0, noTime // grants go on, but have nothing here any more
+		}
 		l.dropUnusedExtra(l.now)
 	}
 	l.commandCounts = commandCounts{}
@@ -283,6 +291,17 @@ func (l *limiterStep) expiryTime() time.Time {
 	}
 	for _, m := range l.projectedMeters() {
 		at = max(at, m.readMeter(l.now).reset)
+	}
+	if l.extra == nil || l.extra.shares == nil {
+		return time.Unix(0, at)
+	}
+	// What will be charged for when grants end counts from then on.
+	if until, ok := l.extra.shares.mayCharge(); ok {
+		trial := l.copyForTrial()
+		trial.extra.shares = l.extra.shares.copyShares()
+		trial.now = max(until, l.now)
+		trial.passTime()
+		at = max(at, trial.expiryTime().UnixNano())
 	}
 	return time.Unix(0, at)
 }

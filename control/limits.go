@@ -24,6 +24,8 @@ type limiterExtra struct {
 	projected    []limitMeter  // copies in which all reservations are taken; nil when not needed
 
 	chunks []lentChunk // that may still be used, the newest last
+
+	shares *shareList // of grants; nil when there is none
 }
 
 // ensureExtra makes the extra if there is none.

@@ -149,12 +149,15 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	// Only a debt needs version 3: servers that do not know it read all else.
+	// Only a debt needs version 3, and a grant 4: servers that do not know them read all else.
 	enough := byte(2)
-	if l.totalDebt() > 0 {
+	switch {
+	case l.extra != nil && l.extra.shares != nil:
+		enough = 4
+	case l.totalDebt() > 0:
 		enough = 3
 	}
-	c.codeEarlierVersion(enough, 3)
+	c.codeEarlierVersion(enough, 4)
 	l.commandCounts.codeFields(c)
 	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
 	c.codeBool(&several)
@@ -167,6 +170,9 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	c.codeMeter(first)
 	if c.version > 1 {
 		l.codeChunks(c, first)
+	}
+	if c.version > 3 {
+		l.codeShares(c)
 	}
 	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
 	if several && l.created == 0 {

@@ -141,7 +141,10 @@ func (l *limiterStep) addReservation(r reservation) (number uint64) {
 // so that it differs from those before a delete as well.
 func (l *limiterStep) nextReservationNumber() uint64 {
 	// It is never below the time, even if MinFence is: dropUnusedExtra counts on that.
-	least := max(l.turn.MinFence, uint64(l.now)) // the present is after 1970
+	least := uint64(l.now) // the present is after 1970
+	if l.turn != nil {
+		least = max(least, l.turn.MinFence)
+	}
 	l.extra.lastNumber = max(l.extra.lastNumber+1, least)
 	return l.extra.lastNumber
 }
@@ -219,16 +222,24 @@ func (l *limiterStep) startDueReservations() {
 	if passed == 0 {
 		return
 	}
-	// Scheduling meters hold these starts already; the others take each at its own instant.
-	if m.projected != nil {
-		for _, meter := range l.activeMeters() {
-			for i := range m.reservations[:passed] {
-				m.takeReservation(meter, m.reservations[i].at, &m.reservations[i])
-			}
-		}
+	for i := range m.reservations[:passed] {
+		l.startReservation(&m.reservations[i])
 	}
 	m.dropReservations(0, passed)
 	l.dropUnusedExtra(l.now)
+}
+
+// startReservation counts one as taken.
+func (l *limiterStep) startReservation(r *reservation) {
+	// Scheduling meters hold the start already; the others take each at its own instant.
+	if l.extra.projected != nil {
+		for _, meter := range l.activeMeters() {
+			l.extra.takeReservation(meter, r.at, r)
+		}
+	}
+	if r.isDebt && l.extra.shares != nil {
+		l.noteRepaid(r)
+	}
 }
 
 // dropReservations drops those from one place in the list to before another.
@@ -260,7 +271,7 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 		m.lastNumber = 0
 	}
 	// A limiter with one limit and no history is small again, which most are.
-	if m.meters == nil && m.chunks == nil && m.generation == 0 && m.lastNumber == 0 {
+	if m.meters == nil && m.chunks == nil && m.shares == nil && m.generation == 0 && m.lastNumber == 0 {
 		l.extra = nil
 	}
 }

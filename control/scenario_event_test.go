@@ -29,6 +29,7 @@ func newEvent(a *actor, origin time.Time) event {
 		"interval":  length(d.Interval),
 		"refused":   refusedBy(d),
 		"value":     fmt.Sprint(d.Value),
+		"booked":    fmt.Sprint(d.Booked),
 		"message":   strings.ReplaceAll(d.Message, " ", "_"),
 		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-origin.UnixMicro()), //nolint:gosec // a scenario's
 	}}

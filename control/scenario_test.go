@@ -24,7 +24,8 @@ import (
 // decision comes first; behind semicolons stand those of the waiters that the command or the time
 // let go. Only the fields that are written down are compared. "tick" only looks again, "leave NAME"
 // takes a waiter out of line, "undo NAME" takes a grant back, "expiry" tells when the state is worth
-// nothing any more. "from TIME" sets the date that times count from; it is 12 January 1970, 13:46:40.
+// nothing any more. An acquire of a limiter with the word "grant" is a part of a grant, and so are "NAME: topup",
+// settle, renew and release after it; value is how much counts for the grant. "from TIME" sets the date that times count from; it is 12 January 1970, 13:46:40.
 type scenario struct {
 	kind    gatehouse.Kind
 	origin  time.Time
@@ -33,6 +34,7 @@ type scenario struct {
 	tickets Ticket
 	waiters []*actor
 	granted map[string]*actor
+	grants  map[string]*grantActor
 }
 
 // An actor is a command with a name.
@@ -42,6 +44,8 @@ type actor struct {
 	cmd     gatehouse.Command
 	arrived time.Time
 	turn    Turn
+	grant   *grantActor // nil if it is none
+	figure  bool        // a cost was given
 }
 
 // epoch is the scenarios' time 0, unless they say another.
@@ -81,7 +85,9 @@ func runScenario(text string) (faults []string) {
 }
 
 func newScenario(kind gatehouse.Kind, origin time.Time) *scenario {
-	return &scenario{kind: kind, granted: map[string]*actor{}, origin: origin, now: origin}
+	return &scenario{
+		kind: kind, granted: map[string]*actor{}, grants: map[string]*grantActor{}, origin: origin, now: origin,
+	}
 }
 
 func (s *scenario) line(line string) string {
@@ -139,6 +145,9 @@ func (s *scenario) do(words []string) (got []event, fault string) {
 	a := &actor{name: name, kind: s.kind, arrived: s.now}
 	if err := a.parse(s.kind, words); err != nil {
 		return nil, err.Error()
+	}
+	if a.grant != nil || s.isFollowing(a) {
+		return s.serveGrant(a)
 	}
 	if err := a.cmd.Check(gatehouse.Key{Kind: s.kind, Name: "scenario"}); err != nil {
 		return []event{{name: name, outcome: "invalid"}}, ""
@@ -249,6 +258,7 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 	}
 	for _, word := range words[1:] {
 		field, value, _ := strings.Cut(word, "=")
+		a.figure = a.figure || field == "cost"
 		if err := a.set(field, value); err != nil {
 			return fmt.Errorf("%s: %w", word, err)
 		}
@@ -301,6 +311,8 @@ func (a *actor) set(field, value string) (err error) {
 		a.cmd.Calendar, known = gatehouse.ParseCalendar(value)
 	case field == "mode":
 		a.cmd.Mode, known = a.kind.ParseMode(value)
+	case slices.Contains([]string{"grant", "clip", "overrun", "onexpiry", "want"}, field):
+		err = a.setGrant(field, value)
 	default:
 		err = fmt.Errorf("no such field")
 	}

@@ -22,6 +22,10 @@ func (l *limiterStep) undoGrant() {
 	if l.extra != nil {
 		l.passTime()
 	}
+	if l.turn.Grant != nil && granted.Fence != 0 {
+		l.undoShare()
+		return
+	}
 	if granted.Reservation != 0 {
 		if i := l.findByNumber(granted.Reservation); i >= 0 {
 			l.undoReservation(i)

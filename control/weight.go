@@ -15,7 +15,7 @@ import (
 // What parts of states take, as Go's allocator hands memory out. TestWeights compares them with the heap.
 const (
 	limiterWeight     = 48  // all that limiters share
-	extraWeight       = 224 // a more
+	extraWeight       = 240 // a more
 	meterWeight       = 24  // of a meter's place in a list, and its generation
 	partsWeight       = 512
 	runWeight         = 16
@@ -34,6 +34,12 @@ const (
 	eventWeight       = 80
 	watchdogWeight    = 96
 	counterWeight     = 80
+	shareListWeight   = 64
+	shareWeight       = 112
+	takeWeight        = 48
+	windowResetWeight = 32
+	debtSpanWeight    = 16
+	maxTakesGrowth    = (2*maxTakes + 1) * takeWeight
 	recordWeight      = 288 // of a grant
 	memberWeight      = 144
 	limitTextWeight   = 17 // of a limit in a list
@@ -65,7 +71,7 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight
+		cap(m.chunks)*chunkWeight + m.shares.memoryWeight()
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
