@@ -200,6 +200,10 @@ func (g *grantTask) memberJSON(i int) []byte {
 	if !granted {
 		o = o.addText("outcome", m.Outcome.String())
 	}
+	// An operation looks only at the names that it is about.
+	if granted && m.Limit == 0 {
+		return o.closeObject()
+	}
 	return o.addFigures(m.Key.Kind, &m.Decision).closeObject()
 }
 

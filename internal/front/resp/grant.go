@@ -137,8 +137,10 @@ func (r *replyWriter) writeMember(g *grantCall, i int) {
 	if !granted && i < len(g.Command.Want) {
 		cost = g.Command.Want[i].Cost
 	}
-	r.writeMap(5 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) +
-		boolToInt(limiter) + boolToInt(len(m.Windows) > 0))
+	// An operation looks only at the names that it is about.
+	looked := !granted || m.Limit != 0
+	r.writeMap(2 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) + 3*boolToInt(looked) +
+		boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0))
 	r.writeTexts("name", m.Key.String())
 	r.writePair("cost", cost)
 	if m.Booked > 0 {
@@ -150,10 +152,12 @@ func (r *replyWriter) writeMember(g *grantCall, i int) {
 	if !granted {
 		r.writeTexts("outcome", m.Outcome.String())
 	}
-	r.writePair("limit", m.Limit)
-	r.writePair("remaining", m.Remaining)
-	r.writePair("retry_after", params.CeilMillis(m.RetryAfter))
-	if limiter {
+	if looked {
+		r.writePair("limit", m.Limit)
+		r.writePair("remaining", m.Remaining)
+		r.writePair("retry_after", params.CeilMillis(m.RetryAfter))
+	}
+	if looked && limiter {
 		r.writePair("reset_after", params.CeilMillis(m.ResetAfter))
 	}
 	if len(m.Windows) > 0 {
