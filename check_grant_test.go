@@ -42,6 +42,28 @@ func on(op gatehouse.Op, change func(*gatehouse.GrantCommand)) gatehouse.GrantCo
 	return cmd
 }
 
+// A grantCheck is a command, and what is said of it; "" for nothing.
+type grantCheck struct {
+	name string
+	cmd  gatehouse.GrantCommand
+	want string
+}
+
+// checkGrants checks each command.
+func checkGrants(t *testing.T, checks []grantCheck) {
+	t.Helper()
+	for _, test := range checks {
+		err := test.cmd.Check()
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%s: %v, want no error", test.name, err)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) ||
+			gatehouse.CodeOf(err) != gatehouse.CodeInvalid):
+			t.Errorf("%s: error is %v, want %q", test.name, err, test.want)
+		}
+	}
+}
+
 func TestGrantCommandCheck(t *testing.T) {
 	type command = gatehouse.GrantCommand
 	many := make([]gatehouse.Member, gatehouse.MaxMembers+1)
@@ -49,11 +71,7 @@ func TestGrantCommandCheck(t *testing.T) {
 		many[i] = gatehouse.Member{Key: named(gatehouse.Lock, strings.Repeat("a", i+1)), Cost: 1}
 	}
 	limiterOnly := func(c *command) { c.Want, c.ID, c.Expires = c.Want[:1], "", 0 }
-	for _, test := range []struct {
-		name string
-		cmd  command
-		want string // of the error; "" for none
-	}{
+	checkGrants(t, []grantCheck{
 		{"all kinds", wanted(func(*command) {}), ""},
 		{"no record", wanted(limiterOnly), ""},
 		{"16 names", wanted(func(c *command) { c.Want = many[:gatehouse.MaxMembers] }), ""},
@@ -86,7 +104,16 @@ func TestGrantCommandCheck(t *testing.T) {
 		{"overrun", wanted(func(c *command) { c.Overrun = gatehouse.OverrunCap + 1 }), "Overrun is 2"},
 		{"on expiry", wanted(func(c *command) { c.OnExpiry = gatehouse.ExpiryLast + 1 }), "OnExpiry is 3"},
 		{"no operation", wanted(func(c *command) { c.Op = gatehouse.OpCount }), "has no operation count"},
+	})
+	acquire := wanted(limiterOnly)
+	if acquire.HasRecord() {
+		t.Error("a grant of limiters without an id and a length needs a record, want none")
+	}
+}
 
+func TestFollowingGrantCommandCheck(t *testing.T) {
+	type command = gatehouse.GrantCommand
+	checkGrants(t, []grantCheck{
 		{"peek", on(gatehouse.OpPeek, func(*command) {}), ""},
 		{"peek of nothing", on(gatehouse.OpPeek, func(c *command) { c.ID = "" }), "has 0 bytes"},
 		{"renew", on(gatehouse.OpRenew, func(*command) {}), ""},
@@ -104,18 +131,5 @@ func TestGrantCommandCheck(t *testing.T) {
 		{"release a counter", on(gatehouse.OpRelease, func(c *command) {
 			c.Costs[0].Key.Kind = gatehouse.Counter
 		}), "want limiters"},
-	} {
-		err := test.cmd.Check()
-		switch {
-		case test.want == "" && err != nil:
-			t.Errorf("%s: %v, want no error", test.name, err)
-		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) ||
-			gatehouse.CodeOf(err) != gatehouse.CodeInvalid):
-			t.Errorf("%s: error is %v, want %q", test.name, err, test.want)
-		}
-	}
-	acquire := wanted(limiterOnly)
-	if acquire.HasRecord() {
-		t.Error("a grant of limiters without an id and a length needs a record, want none")
-	}
+	})
 }

@@ -75,7 +75,8 @@ func New() (*Document, error) {
 	if err := json.Unmarshal(components, &known); err != nil {
 		return nil, fmt.Errorf("reading components.json: %w", err)
 	}
-	d := &Document{Tags: allTags(), Operations: slices.Concat(kindOperations(), grantOperations(), otherOperations())}
+	d := &Document{Tags: allTags(), Operations: slices.Concat(kindOperations(), grantOperations(),
+		otherOperations())}
 	for i := range d.Operations {
 		op := &d.Operations[i]
 		for _, name := range op.Parameters {
@@ -179,7 +180,8 @@ func (op *Operation) jsonObject() operationObject {
 		media := map[string]any{
 			"schema": refTo("schemas", op.Body.Schema), "example": json.RawMessage(op.Body.Example),
 		}
-		o.Body = map[string]any{"required": !op.Body.Optional, "content": map[string]any{"application/json": media}}
+		o.Body = map[string]any{"required": !op.Body.Optional,
+			"content": map[string]any{"application/json": media}}
 	}
 	return o
 }

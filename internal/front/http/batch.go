@@ -53,7 +53,8 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		return
 	}
 	w := &waiter{server: s, task: b, responder: s.newResponder(ctx, new(httpRequest), from)}
-	// Room for the shortest answer is taken in advance. What was done cannot be taken back when there is none.
+	// Room for the shortest answer is taken in advance. What was done cannot be taken back when there is
+	// none.
 	if size := shortAnswer * len(b.commands); size > budget.Tiny {
 		if !s.config.Budget.Take(size) {
 			s.rejectRequest(ctx, from, reject(fasthttp.StatusServiceUnavailable, "%s", errBufferedTooMuch))
@@ -80,6 +81,7 @@ func (b *batchTask) readBatch(body []byte) error {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is unknown, want commands", params.Quote(name))
 		}
 		return r.readArray("commands", func(i int) error {
+			// A list that is too long is not read to its end.
 			if i == maxBatch {
 				return gatehouse.Errorf(gatehouse.CodeInvalid, "commands are more than %d", maxBatch)
 			}
@@ -104,6 +106,7 @@ func (b *batchTask) readBatch(body []byte) error {
 func (c *batchCommand) readCommand(r *jsonReader) error {
 	var values params.Values
 	var op []byte
+	// Everywhere else the default is to wait without limit.
 	values.TrySet([]byte("maxwait"), []byte("0"))
 	err := r.readObject("this", func(name []byte) error {
 		v, err := r.readScalar(name)

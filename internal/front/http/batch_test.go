@@ -29,10 +29,13 @@ func TestBatch(t *testing.T) {
 		{"op":"stats","counter":"n"}
 	]}`))
 	want := `200 {"answers":[{"outcome":"granted","granted":true,"value":2},` +
-		`{"outcome":"granted","granted":true,"limit":1,"remaining":0,"retry_after":0,"reset_after":3600000},` +
+		`{"outcome":"granted","granted":true,"limit":1,"remaining":0,` +
+			`"retry_after":0,"reset_after":3600000},` +
 		`{"outcome":"granted","granted":true,"value":3},` +
-		`{"outcome":"refused","granted":false,…"detail":"gcra/a: acquire not granted at once; try again in …"},` +
-		`{"outcome":"granted","granted":true,"limit":1,"remaining":0,"retry_after":0,"key":"me","fence":…},` +
+		`{"outcome":"refused","granted":false,…"detail":"gcra/a: acquire not granted at once; try again ` +
+		`in …"},` +
+		`{"outcome":"granted","granted":true,"limit":1,"remaining":0,"retry_after":0,` +
+		`"key":"me","fence":…},` +
 		`{"outcome":"refused",…"key":"other","detail":"lock/l: acquire not granted…"},` +
 		`{"outcome":"conflict","granted":false,"detail":"lock/l is not held with this key…"},` +
 		`{"outcome":"missing","granted":false,"detail":"gcra/missing does not exist"},` +
@@ -96,20 +99,26 @@ func TestBadBatches(t *testing.T) {
 		`{"commands":[5]}`:               "commands[0]: this is a number, want an object",
 		`{"commands":[{}]}`:              "commands[0]: no name is given",
 		batchOf(good, `{"counter":"n"}`): "commands[1]: op is \"\", want one of count value",
-		batchOf(good, `{"counter":"n","op":"acquire"}`):                    "want one of count value reset stats for a counter",
-		batchOf(good, `{"counter":"n","op":"delete"}`):                     `op is "delete", want one of`,
-		batchOf(good, `{"counter":"n","op":"undo"}`):                       `op is "undo"`,
-		batchOf(good, `{"counter":"n","op":5}`):                            `op is a number "5", want a text`,
-		batchOf(good, `{"grant":"n","op":"renew"}`):                        `parameter "grant" is unknown`,
-		batchOf(good, `{"gcra":"n","op":"settle"}`):                        `op is "settle"`,
-		batchOf(good, `{"gcra":"n","op":"acquire","maxwait":-1}`):          `maxwait is "-1", want 0`,
-		batchOf(good, `{"gcra":"n","op":"acquire","maxwait":5}`):           `maxwait is "5", want 0`,
-		batchOf(good, `{"gcra":"n","op":"acquire","maxwait":"0"}`):         `maxwait is a text "0", want a number`,
-		batchOf(good, `{"gcra":"n","op":"acquire","details":true}`):        `parameter "details" is unknown`,
-		batchOf(good, `{"gcra":"n","op":"acquire","size":"5"}`):            `size is a text "5", want a number`,
-		batchOf(good, `{"lock":"n","op":"acquire","extend":"true"}`):       `extend is a text "true", want true or false`,
-		batchOf(good, `{"lock":"n","op":"acquire","key":5}`):               `key is a number "5", want a text`,
-		batchOf(good, `{"gcra":"n","op":"acquire","size":[5]}`):            `"size" is an array, want a single value`,
+		batchOf(good, `{"counter":"n","op":"acquire"}`): "want one of count value " +
+			"reset stats for a counter",
+		batchOf(good, `{"counter":"n","op":"delete"}`):            `op is "delete", want one of`,
+		batchOf(good, `{"counter":"n","op":"undo"}`):              `op is "undo"`,
+		batchOf(good, `{"counter":"n","op":5}`):                   `op is a number "5", want a text`,
+		batchOf(good, `{"grant":"n","op":"renew"}`):               `parameter "grant" is unknown`,
+		batchOf(good, `{"gcra":"n","op":"settle"}`):               `op is "settle"`,
+		batchOf(good, `{"gcra":"n","op":"acquire","maxwait":-1}`): `maxwait is "-1", want 0`,
+		batchOf(good, `{"gcra":"n","op":"acquire","maxwait":5}`):  `maxwait is "5", want 0`,
+		batchOf(good, `{"gcra":"n","op":"acquire","maxwait":"0"}`): `maxwait is a text "0", ` +
+			`want a number`,
+		batchOf(good, `{"gcra":"n","op":"acquire","details":true}`): `parameter "details" is unknown`,
+		batchOf(good, `{"gcra":"n","op":"acquire","size":"5"}`): `size is a text "5", want a ` +
+			`number`,
+		batchOf(good, `{"lock":"n","op":"acquire","extend":"true"}`): `extend is a text "true", ` +
+			`want true or false`,
+		batchOf(good, `{"lock":"n","op":"acquire","key":5}`): `key is a number "5", want ` +
+			`a text`,
+		batchOf(good, `{"gcra":"n","op":"acquire","size":[5]}`): `"size" is an array, want a ` +
+			`single value`,
 		batchOf(good, `{"gcra":"n","lock":"n","op":"acquire"}`):            "gcra and lock are both given",
 		batchOf(good, `{"gcra":"n","op":"acquire","op":"peek"}`):           `has "op" twice`,
 		batchOf(good, `{"gcra":"n","op":"acquire"}`) + "x":                 "want the end of the body",

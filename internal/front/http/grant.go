@@ -117,7 +117,8 @@ func (g *grantTask) cancelTask() { g.server.config.Gate.CancelGrant(&g.GrantRequ
 // to settle.
 func (g *grantTask) mustReach(waited bool) bool {
 	acquires := g.Command.Op == gatehouse.OpAcquire
-	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted && (waited || acquires && g.Decision.ID != "")
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
+		(waited || acquires && g.Decision.ID != "")
 }
 
 // countTask implements [waiterTask].

@@ -91,8 +91,10 @@ var badGrants = []struct{ body, want string }{
 	{`{"want":[{"gcra":"a","fit":"cut"}]}`, `want[0]: fit is "cut", want clip`},
 	{`{"want":[{"gcra":"a","fit":true}]}`, `fit is true or false "true", want a text`},
 	{`{"want":[{"semaphore":"a","fit":"clip"}]}`, "want[0]: fit is a parameter of limiters"},
-	{`{"want":[{"semaphore":"a","interval":5}]}`, "want[0]: interval is a parameter of limiters, want only size"},
-	{`{"want":[{"lock":"a","size":2}]}`, "want[0]: size is a parameter of limiters, want only cost for a lock"},
+	{`{"want":[{"semaphore":"a","interval":5}]}`, "want[0]: interval is a parameter of limiters, want " +
+		"only size"},
+	{`{"want":[{"lock":"a","size":2}]}`, "want[0]: size is a parameter of limiters, want only cost for " +
+		"a lock"},
 	{`{"want":[{"lock":"a","cost":2}]}`, "cost 2 can never fit a size of 1"},
 	{`{"want":[{"semaphore":"a","size":2,"cost":3}]}`, "cost 3 can never fit a size of 2"},
 
@@ -184,15 +186,21 @@ func TestGrantBodyIsLimited(t *testing.T) {
 		{batchPath, `{"commands":[{"gcra":"a","op":"acquire","size":100}]}`, "200", maxBatchBody},
 	} {
 		for size, want := range map[int]string{test.most: "200", test.most + 1: "413"} {
-			body := test.body + strings.Repeat(" ", size-len(test.body))
-			chunked := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"+
-				"%x\r\n%s\r\n0\r\n\r\n", test.path, size, body)
-			for _, raw := range []string{postText(test.path, body), chunked} {
-				got, _ := r.visit(t, raw)
-				if !strings.HasPrefix(got, want) || want == "413" && !strings.Contains(got, fmt.Sprint(test.most)) {
-					t.Errorf("%s with a body of %d bytes = %.200s, want %s", test.path, size, got, want)
-				}
-			}
+			r.wantLimit(t, test.path, test.body+strings.Repeat(" ", size-len(test.body)), want)
+		}
+	}
+}
+
+// wantLimit posts a body in two ways, and wants a status.
+func (r *rig) wantLimit(t *testing.T, path, body, want string) {
+	t.Helper()
+	chunked := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"+
+		"%x\r\n%s\r\n0\r\n\r\n", path, len(body), body)
+	for _, raw := range []string{postText(path, body), chunked} {
+		got, _ := r.visit(t, raw)
+		told := strings.Contains(got, fmt.Sprintf("body is longer than %d bytes", len(body)-1))
+		if !strings.HasPrefix(got, want) || want == "413" && !told {
+			t.Errorf("%s with a body of %d bytes = %.200s, want %s", path, len(body), got, want)
 		}
 	}
 }

@@ -53,6 +53,7 @@ func readSeveral(path []byte) (t severalTarget, ok bool) {
 		t.op, t.allow = gatehouse.OpAcquire, "POST, OPTIONS"
 		return t, true
 	}
+	// The id is left encoded, so that what is no id is found by whoever decodes it.
 	id, op, more := bytes.Cut(rest[1:], []byte{'/'})
 	if len(id) == 0 {
 		return t, false
@@ -188,6 +189,7 @@ func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
 		if err != nil {
 			return err
 		}
+		// The kind may come behind the parameters, so that these are looked at once all are there.
 		if kind, ok := gatehouse.ParseKind(string(name)); ok {
 			return setKey(&key, kind, &v)
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +72,8 @@ func grants(r *gate.GrantRequest) {
 	for _, m := range r.Command.Want {
 		r.Decision.Want = append(r.Decision.Want, gatehouse.MemberDecision{
 			Key: m.Key, Cost: m.Cost, Decision: gatehouse.Decision{
-				Outcome: gatehouse.Granted, Limit: 10, Remaining: 10 - m.Cost, ResetAfter: 1500 * time.Microsecond,
+				Outcome: gatehouse.Granted, Limit: 10, Remaining: 10 - m.Cost,
+				ResetAfter: 1500 * time.Microsecond,
 			},
 		})
 	}
@@ -99,7 +99,8 @@ func TestGrantRequests(t *testing.T) {
 	for _, test := range []struct{ path, body, want string }{
 		{grantsPath, `{"want":[{"gcra":"a","limits":"500/1m"}]}`,
 			"acquire  wait=-1ns expires=0s debt estimate gcra/a limits=500/1m cost=1"},
-		{grantsPath, ` { "id" : "op-7f" , "maxwait":30000,"expires":120000,"overrun":"cap","on-expiry":"last",` +
+		{grantsPath, ` { "id" : "op-7f" , ` +
+			`"maxwait":30000,"expires":120000,"overrun":"cap","on-expiry":"last",` +
 			`"want":[{"limits":"500/1m","gcra":"openai/rpm"},` +
 			`{"tokenbucket":"openai/tpm","size":200000,"interval":60000,"cost":3200,"fit":"clip"},` +
 			`{"semaphore":"openai/inflight","size":20,"cost":2},{"lock":"region/eu"}]}` + "\n",
@@ -111,7 +112,8 @@ func TestGrantRequests(t *testing.T) {
 		{grantsPath, `{"id":"x","want":[{"semaphore":"a"},{"semaphore":"\u00e4\/\"b"}]}`,
 			"acquire x wait=-1ns expires=1m0s debt estimate semaphore/a in force cost=1 " +
 				`semaphore/ä/"b in force cost=1`},
-		{grantsPath, `{"want":[{"fixedwindow":"a","interval":"day","zone":"Europe/Berlin","size":5}],"expires":1}`,
+		{grantsPath, `{"want":[{"fixedwindow":"a","interval":"day",` +
+			`"zone":"Europe/Berlin","size":5}],"expires":1}`,
 			"acquire random wait=-1ns expires=1ms debt estimate fixedwindow/a 5/day Europe/Berlin cost=1"},
 		{grantsPath, `{"want":[{"pace":"a","mode":"paced","guard":5,"interval":10},{"lock":"a"}]}`,
 			"acquire random wait=-1ns expires=1m0s debt estimate pace/a 1/10ms paced guard=5ms cost=1 " +
@@ -210,7 +212,8 @@ func TestGrantPaths(t *testing.T) {
 		{"POST /batch", "404 ", ""},
 		{"GET /v1/gcra/x/settle", "404 ", ""},
 		{"POST /v1/gcra/x/topup", "404 ", ""},
-		{"GET /v1/grants/a", `200 {"id":"a","fence":7,"expires_in":60000,"ended":false}`, "Gatehouse-Fence: 7"},
+		{"GET /v1/grants/a", `200 {"id":"a","fence":7,"expires_in":60000,"ended":false}`,
+			"Gatehouse-Fence: 7"},
 		{"GET /v1/grants/a", "200 ", "Gatehouse-Expires: 60000"},
 		{"GET /v1/grants/a", "200 ", "Cache-Control: no-store"},
 		{"GET /v1/grants/a?x=y", "400 ", "Content-Type: application/problem+json"},
@@ -220,7 +223,8 @@ func TestGrantPaths(t *testing.T) {
 		{"GET /v1/grants/a|Origin: https://other.example", "403 ", ""},
 		{"GET /v1/grants/a|Origin: https://ours.example", "200 ",
 			"Access-Control-Allow-Origin: https://ours.example"},
-		{"OPTIONS /v1/grants|Origin: https://ours.example", "200 ", "Access-Control-Allow-Headers: Content-Type"},
+		{"OPTIONS /v1/grants|Origin: https://ours.example", "200 ",
+			"Access-Control-Allow-Headers: Content-Type"},
 	} {
 		parts := strings.Split(test.request, "|")
 		parts[0] += " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0"
@@ -234,74 +238,83 @@ func TestGrantPaths(t *testing.T) {
 	}
 }
 
+// refuses decides that a request is refused by the first of two names.
+func refuses(r *gate.GrantRequest) {
+	r.Decision = gatehouse.GrantDecision{
+		Outcome: gatehouse.Refused, RetryAfter: 1500 * time.Millisecond, Binding: 0,
+		Want: []gatehouse.MemberDecision{
+			{Key: r.Command.Want[0].Key, Decision: gatehouse.Decision{
+				Limit: 5, RetryAfter: 1500 * time.Millisecond, ResetAfter: 3 * time.Second,
+			}},
+			{Key: r.Command.Want[1].Key, Decision: gatehouse.Decision{
+				Outcome: gatehouse.Granted, Limit: 2, Remaining: 1,
+			}},
+		},
+	}
+}
+
+// ends decides that a request ends with an outcome.
+func ends(o gatehouse.Outcome, message string) func(*gate.GrantRequest) {
+	return func(r *gate.GrantRequest) {
+		r.Decision = gatehouse.GrantDecision{Outcome: o, Message: message, Binding: -1}
+	}
+}
+
+// grantAnswers are what decisions are answered with.
+var grantAnswers = map[string]struct {
+	decide       func(r *gate.GrantRequest)
+	want, header string
+}{
+	"granted": {grants, `200 ` +
+		`{"id":"x","fence":7,"expires_in":60000,"want":[{"gcra":"a","cost":1,"limit":10,` +
+		`"remaining":9,"retry_after":0,"reset_after":2},{"semaphore":"b","cost":1,"limit":10,"remaining":9,` +
+		`"retry_after":0}]}`, "Gatehouse-Fence: 7"},
+	"no record": {func(r *gate.GrantRequest) {
+		grants(r)
+		r.Decision.ID, r.Decision.Want = "", r.Decision.Want[:1]
+	}, `200 {"want":[{"gcra":"a","cost":1,"limit":10,"remaining":9,"retry_after":0,"reset_after":2}]}`, ""},
+	"debt": {func(r *gate.GrantRequest) {
+		grants(r)
+		r.Decision.Want = r.Decision.Want[:1]
+		r.Decision.Want[0].Booked, r.Decision.Want[0].Capped = 4, 3
+	}, `200 {"id":"x","fence":7,"expires_in":60000,"want":[{"gcra":"a","cost":1,"booked":4,"capped":3,` +
+		`"limit":10,"remaining":9,"retry_after":0,"reset_after":2}]}`, ""},
+	"refused": {refuses, `429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
+		`"detail":"acquire of 2 names not granted within maxwait=100 ms: gcra/a allows no more; try ` +
+		`again in ` +
+		`1500 ms","code":"refused","retry_after_ms":1500,"violated-policies":["gcra/a"],` +
+		`"binding":{"gcra":"a","cost":1,"outcome":"refused","limit":5,"remaining":0,"retry_after":1500,` +
+		`"reset_after":3000},"want":[{"gcra":"a","cost":1,"outcome":"refused","limit":5,"remaining":0,` +
+		`"retry_after":1500,"reset_after":3000},{"semaphore":"b","cost":1,"outcome":"granted","limit":2,` +
+		`"remaining":1,"retry_after":0}]}`, "Retry-After: 2"},
+	"nobody knows when": {func(r *gate.GrantRequest) {
+		refuses(r)
+		r.Decision.RetryAfter = gatehouse.Forever
+	}, "429 …allows no more; only another request can change that…", "Retry-After: "},
+	"others come first": {func(r *gate.GrantRequest) {
+		refuses(r)
+		r.Decision.Binding = -1
+	}, "429 …others wait for these names; try again in 1500 ms…", "Retry-After: 2"},
+	"conflict": {ends(gatehouse.Conflict, "grant/x wants something else"),
+		`409 {"type":"about:blank","title":"Conflict","status":409,"detail":"grant/x wants something else",` +
+			`"code":"conflict"}`, ""},
+	"deleted":   {ends(gatehouse.Deleted, "gcra/a was deleted"), `409 …"code":"deleted"}`, ""},
+	"missing":   {ends(gatehouse.Missing, ""), "404 …grant/x does not exist…", ""},
+	"invalid":   {ends(gatehouse.Invalid, "no"), `400 …"detail":"no","code":"invalid"}`, ""},
+	"exhausted": {ends(gatehouse.Exhausted, "full"), `503 …"code":"exhausted"…`, "Retry-After: 1"},
+	"the server is full": {func(r *gate.GrantRequest) {
+		r.Err = gatehouse.Errorf(gatehouse.CodeExhausted, "server has no room")
+	}, `503 …"detail":"server has no room","code":"exhausted","retry_after_ms":1000}`, "Retry-After: 1"},
+	"no store": {func(r *gate.GrantRequest) {
+		r.Err = gatehouse.Errorf(gatehouse.CodeUnavailable, "away")
+	}, `503 …"code":"unavailable"…`, "Retry-After: 1"},
+}
+
 // Each outcome has its status, and the answer names the member that binds.
 func TestGrantAnswers(t *testing.T) {
 	const want = `{"want":[{"gcra":"a","size":5},{"semaphore":"b"}],"id":"x","maxwait":100}`
-	refusal := func(r *gate.GrantRequest) {
-		r.Decision = gatehouse.GrantDecision{
-			Outcome: gatehouse.Refused, RetryAfter: 1500 * time.Millisecond, Binding: 0,
-			Want: []gatehouse.MemberDecision{
-				{Key: r.Command.Want[0].Key, Decision: gatehouse.Decision{
-					Limit: 5, RetryAfter: 1500 * time.Millisecond, ResetAfter: 3 * time.Second,
-				}},
-				{Key: r.Command.Want[1].Key, Decision: gatehouse.Decision{
-					Outcome: gatehouse.Granted, Limit: 2, Remaining: 1,
-				}},
-			},
-		}
-	}
-	ending := func(o gatehouse.Outcome, message string) func(*gate.GrantRequest) {
-		return func(r *gate.GrantRequest) {
-			r.Decision = gatehouse.GrantDecision{Outcome: o, Message: message, Binding: -1}
-		}
-	}
-	for name, test := range map[string]struct {
-		decide       func(r *gate.GrantRequest)
-		want, header string
-	}{
-		"granted": {grants, `200 {"id":"x","fence":7,"expires_in":60000,"want":[{"gcra":"a","cost":1,"limit":10,` +
-			`"remaining":9,"retry_after":0,"reset_after":2},{"semaphore":"b","cost":1,"limit":10,"remaining":9,` +
-			`"retry_after":0}]}`, "Gatehouse-Fence: 7"},
-		"no record": {func(r *gate.GrantRequest) {
-			grants(r)
-			r.Decision.ID, r.Decision.Want = "", r.Decision.Want[:1]
-		}, `200 {"want":[{"gcra":"a","cost":1,"limit":10,"remaining":9,"retry_after":0,"reset_after":2}]}`, ""},
-		"debt": {func(r *gate.GrantRequest) {
-			grants(r)
-			r.Decision.Want = r.Decision.Want[:1]
-			r.Decision.Want[0].Booked, r.Decision.Want[0].Capped = 4, 3
-		}, `200 {"id":"x","fence":7,"expires_in":60000,"want":[{"gcra":"a","cost":1,"booked":4,"capped":3,` +
-			`"limit":10,"remaining":9,"retry_after":0,"reset_after":2}]}`, ""},
-		"refused": {refusal, `429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-			`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,` +
-			`"detail":"acquire of 2 names not granted within maxwait=100 ms: gcra/a allows no more; try again in ` +
-			`1500 ms","code":"refused","retry_after_ms":1500,"violated-policies":["gcra/a"],` +
-			`"binding":{"gcra":"a","cost":1,"outcome":"refused","limit":5,"remaining":0,"retry_after":1500,` +
-			`"reset_after":3000},"want":[{"gcra":"a","cost":1,"outcome":"refused","limit":5,"remaining":0,` +
-			`"retry_after":1500,"reset_after":3000},{"semaphore":"b","cost":1,"outcome":"granted","limit":2,` +
-			`"remaining":1,"retry_after":0}]}`, "Retry-After: 2"},
-		"nobody knows when": {func(r *gate.GrantRequest) {
-			refusal(r)
-			r.Decision.RetryAfter = gatehouse.Forever
-		}, "429 …allows no more; only another request can change that…", "Retry-After: "},
-		"others come first": {func(r *gate.GrantRequest) {
-			refusal(r)
-			r.Decision.Binding = -1
-		}, "429 …others wait for these names; try again in 1500 ms…", "Retry-After: 2"},
-		"conflict": {ending(gatehouse.Conflict, "grant/x wants something else"),
-			`409 {"type":"about:blank","title":"Conflict","status":409,"detail":"grant/x wants something else",` +
-				`"code":"conflict"}`, ""},
-		"deleted":   {ending(gatehouse.Deleted, "gcra/a was deleted"), `409 …"code":"deleted"}`, ""},
-		"missing":   {ending(gatehouse.Missing, ""), "404 …grant/x does not exist…", ""},
-		"invalid":   {ending(gatehouse.Invalid, "no"), `400 …"detail":"no","code":"invalid"}`, ""},
-		"exhausted": {ending(gatehouse.Exhausted, "full"), `503 …"code":"exhausted"…`, "Retry-After: 1"},
-		"the server is full": {func(r *gate.GrantRequest) {
-			r.Err = gatehouse.Errorf(gatehouse.CodeExhausted, "server has no room")
-		}, `503 …"detail":"server has no room","code":"exhausted","retry_after_ms":1000}`, "Retry-After: 1"},
-		"no store": {func(r *gate.GrantRequest) {
-			r.Err = gatehouse.Errorf(gatehouse.CodeUnavailable, "away")
-		}, `503 …"code":"unavailable"…`, "Retry-After: 1"},
-	} {
+	for name, test := range grantAnswers {
 		r := newRig(t, Config{Gate: &fakeGrants{decide: test.decide}})
 		got, header := r.visit(t, postText(grantsPath, want))
 		if !matches(got, test.want) {
@@ -331,96 +344,6 @@ func matches(text, pattern string) bool {
 		text = rest
 	}
 	return true
-}
-
-const waitingGrant = `{"id":"w","want":[{"semaphore":"s"},{"gcra":"a"}]}`
-
-// A grant that waits is parked as any request is, and its connection goes on with the next one.
-func TestGrantWaits(t *testing.T) {
-	for _, body := range []string{waitingGrant, `{"want":[{"gcra":"a"}]}`} {
-		fake := new(fakeGrants)
-		r := newRig(t, Config{Gate: fake})
-		c := r.dial(t)
-		c.post(grantsPath, body)
-		c.send("/counter/behind/count")
-		asked := fake.asked(t, 1)
-		await.True(t, "the connection is parked", func() bool {
-			r.parkedConns.mu.Lock()
-			defer r.parkedConns.mu.Unlock()
-			return len(r.parkedConns.conns) == 1
-		})
-		grants(asked)
-		asked.Decision.Want = nil
-		asked.Decided(asked)
-		if asked.Command.ID != "" {
-			c.want(200, `{"id":"w","fence":7,"expires_in":60000}`)
-		} else {
-			c.want(200, `{}`)
-		}
-		c.want(200, "1")
-		fake.cancels(t, 0)
-	}
-}
-
-// A client that hangs up while its grant waits is taken out of line, however it does so, and one that is
-// granted at that moment is taken back.
-func TestGrantOfAClientThatHangsUp(t *testing.T) {
-	for name, hangUp := range map[string]func(*net.TCPConn) error{
-		"close":      (*net.TCPConn).Close,
-		"reset":      func(c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() },
-		"half-close": (*net.TCPConn).CloseWrite,
-	} {
-		fake := new(fakeGrants)
-		r := newRig(t, Config{Gate: fake})
-		c := r.dial(t)
-		c.post(grantsPath, waitingGrant)
-		asked := fake.asked(t, 1)
-		if err := hangUp(c.Conn.(*net.TCPConn)); err != nil {
-			t.Fatal(name, err)
-		}
-		fake.cancels(t, 1)
-		grants(asked)
-		asked.Decided(asked) // it comes too late for the client, and the gate takes it back
-		fake.cancels(t, 1)
-	}
-}
-
-// A grant that is decided just when its client has left is taken back: nobody would release it.
-func TestGrantAtTheInstantOfHangUp(t *testing.T) {
-	fake := new(fakeGrants)
-	r := newRig(t, Config{Gate: fake})
-	for i := range 50 {
-		c := r.dial(t)
-		c.post(grantsPath, waitingGrant)
-		asked := fake.asked(t, i+1)
-		var wg sync.WaitGroup
-		wg.Go(func() { _ = c.Close() })
-		wg.Go(func() {
-			grants(asked)
-			asked.Decided(asked)
-		})
-		wg.Wait()
-	}
-	await.True(t, "no connection is open", func() bool { return r.open.Load() == 0 })
-}
-
-// A client that left before its request was looked at gets nothing that is held.
-func TestGrantOfAClientThatHasLeft(t *testing.T) {
-	hold := make(chan struct{})
-	fake := &fakeGrants{decide: func(r *gate.GrantRequest) {
-		<-hold
-		grants(r)
-	}}
-	r := newRig(t, Config{Gate: fake})
-	c := r.dial(t)
-	c.post(grantsPath, `{"want":[{"gcra":"a"}]}`)
-	c.post(grantsPath, waitingGrant)
-	fake.asked(t, 1)
-	_ = c.Conn.(*net.TCPConn).CloseWrite()
-	close(hold)
-	await.True(t, "the connection has ended", func() bool { return r.open.Load() == 0 })
-	fake.asked(t, 1)
-	fake.cancels(t, 0)
 }
 
 // Requests count as those of the kind grant, with their outcomes.

@@ -44,8 +44,8 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	if p == nil && page == "" {
 		p = r.readFormAndQuery(ctx, query, &from)
 	}
-	// A path of a grant, a batch or a route is unknown to the controllers, so these are tried on 404. The paths
-	// of controllers come first; newRoutes refuses a route that another path would hide.
+	// A path of a grant, a batch or a route is unknown to the controllers, so these are tried on 404. The
+	// paths of controllers come first; newRoutes refuses a route that another path would hide.
 	switch {
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerSeveral(ctx, path, query, &from):
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):

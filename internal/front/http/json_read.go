@@ -9,9 +9,9 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
-// A jsonReader takes a JSON text apart in one pass. It is stricter than encoding/json and says where the fault
-// is: a name that comes twice is one, and so is anything behind the value. It goes as deep as its caller does
-// and no deeper, so that no text can nest.
+// A jsonReader takes a JSON text apart in one pass. It is stricter than encoding/json and says where the
+// fault is: a name that comes twice is one, and so is anything behind the value. It goes as deep as its
+// caller does and no deeper, so that no text can nest.
 type jsonReader struct {
 	text []byte
 	at   int
@@ -33,8 +33,8 @@ var jsonTypeNames = map[byte]string{
 	jsonList: "an array", jsonMap: "an object",
 }
 
-// A jsonScalar is a text, a number, true, false or null. A text is without its quotes and escapes, and may lie
-// in the text that is read.
+// A jsonScalar is a text, a number, true, false or null. A text is without its quotes and escapes, and may
+// lie in the text that is read.
 type jsonScalar struct {
 	form byte
 	text []byte

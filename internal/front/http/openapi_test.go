@@ -73,7 +73,8 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 		}
 		method, path, _ := strings.Cut(line, " ")
 		if tag == "grants" {
-			if several, ok := readSeveral([]byte(strings.Replace(path, "{id}", "a", 1))); !ok || several.odd ||
+			if several, ok := readSeveral([]byte(strings.Replace(path, "{id}", "a",
+				1))); !ok || several.odd ||
 				!strings.HasPrefix(several.allow, strings.ToUpper(method)) {
 				t.Errorf("%s: %+v, want it read", line, several)
 			}

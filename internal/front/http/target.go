@@ -42,7 +42,8 @@ func noSuchPath(format string, args ...any) *rejection {
 // unknownKind rejects a path with an unknown kind.
 func unknownKind(part []byte) *rejection {
 	if bytes.EqualFold(part, []byte("grant")) || bytes.EqualFold(part, []byte("grants")) {
-		return noSuchPath("kind %s is unknown here, want POST %s, GET %[2]s/<id>, or POST %[2]s/<id>/<operation> "+
+		return noSuchPath("kind %s is unknown here, want POST %s, GET %[2]s/<id>, or POST "+
+			"%[2]s/<id>/<operation> "+
 			"with renew, topup, settle or release", params.Quote(part), grantsPath)
 	}
 	var names []string

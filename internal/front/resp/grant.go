@@ -105,7 +105,8 @@ func (r *replyWriter) writeGrant(g *grantCall) {
 	granted, peeks := d.Outcome == gatehouse.Granted, g.Command.Op == gatehouse.OpPeek
 	binds := d.Binding >= 0 && d.Binding < len(d.Want) && !granted
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
-	r.writeMap(2 + 3*boolToInt(granted && d.ID != "") + boolToInt(peeks) + boolToInt(!granted) + boolToInt(binds))
+	r.writeMap(2 + 3*boolToInt(granted && d.ID != "") + boolToInt(peeks) + boolToInt(!granted) +
+		boolToInt(binds))
 	r.writePair("granted", int64(boolToInt(granted)))
 	if granted && d.ID != "" {
 		r.writeTexts("id", d.ID)
@@ -139,8 +140,8 @@ func (r *replyWriter) writeMember(g *grantCall, i int) {
 	}
 	// An operation looks only at the names that it is about.
 	looked := !granted || m.Limit != 0
-	r.writeMap(2 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) + 3*boolToInt(looked) +
-		boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0))
+	r.writeMap(2 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) +
+		3*boolToInt(looked) + boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0))
 	r.writeTexts("name", m.Key.String())
 	r.writePair("cost", cost)
 	if m.Booked > 0 {

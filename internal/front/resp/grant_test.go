@@ -96,8 +96,10 @@ func refuses(r *gate.GrantRequest) {
 // What the arguments say is what the gate is asked.
 func TestGrantCommands(t *testing.T) {
 	for command, want := range map[string]string{
-		"GH.GRANT WANT gcra/a LIMITS 500/1m": "acquire  wait=-1ns expires=0s debt estimate [gcra/a 500/1m 1 false] []",
-		"gh.grant id op-7f maxwait 30000 expires 120000 overrun cap on-expiry last want GCRA/openai/rpm limits " +
+		"GH.GRANT WANT gcra/a LIMITS 500/1m": "acquire  wait=-1ns expires=0s debt estimate [gcra/a " +
+			"500/1m 1 false] []",
+		"gh.grant id op-7f maxwait 30000 expires 120000 overrun cap on-expiry last want GCRA/openai/rpm " +
+			"limits " +
 			"500/1m want tokenbucket/openai/tpm size 200000 interval 60000 cost 3200 fit clip " +
 			"want semaphore/s want lock/region/eu": "acquire op-7f wait=30s expires=2m0s cap last " +
 			"[gcra/openai/rpm 500/1m 1 false] [tokenbucket/openai/tpm 200000 3200 true] " +
@@ -108,12 +110,13 @@ func TestGrantCommands(t *testing.T) {
 			"[gcra/a in force 1 false] []",
 		"GH.GRANT ID x WANT gcra/a WITH DETAILS": "acquire x wait=-1ns expires=1m0s debt estimate " +
 			"[gcra/a in force 1 false] []",
-		"GH.RENEW grant/a":                     "renew a wait=0s expires=-1ns debt estimate []",
-		"GH.RENEW grant/a EXPIRES 5 FENCE 7":   "renew a wait=0s expires=5ms debt estimate [] fence=7",
-		"GH.RELEASE grant/a":                   "release a wait=0s expires=0s debt estimate []",
-		"GH.RELEASE Grant/a gcra/b/c 5":        "release a wait=0s expires=0s debt estimate [{gcra/b/c 5}]",
-		"GH.PEEK grant/a":                      "peek a wait=0s expires=0s debt estimate []",
-		"GH.SETTLE grant/a gcra/b 0 pace/c 41": "settle a wait=0s expires=0s debt estimate [{gcra/b 0} {pace/c 41}]",
+		"GH.RENEW grant/a":                   "renew a wait=0s expires=-1ns debt estimate []",
+		"GH.RENEW grant/a EXPIRES 5 FENCE 7": "renew a wait=0s expires=5ms debt estimate [] fence=7",
+		"GH.RELEASE grant/a":                 "release a wait=0s expires=0s debt estimate []",
+		"GH.RELEASE Grant/a gcra/b/c 5":      "release a wait=0s expires=0s debt estimate [{gcra/b/c 5}]",
+		"GH.PEEK grant/a":                    "peek a wait=0s expires=0s debt estimate []",
+		"GH.SETTLE grant/a gcra/b 0 pace/c 41": "settle a wait=0s expires=0s debt estimate [{gcra/b 0} " +
+			"{pace/c 41}]",
 		"GH.TOPUP grant/a gcra/b 1 MAXWAIT -1": "topup a wait=-1ns expires=0s debt estimate [{gcra/b 1}]",
 		"GH.TOPUP grant/a gcra/b 1":            "topup a wait=0s expires=0s debt estimate [{gcra/b 1}]",
 	} {
@@ -130,7 +133,8 @@ func TestGrantCommands(t *testing.T) {
 
 // describe writes a command as the table above does.
 func describe(cmd *gatehouse.GrantCommand) string {
-	out := fmt.Sprintf("%s %s wait=%s expires=%s %s %s", cmd.Op, cmd.ID, cmd.MaxWait, cmd.Expires, cmd.Overrun,
+	out := fmt.Sprintf("%s %s wait=%s expires=%s %s %s", cmd.Op, cmd.ID, cmd.MaxWait, cmd.Expires,
+		cmd.Overrun,
 		cmd.OnExpiry)
 	for _, m := range cmd.Want {
 		rule := m.Limits.String()
@@ -166,10 +170,13 @@ func TestGrantReplies(t *testing.T) {
 			"reset_after 2]]]", grants},
 		{"GH.PEEK grant/x", "[granted 1 id x fence 7 expires_in 60000 ended 0 want []]", grants},
 		{command, "null", refuses},
-		{command + " WITH DETAILS", "[granted 0 retry_after 1000 binding gcra/a want [[name gcra/a cost 1 outcome " +
-			"refused limit 10 remaining 9 retry_after 1000 reset_after 2] [name lock/b cost 1 outcome granted " +
+		{command + " WITH DETAILS", "[granted 0 retry_after 1000 binding gcra/a want [[name gcra/a cost " +
+			"1 outcome " +
+			"refused limit 10 remaining 9 retry_after 1000 reset_after 2] [name lock/b cost 1 outcome " +
+			"granted " +
 			"limit 10 remaining 9 retry_after 0]]]", refuses},
-		{"GH.SETTLE grant/x gcra/a 5", "[granted 1 id x fence 7 expires_in 60000 want [[name gcra/a cost 5 booked 4 " +
+		{"GH.SETTLE grant/x gcra/a 5", "[granted 1 id x fence 7 expires_in 60000 want [[name gcra/a " +
+			"cost 5 booked 4 " +
 			"capped 3]]]", func(r *gate.GrantRequest) {
 			grants(r)
 			r.Decision.Want = []gatehouse.MemberDecision{{Key: r.Command.Costs[0].Key, Cost: 5, Capped: 3}}
@@ -190,7 +197,8 @@ func TestGrantReplies(t *testing.T) {
 			c := d.dial(t)
 			c.ask(hello)
 			got := strings.TrimPrefix(c.ask(test.command), "-")
-			if hello == "HELLO 3" && strings.HasPrefix(test.want, "[") && !strings.HasPrefix(got, "{granted") {
+			if hello == "HELLO 3" && strings.HasPrefix(test.want, "[") && !strings.HasPrefix(got,
+				"{granted") {
 				t.Errorf("%s = %s in RESP3, want a map", test.command, got)
 			}
 			got = strings.NewReplacer("{", "[", "}", "]", "<", "", ">", "").Replace(got)
@@ -206,27 +214,30 @@ func TestBadGrantCommands(t *testing.T) {
 	d, fake := openGrants(t, grants)
 	c := d.dial(t)
 	for command, want := range map[string]string{
-		"GH.GRANT":                                        "wrong number of arguments",
-		"GH.GRANT WANT":                                   "wrong number of arguments",
-		"GH.GRANT ID x":                                   "grant has no WANT kind/name, want 1 to 16",
-		"GH.GRANT ID x WANT":                              `parameter "WANT" has no value`,
-		"GH.GRANT WANT gcra/a SIZE":                       `parameter "SIZE" has no value`,
-		"GH.GRANT WANT gcra":                              `want is "gcra", want kind/name`,
-		"GH.GRANT WANT bucket/a":                          `kind "bucket" is unknown`,
-		"GH.GRANT WANT grant/a":                           `kind "grant" is unknown`,
-		"GH.GRANT WANT counter/a":                         "counter/a: counter cannot be part of a grant",
-		"GH.GRANT WANT gcra/":                             "name has 0 bytes",
-		"GH.GRANT WANT gcra/a WANT gcra/a":                "gcra/a twice",
-		"GH.GRANT WANT gcra/a SIZE x":                     `gcra/a: size is "x", want a whole number from 0`,
-		"GH.GRANT WANT gcra/a SIZE 5 COST 6":              "cost 6 can never fit a size of 5",
-		"GH.GRANT WANT gcra/a COST 0":                     `gcra/a: cost is "0", want a whole number from 1`,
-		"GH.GRANT WANT gcra/a KEY k":                      `gcra/a: parameter "KEY" is unknown`,
-		"GH.GRANT WANT gcra/a MAXWAIT 5":                  `gcra/a: parameter "MAXWAIT" is unknown`,
-		"GH.GRANT WANT gcra/a FIT cut":                    `gcra/a: fit is "cut", want clip`,
-		"GH.GRANT WANT lock/a SIZE 2":                     "lock/a: size is a parameter of limiters",
-		"GH.GRANT SIZE 5 WANT gcra/a":                     `parameter "SIZE" is unknown, want one of id maxwait`,
-		"GH.GRANT EXPIRES 0 WANT gcra/a":                  `expires is "0", want a whole number of milliseconds from 1`,
-		"GH.GRANT MAXWAIT 5s WANT gcra/a":                 `maxwait is "5s", want a whole number of milliseconds`,
+		"GH.GRANT":                           "wrong number of arguments",
+		"GH.GRANT WANT":                      "wrong number of arguments",
+		"GH.GRANT ID x":                      "grant has no WANT kind/name, want 1 to 16",
+		"GH.GRANT ID x WANT":                 `parameter "WANT" has no value`,
+		"GH.GRANT WANT gcra/a SIZE":          `parameter "SIZE" has no value`,
+		"GH.GRANT WANT gcra":                 `want is "gcra", want kind/name`,
+		"GH.GRANT WANT bucket/a":             `kind "bucket" is unknown`,
+		"GH.GRANT WANT grant/a":              `kind "grant" is unknown`,
+		"GH.GRANT WANT counter/a":            "counter/a: counter cannot be part of a grant",
+		"GH.GRANT WANT gcra/":                "name has 0 bytes",
+		"GH.GRANT WANT gcra/a WANT gcra/a":   "gcra/a twice",
+		"GH.GRANT WANT gcra/a SIZE x":        `gcra/a: size is "x", want a whole number from 0`,
+		"GH.GRANT WANT gcra/a SIZE 5 COST 6": "cost 6 can never fit a size of 5",
+		"GH.GRANT WANT gcra/a COST 0":        `gcra/a: cost is "0", want a whole number from 1`,
+		"GH.GRANT WANT gcra/a KEY k":         `gcra/a: parameter "KEY" is unknown`,
+		"GH.GRANT WANT gcra/a MAXWAIT 5":     `gcra/a: parameter "MAXWAIT" is unknown`,
+		"GH.GRANT WANT gcra/a FIT cut":       `gcra/a: fit is "cut", want clip`,
+		"GH.GRANT WANT lock/a SIZE 2":        "lock/a: size is a parameter of limiters",
+		"GH.GRANT SIZE 5 WANT gcra/a": `parameter "SIZE" is unknown, want one of id ` +
+			`maxwait`,
+		"GH.GRANT EXPIRES 0 WANT gcra/a": `expires is "0", want a whole number of ` +
+			`milliseconds from 1`,
+		"GH.GRANT MAXWAIT 5s WANT gcra/a": `maxwait is "5s", want a whole number of ` +
+			`milliseconds`,
 		"GH.GRANT OVERRUN no WANT gcra/a":                 `overrun is "no", want debt or cap`,
 		"GH.GRANT ON-EXPIRY no WANT gcra/a":               `on-expiry is "no", want estimate, zero or last`,
 		"GH.GRANT ID a/b WANT gcra/a":                     `"a/b" has the byte`,
@@ -235,24 +246,26 @@ func TestBadGrantCommands(t *testing.T) {
 		"GH.RENEW grant/":                                 "has 0 bytes, want 1 to 128",
 		"GH.RENEW grant/a/b":                              `"a/b" has the byte`,
 		"GH.RENEW grant/a EXPIRES 0":                      `expires is "0"`,
-		"GH.RENEW grant/a gcra/a 5":                       `parameter "gcra/a" is unknown, want one of expires fence`,
-		"GH.RENEW grant/a KEY k":                          `parameter "KEY" is unknown`,
-		"GH.RENEW grant/a EXPIRES":                        `parameter "EXPIRES" has no value`,
-		"GH.PEEK grant/a FENCE 5":                         `parameter "FENCE" is unknown, want none of a peek`,
-		"GH.SETTLE grant/a":                               "wrong number of arguments",
-		"GH.SETTLE grant/a FENCE 7":                       "Costs is of 0 names",
-		"GH.SETTLE grant/a gcra/a -1":                     `"gcra/a": cost is "-1"`,
-		"GH.SETTLE grant/a lock/a 1":                      `"lock/a", want it of a limiter`,
-		"GH.SETTLE grant/a gcra/a 1 gcra/a 2":             "gcra/a twice",
-		"GH.SETTLE gcra/a gcra/b 1":                       `parameter "gcra/b" is unknown`,
-		"GH.SETTLE gcra/a SIZE 1":                         "gcra has no operation settle",
-		"GH.TOPUP grant/a gcra/a 0":                       `cost is "0", want a whole number from 1`,
-		"GH.STATS grant/a":                                `kind "grant" is unknown`,
-		"GH.DELETE grant/a":                               `kind "grant" is unknown`,
-		"GH.ACQUIRE grant/a":                              `kind "grant" is unknown`,
-		"GH.CHARGE grant/a COST 5":                        `kind "grant" is unknown`,
-		"GH.LIST grant":                                   `kind "grant" is unknown`,
-		"GH.DELETEPREFIX grant a CONFIRM grant":           `kind "grant" is unknown`,
+		"GH.RENEW grant/a gcra/a 5": `parameter "gcra/a" is unknown, want one of ` +
+			`expires fence`,
+		"GH.RENEW grant/a KEY k":   `parameter "KEY" is unknown`,
+		"GH.RENEW grant/a EXPIRES": `parameter "EXPIRES" has no value`,
+		"GH.PEEK grant/a FENCE 5": `parameter "FENCE" is unknown, want none of ` +
+			`a peek`,
+		"GH.SETTLE grant/a":                     "wrong number of arguments",
+		"GH.SETTLE grant/a FENCE 7":             "Costs is of 0 names",
+		"GH.SETTLE grant/a gcra/a -1":           `"gcra/a": cost is "-1"`,
+		"GH.SETTLE grant/a lock/a 1":            `"lock/a", want it of a limiter`,
+		"GH.SETTLE grant/a gcra/a 1 gcra/a 2":   "gcra/a twice",
+		"GH.SETTLE gcra/a gcra/b 1":             `parameter "gcra/b" is unknown`,
+		"GH.SETTLE gcra/a SIZE 1":               "gcra has no operation settle",
+		"GH.TOPUP grant/a gcra/a 0":             `cost is "0", want a whole number from 1`,
+		"GH.STATS grant/a":                      `kind "grant" is unknown`,
+		"GH.DELETE grant/a":                     `kind "grant" is unknown`,
+		"GH.ACQUIRE grant/a":                    `kind "grant" is unknown`,
+		"GH.CHARGE grant/a COST 5":              `kind "grant" is unknown`,
+		"GH.LIST grant":                         `kind "grant" is unknown`,
+		"GH.DELETEPREFIX grant a CONFIRM grant": `kind "grant" is unknown`,
 	} {
 		if strings.Contains(command, "%d") {
 			command = fmt.Sprintf(command, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)
@@ -268,9 +281,11 @@ func TestBadGrantCommands(t *testing.T) {
 // A grant over as many names as there may be, each with all its parameters, is one command.
 func TestLargestGrantCommand(t *testing.T) {
 	d, fake := openGrants(t, grants)
-	words := []string{"GH.GRANT", "ID", "x", "MAXWAIT", "0", "EXPIRES", "5", "OVERRUN", "cap", "ON-EXPIRY", "zero"}
+	words := []string{"GH.GRANT", "ID", "x", "MAXWAIT", "0", "EXPIRES", "5", "OVERRUN", "cap", "ON-EXPIRY",
+		"zero"}
 	for i := range gatehouse.MaxMembers {
-		words = append(words, "WANT", fmt.Sprint("pace/", i), "LIMITS", "5/1s,50/1m", "ZONE", "UTC", "MODE", "paced",
+		words = append(words, "WANT", fmt.Sprint("pace/", i), "LIMITS", "5/1s,50/1m", "ZONE", "UTC", "MODE",
+			"paced",
 			"GUARD", "5", "COST", "2", "FIT", "clip")
 	}
 	c := d.dial(t)
