@@ -30,7 +30,7 @@ func TestBatch(t *testing.T) {
 	]}`))
 	want := `200 {"answers":[{"outcome":"granted","granted":true,"value":2},` +
 		`{"outcome":"granted","granted":true,"limit":1,"remaining":0,` +
-			`"retry_after":0,"reset_after":3600000},` +
+		`"retry_after":0,"reset_after":3600000},` +
 		`{"outcome":"granted","granted":true,"value":3},` +
 		`{"outcome":"refused","granted":false,…"detail":"gcra/a: acquire not granted at once; try again ` +
 		`in …"},` +
