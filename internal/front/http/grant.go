@@ -151,11 +151,15 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 	}
 	var o jsonObject
 	if d.ID != "" {
+		left := d.ExpiresAfter
+		if g.Command.Op == gatehouse.OpRelease {
+			left = 0 // it has ended with this
+		}
 		setUintHeader(resp, headerFence, d.Fence)
-		setUintHeader(resp, headerExpires, uint64(d.ExpiresAfter.Milliseconds())) // from 0
+		setUintHeader(resp, headerExpires, uint64(left.Milliseconds())) // from 0
 		o = o.addText("id", d.ID).addRaw("fence", fmt.Append(nil, d.Fence))
 		// A time left is rounded down: a client never relies on more than it has.
-		o = o.addNumber("expires_in", params.FloorMillis(d.ExpiresAfter))
+		o = o.addNumber("expires_in", params.FloorMillis(left))
 	}
 	if g.Command.Op == gatehouse.OpPeek {
 		o = o.addRaw("ended", fmt.Append(nil, d.Ended))
@@ -216,12 +220,13 @@ func (g *grantTask) denialOf(want []byte) rejection {
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
 		o = o.addRaw("binding", g.memberJSON(d.Binding))
 	}
-	if want != nil {
-		o = o.addRaw("want", want)
-	}
 	f.more = o
 	if d.Outcome != gatehouse.Refused {
 		return f
+	}
+	// How the names stand is of use to somebody who tries again.
+	if want != nil {
+		f.more = o.addRaw("want", want)
 	}
 	f.status = fasthttp.StatusTooManyRequests
 	f.violated = []string{}

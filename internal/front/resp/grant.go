@@ -111,7 +111,11 @@ func (r *replyWriter) writeGrant(g *grantCall) {
 	if granted && d.ID != "" {
 		r.writeTexts("id", d.ID)
 		r.writePair("fence", int64(d.Fence)) // microseconds since 1970, or a count from there
-		r.writePair("expires_in", params.FloorMillis(d.ExpiresAfter))
+		left := d.ExpiresAfter
+		if g.Command.Op == gatehouse.OpRelease {
+			left = 0 // it has ended with this
+		}
+		r.writePair("expires_in", params.FloorMillis(left))
 	}
 	if peeks {
 		r.writePair("ended", int64(boolToInt(d.Ended)))
