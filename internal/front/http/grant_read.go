@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -106,12 +107,13 @@ func readGrant(body []byte, cmd *gatehouse.GrantCommand) error {
 		return err
 	}
 	err = r.readObject("body", func(name []byte) error {
-		if cmd.Op == gatehouse.OpAcquire && string(name) == "want" {
+		if cmd.Op == gatehouse.OpAcquire && bytes.EqualFold(name, []byte("want")) {
 			return r.readWant(cmd)
 		}
 		v, err := r.readScalar(name)
 		if err != nil {
-			return err
+			// That there is no such parameter comes before what is wrong with its value.
+			return cmp.Or(values.Set(cmd.Op, name, nil), err)
 		}
 		// A name of a parameter has no slash, and that of a limiter has one.
 		if bytes.IndexByte(name, '/') >= 0 && takesCosts(cmd.Op) {
@@ -186,6 +188,9 @@ func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
 	var key gatehouse.Key
 	err = r.readObject("this", func(name []byte) error {
 		v, err := r.readScalar(name)
+		if _, ok := gatehouse.ParseKind(string(name)); err != nil && !ok {
+			return cmp.Or(values.Set(name, nil), err)
+		}
 		if err != nil {
 			return err
 		}
