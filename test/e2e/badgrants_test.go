@@ -9,7 +9,7 @@ import (
 
 // badGrants are requests about several names that must be refused, and how. A line is a method and a path
 // below /v1, the body, and the answer: a status, and what its sentence has in it. A minus is no body. {name}
-// is a name that must stay untouched, and {10k} ten thousand letters.
+// is a name that must stay untouched, {count} a command of a batch that is in order, and {10k} ten thousand letters.
 const badGrants = `
 POST grants | - | 400 body is empty, want a JSON object
 POST grants | want=gcra%2Fa | 400 byte 0 is "w", want a value
@@ -59,8 +59,7 @@ POST grants | {"want":[{"gcra":"{name}","fit":"scale"}]} | 400 fit is "scale", w
 POST grants | {"want":[{"gcra":"{name}"}],"id":"a/b"} | 400 "a/b" has the byte
 POST grants | {"want":[{"gcra":"{name}"}],"id":"{10k}"} | 400 id has 10000 bytes, want 1 to 128
 POST grants | {"want":[{"gcra":"{name}"}],"id":7} | 400 id is a number "7", want a text
-POST grants | {"want":[{"gcra":"{name}"}],"expires":0} | 400 expires is "0",
-	want a whole number of milliseconds
+POST grants | {"want":[{"gcra":"{name}"}],"expires":0} | 400 expires is "0", want a whole
 POST grants | {"want":[{"gcra":"{name}"}],"expires":1.5} | 400 expires is "1.5"
 POST grants | {"want":[{"gcra":"{name}"}],"maxwait":-2} | 400 maxwait is "-2"
 POST grants | {"want":[{"gcra":"{name}"}],"overrun":"none"} | 400 overrun is "none", want debt or cap
@@ -91,11 +90,9 @@ GET grant | - | 404 kind "grant" is unknown here
 GET grant/a/peek | - | 404 kind "grant" is unknown here
 POST batch | - | 400 body is empty
 POST batch | {"commands":[]} | 400 commands is missing or empty, want 1 to 1000
-POST batch | {"commands":[{"counter":"{name}","op":"count"},{"counter":"{name}"}]} | 400 commands[1]: op is ""
-POST batch | {"commands":[{"counter":"{name}","op":"count"},{"counter":"{name}",
-	"op":"delete"}]} | 400 op is "delete"
-POST batch | {"commands":[{"counter":"{name}","op":"count"},{"grant":"{name}",
-	"op":"peek"}]} | 400 "grant" is unknown
+POST batch | {"commands":[{count},{"counter":"{name}"}]} | 400 commands[1]: op is ""
+POST batch | {"commands":[{count},{"counter":"{name}","op":"delete"}]} | 400 op is "delete"
+POST batch | {"commands":[{count},{"grant":"{name}","op":"peek"}]} | 400 "grant" is unknown
 POST batch | {"commands":[{"counter":"{name}","op":"count","by":1}]} | 400 parameter "by" is unknown
 POST batch | {"commands":[{"gcra":"{name}","op":"acquire","maxwait":1}]} | 400 maxwait is "1", want 0
 POST batch | {"commands":{"counter":"{name}","op":"count"}} | 400 commands is an object, want an array`
@@ -104,7 +101,8 @@ POST batch | {"commands":{"counter":"{name}","op":"count"}} | 400 commands is an
 func TestBadGrants(t *testing.T) {
 	t.Parallel()
 	s, name := shared(), fresh(t)
-	in := strings.NewReplacer("{name}", name, "{10k}", strings.Repeat("k", 10_000))
+	in := strings.NewReplacer("{name}", name, "{10k}", strings.Repeat("k", 10_000),
+		"{count}", fmt.Sprintf(`{"counter":%q,"op":"count"}`, name))
 	lines := strings.Split(strings.TrimSpace(badGrants), "\n")
 	if len(lines) < 60 {
 		t.Errorf("there are %d lines, want 60 at least", len(lines))

@@ -145,7 +145,7 @@ func TestBadGrants(t *testing.T) {
 		{"/a/settle", `{"gcra/a":1.5}`, `"gcra/a": cost is "1.5"`},
 		{"/a/settle", `{"gcra/a":"5"}`, `"gcra/a" is a text, want a number`},
 		{"/a/settle", `{"gcra/a":null}`, `"gcra/a" is null, want a number`},
-		{"/a/settle", `{"gcra/a":{"cost":5}}`, `"gcra/a" is an object`},
+		{"/a/settle", `{"gcra/a":{"cost":5}}`, `"gcra/a" is an object, want a single value`},
 		{"/a/settle", `{"gcra/a":5,"gcra/a":6}`, `body has "gcra/a" twice`},
 		{"/a/settle", `{"semaphore/a":5}`, `settle is the cost of "semaphore/a", want it of a limiter`},
 		{"/a/settle", `{"bucket/a":5}`, `"bucket/a", want it of a limiter`},

@@ -111,13 +111,16 @@ func readGrant(body []byte, cmd *gatehouse.GrantCommand) error {
 			return r.readWant(cmd)
 		}
 		v, err := r.readScalar(name)
-		if err != nil {
+		// A name of a parameter has no slash, and that of a limiter has one.
+		isCost := bytes.IndexByte(name, '/') >= 0 && takesCosts(cmd.Op)
+		switch {
+		case err == nil && isCost:
+			return addCost(cmd, name, &v)
+		case err != nil && !isCost:
 			// That there is no such parameter comes before what is wrong with its value.
 			return cmp.Or(values.Set(cmd.Op, name, nil), err)
-		}
-		// A name of a parameter has no slash, and that of a limiter has one.
-		if bytes.IndexByte(name, '/') >= 0 && takesCosts(cmd.Op) {
-			return addCost(cmd, name, &v)
+		case err != nil:
+			return err
 		}
 		if err := values.Set(cmd.Op, name, v.text); err != nil {
 			return err
