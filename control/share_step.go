@@ -187,22 +187,20 @@ func (m *shareList) memoryWeight() int {
 	return shareListWeight + cap(m.list)*8 + m.bytes
 }
 
-// shareGrowth is by how much a turn may make the shares grow.
+// shareGrowth is by how much a turn of a grant with a record may make the limiter grow.
 func (l *limiterStep) shareGrowth() int {
-	if l.turn.Grant.ID == "" || l.turn.Op == gatehouse.OpRenew {
+	if l.turn.Op == gatehouse.OpRenew || l.turn.Cost == NoFigure {
 		return 0
 	}
+	keeps := l.created != 0 && (l.turn.isFollowing() || l.keepsLimits(l.turn.Command))
 	limits := len(l.activeMeters())
-	if l.turn.HasLimit() {
+	if !keeps {
 		limits = max(limits, limitCount(&l.turn.Rule))
 	}
-	// A list that is full is replaced by one about twice as long.
-	more := maxTakesGrowth + limits*windowResetWeight + (maxSpans+1)*debtSpanWeight
-	if l.turn.Op == gatehouse.OpAcquire && !l.turn.isFollowing() {
-		more = shareListWeight + shareWeight + takeWeight + limits*windowResetWeight + 8*max(8, 2*l.shareCount())
+	// Lists that are full are replaced by ones that are about twice as long.
+	more := l.extraGrowth(keeps) + limits*windowResetWeight
+	if l.turn.isFollowing() {
+		return more + (2*maxTakes+1)*takeWeight + (maxSpans+1)*debtSpanWeight
 	}
-	if l.extra == nil {
-		more += extraWeight
-	}
-	return more
+	return more + shareListWeight + shareWeight + takeWeight + 8*max(8, 2*l.shareCount())
 }

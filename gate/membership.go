@@ -71,7 +71,7 @@ func (g *Gate) dropLine(l *line) {
 	l.mu.Lock()
 	// Since the caller saw the line empty, a ticket may have joined, or another goroutine may have dropped
 	// the line and a new one may be in its place.
-	if l.head != nil || l.serving || sh.lines[l.key] != l {
+	if !l.isEmpty() || l.serving || sh.lines[l.key] != l || l.lingersAfterKeeping() {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		return
@@ -265,8 +265,9 @@ func (l *line) cancelTicket(t *Request) {
 	if !decided {
 		l.leaveLine(t, nil)
 		t.setError(errCanceled)
+		l.unblockGrants()
 	}
-	l.mu.Unlock()
+	l.unlockStirred()
 	if decided {
 		l.gate.undoGrant(t)
 		return
