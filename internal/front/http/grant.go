@@ -145,7 +145,7 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 		return
 	}
 	if d.Outcome != gatehouse.Granted {
-		f := g.denialOf(want)
+		f := g.denialOf(r.maxWait, want)
 		f.writeTo(resp, true)
 		return
 	}
@@ -213,9 +213,9 @@ func (g *grantTask) memberJSON(i int) []byte {
 }
 
 // denialOf returns the answer to any outcome other than a grant. It names the member that decided.
-func (g *grantTask) denialOf(want []byte) rejection {
+func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	d := &g.Decision
-	f := rejection{status: outcomeStatuses[d.Outcome], detail: g.denialText(), code: d.Outcome.String()}
+	f := rejection{status: outcomeStatuses[d.Outcome], detail: g.denialText(maxWait), code: d.Outcome.String()}
 	var o jsonObject
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
 		o = o.addRaw("binding", g.memberJSON(d.Binding))
@@ -241,8 +241,9 @@ func (g *grantTask) denialOf(want []byte) rejection {
 	return f
 }
 
-// denialText returns the sentence that says why there is no grant.
-func (g *grantTask) denialText() string {
+// denialText returns the sentence that says why there is no grant. The last look at a request is one without
+// its maxWait, so that the command does not tell that.
+func (g *grantTask) denialText(maxWait time.Duration) string {
 	d, cmd := &g.Decision, &g.Command
 	switch {
 	case d.Outcome == gatehouse.Missing && d.Message == "":
@@ -255,8 +256,8 @@ func (g *grantTask) denialText() string {
 		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
 	}
 	within := "at once"
-	if cmd.MaxWait != 0 {
-		within = fmt.Sprintf("within maxwait=%d ms", cmd.MaxWait.Milliseconds())
+	if maxWait != 0 {
+		within = fmt.Sprintf("within maxwait=%d ms", maxWait.Milliseconds())
 	}
 	binds := "others wait for these names"
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
