@@ -269,6 +269,9 @@ func TestJointAllocates(t *testing.T) {
 	var d gatehouse.GrantDecision
 	n := testing.AllocsPerRun(1000, func() {
 		h.now = h.now.Add(time.Millisecond)
+		if err := cmd.Check(); err != nil {
+			t.Fatal(err)
+		}
 		g.Acquire(&cmd)
 		for i := range parts {
 			parts[i].Part = &g.Parts[i]
@@ -315,6 +318,26 @@ func BenchmarkJoint(b *testing.B) {
 				parts[i].Part = &g.Parts[i]
 			}
 			ServeJoint(h.now, parts)
+		}
+	})
+	b.Run("grant of 4, checked and answered", func(b *testing.B) {
+		h := newHouse()
+		parts, cmd := benchGrant(h)
+		var g GrantParts
+		var d gatehouse.GrantDecision
+		b.ReportAllocs()
+		for b.Loop() {
+			h.now = h.now.Add(10 * time.Microsecond)
+			if err := cmd.Check(); err != nil {
+				b.Fatal(err)
+			}
+			g.Acquire(&cmd)
+			for i := range parts {
+				parts[i].Part = &g.Parts[i]
+			}
+			if err := g.Decide(ServeJoint(h.now, parts), &d); err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 	b.Run("4 names", func(b *testing.B) {

@@ -78,7 +78,7 @@ func (l *limiterStep) carryOutCharge(s *grantShare, c chargePlan) {
 		l.takeForShare(s, c.free)
 	}
 	if s != nil {
-		s.counted += c.free + c.debt
+		s.counted = addSaturating(s.counted, c.free+c.debt)
 	}
 }
 

@@ -53,9 +53,9 @@ func (l *limiterStep) acquireForGrant() {
 			return
 		}
 	}
-	value := g.Counted + l.turn.Cost // which are 0 and the cost, but of a topup
+	value := addSaturating(g.Counted, l.turn.Cost) // the first is 0, but of a topup
 	if share != nil {
-		value = share.counted + l.turn.Cost
+		value = addSaturating(share.counted, l.turn.Cost)
 	}
 	l.d.Outcome, l.d.Value, l.d.Fence = gatehouse.Granted, value, fence
 	if g.Trial {

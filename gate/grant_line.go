@@ -152,11 +152,26 @@ func (l *line) isBarred(r *GrantRequest) bool {
 		if p.grant == r {
 			return false
 		}
-		if p.keeps {
+		// Those that want the same names are granted in order of arrival, whatever their costs are.
+		if p.keeps || p.grant.wantsSame(r) {
 			return true
 		}
 	}
 	return false
+}
+
+// wantsSame reports whether two grants that may wait want the same names.
+func (r *GrantRequest) wantsSame(other *GrantRequest) bool {
+	if len(r.places) != len(other.places) || !r.seen {
+		return false
+	}
+	// Places are in the order of the names.
+	for i := range r.places {
+		if r.places[i].line != other.places[i].line {
+			return false
+		}
+	}
+	return true
 }
 
 // noteMoved notes that what grants were refused for may have changed. Those that could be granted now are to be

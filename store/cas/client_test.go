@@ -91,6 +91,75 @@ func (c *client) hold(key gatehouse.Key) {
 	}
 }
 
+// grant acquires some names together, holds them, and gives them back.
+func (c *client) grant() {
+	c.next++
+	var keys []gatehouse.Key
+	for _, key := range []gatehouse.Key{
+		named(gatehouse.FixedWindow, "window"), named(gatehouse.Semaphore, "semaphore"),
+		named(gatehouse.Lock, "lock"), named(gatehouse.Semaphore, "other"),
+	} {
+		if c.rand.IntN(2) == 0 {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	id := fmt.Sprintf("%s-%d", c.id, c.next)
+	cmd := grantOf(id, keys...)
+	cmd.Expires = time.Hour
+	for i := range cmd.Want {
+		if m := &cmd.Want[i]; m.Key.Kind.Limiter() {
+			m.Interval = 500 * time.Millisecond
+		}
+	}
+	d, err := decideGrant(c.anyServer(), cmd)
+	c.noteGrant(id, &d, err)
+	if err != nil || d.Outcome != gatehouse.Granted {
+		return
+	}
+	for _, key := range keys {
+		if !key.Kind.Limiter() {
+			c.took(key, 1)
+			continue
+		}
+		c.mu.Lock()
+		c.granted[key] = append(c.granted[key], d.At)
+		c.mu.Unlock()
+	}
+	c.pause(300 * time.Millisecond)
+	for _, key := range keys {
+		if !key.Kind.Limiter() {
+			c.took(key, -1)
+		}
+	}
+	end := &gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id, Fence: d.Fence}
+	for tries := 0; ; tries++ {
+		ended, err := followGrant(c.anyServer(), end)
+		c.noteGrant(id, &ended, err)
+		if err == nil && ended.Outcome != gatehouse.Granted && tries == 0 && !c.lossy {
+			c.fault("%s has lost its grant: %+v", id, ended)
+		}
+		if err == nil {
+			return
+		}
+		c.pause(time.Second)
+	}
+}
+
+func (c *client) anyServer() *cas.Store { return c.servers[c.rand.IntN(len(c.servers))] }
+
+// noteGrant notes what was answered about a grant.
+func (c *client) noteGrant(id string, d *gatehouse.GrantDecision, err error) {
+	c.store.Note("grant %s: %s %d %v", id, d.Outcome, d.Fence, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+		c.complain("grant %s: %v", id, err)
+	}
+}
+
 // count adds to a counter.
 func (c *client) count(key gatehouse.Key) {
 	n := c.rand.Int64N(5) + 1
@@ -131,7 +200,9 @@ func (c *client) step() {
 	wait := gatehouse.Command{
 		Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: 500 * time.Millisecond,
 	}
-	switch c.rand.IntN(8) {
+	switch c.rand.IntN(10) {
+	case 8, 9:
+		c.grant()
 	case 0, 1:
 		c.hold(named(gatehouse.Lock, "lock"))
 	case 2, 3:

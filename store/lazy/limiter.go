@@ -28,9 +28,11 @@ type namedLimiter struct {
 
 	mu        sync.Mutex
 	forgotten bool // it was forgotten
-	scheduled bool // it is in a round
-	now       time.Time
-	used      bool // it has saved a round trip since the last round
+
+	jointUnderWay bool // the store decides a change of it and others, so that nothing may be taken here
+	scheduled     bool // it is in a round
+	now           time.Time
+	used          bool // it has saved a round trip since the last round
 
 	// Of names that are taken in chunks.
 	chunk     *localChunk    // nil when there is none
@@ -116,7 +118,7 @@ func (n *namedLimiter) applyLocally(queue []control.Turn) (answered bool, err er
 	switch {
 	case n.forgotten:
 		return false, errForgotten
-	case n.state == nil || n.storeTaking || !servedLocally(queue):
+	case n.state == nil || n.storeTaking || n.jointUnderWay || !servedLocally(queue):
 		return false, nil
 	}
 	now := n.storeTime()
