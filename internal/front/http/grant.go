@@ -215,7 +215,9 @@ func (g *grantTask) memberJSON(i int) []byte {
 // denialOf returns the answer to any outcome other than a grant. It names the member that decided.
 func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	d := &g.Decision
-	f := rejection{status: outcomeStatuses[d.Outcome], detail: g.denialText(maxWait), code: d.Outcome.String()}
+	f := rejection{
+		status: outcomeStatuses[d.Outcome], detail: g.denialText(maxWait), code: d.Outcome.String(),
+	}
 	var o jsonObject
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
 		o = o.addRaw("binding", g.memberJSON(d.Binding))
