@@ -39,6 +39,7 @@ func allTags() (all []Tag) {
 		all = append(all, Tag{k.kind.String(), k.description})
 	}
 	return append(all,
+		Tag{"grants", "One decision over several names: all or nothing. And many decisions in one call."},
 		Tag{"capacity", "Leases on shares of what many clients use, as doorman's. Only with --grpc."},
 		Tag{"server", "Health and metrics."})
 }
@@ -329,16 +330,17 @@ func otherOperations() []Operation {
 			Description: "Asks for shares of any number of resources, in one request; the answer has " +
 				"them in the same order. Ask again after refresh_interval, with the lease you have as " +
 				"`has`. It is GetCapacity of doorman's protocol.",
-			Body: &Body{"GetCapacity",
-				`{"client_id": "me", "resource": [{"resource_id": "database", "wants": 3}]}`},
+			Body: &Body{Schema: "GetCapacity",
+				Example: `{"client_id": "me", "resource": [{"resource_id": "database", "wants": 3}]}`},
 			Responses: parseResponses("200 Leases 400 Invalid 403 Forbidden 503 Unavailable"),
 		},
 		{
 			ID: "releaseCapacity", Tag: "capacity", Method: "post", Path: "/v1/capacity/release",
 			Summary:     "Give leases back",
 			Description: "What is not held is no error. It is ReleaseCapacity of doorman's protocol.",
-			Body:        &Body{"ReleaseCapacity", `{"client_id": "me", "resource_id": ["database"]}`},
-			Responses:   parseResponses("200 Released 400 Invalid 403 Forbidden 503 Unavailable"),
+			Body: &Body{Schema: "ReleaseCapacity",
+				Example: `{"client_id": "me", "resource_id": ["database"]}`},
+			Responses: parseResponses("200 Released 400 Invalid 403 Forbidden 503 Unavailable"),
 		},
 		{
 			ID: "capacity", Tag: "capacity", Method: "get", Path: "/capacity",

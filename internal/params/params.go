@@ -341,7 +341,12 @@ func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
 			r.failParameter("%s has %d bytes, want at most %d", names[text.parameter], n, text.most)
 		}
 	}
-	if k := r.values.texts[keyParameter]; len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
+	k := r.values.texts[keyParameter]
+	// The holds of grants have such keys, and no client may name them.
+	if len(k) > 0 && k[0] == 0 {
+		r.failParameter("key is %s, want another first byte than zero", Quote(k))
+	}
+	if len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
 		cmd.Holder = string(k)
 	}
 	// A request that waits keeps its command, so a text that means nothing to it is not copied.
@@ -369,20 +374,28 @@ func (r *formReader) readHolder(cmd *gatehouse.Command, kind gatehouse.Kind) {
 // readFence reads the fencing token of the hold that a release or a renew means. It means nothing without
 // the key of that hold, so that one without is refused whatever the operation.
 func (r *formReader) readFence(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	text := r.values.texts[fenceParameter]
-	if text == nil {
-		return
-	}
-	token, err := strconv.ParseUint(string(text), 10, 64)
+	token := r.readToken()
 	switch {
-	case err != nil:
-		r.failParameter("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
 	// A fence of 0 names no hold, so it needs no key.
 	case token != 0 && r.values.texts[keyParameter] == nil:
 		r.failParameter("fence is %d without a key, want the key of that hold with it", token)
 	case HasHolders(kind) && (cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew):
 		cmd.Fence = token
 	}
+}
+
+// readToken reads a fencing token, 0 if there is none.
+func (r *formReader) readToken() uint64 {
+	text := r.values.texts[fenceParameter]
+	if text == nil {
+		return 0
+	}
+	token, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		r.failParameter("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
+		return 0
+	}
+	return token
 }
 
 // maxZone is longer than the name of any time zone.

@@ -68,7 +68,9 @@ var errorStatuses = [...]int{
 }
 
 // mayWait reports whether the request waits in line when it is refused.
-func (r *responder) mayWait() bool { return r.op.Waits() && r.maxWait != 0 }
+func (r *responder) mayWait() bool {
+	return (r.op.Waits() || r.op == gatehouse.OpTopUp) && r.maxWait != 0
+}
 
 // writeDecision writes a decision, or the error that took its place, as a response.
 func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
@@ -242,6 +244,7 @@ type rejection struct {
 	code       string        // in one word; "" is that of the status
 	detail     string        // one sentence
 	violated   []string      // the names of those that refused
+	more       []byte        // further members of the JSON object
 	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
 
 	allow    string // the methods there are, with 405 and OPTIONS
@@ -301,7 +304,7 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		kind = quotaExceededType
 		title = quotaExceededTitle
 	}
-	writeJSON(resp, "application/problem+json", struct {
+	body := encodeJSON(struct {
 		Type     string   `json:"type"`
 		Title    string   `json:"title"`
 		Status   int      `json:"status"`
@@ -313,6 +316,11 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		kind, title, f.status, f.detail, cmp.Or(f.code, statusCodes[f.status]),
 		params.CeilMillis(f.retryAfter), f.violated,
 	})
+	if f.more != nil {
+		body = append(append(body[:len(body)-1], ','), f.more...)
+		body = append(body, '}')
+	}
+	writeRawJSON(resp, "application/problem+json", body)
 }
 
 func writeJSON(resp *fasthttp.Response, contentType string, value any) {

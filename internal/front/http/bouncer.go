@@ -34,6 +34,9 @@ type Gate interface {
 	Submit(requests ...*gate.Request)
 	// Cancel takes a request out of line, or takes back what it was granted.
 	Cancel(r *gate.Request)
+	// SubmitGrant and CancelGrant are those for requests over several names.
+	SubmitGrant(r *gate.GrantRequest)
+	CancelGrant(r *gate.GrantRequest)
 	// Names returns up to most names of a kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// DeletePrefix deletes up to most names that begin with a prefix. There may be more behind next.

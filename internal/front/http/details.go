@@ -47,20 +47,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 
 // appendDecision adds the members of a grant or a refusal, in the order that docs/protocols/http.md lists.
 func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
-	limiter := r.key.Kind.Limiter()
-	if limiter || params.HasHolders(r.key.Kind) {
-		o = o.addNumber("limit", d.Limit).addNumber("remaining", d.Remaining)
-		o = o.addNumber("retry_after", params.CeilMillis(d.RetryAfter))
-	}
-	if limiter {
-		o = o.addNumber("reset_after", params.CeilMillis(d.ResetAfter))
-	}
-	if len(d.Windows) > 0 {
-		o = o.addRaw("windows", windowsJSON(d.Windows))
-	}
-	if d.Reported != nil {
-		o = o.appendReported(d.Reported)
-	}
+	o = o.addFigures(r.key.Kind, d)
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}
@@ -80,6 +67,25 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 		}
 	case gatehouse.OpStats:
 		o = o.addRaw("stats", encodeJSON(statsJSON(d.Stats)))
+	}
+	return o
+}
+
+// addFigures adds how many there are of what has a limit, and when there are more.
+func (o jsonObject) addFigures(kind gatehouse.Kind, d *gatehouse.Decision) jsonObject {
+	limiter := kind.Limiter()
+	if limiter || params.HasHolders(kind) {
+		o = o.addNumber("limit", d.Limit).addNumber("remaining", d.Remaining)
+		o = o.addNumber("retry_after", params.CeilMillis(d.RetryAfter))
+	}
+	if limiter {
+		o = o.addNumber("reset_after", params.CeilMillis(d.ResetAfter))
+	}
+	if len(d.Windows) > 0 {
+		o = o.addRaw("windows", windowsJSON(d.Windows))
+	}
+	if d.Reported != nil {
+		o = o.appendReported(d.Reported)
 	}
 	return o
 }

@@ -48,9 +48,10 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 			p = r.checkStream(ctx, &from)
 		}
 	}
-	// A path of a route is unknown to the controllers, so routes are tried on 404. The paths of controllers
-	// come first; newRoutes refuses a route that one of them would hide.
+	// A path of a grant, a batch or a route is unknown to the controllers, so these are tried on 404. The
+	// paths of controllers come first; newRoutes refuses a route that another path would hide.
 	switch {
+	case p != nil && p.status == fasthttp.StatusNotFound && s.answerSeveral(ctx, path, query, &from):
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):
 	case p != nil:
 		if r.Command.Op != 0 {
@@ -190,7 +191,8 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	case hasTooManyFields(ctx.Conn()):
 		p = reject(tooLarge, "request has more than %d header fields", maxFields)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		p = reject(fasthttp.StatusRequestEntityTooLarge, "body is longer than %d bytes", maxBody)
+		p = reject(fasthttp.StatusRequestEntityTooLarge, "body is longer than %d bytes",
+			bodyLimit(ctx.Request.Header.RequestURI()))
 	case errors.Is(err, errBufferedTooMuch):
 		p = reject(fasthttp.StatusServiceUnavailable, "%s", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -198,6 +200,9 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	}
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
+	path, _ := splitURI(ctx.Request.Header.RequestURI())
+	_, several := readSeveral(path)
+	from.wantsJSON = from.wantsJSON || several
 	s.rejectRequest(ctx, &from, p)
 }
 

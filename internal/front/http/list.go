@@ -23,6 +23,7 @@ type nameList struct {
 	limit   int
 	details bool // all there is to know of each name
 
+	server *Server
 	cancel context.CancelFunc // ends the search
 
 	body []byte // the answer, unless err says why there is none
@@ -33,12 +34,12 @@ type nameList struct {
 // next, which can take a tenth of a second. So the connection is parked meanwhile, like one that waits in
 // line, and the search ends when its client leaves.
 func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
-	l := &nameList{Prefix: gate.Prefix{Kind: kind}}
+	l := &nameList{Prefix: gate.Prefix{Kind: kind}, server: s}
 	if p := l.readQuery(ctx); p != nil {
 		s.rejectRequest(ctx, from, p)
 		return
 	}
-	w := &waiter{server: s, list: l, responder: s.newResponder(ctx, new(httpRequest), from)}
+	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, new(httpRequest), from)}
 	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
@@ -118,8 +119,22 @@ func (l *nameList) encodeNames(names []string, described []gatehouse.NameDetails
 	}{l.Kind.String(), entries, next})
 }
 
-// writeList writes the list as a response.
-func (l *nameList) writeList(resp *fasthttp.Response, r *responder) {
+// cancelTask implements [waiterTask].
+func (l *nameList) cancelTask() { l.cancel() }
+
+// mustReach implements [waiterTask].
+func (l *nameList) mustReach(bool) bool { return false }
+
+// countTask implements [waiterTask]. A list is no request to a controller.
+func (l *nameList) countTask(s *Server, _ *responder, status int) { s.metrics.countResponse(status) }
+
+// writeShort implements [waiterTask].
+func (l *nameList) writeShort(resp *fasthttp.Response, r *responder) {
+	l.server.writeOverloaded(resp, r.wantsJSON)
+}
+
+// writeTask implements [waiterTask]: it writes the list as a response.
+func (l *nameList) writeTask(resp *fasthttp.Response, r *responder) {
 	allowOrigin(resp, r.origin)
 	if l.err == nil {
 		writeRawJSON(resp, "application/json", l.body)

@@ -73,6 +73,13 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 			continue
 		}
 		method, path, _ := strings.Cut(line, " ")
+		if tag == "grants" {
+			if several, ok := readSeveral([]byte(strings.Replace(path, "{id}", "a",
+				1))); !ok || several.odd ||
+				!strings.HasPrefix(several.allow, strings.ToUpper(method)) {
+				t.Errorf("%s: %+v, want it read", line, several)
+			}
+			continue
 		id := gatehouse.HolderID(1)
 		if strings.HasSuffix(path, "/bump") {
 			id = gatehouse.WaiterID(1)

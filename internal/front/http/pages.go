@@ -183,6 +183,26 @@ func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(
 	c.charged.Store(int64(size))
 }
 
+// chargeTask is chargeAnswer for the result of a waiter's task.
+func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
+	c := pacedConnOf(ctx.Conn())
+	size := len(ctx.Response.Body())
+	if c == nil || size <= budget.Tiny && w.charged == 0 {
+		s.config.Budget.Release(w.charged)
+		return
+	}
+	c.releaseCharged()
+	// A batch has taken room in advance.
+	if more := size - w.charged; more > 0 && s.config.Budget.Take(more) {
+		w.charged = size
+	}
+	c.charged.Store(int64(w.charged))
+	if size > w.charged {
+		ctx.Response.ResetBody()
+		w.task.writeShort(&ctx.Response, &w.responder)
+	}
+}
+
 // writeOverloaded replaces an answer for which the budget has no room by 503.
 func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 	resp.ResetBody()

@@ -41,8 +41,13 @@ func noSuchPath(format string, args ...any) *rejection {
 
 // unknownKind rejects a path with an unknown kind.
 func unknownKind(part []byte) *rejection {
+	if bytes.EqualFold(part, []byte("grant")) || bytes.EqualFold(part, []byte("grants")) {
+		return noSuchPath("kind %s is unknown here, want POST %s, GET %[2]s/<id>, or POST "+
+			"%[2]s/<id>/<operation> "+
+			"with renew, topup, settle or release", params.Quote(part), grantsPath)
+	}
 	var names []string
-	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+	for kind := gatehouse.Kind(1); kind < gatehouse.Grant; kind++ {
 		names = append(names, kind.String())
 	}
 	return noSuchPath("kind %s is unknown, want one of %s", params.Quote(part), strings.Join(names, " "))
@@ -50,14 +55,8 @@ func unknownKind(part []byte) *rejection {
 
 // unknownOperation rejects a path with an operation that its kind does not have.
 func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
-	var names []string
-	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
-		if kind.Has(op) {
-			names = append(names, op.String())
-		}
-	}
 	return noSuchPath("operation %s is unknown, want one of %s for a %s", params.Quote(part),
-		strings.Join(names, " "), kind)
+		strings.Join(opNames(kind), " "), kind)
 }
 
 // readTarget takes a raw path apart. The name in it stays encoded.
@@ -116,6 +115,7 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 		t.notCanonical = true
 		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
 	}
+	ok = ok && t.kind != gatehouse.Grant // which has paths of its own: see readSeveral
 	switch {
 	case !ok && !t.v1 && len(parts) == 1: // such as /favicon.ico, which was not meant for a kind
 		return notFound(path)

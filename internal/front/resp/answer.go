@@ -63,7 +63,11 @@ func (s *session) countAnswer(key gatehouse.Key, op gatehouse.Op, d *gatehouse.D
 	if err == nil {
 		outcome = d.Outcome
 	}
-	known := telemetry.OutcomeOf(outcome, err)
+	s.countOutcome(key, op, telemetry.OutcomeOf(outcome, err))
+}
+
+// countOutcome is countAnswer for an outcome that is known.
+func (s *session) countOutcome(key gatehouse.Key, op gatehouse.Op, known telemetry.RequestOutcome) {
 	s.loop.counts.countAnswer(key.Kind, op, known)
 	if s.server.debug {
 		s.server.log.Debug("answered", "kind", key.Kind.String(), "name", key.Name, "op", op.String(),

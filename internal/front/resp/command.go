@@ -73,6 +73,15 @@ func (c *command) acceptsArity(args [][]byte) bool {
 	return len(args) == c.arity || c.arity < 0 && len(args) >= -c.arity
 }
 
+// grantCommand is the command about several names. It is the only one that asks for a decision and has no key
+// by which it could be sent to one of several servers.
+const grantCommand = "GH.GRANT"
+
+// decides reports whether a command asks for a decision that may take time.
+func (c *command) decides() bool {
+	return c.keyed && c.group != rateGroup || c.name == grantCommand
+}
+
 // runCommand answers one command, or queues its answer behind the answers that are still under way. It
 // reports false when the command must be read again later: those have to be answered first, or the loop has
 // no time for it now.
@@ -144,8 +153,8 @@ func upperWord(arg []byte) string { return strings.ToUpper(string(arg)) }
 // summaries say what each operation does.
 var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpAcquire:  "Takes tokens, slots or the lock, and waits for them up to MAXWAIT milliseconds.",
-	gatehouse.OpRelease:  "Gives back the slots or the lock that KEY holds.",
-	gatehouse.OpRenew:    "Extends the hold of KEY to EXPIRES milliseconds from now.",
+	gatehouse.OpRelease:  "Gives back the slots or the lock that KEY holds, or ends a grant.",
+	gatehouse.OpRenew:    "Extends the hold of KEY, or a grant, to EXPIRES milliseconds from now.",
 	gatehouse.OpWait:     "Waits for an event, for a watchdog to fire, or for a barrier to open.",
 	gatehouse.OpSend:     "Sends an event and its MESSAGE to all present and later waiters.",
 	gatehouse.OpKick:     "Tells a watchdog that all is well for EXPIRES milliseconds.",
@@ -158,14 +167,16 @@ var summaries = [gatehouse.OpUndo]string{
 	gatehouse.OpCancel:   "Gives back the place that KEY reserved.",
 	gatehouse.OpRefund:   "Gives back COST of what was taken.",
 	gatehouse.OpCharge:   "Charges COST that was spent already; any amount beyond the limit is a debt.",
+	gatehouse.OpTopUp:    "Adds to what a grant has taken of limiters, and waits only with a MAXWAIT.",
+	gatehouse.OpSettle:   "Says what a grant has cost so far of limiters; the last time counts.",
+	gatehouse.OpStats:    "Reads the statistics of any controller.",
+	gatehouse.OpDelete:   "Deletes any controller; waiting commands fail with DELETED.",
 	gatehouse.OpEvict:    "Has the hold with an ID end with its term, or with NOW true at once.",
 	gatehouse.OpBump:     "Puts the waiter with an ID in front of those that wait at this server.",
 	gatehouse.OpClose:    "Has nothing granted until GH.OPEN; REASON is told to who is refused.",
 	gatehouse.OpOpen:     "Opens a name that was closed.",
 	gatehouse.OpHolders:  "Lists who holds, LIMIT at a time, AFTER an id.",
 	gatehouse.OpWaiters:  "Lists who waits at this server, LIMIT at a time, AFTER an id.",
-	gatehouse.OpStats:    "Reads the statistics of any controller.",
-	gatehouse.OpDelete:   "Deletes any controller; waiting commands fail with DELETED.",
 	gatehouse.OpFeedback: "Tells with which STATUS a third party answered: 429 pauses a limiter for all.",
 }
 
@@ -178,7 +189,11 @@ func nativeCommands() []*command {
 		{"GH.CYCLES", 1, []string{readonly}, false, group, "",
 			"Lists owners that wait for each other.", (*session).answerCycles},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
-			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
+			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix},
+		{grantCommand, -3, []string{writes, blocking}, false, group,
+			"[PARAMETER value ...] WANT kind/name [PARAMETER value ...] [WANT ...]",
+			"Takes all of several names or none, and waits for them up to MAXWAIT milliseconds.",
+			(*session).acquireGrant}}
 	// OpUndo, the last operation, is for gates alone.
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
@@ -187,11 +202,15 @@ func nativeCommands() []*command {
 			gatehouse.OpHolders, gatehouse.OpWaiters:
 			flags = []string{readonly}
 		}
-		if op.Waits() {
+		least, syntax := -2, "kind/name [PARAMETER value ...]"
+		if op == gatehouse.OpTopUp || op == gatehouse.OpSettle {
+			least, syntax = -4, "grant/id kind/name n [kind/name n ...] [PARAMETER value ...]"
+		}
+		if op.Waits() || op == gatehouse.OpTopUp {
 			flags = append(flags, blocking)
 		}
-		all = append(all, &command{"GH." + strings.ToUpper(op.String()), -2, flags, true, group,
-			"kind/name [PARAMETER value ...]", summaries[op],
+		all = append(all, &command{"GH." + strings.ToUpper(op.String()), least, flags, true, group,
+			syntax, summaries[op],
 			func(s *session, args [][]byte) { s.answerNative(op, args) }})
 	}
 	return all
@@ -199,6 +218,10 @@ func nativeCommands() []*command {
 
 // answerNative answers GH.<OP> kind/name [PARAMETER value ...].
 func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
+	if isGrant(args[1]) && gatehouse.Grant.Has(op) && op != gatehouse.OpAcquire && op < gatehouse.OpStats {
+		s.changeGrant(op, args)
+		return
+	}
 	l := s.loop
 	c := l.takeCall()
 	if err := s.readRequest(c, op, args); err != nil {
@@ -279,7 +302,8 @@ func parseKind(name []byte) (gatehouse.Kind, error) {
 	if !ok {
 		kind, ok = gatehouse.ParseKind(strings.ToLower(string(name)))
 	}
-	if !ok {
+	// A grant has commands of its own.
+	if !ok || kind == gatehouse.Grant {
 		return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "kind %s is unknown, want one such as gcra or lock",
 			params.Quote(name))
 	}

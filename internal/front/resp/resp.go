@@ -34,6 +34,9 @@ type Gate interface {
 	Submit(requests ...*gate.Request)
 	// Cancel takes a request out of line, or takes back what it was granted.
 	Cancel(r *gate.Request)
+	// SubmitGrant and CancelGrant are those for requests over several names.
+	SubmitGrant(r *gate.GrantRequest)
+	CancelGrant(r *gate.GrantRequest)
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// Describe tells about the first names with a prefix that come after its After, in order.

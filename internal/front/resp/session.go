@@ -310,12 +310,12 @@ func (s *session) endSession() {
 	}
 	for d := s.oldestUnsent(); d != nil; d = s.oldestUnsent() {
 		s.server.metrics.Hangups.Inc()
-		s.server.config.Gate.Cancel(&d.call.Request)
+		d.revokeDecision(s.server.config.Gate)
 		s.forgetOldest(d)
 	}
 	for _, d := range s.loop.unwritten { // its own: no other session is served before it has ended
 		s.server.metrics.Hangups.Inc()
-		s.server.config.Gate.Cancel(&d.call.Request)
+		d.revokeDecision(s.server.config.Gate)
 	}
 	s.loop.forgetUnwritten()
 	s.loop.wakeQueue.removeSession(s)

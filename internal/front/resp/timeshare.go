@@ -87,7 +87,7 @@ func (h *timeShare) spendCommand(c *command, now func() time.Time) {
 
 // putsOff reports whether a command has to wait for a turn of its connection. The share is over then.
 func (h *timeShare) putsOff(c *command) bool {
-	h.over = h.over || h.late && c != nil && c.keyed && c.group != rateGroup
+	h.over = h.over || h.late && c != nil && c.decides()
 	return h.over
 }
 
