@@ -41,6 +41,17 @@ const (
 type Command struct {
 	Op Op
 
+	// Extend has an acquire by a Holder that holds already move the end of its hold, as a renew does. Without
+	// it that stays where it is.
+	Extend bool
+
+	// Now has an evict free the slots at once, and not when the present term of the hold is over.
+	Now bool
+
+	// Explain has a refusal say who holds and who waits before, in its Message, which costs a look at all
+	// holds.
+	Explain bool
+
 	// Rule is the limit of a limiter. Of it a semaphore and a barrier have only the Size.
 	Rule
 
@@ -65,17 +76,6 @@ type Command struct {
 	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
 	// at once for a watchdog; AsAcquired is for a renew, and for an acquire with Extend, alone.
 	Expires time.Duration
-
-	// Extend has an acquire by a Holder that holds already move the end of its hold, as a renew does. Without
-	// it that stays where it is.
-	Extend bool
-
-	// Now has an evict free the slots at once, and not when the present term of the hold is over.
-	Now bool
-
-	// Explain has a refusal say who holds and who waits before, in its Message, which costs a look at all
-	// holds.
-	Explain bool
 
 	// Owner says for whom the command is; nil is nobody known. It also says who evicts or closes.
 	Owner *Owner

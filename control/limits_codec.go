@@ -142,9 +142,9 @@ func (m *limiterExtra) codeMeters(
 // codeSince codes in which generations the meters began, of which the first form knew nothing.
 func (m *limiterExtra) codeSince(c *stateCodec) {
 	if c.reading {
-		m.meterSince = make([]uint64, len(m.meters))
+		m.meterSince = new(generations)
 	}
-	for i := range m.meterSince {
+	for i := range m.meters {
 		if c.version > 1 {
 			c.codeUint64(&m.meterSince[i])
 		}

@@ -9,7 +9,9 @@ func (l *limiterStep) copyForTrial() limiterStep {
 	if l.extra != nil {
 		m := *l.extra
 		m.reservations, m.chunks = slices.Clone(m.reservations), slices.Clone(m.chunks)
-		m.meterSince = slices.Clone(m.meterSince)
+		if m.meterSince != nil {
+			m.meterSince = new(*m.meterSince)
+		}
 		m.meters, m.projected = copyMeters(m.meters, borrowMeter), copyMeters(m.projected, borrowMeter)
 		if m.reports != nil {
 			m.reports = new(*m.reports)

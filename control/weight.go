@@ -16,7 +16,8 @@ import (
 const (
 	limiterWeight     = 48  // all that limiters share
 	extraWeight       = 240 // a more
-	meterWeight       = 24  // of a meter's place in a list, and its generation
+	meterWeight       = 16  // of a meter's place in a list
+	generationsWeight = 64
 	partsWeight       = 512
 	runWeight         = 16
 	reservationWeight = 48
@@ -70,7 +71,11 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight() + m.reports.memoryWeight()
+		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight() +
+		m.reports.memoryWeight()
+	if m.meterSince != nil {
+		weight += generationsWeight
+	}
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -255,7 +260,7 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 	}
 	if !keeps {
 		// New meters are made for the limits, and the old ones exist until the change is done.
-		fresh := limitCount(&l.turn.Rule) * (meterWeight + newMeterWeight(l.first, places))
+		fresh := limitCount(&l.turn.Rule)*(meterWeight+newMeterWeight(l.first, places)) + generationsWeight
 		more += fresh
 		copies += fresh
 	}

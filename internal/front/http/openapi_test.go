@@ -80,6 +80,7 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 				t.Errorf("%s: %+v, want it read", line, several)
 			}
 			continue
+		}
 		id := gatehouse.HolderID(1)
 		if strings.HasSuffix(path, "/bump") {
 			id = gatehouse.WaiterID(1)
@@ -87,7 +88,7 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 		var r httpRequest
 		_, p := r.readRequest([]byte(strings.ToUpper(method)),
 			[]byte(strings.Replace(path, "{name}", "myapp", 1)),
-			[]byte("key=me&id="+id))
+			[]byte("key=me&status=429&id="+id))
 		if p != nil {
 			t.Errorf("%s: status %d %s, want it read", line, p.status, p.detail)
 		}
