@@ -107,8 +107,9 @@ func (l *limiterStep) applyCommand() {
 	}
 }
 
-// passTime brings the extra to the instant of the step: shares of grants that are over are settled, reservations
-// that are due become ordinary takes, and chunks that ended stop counting. Each may drop the extra.
+// passTime brings the extra to the instant of the step: shares of grants that are over are settled,
+// reservations that are due become ordinary takes, and chunks that ended stop counting. Each may drop the
+// extra.
 func (l *limiterStep) passTime() {
 	if l.extra.shares != nil {
 		l.endDueShares()
