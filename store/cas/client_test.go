@@ -34,7 +34,8 @@ func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decisio
 	d, err := c.gates[server].Do(ctx, key, cmd)
 	c.store.Note("%s at %d: %s %s %s since %s: %s %d %v", c.id, server+1, key, cmd.Op, cmd.Holder,
 		time.Since(start), d.Outcome, d.Fence, err)
-	if took := time.Since(start); took > patience+5*cas.DefaultTimeout {
+	// It may wait behind a grant that waits for another name, and both for a store that does not answer.
+	if took := time.Since(start); took > patience+8*cas.DefaultTimeout {
 		c.fault("client %s: %s %s with %s took %s: %v", c.id, key, cmd.Op, patience, took, err)
 	}
 	c.mu.Lock()
