@@ -41,12 +41,16 @@ const shards = 64
 
 // A Gate answers commands from a store, and keeps those waiting that may wait. Make one with New.
 type Gate struct {
-	store   Store
-	config  Config
-	seed    maphash.Seed
-	shards  [shards]shard
-	rounds  sync.Pool
-	calls   sync.Pool
+	store  Store
+	config Config
+	seed   maphash.Seed
+	shards [shards]shard
+	rounds sync.Pool
+	calls  sync.Pool
+
+	grants     grantOrder
+	grantCalls sync.Pool
+
 	tickets atomic.Uint64
 	waiting atomic.Int64
 	lines   atomic.Int64 // at all names together
@@ -79,6 +83,7 @@ func New(store Store, config Config) *Gate {
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
 	g.rounds.New = func() any { return makeRound(g) }
 	g.calls.New = func() any { return newCall() }
+	g.grantCalls.New = func() any { return newGrantCall() }
 	return g
 }
 
@@ -285,7 +290,7 @@ func (g *Gate) finishDirect(rd *round) {
 // the store, and wait for what they gave back.
 func (g *Gate) serveLineOf(key gatehouse.Key) {
 	if l := g.lineOf(key); l != nil {
-		l.serveLine()
+		l.onMoved()
 	}
 }
 
@@ -324,10 +329,12 @@ func (g *Gate) Close() {
 		for _, l := range lines {
 			l.mu.Lock()
 			l.offerAll = true
+			l.offerGrants()
 			l.mu.Unlock()
 			l.serveLine()
 		}
 	}
+	g.serveGrants()
 }
 
 // shardOf returns the shard that has the line of a key.

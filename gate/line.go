@@ -42,7 +42,9 @@ type line struct {
 	serveAgain      bool            // that goroutine must make another round
 	timer           *time.Timer     // fires when the first ticket can be granted
 
-	bumpedSince map[control.Ticket]time.Time // when those came that were bumped; nil without any
+	bumps map[control.Ticket]bumpedPlace // of those that were bumped; nil without any
+
+	grantLine // the grants that wait here
 }
 
 // Bounds of one batch, unless it must have every ticket, and of the rounds that one caller makes.
@@ -57,7 +59,7 @@ const (
 // returns at once.
 func (l *line) serveLine() {
 	l.mu.Lock()
-	empty := l.head == nil
+	empty := l.isEmpty()
 	if l.serving || l.looks > 0 || empty {
 		l.serveAgain = true
 		l.mu.Unlock()
@@ -72,6 +74,7 @@ func (l *line) serveLine() {
 	// line would wait for an event that has already happened.
 	if l.stopWatch == nil {
 		l.stopWatch = l.gate.store.Watch(l.key, func() { go l.onWake() })
+		l.onWatched()
 	}
 	rd := l.gate.newRound()
 	rd.line, rd.serving = l, true
@@ -87,7 +90,7 @@ func (l *line) onWake() {
 		l.offerAll = true
 		l.mu.Unlock()
 	}
-	l.serveLine()
+	l.onMoved()
 }
 
 // serveRounds makes rounds until there is nothing to do: choose a batch, apply it, process the decisions. It
@@ -135,15 +138,18 @@ func (l *line) nextRound(rd *round, answered bool) (more bool) {
 		// so causes one more round, which sees everything that happened before the request.
 		l.serveAgain = false
 		l.fillBatch(rd)
-		l.mu.Unlock()
-		return true
+		// Tickets may be left that stand behind a grant which is being looked at: its answer serves the line.
+		if len(rd.requests) > 0 {
+			l.unlockStirred()
+			return true
+		}
 	}
 	// serving ends and the timer is set under one lock: a ticket that joins from here on finds the line idle
 	// and serves it itself. Whoever finishes the last look serves it, too.
 	l.serving = false
 	l.armTimer(retry, rd.late)
-	empty := l.head == nil
-	l.mu.Unlock()
+	empty := l.isEmpty()
+	l.unlockStirred()
 	rd.release()
 	if empty {
 		l.gate.dropLine(l)
@@ -154,19 +160,31 @@ func (l *line) nextRound(rd *round, answered bool) (more bool) {
 // fillBatch chooses the tickets to offer: the first few of the line or all of it, those to be rechecked,
 // and the unseen ones.
 func (l *line) fillBatch(rd *round) {
-	// The front of the line. Nothing is ahead of these tickets except what precedes them in the batch.
-	whole := l.offerAll || l.deletePending()
+	// The front of the line. Nothing is ahead of these tickets except what precedes them in the batch, and
+	// grants.
+	bounds := l.grantBounds()
+	deletes := l.deletePending(bounds)
+	whole := l.offerAll || deletes
+	if deletes {
+		bounds.fence = maxTicket // a delete answers all of them
+	}
 	var front *Request // every ticket up to this one is offered
 	for t := l.head; t != nil && t != l.firstUnseen; t = t.next {
-		if !whole && len(rd.requests) >= l.offerWidth {
+		if !whole && len(rd.requests) >= l.offerWidth || l.orderOf(t) > bounds.fence {
 			break
 		}
-		rd.offerTicket(t, 0)
+		rd.offerTicket(t, 0, bounds)
 		front = t
 	}
+	withheld := l.recheck[:0]
 	for _, t := range l.recheck {
-		if t == nil {
+		switch {
+		case t == nil:
 			continue // it has left
+		case l.orderOf(t) > bounds.fence:
+			withheld = append(withheld, t)
+			t.recheckAt = int32(len(withheld)) // far less than 2 billion
+			continue
 		}
 		t.recheckAt = 0
 		if t.offered {
@@ -179,25 +197,29 @@ func (l *line) fillBatch(rd *round) {
 			ahead = 0
 			front = t
 		}
-		rd.offerTicket(t, ahead)
+		rd.offerTicket(t, ahead, bounds)
 	}
 	// An unseen ticket passes only if enough is left for all seen tickets that are not in this batch. Each of
 	// those wants 1 at least.
 	unoffered := l.seenCount - len(rd.requests)
-	for n := 0; l.firstUnseen != nil && n < maxUnseen; n++ {
+	for n := 0; l.firstUnseen != nil && n < maxUnseen && l.firstUnseen.number <= bounds.fence; n++ {
 		t := l.firstUnseen
 		l.firstUnseen = t.next
-		rd.offerTicket(t, int64(unoffered))
+		rd.offerTicket(t, int64(unoffered), bounds)
 	}
-	clear(l.recheck)
-	l.recheck = l.recheck[:0]
-	l.offerAll = false
+	clear(l.recheck[len(withheld):])
+	l.recheck = withheld
+	l.offerAll = l.offerAll && bounds.fence != maxTicket
 }
 
 // offerTicket adds a ticket to the batch, with how much is wanted ahead of it by tickets that are not in the
 // batch. Its command belongs to the store until its decision is processed.
-func (rd *round) offerTicket(t *Request, ahead int64) {
+func (rd *round) offerTicket(t *Request, ahead int64, bounds grantBounds) {
 	t.offered = true
+	t.keptBack = t.line.orderOf(t) > bounds.keeper
+	if t.keptBack {
+		ahead++
+	}
 	// The last try of a ticket whose time is up: without MaxWait a refusal is final.
 	if t.expired {
 		t.Command.MaxWait = 0
@@ -207,9 +229,9 @@ func (rd *round) offerTicket(t *Request, ahead int64) {
 
 // deletePending reports whether the next batch deletes the controller. Then every waiting ticket must be in
 // it, to be answered that its controller was deleted.
-func (l *line) deletePending() bool {
+func (l *line) deletePending(bounds grantBounds) bool {
 	n := 0
-	for t := l.firstUnseen; t != nil && n < maxUnseen; t = t.next {
+	for t := l.firstUnseen; t != nil && n < maxUnseen && t.number <= bounds.fence; t = t.next {
 		if t.Command.Op == gatehouse.OpDelete {
 			return true
 		}
@@ -234,9 +256,8 @@ func (l *line) processDecisions(rd *round) (retry time.Duration, more bool) {
 			continue
 		case control.KeepsWaiting(&t.Command, d):
 			l.keepWaiting(rd, t, d)
-			if first == nil && !t.removed && turn.Ahead == 0 {
-				first = t
-				retry = d.RetryAfter
+			if first == nil && !t.removed {
+				first, retry = t.standing(turn)
 			}
 		case t.abandoned:
 			// It was canceled while the store had it. A grant must not be lost: it is undone.
@@ -251,6 +272,7 @@ func (l *line) processDecisions(rd *round) (retry time.Duration, more bool) {
 		}
 	}
 	l.recheckHolders()
+	l.noteRound(rd)
 	if l.head == first {
 		return retry, false
 	}

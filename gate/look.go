@@ -67,7 +67,7 @@ func (l *line) finishLook(rd *round) {
 		}
 	}
 	l.looks--
-	l.mu.Unlock()
+	l.unlockStirred()
 	rd.sendReplies()
 	rd.release()
 	l.serveLine()

@@ -74,7 +74,7 @@ func (g *Gate) dropLine(l *line) {
 	l.mu.Lock()
 	// Since the caller saw the line empty, a ticket may have joined, or another goroutine may have dropped
 	// the line and a new one may be in its place.
-	if l.head != nil || l.serving || sh.lines[l.key] != l {
+	if !l.isEmpty() || l.serving || sh.lines[l.key] != l || l.lingersAfterKeeping() {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		return
@@ -154,7 +154,7 @@ func (l *line) removeTicket(t *Request) {
 		t.next.prev = t.prev
 	}
 	t.prev, t.next = nil, nil
-	delete(l.bumpedSince, t.number)
+	delete(l.bumps, t.number)
 	if t.timeout != nil {
 		t.timeout.timer.Stop()
 		t.timeout.request, t.timeout = nil, nil
@@ -277,8 +277,9 @@ func (l *line) cancelTicket(t *Request) {
 	if !decided {
 		l.leaveLine(t, nil)
 		t.setError(errCanceled)
+		l.unblockGrants()
 	}
-	l.mu.Unlock()
+	l.unlockStirred()
 	if decided {
 		l.gate.undoGrant(t)
 		return

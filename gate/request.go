@@ -56,6 +56,7 @@ type ticket struct {
 	recheckAt  int32        // its place in line.recheck, counted from 1; 0 when it is not there
 
 	atOnce    bool // it was decided before Submit returned, in no line
+	keptBack  bool // a grant has kept the line in front of it at the last offer
 	waits     bool // the command may wait; any other only passes through the line
 	unchecked bool // there was no look yet whether there is room for it in line
 	seen      bool // the store has refused it once, and it waits

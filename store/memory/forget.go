@@ -176,6 +176,16 @@ func (sh *shard) stillRefuses(key gatehouse.Key, state control.State) bool {
 	return true
 }
 
+// reclaimScarce has room made for a kind if there is little. It is called before a shard is locked, since a
+// search needs the locks of other shards.
+func (s *Store) reclaimScarce(kind gatehouse.Kind) {
+	if low := s.memory.Limit() / lowDivisor; s.memoryLeft(kind) < low {
+		s.reclaimEarly(kind, low)
+	} else if isHeld(kind) && s.holderCount.Load() >= s.maxHolders {
+		s.reclaimEarly(kind, 0)
+	}
+}
+
 // reclaimEarly has room made before it is needed. It does not wait for that.
 func (s *Store) reclaimEarly(kind gatehouse.Kind, bytes int64) {
 	if s.now().UnixNano() < s.fullUntil.Load() || !s.reclaiming.TryLock() {

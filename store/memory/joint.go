@@ -1,6 +1,226 @@
 package memory
 
-import "github.com/gatehousehq/gatehouse/control"
+import (
+	"errors"
+	"slices"
+	"time"
 
-// ApplyJoint serves a joint change.
-func (s *Store) ApplyJoint(c *control.JointChange) { panic("not yet") }
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// A jointWork is what a store keeps of a joint change while it serves it. A store pools them.
+type jointWork struct {
+	parts  []control.JointPart
+	places []jointPlace // one for each part
+	shards []int        // those of the parts, in order, each once
+	rooms  [2]control.Room
+	states []JointState
+}
+
+// A jointPlace is where the state of one part is.
+type jointPlace struct {
+	shard  *shard
+	old    control.State
+	known  bool
+	before stateSize
+}
+
+// ApplyJoint serves a joint change at one instant, with the shards of all its parts locked. Without a journal
+// it calls Done before it returns.
+func (s *Store) ApplyJoint(c *control.JointChange) {
+	for i := range c.Parts {
+		s.reclaimScarce(c.Parts[i].Key.Kind)
+	}
+	w := s.joints.Get().(*jointWork)
+	for tries := 0; ; tries++ {
+		pending, lack := s.tryJoint(c, w)
+		if lack.err == nil {
+			w.clearParts()
+			s.joints.Put(w)
+			if !pending {
+				c.Done(nil)
+			}
+			return
+		}
+		// As in Apply: nothing took effect, and room may be found.
+		if tries == maxTries || !s.reclaimRoom(lack.kind, lack.bytes) {
+			w.clearParts()
+			s.joints.Put(w)
+			c.Done(lack.err)
+			return
+		}
+	}
+}
+
+// A jointLack says which room was missing for a joint change.
+type jointLack struct {
+	err   error
+	kind  gatehouse.Kind
+	bytes int64
+}
+
+// tryJoint serves a joint change if there is room for the names that it may make.
+func (s *Store) tryJoint(c *control.JointChange, w *jointWork) (pending bool, lack jointLack) {
+	s.lockParts(c, w)
+	defer s.unlockParts(w)
+	now := s.now()
+	s.readStates(c, w)
+	lack = s.giveRooms(c, w)
+	if lack.err != nil {
+		return false, lack
+	}
+	c.Granted = control.ServeJoint(now, w.parts)
+	for i := range w.parts {
+		s.nameJointRoom(&c.Parts[i])
+		s.keepPart(w, i, now)
+	}
+	if s.journal != nil {
+		pending = s.journalJoint(c, w)
+	}
+	return pending, jointLack{}
+}
+
+// lockParts locks the shards of all parts. In the order of their index, so that no two joint changes wait for
+// each other.
+func (s *Store) lockParts(c *control.JointChange, w *jointWork) {
+	w.shards = w.shards[:0]
+	w.places = slices.Grow(w.places[:0], len(c.Parts))[:len(c.Parts)]
+	for i := range c.Parts {
+		n := s.indexOf(c.Parts[i].Key)
+		w.places[i] = jointPlace{shard: &s.shards[n]}
+		at := len(w.shards)
+		for at > 0 && w.shards[at-1] > n {
+			at--
+		}
+		if at == 0 || w.shards[at-1] != n {
+			w.shards = slices.Insert(w.shards, at, n)
+		}
+	}
+	for _, n := range w.shards {
+		s.shards[n].mu.Lock()
+	}
+}
+
+func (s *Store) unlockParts(w *jointWork) {
+	for _, n := range w.shards {
+		s.shards[n].mu.Unlock()
+	}
+}
+
+// readStates looks up the states of all parts.
+func (s *Store) readStates(c *control.JointChange, w *jointWork) {
+	w.parts = slices.Grow(w.parts[:0], len(c.Parts))[:len(c.Parts)]
+	for i := range c.Parts {
+		place, key := &w.places[i], c.Parts[i].Key
+		place.old, place.known = place.shard.tables[key.Kind].states[key.Name]
+		place.before = sizeOf(place.old)
+		w.parts[i] = control.JointPart{Part: &c.Parts[i], State: place.old}
+	}
+}
+
+// giveRooms looks whether there is room for new names, and bounds what states may grow by when it is scarce.
+func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
+	scarce, names, text := false, [2]int64{}, [2]int{}
+	for i := range c.Parts {
+		kind := c.Parts[i].Key.Kind
+		scarce = scarce || s.scarceRoom(kind, 1) != nil
+		if w.places[i].known || !mayMakeName(c.Parts[i].Turn.Op) {
+			continue
+		}
+		class := roomClass(kind)
+		names[class]++
+		text[class] += len(c.Parts[i].Key.Name) + nameWeight
+		// Unlike in Apply, what is new cannot be dropped again afterwards: others went with it.
+		if s.namesLeft(kind) < names[class] {
+			return jointLack{err: s.noNames(c.Parts[i].Key), kind: kind, bytes: int64(text[class])}
+		}
+	}
+	if !scarce {
+		return jointLack{}
+	}
+	for i := range w.parts {
+		key := c.Parts[i].Key
+		class := roomClass(key.Kind)
+		room := s.roomFor(key.Kind)
+		room.Bytes -= text[class]
+		if names[class] > 0 && room.Bytes <= 0 {
+			return jointLack{err: s.noMemory(key), kind: key.Kind, bytes: int64(text[class])}
+		}
+		w.rooms[class] = room
+		w.parts[i].Room = &w.rooms[class]
+	}
+	return jointLack{}
+}
+
+// mayMakeName reports whether an operation may make a name. A release may too, for a debt at a limiter that was
+// deleted; it is never refused for want of a name.
+func mayMakeName(op gatehouse.Op) bool { return op == gatehouse.OpAcquire || op == gatehouse.OpSettle }
+
+// roomClass says which room the states of a kind share: semaphores and locks have more.
+func roomClass(kind gatehouse.Kind) int {
+	if isHeld(kind) {
+		return 1
+	}
+	return 0
+}
+
+// nameJointRoom has a turn that found too little room say so in the words of the store.
+func (s *Store) nameJointRoom(p *control.Part) {
+	switch err := p.Turn.Err; {
+	case err == nil:
+	case errors.Is(err, control.ErrMemory):
+		p.Turn.Err = s.noMemory(p.Key)
+	case errors.Is(err, control.ErrHolders):
+		p.Turn.Err = s.noHolders(p.Key)
+	}
+}
+
+// keepPart puts what became of a part's state in its place.
+func (s *Store) keepPart(w *jointWork, i int, now time.Time) {
+	place, p := &w.places[i], &w.parts[i]
+	states := place.shard.tables[p.Key.Kind].states
+	switch {
+	case place.known:
+		if p.State != place.old {
+			states[p.Key.Name] = p.State
+		}
+	case p.State == nil:
+		return
+	// As in keepState: what is worth nothing is kept for its refusals only.
+	case !p.State.Expiry().After(now) && place.shard.pins[p.Key] == 0:
+		s.keepRefused(place.shard, p.Key, p.State, now)
+	default:
+		s.addName(place.shard, p.Key, p.State, now)
+	}
+	after := sizeOf(place.shard.tables[p.Key.Kind].states[p.Key.Name])
+	s.countSize(p.Key.Kind, place.before, after)
+}
+
+// journalJoint reports a joint change to the journal.
+func (s *Store) journalJoint(c *control.JointChange, w *jointWork) (pending bool) {
+	w.states = w.states[:0]
+	for i := range w.parts {
+		place, p := &w.places[i], &w.parts[i]
+		state := place.shard.tables[p.Key.Kind].states[p.Key.Name]
+		if place.known || state != nil {
+			w.states = append(w.states, JointState{Key: p.Key, State: state, Fresh: state != place.old})
+		}
+	}
+	// The change may be the journal's once OnJoint has it.
+	pending = s.journal.OnJoint(c, w.states)
+	if pending {
+		return true
+	}
+	for i := range w.states {
+		s.addDirty(s.shardOf(w.states[i].Key), w.states[i].Key)
+	}
+	return false
+}
+
+// clearParts forgets what a change referred to.
+func (w *jointWork) clearParts() {
+	clear(w.parts)
+	clear(w.places)
+	clear(w.states)
+}

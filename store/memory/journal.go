@@ -16,8 +16,19 @@ type Journal interface {
 	// false, the name becomes dirty.
 	OnServed(c *control.Change, state control.State, fresh bool) (pending bool)
 
+	// OnJoint is OnServed for a joint change, which is written as a whole. If it returns false, all names
+	// become dirty. states must not be kept.
+	OnJoint(c *control.JointChange, states []JointState) (pending bool)
+
 	// OnDirty is called when a part without dirty names gets one.
 	OnDirty()
+}
+
+// A JointState is what a joint change has left of one name.
+type JointState struct {
+	Key   gatehouse.Key
+	State control.State // nil if there is none any more
+	Fresh bool          // it replaces the one before instead of continuing it
 }
 
 // Parts is the number of parts into which the names are divided, each with a lock.

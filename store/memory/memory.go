@@ -88,6 +88,7 @@ type Store struct {
 	maxHolders  int64
 
 	journal Journal // nil if there is none
+	joints  sync.Pool
 }
 
 // New returns an empty store. It runs no goroutine and needs no closing; while it has names, timers
@@ -103,6 +104,7 @@ func New(config Config) *Store {
 		maxHolders:  int64(cmp.Or(config.Holders, DefaultHolders)),
 		journal:     config.Journal,
 	}
+	s.joints.New = func() any { return new(jointWork) }
 	// time.Since is monotonic: a wall clock that is set back does not move this one.
 	if s.now == nil {
 		start := time.Now()
@@ -136,9 +138,12 @@ type kindTable struct {
 	checks minheap.Heap[nameCheck]
 }
 
-func (s *Store) shardOf(key gatehouse.Key) *shard {
+func (s *Store) shardOf(key gatehouse.Key) *shard { return &s.shards[s.indexOf(key)] }
+
+// indexOf is the index of the shard that has a key.
+func (s *Store) indexOf(key gatehouse.Key) int {
 	h := maphash.String(s.seed, key.Name) + uint64(key.Kind)
-	return &s.shards[h%shards]
+	return int(h % shards) //nolint:gosec // below shards
 }
 
 // Apply serves the queue at one instant, as one change. Without a journal it calls Done before it returns.
@@ -146,12 +151,7 @@ func (s *Store) Apply(c *control.Change) {
 	key := c.Key
 	sh := s.shardOf(key)
 	t := &sh.tables[key.Kind]
-	// Room is made before the shard is locked, since that needs the locks of other shards.
-	if low := s.memory.Limit() / lowDivisor; s.memoryLeft(key.Kind) < low {
-		s.reclaimEarly(key.Kind, low)
-	} else if isHeld(key.Kind) && s.holderCount.Load() >= s.maxHolders {
-		s.reclaimEarly(key.Kind, 0)
-	}
+	s.reclaimScarce(key.Kind)
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()

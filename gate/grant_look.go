@@ -1,0 +1,234 @@
+package gate
+
+import (
+	"slices"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
+)
+
+// This file has how a request over several names is put to the store, and its answers.
+
+// buildParts makes the parts of the next look at an acquire or a topup, whose record was found.
+func (r *GrantRequest) buildParts() {
+	if r.expired {
+		r.Command.MaxWait = 0 // a refusal is final
+	}
+	if r.mayWait() && r.number == 0 {
+		r.number = r.gate.nextTicket()
+	}
+	if r.record != nil {
+		// It has passed with this command and this record before.
+		_ = r.parts.Follow(&r.Command, r.record)
+	} else {
+		r.parts.Acquire(&r.Command)
+	}
+	passive := len(r.parts.Parts) > 1
+	for i := range r.parts.Parts {
+		part := &r.parts.Parts[i]
+		part.Turn.Ticket, part.Turn.Again, part.Turn.Since = r.number, r.seen, r.since
+		part.Passive = passive
+	}
+}
+
+// advance puts a request to the store until it is answered, waits, or an answer takes time. answered says that
+// there is an answer already.
+func (r *GrantRequest) advance(answered bool) {
+	for more := true; more; {
+		if !answered && !r.putChange() {
+			late := len(r.places) == 0 && r.step == stepDecide && r.mayWait()
+			if late {
+				// In line before SubmitGrant returns, so that nothing that is submitted later can overtake.
+				r.enterLines(true)
+			}
+			if r.leaveToAnswer() {
+				return
+			}
+		}
+		answered = false
+		more = r.processAnswer()
+	}
+}
+
+// putChange puts the parts to the store, and reports whether the answer is there already. If it is not, the
+// caller must call leaveToAnswer.
+func (r *GrantRequest) putChange() bool {
+	r.handover.Store(started)
+	r.change.Parts, r.change.Granted, r.change.Done = r.parts.Parts, false, r.onDone
+	r.gate.store.ApplyJoint(&r.change)
+	return r.handover.Load() == answered
+}
+
+// leaveToAnswer leaves the request to the goroutine that brings the answer. It reports false if the answer has
+// come in the meantime.
+func (r *GrantRequest) leaveToAnswer() bool {
+	g := r.gate
+	r.late = true
+	g.work.begin()
+	if r.handover.CompareAndSwap(started, left) {
+		return true
+	}
+	g.work.end()
+	return false
+}
+
+// noteAnswer is the Done of the change.
+func (r *GrantRequest) noteAnswer(err error) {
+	r.storeErr = err
+	if r.handover.Swap(answered) != left {
+		return
+	}
+	// Lines may be served, which must not hold up the store.
+	g := r.gate
+	go func() { // ends when the request is answered, waits, or is at the store again
+		defer g.work.end()
+		r.advance(true)
+		g.serveGrants()
+	}()
+}
+
+// processAnswer works off an answer of the store. It reports whether other parts are to be put to it.
+func (r *GrantRequest) processAnswer() (more bool) {
+	if r.step == stepUndo {
+		r.gate.noteJoint(r.parts.Parts, true)
+		return false
+	}
+	err := r.storeErr
+	if err == nil {
+		err = r.parts.Decide(r.change.Granted, &r.Decision)
+	}
+	switch {
+	case err != nil:
+		r.endLook(err)
+		return false
+	case r.step == stepPeek && r.Command.Op != gatehouse.OpPeek:
+		return r.followRecord()
+	case r.meetsOtherGrant():
+		r.tries++
+		r.step = stepPeek
+		r.parts.Peek(&r.Command)
+		return true
+	case r.Decision.Outcome == gatehouse.Refused && r.mayWait():
+		r.keepWaiting()
+		return false
+	}
+	r.endLook(nil)
+	return false
+}
+
+// followRecord goes on with an operation on a grant when its record was looked up.
+func (r *GrantRequest) followRecord() (more bool) {
+	record := r.parts.Parts[0].Turn.Decision.Grant
+	if record == nil {
+		r.endLook(nil) // it is missing
+		return false
+	}
+	err := r.parts.Follow(&r.Command, record)
+	if err != nil {
+		r.endLook(err)
+		return false
+	}
+	r.step, r.record = stepDecide, record
+	if r.Command.Op != gatehouse.OpTopUp {
+		return true
+	}
+	r.number = r.gate.nextTicket()
+	// What it adds stands behind those who wait.
+	if slices.ContainsFunc(r.parts.Parts, func(p control.Part) bool { return r.gate.lineOf(p.Key) != nil }) {
+		r.joinLines()
+		return false
+	}
+	r.buildParts()
+	return true
+}
+
+// maxFollowTries is how often the record of a grant is looked up again because another grant of its ID had
+// come.
+const maxFollowTries = 3
+
+// meetsOtherGrant reports whether an operation on whichever grant has the ID has met another one than was
+// looked up.
+func (r *GrantRequest) meetsOtherGrant() bool {
+	if r.record == nil || r.change.Granted || r.Command.Fence != 0 || len(r.places) > 0 ||
+		r.tries == maxFollowTries {
+		return false
+	}
+	now := r.parts.Parts[len(r.parts.Parts)-1].Turn.Decision.Grant
+	return now != nil && now.Fence != r.record.Fence
+}
+
+// endLook answers a request that the store has decided, or has failed to.
+func (r *GrantRequest) endLook(err error) {
+	g, lines := r.gate, lineList{}
+	if len(r.places) > 0 {
+		lines = r.leaveLines()
+	}
+	g.noteJoint(r.parts.Parts, err != nil || r.change.Granted)
+	if err == nil && r.change.Granted {
+		g.noteRecord(r)
+	}
+	r.finishRequest(err)
+	if lines.n > 0 || g.grants.waiting.Load() > 0 {
+		g.serveLines(lines)
+	}
+}
+
+// finishRequest answers a request that is in no line.
+func (r *GrantRequest) finishRequest(err error) {
+	r.Err = err
+	if r.late {
+		o := &r.gate.grants
+		o.mu.Lock()
+		r.finished = true
+		abandoned := r.abandoned
+		o.mu.Unlock()
+		if abandoned {
+			r.undoDecision()
+			err = errCanceled
+		}
+	} else {
+		r.finished, r.busy = true, false
+	}
+	r.Err = err
+	if err != nil {
+		r.Decision = gatehouse.GrantDecision{Binding: -1, Want: r.Decision.Want[:0]}
+	}
+	if r.Decided != nil {
+		r.Decided(r)
+	}
+}
+
+// submitUndo takes back what a request was granted, or what the store remembers of it as waiting. No caller is
+// left who could be told of an error: what was not undone ends when it expires.
+func (r *GrantRequest) submitUndo(granted bool) {
+	undo := new(GrantRequest)
+	undo.prepareRequest(r.gate)
+	undo.step = stepUndo
+	// Copies, because r may be used again before the undo is applied.
+	undo.Command = r.Command
+	undo.Command.Want, undo.Command.Costs = slices.Clone(r.Command.Want), slices.Clone(r.Command.Costs)
+	if undo.Command.Op == gatehouse.OpTopUp {
+		if undo.parts.Follow(&undo.Command, r.record) != nil {
+			return
+		}
+	} else {
+		undo.parts.Acquire(&undo.Command)
+	}
+	for i := range undo.parts.Parts {
+		turn := &undo.parts.Parts[i].Turn
+		turn.Ticket, turn.Again, turn.Since = r.number, true, r.since
+		turn.Decision = r.parts.Parts[i].Turn.Decision
+		// A grant that was there already: what it has is told by the record.
+		if !r.change.Granted {
+			turn.Decision.Fence = r.Decision.Fence
+		}
+	}
+	undo.parts.Undo()
+	if !granted {
+		for i := range undo.parts.Parts {
+			undo.parts.Parts[i].Turn.Granted = nil
+		}
+	}
+	undo.advance(false)
+	r.gate.serveGrants()
+}
