@@ -116,8 +116,10 @@ type HolderEntry struct {
 
 // A WaiterEntry is one command that waits, in a list.
 type WaiterEntry struct {
-	ID       string
-	Owner    Owner
+	ID    string
+	Owner Owner
+	// Grant is the id of the grant that waits here, empty for any other command.
+	Grant    string
 	Position int // from 1
 	Cost     int64
 	// WaitingFor is how long it has waited.

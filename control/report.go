@@ -23,6 +23,7 @@ type Line struct {
 type LineEntry struct {
 	Ticket  Ticket
 	Owner   *gatehouse.Owner
+	Grant   string // the id of a grant that waits; empty for any other command
 	Cost    int64
 	Expires time.Duration // the length of the hold that it wants
 	Since   time.Time     // the store's time of its first look; the zero time before that
@@ -137,7 +138,7 @@ func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
 	for i := line.From; i < len(line.Entries); i++ {
 		e := &line.Entries[i]
 		w := gatehouse.WaiterEntry{
-			ID: gatehouse.WaiterID(uint64(e.Ticket)), Position: i + 1, Cost: e.Cost,
+			ID: gatehouse.WaiterID(uint64(e.Ticket)), Grant: e.Grant, Position: i + 1, Cost: e.Cost,
 			Expected: median[i], Expected90: most[i],
 		}
 		if e.Owner != nil {

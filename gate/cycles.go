@@ -86,18 +86,19 @@ func (l *line) ownedWaiters() map[gatehouse.Owner]control.Ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var waiters map[gatehouse.Owner]control.Ticket
-	for t := l.head; t != nil; t = t.next {
-		owner, named := identityOf(t.Command.Owner)
-		if !named || !t.waits {
-			continue
+	l.eachWaiting(func(e control.LineEntry) bool {
+		owner, named := identityOf(e.Owner)
+		if !named {
+			return true
 		}
 		if waiters == nil {
 			waiters = make(map[gatehouse.Owner]control.Ticket)
 		}
 		if _, known := waiters[owner]; !known {
-			waiters[owner] = t.number
+			waiters[owner] = e.Ticket
 		}
-	}
+		return true
+	})
 	return waiters
 }
 

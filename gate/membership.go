@@ -154,7 +154,7 @@ func (l *line) removeTicket(t *Request) {
 		t.next.prev = t.prev
 	}
 	t.prev, t.next = nil, nil
-	delete(l.bumpedSince, t.number)
+	delete(l.bumps, t.number)
 	if t.timeout != nil {
 		t.timeout.timer.Stop()
 		t.timeout.request, t.timeout = nil, nil

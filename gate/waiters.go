@@ -31,12 +31,36 @@ func (r *Request) describeLine() *control.Line {
 	if n := r.Command.Amount; n > 0 && n <= gatehouse.MaxListed {
 		most = int(n) // at most MaxListed
 	}
-	for t := l.head; t != nil && len(line.Entries) < line.From+most; t = t.next {
-		if t.waits {
-			line.Entries = append(line.Entries, l.entryOf(t))
+	l.eachWaiting(func(e control.LineEntry) bool {
+		line.Entries = append(line.Entries, e)
+		return len(line.Entries) < line.From+most
+	})
+	return line
+}
+
+// eachWaiting visits all that wait in the line, in the order in which they stand, until visit returns false. It
+// is called with the line's lock held.
+func (l *line) eachWaiting(visit func(control.LineEntry) bool) {
+	grants := l.grants
+	more := true
+	visitGrants := func(before control.Ticket) {
+		for more && len(grants) > 0 && grants[0].grant.number < before {
+			if entry, waits := l.entryOfGrant(grants[0]); waits {
+				more = visit(entry)
+			}
+			grants = grants[1:]
 		}
 	}
-	return line
+	for t := l.head; t != nil && more; t = t.next {
+		if !t.waits {
+			continue
+		}
+		visitGrants(l.orderOf(t))
+		if more {
+			more = visit(l.entryOf(t))
+		}
+	}
+	visitGrants(maxTicket)
 }
 
 // entryOf is what a list tells of a request that waits.
@@ -45,31 +69,66 @@ func (l *line) entryOf(r *Request) control.LineEntry {
 		Ticket: r.number, Owner: r.Command.Owner, Cost: r.Command.Cost, Expires: r.Command.Expires,
 		Since: r.since,
 	}
-	if came, bumped := l.bumpedSince[r.number]; bumped {
-		e.Since = came
+	if bumped, was := l.bumps[r.number]; was {
+		e.Since = bumped.since
 	}
 	return e
 }
 
-// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone,
-// it begins with the first that came after it.
+// entryOfGrant is what a list tells of a grant that stands in the line.
+func (l *line) entryOfGrant(p *grantPlace) (entry control.LineEntry, waits bool) {
+	o := &l.gate.grants
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !p.counted {
+		return entry, false
+	}
+	cmd := &p.grant.Command
+	entry = control.LineEntry{
+		Ticket: p.grant.number, Owner: cmd.Owner, Grant: cmd.ID, Cost: 1, Expires: cmd.Expires,
+		Since: p.grant.since,
+	}
+	for i := range cmd.Want {
+		if cmd.Want[i].Key == l.key {
+			entry.Cost = cmd.Want[i].Cost
+		}
+	}
+	return entry, true
+}
+
+// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone, it
+// begins with the first that came after it.
 func (l *line) indexBehind(after control.Ticket) int {
-	index, later := 0, -1
-	for t := l.head; t != nil && after != 0; t = t.next {
-		switch {
-		case !t.waits:
-			continue
-		case t.number == after:
-			return index + 1
-		case t.number > after && later < 0:
+	if after == 0 {
+		return 0
+	}
+	index, later, found := 0, -1, false
+	l.eachWaiting(func(e control.LineEntry) bool {
+		if e.Ticket > after && later < 0 {
 			later = index
 		}
 		index++
-	}
-	if later < 0 && after != 0 {
+		found = e.Ticket == after
+		return !found
+	})
+	if found || later < 0 {
 		return index
 	}
-	return max(later, 0)
+	return later
+}
+
+// A bumpedPlace is where a ticket stands that was bumped.
+type bumpedPlace struct {
+	since time.Time      // when it came
+	order control.Ticket // the number of which it has the place now
+}
+
+// orderOf is the number by which a ticket stands among grants, which have no place among the tickets but that.
+func (l *line) orderOf(t *Request) control.Ticket {
+	if place, bumped := l.bumps[t.number]; bumped {
+		return place.order
+	}
+	return t.number
 }
 
 // bumpTicket puts the ticket with a number in front of all others, and reports whether it waits here. One
@@ -88,21 +147,31 @@ func (l *line) bumpTicket(number control.Ticket) bool {
 	return false
 }
 
-// moveToFront moves a seen ticket to the front. From then on it counts as if it had come before the former
-// first, also against the lines of other servers: these go by the time at which the first of a line came.
+// moveToFront moves a seen ticket to the front, before all grants too. From then on it counts as if it had come
+// before the former first, also against the lines of other servers: these go by the time at which the first of
+// a line came.
 func (l *line) moveToFront(t *Request) {
 	t.bumped = false
 	first := l.head
+	place := bumpedPlace{since: t.since, order: l.orderOf(first)}
+	if before, was := l.bumps[t.number]; was {
+		place.since = before.since
+	}
+	if len(l.grants) > 0 {
+		place.order = min(place.order, l.grants[0].grant.number)
+	}
+	if first == t && place.order == l.orderOf(t) {
+		return // nobody stands before it
+	}
+	place.order--
+	if l.bumps == nil {
+		l.bumps = make(map[control.Ticket]bumpedPlace)
+	}
+	l.bumps[t.number] = place
 	if first == t {
 		return
 	}
 	if first.isKnown() && first.since.Before(t.since) {
-		if l.bumpedSince == nil {
-			l.bumpedSince = make(map[control.Ticket]time.Time)
-		}
-		if _, before := l.bumpedSince[t.number]; !before {
-			l.bumpedSince[t.number] = t.since
-		}
 		t.since = first.since.Add(-time.Nanosecond)
 	}
 	// It is not the first, so that there is one before it. A seen ticket is never firstUnseen.
@@ -120,6 +189,11 @@ func (l *line) moveToFront(t *Request) {
 func (l *line) waitingBefore(ticket *Request) (n int) {
 	for t := l.head; t != nil && t != ticket; t = t.next {
 		if t.waits && !t.removed {
+			n++
+		}
+	}
+	for _, p := range l.grants {
+		if p.grant.number < ticket.number {
 			n++
 		}
 	}

@@ -58,6 +58,7 @@ type holderJSON struct {
 type waiterJSON struct {
 	ID string `json:"id"`
 	ownerJSON
+	Grant      string `json:"grant,omitempty"`
 	Position   int    `json:"position"`
 	Cost       int64  `json:"cost"`
 	WaitingFor int64  `json:"waiting_for"`
@@ -138,7 +139,7 @@ func waitersJSON(waiters []gatehouse.WaiterEntry) []waiterJSON {
 	for i := range waiters {
 		w := &waiters[i]
 		list = append(list, waiterJSON{
-			ID: w.ID, ownerJSON: newOwnerJSON(w.Owner), Position: w.Position, Cost: w.Cost,
+			ID: w.ID, ownerJSON: newOwnerJSON(w.Owner), Grant: w.Grant, Position: w.Position, Cost: w.Cost,
 			WaitingFor: w.WaitingFor.Milliseconds(), Expected: knownMillis(w.Expected),
 			Expected90: knownMillis(w.Expected90),
 		})

@@ -68,9 +68,10 @@ func (r *replyWriter) writeHolder(h *gatehouse.HolderEntry) {
 }
 
 func (r *replyWriter) writeWaiterEntry(w *gatehouse.WaiterEntry) {
-	r.writeMap(9)
+	r.writeMap(10)
 	r.writeTexts("id", w.ID)
 	r.writeOwner(&w.Owner)
+	r.writeTexts("grant", w.Grant)
 	r.writePair("position", int64(w.Position))
 	r.writePair("cost", w.Cost)
 	r.writePair("waiting_for", w.WaitingFor.Milliseconds())
