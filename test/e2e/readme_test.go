@@ -23,7 +23,7 @@ var block = regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)\n```\n")
 // Every example that is marked does what it says, in the order of reading and on one server.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"README.md", "docs/protocols/http.md"} {
+	for _, page := range []string{"README.md", "docs/protocols/http.md", "docs/feedback.md"} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			tryExamples(t, page)

@@ -75,7 +75,7 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 		var r httpRequest
 		_, p := r.readRequest([]byte(strings.ToUpper(method)),
 			[]byte(strings.Replace(path, "{name}", "myapp", 1)),
-			[]byte("key=me"))
+			[]byte("key=me&status=200"))
 		if p != nil {
 			t.Errorf("%s: status %d %s, want it read", line, p.status, p.detail)
 		}
