@@ -10,8 +10,8 @@ import (
 // take back.
 const MinExpires = time.Millisecond
 
-// HasRecord reports whether an acquire leaves a record, which is named by its ID: all do but those of limiters
-// alone, without an ID and without Expires.
+// HasRecord reports whether an acquire leaves a record, which is named by its ID: all do but those of
+// limiters alone, without an ID and without Expires.
 func (cmd *GrantCommand) HasRecord() bool {
 	if cmd.ID != "" || cmd.Expires != 0 {
 		return true
@@ -24,8 +24,8 @@ func (cmd *GrantCommand) HasRecord() bool {
 	return false
 }
 
-// Check returns an error of CodeInvalid when the command makes no sense: an unknown operation, a bad ID, a name
-// twice, a number out of range, a cost that can never fit.
+// Check returns an error of CodeInvalid when the command makes no sense: an unknown operation, a bad ID, a
+// name twice, a number out of range, a cost that can never fit.
 func (cmd *GrantCommand) Check() error {
 	switch cmd.Op {
 	case OpAcquire, OpRenew, OpTopUp, OpSettle, OpRelease, OpPeek:
@@ -85,7 +85,8 @@ func (m *Member) check() error {
 	limiter := m.Key.Kind.Limiter()
 	switch {
 	case !limiter && m.Key.Kind != Semaphore && m.Key.Kind != Lock:
-		return Errorf(CodeInvalid, "%s: the kind is %s, want a limiter, a semaphore or a lock", m.Key, m.Key.Kind)
+		return Errorf(CodeInvalid, "%s: the kind is %s, want a limiter, a semaphore or a lock", m.Key,
+			m.Key.Kind)
 	case m.Clip && !limiter:
 		return Errorf(CodeInvalid, "%s: Clip is true, want it for a limiter only", m.Key)
 	case m.Cost < 1 || m.Cost > MaxSize:

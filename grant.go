@@ -24,10 +24,11 @@ type GrantCommand struct {
 	// Op is OpAcquire; or OpRenew, OpTopUp, OpSettle, OpRelease or OpPeek of the grant with the ID.
 	Op Op
 
-	// ID names the grant: 1 to MaxGrantID of the characters A to Z, a to z, 0 to 9 and . _ ~ -. An acquire with
-	// the ID of a grant that is there is answered with that grant, or is a conflict if it wants something else.
-	// An acquire without an ID and without Expires, of limiters only, leaves no record: it cannot be renewed,
-	// settled or released, and its answer has no ID. Any other without an ID must be given a random one.
+	// ID names the grant: 1 to MaxGrantID of the characters A to Z, a to z, 0 to 9 and . _ ~ -. An acquire
+	// with the ID of a grant that is there is answered with that grant, or is a conflict if it wants
+	// something else. An acquire without an ID and without Expires, of limiters only, leaves no record: it
+	// cannot be renewed, settled or released, and its answer has no ID. Any other without an ID must be given
+	// a random one.
 	ID string
 
 	// Want is what an acquire wants: 1 to MaxMembers, no name twice.
@@ -40,15 +41,15 @@ type GrantCommand struct {
 	// Fence is, for an operation on a grant that is there, its fencing token; 0 means whichever there is.
 	Fence uint64
 
-	// Expires is how long the grant lasts, of an acquire and a renew; AsAcquired is for a renew alone. 0 means
-	// that an acquire of limiters only needs no record, and is invalid otherwise.
+	// Expires is how long the grant lasts, of an acquire and a renew; AsAcquired is for a renew alone. 0
+	// means that an acquire of limiters only needs no record, and is invalid otherwise.
 	Expires time.Duration
 
 	// MaxWait is how long an acquire or a topup may wait: 0 not at all, Forever without limit.
 	MaxWait time.Duration
 
-	// Overrun says what a settle does with what was spent beyond what was taken, and OnExpiry what counts when
-	// the grant ends without a release. Both are given with the acquire.
+	// Overrun says what a settle does with what was spent beyond what was taken, and OnExpiry what counts
+	// when the grant ends without a release. Both are given with the acquire.
 	Overrun  Overrun
 	OnExpiry OnExpiry
 }
@@ -130,7 +131,8 @@ type GrantDecision struct {
 	ExpiresAfter time.Duration
 	// Ended says of a peek that the grant has ended, and is remembered.
 	Ended bool
-	// RetryAfter is, when refused, the time before which the answer cannot change; Forever when none is known.
+	// RetryAfter is, when refused, the time before which the answer cannot change; Forever when none is
+	// known.
 	RetryAfter time.Duration
 	// Want has one decision for each member, in the order of the command or of the grant.
 	Want []MemberDecision

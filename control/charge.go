@@ -86,13 +86,14 @@ type repaymentPlan struct {
 // before the debt.
 func (l *limiterStep) planRepayment(free, debt, limit int64) (p repaymentPlan) {
 	ahead := l.extra.placesAhead()
-	p.keep = len(ahead)
+	keep := len(ahead)
 	// The last piece may be smaller than the limit. It is taken up into this debt and laid again with it,
 	// which keeps the number of pieces low. A reservation behind it would be overtaken, so then it stays.
-	if last := p.keep - 1; last >= 0 && ahead[last].isDebt && ahead[last].n < limit {
-		p.keep = last
+	if last := keep - 1; last >= 0 && ahead[last].isDebt && ahead[last].n < limit {
+		keep = last
 		debt = addSaturating(debt, ahead[last].n)
 	}
+	p.keep = keep
 	// The count is checked before anything is copied: a huge debt must not cost much to refuse.
 	if pieces := (debt-1)/limit + 1; pieces > int64(maxReservations-p.keep) {
 		p.fault = fmt.Sprintf("would be in debt by %d pieces of %d; "+
@@ -100,6 +101,12 @@ func (l *limiterStep) planRepayment(free, debt, limit int64) (p repaymentPlan) {
 		return p
 	}
 	p.projected = l.projectWithout(ahead[p.keep:])
+	l.planPieces(&p, free, debt, limit)
+	return p
+}
+
+// planPieces lays a debt behind what a plan keeps, in the meters that it projects.
+func (l *limiterStep) planPieces(p *repaymentPlan, free, debt, limit int64) {
 	// The projected meters must see the part that is taken now, since pieces compete with it.
 	if free > 0 {
 		// Every limit has to let the piece through, so the latest of their instants counts.
@@ -110,7 +117,7 @@ func (l *limiterStep) planRepayment(free, debt, limit int64) (p repaymentPlan) {
 	// No piece may start before a reservation that stays.
 	from := l.now
 	if p.keep > 0 {
-		from = max(from, ahead[p.keep-1].at)
+		from = max(from, l.extra.reservations[p.keep-1].at)
 	}
 	for debt > 0 {
 		piece := reservation{at: from, n: min(debt, limit), answers: 1, isDebt: true}
@@ -119,14 +126,13 @@ func (l *limiterStep) planRepayment(free, debt, limit int64) (p repaymentPlan) {
 		}
 		if piece.at-l.now > int64(gatehouse.MaxDuration) || piece.at > latest {
 			p.fault = "would be in debt for more than 100 years"
-			return p
+			return
 		}
 		// The next piece is found with this one taken, and never before it.
 		p.pieces = append(p.pieces, piece)
 		l.extra.takeReservations(p.projected, l.now, p.pieces[len(p.pieces)-1:])
 		debt, from = debt-piece.n, piece.at
 	}
-	return p
 }
 
 // earliestPiece is the first instant, not before from, at which a meter lets n through that lie ahead.

@@ -340,5 +340,41 @@ func fuzzTurns(kind gatehouse.Kind) (turns []Turn) {
 			turns = append(turns, Turn{Command: &cmd, Ticket: ticket, Forced: amount == 1, Requests: amount})
 		}
 	}
+	return append(turns, fuzzGrants(kind)...)
+}
+
+// fuzzGrants are turns of a grant, the fence of which is of one that begins at MinFence.
+func fuzzGrants(kind gatehouse.Kind) (turns []Turn) {
+	member := 0
+	switch {
+	case kind == gatehouse.Grant:
+		member = -1
+	case !kind.Limiter():
+		return nil
+	}
+	key := gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
+	for _, op := range []gatehouse.Op{
+		gatehouse.OpAcquire, gatehouse.OpTopUp, gatehouse.OpSettle, gatehouse.OpRenew, gatehouse.OpPeek,
+		gatehouse.OpRelease,
+	} {
+		const fence = 1 << 60
+		cmd := gatehouse.Command{
+			Op: op, Rule: gatehouse.Rule{Size: 3, Interval: time.Second, Burst: 2}, Cost: 5,
+			Expires: time.Second,
+		}
+		whole := gatehouse.GrantCommand{
+			Op: op, ID: "x", Want: []gatehouse.Member{{Key: key, Cost: 5}},
+			Costs: []gatehouse.MemberCost{{Key: key, Cost: 5}},
+		}
+		if op == gatehouse.OpTopUp && kind != gatehouse.Grant {
+			cmd.Op, cmd.Cost = gatehouse.OpAcquire, 1
+		}
+		if op != gatehouse.OpAcquire {
+			cmd.Fence = fence
+		}
+		turns = append(turns, Turn{Command: &cmd, MinFence: fence, Grant: &GrantTurn{
+			ID: "x", Command: &whole, Member: member, Clip: op == gatehouse.OpAcquire, Counted: 3,
+		}})
+	}
 	return turns
 }

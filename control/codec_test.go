@@ -59,8 +59,39 @@ func drawHeld(t *rapid.T, kind gatehouse.Kind) (turn *Turn, ok bool) {
 	return turn, cmd.Check(gatehouse.Key{Kind: kind, Name: "any"}) == nil
 }
 
+// drawRecord returns a turn of the record of a grant.
+func drawRecord(t *rapid.T) *Turn {
+	op := rapid.SampledFrom([]gatehouse.Op{
+		gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpPeek, gatehouse.OpRenew, gatehouse.OpTopUp,
+		gatehouse.OpSettle, gatehouse.OpRelease, gatehouse.OpStats,
+	}).Draw(t, "op")
+	cmd := gatehouse.Command{
+		Op: op, Fence: rapid.SampledFrom([]uint64{0, 0, 0, 7}).Draw(t, "fence"),
+		Expires: rapid.SampledFrom([]time.Duration{1, time.Minute, gatehouse.MaxDuration}).Draw(t, "expires"),
+	}
+	key := keyOf(gatehouse.GCRA, rapid.SampledFrom([]string{"a", "b\xff"}).Draw(t, "name"))
+	limits := gatehouse.NewLimitList(gatehouse.Limit{Size: 3, Calendar: gatehouse.Day})
+	whole := &gatehouse.GrantCommand{
+		Op: op, ID: "x", Costs: []gatehouse.MemberCost{{Key: key, Cost: 2}},
+		Want: []gatehouse.Member{
+			{Key: key, Cost: rapid.Int64Range(1, gatehouse.MaxSize).Draw(t, "cost"), Clip: true},
+			{Key: keyOf(gatehouse.Lock, "l"), Cost: 1, Rule: gatehouse.Rule{Size: gatehouse.InForce}},
+			{Key: keyOf(gatehouse.Pace, "p"), Cost: 1,
+				Rule: gatehouse.Rule{Limits: limits, Zone: "Asia/Tokyo"}},
+		},
+	}
+	return &Turn{Command: &cmd, Grant: &GrantTurn{
+		ID: "x", Command: whole, Member: -1,
+		Overrun:  rapid.SampledFrom([]gatehouse.Overrun{0, 1}).Draw(t, "overrun"),
+		OnExpiry: rapid.SampledFrom([]gatehouse.OnExpiry{0, 1, 2}).Draw(t, "on-expiry"),
+	}}
+}
+
 // drawAny returns a turn of any valid command of a kind.
 func drawAny(t *rapid.T, kind gatehouse.Kind) (turn *Turn, ok bool) {
+	if kind == gatehouse.Grant {
+		return drawRecord(t), true
+	}
 	if !kind.Limiter() {
 		return drawHeld(t, kind)
 	}
@@ -71,6 +102,10 @@ func drawAny(t *rapid.T, kind gatehouse.Kind) (turn *Turn, ok bool) {
 // plainTimes is a decision whose times can be compared as values.
 func plainTimes(d gatehouse.Decision) gatehouse.Decision {
 	d.At = d.At.Round(0).UTC()
+	if d.Grant != nil {
+		d.Grant = new(*d.Grant)
+		d.Grant.Since, d.Grant.Until = d.Grant.Since.Round(0).UTC(), d.Grant.Until.Round(0).UTC()
+	}
 	d.Stats = slices.Clone(d.Stats)
 	for i, stat := range d.Stats {
 		if at, ok := stat.Value.(time.Time); ok {

@@ -8,10 +8,10 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A GrantRecord is what is remembered of a grant over several names: who is in it, how much of each counts, and
-// until when. It is no lock and no limit itself. What the members hold ends by itself when the grant does, so
-// that nothing need be done then; the record is remembered for a while after, so that the id is answered that it
-// has ended.
+// A GrantRecord is what is remembered of a grant over several names: who is in it, how much of each counts,
+// and until when. It is no lock and no limit itself. What the members hold ends by itself when the grant
+// does, so that nothing need be done then; the record is remembered for a while after, so that the id is
+// answered that it has ended.
 //
 // What it answers with is shared with readers that come later, so that each change makes a new one.
 type GrantRecord struct {
@@ -76,7 +76,10 @@ func tryRecord(r *GrantRecord, now time.Time, turn *Turn) {
 	}
 	switch turn.Op {
 	case gatehouse.OpAcquire:
-		d.Outcome, d.Message = gatehouse.Conflict, "is there already"
+		d.Outcome, d.Message = gatehouse.Conflict, "is there already, and wants something else"
+		if r.last.Ended {
+			d.Message = "has ended, and its id is remembered"
+		}
 		// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
 		if turn.Grant != nil && !r.last.Ended && slices.Equal(turn.Grant.Command.Want, r.last.Want) {
 			r.answers = addAnswer(r.answers)
@@ -100,20 +103,22 @@ func leastFence(now time.Time, turn *Turn) uint64 {
 	return uint64(now.UnixMicro()) // the present is after 1970
 }
 
-// liveFault says why an operation on the grant that goes on comes too late, or means another; "" if it does not.
+// liveFault says why an operation on the grant that goes on comes too late, or means another; "" if it does
+// not.
 func (r *GrantRecord) liveFault(turn *Turn) string {
 	switch {
 	case r.last.Ended:
 		return "has ended: it was released or has expired"
 	case turn.Fence != 0 && turn.Fence != r.last.Fence:
-		return fmt.Sprintf("has fencing token %d, not %d: the grant of that token is over", r.last.Fence, turn.Fence)
+		return fmt.Sprintf("has fencing token %d, not %d: the grant of that token is over",
+			r.last.Fence, turn.Fence)
 	}
 	return ""
 }
 
 // fillAnswer fills in how the grant stands.
 func (r *GrantRecord) fillAnswer(now time.Time, d *gatehouse.Decision) {
-	d.Grant, d.Fence = r.last, r.last.Fence
+	d.Grant, d.Fence, d.ExpiresAfter = r.last, r.last.Fence, 0
 	if !r.last.Ended {
 		d.ExpiresAfter = r.last.Until.Sub(now)
 	}
@@ -143,6 +148,7 @@ func (r *GrantRecord) begin(now time.Time, turn *Turn) {
 // follow notes what became of the grant.
 func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 	one := *r.last
+	// The record so far is in the hands of those that were answered with it.
 	one.Taken, one.Counted = slices.Clone(one.Taken), slices.Clone(one.Counted)
 	for i := range turn.Grant.served {
 		p := &turn.Grant.served[i]
@@ -164,6 +170,9 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 		one.Until = now.Add(one.Expires)
 	case gatehouse.OpRelease:
 		one.Until, one.Ended = now, true
+	}
+	if one.Until.Before(one.Since) {
+		one.Since = one.Until // the clock was set back
 	}
 	r.last, r.confirmed = &one, true
 }
@@ -226,8 +235,8 @@ func (r *GrantRecord) recordStats() []gatehouse.Stat {
 	}
 }
 
-// Record is what is remembered of the grant as it stood after the last turn, nil when there is none; it must not
-// be changed.
+// Record is what is remembered of the grant as it stood after the last turn, nil when there is none; it must
+// not be changed.
 func (r *GrantRecord) Record() *gatehouse.GrantRecord { return r.last }
 
 // Weight implements [State].
@@ -242,7 +251,8 @@ func (r *GrantRecord) Weight() int {
 func wantWeight(want []gatehouse.Member) int {
 	weight := len(want) * memberWeight
 	for i := range want {
-		weight += len(want[i].Key.Name) + textWeight + want[i].Limits.Len()*limitTextWeight + len(want[i].Zone)
+		m := &want[i]
+		weight += len(m.Key.Name) + textWeight + m.Limits.Len()*limitTextWeight + len(m.Zone)
 	}
 	return weight
 }

@@ -48,7 +48,8 @@ func (r *GrantRecord) codeFields(c *stateCodec) {
 		c.codeUpTo(&one.Counted[i], math.MaxInt64)
 	}
 	// Times beyond these would overflow where they are added up.
-	if c.reading && (one.Until.Before(one.Since) || one.Until.After(time.Unix(0, latest)) || one.Expires == 0) {
+	if c.reading && (one.Until.Before(one.Since) || one.Until.After(time.Unix(0, latest)) ||
+		one.Expires == 0) {
 		c.failDecoding("grant of %s until %s", one.Expires, one.Until)
 	}
 }
@@ -76,6 +77,7 @@ func (c *stateCodec) codeAskedRule(r *gatehouse.Rule) {
 		c.failDecoding("%d limits, want at most %d", n, gatehouse.MaxLimits)
 		return
 	}
+	// A list of them cannot be changed in place.
 	limits := make([]gatehouse.Limit, n)
 	for i := range limits {
 		if !c.reading {

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A JointChange is one change over several controllers: a grant over several names, or what becomes of one. It
-// has one turn for each name, and takes effect under all of them or under none. From ApplyJoint on it belongs
-// to the store, with its parts, until Done is called. [GrantParts] makes the parts of a command.
+// A JointChange is one change over several controllers: a grant over several names, or what becomes of one.
+// It has one turn for each name, and takes effect under all of them or under none. From ApplyJoint on it
+// belongs to the store, with its parts, until Done is called. [GrantParts] makes the parts of a command.
 type JointChange struct {
 	// Parts are ordered by [ComparePartKeys]. No key is there twice. There are at most MaxParts.
 	Parts []Part
@@ -18,9 +18,9 @@ type JointChange struct {
 	// Granted says, from Done on, that all parts took effect.
 	Granted bool
 
-	// Done is called exactly once, perhaps before ApplyJoint returns, without any lock of the store's. It must
-	// not block. Either err is nil, and every turn has its decision or an error of its own; or it is not known
-	// what took effect.
+	// Done is called exactly once, perhaps before ApplyJoint returns, without any lock of the store's. It
+	// must not block. Either err is nil, and every turn has its decision or an error of its own; or it is not
+	// known what took effect.
 	Done func(err error)
 }
 
@@ -59,12 +59,12 @@ func ComparePartKeys(a, b gatehouse.Key) int {
 //	renew    OpRenew     OpRenew                 OpRenew, optional
 //	settle   OpSettle    no part                 OpSettle, its Cost is the whole cost so far
 //	release  OpRelease   OpRelease, optional     OpRelease; its Cost too, or NoFigure: then it is optional
-//	peek     OpPeek      no part                 no part
+//	peek     OpPeek      OpPeek, optional        OpPeek, optional; none in GrantParts.Peek
 //	undo     OpUndo      OpUndo                  OpUndo
 //
-// Fence is that of the grant in all but an acquire and an undo, and Expires is how long the grant lasts from now
-// in an acquire and a renew. An undo has what was decided in Turn.Granted. Limiters are told the rule that the
-// grant was acquired with, which counts for a new name only.
+// Fence is that of the grant in all but an acquire and an undo, and Expires is how long the grant lasts from
+// now in an acquire and a renew. An undo has what was decided in Turn.Granted. Limiters are told the rule
+// that the grant was acquired with, which counts for a new name only.
 type GrantTurn struct {
 	// ID is that of the grant; empty if it has no record.
 	ID string
@@ -92,6 +92,7 @@ type GrantTurn struct {
 	OnExpiry gatehouse.OnExpiry
 
 	served []JointPart // for the record: what the members were answered; nil unless it takes effect
+	tried  bool        // it has passed its trial at this instant
 }
 
 // NoFigure as the Cost of a limiter's release says that it stays as it was taken or settled last.
@@ -109,10 +110,10 @@ type JointPart struct {
 // ServeJoint serves a joint change at one instant, and reports whether it took effect. The states are served
 // in place, or replaced.
 //
-// First every turn is tried. If all are granted but those that are optional, all that are granted take effect,
-// under one fencing token: the greatest that any of them would have, so that it is above every earlier one
-// under each name. Otherwise nothing is taken, and each turn keeps what its trial was answered; for those that
-// were granted that is how they stand.
+// First every turn is tried. If all are granted but those that are optional, all that are granted take
+// effect, under one fencing token: the greatest that any of them would have, so that it is above every
+// earlier one under each name. Otherwise nothing is taken, and each turn keeps what its trial was answered;
+// for those that were granted that is how they stand.
 //
 // Undos are not tried. They all take effect, unless the record says that somebody else relies on the grant.
 func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
@@ -137,10 +138,12 @@ func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 		}
 	}
 	if !granted {
+		fillStanding(now, parts)
 		return false
 	}
 	for i := range parts {
-		if p := &parts[i]; p != record && p.wouldPass() {
+		// A peek is answered already, and of a name that is not there it makes none.
+		if p := &parts[i]; p != record && p.wouldPass() && p.Turn.Op != gatehouse.OpPeek {
 			p.stepTurn(now, fence)
 		}
 	}
@@ -175,6 +178,21 @@ func tellCounted(parts []JointPart, state State) {
 	}
 }
 
+// fillStanding fills in how the limiters stand that would have granted what the others refuse. A trial that
+// passes does not, as most are followed by a step that does.
+func fillStanding(now time.Time, parts []JointPart) {
+	for i := range parts {
+		p := &parts[i]
+		l, is := p.State.(anyLimiter)
+		if !is || !p.wouldPass() || p.Turn.Op != gatehouse.OpAcquire {
+			continue
+		}
+		step := l.stepAt(now.UnixNano(), &p.Turn)
+		step.d = &p.Turn.Decision
+		step.fillGranted()
+	}
+}
+
 // wouldPass reports whether the turn was granted by the trial.
 func (p *JointPart) wouldPass() bool {
 	return p.Turn.Err == nil && p.Turn.Decision.Outcome == gatehouse.Granted
@@ -199,7 +217,12 @@ func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 		p.State.Step(now, turn)
 		turn.Grant.Trial = false
 	}
-	p.dropAbsent()
+	switch {
+	case fresh && turn.Op == gatehouse.OpPeek:
+		p.State = nil
+	case fresh || p.Key.Kind == gatehouse.Grant:
+		p.dropAbsent()
+	}
 }
 
 // checkRoom returns an error when there may be no room for what the turn would keep.
@@ -240,15 +263,18 @@ func (p *JointPart) promisedRoom(before []JointPart, weight *int) (holders int) 
 
 // stepTurn applies a turn that was tried.
 func (p *JointPart) stepTurn(now time.Time, fence uint64) {
-	if p.State == nil {
+	fresh := p.State == nil
+	if fresh {
 		p.State = New(p.Key.Kind)
 	}
 	// The parameters are in force since the trial. The turn stays as it came, but for its decision.
 	again, least := p.Turn.Again, p.Turn.MinFence
-	p.Turn.Again, p.Turn.MinFence = true, max(fence, least)
+	p.Turn.Again, p.Turn.MinFence, p.Turn.Grant.tried = true, max(fence, least), true
 	p.State.Step(now, &p.Turn)
-	p.Turn.Again, p.Turn.MinFence = again, least
-	p.dropAbsent()
+	p.Turn.Again, p.Turn.MinFence, p.Turn.Grant.tried = again, least, false
+	if fresh {
+		p.dropAbsent()
+	}
 }
 
 // dropAbsent forgets a state that was only made to ask it.

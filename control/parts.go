@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -11,154 +12,151 @@ import (
 // were answered. It can be used again for another command once the store has called Done: then it allocates
 // nothing. The zero value is ready.
 //
-// What a gate adds to the turns, their tickets, Again, Since and Ahead, it fills in after [GrantParts.Acquire]
-// or [GrantParts.Follow]; a look with another MaxWait begins there again.
+// What a gate adds to the turns, their tickets, Again, Since and Ahead, it fills in after
+// [GrantParts.Acquire] or [GrantParts.Follow]; a look with another MaxWait begins there again.
 type GrantParts struct {
 	// Parts are what a [JointChange] takes.
 	Parts []Part
 
 	command  *gatehouse.GrantCommand
-	order    []int // the members, in the order of their keys
+	order    [gatehouse.MaxMembers]uint8 // the members, in the order of their keys
 	commands []gatehouse.Command
 	turns    []GrantTurn
 	granted  []gatehouse.Decision // of an undo
+	refused  bool                 // nothing was taken
 }
 
-// begin makes room for the parts of a command.
-func (p *GrantParts) begin(cmd *gatehouse.GrantCommand, members int) {
+// begin makes room for the parts of a command about some members, and puts these in the order of their keys.
+func (p *GrantParts) begin(cmd *gatehouse.GrantCommand, want []gatehouse.Member) {
+	p.command, p.refused = cmd, false
+	p.Parts, p.commands, p.turns = p.Parts[:0], p.commands[:0], p.turns[:0]
 	// Turns point into these, so that they must not move any more.
-	p.command = cmd
-	p.Parts = slices.Grow(p.Parts[:0], members+1)
-	p.commands = slices.Grow(p.commands[:0], members+1)
-	p.turns = slices.Grow(p.turns[:0], members+1)
-}
-
-// add adds a part.
-func (p *GrantParts) add(key gatehouse.Key, cmd gatehouse.Command, grant GrantTurn) *Part {
-	grant.ID, grant.Command = p.command.ID, p.command
-	p.commands, p.turns = append(p.commands, cmd), append(p.turns, grant)
-	i := len(p.Parts)
-	p.Parts = append(p.Parts, Part{Key: key, Turn: Turn{Command: &p.commands[i], Grant: &p.turns[i]}})
-	return &p.Parts[i]
-}
-
-// sortMembers puts the members in the order of their keys.
-func (p *GrantParts) sortMembers(want []gatehouse.Member) {
-	p.order = p.order[:0]
+	if n := len(want) + 1; cap(p.Parts) < n {
+		p.Parts, p.turns = make([]Part, 0, n), make([]GrantTurn, 0, n)
+		p.commands = make([]gatehouse.Command, 0, n)
+	}
 	for i := range want {
 		at := i
 		for at > 0 && ComparePartKeys(want[i].Key, want[p.order[at-1]].Key) < 0 {
+			p.order[at] = p.order[at-1]
 			at--
 		}
-		p.order = slices.Insert(p.order, at, i)
+		p.order[at] = uint8(i) // below MaxMembers
 	}
 }
 
+// add adds a part. Its command is still to be filled in.
+func (p *GrantParts) add(key gatehouse.Key, member int) (part *Part, cmd *gatehouse.Command) {
+	i := len(p.Parts)
+	p.Parts, p.commands, p.turns = p.Parts[:i+1], p.commands[:i+1], p.turns[:i+1]
+	part, cmd = &p.Parts[i], &p.commands[i]
+	// They are written where they lie: as values they would be copied several times.
+	*part, *cmd = Part{Key: key}, gatehouse.Command{}
+	part.Turn.Command, part.Turn.Grant = cmd, &p.turns[i]
+	*part.Turn.Grant = GrantTurn{
+		ID: p.command.ID, Command: p.command, Member: member,
+		Overrun: p.command.Overrun, OnExpiry: p.command.OnExpiry,
+	}
+	return part, cmd
+}
+
 // Acquire makes the parts of an acquire: one for each name, and if it leaves a record the part of that. The
-// command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a record. It must stay as it is
-// until the change is done.
+// command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a record. It must stay as it
+// is until the change is done.
 func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
-	p.begin(cmd, len(cmd.Want))
-	p.sortMembers(cmd.Want)
+	p.begin(cmd, cmd.Want)
 	holder := ""
 	if cmd.ID != "" {
 		holder = GrantHolder(cmd.ID)
 	}
-	grant := GrantTurn{Overrun: cmd.Overrun, OnExpiry: cmd.OnExpiry}
-	for _, i := range p.order {
+	for _, i := range p.order[:len(cmd.Want)] {
 		m := &cmd.Want[i]
-		grant.Member, grant.Clip = i, m.Clip
-		one := gatehouse.Command{
-			Op: gatehouse.OpAcquire, Rule: m.Rule, Cost: m.Cost, Expires: cmd.Expires, MaxWait: cmd.MaxWait,
-		}
+		part, one := p.add(m.Key, int(i))
+		part.Turn.Grant.Clip = m.Clip
+		one.Op, one.Rule, one.Cost = gatehouse.OpAcquire, m.Rule, m.Cost
+		one.Expires, one.MaxWait = cmd.Expires, cmd.MaxWait
 		if !m.Key.Kind.Limiter() {
 			one.Holder = holder
 		}
-		p.add(m.Key, one, grant)
 	}
 	if cmd.HasRecord() {
-		p.addRecord(cmd.Expires, 0)
+		p.addRecord(cmd.Op, cmd.Expires, 0)
 	}
 }
 
 // addRecord adds the part of the record, which is the last of the order.
-func (p *GrantParts) addRecord(expires time.Duration, fence uint64) *Part {
-	key := gatehouse.Key{Kind: gatehouse.Grant, Name: p.command.ID}
-	return p.add(key, gatehouse.Command{
-		Op: p.command.Op, Cost: 1, Expires: expires, Fence: fence, MaxWait: p.command.MaxWait,
-	}, GrantTurn{Member: -1, Overrun: p.command.Overrun, OnExpiry: p.command.OnExpiry})
+func (p *GrantParts) addRecord(op gatehouse.Op, expires time.Duration, fence uint64) *Part {
+	part, one := p.add(gatehouse.Key{Kind: gatehouse.Grant, Name: p.command.ID}, -1)
+	one.Op, one.Cost, one.Expires, one.Fence, one.MaxWait = op, 1, expires, fence, p.command.MaxWait
+	return part
 }
 
 // Peek makes the part that looks at the record of a grant.
 func (p *GrantParts) Peek(cmd *gatehouse.GrantCommand) {
-	p.begin(cmd, 0)
-	p.addRecord(0, 0)
-	p.commands[0].Op = gatehouse.OpPeek
+	p.begin(cmd, nil)
+	p.addRecord(gatehouse.OpPeek, 0, 0)
 }
 
-// Follow makes the parts of a renew, a topup, a settle or a release, of a grant as a peek has shown its record;
-// and of a peek its one part. An error of CodeInvalid names what is no limiter of the grant. If the record has
-// changed since the peek, its turn is a conflict when that matters, and nothing takes effect.
+// Follow makes the parts of a renew, a topup, a settle or a release, of a grant as a peek has shown its
+// record; and of a peek that shows how the members stand too. An error of CodeInvalid names what is no
+// limiter of the grant. If the record has changed since the peek, its turn is a conflict when that matters,
+// and nothing takes effect.
 func (p *GrantParts) Follow(cmd *gatehouse.GrantCommand, record *gatehouse.GrantRecord) error {
-	if cmd.Op == gatehouse.OpPeek {
-		p.Peek(cmd)
-		return nil
-	}
 	for _, c := range cmd.Costs {
 		if !slices.ContainsFunc(record.Want, func(m gatehouse.Member) bool { return m.Key == c.Key }) {
-			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: Costs has %s, want names of this grant", cmd, c.Key)
+			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: Costs has %s, want names of this grant",
+				cmd, c.Key)
 		}
 	}
-	p.begin(cmd, len(record.Want))
-	p.sortMembers(record.Want)
+	p.begin(cmd, record.Want)
 	// All parts are told the same length, so that they end at one instant.
 	expires := cmd.Expires
 	if expires == gatehouse.AsAcquired {
 		expires = record.Expires
 	}
-	for _, i := range p.order {
-		p.addFollowing(record, i, expires)
+	for _, i := range p.order[:len(record.Want)] {
+		p.addFollowing(record, int(i), expires)
 	}
 	// The fence that was asked for decides, or the one that the peek has shown: another grant of this id is
 	// another grant.
-	part := p.addRecord(expires, record.Fence)
-	if cmd.Fence != 0 {
-		p.commands[len(p.commands)-1].Fence = cmd.Fence
-	}
+	part := p.addRecord(cmd.Op, expires, cmp.Or(cmd.Fence, record.Fence))
 	part.Turn.Grant.Overrun, part.Turn.Grant.OnExpiry = record.Overrun, record.OnExpiry
 	return nil
 }
 
 // addFollowing adds the part of one member to an operation on a grant that is there, if it has one.
 func (p *GrantParts) addFollowing(record *gatehouse.GrantRecord, i int, expires time.Duration) {
-	m := &record.Want[i]
-	one := gatehouse.Command{
-		Op: p.command.Op, Rule: m.Rule, Cost: m.Cost, Fence: record.Fence, Expires: expires,
-		Holder: GrantHolder(p.command.ID), MaxWait: p.command.MaxWait,
-	}
-	optional := one.Op == gatehouse.OpRelease
-	if m.Key.Kind.Limiter() {
-		figure, told := costOf(p.command.Costs, m.Key)
-		switch one.Op {
-		case gatehouse.OpRelease:
-			optional = !told
-		case gatehouse.OpRenew:
-			optional, figure = true, m.Cost // one that was reset has nothing to renew
-		case gatehouse.OpTopUp:
-			one.Op = gatehouse.OpAcquire
-		}
-		one.Holder, one.Cost = "", figure
-		if !told && (p.command.Op == gatehouse.OpTopUp || p.command.Op == gatehouse.OpSettle) {
-			return
-		}
-	} else if one.Op != gatehouse.OpRenew && one.Op != gatehouse.OpRelease {
+	m, op := &record.Want[i], p.command.Op
+	limiter := m.Key.Kind.Limiter()
+	figure, told := costOf(p.command.Costs, m.Key)
+	// A topup and a settle are about some of the limiters.
+	if (op == gatehouse.OpTopUp || op == gatehouse.OpSettle) && !told {
 		return
 	}
-	part := p.add(m.Key, one, GrantTurn{
-		Member: i, Taken: record.Taken[i], Counted: record.Counted[i],
-		Overrun: record.Overrun, OnExpiry: record.OnExpiry,
-	})
-	part.Optional = optional
+	part, one := p.add(m.Key, i)
+	one.Op, one.Rule, one.Cost, one.Fence = op, m.Rule, m.Cost, record.Fence
+	one.Expires, one.MaxWait = expires, p.command.MaxWait
+	g := part.Turn.Grant
+	g.Taken, g.Counted = record.Taken[i], record.Counted[i]
+	g.Overrun, g.OnExpiry = record.Overrun, record.OnExpiry
+	switch {
+	case !limiter:
+		one.Holder = GrantHolder(p.command.ID)
+		part.Optional = op == gatehouse.OpRelease
+	case op == gatehouse.OpRenew:
+		part.Optional = true // one that was reset has nothing to renew
+	case op == gatehouse.OpPeek:
+		one.Cost, one.Rule = 0, gatehouse.Rule{} // under the limit in force
+	default:
+		one.Cost = figure
+		part.Optional = op == gatehouse.OpRelease && !told
+	}
+	switch op {
+	case gatehouse.OpTopUp:
+		one.Op = gatehouse.OpAcquire
+	case gatehouse.OpPeek:
+		part.Optional = true
+	}
 }
 
 // costOf is what some costs say of a limiter; NoFigure when they say nothing.
@@ -171,7 +169,9 @@ func costOf(costs []gatehouse.MemberCost, key gatehouse.Key) (cost int64, told b
 	return NoFigure, false
 }
 
-// Undo turns the parts of an acquire or a topup that took effect into those that take it back.
+// Undo turns the parts of an acquire or a topup into those that take back what they were granted. Of one that
+// took no effect, as Decide was told, they take back what it left behind while it waited, and nothing else:
+// some of its parts may have been answered that they would be granted.
 func (p *GrantParts) Undo() {
 	p.granted = slices.Grow(p.granted[:0], len(p.Parts))[:len(p.Parts)]
 	for i := range p.Parts {
@@ -182,15 +182,19 @@ func (p *GrantParts) Undo() {
 			Command: part.Turn.Command, Ticket: part.Turn.Ticket, Again: part.Turn.Again,
 			Since: part.Turn.Since, Grant: part.Turn.Grant, Granted: &p.granted[i],
 		}
+		if p.refused {
+			part.Turn.Granted = nil
+		}
 	}
 }
 
-// Decide makes the decision of the command of what its parts were answered; granted is that of the joint change.
-// d.Want is used again if it is large enough. The error is that of a part that could not be served.
+// Decide makes the decision of the command of what its parts were answered; granted is that of the joint
+// change. d.Want is used again if it is large enough. The error is that of a part that could not be served.
 //
-// An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not ended.
-// So the gate need not look for retries: only what is Refused may wait.
+// An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not
+// ended. So the gate need not look for retries: only what is Refused may wait.
 func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
+	p.refused = !granted
 	*d = gatehouse.GrantDecision{ID: p.command.ID, Outcome: gatehouse.Granted, Binding: -1, Want: d.Want[:0]}
 	var record *gatehouse.Decision
 	for i := range p.Parts {
@@ -203,6 +207,7 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 			record = &turn.Decision
 		}
 	}
+	// A client that lost its answer asks again, and is not told of a contradiction.
 	retried := !granted && p.isRetry(record)
 	p.fillMembers(d, record, retried)
 	if record != nil {
@@ -267,6 +272,7 @@ func (p *GrantParts) findBinding(d *gatehouse.GrantDecision, record *gatehouse.D
 		d.Outcome, d.Message = record.Outcome, key.String()+" "+record.Message
 		return
 	}
+	// Those of the same rank are compared by their members, as the parts are in another order.
 	var binding *Part
 	for i := range p.Parts {
 		part := &p.Parts[i]

@@ -21,11 +21,12 @@ import (
 //	2s    release key=k                -> granted; b granted
 //
 // The first line names the kind; a line of three dashes begins with a new controller. A command's own
-// decision comes first; behind semicolons stand those of the waiters that the command or the time
-// let go. Only the fields that are written down are compared. "tick" only looks again, "leave NAME"
-// takes a waiter out of line, "undo NAME" takes a grant back, "expiry" tells when the state is worth
-// nothing any more. An acquire of a limiter with the word "grant" is a part of a grant, and so are "NAME: topup",
-// settle, renew and release after it; value is how much counts for the grant. "from TIME" sets the date that times count from; it is 12 January 1970, 13:46:40.
+// decision comes first; behind semicolons stand those of the waiters that the command or the time let go.
+// Only the fields that are written down are compared. "tick" only looks again, "leave NAME" takes a waiter
+// out of line, "undo NAME" takes a grant back, "expiry" tells when the state is worth nothing any more. An
+// acquire of a limiter with the word "grant" is a part of a grant, and so are "NAME: topup", settle, renew
+// and release after it; value is how much counts for the grant. "from TIME" sets the date that times count
+// from; it is 12 January 1970, 13:46:40.
 type scenario struct {
 	kind    gatehouse.Kind
 	origin  time.Time
@@ -86,7 +87,8 @@ func runScenario(text string) (faults []string) {
 
 func newScenario(kind gatehouse.Kind, origin time.Time) *scenario {
 	return &scenario{
-		kind: kind, granted: map[string]*actor{}, grants: map[string]*grantActor{}, origin: origin, now: origin,
+		kind: kind, origin: origin, now: origin,
+		granted: map[string]*actor{}, grants: map[string]*grantActor{},
 	}
 }
 

@@ -63,6 +63,8 @@ func (s *Semaphore) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 		return s.releaseHold(now, turn)
 	case gatehouse.OpRenew:
 		return s.renewHold(now, turn)
+	case gatehouse.OpPeek:
+		return s.peekHold(now, turn)
 	default:
 		d := s.semaphoreDecision(now, gatehouse.Granted)
 		d.Stats = s.commandStats("acquired",
@@ -84,8 +86,8 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 	}
 	s.size, s.sized = size, !s.lock
 	// The same holder asks again, often because an answer was lost. It gets the hold it has, so that a
-	// repeated acquire takes no second slot. A grant is known to be new by its record: what an earlier one with
-	// the same id has left here makes room for it.
+	// repeated acquire takes no second slot. A grant is known to be new by its record: what an earlier one
+	// with the same id has left here makes room for it.
 	h := s.holds[turn.Holder]
 	held := s.heldCost
 	if h != nil && turn.Grant != nil {
@@ -184,6 +186,14 @@ func (s *Semaphore) releaseHold(now time.Time, turn *Turn) gatehouse.Decision {
 	}
 	s.dropHold(turn.Holder)
 	s.released++
+	return s.semaphoreDecision(now, gatehouse.Granted)
+}
+
+// peekHold tells how the semaphore stands, and of the hold of a grant, if it is there.
+func (s *Semaphore) peekHold(now time.Time, turn *Turn) gatehouse.Decision {
+	if h := s.holds[turn.Holder]; h != nil {
+		return s.holdDecision(now, h)
+	}
 	return s.semaphoreDecision(now, gatehouse.Granted)
 }
 

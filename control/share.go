@@ -7,9 +7,9 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A limiter keeps a share for each grant that has a record: what the grant took, and when, so that what it does
-// not need can be given back into the windows that it was taken from. A share ends when the grant does, without
-// anybody's doing, and what counts then follows from what the grant was acquired with.
+// A limiter keeps a share for each grant that has a record: what the grant took, and when, so that what it
+// does not need can be given back into the windows that it was taken from. A share ends when the grant does,
+// without anybody's doing, and what counts then follows from what the grant was acquired with.
 //
 //	acquire ──► share ──► topup: one more take
 //	              │  ├──► settle: less gives takes back, the newest first; more is a take, and a debt
@@ -46,8 +46,8 @@ type windowReset struct {
 	reset  int64
 }
 
-// A debtSpan is a part of the limiter's debt. The debt is repaid in the order in which it was booked, whoever's
-// it is, so that a place in that order says which of it has been repaid.
+// A debtSpan is a part of the limiter's debt. The debt is repaid in the order in which it was booked,
+// whoever's it is, so that a place in that order says which of it has been repaid.
 type debtSpan struct{ from, n int64 }
 
 const (
@@ -137,8 +137,8 @@ func (l *limiterStep) dropShare(s *grantShare) {
 	l.dropUnusedShares()
 }
 
-// endDueShares ends the shares whose time is up, each at its instant, so that what is charged or given back then
-// counts from then on.
+// endDueShares ends the shares whose time is up, each at its instant, so that what is charged or given back
+// then counts from then on.
 func (l *limiterStep) endDueShares() {
 	m := l.extra.shares
 	if m.nextEnd > l.now {
@@ -273,105 +273,8 @@ func (l *limiterStep) giveBackShare(s *grantShare, n int64) {
 	}
 	l.countChunks()
 	l.rebuildProjection()
+	l.advanceDebt()
 	l.extra.shares.weighShare(s)
-}
-
-// lowerShareDebt takes up to n off the debt that a share has booked and that is not repaid, and returns how much
-// is left of n. What others have booked behind it moves up.
-func (l *limiterStep) lowerShareDebt(s *grantShare, n int64) (rest int64) {
-	lowered := int64(0)
-	for i := len(s.debts) - 1; i >= 0 && lowered < n; i-- {
-		span := &s.debts[i]
-		cut := min(n-lowered, span.n)
-		span.n -= cut
-		lowered += cut
-		end := span.from + span.n
-		for _, other := range l.extra.shares.list {
-			for j := range other.debts {
-				if o := &other.debts[j]; o != span && o.from >= end {
-					o.from -= cut
-				}
-			}
-		}
-	}
-	if lowered == 0 {
-		return n
-	}
-	s.debts = slices.DeleteFunc(s.debts, func(d debtSpan) bool { return d.n == 0 })
-	l.lowerDebt(lowered)
-	return n - lowered
-}
-
-// A chargePlan is how something that was spent beyond a share is charged. Nothing has changed yet.
-type chargePlan struct {
-	free, debt int64 // what is taken at once, and what lies ahead
-	repayment  repaymentPlan
-}
-
-// planCharge plans to charge n, or as much of it as is free. A fault says why it cannot be charged.
-func (l *limiterStep) planCharge(n int64, o gatehouse.Overrun) (c chargePlan, fault string) {
-	limit, free := l.limitAndFree()
-	c.free = min(free, n)
-	if o == gatehouse.OverrunCap || c.free == n {
-		return c, ""
-	}
-	if limit == 0 {
-		return c, "has a size of 0, under which nothing is ever repaid"
-	}
-	c.debt = n - c.free
-	c.repayment = l.planRepayment(c.free, c.debt, limit)
-	return c, c.repayment.fault
-}
-
-// carryOutCharge puts a plan into effect. The share may be nil, of a grant that has none here any more.
-func (l *limiterStep) carryOutCharge(s *grantShare, c chargePlan) {
-	if c.debt > 0 {
-		l.ensureExtra()
-		if !l.extra.knowsRule() {
-			l.extra.rule = l.first.inForce(gatehouse.Rule{})
-		}
-		// Before the plan is carried out, as what of it is due at once is repaid then.
-		if s != nil && len(s.debts) < maxSpans {
-			s.debts = append(s.debts, debtSpan{from: l.totalDebt(), n: c.debt})
-			l.extra.shares.weighShare(s)
-		}
-		l.carryOutPlan(c.repayment)
-	}
-	if c.free > 0 {
-		l.takeForShare(s, c.free)
-	}
-	if s != nil {
-		s.counted += c.free + c.debt
-	}
-}
-
-// noteRepaid notes whose debt a piece of it was that starts.
-func (l *limiterStep) noteRepaid(piece *reservation) {
-	for _, s := range l.extra.shares.list {
-		if len(s.debts) == 0 {
-			continue
-		}
-		for i := range s.debts {
-			d := &s.debts[i]
-			if mine := min(d.from+d.n, piece.n) - d.from; mine > 0 {
-				l.noteTake(s, shareTake{at: piece.at, n: mine}, piece.n-d.from-mine)
-				d.n -= mine
-			}
-			d.from = max(0, d.from-piece.n)
-		}
-		s.debts = slices.DeleteFunc(s.debts, func(d debtSpan) bool { return d.n == 0 })
-	}
-}
-
-// truncateDebts notes that the end of the debt was taken off: it is not of the shares' any more.
-func (m *shareList) truncateDebts(left int64) {
-	for _, s := range m.list {
-		for i := range s.debts {
-			d := &s.debts[i]
-			d.n = max(0, min(d.n, left-d.from))
-		}
-		s.debts = slices.DeleteFunc(s.debts, func(d debtSpan) bool { return d.n == 0 })
-	}
 }
 
 // copyShares returns a copy to try something on.

@@ -19,6 +19,7 @@ func (l *limiterCore) codeShares(c *stateCodec) {
 	m := l.extra.shares
 	c.codeUint64(&m.lastFence)
 	codeSlice(c, &m.list, leastShare)
+	// What has been read so far says which fences and debts there can be.
 	before, debt := uint64(0), l.totalDebt()
 	for i := range m.list {
 		if c.reading {
@@ -50,6 +51,7 @@ func (s *grantShare) codeFields(c *stateCodec) {
 	c.codeByte((*byte)(&s.overrun), byte(gatehouse.OverrunCap))
 	c.codeByte((*byte)(&s.onExpiry), byte(gatehouse.ExpiryLast))
 	codeSlice(c, &s.takes, leastTake)
+	// More than these are never written, and would take more memory than is foreseen.
 	if n := len(s.takes); n > maxTakes {
 		c.failDecoding("%d takes of a share, want at most %d", n, maxTakes)
 		return

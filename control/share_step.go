@@ -34,7 +34,7 @@ func (l *limiterStep) acquireForGrant() {
 		return
 	}
 	l.clipCost()
-	if !l.checkAvailable() {
+	if !l.turn.Grant.tried && !l.checkAvailable() {
 		if l.d.Outcome == gatehouse.Refused {
 			l.countRefused(l.turn)
 		}
@@ -53,22 +53,23 @@ func (l *limiterStep) acquireForGrant() {
 			return
 		}
 	}
-	value := g.Counted + l.turn.Cost // which are 0 and the cost, but of a topup
+	value := addSaturating(g.Counted, l.turn.Cost) // the first is 0, but of a topup
 	if share != nil {
-		value = share.counted + l.turn.Cost
+		value = addSaturating(share.counted, l.turn.Cost)
 	}
-	if !g.Trial {
-		l.countPassed(l.d.At, l.turn)
-		if !topup && g.ID != "" {
-			share = l.addShare()
-		}
-		l.takeForShare(share, l.turn.Cost)
-		if share != nil {
-			share.taken, share.counted = addSaturating(share.taken, l.turn.Cost), value
-		}
+	l.d.Outcome, l.d.Value, l.d.Fence = gatehouse.Granted, value, fence
+	if g.Trial {
+		return
+	}
+	l.countPassed(l.d.At, l.turn)
+	if !topup && g.ID != "" {
+		share = l.addShare()
+	}
+	l.takeForShare(share, l.turn.Cost)
+	if share != nil {
+		share.taken, share.counted = addSaturating(share.taken, l.turn.Cost), value
 	}
 	l.fillGranted()
-	l.d.Value, l.d.Fence = value, fence
 }
 
 // shareCount is how many grants have a share.
@@ -79,8 +80,8 @@ func (l *limiterStep) shareCount() int {
 	return len(l.extra.shares.list)
 }
 
-// clipCost cuts a cost that could never fit to what can be taken at once, if the command allows it. A limit of
-// 0 stops, and cuts nothing.
+// clipCost cuts a cost that could never fit to what can be taken at once, if the command allows it. A limit
+// of 0 stops, and cuts nothing.
 func (l *limiterStep) clipCost() {
 	if !l.turn.Grant.Clip {
 		return
@@ -96,7 +97,8 @@ func (l *limiterStep) clipCost() {
 	l.turn = &turn
 }
 
-// renewShare moves the end of a share. One that was reset has nothing to renew, which the grant need not know.
+// renewShare moves the end of a share. One that was reset has nothing to renew, which the grant need not
+// know.
 func (l *limiterStep) renewShare() {
 	l.d.Outcome, l.d.Value = gatehouse.Granted, l.turn.Grant.Counted
 	share := l.extra.findShare(l.turn.Fence)
@@ -148,8 +150,8 @@ func (l *limiterStep) settleShare() {
 	}
 }
 
-// carryOutSettle makes a figure count, and ends the share if the grant is released. Without a share only what is
-// charged is left to do.
+// carryOutSettle makes a figure count, and ends the share if the grant is released. Without a share only what
+// is charged is left to do.
 func (l *limiterStep) carryOutSettle(share *grantShare, figure int64, c chargePlan) {
 	if share != nil && figure < share.counted {
 		l.giveBackShare(share, share.counted-figure)
@@ -187,22 +189,20 @@ func (m *shareList) memoryWeight() int {
 	return shareListWeight + cap(m.list)*8 + m.bytes
 }
 
-// shareGrowth is by how much a turn may make the shares grow.
+// shareGrowth is by how much a turn of a grant with a record may make the limiter grow.
 func (l *limiterStep) shareGrowth() int {
-	if l.turn.Grant.ID == "" || l.turn.Op == gatehouse.OpRenew {
+	if l.turn.Op == gatehouse.OpRenew || l.turn.Cost == NoFigure {
 		return 0
 	}
+	keeps := l.created != 0 && (l.turn.isFollowing() || l.keepsLimits(l.turn.Command))
 	limits := len(l.activeMeters())
-	if l.turn.HasLimit() {
+	if !keeps {
 		limits = max(limits, limitCount(&l.turn.Rule))
 	}
-	// A list that is full is replaced by one about twice as long.
-	more := maxTakesGrowth + limits*windowResetWeight + (maxSpans+1)*debtSpanWeight
-	if l.turn.Op == gatehouse.OpAcquire && !l.turn.isFollowing() {
-		more = shareListWeight + shareWeight + takeWeight + limits*windowResetWeight + 8*max(8, 2*l.shareCount())
+	// Lists that are full are replaced by ones that are about twice as long.
+	more := l.extraGrowth(keeps) + limits*windowResetWeight
+	if l.turn.isFollowing() {
+		return more + (2*maxTakes+1)*takeWeight + (maxSpans+1)*debtSpanWeight
 	}
-	if l.extra == nil {
-		more += extraWeight
-	}
-	return more
+	return more + shareListWeight + shareWeight + takeWeight + 8*max(8, 2*l.shareCount())
 }

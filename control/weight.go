@@ -39,7 +39,6 @@ const (
 	takeWeight        = 48
 	windowResetWeight = 32
 	debtSpanWeight    = 16
-	maxTakesGrowth    = (2*maxTakes + 1) * takeWeight
 	recordWeight      = 288 // of a grant
 	memberWeight      = 144
 	limitTextWeight   = 17 // of a limit in a list
@@ -213,6 +212,9 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 		return 0
 	}
 	step := l.stepAt(now.UnixNano(), turn)
+	if turn.Grant != nil && turn.Grant.ID != "" {
+		return step.shareGrowth()
+	}
 	keeps := step.keepsLimits(turn.Command)
 	// The common case: one limit that stays as it is.
 	if keeps && l.extra == nil && turn.Op == gatehouse.OpAcquire {
@@ -225,7 +227,7 @@ func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 func (l *limiterStep) extraGrowth(keeps bool) int {
 	// This adds up the most that each part may grow: the lists, the meters, the projection.
 	more, ahead, places := extraWeight+len(l.turn.Zone), false, 0
-	at, reserves := l.now, l.turn.Op != gatehouse.OpAcquire
+	at, reserves := l.now, l.turn.Op != gatehouse.OpAcquire // a settle may leave a debt ahead
 	if reserves {
 		at = noTime // it may be any time
 	}
@@ -233,7 +235,8 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 		more, places = 0, len(l.extra.reservations)
 		ahead = l.extra.projected != nil
 	}
-	if l.turn.Op == gatehouse.OpCharge {
+	switch l.turn.Op {
+	case gatehouse.OpCharge, gatehouse.OpSettle, gatehouse.OpRelease:
 		places += l.maxPieces(l.turn.Command, keeps)
 	}
 	copies := 0 // what copies of the meters weigh in which reservations are taken

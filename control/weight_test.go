@@ -91,6 +91,19 @@ func weighty() map[string]func(i int) State {
 			})
 		},
 	}
+	for _, n := range []int{1, 100} {
+		all[fmt.Sprintf("bucket with %d grants", n)] = func(int) State { return lentTo(n) }
+	}
+	all["grant of 16"] = func(i int) State {
+		h, cmd := newHouse(), acquireOf(fmt.Sprint(i))
+		for j := range gatehouse.MaxMembers {
+			cmd.Want = append(cmd.Want, ofLock(fmt.Sprintf("%020d", i*gatehouse.MaxMembers+j)))
+		}
+		cmd.ID, cmd.Expires = "x", time.Minute
+		h.parts.Acquire(&cmd)
+		h.serve()
+		return h.states[keyOf(gatehouse.Grant, "x")]
+	}
 	for _, v := range varieties() {
 		all[v.String()] = func(int) State { return stepped(v.kind, inMinute(gatehouse.OpAcquire, v.mode)) }
 	}
@@ -112,6 +125,18 @@ func twice(cmd gatehouse.Command) State {
 	s := stepped(gatehouse.SlidingWindow, cmd)
 	s.Step(epoch().Add(max(cmd.Interval, time.Hour)/20), &Turn{Command: &cmd})
 	return s
+}
+
+// lentTo is a bucket with so many grants.
+func lentTo(n int) State {
+	l := newLessor(gatehouse.TokenBucket)
+	for i := range n {
+		turn, _ := l.turn(i, gatehouse.OpAcquire, gatehouse.Command{
+			Rule: gatehouse.Rule{Size: 1000, Interval: time.Minute}, Cost: 1, Expires: time.Minute,
+		})
+		l.serve(i, turn)
+	}
+	return l.state
 }
 
 // logOf is a log of so many starts, and drained one of which all but one have passed.
