@@ -173,8 +173,9 @@ type Decision struct {
 	// gives nothing back of what was counted before.
 	Generation uint64
 
-	// Value is the counter's value. In the answer to a command with a Chunk it is how much the holder has,
-	// and in that of a limiter to a grant how much counts for the grant.
+	// Value is the counter's value. For a feedback it is 1 if that has changed anything, and 0 if not. In the
+	// answer to a command with a Chunk it is how much the holder has, and in that of a limiter to a grant how
+	// much counts for the grant.
 	Value int64
 
 	// Booked is how much of what a grant was settled at lies ahead as a debt.

@@ -115,9 +115,6 @@ func Alters(s State, cmd *gatehouse.Command) bool {
 		return cmd.MaxWait != 0 || len(s.arrivals) == 0 && s.size != cmd.Size
 	case anyLimiter:
 		step := s.stepAt(0, nil)
-		if cmd.Op == gatehouse.OpFeedback {
-			return step.created == 0 || step.reportAlters(cmd)
-		}
 		return step.created == 0 || !step.keepsLimits(cmd)
 	}
 	return true

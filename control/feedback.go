@@ -104,23 +104,27 @@ func (l *limiterStep) takeFeedback() {
 		l.d.Outcome = gatehouse.Missing
 		return
 	}
+	// A store to which a change costs much is told whether there is one.
+	changed := l.created == 0 || !l.keepsLimits(l.turn.Command)
 	if !l.applyLimits() {
 		return
 	}
 	f := l.turn.Feedback
-	switch {
+	switch t := l.reports(); {
 	case f.Pauses():
 		l.beginPause(f)
-	case f.Succeeds() && l.reports() != nil:
+		changed = true
+	case f.Succeeds() && t != nil && t.strikes > 0:
 		// Calls that were under way when the pause began may succeed still. So it goes on, and only the next
 		// one is short again.
-		l.reports().strikes = 0
+		t.strikes, changed = 0, true
 	}
-	if f.Reset > 0 {
-		l.adoptRemaining(f)
+	if f.Reset > 0 && l.adoptRemaining(f) {
+		changed = true
 	}
 	l.forgetReports()
 	l.fillGranted()
+	l.d.Value = int64(boolToInt(changed))
 }
 
 // ensureReports makes the reports if there are none.
@@ -231,13 +235,4 @@ func Ramping(now time.Time, s State) bool {
 	}
 	t, at := l.reports(), now.UnixNano()
 	return t != nil && t.until <= at && t.heldUntil() > at
-}
-
-// reportAlters reports whether a feedback changes anything.
-func (l *limiterStep) reportAlters(cmd *gatehouse.Command) bool {
-	t, f := l.reports(), cmd.Feedback
-	if f == nil {
-		return false
-	}
-	return f.Pauses() || f.Succeeds() && t != nil && t.strikes > 0 || f.Reset > 0 || !l.keepsLimits(cmd)
 }

@@ -8,7 +8,7 @@ import (
 
 // adoptRemaining puts in force how many a third party still lets through, if that is fewer than what is known
 // here, for the limit whose window ends nearest to its reset.
-func (l *limiterStep) adoptRemaining(f *gatehouse.Feedback) {
+func (l *limiterStep) adoptRemaining(f *gatehouse.Feedback) (adopted bool) {
 	until := addSaturating(l.now, int64(f.Reset))
 	var nearest limitMeter
 	distance := uint64(0)
@@ -25,7 +25,7 @@ func (l *limiterStep) adoptRemaining(f *gatehouse.Feedback) {
 		left = min(left, a.remaining)
 	}
 	if f.Remaining >= left {
-		return
+		return false
 	}
 	if a == nil {
 		t := l.ensureReports()
@@ -36,6 +36,7 @@ func (l *limiterStep) adoptRemaining(f *gatehouse.Feedback) {
 		limit: nearest.currentLimit(), since: l.now, until: until, remaining: f.Remaining,
 	}
 	a.limit.Size = 0
+	return true
 }
 
 // windowEnd is when the present window of a limit ends; of a limit that counts in no fixed windows, when one

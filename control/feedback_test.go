@@ -198,7 +198,7 @@ func TestJitter(t *testing.T) {
 // nearest to the reset.
 func TestAdoptedForNearestWindow(t *testing.T) {
 	for _, v := range varieties() {
-		for want, reset := range []time.Duration{1500 * time.Millisecond, 50 * time.Second, 50 * time.Minute} {
+		for want, reset := range []time.Duration{time.Second, 50 * time.Second, 50 * time.Minute} {
 			s, cmd := subject{kind: v.kind}, gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1}
 			cmd.Mode = v.mode
 			cmd.Limits = gatehouse.NewLimitList(
@@ -299,5 +299,47 @@ func TestWaitersAreHeldInOrder(t *testing.T) {
 	}
 	if last := now.Sub(epoch()); last < 17129*time.Millisecond || last > 17130*time.Millisecond {
 		t.Errorf("the last was let through after %s, want the 30th of the ramp's sum", last)
+	}
+}
+
+// TestAdoptedIsKept: until its reset no more is let through than a third party has left, less what was taken
+// back since; and then everything as without.
+func TestAdoptedIsKept(t *testing.T) { each(t, checkAdopted) }
+
+func checkAdopted(t *rapid.T, v variety) {
+	cmd, now := v.draw(t), origin(t)
+	most := capacity(v, &cmd)
+	s, free := subject{kind: v.kind}, subject{kind: v.kind}
+	s.step(now, cmd)
+	free.step(now, cmd)
+	left, reset := rapid.Int64Range(0, 12).Draw(t, "left"), 1+later(t, 9*cmd.Interval)
+	before := s.with(now, gatehouse.OpPeek, 0).Remaining
+	d := s.step(now, feedback(gatehouse.Feedback{Status: 200, Remaining: left, Reset: reset}))
+	if adopted := d.Reported != nil; adopted != (left < before) || d.Remaining != min(left, before) {
+		t.Fatalf("with %d left, a remaining of %d is answered %+v", before, left, d)
+	}
+	end := now.Add(reset)
+	if left >= before {
+		return
+	}
+	for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		now = now.Add(later(t, cmd.Interval))
+		cmd.Cost = rapid.Int64Range(1, min(most, 4)).Draw(t, "cost")
+		checkRefusalTime(t, s, now, cmd)
+		d, without := s.step(now, cmd), free.with(now, gatehouse.OpPeek, cmd.Cost)
+		wants := without.Outcome == gatehouse.Granted && (cmd.Cost <= left || !now.Before(end))
+		if granted := d.Outcome == gatehouse.Granted; granted != wants {
+			t.Fatalf("at %s: %d = %s with %d left until %s, and %s without",
+				now, cmd.Cost, d.Outcome, left, end, without.Outcome)
+		}
+		if d.Outcome != gatehouse.Granted {
+			continue
+		}
+		if now.Before(end) && rapid.IntRange(0, 2).Draw(t, "undo") == 0 {
+			s.undo(now, cmd, &d)
+			continue
+		}
+		free.step(now, cmd)
+		left -= cmd.Cost
 	}
 }

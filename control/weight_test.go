@@ -68,6 +68,19 @@ func weighty() map[string]func(i int) State {
 			one.Cost, two.Holder = 30_000, strings.Repeat("k", 500)+fmt.Sprint(i)
 			return stepped(gatehouse.SlidingWindow, one, two)
 		},
+		"gcra paused": func(int) State {
+			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
+				feedback(gatehouse.Feedback{Status: 429}))
+		},
+		"fine of eight reported": func(int) State {
+			cmds := []gatehouse.Command{inHours(gatehouse.OpAcquire)}
+			for i := range gatehouse.MaxLimits {
+				cmds = append(cmds, feedback(gatehouse.Feedback{
+					Status: 503, RetryAfter: time.Hour, Remaining: 9, Reset: time.Duration(i+1) * time.Hour,
+				}))
+			}
+			return stepped(gatehouse.SlidingWindow, cmds...)
+		},
 		"gcra refunded": func(int) State {
 			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
 				gatehouse.Command{Op: gatehouse.OpRefund, Cost: 1})

@@ -33,7 +33,8 @@ func TestFeedbackIsCompleted(t *testing.T) {
 		report := gatehouse.Feedback{Status: 429, RetryAfter: 10 * time.Second}
 		a, b, again := pause("a", report), pause("b", report), pause("a", report)
 		if a == b || a != again || min(a, b) < 10*time.Second || max(a, b) > 11*time.Second {
-			t.Errorf("pauses at a, b and a again are %s, %s and %s, want 10s to 11s, by the name", a, b, again)
+			t.Errorf("pauses at a, b and a again are %s, %s and %s, want 10s to 11s, by the name",
+				a, b, again)
 		}
 		report.RetryAfter = time.Hour
 		if c := pause("c", report); c != 20*time.Second {

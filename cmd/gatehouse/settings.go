@@ -140,7 +140,8 @@ func (s *settings) findFaults() (all []settingFault) {
 		{"max-line", int64(s.maxLine)}, {"max-connections", int64(s.maxConns)},
 		{"max-buffered", int64(s.maxBuffered)}, {"max-holders", int64(s.maxHolders)},
 		{"keep", int64(s.keep)}, {"drain", int64(s.drain)}, {"max-pause", int64(s.maxPause)},
-		{"read-timeout", int64(s.readTimeout)}, {"write-timeout", int64(s.writeTimeout)}, {"idle-timeout", int64(s.idleTimeout)},
+		{"read-timeout", int64(s.readTimeout)}, {"write-timeout", int64(s.writeTimeout)},
+		{"idle-timeout", int64(s.idleTimeout)},
 		{"max-resources", int64(s.capacity.maxResources)}, {"max-leases", int64(s.capacity.maxLeases)},
 		{"max-leases-total", int64(s.capacity.maxLeasesTotal)},
 	} {

@@ -294,10 +294,11 @@ func (d *decider) noteEffects(tell bool) {
 			out.next.fence = max(out.next.fence, answer.Fence)
 		}
 		switch turn.Op {
-		// Of a feedback leavesTrace says whether it changes anything. Most do not: clients report what went
-		// well too.
 		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpHolders,
-			gatehouse.OpWaiters, gatehouse.OpBump, gatehouse.OpFeedback:
+			gatehouse.OpWaiters, gatehouse.OpBump:
+		case gatehouse.OpFeedback:
+			// Most reports change nothing: clients tell what went well, too.
+			out.write = out.write || granted && answer.Value != 0
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			out.write = out.write || granted
 		case gatehouse.OpWait:

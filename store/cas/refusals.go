@@ -136,15 +136,12 @@ func (r refusalCount) addTo(state control.State) int64 {
 	return r.count
 }
 
-// leavesTrace reports whether a command leaves something behind even if it is refused, and whether a feedback
-// does. One that then waits does: what is stored about it is in order with what others store, whose clocks
-// differ a little.
+// leavesTrace reports whether a command leaves something behind even if it is refused. One that then waits
+// does: what is stored about it is in order with what others store, whose clocks differ a little.
 func leavesTrace(state control.State, turn *control.Turn) bool {
 	switch turn.Op {
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge, gatehouse.OpWait:
 		return !turn.Again && (turn.MaxWait != 0 || control.Alters(state, turn.Command))
-	case gatehouse.OpFeedback:
-		return control.Alters(state, turn.Command)
 	}
 	return false
 }

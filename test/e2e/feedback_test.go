@@ -18,11 +18,13 @@ var feedbacks = []script{
 	{"a pause is told by refusals, peek, statistics and details", `
 		KIND/{}/acquire?size=5&LONG -> 204
 		KIND/{}/feedback?status=429&retry-after=60000 -> 204
-		KIND/{}/acquire?maxwait=0 -> 408 KIND/{}: acquire not granted at once: it is paused until …Z, reported with 429; try again in … ms [Retry-After: …] [RateLimit: "KIND";r=0…]
-		KIND/{}/peek -> 408 KIND/{}: peek not granted: it is paused until …Z, reported with 429; try again in … ms
+		KIND/{}/acquire?maxwait=0 -> 408 [Retry-After: …] [RateLimit: "KIND";r=0…]
+		KIND/{}/acquire?maxwait=0 -> 408 …at once: it is paused until …Z, reported with 429; try again …
+		KIND/{}/peek -> 408 KIND/{}: peek not granted: it is paused until …Z, reported with 429; …
 		KIND/{}/delay -> 200
 		KIND/{}/stats -> 200 …"available":0…"paused_with":429,"paused_for":6…,"ramp_for":9…
-		KIND/{}/peek?details=true -> 200 {"outcome":"refused","granted":false,…"remaining":0,…"paused_with":429,"paused_for":6…,"ramp_for":9…,"detail":"KIND/{}: peek not granted: it is paused until …
+		KIND/{}/peek?details=true -> 200 …"paused_with":429,"paused_for":6…,"ramp_for":9…is paused until …
+		KIND/{}/peek?details=true -> 200 {"outcome":"refused","granted":false,…"remaining":0,…
 		KIND/{}/reset -> 204 [RateLimit: "KIND";r=0…]
 		KIND/{}/peek -> 408 …is paused until …`},
 	{"503 pauses with a time alone, and other answers never do", `
@@ -37,9 +39,9 @@ var feedbacks = []script{
 		KIND/{}/acquire?size=9&LONG -> 204 [RateLimit: "KIND";r=8…]
 		KIND/{}/feedback?status=200&remaining=9&reset=60000 -> 204 [RateLimit: "KIND";r=8…]
 		KIND/{}/feedback?status=200&remaining=2&reset=60000 -> 204 [RateLimit: "KIND";r=2…]
-		KIND/{}/feedback?status=200&remaining=3&reset=60000&details=true -> 200 …"remaining":2,…"adopted":2,"adopted_for":…
+		KIND/{}/feedback?status=200&remaining=3&reset=60000&details=true -> 200 …"adopted":2,"adopted_for":…
 		2x KIND/{}/acquire?maxwait=0 -> 204
-		KIND/{}/acquire?maxwait=0 -> 408 KIND/{}: acquire not granted at once: it has 0 left until …Z, as was reported; try again in … ms`},
+		KIND/{}/acquire?maxwait=0 -> 408 …at once: it has 0 left until …Z, as was reported; try again …`},
 	{"who waits is held, and let through when the ramp has room", `
 		KIND/{}/acquire?size=100&interval=1000&burst=99 -> 204
 		KIND/{}/feedback?status=429&retry-after=300 -> 204
@@ -52,8 +54,8 @@ var feedbacks = []script{
 		KIND/{}/acquire?size=5&LONG -> 204
 		KIND/{}/feedback -> 400 status is missing, want that of the third party's answer, such as 429
 		KIND/{}/feedback?status=99 -> 400 status is "99", want a whole number from 100 to 599
-		KIND/{}/feedback?status=429&retry-after=-1 -> 400 retry-after is "-1", want a whole number of milliseconds from 0 to 3153600000000
-		KIND/{}/feedback?status=200&remaining=3 -> 400 remaining is "3" without a reset, want in how many milliseconds it counts no more
+		KIND/{}/feedback?status=429&retry-after=-1 -> 400 retry-after is "-1", want a whole number of …
+		KIND/{}/feedback?status=200&remaining=3 -> 400 remaining is "3" without a reset, want …
 		KIND/{}/feedback?status=200&reset=3000 -> 204
 		KIND/{}/acquire?maxwait=0 -> 204
 		KIND/{}/acquire?maxwait=0&status=x -> 400`},
@@ -74,7 +76,7 @@ func TestMaxPause(t *testing.T) {
 	c.want("GH.FEEDBACK gcra/api STATUS 429 RETRY-AFTER 3600000", "OK")
 	c.want("GH.PEEK gcra/api",
 		"[granted 0 …paused_with 429 paused_for … ramp_for … detail is paused until …Z, reported with 429]")
-	c.want("GH.FEEDBACK gcra/api STATUS abc", "-INVALID status is \"abc\", want a whole number from 100 to 599")
+	c.want("GH.FEEDBACK gcra/api STATUS abc", "-INVALID status is \"abc\", want a whole number…")
 	c.want("GH.FEEDBACK gcra/other STATUS 429", "-NOTFOUND gcra/other does not exist")
 	c.want("GH.FEEDBACK lock/api STATUS 429", "-INVALID lock has no operation feedback")
 	s.want(t, "/v1/gcra/api/acquire?maxwait=0", "408 …is paused until …, reported with 429; …")
