@@ -275,6 +275,8 @@ func (l *limiterStep) setClosed() {
 			l.d.Outcome = gatehouse.Granted // it was never used, and has no limits to tell of
 			return
 		}
+		// Whoever opens a name means that it may be used: a pause that a third party asked for ends too.
+		l.endPause()
 		if l.extra.closing() != nil {
 			l.extra.closed = nil
 			l.dropUnusedExtra(l.now)

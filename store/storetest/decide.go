@@ -136,11 +136,11 @@ func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	if kind == gatehouse.Lock {
 		cmd.Cost = 1
 	}
-	// Pauses are short, or nothing else would be tried.
+	// Pauses last longer than clocks may differ. An open ends them, so that other things are tried too.
 	if cmd.Op == gatehouse.OpFeedback {
 		cmd.Feedback = &gatehouse.Feedback{
 			Status:     []int{200, gatehouse.StatusTooMany, gatehouse.StatusUnavailable}[rng.IntN(3)],
-			RetryAfter: time.Millisecond, Remaining: rng.Int64N(4), Reset: 5 * time.Millisecond, Seed: 1,
+			RetryAfter: time.Hour, Remaining: rng.Int64N(4), Reset: time.Hour, Seed: 1,
 		}
 	}
 	return cmd
