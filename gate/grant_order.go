@@ -50,7 +50,7 @@ func (o *grantOrder) claimNext() *GrantRequest {
 		free := !r.busy && r.blocked == 0
 		for i := range r.places {
 			l := r.places[i].line
-			free = free && l.looks == 0 && l.reserved != o.search
+			free = free && l.grantLooks == 0 && l.reserved != o.search
 		}
 		if free {
 			o.removeDirty(r)
@@ -74,7 +74,7 @@ func (r *GrantRequest) claimPlaces() {
 	for i := range r.places {
 		p := &r.places[i]
 		p.held, p.moved, p.looking = p.moved, false, true
-		p.line.looks++
+		p.line.grantLooks++
 	}
 }
 
@@ -83,7 +83,7 @@ func (r *GrantRequest) releasePlaces() {
 	for i := range r.places {
 		p := &r.places[i]
 		p.moved, p.held, p.looking = p.moved || p.held, false, false
-		p.line.looks--
+		p.line.grantLooks--
 	}
 	r.busy = false
 }

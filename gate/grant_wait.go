@@ -71,7 +71,7 @@ func (g *Gate) enterLine(p *grantPlace, key gatehouse.Key) {
 	defer g.grants.mu.Unlock()
 	p.line = l
 	if p.looking {
-		l.looks++
+		l.grantLooks++
 	}
 	l.insertPlace(p)
 }
@@ -236,7 +236,7 @@ func (r *GrantRequest) placeAnew(p *grantPlace) (changed bool) {
 		l.kept.stop(r.Decision.At)
 	}
 	if p.looking {
-		l.looks--
+		l.grantLooks--
 	}
 	kept := p.keeps
 	p.keeps, p.held, p.looking = keeps, false, false
