@@ -182,6 +182,7 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 	if g.lines.Load() == 0 {
 		return
 	}
+	var moved lineList
 	for i := range parts {
 		turn := &parts[i].Turn
 		l := g.lineOf(parts[i].Key)
@@ -189,17 +190,18 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 			continue
 		}
 		l.mu.Lock()
-		moves := l.turnMoves(turn)
 		takes := turn.Op == gatehouse.OpAcquire
-		if moves && (changed || takes) {
+		if l.turnMoves(turn) && (changed || takes) {
 			// Limits may have become smaller than what some wait for.
 			l.offerAll = l.offerAll || takes && l.head != nil
 			l.noteMoved()
+			moved.add(l)
 		}
-		l.unlockStirred()
-		if moves {
-			l.serveLine()
-		}
+		l.mu.Unlock()
+	}
+	// All of it has changed at one instant, so that no line is served before all are marked.
+	if moved.n > 0 {
+		g.serveLines(moved)
 	}
 }
 
