@@ -41,6 +41,7 @@ type nameChange struct {
 	fresh bool              // nothing of what is there stays
 	state []byte            // nil when there is none any more
 	holds map[string][]byte // of those that changed, by holder; nil for one that is gone
+	with  [][]gatehouse.Key // what is written by the same transaction
 }
 
 // recordState records a new state of the name. Of a semaphore only the changed holds are recorded.
@@ -176,12 +177,9 @@ func (s *Store) flushDirty(last bool) error {
 			if state != nil && control.OnlyRefused(state) && !state.Expiry().After(s.now()) {
 				state = nil // it is not worth a write, and would not be loaded
 			}
-			// Other kinds join the next batch, which may have an older change of the same name: written apart
-			// from it, the two could reach the file in the wrong order.
-			if !key.Kind.Limiter() {
-				s.mu.Lock()
-				s.next.addState(key, state, false)
-				s.mu.Unlock()
+			// Other kinds join the next batch, and limiters that grants have put there: that may have an older
+			// change of the same name, and written apart from it, the two could reach the file in the wrong order.
+			if s.joinsNext(key, state) {
 				others++
 				return false
 			}
@@ -212,6 +210,17 @@ func (s *Store) flushDirty(last bool) error {
 		}
 	}
 	return nil
+}
+
+// joinsNext adds what is dirty to the next batch, unless it is a limiter of which that has nothing.
+func (s *Store) joinsNext(key gatehouse.Key, state control.State) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key.Kind.Limiter() && s.next.changes[key] == nil {
+		return false
+	}
+	s.next.addState(key, state, false)
+	return true
 }
 
 // expiresSoon reports whether a limiter will be worth nothing before it would be written again. Then it is

@@ -45,15 +45,22 @@ func (s *Store) applyFull(c *control.Change, t *trouble) {
 		places = append(places, i)
 	}
 	// A refused command is the occasion to look whether there is room again.
-	if len(places) < len(c.Turns) && s.now().After(t.retryAt) {
-		s.roomWanted.Store(true)
-		s.wakeWriter()
+	if len(places) < len(c.Turns) {
+		s.lookForRoom(t)
 	}
 	if len(places) == 0 {
 		c.Done(t.err)
 		return
 	}
 	s.memory.Apply(c.Part(places))
+}
+
+// lookForRoom has the writer look whether the disk has room again, now and then.
+func (s *Store) lookForRoom(t *trouble) {
+	if s.now().After(t.retryAt) {
+		s.roomWanted.Store(true)
+		s.wakeWriter()
+	}
 }
 
 // pagesFor returns an upper bound of the pages of a transaction, by the number of its records and their bytes
@@ -195,6 +202,11 @@ func (s *Store) restoreStates(keys map[gatehouse.Key]*nameChange) (err error) {
 	}()
 	return s.db.View(func(tx *bolt.Tx) error {
 		for key := range keys {
+			// A limiter is not rolled back: others have counted since, and were answered.
+			if key.Kind.Limiter() {
+				s.memory.MarkDirty(key)
+				continue
+			}
 			state, err := storedState(tx, key)
 			if err != nil {
 				return err

@@ -97,9 +97,9 @@ func (s *Store) writeChanges(changes map[gatehouse.Key]*nameChange) error {
 	if t := s.trouble.Load(); t == nil || len(changes) <= maxWhenFull {
 		return s.writeTransaction(changes)
 	}
-	part := make(map[gatehouse.Key]*nameChange, maxWhenFull)
-	for key, c := range changes {
-		part[key] = c
+	part, rest := make(map[gatehouse.Key]*nameChange, maxWhenFull), maps.Clone(changes)
+	for key := range changes {
+		moveTogether(part, rest, key)
 		if len(part) < maxWhenFull {
 			continue
 		}
