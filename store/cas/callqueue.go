@@ -100,6 +100,17 @@ func (q *callQueue) takeMatching(match func(*applyCall) bool) (front []*applyCal
 	return front
 }
 
+// leaveQueue takes a call that waits out of the queue. It reports false if that is not in it any more.
+func (q *callQueue) leaveQueue(r *applyCall) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, r)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	return i >= 0
+}
+
 // A callBatch is the calls that one transaction serves, as one queue.
 type callBatch struct {
 	calls      []*applyCall

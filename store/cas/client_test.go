@@ -34,7 +34,8 @@ func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decisio
 	d, err := c.gates[server].Do(ctx, key, cmd)
 	c.store.Note("%s at %d: %s %s %s since %s: %s %d %v", c.id, server+1, key, cmd.Op, cmd.Holder,
 		time.Since(start), d.Outcome, d.Fence, err)
-	if took := time.Since(start); took > patience+5*cas.DefaultTimeout {
+	// It may wait behind a grant that waits for another name, and both for a store that does not answer.
+	if took := time.Since(start); took > patience+8*cas.DefaultTimeout {
 		c.fault("client %s: %s %s with %s took %s: %v", c.id, key, cmd.Op, patience, took, err)
 	}
 	c.mu.Lock()
@@ -114,8 +115,9 @@ func (c *client) grant() {
 			m.Interval = 500 * time.Millisecond
 		}
 	}
-	d, err := decideGrant(c.anyServer(), cmd)
-	c.noteGrant(id, &d, err)
+	waits := []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, gatehouse.Forever}
+	cmd.MaxWait = waits[c.rand.IntN(len(waits))]
+	d, err := c.doGrant(cmd)
 	if err != nil || d.Outcome != gatehouse.Granted {
 		return
 	}
@@ -136,8 +138,7 @@ func (c *client) grant() {
 	}
 	end := &gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id, Fence: d.Fence}
 	for tries := 0; ; tries++ {
-		ended, err := followGrant(c.anyServer(), end)
-		c.noteGrant(id, &ended, err)
+		ended, err := c.doGrant(end)
 		if err == nil && ended.Outcome != gatehouse.Granted && tries == 0 && !c.lossy {
 			c.fault("%s has lost its grant: %+v", id, ended)
 		}
@@ -148,16 +149,29 @@ func (c *client) grant() {
 	}
 }
 
-func (c *client) anyServer() *cas.Store { return c.servers[c.rand.IntN(len(c.servers))] }
-
-// noteGrant notes what was answered about a grant.
-func (c *client) noteGrant(id string, d *gatehouse.GrantDecision, err error) {
-	c.store.Note("grant %s: %s %d %v", id, d.Outcome, d.Fence, err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err != nil && gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
-		c.complain("grant %s: %v", id, err)
+// doGrant asks one of the servers about a grant, and sees that it answers in time.
+func (c *client) doGrant(cmd *gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
+	ctx, patience := context.Background(), cmd.MaxWait
+	if cmd.MaxWait == gatehouse.Forever || cmd.MaxWait > 0 && c.rand.IntN(4) == 0 {
+		patience = time.Duration(c.rand.Int64N(int64(4 * time.Second)))
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
 	}
+	start := time.Now()
+	server := c.rand.IntN(len(c.gates))
+	d, err := c.gates[server].DoGrant(ctx, *cmd)
+	took := time.Since(start)
+	c.store.Note("%s at %d: %s of grant %s since %s: %s %d %v", c.id, server+1, cmd.Op, cmd.ID, took,
+		d.Outcome, d.Fence, err)
+	if took > patience+10*cas.DefaultTimeout {
+		c.fault("client %s: %s of grant %s with %s took %s: %v", c.id, cmd.Op, cmd.ID, patience, took, err)
+	}
+	code := gatehouse.CodeOf(err)
+	if err != nil && code != gatehouse.CodeUnavailable && code != gatehouse.CodeTimeout {
+		c.fault("client %s: %s of grant %s: %v", c.id, cmd.Op, cmd.ID, err)
+	}
+	return d, err
 }
 
 // count adds to a counter.

@@ -16,7 +16,29 @@ import (
 // ApplyJoint serves a joint change as one change of all of its records, or of none. Done may be called before
 // it returns.
 func (s *Store) ApplyJoint(c *control.JointChange) {
-	newJointTransaction(s, c).enterQueues()
+	newJointTransaction(s, c).start()
+}
+
+// start begins the transaction.
+func (t *jointTransaction) start() {
+	t.timer = time.AfterFunc(t.store.config.Timeout, t.endWaiting)
+	t.enterQueues()
+}
+
+// endWaiting ends a transaction that waits in a queue for too long: meanwhile the calls for its other names
+// wait behind it, perhaps for a name that they are not about.
+func (t *jointTransaction) endWaiting() {
+	t.late.Store(true)
+	i := int(t.entered.Load()) - 1
+	// If it is not there it is on the way to the next queue, and ends before that.
+	if i >= 0 && t.parts[i].entry.calls.leaveQueue(&t.parts[i].place) {
+		t.abandon(i, t.lateError())
+	}
+}
+
+func (t *jointTransaction) lateError() error {
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s and others: other calls for these names took %s",
+		t.keys[0], t.store.config.Timeout)
 }
 
 // A jointTransaction serves one joint change. Unlike a [transaction] it serves one call alone, and has
@@ -37,6 +59,8 @@ type jointTransaction struct {
 	parts  []jointPart
 
 	entered atomic.Int32    // the queues that it leads or waits in
+	late    atomic.Bool     // it has waited in them for too long
+	timer   *time.Timer     // ends that waiting
 	budget  context.Context // ends when its time is up
 
 	served     []control.JointPart // room for a decision
@@ -112,6 +136,10 @@ func (t *jointTransaction) release() {
 func (t *jointTransaction) enterQueues() {
 	for {
 		i := int(t.entered.Load())
+		if t.late.Load() {
+			t.abandon(i, t.lateError())
+			return
+		}
 		if i == len(t.parts) {
 			break
 		}
@@ -128,6 +156,9 @@ func (t *jointTransaction) enterQueues() {
 // run serves the transaction, all of whose queues it leads.
 func (t *jointTransaction) run() {
 	s := t.store
+	if !t.timer.Stop() {
+		t.timer = nil // its function may be running, so that the transaction is not used again
+	}
 	t.budget = s.budgets.currentBudget(s.clock.elapsedTime(), s.config.Timeout)
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -171,7 +202,7 @@ func (t *jointTransaction) finish(err error) {
 	}
 	// The queues go on before the caller is told, as it may come back from within.
 	next, done := t.leaveQueues(len(t.parts), away), t.change.Done
-	if !t.pending {
+	if !t.pending && t.timer != nil {
 		t.release() // before the callback, which may need one for its next call
 	}
 	done(err)
@@ -207,17 +238,18 @@ func (s *Store) failWaiting(e *entry, waiting []*applyCall, away error) {
 			calls = append(calls, r)
 			continue
 		}
-		r.joint.abandon(away)
+		// It leads all queues that it has entered but the last, out of which it was taken.
+		r.joint.abandon(int(r.joint.entered.Load())-1, away)
 	}
 	s.failCalls(e.key, calls, away)
 	s.notifyCallers(calls)
 }
 
-// abandon ends a transaction that waits in a queue and has asked nothing yet.
-func (t *jointTransaction) abandon(err error) {
+// abandon ends a transaction that leads some queues and has asked nothing yet.
+func (t *jointTransaction) abandon(led int, err error) {
+	t.timer.Stop()
 	t.fail(err)
-	// It leads all queues that it has entered but the last, out of which it was taken.
-	next, done := t.leaveQueues(int(t.entered.Load())-1, nil), t.change.Done
+	next, done := t.leaveQueues(led, nil), t.change.Done
 	done(err)
 	for _, start := range next {
 		start()

@@ -150,7 +150,7 @@ func (s *Store) sendJointUndo(one *pendingJointUndo) error {
 	for i := range t.parts {
 		t.parts[i].undo = one.undos[i]
 	}
-	t.enterQueues()
+	t.start()
 	err := <-done
 	if err == nil {
 		s.counters.undone.Add(1)

@@ -164,6 +164,19 @@ func TestSpreadOfADeadServer(t *testing.T) {
 			if err != nil || reply.Version != 2 {
 				t.Errorf("the first that is met has version %d, %v, want 2", reply.Version, err)
 			}
+			// A call that nobody waits for settles what it meets as well.
+			other := s.keys[len(s.keys)-1-firstRead]
+			versions := make(chan uint64, 1)
+			s.backend.Start(t.Context(), other, &cas.RecordChange{If: 9, Read: true},
+				func(reply cas.Reply, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					versions <- reply.Version
+				})
+			if version := <-versions; version != 2 {
+				t.Errorf("the next that is met has version %d, want 2", version)
+			}
 			s.want(2)
 			s.swap(s.puts(2, 3))
 			s.want(3)
