@@ -32,7 +32,8 @@ func eachShared(t *testing.T, test func(t *testing.T, a, b *server)) {
 func TestGrantsOfSharedStores(t *testing.T) {
 	t.Parallel()
 	eachShared(t, func(t *testing.T, a, b *server) {
-		const want = `{"id":"x","want":[{"slidinglog":"t","size":10,"interval":3600000,"cost":6},{"lock":"l"}]}`
+		const want = `{"id":"x","want":[` +
+			`{"slidinglog":"t","size":10,"interval":3600000,"cost":6},{"lock":"l"}]}`
 		first := a.wantPost(t, "/v1/grants", want, "200 …")
 		again := b.wantPost(t, "/v1/grants", want, "200 …")
 		if one, two := first.header.Get("Gatehouse-Fence"), again.header.Get("Gatehouse-Fence"); one != two {
