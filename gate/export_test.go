@@ -9,7 +9,7 @@ func Lines(g *Gate) int { return int(g.lines.Load()) }
 func Dump(g *Gate) (s string) {
 	for i := range g.shards {
 		for k, l := range g.shards[i].lines {
-			s += fmt.Sprintf("%s serving=%v looks=%d glooks=%d watched=%v kept=%+v\n", k, l.serving, l.looks, l.grantLine.looks, l.watched, l.kept)
+			s += fmt.Sprintf("%s serving=%v looks=%d glooks=%d watched=%v kept=%+v\n", k, l.serving, l.looks, l.grantLooks, l.watched, l.kept)
 			for _, p := range l.grants {
 				s += fmt.Sprintf("  grant %s n=%d busy=%v dirty=%v blocked=%d: refused=%v barred=%v retry=%s near=%v full=%v keeps=%v eldest=%v moved=%v held=%v look=%v\n", p.grant.Command.ID, p.grant.number, p.grant.busy, p.grant.dirty, p.grant.blocked, p.refused, p.barred, p.retry, p.near, p.full, p.keeps, p.eldest, p.moved, p.held, p.looking)
 			}

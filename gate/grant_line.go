@@ -45,9 +45,9 @@ type grantLine struct {
 	stirred bool // the gate has grants to look at once the lock is released
 
 	// These are guarded by the lock of the gate's grantOrder.
-	looks    int    // of grants that are at the store
-	reserved uint64 // the search in which a grant that must be looked at first has stood here
-	blocked  int    // places that are
+	grantLooks int    // of grants that are at the store
+	reserved   uint64 // the search in which a grant that must be looked at first has stood here
+	blocked    int    // places that are
 }
 
 // maxTicket is behind all tickets.
@@ -99,7 +99,7 @@ func (l *line) removePlace(p *grantPlace) {
 	at := slices.Index(l.grants, p)
 	l.grants = slices.Delete(l.grants, at, at+1)
 	if p.looking {
-		l.looks--
+		l.grantLooks--
 	}
 	if p.blocked {
 		l.blocked--

@@ -228,3 +228,131 @@ func hangUp(g *gate.Gate, id string, names []int, round int) (granted bool) {
 	d, err := g.DoGrant(ctx, cmd)
 	return err == nil && d.Outcome == gatehouse.Granted
 }
+
+// At a slow store too, requests for the same names are granted in order of arrival, also those that come while
+// the first look at another one is under way, and single commands do not overtake a grant that lacks no other
+// name.
+func TestOrderOfGrantsAtASlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, g := newFar(7*time.Millisecond, 5*time.Millisecond)
+		l := newLog()
+		mustGrant(t, g, wants("first", "a", "b"))
+		want := []string{}
+		for i := range 8 {
+			name := fmt.Sprint(i)
+			want = append(want, name)
+			if i%3 == 2 {
+				submit(g, semaphore("a"), acquire(name), l.done(name))
+			} else {
+				cmd := wants(name, "a", "b")
+				if i%2 == 0 {
+					cmd = wants(name, "b", "a")
+				}
+				submitGrant(g, cmd, l.done(name))
+			}
+			time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		l.wantOrder(t)
+		mustGrant(t, g, ends("first"))
+		for i, name := range want {
+			time.Sleep(time.Second)
+			l.wantOrder(t, want[:i+1]...)
+			if i%3 == 2 {
+				must(t, g, semaphore("a"), release(name))
+			} else {
+				mustGrant(t, g, ends(name))
+			}
+		}
+		time.Sleep(time.Minute)
+		s.left(t, g, semaphore("a"))
+	})
+}
+
+// Close and a delete reach grants that are at a slow store, at every moment of their first looks.
+func TestGrantsAtASlowStoreEnd(t *testing.T) {
+	for _, how := range []string{"close", "delete"} {
+		for moment := range 50 {
+			synctest.Test(t, func(t *testing.T) {
+				s, g := newFar(7*time.Millisecond, 5*time.Millisecond)
+				l := newLog()
+				mustGrant(t, g, wants("first", "a"))
+				cmd := wants("second", "a", "b")
+				cmd.MaxWait = 100 * time.Millisecond
+				submitGrant(g, cmd, l.done("second"))
+				time.Sleep(time.Duration(moment) * time.Millisecond)
+				if how == "close" {
+					g.Close()
+				} else {
+					must(t, g, semaphore("a"), gatehouse.Command{Op: gatehouse.OpDelete})
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				r := l.get("second")
+				switch {
+				case r.count != 1:
+					t.Errorf("after %d ms: answered %d times, want once", moment, r.count)
+				case how == "close" && gatehouse.CodeOf(r.err) != gatehouse.CodeUnavailable:
+					t.Errorf("closed after %d ms: %s, %v, want unavailable", moment, r.outcome, r.err)
+				// One that is refused only after the delete finds a new name, and is granted.
+				case how == "delete" && r.outcome != gatehouse.Deleted && r.outcome != gatehouse.Granted:
+					t.Errorf("deleted after %d ms: %s, %v, want it told", moment, r.outcome, r.err)
+				}
+				if how == "delete" && r.outcome == gatehouse.Granted {
+					mustGrant(t, g, ends("second"))
+				}
+				if err := g.Drain(t.Context()); err != nil {
+					t.Error(err)
+				}
+				s.left(t, g, semaphore("b"))
+			})
+		}
+	}
+}
+
+// What is canceled at any moment leaves nothing behind, and is answered once.
+func TestGrantIsCanceledAtEveryStep(t *testing.T) {
+	for moment := range 120 {
+		synctest.Test(t, func(t *testing.T) {
+			s, g := newFar(7*time.Millisecond, 5*time.Millisecond)
+			l := newLog()
+			mustGrant(t, g, wants("first", "a"))
+			start := time.Now()
+			cancel := submitGrant(g, wants("second", "b", "a"), l.done("second"))
+			topup := aTopup(g, l)
+			time.AfterFunc(45*time.Millisecond, func() { _, _ = g.DoGrant(context.Background(), ends("first")) })
+			time.Sleep(time.Duration(moment) * time.Millisecond)
+			cancel()
+			topup()
+			time.Sleep(200*time.Millisecond - time.Since(start))
+			if a, b := l.get("second").count, l.get("topup").count; a != 1 || b != 1 {
+				t.Errorf("canceled after %d ms: answered %d and %d times, want once", moment, a, b)
+			}
+			time.Sleep(time.Minute)
+			mustGrant(t, g, wants("third", "a", "b"))
+			mustGrant(t, g, ends("third"))
+			d := mustGrant(t, g, gatehouse.GrantCommand{Op: gatehouse.OpPeek, ID: "limited"})
+			peek := gatehouse.Command{Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: gatehouse.InForce}}
+			if left := must(t, g, limiter("tokens"), peek).Remaining; left != 10-d.Want[0].Cost || left != 6 {
+				t.Errorf("canceled after %d ms: %d tokens are left, and %d count, want 6 and 4", moment, left,
+					d.Want[0].Cost)
+			}
+			time.Sleep(time.Minute)
+			s.left(t, g, semaphore("a"))
+			s.left(t, g, semaphore("b"))
+		})
+	}
+}
+
+// aTopup submits a topup of a grant, which returns when it is canceled.
+func aTopup(g *gate.Gate, l *log) (cancel func()) {
+	cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, ID: "limited", Expires: time.Hour}
+	cmd.Want = []gatehouse.Member{
+		{Key: limiter("tokens"), Rule: gatehouse.Rule{Size: 10, Interval: time.Hour}, Cost: 4},
+	}
+	_, _ = g.DoGrant(context.Background(), cmd)
+	return submitGrant(g, gatehouse.GrantCommand{
+		Op: gatehouse.OpTopUp, ID: "limited", MaxWait: gatehouse.Forever,
+		Costs: []gatehouse.MemberCost{{Key: limiter("tokens"), Cost: 3}},
+	}, l.done("topup"))
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 )
 
 // This file has how a grant stands in the lines of its names, waits there and leaves them.
@@ -71,7 +72,7 @@ func (g *Gate) enterLine(p *grantPlace, key gatehouse.Key) {
 	defer g.grants.mu.Unlock()
 	p.line = l
 	if p.looking {
-		l.looks++
+		l.grantLooks++
 	}
 	l.insertPlace(p)
 }
@@ -179,8 +180,7 @@ func (r *GrantRequest) park(again bool) {
 	var serve lineList // whose tickets stand differently now
 	for i := range r.places {
 		if r.placeAnew(&r.places[i]) {
-			serve.list[serve.n] = r.places[i].line
-			serve.n++
+			serve.add(r.places[i].line)
 		}
 	}
 	o.mu.Lock()
@@ -236,7 +236,7 @@ func (r *GrantRequest) placeAnew(p *grantPlace) (changed bool) {
 		l.kept.stop(r.Decision.At)
 	}
 	if p.looking {
-		l.looks--
+		l.grantLooks--
 	}
 	kept := p.keeps
 	p.keeps, p.held, p.looking = keeps, false, false
@@ -397,9 +397,8 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 		o.mu.Unlock()
 		l.noteMoved()
 		l.mu.Unlock()
-		lines.list[i] = l
+		lines.add(l)
 	}
-	lines.n = len(r.places)
 	if r.counted {
 		r.counted = false
 		g.waiting.Add(-1)
@@ -413,8 +412,13 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 
 // A lineList is the lines of a grant.
 type lineList struct {
-	list [gatehouse.MaxMembers]*line
+	list [control.MaxParts]*line
 	n    int
+}
+
+func (l *lineList) add(one *line) {
+	l.list[l.n] = one
+	l.n++
 }
 
 // serveLines serves lines, and the grants that are to be looked at.
