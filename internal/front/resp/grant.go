@@ -10,17 +10,17 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
-// A grantCall is an operation on a grant over several names. It is answered as what no single controller
+// A jointCall is an operation on a grant over several names. It is answered as what no single controller
 // decides.
-type grantCall struct {
+type jointCall struct {
 	gate.GrantRequest
 	laterReply
 	details bool
 }
 
-// newGrantCall returns a call that is not submitted yet.
-func (s *session) newGrantCall() *grantCall {
-	g := new(grantCall)
+// newJointCall returns a call that is not submitted yet.
+func (s *session) newJointCall() *jointCall {
+	g := new(jointCall)
 	g.later, g.grant = &g.laterReply, g
 	g.session = s
 	g.Decided = func(*gate.GrantRequest) { g.setDecided() }
@@ -29,25 +29,25 @@ func (s *session) newGrantCall() *grantCall {
 }
 
 // key returns the grant's own key.
-func (g *grantCall) key() gatehouse.Key {
+func (g *jointCall) key() gatehouse.Key {
 	return gatehouse.Key{Kind: gatehouse.Grant, Name: g.Command.ID}
 }
 
 // acquireGrant answers GH.GRANT.
 func (s *session) acquireGrant(args [][]byte) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	s.submitGrant(g, s.readGrant(g, args))
 }
 
 // changeGrant answers GH.<OP> grant/ID.
 func (s *session) changeGrant(op gatehouse.Op, args [][]byte) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	s.submitGrant(g, g.readGrantOp(op, args))
 }
 
 // submitGrant gives an operation on a grant to the gate, unless it could not be read, and answers it if that
 // decides at once.
-func (s *session) submitGrant(g *grantCall, err error) {
+func (s *session) submitGrant(g *jointCall, err error) {
 	cmd := &g.Command
 	if err != nil {
 		s.countOutcome(g.key(), cmd.Op, telemetry.OutcomeOf(0, err))
@@ -74,14 +74,14 @@ func (s *session) submitGrant(g *grantCall, err error) {
 
 // mustReach reports whether the result is taken back if the client is gone: what a grant with a record holds,
 // and whatever was waited for.
-func (g *grantCall) mustReach() bool {
+func (g *jointCall) mustReach() bool {
 	acquires := g.Command.Op == gatehouse.OpAcquire
 	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
 		(g.alone || acquires && g.Decision.ID != "")
 }
 
 // answerGrant answers an operation on a grant that is decided.
-func (s *session) answerGrant(g *grantCall) {
+func (s *session) answerGrant(g *jointCall) {
 	d, err := &g.Decision, g.Err
 	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err))
 	r := &s.loop.reply
@@ -100,7 +100,7 @@ func (s *session) answerGrant(g *grantCall) {
 }
 
 // writeGrant answers all there is to know about a grant, or about why there is none.
-func (r *replyWriter) writeGrant(g *grantCall) {
+func (r *replyWriter) writeGrant(g *jointCall) {
 	d := &g.Decision
 	granted, peeks := d.Outcome == gatehouse.Granted, g.Command.Op == gatehouse.OpPeek
 	binds := d.Binding >= 0 && d.Binding < len(d.Want) && !granted
@@ -135,7 +135,7 @@ func (r *replyWriter) writeGrant(g *grantCall) {
 
 // writeMember tells about one name of a grant. Where the grant was not given, that has an outcome, and its
 // cost is the one that was wanted.
-func (r *replyWriter) writeMember(g *grantCall, i int) {
+func (r *replyWriter) writeMember(g *jointCall, i int) {
 	m := &g.Decision.Want[i]
 	granted, limiter := g.Decision.Outcome == gatehouse.Granted, m.Key.Kind.Limiter()
 	cost := m.Cost

@@ -41,7 +41,7 @@ type loop struct {
 type revocableDecision struct {
 	end   int64 // of the answer, in bytes of the session's answers
 	call  *nativeCall
-	grant *grantCall // in place of a call
+	grant *jointCall // in place of a call
 }
 
 // revokeDecision takes back what was granted.
