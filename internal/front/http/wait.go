@@ -129,8 +129,8 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 // waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
 // sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
-	kept := false
-	if w.mustReachClient(!atOnce && w.responder.mayWait()) {
+	kept, waited := false, !atOnce && w.responder.mayWait()
+	if w.mustReachClient(waited) {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
 		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
 		if !atOnce && (clientGone(ctx.Conn()) || waited && hidesHangup(ctx.Conn())) {
