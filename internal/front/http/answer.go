@@ -142,15 +142,13 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	}
 	which := ""
 	switch names := r.refusedPolicies(d); {
-	case d.Message != "":
-		which = ": it " + d.Message
-	case len(d.Windows) == 0:
+	case d.Message != "" || len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"
 	default:
 		which = ": " + strings.Join(names, " and ") + " allow no more"
 	}
-	// Why comes first, where there is something to say: that the name is closed, or who holds.
+	// Why comes first, where there is something to say: that the name is closed or paused, or who holds.
 	key := r.key.String() + ":"
 	if d.Message != "" {
 		key = r.key.String() + " " + d.Message + ";"
