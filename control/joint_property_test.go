@@ -44,8 +44,8 @@ func (h *house) copyStates(t *rapid.T) map[gatehouse.Key]State {
 	return copies
 }
 
-// TestJointIsEachAlone: a grant passes if each of its names alone would let it pass, and then each stands as if it
-// had been asked alone. If one does not, all of them stand as before. What is undone was never there.
+// TestJointIsEachAlone: a grant passes if each of its names alone would let it pass, and then each stands as
+// if it had been asked alone. If one does not, all of them stand as before. What is undone was never there.
 func TestJointIsEachAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h, all := newHouse(), drawNames(t)
