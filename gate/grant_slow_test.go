@@ -190,9 +190,7 @@ func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
 				for _, i := range names {
 					inside[i].Add(-1)
 				}
-				if _, err := g.DoGrant(context.Background(), ends(id)); err != nil {
-					t.Error(err)
-				}
+				leave(t, g, id, names, round)
 			}
 		})
 	}
@@ -203,6 +201,23 @@ func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
 	wantIdle(t, g, "t0", "t1", "t2")
 	if n := granted.Load(); n == 0 || n == callers*rounds || twice.Load() > 0 {
 		t.Errorf("%d of %d were granted, %d times something was held twice", n, callers*rounds, twice.Load())
+	}
+}
+
+// isSingle reports whether a caller asks by a single command.
+func isSingle(names []int, round int) bool { return len(names) == 1 && round%4 > 1 }
+
+// leave gives back what hangUp was granted.
+func leave(t *testing.T, g *gate.Gate, id string, names []int, round int) {
+	t.Helper()
+	var err error
+	if isSingle(names, round) {
+		_, err = g.Do(context.Background(), semaphore(fmt.Sprint("t", names[0])), release(id))
+	} else {
+		_, err = g.DoGrant(context.Background(), ends(id))
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -220,6 +235,10 @@ func hangUp(g *gate.Gate, id string, names []int, round int) (granted bool) {
 		if round%16 == 0 {
 			runtime.Gosched()
 		}
+	}
+	if isSingle(names, round) {
+		d, err := g.Do(ctx, semaphore(fmt.Sprint("t", names[0])), acquire(id))
+		return err == nil && d.Outcome == gatehouse.Granted
 	}
 	cmd := wants(id)
 	for _, i := range names {
