@@ -51,7 +51,10 @@ func TestGrantsInAFullStore(t *testing.T) {
 	}{
 		"names": {
 			memory.Config{Names: 100},
-			func(i int) gatehouse.GrantCommand { return slotsOf(fmt.Sprint(i), fmt.Sprint(i), fmt.Sprint("b", i)) }, 33,
+			func(i int) gatehouse.GrantCommand {
+				return slotsOf(fmt.Sprint(i), fmt.Sprint(i), fmt.Sprint("b", i))
+			},
+			33,
 		},
 		"holders": {
 			memory.Config{Holders: 50},
@@ -116,7 +119,8 @@ func TestJointChangesCross(t *testing.T) {
 					t.Errorf("%s: %s, %v", id, d.Outcome, err)
 					return
 				}
-				_, err = g.DoGrant(context.Background(), gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id})
+				release := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id}
+				_, err = g.DoGrant(context.Background(), release)
 				if err != nil {
 					t.Error(err)
 				}

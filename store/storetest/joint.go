@@ -106,8 +106,8 @@ func grantsByTheRules(b *testBench) {
 			parts.Acquire(&cmd)
 			same.Acquire(&cmd)
 		} else {
-			record := records[cmd.ID]
-			if record == nil || parts.Follow(&cmd, stored[cmd.ID]) != nil || same.Follow(&cmd, record) != nil {
+			record, ours := records[cmd.ID], stored[cmd.ID]
+			if record == nil || parts.Follow(&cmd, ours) != nil || same.Follow(&cmd, record) != nil {
 				continue
 			}
 		}

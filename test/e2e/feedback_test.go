@@ -19,7 +19,7 @@ var feedbacks = []script{
 		KIND/{}/acquire?size=5&LONG -> 204
 		KIND/{}/feedback?status=429&retry-after=60000 -> 204
 		KIND/{}/acquire?maxwait=0 -> 408 [Retry-After: …] [RateLimit: "KIND";r=0…]
-		KIND/{}/acquire?maxwait=0 -> 408 … is paused until …Z, reported with 429; acquire not granted at once; try again …
+		KIND/{}/acquire?maxwait=0 -> 408 … is paused until …Z, reported with 429; acquire not …
 		KIND/{}/peek -> 408 KIND/{} is paused until …Z, reported with 429; peek not granted; …
 		KIND/{}/delay -> 200
 		KIND/{}/stats -> 200 …"available":0…"paused_with":429,"paused_for":6…,"ramp_for":9…
@@ -41,7 +41,7 @@ var feedbacks = []script{
 		KIND/{}/feedback?status=200&remaining=2&reset=60000 -> 204 [RateLimit: "KIND";r=2…]
 		KIND/{}/feedback?status=200&remaining=3&reset=60000&details=true -> 200 …"adopted":2,"adopted_for":…
 		2x KIND/{}/acquire?maxwait=0 -> 204
-		KIND/{}/acquire?maxwait=0 -> 408 … has 0 left until …Z, as was reported; acquire not granted at once; …`},
+		KIND/{}/acquire?maxwait=0 -> 408 … has 0 left until …Z, as was reported; …`},
 	{"who waits is held, and let through when the ramp has room", `
 		KIND/{}/acquire?size=100&interval=1000&burst=99 -> 204
 		KIND/{}/feedback?status=429&retry-after=300 -> 204
