@@ -38,4 +38,6 @@ func setup(t *testing.T) storetest.Setup {
 	}
 }
 
-func TestGrantHistories(t *testing.T) { storetest.GrantHistories(t, setup(t), storetest.Calls(t, 1000)) }
+func TestGrantHistories(t *testing.T) {
+	storetest.GrantHistories(t, setup(t), storetest.Calls(t, 1000))
+}

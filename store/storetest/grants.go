@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -94,14 +95,18 @@ func (w *grantWork) run() {
 
 // A grantCaller makes one call after the other.
 type grantCaller struct {
-	work   *grantWork
-	name   string
-	rng    *rand.Rand
-	group  *grantGroup
-	ids    []string // of grants that it has, or may have, in its group
-	fence  uint64   // of what it was granted last
-	before gatehouse.GrantCommand
-	made   int
+	work  *grantWork
+	name  string
+	rng   *rand.Rand
+	group *grantGroup
+	has   []grantHas // in its group
+	made  int
+}
+
+// A grantHas is a grant that a client has, or may have.
+type grantHas struct {
+	cmd   gatehouse.GrantCommand // of its acquire
+	fence uint64                 // 0 when it is not known
 }
 
 func (c *grantCaller) gate() oracle.GrantGate {
@@ -110,19 +115,19 @@ func (c *grantCaller) gate() oracle.GrantGate {
 
 func (c *grantCaller) call(g *grantGroup) {
 	if g != c.group {
-		c.group, c.ids, c.before = g, nil, gatehouse.GrantCommand{}
+		c.group, c.has = g, nil
 	}
 	switch what := c.rng.IntN(20); {
-	case what < 6 && len(c.ids) < 3:
-		c.acquire()
-	case what < 8 && c.before.ID != "":
-		c.decide(c.before) // once more, at any server
-	case what < 15 && len(c.ids) > 0:
-		c.follow(c.ids[c.rng.IntN(len(c.ids))])
-	case what < 16:
-		c.follow(fmt.Sprint(g.number, "-", c.rng.IntN(4))) // somebody's
-	default:
+	case what < 12 && len(c.has) > 0:
+		c.follow()
+	case what == 12:
+		id := fmt.Sprint(g.number, "-", c.rng.IntN(4)) // somebody's
+		op := []gatehouse.Op{gatehouse.OpRelease, gatehouse.OpPeek}[c.rng.IntN(2)]
+		c.decide(gatehouse.GrantCommand{Op: op, ID: id})
+	case what < 15 && what > 12:
 		c.single()
+	default:
+		c.acquire()
 	}
 }
 
@@ -158,14 +163,24 @@ func (c *grantCaller) acquire() {
 	if c.group.number%4 == 0 {
 		cmd.MaxWait = time.Duration(c.rng.IntN(2)) * time.Millisecond
 	}
-	c.before = cmd
-	c.ids = append(c.ids, cmd.ID)
-	c.decide(cmd)
+	c.keep(grantHas{cmd: cmd}, c.decide(cmd))
 }
 
-// decide asks for a grant. Some leave before the answer: it may have been granted, and is taken back at any
-// time.
-func (c *grantCaller) decide(cmd gatehouse.GrantCommand) {
+// keep notes a grant that a client has, or may have.
+func (c *grantCaller) keep(one grantHas, d *gatehouse.GrantDecision) {
+	switch {
+	case d == nil:
+	case d.Outcome != gatehouse.Granted:
+		return
+	default:
+		one.fence = d.Fence
+	}
+	c.has = append(c.has, one)
+}
+
+// decide asks for a grant, and returns what was decided; nil if that is not known. Some leave before the answer:
+// it may have been granted, and is taken back at any time.
+func (c *grantCaller) decide(cmd gatehouse.GrantCommand) *gatehouse.GrantDecision {
 	ctx := c.work.bench.Context()
 	if c.rng.IntN(8) == 0 {
 		left, leave := context.WithTimeout(ctx, time.Duration(c.rng.Int64N(int64(time.Millisecond))))
@@ -173,36 +188,52 @@ func (c *grantCaller) decide(cmd gatehouse.GrantCommand) {
 		ctx = left
 	}
 	d, err := c.group.history.DoGrant(ctx, c.gate(), cmd)
-	if err == nil && d.Fence != 0 {
-		c.fence = d.Fence
+	if err != nil {
+		return nil
+	}
+	return &d
+}
+
+// follow does something with a grant that the client has, or may have, at any server.
+func (c *grantCaller) follow() {
+	i := c.rng.IntN(len(c.has))
+	one := c.has[i]
+	cmd := gatehouse.GrantCommand{ID: one.cmd.ID, Op: []gatehouse.Op{
+		gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRelease, gatehouse.OpSettle, gatehouse.OpSettle,
+		gatehouse.OpTopUp, gatehouse.OpRenew, gatehouse.OpPeek,
+	}[c.rng.IntN(8)]}
+	switch cmd.Op {
+	case gatehouse.OpAcquire: // once more
+		c.keep(one, c.decide(one.cmd))
+		return
+	case gatehouse.OpRenew:
+		cmd.Expires = gatehouse.AsAcquired
+	case gatehouse.OpSettle, gatehouse.OpTopUp, gatehouse.OpRelease:
+		cmd.Costs = c.costs(&one.cmd)
+		if len(cmd.Costs) == 0 {
+			cmd.Op = gatehouse.OpRelease
+		}
+	}
+	if cmd.Op != gatehouse.OpPeek && c.rng.IntN(2) == 0 {
+		cmd.Fence = one.fence
+		if c.rng.IntN(4) == 0 { // that of another
+			cmd.Fence = c.has[c.rng.IntN(len(c.has))].fence
+		}
+	}
+	d := c.decide(cmd)
+	if cmd.Op == gatehouse.OpRelease && d != nil || d != nil && d.Outcome == gatehouse.Missing {
+		c.has = slices.Delete(c.has, i, i+1)
 	}
 }
 
-// follow does something with a grant that may be there.
-func (c *grantCaller) follow(id string) {
-	cmd := gatehouse.GrantCommand{ID: id, Expires: gatehouse.AsAcquired}
-	limiters := c.before.Want // perhaps those of this grant
-	cmd.Op = []gatehouse.Op{
-		gatehouse.OpRelease, gatehouse.OpRelease, gatehouse.OpSettle, gatehouse.OpSettle, gatehouse.OpTopUp,
-		gatehouse.OpRenew, gatehouse.OpPeek,
-	}[c.rng.IntN(7)]
-	if cmd.Op == gatehouse.OpPeek || cmd.Op != gatehouse.OpRenew {
-		cmd.Expires = 0
-	}
-	costs := cmd.Op == gatehouse.OpSettle || cmd.Op == gatehouse.OpTopUp ||
-		cmd.Op == gatehouse.OpRelease && c.rng.IntN(2) == 0
-	for i := range limiters {
-		if m := &limiters[i]; costs && id == c.before.ID && m.Key.Kind.Limiter() {
-			cmd.Costs = append(cmd.Costs, gatehouse.MemberCost{Key: m.Key, Cost: 1 + c.rng.Int64N(3)})
+// costs are some of the limiters of a grant, or all.
+func (c *grantCaller) costs(acquire *gatehouse.GrantCommand) (costs []gatehouse.MemberCost) {
+	for i := range acquire.Want {
+		if m := &acquire.Want[i]; m.Key.Kind.Limiter() && c.rng.IntN(4) > 0 {
+			costs = append(costs, gatehouse.MemberCost{Key: m.Key, Cost: 1 + c.rng.Int64N(5)})
 		}
 	}
-	if len(cmd.Costs) == 0 && (cmd.Op == gatehouse.OpSettle || cmd.Op == gatehouse.OpTopUp) {
-		cmd.Op = gatehouse.OpPeek
-	}
-	if cmd.Op != gatehouse.OpPeek && c.rng.IntN(2) == 0 {
-		cmd.Fence = c.fence // perhaps that of another
-	}
-	c.decide(cmd)
+	return costs
 }
 
 // single asks for one of the names alone, or gives it back.

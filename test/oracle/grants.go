@@ -126,10 +126,36 @@ func LinearGrants(calls []*GrantCall, longest time.Duration) error {
 	})
 	model := boundedModel(grantsModel(names, waits))
 	if result := porcupine.CheckOperationsTimeout(model, list, longest); result != porcupine.Ok {
-		return fmt.Errorf("%s: no order of %d calls on %d names explains their answers:\n%s",
-			result, len(calls), len(names), listGrantCalls(calls))
+		return fmt.Errorf("%s: no order of %d calls on %d names explains their answers:\n%s%s",
+			result, len(calls), len(names), listGrantCalls(calls), explainMost(model, list, longest))
 	}
 	return nil
+}
+
+// explainMost tells the order that explains the most calls, and with what it ends: one of the calls under way
+// then is wrong.
+func explainMost(model porcupine.Model, list []porcupine.Operation, longest time.Duration) string {
+	_, info := porcupine.CheckOperationsVerbose(model, list, longest)
+	var most []porcupine.Operation
+	for _, part := range info.PartialLinearizationsOperations() {
+		for _, order := range part {
+			if len(order) > len(most) {
+				most = order
+			}
+		}
+	}
+	text, state := "the order that explains the most:", model.Init()
+	for _, one := range most {
+		in := one.Input.(grantModelCall)
+		if in.undo {
+			text += " undo of"
+		}
+		if in.GrantCall != nil {
+			text += fmt.Sprint(" ", in.Begin)
+		}
+		_, state = model.Step(state, one.Input, one.Output)
+	}
+	return text + fmt.Sprintf("\nleads to %+v\n", state)
 }
 
 // keys are the names that a call is about, as far as it says.

@@ -292,7 +292,7 @@ func (s grantsState) stepFollow(c *grantModelCall, known bool) (right bool, next
 	case other && known && d.Outcome == gatehouse.Conflict:
 		return true, s // the token of the grant is not known
 	case cmd.Op == gatehouse.OpTopUp && !s.fits(&g, cmd):
-		return !known || s.waits || d.Outcome == gatehouse.Refused, s
+		return !known || d.Outcome == gatehouse.Refused, s
 	case cmd.Op == gatehouse.OpTopUp && known && d.Outcome == gatehouse.Refused:
 		return s.waits, s
 	case known && d.Outcome != gatehouse.Granted:
