@@ -59,7 +59,7 @@ func TestGrantHistories(t *testing.T) {
 	}
 	for name, leases := range map[string]bool{"redis": false, "etcd": true} {
 		t.Run(name, func(t *testing.T) {
-			storetest.GrantHistories(t, setup(leases, faults), storetest.Calls(t, 2000))
+			storetest.GrantHistories(t, setup(leases, faults), storetest.GrantCalls(t, 1500))
 		})
 	}
 }

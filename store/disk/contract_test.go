@@ -39,5 +39,5 @@ func setup(t *testing.T) storetest.Setup {
 }
 
 func TestGrantHistories(t *testing.T) {
-	storetest.GrantHistories(t, setup(t), storetest.Calls(t, 1000))
+	storetest.GrantHistories(t, setup(t), storetest.GrantCalls(t, 600))
 }

@@ -34,5 +34,5 @@ func TestHistories(t *testing.T) {
 func TestGrantHistories(t *testing.T) {
 	s := setup()
 	s.Virtual = false
-	storetest.GrantHistories(t, s, storetest.Calls(t, 10_000))
+	storetest.GrantHistories(t, s, storetest.GrantCalls(t, 3000))
 }

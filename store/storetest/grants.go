@@ -86,6 +86,9 @@ func (w *grantWork) run() {
 		c := &grantCaller{work: w, name: fmt.Sprint("c", i), rng: rand.New(rand.NewPCG(w.seed, uint64(i)))} // the same again
 		all.Go(func() {
 			for g := w.next(); g != nil; g = w.next() {
+				if w.bench.Calling != nil {
+					w.bench.Calling()
+				}
 				c.call(g)
 			}
 		})
