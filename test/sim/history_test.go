@@ -61,6 +61,7 @@ type history struct {
 
 	past    sync.Mutex
 	calls   []*call
+	grants  []*grantCall
 	changes map[gatehouse.Key][]change
 	events  []string // what went wrong, with its time
 	losses  []time.Duration
@@ -194,6 +195,9 @@ func (h *history) tell(of gatehouse.Key) string {
 			name = c.key.String() + " "
 		}
 		all = append(all, told{c.begin, fmt.Sprintf("%sto %.6f, %s", name, c.end.Seconds(), c)})
+	}
+	for _, g := range h.grants {
+		all = append(all, told{g.begin, g.String()})
 	}
 	for _, key := range slices.Collect(maps.Keys(h.changes)) {
 		for _, one := range h.changes[key] {
