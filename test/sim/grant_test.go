@@ -43,6 +43,11 @@ const granting = "granted"
 // grantable are the names that grants want: more than a grant may have.
 func (c *cluster) grantable() (want []gatehouse.Member) {
 	for i := range 6 {
+		if i == 1 { // of each there is one among the first five
+			want = append(want, gatehouse.Member{
+				Key: named(c.limits[0], "%s-0", granting), Cost: 1, Rule: limit(c.limits[0]).Rule,
+			})
+		}
 		want = append(want,
 			gatehouse.Member{Key: named(gatehouse.Lock, "%s-%d", granting, i), Cost: 1},
 			gatehouse.Member{
@@ -50,8 +55,11 @@ func (c *cluster) grantable() (want []gatehouse.Member) {
 			})
 	}
 	for i := range 2 {
-		for _, kind := range c.limits {
+		for n, kind := range c.limits {
 			rule := limit(kind).Rule
+			if i == 0 && n == 0 {
+				continue
+			}
 			want = append(want, gatehouse.Member{Key: named(kind, "%s-%d", granting, i), Cost: 1, Rule: rule})
 		}
 	}
@@ -134,16 +142,16 @@ func (c *client) doGrant(cmd gatehouse.GrantCommand) *grantCall {
 // grant asks for a grant over 2 to 16 names, uses it, and gives it back, or dies with it.
 func (c *client) grant() {
 	all := c.grantable()
-	n := 2 + c.rand.IntN(3)
+	n, from := 2+c.rand.IntN(3), 5 // the names that many want
 	if c.rand.IntN(4) == 0 {
-		n = 2 + c.rand.IntN(gatehouse.MaxMembers-1)
+		n, from = 2+c.rand.IntN(gatehouse.MaxMembers-1), len(all)
 	}
 	cmd := gatehouse.GrantCommand{
 		Op: gatehouse.OpAcquire, ID: "g-" + c.newHolder(), Expires: lasting,
 		MaxWait: waits[c.rand.IntN(len(waits))], Overrun: gatehouse.Overrun(c.rand.IntN(2)),
 		OnExpiry: gatehouse.OnExpiry(c.rand.IntN(3)),
 	}
-	for _, i := range c.rand.Perm(len(all))[:n] {
+	for _, i := range c.rand.Perm(from)[:n] {
 		cmd.Want = append(cmd.Want, all[i])
 	}
 	dies := c.rand.IntN(4) == 0
