@@ -172,3 +172,27 @@ func quickly(t *testing.T, what string, do func()) {
 		t.Errorf("%s took %s with a slow store, want it to return at once", what, time.Since(start))
 	}
 }
+
+// ApplyJoint serves a joint change after a while.
+func (s *farStore) ApplyJoint(c *control.JointChange) {
+	leave := s.enter(nil)
+	go func() { // ends with its answer
+		before, after := s.outcome()
+		time.Sleep(s.there())
+		if before {
+			leave()
+			c.Done(errFar)
+			return
+		}
+		done := c.Done
+		c.Done = func(err error) {
+			time.Sleep(s.back())
+			if after {
+				err = errFar
+			}
+			leave()
+			done(err)
+		}
+		s.Store.ApplyJoint(c)
+	}()
+}

@@ -24,7 +24,7 @@ type grantOrder struct {
 
 // addDirty has a grant looked at. It is called with the lock held.
 func (o *grantOrder) addDirty(r *GrantRequest) {
-	if r.dirty || r.finished {
+	if r.dirty || r.leaving {
 		return
 	}
 	r.dirty = true
@@ -50,7 +50,7 @@ func (o *grantOrder) claimNext() *GrantRequest {
 		free := !r.busy && r.blocked == 0
 		for i := range r.places {
 			l := r.places[i].line
-			free = free && l.looks == 0 && l.reserved != o.search
+			free = free && l.grantLooks == 0 && l.reserved != o.search
 		}
 		if free {
 			o.removeDirty(r)
@@ -74,7 +74,7 @@ func (r *GrantRequest) claimPlaces() {
 	for i := range r.places {
 		p := &r.places[i]
 		p.held, p.moved, p.looking = p.moved, false, true
-		p.line.looks++
+		p.line.grantLooks++
 	}
 }
 
@@ -83,13 +83,13 @@ func (r *GrantRequest) releasePlaces() {
 	for i := range r.places {
 		p := &r.places[i]
 		p.moved, p.held, p.looking = p.moved || p.held, false, false
-		p.line.looks--
+		p.line.grantLooks--
 	}
 	r.busy = false
 }
 
-// serveGrants looks at the grants that are to be looked at, until there is none, or all wait for answers of the
-// store. If that is being done already, it returns at once.
+// serveGrants looks at the grants that are to be looked at, until there is none, or all wait for answers of
+// the store. If that is being done already, it returns at once.
 func (g *Gate) serveGrants() {
 	o := &g.grants
 	o.mu.Lock()
@@ -155,8 +155,8 @@ func (r *GrantRequest) lookAgain() {
 	r.advance(false)
 }
 
-// lookFrom fills in what is ahead of a grant at one place. It reports whether a ticket in front was not looked
-// at yet.
+// lookFrom fills in what is ahead of a grant at one place. It reports whether a ticket in front was not
+// looked at yet.
 func (r *GrantRequest) lookFrom(p *grantPlace) (blocked bool) {
 	l, o := p.line, &r.gate.grants
 	l.mu.Lock()
@@ -182,6 +182,7 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 	if g.lines.Load() == 0 {
 		return
 	}
+	var moved lineList
 	for i := range parts {
 		turn := &parts[i].Turn
 		l := g.lineOf(parts[i].Key)
@@ -189,17 +190,18 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 			continue
 		}
 		l.mu.Lock()
-		moves := l.turnMoves(turn)
 		takes := turn.Op == gatehouse.OpAcquire
-		if moves && (changed || takes) {
+		if l.turnMoves(turn) && (changed || takes) {
 			// Limits may have become smaller than what some wait for.
 			l.offerAll = l.offerAll || takes && l.head != nil
 			l.noteMoved()
+			moved.add(l)
 		}
-		l.unlockStirred()
-		if moves {
-			l.serveLine()
-		}
+		l.mu.Unlock()
+	}
+	// All of it has changed at one instant, so that no line is served before all are marked.
+	if moved.n > 0 {
+		g.serveLines(moved)
 	}
 }
 

@@ -15,8 +15,8 @@ type Store interface {
 	// under way together may be combined.
 	Apply(c *control.Change)
 
-	// ApplyJoint serves a joint change by [control.ServeJoint] under all of its names or under none, and calls
-	// its Done, as Apply does.
+	// ApplyJoint serves a joint change by [control.ServeJoint] under all of its names or under none, and
+	// calls its Done, as Apply does.
 	ApplyJoint(c *control.JointChange)
 
 	// Watch calls wake after the controller may have changed through another gate, until stop is

@@ -24,6 +24,18 @@ func sample(t *testing.T) (file []byte, says map[gatehouse.Key]string) {
 	for i := range names {
 		for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
 			key := gatehouse.Key{Kind: kind, Name: strings.Repeat("x", i) + fmt.Sprint("name ", i)}
+			if kind == gatehouse.Grant {
+				grant(t, s, gatehouse.GrantCommand{
+					Op: gatehouse.OpAcquire, ID: key.Name[i:4+i] + fmt.Sprint(i), Expires: time.Hour,
+					Want: []gatehouse.Member{
+						{
+							Key:  gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "of grants"},
+							Rule: gatehouse.Rule{Size: 100, Interval: time.Hour}, Cost: 1,
+						},
+					},
+				})
+				continue
+			}
 			op := map[gatehouse.Kind]gatehouse.Op{
 				gatehouse.Event: gatehouse.OpSend, gatehouse.Watchdog: gatehouse.OpKick,
 				gatehouse.Counter: gatehouse.OpCount, gatehouse.Barrier: gatehouse.OpWait,
@@ -52,8 +64,9 @@ func sample(t *testing.T) (file []byte, says map[gatehouse.Key]string) {
 	}
 	file = written(s, file)
 	says, err = readBytes(file)
-	if err != nil || len(says) != names*(gatehouse.Kinds-1) {
-		t.Fatalf("%d names, %v, want %d", len(says), err, names*(gatehouse.Kinds-1))
+	const all = names*(gatehouse.Kinds-1) + 1 // and the limiter of the grants
+	if err != nil || len(says) != all {
+		t.Fatalf("%d names, %v, want %d", len(says), err, all)
 	}
 	return file, says
 }

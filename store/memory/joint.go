@@ -153,8 +153,8 @@ func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
 	return jointLack{}
 }
 
-// mayMakeName reports whether an operation may make a name. A release may too, for a debt at a limiter that was
-// deleted; it is never refused for want of a name.
+// mayMakeName reports whether an operation may make a name. A release may too, for a debt at a limiter that
+// was deleted; it is never refused for want of a name.
 func mayMakeName(op gatehouse.Op) bool { return op == gatehouse.OpAcquire || op == gatehouse.OpSettle }
 
 // roomClass says which room the states of a kind share: semaphores and locks have more.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -81,7 +82,7 @@ type T interface {
 // Run runs all tests on a store.
 func Run(t *testing.T, setup Setup) {
 	t.Helper()
-	for _, test := range tests {
+	for _, test := range slices.Concat(tests, jointTests) {
 		if !test.appliesTo(&setup) {
 			continue
 		}
