@@ -1,6 +1,7 @@
 package breaker_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,13 +40,13 @@ func TestGrantsAtABreaker(t *testing.T) {
 		shared := castest.New(1, false)
 		store := cas.New(shared.Server(0), cas.Config{Server: 1})
 		defer store.Close()
-		calls := 0
-		b := breaker.New(store, breaker.Config{Observe: func(time.Duration) { calls++ }})
+		var calls atomic.Int64
+		b := breaker.New(store, breaker.Config{Observe: func(time.Duration) { calls.Add(1) }})
 		defer b.Close()
 		var first, second control.GrantParts
 		first.Acquire(twoSlots("first"))
-		if granted, _, err := applyParts(b, first.Parts); err != nil || !granted || calls != 1 {
-			t.Fatalf("a grant = %t, %v, observed %d times", granted, err, calls)
+		if granted, _, err := applyParts(b, first.Parts); err != nil || !granted || calls.Load() != 1 {
+			t.Fatalf("a grant = %t, %v, observed %d times", granted, err, calls.Load())
 		}
 		shared.Set(castest.Faults{LostRequest: 1, Silent: 1})
 		second.Acquire(twoSlots("second"))

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// However many changes a near server makes of one of its names, grants of a far one are made: at least a tenth
-// of those that it makes alone. The near one keeps a third of its pace.
+// However many changes a near server makes of one of its names, grants of a far one are made: at least a
+// tenth of those that it makes alone. The near one keeps a third of its pace.
 func TestFarServerGrants(t *testing.T) {
 	for _, leases := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,8 @@ func TestFarServerGrants(t *testing.T) {
 			both.Go(func() { far, failed = grants() })
 			both.Go(func() { near, _ = busy(p.nearGate, 8, hot, take) })
 			both.Wait()
-			t.Logf("grants alone %d, together %d; commands alone %d, together %d", alone, far, nearAlone, near)
+			t.Logf("grants alone %d, together %d; commands alone %d, together %d",
+				alone, far, nearAlone, near)
 			if far < alone/10 || near < nearAlone/3 || failed > 0 {
 				t.Errorf("together %d of %d grants were made, %d failed, and %d of %d commands; "+
 					"want a tenth, none and a third", far, alone, failed, near, nearAlone)

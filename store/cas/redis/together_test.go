@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"sync"
@@ -103,6 +104,43 @@ func TestClaimBarsSeveral(t *testing.T) {
 	}); !r.Swapped {
 		t.Errorf("the other one is claimed: %+v", r)
 	}
+}
+
+// Without memory, or without the right to tell another server, nothing of several records is replaced.
+func TestSeveralAreRefusedTogether(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := open(t, "redis://"+server.Address)
+	keys := []gatehouse.Key{key("a"), key("b")}
+	put := func(version, nonce uint64) cas.RecordChange {
+		return cas.RecordChange{If: version, Next: record(nonce, "x"), Nonce: nonce, Keep: time.Minute}
+	}
+	together(t, b, keys, []cas.RecordChange{put(0, 1), put(0, 1)})
+	refused := func(b *redis.Backend, why string, changes ...cas.RecordChange) {
+		t.Helper()
+		if _, err := b.SwapTogether(soonest(t), keys, changes); !errors.Is(err, cas.ErrRefused) {
+			t.Errorf("%s: %v, want it refused", why, err)
+		}
+		for _, k := range keys {
+			if r := ask(t, b, k, &cas.RecordChange{If: 1, Read: true}); !r.Swapped {
+				t.Errorf("%s: %s was replaced: %+v", why, k, r)
+			}
+		}
+	}
+	server.CLI(t, "CONFIG", "SET", "maxmemory", "1")
+	refused(b, "no memory", put(1, 2), put(1, 2))
+	// What removes a record is allowed, and then all of the change is.
+	got := together(t, b, keys, []cas.RecordChange{{If: 1, Nonce: 3}, put(1, 3)})
+	server.CLI(t, "CONFIG", "SET", "maxmemory", "0")
+	if !got[0].Swapped || got[1].Version != 3 || got[0].Version != 0 {
+		t.Errorf("a change that removes a record without memory: %+v", got)
+	}
+	together(t, b, keys, []cas.RecordChange{put(0, 1), put(3, 1)})
+	server.CLI(t, "ACL", "SETUSER", "gate", "on", ">secret", "~*", "resetchannels", "+@all")
+	mute := open(t, "redis://gate:secret@"+server.Address)
+	tells := put(1, 4)
+	tells.Wake = []uint32{7}
+	refused(mute, "no channel", put(1, 4), tells)
 }
 
 // grantNames are four names, of limiters and semaphores.
