@@ -144,22 +144,48 @@ func (d *drilled) inTurn(last string, waiting []<-chan *grantCall) {
 	d.decide(0, d.giveUp(last))
 }
 
-// grantsBetween: whoever asks for the same names at another server 100 ms later is behind.
+// grantsBetween: who wants the same names at several servers is woken when they come free, until all have had
+// them. Those that lack several names have no order between servers.
 func (d *drilled) grantsBetween() {
 	a, b := d.part(gatehouse.Lock, "a"), d.part(gatehouse.Semaphore, "b")
-	d.decide(0, d.wants("first", 0, a, b))
-	var waiting []<-chan *grantCall
-	for i := range 5 {
-		waiting = append(waiting, d.later(i, d.wants(fmt.Sprint("w", i), lasting, a, b), gatehouse.Forever))
+	d.decide(0, d.wants("first", 0, a, b, d.tokens(60)))
+	var work sync.WaitGroup
+	for i := range 6 {
+		want := []gatehouse.Member{a, b}
+		if i%2 == 0 {
+			want = append(want, d.tokens(90))
+		}
+		waiting := d.later(i, d.wants(fmt.Sprint("w", i), lasting, want...), gatehouse.Forever)
+		work.Go(func() { d.passOn(i, <-waiting) })
 		pause(prompt)
 	}
-	d.inTurn("first", waiting)
+	begin := d.now()
+	d.passOn(0, &grantCall{cmd: d.wants("first", 0, a, b, d.tokens(60)), d: gatehouse.GrantDecision{
+		Outcome: gatehouse.Granted,
+	}})
+	work.Wait()
+	if took := d.now() - begin; took > 6*prompt {
+		d.complain(gatehouse.Lock, "six took %s, want them woken within %s each", took, prompt)
+	}
+}
+
+// passOn gives back what one was granted, with all of its tokens.
+func (d *drilled) passOn(i int, one *grantCall) {
+	if !one.granted() {
+		d.wrong(one, "want it granted")
+		return
+	}
+	end := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: one.cmd.ID}
+	if len(one.cmd.Want) > 2 {
+		end.Costs = []gatehouse.MemberCost{{Key: d.tokens(0).Key, Cost: 1}}
+	}
+	d.decide(i+1, end)
 }
 
 // grantLine: while grants wait for something else that comes free soon, one after the other, the line at a
 // name that is free stands still for at most a second at a stretch, and for half of any ten.
 func (d *drilled) grantLine() {
-	const each, grants, step = 900 * time.Millisecond, 24, 20 * time.Millisecond
+	const each, grants, step = 900 * time.Millisecond, 14, 50 * time.Millisecond
 	free := d.part(gatehouse.Lock, "free")
 	var waiting []<-chan *grantCall
 	for i := range grants {
@@ -195,9 +221,9 @@ func (d *drilled) watchLine(key gatehouse.Key, step time.Duration, end <-chan st
 			return
 		case <-time.After(step):
 		}
-		one := d.cluster.ask(d.at(0), d.request(key, acquire("passer-by", 0), gatehouse.Forever))
+		one := d.cluster.ask(d.at(i), d.request(key, acquire("passer-by", 0), gatehouse.Forever))
 		if one.granted() {
-			d.cluster.ask(d.at(0), d.request(key, release("passer-by"), gatehouse.Forever))
+			d.cluster.ask(d.at(i), d.request(key, release("passer-by"), gatehouse.Forever))
 			continue
 		}
 		kept = append(kept, d.now())
@@ -224,7 +250,8 @@ func (d *drilled) judgeLine(key gatehouse.Key, step time.Duration, kept []time.D
 			return
 		}
 	}
-	if len(kept) < 20 {
+	// With leases of etcd a refusal does not tell when a hold ends: nothing is kept for that.
+	if len(kept) < 10 && d.setup.store != "etcd" {
 		d.violated("drill: "+d.name, key, "it was kept %d times, want more to be shown", len(kept))
 	}
 }

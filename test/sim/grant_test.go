@@ -101,11 +101,10 @@ func (h *history) grantEnded(g *grantCall) {
 	defer h.past.Unlock()
 	h.grants = append(h.grants, g)
 	want := g.cmd.Want
-	for _, other := range h.grants {
-		if len(want) == 0 && other.cmd.ID == g.cmd.ID {
-			want = other.cmd.Want // that of its acquire
-		}
+	if len(want) == 0 {
+		want = h.wanted[g.cmd.ID]
 	}
+	h.wanted[g.cmd.ID] = want
 	op := g.cmd.Op
 	if op != gatehouse.OpAcquire && op != gatehouse.OpRenew && op != gatehouse.OpRelease {
 		return

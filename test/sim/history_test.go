@@ -62,6 +62,7 @@ type history struct {
 	past    sync.Mutex
 	calls   []*call
 	grants  []*grantCall
+	wanted  map[string][]gatehouse.Member // by each of them
 	changes map[gatehouse.Key][]change
 	events  []string // what went wrong, with its time
 	losses  []time.Duration
@@ -73,6 +74,7 @@ func (h *history) begin(start time.Time) {
 	h.started = start
 	h.changes = make(map[gatehouse.Key][]change)
 	h.truth = make(map[gatehouse.Key]*truth)
+	h.wanted = make(map[string][]gatehouse.Member)
 }
 
 // now is the time since the beginning.
