@@ -174,8 +174,8 @@ func roomClass(kind gatehouse.Kind) int {
 // reclaimForJoint is how many bytes are made free for a joint change that found too little.
 const reclaimForJoint = 16 << 10
 
-// nameJointRoom has a turn that found too little room say so in the words of the store, and reports whether it
-// did.
+// nameJointRoom has a turn that found too little room say so in the words of the store, and reports whether
+// it did.
 func (s *Store) nameJointRoom(p *control.Part) (lacks bool) {
 	switch err := p.Turn.Err; {
 	case err == nil:

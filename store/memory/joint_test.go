@@ -51,7 +51,9 @@ func TestGrantsInAFullStore(t *testing.T) {
 	}{
 		"names": {
 			memory.Config{Names: 100},
-			func(i int) gatehouse.GrantCommand { return slotsOf(fmt.Sprint(i), fmt.Sprint(i), fmt.Sprint("b", i)) }, 33,
+			func(i int) gatehouse.GrantCommand {
+				return slotsOf(fmt.Sprint(i), fmt.Sprint(i), fmt.Sprint("b", i))
+			}, 33,
 		},
 		"holders": {
 			memory.Config{Holders: 50},
