@@ -118,7 +118,8 @@ func TestJointChangesCross(t *testing.T) {
 					t.Errorf("%s: %s, %v", id, d.Outcome, err)
 					return
 				}
-				_, err = g.DoGrant(context.Background(), gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id})
+				end := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id}
+				_, err = g.DoGrant(context.Background(), end)
 				if err != nil {
 					t.Error(err)
 				}
