@@ -33,6 +33,7 @@ const (
 	needCost
 	needLimit
 	needLimitIfAny // the limit in force will do
+	needFeedback
 )
 
 // operationRule says whether a kind knows an operation and what that needs.
@@ -42,14 +43,34 @@ type operationRule struct {
 }
 
 var limiterRules = [numOps]operationRule{
-	OpAcquire: {true, needLimit | needCost},
-	OpPeek:    {true, needLimitIfAny | needCost},
-	OpDelay:   {true, needLimitIfAny | needCost},
-	OpReserve: {true, needLimit | needCost},
-	OpCancel:  {true, needHolder},
-	OpRefund:  {true, needCost},
-	OpCharge:  {true, needLimit | needCost},
-	OpReset:   {true, 0},
+	OpAcquire:  {true, needLimit | needCost},
+	OpPeek:     {true, needLimitIfAny | needCost},
+	OpDelay:    {true, needLimitIfAny | needCost},
+	OpReserve:  {true, needLimit | needCost},
+	OpCancel:   {true, needHolder},
+	OpRefund:   {true, needCost},
+	OpCharge:   {true, needLimit | needCost},
+	OpReset:    {true, 0},
+	OpBump:     {true, 0},
+	OpClose:    {true, 0},
+	OpOpen:     {true, 0},
+	OpWaiters:  {true, 0},
+	OpFeedback: {true, needLimit | needFeedback},
+}
+
+// holdRules are those of semaphores and locks, which differ in what an acquire needs besides.
+func holdRules(more fieldSet) [numOps]operationRule {
+	return [numOps]operationRule{
+		OpAcquire: {true, needHolder | needExpires | needCost | more},
+		OpRelease: {true, needHolder},
+		OpRenew:   {true, needHolder | needExpires},
+		OpEvict:   {true, 0},
+		OpBump:    {true, 0},
+		OpClose:   {true, 0},
+		OpOpen:    {true, 0},
+		OpHolders: {true, 0},
+		OpWaiters: {true, 0},
+	}
 }
 
 // grammar says which operations each kind has and what they need. OpStats, OpDelete and OpUndo
@@ -57,20 +78,11 @@ var limiterRules = [numOps]operationRule{
 var grammar = [Kinds][numOps]operationRule{
 	TokenBucket: limiterRules, GCRA: limiterRules, FixedWindow: limiterRules,
 	SlidingWindow: limiterRules, SlidingLog: limiterRules, Pace: limiterRules,
-	Semaphore: {
-		OpAcquire: {true, needHolder | needSize | needExpires | needCost},
-		OpRelease: {true, needHolder},
-		OpRenew:   {true, needHolder | needExpires},
-	},
-	Lock: {
-		OpAcquire: {true, needHolder | needExpires | needCost},
-		OpRelease: {true, needHolder},
-		OpRenew:   {true, needHolder | needExpires},
-	},
-	Event:    {OpWait: {true, 0}, OpSend: {true, 0}},
-	Watchdog: {OpWait: {true, 0}, OpKick: {true, needExpires}},
+	Semaphore: holdRules(needSize), Lock: holdRules(0),
+	Event:    {OpWait: {true, 0}, OpSend: {true, 0}, OpWaiters: {true, 0}},
+	Watchdog: {OpWait: {true, 0}, OpKick: {true, needExpires}, OpWaiters: {true, 0}},
 	Counter:  {OpCount: {true, 0}, OpValue: {true, 0}, OpReset: {true, 0}},
-	Barrier:  {OpWait: {true, needSize}},
+	Barrier:  {OpWait: {true, needSize}, OpWaiters: {true, 0}},
 	// Only a gate sends these, as a part of a joint change: a GrantCommand is what callers say.
 	Grant: {
 		OpAcquire: {true, 0}, OpPeek: {true, 0}, OpRenew: {true, 0},
@@ -116,12 +128,17 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 	if n&needHolder != 0 && cmd.Holder == "" || len(cmd.Holder) > MaxHolder {
 		return Errorf(CodeInvalid, "%s: Holder of %d bytes, want 1 to %d", key, len(cmd.Holder), MaxHolder)
 	}
+	if cmd.Owner != nil {
+		if err := cmd.Owner.check(key); err != nil {
+			return err
+		}
+	}
 	// The holds of grants have such holders, and are touched by nobody who only knows a name.
 	if cmd.Holder != "" && cmd.Holder[0] == 0 {
 		return Errorf(CodeInvalid, "%s: Holder %q begins with a zero byte, want another first byte", key,
 			cmd.Holder)
 	}
-	if cmd.Fence != 0 && cmd.Holder == "" {
+	if cmd.Fence != 0 && cmd.Holder == "" && !cmd.Op.byID() {
 		return Errorf(CodeInvalid, "%s: Fence %d without a Holder, want that of the hold", key, cmd.Fence)
 	}
 	if n&needExpires != 0 && (cmd.Expires < 0 || cmd.Expires > MaxDuration) &&
@@ -140,12 +157,32 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 			return err
 		}
 	}
+	if n&needFeedback != 0 {
+		return cmd.Feedback.check(key)
+	}
 	if n&needCost != 0 {
 		return cmd.checkCost(key)
+	}
+	if cmd.Op == OpEvict || cmd.Op == OpClose {
+		return cmd.checkReason(key)
 	}
 	if len(cmd.Message) > MaxMessage {
 		return Errorf(CodeInvalid,
 			"%s: Message of %d bytes, want at most %d", key, len(cmd.Message), MaxMessage)
+	}
+	return nil
+}
+
+// byID reports whether the Fence of an operation stands for a public id, and not for the token of a hold.
+func (op Op) byID() bool { return op == OpEvict || op == OpBump || op == OpHolders || op == OpWaiters }
+
+// checkReason looks at what an evict and a close have besides: which hold, and why.
+func (cmd *Command) checkReason(key Key) error {
+	if cmd.Op == OpEvict && cmd.Fence == 0 {
+		return Errorf(CodeInvalid, "%s: evict of no hold, want its id", key)
+	}
+	if bad := TextFault(cmd.Message); bad != "" {
+		return Errorf(CodeInvalid, "%s: reason %s", key, bad)
 	}
 	return nil
 }

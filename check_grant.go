@@ -41,6 +41,11 @@ func (cmd *GrantCommand) Check() error {
 	if int(cmd.OnExpiry) >= len(onExpiryNames) {
 		return cmd.outOfRange("OnExpiry", uint8(cmd.OnExpiry), "ExpiryEstimate, ExpiryZero or ExpiryLast")
 	}
+	if cmd.Owner != nil {
+		if err := cmd.Owner.check(Key{Kind: Grant, Name: cmd.ID}); err != nil {
+			return err
+		}
+	}
 	if cmd.Op == OpAcquire {
 		return cmd.checkAcquire()
 	}

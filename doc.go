@@ -6,7 +6,8 @@
 //
 // The packages below build on these words. Package control holds the controllers as plain values: the
 // limiters tokenbucket, gcra, fixedwindow, slidingwindow, slidinglog and pace, and semaphore, lock, event,
-// watchdog, counter and barrier. Package gate holds the lines of waiting commands, the packages in store
-// keep the values in memory, on disk, in Redis or in etcd, and those in front speak HTTP, RESP and JARL's
-// protocol. The page docs/architecture.md says how they fit together.
+// watchdog, counter and barrier. A grant is one decision over several of them. Package gate holds the lines
+// of waiting commands, the packages in store keep the values in memory, on disk, in Redis or in etcd, and
+// those in front speak HTTP, RESP and JARL's protocol. The page docs/architecture.md says how they fit
+// together.
 package gatehouse

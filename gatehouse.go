@@ -41,6 +41,17 @@ const (
 type Command struct {
 	Op Op
 
+	// Extend has an acquire by a Holder that holds already move the end of its hold, as a renew does. Without
+	// it that stays where it is.
+	Extend bool
+
+	// Now has an evict free the slots at once, and not when the present term of the hold is over.
+	Now bool
+
+	// Explain has a refusal say who holds and who waits before, in its Message, which costs a look at all
+	// holds.
+	Explain bool
+
 	// Rule is the limit of a limiter. Of it a semaphore and a barrier have only the Size.
 	Rule
 
@@ -50,22 +61,24 @@ type Command struct {
 	Holder string
 
 	// Fence is, for a release and a renew, the fencing token of the hold that is meant: the hold of another
-	// acquire of the same Holder is a conflict, and stays as it is. 0 means whatever the Holder holds.
+	// acquire of the same Holder is a conflict, and stays as it is. 0 means whatever the Holder holds. For
+	// OpEvict and OpBump it is the number in the public id of the hold or the waiter (see [HolderID] and
+	// [WaiterID]), and for OpHolders and OpWaiters that behind which the list begins; 0 is its front.
 	Fence uint64
 
 	// Cost is how many tokens or slots are taken at once, at least 1; a peek may have 0.
 	Cost int64
 
-	// Amount is what a counter's count adds and what its reset sets.
+	// Amount is what a counter's count adds and what its reset sets, and how many a list of holders or
+	// waiters has at most: 1 to MaxListed, anything else is DefaultListed.
 	Amount int64
 
 	// Expires is the length of a hold, or of a watchdog's patience. 0 is never for a hold and
 	// at once for a watchdog; AsAcquired is for a renew, and for an acquire with Extend, alone.
 	Expires time.Duration
 
-	// Extend has an acquire by a Holder that holds already move the end of its hold, as a renew does. Without
-	// it that stays where it is.
-	Extend bool
+	// Owner says for whom the command is; nil is nobody known. It also says who evicts or closes.
+	Owner *Owner
 
 	// MaxWait is how long an acquire or a wait may stay in line: 0 not at all, Forever without limit.
 	MaxWait time.Duration
@@ -78,8 +91,11 @@ type Command struct {
 	// remembered. 0 means DefaultKeep.
 	Keep time.Duration
 
-	// Message is what an event carries.
+	// Message is what an event carries, and the reason of an evict or a close.
 	Message string
+
+	// Feedback is what a third party answered. Only OpFeedback reads it.
+	Feedback *Feedback
 }
 
 // An Outcome says how a command ended.
@@ -157,8 +173,9 @@ type Decision struct {
 	// gives nothing back of what was counted before.
 	Generation uint64
 
-	// Value is the counter's value. In the answer to a command with a Chunk it is how much the holder has,
-	// and in that of a limiter to a grant how much counts for the grant.
+	// Value is the counter's value. For a feedback it is 1 if that has changed anything, and 0 if not. In the
+	// answer to a command with a Chunk it is how much the holder has, and in that of a limiter to a grant how
+	// much counts for the grant.
 	Value int64
 
 	// Booked is how much of what a grant was settled at lies ahead as a debt.
@@ -167,11 +184,19 @@ type Decision struct {
 	// Drawn is the number of the chunk that this was let through from; 0 when the store decided.
 	Drawn uint64
 
-	// Message is an event's message when granted, and otherwise one sentence that says why.
+	// Message is an event's message when granted, and otherwise one sentence that says why. A refusal has one
+	// only if the name is closed, or if the command asked for it by Explain.
 	Message string
 
 	// Grant is the record of a grant, in the answer to an operation on one; it must not be changed.
 	Grant *GrantRecord
+
+	// Report answers OpHolders and OpWaiters.
+	Report *Report
+
+	// Reported is what third parties have reported to a limiter, while that holds back anybody; nil
+	// otherwise. It must not be changed.
+	Reported *Reported
 
 	// Stats answers OpStats.
 	Stats []Stat

@@ -52,6 +52,9 @@ type GrantCommand struct {
 	// when the grant ends without a release. Both are given with the acquire.
 	Overrun  Overrun
 	OnExpiry OnExpiry
+
+	// Owner says for whom an acquire is, as in [Command]: each of its holds has it. nil is nobody known.
+	Owner *Owner
 }
 
 // A Member is one name that a grant wants.

@@ -79,10 +79,24 @@ const (
 	OpRefund
 	// OpCharge takes what was spent already, even if there is no room: what is not free is taken later.
 	OpCharge
+	// OpFeedback tells a limiter what a third party answered, which may pause it for everybody.
+	OpFeedback
 	// OpTopUp adds to what a grant has taken of limiters.
 	OpTopUp
 	// OpSettle tells what a grant has cost so far.
 	OpSettle
+	// OpEvict ends a hold that is another's, now or when its term is over: it is not renewed any more.
+	OpEvict
+	// OpBump puts a command that waits in front of the others that wait at this server. Gates carry it out.
+	OpBump
+	// OpClose has nothing granted under a name until OpOpen. What is held and what was taken stays.
+	OpClose
+	// OpOpen opens a name that was closed.
+	OpOpen
+	// OpHolders lists what is held.
+	OpHolders
+	// OpWaiters lists who waits.
+	OpWaiters
 	// OpStats reads the statistics of any controller and changes nothing.
 	OpStats
 	// OpDelete forgets a controller; waiting commands are answered Deleted.
@@ -96,7 +110,8 @@ const (
 
 var opNames = [numOps]string{
 	"none", "acquire", "release", "renew", "wait", "send", "kick", "count", "value", "reset",
-	"peek", "delay", "reserve", "cancel", "refund", "charge", "topup", "settle", "stats", "delete", "undo",
+	"peek", "delay", "reserve", "cancel", "refund", "charge", "feedback", "topup", "settle",
+	"evict", "bump", "close", "open", "holders", "waiters", "stats", "delete", "undo",
 }
 
 // String returns the operation's name, such as "acquire".

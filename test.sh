@@ -110,7 +110,7 @@ test_with_race() {
 	local package
 	for package in "${with_race[@]}"; do
 		echo "$package"
-		(cd "$package" && "$folder/race/${package##*/}.test" -test.shuffle=on -test.timeout=10m)
+		(cd "$package" && "$folder/race/${package##*/}.test" -test.paniconexit0 -test.shuffle=on -test.timeout=10m)
 	done
 }
 
@@ -122,7 +122,7 @@ test_others() {
 		<(go list "${with_race[@]}" "${first[@]}" ./test/e2e | sort))"
 	# go vet has looked at all of them.
 	# shellcheck disable=SC2086 # they are words
-	go test -vet=off -shuffle=on -timeout 10m $packages
+	go test -vet=off -ldflags=-w -shuffle=on -timeout 10m $packages
 }
 
 # generated_is_current is whether the code of doormanpb is what its sources make.
@@ -138,7 +138,7 @@ generated_is_current() {
 
 # The tests from outside use the program as it is delivered.
 test_from_outside() {
-	go test -vet=off -shuffle=on -timeout 10m ./test/e2e
+	go test -vet=off -ldflags=-w -shuffle=on -timeout 10m ./test/e2e
 }
 
 # To compile for another system takes more than a minute where nothing is compiled yet, to look at all types a
@@ -160,5 +160,5 @@ begin "server" build_server
 begin_beside outside test_from_outside
 begin "tests with the race detector" test_with_race
 begin "tests" test_others
-begin "parking without epoll" go test -vet=off -tags portable -timeout 10m ./internal/front/http
+begin "parking without epoll" go test -vet=off -ldflags=-w -tags portable -timeout 10m ./internal/front/http
 begin "tests from outside" finish outside

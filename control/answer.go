@@ -19,6 +19,7 @@ func (l *limiterStep) fillGranted() {
 	l.d.Outcome, l.d.Windows = gatehouse.Granted, l.decisionWindows()
 	if l.extra != nil {
 		l.d.Generation = l.extra.generation
+		l.fillReported()
 	}
 	for i, m := range l.projectedMeters() {
 		r := l.readMeter(m)
@@ -37,7 +38,7 @@ func (l *limiterStep) fillGranted() {
 func (l *limiterStep) fillRefused() {
 	from, n := l.earliestStart(), addSaturating(l.turn.Ahead, l.turn.Cost)
 	l.d.Outcome, l.d.Windows = gatehouse.Refused, l.decisionWindows()
-	latest, soonest := int64(0), int64(noTime)
+	latest, soonest, reports := int64(0), int64(noTime), l.reports()
 	for i, m := range l.projectedMeters() {
 		r := l.readMeter(m)
 		// No wait helps a cost above the limit. A limit of 0 is different: it stops for now, and may be
@@ -49,7 +50,12 @@ func (l *limiterStep) fillRefused() {
 		// It must find room for those in front as well, as they go first.
 		when := m.earliestFit(from, n)
 		// Before the next token comes back the answer cannot change.
-		soonest = min(soonest, m.earliestFit(from, r.left+1))
+		next := m.earliestFit(from, r.left+1)
+		if reports != nil {
+			when = l.adoptedFit(m, from, n)
+			next = l.rampFit(reports, l.adoptedFit(m, from, r.left+1), r.left+1)
+		}
+		soonest = min(soonest, next)
 		if l.d.Windows != nil {
 			l.d.Windows[i].Remaining, l.d.Windows[i].ResetAfter = r.left, time.Duration(r.reset-l.now)
 			l.d.Windows[i].RetryAfter = waitUntil(l.now, when)
@@ -58,6 +64,9 @@ func (l *limiterStep) fillRefused() {
 			latest = when
 			r.fillDecision(l.d)
 		}
+	}
+	if reports != nil {
+		latest = l.fillRefusedReports(from, latest, n)
 	}
 	if latest <= l.now { // it is only that those in front must go first, who want more than is left
 		latest = soonest
@@ -120,5 +129,5 @@ func (l *limiterStep) limiterStats() []gatehouse.Stat {
 	if debt := l.totalDebt(); debt > 0 {
 		figures = append(figures, gatehouse.Stat{Name: "debt", Value: debt})
 	}
-	return figures
+	return l.extra.closing().appendTo(append(figures, l.reportedStats()...))
 }

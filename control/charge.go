@@ -50,19 +50,24 @@ func (l *limiterStep) chargeCost() {
 			m.takeTokens(l.now, l.now, free)
 		}
 	}
+	l.noteReportedTake(l.now, l.turn.Cost)
 	l.countPassed(l.d.At, l.turn)
 	l.fillGranted()
 	if free < l.turn.Cost {
 		// The last piece is the last reservation, as nothing starts after it yet.
-		l.d.Delay = time.Duration(l.earliestStart() - l.now)
+		l.d.Delay = time.Duration(l.earliestUnpaused() - l.now)
 	}
 }
 
 // limitAndFree is the most that any limit lets through at once, and how much of that is free at an instant.
+// What third parties have reported does not matter to a charge, which was spent already.
 func (l *limiterStep) limitAndFree() (limit, free int64) {
 	limit, free = noTime, noTime
 	for _, m := range l.projectedMeters() {
-		r := l.readMeter(m)
+		r := m.readMeter(l.now)
+		if l.earliestUnpaused() > l.now {
+			r.left = 0
+		}
 		// Several limits hold together: the smallest of each decides.
 		limit, free = min(limit, r.limit), min(free, r.left)
 	}

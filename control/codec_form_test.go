@@ -99,8 +99,11 @@ func TestGoldenForms(t *testing.T) {
 
 // TestFormsOfOld: what earlier versions wrote is read, stands as it stood, and is written in today's form.
 func TestFormsOfOld(t *testing.T) {
-	old := readGoldens(t, "testdata/forms.v1.golden")
-	for _, g := range append(old, readGoldens(t, "testdata/forms.v2.golden")...) {
+	var earlier []golden
+	for _, version := range []string{"v1", "v2", "v3"} {
+		earlier = append(earlier, readGoldens(t, "testdata/forms."+version+".golden")...)
+	}
+	for _, g := range earlier {
 		kind, want := g.state(t)
 		old, err := Decode(kind, g.form)
 		if err != nil {
@@ -330,6 +333,7 @@ func fuzzTurns(kind gatehouse.Kind) (turns []Turn) {
 			Op:   gatehouse.Op(i / times % int(gatehouse.OpDelete)), //nolint:gosec // less than OpDelete
 			Rule: gatehouse.Rule{Size: 3, Interval: time.Second, Burst: 2}, Cost: 2, Amount: amount,
 			Expires: time.Minute, Holder: fmt.Sprint(amount), MaxWait: gatehouse.Forever,
+			Feedback: &gatehouse.Feedback{Status: 429, Remaining: amount, Reset: time.Minute, Seed: 1},
 		}
 		if i >= times*int(gatehouse.OpDelete) {
 			cmd.Limits = several

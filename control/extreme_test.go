@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func drawExtreme(t *rapid.T, v variety) (turn *Turn, ok bool) {
 	ops := []gatehouse.Op{
 		gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpReserve, gatehouse.OpPeek,
 		gatehouse.OpDelay, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
-		gatehouse.OpCharge,
+		gatehouse.OpCharge, gatehouse.OpFeedback,
 	}
 	cmd := gatehouse.Command{
 		Op:     rapid.SampledFrom(ops).Draw(t, "op"),
@@ -47,6 +48,9 @@ func drawExtreme(t *rapid.T, v variety) (turn *Turn, ok bool) {
 	}
 	if rapid.IntRange(0, 8).Draw(t, "in force") == 0 {
 		cmd.Size = gatehouse.InForce
+	}
+	if cmd.Op == gatehouse.OpFeedback {
+		cmd.Feedback = drawFeedback(t, append(slices.Clone(intervals), 0))
 	}
 	turn = &Turn{Command: &cmd}
 	turn.Forced = cmd.Op == gatehouse.OpAcquire && rapid.IntRange(0, 5).Draw(t, "forced") == 0

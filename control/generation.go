@@ -32,7 +32,7 @@ func (l *limiterCore) followDeleted(before *limiterCore) {
 // stillCounts reports whether a meter counts what was taken in a generation as it did then.
 func (l *limiterCore) stillCounts(i int, generation uint64) bool {
 	m := l.extra
-	return m == nil || generation >= m.validFrom && (i >= len(m.meterSince) || generation >= m.meterSince[i])
+	return m == nil || generation >= m.validFrom && (m.meterSince == nil || generation >= m.meterSince[i])
 }
 
 // meterGeneration is the generation of the meter that a new one takes over from.

@@ -9,8 +9,11 @@ type holdEnd struct {
 	holder string
 }
 
-// Before implements [minheap.Item].
-func (e holdEnd) Before(other holdEnd) bool { return e.at < other.at }
+// Before implements [minheap.Item]. Of two that end together the elder goes first, so that what is noted of
+// them does not depend on how the heap came to be.
+func (e holdEnd) Before(other holdEnd) bool {
+	return e.at < other.at || e.at == other.at && e.fence < other.fence
+}
 
 func (e holdEnd) isStale(holds map[string]*hold) bool {
 	h := holds[e.holder]

@@ -104,7 +104,7 @@ func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 		}
 		// One buffer serves all holds, which is why visit must not keep it.
 		c.data = c.data[:0]
-		c.codeEarlierVersion(h.earliestVersion(), 3)
+		c.codeEarlierVersion(h.earliestVersion(), holdVersion)
 		h.codeFields(&c)
 		visit(holder, c.data)
 	}
@@ -129,7 +129,7 @@ func (s *Semaphore) EncodeHead(data []byte) []byte {
 // DecodeHold adds a hold from its stored form to a semaphore that was read from its head.
 func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 	c := stateCodec{data: form, reading: true}
-	c.codeVersion(3)
+	c.codeVersion(holdVersion)
 	h := new(hold)
 	h.codeFields(&c)
 	// A hold is added only when all of it was read.
@@ -141,6 +141,9 @@ func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 	}
 	return nil
 }
+
+// holdVersion is the latest format of semaphores, locks and holds.
+const holdVersion = 4
 
 // leastHold is the least that a holder and a hold take in a form.
 const leastHold = 13
@@ -167,11 +170,11 @@ func (s *Semaphore) codeFields(c *stateCodec) {
 
 // codeHead codes all but the holds, the sum of which is not stored.
 func (s *Semaphore) codeHead(c *stateCodec) {
-	enough := byte(2)
+	enough := s.earliestHead()
 	for _, h := range s.holds {
 		enough = max(enough, h.earliestVersion())
 	}
-	c.codeEarlierVersion(enough, 3)
+	c.codeEarlierVersion(enough, holdVersion)
 	s.commandCounts.codeFields(c)
 	c.codeBool(&s.sized)
 	c.codeSize(&s.size)
@@ -181,14 +184,29 @@ func (s *Semaphore) codeHead(c *stateCodec) {
 	c.codeInt64(&s.released)
 	c.codeInt64(&s.expired)
 	c.codeSize(&s.maxHeld)
+	if c.version > 3 {
+		s.codeManaged(c)
+	}
 }
 
 // earliestVersion is the earliest format in which a hold can be written.
 func (h *hold) earliestVersion() byte {
-	if h.since != 0 {
+	switch {
+	case h.owner != nil || h.renewals > 0 || h.acquired != h.inferredStart():
+		return 4
+	case h.since != 0:
 		return 3
 	}
 	return 2
+}
+
+// inferredStart is when a hold was acquired that was never renewed, as far as its end tells; 0 when it does
+// not.
+func (h *hold) inferredStart() int64 {
+	if h.until != 0 {
+		return h.until - int64(h.expires)
+	}
+	return h.since
 }
 
 func (h *hold) codeFields(c *stateCodec) {
@@ -201,12 +219,15 @@ func (h *hold) codeFields(c *stateCodec) {
 	if c.reading {
 		h.grants = int32(grants) // at most maxAnswers
 	}
-	if c.version > 1 {
-		c.codeBool(&h.confirmed)
+	if c.version == 2 || c.version == 3 {
+		confirmed := h.renewals > 0
+		c.codeBool(&confirmed)
+		h.renewals = uint32(boolToInt(confirmed)) // what these formats tell
 	}
 	if c.version > 2 {
 		c.codeInstant(&h.since)
 	}
+	h.codeDetails(c)
 }
 
 // addDecoded adds a hold that was read.

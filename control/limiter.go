@@ -76,6 +76,9 @@ func (l *limiterStep) applyCommand() {
 	case gatehouse.OpAcquire:
 		l.acquireTokens()
 		return
+	case gatehouse.OpClose, gatehouse.OpOpen:
+		l.setClosed()
+		return
 	case gatehouse.OpReserve:
 		l.reserveTokens()
 		return
@@ -84,6 +87,9 @@ func (l *limiterStep) applyCommand() {
 		return
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 		l.peekOrDelay()
+		return
+	case gatehouse.OpFeedback:
+		l.takeFeedback()
 		return
 	}
 	// What follows asks about a limiter that is there; it does not make one.
@@ -108,8 +114,8 @@ func (l *limiterStep) applyCommand() {
 }
 
 // passTime brings the extra to the instant of the step: shares of grants that are over are settled,
-// reservations that are due become ordinary takes, and chunks that ended stop counting. Each may drop the
-// extra.
+// reservations that are due become ordinary takes, and chunks and reports that ended stop counting. Each may
+// drop the extra.
 func (l *limiterStep) passTime() {
 	if l.extra.shares != nil {
 		l.endDueShares()
@@ -120,6 +126,7 @@ func (l *limiterStep) passTime() {
 	if l.extra != nil {
 		l.dropEndedChunks()
 	}
+	l.forgetReports()
 }
 
 // acquireTokens takes what the command wants now, or says when it might.
@@ -132,7 +139,7 @@ func (l *limiterStep) acquireTokens() {
 		l.forceTake()
 		return
 	}
-	if !l.checkAvailable() {
+	if !l.checkAvailable() || l.turn.Chunk != nil && l.refusesChunk() {
 		// A conflict is not counted as a timeout: no wait would have helped.
 		if l.d.Outcome == gatehouse.Refused {
 			l.countRefused(l.turn)
@@ -150,6 +157,9 @@ func (l *limiterStep) acquireTokens() {
 	for _, m := range l.activeMeters() {
 		m.takeTokens(l.now, l.now, l.turn.Cost)
 	}
+	if l.extra != nil {
+		l.noteReportedTake(l.now, l.turn.Cost)
+	}
 	l.fillGranted()
 	if l.turn.Chunk != nil {
 		l.lendChunk()
@@ -164,6 +174,7 @@ func (l *limiterStep) forceTake() {
 		for _, m := range l.activeMeters() {
 			m.takeTokens(l.now, l.now, l.turn.Cost)
 		}
+		l.noteReportedTake(l.now, l.turn.Cost)
 		// What starts now may be before reservations, which the projection must count after it.
 		l.rebuildProjection()
 	}
@@ -213,10 +224,15 @@ func (l *limiterStep) applyLimits() (ok bool) {
 // checkAvailable reports whether what the command wants can be taken now. If not, d says why and when.
 func (l *limiterStep) checkAvailable() bool {
 	// With commands in front nothing may be taken, even if there is room: they come first.
-	if l.turn.Ahead == 0 && l.earliestFit(l.turn.Cost) <= l.now {
+	closed := l.extra.closing()
+	if l.turn.Ahead == 0 && closed == nil && l.earliestFit(l.turn.Cost) <= l.now {
 		return true
 	}
 	l.fillRefused()
+	// However much is free, no time brings the answer, but whoever opens it.
+	if closed != nil && l.d.Outcome == gatehouse.Refused {
+		l.d.RetryAfter, l.d.Message = gatehouse.Forever, closed.sentence()
+	}
 	return false
 }
 
@@ -241,7 +257,7 @@ func (l *limiterStep) peekOrDelay() {
 	d := l.d
 	if l.turn.Op == gatehouse.OpDelay && d.Outcome == gatehouse.Refused && d.RetryAfter != gatehouse.Forever {
 		// A delay is an answer, not a refusal. Only what can never be taken stays refused.
-		d.Outcome, d.Delay, d.RetryAfter = gatehouse.Granted, d.RetryAfter, 0
+		d.Outcome, d.Delay, d.RetryAfter, d.Message = gatehouse.Granted, d.RetryAfter, 0, ""
 	}
 }
 
@@ -252,6 +268,7 @@ func (l *limiterStep) refundTokens(n int64) {
 	for _, m := range l.activeMeters() {
 		m.giveBack(l.now, n)
 	}
+	l.reports().giveBackAdopted(l.now, n)
 	// A refund must not give away what servers still hold in chunks.
 	l.countChunks()
 	l.rebuildProjection()
@@ -281,7 +298,14 @@ func (l *limiterStep) resetTaken() {
 // expiryTime is when nothing that was taken or promised counts any more.
 func (l *limiterStep) expiryTime() time.Time {
 	at := l.now // of the first use
+	if l.extra.closing() != nil {
+		return neverExpires()
+	}
 	if l.extra != nil {
+		// A pause counts even where nothing was taken, and how many there were one after the other.
+		if t := l.extra.reports; t != nil {
+			at = max(at, t.keptUntil())
+		}
 		for _, c := range l.extra.chunks {
 			// Until then tokens may still be used elsewhere, even if the limiter was deleted.
 			at = max(at, c.until)
@@ -332,15 +356,29 @@ func (l *limiterStep) earliestFit(n int64) int64 {
 	for _, m := range l.projectedMeters() {
 		at = max(at, m.earliestFit(from, n))
 	}
+	if l.extra != nil && l.extra.reports != nil {
+		return l.reportedFit(from, at, n)
+	}
 	return at
 }
 
-// readMeter tells how a meter stands; nothing is left while a reservation lies ahead.
+// readMeter tells how a meter stands: nothing is left while a reservation lies ahead, and no more than what
+// was reported lets through.
 func (l *limiterStep) readMeter(m limitMeter) meterReading {
 	r := m.readMeter(l.now)
-	// The meter itself may have room, but taking it would overtake the reservation.
-	if l.earliestStart() > l.now {
-		r.left = 0
+	if l.extra != nil {
+		l.lowerReading(m, &r)
 	}
 	return r
+}
+
+// lowerReading lowers what a meter has left to what may be taken of it.
+func (l *limiterStep) lowerReading(m limitMeter, r *meterReading) {
+	// The meter itself may have room, but taking it would overtake the reservation.
+	if l.earliestUnpaused() > l.now {
+		r.left = 0
+	}
+	if l.extra.reports != nil {
+		l.lowerToReported(m, r)
+	}
 }

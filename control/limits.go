@@ -13,7 +13,7 @@ import (
 type limiterExtra struct {
 	rule       gatehouse.Rule // in force, canonical; without a list of which there are meters
 	meters     []limitMeter   // of its limits; nil while the first meter keeps the one limit
-	meterSince []uint64       // the generation in which each of meters began to count as it does
+	meterSince *generations   // in which each of meters began to count as it does; nil without those
 
 	generation uint64 // how often counting has started again
 	validFrom  uint64 // the generation before which no meter counts what was taken, or not as it does now
@@ -25,8 +25,15 @@ type limiterExtra struct {
 
 	chunks []lentChunk // that may still be used, the newest last
 
+	closed *closing // nil while the limiter is open
+
+	reports *thirdParty // what third parties have answered; nil when nothing of that counts
+
 	shares *shareList // of grants; nil when there is none
 }
+
+// The generations of a limiter's meters are an array, as that takes a word here, and a slice three.
+type generations [gatehouse.MaxLimits]uint64
 
 // ensureExtra makes the extra if there is none.
 func (l *limiterCore) ensureExtra() {
@@ -163,7 +170,7 @@ func (l *limiterStep) setLimits(cmd *gatehouse.Command) error {
 // returns the meters in which nothing was taken yet.
 func (l *limiterStep) setMeters(rule *gatehouse.Rule, location *time.Location) (fresh []limitMeter) {
 	old, count := l.activeMeters(), limitCount(rule)
-	meters, since := make([]limitMeter, count), make([]uint64, count)
+	meters, since := make([]limitMeter, count), new(generations)
 	next, restarted := l.extra.generation+1, false
 	heirs := make([]bool, len(old)) // which of the old meters have an heir already
 	for i := range meters {

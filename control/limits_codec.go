@@ -21,6 +21,9 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 		c.codeUint64(&m.validFrom)
 		c.codeUint64(&m.lastNumber)
 	}
+	if c.version > 4 {
+		codeClosing(c, &m.closed)
+	}
 	limits := m.codeRule(c, own)
 	if own {
 		m.codeMeters(c, first, limits, &m.meters)
@@ -28,7 +31,7 @@ func (m *limiterExtra) codeFields(c *stateCodec, first limitMeter) {
 	}
 	codeSlice(c, &m.reservations, leastReservation)
 	n := len(m.reservations)
-	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 {
+	if n > maxReservations || n == 0 && !own && m.generation == 0 && m.lastNumber == 0 && m.closed == nil {
 		c.failDecoding("%d reservations ahead, want at most %d, and with one limit some", n, maxReservations)
 		return
 	}
@@ -66,7 +69,8 @@ func (m *limiterExtra) codeRule(c *stateCodec, own bool) (limits []gatehouse.Lim
 	}
 	n := c.codeLength(len(limits), 3)
 	// After a reset no command may have named a limit yet.
-	unknown := n == 0 && !own && m.generation != 0 // none was given since the last reset
+	// Nor does one that is only closed know more than its meter.
+	unknown := n == 0 && !own && (m.generation != 0 || m.closed != nil)
 	if n == 0 && !unknown || n > gatehouse.MaxLimits || n > 1 && !own {
 		c.failDecoding("%d limits, want 1 to %d", n, gatehouse.MaxLimits)
 		return nil
@@ -138,9 +142,9 @@ func (m *limiterExtra) codeMeters(
 // codeSince codes in which generations the meters began, of which the first form knew nothing.
 func (m *limiterExtra) codeSince(c *stateCodec) {
 	if c.reading {
-		m.meterSince = make([]uint64, len(m.meters))
+		m.meterSince = new(generations)
 	}
-	for i := range m.meterSince {
+	for i := range m.meters {
 		if c.version > 1 {
 			c.codeUint64(&m.meterSince[i])
 		}
@@ -149,15 +153,21 @@ func (m *limiterExtra) codeSince(c *stateCodec) {
 
 // codeFields reads what there is besides one limit first: the meter of that is still unused then.
 func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
-	// Only a debt needs version 3, and a grant 4: servers that do not know them read all else.
+	// Only a debt needs version 3, a grant 4, and a report of a third party 5: servers that do not know them
+	// read all else.
 	enough := byte(2)
 	switch {
+	case l.reports() != nil:
+		enough = 5
 	case l.extra != nil && l.extra.shares != nil:
 		enough = 4
 	case l.totalDebt() > 0:
 		enough = 3
 	}
-	c.codeEarlierVersion(enough, 4)
+	if l.extra.closing() != nil {
+		enough = 5 // which they must not take for an open one
+	}
+	c.codeEarlierVersion(enough, 5)
 	l.commandCounts.codeFields(c)
 	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
 	c.codeBool(&several)
@@ -171,8 +181,16 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	if c.version > 1 {
 		l.codeChunks(c, first)
 	}
-	if c.version > 3 {
+	// The fourth format is only of limiters with shares; the fifth says whether there are any.
+	shared := c.version == 4 || l.extra != nil && l.extra.shares != nil
+	if c.version > 4 {
+		c.codeBool(&shared)
+	}
+	if c.version > 3 && shared {
 		l.codeShares(c)
+	}
+	if c.version > 4 {
+		l.codeReports(c)
 	}
 	// Encode writes neither of these. They are looked for last, when all that they compare has been read.
 	if several && l.created == 0 {
@@ -185,5 +203,6 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 
 // needsEncoding reports whether there is anything besides chunks that a stored form has to tell.
 func (m *limiterExtra) needsEncoding() bool {
-	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0
+	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0 ||
+		m.closed != nil
 }

@@ -74,7 +74,7 @@ func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 		part, one := p.add(m.Key, int(i))
 		part.Turn.Grant.Clip = m.Clip
 		one.Op, one.Rule, one.Cost = gatehouse.OpAcquire, m.Rule, m.Cost
-		one.Expires, one.MaxWait = cmd.Expires, cmd.MaxWait
+		one.Expires, one.MaxWait, one.Owner = cmd.Expires, cmd.MaxWait, cmd.Owner
 		if !m.Key.Kind.Limiter() {
 			one.Holder = holder
 		}

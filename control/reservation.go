@@ -50,6 +50,11 @@ func (l *limiterStep) reserveTokens() {
 		start, number = r.at, r.number
 	} else {
 		if !l.checkAvailable() {
+			// A closed limiter promises nothing.
+			if l.extra.closing() != nil {
+				l.timedOut++
+				return
+			}
 			// There is no room now, or others come first: take the earliest later instant.
 			start = l.reservationStart(l.turn.Cost)
 		}
@@ -59,6 +64,7 @@ func (l *limiterStep) reserveTokens() {
 		l.countPassed(l.d.At, l.turn)
 		r := reservation{at: start, n: l.turn.Cost, holder: l.turn.Holder, answers: 1}
 		number = l.addReservation(r)
+		l.noteReportedTake(start, r.n)
 	}
 	// checkAvailable has filled d as a refusal, of which nothing must be left.
 	*l.d = gatehouse.Decision{At: l.d.At, Reservation: number}
@@ -271,7 +277,8 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 		m.lastNumber = 0
 	}
 	// A limiter with one limit and no history is small again, which most are.
-	if m.meters == nil && m.chunks == nil && m.shares == nil && m.generation == 0 && m.lastNumber == 0 {
+	if m.meters == nil && m.chunks == nil && m.shares == nil && m.reports == nil && m.generation == 0 &&
+		m.lastNumber == 0 && m.closed == nil {
 		l.extra = nil
 	}
 }
@@ -370,8 +377,21 @@ func (r *reservation) codeFields(c *stateCodec) {
 // latest is the last instant of a reservation: windows of the calendar around it end before noTime.
 const latest = noTime - 100*int64(24*time.Hour)
 
-// earliestStart is the instant before which nothing new may start: reservations go first.
+// earliestStart is the instant before which nothing new may start: reservations go first, and in a pause
+// nothing does.
 func (l *limiterStep) earliestStart() int64 {
+	if l.extra == nil {
+		return l.now
+	}
+	at := l.earliestUnpaused()
+	if t := l.extra.reports; t != nil {
+		return max(at, t.until)
+	}
+	return at
+}
+
+// earliestUnpaused is earliestStart without a pause.
+func (l *limiterStep) earliestUnpaused() int64 {
 	if ahead := l.extra.placesAhead(); len(ahead) > 0 {
 		return max(l.now, ahead[len(ahead)-1].at)
 	}

@@ -33,6 +33,11 @@ func newEvent(a *actor, origin time.Time) event {
 		"message":   strings.ReplaceAll(d.Message, " ", "_"),
 		"fence":     fmt.Sprintf("%+d", int64(d.Fence)-origin.UnixMicro()), //nolint:gosec // a scenario's
 	}}
+	if r := d.Reported; r != nil {
+		e.fields["paused"], e.fields["ramp"] = length(r.PausedFor), length(r.RampFor)
+		e.fields["with"] = fmt.Sprint(r.Status)
+		e.fields["adopted"], e.fields["adopted_for"] = fmt.Sprint(r.Adopted), length(r.AdoptedFor)
+	}
 	for _, stat := range d.Stats {
 		e.fields[stat.Name] = statText(stat, origin)
 	}

@@ -254,6 +254,8 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 		a.cmd.Expires = gatehouse.AsAcquired
 	case gatehouse.OpPeek, gatehouse.OpDelay:
 		a.cmd.Size, a.cmd.Interval = 0, 0 // the limit in force
+	case gatehouse.OpFeedback:
+		a.cmd.Size, a.cmd.Feedback = gatehouse.InForce, new(gatehouse.Feedback)
 	}
 	if kind.Limiter() {
 		a.cmd.Holder = ""
@@ -261,11 +263,37 @@ func (a *actor) parse(kind gatehouse.Kind, words []string) error {
 	for _, word := range words[1:] {
 		field, value, _ := strings.Cut(word, "=")
 		a.figure = a.figure || field == "cost"
-		if err := a.set(field, value); err != nil {
+		known, err := a.setFeedback(field, value)
+		if !known {
+			err = a.set(field, value)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", word, err)
 		}
 	}
 	return nil
+}
+
+// setFeedback is set for what only a feedback has.
+func (a *actor) setFeedback(field, value string) (known bool, err error) {
+	f := a.cmd.Feedback
+	switch {
+	case f == nil:
+		return false, nil
+	case field == "status":
+		f.Status, err = strconv.Atoi(value)
+	case field == "remaining":
+		f.Remaining, err = strconv.ParseInt(value, 10, 64)
+	case field == "retry-after":
+		f.RetryAfter, err = time.ParseDuration(value)
+	case field == "reset":
+		f.Reset, err = time.ParseDuration(value)
+	case field == "max-pause":
+		f.MaxPause, err = time.ParseDuration(value)
+	default:
+		return false, nil
+	}
+	return true, err
 }
 
 func (a *actor) set(field, value string) (err error) {

@@ -34,18 +34,23 @@ type Semaphore struct {
 
 	changed map[string]struct{} // whose holds did since the last visit; nil until Track
 
+	lengths holdLengths       // of the last holds that have ended
+	managed *managedSemaphore // what operators did; nil when they did nothing
+
 	reacquired, released, expired, maxHeld int64
 }
 
 // A hold is what one holder has.
 type hold struct {
-	cost      int64
-	fence     uint64
-	until     int64         // Unix ns; 0 is never
-	expires   time.Duration // the length it was given
-	since     int64         // from when on, Unix ns, of a hold that the store ends; otherwise 0
-	grants    int32         // how many acquires were answered with it, at most maxAnswers
-	confirmed bool          // it was renewed: its holder knows of it
+	cost     int64
+	fence    uint64
+	until    int64            // Unix ns; 0 is never
+	expires  time.Duration    // the length it was given
+	since    int64            // from when on, Unix ns, of a hold that the store ends; otherwise 0
+	acquired int64            // when it was acquired, Unix ns; 0 when an earlier version did not store it
+	owner    *gatehouse.Owner // for whom, to be shown; nil when nobody was named
+	grants   int32            // how many acquires were answered with it, at most maxAnswers
+	renewals uint32           // with the first of them its holder knows of it
 }
 
 // Step implements [State].
@@ -63,6 +68,10 @@ func (s *Semaphore) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 		return s.releaseHold(now, turn)
 	case gatehouse.OpRenew:
 		return s.renewHold(now, turn)
+	case gatehouse.OpEvict:
+		return s.evictHold(now, turn)
+	case gatehouse.OpClose, gatehouse.OpOpen:
+		return s.setClosed(now, turn)
 	case gatehouse.OpPeek:
 		return s.peekHold(now, turn)
 	default:
@@ -75,6 +84,7 @@ func (s *Semaphore) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 			gatehouse.Stat{Name: "size", Value: s.size},
 			gatehouse.Stat{Name: "held", Value: s.heldCost},
 			gatehouse.Stat{Name: "holders", Value: int64(len(s.holds))})
+		d.Stats = s.closing().appendTo(d.Stats)
 		return d
 	}
 }
@@ -94,6 +104,9 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 		held -= h.cost
 	}
 	if h != nil && turn.Grant == nil {
+		if e := s.evictionOf(h.fence); turn.Extend && e != nil {
+			return failedWith(now, gatehouse.Conflict, e.sentenceRenewing())
+		}
 		h.grants = addAnswer(h.grants)
 		s.noteChanged(turn.Holder)
 		s.reacquired++
@@ -107,12 +120,10 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) gatehouse.Decision {
 		return failedWith(now, gatehouse.Conflict, "has a size below the cost of this request")
 	case s.size > 0 && turn.Cost > s.size:
 		return failedWith(now, gatehouse.Conflict, "was resized below the cost of this request")
-	case turn.Ahead > 0 || held+turn.Cost > s.size:
+	case turn.Ahead > 0 || held+turn.Cost > s.size || s.closing() != nil:
 		// With commands in front a free slot is theirs, even if this cost would fit.
 		s.countRefused(turn)
-		d := s.semaphoreDecision(now, gatehouse.Refused)
-		d.RetryAfter = s.nextEnd(now)
-		return d
+		return s.refusal(now, turn)
 	case h == nil && len(s.holds) >= cmp.Or(turn.MaxHolders, maxHolders):
 		return failedWith(now, gatehouse.Exhausted, "has as many holders as one name may have")
 	case turn.isTrial():
@@ -151,7 +162,7 @@ func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
 	if h == nil {
 		h = new(hold)
 	}
-	*h = hold{cost: turn.Cost, fence: s.fence, grants: 1}
+	*h = hold{cost: turn.Cost, fence: s.fence, grants: 1, acquired: now.UnixNano(), owner: turn.Owner}
 	// This must come before the hold is stored, as AsAcquired would read its zero length.
 	length := s.holdLength(turn.Command)
 	s.storeHold(turn.Holder, h)
@@ -173,17 +184,19 @@ func (s *Semaphore) storeHold(holder string, h *hold) {
 	}
 	s.holds[holder] = h
 	s.peakHolds = max(s.peakHolds, len(s.holds))
-	s.holderBytes += len(holder) + textWeight
+	s.holderBytes += len(holder) + textWeight + ownerWeight(h.owner)
 	s.heldCost += h.cost
 }
 
 func (s *Semaphore) releaseHold(now time.Time, turn *Turn) gatehouse.Decision {
-	if _, why := s.findHold(turn.Command); why != "" {
+	h, why := s.findHold(turn.Command)
+	if why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
 	}
 	if turn.isTrial() {
 		return s.semaphoreDecision(now, gatehouse.Granted)
 	}
+	s.lengths.note(h, now.UnixNano())
 	s.dropHold(turn.Holder)
 	s.released++
 	return s.semaphoreDecision(now, gatehouse.Granted)
@@ -202,6 +215,8 @@ func (s *Semaphore) peekHold(now time.Time, turn *Turn) gatehouse.Decision {
 func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 	h = s.holds[cmd.Holder]
 	switch {
+	case h == nil && s.managed != nil && s.managed.evictedHolder(cmd) != nil:
+		return nil, s.managed.evictedHolder(cmd).sentence()
 	case h == nil:
 		return nil, "is not held with this key: it was never acquired, was released, or has expired"
 	case cmd.Fence != 0 && cmd.Fence != h.fence:
@@ -216,7 +231,8 @@ func (s *Semaphore) dropHold(holder string) {
 	s.spare = s.holds[holder]
 	s.heldCost -= s.spare.cost
 	delete(s.holds, holder)
-	s.holderBytes -= len(holder) + textWeight
+	s.holderBytes -= len(holder) + textWeight + ownerWeight(s.spare.owner)
+	s.spare.owner = nil // it is not kept from the collector
 	s.holds = trimMap(s.holds, &s.peakHolds)
 	s.noteChanged(holder)
 }
@@ -225,7 +241,8 @@ func (s *Semaphore) dropHold(holder string) {
 func (s *Semaphore) expireHolds(now int64) {
 	for len(s.ends.Heap) > 0 && (s.ends.Heap[0].at <= now || s.ends.Heap[0].isStale(s.holds)) {
 		e := s.ends.Pop()
-		if !e.isStale(s.holds) {
+		if h := s.holds[e.holder]; !e.isStale(s.holds) {
+			s.lengths.note(h, h.until)
 			s.dropHold(e.holder)
 			s.expired++
 		}
@@ -265,15 +282,18 @@ func (s *Semaphore) Undo(_ time.Time, turn *Turn) {
 		s.reacquired--
 		return
 	}
-	if h.confirmed {
+	if h.renewals > 0 {
 		return
 	}
 	s.dropHold(turn.Holder)
 	s.uncountPassed(turn)
 }
 
-// Expiry implements [State]. Without holds a semaphore is like a new one.
+// Expiry implements [State]. Without holds a semaphore is like a new one, unless it is closed.
 func (s *Semaphore) Expiry() time.Time {
+	if s.closing() != nil {
+		return neverExpires()
+	}
 	last := s.lastUsed
 	for _, h := range s.holds {
 		// A hold without an end of its own keeps the semaphore until it is released.
@@ -291,8 +311,11 @@ func (s *Semaphore) renewHold(now time.Time, turn *Turn) gatehouse.Decision {
 	if why != "" {
 		return failedWith(now, gatehouse.Conflict, why)
 	}
+	if e := s.evictionOf(h.fence); e != nil {
+		return failedWith(now, gatehouse.Conflict, e.sentenceRenewing())
+	}
 	if !turn.isTrial() {
-		h.confirmed = true
+		h.renewals = min(h.renewals, maxRenewals-1) + 1
 		s.extendHold(now, turn, s.holdLength(turn.Command))
 	}
 	return s.holdDecision(now, h)

@@ -92,6 +92,17 @@ func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 			t.Decision, v.deleted = grantedAt(now), s
 			return stateAfterDelete(now, v.kind, s), true
 		}
+	case gatehouse.OpHolders, gatehouse.OpWaiters:
+		// Neither makes a controller, or is a use of one.
+		t.Decision = report(now, s, t)
+		return s, true
+	case gatehouse.OpBump:
+		// The gate has done it, if there is such a waiter: it has given the turn a line then.
+		t.Decision = grantedAt(now)
+		if t.Line == nil {
+			t.Decision = failedWith(now, gatehouse.Conflict, "has no waiter with this id at this server")
+		}
+		return s, true
 	case gatehouse.OpUndo:
 		if s != nil {
 			s.Undo(now, t)

@@ -189,6 +189,7 @@ func (l *limiterStep) takeForShare(s *grantShare, n int64) {
 	for _, m := range l.activeMeters() {
 		m.takeTokens(l.now, l.now, n)
 	}
+	l.noteReportedTake(l.now, n)
 	if s != nil {
 		l.noteTake(s, shareTake{at: l.now, n: n}, 0)
 	}
@@ -264,6 +265,7 @@ func (l *limiterStep) giveBackShare(s *grantShare, n int64) {
 				m.undoTake(l.now, t.at, reset, back)
 			}
 		}
+		l.reports().giveBackAdopted(t.at, back)
 		t.n, n = t.n-back, n-back
 		if t.n == 0 {
 			s.takes = slices.Delete(s.takes, last, last+1)

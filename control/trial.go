@@ -9,8 +9,14 @@ func (l *limiterStep) copyForTrial() limiterStep {
 	if l.extra != nil {
 		m := *l.extra
 		m.reservations, m.chunks = slices.Clone(m.reservations), slices.Clone(m.chunks)
-		m.meterSince = slices.Clone(m.meterSince)
+		if m.meterSince != nil {
+			m.meterSince = new(*m.meterSince)
+		}
 		m.meters, m.projected = copyMeters(m.meters, borrowMeter), copyMeters(m.projected, borrowMeter)
+		if m.reports != nil {
+			m.reports = new(*m.reports)
+			m.reports.adopted = slices.Clone(m.reports.adopted)
+		}
 		c.extra = &m
 	}
 	trial := *l

@@ -34,6 +34,10 @@ type Turn struct {
 	// Grant is what the turn has as a part of a joint change; nil for everybody else.
 	Grant *GrantTurn
 
+	// Line is, for an OpWaiters, what waits at this server, nil when nothing does; for an OpBump, not nil if
+	// the waiter was there.
+	Line *Line
+
 	// Forced takes from a limiter even if there is no room, as it was given out elsewhere already, to as
 	// many requests as Requests says. With a Cost of 0 it only puts the limits in force.
 	Forced   bool

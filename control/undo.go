@@ -48,6 +48,7 @@ func (l *limiterStep) undoGrant() {
 			m.undoTake(l.now, start, granted.At.Add(reset).UnixNano(), n)
 		}
 	}
+	l.undoReportedTake(start, n)
 	l.countChunks()
 	l.rebuildProjection()
 }

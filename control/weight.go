@@ -16,7 +16,8 @@ import (
 const (
 	limiterWeight     = 48  // all that limiters share
 	extraWeight       = 240 // a more
-	meterWeight       = 24  // of a meter's place in a list, and its generation
+	meterWeight       = 16  // of a meter's place in a list
+	generationsWeight = 64
 	partsWeight       = 512
 	runWeight         = 16
 	reservationWeight = 48
@@ -24,8 +25,8 @@ const (
 	undoHistoryWeight = 48
 	undoRecordWeight  = 32
 	calendarWeight    = 16
-	semaphoreWeight   = 160
-	holdWeight        = 48 // and its key
+	semaphoreWeight   = 208
+	holdWeight        = 64 // and its key
 	endWeight         = 32
 	holdSlotWeight    = 25 // in the map
 	trackedWeight     = 256
@@ -70,7 +71,11 @@ func (l *limiterState[M, P]) Weight() int {
 func (m *limiterExtra) memoryWeight() int {
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
-		cap(m.chunks)*chunkWeight + m.shares.memoryWeight()
+		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight() +
+		m.reports.memoryWeight()
+	if m.meterSince != nil {
+		weight += generationsWeight
+	}
 	for _, meter := range m.meters {
 		weight += meter.memoryWeight()
 	}
@@ -109,13 +114,16 @@ func (p *paceMeter) memoryWeight() int { return 96 + int(p.arrayLength)*runWeigh
 
 // Weight implements [State].
 func (s *Semaphore) Weight() int {
-	weight := semaphoreWeight
+	weight := semaphoreWeight + s.managed.memoryWeight()
 	if s.holds != nil {
 		weight += mapWeight + mapSlots(s.peakHolds)*holdSlotWeight + len(s.holds)*holdWeight + s.holderBytes +
 			cap(s.ends.Heap)*endWeight
 	}
 	if s.changed != nil {
 		weight += trackedWeight
+	}
+	if s.spare != nil {
+		weight += holdWeight
 	}
 	return weight
 }
@@ -208,7 +216,8 @@ func memoryGrowth(now time.Time, s State, turn *Turn) int {
 func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 	switch turn.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpCancel, gatehouse.OpRefund,
-		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete:
+		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete, gatehouse.OpClose, gatehouse.OpOpen,
+		gatehouse.OpBump:
 		return 0
 	}
 	step := l.stepAt(now.UnixNano(), turn)
@@ -251,13 +260,14 @@ func (l *limiterStep) extraGrowth(keeps bool) int {
 	}
 	if !keeps {
 		// New meters are made for the limits, and the old ones exist until the change is done.
-		fresh := limitCount(&l.turn.Rule) * (meterWeight + newMeterWeight(l.first, places))
+		fresh := limitCount(&l.turn.Rule)*(meterWeight+newMeterWeight(l.first, places)) + generationsWeight
 		more += fresh
 		copies += fresh
 	}
 	if !l.allScheduling() && (reserves && !ahead || !keeps && places > 0) {
 		more += copies + len(l.activeMeters())*newMeterWeight(l.first, places)
 	}
+	more += l.reports().reportGrowth(l.turn.Command)
 	if reserves {
 		more += len(l.turn.Holder) + textWeight + (places+1)*reservationWeight
 	}
@@ -329,7 +339,10 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 	if s.heldCost+turn.Cost > size && !due {
 		return 0 // it is refused
 	}
-	more := holdWeight + len(turn.Holder) + textWeight
+	more := len(turn.Holder) + textWeight + ownerWeight(turn.Owner)
+	if s.spare == nil {
+		more += holdWeight
+	}
 	if s.holds == nil {
 		more += mapWeight + mapSlots(1)*holdSlotWeight
 	} else {

@@ -68,6 +68,19 @@ func weighty() map[string]func(i int) State {
 			one.Cost, two.Holder = 30_000, strings.Repeat("k", 500)+fmt.Sprint(i)
 			return stepped(gatehouse.SlidingWindow, one, two)
 		},
+		"gcra paused": func(int) State {
+			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
+				feedback(gatehouse.Feedback{Status: 429}))
+		},
+		"fine of eight reported": func(int) State {
+			cmds := []gatehouse.Command{inHours(gatehouse.OpAcquire)}
+			for i := range gatehouse.MaxLimits {
+				cmds = append(cmds, feedback(gatehouse.Feedback{
+					Status: 503, RetryAfter: time.Hour, Remaining: 9, Reset: time.Duration(i+1) * time.Hour,
+				}))
+			}
+			return stepped(gatehouse.SlidingWindow, cmds...)
+		},
 		"gcra refunded": func(int) State {
 			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
 				gatehouse.Command{Op: gatehouse.OpRefund, Cost: 1})
@@ -91,6 +104,12 @@ func weighty() map[string]func(i int) State {
 		h.serve()
 		return h.states[keyOf(gatehouse.Grant, "x")]
 	}
+	addVarieties(all)
+	return all
+}
+
+// addVarieties adds states of each kind of limiter, and of few and many.
+func addVarieties(all map[string]func(i int) State) {
 	for _, v := range varieties() {
 		all[v.String()] = func(int) State { return stepped(v.kind, inMinute(gatehouse.OpAcquire, v.mode)) }
 	}
@@ -101,10 +120,10 @@ func weighty() map[string]func(i int) State {
 			name := fmt.Sprintf("semaphore of %d with keys of %d", n, key)
 			all[name] = func(i int) State { return heldBy(n, fmt.Sprintf("%0*d", key-4, i)) }
 		}
+		all[fmt.Sprintf("semaphore of %d with owners", n)] = func(int) State { return ownedBy(n) }
 		all[fmt.Sprintf("semaphore of %d released", n)] = func(int) State { return released(n) }
 		all[fmt.Sprintf("barrier of %d", n)] = func(int) State { return awaitedBy(n) }
 	}
-	return all
 }
 
 // twice is a fine window in which something was taken in two parts.
@@ -153,6 +172,21 @@ func heldBy(n int, key string) State {
 		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
 			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Expires: time.Hour,
 			Holder: fmt.Sprintf("%s%04d", key, j),
+		}})
+	}
+	return s
+}
+
+// ownedBy is a semaphore with so many holders, each with an owner.
+func ownedBy(n int) State {
+	s := New(gatehouse.Semaphore)
+	for j := range n {
+		s.Step(epoch(), &Turn{Command: &gatehouse.Command{
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: int64(n)}, Cost: 1, Expires: time.Hour,
+			Holder: fmt.Sprint(j), Owner: &gatehouse.Owner{
+				Name: fmt.Sprint("train-", j), Host: fmt.Sprint("host-", j),
+				Purpose: strings.Repeat("p", 200),
+			},
 		}})
 	}
 	return s
@@ -255,6 +289,9 @@ func TestGrowth(t *testing.T) {
 func grow(t *testing.T, s State, now time.Time, turn *Turn) {
 	t.Helper()
 	most := 0
+	if turn.Op == gatehouse.OpAcquire {
+		Expire(now, s) // as checkRoom does
+	}
 	if g, ok := s.(interface {
 		memoryGrowth(time.Time, *Turn) int
 	}); ok {
@@ -275,7 +312,8 @@ func grow(t *testing.T, s State, now time.Time, turn *Turn) {
 
 // givesBack reports whether a command takes nothing, though it may need some bytes for what it gives back.
 func givesBack(cmd *gatehouse.Command) bool {
-	return cmd.Op != gatehouse.OpAcquire && cmd.Op != gatehouse.OpReserve && cmd.Op != gatehouse.OpSend
+	return cmd.Op != gatehouse.OpAcquire && cmd.Op != gatehouse.OpReserve && cmd.Op != gatehouse.OpSend &&
+		cmd.Op != gatehouse.OpFeedback
 }
 
 // anyCommand is a command that a kind knows.
@@ -295,8 +333,10 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 		ops := []gatehouse.Op{
 			gatehouse.OpAcquire, gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpPeek,
 			gatehouse.OpDelay, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpReset, gatehouse.OpStats,
+			gatehouse.OpFeedback,
 		}
 		cmd.Op = ops[random.IntN(len(ops))]
+		cmd.Feedback = anyFeedback(random)
 		cmd.Burst = cmd.Size - 1
 		if kind == gatehouse.SlidingWindow {
 			cmd.Mode = []gatehouse.Mode{0, gatehouse.ModeFine, gatehouse.ModeStrict}[random.IntN(3)]
@@ -311,6 +351,9 @@ func anyCommand(random *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	case kind == gatehouse.Semaphore, kind == gatehouse.Lock:
 		ops := []gatehouse.Op{gatehouse.OpAcquire, gatehouse.OpRelease, gatehouse.OpRenew}
 		cmd.Op = ops[random.IntN(len(ops))]
+		if random.IntN(2) == 0 {
+			cmd.Owner = &gatehouse.Owner{Name: strings.Repeat("o", random.IntN(30)), Host: "h"}
+		}
 	case kind == gatehouse.Counter:
 		cmd.Op = gatehouse.OpCount
 	default:

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
@@ -27,6 +28,8 @@ type Config struct {
 	// that share a store must be given numbers that are far apart, so that no two of their tickets are
 	// the same. 0 means 1.
 	FirstTicket control.Ticket
+	// MaxPause is the longest pause of a limiter that feedback leads to; 0 means gatehouse.DefaultMaxPause.
+	MaxPause time.Duration
 }
 
 // The defaults of Config. With about 3 KiB for each waiting HTTP connection they suit a container of
@@ -55,6 +58,7 @@ type Gate struct {
 	waiting atomic.Int64
 	lines   atomic.Int64 // at all names together
 	closed  atomic.Bool
+	follow  followers
 	work    workGroup // what is under way at the store, or goes on in a goroutine
 }
 
@@ -114,7 +118,7 @@ func (g *Gate) Do(
 	c := g.calls.Get().(*call)
 	r := &c.request
 	r.Key, r.Command, r.Decision = key, cmd, &c.room
-	if !prepareRequests(c.alone[:]) {
+	if !g.prepareRequests(c.alone[:]) {
 		err := r.Err
 		g.calls.Put(c)
 		return gatehouse.Decision{}, err
@@ -153,7 +157,7 @@ const MaxTogether = 16
 // applied at once if there is no line, and passes through the line otherwise. After an error of the store
 // it is not known whether a request took effect.
 func (g *Gate) Submit(requests ...*Request) {
-	if !prepareRequests(requests) {
+	if !g.prepareRequests(requests) {
 		requests = g.answerInvalid(requests)
 	}
 	if len(requests) == 0 {
@@ -171,13 +175,16 @@ func (g *Gate) Submit(requests ...*Request) {
 
 // prepareRequests makes requests ready for begin, and reports whether all of them are valid: others have an
 // error.
-func prepareRequests(requests []*Request) (valid bool) {
+func (g *Gate) prepareRequests(requests []*Request) (valid bool) {
 	valid = true
 	for _, r := range requests {
 		r.Err, r.ticket = nil, ticket{}
 		if !r.Checked {
 			r.Err = r.Command.Check(r.Key)
 			valid = valid && r.Err == nil
+		}
+		if r.Command.Op == gatehouse.OpFeedback && r.Err == nil {
+			g.completeFeedback(r)
 		}
 	}
 	return valid

@@ -146,7 +146,7 @@ func (l *line) hasUnseenBefore(number control.Ticket) bool {
 // isBarred reports whether somebody waits at this name who came before a grant, and whom it must not
 // overtake. The grantOrder is locked too.
 func (l *line) isBarred(r *GrantRequest) bool {
-	if t := l.frontTicket(); t != nil && t.number < r.number {
+	if t := l.frontTicket(); t != nil && l.orderOf(t) < r.number {
 		return true
 	}
 	for _, p := range l.grants {
@@ -206,7 +206,7 @@ func (l *line) markMoved(behind control.Ticket, always bool) {
 	o := &l.gate.grants
 	front := l.frontTicket()
 	for _, p := range l.grants {
-		if front != nil && front.number < p.grant.number {
+		if front != nil && l.orderOf(front) < p.grant.number {
 			return
 		}
 		if p.grant.number > behind && (p.refused || !p.grant.seen) {
@@ -329,7 +329,8 @@ func (r *GrantRequest) keepsAny() bool {
 // turnMoves reports whether a turn that was served may help somebody else. What only takes helps nobody.
 func (l *line) turnMoves(turn *control.Turn) bool {
 	switch turn.Op {
-	case gatehouse.OpStats, gatehouse.OpValue, gatehouse.OpPeek, gatehouse.OpDelay:
+	case gatehouse.OpStats, gatehouse.OpValue, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpHolders,
+		gatehouse.OpWaiters:
 		return false
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 		follows := turn.Grant != nil && turn.Grant.Command.Op != gatehouse.OpAcquire

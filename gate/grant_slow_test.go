@@ -210,12 +210,12 @@ func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
 func isSingle(names []int, round int) bool { return len(names) == 1 && round%4 > 1 }
 
 // leave gives back what hangUp was granted.
-func leave(g *gate.Gate, id string, names []int, round int) (err error) {
+func leave(g *gate.Gate, id string, names []int, round int) error {
 	if isSingle(names, round) {
-		_, err = g.Do(context.Background(), semaphore(fmt.Sprint("t", names[0])), release(id))
-	} else {
-		_, err = g.DoGrant(context.Background(), ends(id))
+		_, err := g.Do(context.Background(), semaphore(fmt.Sprint("t", names[0])), release(id))
+		return err
 	}
+	_, err := g.DoGrant(context.Background(), ends(id))
 	return err
 }
 

@@ -211,7 +211,9 @@ func (r *GrantRequest) noteAnswers() {
 		if !p.refused || p.barred {
 			p.retry = gatehouse.Forever
 		}
-		p.near = p.retry != gatehouse.Forever && p.retry <= keepWithin
+		// A third party may prolong a pause, and then everything behind it comes slowly.
+		paused := d.Reported != nil && d.Reported.PausedFor > 0
+		p.near = p.retry != gatehouse.Forever && p.retry <= keepWithin && !paused
 	}
 }
 

@@ -42,6 +42,8 @@ type line struct {
 	serveAgain      bool            // that goroutine must make another round
 	timer           *time.Timer     // fires when the first ticket can be granted
 
+	bumps map[control.Ticket]bumpedPlace // of those that were bumped; nil without any
+
 	grantLine // the grants that wait here
 }
 
@@ -171,7 +173,7 @@ func (l *line) fillBatch(rd *round) {
 	}
 	var front *Request // every ticket up to this one is offered
 	for t := l.head; t != nil && t != l.firstUnseen; t = t.next {
-		if !whole && len(rd.requests) >= l.offerWidth || t.number > bounds.fence {
+		if !whole && len(rd.requests) >= l.offerWidth || l.orderOf(t) > bounds.fence {
 			break
 		}
 		rd.offerTicket(t, 0, bounds)
@@ -182,7 +184,7 @@ func (l *line) fillBatch(rd *round) {
 		switch {
 		case t == nil:
 			continue // it has left
-		case t.number > bounds.fence:
+		case l.orderOf(t) > bounds.fence:
 			withheld = append(withheld, t)
 			t.recheckAt = int32(len(withheld)) // far less than 2 billion
 			continue
@@ -217,7 +219,7 @@ func (l *line) fillBatch(rd *round) {
 // batch. Its command belongs to the store until its decision is processed.
 func (rd *round) offerTicket(t *Request, ahead int64, bounds grantBounds) {
 	t.offered = true
-	t.keptBack = t.number > bounds.keeper
+	t.keptBack = t.line.orderOf(t) > bounds.keeper
 	if t.keptBack {
 		ahead++
 	}

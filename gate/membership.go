@@ -22,6 +22,9 @@ func (g *Gate) joinLine(r *Request) {
 		if r.number == 0 {
 			r.number = g.nextTicket()
 		}
+		if r.Command.Op == gatehouse.OpBump {
+			r.bumped = l.bumpTicket(control.Ticket(r.Command.Fence))
+		}
 		l.pushTicket(r)
 	}
 	l.mu.Unlock()
@@ -151,6 +154,7 @@ func (l *line) removeTicket(t *Request) {
 		t.next.prev = t.prev
 	}
 	t.prev, t.next = nil, nil
+	delete(l.bumps, t.number)
 	if t.timeout != nil {
 		t.timeout.timer.Stop()
 		t.timeout.request, t.timeout = nil, nil
@@ -191,6 +195,9 @@ func (l *line) keepWaiting(rd *round, t *Request, d *gatehouse.Decision) {
 		t.since = d.At
 		l.seenCount++
 		l.countHolder(t, +1)
+		if t.bumped {
+			l.moveToFront(t)
+		}
 	}
 	l.maxCost = max(l.maxCost, t.cost())
 	var err error
@@ -236,6 +243,10 @@ func (l *line) leaveLine(t *Request, d *gatehouse.Decision) {
 
 // finishTicket removes a ticket that has its decision, or an error, and is to be told.
 func (l *line) finishTicket(rd *round, t *Request, turn *control.Turn) {
+	ahead := 0
+	if t.Command.Explain && rd.err == nil && turn.Decision.Outcome == gatehouse.Refused {
+		ahead = l.waitingBefore(t)
+	}
 	l.removeTicket(t)
 	rd.replies = append(rd.replies, t)
 	if t.abandoned {
@@ -243,6 +254,7 @@ func (l *line) finishTicket(rd *round, t *Request, turn *control.Turn) {
 		return
 	}
 	t.setDecision(turn, rd.err)
+	t.explainLine(ahead)
 	// Other tickets of the same holder share this hold, wherever they are in the line.
 	if t.Decision.Fence != 0 && t.needsUndo(t.Decision) && l.waitersByHolder[t.Command.Holder] > 0 {
 		if l.newHolders == nil {

@@ -64,6 +64,7 @@ type ticket struct {
 	expired   bool // its MaxWait is over: the next offer is the last
 	abandoned bool // it was canceled
 	removed   bool // it is out of the line
+	bumped    bool // it goes to the front; of a bump, that there was such a waiter
 }
 
 // The states of a request that is in no line.
@@ -120,6 +121,9 @@ func (r *Request) fillTurn(turn *control.Turn, ahead int64) {
 	turn.Command, turn.Ticket, turn.Ahead = &r.Command, r.number, ahead
 	turn.Again, turn.Since, turn.Granted = r.isKnown(), r.since, r.undoes
 	turn.Err = nil
+	if r.Command.Op == gatehouse.OpWaiters || r.Command.Op == gatehouse.OpBump {
+		turn.Line = r.describeLine()
+	}
 }
 
 // newUndo returns a request that undoes what r was granted, or what the store remembers of it as waiting if

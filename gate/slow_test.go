@@ -248,7 +248,9 @@ func TestRefusedForNoTime(t *testing.T) {
 				submit(g, semaphore(name), acquire("waiter"), l.done("waiter"))
 				time.Sleep(time.Second)
 				s.mu.Lock()
-				if s.asked > 1010 || s.asked < 900 {
+				// Some more than 1000: an answer that is there before Apply returns is not late, and the
+				// time it names is kept.
+				if s.asked > 1100 || s.asked < 900 {
 					t.Errorf("%s, retry after %d ns: asked %d times in a second, want one each millisecond",
 						name, retry, s.asked)
 				}

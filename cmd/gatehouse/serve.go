@@ -79,7 +79,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
 		budget: newBudget(s.maxBuffered, metrics), memory: memory,
 		gate: gate.New(store.Store, gate.Config{
-			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.firstTicket,
+			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.firstTicket, MaxPause: s.maxPause,
 		}),
 		background: []func(context.Context) error{store.watchFailure, clock.watchClock},
 	}

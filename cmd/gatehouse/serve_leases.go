@@ -140,7 +140,7 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 	}
 	proc.listeners = append(proc.listeners, &protocolListener{
 		protocolServer: server, protocol: "gRPC", address: c.grpc, addressHint: "with --grpc",
-		listen: listenTCP, maxConns: p.maxConns,
+		listen: listenTCP, maxConns: server.MaxConns(),
 	})
 	return server, nil
 }

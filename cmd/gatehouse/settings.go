@@ -26,14 +26,15 @@ import (
 
 // settings are the settings of serve, which flags, the environment or a file may set.
 type settings struct {
-	http    string
-	resp    string
-	store   string
-	cors    []string
-	hosts   []string
-	keep    time.Duration
-	drain   time.Duration
-	refusal int
+	http     string
+	resp     string
+	store    string
+	cors     []string
+	hosts    []string
+	keep     time.Duration
+	drain    time.Duration
+	maxPause time.Duration
+	refusal  int
 
 	storeTimeout time.Duration
 
@@ -67,6 +68,8 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&s.keep, "keep", gatehouse.DefaultKeep,
 		"time for which sent events and idle counters are kept")
 	f.DurationVar(&s.drain, "drain", defaultDrain, "longest time for open requests after SIGTERM")
+	f.DurationVar(&s.maxPause, "max-pause", gatehouse.DefaultMaxPause,
+		"longest pause of a limiter after a third party's 429")
 	f.IntVar(&s.maxNames, "max-names", memory.DefaultNames, "most names of controllers at once")
 	f.Var(&s.maxMemory, "max-memory", "most bytes of memory for state (default 40 % of the machine's)")
 	f.IntVar(&s.maxHolders, "max-holders", memory.DefaultHolders, "most holders of locks and semaphores")
@@ -136,8 +139,9 @@ func (s *settings) findFaults() (all []settingFault) {
 		{"max-names", int64(s.maxNames)}, {"max-waiters", int64(s.maxWaiters)},
 		{"max-line", int64(s.maxLine)}, {"max-connections", int64(s.maxConns)},
 		{"max-buffered", int64(s.maxBuffered)}, {"max-holders", int64(s.maxHolders)},
-		{"keep", int64(s.keep)}, {"drain", int64(s.drain)}, {"read-timeout", int64(s.readTimeout)},
-		{"write-timeout", int64(s.writeTimeout)}, {"idle-timeout", int64(s.idleTimeout)},
+		{"keep", int64(s.keep)}, {"drain", int64(s.drain)}, {"max-pause", int64(s.maxPause)},
+		{"read-timeout", int64(s.readTimeout)}, {"write-timeout", int64(s.writeTimeout)},
+		{"idle-timeout", int64(s.idleTimeout)},
 		{"max-resources", int64(s.capacity.maxResources)}, {"max-leases", int64(s.capacity.maxLeases)},
 		{"max-leases-total", int64(s.capacity.maxLeasesTotal)},
 	} {
@@ -154,6 +158,9 @@ func (s *settings) findFaults() (all []settingFault) {
 	}
 	if s.keep > gatehouse.MaxDuration {
 		note("keep", "is %s, want at most 100 years", s.keep)
+	}
+	if s.maxPause > gatehouse.MaxDuration {
+		note("max-pause", "is %s, want at most 100 years", s.maxPause)
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(s.logLevel)); err != nil {
 		note("log-level", "is %q, want debug, info, warn or error", s.logLevel)

@@ -178,7 +178,7 @@ func (r *StoreRule) compileMatch() error {
 	if _, err := path.Match(r.Match, ""); err != nil || !ok {
 		return errors.New("want a pattern such as gcra/api-*, limiter/* or *")
 	}
-	for k := gatehouse.Kind(1); int(k) < gatehouse.Kinds; k++ {
+	for k := gatehouse.Kind(1); k < gatehouse.Grant; k++ { // which the store alone decides
 		// The pattern is well-formed, as the whole of it was matched above.
 		r.kinds[k], _ = path.Match(kind, k.String())
 		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()

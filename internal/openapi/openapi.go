@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // components are the parameters, headers, schemas and responses that operations refer to.
@@ -47,6 +48,7 @@ type Response struct {
 // A Body is the JSON that a request carries: the name of its schema among the components, and an example.
 type Body struct {
 	Schema, Example string
+	Optional        bool // the request may have no body
 }
 
 // A RequestParameter is what a request says in its path or its query.
@@ -73,7 +75,8 @@ func New() (*Document, error) {
 	if err := json.Unmarshal(components, &known); err != nil {
 		return nil, fmt.Errorf("reading components.json: %w", err)
 	}
-	d := &Document{Tags: allTags(), Operations: append(kindOperations(), otherOperations()...)}
+	d := &Document{Tags: allTags(), Operations: slices.Concat(kindOperations(), grantOperations(),
+		otherOperations())}
 	for i := range d.Operations {
 		op := &d.Operations[i]
 		for _, name := range op.Parameters {
@@ -177,7 +180,8 @@ func (op *Operation) jsonObject() operationObject {
 		media := map[string]any{
 			"schema": refTo("schemas", op.Body.Schema), "example": json.RawMessage(op.Body.Example),
 		}
-		o.Body = map[string]any{"required": true, "content": map[string]any{"application/json": media}}
+		o.Body = map[string]any{"required": !op.Body.Optional,
+			"content": map[string]any{"application/json": media}}
 	}
 	return o
 }

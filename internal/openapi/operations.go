@@ -39,6 +39,7 @@ func allTags() (all []Tag) {
 		all = append(all, Tag{k.kind.String(), k.description})
 	}
 	return append(all,
+		Tag{"grants", "One decision over several names: all or nothing. And many decisions in one call."},
 		Tag{"capacity", "Leases on shares of what many clients use, as doorman's. Only with --grpc."},
 		Tag{"server", "Health and metrics."})
 }
@@ -90,6 +91,11 @@ var limiterOperations = map[gatehouse.Op]operationText{
 			"part of a limit uses the one in force.",
 		"204 Charged 404 Missing 409 Conflict"},
 	gatehouse.OpReset: {"Forget all that was taken and reserved", "The limit stays in force.",
+		"204 GivenBack 404 Missing"},
+	gatehouse.OpFeedback: {"Tell what a third party has answered",
+		"A status of 429, or of 503 with retry-after, pauses the limiter for everybody; those who wait are " +
+			"held. Afterwards it starts again slowly. A remaining below what is left here is adopted " +
+			"until reset.",
 		"204 GivenBack 404 Missing"},
 }
 
@@ -145,6 +151,8 @@ func describeOperation(kind gatehouse.Kind, op gatehouse.Op) operationText {
 	case op == gatehouse.OpStats:
 		return operationText{"Read what happened so far", "Changes nothing.",
 			"200 " + statsSchema(kind) + " 404 Missing"}
+	case managedOperations[op].summary != "":
+		return managedOperations[op]
 	case kind.Limiter():
 		// All limiters share their operations and texts.
 		return limiterOperations[op]
@@ -178,8 +186,9 @@ func kindOperations() (all []Operation) {
 		}
 		all = append(all, kindOperation(k.kind, gatehouse.OpDelete, "delete", root+"/{name}"), Operation{
 			ID: "list" + id, Tag: tag, Method: "get", Path: root, Summary: "List names",
-			Parameters: []string{"after", "limit"},
-			Responses:  parseResponses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
+			Description: "With details=true each is an object, with what is used and who waits.",
+			Parameters:  []string{"after", "limit", "prefixOfList", "details"},
+			Responses:   parseResponses("200 Names 400 Invalid 403 Forbidden 503 Unavailable"),
 		}, Operation{
 			ID: "delete" + id + "Prefix", Tag: tag, Method: "delete", Path: root,
 			Summary:    "Delete names that begin alike",
@@ -196,7 +205,12 @@ func callOperations(kind gatehouse.Kind, op gatehouse.Op) []Operation {
 	get := kindOperation(kind, op, "get", "/v1/"+kind.String()+"/{name}/"+op.String())
 	// GET is safe to repeat for these.
 	switch op {
-	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats:
+	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats, gatehouse.OpHolders,
+		gatehouse.OpWaiters:
+		return []Operation{get}
+	case gatehouse.OpEvict, gatehouse.OpBump, gatehouse.OpClose, gatehouse.OpOpen:
+		// These are a POST alone.
+		get.Method = "post"
 		return []Operation{get}
 	}
 	// Generators need a different id for each method.
@@ -227,7 +241,7 @@ func kindOperation(kind gatehouse.Kind, op gatehouse.Op, verb, path string) Oper
 // replyParameters are the parameters that say how an operation is to be answered. Statistics are JSON
 // anyway; with details they are a part of other JSON, for which no generator has a type.
 func replyParameters(op gatehouse.Op, m operationText) []string {
-	if op == gatehouse.OpStats {
+	if op == gatehouse.OpStats || isReport(op) {
 		return nil
 	}
 	// Only a request that can be refused can choose the status of a refusal.
@@ -243,12 +257,12 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	case gatehouse.OpAcquire:
 		// Only limiters have a limit over time; a lock has neither size nor cost to choose.
 		if kind.Limiter() {
-			return append(limitParameters(kind), "cost", "maxwait")
+			return append(append(limitParameters(kind), "cost", "maxwait"), ownerParameters...)
 		}
 		if kind == gatehouse.Lock {
-			return []string{"key", "expires", "extend", "maxwait"}
+			return append([]string{"key", "expires", "extend", "maxwait"}, ownerParameters...)
 		}
-		return []string{"size", "cost", "key", "expires", "extend", "maxwait"}
+		return append([]string{"size", "cost", "key", "expires", "extend", "maxwait"}, ownerParameters...)
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpCharge:
 		return append(limitParameters(kind), "cost")
 	case gatehouse.OpReserve:
@@ -257,6 +271,8 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 		return []string{"key"}
 	case gatehouse.OpRefund:
 		return []string{"cost"}
+	case gatehouse.OpFeedback:
+		return append(limitParameters(kind), "status", "retry-after", "remaining", "reset")
 	case gatehouse.OpRelease:
 		return []string{"key", "fence"}
 	case gatehouse.OpRenew:
@@ -264,9 +280,9 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	// A barrier has to know how many must come.
 	case gatehouse.OpWait:
 		if kind == gatehouse.Barrier {
-			return []string{"size", "maxwait"}
+			return append([]string{"size", "maxwait"}, ownerParameters...)
 		}
-		return []string{"maxwait"}
+		return append([]string{"maxwait"}, ownerParameters...)
 	case gatehouse.OpSend:
 		return []string{"message"}
 	case gatehouse.OpKick:
@@ -279,7 +295,7 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 			return []string{"value"}
 		}
 	}
-	return nil
+	return managedParameters(op)
 }
 
 // limitParameters are the parameters that say a limiter's limit.
@@ -314,16 +330,17 @@ func otherOperations() []Operation {
 			Description: "Asks for shares of any number of resources, in one request; the answer has " +
 				"them in the same order. Ask again after refresh_interval, with the lease you have as " +
 				"`has`. It is GetCapacity of doorman's protocol.",
-			Body: &Body{"GetCapacity",
-				`{"client_id": "me", "resource": [{"resource_id": "database", "wants": 3}]}`},
+			Body: &Body{Schema: "GetCapacity",
+				Example: `{"client_id": "me", "resource": [{"resource_id": "database", "wants": 3}]}`},
 			Responses: parseResponses("200 Leases 400 Invalid 403 Forbidden 503 Unavailable"),
 		},
 		{
 			ID: "releaseCapacity", Tag: "capacity", Method: "post", Path: "/v1/capacity/release",
 			Summary:     "Give leases back",
 			Description: "What is not held is no error. It is ReleaseCapacity of doorman's protocol.",
-			Body:        &Body{"ReleaseCapacity", `{"client_id": "me", "resource_id": ["database"]}`},
-			Responses:   parseResponses("200 Released 400 Invalid 403 Forbidden 503 Unavailable"),
+			Body: &Body{Schema: "ReleaseCapacity",
+				Example: `{"client_id": "me", "resource_id": ["database"]}`},
+			Responses: parseResponses("200 Released 400 Invalid 403 Forbidden 503 Unavailable"),
 		},
 		{
 			ID: "capacity", Tag: "capacity", Method: "get", Path: "/capacity",
@@ -334,6 +351,12 @@ func otherOperations() []Operation {
 			ID: "capacityOfResource", Tag: "capacity", Method: "get", Path: "/capacity/{name}",
 			Summary:    "Show a resource and its leases",
 			Parameters: []string{"name", "after", "format", "limit"}, Responses: parseResponses(page),
+		},
+		{
+			ID: "cycles", Tag: "server", Method: "get", Path: "/v1/cycles",
+			Summary:     "List owners that wait for each other",
+			Description: "Of those that wait at this server, for whoever holds.",
+			Responses:   parseResponses("200 Cycles 503 Unavailable"),
 		},
 		server("healthz", "/healthz", "Is the server alive"),
 		server("readyz", "/readyz", "Should requests be sent here"),

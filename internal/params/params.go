@@ -34,12 +34,26 @@ const (
 	zoneParameter
 	fenceParameter
 	extendParameter
+	// From here on those of owners and operators, see owner.go.
+	ownerParameter
+	hostParameter
+	purposeParameter
+	reasonParameter
+	nowParameter
+	afterParameter
+	limitParameter
+	statusParameter
+	retryAfterParameter
+	remainingParameter
+	resetParameter
 	numParameters
 )
 
 var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
 	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
+	"owner", "host", "purpose", "reason", "now", "after", "limit",
+	"status", "retry-after", "remaining", "reset",
 }
 
 // Names returns the names of all parameters.
@@ -49,6 +63,8 @@ func Names() []string { return slices.Clone(names[:]) }
 type Values struct {
 	texts     [numParameters][]byte // nil is absent
 	anyOption bool                  // one of those from burst to zone is there
+	anyOwner  bool                  // one of those from owner on is there
+	anyReport bool                  // one of those from status on is there
 }
 
 // Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
@@ -59,6 +75,9 @@ func (f *Values) Set(name, value []byte) error {
 	}
 	return nil
 }
+
+// HasKey reports whether a key is given.
+func (f *Values) HasKey() bool { return len(f.texts[keyParameter]) > 0 }
 
 // Unknown is the error of CodeInvalid about a parameter that does not exist. more are parameters that its
 // listener knows besides.
@@ -72,8 +91,10 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 	for i, known := range names {
 		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
 			switch {
-			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter):
-				// An empty size, key or fence means the same as none.
+			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter ||
+				i >= statusParameter):
+				// An empty size, key or fence means the same as none, and so does a header of a third party
+				// that was not there.
 				value = nil // as if it were absent
 			case value == nil:
 				// nil stands for absent, so an empty value must differ from it.
@@ -81,6 +102,8 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			}
 			f.texts[i] = value
 			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
+			f.anyOwner = f.anyOwner || i >= ownerParameter && i < statusParameter
+			f.anyReport = f.anyReport || i >= statusParameter
 			return true
 		}
 	}
@@ -98,6 +121,10 @@ func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.readTexts(cmd, kind)
 	r.readHolder(cmd, kind)
 	r.readFence(cmd, kind)
+	r.readOwner(cmd)
+	if f.anyReport || cmd.Op == gatehouse.OpFeedback {
+		r.readFeedback(cmd)
+	}
 	return r.err
 }
 
@@ -187,6 +214,7 @@ const ofMillis = " of milliseconds"
 // forms say how the numbers of parameters are written: in which unit, and what signs they may begin with.
 var forms = [numParameters]struct{ unit, signs string }{
 	intervalParameter: {ofMillis, "+"}, expiresParameter: {ofMillis, "+"}, guardParameter: {ofMillis, "+"},
+	retryAfterParameter: {ofMillis, "+"}, resetParameter: {ofMillis, "+"},
 	maxWaitParameter: {ofMillis, "+-"}, amountParameter: {"", "+-"}, valueParameter: {"", "+-"},
 }
 
@@ -233,74 +261,6 @@ func (r *formReader) readInterval(cmd *gatehouse.Command) {
 	cmd.Calendar = calendar
 }
 
-// readLimiter reads what only limiters have. Other kinds check it and leave it at that.
-func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	v := &r.values.texts
-	// A GCRA lets its whole size through at once unless a burst is given.
-	cmd.Burst = max(0, cmd.Size-1)
-	if r.values.anyOption {
-		r.readLimiterOptions(cmd, kind)
-	}
-	// Other kinds have read and checked these parameters; they must not act on them.
-	if !kind.Limiter() {
-		cmd.Rule = gatehouse.Rule{Size: cmd.Size, Interval: cmd.Interval}
-		return
-	}
-	none := v[sizeParameter] == nil && v[intervalParameter] == nil && v[burstParameter] == nil &&
-		v[limitsParameter] == nil
-	// A request without any part of a limit is judged by the limit in force.
-	switch cmd.Op {
-	case gatehouse.OpPeek, gatehouse.OpDelay:
-	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
-		none = none && v[zoneParameter] == nil && v[modeParameter] == nil && v[guardParameter] == nil
-	default:
-		// What remains never names a limit, so nothing is to be set.
-		none = false
-	}
-	if none {
-		cmd.Size, cmd.Interval, cmd.Burst = gatehouse.InForce, 0, 0
-	}
-}
-
-// readLimiterOptions reads what most limiters are used without.
-func (r *formReader) readLimiterOptions(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	v := &r.values.texts
-	cmd.Burst = r.readNumber(burstParameter, numberRange{cmd.Burst, 0, gatehouse.MaxSize - 1})
-	cmd.Guard = r.readMillis(guardParameter, 0, 0)
-	cmd.Zone = string(v[zoneParameter])
-	if v[modeParameter] != nil {
-		r.readMode(cmd, kind)
-	}
-	if v[limitsParameter] == nil {
-		return
-	}
-	if v[sizeParameter] != nil || v[intervalParameter] != nil || v[burstParameter] != nil {
-		r.failParameter("limits is %s, want it instead of size, interval and burst, not besides",
-			Quote(v[limitsParameter]))
-		return
-	}
-	// A list replaces size, interval and burst; both together would contradict one another.
-	parsed, err := gatehouse.ParseLimits(string(v[limitsParameter]))
-	if err != nil {
-		r.failParameter("%w", err)
-	}
-	cmd.Limits = parsed
-}
-
-// readMode reads a mode. Kinds that have none take those of all others.
-func (r *formReader) readMode(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	// Every kind checks all parameters, so one without modes accepts those of all kinds.
-	names, text := kind.Modes(), string(r.values.texts[modeParameter])
-	if names == nil {
-		names = slices.Concat(gatehouse.SlidingWindow.Modes(), gatehouse.Pace.Modes())
-	}
-	if !slices.Contains(names, text) {
-		r.failParameter("mode is %s, want one of %s", Quote([]byte(text)), strings.Join(names, " "))
-		return
-	}
-	cmd.Mode, _ = kind.ParseMode(text)
-}
-
 // readTexts reads the key, the message and what else is not looked at.
 func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	// Lengths are checked for every operation, even where the text is not used.
@@ -313,7 +273,12 @@ func (r *formReader) readTexts(cmd *gatehouse.Command, kind gatehouse.Kind) {
 			r.failParameter("%s has %d bytes, want at most %d", names[text.parameter], n, text.most)
 		}
 	}
-	if k := r.values.texts[keyParameter]; len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
+	k := r.values.texts[keyParameter]
+	// The holds of grants have such keys, and no client may name them.
+	if len(k) > 0 && k[0] == 0 {
+		r.failParameter("key is %s, want another first byte than zero", Quote(k))
+	}
+	if len(k) > 0 && (HasHolders(kind) || kind.Limiter()) {
 		cmd.Holder = string(k)
 	}
 	// A request that waits keeps its command, so a text that means nothing to it is not copied.
@@ -341,20 +306,28 @@ func (r *formReader) readHolder(cmd *gatehouse.Command, kind gatehouse.Kind) {
 // readFence reads the fencing token of the hold that a release or a renew means. It means nothing without
 // the key of that hold, so that one without is refused whatever the operation.
 func (r *formReader) readFence(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	text := r.values.texts[fenceParameter]
-	if text == nil {
-		return
-	}
-	token, err := strconv.ParseUint(string(text), 10, 64)
+	token := r.readToken()
 	switch {
-	case err != nil:
-		r.failParameter("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
 	// A fence of 0 names no hold, so it needs no key.
 	case token != 0 && r.values.texts[keyParameter] == nil:
 		r.failParameter("fence is %d without a key, want the key of that hold with it", token)
 	case HasHolders(kind) && (cmd.Op == gatehouse.OpRelease || cmd.Op == gatehouse.OpRenew):
 		cmd.Fence = token
 	}
+}
+
+// readToken reads a fencing token, 0 if there is none.
+func (r *formReader) readToken() uint64 {
+	text := r.values.texts[fenceParameter]
+	if text == nil {
+		return 0
+	}
+	token, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		r.failParameter("fence is %s, want a whole number from 0 to %d", Quote(text), uint64(math.MaxUint64))
+		return 0
+	}
+	return token
 }
 
 // maxZone is longer than the name of any time zone.

@@ -21,6 +21,7 @@ import (
 // itself.
 type ProbedStore interface {
 	Apply(c *control.Change)
+	ApplyJoint(c *control.JointChange)
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error
 
@@ -106,15 +107,7 @@ func (b *Breaker) Apply(c *control.Change) {
 			c.Key, away, absent.err))
 		return
 	}
-	began, done := time.Since(b.start), c.Done
-	c.Done = func(err error) {
-		ended := time.Since(b.start)
-		if b.config.Observe != nil {
-			b.config.Observe(ended - began)
-		}
-		b.judgeResult(err, began, ended)
-		done(err)
-	}
+	c.Done = b.judged(c.Done)
 	b.ProbedStore.Apply(c)
 }
 
@@ -242,8 +235,9 @@ const maxPendingUndos = 10_000
 // A deferredUndo is an undo that is sent once the store responds again, because a command that would have
 // undone something, or has left something behind, was not sent.
 type deferredUndo struct {
-	key  gatehouse.Key
-	turn control.Turn
+	key   gatehouse.Key
+	turn  control.Turn
+	joint []control.Part // instead, if it is of a grant over several names
 }
 
 // keepUndos remembers the undos of a queue that is not sent to the store: those in the queue, and those of
@@ -265,9 +259,10 @@ func (b *Breaker) keepUndos(key gatehouse.Key, queue []control.Turn) (away bool)
 		switch {
 		case len(b.pendingUndos) == maxPendingUndos:
 		case turn.Op == gatehouse.OpUndo && turn.Granted != nil:
-			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, control.UndoOf(turn, turn.Granted)})
+			one := deferredUndo{key: key, turn: control.UndoOf(turn, turn.Granted)}
+			b.pendingUndos = append(b.pendingUndos, one)
 		case arrived && (turn.Op == gatehouse.OpWait || turn.Op == gatehouse.OpUndo):
-			b.pendingUndos = append(b.pendingUndos, deferredUndo{key, control.UndoOf(turn, nil)})
+			b.pendingUndos = append(b.pendingUndos, deferredUndo{key: key, turn: control.UndoOf(turn, nil)})
 		}
 	}
 	return true
@@ -287,6 +282,10 @@ func (b *Breaker) sendPendingUndos() {
 		one := b.pendingUndos[0]
 		b.pendingUndos = b.pendingUndos[1:]
 		b.mu.Unlock()
+		if one.joint != nil {
+			b.sendJoint(one.joint)
+			continue
+		}
 		_ = (&control.Change{Key: one.key, Turns: []control.Turn{one.turn}}).ApplyTo(b)
 	}
 }

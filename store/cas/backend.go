@@ -16,6 +16,12 @@ type Backend interface {
 	// still be. It returns soon after ctx has ended.
 	Swap(ctx context.Context, key gatehouse.Key, change *RecordChange) (Reply, error)
 
+	// SwapTogether is Swap for several records, in the order of control.ComparePartKeys: all changes are
+	// made, or none is. They were made, and what was only read is as it was, if every reply says Swapped.
+	// Otherwise nothing was changed, and those that say Swapped are still the ones that were read. Claims
+	// are made on all of the records, or on none. It keeps nothing of the arguments.
+	SwapTogether(ctx context.Context, keys []gatehouse.Key, changes []RecordChange) ([]Reply, error)
+
 	// Listen has wake called for each key that another server's change names this server for, and with
 	// the zero key, which means all of them, when some may have been missed, as after a lost connection.
 	// wake does not block. stop ends it and waits for a call under way.

@@ -30,6 +30,12 @@ func (b *instantBackend) Swap(
 	return reply, nil
 }
 
+func (b *instantBackend) SwapTogether(
+	context.Context, []gatehouse.Key, []cas.RecordChange,
+) ([]cas.Reply, error) {
+	panic("not asked for")
+}
+
 func (b *instantBackend) Listen(uint32, func(gatehouse.Key)) (stop func()) { return func() {} }
 
 func (b *instantBackend) Range(

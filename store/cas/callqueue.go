@@ -19,6 +19,10 @@ type applyCall struct {
 
 	flushing bool // it has refusals stored that were not, and has no command
 
+	// joint is the transaction over several names of which it is the place in this queue; nil for any other
+	// call. It makes a batch by itself.
+	joint *jointTransaction
+
 	pendingUndos []*undo     // one for each turn, if the call takes back what failed calls have left
 	ownUndos     []undo      // of its undos, in their order, once it was in a transaction
 	done         func(error) // is called with err, once
@@ -59,6 +63,10 @@ func (q *callQueue) takeBatch() (batch []*applyCall) {
 	defer q.mu.Unlock()
 	n := 0
 	for turns := 0; n < len(q.waiting) && (n == 0 || turns < maxTurns); n++ {
+		if q.waiting[n].joint != nil {
+			n = max(n, 1) // it comes next, or goes now
+			break
+		}
 		// The last call may pass the limit, as no call is split.
 		turns += len(q.waiting[n].queue)
 	}
@@ -90,6 +98,17 @@ func (q *callQueue) takeMatching(match func(*applyCall) bool) (front []*applyCal
 	front = slices.Clone(q.waiting[:n])
 	q.waiting = append([]*applyCall(nil), q.waiting[n:]...)
 	return front
+}
+
+// leaveQueue takes a call that waits out of the queue. It reports false if that is not in it any more.
+func (q *callQueue) leaveQueue(r *applyCall) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, r)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 // A callBatch is the calls that one transaction serves, as one queue.

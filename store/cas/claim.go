@@ -36,7 +36,6 @@ type claimState struct {
 }
 
 // longestClaim is for how long a change that conflicts claims the record.
-
 func (t *transaction) longestClaim() time.Duration {
 	return min(claimTrips*t.entry.contention.roundTrip+claimSlack, t.store.config.Timeout/claimPart, MaxClaim)
 }
@@ -105,7 +104,7 @@ func (t *transaction) takeWaiting() {
 	// each other. Undos go by themselves.
 	inLine := func(turn control.Turn) bool { return turn.Ticket != 0 }
 	more := t.entry.calls.takeMatching(func(r *applyCall) bool {
-		return r.pendingUndos == nil && !slices.ContainsFunc(r.queue, inLine)
+		return r.joint == nil && r.pendingUndos == nil && !slices.ContainsFunc(r.queue, inLine)
 	})
 	t.batch.calls = slices.Concat(t.batch.calls, more)
 	t.batch.addCalls(more)

@@ -34,7 +34,8 @@ func (c *client) do(key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decisio
 	d, err := c.gates[server].Do(ctx, key, cmd)
 	c.store.Note("%s at %d: %s %s %s since %s: %s %d %v", c.id, server+1, key, cmd.Op, cmd.Holder,
 		time.Since(start), d.Outcome, d.Fence, err)
-	if took := time.Since(start); took > patience+5*cas.DefaultTimeout {
+	// It may wait behind a grant that waits for another name, and both for a store that does not answer.
+	if took := time.Since(start); took > patience+8*cas.DefaultTimeout {
 		c.fault("client %s: %s %s with %s took %s: %v", c.id, key, cmd.Op, patience, took, err)
 	}
 	c.mu.Lock()
@@ -91,6 +92,88 @@ func (c *client) hold(key gatehouse.Key) {
 	}
 }
 
+// grant acquires some names together, holds them, and gives them back.
+func (c *client) grant() {
+	c.next++
+	var keys []gatehouse.Key
+	for _, key := range []gatehouse.Key{
+		named(gatehouse.FixedWindow, "window"), named(gatehouse.Semaphore, "semaphore"),
+		named(gatehouse.Lock, "lock"), named(gatehouse.Semaphore, "other"),
+	} {
+		if c.rand.IntN(2) == 0 {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	id := fmt.Sprintf("%s-%d", c.id, c.next)
+	cmd := grantOf(id, keys...)
+	cmd.Expires = time.Hour
+	for i := range cmd.Want {
+		if m := &cmd.Want[i]; m.Key.Kind.Limiter() {
+			m.Interval = 500 * time.Millisecond
+		}
+	}
+	waits := []time.Duration{0, 200 * time.Millisecond, 2 * time.Second, gatehouse.Forever}
+	cmd.MaxWait = waits[c.rand.IntN(len(waits))]
+	d, err := c.doGrant(cmd)
+	if err != nil || d.Outcome != gatehouse.Granted {
+		return
+	}
+	for _, key := range keys {
+		if !key.Kind.Limiter() {
+			c.took(key, 1)
+			continue
+		}
+		c.mu.Lock()
+		c.granted[key] = append(c.granted[key], d.At)
+		c.mu.Unlock()
+	}
+	c.pause(300 * time.Millisecond)
+	for _, key := range keys {
+		if !key.Kind.Limiter() {
+			c.took(key, -1)
+		}
+	}
+	end := &gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id, Fence: d.Fence}
+	for tries := 0; ; tries++ {
+		ended, err := c.doGrant(end)
+		if err == nil && ended.Outcome != gatehouse.Granted && tries == 0 && !c.lossy {
+			c.fault("%s has lost its grant: %+v", id, ended)
+		}
+		if err == nil {
+			return
+		}
+		c.pause(time.Second)
+	}
+}
+
+// doGrant asks one of the servers about a grant, and sees that it answers in time.
+func (c *client) doGrant(cmd *gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
+	ctx, patience := context.Background(), cmd.MaxWait
+	if cmd.MaxWait == gatehouse.Forever || cmd.MaxWait > 0 && c.rand.IntN(4) == 0 {
+		patience = time.Duration(c.rand.Int64N(int64(4 * time.Second)))
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	start := time.Now()
+	server := c.rand.IntN(len(c.gates))
+	d, err := c.gates[server].DoGrant(ctx, *cmd)
+	took := time.Since(start)
+	c.store.Note("%s at %d: %s of grant %s since %s: %s %d %v", c.id, server+1, cmd.Op, cmd.ID, took,
+		d.Outcome, d.Fence, err)
+	if took > patience+10*cas.DefaultTimeout {
+		c.fault("client %s: %s of grant %s with %s took %s: %v", c.id, cmd.Op, cmd.ID, patience, took, err)
+	}
+	code := gatehouse.CodeOf(err)
+	if err != nil && code != gatehouse.CodeUnavailable && code != gatehouse.CodeTimeout {
+		c.fault("client %s: %s of grant %s: %v", c.id, cmd.Op, cmd.ID, err)
+	}
+	return d, err
+}
+
 // count adds to a counter.
 func (c *client) count(key gatehouse.Key) {
 	n := c.rand.Int64N(5) + 1
@@ -131,7 +214,9 @@ func (c *client) step() {
 	wait := gatehouse.Command{
 		Op: gatehouse.OpWait, Rule: gatehouse.Rule{Size: 2}, MaxWait: 500 * time.Millisecond,
 	}
-	switch c.rand.IntN(8) {
+	switch c.rand.IntN(10) {
+	case 8, 9:
+		c.grant()
 	case 0, 1:
 		c.hold(named(gatehouse.Lock, "lock"))
 	case 2, 3:

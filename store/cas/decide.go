@@ -30,6 +30,10 @@ type decideInput struct {
 	undos []*undo  // those of turns that must not be done twice, in the order of their turns
 	rest  lineRest // of this server's line, beside those in the queue
 
+	joint   bool  // the one turn is a part of a joint change
+	passive bool  // which keeps nobody back, should it wait
+	at      int64 // when all parts of that are decided; 0 for any other
+
 	now      int64  // the store's time, Unix ns
 	nonce    uint64 // of the new record, not 0
 	minFence uint64 // the least fencing token of a grant; 0 means that the time makes them
@@ -86,59 +90,80 @@ type decider struct {
 	out       *recordUpdate
 	buffers   *decideBuffers
 	timeAhead int64 // how far the decisions' time is ahead of the store's
+
+	// As it was before the queue was served.
+	tell          bool           // something has ended that others wait for
+	holdsBefore   []control.Hold // that the backend ends
+	refusedBefore int64
+
+	// Of a part of a joint change, once that was served.
+	withheld bool // it took no effect, though this part may have been granted
+	waits    bool // it goes on waiting at this name
 }
 
 // decide serves a queue on what is known of a record, and returns what is to become of that. It has no other
 // effect than on the state and the buffers.
 func decide(in *decideInput, buffers *decideBuffers) (out recordUpdate) {
+	d := decider{in: in, out: &out, buffers: buffers}
+	d.beginDecision()
+	var plenty *control.Room // a record that is too large is refused later, see buildChange
+	out.state = plenty.Serve(time.Unix(0, out.now), in.kind, out.state, buffers.queue)
+	d.endDecision()
+	return out
+}
+
+// beginDecision does what comes before the queue is served.
+func (d *decider) beginDecision() {
+	in, out, buffers := d.in, d.out, d.buffers
 	n := len(in.turns)
 	buffers.waitsSince = slices.Grow(buffers.waitsSince[:0], n)[:n]
 	buffers.queue = buffers.queue[:0]
 	out.decisions, out.served = slices.Grow(buffers.decisions[:0], n)[:n], buffers.served[:0]
 	out.wake, out.newHolds, out.endedHolds = buffers.wake[:0], buffers.newHolds[:0], buffers.endedHolds[:0]
-	d := decider{in: in, out: &out, buffers: buffers}
 	d.beginRecord()
 	// Refusals that this server counted belong to the state before the queue runs, so that statistics in
 	// this very queue show them.
 	out.state, out.unstored = in.state, in.refusals.addTo(in.state)
-	refusedBefore, _ := control.Refusals(out.state)
+	d.refusedBefore, _ = control.Refusals(out.state)
 	// First everything that has ended goes, then the queue runs: what became free is for the oldest in the
 	// queue. The waiters at other servers are woken for the same reason.
-	tell := d.dropEndedHolds()
+	d.tell = d.dropEndedHolds()
 	if out.next.dropEndedHeads(out.now) {
-		tell = true
+		d.tell = true
 	}
 	if out.state != nil && control.ForgetWaiters(out.state, out.next.waitsNoMore(in.server.number)) {
-		tell = true
+		d.tell = true
 	}
 	// The holds before and after the queue; the difference is what the backend has to begin and end.
-	before := d.backendHolds()
+	d.holdsBefore = d.backendHolds()
 	d.prepareTurns()
-	var plenty *control.Room // a record that is too large is refused later, see buildChange
-	out.state = plenty.Serve(time.Unix(0, out.now), in.kind, out.state, buffers.queue)
+}
+
+// endDecision finds out what the decisions of a queue that was served mean for the record.
+func (d *decider) endDecision() {
+	out, buffers := d.out, d.buffers
 	d.collectDecisions()
 	if d.updateHead() {
-		tell = true
+		d.tell = true
 	}
-	d.noteEffects(tell)
-	if in.server.expiresHolds {
-		d.compareHolds(before, d.backendHolds())
+	d.noteEffects(d.tell)
+	if d.in.server.expiresHolds {
+		d.compareHolds(d.holdsBefore, d.backendHolds())
 	}
 	if out.state != nil {
 		count, since := control.Refusals(out.state)
-		out.refusals = refusalCount{count: count - refusedBefore, since: since}
+		out.refusals = refusalCount{count: count - d.refusedBefore, since: since}
 	}
 	// They may have grown.
 	buffers.decisions, buffers.served = out.decisions, out.served
 	buffers.wake, buffers.newHolds, buffers.endedHolds = out.wake, out.newHolds, out.endedHolds
-	return out
 }
 
 // beginRecord begins the new record, with the time of the decisions.
 func (d *decider) beginRecord() {
 	in, out := d.in, d.out
 	out.next = in.record.nextRecord(in.nonce)
-	out.now = out.next.decisionTime(in.now)
+	out.now = cmp.Or(in.at, out.next.decisionTime(in.now))
 	d.timeAhead = max(0, out.now-in.now)
 	if out.now < out.next.asOf {
 		// The clock was set back beyond what differs between servers. A delete in what is now the future
@@ -233,7 +258,8 @@ func (d *decider) answerUnserved(i int) (answer gatehouse.Decision, is bool) {
 
 // canGrow reports whether an operation can make a record much larger.
 func canGrow(op gatehouse.Op) bool {
-	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend
+	return op.Waits() || op == gatehouse.OpReserve || op == gatehouse.OpCharge || op == gatehouse.OpSend ||
+		op == gatehouse.OpFeedback
 }
 
 // collectDecisions gives each turn that was served its decision, by the time of the store.
@@ -250,6 +276,9 @@ func (d *decider) collectDecisions() {
 			// by.
 			answer.RetryAfter += time.Duration(d.timeAhead)
 		}
+		if d.in.turns[turn.index].Op == gatehouse.OpWaiters && answer.Report != nil {
+			answer.Report.Others = out.next.otherLines(d.in.server.number, out.now)
+		}
 		out.decisions[turn.index] = *answer
 	}
 }
@@ -260,10 +289,16 @@ func (d *decider) noteEffects(tell bool) {
 	out.write = out.write || tell
 	for i := range in.turns {
 		turn, answer := &in.turns[i], &out.decisions[i]
-		granted := answer.Outcome == gatehouse.Granted
-		out.next.fence = max(out.next.fence, answer.Fence)
+		granted := answer.Outcome == gatehouse.Granted && !d.withheld
+		if !d.withheld {
+			out.next.fence = max(out.next.fence, answer.Fence)
+		}
 		switch turn.Op {
-		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue:
+		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpHolders,
+			gatehouse.OpWaiters, gatehouse.OpBump:
+		case gatehouse.OpFeedback:
+			// Most reports change nothing: clients tell what went well, too.
+			out.write = out.write || granted && answer.Value != 0
 		case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 			out.write = out.write || granted
 		case gatehouse.OpWait:
@@ -305,7 +340,9 @@ func (d *decider) compareHolds(before, after []control.Hold) {
 	renewed := map[string]bool{}
 	for i := range d.in.turns {
 		cmd := d.in.turns[i].Command
-		if cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpAcquire && cmd.Extend {
+		// A renewal that was refused, of a hold that was evicted, must not lengthen its lease.
+		renews := cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpAcquire && cmd.Extend
+		if renews && d.out.decisions[i].Outcome == gatehouse.Granted {
 			renewed[cmd.Holder] = true
 		}
 	}

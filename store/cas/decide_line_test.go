@@ -36,7 +36,8 @@ func TestDecideLines(t *testing.T) {
 		name: "the next in the line takes its place", kind: gatehouse.Semaphore, before: halfHeld,
 		record: heads(own), now: time.Second, queue: []control.Turn{waiting(7, 0, acquireBy("c"))},
 		change: func(in *decideInput) {
-			in.rest = lineRest{known: true, nonEmpty: true, first: waiter{fromStart(1), FirstTicket(1) + 8}}
+			first := waiter{since: fromStart(1), ticket: FirstTicket(1) + 8}
+			in.rest = lineRest{known: true, nonEmpty: true, first: first}
 		},
 		want: "granted 100; write; fence 100; heads [1:8 until 4s]",
 	}, {
@@ -95,7 +96,8 @@ func TestDecideHeadsOfOthers(t *testing.T) {
 		name: "a newcomer waits behind those that are not in this queue", kind: gatehouse.Semaphore,
 		before: halfHeld, now: time.Second, queue: []control.Turn{one(acquireBy("c"))},
 		change: func(in *decideInput) {
-			in.rest = lineRest{known: true, nonEmpty: true, first: waiter{fromStart(1), FirstTicket(1) + 8}}
+			first := waiter{since: fromStart(1), ticket: FirstTicket(1) + 8}
+			in.rest = lineRest{known: true, nonEmpty: true, first: first}
 		},
 		want: "refused for 9s; write; heads [1:8 until 4s]; refusals 1",
 	}, {

@@ -3,7 +3,9 @@ package cas
 import (
 	"math"
 	"slices"
+	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 )
 
@@ -23,6 +25,10 @@ func (d *decider) rankTurns() {
 		turn := &d.in.turns[i]
 		d.buffers.waitsSince[i] = sinceOf(turn, d.out.now)
 		if turn.Ticket == 0 || !turn.Op.Waits() {
+			continue
+		}
+		// A joint change is looked at by itself: the rest of the line may stand in front of it.
+		if d.in.joint && d.in.rest.first.ticket < turn.Ticket {
 			continue
 		}
 		d.buffers.waitsSince[i] = min(d.buffers.waitsSince[i], oldest)
@@ -61,7 +67,7 @@ func FirstTicket(server uint32) control.Ticket { return control.Ticket(server) <
 func (r *storedRecord) barredUntil(since int64, server uint32) (until int64) {
 	for i := range r.heads {
 		h := &r.heads[i]
-		if h.server != server && h.cameBefore(since, server) {
+		if h.server != server && !h.passive && h.cameBefore(since, server) {
 			until = max(until, h.until)
 		}
 	}
@@ -80,7 +86,7 @@ func (d *decider) updateHead() (changed bool) {
 		out.next.heads = append(out.next.heads, d.newHead(first))
 		out.write = true
 		return false // no other waiter goes because of it
-	case !seen && !d.in.rest.known && (first.ticket == 0 || out.next.heads[i].since <= first.since):
+	case !seen && !d.in.rest.known && (first.ticket == 0 || !first.headsBefore(out.next.heads[i].waiter())):
 		return false // the old one still waits, as far as is known
 	case first.ticket == 0:
 		out.next.heads = slices.Delete(out.next.heads, i, i+1)
@@ -89,23 +95,26 @@ func (d *decider) updateHead() (changed bool) {
 	old := out.next.heads[i]
 	// A head that still names the first waiter is renewed once a third of its time is over, so that most
 	// looks write nothing.
-	if old.ticket == first.ticket && old.until-out.now > int64(headLifetime)*2/3 {
+	same := old.ticket == first.ticket && old.passive == first.passive
+	if same && old.until-out.now > int64(headLifetime)*2/3 {
 		return false
 	}
 	out.next.heads[i] = d.newHead(first)
 	out.write = true
-	return old.ticket != first.ticket
+	return old.ticket != first.ticket || first.passive && !old.passive
 }
 
 func (d *decider) newHead(w waiter) lineHead {
 	return lineHead{
-		server: d.in.server.number, ticket: w.ticket, since: w.since, until: d.out.now + int64(headLifetime),
+		server: d.in.server.number, ticket: w.ticket, since: w.since, passive: w.passive,
+		until: d.out.now + int64(headLifetime),
 	}
 }
 
 // firstWaiting is the first of this server who waits after this queue, and whether the present head, if
 // there is one, was looked at.
 func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
+	first = d.in.rest.passive
 	if d.in.rest.nonEmpty {
 		first = d.in.rest.first
 	}
@@ -117,11 +126,27 @@ func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
 		// The present head is in this queue: what became of it is known, so the head may be replaced or
 		// dropped.
 		seen = seen || head >= 0 && turn.Ticket == d.out.next.heads[head].ticket
-		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket}
-		waits := control.KeepsWaiting(turn.Command, &d.out.decisions[j])
-		if waits && (first.ticket == 0 || one.compare(first) < 0) {
+		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket, passive: d.in.passive}
+		waits := d.waits || !d.in.joint && control.KeepsWaiting(turn.Command, &d.out.decisions[j])
+		if waits && (first.ticket == 0 || one.headsBefore(first)) {
 			first = one
 		}
 	}
 	return first, seen
+}
+
+// otherLines are the heads of other servers, as a list of waiters tells of them. A head is renewed about once
+// a second, and says of its line only who is first.
+func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.OtherLine) {
+	for i := range r.heads {
+		h := &r.heads[i]
+		if h.server == server || h.until <= now {
+			continue
+		}
+		lines = append(lines, gatehouse.OtherLine{
+			Server: h.server, WaitingFor: max(0, time.Duration(now-h.since)),
+			Seen: max(0, headLifetime-time.Duration(h.until-now)),
+		})
+	}
+	return lines
 }

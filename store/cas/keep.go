@@ -27,7 +27,7 @@ func (r *retention) keepFor(now int64, state control.State, heads []lineHead) ti
 	worth := int64(tombstoneLife)
 	if state != nil {
 		expiry := state.Expiry()
-		if semaphore, ok := state.(*control.Semaphore); ok && r.expiresHolds {
+		if semaphore, ok := state.(*control.Semaphore); ok && r.expiresHolds && !control.Closed(state) {
 			// Here the state has no ends of holds by the clock; the lengths of the leases bound them.
 			expiry = lastHoldEnd(now, semaphore)
 		}

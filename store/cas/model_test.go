@@ -220,7 +220,8 @@ func (m *model) end() {
 func (m *model) left() {
 	for _, key := range []gatehouse.Key{
 		named(gatehouse.Lock, "lock"), named(gatehouse.Semaphore, "semaphore"),
-		named(gatehouse.Counter, "counter"), named(gatehouse.Barrier, "barrier"),
+		named(gatehouse.Semaphore, "other"), named(gatehouse.Counter, "counter"),
+		named(gatehouse.Barrier, "barrier"),
 	} {
 		d, err := m.gates[0].Do(context.Background(), key, gatehouse.Command{Op: gatehouse.OpStats})
 		if err != nil {

@@ -36,6 +36,13 @@ type pendingUndo struct {
 	key     gatehouse.Key
 	undoing control.Turn // that does it
 	undo
+
+	joint *pendingJointUndo // instead of these, if it is of several names
+}
+
+// goesWith reports whether one undo is sent together with another.
+func (u *pendingUndo) goesWith(other *pendingUndo) bool {
+	return u.joint == nil && other.joint == nil && u.key == other.key
 }
 
 // addUnresolved notes what a failed transaction may have been granted, by changes whose answers were lost.
@@ -51,7 +58,7 @@ func (q *undoQueue) addUnresolved(key gatehouse.Key, turns []control.Turn, unres
 			// The decision names the token or the number. Of the attempt only its identity is needed.
 			made := &attempt{nonce: try.nonce, base: try.base}
 			one := undo{id: rand.Uint64(), onlyIf: made, shared: existedBefore(&d)}
-			q.appendUndo(pendingUndo{key, control.UndoOf(&turns[j], &d), one})
+			q.appendUndo(pendingUndo{key: key, undoing: control.UndoOf(&turns[j], &d), undo: one})
 		}
 	}
 	q.startTimer()
@@ -68,11 +75,13 @@ func (q *undoQueue) addFailed(key gatehouse.Key, queue []control.Turn, undos []u
 		// An undo that failed is tried again, with its identity, as the change that does it may have been
 		// made.
 		case isGrantUndo(turn):
-			q.appendUndo(pendingUndo{key, control.UndoOf(turn, turn.Granted), undos[0]})
+			undoing := control.UndoOf(turn, turn.Granted)
+			q.appendUndo(pendingUndo{key: key, undoing: undoing, undo: undos[0]})
 			undos = undos[1:]
 		case key.Kind == gatehouse.Barrier && turn.Ticket != 0 &&
 			(turn.Op.Waits() || turn.Op == gatehouse.OpUndo):
-			q.appendUndo(pendingUndo{key, control.UndoOf(turn, nil), undo{id: rand.Uint64()}})
+			undoing := control.UndoOf(turn, nil)
+			q.appendUndo(pendingUndo{key: key, undoing: undoing, undo: undo{id: rand.Uint64()}})
 		}
 	}
 	q.startTimer()
@@ -98,7 +107,7 @@ func (q *undoQueue) sendPending() {
 	defer q.mu.Unlock()
 	for len(q.pending) > 0 && !q.closed {
 		n := 1
-		for n < len(q.pending) && q.pending[n].key == q.pending[0].key {
+		for n < len(q.pending) && q.pending[n].goesWith(&q.pending[0]) {
 			n++
 		}
 		// They stay in the queue meanwhile, so that PendingUndos counts them and the bound holds.

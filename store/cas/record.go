@@ -50,7 +50,18 @@ type lineHead struct {
 	ticket control.Ticket
 	since  int64 // when it came, by the store's time
 	until  int64 // when it is forgotten, unless its server looks at it again
+
+	passive bool // it is to be told of changes, and keeps nobody back
 }
+
+// waiter is the one whose head it is.
+func (h *lineHead) waiter() waiter {
+	return waiter{since: h.since, ticket: h.ticket, passive: h.passive}
+}
+
+// passiveHead is set in the server of a head that is passive. Servers that know of no such heads do not see
+// it, and let it keep others back.
+const passiveHead = 1 << 32
 
 // cameBefore reports whether a head has come before another, of another server.
 func (h *lineHead) cameBefore(since int64, server uint32) bool {
@@ -100,7 +111,11 @@ func (r *storedRecord) encodeRecord() []byte {
 	}
 	data = binary.AppendUvarint(data, uint64(len(r.heads)))
 	for _, h := range r.heads {
-		data = binary.AppendUvarint(data, uint64(h.server))
+		server := uint64(h.server)
+		if h.passive {
+			server |= passiveHead
+		}
+		data = binary.AppendUvarint(data, server)
 		data = binary.AppendUvarint(data, uint64(h.ticket))
 		data = binary.AppendVarint(data, h.since)
 		data = binary.AppendVarint(data, h.until)
@@ -156,8 +171,9 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 		r.doneUndos = append(r.doneUndos, in.readNonce())
 	}
 	for n := in.readUnsigned(); n > 0 && in.err == nil; n-- {
+		server := in.readUnsigned()
 		r.heads = append(r.heads, lineHead{
-			server: uint32(in.readUnsigned()), // written from one
+			server: uint32(server), passive: server&passiveHead != 0, // written from one
 			ticket: control.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
 		})
 	}

@@ -76,6 +76,7 @@ type Store struct {
 	undos        undoQueue
 	refusals     refusals
 	transactions sync.Pool
+	joints       sync.Pool
 	calls        sync.Pool
 	stop         func() // of the backend's Listen
 	counters     transactionCounters
@@ -111,6 +112,7 @@ func New(backend Backend, config Config) *Store {
 	s.watches.names = make(map[gatehouse.Key]*line)
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
+	s.joints.New = func() any { return new(jointTransaction) }
 	s.transactions.New = func() any { return newTransaction(s) }
 	// Last, because a wake may come at once and needs the rest.
 	s.stop = backend.Listen(config.Server, s.onWake)
@@ -176,6 +178,9 @@ func (s *Store) serveCall(e *entry, r *applyCall) error {
 
 // sendUndos takes back all of these, which are of one name.
 func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
+	if together[0].joint != nil {
+		return s.sendJointUndo(together[0].joint)
+	}
 	r := new(applyCall)
 	for i := range together {
 		r.queue = append(r.queue, together[i].undoing)
@@ -191,6 +196,10 @@ func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
 // startTransaction serves a batch without keeping its caller, whose callback the backend calls. What does
 // not go well at the first try goes on in a goroutine of its own.
 func (s *Store) startTransaction(e *entry, batch []*applyCall) {
+	if j := batch[0].joint; j != nil {
+		j.enterQueues() // it leads this one now
+		return
+	}
 	t := s.beginTransaction(e, batch)
 	if s.async == nil {
 		go t.runToEnd()
@@ -220,8 +229,7 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 		// Those who came meanwhile would wait as long, for the same answer.
 		waiting := e.calls.takeAll()
 		s.notifyCallers(batch)
-		s.failCalls(e.key, waiting, away)
-		s.notifyCallers(waiting)
+		s.failWaiting(e, waiting, away)
 		return
 	}
 	next := e.calls.takeBatch()

@@ -147,19 +147,33 @@ type line struct {
 
 // A waiter is one ticket that waits.
 type waiter struct {
-	since  int64
-	ticket control.Ticket
+	since   int64
+	ticket  control.Ticket
+	passive bool // keeps nobody back
+}
+
+// headsBefore reports whether it is this one that other servers are to know of, rather than another: one that
+// keeps others back goes before one that does not.
+func (w waiter) headsBefore(other waiter) bool {
+	if w.passive != other.passive {
+		return other.passive
+	}
+	return w.compare(other) < 0
 }
 
 func (w waiter) compare(other waiter) int {
 	return cmp.Or(cmp.Compare(w.since, other.since), cmp.Compare(w.ticket, other.ticket))
 }
 
+// sameTicket reports whether another waiter is the same, whenever it came.
+func (w waiter) sameTicket(other waiter) bool { return w.ticket == other.ticket }
+
 // A lineRest is those of a line who no transaction has taken out.
 type lineRest struct {
 	known    bool   // it is; otherwise what the transaction has is all that is known of the line
-	nonEmpty bool   // there are
+	nonEmpty bool   // there are such that keep others back
 	first    waiter // of them
+	passive  waiter // the first of the others; the zero one when there is none
 }
 
 // A takenLine is a line some of which a transaction has taken out.
@@ -188,7 +202,12 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 			continue
 		}
 		one := waiter{since: turn.Since.UnixNano(), ticket: turn.Ticket}
-		if at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare); found {
+		at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare)
+		if !found {
+			// One that was bumped comes back as if it had come earlier.
+			at = slices.IndexFunc(l.waiting, one.sameTicket)
+		}
+		if at >= 0 && at < len(l.waiting) && l.waiting[at].ticket == one.ticket {
 			l.waiting = slices.Delete(l.waiting, at, at+1)
 		}
 		if turn.Op.Waits() && turn.Ahead == 0 {
@@ -198,40 +217,47 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	l.forgetBefore(front)
 	l.takenBy++
 	// With another transaction under way some of the line are in neither, so the rest is not all there is.
-	r := lineRest{known: l.takenBy == 1, nonEmpty: len(l.waiting) > 0}
-	if r.nonEmpty {
-		r.first = l.waiting[0]
+	r := lineRest{known: l.takenBy == 1}
+	for i := 0; i < len(l.waiting) && !r.nonEmpty; i++ {
+		switch one := l.waiting[i]; {
+		case !one.passive:
+			r.nonEmpty, r.first = true, one
+		case r.passive.ticket == 0:
+			r.passive = one
+		}
 	}
 	return takenLine{l, r}
 }
 
 // forgetBefore forgets those who came before somebody whom nobody of their line stands in front of. They
 // have left without it being heard here: what is between the gate and this store has answered them while it
-// was away.
+// was away. Those who keep nobody back may well be there still.
 func (l *line) forgetBefore(front int64) {
-	n := 0
-	for n < len(l.waiting) && l.waiting[n].since < front {
-		n++
-	}
-	l.waiting = slices.Delete(l.waiting, 0, n)
+	l.waiting = slices.DeleteFunc(l.waiting, func(w waiter) bool { return w.since < front && !w.passive })
 }
 
 // putBack puts those who go on waiting by these decisions into their line again. There are none after an
 // error: then the gate asks again for those that still wait.
 func (w *watches) putBack(taken takenLine, turns []control.Turn, decisions []gatehouse.Decision) {
-	l := taken.line
-	if l == nil {
+	if taken.line == nil {
 		return
 	}
+	var waiting []waiter
+	for i := range decisions {
+		turn, d := &turns[i], &decisions[i]
+		if turn.Ticket != 0 && control.KeepsWaiting(turn.Command, d) {
+			waiting = append(waiting, waiter{since: sinceOf(turn, d.At.UnixNano()), ticket: turn.Ticket})
+		}
+	}
+	w.putBackWaiters(taken.line, waiting)
+}
+
+// putBackWaiters puts these into their line again, after a transaction has taken them out.
+func (w *watches) putBackWaiters(l *line, waiting []waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.takenBy--
-	for i := range decisions {
-		turn, d := &turns[i], &decisions[i]
-		if turn.Ticket == 0 || !control.KeepsWaiting(turn.Command, d) {
-			continue
-		}
-		one := waiter{since: sinceOf(turn, d.At.UnixNano()), ticket: turn.Ticket}
+	for _, one := range waiting {
 		if at, found := slices.BinarySearchFunc(l.waiting, one, waiter.compare); !found {
 			l.waiting = slices.Insert(l.waiting, at, one)
 		}

@@ -103,7 +103,7 @@ func turnNeedsCommit(kind gatehouse.Kind, turn *control.Turn) bool {
 		// An undo without a grant only removes a waiting ticket, and tickets do not outlast the process
 		// anyway.
 		return turn.Granted != nil
-	case gatehouse.OpStats, gatehouse.OpValue:
+	case gatehouse.OpStats, gatehouse.OpValue, gatehouse.OpHolders, gatehouse.OpWaiters:
 		return false
 	case gatehouse.OpWait:
 		// The last ticket opens a barrier for good. Waiting for an event changes nothing.

@@ -17,6 +17,7 @@ import (
 // A RemoteStore is a gate.Store that may become unreachable.
 type RemoteStore interface {
 	Apply(c *control.Change)
+	ApplyJoint(c *control.JointChange)
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error
 }

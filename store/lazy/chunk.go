@@ -123,11 +123,12 @@ func hasOp(queue []control.Turn, is func(gatehouse.Op) bool) bool {
 }
 
 // needsChunkBack reports whether the chunk must be returned before an operation: what is left in it can
-// neither be refunded nor outlive a reset.
+// neither be refunded nor outlive a reset, and nothing may be let through in a pause, or at a name that is
+// closed.
 func needsChunkBack(op gatehouse.Op) bool {
 	return slices.Contains([]gatehouse.Op{
 		gatehouse.OpRefund, gatehouse.OpCharge, gatehouse.OpReset, gatehouse.OpDelete, gatehouse.OpReserve,
-		gatehouse.OpCancel,
+		gatehouse.OpCancel, gatehouse.OpClose, gatehouse.OpFeedback,
 	}, op)
 }
 
@@ -137,6 +138,9 @@ func (n *namedLimiter) fetchChunks(queue []control.Turn) ([]control.Turn, error)
 	n.exchangeLock <- struct{}{}
 	defer func() { <-n.exchangeLock }()
 	size := n.rule.Chunk
+	if n.isHeld() {
+		return queue, nil
+	}
 	for range maxFetches {
 		queue = n.drawQueue(queue)
 		if len(queue) == 0 || !fitsChunk(&queue[0]) {
@@ -161,6 +165,11 @@ func (n *namedLimiter) fetchChunks(queue []control.Turn) ([]control.Turn, error)
 		d := &turn.Decision
 		switch {
 		case d.Outcome == gatehouse.Granted:
+		case d.Reported != nil:
+			// The store decides each command until that is over, and nothing is let through here any more.
+			n.noteHeld(d)
+			n.returnChunkIf(func(*localChunk) bool { return true })
+			return queue, nil
 		case d.Outcome == gatehouse.Refused && d.Remaining < wanted:
 			// An empty chunk is returned, so that a reset need not count it.
 			n.returnChunkIf(func(c *localChunk) bool { return c.left == 0 })
@@ -257,7 +266,8 @@ func (n *namedLimiter) readReply(turn *control.Turn) {
 		c.left += turn.Cost
 		c.commands -= min(c.commands, turn.Chunk.Commands)
 		n.refused = nil
-	case d.Outcome == gatehouse.Refused:
+	// What was reported refuses chunks alone for a while, and single commands for another one.
+	case d.Outcome == gatehouse.Refused && d.Reported == nil:
 		// The refusal is repeated here without the store, for one interval at most: other servers may return
 		// something at any time.
 		until := n.rule.Interval

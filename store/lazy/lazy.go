@@ -24,6 +24,7 @@ import (
 // A SharedStore is the store behind, as store/cas makes it.
 type SharedStore interface {
 	Apply(c *control.Change)
+	ApplyJoint(c *control.JointChange)
 	Watch(key gatehouse.Key, wake func()) (stop func())
 	Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error
 

@@ -28,16 +28,19 @@ type namedLimiter struct {
 
 	mu        sync.Mutex
 	forgotten bool // it was forgotten
-	scheduled bool // it is in a round
-	now       time.Time
-	used      bool // it has saved a round trip since the last round
+
+	jointUnderWay bool // the store decides a change of it and others, so that nothing may be taken here
+	scheduled     bool // it is in a round
+	now           time.Time
+	used          bool // it has saved a round trip since the last round
 
 	// Of names that are taken in chunks.
 	chunk     *localChunk    // nil when there is none
 	refused   *cachedRefusal // nil when there is none
 	toReturn  unusedChunk
-	exchanges uint64 // the number of the last exchange about chunks
-	limit     int64  // that was in force at the last one; 0 when it is not known
+	exchanges uint64    // the number of the last exchange about chunks
+	limit     int64     // that was in force at the last one; 0 when it is not known
+	heldUntil time.Time // until when the store lends no chunk, as far as is known
 
 	// The rest is of names that are not taken in chunks.
 	state       control.State      // as of the last exchange, plus what was granted here since; nil: unknown
@@ -48,7 +51,7 @@ type namedLimiter struct {
 	unreported  unreportedUse
 }
 
-// Untold is what was counted and not yet sent to the store.
+// An unreportedUse is what was counted and not yet sent to the store.
 type unreportedUse struct {
 	rule     gatehouse.Rule // of the last command that came with one; the zero Rule before that
 	changed  bool           // that is another than the store was told
@@ -102,10 +105,11 @@ func servedLocally(queue []control.Turn) bool {
 	})
 }
 
-// mayTake reports whether a queue may take something.
+// mayTake reports whether a queue may take something, or have nothing be taken.
 func mayTake(queue []control.Turn) bool {
 	return hasOp(queue, func(op gatehouse.Op) bool {
-		return op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpCharge
+		return op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpCharge ||
+			op == gatehouse.OpFeedback
 	})
 }
 
@@ -116,7 +120,7 @@ func (n *namedLimiter) applyLocally(queue []control.Turn) (answered bool, err er
 	switch {
 	case n.forgotten:
 		return false, errForgotten
-	case n.state == nil || n.storeTaking || !servedLocally(queue):
+	case n.state == nil || n.storeTaking || n.jointUnderWay || !servedLocally(queue):
 		return false, nil
 	}
 	now := n.storeTime()
@@ -127,6 +131,9 @@ func (n *namedLimiter) applyLocally(queue []control.Turn) (answered bool, err er
 		n.store.scheduleExchange(n)
 		return false, n.failure
 	case age > patience+maxBackwards || age < -maxBackwards: // the time was set
+		return false, nil
+	case control.Ramping(now, n.state):
+		// Several servers would each let the whole ramp through.
 		return false, nil
 	}
 	n.state = control.Serve(now, n.key.Kind, n.state, queue)

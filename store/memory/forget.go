@@ -27,7 +27,8 @@ const (
 	reclaimBatch = 8
 )
 
-// fullFor is how long new names are refused at once after a search for room found none.
+// fullFor is how long new names are refused at once after a search for room found none. Such a search takes
+// the lock of every shard, which commands would feel if it were repeated often.
 const fullFor = 500 * time.Millisecond
 
 // A nameCheck says when, in Unix ns, a name is to be looked at.
@@ -177,12 +178,14 @@ func (sh *shard) stillRefuses(key gatehouse.Key, state control.State) bool {
 }
 
 // reclaimScarce has room made for a kind if there is little. It is called before a shard is locked, since a
-// search needs the locks of other shards.
-func (s *Store) reclaimScarce(kind gatehouse.Kind) {
-	if low := s.memory.Limit() / lowDivisor; s.memoryLeft(kind) < low {
+// search needs the locks of other shards. acquires says that a hold may be made.
+func (s *Store) reclaimScarce(kind gatehouse.Kind, acquires bool) {
+	switch low := s.memory.Limit() / lowDivisor; {
+	// Holders have no slack, as memory has: an acquire at a name that is known would be refused at once.
+	case acquires && isHeld(kind) && s.holderCount.Load() >= s.maxHolders:
+		s.reclaimRoom(kind, 0)
+	case s.memoryLeft(kind) < low:
 		s.reclaimEarly(kind, low)
-	} else if isHeld(kind) && s.holderCount.Load() >= s.maxHolders {
-		s.reclaimEarly(kind, 0)
 	}
 }
 
@@ -200,6 +203,10 @@ func (s *Store) reclaimEarly(kind gatehouse.Kind, bytes int64) {
 
 // reclaimRoom makes room for a name of a kind and its bytes. It reports whether there was enough.
 func (s *Store) reclaimRoom(kind gatehouse.Kind, bytes int64) bool {
+	// A full store refuses at once: not even the lock is waited for.
+	if s.now().UnixNano() < s.fullUntil.Load() {
+		return false
+	}
 	// One search at a time. Several would follow each other through the shards, and each of them, and all
 	// commands, would wait for the locks of the others.
 	s.reclaiming.Lock()

@@ -53,7 +53,8 @@ func TestGrantsInAFullStore(t *testing.T) {
 			memory.Config{Names: 100},
 			func(i int) gatehouse.GrantCommand {
 				return slotsOf(fmt.Sprint(i), fmt.Sprint(i), fmt.Sprint("b", i))
-			}, 33,
+			},
+			33,
 		},
 		"holders": {
 			memory.Config{Holders: 50},
@@ -118,8 +119,8 @@ func TestJointChangesCross(t *testing.T) {
 					t.Errorf("%s: %s, %v", id, d.Outcome, err)
 					return
 				}
-				end := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id}
-				_, err = g.DoGrant(context.Background(), end)
+				release := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id}
+				_, err = g.DoGrant(context.Background(), release)
 				if err != nil {
 					t.Error(err)
 				}

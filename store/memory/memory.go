@@ -151,7 +151,7 @@ func (s *Store) Apply(c *control.Change) {
 	key := c.Key
 	sh := s.shardOf(key)
 	t := &sh.tables[key.Kind]
-	s.reclaimScarce(key.Kind)
+	s.reclaimScarce(key.Kind, acquiresHold(c.Turns))
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()

@@ -27,6 +27,16 @@ const (
 // isHeld reports whether controllers of a kind have holders.
 func isHeld(kind gatehouse.Kind) bool { return kind == gatehouse.Semaphore || kind == gatehouse.Lock }
 
+// acquiresHold reports whether one of the turns may make a hold.
+func acquiresHold(turns []control.Turn) bool {
+	for i := range turns {
+		if turns[i].Op == gatehouse.OpAcquire {
+			return true
+		}
+	}
+	return false
+}
+
 // namesLeft returns how many names may be added to a kind.
 func (s *Store) namesLeft(kind gatehouse.Kind) int64 {
 	left := s.maxNames - s.nameCount.Load()

@@ -58,12 +58,15 @@ func (s *Store) sum() (bytes, holders int) {
 	s.reclaiming.Lock()
 	defer s.reclaiming.Unlock()
 	for i := range s.shards {
-		for kind := range s.shards[i].tables {
-			for name, state := range s.shards[i].tables[kind].states {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for kind := range sh.tables {
+			for name, state := range sh.tables[kind].states {
 				l := sizeOf(state)
 				bytes, holders = bytes+l.bytes+len(name)+nameWeight, holders+l.holders
 			}
 		}
+		sh.mu.Unlock()
 	}
 	return bytes, holders
 }
@@ -87,6 +90,7 @@ func TestMemoryAddsUp(t *testing.T) {
 				}
 				time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond)
 			}
+			synctest.Wait()
 			bytes, holders := s.sum()
 			if int64(bytes) != total.Used() || holders != s.Holders() || refused == 0 {
 				t.Errorf("there are %d bytes and %d holders, counted %d and %d; %d refused, want some",
@@ -349,6 +353,29 @@ func TestEndedHoldsMakeRoom(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The same at a name that is known and held: it is not refused for holds whose time is up.
+func TestEndedHoldsMakeRoomAtAHeldName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Holders: 100})
+		if _, err := try(s, semaphore("known"), hold("a")); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 99 {
+			cmd := hold(fmt.Sprint(i))
+			cmd.Expires = time.Second
+			if _, err := try(s, semaphore("s"), cmd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		d, err := try(s, semaphore("known"), hold("b"))
+		if err != nil || d.Outcome != gatehouse.Granted || s.Holders() != 2 {
+			t.Errorf("once they have ended = %v, %v with %d holders, want it granted, with 2",
+				d.Outcome, err, s.Holders())
+		}
+	})
 }
 
 // A command that needs no room does not wait for a search for some, however little there is. Searches that

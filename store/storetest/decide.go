@@ -29,11 +29,16 @@ var tests = []contractTest{
 	{name: "names are told apart", body: namesAreToldApart},
 	{name: "as many holders as allowed", needs: needsHolders, body: holdersAreLimited},
 	{name: "a charge counts everywhere", body: chargeCounts},
+	{name: "what a third party reports holds everywhere", body: feedbackHoldsEverywhere},
 	{name: "a delay beyond the longest takes nothing", body: maxDelayTakesNothing},
 	{name: "a limit is in force everywhere", body: limitIsInForce},
 	{name: "what is worth nothing is forgotten", needs: needsLinger, body: worthlessIsForgotten},
 	{name: "lists names in order", body: listsInOrder},
 	{name: "what was answered lasts", needs: needsLasting, body: answeredLasts},
+	{name: "holders are told exactly", body: holdersAreTold},
+	{name: "an evicted hold is not renewed", body: evictedIsNotRenewed},
+	{name: "a closed name grants nothing", body: closedGrantsNothing},
+	{name: "who waits elsewhere is told", servers: 2, body: waitersElsewhereAreTold},
 	{name: "those who wait go in order", body: waitersGoInOrder},
 	{name: "who gives up leaves nothing behind", body: givingUpLeavesNothing},
 	{name: "a delete is told to all who wait", body: deleteIsTold},
@@ -130,6 +135,13 @@ func randomCommand(rng *rand.Rand, kind gatehouse.Kind) gatehouse.Command {
 	}
 	if kind == gatehouse.Lock {
 		cmd.Cost = 1
+	}
+	// Pauses last longer than clocks may differ. An open ends them, so that other things are tried too.
+	if cmd.Op == gatehouse.OpFeedback {
+		cmd.Feedback = &gatehouse.Feedback{
+			Status:     []int{200, gatehouse.StatusTooMany, gatehouse.StatusUnavailable}[rng.IntN(3)],
+			RetryAfter: time.Hour, Remaining: rng.Int64N(4), Reset: time.Hour, Seed: 1,
+		}
 	}
 	return cmd
 }

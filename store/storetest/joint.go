@@ -97,7 +97,8 @@ func (n *benchServer) wantLeft(m gatehouse.Member, want int64) {
 func grantsByTheRules(b *testBench) {
 	rng := rand.New(rand.NewPCG(7, 1)) // a fixed script
 	states := map[gatehouse.Key]control.State{}
-	records := map[string]*gatehouse.GrantRecord{}
+	// Fencing tokens are the store's own, so each side goes on from what it was told itself.
+	stored, records := map[string]*gatehouse.GrantRecord{}, map[string]*gatehouse.GrantRecord{}
 	for step := range 120 {
 		cmd := randomGrant(rng)
 		var parts, same control.GrantParts
@@ -105,8 +106,8 @@ func grantsByTheRules(b *testBench) {
 			parts.Acquire(&cmd)
 			same.Acquire(&cmd)
 		} else {
-			record := records[cmd.ID]
-			if record == nil || parts.Follow(&cmd, record) != nil || same.Follow(&cmd, record) != nil {
+			record, ours := records[cmd.ID], stored[cmd.ID]
+			if record == nil || parts.Follow(&cmd, ours) != nil || same.Follow(&cmd, record) != nil {
 				continue
 			}
 		}
@@ -118,6 +119,7 @@ func grantsByTheRules(b *testBench) {
 		}
 		if last := &same.Parts[len(same.Parts)-1]; last.Turn.Decision.Grant != nil {
 			records[cmd.ID] = last.Turn.Decision.Grant
+			stored[cmd.ID] = parts.Parts[len(parts.Parts)-1].Turn.Decision.Grant
 		}
 	}
 }

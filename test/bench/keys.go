@@ -27,7 +27,8 @@ func manyKeys(_ context.Context, b *bench) (text string, rows []row, err error) 
 	floorBytes := (heap() - before) / float64(len(names))
 	// The floor stays reachable until the end; were it collected here, ours would look smaller by as much.
 	before = heap()
-	g := gate.New(memory.New(memory.Config{Names: len(names)}), gate.Config{})
+	// The last tenth of the names is kept for semaphores and locks.
+	g := gate.New(memory.New(memory.Config{Names: len(names)*10/9 + 1}), gate.Config{})
 	take := func(name string) {
 		grant(g, gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name}, bucket())
 	}

@@ -59,7 +59,7 @@ func TestDoors(t *testing.T) {
 		clock.advance(made.pause())
 	}
 	seen.check(t)
-	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
+	for kind := gatehouse.TokenBucket; kind < gatehouse.Grant; kind++ {
 		want, err := inside.Names(t.Context(), kind, "", 1000)
 		if err != nil || len(want) == 0 {
 			t.Fatalf("names of %s = %q, %v, want some", kind, want, err)
@@ -191,9 +191,12 @@ const few = 3
 func (s tally) check(t *testing.T) {
 	t.Helper()
 	var wanted []string
-	for kind := gatehouse.TokenBucket; int(kind) < gatehouse.Kinds; kind++ {
+	for kind := gatehouse.TokenBucket; kind < gatehouse.Grant; kind++ {
 		for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
-			if kind.Has(op) {
+			// What operators do and look at is POST alone in one door. It has tests of its own, and so have
+			// reports of third parties, which would pause most of what follows.
+			operators := op >= gatehouse.OpEvict && op <= gatehouse.OpWaiters
+			if kind.Has(op) && !operators && op != gatehouse.OpFeedback {
 				wanted = append(wanted, fmt.Sprintf("go %s %s", kind, op))
 			}
 		}

@@ -51,7 +51,7 @@ func (g *generator) pause() time.Duration {
 // next makes up an operation.
 func (g *generator) next() operation {
 	if g.key.Kind == 0 || g.chance(5) {
-		g.key.Kind = gatehouse.Kind(g.among(1, int64(gatehouse.Kinds)-1))
+		g.key.Kind = gatehouse.Kind(g.among(1, int64(gatehouse.Grant)-1))
 		g.key.Name = one(g, "a", "user:1/x y", "größe+50%")
 	}
 	op := operation{key: g.key, terse: g.chance(50), brief: g.chance(30)}

@@ -246,6 +246,8 @@ func TestDetailsAreThoseOfRESP(t *testing.T) {
 		a := s.get(t, withDetails(request))
 		redis.send(command + " WITH DETAILS")
 		got, want := memberNames(t, a.body), redis.mapNames()
+		// Every refusal has a sentence here; there only one that has more to say than the figures.
+		want = slices.DeleteFunc(want, func(name string) bool { return name == "detail" })
 		if strings.Contains(a.body, `"outcome":"conflict"`) {
 			want = []string{"granted"} // an error there
 		}

@@ -23,7 +23,10 @@ var block = regexp.MustCompile("(?s)<!-- tested -->\n```sh\n(.*?)\n```\n")
 // Every example that is marked does what it says, in the order of reading and on one server.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"README.md", "docs/protocols/http.md"} {
+	for _, page := range []string{
+		"README.md", "docs/protocols/http.md", "docs/grants.md", "docs/recipes/llm-tokens.md",
+		"docs/recipes/third-party-api.md", "docs/feedback.md",
+	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			tryExamples(t, page)
@@ -71,7 +74,8 @@ func tryExamples(t *testing.T, page string) {
 	}
 }
 
-// readCommands takes an example apart: lines that begin with "$ ", and their output.
+// readCommands takes an example apart: lines that begin with "$ ", and their output. A line with an open
+// quote goes on with the next one.
 func readCommands(text string) (commands []command, err error) {
 	for line := range strings.Lines(text) {
 		if after, ok := strings.CutPrefix(line, "$ "); ok {
@@ -81,7 +85,12 @@ func readCommands(text string) (commands []command, err error) {
 		if len(commands) == 0 {
 			return nil, fmt.Errorf("the line %q comes before any command", line)
 		}
-		commands[len(commands)-1].want += line
+		last := &commands[len(commands)-1]
+		if strings.Count(last.line, "'")%2 == 1 {
+			last.line += "\n" + strings.TrimSuffix(line, "\n")
+			continue
+		}
+		last.want += line
 	}
 	if len(commands) == 0 {
 		return nil, fmt.Errorf("it has no line that begins with $")

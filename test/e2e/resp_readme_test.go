@@ -6,10 +6,21 @@ import (
 	"testing"
 )
 
-// What the page about RESP shows of redis-cli is what it says.
-func TestRedisPage(t *testing.T) {
+// What pages show of redis-cli is what it says.
+func TestRedisPages(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/protocols/resp.md")
+	for name, least := range map[string]int{"docs/protocols/resp.md": 10, "docs/grants.md": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tryRedisExamples(t, name, least)
+		})
+	}
+}
+
+// tryRedisExamples tries those of one page, on a server of its own. There are so many of them at least.
+func tryRedisExamples(t *testing.T, name string, least int) {
+	t.Helper()
+	page, err := os.ReadFile("../../" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +41,7 @@ func TestRedisPage(t *testing.T) {
 			shown++
 		}
 	}
-	if shown < 10 {
-		t.Errorf("the page shows %d commands, want at least 10", shown)
+	if shown < least {
+		t.Errorf("%s shows %d commands, want at least %d", name, shown, least)
 	}
 }

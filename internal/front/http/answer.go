@@ -24,6 +24,7 @@ type responder struct {
 	holder  string
 	holds   bool // a grant is a hold, until it is released or expires
 	v1      bool
+	stream  bool // the outcome is an event
 	answerOptions
 	wantsJSON  bool   // refusals as application/problem+json
 	origin     string // of a web page that may read the answer
@@ -40,7 +41,7 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	options.refusalStatus = cmp.Or(options.refusalStatus, s.config.Refusal)
 	return responder{
 		key: r.Key, op: r.Command.Op, maxWait: r.Command.MaxWait, holder: r.Command.Holder, v1: r.v1,
-		holds: r.acquiresHold(), answerOptions: options,
+		holds: r.acquiresHold(), answerOptions: options, stream: r.stream,
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
 	}
@@ -67,7 +68,9 @@ var errorStatuses = [...]int{
 }
 
 // mayWait reports whether the request waits in line when it is refused.
-func (r *responder) mayWait() bool { return r.op.Waits() && r.maxWait != 0 }
+func (r *responder) mayWait() bool {
+	return (r.op.Waits() || r.op == gatehouse.OpTopUp) && r.maxWait != 0
+}
 
 // writeDecision writes a decision, or the error that took its place, as a response.
 func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision, err error) {
@@ -88,6 +91,12 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 		}
 	}
 	switch {
+	case r.stream:
+		resp.Header.SetContentType(eventStreamType)
+		resp.Header.Set(headerNoSniff, "nosniff")
+		resp.SetBodyRaw(r.outcomeEvent(d, nil))
+	case d.Report != nil:
+		r.writeReport(resp, d.Report)
 	case r.details:
 		writeRawJSON(resp, "application/json", r.decisionJSON(d))
 	case d.Outcome == gatehouse.Granted:
@@ -133,20 +142,25 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	}
 	which := ""
 	switch names := r.refusedPolicies(d); {
-	case len(d.Windows) == 0:
+	case d.Message != "" || len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"
 	default:
 		which = ": " + strings.Join(names, " and ") + " allow no more"
 	}
+	// Why comes first, where there is something to say: that the name is closed or paused, or who holds.
+	key := r.key.String() + ":"
+	if d.Message != "" {
+		key = r.key.String() + " " + d.Message + ";"
+	}
 	switch {
 	case !r.op.Waits():
-		return fmt.Sprintf("%s: %s not granted%s; %s", r.key, r.op, which, when)
+		return fmt.Sprintf("%s %s not granted%s; %s", key, r.op, which, when)
 	case r.maxWait == 0:
-		return fmt.Sprintf("%s: %s not granted at once%s; %s", r.key, r.op, which, when)
+		return fmt.Sprintf("%s %s not granted at once%s; %s", key, r.op, which, when)
 	}
-	return fmt.Sprintf("%s: %s not granted within maxwait=%d ms%s; %s",
-		r.key, r.op, r.maxWait.Milliseconds(), which, when)
+	return fmt.Sprintf("%s %s not granted within maxwait=%d ms%s; %s",
+		key, r.op, r.maxWait.Milliseconds(), which, when)
 }
 
 // writeGrant answers a grant: with 200 and a bare value if the operation has one, with 204 otherwise.
@@ -228,6 +242,7 @@ type rejection struct {
 	code       string        // in one word; "" is that of the status
 	detail     string        // one sentence
 	violated   []string      // the names of those that refused
+	more       []byte        // further members of the JSON object
 	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
 
 	allow    string // the methods there are, with 405 and OPTIONS
@@ -246,6 +261,7 @@ var statusCodes = map[int]string{
 	fasthttp.StatusBadRequest:                  "invalid",
 	fasthttp.StatusForbidden:                   "forbidden",
 	fasthttp.StatusNotFound:                    "not_found",
+	fasthttp.StatusNotAcceptable:               "not_acceptable",
 	fasthttp.StatusMethodNotAllowed:            "method_not_allowed",
 	fasthttp.StatusRequestTimeout:              "request_timeout",
 	fasthttp.StatusRequestEntityTooLarge:       "too_large",
@@ -286,7 +302,7 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		kind = quotaExceededType
 		title = quotaExceededTitle
 	}
-	writeJSON(resp, "application/problem+json", struct {
+	body := encodeJSON(struct {
 		Type     string   `json:"type"`
 		Title    string   `json:"title"`
 		Status   int      `json:"status"`
@@ -298,6 +314,11 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		kind, title, f.status, f.detail, cmp.Or(f.code, statusCodes[f.status]),
 		params.CeilMillis(f.retryAfter), f.violated,
 	})
+	if f.more != nil {
+		body = append(append(body[:len(body)-1], ','), f.more...)
+		body = append(body, '}')
+	}
+	writeRawJSON(resp, "application/problem+json", body)
 }
 
 func writeJSON(resp *fasthttp.Response, contentType string, value any) {

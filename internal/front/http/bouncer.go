@@ -34,10 +34,20 @@ type Gate interface {
 	Submit(requests ...*gate.Request)
 	// Cancel takes a request out of line, or takes back what it was granted.
 	Cancel(r *gate.Request)
+	// SubmitGrant and CancelGrant are those for requests over several names.
+	SubmitGrant(r *gate.GrantRequest)
+	CancelGrant(r *gate.GrantRequest)
 	// Names returns up to most names of a kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// DeletePrefix deletes up to most names that begin with a prefix. There may be more behind next.
 	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
+	// Describe tells about up to most names with a prefix that come after its After, in order.
+	Describe(ctx context.Context, p gate.Prefix, most int) ([]gatehouse.NameDetails, error)
+	// Cycles returns owners that wait for each other.
+	Cycles(ctx context.Context) ([]gate.Cycle, error)
+	// Follow calls told with the place of a request that waits, when that changes and now and then, until
+	// stop.
+	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
 	// Waiting returns how many commands wait, at all names together.
 	Waiting() int
 }

@@ -10,20 +10,32 @@ import (
 // A jsonObject holds the members of a JSON object that is being written.
 type jsonObject []byte
 
-// addRaw adds a member whose value is JSON already.
-func (o jsonObject) addRaw(name string, value []byte) jsonObject {
+// addName adds the name of a member, which is plain.
+func (o jsonObject) addName(name string) jsonObject {
 	if len(o) > 0 {
 		o = append(o, ',')
 	}
-	o = append(strconv.AppendQuote(o, name), ':')
-	return append(o, value...)
+	return append(append(append(o, '"'), name...), '"', ':')
+}
+
+// addRaw adds a member whose value is JSON already.
+func (o jsonObject) addRaw(name string, value []byte) jsonObject {
+	return append(o.addName(name), value...)
 }
 
 func (o jsonObject) addNumber(name string, value int64) jsonObject {
-	return o.addRaw(name, strconv.AppendInt(nil, value, 10))
+	return strconv.AppendInt(o.addName(name), value, 10)
 }
 
-func (o jsonObject) addText(name, value string) jsonObject { return o.addRaw(name, encodeJSON(value)) }
+func (o jsonObject) addText(name, value string) jsonObject {
+	// Most texts have nothing to escape.
+	for i := range len(value) {
+		if c := value[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return o.addRaw(name, encodeJSON(value))
+		}
+	}
+	return append(append(append(o.addName(name), '"'), value...), '"')
+}
 
 // closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {
@@ -47,17 +59,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 
 // appendDecision adds the members of a grant or a refusal, in the order that docs/protocols/http.md lists.
 func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
-	limiter := r.key.Kind.Limiter()
-	if limiter || params.HasHolders(r.key.Kind) {
-		o = o.addNumber("limit", d.Limit).addNumber("remaining", d.Remaining)
-		o = o.addNumber("retry_after", params.CeilMillis(d.RetryAfter))
-	}
-	if limiter {
-		o = o.addNumber("reset_after", params.CeilMillis(d.ResetAfter))
-	}
-	if len(d.Windows) > 0 {
-		o = o.addRaw("windows", windowsJSON(d.Windows))
-	}
+	o = o.addFigures(r.key.Kind, d)
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}
@@ -77,6 +79,25 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 		}
 	case gatehouse.OpStats:
 		o = o.addRaw("stats", encodeJSON(statsJSON(d.Stats)))
+	}
+	return o
+}
+
+// addFigures adds how many there are of what has a limit, and when there are more.
+func (o jsonObject) addFigures(kind gatehouse.Kind, d *gatehouse.Decision) jsonObject {
+	limiter := kind.Limiter()
+	if limiter || params.HasHolders(kind) {
+		o = o.addNumber("limit", d.Limit).addNumber("remaining", d.Remaining)
+		o = o.addNumber("retry_after", params.CeilMillis(d.RetryAfter))
+	}
+	if limiter {
+		o = o.addNumber("reset_after", params.CeilMillis(d.ResetAfter))
+	}
+	if len(d.Windows) > 0 {
+		o = o.addRaw("windows", windowsJSON(d.Windows))
+	}
+	if d.Reported != nil {
+		o = o.appendReported(d.Reported)
 	}
 	return o
 }

@@ -41,12 +41,17 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	// function copies what it needs.
 	r := s.requestPool.Get().(*httpRequest)
 	page, p := r.readPath(ctx.Method(), path, query)
+	r.stream = false
 	if p == nil && page == "" {
 		p = r.readFormAndQuery(ctx, query, &from)
+		if p == nil && len(from.accept) > 0 {
+			p = r.checkStream(ctx, &from)
+		}
 	}
-	// A path of a route is unknown to the controllers, so routes are tried on 404. The paths of controllers
-	// come first; newRoutes refuses a route that one of them would hide.
+	// A path of a grant, a batch or a route is unknown to the controllers, so these are tried on 404. The
+	// paths of controllers come first; newRoutes refuses a route that another path would hide.
 	switch {
+	case p != nil && p.status == fasthttp.StatusNotFound && s.answerSeveral(ctx, path, query, &from):
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):
 	case p != nil:
 		if r.Command.Op != 0 {
@@ -82,6 +87,7 @@ func (r *httpRequest) readFormAndQuery(ctx *fasthttp.RequestCtx, query []byte, f
 // decideRequest puts the request to its controller. A client that has left gets no semaphore and no lock.
 func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	r.Command.Keep = s.config.Keep
+	r.Command.Explain = explains(r, from)
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
 	if r.acquiresHold() && clientGone(ctx.Conn()) {
@@ -93,6 +99,9 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	s.config.Gate.Submit(w.alone[:]...)
 	atOnce, decided := w.awaitDecision()
 	if !decided {
+		if r.stream {
+			w.stream = new(stream)
+		}
 		w.parkAfterHandler(ctx)
 		return
 	}
@@ -182,7 +191,8 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	case hasTooManyFields(ctx.Conn()):
 		p = reject(tooLarge, "request has more than %d header fields", maxFields)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
-		p = reject(fasthttp.StatusRequestEntityTooLarge, "body is longer than %d bytes", maxBody)
+		p = reject(fasthttp.StatusRequestEntityTooLarge, "body is longer than %d bytes",
+			bodyLimit(ctx.Request.Header.RequestURI()))
 	case errors.Is(err, errBufferedTooMuch):
 		p = reject(fasthttp.StatusServiceUnavailable, "%s", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -190,6 +200,9 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	}
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
+	path, _ := splitURI(ctx.Request.Header.RequestURI())
+	_, several := readSeveral(path)
+	from.wantsJSON = from.wantsJSON || several
 	s.rejectRequest(ctx, &from, p)
 }
 

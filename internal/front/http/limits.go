@@ -17,7 +17,8 @@ import (
 // given back to it or only asked about.
 func (r *responder) hasLimitHeaders() bool {
 	if r.key.Kind.Limiter() {
-		return r.op != gatehouse.OpStats && r.op != gatehouse.OpDelete
+		return r.op != gatehouse.OpStats && r.op != gatehouse.OpDelete && r.op != gatehouse.OpBump &&
+			!isReport(r.op)
 	}
 	return r.op == gatehouse.OpAcquire
 }

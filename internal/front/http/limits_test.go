@@ -139,7 +139,8 @@ func TestWhoTellsLimits(t *testing.T) {
 func checkWhoTells(t *testing.T, kind gatehouse.Kind, op gatehouse.Op) {
 	t.Helper()
 	want := op == gatehouse.OpAcquire ||
-		kind.Limiter() && op != gatehouse.OpStats && op != gatehouse.OpDelete
+		kind.Limiter() && op != gatehouse.OpStats && op != gatehouse.OpDelete && op != gatehouse.OpBump &&
+			op != gatehouse.OpHolders && op != gatehouse.OpWaiters
 	for outcome := gatehouse.Refused; outcome <= gatehouse.Exhausted; outcome++ {
 		got := tell(gatehouse.Key{Kind: kind, Name: "n"}, op, &gatehouse.Decision{Outcome: outcome})
 		if tells := got.policy != "" && got.limit != ""; tells != (want && outcome <= yes) {

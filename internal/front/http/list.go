@@ -19,10 +19,11 @@ const (
 
 // A nameList is a request for the names of a kind, in order: up to limit of them, behind after.
 type nameList struct {
-	kind  gatehouse.Kind
-	after string
-	limit int
+	gate.Prefix
+	limit   int
+	details bool // all there is to know of each name
 
+	server *Server
 	cancel context.CancelFunc // ends the search
 
 	body []byte // the answer, unless err says why there is none
@@ -33,12 +34,12 @@ type nameList struct {
 // next, which can take a tenth of a second. So the connection is parked meanwhile, like one that waits in
 // line, and the search ends when its client leaves.
 func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
-	l := &nameList{kind: kind}
+	l := &nameList{Prefix: gate.Prefix{Kind: kind}, server: s}
 	if p := l.readQuery(ctx); p != nil {
 		s.rejectRequest(ctx, from, p)
 		return
 	}
-	w := &waiter{server: s, list: l, responder: s.newResponder(ctx, new(httpRequest), from)}
+	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, new(httpRequest), from)}
 	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
@@ -67,18 +68,28 @@ func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 		return true
 	}
 	// One more than is shown tells whether there are more.
-	names, err := s.config.Gate.Names(ctx, l.kind, l.after, l.limit+1)
+	var names []string
+	var described []gatehouse.NameDetails
+	var err error
+	if l.Prefix.Prefix == "" && !l.details {
+		names, err = s.config.Gate.Names(ctx, l.Kind, l.After, l.limit+1)
+	} else {
+		described, err = s.config.Gate.Describe(ctx, l.Prefix, l.limit+1)
+		for i := range described {
+			names = append(names, described[i].Name)
+		}
+	}
 	if err != nil {
 		l.err = err
 		return ctx.Err() == nil
 	}
-	l.body = l.encodeNames(names)
+	l.body = l.encodeNames(names, described)
 	return true
 }
 
 // encodeNames returns the answer as JSON. It ends at the limit of names or at maxListBytes. next is the value
-// of after for the names that follow, and empty if there are none.
-func (l *nameList) encodeNames(names []string) []byte {
+// of after for the names that follow, and empty if there are none. described are the names with details.
+func (l *nameList) encodeNames(names []string, described []gatehouse.NameDetails) []byte {
 	bytes, most := 0, 0
 	// The name that reaches maxListBytes is still in the list, so a list has one name at least and a client
 	// that follows next always gets on.
@@ -93,15 +104,37 @@ func (l *nameList) encodeNames(names []string) []byte {
 	if most < len(names) {
 		next = names[most-1]
 	}
+	var entries any = append([]string{}, names[:most]...)
+	if l.details {
+		all := make([]nameJSON, 0, most)
+		for i := range described[:most] {
+			all = append(all, newNameJSON(&described[i]))
+		}
+		entries = all
+	}
 	return encodeJSON(struct {
-		Kind  string   `json:"kind"`
-		Names []string `json:"names"`
-		Next  string   `json:"next"`
-	}{l.kind.String(), append([]string{}, names[:most]...), next})
+		Kind  string `json:"kind"`
+		Names any    `json:"names"`
+		Next  string `json:"next"`
+	}{l.Kind.String(), entries, next})
 }
 
-// writeList writes the list as a response.
-func (l *nameList) writeList(resp *fasthttp.Response, r *responder) {
+// cancelTask implements [waiterTask].
+func (l *nameList) cancelTask() { l.cancel() }
+
+// mustReach implements [waiterTask].
+func (l *nameList) mustReach(bool) bool { return false }
+
+// countTask implements [waiterTask]. A list is no request to a controller.
+func (l *nameList) countTask(s *Server, _ *responder, status int) { s.metrics.countResponse(status) }
+
+// writeShort implements [waiterTask].
+func (l *nameList) writeShort(resp *fasthttp.Response, r *responder) {
+	l.server.writeOverloaded(resp, r.wantsJSON)
+}
+
+// writeTask implements [waiterTask]: it writes the list as a response.
+func (l *nameList) writeTask(resp *fasthttp.Response, r *responder) {
 	allowOrigin(resp, r.origin)
 	if l.err == nil {
 		writeRawJSON(resp, "application/json", l.body)
@@ -116,8 +149,14 @@ func (l *nameList) writeList(resp *fasthttp.Response, r *responder) {
 
 // readQuery reads the parameters of the list.
 func (l *nameList) readQuery(ctx *fasthttp.RequestCtx) *rejection {
-	limit := strconv.Itoa(defaultListLimit)
-	p := readOptions(ctx, map[string]*string{"after": &l.after, "limit": &limit}, "after limit")
+	limit, details := strconv.Itoa(defaultListLimit), "false"
+	p := readOptions(ctx, map[string]*string{
+		"after": &l.After, "limit": &limit, "prefix": &l.Prefix.Prefix, "details": &details,
+	}, "after limit prefix details")
+	l.details = details == "true"
+	if p == nil && !l.details && details != "false" {
+		p = badRequest("details is %s, want true or false", params.Quote([]byte(details)))
+	}
 	n, err := strconv.Atoi(limit)
 	if p == nil && (err != nil || n < 1 || n > maxListLimit) {
 		p = badRequest("limit is %s, want a whole number from 1 to %d",

@@ -24,6 +24,7 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 		"/healthz":           s.answerHealth,
 		"/readyz":            s.readinessHandler("ready\n", s.config.Store),
 		"/.well-known/ready": s.readinessHandler("I'm ready!\n", noLine),
+		cyclesPath:           s.answerCycles,
 		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.answerMetrics(ctx, scrape) },
 	}
 }
@@ -180,6 +181,26 @@ func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(
 		return
 	}
 	c.charged.Store(int64(size))
+}
+
+// chargeTask is chargeAnswer for the result of a waiter's task.
+func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
+	c := pacedConnOf(ctx.Conn())
+	size := len(ctx.Response.Body())
+	if c == nil || size <= budget.Tiny && w.charged == 0 {
+		s.config.Budget.Release(w.charged)
+		return
+	}
+	c.releaseCharged()
+	// A batch has taken room in advance.
+	if more := size - w.charged; more > 0 && s.config.Budget.Take(more) {
+		w.charged = size
+	}
+	c.charged.Store(int64(w.charged))
+	if size > w.charged {
+		ctx.Response.ResetBody()
+		w.task.writeShort(&ctx.Response, &w.responder)
+	}
 }
 
 // writeOverloaded replaces an answer for which the budget has no room by 503.

@@ -187,9 +187,11 @@ const maxUnread = 32 << 10
 // handleEvent is called by the poller when the client hung up or sent something.
 func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Lock()
-	// It is taken under the lock: a client that hangs up is reported once.
-	gone := p.onGone
-	if gone != nil && !hungUp && !p.hasTooMuchUnread() {
+	// It is taken under the lock: a client that hangs up is reported once. The connection is idle only once
+	// the timer runs: until then the answer is still being written, and awaitRequest has what came reported
+	// again.
+	gone, idle := p.onGone, p.idleTimer != nil
+	if !idle && (gone == nil || !hungUp && !hasTooMuchUnread(p.Conn)) {
 		p.mu.Unlock()
 		return
 	}

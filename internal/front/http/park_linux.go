@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -119,13 +120,14 @@ func (p *poller) watchConn(c *parkedConn) error {
 // awaitData watches an idle connection for data too.
 func (p *poller) awaitData(c *parkedConn) error {
 	return c.withDescriptor(func(int32) error {
+		// The look and the change are one step: otherwise the connection could be handed back and parked
+		// again in between, and the entry of its new park would be overwritten.
 		p.mu.Lock()
-		watched := c.watch
-		p.mu.Unlock()
-		if watched.fd == 0 {
+		defer p.mu.Unlock()
+		if c.watch.fd == 0 {
 			return nil // it was closed in the meantime
 		}
-		return p.changeEvents(unix.EPOLL_CTL_MOD, &watched, unix.EPOLLRDHUP|unix.EPOLLIN|unix.EPOLLONESHOT)
+		return p.changeEvents(unix.EPOLL_CTL_MOD, &c.watch, unix.EPOLLRDHUP|unix.EPOLLIN|unix.EPOLLONESHOT)
 	})
 }
 
@@ -165,9 +167,9 @@ func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 	return cmp.Or(err, inner)
 }
 
-// hasTooMuchUnread reports whether the client sent more than maxUnread while its request waits.
-func (p *parkedConn) hasTooMuchUnread() bool {
-	return peer.Ask(p.Conn, func(fd int32) bool { return peer.UnreadBytes(fd) > maxUnread })
+// hasTooMuchUnread reports whether the client of a connection sent more than maxUnread behind its request.
+func hasTooMuchUnread(conn net.Conn) bool {
+	return peer.Ask(conn, func(fd int32) bool { return peer.UnreadBytes(fd) > maxUnread })
 }
 
 // writeNow writes as much as the system takes without waiting, possibly nothing.

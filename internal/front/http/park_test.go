@@ -43,7 +43,12 @@ func newRigOn(t *testing.T, config Config, store gate.Store) *rig {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, known, ending, before) })
 	r := &rig{gate: gate.New(store, gate.Config{})}
-	config.Gate, config.Log = r.gate, slog.New(slog.DiscardHandler)
+	if fake, ok := config.Gate.(*fakeGrants); ok {
+		fake.Gate = r.gate
+	} else {
+		config.Gate = r.gate
+	}
+	config.Log = slog.New(slog.DiscardHandler)
 	var err error
 	if r.Server, err = New(config); err != nil {
 		t.Fatal(err)

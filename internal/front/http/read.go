@@ -17,6 +17,8 @@ type httpRequest struct {
 	Command gatehouse.Command
 	v1      bool // under /v1/, where waiting for an event answers 204
 
+	stream bool // its place is told as a stream of events, and then its outcome
+
 	answerOptions
 
 	form    params.Values // of the query and the body

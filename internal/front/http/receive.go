@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
@@ -25,7 +26,7 @@ const longBodyHeader = "Long Body"
 // markLongBody is called before the HTTP library reads the body. It keeps the library from waiting for the
 // first byte of a body that is refused anyway.
 func markLongBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if h.ContentLength() > maxBody {
+	if h.ContentLength() > bodyLimit(h.RequestURI()) {
 		h.SetContentLength(0)
 		h.Set(longBodyHeader, "1")
 	}
@@ -40,12 +41,13 @@ type requestBody struct {
 	budget  *budget.Budget
 	bytes   []byte
 	charged int // of the budget
+	most    int // bytes
 }
 
 // receiveBody reads the body of a request to its end. A body that is not wanted is thrown away as it arrives.
 // If ok is false, the request has been answered. Otherwise the body must be released.
 func (s *Server) receiveBody(ctx *fasthttp.RequestCtx, wanted bool) (b requestBody, ok bool) {
-	b.budget = s.config.Budget
+	b.budget, b.most = s.config.Budget, bodyLimit(ctx.Request.Header.RequestURI())
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return b, true
@@ -85,7 +87,7 @@ func (b *requestBody) readAll(stream io.Reader) error {
 		n, err := stream.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
 		switch {
-		case len(b.bytes) > maxBody:
+		case len(b.bytes) > b.most:
 			return fasthttp.ErrBodyTooLarge
 		case errors.Is(err, io.EOF):
 			return nil
@@ -142,6 +144,9 @@ func (s *Server) wantsBody(ctx *fasthttp.RequestCtx, path []byte) bool {
 	}
 	if t, p := readTarget(path); p == nil {
 		return t.page == ""
+	}
+	if t, ok := readSeveral(path); ok {
+		return !t.odd && t.op != gatehouse.OpPeek
 	}
 	r, _, odd := s.findRoute(path)
 	return r != nil && !odd && r.methods[fasthttp.MethodPost] != nil

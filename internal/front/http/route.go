@@ -29,7 +29,8 @@ func newRoutes(config map[string]routeHandler) (all []*route, err error) {
 		// reached.
 		known := method == fasthttp.MethodGet || method == fasthttp.MethodPost
 		known = known && strings.HasPrefix(path, "/") && answer != nil
-		if _, p := readTarget([]byte(path)); !known || p == nil {
+		_, several := readSeveral([]byte(path))
+		if _, p := readTarget([]byte(path)); !known || p == nil || several {
 			return nil, fmt.Errorf("route %q, want GET or POST and a path that is not taken", pattern)
 		}
 		i := slices.IndexFunc(all, func(r *route) bool { return r.path == path })

@@ -41,8 +41,13 @@ func noSuchPath(format string, args ...any) *rejection {
 
 // unknownKind rejects a path with an unknown kind.
 func unknownKind(part []byte) *rejection {
+	if bytes.EqualFold(part, []byte("grant")) || bytes.EqualFold(part, []byte("grants")) {
+		return noSuchPath("kind %s is unknown here, want POST %s, GET %[2]s/<id>, or POST "+
+			"%[2]s/<id>/<operation> "+
+			"with renew, topup, settle or release", params.Quote(part), grantsPath)
+	}
 	var names []string
-	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+	for kind := gatehouse.Kind(1); kind < gatehouse.Grant; kind++ {
 		names = append(names, kind.String())
 	}
 	return noSuchPath("kind %s is unknown, want one of %s", params.Quote(part), strings.Join(names, " "))
@@ -50,18 +55,15 @@ func unknownKind(part []byte) *rejection {
 
 // unknownOperation rejects a path with an operation that its kind does not have.
 func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
-	var names []string
-	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
-		if kind.Has(op) {
-			names = append(names, op.String())
-		}
-	}
 	return noSuchPath("operation %s is unknown, want one of %s for a %s", params.Quote(part),
-		strings.Join(names, " "), kind)
+		strings.Join(opNames(kind), " "), kind)
 }
 
 // readTarget takes a raw path apart. The name in it stays encoded.
 func readTarget(path []byte) (t requestTarget, p *rejection) {
+	if string(path) == cyclesPath {
+		return requestTarget{page: cyclesPath}, nil
+	}
 	if !bytes.HasPrefix(path, []byte("/v1/")) &&
 		(fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
 		return requestTarget{page: string(path)}, nil
@@ -113,6 +115,7 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 		t.notCanonical = true
 		t.kind, ok = gatehouse.ParseKind(strings.ToLower(string(parts[0])))
 	}
+	ok = ok && t.kind != gatehouse.Grant // which has paths of its own: see readSeveral
 	switch {
 	case !ok && !t.v1 && len(parts) == 1: // such as /favicon.ico, which was not meant for a kind
 		return notFound(path)
@@ -133,7 +136,8 @@ func (t *requestTarget) readParts(path []byte, parts [][]byte) *rejection {
 		t.notCanonical = true
 		t.op, ok = gatehouse.ParseOp(strings.ToLower(string(parts[2])))
 	}
-	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) {
+	if !ok || t.op == gatehouse.OpDelete || t.op == gatehouse.OpUndo || !t.kind.Has(t.op) ||
+		!t.v1 && isManaged(t.op) {
 		return unknownOperation(t.kind, parts[2])
 	}
 	return nil
@@ -171,6 +175,11 @@ func (t *requestTarget) methodOperation(method []byte) (gatehouse.Op, *rejection
 			return gatehouse.OpDelete, nil
 		}
 		return 0, wrongMethod(method, "DELETE, OPTIONS")
+	case isManaged(t.op):
+		if string(method) == fasthttp.MethodPost {
+			return t.op, nil
+		}
+		return 0, wrongMethod(method, "POST, OPTIONS")
 	case string(method) == fasthttp.MethodGet:
 		return t.op, nil
 	case t.page == listPage && t.v1 && string(method) == fasthttp.MethodDelete:

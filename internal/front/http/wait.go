@@ -35,22 +35,40 @@ import (
 //
 // A waiter that is not parked is used again for other requests.
 type waiter struct {
-	gate.Request // none if there is a list
+	gate.Request // none if there is a task
 
 	server    *Server
 	responder responder
-	list      *nameList           // nil unless the request is one for names
+	task      waiterTask          // nil for a command to one controller
 	alone     [1]*gate.Request    // the request, as Submit takes it
 	room      *gatehouse.Decision // for a decision that is made at once; nil for a waiter that waits
 
 	mu          sync.Mutex
 	early       chan struct{} // closed by onDecision; nil unless the handler waits for that, or has
 	conn        *parkedConn   // nil while the request's handler still runs
-	hasDecision bool          // the request is decided, or the list is there
+	hasDecision bool          // the request is decided, or the task is done
 	finished    bool          // answered, or its client is gone
 	decidedAt   time.Duration // by the clock of the metrics, if it was not at once
 
 	charged int // bytes of the answer that were taken from the budget
+
+	stream *stream // nil unless its client is told its place
+}
+
+// A waiterTask is what a waiter waits for where that is no command to one controller: a list of names, a
+// grant, or a batch.
+type waiterTask interface {
+	// cancelTask ends it when the client is gone, or takes back what was granted.
+	cancelTask()
+	// mustReach reports whether the result holds something that no other client can have, so that it is taken
+	// back if the client is gone. waited says that it was not there at once.
+	mustReach(waited bool) bool
+	// writeTask writes the result as a response.
+	writeTask(resp *fasthttp.Response, r *responder)
+	// writeShort writes a response for which room is certain, where the server has none for the result.
+	writeShort(resp *fasthttp.Response, r *responder)
+	// countTask counts the response in the metrics.
+	countTask(s *Server, r *responder, status int)
 }
 
 func newWaiter(s *Server) *waiter {
@@ -64,7 +82,7 @@ func (w *waiter) prepare(r *httpRequest, reply responder) {
 	w.Key, w.Command, w.Decision = r.Key, r.Command, w.room
 	w.responder = reply
 	w.responder.scratch = r.scratch[:]
-	w.early, w.hasDecision, w.decidedAt = nil, false, 0
+	w.early, w.hasDecision, w.decidedAt, w.stream = nil, false, 0, nil
 }
 
 // patience is how long a request that may wait in line keeps its goroutine: most are decided by then, also by
@@ -77,8 +95,9 @@ const patience = 20 * time.Millisecond
 func (w *waiter) awaitDecision() (atOnce, decided bool) {
 	w.mu.Lock()
 	decided = w.hasDecision
-	// A decision that is not in the room was made in line.
-	atOnce = decided && w.Decision == w.room
+	// A decision that is not in the room was made in line. A task does not tell where it was made: between
+	// Submit and here is no time to wait.
+	atOnce = decided && (w.task != nil || w.Decision == w.room)
 	if !decided {
 		w.early = make(chan struct{})
 	}
@@ -110,40 +129,66 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 // waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
 // sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
-	kept := false
-	waited := !atOnce && w.responder.mayWait()
-	if (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted {
+	kept, waited := false, !atOnce && w.responder.mayWait()
+	if w.mustReachClient(waited) {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
 		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
-		if !atOnce && clientGone(ctx.Conn()) {
+		if !atOnce && (clientGone(ctx.Conn()) || waited && hidesHangup(ctx.Conn())) {
 			w.cancel()
+			w.server.config.Budget.Release(w.charged)
 			w.server.abandonConn(ctx)
 			return
 		}
 		kept = takeBackUnsent(ctx.Conn(), w)
 	}
-	w.responder.writeDecision(&ctx.Response, w.Decision, w.Err)
-	outcome := telemetry.OutcomeOf(w.Decision.Outcome, w.Err)
-	w.server.countReply(&w.responder, outcome, ctx.Response.StatusCode())
+	switch {
+	case w.task != nil:
+		w.task.writeTask(&ctx.Response, &w.responder)
+		w.server.chargeTask(ctx, w)
+	// A list of a thousand may be long, and a client may not read it. Other answers are short.
+	case isReport(w.responder.op):
+		w.responder.writeDecision(&ctx.Response, w.Decision, w.Err)
+		w.server.chargeAnswer(ctx, &sender{wantsJSON: w.responder.wantsJSON}, w.server.config.Budget.Take)
+	default:
+		w.responder.writeDecision(&ctx.Response, w.Decision, w.Err)
+	}
+	w.countReply(ctx.Response.StatusCode())
 	w.server.closeIfStopping(ctx)
 	if !kept {
 		w.recycle()
 	}
 }
 
+// mustReachClient reports whether what was decided is taken back if the client is gone.
+func (w *waiter) mustReachClient(waited bool) bool {
+	if w.task != nil {
+		return w.task.mustReach(waited)
+	}
+	return (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted
+}
+
+// countReply counts the response in the metrics.
+func (w *waiter) countReply(status int) {
+	if w.task != nil {
+		w.task.countTask(w.server, &w.responder, status)
+		return
+	}
+	w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), status)
+}
+
 // recycle gives a waiter back that is answered, and whose grant nobody takes back any more.
 func (w *waiter) recycle() {
 	// One that has waited has given its room away, and the timer and the channel have cost more than a new
 	// one does.
-	if w.room != nil {
+	if w.room != nil && w.task == nil {
 		w.server.waiterPool.Put(w)
 	}
 }
 
-// cancel takes the request out of line, or takes back its grant, or ends the search for the list.
+// cancel takes the request out of line, or takes back its grant, or ends the task.
 func (w *waiter) cancel() {
-	if w.list != nil {
-		w.list.cancel()
+	if w.task != nil {
+		w.task.cancelTask()
 		return
 	}
 	w.server.config.Gate.Cancel(&w.Request)
@@ -153,6 +198,12 @@ func (w *waiter) cancel() {
 func clientGone(conn net.Conn) bool {
 	c := pacedConnOf(conn)
 	return c != nil && peer.HungUp(c.Conn)
+}
+
+// hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen.
+func hidesHangup(conn net.Conn) bool {
+	c := pacedConnOf(conn)
+	return c != nil && hasTooMuchUnread(c.Conn)
 }
 
 // parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
@@ -215,6 +266,8 @@ func (w *waiter) parkConn(conn, hijacked net.Conn) {
 		p.closeParked()
 	case ready:
 		w.server.writers.enqueueWaiter(w)
+	case w.stream != nil:
+		w.beginStream()
 	}
 }
 
@@ -232,6 +285,7 @@ func (w *waiter) onHangup() {
 	}
 	w.countWaiting(w.server.metrics.Now())
 	w.server.metrics.Hangups.Inc()
+	w.stopStream()
 	w.cancel()
 	// Without conn, parkConn closes the connection when it gets there.
 	if conn != nil {
@@ -242,7 +296,7 @@ func (w *waiter) onHangup() {
 // countWaiting records how long the request was in line. The time after until counts as handling again.
 func (w *waiter) countWaiting(until time.Duration) {
 	// A request for names is none for a controller, and has no metrics of an operation.
-	if w.list != nil {
+	if w.responder.op == 0 {
 		return
 	}
 	w.server.metrics.requests.Of(w.responder.key.Kind, w.responder.op).Waited(until - w.responder.began)
@@ -252,10 +306,16 @@ func (w *waiter) countWaiting(until time.Duration) {
 // writeAnswer answers the parked connection.
 func (w *waiter) writeAnswer() {
 	w.countWaiting(w.decidedAt)
+	event, begun := w.endStream()
 	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
 	// is asked first.
 	if clientGone(w.conn) {
 		w.takeBackGrant()
+		return
+	}
+	if begun {
+		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), fasthttp.StatusOK)
+		w.sendAnswer(event, true)
 		return
 	}
 	resp := fasthttp.AcquireResponse()
@@ -273,21 +333,17 @@ func (w *waiter) writeAnswer() {
 	if resp.StatusCode() != fasthttp.StatusNoContent {
 		resp.Header.SetContentLength(len(resp.Body()))
 	}
-	if w.list == nil {
-		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), resp.StatusCode())
-	} else {
-		w.server.metrics.countResponse(resp.StatusCode())
-	}
+	w.countReply(resp.StatusCode())
 	w.sendAnswer(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
 }
 
-// fillResponse writes the decision, or the list of names, into resp.
+// fillResponse writes the decision, or the result of the task, into resp.
 func (w *waiter) fillResponse(resp *fasthttp.Response) {
-	if w.list == nil {
+	if w.task == nil {
 		w.responder.writeDecision(resp, w.Decision, w.Err)
 		return
 	}
-	w.list.writeList(resp, &w.responder)
+	w.task.writeTask(resp, &w.responder)
 	// A list may be long, and a client that does not read keeps it in memory. The answer to a decision is
 	// never longer than budget.Tiny.
 	size := len(resp.Body())
@@ -296,7 +352,7 @@ func (w *waiter) fillResponse(resp *fasthttp.Response) {
 	case w.server.config.Budget.Take(size):
 		w.charged = size
 	default:
-		w.server.writeOverloaded(resp, w.responder.wantsJSON)
+		w.task.writeShort(resp, &w.responder)
 	}
 }
 
@@ -337,49 +393,4 @@ func (w *waiter) takeBackGrant() {
 	w.server.metrics.Hangups.Inc()
 	w.cancel()
 	w.conn.closeParked()
-}
-
-// answerWriters write answers to parked connections, with up to maxBusy goroutines, and none while there is
-// nothing to write. They keep slow sockets away from the gate, and let every core take part when many waiters
-// are woken at once.
-type answerWriters struct {
-	mu      sync.Mutex
-	queue   []*waiter
-	busy    int
-	maxBusy int
-}
-
-// enqueueWaiter has a waiter answered soon. It does not block.
-func (ws *answerWriters) enqueueWaiter(w *waiter) {
-	ws.mu.Lock()
-	ws.queue = append(ws.queue, w)
-	start := ws.busy < ws.maxBusy
-	// Outside the lock, which onDecision's callers must not hold longer than needed.
-	if start {
-		ws.busy++
-	}
-	ws.mu.Unlock()
-	if start {
-		go ws.writeQueued() // ends when the queue is empty
-	}
-}
-
-// writeQueued answers waiters until the queue is empty.
-func (ws *answerWriters) writeQueued() {
-	for {
-		// Leaving is decided under the lock, with busy: a waiter that is enqueued just now starts a new
-		// goroutine. The array is dropped too, as it may have grown large.
-		ws.mu.Lock()
-		if len(ws.queue) == 0 {
-			ws.busy--
-			ws.queue = nil
-			ws.mu.Unlock()
-			return
-		}
-		w := ws.queue[0]
-		ws.queue[0] = nil
-		ws.queue = ws.queue[1:]
-		ws.mu.Unlock()
-		w.writeAnswer()
-	}
 }

@@ -37,6 +37,8 @@ func (s *session) answerDecision(c *nativeCall) {
 		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 	case d.Outcome > gatehouse.Granted:
 		s.answerFailure(c.Key, d)
+	case d.Report != nil:
+		r.writeReport(c.Command.Op, d.Report)
 	case c.details || c.Command.Op == gatehouse.OpPeek:
 		r.writeDecision(c, d)
 	case d.Outcome == gatehouse.Refused:
@@ -61,7 +63,11 @@ func (s *session) countAnswer(key gatehouse.Key, op gatehouse.Op, d *gatehouse.D
 	if err == nil {
 		outcome = d.Outcome
 	}
-	known := telemetry.OutcomeOf(outcome, err)
+	s.countOutcome(key, op, telemetry.OutcomeOf(outcome, err))
+}
+
+// countOutcome is countAnswer for an outcome that is known.
+func (s *session) countOutcome(key gatehouse.Key, op gatehouse.Op, known telemetry.RequestOutcome) {
 	s.loop.counts.countAnswer(key.Kind, op, known)
 	if s.server.debug {
 		s.server.log.Debug("answered", "kind", key.Kind.String(), "name", key.Name, "op", op.String(),
@@ -129,10 +135,11 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	value := op == gatehouse.OpCount || op == gatehouse.OpValue
 	message := op == gatehouse.OpWait && kind == gatehouse.Event
 	figures := op == gatehouse.OpStats
+	why := d.Outcome == gatehouse.Refused && d.Message != ""
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(1 + 3*boolToInt(held || limiter) + boolToInt(limiter) + boolToInt(len(d.Windows) > 0) +
 		boolToInt(holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
-		boolToInt(message) + boolToInt(figures))
+		boolToInt(message) + boolToInt(figures) + boolToInt(why) + countReported(d))
 	r.writePair("granted", int64(boolToInt(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
 		r.writePair("limit", d.Limit)
@@ -146,6 +153,7 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 		r.writeText("windows")
 		r.writeWindows(d.Windows)
 	}
+	r.writeReported(d)
 	if holder != "" {
 		r.writeTexts("key", holder)
 	}
@@ -165,6 +173,9 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	if figures {
 		r.writeText("stats")
 		r.writeStats(d.Stats)
+	}
+	if why {
+		r.writeTexts("detail", c.Key.String()+" "+d.Message)
 	}
 }
 

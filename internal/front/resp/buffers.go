@@ -18,16 +18,19 @@ const (
 // accountBuffers reports the bytes that wait to be read or sent to the budget, and arms the timer that fits
 // them. It reports false when the client has too many of them, and is cut.
 func (s *session) accountBuffers() bool {
-	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
-	// The budget gets changes only, as most commands leave both buffers as empty as before. A buffer that
-	// grew keeps its size until it is empty.
-	held := bufferSize(in) + bufferSize(out)
-	if held != 0 {
-		held = max(held, s.held)
+	s.keepInput()
+	in, out := s.unreadBytes(), s.conn.OutboundBuffered()
+	// The budget gets changes only, as most commands leave both buffers as empty as before.
+	before := s.heldOut.size()
+	s.heldOut = s.heldOut.keptFor(out)
+	held := s.heldOut.size()
+	if b := s.backlog; b != nil {
+		before += b.charged
+		b.charged = cap(b.data)
+		held += b.charged
 	}
-	if held != s.held {
-		within := s.server.config.Budget.Move(int(held-s.held), int(held))
-		s.held = held
+	if held != before {
+		within := s.server.config.Budget.Move(held-before, held)
 		if !within {
 			s.server.config.Budget.Refuse()
 			s.countCut("all clients together have too much in buffers",
@@ -67,13 +70,24 @@ func (s *session) accountBuffers() bool {
 	return true
 }
 
-// bufferSize is the size of the buffer that has this many bytes, which are far less than 2 GiB: gnet's sizes
-// are powers of two.
-func bufferSize(bytes int) int32 {
+// A bufferClass is the size of a buffer of answers, whose sizes in gnet are powers of two: 0 for none, and
+// otherwise one more than the binary logarithm. A session has one byte for it.
+type bufferClass uint8
+
+// keptFor is the class of a buffer with this many bytes, far less than 2 GiB, which had this class before:
+// one that grew keeps its size until it is empty.
+func (c bufferClass) keptFor(bytes int) bufferClass {
 	if bytes == 0 {
 		return 0
 	}
-	return 1 << bits.Len(uint(bytes-1))
+	return max(c, bufferClass(1+bits.Len(uint(bytes-1)))) // at most 32
+}
+
+func (c bufferClass) size() int {
+	if c == 0 {
+		return 0
+	}
+	return 1 << (c - 1)
 }
 
 // maxBufferedInput is how many bytes a client may send behind the commands under way. It is more when these
@@ -128,8 +142,8 @@ func (s *session) isOverdue() bool {
 		s.countCut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
 		return true
 	case s.loop.wakeQueue.hasSession(s): // the server is late, not the client
-	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
-		s.countCut("command does not arrive", "bytes", s.conn.InboundBuffered())
+	case s.waiting == nil && s.unreadBytes() > 0 && s.ran == s.ranThen && why == arriving:
+		s.countCut("command does not arrive", "bytes", s.unreadBytes())
 		return true
 	case s.isQuiet() && s.ran == s.ranThen && why == idling:
 		s.countCut("nothing was asked for long")

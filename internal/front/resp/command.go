@@ -73,6 +73,15 @@ func (c *command) acceptsArity(args [][]byte) bool {
 	return len(args) == c.arity || c.arity < 0 && len(args) >= -c.arity
 }
 
+// grantCommand is the command about several names. It is the only one that asks for a decision and has no key
+// by which it could be sent to one of several servers.
+const grantCommand = "GH.GRANT"
+
+// decides reports whether a command asks for a decision that may take time.
+func (c *command) decides() bool {
+	return c.keyed && c.group != rateGroup || c.name == grantCommand
+}
+
 // runCommand answers one command, or queues its answer behind the answers that are still under way. It
 // reports false when the command must be read again later: those have to be answered first, or the loop has
 // no time for it now.
@@ -143,44 +152,65 @@ func upperWord(arg []byte) string { return strings.ToUpper(string(arg)) }
 
 // summaries say what each operation does.
 var summaries = [gatehouse.OpUndo]string{
-	gatehouse.OpAcquire: "Takes tokens, slots or the lock, and waits for them up to MAXWAIT milliseconds.",
-	gatehouse.OpRelease: "Gives back the slots or the lock that KEY holds.",
-	gatehouse.OpRenew:   "Extends the hold of KEY to EXPIRES milliseconds from now.",
-	gatehouse.OpWait:    "Waits for an event, for a watchdog to fire, or for a barrier to open.",
-	gatehouse.OpSend:    "Sends an event and its MESSAGE to all present and later waiters.",
-	gatehouse.OpKick:    "Tells a watchdog that all is well for EXPIRES milliseconds.",
-	gatehouse.OpCount:   "Adds AMOUNT to a counter.",
-	gatehouse.OpValue:   "Reads a counter.",
-	gatehouse.OpReset:   "Sets a counter to VALUE, or clears what was taken from a limiter.",
-	gatehouse.OpPeek:    "Replies as an acquire would, and takes nothing.",
-	gatehouse.OpDelay:   "Replies how many milliseconds to wait for an acquire, and takes nothing.",
-	gatehouse.OpReserve: "Takes the earliest free place, and replies the milliseconds until then.",
-	gatehouse.OpCancel:  "Gives back the place that KEY reserved.",
-	gatehouse.OpRefund:  "Gives back COST of what was taken.",
-	gatehouse.OpCharge:  "Charges COST that was spent already; any amount beyond the limit is a debt.",
-	gatehouse.OpStats:   "Reads the statistics of any controller.",
-	gatehouse.OpDelete:  "Deletes any controller; waiting commands fail with DELETED.",
+	gatehouse.OpAcquire:  "Takes tokens, slots or the lock, and waits for them up to MAXWAIT milliseconds.",
+	gatehouse.OpRelease:  "Gives back the slots or the lock that KEY holds, or ends a grant.",
+	gatehouse.OpRenew:    "Extends the hold of KEY, or a grant, to EXPIRES milliseconds from now.",
+	gatehouse.OpWait:     "Waits for an event, for a watchdog to fire, or for a barrier to open.",
+	gatehouse.OpSend:     "Sends an event and its MESSAGE to all present and later waiters.",
+	gatehouse.OpKick:     "Tells a watchdog that all is well for EXPIRES milliseconds.",
+	gatehouse.OpCount:    "Adds AMOUNT to a counter.",
+	gatehouse.OpValue:    "Reads a counter.",
+	gatehouse.OpReset:    "Sets a counter to VALUE, or clears what was taken from a limiter.",
+	gatehouse.OpPeek:     "Replies as an acquire would, and takes nothing.",
+	gatehouse.OpDelay:    "Replies how many milliseconds to wait for an acquire, and takes nothing.",
+	gatehouse.OpReserve:  "Takes the earliest free place, and replies the milliseconds until then.",
+	gatehouse.OpCancel:   "Gives back the place that KEY reserved.",
+	gatehouse.OpRefund:   "Gives back COST of what was taken.",
+	gatehouse.OpCharge:   "Charges COST that was spent already; any amount beyond the limit is a debt.",
+	gatehouse.OpTopUp:    "Adds to what a grant has taken of limiters, and waits only with a MAXWAIT.",
+	gatehouse.OpSettle:   "Says what a grant has cost so far of limiters; the last time counts.",
+	gatehouse.OpStats:    "Reads the statistics of any controller.",
+	gatehouse.OpDelete:   "Deletes any controller; waiting commands fail with DELETED.",
+	gatehouse.OpEvict:    "Has the hold with an ID end with its term, or with NOW true at once.",
+	gatehouse.OpBump:     "Puts the waiter with an ID in front of those that wait at this server.",
+	gatehouse.OpClose:    "Has nothing granted until GH.OPEN; REASON is told to who is refused.",
+	gatehouse.OpOpen:     "Opens a name that was closed.",
+	gatehouse.OpHolders:  "Lists who holds, LIMIT at a time, AFTER an id.",
+	gatehouse.OpWaiters:  "Lists who waits at this server, LIMIT at a time, AFTER an id.",
+	gatehouse.OpFeedback: "Tells with which STATUS a third party answered: 429 pauses a limiter for all.",
 }
 
 // nativeCommands are GH.<OP> for every operation, GH.LIST and GH.DELETEPREFIX.
 func nativeCommands() []*command {
 	const group = "gatehouse"
-	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group, "kind [AFTER name] [MOST n]",
+	all := []*command{{"GH.LIST", -2, []string{readonly}, false, group,
+		"kind [AFTER name] [MOST n] [PREFIX text] [WITH DETAILS]",
 		"Lists the names of a kind, in order.", (*session).answerList},
+		{"GH.CYCLES", 1, []string{readonly}, false, group, "",
+			"Lists owners that wait for each other.", (*session).answerCycles},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
-			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix}}
+			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix},
+		{grantCommand, -3, []string{writes, blocking}, false, group,
+			"[PARAMETER value ...] WANT kind/name [PARAMETER value ...] [WANT ...]",
+			"Takes all of several names or none, and waits for them up to MAXWAIT milliseconds.",
+			(*session).acquireGrant}}
 	// OpUndo, the last operation, is for gates alone.
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
 		switch op {
-		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue:
+		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue,
+			gatehouse.OpHolders, gatehouse.OpWaiters:
 			flags = []string{readonly}
 		}
-		if op.Waits() {
+		least, syntax := -2, "kind/name [PARAMETER value ...]"
+		if op == gatehouse.OpTopUp || op == gatehouse.OpSettle {
+			least, syntax = -4, "grant/id kind/name n [kind/name n ...] [PARAMETER value ...]"
+		}
+		if op.Waits() || op == gatehouse.OpTopUp {
 			flags = append(flags, blocking)
 		}
-		all = append(all, &command{"GH." + strings.ToUpper(op.String()), -2, flags, true, group,
-			"kind/name [PARAMETER value ...]", summaries[op],
+		all = append(all, &command{"GH." + strings.ToUpper(op.String()), least, flags, true, group,
+			syntax, summaries[op],
 			func(s *session, args [][]byte) { s.answerNative(op, args) }})
 	}
 	return all
@@ -188,6 +218,10 @@ func nativeCommands() []*command {
 
 // answerNative answers GH.<OP> kind/name [PARAMETER value ...].
 func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
+	if isGrant(args[1]) && gatehouse.Grant.Has(op) && op != gatehouse.OpAcquire && op < gatehouse.OpStats {
+		s.changeGrant(op, args)
+		return
+	}
 	l := s.loop
 	c := l.takeCall()
 	if err := s.readRequest(c, op, args); err != nil {
@@ -207,7 +241,7 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 
 // readRequest reads the arguments of a command into the call.
 func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) error {
-	c.Key, c.details = gatehouse.Key{}, false
+	c.Key, c.details, c.progress = gatehouse.Key{}, false, false
 	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
 	if !ok {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
@@ -230,11 +264,9 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 				"parameter %s has no value, want PARAMETER value", params.Quote(rest[0]))
 		// WITH is no parameter of the operation: it chooses the form of the answer.
 		case bytes.EqualFold(rest[0], []byte("with")):
-			if !bytes.EqualFold(rest[1], []byte("details")) {
-				return gatehouse.Errorf(gatehouse.CodeInvalid,
-					"with is %s, want DETAILS", params.Quote(rest[1]))
+			if err := c.setForm(rest[1]); err != nil {
+				return err
 			}
-			c.details = true
 		default:
 			if err := f.Set(rest[0], rest[1]); err != nil {
 				return err
@@ -242,7 +274,26 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 		}
 	}
 	c.Command = gatehouse.Command{Op: op, Keep: s.server.config.Keep}
-	return f.Read(c.Key.Kind, &c.Command)
+	err = f.Read(c.Key.Kind, &c.Command)
+	c.Command.Explain = c.explains()
+	if c.progress && err == nil && (!s.three || c.heldBy() == "" || !f.HasKey()) {
+		return errPushes
+	}
+	return err
+}
+
+// setForm notes how a call is to be answered.
+func (c *nativeCall) setForm(word []byte) error {
+	switch {
+	case bytes.EqualFold(word, []byte("details")):
+		c.details = true
+	case bytes.EqualFold(word, []byte("progress")):
+		c.progress = true
+	default:
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "with is %s, want DETAILS or PROGRESS",
+			params.Quote(word))
+	}
+	return nil
 }
 
 // parseKind reads the name of a kind in any letter case.
@@ -251,7 +302,8 @@ func parseKind(name []byte) (gatehouse.Kind, error) {
 	if !ok {
 		kind, ok = gatehouse.ParseKind(strings.ToLower(string(name)))
 	}
-	if !ok {
+	// A grant has commands of its own.
+	if !ok || kind == gatehouse.Grant {
 		return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "kind %s is unknown, want one such as gcra or lock",
 			params.Quote(name))
 	}

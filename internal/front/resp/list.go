@@ -20,14 +20,18 @@ const (
 // looked at, which can take a tenth of a second. So this is not done by the event loop: the command
 // blocks its own connection, as one that waits in line does.
 func (s *session) answerList(args [][]byte) {
-	page, most, err := readListRequest(args)
+	list, err := readListRequest(args)
 	if err != nil {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	// The arguments lie in the read buffer, so the goroutine gets page, which has copies.
+	if list.details || list.Prefix.Prefix != "" {
+		s.answerDescribed(&list)
+		return
+	}
+	// The arguments lie in the read buffer, so the goroutine gets the list, which has copies.
 	s.answerInBackground(s.server.config.Budget.List, func(ctx context.Context, a *laterReply) {
-		a.names, a.err = s.server.config.Gate.Names(ctx, page.Kind, page.After, most)
+		a.names, a.err = s.server.config.Gate.Names(ctx, list.Kind, list.After, list.most)
 	})
 }
 
@@ -55,31 +59,49 @@ func (s *session) answerInBackground(turn budget.Mutex, produce func(ctx context
 	}()
 }
 
-// readListRequest reads the arguments of a list: of which kind, after which name, and how many at most.
-func readListRequest(args [][]byte) (page gate.Prefix, most int, err error) {
-	most = defaultPage
-	page.Kind, err = parseKind(args[1])
-	if err != nil {
-		return page, 0, err
-	}
-	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
-		option := upperWord(rest[0])
+// A listRequest is which names to list: of one kind, behind a name, with a prefix, and how many at most.
+type listRequest struct {
+	gate.Prefix
+	most    int
+	details bool
+}
+
+// readListRequest reads the arguments of a list.
+func readListRequest(args [][]byte) (list listRequest, err error) {
+	list.most = defaultPage
+	list.Kind, err = parseKind(args[1])
+	for rest := args[2:]; err == nil && len(rest) > 0; rest = rest[2:] {
 		// A word without its value and an unknown word have one error, which says what is wanted.
-		if len(rest) == 1 || option != "AFTER" && option != "MOST" {
-			return page, 0, gatehouse.Errorf(gatehouse.CodeInvalid,
-				"list has %s, want kind [AFTER name] [MOST n]", params.Quote(rest[0]))
-		}
-		if option == "AFTER" {
-			page.After = string(rest[1])
-			continue
-		}
-		most, err = strconv.Atoi(string(rest[1]))
-		if err != nil || most < 1 || most > largestPage {
-			return page, 0, gatehouse.Errorf(gatehouse.CodeInvalid,
-				"most is %s, want a whole number from 1 to %d", params.Quote(rest[1]), largestPage)
+		if len(rest) == 1 || !list.readOption(upperWord(rest[0]), rest[1], &err) {
+			return list, gatehouse.Errorf(gatehouse.CodeInvalid,
+				"list has %s, want kind [AFTER name] [MOST n] [PREFIX text] [WITH DETAILS]",
+				params.Quote(rest[0]))
 		}
 	}
-	return page, most, nil
+	return list, err
+}
+
+// readOption reads one option. known is false if there is none of this name.
+func (l *listRequest) readOption(option string, value []byte, err *error) (known bool) {
+	switch option {
+	case "AFTER":
+		l.After = string(value)
+	case "PREFIX":
+		l.Prefix.Prefix = string(value)
+	case "WITH":
+		l.details = upperWord(value) == "DETAILS"
+		return l.details
+	case "MOST":
+		var wrong error
+		l.most, wrong = strconv.Atoi(string(value))
+		if wrong != nil || l.most < 1 || l.most > largestPage {
+			*err = gatehouse.Errorf(gatehouse.CodeInvalid,
+				"most is %s, want a whole number from 1 to %d", params.Quote(value), largestPage)
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // mostDeleted is how many names one command deletes at most.

@@ -39,8 +39,18 @@ type loop struct {
 
 // A revocableDecision is something held whose answer is not written yet.
 type revocableDecision struct {
-	end  int64 // of the answer, in bytes of the session's answers
-	call *nativeCall
+	end   int64 // of the answer, in bytes of the session's answers
+	call  *nativeCall
+	grant *jointCall // in place of a call
+}
+
+// revokeDecision takes back what was granted.
+func (d *revocableDecision) revokeDecision(from Gate) {
+	if d.grant != nil {
+		from.CancelGrant(&d.grant.GrantRequest)
+		return
+	}
+	from.Cancel(&d.call.Request)
 }
 
 // maxUnwritten is how many grants are collected before their answers are written.
@@ -66,9 +76,9 @@ func (l *loop) takeCall() *nativeCall {
 	return c
 }
 
-// recycleCall keeps a call that was answered for later commands.
+// recycleCall keeps a call that was answered for later commands; nil is none.
 func (l *loop) recycleCall(c *nativeCall) {
-	if len(l.calls) <= maxUnwritten && c.room != nil {
+	if c != nil && len(l.calls) <= maxUnwritten && c.room != nil {
 		l.calls = append(l.calls, c)
 	}
 }
@@ -147,7 +157,7 @@ func (s *Server) newLoop() *loop {
 // beginSession makes ready for a connection. What one that broke off has left behind is dropped.
 func (l *loop) beginSession(s *session) {
 	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], s.three, 0
-	l.share = newShare(s.conn.InboundBuffered())
+	l.share = newShare(s.unreadBytes())
 	l.forgetUnwritten()
 	l.counts.beginRound()
 }

@@ -75,7 +75,7 @@ func (t *answerCounts) resumeTiming(w *waiter) {
 	switch {
 	case !put:
 	case w.alone:
-		t.shard.Of(w.call.Key.Kind, w.call.Command.Op).Waited(t.began - since)
+		t.shard.Of(w.operation()).Waited(t.began - since)
 	default:
 		t.since = since
 	}
@@ -87,7 +87,7 @@ func (t *answerCounts) endResume() { t.since = t.began }
 // endWait notes that a command leaves the line because its client is gone.
 func (t *answerCounts) endWait(w *waiter) {
 	if since, put := w.since.sinceStart(); put && w.alone {
-		t.shard.Of(w.call.Key.Kind, w.call.Command.Op).Waited(t.metrics.Now() - since)
+		t.shard.Of(w.operation()).Waited(t.metrics.Now() - since)
 	}
 }
 

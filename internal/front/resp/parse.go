@@ -8,8 +8,8 @@ import (
 
 // The limits of one command. What is beyond them ends the connection, as in Redis.
 const (
-	// maxArguments leaves room for every parameter of a command several times over.
-	maxArguments = 256
+	// maxArguments leaves room for a grant over as many names as it may have, each with all its parameters.
+	maxArguments = 512
 	// maxBulk is the length of one argument: four of the longest messages.
 	maxBulk = 16 << 10
 	// maxCommand is the length of a whole command, and so of what is kept of one that is not complete.

@@ -34,8 +34,18 @@ type Gate interface {
 	Submit(requests ...*gate.Request)
 	// Cancel takes a request out of line, or takes back what it was granted.
 	Cancel(r *gate.Request)
+	// SubmitGrant and CancelGrant are those for requests over several names.
+	SubmitGrant(r *gate.GrantRequest)
+	CancelGrant(r *gate.GrantRequest)
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
+	// Describe tells about the first names with a prefix that come after its After, in order.
+	Describe(ctx context.Context, p gate.Prefix, most int) ([]gatehouse.NameDetails, error)
+	// Cycles returns owners that wait for each other.
+	Cycles(ctx context.Context) ([]gate.Cycle, error)
+	// Follow calls told with the place of a request that waits, when that changes and now and then, until
+	// stop.
+	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
 	// DeletePrefix deletes the first names that begin alike, and says after which there may be more.
 	DeletePrefix(ctx context.Context, p gate.Prefix, most int) (deleted int, next string, err error)
 }
@@ -117,6 +127,8 @@ type Server struct {
 	closed    atomic.Bool // no listener is added any more; written under the lock
 	listeners map[*peer.CappedListener]struct{}
 	serving   sync.WaitGroup
+
+	progress sync.Map // of *pushedProgress, by *nativeCall
 
 	loops sync.Map // of *loop, by gnet.EventLoop
 }

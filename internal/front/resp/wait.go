@@ -48,6 +48,8 @@ type nativeCall struct {
 	waiter
 	room    *gatehouse.Decision // for a decision that is made at once; nil for a call that is not used again
 	details bool
+	// progress has the client told its place by push messages while it waits.
+	progress bool
 }
 
 func newNativeCall() *nativeCall {
@@ -65,11 +67,13 @@ func (c *nativeCall) heldBy() string {
 	return ""
 }
 
-// A laterReply is an answer that no controller gave: a list, or one that keeps its place behind others.
+// A laterReply is an answer that no single controller gave: a list, that of a grant, or one that keeps its
+// place behind others.
 type laterReply struct {
 	waiter
-	cancel func()   // ends what makes it; nil when it is there
-	names  []string // of a list
+	grant  *jointCall // of which it is a part; nil for others
+	cancel func()     // ends what makes it; nil when it is there
+	names  []string   // of a list
 	err    error
 	text   []byte // of what was answered at once; nil when it was not
 }
@@ -96,6 +100,9 @@ func (s *session) submitCall(c *nativeCall) {
 	if s.waiting != nil || !c.isDecided() || c.Decision != c.room && c.mustReachClient() {
 		c.room = nil // a call that waits keeps no more than it needs
 		s.putOff(&c.waiter)
+		if c.progress && !c.isDecided() {
+			s.followCall(c)
+		}
 		return
 	}
 	s.answerDecision(c)
@@ -139,7 +146,24 @@ func (w *waiter) isDecided() bool { return w.state.Load() == decided }
 
 // concerns reports whether a waiter is about a controller.
 func (w *waiter) concerns(key gatehouse.Key) bool {
-	return w.call != nil && w.call.Key == key || w.batch != nil && w.batch.key == key
+	return w.call != nil && w.call.Key == key || w.batch != nil && w.batch.key == key ||
+		w.jointCall() != nil && w.jointCall().key() == key
+}
+
+// jointCall returns the operation on a grant that the waiter is for, nil if it is for anything else.
+func (w *waiter) jointCall() *jointCall {
+	if w.later == nil {
+		return nil
+	}
+	return w.later.grant
+}
+
+// operation returns the kind and the operation under which the waiter counts.
+func (w *waiter) operation() (gatehouse.Kind, gatehouse.Op) {
+	if g := w.jointCall(); g != nil {
+		return gatehouse.Grant, g.Command.Op
+	}
+	return w.call.Key.Kind, w.call.Command.Op
 }
 
 // cancelWaiter takes the commands out of line, or takes back what they were granted.
@@ -186,6 +210,7 @@ func (s *session) answerWaiter() bool {
 	// From here on endSession must not abandon this waiter: what it was granted goes into unwritten
 	// instead.
 	s.waiting, w.next = w.next, nil
+	s.endProgress(w.call)
 	s.loop.counts.resumeTiming(w)
 	defer s.loop.counts.endResume()
 	switch {
@@ -203,7 +228,8 @@ func (s *session) answerWaiter() bool {
 		return len(s.loop.reply.out) < flushSize || s.flushReplies()
 	}
 	// It is written at once and alone, so that no time lies between the look at the client and the answer.
-	s.loop.unwritten = append(s.loop.unwritten, revocableDecision{end: s.answeredBytes(), call: w.call})
+	s.loop.unwritten = append(s.loop.unwritten,
+		revocableDecision{end: s.answeredBytes(), call: w.call, grant: w.jointCall()})
 	if !s.flushReplies() {
 		return false
 	}
@@ -214,6 +240,8 @@ func (s *session) answerWaiter() bool {
 // answerLater answers what no controller decided.
 func (s *session) answerLater(a *laterReply) {
 	switch r := &s.loop.reply; {
+	case a.grant != nil:
+		s.answerGrant(a.grant)
 	case a.text != nil:
 		r.out = append(r.out, a.text...)
 	case a.err != nil:
@@ -227,6 +255,9 @@ func (s *session) answerLater(a *laterReply) {
 // mustReachClient reports whether the result gives the client something that no other client can have then,
 // so that it has to be taken back if the client is gone.
 func (w *waiter) mustReachClient() bool {
+	if g := w.jointCall(); g != nil {
+		return g.mustReach()
+	}
 	c := w.call
 	return c != nil && c.Err == nil && c.Decision.Outcome == gatehouse.Granted &&
 		(w.alone || c.heldBy() != "")
@@ -239,6 +270,7 @@ func (s *session) abandonWaiter(w *waiter) {
 	s.server.metrics.Hangups.Inc()
 	s.loop.counts.endWait(w)
 	w.state.Store(abandoned)
+	s.endProgress(w.call)
 	w.cancelWaiter()
 }
 
@@ -339,6 +371,9 @@ func (s *session) keyOf(c *command, place []byte) (key gatehouse.Key, ok bool) {
 	kind, name, ok := bytes.Cut(place, []byte{'/'})
 	if !ok {
 		return key, false
+	}
+	if isGrant(place) {
+		return gatehouse.Key{Kind: gatehouse.Grant, Name: string(name)}, true
 	}
 	k, err := parseKind(kind)
 	return gatehouse.Key{Kind: k, Name: s.loop.names.internName(name)}, err == nil

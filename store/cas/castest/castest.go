@@ -267,7 +267,14 @@ func (s *Store) applyChange(b *Server, key gatehouse.Key, c *cas.RecordChange) c
 		}
 	}
 	s.logLine("%s: if %x read %t: %t, now %x, nonce %x", key, c.If, c.Read, r.Swapped, o.version, c.Nonce)
-	r.Version = o.version
+	answer := s.replyTo(b, o)
+	answer.Swapped, answer.Record, answer.Claimed = r.Swapped, r.Record, r.Claimed
+	return answer
+}
+
+// replyTo is what there is, for the answer to a change.
+func (s *Store) replyTo(b *Server, o storedObject) cas.Reply {
+	r := cas.Reply{Now: s.now(), Version: o.version}
 	if s.expiresHolds {
 		r.Now = r.Now.Add(b.skew)
 		// Like etcd: the time is the server's own, and the revision makes the fencing tokens.

@@ -19,21 +19,34 @@ var (
 func (s *Store) exchangeChange(
 	ctx context.Context, b *Server, key gatehouse.Key, c *cas.RecordChange,
 ) (cas.Reply, error) {
+	replies, err := s.exchangeRequest(ctx, b, func() []cas.Reply {
+		return []cas.Reply{s.applyChange(b, key, c)}
+	})
+	if err != nil {
+		return cas.Reply{}, err
+	}
+	return replies[0], nil
+}
+
+// exchangeRequest is one request under way, which does something at the store.
+func (s *Store) exchangeRequest(
+	ctx context.Context, b *Server, apply func() []cas.Reply,
+) ([]cas.Reply, error) {
 	f := s.planFaults(b)
 	if f.unsent {
-		return cas.Reply{}, errNotConnected
+		return nil, errNotConnected
 	}
 	// One slot: an answer that comes after the caller gave up finds room and is forgotten.
-	answer := make(chan cas.Reply, 1)
+	answer := make(chan []cas.Reply, 1)
 	// The request is carried out whether its caller still waits or not, as in a real network.
 	if !f.lost {
 		time.AfterFunc(f.requestDelay, func() {
 			s.runOrDefer(func() {
-				r := s.applyChange(b, key, c)
+				r := apply()
 				// The second one is answered. It conflicts with the first, which the caller must recognise
 				// by the nonce.
 				if f.twice {
-					r = s.applyChange(b, key, c)
+					r = apply()
 				}
 				if !f.silent {
 					time.AfterFunc(f.answerDelay, func() { answer <- r })
@@ -52,9 +65,9 @@ func (s *Store) exchangeChange(
 	case r := <-answer:
 		return r, nil
 	case <-broken:
-		return cas.Reply{}, errLost
+		return nil, errLost
 	case <-ctx.Done():
-		return cas.Reply{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

@@ -63,7 +63,6 @@ func (c *claimTable) noteClaim(key string, kvs []*mvccpb.KeyValue, server uint32
 		if len(c.known) >= maxClaims {
 			clear(c.known)
 		}
-
 		// The time counts from the first sight of this revision: etcd has no clock that can be asked.
 		lasts := int64(binary.BigEndian.Uint64(kv.Value[4:])) // written from one
 		c.known[key] = seenClaim{
@@ -89,6 +88,7 @@ func (c *claimTable) forgetClaim(key string) {
 type claimGuard struct {
 	key      string        // the key of the claim; "" for a read, which no claim bars
 	replaced int64         // the revision of a claim that does not bar the change, 0 if none is known
+	reads    bool          // nothing is to be changed
 	claimOps []clientv3.Op // claims the record if the change is not made
 }
 
@@ -96,10 +96,11 @@ type claimGuard struct {
 func (b *Backend) newGuard(
 	ctx context.Context, key gatehouse.Key, change *cas.RecordChange,
 ) (claimGuard, error) {
-	if change.Read {
+	if change.Read && change.Claim == 0 {
 		return claimGuard{}, nil
 	}
-	g := claimGuard{key: b.keys.claimKey(key)}
+	// Of several records those that are only read are claimed too, and no claim bars them.
+	g := claimGuard{key: b.keys.claimKey(key), reads: change.Read}
 	g.replaced = b.claims.revisionFor(g.key, change.Server)
 	if change.Claim == 0 {
 		return g, nil
@@ -114,21 +115,26 @@ func (b *Backend) newGuard(
 	put := clientv3.OpPut(g.key, string(data), clientv3.WithLease(lease))
 	// The claim has the same condition inside the failed transaction: it must not replace one that was made
 	// meanwhile.
-	g.claimOps = []clientv3.Op{clientv3.OpTxn(g.conditions(), []clientv3.Op{put}, nil)}
+	g.claimOps = []clientv3.Op{clientv3.OpTxn(g.unclaimed(), []clientv3.Op{put}, nil)}
 	return g, nil
+}
+
+// unclaimed is that no claim is there but one that bars nothing.
+func (g *claimGuard) unclaimed() []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(g.key), "=", g.replaced)}
 }
 
 // conditions are what must hold so that no claim bars the change.
 func (g *claimGuard) conditions() []clientv3.Cmp {
-	if g.key == "" {
+	if g.key == "" || g.reads {
 		return nil
 	}
-	return []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(g.key), "=", g.replaced)}
+	return g.unclaimed()
 }
 
 // successOps is what a change does to the claim that it replaces.
 func (g *claimGuard) successOps() []clientv3.Op {
-	if g.replaced == 0 {
+	if g.replaced == 0 || g.reads {
 		return nil
 	}
 	return []clientv3.Op{clientv3.OpDelete(g.key)}

@@ -110,8 +110,8 @@ func (l *leases) close() {
 }
 
 // A leasesByLength is the leases of the holds that a change begins, by their length in seconds; for 0, of
-// those that do not end, there is none. Holds of
-// the same length share one, because they begin together; each other change makes its own.
+// those that do not end, there is none. Holds of the same length share one, because they begin together; each
+// other change makes its own.
 type leasesByLength map[int64]clientv3.LeaseID
 
 // createForHolds makes the leases of holds.

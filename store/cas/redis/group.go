@@ -3,9 +3,11 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/redis/rueidis"
 )
 
@@ -29,12 +31,16 @@ type scriptGroup struct {
 // splitBatch divides a batch into what is served together, one by one where keys are on different servers.
 func (l *lane) splitBatch(batch []*scriptCall) (all []scriptGroup) {
 	for len(batch) > 0 {
-		n, size, most := 0, 0, maxGroup
-		if l.link.single.Load() {
+		n, size, keys, most := 0, 0, 0, maxGroup
+		if b := l.link.backend; l.link.single.Load() || batch[0].script == b.spread {
 			most = 1
 		}
 		// The first call goes in whatever its size, so a large record does not stop the loop.
-		for ; n < min(most, len(batch)) && size < maxGroupSize; n++ {
+		for ; n < len(batch) && batch[n].script == batch[0].script && size < maxGroupSize; n++ {
+			keys += batch[n].countKeys()
+			if n > 0 && keys > most {
+				break
+			}
 			size += batch[n].size
 		}
 		all = append(all, scriptGroup{calls: batch[:n]})
@@ -88,14 +94,15 @@ func (l *lane) scriptCommand(g *scriptGroup) rueidis.Completed {
 	const arguments = 5 // of a key, without channels
 	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
 	for _, r := range g.calls {
-		keys, all = append(keys, r.key), append(all, r.arguments...)
+		keys, all = append(append(keys, r.key), r.more...), append(all, r.arguments...)
 	}
+	run := g.calls[0].script
 	many, build := int64(len(keys)), l.link.client.B()
 	// The text goes only after NOSCRIPT: its digest is much shorter.
 	if g.sendText {
-		return build.Eval().Script(script).Numkeys(many).Key(keys...).Arg(all...).Build()
+		return build.Eval().Script(run.text).Numkeys(many).Key(keys...).Arg(all...).Build()
 	}
-	return build.Evalsha().Sha1(l.link.backend.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
+	return build.Evalsha().Sha1(run.digest).Numkeys(many).Key(keys...).Arg(all...).Build()
 }
 
 var errAnswer = errors.New("redis: the script answered something else than the time and the records")
@@ -105,14 +112,20 @@ var errAnswer = errors.New("redis: the script answered something else than the t
 func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []scriptGroup) {
 	answers, err := result.ToArray()
 	var now int64
-	if err == nil && len(answers) == 1+len(g.calls) {
+	keys := 0
+	for _, r := range g.calls {
+		keys += r.countKeys()
+	}
+	if err == nil && len(answers) == 1+keys {
 		now, err = answers[0].ToInt64()
 	} else if err == nil {
 		err = errAnswer
 	}
 	if err == nil {
-		for i, r := range g.calls {
-			r.now, r.answer, r.err = now, answers[1+i], nil
+		rest := answers[1:]
+		for _, r := range g.calls {
+			r.now, r.answer, r.answers, r.err = now, rest[0], rest[:r.countKeys()], nil
+			rest = rest[r.countKeys():]
 		}
 		l.finishCalls(g.calls)
 		return nil
@@ -122,6 +135,9 @@ func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []s
 	// Redis was restarted, or has never seen the script; its text brings it there again.
 	case refusal == "NOSCRIPT" && !g.sendText:
 		return []scriptGroup{{g.calls, true}}
+	case refusal == "CROSSSLOT" && len(g.calls) == 1 && g.calls[0].countKeys() > 1:
+		l.link.single.Store(true) // it is tried again, slot by slot
+		err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, err)
 	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.calls) > 1:
 		if refusal == "CROSSSLOT" {
 			l.link.single.Store(true)
@@ -158,8 +174,12 @@ func (l *lane) finishCalls(requests []*scriptCall) {
 			r.answered <- struct{}{}
 		// A call whose time is up has been answered by the timer: only one of the two wins.
 		case r.state.CompareAndSwap(callSent, callOver):
-			answered := r.callback
+			answered, key, change, deadline := r.callback, r.key, r.change, r.deadline
 			reply, err := l.link.takeOutcome(r)
+			if isUnsettled(err) {
+				go l.link.backend.swapSettled(deadline, key, change, answered)
+				continue
+			}
 			answered(reply, err)
 		}
 	}

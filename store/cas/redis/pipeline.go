@@ -42,9 +42,11 @@ type lane struct {
 	timerAt    time.Time              // it does; zero when it will not
 }
 
-// A scriptCall is one record that the script is to replace or read.
+// A scriptCall is one record that the script is to replace or read, or several, together.
 type scriptCall struct {
+	script    *namedScript
 	key       string
+	more      []string // further keys, if there are several records
 	arguments []string // of the script for this key
 	size      int      // about how many bytes it and its answer are
 	change    *cas.RecordChange
@@ -55,8 +57,12 @@ type scriptCall struct {
 	callback func(cas.Reply, error) // is called when the caller does not wait
 	now      int64                  // the time of Redis in µs
 	answer   rueidis.RedisMessage
-	err      error // instead of an answer
+	answers  []rueidis.RedisMessage // instead, if there are several records
+	err      error                  // instead of an answer
 }
+
+// countKeys is of how many records it is.
+func (r *scriptCall) countKeys() int { return 1 + len(r.more) }
 
 // The states of a request.
 const (

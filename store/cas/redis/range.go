@@ -143,7 +143,7 @@ func (r *rangeScan) visitRecords(
 		case rueidis.IsRedisNil(err): // it has gone meanwhile
 		case err != nil:
 			return false, r.address.classifyError(err)
-		case !show(names[i], stripClaim(record)):
+		case !show(names[i], plainRecord(record)):
 			return false, nil
 		}
 	}

@@ -24,7 +24,8 @@ type Backend struct {
 	address *address
 	names   keyNames
 	option  rueidis.ClientOption
-	digest  string // of the script
+
+	swap, together, spread *namedScript
 
 	calls sync.Pool
 
@@ -58,7 +59,10 @@ func Open(text string) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{address: a, names: keyNames{a.prefix}, option: clientOptions(a), digest: scriptDigest()}
+	b := &Backend{
+		address: a, names: keyNames{a.prefix}, option: clientOptions(a),
+		swap: newScript(swapText), together: newScript(togetherText), spread: newScript(spreadText),
+	}
 	b.calls.New = func() any { return &scriptCall{answered: make(chan struct{}, 1)} }
 	return b, nil
 }

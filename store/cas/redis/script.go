@@ -15,13 +15,28 @@ import (
 	"github.com/redis/rueidis"
 )
 
-//go:embed swap.lua
-var script string
+var (
+	//go:embed record.lua
+	recordText string
+	//go:embed swap.lua
+	swapText string
+	//go:embed together.lua
+	togetherText string
+	//go:embed spread.lua
+	spreadText string
+)
 
-// scriptDigest is the name of the script.
-func scriptDigest() string {
-	sum := sha1.Sum([]byte(script)) //nolint:gosec // it is how Redis names scripts
-	return hex.EncodeToString(sum[:])
+// A namedScript is a script that Redis runs.
+type namedScript struct {
+	text   string
+	digest string // by which Redis knows it once it has seen the text
+}
+
+// newScript is the script of a text that follows what all have in common.
+func newScript(text string) *namedScript {
+	text = recordText + text
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // it is how Redis names scripts
+	return &namedScript{text, hex.EncodeToString(sum[:])}
 }
 
 // nonceSize is the length of a nonce, which stands in a record at cas.NonceAt. The script says so too.
@@ -32,7 +47,21 @@ const readMark = "read"
 
 // Swap implements cas.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
-	return b.doCall(ctx, b.newCall(key, change))
+	for {
+		reply, err := b.doCall(ctx, b.newCall(key, change))
+		unsettled, is := err.(*unsettledError) //nolint:errorlint // it is never wrapped
+		if !is {
+			return reply, err
+		}
+		// The record is asked for again once the change that it is a part of is settled.
+		l, err := b.currentLink(ctx)
+		if err == nil {
+			err = l.settleFor(ctx, string(b.names.appendKey(nil, key)), unsettled)
+		}
+		if err != nil {
+			return cas.Reply{}, fmt.Errorf("redis: %w: %w", cas.ErrNotSent, err)
+		}
+	}
 }
 
 // Start is Swap without a goroutine of the caller's: answered is called once.
@@ -64,15 +93,13 @@ func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCa
 	}
 	ends[1] = len(names)
 	if change.Keep != gatehouse.Forever {
-		// Rounded up, and at least 1: Redis takes no expiry of 0.
-		kept := max(1, (change.Keep+time.Millisecond-1)/time.Millisecond)
-		names = strconv.AppendInt(names, int64(kept), 10)
+		names = strconv.AppendInt(names, keptMillis(change.Keep), 10)
 	}
 	ends[2] = len(names)
 	// These bytes are not changed any more, nor those of the record.
 	text := rueidis.BinaryString(names)
 	r := b.calls.Get().(*scriptCall)
-	r.key = text[:ends[0]]
+	r.key, r.script = text[:ends[0]], b.swap
 	nonce := text[ends[0]:ends[1]]
 	// A read compares the nonce too, so that an unchanged record is not sent back.
 	if change.Read {
@@ -112,28 +139,30 @@ func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 	switch {
 	case err == nil || rueidis.IsRedisNil(err):
 		reply, err = r.readAnswer()
-	case nothingChanged(err): // it was not sent
-	// The link leads to a replica since a failover. A new one finds the master.
-	case firstWord(err.Error()) == "READONLY":
-		l.backend.dropLink(l)
-		fallthrough
 	default:
-		err = l.backend.address.classifyError(err)
+		err = l.callError(err)
 	}
 	// Nothing of the caller's is kept in the pool.
 	clear(r.arguments)
-	r.answer, r.err, r.key, r.change, r.callback = rueidis.RedisMessage{}, nil, "", nil, nil
+	r.answer, r.answers, r.err = rueidis.RedisMessage{}, nil, nil
+	r.script, r.key, r.change, r.callback = nil, "", nil, nil
 	l.backend.calls.Put(r)
 	return reply, err
 }
 
 // readAnswer understands an answer of the script.
 func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
-	change := r.change
-	reply.Now = time.UnixMicro(r.now)
+	return readReply(&r.answer, r.now, r.change)
+}
+
+// readReply understands what a script answers about one record.
+func readReply(
+	answer *rueidis.RedisMessage, now int64, change *cas.RecordChange,
+) (reply cas.Reply, err error) {
+	reply.Now = time.UnixMicro(now)
 	switch {
 	// The script answers 1 when it has replaced the record, or when it is the same as the one read.
-	case r.answer.IsInt64():
+	case answer.IsInt64():
 		reply.Swapped, reply.Version = true, change.Nonce
 		if change.Read {
 			reply.Version = change.If
@@ -142,12 +171,15 @@ func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
 		}
 		return reply, nil
 	// There is no record: version 0.
-	case r.answer.IsNil():
+	case answer.IsNil():
 		return reply, nil
 	}
-	record := r.answer
-	if r.answer.IsArray() {
-		record, reply.Claimed, err = readClaimed(&r.answer)
+	record := *answer
+	if unsettled := readUnsettled(answer); unsettled != nil {
+		return reply, unsettled
+	}
+	if answer.IsArray() {
+		record, reply.Claimed, err = readClaimed(answer)
 		if err != nil {
 			return reply, err
 		}
@@ -186,6 +218,36 @@ func stripClaim(data []byte) []byte {
 		return data[claimSize:]
 	}
 	return data
+}
+
+// What a change of several slots leaves before a record until it is settled, which spread.lua writes and
+// reads: 1 byte 3, the old record and the new one; or 1 byte 4, the keys of others, and the record.
+const (
+	preparedForm  = 3
+	preparedSize  = 1 + 16 + 3*16 + 3*8 // before the first key and the old record
+	committedForm = 4
+	committedSize = 1 + 16 + 8 // before the keys of others
+	lengthSize    = 8
+)
+
+// plainRecord is a stored record without what may stand before it; as it was before a change that is not
+// settled yet. It is empty when there was none.
+func plainRecord(data []byte) []byte {
+	number := func(at int) int {
+		n, err := strconv.Atoi(string(data[at : at+lengthSize]))
+		if err != nil || n > len(data) {
+			return 0
+		}
+		return n
+	}
+	switch {
+	case len(data) > preparedSize && data[0] == preparedForm:
+		from := min(preparedSize+number(preparedSize-3*lengthSize), len(data))
+		return data[from:min(from+number(preparedSize-2*lengthSize), len(data))]
+	case len(data) > committedSize && data[0] == committedForm:
+		return data[min(committedSize+number(committedSize-lengthSize), len(data)):]
+	}
+	return stripClaim(data)
 }
 
 // readClaimed reads the answer that the record is claimed by another server, and for how long.

@@ -1,0 +1,91 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file is what a refusal says to people who ask: who holds, and for how long.
+
+// refusal refuses an acquire that must wait or give up.
+func (s *Semaphore) refusal(now time.Time, turn *Turn) gatehouse.Decision {
+	d := s.semaphoreDecision(now, gatehouse.Refused)
+	closed := s.closing()
+	if closed != nil {
+		// No release changes that, and whoever waits is looked at again when the name is opened.
+		d.RetryAfter, d.Message = gatehouse.Forever, closed.sentence()
+		return d
+	}
+	d.RetryAfter = s.nextEnd(now)
+	if turn.Explain {
+		d.Message = s.explainFull(now.UnixNano())
+	}
+	return d
+}
+
+// The bounds of a sentence about holders, which is one line for people and not a list.
+const (
+	namedHolders = 3    // how many are named
+	maxExplained = 1000 // holders among whom the eldest are looked for
+)
+
+// explainFull says how full the semaphore is, and who holds for longest: "is full: 2 of 2 held, train-a for
+// 42 m, h1f8x2 for 3 s".
+func (s *Semaphore) explainFull(now int64) string {
+	var text strings.Builder
+	if s.heldCost >= s.size {
+		text.WriteString("is full: ")
+	} else {
+		text.WriteString("has too little room: ")
+	}
+	fmt.Fprintf(&text, "%d of %d held", s.heldCost, s.size)
+	if len(s.holds) > maxExplained {
+		return text.String()
+	}
+	// Tokens rise from hold to hold, so that the eldest has the least.
+	eldest := make([]*hold, 0, len(s.holds))
+	for _, h := range s.holds {
+		eldest = append(eldest, h)
+	}
+	slices.SortFunc(eldest, func(a, b *hold) int { return cmp.Compare(a.fence, b.fence) })
+	for i, h := range eldest {
+		if i == namedHolders {
+			fmt.Fprintf(&text, " and %d more", len(eldest)-i)
+			break
+		}
+		text.WriteString(", " + h.describe(now))
+	}
+	return text.String()
+}
+
+// describe names a hold's owner, or its public id where nobody is named, and how long it has been held.
+func (h *hold) describe(now int64) string {
+	name := gatehouse.HolderID(h.fence)
+	if h.owner != nil {
+		name = cmp.Or(h.owner.Name, h.owner.Host, h.owner.Purpose, name)
+	}
+	if h.acquired == 0 {
+		return name
+	}
+	return name + " for " + roughLength(time.Duration(now-h.acquired))
+}
+
+// roughLength is a length of time in one unit, as people say it.
+func roughLength(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", max(0, d.Milliseconds()))
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int64(d/time.Second))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d m", int64(d/time.Minute))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int64(d/time.Hour))
+	}
+	return fmt.Sprintf("%d days", int64(d/(24*time.Hour)))
+}

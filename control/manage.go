@@ -1,0 +1,297 @@
+package control
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file is what operators do to a controller: they close and open it, and evict holds.
+
+// A closing is a name that is closed. A nil one is open.
+type closing struct{ gatehouse.Closing }
+
+// newClosing is what a close or an evict says.
+func newClosing(now time.Time, cmd *gatehouse.Command) gatehouse.Closing {
+	c := gatehouse.Closing{Reason: cmd.Message, At: now}
+	if cmd.Owner != nil {
+		c.By = cmd.Owner.Name
+	}
+	return c
+}
+
+// sentence says that the name is closed, and why.
+func (c *closing) sentence() string { return "is closed" + c.String() }
+
+// appendTo adds the state of being closed to statistics.
+func (c *closing) appendTo(stats []gatehouse.Stat) []gatehouse.Stat {
+	if c == nil {
+		return stats
+	}
+	return append(stats, gatehouse.Stat{Name: "closed", Value: c.sentence()})
+}
+
+// public is what a report shows.
+func (c *closing) public() *gatehouse.Closing {
+	if c == nil {
+		return nil
+	}
+	return new(c.Closing)
+}
+
+// memoryWeight is what it takes in memory; 0 of a nil one.
+func (c *closing) memoryWeight() int {
+	if c == nil {
+		return 0
+	}
+	return closingWeight + len(c.By) + len(c.Reason)
+}
+
+// codeClosing codes a closing, or that there is none.
+func codeClosing(c *stateCodec, p **closing) {
+	closed := *p != nil
+	if !c.codeBool(&closed) {
+		return
+	}
+	if c.reading {
+		*p = new(closing)
+	}
+	codeClosingFields(c, &(*p).Closing)
+}
+
+func codeClosingFields(c *stateCodec, p *gatehouse.Closing) {
+	c.codeText(&p.By)
+	c.codeText(&p.Reason)
+	c.codeTime(&p.At)
+}
+
+// Closed reports whether a state is closed, and so must not be forgotten.
+func Closed(s State) bool {
+	switch s := s.(type) {
+	case *Semaphore:
+		return s.closing() != nil
+	case anyLimiter:
+		step := s.stepAt(0, nil)
+		return step.extra.closing() != nil
+	}
+	return false
+}
+
+// A managedSemaphore is what operators did to a semaphore or a lock.
+type managedSemaphore struct {
+	closed    *closing
+	evictions []eviction // the last of them, the newest last
+}
+
+// maxEvictions is how many evictions are remembered under one name, so that those who are evicted learn why.
+const maxEvictions = 16
+
+// An eviction is a hold that was evicted. Its holder is remembered by a hash, as a key may be long.
+type eviction struct {
+	fence  uint64
+	holder uint64
+	gatehouse.Closing
+}
+
+// leastEviction is the least that an eviction takes in a form.
+const leastEviction = 19
+
+// sentence says it to whoever held, and sentenceRenewing to one whose hold lasts until its term is over.
+func (e *eviction) sentence() string {
+	return "is not held with this key any more: it was evicted" + e.String()
+}
+
+func (e *eviction) sentenceRenewing() string {
+	return "does not renew this hold: it was evicted" + e.String()
+}
+
+// hashHolder is the hash of a holder.
+func hashHolder(holder string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(holder))
+	return h.Sum64()
+}
+
+// closing is that of the semaphore; nil when it is open.
+func (s *Semaphore) closing() *closing {
+	if s.managed == nil {
+		return nil
+	}
+	return s.managed.closed
+}
+
+// setClosed closes or opens the semaphore. Holds stay as they are, and so do size and line.
+func (s *Semaphore) setClosed(now time.Time, turn *Turn) gatehouse.Decision {
+	if s.lock {
+		s.size = 1 // as an acquire would have it
+	}
+	if turn.Op == gatehouse.OpClose {
+		s.ensureManaged().closed = &closing{newClosing(now, turn.Command)}
+		return s.semaphoreDecision(now, gatehouse.Granted)
+	}
+	// To open what is open does no harm: the request may be a repeated one.
+	if s.closing() != nil {
+		s.managed.closed = nil
+		if len(s.managed.evictions) == 0 {
+			s.managed = nil
+		}
+	}
+	return s.semaphoreDecision(now, gatehouse.Granted)
+}
+
+func (s *Semaphore) ensureManaged() *managedSemaphore {
+	if s.managed == nil {
+		s.managed = new(managedSemaphore)
+	}
+	return s.managed
+}
+
+// evictHold has a hold end with its term: it can be neither renewed nor extended any more. It ends at once if
+// the command says so, or if it has no term.
+func (s *Semaphore) evictHold(now time.Time, turn *Turn) gatehouse.Decision {
+	holder, h := s.holdOf(turn.Fence)
+	if h == nil {
+		return failedWith(now, gatehouse.Conflict, "has no hold with this id: it was released, or has ended")
+	}
+	m := s.ensureManaged()
+	// A second eviction of the same hold takes the place of the first, so that the last reason is told.
+	m.evictions = slices.DeleteFunc(m.evictions, func(e eviction) bool { return e.fence == h.fence })
+	if len(m.evictions) == maxEvictions {
+		m.evictions = slices.Delete(m.evictions, 0, 1)
+	}
+	m.evictions = append(m.evictions, eviction{
+		fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command),
+	})
+	if turn.Now || h.expires == 0 {
+		s.lengths.note(h, now.UnixNano())
+		s.dropHold(holder)
+		s.released++
+		return s.semaphoreDecision(now, gatehouse.Granted)
+	}
+	d := s.semaphoreDecision(now, gatehouse.Granted)
+	d.Fence, d.ExpiresAfter = h.fence, h.timeLeft(now.UnixNano())
+	return d
+}
+
+// holdOf finds a hold by its fencing token.
+func (s *Semaphore) holdOf(fence uint64) (holder string, h *hold) {
+	for holder, h := range s.holds {
+		if h.fence == fence {
+			return holder, h
+		}
+	}
+	return "", nil
+}
+
+// evictionOf is that of the hold with a fencing token; nil when it was not evicted.
+func (s *Semaphore) evictionOf(fence uint64) *eviction {
+	if s.managed == nil {
+		return nil
+	}
+	for i := range s.managed.evictions {
+		if s.managed.evictions[i].fence == fence {
+			return &s.managed.evictions[i]
+		}
+	}
+	return nil
+}
+
+// evictedHolder is the eviction that a release or a renew has come too late for: of the hold with its fencing
+// token, or of the last one with its key.
+func (m *managedSemaphore) evictedHolder(cmd *gatehouse.Command) *eviction {
+	holder := hashHolder(cmd.Holder)
+	for i := len(m.evictions) - 1; i >= 0; i-- {
+		e := &m.evictions[i]
+		if e.holder == holder && (cmd.Fence == 0 || cmd.Fence == e.fence) {
+			return e
+		}
+	}
+	return nil
+}
+
+// memoryWeight is what it takes in memory; 0 of a nil one.
+func (m *managedSemaphore) memoryWeight() int {
+	if m == nil {
+		return 0
+	}
+	weight := managedWeight + m.closed.memoryWeight() + cap(m.evictions)*evictionWeight
+	for i := range m.evictions {
+		weight += len(m.evictions[i].By) + len(m.evictions[i].Reason)
+	}
+	return weight
+}
+
+// What they take as Go's allocator hands memory out.
+const (
+	closingWeight  = 64
+	managedWeight  = 32
+	evictionWeight = 80
+)
+
+// earliestHead is the earliest format in which all but the holds can be written.
+func (s *Semaphore) earliestHead() byte {
+	if s.lengths.count > 0 || s.managed != nil {
+		return 4
+	}
+	return 2
+}
+
+// codeManaged codes what the fourth format of a semaphore has besides.
+func (s *Semaphore) codeManaged(c *stateCodec) {
+	s.lengths.codeFields(c)
+	managed := s.managed != nil
+	if !c.codeBool(&managed) {
+		return
+	}
+	m := s.ensureManaged()
+	codeClosing(c, &m.closed)
+	codeSlice(c, &m.evictions, leastEviction)
+	if n := len(m.evictions); n > maxEvictions || n == 0 && m.closed == nil {
+		c.failDecoding("%d evictions, want at most %d, and of an open one some", n, maxEvictions)
+		return
+	}
+	for i := range m.evictions {
+		e := &m.evictions[i]
+		c.codeUint64(&e.fence)
+		c.codeUint64(&e.holder)
+		codeClosingFields(c, &e.Closing)
+	}
+}
+
+// closing is that of a limiter; nil when it is open. m may be nil.
+func (m *limiterExtra) closing() *closing {
+	if m == nil {
+		return nil
+	}
+	return m.closed
+}
+
+// setClosed closes or opens the limiter. What was taken stays, and limits change as ever.
+func (l *limiterStep) setClosed() {
+	if l.turn.Op == gatehouse.OpOpen {
+		if l.created == 0 {
+			l.d.Outcome = gatehouse.Granted // it was never used, and has no limits to tell of
+			return
+		}
+		// Whoever opens a name means that it may be used: a pause that a third party asked for ends too.
+		l.endPause()
+		if l.extra.closing() != nil {
+			l.extra.closed = nil
+			l.dropUnusedExtra(l.now)
+		}
+		l.fillGranted()
+		return
+	}
+	// A name may be closed before it is used first. It has the default limit then, as any that gives none.
+	if l.created == 0 {
+		turn := l.turn
+		l.turn = &Turn{Command: &gatehouse.Command{Cost: 1, Rule: gatehouse.Rule{Size: gatehouse.InForce}}}
+		l.applyLimits()
+		l.turn = turn
+	}
+	l.ensureExtra()
+	l.extra.closed = &closing{newClosing(l.d.At, l.turn.Command)}
+	l.fillGranted()
+}

@@ -1,0 +1,197 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file is the lists that people look at: who holds, and who waits.
+
+// A Line is what waits in front of a controller at one server, as far as a list of waiters has to know: those
+// in front of the list, and those in it.
+type Line struct {
+	Total   int // how many wait in all
+	From    int // the index in Entries of the first that is listed
+	Entries []LineEntry
+}
+
+// A LineEntry is one command that waits.
+type LineEntry struct {
+	Ticket  Ticket
+	Owner   *gatehouse.Owner
+	Grant   string // the id of a grant that waits; empty for any other command
+	Cost    int64
+	Expires time.Duration // the length of the hold that it wants
+	Since   time.Time     // the store's time of its first look; the zero time before that
+}
+
+// report answers OpHolders or OpWaiters. s is nil when there is no controller.
+func report(now time.Time, s State, turn *Turn) gatehouse.Decision {
+	if Absent(s) && turn.Line == nil {
+		return failedWith(now, gatehouse.Missing, "")
+	}
+	d := grantedAt(now)
+	d.Report = new(gatehouse.Report)
+	if turn.Op == gatehouse.OpWaiters {
+		reportWaiters(now, s, turn.Line, d.Report)
+	}
+	switch s := s.(type) {
+	case *Semaphore:
+		// What has ended is not held, whether a command came since or not.
+		s.expireHolds(now.UnixNano())
+		d.Report.Limit, d.Report.Used = max(s.size, boolToInt(s.lock)), s.heldCost
+		d.Report.Closed = s.closing().public()
+		if turn.Op == gatehouse.OpHolders {
+			s.reportHolders(now, turn.Command, d.Report)
+		}
+	case anyLimiter:
+		step := s.stepAt(now.UnixNano(), turn)
+		d.Report.Closed = step.extra.closing().public()
+	}
+	return d
+}
+
+// maxListedBytes is how many bytes of texts a list has, and the last one more: the rest is for the next list.
+const maxListedBytes = 256 << 10
+
+// listedMost is how many entries a list has at most.
+func listedMost(cmd *gatehouse.Command) int {
+	if cmd.Amount < 1 || cmd.Amount > gatehouse.MaxListed {
+		return gatehouse.DefaultListed
+	}
+	return int(cmd.Amount) // at most MaxListed
+}
+
+// reportHolders lists what is held behind a fencing token.
+func (s *Semaphore) reportHolders(now time.Time, cmd *gatehouse.Command, r *gatehouse.Report) {
+	r.Total = len(s.holds)
+	most, bytes := listedMost(cmd), 0
+	// One more than is listed tells whether there are more.
+	for _, h := range s.holdsBehind(cmd.Fence, most+1) {
+		if len(r.Holders) == most || bytes >= maxListedBytes {
+			r.Next = gatehouse.HolderID(r.Holders[len(r.Holders)-1].Fence)
+			return
+		}
+		e := s.describeHold(now, h)
+		bytes += ownerWeight(h.owner)
+		r.Holders = append(r.Holders, e)
+	}
+}
+
+// describeHold is what a list tells of a hold. It never has the key, by which a hold is released.
+func (s *Semaphore) describeHold(now time.Time, h holderHold) gatehouse.HolderEntry {
+	e := gatehouse.HolderEntry{
+		Fence: h.fence, Slots: h.cost, Renewals: int64(h.renewals), ExpiresAfter: h.timeLeft(now.UnixNano()),
+	}
+	if h.owner != nil {
+		e.Owner = *h.owner
+	}
+	if h.acquired != 0 {
+		e.Since = time.Unix(0, h.acquired)
+		e.HeldFor = max(0, now.Sub(e.Since))
+	}
+	if id, is := strings.CutPrefix(h.holder, GrantHolder("")); is {
+		e.Grant = id
+	}
+	if evicted := s.evictionOf(h.fence); evicted != nil {
+		e.Evicted = new(evicted.Closing)
+	}
+	return e
+}
+
+// holdsBehind lists the holds with the least fencing tokens above one, at most so many, in order.
+func (s *Semaphore) holdsBehind(fence uint64, most int) []holderHold {
+	// There may be 100,000. Keeping some more than are wanted, and sorting them now and then, finds the first
+	// in one pass.
+	var list []holderHold
+	last := uint64(0) // the greatest that may still be listed; 0 when that is not known yet
+	keepFirst := func() {
+		slices.SortFunc(list, func(a, b holderHold) int { return cmp.Compare(a.fence, b.fence) })
+		if len(list) > most {
+			list = list[:most]
+			last = list[most-1].fence
+		}
+	}
+	for holder, h := range s.holds {
+		if h.fence > fence && (last == 0 || h.fence < last) {
+			list = append(list, holderHold{h.fence, holder, h})
+		}
+		if len(list) >= 4*most {
+			keepFirst()
+		}
+	}
+	keepFirst()
+	return list
+}
+
+// reportWaiters lists who waits, with how long each may have to.
+func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
+	if line == nil {
+		return
+	}
+	r.Total = line.Total
+	median, most := forecastWaits(now, s, line.Entries, 50), forecastWaits(now, s, line.Entries, 90)
+	for i := line.From; i < len(line.Entries); i++ {
+		e := &line.Entries[i]
+		w := gatehouse.WaiterEntry{
+			ID: gatehouse.WaiterID(uint64(e.Ticket)), Grant: e.Grant, Position: i + 1, Cost: e.Cost,
+			Expected: median[i], Expected90: most[i],
+		}
+		if e.Owner != nil {
+			w.Owner = *e.Owner
+		}
+		if !e.Since.IsZero() {
+			w.WaitingFor = max(0, now.Sub(e.Since))
+		}
+		r.Waiters = append(r.Waiters, w)
+	}
+	if n := len(r.Waiters); n > 0 && len(line.Entries) < line.Total {
+		r.Next = r.Waiters[n-1].ID
+	}
+}
+
+// Describe is what a list of names tells of a controller, at an instant that may be a little before its last
+// step. It changes nothing.
+func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
+	d := gatehouse.NameDetails{Name: name, Since: Created(s)}
+	if counts, ok := s.(interface{ baseCounts() *commandCounts }); ok {
+		d.Granted, d.Refused = counts.baseCounts().passed, counts.baseCounts().timedOut
+	}
+	switch s := s.(type) {
+	case *Semaphore:
+		d.Limit, d.Used, d.Holders = max(s.size, boolToInt(s.lock)), s.heldCost, len(s.holds)
+		d.Closed = s.closing().public()
+		s.discountEnded(now.UnixNano(), &d)
+	case *Barrier:
+		d.Limit, d.Used = s.size, int64(len(s.arrivals))
+	case anyLimiter:
+		step := s.stepAt(now.UnixNano(), nil)
+		d.Closed = step.extra.closing().public()
+		if step.created == 0 {
+			break
+		}
+		// Meters may drop what has passed as they are read, so that a copy is read.
+		trial, decision := step.copyForTrial(), gatehouse.Decision{At: now}
+		trial.d = &decision
+		trial.fillGranted()
+		d.Limit, d.Used = decision.Limit, max(0, decision.Limit-decision.Remaining)
+	}
+	return d
+}
+
+// discountEnded leaves out what has ended since the last step: it still lies there, and must not be dropped
+// by who only looks.
+func (s *Semaphore) discountEnded(now int64, d *gatehouse.NameDetails) {
+	if len(s.ends.Heap) == 0 || s.ends.Heap[0].at > now {
+		return
+	}
+	for _, h := range s.holds {
+		if h.until != 0 && h.until <= now {
+			d.Used, d.Holders = d.Used-h.cost, d.Holders-1
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package gate
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file tells those who want to know how their waiting goes on.
+
+const (
+	// followInterval is how often a line is looked at for all who follow it, with one list of waiters for
+	// each name: so a thousand who follow one line cost as much as one, but for what is told to them.
+	followInterval = time.Second
+	// maxQuiet is after how many looks something is told although nothing has changed, so that a client knows
+	// that it still waits, and a connection is not taken for dead on its way.
+	maxQuiet = 15
+)
+
+// followers are the requests that are followed.
+type followers struct {
+	mu    sync.Mutex
+	lines map[gatehouse.Key]*followedLine
+	timer *time.Timer // nil while there are none
+}
+
+// A followedLine is those who follow one line.
+type followedLine struct {
+	byID   map[string]*follower
+	asking bool // a list is under way
+}
+
+// A follower is one request that is followed.
+type follower struct {
+	told  func(gatehouse.WaiterEntry)
+	last  gatehouse.WaiterEntry
+	quiet int // looks since it was told something; below 0 if it has been told nothing yet
+}
+
+// Follow calls told with the place of a request that waits, once soon, and then when that changes; also now
+// and then when it does not. It is called on any goroutine, must not block, and may be called for the last
+// time while stop is. Of a line only the first thousand are told their places. Whoever follows a request must
+// stop that when it is decided or canceled.
+func (g *Gate) Follow(r *Request, told func(gatehouse.WaiterEntry)) (stop func()) {
+	key, id, f := r.Key, gatehouse.WaiterID(uint64(r.number)), &g.follow
+	f.mu.Lock()
+	// One timer looks at all lines, and runs only while anybody follows one.
+	if f.lines == nil {
+		f.lines = make(map[gatehouse.Key]*followedLine)
+	}
+	l := f.lines[key]
+	if l == nil {
+		l = &followedLine{byID: make(map[string]*follower)}
+		f.lines[key] = l
+	}
+	l.byID[id] = &follower{told: told, quiet: -1}
+	if f.timer == nil {
+		f.timer = time.AfterFunc(followInterval, g.lookAtFollowed)
+	}
+	f.mu.Unlock()
+	g.listFollowed(key)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(l.byID, id)
+		if len(l.byID) == 0 && f.lines[key] == l {
+			delete(f.lines, key)
+		}
+	}
+}
+
+// lookAtFollowed lists the waiters of every line that is followed.
+func (g *Gate) lookAtFollowed() {
+	f := &g.follow
+	f.mu.Lock()
+	keys := make([]gatehouse.Key, 0, len(f.lines))
+	for key := range f.lines {
+		keys = append(keys, key)
+	}
+	// The timer runs while anybody follows, and ends with the first look at which nobody does.
+	if len(keys) == 0 {
+		f.timer = nil
+	} else {
+		f.timer.Reset(followInterval)
+	}
+	f.mu.Unlock()
+	for _, key := range keys {
+		g.listFollowed(key)
+	}
+}
+
+// listFollowed lists the waiters of one line, unless that is under way: a slow store is asked once at a time.
+func (g *Gate) listFollowed(key gatehouse.Key) {
+	f := &g.follow
+	f.mu.Lock()
+	l := f.lines[key]
+	ask := l != nil && !l.asking
+	if ask {
+		l.asking = true
+	}
+	f.mu.Unlock()
+	if !ask {
+		return
+	}
+	g.Submit(&Request{
+		Key: key, Command: gatehouse.Command{Op: gatehouse.OpWaiters, Amount: gatehouse.MaxListed},
+		Decided: func(r *Request) { f.tellPlaces(l, r) },
+	})
+}
+
+// tellPlaces tells those who follow a line what a list of its waiters says of them.
+func (f *followers) tellPlaces(l *followedLine, r *Request) {
+	type message struct {
+		told  func(gatehouse.WaiterEntry)
+		entry gatehouse.WaiterEntry
+	}
+	var messages []message
+	f.mu.Lock()
+	l.asking = false
+	// After an error of the store nothing is known, and nothing is told.
+	if r.Err == nil && r.Decision.Report != nil {
+		for _, entry := range r.Decision.Report.Waiters {
+			if one := l.byID[entry.ID]; one != nil && one.note(entry) {
+				messages = append(messages, message{one.told, entry})
+			}
+		}
+	}
+	f.mu.Unlock()
+	// Without the lock, as who is told may stop following.
+	for _, m := range messages {
+		m.told(m.entry)
+	}
+}
+
+// note notes a place, and reports whether it is to be told.
+func (f *follower) note(entry gatehouse.WaiterEntry) bool {
+	f.quiet++
+	same := f.quiet > 0 && entry.Position == f.last.Position &&
+		(entry.Expected == gatehouse.Forever) == (f.last.Expected == gatehouse.Forever)
+	if same && f.quiet < maxQuiet {
+		return false
+	}
+	f.last, f.quiet = entry, 0
+	return true
+}

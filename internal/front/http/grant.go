@@ -1,0 +1,270 @@
+package http
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
+	"github.com/valyala/fasthttp"
+)
+
+// answerSeveral answers a request about several names: a grant, or a batch. ok is false if the path is
+// another.
+func (s *Server) answerSeveral(ctx *fasthttp.RequestCtx, path, query []byte, from *sender) (ok bool) {
+	t, ok := readSeveral(path)
+	if !ok {
+		return false
+	}
+	from.wantsJSON = true // whoever sends JSON reads it
+	method, _, _ := strings.Cut(t.allow, ",")
+	var p *rejection
+	switch {
+	case string(ctx.Method()) != method:
+		p = wrongMethod(ctx.Method(), t.allow)
+	case t.odd:
+		p = redirectTo(ctx.Method(), withQuery(t.properPath(), query))
+	case len(query) > 0:
+		p = badRequest("query is %s, want all of it in the body as JSON", params.Quote(query))
+	}
+	switch {
+	case p != nil:
+		s.rejectRequest(ctx, from, p)
+		// This may be the browser's preflight, as it is for a route.
+		if s.allowedOrigin(from) != "" {
+			ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, fasthttp.HeaderContentType)
+		}
+	case !s.checkOrigin(ctx, from):
+	case t.batch:
+		s.answerBatch(ctx, from)
+	default:
+		s.answerGrant(ctx, &t, from)
+	}
+	return true
+}
+
+// A grantTask is an operation on a grant over several names.
+type grantTask struct {
+	gate.GrantRequest
+	server *Server
+}
+
+// answerGrant puts an operation on a grant to the gate. A client that has left gets no grant.
+func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *sender) {
+	g := &grantTask{server: s}
+	cmd := &g.Command
+	cmd.Op = t.op
+	from.began = s.metrics.Now()
+	if p := readGrantRequest(ctx, t, cmd); p != nil {
+		s.metrics.countMalformed(gatehouse.Grant, t.op, from.began)
+		s.rejectRequest(ctx, from, p)
+		return
+	}
+	// As for a single hold, this is asked before the store is.
+	if cmd.Op == gatehouse.OpAcquire && cmd.HasRecord() && clientGone(ctx.Conn()) {
+		s.abandonConn(ctx)
+		return
+	}
+	var r httpRequest
+	r.Key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
+	r.Command.Op, r.Command.MaxWait, r.v1 = cmd.Op, cmd.MaxWait, true
+	w := &waiter{server: s, task: g, responder: s.newResponder(ctx, &r, from)}
+	g.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
+	s.config.Gate.SubmitGrant(&g.GrantRequest)
+	s.answerTask(ctx, w)
+}
+
+// answerTask answers a task that was begun, or parks its connection until the result is there.
+func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter) {
+	atOnce, decided := w.awaitDecision()
+	if !decided {
+		w.parkAfterHandler(ctx)
+		return
+	}
+	w.answerInHandler(ctx, atOnce)
+}
+
+// readGrantRequest reads the id and the body of a request.
+func readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget, cmd *gatehouse.GrantCommand) *rejection {
+	if t.id != nil {
+		id, ok := decodePercent(t.id, false)
+		if !ok {
+			return badEscape("id", t.id)
+		}
+		cmd.ID = string(id)
+	}
+	var err error
+	if cmd.Op != gatehouse.OpPeek {
+		err = readGrant(ctx.Request.Body(), cmd)
+	}
+	if err == nil {
+		err = cmd.Check()
+	}
+	if err != nil {
+		return badRequest("%s", err)
+	}
+	return nil
+}
+
+// cancelTask implements [waiterTask].
+func (g *grantTask) cancelTask() { g.server.config.Gate.CancelGrant(&g.GrantRequest) }
+
+// mustReach implements [waiterTask]. A grant with a record holds something, even if that is only the right
+// to settle.
+func (g *grantTask) mustReach(waited bool) bool {
+	acquires := g.Command.Op == gatehouse.OpAcquire
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
+		(waited || acquires && g.Decision.ID != "")
+}
+
+// countTask implements [waiterTask].
+func (g *grantTask) countTask(s *Server, r *responder, status int) {
+	s.countReply(r, telemetry.OutcomeOf(g.Decision.Outcome, g.Err), status)
+}
+
+// writeTask implements [waiterTask].
+func (g *grantTask) writeTask(resp *fasthttp.Response, r *responder) {
+	g.writeGrant(resp, r, g.wantJSON())
+}
+
+// writeShort implements [waiterTask]: it leaves the names out. The grant is there, so that its client has to
+// learn of it.
+func (g *grantTask) writeShort(resp *fasthttp.Response, r *responder) { g.writeGrant(resp, r, nil) }
+
+// writeGrant writes the decision as a response, with what it says of each name.
+func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byte) {
+	allowOrigin(resp, r.origin)
+	d := &g.Decision
+	if g.Err != nil {
+		f := errorRejection(g.Err)
+		f.writeTo(resp, true)
+		return
+	}
+	if d.Outcome != gatehouse.Granted {
+		f := g.denialOf(r.maxWait, want)
+		f.writeTo(resp, true)
+		return
+	}
+	var o jsonObject
+	if d.ID != "" {
+		left := d.ExpiresAfter
+		if g.Command.Op == gatehouse.OpRelease {
+			left = 0 // it has ended with this
+		}
+		setUintHeader(resp, headerFence, d.Fence)
+		setUintHeader(resp, headerExpires, uint64(left.Milliseconds())) // from 0
+		o = o.addText("id", d.ID).addRaw("fence", fmt.Append(nil, d.Fence))
+		// A time left is rounded down: a client never relies on more than it has.
+		o = o.addNumber("expires_in", params.FloorMillis(left))
+	}
+	if g.Command.Op == gatehouse.OpPeek {
+		o = o.addRaw("ended", fmt.Append(nil, d.Ended))
+	}
+	if want != nil {
+		o = o.addRaw("want", want)
+	}
+	writeRawJSON(resp, "application/json", o.closeObject())
+}
+
+// wantJSON returns an array of what was decided about each name; nil if nothing was.
+func (g *grantTask) wantJSON() []byte {
+	if len(g.Decision.Want) == 0 {
+		return nil
+	}
+	out := []byte{'['}
+	for i := range g.Decision.Want {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, g.memberJSON(i)...)
+	}
+	return append(out, ']')
+}
+
+// memberJSON returns what was decided about one name. Where the grant was not given, that has an outcome, and
+// its cost is the one that was wanted.
+func (g *grantTask) memberJSON(i int) []byte {
+	m := &g.Decision.Want[i]
+	granted := g.Decision.Outcome == gatehouse.Granted
+	cost := m.Cost
+	if !granted && i < len(g.Command.Want) {
+		cost = g.Command.Want[i].Cost
+	}
+	var o jsonObject
+	o = o.addText(m.Key.Kind.String(), m.Key.Name).addNumber("cost", cost)
+	if m.Booked > 0 {
+		o = o.addNumber("booked", m.Booked)
+	}
+	if m.Capped > 0 {
+		o = o.addNumber("capped", m.Capped)
+	}
+	if !granted {
+		o = o.addText("outcome", m.Outcome.String())
+	}
+	// An operation looks only at the names that it is about.
+	if granted && m.Limit == 0 {
+		return o.closeObject()
+	}
+	return o.addFigures(m.Key.Kind, &m.Decision).closeObject()
+}
+
+// denialOf returns the answer to any outcome other than a grant. It names the member that decided.
+func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
+	d := &g.Decision
+	f := rejection{
+		status: outcomeStatuses[d.Outcome], detail: g.denialText(maxWait), code: d.Outcome.String(),
+	}
+	var o jsonObject
+	if d.Binding >= 0 && d.Binding < len(d.Want) {
+		o = o.addRaw("binding", g.memberJSON(d.Binding))
+	}
+	f.more = o
+	if d.Outcome != gatehouse.Refused {
+		return f
+	}
+	// How the names stand is of use to somebody who tries again.
+	if want != nil {
+		f.more = o.addRaw("want", want)
+	}
+	f.status = fasthttp.StatusTooManyRequests
+	f.violated = []string{}
+	for i := range d.Want {
+		if d.Want[i].Outcome == gatehouse.Refused {
+			f.violated = append(f.violated, d.Want[i].Key.String())
+		}
+	}
+	if d.RetryAfter != gatehouse.Forever {
+		f.retryAfter = max(1, d.RetryAfter) // 0 would leave the header out
+	}
+	return f
+}
+
+// denialText returns the sentence that says why there is no grant. The last look at a request is one without
+// its maxWait, so that the command does not tell that.
+func (g *grantTask) denialText(maxWait time.Duration) string {
+	d, cmd := &g.Decision, &g.Command
+	switch {
+	case d.Outcome == gatehouse.Missing && d.Message == "":
+		return fmt.Sprintf("grant/%s does not exist: it never did, or ended long ago", cmd.ID)
+	case d.Outcome != gatehouse.Refused:
+		return cmp.Or(d.Message, "the decision on grant/"+cmd.ID+" is "+d.Outcome.String())
+	}
+	when := "only another request can change that"
+	if d.RetryAfter != gatehouse.Forever {
+		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
+	}
+	within := "at once"
+	if maxWait != 0 {
+		within = fmt.Sprintf("within maxwait=%d ms", maxWait.Milliseconds())
+	}
+	binds := "others wait for these names"
+	if d.Binding >= 0 && d.Binding < len(d.Want) {
+		binds = d.Want[d.Binding].Key.String() + " allows no more"
+	}
+	return fmt.Sprintf("%s of %d names not granted %s: %s; %s", cmd.Op,
+		max(len(cmd.Want), len(cmd.Costs)), within, binds, when)
+}

@@ -1,0 +1,172 @@
+package http
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
+)
+
+// This file is how a request that waits is told its place, as a stream of events (text/event-stream):
+//
+//	POST, Accept: text/event-stream ──▶ decided in the handler ──▶ one event, the outcome
+//	                                │
+//	                                └──▶ parked: the headers, and a "waiting" event whenever the place
+//	                                     changes; the outcome is the last event and ends the connection
+//
+// A parked stream costs what any parked request does, and an entry among the followers of its line.
+
+const eventStreamType = "text/event-stream"
+
+// checkStream rejects a request that asks for a stream where there is none. That is only for an acquire with
+// a key, by POST: what opens streams opens them again by itself when a connection breaks, and then the
+// repeated request must be the same hold, and no cache or browser may send it.
+func (r *httpRequest) checkStream(ctx *fasthttp.RequestCtx, from *sender) *rejection {
+	r.stream = r.Command.Op.Waits() && bytes.Contains(from.accept, []byte(eventStreamType))
+	switch {
+	case !r.stream:
+		return nil
+	case !ctx.IsPost():
+		return reject(fasthttp.StatusNotAcceptable, "Accept is %s, which is for POST alone", eventStreamType)
+	case !params.HasHolders(r.Key.Kind):
+		return reject(fasthttp.StatusNotAcceptable,
+			"Accept is %s, which is for an acquire of a semaphore or a lock", eventStreamType)
+	case !r.form.HasKey():
+		return reject(fasthttp.StatusNotAcceptable,
+			"Accept is %s, which needs a key, so that a repeated request is the same hold", eventStreamType)
+	}
+	return nil
+}
+
+// A stream is what a waiter has that is told its place. A waiter without one is told only its outcome.
+type stream struct {
+	mu    sync.Mutex // held while something is written
+	begun bool       // the headers are sent
+	stop  func()     // ends the following
+}
+
+// beginStream sends the headers of a waiter's stream, and has it told its place from now on.
+func (w *waiter) beginStream() {
+	// Nothing is written yet, so that the headers come first. Whoever has the decision waits for the lock.
+	w.stream.mu.Lock()
+	w.mu.Lock()
+	finished := w.finished
+	w.mu.Unlock()
+	if finished {
+		w.stream.mu.Unlock()
+		return
+	}
+	resp := fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseResponse(resp)
+	forbidStoring(resp)
+	allowOrigin(resp, w.responder.origin)
+	resp.Header.SetContentType(eventStreamType)
+	resp.Header.Set(headerNoSniff, "nosniff")
+	resp.SetConnectionClose()
+	// Without a length the body lasts as long as the connection.
+	resp.Header.SetContentLength(-2)
+	w.stream.begun = true
+	failed := w.sendPart(resp.Header.AppendBytes(nil))
+	w.stream.mu.Unlock()
+	if failed {
+		w.onHangup()
+		return
+	}
+	stop := w.server.config.Gate.Follow(&w.Request, w.sendPlace)
+	w.stream.mu.Lock()
+	w.stream.stop = stop
+	w.stream.mu.Unlock()
+	// It may have been decided meanwhile, when there was nothing to stop yet.
+	w.mu.Lock()
+	finished = w.finished
+	w.mu.Unlock()
+	if finished {
+		stop()
+	}
+}
+
+// sendPart writes a part of the stream, and reports whether that has failed. A client whose buffer is full
+// does not read what it asked for, and is not waited for. It is called with the stream's lock held.
+func (w *waiter) sendPart(part []byte) (failed bool) {
+	sent, err := w.conn.writeNow(part)
+	if err == nil && sent == 0 {
+		// Systems without writeNow write in the usual way, for as short a time as will do.
+		stuck := time.AfterFunc(patience, w.conn.closeParked)
+		sent, err = w.conn.Write(part)
+		stuck.Stop()
+	}
+	return err != nil || sent < len(part)
+}
+
+// sendPlace tells the client its place.
+func (w *waiter) sendPlace(entry gatehouse.WaiterEntry) {
+	w.stream.mu.Lock()
+	w.mu.Lock()
+	finished := w.finished
+	w.mu.Unlock()
+	place := waitersJSON([]gatehouse.WaiterEntry{entry})[0]
+	failed := !finished && w.sendPart(appendEvent(nil, "waiting", place))
+	w.stream.mu.Unlock()
+	if failed {
+		w.onHangup()
+	}
+}
+
+// endStream returns what ends a stream that has begun: the outcome as the last event. Nothing else is written
+// after it returns. begun is false if no header was sent, and the answer is one like any other.
+func (w *waiter) endStream() (message []byte, begun bool) {
+	if w.stream == nil {
+		return nil, false
+	}
+	w.stream.mu.Lock()
+	begun = w.stream.begun
+	stop := w.stream.stop
+	w.stream.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if !begun {
+		return nil, false
+	}
+	return w.responder.outcomeEvent(w.Decision, w.Err), true
+}
+
+// stopStream ends the following of a waiter whose client is gone.
+func (w *waiter) stopStream() {
+	if w.stream == nil {
+		return
+	}
+	w.stream.mu.Lock()
+	stop := w.stream.stop
+	w.stream.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// outcomeEvent returns the last event of a stream: what a request with details is answered, or the problem.
+func (r *responder) outcomeEvent(d *gatehouse.Decision, err error) []byte {
+	if err == nil {
+		return appendRawEvent(nil, d.Outcome.String(), r.decisionJSON(d))
+	}
+	f := errorRejection(err)
+	return appendEvent(nil, "error", struct {
+		Status int    `json:"status"`
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	}{f.status, f.code, f.detail})
+}
+
+// appendEvent appends an event with a value as JSON, which has no line ends.
+func appendEvent(to []byte, name string, value any) []byte {
+	return appendRawEvent(to, name, encodeJSON(value))
+}
+
+func appendRawEvent(to []byte, name string, data []byte) []byte {
+	to = append(append(to, "event: "...), name...)
+	to = append(append(to, "\ndata: "...), data...)
+	return append(to, "\n\n"...)
+}

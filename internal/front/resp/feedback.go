@@ -1,0 +1,39 @@
+package resp
+
+import (
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
+)
+
+// countReported is how many pairs writeReported writes.
+func countReported(d *gatehouse.Decision) (pairs int) {
+	if d.Reported == nil {
+		return 0
+	}
+	return 3*boolToInt(d.Reported.Status != 0) + 2*boolToInt(d.Reported.AdoptedFor > 0) +
+		boolToInt(tellsReason(d))
+}
+
+// tellsReason reports whether a decision is a refusal because of what was reported.
+func tellsReason(d *gatehouse.Decision) bool {
+	return d.Outcome == gatehouse.Refused && d.Message != ""
+}
+
+// writeReported writes what third parties have reported, as far as it holds back.
+func (r *replyWriter) writeReported(d *gatehouse.Decision) {
+	if d.Reported == nil {
+		return
+	}
+	if d.Reported.Status != 0 {
+		r.writePair("paused_with", int64(d.Reported.Status))
+		r.writePair("paused_for", params.CeilMillis(d.Reported.PausedFor))
+		r.writePair("ramp_for", params.CeilMillis(d.Reported.RampFor))
+	}
+	if d.Reported.AdoptedFor > 0 {
+		r.writePair("adopted", d.Reported.Adopted)
+		r.writePair("adopted_for", params.CeilMillis(d.Reported.AdoptedFor))
+	}
+	if tellsReason(d) {
+		r.writeTexts("detail", d.Message)
+	}
+}

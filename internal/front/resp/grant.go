@@ -1,0 +1,172 @@
+package resp
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
+)
+
+// A jointCall is an operation on a grant over several names. It is answered as what no single controller
+// decides.
+type jointCall struct {
+	gate.GrantRequest
+	laterReply
+	details bool
+}
+
+// newJointCall returns a call that is not submitted yet.
+func (s *session) newJointCall() *jointCall {
+	g := new(jointCall)
+	g.later, g.grant = &g.laterReply, g
+	g.session = s
+	g.Decided = func(*gate.GrantRequest) { g.setDecided() }
+	g.cancel = func() { s.server.config.Gate.CancelGrant(&g.GrantRequest) }
+	return g
+}
+
+// key returns the grant's own key.
+func (g *jointCall) key() gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.Grant, Name: g.Command.ID}
+}
+
+// acquireGrant answers GH.GRANT.
+func (s *session) acquireGrant(args [][]byte) {
+	g := s.newJointCall()
+	s.submitGrant(g, s.readGrant(g, args))
+}
+
+// changeGrant answers GH.<OP> grant/ID.
+func (s *session) changeGrant(op gatehouse.Op, args [][]byte) {
+	g := s.newJointCall()
+	s.submitGrant(g, g.readGrantOp(op, args))
+}
+
+// submitGrant gives an operation on a grant to the gate, unless it could not be read, and answers it if that
+// decides at once.
+func (s *session) submitGrant(g *jointCall, err error) {
+	cmd := &g.Command
+	if err != nil {
+		s.countOutcome(g.key(), cmd.Op, telemetry.OutcomeOf(0, err))
+		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		return
+	}
+	acquires := cmd.Op == gatehouse.OpAcquire
+	if acquires && cmd.HasRecord() && s.hungUp() { // it would be held by nobody
+		s.server.metrics.Hangups.Inc()
+		s.last = true
+		return
+	}
+	g.alone = (acquires || cmd.Op == gatehouse.OpTopUp) && cmd.MaxWait != 0
+	s.server.config.Gate.SubmitGrant(&g.GrantRequest)
+	if s.waiting != nil || !g.isDecided() {
+		s.putOff(&g.waiter)
+		return
+	}
+	s.answerGrant(g)
+	if g.mustReach() {
+		s.loop.unwritten = append(s.loop.unwritten, revocableDecision{end: s.answeredBytes(), grant: g})
+	}
+}
+
+// mustReach reports whether the result is taken back if the client is gone: what a grant with a record holds,
+// and whatever was waited for.
+func (g *jointCall) mustReach() bool {
+	acquires := g.Command.Op == gatehouse.OpAcquire
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
+		(g.alone || acquires && g.Decision.ID != "")
+}
+
+// answerGrant answers an operation on a grant that is decided.
+func (s *session) answerGrant(g *jointCall) {
+	d, err := &g.Decision, g.Err
+	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err))
+	r := &s.loop.reply
+	switch {
+	case err != nil:
+		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+	case d.Outcome == gatehouse.Missing:
+		r.writeError(outcomes[d.Outcome], cmp.Or(d.Message, g.key().String()+" does not exist"))
+	case d.Outcome > gatehouse.Granted:
+		r.writeError(outcomes[d.Outcome], cmp.Or(d.Message, fmt.Sprintf("%s: %s", g.key(), d.Outcome)))
+	case d.Outcome == gatehouse.Refused && !g.details:
+		r.writeNull()
+	default:
+		r.writeGrant(g)
+	}
+}
+
+// writeGrant answers all there is to know about a grant, or about why there is none.
+func (r *replyWriter) writeGrant(g *jointCall) {
+	d := &g.Decision
+	granted, peeks := d.Outcome == gatehouse.Granted, g.Command.Op == gatehouse.OpPeek
+	binds := d.Binding >= 0 && d.Binding < len(d.Want) && !granted
+	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
+	r.writeMap(2 + 3*boolToInt(granted && d.ID != "") + boolToInt(peeks) + boolToInt(!granted) +
+		boolToInt(binds))
+	r.writePair("granted", int64(boolToInt(granted)))
+	if granted && d.ID != "" {
+		r.writeTexts("id", d.ID)
+		r.writePair("fence", int64(d.Fence)) // microseconds since 1970, or a count from there
+		left := d.ExpiresAfter
+		if g.Command.Op == gatehouse.OpRelease {
+			left = 0 // it has ended with this
+		}
+		r.writePair("expires_in", params.FloorMillis(left))
+	}
+	if peeks {
+		r.writePair("ended", int64(boolToInt(d.Ended)))
+	}
+	if !granted {
+		r.writePair("retry_after", params.CeilMillis(d.RetryAfter))
+	}
+	if binds {
+		r.writeTexts("binding", d.Want[d.Binding].Key.String())
+	}
+	r.writeText("want")
+	r.writeArray(len(d.Want))
+	for i := range d.Want {
+		r.writeMember(g, i)
+	}
+}
+
+// writeMember tells about one name of a grant. Where the grant was not given, that has an outcome, and its
+// cost is the one that was wanted.
+func (r *replyWriter) writeMember(g *jointCall, i int) {
+	m := &g.Decision.Want[i]
+	granted, limiter := g.Decision.Outcome == gatehouse.Granted, m.Key.Kind.Limiter()
+	cost := m.Cost
+	if !granted && i < len(g.Command.Want) {
+		cost = g.Command.Want[i].Cost
+	}
+	// An operation looks only at the names that it is about.
+	looked := !granted || m.Limit != 0
+	r.writeMap(2 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) +
+		3*boolToInt(looked) + boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0))
+	r.writeTexts("name", m.Key.String())
+	r.writePair("cost", cost)
+	if m.Booked > 0 {
+		r.writePair("booked", m.Booked)
+	}
+	if m.Capped > 0 {
+		r.writePair("capped", m.Capped)
+	}
+	if !granted {
+		r.writeTexts("outcome", m.Outcome.String())
+	}
+	if looked {
+		r.writePair("limit", m.Limit)
+		r.writePair("remaining", m.Remaining)
+		r.writePair("retry_after", params.CeilMillis(m.RetryAfter))
+	}
+	if looked && limiter {
+		r.writePair("reset_after", params.CeilMillis(m.ResetAfter))
+	}
+	if len(m.Windows) > 0 {
+		r.writeText("windows")
+		r.writeWindows(m.Windows)
+	}
+}

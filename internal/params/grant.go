@@ -1,0 +1,230 @@
+package params
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/google/uuid"
+)
+
+// memberParameters are what the members of a grant have of the parameters.
+var memberParameters = map[gatehouse.Kind][]int{
+	gatehouse.Semaphore: {sizeParameter, costParameter},
+	gatehouse.Lock:      {costParameter},
+}
+
+// limiterParameters are those of a limiter, besides fit.
+var limiterParameters = []int{
+	sizeParameter, costParameter, intervalParameter, burstParameter, modeParameter, guardParameter,
+	limitsParameter, zoneParameter,
+}
+
+const fitParameter = "fit"
+
+// parametersOf returns the names of what a member of a kind may be given.
+func parametersOf(kind gatehouse.Kind) (all []string) {
+	parameters, other := memberParameters[kind]
+	if !other {
+		parameters = limiterParameters
+	}
+	for _, parameter := range parameters {
+		all = append(all, names[parameter])
+	}
+	if !other {
+		all = append(all, fitParameter)
+	}
+	return all
+}
+
+// MemberValues hold what a request gives for one member of a grant, as text. The zero MemberValues hold
+// nothing.
+type MemberValues struct {
+	values Values
+	fit    []byte // nil is absent
+}
+
+// Set gives a parameter a value, as that of [Values] does. The error is of CodeInvalid.
+func (m *MemberValues) Set(name, value []byte) error {
+	if bytes.EqualFold(name, []byte(fitParameter)) {
+		m.fit = value
+		if value == nil {
+			m.fit = []byte{} // nil is absent
+		}
+		return nil
+	}
+	known := func(parameter int) bool { return bytes.EqualFold(name, []byte(names[parameter])) }
+	if !slices.ContainsFunc(limiterParameters, known) {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
+			Quote(name), strings.Join(parametersOf(gatehouse.GCRA), " "))
+	}
+	m.values.TrySet(name, value)
+	return nil
+}
+
+// Read returns the member. The error is of CodeInvalid and names the parameter, its value and what is wanted.
+func (m *MemberValues) Read(key gatehouse.Key) (gatehouse.Member, error) {
+	member := gatehouse.Member{Key: key}
+	kind := key.Kind
+	if !kind.Limiter() && !HasHolders(kind) {
+		return member, gatehouse.Errorf(gatehouse.CodeInvalid,
+			"%s cannot be part of a grant, want a limiter, a semaphore or a lock", kind)
+	}
+	// A parameter that means nothing here would be a misunderstanding that nobody notices.
+	if other, ok := memberParameters[kind]; ok {
+		for parameter, text := range m.values.texts {
+			if text != nil && !slices.Contains(other, parameter) {
+				return member, uselessParameter(names[parameter], kind)
+			}
+		}
+		if m.fit != nil {
+			return member, uselessParameter(fitParameter, kind)
+		}
+	}
+	switch {
+	case m.fit == nil:
+	case bytes.EqualFold(m.fit, []byte("clip")):
+		member.Clip = true
+	default:
+		return member, gatehouse.Errorf(gatehouse.CodeInvalid, "fit is %s, want clip", Quote(m.fit))
+	}
+	// A member means what an acquire of its name with the same parameters means.
+	cmd := gatehouse.Command{Op: gatehouse.OpAcquire}
+	r := formReader{values: &m.values}
+	r.readNumbers(&cmd, kind)
+	r.readLimiter(&cmd, kind)
+	if n := len(m.values.texts[zoneParameter]); n > maxZone {
+		r.failParameter("zone has %d bytes, want at most %d", n, maxZone)
+	}
+	// Rules of one meaning are equal, as a retry of a grant is recognized by what it wants.
+	switch kind {
+	case gatehouse.Semaphore:
+		cmd.Rule = gatehouse.Rule{Size: cmd.Size}
+	case gatehouse.Lock:
+		cmd.Rule = gatehouse.Rule{}
+	}
+	member.Rule, member.Cost = cmd.Rule, cmd.Cost
+	return member, r.err
+}
+
+// uselessParameter is the error about a parameter that a kind has no use for.
+func uselessParameter(name string, kind gatehouse.Kind) error {
+	return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is a parameter of limiters, want only %s for a %s",
+		name, strings.Join(parametersOf(kind), " and "), kind)
+}
+
+// GrantValues hold what a request says about a grant as a whole, as text. The zero GrantValues hold nothing.
+type GrantValues struct {
+	values            Values
+	overrun, onExpiry []byte // nil is absent
+}
+
+// grantParameters are what the operations on a grant have of the parameters.
+var grantParameters = map[gatehouse.Op][]string{
+	gatehouse.OpAcquire: {"id", "maxwait", "expires", "overrun", "on-expiry"},
+	gatehouse.OpRenew:   {"expires", "fence"},
+	gatehouse.OpTopUp:   {"maxwait", "fence"},
+	gatehouse.OpSettle:  {"fence"},
+	gatehouse.OpRelease: {"fence"},
+}
+
+// Set gives a parameter of an operation a value. The error is of CodeInvalid.
+func (g *GrantValues) Set(op gatehouse.Op, name, value []byte) error {
+	same := func(known string) bool { return strings.EqualFold(known, string(name)) }
+	if !slices.ContainsFunc(grantParameters[op], same) {
+		if len(grantParameters[op]) == 0 {
+			return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want none of a %s",
+				Quote(name), op)
+		}
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
+			Quote(name), strings.Join(grantParameters[op], " "))
+	}
+	if value == nil {
+		value = []byte{} // nil is absent
+	}
+	switch {
+	case same("overrun"):
+		g.overrun = value
+	case same("on-expiry"):
+		g.onExpiry = value
+	default:
+		g.values.TrySet(name, value)
+	}
+	return nil
+}
+
+// Read fills cmd, of which the operation, the id of a grant that is there, and what is wanted are known. A
+// grant that has a record and no id gets a random one. The error is of CodeInvalid and names the parameter,
+// its value and what is wanted.
+func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
+	r := formReader{values: &g.values}
+	absent := gatehouse.DefaultExpires
+	switch cmd.Op {
+	case gatehouse.OpAcquire:
+		r.readGrantOptions(g, cmd)
+		if g.values.texts[expiresParameter] == nil && !cmd.HasRecord() {
+			absent = 0
+		}
+		cmd.MaxWait = r.readMillis(maxWaitParameter, gatehouse.Forever, -1)
+	case gatehouse.OpRenew:
+		absent = gatehouse.AsAcquired
+	case gatehouse.OpTopUp:
+		cmd.MaxWait = r.readMillis(maxWaitParameter, 0, -1)
+	}
+	if cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew {
+		cmd.Expires = r.readMillis(expiresParameter, absent, 1)
+	}
+	if cmd.Op == gatehouse.OpAcquire && cmd.ID == "" && cmd.HasRecord() {
+		cmd.ID = uuid.NewString()
+	}
+	cmd.Fence = r.readToken()
+	return r.err
+}
+
+// readGrantOptions reads what only an acquire has.
+func (r *formReader) readGrantOptions(g *GrantValues, cmd *gatehouse.GrantCommand) {
+	if id := g.values.texts[idParameter]; id != nil {
+		cmd.ID = string(id)
+		if len(id) == 0 || len(id) > gatehouse.MaxGrantID {
+			r.failParameter("id has %d bytes, want 1 to %d", len(id), gatehouse.MaxGrantID)
+		}
+	}
+	var ok bool
+	if g.overrun != nil {
+		cmd.Overrun, ok = gatehouse.ParseOverrun(strings.ToLower(string(g.overrun)))
+		if !ok {
+			r.failParameter("overrun is %s, want debt or cap", Quote(g.overrun))
+		}
+	}
+	if g.onExpiry != nil {
+		cmd.OnExpiry, ok = gatehouse.ParseOnExpiry(strings.ToLower(string(g.onExpiry)))
+		if !ok {
+			r.failParameter("on-expiry is %s, want estimate, zero or last", Quote(g.onExpiry))
+		}
+	}
+}
+
+// ReadCost reads what a settle, a release or a topup says of one limiter. The error is of CodeInvalid.
+func ReadCost(op gatehouse.Op, place, value []byte) (gatehouse.MemberCost, error) {
+	var cost gatehouse.MemberCost
+	kind, name, _ := bytes.Cut(place, []byte{'/'})
+	k, known := gatehouse.ParseKind(strings.ToLower(string(kind)))
+	if !known || !k.Limiter() {
+		return cost, gatehouse.Errorf(gatehouse.CodeInvalid,
+			"%s is the cost of %s, want it of a limiter of the grant, such as gcra/api", op, Quote(place))
+	}
+	cost.Key = gatehouse.Key{Kind: k, Name: string(name)}
+	least := int64(0)
+	if op == gatehouse.OpTopUp {
+		least = 1
+	}
+	var values Values
+	values.texts[costParameter] = value
+	r := formReader{values: &values}
+	cost.Cost = r.readNumber(costParameter, numberRange{0, least, gatehouse.MaxSize})
+	if r.err != nil {
+		return cost, gatehouse.Errorf(gatehouse.CodeInvalid, "%s: %w", Quote(place), r.err)
+	}
+	return cost, nil
+}

@@ -1,0 +1,81 @@
+package params
+
+import (
+	"bytes"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file reads for whom a command is, and what lists and operators give besides.
+
+// readOwner reads them. Most commands have none.
+func (r *formReader) readOwner(cmd *gatehouse.Command) {
+	if r.values.anyOwner {
+		owner := gatehouse.Owner{
+			Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
+			Purpose: r.readText(purposeParameter),
+		}
+		if owner != (gatehouse.Owner{}) {
+			cmd.Owner = new(owner)
+		}
+		if reason := r.readText(reasonParameter); cmd.Op == gatehouse.OpEvict || cmd.Op == gatehouse.OpClose {
+			cmd.Message = reason
+		}
+		cmd.Now = r.readNow()
+	}
+	most := r.readNumber(limitParameter, numberRange{gatehouse.DefaultListed, 1, gatehouse.MaxListed})
+	if cmd.Op == gatehouse.OpHolders || cmd.Op == gatehouse.OpWaiters {
+		cmd.Amount = most
+	}
+	r.readID(cmd)
+}
+
+// readText reads a text that people are shown.
+func (r *formReader) readText(parameter int) string {
+	text := string(r.values.texts[parameter])
+	if bad := gatehouse.TextFault(text); bad != "" {
+		r.failParameter("%s %s", names[parameter], bad)
+		return ""
+	}
+	return text
+}
+
+// readNow reads whether an evict is to free the slots at once.
+func (r *formReader) readNow() bool {
+	text := r.values.texts[nowParameter]
+	switch {
+	case text == nil || bytes.EqualFold(text, []byte("false")):
+		return false
+	case bytes.EqualFold(text, []byte("true")):
+		return true
+	}
+	r.failParameter("now is %s, want true or false", Quote(text))
+	return false
+}
+
+// readID reads the public id of the hold to evict, of the waiter to bump, or behind which a list begins. For
+// all other operations id is what it is in bouncer: a mark in the log of a proxy.
+func (r *formReader) readID(cmd *gatehouse.Command) {
+	parameter, what, parse := idParameter, "a holder", gatehouse.ParseHolderID
+	switch cmd.Op {
+	case gatehouse.OpEvict:
+	case gatehouse.OpBump:
+		what, parse = "a waiter", gatehouse.ParseWaiterID
+	case gatehouse.OpHolders:
+		parameter = afterParameter
+	case gatehouse.OpWaiters:
+		parameter, what, parse = afterParameter, "a waiter", gatehouse.ParseWaiterID
+	default:
+		return
+	}
+	text := r.values.texts[parameter]
+	if len(text) == 0 && parameter == afterParameter {
+		cmd.Fence = 0
+		return
+	}
+	number, ok := parse(string(text))
+	if !ok || number == 0 {
+		r.failParameter("%s is %s, want the id of %s, as a list has it", names[parameter], Quote(text), what)
+	}
+	cmd.Fence = number
+}

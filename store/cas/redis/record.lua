@@ -1,0 +1,113 @@
+-- What the scripts swap.lua and together.lua have in common: they follow this text. Both are about records,
+-- of each of which ARGV has, one after the other:
+--        the nonce of the record that is to be replaced, '' if there must be none
+--        the new record, '' if there is to be none
+--        for how many milliseconds it is kept, '' without end, or 'read' if nothing is to be changed
+--        the server and for how many microseconds it claims the record if it is another one: no other
+--        server replaces it then until this one has; '' if it claims nothing
+--        how many channels are to hear of the change, and those channels
+local call, args = redis.call, ARGV
+
+-- What a record begins with that a server has claimed: the claim, in script.go of this package.
+local CLAIMED, FIRST = 2, 26
+-- What a record begins with that a change of several slots has prepared, or committed while others are still
+-- to be settled, in spread.lua; and the length of an old record that there was not.
+local PREPARED, COMMITTED, NONE = 3, 4, 99999999
+-- The longest claim, MaxClaim of package cas. One that lasts for longer was made before the clock was set
+-- back.
+local LONGEST = 10000000
+
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2] -- in microseconds
+
+local function tell(key, at)
+  for i = at + 5, at + 4 + tonumber(args[at + 4]) do
+    call('PUBLISH', args[i], key)
+  end
+end
+
+local function write(key, at)
+  local record, keep = args[at + 1], args[at + 2]
+  if record == '' then
+    call('DEL', key)
+  elseif keep == '' then
+    call('SET', key, record)
+  else
+    call('SET', key, record, 'PX', keep)
+  end
+end
+
+-- What there is: 1 if it is the record that was read; otherwise the record, false if there is none, or that
+-- record and how much longer another server's claim is in the way; or that a change of several slots is to
+-- be settled first: its first key, its number and, of that key, the keys in other slots. What is not the
+-- record that was read may be that one with a claim before it, or another one.
+local function look(key, at)
+  local nonce, keep, claim = args[at], args[at + 2], args[at + 3]
+  local present, rest = call('GET', key), 0
+  if not present then
+    return nonce == '' and 1
+  end
+  local form = string.byte(present)
+  if form == PREPARED then
+    local first = tonumber(string.sub(present, 66, 73))
+    return {'unsettled', string.sub(present, 90, 89 + first), string.sub(present, 2, 17), ''}
+  elseif form == COMMITTED then
+    local others = tonumber(string.sub(present, 18, 25))
+    return {'unsettled', key, string.sub(present, 2, 17), string.sub(present, 26, 25 + others)}
+  elseif form == CLAIMED then
+    if string.sub(present, 2, 9) ~= string.sub(claim, 1, 8) and keep ~= 'read' then
+      rest = tonumber(string.sub(present, 10, FIRST - 1)) - now
+      if rest > LONGEST then
+        rest = 0
+      end
+    end
+    present = string.sub(present, FIRST)
+  end
+  if rest > 0 then
+    return {present, rest}
+  end
+  if nonce ~= '' and string.sub(present, 2, 9) == nonce then
+    return 1
+  end
+  return present
+end
+
+-- Notes a claim on a record, if the change has one. It is no harm if there is no memory for it.
+local function mark(key, at)
+  local claim = args[at + 3]
+  local present = claim ~= '' and call('GET', key)
+  if present and (string.byte(present) or 0) <= CLAIMED then
+    if string.byte(present) == CLAIMED then
+      present = string.sub(present, FIRST)
+    end
+    local ends = string.format('%016.0f', now + tonumber(string.sub(claim, 9)))
+    redis.pcall('SET', key, string.char(CLAIMED) .. string.sub(claim, 1, 8) .. ends .. present, 'KEEPTTL')
+  end
+end
+
+-- Where the arguments about a record end, and those about the next begin.
+local function after(at)
+  return at + 5 + tonumber(args[at + 4])
+end
+
+-- Compares some of the records, and does something with each if all are as they were read.
+local function together(answers, from, upto, at, act)
+  local places, barred, all = {}, false, true
+  for i = from, upto do
+    local found = args[at] ~= '' and call('GETRANGE', KEYS[i], '1', '8') == args[at] and 1
+    if not found then
+      found = look(KEYS[i], at)
+    end
+    answers[i + 1], places[i] = found, at
+    all = all and found == 1
+    barred = barred or type(found) == 'table'
+    at = after(at)
+  end
+  for i = from, upto do
+    if all then
+      act(KEYS[i], places[i])
+    elseif not barred then
+      mark(KEYS[i], places[i]) -- on all records or on none, so that no two servers wait for each other
+    end
+  end
+end
