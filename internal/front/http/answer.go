@@ -152,6 +152,8 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 		which = ": its parent " + parent.String() + " allows no more"
 	case d.Message != "":
 		which = ": it " + d.Message
+	case len(d.Windows) == 0 && r.levels != nil:
+		which = ": it allows no more itself"
 	case len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"
