@@ -95,10 +95,10 @@ sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS
 bugs: ## plant the bugs of test/mutants, and see that the simulation finds them
 	go run ./test/mutants
 
-linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and 460,000 to other stores
-	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^TestHistories$$' \
+linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and twice as many about grants, and to other stores 460,000 and 100,000 on each
+	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^Test(Grant)?Histories$$' \
 		./store/memory ./store/cas ./store/cas/redis ./store/disk
-	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/cas/etcd
+	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 2h -v -run '^TestLinearizable(Grants)?$$' ./store/cas/etcd
 
 chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/chaos.md
 	@command -v redis-server >/dev/null || { echo "installing redis-server with apt-get"; \

@@ -168,12 +168,14 @@ func findRecord(parts []JointPart) *JointPart {
 // tellCounted tells the members of a grant that is there what its record says that they count.
 func tellCounted(parts []JointPart, state State) {
 	record, ok := state.(*GrantRecord)
-	if !ok || record.last == nil {
-		return
-	}
+	there := ok && record.last != nil
 	for i := range parts {
 		g := parts[i].Turn.Grant
-		if g.Member >= 0 && g.Member < len(record.last.Taken) {
+		switch {
+		case g.Command.Op == gatehouse.OpAcquire:
+			// A grant of this ID may have been there when these parts were served before, in vain.
+			g.Taken, g.Counted = 0, 0
+		case there && g.Member >= 0 && g.Member < len(record.last.Taken):
 			g.Taken, g.Counted = record.last.Taken[g.Member], record.last.Counted[g.Member]
 		}
 	}

@@ -176,6 +176,25 @@ func TestJointUndoOfNothing(t *testing.T) {
 	}
 }
 
+// TestJointDecidedAgain: a store that decides a change again, since what it had decided on had changed, counts
+// nothing of what it found first; and what is refused has no fencing token.
+func TestJointDecidedAgain(t *testing.T) {
+	h, bucket := newHouse(), ofLimit(gatehouse.TokenBucket, "b", 10, 4)
+	x := acquireOf("x", bucket, ofSlots("s", 1, 1))
+	h.do(t, x)
+	h.do(t, x) // finds it there
+	h.states = map[gatehouse.Key]State{}
+	var d gatehouse.GrantDecision
+	err := h.parts.Decide(h.serve(), &d)
+	if err != nil || d.Outcome != gatehouse.Granted || d.Want[0].Cost != 4 || h.left(bucket.Key) != 6 {
+		t.Errorf("%+v, %v with %d left, want 4 taken of 10", d, err, h.left(bucket.Key))
+	}
+	x.ID = "y"
+	if d := h.do(t, x); d.Outcome != gatehouse.Refused || d.Fence != 0 || d.ExpiresAfter != 0 {
+		t.Errorf("%+v, want it refused without a fencing token", d)
+	}
+}
+
 // TestJointClockSetBack: a grant can be read and released although the store's clock was set back.
 func TestJointClockSetBack(t *testing.T) {
 	h, record := newHouse(), keyOf(gatehouse.Grant, "x")

@@ -210,7 +210,8 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 	// A client that lost its answer asks again, and is not told of a contradiction.
 	retried := !granted && p.isRetry(record)
 	p.fillMembers(d, record, retried)
-	if record != nil {
+	// One that was refused has none of what its trial was answered.
+	if record != nil && (granted || record.Grant != nil) {
 		d.Fence, d.ExpiresAfter = record.Fence, record.ExpiresAfter
 		d.Ended = record.Grant != nil && record.Grant.Ended && record.Outcome == gatehouse.Granted
 	}

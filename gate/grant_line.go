@@ -9,11 +9,11 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// This file has what a line knows of the grants that wait at its name. A grant is no ticket of the line: it has
-// a place in it, by its number, which says where it stands among the tickets.
+// This file has what a line knows of the grants that wait at its name. A grant is no ticket of the line: it
+// has a place in it, by its number, which says where it stands among the tickets.
 
-// A grantPlace is where a grant stands in the line of one of its names. It is guarded by the lock of the gate's
-// grantOrder.
+// A grantPlace is where a grant stands in the line of one of its names. It is guarded by the lock of the
+// gate's grantOrder.
 type grantPlace struct {
 	grant *GrantRequest
 	line  *line
@@ -142,8 +142,8 @@ func (l *line) hasUnseenBefore(number control.Ticket) bool {
 	return false
 }
 
-// isBarred reports whether somebody waits at this name who came before a grant, and whom it must not overtake.
-// The grantOrder is locked too.
+// isBarred reports whether somebody waits at this name who came before a grant, and whom it must not
+// overtake. The grantOrder is locked too.
 func (l *line) isBarred(r *GrantRequest) bool {
 	if t := l.frontTicket(); t != nil && l.orderOf(t) < r.number {
 		return true
@@ -174,9 +174,9 @@ func (r *GrantRequest) wantsSame(other *GrantRequest) bool {
 	return true
 }
 
-// noteMoved notes that what grants were refused for may have changed. Those that could be granted now are to be
-// looked at, the first first: behind one that keeps the line nobody passes, and neither behind a ticket that
-// came before.
+// noteMoved notes that what grants were refused for may have changed. Those that could be granted now are to
+// be looked at, the first first: behind one that keeps the line nobody passes, and neither behind a ticket
+// that came before.
 func (l *line) noteMoved() {
 	if len(l.grants) == 0 {
 		return
@@ -208,8 +208,8 @@ func (l *line) markMoved(behind control.Ticket) {
 	}
 }
 
-// mattersMost reports whether all else that a grant lacks has moved too, or comes free soon: only then it can be
-// granted when this name can serve it.
+// mattersMost reports whether all else that a grant lacks has moved too, or comes free soon: only then it can
+// be granted when this name can serve it.
 func (p *grantPlace) mattersMost() bool {
 	for i := range p.grant.places {
 		if q := &p.grant.places[i]; q != p && q.refused && !q.moved && !q.near {

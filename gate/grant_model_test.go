@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ type pool struct {
 	granted  int
 	// kept is when each name was seen to be kept for a grant while it could serve somebody behind.
 	kept map[string][]time.Time
+	mu   sync.Mutex // for the answers, which come on any goroutine
 }
 
 // An asker is a grant, or a single command for one name.
@@ -128,6 +130,8 @@ func (p *pool) askOne(a *asker, maxWait time.Duration) {
 // answer is told how a request ended.
 func (p *pool) answer(a *asker) func(gatehouse.Decision, error) {
 	return func(d gatehouse.Decision, err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		a.answers++
 		p.answered++
 		a.outcome, a.err, a.since = d.Outcome, err, time.Now()
@@ -254,7 +258,7 @@ func (p *pool) check() {
 		}
 		switch {
 		case served && alone:
-			p.t.Fatalf("%s: %d waits although all it wants is free: %+v\n%s", time.Since(p.start), a.id, a.want, gate.Dump(p.gate))
+			p.t.Fatalf("%s: %d waits although all it wants is free: %+v", time.Since(p.start), a.id, a.want)
 		case served:
 			p.noteKept(a)
 		}
@@ -324,8 +328,7 @@ func TestGrantsAgainstTheModel(t *testing.T) {
 				if p.random.IntN(busy) == 0 {
 					p.act()
 				}
-				time.Sleep(step)
-				synctest.Wait()
+				p.rest(step)
 				p.check()
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
@@ -344,8 +347,20 @@ func TestGrantsAgainstTheModel(t *testing.T) {
 	}
 	t.Logf("%d answered, %d granted, %d kept", answered, granted, kept)
 	if answered < 3000 || granted < 1000 || kept < 100 {
-		t.Errorf("%d answered, %d granted, %d kept: the test did not test what it should", answered, granted, kept)
+		t.Errorf("%d answered, %d granted, %d kept: the test did not test what it should",
+			answered, granted, kept)
 	}
+}
+
+// rest lets time pass.
+func (p *pool) rest(step time.Duration) {
+	// The race detector does not know that a timer's goroutine comes after what was done before.
+	p.mu.Lock()
+	p.mu.Unlock() //nolint:staticcheck // see above
+	time.Sleep(step)
+	synctest.Wait()
+	p.mu.Lock()
+	p.mu.Unlock() //nolint:staticcheck // see above
 }
 
 // end has everybody leave, and sees that nothing is left.

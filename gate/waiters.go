@@ -38,8 +38,8 @@ func (r *Request) describeLine() *control.Line {
 	return line
 }
 
-// eachWaiting visits all that wait in the line, in the order in which they stand, until visit returns false. It
-// is called with the line's lock held.
+// eachWaiting visits all that wait in the line, in the order in which they stand, until visit returns false.
+// It is called with the line's lock held.
 func (l *line) eachWaiting(visit func(control.LineEntry) bool) {
 	grants := l.grants
 	more := true
@@ -96,8 +96,8 @@ func (l *line) entryOfGrant(p *grantPlace) (entry control.LineEntry, waits bool)
 	return entry, true
 }
 
-// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone, it
-// begins with the first that came after it.
+// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone,
+// it begins with the first that came after it.
 func (l *line) indexBehind(after control.Ticket) int {
 	if after == 0 {
 		return 0
@@ -123,7 +123,7 @@ type bumpedPlace struct {
 	order control.Ticket // the number of which it has the place now
 }
 
-// orderOf is the number by which a ticket stands among grants, which have no place among the tickets but that.
+// orderOf is the number by which a ticket stands among grants, which have no other place among the tickets.
 func (l *line) orderOf(t *Request) control.Ticket {
 	if place, bumped := l.bumps[t.number]; bumped {
 		return place.order
@@ -147,9 +147,9 @@ func (l *line) bumpTicket(number control.Ticket) bool {
 	return false
 }
 
-// moveToFront moves a seen ticket to the front, before all grants too. From then on it counts as if it had come
-// before the former first, also against the lines of other servers: these go by the time at which the first of
-// a line came.
+// moveToFront moves a seen ticket to the front, before all grants too. From then on it counts as if it had
+// come before the former first, also against the lines of other servers: these go by the time at which the
+// first of a line came.
 func (l *line) moveToFront(t *Request) {
 	t.bumped = false
 	first := l.head

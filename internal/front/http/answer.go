@@ -150,17 +150,15 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 		which = ": its parent " + parent.String() + " " + d.Message
 	case parent != r.key:
 		which = ": its parent " + parent.String() + " allows no more"
-	case d.Message != "":
-		which = ": it " + d.Message
-	case len(d.Windows) == 0 && r.levels != nil:
+	case d.Message == "" && len(d.Windows) == 0 && r.levels != nil:
 		which = ": it allows no more itself"
-	case len(d.Windows) == 0:
+	case d.Message != "" || len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"
 	default:
 		which = ": " + strings.Join(names, " and ") + " allow no more"
 	}
-	// Why comes first, where there is something to say: that the name is closed, or who holds.
+	// Why comes first, where there is something to say: that the name is closed or paused, or who holds.
 	key := r.key.String() + ":"
 	if d.Message != "" && parent == r.key {
 		key = r.key.String() + " " + d.Message + ";"

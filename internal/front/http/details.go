@@ -10,20 +10,32 @@ import (
 // A jsonObject holds the members of a JSON object that is being written.
 type jsonObject []byte
 
-// addRaw adds a member whose value is JSON already.
-func (o jsonObject) addRaw(name string, value []byte) jsonObject {
+// addName adds the name of a member, which is plain.
+func (o jsonObject) addName(name string) jsonObject {
 	if len(o) > 0 {
 		o = append(o, ',')
 	}
-	o = append(strconv.AppendQuote(o, name), ':')
-	return append(o, value...)
+	return append(append(append(o, '"'), name...), '"', ':')
+}
+
+// addRaw adds a member whose value is JSON already.
+func (o jsonObject) addRaw(name string, value []byte) jsonObject {
+	return append(o.addName(name), value...)
 }
 
 func (o jsonObject) addNumber(name string, value int64) jsonObject {
-	return o.addRaw(name, strconv.AppendInt(nil, value, 10))
+	return strconv.AppendInt(o.addName(name), value, 10)
 }
 
-func (o jsonObject) addText(name, value string) jsonObject { return o.addRaw(name, encodeJSON(value)) }
+func (o jsonObject) addText(name, value string) jsonObject {
+	// Most texts have nothing to escape.
+	for i := range len(value) {
+		if c := value[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return o.addRaw(name, encodeJSON(value))
+		}
+	}
+	return append(append(append(o.addName(name), '"'), value...), '"')
+}
 
 // closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {

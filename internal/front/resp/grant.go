@@ -11,9 +11,9 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
-// A grantCall is an operation on a grant over several names. It is answered as what no single controller
+// A jointCall is an operation on a grant over several names. It is answered as what no single controller
 // decides.
-type grantCall struct {
+type jointCall struct {
 	gate.GrantRequest
 	laterReply
 	details bool
@@ -21,9 +21,9 @@ type grantCall struct {
 	level *nativeCall
 }
 
-// newGrantCall returns a call that is not submitted yet.
-func (s *session) newGrantCall() *grantCall {
-	g := new(grantCall)
+// newJointCall returns a call that is not submitted yet.
+func (s *session) newJointCall() *jointCall {
+	g := new(jointCall)
 	g.later, g.grant = &g.laterReply, g
 	g.session = s
 	g.Decided = func(*gate.GrantRequest) { g.setDecided() }
@@ -32,7 +32,7 @@ func (s *session) newGrantCall() *grantCall {
 }
 
 // key returns the grant's own key.
-func (g *grantCall) key() gatehouse.Key {
+func (g *jointCall) key() gatehouse.Key {
 	if g.level != nil {
 		return g.level.Key
 	}
@@ -40,26 +40,26 @@ func (g *grantCall) key() gatehouse.Key {
 }
 
 // concerns reports whether the call is about a grant with this key, or wants this name.
-func (g *grantCall) concerns(key gatehouse.Key) bool {
+func (g *jointCall) concerns(key gatehouse.Key) bool {
 	return g.key() == key ||
 		slices.ContainsFunc(g.Command.Want, func(m gatehouse.Member) bool { return m.Key == key })
 }
 
 // acquireGrant answers GH.GRANT.
 func (s *session) acquireGrant(args [][]byte) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	s.submitGrant(g, s.readGrant(g, args))
 }
 
 // changeGrant answers GH.<OP> grant/ID.
 func (s *session) changeGrant(op gatehouse.Op, args [][]byte) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	s.submitGrant(g, g.readGrantOp(op, args))
 }
 
 // submitGrant gives an operation on a grant to the gate, unless it could not be read, and answers it if that
 // decides at once.
-func (s *session) submitGrant(g *grantCall, err error) {
+func (s *session) submitGrant(g *jointCall, err error) {
 	cmd := &g.Command
 	if err != nil {
 		s.countOutcome(g.key(), cmd.Op, telemetry.OutcomeOf(0, err))
@@ -87,14 +87,14 @@ func (s *session) submitGrant(g *grantCall, err error) {
 
 // mustReach reports whether the result is taken back if the client is gone: what a grant with a record holds,
 // and whatever was waited for.
-func (g *grantCall) mustReach() bool {
+func (g *jointCall) mustReach() bool {
 	acquires := g.Command.Op == gatehouse.OpAcquire
 	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
 		(g.alone || acquires && g.Decision.ID != "")
 }
 
 // answerGrant answers an operation on a grant that is decided.
-func (s *session) answerGrant(g *grantCall) {
+func (s *session) answerGrant(g *jointCall) {
 	if g.level != nil {
 		s.answerLevels(g)
 		return
@@ -117,7 +117,7 @@ func (s *session) answerGrant(g *grantCall) {
 }
 
 // writeGrant answers all there is to know about a grant, or about why there is none.
-func (r *replyWriter) writeGrant(g *grantCall) {
+func (r *replyWriter) writeGrant(g *jointCall) {
 	d := &g.Decision
 	granted, peeks := d.Outcome == gatehouse.Granted, g.Command.Op == gatehouse.OpPeek
 	binds := d.Binding >= 0 && d.Binding < len(d.Want) && !granted
@@ -147,7 +147,7 @@ func (r *replyWriter) writeGrant(g *grantCall) {
 }
 
 // writeWant tells about each name.
-func (r *replyWriter) writeWant(g *grantCall) {
+func (r *replyWriter) writeWant(g *jointCall) {
 	r.writeText("want")
 	r.writeArray(len(g.Decision.Want))
 	for i := range g.Decision.Want {
@@ -157,7 +157,7 @@ func (r *replyWriter) writeWant(g *grantCall) {
 
 // writeMember tells about one name of a grant. Where the grant was not given, that has an outcome, and its
 // cost is the one that was wanted.
-func (r *replyWriter) writeMember(g *grantCall, i int) {
+func (r *replyWriter) writeMember(g *jointCall, i int) {
 	m := &g.Decision.Want[i]
 	granted, limiter := g.Decision.Outcome == gatehouse.Granted, m.Key.Kind.Limiter()
 	cost := m.Cost

@@ -11,7 +11,7 @@ import (
 
 // submitLevels puts a command with parents to the gate. The call of the loop is given back.
 func (s *session) submitLevels(c *nativeCall, parents []gatehouse.Member) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	g.level = newNativeCall()
 	g.level.Key, g.level.Command, g.level.details, g.level.later = c.Key, c.Command, c.details, g.later
 	g.Command, g.details = c.Command.WithParents(c.Key, parents...), c.details
@@ -20,7 +20,7 @@ func (s *session) submitLevels(c *nativeCall, parents []gatehouse.Member) {
 }
 
 // answerLevels answers a command with parents that is decided.
-func (s *session) answerLevels(g *grantCall) {
+func (s *session) answerLevels(g *jointCall) {
 	c := g.level
 	d := g.Decision.AsOne()
 	c.Decision, c.Err = &d, g.Err
@@ -38,7 +38,7 @@ func (c *nativeCall) decisiveKey() gatehouse.Key {
 
 // levels is the decision about the name of a call and its parents; nil without any. Such a call is no waiter
 // itself.
-func (c *nativeCall) levels() *grantCall {
+func (c *nativeCall) levels() *jointCall {
 	if c.later == nil {
 		return nil
 	}
