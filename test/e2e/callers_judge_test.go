@@ -92,8 +92,8 @@ func (j *callJudge) judgeWindows() {
 		overrun = append(overrun, oracle.Span{From: c.at, To: c.at, N: max(c.tokens, c.Estimate)})
 	}
 	mostRequests, mostTokens := oracle.MostWithin(requests, callWindow), oracle.MostWithin(tokens, callWindow)
-	j.t.Logf("guard %v; %d calls, %d later; most in a window: %d requests, %d tokens, with errors %d", j.guard,
-		len(j.calls), j.late, mostRequests, mostTokens, oracle.MostWithin(overrun, callWindow))
+	j.t.Logf("guard %v; %d calls, %d later; most in a window: %d requests, %d tokens, with errors %d",
+		j.guard, len(j.calls), j.late, mostRequests, mostTokens, oracle.MostWithin(overrun, callWindow))
 	if mostRequests > callRequests || mostTokens > callTokens {
 		j.t.Errorf("in one window the third party saw %d requests and %d tokens, want at most %d and %d",
 			mostRequests, mostTokens, callRequests, callTokens)

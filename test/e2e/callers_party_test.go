@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ const (
 	partyAccount = "Party-Account"
 	partyCall    = "Party-Call"
 	partyTokens  = "Party-Tokens"
+	partyLong    = "Party-Long" // it may be held
 )
 
 // A party is a third party whose calls are limited. It counts what comes, and refuses when it is told to.
@@ -28,6 +30,8 @@ type party struct {
 	refuses  string             // an account
 	until    time.Duration      // it refuses for so long
 	pause    time.Duration
+	released chan struct{}  // who calls is answered once it is closed; nil is at once
+	held     map[string]int // calls that are not answered yet, by account
 }
 
 // An arrival is one call as the third party sees it.
@@ -39,7 +43,10 @@ type arrival struct {
 
 func newParty(t *testing.T) *party {
 	t.Helper()
-	p := &party{arrivals: map[string]arrival{}, counts: map[string]int{}, watched: map[string]func(){}}
+	p := &party{
+		arrivals: map[string]arrival{}, counts: map[string]int{}, watched: map[string]func(){},
+		held: map[string]int{},
+	}
 	s := httptest.NewServer(p)
 	t.Cleanup(s.Close)
 	p.address = s.URL
@@ -68,6 +75,35 @@ func (p *party) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if look := p.watched[account]; look != nil {
 		look()
 	}
+	if released := p.released; released != nil && r.Header.Get(partyLong) != "" {
+		p.held[account]++
+		p.mu.Unlock()
+		<-released
+		p.mu.Lock()
+	}
+}
+
+// hold answers no call that is long from now on before release, and returns when so many of each account stand there.
+func (p *party) hold(t *testing.T, count int, accounts ...string) {
+	t.Helper()
+	p.mu.Lock()
+	p.released = make(chan struct{})
+	p.mu.Unlock()
+	until(t, fmt.Sprintf("%d calls of each account are held", count), func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return !slices.ContainsFunc(accounts, func(account string) bool {
+			return p.held[account] < count
+		})
+	})
+}
+
+// release answers all calls.
+func (p *party) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.released)
+	p.released = nil
 }
 
 // serves returns when it has served so many more calls of an account.

@@ -30,7 +30,7 @@ type callerSetup struct {
 	Goroutines int
 	Servers    []string // each client goes from one to the next with every request
 	Party      string
-	Traced     bool // tell each step, for who is killed between two
+	Traced     bool // tell each step, and make a long call, for who is killed between two
 }
 
 // A callerPart is what the clients do from now on. It comes on standard input, one to a line; the end of that
@@ -129,7 +129,7 @@ func runCallers(setup string) int {
 func (p *callerProcess) callOn(ctx context.Context, client int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		part := p.part.Load()
-		c := &call{callerProcess: p, part: part}
+		c := &call{callerProcess: p, part: part, late: n%2 == 1}
 		c.record.ID = fmt.Sprintf("%s-%d-%d-%d", part.Account, p.setup.Process, client, n)
 		c.record.Account = part.Account
 		c.record.Cost = 1 + rand.Int64N(2*part.Mean-1)
@@ -148,6 +148,7 @@ type call struct {
 	*callerProcess
 	part   *callerPart
 	record callRecord
+	late   bool // its long call is behind the settle
 }
 
 // make takes a grant, calls, reports, settles and releases.
@@ -164,7 +165,7 @@ func (c *call) make(ctx context.Context) error {
 	c.tellStep("grant", true, r.Estimate)
 	// From here on it is carried through, also when the clients are to end.
 	ctx = context.WithoutCancel(ctx)
-	pause, err := c.callParty(ctx)
+	pause, err := c.callParty(ctx, r.ID, !c.late)
 	if err != nil {
 		return err
 	}
@@ -183,6 +184,11 @@ func (c *call) make(ctx context.Context) error {
 	}
 	r.SettleReceived, r.ExpiresIn = machineTime(), inMillis(answer["expires_in"])
 	c.tellStep("settle", true, r.Cost)
+	if c.setup.Traced {
+		if _, err := c.callParty(ctx, r.ID+"-more", c.late); err != nil {
+			return err
+		}
+	}
 	c.tellStep("release", false, r.Cost)
 	if _, err := c.ask(ctx, "/v1/grants/"+r.ID+"/release", settled); err != nil {
 		return err
@@ -193,13 +199,18 @@ func (c *call) make(ctx context.Context) error {
 }
 
 // callParty calls the third party, and returns what its Retry-After says.
-func (c *call) callParty(ctx context.Context) (retryAfter time.Duration, err error) {
+func (c *call) callParty(ctx context.Context, id string, long bool) (
+	retryAfter time.Duration, err error,
+) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.setup.Party, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
 	request.Header.Set(partyAccount, c.record.Account)
-	request.Header.Set(partyCall, c.record.ID)
+	request.Header.Set(partyCall, id)
+	if long {
+		request.Header.Set(partyLong, "true")
+	}
 	request.Header.Set(partyTokens, strconv.FormatInt(c.record.Cost, 10))
 	answer, err := c.http.Do(request)
 	if err != nil {

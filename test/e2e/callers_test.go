@@ -103,14 +103,20 @@ func (c *callers) follow(p *callersAt, output io.Reader) {
 // do has all clients do something else from now on.
 func (c *callers) do(part *callerPart) {
 	c.t.Helper()
+	for _, p := range c.procs {
+		c.tell(p, part)
+	}
+}
+
+// tell is do for one process.
+func (c *callers) tell(p *callersAt, part *callerPart) {
+	c.t.Helper()
 	text, err := json.Marshal(part)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	for _, p := range c.procs {
-		if _, err := p.input.Write(append(text, '\n')); err != nil && !p.killed {
-			c.t.Errorf("telling clients what to do: %v", err)
-		}
+	if _, err := p.input.Write(append(text, '\n')); err != nil {
+		c.t.Fatalf("telling clients what to do: %v", err)
 	}
 }
 
