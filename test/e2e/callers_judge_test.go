@@ -224,7 +224,7 @@ func (j *callJudge) judgeRamp() {
 	begin, _ := slices.BinarySearchFunc(j.calls, j.paused, byGrant)
 	each, ramp := float64(callWindow)/callRequests, float64(j.ramp-2*time.Millisecond)
 	sum := func(x float64) float64 { return (x/10 + 9*x*x/(20*ramp)) / each }
-	n := 0
+	n, above := 0, false
 	for i := range j.calls[begin:] {
 		c := &j.calls[begin+i]
 		after := c.high - j.paused
@@ -232,7 +232,8 @@ func (j *callJudge) judgeRamp() {
 			break
 		}
 		n++
-		if allowed := sum(float64(after)); float64(n) > allowed {
+		if allowed := sum(float64(after)); float64(n) > allowed && !above {
+			above = true // the next are too
 			j.t.Errorf("%v after the pause %d were granted, want at most %.1f", after, n, allowed)
 		}
 	}

@@ -83,7 +83,8 @@ func (p *party) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hold answers no call that is long from now on before release, and returns when so many of each account stand there.
+// hold answers no call that is long from now on before release, and returns when so many of each account
+// stand there.
 func (p *party) hold(t *testing.T, count int, accounts ...string) {
 	t.Helper()
 	p.mu.Lock()
