@@ -7,11 +7,12 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// What grants and single commands want in these histories.
-var (
-	theLock   = gatehouse.Member{Key: of(gatehouse.Lock), Cost: 1}
-	theTokens = gatehouse.Member{Key: of(gatehouse.SlidingLog), Rule: gatehouse.Rule{Size: 6}, Cost: 4}
-)
+// aLock and someTokens are what grants and single commands want in these histories.
+func aLock() gatehouse.Member { return gatehouse.Member{Key: of(gatehouse.Lock), Cost: 1} }
+
+func someTokens() gatehouse.Member {
+	return gatehouse.Member{Key: of(gatehouse.SlidingLog), Rule: gatehouse.Rule{Size: 6}, Cost: 4}
+}
 
 // grantTold is a call that is made when the one before has ended.
 func grantTold(op gatehouse.Op, id string, fence uint64, outcome gatehouse.Outcome) *GrantCall {
@@ -47,8 +48,8 @@ func (c *GrantCall) has(want []gatehouse.Member) *GrantCall {
 // spending tells a settle or a release of tokens, of a grant of these alone.
 func spending(op gatehouse.Op, cost, counted int64) *GrantCall {
 	c := grantTold(op, "x", 5, gatehouse.Granted)
-	c.Command.Costs = []gatehouse.MemberCost{{Key: theTokens.Key, Cost: cost}}
-	m := theTokens
+	c.Command.Costs = []gatehouse.MemberCost{{Key: someTokens().Key, Cost: cost}}
+	m := someTokens()
 	m.Cost = counted
 	return c.has([]gatehouse.Member{m})
 }
@@ -56,8 +57,8 @@ func spending(op gatehouse.Op, cost, counted int64) *GrantCall {
 // alone is an acquire of some tokens without a grant.
 func alone(cost int64, outcome gatehouse.Outcome) *GrantCall {
 	return &GrantCall{Answered: true, Single: &Call{
-		Key: theTokens.Key, Decision: gatehouse.Decision{Outcome: outcome},
-		Command: gatehouse.Command{Op: gatehouse.OpAcquire, Rule: theTokens.Rule, Cost: cost},
+		Key: someTokens().Key, Decision: gatehouse.Decision{Outcome: outcome},
+		Command: gatehouse.Command{Op: gatehouse.OpAcquire, Rule: someTokens().Rule, Cost: cost},
 	}}
 }
 
@@ -69,20 +70,24 @@ func capped(c *GrantCall) *GrantCall {
 
 func TestLinearGrants(t *testing.T) {
 	const granted, refused = gatehouse.Granted, gatehouse.Refused
+	theLock, theTokens := aLock(), someTokens()
 	settle, release := gatehouse.OpSettle, gatehouse.OpRelease
 	for name, c := range map[string]struct {
 		right bool
 		calls []*GrantCall
 	}{
 		"all of it": {true, []*GrantCall{
-			granting("x", 5, granted, theLock, theTokens), granting("y", 0, refused, theLock), alone(2, granted),
+			granting("x", 5, granted, theLock, theTokens), granting("y", 0, refused, theLock),
+			alone(2, granted),
 		}},
 		"some of what was refused": {false, []*GrantCall{
-			granting("x", 5, granted, theLock), granting("y", 0, refused, theLock, theTokens), alone(4, refused),
+			granting("x", 5, granted, theLock), granting("y", 0, refused, theLock, theTokens),
+			alone(4, refused),
 		}},
 		"refused without a reason": {false, []*GrantCall{granting("x", 0, refused, theLock, theTokens)}},
 		"a token that does not rise": {false, []*GrantCall{
-			granting("x", 5, granted, theLock), grantTold(release, "x", 5, granted).has([]gatehouse.Member{theLock}),
+			granting("x", 5, granted, theLock),
+			grantTold(release, "x", 5, granted).has([]gatehouse.Member{theLock}),
 			granting("y", 5, granted, theLock),
 		}},
 		"lost, and taken back": {true, []*GrantCall{
