@@ -60,6 +60,7 @@ func ComparePartKeys(a, b gatehouse.Key) int {
 //	settle   OpSettle    no part                 OpSettle, its Cost is the whole cost so far
 //	release  OpRelease   OpRelease, optional     OpRelease; its Cost too, or NoFigure: then it is optional
 //	peek     OpPeek      OpPeek, optional        OpPeek, optional; none in GrantParts.Peek
+//	look     no record   none                    OpPeek or OpDelay
 //	undo     OpUndo      OpUndo                  OpUndo
 //
 // Fence is that of the grant in all but an acquire and an undo, and Expires is how long the grant lasts from
@@ -142,8 +143,8 @@ func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 		return false
 	}
 	for i := range parts {
-		// A peek is answered already, and of a name that is not there it makes none.
-		if p := &parts[i]; p != record && p.wouldPass() && p.Turn.Op != gatehouse.OpPeek {
+		// A question is answered already, and of a name that is not there it makes none.
+		if p := &parts[i]; p != record && p.wouldPass() && !p.onlyLooks() {
 			p.stepTurn(now, fence)
 		}
 	}
@@ -200,6 +201,11 @@ func (p *JointPart) wouldPass() bool {
 	return p.Turn.Err == nil && p.Turn.Decision.Outcome == gatehouse.Granted
 }
 
+// onlyLooks reports whether the turn changes nothing.
+func (p *JointPart) onlyLooks() bool {
+	return p.Turn.Op == gatehouse.OpPeek || p.Turn.Op == gatehouse.OpDelay
+}
+
 // tryTurn tries the turn, if there is room for what it would keep beside what those before it would.
 func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 	turn := &p.Turn
@@ -220,7 +226,7 @@ func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 		turn.Grant.Trial = false
 	}
 	switch {
-	case fresh && turn.Op == gatehouse.OpPeek:
+	case fresh && p.onlyLooks():
 		p.State = nil
 	case fresh || p.Key.Kind == gatehouse.Grant:
 		p.dropAbsent()

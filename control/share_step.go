@@ -25,7 +25,7 @@ func (l *limiterStep) applyGrantCommand() {
 
 // isFollowing reports whether the turn is about a grant that is there: then the limits in force stay.
 func (t *Turn) isFollowing() bool {
-	return t.Grant != nil && t.Grant.Command.Op != gatehouse.OpAcquire
+	return t.Grant != nil && t.Grant.Command.Op != gatehouse.OpAcquire && !t.Grant.Command.IsLook()
 }
 
 // acquireForGrant takes what a grant wants now, or what it adds, or says when it might.

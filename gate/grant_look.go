@@ -162,6 +162,9 @@ func (r *GrantRequest) meetsOtherGrant() bool {
 func (r *GrantRequest) endLook(err error) {
 	g, lines := r.gate, lineList{}
 	if len(r.places) > 0 {
+		if err == nil && r.Command.Explain {
+			r.explainLines()
+		}
 		lines = r.leaveLines()
 	}
 	g.noteJoint(r.parts.Parts, err != nil || r.change.Granted)

@@ -59,7 +59,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 
 // appendDecision adds the members of a grant or a refusal, in the order that docs/protocols/http.md lists.
 func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
-	o = o.addFigures(r.key.Kind, d)
+	o = o.addFigures(r.levels.decisiveKey(r.key).Kind, d)
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}
@@ -80,7 +80,7 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 	case gatehouse.OpStats:
 		o = o.addRaw("stats", encodeJSON(statsJSON(d.Stats)))
 	}
-	return o
+	return append(o, r.levels.detailsJSON()...)
 }
 
 // addFigures adds how many there are of what has a limit, and when there are more.

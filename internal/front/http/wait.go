@@ -314,7 +314,7 @@ func (w *waiter) writeAnswer() {
 		return
 	}
 	if begun {
-		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), fasthttp.StatusOK)
+		w.countReply(fasthttp.StatusOK)
 		w.sendAnswer(event, true)
 		return
 	}
