@@ -52,7 +52,8 @@ type modelGrant struct {
 
 func (g modelGrant) equal(o modelGrant) bool {
 	return g.id == o.id && g.fence == o.fence && g.above == o.above && g.ended == o.ended &&
-		g.sure == o.sure && slices.Equal(g.calls, o.calls) && slices.Equal(g.topups, o.topups) &&
+		g.sure == o.sure && g.overrun == o.overrun &&
+		slices.Equal(g.calls, o.calls) && slices.Equal(g.topups, o.topups) &&
 		slices.Equal(g.taken, o.taken) && slices.Equal(g.counted, o.counted) && slices.Equal(g.want, o.want)
 }
 
