@@ -174,8 +174,8 @@ type GrantDecision struct {
 	Message string
 }
 
-// Decisive returns the index in Want of the member that decided: the one that binds; or of what was granted the
-// one with the longest delay, or else with the least left, the first of equals. It is -1 without any.
+// Decisive returns the index in Want of the member that decided: the one that binds; or of what was granted
+// the one with the longest delay, or else with the least left, the first of equals. It is -1 without any.
 func (d *GrantDecision) Decisive() int {
 	if d.Binding >= 0 || len(d.Want) == 0 {
 		return min(d.Binding, len(d.Want)-1)
@@ -190,8 +190,8 @@ func (d *GrantDecision) Decisive() int {
 	return most
 }
 
-// AsOne returns the decision as one on a single name: that of the member that decided, with the outcome of all
-// of them. It is for who asks about a name and its parents.
+// AsOne returns the decision as one on a single name: that of the member that decided, with the outcome of
+// all of them. It is for who asks about a name and its parents.
 func (d *GrantDecision) AsOne() Decision {
 	one := Decision{Message: d.Message}
 	if i := d.Decisive(); i >= 0 {

@@ -46,8 +46,8 @@ func (g *Gate) Follow(r *Request, told func(gatehouse.WaiterEntry)) (stop func()
 	return g.followLine(r.Key, gatehouse.WaiterID(uint64(r.number)), told)
 }
 
-// FollowGrant is Follow for an acquire of several names: told is called with its place in the line of each. It
-// must not be called before SubmitGrant has returned.
+// FollowGrant is Follow for an acquire of several names: told is called with its place in the line of each.
+// It must not be called before SubmitGrant has returned.
 func (g *Gate) FollowGrant(r *GrantRequest, told func(gatehouse.Key, gatehouse.WaiterEntry)) (stop func()) {
 	id := gatehouse.WaiterID(uint64(r.number))
 	stops := make([]func(), 0, len(r.Command.Want))

@@ -27,7 +27,8 @@ func (r *formReader) readOwner(cmd *gatehouse.Command) {
 // readNames returns for whom a command is, nil if it does not say.
 func (r *formReader) readNames() *gatehouse.Owner {
 	owner := gatehouse.Owner{
-		Name: r.readText(ownerParameter), Host: r.readText(hostParameter), Purpose: r.readText(purposeParameter),
+		Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
+		Purpose: r.readText(purposeParameter),
 	}
 	if owner == (gatehouse.Owner{}) {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The parameters. Every operation knows and checks all of them; those it has no use for do no harm. Only parents
-// are refused where they are not charged.
+// The parameters. Every operation knows and checks all of them; those it has no use for do no harm. Only
+// parents are refused where they are not charged.
 const (
 	sizeParameter = iota
 	costParameter

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// This file reads the parents of a name, which are charged together with it: KIND/NAME:LIMITS, and a semicolon
-// between two of them.
+// This file reads the parents of a name, which are charged together with it: KIND/NAME:LIMITS, and a
+// semicolon between two of them.
 
 // HasParents reports whether parents are given.
 func (f *Values) HasParents() bool { return f.texts[parentsParameter] != nil }
@@ -27,8 +27,8 @@ func (r *formReader) checkParents(kind gatehouse.Kind, op gatehouse.Op) {
 	r.failParameter("parents is for acquire, peek and delay of limiters, want none for %s of a %s", op, kind)
 }
 
-// Parents returns the parents of a name; nil if there are none. Their costs are left to the command. The error
-// is of CodeInvalid.
+// Parents returns the parents of a name; nil if there are none. Their costs are left to the command. The
+// error is of CodeInvalid.
 func (f *Values) Parents(key gatehouse.Key) ([]gatehouse.Member, error) {
 	text := f.texts[parentsParameter]
 	if text == nil {
@@ -46,12 +46,13 @@ func (f *Values) Parents(key gatehouse.Key) ([]gatehouse.Member, error) {
 			return nil, err
 		}
 		if m.Key == key {
-			return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "parents has %s, want other names than that of "+
-				"the request", key)
+			return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "parents has %s, want other names than "+
+				"that of the request", key)
 		}
 		for i := range all {
 			if all[i].Key == m.Key {
-				return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "parents has %s twice, want each once", m.Key)
+				return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "parents has %s twice, want each once",
+					m.Key)
 			}
 		}
 		all = append(all, m)

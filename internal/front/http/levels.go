@@ -126,6 +126,7 @@ func writeLevelHeaders(resp *fasthttp.Response, r *responder) {
 	if binding < 0 {
 		return
 	}
+	// Many clients read the first member of a list only, so that the level that decided comes first.
 	own, first := r.levelPolicies(binding)
 	limits, policies := own[first].appendLimit(nil), []byte(nil)
 	onlyLimits, onlyPolicies := limits[:len(limits):len(limits)], own[first].appendPolicy(nil)

@@ -36,20 +36,23 @@ func TestParents(t *testing.T) {
 		{"/v1/fixedwindow/user/acquire?cost=4&" + underBoth, "204 ", `"fixedwindow/team:5/day";r=1;t=…, ` +
 			`"fixedwindow/user";r=6;t=…, "fixedwindow/org%257";r=3;t=…, "fixedwindow/team:6/week";r=2;t=…`},
 		{"/v1/fixedwindow/user/acquire?maxwait=0&cost=2&" + underBoth,
-			"408 fixedwindow/user: acquire not granted at once: its parent fixedwindow/team allows no more; " +
-				"try again in …", `"fixedwindow/team:5/day";r=1;t=…, "fixedwindow/user";r=6, ` +
+			"408 fixedwindow/user: acquire not granted at once: its parent fixedwindow/team allows no " +
+				"more; try again in …", `"fixedwindow/team:5/day";r=1;t=…, "fixedwindow/user";r=6, ` +
 				`"fixedwindow/org%257";r=3, "fixedwindow/team:6/week";r=2`},
 		{"/v1/fixedwindow/user/peek?refusal=429&cost=2&" + underBoth + json,
 			`429 {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",…,"status":429,` +
-				`"detail":"fixedwindow/user: peek not granted: its parent fixedwindow/team allows no more; …",` +
+				`"detail":"fixedwindow/user: peek not granted: its parent fixedwindow/team allows no…",` +
 				`"code":"refused","retry_after_ms":…,"violated-policies":["fixedwindow/team:5/day"],` +
-				`"binding":{"fixedwindow":"team",…},"want":[{"fixedwindow":"user","cost":2,"outcome":"granted",…},` +
+				`"binding":{"fixedwindow":"team",…},"want":[{"fixedwindow":"user","cost":2,"outcome":` +
+				`"granted",…},` +
 				`{"fixedwindow":"org%7",…},{"fixedwindow":"team",…}]}`, ""},
-		{"/v1/fixedwindow/user/acquire?details=true&cost=1&" + underBoth, `200 {"outcome":"granted","granted":` +
-			`true,"limit":5,"remaining":0,…,"windows":[…],"binding":{"fixedwindow":"team","cost":1,"limit":5,` +
+		{"/v1/fixedwindow/user/acquire?details=true&cost=1&" + underBoth, `200 {"outcome":"granted",` +
+			`"granted":true,"limit":5,"remaining":0,…,"windows":[…],"binding":{"fixedwindow":"team",` +
+			`"cost":1,"limit":5,` +
 			`"remaining":0,…},"want":[{"fixedwindow":"user","cost":1,"limit":10,"remaining":5,…},…]}`, ""},
 		{"/v1/fixedwindow/user/delay?cost=2&details=true&" + underBoth, `200 {"outcome":"granted",…,` +
-			`"delay":…,"binding":{"fixedwindow":"team",…,"delay":…},"want":[{"fixedwindow":"user",…,"delay":0},…]}`, ""},
+			`"delay":…,"binding":{"fixedwindow":"team",…,"delay":…},"want":[` +
+			`{"fixedwindow":"user",…,"delay":0},…]}`, ""},
 		{"/v1/fixedwindow/user/acquire?maxwait=0&cost=6&limits=5/day&" + orgAndTeam,
 			"400 fixedwindow/user: cost 6 can never fit a size of 5", ""},
 		{"/v1/fixedwindow/user/acquire?maxwait=0&cost=6&" + underBoth,
@@ -65,10 +68,10 @@ func TestParents(t *testing.T) {
 		{"/gcra/old/acquire?parents=gcra/older:9/1m", "204 ", `"gcra/old";r=0;…`}, // bouncer's path
 		{"/v1/gcra/new/peek?parents=gcra/older:9/1m", "404 gcra/new does not exist", ""},
 
-		{"/v1/lock/l/acquire?parents=gcra/a:1/1s", "400 parents is for acquire, peek and delay of limiters…", ""},
-		{"/v1/gcra/a/charge?parents=gcra/b:1/1s", "400 parents is for acquire, peek and delay of limiters…", ""},
-		{"/v1/gcra/a/stats?parents=gcra/b:1/1s", "400 parents is for acquire, peek and delay of limiters…", ""},
-		{"/v1/gcra/a/acquire?parents=gcra/a:1/1s", "400 parents has gcra/a, want other names than that of…", ""},
+		{"/v1/lock/l/acquire?parents=gcra/a:1/1s", "400 parents is for acquire, peek and delay of…", ""},
+		{"/v1/gcra/a/charge?parents=gcra/b:1/1s", "400 parents is for acquire, peek and delay of…", ""},
+		{"/v1/gcra/a/stats?parents=gcra/b:1/1s", "400 parents is for acquire, peek and delay of…", ""},
+		{"/v1/gcra/a/acquire?parents=gcra/a:1/1s", "400 parents has gcra/a, want other names…", ""},
 		{"/v1/gcra/a/acquire?parents=", "204 ", `"gcra";r=0;t=1`},
 	} {
 		got, header := r.visit(t, get(v.request))
@@ -158,7 +161,8 @@ func TestParentsOfAClientThatHangsUp(t *testing.T) {
 // streamed sends a grant that is answered as a stream.
 func (c *client) streamed(body string) {
 	c.t.Helper()
-	text := strings.Replace(postText(grantsPath, body), "\r\n\r\n", "\r\nAccept: text/event-stream\r\n\r\n", 1)
+	text := strings.Replace(postText(grantsPath, body), "\r\n\r\n",
+		"\r\nAccept: text/event-stream\r\n\r\n", 1)
 	if _, err := c.Write([]byte(text)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -193,7 +197,7 @@ func TestStreamOfAGrant(t *testing.T) {
 	r.dial(t).streamed(`{"want":[{"lock":"l"}]}`)
 	got, _ := r.visit(t, strings.Replace(postText(grantsPath, `{"want":[{"gcra":"g"}]}`), "\r\n\r\n",
 		"\r\nAccept: text/event-stream\r\n\r\n", 1))
-	if !like(got, `406 {…"detail":"Accept is text/event-stream, which needs an id,…","code":"not_acceptable"}`) {
+	if !like(got, `406 {…"detail":"Accept is text/event-stream, which needs an id,…"not_acceptable"}`) {
 		t.Errorf("a stream without an id = %s, want 406", got)
 	}
 	c := r.dial(t)
