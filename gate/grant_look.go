@@ -186,14 +186,15 @@ func (r *GrantRequest) finishRequest(err error) {
 		r.finished = true
 		abandoned := r.abandoned
 		o.mu.Unlock()
+		// Once it is finished, a CancelGrant reads the answer: it is changed only if there was one before.
 		if abandoned {
 			r.undoDecision()
 			err = errCanceled
+			r.Err = err
 		}
 	} else {
 		r.finished, r.busy = true, false
 	}
-	r.Err = err
 	if err != nil {
 		r.Decision = gatehouse.GrantDecision{Binding: -1, Want: r.Decision.Want[:0]}
 	}

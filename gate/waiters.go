@@ -163,7 +163,7 @@ func (l *line) moveToFront(t *Request) {
 	if first == t && place.order == l.orderOf(t) {
 		return // nobody stands before it
 	}
-	place.order--
+	place.order = max(place.order, 1) - 1 // no grant has the number 0
 	if l.bumps == nil {
 		l.bumps = make(map[control.Ticket]bumpedPlace)
 	}
@@ -193,7 +193,7 @@ func (l *line) waitingBefore(ticket *Request) (n int) {
 		}
 	}
 	for _, p := range l.grants {
-		if p.grant.number < ticket.number {
+		if p.grant.number < l.orderOf(ticket) {
 			n++
 		}
 	}
