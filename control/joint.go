@@ -94,6 +94,9 @@ type GrantTurn struct {
 
 	served []JointPart // for the record: what the members were answered; nil unless it takes effect
 	tried  bool        // it has passed its trial at this instant
+
+	// settled says, in an undo of a topup, that its limiter was settled since.
+	settled bool
 }
 
 // NoFigure as the Cost of a limiter's release says that it stays as it was taken or settled last.
@@ -303,7 +306,9 @@ func (p *JointPart) dropAbsent() {
 func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 	stays := false
 	if record != nil && record.State != nil {
-		stays = record.State.(*GrantRecord).forgetAnswer(now, &record.Turn)
+		one := record.State.(*GrantRecord)
+		stays = one.forgetAnswer(now, &record.Turn)
+		tellSettled(parts, one)
 	}
 	for i := range parts {
 		p := &parts[i]
@@ -312,6 +317,15 @@ func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 			p.dropAbsent()
 		}
 		p.Turn.Decision, p.Turn.Err = grantedAt(now), nil
+	}
+}
+
+// tellSettled tells the members of a grant something of which is undone whether they were settled since.
+func tellSettled(parts []JointPart, record *GrantRecord) {
+	for i := range parts {
+		if turn := &parts[i].Turn; turn.Grant != nil && turn.Granted != nil {
+			turn.Grant.settled = record.settledSince(turn.Grant.Member, turn.Granted.At)
+		}
 	}
 }
 

@@ -172,9 +172,12 @@ func (l *limiterStep) undoShare() {
 	}
 	l.uncountPassed(l.turn)
 	if l.turn.isFollowing() {
-		n := min(l.turn.Cost, share.counted, share.taken)
-		l.giveBackShare(share, n)
-		share.counted, share.taken = share.counted-n, share.taken-n
+		share.taken -= min(l.turn.Cost, share.taken)
+		// A settle that came after it has said the whole cost, whatever was added before.
+		if n := min(l.turn.Cost, share.counted); !l.turn.Grant.settled {
+			l.giveBackShare(share, n)
+			share.counted -= n
+		}
 		return
 	}
 	l.giveBackShare(share, share.counted)
