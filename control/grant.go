@@ -192,8 +192,8 @@ func (r *GrantRecord) noteSettled(now time.Time, turn *Turn) {
 	}
 }
 
-// settledSince reports whether a member was settled at an instant or later: then it counts what it was settled
-// at, and not what was added before.
+// settledSince reports whether a member was settled at an instant or later: then it counts what it was
+// settled at, and not what was added before.
 func (r *GrantRecord) settledSince(member int, at time.Time) bool {
 	return member >= 0 && member < len(r.settled) && !r.settled[member].IsZero() &&
 		!r.settled[member].Before(at)

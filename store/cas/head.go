@@ -95,7 +95,8 @@ func (d *decider) updateHead() (changed bool) {
 	old := out.next.heads[i]
 	// A head that still names the first waiter is renewed once a third of its time is over, so that most
 	// looks write nothing.
-	// Another number of waiters is told after half a second, so that a list elsewhere is a second old at most.
+	// Another number of waiters is told after half a second, so that a list elsewhere is a second old at
+	// most.
 	renewedAt := int64(headLifetime) * 2 / 3
 	head := d.newHead(first, waiting)
 	if head.waiting != old.waiting {

@@ -47,7 +47,8 @@ func TestRecord(t *testing.T) {
 		data := want.encodeRecord()
 		got, err := decodeRecord(data)
 		if err != nil || !reflect.DeepEqual(got.nonces(), want.nonces()) || got.asOf != want.asOf ||
-			got.deletedAt != want.deletedAt || got.fence != want.fence || !slices.Equal(got.heads, want.heads) ||
+			got.deletedAt != want.deletedAt || got.fence != want.fence ||
+			!slices.Equal(got.heads, want.heads) ||
 			(got.encodedState == nil) != (want.encodedState == nil) ||
 			!bytes.Equal(got.encodeRecord(), data) {
 			t.Fatalf("decoded as\n%+v, %v\nwant\n%+v", got, err, want)
