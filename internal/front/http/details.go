@@ -10,24 +10,44 @@ import (
 // A jsonObject holds the members of a JSON object that is being written.
 type jsonObject []byte
 
-// addRaw adds a member whose value is JSON already.
-func (o jsonObject) addRaw(name string, value []byte) jsonObject {
+// addName adds the name of a member, whose value follows. It is a plain word of this program.
+func (o jsonObject) addName(name string) jsonObject {
 	if len(o) > 0 {
 		o = append(o, ',')
 	}
-	o = append(strconv.AppendQuote(o, name), ':')
-	return append(o, value...)
+	o = append(o, '"')
+	o = append(o, name...)
+	return append(o, '"', ':')
+}
+
+// addRaw adds a member whose value is JSON already.
+func (o jsonObject) addRaw(name string, value []byte) jsonObject {
+	return append(o.addName(name), value...)
 }
 
 func (o jsonObject) addNumber(name string, value int64) jsonObject {
-	return o.addRaw(name, strconv.AppendInt(nil, value, 10))
+	return strconv.AppendInt(o.addName(name), value, 10)
 }
 
-func (o jsonObject) addText(name, value string) jsonObject { return o.addRaw(name, encodeJSON(value)) }
+// addText adds a text. Most are plain, and need no encoder.
+func (o jsonObject) addText(name, value string) jsonObject {
+	for i := range len(value) {
+		if c := value[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return o.addRaw(name, encodeJSON(value))
+		}
+	}
+	o = append(o.addName(name), '"')
+	return append(append(o, value...), '"')
+}
 
 // closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {
-	return append(append([]byte{'{'}, o...), '}')
+	return o.appendTo(make([]byte, 0, len(o)+2))
+}
+
+// appendTo appends the object with its braces to a text.
+func (o jsonObject) appendTo(text []byte) []byte {
+	return append(append(append(text, '{'), o...), '}')
 }
 
 // decisionJSON returns all about a decision. A grant and a refusal have the members that RESP's WITH DETAILS

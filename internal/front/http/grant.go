@@ -149,7 +149,7 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 		f.writeTo(resp, true)
 		return
 	}
-	var o jsonObject
+	o := make(jsonObject, 0, memberLength+len(want))
 	if d.ID != "" {
 		left := d.ExpiresAfter
 		if g.Command.Op == gatehouse.OpRelease {
@@ -175,26 +175,31 @@ func (g *grantTask) wantJSON() []byte {
 	if len(g.Decision.Want) == 0 {
 		return nil
 	}
-	out := []byte{'['}
+	out := append(make([]byte, 0, memberLength*len(g.Decision.Want)), '[')
 	for i := range g.Decision.Want {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, g.memberJSON(i)...)
+		out = g.appendMember(out, i)
 	}
 	return append(out, ']')
 }
 
-// memberJSON returns what was decided about one name. Where the grant was not given, that has an outcome, and
-// its cost is the one that was wanted.
-func (g *grantTask) memberJSON(i int) []byte {
+// memberLength is about how long the JSON of a member is: most are shorter, so that the room for one need not
+// grow.
+const memberLength = 192
+
+// appendMember appends what was decided about one name. Where the grant was not given, that has an outcome,
+// and its cost is the one that was wanted.
+func (g *grantTask) appendMember(out []byte, i int) []byte {
 	m := &g.Decision.Want[i]
 	granted := g.Decision.Outcome == gatehouse.Granted
 	cost := m.Cost
 	if !granted && i < len(g.Command.Want) {
 		cost = g.Command.Want[i].Cost
 	}
-	var o jsonObject
+	var room [memberLength]byte
+	o := jsonObject(room[:0])
 	o = o.addText(m.Key.Kind.String(), m.Key.Name).addNumber("cost", cost)
 	if m.Booked > 0 {
 		o = o.addNumber("booked", m.Booked)
@@ -207,9 +212,9 @@ func (g *grantTask) memberJSON(i int) []byte {
 	}
 	// An operation looks only at the names that it is about.
 	if granted && m.Limit == 0 {
-		return o.closeObject()
+		return o.appendTo(out)
 	}
-	return o.addFigures(m.Key.Kind, &m.Decision).closeObject()
+	return o.addFigures(m.Key.Kind, &m.Decision).appendTo(out)
 }
 
 // denialOf returns the answer to any outcome other than a grant. It names the member that decided.
@@ -220,7 +225,7 @@ func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	}
 	var o jsonObject
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
-		o = o.addRaw("binding", g.memberJSON(d.Binding))
+		o = o.addRaw("binding", g.appendMember(nil, d.Binding))
 	}
 	f.more = o
 	if d.Outcome != gatehouse.Refused {

@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"encoding/json"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
@@ -15,6 +16,8 @@ import (
 type jsonReader struct {
 	text []byte
 	at   int
+
+	member params.MemberValues // of the object of that kind that is read
 }
 
 // The types of JSON values, by the bytes that they begin with; a number begins with several.
@@ -126,7 +129,8 @@ func (r *jsonReader) readObject(what string, do func(name []byte) error) error {
 		return err
 	}
 	r.at++
-	var seen [][]byte
+	var room [8][]byte // most have fewer names
+	seen := room[:0]
 	for more := !r.takeByte('}'); more; more = !r.takeByte('}') {
 		if len(seen) > 0 && !r.takeByte(',') {
 			return r.fault("a comma, or the end of the object")
@@ -291,7 +295,10 @@ var parameterForms = map[string]byte{
 
 // checkForm returns an error if the value of a parameter has the wrong type.
 func (v *jsonScalar) checkForm(name []byte) error {
-	want, known := parameterForms[string(bytes.ToLower(name))]
+	want, known := parameterForms[string(name)]
+	if !known && bytes.ContainsFunc(name, unicode.IsUpper) {
+		want, known = parameterForms[string(bytes.ToLower(name))]
+	}
 	switch {
 	case !known && v.form == jsonNumber, known && v.form == want:
 		return nil
