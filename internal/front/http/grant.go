@@ -51,17 +51,41 @@ func (s *Server) answerSeveral(ctx *fasthttp.RequestCtx, path, query []byte, fro
 type grantTask struct {
 	gate.GrantRequest
 	server *Server
+	waiter *waiter // its own
+
+	// What is written, until it is in the response.
+	wantText []byte
+	object   jsonObject
+}
+
+// newGrantTask returns a task that is used for one request after the other.
+func newGrantTask(s *Server) *grantTask {
+	g := &grantTask{server: s}
+	g.waiter = &waiter{server: s, task: g, room: new(gatehouse.Decision)}
+	g.Decided = func(*gate.GrantRequest) { g.waiter.onDecision(nil) }
+	return g
+}
+
+// prepare makes the task that of a request, which has only its operation yet.
+func (g *grantTask) prepare(op gatehouse.Op) {
+	// What was wanted before nobody needs any more, so that its memory serves again.
+	g.Command = gatehouse.GrantCommand{Op: op, Want: g.Command.Want[:0]}
+	// It is checked where it is read.
+	g.Checked = true
+	w := g.waiter
+	w.early, w.hasDecision, w.decidedAt, w.charged = nil, false, 0, 0
 }
 
 // answerGrant puts an operation on a grant to the gate. A client that has left gets no grant.
 func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *sender) {
-	g := &grantTask{server: s}
+	g := s.grantPool.Get().(*grantTask)
+	g.prepare(t.op)
 	cmd := &g.Command
-	cmd.Op = t.op
 	from.began = s.metrics.Now()
 	if p := readGrantRequest(ctx, t, cmd); p != nil {
 		s.metrics.countMalformed(gatehouse.Grant, t.op, from.began)
 		s.rejectRequest(ctx, from, p)
+		s.grantPool.Put(g)
 		return
 	}
 	// As for a single hold, this is asked before the store is.
@@ -72,8 +96,8 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 	var r httpRequest
 	r.Key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
 	r.Command.Op, r.Command.MaxWait, r.v1 = cmd.Op, cmd.MaxWait, true
-	w := &waiter{server: s, task: g, responder: s.newResponder(ctx, &r, from)}
-	g.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
+	w := g.waiter
+	w.responder = s.newResponder(ctx, &r, from)
 	s.config.Gate.SubmitGrant(&g.GrantRequest)
 	s.answerTask(ctx, w)
 }
@@ -149,7 +173,7 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 		f.writeTo(resp, true)
 		return
 	}
-	o := make(jsonObject, 0, memberLength+len(want))
+	o := g.object[:0]
 	if d.ID != "" {
 		left := d.ExpiresAfter
 		if g.Command.Op == gatehouse.OpRelease {
@@ -167,22 +191,28 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 	if want != nil {
 		o = o.addRaw("want", want)
 	}
-	writeRawJSON(resp, "application/json", o.closeObject())
+	writeRawJSON(resp, "application/json", nil)
+	resp.AppendBody([]byte{'{'})
+	resp.AppendBody(o)
+	resp.AppendBody([]byte{'}'})
+	g.object = o
 }
 
-// wantJSON returns an array of what was decided about each name; nil if nothing was.
+// wantJSON returns an array of what was decided about each name, until the task is used again; nil if nothing
+// was.
 func (g *grantTask) wantJSON() []byte {
 	if len(g.Decision.Want) == 0 {
 		return nil
 	}
-	out := append(make([]byte, 0, memberLength*len(g.Decision.Want)), '[')
+	out := append(g.wantText[:0], '[')
 	for i := range g.Decision.Want {
 		if i > 0 {
 			out = append(out, ',')
 		}
 		out = g.appendMember(out, i)
 	}
-	return append(out, ']')
+	g.wantText = append(out, ']')
+	return g.wantText
 }
 
 // memberLength is about how long the JSON of a member is: most are shorter, so that the room for one need not

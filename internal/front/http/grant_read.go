@@ -183,7 +183,7 @@ func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 					"name once", i, m.Key, j)
 			}
 		}
-		if cmd.Want == nil {
+		if cap(cmd.Want) == 0 {
 			cmd.Want = make([]gatehouse.Member, 0, usualMembers)
 		}
 		cmd.Want = append(cmd.Want, m)
