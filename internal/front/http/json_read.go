@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -78,8 +79,12 @@ func (r *jsonReader) fault(want string) error {
 }
 
 func (r *jsonReader) skipBlanks() {
-	for r.at < len(r.text) && bytes.IndexByte([]byte(" \t\r\n"), r.text[r.at]) >= 0 {
-		r.at++
+	for ; r.at < len(r.text); r.at++ {
+		switch r.text[r.at] {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return
+		}
 	}
 }
 
@@ -233,7 +238,7 @@ func (r *jsonReader) readNumber() ([]byte, error) {
 
 // takeDigit goes beyond the next byte if it is one of these.
 func (r *jsonReader) takeDigit(any string) bool {
-	if r.at == len(r.text) || bytes.IndexByte([]byte(any), r.text[r.at]) < 0 {
+	if r.at == len(r.text) || strings.IndexByte(any, r.text[r.at]) < 0 {
 		return false
 	}
 	r.at++
@@ -243,7 +248,8 @@ func (r *jsonReader) takeDigit(any string) bool {
 // takeDigits goes beyond digits, and reports whether there is one.
 func (r *jsonReader) takeDigits() bool {
 	from := r.at
-	for r.takeDigit("0123456789") {
+	for r.at < len(r.text) && r.text[r.at] >= '0' && r.text[r.at] <= '9' {
+		r.at++
 	}
 	return r.at > from
 }
