@@ -96,10 +96,10 @@ sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS
 bugs: ## plant the bugs of test/mutants, and see that the simulation finds them
 	go run ./test/mutants
 
-linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and 460,000 to other stores
-	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^TestHistories$$' \
+linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000), and twice as many about grants, and to other stores 460,000 and 100,000 on each
+	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^Test(Grant)?Histories$$' \
 		./store/memory ./store/cas ./store/cas/redis ./store/disk
-	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 1h -v -run '^TestLinearizable$$' ./store/cas/etcd
+	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 2h -v -run '^TestLinearizable(Grants)?$$' ./store/cas/etcd
 
 callers: ## have ten processes of clients keep the limits of a third party, over three servers on Redis
 	TESTED_LONG=1 go test -count=1 -v -run '^TestCallers' ./test/e2e

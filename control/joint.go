@@ -60,6 +60,7 @@ func ComparePartKeys(a, b gatehouse.Key) int {
 //	settle   OpSettle    no part                 OpSettle, its Cost is the whole cost so far
 //	release  OpRelease   OpRelease, optional     OpRelease; its Cost too, or NoFigure: then it is optional
 //	peek     OpPeek      OpPeek, optional        OpPeek, optional; none in GrantParts.Peek
+//	look     no record   none                    OpPeek or OpDelay
 //	undo     OpUndo      OpUndo                  OpUndo
 //
 // Fence is that of the grant in all but an acquire and an undo, and Expires is how long the grant lasts from
@@ -93,6 +94,9 @@ type GrantTurn struct {
 
 	served []JointPart // for the record: what the members were answered; nil unless it takes effect
 	tried  bool        // it has passed its trial at this instant
+
+	// settled says, in an undo of a topup, that its limiter was settled since.
+	settled bool
 }
 
 // NoFigure as the Cost of a limiter's release says that it stays as it was taken or settled last.
@@ -142,8 +146,8 @@ func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 		return false
 	}
 	for i := range parts {
-		// A peek is answered already, and of a name that is not there it makes none.
-		if p := &parts[i]; p != record && p.wouldPass() && p.Turn.Op != gatehouse.OpPeek {
+		// A question is answered already, and of a name that is not there it makes none.
+		if p := &parts[i]; p != record && p.wouldPass() && !p.onlyLooks() {
 			p.stepTurn(now, fence)
 		}
 	}
@@ -167,12 +171,14 @@ func findRecord(parts []JointPart) *JointPart {
 // tellCounted tells the members of a grant that is there what its record says that they count.
 func tellCounted(parts []JointPart, state State) {
 	record, ok := state.(*GrantRecord)
-	if !ok || record.last == nil {
-		return
-	}
+	there := ok && record.last != nil
 	for i := range parts {
 		g := parts[i].Turn.Grant
-		if g.Member >= 0 && g.Member < len(record.last.Taken) {
+		switch {
+		case g.Command.Op == gatehouse.OpAcquire:
+			// A grant of this ID may have been there when these parts were served before, in vain.
+			g.Taken, g.Counted = 0, 0
+		case there && g.Member >= 0 && g.Member < len(record.last.Taken):
 			g.Taken, g.Counted = record.last.Taken[g.Member], record.last.Counted[g.Member]
 		}
 	}
@@ -198,6 +204,11 @@ func (p *JointPart) wouldPass() bool {
 	return p.Turn.Err == nil && p.Turn.Decision.Outcome == gatehouse.Granted
 }
 
+// onlyLooks reports whether the turn changes nothing.
+func (p *JointPart) onlyLooks() bool {
+	return p.Turn.Op == gatehouse.OpPeek || p.Turn.Op == gatehouse.OpDelay
+}
+
 // tryTurn tries the turn, if there is room for what it would keep beside what those before it would.
 func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 	turn := &p.Turn
@@ -218,7 +229,7 @@ func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 		turn.Grant.Trial = false
 	}
 	switch {
-	case fresh && turn.Op == gatehouse.OpPeek:
+	case fresh && p.onlyLooks():
 		p.State = nil
 	case fresh || p.Key.Kind == gatehouse.Grant:
 		p.dropAbsent()
@@ -295,7 +306,9 @@ func (p *JointPart) dropAbsent() {
 func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 	stays := false
 	if record != nil && record.State != nil {
-		stays = record.State.(*GrantRecord).forgetAnswer(now, &record.Turn)
+		one := record.State.(*GrantRecord)
+		stays = one.forgetAnswer(now, &record.Turn)
+		tellSettled(parts, one)
 	}
 	for i := range parts {
 		p := &parts[i]
@@ -304,6 +317,15 @@ func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 			p.dropAbsent()
 		}
 		p.Turn.Decision, p.Turn.Err = grantedAt(now), nil
+	}
+}
+
+// tellSettled tells the members of a grant something of which is undone whether they were settled since.
+func tellSettled(parts []JointPart, record *GrantRecord) {
+	for i := range parts {
+		if turn := &parts[i].Turn; turn.Grant != nil && turn.Granted != nil {
+			turn.Grant.settled = record.settledSince(turn.Grant.Member, turn.Granted.At)
+		}
 	}
 }
 

@@ -176,6 +176,25 @@ func TestJointUndoOfNothing(t *testing.T) {
 	}
 }
 
+// TestJointDecidedAgain: a store that decides a change again, since what it had decided on had changed,
+// counts nothing of what it found first; and what is refused has no fencing token.
+func TestJointDecidedAgain(t *testing.T) {
+	h, bucket := newHouse(), ofLimit(gatehouse.TokenBucket, "b", 10, 4)
+	x := acquireOf("x", bucket, ofSlots("s", 1, 1))
+	h.do(t, x)
+	h.do(t, x) // finds it there
+	h.states = map[gatehouse.Key]State{}
+	var d gatehouse.GrantDecision
+	err := h.parts.Decide(h.serve(), &d)
+	if err != nil || d.Outcome != gatehouse.Granted || d.Want[0].Cost != 4 || h.left(bucket.Key) != 6 {
+		t.Errorf("%+v, %v with %d left, want 4 taken of 10", d, err, h.left(bucket.Key))
+	}
+	x.ID = "y"
+	if d := h.do(t, x); d.Outcome != gatehouse.Refused || d.Fence != 0 || d.ExpiresAfter != 0 {
+		t.Errorf("%+v, want it refused without a fencing token", d)
+	}
+}
+
 // TestJointClockSetBack: a grant can be read and released although the store's clock was set back.
 func TestJointClockSetBack(t *testing.T) {
 	h, record := newHouse(), keyOf(gatehouse.Grant, "x")
@@ -355,4 +374,54 @@ func BenchmarkJoint(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestUndoOfTopUpLeavesSettle: a settle says the whole cost. If a topup that came before it is taken back
+// afterwards, as its answer was lost, what was settled still counts; a settle before it, or of another limiter,
+// changes nothing.
+func TestUndoOfTopUpLeavesSettle(t *testing.T) {
+	for _, v := range varieties() {
+		for _, c := range []struct {
+			name          string
+			before, since []gatehouse.MemberCost
+			counted       int64
+		}{
+			{"not settled", nil, nil, 2},
+			{"settled before", []gatehouse.MemberCost{costing(v.kind, "a", 1)}, nil, 1},
+			{"settled since", nil, []gatehouse.MemberCost{costing(v.kind, "a", 4)}, 4},
+			{"settled to less since", nil, []gatehouse.MemberCost{costing(v.kind, "a", 1)}, 1},
+			{"settled to more since", nil, []gatehouse.MemberCost{costing(v.kind, "a", 7)}, 7},
+			{"the other settled since", nil, []gatehouse.MemberCost{costing(v.kind, "b", 1)}, 2},
+		} {
+			one, other := ofLimit(v.kind, "a", 10, 2), ofLimit(v.kind, "b", 10, 2)
+			one.Mode, other.Mode = v.mode, v.mode
+			h, undone := newHouse(), newHouse()
+			h.do(t, acquireOf("x", one, other))
+			h.settle(t, c.before)
+			h.do(t, gatehouse.GrantCommand{
+				Op: gatehouse.OpTopUp, ID: "x", Costs: []gatehouse.MemberCost{costing(v.kind, "a", 3)},
+			})
+			undone.parts, h.parts = h.parts, GrantParts{}
+			h.settle(t, c.since)
+			undone.states, undone.now = h.states, h.now
+			undone.parts.Undo()
+			undone.serve()
+			got := h.do(t, gatehouse.GrantCommand{Op: gatehouse.OpPeek, ID: "x"}).Want[0].Cost
+			left := h.left(one.Key)
+			if got != c.counted || left != 10-c.counted {
+				t.Errorf("%s, %s: %d count and %d are left, want %d and %d", v, c.name, got, left, c.counted,
+					10-c.counted)
+			}
+		}
+	}
+}
+
+// settle settles the grant x, a microsecond later; nothing if there are no costs.
+func (h *house) settle(t testing.TB, costs []gatehouse.MemberCost) {
+	t.Helper()
+	h.now = h.now.Add(time.Microsecond)
+	if costs != nil {
+		h.do(t, gatehouse.GrantCommand{Op: gatehouse.OpSettle, ID: "x", Costs: costs})
+	}
+	h.now = h.now.Add(time.Microsecond)
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -158,13 +159,16 @@ func (s *Semaphore) evictHold(now time.Time, turn *Turn) gatehouse.Decision {
 	m := s.ensureManaged()
 	// A second eviction of the same hold takes the place of the first, so that the last reason is told.
 	m.evictions = slices.DeleteFunc(m.evictions, func(e eviction) bool { return e.fence == h.fence })
-	if len(m.evictions) == maxEvictions {
-		m.evictions = slices.Delete(m.evictions, 0, 1)
+	atOnce := turn.Now || h.expires == 0
+	if !s.makeEvictionRoom(atOnce) {
+		return failedWith(now, gatehouse.Exhausted, fmt.Sprintf("has %d evicted holds that last still, "+
+			"the most there may be: evict with now, or when one has ended", maxEvictions))
 	}
-	m.evictions = append(m.evictions, eviction{
-		fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command),
-	})
-	if turn.Now || h.expires == 0 {
+	e := eviction{fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command)}
+	if len(m.evictions) < maxEvictions {
+		m.evictions = append(m.evictions, e)
+	}
+	if atOnce {
 		s.lengths.note(h, now.UnixNano())
 		s.dropHold(holder)
 		s.released++
@@ -173,6 +177,23 @@ func (s *Semaphore) evictHold(now time.Time, turn *Turn) gatehouse.Decision {
 	d := s.semaphoreDecision(now, gatehouse.Granted)
 	d.Fence, d.ExpiresAfter = h.fence, h.timeLeft(now.UnixNano())
 	return d
+}
+
+// makeEvictionRoom forgets the oldest eviction whose hold is gone, if there are as many as may be. That of a
+// hold which lasts still is not forgotten, as the hold could be renewed again; ok is false if there are only
+// such ones. Where the hold that is evicted ends at once there need be no room: its holder is told less.
+func (s *Semaphore) makeEvictionRoom(atOnce bool) (ok bool) {
+	m := s.managed
+	if len(m.evictions) < maxEvictions {
+		return true
+	}
+	gone := func(e eviction) bool { _, h := s.holdOf(e.fence); return h == nil }
+	i := slices.IndexFunc(m.evictions, gone)
+	if i < 0 {
+		return atOnce
+	}
+	m.evictions = slices.Delete(m.evictions, i, i+1)
+	return true
 }
 
 // holdOf finds a hold by its fencing token.

@@ -171,6 +171,31 @@ func TestEvictionsAreBounded(t *testing.T) {
 	m.want(time.Minute, renewBy(fmt.Sprint(maxEvictions)), gatehouse.Conflict, "evicted")
 }
 
+// TestManyEvictions: what was evicted is not renewed, however many others are evicted after it.
+func TestManyEvictions(t *testing.T) {
+	m := &managed{t: t, kind: gatehouse.Semaphore}
+	var fences []uint64
+	for i := range maxEvictions + 2 {
+		acquire := acquireBy(fmt.Sprint(i), "", time.Minute)
+		acquire.Size = 2 * maxEvictions
+		fences = append(fences, m.want(0, acquire, gatehouse.Granted, "").Fence)
+	}
+	for i, fence := range fences[:maxEvictions] {
+		m.want(time.Second, evictOf(fence, false), gatehouse.Granted, "")
+		m.want(time.Second, renewBy(fmt.Sprint(i)), gatehouse.Conflict, "evicted")
+	}
+	m.want(time.Second, evictOf(fences[maxEvictions], false), gatehouse.Exhausted, "has 16 evicted holds")
+	m.want(time.Second, renewBy("0"), gatehouse.Conflict, "evicted")
+	// Of one that is gone there is nothing to be renewed.
+	m.want(time.Second, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "3"}, gatehouse.Granted, "")
+	m.want(time.Second, evictOf(fences[maxEvictions], false), gatehouse.Granted, "")
+	for _, holder := range []int{0, 1, 2, 4, maxEvictions} {
+		m.want(time.Second, renewBy(fmt.Sprint(holder)), gatehouse.Conflict, "evicted")
+	}
+	m.want(time.Second, evictOf(fences[maxEvictions+1], true), gatehouse.Granted, "")
+	m.want(time.Second, renewBy("0"), gatehouse.Conflict, "evicted")
+}
+
 // TestClose: a closed name grants nothing, whatever sizes and limits requests bring, and says why; what is
 // held stays, and is renewed and released. It is not forgotten. Who waits goes on when it is opened.
 func TestClose(t *testing.T) {

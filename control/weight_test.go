@@ -104,6 +104,12 @@ func weighty() map[string]func(i int) State {
 		h.serve()
 		return h.states[keyOf(gatehouse.Grant, "x")]
 	}
+	addVarieties(all)
+	return all
+}
+
+// addVarieties adds states of each kind of limiter, and of few and many.
+func addVarieties(all map[string]func(i int) State) {
 	for _, v := range varieties() {
 		all[v.String()] = func(int) State { return stepped(v.kind, inMinute(gatehouse.OpAcquire, v.mode)) }
 	}
@@ -118,7 +124,6 @@ func weighty() map[string]func(i int) State {
 		all[fmt.Sprintf("semaphore of %d released", n)] = func(int) State { return released(n) }
 		all[fmt.Sprintf("barrier of %d", n)] = func(int) State { return awaitedBy(n) }
 	}
-	return all
 }
 
 // twice is a fine window in which something was taken in two parts.

@@ -41,16 +41,17 @@ const (
 // server: what they hold is known from the store, whichever server has granted it. An owner is its name and
 // its host. One without either is nobody.
 func (g *Gate) Cycles(ctx context.Context) ([]Cycle, error) {
-	graph := &waitGraph{edges: make(map[gatehouse.Owner][]waitEdge)}
+	graph := newWaitGraph()
+	names := 0
 	for _, l := range g.heldLines() {
 		waiters := l.ownedWaiters()
 		if len(waiters) == 0 {
 			continue
 		}
-		if len(graph.names) == maxCycleNames {
+		if names == maxCycleNames {
 			break
 		}
-		graph.names = append(graph.names, l.key)
+		names++
 		d, err := g.Do(ctx, l.key, gatehouse.Command{Op: gatehouse.OpHolders, Amount: gatehouse.MaxListed})
 		if err != nil {
 			return nil, err
@@ -60,7 +61,7 @@ func (g *Gate) Cycles(ctx context.Context) ([]Cycle, error) {
 			graph.addName(l.key, waiters, d.Report.Holders)
 		}
 	}
-	return graph.findCycles(), nil
+	return graph.findCycles(ctx)
 }
 
 // heldLines are the lines at semaphores and locks, in the order of their keys.
@@ -111,74 +112,157 @@ func identityOf(o *gatehouse.Owner) (id gatehouse.Owner, named bool) {
 	return id, id != gatehouse.Owner{}
 }
 
-// A waitGraph is who waits for whom.
+// A waitGraph is who waits for whom. Its nodes are owners and names: an owner leads to the names at which it
+// waits, and a name to those who hold there. So each wait and each hold is in it once, and not each pair of
+// the two, of which there may be a thousand times as many.
 type waitGraph struct {
-	names []gatehouse.Key
-	edges map[gatehouse.Owner][]waitEdge
-	order []gatehouse.Owner // those with edges, in the order in which they were found
+	nodes  []waitNode
+	owners map[gatehouse.Owner]int // their nodes
+	met    int                     // nodes that findKnots has met
+	open   []int                   // those of them whose knots are not known yet
 }
 
-// A waitEdge is that an owner waits for a hold of another one, or of one that is nobody.
+// nobody is the node of all holders that do not say who they are. It waits nowhere.
+const nobody = 0
+
+// A waitNode is an owner or a name.
+type waitNode struct {
+	owner gatehouse.Owner
+	key   gatehouse.Key // of a name
+	edges []waitEdge
+
+	met    int // the place in the order in which findKnots met the nodes, from 1
+	lowest int // of those that it leads back to
+	isOpen bool
+	knot   int // the same for all nodes that lead to each other, from 1; 0 if no other one does
+}
+
+// A waitEdge is that an owner waits at a name, or that a name is held by an owner.
 type waitEdge struct {
-	to    gatehouse.Owner
-	named bool
-	link  CycleLink
+	to int
+	id uint64 // the ticket of the first that waits, or the fencing token of the hold
+}
+
+func newWaitGraph() *waitGraph {
+	return &waitGraph{nodes: make([]waitNode, 1), owners: make(map[gatehouse.Owner]int)}
+}
+
+// nodeOf is the node of an owner.
+func (w *waitGraph) nodeOf(owner *gatehouse.Owner) int {
+	id, named := identityOf(owner)
+	if !named {
+		return nobody
+	}
+	node, known := w.owners[id]
+	if !known {
+		node = len(w.nodes)
+		w.nodes = append(w.nodes, waitNode{owner: id})
+		w.owners[id] = node
+	}
+	return node
 }
 
 // addName adds who waits at a name for those who hold it.
 func (w *waitGraph) addName(
 	key gatehouse.Key, waiters map[gatehouse.Owner]control.Ticket, holders []gatehouse.HolderEntry,
 ) {
+	name := len(w.nodes)
+	w.nodes = append(w.nodes, waitNode{key: key})
 	byTicket := func(a, b gatehouse.Owner) int { return cmp.Compare(waiters[a], waiters[b]) }
 	for _, owner := range slices.SortedFunc(maps.Keys(waiters), byTicket) {
-		if w.edges[owner] == nil {
-			w.order = append(w.order, owner)
-		}
-		for i := range holders {
-			to, named := identityOf(&holders[i].Owner)
-			w.edges[owner] = append(w.edges[owner], waitEdge{to, named, CycleLink{
-				Owner: owner, Key: key, Waiter: gatehouse.WaiterID(uint64(waiters[owner])),
-				Holder: gatehouse.HolderID(holders[i].Fence),
-			}})
-		}
+		w.addEdge(w.nodeOf(&owner), name, uint64(waiters[owner]))
 	}
+	for i := range holders {
+		w.addEdge(name, w.nodeOf(&holders[i].Owner), holders[i].Fence)
+	}
+}
+
+func (w *waitGraph) addEdge(from, to int, id uint64) {
+	n := &w.nodes[from]
+	n.edges = append(n.edges, waitEdge{to, id})
 }
 
 // findCycles finds one cycle for each owner that is in any, the shortest, and each cycle once.
-func (w *waitGraph) findCycles() (cycles []Cycle) {
+func (w *waitGraph) findCycles(ctx context.Context) (cycles []Cycle, err error) {
+	for node := range w.nodes {
+		if w.nodes[node].met == 0 {
+			w.findKnots(node)
+		}
+	}
 	found := make(map[gatehouse.Owner]bool)
-	for _, owner := range w.order {
-		if found[owner] || len(cycles) == maxCycles {
+	for node := range w.nodes {
+		// Only from those that are in some cycle, so that no search is in vain.
+		n := &w.nodes[node]
+		if n.knot == 0 || n.key.Kind != 0 || found[n.owner] || len(cycles) == maxCycles {
 			continue
 		}
-		links := w.shortestCycle(owner)
-		if links == nil {
-			continue
+		if err := ctx.Err(); err != nil {
+			return nil, gatehouse.Errorf(gatehouse.CodeTimeout, "looking for cycles: %w", err)
 		}
-		inside := make(map[gatehouse.Owner]bool)
+		links := w.shortestCycle(node)
+		inside := make(map[int]bool)
 		for _, link := range links {
-			found[link.Owner], inside[link.Owner] = true, true
+			found[link.Owner], inside[w.owners[link.Owner]] = true, true
 		}
 		cycles = append(cycles, Cycle{Links: links, Stuck: w.isClosed(inside)})
 	}
-	return cycles
+	return cycles, nil
 }
 
-// shortestCycle is the shortest way from an owner back to it; nil when there is none.
-func (w *waitGraph) shortestCycle(from gatehouse.Owner) []CycleLink {
-	cameBy := make(map[gatehouse.Owner]waitEdge)
-	queue := []gatehouse.Owner{from}
+// findKnots finds which of the nodes that one leads to lead to each other, by the algorithm of Tarjan. It
+// calls itself no more than twice for each name.
+func (w *waitGraph) findKnots(node int) {
+	w.met++
+	n := &w.nodes[node]
+	n.met, n.lowest, n.isOpen = w.met, w.met, true
+	w.open = append(w.open, node)
+	for _, e := range n.edges {
+		to := &w.nodes[e.to]
+		if to.met == 0 {
+			w.findKnots(e.to)
+		}
+		if to.isOpen {
+			n.lowest = min(n.lowest, to.lowest)
+		}
+	}
+	if n.lowest < n.met {
+		return // the first of its knot ends that
+	}
+	at := slices.Index(w.open, node)
+	for _, one := range w.open[at:] {
+		w.nodes[one].isOpen = false
+		if len(w.open)-at > 1 {
+			w.nodes[one].knot = n.met
+		}
+	}
+	w.open = w.open[:at]
+}
+
+// A waitStep is an edge, and the node that it leads from.
+type waitStep struct {
+	from int
+	waitEdge
+}
+
+// shortestCycle is the shortest way from an owner that is in some cycle back to it.
+func (w *waitGraph) shortestCycle(from int) []CycleLink {
+	cameBy := make(map[int]waitStep)
+	queue := []int{from}
 	// Breadth first, so that the first way found is the shortest.
 	for len(queue) > 0 {
-		owner := queue[0]
+		node := queue[0]
 		queue = queue[1:]
-		for _, e := range w.edges[owner] {
-			if _, known := cameBy[e.to]; known || !e.named {
+		for _, e := range w.nodes[node].edges {
+			// Most lead out of the knot, and back into it never.
+			if w.nodes[e.to].knot != w.nodes[from].knot {
 				continue
 			}
-			cameBy[e.to] = e
+			if _, known := cameBy[e.to]; known {
+				continue
+			}
+			cameBy[e.to] = waitStep{node, e}
 			if e.to == from {
-				return traceBack(cameBy, from)
+				return w.traceBack(cameBy, from)
 			}
 			queue = append(queue, e.to)
 		}
@@ -187,11 +271,15 @@ func (w *waitGraph) shortestCycle(from gatehouse.Owner) []CycleLink {
 }
 
 // traceBack is the way that leads back to an owner, from its own link on.
-func traceBack(cameBy map[gatehouse.Owner]waitEdge, to gatehouse.Owner) (links []CycleLink) {
+func (w *waitGraph) traceBack(cameBy map[int]waitStep, to int) (links []CycleLink) {
 	for at := to; ; {
-		link := cameBy[at].link
-		links = append(links, link)
-		at = link.Owner
+		hold := cameBy[at]
+		wait := cameBy[hold.from]
+		links = append(links, CycleLink{
+			Owner: w.nodes[wait.from].owner, Key: w.nodes[hold.from].key,
+			Waiter: gatehouse.WaiterID(wait.id), Holder: gatehouse.HolderID(hold.id),
+		})
+		at = wait.from
 		if at == to {
 			break
 		}
@@ -201,10 +289,16 @@ func traceBack(cameBy map[gatehouse.Owner]waitEdge, to gatehouse.Owner) (links [
 }
 
 // isClosed reports whether some owners wait for nobody but each other.
-func (w *waitGraph) isClosed(inside map[gatehouse.Owner]bool) bool {
+func (w *waitGraph) isClosed(inside map[int]bool) bool {
+	names := make(map[int]bool)
 	for owner := range inside {
-		for _, e := range w.edges[owner] {
-			if !e.named || !inside[e.to] {
+		for _, wait := range w.nodes[owner].edges {
+			names[wait.to] = true
+		}
+	}
+	for name := range names {
+		for _, hold := range w.nodes[name].edges {
+			if !inside[hold.to] {
 				return false
 			}
 		}

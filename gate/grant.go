@@ -27,9 +27,9 @@ type GrantRequest struct {
 	grantTicket
 }
 
-// A grantTicket is what the gate keeps of a request over several names. From SubmitGrant on one goroutine at a
-// time has it: the one that puts it to the store, and then the one that brings the answer. Between two looks at
-// one that waits no goroutine has it, and whoever sets busy takes it.
+// A grantTicket is what the gate keeps of a request over several names. From SubmitGrant on one goroutine at
+// a time has it: the one that puts it to the store, and then the one that brings the answer. Between two
+// looks at one that waits no goroutine has it, and whoever sets busy takes it.
 //
 //	                     answered
 //	SubmitGrant ─▶ busy ───────────▶ finished
@@ -58,6 +58,7 @@ type grantTicket struct {
 	abandoned bool         // it was canceled
 	busy      bool         // a goroutine has it
 	dirty     bool         // it is to be looked at
+	leaving   bool         // it is on its way out of the lines
 	expired   bool         // its MaxWait is over: the next look is the last
 	seen      bool         // the store has refused it once, and it waits
 	counted   bool         // it is one of those that wait
@@ -77,10 +78,11 @@ const (
 )
 
 // SubmitGrant decides a request over several names, as Submit does for one: all of it takes effect or none. A
-// request that must wait stands in the lines of all its names by one number, and holds nothing. SubmitGrant does
-// not block.
+// request that must wait stands in the lines of all its names by one number, and holds nothing. SubmitGrant
+// does not block.
 //
-// A renew, a topup, a settle and a release look up the record of the grant first. After an error of the store
+// A renew, a topup, a settle and a release look up the record of the grant first. A question about an acquire
+// stands behind those who wait, as an acquire does. After an error of the store
 // it is not known whether a request took effect.
 func (g *Gate) SubmitGrant(r *GrantRequest) {
 	r.prepareRequest(g)
@@ -91,7 +93,7 @@ func (g *Gate) SubmitGrant(r *GrantRequest) {
 	case r.Err != nil:
 		r.finishRequest(r.Err)
 		return
-	case r.Command.Op != gatehouse.OpAcquire:
+	case r.Command.Op != gatehouse.OpAcquire && !r.Command.IsLook():
 		r.step = stepPeek
 		r.parts.Peek(&r.Command)
 	case r.findsLine():
@@ -113,7 +115,8 @@ func (r *GrantRequest) prepareRequest(g *Gate) {
 	r.gate, r.Err = g, nil
 	r.number, r.since, r.record, r.step, r.tries = 0, time.Time{}, nil, stepDecide, 0
 	r.places, r.wait = r.places[:0], nil
-	r.late, r.finished, r.abandoned, r.busy, r.dirty, r.expired = false, false, false, true, false, false
+	r.late, r.finished, r.abandoned, r.busy, r.dirty = false, false, false, true, false
+	r.leaving, r.expired = false, false
 	r.seen, r.counted, r.repeated, r.unwatched, r.blocked, r.deleted = false, false, false, true, 0, -1
 }
 
@@ -172,9 +175,10 @@ func newGrantCall() *grantCall {
 	return c
 }
 
-// CancelGrant takes a request out of its lines, and has its Decided called with an error, if it is not decided
-// yet. If it was granted already, the grant is taken back; an answer about a grant that was there already is
-// only forgotten. What was said of [Gate.Cancel] holds here too. Renews, settles and releases stay.
+// CancelGrant takes a request out of its lines, and has its Decided called with an error, if it is not
+// decided yet. If it was granted already, the grant is taken back; an answer about a grant that was there
+// already is only forgotten. What was said of [Gate.Cancel] holds here too. Renews, settles and releases
+// stay.
 func (g *Gate) CancelGrant(r *GrantRequest) {
 	o := &g.grants
 	o.mu.Lock()

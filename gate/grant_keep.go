@@ -2,11 +2,12 @@ package gate
 
 import "time"
 
-// This file has for how long a line is kept for a grant that could be served there and waits for something else.
+// This file has for how long a line is kept for a grant that could be served there and waits for something
+// else.
 
-// A line is kept while all else that the grant lacks is known to come free within keepWithin, at most keepStretch
-// without a break, and at most keepShare of any keepWindow. After a stretch those behind may pass for as long as
-// it was.
+// A line is kept while all else that the grant lacks is known to come free within keepWithin, at most
+// keepStretch without a break, and at most keepShare of any keepWindow. After a stretch those behind may pass
+// for as long as it was.
 const (
 	keepWithin  = time.Second
 	keepStretch = time.Second
@@ -83,8 +84,8 @@ func (k *keptTime) left(p *grantPlace, at time.Time) (left time.Duration, ok boo
 	return k.since.Add(k.length).Sub(at), true
 }
 
-// lingersAfterKeeping keeps a line that nobody waits in any more for as long as it has been kept lately, so that
-// the bounds hold for those who come next. It is called with the line's lock held.
+// lingersAfterKeeping keeps a line that nobody waits in any more for as long as it has been kept lately, so
+// that the bounds hold for those who come next. It is called with the line's lock held.
 func (l *line) lingersAfterKeeping() bool {
 	if len(l.kept.past) == 0 || l.gate.closed.Load() {
 		return false
@@ -107,8 +108,8 @@ func (l *line) endLinger() {
 	l.gate.dropLine(l)
 }
 
-// shouldKeep reports whether those behind a grant must not pass at a place. at is when it was refused. The locks
-// of the line and of the grantOrder are held.
+// shouldKeep reports whether those behind a grant must not pass at a place. at is when it was refused. The
+// locks of the line and of the grantOrder are held.
 func (p *grantPlace) shouldKeep(at time.Time) bool {
 	lacksOthers := false
 	for i := range p.grant.places {

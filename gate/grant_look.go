@@ -31,8 +31,8 @@ func (r *GrantRequest) buildParts() {
 	}
 }
 
-// advance puts a request to the store until it is answered, waits, or an answer takes time. answered says that
-// there is an answer already.
+// advance puts a request to the store until it is answered, waits, or an answer takes time. answered says
+// that there is an answer already.
 func (r *GrantRequest) advance(answered bool) {
 	for more := true; more; {
 		if !answered && !r.putChange() {
@@ -59,8 +59,8 @@ func (r *GrantRequest) putChange() bool {
 	return r.handover.Load() == answered
 }
 
-// leaveToAnswer leaves the request to the goroutine that brings the answer. It reports false if the answer has
-// come in the meantime.
+// leaveToAnswer leaves the request to the goroutine that brings the answer. It reports false if the answer
+// has come in the meantime.
 func (r *GrantRequest) leaveToAnswer() bool {
 	g := r.gate
 	r.late = true
@@ -97,6 +97,7 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	if err == nil {
 		err = r.parts.Decide(r.change.Granted, &r.Decision)
 	}
+	// Only what is refused may wait: a repeat of a grant that is there was granted by Decide.
 	switch {
 	case err != nil:
 		r.endLook(err)
@@ -161,6 +162,9 @@ func (r *GrantRequest) meetsOtherGrant() bool {
 func (r *GrantRequest) endLook(err error) {
 	g, lines := r.gate, lineList{}
 	if len(r.places) > 0 {
+		if err == nil && r.Command.Explain {
+			r.explainLines()
+		}
 		lines = r.leaveLines()
 	}
 	g.noteJoint(r.parts.Parts, err != nil || r.change.Granted)
@@ -182,14 +186,15 @@ func (r *GrantRequest) finishRequest(err error) {
 		r.finished = true
 		abandoned := r.abandoned
 		o.mu.Unlock()
+		// Once it is finished, a CancelGrant reads the answer: it is changed only if there was one before.
 		if abandoned {
 			r.undoDecision()
 			err = errCanceled
+			r.Err = err
 		}
 	} else {
 		r.finished, r.busy = true, false
 	}
-	r.Err = err
 	if err != nil {
 		r.Decision = gatehouse.GrantDecision{Binding: -1, Want: r.Decision.Want[:0]}
 	}
@@ -198,8 +203,8 @@ func (r *GrantRequest) finishRequest(err error) {
 	}
 }
 
-// submitUndo takes back what a request was granted, or what the store remembers of it as waiting. No caller is
-// left who could be told of an error: what was not undone ends when it expires.
+// submitUndo takes back what a request was granted, or what the store remembers of it as waiting. No caller
+// is left who could be told of an error: what was not undone ends when it expires.
 func (r *GrantRequest) submitUndo(granted bool) {
 	undo := new(GrantRequest)
 	undo.prepareRequest(r.gate)

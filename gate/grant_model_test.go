@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,8 +26,13 @@ type pool struct {
 	answered int
 	granted  int
 	// kept is when each name was seen to be kept for a grant while it could serve somebody behind.
-	kept map[string][]time.Time
+	kept   map[string][]time.Time
+	passed []overtaking
+	mu     sync.Mutex // for the answers, which come on any goroutine
 }
+
+// An overtaking is one who was granted before another one who came earlier was answered.
+type overtaking struct{ first, behind *asker }
 
 // An asker is a grant, or a single command for one name.
 type asker struct {
@@ -128,6 +134,8 @@ func (p *pool) askOne(a *asker, maxWait time.Duration) {
 // answer is told how a request ended.
 func (p *pool) answer(a *asker) func(gatehouse.Decision, error) {
 	return func(d gatehouse.Decision, err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		a.answers++
 		p.answered++
 		a.outcome, a.err, a.since = d.Outcome, err, time.Now()
@@ -151,10 +159,10 @@ func (p *pool) checkTurn(a *asker, name string) {
 			continue
 		}
 		if other.single && other.want[name] > 0 {
-			p.t.Errorf("%d has overtaken %d at %s", a.id, other.id, name)
+			p.passed = append(p.passed, overtaking{a, other})
 		}
 		if sameNames(a, other) {
-			p.t.Errorf("%d has overtaken %d, which wants the same names", a.id, other.id)
+			p.passed = append(p.passed, overtaking{a, other})
 		}
 	}
 }
@@ -241,6 +249,13 @@ func (p *pool) canServe(a *asker, name string) bool {
 
 // check looks for what must not be, when everything is at rest.
 func (p *pool) check() {
+	for _, o := range p.passed {
+		// Of two that were answered at one instant either may hear of it first.
+		if o.behind.answers == 0 {
+			p.t.Errorf("%d, %+v, has overtaken %d, %+v", o.first.id, o.first.want, o.behind.id, o.behind.want)
+		}
+	}
+	p.passed = nil
 	for _, a := range p.askers {
 		if a.answers > 0 {
 			continue
@@ -254,7 +269,7 @@ func (p *pool) check() {
 		}
 		switch {
 		case served && alone:
-			p.t.Fatalf("%s: %d waits although all it wants is free: %+v\n%s", time.Since(p.start), a.id, a.want, gate.Dump(p.gate))
+			p.t.Fatalf("%s: %d waits although all it wants is free: %+v", time.Since(p.start), a.id, a.want)
 		case served:
 			p.noteKept(a)
 		}
@@ -324,8 +339,7 @@ func TestGrantsAgainstTheModel(t *testing.T) {
 				if p.random.IntN(busy) == 0 {
 					p.act()
 				}
-				time.Sleep(step)
-				synctest.Wait()
+				p.rest(step)
 				p.check()
 				if t.Failed() {
 					t.Fatalf("seed %d", seed)
@@ -344,8 +358,20 @@ func TestGrantsAgainstTheModel(t *testing.T) {
 	}
 	t.Logf("%d answered, %d granted, %d kept", answered, granted, kept)
 	if answered < 3000 || granted < 1000 || kept < 100 {
-		t.Errorf("%d answered, %d granted, %d kept: the test did not test what it should", answered, granted, kept)
+		t.Errorf("%d answered, %d granted, %d kept: the test did not test what it should",
+			answered, granted, kept)
 	}
+}
+
+// rest lets time pass.
+func (p *pool) rest(step time.Duration) {
+	// The race detector does not know that a timer's goroutine comes after what was done before.
+	p.mu.Lock()
+	p.mu.Unlock() //nolint:staticcheck // see above
+	time.Sleep(step)
+	synctest.Wait()
+	p.mu.Lock()
+	p.mu.Unlock() //nolint:staticcheck // see above
 }
 
 // end has everybody leave, and sees that nothing is left.

@@ -24,7 +24,7 @@ type grantOrder struct {
 
 // addDirty has a grant looked at. It is called with the lock held.
 func (o *grantOrder) addDirty(r *GrantRequest) {
-	if r.dirty || r.finished {
+	if r.dirty || r.leaving {
 		return
 	}
 	r.dirty = true
@@ -88,8 +88,8 @@ func (r *GrantRequest) releasePlaces() {
 	r.busy = false
 }
 
-// serveGrants looks at the grants that are to be looked at, until there is none, or all wait for answers of the
-// store. If that is being done already, it returns at once.
+// serveGrants looks at the grants that are to be looked at, until there is none, or all wait for answers of
+// the store. If that is being done already, it returns at once.
 func (g *Gate) serveGrants() {
 	o := &g.grants
 	o.mu.Lock()
@@ -155,8 +155,8 @@ func (r *GrantRequest) lookAgain() {
 	r.advance(false)
 }
 
-// lookFrom fills in what is ahead of a grant at one place. It reports whether a ticket in front was not looked
-// at yet.
+// lookFrom fills in what is ahead of a grant at one place. It reports whether a ticket in front was not
+// looked at yet.
 func (r *GrantRequest) lookFrom(p *grantPlace) (blocked bool) {
 	l, o := p.line, &r.gate.grants
 	l.mu.Lock()
@@ -191,10 +191,18 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 		}
 		l.mu.Lock()
 		takes := turn.Op == gatehouse.OpAcquire
+		stirs := false
+		if changed {
+			l.noteTaken(turn)
+			stirs = l.stirred
+		}
 		if l.turnMoves(turn) && (changed || takes) {
 			// Limits may have become smaller than what some wait for.
 			l.offerAll = l.offerAll || takes && l.head != nil
 			l.noteMoved()
+			stirs = true
+		}
+		if stirs {
 			moved.add(l)
 		}
 		l.mu.Unlock()

@@ -125,8 +125,8 @@ func (m *grantMob) stay(in []int) {
 	}
 }
 
-// Whatever a slow store does, and whenever grants are canceled, nothing is held twice, every request is answered
-// once, and nothing is left in the end.
+// Whatever a slow store does, and whenever grants are canceled, nothing is held twice, every request is
+// answered once, and nothing is left in the end.
 func TestGrantMobAtASlowStore(t *testing.T) {
 	told, failed := 0, 0
 	for seed := range uint64(40) {
@@ -155,7 +155,7 @@ func TestGrantMobAtASlowStore(t *testing.T) {
 				m.store.left(t, m.gate, semaphore(m.name(i)))
 			}
 			if n := gate.Lines(m.gate); n > 0 || t.Failed() {
-				t.Fatalf("seed %d: %d lines are left:\n%s", seed, n, gate.Dump(m.gate))
+				t.Fatalf("seed %d: %d lines are left", seed, n)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
 				for _, i := range names {
 					inside[i].Add(-1)
 				}
-				if _, err := g.DoGrant(context.Background(), ends(id)); err != nil {
+				if err := leave(g, id, names, round); err != nil {
 					t.Error(err)
 				}
 			}
@@ -204,6 +204,19 @@ func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
 	if n := granted.Load(); n == 0 || n == callers*rounds || twice.Load() > 0 {
 		t.Errorf("%d of %d were granted, %d times something was held twice", n, callers*rounds, twice.Load())
 	}
+}
+
+// isSingle reports whether a caller asks by a single command.
+func isSingle(names []int, round int) bool { return len(names) == 1 && round%4 > 1 }
+
+// leave gives back what hangUp was granted.
+func leave(g *gate.Gate, id string, names []int, round int) error {
+	if isSingle(names, round) {
+		_, err := g.Do(context.Background(), semaphore(fmt.Sprint("t", names[0])), release(id))
+		return err
+	}
+	_, err := g.DoGrant(context.Background(), ends(id))
+	return err
 }
 
 // hangUp acquires a grant with a context that may end at about the time of the grant.
@@ -221,6 +234,10 @@ func hangUp(g *gate.Gate, id string, names []int, round int) (granted bool) {
 			runtime.Gosched()
 		}
 	}
+	if isSingle(names, round) {
+		d, err := g.Do(ctx, semaphore(fmt.Sprint("t", names[0])), acquire(id))
+		return err == nil && d.Outcome == gatehouse.Granted
+	}
 	cmd := wants(id)
 	for _, i := range names {
 		cmd.Want = append(cmd.Want, wants("", fmt.Sprint("t", i)).Want...)
@@ -229,9 +246,9 @@ func hangUp(g *gate.Gate, id string, names []int, round int) (granted bool) {
 	return err == nil && d.Outcome == gatehouse.Granted
 }
 
-// At a slow store too, requests for the same names are granted in order of arrival, also those that come while
-// the first look at another one is under way, and single commands do not overtake a grant that lacks no other
-// name.
+// At a slow store too, requests for the same names are granted in order of arrival, also those that come
+// while the first look at another one is under way, and single commands do not overtake a grant that lacks no
+// other name.
 func TestOrderOfGrantsAtASlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, g := newFar(7*time.Millisecond, 5*time.Millisecond)
@@ -320,7 +337,9 @@ func TestGrantIsCanceledAtEveryStep(t *testing.T) {
 			start := time.Now()
 			cancel := submitGrant(g, wants("second", "b", "a"), l.done("second"))
 			topup := aTopup(g, l)
-			time.AfterFunc(45*time.Millisecond, func() { _, _ = g.DoGrant(context.Background(), ends("first")) })
+			time.AfterFunc(45*time.Millisecond, func() {
+				_, _ = g.DoGrant(context.Background(), ends("first"))
+			})
 			time.Sleep(time.Duration(moment) * time.Millisecond)
 			cancel()
 			topup()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -46,11 +45,16 @@ func mustGrant(t *testing.T, g *gate.Gate, cmd gatehouse.GrantCommand) gatehouse
 func submitGrant(
 	g *gate.Gate, cmd gatehouse.GrantCommand, done func(gatehouse.Decision, error),
 ) (cancel func()) {
-	r := &gate.GrantRequest{Command: cmd, Decided: func(r *gate.GrantRequest) {
-		done(gatehouse.Decision{Outcome: r.Decision.Outcome, Message: r.Decision.Message}, r.Err)
-	}}
+	r := newGrantRequest(cmd, done)
 	g.SubmitGrant(r)
 	return func() { g.CancelGrant(r) }
+}
+
+// newGrantRequest is a request whose outcome is told.
+func newGrantRequest(cmd gatehouse.GrantCommand, done func(gatehouse.Decision, error)) *gate.GrantRequest {
+	return &gate.GrantRequest{Command: cmd, Decided: func(r *gate.GrantRequest) {
+		done(gatehouse.Decision{Outcome: r.Decision.Outcome, Message: r.Decision.Message}, r.Err)
+	}}
 }
 
 // wantIdle sees that nobody waits, and that the semaphores are free.
@@ -244,10 +248,11 @@ func TestTwoGrantsWithOneID(t *testing.T) {
 func TestGrantOfLimitersWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := newGate(), newLog()
-		cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, MaxWait: gatehouse.Forever, Want: []gatehouse.Member{
+		cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, MaxWait: gatehouse.Forever}
+		cmd.Want = []gatehouse.Member{
 			{Key: limiter("a"), Rule: gatehouse.Rule{Size: 1, Interval: 3 * time.Second}, Cost: 1},
 			{Key: limiter("b"), Rule: gatehouse.Rule{Size: 5, Interval: 5 * time.Second}, Cost: 5},
-		}}
+		}
 		mustGrant(t, g, cmd)
 		submitGrant(g, cmd, l.done("second"))
 		submitGrant(g, cmd, l.done("third"))
@@ -269,17 +274,21 @@ func TestGrantIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := newGate(), newLog()
 		rule := gatehouse.Rule{Size: 10, Interval: time.Hour}
-		cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, ID: "one", Expires: time.Minute, Want: []gatehouse.Member{
+		cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, ID: "one", Expires: time.Minute}
+		cmd.Want = []gatehouse.Member{
 			{Key: limiter("tokens"), Rule: rule, Cost: 5},
 			{Key: semaphore("slots"), Rule: gatehouse.Rule{Size: 1}, Cost: 1},
-		}}
+		}
 		mustGrant(t, g, cmd)
-		costs := func(n int64) []gatehouse.MemberCost { return []gatehouse.MemberCost{{Key: limiter("tokens"), Cost: n}} }
+		costs := func(n int64) []gatehouse.MemberCost {
+			return []gatehouse.MemberCost{{Key: limiter("tokens"), Cost: n}}
+		}
 		d := mustGrant(t, g, gatehouse.GrantCommand{Op: gatehouse.OpTopUp, ID: "one", Costs: costs(3)})
 		if d.Want[0].Cost != 8 {
 			t.Errorf("after a topup %d count, want 8", d.Want[0].Cost)
 		}
-		d = mustGrant(t, g, gatehouse.GrantCommand{Op: gatehouse.OpRenew, ID: "one", Expires: 2 * time.Minute})
+		renew := gatehouse.GrantCommand{Op: gatehouse.OpRenew, ID: "one", Expires: 2 * time.Minute}
+		d = mustGrant(t, g, renew)
 		if d.ExpiresAfter != 2*time.Minute {
 			t.Errorf("renewed for %s, want 2 min", d.ExpiresAfter)
 		}
@@ -364,5 +373,3 @@ func limitersOf(n int) gatehouse.GrantCommand {
 	}
 	return cmd
 }
-
-var _ = control.MaxParts

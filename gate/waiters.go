@@ -38,8 +38,8 @@ func (r *Request) describeLine() *control.Line {
 	return line
 }
 
-// eachWaiting visits all that wait in the line, in the order in which they stand, until visit returns false. It
-// is called with the line's lock held.
+// eachWaiting visits all that wait in the line, in the order in which they stand, until visit returns false.
+// It is called with the line's lock held.
 func (l *line) eachWaiting(visit func(control.LineEntry) bool) {
 	grants := l.grants
 	more := true
@@ -96,8 +96,8 @@ func (l *line) entryOfGrant(p *grantPlace) (entry control.LineEntry, waits bool)
 	return entry, true
 }
 
-// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone, it
-// begins with the first that came after it.
+// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone,
+// it begins with the first that came after it.
 func (l *line) indexBehind(after control.Ticket) int {
 	if after == 0 {
 		return 0
@@ -123,7 +123,7 @@ type bumpedPlace struct {
 	order control.Ticket // the number of which it has the place now
 }
 
-// orderOf is the number by which a ticket stands among grants, which have no place among the tickets but that.
+// orderOf is the number by which a ticket stands among grants, which have no other place among the tickets.
 func (l *line) orderOf(t *Request) control.Ticket {
 	if place, bumped := l.bumps[t.number]; bumped {
 		return place.order
@@ -147,9 +147,9 @@ func (l *line) bumpTicket(number control.Ticket) bool {
 	return false
 }
 
-// moveToFront moves a seen ticket to the front, before all grants too. From then on it counts as if it had come
-// before the former first, also against the lines of other servers: these go by the time at which the first of
-// a line came.
+// moveToFront moves a seen ticket to the front, before all grants too. From then on it counts as if it had
+// come before the former first, also against the lines of other servers: these go by the time at which the
+// first of a line came.
 func (l *line) moveToFront(t *Request) {
 	t.bumped = false
 	first := l.head
@@ -163,7 +163,7 @@ func (l *line) moveToFront(t *Request) {
 	if first == t && place.order == l.orderOf(t) {
 		return // nobody stands before it
 	}
-	place.order--
+	place.order = max(place.order, 1) - 1 // no grant has the number 0
 	if l.bumps == nil {
 		l.bumps = make(map[control.Ticket]bumpedPlace)
 	}
@@ -193,18 +193,58 @@ func (l *line) waitingBefore(ticket *Request) (n int) {
 		}
 	}
 	for _, p := range l.grants {
-		if p.grant.number < ticket.number {
+		if p.grant.number < l.orderOf(ticket) {
 			n++
 		}
 	}
 	return n
 }
 
+// explainLines adds to what a refused grant is told of each name that refuses it how many wait there before.
+func (r *GrantRequest) explainLines() {
+	for i := range r.places {
+		p := &r.places[i]
+		member := r.parts.Parts[p.part].Turn.Grant.Member
+		if member < 0 || member >= len(r.Decision.Want) {
+			continue
+		}
+		if m := &r.Decision.Want[member]; m.Outcome == gatehouse.Refused {
+			explainAhead(&m.Decision, p.waitingBefore())
+		}
+	}
+}
+
+// waitingBefore is how many wait in front of a grant at this name.
+func (p *grantPlace) waitingBefore() (n int) {
+	l := p.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.eachWaiting(func(e control.LineEntry) bool {
+		if e.Ticket == p.grant.number {
+			return false
+		}
+		// A grant that does not wait itself is in no list, and ends where it would stand.
+		bumped, was := l.bumps[e.Ticket]
+		if e.Ticket > p.grant.number && (!was || bumped.order > p.grant.number) {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
 // explainLine adds to a refusal that is explained how many wait before it.
 func (r *Request) explainLine(ahead int) {
-	d := r.Decision
+	if r.Err == nil {
+		explainAhead(r.Decision, ahead)
+	}
+}
+
+// explainAhead adds to a refusal how many wait before it.
+func explainAhead(d *gatehouse.Decision, ahead int) {
 	switch {
-	case ahead == 0 || r.Err != nil:
+	case ahead == 0:
 	case d.Message == "":
 		d.Message = fmt.Sprintf("has %d waiting before you", ahead)
 	default:

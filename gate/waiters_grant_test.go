@@ -71,8 +71,8 @@ func TestBumpBeforeAGrant(t *testing.T) {
 	})
 }
 
-// TestOperatorsAndGrants: the grant whose hold is evicted is not renewed, and one that wants a closed name waits
-// until that is opened.
+// TestOperatorsAndGrants: the grant whose hold is evicted is not renewed, and one that wants a closed name
+// waits until that is opened.
 func TestOperatorsAndGrants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, key, l := newGate(), semaphore("a"), newLog()
@@ -82,7 +82,8 @@ func TestOperatorsAndGrants(t *testing.T) {
 		})
 		renew := gatehouse.GrantCommand{Op: gatehouse.OpRenew, ID: "op-1", Expires: gatehouse.AsAcquired}
 		d, err := g.DoGrant(t.Context(), renew)
-		if err != nil || d.Outcome != gatehouse.Conflict || !strings.Contains(d.Message, "evicted by ops: drained") {
+		why := strings.Contains(d.Message, "evicted by ops: drained")
+		if err != nil || d.Outcome != gatehouse.Conflict || !why {
 			t.Errorf("a renewal is %s %q, %v, want a conflict that says why", d.Outcome, d.Message, err)
 		}
 		must(t, g, key, gatehouse.Command{Op: gatehouse.OpClose, Message: "maintenance"})

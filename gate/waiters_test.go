@@ -203,6 +203,33 @@ func TestCycles(t *testing.T) {
 	})
 }
 
+// TestManyWaiters: those who wait and those who hold are looked at once each, and not in pairs.
+func TestManyWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := newGate(), newLog()
+		const holders, waiters = 900, 9000
+		for i := range holders {
+			c := owned(fmt.Sprint("holder", i), fmt.Sprint("H", i))
+			c.Size = holders
+			must(t, g, semaphore("many"), c)
+			must(t, g, semaphore(fmt.Sprint("own", i%10)), owned(fmt.Sprint("W", i%10), fmt.Sprint("W", i%10)))
+		}
+		for i := range waiters {
+			c := owned(fmt.Sprint("waiter", i), fmt.Sprint("W", i))
+			c.Size = holders
+			submit(g, semaphore("many"), c, l.done(""))
+		}
+		submit(g, semaphore("own7"), owned("H3", "H3"), l.done(""))
+		synctest.Wait()
+		all, err := g.Cycles(t.Context())
+		if err != nil || len(all) != 1 || len(all[0].Links) != 2 {
+			t.Errorf("%d cycles, %v, want one of two owners", len(all), err)
+		}
+		g.Close()
+		synctest.Wait()
+	})
+}
+
 func TestDescribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := newGate(), newLog()

@@ -53,8 +53,8 @@ func (l *protocolListener) openListener(ctx context.Context) (err error) {
 
 // listenTCP opens the TCP listener of every protocol except JARL.
 func listenTCP(ctx context.Context, address string) (net.Listener, error) {
-	config := net.ListenConfig{Control: boundUnsent}
-	// A Multipath TCP connection would not inherit the limit that boundUnsent sets on the listener.
+	config := net.ListenConfig{Control: setOptions}
+	// A Multipath TCP connection would not inherit what setOptions sets on the listener.
 	config.SetMultipathTCP(false)
 	return peer.Listen(ctx, config, address)
 }

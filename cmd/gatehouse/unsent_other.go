@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// boundUnsent does nothing: the limit is an option of Linux.
-func boundUnsent(_, _ string, _ syscall.RawConn) error { return nil }
+// setOptions does nothing: the options are those of Linux.
+func setOptions(_, _ string, _ syscall.RawConn) error { return nil }

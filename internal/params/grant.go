@@ -122,7 +122,7 @@ type GrantValues struct {
 
 // grantParameters are what the operations on a grant have of the parameters.
 var grantParameters = map[gatehouse.Op][]string{
-	gatehouse.OpAcquire: {"id", "maxwait", "expires", "overrun", "on-expiry"},
+	gatehouse.OpAcquire: {"id", "maxwait", "expires", "overrun", "on-expiry", "owner", "host", "purpose"},
 	gatehouse.OpRenew:   {"expires", "fence"},
 	gatehouse.OpTopUp:   {"maxwait", "fence"},
 	gatehouse.OpSettle:  {"fence"},
@@ -154,6 +154,9 @@ func (g *GrantValues) Set(op gatehouse.Op, name, value []byte) error {
 	return nil
 }
 
+// HasID reports whether an id is given.
+func (g *GrantValues) HasID() bool { return g.values.texts[idParameter] != nil }
+
 // Read fills cmd, of which the operation, the id of a grant that is there, and what is wanted are known. A
 // grant that has a record and no id gets a random one. The error is of CodeInvalid and names the parameter,
 // its value and what is wanted.
@@ -175,6 +178,7 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 	if cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew {
 		cmd.Expires = r.readMillis(expiresParameter, absent, 1)
 	}
+	cmd.Owner = r.readNames()
 	if cmd.Op == gatehouse.OpAcquire && cmd.ID == "" && cmd.HasRecord() {
 		cmd.ID = uuid.NewString()
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The parameters. Every operation knows and checks all of them; those it has no use for do no harm.
+// The parameters. Every operation knows and checks all of them; those it has no use for do no harm. Only
+// parents are refused where they are not charged.
 const (
 	sizeParameter = iota
 	costParameter
@@ -46,6 +47,7 @@ const (
 	retryAfterParameter
 	remainingParameter
 	resetParameter
+	parentsParameter // see parents.go
 	numParameters
 )
 
@@ -53,7 +55,7 @@ var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
 	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
 	"owner", "host", "purpose", "reason", "now", "after", "limit",
-	"status", "retry-after", "remaining", "reset",
+	"status", "retry-after", "remaining", "reset", "parents",
 }
 
 // Names returns the names of all parameters.
@@ -93,8 +95,8 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			switch {
 			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter ||
 				i >= statusParameter):
-				// An empty size, key or fence means the same as none, and so does a header of a third party
-				// that was not there.
+				// An empty size, key or fence means the same as none, and so do no parents, and a header of
+				// a third party that was not there.
 				value = nil // as if it were absent
 			case value == nil:
 				// nil stands for absent, so an empty value must differ from it.
@@ -103,7 +105,7 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			f.texts[i] = value
 			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
 			f.anyOwner = f.anyOwner || i >= ownerParameter && i < statusParameter
-			f.anyReport = f.anyReport || i >= statusParameter
+			f.anyReport = f.anyReport || i >= statusParameter && i <= resetParameter
 			return true
 		}
 	}
@@ -122,6 +124,7 @@ func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.readHolder(cmd, kind)
 	r.readFence(cmd, kind)
 	r.readOwner(cmd)
+	r.checkParents(kind, cmd.Op)
 	if f.anyReport || cmd.Op == gatehouse.OpFeedback {
 		r.readFeedback(cmd)
 	}
@@ -259,74 +262,6 @@ func (r *formReader) readInterval(cmd *gatehouse.Command) {
 	}
 	// The interval is not set: the calendar says when a window ends.
 	cmd.Calendar = calendar
-}
-
-// readLimiter reads what only limiters have. Other kinds check it and leave it at that.
-func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	v := &r.values.texts
-	// A GCRA lets its whole size through at once unless a burst is given.
-	cmd.Burst = max(0, cmd.Size-1)
-	if r.values.anyOption {
-		r.readLimiterOptions(cmd, kind)
-	}
-	// Other kinds have read and checked these parameters; they must not act on them.
-	if !kind.Limiter() {
-		cmd.Rule = gatehouse.Rule{Size: cmd.Size, Interval: cmd.Interval}
-		return
-	}
-	none := v[sizeParameter] == nil && v[intervalParameter] == nil && v[burstParameter] == nil &&
-		v[limitsParameter] == nil
-	// A request without any part of a limit is judged by the limit in force.
-	switch cmd.Op {
-	case gatehouse.OpPeek, gatehouse.OpDelay:
-	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge, gatehouse.OpFeedback:
-		none = none && v[zoneParameter] == nil && v[modeParameter] == nil && v[guardParameter] == nil
-	default:
-		// What remains never names a limit, so nothing is to be set.
-		none = false
-	}
-	if none {
-		cmd.Size, cmd.Interval, cmd.Burst = gatehouse.InForce, 0, 0
-	}
-}
-
-// readLimiterOptions reads what most limiters are used without.
-func (r *formReader) readLimiterOptions(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	v := &r.values.texts
-	cmd.Burst = r.readNumber(burstParameter, numberRange{cmd.Burst, 0, gatehouse.MaxSize - 1})
-	cmd.Guard = r.readMillis(guardParameter, 0, 0)
-	cmd.Zone = string(v[zoneParameter])
-	if v[modeParameter] != nil {
-		r.readMode(cmd, kind)
-	}
-	if v[limitsParameter] == nil {
-		return
-	}
-	if v[sizeParameter] != nil || v[intervalParameter] != nil || v[burstParameter] != nil {
-		r.failParameter("limits is %s, want it instead of size, interval and burst, not besides",
-			Quote(v[limitsParameter]))
-		return
-	}
-	// A list replaces size, interval and burst; both together would contradict one another.
-	parsed, err := gatehouse.ParseLimits(string(v[limitsParameter]))
-	if err != nil {
-		r.failParameter("%w", err)
-	}
-	cmd.Limits = parsed
-}
-
-// readMode reads a mode. Kinds that have none take those of all others.
-func (r *formReader) readMode(cmd *gatehouse.Command, kind gatehouse.Kind) {
-	// Every kind checks all parameters, so one without modes accepts those of all kinds.
-	names, text := kind.Modes(), string(r.values.texts[modeParameter])
-	if names == nil {
-		names = slices.Concat(gatehouse.SlidingWindow.Modes(), gatehouse.Pace.Modes())
-	}
-	if !slices.Contains(names, text) {
-		r.failParameter("mode is %s, want one of %s", Quote([]byte(text)), strings.Join(names, " "))
-		return
-	}
-	cmd.Mode, _ = kind.ParseMode(text)
 }
 
 // readTexts reads the key, the message and what else is not looked at.

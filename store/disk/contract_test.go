@@ -37,3 +37,7 @@ func setup(t *testing.T) storetest.Setup {
 		Servers: 1, Unit: 300 * time.Millisecond, Slack: 200 * time.Millisecond, Lasts: true,
 	}
 }
+
+func TestGrantHistories(t *testing.T) {
+	storetest.GrantHistories(t, setup(t), storetest.GrantCalls(t, 600))
+}

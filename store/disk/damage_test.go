@@ -28,9 +28,10 @@ func sample(t *testing.T) (file []byte, says map[gatehouse.Key]string) {
 				grant(t, s, gatehouse.GrantCommand{
 					Op: gatehouse.OpAcquire, ID: key.Name[i:4+i] + fmt.Sprint(i), Expires: time.Hour,
 					Want: []gatehouse.Member{
-						{Key: gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "of grants"}, Rule: gatehouse.Rule{
-							Size: 100, Interval: time.Hour,
-						}, Cost: 1},
+						{
+							Key:  gatehouse.Key{Kind: gatehouse.SlidingLog, Name: "of grants"},
+							Rule: gatehouse.Rule{Size: 100, Interval: time.Hour}, Cost: 1,
+						},
 					},
 				})
 				continue

@@ -43,7 +43,8 @@ func TestFullDisk(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer limitFiles(t, 0)
 	dir := t.TempDir()
-	// The limit is for all files, and that in which go test notes what is read from the environment grows too.
+	// The limit is for all files, and that in which go test notes what is read from the environment grows
+	// too.
 	s := must(t, dir, Config{Reserve: 4 << 20})
 	const holders = 200
 	for i := range holders {

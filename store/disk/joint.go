@@ -6,9 +6,10 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// ApplyJoint serves a joint change at one instant, and calls Done when nothing of it can be lost any more. All
-// parts of a grant with a record are written by one transaction, limiters too, so that whatever is read back is
-// all of it or nothing. An error means that it did not take effect, but what limiters counted is not taken back.
+// ApplyJoint serves a joint change at one instant, and calls Done when nothing of it can be lost any more.
+// All parts of a grant with a record are written by one transaction, limiters too, so that whatever is read
+// back is all of it or nothing. An error means that it did not take effect, but what limiters counted is not
+// taken back.
 func (s *Store) ApplyJoint(c *control.JointChange) {
 	t := s.trouble.Load()
 	if t != nil && (!t.full || jointNeedsRoom(c)) {
@@ -21,8 +22,8 @@ func (s *Store) ApplyJoint(c *control.JointChange) {
 	s.memory.ApplyJoint(c)
 }
 
-// jointNeedsRoom reports whether a joint change may make the file larger by more than what is kept free: a new
-// grant with a record does.
+// jointNeedsRoom reports whether a joint change may make the file larger by more than what is kept free: a
+// new grant with a record does.
 func jointNeedsRoom(c *control.JointChange) bool {
 	record := recordOf(c)
 	return record != nil && record.Turn.Op == gatehouse.OpAcquire
@@ -62,6 +63,7 @@ func (j memoryJournal) OnJoint(c *control.JointChange, states []memory.JointStat
 	s := j.Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The order of the cases counts, as in OnServed.
 	var batch *writeBatch
 	switch {
 	case s.refused != nil:

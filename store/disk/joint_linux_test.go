@@ -89,7 +89,8 @@ func TestKilledBetweenGrants(t *testing.T) {
 				default:
 				}
 				cmd := of(fmt.Sprint(w, ".", i), 3)
-				if d, err := g.DoGrant(context.Background(), cmd); err != nil || d.Outcome != gatehouse.Granted {
+				d, err := g.DoGrant(context.Background(), cmd)
+				if err != nil || d.Outcome != gatehouse.Granted {
 					t.Error(d, err)
 					return
 				}
@@ -141,7 +142,8 @@ func TestGrantsOnAFullDisk(t *testing.T) {
 	signal.Ignore(syscall.SIGXFSZ)
 	defer limitFiles(t, 0)
 	dir := t.TempDir()
-	// The limit is for all files, and that in which go test notes what is read from the environment grows too.
+	// The limit is for all files, and that in which go test notes what is read from the environment grows
+	// too.
 	s := must(t, dir, Config{Reserve: 4 << 20})
 	for i := range 20 {
 		if d := grant(t, s, of(fmt.Sprint(i), 2)); d.Outcome != gatehouse.Granted {
@@ -180,7 +182,8 @@ func TestGrantsOnAFullDisk(t *testing.T) {
 		if d := grant(t, s, renew); d.Outcome != gatehouse.Granted {
 			t.Errorf("renew of %s: %s, want granted", id, d.Outcome)
 		}
-		if d := grant(t, s, gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id}); d.Outcome != gatehouse.Granted {
+		release := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: id}
+		if d := grant(t, s, release); d.Outcome != gatehouse.Granted {
 			t.Errorf("release of %s: %s, want granted", id, d.Outcome)
 		}
 	}

@@ -177,8 +177,9 @@ func (s *Store) flushDirty(last bool) error {
 			if state != nil && control.OnlyRefused(state) && !state.Expiry().After(s.now()) {
 				state = nil // it is not worth a write, and would not be loaded
 			}
-			// Other kinds join the next batch, and limiters that grants have put there: that may have an older
-			// change of the same name, and written apart from it, the two could reach the file in the wrong order.
+			// Other kinds join the next batch, and limiters that grants have put there: that may have an
+			// older change of the same name, and written apart from it, the two could reach the file in the
+			// wrong order.
 			if s.joinsNext(key, state) {
 				others++
 				return false

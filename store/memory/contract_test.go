@@ -30,3 +30,9 @@ func TestHistories(t *testing.T) {
 	s.Virtual = false
 	storetest.Histories(t, s, storetest.Calls(t, 30_000))
 }
+
+func TestGrantHistories(t *testing.T) {
+	s := setup()
+	s.Virtual = false
+	storetest.GrantHistories(t, s, storetest.GrantCalls(t, 3000))
+}

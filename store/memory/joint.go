@@ -72,8 +72,14 @@ func (s *Store) tryJoint(c *control.JointChange, w *jointWork) (pending bool, la
 	}
 	c.Granted = control.ServeJoint(now, w.parts)
 	for i := range w.parts {
-		s.nameJointRoom(&c.Parts[i])
+		if s.nameJointRoom(&c.Parts[i]) {
+			key := c.Parts[i].Key
+			lack = jointLack{err: c.Parts[i].Turn.Err, kind: key.Kind, bytes: reclaimForJoint}
+		}
 		s.keepPart(w, i, now)
+	}
+	if lack.err != nil {
+		return false, lack // it took nothing, and what its trial has left is no more than a refusal leaves
 	}
 	if s.journal != nil {
 		pending = s.journalJoint(c, w)
@@ -153,8 +159,8 @@ func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
 	return jointLack{}
 }
 
-// mayMakeName reports whether an operation may make a name. A release may too, for a debt at a limiter that was
-// deleted; it is never refused for want of a name.
+// mayMakeName reports whether an operation may make a name. A release may too, for a debt at a limiter that
+// was deleted; it is never refused for want of a name.
 func mayMakeName(op gatehouse.Op) bool { return op == gatehouse.OpAcquire || op == gatehouse.OpSettle }
 
 // roomClass says which room the states of a kind share: semaphores and locks have more.
@@ -165,15 +171,21 @@ func roomClass(kind gatehouse.Kind) int {
 	return 0
 }
 
-// nameJointRoom has a turn that found too little room say so in the words of the store.
-func (s *Store) nameJointRoom(p *control.Part) {
+// reclaimForJoint is how many bytes are made free for a joint change that found too little.
+const reclaimForJoint = 16 << 10
+
+// nameJointRoom has a turn that found too little room say so in the words of the store, and reports whether
+// it did.
+func (s *Store) nameJointRoom(p *control.Part) (lacks bool) {
 	switch err := p.Turn.Err; {
 	case err == nil:
+		return false
 	case errors.Is(err, control.ErrMemory):
 		p.Turn.Err = s.noMemory(p.Key)
 	case errors.Is(err, control.ErrHolders):
 		p.Turn.Err = s.noHolders(p.Key)
 	}
+	return true
 }
 
 // keepPart puts what became of a part's state in its place.

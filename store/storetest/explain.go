@@ -50,6 +50,16 @@ func Calls(t *testing.T, calls int) int {
 	return calls
 }
 
+// GrantCalls is how many calls a test of histories of grants makes: so many, or as many on each store if the
+// variable HISTORIES is there, 10,000 times what it says.
+func GrantCalls(t *testing.T, calls int) int {
+	t.Helper()
+	if os.Getenv("HISTORIES") == "" {
+		return calls
+	}
+	return Calls(t, 10_000)
+}
+
 // perHistory is how many calls are explained together, and perName about how many of them are about one name.
 const (
 	perHistory = 24_000

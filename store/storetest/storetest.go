@@ -45,6 +45,9 @@ type Setup struct {
 	// Lasts says that what was answered is still there when all servers have been closed.
 	Lasts bool
 
+	// Calling, unless it is nil, is called before each call of GrantHistories, perhaps by several at once.
+	Calling func()
+
 	// Leases says that the store ends holds itself, so that a refusal does not tell when one will end.
 	Leases bool
 }

@@ -198,6 +198,8 @@ func (a answer) readDetails(told any) (answer, error) {
 	delete(details, "granted")
 	windows, _ := details["windows"].([]any)
 	delete(details, "windows")
+	// Who holds and who waits is said where it is asked for, and Go is not asked here.
+	delete(details, "detail")
 	a.name(details, "")
 	for _, window := range windows {
 		details, err := pairs(window)

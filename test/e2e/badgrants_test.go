@@ -9,7 +9,8 @@ import (
 
 // badGrants are requests about several names that must be refused, and how. A line is a method and a path
 // below /v1, the body, and the answer: a status, and what its sentence has in it. A minus is no body. {name}
-// is a name that must stay untouched, {count} a command of a batch that is in order, and {10k} ten thousand letters.
+// is a name that must stay untouched, {count} a command of a batch that is in order, and {10k} ten thousand
+// letters.
 const badGrants = `
 POST grants | - | 400 body is empty, want a JSON object
 POST grants | want=gcra%2Fa | 400 byte 0 is "w", want a value

@@ -119,6 +119,7 @@ var badLimits = []badInput{
 		"404 Not Found: slidingwindow/kept does not exist"}},
 	{"an operation of another kind", ofLimiter("release?key=k"), []string{
 		`404 Not Found: operation "release" is unknown, want one of ` +
-			"acquire reset peek delay reserve cancel refund charge stats for a gcra",
+			"acquire reset peek delay reserve cancel refund charge feedback bump close open waiters stats " +
+			"for a gcra",
 	}},
 }

@@ -13,6 +13,23 @@ import (
 // pythonBlock is an example in Python that is marked to be tried.
 var pythonBlock = regexp.MustCompile("(?s)<!-- tested: python -->\n```python\n(.*?)```\n")
 
+// jarlCommand is how the README starts a listener for JARL's clients.
+var jarlCommand = regexp.MustCompile("`gatehouse (jarl --[^`]+) --port 5001`")
+
+// The command in front of that client starts a listener.
+func TestReadmeJARL(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := jarlCommand.FindStringSubmatch(string(text))
+	if command == nil {
+		t.Fatal("README.md has no command that starts a listener for JARL at port 5001")
+	}
+	startProcess(t, binary(), append(strings.Fields(command[1]), "--port", freePort(t))...)
+}
+
 // JARL's client in the README goes when it may, and not before.
 func TestReadmePython(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ var parameters = []script{
 	{"an unknown parameter is refused, and creates nothing", `
 		tokenbucket/{}/acquire?sizes=5 -> 400 parameter "sizes" is unknown, want one of size …
 		semaphore/{}/acquire?key=k&ttl=5 -> 400
-		lock/{}/acquire?owner=me -> 400
+		lock/{}/acquire?whose=me -> 400
 		event/{}/send?msg=m -> 400
 		watchdog/{}/kick?timeout=5 -> 400
 		counter/{}/count?by=5 -> 400

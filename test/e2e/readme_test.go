@@ -74,8 +74,8 @@ func tryExamples(t *testing.T, page string) {
 	}
 }
 
-// readCommands takes an example apart: lines that begin with "$ ", and their output. A line with an open quote
-// goes on with the next one.
+// readCommands takes an example apart: lines that begin with "$ ", and their output. A line with an open
+// quote goes on with the next one.
 func readCommands(text string) (commands []command, err error) {
 	for line := range strings.Lines(text) {
 		if after, ok := strings.CutPrefix(line, "$ "); ok {

@@ -71,6 +71,9 @@ type modelReply struct {
 	gatehouse.Decision
 }
 
+func (c modelCall) isEnd() bool    { return c.end }
+func (a modelReply) isKnown() bool { return a.known }
+
 // models are what is right for each kind. A call without an answer is right in every state, and does what it
 // can.
 var models = map[gatehouse.Kind]func(waits bool) porcupine.Model{
@@ -95,7 +98,7 @@ func boundedModel(m porcupine.Model) porcupine.Model {
 		Step: func(state, in, out any) (bool, any) {
 			b := state.(boundedState)
 			switch {
-			case in.(modelCall).end:
+			case in.(interface{ isEnd() bool }).isEnd():
 				return true, boundedState{b.state, true}
 			case b.ended:
 				return true, b
@@ -103,7 +106,7 @@ func boundedModel(m porcupine.Model) porcupine.Model {
 			right, next := m.Step(b.state, in, out)
 			// An open call that changes nothing is not allowed here. It can be placed behind the end, so that
 			// no history is lost.
-			if !right || !out.(modelReply).known && m.Equal(b.state, next) {
+			if !right || !out.(interface{ isKnown() bool }).isKnown() && m.Equal(b.state, next) {
 				return false, b
 			}
 			return true, boundedState{next, false}

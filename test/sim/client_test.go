@@ -147,7 +147,7 @@ func (c *client) work() {
 // step does one thing.
 func (c *client) step() {
 	age := int(c.now() / (10 * time.Second))
-	switch c.rand.IntN(18) {
+	switch c.rand.IntN(24) {
 	case 0, 1:
 		c.hold(named(gatehouse.Lock, "lasting"))
 	case 2, 3:
@@ -170,6 +170,14 @@ func (c *client) step() {
 		c.book()
 	case 15:
 		c.refund()
+	case 16, 17, 18:
+		c.grant()
+	case 19:
+		c.aside()
+	case 20, 21:
+		if !c.lossy {
+			c.recordGrant(age / 3)
+		}
 	default:
 		if !c.lossy {
 			c.record(age / 3)

@@ -105,6 +105,7 @@ type cluster struct {
 	over    bool
 	lasted  time.Duration // until the end
 	linear  oracle.History
+	joint   map[int]*oracle.GrantHistory // of grants, by the age of the fleet
 }
 
 // newCluster starts a fleet.

@@ -37,6 +37,15 @@ var drills = []drill{
 	{"lost place", true, (*drilled).lostPlace},
 	{"charge", false, (*drilled).charge},
 	{"kept", false, (*drilled).kept},
+	{"grants", false, (*drilled).grants},
+	{"grants in order", false, (*drilled).grantsInOrder},
+	{"grants between servers", true, (*drilled).grantsBetween},
+	{"line of a grant", false, (*drilled).grantLine},
+	{"blocked grant", false, (*drilled).blockedGrant},
+	{"grant hang-up", false, (*drilled).grantHangUp},
+	{"lost whole grant", true, (*drilled).lostWholeGrant},
+	{"dead grant", true, (*drilled).deadGrant},
+	{"grant of tokens", false, (*drilled).grantOfTokens},
 	{"far", true, (*drilled).far},
 }
 

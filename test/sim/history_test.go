@@ -61,6 +61,8 @@ type history struct {
 
 	past    sync.Mutex
 	calls   []*call
+	grants  []*grantCall
+	wanted  map[string][]gatehouse.Member // by each of them
 	changes map[gatehouse.Key][]change
 	events  []string // what went wrong, with its time
 	losses  []time.Duration
@@ -72,6 +74,7 @@ func (h *history) begin(start time.Time) {
 	h.started = start
 	h.changes = make(map[gatehouse.Key][]change)
 	h.truth = make(map[gatehouse.Key]*truth)
+	h.wanted = make(map[string][]gatehouse.Member)
 }
 
 // now is the time since the beginning.
@@ -194,6 +197,9 @@ func (h *history) tell(of gatehouse.Key) string {
 			name = c.key.String() + " "
 		}
 		all = append(all, told{c.begin, fmt.Sprintf("%sto %.6f, %s", name, c.end.Seconds(), c)})
+	}
+	for _, g := range h.grants {
+		all = append(all, told{g.begin, g.String()})
 	}
 	for _, key := range slices.Collect(maps.Keys(h.changes)) {
 		for _, one := range h.changes[key] {

@@ -88,7 +88,7 @@ func (l *look) promised() *oracle.Judge {
 func (l *look) lasts() bool {
 	switch l.key.Kind {
 	case gatehouse.Lock, gatehouse.Semaphore:
-		return l.key.Name == "lasting"
+		return l.key.Name == "lasting" || strings.HasPrefix(l.key.Name, granting)
 	case gatehouse.Counter:
 		return l.key.Name == "counter"
 	case gatehouse.Event:

@@ -66,6 +66,7 @@ func play(t *testing.T, s setup) *cluster {
 	if err := c.linear.Check(time.Minute); err != nil {
 		c.violated("linear", gatehouse.Key{}, "%v", err)
 	}
+	c.explain()
 	c.capacity()
 	return c
 }

@@ -233,12 +233,17 @@ func TestConnectionsFitIntoMemory(t *testing.T) {
 	wants := map[int64]int{1: 1, 4 * connWeight: 1, 400 * connWeight: 100, 1 << 40: DefaultConns}
 	for most, want := range wants {
 		log := slog.New(slog.DiscardHandler)
-		server, err := New(Config{Memory: weight.New(most), Log: log, Now: time.Now})
+		server, err := New(Config{
+			Memory: weight.New(most), Log: log, Now: time.Now, ConnsPerAddress: DefaultConns / 4,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if server.config.Conns != want {
 			t.Errorf("with %d bytes there may be %d connections, want %d", most, server.config.Conns, want)
+		}
+		if got, want := server.conns.sources.Most, max(want/4, 1); got != want {
+			t.Errorf("with %d bytes there may be %d connections from one address, want %d", most, got, want)
 		}
 		if err := server.Shutdown(t.Context()); err != nil {
 			t.Error(err)

@@ -75,7 +75,7 @@ type Config struct {
 	Conns int
 
 	// ConnsPerAddress is the maximum from one address; 0 means any number. IPv6 addresses count by their
-	// first 64 bits.
+	// first 64 bits. Where there are fewer connections than Conns, these are fewer in proportion.
 	ConnsPerAddress int
 
 	// ReadTimeout and WriteTimeout together are how long a call may take, from its first byte on, unless it
@@ -160,7 +160,12 @@ func New(config Config) (*Server, error) {
 	}
 	config.Conns = cmp.Or(config.Conns, DefaultConns)
 	if config.Memory != nil {
-		config.Conns = max(int(min(int64(config.Conns), config.Memory.Limit()/4/connWeight)), 1)
+		asked := config.Conns
+		config.Conns = max(int(min(int64(asked), config.Memory.Limit()/4/connWeight)), 1)
+		// Otherwise one address could take them all.
+		if config.ConnsPerAddress > 0 {
+			config.ConnsPerAddress = max(config.ConnsPerAddress*config.Conns/asked, 1)
+		}
 	}
 	config.Unaccepted = cmp.Or(config.Unaccepted, new(peer.Complaint))
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)

@@ -48,6 +48,8 @@ type Gate interface {
 	// Follow calls told with the place of a request that waits, when that changes and now and then, until
 	// stop.
 	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
+	// FollowGrant is that for a request over several names, with its place in the line of each.
+	FollowGrant(r *gate.GrantRequest, told func(gatehouse.Key, gatehouse.WaiterEntry)) (stop func())
 	// Waiting returns how many commands wait, at all names together.
 	Waiting() int
 }

@@ -10,14 +10,12 @@ import (
 // A jsonObject holds the members of a JSON object that is being written.
 type jsonObject []byte
 
-// addName adds the name of a member, whose value follows. It is a plain word of this program.
+// addName adds the name of a member, which is plain.
 func (o jsonObject) addName(name string) jsonObject {
 	if len(o) > 0 {
 		o = append(o, ',')
 	}
-	o = append(o, '"')
-	o = append(o, name...)
-	return append(o, '"', ':')
+	return append(append(append(o, '"'), name...), '"', ':')
 }
 
 // addRaw adds a member whose value is JSON already.
@@ -29,15 +27,14 @@ func (o jsonObject) addNumber(name string, value int64) jsonObject {
 	return strconv.AppendInt(o.addName(name), value, 10)
 }
 
-// addText adds a text. Most are plain, and need no encoder.
 func (o jsonObject) addText(name, value string) jsonObject {
+	// Most texts have nothing to escape.
 	for i := range len(value) {
-		if c := value[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+		if c := value[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
 			return o.addRaw(name, encodeJSON(value))
 		}
 	}
-	o = append(o.addName(name), '"')
-	return append(append(o, value...), '"')
+	return append(append(append(o.addName(name), '"'), value...), '"')
 }
 
 // closeObject returns the object with its braces.
@@ -67,7 +64,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 
 // appendDecision adds the members of a grant or a refusal, in the order that docs/protocols/http.md lists.
 func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
-	o = o.addFigures(r.key.Kind, d)
+	o = o.addFigures(r.levels.decisiveKey(r.key).Kind, d)
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}
@@ -88,7 +85,7 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 	case gatehouse.OpStats:
 		o = o.addRaw("stats", encodeJSON(statsJSON(d.Stats)))
 	}
-	return o
+	return append(o, r.levels.detailsJSON()...)
 }
 
 // addFigures adds how many there are of what has a limit, and when there are more.

@@ -191,7 +191,7 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	// the timer runs: until then the answer is still being written, and awaitRequest has what came reported
 	// again.
 	gone, idle := p.onGone, p.idleTimer != nil
-	if !idle && (gone == nil || !hungUp && !p.hasTooMuchUnread()) {
+	if !idle && (gone == nil || !hungUp && !hasTooMuchUnread(p.Conn)) {
 		p.mu.Unlock()
 		return
 	}

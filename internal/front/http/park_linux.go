@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -166,9 +167,9 @@ func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
 	return cmp.Or(err, inner)
 }
 
-// hasTooMuchUnread reports whether the client sent more than maxUnread while its request waits.
-func (p *parkedConn) hasTooMuchUnread() bool {
-	return peer.Ask(p.Conn, func(fd int32) bool { return peer.UnreadBytes(fd) > maxUnread })
+// hasTooMuchUnread reports whether the client of a connection sent more than maxUnread behind its request.
+func hasTooMuchUnread(conn net.Conn) bool {
+	return peer.Ask(conn, func(fd int32) bool { return peer.UnreadBytes(fd) > maxUnread })
 }
 
 // writeNow writes as much as the system takes without waiting, possibly nothing.

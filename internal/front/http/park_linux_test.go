@@ -4,9 +4,13 @@ package http
 
 import (
 	"bytes"
+	"net"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/await"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // A client that sends much behind a request that waits, and leaves, is not waited for: the system tells of a
@@ -37,6 +41,39 @@ func TestBytesBehindAWaiterAreBounded(t *testing.T) {
 	other.send("/lock/l/release?key=k", "/lock/l/acquire?key=next")
 	other.want(204, "")
 	other.want(200, "next")
+}
+
+// The same holds while a request waits in its handler, before it is parked.
+func TestBytesBehindAShortWait(t *testing.T) {
+	r := newRig(t, Config{})
+	other := r.dial(t)
+	for i := range 20 {
+		other.send("/lock/l/acquire?key=k")
+		other.want(200, "k")
+		c := r.dial(t)
+		// All of it is the system's at once, so that Close is at once, too.
+		if err := c.Conn.(*net.TCPConn).SetWriteBuffer(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+		c.send("/lock/l/acquire?key=left&maxwait=60000")
+		if _, err := c.Write(bytes.Repeat([]byte("\r\n"), 256<<10)); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		// On a busy machine it may be parked and given up before this looks.
+		await.True(t, "it waits, or has waited", func() bool {
+			var hangups dto.Metric
+			if err := r.metrics.Hangups.Write(&hangups); err != nil {
+				t.Fatal(err)
+			}
+			return r.gate.Waiting() == 1 || hangups.GetCounter().GetValue() > float64(i)
+		})
+		other.send("/lock/l/release?key=k")
+		other.send("/lock/l/acquire?key=next&maxwait=9000", "/lock/l/release?key=next")
+		other.want(204, "")
+		other.want(200, "next")
+		other.want(204, "")
+	}
 }
 
 // Bytes that come while an answer is being written do not hand the connection back: the next request would be

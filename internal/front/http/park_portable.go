@@ -2,6 +2,8 @@
 
 package http
 
+import "net"
+
 // A poller watches parked connections with one goroutine each.
 type poller struct{}
 
@@ -25,7 +27,7 @@ func (p *poller) awaitData(*parkedConn) error { return nil }
 func (p *poller) unwatchConn(c *parkedConn) { c.watch.stopReading(c) }
 
 // hasTooMuchUnread is false: of what comes while a request waits one byte is read.
-func (p *parkedConn) hasTooMuchUnread() bool { return false }
+func hasTooMuchUnread(net.Conn) bool { return false }
 
 // writeNow writes nothing, so that the caller starts a goroutine which may block.
 func (p *parkedConn) writeNow([]byte) (sent int, err error) { return 0, nil }

@@ -129,11 +129,11 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 // waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
 // sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
-	kept := false
-	if w.mustReachClient(!atOnce && w.responder.mayWait()) {
+	kept, waited := false, !atOnce && w.responder.mayWait()
+	if w.mustReachClient(waited) {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
 		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
-		if !atOnce && clientGone(ctx.Conn()) {
+		if !atOnce && (clientGone(ctx.Conn()) || waited && hidesHangup(ctx.Conn())) {
 			w.cancel()
 			w.server.config.Budget.Release(w.charged)
 			w.server.abandonConn(ctx)
@@ -204,6 +204,12 @@ func (w *waiter) cancel() {
 func clientGone(conn net.Conn) bool {
 	c := pacedConnOf(conn)
 	return c != nil && peer.HungUp(c.Conn)
+}
+
+// hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen.
+func hidesHangup(conn net.Conn) bool {
+	c := pacedConnOf(conn)
+	return c != nil && hasTooMuchUnread(c.Conn)
 }
 
 // parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
@@ -314,7 +320,7 @@ func (w *waiter) writeAnswer() {
 		return
 	}
 	if begun {
-		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), fasthttp.StatusOK)
+		w.countReply(fasthttp.StatusOK)
 		w.sendAnswer(event, true)
 		return
 	}

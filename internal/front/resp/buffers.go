@@ -18,11 +18,18 @@ const (
 // accountBuffers reports the bytes that wait to be read or sent to the budget, and arms the timer that fits
 // them. It reports false when the client has too many of them, and is cut.
 func (s *session) accountBuffers() bool {
-	in, out := s.conn.InboundBuffered(), s.conn.OutboundBuffered()
+	s.keepInput()
+	in, out := s.unreadBytes(), s.conn.OutboundBuffered()
 	// The budget gets changes only, as most commands leave both buffers as empty as before.
-	before := s.heldIn.size() + s.heldOut.size()
-	s.heldIn, s.heldOut = s.heldIn.keptFor(in), s.heldOut.keptFor(out)
-	if held := s.heldIn.size() + s.heldOut.size(); held != before {
+	before := s.heldOut.size()
+	s.heldOut = s.heldOut.keptFor(out)
+	held := s.heldOut.size()
+	if b := s.backlog; b != nil {
+		before += b.charged
+		b.charged = cap(b.data)
+		held += b.charged
+	}
+	if held != before {
 		within := s.server.config.Budget.Move(held-before, held)
 		if !within {
 			s.server.config.Budget.Refuse()
@@ -63,8 +70,8 @@ func (s *session) accountBuffers() bool {
 	return true
 }
 
-// A bufferClass is the size of a buffer, whose sizes in gnet are powers of two: 0 for none, and otherwise one
-// more than the binary logarithm. A session has one byte for it.
+// A bufferClass is the size of a buffer of answers, whose sizes in gnet are powers of two: 0 for none, and
+// otherwise one more than the binary logarithm. A session has one byte for it.
 type bufferClass uint8
 
 // keptFor is the class of a buffer with this many bytes, far less than 2 GiB, which had this class before:
@@ -135,8 +142,8 @@ func (s *session) isOverdue() bool {
 		s.countCut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
 		return true
 	case s.loop.wakeQueue.hasSession(s): // the server is late, not the client
-	case s.waiting == nil && s.conn.InboundBuffered() > 0 && s.ran == s.ranThen && why == arriving:
-		s.countCut("command does not arrive", "bytes", s.conn.InboundBuffered())
+	case s.waiting == nil && s.unreadBytes() > 0 && s.ran == s.ranThen && why == arriving:
+		s.countCut("command does not arrive", "bytes", s.unreadBytes())
 		return true
 	case s.isQuiet() && s.ran == s.ranThen && why == idling:
 		s.countCut("nothing was asked for long")

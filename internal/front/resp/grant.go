@@ -3,6 +3,7 @@ package resp
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
@@ -10,17 +11,19 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
-// A grantCall is an operation on a grant over several names. It is answered as what no single controller
+// A jointCall is an operation on a grant over several names. It is answered as what no single controller
 // decides.
-type grantCall struct {
+type jointCall struct {
 	gate.GrantRequest
 	laterReply
 	details bool
+	// level is the command of a limiter with parents, as which the decision is answered; nil for a grant.
+	level *nativeCall
 }
 
-// newGrantCall returns a call that is not submitted yet.
-func (s *session) newGrantCall() *grantCall {
-	g := new(grantCall)
+// newJointCall returns a call that is not submitted yet.
+func (s *session) newJointCall() *jointCall {
+	g := new(jointCall)
 	g.later, g.grant = &g.laterReply, g
 	g.session = s
 	g.Decided = func(*gate.GrantRequest) { g.setDecided() }
@@ -29,25 +32,34 @@ func (s *session) newGrantCall() *grantCall {
 }
 
 // key returns the grant's own key.
-func (g *grantCall) key() gatehouse.Key {
+func (g *jointCall) key() gatehouse.Key {
+	if g.level != nil {
+		return g.level.Key
+	}
 	return gatehouse.Key{Kind: gatehouse.Grant, Name: g.Command.ID}
+}
+
+// concerns reports whether the call is about a grant with this key, or wants this name.
+func (g *jointCall) concerns(key gatehouse.Key) bool {
+	return g.key() == key ||
+		slices.ContainsFunc(g.Command.Want, func(m gatehouse.Member) bool { return m.Key == key })
 }
 
 // acquireGrant answers GH.GRANT.
 func (s *session) acquireGrant(args [][]byte) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	s.submitGrant(g, s.readGrant(g, args))
 }
 
 // changeGrant answers GH.<OP> grant/ID.
 func (s *session) changeGrant(op gatehouse.Op, args [][]byte) {
-	g := s.newGrantCall()
+	g := s.newJointCall()
 	s.submitGrant(g, g.readGrantOp(op, args))
 }
 
 // submitGrant gives an operation on a grant to the gate, unless it could not be read, and answers it if that
 // decides at once.
-func (s *session) submitGrant(g *grantCall, err error) {
+func (s *session) submitGrant(g *jointCall, err error) {
 	cmd := &g.Command
 	if err != nil {
 		s.countOutcome(g.key(), cmd.Op, telemetry.OutcomeOf(0, err))
@@ -60,6 +72,7 @@ func (s *session) submitGrant(g *grantCall, err error) {
 		s.last = true
 		return
 	}
+	cmd.Explain = acquires && g.details
 	g.alone = (acquires || cmd.Op == gatehouse.OpTopUp) && cmd.MaxWait != 0
 	s.server.config.Gate.SubmitGrant(&g.GrantRequest)
 	if s.waiting != nil || !g.isDecided() {
@@ -74,14 +87,18 @@ func (s *session) submitGrant(g *grantCall, err error) {
 
 // mustReach reports whether the result is taken back if the client is gone: what a grant with a record holds,
 // and whatever was waited for.
-func (g *grantCall) mustReach() bool {
+func (g *jointCall) mustReach() bool {
 	acquires := g.Command.Op == gatehouse.OpAcquire
 	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
 		(g.alone || acquires && g.Decision.ID != "")
 }
 
 // answerGrant answers an operation on a grant that is decided.
-func (s *session) answerGrant(g *grantCall) {
+func (s *session) answerGrant(g *jointCall) {
+	if g.level != nil {
+		s.answerLevels(g)
+		return
+	}
 	d, err := &g.Decision, g.Err
 	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err))
 	r := &s.loop.reply
@@ -100,7 +117,7 @@ func (s *session) answerGrant(g *grantCall) {
 }
 
 // writeGrant answers all there is to know about a grant, or about why there is none.
-func (r *replyWriter) writeGrant(g *grantCall) {
+func (r *replyWriter) writeGrant(g *jointCall) {
 	d := &g.Decision
 	granted, peeks := d.Outcome == gatehouse.Granted, g.Command.Op == gatehouse.OpPeek
 	binds := d.Binding >= 0 && d.Binding < len(d.Want) && !granted
@@ -126,16 +143,21 @@ func (r *replyWriter) writeGrant(g *grantCall) {
 	if binds {
 		r.writeTexts("binding", d.Want[d.Binding].Key.String())
 	}
+	r.writeWant(g)
+}
+
+// writeWant tells about each name.
+func (r *replyWriter) writeWant(g *jointCall) {
 	r.writeText("want")
-	r.writeArray(len(d.Want))
-	for i := range d.Want {
+	r.writeArray(len(g.Decision.Want))
+	for i := range g.Decision.Want {
 		r.writeMember(g, i)
 	}
 }
 
 // writeMember tells about one name of a grant. Where the grant was not given, that has an outcome, and its
 // cost is the one that was wanted.
-func (r *replyWriter) writeMember(g *grantCall, i int) {
+func (r *replyWriter) writeMember(g *jointCall, i int) {
 	m := &g.Decision.Want[i]
 	granted, limiter := g.Decision.Outcome == gatehouse.Granted, m.Key.Kind.Limiter()
 	cost := m.Cost
@@ -144,8 +166,11 @@ func (r *replyWriter) writeMember(g *grantCall, i int) {
 	}
 	// An operation looks only at the names that it is about.
 	looked := !granted || m.Limit != 0
+	why := !granted && m.Outcome == gatehouse.Refused && m.Message != ""
+	delay := granted && g.Command.Op == gatehouse.OpDelay
 	r.writeMap(2 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) +
-		3*boolToInt(looked) + boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0))
+		3*boolToInt(looked) + boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0) +
+		boolToInt(delay) + boolToInt(why))
 	r.writeTexts("name", m.Key.String())
 	r.writePair("cost", cost)
 	if m.Booked > 0 {
@@ -168,5 +193,11 @@ func (r *replyWriter) writeMember(g *grantCall, i int) {
 	if len(m.Windows) > 0 {
 		r.writeText("windows")
 		r.writeWindows(m.Windows)
+	}
+	if delay {
+		r.writePair("delay", params.CeilMillis(m.Delay))
+	}
+	if why {
+		r.writeTexts("detail", m.Key.String()+" "+m.Message)
 	}
 }

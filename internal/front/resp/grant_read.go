@@ -16,7 +16,7 @@ func isGrant(place []byte) bool {
 }
 
 // takeDetails takes WITH DETAILS off the arguments. It is no parameter: it chooses the form of the answer.
-func (g *grantCall) takeDetails(rest [][]byte) (taken bool, err error) {
+func (g *jointCall) takeDetails(rest [][]byte) (taken bool, err error) {
 	if !bytes.EqualFold(rest[0], []byte("with")) {
 		return false, nil
 	}
@@ -34,7 +34,7 @@ func noValue(word []byte) error {
 }
 
 // readGrant reads GH.GRANT [PARAMETER value]... WANT kind/name [PARAMETER value]... [WANT ...]...
-func (s *session) readGrant(g *grantCall, args [][]byte) error {
+func (s *session) readGrant(g *jointCall, args [][]byte) error {
 	cmd := &g.Command
 	cmd.Op = gatehouse.OpAcquire
 	var values params.GrantValues
@@ -103,7 +103,7 @@ func (s *session) readMemberKey(place []byte) (key gatehouse.Key, err error) {
 }
 
 // addMember adds the name that was read to what the grant wants, if there is one.
-func (g *grantCall) addMember(key gatehouse.Key, values *params.MemberValues) error {
+func (g *jointCall) addMember(key gatehouse.Key, values *params.MemberValues) error {
 	if key.Kind == 0 {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (g *grantCall) addMember(key gatehouse.Key, values *params.MemberValues) er
 }
 
 // readGrantOp reads GH.<OP> grant/ID [kind/name n]... [PARAMETER value]...
-func (g *grantCall) readGrantOp(op gatehouse.Op, args [][]byte) error {
+func (g *jointCall) readGrantOp(op gatehouse.Op, args [][]byte) error {
 	cmd := &g.Command
 	cmd.Op = op
 	cmd.ID = string(args[1][len(grantPlace):])

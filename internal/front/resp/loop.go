@@ -41,7 +41,7 @@ type loop struct {
 type revocableDecision struct {
 	end   int64 // of the answer, in bytes of the session's answers
 	call  *nativeCall
-	grant *grantCall // in place of a call
+	grant *jointCall // in place of a call
 }
 
 // revokeDecision takes back what was granted.
@@ -157,7 +157,7 @@ func (s *Server) newLoop() *loop {
 // beginSession makes ready for a connection. What one that broke off has left behind is dropped.
 func (l *loop) beginSession(s *session) {
 	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], s.three, 0
-	l.share = newShare(s.conn.InboundBuffered())
+	l.share = newShare(s.unreadBytes())
 	l.forgetUnwritten()
 	l.counts.beginRound()
 }

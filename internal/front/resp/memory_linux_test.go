@@ -3,6 +3,7 @@ package resp
 import (
 	"net/netip"
 	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,33 @@ func TestMemoryOfABlockedConnection(t *testing.T) {
 	t.Logf("%d bytes for each of %d blocked connections", each, clients)
 	if each > most {
 		t.Errorf("each of %d blocked connections costs %d bytes, want at most %d", clients, each, most)
+	}
+}
+
+// A few bytes behind a wait cost a few bytes, whatever other clients have sent before: gnet gives a buffer
+// that one client has filled to the next one as it is.
+func TestBacklogsCostWhatTheyAre(t *testing.T) {
+	const clients, most = 64, 16 << 10
+	d := open(t, Config{})
+	large := d.dial(t)
+	before := inUse()
+	var counted int64
+	for i := range clients {
+		behind := strings.Repeat("\r\n", maxBehind/4) + wire("PING")
+		large.send(wire("GH.WAIT", "event/e", "MAXWAIT", "1") + behind)
+		for large.answer() != "PONG" {
+		}
+		for range 2 {
+			d.dial(t).send(wire("GH.WAIT", "event/e") + "*1\r\n")
+		}
+		d.inLine(t, 2*(i+1))
+		counted = d.config.Budget.Used()
+	}
+	each := (inUse() - before) / (2 * clients)
+	t.Logf("%d bytes for each of %d connections, %d counted for all", each, 2*clients, counted)
+	if each > most {
+		t.Errorf("each of %d connections with 4 bytes behind a wait costs %d bytes, want at most %d",
+			2*clients, each, most)
 	}
 }
 

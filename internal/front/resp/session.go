@@ -56,16 +56,17 @@ type session struct {
 	client netip.AddrPort
 	who    *identity // what the client says about itself, under server.mu; nil while that is nothing
 
+	backlog      *backlog        // what has come and was not answered; nil while that is nothing
 	waiting      *waiter         // the commands under way, in the order of their answers; nil without any
 	newestUnsent *unsentDecision // the last granted one whose answer is not sent; its next is the oldest
 
 	queued int64 // bytes of answers
 	ran    int32 // commands; it may overflow
 
-	three           bool // RESP3
-	last            bool // nothing that comes is looked at any more
-	closed          bool
-	heldIn, heldOut bufferClass // of the buffers of what came, and of what is to be sent
+	three   bool // RESP3
+	last    bool // nothing that comes is looked at any more
+	closed  bool
+	heldOut bufferClass // of the buffer of what is to be sent
 
 	// The timer looks for a command that does not arrive and for answers that are not taken.
 	armed   timerPurpose
@@ -106,10 +107,11 @@ func (s *session) serveConnection() bool {
 	// The last answer is on its way. Input is dropped so that closing the connection does not reset it,
 	// which could destroy the answer.
 	if s.armed == leaving {
-		_, _ = s.conn.Discard(-1)
+		s.discardAllInput()
 		return !s.server.ending.Load()
 	}
 	l, now := s.loop, s.server.config.Now
+	s.joinInput()
 	l.beginSession(s)
 	l.round.beginShare(&l.share, now)
 	s.writePushes()
@@ -168,10 +170,10 @@ const window = 2 * maxCommand
 // at one that may not be answered before those under way. more means that more input can be read right
 // away; ok is false when the connection is to be closed, or is.
 func (s *session) readCommands() (more, ok bool) {
-	arrived := s.conn.InboundBuffered()
+	arrived := s.unreadBytes()
 	// The bytes are only looked at. They are discarded below, once their commands are answered or on their
 	// way; a command that has to be tried again stays in the buffer.
-	data, err := s.conn.Peek(min(arrived, window))
+	data, err := s.peekInput(min(arrived, window))
 	if err != nil || len(data) == 0 {
 		return false, true
 	}
@@ -213,7 +215,7 @@ func (s *session) readCommands() (more, ok bool) {
 		at, arrived = arrived, 0
 	}
 	if at > 0 && !s.closed {
-		_, _ = s.conn.Discard(at)
+		s.discardInput(at)
 	}
 	return at > 0 && arrived > len(data), !s.closed
 }
@@ -258,7 +260,7 @@ func (s *session) sentBytes() int64 { return s.queued - int64(s.conn.OutboundBuf
 
 // isQuiet reports whether nothing is on its way, in either direction.
 func (s *session) isQuiet() bool {
-	return s.waiting == nil && s.conn.InboundBuffered() == 0 && s.conn.OutboundBuffered() == 0
+	return s.waiting == nil && s.unreadBytes() == 0 && s.conn.OutboundBuffered() == 0
 }
 
 // finishConnection ends the connection once the client has had the time to read the last answer. Closing at
@@ -269,7 +271,7 @@ func (s *session) finishConnection() bool {
 	if s.isQuiet() && !s.last {
 		return false
 	}
-	_, _ = s.conn.Discard(-1)
+	s.discardAllInput()
 	if s.conn.OutboundBuffered() > 0 {
 		// Not armed again while it runs: each wake-up would give a client that takes nothing more time.
 		if s.armed != sending {
@@ -319,7 +321,8 @@ func (s *session) endSession() {
 	}
 	s.loop.forgetUnwritten()
 	s.loop.wakeQueue.removeSession(s)
-	s.server.config.Budget.Release(int(s.heldIn.size() + s.heldOut.size()))
+	s.dropBacklog()
+	s.server.config.Budget.Release(s.heldOut.size())
 	// Last of all, since drainSessions returns as soon as the server knows of no session.
 	s.server.removeSession(s)
 }

@@ -213,7 +213,7 @@ func (t *wakeQueue) removeSession(s *session) {
 
 // serveRest answers what a client has sent that sends no more. Its connection is about to be closed.
 func (s *session) serveRest() {
-	if s.last || s.waiting != nil || s.conn.InboundBuffered() == 0 {
+	if s.last || s.waiting != nil || s.unreadBytes() == 0 {
 		return
 	}
 	l, now := s.loop, s.server.config.Now
@@ -221,6 +221,7 @@ func (s *session) serveRest() {
 	if !ok {
 		return // many hang up: what they have sent last is dropped
 	}
+	s.joinInput()
 	l.beginSession(s)
 	l.share = share
 	if s.answerCommands() {

@@ -71,7 +71,7 @@ func (c *nativeCall) heldBy() string {
 // place behind others.
 type laterReply struct {
 	waiter
-	grant  *grantCall // of which it is a part; nil for others
+	grant  *jointCall // of which it is a part; nil for others
 	cancel func()     // ends what makes it; nil when it is there
 	names  []string   // of a list
 	err    error
@@ -147,11 +147,11 @@ func (w *waiter) isDecided() bool { return w.state.Load() == decided }
 // concerns reports whether a waiter is about a controller.
 func (w *waiter) concerns(key gatehouse.Key) bool {
 	return w.call != nil && w.call.Key == key || w.batch != nil && w.batch.key == key ||
-		w.grantCall() != nil && w.grantCall().key() == key
+		w.jointCall() != nil && w.jointCall().concerns(key)
 }
 
-// grantCall returns the operation on a grant that the waiter is for, nil if it is for anything else.
-func (w *waiter) grantCall() *grantCall {
+// jointCall returns the operation on a grant that the waiter is for, nil if it is for anything else.
+func (w *waiter) jointCall() *jointCall {
 	if w.later == nil {
 		return nil
 	}
@@ -160,8 +160,8 @@ func (w *waiter) grantCall() *grantCall {
 
 // operation returns the kind and the operation under which the waiter counts.
 func (w *waiter) operation() (gatehouse.Kind, gatehouse.Op) {
-	if g := w.grantCall(); g != nil {
-		return gatehouse.Grant, g.Command.Op
+	if g := w.jointCall(); g != nil {
+		return g.key().Kind, g.Command.Op
 	}
 	return w.call.Key.Kind, w.call.Command.Op
 }
@@ -229,7 +229,7 @@ func (s *session) answerWaiter() bool {
 	}
 	// It is written at once and alone, so that no time lies between the look at the client and the answer.
 	s.loop.unwritten = append(s.loop.unwritten,
-		revocableDecision{end: s.answeredBytes(), call: w.call, grant: w.grantCall()})
+		revocableDecision{end: s.answeredBytes(), call: w.call, grant: w.jointCall()})
 	if !s.flushReplies() {
 		return false
 	}
@@ -255,7 +255,7 @@ func (s *session) answerLater(a *laterReply) {
 // mustReachClient reports whether the result gives the client something that no other client can have then,
 // so that it has to be taken back if the client is gone.
 func (w *waiter) mustReachClient() bool {
-	if g := w.grantCall(); g != nil {
+	if g := w.jointCall(); g != nil {
 		return g.mustReach()
 	}
 	c := w.call
@@ -331,7 +331,8 @@ const maxOverlapping = 16
 
 // mayOverlap reports whether a command can be looked at while others are under way.
 func (s *session) mayOverlap(c *command, args [][]byte) bool {
-	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) {
+	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) ||
+		givesParents(args) {
 		return false
 	}
 	key, ok := s.keyOf(c, args[1])

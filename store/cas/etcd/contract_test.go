@@ -37,13 +37,17 @@ func TestContract(t *testing.T) {
 
 // Open implements storetest.Place.
 func (p *place) Open() storetest.Server {
-	link := etcdtest.NewLink(p.t, p.cluster)
+	return p.openBehind(etcdtest.NewLink(p.t, p.cluster), patience/4)
+}
+
+// openBehind opens a server behind a link, which waits for so long for its store.
+func (p *place) openBehind(link *etcdtest.Link, timeout time.Duration) storetest.Server {
 	backend, err := Open(link.URL(p.prefix))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	number := 1 + rand.Uint32N(1<<32-1)
-	store := cas.New(backend, cas.Config{Server: number, Timeout: patience / 4})
+	store := cas.New(backend, cas.Config{Server: number, Timeout: timeout})
 	return storetest.Server{
 		Store: store, FirstTicket: cas.FirstTicket(number), Kill: link.Hang,
 		Close: func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/etcdtest"
+	"github.com/gatehousehq/gatehouse/store/storetest"
 	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
@@ -53,10 +54,48 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
+// The same for grants over several names.
+func TestLinearizableGrants(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.Start(t, 3)
+	w := &workload{cluster: cluster}
+	n := calls(t) * 2
+	if os.Getenv("OPERATIONS") == "" {
+		n = 300 // a hung link alone costs a second
+	}
+	w.left.Store(int64(n))
+	faults := w.faults(t)
+	began, places := time.Now(), 0
+	storetest.GrantHistories(t, storetest.Setup{
+		Start: func(storetest.T) storetest.Place {
+			places++
+			return &workPlace{place{t, cluster, fmt.Sprintf("/grants%d", places)}, w}
+		},
+		Servers: 3, Leases: true, Calling: func() { w.left.Add(-1) },
+	}, n)
+	close(faults.stop)
+	faults.done.Wait()
+	t.Logf("in %v under %d faults", time.Since(began), faults.number)
+}
+
+// A workPlace is a place whose links are those of a workload.
+type workPlace struct {
+	place
+	*workload
+}
+
+// Open implements storetest.Place.
+func (p *workPlace) Open() storetest.Server {
+	link := etcdtest.NewLink(p.t, p.place.cluster)
+	p.addLink(link)
+	return p.openBehind(link, time.Second)
+}
+
 // A workload is callers at several servers, each of which has a link of its own to etcd.
 type workload struct {
 	cluster *etcdtest.Cluster
 	servers []*server
+	mu      sync.Mutex
 	links   []*etcdtest.Link
 	history oracle.History
 	left    atomic.Int64
@@ -69,10 +108,17 @@ func newWorkload(tb testing.TB, cluster *etcdtest.Cluster, servers int) *workloa
 	w := &workload{cluster: cluster}
 	for range servers {
 		link := etcdtest.NewLink(tb, cluster)
-		w.links = append(w.links, link)
+		w.addLink(link)
 		w.servers = append(w.servers, serve(tb, link.URL("")))
 	}
 	return w
+}
+
+func (w *workload) addLink(link *etcdtest.Link) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.links = append(w.links, link)
+	w.links = w.links[max(0, len(w.links)-3):] // those before are closed
 }
 
 // callers is how many call each server at once.
@@ -260,7 +306,9 @@ func (w *workload) faults(t *testing.T) *faulty {
 
 // onLink does something to the link of some server.
 func (w *workload) onLink(fault func(*etcdtest.Link)) (mend func()) {
+	w.mu.Lock()
 	link := w.links[rand.IntN(len(w.links))]
+	w.mu.Unlock()
 	fault(link)
 	return link.Mend
 }

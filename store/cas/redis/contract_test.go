@@ -46,6 +46,17 @@ func TestContract(t *testing.T) { storetest.Run(t, setup(t)) }
 
 func TestHistories(t *testing.T) { storetest.Histories(t, setup(t), storetest.Calls(t, 4000)) }
 
+// Of the answers of Redis one in a hundred is lost, with its connection and all that were under way on it.
+func TestGrantHistories(t *testing.T) {
+	s := setup(t)
+	s.Start = func(storetest.T) storetest.Place {
+		proxy := redistest.StartProxy(t, redistest.Start(t).Address, 1)
+		proxy.Lose(0.01)
+		return &place{t: t, address: proxy.Address}
+	}
+	storetest.GrantHistories(t, s, storetest.GrantCalls(t, 1500))
+}
+
 func setup(t *testing.T) storetest.Setup {
 	t.Helper()
 	return storetest.Setup{

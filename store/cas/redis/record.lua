@@ -53,7 +53,7 @@ local function look(key, at)
     return {'unsettled', string.sub(present, 90, 89 + first), string.sub(present, 2, 17), ''}
   elseif form == COMMITTED then
     local others = tonumber(string.sub(present, 18, 25))
-    return {'unsettled', key, string.sub(present, 2, 17), string.sub(present, 26, 25 + others)}
+    return {'unsettled', key, string.sub(present, 2, 17), string.sub(present, 42, 41 + others)}
   elseif form == CLAIMED then
     if string.sub(present, 2, 9) ~= string.sub(claim, 1, 8) and keep ~= 'read' then
       rest = tonumber(string.sub(present, 10, FIRST - 1)) - now

@@ -75,7 +75,11 @@ local function restore(key, p)
   end
 end
 
--- Writes the new record, behind what tells that others are still to be settled, if they are.
+-- How many milliseconds longer than its record a note of a commit is kept: so long that no prepared record is
+-- left that would ask for it, or be found not to be committed.
+local NOTED = 30 * 24 * 3600000
+
+-- Writes the new record, behind the note that others are still to be settled, if they are.
 local function finish(key, p, note)
   for channel in string.gmatch(p.wakes, '[^\n]+') do
     call('PUBLISH', channel, key)
@@ -85,7 +89,7 @@ local function finish(key, p, note)
   elseif p.keep == 0 then
     call('SET', key, note .. p.new)
   else
-    call('SET', key, note .. p.new, 'PX', note == '' and p.keep or p.keep + 60000)
+    call('SET', key, note .. p.new, 'PX', note == '' and p.keep or p.keep + NOTED)
   end
 end
 
@@ -126,18 +130,22 @@ local function commit(key)
   if not p or p.untilTime <= now then
     return judge(key)
   end
-  finish(key, p, string.char(COMMITTED) .. id .. string.format('%08d', #extra) .. extra)
+  local goes = digits(p.keep > 0 and now + p.keep * 1000 or 0) -- when the record is to go
+  finish(key, p, string.char(COMMITTED) .. id .. string.format('%08d', #extra) .. goes .. extra)
   return 1
 end
 
 local function clear(key)
   local whole = committed(key)
   if whole then
-    local record = string.sub(whole, 26 + tonumber(string.sub(whole, 18, 25)))
-    if record == '' then
+    local others, goes = tonumber(string.sub(whole, 18, 25)), tonumber(string.sub(whole, 26, 41))
+    local record = string.sub(whole, 42 + others)
+    if record == '' or goes > 0 and goes <= now then
       call('DEL', key)
+    elseif goes == 0 then
+      call('SET', key, record)
     else
-      call('SET', key, record, 'KEEPTTL')
+      call('SET', key, record, 'PX', math.ceil((goes - now) / 1000))
     end
   end
   return 1

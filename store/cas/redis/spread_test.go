@@ -183,3 +183,40 @@ func TestSpreadOfADeadServer(t *testing.T) {
 		})
 	}
 }
+
+// TestNoteOutlivesThePrepared: what a dead server has committed is found to be, however short-lived the first
+// record is; once it is settled each record is kept for as long as it is to be.
+func TestNoteOutlivesThePrepared(t *testing.T) {
+	t.Parallel()
+	s := newSpreadBench(t)
+	dead := s.begun(0, 1)
+	first := dead.groups[0].first
+	for i := range dead.changes {
+		dead.changes[i].Keep = 24 * time.Hour
+	}
+	dead.changes[first].Keep = 10 * time.Second
+	if same, err := dead.prepareGroups(t.Context()); err != nil || !same {
+		t.Fatal(same, err)
+	}
+	if committed, err := dead.commit(t.Context()); err != nil || !committed {
+		t.Fatal(committed, err)
+	}
+	client := dead.link.client
+	kept := func(i int) time.Duration {
+		left, err := client.Do(t.Context(), client.B().Pttl().Key(dead.keys[i]).Build()).ToInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(left) * time.Millisecond
+	}
+	note := kept(first)
+	for i := range dead.keys {
+		if left := kept(i); left > note {
+			t.Errorf("%s is kept for %s, and the note of its commit for %s", s.keys[i], left, note)
+		}
+	}
+	s.want(1) // it is settled
+	if left := kept(first); left <= 0 || left > 10*time.Second {
+		t.Errorf("the first is kept for %s, want 10s at most", left)
+	}
+}

@@ -1,0 +1,124 @@
+package gate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file has what time does to a grant that waits. Nothing is asked again and again: there is one timer
+// for the next instant at which something is known to come free, and one for the end of the wait.
+
+// A grantWait has the timers of a grant in lines. It is apart from the request, which may be used again
+// before a timer that has fired is heard of.
+type grantWait struct {
+	gate    *Gate
+	request *GrantRequest // nil once it is out of the lines; guarded by the lock of the grantOrder
+	end     *time.Timer   // ends the wait; nil when it has no end
+	due     time.Duration // how long after the last look the timer fires
+	look    *time.Timer   // fires when it may be granted, or must stop keeping a line; nil until it is needed
+}
+
+// armTimer sets the timer for what time alone makes necessary. elapsed is the time since the last look. The
+// grantOrder is locked.
+func (r *GrantRequest) armTimer(elapsed time.Duration) {
+	due := r.nextDue()
+	for i := range r.places {
+		p := &r.places[i]
+		left, ok := p.line.kept.left(p, r.Decision.At)
+		if ok && (due == gatehouse.Forever || left < due) {
+			due = left
+		}
+	}
+	w := r.wait
+	w.due = due
+	if due == gatehouse.Forever {
+		if w.look != nil {
+			w.look.Stop()
+		}
+		return
+	}
+	// The store's clock and the timer's do not run exactly alike.
+	wait := max(due-elapsed, minRetry)
+	if w.look == nil {
+		w.look = time.AfterFunc(wait, w.onLook)
+	} else {
+		w.look.Reset(wait)
+	}
+}
+
+// nextDue is how long after the last look the request can be granted, or the next of its names is about to
+// come free; Forever when that is not known.
+func (r *GrantRequest) nextDue() time.Duration {
+	first, last, soon, eldest := gatehouse.Forever, gatehouse.Forever, gatehouse.Forever, false
+	waits := false // for something that is not about to come free
+	for i := range r.places {
+		p := &r.places[i]
+		switch {
+		case !p.refused:
+			continue
+		case p.near:
+			if first == gatehouse.Forever || p.retry < first {
+				first = p.retry
+			}
+			last = max(last, p.retry)
+			eldest = eldest || p.eldest
+			continue
+		case p.retry != gatehouse.Forever && (soon == gatehouse.Forever || p.retry-keepWithin < soon):
+			soon = p.retry - keepWithin
+		}
+		waits = waits || !p.moved
+	}
+	switch {
+	case waits || last == gatehouse.Forever:
+		return soon
+	case eldest:
+		return first // from then on that line may be kept
+	}
+	return last
+}
+
+// onLook is called when time may have helped.
+func (w *grantWait) onLook() {
+	o := &w.gate.grants
+	o.mu.Lock()
+	r := w.request
+	// While it is at the store, the answer sets the timer anew.
+	if r == nil || r.busy {
+		o.mu.Unlock()
+		return
+	}
+	ready := true
+	for i := range r.places {
+		p := &r.places[i]
+		p.near = p.near || p.retry != gatehouse.Forever && p.retry-keepWithin <= w.due
+		ready = ready && (!p.refused || p.moved || p.near)
+	}
+	// While something else must happen first, nothing is asked: that will have it looked at.
+	if ready || r.keepsForTime() {
+		o.addDirty(r)
+	} else {
+		r.armTimer(w.due)
+	}
+	o.mu.Unlock()
+	w.gate.serveGrants()
+}
+
+// keepsForTime reports whether a line is kept for a grant that lacks something else.
+func (r *GrantRequest) keepsForTime() bool {
+	return slices.ContainsFunc(r.places, func(p grantPlace) bool { return p.line.kept.by != nil && p.keeps })
+}
+
+// onEnd is called when the request's MaxWait is over.
+func (w *grantWait) onEnd() {
+	o := &w.gate.grants
+	o.mu.Lock()
+	if r := w.request; r != nil {
+		// Only the store refuses: one more look, without MaxWait, brings a grant or the final refusal.
+		r.expired = true
+		o.addDirty(r)
+	}
+	o.mu.Unlock()
+	w.gate.serveGrants()
+}
