@@ -146,6 +146,7 @@ type Server struct {
 	writers     answerWriters
 	requestPool sync.Pool
 	waiterPool  sync.Pool
+	grantPool   sync.Pool
 	parkedConns parkedSet
 	pacedConns  sync.Map // every *pacedConn, for the end
 	stopping    atomic.Bool
@@ -190,6 +191,7 @@ func New(config Config) (*Server, error) {
 	s.writers.maxBusy = runtime.GOMAXPROCS(0)
 	s.requestPool.New = func() any { return new(httpRequest) }
 	s.waiterPool.New = func() any { return newWaiter(s) }
+	s.grantPool.New = func() any { return newGrantTask(s) }
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)

@@ -39,7 +39,12 @@ func (o jsonObject) addText(name, value string) jsonObject {
 
 // closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {
-	return append(append([]byte{'{'}, o...), '}')
+	return o.appendTo(make([]byte, 0, len(o)+2))
+}
+
+// appendTo appends the object with its braces to a text.
+func (o jsonObject) appendTo(text []byte) []byte {
+	return append(append(append(text, '{'), o...), '}')
 }
 
 // decisionJSON returns all about a decision. A grant and a refusal have the members that RESP's WITH DETAILS

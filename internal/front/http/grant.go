@@ -52,18 +52,42 @@ func (s *Server) answerSeveral(ctx *fasthttp.RequestCtx, path, query []byte, fro
 type grantTask struct {
 	gate.GrantRequest
 	server *Server
-	stream bool // its places are told as a stream of events, and then its outcome
+	stream bool    // its places are told as a stream of events, and then its outcome
+	waiter *waiter // its own
+
+	// What is written, until it is in the response.
+	wantText []byte
+	object   jsonObject
+}
+
+// newGrantTask returns a task that is used for one request after the other.
+func newGrantTask(s *Server) *grantTask {
+	g := &grantTask{server: s}
+	g.waiter = &waiter{server: s, task: g, room: new(gatehouse.Decision)}
+	g.Decided = func(*gate.GrantRequest) { g.waiter.onDecision(nil) }
+	return g
+}
+
+// prepare makes the task that of a request, which has only its operation yet.
+func (g *grantTask) prepare(op gatehouse.Op) {
+	// What was wanted before nobody needs any more, so that its memory serves again.
+	g.Command = gatehouse.GrantCommand{Op: op, Want: g.Command.Want[:0]}
+	// It is checked where it is read.
+	g.Checked, g.stream = true, false
+	w := g.waiter
+	w.early, w.hasDecision, w.decidedAt, w.charged = nil, false, 0, 0
 }
 
 // answerGrant puts an operation on a grant to the gate. A client that has left gets no grant.
 func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *sender) {
-	g := &grantTask{server: s}
+	g := s.grantPool.Get().(*grantTask)
+	g.prepare(t.op)
 	cmd := &g.Command
-	cmd.Op = t.op
 	from.began = s.metrics.Now()
 	if p := g.readGrantRequest(ctx, t, from); p != nil {
 		s.metrics.countMalformed(gatehouse.Grant, t.op, from.began)
 		s.rejectRequest(ctx, from, p)
+		s.grantPool.Put(g)
 		return
 	}
 	// As for a single hold, this is asked before the store is.
@@ -74,8 +98,8 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 	var r httpRequest
 	r.Key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
 	r.Command.Op, r.Command.MaxWait, r.v1, r.stream = cmd.Op, cmd.MaxWait, true, g.stream
-	w := &waiter{server: s, task: g, responder: s.newResponder(ctx, &r, from)}
-	g.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
+	w := g.waiter
+	w.responder = s.newResponder(ctx, &r, from)
 	s.config.Gate.SubmitGrant(&g.GrantRequest)
 	s.answerTask(ctx, w)
 }
@@ -172,7 +196,10 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 		setUintHeader(resp, headerFence, d.Fence)
 		setUintHeader(resp, headerExpires, uint64(g.timeLeft().Milliseconds())) // from 0
 	}
-	writeRawJSON(resp, "application/json", g.grantJSON(want))
+	writeRawJSON(resp, "application/json", nil)
+	resp.AppendBody([]byte{'{'})
+	resp.AppendBody(g.grantObject(want))
+	resp.AppendBody([]byte{'}'})
 }
 
 // timeLeft is how long the grant lasts.
@@ -183,10 +210,10 @@ func (g *grantTask) timeLeft() time.Duration {
 	return g.Decision.ExpiresAfter
 }
 
-// grantJSON returns what a grant is answered, with what it says of each name.
-func (g *grantTask) grantJSON(want []byte) []byte {
+// grantObject returns what a grant is answered, with what it says of each name, until the task is used again.
+func (g *grantTask) grantObject(want []byte) jsonObject {
 	d := &g.Decision
-	var o jsonObject
+	o := g.object[:0]
 	if d.ID != "" {
 		o = o.addText("id", d.ID).addRaw("fence", fmt.Append(nil, d.Fence))
 		// A time left is rounded down: a client never relies on more than it has.
@@ -198,7 +225,8 @@ func (g *grantTask) grantJSON(want []byte) []byte {
 	if want != nil {
 		o = o.addRaw("want", want)
 	}
-	return o.closeObject()
+	g.object = o
+	return o
 }
 
 // outcomeEvent returns the last event of a stream.
@@ -207,39 +235,54 @@ func (g *grantTask) outcomeEvent(r *responder, want []byte) []byte {
 	case g.Err != nil:
 		return r.outcomeEvent(nil, g.Err)
 	case g.Decision.Outcome == gatehouse.Granted:
-		return appendRawEvent(nil, g.Decision.Outcome.String(), g.grantJSON(want))
+		return appendRawEvent(nil, g.Decision.Outcome.String(), g.grantObject(want).closeObject())
 	}
 	f := g.denialOf(r.maxWait, want)
 	return appendRawEvent(nil, g.Decision.Outcome.String(), f.problemJSON())
 }
 
-// wantJSON returns an array of what was decided about each name; nil if nothing was.
-func (g *grantTask) wantJSON() []byte { return wantJSON(&g.GrantRequest) }
-
-func wantJSON(g *gate.GrantRequest) []byte {
+// wantJSON is appendWant, until the task is used again.
+func (g *grantTask) wantJSON() []byte {
 	if len(g.Decision.Want) == 0 {
 		return nil
 	}
-	out := []byte{'['}
+	g.wantText = appendWant(g.wantText[:0], &g.GrantRequest)
+	return g.wantText
+}
+
+// wantJSON returns an array of what was decided about each name; nil if nothing was.
+func wantJSON(g *gate.GrantRequest) []byte { return appendWant(nil, g) }
+
+// appendWant appends an array of what was decided about each name, and nothing if nothing was.
+func appendWant(out []byte, g *gate.GrantRequest) []byte {
+	if len(g.Decision.Want) == 0 {
+		return nil
+	}
+	out = append(out, '[')
 	for i := range g.Decision.Want {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, memberJSON(g, i)...)
+		out = appendMember(out, g, i)
 	}
 	return append(out, ']')
 }
 
-// memberJSON returns what was decided about one name. Where the grant was not given, that has an outcome, and
-// its cost is the one that was wanted.
-func memberJSON(g *gate.GrantRequest, i int) []byte {
+// memberLength is about how long the JSON of a member is: most are shorter, so that the room for one need not
+// grow.
+const memberLength = 192
+
+// appendMember appends what was decided about one name. Where the grant was not given, that has an outcome,
+// and its cost is the one that was wanted.
+func appendMember(out []byte, g *gate.GrantRequest, i int) []byte {
 	m := &g.Decision.Want[i]
 	granted := g.Decision.Outcome == gatehouse.Granted
 	cost := m.Cost
 	if !granted && i < len(g.Command.Want) {
 		cost = g.Command.Want[i].Cost
 	}
-	var o jsonObject
+	var room [memberLength]byte
+	o := jsonObject(room[:0])
 	o = o.addText(m.Key.Kind.String(), m.Key.Name).addNumber("cost", cost)
 	if m.Booked > 0 {
 		o = o.addNumber("booked", m.Booked)
@@ -256,13 +299,13 @@ func memberJSON(g *gate.GrantRequest, i int) []byte {
 	}
 	// An operation looks only at the names that it is about.
 	if granted && m.Limit == 0 {
-		return o.closeObject()
+		return o.appendTo(out)
 	}
 	o = o.addFigures(m.Key.Kind, &m.Decision)
 	if g.Command.Op == gatehouse.OpDelay && granted {
 		o = o.addNumber("delay", params.CeilMillis(m.Delay))
 	}
-	return o.closeObject()
+	return o.appendTo(out)
 }
 
 // denialOf returns the answer to any outcome other than a grant. It names the member that decided.
@@ -273,7 +316,7 @@ func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	}
 	var o jsonObject
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
-		o = o.addRaw("binding", memberJSON(&g.GrantRequest, d.Binding))
+		o = o.addRaw("binding", appendMember(nil, &g.GrantRequest, d.Binding))
 	}
 	f.more = o
 	if d.Outcome != gatehouse.Refused {

@@ -198,6 +198,9 @@ func addCost(cmd *gatehouse.GrantCommand, place []byte, v *jsonScalar) error {
 	return err
 }
 
+// usualMembers is how many names most grants have at most.
+const usualMembers = 4
+
 // readWant reads the names that a grant wants.
 func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 	return r.readArray("want", func(i int) error {
@@ -215,6 +218,9 @@ func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 					"name once", i, m.Key, j)
 			}
 		}
+		if cap(cmd.Want) == 0 {
+			cmd.Want = make([]gatehouse.Member, 0, usualMembers)
+		}
 		cmd.Want = append(cmd.Want, m)
 		return nil
 	})
@@ -222,7 +228,8 @@ func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 
 // readMember reads one name that a grant wants, and its parameters.
 func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
-	var values params.MemberValues
+	values := &r.member
+	*values = params.MemberValues{}
 	var key gatehouse.Key
 	err = r.readObject("this", func(name []byte) error {
 		v, err := r.readScalar(name)

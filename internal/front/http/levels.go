@@ -79,7 +79,7 @@ func (l *levels) moreJSON() []byte {
 		return nil
 	}
 	var o jsonObject
-	o = o.addRaw("binding", memberJSON(&l.GrantRequest, l.Decision.Decisive()))
+	o = o.addRaw("binding", appendMember(nil, &l.GrantRequest, l.Decision.Decisive()))
 	if !l.short {
 		o = o.addRaw("want", wantJSON(&l.GrantRequest))
 	}

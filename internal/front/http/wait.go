@@ -180,8 +180,14 @@ func (w *waiter) countReply(status int) {
 func (w *waiter) recycle() {
 	// One that has waited has given its room away, and the timer and the channel have cost more than a new
 	// one does.
-	if w.room != nil && w.task == nil {
+	if w.room == nil {
+		return
+	}
+	switch task := w.task.(type) {
+	case nil:
 		w.server.waiterPool.Put(w)
+	case *grantTask:
+		w.server.grantPool.Put(task)
 	}
 }
 
