@@ -122,7 +122,7 @@ type GrantValues struct {
 
 // grantParameters are what the operations on a grant have of the parameters.
 var grantParameters = map[gatehouse.Op][]string{
-	gatehouse.OpAcquire: {"id", "maxwait", "expires", "overrun", "on-expiry"},
+	gatehouse.OpAcquire: {"id", "maxwait", "expires", "overrun", "on-expiry", "owner", "host", "purpose"},
 	gatehouse.OpRenew:   {"expires", "fence"},
 	gatehouse.OpTopUp:   {"maxwait", "fence"},
 	gatehouse.OpSettle:  {"fence"},
@@ -190,6 +190,9 @@ func (r *formReader) readGrantOptions(g *GrantValues, cmd *gatehouse.GrantComman
 			r.failParameter("id has %d bytes, want 1 to %d", len(id), gatehouse.MaxGrantID)
 		}
 	}
+	alone := gatehouse.Command{Op: gatehouse.OpAcquire}
+	r.readOwner(&alone)
+	cmd.Owner = alone.Owner
 	var ok bool
 	if g.overrun != nil {
 		cmd.Overrun, ok = gatehouse.ParseOverrun(strings.ToLower(string(g.overrun)))

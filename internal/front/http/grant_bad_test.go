@@ -114,7 +114,7 @@ var badGrants = []struct{ body, want string }{
 	{`{"want":[{"gcra":"a"}],"overrun":"ignore"}`, `overrun is "ignore", want debt or cap`},
 	{`{"want":[{"gcra":"a"}],"on-expiry":"keep"}`, `on-expiry is "keep", want estimate, zero or last`},
 	{`{"want":[{"gcra":"a"}],"on-expiry":0}`, `on-expiry is a number "0", want a text`},
-	{`{"want":[{"gcra":"a"}],"owner":{"name":"me"}}`, `parameter "owner" is unknown, want one of id`},
+	{`{"want":[{"gcra":"a"}],"team":{"name":"me"}}`, `parameter "team" is unknown, want one of id`},
 }
 
 // Each fault of a body is named, with what was given and what is wanted, and nothing is asked of the gate.

@@ -286,7 +286,8 @@ func unescapeText(quoted []byte) ([]byte, error) {
 var parameterForms = map[string]byte{
 	"id": jsonText, "key": jsonText, "message": jsonText, "zone": jsonText, "mode": jsonText,
 	"limits": jsonText, "fit": jsonText, "overrun": jsonText, "on-expiry": jsonText, "op": jsonText,
-	"extend": jsonBool,
+	"owner": jsonText, "host": jsonText, "purpose": jsonText, "reason": jsonText, "after": jsonText,
+	"extend": jsonBool, "now": jsonBool,
 }
 
 // checkForm returns an error if the value of a parameter has the wrong type.
