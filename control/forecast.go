@@ -115,6 +115,10 @@ func (l *limiterStep) forecastTakes(line []LineEntry, waits []time.Duration) {
 	}
 	trial := l.copyForTrial()
 	if trial.extra != nil {
+		// The grants that have ended are still to be settled at the limiter itself.
+		if trial.extra.shares != nil {
+			trial.extra.shares = trial.extra.shares.copyShares()
+		}
 		trial.passTime()
 	}
 	cmd := gatehouse.Command{Op: gatehouse.OpReserve, Rule: gatehouse.Rule{Size: gatehouse.InForce}}

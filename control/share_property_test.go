@@ -358,3 +358,25 @@ func checkGrants(t *rapid.T, v variety) {
 		y.compare()
 	}
 }
+
+// TestForecastSettlesNothing: a list of those who wait leaves grants whose time is up to who comes next.
+func TestForecastSettlesNothing(t *testing.T) {
+	l := newLessor(gatehouse.TokenBucket)
+	cmd := gatehouse.Command{
+		Rule: gatehouse.Rule{Size: 10, Interval: time.Hour}, Cost: 8, Expires: time.Second,
+	}
+	const givesAllBack = 1 // by its number
+	turn, _ := l.turn(givesAllBack, gatehouse.OpAcquire, cmd)
+	l.serve(givesAllBack, turn)
+	l.now = l.now.Add(2 * time.Second)
+	list := gatehouse.Command{Op: gatehouse.OpWaiters}
+	line := &Line{Total: 1, Entries: []LineEntry{{Ticket: 1, Cost: 9}}}
+	queue := []Turn{{Command: &list, Line: line}}
+	l.state = Serve(l.now, l.kind, l.state, queue)
+	if r := queue[0].Decision.Report; len(r.Waiters) != 1 || r.Waiters[0].Expected != 0 {
+		t.Errorf("%+v is expected, want no wait", r.Waiters)
+	}
+	if d := l.with(l.now, gatehouse.OpPeek, 0); d.Remaining != 10 {
+		t.Errorf("%d are left after the list, want 10", d.Remaining)
+	}
+}

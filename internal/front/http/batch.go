@@ -136,7 +136,7 @@ func (c *batchCommand) readCommand(r *jsonReader) error {
 	}
 	var ok bool
 	c.Command.Op, ok = gatehouse.ParseOp(string(op))
-	if !ok || c.Command.Op >= gatehouse.OpDelete || !c.Key.Kind.Has(c.Command.Op) {
+	if !ok || !batchHas(c.Key.Kind, c.Command.Op) {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "op is %s, want one of %s for a %s", params.Quote(op),
 			strings.Join(opNames(c.Key.Kind), " "), c.Key.Kind)
 	}
@@ -151,10 +151,16 @@ func (c *batchCommand) readCommand(r *jsonReader) error {
 	return nil
 }
 
-// opNames returns the names of the operations of a kind, those to delete and to undo left out.
+// batchHas reports whether an operation of a kind may be in a batch: any but a delete, an undo and a list,
+// which is an answer of its own.
+func batchHas(kind gatehouse.Kind, op gatehouse.Op) bool {
+	return op < gatehouse.OpDelete && !isReport(op) && kind.Has(op)
+}
+
+// opNames returns the names of the operations of a kind that may be in a batch.
 func opNames(kind gatehouse.Kind) (names []string) {
 	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
-		if kind.Has(op) {
+		if batchHas(kind, op) {
 			names = append(names, op.String())
 		}
 	}

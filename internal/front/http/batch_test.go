@@ -49,6 +49,24 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// What is said of owners, and done by operators, is said in a batch as it is elsewhere.
+func TestBatchOfOperators(t *testing.T) {
+	r := newRig(t, Config{})
+	got, _ := r.visit(t, postText(batchPath, batchOf(
+		`{"lock":"l","op":"acquire","key":"k","expires":60000,"owner":"train-a","host":"g1","purpose":"eval"}`,
+		`{"lock":"l","op":"close","owner":"ops","reason":"maintenance"}`,
+		`{"lock":"l","op":"evict","id":"h1","now":true}`)))
+	want := `200 {"answers":[{"outcome":"granted",…"fence":…},{"outcome":"granted",…},{"outcome":"conflict",…` +
+		`no hold with this id…}]}`
+	if !matches(got, want) {
+		t.Errorf("the batch is answered\n%s, want\n%s", got, want)
+	}
+	got, _ = r.visit(t, "GET /v1/lock/l/holders HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if !strings.Contains(got, `"owner":"train-a","host":"g1","purpose":"eval"`) {
+		t.Errorf("the holders are %s", got)
+	}
+}
+
 // batchOf returns a batch of commands as they are in the table.
 func batchOf(commands ...string) string { return `{"commands":[` + strings.Join(commands, ",") + `]}` }
 
@@ -103,6 +121,7 @@ func TestBadBatches(t *testing.T) {
 			"reset stats for a counter",
 		batchOf(good, `{"counter":"n","op":"delete"}`):            `op is "delete", want one of`,
 		batchOf(good, `{"counter":"n","op":"undo"}`):              `op is "undo"`,
+		batchOf(good, `{"lock":"n","op":"holders"}`):              `op is "holders"`,
 		batchOf(good, `{"counter":"n","op":5}`):                   `op is a number "5", want a text`,
 		batchOf(good, `{"grant":"n","op":"renew"}`):               `parameter "grant" is unknown`,
 		batchOf(good, `{"gcra":"n","op":"settle"}`):               `op is "settle"`,
