@@ -78,11 +78,16 @@ func tryRecord(r *GrantRecord, now time.Time, turn *Turn) {
 	switch turn.Op {
 	case gatehouse.OpAcquire:
 		d.Outcome, d.Message = gatehouse.Conflict, "is there already, and wants something else"
-		if r.last.Ended {
+		switch {
+		case r.last.Ended:
 			d.Message = "has ended, and its id is remembered"
-		}
-		// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
-		if turn.Grant != nil && !r.last.Ended && slices.Equal(turn.Grant.Command.Want, r.last.Want) {
+		case turn.Grant == nil || !slices.Equal(turn.Grant.Command.Want, r.last.Want):
+		case turn.Grant.lost != "":
+			// Who asks again must not go on: somebody else may hold it by now.
+			d.Message = "does not hold " + turn.Grant.lost + " any more: it was evicted, or the name deleted"
+			return
+		default:
+			// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
 			r.answers = addAnswer(r.answers)
 		}
 	case gatehouse.OpRenew, gatehouse.OpTopUp, gatehouse.OpSettle, gatehouse.OpRelease:

@@ -95,6 +95,9 @@ type GrantTurn struct {
 	served []JointPart // for the record: what the members were answered; nil unless it takes effect
 	tried  bool        // it has passed its trial at this instant
 
+	// lost is, in the acquire of the record, a name that the grant of that ID wants and holds no more.
+	lost string
+
 	// settled says, in an undo of a topup, that its limiter was settled since.
 	settled bool
 }
@@ -133,6 +136,9 @@ func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 	fence, granted := uint64(0), true
 	for i := range parts {
 		p := &parts[i]
+		if p == record {
+			p.Turn.Grant.lost = findLost(parts[:i], p)
+		}
 		p.tryTurn(now, parts[:i])
 		switch {
 		case p.wouldPass():
@@ -166,6 +172,27 @@ func findRecord(parts []JointPart) *JointPart {
 		return last
 	}
 	return nil
+}
+
+// findLost is the first of the names of which a grant that is there holds nothing any more, because its hold
+// was evicted or the name deleted; "" if there is none. The others were tried, so that what has ended is
+// gone.
+func findLost(others []JointPart, record *JointPart) (name string) {
+	one, ok := record.State.(*GrantRecord)
+	if !ok || one.last == nil || record.Turn.Op != gatehouse.OpAcquire {
+		return ""
+	}
+	for i := range others {
+		p := &others[i]
+		s, held := p.State.(*Semaphore)
+		if !held {
+			continue // a limiter: what was taken of it was taken
+		}
+		if h := s.holds[p.Turn.Holder]; h == nil || h.fence != one.last.Fence {
+			return p.Key.String()
+		}
+	}
+	return ""
 }
 
 // tellCounted tells the members of a grant that is there what its record says that they count.
