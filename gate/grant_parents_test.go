@@ -133,6 +133,7 @@ func TestFollowGrant(t *testing.T) {
 		mustGrant(t, g, ends("first"))
 		time.Sleep(2 * time.Second)
 		stop()
+		synctest.Wait()
 		slices.Sort(places)
 		want := "a 1 at 0s, b 1 at 2s, b 1 at 3s, b 2 at 0s" // at 3s it is known how long holds last
 		if got := strings.Join(places, ", "); got != want {

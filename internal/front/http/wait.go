@@ -206,12 +206,6 @@ func clientGone(conn net.Conn) bool {
 	return c != nil && peer.HungUp(c.Conn)
 }
 
-// hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen.
-func hidesHangup(conn net.Conn) bool {
-	c := pacedConnOf(conn)
-	return c != nil && hasTooMuchUnread(c.Conn)
-}
-
 // parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
 func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 	conn := ctx.Conn()
