@@ -234,6 +234,7 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 		want, counted = record.Grant.Want, record.Grant.Counted
 	}
 	// Those that the command was not about are as they were.
+	d.Want = slices.Grow(d.Want, len(want))
 	for i := range want {
 		m := gatehouse.MemberDecision{Key: want[i].Key, Decision: grantedAt(d.At)}
 		if counted != nil {

@@ -142,7 +142,8 @@ func (r *GrantRequest) mayWait() bool {
 // DoGrant is Do for a command over several names. What it is given must not be changed before it returns.
 func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
 	if err := ctx.Err(); err != nil {
-		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", &cmd, err)
+		failed := cmd // so that others stay off the heap
+		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", &failed, err)
 	}
 	c := g.grantCalls.Get().(*grantCall)
 	r := &c.request
@@ -153,8 +154,9 @@ func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehou
 	case <-ctx.Done():
 		// The call does not go back to the pool: the gate has it until Decided is called.
 		g.CancelGrant(r)
+		failed := cmd
 		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w",
-			&cmd, cmd.Op, ctx.Err())
+			&failed, cmd.Op, ctx.Err())
 	}
 	d, err := r.Decision, r.Err
 	// What the caller has been given, or gave, is not used again.

@@ -180,14 +180,10 @@ func (w *waiter) countReply(status int) {
 func (w *waiter) recycle() {
 	// One that has waited has given its room away, and the timer and the channel have cost more than a new
 	// one does.
-	if w.room == nil {
-		return
-	}
-	switch task := w.task.(type) {
-	case nil:
+	if g, ok := w.task.(*grantTask); ok && w.room != nil {
+		w.server.grantPool.Put(g)
+	} else if w.room != nil && w.task == nil {
 		w.server.waiterPool.Put(w)
-	case *grantTask:
-		w.server.grantPool.Put(task)
 	}
 }
 
