@@ -212,7 +212,8 @@ func TestManyWaiters(t *testing.T) {
 			c := owned(fmt.Sprint("holder", i), fmt.Sprint("H", i))
 			c.Size = holders
 			must(t, g, semaphore("many"), c)
-			must(t, g, semaphore(fmt.Sprint("own", i%10)), owned(fmt.Sprint("W", i%10), fmt.Sprint("W", i%10)))
+			own := fmt.Sprint("W", i%10)
+			must(t, g, semaphore(fmt.Sprint("own", i%10)), owned(own, own))
 		}
 		for i := range waiters {
 			c := owned(fmt.Sprint("waiter", i), fmt.Sprint("W", i))

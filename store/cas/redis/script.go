@@ -221,13 +221,15 @@ func stripClaim(data []byte) []byte {
 }
 
 // What a change of several slots leaves before a record until it is settled, which spread.lua writes and
-// reads: 1 byte 3, the old record and the new one; or 1 byte 4, when the record is to go, the keys of others, and the record.
+// reads: 1 byte 3, the old record and the new one; or 1 byte 4, when the record is to go, the keys of others, and
+// the record.
 const (
 	preparedForm  = 3
 	preparedSize  = 1 + 16 + 3*16 + 3*8 // before the first key and the old record
 	committedForm = 4
-	committedSize = 1 + 16 + 8 + 16 // before the keys of others, whose length is before the last 16
+	committedSize = 1 + 16 + 8 + goesSize // before the keys of others
 	lengthSize    = 8
+	goesSize      = 16 // when the record is to go, behind the length
 )
 
 // plainRecord is a stored record without what may stand before it; as it was before a change that is not
@@ -245,7 +247,7 @@ func plainRecord(data []byte) []byte {
 		from := min(preparedSize+number(preparedSize-3*lengthSize), len(data))
 		return data[from:min(from+number(preparedSize-2*lengthSize), len(data))]
 	case len(data) > committedSize && data[0] == committedForm:
-		return data[min(committedSize+number(committedSize-16-lengthSize), len(data)):]
+		return data[min(committedSize+number(committedSize-goesSize-lengthSize), len(data)):]
 	}
 	return stripClaim(data)
 }
