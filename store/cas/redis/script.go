@@ -221,8 +221,8 @@ func stripClaim(data []byte) []byte {
 }
 
 // What a change of several slots leaves before a record until it is settled, which spread.lua writes and
-// reads: 1 byte 3, the old record and the new one; or 1 byte 4, when the record is to go, the keys of others, and
-// the record.
+// reads: 1 byte 3, the old record and the new one; or 1 byte 4, when the record is to go, the keys of others,
+// and the record.
 const (
 	preparedForm  = 3
 	preparedSize  = 1 + 16 + 3*16 + 3*8 // before the first key and the old record
