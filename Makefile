@@ -37,7 +37,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test check battery race fuzz sim bugs linearizable chaos soak bench bench-tools accuracy proto lint fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable callers chaos soak bench bench-tools accuracy proto lint fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,12 +56,13 @@ check: ## look at most of it in less than a minute: vet, the rules, tests withou
 	go vet ./...
 	@packages=$$($(QUICK)); go test -vet=off . $$packages
 
-battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, chaos and soak
+battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, chaos and soak
 	$(MAKE) race
 	$(MAKE) fuzz
 	$(MAKE) sim
 	$(MAKE) bugs
 	$(MAKE) linearizable
+	$(MAKE) callers
 	$(MAKE) chaos
 	$(MAKE) soak
 
@@ -99,6 +100,9 @@ linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000
 	HISTORIES=10 go test -count=1 -timeout 1h -v -run '^Test(Grant)?Histories$$' \
 		./store/memory ./store/cas ./store/cas/redis ./store/disk
 	OPERATIONS=$(OPERATIONS) go test -count=1 -timeout 2h -v -run '^TestLinearizable(Grants)?$$' ./store/cas/etcd
+
+callers: ## have ten processes of clients keep the limits of a third party, over three servers on Redis
+	TESTED_LONG=1 go test -count=1 -v -run '^TestCallers' ./test/e2e
 
 chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/chaos.md
 	@command -v redis-server >/dev/null || { echo "installing redis-server with apt-get"; \

@@ -28,7 +28,7 @@ func (cmd *GrantCommand) HasRecord() bool {
 // name twice, a number out of range, a cost that can never fit.
 func (cmd *GrantCommand) Check() error {
 	switch cmd.Op {
-	case OpAcquire, OpRenew, OpTopUp, OpSettle, OpRelease, OpPeek:
+	case OpAcquire, OpRenew, OpTopUp, OpSettle, OpRelease, OpPeek, OpDelay:
 	default:
 		return Errorf(CodeInvalid, "a grant has no operation %s", cmd.Op)
 	}
@@ -46,13 +46,18 @@ func (cmd *GrantCommand) Check() error {
 			return err
 		}
 	}
-	if cmd.Op == OpAcquire {
+	if cmd.Op == OpAcquire || cmd.IsLook() {
 		return cmd.checkAcquire()
 	}
 	return cmd.checkFollowing()
 }
 
-// checkAcquire looks at what only an acquire has.
+// IsLook reports whether the command asks about limiters, and not about a grant that is there.
+func (cmd *GrantCommand) IsLook() bool {
+	return cmd.Op == OpDelay || cmd.Op == OpPeek && cmd.ID == "" && len(cmd.Want) > 0
+}
+
+// checkAcquire looks at what only an acquire has, and what asks about one.
 func (cmd *GrantCommand) checkAcquire() error {
 	switch {
 	case len(cmd.Want) == 0 || len(cmd.Want) > MaxMembers:
@@ -64,7 +69,11 @@ func (cmd *GrantCommand) checkAcquire() error {
 	case cmd.Fence != 0:
 		return cmd.outOfRange("Fence", cmd.Fence, "0 in an acquire")
 	}
-	if cmd.HasRecord() {
+	switch look := cmd.IsLook(); {
+	case look && cmd.HasRecord():
+		return Errorf(CodeInvalid, "%s: a %s of several names has an ID, Expires, or a name that is no "+
+			"limiter, want none of them", cmd, cmd.Op)
+	case !look && cmd.HasRecord():
 		if fault := idFault(cmd.ID); fault != "" {
 			return Errorf(CodeInvalid, "grant: ID %s", fault)
 		}
@@ -78,27 +87,30 @@ func (cmd *GrantCommand) checkAcquire() error {
 				return Errorf(CodeInvalid, "%s: Want has %s twice, want each name once", cmd, cmd.Want[i].Key)
 			}
 		}
-		if err := cmd.Want[i].check(); err != nil {
+		if err := cmd.Want[i].check(cmd.Op); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// check looks at one name that an acquire wants.
-func (m *Member) check() error {
-	limiter := m.Key.Kind.Limiter()
+// check looks at one name that an acquire wants, or that another operation asks about.
+func (m *Member) check(op Op) error {
+	limiter, least := m.Key.Kind.Limiter(), int64(1)
+	if op == OpPeek {
+		least = 0
+	}
 	switch {
 	case !limiter && m.Key.Kind != Semaphore && m.Key.Kind != Lock:
 		return Errorf(CodeInvalid, "%s: the kind is %s, want a limiter, a semaphore or a lock", m.Key,
 			m.Key.Kind)
 	case m.Clip && !limiter:
 		return Errorf(CodeInvalid, "%s: Clip is true, want it for a limiter only", m.Key)
-	case m.Cost < 1 || m.Cost > MaxSize:
-		return outOfRange(m.Key, "Cost", m.Cost, fmt.Sprintf("1 to %d", int64(MaxSize)))
+	case m.Cost < least || m.Cost > MaxSize:
+		return outOfRange(m.Key, "Cost", m.Cost, fmt.Sprintf("%d to %d", least, int64(MaxSize)))
 	}
 	// What it says of its limit is judged as an acquire of the name alone is. A cost that is clipped fits.
-	alone := Command{Op: OpAcquire, Rule: m.Rule, Cost: m.Cost, Holder: "grant"}
+	alone := Command{Op: op, Rule: m.Rule, Cost: m.Cost, Holder: "grant"}
 	if m.Clip {
 		alone.Cost = 1
 	}

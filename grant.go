@@ -21,7 +21,9 @@ const MaxGrantID = 128
 // A GrantCommand asks for one decision over several names, or is about such a grant. A grant holds slots of
 // semaphores and locks, and has taken tokens of limiters, all of them or none.
 type GrantCommand struct {
-	// Op is OpAcquire; or OpRenew, OpTopUp, OpSettle, OpRelease or OpPeek of the grant with the ID.
+	// Op is OpAcquire; or OpRenew, OpTopUp, OpSettle, OpRelease or OpPeek of the grant with the ID; or OpPeek
+	// or OpDelay of limiters without an ID, which asks what an acquire of Want would be answered, or how long
+	// it is until it would be granted, and takes nothing.
 	Op Op
 
 	// ID names the grant: 1 to MaxGrantID of the characters A to Z, a to z, 0 to 9 and . _ ~ -. An acquire
@@ -31,7 +33,7 @@ type GrantCommand struct {
 	// a random one.
 	ID string
 
-	// Want is what an acquire wants: 1 to MaxMembers, no name twice.
+	// Want is what an acquire wants, or what is asked about: 1 to MaxMembers, no name twice.
 	Want []Member
 
 	// Costs are what a topup adds, and what a settle or a release says the whole cost was so far, of some of
@@ -55,6 +57,10 @@ type GrantCommand struct {
 
 	// Owner says for whom an acquire is, as in [Command]: each of its holds has it. nil is nobody known.
 	Owner *Owner
+
+	// Explain has a refusal by a name say who holds and who waits before, in that member's Message, as in
+	// [Command].
+	Explain bool
 }
 
 // A Member is one name that a grant wants.
@@ -72,6 +78,28 @@ type Member struct {
 type MemberCost struct {
 	Key  Key
 	Cost int64 // from 0
+}
+
+// MaxParents is the most parents that a name may have in a request.
+const MaxParents = 8
+
+// WithParents returns the command over a name and its parents, of an acquire, a peek or a delay of a limiter:
+// they are charged together, each by its own rule, or none of them is. It is a grant over these names, and
+// leaves no record. Want has the name first. A parent whose Cost is 0 has that of the command.
+func (cmd *Command) WithParents(key Key, parents ...Member) GrantCommand {
+	all := make([]Member, 0, 1+len(parents))
+	all = append(all, Member{Key: key, Rule: cmd.Rule, Cost: cmd.Cost})
+	for _, p := range parents {
+		if p.Cost == 0 {
+			p.Cost = cmd.Cost
+		}
+		all = append(all, p)
+	}
+	joint := GrantCommand{Op: cmd.Op, Want: all, Owner: cmd.Owner, Explain: cmd.Explain}
+	if cmd.Op.Waits() {
+		joint.MaxWait = cmd.MaxWait
+	}
+	return joint
 }
 
 // An Overrun says what happens to a cost beyond what a grant has taken.
@@ -144,6 +172,33 @@ type GrantDecision struct {
 	Binding int
 	// Message is one sentence that says why, when the outcome is neither Granted nor Refused.
 	Message string
+}
+
+// Decisive returns the index in Want of the member that decided: the one that binds; or of what was granted
+// the one with the longest delay, or else with the least left, the first of equals. It is -1 without any.
+func (d *GrantDecision) Decisive() int {
+	if d.Binding >= 0 || len(d.Want) == 0 {
+		return min(d.Binding, len(d.Want)-1)
+	}
+	most := 0
+	for i := range d.Want {
+		m, other := &d.Want[i], &d.Want[most]
+		if m.Delay > other.Delay || m.Delay == other.Delay && m.Remaining < other.Remaining {
+			most = i
+		}
+	}
+	return most
+}
+
+// AsOne returns the decision as one on a single name: that of the member that decided, with the outcome of
+// all of them. It is for who asks about a name and its parents.
+func (d *GrantDecision) AsOne() Decision {
+	one := Decision{Message: d.Message}
+	if i := d.Decisive(); i >= 0 {
+		one = d.Want[i].Decision
+	}
+	one.Outcome, one.At, one.RetryAfter = d.Outcome, d.At, d.RetryAfter
+	return one
 }
 
 // A MemberDecision is what one member of a grant was answered.

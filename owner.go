@@ -132,6 +132,8 @@ type WaiterEntry struct {
 // An OtherLine is the line of another server.
 type OtherLine struct {
 	Server uint32
+	// Waiting is how many wait there; 0 when it is a server of an earlier version, which does not say.
+	Waiting int
 	// WaitingFor is how long its first waits.
 	WaitingFor time.Duration
 	// Seen is how long ago that server said so, at most.

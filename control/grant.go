@@ -16,6 +16,7 @@ import (
 // What it answers with is shared with readers that come later, so that each change makes a new one.
 type GrantRecord struct {
 	last      *gatehouse.GrantRecord // nil when there is none
+	settled   []time.Time            // when each member was settled last; nil if none was
 	answers   int32                  // how many acquires were answered with it, at most maxAnswers
 	confirmed bool                   // it was renewed, settled or topped up: its holder knows of it
 }
@@ -77,11 +78,16 @@ func tryRecord(r *GrantRecord, now time.Time, turn *Turn) {
 	switch turn.Op {
 	case gatehouse.OpAcquire:
 		d.Outcome, d.Message = gatehouse.Conflict, "is there already, and wants something else"
-		if r.last.Ended {
+		switch {
+		case r.last.Ended:
 			d.Message = "has ended, and its id is remembered"
-		}
-		// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
-		if turn.Grant != nil && !r.last.Ended && slices.Equal(turn.Grant.Command.Want, r.last.Want) {
+		case turn.Grant == nil || !slices.Equal(turn.Grant.Command.Want, r.last.Want):
+		case turn.Grant.lost != "":
+			// Who asks again must not go on: somebody else may hold it by now.
+			d.Message = "does not hold " + turn.Grant.lost + " any more: it was evicted, or the name deleted"
+			return
+		default:
+			// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
 			r.answers = addAnswer(r.answers)
 		}
 	case gatehouse.OpRenew, gatehouse.OpTopUp, gatehouse.OpSettle, gatehouse.OpRelease:
@@ -162,6 +168,8 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 		}
 	}
 	switch turn.Op {
+	case gatehouse.OpSettle:
+		r.noteSettled(now, turn)
 	case gatehouse.OpRenew:
 		one.Expires = turn.Expires
 		if one.Expires == gatehouse.AsAcquired {
@@ -175,6 +183,25 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 		one.Since = one.Until // the clock was set back
 	}
 	r.last, r.confirmed = &one, true
+}
+
+// noteSettled notes which members were settled.
+func (r *GrantRecord) noteSettled(now time.Time, turn *Turn) {
+	settled := make([]time.Time, len(r.last.Want))
+	copy(settled, r.settled)
+	r.settled = settled // copies of the state have the old one
+	for i := range turn.Grant.served {
+		if p := &turn.Grant.served[i]; p.Key.Kind.Limiter() && p.wouldPass() {
+			r.settled[p.Turn.Grant.Member] = now
+		}
+	}
+}
+
+// settledSince reports whether a member was settled at an instant or later: then it counts what it was
+// settled at, and not what was added before.
+func (r *GrantRecord) settledSince(member int, at time.Time) bool {
+	return member >= 0 && member < len(r.settled) && !r.settled[member].IsZero() &&
+		!r.settled[member].Before(at)
 }
 
 // forgetAnswer takes back one answer about the grant, and reports whether it stays: because somebody else was
@@ -210,8 +237,10 @@ func (r *GrantRecord) Undo(now time.Time, turn *Turn) {
 	for i := range one.Want {
 		// As its limiter does.
 		if cost, told := costOf(turn.Grant.Command.Costs, one.Want[i].Key); told {
-			cost = min(cost, one.Taken[i], one.Counted[i])
-			one.Taken[i], one.Counted[i] = one.Taken[i]-cost, one.Counted[i]-cost
+			one.Taken[i] -= min(cost, one.Taken[i])
+			if !r.settledSince(i, turn.Granted.At) {
+				one.Counted[i] -= min(cost, one.Counted[i])
+			}
 		}
 	}
 	r.last = &one

@@ -10,9 +10,16 @@ import (
 // leastMember is the least that a member of a grant takes in a form.
 const leastMember = 14
 
+// grantVersion is the latest format. Version 1 has no instants of settles.
+const grantVersion = 2
+
 // codeFields codes the record of a grant. One without a grant is not stored, but has a form.
 func (r *GrantRecord) codeFields(c *stateCodec) {
-	c.codeVersion(1)
+	enough := byte(1)
+	if r.settled != nil {
+		enough = grantVersion
+	}
+	c.codeEarlierVersion(enough, grantVersion)
 	there := r.last != nil
 	if !c.codeBool(&there) {
 		return
@@ -47,10 +54,24 @@ func (r *GrantRecord) codeFields(c *stateCodec) {
 		c.codeUpTo(&one.Taken[i], math.MaxInt64)
 		c.codeUpTo(&one.Counted[i], math.MaxInt64)
 	}
+	r.codeSettled(c)
 	// Times beyond these would overflow where they are added up.
 	if c.reading && (one.Until.Before(one.Since) || one.Until.After(time.Unix(0, latest)) ||
 		one.Expires == 0) {
 		c.failDecoding("grant of %s until %s", one.Expires, one.Until)
+	}
+}
+
+// codeSettled codes when the members were settled.
+func (r *GrantRecord) codeSettled(c *stateCodec) {
+	if c.version == 1 {
+		return
+	}
+	if c.reading {
+		r.settled = make([]time.Time, len(r.last.Want))
+	}
+	for i := range r.settled {
+		c.codeTime(&r.settled[i])
 	}
 }
 

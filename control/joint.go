@@ -60,6 +60,7 @@ func ComparePartKeys(a, b gatehouse.Key) int {
 //	settle   OpSettle    no part                 OpSettle, its Cost is the whole cost so far
 //	release  OpRelease   OpRelease, optional     OpRelease; its Cost too, or NoFigure: then it is optional
 //	peek     OpPeek      OpPeek, optional        OpPeek, optional; none in GrantParts.Peek
+//	look     no record   none                    OpPeek or OpDelay
 //	undo     OpUndo      OpUndo                  OpUndo
 //
 // Fence is that of the grant in all but an acquire and an undo, and Expires is how long the grant lasts from
@@ -93,6 +94,12 @@ type GrantTurn struct {
 
 	served []JointPart // for the record: what the members were answered; nil unless it takes effect
 	tried  bool        // it has passed its trial at this instant
+
+	// lost is, in the acquire of the record, a name that the grant of that ID wants and holds no more.
+	lost string
+
+	// settled says, in an undo of a topup, that its limiter was settled since.
+	settled bool
 }
 
 // NoFigure as the Cost of a limiter's release says that it stays as it was taken or settled last.
@@ -129,6 +136,9 @@ func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 	fence, granted := uint64(0), true
 	for i := range parts {
 		p := &parts[i]
+		if p == record {
+			p.Turn.Grant.lost = findLost(parts[:i], p)
+		}
 		p.tryTurn(now, parts[:i])
 		switch {
 		case p.wouldPass():
@@ -142,8 +152,8 @@ func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 		return false
 	}
 	for i := range parts {
-		// A peek is answered already, and of a name that is not there it makes none.
-		if p := &parts[i]; p != record && p.wouldPass() && p.Turn.Op != gatehouse.OpPeek {
+		// A question is answered already, and of a name that is not there it makes none.
+		if p := &parts[i]; p != record && p.wouldPass() && !p.onlyLooks() {
 			p.stepTurn(now, fence)
 		}
 	}
@@ -162,6 +172,27 @@ func findRecord(parts []JointPart) *JointPart {
 		return last
 	}
 	return nil
+}
+
+// findLost is the first of the names of which a grant that is there holds nothing any more, because its hold
+// was evicted or the name deleted; "" if there is none. The others were tried, so that what has ended is
+// gone.
+func findLost(others []JointPart, record *JointPart) (name string) {
+	one, ok := record.State.(*GrantRecord)
+	if !ok || one.last == nil || record.Turn.Op != gatehouse.OpAcquire {
+		return ""
+	}
+	for i := range others {
+		p := &others[i]
+		s, held := p.State.(*Semaphore)
+		if !held {
+			continue // a limiter: what was taken of it was taken
+		}
+		if h := s.holds[p.Turn.Holder]; h == nil || h.fence != one.last.Fence {
+			return p.Key.String()
+		}
+	}
+	return ""
 }
 
 // tellCounted tells the members of a grant that is there what its record says that they count.
@@ -200,6 +231,11 @@ func (p *JointPart) wouldPass() bool {
 	return p.Turn.Err == nil && p.Turn.Decision.Outcome == gatehouse.Granted
 }
 
+// onlyLooks reports whether the turn changes nothing.
+func (p *JointPart) onlyLooks() bool {
+	return p.Turn.Op == gatehouse.OpPeek || p.Turn.Op == gatehouse.OpDelay
+}
+
 // tryTurn tries the turn, if there is room for what it would keep beside what those before it would.
 func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 	turn := &p.Turn
@@ -220,7 +256,7 @@ func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 		turn.Grant.Trial = false
 	}
 	switch {
-	case fresh && turn.Op == gatehouse.OpPeek:
+	case fresh && p.onlyLooks():
 		p.State = nil
 	case fresh || p.Key.Kind == gatehouse.Grant:
 		p.dropAbsent()
@@ -297,7 +333,9 @@ func (p *JointPart) dropAbsent() {
 func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 	stays := false
 	if record != nil && record.State != nil {
-		stays = record.State.(*GrantRecord).forgetAnswer(now, &record.Turn)
+		one := record.State.(*GrantRecord)
+		stays = one.forgetAnswer(now, &record.Turn)
+		tellSettled(parts, one)
 	}
 	for i := range parts {
 		p := &parts[i]
@@ -306,6 +344,15 @@ func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 			p.dropAbsent()
 		}
 		p.Turn.Decision, p.Turn.Err = grantedAt(now), nil
+	}
+}
+
+// tellSettled tells the members of a grant something of which is undone whether they were settled since.
+func tellSettled(parts []JointPart, record *GrantRecord) {
+	for i := range parts {
+		if turn := &parts[i].Turn; turn.Grant != nil && turn.Granted != nil {
+			turn.Grant.settled = record.settledSince(turn.Grant.Member, turn.Granted.At)
+		}
 	}
 }
 

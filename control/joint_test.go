@@ -176,8 +176,8 @@ func TestJointUndoOfNothing(t *testing.T) {
 	}
 }
 
-// TestJointDecidedAgain: a store that decides a change again, since what it had decided on had changed, counts
-// nothing of what it found first; and what is refused has no fencing token.
+// TestJointDecidedAgain: a store that decides a change again, since what it had decided on had changed,
+// counts nothing of what it found first; and what is refused has no fencing token.
 func TestJointDecidedAgain(t *testing.T) {
 	h, bucket := newHouse(), ofLimit(gatehouse.TokenBucket, "b", 10, 4)
 	x := acquireOf("x", bucket, ofSlots("s", 1, 1))

@@ -60,9 +60,9 @@ func (p *GrantParts) add(key gatehouse.Key, member int) (part *Part, cmd *gateho
 	return part, cmd
 }
 
-// Acquire makes the parts of an acquire: one for each name, and if it leaves a record the part of that. The
-// command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a record. It must stay as it
-// is until the change is done.
+// Acquire makes the parts of an acquire: one for each name, and if it leaves a record the part of that; or of
+// a question about one. The command must pass [gatehouse.GrantCommand.Check], and have an ID if it leaves a
+// record. It must stay as it is until the change is done.
 func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 	p.begin(cmd, cmd.Want)
 	holder := ""
@@ -73,8 +73,8 @@ func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 		m := &cmd.Want[i]
 		part, one := p.add(m.Key, int(i))
 		part.Turn.Grant.Clip = m.Clip
-		one.Op, one.Rule, one.Cost = gatehouse.OpAcquire, m.Rule, m.Cost
-		one.Expires, one.MaxWait, one.Owner = cmd.Expires, cmd.MaxWait, cmd.Owner
+		one.Op, one.Rule, one.Cost = cmd.Op, m.Rule, m.Cost
+		one.Expires, one.MaxWait, one.Owner, one.Explain = cmd.Expires, cmd.MaxWait, cmd.Owner, cmd.Explain
 		if !m.Key.Kind.Limiter() {
 			one.Holder = holder
 		}
@@ -254,7 +254,7 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 		case retried:
 			// What it would be answered if it were new is of no interest.
 			m.Outcome, m.RetryAfter, m.Message, m.Fence = gatehouse.Granted, 0, "", record.Fence
-		case counted == nil && m.Outcome == gatehouse.Granted && limiter:
+		case counted == nil && m.Outcome == gatehouse.Granted && limiter && !p.command.IsLook():
 			m.Cost = m.Value
 		case counted == nil:
 			m.Cost = turn.Cost

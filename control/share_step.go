@@ -25,7 +25,7 @@ func (l *limiterStep) applyGrantCommand() {
 
 // isFollowing reports whether the turn is about a grant that is there: then the limits in force stay.
 func (t *Turn) isFollowing() bool {
-	return t.Grant != nil && t.Grant.Command.Op != gatehouse.OpAcquire
+	return t.Grant != nil && t.Grant.Command.Op != gatehouse.OpAcquire && !t.Grant.Command.IsLook()
 }
 
 // acquireForGrant takes what a grant wants now, or what it adds, or says when it might.
@@ -172,9 +172,12 @@ func (l *limiterStep) undoShare() {
 	}
 	l.uncountPassed(l.turn)
 	if l.turn.isFollowing() {
-		n := min(l.turn.Cost, share.counted, share.taken)
-		l.giveBackShare(share, n)
-		share.counted, share.taken = share.counted-n, share.taken-n
+		share.taken -= min(l.turn.Cost, share.taken)
+		// A settle that came after it has said the whole cost, whatever was added before.
+		if n := min(l.turn.Cost, share.counted); !l.turn.Grant.settled {
+			l.giveBackShare(share, n)
+			share.counted -= n
+		}
 		return
 	}
 	l.giveBackShare(share, share.counted)

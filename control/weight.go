@@ -41,8 +41,8 @@ const (
 	windowResetWeight = 32
 	debtSpanWeight    = 16
 	recordWeight      = 288 // of a grant
-	memberWeight      = 144
-	limitTextWeight   = 17 // of a limit in a list
+	memberWeight      = 168 // with the instant of its settle
+	limitTextWeight   = 17  // of a limit in a list
 	mapWeight         = 48
 	textWeight        = 8 // beside the bytes, as room comes in steps
 )

@@ -43,7 +43,30 @@ type follower struct {
 // time while stop is. Of a line only the first thousand are told their places. Whoever follows a request must
 // stop that when it is decided or canceled.
 func (g *Gate) Follow(r *Request, told func(gatehouse.WaiterEntry)) (stop func()) {
-	key, id, f := r.Key, gatehouse.WaiterID(uint64(r.number)), &g.follow
+	return g.followLine(r.Key, gatehouse.WaiterID(uint64(r.number)), told)
+}
+
+// FollowGrant is Follow for an acquire of several names: told is called with its place in the line of each.
+// It must not be called before SubmitGrant has returned.
+func (g *Gate) FollowGrant(r *GrantRequest, told func(gatehouse.Key, gatehouse.WaiterEntry)) (stop func()) {
+	id := gatehouse.WaiterID(uint64(r.number))
+	stops := make([]func(), 0, len(r.Command.Want))
+	for i := range r.Command.Want {
+		key := r.Command.Want[i].Key
+		stops = append(stops, g.followLine(key, id, func(entry gatehouse.WaiterEntry) { told(key, entry) }))
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// followLine follows the request with a public id in the line of one name.
+func (g *Gate) followLine(
+	key gatehouse.Key, id string, told func(gatehouse.WaiterEntry),
+) (stop func()) {
+	f := &g.follow
 	f.mu.Lock()
 	// One timer looks at all lines, and runs only while anybody follows one.
 	if f.lines == nil {

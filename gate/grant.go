@@ -81,7 +81,8 @@ const (
 // request that must wait stands in the lines of all its names by one number, and holds nothing. SubmitGrant
 // does not block.
 //
-// A renew, a topup, a settle and a release look up the record of the grant first. After an error of the store
+// A renew, a topup, a settle and a release look up the record of the grant first. A question about an acquire
+// stands behind those who wait, as an acquire does. After an error of the store
 // it is not known whether a request took effect.
 func (g *Gate) SubmitGrant(r *GrantRequest) {
 	r.prepareRequest(g)
@@ -92,7 +93,7 @@ func (g *Gate) SubmitGrant(r *GrantRequest) {
 	case r.Err != nil:
 		r.finishRequest(r.Err)
 		return
-	case r.Command.Op != gatehouse.OpAcquire:
+	case r.Command.Op != gatehouse.OpAcquire && !r.Command.IsLook():
 		r.step = stepPeek
 		r.parts.Peek(&r.Command)
 	case r.findsLine():

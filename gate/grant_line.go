@@ -18,6 +18,7 @@ type grantPlace struct {
 	grant *GrantRequest
 	line  *line
 	part  int // of the grant's parts
+	cost  int64
 
 	// What its last look said about this name.
 	refused bool          // it was refused here
@@ -184,11 +185,24 @@ func (l *line) noteMoved() {
 	o := &l.gate.grants
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l.markMoved(0)
+	l.markMoved(0, false)
 }
 
-// markMoved is noteMoved for those behind a number, with the grantOrder locked.
-func (l *line) markMoved(behind control.Ticket) {
+// noteWoken is noteMoved after another server has changed something, perhaps at other names too at the same
+// instant: grants are looked at whatever else they lack.
+func (l *line) noteWoken() {
+	if len(l.grants) == 0 {
+		return
+	}
+	o := &l.gate.grants
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l.markMoved(0, true)
+}
+
+// markMoved is noteMoved for those behind a number, with the grantOrder locked. always has grants looked at
+// that lack something else.
+func (l *line) markMoved(behind control.Ticket, always bool) {
 	o := &l.gate.grants
 	front := l.frontTicket()
 	for _, p := range l.grants {
@@ -197,7 +211,7 @@ func (l *line) markMoved(behind control.Ticket) {
 		}
 		if p.grant.number > behind && (p.refused || !p.grant.seen) {
 			p.moved = true
-			if p.mattersMost() {
+			if always || p.mattersMost() {
 				o.addDirty(p.grant)
 				l.stirred = true
 			}
@@ -270,6 +284,9 @@ func (l *line) noteRound(rd *round) {
 		turn := &rd.change.Turns[i]
 		failed := rd.err != nil || turn.Err != nil
 		moved = l.turnMoves(turn) || failed || t.removed && t.seen || moved
+		if !failed {
+			l.noteTaken(turn)
+		}
 		if !failed && turn.Op == gatehouse.OpDelete && turn.Decision.Outcome == gatehouse.Granted {
 			l.noteDeleted()
 		}
@@ -278,6 +295,35 @@ func (l *line) noteRound(rd *round) {
 		l.noteMoved()
 	}
 	l.unblockGrants()
+}
+
+// noteTaken has grants looked at that this name could serve and now cannot, if they keep other lines: these
+// may not be kept any more.
+func (l *line) noteTaken(turn *control.Turn) {
+	d := &turn.Decision
+	if len(l.grants) == 0 || d.Outcome != gatehouse.Granted ||
+		turn.Op != gatehouse.OpAcquire && turn.Op != gatehouse.OpReserve && turn.Op != gatehouse.OpCharge {
+		return
+	}
+	o := &l.gate.grants
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range l.grants {
+		if p.grant.seen && !p.refused && p.cost > d.Remaining && p.grant.keepsAny() {
+			o.addDirty(p.grant)
+			l.stirred = true
+		}
+	}
+}
+
+// keepsAny reports whether the grant keeps a line.
+func (r *GrantRequest) keepsAny() bool {
+	for i := range r.places {
+		if r.places[i].keeps {
+			return true
+		}
+	}
+	return false
 }
 
 // turnMoves reports whether a turn that was served may help somebody else. What only takes helps nobody.

@@ -11,7 +11,7 @@ import (
 
 // buildParts makes the parts of the next look at an acquire or a topup, whose record was found.
 func (r *GrantRequest) buildParts() {
-	if r.expired {
+	if r.isExpired() {
 		r.Command.MaxWait = 0 // a refusal is final
 	}
 	if r.mayWait() && r.number == 0 {
@@ -29,6 +29,17 @@ func (r *GrantRequest) buildParts() {
 		part.Turn.Ticket, part.Turn.Again, part.Turn.Since = r.number, r.seen, r.since
 		part.Passive = passive
 	}
+}
+
+// isExpired reports whether its MaxWait is over. Only the timer of one that stands in lines says so.
+func (r *GrantRequest) isExpired() bool {
+	if len(r.places) == 0 {
+		return false
+	}
+	o := &r.gate.grants
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return r.expired
 }
 
 // advance puts a request to the store until it is answered, waits, or an answer takes time. answered says
@@ -162,6 +173,9 @@ func (r *GrantRequest) meetsOtherGrant() bool {
 func (r *GrantRequest) endLook(err error) {
 	g, lines := r.gate, lineList{}
 	if len(r.places) > 0 {
+		if err == nil && r.Command.Explain {
+			r.explainLines()
+		}
 		lines = r.leaveLines()
 	}
 	g.noteJoint(r.parts.Parts, err != nil || r.change.Granted)

@@ -26,9 +26,13 @@ type pool struct {
 	answered int
 	granted  int
 	// kept is when each name was seen to be kept for a grant while it could serve somebody behind.
-	kept map[string][]time.Time
-	mu   sync.Mutex // for the answers, which come on any goroutine
+	kept   map[string][]time.Time
+	passed []overtaking
+	mu     sync.Mutex // for the answers, which come on any goroutine
 }
+
+// An overtaking is one who was granted before another one who came earlier was answered.
+type overtaking struct{ first, behind *asker }
 
 // An asker is a grant, or a single command for one name.
 type asker struct {
@@ -155,10 +159,10 @@ func (p *pool) checkTurn(a *asker, name string) {
 			continue
 		}
 		if other.single && other.want[name] > 0 {
-			p.t.Errorf("%d has overtaken %d at %s", a.id, other.id, name)
+			p.passed = append(p.passed, overtaking{a, other})
 		}
 		if sameNames(a, other) {
-			p.t.Errorf("%d has overtaken %d, which wants the same names", a.id, other.id)
+			p.passed = append(p.passed, overtaking{a, other})
 		}
 	}
 }
@@ -245,6 +249,13 @@ func (p *pool) canServe(a *asker, name string) bool {
 
 // check looks for what must not be, when everything is at rest.
 func (p *pool) check() {
+	for _, o := range p.passed {
+		// Of two that were answered at one instant either may hear of it first.
+		if o.behind.answers == 0 {
+			p.t.Errorf("%d, %+v, has overtaken %d, %+v", o.first.id, o.first.want, o.behind.id, o.behind.want)
+		}
+	}
+	p.passed = nil
 	for _, a := range p.askers {
 		if a.answers > 0 {
 			continue

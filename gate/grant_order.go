@@ -191,10 +191,18 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 		}
 		l.mu.Lock()
 		takes := turn.Op == gatehouse.OpAcquire
+		stirs := false
+		if changed {
+			l.noteTaken(turn)
+			stirs = l.stirred
+		}
 		if l.turnMoves(turn) && (changed || takes) {
 			// Limits may have become smaller than what some wait for.
 			l.offerAll = l.offerAll || takes && l.head != nil
 			l.noteMoved()
+			stirs = true
+		}
+		if stirs {
 			moved.add(l)
 		}
 		l.mu.Unlock()

@@ -45,11 +45,16 @@ func mustGrant(t *testing.T, g *gate.Gate, cmd gatehouse.GrantCommand) gatehouse
 func submitGrant(
 	g *gate.Gate, cmd gatehouse.GrantCommand, done func(gatehouse.Decision, error),
 ) (cancel func()) {
-	r := &gate.GrantRequest{Command: cmd, Decided: func(r *gate.GrantRequest) {
-		done(gatehouse.Decision{Outcome: r.Decision.Outcome, Message: r.Decision.Message}, r.Err)
-	}}
+	r := newGrantRequest(cmd, done)
 	g.SubmitGrant(r)
 	return func() { g.CancelGrant(r) }
+}
+
+// newGrantRequest is a request whose outcome is told.
+func newGrantRequest(cmd gatehouse.GrantCommand, done func(gatehouse.Decision, error)) *gate.GrantRequest {
+	return &gate.GrantRequest{Command: cmd, Decided: func(r *gate.GrantRequest) {
+		done(gatehouse.Decision{Outcome: r.Decision.Outcome, Message: r.Decision.Message}, r.Err)
+	}}
 }
 
 // wantIdle sees that nobody waits, and that the semaphores are free.

@@ -16,30 +16,31 @@ type grantWait struct {
 	gate    *Gate
 	request *GrantRequest // nil once it is out of the lines; guarded by the lock of the grantOrder
 	end     *time.Timer   // ends the wait; nil when it has no end
+	due     time.Duration // how long after the last look the timer fires
 	look    *time.Timer   // fires when it may be granted, or must stop keeping a line; nil until it is needed
 }
 
-// armTimer sets the timer for the next look that time alone makes necessary. The grantOrder is locked.
-func (r *GrantRequest) armTimer() {
-	wait := r.nextLook()
+// armTimer sets the timer for what time alone makes necessary. elapsed is the time since the last look. The
+// grantOrder is locked.
+func (r *GrantRequest) armTimer(elapsed time.Duration) {
+	due := r.nextDue()
 	for i := range r.places {
 		p := &r.places[i]
 		left, ok := p.line.kept.left(p, r.Decision.At)
-		if ok && (wait == gatehouse.Forever || left < wait) {
-			wait = left
+		if ok && (due == gatehouse.Forever || left < due) {
+			due = left
 		}
 	}
-	// The store's clock and the timer's do not run exactly alike, hence minRetry.
 	w := r.wait
-	switch {
-	case wait == gatehouse.Forever:
+	w.due = due
+	if due == gatehouse.Forever {
 		if w.look != nil {
 			w.look.Stop()
 		}
 		return
-	case wait < minRetry:
-		wait = minRetry
 	}
+	// The store's clock and the timer's do not run exactly alike.
+	wait := max(due-elapsed, minRetry)
 	if w.look == nil {
 		w.look = time.AfterFunc(wait, w.onLook)
 	} else {
@@ -47,28 +48,31 @@ func (r *GrantRequest) armTimer() {
 	}
 }
 
-// nextLook is after what time the request can be granted, or may keep a line; Forever when that is not known.
-func (r *GrantRequest) nextLook() time.Duration {
-	first, last, all, eldest := gatehouse.Forever, gatehouse.Forever, true, false
+// nextDue is how long after the last look the request can be granted, or the next of its names is about to
+// come free; Forever when that is not known.
+func (r *GrantRequest) nextDue() time.Duration {
+	first, last, soon, eldest := gatehouse.Forever, gatehouse.Forever, gatehouse.Forever, false
+	waits := false // for something that is not about to come free
 	for i := range r.places {
 		p := &r.places[i]
 		switch {
 		case !p.refused:
-		case p.retry == gatehouse.Forever:
-			all = false
-		default:
+			continue
+		case p.near:
 			if first == gatehouse.Forever || p.retry < first {
 				first = p.retry
 			}
 			last = max(last, p.retry)
 			eldest = eldest || p.eldest
+			continue
+		case p.retry != gatehouse.Forever && (soon == gatehouse.Forever || p.retry-keepWithin < soon):
+			soon = p.retry - keepWithin
 		}
+		waits = waits || !p.moved
 	}
 	switch {
-	case last > keepWithin:
-		return last - keepWithin // from then on lines may be kept
-	case !all:
-		return gatehouse.Forever
+	case waits || last == gatehouse.Forever:
+		return soon
 	case eldest:
 		return first // from then on that line may be kept
 	}
@@ -80,19 +84,22 @@ func (w *grantWait) onLook() {
 	o := &w.gate.grants
 	o.mu.Lock()
 	r := w.request
-	if r == nil {
+	// While it is at the store, the answer sets the timer anew.
+	if r == nil || r.busy {
 		o.mu.Unlock()
 		return
 	}
 	ready := true
 	for i := range r.places {
 		p := &r.places[i]
-		p.near = p.near || p.retry != gatehouse.Forever
+		p.near = p.near || p.retry != gatehouse.Forever && p.retry-keepWithin <= w.due
 		ready = ready && (!p.refused || p.moved || p.near)
 	}
-	// While something must happen first, nothing is asked: that will have it looked at.
+	// While something else must happen first, nothing is asked: that will have it looked at.
 	if ready || r.keepsForTime() {
 		o.addDirty(r)
+	} else {
+		r.armTimer(w.due)
 	}
 	o.mu.Unlock()
 	w.gate.serveGrants()

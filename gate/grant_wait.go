@@ -37,7 +37,10 @@ func (r *GrantRequest) enterLines(looking bool) {
 	r.wait = &grantWait{gate: g, request: r}
 	r.places = slices.Grow(r.places[:0], n)[:n]
 	for i := range r.places {
-		r.places[i] = grantPlace{grant: r, part: i, looking: looking, held: looking, moved: !looking}
+		r.places[i] = grantPlace{
+			grant: r, part: i, cost: r.parts.Parts[i].Turn.Cost,
+			looking: looking, held: looking, moved: !looking,
+		}
 	}
 	o.waiting.Add(1)
 	o.addID(r)
@@ -181,7 +184,7 @@ func (r *GrantRequest) park(again bool) {
 		if again {
 			o.addDirty(r)
 		}
-		r.armTimer()
+		r.armTimer(0)
 		r.busy = false
 	}
 	o.mu.Unlock()
@@ -234,7 +237,7 @@ func (r *GrantRequest) placeAnew(p *grantPlace) (changed bool) {
 	kept := p.keeps
 	p.keeps, p.held, p.looking = keeps, false, false
 	if kept && !keeps {
-		l.markMoved(r.number) // grants behind it may pass now, too
+		l.markMoved(r.number, false) // grants behind it may pass now, too
 	}
 	return changed
 }

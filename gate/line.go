@@ -90,7 +90,10 @@ func (l *line) onWake() {
 		l.offerAll = true
 		l.mu.Unlock()
 	}
-	l.onMoved()
+	l.mu.Lock()
+	l.noteWoken()
+	l.unlockStirred()
+	l.serveLine()
 }
 
 // serveRounds makes rounds until there is nothing to do: choose a batch, apply it, process the decisions. It

@@ -200,11 +200,51 @@ func (l *line) waitingBefore(ticket *Request) (n int) {
 	return n
 }
 
+// explainLines adds to what a refused grant is told of each name that refuses it how many wait there before.
+func (r *GrantRequest) explainLines() {
+	for i := range r.places {
+		p := &r.places[i]
+		member := r.parts.Parts[p.part].Turn.Grant.Member
+		if member < 0 || member >= len(r.Decision.Want) {
+			continue
+		}
+		if m := &r.Decision.Want[member]; m.Outcome == gatehouse.Refused {
+			explainAhead(&m.Decision, p.waitingBefore())
+		}
+	}
+}
+
+// waitingBefore is how many wait in front of a grant at this name.
+func (p *grantPlace) waitingBefore() (n int) {
+	l := p.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.eachWaiting(func(e control.LineEntry) bool {
+		if e.Ticket == p.grant.number {
+			return false
+		}
+		// A grant that does not wait itself is in no list, and ends where it would stand.
+		bumped, was := l.bumps[e.Ticket]
+		if e.Ticket > p.grant.number && (!was || bumped.order > p.grant.number) {
+			return false
+		}
+		n++
+		return true
+	})
+	return n
+}
+
 // explainLine adds to a refusal that is explained how many wait before it.
 func (r *Request) explainLine(ahead int) {
-	d := r.Decision
+	if r.Err == nil {
+		explainAhead(r.Decision, ahead)
+	}
+}
+
+// explainAhead adds to a refusal how many wait before it.
+func explainAhead(d *gatehouse.Decision, ahead int) {
 	switch {
-	case ahead == 0 || r.Err != nil:
+	case ahead == 0:
 	case d.Message == "":
 		d.Message = fmt.Sprintf("has %d waiting before you", ahead)
 	default:

@@ -212,8 +212,8 @@ func TestManyWaiters(t *testing.T) {
 			c := owned(fmt.Sprint("holder", i), fmt.Sprint("H", i))
 			c.Size = holders
 			must(t, g, semaphore("many"), c)
-			own := fmt.Sprint("W", i%10)
-			must(t, g, semaphore(fmt.Sprint("own", i%10)), owned(own, own))
+			waiter := fmt.Sprint("W", i%10)
+			must(t, g, semaphore(fmt.Sprint("own", i%10)), owned(waiter, waiter))
 		}
 		for i := range waiters {
 			c := owned(fmt.Sprint("waiter", i), fmt.Sprint("W", i))

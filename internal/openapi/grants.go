@@ -25,7 +25,8 @@ func grantOperations() []Operation {
 			Summary: "Take all of several, or none",
 			Description: "One decision over 1 to 16 limiters, semaphores and locks, which waits for all " +
 				"of them " +
-				"if necessary. The same id again is answered with the same grant.",
+				"if necessary. The same id again is answered with the same grant. With an id and Accept: " +
+				"text/event-stream its place in each line is told while it waits.",
 			Body: &Body{Schema: "AcquireGrant", Example: `{"maxwait": 1000, "want": [` +
 				`{"tokenbucket": "tokens", "size": 200000, "interval": 60000, "cost": 3200}, ` +
 				`{"semaphore": "calls", "size": 20}]}`},

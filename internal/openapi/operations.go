@@ -257,13 +257,15 @@ func operationParameters(kind gatehouse.Kind, op gatehouse.Op) []string {
 	case gatehouse.OpAcquire:
 		// Only limiters have a limit over time; a lock has neither size nor cost to choose.
 		if kind.Limiter() {
-			return append(append(limitParameters(kind), "cost", "maxwait"), ownerParameters...)
+			return append(append(limitParameters(kind), "cost", "maxwait", "parents"), ownerParameters...)
 		}
 		if kind == gatehouse.Lock {
 			return append([]string{"key", "expires", "extend", "maxwait"}, ownerParameters...)
 		}
 		return append([]string{"size", "cost", "key", "expires", "extend", "maxwait"}, ownerParameters...)
-	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpCharge:
+	case gatehouse.OpPeek, gatehouse.OpDelay:
+		return append(limitParameters(kind), "cost", "parents")
+	case gatehouse.OpCharge:
 		return append(limitParameters(kind), "cost")
 	case gatehouse.OpReserve:
 		return append(limitParameters(kind), "cost", "key")

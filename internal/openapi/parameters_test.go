@@ -21,6 +21,7 @@ var values = map[string][]string{
 	"zone": {"Asia/Tokyo"}, "maxwait": nil, "id": nil, "extend": {"true"},
 	"owner": nil, "host": nil, "purpose": nil, "reason": nil, "now": nil, "after": nil, "limit": nil,
 	"status": {"429"}, "retry-after": {"7000"}, "remaining": {"0"}, "reset": {"7000"},
+	"parents": nil,
 }
 
 // shown are the parameters that change what people are shown, and no decision; and of those operations that
@@ -183,7 +184,8 @@ func shouldList(t *testing.T, kind gatehouse.Kind, op gatehouse.Op) (names []str
 		if !known {
 			t.Fatalf("there is no value to try parameter %s with", name)
 		}
-		inGate := tried == nil && name == "maxwait" && op.Waits()
+		inGate := tried == nil && name == "maxwait" && op.Waits() || name == "parents" && kind.Limiter() &&
+			(op == gatehouse.OpAcquire || op == gatehouse.OpPeek || op == gatehouse.OpDelay)
 		if inGate || acts(kind, op, name) || noDifference[fmt.Sprint(kind, " ", op, " ", name)] != "" {
 			names = append(names, name)
 		}

@@ -154,6 +154,9 @@ func (g *GrantValues) Set(op gatehouse.Op, name, value []byte) error {
 	return nil
 }
 
+// HasID reports whether an id is given.
+func (g *GrantValues) HasID() bool { return g.values.texts[idParameter] != nil }
+
 // Read fills cmd, of which the operation, the id of a grant that is there, and what is wanted are known. A
 // grant that has a record and no id gets a random one. The error is of CodeInvalid and names the parameter,
 // its value and what is wanted.
@@ -175,6 +178,7 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 	if cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew {
 		cmd.Expires = r.readMillis(expiresParameter, absent, 1)
 	}
+	cmd.Owner = r.readNames()
 	if cmd.Op == gatehouse.OpAcquire && cmd.ID == "" && cmd.HasRecord() {
 		cmd.ID = uuid.NewString()
 	}
@@ -190,9 +194,6 @@ func (r *formReader) readGrantOptions(g *GrantValues, cmd *gatehouse.GrantComman
 			r.failParameter("id has %d bytes, want 1 to %d", len(id), gatehouse.MaxGrantID)
 		}
 	}
-	alone := gatehouse.Command{Op: gatehouse.OpAcquire}
-	r.readOwner(&alone)
-	cmd.Owner = alone.Owner
 	var ok bool
 	if g.overrun != nil {
 		cmd.Overrun, ok = gatehouse.ParseOverrun(strings.ToLower(string(g.overrun)))

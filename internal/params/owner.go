@@ -11,13 +11,7 @@ import (
 // readOwner reads them. Most commands have none.
 func (r *formReader) readOwner(cmd *gatehouse.Command) {
 	if r.values.anyOwner {
-		owner := gatehouse.Owner{
-			Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
-			Purpose: r.readText(purposeParameter),
-		}
-		if owner != (gatehouse.Owner{}) {
-			cmd.Owner = new(owner)
-		}
+		cmd.Owner = r.readNames()
 		if reason := r.readText(reasonParameter); cmd.Op == gatehouse.OpEvict || cmd.Op == gatehouse.OpClose {
 			cmd.Message = reason
 		}
@@ -28,6 +22,18 @@ func (r *formReader) readOwner(cmd *gatehouse.Command) {
 		cmd.Amount = most
 	}
 	r.readID(cmd)
+}
+
+// readNames returns for whom a command is, nil if it does not say.
+func (r *formReader) readNames() *gatehouse.Owner {
+	owner := gatehouse.Owner{
+		Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
+		Purpose: r.readText(purposeParameter),
+	}
+	if owner == (gatehouse.Owner{}) {
+		return nil
+	}
+	return new(owner)
 }
 
 // readText reads a text that people are shown.

@@ -15,7 +15,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The parameters. Every operation knows and checks all of them; those it has no use for do no harm.
+// The parameters. Every operation knows and checks all of them; those it has no use for do no harm. Only
+// parents are refused where they are not charged.
 const (
 	sizeParameter = iota
 	costParameter
@@ -46,6 +47,7 @@ const (
 	retryAfterParameter
 	remainingParameter
 	resetParameter
+	parentsParameter // see parents.go
 	numParameters
 )
 
@@ -53,7 +55,7 @@ var names = [numParameters]string{
 	"size", "cost", "interval", "expires", "maxwait", "key", "message", "amount", "value", "id",
 	"burst", "mode", "guard", "limits", "zone", "fence", "extend",
 	"owner", "host", "purpose", "reason", "now", "after", "limit",
-	"status", "retry-after", "remaining", "reset",
+	"status", "retry-after", "remaining", "reset", "parents",
 }
 
 // Names returns the names of all parameters.
@@ -93,8 +95,8 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			switch {
 			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter ||
 				i >= statusParameter):
-				// An empty size, key or fence means the same as none, and so does a header of a third party
-				// that was not there.
+				// An empty size, key or fence means the same as none, and so do no parents, and a header of
+				// a third party that was not there.
 				value = nil // as if it were absent
 			case value == nil:
 				// nil stands for absent, so an empty value must differ from it.
@@ -103,7 +105,7 @@ func (f *Values) TrySet(name, value []byte) (known bool) {
 			f.texts[i] = value
 			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
 			f.anyOwner = f.anyOwner || i >= ownerParameter && i < statusParameter
-			f.anyReport = f.anyReport || i >= statusParameter
+			f.anyReport = f.anyReport || i >= statusParameter && i <= resetParameter
 			return true
 		}
 	}
@@ -122,6 +124,7 @@ func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.readHolder(cmd, kind)
 	r.readFence(cmd, kind)
 	r.readOwner(cmd)
+	r.checkParents(kind, cmd.Op)
 	if f.anyReport || cmd.Op == gatehouse.OpFeedback {
 		r.readFeedback(cmd)
 	}

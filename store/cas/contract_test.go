@@ -55,7 +55,8 @@ func TestHistories(t *testing.T) {
 
 func TestGrantHistories(t *testing.T) {
 	faults := castest.Faults{
-		Latency: 2 * time.Millisecond, Unsent: 0.01, Twice: 0.01, LostAnswer: 0.01, LostWake: 0.1, TwiceWoken: 0.1,
+		Latency: 2 * time.Millisecond, Unsent: 0.01, Twice: 0.01, LostAnswer: 0.01,
+		LostWake: 0.1, TwiceWoken: 0.1,
 	}
 	for name, leases := range map[string]bool{"redis": false, "etcd": true} {
 		t.Run(name, func(t *testing.T) {

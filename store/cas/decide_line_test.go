@@ -13,7 +13,11 @@ func TestDecideLines(t *testing.T) {
 	const ms = time.Millisecond
 	held := []control.Turn{one(acquireBy("a")), one(acquireBy("b"))}
 	halfHeld := held[:1]
-	own := lineHead{server: 1, ticket: FirstTicket(1) + 7, since: fromStart(0), until: fromStart(3500 * ms)}
+	own := lineHead{
+		server: 1, ticket: FirstTicket(1) + 7, since: fromStart(0), until: fromStart(3500 * ms), waiting: 1,
+	}
+	ofMany := own
+	ofMany.waiting = 5
 	younger := headOf(2, 900*ms, 3*time.Second)
 	heads := func(heads ...lineHead) storedRecord { return storedRecord{heads: heads} }
 	runDecideCases(t, []decideCase{{
@@ -24,6 +28,14 @@ func TestDecideLines(t *testing.T) {
 		name: "its head is not renewed at each look", kind: gatehouse.Semaphore, before: held,
 		record: heads(own), now: time.Second, queue: []control.Turn{waiting(7, 0, acquireBy("c"))},
 		want: "refused for 9s",
+	}, {
+		name: "its head tells soon that fewer wait", kind: gatehouse.Semaphore, before: held,
+		record: heads(ofMany), now: time.Second, queue: []control.Turn{waiting(7, 0, acquireBy("c"))},
+		want: "refused for 9s; write; heads [1:7 until 4s]",
+	}, {
+		name: "but not at each look", kind: gatehouse.Semaphore, before: held,
+		record: heads(ofMany), now: 900 * ms, queue: []control.Turn{waiting(7, 0, acquireBy("c"))},
+		want: "refused for 9.1s",
 	}, {
 		name: "its head is renewed after a third", kind: gatehouse.Semaphore, before: held,
 		record: heads(own), now: 1500 * ms, queue: []control.Turn{waiting(7, 0, acquireBy("c"))},

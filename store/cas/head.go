@@ -78,12 +78,12 @@ func (r *storedRecord) barredUntil(since int64, server uint32) (until int64) {
 func (d *decider) updateHead() (changed bool) {
 	out, server := d.out, d.in.server.number
 	i := out.next.headIndex(server)
-	first, seen := d.firstWaiting(i)
+	first, waiting, seen := d.firstWaiting(i)
 	switch {
 	case i < 0 && first.ticket == 0:
 		return false
 	case i < 0:
-		out.next.heads = append(out.next.heads, d.newHead(first))
+		out.next.heads = append(out.next.heads, d.newHead(first, waiting))
 		out.write = true
 		return false // no other waiter goes because of it
 	case !seen && !d.in.rest.known && (first.ticket == 0 || !first.headsBefore(out.next.heads[i].waiter())):
@@ -95,26 +95,33 @@ func (d *decider) updateHead() (changed bool) {
 	old := out.next.heads[i]
 	// A head that still names the first waiter is renewed once a third of its time is over, so that most
 	// looks write nothing.
+	// Another number of waiters is told after half a second, so that a list elsewhere is a second old at
+	// most.
+	renewedAt := int64(headLifetime) * 2 / 3
+	head := d.newHead(first, waiting)
+	if head.waiting != old.waiting {
+		renewedAt = int64(headLifetime) * 5 / 6
+	}
 	same := old.ticket == first.ticket && old.passive == first.passive
-	if same && old.until-out.now > int64(headLifetime)*2/3 {
+	if same && old.until-out.now > renewedAt {
 		return false
 	}
-	out.next.heads[i] = d.newHead(first)
+	out.next.heads[i] = head
 	out.write = true
 	return old.ticket != first.ticket || first.passive && !old.passive
 }
 
-func (d *decider) newHead(w waiter) lineHead {
+func (d *decider) newHead(w waiter, waiting int) lineHead {
 	return lineHead{
 		server: d.in.server.number, ticket: w.ticket, since: w.since, passive: w.passive,
-		until: d.out.now + int64(headLifetime),
+		until: d.out.now + int64(headLifetime), waiting: int32(min(waiting, maxTold)), // far below 2 billion
 	}
 }
 
-// firstWaiting is the first of this server who waits after this queue, and whether the present head, if
-// there is one, was looked at.
-func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
-	first = d.in.rest.passive
+// firstWaiting is the first of this server who waits after this queue, how many do, and whether the present
+// head, if there is one, was looked at.
+func (d *decider) firstWaiting(head int) (first waiter, waiting int, seen bool) {
+	first, waiting = d.in.rest.passive, d.in.rest.count
 	if d.in.rest.nonEmpty {
 		first = d.in.rest.first
 	}
@@ -128,15 +135,18 @@ func (d *decider) firstWaiting(head int) (first waiter, seen bool) {
 		seen = seen || head >= 0 && turn.Ticket == d.out.next.heads[head].ticket
 		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket, passive: d.in.passive}
 		waits := d.waits || !d.in.joint && control.KeepsWaiting(turn.Command, &d.out.decisions[j])
+		if waits {
+			waiting++
+		}
 		if waits && (first.ticket == 0 || one.headsBefore(first)) {
 			first = one
 		}
 	}
-	return first, seen
+	return first, waiting, seen
 }
 
 // otherLines are the heads of other servers, as a list of waiters tells of them. A head is renewed about once
-// a second, and says of its line only who is first.
+// a second, and says of its line who is first and how many there are.
 func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.OtherLine) {
 	for i := range r.heads {
 		h := &r.heads[i]
@@ -144,7 +154,7 @@ func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.O
 			continue
 		}
 		lines = append(lines, gatehouse.OtherLine{
-			Server: h.server, WaitingFor: max(0, time.Duration(now-h.since)),
+			Server: h.server, Waiting: int(h.waiting), WaitingFor: max(0, time.Duration(now-h.since)),
 			Seen: max(0, headLifetime-time.Duration(h.until-now)),
 		})
 	}

@@ -51,7 +51,8 @@ type lineHead struct {
 	since  int64 // when it came, by the store's time
 	until  int64 // when it is forgotten, unless its server looks at it again
 
-	passive bool // it is to be told of changes, and keeps nobody back
+	passive bool  // it is to be told of changes, and keeps nobody back
+	waiting int32 // how many wait in that line, with the head, at most maxTold; 0 when the server did not say
 }
 
 // waiter is the one whose head it is.
@@ -62,6 +63,12 @@ func (h *lineHead) waiter() waiter {
 // passiveHead is set in the server of a head that is passive. Servers that know of no such heads do not see
 // it, and let it keep others back.
 const passiveHead = 1 << 32
+
+// Above that is how many wait in the line, which servers that do not know of it do not see either.
+const (
+	waitingAt = 33
+	maxTold   = 1 << 20
+)
 
 // cameBefore reports whether a head has come before another, of another server.
 func (h *lineHead) cameBefore(since int64, server uint32) bool {
@@ -115,6 +122,7 @@ func (r *storedRecord) encodeRecord() []byte {
 		if h.passive {
 			server |= passiveHead
 		}
+		server |= uint64(h.waiting) << waitingAt // from 0
 		data = binary.AppendUvarint(data, server)
 		data = binary.AppendUvarint(data, uint64(h.ticket))
 		data = binary.AppendVarint(data, h.since)
@@ -174,7 +182,8 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 		server := in.readUnsigned()
 		r.heads = append(r.heads, lineHead{
 			server: uint32(server), passive: server&passiveHead != 0, // written from one
-			ticket: control.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
+			waiting: int32(min(server>>waitingAt, maxTold)),
+			ticket:  control.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
 		})
 	}
 	// Errors of the reader stick, so one look after all numbers is enough.

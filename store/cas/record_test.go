@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func drawRecord(rng *rand.Rand) storedRecord {
 		r.heads = append(r.heads, lineHead{
 			server: rng.Uint32(), ticket: control.Ticket(rng.Uint64()),
 			since: rng.Int64(), until: rng.Int64(),
+			passive: rng.IntN(2) > 0, waiting: rng.Int32N(maxTold + 1),
 		})
 	}
 	for range rng.IntN(2 * maxDoneUndos) {
@@ -45,7 +47,8 @@ func TestRecord(t *testing.T) {
 		data := want.encodeRecord()
 		got, err := decodeRecord(data)
 		if err != nil || !reflect.DeepEqual(got.nonces(), want.nonces()) || got.asOf != want.asOf ||
-			got.deletedAt != want.deletedAt || got.fence != want.fence || len(got.heads) != len(want.heads) ||
+			got.deletedAt != want.deletedAt || got.fence != want.fence ||
+			!slices.Equal(got.heads, want.heads) ||
 			(got.encodedState == nil) != (want.encodedState == nil) ||
 			!bytes.Equal(got.encodeRecord(), data) {
 			t.Fatalf("decoded as\n%+v, %v\nwant\n%+v", got, err, want)

@@ -174,6 +174,7 @@ type lineRest struct {
 	nonEmpty bool   // there are such that keep others back
 	first    waiter // of them
 	passive  waiter // the first of the others; the zero one when there is none
+	count    int    // of all of them
 }
 
 // A takenLine is a line some of which a transaction has taken out.
@@ -217,7 +218,7 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	l.forgetBefore(front)
 	l.takenBy++
 	// With another transaction under way some of the line are in neither, so the rest is not all there is.
-	r := lineRest{known: l.takenBy == 1}
+	r := lineRest{known: l.takenBy == 1, count: len(l.waiting)}
 	for i := 0; i < len(l.waiting) && !r.nonEmpty; i++ {
 		switch one := l.waiting[i]; {
 		case !one.passive:

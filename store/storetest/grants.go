@@ -14,8 +14,8 @@ import (
 	"github.com/gatehousehq/gatehouse/test/oracle"
 )
 
-// GrantHistories has clients of all servers of a store make so many calls about grants over several names, and
-// on those names alone, and looks for an order that explains what was answered.
+// GrantHistories has clients of all servers of a store make so many calls about grants over several names,
+// and on those names alone, and looks for an order that explains what was answered.
 func GrantHistories(t *testing.T, setup Setup, calls int) {
 	t.Helper()
 	made := 0
@@ -83,7 +83,8 @@ func (w *grantWork) next() *grantGroup {
 func (w *grantWork) run() {
 	var all sync.WaitGroup
 	for i := range clients {
-		c := &grantCaller{work: w, name: fmt.Sprint("c", i), rng: rand.New(rand.NewPCG(w.seed, uint64(i)))} // the same again
+		rng := rand.New(rand.NewPCG(w.seed, uint64(i))) // the same again
+		c := &grantCaller{work: w, name: fmt.Sprint("c", i), rng: rng}
 		all.Go(func() {
 			for g := w.next(); g != nil; g = w.next() {
 				if w.bench.Calling != nil {
@@ -137,11 +138,11 @@ func (c *grantCaller) call(g *grantGroup) {
 // members are the names of a group, with what each has.
 func (c *grantCaller) members() []gatehouse.Member {
 	prefix := fmt.Sprint("grants", c.work.seed, "/", c.group.number, "/")
-	day := gatehouse.Rule{Size: 6, Interval: lasts}
+	day, three := gatehouse.Rule{Size: 6, Interval: lasts}, gatehouse.Rule{Size: 3}
 	return []gatehouse.Member{
 		{Key: keyOf(gatehouse.Lock, prefix+"a"), Cost: 1},
 		{Key: keyOf(gatehouse.Lock, prefix+"b"), Cost: 1},
-		{Key: keyOf(gatehouse.Semaphore, prefix+"a"), Rule: gatehouse.Rule{Size: 3}, Cost: 1 + c.rng.Int64N(2)},
+		{Key: keyOf(gatehouse.Semaphore, prefix+"a"), Rule: three, Cost: 1 + c.rng.Int64N(2)},
 		{Key: keyOf(gatehouse.SlidingLog, prefix+"a"), Rule: day, Cost: 1 + c.rng.Int64N(3)},
 		{Key: keyOf(gatehouse.TokenBucket, prefix+"a"), Rule: day, Cost: 1 + c.rng.Int64N(3)},
 	}
@@ -181,8 +182,8 @@ func (c *grantCaller) keep(one grantHas, d *gatehouse.GrantDecision) {
 	c.has = append(c.has, one)
 }
 
-// decide asks for a grant, and returns what was decided; nil if that is not known. Some leave before the answer:
-// it may have been granted, and is taken back at any time.
+// decide asks for a grant, and returns what was decided; nil if that is not known. Some leave before the
+// answer: it may have been granted, and is taken back at any time.
 func (c *grantCaller) decide(cmd gatehouse.GrantCommand) *gatehouse.GrantDecision {
 	ctx := c.work.bench.Context()
 	if c.rng.IntN(8) == 0 {

@@ -127,7 +127,7 @@ func waitersElsewhereAreTold(b *testBench) {
 	answered, cancel := b.at(1).startWaiting(key, cmd)
 	b.eventually("who waits elsewhere is told", func() bool {
 		r := b.at(0).want(key, gatehouse.Command{Op: gatehouse.OpWaiters}, gatehouse.Granted).Report
-		return len(r.Others) == 1 && r.Total == 0 && r.Others[0].Server != 0
+		return len(r.Others) == 1 && r.Total == 0 && r.Others[0].Server != 0 && r.Others[0].Waiting == 1
 	})
 	b.wantNoReply("who waits", answered)
 	cancel()

@@ -111,6 +111,24 @@ func decidingMutants() []mutant {
 					cmd.Op = gatehouse.OpPeek
 				}
 			}},
+		{name: "hears no report", test: "what a third party reports holds everywhere",
+			before: func(_ key, cmd command) {
+				if cmd.Op == gatehouse.OpFeedback {
+					cmd.Op = gatehouse.OpPeek
+				}
+			}},
+		{name: "tells of no holder", test: "holders are told exactly",
+			after: on(gatehouse.OpHolders, func(d decision) { d.Report = new(gatehouse.Report) })},
+		{name: "renews what was evicted", test: "an evicted hold is not renewed",
+			after: on(gatehouse.OpRenew, func(d decision) { d.Outcome = gatehouse.Granted })},
+		{name: "closes nothing", test: "a closed name grants nothing",
+			before: func(_ key, cmd command) {
+				if cmd.Op == gatehouse.OpClose {
+					cmd.Op = gatehouse.OpOpen
+				}
+			}},
+		{name: "tells of no other server", test: "who waits elsewhere is told",
+			after: on(gatehouse.OpWaiters, func(d decision) { d.Report = new(gatehouse.Report) })},
 		{name: "knows no limit in force", test: "a limit is in force everywhere",
 			before: func(_ key, cmd command) {
 				if cmd.Size == gatehouse.InForce {

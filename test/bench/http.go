@@ -75,6 +75,11 @@ func (s *server) get(ctx context.Context, path string) (*http.Response, error) {
 
 // load returns the server's nanoseconds of CPU for one of the requests that wrk makes in some seconds.
 func (s *server) load(ctx context.Context, seconds int) (float64, error) {
+	return s.loadBy(ctx, seconds, acquirePath)
+}
+
+// loadBy is load for the requests to a path. What else wrk needs to make them comes behind.
+func (s *server) loadBy(ctx context.Context, seconds int, path string, more ...string) (float64, error) {
 	_, core, err := cores()
 	if err != nil {
 		return 0, err
@@ -85,7 +90,8 @@ func (s *server) load(ctx context.Context, seconds int) (float64, error) {
 		return 0, err
 	}
 	duration := fmt.Sprintf("-d%ds", seconds)
-	wrk := pinned(ctx, core, "wrk", "-t1", "-c50", duration, "http://"+s.address+acquirePath)
+	command := append([]string{"wrk", "-t1", "-c50", duration}, more...)
+	wrk := pinned(ctx, core, append(command, "http://"+s.address+path)...)
 	report, err := wrk.Output()
 	if err != nil {
 		return 0, fmt.Errorf("wrk: %w", err)
@@ -96,7 +102,7 @@ func (s *server) load(ctx context.Context, seconds int) (float64, error) {
 	}
 	// wrk ends without an error when requests fail; only its report tells.
 	if text := string(report); strings.Contains(text, "Non-2xx") || strings.Contains(text, "Socket errors") {
-		return 0, errors.New("wrk did not get 204 for everything:\n" + text)
+		return 0, errors.New("wrk was not answered as it should be:\n" + text)
 	}
 	n, err := strconv.Atoi(group(report, `(\d+) requests in`))
 	if err != nil {

@@ -61,6 +61,7 @@ func sections() []section {
 		{"direct", "Limiters without a server, in process", direct},
 		{"sliding", "The sliding window of RussellLuo/slidingwindow, in process", sliding},
 		{"leases", "Decisions about leases on capacity, in process", decisions},
+		{"grant", "One decision over four names", grants},
 		{"keys", "A million keys, in process, two goroutines", manyKeys},
 		{"resp", "CPU of the server for one RESP command", commands},
 		{"blocked", "Many connections that wait in a RESP command", blocked},

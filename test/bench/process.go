@@ -157,6 +157,8 @@ func play(role string, args []string) error {
 	switch {
 	case role == "fasthttp" && len(args) == 1:
 		return serveFasthttp(args[0])
+	case role == "posts" && len(args) == 1:
+		return servePosts(args[0])
 	case role == "gnet" && len(args) == 1:
 		return serveGnet(args[0])
 	case role == "sockets" && len(args) == 1:

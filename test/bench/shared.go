@@ -129,10 +129,15 @@ func (b *bench) perCall(ctx context.Context, call func(context.Context) error) f
 
 // spreadOver has all callers make n calls together.
 func spreadOver(ctx context.Context, n int, call func(context.Context) error) error {
+	return spreadOverCallers(ctx, sharedCallers, n, call)
+}
+
+// spreadOverCallers has so many callers make n calls together.
+func spreadOverCallers(ctx context.Context, callers, n int, call func(context.Context) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var work sync.WaitGroup
-	for range sharedCallers {
+	for range callers {
 		work.Go(func() {
 			// Each caller has a context of its own, as requests to a server have. With one context for all,
 			// its lock was the bottleneck.
@@ -199,22 +204,43 @@ func (s *shared) begin() (err error) {
 	return nil
 }
 
+// openGate starts Redis, and returns a gate over it.
+func (s *shared) openGate() (*gate.Gate, error) {
+	var err error
+	s.server, err = redistest.Open()
+	if err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, s.server.Kill)
+	return s.gateOf(1, "bench:")
+}
+
+// gateOf returns the gate of one server. Its records begin with a prefix.
+func (s *shared) gateOf(number int, prefix string) (*gate.Gate, error) {
+	backend, err := store.Open("redis://" + s.server.Address + "?prefix=" + prefix)
+	if err != nil {
+		return nil, err
+	}
+	kept := cas.New(backend, cas.Config{
+		Server: uint32(number), Names: 4 * sharedKeys, Timeout: 10 * time.Second, // few
+	})
+	first := cas.FirstTicket(uint32(number)) + 1 // few
+	g := gate.New(kept, gate.Config{FirstTicket: first})
+	s.ends = append(s.ends, backend.Close, kept.Close, g.Close)
+	return g, nil
+}
+
 // servers returns a limiter that asks many servers of ours in turns.
 func (s *shared) servers(many int) (limiterOf, error) {
 	gates := make([]*gate.Gate, many)
 	for i := range gates {
 		// Each number of servers has a prefix of its own: the servers of one row must not find records of
 		// another.
-		backend, err := store.Open("redis://" + s.server.Address + "?prefix=" + strconv.Itoa(many) + ":")
+		var err error
+		gates[i], err = s.gateOf(i+1, strconv.Itoa(many)+":")
 		if err != nil {
 			return nil, err
 		}
-		kept := cas.New(backend, cas.Config{
-			Server: uint32(i + 1), Names: 4 * sharedKeys, Timeout: 10 * time.Second, // few
-		})
-		first := cas.FirstTicket(uint32(i+1)) + 1 // few
-		gates[i] = gate.New(kept, gate.Config{FirstTicket: first})
-		s.ends = append(s.ends, backend.Close, kept.Close, gates[i].Close)
 	}
 	cmd := gatehouse.Command{
 		Op:   gatehouse.OpAcquire,

@@ -67,7 +67,8 @@ func noNumber(param, value string) string {
 func unknown(param string) string {
 	return fmt.Sprintf("400 Bad Request: parameter %q is unknown, want one of size cost interval "+
 		"expires maxwait key message amount value id burst mode guard limits zone fence extend "+
-		"owner host purpose reason now after limit status retry-after remaining reset refusal details", param)
+		"owner host purpose reason now after limit status retry-after remaining reset parents "+
+		"refusal details", param)
 }
 
 // noPath is the answer to a path that leads nowhere.

@@ -139,7 +139,7 @@ func TestGrantWaitsForAll(t *testing.T) {
 			t.Errorf("the request behind it = %s, want 200 1", a)
 		}
 		s.wantPost(t, "/v1/grants", `{"id":"late","maxwait":50,"want":[{"lock":"c"},{"lock":"b"}]}`,
-			`429 …not granted within maxwait=50 ms: lock/b allows no more…`)
+			`429 …not granted within maxwait=50 ms: lock/b is full: 1 of 1 held…`)
 		s.want(t, "/v1/lock/c/acquire?key=k&maxwait=0", "200 k")
 		s.allWaiting(t, 0)
 	})

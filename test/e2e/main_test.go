@@ -28,6 +28,9 @@ const (
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	if setup := os.Getenv(callersVariable); setup != "" {
+		return runCallers(setup)
+	}
 	flag.Parse()
 	manyAtOnce()
 	cleanEnvironment()

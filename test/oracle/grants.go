@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -110,7 +109,7 @@ func LinearGrants(calls []*GrantCall, longest time.Duration) error {
 				names[key] = len(names)
 			}
 		}
-		one := porcupine.Operation{Input: in, Output: grantModelReply{}, Call: int64(c.Begin), Return: math.MaxInt64}
+		one := openGrantCall(in, c.Begin)
 		if c.Answered {
 			one.Output, one.Return = grantModelReply{known: true}, int64(c.End)
 		}
@@ -121,15 +120,21 @@ func LinearGrants(calls []*GrantCall, longest time.Duration) error {
 			list = append(list, one)
 		}
 	}
-	list = append(list, porcupine.Operation{
-		Input: grantModelCall{end: true}, Output: grantModelReply{}, Call: int64(last + 1), Return: math.MaxInt64,
-	})
+	// As in Linear: open calls may be ordered behind the mark of the end.
+	list = append(list, openGrantCall(grantModelCall{end: true}, last+1))
 	model := boundedModel(grantsModel(names, waits))
 	if result := porcupine.CheckOperationsTimeout(model, list, longest); result != porcupine.Ok {
 		return fmt.Errorf("%s: no order of %d calls on %d names explains their answers:\n%s%s",
 			result, len(calls), len(names), listGrantCalls(calls), explainMost(model, list, longest))
 	}
 	return nil
+}
+
+// openGrantCall is a call that has begun and has no answer.
+func openGrantCall(in grantModelCall, begin time.Duration) porcupine.Operation {
+	return porcupine.Operation{
+		Input: in, Output: grantModelReply{}, Call: int64(begin), Return: math.MaxInt64,
+	}
 }
 
 // explainMost tells the order that explains the most calls, and with what it ends: one of the calls under way
@@ -181,7 +186,7 @@ func (c *GrantCall) takes() bool {
 // listGrantCalls lists calls in their order.
 func listGrantCalls(calls []*GrantCall) string {
 	var b strings.Builder
-	for _, c := range slices.SortedFunc(slices.Values(calls), func(a, b *GrantCall) int { return int(a.Begin - b.Begin) }) {
+	for _, c := range calls {
 		fmt.Fprintf(&b, "%6d ", c.Begin)
 		if c.Answered {
 			fmt.Fprintf(&b, "to %6d ", c.End)
@@ -189,9 +194,9 @@ func listGrantCalls(calls []*GrantCall) string {
 			b.WriteString("         ? ")
 		}
 		if one := c.Single; one != nil {
-			fmt.Fprintf(&b, "%s %s holder %q cost %d fence %d: %s, fence %d, %q\n", one.Command.Op, one.Key,
-				one.Command.Holder, one.Command.Cost, one.Command.Fence, one.Decision.Outcome, one.Decision.Fence,
-				one.Decision.Message)
+			cmd, d := &one.Command, &one.Decision
+			fmt.Fprintf(&b, "%s %s holder %q cost %d fence %d: %s, fence %d, %q\n", cmd.Op, one.Key,
+				cmd.Holder, cmd.Cost, cmd.Fence, d.Outcome, d.Fence, d.Message)
 			continue
 		}
 		cmd, d := &c.Command, &c.Decision

@@ -51,9 +51,10 @@ type modelGrant struct {
 }
 
 func (g modelGrant) equal(o modelGrant) bool {
-	return g.id == o.id && g.fence == o.fence && g.above == o.above && g.ended == o.ended && g.sure == o.sure &&
-		slices.Equal(g.calls, o.calls) && slices.Equal(g.topups, o.topups) && slices.Equal(g.taken, o.taken) &&
-		slices.Equal(g.counted, o.counted) && slices.Equal(g.want, o.want)
+	return g.id == o.id && g.fence == o.fence && g.above == o.above && g.ended == o.ended &&
+		g.sure == o.sure && g.overrun == o.overrun &&
+		slices.Equal(g.calls, o.calls) && slices.Equal(g.topups, o.topups) &&
+		slices.Equal(g.taken, o.taken) && slices.Equal(g.counted, o.counted) && slices.Equal(g.want, o.want)
 }
 
 // copy returns a copy that may be changed, but for what it wants.
@@ -67,7 +68,8 @@ func grantsModel(names map[gatehouse.Key]int, waits bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any {
 			return grantsState{
-				names: names, waits: waits, holds: make([]holdsState, len(names)), used: make([]int64, len(names)),
+				names: names, waits: waits,
+				holds: make([]holdsState, len(names)), used: make([]int64, len(names)),
 			}
 		},
 		Step: func(state, in, out any) (bool, any) {
@@ -253,21 +255,29 @@ func (s grantsState) confirm(i int, fence uint64) bool {
 	case g.fence == 0:
 		g.fence = fence
 		for k := range g.want {
-			at := s.names[g.want[k].Key]
-			h := s.holds[at]
-			if place, held := h.findHolder(grantHolder(g.id)); held && !g.ended {
-				hold := h.list[place]
-				if hold.below != 0 && fence >= hold.below {
-					return false
-				}
-				hold.fence = fence
-				h = h.withHold(place, hold)
+			if !s.confirmMember(&g, g.want[k].Key) {
+				return false
 			}
-			h.last = max(h.last, fence)
-			s.holds[at] = h
 		}
 	}
 	s.records[i] = g
+	return true
+}
+
+// confirmMember notes the fencing token of a grant under one of its names, and reports whether that can be.
+func (s grantsState) confirmMember(g *modelGrant, key gatehouse.Key) bool {
+	at := s.names[key]
+	h := s.holds[at]
+	h.last = max(h.last, g.fence)
+	if place, held := h.findHolder(grantHolder(g.id)); held {
+		hold := h.list[place]
+		if hold.below != 0 && g.fence >= hold.below {
+			return false
+		}
+		hold.fence = g.fence
+		h = h.withHold(place, hold)
+	}
+	s.holds[at] = h
 	return true
 }
 
@@ -358,73 +368,4 @@ func (s grantsState) apply(i int, c *grantModelCall, known bool) {
 		g.topups = insertInt(g.topups, c.number)
 	}
 	s.records[i] = g
-}
-
-// undo takes back what a call without an answer was granted.
-func (s grantsState) undo(c *grantModelCall) grantsState {
-	if c.Single != nil {
-		return s.undoSingle(c)
-	}
-	i, there := s.find(c.Command.ID)
-	if !there || s.records[i].ended {
-		return s
-	}
-	g := s.records[i].copy()
-	list := &g.calls
-	if c.Command.Op == gatehouse.OpTopUp {
-		list = &g.topups
-	}
-	at, ours := slices.BinarySearch(*list, c.number)
-	if !ours {
-		return s
-	}
-	*list = slices.Delete(*list, at, at+1)
-	s = s.copy()
-	s.records[i] = g
-	switch {
-	case c.Command.Op == gatehouse.OpTopUp:
-		for k := range g.want {
-			n, _ := costOf(&c.Command, g.want[k].Key)
-			n = min(n, g.counted[k], g.taken[k])
-			g.counted[k], g.taken[k], s.used[s.names[g.want[k].Key]] = g.counted[k]-n, g.taken[k]-n,
-				s.used[s.names[g.want[k].Key]]-n
-		}
-	case len(g.calls) == 0:
-		s.dropGrant(i)
-		s.records = slices.Delete(s.records, i, i+1)
-	}
-	return s
-}
-
-// dropGrant gives back all that a grant has. The state may be changed.
-func (s grantsState) dropGrant(i int) {
-	g := &s.records[i]
-	for k := range g.want {
-		at := s.names[g.want[k].Key]
-		if g.want[k].Key.Kind.Limiter() {
-			s.used[at] -= g.counted[k]
-		} else if place, held := s.holds[at].findHolder(grantHolder(g.id)); held {
-			s.holds[at] = s.holds[at].withoutHold(place)
-		}
-	}
-}
-
-// undoSingle takes back what a command on one name was granted.
-func (s grantsState) undoSingle(c *grantModelCall) grantsState {
-	key, cmd := c.Single.Key, c.Single.Command
-	i := s.names[key]
-	if !key.Kind.Limiter() {
-		cmd.Op = gatehouse.OpUndo
-		s = s.copy()
-		s.holds[i] = s.holds[i].stepUndo(&modelCall{Command: cmd, number: c.number})
-		return s
-	}
-	at, took := slices.BinarySearch(s.loose, c.number)
-	if !took {
-		return s
-	}
-	s = s.copy()
-	s.loose = slices.Delete(s.loose, at, at+1)
-	s.used[i] -= cmd.Cost
-	return s
 }

@@ -57,8 +57,8 @@ func (d *drilled) wrong(of *grantCall, format string, args ...any) {
 	d.violated("drill: "+d.name, of.cmd.Want[0].Key, "%s: %s", of, fmt.Sprintf(format, args...))
 }
 
-// grants: whatever names grants and single commands want, in whatever order they name them, all are granted in
-// the end: none waits for another that waits.
+// grants: whatever names grants and single commands want, in whatever order they name them, all are granted
+// in the end: none waits for another that waits.
 func (d *drilled) grants() {
 	const each, most = 6, 20 * time.Millisecond
 	var all []gatehouse.Member
@@ -80,7 +80,8 @@ func (d *drilled) grants() {
 	select {
 	case <-done:
 	case <-time.After(lasting):
-		d.complain(gatehouse.Lock, "after %s some wait although nothing is held for longer than %s", lasting, most)
+		d.complain(gatehouse.Lock, "after %s some wait although nobody holds anything for more than %s",
+			lasting, most)
 		<-done
 	}
 }
@@ -123,7 +124,8 @@ func (d *drilled) grantsInOrder() {
 		if i%2 == 1 {
 			slices.Reverse(want)
 		}
-		waiting = append(waiting, d.later(0, d.wants(fmt.Sprint("w", i), lasting, want...), gatehouse.Forever))
+		cmd := d.wants(fmt.Sprint("w", i), lasting, want...)
+		waiting = append(waiting, d.later(0, cmd, gatehouse.Forever))
 		pause(5 * time.Millisecond)
 	}
 	d.inTurn("first", waiting)
@@ -182,80 +184,6 @@ func (d *drilled) passOn(i int, one *grantCall) {
 	d.decide(i+1, end)
 }
 
-// grantLine: while grants wait for something else that comes free soon, one after the other, the line at a
-// name that is free stands still for at most a second at a stretch, and for half of any ten.
-func (d *drilled) grantLine() {
-	const each, grants, step = 900 * time.Millisecond, 14, 50 * time.Millisecond
-	free := d.part(gatehouse.Lock, "free")
-	var waiting []<-chan *grantCall
-	for i := range grants {
-		other := d.part(gatehouse.Lock, fmt.Sprint("held", i))
-		hold := acquire("h", 0)
-		hold.Expires = time.Duration(i+1) * each
-		d.cluster.ask(d.at(0), d.request(other.Key, hold, gatehouse.Forever))
-		waiting = append(waiting, d.later(0, d.wants(fmt.Sprint("w", i), lasting, free, other), gatehouse.Forever))
-		pause(time.Millisecond)
-	}
-	end := make(chan struct{})
-	var work sync.WaitGroup
-	for i, answer := range waiting {
-		work.Go(func() {
-			if one := <-answer; !one.granted() {
-				d.wrong(one, "want it granted")
-			}
-			d.decide(0, d.giveUp(fmt.Sprint("w", i)))
-		})
-	}
-	go func() { work.Wait(); close(end) }()
-	d.watchLine(free.Key, step, end)
-}
-
-// watchLine asks for a lock that grants wait for again and again, and counts for how long it is kept from others
-// though nobody has it.
-func (d *drilled) watchLine(key gatehouse.Key, step time.Duration, end <-chan struct{}) {
-	var kept []time.Duration
-	for i := 0; ; i++ {
-		select {
-		case <-end:
-			d.judgeLine(key, step, kept)
-			return
-		case <-time.After(step):
-		}
-		one := d.cluster.ask(d.at(i), d.request(key, acquire("passer-by", 0), gatehouse.Forever))
-		if one.granted() {
-			d.cluster.ask(d.at(i), d.request(key, release("passer-by"), gatehouse.Forever))
-			continue
-		}
-		kept = append(kept, d.now())
-	}
-}
-
-// judgeLine looks at the instants at which a line was kept.
-func (d *drilled) judgeLine(key gatehouse.Key, step time.Duration, kept []time.Duration) {
-	from, begin := 0, time.Duration(0)
-	const slack = 100 * time.Millisecond
-	for i, at := range kept {
-		if i == 0 || at-kept[i-1] > 2*step {
-			begin = at
-		}
-		if at-begin > time.Second+slack {
-			d.violated("drill: "+d.name, key, "it stood still from %s to %s", begin, at)
-			return
-		}
-		for kept[from] < at-10*time.Second {
-			from++
-		}
-		if sum := time.Duration(i-from) * step; sum > 5*time.Second+2*slack {
-			d.violated("drill: "+d.name, key, "it stood still for about %s of the 10 s until %s", sum, at)
-			return
-		}
-	}
-	// With leases of etcd a refusal does not tell when a hold ends: nothing is kept for that.
-	if len(kept) < 10 && d.setup.store != "etcd" {
-		d.violated("drill: "+d.name, key, "it was kept %d times, want more to be shown", len(kept))
-	}
-}
-
 // blockedGrant: one that waits for something without a known end keeps nothing else from anybody, and is
 // granted at once when that comes free.
 func (d *drilled) blockedGrant() {
@@ -265,8 +193,9 @@ func (d *drilled) blockedGrant() {
 	pause(prompt)
 	for i := range 2 * len(d.servers) {
 		passer := fmt.Sprint("p", i)
-		if one := d.cluster.ask(d.at(i), d.request(free.Key, acquire(passer, 0), gatehouse.Forever)); !one.granted() {
-			d.violated("drill: "+d.name, free.Key, "%s, want it granted: who waits here lacks another name", one)
+		one := d.cluster.ask(d.at(i), d.request(free.Key, acquire(passer, 0), gatehouse.Forever))
+		if !one.granted() {
+			d.violated("drill: "+d.name, free.Key, "%s, want it granted: who waits lacks another name", one)
 		}
 		d.cluster.ask(d.at(i), d.request(free.Key, release(passer), gatehouse.Forever))
 		if one := d.decide(i, d.wants(passer, 0, free, d.part(gatehouse.Lock, "other"))); !one.granted() {
@@ -358,8 +287,8 @@ func (d *drilled) deadGrant() {
 	d.decide(0, d.giveUp("next"))
 }
 
-// grantOfTokens: what is settled, in whatever way, counts once; what is refused takes nothing; what ends by itself
-// gives back what it says, at its end.
+// grantOfTokens: what is settled, in whatever way, counts once; what is refused takes nothing; what ends by
+// itself gives back what it says, at its end.
 func (d *drilled) grantOfTokens() {
 	lock := d.part(gatehouse.Lock, "a")
 	cost := func(n int64) []gatehouse.MemberCost {
@@ -390,7 +319,8 @@ func (d *drilled) grantOfTokens() {
 		pause(time.Second + prompt)
 		d.left([]int64{60, 60, 50}[i])
 	}
-	d.cluster.ask(d.at(0), d.request(d.tokens(0).Key, gatehouse.Command{Op: gatehouse.OpDelete}, gatehouse.Forever))
+	end := gatehouse.Command{Op: gatehouse.OpDelete}
+	d.cluster.ask(d.at(0), d.request(d.tokens(0).Key, end, gatehouse.Forever))
 }
 
 // left sees how many tokens are left.

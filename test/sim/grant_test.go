@@ -42,6 +42,7 @@ const granting = "granted"
 
 // grantable are the names that grants want: more than a grant may have.
 func (c *cluster) grantable() (want []gatehouse.Member) {
+	three := gatehouse.Rule{Size: slots}
 	for i := range 6 {
 		if i == 1 { // of each there is one among the first five
 			want = append(want, gatehouse.Member{
@@ -51,7 +52,7 @@ func (c *cluster) grantable() (want []gatehouse.Member) {
 		want = append(want,
 			gatehouse.Member{Key: named(gatehouse.Lock, "%s-%d", granting, i), Cost: 1},
 			gatehouse.Member{
-				Key: named(gatehouse.Semaphore, "%s-%d", granting, i), Cost: 1, Rule: gatehouse.Rule{Size: slots},
+				Key: named(gatehouse.Semaphore, "%s-%d", granting, i), Cost: 1, Rule: three,
 			})
 	}
 	for i := range 2 {
@@ -258,10 +259,11 @@ func (c *cluster) explained(age int) *oracle.GrantHistory {
 func (c *client) recordGrant(age int) {
 	h := c.explained(age)
 	day := gatehouse.Rule{Size: 2 * slots, Interval: 24 * time.Hour}
+	three := gatehouse.Rule{Size: slots}
 	all := []gatehouse.Member{
 		{Key: named(gatehouse.Lock, "!g%d", age), Cost: 1},
 		{Key: named(gatehouse.Lock, "!h%d", age), Cost: 1},
-		{Key: named(gatehouse.Semaphore, "!g%d", age), Cost: 1 + c.rand.Int64N(2), Rule: gatehouse.Rule{Size: slots}},
+		{Key: named(gatehouse.Semaphore, "!g%d", age), Cost: 1 + c.rand.Int64N(2), Rule: three},
 		{Key: named(gatehouse.SlidingLog, "!g%d", age), Cost: 1 + c.rand.Int64N(slots), Rule: day},
 	}
 	cmd := gatehouse.GrantCommand{
@@ -323,8 +325,8 @@ func (s *spend) lower(n int64) {
 	}
 }
 
-// grantSpans is what grants were let through at a limiter, and did not give back. What was booked as a debt is
-// beyond what may be let through.
+// grantSpans is what grants were let through at a limiter, and did not give back. What was booked as a debt
+// is beyond what may be let through.
 func (l *look) grantSpans() (spans []oracle.Span) {
 	grants := make(map[string]*spend)
 	expiries := make(map[string]gatehouse.OnExpiry)
@@ -344,10 +346,9 @@ func (l *look) grantSpans() (spans []oracle.Span) {
 		}
 		switch {
 		case c.cmd.Op == gatehouse.OpAcquire && c.granted() && s == nil && i >= 0:
-			at := l.since(c.d.At)
-			grants[c.cmd.ID] = &spend{
-				takes: []oracle.Span{{From: at, To: at, N: c.d.Want[i].Cost}}, counted: c.d.Want[i].Cost, sure: true,
-			}
+			at, n := l.since(c.d.At), c.d.Want[i].Cost
+			first := oracle.Span{From: at, To: at, N: n}
+			grants[c.cmd.ID] = &spend{takes: []oracle.Span{first}, counted: n, sure: true}
 		case s == nil || figure < 0:
 		case c.err != nil: // it may have been carried out, or not
 			s.sure = false

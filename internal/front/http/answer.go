@@ -30,7 +30,8 @@ type responder struct {
 	origin     string // of a web page that may read the answer
 	closeAfter bool   // the connection ends with the answer
 	http10     bool
-	scratch    []byte // to put headers together in; nil will do
+	levels     *levels // of a request with parents; nil for all others
+	scratch    []byte  // to put headers together in; nil will do
 	began      time.Duration
 }
 
@@ -114,6 +115,7 @@ func (r *responder) denialOf(d *gatehouse.Decision) rejection {
 	if d.Outcome == gatehouse.Refused {
 		f.status = cmp.Or(r.refusalStatus, f.status)
 		f.violated = r.refusedPolicies(d)
+		f.more = r.levels.moreJSON()
 		if d.RetryAfter != gatehouse.Forever {
 			// 0 would leave the header out, and would promise a grant at this very instant.
 			f.retryAfter = max(1, d.RetryAfter)
@@ -124,13 +126,14 @@ func (r *responder) denialOf(d *gatehouse.Decision) rejection {
 
 // denialText returns the sentence that says why something was not granted.
 func (r *responder) denialText(d *gatehouse.Decision) string {
+	key := r.levels.decisiveKey(r.key)
 	switch d.Outcome {
 	case gatehouse.Refused:
 		return r.refusalText(d)
 	case gatehouse.Missing:
-		return r.key.String() + " does not exist"
+		return key.String() + " does not exist"
 	}
-	return r.key.String() + " " + d.Message
+	return key.String() + " " + d.Message
 }
 
 // refusalText returns the sentence that says which limit refused, and when to try again.
@@ -141,7 +144,14 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
 	}
 	which := ""
-	switch names := r.refusedPolicies(d); {
+	parent := r.levels.decisiveKey(r.key)
+	switch names := r.windowNames(d); {
+	case parent != r.key && d.Message != "":
+		which = ": its parent " + parent.String() + " " + d.Message
+	case parent != r.key:
+		which = ": its parent " + parent.String() + " allows no more"
+	case d.Message == "" && len(d.Windows) == 0 && r.levels != nil:
+		which = ": it allows no more itself"
 	case d.Message != "" || len(d.Windows) == 0:
 	case len(names) == 1:
 		which = ": " + names[0] + " allows no more"
@@ -150,7 +160,7 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	}
 	// Why comes first, where there is something to say: that the name is closed or paused, or who holds.
 	key := r.key.String() + ":"
-	if d.Message != "" {
+	if d.Message != "" && parent == r.key {
 		key = r.key.String() + " " + d.Message + ";"
 	}
 	switch {
@@ -295,6 +305,11 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		writeText(resp, f.detail)
 		return
 	}
+	writeRawJSON(resp, "application/problem+json", f.problemJSON())
+}
+
+// problemJSON returns the answer as a problem of RFC 9457.
+func (f *rejection) problemJSON() []byte {
 	// RFC 9457 wants the title of about:blank to be the phrase of the status.
 	kind := "about:blank"
 	title := fasthttp.StatusMessage(f.status)
@@ -318,7 +333,7 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		body = append(append(body[:len(body)-1], ','), f.more...)
 		body = append(body, '}')
 	}
-	writeRawJSON(resp, "application/problem+json", body)
+	return body
 }
 
 func writeJSON(resp *fasthttp.Response, contentType string, value any) {

@@ -142,6 +142,9 @@ func (c *batchCommand) readCommand(r *jsonReader) error {
 	}
 	c.Decision, c.Checked = &c.room, true
 	c.fault = values.Read(c.Key.Kind, &c.Command)
+	if values.HasParents() {
+		c.fault = params.ErrNoParents // each command of a batch is decided on its own
+	}
 	if c.fault == nil {
 		c.fault = c.Command.Check(c.Key)
 	}

@@ -53,8 +53,8 @@ func TestBatch(t *testing.T) {
 func TestBatchOfOperators(t *testing.T) {
 	r := newRig(t, Config{})
 	got, _ := r.visit(t, postText(batchPath, batchOf(
-		`{"lock":"l","op":"acquire","key":"k","expires":60000,`+
-			`"owner":"train-a","host":"g1","purpose":"eval"}`,
+		`{"lock":"l","op":"acquire","key":"k","expires":60000,"owner":"train-a","host":"g1",`+
+			`"purpose":"eval"}`,
 		`{"lock":"l","op":"close","owner":"ops","reason":"maintenance"}`,
 		`{"lock":"l","op":"evict","id":"h1","now":true}`)))
 	want := `200 {"answers":[{"outcome":"granted",…"fence":…},{"outcome":"granted",…},` +

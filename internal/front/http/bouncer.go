@@ -48,6 +48,8 @@ type Gate interface {
 	// Follow calls told with the place of a request that waits, when that changes and now and then, until
 	// stop.
 	Follow(r *gate.Request, told func(gatehouse.WaiterEntry)) (stop func())
+	// FollowGrant is that for a request over several names, with its place in the line of each.
+	FollowGrant(r *gate.GrantRequest, told func(gatehouse.Key, gatehouse.WaiterEntry)) (stop func())
 	// Waiting returns how many commands wait, at all names together.
 	Waiting() int
 }
@@ -144,6 +146,7 @@ type Server struct {
 	writers     answerWriters
 	requestPool sync.Pool
 	waiterPool  sync.Pool
+	grantPool   sync.Pool
 	parkedConns parkedSet
 	pacedConns  sync.Map // every *pacedConn, for the end
 	stopping    atomic.Bool
@@ -188,6 +191,7 @@ func New(config Config) (*Server, error) {
 	s.writers.maxBusy = runtime.GOMAXPROCS(0)
 	s.requestPool.New = func() any { return new(httpRequest) }
 	s.waiterPool.New = func() any { return newWaiter(s) }
+	s.grantPool.New = func() any { return newGrantTask(s) }
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)

@@ -39,7 +39,12 @@ func (o jsonObject) addText(name, value string) jsonObject {
 
 // closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {
-	return append(append([]byte{'{'}, o...), '}')
+	return o.appendTo(make([]byte, 0, len(o)+2))
+}
+
+// appendTo appends the object with its braces to a text.
+func (o jsonObject) appendTo(text []byte) []byte {
+	return append(append(append(text, '{'), o...), '}')
 }
 
 // decisionJSON returns all about a decision. A grant and a refusal have the members that RESP's WITH DETAILS
@@ -59,7 +64,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 
 // appendDecision adds the members of a grant or a refusal, in the order that docs/protocols/http.md lists.
 func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObject {
-	o = o.addFigures(r.key.Kind, d)
+	o = o.addFigures(r.levels.decisiveKey(r.key).Kind, d)
 	if r.op == gatehouse.OpAcquire && params.HasHolders(r.key.Kind) {
 		o = o.addText("key", r.holder)
 	}
@@ -80,7 +85,7 @@ func (r *responder) appendDecision(o jsonObject, d *gatehouse.Decision) jsonObje
 	case gatehouse.OpStats:
 		o = o.addRaw("stats", encodeJSON(statsJSON(d.Stats)))
 	}
-	return o
+	return append(o, r.levels.detailsJSON()...)
 }
 
 // addFigures adds how many there are of what has a limit, and when there are more.

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"strings"
@@ -51,17 +52,42 @@ func (s *Server) answerSeveral(ctx *fasthttp.RequestCtx, path, query []byte, fro
 type grantTask struct {
 	gate.GrantRequest
 	server *Server
+	stream bool    // its places are told as a stream of events, and then its outcome
+	waiter *waiter // its own
+
+	// What is written, until it is in the response.
+	wantText []byte
+	object   jsonObject
+}
+
+// newGrantTask returns a task that is used for one request after the other.
+func newGrantTask(s *Server) *grantTask {
+	g := &grantTask{server: s}
+	g.waiter = &waiter{server: s, task: g, room: new(gatehouse.Decision)}
+	g.Decided = func(*gate.GrantRequest) { g.waiter.onDecision(nil) }
+	return g
+}
+
+// prepare makes the task that of a request, which has only its operation yet.
+func (g *grantTask) prepare(op gatehouse.Op) {
+	// What was wanted before nobody needs any more, so that its memory serves again.
+	g.Command = gatehouse.GrantCommand{Op: op, Want: g.Command.Want[:0]}
+	// It is checked where it is read.
+	g.Checked, g.stream = true, false
+	w := g.waiter
+	w.early, w.hasDecision, w.decidedAt, w.charged = nil, false, 0, 0
 }
 
 // answerGrant puts an operation on a grant to the gate. A client that has left gets no grant.
 func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *sender) {
-	g := &grantTask{server: s}
+	g := s.grantPool.Get().(*grantTask)
+	g.prepare(t.op)
 	cmd := &g.Command
-	cmd.Op = t.op
 	from.began = s.metrics.Now()
-	if p := readGrantRequest(ctx, t, cmd); p != nil {
+	if p := g.readGrantRequest(ctx, t, from); p != nil {
 		s.metrics.countMalformed(gatehouse.Grant, t.op, from.began)
 		s.rejectRequest(ctx, from, p)
+		s.grantPool.Put(g)
 		return
 	}
 	// As for a single hold, this is asked before the store is.
@@ -71,9 +97,9 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 	}
 	var r httpRequest
 	r.Key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
-	r.Command.Op, r.Command.MaxWait, r.v1 = cmd.Op, cmd.MaxWait, true
-	w := &waiter{server: s, task: g, responder: s.newResponder(ctx, &r, from)}
-	g.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
+	r.Command.Op, r.Command.MaxWait, r.v1, r.stream = cmd.Op, cmd.MaxWait, true, g.stream
+	w := g.waiter
+	w.responder = s.newResponder(ctx, &r, from)
 	s.config.Gate.SubmitGrant(&g.GrantRequest)
 	s.answerTask(ctx, w)
 }
@@ -82,6 +108,9 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter) {
 	atOnce, decided := w.awaitDecision()
 	if !decided {
+		if w.responder.stream {
+			w.stream = new(stream)
+		}
 		w.parkAfterHandler(ctx)
 		return
 	}
@@ -89,7 +118,8 @@ func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter) {
 }
 
 // readGrantRequest reads the id and the body of a request.
-func readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget, cmd *gatehouse.GrantCommand) *rejection {
+func (g *grantTask) readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget, from *sender) *rejection {
+	cmd := &g.Command
 	if t.id != nil {
 		id, ok := decodePercent(t.id, false)
 		if !ok {
@@ -98,14 +128,22 @@ func readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget, cmd *gatehouse
 		cmd.ID = string(id)
 	}
 	var err error
+	var values params.GrantValues
 	if cmd.Op != gatehouse.OpPeek {
-		err = readGrant(ctx.Request.Body(), cmd)
+		err = readGrant(ctx.Request.Body(), cmd, &values)
 	}
 	if err == nil {
 		err = cmd.Check()
 	}
 	if err != nil {
 		return badRequest("%s", err)
+	}
+	cmd.Explain = cmd.Op == gatehouse.OpAcquire
+	// As for a hold: a repeated request must be the same grant.
+	g.stream = cmd.Op == gatehouse.OpAcquire && bytes.Contains(from.accept, []byte(eventStreamType))
+	if g.stream && !values.HasID() {
+		return reject(fasthttp.StatusNotAcceptable,
+			"Accept is %s, which needs an id, so that a repeated request is the same grant", eventStreamType)
 	}
 	return nil
 }
@@ -139,27 +177,47 @@ func (g *grantTask) writeShort(resp *fasthttp.Response, r *responder) { g.writeG
 func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byte) {
 	allowOrigin(resp, r.origin)
 	d := &g.Decision
-	if g.Err != nil {
+	switch {
+	case r.stream && g.Err == nil:
+		resp.Header.SetContentType(eventStreamType)
+		resp.Header.Set(headerNoSniff, "nosniff")
+		resp.SetBodyRaw(g.outcomeEvent(r, want))
+		return
+	case g.Err != nil:
 		f := errorRejection(g.Err)
 		f.writeTo(resp, true)
 		return
-	}
-	if d.Outcome != gatehouse.Granted {
+	case d.Outcome != gatehouse.Granted:
 		f := g.denialOf(r.maxWait, want)
 		f.writeTo(resp, true)
 		return
 	}
-	var o jsonObject
 	if d.ID != "" {
-		left := d.ExpiresAfter
-		if g.Command.Op == gatehouse.OpRelease {
-			left = 0 // it has ended with this
-		}
 		setUintHeader(resp, headerFence, d.Fence)
-		setUintHeader(resp, headerExpires, uint64(left.Milliseconds())) // from 0
+		setUintHeader(resp, headerExpires, uint64(g.timeLeft().Milliseconds())) // from 0
+	}
+	writeRawJSON(resp, "application/json", nil)
+	resp.AppendBody([]byte{'{'})
+	resp.AppendBody(g.grantObject(want))
+	resp.AppendBody([]byte{'}'})
+}
+
+// timeLeft is how long the grant lasts.
+func (g *grantTask) timeLeft() time.Duration {
+	if g.Command.Op == gatehouse.OpRelease {
+		return 0 // it has ended with this
+	}
+	return g.Decision.ExpiresAfter
+}
+
+// grantObject returns what a grant is answered, with what it says of each name, until the task is used again.
+func (g *grantTask) grantObject(want []byte) jsonObject {
+	d := &g.Decision
+	o := g.object[:0]
+	if d.ID != "" {
 		o = o.addText("id", d.ID).addRaw("fence", fmt.Append(nil, d.Fence))
 		// A time left is rounded down: a client never relies on more than it has.
-		o = o.addNumber("expires_in", params.FloorMillis(left))
+		o = o.addNumber("expires_in", params.FloorMillis(g.timeLeft()))
 	}
 	if g.Command.Op == gatehouse.OpPeek {
 		o = o.addRaw("ended", fmt.Append(nil, d.Ended))
@@ -167,34 +225,64 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 	if want != nil {
 		o = o.addRaw("want", want)
 	}
-	writeRawJSON(resp, "application/json", o.closeObject())
+	g.object = o
+	return o
 }
 
-// wantJSON returns an array of what was decided about each name; nil if nothing was.
+// outcomeEvent returns the last event of a stream.
+func (g *grantTask) outcomeEvent(r *responder, want []byte) []byte {
+	switch {
+	case g.Err != nil:
+		return r.outcomeEvent(nil, g.Err)
+	case g.Decision.Outcome == gatehouse.Granted:
+		return appendRawEvent(nil, g.Decision.Outcome.String(), g.grantObject(want).closeObject())
+	}
+	f := g.denialOf(r.maxWait, want)
+	return appendRawEvent(nil, g.Decision.Outcome.String(), f.problemJSON())
+}
+
+// wantJSON is appendWant, until the task is used again.
 func (g *grantTask) wantJSON() []byte {
 	if len(g.Decision.Want) == 0 {
 		return nil
 	}
-	out := []byte{'['}
+	g.wantText = appendWant(g.wantText[:0], &g.GrantRequest)
+	return g.wantText
+}
+
+// wantJSON returns an array of what was decided about each name; nil if nothing was.
+func wantJSON(g *gate.GrantRequest) []byte { return appendWant(nil, g) }
+
+// appendWant appends an array of what was decided about each name, and nothing if nothing was.
+func appendWant(out []byte, g *gate.GrantRequest) []byte {
+	if len(g.Decision.Want) == 0 {
+		return nil
+	}
+	out = append(out, '[')
 	for i := range g.Decision.Want {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, g.memberJSON(i)...)
+		out = appendMember(out, g, i)
 	}
 	return append(out, ']')
 }
 
-// memberJSON returns what was decided about one name. Where the grant was not given, that has an outcome, and
-// its cost is the one that was wanted.
-func (g *grantTask) memberJSON(i int) []byte {
+// memberLength is about how long the JSON of a member is: most are shorter, so that the room for one need not
+// grow.
+const memberLength = 192
+
+// appendMember appends what was decided about one name. Where the grant was not given, that has an outcome,
+// and its cost is the one that was wanted.
+func appendMember(out []byte, g *gate.GrantRequest, i int) []byte {
 	m := &g.Decision.Want[i]
 	granted := g.Decision.Outcome == gatehouse.Granted
 	cost := m.Cost
 	if !granted && i < len(g.Command.Want) {
 		cost = g.Command.Want[i].Cost
 	}
-	var o jsonObject
+	var room [memberLength]byte
+	o := jsonObject(room[:0])
 	o = o.addText(m.Key.Kind.String(), m.Key.Name).addNumber("cost", cost)
 	if m.Booked > 0 {
 		o = o.addNumber("booked", m.Booked)
@@ -205,11 +293,19 @@ func (g *grantTask) memberJSON(i int) []byte {
 	if !granted {
 		o = o.addText("outcome", m.Outcome.String())
 	}
+	// A limiter that is stopped, or a semaphore that was asked who holds, has more to say than figures.
+	if !granted && m.Outcome == gatehouse.Refused && m.Message != "" {
+		o = o.addText("detail", m.Key.String()+" "+m.Message)
+	}
 	// An operation looks only at the names that it is about.
 	if granted && m.Limit == 0 {
-		return o.closeObject()
+		return o.appendTo(out)
 	}
-	return o.addFigures(m.Key.Kind, &m.Decision).closeObject()
+	o = o.addFigures(m.Key.Kind, &m.Decision)
+	if g.Command.Op == gatehouse.OpDelay && granted {
+		o = o.addNumber("delay", params.CeilMillis(m.Delay))
+	}
+	return o.appendTo(out)
 }
 
 // denialOf returns the answer to any outcome other than a grant. It names the member that decided.
@@ -220,7 +316,7 @@ func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	}
 	var o jsonObject
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
-		o = o.addRaw("binding", g.memberJSON(d.Binding))
+		o = o.addRaw("binding", appendMember(nil, &g.GrantRequest, d.Binding))
 	}
 	f.more = o
 	if d.Outcome != gatehouse.Refused {
@@ -263,7 +359,8 @@ func (g *grantTask) denialText(maxWait time.Duration) string {
 	}
 	binds := "others wait for these names"
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
-		binds = d.Want[d.Binding].Key.String() + " allows no more"
+		m := &d.Want[d.Binding]
+		binds = m.Key.String() + " " + cmp.Or(m.Message, "allows no more")
 	}
 	return fmt.Sprintf("%s of %d names not granted %s: %s; %s", cmd.Op,
 		max(len(cmd.Want), len(cmd.Costs)), within, binds, when)

@@ -114,7 +114,12 @@ var badGrants = []struct{ body, want string }{
 	{`{"want":[{"gcra":"a"}],"overrun":"ignore"}`, `overrun is "ignore", want debt or cap`},
 	{`{"want":[{"gcra":"a"}],"on-expiry":"keep"}`, `on-expiry is "keep", want estimate, zero or last`},
 	{`{"want":[{"gcra":"a"}],"on-expiry":0}`, `on-expiry is a number "0", want a text`},
-	{`{"want":[{"gcra":"a"}],"team":{"name":"me"}}`, `parameter "team" is unknown, want one of id`},
+	{`{"want":[{"gcra":"a"}],"owners":{"name":"me"}}`, `parameter "owners" is unknown, want one of id`},
+	{`{"want":[{"gcra":"a"}],"owner":"me"}`, "owner is a text, want an object"},
+	{`{"want":[{"gcra":"a"}],"owner":{"nam":"me"}}`, `owner has "nam", want name, host and purpose only`},
+	{`{"want":[{"gcra":"a"}],"owner":{"name":7}}`, "owner: name is a number, want a text"},
+	{`{"want":[{"gcra":"a"}],"owner":{"host":"` + strings.Repeat("h", 257) + `"}}`, "host has 257 bytes"},
+	{`{"want":[{"gcra":"a"}],"host":"g1"}`, "host stands alone, want it in an owner"},
 }
 
 // Each fault of a body is named, with what was given and what is wanted, and nothing is asked of the gate.

@@ -96,8 +96,7 @@ func bodyLimit(uri []byte) int {
 
 // readGrant reads the body of an operation on a grant into cmd, of which the operation and the id of a grant
 // that is there are known.
-func readGrant(body []byte, cmd *gatehouse.GrantCommand) error {
-	var values params.GrantValues
+func readGrant(body []byte, cmd *gatehouse.GrantCommand, values *params.GrantValues) error {
 	// What has nothing to say about a grant that is there needs no body.
 	if len(bytes.TrimSpace(body)) == 0 && (cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpRelease) {
 		return values.Read(cmd)
@@ -109,6 +108,9 @@ func readGrant(body []byte, cmd *gatehouse.GrantCommand) error {
 	err = r.readObject("body", func(name []byte) error {
 		if cmd.Op == gatehouse.OpAcquire && bytes.EqualFold(name, []byte("want")) {
 			return r.readWant(cmd)
+		}
+		if cmd.Op == gatehouse.OpAcquire && isOwner(name) {
+			return r.readOwner(name, values)
 		}
 		v, err := r.readScalar(name)
 		// A name of a parameter has no slash, and that of a limiter has one.
@@ -144,6 +146,39 @@ func readGrant(body []byte, cmd *gatehouse.GrantCommand) error {
 	return values.Read(cmd)
 }
 
+// isOwner reports whether a name is that of who a grant is for, or of a part of that.
+func isOwner(name []byte) bool {
+	return bytes.EqualFold(name, []byte("owner")) || bytes.EqualFold(name, []byte("host")) ||
+		bytes.EqualFold(name, []byte("purpose"))
+}
+
+// ownerParts are the parameters that the members of an owner are elsewhere.
+var ownerParts = map[string]string{"name": "owner", "host": "host", "purpose": "purpose"}
+
+// readOwner reads for whom a grant is. Everything about that is in one object.
+func (r *jsonReader) readOwner(name []byte, values *params.GrantValues) error {
+	if !bytes.EqualFold(name, []byte("owner")) {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s stands alone, want it in an owner, such as "+
+			`"owner":{"name":"train-a","host":"g1"}`, bytes.ToLower(name))
+	}
+	return r.readObject("owner", func(part []byte) error {
+		parameter, known := ownerParts[strings.ToLower(string(part))]
+		if !known {
+			return gatehouse.Errorf(gatehouse.CodeInvalid, "owner has %s, want name, host and purpose only",
+				params.Quote(part))
+		}
+		v, err := r.readScalar(part)
+		if err != nil {
+			return err
+		}
+		if v.form != jsonText {
+			return gatehouse.Errorf(gatehouse.CodeInvalid, "owner: %s is %s, want a text",
+				bytes.ToLower(part), jsonTypeNames[v.form])
+		}
+		return values.Set(gatehouse.OpAcquire, []byte(parameter), v.text)
+	})
+}
+
 // takesCosts reports whether an operation on a grant is told costs of limiters.
 func takesCosts(op gatehouse.Op) bool {
 	return op == gatehouse.OpTopUp || op == gatehouse.OpSettle || op == gatehouse.OpRelease
@@ -163,6 +198,9 @@ func addCost(cmd *gatehouse.GrantCommand, place []byte, v *jsonScalar) error {
 	return err
 }
 
+// usualMembers is how many names most grants have at most.
+const usualMembers = 4
+
 // readWant reads the names that a grant wants.
 func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 	return r.readArray("want", func(i int) error {
@@ -180,6 +218,9 @@ func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 					"name once", i, m.Key, j)
 			}
 		}
+		if cap(cmd.Want) == 0 {
+			cmd.Want = make([]gatehouse.Member, 0, usualMembers)
+		}
 		cmd.Want = append(cmd.Want, m)
 		return nil
 	})
@@ -187,7 +228,8 @@ func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
 
 // readMember reads one name that a grant wants, and its parameters.
 func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
-	var values params.MemberValues
+	values := &r.member
+	*values = params.MemberValues{}
 	var key gatehouse.Key
 	err = r.readObject("this", func(name []byte) error {
 		v, err := r.readScalar(name)

@@ -94,6 +94,10 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		s.abandonConn(ctx)
 		return
 	}
+	if r.parents != nil {
+		s.decideLevels(ctx, r, from)
+		return
+	}
 	w := s.waiterPool.Get().(*waiter)
 	w.prepare(r, s.newResponder(ctx, r, from))
 	s.config.Gate.Submit(w.alone[:]...)

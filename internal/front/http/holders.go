@@ -68,6 +68,7 @@ type waiterJSON struct {
 
 type otherLineJSON struct {
 	Server     uint32 `json:"server"`
+	Waiting    int    `json:"waiting"`
 	WaitingFor int64  `json:"waiting_for"`
 	Age        int64  `json:"age"`
 }
@@ -101,7 +102,9 @@ func (r *responder) writeReport(resp *fasthttp.Response, report *gatehouse.Repor
 	}
 	others := make([]otherLineJSON, 0, len(report.Others))
 	for _, o := range report.Others {
-		others = append(others, otherLineJSON{o.Server, o.WaitingFor.Milliseconds(), o.Seen.Milliseconds()})
+		others = append(others, otherLineJSON{
+			o.Server, o.Waiting, o.WaitingFor.Milliseconds(), o.Seen.Milliseconds(),
+		})
 	}
 	writeJSON(resp, "application/json", struct {
 		Kind    string          `json:"kind"`

@@ -3,6 +3,8 @@ package http
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
@@ -15,6 +17,8 @@ import (
 type jsonReader struct {
 	text []byte
 	at   int
+
+	member params.MemberValues // of the object of that kind that is read
 }
 
 // The types of JSON values, by the bytes that they begin with; a number begins with several.
@@ -75,8 +79,12 @@ func (r *jsonReader) fault(want string) error {
 }
 
 func (r *jsonReader) skipBlanks() {
-	for r.at < len(r.text) && bytes.IndexByte([]byte(" \t\r\n"), r.text[r.at]) >= 0 {
-		r.at++
+	for ; r.at < len(r.text); r.at++ {
+		switch r.text[r.at] {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return
+		}
 	}
 }
 
@@ -126,7 +134,8 @@ func (r *jsonReader) readObject(what string, do func(name []byte) error) error {
 		return err
 	}
 	r.at++
-	var seen [][]byte
+	var room [8][]byte // most have fewer names
+	seen := room[:0]
 	for more := !r.takeByte('}'); more; more = !r.takeByte('}') {
 		if len(seen) > 0 && !r.takeByte(',') {
 			return r.fault("a comma, or the end of the object")
@@ -229,7 +238,7 @@ func (r *jsonReader) readNumber() ([]byte, error) {
 
 // takeDigit goes beyond the next byte if it is one of these.
 func (r *jsonReader) takeDigit(any string) bool {
-	if r.at == len(r.text) || bytes.IndexByte([]byte(any), r.text[r.at]) < 0 {
+	if r.at == len(r.text) || strings.IndexByte(any, r.text[r.at]) < 0 {
 		return false
 	}
 	r.at++
@@ -239,7 +248,8 @@ func (r *jsonReader) takeDigit(any string) bool {
 // takeDigits goes beyond digits, and reports whether there is one.
 func (r *jsonReader) takeDigits() bool {
 	from := r.at
-	for r.takeDigit("0123456789") {
+	for r.at < len(r.text) && r.text[r.at] >= '0' && r.text[r.at] <= '9' {
+		r.at++
 	}
 	return r.at > from
 }
@@ -286,13 +296,16 @@ func unescapeText(quoted []byte) ([]byte, error) {
 var parameterForms = map[string]byte{
 	"id": jsonText, "key": jsonText, "message": jsonText, "zone": jsonText, "mode": jsonText,
 	"limits": jsonText, "fit": jsonText, "overrun": jsonText, "on-expiry": jsonText, "op": jsonText,
-	"owner": jsonText, "host": jsonText, "purpose": jsonText, "reason": jsonText, "after": jsonText,
-	"extend": jsonBool, "now": jsonBool,
+	"extend": jsonBool, "owner": jsonText, "host": jsonText, "purpose": jsonText, "reason": jsonText,
+	"after": jsonText, "now": jsonBool, "parents": jsonText,
 }
 
 // checkForm returns an error if the value of a parameter has the wrong type.
 func (v *jsonScalar) checkForm(name []byte) error {
-	want, known := parameterForms[string(bytes.ToLower(name))]
+	want, known := parameterForms[string(name)]
+	if !known && bytes.ContainsFunc(name, unicode.IsUpper) {
+		want, known = parameterForms[string(bytes.ToLower(name))]
+	}
 	switch {
 	case !known && v.form == jsonNumber, known && v.form == want:
 		return nil

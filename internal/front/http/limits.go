@@ -37,12 +37,24 @@ type limitPolicy struct {
 // kind, one of several by its text, such as "10/1s".
 func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decision) {
 	switch {
+	case r.levels != nil:
+		writeLevelHeaders(resp, r)
+		return
 	case len(d.Windows) > 0:
 		writeWindowHeaders(resp, r, d)
 		return
 	case d.Message != "" && d.Limit == 0 && d.Interval == 0:
 		return // granted while the store could not be reached, and only the store knows the limit
 	}
+	p := r.onlyPolicy(d)
+	// Both fields use the same scratch: the response keeps a copy of each.
+	fields := p.appendPolicy(r.scratch[:0])
+	setHeader(resp, "RateLimit-Policy", fields)
+	setHeader(resp, "RateLimit", p.appendLimit(fields[:0]))
+}
+
+// onlyPolicy returns the policy of a name with one limit.
+func (r *responder) onlyPolicy(d *gatehouse.Decision) limitPolicy {
 	p := limitPolicy{
 		name: r.key.Kind.String(), quota: d.Limit, remaining: d.Remaining, moreAfter: gatehouse.Forever,
 	}
@@ -58,10 +70,7 @@ func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decis
 			p.moreAfter = d.ResetAfter
 		}
 	}
-	// Both fields use the same scratch: the response keeps a copy of each.
-	fields := p.appendPolicy(r.scratch[:0])
-	setHeader(resp, "RateLimit-Policy", fields)
-	setHeader(resp, "RateLimit", p.appendLimit(fields[:0]))
+	return p
 }
 
 // writeWindowHeaders writes both fields for several limits: the policies in their order; and in RateLimit the
@@ -128,6 +137,14 @@ func (r *responder) refusedPolicies(d *gatehouse.Decision) (names []string) {
 	if !r.hasLimitHeaders() {
 		return nil
 	}
+	if r.levels != nil {
+		return r.refusedLevels()
+	}
+	return r.windowNames(d)
+}
+
+// windowNames returns the names of the limits of one name that refused.
+func (r *responder) windowNames(d *gatehouse.Decision) (names []string) {
 	if len(d.Windows) == 0 {
 		return []string{r.key.Kind.String()}
 	}

@@ -184,6 +184,12 @@ func (p *parkedConn) awaitRequest() {
 // first 64 KiB or so.
 const maxUnread = 32 << 10
 
+// hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen.
+func hidesHangup(conn net.Conn) bool {
+	c := pacedConnOf(conn)
+	return c != nil && hasTooMuchUnread(c.Conn)
+}
+
 // handleEvent is called by the poller when the client hung up or sent something.
 func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Lock()

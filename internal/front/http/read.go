@@ -19,6 +19,8 @@ type httpRequest struct {
 
 	stream bool // its place is told as a stream of events, and then its outcome
 
+	parents []gatehouse.Member // which are charged together with the name
+
 	answerOptions
 
 	form    params.Values // of the query and the body
@@ -92,7 +94,11 @@ func (r *httpRequest) readParams(query, body []byte) *rejection {
 			return p
 		}
 	}
-	if err := r.form.Read(r.Key.Kind, &r.Command); err != nil {
+	err := r.form.Read(r.Key.Kind, &r.Command)
+	if err == nil {
+		r.parents, err = r.form.Parents(r.Key)
+	}
+	if err != nil {
 		return badRequest("%s", err)
 	}
 	return nil

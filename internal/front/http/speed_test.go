@@ -17,6 +17,7 @@ func BenchmarkHandler(b *testing.B) {
 		"semaphore and release": {
 			"/semaphore/s/acquire?key=k&size=1&expires=60000&maxwait=0", "/semaphore/s/release?key=k",
 		},
+		"grant over four names": {"/v1/grants"},
 	} {
 		b.Run(name, func(b *testing.B) {
 			g := gate.New(memory.New(memory.Config{}), gate.Config{})
@@ -30,6 +31,12 @@ func BenchmarkHandler(b *testing.B) {
 				var request fasthttp.Request
 				request.SetRequestURI(path)
 				request.Header.SetHost("localhost")
+				if path == grantsPath {
+					request.Header.SetMethod(fasthttp.MethodPost)
+					request.SetBodyString(`{"maxwait":0,"want":[{"gcra":"a","size":999999999},` +
+						`{"pace":"b","size":999999999},{"tokenbucket":"c","size":999999999,"cost":2},` +
+						`{"fixedwindow":"d","size":999999999}]}`)
+				}
 				requests[i].Init(&request, nil, nil)
 			}
 			for b.Loop() {

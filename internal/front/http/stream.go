@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
@@ -75,7 +76,7 @@ func (w *waiter) beginStream() {
 		w.onHangup()
 		return
 	}
-	stop := w.server.config.Gate.Follow(&w.Request, w.sendPlace)
+	stop := w.follow()
 	w.stream.mu.Lock()
 	w.stream.stop = stop
 	w.stream.mu.Unlock()
@@ -86,6 +87,23 @@ func (w *waiter) beginStream() {
 	if finished {
 		stop()
 	}
+}
+
+// follow has the client told its place, or its places in several lines.
+func (w *waiter) follow() (stop func()) {
+	if g, ok := w.task.(*grantTask); ok {
+		return w.server.config.Gate.FollowGrant(&g.GrantRequest, w.sendGrantPlace)
+	}
+	return w.server.config.Gate.Follow(&w.Request, func(entry gatehouse.WaiterEntry) {
+		w.sendPlace(encodeJSON(waitersJSON([]gatehouse.WaiterEntry{entry})[0]))
+	})
+}
+
+// sendGrantPlace tells the client its place in the line of one name, which comes first.
+func (w *waiter) sendGrantPlace(key gatehouse.Key, entry gatehouse.WaiterEntry) {
+	place := encodeJSON(waitersJSON([]gatehouse.WaiterEntry{entry})[0])
+	name := jsonObject{}.addText(key.Kind.String(), key.Name)
+	w.sendPlace(append(append(append([]byte{'{'}, name...), ','), place[1:]...))
 }
 
 // sendPart writes a part of the stream, and reports whether that has failed. A client whose buffer is full
@@ -102,13 +120,12 @@ func (w *waiter) sendPart(part []byte) (failed bool) {
 }
 
 // sendPlace tells the client its place.
-func (w *waiter) sendPlace(entry gatehouse.WaiterEntry) {
+func (w *waiter) sendPlace(place []byte) {
 	w.stream.mu.Lock()
 	w.mu.Lock()
 	finished := w.finished
 	w.mu.Unlock()
-	place := waitersJSON([]gatehouse.WaiterEntry{entry})[0]
-	failed := !finished && w.sendPart(appendEvent(nil, "waiting", place))
+	failed := !finished && w.sendPart(appendRawEvent(nil, "waiting", place))
 	w.stream.mu.Unlock()
 	if failed {
 		w.onHangup()
@@ -131,7 +148,24 @@ func (w *waiter) endStream() (message []byte, begun bool) {
 	if !begun {
 		return nil, false
 	}
+	if g, ok := w.task.(*grantTask); ok {
+		return w.grantEvent(g), true
+	}
 	return w.responder.outcomeEvent(w.Decision, w.Err), true
+}
+
+// grantEvent returns the outcome of a grant as an event. It leaves the names out where there is no room for
+// them.
+func (w *waiter) grantEvent(g *grantTask) []byte {
+	event := g.outcomeEvent(&w.responder, g.wantJSON())
+	switch size := len(event); {
+	case size <= budget.Tiny:
+	case w.server.config.Budget.Take(size):
+		w.charged = size
+	default:
+		return g.outcomeEvent(&w.responder, nil)
+	}
+	return event
 }
 
 // stopStream ends the following of a waiter whose client is gone.

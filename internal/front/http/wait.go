@@ -180,8 +180,14 @@ func (w *waiter) countReply(status int) {
 func (w *waiter) recycle() {
 	// One that has waited has given its room away, and the timer and the channel have cost more than a new
 	// one does.
-	if w.room != nil && w.task == nil {
+	if w.room == nil {
+		return
+	}
+	switch task := w.task.(type) {
+	case nil:
 		w.server.waiterPool.Put(w)
+	case *grantTask:
+		w.server.grantPool.Put(task)
 	}
 }
 
@@ -198,12 +204,6 @@ func (w *waiter) cancel() {
 func clientGone(conn net.Conn) bool {
 	c := pacedConnOf(conn)
 	return c != nil && peer.HungUp(c.Conn)
-}
-
-// hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen.
-func hidesHangup(conn net.Conn) bool {
-	c := pacedConnOf(conn)
-	return c != nil && hasTooMuchUnread(c.Conn)
 }
 
 // parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
@@ -314,7 +314,7 @@ func (w *waiter) writeAnswer() {
 		return
 	}
 	if begun {
-		w.server.countReply(&w.responder, telemetry.OutcomeOf(w.Decision.Outcome, w.Err), fasthttp.StatusOK)
+		w.countReply(fasthttp.StatusOK)
 		w.sendAnswer(event, true)
 		return
 	}

@@ -36,7 +36,7 @@ func (s *session) answerDecision(c *nativeCall) {
 	case err != nil:
 		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 	case d.Outcome > gatehouse.Granted:
-		s.answerFailure(c.Key, d)
+		s.answerFailure(c.decisiveKey(), d)
 	case d.Report != nil:
 		r.writeReport(c.Command.Op, d.Report)
 	case c.details || c.Command.Op == gatehouse.OpPeek:
@@ -139,7 +139,8 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(1 + 3*boolToInt(held || limiter) + boolToInt(limiter) + boolToInt(len(d.Windows) > 0) +
 		boolToInt(holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
-		boolToInt(message) + boolToInt(figures) + boolToInt(why) + countReported(d))
+		boolToInt(message) + boolToInt(figures) + boolToInt(why) + countReported(d) +
+		2*boolToInt(c.hasLevels()))
 	r.writePair("granted", int64(boolToInt(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
 		r.writePair("limit", d.Limit)
@@ -175,7 +176,11 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 		r.writeStats(d.Stats)
 	}
 	if why {
-		r.writeTexts("detail", c.Key.String()+" "+d.Message)
+		r.writeTexts("detail", c.decisiveKey().String()+" "+d.Message)
+	}
+	if c.hasLevels() {
+		r.writeTexts("binding", c.decisiveKey().String())
+		r.writeWant(c.levels())
 	}
 }
 

@@ -230,6 +230,17 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 		l.recycleCall(c)
 		return
 	}
+	parents, err := l.params.Parents(c.Key)
+	if err != nil {
+		s.countAnswer(c.Key, op, nil, err)
+		l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		l.recycleCall(c)
+		return
+	}
+	if parents != nil {
+		s.submitLevels(c, parents)
+		return
+	}
 	if c.heldBy() != "" && s.hungUp() { // it would be held by nobody
 		s.server.metrics.Hangups.Inc()
 		s.last = true

@@ -3,6 +3,7 @@ package resp
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
@@ -16,6 +17,8 @@ type jointCall struct {
 	gate.GrantRequest
 	laterReply
 	details bool
+	// level is the command of a limiter with parents, as which the decision is answered; nil for a grant.
+	level *nativeCall
 }
 
 // newJointCall returns a call that is not submitted yet.
@@ -30,7 +33,16 @@ func (s *session) newJointCall() *jointCall {
 
 // key returns the grant's own key.
 func (g *jointCall) key() gatehouse.Key {
+	if g.level != nil {
+		return g.level.Key
+	}
 	return gatehouse.Key{Kind: gatehouse.Grant, Name: g.Command.ID}
+}
+
+// concerns reports whether the call is about a grant with this key, or wants this name.
+func (g *jointCall) concerns(key gatehouse.Key) bool {
+	return g.key() == key ||
+		slices.ContainsFunc(g.Command.Want, func(m gatehouse.Member) bool { return m.Key == key })
 }
 
 // acquireGrant answers GH.GRANT.
@@ -60,6 +72,7 @@ func (s *session) submitGrant(g *jointCall, err error) {
 		s.last = true
 		return
 	}
+	cmd.Explain = acquires && g.details
 	g.alone = (acquires || cmd.Op == gatehouse.OpTopUp) && cmd.MaxWait != 0
 	s.server.config.Gate.SubmitGrant(&g.GrantRequest)
 	if s.waiting != nil || !g.isDecided() {
@@ -82,6 +95,10 @@ func (g *jointCall) mustReach() bool {
 
 // answerGrant answers an operation on a grant that is decided.
 func (s *session) answerGrant(g *jointCall) {
+	if g.level != nil {
+		s.answerLevels(g)
+		return
+	}
 	d, err := &g.Decision, g.Err
 	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err))
 	r := &s.loop.reply
@@ -126,9 +143,14 @@ func (r *replyWriter) writeGrant(g *jointCall) {
 	if binds {
 		r.writeTexts("binding", d.Want[d.Binding].Key.String())
 	}
+	r.writeWant(g)
+}
+
+// writeWant tells about each name.
+func (r *replyWriter) writeWant(g *jointCall) {
 	r.writeText("want")
-	r.writeArray(len(d.Want))
-	for i := range d.Want {
+	r.writeArray(len(g.Decision.Want))
+	for i := range g.Decision.Want {
 		r.writeMember(g, i)
 	}
 }
@@ -144,8 +166,11 @@ func (r *replyWriter) writeMember(g *jointCall, i int) {
 	}
 	// An operation looks only at the names that it is about.
 	looked := !granted || m.Limit != 0
+	why := !granted && m.Outcome == gatehouse.Refused && m.Message != ""
+	delay := granted && g.Command.Op == gatehouse.OpDelay
 	r.writeMap(2 + boolToInt(m.Booked > 0) + boolToInt(m.Capped > 0) + boolToInt(!granted) +
-		3*boolToInt(looked) + boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0))
+		3*boolToInt(looked) + boolToInt(looked && limiter) + boolToInt(len(m.Windows) > 0) +
+		boolToInt(delay) + boolToInt(why))
 	r.writeTexts("name", m.Key.String())
 	r.writePair("cost", cost)
 	if m.Booked > 0 {
@@ -168,5 +193,11 @@ func (r *replyWriter) writeMember(g *jointCall, i int) {
 	if len(m.Windows) > 0 {
 		r.writeText("windows")
 		r.writeWindows(m.Windows)
+	}
+	if delay {
+		r.writePair("delay", params.CeilMillis(m.Delay))
+	}
+	if why {
+		r.writeTexts("detail", m.Key.String()+" "+m.Message)
 	}
 }

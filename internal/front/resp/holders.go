@@ -34,8 +34,9 @@ func (r *replyWriter) writeReport(op gatehouse.Op, report *gatehouse.Report) {
 		r.writeText("other_servers")
 		r.writeArray(len(report.Others))
 		for _, other := range report.Others {
-			r.writeMap(3)
+			r.writeMap(4)
 			r.writePair("server", int64(other.Server))
+			r.writePair("waiting", int64(other.Waiting))
 			r.writePair("waiting_for", other.WaitingFor.Milliseconds())
 			r.writePair("age", other.Seen.Milliseconds())
 		}

@@ -147,7 +147,7 @@ func (w *waiter) isDecided() bool { return w.state.Load() == decided }
 // concerns reports whether a waiter is about a controller.
 func (w *waiter) concerns(key gatehouse.Key) bool {
 	return w.call != nil && w.call.Key == key || w.batch != nil && w.batch.key == key ||
-		w.jointCall() != nil && w.jointCall().key() == key
+		w.jointCall() != nil && w.jointCall().concerns(key)
 }
 
 // jointCall returns the operation on a grant that the waiter is for, nil if it is for anything else.
@@ -161,7 +161,7 @@ func (w *waiter) jointCall() *jointCall {
 // operation returns the kind and the operation under which the waiter counts.
 func (w *waiter) operation() (gatehouse.Kind, gatehouse.Op) {
 	if g := w.jointCall(); g != nil {
-		return gatehouse.Grant, g.Command.Op
+		return g.key().Kind, g.Command.Op
 	}
 	return w.call.Key.Kind, w.call.Command.Op
 }
@@ -331,7 +331,8 @@ const maxOverlapping = 16
 
 // mayOverlap reports whether a command can be looked at while others are under way.
 func (s *session) mayOverlap(c *command, args [][]byte) bool {
-	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) {
+	if c == nil || !c.keyed || !c.acceptsArity(args) || len(args) < 2 || c.mayWait(args) ||
+		givesParents(args) {
 		return false
 	}
 	key, ok := s.keyOf(c, args[1])
