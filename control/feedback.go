@@ -203,27 +203,13 @@ func (l *limiterStep) forgetReports() {
 	}
 }
 
-// EndPause ends the pause of a limiter and the ramp behind it, and forgets all else that was reported to it.
-// It reports whether there was anything to end.
-func EndPause(now time.Time, s State) (ended bool) {
-	limiter, ok := s.(anyLimiter)
-	if !ok {
-		return false
+// endPause ends the pause and the ramp behind it, and forgets all else that was reported.
+func (l *limiterStep) endPause() {
+	if l.reports() == nil {
+		return
 	}
-	step := limiter.stepAt(now.UnixNano(), nil)
-	return step.endPause()
-}
-
-// endPause is EndPause for a step.
-func (l *limiterStep) endPause() (ended bool) {
-	t := l.reports()
-	if t == nil {
-		return false
-	}
-	ended = t.heldUntil() > l.now
 	l.extra.reports = nil
 	l.dropUnusedExtra(l.now)
-	return ended
 }
 
 // Ramping reports whether what was reported to a limiter lets a part of what its limits would at an instant.

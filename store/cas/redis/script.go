@@ -227,8 +227,9 @@ const (
 	preparedForm  = 3
 	preparedSize  = 1 + 16 + 3*16 + 3*8 // before the first key and the old record
 	committedForm = 4
-	committedSize = 1 + 16 + 8 + 16 // before the keys of others, whose length is before the last 16
+	committedSize = 1 + 16 + 8 + goesSize // before the keys of others
 	lengthSize    = 8
+	goesSize      = 16 // when the record is to go, behind the length
 )
 
 // plainRecord is a stored record without what may stand before it; as it was before a change that is not
@@ -246,7 +247,7 @@ func plainRecord(data []byte) []byte {
 		from := min(preparedSize+number(preparedSize-3*lengthSize), len(data))
 		return data[from:min(from+number(preparedSize-2*lengthSize), len(data))]
 	case len(data) > committedSize && data[0] == committedForm:
-		return data[min(committedSize+number(committedSize-16-lengthSize), len(data)):]
+		return data[min(committedSize+number(committedSize-goesSize-lengthSize), len(data)):]
 	}
 	return stripClaim(data)
 }
