@@ -51,6 +51,7 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 	if r.counted {
 		r.counted = false
 		g.waiting.Add(-1)
+		o.counted.Add(-int64(len(r.places)))
 	}
 	o.waiting.Add(-1)
 	o.mu.Lock()

@@ -15,6 +15,7 @@ import (
 // lines, and no other while it is held.
 type grantOrder struct {
 	waiting atomic.Int64 // how many stand in lines
+	counted atomic.Int64 // in how many lines those stand that wait
 	mu      sync.Mutex
 	dirty   []*GrantRequest // that are to be looked at, in order
 	byID    map[string][]*GrantRequest

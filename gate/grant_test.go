@@ -325,7 +325,7 @@ func TestGrantIsFollowed(t *testing.T) {
 // The bounds of waiters hold for grants.
 func TestGrantsWithoutRoomToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, l := gate.New(memory.New(memory.Config{}), gate.Config{Waiters: 3, Line: 2}), newLog()
+		g, l := gate.New(memory.New(memory.Config{}), gate.Config{Waiters: 4, Line: 2}), newLog()
 		mustGrant(t, g, wants("first", "a", "b"))
 		var cancels []func()
 		for i, names := range [][]string{{"a"}, {"a", "b"}, {"a"}, {"b"}, {"b"}} {
@@ -343,6 +343,30 @@ func TestGrantsWithoutRoomToWait(t *testing.T) {
 		}
 		mustGrant(t, g, ends("first"))
 		wantIdle(t, g, "a", "b")
+	})
+}
+
+// A grant that waits for many names takes as much room as many that wait for one. When it has left, there is
+// room again.
+func TestGrantsWaitForSoManyNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, l := gate.New(memory.New(memory.Config{}), gate.Config{Waiters: 4}), newLog()
+		mustGrant(t, g, wants("first", "a", "b", "c"))
+		cancel := submitGrant(g, wants("three", "a", "b", "c"), l.done("three"))
+		submitGrant(g, wants("two", "a", "b"), l.done("two"))
+		cancels := []func(){submitGrant(g, wants("one", "a"), l.done("one"))}
+		l.wantOrder(t, "two")
+		if r := l.get("two"); gatehouse.CodeOf(r.err) != gatehouse.CodeExhausted {
+			t.Errorf("two: %v, want it exhausted", r.err)
+		}
+		cancel()
+		cancels = append(cancels, submitGrant(g, wants("again", "a", "b", "c"), l.done("again")))
+		l.wantOrder(t, "two", "three")
+		for _, cancel := range cancels {
+			cancel()
+		}
+		mustGrant(t, g, ends("first"))
+		wantIdle(t, g, "a", "b", "c")
 	})
 }
 

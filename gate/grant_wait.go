@@ -144,6 +144,12 @@ func (r *GrantRequest) countWaiter() error {
 		return gatehouse.Errorf(gatehouse.CodeExhausted,
 			"%s: %d requests wait at this server already, the most it allows", &r.Command, g.config.Waiters)
 	}
+	// What a grant takes while it waits grows with its names, so that these are bounded, too.
+	if n := o.counted.Load(); n+int64(len(r.places)) > int64(g.config.Waiters) {
+		return gatehouse.Errorf(gatehouse.CodeExhausted,
+			"%s: grants wait at this server for %d names already, and it allows %d", &r.Command, n,
+			g.config.Waiters)
+	}
 	for i := range r.places {
 		l := r.places[i].line
 		if l.len() >= g.config.Line {
@@ -153,6 +159,7 @@ func (r *GrantRequest) countWaiter() error {
 	}
 	// Counted apart from the check: a few more may slip in, but no line is locked while another one is.
 	g.waiting.Add(1)
+	o.counted.Add(int64(len(r.places)))
 	for i := range r.places {
 		p := &r.places[i]
 		p.line.mu.Lock()
