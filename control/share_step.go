@@ -124,7 +124,11 @@ func (l *limiterStep) settleShare() {
 	if figure == NoFigure {
 		figure = counted
 	}
-	// What is charged may make the limiter anew, if it was deleted since.
+	// Under a name that was deleted, and whose limit the grant never said, there is nothing to charge.
+	if l.created == 0 && !l.turn.HasLimit() {
+		figure = min(figure, counted)
+	}
+	// What is charged may make the limiter again, if it was deleted since.
 	if figure > counted && !l.applyLimits() {
 		return
 	}
@@ -132,6 +136,10 @@ func (l *limiterStep) settleShare() {
 	if figure > counted {
 		// A plan is made on copies: if the debt cannot be laid, nothing was taken yet.
 		plan, fault := l.planCharge(figure-counted, overrun)
+		if fault != "" && l.turn.Op == gatehouse.OpRelease {
+			// A release ends the grant, and must not keep its locks for the sake of a figure.
+			plan, fault = l.planCharge(figure-counted, gatehouse.OverrunCap)
+		}
 		if fault != "" {
 			l.failWith(gatehouse.Conflict, fault)
 			return
