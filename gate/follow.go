@@ -40,8 +40,8 @@ type follower struct {
 
 // Follow calls told with the place of a request that waits, once soon, and then when that changes; also now
 // and then when it does not. It is called on any goroutine, must not block, and may be called for the last
-// time after stop has been called. Of a line only the first thousand are told their places. Whoever follows a request must
-// stop that when it is decided or canceled.
+// time after stop has been called. Of a line only the first thousand are told their places. Whoever follows a
+// request must stop that when it is decided or canceled.
 func (g *Gate) Follow(r *Request, told func(gatehouse.WaiterEntry)) (stop func()) {
 	return g.followLine(r.Key, gatehouse.WaiterID(uint64(r.number)), told)
 }
