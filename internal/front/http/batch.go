@@ -138,7 +138,7 @@ func (c *batchCommand) readCommand(r *jsonReader) error {
 	c.Command.Op, ok = gatehouse.ParseOp(string(op))
 	if !ok || !batchHas(c.Key.Kind, c.Command.Op) {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "op is %s, want one of %s for a %s", params.Quote(op),
-			strings.Join(opNames(c.Key.Kind), " "), c.Key.Kind)
+			strings.Join(opNames(c.Key.Kind, batchHas), " "), c.Key.Kind)
 	}
 	c.Decision, c.Checked = &c.room, true
 	c.fault = values.Read(c.Key.Kind, &c.Command)
@@ -157,10 +157,11 @@ func batchHas(kind gatehouse.Kind, op gatehouse.Op) bool {
 	return op < gatehouse.OpDelete && !isReport(op) && kind.Has(op)
 }
 
-// opNames returns the names of the operations of a kind that may be in a batch.
-func opNames(kind gatehouse.Kind) (names []string) {
+// opNames returns the names of the operations that a kind has, as has tells, those to delete and to undo left
+// out.
+func opNames(kind gatehouse.Kind, has func(gatehouse.Kind, gatehouse.Op) bool) (names []string) {
 	for op := gatehouse.OpAcquire; op < gatehouse.OpDelete; op++ {
-		if batchHas(kind, op) {
+		if has(kind, op) {
 			names = append(names, op.String())
 		}
 	}

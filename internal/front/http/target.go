@@ -56,7 +56,7 @@ func unknownKind(part []byte) *rejection {
 // unknownOperation rejects a path with an operation that its kind does not have.
 func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
 	return noSuchPath("operation %s is unknown, want one of %s for a %s", params.Quote(part),
-		strings.Join(opNames(kind), " "), kind)
+		strings.Join(opNames(kind, gatehouse.Kind.Has), " "), kind)
 }
 
 // readTarget takes a raw path apart. The name in it stays encoded.
