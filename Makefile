@@ -89,7 +89,7 @@ sim: ## play SEEDS fleets in virtual time (2000), or the one of SEED, and CHECKS
 	SIM_BASE=$$base SIM_SEEDS=$(or $(SEEDS),2000) SIM_SECONDS=$(SIM_SECONDS) \
 		go test -count=1 -v -timeout 2h -run '^TestSeeds$$' ./test/sim | $(SHOW); \
 	echo "control and gate in virtual time, $(CHECKS) random cases for each property"; \
-	go test -count=1 -v -timeout 2h ./control ./gate -rapid.checks=$(CHECKS) | $(SHOW); \
+	MODEL_SEEDS=1200 go test -count=1 -v -timeout 2h ./control ./gate -rapid.checks=$(CHECKS) | $(SHOW); \
 	echo "capacity leases in virtual time, $(or $(SEEDS),200) fresh seeds for each scenario"; \
 	SIM_SEEDS=$(or $(SEEDS),200) go test -count=1 -v -timeout 2h ./internal/simulate -rapid.checks=$(CHECKS) | $(SHOW)
 

@@ -129,7 +129,8 @@ type OnExpiry uint8
 
 // The ways. The zero OnExpiry is ExpiryEstimate.
 const (
-	// ExpiryEstimate counts what was asked for, top-ups included, whatever a settle said.
+	// ExpiryEstimate counts what was asked for, top-ups included, or what the last settle said if that is
+	// more.
 	ExpiryEstimate OnExpiry = iota
 	// ExpiryZero gives everything back.
 	ExpiryZero

@@ -54,7 +54,10 @@ func (r *GrantRecord) passTime(now time.Time) {
 		// Limiters end their part of it by the same rule at the same instant.
 		switch ended.OnExpiry {
 		case gatehouse.ExpiryEstimate:
-			ended.Counted = ended.Taken
+			ended.Counted = slices.Clone(ended.Counted)
+			for i, taken := range ended.Taken {
+				ended.Counted[i] = max(ended.Counted[i], taken)
+			}
 		case gatehouse.ExpiryZero:
 			ended.Counted = make([]int64, len(ended.Want))
 		}

@@ -173,7 +173,8 @@ func (s *grantShare) finalCount() int64 {
 	case gatehouse.ExpiryLast:
 		return s.counted
 	}
-	return s.taken
+	// What was settled beyond the estimate was spent for certain.
+	return max(s.taken, s.counted)
 }
 
 // mayCharge reports whether one of the shares will be charged for when it ends, until when they all have.

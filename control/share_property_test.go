@@ -144,7 +144,7 @@ func (y *tenancy) end(a *tenant) {
 	target := a.counted
 	switch a.turn.OnExpiry {
 	case gatehouse.ExpiryEstimate:
-		target = a.taken
+		target = max(target, a.taken)
 	case gatehouse.ExpiryZero:
 		target = 0
 	}

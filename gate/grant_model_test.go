@@ -329,8 +329,7 @@ func (p *pool) checkKept(step time.Duration) {
 // nobody waits for what is free, and every request is answered once.
 func TestGrantsAgainstTheModel(t *testing.T) {
 	answered, granted, kept := 0, 0, 0
-	seeds := uint64(60)
-	for seed := range seeds {
+	for seed := range modelSeeds(t) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPool(t, seed)
 			const step = 20 * time.Millisecond

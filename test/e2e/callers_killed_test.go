@@ -118,10 +118,8 @@ const notGranted = -1
 // it took effect, if it was not answered.
 func (g *killedGrant) mayCount(way string) []int64 {
 	expired := map[string]int64{"estimate": g.estimate, "last": g.estimate}[way]
-	settled := expired
-	if way == "last" {
-		settled = g.cost
-	}
+	// What was settled beyond the estimate was spent for certain.
+	settled := map[string]int64{"estimate": max(g.estimate, g.cost), "last": g.cost}[way]
 	switch at := g.last; {
 	case at.Step == "grant" && !at.Done:
 		return []int64{notGranted, expired}

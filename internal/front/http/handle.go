@@ -36,6 +36,10 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	if !s.checkHost(ctx, path, &from) {
 		return
 	}
+	// Grants and batches have paths that neither a kind nor a route can have.
+	if s.answerSeveral(ctx, path, query, &from) {
+		return
+	}
 	began := s.metrics.Now()
 	// Requests are pooled, as a request that is decided at once allocates nothing. Whatever outlives this
 	// function copies what it needs.
@@ -48,10 +52,9 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 			p = r.checkStream(ctx, &from)
 		}
 	}
-	// A path of a grant, a batch or a route is unknown to the controllers, so these are tried on 404. The
-	// paths of controllers come first; newRoutes refuses a route that another path would hide.
+	// The path of a route is unknown to the controllers, so these are tried on 404. The paths of controllers
+	// come first; newRoutes refuses a route that another path would hide.
 	switch {
-	case p != nil && p.status == fasthttp.StatusNotFound && s.answerSeveral(ctx, path, query, &from):
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):
 	case p != nil:
 		if r.Command.Op != 0 {

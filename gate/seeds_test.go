@@ -1,0 +1,22 @@
+package gate_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+)
+
+// modelSeeds is how many seeds the model of grants plays: few, or as many as MODEL_SEEDS says, which make sim
+// sets.
+func modelSeeds(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("MODEL_SEEDS")
+	if text == "" {
+		return 25
+	}
+	seeds, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatalf("MODEL_SEEDS is %q, want a number of seeds", text)
+	}
+	return seeds
+}
