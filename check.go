@@ -133,7 +133,7 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 			return err
 		}
 	}
-	// The holds of grants have such holders, and are touched by nobody who only knows a name.
+	// Such holders are those of grants, whose holds a caller who knows only a name must not touch.
 	if cmd.Holder != "" && cmd.Holder[0] == 0 {
 		return Errorf(CodeInvalid, "%s: Holder %q begins with a zero byte, want another first byte", key,
 			cmd.Holder)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// This file is what a refusal says to people who ask: who holds, and for how long.
+// This file has what a refusal says on request: the holders, and for how long each has held.
 
 // refusal refuses an acquire that must wait or give up.
 func (s *Semaphore) refusal(now time.Time, turn *Turn) gatehouse.Decision {
@@ -63,7 +63,7 @@ func (s *Semaphore) explainFull(now int64) string {
 	return text.String()
 }
 
-// describe names a hold's owner, or its public id where nobody is named, and how long it has been held.
+// describe names a hold's owner, or its public id if it has none, and how long it has been held.
 func (h *hold) describe(now int64) string {
 	name := gatehouse.HolderID(h.fence)
 	if h.owner != nil {

@@ -138,7 +138,7 @@ func (n *namedLimiter) fetchChunks(queue []control.Turn) ([]control.Turn, error)
 	n.exchangeLock <- struct{}{}
 	defer func() { <-n.exchangeLock }()
 	size := n.rule.Chunk
-	if n.isHeld() {
+	if n.lendsNothing() {
 		return queue, nil
 	}
 	for range maxFetches {

@@ -14,8 +14,8 @@ func (n *namedLimiter) noteHeld(d *gatehouse.Decision) {
 	n.heldUntil = d.At.Add(longest)
 }
 
-// isHeld reports whether the store lends no chunk, as far as is known here.
-func (n *namedLimiter) isHeld() bool {
+// lendsNothing reports whether the store lends no chunk, as far as is known here.
+func (n *namedLimiter) lendsNothing() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.heldUntil.IsZero() && !n.storeTime().Before(n.heldUntil) {
