@@ -29,6 +29,9 @@ SECONDS ?= 60
 STORE ?= all
 CHAOS ?=
 
+# Which commit make lines counts; empty is the working tree.
+AT ?=
+
 # Where make proto writes to.
 PROTO_OUT ?= internal/front/grpc
 
@@ -37,7 +40,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test check battery race fuzz sim bugs linearizable callers chaos soak bench bench-tools accuracy proto lint fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable callers chaos soak bench bench-tools accuracy proto lint lines fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -146,6 +149,9 @@ lint: $(LINT) ## look for what the compiler lets through
 $(LINT):
 	@mkdir -p $(dir $@)
 	cd internal/tools && go build -o $@ $(LINT_MODULE)/cmd/golangci-lint
+
+lines: ## count the lines of product code, by folder and in total, of the commit AT if it is given
+	@go run ./test/lines -at '$(AT)'
 
 fmt: ## format all Go code
 	gofmt -s -w .
