@@ -115,11 +115,17 @@ func (cmd *Command) Check(key Key) error {
 	if cmd.Keep < 0 || cmd.Keep > MaxDuration {
 		return outOfRange(key, "Keep", cmd.Keep, "0 to 100 years")
 	}
-	if bad := NameFault(key.Name); bad != "" {
-		return Errorf(CodeInvalid, "%s: name %s", key.Kind, bad)
+	// Most names and holders are plain: one look at their bytes replaces the others.
+	plain := len(key.Name) > 0 && len(key.Name) <= MaxName && isPlain(key.Name)
+	if !plain {
+		if bad := NameFault(key.Name); bad != "" {
+			return Errorf(CodeInvalid, "%s: name %s", key.Kind, bad)
+		}
 	}
-	if err := cmd.checkMarks(key); err != nil {
-		return err
+	if !plain || !isPlain(cmd.Holder) {
+		if err := cmd.checkMarks(key); err != nil {
+			return err
+		}
 	}
 	return cmd.checkFields(key, grammar[key.Kind][cmd.Op].fields)
 }
@@ -302,12 +308,7 @@ func NameFault(name string) string {
 	if len(name) == 0 || len(name) > MaxName {
 		return fmt.Sprintf("has %d bytes, want 1 to %d", len(name), MaxName)
 	}
-	// Most names are printable ASCII, which needs no look at runes.
-	plain := true
-	for i := range len(name) {
-		plain = plain && name[i] >= ' ' && name[i] < 0x7f
-	}
-	if plain {
+	if isPlain(name) { // which needs no look at runes
 		return ""
 	}
 	if !utf8.ValidString(name) {
@@ -317,6 +318,16 @@ func NameFault(name string) string {
 		return fmt.Sprintf("%q has a control character", name)
 	}
 	return ""
+}
+
+// isPlain reports whether a text is printable ASCII.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if text[i]-' ' >= 0x7f-' ' {
+			return false
+		}
+	}
+	return true
 }
 
 // isControl reports the control characters of both planes that terminals and logs act on, and the

@@ -12,20 +12,19 @@ import (
 
 // This file has what a refusal says on request: the holders, and for how long each has held.
 
-// refusal refuses an acquire that must wait or give up.
-func (s *Semaphore) refusal(now time.Time, turn *Turn) gatehouse.Decision {
-	d := s.semaphoreDecision(now, gatehouse.Refused)
-	closed := s.closing()
+// refuse refuses an acquire that must wait or give up.
+func (s *Semaphore) refuse(now time.Time, turn *Turn) {
+	s.fillStanding(turn, gatehouse.Refused)
+	d, closed := &turn.Decision, s.closing()
 	if closed != nil {
 		// No release changes that, and whoever waits is looked at again when the name is opened.
 		d.RetryAfter, d.Message = gatehouse.Forever, closed.sentence()
-		return d
+		return
 	}
 	d.RetryAfter = s.nextEnd(now)
 	if turn.Explain {
 		d.Message = s.explainFull(now.UnixNano())
 	}
-	return d
 }
 
 // The bounds of a sentence about holders, which is one line for people and not a list.

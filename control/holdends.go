@@ -20,8 +20,21 @@ func (e holdEnd) isStale(holds map[string]*hold) bool {
 	return h == nil || h.fence != e.fence || h.until != e.at
 }
 
-// holdEndHeap has the earliest end first. Ends that became stale stay until they come up or are pruned.
+// holdEndHeap has the earliest end first, which is never stale. Others that became stale stay until they come
+// up or are pruned.
 type holdEndHeap struct{ minheap.Heap[holdEnd] }
+
+// dropFirst drops the first end if it is that of a hold which is gone or ends at another time by now, and the
+// stale ones that come up then. This is when the first end can become stale, so that no step need look for
+// that, which takes a look at the holds.
+func (e *holdEndHeap) dropFirst(fence uint64, holds map[string]*hold) {
+	if len(e.Heap) == 0 || e.Heap[0].fence != fence {
+		return
+	}
+	for len(e.Heap) > 0 && e.Heap[0].isStale(holds) {
+		e.Pop()
+	}
+}
 
 // pruneStale drops the stale ends once they are the greater part, so that a hold that is renewed forever
 // costs no more than one that is not.

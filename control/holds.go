@@ -65,7 +65,7 @@ func (s *Semaphore) End(holder string, fence uint64) bool {
 	if h == nil || h.fence != fence {
 		return false
 	}
-	s.dropHold(holder)
+	s.dropHold(holder, h)
 	s.expired++
 	return true
 }

@@ -124,22 +124,21 @@ func (s *Semaphore) closing() *closing {
 }
 
 // setClosed closes or opens the semaphore. Holds stay as they are, and so do size and line.
-func (s *Semaphore) setClosed(now time.Time, turn *Turn) gatehouse.Decision {
+func (s *Semaphore) setClosed(now time.Time, turn *Turn) {
 	if s.lock {
 		s.size = 1 // as an acquire would have it
 	}
-	if turn.Op == gatehouse.OpClose {
+	switch {
+	case turn.Op == gatehouse.OpClose:
 		s.ensureManaged().closed = &closing{newClosing(now, turn.Command)}
-		return s.semaphoreDecision(now, gatehouse.Granted)
-	}
 	// To open what is open does no harm: the request may be a repeated one.
-	if s.closing() != nil {
+	case s.closing() != nil:
 		s.managed.closed = nil
 		if len(s.managed.evictions) == 0 {
 			s.managed = nil
 		}
 	}
-	return s.semaphoreDecision(now, gatehouse.Granted)
+	s.fillStanding(turn, gatehouse.Granted)
 }
 
 func (s *Semaphore) ensureManaged() *managedSemaphore {
@@ -151,32 +150,33 @@ func (s *Semaphore) ensureManaged() *managedSemaphore {
 
 // evictHold has a hold end with its term: it can be neither renewed nor extended any more. It ends at once if
 // the command says so, or if it has no term.
-func (s *Semaphore) evictHold(now time.Time, turn *Turn) gatehouse.Decision {
+func (s *Semaphore) evictHold(now time.Time, turn *Turn) {
 	holder, h := s.holdOf(turn.Fence)
 	if h == nil {
-		return failedWith(now, gatehouse.Conflict, "has no hold with this id: it was released, or has ended")
+		turn.failWith(gatehouse.Conflict, "has no hold with this id: it was released, or has ended")
+		return
 	}
 	m := s.ensureManaged()
 	// A second eviction of the same hold takes the place of the first, so that the last reason is told.
 	m.evictions = slices.DeleteFunc(m.evictions, func(e eviction) bool { return e.fence == h.fence })
 	atOnce := turn.Now || h.expires == 0
 	if !s.makeEvictionRoom(atOnce) {
-		return failedWith(now, gatehouse.Exhausted, fmt.Sprintf("has %d evicted holds that last still, "+
+		turn.failWith(gatehouse.Exhausted, fmt.Sprintf("has %d evicted holds that last still, "+
 			"the most there may be: evict with now, or when one has ended", maxEvictions))
+		return
 	}
 	e := eviction{fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command)}
 	if len(m.evictions) < maxEvictions {
 		m.evictions = append(m.evictions, e)
 	}
-	if atOnce {
-		s.lengths.note(h, now.UnixNano())
-		s.dropHold(holder)
-		s.released++
-		return s.semaphoreDecision(now, gatehouse.Granted)
+	if !atOnce {
+		s.fillHold(now, turn, h)
+		return
 	}
-	d := s.semaphoreDecision(now, gatehouse.Granted)
-	d.Fence, d.ExpiresAfter = h.fence, h.timeLeft(now.UnixNano())
-	return d
+	s.lengths.note(h, now.UnixNano())
+	s.dropHold(holder, h)
+	s.released++
+	s.fillStanding(turn, gatehouse.Granted)
 }
 
 // makeEvictionRoom forgets the oldest eviction whose hold is gone, if there are as many as may be. That of a

@@ -90,6 +90,12 @@ func KeepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 // isTrial reports whether the turn is only tried.
 func (t *Turn) isTrial() bool { return t.Grant != nil && t.Grant.Trial }
 
+// failWith answers the turn with an outcome that is neither a grant nor a refusal, and says why. All else in
+// the decision but its time is still zero.
+func (t *Turn) failWith(outcome gatehouse.Outcome, why string) {
+	t.Decision.Outcome, t.Decision.Message = outcome, why
+}
+
 func (t *Turn) keepsWaiting() bool { return KeepsWaiting(t.Command, &t.Decision) }
 
 // A Visit is shown a controller, and returns false when it wants to see no more. It must be quick, and must

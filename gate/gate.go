@@ -9,7 +9,6 @@ package gate
 import (
 	"context"
 	"hash/maphash"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,7 +92,6 @@ func New(store Store, config Config) *Gate {
 // A call is a request whose caller waits. Gates pool them to save allocations.
 type call struct {
 	request Request
-	room    gatehouse.Decision
 	alone   [1]*Request   // the request
 	round   *round        // for the request; nil after it went elsewhere with one
 	decided chan struct{} // has an element when the request was decided later
@@ -111,36 +109,42 @@ func newCall() *call {
 // Do implements [gatehouse.Gate]. When ctx ends first, what is granted later is taken back.
 func (g *Gate) Do(
 	ctx context.Context, key gatehouse.Key, cmd gatehouse.Command,
-) (gatehouse.Decision, error) {
+) (d gatehouse.Decision, err error) {
 	if err := ctx.Err(); err != nil {
-		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
+		return d, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", key, err)
 	}
 	c := g.calls.Get().(*call)
 	r := &c.request
-	r.Key, r.Command, r.Decision = key, cmd, &c.room
+	r.Key, r.Command, r.Decision = key, cmd, nil
 	if !g.prepareRequests(c.alone[:]) {
-		err := r.Err
+		err = r.Err
 		g.calls.Put(c)
-		return gatehouse.Decision{}, err
+		return d, err
 	}
 	if c.round == nil {
 		c.round = g.newRound()
 	}
-	// What is decided at once needs no channel, and leaves its round to the next call.
+	// What is decided at once needs no channel, and leaves its round to the next call. Its decision goes from
+	// the turn to the caller, as every further copy would take longer than the rest of this function.
 	if g.begin(c.alone[:], c.round) {
+		turn := c.round.answeredTurn(0)
+		if turn.Err == nil {
+			g.addWaiting(r, &turn.Decision)
+			d = turn.Decision
+		}
+		err = turn.Err
 		c.round.clearRequests()
 	} else {
 		c.round = nil
 		select {
 		case <-c.decided:
+			d, err = *r.Decision, r.Err
 		case <-ctx.Done():
 			// The call does not go back to the pool: the gate has it until Decided is called.
 			g.Cancel(r)
-			return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w",
-				key, cmd.Op, ctx.Err())
+			return d, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op, ctx.Err())
 		}
 	}
-	d, err := *r.Decision, r.Err
 	g.calls.Put(c)
 	return d, err
 }
@@ -166,6 +170,10 @@ func (g *Gate) Submit(requests ...*Request) {
 	rd := g.newRound()
 	if !g.begin(requests, rd) {
 		return
+	}
+	for i, r := range requests {
+		r.setDecision(rd.answeredTurn(i))
+		g.addWaiting(r, r.Decision)
 	}
 	rd.release()
 	for _, r := range requests {
@@ -206,12 +214,11 @@ func (g *Gate) answerInvalid(requests []*Request) (valid []*Request) {
 
 // begin puts requests that were prepared to the store, in a round, or into the line of their key if there is
 // one. It reports whether all were decided at once: then it has not called Decided, and the round is the
-// caller's again, who clears it.
+// caller's again, with its answeredTurns, and the caller clears it.
 func (g *Gate) begin(requests []*Request, rd *round) (done bool) {
 	key := requests[0].Key
 	// A delete joins the line even if there is none yet: a command that is about to wait must be told of it.
-	isDelete := func(r *Request) bool { return r.Command.Op == gatehouse.OpDelete }
-	if g.lineOf(key) != nil || slices.ContainsFunc(requests, isDelete) {
+	if g.lineOf(key) != nil || hasDelete(requests) {
 		rd.release()
 		for _, r := range requests {
 			g.joinLine(r)
@@ -249,6 +256,16 @@ func (g *Gate) begin(requests []*Request, rd *round) (done bool) {
 	return false
 }
 
+// hasDelete reports whether one of some requests is a delete.
+func hasDelete(requests []*Request) bool {
+	for _, r := range requests {
+		if r.Command.Op == gatehouse.OpDelete {
+			return true
+		}
+	}
+	return false
+}
+
 // nextTicket returns a number that no other request of this gate has.
 func (g *Gate) nextTicket() control.Ticket { return control.Ticket(g.tickets.Add(1)) }
 
@@ -256,18 +273,14 @@ func (g *Gate) nextTicket() control.Ticket { return control.Ticket(g.tickets.Add
 // those that must wait are in line otherwise.
 func (g *Gate) finishAtOnce(rd *round, mayStay bool) (done bool) {
 	key := rd.change.Key
-	if mayStay && rd.err == nil && slices.ContainsFunc(rd.change.Turns, mustWait) {
+	if mayStay && rd.err == nil && rd.hasWaiting() {
 		g.waitAfterLook(rd)
 		return false
 	}
-	for i, r := range rd.requests {
-		r.setDecision(&rd.change.Turns[i], rd.err)
+	for _, r := range rd.requests {
 		r.atOnce = true
 	}
 	g.serveLineOf(key)
-	for _, r := range rd.requests {
-		g.addWaiting(r)
-	}
 	return true
 }
 
@@ -281,12 +294,12 @@ func (g *Gate) finishDirect(rd *round) {
 		}()
 	}
 	for i, r := range rd.requests {
-		r.setDecision(&rd.change.Turns[i], rd.err)
+		r.setDecision(rd.answeredTurn(i))
 		if !r.state.CompareAndSwap(undecided, decided) {
 			g.undoGrant(r)
 			r.setError(errCanceled)
 		}
-		g.addWaiting(r)
+		g.addWaiting(r, r.Decision)
 		g.deliver(r)
 	}
 	rd.release()

@@ -249,11 +249,11 @@ func (l *line) deletePending(bounds grantBounds) bool {
 func (l *line) processDecisions(rd *round) (retry time.Duration, more bool) {
 	var first *Request // the first that was refused with no ticket ahead of it
 	for i, t := range rd.requests {
-		turn := &rd.change.Turns[i]
+		turn := rd.answeredTurn(i)
 		d := &turn.Decision
 		t.offered = false
 		switch {
-		case rd.err != nil || turn.Err != nil:
+		case turn.Err != nil:
 			// What took effect is not known, so the ticket cannot be offered again.
 			l.finishTicket(rd, t, turn)
 			continue

@@ -18,14 +18,14 @@ func (g *Gate) waitAfterLook(rd *round) {
 	n := 0
 	for i, r := range rd.requests {
 		turn := &rd.change.Turns[i]
-		if mustWait(*turn) {
+		if mustWait(turn) {
 			// Swapped, not copied: each turn keeps a command of its own.
 			rd.requests[n], rd.requests[i] = r, rd.requests[n]
 			rd.change.Turns[n], rd.change.Turns[i] = *turn, rd.change.Turns[n]
 			n++
 			continue
 		}
-		r.setDecision(turn, nil)
+		r.setDecision(turn)
 		r.atOnce = true
 		rd.replies = append(rd.replies, r)
 	}

@@ -244,7 +244,7 @@ func (l *line) leaveLine(t *Request, d *gatehouse.Decision) {
 // finishTicket removes a ticket that has its decision, or an error, and is to be told.
 func (l *line) finishTicket(rd *round, t *Request, turn *control.Turn) {
 	ahead := 0
-	if t.Command.Explain && rd.err == nil && turn.Decision.Outcome == gatehouse.Refused {
+	if t.Command.Explain && turn.Err == nil && turn.Decision.Outcome == gatehouse.Refused {
 		ahead = l.waitingBefore(t)
 	}
 	l.removeTicket(t)
@@ -253,7 +253,7 @@ func (l *line) finishTicket(rd *round, t *Request, turn *control.Turn) {
 		t.setError(errCanceled)
 		return
 	}
-	t.setDecision(turn, rd.err)
+	t.setDecision(turn)
 	t.explainLine(ahead)
 	// Other tickets of the same holder share this hold, wherever they are in the line.
 	if t.Decision.Fence != 0 && t.needsUndo(t.Decision) && l.waitersByHolder[t.Command.Holder] > 0 {

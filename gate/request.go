@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -80,10 +79,10 @@ var errCanceled = gatehouse.Errorf(gatehouse.CodeTimeout, "the request was cance
 // mayWait reports whether a command waits in line when it is refused.
 func mayWait(cmd *gatehouse.Command) bool { return cmd.MaxWait != 0 && cmd.Op.Waits() }
 
-// setDecision fills in what the store has decided, or the error of the whole change.
-func (r *Request) setDecision(turn *control.Turn, err error) {
-	if err = cmp.Or(err, turn.Err); err != nil {
-		r.setError(err)
+// setDecision fills in what the store has decided in an answeredTurn.
+func (r *Request) setDecision(turn *control.Turn) {
+	if turn.Err != nil {
+		r.setError(turn.Err)
 		return
 	}
 	if r.Decision == nil {
@@ -147,16 +146,16 @@ func (g *Gate) deliver(r *Request) {
 	}
 }
 
-// addWaiting adds the number of waiting commands to statistics. The store does not know it.
-func (g *Gate) addWaiting(r *Request) {
-	if r.Command.Op != gatehouse.OpStats || r.Decision.Outcome != gatehouse.Granted || r.Err != nil {
+// addWaiting adds the number of waiting commands to the statistics in a decision. The store does not know it.
+func (g *Gate) addWaiting(r *Request, d *gatehouse.Decision) {
+	if r.Command.Op != gatehouse.OpStats || d.Outcome != gatehouse.Granted || r.Err != nil {
 		return
 	}
 	waiting := int64(0)
 	if l := g.lineOf(r.Key); l != nil {
 		waiting = int64(l.len())
 	}
-	r.Decision.Stats = append(r.Decision.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
+	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
 }
 
 // Cancel takes a request out of its line, and has its Decided called with an error, if it is not decided yet.

@@ -64,8 +64,28 @@ func (rd *round) addRequest(r *Request, ahead int64) {
 }
 
 // mustWait reports whether the store has refused a request that may wait.
-func mustWait(turn control.Turn) bool {
+func mustWait(turn *control.Turn) bool {
 	return turn.Err == nil && control.KeepsWaiting(turn.Command, &turn.Decision)
+}
+
+// hasWaiting reports whether one of the requests must wait.
+func (rd *round) hasWaiting() bool {
+	for i := range rd.change.Turns {
+		if mustWait(&rd.change.Turns[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// answeredTurn returns a turn after its answer: what it was decided, or its error, which may be that of the
+// whole change.
+func (rd *round) answeredTurn(i int) *control.Turn {
+	turn := &rd.change.Turns[i]
+	if rd.err != nil {
+		turn.Err = rd.err
+	}
+	return turn
 }
 
 // start puts the change to the store, and reports whether the answer is there already. If it is not, the
@@ -123,7 +143,7 @@ func (rd *round) goOn() {
 // sendReplies calls the Decided of the requests that are out of the line. It is called without the lock.
 func (rd *round) sendReplies() {
 	for _, r := range rd.replies {
-		rd.gate.addWaiting(r)
+		rd.gate.addWaiting(r, r.Decision)
 		rd.gate.deliver(r)
 	}
 	clear(rd.replies)
