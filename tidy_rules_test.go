@@ -41,7 +41,7 @@ func checkPure(f *goFile, report reporter) {
 }
 
 func checkStandard(f *goFile, report reporter) {
-	if f.test || !within(f.folder, standardFolders) {
+	if f.test || !within(f.folder, standardFolders) && !slices.Contains(standardAlone, f.folder) {
 		return
 	}
 	for _, spec := range f.syntax.Imports {

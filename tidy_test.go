@@ -60,7 +60,9 @@ var (
 	pureFolders = []string{"control", "capacity"}
 	pureForbids = []string{"sync", "context", "net", "os", "log"}
 	// standardFolders depend on nobody else's code.
-	standardFolders = []string{".", "control", "gate", "limiter", "slidingwindow"}
+	standardFolders = []string{".", "control", "gate", "limiter", "slidingwindow", "hold"}
+	// standardAlone do too, but not what is below them.
+	standardAlone = []string{"client", "middleware"}
 	// crowdedFolders are the vocabulary and its controllers, and those of capacity: each kind brings names of
 	// its own.
 	crowdedFolders = []string{".", "control", "capacity"}
@@ -92,7 +94,8 @@ var direction = map[string][]string{
 	"store":                    {".", "control", "internal", "store"},
 	"store/storetest":          {anything},
 	"capacity":                 {".", "internal"},
-	"client":                   {".", "capacity", "limiter", "internal/front/grpc/doormanpb"},
+	"client":                   {"."},
+	"client/lease":             {".", "capacity", "limiter", "internal/front/grpc/doormanpb"},
 	"slidingwindow/redisstore": {"slidingwindow"},
 	"cmd":                      {anything},
 	"test":                     {anything},

@@ -27,9 +27,9 @@ const (
 	seed       = 1
 )
 
-// TestDoors puts one sequence of random operations to four gates: by Go calls, over HTTP, over RESP, and
-// now over HTTP and now over RESP. The gates share one clock, which stands still during an operation.
-// Every decision, and all that a wire tells about it, must be the same.
+// TestDoors puts one sequence of random operations to five gates: by Go calls, over HTTP, over RESP, now
+// over HTTP and now over RESP, and by the Go calls of a client. The gates share one clock, which stands
+// still during an operation. Every decision, and all that a wire tells about it, must be the same.
 func TestDoors(t *testing.T) {
 	t.Parallel()
 	clock := newClock(time.Date(2026, time.March, 27, 22, 0, 0, 1, time.UTC))
@@ -37,6 +37,7 @@ func TestDoors(t *testing.T) {
 	doors := []door{
 		openHTTP(t, newGate(clock)), openRESP(t, newGate(clock)),
 		&turns{doors: []door{openHTTP(t, shared), openRESP(t, shared)}},
+		openClient(t, newGate(clock)),
 	}
 	made := newGenerator(rand.New(rand.NewPCG(seed, 0))) //nolint:gosec // no secret is made of it
 	seen := tally{}
@@ -150,6 +151,15 @@ func openHTTP(t *testing.T, g *gate.Gate) door {
 	return newHTTPDoor(t, serve(t, server))
 }
 
+func openClient(t *testing.T, g *gate.Gate) door {
+	t.Helper()
+	server, err := httpfront.New(httpfront.Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClientDoor(t, serve(t, server))
+}
+
 func openRESP(t *testing.T, g *gate.Gate) door {
 	t.Helper()
 	server, err := resp.New(resp.Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
@@ -181,6 +191,10 @@ var told = map[string][]string{
 	"RESP": {
 		"limit", "remaining", "retry_ms", "reset_ms", "delay_ms", "value", "fence", "key", "message", "text",
 		"stat", "expires_ms", "cell_retry", "cell_reset",
+	},
+	"client": {
+		"limit", "remaining", "retry_ms", "reset_ms", "delay_ms", "value", "fence", "key", "message", "text",
+		"stat", "expires_ms",
 	},
 }
 

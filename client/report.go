@@ -1,0 +1,150 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// reportJSON is a list of holders, or of those who wait.
+type reportJSON struct {
+	Size    int64          `json:"size"`
+	Held    int64          `json:"held"`
+	Closed  *statedClosing `json:"closed"`
+	Total   int            `json:"total"`
+	Holders []struct {
+		namesJSON
+		Grant     string         `json:"grant"`
+		Since     time.Time      `json:"since"`
+		HeldFor   int64          `json:"held_for"`
+		ExpiresIn *int64         `json:"expires_in"`
+		Renewals  int64          `json:"renewals"`
+		Slots     int64          `json:"slots"`
+		Fence     uint64         `json:"fence"`
+		Evicted   *statedClosing `json:"evicted"`
+	} `json:"holders"`
+	Waiters []struct {
+		ID string `json:"id"`
+		namesJSON
+		Grant      string `json:"grant"`
+		Position   int    `json:"position"`
+		Cost       int64  `json:"cost"`
+		WaitingFor int64  `json:"waiting_for"`
+		Expected   *int64 `json:"expected_wait"`
+		Expected90 *int64 `json:"expected_wait_90"`
+	} `json:"waiters"`
+	Others []struct {
+		Server     uint32 `json:"server"`
+		Waiting    int    `json:"waiting"`
+		WaitingFor int64  `json:"waiting_for"`
+		Age        int64  `json:"age"`
+	} `json:"other_servers"`
+	Next string `json:"next"`
+}
+
+type namesJSON struct {
+	Owner   string `json:"owner"`
+	Host    string `json:"host"`
+	Purpose string `json:"purpose"`
+}
+
+func (o *namesJSON) owner() gatehouse.Owner {
+	return gatehouse.Owner{Name: o.Owner, Host: o.Host, Purpose: o.Purpose}
+}
+
+type statedClosing struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+}
+
+func (c *statedClosing) closing() *gatehouse.Closing {
+	if c == nil {
+		return nil
+	}
+	return &gatehouse.Closing{By: c.By, Reason: c.Reason, At: c.At}
+}
+
+// knownMillis is a length of time that may not be known.
+func knownMillis(ms *int64) time.Duration {
+	if ms == nil {
+		return gatehouse.Forever
+	}
+	return fromMillis(*ms)
+}
+
+// readReport reads a list.
+func readReport(key gatehouse.Key, body []byte) (*gatehouse.Report, error) {
+	var told reportJSON
+	if err := json.Unmarshal(body, &told); err != nil {
+		return nil, notUnderstood(key.String(), body, err)
+	}
+	report := &gatehouse.Report{
+		Limit: told.Size, Used: told.Held, Closed: told.Closed.closing(), Total: told.Total, Next: told.Next,
+	}
+	for i := range told.Holders {
+		h := &told.Holders[i]
+		report.Holders = append(report.Holders, gatehouse.HolderEntry{
+			Fence: h.Fence, Owner: h.owner(), Grant: h.Grant,
+			Since: h.Since, HeldFor: fromMillis(h.HeldFor),
+			ExpiresAfter: knownMillis(h.ExpiresIn), Renewals: h.Renewals, Slots: h.Slots,
+			Evicted: h.Evicted.closing(),
+		})
+	}
+	for i := range told.Waiters {
+		w := &told.Waiters[i]
+		report.Waiters = append(report.Waiters, gatehouse.WaiterEntry{
+			ID: w.ID, Owner: w.owner(), Grant: w.Grant, Position: w.Position, Cost: w.Cost,
+			WaitingFor: fromMillis(w.WaitingFor), Expected: knownMillis(w.Expected),
+			Expected90: knownMillis(w.Expected90),
+		})
+	}
+	for _, o := range told.Others {
+		report.Others = append(report.Others, gatehouse.OtherLine{
+			Server: o.Server, Waiting: o.Waiting, WaitingFor: fromMillis(o.WaitingFor),
+			Seen: fromMillis(o.Age),
+		})
+	}
+	return report, nil
+}
+
+// maxListed is the most names in one answer.
+const maxListed = 1000
+
+// Names returns the names of one kind that come after the given one, in order, at most the given number. It
+// may take several requests, between which names come and go.
+func (c *Client) Names(
+	ctx context.Context, kind gatehouse.Kind, after string, most int,
+) (names []string, err error) {
+	for len(names) < most {
+		var page struct {
+			Names []string `json:"names"`
+			Next  string   `json:"next"`
+		}
+		r := exchange{subject: kind.String(), op: gatehouse.OpStats, repeatable: true}
+		err := c.sendExchange(ctx, &r, func(time.Duration) message {
+			var p parameters
+			p.addNumber("limit", int64(min(most-len(names), maxListed)))
+			p.addIfAny("after", after)
+			path := "/v1/" + kind.String()
+			return message{method: http.MethodGet, path: path, rawPath: path, query: string(p)}
+		}, func(a *reply) error {
+			if a.status != http.StatusOK {
+				return problemOf(kind.String(), a)
+			}
+			return json.Unmarshal(a.body, &page)
+		})
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, page.Names...)
+		if page.Next == "" {
+			break
+		}
+		after = page.Next
+	}
+	return names, nil
+}
