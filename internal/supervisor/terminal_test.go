@@ -1,0 +1,78 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// openPseudoTerminal returns both ends of a terminal: what a person has before them, and what a program sees.
+func openPseudoTerminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = person.Close() })
+	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return person, program
+}
+
+// The command reads from the terminal, gets the signals of its keys, and leaves it to the wrapper's group.
+func TestCommandKeepsTheTerminal(t *testing.T) {
+	t.Parallel()
+	person, program := openPseudoTerminal(t)
+	const command = `trap 'echo interrupted' INT; echo ready
+		read line; echo "got $line"; read line; echo end`
+	w := exec.Command(os.Args[0], "60000", "90000", "sh", "-c", command)
+	w.Env = append(os.Environ(), role+"=wrapper")
+	w.Stdin, w.Stdout, w.Stderr = program, program, program
+	w.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Process.Kill() })
+	_ = program.Close()
+
+	screen := bufio.NewScanner(person)
+	expect := func(want string) {
+		t.Helper()
+		seen := ""
+		for screen.Scan() {
+			seen += screen.Text() + "\n"
+			if strings.Contains(screen.Text(), want) {
+				return
+			}
+		}
+		t.Fatalf("the terminal shows\n%s and never %q", seen, want)
+	}
+	expect("ready")
+	_, _ = person.WriteString("a line\n")
+	expect("got a line")
+	_, _ = person.WriteString("\x03") // ^C goes to the command alone: the wrapper would die of it
+	expect("interrupted")
+	_, _ = person.WriteString("more\n")
+	expect("end")
+	expect("exit 0 overdue false")
+	if err := w.Wait(); err != nil {
+		t.Error(err)
+	}
+}
