@@ -33,6 +33,7 @@ type message struct {
 	query         string
 	body          []byte
 	contentType   string
+	tell          func(LinePlace) // asks for a stream of events; nil for one answer
 }
 
 // A reply is an answer with its whole body, which is gone when it was read.
@@ -162,6 +163,9 @@ func (c *Client) sendMessage(
 	if m.body != nil {
 		request.Header = c.askHeader.Clone()
 		request.Header.Set("Content-Type", m.contentType)
+		if m.tell != nil {
+			request.Header.Add("Accept", eventStreamType)
+		}
 		request.ContentLength = int64(len(m.body))
 		// With GetBody the transport can take another connection if this one has been closed before anything
 		// was written.
@@ -176,16 +180,29 @@ func (c *Client) sendMessage(
 		return outcomeBroken, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if m.tell != nil && response.Header.Get("Content-Type") == eventStreamType {
+		outcome, err := readEvents(response.Body, response.Header, m.tell)
+		if err != nil {
+			return outcomeBroken, err
+		}
+		return readReply(&outcome, read)
+	}
 	room := c.bodies.Get().(*bytes.Buffer)
 	room.Reset()
 	_, err = room.ReadFrom(io.LimitReader(response.Body, maxReply))
 	if err != nil {
 		return outcomeBroken, err
 	}
-	err = read(&reply{response.StatusCode, response.Header, room.Bytes()})
+	outcome, err := readReply(&reply{response.StatusCode, response.Header, room.Bytes()}, read)
 	if room.Cap() <= maxKeptBody {
 		c.bodies.Put(room)
 	}
+	return outcome, err
+}
+
+// readReply has an answer read, and says how the request went.
+func readReply(answer *reply, read func(*reply) error) (endpointOutcome, error) {
+	err := read(answer)
 	if code := gatehouse.CodeOf(err); err != nil &&
 		(code == gatehouse.CodeUnavailable || code == gatehouse.CodeTimeout) {
 		return outcomeFailed, err

@@ -14,6 +14,13 @@ import (
 // granted nor refused only the outcome, the name that binds and the sentence are told. A peek or a delay
 // that is not about a grant is not part of the protocol, and has the code [gatehouse.CodeInvalid].
 func (c *Client) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
+	return c.askGrant(ctx, cmd, nil)
+}
+
+// askGrant asks, and has tell called with the places of a grant that waits; nil asks for the outcome alone.
+func (c *Client) askGrant(
+	ctx context.Context, cmd gatehouse.GrantCommand, tell func(LinePlace),
+) (gatehouse.GrantDecision, error) {
 	var d gatehouse.GrantDecision
 	if err := ctx.Err(); err != nil {
 		return d, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", cmd.String(), err)
@@ -33,7 +40,9 @@ func (c *Client) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gateh
 		r.repeatable, r.urgent = true, true
 	}
 	err := c.sendExchange(ctx, &r, func(wait time.Duration) message {
-		return grantMessage(&cmd, wait)
+		m := grantMessage(&cmd, wait)
+		m.tell = tell
+		return m
 	}, func(a *reply) error {
 		d = gatehouse.GrantDecision{Binding: -1}
 		return readGrant(&cmd, a, &d)

@@ -90,3 +90,50 @@ func compareGrants(t *testing.T, cmd *gatehouse.GrantCommand, told, inside *gate
 		}
 	}
 }
+
+// TestFollowGrant has a grant told its places while it waits, and then the outcome as without.
+func TestFollowGrant(t *testing.T) {
+	_, address := serveGate(t)
+	c := newClient(t, client.Config{Addresses: []string{address}})
+	acquire := gatehouse.GrantCommand{
+		Op: gatehouse.OpAcquire, ID: "first", Expires: time.Minute, MaxWait: time.Minute,
+		Want: []gatehouse.Member{{Key: key(gatehouse.Lock), Cost: 1}},
+	}
+	tellNobody := func(place client.LinePlace) { t.Errorf("told %+v, want nothing", place) }
+	d, err := c.FollowGrant(t.Context(), acquire, tellNobody)
+	if err != nil || d.Outcome != gatehouse.Granted || d.Fence == 0 || len(d.Want) != 1 {
+		t.Fatalf("at once = %+v, %v, want it granted", d, err)
+	}
+	acquire.ID = "second"
+	released := false
+	d, err = c.FollowGrant(t.Context(), acquire, func(place client.LinePlace) {
+		if place.Key != key(gatehouse.Lock) || place.Position != 1 || place.Grant != "second" {
+			t.Errorf("told %+v, want the first place", place)
+		}
+		if !released {
+			released = true
+			release := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: "first"}
+			if _, err := c.DoGrant(t.Context(), release); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil || d.Outcome != gatehouse.Granted || d.ID != "second" || !released {
+		t.Errorf("after a wait = %+v, %v, want it granted", d, err)
+	}
+	acquire.ID, acquire.MaxWait = "third", 50*time.Millisecond
+	d, err = c.FollowGrant(t.Context(), acquire, func(client.LinePlace) {})
+	if err != nil || d.Outcome != gatehouse.Refused || d.Binding != 0 || d.Want[0].Message == "" {
+		t.Errorf("not in time = %+v, %v, want it refused with who holds", d, err)
+	}
+	acquire.ID, acquire.Want[0].Key.Kind = "second", gatehouse.Semaphore
+	d, err = c.FollowGrant(t.Context(), acquire, tellNobody)
+	if err != nil || d.Outcome != gatehouse.Conflict {
+		t.Errorf("an id that is taken = %+v, %v, want a conflict", d, err)
+	}
+	acquire.ID = ""
+	_, err = c.FollowGrant(t.Context(), acquire, tellNobody)
+	if gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
+		t.Errorf("without an id = %v, want it invalid", err)
+	}
+}

@@ -26,23 +26,34 @@ type reportJSON struct {
 		Fence     uint64         `json:"fence"`
 		Evicted   *statedClosing `json:"evicted"`
 	} `json:"holders"`
-	Waiters []struct {
-		ID string `json:"id"`
-		namesJSON
-		Grant      string `json:"grant"`
-		Position   int    `json:"position"`
-		Cost       int64  `json:"cost"`
-		WaitingFor int64  `json:"waiting_for"`
-		Expected   *int64 `json:"expected_wait"`
-		Expected90 *int64 `json:"expected_wait_90"`
-	} `json:"waiters"`
-	Others []struct {
+	Waiters []statedWaiter `json:"waiters"`
+	Others  []struct {
 		Server     uint32 `json:"server"`
 		Waiting    int    `json:"waiting"`
 		WaitingFor int64  `json:"waiting_for"`
 		Age        int64  `json:"age"`
 	} `json:"other_servers"`
 	Next string `json:"next"`
+}
+
+// statedWaiter is one that waits.
+type statedWaiter struct {
+	ID string `json:"id"`
+	namesJSON
+	Grant      string `json:"grant"`
+	Position   int    `json:"position"`
+	Cost       int64  `json:"cost"`
+	WaitingFor int64  `json:"waiting_for"`
+	Expected   *int64 `json:"expected_wait"`
+	Expected90 *int64 `json:"expected_wait_90"`
+}
+
+func (w *statedWaiter) entry() gatehouse.WaiterEntry {
+	return gatehouse.WaiterEntry{
+		ID: w.ID, Owner: w.owner(), Grant: w.Grant, Position: w.Position, Cost: w.Cost,
+		WaitingFor: fromMillis(w.WaitingFor), Expected: knownMillis(w.Expected),
+		Expected90: knownMillis(w.Expected90),
+	}
 }
 
 type namesJSON struct {
@@ -95,12 +106,7 @@ func readReport(key gatehouse.Key, body []byte) (*gatehouse.Report, error) {
 		})
 	}
 	for i := range told.Waiters {
-		w := &told.Waiters[i]
-		report.Waiters = append(report.Waiters, gatehouse.WaiterEntry{
-			ID: w.ID, Owner: w.owner(), Grant: w.Grant, Position: w.Position, Cost: w.Cost,
-			WaitingFor: fromMillis(w.WaitingFor), Expected: knownMillis(w.Expected),
-			Expected90: knownMillis(w.Expected90),
-		})
+		report.Waiters = append(report.Waiters, told.Waiters[i].entry())
 	}
 	for _, o := range told.Others {
 		report.Others = append(report.Others, gatehouse.OtherLine{
