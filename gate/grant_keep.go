@@ -2,115 +2,33 @@ package gate
 
 import "time"
 
-// This file has for how long a line is kept for a grant that could be served there and waits for something
-// else.
+// This file has when a line is kept for a grant that could be served there and waits for something else.
 
-// A line is kept while all else that the grant lacks is known to come free within keepWithin, at most
-// keepStretch without a break, and at most keepShare of any keepWindow. After a stretch those behind may pass
-// for as long as it was.
+// A line is kept while all else that the grant lacks is known to come free within keepWithin, and only in the
+// first keepSpan of each keepPeriod of the store's time. These times are the same for all names, so that a
+// grant can have all of them at once, and for all servers of a store. So a line stands still for less than a
+// second at a stretch and half of any 10 s, which are 6 such spans at most, whoever keeps it, and nobody need
+// count.
+//
+// Hardly anything comes free every 1.75 s or 7 s, and always outside of these times.
 const (
-	keepWithin  = time.Second
-	keepStretch = time.Second
-	keepWindow  = 10 * time.Second
-	keepShare   = keepWindow / 2
+	keepWithin = time.Second
+	keepSpan   = 825 * time.Millisecond
+	keepPeriod = 1750 * time.Millisecond
 )
 
-// A keptTime is when a line was kept. Its instants are the store's.
-type keptTime struct {
-	by      *grantPlace // for which the line is kept at present; nil for none
-	since   time.Time
-	length  time.Duration // the longest that this stretch may be
-	rest    time.Time     // until when no other stretch begins
-	past    []keptStretch // those of the last keepWindow
-	lingers bool          // the line is dropped later
+// mayKeep reports whether lines are kept at an instant of the store, and in how long that changes.
+func mayKeep(at time.Time) (may bool, changes time.Duration) {
+	into := time.Duration(at.UnixNano() % int64(keepPeriod))
+	if into < keepSpan {
+		return true, keepSpan - into
+	}
+	return false, keepPeriod - into
 }
 
-// A keptStretch is a time without a break.
-type keptStretch struct{ from, to time.Time }
-
-// keepFor reports whether the line may be kept for a grant from an instant on, and notes that it is.
-func (k *keptTime) keepFor(p *grantPlace, at time.Time) bool {
-	if k.by == p {
-		return at.Before(k.since.Add(k.length))
-	}
-	if k.by != nil {
-		k.stop(at)
-	}
-	if at.Before(k.rest) {
-		return false
-	}
-	// Any window in which this stretch ends has, of those before, at most what the last one has.
-	k.forgetPast(at)
-	free := keepShare
-	for _, s := range k.past {
-		free -= s.to.Sub(s.from)
-	}
-	if free <= 0 {
-		return false
-	}
-	k.by, k.since, k.length = p, at, min(keepStretch, free)
-	return true
-}
-
-// stop ends the stretch. at may be zero if the instant is not known.
-func (k *keptTime) stop(at time.Time) {
-	if k.by == nil {
-		return
-	}
-	to := k.since.Add(k.length)
-	if !at.IsZero() && at.Before(to) && at.After(k.since) {
-		to = at
-	}
-	k.by = nil
-	k.forgetPast(to)
-	k.past = append(k.past, keptStretch{k.since, to})
-	k.rest = to.Add(to.Sub(k.since))
-}
-
-// forgetPast drops the stretches that ended before the window that ends at an instant.
-func (k *keptTime) forgetPast(at time.Time) {
-	n := 0
-	for n < len(k.past) && !k.past[n].to.After(at.Add(-keepWindow)) {
-		n++
-	}
-	k.past = append(k.past[:0], k.past[n:]...)
-}
-
-// left is how long the stretch may go on for a grant, when it is kept for that; ok is false otherwise.
-func (k *keptTime) left(p *grantPlace, at time.Time) (left time.Duration, ok bool) {
-	if k.by != p {
-		return 0, false
-	}
-	return k.since.Add(k.length).Sub(at), true
-}
-
-// lingersAfterKeeping keeps a line that nobody waits in any more for as long as it has been kept lately, so
-// that the bounds hold for those who come next. It is called with the line's lock held.
-func (l *line) lingersAfterKeeping() bool {
-	if len(l.kept.past) == 0 || l.gate.closed.Load() {
-		return false
-	}
-	if !l.kept.lingers {
-		l.kept.lingers = true
-		time.AfterFunc(keepWindow, l.endLinger)
-	}
-	return true
-}
-
-// endLinger drops the line if it was not kept since.
-func (l *line) endLinger() {
-	l.mu.Lock()
-	l.kept.lingers = false
-	if l.isEmpty() {
-		l.kept.past = nil
-	}
-	l.mu.Unlock()
-	l.gate.dropLine(l)
-}
-
-// shouldKeep reports whether those behind a grant must not pass at a place. at is when it was refused. The
-// locks of the line and of the grantOrder are held.
-func (p *grantPlace) shouldKeep(at time.Time) bool {
+// shouldKeep reports whether those behind a grant must not pass at a place, and in how long that changes by
+// itself, 0 if it does not. at is when it was refused. The locks of the line and of the grantOrder are held.
+func (p *grantPlace) shouldKeep(at time.Time) (keeps bool, changes time.Duration) {
 	lacksOthers := false
 	for i := range p.grant.places {
 		q := &p.grant.places[i]
@@ -119,18 +37,18 @@ func (p *grantPlace) shouldKeep(at time.Time) bool {
 		}
 		lacksOthers = true
 		if !q.near {
-			return false
+			return false, 0
 		}
 	}
 	switch {
 	// It lacks nothing but this: first come, first served.
 	case !lacksOthers:
-		return true
+		return true, 0
 	case !p.eldest || p.barred:
-		return false
+		return false, 0
 	// Nobody could be served here now; and when that ends it must not go to somebody behind at that instant.
 	case p.refused:
-		return p.full
+		return p.full, 0
 	}
-	return p.line.kept.keepFor(p, at)
+	return mayKeep(at)
 }

@@ -27,7 +27,9 @@ type grantPlace struct {
 	near    bool          // within keepWithin
 	full    bool          // nothing is left here for anybody
 
-	keeps   bool // those behind it must not pass
+	keeps   bool          // those behind it must not pass
+	changes time.Duration // in how long after its last look that may change by itself; 0 for never
+
 	eldest  bool // no other grant stands before it
 	moved   bool // what it was refused for may have changed since its last look began
 	looking bool // its grant is being looked at
@@ -40,10 +42,9 @@ type grantPlace struct {
 type grantLine struct {
 	grants  []*grantPlace  // in order of their numbers; changed with both locks held
 	rule    gatehouse.Rule // that was put in force last, as far as is known
-	kept    keptTime
-	hasRule bool // the rule is known
-	watched bool // the store's Watch has begun
-	stirred bool // the gate has grants to look at once the lock is released
+	hasRule bool           // the rule is known
+	watched bool           // the store's Watch has begun
+	stirred bool           // the gate has grants to look at once the lock is released
 
 	// These are guarded by the lock of the gate's grantOrder.
 	grantLooks int    // of grants that are at the store
@@ -107,9 +108,6 @@ func (l *line) removePlace(p *grantPlace) {
 	}
 	if p.counted {
 		l.waiting--
-	}
-	if l.kept.by == p {
-		l.kept.stop(p.grant.Decision.At)
 	}
 }
 

@@ -390,8 +390,6 @@ func (p *pool) end() {
 		}
 	}
 	wantIdle(p.t, p.gate, "s0", "s1", "s2", "s3", "s4")
-	time.Sleep(time.Minute) // lines that were kept linger
-	synctest.Wait()
 	if n := gate.Lines(p.gate); n != 0 {
 		p.t.Errorf("%d lines are left", n)
 	}

@@ -17,7 +17,7 @@ type grantWait struct {
 	request *GrantRequest // nil once it is out of the lines; guarded by the lock of the grantOrder
 	end     *time.Timer   // ends the wait; nil when it has no end
 	due     time.Duration // how long after the last look the timer fires
-	look    *time.Timer   // fires when it may be granted, or must stop keeping a line; nil until it is needed
+	look    *time.Timer   // fires when time may have changed something; nil until needed
 }
 
 // armTimer sets the timer for what time alone makes necessary. elapsed is the time since the last look. The
@@ -25,10 +25,9 @@ type grantWait struct {
 func (r *GrantRequest) armTimer(elapsed time.Duration) {
 	due := r.nextDue()
 	for i := range r.places {
-		p := &r.places[i]
-		left, ok := p.line.kept.left(p, r.Decision.At)
-		if ok && (due == gatehouse.Forever || left < due) {
-			due = left
+		changes := r.places[i].changes
+		if changes > 0 && (due == gatehouse.Forever || changes < due) {
+			due = changes
 		}
 	}
 	w := r.wait
@@ -96,7 +95,7 @@ func (w *grantWait) onLook() {
 		ready = ready && (!p.refused || p.moved || p.near)
 	}
 	// While something else must happen first, nothing is asked: that will have it looked at.
-	if ready || r.keepsForTime() {
+	if ready || r.keepsByTime() {
 		o.addDirty(r)
 	} else {
 		r.armTimer(w.due)
@@ -105,9 +104,9 @@ func (w *grantWait) onLook() {
 	w.gate.serveGrants()
 }
 
-// keepsForTime reports whether a line is kept for a grant that lacks something else.
-func (r *GrantRequest) keepsForTime() bool {
-	return slices.ContainsFunc(r.places, func(p grantPlace) bool { return p.line.kept.by != nil && p.keeps })
+// keepsByTime reports whether it depends on the time whether a line is kept for a grant.
+func (r *GrantRequest) keepsByTime() bool {
+	return slices.ContainsFunc(r.places, func(p grantPlace) bool { return p.changes > 0 })
 }
 
 // onEnd is called when the request's MaxWait is over.

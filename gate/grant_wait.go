@@ -233,17 +233,14 @@ func (r *GrantRequest) placeAnew(p *grantPlace) (changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	p.eldest = l.grants[0] == p
-	keeps := p.shouldKeep(r.Decision.At)
-	changed = p.held || p.keeps && !keeps
-	if l.kept.by == p && (!keeps || p.refused) {
-		l.kept.stop(r.Decision.At)
-	}
+	kept := p.keeps
+	p.keeps, p.changes = p.shouldKeep(r.Decision.At)
+	changed = p.held || kept && !p.keeps
 	if p.looking {
 		l.grantLooks--
 	}
-	kept := p.keeps
-	p.keeps, p.held, p.looking = keeps, false, false
-	if kept && !keeps {
+	p.held, p.looking = false, false
+	if kept && !p.keeps {
 		l.markMoved(r.number, false) // grants behind it may pass now, too
 	}
 	return changed

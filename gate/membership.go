@@ -74,7 +74,7 @@ func (g *Gate) dropLine(l *line) {
 	l.mu.Lock()
 	// Since the caller saw the line empty, a ticket may have joined, or another goroutine may have dropped
 	// the line and a new one may be in its place.
-	if !l.isEmpty() || l.serving || sh.lines[l.key] != l || l.lingersAfterKeeping() {
+	if !l.isEmpty() || l.serving || sh.lines[l.key] != l {
 		l.mu.Unlock()
 		sh.mu.Unlock()
 		return

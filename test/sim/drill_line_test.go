@@ -8,8 +8,9 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// grantLine: while grants wait for something else that comes free soon, one after the other, the line at a
-// name that is free stands still for at most a second at a stretch, and for half of any ten.
+// grantLine: while grants of all servers wait for something else that comes free soon, one after the other,
+// the line at a name that is free stands still for at most a second at a stretch, and for half of any ten,
+// seen from whichever server.
 func (d *drilled) grantLine() {
 	const each, grants, step = 900 * time.Millisecond, 14, 50 * time.Millisecond
 	free := d.part(gatehouse.Lock, "free")
@@ -20,7 +21,7 @@ func (d *drilled) grantLine() {
 		hold.Expires = time.Duration(i+1) * each
 		d.cluster.ask(d.at(0), d.request(other.Key, hold, gatehouse.Forever))
 		cmd := d.wants(fmt.Sprint("w", i), lasting, free, other)
-		waiting = append(waiting, d.later(0, cmd, gatehouse.Forever))
+		waiting = append(waiting, d.later(i, cmd, gatehouse.Forever))
 		pause(time.Millisecond)
 	}
 	end := make(chan struct{})
