@@ -2,6 +2,7 @@ package params
 
 import (
 	"bytes"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -9,30 +10,35 @@ import (
 	"github.com/google/uuid"
 )
 
-// memberParameters are what the members of a grant have of the parameters.
-var memberParameters = map[gatehouse.Kind][]int{
-	gatehouse.Semaphore: {sizeParameter, costParameter},
-	gatehouse.Lock:      {costParameter},
-}
-
-// limiterParameters are those of a limiter, besides fit.
-var limiterParameters = []int{
-	sizeParameter, costParameter, intervalParameter, burstParameter, modeParameter, guardParameter,
-	limitsParameter, zoneParameter,
-}
+// The parameters of the members of a grant, by their kind. A limiter has fit besides.
+const (
+	lockParameters      parameterSet = 1 << costParameter
+	semaphoreParameters              = lockParameters | 1<<sizeParameter
+	limiterParameters                = semaphoreParameters | 1<<intervalParameter | 1<<burstParameter |
+		1<<modeParameter | 1<<guardParameter | 1<<limitsParameter | 1<<zoneParameter
+)
 
 const fitParameter = "fit"
 
+// memberParameters returns what a member of a kind may be given, besides fit.
+func memberParameters(kind gatehouse.Kind) parameterSet {
+	switch kind {
+	case gatehouse.Semaphore:
+		return semaphoreParameters
+	case gatehouse.Lock:
+		return lockParameters
+	}
+	return limiterParameters
+}
+
 // parametersOf returns the names of what a member of a kind may be given.
 func parametersOf(kind gatehouse.Kind) (all []string) {
-	parameters, other := memberParameters[kind]
-	if !other {
-		parameters = limiterParameters
+	for parameter := range names {
+		if memberParameters(kind)>>parameter&1 != 0 {
+			all = append(all, names[parameter])
+		}
 	}
-	for _, parameter := range parameters {
-		all = append(all, names[parameter])
-	}
-	if !other {
+	if !HasHolders(kind) {
 		all = append(all, fitParameter)
 	}
 	return all
@@ -45,49 +51,53 @@ type MemberValues struct {
 	fit    []byte // nil is absent
 }
 
+// Reset makes the MemberValues hold nothing again.
+func (m *MemberValues) Reset() {
+	m.values.Reset()
+	m.fit = nil
+}
+
 // Set gives a parameter a value, as that of [Values] does. The error is of CodeInvalid.
 func (m *MemberValues) Set(name, value []byte) error {
-	if bytes.EqualFold(name, []byte(fitParameter)) {
+	parameter, known := parameterNamed(name)
+	switch {
+	case known && limiterParameters>>parameter&1 != 0:
+		m.values.setText(parameter, value)
+	case bytes.EqualFold(name, []byte(fitParameter)):
 		m.fit = value
 		if value == nil {
 			m.fit = []byte{} // nil is absent
 		}
-		return nil
-	}
-	known := func(parameter int) bool { return bytes.EqualFold(name, []byte(names[parameter])) }
-	if !slices.ContainsFunc(limiterParameters, known) {
+	default:
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
 			Quote(name), strings.Join(parametersOf(gatehouse.GCRA), " "))
 	}
-	m.values.TrySet(name, value)
 	return nil
 }
 
-// Read returns the member. The error is of CodeInvalid and names the parameter, its value and what is wanted.
-func (m *MemberValues) Read(key gatehouse.Key) (gatehouse.Member, error) {
-	member := gatehouse.Member{Key: key}
-	kind := key.Kind
+// Read fills the member, whose key is known. The error is of CodeInvalid and names the parameter, its value
+// and what is wanted.
+func (m *MemberValues) Read(member *gatehouse.Member) error {
+	kind := member.Key.Kind
 	if !kind.Limiter() && !HasHolders(kind) {
-		return member, gatehouse.Errorf(gatehouse.CodeInvalid,
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
 			"%s cannot be part of a grant, want a limiter, a semaphore or a lock", kind)
 	}
 	// A parameter that means nothing here would be a misunderstanding that nobody notices.
-	if other, ok := memberParameters[kind]; ok {
-		for parameter, text := range m.values.texts {
-			if text != nil && !slices.Contains(other, parameter) {
-				return member, uselessParameter(names[parameter], kind)
-			}
-		}
-		if m.fit != nil {
-			return member, uselessParameter(fitParameter, kind)
+	useless := m.values.named &^ memberParameters(kind)
+	for ; useless != 0; useless &= useless - 1 {
+		if parameter := bits.TrailingZeros32(uint32(useless)); m.values.texts[parameter] != nil {
+			return uselessParameter(names[parameter], kind)
 		}
 	}
 	switch {
 	case m.fit == nil:
+	case HasHolders(kind):
+		return uselessParameter(fitParameter, kind)
 	case bytes.EqualFold(m.fit, []byte("clip")):
 		member.Clip = true
 	default:
-		return member, gatehouse.Errorf(gatehouse.CodeInvalid, "fit is %s, want clip", Quote(m.fit))
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "fit is %s, want clip", Quote(m.fit))
 	}
 	// A member means what an acquire of its name with the same parameters means.
 	cmd := gatehouse.Command{Op: gatehouse.OpAcquire}
@@ -105,7 +115,7 @@ func (m *MemberValues) Read(key gatehouse.Key) (gatehouse.Member, error) {
 		cmd.Rule = gatehouse.Rule{}
 	}
 	member.Rule, member.Cost = cmd.Rule, cmd.Cost
-	return member, r.err
+	return r.err
 }
 
 // uselessParameter is the error about a parameter that a kind has no use for.
@@ -152,6 +162,12 @@ func (g *GrantValues) Set(op gatehouse.Op, name, value []byte) error {
 		g.values.TrySet(name, value)
 	}
 	return nil
+}
+
+// Reset makes the GrantValues hold nothing again.
+func (g *GrantValues) Reset() {
+	g.values.Reset()
+	g.overrun, g.onExpiry = nil, nil
 }
 
 // HasID reports whether an id is given.

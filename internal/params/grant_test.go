@@ -19,7 +19,9 @@ func memberOf(words string) (gatehouse.Member, error) {
 			return gatehouse.Member{}, err
 		}
 	}
-	return values.Read(gatehouse.Key{Kind: k, Name: name})
+	m := gatehouse.Member{Key: gatehouse.Key{Kind: k, Name: name}}
+	err := values.Read(&m)
+	return m, err
 }
 
 // A member means what an acquire of its name with the same parameters means.

@@ -14,7 +14,7 @@ func (r *formReader) readLimiter(cmd *gatehouse.Command, kind gatehouse.Kind) {
 	v := &r.values.texts
 	// A GCRA lets its whole size through at once unless a burst is given.
 	cmd.Burst = max(0, cmd.Size-1)
-	if r.values.anyOption {
+	if r.values.named&limiterOptions != 0 {
 		r.readLimiterOptions(cmd, kind)
 	}
 	// Other kinds have read and checked these parameters; they must not act on them.

@@ -10,7 +10,7 @@ import (
 
 // readOwner reads them. Most commands have none.
 func (r *formReader) readOwner(cmd *gatehouse.Command) {
-	if r.values.anyOwner {
+	if r.values.named&ownerParameters != 0 {
 		cmd.Owner = r.readNames()
 		if reason := r.readText(reasonParameter); cmd.Op == gatehouse.OpEvict || cmd.Op == gatehouse.OpClose {
 			cmd.Message = reason
@@ -26,6 +26,9 @@ func (r *formReader) readOwner(cmd *gatehouse.Command) {
 
 // readNames returns for whom a command is, nil if it does not say.
 func (r *formReader) readNames() *gatehouse.Owner {
+	if r.values.named&ownerParameters == 0 {
+		return nil
+	}
 	owner := gatehouse.Owner{
 		Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
 		Purpose: r.readText(purposeParameter),

@@ -61,57 +61,6 @@ var names = [numParameters]string{
 // Names returns the names of all parameters.
 func Names() []string { return slices.Clone(names[:]) }
 
-// Values hold what a request gives for each parameter, as text. The zero Values hold nothing.
-type Values struct {
-	texts     [numParameters][]byte // nil is absent
-	anyOption bool                  // one of those from burst to zone is there
-	anyOwner  bool                  // one of those from owner on is there
-	anyReport bool                  // one of those from status on is there
-}
-
-// Set gives a parameter a value, which the form does not copy. Names are read in any letter case, and
-// the last of a repeated one counts. The error is of CodeInvalid.
-func (f *Values) Set(name, value []byte) error {
-	if !f.TrySet(name, value) {
-		return Unknown(name)
-	}
-	return nil
-}
-
-// HasKey reports whether a key is given.
-func (f *Values) HasKey() bool { return len(f.texts[keyParameter]) > 0 }
-
-// Unknown is the error of CodeInvalid about a parameter that does not exist. more are parameters that its
-// listener knows besides.
-func Unknown(name []byte, more ...string) error {
-	return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want one of %s",
-		Quote(name), strings.Join(append(Names(), more...), " "))
-}
-
-// TrySet is Set for a listener that has parameters of its own: known is false if the form has no such one.
-func (f *Values) TrySet(name, value []byte) (known bool) {
-	for i, known := range names {
-		if len(name) == len(known) && bytes.EqualFold(name, []byte(known)) {
-			switch {
-			case len(value) == 0 && (i == sizeParameter || i == keyParameter || i == fenceParameter ||
-				i >= statusParameter):
-				// An empty size, key or fence means the same as none, and so do no parents, and a header of
-				// a third party that was not there.
-				value = nil // as if it were absent
-			case value == nil:
-				// nil stands for absent, so an empty value must differ from it.
-				value = []byte{}
-			}
-			f.texts[i] = value
-			f.anyOption = f.anyOption || i >= burstParameter && i <= zoneParameter
-			f.anyOwner = f.anyOwner || i >= ownerParameter && i < statusParameter
-			f.anyReport = f.anyReport || i >= statusParameter && i <= resetParameter
-			return true
-		}
-	}
-	return false
-}
-
 // Read fills cmd, of which the operation is known, with what the form says and the defaults for what
 // is absent; an acquire of a semaphore or lock without a key gets a random one. Texts are copied. The
 // error is of CodeInvalid and names the parameter, its value and what is wanted.
@@ -125,7 +74,7 @@ func (f *Values) Read(kind gatehouse.Kind, cmd *gatehouse.Command) error {
 	r.readFence(cmd, kind)
 	r.readOwner(cmd)
 	r.checkParents(kind, cmd.Op)
-	if f.anyReport || cmd.Op == gatehouse.OpFeedback {
+	if f.named&reportFields != 0 || cmd.Op == gatehouse.OpFeedback {
 		r.readFeedback(cmd)
 	}
 	return r.err
@@ -200,8 +149,8 @@ func (r *formReader) readNumber(parameter int, want numberRange) int64 {
 		return want.absent
 	}
 	// A leading plus sign is accepted, as bouncer's times and amounts accept it.
-	i, err := strconv.ParseInt(string(text), 10, 64)
-	if err == nil && i >= want.least && i <= want.most &&
+	i, ok := ParseInteger(text)
+	if ok && i >= want.least && i <= want.most &&
 		(text[0] >= '0' || strings.IndexByte(forms[parameter].signs, text[0]) >= 0) {
 		return i
 	}
@@ -209,6 +158,24 @@ func (r *formReader) readNumber(parameter int, want numberRange) int64 {
 	r.failParameter("%s is %s, want a whole number%s from %d to %d%s", names[parameter], Quote(text),
 		forms[parameter].unit, want.least, want.most, inMillis(parameter, text))
 	return want.absent
+}
+
+// shortNumber is how many digits are sure to fit 64 bits.
+const shortNumber = 18
+
+// ParseInteger reads a whole number, as [strconv.ParseInt] reads one to the base of ten.
+func ParseInteger(text []byte) (n int64, ok bool) {
+	short := len(text) > 0 && len(text) <= shortNumber
+	for i := 0; short && i < len(text); i++ {
+		digit := text[i] - '0'
+		short = digit <= 9 // a sign is left to the library
+		n = 10*n + int64(digit)
+	}
+	if short {
+		return n, true
+	}
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	return n, err == nil
 }
 
 // ofMillis is the unit of times, as a sentence about a value has it.

@@ -1,9 +1,7 @@
 package http
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -35,17 +33,22 @@ type responder struct {
 	began      time.Duration
 }
 
-// newResponder returns the responder of a request.
-func (s *Server) newResponder(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) responder {
+// newResponder returns a responder to the sender of a request.
+func (s *Server) newResponder(ctx *fasthttp.RequestCtx, from *sender) responder {
 	header := &ctx.Request.Header
-	options := r.answerOptions
-	options.refusalStatus = cmp.Or(options.refusalStatus, s.config.Refusal)
 	return responder{
-		key: r.Key, op: r.Command.Op, maxWait: r.Command.MaxWait, holder: r.Command.Holder, v1: r.v1,
-		holds: r.acquiresHold(), answerOptions: options, stream: r.stream,
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
 	}
+}
+
+// answersTo makes the responder that of a request for one command.
+func (r *responder) answersTo(request *httpRequest, refusal int) {
+	r.key, r.v1, r.stream = request.Key, request.v1, request.stream
+	cmd := &request.Command
+	r.op, r.maxWait, r.holder, r.holds = cmd.Op, cmd.MaxWait, cmd.Holder, request.acquiresHold()
+	r.answerOptions = request.answerOptions
+	r.refusalStatus = cmp.Or(r.refusalStatus, refusal)
 }
 
 // outcomeStatuses are the statuses of outcomes other than a grant. A request or the configuration may ask for
@@ -94,7 +97,7 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 	switch {
 	case r.stream:
 		resp.Header.SetContentType(eventStreamType)
-		resp.Header.Set(headerNoSniff, "nosniff")
+		setTextHeader(resp, headerNoSniff, "nosniff")
 		resp.SetBodyRaw(r.outcomeEvent(d, nil))
 	case d.Report != nil:
 		r.writeReport(resp, d.Report)
@@ -236,7 +239,7 @@ const plainText = "text/plain; charset=utf-8"
 // HTML.
 func writeText(resp *fasthttp.Response, value string) {
 	resp.Header.SetContentType(plainText)
-	resp.Header.Set(headerNoSniff, "nosniff")
+	setTextHeader(resp, headerNoSniff, "nosniff")
 	resp.SetBodyString(value)
 }
 
@@ -336,34 +339,10 @@ func (f *rejection) problemJSON() []byte {
 	return body
 }
 
-func writeJSON(resp *fasthttp.Response, contentType string, value any) {
-	writeRawJSON(resp, contentType, encodeJSON(value))
-}
-
-// writeRawJSON answers with JSON that is made already. It is not copied, so nothing may change it any more.
-func writeRawJSON(resp *fasthttp.Response, contentType string, body []byte) {
-	resp.Header.SetContentType(contentType)
-	// As in writeText: names from requests are part of the body.
-	resp.Header.Set(headerNoSniff, "nosniff")
-	resp.SetBodyRaw(body)
-}
-
-// encodeJSON encodes a value without escaping <, > and &: the type and nosniff keep it from being taken for
-// HTML, and each escape would be six bytes.
-func encodeJSON(value any) []byte {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		panic(fmt.Sprintf("bouncer: %T does not marshal: %v", value, err))
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-}
-
 // forbidStoring keeps caches from storing an answer. A GET has effects here, and its answer is true only for
 // a moment.
 func forbidStoring(resp *fasthttp.Response) {
-	resp.Header.Set(fasthttp.HeaderCacheControl, "no-store")
+	setTextHeader(resp, fasthttp.HeaderCacheControl, "no-store")
 }
 
 // statsJSON are a controller's statistics as a JSON object, in their order. A time is RFC 3339, or null if it

@@ -52,7 +52,7 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		s.abandonConn(ctx)
 		return
 	}
-	w := &waiter{server: s, task: b, responder: s.newResponder(ctx, new(httpRequest), from)}
+	w := &waiter{server: s, task: b, responder: s.newResponder(ctx, from)}
 	// Room for the shortest answer is taken in advance. What was done cannot be taken back when there is
 	// none.
 	if size := shortAnswer * len(b.commands); size > budget.Tiny {
@@ -86,7 +86,7 @@ func (b *batchTask) readBatch(body []byte) error {
 				return gatehouse.Errorf(gatehouse.CodeInvalid, "commands are more than %d", maxBatch)
 			}
 			c := new(batchCommand)
-			if err := c.readCommand(r); err != nil {
+			if err := c.readCommand(&r); err != nil {
 				return gatehouse.Errorf(gatehouse.CodeInvalid, "commands[%d]: %w", i, err)
 			}
 			b.commands = append(b.commands, c)

@@ -147,6 +147,7 @@ type Server struct {
 	requestPool sync.Pool
 	waiterPool  sync.Pool
 	grantPool   sync.Pool
+	bodyPool    sync.Pool
 	parkedConns parkedSet
 	pacedConns  sync.Map // every *pacedConn, for the end
 	stopping    atomic.Bool
@@ -192,6 +193,7 @@ func New(config Config) (*Server, error) {
 	s.requestPool.New = func() any { return new(httpRequest) }
 	s.waiterPool.New = func() any { return newWaiter(s) }
 	s.grantPool.New = func() any { return newGrantTask(s) }
+	s.bodyPool.New = func() any { return new([firstBufferBytes]byte) }
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)
@@ -207,6 +209,7 @@ func New(config Config) (*Server, error) {
 		HeaderReceived:     markLongBody,
 
 		DisablePreParseMultipartForm: true,
+		LazyRequestTime:              true, // the server looks at its own clock
 
 		MaxIdleWorkerDuration: time.Second,
 		Concurrency:           2 * config.Conns, // connections are counted where they are accepted

@@ -1,18 +1,23 @@
 package http
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/valyala/fasthttp"
 )
 
-// A jsonObject holds the members of a JSON object that is being written.
+// A jsonObject holds the members of a JSON object that is being written. What is before the object may be in
+// front of them, with the brace that begins it.
 type jsonObject []byte
 
 // addName adds the name of a member, which is plain.
 func (o jsonObject) addName(name string) jsonObject {
-	if len(o) > 0 {
+	if len(o) > 0 && o[len(o)-1] != '{' {
 		o = append(o, ',')
 	}
 	return append(append(append(o, '"'), name...), '"', ':')
@@ -39,12 +44,7 @@ func (o jsonObject) addText(name, value string) jsonObject {
 
 // closeObject returns the object with its braces.
 func (o jsonObject) closeObject() []byte {
-	return o.appendTo(make([]byte, 0, len(o)+2))
-}
-
-// appendTo appends the object with its braces to a text.
-func (o jsonObject) appendTo(text []byte) []byte {
-	return append(append(append(text, '{'), o...), '}')
+	return append(append(append(make([]byte, 0, len(o)+2), '{'), o...), '}')
 }
 
 // decisionJSON returns all about a decision. A grant and a refusal have the members that RESP's WITH DETAILS
@@ -122,4 +122,33 @@ func windowsJSON(windows []gatehouse.Window) []byte {
 		out = append(out, o.closeObject()...)
 	}
 	return append(out, ']')
+}
+
+func writeJSON(resp *fasthttp.Response, contentType string, value any) {
+	writeRawJSON(resp, contentType, encodeJSON(value))
+}
+
+// writeRawJSON answers with JSON that is made already. It is not copied, so nothing may change it any more.
+func writeRawJSON(resp *fasthttp.Response, contentType string, body []byte) {
+	describeJSON(resp, contentType)
+	resp.SetBodyRaw(body)
+}
+
+// describeJSON sets the headers of an answer in JSON.
+func describeJSON(resp *fasthttp.Response, contentType string) {
+	resp.Header.SetContentType(contentType)
+	// As in writeText: names from requests are part of the body.
+	setTextHeader(resp, headerNoSniff, "nosniff")
+}
+
+// encodeJSON encodes a value without escaping <, > and &: the type and nosniff keep it from being taken for
+// HTML, and each escape would be six bytes.
+func encodeJSON(value any) []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(fmt.Sprintf("bouncer: %T does not marshal: %v", value, err))
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }

@@ -124,19 +124,32 @@ func (f *framing) skipRun(b []byte) (n int) {
 			n++
 		}
 		f.keepName(b[:n])
-	case atValue:
-		// Most values end with the line end in the same piece. A tab, or a CR without its LF here, is left
-		// to nextInField.
-		n = countAbove(b, ' '-1)
-		if len(b) >= n+2 && b[n] == '\r' && b[n+1] == '\n' {
-			f.at = atField
-			n += 2
+	case atHost:
+		for n < len(b) && isHostByte(b[n]) && f.matched != behindHost {
+			n++
 		}
+		if n > 0 {
+			f.matched = withinHost
+		}
+		n += f.skipLineEnd(b[n:])
+	case atValue:
+		// A tab is left to nextInField.
+		n = countAbove(b, ' '-1)
+		n += f.skipLineEnd(b[n:])
 	case atBody, atChunk:
 		n = int(min(f.remaining, int64(len(b))))
 		f.countBody(int64(n))
 	}
 	return n
+}
+
+// skipLineEnd ends a field if its line end comes next, in the same piece, which most do.
+func (f *framing) skipLineEnd(b []byte) (n int) {
+	if len(b) < 2 || b[0] != '\r' || b[1] != '\n' {
+		return 0
+	}
+	f.at = atField
+	return 2
 }
 
 // countBody counts n bytes of a body or a chunk as read.

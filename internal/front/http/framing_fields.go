@@ -55,16 +55,15 @@ func (f *framing) isNamed(name string) bool {
 	return int(f.nameLength) == len(name) && strings.EqualFold(string(f.name[:len(name)]), name)
 }
 
-// nextInHost reads the value of a Host, which is one word with spaces around it.
+// The values of matched in a Host, which is 0 before the word.
+const withinHost, behindHost = 1, 2
+
+// nextInHost reads what is around the word of a Host, which skipRun has read. An empty Host is well-formed.
 func (f *framing) nextInHost(c byte) framePart {
-	// These are the values of matched: 0 before the word. An empty Host is well-formed.
-	const within, behind = 1, 2
 	switch {
-	case (c == ' ' || c == '\t') && f.matched == within:
-		f.matched = behind
+	case (c == ' ' || c == '\t') && f.matched == withinHost:
+		f.matched = behindHost
 	case c == ' ' || c == '\t':
-	case isHostByte(c) && f.matched != behind:
-		f.matched = within
 	default:
 		return f.expectByte(c, '\r', atValueLF)
 	}

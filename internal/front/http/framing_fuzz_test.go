@@ -63,7 +63,7 @@ func (r *requestReader) seen(input []byte, piece int) (seen []string, last bool)
 			if !ok {
 				return
 			}
-			defer body.releaseBudget()
+			defer body.release()
 		}
 		seen = append(seen,
 			fmt.Sprintf("%s %s %q", ctx.Method(), ctx.Request.Header.RequestURI(), ctx.PostBody()))

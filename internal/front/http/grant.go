@@ -55,6 +55,10 @@ type grantTask struct {
 	stream bool    // its places are told as a stream of events, and then its outcome
 	waiter *waiter // its own
 
+	// What is read, until the command has it.
+	values params.GrantValues
+	member params.MemberValues
+
 	// What is written, until it is in the response.
 	wantText []byte
 	object   jsonObject
@@ -95,11 +99,11 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 		s.abandonConn(ctx)
 		return
 	}
-	var r httpRequest
-	r.Key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
-	r.Command.Op, r.Command.MaxWait, r.v1, r.stream = cmd.Op, cmd.MaxWait, true, g.stream
 	w := g.waiter
-	w.responder = s.newResponder(ctx, &r, from)
+	w.responder = s.newResponder(ctx, from)
+	r := &w.responder
+	r.key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
+	r.op, r.maxWait, r.v1, r.stream = cmd.Op, cmd.MaxWait, true, g.stream
 	s.config.Gate.SubmitGrant(&g.GrantRequest)
 	s.answerTask(ctx, w)
 }
@@ -128,9 +132,9 @@ func (g *grantTask) readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget,
 		cmd.ID = string(id)
 	}
 	var err error
-	var values params.GrantValues
+	g.values.Reset()
 	if cmd.Op != gatehouse.OpPeek {
-		err = readGrant(ctx.Request.Body(), cmd, &values)
+		err = g.readGrant(ctx.Request.Body())
 	}
 	if err == nil {
 		err = cmd.Check()
@@ -141,7 +145,7 @@ func (g *grantTask) readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget,
 	cmd.Explain = cmd.Op == gatehouse.OpAcquire
 	// As for a hold: a repeated request must be the same grant.
 	g.stream = cmd.Op == gatehouse.OpAcquire && bytes.Contains(from.accept, []byte(eventStreamType))
-	if g.stream && !values.HasID() {
+	if g.stream && !g.values.HasID() {
 		return reject(fasthttp.StatusNotAcceptable,
 			"Accept is %s, which needs an id, so that a repeated request is the same grant", eventStreamType)
 	}
@@ -196,10 +200,9 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 		setUintHeader(resp, headerFence, d.Fence)
 		setUintHeader(resp, headerExpires, uint64(g.timeLeft().Milliseconds())) // from 0
 	}
-	writeRawJSON(resp, "application/json", nil)
-	resp.AppendBody([]byte{'{'})
-	resp.AppendBody(g.grantObject(want))
-	resp.AppendBody([]byte{'}'})
+	describeJSON(resp, "application/json")
+	g.object = append(g.grantObject(append(g.object[:0], '{'), want), '}')
+	resp.SetBody(g.object)
 }
 
 // timeLeft is how long the grant lasts.
@@ -210,10 +213,9 @@ func (g *grantTask) timeLeft() time.Duration {
 	return g.Decision.ExpiresAfter
 }
 
-// grantObject returns what a grant is answered, with what it says of each name, until the task is used again.
-func (g *grantTask) grantObject(want []byte) jsonObject {
+// grantObject adds what a grant is answered, with what it says of each name.
+func (g *grantTask) grantObject(o jsonObject, want []byte) jsonObject {
 	d := &g.Decision
-	o := g.object[:0]
 	if d.ID != "" {
 		o = o.addText("id", d.ID).addRaw("fence", fmt.Append(nil, d.Fence))
 		// A time left is rounded down: a client never relies on more than it has.
@@ -225,7 +227,6 @@ func (g *grantTask) grantObject(want []byte) jsonObject {
 	if want != nil {
 		o = o.addRaw("want", want)
 	}
-	g.object = o
 	return o
 }
 
@@ -235,7 +236,7 @@ func (g *grantTask) outcomeEvent(r *responder, want []byte) []byte {
 	case g.Err != nil:
 		return r.outcomeEvent(nil, g.Err)
 	case g.Decision.Outcome == gatehouse.Granted:
-		return appendRawEvent(nil, g.Decision.Outcome.String(), g.grantObject(want).closeObject())
+		return appendRawEvent(nil, g.Decision.Outcome.String(), g.grantObject(nil, want).closeObject())
 	}
 	f := g.denialOf(r.maxWait, want)
 	return appendRawEvent(nil, g.Decision.Outcome.String(), f.problemJSON())
@@ -268,10 +269,6 @@ func appendWant(out []byte, g *gate.GrantRequest) []byte {
 	return append(out, ']')
 }
 
-// memberLength is about how long the JSON of a member is: most are shorter, so that the room for one need not
-// grow.
-const memberLength = 192
-
 // appendMember appends what was decided about one name. Where the grant was not given, that has an outcome,
 // and its cost is the one that was wanted.
 func appendMember(out []byte, g *gate.GrantRequest, i int) []byte {
@@ -281,8 +278,7 @@ func appendMember(out []byte, g *gate.GrantRequest, i int) []byte {
 	if !granted && i < len(g.Command.Want) {
 		cost = g.Command.Want[i].Cost
 	}
-	var room [memberLength]byte
-	o := jsonObject(room[:0])
+	o := jsonObject(append(out, '{'))
 	o = o.addText(m.Key.Kind.String(), m.Key.Name).addNumber("cost", cost)
 	if m.Booked > 0 {
 		o = o.addNumber("booked", m.Booked)
@@ -299,13 +295,13 @@ func appendMember(out []byte, g *gate.GrantRequest, i int) []byte {
 	}
 	// An operation looks only at the names that it is about.
 	if granted && m.Limit == 0 {
-		return o.appendTo(out)
+		return append(o, '}')
 	}
 	o = o.addFigures(m.Key.Kind, &m.Decision)
 	if g.Command.Op == gatehouse.OpDelay && granted {
 		o = o.addNumber("delay", params.CeilMillis(m.Delay))
 	}
-	return o.appendTo(out)
+	return append(o, '}')
 }
 
 // denialOf returns the answer to any outcome other than a grant. It names the member that decided.

@@ -94,9 +94,10 @@ func bodyLimit(uri []byte) int {
 	return maxBody
 }
 
-// readGrant reads the body of an operation on a grant into cmd, of which the operation and the id of a grant
-// that is there are known.
-func readGrant(body []byte, cmd *gatehouse.GrantCommand, values *params.GrantValues) error {
+// readGrant reads the body of an operation on a grant into the command, of which the operation and the id of
+// a grant that is there are known.
+func (g *grantTask) readGrant(body []byte) error {
+	cmd, values := &g.Command, &g.values
 	// What has nothing to say about a grant that is there needs no body.
 	if len(bytes.TrimSpace(body)) == 0 && (cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpRelease) {
 		return values.Read(cmd)
@@ -107,7 +108,7 @@ func readGrant(body []byte, cmd *gatehouse.GrantCommand, values *params.GrantVal
 	}
 	err = r.readObject("body", func(name []byte) error {
 		if cmd.Op == gatehouse.OpAcquire && bytes.EqualFold(name, []byte("want")) {
-			return r.readWant(cmd)
+			return g.readWant(&r)
 		}
 		if cmd.Op == gatehouse.OpAcquire && isOwner(name) {
 			return r.readOwner(name, values)
@@ -202,46 +203,52 @@ func addCost(cmd *gatehouse.GrantCommand, place []byte, v *jsonScalar) error {
 const usualMembers = 4
 
 // readWant reads the names that a grant wants.
-func (r *jsonReader) readWant(cmd *gatehouse.GrantCommand) error {
+func (g *grantTask) readWant(r *jsonReader) error {
+	cmd := &g.Command
 	return r.readArray("want", func(i int) error {
 		// A list that is too long is not read to its end.
 		if i == gatehouse.MaxMembers {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "want has more than %d names", i)
 		}
-		m, err := r.readMember()
-		if err != nil {
+		if cap(cmd.Want) == 0 {
+			cmd.Want = make([]gatehouse.Member, 0, usualMembers)
+		}
+		// A task serves one request after the other, and these mostly want the same names again.
+		before := ""
+		if i < cap(cmd.Want) {
+			before = cmd.Want[:i+1][i].Key.Name
+		}
+		cmd.Want = append(cmd.Want, gatehouse.Member{Key: gatehouse.Key{Name: before}})
+		m := &cmd.Want[i]
+		if err := g.readMember(r, m); err != nil {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "want[%d]: %w", i, err)
 		}
-		for j := range cmd.Want {
+		for j := range cmd.Want[:i] {
 			if cmd.Want[j].Key == m.Key {
 				return gatehouse.Errorf(gatehouse.CodeInvalid, "want[%d]: %s is want[%d] already, want each "+
 					"name once", i, m.Key, j)
 			}
 		}
-		if cap(cmd.Want) == 0 {
-			cmd.Want = make([]gatehouse.Member, 0, usualMembers)
-		}
-		cmd.Want = append(cmd.Want, m)
 		return nil
 	})
 }
 
-// readMember reads one name that a grant wants, and its parameters.
-func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
-	values := &r.member
-	*values = params.MemberValues{}
-	var key gatehouse.Key
-	err = r.readObject("this", func(name []byte) error {
+// readMember reads one name that a grant wants, and its parameters. The member has the name that stood in its
+// place before.
+func (g *grantTask) readMember(r *jsonReader, m *gatehouse.Member) error {
+	values := &g.member
+	values.Reset()
+	err := r.readObject("this", func(name []byte) error {
 		v, err := r.readScalar(name)
-		if _, ok := gatehouse.ParseKind(string(name)); err != nil && !ok {
+		kind, ok := gatehouse.ParseKind(string(name))
+		switch {
+		case err != nil && !ok:
 			return cmp.Or(values.Set(name, nil), err)
-		}
-		if err != nil {
+		case err != nil:
 			return err
-		}
 		// The kind may come behind the parameters, so that these are looked at once all are there.
-		if kind, ok := gatehouse.ParseKind(string(name)); ok {
-			return setKey(&key, kind, &v)
+		case ok:
+			return setKey(&m.Key, kind, &v)
 		}
 		if err := values.Set(name, v.text); err != nil {
 			return err
@@ -249,19 +256,20 @@ func (r *jsonReader) readMember() (m gatehouse.Member, err error) {
 		return v.checkForm(name)
 	})
 	if err != nil {
-		return m, err
+		return err
 	}
-	if key.Kind == 0 {
-		return m, gatehouse.Errorf(gatehouse.CodeInvalid,
+	if m.Key.Kind == 0 {
+		return gatehouse.Errorf(gatehouse.CodeInvalid,
 			`no name is given, want one by its kind, such as "gcra":"api"`)
 	}
-	if bad := gatehouse.NameFault(key.Name); bad != "" {
-		return m, gatehouse.Errorf(gatehouse.CodeInvalid, "%s: name %s", key.Kind, bad)
+	if bad := gatehouse.NameFault(m.Key.Name); bad != "" {
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: name %s", m.Key.Kind, bad)
 	}
-	return values.Read(key)
+	return values.Read(m)
 }
 
-// setKey notes the name that an object is about, which has its kind as name.
+// setKey notes the name that an object is about, which has its kind as name. The key may have that name
+// already, and no kind.
 func setKey(key *gatehouse.Key, kind gatehouse.Kind, v *jsonScalar) error {
 	if v.form != jsonText {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is %s, want a name as text", kind,
@@ -271,6 +279,9 @@ func setKey(key *gatehouse.Key, kind gatehouse.Kind, v *jsonScalar) error {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s and %s are both given, want one name",
 			key.Kind, kind)
 	}
-	key.Kind, key.Name = kind, string(v.text)
+	key.Kind = kind
+	if key.Name != string(v.text) {
+		key.Name = string(v.text)
+	}
 	return nil
 }

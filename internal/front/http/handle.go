@@ -31,7 +31,7 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		if !ok {
 			return
 		}
-		defer body.releaseBudget()
+		defer body.release()
 	}
 	if !s.checkHost(ctx, path, &from) {
 		return
@@ -102,7 +102,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		return
 	}
 	w := s.waiterPool.Get().(*waiter)
-	w.prepare(r, s.newResponder(ctx, r, from))
+	w.prepare(ctx, r, from)
 	s.config.Gate.Submit(w.alone[:]...)
 	atOnce, decided := w.awaitDecision()
 	if !decided {

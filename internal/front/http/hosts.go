@@ -142,8 +142,11 @@ func (s *Server) isPageRequest(ctx *fasthttp.RequestCtx, path []byte) bool {
 // urlAuthority returns the host of a request target or of a page's URL, with its port; nil if that is only a
 // path.
 func urlAuthority(target []byte) []byte {
+	if len(target) == 0 || target[0] == '/' {
+		return nil
+	}
 	_, rest, whole := bytes.Cut(target, []byte("://"))
-	if len(target) == 0 || target[0] == '/' || !whole {
+	if !whole {
 		return nil
 	}
 	// Everything in front of an @ is a user name, as in http://localhost@evil.example/.

@@ -3,8 +3,8 @@ package http
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
@@ -17,8 +17,6 @@ import (
 type jsonReader struct {
 	text []byte
 	at   int
-
-	member params.MemberValues // of the object of that kind that is read
 }
 
 // The types of JSON values, by the bytes that they begin with; a number begins with several.
@@ -45,15 +43,15 @@ type jsonScalar struct {
 }
 
 // newJSONReader returns a reader of a text that is to be one JSON object.
-func newJSONReader(text []byte) (*jsonReader, error) {
+func newJSONReader(text []byte) (r jsonReader, err error) {
 	// Bad bytes would be replaced when an answer names them, and two names could become the same.
 	if !utf8.Valid(text) {
-		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "body is not UTF-8, want a JSON object")
+		return r, gatehouse.Errorf(gatehouse.CodeInvalid, "body is not UTF-8, want a JSON object")
 	}
-	r := &jsonReader{text: text}
+	r.text = text
 	r.skipBlanks()
 	if r.at == len(text) {
-		return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "body is empty, want a JSON object")
+		return r, gatehouse.Errorf(gatehouse.CodeInvalid, "body is empty, want a JSON object")
 	}
 	return r, nil
 }
@@ -79,14 +77,13 @@ func (r *jsonReader) fault(want string) error {
 }
 
 func (r *jsonReader) skipBlanks() {
-	for ; r.at < len(r.text); r.at++ {
-		switch r.text[r.at] {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return
-		}
+	for r.at < len(r.text) && isBlank(r.text[r.at]) {
+		r.at++
 	}
 }
+
+// isBlank reports whether a byte may stand between two others that mean something.
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // takeByte goes beyond a byte if it is the next one behind blanks.
 func (r *jsonReader) takeByte(c byte) bool {
@@ -216,6 +213,11 @@ func (r *jsonReader) readWord() ([]byte, error) {
 // readNumber reads a number as it is written.
 func (r *jsonReader) readNumber() ([]byte, error) {
 	from := r.at
+	// Most are a few digits, and then something that ends a number.
+	if r.text[from] != '0' && r.takeDigits() && r.endsNumber() {
+		return r.text[from:r.at], nil
+	}
+	r.at = from
 	r.takeDigit("-")
 	// A zero in front would make some readers take it for octal.
 	if !r.takeDigit("0") && !r.takeDigits() {
@@ -230,10 +232,19 @@ func (r *jsonReader) readNumber() ([]byte, error) {
 			return nil, r.fault("a digit")
 		}
 	}
-	if r.at < len(r.text) && bytes.IndexByte([]byte(",]} \t\r\n"), r.text[r.at]) < 0 {
+	if !r.endsNumber() {
 		return nil, r.fault("the end of a number")
 	}
 	return r.text[from:r.at], nil
+}
+
+// endsNumber reports whether what comes next may stand behind a number.
+func (r *jsonReader) endsNumber() bool {
+	if r.at == len(r.text) {
+		return true
+	}
+	c := r.text[r.at]
+	return c == ',' || c == ']' || c == '}' || isBlank(c)
 }
 
 // takeDigit goes beyond the next byte if it is one of these.
@@ -247,27 +258,37 @@ func (r *jsonReader) takeDigit(any string) bool {
 
 // takeDigits goes beyond digits, and reports whether there is one.
 func (r *jsonReader) takeDigits() bool {
-	from := r.at
-	for r.at < len(r.text) && r.text[r.at] >= '0' && r.text[r.at] <= '9' {
-		r.at++
+	n := 0
+	for rest := r.text[r.at:]; n < len(rest) && rest[n] >= '0' && rest[n] <= '9'; {
+		n++
 	}
-	return r.at > from
+	r.at += n
+	return n > 0
 }
 
 // readText reads a text. Without escapes it lies in the body.
 func (r *jsonReader) readText() ([]byte, error) {
+	rest := r.text[r.at+1:] // behind the quote
+	end := 0
+	for end < len(rest) && rest[end] != '"' && rest[end] != '\\' && rest[end] >= ' ' {
+		end++
+	}
+	if end < len(rest) && rest[end] == '"' {
+		r.at += end + 2
+		return rest[:end], nil
+	}
+	return r.readEscapedText()
+}
+
+// readEscapedText reads a text that has an escape or a fault in it.
+func (r *jsonReader) readEscapedText() ([]byte, error) {
 	from := r.at
-	escaped := false
 	for r.at++; r.at < len(r.text); r.at++ {
 		switch c := r.text[r.at]; {
 		case c == '"':
 			r.at++
-			if !escaped {
-				return r.text[from+1 : r.at-1], nil
-			}
 			return unescapeText(r.text[from:r.at])
 		case c == '\\':
-			escaped = true
 			r.at++ // what is escaped does not end the text
 		case c < ' ':
 			return nil, r.fault("control characters as escapes")
@@ -292,32 +313,33 @@ func unescapeText(quoted []byte) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// forms of parameters that are no numbers; an interval may be either.
-var parameterForms = map[string]byte{
-	"id": jsonText, "key": jsonText, "message": jsonText, "zone": jsonText, "mode": jsonText,
-	"limits": jsonText, "fit": jsonText, "overrun": jsonText, "on-expiry": jsonText, "op": jsonText,
-	"extend": jsonBool, "owner": jsonText, "host": jsonText, "purpose": jsonText, "reason": jsonText,
-	"after": jsonText, "now": jsonBool, "parents": jsonText,
+// parameterForm returns the form that the value of a parameter has; an interval may also be a text.
+func parameterForm(name []byte) byte {
+	switch string(name) {
+	case "id", "key", "message", "zone", "mode", "limits", "fit", "overrun", "on-expiry", "op", "owner",
+		"host", "purpose", "reason", "after", "parents":
+		return jsonText
+	case "extend", "now":
+		return jsonBool
+	}
+	return jsonNumber
 }
 
 // checkForm returns an error if the value of a parameter has the wrong type.
 func (v *jsonScalar) checkForm(name []byte) error {
-	want, known := parameterForms[string(name)]
-	if !known && bytes.ContainsFunc(name, unicode.IsUpper) {
-		want, known = parameterForms[string(bytes.ToLower(name))]
+	if slices.ContainsFunc(name, func(c byte) bool { return c >= 'A' && c <= 'Z' }) {
+		name = bytes.ToLower(name)
 	}
+	want := parameterForm(name)
 	switch {
-	case !known && v.form == jsonNumber, known && v.form == want:
+	case v.form == want:
 		return nil
-	case bytes.EqualFold(name, []byte("interval")) && v.form == jsonText:
+	case v.form == jsonText && string(name) == "interval":
 		// A calendar window. Digits are as wrong here as in any other text for a number.
 		if len(v.text) > 0 && v.text[0] > '9' {
 			return nil
 		}
 	}
-	if !known {
-		want = jsonNumber
-	}
-	return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is %s %s, want %s", bytes.ToLower(name),
+	return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is %s %s, want %s", name,
 		jsonTypeNames[v.form], params.Quote(v.text), jsonTypeNames[want])
 }

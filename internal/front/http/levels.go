@@ -23,7 +23,8 @@ type levels struct {
 func (s *Server) decideLevels(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	l := &levels{server: s}
 	l.Command = r.Command.WithParents(r.Key, r.parents...)
-	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, r, from)}
+	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, from)}
+	w.responder.answersTo(r, s.config.Refusal)
 	w.responder.levels = l
 	l.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
 	s.config.Gate.SubmitGrant(&l.GrantRequest)

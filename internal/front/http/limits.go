@@ -224,6 +224,11 @@ func setHeader(resp *fasthttp.Response, header string, value []byte) {
 	resp.Header.SetCanonical([]byte(header), value)
 }
 
+// setTextHeader is setHeader for a fixed value.
+func setTextHeader(resp *fasthttp.Response, header, value string) {
+	setHeader(resp, header, []byte(value))
+}
+
 // ceilUnits returns how many units cover d, at least 1: a client must not come back too early.
 func ceilUnits(d, unit time.Duration) uint64 {
 	return uint64(max(1, roundUp(d, unit))) // at least 1

@@ -39,7 +39,7 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 		s.rejectRequest(ctx, from, p)
 		return
 	}
-	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, new(httpRequest), from)}
+	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, from)}
 	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel

@@ -48,18 +48,22 @@ func (r *httpRequest) readPath(method, path, query []byte) (page string, p *reje
 	if t.notCanonical {
 		return "", redirectTo(method, withQuery(t.canonicalPath(), query))
 	}
-	r.Key = gatehouse.Key{Kind: t.kind}
+	r.Key.Kind = t.kind
 	r.Command = gatehouse.Command{Op: op}
 	r.v1 = t.v1
 	r.answerOptions = answerOptions{}
 	if t.page != "" {
+		r.Key.Name = ""
 		return t.page, nil
 	}
 	name, ok := decodePercent(t.name, false)
 	if !ok {
 		return "", badEscape("name", t.name)
 	}
-	r.Key.Name = string(name)
+	// Many requests have the name of the one before, which need not be copied again then.
+	if r.Key.Name != string(name) {
+		r.Key.Name = string(name)
+	}
 	return "", nil
 }
 
@@ -88,7 +92,7 @@ func wrongMethod(method []byte, allow string) *rejection {
 // readParams reads the parameters of the query, and then those of a form in the body: the form counts where
 // both have one.
 func (r *httpRequest) readParams(query, body []byte) *rejection {
-	r.form = params.Values{}
+	r.form.Reset()
 	for _, text := range [...][]byte{query, body} {
 		if p := eachParam(text, r.setParam); p != nil {
 			return p

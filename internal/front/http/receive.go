@@ -26,7 +26,8 @@ const longBodyHeader = "Long Body"
 // markLongBody is called before the HTTP library reads the body. It keeps the library from waiting for the
 // first byte of a body that is refused anyway.
 func markLongBody(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if h.ContentLength() > bodyLimit(h.RequestURI()) {
+	// Nearly all are shorter than any limit.
+	if n := h.ContentLength(); n > maxBody && n > bodyLimit(h.RequestURI()) {
 		h.SetContentLength(0)
 		h.Set(longBodyHeader, "1")
 	}
@@ -38,7 +39,8 @@ var errBufferedTooMuch = errors.New("server buffers as many bytes as it allows; 
 
 // A requestBody is the body of one request, as far as it has arrived.
 type requestBody struct {
-	budget  *budget.Budget
+	server  *Server
+	first   *[firstBufferBytes]byte // which most bodies fit in; nil before any of it is read
 	bytes   []byte
 	charged int // of the budget
 	most    int // bytes
@@ -47,7 +49,7 @@ type requestBody struct {
 // receiveBody reads the body of a request to its end. A body that is not wanted is thrown away as it arrives.
 // If ok is false, the request has been answered. Otherwise the body must be released.
 func (s *Server) receiveBody(ctx *fasthttp.RequestCtx, wanted bool) (b requestBody, ok bool) {
-	b.budget, b.most = s.config.Budget, bodyLimit(ctx.Request.Header.RequestURI())
+	b.server, b.most = s, bodyLimit(ctx.Request.Header.RequestURI())
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return b, true
@@ -68,7 +70,7 @@ func (s *Server) receiveBody(ctx *fasthttp.RequestCtx, wanted bool) (b requestBo
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		b.releaseBudget()
+		b.release()
 		s.answerMalformed(ctx, err)
 		ctx.SetConnectionClose()
 		return b, false
@@ -102,19 +104,27 @@ func (b *requestBody) growBuffer() bool {
 	size := max(firstBufferBytes, 2*cap(b.bytes))
 	// A small form is never refused for what others have in memory.
 	if size > budget.Tiny {
-		if !b.budget.Take(size - b.charged) {
+		if !b.server.config.Budget.Take(size - b.charged) {
 			return false
 		}
 		b.charged = size
+	}
+	if b.first == nil {
+		b.first = b.server.bodyPool.Get().(*[firstBufferBytes]byte)
+		b.bytes = b.first[:0]
+		return true
 	}
 	b.bytes = append(make([]byte, 0, size), b.bytes...)
 	return true
 }
 
-// releaseBudget gives the bytes of the buffer back to the budget.
-func (b *requestBody) releaseBudget() {
-	b.budget.Release(b.charged)
-	b.charged, b.bytes = 0, nil
+// release gives the buffer back. Nothing may be read from the body any more.
+func (b *requestBody) release() {
+	b.server.config.Budget.Release(b.charged)
+	if b.first != nil {
+		b.server.bodyPool.Put(b.first)
+	}
+	*b = requestBody{}
 }
 
 // discardBody reads a body without keeping it, up to the length that a body may have.
@@ -142,11 +152,11 @@ func (s *Server) wantsBody(ctx *fasthttp.RequestCtx, path []byte) bool {
 	if !ctx.IsPost() {
 		return false
 	}
-	if t, p := readTarget(path); p == nil {
-		return t.page == ""
-	}
 	if t, ok := readSeveral(path); ok {
 		return !t.odd && t.op != gatehouse.OpPeek
+	}
+	if t, p := readTarget(path); p == nil {
+		return t.page == ""
 	}
 	r, _, odd := s.findRoute(path)
 	return r != nil && !odd && r.methods[fasthttp.MethodPost] != nil

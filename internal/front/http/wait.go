@@ -78,9 +78,10 @@ func newWaiter(s *Server) *waiter {
 }
 
 // prepare makes the waiter that of a request. What it was for before is answered.
-func (w *waiter) prepare(r *httpRequest, reply responder) {
+func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	w.Key, w.Command, w.Decision = r.Key, r.Command, w.room
-	w.responder = reply
+	w.responder = w.server.newResponder(ctx, from)
+	w.responder.answersTo(r, w.server.config.Refusal)
 	w.responder.scratch = r.scratch[:]
 	w.early, w.hasDecision, w.decidedAt, w.stream = nil, false, 0, nil
 }

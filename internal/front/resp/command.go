@@ -267,7 +267,7 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 	c.Key.Name = s.loop.names.internName(name)
 	f := &s.loop.params
 	// All commands of the loop share these values. One that the last command set would pass for this one's.
-	*f = params.Values{}
+	f.Reset()
 	for rest := args[2:]; len(rest) > 0; rest = rest[2:] {
 		switch {
 		case len(rest) == 1:

@@ -54,7 +54,7 @@ func (s *session) readGrant(g *jointCall, args [][]byte) error {
 			if err != nil {
 				return err
 			}
-			member = params.MemberValues{}
+			member.Reset()
 			continue
 		}
 		taken, err := g.takeDetails(rest)
@@ -107,7 +107,8 @@ func (g *jointCall) addMember(key gatehouse.Key, values *params.MemberValues) er
 	if key.Kind == 0 {
 		return nil
 	}
-	m, err := values.Read(key)
+	m := gatehouse.Member{Key: key}
+	err := values.Read(&m)
 	if err == nil && len(g.Command.Want) == gatehouse.MaxMembers {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "grant wants more than %d names", gatehouse.MaxMembers)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
 // rateGroup is the group of commands of which many are answered together; see batch.
@@ -34,32 +35,12 @@ type throttleRate struct {
 	period       time.Duration
 }
 
-// shortNumber is how many digits are sure to fit 64 bits.
-const shortNumber = 18
-
-// parseInteger reads a whole number.
-func parseInteger(text []byte) (n int64, ok bool) {
-	if len(text) == 0 || len(text) > shortNumber {
-		n, err := strconv.ParseInt(string(text), 10, 64)
-		return n, err == nil
-	}
-	for _, c := range text {
-		digit := c - '0'
-		if digit > 9 {
-			n, err := strconv.ParseInt(string(text), 10, 64) // it may have a sign
-			return n, err == nil
-		}
-		n = 10*n + int64(digit)
-	}
-	return n, true
-}
-
 // parseNumbers reads a burst, a count, a period and a quantity, which is 1 when it is left out. bad is which
 // of them is no number, -1 when all are.
 func parseNumbers(args [][]byte) (numbers [4]int64, bad int) {
 	numbers[3] = 1
 	for i, arg := range args {
-		n, ok := parseInteger(arg)
+		n, ok := params.ParseInteger(arg)
 		if !ok {
 			return numbers, i
 		}
@@ -177,8 +158,8 @@ func (s *session) gcraThrottle(args [][]byte) {
 		return
 	}
 	// The fixed arguments are judged before TOKENS, so that one error is answered, the first.
-	burst, ok := parseInteger(args[2])
-	times, known := parseInteger(args[3])
+	burst, ok := params.ParseInteger(args[2])
+	times, known := params.ParseInteger(args[3])
 	period, err := strconv.ParseFloat(string(args[4]), 64)
 	switch {
 	case !ok || !known:
@@ -230,7 +211,7 @@ func (s *session) readTokens(options [][]byte) (n int64, ok bool) {
 		s.answerError("ERR", "Missing "+option+" value")
 		return 0, false
 	}
-	n, ok = parseInteger(options[1])
+	n, ok = params.ParseInteger(options[1])
 	if !ok || n < 0 {
 		s.answerError("ERR", "value is out of range, must be positive")
 		return 0, false
