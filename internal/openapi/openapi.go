@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"slices"
 )
 
 // components are the parameters, headers, schemas and responses that operations refer to.
@@ -75,8 +74,11 @@ func New() (*Document, error) {
 	if err := json.Unmarshal(components, &known); err != nil {
 		return nil, fmt.Errorf("reading components.json: %w", err)
 	}
-	d := &Document{Tags: allTags(), Operations: slices.Concat(kindOperations(), grantOperations(),
-		otherOperations())}
+	texts, err := readOperations()
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{Tags: texts.Tags, Operations: texts.allOperations()}
 	for i := range d.Operations {
 		op := &d.Operations[i]
 		for _, name := range op.Parameters {

@@ -195,6 +195,10 @@ func shouldList(t *testing.T, kind gatehouse.Kind, op gatehouse.Op) (names []str
 
 // The parameters that are listed with an operation are those that make a difference to it, and no others.
 func TestParametersAreThoseThatAct(t *testing.T) {
+	texts, err := readOperations()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for kind := gatehouse.TokenBucket; kind < gatehouse.Grant; kind++ { // which has paths of its own
 		for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 			if !kind.Has(op) {
@@ -202,7 +206,7 @@ func TestParametersAreThoseThatAct(t *testing.T) {
 			}
 			want := shouldList(t, kind, op)
 			var got []string
-			for _, name := range operationParameters(kind, op) {
+			for _, name := range strings.Fields(texts.operationParameters(kind, op)) {
 				name, _, _ = strings.Cut(name, "Of") // modeOfPace
 				got = append(got, name)
 			}
