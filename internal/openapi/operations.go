@@ -36,8 +36,8 @@ type operationTexts struct {
 	Others []operationText
 }
 
-// An operationText is an operation as the file has it. Those of kinds have neither id, tag nor path there, and
-// their method is empty if GET and POST do the same.
+// An operationText is an operation as the file has it. Those of kinds have neither id, tag nor path there,
+// and their method is empty if GET and POST do the same.
 type operationText struct {
 	ID, Tag, Method, Path string
 	Summary, Description  string
@@ -122,11 +122,12 @@ func (t *operationTexts) kindOperations(kind gatehouse.Kind) (all []Operation) {
 // always are the answers that every operation on a name has.
 const always = " 400 Invalid 403 Forbidden 503 Unavailable"
 
-// describeOperation says what an operation of a kind is. One that the file lacks has no summary, which a test
-// finds.
+// describeOperation says what an operation of a kind is. One that the file lacks has no summary, which a
+// test finds.
 func (t *operationTexts) describeOperation(kind gatehouse.Kind, op gatehouse.Op) operationText {
 	text, name := t.findText(kind, op), op.String()
-	text.ID, text.Tag, text.Path = name+upperFirst(kind.String()), kind.String(), "/v1/"+kind.String()+"/{name}"
+	text.ID, text.Tag = name+upperFirst(kind.String()), kind.String()
+	text.Path = "/v1/" + kind.String() + "/{name}"
 	if op != gatehouse.OpDelete {
 		text.Path += "/" + name
 	}
