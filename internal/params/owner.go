@@ -1,10 +1,6 @@
 package params
 
-import (
-	"bytes"
-
-	"github.com/gatehousehq/gatehouse"
-)
+import "github.com/gatehousehq/gatehouse"
 
 // This file reads for whom a command is, and what lists and operators give besides.
 
@@ -15,7 +11,7 @@ func (r *formReader) readOwner(cmd *gatehouse.Command) {
 		if reason := r.readText(reasonParameter); cmd.Op == gatehouse.OpEvict || cmd.Op == gatehouse.OpClose {
 			cmd.Message = reason
 		}
-		cmd.Now = r.readNow()
+		cmd.Now = r.readBool(nowParameter) // an evict frees the slots at once
 	}
 	most := r.readNumber(limitParameter, numberRange{gatehouse.DefaultListed, 1, gatehouse.MaxListed})
 	if cmd.Op == gatehouse.OpHolders || cmd.Op == gatehouse.OpWaiters {
@@ -47,19 +43,6 @@ func (r *formReader) readText(parameter int) string {
 		return ""
 	}
 	return text
-}
-
-// readNow reads whether an evict is to free the slots at once.
-func (r *formReader) readNow() bool {
-	text := r.values.texts[nowParameter]
-	switch {
-	case text == nil || bytes.EqualFold(text, []byte("false")):
-		return false
-	case bytes.EqualFold(text, []byte("true")):
-		return true
-	}
-	r.failParameter("now is %s, want true or false", Quote(text))
-	return false
 }
 
 // readID reads the public id of the hold to evict, of the waiter to bump, or behind which a list begins. For

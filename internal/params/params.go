@@ -124,14 +124,17 @@ func (r *formReader) readNumbers(cmd *gatehouse.Command, kind gatehouse.Kind) {
 // readExtend reads whether an acquire may move the end of the hold that its key has. Other operations check
 // it.
 func (r *formReader) readExtend(cmd *gatehouse.Command, kind gatehouse.Kind) bool {
-	switch text := r.values.texts[extendParameter]; {
-	case text == nil || bytes.EqualFold(text, []byte("false")):
-	case bytes.EqualFold(text, []byte("true")):
-		return cmd.Op == gatehouse.OpAcquire && HasHolders(kind)
-	default:
-		r.failParameter("extend is %s, want true or false", Quote(text))
+	return r.readBool(extendParameter) && cmd.Op == gatehouse.OpAcquire && HasHolders(kind)
+}
+
+// readBool reads a parameter that is true or false, which it is when it is absent.
+func (r *formReader) readBool(parameter int) bool {
+	text := r.values.texts[parameter]
+	yes := bytes.EqualFold(text, []byte("true"))
+	if text != nil && !yes && !bytes.EqualFold(text, []byte("false")) {
+		r.failParameter("%s is %s, want true or false", names[parameter], Quote(text))
 	}
-	return false
+	return yes
 }
 
 const (

@@ -2,7 +2,7 @@ package params
 
 import (
 	"bytes"
-	"encoding/hex"
+	"net/url"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -75,8 +75,8 @@ func readParent(text []byte) (m gatehouse.Member, err error) {
 	if !ok || !m.Key.Kind.Limiter() {
 		return m, bad("the name of a limiter, such as gcra/org-7:2000/1m")
 	}
-	m.Key.Name, ok = decodeName(name)
-	if !ok {
+	m.Key.Name, err = url.PathUnescape(string(name))
+	if err != nil {
 		return m, bad("every % followed by two hexadecimal digits")
 	}
 	if fault := gatehouse.NameFault(m.Key.Name); fault != "" {
@@ -92,30 +92,6 @@ func readParent(text []byte) (m gatehouse.Member, err error) {
 		return m, gatehouse.Errorf(gatehouse.CodeInvalid, "parents: %s: %w", m.Key, r.err)
 	}
 	return m, nil
-}
-
-// decodeName decodes the escapes of a name in parents.
-func decodeName(text []byte) (name string, ok bool) {
-	if bytes.IndexByte(text, '%') < 0 {
-		return string(text), true
-	}
-	var out []byte
-	for i := 0; i < len(text); i++ {
-		if text[i] != '%' {
-			out = append(out, text[i])
-			continue
-		}
-		if i+2 >= len(text) {
-			return "", false
-		}
-		var err error
-		out, err = hex.AppendDecode(out, text[i+1:i+3])
-		if err != nil {
-			return "", false
-		}
-		i += 2
-	}
-	return string(out), true
 }
 
 // ParentText returns a key as parents and headers have it: kind/name, where of the name the characters that
