@@ -9,20 +9,31 @@ import (
 func (n *namedLimiter) applyAfterReturn(queue []control.Turn) error {
 	n.exchangeLock <- struct{}{}
 	defer func() { <-n.exchangeLock }()
+	err := n.applyAfterUndo(queue)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	// The queue may have changed the limit or given something back, so that the refusal proves nothing.
+	n.refused = nil
+	return err
+}
+
+// applyAfterUndo returns the chunk if there is one, and applies a queue behind it. It is called with
+// exchangeLock held.
+func (n *namedLimiter) applyAfterUndo(queue []control.Turn) error {
 	var turns []control.Turn
 	if undo := n.endChunk(); undo != nil {
 		turns = append(turns, *undo)
 	}
 	before := len(turns)
 	turns = append(turns, queue...)
+	if len(turns) == 0 {
+		return nil
+	}
 	err := n.applyToStore(turns)
 	copy(queue, turns[before:])
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	// The queue may have changed the limit or given something back, so that the refusal proves nothing.
-	n.refused = nil
-	// After an error it is not known whether the return arrived. It is sent again, which does no harm.
 	if err == nil {
+		n.mu.Lock()
+		defer n.mu.Unlock()
 		n.toReturn = unusedChunk{}
 	}
 	return err
@@ -72,21 +83,10 @@ func (n *namedLimiter) returnChunkIf(so func(c *localChunk) bool) {
 	ends := c != nil && so(c) || c == nil && !n.toReturn.validUntil.IsZero()
 	n.mu.Unlock()
 	if ends {
-		n.returnChunk()
+		_ = n.returnChunk()
 	}
 }
 
-// returnChunk gives the chunk back. If that fails it is tried again in the next round, until it comes back by
-// itself.
-func (n *namedLimiter) returnChunk() {
-	undo := n.endChunk()
-	if undo == nil {
-		return
-	}
-	err := n.applyToStore([]control.Turn{*undo})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err == nil {
-		n.toReturn = unusedChunk{}
-	}
-}
+// returnChunk gives the chunk back, if there is one. After an error it is not known whether the return
+// arrived: it is sent again in the next round, which does no harm, until the chunk comes back by itself.
+func (n *namedLimiter) returnChunk() error { return n.applyAfterUndo(nil) }

@@ -226,10 +226,11 @@ func (n *namedLimiter) exchangeLast() {
 	n.mu.Unlock()
 	// A chunk is returned even if nothing was granted from it, so that other servers need not wait until its
 	// end.
+	// No caller is left who could be told of an error.
 	if n.rule.Chunk > 0 {
-		n.returnChunk()
+		_ = n.returnChunk()
 	} else if !nothing {
-		_ = n.makeRoundTrip() // no caller is left who could be told of an error
+		_ = n.makeRoundTrip()
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -77,27 +77,11 @@ func (n *namedLimiter) leaveToStore() error {
 	case forgotten:
 		return nil // all was told before
 	case n.rule.Chunk > 0:
-		return n.returnForJoint()
+		return n.returnChunk()
 	case told:
 		return nil
 	}
 	return n.makeRoundTrip()
-}
-
-// returnForJoint gives the chunk back, if there is one.
-func (n *namedLimiter) returnForJoint() error {
-	undo := n.endChunk()
-	if undo == nil {
-		return nil
-	}
-	err := n.applyToStore([]control.Turn{*undo})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	// After an error it is not known whether the return arrived. It is sent again, which does no harm.
-	if err == nil {
-		n.toReturn = unusedChunk{}
-	}
-	return err
 }
 
 // resumeAfterJoint lets commands be decided here again, by what the store says next. It is called with
