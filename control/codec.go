@@ -197,6 +197,15 @@ func (c *stateCodec) codeUpTo(p *int64, most int64) {
 // codeSize codes how many there may be.
 func (c *stateCodec) codeSize(p *int64) { c.codeUpTo(p, gatehouse.MaxSize) }
 
+// codeAnswers codes how often something was answered.
+func (c *stateCodec) codeAnswers(p *int32) {
+	answers := int64(*p)
+	c.codeUpTo(&answers, maxAnswers)
+	if c.reading {
+		*p = int32(answers) // at most maxAnswers
+	}
+}
+
 // codeDuration codes a length of time.
 func (c *stateCodec) codeDuration(p *time.Duration) {
 	c.codeUpTo((*int64)(p), int64(gatehouse.MaxDuration))

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,12 +45,7 @@ func (s *Semaphore) explainFull(now int64) string {
 	if len(s.holds) > maxExplained {
 		return text.String()
 	}
-	// Tokens rise from hold to hold, so that the eldest has the least.
-	eldest := make([]*hold, 0, len(s.holds))
-	for _, h := range s.holds {
-		eldest = append(eldest, h)
-	}
-	slices.SortFunc(eldest, func(a, b *hold) int { return cmp.Compare(a.fence, b.fence) })
+	eldest := s.holdsByFence() // tokens rise from hold to hold
 	for i, h := range eldest {
 		if i == namedHolders {
 			fmt.Fprintf(&text, " and %d more", len(eldest)-i)

@@ -28,11 +28,7 @@ func (r *GrantRecord) codeFields(c *stateCodec) {
 		r.last = new(gatehouse.GrantRecord)
 	}
 	one := r.last
-	answers := int64(r.answers)
-	c.codeUpTo(&answers, maxAnswers)
-	if c.reading {
-		r.answers = int32(answers) // at most maxAnswers
-	}
+	c.codeAnswers(&r.answers)
 	c.codeBool(&r.confirmed)
 	c.codeUint64(&one.Fence)
 	c.codeTime(&one.Since)

@@ -50,10 +50,7 @@ func (s *Semaphore) holdsByFence() []holderHold {
 		list = append(list, holderHold{h.fence, holder, h})
 	}
 	slices.SortFunc(list, func(a, b holderHold) int {
-		if a.fence != b.fence {
-			return cmp.Compare(a.fence, b.fence)
-		}
-		return cmp.Compare(a.holder, b.holder)
+		return cmp.Or(cmp.Compare(a.fence, b.fence), cmp.Compare(a.holder, b.holder))
 	})
 	return list
 }
@@ -214,11 +211,7 @@ func (h *hold) codeFields(c *stateCodec) {
 	c.codeUint64(&h.fence)
 	c.codeInstant(&h.until)
 	c.codeDuration(&h.expires)
-	grants := int64(h.grants)
-	c.codeUpTo(&grants, maxAnswers)
-	if c.reading {
-		h.grants = int32(grants) // at most maxAnswers
-	}
+	c.codeAnswers(&h.grants)
 	if c.version == 2 || c.version == 3 {
 		confirmed := h.renewals > 0
 		c.codeBool(&confirmed)

@@ -360,16 +360,11 @@ func (r *reservation) codeFields(c *stateCodec) {
 		c.codeUint64(&r.number)
 	}
 	// Later versions add fields at the end of each reservation.
-	answers := int64(r.answers)
-	c.codeUpTo(&answers, maxAnswers)
+	c.codeAnswers(&r.answers)
 	if c.version > 2 {
 		c.codeBool(&r.isDebt)
 	}
-	if !c.reading {
-		return
-	}
-	r.answers = int32(answers) // at most maxAnswers
-	if r.n == 0 || r.answers == 0 || r.at > latest || c.version > 1 && r.number == 0 {
+	if c.reading && (r.n == 0 || r.answers == 0 || r.at > latest || c.version > 1 && r.number == 0) {
 		c.failDecoding("reservation of %d at %d for %d", r.n, r.at, r.answers)
 	}
 }
