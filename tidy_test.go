@@ -82,7 +82,7 @@ var direction = map[string][]string{
 	"internal/manual":    {".", "docs", "internal/openapi"},
 	"internal/redistest": {"internal/await", "internal/freeport"},
 	"internal/etcdtest":  {"internal/await", "internal/etcd", "internal/freeport"},
-	"internal/election":  {"internal/etcd"},
+	"internal/election":  {"internal/backoff", "internal/etcd"},
 	"internal/simulate":  {".", "capacity", "internal/minheap", "internal/yamlnode"},
 	"internal/front":     {".", "gate", "capacity", "internal"},
 	"internal/config": {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 )
 
 // What is known ends by itself, at its time, and is told once.
@@ -132,7 +134,7 @@ func TestBackoff(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if b.waitPause(ctx) || sleepFor(ctx, 0) {
+	if b.waitPause(ctx) || backoff.Sleep(ctx, 0) {
 		t.Error("a pause in a context that has ended = true, want false")
 	}
 }

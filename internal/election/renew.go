@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 )
 
 // holdKey is master for as long as the lease can be renewed and the key stays. It returns when either ends.
@@ -54,7 +56,7 @@ func (e *Election) watchKey(ctx context.Context, key keyState, n *statusNotifier
 // the notifier ends the mastership by itself, when its time is up.
 func (e *Election) renewLease(ctx context.Context, t term, n *statusNotifier) {
 	pause := e.renewalBackoff()
-	for next := t.sent.Add(t.ttl / renewalsPerTTL); sleepFor(ctx, time.Until(next)) && n.isLeading(); {
+	for next := t.sent.Add(t.ttl / renewalsPerTTL); backoff.Sleep(ctx, time.Until(next)) && n.isLeading(); {
 		// Before the request, for the same reason as in campaign: etcd counts from when it receives it.
 		sent := time.Now()
 		err := e.renewOnce(ctx, &t)
@@ -104,39 +106,27 @@ func (e *Election) renewOnce(ctx context.Context, t *term) error {
 	return nil
 }
 
-// A backoff is a pause that doubles each time, up to a bound. Each pause is drawn at random from its upper
-// half, so that candidates which failed together do not come back together.
-type backoff struct{ pause, most time.Duration }
+// A growingPause is a pause that doubles each time, up to a bound. Each pause is drawn at random from its
+// upper half, so that candidates which failed together do not come back together.
+type growingPause struct{ pause, most time.Duration }
 
 // newBackoff starts with a fiftieth of the lease's lifetime and ends at the time between two renewals. Both
 // have upper bounds, for long leases.
-func (e *Election) newBackoff() *backoff {
-	return &backoff{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/renewalsPerTTL, maxPause)}
+func (e *Election) newBackoff() *growingPause {
+	return &growingPause{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/renewalsPerTTL, maxPause)}
 }
 
 // renewalBackoff is for renewals, which have little time.
-func (e *Election) renewalBackoff() *backoff {
-	return &backoff{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/20, maxPause/2)}
+func (e *Election) renewalBackoff() *growingPause {
+	return &growingPause{pause: min(e.ttl/50, maxPause/10), most: min(e.ttl/20, maxPause/2)}
 }
 
 // nextPause returns how long to pause now, and doubles the next one.
-func (b *backoff) nextPause() time.Duration {
+func (b *growingPause) nextPause() time.Duration {
 	pause := b.pause
 	b.pause = min(2*b.pause, b.most)
 	return pause/2 + rand.N(pause/2+1)
 }
 
 // waitPause pauses, and returns false when ctx ended first.
-func (b *backoff) waitPause(ctx context.Context) bool { return sleepFor(ctx, b.nextPause()) }
-
-// sleepFor waits, and returns false when ctx ended first.
-func sleepFor(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
+func (b *growingPause) waitPause(ctx context.Context) bool { return backoff.Sleep(ctx, b.nextPause()) }
