@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/config"
@@ -117,31 +116,6 @@ func readAmount(text string) (float64, error) {
 		return 0, fmt.Errorf("%q is no amount, want a number from 0 on", text)
 	}
 	return amount, nil
-}
-
-// showAmount formats an amount for people, with at most 4 digits behind the point. Below 0, or infinite, it
-// is no limit.
-func showAmount(amount float64) string {
-	// Very large and very small amounts get an exponent: written out they would be rounded to 0, or be wrong
-	// in the last digits.
-	switch {
-	case amount < 0 || math.IsInf(amount, 1):
-		return "no limit"
-	case amount >= 1e15 || amount != 0 && amount < 1e-4:
-		return strconv.FormatFloat(amount, 'g', 6, 64)
-	}
-	return strconv.FormatFloat(math.Round(amount*1e4)/1e4, 'f', -1, 64)
-}
-
-// showName formats a name for a terminal. It quotes names with characters that are not printable: a server or
-// client elsewhere may have chosen them to send the terminal commands.
-func showName(name string) string {
-	// Also spaces at the ends, which would not be seen in a table.
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
-	if name == "" || strings.ContainsFunc(name, hidden) || strings.TrimSpace(name) != name {
-		return strconv.Quote(name)
-	}
-	return name
 }
 
 // writeJSON writes a value as one line of JSON.

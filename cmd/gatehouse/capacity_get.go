@@ -135,9 +135,10 @@ func (o *capacityOptions) printLease(out io.Writer, r *leaseReport) error {
 	expiry := time.Unix(r.Expiry, 0)
 	err := printTable(out, []string{"CLIENT", "RESOURCE", "CAPACITY", "WANTS", "EXPIRES", "REFRESH", "SAFE"},
 		[][]string{{
-			showName(r.Client), showName(r.Resource), showAmount(r.Capacity), showAmount(r.Wants),
+			doormanpb.ShowName(r.Client), doormanpb.ShowName(r.Resource),
+			doormanpb.ShowAmount(r.Capacity), doormanpb.ShowAmount(r.Wants),
 			expiry.Format(time.TimeOnly), (time.Duration(r.Refresh) * time.Second).String(),
-			showAmount(r.Safe),
+			doormanpb.ShowAmount(r.Safe),
 		}})
 	// Below the table: an amount of 0 during that time looks like a refusal and is none.
 	if err == nil && r.Learning > 0 {
@@ -244,14 +245,14 @@ func callFollowing(
 		}
 		server = master.GetMasterAddress() // which may have lost the election since, and name another
 	}
-	return false, fmt.Errorf("servers lead to each other, the last time to %s", showName(server))
+	return false, fmt.Errorf("servers lead to each other, the last time to %s", doormanpb.ShowName(server))
 }
 
 // callServer calls one server, over a connection of its own.
 func callServer(ctx context.Context, server string, call masterCall) (*doormanpb.Mastership, error) {
 	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, fmt.Errorf("address %s: %w", showName(server), err)
+		return nil, fmt.Errorf("address %s: %w", doormanpb.ShowName(server), err)
 	}
 	defer func() { _ = conn.Close() }()
 	master, err := call(ctx, doormanpb.NewCapacityClient(conn))
@@ -270,7 +271,7 @@ type serverError struct {
 }
 
 // Error implements error. The text comes from another machine, and is quoted if it could harm a terminal.
-func (e *serverError) Error() string { return showName(stripDialWrapping(e.text)) }
+func (e *serverError) Error() string { return doormanpb.ShowName(stripDialWrapping(e.text)) }
 
 // stripDialWrapping returns gRPC's error about a connection without the words that gRPC puts around it.
 func stripDialWrapping(text string) string {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	holder "github.com/gatehousehq/gatehouse/client/lease"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/google/shlex"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -319,7 +320,10 @@ func (s *shell) showLeases(context.Context, []string) error {
 	})
 	rows := make([][]string, len(all))
 	for i, has := range all {
-		rows[i] = []string{showName(has.Client), showName(has.Resource), showAmount(has.Capacity), has.until}
+		rows[i] = []string{
+			doormanpb.ShowName(has.Client), doormanpb.ShowName(has.Resource),
+			doormanpb.ShowAmount(has.Capacity), has.until,
+		}
 	}
 	return s.printAll(all, []string{"CLIENT", "RESOURCE", "CAPACITY", "LEASE"}, rows)
 }
@@ -332,7 +336,7 @@ func (s *shell) showMasters(context.Context, []string) error {
 	}
 	rows := make([][]string, 0, len(masters))
 	for id, master := range masters {
-		rows = append(rows, []string{showName(id), showName(cmp.Or(master, "none yet"))})
+		rows = append(rows, []string{doormanpb.ShowName(id), doormanpb.ShowName(cmp.Or(master, "none yet"))})
 	}
 	slices.SortFunc(rows, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
 	return s.printAll(masters, []string{"CLIENT", "MASTER"}, rows)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	holder "github.com/gatehousehq/gatehouse/client/lease"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/spf13/cobra"
 )
 
@@ -148,7 +149,7 @@ func (o *capacityOptions) printWatchLine(out io.Writer, r *holder.Resource) erro
 		}{now.UTC().Format(time.RFC3339), r.ID(), amount, expirySeconds(expiry)})
 	}
 	_, err := fmt.Fprintf(out, "%s  %s  %s\n",
-		now.Format(time.TimeOnly), showAmount(amount), showExpiry(expiry))
+		now.Format(time.TimeOnly), doormanpb.ShowAmount(amount), showExpiry(expiry))
 	return err
 }
 

@@ -7,14 +7,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
-	"math"
 	"net/url"
 	"path"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/valyala/fasthttp"
 )
@@ -52,7 +51,8 @@ func newPages() *pages {
 	sum := sha256.Sum256([]byte(pageCSS))
 	return &pages{
 		html: template.Must(template.New("page").Funcs(template.FuncMap{
-			"amount": showAmount, "name": showName, "link": linkTo, "until": showUntil, "in": showIn,
+			"amount": doormanpb.ShowAmount, "name": doormanpb.ShowName,
+			"link": linkTo, "until": showUntil, "in": showIn,
 			"style": func() template.CSS { return template.CSS(pageCSS) },
 		}).Parse(pageHTML)),
 		// The one style is allowed by its hash, so that no other can be smuggled in either.
@@ -161,7 +161,7 @@ func (v *serverView) unknownResource(resource string) error {
 			resource)
 	default:
 		return fmt.Errorf("resource %q is unknown here: this server is not the master, which is at %s",
-			resource, showName(v.MasterAddress))
+			resource, doormanpb.ShowName(v.MasterAddress))
 	}
 }
 
@@ -212,26 +212,6 @@ func linkTo(resource string) string {
 		return "/capacity?resource=" + url.QueryEscape(resource)
 	}
 	return "/capacity/" + url.PathEscape(resource)
-}
-
-// showName returns a name as it is, or quoted if something in it cannot be seen.
-func showName(name string) string {
-	hidden := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
-	if name == "" || strings.ContainsFunc(name, hidden) || strings.TrimSpace(name) != name {
-		return strconv.Quote(name)
-	}
-	return name
-}
-
-// showAmount formats an amount with at most 4 digits behind the point: 25.4545.
-func showAmount(a float64) string {
-	switch {
-	case a == -1, math.IsInf(a, 1):
-		return "no limit"
-	case math.Abs(a) >= 1e15 || a != 0 && math.Abs(a) < 1e-4:
-		return strconv.FormatFloat(a, 'g', 6, 64)
-	}
-	return strconv.FormatFloat(math.Round(a*1e4)/1e4, 'f', -1, 64)
 }
 
 // showIn says how far an instant is from now, in whole seconds.

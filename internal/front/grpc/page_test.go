@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/valyala/fasthttp"
 )
 
@@ -221,13 +222,13 @@ func TestPagesOfHostileNames(t *testing.T) {
 		var all overview
 		readView(t, r, "/capacity?format=json&limit=1000", &all)
 		page := r.page(t, "/capacity?limit=1000")
-		link := linkOf(page, escaped(showName(name)))
+		link := linkOf(page, escaped(doormanpb.ShowName(name)))
 		if link == "" {
 			t.Errorf("/capacity has no link to %q:\n%s", name, page)
 			continue
 		}
 		page = r.page(t, link)
-		head := spaces.ReplaceAllString(escaped(showName(name)), " ")
+		head := spaces.ReplaceAllString(escaped(doormanpb.ShowName(name)), " ")
 		has(t, link, page, "200 <!doctype", "<h1>"+head+"</h1>")
 		for _, bad := range []string{"<script", "<img", "<svg", "\u202e"} {
 			if strings.Contains(page, bad) {

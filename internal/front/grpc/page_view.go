@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 )
 
 // What the pages show, and what they answer as JSON: a copy, made while nothing could change.
@@ -119,7 +120,7 @@ type resourceView struct {
 }
 
 // Shown returns its name for people.
-func (r resourceView) Shown() string { return showName(r.Resource) }
+func (r resourceView) Shown() string { return doormanpb.ShowName(r.Resource) }
 
 type leaseView struct {
 	Client  string       `json:"client_id"`
