@@ -14,6 +14,7 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
@@ -40,7 +41,7 @@ func readFile(path string, flags *pflag.FlagSet) (*config.File, error) {
 		return nil, err
 	}
 	// Faults of single values: of the wrong type, or not readable at all.
-	places := make(map[string]config.Position)
+	places := make(map[string]yamlnode.Position)
 	for _, setting := range file.Settings {
 		if err := setFlag(scratch.Lookup(setting.Name), setting.Values); err != nil {
 			value := setting.String()

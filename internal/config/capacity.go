@@ -40,14 +40,14 @@ func ParseCapacity(text []byte) (capacity.Templates, error) {
 func parseCapacity(name string, text []byte) (capacity.Templates, error) {
 	c := capacityFile{File: File{Path: name}}
 	if len(text) > MaxSize {
-		c.Fault(Position{1, 1}, "the text has %d bytes, want at most %d", len(text), MaxSize)
+		c.Fault(yamlnode.Position{}, "the text has %d bytes, want at most %d", len(text), MaxSize)
 		return nil, c.Err()
 	}
-	if node := c.parseDocument(text); node != nil {
+	if node := c.faults.ParseDocument(text); node != nil {
 		c.readTop(node)
 	}
 	// If the text is no list of templates at all, its faults would only be followed by "no template".
-	if len(c.faults) == 0 || len(c.positions) > 0 {
+	if c.faults.Len() == 0 || len(c.positions) > 0 {
 		c.checkValues()
 	}
 	if err := c.Err(); err != nil {
@@ -59,22 +59,22 @@ func parseCapacity(name string, text []byte) (capacity.Templates, error) {
 // A capacityFile is a text of templates that is being read.
 type capacityFile struct {
 	File
-	steps     int      // how many keys were looked at
-	listAt    Position // of the templates
+	steps     int               // how many keys were looked at
+	listAt    yamlnode.Position // of the templates
 	templates capacity.Templates
 	positions []fieldPositions // of the templates
 }
 
 // fieldPositions says where the fields of a template are.
 type fieldPositions struct {
-	at      Position
-	byField map[string]Position
+	at      yamlnode.Position
+	byField map[string]yamlnode.Position
 	// faulty are the fields that have a fault already. Their values are zero, and must not be checked.
 	faulty map[string]bool
 }
 
 // find returns where a field is, or else the innermost part around it that is there.
-func (p *fieldPositions) find(field string) Position {
+func (p *fieldPositions) find(field string) yamlnode.Position {
 	for {
 		if at, ok := p.byField[field]; ok {
 			return at
@@ -93,14 +93,14 @@ func (c *capacityFile) readTop(node *yaml.Node) {
 		return // comments alone
 	}
 	for _, value := range c.pairsOf(node, topKeys, "the configuration") {
-		c.listAt = positionOf(value)
+		c.listAt = yamlnode.At(value)
 		if value.Kind != yaml.SequenceNode {
-			c.Fault(positionOf(value), "resources is %s, want a list of templates", yamlnode.Kind(value))
+			c.Fault(yamlnode.At(value), "resources is %s, want a list of templates", yamlnode.Kind(value))
 			return
 		}
 		// Refused before any is read: each takes time and memory.
 		if n := len(value.Content); n > capacity.MaxTemplates {
-			c.Fault(positionOf(value), "resources are %d, want at most %d", n, capacity.MaxTemplates)
+			c.Fault(yamlnode.At(value), "resources are %d, want at most %d", n, capacity.MaxTemplates)
 			return
 		}
 		for _, entry := range value.Content {
@@ -116,7 +116,7 @@ func (c *capacityFile) checkValues() {
 		// fault already, and its zero value would only add a wrong one.
 		switch {
 		case f.Index < 0:
-			c.Fault(Position{max(c.listAt.Line, 1), max(c.listAt.Column, 1)}, "%s", f.Text)
+			c.Fault(c.listAt, "%s", f.Text)
 		case !c.positions[f.Index].faulty[f.Field]:
 			c.Fault(c.positions[f.Index].find(f.Field), "%s", f.Text)
 		}
@@ -128,9 +128,9 @@ func (c *capacityFile) readTemplate(node *yaml.Node) {
 	node = resolveAlias(node)
 	// Positions are kept beside the template, because most faults are only found when all templates are read.
 	t := capacity.Template{}
-	p := fieldPositions{positionOf(node), make(map[string]Position), make(map[string]bool)}
+	p := fieldPositions{yamlnode.At(node), make(map[string]yamlnode.Position), make(map[string]bool)}
 	for name, value := range c.pairsOf(node, templateKeys, "a template") {
-		p.byField[name] = positionOf(value)
+		p.byField[name] = yamlnode.At(value)
 		ok := true
 		switch name {
 		case "identifier_glob":
@@ -187,7 +187,7 @@ func (c *capacityFile) readAlgorithm(a *capacity.Algorithm, node *yaml.Node, p *
 	for name, value := range c.pairsOf(node, algorithmKeys, "an algorithm") {
 		// The names of fields are those that package capacity uses in its faults.
 		field := "algorithm." + name
-		p.byField[field] = positionOf(value)
+		p.byField[field] = yamlnode.At(value)
 		ok := true
 		switch name {
 		case "kind":
@@ -225,27 +225,27 @@ func (c *capacityFile) readKind(node *yaml.Node) (capacity.AlgorithmKind, bool) 
 			_, err = capacity.ParseKind(kind.String())
 		}
 		if bad != nil || err != nil {
-			c.Fault(positionOf(node), "kind is number %s, want 0 to %d, or a name such as %s",
+			c.Fault(yamlnode.At(node), "kind is number %s, want 0 to %d, or a name such as %s",
 				node.Value, capacity.FairShare, capacity.FairShare)
 			return 0, false
 		}
 	}
 	if err != nil {
-		c.Fault(positionOf(node), "%v", err)
+		c.Fault(yamlnode.At(node), "%v", err)
 	}
 	return kind, err == nil
 }
 
 func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p *fieldPositions) {
 	if node.Kind != yaml.SequenceNode {
-		c.Fault(positionOf(node), "parameters is %s, want a list such as [{name: priority, value: strict}]",
+		c.Fault(yamlnode.At(node), "parameters is %s, want a list such as [{name: priority, value: strict}]",
 			yamlnode.Kind(node))
 		return
 	}
 	for i, entry := range node.Content {
 		field := "algorithm.parameters[" + strconv.Itoa(i) + "]"
 		entry = resolveAlias(entry)
-		p.byField[field] = positionOf(entry)
+		p.byField[field] = yamlnode.At(entry)
 		// For something that is no mapping, "name is missing" would only repeat the fault.
 		p.faulty[field+".name"] = entry.Kind != yaml.MappingNode
 		var parameter capacity.AlgorithmParameter
@@ -256,7 +256,7 @@ func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p 
 			} else {
 				parameter.Value = text
 			}
-			p.byField[field+"."+name], p.faulty[field+"."+name] = positionOf(value), !ok
+			p.byField[field+"."+name], p.faulty[field+"."+name] = yamlnode.At(value), !ok
 		}
 		a.Parameters = append(a.Parameters, parameter)
 	}
@@ -273,13 +273,13 @@ func (c *capacityFile) readSeconds(name string, node *yaml.Node) (time.Duration,
 	// 60.0 and 6e1 are whole seconds, too.
 	n, ok := parseNumber(node, text)
 	if !ok || n != float64(int64(n)) {
-		c.Fault(positionOf(node), "%s is %s, want %s", name, showNumber(node), wanted)
+		c.Fault(yamlnode.At(node), "%s is %s, want %s", name, showNumber(node), wanted)
 		return 0, false
 	}
 	// Checked before the conversion, which would overflow.
 	const most = float64(gatehouse.MaxDuration / time.Second)
 	if n < -most || n > most {
-		c.Fault(positionOf(node), "%s is %s, want at most %.0f, a hundred years",
+		c.Fault(yamlnode.At(node), "%s is %s, want at most %.0f, a hundred years",
 			name, showNumber(node), most)
 		return 0, false
 	}

@@ -26,7 +26,7 @@ func (c *capacityFile) pairsOf(
 ) func(func(string, *yaml.Node) bool) {
 	return func(visit func(string, *yaml.Node) bool) {
 		if node.Kind != yaml.MappingNode {
-			c.Fault(positionOf(node), "%s is %s, want a mapping with %s: …",
+			c.Fault(yamlnode.At(node), "%s is %s, want a mapping with %s: …",
 				of, yamlnode.Kind(node), names[0])
 			return
 		}
@@ -63,9 +63,9 @@ func (c *capacityFile) ownPairs(
 			line := first[name]
 			switch {
 			case key.Kind != yaml.ScalarNode || !slices.Contains(names, name):
-				c.Fault(positionOf(key), "%s is no key of %s, want %s", keyName(key), of, oneOf(names))
+				c.Fault(yamlnode.At(key), "%s is no key of %s, want %s", keyName(key), of, oneOf(names))
 			case line > 0:
-				c.Fault(positionOf(key), "%s is set twice, first in line %d", name, line)
+				c.Fault(yamlnode.At(key), "%s is set twice, first in line %d", name, line)
 			default:
 				first[name] = key.Line
 				if !visit(name, value) {
@@ -108,10 +108,10 @@ func (c *capacityFile) withMerged(node *yaml.Node, depth int) []*yaml.Node {
 func (c *capacityFile) mergedFrom(key, source *yaml.Node, depth int) []*yaml.Node {
 	switch {
 	case source.Kind != yaml.MappingNode:
-		c.Fault(positionOf(key), "%s is %s, want a mapping, or a list of them",
+		c.Fault(yamlnode.At(key), "%s is %s, want a mapping, or a list of them",
 			mergeKey, yamlnode.Kind(source))
 	case depth == maxMerges:
-		c.Fault(positionOf(key), "%s merges mappings more than %d deep", mergeKey, maxMerges)
+		c.Fault(yamlnode.At(key), "%s merges mappings more than %d deep", mergeKey, maxMerges)
 	default:
 		return c.withMerged(source, depth+1)
 	}
@@ -127,7 +127,7 @@ func (c *capacityFile) countStep(node *yaml.Node) bool {
 	}
 	// Reported once, and not for each key that follows.
 	if c.steps == maxSteps+1 {
-		c.Fault(positionOf(node), "aliases unfold to more than %d keys", maxSteps)
+		c.Fault(yamlnode.At(node), "aliases unfold to more than %d keys", maxSteps)
 	}
 	return false
 }
@@ -148,9 +148,9 @@ var textTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp"}
 func (c *capacityFile) scalarOf(name string, node *yaml.Node, want string) (text string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
-		c.Fault(positionOf(node), "%s is %s, want %s", name, yamlnode.Kind(node), want)
+		c.Fault(yamlnode.At(node), "%s is %s, want %s", name, yamlnode.Kind(node), want)
 	case !slices.Contains(textTags, node.ShortTag()):
-		c.Fault(positionOf(node), "%s has the tag %s, want %s", name, quote(node.Tag), want)
+		c.Fault(yamlnode.At(node), "%s has the tag %s, want %s", name, quote(node.Tag), want)
 	default:
 		return node.Value, true
 	}
@@ -170,7 +170,7 @@ func (c *capacityFile) readNumber(name string, node *yaml.Node) (float64, bool) 
 	}
 	n, ok := parseNumber(node, text)
 	if !ok {
-		c.Fault(positionOf(node), "%s is %s, want a number", name, showNumber(node))
+		c.Fault(yamlnode.At(node), "%s is %s, want a number", name, showNumber(node))
 	}
 	return n, ok
 }

@@ -4,13 +4,9 @@
 package config
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -24,8 +20,6 @@ import (
 const (
 	MaxSize      = 1 << 20 // bytes
 	MaxListeners = 100
-
-	maxFaults = 50 // that are shown
 )
 
 // Known lists the settings there are.
@@ -54,17 +48,16 @@ type File struct {
 	Servers int
 
 	known     Known
-	faults    []fileFault
-	reported  map[fileFault]bool // the same
+	faults    yamlnode.FileFaults
 	addresses []placedAddress
-	shares    []Position // of the rules that divide by Servers
+	shares    []yamlnode.Position // of the rules that divide by Servers
 }
 
 // A Setting is one value, or several in a list, as they are written in the file.
 type Setting struct {
 	Name   string
 	Values []string
-	At     Position // of the value
+	At     yamlnode.Position // of the value
 }
 
 // String returns the value as it is shown in a fault.
@@ -75,16 +68,7 @@ type Listener struct {
 	Address string
 	Limit   jarl.PaceLimit
 	Admits  jarl.Admission
-	At      Position
-}
-
-// A Position is a place in the file, from line 1 and column 1 on.
-type Position struct{ Line, Column int }
-
-// A fileFault is an error in the file, and where it is.
-type fileFault struct {
-	at   Position
-	text string
+	At      yamlnode.Position
 }
 
 // Load reads a file. Faults in its content are not returned here but by Err; the error says that it could not
@@ -119,100 +103,18 @@ func readLimited(path string) ([]byte, error) {
 
 // parse parses the text.
 func (f *File) parse(text []byte) {
-	if node := f.parseDocument(text); node != nil {
+	if node := f.faults.ParseDocument(text); node != nil {
 		f.readTop(node)
 	}
 }
 
-// parseDocument returns the one document of the text. It is nil if there is none, or after a fault.
-func (f *File) parseDocument(text []byte) *yaml.Node {
-	// A key that comes twice is found by pairsOf, which reports it with all other faults.
-	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithV4Defaults(), yaml.WithUniqueKeys(false))
-	if err != nil {
-		panic(err) // the options are ours
-	}
-	var document, second yaml.Node
-	// A second document would be ignored silently otherwise.
-	if f.loadDocument(loader, &document) && f.loadDocument(loader, &second) {
-		f.Fault(positionOf(&second), "a second document begins here, want one")
-		return nil
-	}
-	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
-		return nil
-	}
-	return document.Content[0]
+// Fault adds a fault, unless it is there already. The text begins with its subject.
+func (f *File) Fault(at yamlnode.Position, format string, args ...any) {
+	f.faults.Add(at, fmt.Sprintf(format, args...))
 }
-
-// scanningAlias is what the library was doing when a star had no name after it.
-const scanningAlias = "while scanning an alias"
-
-// loadDocument reads one document, and reports false if there is none.
-func (f *File) loadDocument(loader *yaml.Loader, document *yaml.Node) bool {
-	err := loader.Load(document)
-	if err == nil || errors.Is(err, io.EOF) {
-		return err == nil
-	}
-	// An error without a mark is shown at the beginning of the file.
-	at, text := Position{1, 1}, err.Error()
-	if failure, ok := errors.AsType[*yaml.LoadError](err); ok {
-		at = Position{max(failure.Mark.Line, 1), max(failure.Mark.Column, 1)}
-		text = "not YAML: " + failure.Message
-		// The glob "*" without quotes is an alias in YAML, and the most likely mistake in these files.
-		if failure.ContextMsg == scanningAlias || strings.HasPrefix(failure.Message, "unknown anchor") {
-			text += `; a text that begins with a star needs quotes: "*"`
-		}
-	}
-	f.Fault(at, "%s", text)
-	return false
-}
-
-// Fault adds a fault, unless it is there already: a block to which aliases refer is read several times. The
-// text begins with its subject.
-func (f *File) Fault(at Position, format string, args ...any) {
-	fault := fileFault{at, withoutPasswords(fmt.Sprintf(format, args...))}
-	if f.reported == nil {
-		f.reported = make(map[fileFault]bool)
-	}
-	if !f.reported[fault] {
-		f.reported[fault] = true
-		f.faults = append(f.faults, fault)
-	}
-}
-
-// userinfo matches what stands before the host in an address with a scheme. In a value that was cut short,
-// the host may be missing.
-var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*:/{1,2})[^\s@/]*:[^\s@]*(@|…|$)`)
-
-// withoutPasswords returns a text without what stands before a host in the addresses that it quotes.
-func withoutPasswords(text string) string { return userinfo.ReplaceAllString(text, "${1}…${2}") }
 
 // Err returns an error with all faults in the order of the file, nil if there are none.
-func (f *File) Err() error {
-	if len(f.faults) == 0 {
-		return nil
-	}
-	// Faults were found in the order of the checks, not of the file.
-	slices.SortStableFunc(f.faults, func(a, b fileFault) int {
-		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
-	})
-	var text strings.Builder
-	if len(f.faults) > 1 {
-		fmt.Fprintf(&text, "%s has %d faults:\n", cmp.Or(f.Path, "the text"), len(f.faults))
-	}
-	// Each line begins with path:line:column, which editors and terminals turn into links.
-	path := f.Path
-	if path != "" {
-		path += ":"
-	}
-	for i, fault := range f.faults {
-		if i == maxFaults {
-			fmt.Fprintf(&text, "and %d more\n", len(f.faults)-i)
-			break
-		}
-		fmt.Fprintf(&text, "%s%d:%d: %s\n", path, fault.at.Line, fault.at.Column, fault.text)
-	}
-	return errors.New(strings.TrimSuffix(text.String(), "\n"))
-}
+func (f *File) Err() error { return f.faults.Err(f.Path) }
 
 // jarlKey is a setting without a flag: a list of listeners.
 const jarlKey = "jarl"
@@ -242,7 +144,7 @@ func (f *File) readTop(node *yaml.Node) {
 
 // readSetting reads a value or a list of values.
 func (f *File) readSetting(name string, node *yaml.Node) {
-	setting := Setting{Name: name, At: positionOf(node)}
+	setting := Setting{Name: name, At: yamlnode.At(node)}
 	nodes := []*yaml.Node{node}
 	if node.Kind == yaml.SequenceNode {
 		nodes = node.Content
@@ -270,11 +172,11 @@ type listSetting struct {
 // readList calls read for each item of a list.
 func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 	if node.Kind != yaml.SequenceNode {
-		f.Fault(positionOf(node), "%s is %s, want a list of %s", l.key, yamlnode.Kind(node), l.of)
+		f.Fault(yamlnode.At(node), "%s is %s, want a list of %s", l.key, yamlnode.Kind(node), l.of)
 		return
 	}
 	if len(node.Content) > l.most {
-		f.Fault(positionOf(node), "%s has %d %s, want at most %d", l.key, len(node.Content), l.of, l.most)
+		f.Fault(yamlnode.At(node), "%s has %d %s, want at most %d", l.key, len(node.Content), l.of, l.most)
 		return
 	}
 	for _, entry := range node.Content {
@@ -287,7 +189,7 @@ func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
 	return func(visit func(string, *yaml.Node) bool) {
 		if node.Kind != yaml.MappingNode {
-			f.Fault(positionOf(node), "%s here, want settings such as %s: …", yamlnode.Kind(node), names[0])
+			f.Fault(yamlnode.At(node), "%s here, want settings such as %s: …", yamlnode.Kind(node), names[0])
 			return
 		}
 		// The line of each key; the library does not complain about keys that come twice.
@@ -297,10 +199,10 @@ func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(str
 			line := first[key.Value]
 			switch {
 			case key.Kind != yaml.ScalarNode || !slices.Contains(names, key.Value):
-				f.Fault(positionOf(key), "%s is no setting%s, want one of %s",
+				f.Fault(yamlnode.At(key), "%s is no setting%s, want one of %s",
 					keyName(key), of, joinNames(names))
 			case line > 0:
-				f.Fault(positionOf(key), "%s is set twice, first in line %d", key.Value, line)
+				f.Fault(yamlnode.At(key), "%s is set twice, first in line %d", key.Value, line)
 			default:
 				first[key.Value] = key.Line
 				visit(key.Value, value)
@@ -313,11 +215,11 @@ func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(str
 func (f *File) readScalar(name string, node *yaml.Node) (value string, ok bool) {
 	switch {
 	case node.Kind != yaml.ScalarNode:
-		f.Fault(positionOf(node), "%s is %s, want one value", name, yamlnode.Kind(node))
+		f.Fault(yamlnode.At(node), "%s is %s, want one value", name, yamlnode.Kind(node))
 	case node.Style&yaml.TaggedStyle != 0:
-		f.Fault(positionOf(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
+		f.Fault(yamlnode.At(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
 	case isNull(node):
-		f.Fault(positionOf(node), `%s has no value; "" is an empty one`, name)
+		f.Fault(yamlnode.At(node), `%s has no value; "" is an empty one`, name)
 	default:
 		return node.Value, true
 	}
@@ -328,8 +230,6 @@ func (f *File) readScalar(name string, node *yaml.Node) (value string, ok bool) 
 func isNull(node *yaml.Node) bool {
 	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" && node.Style&yaml.TaggedStyle == 0
 }
-
-func positionOf(node *yaml.Node) Position { return Position{node.Line, node.Column} }
 
 // keyName returns how a key is shown in a fault.
 func keyName(key *yaml.Node) string {

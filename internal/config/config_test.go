@@ -15,6 +15,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 )
 
 func known() config.Known {
@@ -60,10 +61,10 @@ jarl:
 		t.Fatal(err)
 	}
 	settings := []config.Setting{
-		{"http", []string{"localhost:5505"}, config.Position{2, 7}},
-		{"resp", []string{""}, config.Position{3, 7}},
-		{"cors", []string{"https://a.example", "https://b.example"}, config.Position{4, 7}},
-		{"max-names", []string{"5000"}, config.Position{5, 12}},
+		{"http", []string{"localhost:5505"}, yamlnode.Position{Line: 2, Column: 7}},
+		{"resp", []string{""}, yamlnode.Position{Line: 3, Column: 7}},
+		{"cors", []string{"https://a.example", "https://b.example"}, yamlnode.Position{Line: 4, Column: 7}},
+		{"max-names", []string{"5000"}, yamlnode.Position{Line: 5, Column: 12}},
 	}
 	if !reflect.DeepEqual(f.Settings, settings) {
 		t.Errorf("the settings = %+v, want %+v", f.Settings, settings)
@@ -78,9 +79,9 @@ jarl:
 	}}
 	local := jarl.Admission{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
 	listeners := []config.Listener{
-		{"0.0.0.0:5001", github, admits, config.Position{7, 5}},
-		{":5002", github, jarl.Admission{}, config.Position{15, 5}},
-		{"[::1]:0", polled, local, config.Position{16, 5}},
+		{"0.0.0.0:5001", github, admits, yamlnode.Position{Line: 7, Column: 5}},
+		{":5002", github, jarl.Admission{}, yamlnode.Position{Line: 15, Column: 5}},
+		{"[::1]:0", polled, local, yamlnode.Position{Line: 16, Column: 5}},
 	}
 	if !reflect.DeepEqual(f.JARL, listeners) {
 		t.Errorf("the listeners = %+v, want %+v", f.JARL, listeners)
@@ -243,7 +244,7 @@ func TestUnreadable(t *testing.T) {
 // What the command notes has its place among the faults.
 func TestFault(t *testing.T) {
 	f := load(t, "http: 1\n\nx: 1\n")
-	f.Fault(config.Position{2, 1}, "nothing is %s", "here")
+	f.Fault(yamlnode.Position{Line: 2, Column: 1}, "nothing is %s", "here")
 	want := "…has 3 faults:\n…:1:7: http…\n…:2:1: nothing is here\n…:3:1: …"
 	if got := f.Err().Error(); !like(want, got) {
 		t.Errorf("the faults are\n%s\nwant\n%s", got, want)

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -24,11 +25,11 @@ const allowKey = "allow"
 
 // readListener reads one listener.
 func (f *File) readListener(node *yaml.Node) {
-	before := len(f.faults)
-	l := Listener{At: positionOf(node)}
-	given := make(map[string]Position)
+	before := f.faults.Len()
+	l := Listener{At: yamlnode.At(node)}
+	given := make(map[string]yamlnode.Position)
 	for name, value := range f.pairsOf(node, listenerNames, " of a listener") {
-		given[name] = positionOf(value)
+		given[name] = yamlnode.At(value)
 		// allow is the one setting that may be a list; a single block may stand alone.
 		nodes := []*yaml.Node{value}
 		if name == allowKey && value.Kind == yaml.SequenceNode {
@@ -36,7 +37,7 @@ func (f *File) readListener(node *yaml.Node) {
 		}
 		for _, one := range nodes {
 			if text, ok := f.readScalar(name, one); ok {
-				f.setListener(&l, name, text, positionOf(one))
+				f.setListener(&l, name, text, yamlnode.At(one))
 			}
 		}
 	}
@@ -50,7 +51,7 @@ func (f *File) readListener(node *yaml.Node) {
 		}
 	}
 	// With a fault in a field, the limit as a whole would only repeat it.
-	if len(f.faults) > before {
+	if f.faults.Len() > before {
 		return
 	}
 	if err := l.Limit.Check(); err != nil { // all but the name was looked at
@@ -61,7 +62,7 @@ func (f *File) readListener(node *yaml.Node) {
 }
 
 // setListener sets one field of a listener.
-func (f *File) setListener(l *Listener, name, text string, at Position) {
+func (f *File) setListener(l *Listener, name, text string, at yamlnode.Position) {
 	var err error
 	verb := "is"
 	switch name {
@@ -113,7 +114,7 @@ func parseDuration(text string, least time.Duration) (time.Duration, error) {
 }
 
 // addAddress adds an address, unless it is not valid.
-func (f *File) addAddress(name, text string, at Position) {
+func (f *File) addAddress(name, text string, at yamlnode.Position) {
 	a, err := ParseAddress(text)
 	if err != nil {
 		f.Fault(at, "%s %v", name, err)
@@ -152,7 +153,7 @@ const maxQuoted = 64
 
 // quote quotes a value of the file, but not the whole of a long one.
 func quote(text string) string {
-	text = withoutPasswords(text)
+	text = yamlnode.WithoutPasswords(text)
 	if len(text) <= maxQuoted {
 		return strconv.Quote(text)
 	}
@@ -174,7 +175,7 @@ type Address struct {
 // A placedAddress is an address in a file, and its place there.
 type placedAddress struct {
 	Address
-	at Position
+	at yamlnode.Position
 }
 
 // ParseAddress reads host:port, in which the host may be empty. The error has no subject. Whether the machine
@@ -200,9 +201,6 @@ func ParseAddress(text string) (Address, error) {
 	}
 	return Address{host, uint16(number), text}, nil
 }
-
-// String returns the address as it was written.
-func (a Address) String() string { return a.text }
 
 // Meets reports whether two servers cannot listen at both at the same time. For port 0 the system chooses
 // another port each time.

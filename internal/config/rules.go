@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/lazy"
 	"go.yaml.in/yaml/v4"
@@ -47,7 +48,7 @@ type StoreRule struct {
 	Chunk int64
 
 	// At is where the rule is.
-	At Position
+	At yamlnode.Position
 
 	kinds [gatehouse.Kinds]bool
 	name  *regexp.Regexp
@@ -73,32 +74,32 @@ var ruleNames = []string{"match", "on-unreachable", "lazy", "chunk"}
 
 // readRule reads one rule.
 func (f *File) readRule(node *yaml.Node) {
-	before := len(f.faults)
-	r := StoreRule{At: positionOf(node)}
-	given := make(map[string]Position)
+	before := f.faults.Len()
+	r := StoreRule{At: yamlnode.At(node)}
+	given := make(map[string]yamlnode.Position)
 	for name, value := range f.pairsOf(node, ruleNames, " of a rule") {
-		given[name] = positionOf(value)
+		given[name] = yamlnode.At(value)
 		if text, ok := f.readScalar(name, value); ok {
-			f.setRule(&r, name, text, positionOf(value))
+			f.setRule(&r, name, text, yamlnode.At(value))
 		}
 	}
 	if _, ok := given[ruleNames[0]]; node.Kind == yaml.MappingNode && !ok {
 		f.Fault(r.At, "a rule has no %s", ruleNames[0])
 	}
-	if len(f.faults) > before {
+	if f.faults.Len() > before {
 		return
 	}
 	// Needs the compiled glob, so only for a rule without faults.
 	f.checkKinds(&r, given)
 	// The number of servers may come later in the file: checkShares looks at it at the end.
-	if r.OnUnreachable == fallback.LocalShare && len(f.faults) == before {
+	if r.OnUnreachable == fallback.LocalShare && f.faults.Len() == before {
 		f.shares = append(f.shares, given["on-unreachable"])
 	}
 	f.Rules = append(f.Rules, r)
 }
 
 // setRule sets one field of a rule.
-func (f *File) setRule(r *StoreRule, name, text string, at Position) {
+func (f *File) setRule(r *StoreRule, name, text string, at yamlnode.Position) {
 	var err error
 	switch name {
 	case "match":
@@ -140,7 +141,7 @@ func (r *StoreRule) firstKind(none func(gatehouse.Kind) bool) gatehouse.Kind {
 
 // checkKinds refuses settings that only limiters can have for a rule that also applies to other kinds, and
 // chunks for limiters that have none.
-func (f *File) checkKinds(r *StoreRule, given map[string]Position) {
+func (f *File) checkKinds(r *StoreRule, given map[string]yamlnode.Position) {
 	if r.Chunk > 0 && r.Lazy == 0 {
 		f.Fault(given["chunk"], "chunk is given without lazy, which says how often chunks are looked after")
 	}
@@ -239,7 +240,7 @@ func (f *File) readServers(node *yaml.Node) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxServers {
-		f.Fault(positionOf(node), "%s is %s, want a whole number from 1 to %d",
+		f.Fault(yamlnode.At(node), "%s is %s, want a whole number from 1 to %d",
 			serversKey, quote(text), maxServers)
 		return
 	}

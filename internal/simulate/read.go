@@ -1,11 +1,7 @@
 package simulate
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,47 +36,22 @@ func Read(name string, text []byte) (*Scenario, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%s has %d bytes, want a scenario of at most %d", name, len(text), MaxSize)
 	}
-	// Without a tree there is nothing to look for more faults in.
-	node, err := parseDocument(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s:%w", name, err)
-	}
 	var r scenarioReader
-	r.readScenario(node, s)
+	node := r.faults.ParseDocument(text)
+	switch {
+	case node != nil:
+		r.readScenario(node, s)
+	case r.faults.Len() == 0:
+		r.faults.Add(yamlnode.Position{}, "nothing here, want a scenario")
+	}
 	// The checks across settings assume that each setting was read.
-	if len(r.faults) == 0 {
+	if r.faults.Len() == 0 {
 		r.checkScenario(node, s)
 	}
-	if err := r.joinFaults(name); err != nil {
+	if err := r.faults.Err(name); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// parseDocument parses the one document of a file. Its errors begin with the place.
-func parseDocument(text []byte) (*yaml.Node, error) {
-	// A key that comes twice is found by readMapping, which reports it with all other faults.
-	loader, err := yaml.NewLoader(bytes.NewReader(text), yaml.WithV4Defaults(), yaml.WithUniqueKeys(false))
-	if err != nil {
-		panic(err) // the options are ours
-	}
-	var node, second yaml.Node
-	err = loader.Load(&node)
-	if errors.Is(err, io.EOF) {
-		return nil, errors.New("1:1: nothing here, want a scenario")
-	}
-	if failure, ok := errors.AsType[*yaml.LoadError](err); ok {
-		return nil, fmt.Errorf("%d:%d: not YAML: %s",
-			max(failure.Mark.Line, 1), max(failure.Mark.Column, 1), failure.Message)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("1:1: not YAML: %w", err)
-	}
-	// A second document would be ignored silently otherwise.
-	if loader.Load(&second) == nil {
-		return nil, fmt.Errorf("%d:%d: a second document begins here, want one", second.Line, second.Column)
-	}
-	return node.Content[0], nil
 }
 
 func (r *scenarioReader) readScenario(node *yaml.Node, s *Scenario) {
@@ -228,45 +199,12 @@ func (r *scenarioReader) readEvent(node *yaml.Node) scheduledEvent {
 	return h
 }
 
-// maxFaults is how many faults of one file are shown.
-const maxFaults = 50
-
-// A scenarioFault is an error in the file, and where it is.
-type scenarioFault struct {
-	line, column int
-	text         string
-}
-
 // A scenarioReader reads a file and collects its faults.
-type scenarioReader struct {
-	faults []scenarioFault
-}
+type scenarioReader struct{ faults yamlnode.FileFaults }
 
 // addFault adds a fault at a node. The text begins with its subject.
 func (r *scenarioReader) addFault(node *yaml.Node, format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	r.faults = append(r.faults, scenarioFault{max(node.Line, 1), max(node.Column, 1), text})
-}
-
-// joinFaults returns all faults in the order of the file as one error, nil if there are none.
-func (r *scenarioReader) joinFaults(name string) error {
-	if len(r.faults) == 0 {
-		return nil
-	}
-	// Faults were found in the order of the checks, not of the file.
-	slices.SortStableFunc(r.faults, func(a, b scenarioFault) int {
-		return cmp.Or(a.line-b.line, a.column-b.column)
-	})
-	var text strings.Builder
-	for i, fault := range r.faults {
-		// A file of another format would have a fault in each line.
-		if i == maxFaults {
-			fmt.Fprintf(&text, "and %d more\n", len(r.faults)-i)
-			break
-		}
-		fmt.Fprintf(&text, "%s:%d:%d: %s\n", name, fault.line, fault.column, fault.text)
-	}
-	return errors.New(strings.TrimSuffix(text.String(), "\n"))
+	r.faults.Add(yamlnode.At(node), fmt.Sprintf(format, args...))
 }
 
 // describe says what a node is, with its text if it has one: a scenario has no secrets.

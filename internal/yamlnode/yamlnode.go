@@ -1,4 +1,4 @@
-// Package yamlnode describes nodes of YAML files in sentences about them.
+// Package yamlnode reads YAML files as nodes, and collects what is wrong with them, with its place.
 package yamlnode
 
 import "go.yaml.in/yaml/v4"
