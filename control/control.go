@@ -99,7 +99,7 @@ func Stopped(s State) (refused int64, ok bool) {
 	for _, m := range step.activeMeters() {
 		ok = ok || m.currentLimit().Size == 0
 	}
-	return step.timedOut, ok
+	return step.waitCounts().timedOut, ok
 }
 
 // HasLimit reports whether a state has a limit or a size that later commands may leave as it is.

@@ -10,10 +10,36 @@ import (
 // A commandCounts counts what happened at one controller, for its stats. Times are nanoseconds, as Unix time
 // or as a length.
 type commandCounts struct {
-	created  int64
-	passed   int64 // commands that were let through
-	waited   int64 // the time that those spent in line
+	created int64
+	passed  int64       // commands that were let through
+	waits   *waitCounts // nil while none has waited or given up: so an idle limiter fits into 64 bytes
+}
+
+// A waitCounts counts commands that were not let through at once. Weights have its 16 bytes in any case, so
+// that a refusal needs no room.
+type waitCounts struct {
+	waited   int64 // the time that those that were let through spent in line
 	timedOut int64 // commands that gave up, those that would not wait at all included
+}
+
+// waitCounts returns the counts of commands that were not let through at once.
+func (t *commandCounts) waitCounts() (w waitCounts) {
+	if t.waits != nil {
+		w = *t.waits
+	}
+	return w
+}
+
+// setWaitCounts replaces what waitCounts returns.
+func (t *commandCounts) setWaitCounts(w waitCounts) {
+	switch {
+	case w == waitCounts{}:
+		t.waits = nil
+	case t.waits == nil:
+		t.waits = new(w)
+	default:
+		*t.waits = w
+	}
 }
 
 // noteFirstUse notes the first use.
@@ -26,7 +52,23 @@ func (t *commandCounts) noteFirstUse(now time.Time) {
 // countPassed notes a command that was let through.
 func (t *commandCounts) countPassed(now time.Time, turn *Turn) {
 	t.passed++
-	t.waited = min(t.waited+waitedFor(now, turn), maxWaited)
+	if !turn.Since.IsZero() {
+		t.addWaited(waitedFor(now, turn))
+	}
+}
+
+// addWaited adds to the time that was spent in line.
+func (t *commandCounts) addWaited(length int64) {
+	w := t.waitCounts()
+	w.waited = max(0, min(w.waited+length, maxWaited))
+	t.setWaitCounts(w)
+}
+
+// countTimedOut adds to the commands that gave up.
+func (t *commandCounts) countTimedOut(count int64) {
+	w := t.waitCounts()
+	w.timedOut += count
+	t.setWaitCounts(w)
 }
 
 // uncountPassed takes back a count of countPassed whose answer reached no client.
@@ -36,7 +78,7 @@ func (t *commandCounts) uncountPassed(turn *Turn) {
 		return // it was counted by a controller that is no more
 	}
 	t.passed--
-	t.waited = max(0, t.waited-waitedFor(at, turn))
+	t.addWaited(-waitedFor(at, turn))
 }
 
 // maxWaited is where the sum of waits stops, a hundred years before it would overflow.
@@ -62,7 +104,7 @@ func waitedFor(now time.Time, turn *Turn) int64 {
 // countRefused notes a refusal that is the last word.
 func (t *commandCounts) countRefused(turn *Turn) {
 	if turn.MaxWait == 0 {
-		t.timedOut++
+		t.countTimedOut(1)
 	}
 }
 
@@ -70,14 +112,14 @@ func (t *commandCounts) countRefused(turn *Turn) {
 // a command that was let through.
 func (t *commandCounts) commandStats(passed string, more ...gatehouse.Stat) []gatehouse.Stat {
 	// Without any command let through there is no mean wait.
-	mean := time.Duration(0)
+	mean, waits := time.Duration(0), t.waitCounts()
 	if t.passed > 0 {
-		mean = time.Duration(t.waited / t.passed)
+		mean = time.Duration(waits.waited / t.passed)
 	}
 	all := []gatehouse.Stat{
 		{Name: passed, Value: t.passed},
-		{Name: "timed_out", Value: t.timedOut},
-		{Name: "total_wait_time", Value: time.Duration(t.waited)},
+		{Name: "timed_out", Value: waits.timedOut},
+		{Name: "total_wait_time", Value: time.Duration(waits.waited)},
 		{Name: "average_wait_time", Value: mean},
 		{Name: "created_at", Value: time.Unix(0, t.created)},
 	}
@@ -88,14 +130,18 @@ func (t *commandCounts) commandStats(passed string, more ...gatehouse.Stat) []ga
 // besides, its statistics are all there is to it.
 func OnlyRefused(s State) bool {
 	t, ok := s.(interface{ baseCounts() *commandCounts })
-	return ok && t.baseCounts().timedOut > 0 && t.baseCounts().passed == 0
+	return ok && t.baseCounts().waitCounts().timedOut > 0 && t.baseCounts().passed == 0
 }
 
 func (t *commandCounts) codeFields(c *stateCodec) {
 	c.codeInstant(&t.created)
 	c.codeInt64(&t.passed)
-	c.codeInt64(&t.waited)
-	c.codeInt64(&t.timedOut)
+	waits := t.waitCounts()
+	c.codeInt64(&waits.waited)
+	c.codeInt64(&waits.timedOut)
+	if c.reading {
+		t.setWaitCounts(waits)
+	}
 }
 
 // What follows is for stores to which a change costs much: what a refused command leaves behind is often no
@@ -123,7 +169,7 @@ func Alters(s State, cmd *gatehouse.Command) bool {
 // Refusals are how many commands gave up, and since when they are counted; the zero time if they are not.
 func Refusals(s State) (count int64, since time.Time) {
 	if t, ok := s.(interface{ baseCounts() *commandCounts }); ok && t.baseCounts().created != 0 {
-		return t.baseCounts().timedOut, time.Unix(0, t.baseCounts().created)
+		return t.baseCounts().waitCounts().timedOut, time.Unix(0, t.baseCounts().created)
 	}
 	return 0, time.Time{}
 }
@@ -131,7 +177,7 @@ func Refusals(s State) (count int64, since time.Time) {
 // AddRefusals counts commands that gave up without the state being told.
 func AddRefusals(s State, count int64) {
 	if t, ok := s.(interface{ baseCounts() *commandCounts }); ok {
-		t.baseCounts().timedOut += count
+		t.baseCounts().countTimedOut(count)
 	}
 }
 

@@ -159,7 +159,7 @@ func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
 func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
 	d := gatehouse.NameDetails{Name: name, Since: Created(s)}
 	if counts, ok := s.(interface{ baseCounts() *commandCounts }); ok {
-		d.Granted, d.Refused = counts.baseCounts().passed, counts.baseCounts().timedOut
+		d.Granted, d.Refused = counts.baseCounts().passed, counts.baseCounts().waitCounts().timedOut
 	}
 	switch s := s.(type) {
 	case *Semaphore:

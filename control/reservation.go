@@ -52,7 +52,7 @@ func (l *limiterStep) reserveTokens() {
 		if !l.checkAvailable() {
 			// A closed limiter promises nothing.
 			if l.extra.closing() != nil {
-				l.timedOut++
+				l.countTimedOut(1)
 				return
 			}
 			// There is no room now, or others come first: take the earliest later instant.
@@ -80,10 +80,10 @@ func (l *limiterCore) mayReserve(start int64, turn *Turn, d *gatehouse.Decision)
 		return false
 	case turn.Ahead > 0 || start-d.At.UnixNano() > int64(gatehouse.MaxDuration), start > latest:
 		// A reserve cannot wait in line, and a time beyond 100 years cannot be answered.
-		l.timedOut++
+		l.countTimedOut(1)
 		return false
 	case turn.MaxDelay > 0 && start-d.At.UnixNano() > int64(turn.MaxDelay):
-		l.timedOut++
+		l.countTimedOut(1)
 		// The caller learns the delay it would have got, and when it will be short enough.
 		d.Delay = time.Duration(start - d.At.UnixNano())
 		d.RetryAfter = d.Delay - turn.MaxDelay

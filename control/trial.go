@@ -6,6 +6,9 @@ import "slices"
 func (l *limiterStep) copyForTrial() limiterStep {
 	// All that a trial may write to is copied; large logs only when it does.
 	c := *l.limiterCore
+	if c.waits != nil {
+		c.waits = new(*c.waits)
+	}
 	if l.extra != nil {
 		m := *l.extra
 		m.reservations, m.chunks = slices.Clone(m.reservations), slices.Clone(m.chunks)

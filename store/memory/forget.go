@@ -8,9 +8,9 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// Names are forgotten without a scan. Every name has one entry in the checks of its table, ordered by the
-// time at which the name is to be checked. A use of the name does not move the entry: when its time comes,
-// the state is asked for its expiry, and the entry goes back if the state is still worth something. So a hot
+// Names are forgotten without a scan. Every name has one check in its table, ordered by the time at which the
+// name is to be looked at. A use of the name does not move the check: when its time comes, the state is asked
+// for its expiry, and the check goes back if the state is still worth something. So a hot
 // name costs no more than one check per lifetime of its state.
 
 // maxCheckDelay is the longest time between two checks of a name. A hold of a day that was released after a
@@ -30,15 +30,6 @@ const (
 // fullFor is how long new names are refused at once after a search for room found none. Such a search takes
 // the lock of every shard, which commands would feel if it were repeated often.
 const fullFor = 500 * time.Millisecond
-
-// A nameCheck says when, in Unix ns, a name is to be looked at.
-type nameCheck struct {
-	at   int64
-	name string
-}
-
-// Before implements [minheap.Item].
-func (d nameCheck) Before(other nameCheck) bool { return d.at < other.at }
 
 // LingerFor is how long a controller of a kind that is worth nothing is remembered.
 func (s *Store) LingerFor(kind gatehouse.Kind) time.Duration {
@@ -86,8 +77,8 @@ func (s *Store) sweepShard(sh *shard) {
 		for kind := range gatehouse.Kind(gatehouse.Kinds) {
 			r := checkBounds{until: now.UnixNano(), limit: sweepBatch, grace: s.LingerFor(kind)}
 			more = s.checkNames(sh, kind, now, r) || more
-			if q := sh.tables[kind].checks; len(q) > 0 {
-				s.armTimer(sh, q[0].at, now)
+			if t := sh.tables[kind]; t != nil && len(t.checks) > 0 {
+				s.armTimer(sh, t.checks[0].at(), now)
 			}
 		}
 		if len(sh.refused) > 0 {
@@ -97,7 +88,7 @@ func (s *Store) sweepShard(sh *shard) {
 	}
 }
 
-// A checkBounds says how many entries are checked: those that are due at until, and at most limit of them.
+// A checkBounds says how many names are checked: those that are due at until, and at most limit of them.
 // What is worth nothing is spared for grace after it was worth something last.
 type checkBounds struct {
 	until int64
@@ -108,40 +99,44 @@ type checkBounds struct {
 // checkNames takes names off the table's queue and forgets those that are worth nothing now; the others go
 // back. It reports whether it stopped because there were too many.
 func (s *Store) checkNames(sh *shard, kind gatehouse.Kind, now time.Time, r checkBounds) (more bool) {
-	t := &sh.tables[kind]
-	// Entries go back after the loop: when many names are due at one instant, the same few would be checked
+	t := sh.tables[kind]
+	if t == nil {
+		return false
+	}
+	// Checks go back after the loop: when many names are due at one instant, the same few would be checked
 	// again and again otherwise.
 	var room [reclaimBatch]nameCheck
 	back := room[:0]
 	defer func() {
-		for _, d := range back {
-			t.checks.Push(d)
+		for _, c := range back {
+			t.checks.Push(c)
 		}
 	}()
 	for range r.limit {
-		if len(t.checks) == 0 || t.checks[0].at > r.until {
+		if len(t.checks) == 0 || t.checks[0].at() > r.until {
 			return false
 		}
-		d := t.checks.Pop()
-		state, key := t.states[d.name], gatehouse.Key{Kind: kind, Name: d.name}
+		number := t.checks.Pop().number()
+		state, key := t.entry(number).state, gatehouse.Key{Kind: kind, Name: t.entry(number).name}
 		s.expireHolds(sh, key, state, now)
-		// state is nil for a deleted name, which only waits here for its entry.
+		at := int64(0) // of its next check
+		// state is nil for a deleted name, which only waits here for its check.
 		switch {
 		case state != nil && sh.pins[key] > 0:
-			d.at = now.Add(s.linger).UnixNano()
+			at = now.Add(s.linger).UnixNano()
 		case r.grace > 0 && state != nil && isRefused(state, now):
 			// The tickets that waited here have given up, and only their refusals are left.
-			s.pushRefused(sh, key, state.Expiry().Add(RefusedLinger).UnixNano())
+			s.pushRefused(sh, refusedName{state.Expiry().Add(RefusedLinger).UnixNano(), number, kind})
 			continue
 		case state != nil && state.Expiry().Add(r.grace).After(now):
-			d.at = s.nextCheckAt(kind, state, now)
+			at = s.nextCheckAt(kind, state, now)
 		case r.grace > 0 && state != nil && sh.stillRefuses(key, state):
-			d.at = now.Add(r.grace).UnixNano()
+			at = now.Add(r.grace).UnixNano()
 		default:
-			s.dropName(sh, key)
+			s.dropName(sh, key, number)
 			continue
 		}
-		back = append(back, d)
+		back = append(back, newCheck(at, number))
 	}
 	return true
 }
@@ -264,13 +259,14 @@ func (s *Store) reclaimUntil(enough func() bool, forget func(*shard)) bool {
 
 // A name that was only refused holds and counts nothing; it is remembered for its statistics alone. A client
 // that asks for many such names must not push out others, and these must be found at once when room is
-// needed. So their entries are not in the checks of their table but in a heap of their own, until the name
-// has granted something.
+// needed. So their checks are not with the others but in a heap of their own, until the name has granted
+// something.
 
 // A refusedName says when, in Unix ns, a name that was only refused is to be looked at.
 type refusedName struct {
-	at  int64
-	key gatehouse.Key
+	at     int64
+	number uint32 // of its entry in the table of
+	kind   gatehouse.Kind
 }
 
 // Before implements [minheap.Item].
@@ -281,30 +277,30 @@ func isRefused(state control.State, now time.Time) bool {
 	return !state.Expiry().After(now) && control.OnlyRefused(state)
 }
 
-// keepRefused notes the state of a new name if that has refused commands. In a full store it takes the place
-// of another such name of its shard. Where there is none it is not kept: its decision stands all the same,
-// as a new state would decide so too.
-func (s *Store) keepRefused(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
-	if !control.OnlyRefused(state) {
-		return
+// keepRefused keeps the state of a new name if that has refused commands, and returns it, or nil. In a full
+// store it takes the place of another such name of its shard. Where there is none it is not kept: its
+// decision stands all the same, as a new state would decide so too.
+func (s *Store) keepRefused(sh *shard, n newName, now time.Time) (kept control.State) {
+	if !control.OnlyRefused(n.state) {
+		return nil
 	}
-	// Each round removes one entry, so that the loop ends. Other shards are not searched: these statistics
+	// Each round removes one name, so that the loop ends. Other shards are not searched: these statistics
 	// are not worth that.
-	for !s.hasRoom(key, state) && len(sh.refused) > 0 {
+	for !s.hasRoom(n.Key, n.state) && len(sh.refused) > 0 {
 		s.checkRefused(sh, now, checkBounds{until: math.MaxInt64, limit: 1})
 	}
-	if !s.hasRoom(key, state) {
-		return
+	if !s.hasRoom(n.Key, n.state) {
+		return nil
 	}
-	// Its entry goes to the refused instead of the checks: a name has exactly one.
-	s.putState(sh, key, state)
-	at := now.Add(RefusedLinger).UnixNano()
-	s.pushRefused(sh, key, at)
+	// Its check goes to the refused instead of the others: a name has exactly one.
+	number, at := s.putName(sh, n), now.Add(RefusedLinger).UnixNano()
+	s.pushRefused(sh, refusedName{at, number, n.Kind})
 	s.armTimer(sh, at, now)
+	return n.state
 }
 
-func (s *Store) pushRefused(sh *shard, key gatehouse.Key, at int64) {
-	sh.refused.Push(refusedName{at, key})
+func (s *Store) pushRefused(sh *shard, r refusedName) {
+	sh.refused.Push(r)
 	s.refusedCount.Add(1)
 }
 
@@ -316,23 +312,25 @@ func (s *Store) checkRefused(sh *shard, now time.Time, r checkBounds) (more bool
 		if len(sh.refused) == 0 || sh.refused[0].at > r.until {
 			return false
 		}
-		e := sh.refused.Pop()
+		c := sh.refused.Pop()
 		s.refusedCount.Add(-1)
-		t := &sh.tables[e.key.Kind]
-		state := t.states[e.key.Name]
+		t := sh.tables[c.kind]
+		state, key := t.entry(c.number).state, gatehouse.Key{Kind: c.kind, Name: t.entry(c.number).name}
 		// In this order: a name that is in use again becomes a name like others, whatever its grace. Only
 		// then the grace and further refusals count.
 		switch {
-		case state != nil && (sh.pins[e.key] > 0 || !isRefused(state, now)):
-			at := s.nextCheckAt(e.key.Kind, state, now)
-			t.checks.Push(nameCheck{at, e.key.Name})
+		case state != nil && (sh.pins[key] > 0 || !isRefused(state, now)):
+			at := s.nextCheckAt(c.kind, state, now)
+			t.checks.Push(newCheck(at, c.number))
 			s.armTimer(sh, at, now)
 		case state != nil && state.Expiry().Add(r.grace).After(now):
-			s.pushRefused(sh, e.key, state.Expiry().Add(r.grace).UnixNano())
-		case r.grace > 0 && state != nil && sh.stillRefuses(e.key, state):
-			s.pushRefused(sh, e.key, now.Add(r.grace).UnixNano())
+			c.at = state.Expiry().Add(r.grace).UnixNano()
+			s.pushRefused(sh, c)
+		case r.grace > 0 && state != nil && sh.stillRefuses(key, state):
+			c.at = now.Add(r.grace).UnixNano()
+			s.pushRefused(sh, c)
 		default:
-			s.dropName(sh, e.key)
+			s.dropName(sh, key, c.number)
 		}
 	}
 	return true

@@ -13,7 +13,7 @@ import (
 type jointWork struct {
 	parts  []control.JointPart
 	places []jointPlace // one for each part
-	shards []int        // those of the parts, in order, each once
+	shards []uint32     // the indexes of those of the parts, in order, each once
 	rooms  [2]control.Room
 	states []JointState
 }
@@ -21,8 +21,9 @@ type jointWork struct {
 // A jointPlace is where the state of one part is.
 type jointPlace struct {
 	shard  *shard
-	old    control.State
-	known  bool
+	hash   uint64
+	entry  *nameEntry    // nil if the name is not known
+	old    control.State // nil if there is none
 	before stateSize
 }
 
@@ -93,8 +94,9 @@ func (s *Store) lockParts(c *control.JointChange, w *jointWork) {
 	w.shards = w.shards[:0]
 	w.places = slices.Grow(w.places[:0], len(c.Parts))[:len(c.Parts)]
 	for i := range c.Parts {
-		n := s.indexOf(c.Parts[i].Key)
-		w.places[i] = jointPlace{shard: &s.shards[n]}
+		hash := s.hashOf(c.Parts[i].Key)
+		w.places[i] = jointPlace{shard: s.shardAt(hash), hash: hash}
+		n := uint32(hash % shards)
 		at := len(w.shards)
 		for at > 0 && w.shards[at-1] > n {
 			at--
@@ -118,9 +120,12 @@ func (s *Store) unlockParts(w *jointWork) {
 func (s *Store) readStates(c *control.JointChange, w *jointWork) {
 	w.parts = slices.Grow(w.parts[:0], len(c.Parts))[:len(c.Parts)]
 	for i := range c.Parts {
-		place, key := &w.places[i], c.Parts[i].Key
-		place.old, place.known = place.shard.tables[key.Kind].states[key.Name]
-		place.before = sizeOf(place.old)
+		place := &w.places[i]
+		place.entry = place.shard.find(c.Parts[i].Key, place.hash)
+		if place.entry != nil {
+			place.old = place.entry.state
+			place.before = sizeOf(place.old)
+		}
 		w.parts[i] = control.JointPart{Part: &c.Parts[i], State: place.old}
 	}
 }
@@ -131,7 +136,7 @@ func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
 	for i := range c.Parts {
 		kind := c.Parts[i].Key.Kind
 		scarce = scarce || s.scarceRoom(kind, 1) != nil
-		if w.places[i].known || !mayMakeName(c.Parts[i].Turn.Op) {
+		if w.places[i].entry != nil || !mayMakeName(c.Parts[i].Turn.Op) {
 			continue
 		}
 		class := roomClass(kind)
@@ -191,22 +196,24 @@ func (s *Store) nameJointRoom(p *control.Part) (lacks bool) {
 // keepPart puts what became of a part's state in its place.
 func (s *Store) keepPart(w *jointWork, i int, now time.Time) {
 	place, p := &w.places[i], &w.parts[i]
-	states := place.shard.tables[p.Key.Kind].states
+	state := p.State
 	switch {
-	case place.known:
-		if p.State != place.old {
-			states[p.Key.Name] = p.State
+	case place.entry != nil:
+		if state != place.old {
+			place.entry.state = state
 		}
-	case p.State == nil:
+	case state == nil:
 		return
-	// As in keepState: what is worth nothing is kept for its refusals only.
-	case !p.State.Expiry().After(now) && place.shard.pins[p.Key] == 0:
-		s.keepRefused(place.shard, p.Key, p.State, now)
 	default:
-		s.addName(place.shard, p.Key, p.State, now)
+		n := newName{p.Key, place.hash, state}
+		// As in keepNew: what is worth nothing is kept for its refusals only.
+		if !state.Expiry().After(now) && place.shard.pins[p.Key] == 0 {
+			state = s.keepRefused(place.shard, n, now)
+		} else {
+			s.addName(place.shard, n, now)
+		}
 	}
-	after := sizeOf(place.shard.tables[p.Key.Kind].states[p.Key.Name])
-	s.countSize(p.Key.Kind, place.before, after)
+	s.countSize(p.Key.Kind, place.before, sizeOf(state))
 }
 
 // journalJoint reports a joint change to the journal.
@@ -214,8 +221,8 @@ func (s *Store) journalJoint(c *control.JointChange, w *jointWork) (pending bool
 	w.states = w.states[:0]
 	for i := range w.parts {
 		place, p := &w.places[i], &w.parts[i]
-		state := place.shard.tables[p.Key.Kind].states[p.Key.Name]
-		if place.known || state != nil {
+		state := s.stateOf(place.shard, p.Key)
+		if place.entry != nil || state != nil {
 			w.states = append(w.states, JointState{Key: p.Key, State: state, Fresh: state != place.old})
 		}
 	}

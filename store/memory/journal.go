@@ -34,11 +34,10 @@ type JointState struct {
 // Parts is the number of parts into which the names are divided, each with a lock.
 const Parts = shards
 
-// notifyJournal reports a served change to the journal. old is the state before.
-func (s *Store) notifyJournal(sh *shard, old control.State, c *control.Change) (pending bool) {
+// notifyJournal reports a served change to the journal, and the state that it has left.
+func (s *Store) notifyJournal(sh *shard, c *control.Change, state control.State, fresh bool) (pending bool) {
 	key := c.Key // the change is the journal's once OnServed has it
-	state := sh.tables[key.Kind].states[key.Name]
-	pending = s.journal.OnServed(c, state, state != old)
+	pending = s.journal.OnServed(c, state, fresh)
 	// A change that no caller waits for is written with the next flush.
 	if !pending {
 		s.addDirty(sh, key)
@@ -69,7 +68,7 @@ func (s *Store) VisitDirty(part int, visit func(gatehouse.Key, control.State) (k
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for key := range sh.dirty {
-		if !visit(key, sh.tables[key.Kind].states[key.Name]) {
+		if !visit(key, s.stateOf(sh, key)) {
 			delete(sh.dirty, key)
 		}
 	}
@@ -84,7 +83,7 @@ func (s *Store) Has(key gatehouse.Key) bool {
 	sh := s.shardOf(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.tables[key.Kind].states[key.Name] != nil
+	return s.stateOf(sh, key) != nil
 }
 
 // MarkDirty makes a name dirty.
@@ -98,46 +97,56 @@ func (s *Store) MarkDirty(key gatehouse.Key) {
 // Put sets the state of a name without a call of the journal, and the name is no longer dirty. A nil state
 // means that there is none. Put ignores the bounds of the store.
 func (s *Store) Put(key gatehouse.Key, state control.State) {
-	sh := s.shardOf(key)
+	hash := s.hashOf(key)
+	sh := s.shardAt(hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	// The state comes from the file, so that it need not be written there.
 	delete(sh.dirty, key)
-	t := &sh.tables[key.Kind]
-	old, known := t.states[key.Name]
-	// A nil state of a known name stays in the map: its entry in the checks drops it later.
-	if known {
-		t.states[key.Name] = state
-	} else if state != nil {
-		s.addName(sh, key, state, s.now())
+	e, before := sh.find(key, hash), stateSize{}
+	switch {
+	// A nil state of a known name stays in the table: its check drops it later.
+	case e != nil:
+		before = sizeOf(e.state)
+		e.state = state
+	case state != nil:
+		s.addName(sh, newName{key, hash, state}, s.now())
 	}
-	s.countSize(key.Kind, sizeOf(old), sizeOf(state))
+	s.countSize(key.Kind, before, sizeOf(state))
 }
 
-// addName sets the state of a new name, and schedules its first check.
-func (s *Store) addName(sh *shard, key gatehouse.Key, state control.State, now time.Time) {
-	s.putState(sh, key, state)
-	d := nameCheck{at: s.nextCheckAt(key.Kind, state, now), name: key.Name}
-	sh.tables[key.Kind].checks.Push(d)
-	s.armTimer(sh, d.at, now)
+// addName adds a new name, and schedules its first check.
+func (s *Store) addName(sh *shard, n newName, now time.Time) {
+	number := s.putName(sh, n)
+	at := s.nextCheckAt(n.Kind, n.state, now)
+	sh.tables[n.Kind].checks.Push(newCheck(at, number))
+	s.armTimer(sh, at, now)
 }
 
-// putState sets the state of a new name. The caller adds the entry by which the name is forgotten, and counts
-// the size of the state.
-func (s *Store) putState(sh *shard, key gatehouse.Key, state control.State) {
-	t := &sh.tables[key.Kind]
-	if t.states == nil {
-		t.states = make(map[string]control.State)
+// putName adds a new name. The caller adds the check by which the name is forgotten, and counts the size of
+// the state.
+func (s *Store) putName(sh *shard, n newName) (number uint32) {
+	t := sh.tables[n.Kind]
+	if t == nil {
+		t = new(nameTable)
+		sh.tables[n.Kind] = t
 	}
-	t.states[key.Name] = state
-	s.countNames(1, len(key.Name)+nameWeight, key.Kind)
+	number = t.add(n.hash, n.Name, s.hashIn(n.Kind))
+	t.entry(number).state = n.state
+	s.countNames(1, len(n.Name)+nameWeight, n.Kind)
+	return number
 }
 
-// dropName forgets a name whose entry was removed.
-func (s *Store) dropName(sh *shard, key gatehouse.Key) {
-	states := sh.tables[key.Kind].states
-	s.countSize(key.Kind, sizeOf(states[key.Name]), stateSize{})
-	delete(states, key.Name)
+// hashIn returns hashOf for the names of one kind.
+func (s *Store) hashIn(kind gatehouse.Kind) func(name string) uint64 {
+	return func(name string) uint64 { return s.hashOf(gatehouse.Key{Kind: kind, Name: name}) }
+}
+
+// dropName forgets a name whose check was removed.
+func (s *Store) dropName(sh *shard, key gatehouse.Key, number uint32) {
+	t := sh.tables[key.Kind]
+	s.countSize(key.Kind, sizeOf(t.entry(number).state), stateSize{})
+	t.drop(s.hashOf(key), number, s.hashIn(key.Kind))
 	delete(sh.stoppedRefusals, key)
 	s.countNames(-1, -len(key.Name)-nameWeight, key.Kind)
 	s.addDirty(sh, key)

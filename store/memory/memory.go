@@ -52,7 +52,7 @@ type Config struct {
 
 // The defaults of Config.
 const (
-	// DefaultNames needs about 150 MiB when all of them are token buckets with names of 20 bytes.
+	// DefaultNames needs about 65 MiB when all of them are token buckets with names of 20 bytes.
 	DefaultNames   = 500_000
 	DefaultHolders = 1_000_000
 	DefaultLinger  = time.Minute
@@ -65,9 +65,13 @@ const (
 	RefusedLinger = 10 * time.Minute
 )
 
-// shards is how many locks the names are spread over. A map grows in steps, and with 320 parts half a
-// million names, and a million, lie where its tables are well filled: 143 bytes a bucket, not 177.
+// shards is how many locks the names are spread over. An index grows in steps, and with 320 parts those of
+// half a million names, and of a million, are filled to three quarters.
 const shards = 320
+
+// mostNames is the most that Config.Names can be: the numbers of entries allow it, with room for shards that
+// have some more than others.
+const mostNames = shards << numberBits * 7 / 8
 
 // A Store keeps controllers in memory. Make one with New.
 type Store struct {
@@ -95,7 +99,7 @@ type Store struct {
 // hold on to it.
 func New(config Config) *Store {
 	s := &Store{
-		maxNames:    int64(cmp.Or(config.Names, DefaultNames)),
+		maxNames:    int64(min(cmp.Or(config.Names, DefaultNames), mostNames)),
 		linger:      cmp.Or(config.Linger, DefaultLinger),
 		limitLinger: cmp.Or(config.Linger, LimitLinger),
 		now:         config.Now,
@@ -122,60 +126,76 @@ func (s *Store) Len() int { return int(s.nameCount.Load()) }
 // A shard is one part of the names under one lock.
 type shard struct {
 	mu              sync.Mutex
-	tables          [gatehouse.Kinds]kindTable
-	refused         minheap.Heap[refusedName] // names that were only refused, see refusedName
-	pins            map[gatehouse.Key]int     // by how many watches a key must not be forgotten
-	timer           *time.Timer               // fires when the first name is due
-	armedFor        int64                     // what is due when timer fires, Unix ns; 0 when it does not
+	tables          [gatehouse.Kinds]*nameTable // nil until the first name of a kind
+	refused         minheap.Heap[refusedName]   // names that were only refused, see refusedName
+	pins            map[gatehouse.Key]int       // by how many watches a key must not be forgotten
+	timer           *time.Timer                 // fires when the first name is due
+	armedFor        int64                       // what is due when timer fires, Unix ns; 0 when it does not
 	dirty           map[gatehouse.Key]struct{}
 	stoppedRefusals map[gatehouse.Key]int64 // limiters at rest that refuse everything, see stillRefuses
 }
 
-// A kindTable holds one kind's controllers of a shard. Every name in states has exactly one entry, in checks
-// or in the shard's refused. A nil state is that of a deleted name which is dropped when its entry comes up.
-type kindTable struct {
-	states map[string]control.State
-	checks minheap.Heap[nameCheck]
+// shardOf returns the shard that has a key.
+func (s *Store) shardOf(key gatehouse.Key) *shard { return s.shardAt(s.hashOf(key)) }
+
+// shardAt returns the shard that has the key with a hash.
+func (s *Store) shardAt(hash uint64) *shard { return &s.shards[hash%shards] }
+
+// hashOf is the hash of a key, of which the shard and the place in its table are made.
+func (s *Store) hashOf(key gatehouse.Key) uint64 {
+	return maphash.String(s.seed, key.Name) + uint64(key.Kind)
 }
 
-func (s *Store) shardOf(key gatehouse.Key) *shard { return &s.shards[s.indexOf(key)] }
+// find returns the entry of a key with its hash, nil if there is none. The lock is held.
+func (sh *shard) find(key gatehouse.Key, hash uint64) *nameEntry {
+	return sh.tables[key.Kind].find(hash, key.Name)
+}
 
-// indexOf is the index of the shard that has a key.
-func (s *Store) indexOf(key gatehouse.Key) int {
-	h := maphash.String(s.seed, key.Name) + uint64(key.Kind)
-	return int(h % shards) //nolint:gosec // below shards
+// stateOf returns the state of a key, nil if there is none. The lock is held.
+func (s *Store) stateOf(sh *shard, key gatehouse.Key) control.State {
+	e := sh.find(key, s.hashOf(key))
+	if e == nil {
+		return nil
+	}
+	return e.state
 }
 
 // Apply serves the queue at one instant, as one change. Without a journal it calls Done before it returns.
 func (s *Store) Apply(c *control.Change) {
-	key := c.Key
-	sh := s.shardOf(key)
-	t := &sh.tables[key.Kind]
-	s.reclaimScarce(key.Kind, acquiresHold(c.Turns))
+	kind, hash := c.Key.Kind, s.hashOf(c.Key)
+	sh := s.shardAt(hash)
+	s.reclaimScarce(kind, acquiresHold(c.Turns))
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()
-		old, known := t.states[key.Name]
+		e := sh.find(c.Key, hash)
+		var old control.State
+		if e != nil {
+			old = e.state
+		}
 		before := sizeOf(old)
 		var room *control.Room
 		// A new state needs no check here: it is dropped below when there is no room.
 		if old != nil {
-			room = s.scarceRoom(key.Kind, len(c.Turns))
+			room = s.scarceRoom(kind, len(c.Turns))
 		}
-		state := room.Serve(now, key.Kind, old, c.Turns)
+		state := room.Serve(now, kind, old, c.Turns)
 		if room != nil {
-			s.nameMissingRoom(key, c.Turns)
+			s.nameMissingRoom(c.Key, c.Turns)
 		}
+		served := e != nil || state != nil
 		bytes, lack := 0, error(nil)
-		// A state that is still the same has changed in place and is in the table already.
-		if !known || state != old {
-			bytes, lack = s.keepState(sh, key, state, now)
+		switch {
+		case e == nil && state != nil:
+			state, bytes, lack = s.keepNew(sh, newName{c.Key, hash, state}, now)
+		case state != old:
+			e.state = state // otherwise it has changed in place, and is there already
 		}
 		pending := false
-		if lack == nil && s.journal != nil && (known || state != nil) {
-			pending = s.notifyJournal(sh, old, c)
+		if s.journal != nil && lack == nil && served {
+			pending = s.notifyJournal(sh, c, state, state != old)
 		}
-		s.countSize(key.Kind, before, sizeOf(t.states[key.Name]))
+		s.countSize(kind, before, sizeOf(state)) // in this order: the journal may have it tracked
 		sh.mu.Unlock()
 		switch {
 		case pending:
@@ -186,7 +206,7 @@ func (s *Store) Apply(c *control.Change) {
 		}
 		// The state is new and no client has seen it, so that dropping it undoes the command. Other commands
 		// may take the room that reclaimRoom makes, hence the tries.
-		if tries == maxTries || !s.reclaimRoom(key.Kind, int64(bytes)) {
+		if tries == maxTries || !s.reclaimRoom(kind, int64(bytes)) {
 			c.Done(lack)
 			return
 		}
@@ -200,30 +220,29 @@ func (s *Store) Apply(c *control.Change) {
 // maxTries is how often room is made for one command, which other commands may take each time.
 const maxTries = 8
 
-// keepState sets the state of a name that is new or was replaced. It returns why there is no room for it, and
-// how many bytes it needs; nil if the state was set.
-func (s *Store) keepState(
-	sh *shard, key gatehouse.Key, state control.State, now time.Time,
-) (bytes int, lack error) {
-	states := sh.tables[key.Kind].states
-	_, known := states[key.Name]
-	switch {
-	case known:
-		states[key.Name] = state
-		return 0, nil
-	case state == nil:
-		return 0, nil
+// A newName is a name that is not known yet, and its state.
+type newName struct {
+	gatehouse.Key
+	hash  uint64
+	state control.State
+}
+
+// keepNew keeps the state of a new name, if it is worth that, and returns it, or nil. If there is no room for
+// it, lack says why, and bytes how many it needs.
+func (s *Store) keepNew(
+	sh *shard, n newName, now time.Time,
+) (kept control.State, bytes int, lack error) {
 	// A new state that is worth nothing, such as that of a peek, is not kept, except for its refusals.
-	case !state.Expiry().After(now) && sh.pins[key] == 0:
-		s.keepRefused(sh, key, state, now)
-		return 0, nil
+	if !n.state.Expiry().After(now) && sh.pins[n.Key] == 0 {
+		return s.keepRefused(sh, n, now), 0, nil
 	}
 	// Only a new name is judged: a name that is there has its room, and scarceRoom bounds its growth.
-	bytes, lack = s.findMissingRoom(key, state)
-	if lack == nil {
-		s.addName(sh, key, state, now)
+	bytes, lack = s.findMissingRoom(n.Key, n.state)
+	if lack != nil {
+		return nil, bytes, lack
 	}
-	return bytes, lack
+	s.addName(sh, n, now)
+	return n.state, 0, nil
 }
 
 // Watch keeps the controller from being forgotten until stop is called, because a command waits at it. Only
@@ -284,11 +303,11 @@ func (s *Store) nextPage(kind gatehouse.Kind, after string) []string {
 		work.Yield()
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		for name, state := range sh.tables[kind].states {
-			if name > after && state != nil && (last == "" || name < last) {
-				names = append(names, name)
+		sh.tables[kind].visitAll(func(e *nameEntry) {
+			if e.name > after && e.state != nil && (last == "" || e.name < last) {
+				names = append(names, e.name)
 			}
-		}
+		})
 		sh.mu.Unlock()
 		if len(names) > 4*pageSize || i == shards-1 {
 			slices.Sort(names)
@@ -306,6 +325,6 @@ func (s *Store) visitName(key gatehouse.Key, visit control.Visit) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	// The name may have gone since its page was read.
-	state := sh.tables[key.Kind].states[key.Name]
+	state := s.stateOf(sh, key)
 	return state == nil || visit(key, state)
 }

@@ -12,9 +12,9 @@ import (
 // the memory is for semaphores and locks, so that a client that makes many limiters cannot keep others from
 // their locks. Names at rest are forgotten for new ones; names that still count or hold are not.
 
-// nameWeight is the number of bytes of a name beside its state and its text: its entries in a map and in the
-// checks.
-const nameWeight = 130
+// nameWeight is the number of bytes of a name beside its state and its text: its entry, its check, and its
+// place in an index that has just grown.
+const nameWeight = 64
 
 // The divisors of the memory limit below which names at rest are forgotten early, and below which each
 // command is checked for what it may keep.

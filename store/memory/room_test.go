@@ -61,10 +61,10 @@ func (s *Store) sum() (bytes, holders int) {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for kind := range sh.tables {
-			for name, state := range sh.tables[kind].states {
-				l := sizeOf(state)
-				bytes, holders = bytes+l.bytes+len(name)+nameWeight, holders+l.holders
-			}
+			sh.tables[kind].visitAll(func(e *nameEntry) {
+				l := sizeOf(e.state)
+				bytes, holders = bytes+l.bytes+len(e.name)+nameWeight, holders+l.holders
+			})
 		}
 		sh.mu.Unlock()
 	}
