@@ -42,6 +42,7 @@ var homonyms = map[string]string{
 	"line":        "the requests that wait under one name",
 	"Request":     "what a caller asks for: of a gate a decision, of a capacity server a lease",
 	"T":           "what a helper needs of testing.T",
+	"Hold":        "what is held: by a program, and in a history that is judged",
 	"GrantRecord": "what is remembered of a grant: as others see it, and as the state that keeps it",
 	"Window":      "slidingwindow has the names of the library it stands in for",
 }

@@ -55,7 +55,9 @@ const (
 var (
 	// clockFolders are where time.Now may be read: stores own the clock, commands hand it out, clients and
 	// candidates run in other people's programs and have their own. Slices of work are of processor time.
-	clockFolders = []string{"store", "cmd", "client", "internal/election", "internal/timeslice", "test"}
+	clockFolders = []string{
+		"store", "cmd", "client", "hold", "middleware", "internal/election", "internal/timeslice", "test",
+	}
 	// pureFolders hold values only, and so must not import what pureForbids.
 	pureFolders = []string{"control", "capacity"}
 	pureForbids = []string{"sync", "context", "net", "os", "log"}
@@ -95,6 +97,7 @@ var direction = map[string][]string{
 	"store/storetest":          {anything},
 	"capacity":                 {".", "internal"},
 	"client":                   {"."},
+	"hold":                     {"."},
 	"client/lease":             {".", "capacity", "limiter", "internal/front/grpc/doormanpb"},
 	"slidingwindow/redisstore": {"slidingwindow"},
 	"cmd":                      {anything},

@@ -172,6 +172,11 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	return (&Reservation{place: p, clock: l.clock, owner: l}).waitForStart(ctx)
 }
 
+// WaitN is Wait, under the name that [gatehouse.Throttle] has for it.
+func (l *Limiter) WaitN(ctx context.Context, n int64) error { return l.Wait(ctx, n) }
+
+var _ gatehouse.Throttle = (*Limiter)(nil)
+
 // Refund gives back n that were taken and not used, as far as they still count. As many more may go: with
 // reservations ahead, together with the last of them, which moves no nearer. An n below 1 does nothing.
 func (l *Limiter) Refund(n int64) { l.RefundAt(l.clock.now(), n) }

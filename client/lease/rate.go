@@ -25,8 +25,9 @@ type RateLimiter struct {
 	line  *line
 	limit atomic.Pointer[rateLimit]
 
-	mu       sync.Mutex           // for changing limit and reserved
-	reserved *limiter.Reservation // by limit.limiter, for the first in line
+	mu        sync.Mutex           // for changing limit and reserved
+	reserved  *limiter.Reservation // by limit.limiter, for the first in line
+	reservedN int64                // how many that is for
 }
 
 // A rateLimit is the limit for one capacity. Its limiter is nil when the limit is all or nothing.
@@ -149,14 +150,41 @@ func (r *RateLimiter) Allow() bool {
 // Wait returns nil as soon as the caller may go; callers that wait go in order of arrival. The error has the
 // code [gatehouse.CodeTimeout] when ctx ends before, and is ErrClosed when the limiter or its source has
 // ended.
-func (r *RateLimiter) Wait(ctx context.Context) error {
+func (r *RateLimiter) Wait(ctx context.Context) error { return r.WaitN(ctx, 1) }
+
+var _ gatehouse.Throttle = (*RateLimiter)(nil)
+
+// WaitN returns nil as soon as n may go, one after the other at the limiter's rate if they are more than may
+// go at once. They have one place in line. With an error those are spent that could have gone by then.
+func (r *RateLimiter) WaitN(ctx context.Context, n int64) error {
 	if err := r.line.checkOpen(ctx); err != nil {
 		return err
 	}
-	if r.Allow() {
+	switch {
+	case n < 0:
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "wait for %d, want 0 and more", n)
+	case n == 0 || n == 1 && r.Allow():
 		return nil
 	}
-	return r.line.waitInLine(ctx, r)
+	return r.line.waitInLine(ctx, &rateTurn{r, n})
+}
+
+// A rateTurn is one caller's place in line.
+type rateTurn struct {
+	*RateLimiter
+	left int64 // how many of its own have not gone yet
+}
+
+// tryAdmit implements admitter. What is too much for one reservation goes in pieces, and the caller stays the
+// first in line until the last has gone.
+func (t *rateTurn) tryAdmit(arrived time.Time) (ok bool, again time.Duration) {
+	for {
+		gone, again := t.admitPiece(arrived, t.left)
+		t.left -= gone
+		if t.left <= 0 || gone == 0 {
+			return t.left <= 0, again
+		}
+	}
 }
 
 // Close ends the limiter: no caller goes any more, and those that wait get ErrClosed. The source stays as it
@@ -169,30 +197,36 @@ func (r *RateLimiter) Waiting() int { return int(r.line.waiting.Load()) }
 // maxLate bounds the time that callers may make up for when they wake up late.
 const maxLate = 100 * time.Millisecond
 
-// tryAdmit implements admitter. The first in line takes the time that it would have had when it arrived,
+// admitPiece lets through as many of n as one reservation can have, and returns how many went, or after how
+// long to try again if none did. The first in line takes the time that it would have had when it arrived,
 // behind all callers before it, so that no time is lost while callers wake up one after the other on a busy
 // machine.
-func (r *RateLimiter) tryAdmit(arrived time.Time) (ok bool, again time.Duration) {
+func (r *RateLimiter) admitPiece(arrived time.Time, n int64) (gone int64, again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.setLimit(validCapacity(r.line.source.Capacity()))
 	if p.limiter == nil {
-		return p.unlimited, forever
+		if p.unlimited {
+			return n, 0
+		}
+		return 0, forever
 	}
 	if r.reserved == nil {
 		// Never before this limit took effect, nor further back than maxLate: otherwise a caller that was
 		// suspended for a minute would bring a minute's worth of tokens with it.
 		from := slices.MaxFunc([]time.Time{arrived, p.since, time.Now().Add(-maxLate)}, time.Time.Compare)
-		r.reserved, ok = p.limiter.ReserveAt(from, 1)
+		var ok bool
+		r.reservedN = min(n, p.limiter.Rate().Burst+1)
+		r.reserved, ok = p.limiter.ReserveAt(from, r.reservedN)
 		if !ok {
-			return false, forever
+			return 0, forever
 		}
 	}
 	if wait := r.reserved.Delay(); wait > 0 {
-		return false, wait
+		return 0, wait
 	}
 	r.reserved = nil
-	return true, 0
+	return r.reservedN, 0
 }
 
 // stopWaiting implements admitter.

@@ -322,3 +322,30 @@ func TestRateAfterAFall(t *testing.T) {
 		}
 	})
 }
+
+// TestWaitForSeveral: more than may go at once go one after the other, from one place in line, and what is
+// canceled in between is spent.
+func TestWaitForSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := lease.NewRateLimiter(newKnob(10))
+		defer r.Close()
+		began := time.Now()
+		if err := r.WaitN(t.Context(), 25); err != nil || time.Since(began) != 2400*time.Millisecond {
+			t.Errorf("25 at 10 a second = %v after %s, want 2.4s", err, time.Since(began))
+		}
+		if err := r.WaitN(t.Context(), 0); err != nil {
+			t.Errorf("none = %v", err)
+		}
+		if err := r.WaitN(t.Context(), -1); gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
+			t.Errorf("-1 = %v, want it invalid", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 350*time.Millisecond)
+		defer cancel()
+		if err := r.WaitN(ctx, 25); gatehouse.CodeOf(err) != gatehouse.CodeTimeout {
+			t.Errorf("25 in 0.35 s = %v, want a timeout", err)
+		}
+		if err := r.Wait(t.Context()); err != nil || time.Since(began) != 2800*time.Millisecond {
+			t.Errorf("the next went %v after %s, want 2.8s", err, time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package hold
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A BudgetHandle reserves costs before they are spent, and corrects them afterwards. Its fields may be set
+// before it is used. It is safe for use by many goroutines.
+type BudgetHandle struct {
+	// Term and Owner are those of each reservation, as in [HoldHandle].
+	Term  time.Duration
+	Owner *gatehouse.Owner
+
+	// Overrun says what becomes of what was spent beyond what was reserved, and OnExpiry what counts when the
+	// program dies before it has said what was spent.
+	Overrun  gatehouse.Overrun
+	OnExpiry gatehouse.OnExpiry
+
+	gate Granter
+	want []gatehouse.Member
+}
+
+// Budget is a handle on limits that are spent together, such as requests and tokens, and slots beside them.
+// The Cost of each is the estimate.
+func Budget(g Granter, want ...gatehouse.Member) *BudgetHandle {
+	return &BudgetHandle{gate: g, want: want}
+}
+
+// Reserve takes an estimate of all limits as soon as they allow it, all or nothing. costs are those that
+// differ from the estimate of the handle. The error is as that of [HoldHandle.Acquire].
+func (b *BudgetHandle) Reserve(ctx context.Context, costs ...gatehouse.MemberCost) (*Spending, error) {
+	want := append([]gatehouse.Member(nil), b.want...)
+	for _, cost := range costs {
+		found := false
+		for i := range want {
+			if want[i].Key == cost.Key {
+				want[i].Cost, found = cost.Cost, true
+			}
+		}
+		if !found {
+			return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "%s: a cost of what the budget does not have",
+				cost.Key)
+		}
+	}
+	handle := HoldHandle{Term: b.Term, Owner: b.Owner, what: &joint{
+		gate: b.gate, want: want, overrun: b.Overrun, onExpiry: b.OnExpiry,
+	}}
+	hold, err := handle.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Spending{hold, b.gate}, nil
+}
+
+// A Spending is what was reserved of a budget. It is renewed as any hold is, until it is released.
+type Spending struct {
+	*Hold
+	gate Granter
+}
+
+// TopUp takes more before it is spent, all or nothing. ok is false if that is not free now.
+func (s *Spending) TopUp(ctx context.Context, costs ...gatehouse.MemberCost) (ok bool, err error) {
+	d, err := s.about(ctx, gatehouse.OpTopUp, costs)
+	if err != nil || d.Outcome == gatehouse.Refused {
+		return false, err
+	}
+	return true, s.failureOf(&d)
+}
+
+// Settle says the whole cost so far: what was taken beyond it is given back, and what is missing is charged.
+// It may be called again, and the last counts.
+func (s *Spending) Settle(ctx context.Context, costs ...gatehouse.MemberCost) error {
+	d, err := s.about(ctx, gatehouse.OpSettle, costs)
+	if err != nil {
+		return err
+	}
+	return s.failureOf(&d)
+}
+
+// Release ends the reservation, and says the whole cost. Without costs what was taken counts, or what was
+// settled last. The error is as that of [Hold.Release].
+func (s *Spending) Release(costs ...gatehouse.MemberCost) error { return s.releaseOnce(costs) }
+
+func (s *Spending) about(
+	ctx context.Context, op gatehouse.Op, costs []gatehouse.MemberCost,
+) (gatehouse.GrantDecision, error) {
+	if err := s.Err(); err != nil {
+		return gatehouse.GrantDecision{}, err
+	}
+	return s.gate.DoGrant(ctx, gatehouse.GrantCommand{Op: op, ID: s.key, Fence: s.fence, Costs: costs})
+}
+
+// failureOf is the error that a decision is, nil if it is a grant.
+func (s *Spending) failureOf(d *gatehouse.GrantDecision) error {
+	switch d.Outcome {
+	case gatehouse.Granted:
+		return nil
+	case gatehouse.Missing:
+		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w: %s", s.what, ErrLost, d.Message)
+	}
+	return outcomeError(s.what.String(), d.Outcome, d.Message)
+}

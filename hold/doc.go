@@ -1,0 +1,23 @@
+// Package hold has a handle for each kind of controller, over any [gatehouse.Gate]: that of the process or a
+// client of a server.
+//
+//	gpu, err := hold.Semaphore(g, "gpu", 4).Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer gpu.Release()
+//	return train(gpu.Context())
+//
+// A [Hold] of a semaphore, a lock or a grant renews itself, and ends its Context when it is lost.
+//
+// # What is guaranteed
+//
+// The holder learns that its hold is lost before anybody else can be granted it: the term that counts for it
+// began before the request was sent, so it ends before that of the server does, and the Context ends a tenth
+// of the term earlier still, at most a second. One renewal that fails does no harm. None of that holds for a
+// program that does not run: after a machine has slept or a process was stopped, work may go on for a moment
+// before the Context is seen to have ended. [Hold.Err] looks at the clock and not at the Context; and what
+// must not happen at any price is refused by who is asked to do it, by the fencing token.
+//
+// What is held ends by itself when the program dies, at most a term later.
+package hold
