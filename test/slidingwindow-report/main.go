@@ -1,7 +1,7 @@
 // Command slidingwindow-report shows how limiters that share their counts through Redis do: it answers
 // requests by several of them and counts for Prometheus what they allow and deny.
 //
-//	go run ./cmd/slidingwindow-report -listen :8080 -load 50 -for 2m
+//	go run ./test/slidingwindow-report -listen :8080 -load 50 -for 2m
 //	curl localhost:8080/allow
 //	curl localhost:8080/metrics
 //
