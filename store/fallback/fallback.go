@@ -44,6 +44,8 @@ type Config struct {
 }
 
 // A Store is a gate.Store that answers by rule while the store behind it is unreachable. Make one with New.
+// Its ApplyJoint is that of the store behind, and fails with CodeUnavailable while that is unreachable,
+// whatever the rules say: a rule would grant some of the names, and a grant is all or nothing.
 type Store struct {
 	RemoteStore
 	config Config
