@@ -166,10 +166,8 @@ func registerApplySeconds(metrics *prometheus.Registry, kind string) (observe fu
 func registerReachable(metrics *prometheus.Registry, kind string, circuit *breaker.Breaker) {
 	telemetry.Gauge(storeMetrics(metrics, kind), "gatehouse_store_reachable",
 		"1 while the store responds as far as is known, 0 while it is only probed.", func() int {
-			if _, err := circuit.Away(); err != nil {
-				return 0
-			}
-			return 1
+			_, err := circuit.Away()
+			return telemetry.Truth(err == nil)
 		})
 }
 
@@ -211,10 +209,6 @@ func registerDiskMetrics(metrics *prometheus.Registry, store *disk.Store) {
 		"Seconds that the last write of the limiters' counts took.",
 		func() float64 { return store.Statistics().Flush.Seconds() })
 	telemetry.Gauge(to, "gatehouse_store_full",
-		"1 while commands that need room are refused because the disk is full.", func() int {
-			if store.Statistics().Full {
-				return 1
-			}
-			return 0
-		})
+		"1 while commands that need room are refused because the disk is full.",
+		func() int { return telemetry.Truth(store.Statistics().Full) })
 }

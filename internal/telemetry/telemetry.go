@@ -102,6 +102,14 @@ func Gauge[N int | int64 | float64](to prometheus.Registerer, name, help string,
 		func() float64 { return float64(value()) }))
 }
 
+// Truth is the value of a gauge that says whether something is so.
+func Truth(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // Counter registers a counter. Its value is asked for at each scrape, as that of a Gauge is.
 func Counter[N int64 | uint64](to prometheus.Registerer, name, help string, value func() N) {
 	to.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -98,8 +99,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	show(g.leases, float64(all.Leases))
 	show(g.learning, float64(learning))
 	show(g.excess, all.Excess)
-	show(g.master, boolValue(leading))
-	show(g.stale, boolValue(state.configError != nil))
+	show(g.master, float64(telemetry.Truth(leading)))
+	show(g.stale, float64(telemetry.Truth(state.configError != nil)))
 	show(g.reloaded, unixSeconds(state.changed))
 }
 
@@ -110,13 +111,6 @@ func addStatus(sum, s *capacity.ResourceStatus) {
 	sum.Clients += s.Clients
 	sum.Leases += s.Leases
 	sum.Excess += s.Excess
-}
-
-func boolValue(yes bool) float64 {
-	if yes {
-		return 1
-	}
-	return 0
 }
 
 // currentState returns whether the server leads, and what it knows about itself.
