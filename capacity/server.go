@@ -15,9 +15,9 @@ import (
 
 // A Demand is what the clients of one priority want together.
 type Demand struct {
-	Priority int64   // the highest is served first, where the algorithm asks for that
-	Clients  int64   // how many they are, at least 1; a client by itself is 1
-	Wants    float64 // 0 and more; NaN means what was wanted before, or 0
+	Priority int64   `json:"priority"`    // the highest is served first, where the algorithm asks for that
+	Clients  int64   `json:"num_clients"` // how many they are, at least 1; a client by itself is 1
+	Wants    float64 `json:"wants"`       // 0 and more; NaN means what was wanted before, or 0
 }
 
 // A Lease is an amount that may be used for a while.

@@ -49,7 +49,10 @@ func kindList() string {
 }
 
 // An AlgorithmParameter is a named text that travels with an algorithm.
-type AlgorithmParameter struct{ Name, Value string }
+type AlgorithmParameter struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // An Algorithm says how a resource is shared and how its leases are timed.
 type Algorithm struct {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/valyala/fasthttp"
 )
@@ -134,7 +135,7 @@ func TestPagesAsJSON(t *testing.T) {
 		t.Errorf("/capacity/fair has %+v, want 80 of FAIR_SHARE, 100 without a lease, and no learning", got)
 	}
 	want := leaseView{Client: "ada", Has: 80, Taken: 80, Expiry: begin().Add(time.Minute).UTC(), Refresh: 15,
-		Sum: 80, Bands: 1, Wants: []demandView{{0, 1, 80}}}
+		Sum: 80, Bands: 1, Wants: []capacity.Demand{{Priority: 0, Clients: 1, Wants: 80}}}
 	if got := fmt.Sprintf("%+v", one.Leases); got != fmt.Sprintf("%+v", []leaseView{want}) {
 		t.Errorf("its leases are %s, want %+v", got, want)
 	}

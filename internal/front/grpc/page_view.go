@@ -86,20 +86,16 @@ type configurationView struct {
 }
 
 type templateView struct {
-	Glob        string          `json:"identifier_glob"`
-	Capacity    float64         `json:"capacity"`
-	Safe        *float64        `json:"safe_capacity"` // null is the capacity divided by the clients
-	Description string          `json:"description"`
-	Kind        string          `json:"kind"`
-	Lease       int64           `json:"lease_length"`
-	Refresh     int64           `json:"refresh_interval"`
-	Learning    int64           `json:"learning_mode_duration"`
-	Parameters  []parameterView `json:"parameters"`
-}
+	Glob        string   `json:"identifier_glob"`
+	Capacity    float64  `json:"capacity"`
+	Safe        *float64 `json:"safe_capacity"` // null is the capacity divided by the clients
+	Description string   `json:"description"`
+	Kind        string   `json:"kind"`
+	Lease       int64    `json:"lease_length"`
+	Refresh     int64    `json:"refresh_interval"`
+	Learning    int64    `json:"learning_mode_duration"`
 
-type parameterView struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Parameters []capacity.AlgorithmParameter `json:"parameters"`
 }
 
 type resourceView struct {
@@ -123,15 +119,16 @@ type resourceView struct {
 func (r resourceView) Shown() string { return doormanpb.ShowName(r.Resource) }
 
 type leaseView struct {
-	Client  string       `json:"client_id"`
-	Has     float64      `json:"has"`
-	Taken   float64      `json:"taken"` // more than has while a server's clients hold more
-	Server  bool         `json:"server"`
-	Expiry  time.Time    `json:"expiry"`
-	Refresh int64        `json:"refresh_interval"`
-	Sum     float64      `json:"wants_total"` // of all priorities
-	Bands   int          `json:"bands"`       // how many priorities there are
-	Wants   []demandView `json:"wants"`       // the first of them
+	Client  string    `json:"client_id"`
+	Has     float64   `json:"has"`
+	Taken   float64   `json:"taken"` // more than has while a server's clients hold more
+	Server  bool      `json:"server"`
+	Expiry  time.Time `json:"expiry"`
+	Refresh int64     `json:"refresh_interval"`
+	Sum     float64   `json:"wants_total"` // of all priorities
+	Bands   int       `json:"bands"`       // how many priorities there are
+
+	Wants []capacity.Demand `json:"wants"` // the first of them
 }
 
 // More returns how many priorities are not shown.
@@ -139,12 +136,6 @@ func (l leaseView) More() int { return l.Bands - len(l.Wants) }
 
 // Expires returns when it ends.
 func (l leaseView) Expires() *time.Time { return &l.Expiry }
-
-type demandView struct {
-	Priority int64   `json:"priority"`
-	Clients  int64   `json:"num_clients"`
-	Wants    float64 `json:"wants"`
-}
 
 func newResourceView(r *capacity.ResourceStatus, now time.Time) resourceView {
 	view := resourceView{
@@ -174,13 +165,9 @@ func newLeaseView(h *capacity.Holding) leaseView {
 		Client: h.Client, Has: finiteAmount(h.Lease.Capacity), Taken: h.Taken, Server: h.Server,
 		Expiry: h.Lease.Expiry.UTC(), Refresh: ceilSeconds(h.Lease.Refresh),
 	}
-	view.Bands = len(h.Demands)
-	for i, d := range h.Demands {
-		// The sum is of all priorities, also of those that are not shown.
-		view.Sum += d.Wants
-		if i < shownBands {
-			view.Wants = append(view.Wants, demandView{d.Priority, d.Clients, d.Wants})
-		}
+	view.Bands, view.Wants = len(h.Demands), h.Demands[:min(len(h.Demands), shownBands)]
+	for _, d := range h.Demands {
+		view.Sum += d.Wants // also of those that are not shown
 	}
 	return view
 }
@@ -204,15 +191,13 @@ func newTemplateView(t *capacity.Template) templateView {
 	view := templateView{
 		Glob: t.Glob, Capacity: finiteAmount(t.Capacity), Safe: t.Safe, Description: t.Description,
 		Kind: a.Kind.String(), Lease: ceilSeconds(a.LeaseLength), Refresh: ceilSeconds(a.RefreshInterval),
-		Learning: ceilSeconds(a.LeaseLength), Parameters: []parameterView{},
+		Learning:   ceilSeconds(a.LeaseLength),
+		Parameters: append([]capacity.AlgorithmParameter{}, a.Parameters...), // not nil, which would be null
 	}
 	if a.Learning != nil {
 		// Without a duration of its own, learning takes as long as a lease; a negative one means no
 		// learning.
 		view.Learning = max(ceilSeconds(*a.Learning), 0)
-	}
-	for _, p := range a.Parameters {
-		view.Parameters = append(view.Parameters, parameterView(p))
 	}
 	return view
 }

@@ -83,7 +83,7 @@ func TestPagesAreBounded(t *testing.T) {
 				Client string  `json:"client_id"`
 				Total  float64 `json:"wants_total"`
 				Bands  int
-				Wants  []demandView
+				Wants  []capacity.Demand
 			}
 		}
 		readView(t, r, "/capacity/banded"+query+"&format=json", &view)
