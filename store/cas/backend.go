@@ -41,6 +41,11 @@ type asyncBackend interface {
 	// Start is Swap, and calls answered once with what Swap returns, possibly before Start returns. The
 	// change is the backend's until then. answered is quick. Of ctx only the deadline counts.
 	Start(ctx context.Context, key gatehouse.Key, change *RecordChange, answered func(Reply, error))
+
+	// StartTogether is SwapTogether in the same way. The replies are the backend's again when answered
+	// returns.
+	StartTogether(ctx context.Context, keys []gatehouse.Key, changes []RecordChange,
+		answered func([]Reply, error))
 }
 
 // Traits are what is particular to a backend.
@@ -77,6 +82,10 @@ type RecordChange struct {
 
 	// Keep is for how long the record is worth something, gatehouse.Forever if that has no end.
 	Keep time.Duration
+
+	// Kept says that the present record is kept for long enough, as far as is known: a backend may leave it
+	// at that instead of Keep.
+	Kept bool
 
 	// Wake are the servers to be told of the change.
 	Wake []uint32

@@ -125,6 +125,7 @@ type knownRecord struct {
 	record     storedRecord
 	state      control.State  // nil when there is none, or when it has to be decoded from the record
 	seen       int64          // when the store had it last, by its time; 0 if it did not
+	keptUntil  int64          // when the store forgets it, at the earliest, by its time; 0 if not known
 	minFence   uint64         // of that answer
 	endedHolds []control.Hold // that the backend has ended, and the record has not
 }
@@ -173,7 +174,7 @@ func (k *knownRecord) confirm(reply *Reply) error {
 // adoptUpdate notes that the store has made an update of the record.
 func (k *knownRecord) adoptUpdate(u *recordUpdate, reply *Reply) {
 	k.noteFence(reply)
-	k.version, k.record, k.state = reply.Version, u.next, u.state
+	k.version, k.record, k.state, k.keptUntil = reply.Version, u.next, u.state, u.keptUntil
 	k.noteSeen(reply)
 }
 

@@ -43,18 +43,21 @@ type callQueue struct {
 // maxTurns is the most commands in one round trip.
 const maxTurns = 4096
 
-// beginOrJoin begins a transaction for a call if none is under way, and reports so. Otherwise it joins the
-// queue.
-func (q *callQueue) beginOrJoin(r *applyCall) (leads bool) {
+// beginOrJoin begins a transaction for a call if none is under way, and reports that it leads. Otherwise the
+// call joins the queue, and waits; one of several names does neither if it has no time left for that.
+func (q *callQueue) beginOrJoin(r *applyCall) (leads, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.busy {
 		r.batchOfOne[0] = r
 		q.busy, r.batch = true, r.batchOfOne[:]
-		return true
+		return true, false
+	}
+	if r.joint != nil && !r.joint.mayWait() {
+		return false, false
 	}
 	q.waiting = append(q.waiting, r)
-	return false
+	return false, true
 }
 
 // takeBatch ends a transaction, and returns the calls of the next one. It is over if there are none.

@@ -2,6 +2,7 @@ package cas
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gatehousehq/gatehouse/control"
 )
@@ -18,12 +19,13 @@ func callsOf(turns ...int) (calls []*applyCall) {
 func queueOf(t *testing.T, calls []*applyCall) *callQueue {
 	t.Helper()
 	q := &callQueue{}
-	if first := new(applyCall); !q.beginOrJoin(first) || len(first.batch) != 1 {
+	first := new(applyCall)
+	if leads, _ := q.beginOrJoin(first); !leads || len(first.batch) != 1 {
 		t.Fatal("the first call does not lead a batch of itself")
 	}
 	for i, r := range calls {
-		if q.beginOrJoin(r) {
-			t.Fatalf("call %d leads while a transaction is under way", i)
+		if leads, waits := q.beginOrJoin(r); leads || !waits {
+			t.Fatalf("call %d leads, or does not wait, while a transaction is under way", i)
 		}
 	}
 	return q
@@ -37,7 +39,7 @@ func TestBatches(t *testing.T) {
 			t.Fatalf("a batch of %d calls, busy %t, want %d", len(got), q.busy, want)
 		}
 	}
-	if !q.beginOrJoin(new(applyCall)) {
+	if leads, _ := q.beginOrJoin(new(applyCall)); !leads {
 		t.Error("the queue is idle, and a call does not lead")
 	}
 }
@@ -48,7 +50,7 @@ func TestTakeAll(t *testing.T) {
 	if all := q.takeAll(); len(all) != 3 || len(q.takeAll()) != 0 {
 		t.Errorf("%d calls are taken, want all 3, once", len(all))
 	}
-	if !q.beginOrJoin(new(applyCall)) {
+	if leads, _ := q.beginOrJoin(new(applyCall)); !leads {
 		t.Error("the queue is idle, and a call does not lead")
 	}
 }
@@ -62,5 +64,22 @@ func TestTakeMatching(t *testing.T) {
 	}
 	if front := q.takeMatching(small); len(front) != 0 {
 		t.Errorf("%d calls are taken from behind one that does not match", len(front))
+	}
+}
+
+// A call of several names whose time to wait is over does not join a queue, in which nothing would end its
+// waiting any more; it leads one that is idle.
+func TestLateJointCall(t *testing.T) {
+	late := new(jointTransaction)
+	late.timer = time.NewTimer(time.Hour) // it has waited elsewhere
+	late.late.Store(true)
+	r := &applyCall{joint: late}
+	q := queueOf(t, callsOf(1))
+	if leads, waits := q.beginOrJoin(r); leads || waits || len(q.waiting) != 1 {
+		t.Errorf("leads %t, waits %t, %d in the queue; want neither, and 1", leads, waits, len(q.waiting))
+	}
+	q.takeAll()
+	if leads, _ := q.beginOrJoin(r); !leads {
+		t.Error("the queue is idle, and the call does not lead")
 	}
 }

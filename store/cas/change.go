@@ -28,7 +28,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 	if !k.current { // most likely there is none
 		// Offering a change on an absent record saves a read for new names. A record that exists makes it
 		// conflict, and comes with the reply.
-		k.version, k.record, k.state, k.endedHolds = 0, storedRecord{}, nil, nil
+		*k = knownRecord{kind: k.kind, minFence: k.minFence}
 	}
 	t.decideTurns(now)
 	if t.awaitRoom() {
@@ -135,7 +135,7 @@ func (t *transaction) buildChange() error {
 		return nil
 	}
 	t.change.Next = u.encode(&t.buffers)
-	t.change.Keep = s.retention.keepFor(u.now, u.state, u.next.heads)
+	s.retention.setKeep(&t.change, k, u)
 	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
 	if len(t.change.Next) <= maxRecord || t.recordFull || shrinks {
 		return nil

@@ -52,13 +52,16 @@ type recordUpdate struct {
 	write     bool                 // there is something to be stored
 	next      storedRecord         // the new record, without its state
 	state     control.State        // of the new record; nil when there is none
-	now       int64                // the time of the decisions, which may be ahead of the store's
+	now       int64                // the time of the decisions
+	ahead     int64                // how far that is ahead of the store's
 	decisions []gatehouse.Decision // one for each turn
 	served    []servedTurn         // the turns that the controller has decided on
 
 	wake       []uint32       // the servers that are to be told
 	newHolds   []control.Hold // that the backend is to begin, or whose leases it is to renew
 	endedHolds []control.Hold // and those that it is to end
+
+	keptUntil int64 // when the store forgets the record, at the earliest; 0 if that is not known
 
 	unstored int64        // how many of the refusals that were counted before belong to this controller
 	refusals refusalCount // what the queue adds to them
@@ -86,10 +89,9 @@ type decideBuffers struct {
 
 // A decider is one decision under way.
 type decider struct {
-	in        *decideInput
-	out       *recordUpdate
-	buffers   *decideBuffers
-	timeAhead int64 // how far the decisions' time is ahead of the store's
+	in      *decideInput
+	out     *recordUpdate
+	buffers *decideBuffers
 
 	// As it was before the queue was served.
 	tell          bool           // something has ended that others wait for
@@ -164,7 +166,7 @@ func (d *decider) beginRecord() {
 	in, out := d.in, d.out
 	out.next = in.record.nextRecord(in.nonce)
 	out.now = cmp.Or(in.at, out.next.decisionTime(in.now))
-	d.timeAhead = max(0, out.now-in.now)
+	out.ahead = max(0, out.now-in.now)
 	if out.now < out.next.asOf {
 		// The clock was set back beyond what differs between servers. A delete in what is now the future
 		// would answer every new call with "deleted".
@@ -274,7 +276,7 @@ func (d *decider) collectDecisions() {
 			}
 			// The decision was made at the record's time, which is ahead of the clock that the caller waits
 			// by.
-			answer.RetryAfter += time.Duration(d.timeAhead)
+			answer.RetryAfter += time.Duration(out.ahead)
 		}
 		if d.in.turns[turn.index].Op == gatehouse.OpWaiters && answer.Report != nil {
 			answer.Report.Others = out.next.otherLines(d.in.server.number, out.now)

@@ -16,13 +16,17 @@ import (
 // ApplyJoint serves a joint change as one change of all of its records, or of none. Done may be called before
 // it returns.
 func (s *Store) ApplyJoint(c *control.JointChange) {
-	newJointTransaction(s, c).start()
+	s.beginJoint(c).enterQueues()
 }
 
-// start begins the transaction.
-func (t *jointTransaction) start() {
-	t.timer = time.AfterFunc(t.store.config.Timeout, t.endWaiting)
-	t.enterQueues()
+// mayWait reports whether the transaction has time to wait in a queue, and sees that it does not wait for too
+// long. It is called with the lock of that queue, so that either endWaiting finds it there or it does not
+// wait.
+func (t *jointTransaction) mayWait() bool {
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.store.config.Timeout, t.endWaiting)
+	}
+	return !t.late.Load()
 }
 
 // endWaiting ends a transaction that waits in a queue for too long: meanwhile the calls for its other names
@@ -54,13 +58,16 @@ func (t *jointTransaction) lateError() error {
 // It enters the queues in the order of their keys. So of two that wait for each other's names the one that
 // leads the first of these leads all others sooner or later, and there is no deadlock.
 type jointTransaction struct {
-	store  *Store
+	store         *Store
+	replyCallback func([]Reply, error) // goes on when the backend has answered
+
 	change *control.JointChange
 	parts  []jointPart
 
 	entered atomic.Int32    // the queues that it leads or waits in
 	late    atomic.Bool     // it has waited in them for too long
-	timer   *time.Timer     // ends that waiting
+	timed   bool            // the function of the timer may be running, so that it is not used again
+	timer   *time.Timer     // ends that waiting; nil if it has not waited
 	budget  context.Context // ends when its time is up
 
 	served     []control.JointPart // room for a decision
@@ -98,10 +105,17 @@ type jointPart struct {
 	full    bool // the record can take no more
 }
 
-func newJointTransaction(s *Store, c *control.JointChange) *jointTransaction {
+func newJointTransaction(s *Store) *jointTransaction {
+	t := &jointTransaction{store: s}
+	t.replyCallback = t.onReplies
+	return t
+}
+
+// beginJoint begins the transaction of a change.
+func (s *Store) beginJoint(c *control.JointChange) *jointTransaction {
 	n := len(c.Parts)
 	t := s.joints.Get().(*jointTransaction)
-	t.store, t.change, t.retries = s, c, newRetryState()
+	t.change, t.retries = c, newRetryState()
 	t.parts = slices.Grow(t.parts[:0], n)[:n]
 	t.keys, t.changes = slices.Grow(t.keys[:0], n)[:n], slices.Grow(t.changes[:0], n)[:n]
 	t.served = slices.Grow(t.served[:0], n)[:n]
@@ -126,9 +140,11 @@ func (t *jointTransaction) release() {
 	}
 	clear(t.changes)
 	clear(t.served)
-	s := t.store
-	*t = jointTransaction{parts: t.parts, keys: t.keys, changes: t.changes, served: t.served}
-	s.joints.Put(t)
+	*t = jointTransaction{
+		store: t.store, replyCallback: t.replyCallback,
+		parts: t.parts, keys: t.keys, changes: t.changes, served: t.served,
+	}
+	t.store.joints.Put(t)
 }
 
 // enterQueues enters the queues that are left, until it has to wait in one. Then the transaction under way
@@ -146,19 +162,23 @@ func (t *jointTransaction) enterQueues() {
 		// Counted first: once it waits, another goroutine may take over at any time.
 		t.entered.Add(1)
 		p := &t.parts[i]
-		if !p.entry.calls.beginOrJoin(&p.place) {
+		leads, waits := p.entry.calls.beginOrJoin(&p.place)
+		switch {
+		case waits:
+			return
+		case !leads:
+			t.abandon(i, t.lateError())
 			return
 		}
 	}
-	go t.run()
+	t.run()
 }
 
-// run serves the transaction, all of whose queues it leads.
+// run serves the transaction, all of whose queues it leads, without keeping its caller if the backend can. What
+// does not go well at the first try goes on in a goroutine of its own.
 func (t *jointTransaction) run() {
 	s := t.store
-	if !t.timer.Stop() {
-		t.timer = nil // its function may be running, so that the transaction is not used again
-	}
+	t.timed = t.timer != nil && !t.timer.Stop()
 	t.budget = s.budgets.currentBudget(s.clock.elapsedTime(), s.config.Timeout)
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -167,16 +187,53 @@ func (t *jointTransaction) run() {
 			p.entry.known.current = false
 		}
 	}
+	if s.async == nil {
+		go t.runToEnd()
+		return
+	}
+	if over, err := t.planExchange(); over {
+		t.finish(err)
+		return
+	}
+	s.async.StartTogether(t.budget, t.keys, t.changes, t.replyCallback)
+}
+
+// runToEnd goes on until the changes are made, or are found to be none, or time is up.
+func (t *jointTransaction) runToEnd() {
 	for {
 		if over, err := t.planExchange(); over {
 			t.finish(err)
 			return
 		}
-		replies, err := s.backend.SwapTogether(t.budget, t.keys, t.changes)
+		replies, err := t.store.backend.SwapTogether(t.budget, t.keys, t.changes)
 		if over, err := t.readReplies(replies, err); over {
 			t.finish(err)
 			return
 		}
+	}
+}
+
+// onReplies goes on when the backend has answered.
+func (t *jointTransaction) onReplies(replies []Reply, err error) {
+	if err == nil && allSwapped(replies) {
+		t.continueRun(replies, nil)
+		return
+	}
+	// A retry waits, which would hold up the backend.
+	replies = slices.Clone(replies)
+	go t.continueRun(replies, err)
+}
+
+// continueRun goes on after an answer.
+func (t *jointTransaction) continueRun(replies []Reply, err error) {
+	over, err := t.readReplies(replies, err)
+	switch {
+	case over:
+		t.finish(err)
+	case allSwapped(replies):
+		go t.runToEnd() // what was confirmed does not hold any more
+	default:
+		t.runToEnd()
 	}
 }
 
@@ -202,7 +259,7 @@ func (t *jointTransaction) finish(err error) {
 	}
 	// The queues go on before the caller is told, as it may come back from within.
 	next, done := t.leaveQueues(len(t.parts), away), t.change.Done
-	if !t.pending && t.timer != nil {
+	if !t.pending && !t.timed {
 		t.release() // before the callback, which may need one for its next call
 	}
 	done(err)
@@ -247,7 +304,9 @@ func (s *Store) failWaiting(e *entry, waiting []*applyCall, away error) {
 
 // abandon ends a transaction that leads some queues and has asked nothing yet.
 func (t *jointTransaction) abandon(led int, err error) {
-	t.timer.Stop()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
 	t.fail(err)
 	next, done := t.leaveQueues(led, nil), t.change.Done
 	done(err)

@@ -41,7 +41,7 @@ func (t *jointTransaction) decideChanges() (asks bool, err error) {
 	for i := range t.parts {
 		k := &t.parts[i].entry.known
 		if !k.current { // most likely there is none
-			k.version, k.record, k.state, k.endedHolds = 0, storedRecord{}, nil, nil
+			*k = knownRecord{kind: k.kind, minFence: k.minFence}
 		}
 	}
 	t.decideTurns(now)
@@ -169,8 +169,9 @@ func (t *jointTransaction) recordChange(i int) (c RecordChange, full bool) {
 	}
 	c = RecordChange{
 		If: k.version, Nonce: t.nonce, Wake: u.wake, Begin: u.newHolds, End: u.endedHolds,
-		Next: u.encode(&p.buffers), Keep: t.store.retention.keepFor(u.now, u.state, u.next.heads),
+		Next: u.encode(&p.buffers),
 	}
+	t.store.retention.setKeep(&c, k, u)
 	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
 	return c, len(c.Next) > maxRecord && !p.full && !shrinks
 }
@@ -212,7 +213,7 @@ func (t *jointTransaction) readReplies(replies []Reply, err error) (over bool, w
 		return t.onNoReply(err)
 	}
 	t.noteReplyTiming(replies)
-	if !slices.ContainsFunc(replies, func(r Reply) bool { return !r.Swapped }) {
+	if allSwapped(replies) {
 		return t.onConfirmed(replies)
 	}
 	made, claimed := false, time.Duration(0)
@@ -236,6 +237,10 @@ func (t *jointTransaction) readReplies(replies []Reply, err error) (over bool, w
 		return true, nil // it was made after all, as when it was sent twice on its way
 	}
 	return t.retryAfterConflict(claimed)
+}
+
+func allSwapped(replies []Reply) bool {
+	return len(replies) > 0 && !slices.ContainsFunc(replies, func(r Reply) bool { return !r.Swapped })
 }
 
 // loadReply notes the present record of a part, which is another one than was known.

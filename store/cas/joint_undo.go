@@ -145,12 +145,12 @@ func canUndoJoint(turn *control.Turn) bool {
 func (s *Store) sendJointUndo(one *pendingJointUndo) error {
 	done := make(chan error, 1)
 	c := &control.JointChange{Parts: slices.Clone(one.parts), Done: func(err error) { done <- err }}
-	t := newJointTransaction(s, c)
+	t := s.beginJoint(c)
 	t.pending = true
 	for i := range t.parts {
 		t.parts[i].undo = one.undos[i]
 	}
-	t.start()
+	t.enterQueues()
 	err := <-done
 	if err == nil {
 		s.counters.undone.Add(1)

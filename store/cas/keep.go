@@ -55,6 +55,29 @@ func (r *retention) keepFor(now int64, state control.State, heads []lineHead) ti
 	return time.Duration(worth)
 }
 
+// A record is kept for longer than it is worth something, by a part of that time and at most by maxLonger, so
+// that not every change has to move its end.
+const (
+	longerPart = 8
+	maxLonger  = time.Minute
+)
+
+// setKeep sets for how long the record of an update is kept.
+func (r *retention) setKeep(c *RecordChange, k *knownRecord, u *recordUpdate) {
+	c.Keep = r.keepFor(u.now, u.state, u.next.heads)
+	u.keptUntil = 0
+	if c.Keep == gatehouse.Forever {
+		return
+	}
+	worth, longer := u.now-u.ahead+int64(c.Keep), int64(min(c.Keep/longerPart, maxLonger))
+	if k.keptUntil >= worth && k.keptUntil <= worth+longer {
+		c.Kept, u.keptUntil = true, k.keptUntil
+		return
+	}
+	c.Keep += time.Duration(longer)
+	u.keptUntil = worth + longer
+}
+
 // lastHoldEnd is when the last of the holds that the backend ends will have ended if none is renewed.
 func lastHoldEnd(now int64, s *control.Semaphore) time.Time {
 	longest := time.Duration(0)

@@ -112,7 +112,7 @@ func New(backend Backend, config Config) *Store {
 	s.watches.names = make(map[gatehouse.Key]*line)
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
-	s.joints.New = func() any { return new(jointTransaction) }
+	s.joints.New = func() any { return newJointTransaction(s) }
 	s.transactions.New = func() any { return newTransaction(s) }
 	// Last, because a wake may come at once and needs the rest.
 	s.stop = backend.Listen(config.Server, s.onWake)
@@ -161,7 +161,7 @@ func (s *Store) Apply(c *control.Change) {
 	r := s.calls.Get().(*applyCall)
 	r.queue, r.view, r.done = c.Turns, c.View, c.Done
 	e := s.cache.entryFor(c.Key)
-	if e.calls.beginOrJoin(r) {
+	if leads, _ := e.calls.beginOrJoin(r); leads {
 		s.startTransaction(e, r.batch)
 	}
 }
@@ -170,7 +170,7 @@ func (s *Store) Apply(c *control.Change) {
 func (s *Store) serveCall(e *entry, r *applyCall) error {
 	done := make(chan error, 1)
 	r.done = func(err error) { done <- err }
-	if e.calls.beginOrJoin(r) {
+	if leads, _ := e.calls.beginOrJoin(r); leads {
 		s.startTransaction(e, r.batch)
 	}
 	return <-done

@@ -297,7 +297,10 @@ func (s *Store) replaceRecord(key gatehouse.Key, o storedObject, c *cas.RecordCh
 	if c.Next == nil {
 		next = storedObject{}
 	}
-	if c.Keep != gatehouse.Forever {
+	switch {
+	case c.Kept:
+		next.until = o.until
+	case c.Keep != gatehouse.Forever:
 		next.until = s.now().Add(c.Keep)
 	}
 	if s.expiresHolds && c.Next != nil {

@@ -1,36 +1,30 @@
 package redis_test
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
 )
 
-// A grant over names that this server knows, against a command for one such name: by one caller, and by many
-// with names of their own.
+// A grant over names that this server knows, against a command for one such name: by one caller, and by many,
+// each for other names than those that are under way.
 func BenchmarkGrant(b *testing.B) {
 	for _, names := range []int{1, 4} {
 		for _, many := range []bool{false, true} {
 			b.Run(strconv.Itoa(names)+" names, many callers "+strconv.FormatBool(many), func(b *testing.B) {
 				server := redistest.Start(b)
-				store := openStore(b, server.Address)
-				call := func(i int) error {
-					if many {
-						i %= callers
-					} else {
-						i = 0
-					}
-					return takeTogether(store, i, names)
+				g := gate.New(openStore(b, server.Address), gate.Config{})
+				var commands [20 * callers]gatehouse.GrantCommand
+				for i := range commands {
+					commands[i] = grantOf(i, names)
 				}
-				for i := range callers {
-					if err := call(i); err != nil {
-						b.Fatal(err)
-					}
-				}
+				call := func(i int) error { return takeTogether(g, &commands[i%len(commands)]) }
+				warm(b, len(commands), call)
 				if many {
 					spread(b, server, call)
 					return
@@ -45,26 +39,25 @@ func BenchmarkGrant(b *testing.B) {
 	}
 }
 
-// takeTogether takes one token of some limiters, or of one of them by a command of its own.
-func takeTogether(store interface {
-	Apply(c *control.Change)
-	ApplyJoint(c *control.JointChange)
-}, caller, names int,
-) error {
-	rule := gatehouse.Rule{Size: 1_000_000, Interval: time.Second, Burst: 1_000_000}
-	key := gatehouse.Key{Kind: gatehouse.GCRA, Name: "user " + strconv.Itoa(caller)}
-	if names == 1 {
-		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: rule, Cost: 1}
-		return (&control.Change{Key: key, Turns: []control.Turn{{Command: &cmd}}}).ApplyTo(store)
-	}
+// grantOf is a grant over some limiters of their own for each number.
+func grantOf(number, names int) gatehouse.GrantCommand {
 	cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire}
 	for i := range names {
-		key.Name = "user " + strconv.Itoa(caller) + "/" + strconv.Itoa(i)
-		cmd.Want = append(cmd.Want, gatehouse.Member{Key: key, Cost: 1, Rule: rule})
+		cmd.Want = append(cmd.Want, gatehouse.Member{
+			Key:  gatehouse.Key{Kind: gatehouse.GCRA, Name: "user " + strconv.Itoa(number) + "/" + strconv.Itoa(i)},
+			Rule: gatehouse.Rule{Size: 1_000_000, Interval: time.Second, Burst: 1_000_000}, Cost: 1,
+		})
 	}
-	var p control.GrantParts
-	p.Acquire(&cmd)
-	done := make(chan error, 1)
-	store.ApplyJoint(&control.JointChange{Parts: p.Parts, Done: func(err error) { done <- err }})
-	return <-done
+	return cmd
+}
+
+// takeTogether asks for a grant, or for what it is over if that is one name.
+func takeTogether(g *gate.Gate, cmd *gatehouse.GrantCommand) (err error) {
+	if m := &cmd.Want[0]; len(cmd.Want) == 1 {
+		one := gatehouse.Command{Op: gatehouse.OpAcquire, Rule: m.Rule, Cost: m.Cost}
+		_, err = g.Do(context.Background(), m.Key, one)
+	} else {
+		_, err = g.DoGrant(context.Background(), *cmd)
+	}
+	return err
 }

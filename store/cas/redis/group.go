@@ -91,8 +91,7 @@ func (l *lane) runScript(ctx context.Context, groups []scriptGroup) []rueidis.Re
 
 // scriptCommand is the one that runs the script for a group.
 func (l *lane) scriptCommand(g *scriptGroup) rueidis.Completed {
-	const arguments = 5 // of a key, without channels
-	keys, all := make([]string, 0, maxGroup), make([]string, 0, arguments*maxGroup)
+	keys, all := make([]string, 0, maxGroup), make([]string, 0, (1+recordArguments)*maxGroup)
 	for _, r := range g.calls {
 		keys, all = append(append(keys, r.key), r.more...), append(all, r.arguments...)
 	}
@@ -112,20 +111,14 @@ var errAnswer = errors.New("redis: the script answered something else than the t
 func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []scriptGroup) {
 	answers, err := result.ToArray()
 	var now int64
-	keys := 0
-	for _, r := range g.calls {
-		keys += r.countKeys()
-	}
-	if err == nil && len(answers) == 1+keys {
+	if err == nil && len(answers) == 1+len(g.calls) {
 		now, err = answers[0].ToInt64()
 	} else if err == nil {
 		err = errAnswer
 	}
 	if err == nil {
-		rest := answers[1:]
-		for _, r := range g.calls {
-			r.now, r.answer, r.answers, r.err = now, rest[0], rest[:r.countKeys()], nil
-			rest = rest[r.countKeys():]
+		for i, r := range g.calls {
+			r.now, r.answer, r.err = now, answers[1+i], nil
 		}
 		l.finishCalls(g.calls)
 		return nil
@@ -174,6 +167,10 @@ func (l *lane) finishCalls(requests []*scriptCall) {
 			r.answered <- struct{}{}
 		// A call whose time is up has been answered by the timer: only one of the two wins.
 		case r.state.CompareAndSwap(callSent, callOver):
+			if r.several {
+				r.callback(cas.Reply{}, nil)
+				continue
+			}
 			answered, key, change, deadline := r.callback, r.key, r.change, r.deadline
 			reply, err := l.link.takeOutcome(r)
 			if isUnsettled(err) {

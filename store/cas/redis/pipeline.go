@@ -50,6 +50,7 @@ type scriptCall struct {
 	arguments []string // of the script for this key
 	size      int      // about how many bytes it and its answer are
 	change    *cas.RecordChange
+	several   bool // it is not of one change, and its callback reads the answer
 
 	deadline time.Time
 	state    atomic.Int32
@@ -57,8 +58,7 @@ type scriptCall struct {
 	callback func(cas.Reply, error) // is called when the caller does not wait
 	now      int64                  // the time of Redis in µs
 	answer   rueidis.RedisMessage
-	answers  []rueidis.RedisMessage // instead, if there are several records
-	err      error                  // instead of an answer
+	err      error // instead of an answer
 }
 
 // countKeys is of how many records it is.

@@ -2,11 +2,15 @@
 -- of each of which ARGV has, one after the other:
 --        the nonce of the record that is to be replaced, '' if there must be none
 --        the new record, '' if there is to be none
---        for how many milliseconds it is kept, '' without end, or 'read' if nothing is to be changed
+--        for how many milliseconds it is kept, '' without end, 'kept' for as long as the present one, or 'read'
+--        if nothing is to be changed; with a + before it if there is more:
 --        the server and for how many microseconds it claims the record if it is another one: no other
 --        server replaces it then until this one has; '' if it claims nothing
 --        how many channels are to hear of the change, and those channels
 local call, args = redis.call, ARGV
+
+-- A +, which stands before what has more behind it.
+local MORE = 43
 
 -- What a record begins with that a server has claimed: the claim, in script.go of this package.
 local CLAIMED, FIRST = 2, 26
@@ -20,16 +24,37 @@ local LONGEST = 10000000
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- in microseconds
 
+-- For how long a record is kept, and whether there are more arguments.
+local function keeping(at)
+  local keep = args[at + 2]
+  if string.byte(keep) == MORE then
+    return string.sub(keep, 2), true
+  end
+  return keep, false
+end
+
+local function claims(at)
+  local _, more = keeping(at)
+  return more and args[at + 3] or ''
+end
+
+-- Where the arguments about a record end, and those about the next begin.
+local function after(at)
+  local _, more = keeping(at)
+  return more and at + 5 + tonumber(args[at + 4]) or at + 3
+end
+
 local function tell(key, at)
-  for i = at + 5, at + 4 + tonumber(args[at + 4]) do
+  for i = at + 5, after(at) - 1 do
     call('PUBLISH', args[i], key)
   end
 end
 
-local function write(key, at)
-  local record, keep = args[at + 1], args[at + 2]
+local function put(key, record, keep)
   if record == '' then
     call('DEL', key)
+  elseif keep == 'kept' then
+    call('SET', key, record, 'KEEPTTL')
   elseif keep == '' then
     call('SET', key, record)
   else
@@ -42,7 +67,7 @@ end
 -- be settled first: its first key, its number and, of that key, the keys in other slots. What is not the
 -- record that was read may be that one with a claim before it, or another one.
 local function look(key, at)
-  local nonce, keep, claim = args[at], args[at + 2], args[at + 3]
+  local nonce, keep, claim = args[at], keeping(at), claims(at)
   local present, rest = call('GET', key), 0
   if not present then
     return nonce == '' and 1
@@ -74,7 +99,7 @@ end
 
 -- Notes a claim on a record, if the change has one. It is no harm if there is no memory for it.
 local function mark(key, at)
-  local claim = args[at + 3]
+  local claim = claims(at)
   local present = claim ~= '' and call('GET', key)
   if present and (string.byte(present) or 0) <= CLAIMED then
     if string.byte(present) == CLAIMED then
@@ -85,20 +110,16 @@ local function mark(key, at)
   end
 end
 
--- Where the arguments about a record end, and those about the next begin.
-local function after(at)
-  return at + 5 + tonumber(args[at + 4])
-end
-
--- Compares some of the records, and does something with each if all are as they were read.
-local function together(answers, from, upto, at, act)
-  local places, barred, all = {}, false, true
+-- Compares some of the records, does something with each if all are as they were read, and returns what there
+-- is of each.
+local function together(from, upto, at, act)
+  local answers, places, barred, all = {}, {}, false, true
   for i = from, upto do
     local found = args[at] ~= '' and call('GETRANGE', KEYS[i], '1', '8') == args[at] and 1
     if not found then
       found = look(KEYS[i], at)
     end
-    answers[i + 1], places[i] = found, at
+    answers[#answers + 1], places[i] = found, at
     all = all and found == 1
     barred = barred or type(found) == 'table'
     at = after(at)
@@ -110,4 +131,14 @@ local function together(answers, from, upto, at, act)
       mark(KEYS[i], places[i]) -- on all records or on none, so that no two servers wait for each other
     end
   end
+  return answers, all
+end
+
+-- Does something for which there may be an error, which is returned.
+local function try(act, a, b, c)
+  local well, answer = pcall(act, a, b, c)
+  if well or type(answer) == 'table' then
+    return answer
+  end
+  return redis.error_reply(string.match(answer, '%-(%u.*)') or answer) -- before Redis 7
 end

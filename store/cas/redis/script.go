@@ -42,8 +42,14 @@ func newScript(text string) *namedScript {
 // nonceSize is the length of a nonce, which stands in a record at cas.NonceAt. The script says so too.
 const nonceSize = 8
 
-// readMark stands in the place of the time that a record is kept for when nothing is to be changed.
-const readMark = "read"
+// What stands in the place of the time that a record is kept for when nothing is to be changed, or when the
+// present one is kept for long enough; and what stands before it if there are more arguments. record.lua says
+// so too.
+const (
+	readMark = "read"
+	keptMark = "kept"
+	moreMark = "+"
+)
 
 // Swap implements cas.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
@@ -83,38 +89,75 @@ func (b *Backend) Start(
 
 // newCall makes the request of a change.
 func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCall {
+	text := b.newChangeText(key, change)
+	r := b.calls.Get().(*scriptCall)
+	r.key, r.script = text.key, b.swap
+	r.arguments = b.appendChange(r.arguments[:0], &text, change)
+	// About what crosses the network: the record in one direction, and perhaps in the other.
+	r.change, r.size = change, change.Size+len(change.Next)
+	return r
+}
+
+// A changeText is what the script is told of a change, besides the record and what few changes have.
+type changeText struct{ key, nonce, keep string }
+
+// newChangeText makes the text of a change.
+func (b *Backend) newChangeText(key gatehouse.Key, change *cas.RecordChange) changeText {
 	const milliseconds = 20 // digits
-	// Key, nonce and keep time share one allocation; the parts are cut out of it below.
-	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+milliseconds)
+	// All of it shares one allocation; the parts are cut out of it below.
+	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+len(moreMark)+milliseconds)
 	names = b.names.appendKey(names, key)
-	ends := [3]int{len(names)}
+	ends := [2]int{len(names)}
 	if change.If != 0 {
 		names = binary.BigEndian.AppendUint64(names, change.If)
 	}
 	ends[1] = len(names)
-	if change.Keep != gatehouse.Forever {
+	if hasMore(change) {
+		names = append(names, moreMark...)
+	}
+	switch {
+	case change.Read:
+		names = append(names, readMark...)
+	case change.Kept && change.If != 0:
+		names = append(names, keptMark...)
+	case change.Keep != gatehouse.Forever:
 		names = strconv.AppendInt(names, keptMillis(change.Keep), 10)
 	}
-	ends[2] = len(names)
-	// These bytes are not changed any more, nor those of the record.
+	// These bytes are not changed any more.
 	text := rueidis.BinaryString(names)
-	r := b.calls.Get().(*scriptCall)
-	r.key, r.script = text[:ends[0]], b.swap
-	nonce := text[ends[0]:ends[1]]
-	// A read compares the nonce too, so that an unchanged record is not sent back.
+	return changeText{key: text[:ends[0]], nonce: text[ends[0]:ends[1]], keep: text[ends[1]:]}
+}
+
+// recordArguments is how many arguments the script has of each change, but for those that have more.
+const recordArguments = 3
+
+// hasMore reports whether the script has more arguments of a change.
+func hasMore(change *cas.RecordChange) bool {
+	return change.Claim != 0 || !change.Read && len(change.Wake) > 0
+}
+
+// appendChange appends the arguments of the script for a change.
+func (b *Backend) appendChange(arguments []string, text *changeText, change *cas.RecordChange) []string {
+	record, wake := "", change.Wake
 	if change.Read {
-		r.arguments = append(r.arguments[:0], nonce, "", readMark, "", "0")
+		wake = nil // nothing changes
 	} else {
-		record, keep := rueidis.BinaryString(change.Next), text[ends[1]:]
-		wake := strconv.Itoa(len(change.Wake))
-		r.arguments = append(r.arguments[:0], nonce, record, keep, claimArgument(change), wake)
-		for _, server := range change.Wake {
-			r.arguments = append(r.arguments, b.names.wakeChannel(server))
-		}
+		record = rueidis.BinaryString(change.Next)
 	}
-	// About what crosses the network: the record in one direction, and perhaps in the other.
-	r.change, r.size = change, change.Size+len(change.Next)
-	return r
+	arguments = append(arguments, text.nonce, record, text.keep)
+	if !hasMore(change) {
+		return arguments
+	}
+	arguments = append(arguments, claimArgument(change), strconv.Itoa(len(wake)))
+	for _, server := range wake {
+		arguments = append(arguments, b.names.wakeChannel(server))
+	}
+	return arguments
+}
+
+// keptMillis is for how long Redis keeps a record: rounded up, and at least 1, as it takes no expiry of 0.
+func keptMillis(keep time.Duration) int64 {
+	return int64(max(1, (keep+time.Millisecond-1)/time.Millisecond))
 }
 
 // doCall has a request carried out, and waits for the answer. One that failed is not used again.
@@ -144,7 +187,7 @@ func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 	}
 	// Nothing of the caller's is kept in the pool.
 	clear(r.arguments)
-	r.answer, r.answers, r.err = rueidis.RedisMessage{}, nil, nil
+	r.answer, r.err = rueidis.RedisMessage{}, nil
 	r.script, r.key, r.change, r.callback = nil, "", nil, nil
 	l.backend.calls.Put(r)
 	return reply, err

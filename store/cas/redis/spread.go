@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/backoff"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/redis/rueidis"
@@ -194,7 +195,8 @@ func (s *spreadSwap) prepareGroups(ctx context.Context) (same bool, err error) {
 			arguments[2] = first[0]
 		}
 		for _, i := range g.places {
-			arguments = b.appendChange(arguments, &s.changes[i])
+			text := b.newChangeText(gatehouse.Key{}, &s.changes[i]) // the key is there already
+			arguments = b.appendChange(arguments, &text, &s.changes[i])
 		}
 		now, answers, err := s.link.runSpread(ctx, s.groupKeys(g, true), arguments)
 		if err != nil {
@@ -348,7 +350,11 @@ func (l *link) runSpread(
 	if err := l.laneFor(r.key).doCall(ctx, r); err != nil {
 		return 0, nil, err
 	}
-	return r.now, r.answers, r.err
+	if r.err != nil {
+		return 0, nil, r.err
+	}
+	answers, err = r.answer.ToArray()
+	return r.now, answers, err
 }
 
 // newSpread is a change of records that are not all in one slot; nil when they are.
@@ -360,8 +366,12 @@ func (l *link) newSpread(keys []string, changes []cas.RecordChange) *spreadSwap 
 	if len(groups) == 1 {
 		return nil
 	}
+	changes = slices.Clone(changes)
+	for i := range changes {
+		changes[i].Kept = false // what is prepared has an end of its own
+	}
 	return &spreadSwap{
-		link: l, id: fmt.Sprintf("%016x", rand.Uint64()), keys: keys, changes: slices.Clone(changes),
+		link: l, id: fmt.Sprintf("%016x", rand.Uint64()), keys: keys, changes: changes,
 		groups: groups, replies: make([]cas.Reply, len(keys)),
 	}
 }

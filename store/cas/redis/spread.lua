@@ -9,7 +9,7 @@
 -- ARGV[4]   prepare: for how many microseconds the change may still be committed
 -- and behind these, for prepare, what record.lua says of each record.
 --
--- The answer is the time, and for each record: of prepare, what together.lua answers; of commit, judge and
+-- The answer is the time, and what came of each record: of prepare, what together.lua answers; of commit, judge and
 -- abort, which lets nobody commit it any more, of the first record: 1 if the change is committed, 0 if it is
 -- not and will not be, and otherwise how many microseconds it may still be, made negative; of the others, 1.
 local step, id, extra, lasts = args[1], args[2], args[3], args[4]
@@ -20,18 +20,18 @@ local function digits(n) return string.format('%016.0f', n) end
 -- for how long the new one is kept (0 without end), three lengths, and the first key, the old record, the
 -- channels and the new record.
 local function prepare(key, at)
-  if args[at + 2] == 'read' then
+  if keeping(at) == 'read' then
     return
   end
   local old, left, wakes = call('GET', key), call('PTTL', key), {}
   if old and string.byte(old) == CLAIMED then
     old = string.sub(old, FIRST)
   end
-  for i = at + 5, at + 4 + tonumber(args[at + 4]) do
+  for i = at + 5, after(at) - 1 do
     wakes[#wakes + 1] = args[i]
   end
   wakes = table.concat(wakes, '\n')
-  local keep = tonumber(args[at + 2]) or 0
+  local keep = tonumber((keeping(at))) or 0
   if args[at + 1] == '' then
     keep = 1 -- it is deleted
   end
@@ -152,9 +152,7 @@ local function clear(key)
 end
 
 if step == 'prepare' then
-  local answers = {now}
-  together(answers, 1, #KEYS, 5, prepare)
-  return answers
+  return {now, (together(1, #KEYS, 5, prepare))}
 end
 -- What its own server gives up nobody commits.
 local function abort(key)
@@ -165,8 +163,8 @@ local function abort(key)
   return committed(key) and 1 or 0
 end
 
-local steps, answers = {judge = judge, commit = commit, settle = settle, clear = clear, abort = abort}, {now}
+local steps, answers = {judge = judge, commit = commit, settle = settle, clear = clear, abort = abort}, {}
 for i = 1, #KEYS do
-  answers[i + 1] = steps[step](KEYS[i])
+  answers[i] = steps[step](KEYS[i])
 end
-return answers
+return {now, answers}

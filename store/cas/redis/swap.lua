@@ -7,16 +7,19 @@
 -- same; otherwise the present record, nil if there is none; or that record and for how many more microseconds
 -- another server's claim is in the way; or the error, after which it has not changed:
 -- all that can be forbidden comes before the write. An error instead of all that changed nothing at all.
-local function replace(key, at)
-  if args[at + 2] ~= 'read' then
-    tell(key, at)
-    write(key, at)
+local function replace(key, at, keep, more)
+  if keep ~= 'read' then
+    if more then
+      tell(key, at)
+    end
+    put(key, args[at + 1], keep)
   end
   return 1
 end
 
 local function swap(key, at)
-  local nonce, record, keep = args[at], args[at + 1], args[at + 2]
+  local nonce, record = args[at], args[at + 1]
+  local keep, more = keeping(at)
   if keep ~= 'read' and nonce == '' then
     if keep == '' then
       if call('SET', key, record, 'NX') then
@@ -26,11 +29,11 @@ local function swap(key, at)
       return 1
     end
   elseif call('GETRANGE', key, '1', '8') == nonce then
-    return replace(key, at)
+    return replace(key, at, keep, more)
   end
   local found = look(key, at)
   if found == 1 then
-    return replace(key, at)
+    return replace(key, at, keep, more)
   elseif type(found) == 'string' then
     mark(key, at)
   end
@@ -39,12 +42,7 @@ end
 
 local answers, at = {now}, 1
 for i = 1, #KEYS do
-  local well, answer = pcall(swap, KEYS[i], at)
-  if well or type(answer) == 'table' then
-    answers[i + 1] = answer
-  else
-    answers[i + 1] = redis.error_reply(string.match(answer, '%-(%u.*)') or answer) -- before Redis 7
-  end
+  answers[i + 1] = try(swap, KEYS[i], at)
   at = after(at)
 end
 return answers

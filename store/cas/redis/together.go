@@ -2,15 +2,12 @@ package redis
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/store/cas"
-	"github.com/redis/rueidis"
 )
 
 // SwapTogether implements cas.Backend, by one script.
@@ -21,12 +18,8 @@ func (b *Backend) SwapTogether(
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(keys))
-	for i := range keys {
-		names[i] = string(b.names.appendKey(nil, keys[i]))
-	}
 	for {
-		replies, err := l.trySwap(ctx, names, changes)
+		replies, err := l.trySwap(ctx, keys, changes)
 		var unsettled *unsettledKey
 		if !errors.As(err, &unsettled) {
 			return replies, err
@@ -37,80 +30,105 @@ func (b *Backend) SwapTogether(
 	}
 }
 
+// StartTogether is SwapTogether without a goroutine of the caller's: answered is called once.
+func (b *Backend) StartTogether(
+	ctx context.Context, keys []gatehouse.Key, changes []cas.RecordChange, answered func([]cas.Reply, error),
+) {
+	l := b.link.Load()
+	// Without a connection it has to wait for one, and in a cluster it may take several steps.
+	slowly := func() { answered(b.SwapTogether(ctx, keys, changes)) }
+	if l == nil || l.single.Load() {
+		go slowly()
+		return
+	}
+	r := b.jointCall(keys, changes)
+	r.callback = func(_ cas.Reply, err error) {
+		var replies []cas.Reply
+		if err == nil {
+			replies, err = l.takeOutcomes(r, changes)
+		}
+		if isUnsettled(err) {
+			go slowly() // which settles it first
+			return
+		}
+		answered(replies, err)
+	}
+	if !l.laneFor(r.key).addCall(ctx, r) {
+		answered(nil, errQueueFull)
+	}
+}
+
 // trySwap swaps records, unless one is to be settled first.
 func (l *link) trySwap(
-	ctx context.Context, keys []string, changes []cas.RecordChange,
+	ctx context.Context, keys []gatehouse.Key, changes []cas.RecordChange,
 ) ([]cas.Reply, error) {
-	if s := l.newSpread(keys, changes); s != nil {
+	r := l.backend.jointCall(keys, changes)
+	if s := l.newSpread(append([]string{r.key}, r.more...), changes); s != nil {
 		return s.swap(ctx)
 	}
-	return l.runTogether(ctx, l.backend.jointCall(keys, changes), changes)
+	r.answered = make(chan struct{}, 1)
+	if err := l.laneFor(r.key).doCall(ctx, r); err != nil {
+		return nil, err
+	}
+	return l.takeOutcomes(r, changes)
 }
 
 // jointCall makes the request of several changes.
-func (b *Backend) jointCall(keys []string, changes []cas.RecordChange) *scriptCall {
-	r := &scriptCall{
-		script: b.together, answered: make(chan struct{}, 1),
-		key: keys[0], more: append([]string{}, keys[1:]...),
-	}
-	r.arguments = append(make([]string, 0, 1+5*len(keys)), strconv.Itoa(len(keys)))
+func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *scriptCall {
+	r := &scriptCall{script: b.together, several: true}
+	r.arguments = append(make([]string, 0, 1+recordArguments*len(keys)), "")
+	plain := true
 	for i := range keys {
-		r.arguments = b.appendChange(r.arguments, &changes[i])
-		r.size += changes[i].Size + len(changes[i].Next)
+		c := &changes[i]
+		text := b.newChangeText(keys[i], c)
+		if i == 0 {
+			r.key, r.more = text.key, make([]string, 0, len(keys)-1)
+		} else {
+			r.more = append(r.more, text.key)
+		}
+		r.arguments = b.appendChange(r.arguments, &text, c)
+		r.size += c.Size + len(c.Next)
+		plain = plain && c.If != 0 && c.Next != nil && !c.Read && !hasMore(c)
+	}
+	r.arguments[0] = strconv.Itoa(len(keys))
+	if !plain {
+		r.arguments[0] = moreMark + r.arguments[0]
 	}
 	return r
 }
 
-// appendChange appends the arguments of the script for a change.
-func (b *Backend) appendChange(arguments []string, change *cas.RecordChange) []string {
-	nonce, keep := "", ""
-	if change.If != 0 {
-		nonce = string(binary.BigEndian.AppendUint64(nil, change.If))
+// takeOutcomes is what came of a request for several records.
+func (l *link) takeOutcomes(r *scriptCall, changes []cas.RecordChange) ([]cas.Reply, error) {
+	err := r.err
+	if err == nil {
+		err = r.answer.Error()
 	}
-	if change.Read {
-		return append(arguments, nonce, "", readMark, claimArgument(change), "0")
+	if err != nil {
+		return nil, l.callError(err)
 	}
-	if change.Keep != gatehouse.Forever {
-		keep = strconv.FormatInt(keptMillis(change.Keep), 10)
+	replies := make([]cas.Reply, len(changes))
+	// One answer for all says that all are as they were, or were replaced.
+	if r.answer.IsInt64() {
+		for i := range changes {
+			replies[i], _ = readReply(&r.answer, r.now, &changes[i])
+		}
+		return replies, nil
 	}
-	arguments = append(arguments,
-		nonce, rueidis.BinaryString(change.Next), keep, claimArgument(change), strconv.Itoa(len(change.Wake)))
-	for _, server := range change.Wake {
-		arguments = append(arguments, b.names.wakeChannel(server))
+	answers, err := r.answer.ToArray()
+	if err == nil && len(answers) != len(changes) {
+		err = errAnswer
 	}
-	return arguments
-}
-
-// keptMillis is for how long Redis keeps a record: rounded up, and at least 1, as it takes no expiry of 0.
-func keptMillis(keep time.Duration) int64 {
-	return int64(max(1, (keep+time.Millisecond-1)/time.Millisecond))
-}
-
-// runTogether has a request for several records carried out, and reads the replies.
-func (l *link) runTogether(
-	ctx context.Context, r *scriptCall, changes []cas.RecordChange,
-) ([]cas.Reply, error) {
-	if err := l.laneFor(r.key).doCall(ctx, r); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if r.err != nil {
-		return nil, l.callError(r.err)
-	}
-	replies, all := make([]cas.Reply, len(changes)), true
+	// They are replaced all or not at all.
 	for i := range changes {
-		err := r.answers[i].Error()
-		if err != nil && !rueidis.IsRedisNil(err) {
-			return nil, l.callError(err)
-		}
-		replies[i], err = readReply(&r.answers[i], r.now, &changes[i])
+		replies[i], err = readReply(&answers[i], r.now, &changes[i])
 		if err != nil {
 			return nil, keyed(append([]string{r.key}, r.more...)[i], err)
 		}
-		all = all && replies[i].Swapped
-	}
-	// What was not replaced, because of others, is still the one that was read.
-	for i := range replies {
-		if replies[i].Swapped && !all {
+		// What was not replaced, because of others, is still the one that was read.
+		if replies[i].Swapped {
 			replies[i].Version = changes[i].If
 		}
 	}

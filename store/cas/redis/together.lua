@@ -1,19 +1,20 @@
--- Replaces several records together: all of them if each is still the one that was read, and otherwise none. It
+-- Replaces several records together, if each is still the one that was read, and otherwise none. It
 -- does so for one set of records after the other, each by itself.
 --
 -- KEYS   the records of all sets
--- ARGV   for each set how many records it has, and for each of them what record.lua says
+-- ARGV   for each set how many records it has, and for each of them what record.lua says. Before the number is a
+--        + if some have more arguments, or are not there, or are not to be replaced.
 --
--- The answer is the time in microseconds, and then for each record: 1 if it is still the one that was read, or
--- was replaced; otherwise the present record, nil if there is none; or that record and for how many more
--- microseconds another server's claim is in the way. All of a set were replaced if each answer is 1. Errors in
--- the place of the answers of a set changed nothing of it: who may not tell of a change is refused before the
--- first write, and where one write is allowed, for lack of memory or of replicas, all others of the same script
--- are.
-local function swap(answers, from, upto, at)
+-- The answer is the time in microseconds, and then for each set: 1 if all were replaced, or are still those that
+-- were read; or for each record: 1 if it is still the one that was read; otherwise the present record, nil if
+-- there is none; or that record and for how many more microseconds another server's claim is in the way. An
+-- error in the place of the answer of a set changed nothing of it: who may not tell of a change is refused
+-- before the first write, and where one write is allowed, for lack of memory or of replicas, all others of the
+-- same script are.
+local function swap(from, upto, at)
   local changed = {}
-  together(answers, from, upto, at, function(key, place)
-    if args[place + 2] ~= 'read' then
+  local answers, all = together(from, upto, at, function(key, place)
+    if keeping(place) ~= 'read' then
       changed[#changed + 1] = {key, place}
     end
   end)
@@ -21,22 +22,40 @@ local function swap(answers, from, upto, at)
     tell(changed[i][1], changed[i][2])
   end
   for i = 1, #changed do
-    write(changed[i][1], changed[i][2])
+    put(changed[i][1], args[changed[i][2] + 1], (keeping(changed[i][2])))
   end
+  return all and 1 or answers
+end
+
+-- Most sets are those that need not be looked at further.
+local function swapPlain(from, upto, at)
+  local place = at
+  for i = from, upto do
+    if call('GETRANGE', KEYS[i], '1', '8') ~= args[place] then
+      return swap(from, upto, at)
+    end
+    place = place + 3
+  end
+  for i = from, upto do
+    put(KEYS[i], args[at + 1], args[at + 2])
+    at = at + 3
+  end
+  return 1
 end
 
 local answers, from, at = {now}, 1, 1
 while from <= #KEYS do
-  local upto = from + tonumber(args[at]) - 1
-  local well, problem = pcall(swap, answers, from, upto, at + 1)
+  local number = args[at]
+  local upto = from + tonumber(number) - 1
   at = at + 1
-  for i = from, upto do
-    if not well and type(problem) == 'table' then
-      answers[i + 1] = problem
-    elseif not well then
-      answers[i + 1] = redis.error_reply(string.match(problem, '%-(%u.*)') or problem) -- before Redis 7
+  if string.byte(number) == MORE then
+    answers[#answers + 1] = try(swap, from, upto, at)
+    for _ = from, upto do
+      at = after(at)
     end
-    at = after(at)
+  else
+    answers[#answers + 1] = try(swapPlain, from, upto, at)
+    at = at + 3 * (upto - from + 1)
   end
   from = upto + 1
 end
