@@ -21,7 +21,7 @@ func BenchmarkGrant(b *testing.B) {
 				g := gate.New(openStore(b, server.Address), gate.Config{})
 				var commands [20 * callers]gatehouse.GrantCommand
 				for i := range commands {
-					commands[i] = grantOf(i, names)
+					commands[i] = limitersOf(i, names)
 				}
 				call := func(i int) error { return takeTogether(g, &commands[i%len(commands)]) }
 				warm(b, len(commands), call)
@@ -39,8 +39,8 @@ func BenchmarkGrant(b *testing.B) {
 	}
 }
 
-// grantOf is a grant over some limiters of their own for each number.
-func grantOf(number, names int) gatehouse.GrantCommand {
+// limitersOf is a grant over some limiters of their own for each number.
+func limitersOf(number, names int) gatehouse.GrantCommand {
 	cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire}
 	for i := range names {
 		cmd.Want = append(cmd.Want, gatehouse.Member{

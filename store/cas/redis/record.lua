@@ -66,8 +66,7 @@ end
 -- record and how much longer another server's claim is in the way; or that a change of several slots is to
 -- be settled first: its first key, its number and, of that key, the keys in other slots. What is not the
 -- record that was read may be that one with a claim before it, or another one.
-local function look(key, at)
-  local nonce, keep, claim = args[at], keeping(at), claims(at)
+local function look(key, nonce, keep, claim)
   local present, rest = call('GET', key), 0
   if not present then
     return nonce == '' and 1
@@ -117,7 +116,7 @@ local function together(from, upto, at, act)
   for i = from, upto do
     local found = args[at] ~= '' and call('GETRANGE', KEYS[i], '1', '8') == args[at] and 1
     if not found then
-      found = look(KEYS[i], at)
+      found = look(KEYS[i], args[at], keeping(at), claims(at))
     end
     answers[#answers + 1], places[i] = found, at
     all = all and found == 1

@@ -31,7 +31,7 @@ local function swap(key, at)
   elseif call('GETRANGE', key, '1', '8') == nonce then
     return replace(key, at, keep, more)
   end
-  local found = look(key, at)
+  local found = look(key, nonce, keep, claims(at))
   if found == 1 then
     return replace(key, at, keep, more)
   elseif type(found) == 'string' then

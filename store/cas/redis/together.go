@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/store/cas"
+	"github.com/redis/rueidis"
 )
 
 // SwapTogether implements cas.Backend, by one script.
@@ -76,23 +78,29 @@ func (l *link) trySwap(
 // jointCall makes the request of several changes.
 func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *scriptCall {
 	r := &scriptCall{script: b.together, several: true}
-	r.arguments = append(make([]string, 0, 1+recordArguments*len(keys)), "")
-	plain := true
+	r.more = make([]string, 0, len(keys)-1)
+	r.arguments = append(make([]string, 0, 1+recordArguments*len(keys)), strconv.Itoa(len(keys)))
+	// The script is told less of changes that only replace records.
+	plain := !slices.ContainsFunc(changes, func(c cas.RecordChange) bool {
+		return c.If == 0 || c.Read || c.Next == nil || !c.Kept || hasMore(&c)
+	})
+	if !plain {
+		r.arguments[0] = moreMark + r.arguments[0]
+	}
 	for i := range keys {
 		c := &changes[i]
 		text := b.newChangeText(keys[i], c)
 		if i == 0 {
-			r.key, r.more = text.key, make([]string, 0, len(keys)-1)
+			r.key = text.key
 		} else {
 			r.more = append(r.more, text.key)
 		}
-		r.arguments = b.appendChange(r.arguments, &text, c)
+		if plain {
+			r.arguments = append(r.arguments, text.nonce, rueidis.BinaryString(c.Next))
+		} else {
+			r.arguments = b.appendChange(r.arguments, &text, c)
+		}
 		r.size += c.Size + len(c.Next)
-		plain = plain && c.If != 0 && c.Next != nil && !c.Read && !hasMore(c)
-	}
-	r.arguments[0] = strconv.Itoa(len(keys))
-	if !plain {
-		r.arguments[0] = moreMark + r.arguments[0]
 	}
 	return r
 }

@@ -2,8 +2,9 @@
 -- does so for one set of records after the other, each by itself.
 --
 -- KEYS   the records of all sets
--- ARGV   for each set how many records it has, and for each of them what record.lua says. Before the number is a
---        + if some have more arguments, or are not there, or are not to be replaced.
+-- ARGV   for each set how many records it has, and for each of them the nonce of the record that is to be
+--        replaced and the new record, which is kept as long as the present one. Before the number is a + if that
+--        is not so of all of them, and behind it what record.lua says of each.
 --
 -- The answer is the time in microseconds, and then for each set: 1 if all were replaced, or are still those that
 -- were read; or for each record: 1 if it is still the one that was read; otherwise the present record, nil if
@@ -27,18 +28,22 @@ local function swap(from, upto, at)
   return all and 1 or answers
 end
 
--- Most sets are those that need not be looked at further.
+-- Does so for a set without more than that.
 local function swapPlain(from, upto, at)
-  local place = at
+  local answers, all, place = {}, true, at
   for i = from, upto do
-    if call('GETRANGE', KEYS[i], '1', '8') ~= args[place] then
-      return swap(from, upto, at)
+    local found = call('GETRANGE', KEYS[i], '1', '8') == args[place] and 1
+    if not found then
+      found = look(KEYS[i], args[place], 'kept', '')
     end
-    place = place + 3
+    answers[#answers + 1], all, place = found, all and found == 1, place + 2
+  end
+  if not all then
+    return answers
   end
   for i = from, upto do
-    put(KEYS[i], args[at + 1], args[at + 2])
-    at = at + 3
+    call('SET', KEYS[i], args[at + 1], 'KEEPTTL')
+    at = at + 2
   end
   return 1
 end
@@ -55,7 +60,7 @@ while from <= #KEYS do
     end
   else
     answers[#answers + 1] = try(swapPlain, from, upto, at)
-    at = at + 3 * (upto - from + 1)
+    at = at + 2 * (upto - from + 1)
   end
   from = upto + 1
 end
