@@ -71,7 +71,7 @@ func TestTakeMatching(t *testing.T) {
 // waiting any more; it leads one that is idle.
 func TestLateJointCall(t *testing.T) {
 	late := new(jointTransaction)
-	late.timer = time.NewTimer(time.Hour) // it has waited elsewhere
+	late.timer = new(time.Timer) // it has waited elsewhere
 	late.late.Store(true)
 	r := &applyCall{joint: late}
 	q := queueOf(t, callsOf(1))

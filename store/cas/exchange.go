@@ -12,11 +12,16 @@ import (
 // This file is the exchanges of a transaction with the store: what is asked, how the reply is read, and when
 // the transaction retries.
 
-// runToEnd goes on until the change is made, or is found to be none, or time is up, and ends the transaction.
-func (t *transaction) runToEnd() {
+// run asks the store for what comes next, without keeping its caller if the backend can. Otherwise it goes on
+// until the change is made, or is found to be none, or time is up.
+func (t *transaction) run() {
 	for {
 		if over, err := t.planExchange(); over {
 			t.store.finishTransaction(t, err)
+			return
+		}
+		if async := t.store.async; async != nil {
+			async.Start(t.budget, t.entry.key, &t.change, t.replyCallback)
 			return
 		}
 		reply, err := t.store.backend.Swap(t.budget, t.entry.key, &t.change)
@@ -31,7 +36,7 @@ func (t *transaction) runToEnd() {
 // all is well.
 func (t *transaction) onReply(reply Reply, err error) {
 	if err != nil || !reply.Swapped {
-		// A retry waits and sends, which would hold up the backend and all other replies that it reads.
+		// A retry waits and decides, which would hold up the backend and all other replies that it reads.
 		go t.continueRun(reply, err)
 		return
 	}
@@ -40,7 +45,7 @@ func (t *transaction) onReply(reply Reply, err error) {
 		return
 	}
 	// The read was confirmed but the decision no longer holds, so another exchange is needed.
-	go t.runToEnd()
+	go t.run()
 }
 
 // continueRun goes on after an answer that was not the one hoped for.
@@ -49,7 +54,7 @@ func (t *transaction) continueRun(reply Reply, err error) {
 		t.store.finishTransaction(t, err)
 		return
 	}
-	t.runToEnd()
+	t.run()
 }
 
 // planExchange finds out what to ask of the store. The transaction is over if that is nothing.

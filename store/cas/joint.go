@@ -171,12 +171,11 @@ func (t *jointTransaction) enterQueues() {
 			return
 		}
 	}
-	t.run()
+	t.begin()
 }
 
-// run serves the transaction, all of whose queues it leads, without keeping its caller if the backend can. What
-// does not go well at the first try goes on in a goroutine of its own.
-func (t *jointTransaction) run() {
+// begin begins to serve the transaction, all of whose queues it leads.
+func (t *jointTransaction) begin() {
 	s := t.store
 	t.timed = t.timer != nil && !t.timer.Stop()
 	t.budget = s.budgets.currentBudget(s.clock.elapsedTime(), s.config.Timeout)
@@ -188,21 +187,21 @@ func (t *jointTransaction) run() {
 		}
 	}
 	if s.async == nil {
-		go t.runToEnd()
+		go t.run()
 		return
 	}
-	if over, err := t.planExchange(); over {
-		t.finish(err)
-		return
-	}
-	s.async.StartTogether(t.budget, t.keys, t.changes, t.replyCallback)
+	t.run()
 }
 
-// runToEnd goes on until the changes are made, or are found to be none, or time is up.
-func (t *jointTransaction) runToEnd() {
+// run is that of a [transaction].
+func (t *jointTransaction) run() {
 	for {
 		if over, err := t.planExchange(); over {
 			t.finish(err)
+			return
+		}
+		if async := t.store.async; async != nil {
+			async.StartTogether(t.budget, t.keys, t.changes, t.replyCallback)
 			return
 		}
 		replies, err := t.store.backend.SwapTogether(t.budget, t.keys, t.changes)
@@ -231,9 +230,9 @@ func (t *jointTransaction) continueRun(replies []Reply, err error) {
 	case over:
 		t.finish(err)
 	case allSwapped(replies):
-		go t.runToEnd() // what was confirmed does not hold any more
+		go t.run() // what was confirmed does not hold any more
 	default:
-		t.runToEnd()
+		t.run()
 	}
 }
 

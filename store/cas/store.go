@@ -202,15 +202,10 @@ func (s *Store) startTransaction(e *entry, batch []*applyCall) {
 	}
 	t := s.beginTransaction(e, batch)
 	if s.async == nil {
-		go t.runToEnd()
+		go t.run()
 		return
 	}
-	// Nothing to send: the decisions rest on what was read in this transaction, or the call failed.
-	if over, err := t.planExchange(); over {
-		s.finishTransaction(t, err)
-		return
-	}
-	s.async.Start(t.budget, e.key, &t.change, t.replyCallback)
+	t.run()
 }
 
 // A batch is planned by the goroutine that brings the answer to the one before it if that takes only some

@@ -43,8 +43,9 @@ func BenchmarkGrant(b *testing.B) {
 func limitersOf(number, names int) gatehouse.GrantCommand {
 	cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire}
 	for i := range names {
+		name := "user " + strconv.Itoa(number) + "/" + strconv.Itoa(i)
 		cmd.Want = append(cmd.Want, gatehouse.Member{
-			Key:  gatehouse.Key{Kind: gatehouse.GCRA, Name: "user " + strconv.Itoa(number) + "/" + strconv.Itoa(i)},
+			Key:  gatehouse.Key{Kind: gatehouse.GCRA, Name: name},
 			Rule: gatehouse.Rule{Size: 1_000_000, Interval: time.Second, Burst: 1_000_000}, Cost: 1,
 		})
 	}

@@ -252,7 +252,9 @@ func claimArgument(change *cas.RecordChange) string {
 	if change.Claim == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%08x%d", change.Server, change.Claim.Microseconds())
+	const digit9 = 1 << 32 // which leaves 8 digits behind it
+	text := strconv.AppendUint(make([]byte, 0, 32), digit9|uint64(change.Server), 16)
+	return string(strconv.AppendInt(text, change.Claim.Microseconds(), 10)[1:])
 }
 
 // stripClaim is a stored record without the claim on it.
