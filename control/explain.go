@@ -16,7 +16,7 @@ func (s *Semaphore) refuse(now time.Time, turn *Turn) {
 	s.fillStanding(turn, gatehouse.Refused)
 	d, closed := &turn.Decision, s.closing()
 	if closed != nil {
-		// No release changes that, and whoever waits is looked at again when the name is opened.
+		// No release changes that, and waiting requests are looked at again when the name is opened.
 		d.RetryAfter, d.Message = gatehouse.Forever, closed.sentence()
 		return
 	}
@@ -32,8 +32,8 @@ const (
 	maxExplained = 1000 // holders among whom the eldest are looked for
 )
 
-// explainFull says how full the semaphore is, and who holds for longest: "is full: 2 of 2 held, train-a for
-// 42 m, h1f8x2 for 3 s".
+// explainFull says how full the semaphore is, and who has held it for longest: "is full: 2 of 2 held, train-a
+// for 42 m, h1f8x2 for 3 s".
 func (s *Semaphore) explainFull(now int64) string {
 	var text strings.Builder
 	if s.heldCost >= s.size {

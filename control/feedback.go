@@ -50,8 +50,8 @@ const (
 	// hour.
 	maxRamp = int64(30 * time.Second)
 
-	// rampBurst is how much of the ramp may be kept for later by who does not use it: enough that callers who
-	// are woken late lose nothing, and too little for a burst.
+	// rampBurst is how much of the ramp may be kept for later when it is not used: enough that a caller that
+	// is woken late loses nothing, and too little for a burst.
 	rampBurst = int64(100 * time.Millisecond)
 
 	// jitterDivisor is what part of a pause the jitter is at most.
@@ -165,9 +165,9 @@ func (l *limiterStep) beginPause(f *gatehouse.Feedback) {
 	t.forgetAt = addSaturating(t.rampEnd(), strikesKept)
 }
 
-// jitterOf is a length of time from 0 to a tenth of another. It is drawn from what every retry and every
-// replay of a decision knows, so that they decide the same; and of other names at the same instant, or of
-// this name at another one, it is another, so that those who were paused together do not start together.
+// jitterOf is a length of time from 0 to a tenth of another. It depends only on what every retry and every
+// replay of a decision knows, so that they decide the same. It differs between names and between instants, so
+// that names that were paused together do not start together.
 func jitterOf(seed uint64, now int64, length time.Duration) time.Duration {
 	// Without a seed there is no jitter: in a program that decides for itself alone it would serve nothing.
 	if seed == 0 {
@@ -192,7 +192,7 @@ func (l *limiterStep) forgetReports() {
 	if len(t.adopted) == 0 {
 		t.adopted = nil
 	}
-	// The ramp and the strikes go together: whoever is told of a pause is told of the last one.
+	// The ramp and the strikes are kept together: a server that learns of a pause learns of the strikes too.
 	counts := t.rampEnd() > l.now || t.strikes > 0 && t.forgetAt > l.now
 	if !counts {
 		t.status, t.from, t.until, t.used, t.strikes, t.forgetAt = 0, 0, 0, 0, 0, 0

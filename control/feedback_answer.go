@@ -32,8 +32,8 @@ func (l *limiterStep) fillRefusedReports(from, latest, n int64) int64 {
 		byLimits = max(byLimits, m.earliestFit(l.earliestUnpaused(), n))
 	}
 	l.fillReported()
-	// Who goes on waiting is shown no reason, and looks often. Who is refused by a limit for as long is told
-	// of that, but of a pause in any case.
+	// A request that goes on waiting needs no reason, and is looked at often. If a limit refuses for as long
+	// as the ramp, the answer names the limit. A pause is always named.
 	if r := l.d.Reported; r != nil && (r.PausedFor > 0 || at > byLimits) && !l.turn.keepsWaiting() {
 		l.d.Message = l.reasonReported(r)
 	}

@@ -111,7 +111,7 @@ func (l *limiterStep) noteReportedTake(at, n int64) {
 	if x < 0 || x >= t.rampLength() {
 		return
 	}
-	// Whoever lets the ramp pass unused gets no burst for it later, beyond what keeps exactness.
+	// An unused ramp gives no burst later, beyond what exactness needs.
 	cost, sum := l.rampCost(n), t.rampSum(x)
 	unused := max(cost, sum-t.rampSum(max(0, x-rampBurst)))
 	t.used = addSaturating(max(t.used, sum-min(sum, unused)), cost)

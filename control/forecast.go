@@ -7,11 +7,10 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/minheap"
 )
 
-// This file is how long those who wait may have to, as far as can be told: from how long the last holds
-// lasted, and by the arithmetic of limiters. It changes nothing.
+// This file estimates how long requests may have to wait: from how long the last holds lasted, and by the
+// arithmetic of limiters. It changes nothing.
 
-// maxForecast is how many of a line are told how long they may wait: what comes before those behind them is
-// anybody's guess.
+// maxForecast is how many requests of a line have an estimate: further back it would be a guess.
 const maxForecast = 1000
 
 // forecastWaits is how long each of a line waits from now on if so many percent of holds are as long as some

@@ -8,12 +8,12 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A GrantRecord is what is remembered of a grant over several names: who is in it, how much of each counts,
-// and until when. It is no lock and no limit itself. What the members hold ends by itself when the grant
-// does, so that nothing need be done then; the record is remembered for a while after, so that the id is
-// answered that it has ended.
+// A GrantRecord is the record of a grant over several names: its members, how much of each counts, and until
+// when. It is neither a lock nor a limit. What the members hold ends by itself when the grant does, so that
+// nothing need be done then. The record is kept for a while after that, so that commands with its id are told
+// that it has ended.
 //
-// What it answers with is shared with readers that come later, so that each change makes a new one.
+// Its answers are shared with later readers, so each change makes a new one.
 type GrantRecord struct {
 	last      *gatehouse.GrantRecord // nil when there is none
 	settled   []time.Time            // when each member was settled last; nil if none was
@@ -86,7 +86,7 @@ func tryRecord(r *GrantRecord, now time.Time, turn *Turn) {
 			d.Message = "has ended, and its id is remembered"
 		case turn.Grant == nil || !slices.Equal(turn.Grant.Command.Want, r.last.Want):
 		case turn.Grant.lost != "":
-			// Who asks again must not go on: somebody else may hold it by now.
+			// The client that asks again must not go on: another one may hold it by now.
 			d.Message = "does not hold " + turn.Grant.lost + " any more: it was evicted, or the name deleted"
 			return
 		default:
@@ -157,7 +157,7 @@ func (r *GrantRecord) begin(now time.Time, turn *Turn) {
 // follow notes what became of the grant.
 func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 	one := *r.last
-	// The record so far is in the hands of those that were answered with it.
+	// Callers that were answered with the record still use it.
 	one.Taken, one.Counted = slices.Clone(one.Taken), slices.Clone(one.Counted)
 	for i := range turn.Grant.served {
 		p := &turn.Grant.served[i]
@@ -207,8 +207,8 @@ func (r *GrantRecord) settledSince(member int, at time.Time) bool {
 		!r.settled[member].Before(at)
 }
 
-// forgetAnswer takes back one answer about the grant, and reports whether it stays: because somebody else was
-// answered too, or its holder has used it since.
+// forgetAnswer takes back one answer about the grant, and reports whether the grant stays, because another
+// caller was answered too or its holder has used it since.
 func (r *GrantRecord) forgetAnswer(now time.Time, turn *Turn) (stays bool) {
 	r.passTime(now)
 	granted := turn.Granted

@@ -88,7 +88,7 @@ type GrantTurn struct {
 	// and that counts so far. ServeJoint brings them up to date.
 	Taken, Counted int64
 
-	// Overrun and OnExpiry are those that the grant was acquired with.
+	// Overrun and OnExpiry are the rules that the grant was acquired with.
 	Overrun  gatehouse.Overrun
 	OnExpiry gatehouse.OnExpiry
 
@@ -117,12 +117,12 @@ type JointPart struct {
 // ServeJoint serves a joint change at one instant, and reports whether it took effect. The states are served
 // in place, or replaced.
 //
-// First every turn is tried. If all are granted but those that are optional, all that are granted take
-// effect, under one fencing token: the greatest that any of them would have, so that it is above every
-// earlier one under each name. Otherwise nothing is taken, and each turn keeps what its trial was answered;
-// for those that were granted that is how they stand.
+// First every turn is tried. If all turns that are not optional are granted, all granted turns take effect,
+// under one fencing token: the greatest that any of them would have, so that it is above every earlier one
+// under each name. Otherwise nothing is taken, and each turn keeps the answer of its trial; for a granted
+// turn, that is the state of its name.
 //
-// Undos are not tried. They all take effect, unless the record says that somebody else relies on the grant.
+// Undos are not tried. They all take effect, unless the record says that another caller relies on the grant.
 func ServeJoint(now time.Time, parts []JointPart) (granted bool) {
 	record := findRecord(parts)
 	if parts[0].Turn.Op == gatehouse.OpUndo {

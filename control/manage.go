@@ -86,7 +86,7 @@ type managedSemaphore struct {
 	evictions []eviction // the last of them, the newest last
 }
 
-// maxEvictions is how many evictions are remembered under one name, so that those who are evicted learn why.
+// maxEvictions is how many evictions are remembered under one name, so that evicted holders learn why.
 const maxEvictions = 16
 
 // An eviction is a hold that was evicted. Its holder is remembered by a hash, as a key may be long.
@@ -99,7 +99,7 @@ type eviction struct {
 // leastEviction is the least that an eviction takes in a form.
 const leastEviction = 19
 
-// sentence says it to whoever held, and sentenceRenewing to one whose hold lasts until its term is over.
+// sentence tells the former holder, and sentenceRenewing a holder whose hold lasts until its term is over.
 func (e *eviction) sentence() string {
 	return "is not held with this key any more: it was evicted" + e.String()
 }
@@ -296,7 +296,7 @@ func (l *limiterStep) setClosed() {
 			l.d.Outcome = gatehouse.Granted // it was never used, and has no limits to tell of
 			return
 		}
-		// Whoever opens a name means that it may be used: a pause that a third party asked for ends too.
+		// An open means that the name may be used: it also ends a pause that a third party asked for.
 		l.endPause()
 		if l.extra.closing() != nil {
 			l.extra.closed = nil

@@ -169,9 +169,9 @@ func costOf(costs []gatehouse.MemberCost, key gatehouse.Key) (cost int64, told b
 	return NoFigure, false
 }
 
-// Undo turns the parts of an acquire or a topup into those that take back what they were granted. Of one that
-// took no effect, as Decide was told, they take back what it left behind while it waited, and nothing else:
-// some of its parts may have been answered that they would be granted.
+// Undo turns the parts of an acquire or a topup into parts that take back what they were granted. If it took
+// no effect, as Decide was told, they take back only what it left behind while it waited: some of its parts
+// may have been answered that they would be granted.
 func (p *GrantParts) Undo() {
 	p.granted = slices.Grow(p.granted[:0], len(p.Parts))[:len(p.Parts)]
 	for i := range p.Parts {
@@ -233,7 +233,7 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 	if record != nil && record.Grant != nil {
 		want, counted = record.Grant.Want, record.Grant.Counted
 	}
-	// Those that the command was not about are as they were.
+	// Members that the command does not name are unchanged.
 	d.Want = slices.Grow(d.Want, len(want))
 	for i := range want {
 		m := gatehouse.MemberDecision{Key: want[i].Key, Decision: grantedAt(d.At)}

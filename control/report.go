@@ -9,7 +9,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// This file is the lists that people look at: who holds, and who waits.
+// This file makes the lists of holders and waiters that people look at.
 
 // A Line is what waits in front of a controller at one server, as far as a list of waiters has to know: those
 // in front of the list, and those in it.
@@ -128,7 +128,7 @@ func (s *Semaphore) holdsBehind(fence uint64, most int) []holderHold {
 	return list
 }
 
-// reportWaiters lists who waits, with how long each may have to.
+// reportWaiters lists the waiting requests, each with an estimate of its wait.
 func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
 	if line == nil {
 		return
@@ -183,8 +183,8 @@ func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
 	return d
 }
 
-// discountEnded leaves out what has ended since the last step: it still lies there, and must not be dropped
-// by who only looks.
+// discountEnded leaves out what has ended since the last step: it is still stored, and a read must not drop
+// it.
 func (s *Semaphore) discountEnded(now int64, d *gatehouse.NameDetails) {
 	if len(s.ends.Heap) == 0 || s.ends.Heap[0].at > now {
 		return

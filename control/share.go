@@ -8,8 +8,8 @@ import (
 )
 
 // A limiter keeps a share for each grant that has a record: what the grant took, and when, so that what it
-// does not need can be given back into the windows that it was taken from. A share ends when the grant does,
-// without anybody's doing, and what counts then follows from what the grant was acquired with.
+// does not need can be given back into the windows that it was taken from. A share ends by itself when the
+// grant does. What counts then follows from the rules that the grant was acquired with.
 //
 //	acquire ──► share ──► topup: one more take
 //	              │  ├──► settle: less gives takes back, the newest first; more is a take, and a debt
@@ -17,7 +17,8 @@ import (
 //	              ├─ release ──► gone; what counts stays
 //	              └─ its time is up ──► estimate, zero or last: settled at that, gone
 //
-// A reset, a delete and an undo of the acquire end it too. Who comes for it then gets nothing back.
+// A reset, a delete and an undo of the acquire end it too. A settle or a release after that gives nothing
+// back.
 
 // A grantShare is what one grant has taken of a limiter.
 type grantShare struct {
@@ -46,8 +47,8 @@ type windowReset struct {
 	reset  int64
 }
 
-// A debtSpan is a part of the limiter's debt. The debt is repaid in the order in which it was booked,
-// whoever's it is, so that a place in that order says which of it has been repaid.
+// A debtSpan is a part of the limiter's debt. The debt is repaid in the order in which it was booked, for all
+// grants together, so that a place in that order says which part has been repaid.
 type debtSpan struct{ from, n int64 }
 
 const (

@@ -20,18 +20,18 @@ type Turn struct {
 	// Since is the store's time of that first look.
 	Since time.Time
 
-	// Ahead is how many tokens or slots are wanted by those who wait in front of this command
-	// without standing in its queue. More than 0 means that it must not take any.
+	// Ahead is how many tokens or slots are wanted by requests that wait in front of this command but are not
+	// in its queue. More than 0 means that it must not take any.
 	Ahead int64
 
 	// Granted is, for an undo, the decision to take back; nil when the command was still waiting.
 	Granted *gatehouse.Decision
 
 	// Chunk says that a server takes from a limiter to let through by itself, or, for an undo, that it gives
-	// back what is left; nil for everybody else.
+	// back what is left; nil for all others.
 	Chunk *Chunk
 
-	// Grant is what the turn has as a part of a joint change; nil for everybody else.
+	// Grant is set if the turn is a part of a joint change; nil otherwise.
 	Grant *GrantTurn
 
 	// Line is, for an OpWaiters, what waits at this server, nil when nothing does; for an OpBump, not nil if

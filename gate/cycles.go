@@ -11,15 +11,15 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// This file finds owners that wait for each other: each holds what another one waits for. Nobody is kept from
-// that by this server, which knows only what commands say about their owners; it is shown, so that somebody
-// can evict one of them.
+// This file finds owners that wait for each other: each holds what another one waits for. The server does not
+// prevent that, because it knows only what commands say about their owners. It shows the cycle, so that an
+// operator can evict one of the owners.
 
 // A Cycle is owners that wait for each other, each for the next, and the last for the first.
 type Cycle struct {
 	Links []CycleLink
-	// Stuck says that nobody outside of the cycle holds anything that one of it waits for, so that it ends
-	// only when a wait or a hold of it does.
+	// Stuck says that no owner outside of the cycle holds anything that the cycle waits for, so that the
+	// cycle ends only when one of its own waits or holds does.
 	Stuck bool
 }
 
@@ -38,8 +38,8 @@ const (
 )
 
 // Cycles looks for owners that wait for each other at semaphores and locks, as far as they wait at this
-// server: what they hold is known from the store, whichever server has granted it. An owner is its name and
-// its host. One without either is nobody.
+// server. What they hold is known from the store, whichever server has granted it. An owner is its name and
+// its host; requests without either have no owner.
 func (g *Gate) Cycles(ctx context.Context) ([]Cycle, error) {
 	graph := newWaitGraph()
 	names := 0
@@ -112,9 +112,9 @@ func identityOf(o *gatehouse.Owner) (id gatehouse.Owner, named bool) {
 	return id, id != gatehouse.Owner{}
 }
 
-// A waitGraph is who waits for whom. Its nodes are owners and names: an owner leads to the names at which it
-// waits, and a name to those who hold there. So each wait and each hold is in it once, and not each pair of
-// the two, of which there may be a thousand times as many.
+// A waitGraph says which owners wait for which. Its nodes are owners and names: an owner leads to the names
+// at which it waits, and a name to its holders. So the graph has an edge for each wait and each hold, and not
+// for each pair of the two, of which there may be a thousand times as many.
 type waitGraph struct {
 	nodes  []waitNode
 	owners map[gatehouse.Owner]int // their nodes
@@ -122,7 +122,7 @@ type waitGraph struct {
 	open   []int                   // those of them whose knots are not known yet
 }
 
-// nobody is the node of all holders that do not say who they are. It waits nowhere.
+// nobody is the node of all holders without an owner. It waits nowhere.
 const nobody = 0
 
 // A waitNode is an owner or a name.
@@ -162,7 +162,7 @@ func (w *waitGraph) nodeOf(owner *gatehouse.Owner) int {
 	return node
 }
 
-// addName adds who waits at a name for those who hold it.
+// addName adds the waits at a name and its holders.
 func (w *waitGraph) addName(
 	key gatehouse.Key, waiters map[gatehouse.Owner]control.Ticket, holders []gatehouse.HolderEntry,
 ) {
@@ -191,7 +191,7 @@ func (w *waitGraph) findCycles(ctx context.Context) (cycles []Cycle, err error) 
 	}
 	found := make(map[gatehouse.Owner]bool)
 	for node := range w.nodes {
-		// Only from those that are in some cycle, so that no search is in vain.
+		// Only nodes in some cycle are followed, so that no search is in vain.
 		n := &w.nodes[node]
 		if n.knot == 0 || n.key.Kind != 0 || found[n.owner] || len(cycles) == maxCycles {
 			continue
@@ -288,7 +288,7 @@ func (w *waitGraph) traceBack(cameBy map[int]waitStep, to int) (links []CycleLin
 	return links
 }
 
-// isClosed reports whether some owners wait for nobody but each other.
+// isClosed reports whether some owners wait only for each other.
 func (w *waitGraph) isClosed(inside map[int]bool) bool {
 	names := make(map[int]bool)
 	for owner := range inside {

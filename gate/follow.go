@@ -7,7 +7,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// This file tells those who want to know how their waiting goes on.
+// This file reports to waiting requests how their wait goes on.
 
 const (
 	// followInterval is how often a line is looked at for all who follow it, with one list of waiters for
@@ -25,7 +25,7 @@ type followers struct {
 	timer *time.Timer // nil while there are none
 }
 
-// A followedLine is those who follow one line.
+// A followedLine has the followers of one line.
 type followedLine struct {
 	byID   map[string]*follower
 	asking bool // a list is under way
@@ -40,8 +40,8 @@ type follower struct {
 
 // Follow calls told with the place of a request that waits, once soon, and then when that changes; also now
 // and then when it does not. It is called on any goroutine, must not block, and may be called for the last
-// time after stop has been called. Of a line only the first thousand are told their places. Whoever follows a
-// request must stop that when it is decided or canceled.
+// time after stop has been called. Only the first thousand of a line are told their places. The caller must
+// call stop when the request is decided or canceled.
 func (g *Gate) Follow(r *Request, told func(gatehouse.WaiterEntry)) (stop func()) {
 	return g.followLine(r.Key, gatehouse.WaiterID(uint64(r.number)), told)
 }
@@ -68,7 +68,7 @@ func (g *Gate) followLine(
 ) (stop func()) {
 	f := &g.follow
 	f.mu.Lock()
-	// One timer looks at all lines, and runs only while anybody follows one.
+	// One timer looks at all lines, and runs only while a line has followers.
 	if f.lines == nil {
 		f.lines = make(map[gatehouse.Key]*followedLine)
 	}
@@ -101,7 +101,7 @@ func (g *Gate) lookAtFollowed() {
 	for key := range f.lines {
 		keys = append(keys, key)
 	}
-	// The timer runs while anybody follows, and ends with the first look at which nobody does.
+	// The timer runs while there are followers, and ends with the first look that finds none.
 	if len(keys) == 0 {
 		f.timer = nil
 	} else {
@@ -132,7 +132,7 @@ func (g *Gate) listFollowed(key gatehouse.Key) {
 	})
 }
 
-// tellPlaces tells those who follow a line what a list of its waiters says of them.
+// tellPlaces tells the followers of a line their places in a list of its waiters.
 func (f *followers) tellPlaces(l *followedLine, r *Request) {
 	type message struct {
 		told  func(gatehouse.WaiterEntry)
@@ -150,7 +150,7 @@ func (f *followers) tellPlaces(l *followedLine, r *Request) {
 		}
 	}
 	f.mu.Unlock()
-	// Without the lock, as who is told may stop following.
+	// Without the lock, because a follower may stop when it is told.
 	for _, m := range messages {
 		m.told(m.entry)
 	}

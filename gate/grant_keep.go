@@ -7,8 +7,8 @@ import "time"
 // A line is kept while all else that the grant lacks is known to come free within keepWithin, and only in the
 // first keepSpan of each keepPeriod of the store's time. These times are the same for all names, so that a
 // grant can have all of them at once, and for all servers of a store. So a line stands still for less than a
-// second at a stretch and half of any 10 s, which are 6 such spans at most, whoever keeps it, and nobody need
-// count.
+// second at a stretch and half of any 10 s, which are 6 such spans at most, whichever grants keep it, and no
+// count is needed.
 //
 // Hardly anything comes free every 1.75 s or 7 s, and always outside of these times.
 const (
@@ -46,7 +46,8 @@ func (p *grantPlace) shouldKeep(at time.Time) (keeps bool, changes time.Duration
 		return true, 0
 	case !p.eldest || p.barred:
 		return false, 0
-	// Nobody could be served here now; and when that ends it must not go to somebody behind at that instant.
+	// No request could be served here now; and when that ends, a later request must not be served at that
+	// instant.
 	case p.refused:
 		return p.full, 0
 	}

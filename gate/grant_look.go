@@ -145,7 +145,7 @@ func (r *GrantRequest) followRecord() (more bool) {
 		return true
 	}
 	r.number = r.gate.nextTicket()
-	// What it adds stands behind those who wait.
+	// What it adds stands behind the waiting requests.
 	if slices.ContainsFunc(r.parts.Parts, func(p control.Part) bool { return r.gate.lineOf(p.Key) != nil }) {
 		r.joinLines()
 		return false

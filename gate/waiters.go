@@ -96,8 +96,8 @@ func (l *line) entryOfGrant(p *grantPlace) (entry control.LineEntry, waits bool)
 	return entry, true
 }
 
-// indexBehind is how many of those who wait a list leaves out that begins behind a ticket. If that is gone,
-// it begins with the first that came after it.
+// indexBehind is how many waiting requests come before the start of a list that begins after a ticket. If
+// that ticket is gone, the list begins with the first that came after it.
 func (l *line) indexBehind(after control.Ticket) int {
 	if after == 0 {
 		return 0
