@@ -171,9 +171,12 @@ func (s *Server) CLI(tb testing.TB, arguments ...string) string {
 	var output []byte
 	for range tries {
 		output, err = exec.Command("redis-cli", arguments...).CombinedOutput()
-		if err == nil || !strings.Contains(string(output), "Server closed the connection") {
+		// A sentinel ends all connections of a replica that it makes the master.
+		ended := strings.Contains(string(output), "Server closed the connection") ||
+			strings.Contains(string(output), "Connection reset by peer")
+		if err == nil || !ended {
 			break
-		} // a sentinel ends all connections of a replica that it makes the master
+		}
 	}
 	if err != nil {
 		tb.Fatalf("redis-cli %q: %v: %s", arguments, err, output)

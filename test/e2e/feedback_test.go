@@ -17,7 +17,7 @@ var feedbacks = []script{
 		KIND/{}/feedback?status=429&cost=3 -> 204 "" [RateLimit: "KIND";r=0…]`},
 	{"a pause is told by refusals, peek, statistics and details", `
 		KIND/{}/acquire?size=5&LONG -> 204
-		KIND/{}/feedback?status=429&retry-after=60000 -> 204
+		KIND/{}/feedback?status=429&retry-after=65000 -> 204
 		KIND/{}/acquire?maxwait=0 -> 408 [Retry-After: …] [RateLimit: "KIND";r=0…]
 		KIND/{}/acquire?maxwait=0 -> 408 … is paused until …Z, reported with 429; acquire not …
 		KIND/{}/peek -> 408 KIND/{} is paused until …Z, reported with 429; peek not granted; …

@@ -34,6 +34,7 @@ func (s *Server) freeCall(c *capacityCall) {
 	clear(c.grants)
 	*c = capacityCall{
 		requests: c.requests[:0], demands: c.demands[:0], released: c.released[:0], grants: c.grants[:0],
+		answers: c.answers,
 	}
 	s.calls.Put(c)
 }
@@ -91,6 +92,7 @@ type capacityCall struct {
 	demands  []capacity.Demand // of all requests, one after the other
 	released []string
 	grants   []capacity.Grant // answers to requests
+	answers  *answerPool      // of all calls of the server
 
 	decided int   // how many of the requests were, or were refused
 	refusal error // of the first that a limit refused; its answer is left out

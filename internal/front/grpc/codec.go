@@ -1,6 +1,8 @@
 package grpc
 
 import (
+	"sync"
+
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -50,14 +52,30 @@ type incoming struct {
 }
 
 // newEncoded makes an answer of what write appends to a buffer with room for size.
-func newEncoded(size int, write func(to []byte) []byte) encoded {
+func (c *capacityCall) newEncoded(size int, write func(to []byte) []byte) encoded {
 	// Small buffers cost more to pool than to allocate, by gRPC's own measure.
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return encoded{mem.SliceBuffer(write(make([]byte, 0, size)))}
 	}
-	pool := mem.DefaultBufferPool()
-	buffer := pool.Get(size)
+	buffer := c.answers.Get(size)
 	// size is an upper bound, so write does not move the slice; the pool gets back what it gave.
 	*buffer = write((*buffer)[:0])
-	return encoded{mem.NewBuffer(buffer, pool)}
+	return encoded{mem.NewBuffer(buffer, c.answers)}
 }
+
+// An answerPool has the buffers of large answers, as they were left. gRPC's own pool clears a buffer before it
+// hands it out, and gives one of a megabyte to an answer about 1,000 resources, which needs a tenth of that.
+type answerPool struct{ buffers sync.Pool }
+
+// Get implements [mem.BufferPool].
+func (p *answerPool) Get(size int) *[]byte {
+	buffer, ok := p.buffers.Get().(*[]byte)
+	if !ok || cap(*buffer) < size {
+		return new(make([]byte, size))
+	}
+	*buffer = (*buffer)[:size]
+	return buffer
+}
+
+// Put implements [mem.BufferPool].
+func (p *answerPool) Put(buffer *[]byte) { p.buffers.Put(buffer) }

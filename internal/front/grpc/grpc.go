@@ -139,9 +139,8 @@ func (s *Server) methodDesc(
 const mastershipSize = 16
 
 func writeDiscovery(_ *capacityCall, to redirect) encoded {
-	return newEncoded(mastershipSize+len(to.address), func(out []byte) []byte {
-		return appendDiscovery(out, to.address, !to.notMaster)
-	})
+	out := make([]byte, 0, mastershipSize+len(to.address))
+	return encoded{mem.SliceBuffer(appendDiscovery(out, to.address, !to.notMaster))}
 }
 
 func writeGet(c *capacityCall, to redirect) encoded {
@@ -149,9 +148,9 @@ func writeGet(c *capacityCall, to redirect) encoded {
 	case to.notMaster:
 		return writeRedirect(2, to)
 	case c.server:
-		return newEncoded(c.sizeGet(), c.appendServerGet)
+		return c.newEncoded(c.sizeGet(), c.appendServerGet)
 	}
-	return newEncoded(c.sizeGet(), c.appendGet)
+	return c.newEncoded(c.sizeGet(), c.appendGet)
 }
 
 func writeRelease(_ *capacityCall, to redirect) encoded {
@@ -162,9 +161,8 @@ func writeRelease(_ *capacityCall, to redirect) encoded {
 }
 
 func writeRedirect(number protowire.Number, to redirect) encoded {
-	return newEncoded(mastershipSize+len(to.address), func(out []byte) []byte {
-		return appendMastership(out, number, to.address)
-	})
+	out := make([]byte, 0, mastershipSize+len(to.address))
+	return encoded{mem.SliceBuffer(appendMastership(out, number, to.address))}
 }
 
 // grpcCodes says what our codes are in gRPC.

@@ -180,7 +180,8 @@ func New(config Config) (*Server, error) {
 	s.conns.sources.Most = config.ConnsPerAddress
 	s.backgroundCtx, s.cancelBackground = context.WithCancel(context.Background())
 	s.stop = sync.OnceFunc(func() { close(s.stopping) })
-	s.calls.New = func() any { return new(capacityCall) }
+	answers := new(answerPool)
+	s.calls.New = func() any { return &capacityCall{answers: answers} }
 	// The timer must exist before anything can grant: expireLeases resets it.
 	s.timer = time.AfterFunc(never, s.onTimer)
 	s.state.address = config.Address
