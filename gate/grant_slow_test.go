@@ -129,7 +129,7 @@ func (m *grantMob) stay(in []int) {
 // answered once, and nothing is left in the end.
 func TestGrantMobAtASlowStore(t *testing.T) {
 	told, failed := 0, 0
-	for seed := range uint64(40) {
+	for seed := range uint64(sampled(40)) {
 		failing := int(seed%3) * 4
 		synctest.Test(t, func(t *testing.T) {
 			m := &grantMob{mob: newMob(seed, failing)}
@@ -159,14 +159,15 @@ func TestGrantMobAtASlowStore(t *testing.T) {
 			}
 		})
 	}
-	if told < 1000 || failed < 100 {
+	if told < sampled(1000) || failed < sampled(100) {
 		t.Errorf("%d were granted and %d failed: the test did not test what it should", told, failed)
 	}
 }
 
 // The same on real threads, with callers who hang up just as slots are handed over.
 func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
-	const callers, rounds = 8, 1500
+	const callers = 8
+	rounds := sampled(1500)
 	g := newGate()
 	var inside [3]atomic.Int64
 	var twice, granted atomic.Int64
@@ -201,7 +202,7 @@ func TestHangUpAtTheInstantOfAGrant(t *testing.T) {
 		t.Error(err)
 	}
 	wantIdle(t, g, "t0", "t1", "t2")
-	if n := granted.Load(); n == 0 || n == callers*rounds || twice.Load() > 0 {
+	if n := granted.Load(); n == 0 || n == int64(callers*rounds) || twice.Load() > 0 {
 		t.Errorf("%d of %d were granted, %d times something was held twice", n, callers*rounds, twice.Load())
 	}
 }

@@ -268,7 +268,7 @@ func TestErrorsAgainAndAgain(t *testing.T) {
 		const waiters = 3000
 		s, g := newFar(time.Millisecond, time.Millisecond)
 		key, l := semaphore("cut"), newLog()
-		for round := range 5 {
+		for round := range sampled(5) {
 			must(t, g, key, acquire("holder"))
 			for i := range waiters {
 				submit(g, key, acquire(fmt.Sprint(i)), l.done(fmt.Sprint(i)))

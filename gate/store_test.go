@@ -156,7 +156,7 @@ func TestServingEnds(t *testing.T) {
 
 // What many waiters cost the store grows with their number and no faster.
 func TestTurns(t *testing.T) {
-	const n = 5000
+	n := int64(sampled(5000))
 	event := gatehouse.Key{Kind: gatehouse.Event, Name: "event"}
 	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: gatehouse.Forever}
 	resize := acquire("resize")
@@ -181,7 +181,7 @@ func TestTurns(t *testing.T) {
 			}
 			var told atomic.Int64
 			for i := range n {
-				r := gate.Request{Key: c.key, Command: c.waiter(i)}
+				r := gate.Request{Key: c.key, Command: c.waiter(int(i))}
 				submit(g, r.Key, r.Command, func(gatehouse.Decision, error) { told.Add(1) })
 			}
 			before := s.turns.Load()

@@ -74,7 +74,11 @@ func (s *Store) sum() (bytes, holders int) {
 // TestMemoryAddsUp: whatever is done, the total is what is kept, and nothing once all is forgotten.
 func TestMemoryAddsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for seed := range uint64(4) {
+		seeds := uint64(4)
+		if testing.Short() {
+			seeds = 1
+		}
+		for seed := range seeds {
 			total := weight.New(60_000)
 			s := New(Config{Names: 200, Holders: 60, Memory: total})
 			random := rand.New(rand.NewPCG(seed, 7))
