@@ -24,7 +24,7 @@ func blocked(ctx context.Context, b *bench) (text string, rows []row, err error)
 	if err != nil {
 		return "", nil, err
 	}
-	most := budget{most: 1.5 * (1 << 10), absolute: true}
+	most := budget{most: 1.4 * (1 << 10), absolute: true}
 	rows = []row{{"resident memory, each", all[0], all[1], bytes, most, ""}}
 	text = fmt.Sprintf("%d connections wait in `GH.ACQUIRE semaphore/bench` for a slot that another holds. The\n"+
 		"floor is the bare server on gnet, which has as many connections and nobody waiting. The memory\n"+
