@@ -21,8 +21,8 @@ func modelSeeds(t *testing.T) uint64 {
 	return seeds
 }
 
-// sampled is n, or a fifth of it where -short is given: with the race detector all takes ten times as long, and
-// a race is found by few rounds as well.
+// sampled is n, or a fifth of it where -short is given: with the race detector all takes ten times as long,
+// and a race is found by few rounds as well.
 func sampled(n int) int {
 	if testing.Short() {
 		return n / 5

@@ -51,7 +51,7 @@ func TestNamesAtRestMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--max-names", "3", "--keep", "200ms")
 	s.want(t, "/v1/semaphore/kept/acquire?key=a", "200")
-	for i := range 20 {
+	for i := range 6 {
 		for _, request := range []string{
 			"/v1/tokenbucket/%d/acquire?interval=1", "/v1/semaphore/%d/acquire?expires=1",
 			"/v1/event/%d/send", "/v1/counter/%d/count", "/v1/barrier/%d/wait?size=1",

@@ -63,8 +63,8 @@ func (c *capacityCall) newEncoded(size int, write func(to []byte) []byte) encode
 	return encoded{mem.NewBuffer(buffer, c.answers)}
 }
 
-// An answerPool has the buffers of large answers, as they were left. gRPC's own pool clears a buffer before it
-// hands it out, and gives one of a megabyte to an answer about 1,000 resources, which needs a tenth of that.
+// An answerPool has the buffers of large answers, as they were left. gRPC's own pool clears a buffer before
+// it hands it out, and gives one of a megabyte to an answer about 1,000 resources, which needs a tenth of it.
 type answerPool struct{ buffers sync.Pool }
 
 // Get implements [mem.BufferPool].
