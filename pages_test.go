@@ -20,7 +20,8 @@ import (
 
 // programs are the folders from which the table of imports begins: all that a user runs or imports.
 var programs = []string{
-	"cmd/gatehouse", "client", "client/lease", "hold", "limiter", "slidingwindow", "slidingwindow/redisstore",
+	"cmd/gatehouse", "client", "client/lease", "hold", "limiter", "middleware",
+	"middleware/grpcmiddleware", "slidingwindow", "slidingwindow/redisstore",
 }
 
 // The table of who imports whom in docs/architecture.md has a row for each package that programs need, and

@@ -16,10 +16,10 @@
 // # What a distance takes away
 //
 // Times have whole milliseconds there: an answer's time to wait is rounded up and its time left down. The
-// At, Interval, Generation, Reservation, Drawn and Booked of a [gatehouse.Decision] are not told. A refusal
-// by a semaphore or a lock always says who holds, as with Explain. A call that returns an error may have
-// been granted at the last moment: what it acquired lasts until it expires, unless it is released by its
-// key.
+// At, Generation, Reservation, Drawn and Booked of a [gatehouse.Decision] are not told, and its Interval
+// only if it has whole seconds. A refusal by a semaphore or a lock always says who holds, as with Explain. A
+// call that returns an error may have been granted at the last moment: what it acquired lasts until it
+// expires, unless it is released by its key.
 package client
 
 import (

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,6 +89,9 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 		return nil
 	}
 	told.figuresJSON.fill(d)
+	if key.Kind.Limiter() && len(d.Windows) == 0 {
+		d.Interval = policyWindow(a.header.Get("RateLimit-Policy"))
+	}
 	if outcome == gatehouse.Granted {
 		d.RetryAfter = 0
 	}
@@ -128,6 +132,16 @@ func (j *decisionJSON) messageOf(key gatehouse.Key, cmd *gatehouse.Command) stri
 		text = text[:end]
 	}
 	return text
+}
+
+// policyWindow is the window in a policy such as "gcra";q=16;w=32. It is there if it has whole seconds.
+func policyWindow(policy string) time.Duration {
+	_, text, _ := strings.Cut(policy, ";w=")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || seconds < 0 || seconds > int64(gatehouse.MaxDuration/time.Second) {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // fill puts the figures into a decision.
