@@ -36,6 +36,8 @@ var exceptions = map[string]string{
 	"sleep internal/await/await.go":                "another process is asked, it sends no event",
 	"sleep test/sim/net_test.go":                   "its connections are only used in virtual time",
 	"sleep internal/redistest/proxy.go":            "it plays a network that is slow",
+	"sleep test/holds/holds_test.go":               "a fault lasts for a time",
+	"sleep test/holds/worker_test.go":              "it is a program that works for a time",
 	"sleep internal/election/faults_test.go":       "it plays a network that is slow",
 	"sleep test/e2e/tree_fleet_test.go":            "a client asks again when its lease says so",
 	"variables internal/freeport/freeport.go":      "two tests must not be given the same port",
