@@ -28,21 +28,20 @@ func (h *hold) codeDetails(c *stateCodec) {
 	if c.reading {
 		h.renewals = uint32(renewals) // at most maxRenewals
 	}
-	codeOwner(c, &h.owner)
-}
-
-// codeOwner codes an owner, or that there is none.
-func codeOwner(c *stateCodec, owner **gatehouse.Owner) {
-	named := *owner != nil
-	if !c.codeBool(&named) {
+	// One byte says whether there is an owner, and whether the hold was evicted.
+	const named, evicted = 1, 2
+	flags := byte(boolToInt(h.owner != nil)*named + boolToInt(h.evicted)*evicted)
+	c.codeByte(&flags, named+evicted)
+	h.evicted = flags&evicted != 0
+	if flags&named == 0 {
 		return
 	}
 	if c.reading {
-		*owner = new(gatehouse.Owner)
+		h.owner = new(gatehouse.Owner)
 	}
-	c.codeText(&(*owner).Name)
-	c.codeText(&(*owner).Host)
-	c.codeText(&(*owner).Purpose)
+	c.codeText(&h.owner.Name)
+	c.codeText(&h.owner.Host)
+	c.codeText(&h.owner.Purpose)
 }
 
 // codeText codes a text of at most MaxText bytes.

@@ -189,7 +189,7 @@ func (s *Semaphore) codeHead(c *stateCodec) {
 // earliestVersion is the earliest format in which a hold can be written.
 func (h *hold) earliestVersion() byte {
 	switch {
-	case h.owner != nil || h.renewals > 0 || h.acquired != h.inferredStart():
+	case h.evicted || h.owner != nil || h.renewals > 0 || h.acquired != h.inferredStart():
 		return 4
 	case h.since != 0:
 		return 3

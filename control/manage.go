@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -156,20 +155,12 @@ func (s *Semaphore) evictHold(now time.Time, turn *Turn) {
 		turn.failWith(gatehouse.Conflict, "has no hold with this id: it was released, or has ended")
 		return
 	}
-	m := s.ensureManaged()
-	// A second eviction of the same hold takes the place of the first, so that the last reason is told.
-	m.evictions = slices.DeleteFunc(m.evictions, func(e eviction) bool { return e.fence == h.fence })
-	atOnce := turn.Now || h.expires == 0
-	if !s.makeEvictionRoom(atOnce) {
-		turn.failWith(gatehouse.Exhausted, fmt.Sprintf("has %d evicted holds that last still, "+
-			"the most there may be: evict with now, or when one has ended", maxEvictions))
-		return
-	}
-	e := eviction{fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command)}
-	if len(m.evictions) < maxEvictions {
-		m.evictions = append(m.evictions, e)
-	}
-	if !atOnce {
+	s.rememberEviction(eviction{
+		fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command),
+	})
+	if !turn.Now && h.expires != 0 {
+		h.evicted = true
+		s.noteChanged(holder)
 		s.fillHold(now, turn, h)
 		return
 	}
@@ -179,21 +170,18 @@ func (s *Semaphore) evictHold(now time.Time, turn *Turn) {
 	s.fillStanding(turn, gatehouse.Granted)
 }
 
-// makeEvictionRoom forgets the oldest eviction whose hold is gone, if there are as many as may be. That of a
-// hold which lasts still is not forgotten, as the hold could be renewed again; ok is false if there are only
-// such ones. Where the hold that is evicted ends at once there need be no room: its holder is told less.
-func (s *Semaphore) makeEvictionRoom(atOnce bool) (ok bool) {
-	m := s.managed
-	if len(m.evictions) < maxEvictions {
-		return true
+// rememberEviction remembers who evicted a hold and why. If as many are remembered as may be, the oldest
+// whose hold is gone is forgotten for it, or the oldest of all: its holder is told less.
+func (s *Semaphore) rememberEviction(e eviction) {
+	m := s.ensureManaged()
+	// A second eviction of the same hold takes the place of the first, so that the last reason is told.
+	m.evictions = slices.DeleteFunc(m.evictions, func(old eviction) bool { return old.fence == e.fence })
+	if len(m.evictions) == maxEvictions {
+		gone := func(old eviction) bool { _, h := s.holdOf(old.fence); return h == nil }
+		i := max(0, slices.IndexFunc(m.evictions, gone))
+		m.evictions = slices.Delete(m.evictions, i, i+1)
 	}
-	gone := func(e eviction) bool { _, h := s.holdOf(e.fence); return h == nil }
-	i := slices.IndexFunc(m.evictions, gone)
-	if i < 0 {
-		return atOnce
-	}
-	m.evictions = slices.Delete(m.evictions, i, i+1)
-	return true
+	m.evictions = append(m.evictions, e)
 }
 
 // holdOf finds a hold by its fencing token.
@@ -206,17 +194,20 @@ func (s *Semaphore) holdOf(fence uint64) (holder string, h *hold) {
 	return "", nil
 }
 
-// evictionOf is that of the hold with a fencing token; nil when it was not evicted.
-func (s *Semaphore) evictionOf(fence uint64) *eviction {
-	if s.managed == nil {
+// evictionOf is that of a hold; nil when it was not evicted. It says neither who nor why when that is
+// forgotten.
+func (s *Semaphore) evictionOf(h *hold) *eviction {
+	if !h.evicted {
 		return nil
 	}
-	for i := range s.managed.evictions {
-		if s.managed.evictions[i].fence == fence {
-			return &s.managed.evictions[i]
+	if s.managed != nil {
+		for i := range s.managed.evictions {
+			if s.managed.evictions[i].fence == h.fence {
+				return &s.managed.evictions[i]
+			}
 		}
 	}
-	return nil
+	return new(eviction)
 }
 
 // evictedHolder is the eviction that a release or a renew has come too late for: of the hold with its fencing
@@ -242,6 +233,30 @@ func (m *managedSemaphore) memoryWeight() int {
 		weight += len(m.evictions[i].By) + len(m.evictions[i].Reason)
 	}
 	return weight
+}
+
+// growth is the most by which a close or an evict may make it grow. m may be nil.
+func (m *managedSemaphore) growth(cmd *gatehouse.Command) int {
+	more, known := closingGrowth(cmd), 0
+	if m == nil {
+		more += managedWeight
+	} else {
+		known = len(m.evictions)
+		if known < cap(m.evictions) || known == maxEvictions {
+			return more
+		}
+	}
+	// An array that is full is replaced by one twice as large, and what the allocator rounds that up by.
+	return more + (max(1, known)+2)*evictionWeight
+}
+
+// closingGrowth is the most that a closing takes.
+func closingGrowth(cmd *gatehouse.Command) int {
+	more := closingWeight + len(cmd.Message)
+	if cmd.Owner != nil {
+		more += len(cmd.Owner.Name)
+	}
+	return more
 }
 
 // What they take as Go's allocator hands memory out.

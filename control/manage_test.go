@@ -184,16 +184,23 @@ func TestManyEvictions(t *testing.T) {
 		m.want(time.Second, evictOf(fence, false), gatehouse.Granted, "")
 		m.want(time.Second, renewBy(fmt.Sprint(i)), gatehouse.Conflict, "evicted")
 	}
-	m.want(time.Second, evictOf(fences[maxEvictions], false), gatehouse.Exhausted, "has 16 evicted holds")
-	m.want(time.Second, renewBy("0"), gatehouse.Conflict, "evicted")
-	// Of one that is gone there is nothing to be renewed.
+	// Of one that is gone the reason is forgotten first, and then that of the oldest.
 	m.want(time.Second, gatehouse.Command{Op: gatehouse.OpRelease, Holder: "3"}, gatehouse.Granted, "")
 	m.want(time.Second, evictOf(fences[maxEvictions], false), gatehouse.Granted, "")
-	for _, holder := range []int{0, 1, 2, 4, maxEvictions} {
-		m.want(time.Second, renewBy(fmt.Sprint(holder)), gatehouse.Conflict, "evicted")
+	m.want(time.Second, renewBy("0"), gatehouse.Conflict, "evicted by ops")
+	m.want(time.Second, evictOf(fences[maxEvictions+1], false), gatehouse.Granted, "")
+	for _, holder := range []int{0, 1, 2, 4, maxEvictions, maxEvictions + 1} {
+		m.want(time.Second, renewBy(fmt.Sprint(holder)), gatehouse.Conflict, "it was evicted")
 	}
-	m.want(time.Second, evictOf(fences[maxEvictions+1], true), gatehouse.Granted, "")
-	m.want(time.Second, renewBy("0"), gatehouse.Conflict, "evicted")
+	m.want(time.Second, renewBy("1"), gatehouse.Conflict, "it was evicted by ops")
+	r := m.at(time.Second, gatehouse.Command{Op: gatehouse.OpHolders}).Report
+	for _, h := range r.Holders {
+		if h.Evicted == nil {
+			t.Errorf("%+v is not told as evicted", h)
+		}
+	}
+	m.state = decoded(t, gatehouse.Semaphore, m.state)
+	m.want(time.Second, renewBy("0"), gatehouse.Conflict, "it was evicted")
 }
 
 // TestClose: a closed name grants nothing, whatever sizes and limits requests bring, and says why; what is
@@ -338,5 +345,37 @@ func TestLengthsArePacked(t *testing.T) {
 	}
 	if packLength(gatehouse.MaxDuration) != 255 {
 		t.Error("the longest time does not have the greatest byte")
+	}
+}
+
+// TestGrowthOfClosing: what a close and an evict keep is counted beforehand, so that none passes the limit.
+func TestGrowthOfClosing(t *testing.T) {
+	long := strings.Repeat("x", gatehouse.MaxText)
+	for _, kind := range []gatehouse.Kind{gatehouse.Semaphore, gatehouse.TokenBucket} {
+		m := &managed{t: t, kind: kind}
+		step := func(cmd gatehouse.Command) {
+			t.Helper()
+			cmd.Message, cmd.Owner = long, &gatehouse.Owner{Name: long}
+			state := m.state
+			if state == nil {
+				state = New(kind)
+			}
+			most := state.Weight() + memoryGrowth(time.Unix(0, 0), state, &Turn{Command: &cmd})
+			m.want(time.Second, cmd, gatehouse.Granted, "")
+			if got := m.state.Weight(); got > most {
+				t.Errorf("%s %s: it weighs %d, want at most %d", kind, cmd.Op, got, most)
+			}
+		}
+		step(gatehouse.Command{Op: gatehouse.OpClose})
+		m.want(time.Second, gatehouse.Command{Op: gatehouse.OpOpen}, gatehouse.Granted, "")
+		for i := range maxEvictions + 2 {
+			if kind.Limiter() {
+				break
+			}
+			acquire := acquireBy(fmt.Sprint(i), "", time.Minute)
+			acquire.Size = 2 * maxEvictions
+			step(evictOf(m.want(time.Second, acquire, gatehouse.Granted, "").Fence, false))
+		}
+		step(gatehouse.Command{Op: gatehouse.OpClose})
 	}
 }

@@ -97,7 +97,7 @@ func (s *Semaphore) describeHold(now time.Time, h holderHold) gatehouse.HolderEn
 	if id, is := strings.CutPrefix(h.holder, GrantHolder("")); is {
 		e.Grant = id
 	}
-	if evicted := s.evictionOf(h.fence); evicted != nil {
+	if evicted := s.evictionOf(h.hold); evicted != nil {
 		e.Evicted = new(evicted.Closing)
 	}
 	return e

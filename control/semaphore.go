@@ -51,6 +51,7 @@ type hold struct {
 	owner    *gatehouse.Owner // for whom, to be shown; nil when nobody was named
 	grants   int32            // how many acquires were answered with it, at most maxAnswers
 	renewals uint32           // with the first of them its holder knows of it
+	evicted  bool             // it ends with its term, and is not renewed
 }
 
 // Step implements [State].
@@ -140,7 +141,7 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
 
 // repeatHold answers an acquire by a holder that has a hold with that.
 func (s *Semaphore) repeatHold(now time.Time, turn *Turn, h *hold) {
-	if e := s.evictionOf(h.fence); turn.Extend && e != nil {
+	if e := s.evictionOf(h); turn.Extend && e != nil {
 		turn.failWith(gatehouse.Conflict, e.sentenceRenewing())
 		return
 	}
@@ -328,7 +329,7 @@ func (s *Semaphore) renewHold(now time.Time, turn *Turn) {
 		turn.failWith(gatehouse.Conflict, why)
 		return
 	}
-	if e := s.evictionOf(h.fence); e != nil {
+	if e := s.evictionOf(h); e != nil {
 		turn.failWith(gatehouse.Conflict, e.sentenceRenewing())
 		return
 	}

@@ -216,11 +216,13 @@ func memoryGrowth(now time.Time, s State, turn *Turn) int {
 func (l *limiterState[M, P]) memoryGrowth(now time.Time, turn *Turn) int {
 	switch turn.Op {
 	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpCancel, gatehouse.OpRefund,
-		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete, gatehouse.OpClose, gatehouse.OpOpen,
-		gatehouse.OpBump:
+		gatehouse.OpReset, gatehouse.OpUndo, gatehouse.OpDelete, gatehouse.OpOpen, gatehouse.OpBump:
 		return 0
 	}
 	step := l.stepAt(now.UnixNano(), turn)
+	if turn.Op == gatehouse.OpClose {
+		return closingGrowth(turn.Command) + step.extraGrowth(l.created != 0)
+	}
 	if turn.Grant != nil && turn.Grant.ID != "" {
 		return step.shareGrowth()
 	}
@@ -331,6 +333,9 @@ func newMeterWeight(m limitMeter, places int) int {
 }
 
 func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
+	if turn.Op == gatehouse.OpEvict || turn.Op == gatehouse.OpClose {
+		return s.managed.growth(turn.Command)
+	}
 	if turn.Op != gatehouse.OpAcquire || s.holds[turn.Holder] != nil {
 		return 0
 	}

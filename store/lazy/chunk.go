@@ -90,7 +90,11 @@ func (n *namedLimiter) applyFromChunks(queue []control.Turn) error {
 
 // applyToStore applies a queue to the store, and waits for its answer.
 func (n *namedLimiter) applyToStore(queue []control.Turn) error {
-	return (&control.Change{Key: n.key, Turns: queue}).ApplyTo(n.store.SharedStore)
+	err := (&control.Change{Key: n.key, Turns: queue}).ApplyTo(n.store.SharedStore)
+	if err == nil && n.rule.Chunk > 0 {
+		n.noteHeldBy(queue)
+	}
+	return err
 }
 
 // noteLimit notes the limit in force by which the store has judged an acquire: 0 if it did not, or by

@@ -101,3 +101,39 @@ func TestFeedbackBetweenExchanges(t *testing.T) {
 		})
 	}
 }
+
+// Once a pause is ended, by an open or a delete at whichever server, chunks are lent again.
+func TestChunksAfterAPauseWasEnded(t *testing.T) {
+	for _, op := range []gatehouse.Op{gatehouse.OpOpen, gatehouse.OpDelete} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, 1, lazy.SyncRule{Interval: interval, Chunk: 10}, 2)
+			key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"}
+			cmd := gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 600, Interval: time.Minute},
+			}
+			f.must(f.servers[0], key, cmd)
+			report := reportOf(gatehouse.Feedback{
+				Status: 429, RetryAfter: time.Minute, MaxPause: time.Minute,
+			})
+			f.must(f.servers[0], key, report)
+			for _, s := range f.servers {
+				if d := f.must(s, key, cmd); d.Outcome != gatehouse.Refused {
+					t.Fatalf("%s: %+v in the pause", op, d)
+				}
+			}
+			f.must(f.servers[0], key, gatehouse.Command{Op: op})
+			for i, s := range f.servers {
+				f.must(s, key, cmd) // by which this server learns of it
+				f.must(s, key, cmd)
+				before := s.swap.Stats()
+				for range 5 {
+					f.must(s, key, cmd)
+				}
+				if after := s.swap.Stats(); after != before {
+					t.Errorf("%s: server %d asked for 5 more: %+v, before %+v", op, i, after, before)
+				}
+			}
+			f.close()
+		})
+	}
+}
