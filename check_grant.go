@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// MinExpires is the shortest length of a grant. It is never 0: a grant without an end is one that nobody can
-// take back.
+// MinExpires is the shortest length of a grant. It is never 0, because a grant without an end could not be
+// taken back.
 const MinExpires = time.Millisecond
 
 // HasRecord reports whether an acquire leaves a record, which is named by its ID: all do but those of

@@ -68,7 +68,7 @@ func (f *Feedback) check(key Key) error {
 	return nil
 }
 
-// A Reported is what third parties have reported to a limiter, as far as it holds back anybody at present.
+// A Reported is what third parties have reported to a limiter, as far as it holds back requests at present.
 type Reported struct {
 	// Status is the one that the limiter was paused with; 0 when no pause or ramp is in force.
 	Status int

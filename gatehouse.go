@@ -48,8 +48,8 @@ type Command struct {
 	// Now has an evict free the slots at once, and not when the present term of the hold is over.
 	Now bool
 
-	// Explain has a refusal say who holds and who waits before, in its Message, which costs a look at all
-	// holds.
+	// Explain has a refusal name the holders and the requests that wait before, in its Message, which costs a
+	// look at all holds.
 	Explain bool
 
 	// Rule is the limit of a limiter. Of it a semaphore and a barrier have only the Size.
@@ -77,7 +77,7 @@ type Command struct {
 	// at once for a watchdog; AsAcquired is for a renew, and for an acquire with Extend, alone.
 	Expires time.Duration
 
-	// Owner says for whom the command is; nil is nobody known. It also says who evicts or closes.
+	// Owner says for whom the command is; nil if that is not known. It also says who evicts or closes.
 	Owner *Owner
 
 	// MaxWait is how long an acquire or a wait may stay in line: 0 not at all, Forever without limit.
@@ -194,7 +194,7 @@ type Decision struct {
 	// Report answers OpHolders and OpWaiters.
 	Report *Report
 
-	// Reported is what third parties have reported to a limiter, while that holds back anybody; nil
+	// Reported is what third parties have reported to a limiter, while that holds back requests; nil
 	// otherwise. It must not be changed.
 	Reported *Reported
 

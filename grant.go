@@ -55,11 +55,12 @@ type GrantCommand struct {
 	Overrun  Overrun
 	OnExpiry OnExpiry
 
-	// Owner says for whom an acquire is, as in [Command]: each of its holds has it. nil is nobody known.
+	// Owner says for whom an acquire is, as in [Command]: each of its holds has it. It is nil if that is not
+	// known.
 	Owner *Owner
 
-	// Explain has a refusal by a name say who holds and who waits before, in that member's Message, as in
-	// [Command].
+	// Explain has a refusal name the holders and the requests that wait before, in the Message of the member
+	// that refused, as in [Command].
 	Explain bool
 }
 
@@ -192,7 +193,7 @@ func (d *GrantDecision) Decisive() int {
 }
 
 // AsOne returns the decision as one on a single name: that of the member that decided, with the outcome of
-// all of them. It is for who asks about a name and its parents.
+// all of them. It is for requests about a name and its parents.
 func (d *GrantDecision) AsOne() Decision {
 	one := Decision{Message: d.Message}
 	if i := d.Decisive(); i >= 0 {

@@ -79,7 +79,7 @@ const (
 	OpRefund
 	// OpCharge takes what was spent already, even if there is no room: what is not free is taken later.
 	OpCharge
-	// OpFeedback tells a limiter what a third party answered, which may pause it for everybody.
+	// OpFeedback tells a limiter what a third party answered, which may pause it for all clients.
 	OpFeedback
 	// OpTopUp adds to what a grant has taken of limiters.
 	OpTopUp
@@ -95,7 +95,7 @@ const (
 	OpOpen
 	// OpHolders lists what is held.
 	OpHolders
-	// OpWaiters lists who waits.
+	// OpWaiters lists the waiting requests.
 	OpWaiters
 	// OpStats reads the statistics of any controller and changes nothing.
 	OpStats

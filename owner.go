@@ -48,8 +48,8 @@ func TextFault(text string) string {
 	return ""
 }
 
-// HolderID is the public id of the hold with a fencing token. It names the hold, for as long as that lasts,
-// to whoever lists holders and evicts one; it is no key, and nothing is renewed or released by it.
+// HolderID is the public id of the hold with a fencing token. It names the hold in lists of holders and in an
+// evict, as long as the hold lasts. It is not a key: it cannot renew or release the hold.
 func HolderID(fence uint64) string { return "h" + strconv.FormatUint(fence, idBase) }
 
 // ParseHolderID returns the fencing token of a HolderID; ok is false for any other text.
@@ -84,7 +84,7 @@ type Report struct {
 	Closed *Closing
 	// Holders are a part of what is held, in the order in which it was granted.
 	Holders []HolderEntry
-	// Waiters are a part of those who wait at this server, in the order in which they stand.
+	// Waiters are a part of the requests that wait at this server, in the order of the line.
 	Waiters []WaiterEntry
 	// Total is how many holders, or waiters at this server, there are in all.
 	Total int

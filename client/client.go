@@ -6,12 +6,12 @@
 //
 // # What is repeated
 //
-// When a connection breaks behind a request nobody knows whether that took effect. The client then repeats
-// what changes nothing, what waits for an event or a watchdog, and what a key or an id makes the same
-// request: an acquire and a renew of a semaphore or a lock, an acquire, a renew and a settle of a grant. All
-// else is answered with an error of [gatehouse.CodeUnavailable], and above all a counter's count is never
-// repeated. A limiter that must be asked safely is asked by a grant of one member, which has an id. A
-// request of which nothing was sent, as nobody listens, goes to the next address whatever it is.
+// When a connection breaks after a request was sent, it is not known whether the request took effect. The
+// client then repeats requests that change nothing, requests that wait for an event or a watchdog, and
+// requests that a key or an id makes the same: an acquire and a renew of a semaphore or a lock, an acquire, a
+// renew and a settle of a grant. All others end with an error of [gatehouse.CodeUnavailable]; a counter's
+// count, above all, is never repeated. To ask a limiter safely, use a grant of one member, which has an id. A
+// request of which nothing was sent, because no server listens, goes to the next address whatever it is.
 //
 // # What a distance takes away
 //

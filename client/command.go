@@ -143,7 +143,7 @@ func (p *parameters) addOwner(cmd *gatehouse.Command) {
 	p.addIfAny("purpose", cmd.Owner.Purpose)
 }
 
-// addOperator adds what operators say, and those who look at lists.
+// addOperator adds the parameters of operators and of lists.
 func (p *parameters) addOperator(cmd *gatehouse.Command) {
 	switch cmd.Op {
 	case gatehouse.OpEvict:

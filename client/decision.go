@@ -120,7 +120,7 @@ func (j *decisionJSON) messageOf(key gatehouse.Key, cmd *gatehouse.Command) stri
 	case gatehouse.Missing.String():
 		return ""
 	}
-	// With a colon behind the name there is no reason: somebody was faster.
+	// With a colon behind the name there is no reason: another request was faster.
 	text, found := strings.CutPrefix(j.Detail, key.String()+" ")
 	switch {
 	case !found && strings.HasPrefix(j.Detail, key.String()+":"):

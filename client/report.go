@@ -9,7 +9,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// reportJSON is a list of holders, or of those who wait.
+// reportJSON is a list of holders, or of waiting requests.
 type reportJSON struct {
 	Size    int64          `json:"size"`
 	Held    int64          `json:"held"`

@@ -12,12 +12,12 @@
 //
 // # What is guaranteed
 //
-// The holder learns that its hold is lost before anybody else can be granted it: the term that counts for it
-// began before the request was sent, so it ends before that of the server does, and the Context ends a tenth
-// of the term earlier still, at most a second. One renewal that fails does no harm. None of that holds for a
+// The holder learns that its hold is lost before another one can be granted it: the holder counts the term
+// from before the request was sent, so it ends before the server's term does, and the Context ends a tenth of
+// the term earlier still, at most a second. One renewal that fails does no harm. None of that holds for a
 // program that does not run: after a machine has slept or a process was stopped, work may go on for a moment
-// before the Context is seen to have ended. [Hold.Err] looks at the clock and not at the Context; and what
-// must not happen at any price is refused by who is asked to do it, by the fencing token.
+// before the Context is seen to have ended. [Hold.Err] looks at the clock and not at the Context; and for
+// what must not happen at any price, have the resource check the fencing token.
 //
 // What is held ends by itself when the program dies, at most a term later.
 package hold

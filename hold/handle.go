@@ -22,7 +22,7 @@ type HoldHandle struct {
 	// Cost is how many slots of a semaphore a hold takes; 0 means 1.
 	Cost int64
 
-	// Owner says for whom the holds are, to people who look; nil is nobody known.
+	// Owner says in lists for whom the holds are; nil if that is not known.
 	Owner *gatehouse.Owner
 
 	what subject
@@ -114,7 +114,7 @@ func (h *HoldHandle) acquireWithin(
 			hold.start(ctx, sent, a.lasts)
 			return hold, true, nil
 		}
-		// It was lost before it was known: whoever waits begins again.
+		// It was lost before it was known: a caller that waits begins again.
 		if wait == 0 {
 			return nil, false, nil
 		}

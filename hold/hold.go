@@ -61,7 +61,7 @@ const (
 // Fence returns the fencing token of the hold: each later hold under the name has a greater one.
 func (h *Hold) Fence() uint64 { return h.fence }
 
-// Key returns the key of the hold, or the id of a grant. Whoever knows it can release the hold.
+// Key returns the key of the hold, or the id of a grant. Every client that has it can release the hold.
 func (h *Hold) Key() string { return h.key }
 
 // Context returns a context that ends when the hold is lost or released. Its cause says which: an error that

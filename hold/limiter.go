@@ -16,11 +16,11 @@ type LimiterHandle struct {
 	// It is for a TokenBucket and a FixedWindow of one limit that is no calendar's, over a [Granter]; all
 	// other handles ask each time. Tokens are used only while the window that they were taken of certainly
 	// lasts, so that no more pass than the limit says; those that are not used for a tenth of the window are
-	// given back. What a handle has taken others cannot have meanwhile, and it learns of another limit, a
-	// close or a pause with its next tokens. With one, Close must be called in the end.
+	// given back. Tokens that a handle has taken are not there for others meanwhile, and it learns of another
+	// limit, a close or a pause with its next tokens. If Prefetch is set, call Close in the end.
 	Prefetch int64
 
-	// Owner says for whom requests wait, to people who look; nil is nobody known.
+	// Owner says in lists for whom requests wait; nil if that is not known.
 	Owner *gatehouse.Owner
 
 	named
@@ -85,7 +85,7 @@ func (l *LimiterHandle) command(n int64, wait time.Duration) gatehouse.Command {
 	return gatehouse.Command{Op: gatehouse.OpAcquire, Rule: l.rule, Cost: n, MaxWait: wait, Owner: l.Owner}
 }
 
-// Report tells the limiter what a third party has answered, which may pause it for everybody.
+// Report tells the limiter what a third party has answered, which may pause it for all clients.
 func (l *LimiterHandle) Report(ctx context.Context, f gatehouse.Feedback) error {
 	_, err := l.ask(ctx, gatehouse.Command{Op: gatehouse.OpFeedback, Rule: l.rule, Feedback: &f})
 	return err
@@ -95,7 +95,7 @@ func (l *LimiterHandle) Report(ctx context.Context, f gatehouse.Feedback) error 
 // handle fetches nothing more, and can be used on.
 func (l *LimiterHandle) Close() {
 	l.closed.Store(true)
-	// Whoever fetches just now sees it behind this, or has put down what it has fetched.
+	// A fetch in progress sees it after this, or has stored what it fetched.
 	l.fetching <- struct{}{}
 	l.retire(l.chunk.Load())
 	<-l.fetching

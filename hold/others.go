@@ -102,7 +102,7 @@ func (c *CounterHandle) Add(ctx context.Context, amount int64) (value int64, err
 	return d.Value, err
 }
 
-// Value returns the counter's value; 0 if nobody has used it.
+// Value returns the counter's value; 0 if it has not been used.
 func (c *CounterHandle) Value(ctx context.Context) (int64, error) {
 	d, err := c.gate.Do(ctx, c.key, gatehouse.Command{Op: gatehouse.OpValue})
 	if err == nil && d.Outcome != gatehouse.Granted && d.Outcome != gatehouse.Missing {

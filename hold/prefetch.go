@@ -68,7 +68,7 @@ func (l *LimiterHandle) fetchFor(ctx context.Context, n int64) (ok bool, err err
 	case <-ctx.Done():
 		return false, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", l.key, ctx.Err())
 	}
-	// Somebody else may have fetched meanwhile.
+	// Another caller may have fetched meanwhile.
 	old := l.chunk.Load()
 	if old != nil && old.take(n) {
 		return true, nil
@@ -137,7 +137,7 @@ func (l *LimiterHandle) putDown(p *prefetched, d *gatehouse.Decision, n int64) {
 
 const (
 	clockPart = 1000
-	// idlePart is the part of a window after which tokens that nobody used go back.
+	// idlePart is the part of a window after which unused tokens go back.
 	idlePart = 10
 )
 

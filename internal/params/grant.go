@@ -83,7 +83,7 @@ func (m *MemberValues) Read(member *gatehouse.Member) error {
 		return gatehouse.Errorf(gatehouse.CodeInvalid,
 			"%s cannot be part of a grant, want a limiter, a semaphore or a lock", kind)
 	}
-	// A parameter that means nothing here would be a misunderstanding that nobody notices.
+	// A parameter that means nothing here is a misunderstanding, which should not go unnoticed.
 	useless := m.values.named &^ memberParameters(kind)
 	for ; useless != 0; useless &= useless - 1 {
 		if parameter := bits.TrailingZeros32(uint32(useless)); m.values.texts[parameter] != nil {

@@ -125,7 +125,7 @@ func (g *guard) startCommand(p *Program) (<-chan reaped, error) {
 		return nil, err
 	}
 	g.sendReport(report{Started: g.group})
-	// A reader of the command's output waits until nobody has it open.
+	// A reader of the command's output waits until no process has it open.
 	closeStandardFiles()
 
 	children := make(chan reaped)
@@ -180,7 +180,7 @@ func (g *guard) superviseCommand(first Deadline, orders <-chan order, children <
 				g.followOrder(next)
 				continue
 			}
-			// The wrapper has died: nobody renews, and nobody would pass on a signal.
+			// The wrapper has died: nothing renews the hold or passes on a signal.
 			orders = nil
 			g.orphan = true
 			g.endCommand(LeftoverGrace)

@@ -206,7 +206,7 @@ func (d *decider) prepareTurns() {
 		turn.MaxHolders, turn.MinFence, turn.Leased = in.server.maxHolders, least, in.server.expiresHolds
 		if turn.Op.Yields() {
 			until = out.next.barredUntil(d.buffers.waitsSince[i], in.server.number)
-			// A head of another server, or somebody of this server's line who is not in this transaction,
+			// A head of another server, or a request of this server's line that is not in this transaction,
 			// goes first.
 			if until > 0 || turn.Ticket == 0 && in.rest.nonEmpty {
 				turn.Ahead++

@@ -12,9 +12,9 @@ import (
 // This file is the order among servers: each notes the first of its line in the record, its head, and the
 // oldest head goes first.
 
-// rankTurns finds out since when each turn counts as waiting, against those of other servers: since it
-// came, or since somebody behind it in this server's line came, if that was earlier. Otherwise that one
-// would keep others back, and they would keep back the one in front of it.
+// rankTurns finds out since when each turn counts as waiting, against those of other servers: since it came,
+// or since a request behind it in this server's line came, if that was earlier. Otherwise that request would
+// hold up other servers, and they would hold up the turn in front of it.
 func (d *decider) rankTurns() {
 	oldest := int64(math.MaxInt64)
 	if d.in.rest.nonEmpty {
@@ -62,8 +62,8 @@ func ServerOf(t control.Ticket) uint32 { return uint32(t >> 32) } // the upper h
 // FirstTicket is what the tickets of a server begin with.
 func FirstTicket(server uint32) control.Ticket { return control.Ticket(server) << 32 }
 
-// barredUntil is until when, at most, others at other servers stand before who came at since; 0 when nobody
-// does.
+// barredUntil is until when, at most, requests at other servers go before a request that came at since; 0 if
+// there are none.
 func (r *storedRecord) barredUntil(since int64, server uint32) (until int64) {
 	for i := range r.heads {
 		h := &r.heads[i]
@@ -118,8 +118,8 @@ func (d *decider) newHead(w waiter, waiting int) lineHead {
 	}
 }
 
-// firstWaiting is the first of this server who waits after this queue, how many do, and whether the present
-// head, if there is one, was looked at.
+// firstWaiting is the first request of this server that waits after this queue, how many do, and whether the
+// present head, if there is one, was looked at.
 func (d *decider) firstWaiting(head int) (first waiter, waiting int, seen bool) {
 	first, waiting = d.in.rest.passive, d.in.rest.count
 	if d.in.rest.nonEmpty {
@@ -145,8 +145,8 @@ func (d *decider) firstWaiting(head int) (first waiter, waiting int, seen bool) 
 	return first, waiting, seen
 }
 
-// otherLines are the heads of other servers, as a list of waiters tells of them. A head is renewed about once
-// a second, and says of its line who is first and how many there are.
+// otherLines are the heads of other servers, for a list of waiters. A head is renewed about once a second,
+// and says which request of its line is the first and how many there are.
 func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.OtherLine) {
 	for i := range r.heads {
 		h := &r.heads[i]

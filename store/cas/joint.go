@@ -373,7 +373,7 @@ func (t *jointTransaction) postpone(err error) bool {
 	return true
 }
 
-// putBackLines puts those who go on waiting into their lines again.
+// putBackLines puts requests that go on waiting back into their lines.
 func (t *jointTransaction) putBackLines(err error) {
 	for i := range t.parts {
 		p := &t.parts[i]

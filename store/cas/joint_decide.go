@@ -98,8 +98,8 @@ func jointWaits(parts []jointPart) bool {
 func (p *jointPart) endDecision(waits bool) {
 	turn := &p.turn[0]
 	refused := p.served.Turn.Decision.Outcome == gatehouse.Refused
-	// One that keeps nobody back need hear only of those that refuse it: by the time that these do not, it
-	// looks at all.
+	// A grant that holds up no others needs to hear only of the names that refuse it: when these no longer
+	// do, it looks at all.
 	p.decider.waits = waits && turn.Ticket != 0 && turn.MaxWait != 0 && p.Key.Kind != gatehouse.Grant &&
 		(refused || !p.Passive)
 	p.decider.endDecision()

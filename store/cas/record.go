@@ -79,8 +79,8 @@ func (h *lineHead) cameBefore(since int64, server uint32) bool {
 // or a clock was set back. Within it time stands still; beyond it the record's time is given up.
 const maxBackwards = 10 * time.Second
 
-// decisionTime is the time of a decision on this record. No two changes have the same, so that who came
-// before a delete can be told from who came after it.
+// decisionTime is the time of a decision on this record. No two changes have the same, so that requests
+// before a delete can be told from requests after it.
 func (r *storedRecord) decisionTime(now int64) int64 {
 	if now <= r.asOf && r.asOf-now <= int64(maxBackwards) {
 		return r.asOf + 1

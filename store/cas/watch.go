@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// recheckInterval is how often a name at which somebody waits is looked at although nothing was heard
-	// of it: a message may have been lost, and the store must learn that the server still waits.
+	// recheckInterval is how often a name with waiting requests is looked at although nothing was heard of
+	// it: a message may have been lost, and the store must learn that the server still waits.
 	recheckInterval = time.Second
 
 	// headLifetime is how long the store believes that a server waits that does not look any more. For so
@@ -23,7 +23,7 @@ const (
 	headLifetime = 3 * time.Second
 )
 
-// watches are the names at which somebody waits.
+// watches are the names with waiting requests.
 type watches struct {
 	mu     sync.Mutex
 	closed bool
@@ -31,7 +31,7 @@ type watches struct {
 	count  atomic.Int64 // of names
 }
 
-// A nameWatch is somebody who wants to know of changes.
+// A nameWatch is a subscriber to the changes of a name.
 type nameWatch struct {
 	wake  func()
 	timer *time.Timer
@@ -95,8 +95,8 @@ func (s *Store) onWake(key gatehouse.Key) {
 	s.watches.wakeWatchers(key)
 }
 
-// wakeWatchers wakes those who watch a name, or all of them. It does so under the lock, so that nobody is
-// woken whose watch has been stopped; a wake never blocks.
+// wakeWatchers wakes the watchers of a name, or all watchers. It does so under the lock, so that a stopped
+// watch is not woken; a wake never blocks.
 func (w *watches) wakeWatchers(key gatehouse.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,8 +136,8 @@ func (w *watches) stopTimers() {
 	}
 }
 
-// A line is what this server knows of those of its own who wait at one name, for as long as somebody watches
-// that name. The first of them is the server's head in the record. A gate offers a few of its line at a time:
+// A line is what this server knows of its own requests that wait at one name, as long as that name is
+// watched. The first of them is the server's head in the record. A gate offers a few of its line at a time:
 // without this the head would vanish whenever those few have gone, and others would overtake the rest.
 type line struct {
 	watches map[*nameWatch]struct{}
@@ -183,7 +183,7 @@ type takenLine struct {
 	rest lineRest
 }
 
-// takeOut takes those that a transaction is about out of the line, and tells of the rest.
+// takeOut takes the requests of a transaction out of the line, and describes the rest.
 func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	// The count is read without the lock, because this is on the way of every call and most names have no
 	// line.
@@ -230,15 +230,15 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	return takenLine{l, r}
 }
 
-// forgetBefore forgets those who came before somebody whom nobody of their line stands in front of. They
-// have left without it being heard here: what is between the gate and this store has answered them while it
-// was away. Those who keep nobody back may well be there still.
+// forgetBefore forgets the requests that came before the one that is now the first of their line. They have
+// left without this store being told: a layer between the gate and this store answered them while the store
+// was away. Requests that do not hold up others may still be there.
 func (l *line) forgetBefore(front int64) {
 	l.waiting = slices.DeleteFunc(l.waiting, func(w waiter) bool { return w.since < front && !w.passive })
 }
 
-// putBack puts those who go on waiting by these decisions into their line again. There are none after an
-// error: then the gate asks again for those that still wait.
+// putBack puts requests that go on waiting after these decisions back into their line. After an error there
+// are none: the gate asks again for the requests that still wait.
 func (w *watches) putBack(taken takenLine, turns []control.Turn, decisions []gatehouse.Decision) {
 	if taken.line == nil {
 		return

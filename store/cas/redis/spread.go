@@ -23,11 +23,11 @@ import (
 //	    │ a record is another one     │ too late
 //	    └──────────► abort ◄──────────┘
 //
-// A record that is prepared has the old one and the new one in it, and names the first. Nobody uses it until
-// it is settled: by its own server, or by any that meets it and asks in the first slot whether the change
-// was committed. The first names the others until these are settled. A change that is not committed within
-// prepareTime never is, so what a dead server has begun is undone by whoever meets it then. Slots are
-// prepared in the order of their keys, and nobody waits while it has something prepared.
+// A record that is prepared has the old one and the new one in it, and names the first. It is not used until
+// it is settled, by its own server or by another that needs it and asks the first slot whether the change was
+// committed. The first names the others until these are settled. A change that is not committed within
+// prepareTime never is, so the next server that needs the record undoes it. Slots are prepared in the order
+// of their keys, and no server waits while it has something prepared.
 
 const (
 	// prepareTime is for how long a change may still be committed, by the time of the first slot's node.
@@ -258,7 +258,7 @@ func (s *spreadSwap) commit(ctx context.Context) (committed bool, err error) {
 	return false, s.link.callError(err)
 }
 
-// settleLater settles all slots behind the caller: whoever meets their records before does it himself.
+// settleLater settles all slots after the caller has its answer, unless others do it first.
 func (s *spreadSwap) settleLater(committed bool) {
 	s.link.backend.workLater(func(ctx context.Context) { s.settle(ctx, committed) })
 }
@@ -290,7 +290,7 @@ func (s *spreadSwap) settle(ctx context.Context, committed bool) {
 		}
 	}
 	if first := s.groupKeys(&s.groups[0], false); well && committed {
-		// If that fails, the next who meets the first record does it.
+		// If that fails, the next server that needs the first record does it.
 		_, _, _ = s.link.runSpread(ctx, first[:1], []string{"clear", s.id, "", ""})
 	}
 }
