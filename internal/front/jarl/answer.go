@@ -2,6 +2,7 @@ package jarl
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"net"
@@ -24,9 +25,8 @@ type connection struct {
 	began time.Duration // by the clock of the metrics
 
 	// Of the registry.
-	prev, next *connection
-	round      uint64
-	drained    bool
+	round uint64
+	place *list.Element // among those that are drained; nil for all others
 }
 
 // maxInput is how much a client may send before it is cut. Nothing needs to be sent at all.

@@ -1,6 +1,7 @@
 package jarl
 
 import (
+	"container/list"
 	"net"
 	"sync"
 	"time"
@@ -12,12 +13,11 @@ import (
 type connRegistry struct {
 	most int // that are drained at a time
 
-	mu         sync.Mutex
-	head, tail *connection // of those that are drained
-	count      int
-	round      uint64 // of sweeps
-	sweeping   bool   // the timer runs
-	closed     bool
+	mu       sync.Mutex
+	drained  list.List // of *connection, oldest first
+	round    uint64    // of sweeps
+	sweeping bool      // the timer runs
+	closed   bool
 
 	waiting map[*connection]struct{}
 }
@@ -40,20 +40,12 @@ func (l *connRegistry) addDrained(c *connection) bool {
 	}
 	// A sweep closes what was there before the last one. With the number of the present round a
 	// connection is drained for one to two times linger, whenever in the round it came.
-	c.round, c.drained, c.prev = l.round, true, l.tail
-	if l.tail == nil {
-		l.head = c
-	} else {
-		l.tail.next = c
-	}
-	l.tail = c
-	l.count++
+	c.round, c.place = l.round, l.drained.PushBack(c)
 	// The TCPConn is kept, not the connection: its worker may use that for the next request by the time it
 	// is closed. Taking it out now also keeps that worker from taking it out twice.
 	var oldest *net.TCPConn
-	if l.count > l.most {
-		oldest = l.head.TCPConn
-		l.unlinkDrained(l.head)
+	if l.drained.Len() > l.most {
+		oldest = l.takeOldest()
 	}
 	// The timer runs only while there is something to sweep; an idle server has none.
 	if !l.sweeping {
@@ -72,24 +64,21 @@ func (l *connRegistry) addDrained(c *connection) bool {
 func (l *connRegistry) removeDrained(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.drained {
+	if c.place != nil {
 		l.unlinkDrained(c)
 	}
 }
 
 func (l *connRegistry) unlinkDrained(c *connection) {
-	if c.prev == nil {
-		l.head = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		l.tail = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.prev, c.next, c.drained = nil, nil, false
-	l.count--
+	l.drained.Remove(c.place)
+	c.place = nil
+}
+
+// takeOldest takes out the connection that has been drained for longest. There must be one.
+func (l *connRegistry) takeOldest() *net.TCPConn {
+	c := l.drained.Front().Value.(*connection)
+	l.unlinkDrained(c)
+	return c.TCPConn
 }
 
 // sweepDrained closes the connections that were there before the last sweep, and comes again while there are
@@ -98,12 +87,11 @@ func (l *connRegistry) sweepDrained() {
 	l.mu.Lock()
 	var late []*net.TCPConn
 	// The oldest are first, so the first young one ends the search.
-	for l.head != nil && l.head.round < l.round {
-		late = append(late, l.head.TCPConn)
-		l.unlinkDrained(l.head)
+	for l.drained.Len() > 0 && l.drained.Front().Value.(*connection).round < l.round {
+		late = append(late, l.takeOldest())
 	}
 	l.round++
-	l.sweeping = l.head != nil
+	l.sweeping = l.drained.Len() > 0
 	if l.sweeping {
 		time.AfterFunc(linger, l.sweepDrained)
 	}
@@ -118,10 +106,9 @@ func (l *connRegistry) makeRoom() { closeAll(l.takeDrained()) }
 func (l *connRegistry) takeDrained() []*net.TCPConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]*net.TCPConn, 0, l.count)
-	for l.head != nil {
-		all = append(all, l.head.TCPConn)
-		l.unlinkDrained(l.head)
+	all := make([]*net.TCPConn, 0, l.drained.Len())
+	for l.drained.Len() > 0 {
+		all = append(all, l.takeOldest())
 	}
 	return all
 }

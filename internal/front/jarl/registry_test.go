@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"time"
 )
@@ -65,8 +66,8 @@ func TestLotIsFull(t *testing.T) {
 			t.Errorf("after makeRoom connection %d is open", i+1)
 		}
 	}
-	if l.count != 0 || l.head != nil || l.tail != nil {
-		t.Errorf("after makeRoom %d are left, want none", l.count)
+	if left := l.drained.Len(); left != 0 {
+		t.Errorf("after makeRoom %d are left, want none", left)
 	}
 }
 
@@ -105,11 +106,12 @@ func TestLotOrder(t *testing.T) {
 	l.removeDrained(all[1])
 	l.removeDrained(all[1]) // twice does no harm
 	l.addDrained(all[3])
-	if l.head != all[0] || all[0].next != all[2] || all[2].prev != all[0] {
-		t.Error("behind the first there is not the third, want it there when the second has left")
+	var left []*connection
+	for e := l.drained.Front(); e != nil; e = e.Next() {
+		left = append(left, e.Value.(*connection))
 	}
-	if l.tail != all[3] || all[3].prev != all[2] || l.count != 3 {
-		t.Error("the last is not the fourth, behind the third, of three")
+	if !slices.Equal(left, []*connection{all[0], all[2], all[3]}) {
+		t.Error("the first, the third and the fourth are not left in this order")
 	}
 	l.closeAllConns()
 	if l.addDrained(all[1]) || l.addWaiting(all[1]) {
