@@ -163,24 +163,6 @@ func (r *formReader) readNumber(parameter int, want numberRange) int64 {
 	return want.absent
 }
 
-// shortNumber is how many digits are sure to fit 64 bits.
-const shortNumber = 18
-
-// ParseInteger reads a whole number, as [strconv.ParseInt] reads one to the base of ten.
-func ParseInteger(text []byte) (n int64, ok bool) {
-	short := len(text) > 0 && len(text) <= shortNumber
-	for i := 0; short && i < len(text); i++ {
-		digit := text[i] - '0'
-		short = digit <= 9 // a sign is left to the library
-		n = 10*n + int64(digit)
-	}
-	if short {
-		return n, true
-	}
-	n, err := strconv.ParseInt(string(text), 10, 64)
-	return n, err == nil
-}
-
 // ofMillis is the unit of times, as a sentence about a value has it.
 const ofMillis = " of milliseconds"
 

@@ -42,8 +42,8 @@ func requests(ctx context.Context, b *bench) (text string, rows []row, err error
 	// The same figure is judged against both floors.
 	ours, note := all[2], "bouncer: 15.0 µs, measured elsewhere"
 	rows = []row{
-		{"acquire, against bare fasthttp", all[0], ours, nanoseconds, budget{most: 1.25}, note},
-		{"acquire, against nginx", all[1], ours, nanoseconds, budget{most: 1.4}, note},
+		{"acquire, against bare fasthttp", all[0], ours, nanoseconds, budget{most: 1.2}, note},
+		{"acquire, against nginx", all[1], ours, nanoseconds, budget{most: 1.3}, note},
 	}
 	text = "`GET " + acquirePath + "` over 50 connections that stay open, made by\n" +
 		"wrk on another core than the server's. The floors, a fasthttp handler and nginx with\n" +

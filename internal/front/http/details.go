@@ -29,7 +29,7 @@ func (o jsonObject) addRaw(name string, value []byte) jsonObject {
 }
 
 func (o jsonObject) addNumber(name string, value int64) jsonObject {
-	return strconv.AppendInt(o.addName(name), value, 10)
+	return params.AppendInteger(o.addName(name), value)
 }
 
 func (o jsonObject) addText(name, value string) jsonObject {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
 
@@ -211,7 +212,7 @@ func (p *limitPolicy) appendName(dst []byte) []byte {
 }
 
 func appendParam(dst []byte, param string, value int64) []byte {
-	return strconv.AppendInt(append(dst, param...), value, 10)
+	return params.AppendInteger(append(dst, param...), value)
 }
 
 func setUintHeader(resp *fasthttp.Response, header string, value uint64) {

@@ -16,7 +16,6 @@ type rateBatch struct {
 	n         int             // of calls that are in use
 	submitted []*gate.Request // of these
 	room      [gate.MaxTogether]*gate.Request
-	checked   rateRequest // passed Check last
 	onLast    func(*gate.Request)
 }
 
@@ -60,10 +59,10 @@ func (b *rateBatch) acceptsCommand(args [][]byte) bool {
 // limitRate adds a command for a key's rate to the batch, which decideBatch answers. runCommand has called
 // that already when the batch does not accept this command.
 func (s *session) limitRate(name []byte, a rateRequest) {
-	b := s.loop.batch
+	l, b := s.loop, s.loop.batch
 	other := b.key.Name != string(name)
 	if other || b.key.Kind == 0 {
-		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: s.loop.names.internName(name)}
+		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: l.names.internName(name)}
 	}
 	// The calls of the loop are used again and again. Only these fields differ between commands for a rate,
 	// so the others are never written.
@@ -86,17 +85,17 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 		cmd.Op, cmd.Cost = gatehouse.OpPeek, 0
 	}
 	// A pipeline mostly repeats one rate, which needs one check.
-	if other || a.rate != b.checked.rate || a.quantity != b.checked.quantity {
+	if other || a.rate != l.rate.rate || a.quantity != l.rate.quantity {
 		if err := cmd.Check(b.key); err != nil {
 			// The commands before this one are answered first: answers keep the order of commands.
 			s.decideBatch()
-			b.checked = rateRequest{}
+			l.rate = rateRequest{}
 			s.countAnswer(b.key, cmd.Op, nil, err)
-			s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+			l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 			return
 		}
-		b.checked = a
 	}
+	l.rate, l.rated = a, l.latest
 	b.n++
 }
 

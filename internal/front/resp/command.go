@@ -104,8 +104,12 @@ func (s *session) runCommand(args [][]byte) bool {
 	if s.waiting != nil && !s.mayOverlap(c, args) {
 		return false
 	}
-	from := len(l.reply.out)
+	from, rated := len(l.reply.out), l.rated
+	l.rated = nil
 	switch {
+	// The same command for a rate again, perhaps for another key.
+	case rated != nil && rated == c && l.parser.repeated:
+		s.limitRate(args[1], l.rate)
 	case c == nil:
 		s.answerUnknown(args)
 	case !c.acceptsArity(args):

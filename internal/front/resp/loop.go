@@ -35,6 +35,9 @@ type loop struct {
 	// The command asked for last, which is most likely asked for next.
 	latest     *command
 	latestName []byte
+
+	rate  rateRequest // which passed Check last
+	rated *command    // the command for it, if that was the last of all; nil otherwise
 }
 
 // A revocableDecision is something held whose answer is not written yet.

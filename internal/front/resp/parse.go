@@ -35,26 +35,36 @@ type parser struct {
 	// data, and mean something for as long as that does.
 	args  [][]byte
 	words []byte // of a line, without their quotes
+
+	// tail is what stood behind the second argument of the last command, in the same data; nil if there was
+	// nothing. repeated says that the last but one had the same there, as most have in a pipeline.
+	tail     []byte
+	repeated bool
 }
+
+// beginData makes ready for data that the last command is no part of.
+func (p *parser) beginData() { p.tail = nil }
 
 // nextCommand takes the first command off data. n is its length, and 0 while it is not complete. A command
 // without arguments is nothing to answer.
 func (p *parser) nextCommand(data []byte) (n int, err error) {
-	p.args = p.args[:0]
+	before, tail := len(p.args), p.tail
+	p.args, p.tail, p.repeated = p.args[:0], nil, false
 	if len(data) == 0 {
 		return 0, nil
 	}
 	switch data[0] {
 	case '*':
-		return p.readArray(data)
+		return p.readArray(data, tail, before)
 	case tlsHandshake:
 		return 0, protocolError("TLS is not spoken here")
 	}
 	return p.readInline(data)
 }
 
-// readArray reads a command that is an array of bulk strings.
-func (p *parser) readArray(data []byte) (n int, err error) {
+// readArray reads a command that is an array of bulk strings. tail is that of the command before, which had
+// that many arguments.
+func (p *parser) readArray(data, tail []byte, before int) (n int, err error) {
 	count, at, ok := readLength(data, 1)
 	if !ok || count > maxArguments {
 		return 0, protocolError("invalid multibulk length")
@@ -65,7 +75,18 @@ func (p *parser) readArray(data []byte) (n int, err error) {
 		return 0, nil
 	}
 	// *0 and *-1 have no arguments and are skipped, as in Redis.
-	for ; count > 0; count-- {
+	third := 0 // where the third argument begins
+	for i := range count {
+		if i == 2 {
+			third = at
+			// The arguments of the command before lie behind the first two still.
+			p.repeated = count == before && len(tail) > 0 && at+len(tail) <= maxCommand &&
+				bytes.HasPrefix(data[at:], tail)
+			if p.repeated {
+				p.args, at = p.args[:count], at+len(tail)
+				break
+			}
+		}
 		if at == len(data) {
 			return 0, nil
 		}
@@ -98,6 +119,9 @@ func (p *parser) readArray(data []byte) (n int, err error) {
 		// The capacity ends with the argument: an append to it may not write into the next one.
 		p.args = append(p.args, data[start:end:end])
 		at = end + 2
+	}
+	if third > 0 {
+		p.tail = data[third:at]
 	}
 	return at, nil
 }

@@ -124,6 +124,7 @@ func parsed(data []byte, piece int) (commands []string, left int, err error) {
 	var p parser
 	var kept []byte
 	for len(data) > 0 {
+		p.beginData()
 		n := min(piece, len(data))
 		kept = append(kept, data[:n]...)
 		data = data[n:]
@@ -154,6 +155,10 @@ func FuzzCommands(f *testing.F) {
 			f.Add([]byte(c.data+wire("PING")+"ECHO 'a b'\r\n"), 3)
 		}
 	}
+	// Commands that end alike, and some that nearly do.
+	alike := wire("A", "k", "1", "22") + wire("A", "l", "1", "22") + wire("B", "", "1", "22")
+	f.Add([]byte(alike+wire("B", "", "1")+wire("A", "k", "1", "22", "3")+alike+"a b\r\n"+alike), 1)
+	f.Add([]byte(alike+"*4\r\n$1\r\nA\r\n$1\r\nk\r\n$1\r\n1\r\n$2\r\n22\n\n"), 5)
 	f.Fuzz(func(t *testing.T, data []byte, piece int) {
 		before := bytes.Clone(data)
 		want, left, wrong := parsed(data, len(data))

@@ -3,6 +3,8 @@ package resp
 import (
 	"math"
 	"strconv"
+
+	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
 // A replyWriter collects answers in either version of the protocol. The zero value is an empty one in RESP2.
@@ -51,7 +53,7 @@ func (r *replyWriter) writeHeader(kind byte, n int64) {
 		r.out = append(r.out, kind, byte('0'+n), '\r', '\n')
 		return
 	}
-	r.out = append(strconv.AppendInt(append(r.out, kind), n, 10), lineEnd...)
+	r.out = append(params.AppendInteger(append(r.out, kind), n), '\r', '\n')
 }
 
 func (r *replyWriter) writeInteger(n int64) { r.writeHeader(':', n) }

@@ -178,6 +178,7 @@ func (s *session) readCommands() (more, ok bool) {
 		return false, true
 	}
 	l, at := s.loop, 0
+	l.parser.beginData()
 	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last && !l.share.over {
 		// The arguments point into data. Nothing that outlives this round may keep them.
 		n, err := l.parser.nextCommand(data[at:])
