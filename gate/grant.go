@@ -52,6 +52,7 @@ type grantTicket struct {
 
 	// These are guarded by the lock of the gate's grantOrder once SubmitGrant has returned.
 	places    []grantPlace // in the lines of its members; empty when it is in none
+	group     *sameNames   // of those that want the same; nil when it is in no line
 	wait      *grantWait   // its timers, while it is in line
 	late      bool         // others may know of it: what follows is guarded
 	finished  bool         // it has its decision

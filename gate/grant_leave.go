@@ -43,11 +43,15 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 		l.mu.Lock()
 		o.mu.Lock()
 		l.removePlace(p)
+		// Who stood behind it only because of that may pass now.
+		if p.keeps {
+			l.markMoved(r.number, false)
+		}
 		o.mu.Unlock()
-		l.noteMoved()
 		l.mu.Unlock()
 		lines.add(l)
 	}
+	o.leaveGroup(r)
 	if r.counted {
 		r.counted = false
 		g.waiting.Add(-1)

@@ -35,6 +35,8 @@ type grantPlace struct {
 	looking bool // its grant is being looked at
 	held    bool // those behind it wait for that look
 	counted bool // it is one of those that wait in the line
+	first   bool // it is in line.firsts
+	dirtyAt int  // its index in line.dirty while its grant is to be looked at
 	blocked bool // tickets in front were not looked at when it was to be
 }
 
@@ -47,9 +49,11 @@ type grantLine struct {
 	stirred bool           // the gate has grants to look at once the lock is released
 
 	// These are guarded by the lock of the gate's grantOrder.
-	grantLooks int    // of grants that are at the store
-	reserved   uint64 // the search in which a grant that must be looked at first has stood here
-	blocked    int    // places that are
+	firsts     []*grantPlace // of the grants, those that no other one that wants the same stands before
+	dirty      placeHeap     // places of the grants that are to be looked at
+	tried      bool          // it is in the grantOrder's next
+	grantLooks int           // of grants that are at the store
+	blocked    int           // places that are
 }
 
 // maxTicket is behind all tickets.
@@ -87,22 +91,15 @@ func (l *line) grantBounds() grantBounds {
 	return b
 }
 
-// insertPlace puts a grant into the line. The grantOrder is locked too.
-func (l *line) insertPlace(p *grantPlace) {
-	at := len(l.grants)
-	for at > 0 && l.grants[at-1].grant.number > p.grant.number {
-		at--
-	}
-	l.grants = slices.Insert(l.grants, at, p)
-}
-
 // removePlace takes a grant out of the line. The grantOrder is locked too.
 func (l *line) removePlace(p *grantPlace) {
-	at := slices.Index(l.grants, p)
-	l.grants = slices.Delete(l.grants, at, at+1)
-	if p.looking {
-		l.grantLooks--
+	at, _ := slices.BinarySearchFunc(l.grants, p.grant.number, comparePlace)
+	l.grants = removeAt(l.grants, at)
+	if p.first {
+		at, _ = slices.BinarySearchFunc(l.firsts, p.grant.number, comparePlace)
+		l.firsts = removeAt(l.firsts, at)
 	}
+	p.endLook()
 	if p.blocked {
 		l.blocked--
 	}
@@ -147,30 +144,18 @@ func (l *line) isBarred(r *GrantRequest) bool {
 	if t := l.frontTicket(); t != nil && l.orderOf(t) < r.number {
 		return true
 	}
-	for _, p := range l.grants {
-		if p.grant == r {
+	if !r.isFirst() {
+		return true
+	}
+	for _, p := range l.firsts {
+		if p.grant.number >= r.number {
 			return false
 		}
-		// Those that want the same names are granted in order of arrival, whatever their costs are.
-		if p.keeps || p.grant.wantsSame(r) {
+		if p.keeps {
 			return true
 		}
 	}
 	return false
-}
-
-// wantsSame reports whether two grants that may wait want the same names.
-func (r *GrantRequest) wantsSame(other *GrantRequest) bool {
-	if len(r.places) != len(other.places) || !r.seen {
-		return false
-	}
-	// Places are in the order of the names.
-	for i := range r.places {
-		if r.places[i].line != other.places[i].line {
-			return false
-		}
-	}
-	return true
 }
 
 // noteMoved notes that what grants were refused for may have changed. Those that could be granted now are to
@@ -203,7 +188,7 @@ func (l *line) noteWoken() {
 func (l *line) markMoved(behind control.Ticket, always bool) {
 	o := &l.gate.grants
 	front := l.frontTicket()
-	for _, p := range l.grants {
+	for _, p := range l.firsts {
 		if front != nil && l.orderOf(front) < p.grant.number {
 			return
 		}
@@ -306,7 +291,7 @@ func (l *line) noteTaken(turn *control.Turn) {
 	o := &l.gate.grants
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, p := range l.grants {
+	for _, p := range l.firsts {
 		if p.grant.seen && !p.refused && p.cost > d.Remaining && p.grant.keepsAny() {
 			o.addDirty(p.grant)
 			l.stirred = true
@@ -377,6 +362,7 @@ func (l *line) unblockGrants() {
 			p.grant.blocked--
 			l.blocked--
 			l.stirred = true
+			o.tryGrant(p.grant)
 		}
 	}
 }

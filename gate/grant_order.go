@@ -1,8 +1,7 @@
 package gate
 
 import (
-	"cmp"
-	"slices"
+	"container/heap"
 	"sync"
 	"sync/atomic"
 
@@ -10,62 +9,95 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// A grantOrder has the grants that stand in lines, and decides which of them is looked at next: in order of
-// their numbers, those without a common name at the same time. Its lock is taken after those of shards and
+// A grantOrder has the grants that stand in lines, and decides which of them is looked at next: of those
+// that have a name in common the first, others at the same time. Its lock is taken after those of shards and
 // lines, and no other while it is held.
 type grantOrder struct {
 	waiting atomic.Int64 // how many stand in lines
 	counted atomic.Int64 // in how many lines those stand that wait
 	mu      sync.Mutex
-	dirty   []*GrantRequest // that are to be looked at, in order
+	groups  map[lineList]*sameNames
 	byID    map[string][]*GrantRequest
-	serving bool   // a goroutine looks at them
-	search  uint64 // counts the searches for the next one
+	next    []*line // whose first dirty grant can perhaps be looked at now
+	serving bool    // a goroutine looks at them
 }
 
-// addDirty has a grant looked at. It is called with the lock held.
+// addDirty has a grant looked at. It is called with the lock held, as all below.
 func (o *grantOrder) addDirty(r *GrantRequest) {
-	if r.dirty || r.leaving {
+	if r.leaving {
 		return
 	}
-	r.dirty = true
-	at, _ := slices.BinarySearchFunc(o.dirty, r, func(a, b *GrantRequest) int {
-		return cmp.Compare(a.number, b.number)
-	})
-	o.dirty = slices.Insert(o.dirty, at, r)
+	if !r.dirty {
+		r.dirty = true
+		for i := range r.places {
+			r.places[i].pushDirty()
+		}
+	}
+	o.tryGrant(r)
 }
 
-// removeDirty forgets that a grant is to be looked at. It is called with the lock held.
+// removeDirty forgets that a grant is to be looked at.
 func (o *grantOrder) removeDirty(r *GrantRequest) {
-	if r.dirty {
-		r.dirty = false
-		o.dirty = slices.DeleteFunc(o.dirty, func(other *GrantRequest) bool { return other == r })
+	if !r.dirty {
+		return
+	}
+	r.dirty = false
+	for i := range r.places {
+		if p := &r.places[i]; p.line != nil {
+			heap.Remove(&p.line.dirty, p.dirtyAt)
+			o.tryLine(p.line) // the one behind it may be looked at now
+		}
 	}
 }
 
-// claimNext takes the first grant that can be looked at now; nil if there is none. It is called with the lock
-// held.
+// tryLine has claimNext see whether the first dirty grant of a line can be looked at. It must be called for a
+// line whenever this may have become so: then a look costs the same however many grants wait.
+func (o *grantOrder) tryLine(l *line) {
+	if !l.tried && len(l.dirty) > 0 {
+		l.tried = true
+		o.next = append(o.next, l)
+	}
+}
+
+// tryGrant is tryLine for one grant. It is the first in all of its lines if it can be looked at, so that one
+// line is enough.
+func (o *grantOrder) tryGrant(r *GrantRequest) {
+	if len(r.places) > 0 && r.places[0].line != nil {
+		o.tryLine(r.places[0].line)
+	}
+}
+
+// claimNext takes a grant that can be looked at now; nil if there is none.
 func (o *grantOrder) claimNext() *GrantRequest {
-	o.search++
-	for _, r := range o.dirty {
-		free := !r.busy && r.blocked == 0
-		for i := range r.places {
-			l := r.places[i].line
-			free = free && l.grantLooks == 0 && l.reserved != o.search
-		}
-		if free {
+	for len(o.next) > 0 {
+		l := o.next[0]
+		o.next[0] = nil
+		o.next = o.next[1:]
+		l.tried = false
+		if len(l.dirty) > 0 && l.dirty[0].grant.mayBeLookedAt() {
+			r := l.dirty[0].grant
 			o.removeDirty(r)
 			r.claimPlaces()
 			return r
 		}
-		// Those behind it at one of its names are looked at after it.
-		for i := range r.places {
-			if l := r.places[i].line; l != nil {
-				l.reserved = o.search
-			}
+	}
+	o.next = nil
+	return nil
+}
+
+// mayBeLookedAt reports whether nobody has the grant, and those before it at each of its names have been
+// looked at.
+func (r *GrantRequest) mayBeLookedAt() bool {
+	if r.busy || r.blocked > 0 {
+		return false
+	}
+	for i := range r.places {
+		p := &r.places[i]
+		if p.line.grantLooks > 0 || p.line.dirty[0] != p {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
 // claimPlaces takes a grant to be looked at, and has those behind it wait where something has moved. The
@@ -83,10 +115,21 @@ func (r *GrantRequest) claimPlaces() {
 func (r *GrantRequest) releasePlaces() {
 	for i := range r.places {
 		p := &r.places[i]
-		p.moved, p.held, p.looking = p.moved || p.held, false, false
-		p.line.grantLooks--
+		p.moved = p.moved || p.held
+		p.endLook()
 	}
 	r.busy = false
+	r.gate.grants.tryGrant(r)
+}
+
+// endLook ends a look at one place. The grantOrder is locked.
+func (p *grantPlace) endLook() {
+	p.held = false
+	if p.looking {
+		p.looking = false
+		p.line.grantLooks--
+		p.grant.gate.grants.tryLine(p.line)
+	}
 }
 
 // serveGrants looks at the grants that are to be looked at, until there is none, or all wait for answers of

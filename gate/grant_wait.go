@@ -47,6 +47,7 @@ func (r *GrantRequest) enterLines(looking bool) {
 	for i := range r.places {
 		g.enterLine(&r.places[i], r.parts.Parts[i].Key)
 	}
+	o.joinGroup(r)
 	if r.mayWait() && r.Command.MaxWait > 0 {
 		w := r.wait
 		w.end = time.AfterFunc(r.Command.MaxWait, w.onEnd)
@@ -64,10 +65,13 @@ func (g *Gate) enterLine(p *grantPlace, key gatehouse.Key) {
 	g.grants.mu.Lock()
 	defer g.grants.mu.Unlock()
 	p.line = l
+	if p.grant.dirty {
+		p.pushDirty()
+	}
 	if p.looking {
 		l.grantLooks++
 	}
-	l.insertPlace(p)
+	l.grants = insertPlace(l.grants, p)
 }
 
 // addID notes a request by the ID of its grant.
@@ -89,7 +93,7 @@ func (o *grantOrder) removeID(r *GrantRequest) {
 	if id == "" {
 		return
 	}
-	o.byID[id] = slices.DeleteFunc(o.byID[id], func(other *GrantRequest) bool { return other == r })
+	o.byID[id] = removeAt(o.byID[id], slices.Index(o.byID[id], r))
 	if len(o.byID[id]) == 0 {
 		delete(o.byID, id)
 	}
@@ -193,6 +197,7 @@ func (r *GrantRequest) park(again bool) {
 		}
 		r.armTimer(0)
 		r.busy = false
+		o.tryGrant(r)
 	}
 	o.mu.Unlock()
 	// From here on another goroutine may have the request.
@@ -236,10 +241,7 @@ func (r *GrantRequest) placeAnew(p *grantPlace) (changed bool) {
 	kept := p.keeps
 	p.keeps, p.changes = p.shouldKeep(r.Decision.At)
 	changed = p.held || kept && !p.keeps
-	if p.looking {
-		l.grantLooks--
-	}
-	p.held, p.looking = false, false
+	p.endLook()
 	if kept && !p.keeps {
 		l.markMoved(r.number, false) // grants behind it may pass now, too
 	}
