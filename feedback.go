@@ -72,6 +72,8 @@ func (f *Feedback) check(key Key) error {
 type Reported struct {
 	// Status is the one that the limiter was paused with; 0 when no pause or ramp is in force.
 	Status int
+	// By is the name of the owner that the report of the pause came with; empty if it had none.
+	By string
 	// PausedFor is the time until the pause ends, 0 when it has; RampFor is the time until the ramp behind it
 	// does.
 	PausedFor, RampFor time.Duration

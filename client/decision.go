@@ -18,6 +18,7 @@ type figuresJSON struct {
 	ResetAfter int64        `json:"reset_after"`
 	Windows    []windowJSON `json:"windows"`
 	PausedWith int          `json:"paused_with"`
+	PausedBy   string       `json:"paused_by"`
 	PausedFor  int64        `json:"paused_for"`
 	RampFor    int64        `json:"ramp_for"`
 	Adopted    int64        `json:"adopted"`
@@ -161,7 +162,8 @@ func (j *figuresJSON) fill(d *gatehouse.Decision) {
 	}
 	if j.PausedWith != 0 || j.AdoptedFor != 0 {
 		d.Reported = &gatehouse.Reported{
-			Status: j.PausedWith, PausedFor: fromMillis(j.PausedFor), RampFor: fromMillis(j.RampFor),
+			Status: j.PausedWith, By: j.PausedBy,
+			PausedFor: fromMillis(j.PausedFor), RampFor: fromMillis(j.RampFor),
 			Adopted: j.Adopted, AdoptedFor: fromMillis(j.AdoptedFor),
 		}
 	}

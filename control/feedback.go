@@ -24,11 +24,12 @@ import (
 
 // A thirdParty is what was reported to a limiter.
 type thirdParty struct {
-	status      int64 // that the last pause was reported with; 0 when there was none
-	from, until int64 // of the pause
-	used        int64 // of the ramp, in ns of the whole rate
-	strikes     int64 // reports that paused and named no time, since the last success
-	forgetAt    int64 // when the strikes count no more
+	status      int64  // that the last pause was reported with; 0 when there was none
+	by          string // whose owner reported that, if it said so
+	from, until int64  // of the pause
+	used        int64  // of the ramp, in ns of the whole rate
+	strikes     int64  // reports that paused and named no time, since the last success
+	forgetAt    int64  // when the strikes count no more
 	adopted     []adoptedRemaining
 }
 
@@ -139,7 +140,10 @@ func (l *limiterStep) ensureReports() *thirdParty {
 // beginPause pauses the limiter, or has it paused for longer. A pause never gets shorter.
 func (l *limiterStep) beginPause(f *gatehouse.Feedback) {
 	t := l.ensureReports()
-	t.status = int64(f.Status)
+	t.status, t.by = int64(f.Status), ""
+	if l.turn.Owner != nil {
+		t.by = l.turn.Owner.Name
+	}
 	longest := f.MaxPause
 	if longest == 0 {
 		longest = gatehouse.DefaultMaxPause
@@ -195,7 +199,7 @@ func (l *limiterStep) forgetReports() {
 	// The ramp and the strikes are kept together: a server that learns of a pause learns of the strikes too.
 	counts := t.rampEnd() > l.now || t.strikes > 0 && t.forgetAt > l.now
 	if !counts {
-		t.status, t.from, t.until, t.used, t.strikes, t.forgetAt = 0, 0, 0, 0, 0, 0
+		*t = thirdParty{adopted: t.adopted}
 	}
 	if !counts && t.adopted == nil {
 		l.extra.reports = nil

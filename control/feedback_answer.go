@@ -48,7 +48,8 @@ func (l *limiterStep) fillReported() {
 	}
 	r := new(gatehouse.Reported)
 	if t.rampEnd() > l.now {
-		r.Status, r.PausedFor = int(t.status), time.Duration(max(0, t.until-l.now))
+		r.Status, r.By = int(t.status), t.by
+		r.PausedFor = time.Duration(max(0, t.until-l.now))
 		r.RampFor = time.Duration(t.rampEnd() - l.now)
 	}
 	for _, m := range l.activeMeters() {
@@ -81,8 +82,11 @@ func (l *limiterStep) reportedStats() (figures []gatehouse.Stat) {
 		return nil
 	}
 	if r.Status != 0 {
+		figures = append(figures, gatehouse.Stat{Name: "paused_with", Value: int64(r.Status)})
+		if r.By != "" {
+			figures = append(figures, gatehouse.Stat{Name: "paused_by", Value: r.By})
+		}
 		figures = append(figures,
-			gatehouse.Stat{Name: "paused_with", Value: int64(r.Status)},
 			gatehouse.Stat{Name: "paused_for", Value: r.PausedFor},
 			gatehouse.Stat{Name: "ramp_for", Value: r.RampFor})
 	}

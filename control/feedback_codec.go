@@ -4,7 +4,7 @@ import "github.com/gatehousehq/gatehouse"
 
 // What reports take in memory: the struct, and one that was adopted.
 const (
-	reportsWeight = 80
+	reportsWeight = 96
 	adoptedWeight = 56
 )
 
@@ -13,7 +13,7 @@ func (t *thirdParty) memoryWeight() int {
 	if t == nil {
 		return 0
 	}
-	return reportsWeight + cap(t.adopted)*adoptedWeight
+	return reportsWeight + len(t.by) + cap(t.adopted)*adoptedWeight
 }
 
 // reportGrowth is the most by which a feedback may make the reports grow.
@@ -21,12 +21,16 @@ func (t *thirdParty) reportGrowth(cmd *gatehouse.Command) int {
 	if cmd.Op != gatehouse.OpFeedback {
 		return 0
 	}
+	by := 0
+	if cmd.Owner != nil {
+		by = len(cmd.Owner.Name)
+	}
 	more := reportsWeight + adoptedWeight
 	if t != nil {
 		// An array that is full is replaced by one twice as large.
 		more = max(1, cap(t.adopted)) * adoptedWeight
 	}
-	return more
+	return more + by
 }
 
 // leastAdopted is the least that one adopted remaining takes in a form.
@@ -50,6 +54,7 @@ func (l *limiterCore) codeReports(c *stateCodec) {
 func (t *thirdParty) codeFields(c *stateCodec) {
 	const highestStatus = 599
 	c.codeUpTo(&t.status, highestStatus)
+	c.codeText(&t.by)
 	c.codeInstant(&t.from)
 	c.codeInstant(&t.until)
 	c.codeUpTo(&t.used, noTime)
@@ -64,7 +69,8 @@ func (t *thirdParty) codeFields(c *stateCodec) {
 		t.adopted[i].codeFields(c)
 	}
 	// Encode writes no such pause, whose ramp would have no length to be divided by.
-	if c.reading && (t.from < 0 || t.until < t.from || (t.status == 0) != (t.until == 0)) {
+	if c.reading && (t.from < 0 || t.until < t.from || (t.status == 0) != (t.until == 0) ||
+		t.status == 0 && t.by != "") {
 		c.failDecoding("pause from %d to %d with %d", t.from, t.until, t.status)
 	}
 }

@@ -30,6 +30,8 @@ func shown(op gatehouse.Op) (names []string, all bool) {
 	switch op {
 	case gatehouse.OpAcquire, gatehouse.OpWait:
 		return []string{"owner", "host", "purpose"}, false
+	case gatehouse.OpFeedback:
+		return []string{"owner"}, false
 	case gatehouse.OpEvict:
 		return []string{"id", "now", "owner", "reason"}, true
 	case gatehouse.OpClose:

@@ -73,9 +73,11 @@ func TestMaxPause(t *testing.T) {
 	s := start(t, "--max-pause", "3s", "--resp", "localhost:0")
 	c := dialRedis(t, s.redisAddress(t))
 	c.want("GH.ACQUIRE gcra/api SIZE 600 INTERVAL 60000 BURST 599", "OK")
-	c.want("GH.FEEDBACK gcra/api STATUS 429 RETRY-AFTER 3600000", "OK")
+	c.want("GH.FEEDBACK gcra/api STATUS 429 RETRY-AFTER 3600000 OWNER worker-3", "OK")
 	c.want("GH.PEEK gcra/api",
-		"[granted 0 …paused_with 429 paused_for … ramp_for … detail is paused until …Z, reported with 429]")
+		"[granted 0 …paused_with 429 paused_by worker-3 paused_for … "+
+			"ramp_for … detail is paused until …Z, reported with 429]")
+	s.want(t, "/v1/gcra/api/peek?details=true", `200 …"paused_with":429,"paused_by":"worker-3",…`)
 	c.want("GH.FEEDBACK gcra/api STATUS abc", "-INVALID status is \"abc\", want a whole number…")
 	c.want("GH.FEEDBACK gcra/other STATUS 429", "-NOTFOUND gcra/other does not exist")
 	c.want("GH.FEEDBACK lock/api STATUS 429", "-INVALID lock has no operation feedback")

@@ -108,7 +108,7 @@ func checkMembers(t *testing.T, r responder, documented []string, seen map[strin
 	for outcome := gatehouse.Refused; outcome <= gatehouse.Exhausted; outcome++ {
 		d := gatehouse.Decision{
 			Outcome: outcome, Fence: 1, Windows: make([]gatehouse.Window, 2), Message: "m",
-			Reported: &gatehouse.Reported{Status: 429, AdoptedFor: 1},
+			Reported: &gatehouse.Reported{Status: 429, By: "b", AdoptedFor: 1},
 		}
 		last := 0
 		for _, member := range membersOf(string(r.decisionJSON(&d))) {

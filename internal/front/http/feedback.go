@@ -9,6 +9,9 @@ import (
 func (o jsonObject) appendReported(r *gatehouse.Reported) jsonObject {
 	if r.Status != 0 {
 		o = o.addNumber("paused_with", int64(r.Status))
+		if r.By != "" {
+			o = o.addText("paused_by", r.By)
+		}
 		o = o.addNumber("paused_for", params.CeilMillis(r.PausedFor))
 		o = o.addNumber("ramp_for", params.CeilMillis(r.RampFor))
 	}

@@ -10,7 +10,8 @@ func countReported(d *gatehouse.Decision) (pairs int) {
 	if d.Reported == nil {
 		return 0
 	}
-	return 3*boolToInt(d.Reported.Status != 0) + 2*boolToInt(d.Reported.AdoptedFor > 0) +
+	return 3*boolToInt(d.Reported.Status != 0) + boolToInt(d.Reported.By != "") +
+		2*boolToInt(d.Reported.AdoptedFor > 0) +
 		boolToInt(tellsReason(d))
 }
 
@@ -26,6 +27,9 @@ func (r *replyWriter) writeReported(d *gatehouse.Decision) {
 	}
 	if d.Reported.Status != 0 {
 		r.writePair("paused_with", int64(d.Reported.Status))
+		if d.Reported.By != "" {
+			r.writeTexts("paused_by", d.Reported.By)
+		}
 		r.writePair("paused_for", params.CeilMillis(d.Reported.PausedFor))
 		r.writePair("ramp_for", params.CeilMillis(d.Reported.RampFor))
 	}
