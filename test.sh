@@ -51,6 +51,7 @@ install_missing() {
 	done
 	command -v redis-benchmark >/dev/null || packages+=(redis-tools)
 	command -v protoc >/dev/null || packages+=(protobuf-compiler)
+	command -v node >/dev/null || packages+=(nodejs)
 	/usr/bin/python3 -c 'import redis' 2>/dev/null || packages+=(python3-redis)
 	if [ "${#packages[@]}" -eq 0 ]; then
 		return

@@ -64,6 +64,36 @@ func pythonTests(t *testing.T) (names []string) {
 	return names
 }
 
+func TestJavaScript(t *testing.T) {
+	t.Parallel()
+	environment := startServer(t)
+	files, err := filepath.Glob("../../clients/js/test/*.test.mjs")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("tests of the JavaScript client: %v (%v), want some", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			command := []string{"node", "--test", "test/" + filepath.Base(file)}
+			runTests(t, environment, "../../clients/js", command)
+		})
+	}
+	t.Run("rounds", func(t *testing.T) {
+		t.Parallel()
+		command := []string{"python3", "-m", "tests.rounds", roundsOf("ROUNDS", "15"),
+			roundsOf("FAULTS", "1"), "node", "../js/test/worker.mjs"}
+		runTests(t, environment, "../../clients/python", command)
+	})
+}
+
+// roundsOf is how many rounds or faults there are, unless the environment says otherwise.
+func roundsOf(what, otherwise string) string {
+	if told := os.Getenv("GATEHOUSE_" + what); told != "" {
+		return told
+	}
+	return otherwise
+}
+
 // runTests runs the tests of one client and shows what they say if they fail.
 func runTests(t *testing.T, environment []string, folder string, command []string) {
 	t.Helper()

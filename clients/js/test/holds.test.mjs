@@ -1,0 +1,207 @@
+// What holds do when all is well, and when a server is paused, hangs or says no.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+
+import { Client, HoldLost, Refused, Unavailable } from "../src/index.js";
+import { fresh, patience, startServer, until } from "./server.mjs";
+
+const unused = "127.0.0.1:5599"; // where nobody listens
+
+const gh = new Client(process.env.GATEHOUSE_ADDRESS, { owner: "tests" });
+
+// Timers of holds do not keep a program running, so something else must.
+const event = (signal) => new Promise((resolve) => {
+  const running = setTimeout(() => {}, patience);
+  const stop = () => {
+    clearTimeout(running);
+    resolve();
+  };
+  signal.addEventListener("abort", stop, { once: true });
+});
+
+test("a hold is released at the end", async () => {
+  const name = fresh("gpu");
+  const result = await gh.semaphore(name, 2).run(async (hold) => {
+    assert.ok(hold.fence > 0);
+    assert.ok(hold.remaining > 50_000);
+    hold.check();
+    const [holder] = await gh.holders("semaphore", name);
+    assert.equal(holder.owner, "tests");
+    return 7;
+  });
+  assert.equal(result, 7);
+  assert.deepEqual(await gh.holders("semaphore", name), []);
+});
+
+test("refused", async () => {
+  const name = fresh("lock");
+  const hold = await gh.lock(name).acquire();
+  assert.equal(await gh.lock(name).tryAcquire(), null);
+  await assert.rejects(gh.lock(name, { maxWait: 10 }).acquire(), Refused);
+  assert.equal(await hold.release(), true);
+  assert.equal(await hold.release(), true);
+});
+
+test("a hold is renewed", async () => {
+  const name = fresh("lock");
+  await gh.lock(name, { expires: 300 }).run(async (hold) => {
+    await until(async () => (await gh.holders("lock", name))[0].renewals >= 3);
+    assert.equal(hold.lost, false);
+  });
+});
+
+test("a loss is told by signal, check, run and release", async () => {
+  const name = fresh("lock");
+  const failed = gh.lock(name, { expires: 300 }).run(async (hold) => {
+    await gh.delete("lock", name);
+    await event(hold.signal);
+    assert.ok(hold.signal.reason instanceof HoldLost);
+    assert.throws(() => hold.check(), HoldLost);
+  });
+  await assert.rejects(failed, HoldLost);
+});
+
+test("a loss is known before the next one holds", async () => {
+  const server = await startServer();
+  try {
+    const other = new Client(server.address);
+    let hangs = false; // a road that is cut: what is sent comes to nothing
+    const cut = (input, init) =>
+      hangs ? new Promise((_, reject) => init.signal.addEventListener("abort", () => reject(init.signal.reason)))
+        : fetch(input, init);
+    const mine = new Client(server.address, { fetch: cut });
+    const hold = await mine.lock("a", { expires: 500 }).acquire();
+    let lostAt = Infinity;
+    hold.signal.addEventListener("abort", () => (lostAt = performance.now()));
+    hangs = true;
+    const next = await other.lock("a").acquire();
+    assert.ok(lostAt < performance.now(), "the loss was not known");
+    assert.ok(next.fence > hold.fence);
+    await assert.rejects(hold.release(), HoldLost);
+    await next.release();
+  } finally {
+    await server.stop();
+  }
+});
+
+test("a wait that is aborted leaves the line", async () => {
+  const name = fresh("lock");
+  for (const options of [{}, { maxWait: 30_000 }]) { // with a stream, and without
+    const hold = await gh.lock(name).acquire();
+    const controller = new AbortController();
+    const waiting = gh.lock(name, options).acquire({ signal: controller.signal });
+    await until(async () => (await gh.waiters("lock", name)).length === 1);
+    controller.abort(new Error("enough"));
+    await assert.rejects(waiting, /enough/);
+    await until(async () => (await gh.waiters("lock", name)).length === 0);
+    await hold.release();
+  }
+});
+
+test("who waits is told its place", async () => {
+  const name = fresh("lock");
+  const hold = await gh.lock(name).acquire();
+  const place = new Promise((resolve) => {
+    gh.lock(name).acquire({ onWaiting: resolve }).then((second) => second.release());
+  });
+  assert.equal((await place).position, 1);
+  await hold.release();
+});
+
+test("await using, or what it calls", async () => {
+  const name = fresh("lock");
+  const hold = await gh.lock(name).acquire();
+  if (Symbol.asyncDispose) await hold[Symbol.asyncDispose]();
+  else await hold.release();
+  assert.deepEqual(await gh.holders("lock", name), []);
+});
+
+// GATEHOUSE_TRANSPILER is a command that turns standard input into what this Node runs.
+test("await using, transpiled", { skip: !process.env.GATEHOUSE_TRANSPILER }, async () => {
+  const folder = mkdtempSync(fileURLToPath(new URL("./using-", import.meta.url)));
+  try {
+    const [command, ...args] = process.env.GATEHOUSE_TRANSPILER.split(" ");
+    const source = readFileSync(new URL("./using.source.js", import.meta.url));
+    writeFileSync(`${folder}/using.mjs`, execFileSync(command, args, { input: source }));
+    const { useBlock } = await import(`${folder}/using.mjs`);
+    const name = fresh("lock");
+    assert.equal(await useBlock(gh.lock(name), () => gh.holders("lock", name)), 1);
+    assert.deepEqual(await gh.holders("lock", name), []);
+    await assert.rejects(useBlock(gh.lock(name, { expires: 300 }), async (hold) => {
+      await gh.delete("lock", name);
+      await event(hold.signal);
+      return [];
+    }), HoldLost);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("the next address", async () => {
+  const both = new Client([unused, process.env.GATEHOUSE_ADDRESS]);
+  assert.equal(await both.counter(fresh("c")).count(), 1n); // nothing was sent to the first
+  await both.lock(fresh("lock")).run(() => {});
+});
+
+test("a counter is never sent twice", async () => {
+  const server = await startServer();
+  try {
+    const both = new Client([server.address, process.env.GATEHOUSE_ADDRESS], { timeout: 200 });
+    server.pause();
+    await assert.rejects(both.counter("c").count(), (error) => error instanceof Unavailable && error.maybeDone);
+  } finally {
+    await server.stop();
+  }
+});
+
+test("budget and grant", async () => {
+  const name = fresh("tokens");
+  const spend = await gh.budget(name, "1000/1h").reserve(600);
+  await assert.rejects(spend.topUp(500), Refused);
+  await spend.topUp(100);
+  await spend.settle(250);
+  await spend.release();
+  assert.equal((await gh.limiter(name, undefined, { kind: "slidinglog" }).peek(0)).remaining, 750);
+  await gh.grant([{ lock: name }, { gcra: name, limits: "100/1h", cost: 60 }]).run(async (grant) => {
+    assert.deepEqual(grant.want.map((member) => member.cost), [1, 60]);
+    await grant.settle({ [`gcra/${name}`]: 10 });
+  });
+  assert.equal((await gh.limiter(name).peek(0)).remaining, 90);
+});
+
+test("watchdog", async () => {
+  const name = fresh("nightly");
+  const dog = gh.watchdog(name, 300);
+  await assert.rejects(dog.run(async () => {
+    await assert.rejects(dog.wait({ maxWait: 600 }), Refused); // kicked meanwhile
+    throw new Error("died");
+  }), /died/);
+  await dog.wait(); // an alarm
+});
+
+test("capacity", async () => {
+  const name = fresh("db");
+  const [one, two] = [gh.capacity(), gh.capacity()];
+  const first = one.resource(name, 80);
+  await first.ready();
+  assert.equal(first.capacity, 80);
+  await first.wait(2);
+  const second = two.resource(name, 80);
+  await second.ready();
+  assert.equal(second.capacity, 20);
+  await first.release();
+  assert.equal(first.capacity, 0);
+  await Promise.all([one.close(), two.close()]);
+  assert.equal(second.capacity, 0);
+});
+
+test("batch and stats", async () => {
+  const name = fresh("c");
+  const answers = await gh.batch([{ counter: name, op: "count" }, { lock: name, op: "release", key: "k" }]);
+  assert.deepEqual(answers.map((answer) => answer.outcome), ["granted", "conflict"]);
+  assert.equal((await gh.stats("counter", name)).increments, 1);
+});
