@@ -40,7 +40,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test check battery race fuzz sim bugs linearizable callers holds chaos soak bench bench-tools accuracy proto lint lines fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable callers holds chaos soak client-rounds dist-clients bench bench-tools accuracy proto lint lines fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -119,6 +119,20 @@ chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); s
 
 soak: ## attack a server in many ways at once for SECONDS (60), beside honest clients; see docs/soak.md
 	go run ./test/soak -seconds $(SECONDS) $(SOAK)
+
+# How many rounds and faults make client-rounds plays for each client, and where make dist-clients writes to.
+ROUNDS ?= 1000
+FAULTS ?= 200
+OUT ?= dist
+
+client-rounds: ## have the Python and JavaScript clients hold a lock in turn for ROUNDS (1000) with FAULTS (200)
+	GATEHOUSE_ROUNDS=$(ROUNDS) GATEHOUSE_FAULTS=$(FAULTS) go test -count=1 -v -timeout 2h \
+		-run 'TestPython/.*/test_rounds|TestJavaScript/rounds' ./test/clients
+
+dist-clients: ## pack the Python client as a wheel and the JavaScript one as a tarball into OUT (dist); npm is needed
+	@mkdir -p $(OUT)
+	python3 clients/python/build_wheel.py $(OUT)
+	npm pack --silent --pack-destination $(OUT) ./clients/js
 
 bench: bench-tools ## measure floors, peers and ours; writes docs/benchmarks.md
 	cd test/bench && go run -tags peers . -out ../../docs/benchmarks.md

@@ -8,11 +8,14 @@ package clients
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +34,15 @@ const capacityFile = `resources:
     safe_capacity: 2
     algorithm: {kind: FAIR_SHARE, lease_length: 60, refresh_interval: 5, learning_mode_duration: 0}
 `
+
+// More tests run in parallel than there are processors: most of them only wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = flag.Set("test.parallel", "16")
+	}
+	os.Exit(m.Run())
+}
 
 func TestPython(t *testing.T) {
 	t.Parallel()

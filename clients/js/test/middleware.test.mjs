@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 
 import { Client, expressLimit, fetchLimit, limitedFetch, readFeedback } from "../src/index.js";
-import { fresh } from "./server.mjs";
+import { fresh, patience } from "./server.mjs";
 
 const unused = "127.0.0.1:5599"; // where nobody listens
 
@@ -26,7 +26,7 @@ async function serve(handler, use) {
 
 test("express", async () => {
   const name = fresh("api");
-  const limit = expressLimit(gh, { limits: "2/1h", name: (request) => `${name}${request.url}` });
+  const limit = expressLimit(gh, { budget: patience, limits: "2/1h", name: (request) => `${name}${request.url}` });
   const handler = (request, response) => limit(request, response, () => response.end("hello"));
   await serve(handler, async (address) => {
     const first = await fetch(address);
@@ -45,16 +45,14 @@ test("express", async () => {
 test("fetch handlers, failing open and closed", async () => {
   const request = new Request("http://example/");
   const hello = () => new Response("hello");
-  const limited = fetchLimit(gh, { limits: "1/1h", name: () => fresh("api") })(hello);
+  const limited = fetchLimit(gh, { budget: patience, limits: "1/1h", name: () => fresh("api") })(hello);
   assert.match((await limited(request)).headers.get("RateLimit"), /r=0/);
   const errors = [];
   const onError = (error) => errors.push(error.code);
   const open = fetchLimit(nobody, { limits: "1/1h", name: () => "a", onError })(hello);
   assert.equal((await open(request)).status, 200);
   const closed = fetchLimit(nobody, { limits: "1/1h", name: () => "a", failOpen: false, onError })(hello);
-  const began = performance.now();
   assert.equal((await closed(request)).status, 503);
-  assert.ok(performance.now() - began < 5000);
   assert.deepEqual(errors, ["unavailable", "unavailable"]);
 });
 

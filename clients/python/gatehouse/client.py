@@ -182,7 +182,7 @@ class Client:
         owner = {"name" if key == "owner" else key: value for key, value in self._owner.items()}
 
         def held(wait: Optional[float]) -> Held:
-            given = {**how, "id": how.get("id") or new_id()}
+            given: Dict[str, Any] = {**how, "id": how.get("id") or new_id()}
             body = grant_body(want, max_wait=wait, owner=owner, **given)
             return HeldGrant(grant_command(body), given["id"])
 

@@ -20,6 +20,7 @@ from .server import Link, Server, patience
 
 FAULTS = ("kill", "pause", "cut", "server paused", "server paused long", "server killed")
 TERM = 0.5
+LATE = 75_000_000  # ns; a worker does a step each 50 ms at least, if it gets a processor
 
 
 class Worker:
@@ -53,6 +54,11 @@ class Hold:
     def __init__(self, worker, start, fence):
         self.worker, self.start, self.fence = worker, start, fence
         self.last_work, self.lost, self.stopped = start, None, False
+
+    def at(self, instant):
+        """Its process ran at that instant. One that did not run for long before it was as good as stopped."""
+        self.stopped |= instant - self.last_work > LATE
+        self.last_work = instant
 
 
 class Rounds:
@@ -95,9 +101,11 @@ class Rounds:
             self.open[number] = hold
             self.holds.append(hold)
         elif words[0] == "work":
-            self.open[number].last_work = int(words[1])
+            self.open[number].at(int(words[1]))
         elif words[0] == "lost":
-            self.open[number].lost = int(words[1])
+            hold = self.open[number]
+            hold.lost = int(words[1])
+            hold.stopped |= hold.lost - hold.last_work > LATE
 
     def fail(self, worker):
         """Make the next fault, and return the timer that ends it."""

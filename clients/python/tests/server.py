@@ -57,6 +57,7 @@ class Server:
 
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # it answers until it has stopped
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
