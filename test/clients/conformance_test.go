@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,8 +61,13 @@ func TestGo(t *testing.T) {
 // addressIn is where the server of an environment listens.
 func addressIn(environment []string) string {
 	const name = "GATEHOUSE_ADDRESS="
-	i := slices.IndexFunc(environment, func(s string) bool { return strings.HasPrefix(s, name) })
-	return strings.TrimPrefix(environment[i], name)
+	address := ""
+	for _, variable := range environment { // the last one counts, as for a process
+		if found, ok := strings.CutPrefix(variable, name); ok {
+			address = found
+		}
+	}
+	return address
 }
 
 // A player plays one case.
