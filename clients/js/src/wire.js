@@ -6,13 +6,15 @@ export const limiters = ["tokenbucket", "gcra", "fixedwindow", "slidingwindow", 
 const held = ["semaphore", "lock"];
 const repeatable = ["acquire", "renew", "release"];
 
-/** A new id that nobody else has. */
-export const newId = () => globalThis.crypto?.randomUUID?.() ?? fallbackId();
+// Node 18 has no global crypto. A bundler for browsers must not look for that module.
+const nodeCrypto = "node:crypto";
+const random = globalThis.crypto ?? (await import(/* webpackIgnore: true */ /* @vite-ignore */ nodeCrypto)).webcrypto;
 
-// Browsers have randomUUID on pages of HTTPS alone, and Node 18 has no global crypto.
-function fallbackId() {
-  const hex = () => Math.floor(Math.random() * 2 ** 32).toString(16).padStart(8, "0");
-  return `${hex()}-${hex()}-${hex()}-${hex()}`;
+/** A new id that nobody else has, nor can guess. */
+export function newId() {
+  // randomUUID is there on pages of HTTPS alone.
+  const bytes = random.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** A length of time as the server takes it; undefined and Infinity are without limit. */

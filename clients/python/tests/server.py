@@ -100,9 +100,13 @@ class Link:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._to)
             except OSError:
                 return
+            try:
+                server = socket.create_connection(self._to)
+            except OSError:  # there is no server just now
+                client.close()
+                continue
             self._sockets += [client, server]
             for one, other in ((client, server), (server, client)):
                 threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
