@@ -126,7 +126,7 @@ func runTests(t *testing.T, environment []string, folder string, command []strin
 
 // startServer starts a server that the tests of one language share, and returns the environment that tells
 // them of it.
-func startServer(t *testing.T) []string {
+func startServer(t *testing.T, flags ...string) []string {
 	t.Helper()
 	folder := t.TempDir()
 	binary, err := servertest.Build(t.Context(), folder)
@@ -141,8 +141,10 @@ func startServer(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	// Tests that follow from this one run beside it and end before its cleanup.
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "serve", "--http", "127.0.0.1:0",
-		"--resp", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--capacity-config", capacity)
+	const anywhere = "127.0.0.1:0"
+	args := append([]string{"serve", "--http", anywhere, "--resp", anywhere, "--grpc", anywhere,
+		"--capacity-config", capacity}, flags...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)
 	address, err := awaitAddress(cmd)
 	if err != nil {
 		t.Fatal(err)
