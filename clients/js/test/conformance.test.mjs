@@ -9,7 +9,7 @@ import { Client, GatehouseError, Missing } from "../src/index.js";
 
 const table = JSON.parse(readFileSync(new URL("../../conformance.json", import.meta.url), "utf8"));
 const kinds = ["lock", "semaphore", "gcra", "tokenbucket", "slidinglog"];
-const gh = new Client(process.env.GATEHOUSE_ADDRESS);
+const gh = new Client(process.env.GATEHOUSE_ADDRESS, { timeout: 60_000 });
 
 class Player {
   prefix = randomUUID();

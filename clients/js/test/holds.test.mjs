@@ -11,7 +11,7 @@ import { fresh, patience, startServer, until } from "./server.mjs";
 
 const unused = "127.0.0.1:5599"; // where nobody listens
 
-const gh = new Client(process.env.GATEHOUSE_ADDRESS, { owner: "tests" });
+const gh = new Client(process.env.GATEHOUSE_ADDRESS, { owner: "tests", timeout: patience });
 
 // Timers of holds do not keep a program running, so something else must.
 const event = (signal) => new Promise((resolve) => {

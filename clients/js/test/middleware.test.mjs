@@ -10,7 +10,7 @@ import { fresh, patience } from "./server.mjs";
 
 const unused = "127.0.0.1:5599"; // where nobody listens
 
-const gh = new Client(process.env.GATEHOUSE_ADDRESS);
+const gh = new Client(process.env.GATEHOUSE_ADDRESS, { timeout: 60_000 });
 const nobody = new Client(unused);
 
 async function serve(handler, use) {

@@ -98,7 +98,7 @@ class Conformance(unittest.TestCase):
                     player.judge(self, step, player.call(step))
 
     def test_blocking(self):
-        with gatehouse.Client(shared_address()) as client:
+        with gatehouse.Client(shared_address(), timeout=patience) as client:
             for case in TABLE["cases"]:
                 with self.subTest(case["name"]):
                     self.play(client, lambda decision: decision, case)
@@ -110,7 +110,7 @@ class Conformance(unittest.TestCase):
             def run(call):
                 return asyncio.run_coroutine_threadsafe(call, loop).result(patience)
 
-            async with aio.Client(shared_address()) as client:
+            async with aio.Client(shared_address(), timeout=patience) as client:
                 for case in TABLE["cases"]:
                     with self.subTest(case["name"]):
                         await loop.run_in_executor(None, self.play, client, run, case)

@@ -17,7 +17,7 @@ def fresh(name):
 class Blocking(unittest.TestCase):
     def setUp(self):
         self.threads = set(threading.enumerate())
-        self.gh = gatehouse.Client(shared_address())
+        self.gh = gatehouse.Client(shared_address(), timeout=patience)
 
     def tearDown(self):
         self.gh.close()

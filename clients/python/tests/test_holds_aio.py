@@ -12,7 +12,7 @@ from .test_holds import fresh
 
 class Asyncio(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
-        self.gh = aio.Client(shared_address())
+        self.gh = aio.Client(shared_address(), timeout=patience)
 
     async def asyncTearDown(self):
         await self.gh.close()

@@ -60,7 +60,7 @@ def hello(environ, start_response):
 class Wsgi(unittest.TestCase):
     def test_limit(self):
         name = fresh("api")
-        with gatehouse.Client(shared_address()) as gh:
+        with gatehouse.Client(shared_address(), timeout=patience) as gh:
             app = wsgi.RateLimit(hello, gh, lambda environ: name + environ["PATH_INFO"], "2/1h", budget=patience)
             with serving(wsgiref.simple_server.make_server("127.0.0.1", 0, app, handler_class=Quiet)) as address:
                 status, headers, body = get(address)
@@ -102,7 +102,7 @@ class Asgi(unittest.TestCase):
 
         async def run():
             name = fresh("api")
-            async with aio.Client(shared_address()) as gh, aio.Client(NOBODY) as nobody:
+            async with aio.Client(shared_address(), timeout=patience) as gh, aio.Client(NOBODY) as nobody:
                 app = asgi.RateLimit(hello, gh, lambda scope: name + scope["path"], "1/1h", budget=patience)
                 status, headers, body = await self.ask(app)
                 self.assertEqual((status, headers[b"a"], body), (200, b"b", b"hello"))
@@ -158,7 +158,7 @@ class Transports(unittest.TestCase):
     def test_one_429_pauses_everybody(self):
         party = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Party)
         party.calls = 0
-        with serving(party) as address, gatehouse.Client(shared_address()) as gh:
+        with serving(party) as address, gatehouse.Client(shared_address(), timeout=patience) as gh:
             limiter = self.limiter(gh)
             adapter = transport.LimitedAdapter(Inner(), limiter, max_wait=0)
             self.assertEqual(adapter.send(address, timeout=1).status_code, 429)
@@ -176,7 +176,7 @@ class Transports(unittest.TestCase):
         party.calls = 0
 
         async def run(address):
-            async with aio.Client(shared_address()) as gh:
+            async with aio.Client(shared_address(), timeout=patience) as gh:
                 limited = transport.AsyncLimitedTransport(Inner(), self.limiter(gh), max_wait=0)
                 self.assertEqual((await limited.handle_async_request(address)).status_code, 429)
                 with self.assertRaises(gatehouse.Refused):
@@ -191,7 +191,7 @@ class Transports(unittest.TestCase):
         party = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Party)
         party.calls = 0
         tried = 0
-        with serving(party) as address, gatehouse.Client(shared_address()) as gh:
+        with serving(party) as address, gatehouse.Client(shared_address(), timeout=patience) as gh:
             try:
                 import requests
 
