@@ -219,7 +219,8 @@ func (m *memberJSON) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	for name, value := range kinds {
-		if kind, ok := gatehouse.ParseKind(name); ok {
+		// A place in a line has the id of the grant too, as "grant", which is a kind but never a member.
+		if kind, ok := gatehouse.ParseKind(name); ok && kind != gatehouse.Grant {
 			m.key.Kind = kind
 			return json.Unmarshal(value, &m.key.Name)
 		}

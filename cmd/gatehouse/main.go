@@ -26,12 +26,15 @@ func main() {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(os.Stdout)
-	root.AddCommand(newServe(), newJARL(), newSimulate(), newCapacity(), newData(), newVersion())
+	root.AddCommand(newServe(), newRun(), newRunGuard(), newJARL(), newSimulate(), newCapacity(), newData(),
+		newVersion())
 	// Cobra would add its completion command only when it runs. Added now, it gets the same usage errors.
 	root.InitDefaultCompletionCmd()
 	unifyUsageErrors(root)
 	if err := root.Execute(); err != nil {
-		fmt.Fprintf(os.Stderr, "gatehouse: %v\n", err)
+		if text := err.Error(); text != "" {
+			fmt.Fprintf(os.Stderr, "gatehouse: %s\n", text)
+		}
 		os.Exit(exitStatus(err))
 	}
 }
@@ -46,6 +49,9 @@ func (e usageError) Unwrap() error { return e.error }
 func exitStatus(err error) int {
 	if _, wrong := errors.AsType[usageError](err); wrong {
 		return 2
+	}
+	if own, ok := errors.AsType[*statusError](err); ok {
+		return own.status
 	}
 	return 1
 }
@@ -113,6 +119,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if want := wantedValue(invalid.GetFlag()); want != nil {
 			err = fmt.Errorf("--%s is %q, want %w", invalid.GetFlag().Name, invalid.GetValue(), want)
+		} else if _, own := invalid.GetFlag().Value.(*nameFlag); own {
+			err = fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())
 		}
 	}
 	return usageError{err}

@@ -33,6 +33,12 @@ type Deadline struct {
 	Kill time.Duration `json:"kill"`
 }
 
+// Never is the deadline of a command that may run for as long as it likes.
+func Never() Deadline {
+	const never = 100 * 365 * 24 * time.Hour
+	return Deadline{Terminate: never, Kill: never}
+}
+
 // A Program is the command that runs.
 type Program struct {
 	// Args are the program and its arguments. The program is looked up in PATH.

@@ -1,0 +1,374 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/client"
+	"github.com/gatehousehq/gatehouse/internal/backoff"
+	"github.com/gatehousehq/gatehouse/internal/supervisor"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+// guardCommand is the hidden command that a run starts as the guard of its command.
+const guardCommand = "guard-of-run"
+
+// runOptions are the options of run.
+type runOptions struct {
+	remoteOptions
+	ownerOptions
+	runNames
+	wait, expires time.Duration
+	offline       string
+	quiet         bool
+}
+
+// minRunExpires is the shortest term: below it a busy machine alone ends a command.
+const minRunExpires = 200 * time.Millisecond
+
+func newRun() *cobra.Command {
+	o := &runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGUMENT]...",
+		Short: "Run a command while it holds locks, slots and shares of limits",
+		Long: "Run a command while it holds locks, slots and shares of limits: all of them, by one grant.\n" +
+			"It waits for them, renews them while the command runs, and gives them back after it. If they\n" +
+			"are lost, the command gets SIGTERM and then SIGKILL before anybody else can be granted\n" +
+			"them. GATEHOUSE_FENCE has the fencing token.\n\n" +
+			"The status is the command's; 128 and the signal that ended it; 75 if the names were not\n" +
+			"granted, 79 if they were lost, 69 if no server answers, 126 and 127 if the command cannot run.",
+		Example: "  gatehouse run --semaphore gpu:1 -- python train.py\n" +
+			"  gatehouse run --lock deploy --limit gcra/api=5/1s --wait 10m -- ./deploy.sh",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("run has no command, want one behind --, such as: run --lock a -- ls")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.SetInterspersed(false) // what follows the command belongs to it
+	f.Var(&nameFlag{"NAME[:SIZE[:COST]]", readSemaphore, &o.runNames}, "semaphore",
+		"hold slots of a semaphore")
+	f.Var(&nameFlag{"NAME", readLock, &o.runNames}, "lock", "hold a lock")
+	f.Var(&nameFlag{"KIND/NAME=LIMITS", readLimit, &o.runNames}, "limit",
+		"take one of a limiter, such as gcra/api=5/1s")
+	f.Var(&nameFlag{"NAME[:DURATION]", readWatchdog, &o.runNames}, "watchdog",
+		"kick a watchdog while the command runs")
+	f.DurationVar(&o.wait, "wait", gatehouse.Forever,
+		"how long to wait for all of them; 0 not at all, below 0 forever")
+	f.DurationVar(&o.expires, "expires", gatehouse.DefaultExpires,
+		"the term after which others are granted them if this machine dies")
+	f.StringVar(&o.offline, "offline", "fail",
+		"if no server answers at the start: fail, skip the command with status 0, or run it without")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say who holds and how long it takes")
+	o.ownerOptions.addFlags(f)
+	o.remoteOptions.addFlags(f)
+	return cmd
+}
+
+// newRunGuard is the process between a run and its command, for run alone.
+func newRunGuard() *cobra.Command {
+	return &cobra.Command{
+		Use: guardCommand, Hidden: true, Args: refuseWords,
+		Run: func(*cobra.Command, []string) { supervisor.RunGuard(releaseOrphan) },
+	}
+}
+
+// An orphanedGrant is what the guard gives back if the run has died.
+type orphanedGrant struct {
+	Servers []string `json:"servers"`
+	ID      string   `json:"id"`
+	Fence   uint64   `json:"fence"`
+}
+
+// releaseOrphan gives back the grant of a run that has died. If it fails, the grant ends by itself.
+func releaseOrphan(text json.RawMessage) {
+	var o orphanedGrant
+	if json.Unmarshal(text, &o) != nil || o.ID == "" {
+		return
+	}
+	c, err := client.New(client.Config{Addresses: o.Servers})
+	if err != nil {
+		return
+	}
+	l := runLease{client: c, id: o.ID, fence: o.Fence}
+	_ = l.release()
+}
+
+// check returns a usage error if the options make no sense.
+func (o *runOptions) check() error {
+	switch {
+	case len(o.want) == 0 && len(o.watchdogs) == 0:
+		return usageError{errors.New(
+			"run has nothing to hold, want --semaphore, --lock, --limit or --watchdog")}
+	case o.expires < minRunExpires:
+		return usageError{fmt.Errorf("--expires is %s, want at least %s", o.expires, minRunExpires)}
+	case o.offline != "fail" && o.offline != "skip" && o.offline != "run":
+		return usageError{fmt.Errorf("--offline is %q, want fail, skip or run", o.offline)}
+	}
+	return nil
+}
+
+// stopSignals are those that end a run that waits, and are passed on to a command that runs.
+func stopSignals() []os.Signal {
+	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+}
+
+// run runs the command.
+func (o *runOptions) run(ctx context.Context, args []string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	c, err := o.newClient()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, stopSignals()...)
+	// While it waits a signal ends it. The context tells which.
+	waiting, stopWaiting := context.WithCancelCause(ctx)
+	forwarded := newSignalForwarder(signals, stopWaiting)
+	defer forwarded.close()
+
+	lease, err := o.acquire(waiting, c, args)
+	if err == nil {
+		return o.runHolding(waiting, lease, args, forwarded)
+	}
+	if stopped, ok := errors.AsType[*signalError](context.Cause(waiting)); ok {
+		return &statusError{status: 128 + int(stopped.signal)}
+	}
+	err = failure(err)
+	away, ok := errors.AsType[*statusError](err)
+	if !ok || away.status != statusAway || o.offline == "fail" {
+		return err
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "gatehouse: %v; --offline is %s\n", err, o.offline)
+	if o.offline == "skip" {
+		return nil
+	}
+	return o.runHolding(waiting, &runLease{client: c}, args, forwarded)
+}
+
+// acquire waits for all names, and returns a lease on them that was counted from just now.
+func (o *runOptions) acquire(ctx context.Context, c *client.Client, args []string) (*runLease, error) {
+	lease := &runLease{client: c, term: o.expires}
+	if len(o.want) == 0 {
+		return lease, nil
+	}
+	w := &waitingRun{client: c, inline: isTerminal(os.Stderr)}
+	if !o.quiet {
+		w.screen = os.Stderr
+	}
+	lease.id = uuid.NewString()
+	sent := supervisor.Now()
+	d, err := w.acquire(ctx, gatehouse.GrantCommand{
+		Op: gatehouse.OpAcquire, ID: lease.id, Want: o.want, Expires: o.expires, MaxWait: o.wait,
+		Owner: o.owner(filepath.Base(args[0])), Explain: true,
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case d.Outcome != gatehouse.Granted:
+		return nil, notGranted(&d)
+	}
+	lease.fence = d.Fence
+	lease.begin(sent)
+	// A request that has waited was sent long before the grant. A renewal says how long that lasts.
+	if o.hold() && supervisor.Now()-sent > o.expires/6 {
+		lost, err := lease.renew(ctx)
+		if err != nil || lost != "" {
+			_ = lease.release()
+			return nil, cmp.Or(err, fmt.Errorf("%s", lost))
+		}
+	}
+	return lease, nil
+}
+
+// notGranted is the error about a grant that was decided against.
+func notGranted(d *gatehouse.GrantDecision) error {
+	text := d.Message
+	if d.Binding >= 0 && d.Binding < len(d.Want) {
+		text = cmp.Or(d.Want[d.Binding].Message, d.Want[d.Binding].Key.String()+" allows no more")
+	}
+	err := fmt.Errorf("not granted: %s", text)
+	if d.Outcome != gatehouse.Refused {
+		return err
+	}
+	if d.RetryAfter > 0 {
+		err = fmt.Errorf("%w; try again in %s", err, showDuration(d.RetryAfter))
+	}
+	return &statusError{statusNotGranted, err}
+}
+
+// runHolding runs the command while it holds the names, and gives them back.
+func (o *runOptions) runHolding(
+	ctx context.Context, lease *runLease, args []string, signals *signalForwarder,
+) error {
+	orphan, err := json.Marshal(orphanedGrant{o.servers, lease.id, lease.fence})
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	env := os.Environ()
+	if lease.id != "" {
+		env = append(env, "GATEHOUSE_FENCE="+strconv.FormatUint(lease.fence, 10), "GATEHOUSE_GRANT="+lease.id)
+	}
+	until := lease.until
+	kept := lease.id != "" && o.hold()
+	if !kept {
+		until = supervisor.Never()
+	}
+	child, err := supervisor.Start(ctx, []string{program, guardCommand},
+		supervisor.Program{Args: args, Env: env, Release: orphan}, until)
+	if err != nil {
+		o.giveBack(lease)
+		if stopped, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
+			return &statusError{status: 128 + int(stopped.signal)}
+		}
+		return err
+	}
+	signals.passTo(child)
+	lost := o.beside(child, lease, kept)
+	exit := child.Wait()
+	o.giveBack(lease)
+	return exitError(&exit, lost())
+}
+
+// beside renews the grant and kicks the watchdogs beside the command. The function it returns ends that, and
+// returns why the grant was lost, or "".
+func (o *runOptions) beside(child *supervisor.Child, lease *runLease, kept bool) (end func() string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	lost := make(chan string, 1)
+	go func() {
+		reason := ""
+		if kept {
+			reason = lease.keep(ctx, child.MoveDeadline)
+		}
+		if reason != "" {
+			_, _ = fmt.Fprintf(os.Stderr, "gatehouse: lost: %s\n", reason)
+			child.Stop()
+		}
+		lost <- reason
+	}()
+	var kicks []func()
+	for _, w := range o.watchdogs {
+		kicks = append(kicks, kickWatchdog(ctx, lease.client, w))
+	}
+	return func() string {
+		cancel()
+		for _, wait := range kicks {
+			wait()
+		}
+		return <-lost
+	}
+}
+
+// kickWatchdog kicks a watchdog until ctx ends, three times in its patience. The function it returns waits
+// for the end.
+func kickWatchdog(ctx context.Context, c *client.Client, w kickedWatchdog) (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			// A kick that fails is repeated by the next one: there is nobody to tell.
+			_, _ = c.Do(ctx, gatehouse.Key{Kind: gatehouse.Watchdog, Name: w.name},
+				gatehouse.Command{Op: gatehouse.OpKick, Expires: w.expires})
+			if !backoff.Sleep(ctx, w.expires/3) {
+				return
+			}
+		}
+	}()
+	return func() { <-done }
+}
+
+// giveBack releases the grant. A failure is no failure of the command: the grant ends by itself.
+func (o *runOptions) giveBack(lease *runLease) {
+	if lease.id == "" {
+		return
+	}
+	if err := lease.release(); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "gatehouse: not given back, it ends within %s: %v\n", lease.term, err)
+	}
+}
+
+// exitError is how the run ends, after how its command ended.
+func exitError(exit *supervisor.Exit, lost string) error {
+	switch {
+	case lost != "":
+		return &statusError{status: statusLost} // it was said when it was found
+	case exit.Overdue:
+		return &statusError{statusLost, errors.New("lost: no server has renewed the grant in time")}
+	case exit.Err != "":
+		return &statusError{exit.Status, errors.New(exit.Err)}
+	case exit.Status != 0:
+		return &statusError{status: exit.Status}
+	}
+	return nil
+}
+
+// A signalError is the signal that has ended a wait.
+type signalError struct{ signal syscall.Signal }
+
+// Error implements error.
+func (e *signalError) Error() string { return e.signal.String() }
+
+// A signalForwarder ends a wait at the first signal, and passes on signals to a command once there is one.
+type signalForwarder struct {
+	child chan *supervisor.Child
+	done  chan struct{}
+	all   chan os.Signal
+}
+
+// newSignalForwarder takes signals from a channel. stop ends the wait.
+func newSignalForwarder(all chan os.Signal, stop context.CancelCauseFunc) *signalForwarder {
+	f := &signalForwarder{child: make(chan *supervisor.Child), done: make(chan struct{}), all: all}
+	go func() {
+		var child *supervisor.Child
+		var early []syscall.Signal
+		for {
+			select {
+			case child = <-f.child:
+				for _, s := range early {
+					child.Signal(s)
+				}
+			case s := <-all:
+				if number := s.(syscall.Signal); child != nil {
+					child.Signal(number)
+				} else {
+					early = append(early, number)
+					stop(&signalError{number})
+				}
+			case <-f.done:
+				return
+			}
+		}
+	}()
+	return f
+}
+
+// passTo has signals passed on to a command from now on, and those before that too.
+func (f *signalForwarder) passTo(child *supervisor.Child) { f.child <- child }
+
+// close ends the forwarding.
+func (f *signalForwarder) close() {
+	signal.Stop(f.all)
+	close(f.done)
+}
