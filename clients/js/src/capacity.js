@@ -172,6 +172,7 @@ export class Capacity {
     } catch (error) {
       if (this.#closed) return;
       this.#failed();
+      this.#client.servers.passOver(this.#client.servers.current); // perhaps another is the master
       if (!(error instanceof GatehouseError)) throw error;
       this.#onError?.(error);
     }

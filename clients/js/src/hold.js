@@ -14,6 +14,7 @@ export function heldName(kind, name, parameters) {
   return {
     subject: `${kind}/${name}`,
     key,
+    ours: parameters.key === undefined, // so that nobody else can hold with it
     acquire: command(kind, name, "acquire", { ...parameters, key }),
     read: readDecision,
     renew: (fence) => command(kind, name, "renew", fenced(fence)),
@@ -28,6 +29,7 @@ export function heldGrant(body) {
   return {
     subject: `grant/${id}`,
     key: id,
+    ours: body.id === undefined,
     acquire: grantCommand({ ...body, id }),
     read: readGrant,
     renew: (fence) => grantCall(id, "renew", fenced(fence)),
@@ -290,7 +292,9 @@ export class Guard {
     try {
       answer = await deliver(this.#client, held.acquire, { told, signal, onWaiting });
     } catch (error) {
-      if (told.sent) await this.#giveUp(held); // it may have been granted at that very moment
+      // It may have been granted at that very moment, to nobody but this call.
+      const sent = error instanceof Unavailable ? error.maybeDone : told.sent;
+      if (sent && held.ours) await this.#giveUp(held);
       throw error;
     }
     const hold = new this.#Kind(this.#client, held, granted(held.read(answer)), told.sentAt);

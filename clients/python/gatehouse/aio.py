@@ -48,7 +48,7 @@ from ._wire import (
 from .aio_capacity import Capacity, Resource
 from .client import _LimitOptions, new_id
 from .errors import Conflict, GatehouseError, HoldLost, Missing, Refused, Unavailable
-from .hold import GIVE_UP_TIMEOUT, RELEASE_TIMEOUT, Held, HeldGrant, HeldName
+from .hold import GIVE_UP_TIMEOUT, RELEASE_TIMEOUT, Held, HeldGrant, HeldName, may_be_granted
 
 H = TypeVar("H", bound="Hold")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -292,8 +292,8 @@ class Guard(Generic[H]):
         told = Delivery()
         try:
             response = await self._client._send(held.acquire, told=told)
-        except BaseException:
-            if told.sent:  # it may have been granted at that very moment
+        except BaseException as error:
+            if may_be_granted(held, error, told):
                 await self._give_up(held)
             raise
         decision = held.read(response)
@@ -452,7 +452,8 @@ class Client:
 
         def held(wait: Optional[float]) -> Held:
             given: Dict[str, Any] = {**how, "id": how.get("id") or new_id()}
-            return HeldGrant(grant_command(grant_body(want, max_wait=wait, owner=owner, **given)), given["id"])
+            body = grant_body(want, max_wait=wait, owner=owner, **given)
+            return HeldGrant(grant_command(body), given["id"], how.get("id") is None)
 
         return held
 

@@ -110,6 +110,7 @@ class Capacity:
                 self._leases.learn(await self._client._send(call, told=told), call, told.sent_at)
             except GatehouseError as error:
                 self._leases.failed()
+                self._client._servers.pass_over(self._client._servers.current)  # perhaps another is the master
                 if self._on_error is not None:
                     self._on_error(error)
             self._wake()

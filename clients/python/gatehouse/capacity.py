@@ -130,6 +130,7 @@ class Capacity:
         except GatehouseError as error:
             with self._changed:
                 self._leases.failed()
+                self._client._servers.pass_over(self._client._servers.current)  # perhaps another is the master
             if self._on_error is not None:
                 self._on_error(error)
 

@@ -28,7 +28,7 @@ from ._wire import (
     read_json,
 )
 from .errors import GatehouseError, HoldLost, Refused
-from .hold import GIVE_UP_TIMEOUT, Grant, Held, HeldGrant, HeldName, Hold, Reservation
+from .hold import GIVE_UP_TIMEOUT, Grant, Held, HeldGrant, HeldName, Hold, Reservation, may_be_granted
 
 H = TypeVar("H", bound=Hold)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -184,7 +184,7 @@ class Client:
         def held(wait: Optional[float]) -> Held:
             given: Dict[str, Any] = {**how, "id": how.get("id") or new_id()}
             body = grant_body(want, max_wait=wait, owner=owner, **given)
-            return HeldGrant(grant_command(body), given["id"])
+            return HeldGrant(grant_command(body), given["id"], how.get("id") is None)
 
         return Guard(self, kind, held, max_wait, on_lost)
 
@@ -260,8 +260,8 @@ class Guard(Generic[H]):
         told = Delivery()
         try:
             response = self._client._send(held.acquire, told=told)
-        except BaseException:
-            if told.sent:  # it may have been granted at that very moment
+        except BaseException as error:
+            if may_be_granted(held, error, told):
                 self._give_up(held)
             raise
         decision = held.read(response)

@@ -22,8 +22,9 @@ GIVE_UP_TIMEOUT = 1.0  # to take back what was perhaps granted to a call that wa
 class Held:
     """How what is held is named on the wire: by kind, name and key, or as a grant by its id."""
 
-    def __init__(self, subject: str, acquire: Call, key: str) -> None:
+    def __init__(self, subject: str, acquire: Call, key: str, ours: bool) -> None:
         self.subject = subject
+        self.ours = ours  # the key was made here, so that nobody else can hold with it
         self.acquire = acquire
         self.key = key
         self.fence = 0
@@ -38,13 +39,20 @@ class Held:
         raise NotImplementedError
 
 
+def may_be_granted(held: Held, error: BaseException, told: Delivery) -> bool:
+    """Whether a call that was given up may have been granted all the same, to nobody but itself."""
+    sent = error.maybe_done if isinstance(error, Unavailable) else told.sent
+    return held.ours and sent
+
+
 class HeldName(Held):
     """A semaphore or a lock."""
 
     def __init__(self, kind: str, name: str, parameters: Mapping[str, Any]) -> None:
         given = dict(parameters)
+        ours = "key" not in given
         key = str(given.setdefault("key", str(uuid.uuid4())))
-        super().__init__(f"{kind}/{name}", command(kind, name, "acquire", given), key)
+        super().__init__(f"{kind}/{name}", command(kind, name, "acquire", given), key, ours)
         self._kind, self._name = kind, name
 
     def read(self, response: Any) -> Decision:
@@ -60,8 +68,8 @@ class HeldName(Held):
 class HeldGrant(Held):
     """A grant over several names."""
 
-    def __init__(self, acquire: Call, id: str) -> None:
-        super().__init__(f"grant/{id}", acquire, id)
+    def __init__(self, acquire: Call, id: str, ours: bool) -> None:
+        super().__init__(f"grant/{id}", acquire, id, ours)
 
     @property
     def _fenced(self) -> Dict[str, int]:

@@ -123,6 +123,17 @@ class Blocking(unittest.TestCase):
             with self.assertRaises(gatehouse.Unavailable):
                 gh.counter("c").value()
 
+    def test_a_call_that_is_given_up_leaves_another_hold_of_its_key(self):
+        with Server() as server, gatehouse.Client(server.address, timeout=0.2) as gh:
+            with gatehouse.Client(server.address, timeout=patience) as patient:
+                hold = patient.lock("a", key="me").acquire()
+                server.pause()
+                with self.assertRaises(gatehouse.Unavailable):
+                    gh.lock("a", key="me", max_wait=0).acquire()
+                server.go_on()
+                self.assertEqual(len(patient.holders("lock", "a")), 1)
+                hold.release()
+
     def test_next_address(self):
         with gatehouse.Client("localhost:1", shared_address()) as gh:
             self.assertEqual(gh.counter(fresh("c")).count(), 1)  # nothing was sent to the first
