@@ -69,6 +69,7 @@ func sections() []section {
 		{"redis", "Limits in Redis, 512 callers", onRedis},
 		{"grpc", "CPU of the server for one call of doorman's protocol", capacityCalls},
 		{"http", "CPU of the server for one HTTP request", requests},
+		{"client", "CPU of a Go program for one answer over HTTP", goClient},
 		{"waiters", "Many connections that wait for one event", waiters},
 	}
 }
