@@ -74,9 +74,30 @@ func runWorker() {
 	fmt.Println("left nothing")
 }
 
+// lookAt returns when the hold was surely held, which is now; 0 if it is not held any more. stopped says
+// that the process did not run for a while: a look that took long says nothing, and what is done behind it
+// is for the fence to refuse.
+func lookAt(h *hold.Hold) (at time.Duration, stopped bool) {
+	for {
+		before := now()
+		if h.Err() != nil {
+			return 0, stopped
+		}
+		at = now()
+		if at < before+maxGap {
+			return at, stopped
+		}
+		stopped = true
+	}
+}
+
 // workWith acts again and again while the hold is held, and says when it did so first and last.
 func workWith(h *hold.Hold) {
-	began := now()
+	defer func() { _ = h.Release() }() // where it was lost before it was had
+	began, stopped := lookAt(h)
+	if began == 0 {
+		return
+	}
 	fmt.Printf("begin %d %d\n", h.Fence(), began)
 	ended := make(chan time.Duration, 1)
 	go func() {
@@ -88,18 +109,14 @@ func workWith(h *hold.Hold) {
 	if os.Getenv(workerLong) != "" && rand.IntN(2) == 0 {              //nolint:gosec // no secret
 		length = time.Duration(rand.Int64N(int64(3 * term))) //nolint:gosec // no secret
 	}
-	last, stopped := began, false
+	last := began
 	for now() < began+length {
-		before := now()
-		if h.Err() != nil {
+		at, slow := lookAt(h)
+		stopped = stopped || slow
+		if at == 0 {
 			break
 		}
-		// A process that was stopped behind the look acts on what was true before: that is for the fence.
-		if at := now(); at < before+maxGap {
-			last = at
-		} else {
-			stopped = true
-		}
+		last = at
 		time.Sleep(time.Millisecond)
 		stopped = stopped || now() > last+maxGap
 	}
