@@ -76,8 +76,12 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 	}
 	var told decisionJSON
 	told.RetryAfter = -1 // a kind without a limit does not tell when
-	if err := json.Unmarshal(a.body, &told); err != nil {
-		return notUnderstood(key.String(), a.body, err)
+	if !scanDecision(a.body, &told) {
+		told = decisionJSON{}
+		told.RetryAfter = -1
+		if err := json.Unmarshal(a.body, &told); err != nil {
+			return notUnderstood(key.String(), a.body, err)
+		}
 	}
 	outcome, known := outcomes[told.Outcome]
 	if !known {

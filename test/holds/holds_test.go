@@ -287,8 +287,8 @@ func (f *fleet) judge(faults map[string]int) {
 	if least < time.Hour {
 		known = fmt.Sprintf("a loss was known %s before the next hold and more", least)
 	}
-	f.t.Logf("%d holds, %d lost, in %d of all the process was stopped; %s; faults: %v", len(all), lost, stopped,
-		known, faults)
+	f.t.Logf("%d holds, %d lost, in %d of all the process was stopped; %s; faults: %v", len(all), lost,
+		stopped, known, faults)
 	if least < 0 {
 		f.t.Errorf("a loss was known %s after the next hold began", -least)
 	}
