@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,12 +31,27 @@ type far struct {
 	loss   int           // how many of a hundred questions, and of answers, are lost
 
 	renewals atomic.Int32
-	decided  time.Time // when the last decision was made
+	decided  atomic.Pointer[time.Time] // when the last decision was made
+
+	mu sync.Mutex // for random, which a release in the background uses besides
+}
+
+// draw is a random number below n.
+func (f *far) draw(n int64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.random.Int64N(n)
+}
+
+// note notes that a decision is made now.
+func (f *far) note() {
+	now := time.Now()
+	f.decided.Store(&now)
 }
 
 // errLine is what a lost question ends with, when its sender has waited long enough.
 func (f *far) pass(ctx context.Context) error {
-	if f.lost.Load() || f.random != nil && f.random.IntN(100) < f.loss {
+	if f.lost.Load() || f.random != nil && int(f.draw(100)) < f.loss {
 		select {
 		case <-ctx.Done():
 		case <-time.After(5 * time.Second):
@@ -43,7 +59,7 @@ func (f *far) pass(ctx context.Context) error {
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "the line is dead")
 	}
 	if f.random != nil && f.slow > 0 {
-		time.Sleep(time.Duration(f.random.Int64N(int64(f.slow))))
+		time.Sleep(time.Duration(f.draw(int64(f.slow))))
 	}
 	return nil
 }
@@ -57,7 +73,7 @@ func (f *far) Do(ctx context.Context, key gatehouse.Key, cmd gatehouse.Command) 
 		return gatehouse.Decision{}, err
 	}
 	d, err := f.Gate.Do(ctx, key, cmd)
-	f.decided = time.Now()
+	f.note()
 	if bad := f.pass(ctx); bad != nil {
 		return gatehouse.Decision{}, bad
 	}
@@ -71,7 +87,7 @@ func (f *far) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehous
 	}
 	d, err := f.Gate.DoGrant(ctx, cmd)
 	if cmd.Op == gatehouse.OpAcquire {
-		f.decided = time.Now()
+		f.note()
 	}
 	if bad := f.pass(ctx); bad != nil {
 		return gatehouse.GrantDecision{}, bad
@@ -176,11 +192,13 @@ func TestNeverTwoHolders(t *testing.T) {
 			g := newGate()
 			term := time.Duration(100+random.IntN(900)) * time.Millisecond
 			var holders atomic.Int32
+			var mu sync.Mutex
 			var ended time.Time // when the last one knew that it is over
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			work := func(random *rand.Rand) {
-				f := &far{Gate: g, random: random, slow: term / 3, loss: random.IntN(40)}
+				own := rand.New(rand.NewPCG(random.Uint64(), 0)) //nolint:gosec // no secret
+				f := &far{Gate: g, random: own, slow: term / 3, loss: random.IntN(40)}
 				handle := handleOf(hold.Lock(f, "one"), term)
 				for ctx.Err() == nil {
 					h, err := handle.Acquire(ctx)
@@ -190,18 +208,22 @@ func TestNeverTwoHolders(t *testing.T) {
 					if holders.Add(1) > 1 {
 						t.Errorf("seed %d: two holders at once", seed)
 					}
+					mu.Lock()
 					if !ended.IsZero() {
 						least = min(least, time.Since(ended))
 					}
 					rounds++
+					mu.Unlock()
 					select {
 					case <-h.Context().Done():
 					case <-time.After(time.Duration(random.Int64N(int64(2 * term)))):
 					}
+					mu.Lock()
 					if h.Err() != nil {
 						lost++
 					}
 					ended = time.Now()
+					mu.Unlock()
 					holders.Add(-1)
 					_ = h.Release() // it may be lost
 				}

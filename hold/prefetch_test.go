@@ -3,6 +3,7 @@ package hold_test
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,7 @@ type prefetchPlay struct {
 	interval      time.Duration
 	size          int64
 	begin         time.Time // of the first window
+	mu            sync.Mutex
 	passed        []passing
 	local, remote atomic.Int64
 }
@@ -72,7 +74,8 @@ func (p *prefetchPlay) play() {
 	handles := 1 + p.random.IntN(4)
 	for i := range handles {
 		random := rand.New(rand.NewPCG(p.random.Uint64(), uint64(i))) //nolint:gosec // no secret
-		f := &far{Gate: g, random: random, slow: p.interval / time.Duration(2+random.IntN(20))}
+		own := rand.New(rand.NewPCG(random.Uint64(), 0))              //nolint:gosec // no secret
+		f := &far{Gate: g, random: own, slow: p.interval / time.Duration(2+random.IntN(20))}
 		l := hold.Limiter(f, key, rule)
 		l.Prefetch = 2 + random.Int64N(p.size)
 		go func() {
@@ -94,7 +97,6 @@ func (p *prefetchPlay) play() {
 // pass lets through what it can, and notes it: at the time of the gate's decision if the gate was asked.
 func (p *prefetchPlay) pass(ctx context.Context, l *hold.LimiterHandle, f *far, random *rand.Rand) {
 	n := 1 + random.Int64N(3)
-	f.decided = time.Time{}
 	began := time.Now()
 	ok, err := l.AllowN(ctx, n)
 	if err != nil || !ok {
@@ -104,9 +106,11 @@ func (p *prefetchPlay) pass(ctx context.Context, l *hold.LimiterHandle, f *far, 
 	if at.Equal(began) {
 		p.local.Add(n)
 	} else {
-		at = f.decided
+		at = *f.decided.Load()
 		p.remote.Add(n)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.passed = append(p.passed, passing{at, n})
 }
 
