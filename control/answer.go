@@ -16,11 +16,14 @@ func (l *limiterStep) failWith(outcome gatehouse.Outcome, why string) {
 
 // fillGranted fills in how the limits stand: in the first place the one with the least left.
 func (l *limiterStep) fillGranted() {
-	l.d.Outcome, l.d.Windows = gatehouse.Granted, l.decisionWindows()
-	if l.extra != nil {
-		l.d.Generation = l.extra.generation
-		l.fillReported()
+	l.d.Outcome, l.d.Windows = gatehouse.Granted, nil
+	if l.extra == nil {
+		r := l.first.readMeter(l.now)
+		r.fillDecision(l.now, l.d)
+		return
 	}
+	l.d.Windows, l.d.Generation = l.decisionWindows(), l.extra.generation
+	l.fillReported()
 	for i, m := range l.projectedMeters() {
 		r := l.readMeter(m)
 		if l.d.Windows != nil {
@@ -28,7 +31,7 @@ func (l *limiterStep) fillGranted() {
 		}
 		// With several limits the tightest one is shown, as the next request meets it first.
 		if i == 0 || r.left < l.d.Remaining {
-			r.fillDecision(l.d)
+			r.fillDecision(l.now, l.d)
 		}
 	}
 }
@@ -62,7 +65,7 @@ func (l *limiterStep) fillRefused() {
 		}
 		if when > latest {
 			latest = when
-			r.fillDecision(l.d)
+			r.fillDecision(l.now, l.d)
 		}
 	}
 	if reports != nil {
@@ -84,9 +87,9 @@ func costTooHigh(cmd *gatehouse.Command) string {
 }
 
 // fillDecision fills in how the limit stands that a decision is about in the first place.
-func (r *meterReading) fillDecision(d *gatehouse.Decision) {
+func (r *meterReading) fillDecision(now int64, d *gatehouse.Decision) {
 	d.Limit, d.Remaining, d.Interval = r.limit, r.left, time.Duration(r.interval)
-	d.ResetAfter = time.Duration(r.reset - d.At.UnixNano())
+	d.ResetAfter = time.Duration(r.reset - now)
 }
 
 // decisionWindows are the entries of a decision for each of several limits; nil for one.

@@ -217,7 +217,9 @@ func (l *limiterStep) applyLimits() (ok bool) {
 	}
 	l.noteFirstUse(l.d.At)
 	// A meter that started again has forgotten what is out in chunks.
-	l.countChunks()
+	if l.extra != nil {
+		l.countChunks()
+	}
 	return true
 }
 
@@ -350,13 +352,16 @@ func (l *limiterStep) projectedMeters() []limitMeter {
 // earliestFit is the earliest instant at which all limits let n through. What fits under a limit at one
 // instant fits at every later one too, so that the latest of them is the answer.
 func (l *limiterStep) earliestFit(n int64) int64 {
+	if l.extra == nil {
+		return l.first.earliestFit(l.now, n)
+	}
 	// Nothing overtakes a reservation, so the search begins at the last of them.
 	from := l.earliestStart()
 	at := from
 	for _, m := range l.projectedMeters() {
 		at = max(at, m.earliestFit(from, n))
 	}
-	if l.extra != nil && l.extra.reports != nil {
+	if l.extra.reports != nil {
 		return l.reportedFit(from, at, n)
 	}
 	return at

@@ -31,6 +31,14 @@ func (r *Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) 
 	if r != nil && s != nil {
 		v.weight, v.holders = s.Weight(), Holders(s)
 	}
+	// One turn alone, as most are, has nobody to overtake or to change anything for.
+	if len(queue) == 1 {
+		next, answered := v.beginTurn(&queue[0], s)
+		if !answered {
+			v.stepTurn(&queue[0], next, 0)
+		}
+		return next
+	}
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {
 		turn := &queue[i]
@@ -114,15 +122,19 @@ func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 	if s == nil {
 		s = New(v.kind)
 	}
-	v.followDeleted(s)
+	if v.deleted != nil {
+		v.followDeleted(s)
+	}
 	return s, false
 }
 
 // stepTurn applies a turn's command, which sees ahead more, if there is room for what it keeps.
 func (v *queueServer) stepTurn(t *Turn, s State, ahead int64) {
-	if err := v.checkRoom(s, t); err != nil {
-		t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err
-		return
+	if v.room != nil {
+		if err := v.checkRoom(s, t); err != nil {
+			t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err
+			return
+		}
 	}
 	// More is ahead for this look only: a store may serve the same turns again after a conflict.
 	t.Ahead += ahead

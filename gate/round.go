@@ -155,8 +155,8 @@ func (rd *round) clearRequests() {
 	for i := range rd.requests {
 		turn := &rd.change.Turns[i]
 		turn.Command, turn.Granted, turn.Err, turn.Line = nil, nil, nil, nil
+		rd.requests[i] = nil
 	}
-	clear(rd.requests)
 	rd.requests, rd.change.Turns, rd.err = rd.requests[:0], rd.change.Turns[:0], nil
 }
 

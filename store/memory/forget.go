@@ -177,7 +177,7 @@ func (sh *shard) stillRefuses(key gatehouse.Key, state control.State) bool {
 func (s *Store) reclaimScarce(kind gatehouse.Kind, acquires bool) {
 	switch low := s.memory.Limit() / lowDivisor; {
 	// Holders have no slack, as memory has: an acquire at a name that is known would be refused at once.
-	case acquires && isHeld(kind) && s.holderCount.Load() >= s.maxHolders:
+	case acquires && s.holderCount.Load() >= s.maxHolders:
 		s.reclaimRoom(kind, 0)
 	case s.memoryLeft(kind) < low:
 		s.reclaimEarly(kind, low)

@@ -31,7 +31,8 @@ type jointPlace struct {
 // it calls Done before it returns.
 func (s *Store) ApplyJoint(c *control.JointChange) {
 	for i := range c.Parts {
-		s.reclaimScarce(c.Parts[i].Key.Kind, c.Parts[i].Turn.Op == gatehouse.OpAcquire)
+		kind := c.Parts[i].Key.Kind
+		s.reclaimScarce(kind, isHeld(kind) && c.Parts[i].Turn.Op == gatehouse.OpAcquire)
 	}
 	w := s.joints.Get().(*jointWork)
 	for tries := 0; ; tries++ {

@@ -164,7 +164,7 @@ func (s *Store) stateOf(sh *shard, key gatehouse.Key) control.State {
 func (s *Store) Apply(c *control.Change) {
 	kind, hash := c.Key.Kind, s.hashOf(c.Key)
 	sh := s.shardAt(hash)
-	s.reclaimScarce(kind, acquiresHold(c.Turns))
+	s.reclaimScarce(kind, isHeld(kind) && acquiresHold(c.Turns))
 	for tries := 0; ; tries++ {
 		sh.mu.Lock()
 		now := s.now()
