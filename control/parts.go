@@ -233,14 +233,16 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 	if record != nil && record.Grant != nil {
 		want, counted = record.Grant.Want, record.Grant.Counted
 	}
-	// Members that the command does not name are unchanged.
-	d.Want = slices.Grow(d.Want, len(want))
+	// Members that the command does not name are unchanged. All are written where they lie: as values of 264
+	// bytes they would be copied several times.
+	d.Want = slices.Grow(d.Want, len(want))[:len(want)]
 	for i := range want {
-		m := gatehouse.MemberDecision{Key: want[i].Key, Decision: grantedAt(d.At)}
+		m := &d.Want[i]
+		*m = gatehouse.MemberDecision{Key: want[i].Key}
+		m.Outcome, m.At = gatehouse.Granted, d.At
 		if counted != nil {
 			m.Cost = counted[i]
 		}
-		d.Want = append(d.Want, m)
 	}
 	for i := range p.Parts {
 		turn := &p.Parts[i].Turn

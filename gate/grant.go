@@ -150,9 +150,7 @@ func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehou
 	r := &c.request
 	r.Command = cmd
 	g.SubmitGrant(r)
-	select {
-	case <-c.decided:
-	case <-ctx.Done():
+	if !c.awaitDecision(ctx) {
 		// The call does not go back to the pool: the gate has it until Decided is called.
 		g.CancelGrant(r)
 		failed := cmd
@@ -170,6 +168,22 @@ func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehou
 type grantCall struct {
 	request GrantRequest
 	decided chan struct{} // has room for the answer
+}
+
+// awaitDecision waits until the request is decided, and reports false if ctx ends first.
+func (c *grantCall) awaitDecision(ctx context.Context) bool {
+	// Most are decided at once. To ask for one of two events takes longer, even if one has happened.
+	select {
+	case <-c.decided:
+		return true
+	default:
+	}
+	select {
+	case <-c.decided:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func newGrantCall() *grantCall {
