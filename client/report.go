@@ -130,20 +130,8 @@ func (c *Client) Names(
 			Names []string `json:"names"`
 			Next  string   `json:"next"`
 		}
-		r := exchange{subject: kind.String(), op: gatehouse.OpStats, repeatable: true}
-		err := c.sendExchange(ctx, &r, func(time.Duration) message {
-			var p parameters
-			p.addNumber("limit", int64(min(most-len(names), maxListed)))
-			p.addIfAny("after", after)
-			path := "/v1/" + kind.String()
-			return message{method: http.MethodGet, path: path, rawPath: path, query: string(p)}
-		}, func(a *reply) error {
-			if a.status != http.StatusOK {
-				return problemOf(kind.String(), a)
-			}
-			return json.Unmarshal(a.body, &page)
-		})
-		if err != nil {
+		list := namesQuery{kind: kind, after: after, limit: most - len(names)}
+		if err := c.readList(ctx, &list, &page); err != nil {
 			return nil, err
 		}
 		names = append(names, page.Names...)
@@ -153,4 +141,76 @@ func (c *Client) Names(
 		after = page.Next
 	}
 	return names, nil
+}
+
+// detailsJSON is what a list tells of a name.
+type detailsJSON struct {
+	Name    string         `json:"name"`
+	Limit   int64          `json:"limit"`
+	Used    int64          `json:"used"`
+	Holders int            `json:"holders"`
+	Waiting int            `json:"waiting"`
+	Granted int64          `json:"granted"`
+	Refused int64          `json:"refused"`
+	Since   time.Time      `json:"since"`
+	Closed  *statedClosing `json:"closed"`
+}
+
+// NameDetails returns what is to be told of the names of one kind that begin with a prefix, in order, at most
+// the given number. It may take several requests, between which names come and go.
+func (c *Client) NameDetails(
+	ctx context.Context, kind gatehouse.Kind, prefix string, most int,
+) (all []gatehouse.NameDetails, err error) {
+	after := ""
+	for len(all) < most {
+		var page struct {
+			Names []detailsJSON `json:"names"`
+			Next  string        `json:"next"`
+		}
+		list := namesQuery{kind: kind, prefix: prefix, after: after, limit: most - len(all), details: true}
+		if err := c.readList(ctx, &list, &page); err != nil {
+			return nil, err
+		}
+		for i := range page.Names {
+			n := &page.Names[i]
+			all = append(all, gatehouse.NameDetails{
+				Name: n.Name, Limit: n.Limit, Used: n.Used, Holders: n.Holders, Waiting: n.Waiting,
+				Granted: n.Granted, Refused: n.Refused, Since: n.Since, Closed: n.Closed.closing(),
+			})
+		}
+		if page.Next == "" {
+			break
+		}
+		after = page.Next
+	}
+	return all, nil
+}
+
+// A namesQuery asks for a part of the names of a kind.
+type namesQuery struct {
+	kind          gatehouse.Kind
+	prefix, after string
+	limit         int
+	details       bool
+}
+
+// readList reads one part into page.
+func (c *Client) readList(ctx context.Context, l *namesQuery, page any) error {
+	r := exchange{subject: l.kind.String(), op: gatehouse.OpStats, repeatable: true}
+	return c.sendExchange(ctx, &r, func(time.Duration) message {
+		var p parameters
+		p.addNumber("limit", int64(min(l.limit, maxListed)))
+		p.addIfAny("after", l.after)
+		p.addIfAny("prefix", l.prefix)
+		if l.details {
+			p.addText("details", "true")
+		}
+		path := "/v1/" + l.kind.String()
+		return message{method: http.MethodGet, path: path, rawPath: path, query: string(p)}
+	}, func(a *reply) error {
+		if a.status != http.StatusOK {
+			return problemOf(l.kind.String(), a)
+		}
+		return json.Unmarshal(a.body, page)
+	})
 }

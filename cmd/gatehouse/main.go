@@ -26,8 +26,11 @@ func main() {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(os.Stdout)
-	root.AddCommand(newServe(), newRun(), newRunGuard(), newJARL(), newSimulate(), newCapacity(), newData(),
-		newVersion())
+	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newData(), newSimulate())
+	addGroup(root, workGroup, "Work:", newRun())
+	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop())
+	addGroup(root, askGroup, "Ask about one name:", newVerbs()...)
+	root.AddCommand(newCapacity(), newRunGuard(), newVersion())
 	// Cobra would add its completion command only when it runs. Added now, it gets the same usage errors.
 	root.InitDefaultCompletionCmd()
 	unifyUsageErrors(root)
@@ -37,6 +40,23 @@ func main() {
 		}
 		os.Exit(exitStatus(err))
 	}
+}
+
+// The groups of commands in the help.
+const (
+	serveGroup = "serve"
+	workGroup  = "work"
+	lookGroup  = "look"
+	askGroup   = "ask"
+)
+
+// addGroup adds commands under a title in the help, in their order.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = id
+	}
+	root.AddCommand(commands...)
 }
 
 // A usageError is an error in the command line or the environment. It ends the program with status 2.

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestVerbs asks by the commands what is asked over HTTP elsewhere.
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		command string
+		status  int
+		out     string
+		said    string
+	}{
+		{"acquire gcra/verbs --limits 2/1h", 0, "gcra/verbs: granted, 1 of 2 left\n", ""},
+		{"acquire gcra/verbs --cost 2 --maxwait 10ms", 75, "",
+			"gatehouse: gcra/verbs: acquire not granted…try again in …\n"},
+		{"peek gcra/verbs", 0, "gcra/verbs: granted, 1 of 2 left\n", ""},
+		{"delay gcra/verbs --cost 2", 0, "…m…s\n", ""},
+		{"refund gcra/verbs", 0, "", ""},
+		{"charge gcra/verbs --cost 2", 0, "", ""},
+		{"feedback gcra/verbs --status 429 --retry-after 1h", 0, "", ""},
+		{"peek gcra/verbs", 75, "", "gatehouse: gcra/verbs: peek not granted…\n"},
+		{"reset gcra/verbs", 0, "", ""},
+		{"close gcra/verbs --reason maintenance", 0, "", ""},
+		{"acquire gcra/verbs --maxwait 0", 75, "",
+			"gatehouse: gcra/verbs: acquire not granted: is closed…maintenance…\n"},
+		{"open gcra/verbs", 0, "", ""},
+		{"delete gcra/verbs", 0, "", ""},
+		{"delete gcra/verbs", 1, "", "gatehouse: gcra/verbs does not exist\n"},
+		{"acquire semaphore/verbs --size 2 --key a --owner ann --expires 1h", 0,
+			"semaphore/verbs: granted, 1 of 2 left, for 1h0m0s, fence …\n" +
+				"give it back: gatehouse release semaphore/verbs --key a\n", ""},
+		{"acquire semaphore/verbs --cost 2 --maxwait 0", 75, "",
+			"gatehouse: semaphore/verbs: acquire not granted: …ann for …; try again in …\n"},
+		{"ps semaphore/verbs", 0, "HOLDS 1 OF 2…\nann…1h0m0s…1…h…\n", ""},
+		{"renew semaphore/verbs --key a --expires 2h", 0,
+			"semaphore/verbs: granted…for 2h0m0s, fence …\n", ""},
+		{"release semaphore/verbs --key b", 1, "", "gatehouse: semaphore/verbs: release: …\n"},
+		{"release semaphore/verbs --force", 0, "semaphore/verbs: 1 holds ended\n", ""},
+		{"release semaphore/verbs --key a", 1, "", "…evicted by …: released by force\n"},
+		{"ps semaphore/verbs", 0, "HOLDS 0 OF 2…\nnobody holds it, and nobody waits\n", ""},
+		{"ls semaphore/verbs", 0, "NAME…\nsemaphore/verbs  0     2 …\n", ""},
+		{"count counter/verbs --amount 5", 0, "5\n", ""},
+		{"value counter/verbs", 0, "5\n", ""},
+		{"send event/verbs --message done", 0, "", ""},
+		{"send event/verbs", 1, "", "gatehouse: event/verbs: send: …\n"},
+		{"wait event/verbs", 0, "done\n", ""},
+		{"kick watchdog/verbs --expires 24h", 0, "", ""},
+		{"wait watchdog/verbs --maxwait 0", 75, "", "gatehouse: watchdog/verbs: wait not granted…\n"},
+		{"stats counter/verbs", 0, "…value…5\n…", ""},
+		{"wait gcra/verbs", 2, "", "gatehouse: gcra/verbs has no wait; see gatehouse --help\n"},
+		{"acquire verbs", 2, "", "gatehouse: \"verbs\" has no kind, want KIND/NAME such as semaphore/gpu\n"},
+		{"acquire gcra/verbs --size few", 2, "", "gatehouse: size is \"few\", want a whole number…\n"},
+		{"ps lock/nothing-of-this", 0, "nobody holds it, and nobody waits\n", ""},
+		{"top gcra/verbs --once --every 100ms", 0, "NAME  …YES/s   NO/s\n", ""},
+	} {
+		args := append(strings.Fields(c.command), "--server", shared().address)
+		status, out, said := gatehouse(t, nil, args...)
+		if status != c.status || !matches(c.out, out) || !matches(c.said, said) {
+			t.Errorf("gatehouse %s ended with %d, wrote %q and said %q, want %d, %q, %q",
+				c.command, status, out, said, c.status, c.out, c.said)
+		}
+	}
+	away := []string{"acquire", "lock/a", "--server", "127.0.0.1:" + freePort(t)}
+	if status, _, said := gatehouse(t, nil, away...); status != 69 || !strings.Contains(said, "refused") {
+		t.Errorf("without a server: status %d, said %q, want 69", status, said)
+	}
+}
+
+// TestVerbsForPrograms prints JSON, and takes the server from the environment.
+func TestVerbsForPrograms(t *testing.T) {
+	t.Parallel()
+	env := []string{"GATEHOUSE_SERVER=" + shared().address}
+	ask := func(command string) (status int, told map[string]any) {
+		t.Helper()
+		status, out, said := gatehouse(t, env, append(strings.Fields(command), "--json")...)
+		if err := json.Unmarshal([]byte(out), &told); err != nil {
+			t.Fatalf("gatehouse %s printed %q and said %q: %v", command, out, said, err)
+		}
+		return status, told
+	}
+	_, first := ask("acquire lock/programs --expires 1h")
+	if first["granted"] != true || first["key"] == "" || first["fence"] == 0 {
+		t.Errorf("acquire printed %v, want it granted with a key and a fence", first)
+	}
+	status, second := ask("acquire lock/programs --maxwait 0")
+	if status != 75 || second["granted"] != false || second["outcome"] != "refused" {
+		t.Errorf("the second acquire ended with %d and printed %v, want it refused", status, second)
+	}
+	_, holders := ask("ps lock/programs")
+	if list, _ := holders["holders"].([]any); len(list) != 1 {
+		t.Errorf("ps printed %v, want one holder", holders)
+	}
+	if status, _ := ask("release lock/programs --key " + first["key"].(string)); status != 0 {
+		t.Errorf("the release ended with %d, want 0", status)
+	}
+	status, out, _ := gatehouse(t, env, "__complete", "ps", "lock/progr")
+	if status != 0 || !strings.HasPrefix(out, "lock/programs\n") {
+		t.Errorf("the completion of lock/progr is %q, want lock/programs", out)
+	}
+}
