@@ -52,6 +52,7 @@ export class Hold {
   #reason;
   #released;
   #timer;
+  #expiry;
   #stop = new AbortController();
   #loss = new AbortController();
 
@@ -124,7 +125,19 @@ export class Hold {
         throw new HoldLost(`${this.#held.subject} was lost before it was used: ${error.message}`);
       }
     }
+    this.#watch();
     this.#schedule(this.#began + this.#lasts / 3);
+  }
+
+  /** Know of the end at its instant, whatever a renewal is waiting for just then. */
+  #watch() {
+    clearTimeout(this.#expiry);
+    if (this.#released !== undefined || this.#reason !== undefined) return;
+    this.#expiry = setTimeout(() => {
+      if (now() < this.#ends) this.#watch();
+      else this.#lose("its term is over, and no renewal was answered");
+    }, Math.min(Math.max(0, this.#ends - now()), 2 ** 31 - 1));
+    this.#expiry.unref?.();
   }
 
   #schedule(due) {
@@ -139,9 +152,10 @@ export class Hold {
     if (at < due) return this.#schedule(due);
     try {
       await this.#renew({ timeout: Math.max(1, Math.min(this.#patience, this.#ends - at)), signal: this.#stop.signal });
+      this.#watch();
       this.#schedule(this.#began + this.#lasts / 3);
     } catch (error) {
-      if (this.#released !== undefined) return;
+      if (this.#released !== undefined || this.#reason !== undefined) return;
       if (error instanceof Conflict || error instanceof Missing) return this.#lose(error.message);
       this.#schedule(now() + Math.min(1000, this.#lasts / 30)); // one missed beat does no harm
     }
@@ -156,7 +170,10 @@ export class Hold {
   #lose(reason) {
     if (this.#released !== undefined || this.#reason !== undefined) return;
     this.#reason = reason;
+    clearTimeout(this.#timer);
+    clearTimeout(this.#expiry);
     this.#loss.abort(this.#error());
+    this.#stop.abort(); // a renewal that is under way
   }
 
   /**
@@ -176,6 +193,7 @@ export class Hold {
   async #release(costs) {
     const over = this.#reason !== undefined || now() >= this.#ends;
     clearTimeout(this.#timer);
+    clearTimeout(this.#expiry);
     this.#stop.abort();
     if (over) {
       const error = this.#error();

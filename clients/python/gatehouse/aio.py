@@ -72,6 +72,7 @@ class Hold:
         self._released = False
         self._on_lost = on_lost
         self._keeper: Optional["asyncio.Task[None]"] = None
+        self._expiry: Optional[asyncio.TimerHandle] = None
         self._block: Optional["asyncio.Task[Any]"] = None
         self._cancelled_block = False
         self._gone = asyncio.Event()
@@ -120,7 +121,20 @@ class Hold:
                 await self._renew_once(None)
             except (Conflict, Missing) as error:
                 raise HoldLost(f"{self._held.subject} was lost before it was used: {error.detail}") from None
+        self._watch()
         self._keeper = asyncio.ensure_future(self._keep())
+
+    def _watch(self) -> None:
+        """Know of the end at its instant, whatever a renewal is waiting for just then."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = asyncio.get_running_loop().call_at(self._term.ends, self._expire)
+
+    def _expire(self) -> None:
+        if _clock() < self._term.ends:  # a timer may come early, by the loop's resolution
+            self._watch()
+        else:
+            self._lose("its term is over, and no renewal was answered")
 
     async def _keep(self) -> None:
         """The task: renew, until it is released or lost."""
@@ -134,6 +148,9 @@ class Hold:
                 continue
             try:
                 await self._renew_once(max(0.001, min(self._term.patience, self._term.ends - now)))
+                if self._reason is not None:
+                    return  # it came too late
+                self._watch()
                 due = self._term.renew_at
             except (Conflict, Missing) as error:
                 return self._lose(error.detail)
@@ -164,6 +181,8 @@ class Hold:
         """
         again, self._released = self._released, True
         over = self._reason is not None or _clock() >= self._term.ends
+        if self._expiry is not None:
+            self._expiry.cancel()
         if self._keeper is not None:
             keeper, self._keeper = self._keeper, None
             keeper.cancel()

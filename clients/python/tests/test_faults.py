@@ -30,7 +30,7 @@ class Faults(unittest.TestCase):
     def test_loss_is_known_before_the_next_holds(self):
         with Server() as server, Link(server.address) as link:
             with gatehouse.Client(link.address) as gh, gatehouse.Client(server.address) as other:
-                hold = gh.lock("a", expires=1).acquire()
+                hold = gh.lock("a", expires=2).acquire()
                 link.cut()
                 with other.lock("a") as following:
                     self.assertTrue(hold.lost)
