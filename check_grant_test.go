@@ -12,9 +12,9 @@ import (
 type grantCommand = gatehouse.GrantCommand
 
 // tokens, slots and lock are what a grant may want.
-func tokens(name string, size, cost int64) gatehouse.Member {
+func tokens(size, cost int64) gatehouse.Member {
 	return gatehouse.Member{
-		Key:  gatehouse.Key{Kind: gatehouse.TokenBucket, Name: name},
+		Key:  gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "a"},
 		Rule: gatehouse.Rule{Size: size, Interval: time.Second}, Cost: cost,
 	}
 }
@@ -64,7 +64,7 @@ type grantCheck struct {
 
 // acquires are commands that begin a grant.
 func acquires() []grantCheck {
-	clip := tokens("a", 10, 999)
+	clip := tokens(10, 999)
 	clip.Clip = true
 	badClip := slots("s", 2, 1)
 	badClip.Clip = true
@@ -74,9 +74,9 @@ func acquires() []grantCheck {
 	twoLocks.Cost = 2
 	one := grantOf(lock("l"))
 	return []grantCheck{
-		{grantOf(tokens("a", 10, 10), slots("s", 2, 2), lock("l")), ""},
+		{grantOf(tokens(10, 10), slots("s", 2, 2), lock("l")), ""},
 		{grantOf(many(16)...), ""},
-		{gatehouse.GrantCommand{Op: gatehouse.OpAcquire, Want: []gatehouse.Member{tokens("a", 10, 1)}}, ""},
+		{gatehouse.GrantCommand{Op: gatehouse.OpAcquire, Want: []gatehouse.Member{tokens(10, 1)}}, ""},
 		{grantOf(clip), ""},
 		{changed(one, func(c *grantCommand) { c.Expires = time.Millisecond }), ""},
 		{changed(one, func(c *grantCommand) { c.MaxWait = gatehouse.Forever }), ""},
@@ -88,9 +88,9 @@ func acquires() []grantCheck {
 		{grantOf(lock("l"), lock("m"), lock("l")), "grant/x: Want has lock/l twice, want each name once"},
 		{grantOf(event), "event/e: the kind is event, want a limiter, a semaphore or a lock"},
 		{grantOf(lock("")), "lock: name has 0 bytes, want 1 to 512"},
-		{grantOf(tokens("a", 10, 0)), "tokenbucket/a: Cost is 0, want 1 to 999999999999999"},
-		{grantOf(tokens("a", 10, 11)), "tokenbucket/a: cost 11 can never fit a size of 10"},
-		{grantOf(tokens("a", -1, 1)), "tokenbucket/a: Size is -1, want 0 to 999999999999999"},
+		{grantOf(tokens(10, 0)), "tokenbucket/a: Cost is 0, want 1 to 999999999999999"},
+		{grantOf(tokens(10, 11)), "tokenbucket/a: cost 11 can never fit a size of 10"},
+		{grantOf(tokens(-1, 1)), "tokenbucket/a: Size is -1, want 0 to 999999999999999"},
 		{grantOf(slots("s", 2, 3)), "semaphore/s: cost 3 can never fit a size of 2"},
 		{grantOf(twoLocks), "lock/l: cost 2 can never fit a size of 1"},
 		{grantOf(badClip), "semaphore/s: Clip is true, want it for a limiter only"},

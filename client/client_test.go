@@ -333,5 +333,7 @@ func TestLists(t *testing.T) {
 		t.Errorf("a refusal says %q, %v, want who holds", d.Message, err)
 	}
 	cancel()
-	<-ended
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("an acquire that was canceled = %v", err)
+	}
 }

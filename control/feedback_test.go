@@ -172,7 +172,7 @@ func TestJitter(t *testing.T) {
 	shortest, longest := time.Hour, time.Duration(0)
 	pause := func(seed uint64, at, maxPause time.Duration) time.Duration {
 		s, now := subject{kind: gatehouse.GCRA}, epoch().Add(at)
-		s.step(now, inMinute(gatehouse.OpAcquire, 0))
+		s.step(now, inMinute(0))
 		return s.step(now, feedback(gatehouse.Feedback{
 			Status: 429, RetryAfter: 100 * time.Second, Seed: seed, MaxPause: maxPause,
 		})).Reported.PausedFor
@@ -223,7 +223,7 @@ func TestAdoptedForNearestWindow(t *testing.T) {
 // TestEndPause: whoever opens a name ends all that was reported.
 func TestEndPause(t *testing.T) {
 	for _, v := range varieties() {
-		s, cmd := subject{kind: v.kind}, inMinute(gatehouse.OpAcquire, v.mode)
+		s, cmd := subject{kind: v.kind}, inMinute(v.mode)
 		before := s.step(epoch(), cmd)
 		s.step(epoch(), feedback(gatehouse.Feedback{Status: 429, Remaining: 1, Reset: time.Minute}))
 		weight := s.state.Weight()
@@ -242,7 +242,7 @@ func TestEndPause(t *testing.T) {
 // comes back gives nothing to the pause.
 func TestNoChunkWhileReported(t *testing.T) {
 	for _, kind := range []gatehouse.Kind{gatehouse.TokenBucket, gatehouse.FixedWindow} {
-		s, cmd := subject{kind: kind}, inMinute(gatehouse.OpAcquire, 0)
+		s, cmd := subject{kind: kind}, inMinute(0)
 		chunk := func(now time.Time, holder uint64) gatehouse.Decision {
 			return s.stepTurn(now, &Turn{Command: &cmd, Chunk: &Chunk{Holder: holder}})
 		}
@@ -266,7 +266,7 @@ func TestNoChunkWhileReported(t *testing.T) {
 // for all of them so far.
 func TestWaitersAreHeldInOrder(t *testing.T) {
 	state, now := State(nil), epoch()
-	cmd := inMinute(gatehouse.OpAcquire, 0)
+	cmd := inMinute(0)
 	cmd.Size, cmd.Burst, cmd.MaxWait = 600, 599, gatehouse.Forever
 	report := feedback(gatehouse.Feedback{Status: 429, RetryAfter: 10 * time.Second})
 	report.Rule = cmd.Rule

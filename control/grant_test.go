@@ -42,7 +42,7 @@ func (h *house) passedOfFive(t *testing.T, m gatehouse.Member) (passed int64) {
 		if (err != nil) != (m.Size < m.Cost && !m.Clip) {
 			t.Fatalf("%s: %d of %d: %v", m.Key, m.Cost, m.Size, err)
 		}
-		passed += int64(boolToInt(err == nil && d.Outcome == gatehouse.Granted))
+		passed += boolToInt(err == nil && d.Outcome == gatehouse.Granted)
 	}
 	return passed
 }

@@ -37,11 +37,11 @@ func (h *house) serve() (granted bool) {
 }
 
 // do carries out a command about a grant as a gate would.
-func (h *house) do(t testing.TB, cmd gatehouse.GrantCommand) (d gatehouse.GrantDecision) {
-	t.Helper()
+func (h *house) do(tb testing.TB, cmd gatehouse.GrantCommand) (d gatehouse.GrantDecision) {
+	tb.Helper()
 	d, err := h.try(cmd)
 	if err != nil {
-		t.Fatalf("%s %s: %v", cmd.Op, cmd.ID, err)
+		tb.Fatalf("%s %s: %v", cmd.Op, cmd.ID, err)
 	}
 	return d
 }

@@ -48,11 +48,11 @@ func TestUndoOfTopUpLeavesSettle(t *testing.T) {
 }
 
 // settle settles the grant x, a microsecond later; nothing if there are no costs.
-func (h *house) settle(t testing.TB, costs []gatehouse.MemberCost) {
-	t.Helper()
+func (h *house) settle(tb testing.TB, costs []gatehouse.MemberCost) {
+	tb.Helper()
 	h.now = h.now.Add(time.Microsecond)
 	if costs != nil {
-		h.do(t, gatehouse.GrantCommand{Op: gatehouse.OpSettle, ID: "x", Costs: costs})
+		h.do(tb, gatehouse.GrantCommand{Op: gatehouse.OpSettle, ID: "x", Costs: costs})
 	}
 	h.now = h.now.Add(time.Microsecond)
 }

@@ -22,10 +22,11 @@ func stepped(kind gatehouse.Kind, cmds ...gatehouse.Command) State {
 	return s
 }
 
-// inMinute is a command about nine in a minute, and inHours one about eight limits.
-func inMinute(op gatehouse.Op, mode gatehouse.Mode) gatehouse.Command {
+// inMinute is an acquire from nine in a minute, and inHours one about eight limits.
+func inMinute(mode gatehouse.Mode) gatehouse.Command {
 	return gatehouse.Command{
-		Op: op, Rule: gatehouse.Rule{Size: 9, Burst: 8, Interval: time.Minute, Mode: mode}, Cost: 1,
+		Op: gatehouse.OpAcquire, Cost: 1,
+		Rule: gatehouse.Rule{Size: 9, Burst: 8, Interval: time.Minute, Mode: mode},
 	}
 }
 
@@ -57,7 +58,7 @@ func weighty() map[string]func(i int) State {
 			return stepped(gatehouse.Counter, gatehouse.Command{Op: gatehouse.OpCount})
 		},
 		"fine used twice": func(int) State {
-			return twice(inMinute(gatehouse.OpAcquire, gatehouse.ModeFine))
+			return twice(inMinute(gatehouse.ModeFine))
 		},
 		"fine of eight": func(int) State {
 			return stepped(gatehouse.SlidingWindow, inHours(gatehouse.OpAcquire))
@@ -69,7 +70,7 @@ func weighty() map[string]func(i int) State {
 			return stepped(gatehouse.SlidingWindow, one, two)
 		},
 		"gcra paused": func(int) State {
-			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
+			return stepped(gatehouse.GCRA, inMinute(0),
 				feedback(gatehouse.Feedback{Status: 429}))
 		},
 		"fine of eight reported": func(int) State {
@@ -82,7 +83,7 @@ func weighty() map[string]func(i int) State {
 			return stepped(gatehouse.SlidingWindow, cmds...)
 		},
 		"gcra refunded": func(int) State {
-			return stepped(gatehouse.GCRA, inMinute(gatehouse.OpAcquire, 0),
+			return stepped(gatehouse.GCRA, inMinute(0),
 				gatehouse.Command{Op: gatehouse.OpRefund, Cost: 1})
 		},
 		"calendar": func(int) State {
@@ -111,7 +112,7 @@ func weighty() map[string]func(i int) State {
 // addVarieties adds states of each kind of limiter, and of few and many.
 func addVarieties(all map[string]func(i int) State) {
 	for _, v := range varieties() {
-		all[v.String()] = func(int) State { return stepped(v.kind, inMinute(gatehouse.OpAcquire, v.mode)) }
+		all[v.String()] = func(int) State { return stepped(v.kind, inMinute(v.mode)) }
 	}
 	for _, n := range []int{1, 100, 3000} {
 		all[fmt.Sprintf("log of %d", n)] = func(int) State { return logOf(n) }

@@ -143,7 +143,7 @@ func TestLineIsKeptForHalfTheTime(t *testing.T) {
 // Names that are wanted all the time, each for a short while that is known, do not starve a grant of all of
 // them: nobody who comes behind it is let through for longer than it takes.
 func TestGrantIsNotStarved(t *testing.T) {
-	for _, expires := range []time.Duration{100, 300, 700} {
+	for _, expires := range []int{100, 300, 700} {
 		synctest.Test(t, func(t *testing.T) {
 			g, l := newGate(), newLog()
 			names := []string{"a", "b", "c"}
@@ -151,7 +151,7 @@ func TestGrantIsNotStarved(t *testing.T) {
 			// Each name has several in line at any time, each for a while of its own.
 			ask := func() {
 				for i, name := range names {
-					length := (expires + time.Duration(37*i+n%5)) * time.Millisecond
+					length := time.Duration(expires+37*i+n%5) * time.Millisecond
 					for g.Waiting() < 8*(i+1) {
 						n++
 						l.single(g, name, fmt.Sprint(name, n), length)

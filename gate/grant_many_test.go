@@ -38,6 +38,7 @@ type manyGrants struct {
 
 // newManyGrants has n grants of so many names wait.
 func newManyGrants(tb testing.TB, n, names int) *manyGrants {
+	tb.Helper()
 	store := &countingStore{Store: memory.New(memory.Config{})}
 	c := &manyGrants{
 		gate: gate.New(store, gate.Config{}), store: store,

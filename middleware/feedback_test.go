@@ -66,12 +66,12 @@ func TestReadFeedback(t *testing.T) {
 		{"not of this unit", "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60", middleware.Tokens,
 			gatehouse.Feedback{}},
 	} {
-		response := &http.Response{StatusCode: 429, Header: http.Header{}}
+		response := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}}
 		for line := range strings.Lines(test.header) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 			response.Header.Add(name, value)
 		}
-		test.want.Status = 429
+		test.want.Status = http.StatusTooManyRequests
 		if got := middleware.ReadFeedback(response, test.unit, now); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}

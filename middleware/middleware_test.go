@@ -104,7 +104,6 @@ func TestHandlerSaysWhatTheServerSays(t *testing.T) {
 // said is what an answer says about limits.
 func said(t *testing.T, response *http.Response) map[string]any {
 	t.Helper()
-	defer func() { _ = response.Body.Close() }()
 	answer := map[string]any{"status": response.StatusCode}
 	for _, name := range []string{"RateLimit", "RateLimit-Policy", "Retry-After"} {
 		answer[name] = strings.Join(append(response.Header.Values(name), response.Header[name]...), "|")
@@ -149,6 +148,7 @@ func ask(t *testing.T, address, user string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = response.Body.Close() }()
 	return said(t, response)
 }
 

@@ -24,8 +24,8 @@ func TestRepeat(t *testing.T) {
 		if len(begun) != 7 {
 			t.Fatalf("%d tries in a minute, want 7, the last of which lasts", len(begun))
 		}
-		for i, most := range []time.Duration{1, 2, 4, 1, 2, 4} {
-			most *= time.Second
+		for i, seconds := range []int{1, 2, 4, 1, 2, 4} {
+			most := time.Duration(seconds) * time.Second
 			if pause := begun[i+1].Sub(begun[i]); pause < most/2 || pause >= most {
 				t.Errorf("pause %d is %s, want %s to %s", i, pause, most/2, most)
 			}

@@ -208,7 +208,7 @@ func TestParametersAreThoseThatAct(t *testing.T) {
 			}
 			want := shouldList(t, kind, op)
 			var got []string
-			for _, name := range strings.Fields(texts.operationParameters(kind, op)) {
+			for name := range strings.FieldsSeq(texts.operationParameters(kind, op)) {
 				name, _, _ = strings.Cut(name, "Of") // modeOfPace
 				got = append(got, name)
 			}

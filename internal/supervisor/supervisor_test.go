@@ -117,14 +117,13 @@ func (w *wrapper) exit() string {
 	}
 }
 
-// nextLine returns the next line that the command prints.
-func (w *wrapper) nextLine() string {
+// skipLine awaits the next line that the command prints.
+func (w *wrapper) skipLine() {
 	w.t.Helper()
-	line, err := w.output.ReadString('\n')
+	_, err := w.output.ReadString('\n')
 	if err != nil {
 		w.t.Fatalf("the command prints nothing more: %v", err)
 	}
-	return strings.TrimSpace(line)
 }
 
 // awaitAllEnded waits until nothing that descends from the wrapper is alive, and returns what was still
@@ -180,8 +179,8 @@ read line < /dev/null; echo near; while :; do sleep 1000; done`
 func startStubborn(t *testing.T, terminate, kill int) *wrapper {
 	t.Helper()
 	w := startWrapper(t, terminate, kill, "sh", "-c", stubborn)
-	w.nextLine()
-	w.nextLine()
+	w.skipLine()
+	w.skipLine()
 	return w
 }
 
@@ -260,7 +259,7 @@ func TestSignalReachesTheGroup(t *testing.T) {
 	w := startWrapper(t, 60000, 90000, "sh", "-c", `trap 'echo parent; wait; exit 5' TERM
 		sh -c 'trap "echo child; exit 0" TERM; echo ready; while :; do sleep 0.01; done' &
 		wait`)
-	w.nextLine()
+	w.skipLine()
 	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

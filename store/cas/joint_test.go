@@ -63,7 +63,8 @@ func followGrant(s jointStore, cmd *gatehouse.GrantCommand) (d gatehouse.GrantDe
 	if record == nil {
 		return gatehouse.GrantDecision{Outcome: gatehouse.Missing}, nil
 	}
-	if err = p.Follow(cmd, record); err != nil {
+	err = p.Follow(cmd, record)
+	if err != nil {
 		return d, err
 	}
 	granted, err := applyParts(s, p.Parts)

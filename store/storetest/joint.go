@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,13 +161,14 @@ func serveSame(
 
 // grantSummary is what must be the same on all stores: not the tokens, which a store may count otherwise.
 func grantSummary(d gatehouse.GrantDecision) string {
-	s := fmt.Sprintf("%s ended=%t binding=%d %q", d.Outcome, d.Ended, d.Binding, d.Message)
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s ended=%t binding=%d %q", d.Outcome, d.Ended, d.Binding, d.Message)
 	for i := range d.Want {
 		m := &d.Want[i]
-		s += fmt.Sprintf("; %s %s cost %d, capped %d, booked %d, %d of %d",
+		fmt.Fprintf(&s, "; %s %s cost %d, capped %d, booked %d, %d of %d",
 			m.Key, m.Outcome, m.Cost, m.Capped, m.Booked, m.Remaining, m.Limit)
 	}
-	return s
+	return s.String()
 }
 
 // randomGrant is a command about one of few grants over few names.

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -131,7 +132,7 @@ func runTests(t *testing.T, environment []string, folder string, command []strin
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = folder
-	cmd.Env = append(environment, "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(slices.Clip(environment), "PYTHONDONTWRITEBYTECODE=1")
 	text, err := cmd.CombinedOutput()
 	t.Logf("%s", text)
 	if err != nil {

@@ -259,7 +259,8 @@ func (c *call) ask(ctx context.Context, path, body string) (answer map[string]an
 	if err != nil || response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s %s = %s %s, %w, want 200", path, body, response.Status, text, err)
 	}
-	return answer, json.Unmarshal(text, &answer)
+	err = json.Unmarshal(text, &answer)
+	return answer, err
 }
 
 func (c *call) tellStep(step string, done bool, figure int64) {

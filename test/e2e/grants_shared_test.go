@@ -14,10 +14,13 @@ import (
 func eachShared(t *testing.T, test func(t *testing.T, a, b *server)) {
 	t.Helper()
 	for name, address := range map[string]func(t *testing.T) string{
-		"Redis": func(t *testing.T) string { return "redis://" + redistest.Start(t).Address },
+		"Redis": func(t *testing.T) string {
+			t.Helper()
+			return "redis://" + redistest.Start(t).Address
+		},
 		"etcd": func(t *testing.T) string {
-			return "etcd://" + etcdtest.Start(t,
-				1).Endpoints()[0] + "/grants/"
+			t.Helper()
+			return "etcd://" + etcdtest.Start(t, 1).Endpoints()[0] + "/grants/"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (s *server) begun(ctx context.Context, t *testing.T, asked string) *http.Re
 	t.Helper()
 	asked, accept, _ := strings.Cut(asked, "|")
 	method, path, _ := strings.Cut(asked, " ")
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+"/v1/"+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+"/v1/"+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestEventStream(t *testing.T) {
 	} {
 		resp := s.begun(t.Context(), t, asked+"|text/event-stream")
 		_ = resp.Body.Close()
-		if resp.StatusCode != 406 {
+		if resp.StatusCode != http.StatusNotAcceptable {
 			t.Errorf("%s with a stream: %d, want 406", asked, resp.StatusCode)
 		}
 	}
@@ -184,15 +184,17 @@ func TestEventStream(t *testing.T) {
 	left := s.begun(gone, t, "POST lock/l/acquire?key=left|text/event-stream")
 	resp := s.begun(t.Context(), t, "POST lock/l/acquire?key=b&owner=train-b|text/event-stream")
 	defer func() { _ = resp.Body.Close() }()
-	if got := resp.Header.Get("Content-Type"); got != "text/event-stream" || resp.StatusCode != 200 {
+	got := resp.Header.Get("Content-Type")
+	if got != "text/event-stream" || resp.StatusCode != http.StatusOK {
 		t.Fatalf("the answer is %d %s, want a stream", resp.StatusCode, got)
 	}
 	events := bufio.NewScanner(resp.Body)
 	next := func(name, part string) {
 		t.Helper()
-		for events.Scan() && events.Text() == "" {
+		head := ""
+		for head == "" && events.Scan() {
+			head = events.Text()
 		}
-		head := events.Text()
 		events.Scan()
 		if head != "event: "+name || !strings.Contains(events.Text(), part) {
 			t.Fatalf("the event is %q %q, want %s with %q", head, events.Text(), name, part)
@@ -204,7 +206,8 @@ func TestEventStream(t *testing.T) {
 	next("waiting", `"position":1`)
 	s.wants(t, "POST lock/l/release?key=a", 204, "")
 	next("granted", `"key":"b"`)
-	if events.Scan(); events.Scan() {
+	events.Scan() // the empty line behind the outcome
+	if events.Scan() {
 		t.Errorf("behind the outcome is %q, want the end", events.Text())
 	}
 }

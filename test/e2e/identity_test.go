@@ -84,7 +84,6 @@ func (r *reserver) nothingLeft() {
 func eachReserver(t *testing.T, test func(r *reserver)) {
 	t.Helper()
 	eachStore(t, noFlags, func(t *testing.T, s *server) {
-		t.Helper()
 		for _, door := range []string{"HTTP", "RESP"} {
 			for kind, limit := range identityKinds {
 				t.Run(door+" "+kind, func(t *testing.T) {

@@ -29,7 +29,6 @@ type crowdLock struct {
 func TestCrowdThatLeaves(t *testing.T) {
 	t.Parallel()
 	eachStore(t, noFlags, func(t *testing.T, s *server) {
-		t.Helper()
 		locks := make([]*crowdLock, crowdLocks)
 		for i := range locks {
 			locks[i] = &crowdLock{place: fmt.Sprintf("lock/%s-%d", fresh(t), i)}

@@ -23,7 +23,6 @@ func TestJARLClientsThatLeave(t *testing.T) {
 			"jarl: [{listen: '127.0.0.1:0', name: matrix, requests: 1, period: 1h}]\n")}
 	}
 	eachStore(t, flags, func(t *testing.T, s *server) {
-		t.Helper()
 		const clients = 12
 		ways := []way{halfClosed, hungUp, wasReset}
 		to := s.jarlAddress(t, "matrix")

@@ -154,7 +154,6 @@ const roundsOfACell = 3
 func TestNoAnswerWithoutItsEffect(t *testing.T) {
 	t.Parallel()
 	eachStore(t, noFlags, func(t *testing.T, s *server) {
-		t.Helper()
 		for name, door := range map[string]matrixDoor{"HTTP": httpDoor{}, "RESP": respDoor{}} {
 			for _, w := range []way{halfClosed, hungUp, wasReset} {
 				t.Run(name+" "+string(w), func(t *testing.T) {

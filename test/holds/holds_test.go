@@ -85,6 +85,7 @@ func TestHolds(t *testing.T) {
 }
 
 func playHolds(t *testing.T, binary string, wanted int, faults bool) {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
 	f := &fleet{
 		t: t, binary: binary, folder: t.TempDir(), faults: faults, holdings: map[uint64]*holding{},

@@ -99,12 +99,12 @@ func (d *drilled) takeTurn(rng *rand.Rand, id string, all []gatehouse.Member, mo
 	at := rng.IntN(len(d.servers))
 	if n == 1 {
 		key := want[0].Key
-		one := d.cluster.ask(d.at(at), d.request(key, acquire(id, 2*lasting), gatehouse.Forever))
+		one := d.cluster.ask(d.at(at), d.request(key, acquire(id, 2*lasting)))
 		pause(time.Duration(rng.Int64N(int64(most))))
 		if !one.granted() {
 			d.complain(key.Kind, "%s, want it granted in the end", one)
 		}
-		d.cluster.ask(d.at(at), d.request(key, release(id), gatehouse.Forever))
+		d.cluster.ask(d.at(at), d.request(key, release(id)))
 		return
 	}
 	if one := d.decide(at, d.wants(id, 2*lasting, want...)); !one.granted() {
@@ -188,23 +188,23 @@ func (d *drilled) passOn(i int, one *grantCall) {
 // granted at once when that comes free.
 func (d *drilled) blockedGrant() {
 	free, held := d.part(gatehouse.Semaphore, "free"), d.part(gatehouse.Lock, "held")
-	d.cluster.ask(d.at(0), d.request(held.Key, acquire("h", 0), gatehouse.Forever))
+	d.cluster.ask(d.at(0), d.request(held.Key, acquire("h", 0)))
 	waiting := d.later(0, d.wants("w", lasting, free, held), gatehouse.Forever)
 	pause(prompt)
 	for i := range 2 * len(d.servers) {
 		passer := fmt.Sprint("p", i)
-		one := d.cluster.ask(d.at(i), d.request(free.Key, acquire(passer, 0), gatehouse.Forever))
+		one := d.cluster.ask(d.at(i), d.request(free.Key, acquire(passer, 0)))
 		if !one.granted() {
 			d.violated("drill: "+d.name, free.Key, "%s, want it granted: who waits lacks another name", one)
 		}
-		d.cluster.ask(d.at(i), d.request(free.Key, release(passer), gatehouse.Forever))
+		d.cluster.ask(d.at(i), d.request(free.Key, release(passer)))
 		if one := d.decide(i, d.wants(passer, 0, free, d.part(gatehouse.Lock, "other"))); !one.granted() {
 			d.wrong(one, "want it granted: who waits here lacks another name")
 		}
 		d.decide(i, d.giveUp(passer))
 	}
 	begin := d.now()
-	d.cluster.ask(d.at(1), d.request(held.Key, release("h"), gatehouse.Forever))
+	d.cluster.ask(d.at(1), d.request(held.Key, release("h")))
 	if one := <-waiting; !one.granted() || one.end-begin > prompt {
 		d.wrong(one, "want it granted within %s after %s", prompt, begin)
 	}
@@ -320,7 +320,7 @@ func (d *drilled) grantOfTokens() {
 		d.left([]int64{60, 60, 50}[i])
 	}
 	end := gatehouse.Command{Op: gatehouse.OpDelete}
-	d.cluster.ask(d.at(0), d.request(d.tokens(0).Key, end, gatehouse.Forever))
+	d.cluster.ask(d.at(0), d.request(d.tokens(0).Key, end))
 }
 
 // left sees how many tokens are left.

@@ -93,7 +93,7 @@ func (d *drilled) demand() {
 			go func() {
 				n := 0
 				for d.now() < begin+length {
-					one := d.cluster.ask(d.at(i), d.request(key, cmd, gatehouse.Forever))
+					one := d.cluster.ask(d.at(i), d.request(key, cmd))
 					if one.granted() && one.end < begin+length {
 						n++
 					}

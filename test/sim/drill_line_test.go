@@ -19,7 +19,7 @@ func (d *drilled) grantLine() {
 		other := d.part(gatehouse.Lock, fmt.Sprint("held", i))
 		hold := acquire("h", 0)
 		hold.Expires = time.Duration(i+1) * each
-		d.cluster.ask(d.at(0), d.request(other.Key, hold, gatehouse.Forever))
+		d.cluster.ask(d.at(0), d.request(other.Key, hold))
 		cmd := d.wants(fmt.Sprint("w", i), lasting, free, other)
 		waiting = append(waiting, d.later(i, cmd, gatehouse.Forever))
 		pause(time.Millisecond)
@@ -49,9 +49,9 @@ func (d *drilled) watchLine(key gatehouse.Key, step time.Duration, end <-chan st
 			return
 		case <-time.After(step):
 		}
-		one := d.cluster.ask(d.at(i), d.request(key, acquire("passer-by", 0), gatehouse.Forever))
+		one := d.cluster.ask(d.at(i), d.request(key, acquire("passer-by", 0)))
 		if one.granted() {
-			d.cluster.ask(d.at(i), d.request(key, release("passer-by"), gatehouse.Forever))
+			d.cluster.ask(d.at(i), d.request(key, release("passer-by")))
 			continue
 		}
 		kept = append(kept, d.now())

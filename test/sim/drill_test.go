@@ -84,11 +84,12 @@ func (d *drilled) ask(i int, kind gatehouse.Kind, cmd gatehouse.Command) *call {
 
 // try is ask, and may fail.
 func (d *drilled) try(i int, kind gatehouse.Kind, cmd gatehouse.Command) *call {
-	return d.cluster.ask(d.at(i), d.request(d.key(kind), cmd, gatehouse.Forever))
+	return d.cluster.ask(d.at(i), d.request(d.key(kind), cmd))
 }
 
-func (d *drilled) request(key gatehouse.Key, cmd gatehouse.Command, patience time.Duration) request {
-	return request{client: d.name, key: key, cmd: cmd, patience: patience}
+// request is one of a client that does not leave.
+func (d *drilled) request(key gatehouse.Key, cmd gatehouse.Command) request {
+	return request{client: d.name, key: key, cmd: cmd, patience: gatehouse.Forever}
 }
 
 // begin is ask in a goroutine. The client leaves after so long.

@@ -170,7 +170,7 @@ func (c *client) grant() {
 		return
 	}
 	end := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: cmd.ID, Costs: c.spent(&cmd)}
-	for tries := 0; tries < 20; tries++ {
+	for range 20 {
 		if c.doGrant(end).err == nil {
 			return
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/await"
 )
 
@@ -232,7 +231,7 @@ func TestOwnerOfAGrant(t *testing.T) {
 	fake := &fakeGrants{decide: grants}
 	r := newRig(t, Config{Gate: fake})
 	r.visit(t, postText(grantsPath, `{"want":[{"lock":"l"}],"Owner":{"Name":"a","host":"h","purpose":"p"}}`))
-	var asked *gate.GrantRequest = fake.asked(t, 1)
+	asked := fake.asked(t, 1)
 	want := gatehouse.Owner{Name: "a", Host: "h", Purpose: "p"}
 	if got := asked.Command.Owner; got == nil || *got != want || !asked.Command.Explain {
 		t.Errorf("the owner is %+v, want %+v", got, want)

@@ -44,7 +44,8 @@ func TestBacklogsCostWhatTheyAre(t *testing.T) {
 	for i := range clients {
 		behind := strings.Repeat("\r\n", maxBehind/4) + wire("PING")
 		large.send(wire("GH.WAIT", "event/e", "MAXWAIT", "1") + behind)
-		for large.answer() != "PONG" {
+		for answer := ""; answer != "PONG"; {
+			answer = large.answer()
 		}
 		for range 2 {
 			d.dial(t).send(wire("GH.WAIT", "event/e") + "*1\r\n")

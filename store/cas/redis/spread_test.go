@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -103,7 +104,7 @@ func TestSpread(t *testing.T) {
 	s.want(1)
 	changes := s.puts(1, 2)
 	changes[3].If = 9
-	if replies := s.swap(changes); replies[3].Swapped || string(replies[3].Record) != string(plain(1)) {
+	if replies := s.swap(changes); replies[3].Swapped || !bytes.Equal(replies[3].Record, plain(1)) {
 		t.Errorf("one is another record: %+v", replies)
 	}
 	s.want(1)
