@@ -16,6 +16,17 @@ type subtree struct {
 	root int32
 }
 
+// A treapNode holds some demands that follow each other in order, with their sums and those of the subtrees
+// below.
+type treapNode struct {
+	entries []entry
+	first   sortKey // no entry sorts before it, and all of the previous node do
+	sums            // of the entries
+
+	rank        uint32
+	left, right subtree
+}
+
 // A pathStep goes down from a node to one of its subtrees.
 type pathStep struct {
 	node   *treapNode
@@ -146,17 +157,6 @@ const (
 	maxEntries = 64
 	minEntries = 8
 )
-
-// A treapNode holds some demands that follow each other in order, with their sums and those of the subtrees
-// below.
-type treapNode struct {
-	entries []entry
-	first   sortKey // no entry sorts before it, and all of the previous node do
-	sums            // of the entries
-
-	rank        uint32
-	left, right subtree
-}
 
 // An entry is a demand in a node. It copies the numbers that the search needs, which saves a cache miss.
 type entry struct {

@@ -163,7 +163,7 @@ func checkCommand(key gatehouse.Key, cmd *gatehouse.Command) error {
 	if err := cmd.Check(key); err != nil {
 		return err
 	}
-	unsaid := ""
+	var unsaid string
 	switch {
 	case key.Kind == gatehouse.Grant:
 		unsaid = "a grant is asked for by DoGrant"

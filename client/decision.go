@@ -93,7 +93,7 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 	if outcome > gatehouse.Granted {
 		return nil
 	}
-	told.figuresJSON.fill(d)
+	told.fill(d)
 	if key.Kind.Limiter() && len(d.Windows) == 0 {
 		d.Interval = policyWindow(a.header.Get("RateLimit-Policy"))
 	}

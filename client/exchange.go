@@ -71,13 +71,13 @@ func (c *Client) sendExchange(
 			outcome = outcomeAbandoned
 		}
 		e.noteOutcome(time.Now(), outcome, probe)
-		switch {
-		case outcome == outcomeAnswered:
+		switch outcome {
+		case outcomeAnswered:
 			if at != first {
 				c.preferred.Store(int32(at)) //nolint:gosec // an index of few addresses
 			}
 			return err
-		case outcome == outcomeAbandoned:
+		case outcomeAbandoned:
 			return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", r.subject, r.op, ctx.Err())
 		}
 		failure = r.failedAt(e, err)

@@ -125,7 +125,7 @@ func (l *limiterStep) takeFeedback() {
 	}
 	l.forgetReports()
 	l.fillGranted()
-	l.d.Value = int64(boolToInt(changed))
+	l.d.Value = boolToInt(changed)
 }
 
 // ensureReports makes the reports if there are none.

@@ -50,17 +50,16 @@ func (t *thirdParty) rampSum(x int64) int64 {
 func (l *limiterStep) rampCost(n int64) int64 {
 	cost := int64(noTime)
 	for _, m := range l.activeMeters() {
-		if size := m.currentLimit().Size; size > 0 {
-			hi, lo := bits.Mul64(uint64(n), uint64(m.windowLength())) // from 0
-			if hi >= uint64(size) {
-				continue
-			}
-			quotient, rest := bits.Div64(hi, lo, uint64(size))
-			if rest > 0 {
-				quotient++
-			}
-			cost = min(cost, int64(min(quotient, noTime))) // checked
+		hi, lo := bits.Mul64(uint64(n), uint64(m.windowLength())) // from 0
+		size := m.currentLimit().Size
+		if size <= 0 || hi >= uint64(size) {
+			continue
 		}
+		quotient, rest := bits.Div64(hi, lo, uint64(size))
+		if rest > 0 {
+			quotient++
+		}
+		cost = min(cost, int64(min(quotient, noTime))) // checked
 	}
 	return cost
 }

@@ -107,12 +107,13 @@ func (p *grantPlace) pushDirty() {
 	}
 }
 
-func (h placeHeap) Len() int           { return len(h) }
-func (h placeHeap) Less(i, j int) bool { return h[i].grant.number < h[j].grant.number }
+func (h *placeHeap) Len() int           { return len(*h) }
+func (h *placeHeap) Less(i, j int) bool { return (*h)[i].grant.number < (*h)[j].grant.number }
 
-func (h placeHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].dirtyAt, h[j].dirtyAt = i, j
+func (h *placeHeap) Swap(i, j int) {
+	s := *h
+	s[i], s[j] = s[j], s[i]
+	s[i].dirtyAt, s[j].dirtyAt = i, j
 }
 
 // Push implements [heap.Interface].

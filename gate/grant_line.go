@@ -357,13 +357,14 @@ func (l *line) unblockGrants() {
 		return
 	}
 	for _, p := range l.grants {
-		if p.blocked {
-			p.blocked = false
-			p.grant.blocked--
-			l.blocked--
-			l.stirred = true
-			o.tryGrant(p.grant)
+		if !p.blocked {
+			continue
 		}
+		p.blocked = false
+		p.grant.blocked--
+		l.blocked--
+		l.stirred = true
+		o.tryGrant(p.grant)
 	}
 }
 

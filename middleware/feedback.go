@@ -147,10 +147,14 @@ func readReset(text string, now time.Time) time.Duration {
 // fieldCounts reads the field RateLimit: `"default";r=50;t=30, …`, and before that limit=100, remaining=50,
 // reset=30.
 func fieldCounts(h http.Header, now time.Time) (all []count) {
-	text := strings.Join(h.Values("RateLimit"), ",")
-	if values := h["RateLimit"]; text == "" { // in the very spelling of the draft
-		text = strings.Join(values, ",")
+	var fields []string
+	for name, values := range h {
+		// Headers that were not read by net/http may have the very spelling of the draft.
+		if strings.EqualFold(name, "RateLimit") {
+			fields = append(fields, values...)
+		}
 	}
+	text := strings.Join(fields, ",")
 	old := map[string]string{}
 	for item := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(item, ";")

@@ -50,7 +50,7 @@ func newRun() *cobra.Command {
 			"granted, 79 if they were lost, 69 if no server answers, 126 and 127 if the command cannot run.",
 		Example: "  gatehouse run --semaphore gpu:1 -- python train.py\n" +
 			"  gatehouse run --lock deploy --limit gcra/api=5/1s --wait 10m -- ./deploy.sh",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("run has no command, want one behind --, such as: run --lock a -- ls")
 			}

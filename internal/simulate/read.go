@@ -54,6 +54,9 @@ func Read(name string, text []byte) (*Scenario, error) {
 	return s, nil
 }
 
+// A scenarioReader reads a file and collects its faults.
+type scenarioReader struct{ faults yamlnode.FileFaults }
+
 func (r *scenarioReader) readScenario(node *yaml.Node, s *Scenario) {
 	r.readMapping(node, fieldReaders{
 		"title":    readValue(r, &s.Title, parseText),
@@ -198,9 +201,6 @@ func (r *scenarioReader) readEvent(node *yaml.Node) scheduledEvent {
 	}, "do")
 	return h
 }
-
-// A scenarioReader reads a file and collects its faults.
-type scenarioReader struct{ faults yamlnode.FileFaults }
 
 // addFault adds a fault at a node. The text begins with its subject.
 func (r *scenarioReader) addFault(node *yaml.Node, format string, args ...any) {

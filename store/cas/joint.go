@@ -19,32 +19,6 @@ func (s *Store) ApplyJoint(c *control.JointChange) {
 	s.beginJoint(c).enterQueues()
 }
 
-// mayWait reports whether the transaction has time to wait in a queue, and sees that it does not wait for too
-// long. It is called with the lock of that queue, so that either endWaiting finds it there or it does not
-// wait.
-func (t *jointTransaction) mayWait() bool {
-	if t.timer == nil {
-		t.timer = time.AfterFunc(t.store.config.Timeout, t.endWaiting)
-	}
-	return !t.late.Load()
-}
-
-// endWaiting ends a transaction that waits in a queue for too long: meanwhile the calls for its other names
-// wait behind it, perhaps for a name that they are not about.
-func (t *jointTransaction) endWaiting() {
-	t.late.Store(true)
-	i := int(t.entered.Load()) - 1
-	// If it is not there it is on the way to the next queue, and ends before that.
-	if i >= 0 && t.parts[i].entry.calls.leaveQueue(&t.parts[i].place) {
-		t.abandon(i, t.lateError())
-	}
-}
-
-func (t *jointTransaction) lateError() error {
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s and others: other calls for these names took %s",
-		t.keys[0], t.store.config.Timeout)
-}
-
 // A jointTransaction serves one joint change. Unlike a [transaction] it serves one call alone, and has
 // several records to decide on:
 //
@@ -85,6 +59,32 @@ type jointTransaction struct {
 	unanswered bool           // the store did not answer
 
 	pending bool // it takes back what a call that failed has left; the undos are those of the parts
+}
+
+// mayWait reports whether the transaction has time to wait in a queue, and sees that it does not wait for too
+// long. It is called with the lock of that queue, so that either endWaiting finds it there or it does not
+// wait.
+func (t *jointTransaction) mayWait() bool {
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.store.config.Timeout, t.endWaiting)
+	}
+	return !t.late.Load()
+}
+
+// endWaiting ends a transaction that waits in a queue for too long: meanwhile the calls for its other names
+// wait behind it, perhaps for a name that they are not about.
+func (t *jointTransaction) endWaiting() {
+	t.late.Store(true)
+	i := int(t.entered.Load()) - 1
+	// If it is not there it is on the way to the next queue, and ends before that.
+	if i >= 0 && t.parts[i].entry.calls.leaveQueue(&t.parts[i].place) {
+		t.abandon(i, t.lateError())
+	}
+}
+
+func (t *jointTransaction) lateError() error {
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s and others: other calls for these names took %s",
+		t.keys[0], t.store.config.Timeout)
 }
 
 // A jointPart is one name of a joint transaction.
@@ -249,7 +249,7 @@ func (t *jointTransaction) finish(err error) {
 		t.deliverDecisions()
 	default:
 		t.forgetDecided()
-		t.fail(err)
+		t.fail()
 	}
 	t.putBackLines(err)
 	var away error
@@ -306,7 +306,7 @@ func (t *jointTransaction) abandon(led int, err error) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
-	t.fail(err)
+	t.fail()
 	next, done := t.leaveQueues(led, nil), t.change.Done
 	done(err)
 	for _, start := range next {
@@ -333,7 +333,7 @@ func (t *jointTransaction) forgetDecided() {
 }
 
 // fail notes that the call ends with an error, and what is to be taken back for it.
-func (t *jointTransaction) fail(err error) {
+func (t *jointTransaction) fail() {
 	s := t.store
 	s.counters.failures.Add(1)
 	if len(t.unresolved) > 0 {

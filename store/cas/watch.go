@@ -113,6 +113,15 @@ func (w *watches) wakeWatchers(key gatehouse.Key) {
 	}
 }
 
+// A line is what this server knows of its own requests that wait at one name, as long as that name is
+// watched. The first of them is the server's head in the record. A gate offers a few of its line at a time:
+// without this the head would vanish whenever those few have gone, and others would overtake the rest.
+type line struct {
+	watches map[*nameWatch]struct{}
+	waiting []waiter // in the order in which they came, except those taken out
+	takenBy int      // transactions that have taken some of them out
+}
+
 // wakeAll wakes all who watch a line.
 func (l *line) wakeAll() {
 	if l == nil {
@@ -134,15 +143,6 @@ func (w *watches) stopTimers() {
 			}
 		}
 	}
-}
-
-// A line is what this server knows of its own requests that wait at one name, as long as that name is
-// watched. The first of them is the server's head in the record. A gate offers a few of its line at a time:
-// without this the head would vanish whenever those few have gone, and others would overtake the rest.
-type line struct {
-	watches map[*nameWatch]struct{}
-	waiting []waiter // in the order in which they came, except those taken out
-	takenBy int      // transactions that have taken some of them out
 }
 
 // A waiter is one ticket that waits.

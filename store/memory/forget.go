@@ -119,7 +119,7 @@ func (s *Store) checkNames(sh *shard, kind gatehouse.Kind, now time.Time, r chec
 		number := t.checks.Pop().number()
 		state, key := t.entry(number).state, gatehouse.Key{Kind: kind, Name: t.entry(number).name}
 		s.expireHolds(sh, key, state, now)
-		at := int64(0) // of its next check
+		var at int64 // of its next check
 		// state is nil for a deleted name, which only waits here for its check.
 		switch {
 		case state != nil && sh.pins[key] > 0:

@@ -109,7 +109,7 @@ func (s *Server) methodDesc(
 		_ any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor,
 	) (answer any, err error) {
 		// Interceptors are not called for these methods, so a panic is caught here.
-		defer s.catchPanic(&err)
+		defer func() { err = s.panicError(recover(), err) }()
 		c := s.newCall()
 		// receive ends in callCodec.Unmarshal. A message that it cannot read is no error here: it is noted
 		// in c.fault, and answerCall counts it. An error means that no whole message came.
@@ -177,18 +177,19 @@ var grpcCodes = map[gatehouse.Code]codes.Code{
 // grpcError returns an error in gRPC's form.
 func grpcError(err error) error { return status.Error(grpcCodes[gatehouse.CodeOf(err)], err.Error()) }
 
-// catchPanic, deferred, makes a panic the error of its caller.
-func (s *Server) catchPanic(err *error) {
-	if broken := recover(); broken != nil {
-		*err = grpcError(s.notePanic(broken))
+// panicError is the error of a method that has panicked with a value, or err if that is nil.
+func (s *Server) panicError(broken any, err error) error {
+	if broken != nil {
+		return grpcError(s.notePanic(broken))
 	}
+	return err
 }
 
 // guardUnary keeps the server alive when a method other than ours panics, and notes its answer.
 func (s *Server) guardUnary(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (answer any, err error) {
-	defer s.catchPanic(&err)
+	defer func() { err = s.panicError(recover(), err) }()
 	answer, err = handle(ctx, request)
 	if err == nil {
 		// Health checks and reflection answer with messages, whose bytes gRPC makes only later.
@@ -208,7 +209,7 @@ func (s *Server) guardStream(
 	go func() { // ends with the stream
 		var err error
 		defer func() { ended <- err }()
-		defer s.catchPanic(&err)
+		defer func() { err = s.panicError(recover(), err) }()
 		err = handle(service, meteredStream{stream})
 	}()
 	select {

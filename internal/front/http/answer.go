@@ -197,7 +197,7 @@ func (r *responder) writeGrant(resp *fasthttp.Response, d *gatehouse.Decision) {
 		writeText(resp, strconv.FormatInt(d.Value, 10))
 		return
 	case gatehouse.OpStats:
-		writeJSON(resp, "application/json", statsJSON(d.Stats))
+		writeJSON(resp, statsJSON(d.Stats))
 		return
 	}
 	resp.SetStatusCode(fasthttp.StatusNoContent)

@@ -286,7 +286,8 @@ func (b *batchTask) writeTask(resp *fasthttp.Response, r *responder) {
 func (b *batchTask) writeShort(resp *fasthttp.Response, r *responder) {
 	b.writeAnswers(resp, r, func(_ *responder, c *batchCommand) []byte {
 		var o jsonObject
-		outcome, granted := "", []byte("false")
+		var outcome string
+		granted := []byte("false")
 		switch err := c.findFault(); {
 		case err != nil:
 			outcome = gatehouse.CodeOf(err).String()

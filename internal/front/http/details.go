@@ -124,8 +124,8 @@ func windowsJSON(windows []gatehouse.Window) []byte {
 	return append(out, ']')
 }
 
-func writeJSON(resp *fasthttp.Response, contentType string, value any) {
-	writeRawJSON(resp, contentType, encodeJSON(value))
+func writeJSON(resp *fasthttp.Response, value any) {
+	writeRawJSON(resp, "application/json", encodeJSON(value))
 }
 
 // writeRawJSON answers with JSON that is made already. It is not copied, so nothing may change it any more.

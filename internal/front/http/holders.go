@@ -85,7 +85,7 @@ func knownMillis(d time.Duration) *int64 {
 func (r *responder) writeReport(resp *fasthttp.Response, report *gatehouse.Report) {
 	// Each list is a struct of its own, so that its members keep their order.
 	if r.op == gatehouse.OpHolders {
-		writeJSON(resp, "application/json", struct {
+		writeJSON(resp, struct {
 			Kind    string       `json:"kind"`
 			Name    string       `json:"name"`
 			Size    int64        `json:"size"`
@@ -106,7 +106,7 @@ func (r *responder) writeReport(resp *fasthttp.Response, report *gatehouse.Repor
 			o.Server, o.Waiting, o.WaitingFor.Milliseconds(), o.Seen.Milliseconds(),
 		})
 	}
-	writeJSON(resp, "application/json", struct {
+	writeJSON(resp, struct {
 		Kind    string          `json:"kind"`
 		Name    string          `json:"name"`
 		Closed  *closingJSON    `json:"closed"`
@@ -208,7 +208,7 @@ func (s *Server) answerCycles(ctx *fasthttp.RequestCtx) {
 		for _, c := range cycles {
 			list = append(list, newCycleJSON(c))
 		}
-		writeJSON(&ctx.Response, "application/json", struct {
+		writeJSON(&ctx.Response, struct {
 			Cycles []cycleJSON `json:"cycles"`
 		}{list})
 	})

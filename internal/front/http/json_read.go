@@ -248,8 +248,8 @@ func (r *jsonReader) endsNumber() bool {
 }
 
 // takeDigit goes beyond the next byte if it is one of these.
-func (r *jsonReader) takeDigit(any string) bool {
-	if r.at == len(r.text) || strings.IndexByte(any, r.text[r.at]) < 0 {
+func (r *jsonReader) takeDigit(choice string) bool {
+	if r.at == len(r.text) || strings.IndexByte(choice, r.text[r.at]) < 0 {
 		return false
 	}
 	r.at++

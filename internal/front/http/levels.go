@@ -1,6 +1,8 @@
 package http
 
 import (
+	"slices"
+
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
@@ -130,7 +132,7 @@ func writeLevelHeaders(resp *fasthttp.Response, r *responder) {
 	// Many clients read the first member of a list only, so that the level that decided comes first.
 	own, first := r.levelPolicies(binding)
 	limits, policies := own[first].appendLimit(nil), []byte(nil)
-	onlyLimits, onlyPolicies := limits[:len(limits):len(limits)], own[first].appendPolicy(nil)
+	onlyLimits, onlyPolicies := slices.Clip(limits), own[first].appendPolicy(nil)
 	for i := range r.levels.Decision.Want {
 		all, _ := r.levelPolicies(i)
 		for j := range all {

@@ -189,7 +189,7 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 		return
 	}
 	allowOrigin(&ctx.Response, s.allowedOrigin(from))
-	writeJSON(&ctx.Response, "application/json", struct {
+	writeJSON(&ctx.Response, struct {
 		Kind    string `json:"kind"`
 		Deleted int    `json:"deleted"`
 		Next    string `json:"next"`

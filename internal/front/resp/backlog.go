@@ -97,7 +97,8 @@ func (s *session) moveInput(b *backlog) {
 		if len(rest) > b.read || len(rest)+n > cap(room) {
 			room = make([]byte, 0, len(rest)+len(rest)/4+n)
 		}
-		b.data, b.read = append(room, rest...), 0
+		room = append(room, rest...)
+		b.data, b.read = room, 0
 	}
 	b.data = append(b.data, came...)
 	_, _ = s.conn.Discard(n)

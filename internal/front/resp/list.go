@@ -71,8 +71,12 @@ func readListRequest(args [][]byte) (list listRequest, err error) {
 	list.most = defaultPage
 	list.Kind, err = parseKind(args[1])
 	for rest := args[2:]; err == nil && len(rest) > 0; rest = rest[2:] {
+		known := len(rest) > 1
+		if known {
+			known, err = list.readOption(upperWord(rest[0]), rest[1])
+		}
 		// A word without its value and an unknown word have one error, which says what is wanted.
-		if len(rest) == 1 || !list.readOption(upperWord(rest[0]), rest[1], &err) {
+		if !known {
 			return list, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"list has %s, want kind [AFTER name] [MOST n] [PREFIX text] [WITH DETAILS]",
 				params.Quote(rest[0]))
@@ -82,7 +86,7 @@ func readListRequest(args [][]byte) (list listRequest, err error) {
 }
 
 // readOption reads one option. known is false if there is none of this name.
-func (l *listRequest) readOption(option string, value []byte, err *error) (known bool) {
+func (l *listRequest) readOption(option string, value []byte) (known bool, err error) {
 	switch option {
 	case "AFTER":
 		l.After = string(value)
@@ -90,18 +94,18 @@ func (l *listRequest) readOption(option string, value []byte, err *error) (known
 		l.Prefix.Prefix = string(value)
 	case "WITH":
 		l.details = upperWord(value) == "DETAILS"
-		return l.details
+		return l.details, nil
 	case "MOST":
 		var wrong error
 		l.most, wrong = strconv.Atoi(string(value))
 		if wrong != nil || l.most < 1 || l.most > largestPage {
-			*err = gatehouse.Errorf(gatehouse.CodeInvalid,
+			return true, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"most is %s, want a whole number from 1 to %d", params.Quote(value), largestPage)
 		}
 	default:
-		return false
+		return false, nil
 	}
-	return true
+	return true, nil
 }
 
 // mostDeleted is how many names one command deletes at most.

@@ -63,9 +63,11 @@ func openBackend(address string, options ...grpc.DialOption) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	b := &Backend{client: client, keys: keys(strings.TrimRight(path, "/") + "/"), start: time.Now()}
-	b.leases.client = pb.NewLeaseClient(client.ActiveConnection())
-	b.leases.ctx, b.leases.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) // until the backend is closed
+	b := &Backend{
+		client: client, keys: keys(strings.TrimRight(path, "/") + "/"), start: time.Now(),
+		leases: leases{client: pb.NewLeaseClient(client.ActiveConnection()), ctx: ctx, cancel: cancel},
+	}
 	b.pool.leases, b.pool.byLength = &b.leases, make(map[int]*sharedLease)
 	b.claims.known = make(map[string]seenClaim)
 	return b, nil

@@ -130,7 +130,7 @@ func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []s
 		return []scriptGroup{{g.calls, true}}
 	case refusal == "CROSSSLOT" && len(g.calls) == 1 && g.calls[0].countKeys() > 1:
 		l.link.single.Store(true) // it is tried again, slot by slot
-		err = fmt.Errorf("redis: %w: %s", cas.ErrNotSent, err)
+		err = fmt.Errorf("redis: %w: %w", cas.ErrNotSent, err)
 	case (refusal == "NOPERM" || refusal == "CROSSSLOT") && len(g.calls) > 1:
 		if refusal == "CROSSSLOT" {
 			l.link.single.Store(true)

@@ -218,8 +218,8 @@ func readReply(
 		return reply, nil
 	}
 	record := *answer
-	if unsettled := readUnsettled(answer); unsettled != nil {
-		return reply, unsettled
+	if unsettled, is := readUnsettled(answer); is {
+		return reply, &unsettled
 	}
 	if answer.IsArray() {
 		record, reply.Claimed, err = readClaimed(answer)

@@ -56,32 +56,31 @@ type unsettledKey struct {
 
 // keyed says of which key an error is, if that is to be settled.
 func keyed(key string, err error) error {
-	var unsettled *unsettledError
-	if errors.As(err, &unsettled) {
+	if unsettled, is := errors.AsType[*unsettledError](err); is {
 		return &unsettledKey{unsettled, key}
 	}
 	return err
 }
 
-// readUnsettled reads the answer that a record is not settled, nil if it is another answer.
-func readUnsettled(answer *rueidis.RedisMessage) *unsettledError {
+// readUnsettled reads the answer that a record is not settled. ok is false if it is another answer.
+func readUnsettled(answer *rueidis.RedisMessage) (e unsettledError, ok bool) {
 	const parts = 4 // a word, the first key, the number of the change, the other keys
 	all, err := answer.ToArray()
 	if err != nil || len(all) != parts {
-		return nil
+		return e, false
 	}
 	texts := make([]string, parts)
 	for i := range all {
 		texts[i], err = all[i].ToString()
 		if err != nil {
-			return nil
+			return e, false
 		}
 	}
-	e := &unsettledError{first: texts[1], id: texts[2]}
+	e.first, e.id = texts[1], texts[2]
 	if texts[3] != "" {
 		e.others = strings.Split(texts[3], "\n")
 	}
-	return e
+	return e, true
 }
 
 // A slotGroup is those records of a change that are in one slot.
@@ -157,7 +156,7 @@ func (s *spreadSwap) swap(ctx context.Context) ([]cas.Reply, error) {
 			// It was not committed, and never will be.
 			err = s.link.callError(err)
 			if !nothingChanged(err) {
-				err = fmt.Errorf("redis: %w: a slot did not answer: %s", cas.ErrNotSent, err)
+				err = fmt.Errorf("redis: %w: a slot did not answer: %w", cas.ErrNotSent, err)
 			}
 		}
 		return s.replies, err
