@@ -322,8 +322,8 @@ func (l *limiterStep) expiryTime() time.Time {
 	if l.extra == nil || l.extra.shares == nil {
 		return time.Unix(0, at)
 	}
-	// What will be charged for when grants end counts from then on.
-	if until, ok := l.extra.shares.mayCharge(); ok {
+	// What is charged or repaid when grants end counts from then on.
+	if until, ok := l.extra.shares.mayExtend(l.totalDebt()); ok {
 		trial := l.copyForTrial()
 		trial.extra.shares = l.extra.shares.copyShares()
 		trial.now = max(until, l.now)

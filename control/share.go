@@ -178,10 +178,14 @@ func (s *grantShare) finalCount() int64 {
 	return max(s.taken, s.counted)
 }
 
-// mayCharge reports whether one of the shares will be charged for when it ends, until when they all have.
-func (m *shareList) mayCharge() (until int64, ok bool) {
+// mayExtend reports whether what counts may count for longer once the shares have ended, and until when all
+// have of which it then counts otherwise. One may be charged for; or one gives back tokens that the debt of
+// others then takes earlier than was planned, which gives all that is still to be repaid other starts.
+func (m *shareList) mayExtend(debt int64) (until int64, ok bool) {
 	for _, s := range m.list {
-		until, ok = max(until, s.until), ok || s.finalCount() > s.counted
+		if n := s.finalCount(); n != s.counted {
+			until, ok = max(until, s.until), ok || n > s.counted || debt > 0
+		}
 	}
 	return until, ok
 }
