@@ -95,7 +95,7 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 		return
 	}
 	// As for a single hold, this is asked before the store is.
-	if cmd.Op == gatehouse.OpAcquire && cmd.HasRecord() && clientGone(ctx.Conn()) {
+	if takesForRecord(cmd) && clientGone(ctx.Conn()) {
 		s.abandonConn(ctx)
 		return
 	}
@@ -156,11 +156,14 @@ func (g *grantTask) readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget,
 func (g *grantTask) cancelTask() { g.server.config.Gate.CancelGrant(&g.GrantRequest) }
 
 // mustReach implements [waiterTask]. A grant with a record holds something, even if that is only the right
-// to settle.
+// to settle; and whoever asks again for a topup that it was not told of would pay twice.
 func (g *grantTask) mustReach(waited bool) bool {
-	acquires := g.Command.Op == gatehouse.OpAcquire
-	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
-		(waited || acquires && g.Decision.ID != "")
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted && (waited || takesForRecord(&g.Command))
+}
+
+// takesForRecord reports whether the command takes something for a grant with a record, or adds to it.
+func takesForRecord(cmd *gatehouse.GrantCommand) bool {
+	return cmd.Op == gatehouse.OpTopUp || cmd.Op == gatehouse.OpAcquire && cmd.HasRecord()
 }
 
 // countTask implements [waiterTask].

@@ -98,3 +98,48 @@ func TestGrantOfAClientThatHasLeft(t *testing.T) {
 	fake.asked(t, 1)
 	fake.cancels(t, 0)
 }
+
+// A topup whose client is gone before the answer is taken back, though it never waited in line: whoever asks
+// again would pay for it twice.
+func TestTopUpOfAClientThatHangsUp(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		hold := make(chan struct{})
+		fake := &fakeGrants{decide: func(r *gate.GrantRequest) {
+			<-hold
+			grants(r)
+		}}
+		if late {
+			fake.decide = nil
+		}
+		r := newRig(t, Config{Gate: fake})
+		c := r.dial(t)
+		c.post(grantsPath+"/w/topup", `{"gcra/a":2}`)
+		asked := fake.asked(t, 1)
+		_ = c.Conn.(*net.TCPConn).SetLinger(0) // a reset, so that the answer cannot be sent
+		_ = c.Close()
+		if late {
+			grants(asked)
+			asked.Decided(asked)
+		}
+		close(hold)
+		fake.cancels(t, 1)
+	}
+}
+
+// A topup whose client has left before the store is asked takes nothing.
+func TestTopUpOfAClientThatHasLeft(t *testing.T) {
+	hold := make(chan struct{})
+	fake := &fakeGrants{decide: func(r *gate.GrantRequest) {
+		<-hold
+		grants(r)
+	}}
+	r := newRig(t, Config{Gate: fake})
+	c := r.dial(t)
+	c.post(grantsPath, `{"want":[{"gcra":"a"}]}`)
+	c.post(grantsPath+"/w/topup", `{"gcra/a":2}`)
+	fake.asked(t, 1)
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	close(hold)
+	await.True(t, "the connection has ended", func() bool { return r.open.Load() == 0 })
+	fake.asked(t, 1)
+}

@@ -67,7 +67,7 @@ func (s *session) submitGrant(g *jointCall, err error) {
 		return
 	}
 	acquires := cmd.Op == gatehouse.OpAcquire
-	if acquires && cmd.HasRecord() && s.hungUp() { // it would be held by nobody
+	if g.takesForRecord() && s.hungUp() { // nobody would have it
 		s.server.metrics.Hangups.Inc()
 		s.last = true
 		return
@@ -85,12 +85,16 @@ func (s *session) submitGrant(g *jointCall, err error) {
 	}
 }
 
-// mustReach reports whether the result is taken back if the client is gone: what a grant with a record holds,
-// and whatever was waited for.
+// mustReach reports whether the result is taken back if the client is gone: what was taken for a grant with a
+// record, and whatever was waited for.
 func (g *jointCall) mustReach() bool {
-	acquires := g.Command.Op == gatehouse.OpAcquire
-	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
-		(g.alone || acquires && g.Decision.ID != "")
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted && (g.alone || g.takesForRecord())
+}
+
+// takesForRecord reports whether the command takes something for a grant with a record, or adds to it.
+func (g *jointCall) takesForRecord() bool {
+	op := g.Command.Op
+	return op == gatehouse.OpTopUp || op == gatehouse.OpAcquire && g.Command.HasRecord()
 }
 
 // answerGrant answers an operation on a grant that is decided.

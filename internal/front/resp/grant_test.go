@@ -360,3 +360,36 @@ func TestGrantOfAClientThatHasLeft(t *testing.T) {
 	until(t, "it has left", func() bool { return d.open.Load() == 0 })
 	fake.asked(t, 1)
 }
+
+// A topup whose client is gone before the answer is taken back, though it never waited in line: whoever asks
+// again would pay for it twice.
+func TestTopUpOfAClientThatHangsUp(t *testing.T) {
+	hold := make(chan struct{})
+	d, fake := openGrants(t, func(r *gate.GrantRequest) {
+		<-hold
+		grants(r)
+	})
+	c := d.dial(t)
+	c.send(wire("GH.TOPUP", "grant/w", "gcra/a", "2"))
+	fake.asked(t, 1)
+	_ = c.Conn.(*net.TCPConn).SetLinger(0) // a reset, so that the answer cannot be sent
+	_ = c.Close()
+	close(hold)
+	fake.cancels(t, 1)
+}
+
+// A topup whose client has left before the store is asked takes nothing.
+func TestTopUpOfAClientThatHasLeft(t *testing.T) {
+	hold := make(chan struct{})
+	d, fake := openGrants(t, func(r *gate.GrantRequest) {
+		<-hold
+		grants(r)
+	})
+	c := d.dial(t)
+	c.send(wire("GH.GRANT", "WANT", "gcra/a") + wire("GH.TOPUP", "grant/w", "gcra/a", "2"))
+	fake.asked(t, 1)
+	_ = c.Conn.(*net.TCPConn).CloseWrite()
+	close(hold)
+	until(t, "it has left", func() bool { return d.open.Load() == 0 })
+	fake.asked(t, 1)
+}
