@@ -206,7 +206,8 @@ func (d *GrantDecision) AsOne() Decision {
 // A MemberDecision is what one member of a grant was answered.
 type MemberDecision struct {
 	Key Key
-	// Cost is how much the grant has of the name: slots, or tokens that count so far.
+	// Cost is how much the grant has of the name: slots, or tokens that count so far. Of slots that were
+	// evicted at once, or whose name was deleted, a peek says 0.
 	Cost int64
 	// Capped is how much of what a settle said was not charged, as it was not free.
 	Capped int64

@@ -59,7 +59,7 @@ func ComparePartKeys(a, b gatehouse.Key) int {
 //	renew    OpRenew     OpRenew                 OpRenew, optional
 //	settle   OpSettle    no part                 OpSettle, its Cost is the whole cost so far
 //	release  OpRelease   OpRelease, optional     OpRelease; its Cost too, or NoFigure: then it is optional
-//	peek     OpPeek      OpPeek, optional        OpPeek, optional; none in GrantParts.Peek
+//	peek     OpPeek      OpPeek, optional        no part; of slots none in GrantParts.Peek
 //	look     no record   none                    OpPeek or OpDelay
 //	undo     OpUndo      OpUndo                  OpUndo
 //

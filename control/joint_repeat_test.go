@@ -90,10 +90,50 @@ func TestRepeatAfterLoss(t *testing.T) {
 				t.Errorf("%s %s, taken %t: %s %q, want %s %q", c.op, c.key, taken, d.Outcome, d.Message,
 					outcome, message)
 			}
+			d = h.do(t, gatehouse.GrantCommand{Op: gatehouse.OpPeek, ID: "x"})
+			wantShown(t, d.Want, want, c.lost)
 			d = h.do(t, gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: "x"})
 			if d.Outcome != gatehouse.Granted {
 				t.Errorf("release = %+v", d)
 			}
+		}
+	}
+}
+
+// wantShown sees that a peek shows the costs that were asked for, and 0 for what was lost.
+func wantShown(t *testing.T, got []gatehouse.MemberDecision, want []gatehouse.Member, lost string) {
+	t.Helper()
+	for i, m := range got {
+		cost := want[i].Cost
+		if m.Key.String() == lost {
+			cost = 0
+		}
+		if m.Cost != cost {
+			t.Errorf("a peek says %d of %s when %q was lost, want %d", m.Cost, m.Key, lost, cost)
+		}
+	}
+}
+
+// TestOptionalPartFails: what could not be served of a release makes no error of it, if nothing depended on
+// that.
+func TestOptionalPartFails(t *testing.T) {
+	for _, optional := range []bool{true, false} {
+		h := newHouse()
+		h.do(t, acquireOf("x", ofLock("l"), ofLimit(gatehouse.GCRA, "g", 10, 4)))
+		release := gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: "x"}
+		if !optional {
+			release.Costs = []gatehouse.MemberCost{costing(gatehouse.GCRA, "g", 1)}
+		}
+		h.do(t, release)
+		for i := range h.parts.Parts {
+			if p := &h.parts.Parts[i]; p.Key.Kind == gatehouse.GCRA {
+				p.Turn.Err = ErrMemory // as a store may answer one part
+			}
+		}
+		var d gatehouse.GrantDecision
+		err := h.parts.Decide(true, &d)
+		if optional && (err != nil || d.Outcome != gatehouse.Granted) || !optional && err == nil {
+			t.Errorf("a release with a part that failed, optional %t, is %s, %v", optional, d.Outcome, err)
 		}
 	}
 }

@@ -98,9 +98,9 @@ func (p *GrantParts) Peek(cmd *gatehouse.GrantCommand) {
 }
 
 // Follow makes the parts of a renew, a topup, a settle or a release, of a grant as a peek has shown its
-// record; and of a peek that shows how the members stand too. An error of CodeInvalid names what is no
-// limiter of the grant. If the record has changed since the peek, its turn is a conflict when that matters,
-// and nothing takes effect.
+// record; and of a peek that shows which of its slots and locks it still holds. An error of CodeInvalid names
+// what is no limiter of the grant. If the record has changed since the peek, its turn is a conflict when that
+// matters, and nothing takes effect.
 func (p *GrantParts) Follow(cmd *gatehouse.GrantCommand, record *gatehouse.GrantRecord) error {
 	for _, c := range cmd.Costs {
 		if !slices.ContainsFunc(record.Want, func(m gatehouse.Member) bool { return m.Key == c.Key }) {
@@ -129,8 +129,8 @@ func (p *GrantParts) addFollowing(record *gatehouse.GrantRecord, i int, expires 
 	m, op := &record.Want[i], p.command.Op
 	limiter := m.Key.Kind.Limiter()
 	figure, told := costOf(p.command.Costs, m.Key)
-	// A topup and a settle are about some of the limiters.
-	if (op == gatehouse.OpTopUp || op == gatehouse.OpSettle) && !told {
+	// A topup and a settle are about some of the limiters, and a peek about what is held.
+	if (op == gatehouse.OpTopUp || op == gatehouse.OpSettle) && !told || op == gatehouse.OpPeek && limiter {
 		return
 	}
 	part, one := p.add(m.Key, i)
@@ -142,20 +142,15 @@ func (p *GrantParts) addFollowing(record *gatehouse.GrantRecord, i int, expires 
 	switch {
 	case !limiter:
 		one.Holder = GrantHolder(p.command.ID)
-		part.Optional = op == gatehouse.OpRelease
+		part.Optional = op == gatehouse.OpRelease || op == gatehouse.OpPeek
 	case op == gatehouse.OpRenew:
 		part.Optional = true // one that was reset has nothing to renew
-	case op == gatehouse.OpPeek:
-		one.Cost, one.Rule = 0, gatehouse.Rule{} // under the limit in force
 	default:
 		one.Cost = figure
 		part.Optional = op == gatehouse.OpRelease && !told
 	}
-	switch op {
-	case gatehouse.OpTopUp:
+	if op == gatehouse.OpTopUp {
 		one.Op = gatehouse.OpAcquire
-	case gatehouse.OpPeek:
-		part.Optional = true
 	}
 }
 
@@ -189,7 +184,8 @@ func (p *GrantParts) Undo() {
 }
 
 // Decide makes the decision of the command of what its parts were answered; granted is that of the joint
-// change. d.Want is used again if it is large enough. The error is that of a part that could not be served.
+// change. d.Want is used again if it is large enough. The error is that of a part that could not be served;
+// an optional one that could not makes no error of what took effect without it.
 //
 // An acquire of an ID that is there is granted what that grant has, if it wants the same and that has not
 // ended. So the gate need not look for retries: only what is Refused may wait.
@@ -199,7 +195,7 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 	var record *gatehouse.Decision
 	for i := range p.Parts {
 		turn := &p.Parts[i].Turn
-		if turn.Err != nil {
+		if turn.Err != nil && !(granted && p.Parts[i].Optional) {
 			return turn.Err
 		}
 		d.At = turn.Decision.At
@@ -209,12 +205,12 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 	}
 	// A client that lost its answer asks again, and is not told of a contradiction.
 	retried := !granted && p.isRetry(record)
-	p.fillMembers(d, record, retried)
 	// One that was refused has none of what its trial was answered.
 	if record != nil && (granted || record.Grant != nil) {
 		d.Fence, d.ExpiresAfter = record.Fence, record.ExpiresAfter
 		d.Ended = record.Grant != nil && record.Grant.Ended && record.Outcome == gatehouse.Granted
 	}
+	p.fillMembers(d, record, retried)
 	if !granted && !retried {
 		p.findBinding(d, record)
 	}
@@ -261,6 +257,8 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 			m.Cost = m.Value
 		case counted == nil:
 			m.Cost = turn.Cost
+		case p.command.Op == gatehouse.OpPeek && !d.Ended && turn.Err == nil && m.Fence != d.Fence:
+			m.Cost = 0 // it was evicted, or its name deleted: what is held there is another's
 		}
 		if told := turn.Op == gatehouse.OpSettle || turn.Op == gatehouse.OpRelease; told && limiter {
 			m.Capped = max(0, turn.Cost-m.Value)

@@ -113,7 +113,7 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	case err != nil:
 		r.endLook(err)
 		return false
-	case r.step == stepPeek && r.Command.Op != gatehouse.OpPeek:
+	case r.step == stepPeek && r.goesOn():
 		return r.followRecord()
 	case r.meetsOtherGrant():
 		r.tries++
@@ -126,6 +126,17 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	}
 	r.endLook(nil)
 	return false
+}
+
+// goesOn reports whether looking the record up was only the beginning. A peek is answered by that alone,
+// unless the grant holds something: what of it was evicted only the names themselves know.
+func (r *GrantRequest) goesOn() bool {
+	if r.Command.Op != gatehouse.OpPeek {
+		return true
+	}
+	record := r.parts.Parts[0].Turn.Decision.Grant
+	return record != nil && !record.Ended &&
+		slices.ContainsFunc(record.Want, func(m gatehouse.Member) bool { return !m.Key.Kind.Limiter() })
 }
 
 // followRecord goes on with an operation on a grant when its record was looked up.

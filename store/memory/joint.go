@@ -74,7 +74,7 @@ func (s *Store) tryJoint(c *control.JointChange, w *jointWork) (pending bool, la
 	}
 	c.Granted = control.ServeJoint(now, w.parts)
 	for i := range w.parts {
-		if s.nameJointRoom(&c.Parts[i]) {
+		if s.nameJointRoom(&c.Parts[i]) && !c.Granted {
 			key := c.Parts[i].Key
 			lack = jointLack{err: c.Parts[i].Turn.Err, kind: key.Kind, bytes: reclaimForJoint}
 		}

@@ -21,6 +21,7 @@ var jointTests = []contractTest{
 	{name: "a grant takes all or nothing", body: grantTakesAllOrNothing},
 	{name: "grants are atomic", body: grantsAreAtomic},
 	{name: "any server goes on with a grant", body: anyServerGoesOn},
+	{name: "a peek at a grant shows what was evicted", body: peekShowsEvicted},
 	{name: "an id is granted once", body: idIsGrantedOnce},
 	{name: "the undo of a grant takes all of it back", body: undoOfGrant},
 	{name: "a grant ends in time", body: grantEndsInTime},
@@ -294,6 +295,21 @@ func anyServerGoesOn(b *testBench) {
 	b.at(2).wantGrant(release, gatehouse.Conflict)
 	b.at(1).wantGrant(settle, gatehouse.Conflict)
 	b.at(0).wantGrant(aboutGrant(gatehouse.OpRelease, "never"), gatehouse.Missing)
+}
+
+// peekShowsEvicted evicts a hold of a grant at once.
+func peekShowsEvicted(b *testBench) {
+	bucket := tokens(gatehouse.TokenBucket, "evicted of", 100, 10)
+	want := append(wantSlots(1, "evicted", "kept"), bucket)
+	fence := b.at(0).wantGrant(acquireGrant("evicted-of", want...), gatehouse.Granted).Fence
+	peek := aboutGrant(gatehouse.OpPeek, "evicted-of")
+	for _, first := range []int64{1, 0} {
+		d := b.at(1).wantGrant(peek, gatehouse.Granted)
+		if d.Want[0].Cost != first || d.Want[1].Cost != 1 || d.Want[2].Cost != 10 || d.Fence != fence {
+			b.Errorf("a peek says %+v, want %d, 1 and 10", d, first)
+		}
+		b.at(0).applyOne(want[0].Key, gatehouse.Command{Op: gatehouse.OpEvict, Fence: fence, Now: true})
+	}
 }
 
 // idIsGrantedOnce repeats an acquire at all servers.
