@@ -193,9 +193,10 @@ func (l *limiterStep) applyLimits() (ok bool) {
 		if l.created != 0 {
 			return true
 		}
-		// A new name gets the default limit. A cost above it would wait forever, so the sender is told what
-		// is missing.
-		if l.turn.Cost > gatehouse.DefaultSize && !l.turn.Forced {
+		// A new name gets the default limit. A cost above it that is not clipped would wait forever, so the
+		// sender is told what is missing.
+		clips := l.turn.Grant != nil && l.turn.Grant.Clip
+		if l.turn.Cost > gatehouse.DefaultSize && !l.turn.Forced && !clips {
 			l.failWith(gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
 				"its size of %d: want a limit in the request", l.turn.Cost, gatehouse.DefaultSize))
 			return false
