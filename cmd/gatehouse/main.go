@@ -27,7 +27,7 @@ func main() {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(os.Stdout)
 	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newData(), newSimulate())
-	addGroup(root, workGroup, "Work:", newRun())
+	addGroup(root, workGroup, "Work:", newRun(), newOnce())
 	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop())
 	addGroup(root, askGroup, "Ask about one name:", newVerbs()...)
 	root.AddCommand(newCapacity(), newRunGuard(), newVersion())

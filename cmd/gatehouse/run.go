@@ -19,6 +19,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/supervisor"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // guardCommand is the hidden command that a run starts as the guard of its command.
@@ -32,6 +33,12 @@ type runOptions struct {
 	wait, expires time.Duration
 	offline       string
 	quiet         bool
+
+	// What once adds: before is called when all is held, and its error ends the run; after is called when
+	// the command has ended and all is still held, unless it was lost. The output goes to a file, if any.
+	before        func(ctx context.Context, c *client.Client) error
+	after         func(c *client.Client, exit *supervisor.Exit, lost bool)
+	commandOutput *os.File
 }
 
 // minRunExpires is the shortest term: below it a busy machine alone ends a command.
@@ -50,12 +57,7 @@ func newRun() *cobra.Command {
 			"granted, 79 if they were lost, 69 if no server answers, 126 and 127 if the command cannot run.",
 		Example: "  gatehouse run --semaphore gpu:1 -- python train.py\n" +
 			"  gatehouse run --lock deploy --limit gcra/api=5/1s --wait 10m -- ./deploy.sh",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("run has no command, want one behind --, such as: run --lock a -- ls")
-			}
-			return nil
-		},
+		Args: commandArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
@@ -68,6 +70,20 @@ func newRun() *cobra.Command {
 		"take one of a limiter, such as gcra/api=5/1s")
 	f.Var(&nameFlag{"NAME[:DURATION]", readWatchdog, &o.runNames}, "watchdog",
 		"kick a watchdog while the command runs")
+	o.addRunFlags(f)
+	return cmd
+}
+
+// commandArgs refuses a command line without a command to run.
+func commandArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("%s has no command, want one behind --, such as: run --lock a -- ls", cmd.Name())
+	}
+	return nil
+}
+
+// addRunFlags adds the options that run and once share.
+func (o *runOptions) addRunFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.wait, "wait", gatehouse.Forever,
 		"how long to wait for all of them; 0 not at all, below 0 forever")
 	f.DurationVar(&o.expires, "expires", gatehouse.DefaultExpires,
@@ -77,7 +93,6 @@ func newRun() *cobra.Command {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say who holds and how long it takes")
 	o.ownerOptions.addFlags(f)
 	o.remoteOptions.addFlags(f)
-	return cmd
 }
 
 // newRunGuard is the process between a run and its command, for run alone.
@@ -146,6 +161,12 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	defer forwarded.close()
 
 	lease, err := o.acquire(waiting, c, args)
+	if err == nil && o.before != nil {
+		err = o.before(waiting, c)
+		if err != nil {
+			o.giveBack(lease)
+		}
+	}
 	if err == nil {
 		return o.runHolding(waiting, lease, args, forwarded)
 	}
@@ -237,7 +258,7 @@ func (o *runOptions) runHolding(
 		until = supervisor.Never()
 	}
 	child, err := supervisor.Start(ctx, []string{program, guardCommand},
-		supervisor.Program{Args: args, Env: env, Release: orphan}, until)
+		supervisor.Program{Args: args, Env: env, Release: orphan, Output: o.commandOutput}, until)
 	if err != nil {
 		o.giveBack(lease)
 		if stopped, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
@@ -248,8 +269,12 @@ func (o *runOptions) runHolding(
 	signals.passTo(child)
 	lost := o.beside(child, lease, kept)
 	exit := child.Wait()
+	reason := lost()
+	if o.after != nil {
+		o.after(lease.client, &exit, reason != "" || exit.Overdue)
+	}
 	o.giveBack(lease)
-	return exitError(&exit, lost())
+	return exitError(&exit, reason)
 }
 
 // beside renews the grant and kicks the watchdogs beside the command. The function it returns ends that, and

@@ -43,7 +43,7 @@ type Child struct {
 // This process becomes a subreaper, so that it may start only one child at a time. Until [Child.Wait] returns
 // the caller must not wait for other processes.
 func Start(ctx context.Context, guard []string, p Program, until Deadline) (*Child, error) {
-	child, err := startGuard(guard)
+	child, err := startGuard(guard, p.Output)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func Start(ctx context.Context, guard []string, p Program, until Deadline) (*Chi
 }
 
 // startGuard starts a guard without a command.
-func startGuard(guard []string) (*Child, error) {
+func startGuard(guard []string, output *os.File) (*Child, error) {
 	ordersIn, ordersOut, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -79,6 +79,9 @@ func startGuard(guard []string) (*Child, error) {
 		ready: make(chan struct{}), done: make(chan struct{})}
 	child.guard = exec.Command(guard[0], guard[1:]...)
 	child.guard.Stdin, child.guard.Stdout, child.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if output != nil {
+		child.guard.Stdout, child.guard.Stderr = output, output
+	}
 	child.guard.ExtraFiles = []*os.File{ordersIn, reportsOut}
 	child.terminal = openTerminal()
 	becomeSubreaper()

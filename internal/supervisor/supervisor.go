@@ -22,6 +22,7 @@ package supervisor
 
 import (
 	"encoding/json"
+	"os"
 	"time"
 )
 
@@ -47,6 +48,8 @@ type Program struct {
 	Env []string `json:"env"`
 	// Release is handed to the guard's release function if the wrapper dies.
 	Release json.RawMessage `json:"release,omitempty"`
+	// Output is what the command has as its standard output and error; nil are those of this process.
+	Output *os.File `json:"-"`
 }
 
 // An Exit is how a command ended.

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/client"
+	"github.com/gatehousehq/gatehouse/internal/supervisor"
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+)
+
+// onceOptions are the options of once. A firing is one time at which a job is due. It has three names:
+//
+//	lock  once/JOB/AT/running   held while the command runs, and renewed: whoever gets it after that
+//	                            knows that the command has ended, or its host has
+//	lock  once/JOB/AT           the claim, held for as long as it is kept, by the host that ran the command
+//	event once/JOB/AT           how the command ended: the status, and with --share the output
+//
+// A claim without an event, when nobody runs it any more, is one whose host died or lost the lock.
+type onceOptions struct {
+	runOptions
+	job, at, expect string
+	keep            time.Duration
+	share, retry    bool
+
+	claimed bool // this host runs the command
+	output  *lastOutput
+}
+
+func newOnce() *cobra.Command {
+	o := &onceOptions{}
+	cmd := &cobra.Command{
+		Use:   "once --job NAME --at TIME [flags] -- COMMAND [ARGUMENT]...",
+		Short: "Run a command once on one of many hosts, each time it is due",
+		Long: "Run a command on one of the hosts that start it for the same job and time, and end on the\n" +
+			"others with its status. However their clocks and the lengths of runs differ, one firing is\n" +
+			"run at most once: if its host dies the others learn that it was lost, and with --retry one\n" +
+			"of them runs it.",
+		Example: "  gatehouse once --job digest --at 2026-10-01T03:00Z -- ./send-digest\n" +
+			"  gatehouse once --job digest --at $(date -u +%FT03:00Z) --expect every=24h,grace=20m -- ./send",
+		Args: commandArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.runFiring(cmd.Context(), args) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.SetInterspersed(false)
+	f.StringVar(&o.job, "job", "", "the name of the job")
+	f.StringVar(&o.at, "at", "",
+		"when this firing was due, such as 2026-10-01T03:00Z: the same on every host")
+	f.DurationVar(&o.keep, "keep", gatehouse.DefaultKeep, "how long it is known that the firing was run")
+	f.BoolVar(&o.share, "share", false,
+		"keep the last 4,000 bytes of its output, and print them on the others")
+	f.BoolVar(&o.retry, "retry", false, "run it again on another host if the first one died")
+	f.StringVar(&o.expect, "expect", "",
+		"every=24h,grace=20m has the watchdog once/JOB fire when a firing was missed, or failed")
+	o.addRunFlags(f)
+	return cmd
+}
+
+// sharedOutput is how many bytes of the output the others are shown.
+const sharedOutput = 4000
+
+// firing is the name of the firing.
+func (o *onceOptions) firing() string { return "once/" + o.job + "/" + o.at }
+
+// errRanElsewhere ends a once whose firing another host has run.
+type errRanElsewhere struct {
+	status int
+	output string
+}
+
+// Error implements error.
+func (e *errRanElsewhere) Error() string { return fmt.Sprintf("it ran elsewhere, status %d", e.status) }
+
+// runFiring runs the command, or learns how another host has.
+func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
+	at, err := time.Parse("2006-01-02T15:04Z07:00", o.at)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, o.at)
+	}
+	switch {
+	case o.job == "" || strings.Contains(o.job, "/"):
+		return usageError{fmt.Errorf("--job is %q, want a name without /", o.job)}
+	case err != nil:
+		return usageError{fmt.Errorf("--at is %q, want a time such as 2026-10-01T03:00Z", o.at)}
+	case o.keep < time.Second:
+		return usageError{fmt.Errorf("--keep is %s, want at least 1s", o.keep)}
+	}
+	if _, err := o.expected(); err != nil {
+		return usageError{err}
+	}
+	// Every way to write an instant is the same firing.
+	o.at = at.UTC().Format(time.RFC3339)
+	if err := o.addMember(gatehouse.Lock, o.firing()+"/running"); err != nil {
+		return usageError{err}
+	}
+	o.before, o.after = o.claimFiring, o.tellOthers
+	if o.share {
+		o.output, err = newLastOutput()
+		if err != nil {
+			return err
+		}
+		o.commandOutput = o.output.write
+		defer o.output.close()
+	}
+	err = o.run(ctx, args)
+	if ran, ok := errors.AsType[*errRanElsewhere](err); ok {
+		_, _ = io.WriteString(os.Stdout, ran.output)
+		if ran.status == 0 {
+			return nil
+		}
+		return &statusError{status: ran.status}
+	}
+	return err
+}
+
+// claimFiring claims the firing while its lock is held, or returns how it has ended elsewhere.
+func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
+	event := gatehouse.Key{Kind: gatehouse.Event, Name: o.firing()}
+	d, err := c.Do(ctx, event, gatehouse.Command{Op: gatehouse.OpWait})
+	switch {
+	case err != nil:
+		return err
+	case d.Outcome == gatehouse.Granted:
+		return readResult(d.Message)
+	}
+	claim := gatehouse.Key{Kind: gatehouse.Lock, Name: o.firing()}
+	d, err = c.Do(ctx, claim, gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: uuid.NewString(), Cost: 1, Expires: o.keep, Owner: o.owner("once"),
+	})
+	switch {
+	case err != nil:
+		return err
+	case d.Outcome == gatehouse.Granted || o.retry:
+		o.claimed = true
+		return o.expectNext(ctx, c)
+	}
+	return &statusError{statusLost, fmt.Errorf(
+		"%s was begun elsewhere, and that host died or lost it; --retry runs it again", o.firing())}
+}
+
+// readResult is how the firing ended elsewhere, by the message of its event: "STATUS\nOUTPUT".
+func readResult(message string) error {
+	first, output, _ := strings.Cut(message, "\n")
+	status, err := strconv.Atoi(first)
+	if err != nil {
+		return fmt.Errorf("the event of the firing says %q, want a status: somebody else has sent it", first)
+	}
+	return &errRanElsewhere{status, output}
+}
+
+// tellOthers sends the event of the firing, while the lock is still held: who gets that next finds it.
+func (o *onceOptions) tellOthers(c *client.Client, exit *supervisor.Exit, lost bool) {
+	if !o.claimed || lost {
+		return // another may have begun: that this one failed to end it is all there is to know
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.expires/6)
+	defer cancel()
+	message := strconv.Itoa(exit.Status) + "\n"
+	if o.output != nil {
+		message += o.output.last()
+	}
+	event := gatehouse.Key{Kind: gatehouse.Event, Name: o.firing()}
+	_, err := c.Do(ctx, event, gatehouse.Command{Op: gatehouse.OpSend, Message: message})
+	if err == nil && o.expect != "" && exit.Status != 0 {
+		// A kick without patience has the watchdog fire at once.
+		_, err = c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick})
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "gatehouse: others will think that this firing was lost: %v\n", err)
+	}
+}
+
+// watchdog is the one that fires when a firing was missed.
+func (o *onceOptions) watchdog() gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.Watchdog, Name: "once/" + o.job}
+}
+
+// expectNext has the watchdog fire unless the next firing begins in time.
+func (o *onceOptions) expectNext(ctx context.Context, c *client.Client) error {
+	patience, err := o.expected()
+	if err != nil || patience == 0 {
+		return err
+	}
+	_, err = c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick, Expires: patience})
+	return err
+}
+
+// expected is how long after this firing the next one must have begun; 0 if nothing is expected.
+func (o *onceOptions) expected() (patience time.Duration, err error) {
+	if o.expect == "" {
+		return 0, nil
+	}
+	for part := range strings.SplitSeq(o.expect, ",") {
+		name, text, _ := strings.Cut(part, "=")
+		d, err := time.ParseDuration(text)
+		if err != nil || d <= 0 || name != "every" && name != "grace" {
+			return 0, fmt.Errorf("--expect is %q, want every=DURATION,grace=DURATION", o.expect)
+		}
+		patience += d
+	}
+	return patience, nil
+}
+
+// A lastOutput passes on what a command writes, and keeps the end of it.
+type lastOutput struct {
+	write *os.File
+	done  chan struct{}
+	kept  []byte
+}
+
+// newLastOutput begins to pass on what is written to its file.
+func newLastOutput() (*lastOutput, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	l := &lastOutput{write: write, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		_, _ = io.Copy(io.MultiWriter(os.Stdout, l), read)
+	}()
+	return l, nil
+}
+
+// Write implements io.Writer: it keeps the end.
+func (l *lastOutput) Write(text []byte) (int, error) {
+	l.kept = append(l.kept, text...)
+	if extra := len(l.kept) - sharedOutput; extra > 0 {
+		l.kept = append(l.kept[:0], l.kept[extra:]...)
+	}
+	return len(text), nil
+}
+
+// last returns the end of the output, once the command and all its descendants have ended.
+func (l *lastOutput) last() string {
+	l.close()
+	text := strings.ToValidUTF8(string(l.kept), "?")
+	return text[max(0, len(text)-sharedOutput):]
+}
+
+// close waits until all that was written was passed on.
+func (l *lastOutput) close() {
+	_ = l.write.Close() // the second time it fails
+	<-l.done
+}

@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	root "github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/await"
+)
+
+// onceOn is the command line of a firing at the shared server.
+func onceOn(flags string, command string) []string {
+	args := append([]string{"once", "--server", shared().address, "--quiet"}, strings.Fields(flags)...)
+	return append(args, "--", "sh", "-c", command)
+}
+
+// Many hosts start one firing at about the same time, and write its time in different ways: one of them runs
+// it and all end with its status.
+func TestOnceRunsOnOneHost(t *testing.T) {
+	t.Parallel()
+	runs := filepath.Join(t.TempDir(), "runs")
+	at := []string{"2026-10-01T03:00Z", "2026-10-01T03:00:00Z", "2026-10-01T05:00+02:00"}
+	var hosts sync.WaitGroup
+	for i := range 9 {
+		hosts.Go(func() {
+			status, out, said := gatehouse(t, nil, onceOn("--share --job digest --at "+at[i%len(at)],
+				"echo a run >>"+runs+"; echo the output; exit 4")...)
+			if status != 4 || out != "the output\n" {
+				t.Errorf("host %d ended with %d, wrote %q and said %q, want 4 and the output", i, status,
+					out, said)
+			}
+		})
+	}
+	hosts.Wait()
+	if text, err := os.ReadFile(runs); err != nil || string(text) != "a run\n" {
+		t.Errorf("it has run %q, %v, want one run", text, err)
+	}
+	status, _, _ := gatehouse(t, nil, onceOn("--job digest --at 2026-10-02T03:00Z", "exit 5")...)
+	if status != 5 {
+		t.Errorf("the next firing ended with %d, want 5", status)
+	}
+}
+
+// A host that dies leaves a firing that was run at most once: the others learn that it was lost.
+func TestOnceOnAHostThatDies(t *testing.T) {
+	t.Parallel()
+	const flags = "--job dying --at 2026-10-01T03:00Z"
+	first := startTool(t, onceOn(flags, "echo running; sleep 1000")...)
+	awaitLine(t, first.out, "running")
+	second := startTool(t, onceOn(flags, "echo never")...)
+	if err := first.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if status := second.end(t); status != 79 || second.out.String() != "" {
+		t.Errorf("the second host ended with %d and wrote %q, want 79 and nothing", status, second.out)
+	}
+	status, out, _ := gatehouse(t, nil, onceOn(flags+" --retry", "echo again")...)
+	if status != 0 || out != "again\n" {
+		t.Errorf("with --retry: status %d, wrote %q, want it run again", status, out)
+	}
+	status, out, _ = gatehouse(t, nil, onceOn(flags+" --retry", "echo third")...)
+	if status != 0 || out != "" {
+		t.Errorf("after that: status %d, wrote %q, want 0 and nothing", status, out)
+	}
+}
+
+// The watchdog of a job fires when a firing was missed or has failed.
+func TestOnceExpectsTheNext(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		job, command, expect string
+		fires                bool
+	}{
+		{"in-time", "exit 0", "every=24h,grace=20m", false},
+		{"failing", "exit 1", "every=24h,grace=20m", true},
+		{"missed", "exit 0", "every=50ms,grace=50ms", true},
+	} {
+		gatehouse(t, nil, onceOn("--job "+c.job+" --at 2026-10-01T03:00Z --expect "+c.expect, c.command)...)
+		key := root.Key{Kind: root.Watchdog, Name: "once/" + c.job}
+		fired := func() bool {
+			d, err := askShared(t).Do(t.Context(), key, root.Command{Op: root.OpWait})
+			return err == nil && d.Outcome == root.Granted
+		}
+		if c.fires {
+			await.True(t, "the watchdog of "+c.job+" has fired", fired)
+		} else if fired() {
+			t.Errorf("the watchdog of %s has fired, want it silent", c.job)
+		}
+	}
+}
+
+func TestOnceMistakes(t *testing.T) {
+	t.Parallel()
+	for flags, want := range map[string]string{
+		"--at 2026-10-01T03:00Z": "gatehouse: --job is \"\", want a name without /\n",
+		"--job a --at yesterday": "gatehouse: --at is \"yesterday\", want a time " +
+			"such as 2026-10-01T03:00Z\n",
+		"--job a --at 2026-10-01T03:00Z --keep 0s": "gatehouse: --keep is 0s, want at least 1s\n",
+		"--job a --at 2026-10-01T03:00Z --expect soon": "gatehouse: --expect is \"soon\", want " +
+			"every=DURATION,grace=DURATION\n",
+	} {
+		if status, _, said := gatehouse(t, nil, onceOn(flags, "true")...); status != 2 || said != want {
+			t.Errorf("once %s ended with %d and said %q, want 2 and %q", flags, status, said, want)
+		}
+	}
+}
