@@ -88,8 +88,8 @@ func hotContestants() []hotContestant {
 	// The event is sent before, or the command that waits for it would stay in line.
 	grant(g, key(gatehouse.Event), gatehouse.Command{Op: gatehouse.OpSend, Message: "go"})
 	return []hotContestant{
-		{"token bucket: acquire", budget{most: 6}, func() { grant(g, key(gatehouse.TokenBucket), acquire) }},
-		{"semaphore: acquire and release", budget{}, func() {
+		{"token bucket: acquire", budget{most: 5}, func() { grant(g, key(gatehouse.TokenBucket), acquire) }},
+		{"semaphore: acquire and release", budget{most: 10}, func() {
 			grant(g, key(gatehouse.Semaphore), hold)
 			grant(g, key(gatehouse.Semaphore), release)
 		}},

@@ -52,10 +52,10 @@ func manyKeys(_ context.Context, b *bench) (text string, rows []row, err error) 
 	what := fmt.Sprintf("token bucket: acquire, %d keys", len(names))
 	rows = []row{
 		{what, all[0], all[2], nanoseconds, budget{most: 1.5}, ""},
-		{what + ", against a map with a clock", all[1], all[2], nanoseconds, budget{most: 1.5}, ""},
+		{what + ", against a map with a clock", all[1], all[2], nanoseconds, budget{most: 1.2}, ""},
 		{
 			"memory of an idle token bucket", series{floorBytes}, series{oursBytes}, bytes,
-			budget{most: 160, absolute: true}, "the bytes of its name aside",
+			budget{most: 120, absolute: true}, "the bytes of its name aside",
 		},
 	}
 	text = "Two goroutines take the keys in two random orders, made before. Times are for one command of\n" +
