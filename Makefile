@@ -40,7 +40,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test check battery race fuzz sim bugs linearizable callers holds chaos soak client-rounds dist-clients bench bench-tools accuracy proto lint lines fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable callers run-rounds holds chaos soak client-rounds dist-clients bench bench-tools accuracy proto lint lines fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,7 @@ battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, h
 	$(MAKE) bugs
 	$(MAKE) linearizable
 	$(MAKE) callers
+	$(MAKE) run-rounds
 	$(MAKE) holds
 	$(MAKE) chaos
 	$(MAKE) soak
@@ -110,6 +111,9 @@ callers: ## have ten processes of clients keep the limits of a third party, over
 
 holds: ## have real processes hold a lock in HOLDS rounds (1000), and as many while they and the server are killed
 	HOLDS=$(or $(HOLDS),1000) go test -count=1 -v -timeout 2h -run '^TestHolds$$' ./test/holds
+
+run-rounds: ## run commands under one lock in RUN_ROUNDS rounds (1000), and a fifth as many while all that takes part is killed
+	RUN_ROUNDS=$(or $(RUN_ROUNDS),1000) go test -count=1 -v -timeout 2h -run '^TestRunsNeverOverlap$$' ./test/e2e
 
 chaos: ## kill real processes under load, for SECONDS on each STORE (60, all); see docs/chaos.md
 	@command -v redis-server >/dev/null || { echo "installing redis-server with apt-get"; \

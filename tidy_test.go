@@ -36,6 +36,7 @@ var exceptions = map[string]string{
 	"sleep internal/await/await.go":                "another process is asked, it sends no event",
 	"sleep test/sim/net_test.go":                   "its connections are only used in virtual time",
 	"sleep internal/redistest/proxy.go":            "it plays a network that is slow",
+	"sleep test/e2e/run_rounds_test.go":            "a fault lasts for a time",
 	"sleep test/holds/holds_test.go":               "a fault lasts for a time",
 	"sleep test/holds/worker_test.go":              "it is a program that works for a time",
 	"sleep internal/election/faults_test.go":       "it plays a network that is slow",

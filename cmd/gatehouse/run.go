@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -32,6 +32,7 @@ type runOptions struct {
 	runNames
 	wait, expires time.Duration
 	offline       string
+	supersede     string
 	quiet         bool
 
 	// What once adds: before is called when all is held, and its error ends the run; after is called when
@@ -70,6 +71,8 @@ func newRun() *cobra.Command {
 		"take one of a limiter, such as gcra/api=5/1s")
 	f.Var(&nameFlag{"NAME[:DURATION]", readWatchdog, &o.runNames}, "watchdog",
 		"kick a watchdog while the command runs")
+	f.StringVar(&o.supersede, "supersede", supersedeNone,
+		"waiting has older runs of the same names with this flag give up; holding ends theirs too")
 	o.addRunFlags(f)
 	return cmd
 }
@@ -94,6 +97,9 @@ func (o *runOptions) addRunFlags(f *pflag.FlagSet) {
 	o.ownerOptions.addFlags(f)
 	o.remoteOptions.addFlags(f)
 }
+
+// releaseAtStop is how long a run that is stopped tries to give back what it may just have been granted.
+const releaseAtStop = 500 * time.Millisecond
 
 // newRunGuard is the process between a run and its command, for run alone.
 func newRunGuard() *cobra.Command {
@@ -134,13 +140,10 @@ func (o *runOptions) check() error {
 		return usageError{fmt.Errorf("--expires is %s, want at least %s", o.expires, minRunExpires)}
 	case o.offline != "fail" && o.offline != "skip" && o.offline != "run":
 		return usageError{fmt.Errorf("--offline is %q, want fail, skip or run", o.offline)}
+	case !slices.Contains([]string{"", supersedeNone, supersedeWaiting, supersedeHolding}, o.supersede):
+		return usageError{fmt.Errorf("--supersede is %q, want waiting, holding or none", o.supersede)}
 	}
 	return nil
-}
-
-// stopSignals are those that end a run that waits, and are passed on to a command that runs.
-func stopSignals() []os.Signal {
-	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 }
 
 // run runs the command.
@@ -160,7 +163,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	forwarded := newSignalForwarder(signals, stopWaiting)
 	defer forwarded.close()
 
-	lease, err := o.acquire(waiting, c, args)
+	lease, err := o.acquire(waiting, stopWaiting, c, args)
 	if err == nil && o.before != nil {
 		err = o.before(waiting, c)
 		if err != nil {
@@ -172,6 +175,9 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	}
 	if stopped, ok := errors.AsType[*signalError](context.Cause(waiting)); ok {
 		return &statusError{status: 128 + int(stopped.signal)}
+	}
+	if errors.Is(context.Cause(waiting), errSuperseded) {
+		return &statusError{statusNotGranted, errSuperseded}
 	}
 	err = failure(err)
 	away, ok := errors.AsType[*statusError](err)
@@ -185,11 +191,22 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	return o.runHolding(waiting, &runLease{client: c}, args, forwarded)
 }
 
-// acquire waits for all names, and returns a lease on them that was counted from just now.
-func (o *runOptions) acquire(ctx context.Context, c *client.Client, args []string) (*runLease, error) {
+// acquire waits for all names, and returns a lease on them that was counted from just now. stop ends ctx when
+// a newer run supersedes this one.
+func (o *runOptions) acquire(
+	ctx context.Context, stop context.CancelCauseFunc, c *client.Client, args []string,
+) (*runLease, error) {
 	lease := &runLease{client: c, term: o.expires}
 	if len(o.want) == 0 {
 		return lease, nil
+	}
+	if o.supersede == supersedeWaiting || o.supersede == supersedeHolding {
+		// One that holds is not superseded any more: it is evicted.
+		while, granted := context.WithCancel(ctx)
+		defer granted()
+		if err := o.supersedeOthers(while, c, stop); err != nil {
+			return nil, err
+		}
 	}
 	w := &waitingRun{client: c, inline: isTerminal(os.Stderr)}
 	if !o.quiet {
@@ -201,6 +218,13 @@ func (o *runOptions) acquire(ctx context.Context, c *client.Client, args []strin
 		Op: gatehouse.OpAcquire, ID: lease.id, Want: o.want, Expires: o.expires, MaxWait: o.wait,
 		Owner: o.owner(filepath.Base(args[0])), Explain: true,
 	})
+	if ctx.Err() != nil {
+		// The grant may have been on its way when the wait ended.
+		within, cancel := context.WithTimeout(context.Background(), releaseAtStop)
+		defer cancel()
+		_, _ = c.DoGrant(within, gatehouse.GrantCommand{Op: gatehouse.OpRelease, ID: lease.id})
+		return nil, context.Cause(ctx)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -347,53 +371,4 @@ func exitError(exit *supervisor.Exit, lost string) error {
 		return &statusError{status: exit.Status}
 	}
 	return nil
-}
-
-// A signalError is the signal that has ended a wait.
-type signalError struct{ signal syscall.Signal }
-
-// Error implements error.
-func (e *signalError) Error() string { return e.signal.String() }
-
-// A signalForwarder ends a wait at the first signal, and passes on signals to a command once there is one.
-type signalForwarder struct {
-	child chan *supervisor.Child
-	done  chan struct{}
-	all   chan os.Signal
-}
-
-// newSignalForwarder takes signals from a channel. stop ends the wait.
-func newSignalForwarder(all chan os.Signal, stop context.CancelCauseFunc) *signalForwarder {
-	f := &signalForwarder{child: make(chan *supervisor.Child), done: make(chan struct{}), all: all}
-	go func() {
-		var child *supervisor.Child
-		var early []syscall.Signal
-		for {
-			select {
-			case child = <-f.child:
-				for _, s := range early {
-					child.Signal(s)
-				}
-			case s := <-all:
-				if number := s.(syscall.Signal); child != nil {
-					child.Signal(number)
-				} else {
-					early = append(early, number)
-					stop(&signalError{number})
-				}
-			case <-f.done:
-				return
-			}
-		}
-	}()
-	return f
-}
-
-// passTo has signals passed on to a command from now on, and those before that too.
-func (f *signalForwarder) passTo(child *supervisor.Child) { f.child <- child }
-
-// close ends the forwarding.
-func (f *signalForwarder) close() {
-	signal.Stop(f.all)
-	close(f.done)
 }

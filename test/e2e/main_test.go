@@ -31,6 +31,9 @@ func run(m *testing.M) int {
 	if setup := os.Getenv(callersVariable); setup != "" {
 		return runCallers(setup)
 	}
+	if name := os.Getenv(overlapVariable); name != "" {
+		return holdFile(name)
+	}
 	flag.Parse()
 	manyAtOnce()
 	cleanEnvironment()

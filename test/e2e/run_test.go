@@ -277,6 +277,33 @@ func TestRunKicksAWatchdog(t *testing.T) {
 	}
 }
 
+// A newer run has an older one that waits give up, and with holding ends the one that holds.
+func TestRunSupersedes(t *testing.T) {
+	t.Parallel()
+	const flags = "--lock run-supersede --expires 1500ms --supersede "
+	holding := startTool(t, runOn(flags+"waiting", "sh", "-c", "echo holding; exec sleep 1000")...)
+	awaitLine(t, holding.out, "holding")
+	second := startTool(t, runOn(flags+"waiting", "echo", "second")...)
+	awaitLine(t, second.said, "position 1")
+	third := startTool(t, runOn(flags+"waiting", "echo", "third")...)
+	if status := second.end(t); status != 75 {
+		t.Errorf("the second ended with %d, want 75", status)
+	}
+	awaitLine(t, second.said, "gatehouse: superseded by a newer run")
+	awaitLine(t, third.said, "position 1")
+	status, out, _ := gatehouse(t, nil, runOn(flags+"holding", "echo", "fourth")...)
+	if status != 0 || out != "fourth\n" {
+		t.Errorf("the fourth ended with %d and wrote %q, want it run", status, out)
+	}
+	if status := third.end(t); status != 75 {
+		t.Errorf("the third ended with %d, want 75", status)
+	}
+	if status := holding.end(t); status != 79 {
+		t.Errorf("the first ended with %d, want 79", status)
+	}
+	awaitLine(t, holding.said, "superseded by a newer run")
+}
+
 // The command sees what it would see without run: its input, its umask, its limits.
 func TestRunTouchesNothing(t *testing.T) {
 	t.Parallel()
