@@ -10,7 +10,7 @@ import (
 // A BudgetHandle reserves costs before they are spent, and corrects them afterwards. Its fields may be set
 // before it is used. It is safe for use by many goroutines.
 type BudgetHandle struct {
-	// Term and Owner are those of each reservation, as in [HoldHandle].
+	// Term and Owner are those of each reservation, as in [Handle].
 	Term  time.Duration
 	Owner *gatehouse.Owner
 
@@ -30,7 +30,7 @@ func Budget(g Granter, want ...gatehouse.Member) *BudgetHandle {
 }
 
 // Reserve takes an estimate of all limits as soon as they allow it, all or nothing. costs are those that
-// differ from the estimate of the handle. The error is as that of [HoldHandle.Acquire].
+// differ from the estimate of the handle. The error is as that of [Handle.Acquire].
 func (b *BudgetHandle) Reserve(ctx context.Context, costs ...gatehouse.MemberCost) (*Spending, error) {
 	want := append([]gatehouse.Member(nil), b.want...)
 	for _, cost := range costs {
@@ -45,7 +45,7 @@ func (b *BudgetHandle) Reserve(ctx context.Context, costs ...gatehouse.MemberCos
 				cost.Key)
 		}
 	}
-	handle := HoldHandle{Term: b.Term, Owner: b.Owner, what: &joint{
+	handle := Handle{Term: b.Term, Owner: b.Owner, what: &joint{
 		gate: b.gate, want: want, overrun: b.Overrun, onExpiry: b.OnExpiry,
 	}}
 	hold, err := handle.Acquire(ctx)

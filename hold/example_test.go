@@ -58,7 +58,7 @@ func ExampleLock() {
 }
 
 // Do ends the work when the lock is lost, and says so.
-func ExampleHoldHandle_Do() {
+func ExampleHandle_Do() {
 	g, ctx := exampleGate(), context.Background()
 	err := hold.Lock(g, "nightly").Do(ctx, func(ctx context.Context) error {
 		return errors.New("disk is full")

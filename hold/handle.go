@@ -12,9 +12,9 @@ import (
 // defaultTerm is how long a hold lasts if nothing else is said: what a program that died keeps from others.
 const defaultTerm = 30 * time.Second
 
-// A HoldHandle acquires holds of a semaphore, a lock or a grant. Its fields may be set before it is used. It
+// A Handle acquires holds of a semaphore, a lock or a grant. Its fields may be set before it is used. It
 // is safe for use by many goroutines, each of which gets a hold of its own.
-type HoldHandle struct {
+type Handle struct {
 	// Term is how long a hold lasts at the server after its last renewal; 0 means 30 seconds. A shorter one
 	// frees sooner what a dead program held, and bears shorter outages.
 	Term time.Duration
@@ -29,38 +29,38 @@ type HoldHandle struct {
 }
 
 // Semaphore is a handle on a semaphore of some slots; [gatehouse.InForce] leaves their number as it is.
-func Semaphore(g gatehouse.Gate, name string, size int64) *HoldHandle {
-	return &HoldHandle{what: &single{
+func Semaphore(g gatehouse.Gate, name string, size int64) *Handle {
+	return &Handle{what: &single{
 		gate: g, key: gatehouse.Key{Kind: gatehouse.Semaphore, Name: name}, size: size,
 	}}
 }
 
 // Lock is a handle on a lock.
-func Lock(g gatehouse.Gate, name string) *HoldHandle {
-	return &HoldHandle{what: &single{gate: g, key: gatehouse.Key{Kind: gatehouse.Lock, Name: name}}}
+func Lock(g gatehouse.Gate, name string) *Handle {
+	return &Handle{what: &single{gate: g, key: gatehouse.Key{Kind: gatehouse.Lock, Name: name}}}
 }
 
 // Grant is a handle on several names at once: slots, locks and tokens of limiters, all of them or none.
-func Grant(g Granter, want ...gatehouse.Member) *HoldHandle {
-	return &HoldHandle{what: &joint{gate: g, want: want}}
+func Grant(g Granter, want ...gatehouse.Member) *Handle {
+	return &Handle{what: &joint{gate: g, want: want}}
 }
 
 // Acquire returns a hold as soon as it is granted, in the order of arrival, however long that takes. The
 // error is of code [gatehouse.CodeTimeout] when ctx ends first, and then nothing is held. The hold does not
 // end with ctx: its Context has the values of ctx alone.
-func (h *HoldHandle) Acquire(ctx context.Context) (*Hold, error) {
+func (h *Handle) Acquire(ctx context.Context) (*Hold, error) {
 	hold, _, err := h.acquireWithin(ctx, gatehouse.Forever)
 	return hold, err
 }
 
 // TryAcquire returns a hold if it is granted at once. ok is false if it is not.
-func (h *HoldHandle) TryAcquire(ctx context.Context) (hold *Hold, ok bool, err error) {
+func (h *Handle) TryAcquire(ctx context.Context) (hold *Hold, ok bool, err error) {
 	return h.acquireWithin(ctx, 0)
 }
 
 // Do calls work with a hold, and a context that ends with ctx or when the hold is lost. It returns what work
 // does, and the error of the release: ErrLost if the hold was lost meanwhile.
-func (h *HoldHandle) Do(ctx context.Context, work func(ctx context.Context) error) (err error) {
+func (h *Handle) Do(ctx context.Context, work func(ctx context.Context) error) (err error) {
 	hold, err := h.Acquire(ctx)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (h *HoldHandle) Do(ctx context.Context, work func(ctx context.Context) erro
 }
 
 // term is how long a hold lasts.
-func (h *HoldHandle) term() time.Duration {
+func (h *Handle) term() time.Duration {
 	if h.Term == 0 {
 		return defaultTerm
 	}
@@ -84,7 +84,7 @@ func (h *HoldHandle) term() time.Duration {
 }
 
 // acquireWithin acquires a hold that may wait for so long.
-func (h *HoldHandle) acquireWithin(
+func (h *Handle) acquireWithin(
 	ctx context.Context, wait time.Duration,
 ) (hold *Hold, ok bool, err error) {
 	for {
@@ -161,7 +161,7 @@ func outcomeError(subject string, o gatehouse.Outcome, message string) error {
 // A subject is what is held.
 type subject interface {
 	String() string
-	acquire(ctx context.Context, h *HoldHandle, a ask) (holdAnswer, error)
+	acquire(ctx context.Context, h *Handle, a ask) (holdAnswer, error)
 	renew(ctx context.Context, h *Hold) (holdAnswer, error)
 	// release ends a hold; costs are what a grant has cost.
 	release(ctx context.Context, h *Hold, costs []gatehouse.MemberCost) (holdAnswer, error)

@@ -96,13 +96,13 @@ func (f *far) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehous
 }
 
 // handleOf is a handle on a lock or a slot with a term.
-func handleOf(h *hold.HoldHandle, term time.Duration) *hold.HoldHandle {
+func handleOf(h *hold.Handle, term time.Duration) *hold.Handle {
 	h.Term = term
 	return h
 }
 
 // mustAcquire acquires a hold.
-func mustAcquire(t *testing.T, h *hold.HoldHandle) *hold.Hold {
+func mustAcquire(t *testing.T, h *hold.Handle) *hold.Hold {
 	t.Helper()
 	got, err := h.Acquire(t.Context())
 	if err != nil {

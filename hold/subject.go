@@ -24,7 +24,7 @@ type single struct {
 // String returns the name with its kind.
 func (s *single) String() string { return s.key.String() }
 
-func (s *single) acquire(ctx context.Context, h *HoldHandle, a ask) (holdAnswer, error) {
+func (s *single) acquire(ctx context.Context, h *Handle, a ask) (holdAnswer, error) {
 	return s.do(ctx, gatehouse.Command{
 		Op: gatehouse.OpAcquire, Holder: a.key, Rule: gatehouse.Rule{Size: s.size}, Cost: max(1, h.Cost),
 		Expires: h.term(), MaxWait: a.wait, Owner: h.Owner,
@@ -63,7 +63,7 @@ func (j *joint) String() string {
 	return strings.Join(names, ", ")
 }
 
-func (j *joint) acquire(ctx context.Context, h *HoldHandle, a ask) (holdAnswer, error) {
+func (j *joint) acquire(ctx context.Context, h *Handle, a ask) (holdAnswer, error) {
 	return j.do(ctx, gatehouse.GrantCommand{
 		Op: gatehouse.OpAcquire, ID: a.key, Want: j.want, Expires: h.term(), MaxWait: a.wait, Owner: h.Owner,
 		Overrun: j.overrun, OnExpiry: j.onExpiry,
