@@ -26,8 +26,11 @@ func exampleServer() (address string, stop func()) {
 	if err != nil {
 		panic(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(listener)
+	}()
 	return listener.Addr().String(), func() {
 		_ = server.Shutdown(context.Background())
 		<-ended

@@ -195,7 +195,7 @@ func (p *GrantParts) Decide(granted bool, d *gatehouse.GrantDecision) error {
 	var record *gatehouse.Decision
 	for i := range p.Parts {
 		turn := &p.Parts[i].Turn
-		if turn.Err != nil && !(granted && p.Parts[i].Optional) {
+		if turn.Err != nil && (!granted || !p.Parts[i].Optional) {
 			return turn.Err
 		}
 		d.At = turn.Decision.At

@@ -60,7 +60,7 @@ func ExampleLock() {
 // Do ends the work when the lock is lost, and says so.
 func ExampleHandle_Do() {
 	g, ctx := exampleGate(), context.Background()
-	err := hold.Lock(g, "nightly").Do(ctx, func(ctx context.Context) error {
+	err := hold.Lock(g, "nightly").Do(ctx, func(context.Context) error {
 		return errors.New("disk is full")
 	})
 	fmt.Println(err, errors.Is(err, hold.ErrLost))

@@ -26,12 +26,20 @@ func ExampleHandler() {
 		},
 	}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 
+	server := httptest.NewServer(limited)
+	defer server.Close()
 	for range 3 {
-		request := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		request, err := http.NewRequest(http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			panic(err)
+		}
 		request.SetBasicAuth("ann", "secret")
-		answer := httptest.NewRecorder()
-		limited.ServeHTTP(answer, request)
-		fmt.Println(answer.Code, answer.Header()["RateLimit"][0])
+		response, err := server.Client().Do(request)
+		if err != nil {
+			panic(err)
+		}
+		_ = response.Body.Close()
+		fmt.Println(response.StatusCode, response.Header.Get("RateLimit"))
 	}
 	// Output:
 	// 204 "slidinglog";r=1;t=3600
@@ -63,7 +71,10 @@ func ExampleNewTransport() {
 	fmt.Println(response.StatusCode)
 
 	browser.Timeout = 10 * time.Millisecond
-	_, err = browser.Get(partner.URL)
+	response, err = browser.Get(partner.URL)
+	if err == nil {
+		_ = response.Body.Close()
+	}
 	fmt.Println("another is held back:", err != nil)
 	// Output:
 	// 429

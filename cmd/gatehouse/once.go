@@ -113,7 +113,7 @@ func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
 	}
 	err = o.run(ctx, args)
 	if ran, ok := errors.AsType[*errRanElsewhere](err); ok {
-		_, _ = io.WriteString(os.Stdout, ran.output)
+		_, _ = os.Stdout.WriteString(ran.output)
 		if ran.status == 0 {
 			return nil
 		}

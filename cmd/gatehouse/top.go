@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -150,7 +151,8 @@ const figuresWidth = 49
 // topTable is the table, as wide and as high as the screen.
 func topTable(rates []rate, width, height int) string {
 	name := max(20, width-figuresWidth)
-	text := fmt.Sprintf("%-*s %8s %8s %7s %7s %6s %6s\n", name, "NAME", "USED", "LIMIT", "HOLDERS", "WAITING",
+	var text strings.Builder
+	fmt.Fprintf(&text, "%-*s %8s %8s %7s %7s %6s %6s\n", name, "NAME", "USED", "LIMIT", "HOLDERS", "WAITING",
 		"YES/s", "NO/s")
 	for i := range rates[:min(len(rates), max(height-1, 1))] {
 		r := &rates[i]
@@ -158,10 +160,10 @@ func topTable(rates []rate, width, height int) string {
 		if len(shown) > name {
 			shown = append(shown[:name-1], '…')
 		}
-		text += fmt.Sprintf("%-*s %8s %8s %7d %7d %6.0f %6.0f\n", name, string(shown), showCount(r.Used),
+		fmt.Fprintf(&text, "%-*s %8s %8s %7d %7d %6.0f %6.0f\n", name, string(shown), showCount(r.Used),
 			showCount(r.Limit), r.Holders, r.Waiting, r.grantedRate, r.refusedRate)
 	}
-	return text
+	return text.String()
 }
 
 // showCount is a number in at most eight columns.

@@ -98,7 +98,7 @@ func newVerb(v *verb) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	for _, name := range strings.Fields(v.parameters) {
+	for name := range strings.FieldsSeq(v.parameters) {
 		o.texts[name] = f.String(name, "", flagUsages[name])
 	}
 	if v.op == gatehouse.OpRelease {
@@ -161,7 +161,7 @@ func (v *verb) readCommand(cmd *cobra.Command, o *verbOptions, key gatehouse.Key
 		return c, fmt.Errorf("%s has no %s; see gatehouse --help", key, v.op)
 	}
 	var values params.Values
-	for _, name := range strings.Fields(v.parameters) {
+	for name := range strings.FieldsSeq(v.parameters) {
 		if !cmd.Flags().Changed(name) {
 			continue
 		}

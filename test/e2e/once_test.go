@@ -13,7 +13,7 @@ import (
 )
 
 // onceOn is the command line of a firing at the shared server.
-func onceOn(flags string, command string) []string {
+func onceOn(flags, command string) []string {
 	args := append([]string{"once", "--server", shared().address, "--quiet"}, strings.Fields(flags)...)
 	return append(args, "--", "sh", "-c", command)
 }
