@@ -40,7 +40,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test check battery race fuzz sim bugs linearizable callers run-rounds holds chaos soak client-rounds dist-clients bench bench-tools accuracy proto lint lines fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable callers run-rounds holds chaos soak client-rounds dist dist-clients chart installed bench bench-tools accuracy proto lint lines fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,7 +59,7 @@ check: ## look at most of it in less than a minute: vet, the rules, tests withou
 	go vet ./...
 	@packages=$$($(QUICK)); go test -vet=off . $$packages ./internal/zone ./test/lines ./test/oracle
 
-battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, holds, chaos and soak
+battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, holds, installed, chaos and soak
 	$(MAKE) race
 	$(MAKE) fuzz
 	$(MAKE) sim
@@ -68,6 +68,7 @@ battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, h
 	$(MAKE) callers
 	$(MAKE) run-rounds
 	$(MAKE) holds
+	$(MAKE) installed
 	$(MAKE) chaos
 	$(MAKE) soak
 
@@ -132,6 +133,22 @@ OUT ?= dist
 client-rounds: ## have the Python and JavaScript clients hold a lock in turn for ROUNDS (1000) with FAULTS (200)
 	GATEHOUSE_ROUNDS=$(ROUNDS) GATEHOUSE_FAULTS=$(FAULTS) \
 		go test -count=1 -v -timeout 2h -run '^TestRounds$$' ./test/clients
+
+# The version is the constant in cmd/gatehouse/main.go. See docs/install.md.
+dist: chart ## build all that people install into OUT (dist): archives, deb, rpm, images, chart, Compose, clients; npm is needed
+	@rm -f $(OUT)/gatehouse* $(OUT)/SHA256SUMS
+	cd internal/tools/dist && CGO_ENABLED=0 go run -trimpath . -out $(abspath $(OUT))
+	$(MAKE) dist-clients
+	cd $(OUT) && sha256sum gatehouse* >SHA256SUMS && sha256sum --quiet --check SHA256SUMS
+
+chart: ## lint the Helm chart in its three shapes with Helm's linter, which is built once
+	cd internal/tools/helmlint && CGO_ENABLED=0 go run -trimpath . ../../packaging/chart values-redis.yaml values-elected.yaml
+
+installed: ## install the deb in a bare Debian and ask its server, and run the image; as root, with a mirror of Debian
+	@command -v debootstrap >/dev/null || { echo "installing debootstrap with apt-get"; \
+		apt-get update -q </dev/null; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends debootstrap </dev/null; }
+	TESTED_LONG=1 CGO_ENABLED=0 go test -count=1 -v -timeout 30m -run '^Test(Debian|ImageRuns)$$' ./internal/packaging
 
 dist-clients: ## pack the Python client as a wheel and the JavaScript one as a tarball into OUT (dist); npm is needed
 	@mkdir -p $(OUT)

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func newHealth() *cobra.Command {
+	var o remoteOptions
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask servers whether they are well",
+		Long: "Ask each server GET /healthz, and print what it answers. The status is 0 if all answer\n" +
+			"200, and 1 if not. It is the health command of the container image.",
+		Example: "  gatehouse health\n  gatehouse health --server a:5505,b:5505 --timeout 1s",
+		Args:    refuseWords,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
+			defer cancel()
+			var failed error
+			for _, server := range o.servers {
+				answer, err := askHealth(ctx, server)
+				failed = errors.Join(failed, err)
+				if _, err := io.WriteString(cmd.OutOrStdout(), answer); err != nil {
+					return err
+				}
+			}
+			return failed
+		},
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().Lookup("server").Usage = "addresses of servers, all of which are asked; also " +
+		serversVariable
+	return cmd
+}
+
+// longestHealth is how much of an answer is read: a few lines are expected.
+const longestHealth = 4096
+
+// askHealth asks one server, and returns its answer. One that is not 200 is an error.
+func askHealth(ctx context.Context, server string) (answer string, err error) {
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	page := strings.TrimSuffix(server, "/") + "/healthz"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return "", usageError{err}
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, longestHealth))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s answers %s to GET /healthz, want 200", server, response.Status)
+	}
+	return string(body), err
+}
