@@ -28,7 +28,7 @@ func main() {
 	root.SetOut(os.Stdout)
 	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newData(), newSimulate())
 	addGroup(root, workGroup, "Work:", newRun(), newOnce())
-	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop(), newHealth())
+	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop(), newLoad(), newHealth())
 	addGroup(root, askGroup, "Ask about one name:", newVerbs()...)
 	root.AddCommand(newCapacity(), newRunGuard(), newMan(), newVersion())
 	// Cobra would add its completion command only when it runs. Added now, it gets the same usage errors.

@@ -65,6 +65,12 @@ func TestVerbs(t *testing.T) {
 				c.command, status, out, said, c.status, c.out, c.said)
 		}
 	}
+	load := strings.Fields("load semaphore/load --size 2 --callers 4 --names 3 --duration 300ms --server")
+	status, out, said := gatehouse(t, nil, append(load, shared().address)...)
+	want := "… answers in …, … a second: … granted, … refused\n    50%  within …\n…100%  within …\n"
+	if status != 0 || !matches(want, out) {
+		t.Errorf("load ended with %d, wrote %q and said %q, want figures", status, out, said)
+	}
 	away := []string{"acquire", "lock/a", "--server", "127.0.0.1:" + freePort(t)}
 	if status, _, said := gatehouse(t, nil, away...); status != 69 || !strings.Contains(said, "refused") {
 		t.Errorf("without a server: status %d, said %q, want 69", status, said)
