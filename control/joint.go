@@ -36,9 +36,9 @@ type Part struct {
 	// one of whose names was deleted.
 	Optional bool
 
-	// Passive says that the turn, if it goes on waiting, keeps nothing back at this name: it is only to be
-	// told of changes.
-	Passive bool
+	// NonBlocking says that the turn, if it goes on waiting, holds up nobody else at this name: it is only to
+	// be told of changes.
+	NonBlocking bool
 }
 
 // ComparePartKeys is the order of parts, by kind and then by name: a negative number if a comes first. The

@@ -8,7 +8,7 @@ func CopyUndo(parts []Part) []Part {
 	copies := make([]Part, len(parts))
 	for i := range parts {
 		p, one := &parts[i], &copies[i]
-		*one = Part{Key: p.Key, Turn: UndoOf(&p.Turn, nil), Optional: p.Optional, Passive: p.Passive}
+		*one = Part{Key: p.Key, Turn: UndoOf(&p.Turn, nil), Optional: p.Optional, NonBlocking: p.NonBlocking}
 		if p.Turn.Granted != nil {
 			granted := *p.Turn.Granted
 			one.Turn.Granted = &granted

@@ -36,7 +36,7 @@ func (p *grantPlace) shouldKeep(at time.Time) (keeps bool, changes time.Duration
 			continue
 		}
 		lacksOthers = true
-		if !q.near {
+		if !q.freeSoon {
 			return false, 0
 		}
 	}
@@ -44,12 +44,12 @@ func (p *grantPlace) shouldKeep(at time.Time) (keeps bool, changes time.Duration
 	// It lacks nothing but this: first come, first served.
 	case !lacksOthers:
 		return true, 0
-	case !p.eldest || p.barred:
+	case !p.eldest || p.blockedByEarlier:
 		return false, 0
 	// No request could be served here now; and when that ends, a later request must not be served at that
 	// instant.
 	case p.refused:
-		return p.full, 0
+		return p.nothingLeft, 0
 	}
 	return mayKeep(at)
 }

@@ -21,11 +21,11 @@ type grantPlace struct {
 	cost  int64
 
 	// What its last look said about this name.
-	refused bool          // it was refused here
-	barred  bool          // because somebody has come before
-	retry   time.Duration // when that ends; Forever if that is not known
-	near    bool          // within keepWithin
-	full    bool          // nothing is left here for anybody
+	refused          bool          // it was refused here
+	blockedByEarlier bool          // because a request that came before is not served yet
+	retry            time.Duration // when that ends; Forever if that is not known
+	freeSoon         bool          // retry is within keepWithin, and no pause is in the way
+	nothingLeft      bool          // nothing is left here for anybody
 
 	keeps   bool          // those behind it must not pass
 	changes time.Duration // in how long after its last look that may change by itself; 0 for never
@@ -209,7 +209,7 @@ func (l *line) markMoved(behind control.Ticket, always bool) {
 // be granted when this name can serve it.
 func (p *grantPlace) mattersMost() bool {
 	for i := range p.grant.places {
-		if q := &p.grant.places[i]; q != p && q.refused && !q.moved && !q.near {
+		if q := &p.grant.places[i]; q != p && q.refused && !q.moved && !q.freeSoon {
 			return false
 		}
 	}

@@ -23,11 +23,11 @@ func (r *GrantRequest) buildParts() {
 	} else {
 		r.parts.Acquire(&r.Command)
 	}
-	passive := len(r.parts.Parts) > 1
+	nonBlocking := len(r.parts.Parts) > 1
 	for i := range r.parts.Parts {
 		part := &r.parts.Parts[i]
 		part.Turn.Ticket, part.Turn.Again, part.Turn.Since = r.number, r.seen, r.since
-		part.Passive = passive
+		part.NonBlocking = nonBlocking
 	}
 }
 

@@ -208,7 +208,7 @@ func (r *GrantRequest) lookFrom(p *grantPlace) (blocked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	part := &r.parts.Parts[p.part]
-	part.Passive = !p.keeps
+	part.NonBlocking = !p.keeps
 	if l.isBarred(r) {
 		part.Turn.Ahead = 1
 	}

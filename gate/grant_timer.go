@@ -57,7 +57,7 @@ func (r *GrantRequest) nextDue() time.Duration {
 		switch {
 		case !p.refused:
 			continue
-		case p.near:
+		case p.freeSoon:
 			if first == gatehouse.Forever || p.retry < first {
 				first = p.retry
 			}
@@ -91,8 +91,8 @@ func (w *grantWait) onLook() {
 	ready := true
 	for i := range r.places {
 		p := &r.places[i]
-		p.near = p.near || p.retry != gatehouse.Forever && p.retry-keepWithin <= w.due
-		ready = ready && (!p.refused || p.moved || p.near)
+		p.freeSoon = p.freeSoon || p.retry != gatehouse.Forever && p.retry-keepWithin <= w.due
+		ready = ready && (!p.refused || p.moved || p.freeSoon)
 	}
 	// While something else must happen first, nothing is asked: that will have it looked at.
 	if ready || r.keepsByTime() {

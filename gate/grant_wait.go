@@ -217,15 +217,15 @@ func (r *GrantRequest) noteAnswers() {
 		p := &r.places[i]
 		turn := &r.parts.Parts[p.part].Turn
 		d := &turn.Decision
-		p.refused, p.barred = d.Outcome != gatehouse.Granted, turn.Ahead > 0
-		p.retry, p.full = d.RetryAfter, d.Remaining == 0
+		p.refused, p.blockedByEarlier = d.Outcome != gatehouse.Granted, turn.Ahead > 0
+		p.retry, p.nothingLeft = d.RetryAfter, d.Remaining == 0
 		// Who stands in front may give up at any time.
-		if !p.refused || p.barred {
+		if !p.refused || p.blockedByEarlier {
 			p.retry = gatehouse.Forever
 		}
 		// A third party may prolong a pause, and then everything behind it comes slowly.
 		paused := d.Reported != nil && d.Reported.PausedFor > 0
-		p.near = p.retry != gatehouse.Forever && p.retry <= keepWithin && !paused
+		p.freeSoon = p.retry != gatehouse.Forever && p.retry <= keepWithin && !paused
 	}
 }
 
@@ -260,7 +260,7 @@ func (r *GrantRequest) needsLook() bool {
 		if p.moved && p.mattersMost() {
 			return true
 		}
-		differs = differs || r.parts.Parts[p.part].Passive == p.keeps
+		differs = differs || r.parts.Parts[p.part].NonBlocking == p.keeps
 	}
 	// The store must be told, once, that those at other servers may pass now, or may not.
 	repeat := differs && !r.repeated

@@ -73,7 +73,7 @@ func (t *transaction) decideTurns(now int64) {
 		record: &k.record, state: k.state, endedHolds: k.endedHolds, refusals: e.unstored.refusalCount,
 		turns: t.batch.turns, undos: t.batch.undos, rest: t.line.rest,
 		// Zero is no nonce: backends without versions take it for an absent record.
-		now: now, nonce: max(1, rand.Uint64()), full: t.recordFull,
+		now: now, nonce: max(1, rand.Uint64()), recordFull: t.recordFull,
 	}
 	// With a number of the backend's a token has some random bits, so that two grants that rest on the same
 	// number, one of which no client came to know of, are not alike.

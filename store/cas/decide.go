@@ -30,14 +30,14 @@ type decideInput struct {
 	undos []*undo  // those of turns that must not be done twice, in the order of their turns
 	rest  lineRest // of this server's line, beside those in the queue
 
-	joint   bool  // the one turn is a part of a joint change
-	passive bool  // which keeps nobody back, should it wait
-	at      int64 // when all parts of that are decided; 0 for any other
+	joint       bool  // the one turn is a part of a joint change
+	nonBlocking bool  // which keeps nobody back, should it wait
+	at          int64 // when all parts of that are decided; 0 for any other
 
-	now      int64  // the store's time, Unix ns
-	nonce    uint64 // of the new record, not 0
-	minFence uint64 // the least fencing token of a grant; 0 means that the time makes them
-	full     bool   // the record can take no more
+	now        int64  // the store's time, Unix ns
+	nonce      uint64 // of the new record, not 0
+	minFence   uint64 // the least fencing token of a grant; 0 means that the time makes them
+	recordFull bool   // the record can take no more
 }
 
 // The serverTraits are what decisions depend on that is the same for all names.
@@ -237,7 +237,7 @@ func (d *decider) answerUnserved(i int) (answer gatehouse.Decision, is bool) {
 			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",
 		}, true
 	}
-	if in.full && canGrow(turn.Op) {
+	if in.recordFull && canGrow(turn.Op) {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Exhausted,
 			Message: fmt.Sprintf("has a record of %d bytes, and a shared store takes %d",

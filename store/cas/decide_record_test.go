@@ -174,7 +174,7 @@ func TestDecideUndos(t *testing.T) {
 
 // A record that is full takes nothing that makes it larger, and all that makes it smaller.
 func TestDecideFull(t *testing.T) {
-	full := func(in *decideInput) { in.full = true }
+	full := func(in *decideInput) { in.recordFull = true }
 	held := []control.Turn{one(acquireBy("a")), one(acquireBy("b"))}
 	runDecideCases(t, []decideCase{{
 		name: "an acquire and a release", kind: gatehouse.Semaphore, before: held, change: full,

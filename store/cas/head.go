@@ -67,7 +67,7 @@ func FirstTicket(server uint32) control.Ticket { return control.Ticket(server) <
 func (r *storedRecord) barredUntil(since int64, server uint32) (until int64) {
 	for i := range r.heads {
 		h := &r.heads[i]
-		if h.server != server && !h.passive && h.cameBefore(since, server) {
+		if h.server != server && !h.nonBlocking && h.cameBefore(since, server) {
 			until = max(until, h.until)
 		}
 	}
@@ -102,18 +102,18 @@ func (d *decider) updateHead() (changed bool) {
 	if head.waiting != old.waiting {
 		renewedAt = int64(headLifetime) * 5 / 6
 	}
-	same := old.ticket == first.ticket && old.passive == first.passive
+	same := old.ticket == first.ticket && old.nonBlocking == first.nonBlocking
 	if same && old.until-out.now > renewedAt {
 		return false
 	}
 	out.next.heads[i] = head
 	out.write = true
-	return old.ticket != first.ticket || first.passive && !old.passive
+	return old.ticket != first.ticket || first.nonBlocking && !old.nonBlocking
 }
 
 func (d *decider) newHead(w waiter, waiting int) lineHead {
 	return lineHead{
-		server: d.in.server.number, ticket: w.ticket, since: w.since, passive: w.passive,
+		server: d.in.server.number, ticket: w.ticket, since: w.since, nonBlocking: w.nonBlocking,
 		until: d.out.now + int64(headLifetime), waiting: int32(min(waiting, maxTold)), // far below 2 billion
 	}
 }
@@ -121,7 +121,7 @@ func (d *decider) newHead(w waiter, waiting int) lineHead {
 // firstWaiting is the first request of this server that waits after this queue, how many do, and whether the
 // present head, if there is one, was looked at.
 func (d *decider) firstWaiting(head int) (first waiter, waiting int, seen bool) {
-	first, waiting = d.in.rest.passive, d.in.rest.count
+	first, waiting = d.in.rest.firstNonBlocking, d.in.rest.count
 	if d.in.rest.nonEmpty {
 		first = d.in.rest.first
 	}
@@ -133,7 +133,7 @@ func (d *decider) firstWaiting(head int) (first waiter, waiting int, seen bool) 
 		// The present head is in this queue: what became of it is known, so the head may be replaced or
 		// dropped.
 		seen = seen || head >= 0 && turn.Ticket == d.out.next.heads[head].ticket
-		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket, passive: d.in.passive}
+		one := waiter{since: sinceOf(turn, d.out.now), ticket: turn.Ticket, nonBlocking: d.in.nonBlocking}
 		waits := d.waits || !d.in.joint && control.KeepsWaiting(turn.Command, &d.out.decisions[j])
 		if waits {
 			waiting++

@@ -95,14 +95,14 @@ type jointPart struct {
 	line  takenLine
 	undo  undo // if the turn takes back a grant
 
-	turn    [1]control.Turn // as it came
-	served  control.Part    // a copy, as it was decided on last
-	undos   [1]*undo
-	in      decideInput
-	update  recordUpdate
-	buffers decideBuffers
-	decider decider
-	full    bool // the record can take no more
+	turn       [1]control.Turn // as it came
+	served     control.Part    // a copy, as it was decided on last
+	undos      [1]*undo
+	in         decideInput
+	update     recordUpdate
+	buffers    decideBuffers
+	decider    decider
+	recordFull bool // the record can take no more
 }
 
 func newJointTransaction(s *Store) *jointTransaction {
@@ -384,7 +384,7 @@ func (t *jointTransaction) putBackLines(err error) {
 		if err == nil && p.decider.waits {
 			one := waiter{
 				since:  sinceOf(&p.turn[0], p.Turn.Decision.At.UnixNano()),
-				ticket: p.turn[0].Ticket, passive: p.Passive,
+				ticket: p.turn[0].Ticket, nonBlocking: p.NonBlocking,
 			}
 			waiting = append(waiting, one)
 		}

@@ -16,12 +16,12 @@ func decideJoint(parts []jointPart, served []control.JointPart) (granted bool) {
 	at := jointTime(parts)
 	for i := range parts {
 		p := &parts[i]
-		p.in.at, p.in.joint, p.in.passive = at, true, p.Passive
+		p.in.at, p.in.joint, p.in.nonBlocking = at, true, p.NonBlocking
 		p.update = recordUpdate{}
 		p.decider = decider{in: &p.in, out: &p.update, buffers: &p.buffers}
 		p.decider.beginDecision()
 		// The turn is a copy: one that has to be decided again leaves no trace.
-		p.served = control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, Passive: p.Passive}
+		p.served = control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, NonBlocking: p.NonBlocking}
 		served[i] = control.JointPart{Part: &p.served, State: p.update.state}
 		if queue := p.buffers.queue; len(queue) > 0 {
 			p.served.Turn = queue[0]
@@ -101,7 +101,7 @@ func (p *jointPart) endDecision(waits bool) {
 	// A grant that holds up no others needs to hear only of the names that refuse it: when these no longer
 	// do, it looks at all.
 	p.decider.waits = waits && turn.Ticket != 0 && turn.MaxWait != 0 && p.Key.Kind != gatehouse.Grant &&
-		(refused || !p.Passive)
+		(refused || !p.NonBlocking)
 	p.decider.endDecision()
 	if p.Key.Kind != gatehouse.Grant {
 		return

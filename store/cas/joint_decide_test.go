@@ -80,8 +80,8 @@ func tellJoint(granted bool, parts []jointPart) string {
 		p := &parts[i]
 		text := tellUpdate(&p.in, &p.update)
 		for _, h := range p.update.next.heads {
-			if h.passive {
-				text += fmt.Sprintf("; %d is passive", h.server)
+			if h.nonBlocking {
+				text += fmt.Sprintf("; %d blocks nobody", h.server)
 			}
 		}
 		told = append(told, p.Key.Name+" "+text)
@@ -149,7 +149,7 @@ func plainJointCases() []jointCase {
 		},
 		{
 			name: "a record is full", want: twoSlots,
-			change: func(parts []jointPart) { parts[1].in.full = true },
+			change: func(parts []jointPart) { parts[1].in.recordFull = true },
 			result: "granted false | a granted 100; write | b exhausted; no state | g granted 100; " +
 				"no state",
 		},
@@ -174,10 +174,10 @@ func plainJointCases() []jointCase {
 // jointLineCases are grants that wait, or before which others do.
 func jointLineCases() []jointCase {
 	held, twoSlots := heldByAnother(), []gatehouse.Member{slotOf("a", 2), slotOf("b", 1)}
-	head := func(passive bool) map[string]storedRecord {
+	head := func(nonBlocking bool) map[string]storedRecord {
 		return map[string]storedRecord{"b": {asOf: fromStart(0), heads: []lineHead{{
 			server: 2, ticket: FirstTicket(2) + 1, since: fromStart(1),
-			until: fromStart(2 * time.Second), passive: passive,
+			until: fromStart(2 * time.Second), nonBlocking: nonBlocking,
 		}}}}
 	}
 	return []jointCase{
@@ -185,16 +185,16 @@ func jointLineCases() []jointCase {
 			name: "it waits for one that is held, in whose record it has a head",
 			want: twoSlots, before: held,
 			now: time.Second, wait: gatehouse.Forever, change: func(parts []jointPart) {
-				parts[0].Passive, parts[1].Passive = true, true
+				parts[0].NonBlocking, parts[1].NonBlocking = true, true
 			},
 			result: "granted false | a granted 100; write | b refused for 59m59s; write; heads [1:5 " +
-				"until 4s]; 1 is passive | g granted 100; no state",
+				"until 4s]; 1 blocks nobody | g granted 100; no state",
 		},
 		{
 			name: "it keeps a line that it could take", want: twoSlots, before: held, now: time.Second,
-			wait: gatehouse.Forever, change: func(parts []jointPart) { parts[1].Passive = true },
+			wait: gatehouse.Forever, change: func(parts []jointPart) { parts[1].NonBlocking = true },
 			result: "granted false | a granted 100; write; heads [1:5 until 4s] | b refused for " +
-				"59m59s; write; heads [1:5 until 4s]; 1 is passive | g granted 100; no state",
+				"59m59s; write; heads [1:5 until 4s]; 1 blocks nobody | g granted 100; no state",
 		},
 		{
 			name: "another server's head is before it", want: twoSlots, record: head(false),
@@ -206,7 +206,7 @@ func jointLineCases() []jointCase {
 			name: "another server's head keeps nobody back, and is told", want: twoSlots, record: head(true),
 			now: time.Second,
 			result: "granted true | a granted 100; write; fence 100 | b granted 100; write; fence " +
-				"100; 2 is passive | g granted 100; write; fence 100",
+				"100; 2 blocks nobody | g granted 100; write; fence 100",
 		},
 	}
 }

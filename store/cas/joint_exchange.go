@@ -112,7 +112,7 @@ func (t *jointTransaction) decideTurns(now int64) {
 		p.in = decideInput{
 			server: t.store.server, kind: k.kind, record: &k.record, state: k.state,
 			endedHolds: k.endedHolds, refusals: p.entry.unstored.refusalCount,
-			turns: p.turn[:], rest: p.line.rest, now: now, nonce: t.nonce, full: p.full,
+			turns: p.turn[:], rest: p.line.rest, now: now, nonce: t.nonce, recordFull: p.recordFull,
 		}
 		if p.undo.id != 0 {
 			p.undo.turn, p.undos[0] = 0, &p.undo
@@ -143,7 +143,7 @@ func (t *jointTransaction) buildChanges() error {
 		c, full := t.recordChange(i)
 		if full {
 			// It is decided once more, with what makes this record grow refused.
-			t.parts[i].full = true
+			t.parts[i].recordFull = true
 			if err := t.decodeStates(); err != nil {
 				return err
 			}
@@ -173,7 +173,7 @@ func (t *jointTransaction) recordChange(i int) (c RecordChange, full bool) {
 	}
 	t.store.retention.setKeep(&c, k, u)
 	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
-	return c, len(c.Next) > maxRecord && !p.full && !shrinks
+	return c, len(c.Next) > maxRecord && !p.recordFull && !shrinks
 }
 
 // longestClaim is for how long the records are claimed by changes that are not made.

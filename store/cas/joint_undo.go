@@ -117,7 +117,7 @@ func (q *undoQueue) addUnresolvedJoint(t *jointTransaction) {
 
 // undoOf is what takes back what a part was granted.
 func (p *jointPart) undoOf(d *gatehouse.Decision) control.Part {
-	part := control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, Passive: p.Passive}
+	part := control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, NonBlocking: p.NonBlocking}
 	part.Turn.Granted = d
 	return control.CopyUndo([]control.Part{part})[0]
 }

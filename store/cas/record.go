@@ -51,18 +51,18 @@ type lineHead struct {
 	since  int64 // when it came, by the store's time
 	until  int64 // when it is forgotten, unless its server looks at it again
 
-	passive bool  // it is to be told of changes, and keeps nobody back
-	waiting int32 // how many wait in that line, with the head, at most maxTold; 0 when the server did not say
+	nonBlocking bool  // it is to be told of changes, and keeps nobody back
+	waiting     int32 // how many wait there, with the head, at most maxTold; 0 when the server did not say
 }
 
 // waiter is the one whose head it is.
 func (h *lineHead) waiter() waiter {
-	return waiter{since: h.since, ticket: h.ticket, passive: h.passive}
+	return waiter{since: h.since, ticket: h.ticket, nonBlocking: h.nonBlocking}
 }
 
-// passiveHead is set in the server of a head that is passive. Servers that know of no such heads do not see
-// it, and let it keep others back.
-const passiveHead = 1 << 32
+// nonBlockingHead is set in the server of a head that blocks nobody. Servers that know of no such heads do
+// not see it, and let it keep others back.
+const nonBlockingHead = 1 << 32
 
 // Above that is how many wait in the line, which servers that do not know of it do not see either.
 const (
@@ -119,8 +119,8 @@ func (r *storedRecord) encodeRecord() []byte {
 	data = binary.AppendUvarint(data, uint64(len(r.heads)))
 	for _, h := range r.heads {
 		server := uint64(h.server)
-		if h.passive {
-			server |= passiveHead
+		if h.nonBlocking {
+			server |= nonBlockingHead
 		}
 		server |= uint64(h.waiting) << waitingAt // from 0
 		data = binary.AppendUvarint(data, server)
@@ -181,7 +181,7 @@ func decodeRecord(data []byte) (r storedRecord, err error) {
 	for n := in.readUnsigned(); n > 0 && in.err == nil; n-- {
 		server := in.readUnsigned()
 		r.heads = append(r.heads, lineHead{
-			server: uint32(server), passive: server&passiveHead != 0, // written from one
+			server: uint32(server), nonBlocking: server&nonBlockingHead != 0, // written from one
 			waiting: int32(min(server>>waitingAt, maxTold)),
 			ticket:  control.Ticket(in.readUnsigned()), since: in.readSigned(), until: in.readSigned(),
 		})

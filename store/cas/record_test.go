@@ -24,7 +24,7 @@ func drawRecord(rng *rand.Rand) storedRecord {
 		r.heads = append(r.heads, lineHead{
 			server: rng.Uint32(), ticket: control.Ticket(rng.Uint64()),
 			since: rng.Int64(), until: rng.Int64(),
-			passive: rng.IntN(2) > 0, waiting: rng.Int32N(maxTold + 1),
+			nonBlocking: rng.IntN(2) > 0, waiting: rng.Int32N(maxTold + 1),
 		})
 	}
 	for range rng.IntN(2 * maxDoneUndos) {

@@ -147,16 +147,16 @@ func (w *watches) stopTimers() {
 
 // A waiter is one ticket that waits.
 type waiter struct {
-	since   int64
-	ticket  control.Ticket
-	passive bool // keeps nobody back
+	since       int64
+	ticket      control.Ticket
+	nonBlocking bool // keeps nobody back
 }
 
 // headsBefore reports whether it is this one that other servers are to know of, rather than another: one that
 // keeps others back goes before one that does not.
 func (w waiter) headsBefore(other waiter) bool {
-	if w.passive != other.passive {
-		return other.passive
+	if w.nonBlocking != other.nonBlocking {
+		return other.nonBlocking
 	}
 	return w.compare(other) < 0
 }
@@ -170,11 +170,11 @@ func (w waiter) sameTicket(other waiter) bool { return w.ticket == other.ticket 
 
 // A lineRest is those of a line who no transaction has taken out.
 type lineRest struct {
-	known    bool   // it is; otherwise what the transaction has is all that is known of the line
-	nonEmpty bool   // there are such that keep others back
-	first    waiter // of them
-	passive  waiter // the first of the others; the zero one when there is none
-	count    int    // of all of them
+	known            bool   // it is; otherwise what the transaction has is all that is known of the line
+	nonEmpty         bool   // there are such that keep others back
+	first            waiter // of them
+	firstNonBlocking waiter // the first of the others; the zero one when there is none
+	count            int    // of all of them
 }
 
 // A takenLine is a line some of which a transaction has taken out.
@@ -221,10 +221,10 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 	r := lineRest{known: l.takenBy == 1, count: len(l.waiting)}
 	for i := 0; i < len(l.waiting) && !r.nonEmpty; i++ {
 		switch one := l.waiting[i]; {
-		case !one.passive:
+		case !one.nonBlocking:
 			r.nonEmpty, r.first = true, one
-		case r.passive.ticket == 0:
-			r.passive = one
+		case r.firstNonBlocking.ticket == 0:
+			r.firstNonBlocking = one
 		}
 	}
 	return takenLine{l, r}
@@ -234,7 +234,7 @@ func (w *watches) takeOut(key gatehouse.Key, turns []control.Turn) takenLine {
 // left without this store being told: a layer between the gate and this store answered them while the store
 // was away. Requests that do not hold up others may still be there.
 func (l *line) forgetBefore(front int64) {
-	l.waiting = slices.DeleteFunc(l.waiting, func(w waiter) bool { return w.since < front && !w.passive })
+	l.waiting = slices.DeleteFunc(l.waiting, func(w waiter) bool { return w.since < front && !w.nonBlocking })
 }
 
 // putBack puts requests that go on waiting after these decisions back into their line. After an error there

@@ -36,8 +36,8 @@ func (s *Store) ApplyJoint(c *control.JointChange) {
 	}
 	w := s.joints.Get().(*jointWork)
 	for tries := 0; ; tries++ {
-		pending, lack := s.tryJoint(c, w)
-		if lack.err == nil {
+		pending, shortage := s.tryJoint(c, w)
+		if shortage.err == nil {
 			w.clearParts()
 			s.joints.Put(w)
 			if !pending {
@@ -46,47 +46,47 @@ func (s *Store) ApplyJoint(c *control.JointChange) {
 			return
 		}
 		// As in Apply: nothing took effect, and room may be found.
-		if tries == maxTries || !s.reclaimRoom(lack.kind, lack.bytes) {
+		if tries == maxTries || !s.reclaimRoom(shortage.kind, shortage.bytes) {
 			w.clearParts()
 			s.joints.Put(w)
-			c.Done(lack.err)
+			c.Done(shortage.err)
 			return
 		}
 	}
 }
 
-// A jointLack says which room was missing for a joint change.
-type jointLack struct {
+// A roomShortage says which room was missing for a joint change.
+type roomShortage struct {
 	err   error
 	kind  gatehouse.Kind
 	bytes int64
 }
 
 // tryJoint serves a joint change if there is room for the names that it may make.
-func (s *Store) tryJoint(c *control.JointChange, w *jointWork) (pending bool, lack jointLack) {
+func (s *Store) tryJoint(c *control.JointChange, w *jointWork) (pending bool, shortage roomShortage) {
 	s.lockParts(c, w)
 	defer s.unlockParts(w)
 	now := s.now()
 	s.readStates(c, w)
-	lack = s.giveRooms(c, w)
-	if lack.err != nil {
-		return false, lack
+	shortage = s.giveRooms(c, w)
+	if shortage.err != nil {
+		return false, shortage
 	}
 	c.Granted = control.ServeJoint(now, w.parts)
 	for i := range w.parts {
 		if s.nameJointRoom(&c.Parts[i]) && !c.Granted {
 			key := c.Parts[i].Key
-			lack = jointLack{err: c.Parts[i].Turn.Err, kind: key.Kind, bytes: reclaimForJoint}
+			shortage = roomShortage{err: c.Parts[i].Turn.Err, kind: key.Kind, bytes: reclaimForJoint}
 		}
 		s.keepPart(w, i, now)
 	}
-	if lack.err != nil {
-		return false, lack // it took nothing, and what its trial has left is no more than a refusal leaves
+	if shortage.err != nil {
+		return false, shortage // it took nothing, and its trial has left no more than a refusal leaves
 	}
 	if s.journal != nil {
 		pending = s.journalJoint(c, w)
 	}
-	return pending, jointLack{}
+	return pending, roomShortage{}
 }
 
 // lockParts locks the shards of all parts. In the order of their index, so that no two joint changes wait for
@@ -132,7 +132,7 @@ func (s *Store) readStates(c *control.JointChange, w *jointWork) {
 }
 
 // giveRooms looks whether there is room for new names, and bounds what states may grow by when it is scarce.
-func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
+func (s *Store) giveRooms(c *control.JointChange, w *jointWork) roomShortage {
 	scarce, names, text := false, [2]int64{}, [2]int{}
 	for i := range c.Parts {
 		kind := c.Parts[i].Key.Kind
@@ -145,11 +145,11 @@ func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
 		text[class] += len(c.Parts[i].Key.Name) + nameWeight
 		// Unlike in Apply, what is new cannot be dropped again afterwards: others went with it.
 		if s.namesLeft(kind) < names[class] {
-			return jointLack{err: s.noNames(c.Parts[i].Key), kind: kind, bytes: int64(text[class])}
+			return roomShortage{err: s.noNames(c.Parts[i].Key), kind: kind, bytes: int64(text[class])}
 		}
 	}
 	if !scarce {
-		return jointLack{}
+		return roomShortage{}
 	}
 	for i := range w.parts {
 		key := c.Parts[i].Key
@@ -157,12 +157,12 @@ func (s *Store) giveRooms(c *control.JointChange, w *jointWork) jointLack {
 		room := s.roomFor(key.Kind)
 		room.Bytes -= text[class]
 		if names[class] > 0 && room.Bytes <= 0 {
-			return jointLack{err: s.noMemory(key), kind: key.Kind, bytes: int64(text[class])}
+			return roomShortage{err: s.noMemory(key), kind: key.Kind, bytes: int64(text[class])}
 		}
 		w.rooms[class] = room
 		w.parts[i].Room = &w.rooms[class]
 	}
-	return jointLack{}
+	return roomShortage{}
 }
 
 // mayMakeName reports whether an operation may make a name. A release may too, for a debt at a limiter that

@@ -335,7 +335,7 @@ func TestGrantsWakeOtherServers(t *testing.T) {
 		t.Fatal(granted, err)
 	}
 	<-woken
-	// Now a grant waits, passively, at the name that is held.
+	// Now a grant waits, without blocking others, at the name that is held.
 	wakes := make(chan struct{}, 100)
 	stop := servers[0].store.Watch(theSemaphore(), func() {
 		select {
@@ -348,7 +348,7 @@ func TestGrantsWakeOtherServers(t *testing.T) {
 	wait.MaxWait = gatehouse.Forever
 	p.Acquire(wait)
 	for i := range p.Parts {
-		p.Parts[i].Turn.Ticket, p.Parts[i].Passive = cas.FirstTicket(1)+100, true
+		p.Parts[i].Turn.Ticket, p.Parts[i].NonBlocking = cas.FirstTicket(1)+100, true
 	}
 	if granted, err := applyParts(servers[0].store, p.Parts); err != nil || granted {
 		t.Fatal(granted, err)
