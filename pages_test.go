@@ -100,6 +100,14 @@ func readPage(t *testing.T, name string) string {
 	return string(text)
 }
 
+// The first page is short enough to be read: what is longer has a page in docs.
+func TestReadmeLength(t *testing.T) {
+	const most = 250
+	if lines := strings.Count(readPage(t, "README.md"), "\n"); lines > most {
+		t.Errorf("README.md has %d lines, want at most %d", lines, most)
+	}
+}
+
 // The table of folders in CONTRIBUTING.md has each folder of Go code, by itself or by one above it, and none
 // that is not there.
 func TestFolderTable(t *testing.T) {
