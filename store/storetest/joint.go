@@ -345,11 +345,17 @@ func undoOfGrant(b *testBench) {
 	n.cancelGranted(cmd)
 	n.wantHeld("undone a", 1)
 	n.wantLeft(bucket, 6)
+	// A topup is taken back too, and the grant stays.
+	topup := aboutGrant(gatehouse.OpTopUp, "undone")
+	topup.Costs = []gatehouse.MemberCost{{Key: bucket.Key, Cost: 3}}
+	n.cancelGranted(topup)
+	n.wantHeld("undone a", 1)
+	n.wantLeft(bucket, 6)
 	n.wantGrant(aboutGrant(gatehouse.OpRelease, "undone"), gatehouse.Granted)
 	n.wantHeld("undone a", 0)
 }
 
-// cancelGranted acquires a grant, and cancels it once it was granted.
+// cancelGranted puts a command about a grant to the gate, and cancels it once it was granted.
 func (n *benchServer) cancelGranted(cmd gatehouse.GrantCommand) {
 	n.bench.Helper()
 	decided := make(chan struct{}, 1)
