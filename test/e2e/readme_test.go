@@ -107,7 +107,8 @@ func (s *server) runExample(t *testing.T, commands []command) {
 	for _, c := range commands {
 		line, behind := strings.CutSuffix(strings.TrimSpace(c.line), " &")
 		line = strings.ReplaceAll(line, "localhost:5505", s.address)
-		cmd := exec.CommandContext(ctx, "bash", "-c", line)
+		cmd := exec.CommandContext(ctx, "bash", "-c", `gatehouse() { "$TESTED_BINARY" "$@"; }; `+line)
+		cmd.Env = append(os.Environ(), "GATEHOUSE_SERVER="+s.address)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Start(); err != nil {
