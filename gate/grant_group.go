@@ -75,7 +75,7 @@ func (o *grantOrder) leaveGroup(r *GrantRequest) {
 	switch {
 	case len(group.grants) == 0:
 		delete(o.groups, group.lines)
-	case at == 0:
+	case at == 0 && !group.grants[0].leaving: // one that is leaving does this for the one behind it
 		next := group.grants[0]
 		for i := range next.places {
 			next.places[i].moved = true // nothing was looked at there as long as it was not the first
