@@ -60,8 +60,8 @@ func (b *rateBatch) acceptsCommand(args [][]byte) bool {
 // that already when the batch does not accept this command.
 func (s *session) limitRate(name []byte, a rateRequest) {
 	l, b := s.loop, s.loop.batch
-	other := b.key.Name != string(name)
-	if other || b.key.Kind == 0 {
+	other := b.key.Name != string(name) || b.key.Kind == 0 // a new batch has no key yet
+	if other {
 		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: l.names.internName(name)}
 	}
 	// The calls of the loop are used again and again. Only these fields differ between commands for a rate,

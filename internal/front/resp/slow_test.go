@@ -183,6 +183,18 @@ func TestPipelineAtASlowStore(t *testing.T) {
 	}
 }
 
+// A key is checked in a batch that is new because the one before is under way, too.
+func TestEmptyKeyAtASlowStore(t *testing.T) {
+	s := newFar()
+	d := openStore(t, Config{}, s)
+	c := d.dial(t)
+	c.want("CL.THROTTLE far:1 4 1 60", "[0 5 4 -1 60]")
+	c.send(wire("CL.THROTTLE", "", "4", "1", "60"))
+	if got := c.answer(); !strings.HasPrefix(got, "-INVALID") {
+		t.Errorf("an empty key is answered %s, want -INVALID", got)
+	}
+}
+
 // say is what is answered to a pipeline, to the last byte.
 func say(t *testing.T, store gate.Store, pipeline string) string {
 	t.Helper()
