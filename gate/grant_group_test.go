@@ -32,7 +32,7 @@ func TestGrantsThatWantTheSameLeaveTogether(t *testing.T) {
 		leaving.Wait()
 		firsts, grants := gate.Firsts(g, semaphore(names[1]))
 		if firsts != 1 || grants != 1 {
-			t.Fatalf("round %d: the line has %d grants and takes %d for firsts, want 1 of each", i, grants, firsts)
+			t.Fatalf("round %d: the line has %d grants, and %d firsts, want 1 of each", i, grants, firsts)
 		}
 	}
 }
