@@ -83,6 +83,9 @@ func (l *LimiterHandle) fetchFor(ctx context.Context, n int64) (ok bool, err err
 		switch {
 		case err != nil:
 			return false, err
+		case d.Outcome == gatehouse.Granted && len(d.Want) == 1 && d.Want[0].Limit < n:
+			l.giveBack(fetched, 0) // it was clipped to the limit, which n can never pass
+			return false, nil
 		case d.Outcome == gatehouse.Granted && len(d.Want) == 1:
 			l.putDown(fetched, &d.Want[0].Decision, n)
 			return true, nil

@@ -185,6 +185,23 @@ func TestUnusedTokensGoBack(t *testing.T) {
 	})
 }
 
+// More than the limit never passes, however much the handle would fetch at once.
+func TestPrefetchAboveTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "api"}
+		l := hold.Limiter(newGate(), key, gatehouse.Rule{Size: 10, Interval: time.Hour})
+		l.Prefetch = 100
+		if ok, err := l.AllowN(t.Context(), 50); ok || gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
+			t.Errorf("50 of 10 are allowed: %t, %v, want an error of code invalid", ok, err)
+		}
+		synctest.Wait()
+		if ok, err := l.AllowN(t.Context(), 10); !ok || err != nil {
+			t.Errorf("10 of 10 are allowed: %t, %v, want true", ok, err)
+		}
+		l.Close()
+	})
+}
+
 // Kinds that forget bit by bit, and limits of the calendar, are asked each time.
 func TestNotPrefetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
