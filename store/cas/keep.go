@@ -69,9 +69,11 @@ func (r *retention) setKeep(c *RecordChange, k *knownRecord, u *recordUpdate) {
 	if c.Keep == gatehouse.Forever {
 		return
 	}
-	worth, longer := u.now-u.ahead+int64(c.Keep), int64(min(c.Keep/longerPart, maxLonger))
+	now := u.now - u.ahead
+	worth, longer := now+int64(c.Keep), int64(min(c.Keep/longerPart, maxLonger))
 	if k.keptUntil >= worth && k.keptUntil <= worth+longer {
-		c.Kept, u.keptUntil = true, k.keptUntil
+		// A backend that does not leave it at that keeps the record no shorter than is noted.
+		c.Kept, c.Keep, u.keptUntil = true, time.Duration(k.keptUntil-now), k.keptUntil
 		return
 	}
 	c.Keep += time.Duration(longer)
