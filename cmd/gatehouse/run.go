@@ -173,11 +173,8 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err == nil {
 		return o.runHolding(waiting, lease, args, forwarded)
 	}
-	if stopped, ok := errors.AsType[*signalError](context.Cause(waiting)); ok {
-		return &statusError{status: 128 + int(stopped.signal)}
-	}
-	if errors.Is(context.Cause(waiting), errSuperseded) {
-		return &statusError{statusNotGranted, errSuperseded}
+	if stopped := stoppedError(waiting); stopped != nil {
+		return stopped
 	}
 	err = failure(err)
 	away, ok := errors.AsType[*statusError](err)
@@ -189,6 +186,17 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 		return nil
 	}
 	return o.runHolding(waiting, &runLease{client: c}, args, forwarded)
+}
+
+// stoppedError is how a run ends whose wait was ended by a signal or a newer run; nil if it was by neither.
+func stoppedError(waiting context.Context) error {
+	if stopped, ok := errors.AsType[*signalError](context.Cause(waiting)); ok {
+		return &statusError{status: 128 + int(stopped.signal)}
+	}
+	if errors.Is(context.Cause(waiting), errSuperseded) {
+		return &statusError{statusNotGranted, errSuperseded}
+	}
+	return nil
 }
 
 // acquire waits for all names, and returns a lease on them that was counted from just now. stop ends ctx when
@@ -285,10 +293,7 @@ func (o *runOptions) runHolding(
 		supervisor.Program{Args: args, Env: env, Release: orphan, Output: o.commandOutput}, until)
 	if err != nil {
 		o.giveBack(lease)
-		if stopped, ok := errors.AsType[*signalError](context.Cause(ctx)); ok {
-			return &statusError{status: 128 + int(stopped.signal)}
-		}
-		return err
+		return cmp.Or(stoppedError(ctx), err)
 	}
 	signals.passTo(child)
 	lost := o.beside(child, lease, kept)

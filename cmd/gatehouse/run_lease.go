@@ -28,6 +28,9 @@ type runLease struct {
 // renewRetries is how often a renewal that fails is repeated within the time between T/3 and T/2.
 const renewRetries = 3
 
+// minReleasePause is the shortest time between two tries to release.
+const minReleasePause = 10 * time.Millisecond
+
 // begin notes a grant or a renewal that was asked for at an instant.
 func (l *runLease) begin(sent time.Duration) {
 	l.until = supervisor.Deadline{Terminate: sent + l.term/2, Kill: sent + l.term*2/3}
@@ -83,7 +86,8 @@ func (l *runLease) release() error {
 		_, err := l.client.DoGrant(ctx, gatehouse.GrantCommand{
 			Op: gatehouse.OpRelease, ID: l.id, Fence: l.fence,
 		})
-		if err == nil || !backoff.Sleep(ctx, l.term/(6*renewRetries)) {
+		// A guard that releases does not know the term.
+		if err == nil || !backoff.Sleep(ctx, max(l.term/(6*renewRetries), minReleasePause)) {
 			return err
 		}
 	}

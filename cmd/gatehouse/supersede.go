@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,6 +38,7 @@ func groupOf(want []gatehouse.Member) string {
 	for i := range want {
 		names[i] = want[i].Key.String()
 	}
+	slices.Sort(names) // in whatever order they were given
 	all := strings.Join(names, "+")
 	if len(all) > maxGroup {
 		sum := sha256.Sum256([]byte(all))
