@@ -49,7 +49,7 @@ func askHealth(ctx context.Context, server string) (answer string, err error) {
 		server = "http://" + server
 	}
 	page := strings.TrimSuffix(server, "/") + "/healthz"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, http.NoBody)
 	if err != nil {
 		return "", usageError{err}
 	}

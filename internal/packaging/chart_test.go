@@ -67,7 +67,8 @@ func TestChart(t *testing.T) {
 			want := []string{
 				"ConfigMap", c.kind, "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceMonitor",
 			}
-			if slices.Sort(want); !slices.Equal(kinds, want) {
+			slices.Sort(want)
+			if !slices.Equal(kinds, want) {
 				t.Fatalf("it renders %q, want %q", kinds, want)
 			}
 			pods := objects[c.kind].Spec

@@ -120,7 +120,7 @@ func TestDebian(t *testing.T) {
 // is well. Other tests may have its ports: the environment names others, as the unit's file may.
 func (r tree) serve(t *testing.T) (address string, stop func()) {
 	t.Helper()
-	unit := filepath.Join(string(r), "usr/lib/systemd/system/gatehouse.service")
+	unit := filepath.Join(string(r), "usr", "lib", "systemd", "system", "gatehouse.service")
 	user := find(t, unit, "^User=(.+)$")
 	command := strings.Fields(find(t, unit, "^ExecStart=(.+)$"))
 	address, err := freeport.Next()

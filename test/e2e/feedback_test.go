@@ -91,10 +91,10 @@ func TestMaxPause(t *testing.T) {
 	c.want("GH.FEEDBACK lock/api STATUS 429", "-INVALID lock has no operation feedback")
 	s.want(t, "/v1/gcra/api/acquire?maxwait=0", "408 …is paused until …, reported with 429; …")
 	s.want(t, "/v1/gcra/next/acquire?size=600&interval=60000", "204")
-	for _, length := range []time.Duration{1, 2, 3, 3} {
+	for _, seconds := range []int{1, 2, 3, 3} {
 		began := time.Now()
 		s.want(t, "/v1/gcra/next/feedback?status=429", "204")
-		s.wantPaused(t, "gcra/next", began, length*time.Second)
+		s.wantPaused(t, "gcra/next", began, time.Duration(seconds)*time.Second)
 	}
 	s.want(t, "/v1/gcra/next/feedback?status=200", "204")
 	s.want(t, "/v1/gcra/api/acquire", "204")
