@@ -235,15 +235,16 @@ func (o *loadOptions) print(out io.Writer, r *loadRun, took time.Duration) error
 			"seconds": took.Seconds(), "per_second": rate, "microseconds": micros,
 		})
 	}
-	text := fmt.Sprintf("%d answers in %s, %.0f a second: %d granted, %d refused\n", answers,
+	var text strings.Builder
+	_, _ = fmt.Fprintf(&text, "%d answers in %s, %.0f a second: %d granted, %d refused\n", answers,
 		showDuration(took), rate, r.granted, r.refused)
 	for code, count := range r.failures {
-		text += fmt.Sprintf("%d failures: %s\n", count, code)
+		_, _ = fmt.Fprintf(&text, "%d failures: %s\n", count, code)
 	}
 	for _, p := range percentiles {
 		at := time.Duration(r.times.ValueAtPercentile(p)) * time.Microsecond
-		text += fmt.Sprintf("%6g%%  within %s\n", p, at)
+		_, _ = fmt.Fprintf(&text, "%6g%%  within %s\n", p, at)
 	}
-	_, err := io.WriteString(out, text)
+	_, err := io.WriteString(out, text.String())
 	return err
 }
