@@ -201,6 +201,31 @@ func TestHandlerWithoutGate(t *testing.T) {
 	}
 }
 
+// A gate that has no room for one request has answered, and is asked by the next.
+func TestHandlerAsksAFullGateAgain(t *testing.T) {
+	full := gatehouse.Errorf(gatehouse.CodeExhausted, "1000 requests wait already")
+	g := &fullGate{err: full}
+	handler := middleware.Handler(middleware.Config{
+		Gate: g, FailClosed: true,
+		Key: func(*http.Request) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"} },
+	}, http.HandlerFunc(okHandler))
+	if status := statusFor(t, handler, "ann"); status != http.StatusServiceUnavailable {
+		t.Errorf("without room it is %d, want 503", status)
+	}
+	g.err = nil
+	if status := statusFor(t, handler, "ann"); status != http.StatusNoContent {
+		t.Errorf("the next is %d, want 204", status)
+	}
+}
+
+// A fullGate grants all, or has an error.
+type fullGate struct{ err error }
+
+// Do implements [gatehouse.Gate].
+func (g *fullGate) Do(context.Context, gatehouse.Key, gatehouse.Command) (gatehouse.Decision, error) {
+	return gatehouse.Decision{Outcome: gatehouse.Granted}, g.err
+}
+
 // statusFor is the status of an answer to a user.
 func statusFor(t *testing.T, handler http.Handler, user string) int {
 	t.Helper()

@@ -78,6 +78,8 @@ func (a *Asker) ask(ctx context.Context, key gatehouse.Key, cost int64, wait tim
 		return Verdict{Err: err}
 	case err != nil && gatehouse.CodeOf(err) == gatehouse.CodeInvalid:
 		return Verdict{Err: err}
+	case err != nil && gatehouse.CodeOf(err) == gatehouse.CodeExhausted:
+		return a.without(err) // it has answered: other names, and the next request, may find room
 	case err != nil:
 		again := time.Now().Add(pauseTimes * a.within())
 		a.again.Store(&again)
