@@ -4,14 +4,17 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/gatehousehq/gatehouse/internal/supervisor"
 )
 
-// stopSignals are those that end a run that waits, and are passed on to a command that runs.
+// stopSignals are those that end a run that waits, and are passed on to a command that runs. One that was
+// ignored when this program started is still: nohup does that, and a shell with what it starts by &.
 func stopSignals() []os.Signal {
-	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+	return slices.DeleteFunc(all, signal.Ignored)
 }
 
 // A signalError is the signal that has ended a wait.

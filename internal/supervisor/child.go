@@ -60,8 +60,17 @@ func Start(ctx context.Context, guard []string, p Program, until Deadline) (*Chi
 		return nil, ctx.Err()
 	}
 	child.killing.Reset(until.Kill + overdue - Now())
-	child.send(order{Start: &p, Deadline: &until})
+	child.send(order{Start: &p, Args: bytesOf(p.Args), Env: bytesOf(p.Env), Deadline: &until})
 	return child, nil
+}
+
+// bytesOf are texts as they are, whether or not they are UTF-8.
+func bytesOf(texts []string) [][]byte {
+	all := make([][]byte, len(texts))
+	for i := range texts {
+		all[i] = []byte(texts[i])
+	}
+	return all
 }
 
 // startGuard starts a guard without a command.

@@ -56,8 +56,12 @@ func RunGuard(release func(json.RawMessage)) {
 	// Until it has a session, the guard is in the group of the wrapper and gets what keys and shells send it.
 	// A handled signal has its default effect again in the command; an ignored one would stay ignored.
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP,
-		syscall.SIGPIPE)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGTSTP, syscall.SIGPIPE} {
+		if !signal.Ignored(s) { // as nohup has it, for the command
+			signal.Notify(signals, s)
+		}
+	}
 
 	orders := readOrders(os.NewFile(ordersFile, "orders"))
 	reports := os.NewFile(reportsFile, "reports")
@@ -70,7 +74,13 @@ func RunGuard(release func(json.RawMessage)) {
 	if !ok || first.Start == nil || first.Deadline == nil {
 		return // the wrapper was told to stop, or has died, before the command started
 	}
+	if Now() >= first.Deadline.Terminate {
+		// The wrapper or the machine stood still: others may be granted what the command needs.
+		g.sendReport(report{Exit: &Exit{Status: statusNotStarted, Overdue: true}})
+		return
+	}
 	becomeSubreaper()
+	first.Start.Args, first.Start.Env = textsOf(first.Args), textsOf(first.Env)
 	children, err := g.startCommand(first.Start)
 	if err != nil {
 		g.sendReport(report{Exit: &Exit{Status: startStatus(err), Err: err.Error()}})
@@ -81,6 +91,19 @@ func RunGuard(release func(json.RawMessage)) {
 	if g.orphan {
 		release(first.Start.Release)
 	}
+}
+
+// statusNotStarted is the status of a command whose deadline came before it was started: that of one which
+// SIGTERM has ended.
+const statusNotStarted = 128 + int(syscall.SIGTERM)
+
+// textsOf are the texts that were sent as bytes.
+func textsOf(all [][]byte) []string {
+	texts := make([]string, len(all))
+	for i := range all {
+		texts[i] = string(all[i])
+	}
+	return texts
 }
 
 // readOrders reads what the wrapper says. The channel is closed when the wrapper has died.

@@ -287,6 +287,46 @@ func TestNothingStartsAfterTheEnd(t *testing.T) {
 	}
 }
 
+func TestNothingStartsAfterTheDeadline(t *testing.T) {
+	t.Parallel()
+	file := t.TempDir() + "/started"
+	w := startWrapper(t, 0, 60000, "touch", file)
+	if got, want := w.exit(), "exit 143 overdue true"; got != want {
+		t.Errorf("the wrapper says %q, want %q", got, want)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("the command has run though its deadline had come before")
+	}
+}
+
+// A name of a file need not be UTF-8.
+func TestArgumentsAreBytes(t *testing.T) {
+	t.Parallel()
+	w := startWrapper(t, 60000, 90000, "sh", "-c", `test "$1" = "$(printf 'caf\351<')"`, "sh", "caf\xe9<")
+	if got, want := w.exit(), "exit 0 overdue false"; got != want {
+		t.Errorf("the wrapper says %q, want %q: the argument was changed", got, want)
+	}
+	t.Run("environment", func(t *testing.T) {
+		w := startWrapper(t, 60000, 90000, "env", "A=\xff", "sh", "-c",
+			`test "$A" = "$(printf '\377')" && test -n "$RELEASED"`)
+		if got, want := w.exit(), "exit 0 overdue false"; got != want {
+			t.Errorf("the wrapper says %q, want %q: the environment was changed", got, want)
+		}
+	})
+}
+
+// nohup ignores a signal, and what it starts does as well.
+func TestIgnoredSignalStaysIgnored(t *testing.T) {
+	t.Parallel()
+	w := exec.Command("sh", "-c", `trap "" HUP; exec "$0" 60000 90000 sh -c 'kill -HUP $$; exit 4'`,
+		os.Args[0])
+	w.Env = append(os.Environ(), role+"=wrapper")
+	text, err := w.CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "exit 4 overdue false") {
+		t.Errorf("%v, %q: want status 4, as SIGHUP is ignored", err, text)
+	}
+}
+
 // awaitEnd waits until a process of another parent has ended.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
