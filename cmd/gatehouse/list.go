@@ -308,32 +308,37 @@ func (o *verbOptions) forceRelease(cmd *cobra.Command, c *client.Client, key gat
 	if !params.HasHolders(key.Kind) {
 		return usageError{errNoForce}
 	}
-	list := gatehouse.Command{Op: gatehouse.OpHolders, Amount: gatehouse.MaxListed}
-	d, err := c.Do(cmd.Context(), key, list)
-	switch {
-	case err != nil:
-		return failure(err)
-	case d.Report == nil:
-		return fmt.Errorf("%s does not exist", key)
-	}
 	by := (&ownerOptions{}).owner("release --force")
 	ended := 0
-	for i := range d.Report.Holders {
-		evicted, err := c.Do(cmd.Context(), key, gatehouse.Command{
-			Op: gatehouse.OpEvict, Fence: d.Report.Holders[i].Fence, Now: true, Owner: by,
-			Message: "released by force",
-		})
-		if err != nil {
+	// One list may not have them all.
+	for more := true; more; {
+		list := gatehouse.Command{Op: gatehouse.OpHolders, Amount: gatehouse.MaxListed}
+		d, err := c.Do(cmd.Context(), key, list)
+		switch {
+		case err != nil:
 			return failure(err)
+		case d.Report == nil:
+			return fmt.Errorf("%s does not exist", key)
 		}
-		if evicted.Outcome == gatehouse.Granted {
-			ended++ // any other has ended by itself meanwhile
+		before := ended
+		for i := range d.Report.Holders {
+			evicted, err := c.Do(cmd.Context(), key, gatehouse.Command{
+				Op: gatehouse.OpEvict, Fence: d.Report.Holders[i].Fence, Now: true, Owner: by,
+				Message: "released by force",
+			})
+			if err != nil {
+				return failure(err)
+			}
+			if evicted.Outcome == gatehouse.Granted {
+				ended++ // any other has ended by itself meanwhile
+			}
 		}
+		more = ended > before && d.Report.Total > len(d.Report.Holders)
 	}
 	if o.asJSON {
 		return writeJSON(cmd.OutOrStdout(), map[string]any{"released": ended})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d holds ended\n", key, ended)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d holds ended\n", key, ended)
 	return err
 }
 

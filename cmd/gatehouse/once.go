@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -162,12 +161,12 @@ func (o *onceOptions) tellOthers(c *client.Client, exit *supervisor.Exit, lost b
 	if !o.claimed || lost {
 		return // another may have begun: that this one failed to end it is all there is to know
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), o.expires/6)
-	defer cancel()
 	message := strconv.Itoa(exit.Status) + "\n"
 	if o.output != nil {
 		message += o.output.last()
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), o.expires/6)
+	defer cancel()
 	event := gatehouse.Key{Kind: gatehouse.Event, Name: o.firing()}
 	_, err := c.Do(ctx, event, gatehouse.Command{Op: gatehouse.OpSend, Message: message})
 	if err == nil && o.expect != "" && exit.Status != 0 {
@@ -208,47 +207,4 @@ func (o *onceOptions) expected() (patience time.Duration, err error) {
 		patience += d
 	}
 	return patience, nil
-}
-
-// A lastOutput passes on what a command writes, and keeps the end of it.
-type lastOutput struct {
-	write *os.File
-	done  chan struct{}
-	kept  []byte
-}
-
-// newLastOutput begins to pass on what is written to its file.
-func newLastOutput() (*lastOutput, error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	l := &lastOutput{write: write, done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		_, _ = io.Copy(io.MultiWriter(os.Stdout, l), read)
-	}()
-	return l, nil
-}
-
-// Write implements io.Writer: it keeps the end.
-func (l *lastOutput) Write(text []byte) (int, error) {
-	l.kept = append(l.kept, text...)
-	if extra := len(l.kept) - sharedOutput; extra > 0 {
-		l.kept = append(l.kept[:0], l.kept[extra:]...)
-	}
-	return len(text), nil
-}
-
-// last returns the end of the output, once the command and all its descendants have ended.
-func (l *lastOutput) last() string {
-	l.close()
-	text := strings.ToValidUTF8(string(l.kept), "?")
-	return text[max(0, len(text)-sharedOutput):]
-}
-
-// close waits until all that was written was passed on.
-func (l *lastOutput) close() {
-	_ = l.write.Close() // the second time it fails
-	<-l.done
 }

@@ -157,7 +157,9 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	}
 	defer c.Close()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, stopSignals()...)
+	for _, s := range stopSignals() { // of none at all, Notify would have all
+		signal.Notify(signals, s)
+	}
 	// While it waits a signal ends it. The context tells which.
 	waiting, stopWaiting := context.WithCancelCause(ctx)
 	forwarded := newSignalForwarder(signals, stopWaiting)
@@ -165,7 +167,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 
 	lease, err := o.acquire(waiting, stopWaiting, c, args)
 	if err == nil && o.before != nil {
-		err = o.before(waiting, c)
+		err = cmp.Or(o.before(waiting, c), lease.refresh(waiting))
 		if err != nil {
 			o.giveBack(lease)
 		}
@@ -241,13 +243,10 @@ func (o *runOptions) acquire(
 	}
 	lease.fence = d.Fence
 	lease.begin(sent)
-	// A request that has waited was sent long before the grant. A renewal says how long that lasts.
-	if o.hold() && supervisor.Now()-sent > o.expires/6 {
-		lost, err := lease.renew(ctx)
-		if err != nil || lost != "" {
-			_ = lease.release()
-			return nil, cmp.Or(err, fmt.Errorf("%s", lost))
-		}
+	lease.held = o.hold()
+	if err := lease.refresh(ctx); err != nil {
+		_ = lease.release()
+		return nil, err
 	}
 	return lease, nil
 }
@@ -285,7 +284,7 @@ func (o *runOptions) runHolding(
 		env = append(env, "GATEHOUSE_FENCE="+strconv.FormatUint(lease.fence, 10), "GATEHOUSE_GRANT="+lease.id)
 	}
 	until := lease.until
-	kept := lease.id != "" && o.hold()
+	kept := lease.held
 	if !kept {
 		until = supervisor.Never()
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -21,6 +22,7 @@ type runLease struct {
 	client *client.Client
 	id     string
 	fence  uint64
+	held   bool // some of it can be lost
 	term   time.Duration
 	until  supervisor.Deadline
 }
@@ -53,6 +55,19 @@ func (l *runLease) renew(ctx context.Context) (lost string, err error) {
 	}
 	l.begin(sent)
 	return "", nil
+}
+
+// refresh renews the grant if it was asked for some time ago: a request that has waited was sent long before
+// it was granted.
+func (l *runLease) refresh(ctx context.Context) error {
+	if sent := l.until.Terminate - l.term/2; !l.held || supervisor.Now()-sent <= l.term/6 {
+		return nil
+	}
+	lost, err := l.renew(ctx)
+	if err == nil && lost != "" {
+		err = &statusError{statusLost, errors.New("lost before the command began: " + lost)}
+	}
+	return err
 }
 
 // keep renews the grant until ctx ends or it is lost, and has the deadline moved with each renewal. It

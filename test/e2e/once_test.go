@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -106,5 +108,36 @@ func TestOnceMistakes(t *testing.T) {
 		if status, _, said := gatehouse(t, nil, onceOn(flags, "true")...); status != 2 || said != want {
 			t.Errorf("once %s ended with %d and said %q, want 2 and %q", flags, status, said, want)
 		}
+	}
+}
+
+// Who runs a firing has a reader that takes nothing: the others learn how it ended all the same.
+func TestOnceTellsOthersThoughNobodyReads(t *testing.T) {
+	t.Parallel()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const flags = "--job unread --at 2026-10-01T03:00Z --share"
+	first := exec.Command(binary(), onceOn(flags, "head -c 120000 /dev/zero | tr '\\0' x; exit 6")...)
+	first.Stdout = write
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	// The pipe is read once the other host knows all: what did not fit in is still there then.
+	isHeld := func() bool { return !isFree(t, "once/unread/2026-10-01T03:00:00Z") }
+	await.True(t, "the first host has claimed the firing", isHeld)
+	status, out, _ := gatehouse(t, nil, onceOn(flags+" --retry", "echo again")...)
+	if want := strings.Repeat("x", 4000); status != 6 || out != want {
+		t.Errorf("the second host ended with %d and wrote %d bytes, want 6 and the last 4,000", status,
+			len(out))
+	}
+	text, err := io.ReadAll(read)
+	if err != nil || len(text) != 120000 {
+		t.Errorf("the first host wrote %d bytes, %v, want all 120,000", len(text), err)
+	}
+	if _ = first.Wait(); first.ProcessState.ExitCode() != 6 {
+		t.Errorf("the first host: %v, want status 6", first.ProcessState)
 	}
 }

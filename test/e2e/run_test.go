@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -302,6 +303,22 @@ func TestRunSupersedes(t *testing.T) {
 		t.Errorf("the first ended with %d, want 79", status)
 	}
 	awaitLine(t, holding.said, "superseded by a newer run")
+}
+
+// Of many that supersede each other at once each runs, gives up or is ended.
+func TestRunsSupersedeAtOnce(t *testing.T) {
+	t.Parallel()
+	var runs sync.WaitGroup
+	for i := range 12 {
+		runs.Go(func() {
+			const flags = "--quiet --lock run-storm --expires 1s --supersede holding"
+			status, _, said := gatehouse(t, nil, runOn(flags, "sh", "-c", "exec sleep 0.1")...)
+			if status != 0 && status != 75 && status != 79 {
+				t.Errorf("run %d ended with %d and said %q, want 0, 75 or 79", i, status, said)
+			}
+		})
+	}
+	runs.Wait()
 }
 
 // The command sees what it would see without run: its input, its umask, its limits.

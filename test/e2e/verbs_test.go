@@ -2,8 +2,12 @@ package e2e
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	root "github.com/gatehousehq/gatehouse"
 )
 
 // TestVerbs asks by the commands what is asked over HTTP elsewhere.
@@ -107,5 +111,25 @@ func TestVerbsForPrograms(t *testing.T) {
 	status, out, _ := gatehouse(t, env, "__complete", "ps", "lock/progr")
 	if status != 0 || !strings.HasPrefix(out, "lock/programs\n") {
 		t.Errorf("the completion of lock/progr is %q, want lock/programs", out)
+	}
+}
+
+// One list of holders has 1,000 at most.
+func TestForceEndsMoreHoldsThanOneListHas(t *testing.T) {
+	t.Parallel()
+	key := root.Key{Kind: root.Semaphore, Name: "many-holds"}
+	c := askShared(t)
+	for i := range 1100 {
+		_, err := c.Do(t.Context(), key, root.Command{
+			Op: root.OpAcquire, Holder: strconv.Itoa(i), Rule: root.Rule{Size: 1200}, Cost: 1,
+			Expires: time.Hour,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, out, said := gatehouse(t, nil, "release", key.String(), "--force", "--server", shared().address)
+	if status != 0 || out != "semaphore/many-holds: 1100 holds ended\n" {
+		t.Errorf("status %d, wrote %q and said %q, want all 1100 ended", status, out, said)
 	}
 }
