@@ -149,11 +149,11 @@ func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
 // readResult is how the firing ended elsewhere, by the message of its event: "STATUS\nOUTPUT".
 func readResult(message string) error {
 	first, output, _ := strings.Cut(message, "\n")
-	status, err := strconv.Atoi(first)
+	status, err := strconv.ParseUint(first, 10, 8) // a larger one would end this program with another
 	if err != nil {
 		return fmt.Errorf("the event of the firing says %q, want a status: somebody else has sent it", first)
 	}
-	return &errRanElsewhere{status, output}
+	return &errRanElsewhere{int(status), output}
 }
 
 // tellOthers sends the event of the firing, while the lock is still held: who gets that next finds it.

@@ -38,6 +38,7 @@ func groupOf(want []gatehouse.Member) string {
 	for i := range want {
 		names[i] = want[i].Key.String()
 	}
+	slices.Sort(names) // in whatever order they were asked for
 	slices.Sort(names) // in whatever order they were given
 	all := strings.Join(names, "+")
 	if len(all) > maxGroup {

@@ -141,3 +141,20 @@ func TestOnceTellsOthersThoughNobodyReads(t *testing.T) {
 		t.Errorf("the first host: %v, want status 6", first.ProcessState)
 	}
 }
+
+// An event of that name which is no status is somebody else's: 256 would end this program with 0.
+func TestOnceTakesNothingElseForAStatus(t *testing.T) {
+	t.Parallel()
+	for job, message := range map[string]string{"256": "256", "minus": "-1", "text": "done"} {
+		event := root.Key{Kind: root.Event, Name: "once/" + job + "/2026-10-01T03:00:00Z"}
+		_, err := askShared(t).Do(t.Context(), event, root.Command{Op: root.OpSend, Message: message})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, out, said := gatehouse(t, nil, onceOn("--at 2026-10-01T03:00Z --job "+job, "echo ran")...)
+		if status != 1 || out != "" || !strings.Contains(said, "somebody else has sent it") {
+			t.Errorf("%q: status %d, wrote %q and said %q, want 1 and that the event is another's", message,
+				status, out, said)
+		}
+	}
+}

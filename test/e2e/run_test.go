@@ -281,12 +281,13 @@ func TestRunKicksAWatchdog(t *testing.T) {
 // A newer run has an older one that waits give up, and with holding ends the one that holds.
 func TestRunSupersedes(t *testing.T) {
 	t.Parallel()
-	const flags = "--lock run-supersede --expires 1500ms --supersede "
+	const flags = "--lock run-supersede --lock run-with --expires 1500ms --supersede "
+	const reversed = "--lock run-with --lock run-supersede --expires 1500ms --supersede "
 	holding := startTool(t, runOn(flags+"waiting", "sh", "-c", "echo holding; exec sleep 1000")...)
 	awaitLine(t, holding.out, "holding")
 	second := startTool(t, runOn(flags+"waiting", "echo", "second")...)
 	awaitLine(t, second.said, "position 1")
-	third := startTool(t, runOn(flags+"waiting", "echo", "third")...)
+	third := startTool(t, runOn(reversed+"waiting", "echo", "third")...)
 	if status := second.end(t); status != 75 {
 		t.Errorf("the second ended with %d, want 75", status)
 	}
