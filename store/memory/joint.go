@@ -194,6 +194,18 @@ func (s *Store) nameJointRoom(p *control.Part) (lacks bool) {
 	return true
 }
 
+// keepParts puts what became of the parts' states in their places. Those of known names come first: for a new
+// name a known one may be forgotten, and the new one has its entry then.
+func (s *Store) keepParts(w *jointWork, now time.Time) {
+	for _, known := range [...]bool{true, false} {
+		for i := range w.parts {
+			if (w.places[i].entry != nil) == known {
+				s.keepPart(w, i, now)
+			}
+		}
+	}
+}
+
 // keepPart puts what became of a part's state in its place.
 func (s *Store) keepPart(w *jointWork, i int, now time.Time) {
 	place, p := &w.places[i], &w.parts[i]

@@ -152,3 +152,31 @@ func TestRefusedNamesGiveWayFirst(t *testing.T) {
 		}
 	})
 }
+
+// A new name of a joint change may take the entry of another one that the change is about.
+func TestRefusedNameGivesWayWithinAJointChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := func(key gatehouse.Key) control.State {
+			s := New(Config{})
+			do(t, s, key, wait())
+			return s.stateOf(s.shardOf(key), key)
+		}
+		s := New(Config{Names: 1})
+		old, added := event("old"), event("new")
+		for i := 0; s.shardOf(added) != s.shardOf(old); i++ {
+			added = event(fmt.Sprint(i))
+		}
+		do(t, s, old, wait())
+		do(t, s, old, gatehouse.Command{Op: gatehouse.OpDelete})
+		w := &jointWork{places: []jointPlace{{hash: s.hashOf(added)}, {hash: s.hashOf(old)}}}
+		for i, key := range []gatehouse.Key{added, old} {
+			w.places[i].shard = s.shardOf(key)
+			w.places[i].entry = s.shardOf(key).find(key, w.places[i].hash)
+			w.parts = append(w.parts, control.JointPart{Part: &control.Part{Key: key}, State: refused(key)})
+		}
+		s.keepParts(w, s.now())
+		if got := s.stateOf(s.shardOf(added), added); got != w.parts[0].State {
+			t.Errorf("the new name has the state %p, want %p", got, w.parts[0].State)
+		}
+	})
+}
