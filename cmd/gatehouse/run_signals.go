@@ -11,7 +11,8 @@ import (
 )
 
 // stopSignals are those that end a run that waits, and are passed on to a command that runs. One that was
-// ignored when this program started is still: nohup does that, and a shell with what it starts by &.
+// ignored when this program started is still: nohup does that, and a shell with what it starts by &. Go tells
+// of SIGHUP and SIGINT alone.
 func stopSignals() []os.Signal {
 	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 	return slices.DeleteFunc(all, signal.Ignored)
