@@ -70,10 +70,15 @@ func (l *runLease) refresh(ctx context.Context) error {
 	return err
 }
 
+// untilRenewal is how long it is until T/3. To start a guard takes a while of a short term.
+func (l *runLease) untilRenewal(now time.Duration) time.Duration {
+	return l.until.Terminate - l.term/6 - now
+}
+
 // keep renews the grant until ctx ends or it is lost, and has the deadline moved with each renewal. It
 // returns why the grant was lost, or "" if ctx has ended.
 func (l *runLease) keep(ctx context.Context, move func(supervisor.Deadline)) (lost string) {
-	for pause := l.term / 3; backoff.Sleep(ctx, pause); {
+	for pause := l.untilRenewal(supervisor.Now()); backoff.Sleep(ctx, pause); {
 		// A server that does not answer leaves time for another try.
 		within, cancel := context.WithTimeout(ctx, l.term/6)
 		gone, err := l.renew(within)
@@ -87,7 +92,7 @@ func (l *runLease) keep(ctx context.Context, move func(supervisor.Deadline)) (lo
 			pause = l.term / (6 * renewRetries)
 		default:
 			move(l.until)
-			pause = l.until.Terminate - l.term/6 - supervisor.Now()
+			pause = l.untilRenewal(supervisor.Now())
 		}
 	}
 	return ""
