@@ -18,8 +18,8 @@ func TestWrongUsage(t *testing.T) {
 		want      string
 	}{
 		{2, "", "serv",
-			`gatehouse: "serv" is no command of gatehouse; did you mean serve?; want one of capacity …`},
-		{2, "", "open", `gatehouse: "open" is no command of gatehouse; want one of … serve …`},
+			`gatehouse: "serv" is no command of gatehouse; did you mean send or serve?; want one …`},
+		{2, "", "unlock", `gatehouse: "unlock" is no command of gatehouse; want one of … serve …`},
 		{2, "", "--versio", "gatehouse: unknown flag: --versio; did you mean --version?"},
 		{2, "", "serve --htp :1", "gatehouse: unknown flag: --htp; did you mean --http…?"},
 		{2, "", "serve --maxnames 5", "gatehouse: unknown flag: --maxnames; did you mean --max-names?"},
