@@ -9,7 +9,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -87,15 +86,8 @@ func (o *capacityOptions) clientName() string {
 		return o.client
 	}
 	// A user or host that cannot be found out is no error: the name only has to be the same next time.
-	name := "somebody"
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		name = u.Username
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "localhost"
-	}
-	return name + "@" + host
+	owner := localOwner()
+	return cmp.Or(owner.Name, "somebody") + "@" + cmp.Or(owner.Host, "localhost")
 }
 
 // exactArgs returns a check for exactly these arguments, whose error names them.

@@ -65,16 +65,20 @@ type selection struct {
 	prefix string
 }
 
+// listedKinds are the kinds whose names can be listed: grants are looked up by their id.
+func listedKinds() (kinds []gatehouse.Kind) {
+	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		if kind != gatehouse.Grant {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
 // listed reads KIND[/PREFIX]; the empty text means all names.
 func listed(text string) (selection, error) {
 	if text == "" {
-		all := selection{}
-		for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
-			if kind != gatehouse.Grant { // grants are looked up by their id
-				all.kinds = append(all.kinds, kind)
-			}
-		}
-		return all, nil
+		return selection{kinds: listedKinds()}, nil
 	}
 	name, prefix, _ := strings.Cut(text, "/")
 	kind, known := gatehouse.ParseKind(name)
@@ -97,6 +101,14 @@ type nameRow struct {
 	Closed  string `json:"closed,omitempty"`
 }
 
+// showClosing says who closed a name and why, "yes" if that is not known, and "" of an open one.
+func showClosing(c *gatehouse.Closing) string {
+	if c == nil {
+		return ""
+	}
+	return cmp.Or(c.String(), "yes")
+}
+
 // readNames reads the names, at most a number of each kind.
 func (s *selection) readNames(ctx context.Context, c *client.Client, most int) ([]nameRow, error) {
 	rows := []nameRow{}
@@ -107,14 +119,10 @@ func (s *selection) readNames(ctx context.Context, c *client.Client, most int) (
 		}
 		for i := range details {
 			d := &details[i]
-			row := nameRow{
+			rows = append(rows, nameRow{
 				Kind: kind.String(), Name: d.Name, Limit: d.Limit, Used: d.Used, Holders: d.Holders,
-				Waiting: d.Waiting, Granted: d.Granted, Refused: d.Refused,
-			}
-			if d.Closed != nil {
-				row.Closed = cmp.Or(d.Closed.String(), "yes")
-			}
-			rows = append(rows, row)
+				Waiting: d.Waiting, Granted: d.Granted, Refused: d.Refused, Closed: showClosing(d.Closed),
+			})
 		}
 	}
 	return rows, nil
@@ -223,9 +231,7 @@ func readHolders(ctx context.Context, c *client.Client, key gatehouse.Key) (*sta
 // addAll adds what one answer tells.
 func (r *standingReport) addAll(told *gatehouse.Report) {
 	r.Limit, r.Used = max(r.Limit, told.Limit), max(r.Used, told.Used)
-	if told.Closed != nil {
-		r.Closed = cmp.Or(told.Closed.String(), "yes")
-	}
+	r.Closed = cmp.Or(showClosing(told.Closed), r.Closed)
 	for i := range told.Holders {
 		h := &told.Holders[i]
 		r.Holders = append(r.Holders, standing{
@@ -306,9 +312,10 @@ func showMillis(ms *int64) string {
 // forceRelease ends all holds of a name at once, whoever has them.
 func (o *verbOptions) forceRelease(cmd *cobra.Command, c *client.Client, key gatehouse.Key) error {
 	if !params.HasHolders(key.Kind) {
-		return usageError{errNoForce}
+		return usageError{errors.New("--force is for semaphores and locks")}
 	}
-	by := (&ownerOptions{}).owner("release --force")
+	by := localOwner()
+	by.Purpose = "release --force"
 	ended := 0
 	// One list may not have them all.
 	for more := true; more; {
@@ -354,8 +361,8 @@ func completeNames(o *remoteOptions, op gatehouse.Op) cobra.CompletionFunc {
 		}
 		var offered []string
 		if !strings.Contains(typed, "/") {
-			for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
-				if kind.Has(op) && kind != gatehouse.Grant {
+			for _, kind := range listedKinds() {
+				if kind.Has(op) {
 					offered = append(offered, kind.String()+"/")
 				}
 			}

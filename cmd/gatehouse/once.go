@@ -18,20 +18,21 @@ import (
 
 // onceOptions are the options of once. A firing is one time at which a job is due. It has three names:
 //
-//	lock  once/JOB/AT/running   held while the command runs, and renewed: whoever gets it after that
-//	                            knows that the command has ended, or its host has
+//	lock  once/JOB/AT/running   held while the command runs, and renewed: the host that gets it next
+//	                            knows that the command has ended, or that its host has died
 //	lock  once/JOB/AT           the claim, held for as long as it is kept, by the host that ran the command
 //	event once/JOB/AT           how the command ended: the status, and with --share the output
 //
-// A claim without an event, when nobody runs it any more, is one whose host died or lost the lock.
+// If there is a claim and no event, and the command does not run, its host died or lost the lock.
 type onceOptions struct {
 	runOptions
 	job, at, expect string
 	keep            time.Duration
 	share, retry    bool
 
-	claimed bool // this host runs the command
-	output  *lastOutput
+	patience time.Duration // of the watchdog, by expect; 0 if nothing is expected
+	claimed  bool          // this host runs the command
+	output   *lastOutput
 }
 
 func newOnce() *cobra.Command {
@@ -93,7 +94,8 @@ func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
 	case o.keep < time.Second:
 		return usageError{fmt.Errorf("--keep is %s, want at least 1s", o.keep)}
 	}
-	if _, err := o.expected(); err != nil {
+	o.patience, err = readExpect(o.expect)
+	if err != nil {
 		return usageError{err}
 	}
 	// Every way to write an instant is the same firing.
@@ -123,8 +125,7 @@ func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
 
 // claimFiring claims the firing while its lock is held, or returns how it has ended elsewhere.
 func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
-	event := gatehouse.Key{Kind: gatehouse.Event, Name: o.firing()}
-	d, err := c.Do(ctx, event, gatehouse.Command{Op: gatehouse.OpWait})
+	d, err := c.Do(ctx, o.event(), gatehouse.Command{Op: gatehouse.OpWait})
 	switch {
 	case err != nil:
 		return err
@@ -156,7 +157,7 @@ func readResult(message string) error {
 	return &errRanElsewhere{int(status), output}
 }
 
-// tellOthers sends the event of the firing, while the lock is still held: who gets that next finds it.
+// tellOthers sends the event of the firing, while the lock is still held: the next holder finds it.
 func (o *onceOptions) tellOthers(c *client.Client, exit *supervisor.Exit, lost bool) {
 	if !o.claimed || lost {
 		return // another may have begun: that this one failed to end it is all there is to know
@@ -167,15 +168,19 @@ func (o *onceOptions) tellOthers(c *client.Client, exit *supervisor.Exit, lost b
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.expires/6)
 	defer cancel()
-	event := gatehouse.Key{Kind: gatehouse.Event, Name: o.firing()}
-	_, err := c.Do(ctx, event, gatehouse.Command{Op: gatehouse.OpSend, Message: message})
-	if err == nil && o.expect != "" && exit.Status != 0 {
+	_, err := c.Do(ctx, o.event(), gatehouse.Command{Op: gatehouse.OpSend, Message: message})
+	if err == nil && o.patience > 0 && exit.Status != 0 {
 		// A kick without patience has the watchdog fire at once.
 		_, err = c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick})
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "gatehouse: others will think that this firing was lost: %v\n", err)
 	}
+}
+
+// event is the one that says how the firing ended.
+func (o *onceOptions) event() gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.Event, Name: o.firing()}
 }
 
 // watchdog is the one that fires when a firing was missed.
@@ -185,24 +190,23 @@ func (o *onceOptions) watchdog() gatehouse.Key {
 
 // expectNext has the watchdog fire unless the next firing begins in time.
 func (o *onceOptions) expectNext(ctx context.Context, c *client.Client) error {
-	patience, err := o.expected()
-	if err != nil || patience == 0 {
-		return err
+	if o.patience == 0 {
+		return nil
 	}
-	_, err = c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick, Expires: patience})
+	_, err := c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick, Expires: o.patience})
 	return err
 }
 
-// expected is how long after this firing the next one must have begun; 0 if nothing is expected.
-func (o *onceOptions) expected() (patience time.Duration, err error) {
-	if o.expect == "" {
+// readExpect reads how long after a firing the next one must have begun; 0 if nothing is expected.
+func readExpect(text string) (patience time.Duration, err error) {
+	if text == "" {
 		return 0, nil
 	}
-	for part := range strings.SplitSeq(o.expect, ",") {
-		name, text, _ := strings.Cut(part, "=")
-		d, err := time.ParseDuration(text)
+	for part := range strings.SplitSeq(text, ",") {
+		name, length, _ := strings.Cut(part, "=")
+		d, err := time.ParseDuration(length)
 		if err != nil || d <= 0 || name != "every" && name != "grace" {
-			return 0, fmt.Errorf("--expect is %q, want every=DURATION,grace=DURATION", o.expect)
+			return 0, fmt.Errorf("--expect is %q, want every=DURATION,grace=DURATION", text)
 		}
 		patience += d
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // A lastOutput passes on what a command writes, and keeps the end of it. While the command runs it waits for
-// whoever reads; what is left when the command has ended is taken into memory, so that a reader who takes
-// none keeps nobody from learning how it ended.
+// the reader of the standard output. What is left when the command has ended is taken into memory, so that
+// the other hosts learn how it ended even if that reader takes nothing.
 type lastOutput struct {
 	write  *os.File
 	read   *os.File
@@ -28,7 +28,7 @@ func newLastOutput() (*lastOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where nobody reads, the command gets the signal, not this program.
+	// Without a reader the command gets the signal, not this program.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	l := &lastOutput{
 		write: write, read: read,

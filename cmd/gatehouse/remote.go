@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/user"
 	"strings"
@@ -87,15 +88,23 @@ func (o *ownerOptions) addFlags(f *pflag.FlagSet) {
 
 // owner returns the owner; otherwise is the purpose where none is given.
 func (o *ownerOptions) owner(otherwise string) *gatehouse.Owner {
-	owner := &gatehouse.Owner{Name: o.name, Host: o.host, Purpose: o.purpose}
-	if u, err := user.Current(); err == nil && owner.Name == "" {
-		owner.Name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil && owner.Host == "" {
-		owner.Host = host
-	}
+	owner := localOwner()
+	owner.Name, owner.Host = cmp.Or(o.name, owner.Name), cmp.Or(o.host, owner.Host)
+	owner.Purpose = o.purpose
 	if owner.Purpose == "" && gatehouse.TextFault(otherwise) == "" {
 		owner.Purpose = otherwise
+	}
+	return owner
+}
+
+// localOwner is the user of this program and this machine, as far as they can be found out.
+func localOwner() *gatehouse.Owner {
+	owner := new(gatehouse.Owner)
+	if u, err := user.Current(); err == nil {
+		owner.Name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		owner.Host = host
 	}
 	return owner
 }

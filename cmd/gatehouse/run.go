@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -284,8 +285,7 @@ func (o *runOptions) runHolding(
 		env = append(env, "GATEHOUSE_FENCE="+strconv.FormatUint(lease.fence, 10), "GATEHOUSE_GRANT="+lease.id)
 	}
 	until := lease.until
-	kept := lease.held
-	if !kept {
+	if !lease.held {
 		until = supervisor.Never()
 	}
 	child, err := supervisor.Start(ctx, []string{program, guardCommand},
@@ -295,7 +295,7 @@ func (o *runOptions) runHolding(
 		return cmp.Or(stoppedError(ctx), err)
 	}
 	signals.passTo(child)
-	lost := o.beside(child, lease, kept)
+	lost := o.beside(child, lease)
 	exit := child.Wait()
 	reason := lost()
 	if o.after != nil {
@@ -307,12 +307,12 @@ func (o *runOptions) runHolding(
 
 // beside renews the grant and kicks the watchdogs beside the command. The function it returns ends that, and
 // returns why the grant was lost, or "".
-func (o *runOptions) beside(child *supervisor.Child, lease *runLease, kept bool) (end func() string) {
+func (o *runOptions) beside(child *supervisor.Child, lease *runLease) (end func() string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	lost := make(chan string, 1)
 	go func() {
 		reason := ""
-		if kept {
+		if lease.held {
 			reason = lease.keep(ctx, child.MoveDeadline)
 		}
 		if reason != "" {
@@ -321,35 +321,24 @@ func (o *runOptions) beside(child *supervisor.Child, lease *runLease, kept bool)
 		}
 		lost <- reason
 	}()
-	var kicks []func()
+	var kicks sync.WaitGroup
 	for _, w := range o.watchdogs {
-		kicks = append(kicks, kickWatchdog(ctx, lease.client, w))
+		kicks.Go(func() { kickWatchdog(ctx, lease.client, w) })
 	}
 	return func() string {
 		cancel()
-		for _, wait := range kicks {
-			wait()
-		}
+		kicks.Wait()
 		return <-lost
 	}
 }
 
-// kickWatchdog kicks a watchdog until ctx ends, three times in its patience. The function it returns waits
-// for the end.
-func kickWatchdog(ctx context.Context, c *client.Client, w kickedWatchdog) (wait func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			// A kick that fails is repeated by the next one: there is nobody to tell.
-			_, _ = c.Do(ctx, gatehouse.Key{Kind: gatehouse.Watchdog, Name: w.name},
-				gatehouse.Command{Op: gatehouse.OpKick, Expires: w.expires})
-			if !backoff.Sleep(ctx, w.expires/3) {
-				return
-			}
-		}
-	}()
-	return func() { <-done }
+// kickWatchdog kicks a watchdog until ctx ends, three times in its patience.
+func kickWatchdog(ctx context.Context, c *client.Client, w kickedWatchdog) {
+	key := gatehouse.Key{Kind: gatehouse.Watchdog, Name: w.name}
+	for goOn := true; goOn; goOn = backoff.Sleep(ctx, w.expires/3) {
+		// The next kick makes up for one that fails.
+		_, _ = c.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpKick, Expires: w.expires})
+	}
 }
 
 // giveBack releases the grant. A failure is no failure of the command: the grant ends by itself.

@@ -18,16 +18,11 @@ import (
 // errSuperseded ends the wait of a run that a newer one has superseded.
 var errSuperseded = errors.New("superseded by a newer run")
 
-// The runs that supersede each other want the same names. Each takes the next number of a counter, sends the
+// Runs that want the same names supersede each other. Each takes the next number of a counter, sends the
 // event of the number before, and waits for the event of its own:
 //
 //	counter run/NAMES        how many there have been
 //	event   run/NAMES/N      run N is superseded
-type supersession struct {
-	client *client.Client
-	group  string
-	number int64
-}
 
 // maxGroup is the longest list of names that is shown as it is; a longer one is hashed.
 const maxGroup = 300
@@ -39,7 +34,6 @@ func groupOf(want []gatehouse.Member) string {
 		names[i] = want[i].Key.String()
 	}
 	slices.Sort(names) // in whatever order they were asked for
-	slices.Sort(names) // in whatever order they were given
 	all := strings.Join(names, "+")
 	if len(all) > maxGroup {
 		sum := sha256.Sum256([]byte(all))
@@ -53,15 +47,15 @@ func groupOf(want []gatehouse.Member) string {
 func (o *runOptions) supersedeOthers(
 	ctx context.Context, c *client.Client, end context.CancelCauseFunc,
 ) error {
-	s := &supersession{client: c, group: groupOf(o.want)}
-	counter := gatehouse.Key{Kind: gatehouse.Counter, Name: s.group}
+	group := groupOf(o.want)
+	counter := gatehouse.Key{Kind: gatehouse.Counter, Name: group}
 	d, err := c.Do(ctx, counter, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
 	if err != nil {
 		return err
 	}
-	s.number = d.Value
+	number := d.Value
 	go func() {
-		d, err := c.Do(ctx, s.event(s.number), gatehouse.Command{
+		d, err := c.Do(ctx, supersededEvent(group, number), gatehouse.Command{
 			Op: gatehouse.OpWait, MaxWait: gatehouse.Forever,
 		})
 		if err == nil && d.Outcome == gatehouse.Granted {
@@ -69,7 +63,7 @@ func (o *runOptions) supersedeOthers(
 		}
 	}()
 	// An event that was sent before is a conflict, which is as good.
-	_, err = c.Do(ctx, s.event(s.number-1), gatehouse.Command{Op: gatehouse.OpSend})
+	_, err = c.Do(ctx, supersededEvent(group, number-1), gatehouse.Command{Op: gatehouse.OpSend})
 	if err != nil || o.supersede != supersedeHolding {
 		return err
 	}
@@ -79,9 +73,9 @@ func (o *runOptions) supersedeOthers(
 	return err
 }
 
-// event is the one by which a run learns that it is superseded.
-func (s *supersession) event(number int64) gatehouse.Key {
-	return gatehouse.Key{Kind: gatehouse.Event, Name: s.group + "/" + strconv.FormatInt(number, 10)}
+// supersededEvent is the event by which a run learns that it is superseded.
+func supersededEvent(group string, number int64) gatehouse.Key {
+	return gatehouse.Key{Kind: gatehouse.Event, Name: group + "/" + strconv.FormatInt(number, 10)}
 }
 
 // evictHolders evicts the eldest holders of a name, as many as make room. They learn it when they renew, and
@@ -99,6 +93,7 @@ func (o *runOptions) evictHolders(ctx context.Context, c *client.Client, m *gate
 		limit = m.Size
 	}
 	missing := d.Report.Used + m.Cost - limit
+	by := o.owner("run --supersede")
 	for i := range d.Report.Holders {
 		h := &d.Report.Holders[i]
 		if missing <= 0 {
@@ -106,8 +101,7 @@ func (o *runOptions) evictHolders(ctx context.Context, c *client.Client, m *gate
 		}
 		missing -= h.Slots
 		_, err := c.Do(ctx, m.Key, gatehouse.Command{
-			Op: gatehouse.OpEvict, Fence: h.Fence, Owner: o.owner("run --supersede"),
-			Message: errSuperseded.Error(),
+			Op: gatehouse.OpEvict, Fence: h.Fence, Owner: by, Message: errSuperseded.Error(),
 		})
 		if err != nil {
 			return fmt.Errorf("evicting a holder of %s: %w", m.Key, err)

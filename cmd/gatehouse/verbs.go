@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,7 +21,7 @@ type verb struct {
 	op         gatehouse.Op
 	short      string
 	example    string
-	parameters string // besides those of owners
+	parameters string // the names of its flags, as in every protocol
 }
 
 // limitParameters are those that say how much there is.
@@ -125,7 +124,7 @@ var flagUsages = map[string]string{
 	"extend":      "true has an acquire by a key that holds already move the end",
 	"parents":     "limiters that are charged too, such as gcra/org-7:2000/1m",
 	"fence":       "the fencing token of the hold that is meant",
-	"message":     "what everybody who waits is told",
+	"message":     "what all waiters are told",
 	"amount":      "how much to add",
 	"value":       "what to set it to",
 	"id":          "the public id of a hold or a waiter, as ps shows it",
@@ -177,7 +176,7 @@ func (v *verb) readCommand(cmd *cobra.Command, o *verbOptions, key gatehouse.Key
 	}
 	c.Explain = true
 	if _, shown := o.texts["owner"]; shown && c.Owner == nil {
-		c.Owner = (&ownerOptions{}).owner("")
+		c.Owner = localOwner()
 	}
 	return c, nil
 }
@@ -306,6 +305,3 @@ func printDecision(out io.Writer, key gatehouse.Key, c *gatehouse.Command, d *ga
 	_, err := io.WriteString(out, text)
 	return err
 }
-
-// errNoForce is why a name cannot be released by force.
-var errNoForce = errors.New("--force is for semaphores and locks")
