@@ -83,7 +83,8 @@ const anything = "*"
 var direction = map[string][]string{
 	".":                  {},
 	"internal":           {},
-	"internal/params":    {"."},
+	"internal/params":    {".", "internal/digits"},
+	"internal/ratelimit": {".", "internal/digits"},
 	"internal/telemetry": {"."},
 	"internal/openapi":   {"."},
 	"internal/manual":    {".", "docs", "internal/openapi"},
@@ -103,7 +104,7 @@ var direction = map[string][]string{
 	"capacity":                 {".", "internal"},
 	"client":                   {"."},
 	"hold":                     {"."},
-	"middleware":               {".", "internal/asking"},
+	"middleware":               {".", "internal/asking", "internal/ratelimit"},
 	"internal/asking":          {"."},
 	"client/lease":             {".", "capacity", "limiter", "internal/front/grpc/doormanpb"},
 	"slidingwindow/redisstore": {"slidingwindow"},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/asking"
+	"github.com/gatehousehq/gatehouse/internal/ratelimit"
 )
 
 // A Config says what is limited, and how.
@@ -113,22 +114,18 @@ type problem struct {
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
-// The type and title of a refusal by a limit, as the registry of problem types has them.
-const (
-	quotaExceededType  = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
-)
-
 // refuse answers a request that is refused.
 func refuse(w http.ResponseWriter, key gatehouse.Key, d *gatehouse.Decision) {
 	p := problem{
-		Type: quotaExceededType, Title: quotaExceededTitle, Status: http.StatusTooManyRequests,
-		Code: "refused", Detail: fmt.Sprintf("%s allows no more", key), Violated: violatedPolicies(key, d),
+		Type: ratelimit.QuotaExceededType, Title: ratelimit.QuotaExceededTitle,
+		Status: http.StatusTooManyRequests, Code: "refused", Detail: fmt.Sprintf("%s allows no more", key),
+		Violated: ratelimit.RefusedNames(key.Kind, d),
 	}
 	if d.RetryAfter != gatehouse.Forever {
-		p.Retry = max(1, roundUp(d.RetryAfter, time.Millisecond))
+		p.Retry = ratelimit.CeilUnits(d.RetryAfter, time.Millisecond)
 		p.Detail += fmt.Sprintf("; try again in %d ms", p.Retry)
-		w.Header().Set("Retry-After", strconv.FormatInt(max(1, roundUp(d.RetryAfter, time.Second)), 10))
+		seconds := ratelimit.CeilUnits(d.RetryAfter, time.Second)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	writeProblem(w, p)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/digits"
 	"github.com/google/uuid"
 )
 
@@ -152,7 +153,7 @@ func (r *formReader) readNumber(parameter int, want numberRange) int64 {
 		return want.absent
 	}
 	// A leading plus sign is accepted, as bouncer's times and amounts accept it.
-	i, ok := ParseInteger(text)
+	i, ok := digits.ParseInteger(text)
 	if ok && i >= want.least && i <= want.most &&
 		(text[0] >= '0' || strings.IndexByte(forms[parameter].signs, text[0]) >= 0) {
 		return i

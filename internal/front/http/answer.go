@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/ratelimit"
 	"github.com/valyala/fasthttp"
 )
 
@@ -144,11 +145,11 @@ func (r *responder) refusalText(d *gatehouse.Decision) string {
 	// A semaphore is free again when its holder releases it, which no clock can tell.
 	when := "only another request can change that"
 	if d.RetryAfter != gatehouse.Forever {
-		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
+		when = fmt.Sprintf("try again in %d ms", ratelimit.CeilUnits(d.RetryAfter, time.Millisecond))
 	}
 	which := ""
 	parent := r.levels.decisiveKey(r.key)
-	switch names := r.windowNames(d); {
+	switch names := ratelimit.RefusedNames(r.key.Kind, d); {
 	case parent != r.key && d.Message != "":
 		which = ": its parent " + parent.String() + " " + d.Message
 	case parent != r.key:
@@ -288,12 +289,6 @@ var statusCodes = map[int]string{
 // retryWhenFull is when to try again what the server cannot do at present: such states are short.
 const retryWhenFull = time.Second
 
-// The type and title of a refusal by a limit, as the registry of problem types has them.
-const (
-	quotaExceededType  = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	quotaExceededTitle = "Request cannot be satisfied as assigned quota has been exceeded"
-)
-
 func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 	resp.SetStatusCode(f.status)
 	// Every 503 says when to come back, also one that knows no better time.
@@ -301,7 +296,8 @@ func (f *rejection) writeTo(resp *fasthttp.Response, asJSON bool) {
 		f.retryAfter = cmp.Or(f.retryAfter, retryWhenFull)
 	}
 	if f.retryAfter > 0 {
-		setUintHeader(resp, fasthttp.HeaderRetryAfter, ceilUnits(f.retryAfter, time.Second))
+		seconds := ratelimit.CeilUnits(f.retryAfter, time.Second)
+		setUintHeader(resp, fasthttp.HeaderRetryAfter, uint64(seconds)) // from 1
 	}
 	// Text is the default, as in bouncer. A client has to ask for JSON.
 	if !asJSON {
@@ -317,8 +313,8 @@ func (f *rejection) problemJSON() []byte {
 	kind := "about:blank"
 	title := fasthttp.StatusMessage(f.status)
 	if f.violated != nil {
-		kind = quotaExceededType
-		title = quotaExceededTitle
+		kind = ratelimit.QuotaExceededType
+		title = ratelimit.QuotaExceededTitle
 	}
 	body := encodeJSON(struct {
 		Type     string   `json:"type"`

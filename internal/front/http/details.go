@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/digits"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
@@ -29,7 +30,7 @@ func (o jsonObject) addRaw(name string, value []byte) jsonObject {
 }
 
 func (o jsonObject) addNumber(name string, value int64) jsonObject {
-	return params.AppendInteger(o.addName(name), value)
+	return digits.AppendInteger(o.addName(name), value)
 }
 
 func (o jsonObject) addText(name, value string) jsonObject {

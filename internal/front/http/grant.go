@@ -10,6 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/ratelimit"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
@@ -350,7 +351,7 @@ func (g *grantTask) denialText(maxWait time.Duration) string {
 	}
 	when := "only another request can change that"
 	if d.RetryAfter != gatehouse.Forever {
-		when = fmt.Sprintf("try again in %d ms", ceilUnits(d.RetryAfter, time.Millisecond))
+		when = fmt.Sprintf("try again in %d ms", ratelimit.CeilUnits(d.RetryAfter, time.Millisecond))
 	}
 	within := "at once"
 	if maxWait != 0 {

@@ -6,6 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/ratelimit"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
@@ -91,28 +92,26 @@ func (l *levels) moreJSON() []byte {
 
 // levelPolicies returns the policies of one level, in its order, and the index of the one that decides. They
 // are named as parents are written, with the limit behind a colon where there are several.
-func (r *responder) levelPolicies(i int) (all []limitPolicy, first int) {
+func (r *responder) levelPolicies(i int) (all []ratelimit.Policy, first int) {
 	m := &r.levels.Decision.Want[i]
 	d := m.Decision
-	one := *r
-	one.key = m.Key
 	name := params.ParentText(m.Key)
 	if len(d.Windows) == 0 {
-		p := one.onlyPolicy(&d)
-		p.name = name
+		p := ratelimit.OnlyPolicy(m.Key.Kind, &d)
+		p.Name = name
 		all = append(all, p)
 	} else {
-		first = bindingWindow(d.Windows)
+		first = ratelimit.BindingWindow(d.Windows)
 	}
 	for j := range d.Windows {
-		p := one.windowPolicy(&d, j)
-		p.name = name + ":" + p.name
+		p := ratelimit.WindowPolicy(m.Key.Kind, &d, j)
+		p.Name = name + ":" + p.Name
 		all = append(all, p)
 	}
 	// In a refusal only the limits that refuse have a time, so no time is later than Retry-After.
 	if r.levels.Decision.Outcome == gatehouse.Refused && d.Outcome != gatehouse.Refused {
 		for j := range all {
-			all[j].moreAfter = gatehouse.Forever
+			all[j].MoreAfter = gatehouse.Forever
 		}
 	}
 	return all, first
@@ -131,25 +130,24 @@ func writeLevelHeaders(resp *fasthttp.Response, r *responder) {
 	}
 	// Many clients read the first member of a list only, so that the level that decided comes first.
 	own, first := r.levelPolicies(binding)
-	limits, policies := own[first].appendLimit(nil), []byte(nil)
-	onlyLimits, onlyPolicies := slices.Clip(limits), own[first].appendPolicy(nil)
+	limits, policies := own[first].AppendLimit(nil), []byte(nil)
+	onlyLimits, onlyPolicies := slices.Clip(limits), own[first].AppendPolicy(nil)
 	for i := range r.levels.Decision.Want {
 		all, _ := r.levelPolicies(i)
 		for j := range all {
 			if len(policies) > 0 {
 				policies = append(policies, ", "...)
 			}
-			policies = all[j].appendPolicy(policies)
+			policies = all[j].AppendPolicy(policies)
 			if i != binding || j != first {
-				limits = all[j].appendLimit(append(limits, ", "...))
+				limits = all[j].AppendLimit(append(limits, ", "...))
 			}
 		}
 	}
 	if len(limits) > maxLimitFields || len(policies) > maxLimitFields {
 		limits, policies = onlyLimits, onlyPolicies
 	}
-	setHeader(resp, "RateLimit-Policy", policies)
-	setHeader(resp, "RateLimit", limits)
+	setLimitHeaders(resp, policies, limits)
 }
 
 // refusedLevels returns the names of the policies of all levels that refused.
@@ -163,12 +161,12 @@ func (r *responder) refusedLevels() (names []string) {
 		found := len(names)
 		for j := range all {
 			if len(d.Windows) == 0 || d.Windows[j].RetryAfter != 0 {
-				names = append(names, all[j].name)
+				names = append(names, all[j].Name)
 			}
 		}
 		// As for one name: a refusal names one policy at least.
 		if len(names) == found {
-			names = append(names, all[first].name)
+			names = append(names, all[first].Name)
 		}
 	}
 	return names

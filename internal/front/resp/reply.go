@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/digits"
 )
 
 // A replyWriter collects answers in either version of the protocol. The zero value is an empty one in RESP2.
@@ -53,7 +53,7 @@ func (r *replyWriter) writeHeader(kind byte, n int64) {
 		r.out = append(r.out, kind, byte('0'+n), '\r', '\n')
 		return
 	}
-	r.out = append(params.AppendInteger(append(r.out, kind), n), '\r', '\n')
+	r.out = append(digits.AppendInteger(append(r.out, kind), n), '\r', '\n')
 }
 
 func (r *replyWriter) writeInteger(n int64) { r.writeHeader(':', n) }

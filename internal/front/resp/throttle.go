@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/digits"
 )
 
 // rateGroup is the group of commands of which many are answered together; see batch.
@@ -40,7 +40,7 @@ type throttleRate struct {
 func parseNumbers(args [][]byte) (numbers [4]int64, bad int) {
 	numbers[3] = 1
 	for i, arg := range args {
-		n, ok := params.ParseInteger(arg)
+		n, ok := digits.ParseInteger(arg)
 		if !ok {
 			return numbers, i
 		}
@@ -158,8 +158,8 @@ func (s *session) gcraThrottle(args [][]byte) {
 		return
 	}
 	// The fixed arguments are judged before TOKENS, so that one error is answered, the first.
-	burst, ok := params.ParseInteger(args[2])
-	times, known := params.ParseInteger(args[3])
+	burst, ok := digits.ParseInteger(args[2])
+	times, known := digits.ParseInteger(args[3])
 	period, err := strconv.ParseFloat(string(args[4]), 64)
 	switch {
 	case !ok || !known:
@@ -211,7 +211,7 @@ func (s *session) readTokens(options [][]byte) (n int64, ok bool) {
 		s.answerError("ERR", "Missing "+option+" value")
 		return 0, false
 	}
-	n, ok = params.ParseInteger(options[1])
+	n, ok = digits.ParseInteger(options[1])
 	if !ok || n < 0 {
 		s.answerError("ERR", "value is out of range, must be positive")
 		return 0, false

@@ -1,4 +1,5 @@
-package params
+// Package digits writes and reads whole numbers where they are a part of what a request costs.
+package digits
 
 import (
 	"math/bits"
