@@ -18,6 +18,7 @@ import (
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"go.uber.org/goleak"
 )
@@ -37,21 +38,7 @@ func serveGate(t *testing.T) (g *gate.Gate, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := errors.Join(server.Shutdown(ctx), <-ended); err != nil {
-			t.Error(err)
-		}
-	})
-	return g, listener.Addr().String()
+	return g, servertest.Serve(t, server)
 }
 
 // newClient returns a client of some addresses.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 	"github.com/gatehousehq/gatehouse/client"
 	"github.com/gatehousehq/gatehouse/gate"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"github.com/gatehousehq/gatehouse/middleware"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
@@ -36,20 +36,7 @@ func serveGate(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := errors.Join(server.Shutdown(ctx), <-ended); err != nil {
-			t.Error(err)
-		}
-	})
-	return listener.Addr().String()
+	return servertest.Serve(t, server)
 }
 
 // okHandler answers everything.

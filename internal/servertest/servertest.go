@@ -1,4 +1,4 @@
-// Package servertest builds the server that tests and load programs start.
+// Package servertest builds the server that tests and load programs start, and runs a front in a test.
 package servertest
 
 import (

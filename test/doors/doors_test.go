@@ -2,12 +2,9 @@
 package doors
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +15,7 @@ import (
 	"github.com/gatehousehq/gatehouse/gate"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
 	"github.com/gatehousehq/gatehouse/internal/front/resp"
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
@@ -116,48 +114,24 @@ func newGate(c *clock) *gate.Gate {
 	return gate.New(memory.New(memory.Config{Now: c.now, Linger: 24 * time.Hour}), gate.Config{})
 }
 
-// A front is a server in front of a gate.
-type front interface {
-	Serve(listener net.Listener) error
-	Shutdown(ctx context.Context) error
-}
-
-// serve runs a front on a socket until the test ends, and returns its address.
-func serve(t *testing.T, server front) (address string) {
-	t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := errors.Join(server.Shutdown(ctx), <-ended); err != nil {
-			t.Error(err)
-		}
-	})
-	return listener.Addr().String()
-}
-
 func openHTTP(t *testing.T, g *gate.Gate) door {
 	t.Helper()
-	server, err := httpfront.New(httpfront.Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newHTTPDoor(t, serve(t, server))
+	return newHTTPDoor(t, serveHTTP(t, g))
 }
 
 func openClient(t *testing.T, g *gate.Gate) door {
 	t.Helper()
+	return newClientDoor(t, serveHTTP(t, g))
+}
+
+// serveHTTP runs a gate behind HTTP until the test ends.
+func serveHTTP(t *testing.T, g *gate.Gate) (address string) {
+	t.Helper()
 	server, err := httpfront.New(httpfront.Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newClientDoor(t, serve(t, server))
+	return servertest.Serve(t, server)
 }
 
 func openRESP(t *testing.T, g *gate.Gate) door {
@@ -166,7 +140,7 @@ func openRESP(t *testing.T, g *gate.Gate) door {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newRESPDoor(t, serve(t, server))
+	return newRESPDoor(t, servertest.Serve(t, server))
 }
 
 // A tally counts what was seen, so that a test that compares nothing does not pass.
