@@ -152,8 +152,7 @@ func (c *Client) Do(
 		return gatehouse.Decision{}, err
 	case d.Outcome == gatehouse.Refused && r.cut:
 		// It was the deadline that ended the wait, as in a gate of the process.
-		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", key, cmd.Op,
-			context.DeadlineExceeded)
+		return gatehouse.Decision{}, r.timedOut(context.DeadlineExceeded)
 	}
 	return d, nil
 }

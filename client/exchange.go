@@ -78,7 +78,7 @@ func (c *Client) sendExchange(
 			}
 			return err
 		case outcomeAbandoned:
-			return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", r.subject, r.op, ctx.Err())
+			return r.timedOut(ctx.Err())
 		}
 		failure = r.failedAt(e, err)
 		// What may have taken effect is repeated only if that does no harm; what was not sent, only
@@ -100,6 +100,11 @@ func (r *exchange) failedAt(e *endpoint, err error) error {
 		return err
 	}
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %s: server %s: %w", r.subject, r.op, e.host, err)
+}
+
+// timedOut is the error about a question whose context has ended.
+func (r *exchange) timedOut(err error) error {
+	return gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", r.subject, r.op, err)
 }
 
 // timeToWait is how long a request may wait in line, so that it does not wait for longer than its context

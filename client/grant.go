@@ -51,8 +51,7 @@ func (c *Client) askGrant(
 	case err != nil:
 		return gatehouse.GrantDecision{}, err
 	case d.Outcome == gatehouse.Refused && r.cut:
-		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w", cmd.String(),
-			cmd.Op, context.DeadlineExceeded)
+		return gatehouse.GrantDecision{}, r.timedOut(context.DeadlineExceeded)
 	}
 	return d, nil
 }

@@ -125,22 +125,7 @@ const maxListed = 1000
 func (c *Client) Names(
 	ctx context.Context, kind gatehouse.Kind, after string, most int,
 ) (names []string, err error) {
-	for len(names) < most {
-		var page struct {
-			Names []string `json:"names"`
-			Next  string   `json:"next"`
-		}
-		list := namesQuery{kind: kind, after: after, limit: most - len(names)}
-		if err := c.readList(ctx, &list, &page); err != nil {
-			return nil, err
-		}
-		names = append(names, page.Names...)
-		if page.Next == "" {
-			break
-		}
-		after = page.Next
-	}
-	return names, nil
+	return readNames[string](ctx, c, namesQuery{kind: kind, after: after}, most)
 }
 
 // detailsJSON is what a list tells of a name.
@@ -161,29 +146,16 @@ type detailsJSON struct {
 func (c *Client) NameDetails(
 	ctx context.Context, kind gatehouse.Kind, prefix string, most int,
 ) (all []gatehouse.NameDetails, err error) {
-	after := ""
-	for len(all) < most {
-		var page struct {
-			Names []detailsJSON `json:"names"`
-			Next  string        `json:"next"`
-		}
-		list := namesQuery{kind: kind, prefix: prefix, after: after, limit: most - len(all), details: true}
-		if err := c.readList(ctx, &list, &page); err != nil {
-			return nil, err
-		}
-		for i := range page.Names {
-			n := &page.Names[i]
-			all = append(all, gatehouse.NameDetails{
-				Name: n.Name, Limit: n.Limit, Used: n.Used, Holders: n.Holders, Waiting: n.Waiting,
-				Granted: n.Granted, Refused: n.Refused, Since: n.Since, Closed: n.Closed.closing(),
-			})
-		}
-		if page.Next == "" {
-			break
-		}
-		after = page.Next
+	list := namesQuery{kind: kind, prefix: prefix, details: true}
+	names, err := readNames[detailsJSON](ctx, c, list, most)
+	for i := range names {
+		n := &names[i]
+		all = append(all, gatehouse.NameDetails{
+			Name: n.Name, Limit: n.Limit, Used: n.Used, Holders: n.Holders, Waiting: n.Waiting,
+			Granted: n.Granted, Refused: n.Refused, Since: n.Since, Closed: n.Closed.closing(),
+		})
 	}
-	return all, nil
+	return all, err
 }
 
 // A namesQuery asks for a part of the names of a kind.
@@ -192,6 +164,26 @@ type namesQuery struct {
 	prefix, after string
 	limit         int
 	details       bool
+}
+
+// readNames reads the names of a list part by part, at most the given number.
+func readNames[T any](ctx context.Context, c *Client, list namesQuery, most int) (all []T, err error) {
+	for len(all) < most {
+		var page struct {
+			Names []T    `json:"names"`
+			Next  string `json:"next"`
+		}
+		list.limit = most - len(all)
+		if err := c.readList(ctx, &list, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Names...)
+		if page.Next == "" {
+			break
+		}
+		list.after = page.Next
+	}
+	return all, nil
 }
 
 // readList reads one part into page.
