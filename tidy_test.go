@@ -103,7 +103,7 @@ var direction = map[string][]string{
 	"store/storetest":          {anything},
 	"capacity":                 {".", "internal"},
 	"client":                   {"."},
-	"hold":                     {"."},
+	"hold":                     {".", "internal/backoff"},
 	"middleware":               {".", "internal/asking", "internal/ratelimit"},
 	"internal/asking":          {"."},
 	"client/lease":             {".", "capacity", "limiter", "internal/front/grpc/doormanpb"},

@@ -99,7 +99,7 @@ func (s *Spending) failureOf(d *gatehouse.GrantDecision) error {
 	case gatehouse.Granted:
 		return nil
 	case gatehouse.Missing:
-		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w: %s", s.what, ErrLost, d.Message)
+		return s.lostError(d.Message)
 	}
 	return outcomeError(s.what.String(), d.Outcome, d.Message)
 }

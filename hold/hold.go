@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/backoff"
 )
 
 // ErrLost says that a hold was lost before it was released: it could not be renewed in time, it was evicted,
@@ -117,10 +118,15 @@ func (h *Hold) checkEnd() {
 
 // lose makes the hold a lost one. h.mu is held.
 func (h *Hold) lose(reason string) {
-	h.failure = gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w: %s", h.what, ErrLost, reason)
+	h.failure = h.lostError(reason)
 	h.ender.Stop()
 	h.renewer.Stop()
 	h.cancel(h.failure)
+}
+
+// lostError is the error about a hold that is lost.
+func (h *Hold) lostError(reason string) error {
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w: %s", h.what, ErrLost, reason)
 }
 
 // renewOnce renews the hold, and says when to do it next.
@@ -165,21 +171,9 @@ func (h *Hold) confirm(ctx context.Context) (sent time.Time, a holdAnswer, err e
 		once, cancelOnce := context.WithTimeout(within, h.term/waitPart)
 		a, err = h.what.renew(once, h)
 		cancelOnce()
-		if err == nil || pauseFor(within, h.term/againPart) != nil {
+		if err == nil || !backoff.Sleep(within, h.term/againPart) {
 			return sent, a, err
 		}
-	}
-}
-
-// pauseFor returns nil after a time, or the error of a context that ends before.
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -240,11 +234,11 @@ func (h *Hold) tellRelease(end time.Time, costs []gatehouse.MemberCost) error {
 		case err == nil && a.outcome == gatehouse.Conflict && tries > 0:
 			return nil
 		case err == nil && (a.outcome == gatehouse.Conflict || a.outcome == gatehouse.Missing):
-			return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w: %s", h.what, ErrLost, a.message)
+			return h.lostError(a.message)
 		case err == nil:
 			return a.failure(h.what)
 		}
-		if pauseFor(ctx, h.term/againPart) != nil {
+		if !backoff.Sleep(ctx, h.term/againPart) {
 			return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the release is not confirmed, and "+
 				"it ends by itself: %w", h.what, err)
 		}

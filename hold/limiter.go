@@ -45,10 +45,7 @@ func (l *LimiterHandle) Allow(ctx context.Context) (bool, error) { return l.Allo
 
 // AllowN reports whether n may go now, and takes their tokens if so: all of them or none.
 func (l *LimiterHandle) AllowN(ctx context.Context, n int64) (bool, error) {
-	if c := l.chunk.Load(); c != nil && n > 0 && c.take(n) {
-		return true, nil
-	}
-	if ok, err := l.fetchFor(ctx, n); ok || err != nil {
+	if ok, err := l.takeAhead(ctx, n); ok || err != nil {
 		return ok, err
 	}
 	d, err := l.Decide(ctx, n)
@@ -61,10 +58,7 @@ func (l *LimiterHandle) Wait(ctx context.Context) error { return l.WaitN(ctx, 1)
 // WaitN returns as soon as n may go, in the order of arrival. The error is of code [gatehouse.CodeTimeout]
 // when ctx ends first, and then nothing is taken, and of code [gatehouse.CodeInvalid] if n can never go.
 func (l *LimiterHandle) WaitN(ctx context.Context, n int64) error {
-	if c := l.chunk.Load(); c != nil && n > 0 && c.take(n) {
-		return nil
-	}
-	if ok, err := l.fetchFor(ctx, n); ok || err != nil {
+	if ok, err := l.takeAhead(ctx, n); ok || err != nil {
 		return err
 	}
 	_, err := l.ask(ctx, l.command(n, gatehouse.Forever))

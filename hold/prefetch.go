@@ -54,6 +54,14 @@ func (l *LimiterHandle) window() time.Duration {
 	return limit.Interval
 }
 
+// takeAhead takes n of the tokens that the handle has, or fetches some. ok is as that of fetchFor.
+func (l *LimiterHandle) takeAhead(ctx context.Context, n int64) (ok bool, err error) {
+	if c := l.chunk.Load(); c != nil && n > 0 && c.take(n) {
+		return true, nil
+	}
+	return l.fetchFor(ctx, n)
+}
+
 // fetchFor takes n of tokens that it fetches if there are none. ok is false if they are to be asked for by
 // themselves: they are too many, or the limiter has not as many as are worth to be fetched.
 func (l *LimiterHandle) fetchFor(ctx context.Context, n int64) (ok bool, err error) {
