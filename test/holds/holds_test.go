@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 // Package holds kills, stops and cuts off real processes that hold a lock, and their server, and sees that no
 // two of them ever hold it at once.

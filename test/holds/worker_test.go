@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin
 
 package holds
 
@@ -13,8 +13,8 @@ import (
 
 	"github.com/gatehousehq/gatehouse/client"
 	"github.com/gatehousehq/gatehouse/hold"
+	"github.com/gatehousehq/gatehouse/internal/supervisor"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 )
 
 // What a process of this test that is a worker is told: where the server is, and whether its work may be
@@ -30,15 +30,6 @@ const term = 500 * time.Millisecond
 // maxGap is how long a look at the hold, or the pause behind it, may take in a process that runs. It is below
 // what is left of the term when a hold counts as lost.
 const maxGap = 20 * time.Millisecond
-
-// now is the machine's monotonic clock, the same in all processes.
-func now() time.Duration {
-	var at unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &at); err != nil {
-		panic(err)
-	}
-	return time.Duration(at.Nano())
-}
 
 // runWorker acquires the lock, works while it has it, and releases it, until its input ends. It says on its
 // output when each hold begins, and how it ended.
@@ -79,11 +70,11 @@ func runWorker() {
 // is for the fence to refuse.
 func lookAt(h *hold.Hold) (at time.Duration, stopped bool) {
 	for {
-		before := now()
+		before := supervisor.Now()
 		if h.Err() != nil {
 			return 0, stopped
 		}
-		at = now()
+		at = supervisor.Now()
 		if at < before+maxGap {
 			return at, stopped
 		}
@@ -102,7 +93,7 @@ func workWith(h *hold.Hold) {
 	ended := make(chan time.Duration, 1)
 	go func() {
 		<-h.Context().Done()
-		ended <- now()
+		ended <- supervisor.Now()
 	}()
 	// Where there are faults half of the work is long, so that they meet it.
 	length := time.Duration(rand.Int64N(int64(20 * time.Millisecond))) //nolint:gosec // no secret
@@ -110,7 +101,7 @@ func workWith(h *hold.Hold) {
 		length = time.Duration(rand.Int64N(int64(3 * term))) //nolint:gosec // no secret
 	}
 	last := began
-	for now() < began+length {
+	for supervisor.Now() < began+length {
 		at, slow := lookAt(h)
 		stopped = stopped || slow
 		if at == 0 {
@@ -118,7 +109,7 @@ func workWith(h *hold.Hold) {
 		}
 		last = at
 		time.Sleep(time.Millisecond)
-		stopped = stopped || now() > last+maxGap
+		stopped = stopped || supervisor.Now() > last+maxGap
 	}
 	lost := h.Err() != nil
 	err := h.Release()
