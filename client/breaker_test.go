@@ -49,12 +49,12 @@ func newNetwork(t *testing.T, addresses ...string) (*network, *client.Client) {
 	return n, c
 }
 
-// refusedDial is what a dial fails with where nobody listens.
+// refusedDial is the error of a dial to a port without a listener.
 func refusedDial() error { return &net.OpError{Op: "dial", Err: errors.New("connection refused")} }
 
 func countOne() gatehouse.Command { return gatehouse.Command{Op: gatehouse.OpCount, Amount: 1} }
 
-// An address that fails is not asked but once in each pause, and is asked again when it is back.
+// An address that fails is asked once in each pause, and normally again when it is back.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, c := newNetwork(t, "a:1", "b:1")
@@ -108,7 +108,7 @@ func TestRenewPassesBreaker(t *testing.T) {
 			t.Errorf("renew = %v, want it sent", err)
 		}
 		if _, err := c.Do(t.Context(), key(gatehouse.Counter), countOne()); err != nil {
-			t.Errorf("a count behind an answer = %v, want the breaker closed", err)
+			t.Errorf("a count after an answer = %v, want the breaker closed", err)
 		}
 	})
 }

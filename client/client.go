@@ -16,10 +16,10 @@
 // # What a distance takes away
 //
 // Times have whole milliseconds there: an answer's time to wait is rounded up and its time left down. The
-// At, Generation, Reservation, Drawn and Booked of a [gatehouse.Decision] are not told, and its Interval
-// only if it has whole seconds. A refusal by a semaphore or a lock always says who holds, as with Explain. A
-// call that returns an error may have been granted at the last moment: what it acquired lasts until it
-// expires, unless it is released by its key.
+// At, Generation, Reservation, Drawn and Booked of a [gatehouse.Decision] are not transmitted, and its
+// Interval only if it has whole seconds. A refusal by a semaphore or a lock always names the holders, as with
+// Explain. A call that returns an error may have been granted at the last moment: what it acquired lasts
+// until it expires, unless it is released by its key.
 package client
 
 import (
@@ -180,7 +180,7 @@ func checkCommand(key gatehouse.Key, cmd *gatehouse.Command) error {
 	return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: over HTTP %s", key, unsaid)
 }
 
-// isWholeMillis reports whether a rule can be told in milliseconds. Limits in a list have units of their own.
+// isWholeMillis reports whether a rule can be sent in milliseconds. Limits in a list have units of their own.
 func isWholeMillis(r *gatehouse.Rule) bool {
 	return (r.Interval%time.Millisecond == 0 || r.Limits.Len() > 0) && r.Guard%time.Millisecond == 0
 }

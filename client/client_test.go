@@ -86,7 +86,7 @@ func TestCancelLeavesLine(t *testing.T) {
 	if err := <-ended; gatehouse.CodeOf(err) != gatehouse.CodeTimeout || !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled acquire = %v, want a timeout, canceled", err)
 	}
-	await.True(t, "nobody waits", func() bool { return g.Waiting() == 0 })
+	await.True(t, "the line is empty", func() bool { return g.Waiting() == 0 })
 	release := gatehouse.Command{Op: gatehouse.OpRelease, Holder: "a"}
 	if d, err := c.Do(t.Context(), key(gatehouse.Lock), release); err != nil ||
 		d.Outcome != gatehouse.Granted {
@@ -94,7 +94,7 @@ func TestCancelLeavesLine(t *testing.T) {
 	}
 	if d, err := c.Do(t.Context(), key(gatehouse.Lock), acquireLock("c")); err != nil ||
 		d.Outcome != gatehouse.Granted {
-		t.Errorf("acquire of what nobody holds = %+v, %v", d, err)
+		t.Errorf("acquire of a free lock = %+v, %v", d, err)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestGrantIsRepeated(t *testing.T) {
 	}
 }
 
-// Nobody listens at the first address: the next one is asked, whatever the question is.
+// The first address has no listener: the next one is asked, whatever the question is.
 func TestNextAddress(t *testing.T) {
 	_, address := serveGate(t)
 	gone, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "localhost:0")
@@ -226,7 +226,7 @@ func answerWith(answer string) transportFunc {
 	}
 }
 
-// What HTTP cannot say is refused before it is sent, and an address that is none when the client is made.
+// A command that HTTP cannot express is refused before it is sent, and a bad address when the client is made.
 func TestUnsaid(t *testing.T) {
 	c := newClient(t, client.Config{Transport: transportFunc(func(*http.Request) (*http.Response, error) {
 		t.Error("a request was sent")
@@ -279,7 +279,7 @@ func TestTextsArrive(t *testing.T) {
 	}
 	names, err := c.Names(t.Context(), gatehouse.Event, "a", 2)
 	if err != nil || len(names) != 2 || names[0] != "a/b" {
-		t.Errorf("names behind a = %q, %v, want a/b and another", names, err)
+		t.Errorf("names after a = %q, %v, want a/b and another", names, err)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestLists(t *testing.T) {
 	d, err = c.Do(t.Context(), key(gatehouse.Lock), refused)
 	if err != nil || d.Outcome != gatehouse.Refused || !strings.HasPrefix(d.Message, "is full") ||
 		strings.Contains(d.Message, "try again") {
-		t.Errorf("a refusal says %q, %v, want who holds", d.Message, err)
+		t.Errorf("a refusal says %q, %v, want the holders", d.Message, err)
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -56,8 +56,8 @@ type endpointOutcome uint8
 const (
 	outcomeAnswered  endpointOutcome = iota // whatever the answer was
 	outcomeFailed                           // the server said that it cannot decide at present
-	outcomeBroken                           // no whole answer: nobody knows whether it took effect
-	outcomeUnsent                           // nobody listens: it took no effect
+	outcomeBroken                           // no whole answer: it may have taken effect
+	outcomeUnsent                           // no server listens: it took no effect
 	outcomeAbandoned                        // its caller has given it up, which says nothing
 )
 

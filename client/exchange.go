@@ -44,7 +44,7 @@ type reply struct {
 }
 
 // sendExchange puts a question to the servers in turn until one has answered. build makes the request to one
-// of them, which may keep it waiting for as long as it is told, and read reads the answer.
+// of them, which may keep it in line for the given time, and read reads the answer.
 func (c *Client) sendExchange(
 	ctx context.Context, r *exchange, build func(wait time.Duration) message, read func(*reply) error,
 ) error {

@@ -21,8 +21,8 @@ type LinePlace struct {
 	gatehouse.WaiterEntry
 }
 
-// FollowGrant is [Client.DoGrant] of an acquire with an ID that is told its place in each line while it
-// waits: soon, whenever that changes, and four times a minute. tell is called by this goroutine.
+// FollowGrant is [Client.DoGrant] of an acquire with an ID that calls tell with its place in each line while
+// it waits: soon, whenever the place changes, and four times a minute. tell is called by this goroutine.
 func (c *Client) FollowGrant(
 	ctx context.Context, cmd gatehouse.GrantCommand, tell func(LinePlace),
 ) (gatehouse.GrantDecision, error) {
@@ -50,7 +50,7 @@ func readEvents(from io.Reader, header http.Header, tell func(LinePlace)) (reply
 		switch {
 		case !ok:
 		case name == "waiting":
-			// The name is told as of a member of an answer, and the rest as of a list of waiters.
+			// The event has the name as a member of an answer has it, and the rest as a list of waiters.
 			var member memberJSON
 			var waiter statedWaiter
 			err := errors.Join(json.Unmarshal(data, &member), json.Unmarshal(data, &waiter))
@@ -61,7 +61,7 @@ func readEvents(from io.Reader, header http.Header, tell func(LinePlace)) (reply
 		case name == gatehouse.Granted.String():
 			return reply{http.StatusOK, header, data}, nil
 		default:
-			// What is no grant tells the status that it would have had.
+			// Any other outcome has the status that it would have had as an answer of its own.
 			var told struct {
 				Status int `json:"status"`
 			}

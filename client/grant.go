@@ -193,10 +193,10 @@ type grantJSON struct {
 	Want      wantedJSON `json:"want"`
 }
 
-// wantedJSON are what is told of each name.
+// wantedJSON is what an answer says about each name.
 type wantedJSON []memberJSON
 
-// memberJSON is what is told of one name. Its kind is the name of a member of its own.
+// memberJSON is what an answer says about one name. Its kind is the name of a member of its own.
 type memberJSON struct {
 	key     gatehouse.Key
 	Cost    int64  `json:"cost"`

@@ -61,7 +61,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// compareGrants looks whether what is told is what was decided.
+// compareGrants compares what the client says with what the gate decided.
 func compareGrants(t *testing.T, cmd *gatehouse.GrantCommand, told, inside *gatehouse.GrantDecision) {
 	t.Helper()
 	if told.Outcome != inside.Outcome || told.Binding != inside.Binding && told.Want != nil {
@@ -91,7 +91,7 @@ func compareGrants(t *testing.T, cmd *gatehouse.GrantCommand, told, inside *gate
 	}
 }
 
-// TestFollowGrant has a grant told its places while it waits, and then the outcome as without.
+// TestFollowGrant follows a grant through its places in line to the outcome, which is that of DoGrant.
 func TestFollowGrant(t *testing.T) {
 	_, address := serveGate(t)
 	c := newClient(t, client.Config{Addresses: []string{address}})
@@ -99,8 +99,8 @@ func TestFollowGrant(t *testing.T) {
 		Op: gatehouse.OpAcquire, ID: "first", Expires: time.Minute, MaxWait: time.Minute,
 		Want: []gatehouse.Member{{Key: key(gatehouse.Lock), Cost: 1}},
 	}
-	tellNobody := func(place client.LinePlace) { t.Errorf("told %+v, want nothing", place) }
-	d, err := c.FollowGrant(t.Context(), acquire, tellNobody)
+	tellNothing := func(place client.LinePlace) { t.Errorf("told %+v, want nothing", place) }
+	d, err := c.FollowGrant(t.Context(), acquire, tellNothing)
 	if err != nil || d.Outcome != gatehouse.Granted || d.Fence == 0 || len(d.Want) != 1 {
 		t.Fatalf("at once = %+v, %v, want it granted", d, err)
 	}
@@ -124,15 +124,15 @@ func TestFollowGrant(t *testing.T) {
 	acquire.ID, acquire.MaxWait = "third", 50*time.Millisecond
 	d, err = c.FollowGrant(t.Context(), acquire, func(client.LinePlace) {})
 	if err != nil || d.Outcome != gatehouse.Refused || d.Binding != 0 || d.Want[0].Message == "" {
-		t.Errorf("not in time = %+v, %v, want it refused with who holds", d, err)
+		t.Errorf("not in time = %+v, %v, want it refused with the holders", d, err)
 	}
 	acquire.ID, acquire.Want[0].Key.Kind = "second", gatehouse.Semaphore
-	d, err = c.FollowGrant(t.Context(), acquire, tellNobody)
+	d, err = c.FollowGrant(t.Context(), acquire, tellNothing)
 	if err != nil || d.Outcome != gatehouse.Conflict {
 		t.Errorf("an id that is taken = %+v, %v, want a conflict", d, err)
 	}
 	acquire.ID = ""
-	_, err = c.FollowGrant(t.Context(), acquire, tellNobody)
+	_, err = c.FollowGrant(t.Context(), acquire, tellNothing)
 	if gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
 		t.Errorf("without an id = %v, want it invalid", err)
 	}

@@ -141,8 +141,8 @@ type detailsJSON struct {
 	Closed  *statedClosing `json:"closed"`
 }
 
-// NameDetails returns what is to be told of the names of one kind that begin with a prefix, in order, at most
-// the given number. It may take several requests, between which names come and go.
+// NameDetails returns the details of the names of one kind that begin with a prefix, in order, at most the
+// given number. It may take several requests, between which names come and go.
 func (c *Client) NameDetails(
 	ctx context.Context, kind gatehouse.Kind, prefix string, most int,
 ) (all []gatehouse.NameDetails, err error) {

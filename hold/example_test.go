@@ -31,7 +31,7 @@ func ExampleSemaphore() {
 	// released: <nil>
 }
 
-// One at a time. Whoever is asked to write refuses a fence below one that it has seen.
+// One at a time. The resource that is written to refuses a fence below one that it has seen.
 func ExampleLock() {
 	g, ctx := exampleGate(), context.Background()
 	deploy := hold.Lock(g, "deploy")
@@ -164,7 +164,7 @@ func ExampleBarrier() {
 	// Output: <nil>
 }
 
-// A job says that it is alive, and somebody learns when it does not any more.
+// A job says that it is alive, and a monitor learns when it stops doing so.
 func ExampleWatchdog() {
 	g, ctx := exampleGate(), context.Background()
 	nightly := hold.Watchdog(g, "nightly", 10*time.Millisecond)

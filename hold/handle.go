@@ -143,7 +143,7 @@ func (a *holdAnswer) failure(s subject) error {
 	return outcomeError(s.String(), a.outcome, a.message)
 }
 
-// outcomeCodes are the codes of the errors that outcomes are for who cannot do anything else about them.
+// outcomeCodes are the codes of the errors that outcomes become where they are not handled.
 var outcomeCodes = map[gatehouse.Outcome]gatehouse.Code{
 	gatehouse.Refused: gatehouse.CodeTimeout, gatehouse.Conflict: gatehouse.CodeInvalid,
 	gatehouse.Deleted: gatehouse.CodeUnavailable, gatehouse.Missing: gatehouse.CodeInvalid,

@@ -133,7 +133,7 @@ func TestHoldRenewsItself(t *testing.T) {
 			t.Errorf("the fence is %d after %d, and the context of the first ends with %v", second.Fence(),
 				first.Fence(), context.Cause(first.Context()))
 		}
-		// It has waited for an hour, and is renewed before anybody relies on it.
+		// It has waited for an hour, and is renewed before it is returned.
 		time.Sleep(2900 * time.Millisecond)
 		if err := second.Err(); err != nil {
 			t.Errorf("the second after almost a term = %v", err)
@@ -144,8 +144,8 @@ func TestHoldRenewsItself(t *testing.T) {
 	})
 }
 
-// A renewal that gets no answer does no harm; when none does, the holder knows before anybody else is
-// granted.
+// A renewal that gets no answer does no harm; when none gets one, the holder knows before another is granted
+// the lock.
 func TestLostHoldIsKnownFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -247,7 +247,7 @@ func TestNeverTwoHolders(t *testing.T) {
 	}
 }
 
-// Who is evicted knows who did it and why.
+// An evicted holder learns which operator evicted it, and why.
 func TestEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -268,7 +268,7 @@ func TestEvicted(t *testing.T) {
 	})
 }
 
-// A release ends within the term when nobody answers, and says so.
+// A release that gets no answer ends within the term, and says so.
 func TestReleaseWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &far{Gate: newGate()}
@@ -283,7 +283,7 @@ func TestReleaseWithoutServer(t *testing.T) {
 	})
 }
 
-// Who gives up while waiting holds nothing, and neither does who was granted at that very moment.
+// A caller that gives up while it waits holds nothing, even if it was granted at that very moment.
 func TestAcquireGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // no secret is made of it
@@ -300,7 +300,7 @@ func TestAcquireGivenUp(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			h, ok, err := hold.Lock(f.Gate, "deploy").TryAcquire(t.Context())
 			if err != nil || !ok {
-				t.Fatalf("%d: the lock is held by nobody and is not had: %v", i, err)
+				t.Fatalf("%d: the lock is free and cannot be acquired: %v", i, err)
 			}
 			_ = h.Release()
 		}

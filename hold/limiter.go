@@ -85,8 +85,8 @@ func (l *LimiterHandle) Report(ctx context.Context, f gatehouse.Feedback) error 
 	return err
 }
 
-// Close gives back what was fetched and is not used, and waits until that is told, at most five seconds. The
-// handle fetches nothing more, and can be used on.
+// Close gives back the fetched tokens that are not used, and waits until the gate has them, at most five
+// seconds. The handle fetches nothing more, and can be used on.
 func (l *LimiterHandle) Close() {
 	l.closed.Store(true)
 	// A fetch in progress sees it after this, or has stored what it fetched.

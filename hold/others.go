@@ -63,7 +63,8 @@ func (b *BarrierHandle) Wait(ctx context.Context) error {
 	return err
 }
 
-// A WatchdogHandle is a handle on what must be kicked lest it fires. It is safe for use by many goroutines.
+// A WatchdogHandle is a handle on a watchdog, which fires when it is not kicked. It is safe for use by many
+// goroutines.
 type WatchdogHandle struct {
 	named
 	patience time.Duration

@@ -74,7 +74,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// Several names are had at once, and given back at once.
+// Several names are acquired at once, and released at once.
 func TestGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -86,7 +86,7 @@ func TestGrant(t *testing.T) {
 			})
 		first := mustAcquire(t, handle)
 		if _, ok, err := handle.TryAcquire(t.Context()); ok || err != nil {
-			t.Errorf("the second is had at once: %t, %v", ok, err)
+			t.Errorf("the second is granted at once: %t, %v", ok, err)
 		}
 		time.Sleep(time.Hour)
 		if err := first.Err(); err != nil || first.Fence() == 0 {

@@ -49,7 +49,7 @@ func (l *LimiterHandle) window() time.Duration {
 		return 0
 	}
 	if limit.Calendar != gatehouse.NoCalendar {
-		return 0 // its end is not told
+		return 0 // answers do not say when it ends
 	}
 	return limit.Interval
 }
@@ -120,7 +120,7 @@ func (l *LimiterHandle) fetchOnce(
 		Owner: l.Owner,
 	})
 	if err != nil {
-		l.giveBack(p, 0) // nobody knows whether they were taken
+		l.giveBack(p, 0) // they may have been taken
 	}
 	return d, p, err
 }
@@ -183,7 +183,7 @@ func (l *LimiterHandle) giveBack(p *prefetched, used int64) {
 	l.returns.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), maxGiveBack)
 		defer cancel()
-		// What is not told is counted as used when the grant ends by itself.
+		// Without this release all are counted as used when the grant ends by itself.
 		_, _ = l.gate.(Granter).DoGrant(ctx, gatehouse.GrantCommand{
 			Op: gatehouse.OpRelease, ID: p.id, Costs: []gatehouse.MemberCost{{Key: l.key, Cost: used}},
 		})

@@ -142,8 +142,8 @@ func (p *prefetchPlay) judge() {
 	}
 }
 
-// What a handle has fetched and does not use others have a tenth of the window later, and at once behind
-// Close.
+// Tokens that a handle has fetched and does not use are there for others a tenth of the window later, and at
+// once after Close.
 func TestUnusedTokensGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()

@@ -47,7 +47,7 @@ func ExampleHandler() {
 	// 429 "slidinglog";r=0;t=3600
 }
 
-// Requests to somebody else's API wait for a limit that all processes share. When one of them is answered
+// Requests to a third party's API wait for a limit that all processes share. When one of them is answered
 // 429, all of them pause.
 func ExampleNewTransport() {
 	partner := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -117,7 +117,7 @@ func newCount(remaining, reset string, now time.Time) count {
 	return count{int64(min(n, float64(gatehouse.MaxSize))), readReset(reset, now)}
 }
 
-// The instants since 1970 are told from lengths of time by their size: no window lasts for thirty years.
+// Instants since 1970 are distinguished from lengths of time by their size: no window lasts for thirty years.
 const (
 	leastEpoch       = 1e9
 	leastEpochMillis = 1e12

@@ -1,9 +1,9 @@
-// Package middleware limits HTTP: what a server lets in, and what a program sends to somebody else.
+// Package middleware limits HTTP: what a server lets in, and what a program sends to a third party.
 //
 // [Handler] refuses requests with 429 and says in RateLimit headers what is left. [NewTransport] has
 // requests to a third party wait for a limit that all processes share, and reports what the third party
-// answers, so that one 429 pauses all of them. That for gRPC is in grpcmiddleware, so that nobody compiles
-// gRPC for HTTP.
+// answers, so that one 429 pauses all of them. The same for gRPC is in grpcmiddleware, so that a program for
+// HTTP alone does not compile gRPC.
 //
 // # When the gate does not answer
 //
@@ -88,7 +88,7 @@ func Handler(config Config, next http.Handler) http.Handler {
 			}
 		case v.Pass:
 		case r.Context().Err() != nil:
-			return // nobody reads an answer
+			return // the client is gone
 		case gatehouse.CodeOf(v.Err) == gatehouse.CodeInvalid:
 			writeProblem(w, problem{Status: http.StatusBadRequest, Detail: v.Err.Error(), Code: "invalid"})
 			return
@@ -141,5 +141,5 @@ func writeProblem(w http.ResponseWriter, p problem) {
 	w.WriteHeader(p.Status)
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(p) // whoever has left does not read it
+	_ = encoder.Encode(p) // an error means that the client is gone
 }

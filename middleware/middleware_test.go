@@ -180,7 +180,7 @@ func TestHandlerWithoutGate(t *testing.T) {
 				t.Errorf("later it is %d, asked %d times, want %d, twice", status, g.asked.Load(), want)
 			}
 			time.Sleep(time.Second)
-			// A name that makes no sense is nobody's way past the limit.
+			// A name that makes no sense is no way past the limit.
 			if status := statusFor(t, handler, strings.Repeat("x", 600)); status != http.StatusBadRequest {
 				t.Errorf("a name of 600 bytes = %d, want 400", status)
 			}
@@ -239,7 +239,7 @@ func (p *thirdParty) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: p.status, Header: header, Body: http.NoBody}, nil
 }
 
-// One 429 pauses every process, and whoever waits goes on behind the pause.
+// One 429 pauses every process, and the requests that wait go on after the pause.
 func TestTransportPausesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gate.New(memory.New(memory.Config{}), gate.Config{})

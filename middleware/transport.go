@@ -59,7 +59,7 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // successInterval is how often a success is reported that has nothing new to say.
 const successInterval = time.Second
 
-// report tells the limiter what the answer says, before whoever has asked can ask again.
+// report tells the limiter what the answer says, before the caller can send another request.
 func (t *limitedTransport) report(r *http.Request, key gatehouse.Key, response *http.Response) {
 	now := time.Now()
 	f := ReadFeedback(response, t.config.Unit, now)

@@ -100,8 +100,8 @@ func (a *Asker) without(err error) Verdict {
 	return Verdict{Pass: !a.FailClosed, Err: gatehouse.Errorf(gatehouse.CodeUnavailable, "%w", err)}
 }
 
-// Report tells what a third party has answered, as long as Within allows. That it could not be told changes
-// nothing for the request.
+// Report sends the gate what a third party has answered, and takes no longer than Within. A report that fails
+// changes nothing for the request.
 func (a *Asker) Report(ctx context.Context, key gatehouse.Key, f gatehouse.Feedback) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.within())
 	defer cancel()

@@ -81,7 +81,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// A client that is told to come back in half an hour pauses all clients of the limiter.
+// An answer that says to come back in half an hour pauses all clients of the limiter.
 func TestClientReports(t *testing.T) {
 	g := newGate()
 	config := grpcmiddleware.Config{

@@ -38,7 +38,7 @@ func (c *clientDoor) ask(op *operation) (answer, error) {
 	for name := range a.figures {
 		figure, _, _ := strings.Cut(name, " ")
 		// Milliseconds are rounded, so that what redis-cell cuts off is not there. A kind without a size has
-		// no times, and a refusal says who holds though the gate was not asked.
+		// no times, and a refusal names the holders though the gate was not asked for them.
 		switch {
 		case strings.HasPrefix(figure, "cell_"),
 			!told && (figure == "limit" || figure == "remaining" || strings.HasPrefix(figure, "retry_")),

@@ -109,7 +109,7 @@ func playHolds(t *testing.T, binary string, wanted int, faults bool) {
 		if faults {
 			counts[f.disturb()]++
 			// A fault meets what goes on: so it waits until something does again.
-			await.True(t, "somebody holds the lock again", func() bool { return f.seen() > seen })
+			await.True(t, "the lock is held again", func() bool { return f.seen() > seen })
 			continue
 		}
 		await.True(t, "enough have held the lock", func() bool { return f.seen() >= wanted })

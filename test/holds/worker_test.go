@@ -17,8 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// What a process of this test that is a worker is told: where the server is, and whether its work may be
-// long.
+// The environment variables of a worker process: the address of the server, and whether its work may be long.
 const (
 	workerAddress = "HOLDS_SERVER"
 	workerLong    = "HOLDS_LONG"
@@ -84,7 +83,7 @@ func lookAt(h *hold.Hold) (at time.Duration, stopped bool) {
 
 // workWith acts again and again while the hold is held, and says when it did so first and last.
 func workWith(h *hold.Hold) {
-	defer func() { _ = h.Release() }() // where it was lost before it was had
+	defer func() { _ = h.Release() }() // for a hold that was lost before it was looked at
 	began, stopped := lookAt(h)
 	if began == 0 {
 		return
