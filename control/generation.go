@@ -1,7 +1,5 @@
 package control
 
-import "github.com/gatehousehq/gatehouse"
-
 // This file is the generations of a limiter: how often counting has started again. A grant says in which it
 // was counted, so that an undo gives back nothing to meters that count no more what was taken then.
 
@@ -13,11 +11,6 @@ func (l *limiterCore) beginGeneration() {
 		return
 	}
 	l.ensureExtra()
-	// A rule that no stored form has told so far is not told from now on either: a copy that was read does
-	// not know it. The meter has its one limit.
-	if !l.extra.needsEncoding() {
-		l.extra.rule = gatehouse.Rule{}
-	}
 	l.extra.generation++
 	l.extra.validFrom = l.extra.generation
 }

@@ -204,11 +204,12 @@ func (l *limiterStep) applyLimits() (ok bool) {
 		cmd = new(*cmd)
 		cmd.Rule = gatehouse.Rule{Size: gatehouse.DefaultSize, Interval: gatehouse.DefaultInterval}
 	}
-	// The common case: one limit, which the one meter keeps without any extra.
-	if l.extra == nil && hasPlainLimit(&cmd.Rule) {
+	// The common case: one limit, which the one meter keeps without any extra. An extra that needs no
+	// encoding gets no rule either: a copy that is read would not know it.
+	if !l.extra.needsEncoding() && hasPlainLimit(&cmd.Rule) {
 		if l.first.setLimit(l.now, &cmd.Rule, nil) {
 			l.beginGeneration()
-			if l.extra != nil {
+			if l.extra.needsEncoding() {
 				l.extra.noteRule(canonicalRule(cmd))
 			}
 		}

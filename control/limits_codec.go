@@ -169,7 +169,7 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	}
 	c.codeEarlierVersion(enough, 5)
 	l.commandCounts.codeFields(c)
-	several := l.extra != nil && l.created != 0 && l.extra.needsEncoding()
+	several := l.created != 0 && l.extra.needsEncoding()
 	c.codeBool(&several)
 	if several && c.reading {
 		l.extra = new(limiterExtra)
@@ -201,8 +201,9 @@ func (l *limiterCore) codeFields(c *stateCodec, first limitMeter) {
 	}
 }
 
-// needsEncoding reports whether there is anything besides chunks that a stored form has to tell.
+// needsEncoding reports whether there is anything besides chunks, shares and reports that a stored form has
+// to tell. m may be nil.
 func (m *limiterExtra) needsEncoding() bool {
-	return m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0 ||
-		m.closed != nil
+	return m != nil && (m.meters != nil || m.reservations != nil || m.generation != 0 || m.lastNumber != 0 ||
+		m.closed != nil)
 }

@@ -276,9 +276,13 @@ func (l *limiterCore) dropUnusedExtra(now int64) {
 	if m.lastNumber < uint64(now) { // the present is after 1970
 		m.lastNumber = 0
 	}
-	// A limiter with one limit and no history is small again, which most are.
-	if m.meters == nil && m.chunks == nil && m.shares == nil && m.reports == nil && m.generation == 0 &&
-		m.lastNumber == 0 && m.closed == nil {
+	if m.needsEncoding() {
+		return
+	}
+	// A limiter with one limit and no history is small again, which most are. Its meter has the limit, and a
+	// copy that is read would not know the rule.
+	m.rule = gatehouse.Rule{}
+	if m.chunks == nil && m.shares == nil && m.reports == nil {
 		l.extra = nil
 	}
 }
