@@ -10,8 +10,8 @@ import (
 
 // Names are forgotten without a scan. Every name has one check in its table, ordered by the time at which the
 // name is to be looked at. A use of the name does not move the check: when its time comes, the state is asked
-// for its expiry, and the check goes back if the state is still worth something. So a hot
-// name costs no more than one check per lifetime of its state.
+// for its expiry, and the check goes back if the state is still worth something. So a hot name costs no more
+// than one check per lifetime of its state.
 
 // maxCheckDelay is the longest time between two checks of a name. A hold of a day that was released after a
 // second does not keep its name for the rest of the day.

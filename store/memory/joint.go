@@ -78,8 +78,8 @@ func (s *Store) tryJoint(c *control.JointChange, w *jointWork) (pending bool, sh
 			key := c.Parts[i].Key
 			shortage = roomShortage{err: c.Parts[i].Turn.Err, kind: key.Kind, bytes: reclaimForJoint}
 		}
-		s.keepPart(w, i, now)
 	}
+	s.keepParts(w, now)
 	if shortage.err != nil {
 		return false, shortage // it took nothing, and its trial has left no more than a refusal leaves
 	}
