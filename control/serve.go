@@ -31,13 +31,9 @@ func (r *Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) 
 	if r != nil && s != nil {
 		v.weight, v.holders = s.Weight(), Holders(s)
 	}
-	// One turn alone, as most are, has nobody to overtake or to change anything for.
+	// Most turns are alone: there are no others to overtake or to change anything for.
 	if len(queue) == 1 {
-		next, answered := v.beginTurn(&queue[0], s)
-		if !answered {
-			v.stepTurn(&queue[0], next, 0)
-		}
-		return next
+		return v.serveTurn(&queue[0], s, 0)
 	}
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {
@@ -50,11 +46,7 @@ func (r *Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) 
 		if !turn.Op.Yields() {
 			before = 0
 		}
-		var answered bool
-		s, answered = v.beginTurn(turn, s)
-		if !answered {
-			v.stepTurn(turn, s, before)
-		}
+		s = v.serveTurn(turn, s, before)
 		switch {
 		case turn.Op == gatehouse.OpDelete:
 			answerDeleted(v.now, queue[:i])
@@ -84,6 +76,15 @@ type queueServer struct {
 	room    *Room // nil when there is as much as may be wanted
 	weight  int   // of the state before
 	holders int   // that it had
+}
+
+// serveTurn serves a turn, which sees ahead more, and returns the state that it leaves.
+func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) (next State) {
+	next, answered := v.beginTurn(t, s)
+	if !answered {
+		v.stepTurn(t, next, ahead)
+	}
+	return next
 }
 
 // beginTurn returns the state that a turn's command finds, or answers a turn for which no state is stepped.
