@@ -130,6 +130,9 @@ type knownRecord struct {
 	endedHolds []control.Hold // that the backend has ended, and the record has not
 }
 
+// assumeAbsent takes it that there is no record, which most likely is so if none is known.
+func (k *knownRecord) assumeAbsent() { *k = knownRecord{kind: k.kind, minFence: k.minFence} }
+
 // loadReply notes the present record.
 func (k *knownRecord) loadReply(reply *Reply) error {
 	// Everything that was derived from the former record goes with it.

@@ -25,10 +25,10 @@ func (t *transaction) decideChange() (asks bool, err error) {
 		t.setChange(RecordChange{If: noVersion, Read: true})
 		return true, nil
 	}
-	if !k.current { // most likely there is none
+	if !k.current {
 		// Offering a change on an absent record saves a read for new names. A record that exists makes it
 		// conflict, and comes with the reply.
-		*k = knownRecord{kind: k.kind, minFence: k.minFence}
+		k.assumeAbsent()
 	}
 	t.decideTurns(now)
 	if t.awaitRoom() {

@@ -40,8 +40,8 @@ func (t *jointTransaction) decideChanges() (asks bool, err error) {
 	}
 	for i := range t.parts {
 		k := &t.parts[i].entry.known
-		if !k.current { // most likely there is none
-			*k = knownRecord{kind: k.kind, minFence: k.minFence}
+		if !k.current {
+			k.assumeAbsent()
 		}
 	}
 	t.decideTurns(now)
