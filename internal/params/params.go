@@ -295,6 +295,12 @@ func HasHolders(kind gatehouse.Kind) bool {
 	return kind == gatehouse.Semaphore || kind == gatehouse.Lock
 }
 
+// TakesForRecord reports whether a command takes something for a grant with a record, or adds to it. That is
+// not taken for a client that is gone.
+func TakesForRecord(cmd *gatehouse.GrantCommand) bool {
+	return cmd.Op == gatehouse.OpTopUp || cmd.Op == gatehouse.OpAcquire && cmd.HasRecord()
+}
+
 // maxQuoted is how much of a client's text is repeated in a message.
 const maxQuoted = 80
 

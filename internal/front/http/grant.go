@@ -96,7 +96,7 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 		return
 	}
 	// As for a single hold, this is asked before the store is.
-	if takesForRecord(cmd) && clientGone(ctx.Conn()) {
+	if params.TakesForRecord(cmd) && clientGone(ctx.Conn()) {
 		s.abandonConn(ctx)
 		return
 	}
@@ -157,14 +157,10 @@ func (g *grantTask) readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget,
 func (g *grantTask) cancelTask() { g.server.config.Gate.CancelGrant(&g.GrantRequest) }
 
 // mustReach implements [waiterTask]. A grant with a record holds something, even if that is only the right
-// to settle; and whoever asks again for a topup that it was not told of would pay twice.
+// to settle; and a client that repeats a topup because it got no answer would pay twice.
 func (g *grantTask) mustReach(waited bool) bool {
-	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted && (waited || takesForRecord(&g.Command))
-}
-
-// takesForRecord reports whether the command takes something for a grant with a record, or adds to it.
-func takesForRecord(cmd *gatehouse.GrantCommand) bool {
-	return cmd.Op == gatehouse.OpTopUp || cmd.Op == gatehouse.OpAcquire && cmd.HasRecord()
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
+		(waited || params.TakesForRecord(&g.Command))
 }
 
 // countTask implements [waiterTask].

@@ -67,7 +67,7 @@ func (s *session) submitGrant(g *jointCall, err error) {
 		return
 	}
 	acquires := cmd.Op == gatehouse.OpAcquire
-	if g.takesForRecord() && s.hungUp() { // nobody would have it
+	if params.TakesForRecord(cmd) && s.hungUp() { // its client would not have it
 		s.server.metrics.Hangups.Inc()
 		s.last = true
 		return
@@ -88,13 +88,8 @@ func (s *session) submitGrant(g *jointCall, err error) {
 // mustReach reports whether the result is taken back if the client is gone: what was taken for a grant with a
 // record, and whatever was waited for.
 func (g *jointCall) mustReach() bool {
-	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted && (g.alone || g.takesForRecord())
-}
-
-// takesForRecord reports whether the command takes something for a grant with a record, or adds to it.
-func (g *jointCall) takesForRecord() bool {
-	op := g.Command.Op
-	return op == gatehouse.OpTopUp || op == gatehouse.OpAcquire && g.Command.HasRecord()
+	return g.Err == nil && g.Decision.Outcome == gatehouse.Granted &&
+		(g.alone || params.TakesForRecord(&g.Command))
 }
 
 // answerGrant answers an operation on a grant that is decided.
