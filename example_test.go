@@ -21,7 +21,7 @@ func ExampleParseLimits() {
 	// invalid limits has "ten a second", want limits such as 10/1s,200/1m,5000/day
 }
 
-// A command can be looked at before anybody is asked.
+// A command can be checked before it is given to a gate.
 func ExampleCommand_Check() {
 	key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "api"}
 	cmd := gatehouse.Command{

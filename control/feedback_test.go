@@ -220,7 +220,7 @@ func TestAdoptedForNearestWindow(t *testing.T) {
 	}
 }
 
-// TestEndPause: whoever opens a name ends all that was reported.
+// TestEndPause: an open ends all that was reported to a name.
 func TestEndPause(t *testing.T) {
 	for _, v := range varieties() {
 		s, cmd := subject{kind: v.kind}, inMinute(v.mode)

@@ -90,7 +90,7 @@ func tryRecord(r *GrantRecord, now time.Time, turn *Turn) {
 			d.Message = "does not hold " + turn.Grant.lost + " any more: it was evicted, or the name deleted"
 			return
 		default:
-			// The same again is told of the same grant. An undo of one of the answers leaves it to the other.
+			// The same acquire is answered with the same grant. An undo of one answer leaves it to the other.
 			r.answers = addAnswer(r.answers)
 		}
 	case gatehouse.OpRenew, gatehouse.OpTopUp, gatehouse.OpSettle, gatehouse.OpRelease:

@@ -36,8 +36,8 @@ type Part struct {
 	// one of whose names was deleted.
 	Optional bool
 
-	// NonBlocking says that the turn, if it goes on waiting, holds up nobody else at this name: it is only to
-	// be told of changes.
+	// NonBlocking says that the turn, if it goes on waiting, does not hold up others at this name: it only
+	// has to hear of changes.
 	NonBlocking bool
 }
 

@@ -57,8 +57,8 @@ func (h *house) settle(tb testing.TB, costs []gatehouse.MemberCost) {
 	h.now = h.now.Add(time.Microsecond)
 }
 
-// TestRepeatAfterLoss: who asks for its grant again is told of it only as long as it holds all that it wants.
-// After an evict or a delete of one of the names somebody else may.
+// TestRepeatAfterLoss: an acquire that is repeated is answered with its grant only as long as that holds all
+// that it wants. After an evict or a delete of one of the names another client may hold it.
 func TestRepeatAfterLoss(t *testing.T) {
 	lock, slots := keyOf(gatehouse.Lock, "l"), keyOf(gatehouse.Semaphore, "s")
 	want := []gatehouse.Member{ofLimit(gatehouse.GCRA, "g", 10, 4), ofLock("l"), ofSlots("s", 3, 2)}

@@ -359,7 +359,7 @@ func checkGrants(t *rapid.T, v variety) {
 	}
 }
 
-// TestForecastSettlesNothing: a list of those who wait leaves grants whose time is up to who comes next.
+// TestForecastSettlesNothing: a list of waiters does not settle grants whose time is up.
 func TestForecastSettlesNothing(t *testing.T) {
 	l := newLessor(gatehouse.TokenBucket)
 	cmd := gatehouse.Command{

@@ -100,7 +100,7 @@ func (r *GrantRequest) isFirst() bool { return r.group.grants[0] == r }
 // A placeHeap is the places of a line whose grants are to be looked at. Its first is the one that came first.
 type placeHeap []*grantPlace
 
-// pushDirty has the place in the heap of its line, which has no such yet when the grant is about to enter it.
+// pushDirty adds the place to the heap of its line. While the grant enters its lines, a place may have none.
 func (p *grantPlace) pushDirty() {
 	if p.line != nil {
 		heap.Push(&p.line.dirty, p)

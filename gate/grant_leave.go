@@ -43,7 +43,7 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 		l.mu.Lock()
 		o.mu.Lock()
 		l.removePlace(p)
-		// Who stood behind it only because of that may pass now.
+		// Grants that only this one kept from passing may pass now.
 		if p.keeps {
 			l.markMoved(r.number, false)
 		}

@@ -25,7 +25,7 @@ type grantPlace struct {
 	blockedByEarlier bool          // because a request that came before is not served yet
 	retry            time.Duration // when that ends; Forever if that is not known
 	freeSoon         bool          // retry is within keepWithin, and no pause is in the way
-	nothingLeft      bool          // nothing is left here for anybody
+	nothingLeft      bool          // nothing is left here
 
 	keeps   bool          // those behind it must not pass
 	changes time.Duration // in how long after its last look that may change by itself; 0 for never
@@ -49,7 +49,7 @@ type grantLine struct {
 	stirred bool           // the gate has grants to look at once the lock is released
 
 	// These are guarded by the lock of the gate's grantOrder.
-	firsts     []*grantPlace // of the grants, those that no other one that wants the same stands before
+	firsts     []*grantPlace // of the grants, those that are or were the first of their group
 	dirty      placeHeap     // places of the grants that are to be looked at
 	tried      bool          // it is in the grantOrder's next
 	grantLooks int           // of grants that are at the store

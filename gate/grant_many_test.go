@@ -117,7 +117,7 @@ func TestManyGrantsOfTheSameNames(t *testing.T) {
 	}
 }
 
-// Many grants leave, and somebody asks for other names meanwhile.
+// Many grants leave, while other names are asked for.
 func BenchmarkManyGrants(b *testing.B) {
 	for _, c := range []struct{ n, names int }{{1000, 16}, {3000, 16}, {20_000, 2}} {
 		b.Run(fmt.Sprintf("hang up %d of %d names", c.n, c.names), func(b *testing.B) {

@@ -85,8 +85,8 @@ func (o *grantOrder) claimNext() *GrantRequest {
 	return nil
 }
 
-// mayBeLookedAt reports whether nobody has the grant, and those before it at each of its names have been
-// looked at.
+// mayBeLookedAt reports whether the grant is free, and those before it at each of its names have been looked
+// at.
 func (r *GrantRequest) mayBeLookedAt() bool {
 	if r.busy || r.blocked > 0 {
 		return false

@@ -200,7 +200,7 @@ func (l *line) waitingBefore(ticket *Request) (n int) {
 	return n
 }
 
-// explainLines adds to what a refused grant is told of each name that refuses it how many wait there before.
+// explainLines adds to the message of each name that refuses a grant how many requests wait there before it.
 func (r *GrantRequest) explainLines() {
 	for i := range r.places {
 		p := &r.places[i]

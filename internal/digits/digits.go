@@ -49,7 +49,7 @@ func decimalDigits(n uint64) int {
 	return digits
 }
 
-// powersOfTen are those that a whole number may have.
+// powersOfTen are all that fit 64 bits.
 var powersOfTen = [...]uint64{
 	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9,
 	1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,

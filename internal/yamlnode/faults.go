@@ -63,7 +63,7 @@ func (f *FileFaults) Err(path string) error {
 	if len(f.list) == 0 {
 		return nil
 	}
-	// FileFaults were found in the order of the checks, not of the file.
+	// Faults were found in the order of the checks, not of the file.
 	slices.SortStableFunc(f.list, func(a, b placedFault) int {
 		return cmp.Or(cmp.Compare(a.at.Line, b.at.Line), cmp.Compare(a.at.Column, b.at.Column))
 	})

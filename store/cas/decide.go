@@ -31,7 +31,7 @@ type decideInput struct {
 	rest  lineRest // of this server's line, beside those in the queue
 
 	joint       bool  // the one turn is a part of a joint change
-	nonBlocking bool  // which keeps nobody back, should it wait
+	nonBlocking bool  // which does not hold up others if it waits
 	at          int64 // when all parts of that are decided; 0 for any other
 
 	now        int64  // the store's time, Unix ns

@@ -51,7 +51,7 @@ type lineHead struct {
 	since  int64 // when it came, by the store's time
 	until  int64 // when it is forgotten, unless its server looks at it again
 
-	nonBlocking bool  // it is to be told of changes, and keeps nobody back
+	nonBlocking bool  // it only has to hear of changes, and does not hold up others
 	waiting     int32 // how many wait there, with the head, at most maxTold; 0 when the server did not say
 }
 
@@ -60,11 +60,11 @@ func (h *lineHead) waiter() waiter {
 	return waiter{since: h.since, ticket: h.ticket, nonBlocking: h.nonBlocking}
 }
 
-// nonBlockingHead is set in the server of a head that blocks nobody. Servers that know of no such heads do
-// not see it, and let it keep others back.
+// nonBlockingHead is set in the server of a head that does not hold up others. Servers that know of no such
+// heads do not see it, and let it hold up others.
 const nonBlockingHead = 1 << 32
 
-// Above that is how many wait in the line, which servers that do not know of it do not see either.
+// Above that bit is how many wait in the line. Servers that do not know of it do not see it either.
 const (
 	waitingAt = 33
 	maxTold   = 1 << 20

@@ -149,7 +149,7 @@ func (w *watches) stopTimers() {
 type waiter struct {
 	since       int64
 	ticket      control.Ticket
-	nonBlocking bool // keeps nobody back
+	nonBlocking bool // it does not hold up others
 }
 
 // headsBefore reports whether it is this one that other servers are to know of, rather than another: one that

@@ -75,7 +75,7 @@ func newGrantTask(s *Server) *grantTask {
 
 // prepare makes the task that of a request, which has only its operation yet.
 func (g *grantTask) prepare(op gatehouse.Op) {
-	// What was wanted before nobody needs any more, so that its memory serves again.
+	// The memory of what was wanted before is used again.
 	g.Command = gatehouse.GrantCommand{Op: op, Want: g.Command.Want[:0]}
 	// It is checked where it is read.
 	g.Checked, g.stream = true, false

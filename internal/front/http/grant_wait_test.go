@@ -99,8 +99,8 @@ func TestGrantOfAClientThatHasLeft(t *testing.T) {
 	fake.cancels(t, 0)
 }
 
-// A topup whose client is gone before the answer is taken back, though it never waited in line: whoever asks
-// again would pay for it twice.
+// A topup whose client is gone before the answer is taken back, though it never waited in line: a client that
+// asks again would pay for it twice.
 func TestTopUpOfAClientThatHangsUp(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		hold := make(chan struct{})

@@ -361,8 +361,8 @@ func TestGrantOfAClientThatHasLeft(t *testing.T) {
 	fake.asked(t, 1)
 }
 
-// A topup whose client is gone before the answer is taken back, though it never waited in line: whoever asks
-// again would pay for it twice.
+// A topup whose client is gone before the answer is taken back, though it never waited in line: a client that
+// asks again would pay for it twice.
 func TestTopUpOfAClientThatHangsUp(t *testing.T) {
 	hold := make(chan struct{})
 	d, fake := openGrants(t, func(r *gate.GrantRequest) {

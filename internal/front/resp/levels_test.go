@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The owner of a grant reaches the gate, which is asked who holds where all there is to know is wanted.
+// The owner of a grant reaches the gate, which is asked to name the holders if details are wanted.
 func TestOwnerOfAGrant(t *testing.T) {
 	d, fake := openGrants(t, grants)
 	d.dial(t).ask("GH.GRANT OWNER a HOST h PURPOSE p WITH DETAILS WANT lock/l")

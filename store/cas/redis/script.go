@@ -98,7 +98,7 @@ func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCa
 	return r
 }
 
-// A changeText is what the script is told of a change, besides the record and what few changes have.
+// A changeText has the arguments that the script gets for each change, besides the record.
 type changeText struct{ key, nonce, keep string }
 
 // newChangeText makes the text of a change.

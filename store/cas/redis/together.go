@@ -80,7 +80,7 @@ func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *s
 	r := &scriptCall{script: b.together, several: true}
 	r.more = make([]string, 0, len(keys)-1)
 	r.arguments = append(make([]string, 0, 1+recordArguments*len(keys)), strconv.Itoa(len(keys)))
-	// The script is told less of changes that only replace records.
+	// Changes that only replace records need fewer arguments.
 	plain := !slices.ContainsFunc(changes, func(c cas.RecordChange) bool {
 		return c.If == 0 || c.Read || c.Next == nil || !c.Kept || hasMore(&c)
 	})
