@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -32,18 +33,14 @@ func Budget(g Granter, want ...gatehouse.Member) *BudgetHandle {
 // Reserve takes an estimate of all limits as soon as they allow it, all or nothing. costs are those that
 // differ from the estimate of the handle. The error is as that of [Handle.Acquire].
 func (b *BudgetHandle) Reserve(ctx context.Context, costs ...gatehouse.MemberCost) (*Spending, error) {
-	want := append([]gatehouse.Member(nil), b.want...)
+	want := slices.Clone(b.want)
 	for _, cost := range costs {
-		found := false
-		for i := range want {
-			if want[i].Key == cost.Key {
-				want[i].Cost, found = cost.Cost, true
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(want, func(m gatehouse.Member) bool { return m.Key == cost.Key })
+		if i < 0 {
 			return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "%s: a cost of what the budget does not have",
 				cost.Key)
 		}
+		want[i].Cost = cost.Cost
 	}
 	handle := Handle{Term: b.Term, Owner: b.Owner, what: &joint{
 		gate: b.gate, want: want, overrun: b.Overrun, onExpiry: b.OnExpiry,

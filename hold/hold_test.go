@@ -49,7 +49,7 @@ func (f *far) note() {
 	f.decided.Store(&now)
 }
 
-// errLine is what a lost question ends with, when its sender has waited long enough.
+// pass carries a question or an answer, or fails when it is lost and its sender has waited long enough.
 func (f *far) pass(ctx context.Context) error {
 	if f.lost.Load() || f.random != nil && int(f.draw(100)) < f.loss {
 		select {
