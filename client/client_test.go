@@ -3,10 +3,12 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -322,5 +324,29 @@ func TestLists(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("an acquire that was canceled = %v", err)
+	}
+}
+
+// More names than one answer has are read in parts.
+func TestNamesInParts(t *testing.T) {
+	g, address := serveGate(t)
+	c := newClient(t, client.Config{Addresses: []string{address}})
+	for i := range 2100 {
+		counter := gatehouse.Key{Kind: gatehouse.Counter, Name: fmt.Sprintf("%s%04d", []string{"a", "b"}[i%2], i)}
+		if _, err := g.Do(t.Context(), counter, countOne()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range map[int]int{0: 0, 1000: 1000, 1001: 1001, 5000: 2100} {
+		names, err := c.Names(t.Context(), gatehouse.Counter, "", most)
+		if err != nil || len(names) != want || !slices.IsSorted(names) {
+			t.Errorf("at most %d names = %d, %v, want %d in order", most, len(names), err, want)
+		}
+	}
+	for most, want := range map[int]int{0: 0, 1001: 1001, 5000: 1050} {
+		details, err := c.NameDetails(t.Context(), gatehouse.Counter, "a", most)
+		if err != nil || len(details) != want || want > 0 && details[want-1].Name[0] != 'a' {
+			t.Errorf("details of at most %d names = %d, %v, want %d", most, len(details), err, want)
+		}
 	}
 }
