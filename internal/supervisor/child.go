@@ -109,7 +109,7 @@ func startGuard(guard []string, output *os.File) (*Child, error) {
 // overdue is how long after the deadline the wrapper does what the guard should have done.
 const overdue = 20 * time.Millisecond
 
-// send gives the guard an order. One that has died gets none: its reports have ended then.
+// send gives the guard an order. It fails only if the guard has died, which readReports notices.
 func (c *Child) send(next order) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,9 +127,6 @@ func (c *Child) Signal(s syscall.Signal) { c.send(order{Signal: int(s)}) }
 
 // Stop has the command and its descendants end: SIGTERM now, SIGKILL at the deadline.
 func (c *Child) Stop() { c.send(order{Stop: true}) }
-
-// Done is closed when the command and its descendants have ended.
-func (c *Child) Done() <-chan struct{} { return c.done }
 
 // Wait waits until the command and its descendants have ended, and returns how the command did.
 func (c *Child) Wait() Exit {

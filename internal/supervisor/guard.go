@@ -215,7 +215,8 @@ func (g *guard) superviseCommand(first Deadline, orders <-chan order, children <
 			g.signalAll(syscall.SIGKILL)
 		case child, ok := <-children:
 			if !ok {
-				g.killGroup() // where there is no subreaper, the others of the group are still there
+				// Where there is no subreaper, the others of the group are still there.
+				_ = syscall.Kill(-g.group, syscall.SIGKILL)
 				return
 			}
 			g.noteChild(child)
@@ -236,7 +237,7 @@ func (g *guard) followOrder(next order) {
 	}
 }
 
-// moveDeadline sets both timers. A command that was told to end is not spared any more.
+// moveDeadline sets both timers. It does nothing once the command is being ended.
 func (g *guard) moveDeadline(to Deadline) {
 	if g.ending {
 		return
@@ -286,10 +287,7 @@ func (g *guard) signalAll(s syscall.Signal) {
 	}
 }
 
-// killGroup kills what is left of the process group.
-func (g *guard) killGroup() { _ = syscall.Kill(-g.group, syscall.SIGKILL) }
-
-// sendReport tells the wrapper. One that has died is not told.
+// sendReport sends the wrapper a report. It fails only if the wrapper has died, which readOrders notices.
 func (g *guard) sendReport(r report) { _ = g.reports.Encode(r) }
 
 // closeStandardFiles has the guard hold the input and output of the command open no longer.

@@ -36,8 +36,5 @@ func (*Child) Signal(syscall.Signal) {}
 // Stop does nothing.
 func (*Child) Stop() {}
 
-// Done is closed never.
-func (*Child) Done() <-chan struct{} { return nil }
-
 // Wait returns at once.
 func (*Child) Wait() Exit { return Exit{} }
