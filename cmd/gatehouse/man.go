@@ -34,7 +34,7 @@ func writeManPages(cmd *cobra.Command, folder string) error {
 		return err
 	}
 	for _, child := range cmd.Commands() {
-		if !child.IsAvailableCommand() || child.IsAdditionalHelpTopicCommand() {
+		if !child.IsAvailableCommand() {
 			continue
 		}
 		if err := writeManPages(child, folder); err != nil {
@@ -52,7 +52,7 @@ func manPage(cmd *cobra.Command) []byte {
 	var page bytes.Buffer
 	// No date: the same source makes the same page.
 	title := strings.ToUpper(pageName(cmd))
-	fmt.Fprintf(&page, ".TH %q 1 \"\" %q \"Gatehouse\"\n", title, "gatehouse "+version)
+	fmt.Fprintf(&page, ".TH %q 1 \"\" %q \"Gatehouse\"\n", title, "gatehouse "+buildVersion())
 	fmt.Fprintf(&page, ".SH NAME\n%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	fmt.Fprintf(&page, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	if cmd.HasAvailableSubCommands() {
@@ -72,7 +72,7 @@ func manPage(cmd *cobra.Command) []byte {
 		also = append(also, pageName(cmd.Parent()))
 	}
 	for _, child := range cmd.Commands() {
-		if child.IsAvailableCommand() && !child.IsAdditionalHelpTopicCommand() {
+		if child.IsAvailableCommand() {
 			also = append(also, pageName(child))
 		}
 	}
