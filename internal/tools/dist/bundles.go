@@ -103,7 +103,7 @@ func (r *release) writeSBOM(t target, binary string) error {
 	for i := range parts {
 		parts[i].Ref = parts[i].PURL
 	}
-	name := "gatehouse-" + r.version + "-" + t.system + "-" + t.processor
+	name := r.archiveName(t)
 	body, err := json.MarshalIndent(map[string]any{
 		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1,
 		"metadata": map[string]any{

@@ -56,13 +56,12 @@ func tarFiles(files []file, at time.Time, folders bool) ([]byte, error) {
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	for _, f := range files {
 		head := &tar.Header{
-			Name: f.path, Size: int64(len(f.body)), Mode: f.mode, Uid: f.owner, Gid: f.owner, ModTime: at,
+			Name: f.path, Size: int64(len(f.body)), Mode: modeOf(f), Uid: f.owner, Gid: f.owner, ModTime: at,
 			Typeflag: tar.TypeReg, Format: tar.FormatGNU,
 		}
 		if strings.HasSuffix(f.path, "/") {
 			head.Typeflag = tar.TypeDir
 		}
-		head.Mode = modeOf(f)
 		if err := w.WriteHeader(head); err != nil {
 			return nil, err
 		}
@@ -126,6 +125,11 @@ func compressedTar(files []file, at time.Time, folders bool) ([]byte, error) {
 	return compress(body)
 }
 
+// archiveName is the name of what is made for one target, without an ending.
+func (r *release) archiveName(t target) string {
+	return "gatehouse-" + r.version + "-" + t.system + "-" + t.processor
+}
+
 // packArchive writes the program with its license, completion scripts and man pages: a zip for Windows, tar.gz for
 // all others.
 func (r *release) packArchive(t target, binary []byte) error {
@@ -133,7 +137,7 @@ func (r *release) packArchive(t target, binary []byte) error {
 	if err != nil {
 		return err
 	}
-	name := "gatehouse-" + r.version + "-" + t.system + "-" + t.processor
+	name := r.archiveName(t)
 	program := "gatehouse"
 	if t.system == "windows" {
 		program += ".exe"
