@@ -113,14 +113,14 @@ func (r *release) prepare(work string) error {
 		return err
 	}
 	r.version = strings.TrimPrefix(about.Version, "v")
-	for shell, name := range map[string]string{
-		"bash": "gatehouse.bash", "zsh": "_gatehouse", "fish": "gatehouse.fish",
+	for _, c := range []struct{ shell, name string }{
+		{"bash", "gatehouse.bash"}, {"zsh", "_gatehouse"}, {"fish", "gatehouse.fish"},
 	} {
-		script, err := exec.Command(here, "completion", shell).Output()
+		script, err := exec.Command(here, "completion", c.shell).Output()
 		if err != nil {
 			return err
 		}
-		r.manual = append(r.manual, file{path: name, body: script})
+		r.manual = append(r.manual, file{path: c.name, body: script})
 	}
 	// The pages as files of their own: their number changes with the commands.
 	folder := filepath.Join(work, "man")

@@ -22,17 +22,20 @@ const (
 // systemFiles are the files of a package. The paths are those on which Debian and Fedora agree; zsh's differs.
 func (r *release) systemFiles(binary []byte) ([]file, error) {
 	files := []file{{path: "usr/bin/gatehouse", body: binary, mode: 0o755}}
-	for from, to := range map[string]file{
-		"internal/packaging/linux/gatehouse.service": {path: "usr/lib/systemd/system/gatehouse.service"},
-		"internal/packaging/linux/gatehouse.yaml":    {path: "etc/gatehouse/gatehouse.yaml", config: true},
-		"LICENSE": {path: "usr/share/doc/gatehouse/copyright"},
+	for _, f := range []struct {
+		source string
+		file   file
+	}{
+		{"internal/packaging/linux/gatehouse.service", file{path: "usr/lib/systemd/system/gatehouse.service"}},
+		{"internal/packaging/linux/gatehouse.yaml", file{path: "etc/gatehouse/gatehouse.yaml", config: true}},
+		{"LICENSE", file{path: "usr/share/doc/gatehouse/copyright"}},
 	} {
-		body, err := r.sourceFile(from)
+		body, err := r.sourceFile(f.source)
 		if err != nil {
 			return nil, err
 		}
-		to.body = body
-		files = append(files, to)
+		f.file.body = body
+		files = append(files, f.file)
 	}
 	for _, f := range r.manual {
 		switch path.Ext(f.path) {
