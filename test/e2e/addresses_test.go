@@ -16,16 +16,11 @@ func everyDoor(t *testing.T, flags ...string) (ports map[string]string) {
 		flags...)...)
 	ports = map[string]string{}
 	for _, door := range []string{"HTTP", "RESP", "gRPC", "JARL"} {
-		line, err := s.journal.await(func(line string) bool {
-			return strings.Contains(line,
-				"serving "+door)
-		})
+		_, port, err := net.SplitHostPort(loggedAddress(awaitLine(t, s.journal, "serving "+door)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ports[door], err = net.SplitHostPort(loggedAddress(line)); err != nil {
-			t.Fatal(err)
-		}
+		ports[door] = port
 	}
 	return ports
 }

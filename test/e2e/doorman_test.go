@@ -49,10 +49,7 @@ func writeTemplates(t *testing.T, text string) string {
 func startCapacity(t *testing.T, flags ...string) *server {
 	t.Helper()
 	s := start(t, flags...)
-	inUse := func(line string) bool { return strings.Contains(line, "capacity configuration is in use") }
-	if _, err := s.journal.await(inUse); err != nil {
-		t.Fatal(err)
-	}
+	awaitLine(t, s.journal, "capacity configuration is in use")
 	return s
 }
 

@@ -86,12 +86,7 @@ func (s *server) won() int { return strings.Count(s.journal.String(), "this serv
 // lose waits until it has once more.
 func (s *server) lose(t *testing.T) {
 	t.Helper()
-	_, err := s.journal.await(func(line string) bool {
-		return strings.Contains(line, "is no longer master")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	awaitLine(t, s.journal, "is no longer master")
 }
 
 // Three servers and three members of etcd, of which one is stopped, the leader is moved, the master dies, and

@@ -43,11 +43,7 @@ func TestComplaintsWithoutDescriptors(t *testing.T) {
 	s := startWithFiles(t, 64)
 	var addresses []string
 	for _, protocol := range []string{"serving HTTP", "serving RESP", "serving gRPC"} {
-		line, err := s.journal.await(func(line string) bool { return strings.Contains(line, protocol) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		addresses = append(addresses, loggedAddress(line))
+		addresses = append(addresses, loggedAddress(awaitLine(t, s.journal, protocol)))
 	}
 	var crowd []net.Conn
 	for i := range 300 {
@@ -59,18 +55,11 @@ func TestComplaintsWithoutDescriptors(t *testing.T) {
 		crowd = append(crowd, conn)
 	}
 	told := func(text string) int { return strings.Count(s.journal.String(), text) }
-	await := func(text string) {
-		t.Helper()
-		_, err := s.journal.await(func(line string) bool { return strings.Contains(line, text) })
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	await("too many open files")
+	awaitLine(t, s.journal, "too many open files")
 	for _, conn := range crowd { // others are accepted in their place, and fail again
 		_ = conn.Close()
 	}
-	await("accepting connections again")
+	awaitLine(t, s.journal, "accepting connections again")
 	began, ended := told("accepting a connection failed"), told("accepting connections again")
 	if began != ended || began > 3 {
 		t.Errorf("a shortage is told %d times and its end %d times, want once, or a few times:\n%s",

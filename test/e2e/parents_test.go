@@ -109,10 +109,7 @@ func TestParentsOverRESP(t *testing.T) {
 	c := dialRedis(t, s.redisAddress(t))
 	ask := func(words, want string) {
 		t.Helper()
-		c.renew()
-		if _, err := c.Write([]byte(redisCommand(words))); err != nil {
-			t.Fatal(err)
-		}
+		c.send(words)
 		line, err := c.reader.ReadString('\n')
 		if err != nil || strings.TrimSpace(line) != want {
 			t.Errorf("%s = %q, %v, want %s", words, line, err, want)

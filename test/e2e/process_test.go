@@ -213,10 +213,7 @@ func TestSignalLetsRequestsFinish(t *testing.T) {
 	c.send("GET /v1/counter/c/count HTTP/1.1\r\n")
 	s.want(t, "/v1/counter/c/value", "200 0") // by now the first half is with the server
 	s.signal(syscall.SIGTERM)
-	stopping := func(line string) bool { return strings.Contains(line, `"stopping"`) }
-	if _, err := s.journal.await(stopping); err != nil {
-		t.Fatal(err)
-	}
+	awaitLine(t, s.journal, `"stopping"`)
 	c.send("Host: localhost\r\n\r\n")
 	if a := c.answer(); !a.is("200 1") || !a.last {
 		t.Errorf("a request that was on its way = %s, closing %t, want 200 1 and the end", a, a.last)

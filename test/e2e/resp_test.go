@@ -19,11 +19,7 @@ import (
 // redisAddress is where the server listens for Redis clients.
 func (s *server) redisAddress(t *testing.T) string {
 	t.Helper()
-	line, err := s.journal.await(func(line string) bool { return strings.Contains(line, "serving RESP") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return loggedAddress(line)
+	return loggedAddress(awaitLine(t, s.journal, "serving RESP"))
 }
 
 // A redisConn is one connection of a Redis client.
@@ -228,12 +224,7 @@ func TestRedisDoorWithoutFileDescriptors(t *testing.T) {
 		}
 		crowd = append(crowd, conn)
 	}
-	_, err = s.journal.await(func(line string) bool {
-		return strings.Contains(line, "too many open files")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	awaitLine(t, s.journal, "too many open files")
 	first.want("CL.THROTTLE a 1 1 60", "[0 2 1 -1 60]")
 	for _, conn := range crowd {
 		_ = conn.Close()

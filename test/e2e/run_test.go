@@ -333,12 +333,3 @@ func TestRunTouchesNothing(t *testing.T) {
 		t.Errorf("the command sees %q, %v, want %q", out, err, want)
 	}
 }
-
-// awaitLine waits until a tool has written this.
-func awaitLine(t *testing.T, j *journal, text string) {
-	t.Helper()
-	_, err := j.await(func(line string) bool { return strings.Contains(line, text) })
-	if err != nil {
-		t.Fatalf("want a line with %q: %v", text, err)
-	}
-}

@@ -208,3 +208,13 @@ func (j *journal) await(wanted func(line string) bool) (string, error) {
 		}
 	}
 }
+
+// awaitLine waits for a line with a text, and returns it.
+func awaitLine(tb testing.TB, j *journal, text string) string {
+	tb.Helper()
+	line, err := j.await(func(line string) bool { return strings.Contains(line, text) })
+	if err != nil {
+		tb.Fatalf("want a line with %q: %v", text, err)
+	}
+	return line
+}

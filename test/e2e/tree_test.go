@@ -25,11 +25,7 @@ resources:
 // grpcAddress is where a server answers doorman's clients.
 func (s *server) grpcAddress(tb testing.TB) string {
 	tb.Helper()
-	line, err := s.journal.await(func(line string) bool { return strings.Contains(line, "serving gRPC") })
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return loggedAddress(line)
+	return loggedAddress(awaitLine(tb, s.journal, "serving gRPC"))
 }
 
 // treeRoot returns how to start the root of a tree, and where it will be.
