@@ -24,12 +24,13 @@ func onceOn(flags, command string) []string {
 // it and all end with its status.
 func TestOnceRunsOnOneHost(t *testing.T) {
 	t.Parallel()
+	job := "--job " + fresh(t)
 	runs := filepath.Join(t.TempDir(), "runs")
 	at := []string{"2026-10-01T03:00Z", "2026-10-01T03:00:00Z", "2026-10-01T05:00+02:00"}
 	var hosts sync.WaitGroup
 	for i := range 9 {
 		hosts.Go(func() {
-			status, out, said := gatehouse(t, nil, onceOn("--share --job digest --at "+at[i%len(at)],
+			status, out, said := gatehouse(t, nil, onceOn(job+" --share --at "+at[i%len(at)],
 				"echo a run >>"+runs+"; echo the output; exit 4")...)
 			if status != 4 || out != "the output\n" {
 				t.Errorf("host %d ended with %d, wrote %q and said %q, want 4 and the output", i, status,
@@ -41,7 +42,7 @@ func TestOnceRunsOnOneHost(t *testing.T) {
 	if text, err := os.ReadFile(runs); err != nil || string(text) != "a run\n" {
 		t.Errorf("it has run %q, %v, want one run", text, err)
 	}
-	status, _, _ := gatehouse(t, nil, onceOn("--job digest --at 2026-10-02T03:00Z", "exit 5")...)
+	status, _, _ := gatehouse(t, nil, onceOn(job+" --at 2026-10-02T03:00Z", "exit 5")...)
 	if status != 5 {
 		t.Errorf("the next firing ended with %d, want 5", status)
 	}
@@ -50,7 +51,7 @@ func TestOnceRunsOnOneHost(t *testing.T) {
 // A host that dies leaves a firing that was run at most once: the others learn that it was lost.
 func TestOnceOnAHostThatDies(t *testing.T) {
 	t.Parallel()
-	const flags = "--job dying --at 2026-10-01T03:00Z"
+	flags := "--job " + fresh(t) + " --at 2026-10-01T03:00Z"
 	first := startTool(t, onceOn(flags, "echo running; sleep 1000")...)
 	awaitLine(t, first.out, "running")
 	second := startTool(t, onceOn(flags, "echo never")...)
@@ -73,24 +74,27 @@ func TestOnceOnAHostThatDies(t *testing.T) {
 // The watchdog of a job fires when a firing was missed or has failed.
 func TestOnceExpectsTheNext(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		job, command, expect string
-		fires                bool
+	c := askShared(t)
+	for _, job := range []struct {
+		name, command, expect string
+		fires                 bool
 	}{
 		{"in-time", "exit 0", "every=24h,grace=20m", false},
 		{"failing", "exit 1", "every=24h,grace=20m", true},
 		{"missed", "exit 0", "every=50ms,grace=50ms", true},
 	} {
-		gatehouse(t, nil, onceOn("--job "+c.job+" --at 2026-10-01T03:00Z --expect "+c.expect, c.command)...)
-		key := root.Key{Kind: root.Watchdog, Name: "once/" + c.job}
+		name := fresh(t) + "-" + job.name
+		flags := "--job " + name + " --at 2026-10-01T03:00Z --expect " + job.expect
+		gatehouse(t, nil, onceOn(flags, job.command)...)
+		key := root.Key{Kind: root.Watchdog, Name: "once/" + name}
 		fired := func() bool {
-			d, err := askShared(t).Do(t.Context(), key, root.Command{Op: root.OpWait})
+			d, err := c.Do(t.Context(), key, root.Command{Op: root.OpWait})
 			return err == nil && d.Outcome == root.Granted
 		}
-		if c.fires {
-			await.True(t, "the watchdog of "+c.job+" has fired", fired)
+		if job.fires {
+			await.True(t, "the watchdog of "+name+" has fired", fired)
 		} else if fired() {
-			t.Errorf("the watchdog of %s has fired, want it silent", c.job)
+			t.Errorf("the watchdog of %s has fired, want it silent", name)
 		}
 	}
 }
@@ -111,14 +115,15 @@ func TestOnceMistakes(t *testing.T) {
 	}
 }
 
-// Who runs a firing has a reader that takes nothing: the others learn how it ended all the same.
+// The other hosts learn how a firing ended even if nothing reads the output of the host that ran it.
 func TestOnceTellsOthersThoughNobodyReads(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	const flags = "--job unread --at 2026-10-01T03:00Z --share"
+	job := fresh(t)
+	flags := "--job " + job + " --at 2026-10-01T03:00Z --share"
 	first := exec.Command(binary(), onceOn(flags, "head -c 120000 /dev/zero | tr '\\0' x; exit 6")...)
 	first.Stdout = write
 	if err := first.Start(); err != nil {
@@ -126,7 +131,7 @@ func TestOnceTellsOthersThoughNobodyReads(t *testing.T) {
 	}
 	_ = write.Close()
 	// The pipe is read once the other host knows all: what did not fit in is still there then.
-	isHeld := func() bool { return !isFree(t, "once/unread/2026-10-01T03:00:00Z") }
+	isHeld := func() bool { return !isFree(t, "once/"+job+"/2026-10-01T03:00:00Z") }
 	await.True(t, "the first host has claimed the firing", isHeld)
 	status, out, _ := gatehouse(t, nil, onceOn(flags+" --retry", "echo again")...)
 	if want := strings.Repeat("x", 4000); status != 6 || out != want {
@@ -142,12 +147,15 @@ func TestOnceTellsOthersThoughNobodyReads(t *testing.T) {
 	}
 }
 
-// An event of that name which is no status is somebody else's: 256 would end this program with 0.
+// An event of that name whose message is not a status was sent by another program. A status of 256 would end
+// this program with 0.
 func TestOnceTakesNothingElseForAStatus(t *testing.T) {
 	t.Parallel()
-	for job, message := range map[string]string{"256": "256", "minus": "-1", "text": "done"} {
+	c := askShared(t)
+	for _, message := range []string{"256", "-1", "done"} {
+		job := fresh(t)
 		event := root.Key{Kind: root.Event, Name: "once/" + job + "/2026-10-01T03:00:00Z"}
-		_, err := askShared(t).Do(t.Context(), event, root.Command{Op: root.OpSend, Message: message})
+		_, err := c.Do(t.Context(), event, root.Command{Op: root.OpSend, Message: message})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,39 +45,42 @@ func isFree(t *testing.T, lock string) bool {
 
 func TestRun(t *testing.T) {
 	t.Parallel()
+	name := fresh(t)
+	in := strings.NewReplacer("{}", name)
 	for _, c := range []struct {
 		flags, command string
 		status         int
 		out, said      string
 	}{
-		{"--lock run-a", "echo fence $GATEHOUSE_FENCE", 0, "fence 1…\n", ""},
-		{"--lock run-a --semaphore run:s:2:2 --limit gcra/run=5/1s", "exit 7", 7, "", ""},
-		{"--lock run-a", "kill -TERM $$", 143, "", ""},
-		{"--semaphore run:size:0 --wait 0", "echo never", 75, "",
-			"gatehouse: not granted: semaphore/run:size is …\n"},
-		{"--limit gcra/run-limit=1/1h --wait 0", "echo once", 0, "once\n", ""},
-		{"--limit gcra/run-limit=1/1h --wait 0", "echo twice", 75, "",
-			"gatehouse: not granted: gcra/run-limit allows no more; try again in …\n"},
+		{"--lock {}", "echo fence $GATEHOUSE_FENCE", 0, "fence 1…\n", ""},
+		{"--lock {} --semaphore {}:s:2:2 --limit gcra/{}=5/1s", "exit 7", 7, "", ""},
+		{"--lock {}", "kill -TERM $$", 143, "", ""},
+		{"--semaphore {}:size:0 --wait 0", "echo never", 75, "",
+			"gatehouse: not granted: semaphore/{}:size is …\n"},
+		{"--limit gcra/{}-limit=1/1h --wait 0", "echo once", 0, "once\n", ""},
+		{"--limit gcra/{}-limit=1/1h --wait 0", "echo twice", 75, "",
+			"gatehouse: not granted: gcra/{}-limit allows no more; try again in …\n"},
 		{"", "echo", 2, "", "gatehouse: run has nothing to hold, want --semaphore, …\n"},
-		{"--lock run-a --offline perhaps", "echo", 2, "", "gatehouse: --offline is \"perhaps\", want …\n"},
-		{"--lock run-a --expires 1ms", "echo", 2, "", "gatehouse: --expires is 1ms, want at least 200ms\n"},
+		{"--lock {} --offline perhaps", "echo", 2, "", "gatehouse: --offline is \"perhaps\", want …\n"},
+		{"--lock {} --expires 1ms", "echo", 2, "", "gatehouse: --expires is 1ms, want at least 200ms\n"},
 		{"--limit semaphore/a=1/1s", "echo", 2, "", "gatehouse: --limit … is no limiter…\n"},
 		{"--limit gcra/a=fast", "echo", 2, "", "gatehouse: --limit …\n"},
-		{"--semaphore run:cost:1:2", "echo", 2, "", "gatehouse: semaphore/run:cost: cost 2 can never fit…\n"},
+		{"--semaphore {}:cost:1:2", "echo", 2, "", "gatehouse: semaphore/{}:cost: cost 2 can never fit…\n"},
 	} {
-		status, out, said := gatehouse(t, nil, runOn(c.flags, "sh", "-c", c.command)...)
-		if status != c.status || !matches(c.out, out) || !matches(c.said, said) {
+		flags, wantSaid := in.Replace(c.flags), in.Replace(c.said)
+		status, out, said := gatehouse(t, nil, runOn(flags, "sh", "-c", c.command)...)
+		if status != c.status || !matches(c.out, out) || !matches(wantSaid, said) {
 			t.Errorf("run %s -- %s ended with %d, wrote %q and said %q, want %d, %q, %q",
-				c.flags, c.command, status, out, said, c.status, c.out, c.said)
+				flags, c.command, status, out, said, c.status, c.out, wantSaid)
 		}
 	}
-	if !isFree(t, "run-a") {
+	if !isFree(t, name) {
 		t.Error("the lock is held after all runs have ended")
 	}
-	if status, _, _ := gatehouse(t, nil, runOn("--lock run-a", "/nothing/of/this")...); status != 127 {
+	if status, _, _ := gatehouse(t, nil, runOn("--lock "+name, "/nothing/of/this")...); status != 127 {
 		t.Errorf("a command that is not there: status %d, want 127", status)
 	}
-	if status, _, _ := gatehouse(t, nil, runOn("--lock run-a", "/etc/passwd")...); status != 126 {
+	if status, _, _ := gatehouse(t, nil, runOn("--lock "+name, "/etc/passwd")...); status != 126 {
 		t.Errorf("a command that cannot be run: status %d, want 126", status)
 	}
 }

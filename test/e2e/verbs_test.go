@@ -13,60 +13,62 @@ import (
 // TestVerbs asks by the commands what is asked over HTTP elsewhere.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
+	in := strings.NewReplacer("{}", fresh(t))
 	for _, c := range []struct {
 		command string
 		status  int
 		out     string
 		said    string
 	}{
-		{"acquire gcra/verbs --limits 2/1h", 0, "gcra/verbs: granted, 1 of 2 left\n", ""},
-		{"acquire gcra/verbs --cost 2 --maxwait 10ms", 75, "",
-			"gatehouse: gcra/verbs: acquire not granted…try again in …\n"},
-		{"peek gcra/verbs", 0, "gcra/verbs: granted, 1 of 2 left\n", ""},
-		{"delay gcra/verbs --cost 2", 0, "…m…s\n", ""},
-		{"refund gcra/verbs", 0, "", ""},
-		{"charge gcra/verbs --cost 2", 0, "", ""},
-		{"feedback gcra/verbs --status 429 --retry-after 1h", 0, "", ""},
-		{"peek gcra/verbs", 75, "", "gatehouse: gcra/verbs: peek not granted…\n"},
-		{"reset gcra/verbs", 0, "", ""},
-		{"close gcra/verbs --reason maintenance", 0, "", ""},
-		{"acquire gcra/verbs --maxwait 0", 75, "",
-			"gatehouse: gcra/verbs: acquire not granted: is closed…maintenance…\n"},
-		{"open gcra/verbs", 0, "", ""},
-		{"delete gcra/verbs", 0, "", ""},
-		{"delete gcra/verbs", 1, "", "gatehouse: gcra/verbs does not exist\n"},
-		{"acquire semaphore/verbs --size 2 --key a --owner ann --expires 1h", 0,
-			"semaphore/verbs: granted, 1 of 2 left, for 1h0m0s, fence …\n" +
-				"give it back: gatehouse release semaphore/verbs --key a\n", ""},
-		{"acquire semaphore/verbs --cost 2 --maxwait 0", 75, "",
-			"gatehouse: semaphore/verbs: acquire not granted: …ann for …; try again in …\n"},
-		{"ps semaphore/verbs", 0, "HOLDS 1 OF 2…\nann…1h0m0s…1…h…\n", ""},
-		{"renew semaphore/verbs --key a --expires 2h", 0,
-			"semaphore/verbs: granted…for 2h0m0s, fence …\n", ""},
-		{"release semaphore/verbs --key b", 1, "", "gatehouse: semaphore/verbs: release: …\n"},
-		{"release semaphore/verbs --force", 0, "semaphore/verbs: 1 holds ended\n", ""},
-		{"release semaphore/verbs --key a", 1, "", "…evicted by …: released by force\n"},
-		{"ps semaphore/verbs", 0, "HOLDS 0 OF 2…\nnobody holds it, and nobody waits\n", ""},
-		{"ls semaphore/verbs", 0, "NAME…\nsemaphore/verbs  0     2 …\n", ""},
-		{"count counter/verbs --amount 5", 0, "5\n", ""},
-		{"value counter/verbs", 0, "5\n", ""},
-		{"send event/verbs --message done", 0, "", ""},
-		{"send event/verbs", 1, "", "gatehouse: event/verbs: send: …\n"},
-		{"wait event/verbs", 0, "done\n", ""},
-		{"kick watchdog/verbs --expires 24h", 0, "", ""},
-		{"wait watchdog/verbs --maxwait 0", 75, "", "gatehouse: watchdog/verbs: wait not granted…\n"},
-		{"stats counter/verbs", 0, "…value…5\n…", ""},
-		{"wait gcra/verbs", 2, "", "gatehouse: gcra/verbs has no wait; see gatehouse --help\n"},
+		{"acquire gcra/{} --limits 2/1h", 0, "gcra/{}: granted, 1 of 2 left\n", ""},
+		{"acquire gcra/{} --cost 2 --maxwait 10ms", 75, "",
+			"gatehouse: gcra/{}: acquire not granted…try again in …\n"},
+		{"peek gcra/{}", 0, "gcra/{}: granted, 1 of 2 left\n", ""},
+		{"delay gcra/{} --cost 2", 0, "…m…s\n", ""},
+		{"refund gcra/{}", 0, "", ""},
+		{"charge gcra/{} --cost 2", 0, "", ""},
+		{"feedback gcra/{} --status 429 --retry-after 1h", 0, "", ""},
+		{"peek gcra/{}", 75, "", "gatehouse: gcra/{}: peek not granted…\n"},
+		{"reset gcra/{}", 0, "", ""},
+		{"close gcra/{} --reason maintenance", 0, "", ""},
+		{"acquire gcra/{} --maxwait 0", 75, "",
+			"gatehouse: gcra/{}: acquire not granted: is closed…maintenance…\n"},
+		{"open gcra/{}", 0, "", ""},
+		{"delete gcra/{}", 0, "", ""},
+		{"delete gcra/{}", 1, "", "gatehouse: gcra/{} does not exist\n"},
+		{"acquire semaphore/{} --size 2 --key a --owner ann --expires 1h", 0,
+			"semaphore/{}: granted, 1 of 2 left, for 1h0m0s, fence …\n" +
+				"give it back: gatehouse release semaphore/{} --key a\n", ""},
+		{"acquire semaphore/{} --cost 2 --maxwait 0", 75, "",
+			"gatehouse: semaphore/{}: acquire not granted: …ann for …; try again in …\n"},
+		{"ps semaphore/{}", 0, "HOLDS 1 OF 2…\nann…1h0m0s…1…h…\n", ""},
+		{"renew semaphore/{} --key a --expires 2h", 0,
+			"semaphore/{}: granted…for 2h0m0s, fence …\n", ""},
+		{"release semaphore/{} --key b", 1, "", "gatehouse: semaphore/{}: release: …\n"},
+		{"release semaphore/{} --force", 0, "semaphore/{}: 1 holds ended\n", ""},
+		{"release semaphore/{} --key a", 1, "", "…evicted by …: released by force\n"},
+		{"ps semaphore/{}", 0, "HOLDS 0 OF 2…\nnobody holds it, and nobody waits\n", ""},
+		{"ls semaphore/{}", 0, "NAME…\nsemaphore/{}  0     2 …\n", ""},
+		{"count counter/{} --amount 5", 0, "5\n", ""},
+		{"value counter/{}", 0, "5\n", ""},
+		{"send event/{} --message done", 0, "", ""},
+		{"send event/{}", 1, "", "gatehouse: event/{}: send: …\n"},
+		{"wait event/{}", 0, "done\n", ""},
+		{"kick watchdog/{} --expires 24h", 0, "", ""},
+		{"wait watchdog/{} --maxwait 0", 75, "", "gatehouse: watchdog/{}: wait not granted…\n"},
+		{"stats counter/{}", 0, "…value…5\n…", ""},
+		{"wait gcra/{}", 2, "", "gatehouse: gcra/{} has no wait; see gatehouse --help\n"},
 		{"acquire verbs", 2, "", "gatehouse: \"verbs\" has no kind, want KIND/NAME such as semaphore/gpu\n"},
-		{"acquire gcra/verbs --size few", 2, "", "gatehouse: size is \"few\", want a whole number…\n"},
+		{"acquire gcra/{} --size few", 2, "", "gatehouse: size is \"few\", want a whole number…\n"},
 		{"ps lock/nothing-of-this", 0, "nobody holds it, and nobody waits\n", ""},
-		{"top gcra/verbs --once --every 100ms", 0, "NAME  …YES/s   NO/s\n", ""},
+		{"top gcra/{} --once --every 100ms", 0, "NAME  …YES/s   NO/s\n", ""},
 	} {
-		args := append(strings.Fields(c.command), "--server", shared().address)
+		command, wantOut, wantSaid := in.Replace(c.command), in.Replace(c.out), in.Replace(c.said)
+		args := append(strings.Fields(command), "--server", shared().address)
 		status, out, said := gatehouse(t, nil, args...)
-		if status != c.status || !matches(c.out, out) || !matches(c.said, said) {
+		if status != c.status || !matches(wantOut, out) || !matches(wantSaid, said) {
 			t.Errorf("gatehouse %s ended with %d, wrote %q and said %q, want %d, %q, %q",
-				c.command, status, out, said, c.status, c.out, c.said)
+				command, status, out, said, c.status, wantOut, wantSaid)
 		}
 	}
 	load := strings.Fields("load semaphore/load --size 2 --callers 4 --names 3 --duration 300ms --server")
