@@ -43,7 +43,7 @@ var feedbacks = []script{
 		KIND/{}/feedback?status=200&remaining=3&reset=60000&details=true -> 200 …"adopted":2,"adopted_for":…
 		2x KIND/{}/acquire?maxwait=0 -> 204
 		KIND/{}/acquire?maxwait=0 -> 408 … has 0 left until …Z, as was reported; …`},
-	{"who waits is held", `
+	{"a waiting request is held", `
 		KIND/{}/acquire?size=100&interval=1000&burst=99 -> 204
 		KIND/{}/feedback?status=429&retry-after=200000 -> 204
 		w1: KIND/{}/acquire
@@ -51,7 +51,7 @@ var feedbacks = []script{
 		KIND/{}/acquire?maxwait=50 -> 408 … is paused until …; acquire not granted within maxwait=50 ms; …
 		w1 hangs up
 		w2 hangs up`},
-	{"who waits is let through when the ramp has room", `
+	{"a waiting request is let through when the ramp has room", `
 		KIND/{}/acquire?size=100&interval=1000&burst=99 -> 204
 		KIND/{}/feedback?status=429&retry-after=300 -> 204
 		KIND/{}/acquire?maxwait=60000 -> 204
@@ -105,7 +105,7 @@ func TestMaxPause(t *testing.T) {
 func (s *server) wantPaused(t *testing.T, place string, since time.Time, length time.Duration) {
 	t.Helper()
 	left, err := s.stats(t, place)["paused_for"].(json.Number).Float64()
-	least := length - time.Since(since) - time.Millisecond // more of it cannot have passed, as ms are told
+	least := length - time.Since(since) - time.Millisecond // the answer has whole milliseconds
 	if got := time.Duration(left) * time.Millisecond; err != nil || got < least || got > length*11/10 {
 		t.Errorf("%s is paused for %s, %v, want %s to a tenth more", place, got, err, least)
 	}

@@ -49,8 +49,8 @@ func TestParents(t *testing.T) {
 	})
 }
 
-// However many ask at once, no level lets more through than its own limit, and what was refused has charged
-// nobody.
+// However many requests come at once, no level lets more through than its own limit, and a refused request
+// charges no level.
 func TestParentsUnderLoad(t *testing.T) {
 	t.Parallel()
 	eachStore(t, noFlags, func(t *testing.T, s *server) {
@@ -102,7 +102,7 @@ func TestParentsUnderLoad(t *testing.T) {
 	})
 }
 
-// The same over RESP; and a grant's owner is shown to whoever is refused.
+// Parents work the same over RESP, and a refused request is shown the owner of the grant that holds.
 func TestParentsOverRESP(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--resp", "localhost:0")
@@ -127,7 +127,7 @@ func TestParentsOverRESP(t *testing.T) {
 	s.want(t, "/v1/lock/l/holders", `200 …"owner":"train-a","host":"g1",…"grant":"g"…`)
 }
 
-// A grant that waits is told its places as events.
+// A waiting grant receives its places in line as events.
 func TestStreamOfAGrant(t *testing.T) {
 	t.Parallel()
 	s := start(t)

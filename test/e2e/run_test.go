@@ -97,7 +97,7 @@ func TestRunOffline(t *testing.T) {
 	}
 }
 
-// A run that waits says where it stands and who holds.
+// A waiting run prints its position and the holders.
 func TestRunShowsWhoHolds(t *testing.T) {
 	t.Parallel()
 	first := startTool(t, runOn("--lock run-shown --owner ann --host h1 --purpose eval", "sh", "-c",
@@ -185,7 +185,7 @@ func startStubborn(t *testing.T, flags string) *process {
 	return run
 }
 
-// evictLock takes a lock from its holder, whose next renewal is told so.
+// evictLock evicts the holder of a lock. The next renewal of the holder is refused.
 func evictLock(t *testing.T, lock string) {
 	t.Helper()
 	key := root.Key{Kind: root.Lock, Name: lock}

@@ -76,8 +76,8 @@ func check(folder, system string) error {
 }
 
 // cutBodies leaves of all functions only that they do not return. What is in them takes most of the time, and
-// says nothing about who calls them. That some imports are not used then is an error in what is imported,
-// which nobody looks at.
+// says nothing about their callers. Imports that are then unused are errors in what is imported, and those are
+// not reported.
 func cutBodies(file *ast.File) {
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
