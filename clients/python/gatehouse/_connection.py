@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from typing import Callable, Dict, Generator, List, Optional, Tuple, TypeVar
+from typing import Dict, Generator, List, Optional, Tuple, TypeVar
 
 from ._delivery import Failure, Outcome, Pause, Send, Step
 from ._http1 import Address, Parser, ProtocolError, Response
@@ -184,6 +184,3 @@ def _close(sock: Optional[socket.socket]) -> None:
             sock.close()
         except OSError:
             pass
-
-
-Clock = Callable[[], float]

@@ -8,7 +8,7 @@ import uuid
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from ._http1 import Request, Response
-from .errors import GatehouseError, Unavailable, error_for
+from .errors import GatehouseError, Refused, Unavailable, error_for
 
 LIMITERS = ("tokenbucket", "gcra", "fixedwindow", "slidingwindow", "slidinglog", "pace")
 HELD = ("semaphore", "lock")
@@ -208,6 +208,13 @@ def read_grant(response: Response) -> Decision:
     )
 
 
+def granted(decision: Decision) -> Decision:
+    """The decision if it was granted. Raises ``Refused``."""
+    if not decision:
+        raise Refused(decision.detail, retry_after=decision.retry_after)
+    return decision
+
+
 def limit_parameters(
     limit: Union[str, int, None], per: Union[float, str, None], burst: Optional[int], zone: Optional[str]
 ) -> Dict[str, Parameter]:
@@ -228,9 +235,6 @@ def limit_parameters(
     if zone is not None:
         found["zone"] = zone
     return found
-
-
-Want = Dict[str, Any]
 
 
 def grant_body(

@@ -37,6 +37,7 @@ from ._wire import (
     grant_body,
     grant_call,
     grant_command,
+    granted,
     milliseconds,
     name_path,
     names_of,
@@ -267,10 +268,7 @@ class Grant(Hold):
 
     async def top_up(self, costs: Any, max_wait: Optional[float] = 0) -> Decision:
         """Take more of its limiters, all or nothing. Raises ``Refused``. It is never sent twice."""
-        decision = await self._call("topup", {**costs, "maxwait": milliseconds(max_wait)})
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
-        return decision
+        return granted(await self._call("topup", {**costs, "maxwait": milliseconds(max_wait)}))
 
     async def _call(self, op: str, body: Mapping[str, Any]) -> Decision:
         self.check()
@@ -315,9 +313,7 @@ class Guard(Generic[H]):
             if may_be_granted(held, error, told):
                 await self._give_up(held)
             raise
-        decision = held.read(response)
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
+        decision = granted(held.read(response))
         held.fence = decision.fence
         hold = self._kind(self._client, held, decision, told.sent_at, self._on_lost)
         if isinstance(hold, Reservation):
@@ -517,7 +513,7 @@ class Limiter:
 
     async def acquire(self, cost: int = 1, max_wait: Optional[float] = None) -> Decision:
         """Take so many, and wait for them. Raises ``Refused``. It is sent once."""
-        return _granted(await self._do("acquire", cost=cost, maxwait=milliseconds(max_wait)))
+        return granted(await self._do("acquire", cost=cost, maxwait=milliseconds(max_wait)))
 
     async def wait(self, n: int = 1, max_wait: Optional[float] = None) -> None:
         """As ``acquire``, for whoever only wants to wait."""
@@ -537,7 +533,7 @@ class Limiter:
 
     async def reserve(self, cost: int = 1, key: Optional[str] = None) -> float:
         """Take the earliest place, and say how long it is until then. Raises ``Refused``."""
-        return _granted(await self._do("reserve", cost=cost, key=key)).delay or 0.0
+        return granted(await self._do("reserve", cost=cost, key=key)).delay or 0.0
 
     async def cancel(self, key: str) -> None:
         """Give back the place that was reserved with this key."""
@@ -576,12 +572,6 @@ class Limiter:
         return limited  # type: ignore[return-value]
 
 
-def _granted(decision: Decision) -> Decision:
-    if not decision:
-        raise Refused(decision.detail, retry_after=decision.retry_after)
-    return decision
-
-
 class Budget:
     """So much per interval of what is known only afterwards. See ``gatehouse.Budget``."""
 
@@ -613,7 +603,7 @@ class Event(_Named):
 
     async def wait(self, max_wait: Optional[float] = None) -> str:
         """Wait for it, and return its message. Raises ``Refused``."""
-        return _granted(await self._client.do("event", self.name, "wait", maxwait=milliseconds(max_wait))).message
+        return granted(await self._client.do("event", self.name, "wait", maxwait=milliseconds(max_wait))).message
 
 
 class Barrier(_Named):
@@ -626,7 +616,7 @@ class Barrier(_Named):
     async def wait(self, max_wait: Optional[float] = None) -> None:
         """Come, and wait for the others. Raises ``Refused``, or ``Conflict`` if it has opened already."""
         wait = milliseconds(max_wait)
-        _granted(await self._client.do("barrier", self.name, "wait", size=self.size, maxwait=wait))
+        granted(await self._client.do("barrier", self.name, "wait", size=self.size, maxwait=wait))
 
 
 class Counter(_Named):
@@ -660,7 +650,7 @@ class Watchdog(_Named):
 
     async def wait(self, max_wait: Optional[float] = None) -> None:
         """Wait until it has fallen silent. Raises ``Refused`` if it has not within ``max_wait``."""
-        _granted(await self._client.do("watchdog", self.name, "wait", maxwait=milliseconds(max_wait)))
+        granted(await self._client.do("watchdog", self.name, "wait", maxwait=milliseconds(max_wait)))
 
     async def __aenter__(self) -> "Watchdog":
         if self._keeper is not None:

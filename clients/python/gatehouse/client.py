@@ -18,6 +18,7 @@ from ._wire import (
     grant_body,
     grant_call,
     grant_command,
+    granted,
     limit_parameters,
     milliseconds,
     name_path,
@@ -27,7 +28,7 @@ from ._wire import (
     read_grant,
     read_json,
 )
-from .errors import GatehouseError, HoldLost, Refused
+from .errors import GatehouseError, Refused
 from .hold import GIVE_UP_TIMEOUT, Grant, Held, HeldGrant, HeldName, Hold, Reservation, may_be_granted
 
 H = TypeVar("H", bound=Hold)
@@ -264,9 +265,7 @@ class Guard(Generic[H]):
             if may_be_granted(held, error, told):
                 self._give_up(held)
             raise
-        decision = held.read(response)
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
+        decision = granted(held.read(response))
         held.fence = decision.fence
         hold = self._kind(self._client, held, decision, told.sent_at, self._on_lost)
         self._prepare(hold)
@@ -353,10 +352,7 @@ class Limiter:
 
         It is sent once: when a connection breaks nobody knows whether it was taken.
         """
-        decision = self._do("acquire", cost=cost, maxwait=milliseconds(max_wait))
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
-        return decision
+        return granted(self._do("acquire", cost=cost, maxwait=milliseconds(max_wait)))
 
     def wait(self, n: int = 1, max_wait: Optional[float] = None) -> None:
         """As ``acquire``, for whoever only wants to wait."""
@@ -376,10 +372,7 @@ class Limiter:
 
     def reserve(self, cost: int = 1, key: Optional[str] = None) -> float:
         """Take the earliest place, and say how long it is until then. Raises ``Refused``."""
-        decision = self._do("reserve", cost=cost, key=key)
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
-        return decision.delay or 0.0
+        return granted(self._do("reserve", cost=cost, key=key)).delay or 0.0
 
     def cancel(self, key: str) -> None:
         """Give back the place that was reserved with this key. Raises ``Conflict`` if none lies ahead."""
@@ -472,10 +465,7 @@ class Event(_Named):
 
     def wait(self, max_wait: Optional[float] = None) -> str:
         """Wait for it, and return its message. Raises ``Refused``."""
-        decision = self._client.do("event", self.name, "wait", maxwait=milliseconds(max_wait))
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
-        return decision.message
+        return granted(self._client.do("event", self.name, "wait", maxwait=milliseconds(max_wait))).message
 
 
 class Barrier(_Named):
@@ -488,9 +478,7 @@ class Barrier(_Named):
     def wait(self, max_wait: Optional[float] = None) -> None:
         """Come, and wait for the others. Raises ``Refused``, or ``Conflict`` if it has opened already."""
         wait = milliseconds(max_wait)
-        decision = self._client.do("barrier", self.name, "wait", size=self.size, maxwait=wait)
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
+        granted(self._client.do("barrier", self.name, "wait", size=self.size, maxwait=wait))
 
 
 class Counter(_Named):
@@ -529,9 +517,7 @@ class Watchdog(_Named):
 
     def wait(self, max_wait: Optional[float] = None) -> None:
         """Wait until it has fallen silent. Raises ``Refused`` if it has not within ``max_wait``."""
-        decision = self._client.do("watchdog", self.name, "wait", maxwait=milliseconds(max_wait))
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
+        granted(self._client.do("watchdog", self.name, "wait", maxwait=milliseconds(max_wait)))
 
     def __enter__(self) -> "Watchdog":
         if self._thread is not None:
@@ -566,5 +552,5 @@ class Watchdog(_Named):
 
 
 __all__ = [
-    "Barrier", "Budget", "Client", "Counter", "Event", "Guard", "HoldLost", "Limiter", "Watchdog",
+    "Barrier", "Budget", "Client", "Counter", "Event", "Guard", "Limiter", "Watchdog",
 ]  # fmt: skip

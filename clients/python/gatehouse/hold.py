@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Type
 from ._connection import Interrupt
 from ._delivery import Delivery
 from ._term import Term
-from ._wire import Call, Decision, command, grant_call, milliseconds, read_decision, read_grant
-from .errors import Conflict, GatehouseError, HoldLost, Missing, Refused, Unavailable
+from ._wire import Call, Decision, command, grant_call, granted, milliseconds, read_decision, read_grant
+from .errors import Conflict, GatehouseError, HoldLost, Missing, Unavailable
 
 if TYPE_CHECKING:
     from .client import Client
@@ -284,10 +284,7 @@ class Grant(Hold):
     def top_up(self, costs: Mapping[str, int], max_wait: Optional[float] = 0) -> Decision:
         """Take more of its limiters, all or nothing. Raises ``Refused``. It is never sent twice."""
         body: Dict[str, Any] = {**costs, "maxwait": milliseconds(max_wait)}
-        decision = self._call("topup", body)
-        if not decision:
-            raise Refused(decision.detail, retry_after=decision.retry_after)
-        return decision
+        return granted(self._call("topup", body))
 
     def _call(self, op: str, body: Mapping[str, Any]) -> Decision:
         self.check()

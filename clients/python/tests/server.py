@@ -9,13 +9,6 @@ import threading
 
 patience = 60.0  # how long anything may take that has no time of its own, on a busy machine
 
-CAPACITY = """resources:
-  - identifier_glob: "*"
-    capacity: 100
-    safe_capacity: 2
-    algorithm: {kind: FAIR_SHARE, lease_length: 60, refresh_interval: 5, learning_mode_duration: 0}
-"""
-
 
 def shared_address():
     """The server that all tests may use who do not end it."""

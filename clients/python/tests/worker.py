@@ -15,7 +15,7 @@ def say(what, *more):
     print(what, *more, flush=True)
 
 
-def work(hold, long):
+def work(hold):
     """One step of work: the instant is taken before the check, so what passes it was held then."""
     at = time.monotonic_ns()
     hold.check()
@@ -39,7 +39,7 @@ def blocking(address, name):
                     say("hold", time.monotonic_ns(), hold.fence, "long" if long else "short")
                     ends = time.monotonic() + lasts
                     while time.monotonic() < ends:
-                        work(hold, long)
+                        work(hold)
                         time.sleep(0.05 if long else 0.002)
                 say("left", time.monotonic_ns())
             except gatehouse.GatehouseError as error:
@@ -57,7 +57,7 @@ async def awaiting(address, name):
                     say("hold", time.monotonic_ns(), hold.fence, "long" if long else "short")
                     ends = time.monotonic() + lasts
                     while time.monotonic() < ends:
-                        work(hold, long)
+                        work(hold)
                         await asyncio.sleep(0.05 if long else 0.002)
                 say("left", time.monotonic_ns())
             except gatehouse.GatehouseError as error:
