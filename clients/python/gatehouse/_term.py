@@ -35,10 +35,18 @@ class Term:
         """When the next renewal is due: after a third, so that one may fail."""
         return float("inf") if self.lasts is None else self.began + self.lasts / 3
 
+    def pause_until(self, due: float, now: float) -> float:
+        """How long it is until the next renewal, or until the end if that comes first."""
+        return max(0.0, min(due, self.ends) - now)
+
     @property
     def patience(self) -> float:
         """How long one beat may take, at all addresses together."""
         return 5.0 if self.lasts is None else min(5.0, self.lasts / 3)
+
+    def patience_at(self, now: float) -> float:
+        """How long a beat that begins now may take: no longer than the term lasts."""
+        return max(0.001, min(self.patience, self.ends - now))
 
     @property
     def pause(self) -> float:

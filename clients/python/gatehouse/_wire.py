@@ -76,6 +76,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def new_id() -> str:
+    """An id that nobody else has."""
+    return str(uuid.uuid4())
+
+
 def name_path(kind: str, name: str, *rest: str) -> str:
     """The path of a name."""
     return "/".join(["/v1", kind, urllib.parse.quote(name, safe=""), *rest])
@@ -88,7 +93,7 @@ def command(kind: str, name: str, op: str, parameters: Mapping[str, Any]) -> Cal
     waits = op == "wait" or (op == "acquire" and "maxwait" not in given) or given.get("maxwait", 0) != 0
     if kind in HELD:
         if op == "acquire":
-            given.setdefault("key", str(uuid.uuid4()))  # so that it can be asked for again
+            given.setdefault("key", new_id())  # so that it can be asked for again
         safe = op in _REPEATABLE
     elif kind in LIMITERS:
         safe = op in ("peek", "delay", "stats")

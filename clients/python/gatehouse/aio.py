@@ -9,13 +9,13 @@ is cancelled while it waits closes its connection, and the server frees its plac
 """
 
 import asyncio
+import contextlib
 import functools
 from typing import (
     Any,
     Awaitable,
     Callable,
     Dict,
-    Generic,
     List,
     Mapping,
     Optional,
@@ -28,6 +28,20 @@ from typing import (
 
 from . import _streams
 from ._delivery import Config, Delivery, Servers, deliver
+from ._held import (
+    GIVE_UP_TIMEOUT,
+    NO_RENEWAL,
+    NOT_HELD,
+    RELEASE_TIMEOUT,
+    BaseGrant,
+    BaseGuard,
+    BaseHold,
+    BaseReservation,
+    Held,
+    HeldGrant,
+    HeldName,
+    may_be_granted,
+)
 from ._http1 import Response
 from ._term import Term
 from ._wire import (
@@ -40,16 +54,15 @@ from ._wire import (
     granted,
     milliseconds,
     name_path,
-    names_of,
+    new_id,
     owner_parameters,
     read_decision,
     read_grant,
     read_json,
 )
 from .aio_capacity import Capacity, Resource
-from .client import _LimitOptions, new_id
-from .errors import Conflict, GatehouseError, HoldLost, Missing, Refused, Unavailable
-from .hold import GIVE_UP_TIMEOUT, RELEASE_TIMEOUT, Held, HeldGrant, HeldName, may_be_granted
+from .client import _LimitOptions
+from .errors import GatehouseError, HoldLost, Refused, Unavailable
 
 H = TypeVar("H", bound="Hold")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -60,58 +73,24 @@ def _clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Hold:
+class Hold(BaseHold):
     """Something that is held, renewed by a task of its own. See ``gatehouse.Hold``.
 
     As a block it cancels the block's task when it is lost, and raises ``HoldLost`` in its place.
     """
 
     def __init__(self, client: "Client", held: Held, decision: Decision, sent_at: float, on_lost: Lost) -> None:
-        self._client, self._held, self.decision = client, held, decision
-        self._term = Term(sent_at, decision.expires_after)
-        self._reason: Optional[str] = None
-        self._released = False
-        self._on_lost = on_lost
+        super().__init__(held, decision, sent_at, _clock, contextlib.nullcontext())  # one thread needs no lock
+        self._client, self._on_lost = client, on_lost
         self._keeper: Optional["asyncio.Task[None]"] = None
         self._expiry: Optional[asyncio.TimerHandle] = None
         self._block: Optional["asyncio.Task[Any]"] = None
         self._cancelled_block = False
         self._gone = asyncio.Event()
 
-    @property
-    def key(self) -> str:
-        """The key, or the id of a grant."""
-        return self._held.key
-
-    @property
-    def fence(self) -> int:
-        """The fencing token."""
-        return self._held.fence
-
-    @property
-    def lost(self) -> bool:
-        """Whether it is held no more, by the clock and by what servers have answered."""
-        return self._reason is not None or (not self._released and _clock() >= self._term.ends)
-
-    @property
-    def remaining(self) -> float:
-        """For how many seconds it is held for sure, without another renewal."""
-        if self._reason is not None or self._released:
-            return 0.0
-        return max(0.0, self._term.ends - _clock())
-
-    def check(self) -> None:
-        """Raise ``HoldLost`` if it is held no more."""
-        if self.lost:
-            raise self._error()
-
     async def wait_lost(self) -> None:
         """Wait until it is lost. It does not return when it is released."""
         await self._gone.wait()
-
-    def _error(self) -> HoldLost:
-        self._reason = self._reason or "its term is over, and no renewal was answered"
-        return HoldLost(f"{self._held.subject} is lost: {self._reason}")
 
     async def _begin(self) -> None:
         if self._term.lasts is None:
@@ -120,8 +99,8 @@ class Hold:
             # The answer took so long, perhaps in line, that its term may be over: nobody knows when it began.
             try:
                 await self._renew_once(None)
-            except (Conflict, Missing) as error:
-                raise HoldLost(f"{self._held.subject} was lost before it was used: {error.detail}") from None
+            except NOT_HELD as error:
+                raise self._lost_before_use(error) from None
         self._watch()
         self._keeper = asyncio.ensure_future(self._keep())
 
@@ -135,39 +114,36 @@ class Hold:
         if _clock() < self._term.ends:  # a timer may come early, by the loop's resolution
             self._watch()
         else:
-            self._lose("its term is over, and no renewal was answered")
+            self._lose(NO_RENEWAL)
 
     async def _keep(self) -> None:
         """The task: renew, until it is released or lost."""
         due = self._term.renew_at
         while True:
-            await asyncio.sleep(max(0.0, min(due, self._term.ends) - _clock()))
+            await asyncio.sleep(self._term.pause_until(due, _clock()))
             now = _clock()
             if now >= self._term.ends:
-                return self._lose("its term is over, and no renewal was answered")
+                return self._lose(NO_RENEWAL)
             if now < due:
                 continue
             try:
-                await self._renew_once(max(0.001, min(self._term.patience, self._term.ends - now)))
+                await self._renew_once(self._term.patience_at(now))
                 if self._reason is not None:
                     return  # it came too late
                 self._watch()
                 due = self._term.renew_at
-            except (Conflict, Missing) as error:
+            except NOT_HELD as error:
                 return self._lose(error.detail)
             except GatehouseError:  # one missed beat does no harm
                 due = _clock() + self._term.pause
 
     async def _renew_once(self, patience: Optional[float]) -> None:
         told = Delivery()
-        response = await self._client._send(self._held.renew(), patience, told)
-        answer = self._held.read(response)
-        self._term.start(told.sent_at, answer.expires_after)
+        self._note_renewal(await self._client._send(self._held.renew(), patience, told), told)
 
     def _lose(self, reason: str) -> None:
-        if self._released or self._reason is not None:
+        if not self._note_loss(reason):
             return
-        self._reason = reason
         self._gone.set()
         if self._block is not None and not self._block.done():
             self._cancelled_block = True
@@ -180,8 +156,7 @@ class Hold:
 
         Raises ``HoldLost`` if it was lost. To release twice does no harm.
         """
-        again, self._released = self._released, True
-        over = self._reason is not None or _clock() >= self._term.ends
+        again, over = self._note_release()
         if self._expiry is not None:
             self._expiry.cancel()
         if self._keeper is not None:
@@ -197,18 +172,11 @@ class Hold:
 
     async def _tell_release(self, costs: Optional[Mapping[str, int]], raises: bool = False) -> bool:
         told = Delivery()
-        timeout = RELEASE_TIMEOUT if raises else min(RELEASE_TIMEOUT, self._term.patience)
+        timeout = RELEASE_TIMEOUT if raises else self._term.patience
         try:
             self._held.read(await self._client._send(self._held.release(costs), timeout, told))
-        except Unavailable:
-            return False
-        except (Conflict, Missing) as error:
-            if told.maybe_done:  # by an earlier try, whose answer was lost
-                return True
-            if raises:
-                self._reason = error.detail
-                raise self._error() from None
-            return False
+        except (Unavailable, *NOT_HELD) as error:
+            return self._release_failed(error, told, raises)
         return True
 
     async def __aenter__(self: H) -> H:
@@ -234,9 +202,6 @@ class Hold:
             if isinstance(error, Exception):
                 raise lost from error
 
-    def _final_costs(self) -> Optional[Mapping[str, int]]:
-        return None
-
 
 async def _take_back_cancel(task: Optional["asyncio.Task[Any]"], error: Optional[BaseException]) -> bool:
     """Take back the cancellation of a lost hold, and say whether there is another one."""
@@ -250,17 +215,8 @@ async def _take_back_cancel(task: Optional["asyncio.Task[Any]"], error: Optional
     return False
 
 
-class Grant(Hold):
+class Grant(BaseGrant, Hold):
     """A grant over several names. See ``gatehouse.Grant``."""
-
-    @property
-    def id(self) -> str:
-        return self.key
-
-    @property
-    def want(self) -> Any:
-        """The members as the server has answered them."""
-        return self.decision.raw.get("want", [])
 
     async def settle(self, costs: Any) -> Decision:
         """Say what each name has cost so far. The last figure counts."""
@@ -271,41 +227,33 @@ class Grant(Hold):
         return granted(await self._call("topup", {**costs, "maxwait": milliseconds(max_wait)}))
 
     async def _call(self, op: str, body: Mapping[str, Any]) -> Decision:
-        self.check()
-        return read_grant(await self._client._send(grant_call(self.key, op, {**body, "fence": self.fence})))
+        return read_grant(await self._client._send(self._grant_call(op, body)))
 
 
-class Reservation(Grant):
+class Reservation(BaseReservation, Grant):
     """Some of a budget. See ``gatehouse.Reservation``."""
-
-    _member = ""
-    _spent: Optional[int] = None
 
     async def settle(self, costs: Any) -> Decision:
         """Say what was spent so far, all together."""
         self._spent = int(costs)
-        return await super().settle({self._member: self._spent})
+        return await super().settle(self._cost(costs))
 
     async def top_up(self, costs: Any, max_wait: Optional[float] = 0) -> Decision:
         """Take so much more before it is spent. Raises ``Refused``."""
-        return await super().top_up({self._member: int(costs)}, max_wait)
-
-    def _final_costs(self) -> Optional[Mapping[str, int]]:
-        return None if self._spent is None else {self._member: self._spent}
+        return await super().top_up(self._cost(costs), max_wait)
 
 
-class Guard(Generic[H]):
+class Guard(BaseGuard[H]):
     """Something that can be held, by a block, a decorator, or ``acquire``; also by many tasks at once."""
 
     def __init__(self, client: "Client", kind: Type[H], held: Callable[[Optional[float]], Held],
-                 max_wait: Optional[float], on_lost: Lost, member: str = "") -> None:  # fmt: skip
-        self._client, self._kind, self._held = client, kind, held
-        self._max_wait, self._on_lost, self._member = max_wait, on_lost, member
+                 max_wait: Optional[float], on_lost: Lost) -> None:  # fmt: skip
+        super().__init__(client, kind, held, max_wait, on_lost)
         self._blocks: Dict[Any, List[H]] = {}
 
     async def acquire(self, max_wait: Union[float, None, Tuple[()]] = ()) -> H:
         """Take it, and wait for it as long as the guard says, or ``max_wait``. Raises ``Refused``."""
-        held = self._held(self._max_wait if isinstance(max_wait, tuple) else max_wait)
+        held = self._ask(max_wait)
         told = Delivery()
         try:
             response = await self._client._send(held.acquire, told=told)
@@ -313,11 +261,7 @@ class Guard(Generic[H]):
             if may_be_granted(held, error, told):
                 await self._give_up(held)
             raise
-        decision = granted(held.read(response))
-        held.fence = decision.fence
-        hold = self._kind(self._client, held, decision, told.sent_at, self._on_lost)
-        if isinstance(hold, Reservation):
-            hold._member = self._member
+        hold = self._take(held, response, told)
         try:
             await hold._begin()
         except BaseException:
@@ -586,7 +530,7 @@ class Budget:
         if clip:
             member["fit"] = "clip"
         held = self._client._held_grant([member], expires=expires, overrun=overrun, on_expiry=on_expiry)
-        return Guard(self._client, Reservation, held, max_wait, on_lost, names_of([member])[0])
+        return Guard(self._client, Reservation, held, max_wait, on_lost)
 
 
 class _Named:

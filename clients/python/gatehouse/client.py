@@ -3,11 +3,12 @@
 import functools
 import threading
 import time
-from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from . import capacity
 from ._connection import Interrupt, Pool
 from ._delivery import Config, Delivery, Servers, deliver
+from ._held import GIVE_UP_TIMEOUT, BaseGuard, Held, HeldGrant, HeldName, may_be_granted
 from ._http1 import Response
 from ._term import Term
 from ._wire import (
@@ -22,14 +23,14 @@ from ._wire import (
     limit_parameters,
     milliseconds,
     name_path,
-    names_of,
+    new_id,
     owner_parameters,
     read_decision,
     read_grant,
     read_json,
 )
 from .errors import GatehouseError, Refused
-from .hold import GIVE_UP_TIMEOUT, Grant, Held, HeldGrant, HeldName, Hold, Reservation, may_be_granted
+from .hold import Grant, Hold, Reservation
 
 H = TypeVar("H", bound=Hold)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -232,14 +233,7 @@ class Client:
         return capacity.Capacity(self, client_id, **how)
 
 
-def new_id() -> str:
-    """An id that nobody else has."""
-    import uuid
-
-    return str(uuid.uuid4())
-
-
-class Guard(Generic[H]):
+class Guard(BaseGuard[H]):
     """Something that can be held, by a block, a decorator, or ``acquire``. It may be used again and again,
     also by several threads at once: each time it is a hold of its own."""
 
@@ -251,13 +245,12 @@ class Guard(Generic[H]):
         max_wait: Optional[float],
         on_lost: Lost,
     ) -> None:
-        self._client, self._kind, self._held = client, kind, held
-        self._max_wait, self._on_lost = max_wait, on_lost
+        super().__init__(client, kind, held, max_wait, on_lost)
         self._blocks = threading.local()
 
     def acquire(self, max_wait: Union[float, None, Tuple[()]] = ()) -> H:
         """Take it, and wait for it as long as the guard says, or ``max_wait``. Raises ``Refused``."""
-        held = self._held(self._max_wait if isinstance(max_wait, tuple) else max_wait)
+        held = self._ask(max_wait)
         told = Delivery()
         try:
             response = self._client._send(held.acquire, told=told)
@@ -265,10 +258,7 @@ class Guard(Generic[H]):
             if may_be_granted(held, error, told):
                 self._give_up(held)
             raise
-        decision = granted(held.read(response))
-        held.fence = decision.fence
-        hold = self._kind(self._client, held, decision, told.sent_at, self._on_lost)
-        self._prepare(hold)
+        hold = self._take(held, response, told)
         try:
             hold._begin()
         except BaseException:
@@ -281,9 +271,6 @@ class Guard(Generic[H]):
             self._client._send(held.release(), GIVE_UP_TIMEOUT)
         except GatehouseError:
             pass
-
-    def _prepare(self, hold: H) -> None:
-        """For those who make a hold their own."""
 
     def try_acquire(self) -> Optional[H]:
         """Take it if that is possible at once."""
@@ -411,13 +398,6 @@ class Limiter:
         return limited  # type: ignore[return-value]
 
 
-class _ReservationGuard(Guard[Reservation]):
-    member = ""
-
-    def _prepare(self, hold: Reservation) -> None:
-        hold._member = self.member
-
-
 class Budget:
     """So much per interval of what is known only afterwards."""
 
@@ -444,11 +424,8 @@ class Budget:
         member = self._options.member(estimate)
         if clip:
             member["fit"] = "clip"
-        plain = self._client._grant_guard(Reservation, [member], max_wait, on_lost, expires=expires,
-                                          overrun=overrun, on_expiry=on_expiry)  # fmt: skip
-        guard = _ReservationGuard(self._client, Reservation, plain._held, max_wait, on_lost)
-        guard.member = names_of([member])[0]
-        return guard
+        return self._client._grant_guard(Reservation, [member], max_wait, on_lost, expires=expires,
+                                         overrun=overrun, on_expiry=on_expiry)  # fmt: skip
 
 
 class _Named:
