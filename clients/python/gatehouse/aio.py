@@ -27,7 +27,17 @@ from typing import (
 )
 
 from . import _streams
-from ._delivery import Config, Delivery, Servers, deliver
+from ._calls import (
+    BaseClient,
+    LimitOptions,
+    batch_call,
+    delete_call,
+    feedback_parameters,
+    list_call,
+    read_deleted,
+    read_list,
+)
+from ._delivery import Config, Delivery, deliver
 from ._held import (
     GIVE_UP_TIMEOUT,
     NO_RENEWAL,
@@ -38,8 +48,6 @@ from ._held import (
     BaseHold,
     BaseReservation,
     Held,
-    HeldGrant,
-    HeldName,
     may_be_granted,
 )
 from ._http1 import Response
@@ -48,20 +56,15 @@ from ._wire import (
     Call,
     Decision,
     command,
-    grant_body,
     grant_call,
     grant_command,
     granted,
     milliseconds,
-    name_path,
-    new_id,
-    owner_parameters,
     read_decision,
     read_grant,
     read_json,
 )
 from .aio_capacity import Capacity, Resource
-from .client import _LimitOptions
 from .errors import GatehouseError, HoldLost, Refused, Unavailable
 
 H = TypeVar("H", bound="Hold")
@@ -307,14 +310,12 @@ class Guard(BaseGuard[H]):
         return guarded  # type: ignore[return-value]
 
 
-class Client:
+class Client(BaseClient):
     """A client of one or several servers, for one event loop at a time. See ``gatehouse.Client``."""
 
     def __init__(self, *addresses: str, timeout: float = 5.0, connect_timeout: float = 2.0, owner: str = "",
                  host: str = "", purpose: str = "") -> None:  # fmt: skip
-        where = addresses or ("http://localhost:5505",)
-        self._config = Config(where, timeout, connect_timeout, owner, host, purpose)
-        self._servers = Servers(self._config.addresses)
+        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose))
         self._pool = _streams.Pool()
 
     async def close(self) -> None:
@@ -332,18 +333,11 @@ class Client:
     ) -> Response:
         return await self._pool.run(deliver(self._servers, call, self._config, _clock, timeout, told))
 
-    @property
-    def _owner(self) -> Dict[str, str]:
-        return owner_parameters(self._config.owner, self._config.host, self._config.purpose)
-
     async def do(
         self, kind: str, name: str, op: str, *, timeout: Optional[float] = None, **parameters: Any
     ) -> Decision:
         """One call, with the parameters of the HTTP API: times in milliseconds."""
-        given = {key.replace("_", "-"): value for key, value in parameters.items()}
-        if op in ("acquire", "wait"):
-            given = {**self._owner, **given}
-        return read_decision(await self._send(command(kind, name, op, given), timeout))
+        return read_decision(await self._send(self._command(kind, name, op, parameters), timeout))
 
     async def do_grant(self, body: Mapping[str, Any]) -> Decision:
         """Ask for a grant, with the body of the HTTP API. It is not renewed."""
@@ -355,9 +349,7 @@ class Client:
 
     async def batch(self, commands: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
         """Up to 1,000 commands, each judged apart."""
-        body = {"commands": [dict(c) for c in commands]}
-        found = read_json(await self._send(Call("batch", "POST", "/v1/batch", body, as_json=True)))
-        return list(found["answers"])
+        return read_list(await self._send(batch_call(commands)), "answers")
 
     async def stats(self, kind: str, name: str) -> Dict[str, Any]:
         """The figures of one name. Raises ``Missing``."""
@@ -365,21 +357,15 @@ class Client:
 
     async def holders(self, kind: str, name: str) -> List[Dict[str, Any]]:
         """Who holds a semaphore or a lock, the eldest first, at most 1,000."""
-        call = command(kind, name, "holders", {"limit": 1000})
-        return list(read_json(await self._send(call))["holders"])
+        return read_list(await self._send(list_call(kind, name, "holders")), "holders")
 
     async def waiters(self, kind: str, name: str) -> List[Dict[str, Any]]:
         """Who waits at a name, by place in line, at most 1,000."""
-        call = command(kind, name, "waiters", {"limit": 1000})
-        return list(read_json(await self._send(call))["waiters"])
+        return read_list(await self._send(list_call(kind, name, "waiters")), "waiters")
 
     async def delete(self, kind: str, name: str) -> bool:
         """Forget a name, and say whether there was one."""
-        response = await self._send(Call(f"{kind}/{name}: delete", "DELETE", name_path(kind, name), {}))
-        if response.status == 404:
-            return False
-        read_json(response)
-        return True
+        return read_deleted(await self._send(delete_call(kind, name)))
 
     def semaphore(self, name: str, size: Optional[int] = None, *, cost: int = 1, **how: Any) -> Guard[Hold]:
         """At most ``size`` at once. ``max_wait``, ``expires``, ``on_lost`` and ``key`` as in the blocking one."""
@@ -391,12 +377,7 @@ class Client:
 
     def _guard(self, kind: str, name: str, parameters: Mapping[str, Any], *, max_wait: Optional[float] = None,
                expires: float = 60.0, on_lost: Lost = None, key: Optional[str] = None) -> Guard[Hold]:  # fmt: skip
-        given = {**self._owner, **parameters, "expires": milliseconds(expires), "key": key}
-        given = {name: value for name, value in given.items() if value is not None}
-
-        def held(wait: Optional[float]) -> Held:
-            return HeldName(kind, name, {**given, "maxwait": milliseconds(wait)})
-
+        held = self._held_name(kind, name, parameters, expires, key)
         return Guard(self, Hold, held, max_wait, on_lost)
 
     def grant(self, *want: Mapping[str, Any], max_wait: Optional[float] = None, expires: float = 60.0,
@@ -405,16 +386,6 @@ class Client:
         """Several names at once, all or nothing."""
         held = self._held_grant(want, expires=expires, id=id, overrun=overrun, on_expiry=on_expiry)
         return Guard(self, Grant, held, max_wait, on_lost)
-
-    def _held_grant(self, want: Sequence[Mapping[str, Any]], **how: Any) -> Callable[[Optional[float]], Held]:
-        owner = {"name" if key == "owner" else key: value for key, value in self._owner.items()}
-
-        def held(wait: Optional[float]) -> Held:
-            given: Dict[str, Any] = {**how, "id": how.get("id") or new_id()}
-            body = grant_body(want, max_wait=wait, owner=owner, **given)
-            return HeldGrant(grant_command(body), given["id"], how.get("id") is None)
-
-        return held
 
     def limiter(self, name: str, *limit: Any, kind: str = "gcra", **how: Any) -> "Limiter":
         """So many per interval: ``limiter("api", "5/1s")`` or ``limiter("api", 5, 1)``."""
@@ -449,7 +420,7 @@ class Limiter:
     """So many per interval. See ``gatehouse.Limiter``."""
 
     def __init__(self, client: Client, name: str, *limit: Any, **how: Any) -> None:
-        self._client, self._options = client, _LimitOptions(name, *limit, **how)
+        self._client, self._options = client, LimitOptions(name, *limit, **how)
 
     async def _do(self, op: str, timeout: Optional[float] = None, limited: bool = True, **given: Any) -> Decision:
         parameters = {**(self._options.parameters if limited else {}), **given}
@@ -498,12 +469,7 @@ class Limiter:
     async def feedback(self, status: int, *, retry_after: Optional[float] = None,
                        remaining: Optional[int] = None, reset: Optional[float] = None) -> None:  # fmt: skip
         """Tell what a third party has answered. A 429 pauses the limiter for everybody."""
-        given: Dict[str, Any] = {"status": status}
-        if retry_after is not None:
-            given["retry_after"] = milliseconds(retry_after)
-        if reset is not None:
-            given.update(reset=milliseconds(reset), remaining=remaining)
-        await self._do("feedback", **given)
+        await self._do("feedback", **feedback_parameters(status, retry_after, remaining, reset))
 
     def __call__(self, function: F) -> F:
         """As a decorator: each call of the function takes one, and waits for it."""
@@ -520,16 +486,14 @@ class Budget:
     """So much per interval of what is known only afterwards. See ``gatehouse.Budget``."""
 
     def __init__(self, client: Client, name: str, *limit: Any, **how: Any) -> None:
-        self._client, self._options = client, _LimitOptions(name, *limit, **how)
+        self._client, self._options = client, LimitOptions(name, *limit, **how)
 
     def reserve(self, estimate: int, *, max_wait: Optional[float] = None, expires: float = 60.0,
                 clip: bool = False, overrun: Optional[str] = None, on_expiry: Optional[str] = None,
                 on_lost: Lost = None) -> Guard[Reservation]:  # fmt: skip
         """Take an estimate before the call; ``settle`` says what it was."""
-        member = self._options.member(estimate)
-        if clip:
-            member["fit"] = "clip"
-        held = self._client._held_grant([member], expires=expires, overrun=overrun, on_expiry=on_expiry)
+        want = [self._options.estimate(estimate, clip)]
+        held = self._client._held_grant(want, expires=expires, overrun=overrun, on_expiry=on_expiry)
         return Guard(self._client, Reservation, held, max_wait, on_lost)
 
 

@@ -6,25 +6,29 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from . import capacity
+from ._calls import (
+    BaseClient,
+    LimitOptions,
+    batch_call,
+    delete_call,
+    feedback_parameters,
+    list_call,
+    read_deleted,
+    read_list,
+)
 from ._connection import Interrupt, Pool
-from ._delivery import Config, Delivery, Servers, deliver
-from ._held import GIVE_UP_TIMEOUT, BaseGuard, Held, HeldGrant, HeldName, may_be_granted
+from ._delivery import Config, Delivery, deliver
+from ._held import GIVE_UP_TIMEOUT, BaseGuard, Held, may_be_granted
 from ._http1 import Response
 from ._term import Term
 from ._wire import (
-    LIMITERS,
     Call,
     Decision,
     command,
-    grant_body,
     grant_call,
     grant_command,
     granted,
-    limit_parameters,
     milliseconds,
-    name_path,
-    new_id,
-    owner_parameters,
     read_decision,
     read_grant,
     read_json,
@@ -37,7 +41,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Lost = Optional[Callable[[Hold], None]]
 
 
-class Client:
+class Client(BaseClient):
     """A client of one or several servers. It is safe for concurrent use; make one for a process.
 
     ``addresses`` are tried in turn when one fails. ``timeout`` bounds each answer in seconds, beyond what a
@@ -54,10 +58,7 @@ class Client:
         host: str = "",
         purpose: str = "",
     ) -> None:
-        self._config = Config(
-            addresses or ("http://localhost:5505",), timeout, connect_timeout, owner, host, purpose
-        )
-        self._servers = Servers(self._config.addresses)
+        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose))
         self._pool = Pool()
 
     def close(self) -> None:
@@ -80,10 +81,6 @@ class Client:
         steps = deliver(self._servers, call, self._config, time.monotonic, timeout, told)
         return self._pool.run(steps, interrupt)
 
-    @property
-    def _owner(self) -> Dict[str, str]:
-        return owner_parameters(self._config.owner, self._config.host, self._config.purpose)
-
     # The wire as it is.
 
     def do(self, kind: str, name: str, op: str, *, timeout: Optional[float] = None, **parameters: Any) -> Decision:
@@ -92,10 +89,7 @@ class Client:
         A refusal is a decision; all else that is not granted raises a GatehouseError. A ``-`` in the name of a
         parameter is written as ``_``.
         """
-        given = {key.replace("_", "-"): value for key, value in parameters.items()}
-        if op in ("acquire", "wait"):
-            given = {**self._owner, **given}
-        return read_decision(self._send(command(kind, name, op, given), timeout))
+        return read_decision(self._send(self._command(kind, name, op, parameters), timeout))
 
     def do_grant(self, body: Mapping[str, Any]) -> Decision:
         """Ask for a grant, with the body of the HTTP API. It is not renewed."""
@@ -107,9 +101,7 @@ class Client:
 
     def batch(self, commands: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
         """Up to 1,000 commands, each judged apart; the answers are as the HTTP API has them."""
-        body = {"commands": [dict(c) for c in commands]}
-        found = read_json(self._send(Call("batch", "POST", "/v1/batch", body, as_json=True)))
-        return list(found["answers"])
+        return read_list(self._send(batch_call(commands)), "answers")
 
     def stats(self, kind: str, name: str) -> Dict[str, Any]:
         """The figures of one name. Raises ``Missing``."""
@@ -117,19 +109,15 @@ class Client:
 
     def holders(self, kind: str, name: str) -> List[Dict[str, Any]]:
         """Who holds a semaphore or a lock, the eldest first, at most 1,000."""
-        return list(read_json(self._send(command(kind, name, "holders", {"limit": 1000})))["holders"])
+        return read_list(self._send(list_call(kind, name, "holders")), "holders")
 
     def waiters(self, kind: str, name: str) -> List[Dict[str, Any]]:
         """Who waits at a name, by place in line, at most 1,000."""
-        return list(read_json(self._send(command(kind, name, "waiters", {"limit": 1000})))["waiters"])
+        return read_list(self._send(list_call(kind, name, "waiters")), "waiters")
 
     def delete(self, kind: str, name: str) -> bool:
         """Forget a name, and say whether there was one. Who waits at it gets ``Deleted``."""
-        response = self._send(Call(f"{kind}/{name}: delete", "DELETE", name_path(kind, name), {}))
-        if response.status == 404:
-            return False
-        read_json(response)
-        return True
+        return read_deleted(self._send(delete_call(kind, name)))
 
     # What is held.
 
@@ -156,12 +144,7 @@ class Client:
         on_lost: Lost = None,
         key: Optional[str] = None,
     ) -> "Guard[Hold]":
-        given = {**self._owner, **parameters, "expires": milliseconds(expires), "key": key}
-        given = {name: value for name, value in given.items() if value is not None}
-
-        def held(wait: Optional[float]) -> Held:
-            return HeldName(kind, name, {**given, "maxwait": milliseconds(wait)})
-
+        held = self._held_name(kind, name, parameters, expires, key)
         return Guard(self, Hold, held, max_wait, on_lost)
 
     def grant(
@@ -175,20 +158,8 @@ class Client:
         on_expiry: Optional[str] = None,
     ) -> "Guard[Grant]":
         """Several names at once, all or nothing, as ``{"lock": "repo"}, {"gcra": "api", "limits": "5/1s"}``."""
-        return self._grant_guard(Grant, want, max_wait, on_lost, expires=expires, id=id, overrun=overrun,
-                                 on_expiry=on_expiry)  # fmt: skip
-
-    def _grant_guard(
-        self, kind: Type[H], want: Sequence[Mapping[str, Any]], max_wait: Optional[float], on_lost: Lost, **how: Any
-    ) -> "Guard[H]":
-        owner = {"name" if key == "owner" else key: value for key, value in self._owner.items()}
-
-        def held(wait: Optional[float]) -> Held:
-            given: Dict[str, Any] = {**how, "id": how.get("id") or new_id()}
-            body = grant_body(want, max_wait=wait, owner=owner, **given)
-            return HeldGrant(grant_command(body), given["id"], how.get("id") is None)
-
-        return Guard(self, kind, held, max_wait, on_lost)
+        held = self._held_grant(want, expires=expires, id=id, overrun=overrun, on_expiry=on_expiry)
+        return Guard(self, Grant, held, max_wait, on_lost)
 
     def limiter(
         self,
@@ -305,30 +276,12 @@ class Guard(BaseGuard[H]):
         return guarded  # type: ignore[return-value]
 
 
-class _LimitOptions:
-    """The parts of a limit, checked once."""
-
-    def __init__(self, name: str, limit: Union[str, int, None] = None, per: Union[float, str, None] = None, *,
-                 kind: str, burst: Optional[int] = None, zone: Optional[str] = None,
-                 mode: Optional[str] = None) -> None:  # fmt: skip
-        if kind not in LIMITERS:
-            raise ValueError(f"{kind!r} is no kind of limiter, want one of {', '.join(LIMITERS)}")
-        self.kind, self.name = kind, name
-        self.parameters: Dict[str, Any] = dict(limit_parameters(limit, per, burst, zone))
-        if mode is not None:
-            self.parameters["mode"] = mode
-
-    def member(self, cost: int) -> Dict[str, Any]:
-        """It as a member of a grant."""
-        return {self.kind: self.name, "cost": cost, **self.parameters}
-
-
 class Limiter:
     """So many per interval."""
 
     def __init__(self, client: Client, name: str, *limit: Any, **how: Any) -> None:
         self._client = client
-        self._options = _LimitOptions(name, *limit, **how)
+        self._options = LimitOptions(name, *limit, **how)
 
     def _do(self, op: str, timeout: Optional[float] = None, limited: bool = True, **parameters: Any) -> Decision:
         given = {**(self._options.parameters if limited else {}), **parameters}
@@ -380,12 +333,7 @@ class Limiter:
     def feedback(self, status: int, *, retry_after: Optional[float] = None, remaining: Optional[int] = None,
                  reset: Optional[float] = None) -> None:  # fmt: skip
         """Tell what a third party has answered. A 429 pauses the limiter for everybody. It is sent once."""
-        given: Dict[str, Any] = {"status": status}
-        if retry_after is not None:
-            given["retry_after"] = milliseconds(retry_after)
-        if reset is not None:
-            given.update(reset=milliseconds(reset), remaining=remaining)
-        self._do("feedback", **given)
+        self._do("feedback", **feedback_parameters(status, retry_after, remaining, reset))
 
     def __call__(self, function: F) -> F:
         """As a decorator: each call of the function takes one, and waits for it."""
@@ -403,7 +351,7 @@ class Budget:
 
     def __init__(self, client: Client, name: str, *limit: Any, **how: Any) -> None:
         self._client = client
-        self._options = _LimitOptions(name, *limit, **how)
+        self._options = LimitOptions(name, *limit, **how)
 
     def reserve(
         self,
@@ -421,11 +369,9 @@ class Budget:
         With ``clip`` an estimate above the limit is cut to it. ``overrun`` is ``debt`` or ``cap``, and
         ``on_expiry`` is ``estimate``, ``last`` or ``zero``: what counts if this program dies.
         """
-        member = self._options.member(estimate)
-        if clip:
-            member["fit"] = "clip"
-        return self._client._grant_guard(Reservation, [member], max_wait, on_lost, expires=expires,
-                                         overrun=overrun, on_expiry=on_expiry)  # fmt: skip
+        want = [self._options.estimate(estimate, clip)]
+        held = self._client._held_grant(want, expires=expires, overrun=overrun, on_expiry=on_expiry)
+        return Guard(self._client, Reservation, held, max_wait, on_lost)
 
 
 class _Named:
