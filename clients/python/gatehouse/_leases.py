@@ -36,10 +36,15 @@ class Share:
     safe: float = 0.0  # when no lease holds; -1 is without limit
     asked: Optional[float] = None  # what the last answered request wanted
 
+    def held(self, now: float) -> Optional[Lease]:
+        """The lease, unless it has ended."""
+        return self.lease if self.lease is not None and now < self.lease.ends else None
+
     def capacity(self, now: float) -> float:
         """What may be used now; infinite is without limit."""
-        if self.lease is not None and now < self.lease.ends:
-            return self.lease.capacity
+        lease = self.held(now)
+        if lease is not None:
+            return lease.capacity
         return math.inf if self.safe < 0 else self.safe
 
 
@@ -75,11 +80,19 @@ class Leases:
             resource: Dict[str, Any] = {"resource_id": share.name, "wants": share.wants}
             if share.priority:
                 resource["priority"] = share.priority
-            if share.lease is not None and now < share.lease.ends:
-                resource["has"] = share.lease.claim
+            lease = share.held(now)
+            if lease is not None:
+                resource["has"] = lease.claim
             resources.append(resource)
         body = {"client_id": self.client_id, "resource": resources}
         return Call("capacity: get", "POST", "/v1/capacity/get", body, safe=True, as_json=True)
+
+    def drop(self, share: Share) -> bool:
+        """Ask for it no more, and say whether it was asked for."""
+        if self.shares.pop(share.name, None) is None:
+            return False
+        share.lease, share.safe = None, 0.0
+        return True
 
     def release(self, names: List[str]) -> Call:
         body = {"client_id": self.client_id, "resource_id": names}
@@ -115,10 +128,10 @@ class Leases:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 1.3 ** min(self._failures, 20))
         self._failures += 1
         now = self._clock()
-        ends = [share.lease.ends - now for share in self.shares.values() if share.lease]
-        holding = [left for left in ends if left > 0]
-        if holding:
-            pause = max(0.2, min(pause, min(holding) / 4))
+        held = [share.held(now) for share in self.shares.values()]
+        left = [lease.ends - now for lease in held if lease is not None]
+        if left:
+            pause = max(0.2, min(pause, min(left) / 4))
         self._next_ask = now + pause * (1 - random.random() / 2)
 
 
@@ -128,16 +141,16 @@ class Pacer:
     def __init__(self) -> None:
         self._next = 0.0
 
-    def take(self, n: float, rate: float, now: float) -> Optional[float]:
-        """When these may go; None while nothing may. It is taken then."""
-        if rate == math.inf:
-            return now
+    def when(self, rate: float, now: float) -> Optional[float]:
+        """When the next may go; None while nothing may."""
         if rate <= 0:
             return None
+        return now if rate == math.inf else max(self._next, now)
+
+    def take(self, n: float, rate: float, now: float) -> None:
+        """Let these go next, at the instant of ``when``."""
         # After a pause a hundredth of a second's worth may go at once.
-        start = max(self._next, now - 0.01)
-        self._next = start + n / rate
-        return max(start, now)
+        self._next = max(self._next, now - 0.01) + n / rate
 
 
 def check_wants(wants: float) -> float:

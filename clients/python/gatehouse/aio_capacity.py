@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-import uuid
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._delivery import Delivery
 from ._leases import Leases, Pacer, Share, check_wants
+from ._wire import new_id
 from .errors import GatehouseError, Refused
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ class Resource:
     @property
     def leased(self) -> bool:
         """Whether a lease says so."""
-        lease = self._share.lease
-        return lease is not None and self._owner._loop.time() < lease.ends
+        return self._share.held(self._owner._loop.time()) is not None
 
     def want(self, wants: float) -> None:
         """Ask for another amount from now on."""
@@ -52,11 +51,11 @@ class Resource:
         loop = self._owner._loop
         give_up = None if max_wait is None else loop.time() + max_wait
         while True:
-            before = self._pacer._next
-            at = self._pacer.take(n, self.capacity, loop.time())
+            rate, now = self.capacity, loop.time()
+            at = self._pacer.when(rate, now)
             if at is not None and (give_up is None or at <= give_up):
+                self._pacer.take(n, rate, now)
                 break
-            self._pacer._next = before
             if at is not None or self._owner._closed or not await self._owner._change(give_up):
                 raise Refused(f"capacity/{self.name}: {n} not granted within {max_wait} s")
         await asyncio.sleep(max(0.0, at - loop.time()))
@@ -73,7 +72,7 @@ class Capacity:
                  on_error: Optional[Callable[[GatehouseError], None]] = None) -> None:  # fmt: skip
         self._client = client
         self._loop = asyncio.get_running_loop()
-        self._leases = Leases(client_id or str(uuid.uuid4()), self._loop.time, time.time)
+        self._leases = Leases(client_id or new_id(), self._loop.time, time.time)
         self._on_error = on_error
         self._closed = False
         self._changed: "asyncio.Future[None]" = self._loop.create_future()
@@ -116,9 +115,8 @@ class Capacity:
             self._wake()
 
     async def _release(self, resource: Resource) -> None:
-        if self._leases.shares.pop(resource.name, None) is None:
+        if not self._leases.drop(resource._share):
             return
-        resource._share.lease, resource._share.safe = None, 0.0
         self._wake()
         await self._give_back([resource.name])
 

@@ -2,12 +2,12 @@
 
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from ._connection import Interrupt
 from ._delivery import Delivery
 from ._leases import Leases, Pacer, Share, check_wants
+from ._wire import new_id
 from .errors import GatehouseError, Refused
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class Resource:
     def leased(self) -> bool:
         """Whether a lease says so."""
         with self._owner._changed:
-            lease = self._share.lease
-            return lease is not None and time.monotonic() < lease.ends
+            return self._share.held(time.monotonic()) is not None
 
     def want(self, wants: float) -> None:
         """Ask for another amount from now on."""
@@ -57,11 +56,9 @@ class Resource:
             while True:
                 now = time.monotonic()
                 rate = 0.0 if self._owner._closed else self._share.capacity(now)
-                pacer = Pacer()
-                pacer._next = self._pacer._next
-                at = pacer.take(n, rate, now)
+                at = self._pacer.when(rate, now)
                 if at is not None and (give_up is None or at <= give_up):
-                    self._pacer._next = pacer._next
+                    self._pacer.take(n, rate, now)
                     break
                 if self._owner._closed or at is not None or (give_up is not None and now >= give_up):
                     raise Refused(f"capacity/{self.name}: {n} not granted within {max_wait} s")
@@ -86,7 +83,7 @@ class Capacity:
         on_error: Optional[Callable[[GatehouseError], None]] = None,
     ) -> None:
         self._client = client
-        self._leases = Leases(client_id or str(uuid.uuid4()), time.monotonic, time.time)
+        self._leases = Leases(client_id or new_id(), time.monotonic, time.time)
         self._on_error = on_error
         self._changed = threading.Condition()
         self._closed = False
@@ -136,9 +133,8 @@ class Capacity:
 
     def _release(self, resource: Resource) -> None:
         with self._changed:
-            if self._leases.shares.pop(resource.name, None) is None:
+            if not self._leases.drop(resource._share):
                 return
-            resource._share.lease, resource._share.safe = None, 0.0
             self._changed.notify_all()
         self._give_back([resource.name])
 
