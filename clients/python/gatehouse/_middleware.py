@@ -71,11 +71,13 @@ def limit_headers(decision: Decision) -> Headers:
     return [(name, decision.headers[low]) for name, low in names if low in decision.headers]
 
 
-def refusal_of(decision: Decision) -> Optional[Refusal]:
-    """The 429 of what was refused."""
-    if decision:
-        return None
+def judge(decision: Optional[Decision]) -> Tuple[Optional[Refusal], Headers]:
+    """The 429 if it was refused, or None and the headers to add. A request without a decision is not limited."""
+    if decision is None:
+        return None, []
     headers = limit_headers(decision)
+    if decision:
+        return None, headers
     if decision.retry_after is not None:
         headers.append(("Retry-After", str(math.ceil(decision.retry_after))))
-    return Refusal("429 Too Many Requests", "refused", decision.retry_after, headers)
+    return Refusal("429 Too Many Requests", "refused", decision.retry_after, headers), []

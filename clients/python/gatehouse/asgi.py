@@ -7,7 +7,7 @@ The client is one of ``gatehouse.aio``.
 
 from typing import Any, Callable, List, Tuple
 
-from ._middleware import Headers, Rule, limit_headers, refusal_of
+from ._middleware import Headers, Rule, judge
 from .errors import GatehouseError
 
 
@@ -25,14 +25,11 @@ class RateLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers: Headers = []
         try:
             asked = self._rule.ask(scope)
-            decision = None if asked is None else await asked
-            refusal = None if decision is None else refusal_of(decision)
-            headers = [] if decision is None else limit_headers(decision)
+            refusal, headers = judge(None if asked is None else await asked)
         except GatehouseError as error:
-            refusal = self._rule.failed(error)
+            refusal, headers = self._rule.failed(error), []
         if refusal is not None:
             start = {"type": "http.response.start", "status": refusal.number, "headers": _encode(refusal.headers)}
             await send(start)

@@ -38,6 +38,12 @@ class _Limited:
         # A limiter can be called too, as a decorator.
         return self._limiter if hasattr(self._limiter, "feedback") else self._limiter(request)
 
+    def _undecided(self, error: GatehouseError) -> None:
+        """Go on without a decision if that is allowed. Raises the error otherwise."""
+        if not self._fail_open or isinstance(error, Refused):
+            raise error
+        self._tolerate(error)
+
     def _tolerate(self, error: GatehouseError) -> None:
         if self._on_error is not None:
             self._on_error(error)
@@ -53,16 +59,13 @@ class _Blocking(_Limited):
         try:
             limiter.acquire(max_wait=self._max_wait)
         except GatehouseError as error:
-            if not self._fail_open or isinstance(error, Refused):
-                raise
-            self._tolerate(error)
+            self._undecided(error)
 
     def _report(self, limiter: Any, response: Any) -> None:
         found = self._found(limiter, response.status_code, response.headers)
         if found is not None:
             try:
-                limiter.feedback(found.status, retry_after=found.retry_after, remaining=found.remaining,
-                                 reset=found.reset)  # fmt: skip
+                limiter.feedback(**found._asdict())
             except GatehouseError as error:
                 self._tolerate(error)
 
@@ -113,15 +116,12 @@ class AsyncLimitedTransport(_Limited):
         try:
             await limiter.acquire(max_wait=self._max_wait)
         except GatehouseError as error:
-            if not self._fail_open or isinstance(error, Refused):
-                raise
-            self._tolerate(error)
+            self._undecided(error)
         response = await self._inner.handle_async_request(request)
         found = self._found(limiter, response.status_code, response.headers)
         if found is not None:
             try:
-                await limiter.feedback(found.status, retry_after=found.retry_after, remaining=found.remaining,
-                                       reset=found.reset)  # fmt: skip
+                await limiter.feedback(**found._asdict())
             except GatehouseError as error:
                 self._tolerate(error)
         return response

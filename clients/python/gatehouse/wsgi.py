@@ -5,7 +5,7 @@
 
 from typing import Any, Callable, Iterable
 
-from ._middleware import Headers, Rule, limit_headers, refusal_of
+from ._middleware import Rule, judge
 from .errors import GatehouseError
 
 
@@ -20,13 +20,10 @@ class RateLimit:
         self._app, self._rule = app, Rule(client, name, limit, **how)
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
-        headers: Headers = []
         try:
-            decision = self._rule.ask(environ)
-            refusal = None if decision is None else refusal_of(decision)
-            headers = [] if decision is None else limit_headers(decision)
+            refusal, headers = judge(self._rule.ask(environ))
         except GatehouseError as error:
-            refusal = self._rule.failed(error)
+            refusal, headers = self._rule.failed(error), []
         if refusal is not None:
             start_response(refusal.status, refusal.headers)
             return [refusal.body]
