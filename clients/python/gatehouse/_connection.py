@@ -11,8 +11,8 @@ from typing import Dict, Generator, List, Optional, Tuple, TypeVar
 from ._delivery import Failure, Outcome, Pause, Send, Step
 from ._http1 import Address, Parser, ProtocolError, Response
 
-_IDLE = 60.0  # seconds; the server closes what is idle for two minutes
-_KEPT = 16  # idle connections for each address
+IDLE = 60.0  # seconds; the server closes what is idle for two minutes
+KEPT = 16  # idle connections for each address
 
 T = TypeVar("T")
 
@@ -124,14 +124,14 @@ class Pool:
                 if not kept:
                     return None
                 since, sock = kept.pop()
-            if time.monotonic() - since < _IDLE and not _readable(sock):
+            if time.monotonic() - since < IDLE and not _readable(sock):
                 return sock
             _close(sock)
 
     def _give(self, address: Address, sock: socket.socket) -> None:
         with self._mu:
             kept = self._idle.setdefault(address, [])
-            if self._process == os.getpid() and len(kept) < _KEPT:
+            if self._process == os.getpid() and len(kept) < KEPT:
                 kept.append((time.monotonic(), sock))
                 return
         _close(sock)

@@ -4,12 +4,9 @@ import asyncio
 import ssl
 from typing import Dict, Generator, List, Optional, Tuple, TypeVar
 
-from ._connection import keep_alive
+from ._connection import IDLE, KEPT, keep_alive
 from ._delivery import Failure, Outcome, Pause, Send, Step
 from ._http1 import Address, Parser, ProtocolError, Response
-
-_IDLE = 60.0
-_KEPT = 16
 
 T = TypeVar("T")
 Stream = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -85,7 +82,7 @@ class Pool:
         kept = self._idle.get(address)
         while kept:
             since, stream = kept.pop()
-            if loop.time() - since < _IDLE and not stream[0].at_eof() and not stream[1].is_closing():
+            if loop.time() - since < IDLE and not stream[0].at_eof() and not stream[1].is_closing():
                 return stream
             _close(stream)
         return None
@@ -93,7 +90,7 @@ class Pool:
     def _give(self, address: Address, stream: Stream) -> None:
         loop = asyncio.get_running_loop()
         kept = self._idle.setdefault(address, [])
-        if self._loop is loop and len(kept) < _KEPT:
+        if self._loop is loop and len(kept) < KEPT:
             kept.append((loop.time(), stream))
         else:
             _close(stream)
