@@ -7,8 +7,7 @@ import unittest
 
 import gatehouse
 
-from .server import Link, Server, patience, shared_address
-from .test_holds import fresh
+from .server import Link, Server, patience
 
 
 class Faults(unittest.TestCase):
