@@ -4,6 +4,7 @@ import { Capacity } from "./capacity.js";
 import { Servers, deliver, now, sleep } from "./delivery.js";
 import { GatehouseError } from "./errors.js";
 import { Grant, Guard, Hold, Reservation, heldGrant, heldName } from "./hold.js";
+import { Term } from "./term.js";
 import {
   command, grantCall, grantCommand, granted, limitParameters, limiters, milliseconds, namePath, readDecision,
   readGrant, readJson,
@@ -325,16 +326,17 @@ export class Watchdog {
   }
 
   async #keep(signal) {
-    let due = now() + this.expires / 3;
+    const term = new Term(now(), this.expires);
+    let due = term.renewAt;
     while (!signal.aborted) {
       try {
         await sleep(Math.max(0, due - now()), signal);
         due = now() + this.expires / 3;
-        await this.kick(this.expires, { timeout: Math.min(5000, this.expires / 3), signal });
+        await this.kick(this.expires, { timeout: term.patience, signal });
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof GatehouseError)) throw error;
-        due = now() + Math.min(1000, this.expires / 30);
+        due = now() + term.pause;
       }
     }
   }

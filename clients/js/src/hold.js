@@ -2,10 +2,15 @@
 
 import { deliver, now } from "./delivery.js";
 import { Conflict, GatehouseError, HoldLost, Missing, Refused, Unavailable } from "./errors.js";
+import { Term } from "./term.js";
 import { command, granted, grantCall, grantCommand, milliseconds, newId, readDecision, readGrant } from "./wire.js";
 
 const releaseTimeout = 5000;
 const giveUpTimeout = 1000;
+const noRenewal = "its term is over, and no renewal was answered";
+
+/** Whether a server says by an error that a hold is held no more. */
+const isNotHeld = (error) => error instanceof Conflict || error instanceof Missing;
 
 /** How a semaphore or a lock is named on the wire. */
 export function heldName(kind, name, parameters) {
@@ -40,15 +45,11 @@ export function heldGrant(body) {
 /**
  * Something that is held. It is renewed after each third of its term. If it is lost, `signal` is aborted, `lost` is
  * true, and `check()` and `release()` throw HoldLost; all that before anybody else can be granted what was held.
- *
- * The server counts a term from when it got the request. Here it is counted from before that was sent, on the
- * monotonic clock, and a tenth less, at most a second.
  */
 export class Hold {
   #client;
   #held;
-  #began;
-  #lasts;
+  #term;
   #reason;
   #released;
   #timer;
@@ -61,7 +62,7 @@ export class Hold {
     this.#client = client;
     this.#held = held;
     this.decision = decision;
-    this.#start(sentAt, decision.expiresAfter);
+    this.#term = new Term(sentAt, decision.expiresAfter);
   }
 
   /** The key, or the id of a grant. */
@@ -81,12 +82,17 @@ export class Hold {
 
   /** Whether it is held no more, by the clock and by what servers have answered. */
   get lost() {
-    return this.#reason !== undefined || (this.#released === undefined && now() >= this.#ends);
+    return this.#reason !== undefined || (this.#released === undefined && now() >= this.#term.ends);
   }
 
   /** For how many ms it is held for sure, without another renewal. */
   get remaining() {
-    return this.#reason !== undefined || this.#released !== undefined ? 0 : Math.max(0, this.#ends - now());
+    return this.#ended ? 0 : Math.max(0, this.#term.ends - now());
+  }
+
+  /** Whether it was released or lost. */
+  get #ended() {
+    return this.#released !== undefined || this.#reason !== undefined;
   }
 
   /** Throw HoldLost if it is held no more. Call it before each step that matters. */
@@ -95,80 +101,66 @@ export class Hold {
   }
 
   #error() {
-    this.#reason ??= "its term is over, and no renewal was answered";
+    this.#reason ??= noRenewal;
     return new HoldLost(`${this.#held.subject} is lost: ${this.#reason}`);
-  }
-
-  #start(sentAt, lasts) {
-    this.#began = sentAt;
-    this.#lasts = lasts ?? Infinity;
-  }
-
-  get #ends() {
-    return this.#lasts === Infinity ? Infinity : this.#began + this.#lasts - 1 - Math.min(this.#lasts / 10, 1000);
-  }
-
-  /** How long one beat may take, at all addresses together. */
-  get #patience() {
-    return Math.min(releaseTimeout, this.#lasts / 3);
   }
 
   /** For guards: renew it from now on. */
   async begin(signal) {
-    if (this.#lasts === Infinity) return;
-    if (now() >= this.#began + this.#lasts / 3) {
+    if (this.#term.lasts === Infinity) return;
+    if (now() >= this.#term.renewAt) {
       // The answer took so long, perhaps in line, that its term may be over: nobody knows when it began.
       try {
         await this.#renew({ signal });
       } catch (error) {
-        if (!(error instanceof Conflict || error instanceof Missing)) throw error;
+        if (!isNotHeld(error)) throw error;
         throw new HoldLost(`${this.#held.subject} was lost before it was used: ${error.message}`);
       }
     }
     this.#watch();
-    this.#schedule(this.#began + this.#lasts / 3);
+    this.#schedule(this.#term.renewAt);
   }
 
   /** Know of the end at its instant, whatever a renewal is waiting for just then. */
   #watch() {
     clearTimeout(this.#expiry);
-    if (this.#released !== undefined || this.#reason !== undefined) return;
+    if (this.#ended) return;
     this.#expiry = setTimeout(() => {
-      if (now() < this.#ends) this.#watch();
-      else this.#lose("its term is over, and no renewal was answered");
-    }, Math.min(Math.max(0, this.#ends - now()), 2 ** 31 - 1));
+      if (now() < this.#term.ends) this.#watch();
+      else this.#lose(noRenewal);
+    }, Math.min(Math.max(0, this.#term.ends - now()), 2 ** 31 - 1));
     this.#expiry.unref?.();
   }
 
   #schedule(due) {
-    if (this.#released !== undefined || this.#reason !== undefined) return;
-    this.#timer = setTimeout(() => this.#beat(due), Math.max(0, Math.min(due, this.#ends) - now()));
+    if (this.#ended) return;
+    this.#timer = setTimeout(() => this.#beat(due), Math.max(0, Math.min(due, this.#term.ends) - now()));
     this.#timer.unref?.(); // a program that has nothing else to do may end, and its hold with it
   }
 
   async #beat(due) {
     const at = now();
-    if (at >= this.#ends) return this.#lose("its term is over, and no renewal was answered");
+    if (at >= this.#term.ends) return this.#lose(noRenewal);
     if (at < due) return this.#schedule(due);
     try {
-      await this.#renew({ timeout: Math.max(1, Math.min(this.#patience, this.#ends - at)), signal: this.#stop.signal });
+      await this.#renew({ timeout: this.#term.patienceAt(at), signal: this.#stop.signal });
       this.#watch();
-      this.#schedule(this.#began + this.#lasts / 3);
+      this.#schedule(this.#term.renewAt);
     } catch (error) {
-      if (this.#released !== undefined || this.#reason !== undefined) return;
-      if (error instanceof Conflict || error instanceof Missing) return this.#lose(error.message);
-      this.#schedule(now() + Math.min(1000, this.#lasts / 30)); // one missed beat does no harm
+      if (this.#ended) return;
+      if (isNotHeld(error)) return this.#lose(error.message);
+      this.#schedule(now() + this.#term.pause); // one missed beat does no harm
     }
   }
 
   async #renew(how) {
     const told = {};
     const answer = this.#held.read(await deliver(this.#client, this.#held.renew(this.fence), { ...how, told }));
-    this.#start(told.sentAt, answer.expiresAfter);
+    this.#term.start(told.sentAt, answer.expiresAfter);
   }
 
   #lose(reason) {
-    if (this.#released !== undefined || this.#reason !== undefined) return;
+    if (this.#ended) return;
     this.#reason = reason;
     clearTimeout(this.#timer);
     clearTimeout(this.#expiry);
@@ -191,13 +183,13 @@ export class Hold {
   }
 
   async #release(costs) {
-    const over = this.#reason !== undefined || now() >= this.#ends;
+    const over = this.#reason !== undefined || now() >= this.#term.ends;
     clearTimeout(this.#timer);
     clearTimeout(this.#expiry);
     this.#stop.abort();
     if (over) {
       const error = this.#error();
-      await this.tellRelease(costs, this.#patience, false);
+      await this.tellRelease(costs, this.#term.patience, false);
       throw error;
     }
     return this.tellRelease(costs, releaseTimeout, true);
@@ -211,7 +203,7 @@ export class Hold {
       return true;
     } catch (error) {
       if (error instanceof Unavailable) return false;
-      if (!(error instanceof Conflict || error instanceof Missing)) throw error;
+      if (!isNotHeld(error)) throw error;
       if (told.maybeDone) return true; // by an earlier try, whose answer was lost
       if (!strict) return false;
       this.#reason = error.message;
