@@ -15,6 +15,11 @@ const longestSilence = 45_000;
 /** The monotonic clock, in ms. */
 export const now = () => performance.now();
 
+const longestTimer = 2 ** 31 - 1; // ms; setTimeout takes more for 1 ms
+
+/** As setTimeout, also for a time that is too long for that: it ends early, so what it runs looks at the clock. */
+export const setTimer = (run, time) => setTimeout(run, Math.min(time, longestTimer));
+
 /** The addresses, and which of them answered last. */
 export class Servers {
   constructor(addresses) {
@@ -100,10 +105,10 @@ async function send(fetch, address, call, { asked, limit, signal, onWaiting }) {
   const expire = (after) => {
     clearTimeout(timer);
     if (after === Infinity) return;
-    timer = setTimeout(() => {
+    timer = setTimer(() => {
       timedOut = true;
       controller.abort();
-    }, Math.min(after, 2 ** 31 - 1));
+    }, after);
   };
   try {
     expire(call.stream ? Math.min(limit, longestSilence) : limit);

@@ -1,6 +1,6 @@
 // What one holds: renewed by a timer of its own until it is released or lost.
 
-import { deliver, now } from "./delivery.js";
+import { deliver, now, setTimer } from "./delivery.js";
 import { Conflict, GatehouseError, HoldLost, Missing, Refused, Unavailable } from "./errors.js";
 import { Term } from "./term.js";
 import { command, granted, grantCall, grantCommand, milliseconds, newId, readDecision, readGrant } from "./wire.js";
@@ -125,16 +125,16 @@ export class Hold {
   #watch() {
     clearTimeout(this.#expiry);
     if (this.#ended) return;
-    this.#expiry = setTimeout(() => {
+    this.#expiry = setTimer(() => {
       if (now() < this.#term.ends) this.#watch();
       else this.#lose(noRenewal);
-    }, Math.min(Math.max(0, this.#term.ends - now()), 2 ** 31 - 1));
+    }, Math.max(0, this.#term.ends - now()));
     this.#expiry.unref?.();
   }
 
   #schedule(due) {
     if (this.#ended) return;
-    this.#timer = setTimeout(() => this.#beat(due), Math.max(0, Math.min(due, this.#term.ends) - now()));
+    this.#timer = setTimer(() => this.#beat(due), Math.max(0, Math.min(due, this.#term.ends) - now()));
     this.#timer.unref?.(); // a program that has nothing else to do may end, and its hold with it
   }
 
