@@ -1,6 +1,6 @@
 // Leases on shares of a capacity: one request asks for all resources of a client.
 
-import { deliver, now, sleep } from "./delivery.js";
+import { deliver, now, setTimer, sleep } from "./delivery.js";
 import { GatehouseError, Refused, Unavailable } from "./errors.js";
 import { newId, readJson } from "./wire.js";
 
@@ -26,13 +26,14 @@ export class Resource {
   /** What may be used now; Infinity is without limit. */
   get capacity() {
     if (this.share.released) return 0;
-    if (this.leased) return this.share.lease.capacity;
+    const lease = heldLease(this.share);
+    if (lease !== undefined) return lease.capacity;
     return this.share.safe < 0 ? Infinity : this.share.safe;
   }
 
   /** Whether a lease says so. */
   get leased() {
-    return this.share.lease !== undefined && now() < this.share.lease.ends;
+    return heldLease(this.share) !== undefined;
   }
 
   /** Ask for another amount from now on. */
@@ -53,10 +54,7 @@ export class Resource {
     let at;
     while ((at = this.#place(n, giveUp)) === undefined) {
       if (this.share.released || now() >= giveUp) throw refused();
-      const limit = AbortSignal.timeout ? boundedBy(signal, giveUp - now()) : signal;
-      await this.#owner.change(limit).catch((error) => {
-        if (signal?.aborted || error?.name !== "TimeoutError") throw error;
-      });
+      await this.#owner.change(signal, giveUp - now());
     }
     if (at === null) throw refused();
     await sleep(Math.max(0, at - now()), signal);
@@ -80,14 +78,8 @@ export class Resource {
   }
 }
 
-function boundedBy(signal, time) {
-  if (time === Infinity) return signal;
-  const limit = AbortSignal.timeout(Math.max(0, Math.ceil(time)));
-  if (!signal) return limit;
-  const both = new AbortController();
-  for (const one of [signal, limit]) one.addEventListener("abort", () => both.abort(one.reason), { once: true });
-  return both.signal;
-}
+/** The lease of a share, unless it has ended. */
+const heldLease = ({ lease }) => (lease !== undefined && now() < lease.ends ? lease : undefined);
 
 /** A client of leases. `id` must be its own: two of one name have one lease. */
 export class Capacity {
@@ -135,20 +127,30 @@ export class Capacity {
     if (!fresh) this.#timer.unref?.();
   }
 
-  /** For resources: wait for the next change. */
-  change(signal) {
+  /** For resources: wait for the next change, or for so many ms. */
+  change(signal, time = Infinity) {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
-      const stop = () => {
+      let timer;
+      const leave = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", stop);
         this.#listeners.delete(listener);
+      };
+      const stop = () => {
+        leave();
         reject(signal.reason);
       };
       const listener = () => {
-        signal?.removeEventListener("abort", stop);
+        leave();
         resolve();
       };
       signal?.addEventListener("abort", stop, { once: true });
       this.#listeners.add(listener);
+      if (time < Infinity) {
+        timer = setTimer(listener, Math.max(0, time));
+        timer.unref?.();
+      }
     });
   }
 
@@ -163,7 +165,7 @@ export class Capacity {
       resource_id: share.name,
       wants: share.wants,
       priority: share.priority || undefined,
-      has: share.lease !== undefined && now() < share.lease.ends ? share.lease.claim : undefined,
+      has: heldLease(share)?.claim,
     }));
     const told = {};
     try {
@@ -208,8 +210,9 @@ export class Capacity {
   #failed() {
     let pause = Math.min(longestPause, firstPause * 1.3 ** Math.min(this.#failures++, 20));
     // While a lease holds, ask before long, so that a new master learns of it.
-    for (const { lease } of this.#shares.values()) {
-      if (lease !== undefined && lease.ends > now()) pause = Math.max(200, Math.min(pause, (lease.ends - now()) / 4));
+    for (const share of this.#shares.values()) {
+      const lease = heldLease(share);
+      if (lease !== undefined) pause = Math.max(200, Math.min(pause, (lease.ends - now()) / 4));
     }
     this.#nextAsk = now() + pause * (1 - Math.random() / 2);
   }
