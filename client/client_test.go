@@ -332,7 +332,8 @@ func TestNamesInParts(t *testing.T) {
 	g, address := serveGate(t)
 	c := newClient(t, client.Config{Addresses: []string{address}})
 	for i := range 2100 {
-		counter := gatehouse.Key{Kind: gatehouse.Counter, Name: fmt.Sprintf("%s%04d", []string{"a", "b"}[i%2], i)}
+		name := fmt.Sprintf("%s%04d", []string{"a", "b"}[i%2], i)
+		counter := gatehouse.Key{Kind: gatehouse.Counter, Name: name}
 		if _, err := g.Do(t.Context(), counter, countOne()); err != nil {
 			t.Fatal(err)
 		}

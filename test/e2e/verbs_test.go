@@ -64,8 +64,7 @@ func TestVerbs(t *testing.T) {
 		{"top gcra/{} --once --every 100ms", 0, "NAME  …YES/s   NO/s\n", ""},
 	} {
 		command, wantOut, wantSaid := in.Replace(c.command), in.Replace(c.out), in.Replace(c.said)
-		args := append(strings.Fields(command), "--server", shared().address)
-		status, out, said := gatehouse(t, nil, args...)
+		status, out, said := gatehouse(t, nil, append(strings.Fields(command), "--server", shared().address)...)
 		if status != c.status || !matches(wantOut, out) || !matches(wantSaid, said) {
 			t.Errorf("gatehouse %s ended with %d, wrote %q and said %q, want %d, %q, %q",
 				command, status, out, said, c.status, wantOut, wantSaid)
