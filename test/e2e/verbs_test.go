@@ -42,8 +42,7 @@ func TestVerbs(t *testing.T) {
 		{"acquire semaphore/{} --cost 2 --maxwait 0", 75, "",
 			"gatehouse: semaphore/{}: acquire not granted: …ann for …; try again in …\n"},
 		{"ps semaphore/{}", 0, "HOLDS 1 OF 2…\nann…1h0m0s…1…h…\n", ""},
-		{"renew semaphore/{} --key a --expires 2h", 0,
-			"semaphore/{}: granted…for 2h0m0s, fence …\n", ""},
+		{"renew semaphore/{} --key a --expires 2h", 0, "semaphore/{}: granted…for 2h0m0s, fence …\n", ""},
 		{"release semaphore/{} --key b", 1, "", "gatehouse: semaphore/{}: release: …\n"},
 		{"release semaphore/{} --force", 0, "semaphore/{}: 1 holds ended\n", ""},
 		{"release semaphore/{} --key a", 1, "", "…evicted by …: released by force\n"},
@@ -64,7 +63,8 @@ func TestVerbs(t *testing.T) {
 		{"top gcra/{} --once --every 100ms", 0, "NAME  …YES/s   NO/s\n", ""},
 	} {
 		command, wantOut, wantSaid := in.Replace(c.command), in.Replace(c.out), in.Replace(c.said)
-		status, out, said := gatehouse(t, nil, append(strings.Fields(command), "--server", shared().address)...)
+		args := append(strings.Fields(command), "--server", shared().address)
+		status, out, said := gatehouse(t, nil, args...)
 		if status != c.status || !matches(wantOut, out) || !matches(wantSaid, said) {
 			t.Errorf("gatehouse %s ended with %d, wrote %q and said %q, want %d, %q, %q",
 				command, status, out, said, c.status, wantOut, wantSaid)
