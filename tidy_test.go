@@ -94,7 +94,8 @@ var direction = map[string][]string{
 	"internal/simulate":  {".", "capacity", "internal/minheap", "internal/yamlnode"},
 	"internal/front":     {".", "gate", "capacity", "internal"},
 	"internal/config": {
-		".", "internal/front/jarl", "capacity", "store", "internal/etcd", "internal/yamlnode",
+		".", "internal/front/jarl", "capacity", "store", "internal/etcd", "internal/filewatch",
+		"internal/yamlnode",
 	},
 	"control":                  {".", "internal"},
 	"gate":                     {".", "control", "internal"},

@@ -24,6 +24,15 @@ const (
 	firstPause, lastPause = time.Second, 30 * time.Second
 )
 
+// A wakeCause says why a source should be read again.
+type wakeCause uint8
+
+const (
+	causeChanged wakeCause = iota
+	causeReload
+	causeEnded // it should not: the context has ended
+)
+
 // checkEtcd refuses an address that is not valid.
 func checkEtcd(address string) error {
 	_, query, err := etcd.Check(address)
