@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -18,13 +20,11 @@ import (
 	"github.com/gatehousehq/gatehouse/client"
 	"github.com/gatehousehq/gatehouse/internal/backoff"
 	"github.com/gatehousehq/gatehouse/internal/supervisor"
+	"github.com/gatehousehq/gatehouse/internal/supervisor/guard"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-// guardCommand is the hidden command that a run starts as the guard of its command.
-const guardCommand = "guard-of-run"
 
 // runOptions are the options of run.
 type runOptions struct {
@@ -102,11 +102,12 @@ func (o *runOptions) addRunFlags(f *pflag.FlagSet) {
 // releaseAtStop is how long a run that is stopped tries to give back what it may just have been granted.
 const releaseAtStop = 500 * time.Millisecond
 
-// newRunGuard is the process between a run and its command, for run alone.
+// newRunGuard is what is left to do for the process between a run and its command, for run alone: its work is
+// done before main. It gives back what a run that has died still holds.
 func newRunGuard() *cobra.Command {
 	return &cobra.Command{
-		Use: guardCommand, Hidden: true, Args: refuseWords,
-		Run: func(*cobra.Command, []string) { supervisor.RunGuard(releaseOrphan) },
+		Use: guard.Command, Hidden: true, Args: refuseWords,
+		Run: func(*cobra.Command, []string) { releaseOrphan(guard.Orphan()) },
 	}
 }
 
@@ -288,8 +289,12 @@ func (o *runOptions) runHolding(
 	if !lease.held {
 		until = supervisor.Never()
 	}
-	child, err := supervisor.Start(ctx, []string{program, guardCommand},
-		supervisor.Program{Args: args, Env: env, Release: orphan, Output: o.commandOutput}, until)
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return o.end(lease, notFound(err), "")
+	}
+	child, err := supervisor.Start(ctx, []string{program, guard.Command}, supervisor.Program{
+		Path: path, Args: args, Env: env, Release: orphan, Output: o.commandOutput}, until)
 	if err != nil {
 		o.giveBack(lease)
 		return cmp.Or(stoppedError(ctx), err)
@@ -297,12 +302,25 @@ func (o *runOptions) runHolding(
 	signals.passTo(child)
 	lost := o.beside(child, lease)
 	exit := child.Wait()
-	reason := lost()
+	return o.end(lease, &exit, lost())
+}
+
+// notFound is how a command ends for which there is no program, with the status that a shell has for it.
+func notFound(err error) *supervisor.Exit {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return &supervisor.Exit{Status: 127, Err: err.Error()}
+	}
+	return &supervisor.Exit{Status: 126, Err: err.Error()}
+}
+
+// end gives everything back after the command, and returns how the run ends. lost says why the grant was
+// lost, or "".
+func (o *runOptions) end(lease *runLease, exit *supervisor.Exit, lost string) error {
 	if o.after != nil {
-		o.after(lease.client, &exit, reason != "" || exit.Overdue)
+		o.after(lease.client, exit, lost != "" || exit.Overdue)
 	}
 	o.giveBack(lease)
-	return exitError(&exit, reason)
+	return exitError(exit, lost)
 }
 
 // beside renews the grant and kicks the watchdogs beside the command. The function it returns ends that, and

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -20,7 +19,7 @@ const statusGuardDied = 128 + int(syscall.SIGKILL)
 
 // A Child is a command that runs under a guard.
 type Child struct {
-	guard    *exec.Cmd
+	guard    *os.Process
 	terminal *terminal // nil without one
 
 	mu      sync.Mutex // for what is written
@@ -35,10 +34,10 @@ type Child struct {
 	exit  Exit
 }
 
-// Start starts the command under a guard. The arguments of guard are a program, and its own arguments, that
-// calls [RunGuard]. The command has the standard files, the working directory, the limits and the umask of
-// this process, and its terminal if this process is in the foreground of it. It is not started if ctx ends
-// before the guard is ready.
+// Start starts the command under a guard. guard is the path of a program that calls [RunGuard], and its
+// arguments. The command has the standard files, the working directory, the limits and the umask of this
+// process, and its terminal if this process is in the foreground of it. It is not started if ctx ends before
+// the guard is ready.
 //
 // This process becomes a subreaper, so that it may start only one child at a time. Until [Child.Wait] returns
 // the caller must not wait for other processes.
@@ -60,7 +59,8 @@ func Start(ctx context.Context, guard []string, p Program, until Deadline) (*Chi
 		return nil, ctx.Err()
 	}
 	child.killing.Reset(until.Kill + overdue - Now())
-	child.send(order{Start: &p, Args: bytesOf(p.Args), Env: bytesOf(p.Env), Deadline: &until})
+	child.send(order{Start: &p, Path: []byte(p.Path), Args: bytesOf(p.Args), Env: bytesOf(p.Env),
+		Deadline: &until})
 	return child, nil
 }
 
@@ -86,15 +86,13 @@ func startGuard(guard []string, output *os.File) (*Child, error) {
 	}
 	child := &Child{pipe: ordersOut, orders: json.NewEncoder(ordersOut),
 		ready: make(chan struct{}), done: make(chan struct{})}
-	child.guard = exec.Command(guard[0], guard[1:]...)
-	child.guard.Stdin, child.guard.Stdout, child.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, ordersFile: ordersIn, reportsFile: reportsOut}
 	if output != nil {
-		child.guard.Stdout, child.guard.Stderr = output, output
+		files[1], files[2] = output, output
 	}
-	child.guard.ExtraFiles = []*os.File{ordersIn, reportsOut}
 	child.terminal = openTerminal()
 	becomeSubreaper()
-	err = child.guard.Start()
+	child.guard, err = os.StartProcess(guard[0], guard, &os.ProcAttr{Files: files})
 	_, _ = ordersIn.Close(), reportsOut.Close()
 	if err != nil {
 		_, _ = ordersOut.Close(), reportsIn.Close()
@@ -166,7 +164,7 @@ func (c *Child) finish(exit *Exit) {
 		c.killAll()
 	}
 	c.killing.Stop()
-	_ = c.guard.Wait()
+	_, _ = c.guard.Wait()
 	c.reapOrphans()
 	_ = c.pipe.Close()
 	c.terminal.takeBack()
@@ -183,10 +181,10 @@ func (c *Child) killOverdue() {
 
 // killAll kills the guard, the command and all its descendants.
 func (c *Child) killAll() {
-	for _, p := range descendants(os.Getpid()) {
+	for _, p := range descendants() {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}
-	_ = c.guard.Process.Kill()
+	_ = c.guard.Kill()
 	if group := int(c.group.Load()); group != 0 {
 		_ = syscall.Kill(-group, syscall.SIGKILL)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"syscall"
@@ -49,8 +48,8 @@ type reaped struct {
 }
 
 // RunGuard is the main function of the guard's process, which [Start] starts. It returns when the command and
-// its descendants have ended. If the wrapper died it calls release then, with what the command had for it.
-func RunGuard(release func(json.RawMessage)) {
+// its descendants have ended. If the wrapper has died, it returns what the command had in Release; else nil.
+func RunGuard() json.RawMessage {
 	// A parent's death signal goes by the thread that started the child, so that thread must live on.
 	runtime.LockOSThread()
 	// Until it has a session, the guard is in the group of the wrapper and gets what keys and shells send it.
@@ -72,25 +71,27 @@ func RunGuard(release func(json.RawMessage)) {
 	g.sendReport(report{Ready: true})
 	first, ok := <-orders
 	if !ok || first.Start == nil || first.Deadline == nil {
-		return // the wrapper was told to stop, or has died, before the command started
+		return nil // the wrapper was told to stop, or has died, before the command started
 	}
 	if Now() >= first.Deadline.Terminate {
 		// The wrapper or the machine stood still: others may be granted what the command needs.
 		g.sendReport(report{Exit: &Exit{Status: statusNotStarted, Overdue: true}})
-		return
+		return nil
 	}
 	becomeSubreaper()
+	first.Start.Path = string(first.Path)
 	first.Start.Args, first.Start.Env = textsOf(first.Args), textsOf(first.Env)
 	children, err := g.startCommand(first.Start)
 	if err != nil {
 		g.sendReport(report{Exit: &Exit{Status: startStatus(err), Err: err.Error()}})
-		return
+		return nil
 	}
 	g.superviseCommand(*first.Deadline, orders, children)
 	g.sendReport(report{Exit: &g.exit})
-	if g.orphan {
-		release(first.Start.Release)
+	if !g.orphan {
+		return nil
 	}
+	return first.Start.Release
 }
 
 // statusNotStarted is the status of a command whose deadline came before it was started: that of one which
@@ -126,12 +127,9 @@ func readOrders(from *os.File) <-chan order {
 // startCommand starts the command, moves the guard into a session of its own, and returns what becomes of its
 // children. The channel is closed when there are none.
 func (g *guard) startCommand(p *Program) (<-chan reaped, error) {
-	path, err := exec.LookPath(p.Args[0])
-	if err != nil {
-		return nil, err
-	}
 	tty := openTerminal()
-	process, err := os.StartProcess(path, p.Args, &os.ProcAttr{
+	// Package os/exec would do the same, and be initialized after the libraries of the server.
+	process, err := os.StartProcess(p.Path, p.Args, &os.ProcAttr{
 		Env:   p.Env,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   commandAttributes(tty),
@@ -186,7 +184,7 @@ func commandAttributes(tty *terminal) *syscall.SysProcAttr {
 
 // startStatus returns the exit status that a shell has for a command it could not start.
 func startStatus(err error) int {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return 127
 	}
 	return 126
@@ -280,7 +278,7 @@ func (g *guard) noteChild(child reaped) {
 // signalAll sends a signal to the process group of the command and to all other descendants of the guard.
 func (g *guard) signalAll(s syscall.Signal) {
 	_ = syscall.Kill(-g.group, s)
-	for _, p := range descendants(os.Getpid()) {
+	for _, p := range descendants() {
 		if p.group != g.group {
 			_ = syscall.Kill(p.pid, s)
 		}

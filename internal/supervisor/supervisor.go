@@ -42,11 +42,13 @@ func Never() Deadline {
 
 // A Program is the command that runs.
 type Program struct {
-	// Args are the program and its arguments. The program is looked up in PATH.
+	// Path is the file of the program.
+	Path string `json:"-"`
+	// Args are the name of the program and its arguments.
 	Args []string `json:"-"`
 	// Env is the whole environment of the command.
 	Env []string `json:"-"`
-	// Release is handed to the guard's release function if the wrapper dies.
+	// Release is what [RunGuard] returns if the wrapper dies.
 	Release json.RawMessage `json:"release,omitempty"`
 	// Output is what the command has as its standard output and error; nil are those of this process.
 	Output *os.File `json:"-"`
@@ -70,7 +72,8 @@ const LeftoverGrace = 2 * time.Second
 // An order is what the wrapper tells the guard, one JSON value a line.
 type order struct {
 	Start    *Program  `json:"start,omitempty"`
-	Args     [][]byte  `json:"args,omitempty"` // of Start, as bytes: JSON would replace what is not UTF-8
+	Path     []byte    `json:"path,omitempty"` // of Start, as bytes: JSON would replace what is not UTF-8
+	Args     [][]byte  `json:"args,omitempty"`
 	Env      [][]byte  `json:"env,omitempty"`
 	Deadline *Deadline `json:"deadline,omitempty"`
 	Signal   int       `json:"signal,omitempty"` // for the process group of the command

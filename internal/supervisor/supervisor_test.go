@@ -26,7 +26,9 @@ const role = "SUPERVISOR_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "guard":
-		RunGuard(func(what json.RawMessage) { _ = os.WriteFile(os.Getenv("RELEASED"), what, 0o600) })
+		if what := RunGuard(); what != nil {
+			_ = os.WriteFile(os.Getenv("RELEASED"), what, 0o600)
+		}
 	case "wrapper":
 		runWrapper(os.Args[1:])
 	default:
@@ -46,8 +48,12 @@ func runWrapper(args []string) {
 	_ = os.Setenv(role, "guard")
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
+	path := args[2]
+	if found, err := exec.LookPath(path); err == nil {
+		path = found
+	}
 	child, err := Start(context.Background(), []string{os.Args[0]},
-		Program{Args: args[2:], Env: os.Environ(), Release: json.RawMessage(`"grant-1"`)}, until)
+		Program{Path: path, Args: args[2:], Env: os.Environ(), Release: json.RawMessage(`"grant-1"`)}, until)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -57,7 +63,7 @@ func runWrapper(args []string) {
 			child.Signal(s.(syscall.Signal))
 		}
 	}()
-	fmt.Fprintf(os.Stderr, "guard %d\n", child.guard.Process.Pid)
+	fmt.Fprintf(os.Stderr, "guard %d\n", child.guard.Pid)
 	exit := child.Wait()
 	fmt.Fprintf(os.Stderr, "exit %d overdue %v %s\n", exit.Status, exit.Overdue, exit.Err)
 }
@@ -159,7 +165,7 @@ func TestStatusIsPassedThrough(t *testing.T) {
 		w.awaitAllEnded()
 	}
 	w := startWrapper(t, 10000, 20000, "/nothing/of/this")
-	if got := w.exit(); !strings.HasPrefix(got, "exit 127 overdue false exec: ") {
+	if got := w.exit(); !strings.HasPrefix(got, "exit 127 overdue false fork/exec /nothing/of/this: ") {
 		t.Errorf("no such program: %q, want status 127 and why", got)
 	}
 	w = startWrapper(t, 10000, 20000, "/etc/passwd")
@@ -277,8 +283,8 @@ func TestNothingStartsAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	file := t.TempDir() + "/started"
-	_, err := Start(ctx, []string{os.Args[0]}, Program{Args: []string{"touch", file}, Env: os.Environ()},
-		Deadline{Now() + time.Minute, Now() + time.Minute})
+	_, err := Start(ctx, []string{os.Args[0]}, Program{Path: "/bin/touch", Args: []string{"touch", file},
+		Env: os.Environ()}, Deadline{Now() + time.Minute, Now() + time.Minute})
 	if err == nil {
 		t.Fatal("a command started though its context had ended")
 	}

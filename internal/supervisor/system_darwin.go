@@ -15,4 +15,4 @@ func dup(from, file int) error { return syscall.Dup2(from, file) }
 type process struct{ pid, group int }
 
 // descendants returns none: here the process group is all that is signalled.
-func descendants(int) []process { return nil }
+func descendants() []process { return nil }

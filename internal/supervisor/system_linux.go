@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 	"syscall"
@@ -21,8 +22,13 @@ func dup(from, file int) error { return unix.Dup3(from, file, 0) }
 // A process is a descendant. It may have ended and not been waited for.
 type process struct{ pid, parent, group int }
 
-// descendants returns the descendants of a process.
-func descendants(of int) []process {
+// descendants returns the descendants of this process, which must be a subreaper. It looks at all
+// processes of the machine to find them. Mostly there are none: a subreaper that has no child has no
+// descendant.
+func descendants() []process {
+	if !hasChildren() {
+		return nil
+	}
 	all := map[int]process{}
 	children := map[int][]int{}
 	entries, err := os.ReadDir("/proc")
@@ -42,12 +48,18 @@ func descendants(of int) []process {
 	}
 	var found []process
 	// Each level of the tree is appended while the level before it is read.
-	queue := children[of]
+	queue := children[os.Getpid()]
 	for i := 0; i < len(queue); i++ {
 		found = append(found, all[queue[i]])
 		queue = append(queue, children[queue[i]]...)
 	}
 	return found
+}
+
+// hasChildren is whether this process has a child, be it one that has ended and was not waited for.
+func hasChildren() bool {
+	const look = unix.WEXITED | unix.WNOHANG | unix.WNOWAIT | unix.WALL
+	return !errors.Is(unix.Waitid(unix.P_ALL, 0, nil, look, nil), unix.ECHILD)
 }
 
 // readProcess reads the parent and the group of a process, in its /proc/PID/stat: "PID (NAME) STATE PARENT

@@ -77,8 +77,9 @@ func TestRun(t *testing.T) {
 	if !isFree(t, name) {
 		t.Error("the lock is held after all runs have ended")
 	}
-	if status, _, _ := gatehouse(t, nil, runOn("--lock "+name, "/nothing/of/this")...); status != 127 {
-		t.Errorf("a command that is not there: status %d, want 127", status)
+	status, _, said := gatehouse(t, nil, runOn("--lock "+name, "/nothing/of/this")...)
+	if status != 127 || !strings.HasPrefix(said, `gatehouse: exec: "/nothing/of/this": `) {
+		t.Errorf("a command that is not there: status %d and %q, want 127 and why", status, said)
 	}
 	if status, _, _ := gatehouse(t, nil, runOn("--lock "+name, "/etc/passwd")...); status != 126 {
 		t.Errorf("a command that cannot be run: status %d, want 126", status)
