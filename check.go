@@ -36,57 +36,60 @@ const (
 	needFeedback
 )
 
-// operationRule says whether a kind knows an operation and what that needs.
+// operationRule says whether a kind knows an operation, what that needs, and which level of those who ask.
 type operationRule struct {
 	known  bool
 	fields fieldSet
+	level  Level
 }
 
 var limiterRules = [numOps]operationRule{
-	OpAcquire:  {true, needLimit | needCost},
-	OpPeek:     {true, needLimitIfAny | needCost},
-	OpDelay:    {true, needLimitIfAny | needCost},
-	OpReserve:  {true, needLimit | needCost},
-	OpCancel:   {true, needHolder},
-	OpRefund:   {true, needCost},
-	OpCharge:   {true, needLimit | needCost},
-	OpReset:    {true, 0},
-	OpBump:     {true, 0},
-	OpClose:    {true, 0},
-	OpOpen:     {true, 0},
-	OpWaiters:  {true, 0},
-	OpFeedback: {true, needLimit | needFeedback},
+	OpAcquire:  {true, needLimit | needCost, LevelUse},
+	OpPeek:     {true, needLimitIfAny | needCost, LevelRead},
+	OpDelay:    {true, needLimitIfAny | needCost, LevelRead},
+	OpReserve:  {true, needLimit | needCost, LevelUse},
+	OpCancel:   {true, needHolder, LevelUse},
+	OpRefund:   {true, needCost, LevelUse},
+	OpCharge:   {true, needLimit | needCost, LevelUse},
+	OpReset:    {true, 0, LevelManage},
+	OpBump:     {true, 0, LevelManage},
+	OpClose:    {true, 0, LevelManage},
+	OpOpen:     {true, 0, LevelManage},
+	OpWaiters:  {true, 0, LevelRead},
+	OpFeedback: {true, needLimit | needFeedback, LevelManage},
 }
 
 // holdRules are those of semaphores and locks, which differ in what an acquire needs besides.
 func holdRules(more fieldSet) [numOps]operationRule {
 	return [numOps]operationRule{
-		OpAcquire: {true, needHolder | needExpires | needCost | more},
-		OpRelease: {true, needHolder},
-		OpRenew:   {true, needHolder | needExpires},
-		OpEvict:   {true, 0},
-		OpBump:    {true, 0},
-		OpClose:   {true, 0},
-		OpOpen:    {true, 0},
-		OpHolders: {true, 0},
-		OpWaiters: {true, 0},
+		OpAcquire: {true, needHolder | needExpires | needCost | more, LevelUse},
+		OpRelease: {true, needHolder, LevelUse},
+		OpRenew:   {true, needHolder | needExpires, LevelUse},
+		OpEvict:   {true, 0, LevelManage},
+		OpBump:    {true, 0, LevelManage},
+		OpClose:   {true, 0, LevelManage},
+		OpOpen:    {true, 0, LevelManage},
+		OpHolders: {true, 0, LevelRead},
+		OpWaiters: {true, 0, LevelRead},
 	}
 }
 
-// grammar says which operations each kind has and what they need. OpStats, OpDelete and OpUndo
-// are known to all of them.
+// grammar says which operations each kind has, and what they need. OpStats, OpDelete and OpUndo are known to
+// all of them.
 var grammar = [Kinds][numOps]operationRule{
 	TokenBucket: limiterRules, GCRA: limiterRules, FixedWindow: limiterRules,
 	SlidingWindow: limiterRules, SlidingLog: limiterRules, Pace: limiterRules,
 	Semaphore: holdRules(needSize), Lock: holdRules(0),
-	Event:    {OpWait: {true, 0}, OpSend: {true, 0}, OpWaiters: {true, 0}},
-	Watchdog: {OpWait: {true, 0}, OpKick: {true, needExpires}, OpWaiters: {true, 0}},
-	Counter:  {OpCount: {true, 0}, OpValue: {true, 0}, OpReset: {true, 0}},
-	Barrier:  {OpWait: {true, needSize}, OpWaiters: {true, 0}},
+	Event: {OpWait: {true, 0, LevelRead}, OpSend: {true, 0, LevelUse}, OpWaiters: {true, 0, LevelRead}},
+	Watchdog: {
+		OpWait: {true, 0, LevelRead}, OpKick: {true, needExpires, LevelUse}, OpWaiters: {true, 0, LevelRead},
+	},
+	Counter: {OpCount: {true, 0, LevelUse}, OpValue: {true, 0, LevelRead}, OpReset: {true, 0, LevelManage}},
+	Barrier: {OpWait: {true, needSize, LevelUse}, OpWaiters: {true, 0, LevelRead}},
 	// Only a gate sends these, as a part of a joint change: a GrantCommand is what callers say.
 	Grant: {
-		OpAcquire: {true, 0}, OpPeek: {true, 0}, OpRenew: {true, 0},
-		OpTopUp: {true, 0}, OpSettle: {true, 0}, OpRelease: {true, 0},
+		OpAcquire: {true, 0, LevelUse}, OpPeek: {true, 0, LevelRead}, OpRenew: {true, 0, LevelUse},
+		OpTopUp: {true, 0, LevelUse}, OpSettle: {true, 0, LevelUse}, OpRelease: {true, 0, LevelUse},
 	},
 }
 

@@ -21,9 +21,16 @@ const (
 	CodeUnavailable
 	// CodeTimeout is a caller whose time was up before an answer.
 	CodeTimeout
+	// CodeUnauthenticated is a caller that a server does not know, and asks who it is.
+	CodeUnauthenticated
+	// CodeForbidden is a caller who may not do this.
+	CodeForbidden
+	// CodeQuota is a caller who has as much as it may have, or asks more often than it may.
+	CodeQuota
 )
 
-var codeNames = [...]string{"internal", "invalid", "exhausted", "unavailable", "timeout"}
+var codeNames = [...]string{"internal", "invalid", "exhausted", "unavailable", "timeout", "unauthenticated",
+	"forbidden", "quota"}
 
 // String returns the code in lower case.
 func (c Code) String() string { return nameAt(codeNames[:], int(c), "none") }

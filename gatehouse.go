@@ -52,6 +52,10 @@ type Command struct {
 	// look at all holds.
 	Explain bool
 
+	// KeepLimit has a command that states another limit or size than the one in force be answered Forbidden,
+	// and not put that in force. A name that is new begins with what is stated.
+	KeepLimit bool
+
 	// Rule is the limit of a limiter. Of it a semaphore and a barrier have only the Size.
 	Rule
 
@@ -117,9 +121,13 @@ const (
 	Invalid
 	// Exhausted means that a limit of the server's own was met.
 	Exhausted
+	// Forbidden means that the command states another limit than the one in force, and has KeepLimit.
+	Forbidden
 )
 
-var outcomeNames = [...]string{"refused", "granted", "conflict", "deleted", "missing", "invalid", "exhausted"}
+var outcomeNames = [...]string{"refused", "granted", "conflict", "deleted", "missing", "invalid", "exhausted",
+	"forbidden",
+}
 
 // String returns the outcome in lower case, as scenario files and metrics spell it.
 func (o Outcome) String() string { return nameAt(outcomeNames[:], int(o), "none") }

@@ -71,6 +71,8 @@ type Member struct {
 	Rule
 	// Cost is how many tokens or slots, from 1.
 	Cost int64
+	// KeepLimit is that of a [Command]: another limit or size than the one in force is refused.
+	KeepLimit bool
 	// Clip has the cost of a limiter cut to what can be taken at once, where it could never fit otherwise.
 	Clip bool
 }

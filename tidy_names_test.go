@@ -25,6 +25,7 @@ var explainedFolders = []string{"control", "gate", "store", "internal/front"}
 // homonyms are the names of types that may stand in several packages, and why.
 var homonyms = map[string]string{
 	"Config":      "each package that is configured has one, as in Go's own libraries",
+	"Policy":      "what is in force: of users, of a limit",
 	"Store":       "what keeps state, by the package it is in: memory, disk, redis",
 	"Server":      "what listens, by the protocol it speaks",
 	"Gate":        "an interface belongs to its caller: what each front asks of a gate",

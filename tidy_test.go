@@ -77,45 +77,6 @@ var (
 	crowdedFolders = []string{".", "control", "capacity"}
 )
 
-// anything allows all folders of this module.
-const anything = "*"
-
-// direction says for a folder, and those below it without a row, what of this module it may import.
-// A folder that imports from this module needs a row. Tests may import what they like.
-var direction = map[string][]string{
-	".":                         {},
-	"internal":                  {},
-	"internal/params":           {".", "internal/digits"},
-	"internal/ratelimit":        {".", "internal/digits"},
-	"internal/telemetry":        {"."},
-	"internal/openapi":          {"."},
-	"internal/manual":           {".", "docs", "internal/openapi"},
-	"internal/supervisor/guard": {"internal/supervisor"},
-	"internal/redistest":        {"internal/await", "internal/freeport"},
-	"internal/etcdtest":         {"internal/await", "internal/etcd", "internal/freeport"},
-	"internal/election":         {"internal/backoff", "internal/etcd"},
-	"internal/simulate":         {".", "capacity", "internal/minheap", "internal/yamlnode"},
-	"internal/front":            {".", "gate", "capacity", "internal"},
-	"internal/config": {
-		".", "internal/front/jarl", "capacity", "store", "internal/etcd", "internal/filewatch",
-		"internal/yamlnode",
-	},
-	"control":                  {".", "internal"},
-	"gate":                     {".", "control", "internal"},
-	"limiter":                  {"."},
-	"store":                    {".", "control", "internal", "store"},
-	"store/storetest":          {anything},
-	"capacity":                 {".", "internal"},
-	"client":                   {"."},
-	"hold":                     {".", "internal/backoff"},
-	"middleware":               {".", "internal/asking", "internal/ratelimit"},
-	"internal/asking":          {"."},
-	"client/lease":             {".", "capacity", "limiter", "internal/front/grpc/doormanpb"},
-	"slidingwindow/redisstore": {"slidingwindow"},
-	"cmd":                      {anything},
-	"test":                     {anything},
-}
-
 // rules look at one file each. The rules sleep, exports, homonyms, oneword and words stand apart.
 var rules = []struct {
 	name  string

@@ -49,7 +49,7 @@ type decisionJSON struct {
 var outcomes = map[string]gatehouse.Outcome{
 	"refused": gatehouse.Refused, "granted": gatehouse.Granted, "conflict": gatehouse.Conflict,
 	"deleted": gatehouse.Deleted, "missing": gatehouse.Missing, "invalid": gatehouse.Invalid,
-	"exhausted": gatehouse.Exhausted,
+	"exhausted": gatehouse.Exhausted, "forbidden": gatehouse.Forbidden,
 }
 
 // fromMillis is a length of time that an answer tells; -1 is Forever.
@@ -218,7 +218,8 @@ var problemCodes = map[string]gatehouse.Code{
 	"invalid": gatehouse.CodeInvalid, "exhausted": gatehouse.CodeExhausted,
 	"unavailable": gatehouse.CodeUnavailable, "timeout": gatehouse.CodeTimeout,
 	"internal": gatehouse.CodeInternal, "too_large": gatehouse.CodeInvalid,
-	"forbidden": gatehouse.CodeInvalid, "misdirected": gatehouse.CodeUnavailable,
+	"forbidden": gatehouse.CodeForbidden, "unauthenticated": gatehouse.CodeUnauthenticated,
+	"quota": gatehouse.CodeQuota, "misdirected": gatehouse.CodeUnavailable,
 	"request_timeout": gatehouse.CodeUnavailable,
 }
 

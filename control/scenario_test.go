@@ -317,6 +317,8 @@ func (a *actor) set(field, value string) (err error) {
 		}
 	case field == "forced":
 		a.turn.Forced, err = strconv.ParseBool(value)
+	case field == "keeplimit":
+		a.cmd.KeepLimit, err = strconv.ParseBool(value)
 	case field == "extend":
 		a.cmd.Extend, err = strconv.ParseBool(value)
 	case field == "inforce":

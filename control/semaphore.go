@@ -94,6 +94,10 @@ func (s *Semaphore) semaphoreStats() []gatehouse.Stat {
 }
 
 func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
+	if turn.KeepLimit && s.sized && turn.Size != gatehouse.InForce && turn.Size != s.size && !turn.Again {
+		turn.failWith(gatehouse.Forbidden, anotherLimit)
+		return
+	}
 	size, why := s.sizeAfter(turn)
 	if why != "" {
 		turn.failWith(gatehouse.Invalid, why)

@@ -148,6 +148,7 @@ var outcomeCodes = map[gatehouse.Outcome]gatehouse.Code{
 	gatehouse.Refused: gatehouse.CodeTimeout, gatehouse.Conflict: gatehouse.CodeInvalid,
 	gatehouse.Deleted: gatehouse.CodeUnavailable, gatehouse.Missing: gatehouse.CodeInvalid,
 	gatehouse.Invalid: gatehouse.CodeInvalid, gatehouse.Exhausted: gatehouse.CodeExhausted,
+	gatehouse.Forbidden: gatehouse.CodeForbidden,
 }
 
 // outcomeError is the error that an outcome is.

@@ -89,7 +89,7 @@ func (p *fieldPositions) find(field string) yamlnode.Position {
 
 // readTop reads the whole document.
 func (c *capacityFile) readTop(node *yaml.Node) {
-	if isNull(node) {
+	if yamlnode.IsNull(node) {
 		return // comments alone
 	}
 	for _, value := range c.pairsOf(node, topKeys, "the configuration") {

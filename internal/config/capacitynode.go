@@ -38,7 +38,7 @@ func (c *capacityFile) pairsOf(
 				// A key of the mapping itself overrides the same key of a merged one, even with null.
 				before := seen[name]
 				seen[name] = true
-				if !before && !isNull(value) && !visit(name, value) {
+				if !before && !yamlnode.IsNull(value) && !visit(name, value) {
 					return
 				}
 			}
@@ -63,7 +63,8 @@ func (c *capacityFile) ownPairs(
 			line := first[name]
 			switch {
 			case key.Kind != yaml.ScalarNode || !slices.Contains(names, name):
-				c.Fault(yamlnode.At(key), "%s is no key of %s, want %s", keyName(key), of, oneOf(names))
+				c.Fault(yamlnode.At(key), "%s is no key of %s, want %s", yamlnode.KeyName(key), of,
+					oneOf(names))
 			case line > 0:
 				c.Fault(yamlnode.At(key), "%s is set twice, first in line %d", name, line)
 			default:
@@ -81,7 +82,7 @@ func oneOf(names []string) string {
 	if len(names) == 1 {
 		return names[0]
 	}
-	return "one of " + joinNames(names)
+	return "one of " + yamlnode.JoinNames(names)
 }
 
 // withMerged returns the mapping and those it merges, the first of which wins.
@@ -190,7 +191,7 @@ func parseNumber(node *yaml.Node, text string) (float64, bool) {
 
 // showNumber returns a wrong number as it is written, for a fault: in quotes if it was.
 func showNumber(node *yaml.Node) string {
-	if node.Style&^yaml.TaggedStyle == 0 && len(node.Value) <= maxQuoted {
+	if node.Style&^yaml.TaggedStyle == 0 && len(node.Value) <= yamlnode.MaxQuoted {
 		return node.Value
 	}
 	return quote(node.Value)

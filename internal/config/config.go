@@ -121,7 +121,7 @@ const jarlKey = "jarl"
 
 // readTop reads the whole document.
 func (f *File) readTop(node *yaml.Node) {
-	if isNull(node) {
+	if yamlnode.IsNull(node) {
 		return // comments alone
 	}
 	names := append(slices.Clone(f.known.Settings), jarlKey, rulesKey, serversKey)
@@ -187,60 +187,10 @@ func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 // pairsOf iterates over the keys and values of a mapping whose keys are among names, each once. of says whose
 // they are.
 func (f *File) pairsOf(node *yaml.Node, names []string, of string) func(func(string, *yaml.Node) bool) {
-	return func(visit func(string, *yaml.Node) bool) {
-		if node.Kind != yaml.MappingNode {
-			f.Fault(yamlnode.At(node), "%s here, want settings such as %s: …", yamlnode.Kind(node), names[0])
-			return
-		}
-		// The line of each key; the library does not complain about keys that come twice.
-		first := make(map[string]int)
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			key, value := node.Content[i], node.Content[i+1]
-			line := first[key.Value]
-			switch {
-			case key.Kind != yaml.ScalarNode || !slices.Contains(names, key.Value):
-				f.Fault(yamlnode.At(key), "%s is no setting%s, want one of %s",
-					keyName(key), of, joinNames(names))
-			case line > 0:
-				f.Fault(yamlnode.At(key), "%s is set twice, first in line %d", key.Value, line)
-			default:
-				first[key.Value] = key.Line
-				visit(key.Value, value)
-			}
-		}
-	}
+	return f.faults.Pairs(node, names, of)
 }
 
 // readScalar returns the text of one value.
 func (f *File) readScalar(name string, node *yaml.Node) (value string, ok bool) {
-	switch {
-	case node.Kind != yaml.ScalarNode:
-		f.Fault(yamlnode.At(node), "%s is %s, want one value", name, yamlnode.Kind(node))
-	case node.Style&yaml.TaggedStyle != 0:
-		f.Fault(yamlnode.At(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
-	case isNull(node):
-		f.Fault(yamlnode.At(node), `%s has no value; "" is an empty one`, name)
-	default:
-		return node.Value, true
-	}
-	return "", false
-}
-
-// isNull reports whether nothing is written where a value could be.
-func isNull(node *yaml.Node) bool {
-	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" && node.Style&yaml.TaggedStyle == 0
-}
-
-// keyName returns how a key is shown in a fault.
-func keyName(key *yaml.Node) string {
-	if key.Kind != yaml.ScalarNode {
-		return yamlnode.Kind(key)
-	}
-	return quote(key.Value)
-}
-
-// joinNames returns "a, b or c".
-func joinNames(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return f.faults.Scalar(name, node)
 }

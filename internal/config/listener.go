@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
@@ -148,22 +147,8 @@ func (f *File) checkTogether() {
 	}
 }
 
-// maxQuoted is how much of a wrong value is shown, in bytes.
-const maxQuoted = 64
-
 // quote quotes a value of the file, but not the whole of a long one.
-func quote(text string) string {
-	text = yamlnode.WithoutPasswords(text)
-	if len(text) <= maxQuoted {
-		return strconv.Quote(text)
-	}
-	text = text[:maxQuoted]
-	// Do not cut a rune in two, but do not search through a text that is not UTF-8 at all.
-	for !utf8.ValidString(text) && len(text) > maxQuoted-utf8.UTFMax {
-		text = text[:len(text)-1]
-	}
-	return strconv.Quote(text) + "…"
-}
+func quote(text string) string { return yamlnode.Quote(text) }
 
 // An Address is where a server listens.
 type Address struct {

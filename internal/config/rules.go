@@ -1,16 +1,13 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/glob"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/lazy"
@@ -50,14 +47,13 @@ type StoreRule struct {
 	// At is where the rule is.
 	At yamlnode.Position
 
-	kinds [gatehouse.Kinds]bool
-	name  *regexp.Regexp
+	pattern glob.Pattern
 }
 
 // Find returns the rule for a name, the zero Rule when there is none.
 func (r Rules) Find(key gatehouse.Key) StoreRule {
 	for i := range r {
-		if r[i].kinds[key.Kind] && r[i].name.MatchString(key.Name) {
+		if r[i].pattern.Match(key.Kind, key.Name) {
 			return r[i]
 		}
 	}
@@ -132,7 +128,7 @@ const maxLazy = time.Minute
 // no such kind.
 func (r *StoreRule) firstKind(none func(gatehouse.Kind) bool) gatehouse.Kind {
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
-		if r.kinds[kind] && !none(kind) {
+		if r.pattern.HasKind(kind) && !none(kind) {
 			return kind
 		}
 	}
@@ -166,70 +162,10 @@ func (f *File) checkKinds(r *StoreRule, given map[string]yamlnode.Position) {
 	}
 }
 
-// limiterKind is a kind in a rule that stands for all limiters.
-const limiterKind = "limiter"
-
 // compileMatch compiles the glob. The error says what is wanted.
-func (r *StoreRule) compileMatch() error {
-	kind, name, ok := strings.Cut(r.Match, "/")
-	// A star alone means every kind and every name; path.Match would not let it cross the slash.
-	if r.Match == "*" {
-		kind, name, ok = "*", "*", true
-	}
-	if _, err := path.Match(r.Match, ""); err != nil || !ok {
-		return errors.New("want a pattern such as gcra/api-*, limiter/* or *")
-	}
-	for k := gatehouse.Kind(1); k < gatehouse.Grant; k++ { // which the store alone decides
-		// The pattern is well-formed, as the whole of it was matched above.
-		r.kinds[k], _ = path.Match(kind, k.String())
-		r.kinds[k] = r.kinds[k] || kind == limiterKind && k.Limiter()
-	}
-	if none := func(gatehouse.Kind) bool { return false }; r.firstKind(none) == 0 {
-		return errors.New("want a kind of controller before the slash, such as gcra, semaphore, limiter or *")
-	}
-	// A range such as [z-a] is accepted by path.Match and refused here.
-	expression, err := regexp.Compile(globExpression(name))
-	if err != nil {
-		return errors.New("want a pattern such as gcra/api-*, with ranges such as [a-z]")
-	}
-	r.name = expression
-	return nil
-}
-
-// globExpression returns the regular expression of a glob that path.Match accepts, except that its star and
-// its question mark match a slash as well: names have slashes, but no folders.
-func globExpression(glob string) string {
-	var to strings.Builder
-	to.WriteString(`(?s)\A`)
-	// path.Match has checked the syntax, so each class is closed and each escape has a character after it.
-	// Every literal is written as a code point, which needs no escaping inside a class or outside.
-	class, escaped := false, false
-	var last rune
-	for _, r := range glob {
-		switch {
-		case escaped || class && !strings.ContainsRune(`\]-^`, r) || class && r == '^' && last != '[':
-			fmt.Fprintf(&to, `\x{%x}`, r)
-			escaped = false
-			r = 0
-		case r == '\\':
-			escaped = true
-		case r == '[':
-			class = true
-			to.WriteRune(r)
-		case class: // - or ] or the ^ behind the bracket
-			class = r != ']'
-			to.WriteRune(r)
-		case r == '*':
-			to.WriteString(".*")
-		case r == '?':
-			to.WriteByte('.')
-		default:
-			to.WriteString(regexp.QuoteMeta(string(r)))
-		}
-		last = r
-	}
-	to.WriteString(`\z`)
-	return to.String()
+func (r *StoreRule) compileMatch() (err error) {
+	r.pattern, err = glob.Compile(r.Match)
+	return err
 }
 
 // readServers reads how many servers share the store.

@@ -257,13 +257,15 @@ type RequestOutcome uint8
 
 // The outcomes that no decision has.
 const (
-	Internal RequestOutcome = RequestOutcome(gatehouse.Exhausted) + 1 + iota
+	Internal RequestOutcome = RequestOutcome(gatehouse.Forbidden) + 1 + iota
 	Unavailable
 	Timeout
 	// Redirected is a request for capacity whose answer is the address of the master.
 	Redirected
 	// Unreceived is a request for capacity that did not arrive whole.
 	Unreceived
+	// Quota is a request beyond what its user may have.
+	Quota
 	numOutcomes
 )
 
@@ -274,6 +276,10 @@ var codes = [...]RequestOutcome{
 	gatehouse.CodeExhausted:   RequestOutcome(gatehouse.Exhausted),
 	gatehouse.CodeUnavailable: Unavailable,
 	gatehouse.CodeTimeout:     Timeout,
+
+	gatehouse.CodeUnauthenticated: RequestOutcome(gatehouse.Forbidden),
+	gatehouse.CodeForbidden:       RequestOutcome(gatehouse.Forbidden),
+	gatehouse.CodeQuota:           Quota,
 }
 
 // OutcomeOf returns the outcome of a decision, or of the error that took its place.
@@ -288,6 +294,7 @@ func OutcomeOf(d gatehouse.Outcome, err error) RequestOutcome {
 var outcomeNames = [numOutcomes]string{
 	Internal: gatehouse.CodeInternal.String(), Unavailable: gatehouse.CodeUnavailable.String(),
 	Timeout: gatehouse.CodeTimeout.String(), Redirected: "redirected", Unreceived: "unreceived",
+	Quota: gatehouse.CodeQuota.String(),
 }
 
 // String returns the outcome in lower case, as the label outcome spells it.

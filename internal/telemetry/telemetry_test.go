@@ -108,7 +108,7 @@ func TestOutcomesHaveNames(t *testing.T) {
 			t.Errorf("an error of code %s has the outcome %s", code, got)
 		}
 	}
-	for o := gatehouse.Refused; o <= gatehouse.Exhausted; o++ {
+	for o := gatehouse.Refused; o <= gatehouse.Forbidden; o++ {
 		if got := OutcomeOf(o, nil).String(); got != o.String() {
 			t.Errorf("a decision %s has the outcome %s", o, got)
 		}

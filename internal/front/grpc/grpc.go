@@ -172,6 +172,10 @@ var grpcCodes = map[gatehouse.Code]codes.Code{
 	gatehouse.CodeExhausted:   codes.ResourceExhausted,
 	gatehouse.CodeUnavailable: codes.Unavailable,
 	gatehouse.CodeTimeout:     codes.DeadlineExceeded,
+
+	gatehouse.CodeUnauthenticated: codes.Unauthenticated,
+	gatehouse.CodeForbidden:       codes.PermissionDenied,
+	gatehouse.CodeQuota:           codes.ResourceExhausted,
 }
 
 // grpcError returns an error in gRPC's form.

@@ -61,6 +61,7 @@ var outcomeStatuses = [...]int{
 	gatehouse.Missing:   fasthttp.StatusNotFound,
 	gatehouse.Invalid:   fasthttp.StatusBadRequest,
 	gatehouse.Exhausted: fasthttp.StatusServiceUnavailable,
+	gatehouse.Forbidden: fasthttp.StatusForbidden,
 }
 
 // errorStatuses are the statuses of errors, by their codes.
@@ -70,6 +71,10 @@ var errorStatuses = [...]int{
 	gatehouse.CodeExhausted:   fasthttp.StatusServiceUnavailable,
 	gatehouse.CodeUnavailable: fasthttp.StatusServiceUnavailable,
 	gatehouse.CodeTimeout:     fasthttp.StatusServiceUnavailable,
+
+	gatehouse.CodeUnauthenticated: fasthttp.StatusUnauthorized,
+	gatehouse.CodeForbidden:       fasthttp.StatusForbidden,
+	gatehouse.CodeQuota:           fasthttp.StatusTooManyRequests,
 }
 
 // mayWait reports whether the request waits in line when it is refused.
@@ -273,6 +278,7 @@ func errorRejection(err error) rejection {
 // statusCodes are the codes of answers that come from neither a decision nor an error.
 var statusCodes = map[int]string{
 	fasthttp.StatusBadRequest:                  "invalid",
+	fasthttp.StatusUnauthorized:                "unauthenticated",
 	fasthttp.StatusForbidden:                   "forbidden",
 	fasthttp.StatusNotFound:                    "not_found",
 	fasthttp.StatusNotAcceptable:               "not_acceptable",

@@ -16,6 +16,7 @@ var outcomes = [...]string{
 	gatehouse.Missing:   "NOTFOUND",
 	gatehouse.Invalid:   "INVALID",
 	gatehouse.Exhausted: "EXHAUSTED",
+	gatehouse.Forbidden: "NOPERM",
 }
 
 // codes are those of errors.
@@ -25,6 +26,10 @@ var codes = [...]string{
 	gatehouse.CodeExhausted:   "EXHAUSTED",
 	gatehouse.CodeUnavailable: "UNAVAILABLE",
 	gatehouse.CodeTimeout:     "TIMEOUT",
+
+	gatehouse.CodeUnauthenticated: "NOAUTH",
+	gatehouse.CodeForbidden:       "NOPERM",
+	gatehouse.CodeQuota:           "QUOTA",
 }
 
 // answerDecision answers a command that is decided.

@@ -1,0 +1,92 @@
+package access
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// reasonOf is why a request was refused, as the label reason spells it.
+func reasonOf(err error) string {
+	switch code := gatehouse.CodeOf(err); {
+	case code == gatehouse.CodeQuota:
+		return "quota"
+	case code == gatehouse.CodeForbidden:
+		return "forbidden"
+	case err.Error() == wrongToken, err.Error() == wrongCert:
+		return "wrong"
+	}
+	return "missing"
+}
+
+// IsRefusal reports whether an error is a refusal for who has sent a request.
+func IsRefusal(err error) bool {
+	code := gatehouse.CodeOf(err)
+	return code == gatehouse.CodeUnauthenticated || code == gatehouse.CodeForbidden ||
+		code == gatehouse.CodeQuota
+}
+
+// failureCounts are the refusals of a server.
+type failureCounts struct {
+	total *prometheus.CounterVec
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	logged time.Time
+	silent int // refusals since then
+}
+
+// failureLogEvery is how often the log tells of refusals at most. A client in a loop must not fill it.
+const failureLogEvery = time.Second
+
+// Register has failures counted and logged.
+func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger) {
+	f := &u.failures
+	f.log = log
+	f.total = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_auth_failures_total",
+		Help: "Requests that were refused for who sent them, by protocol and reason.",
+	}, []string{"protocol", "reason"})
+	stale := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "gatehouse_users_stale",
+		Help: "1 if a newer version of the file of users has a fault, so that an older one is in force.",
+	}, func() float64 {
+		if u.Stale() {
+			return 1
+		}
+		return 0
+	})
+	if metrics != nil {
+		metrics.MustRegister(f.total, stale)
+	}
+}
+
+// CountFailure counts a request that was refused with an error, and logs it unless another was logged a
+// moment ago. Errors of other sorts do not count. user is nil if it is not known. No token is ever logged.
+func (u *Users) CountFailure(protocol string, err error, address string, user *User) {
+	f := &u.failures
+	if f.total == nil || !IsRefusal(err) {
+		return
+	}
+	reason := reasonOf(err)
+	f.total.WithLabelValues(protocol, reason).Inc()
+	now := u.now()
+	f.mu.Lock()
+	silent := f.silent
+	if now.Sub(f.logged) < failureLogEvery {
+		f.silent++
+		f.mu.Unlock()
+		return
+	}
+	f.logged, f.silent = now, 0
+	f.mu.Unlock()
+	name := ""
+	if user != nil {
+		name = user.Name
+	}
+	f.log.Warn("refused a request", "protocol", protocol, "reason", reason, "address", address, "user", name,
+		"more", silent)
+}

@@ -1,0 +1,270 @@
+package access
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// Quotas are how much a user may have at once on one server. 0 means any number.
+type Quotas struct {
+	Names, Waiters, Holders, Connections int64
+	// Rate is how often it may ask.
+	Rate gatehouse.Limit
+}
+
+// The most that is kept of anonymous users: beyond it, all further addresses share one count.
+const maxAddresses = 10_000
+
+// usage is what a user has at present. It outlives policies, which have the quotas.
+type usage struct {
+	most atomic.Pointer[Quotas]
+
+	waiters, connections atomic.Int64
+	next                 atomic.Int64 // the instant from which the rate lets a request through; Unix ns
+
+	mu    sync.Mutex
+	names map[gatehouse.Key]int64 // until when each counts, Unix ns
+	holds map[holdKey]int64       // the same
+}
+
+// A holdKey is one hold of a user.
+type holdKey struct {
+	key    gatehouse.Key
+	holder string
+}
+
+// usageOf returns what a user has, and notes what it may have. The lock is held.
+func (u *Users) usageOf(name string, most *Quotas) *usage {
+	have := u.usage[name]
+	if have == nil {
+		have = &usage{names: make(map[gatehouse.Key]int64), holds: make(map[holdKey]int64)}
+		u.usage[name] = have
+	}
+	have.most.Store(most)
+	return have
+}
+
+// anonymousAt returns the anonymous user of an address, which has quotas of its own. The lock is held.
+func (u *Users) anonymousAt(anonymous *User, address netip.Addr) *User {
+	// IPv6 addresses count by their first 64 bits, as for connections.
+	if address.Is6() {
+		prefix, err := address.Prefix(64)
+		if err == nil {
+			address = prefix.Addr()
+		}
+	}
+	name := address.String()
+	if user := u.anon[name]; user != nil {
+		return user
+	}
+	if len(u.anon) >= maxAddresses {
+		u.forgetAddresses()
+	}
+	// Nobody can have more counts by coming from more addresses.
+	if len(u.anon) >= maxAddresses {
+		name = "others"
+		if user := u.anon[name]; user != nil {
+			return user
+		}
+	}
+	at := *anonymous
+	at.address, at.usage = name, u.usageOf(Anonymous+" at "+name, &anonymous.most)
+	u.anon[name] = &at
+	return &at
+}
+
+// sweepEvery is how often addresses are looked at that have nothing.
+const sweepEvery = time.Second
+
+// forgetAddresses drops what addresses had that have nothing. The lock is held.
+func (u *Users) forgetAddresses() {
+	now := u.now().UnixNano()
+	// All of them are looked at, which must not be done for each connection.
+	if now < u.sweepNext {
+		return
+	}
+	u.sweepNext = now + int64(sweepEvery)
+	for address := range u.anon {
+		name := Anonymous + " at " + address
+		if have := u.usage[name]; have == nil || have.isEmpty(now) {
+			delete(u.usage, name)
+			delete(u.anon, address)
+		}
+	}
+}
+
+// isEmpty reports whether nothing counts any more.
+func (v *usage) isEmpty(now int64) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	sweep(v.names, now)
+	sweep(v.holds, now)
+	return len(v.names)+len(v.holds) == 0 && v.waiters.Load() == 0 && v.connections.Load() == 0 &&
+		v.next.Load() <= now
+}
+
+// sweep drops what counts no more.
+func sweep[K comparable](all map[K]int64, now int64) {
+	for key, until := range all {
+		if until <= now {
+			delete(all, key)
+		}
+	}
+}
+
+// overQuota is the error of a user who has as much as it may.
+func (u *User) overQuota(what string, most any) error {
+	who := "user " + u.Name
+	if u.address != "" {
+		who += " at " + u.address
+	}
+	return gatehouse.Errorf(gatehouse.CodeQuota,
+		"%s has reached its quota of %v %s; try again later, or ask "+
+			"who runs this server for more", who, most, what)
+}
+
+// takeRate counts one request, unless there were too many. It is a GCRA with a burst of the whole size.
+func (v *usage) takeRate(limit gatehouse.Limit, now int64) bool {
+	step := max(int64(limit.Interval)/limit.Size, 1)
+	for {
+		tat := v.next.Load()
+		// One period lies between the earliest and the latest instant at which the last of the size is free.
+		next := max(tat, now) + step
+		if next-now > int64(limit.Interval) {
+			return false
+		}
+		if v.next.CompareAndSwap(tat, next) {
+			return true
+		}
+	}
+}
+
+// TakeRate counts one request of the user.
+func (u *User) TakeRate(now time.Time) error {
+	if u == nil || u.most.Rate.Size == 0 || u.usage.takeRate(u.most.Rate, now.UnixNano()) {
+		return nil
+	}
+	return u.overQuota("requests", u.most.Rate)
+}
+
+// OpenConnection counts a connection of the user, which CloseConnection ends.
+func (u *User) OpenConnection() error {
+	if u == nil {
+		return nil
+	}
+	n := u.usage.connections.Add(1)
+	if u.most.Connections > 0 && n > u.most.Connections {
+		u.usage.connections.Add(-1)
+		return u.overQuota("connections", u.most.Connections)
+	}
+	return nil
+}
+
+// CloseConnection ends what OpenConnection began.
+func (u *User) CloseConnection() {
+	if u != nil {
+		u.usage.connections.Add(-1)
+	}
+}
+
+// beginName counts a name, unless there are too many.
+func (u *User) beginName(key gatehouse.Key, now int64) error {
+	v := u.usage
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, known := v.names[key]; known {
+		return nil
+	}
+	if int64(len(v.names)) >= u.most.Names {
+		sweep(v.names, now)
+	}
+	if int64(len(v.names)) >= u.most.Names {
+		return u.overQuota("names", u.most.Names)
+	}
+	v.names[key] = now + int64(nameAtLeast)
+	return nil
+}
+
+// nameAtLeast is how long a name counts that somebody has asked about: as long as it takes to be answered.
+const nameAtLeast = 10 * time.Second
+
+// beginHold looks whether there is room for one more hold.
+func (u *User) beginHold(key gatehouse.Key, holder string, now int64) error {
+	v := u.usage
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	one := holdKey{key, holder}
+	if _, known := v.holds[one]; known {
+		return nil
+	}
+	if int64(len(v.holds)) >= u.most.Holders {
+		sweep(v.holds, now)
+	}
+	if int64(len(v.holds)) >= u.most.Holders {
+		return u.overQuota("holders", u.most.Holders)
+	}
+	// It counts from here on, as many may be asked for at the same time.
+	v.holds[one] = pending
+	return nil
+}
+
+// Instants that do not come: of a hold that does not end, and of one that was asked for.
+const (
+	forever = 1<<63 - 1
+	pending = forever - 1
+)
+
+// endOf is the instant after a time from now on.
+func endOf(now int64, after time.Duration) int64 {
+	if after < 0 || int64(after) > forever-now {
+		return forever
+	}
+	return now + int64(after)
+}
+
+// settle notes how long what a command began counts.
+func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision, now int64) {
+	v := u.usage
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	granted := d != nil && d.Outcome == gatehouse.Granted
+	if _, known := v.names[key]; known {
+		v.names[key] = max(v.names[key], endOf(now, nameLasts(cmd, d)))
+		if granted && cmd.Op == gatehouse.OpDelete {
+			delete(v.names, key)
+		}
+	}
+	one := holdKey{key, cmd.Holder}
+	switch {
+	case u.most.Holders == 0 || !holds(key.Kind):
+	case granted && (cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew):
+		v.holds[one] = endOf(now, d.ExpiresAfter)
+	case granted && cmd.Op == gatehouse.OpRelease:
+		delete(v.holds, one)
+	// An acquire that fails leaves a hold that was there before.
+	case cmd.Op == gatehouse.OpAcquire && v.holds[one] == pending:
+		delete(v.holds, one)
+	}
+}
+
+// holds reports whether names of a kind are held.
+func holds(kind gatehouse.Kind) bool { return kind == gatehouse.Semaphore || kind == gatehouse.Lock }
+
+// nameLasts is how long a store keeps a name after a command, about.
+func nameLasts(cmd *gatehouse.Command, d *gatehouse.Decision) time.Duration {
+	switch {
+	case d == nil:
+		return nameAtLeast
+	case d.ExpiresAfter != 0:
+		return d.ExpiresAfter
+	case cmd.Op == gatehouse.OpKick:
+		return max(cmd.Expires+cmd.Keep, nameAtLeast)
+	case cmd.Op == gatehouse.OpSend, cmd.Op == gatehouse.OpCount, cmd.Op == gatehouse.OpWait:
+		return max(cmd.Keep, nameAtLeast)
+	}
+	return max(d.ResetAfter, d.Delay, nameAtLeast)
+}

@@ -1,0 +1,164 @@
+package access
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A quotaBench is one user with quotas, and a clock.
+type quotaBench struct {
+	*testing.T
+	users *Users
+	user  *User
+	now   time.Time
+}
+
+func newQuotaBench(t *testing.T, quotas string) *quotaBench {
+	p := parse(t, "users: [{name: u, at-most: {"+quotas+"}, may: [{on: '*', do: use}]}]")
+	b := &quotaBench{T: t, now: time.Unix(1e9, 0)}
+	b.users = NewUsers(p, func() time.Time { return b.now })
+	b.user = p.User("u")
+	return b
+}
+
+// enter puts a command as a front does, and returns the key and command that the gate is given.
+func (b *quotaBench) enter(kind gatehouse.Kind, name string, cmd gatehouse.Command) (
+	gatehouse.Key, gatehouse.Command, error,
+) {
+	key := gatehouse.Key{Kind: kind, Name: name}
+	err := b.user.Enter(&key, &cmd, b.now)
+	return key, cmd, err
+}
+
+func (b *quotaBench) wantQuota(err error, word string) {
+	b.Helper()
+	if gatehouse.CodeOf(err) != gatehouse.CodeQuota || !strings.Contains(err.Error(), word) {
+		b.Errorf("error = %v, want one about the quota of %s", err, word)
+	}
+}
+
+func TestHolders(t *testing.T) {
+	b := newQuotaBench(t, "holders: 3")
+	acquire := gatehouse.Command{Op: gatehouse.OpAcquire, Expires: time.Minute, Cost: 1}
+	grant := gatehouse.Decision{Outcome: gatehouse.Granted, ExpiresAfter: time.Minute}
+	hold := func(holder string) error {
+		acquire.Holder = holder
+		key, cmd, err := b.enter(gatehouse.Semaphore, "s", acquire)
+		if err == nil {
+			b.user.Leave(key, &cmd, &grant, b.now)
+		}
+		return err
+	}
+	for i := range 3 {
+		if err := hold(strconv.Itoa(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wantQuota(hold("3"), "holders")
+	// A hold that is there is no second one, and one that fails gives nothing up.
+	acquire.Holder = "0"
+	key, cmd, err := b.enter(gatehouse.Semaphore, "s", acquire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.user.Leave(key, &cmd, nil, b.now)
+	b.wantQuota(hold("3"), "holders")
+	key, cmd, err = b.enter(gatehouse.Semaphore, "s", gatehouse.Command{Op: gatehouse.OpRelease, Holder: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.user.Leave(key, &cmd, &gatehouse.Decision{Outcome: gatehouse.Granted}, b.now)
+	if err := hold("3"); err != nil {
+		t.Errorf("after a release: %v, want none", err)
+	}
+	b.wantQuota(hold("4"), "holders")
+	b.now = b.now.Add(time.Minute)
+	if err := hold("4"); err != nil {
+		t.Errorf("after the holds have ended: %v, want none", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	b := newQuotaBench(t, "names: 2")
+	count := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1, Interval: 1}}
+	for _, name := range []string{"a", "b", "a"} {
+		key, cmd, err := b.enter(gatehouse.GCRA, name, count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.user.Leave(key, &cmd, &gatehouse.Decision{Outcome: gatehouse.Granted, ResetAfter: time.Hour}, b.now)
+	}
+	_, _, err := b.enter(gatehouse.GCRA, "c", count)
+	b.wantQuota(err, "names")
+	b.now = b.now.Add(time.Hour)
+	if _, _, err := b.enter(gatehouse.GCRA, "c", count); err != nil {
+		t.Errorf("after the names are forgotten: %v, want none", err)
+	}
+}
+
+func TestRate(t *testing.T) {
+	b := newQuotaBench(t, "rate: 10/1s")
+	passed := 0
+	for range 3000 { // three seconds, a request each millisecond
+		if b.user.TakeRate(b.now) == nil {
+			passed++
+		}
+		b.now = b.now.Add(time.Millisecond)
+	}
+	if passed < 38 || passed > 40 {
+		t.Errorf("%d of 3000 requests in 3 s passed 10/1s, want 10 at once and 10 a second", passed)
+	}
+}
+
+func TestAnonymousByAddress(t *testing.T) {
+	p := parse(t, "users: [{name: anonymous, at-most: {connections: 1}}]")
+	users := NewUsers(p, time.Now)
+	at := func(address string) *User {
+		_, user := users.Admit(nil, netip.MustParseAddr(address))
+		return user
+	}
+	if err := at("10.0.0.1").OpenConnection(); err != nil {
+		t.Fatal(err)
+	}
+	if err := at("10.0.0.2").OpenConnection(); err != nil {
+		t.Errorf("a connection from another address: %v, want none", err)
+	}
+	if at("10.0.0.1").OpenConnection() == nil || at("::ffff:10.0.0.1").OpenConnection() == nil {
+		t.Error("a second connection from one address is let in, want a refusal")
+	}
+	// However many addresses there are, what is kept of them is bounded.
+	for i := range 3 * maxAddresses {
+		at(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8),
+			byte(i)}).String()).OpenConnection() //nolint:errcheck
+	}
+	if len(users.anon) > maxAddresses+1 || len(users.usage) > maxAddresses+2 {
+		t.Errorf("%d addresses are kept, want at most %d", len(users.anon), maxAddresses+1)
+	}
+}
+
+func TestWaitsEnd(t *testing.T) {
+	b := newQuotaBench(t, "waiters: 1")
+	refused := make(chan error, 1)
+	login := &Login{name: "u"}
+	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
+	wait, err := b.users.BeginWait(NewWait(b.user, login, key, gatehouse.OpAcquire),
+		func(err error) { refused <- err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.users.BeginWait(NewWait(b.user, login, key, gatehouse.OpAcquire), nil)
+	b.wantQuota(err, "waiting requests")
+	b.users.SetPolicy(parse(t, "users: [{name: u, may: [{on: '*', do: read}]}]"))
+	if err := <-refused; gatehouse.CodeOf(err) != gatehouse.CodeForbidden {
+		t.Errorf("the wait ends with %v, want one that is forbidden", err)
+	}
+	wait.End()
+	if n := b.user.usage.waiters.Load(); n != 0 {
+		t.Errorf("%d wait, want 0", n)
+	}
+}
