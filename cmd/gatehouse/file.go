@@ -16,7 +16,6 @@ import (
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 )
 
 // secrets are the settings that may contain a password. Their values are never shown.
@@ -156,8 +155,6 @@ func bouncerLevel(level string) string {
 		return "info"
 	}
 }
-
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 var errNoListener = errors.New(
 	"--http, --resp and --grpc are empty, which leaves no door open; want one such as localhost:5505")

@@ -25,7 +25,8 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetOut(os.Stdout)
+	root.SetOut(printTo(os.Stdout))
+	root.SetErr(printTo(os.Stderr))
 	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newData(), newSimulate())
 	addGroup(root, workGroup, "Work:", newRun(), newOnce())
 	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop(), newLoad(), newHealth())
@@ -36,7 +37,7 @@ func main() {
 	unifyUsageErrors(root)
 	if err := root.Execute(); err != nil {
 		if text := err.Error(); text != "" {
-			fmt.Fprintf(os.Stderr, "gatehouse: %s\n", text)
+			_, _ = fmt.Fprintf(root.ErrOrStderr(), "gatehouse: %s\n", text)
 		}
 		os.Exit(exitStatus(err))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -114,7 +115,7 @@ func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
 	}
 	err = o.run(ctx, args)
 	if ran, ok := errors.AsType[*errRanElsewhere](err); ok {
-		_, _ = os.Stdout.WriteString(ran.output)
+		_, _ = io.WriteString(printTo(os.Stdout), ran.output)
 		if ran.status == 0 {
 			return nil
 		}
@@ -133,6 +134,9 @@ func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
 		return readResult(d.Message)
 	}
 	claim := gatehouse.Key{Kind: gatehouse.Lock, Name: o.firing()}
+	if err := o.expectNext(ctx, c, claim); err != nil {
+		return err
+	}
 	d, err = c.Do(ctx, claim, gatehouse.Command{
 		Op: gatehouse.OpAcquire, Holder: uuid.NewString(), Cost: 1, Expires: o.keep, Owner: o.owner("once"),
 	})
@@ -141,7 +145,7 @@ func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
 		return err
 	case d.Outcome == gatehouse.Granted || o.retry:
 		o.claimed = true
-		return o.expectNext(ctx, c)
+		return nil
 	}
 	return &statusError{statusLost, fmt.Errorf(
 		"%s was begun elsewhere, and that host died or lost it; --retry runs it again", o.firing())}
@@ -174,7 +178,7 @@ func (o *onceOptions) tellOthers(c *client.Client, exit *supervisor.Exit, lost b
 		_, err = c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick})
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "gatehouse: others will think that this firing was lost: %v\n", err)
+		printNote("others will think that this firing was lost: %v", err)
 	}
 }
 
@@ -188,12 +192,21 @@ func (o *onceOptions) watchdog() gatehouse.Key {
 	return gatehouse.Key{Kind: gatehouse.Watchdog, Name: "once/" + o.job}
 }
 
-// expectNext has the watchdog fire unless the next firing begins in time.
-func (o *onceOptions) expectNext(ctx context.Context, c *client.Client) error {
+// expectNext has the watchdog fire unless the next firing begins in time. It does so before the firing is
+// claimed: if it fails, another host can still run it. One that was lost has no part in this.
+func (o *onceOptions) expectNext(ctx context.Context, c *client.Client, claim gatehouse.Key) error {
 	if o.patience == 0 {
 		return nil
 	}
-	_, err := c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick, Expires: o.patience})
+	d, err := c.Do(ctx, claim, gatehouse.Command{Op: gatehouse.OpHolders, Amount: 1})
+	if err != nil {
+		return err
+	}
+	lost := d.Report != nil && len(d.Report.Holders) > 0 && !o.retry
+	if lost {
+		return nil
+	}
+	_, err = c.Do(ctx, o.watchdog(), gatehouse.Command{Op: gatehouse.OpKick, Expires: o.patience})
 	return err
 }
 

@@ -185,7 +185,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if !ok || away.status != statusAway || o.offline == "fail" {
 		return err
 	}
-	_, _ = fmt.Fprintf(os.Stderr, "gatehouse: %v; --offline is %s\n", err, o.offline)
+	printNote("%v; --offline is %s", err, o.offline)
 	if o.offline == "skip" {
 		return nil
 	}
@@ -334,7 +334,7 @@ func (o *runOptions) beside(child *supervisor.Child, lease *runLease) (end func(
 			reason = lease.keep(ctx, child.MoveDeadline)
 		}
 		if reason != "" {
-			_, _ = fmt.Fprintf(os.Stderr, "gatehouse: lost: %s\n", reason)
+			printNote("lost: %s", reason)
 			child.Stop()
 		}
 		lost <- reason
@@ -365,7 +365,7 @@ func (o *runOptions) giveBack(lease *runLease) {
 		return
 	}
 	if err := lease.release(); err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "gatehouse: not given back, it ends within %s: %v\n", lease.term, err)
+		printNote("not given back, it ends within %s: %v", lease.term, err)
 	}
 }
 

@@ -137,7 +137,7 @@ func (w *waitingRun) show(text string) {
 		return
 	}
 	if w.inline {
-		_, _ = fmt.Fprintf(w.screen, "\r\x1b[K%s", text)
+		_, _ = fmt.Fprintf(w.screen, "\r\x1b[K%s", showControls(text))
 	} else {
 		_, _ = fmt.Fprintf(w.screen, "gatehouse: %s\n", text)
 	}

@@ -101,12 +101,14 @@ func (o *topOptions) showChange(
 	if w, h, err := term.GetSize(int(os.Stdout.Fd())); live && err == nil {
 		width, height = w, h
 	}
-	text := ""
+	text := topTable(rates, width, height-1)
 	if live {
-		text = "\x1b[H\x1b[2J" // the screen is drawn anew, from its first line
+		// The screen is drawn anew, from its first line.
+		_, err = fmt.Fprint(os.Stdout, "\x1b[H\x1b[2J"+showControls(text))
+	} else {
+		_, err = fmt.Fprint(cmd.OutOrStdout(), text)
 	}
-	text += topTable(rates, width, height-1)
-	if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if o.once {

@@ -4,42 +4,19 @@ package supervisor
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/gatehousehq/gatehouse/internal/servertest"
 )
-
-// openPseudoTerminal returns both ends of a terminal: what a person has before them, and what a program sees.
-func openPseudoTerminal(t *testing.T) (person, program *os.File) {
-	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = person.Close() })
-	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return person, program
-}
 
 // The command reads from the terminal, gets the signals of its keys, and leaves it to the wrapper's group.
 func TestCommandKeepsTheTerminal(t *testing.T) {
 	t.Parallel()
-	person, program := openPseudoTerminal(t)
+	person, program := servertest.OpenTerminal(t)
 	const command = `trap 'echo interrupted' INT; echo ready
 		read line; echo "got $line"; read line; echo end`
 	w := exec.Command(os.Args[0], "60000", "90000", "sh", "-c", command)

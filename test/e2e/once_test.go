@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -96,6 +100,32 @@ func TestOnceExpectsTheNext(t *testing.T) {
 		} else if fired() {
 			t.Errorf("the watchdog of %s has fired, want it silent", name)
 		}
+	}
+}
+
+// A host that cannot set the watchdog has not claimed the firing: another one runs it.
+func TestOnceWithoutItsWatchdog(t *testing.T) {
+	t.Parallel()
+	server := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: shared().address})
+	}}
+	faulty := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/kick") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		server.ServeHTTP(w, r)
+	}))
+	defer faulty.Close()
+	flags := "--job " + fresh(t) + " --at 2026-10-01T03:00Z --expect every=24h,grace=20m"
+	first := onceOn(flags, "echo first")
+	first[2] = strings.TrimPrefix(faulty.URL, "http://")
+	if status, out, _ := gatehouse(t, nil, first...); status != 69 || out != "" {
+		t.Errorf("without a watchdog: status %d, wrote %q, want 69 and nothing", status, out)
+	}
+	status, out, said := gatehouse(t, nil, onceOn(flags, "echo second")...)
+	if status != 0 || out != "second\n" {
+		t.Errorf("the next host: status %d, wrote %q, said %q, want that it runs", status, out, said)
 	}
 }
 
