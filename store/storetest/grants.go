@@ -59,10 +59,14 @@ type grantGroup struct {
 	history oracle.GrantHistory
 }
 
-// perGroup is how many calls are explained together, and lasts is longer than any of them.
 const (
-	perGroup = 90
-	lasts    = 24 * time.Hour
+	// perGroup is the most calls that are explained together, and unansweredPerGroup the most of them without
+	// an answer before the next group begins: each of those may have taken effect, and have been undone, at
+	// any time, so that the search takes about twice as long for each.
+	perGroup           = 90
+	unansweredPerGroup = 14
+
+	lasts = 24 * time.Hour // longer than any call
 )
 
 // next is the group of the next call; nil when there is none.
@@ -73,7 +77,8 @@ func (w *grantWork) next() *grantGroup {
 		return nil
 	}
 	w.left--
-	if len(w.groups) == 0 || w.now == perGroup {
+	if len(w.groups) == 0 || w.now == perGroup ||
+		w.groups[len(w.groups)-1].history.Unanswered() >= unansweredPerGroup {
 		w.groups, w.now = append(w.groups, &grantGroup{number: len(w.groups)}), 0
 	}
 	w.now++

@@ -82,6 +82,18 @@ func (h *GrantHistory) Len() int {
 	return len(h.calls)
 }
 
+// Unanswered is how many calls have ended without an answer.
+func (h *GrantHistory) Unanswered() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.calls {
+		if c.End != 0 && !c.Answered {
+			n++
+		}
+	}
+	return n
+}
+
 // Check judges what was recorded, for at most so long.
 func (h *GrantHistory) Check(longest time.Duration) error {
 	h.mu.Lock()
