@@ -84,6 +84,9 @@ type Command struct {
 	// Owner says for whom the command is; nil if that is not known. It also says who evicts or closes.
 	Owner *Owner
 
+	// Origin says which request the command came with; nil if that is not known.
+	Origin *Origin
+
 	// MaxWait is how long an acquire or a wait may stay in line: 0 not at all, Forever without limit.
 	MaxWait time.Duration
 
@@ -208,6 +211,9 @@ type Decision struct {
 
 	// Stats answers OpStats.
 	Stats []Stat
+
+	// Number is that of a refusal which is kept to be explained (see [DecisionID]); 0 if it is not.
+	Number uint64
 }
 
 // A Stat is one figure about a controller.

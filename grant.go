@@ -59,6 +59,9 @@ type GrantCommand struct {
 	// known.
 	Owner *Owner
 
+	// Origin says which request the command came with; nil if that is not known.
+	Origin *Origin
+
 	// Explain has a refusal name the holders and the requests that wait before, in the Message of the member
 	// that refused, as in [Command].
 	Explain bool
@@ -98,7 +101,7 @@ func (cmd *Command) WithParents(key Key, parents ...Member) GrantCommand {
 		}
 		all = append(all, p)
 	}
-	joint := GrantCommand{Op: cmd.Op, Want: all, Owner: cmd.Owner, Explain: cmd.Explain}
+	joint := GrantCommand{Op: cmd.Op, Want: all, Owner: cmd.Owner, Origin: cmd.Origin, Explain: cmd.Explain}
 	if cmd.Op.Waits() {
 		joint.MaxWait = cmd.MaxWait
 	}
@@ -176,6 +179,8 @@ type GrantDecision struct {
 	Binding int
 	// Message is one sentence that says why, when the outcome is neither Granted nor Refused.
 	Message string
+	// Number is that of a refusal which is kept to be explained, as in [Decision].
+	Number uint64
 }
 
 // Decisive returns the index in Want of the member that decided: the one that binds; or of what was granted
@@ -201,7 +206,7 @@ func (d *GrantDecision) AsOne() Decision {
 	if i := d.Decisive(); i >= 0 {
 		one = d.Want[i].Decision
 	}
-	one.Outcome, one.At, one.RetryAfter = d.Outcome, d.At, d.RetryAfter
+	one.Outcome, one.At, one.RetryAfter, one.Number = d.Outcome, d.At, d.RetryAfter, d.Number
 	return one
 }
 

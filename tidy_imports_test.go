@@ -11,6 +11,7 @@ var direction = map[string][]string{
 	"internal/params":           {".", "internal/digits"},
 	"internal/ratelimit":        {".", "internal/digits"},
 	"internal/telemetry":        {"."},
+	"internal/decisions":        {".", "gate", "internal/topk"},
 	"internal/glob":             {"."},
 	"internal/access":           {".", "internal/glob", "internal/yamlnode"},
 	"internal/openapi":          {"."},

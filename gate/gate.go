@@ -29,6 +29,8 @@ type Config struct {
 	FirstTicket control.Ticket
 	// MaxPause is the longest pause of a limiter that feedback leads to; 0 means gatehouse.DefaultMaxPause.
 	MaxPause time.Duration
+	// Observer is told of each decision; nil tells nothing.
+	Observer Observer
 }
 
 // The defaults of Config. With about 3 KiB for each waiting HTTP connection they suit a container of
@@ -130,6 +132,9 @@ func (g *Gate) Do(
 		turn := c.round.answeredTurn(0)
 		if turn.Err == nil {
 			g.addWaiting(r, &turn.Decision)
+			if g.config.Observer != nil {
+				g.observeRequest(r, &turn.Decision)
+			}
 			d = turn.Decision
 		}
 		err = turn.Err

@@ -141,6 +141,9 @@ func newUndo(r *Request, granted *gatehouse.Decision) *Request {
 
 // deliver calls Decided. The request is the caller's from then on.
 func (g *Gate) deliver(r *Request) {
+	if g.config.Observer != nil && r.Err == nil {
+		g.observeRequest(r, r.Decision)
+	}
 	if r.Decided != nil {
 		r.Decided(r)
 	}
@@ -151,11 +154,7 @@ func (g *Gate) addWaiting(r *Request, d *gatehouse.Decision) {
 	if r.Command.Op != gatehouse.OpStats || d.Outcome != gatehouse.Granted || r.Err != nil {
 		return
 	}
-	waiting := int64(0)
-	if l := g.lineOf(r.Key); l != nil {
-		waiting = int64(l.len())
-	}
-	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: waiting})
+	d.Stats = append(d.Stats, gatehouse.Stat{Name: "waiting", Value: int64(g.waitingAt(r.Key))})
 }
 
 // Cancel takes a request out of its line, and has its Decided called with an error, if it is not decided yet.

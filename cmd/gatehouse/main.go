@@ -29,7 +29,8 @@ func main() {
 	root.SetErr(printTo(os.Stderr))
 	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newData(), newSimulate())
 	addGroup(root, workGroup, "Work:", newRun(), newOnce())
-	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop(), newLoad(), newHealth())
+	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop(), newExplain(), newLoad(),
+		newHealth())
 	addGroup(root, askGroup, "Ask about one name:", newVerbs()...)
 	root.AddCommand(newCapacity(), newRunGuard(), newMan(), newVersion())
 	// Cobra would add its completion command only when it runs. Added now, it gets the same usage errors.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/config"
+	"github.com/gatehousehq/gatehouse/internal/decisions"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
 	"github.com/gatehousehq/gatehouse/internal/front/resp"
@@ -75,11 +76,13 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	defer func() { err = cmp.Or(err, store.close()) }()
 	// Only now: the number comes from the store, which is open from here on.
 	registerHolderMetric(metrics, store.countHolders)
+	observer := newObserver(p, metrics)
 	proc := &serverProcess{
 		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
 		budget: newBudget(s.maxBuffered, metrics), memory: memory,
 		gate: gate.New(store.Store, gate.Config{
 			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.firstTicket, MaxPause: s.maxPause,
+			Observer: observer,
 		}),
 		background: []func(context.Context) error{store.watchFailure, clock.watchClock},
 	}
@@ -95,6 +98,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	if s.http != "" {
 		l, err := proc.newHTTPListener(s, httpfront.Config{
 			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
+			Decisions: observer,
 		})
 		if err != nil {
 			return err
@@ -107,7 +111,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	}
 	// An empty address switches a protocol off. All listeners lead to the same gate.
 	if s.resp != "" {
-		l, err := proc.newRESPListener(s, metrics)
+		l, err := proc.newRESPListener(s, metrics, observer)
 		if err != nil {
 			return err
 		}
@@ -157,13 +161,14 @@ func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) 
 
 // newRESPListener returns the listener for Redis clients.
 func (proc *serverProcess) newRESPListener(
-	s *settings, metrics *prometheus.Registry,
+	s *settings, metrics *prometheus.Registry, observer *decisions.Recorder,
 ) (*protocolListener, error) {
 	server, err := resp.New(resp.Config{
 		Gate: proc.gate, Log: proc.log, Metrics: metrics, Version: buildVersion(), Keep: s.keep,
 		Conns: s.maxConns, ConnsPerAddress: proc.connsPerAddress,
 		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: proc.budget,
 		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &proc.unaccepted,
+		Decisions: observer,
 	})
 	if err != nil {
 		return nil, err

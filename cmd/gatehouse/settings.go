@@ -18,6 +18,7 @@ import (
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/config"
+	"github.com/gatehousehq/gatehouse/internal/decisions"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
 	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/memory"
@@ -43,6 +44,7 @@ type settings struct {
 	maxNames, maxWaiters, maxLine, maxConns, maxConnsPerAddress int
 
 	maxHolders             int
+	decisions              int
 	maxBuffered, maxMemory size
 
 	readTimeout, writeTimeout, idleTimeout, respIdleTimeout time.Duration
@@ -90,6 +92,8 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 		"longest time between two requests on a connection")
 	f.DurationVar(&s.respIdleTimeout, "resp-idle-timeout", 0,
 		"longest time between two commands of a Redis client; 0 is no limit")
+	f.IntVar(&s.decisions, "decisions", decisions.DefaultKept,
+		"how many refusals are kept to be explained by their ids; 0 for none")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto: text on a terminal")
 }
@@ -152,6 +156,9 @@ func (s *settings) findFaults() (all []settingFault) {
 	// Where 0 means something else: an idle Redis client is never disconnected.
 	if s.respIdleTimeout < 0 {
 		note("resp-idle-timeout", "is below 0")
+	}
+	if s.decisions < 0 || s.decisions > decisions.MaxKept {
+		note("decisions", "is %d, want 0 to %d", s.decisions, decisions.MaxKept)
 	}
 	if s.storeTimeout < minStoreTimeout || s.storeTimeout > maxStoreTimeout {
 		note("store-timeout", "is %s, want %s to %s", s.storeTimeout, minStoreTimeout, maxStoreTimeout)

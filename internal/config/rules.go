@@ -52,12 +52,20 @@ type StoreRule struct {
 
 // Find returns the rule for a name, the zero Rule when there is none.
 func (r Rules) Find(key gatehouse.Key) StoreRule {
-	for i := range r {
-		if r[i].pattern.Match(key.Kind, key.Name) {
-			return r[i]
-		}
+	if i := r.Index(key); i >= 0 {
+		return r[i]
 	}
 	return StoreRule{}
+}
+
+// Index returns the index of the rule for a name, -1 when there is none.
+func (r Rules) Index(key gatehouse.Key) int {
+	for i := range r {
+		if r[i].pattern.Match(key.Kind, key.Name) {
+			return i
+		}
+	}
+	return -1
 }
 
 // Lazy reports whether any rule makes limiters ask the store less often than they are asked.

@@ -44,14 +44,14 @@ var details = []struct{ fact, request, want string }{
 		`{"outcome":"granted","granted":true,"limit":1,"remaining":0,"retry_after":0,"key":"a","fence":…}`},
 	{"", "semaphore/{}/acquire?size=1&key=b&maxwait=0",
 		`{"outcome":"refused","granted":false,"limit":1,"remaining":0,"retry_after":…,` +
-			`"key":"b","detail":"…"}`},
+			`"key":"b","decision":"d…","detail":"…"}`},
 	{"", "semaphore/{}/renew?key=a", `{"outcome":"granted",…"fence":…}`},
 	{"", "semaphore/{}/release?key=b",
 		`{"outcome":"conflict","granted":false,"detail":"semaphore/{} is not held with this key: …"}`},
 	{"", "semaphore/{}/release?key=a", `{"outcome":"granted",…}`},
 	{"", "DELETE semaphore/{}", `{"outcome":"granted",…}`},
 	{"an event", "event/{}/wait?maxwait=0",
-		`{"outcome":"refused","granted":false,"message":"",` +
+		`{"outcome":"refused","granted":false,"message":"","decision":"d…",` +
 			`"detail":"event/{}: wait not granted …; only another …"}`},
 	{"", "event/{}/send?message=a%3Cb", `{"outcome":"granted","granted":true}`},
 	{"", "event/{}/wait", `{"outcome":"granted","granted":true,"message":"a…b"}`},

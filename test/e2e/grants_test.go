@@ -237,7 +237,7 @@ func TestGrantsThroughBothDoors(t *testing.T) {
 	redis.want("GH.GRANT ID a WANT gcra/g SIZE 5 INTERVAL 3600000 WANT lock/l", "[granted 1 id a fence …")
 	redis.want("GH.GRANT MAXWAIT 0 WANT lock/l", "null")
 	redis.want("GH.GRANT MAXWAIT 0 WANT lock/l WITH DETAILS", "[granted 0 retry_after … binding lock/l "+
-		"want […")
+		"decision d… want […")
 	redis.want("GH.SETTLE grant/a gcra/g 4", "[granted 1 … cost 4 limit 5 remaining 1 …")
 	redis.want("GH.TOPUP grant/a gcra/g 2", "null")
 	redis.want("GH.PEEK grant/a", "[granted 1 id a … ended 0 want [[name gcra/g cost 4…")

@@ -90,6 +90,7 @@ func (r *responder) writeDecision(resp *fasthttp.Response, d *gatehouse.Decision
 		f.writeTo(resp, r.wantsJSON)
 		return
 	}
+	setDecisionHeader(resp, d.Number)
 	// The headers come with details too. Only a grant and a refusal are about a limit.
 	if d.Outcome <= gatehouse.Granted && r.hasLimitHeaders() {
 		writeLimitHeaders(resp, r, d)
@@ -123,7 +124,7 @@ func (r *responder) denialOf(d *gatehouse.Decision) rejection {
 	// Only a refusal is a matter of time or of configuration. Other outcomes keep their status.
 	if d.Outcome == gatehouse.Refused {
 		f.status = cmp.Or(r.refusalStatus, f.status)
-		f.violated = r.refusedPolicies(d)
+		f.violated, f.number = r.refusedPolicies(d), d.Number
 		f.more = r.levels.moreJSON()
 		if d.RetryAfter != gatehouse.Forever {
 			// 0 would leave the header out, and would promise a grant at this very instant.
@@ -262,6 +263,7 @@ type rejection struct {
 	detail     string        // one sentence
 	violated   []string      // the names of those that refused
 	more       []byte        // further members of the JSON object
+	number     uint64        // of a refusal that is kept
 	retryAfter time.Duration // before which a new try is pointless; 0 when that is not known
 
 	allow    string // the methods there are, with 405 and OPTIONS
@@ -330,9 +332,10 @@ func (f *rejection) problemJSON() []byte {
 		Code     string   `json:"code"`
 		Retry    int64    `json:"retry_after_ms,omitempty"`
 		Violated []string `json:"violated-policies,omitempty"`
+		Decision string   `json:"decision,omitempty"`
 	}{
 		kind, title, f.status, f.detail, cmp.Or(f.code, statusCodes[f.status]),
-		params.CeilMillis(f.retryAfter), f.violated,
+		params.CeilMillis(f.retryAfter), f.violated, decisionIDIfAny(f.number),
 	})
 	if f.more != nil {
 		body = append(append(body[:len(body)-1], ','), f.more...)

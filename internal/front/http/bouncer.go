@@ -21,6 +21,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/manual"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,6 +72,10 @@ type Config struct {
 	// Metrics is where the server's metrics are registered, and what /metrics shows; nil means a registry of
 	// the server's own.
 	Metrics *prometheus.Registry
+
+	// Decisions has the refusals that can be explained by their ids, and the busiest names; nil has none. The
+	// gate's observer is the same one.
+	Decisions *decisions.Recorder
 
 	// Version is a label of gatehouse_build_info.
 	Version string

@@ -135,7 +135,8 @@ func allowOrigin(resp *fasthttp.Response, origin string) {
 	resp.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderOrigin)
 	resp.Header.Set(fasthttp.HeaderAccessControlAllowMethods, "GET, POST, DELETE")
 	resp.Header.Set(fasthttp.HeaderAccessControlExposeHeaders,
-		"RateLimit, RateLimit-Policy, Retry-After, "+headerFence+", "+headerExpires+", "+headerMessage)
+		"RateLimit, RateLimit-Policy, Retry-After, "+headerFence+", "+headerExpires+", "+headerMessage+
+			", "+headerDecision)
 }
 
 // defaultContentPolicy is the Content-Security-Policy of pages that set none. No page may be shown in a

@@ -57,6 +57,9 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 	if d.Outcome <= gatehouse.Granted {
 		o = r.appendDecision(o, d)
 	}
+	if d.Number != 0 {
+		o = o.addText("decision", gatehouse.DecisionID(d.Number))
+	}
 	if d.Outcome != gatehouse.Granted {
 		o = o.addText("detail", r.denialText(d))
 	}

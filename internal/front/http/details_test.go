@@ -110,6 +110,9 @@ func checkMembers(t *testing.T, r responder, documented []string, seen map[strin
 			Outcome: outcome, Fence: 1, Windows: make([]gatehouse.Window, 2), Message: "m",
 			Reported: &gatehouse.Reported{Status: 429, By: "b", AdoptedFor: 1},
 		}
+		if outcome == gatehouse.Refused {
+			d.Number = 1
+		}
 		last := 0
 		for _, member := range membersOf(string(r.decisionJSON(&d))) {
 			seen[member] = true

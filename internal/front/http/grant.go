@@ -192,6 +192,7 @@ func (g *grantTask) writeGrant(resp *fasthttp.Response, r *responder, want []byt
 		f.writeTo(resp, true)
 		return
 	case d.Outcome != gatehouse.Granted:
+		setDecisionHeader(resp, d.Number)
 		f := g.denialOf(r.maxWait, want)
 		f.writeTo(resp, true)
 		return
@@ -322,7 +323,7 @@ func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	if want != nil {
 		f.more = o.addRaw("want", want)
 	}
-	f.status = fasthttp.StatusTooManyRequests
+	f.status, f.number = fasthttp.StatusTooManyRequests, d.Number
 	f.violated = []string{}
 	for i := range d.Want {
 		if d.Want[i].Outcome == gatehouse.Refused {

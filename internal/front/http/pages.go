@@ -25,6 +25,7 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 		"/readyz":            s.readinessHandler("ready\n", s.config.Store),
 		"/.well-known/ready": s.readinessHandler("I'm ready!\n", noLine),
 		cyclesPath:           s.answerCycles,
+		topPath:              s.answerTop,
 		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.answerMetrics(ctx, scrape) },
 	}
 }
@@ -78,6 +79,11 @@ func (s *Server) answerPage(ctx *fasthttp.RequestCtx, page string) {
 		// Of these pages only the metrics are large. They may use the last part of the budget, as they are
 		// needed most while it is used up.
 		s.chargeAnswer(ctx, &from, s.config.Budget.TakeLast)
+		return
+	}
+	if strings.HasPrefix(page, decisionsPath) {
+		s.answerDecision(ctx, &from, page)
+		s.chargeAnswer(ctx, &from, s.config.Budget.Take)
 		return
 	}
 	path, ok := decodePercent([]byte(page), false)

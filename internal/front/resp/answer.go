@@ -67,6 +67,7 @@ func (s *session) countAnswer(key gatehouse.Key, op gatehouse.Op, d *gatehouse.D
 	outcome := gatehouse.Granted
 	if err == nil {
 		outcome = d.Outcome
+		s.noteRefusal(d.Number)
 	}
 	s.countOutcome(key, op, telemetry.OutcomeOf(outcome, err))
 }
@@ -141,10 +142,11 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	message := op == gatehouse.OpWait && kind == gatehouse.Event
 	figures := op == gatehouse.OpStats
 	why := d.Outcome == gatehouse.Refused && d.Message != ""
+	kept := d.Number != 0
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(1 + 3*boolToInt(held || limiter) + boolToInt(limiter) + boolToInt(len(d.Windows) > 0) +
 		boolToInt(holder != "") + 2*boolToInt(d.Fence != 0) + boolToInt(wait) + boolToInt(value) +
-		boolToInt(message) + boolToInt(figures) + boolToInt(why) + countReported(d) +
+		boolToInt(message) + boolToInt(figures) + boolToInt(why) + boolToInt(kept) + countReported(d) +
 		2*boolToInt(c.hasLevels()))
 	r.writePair("granted", int64(boolToInt(d.Outcome == gatehouse.Granted)))
 	if held || limiter {
@@ -182,6 +184,9 @@ func (r *replyWriter) writeDecision(c *nativeCall, d *gatehouse.Decision) {
 	}
 	if why {
 		r.writeTexts("detail", c.decisiveKey().String()+" "+d.Message)
+	}
+	if kept {
+		r.writeTexts("decision", gatehouse.DecisionID(d.Number))
 	}
 	if c.hasLevels() {
 		r.writeTexts("binding", c.decisiveKey().String())

@@ -192,6 +192,8 @@ func nativeCommands() []*command {
 		"Lists the names of a kind, in order.", (*session).answerList},
 		{"GH.CYCLES", 1, []string{readonly}, false, group, "",
 			"Lists owners that wait for each other.", (*session).answerCycles},
+		{"GH.EXPLAIN", 2, []string{readonly, fast}, false, group, "id | LAST",
+			"Explains a refusal by its id, or the last one of this connection.", (*session).answerExplain},
 		{"GH.DELETEPREFIX", -5, []string{writes}, false, group, "kind prefix CONFIRM kind [AFTER name]",
 			"Deletes the first 1000 names of a kind that begin alike.", (*session).deletePrefix},
 		{grantCommand, -3, []string{writes, blocking}, false, group,

@@ -16,7 +16,6 @@ import (
 type jointCall struct {
 	gate.GrantRequest
 	laterReply
-	details bool
 	// level is the command of a limiter with parents, as which the decision is answered; nil for a grant.
 	level *nativeCall
 }
@@ -100,6 +99,7 @@ func (s *session) answerGrant(g *jointCall) {
 	}
 	d, err := &g.Decision, g.Err
 	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err))
+	s.noteRefusal(d.Number)
 	r := &s.loop.reply
 	switch {
 	case err != nil:
@@ -122,7 +122,7 @@ func (r *replyWriter) writeGrant(g *jointCall) {
 	binds := d.Binding >= 0 && d.Binding < len(d.Want) && !granted
 	// RESP sends the number of pairs before the pairs, so each block below is counted here as well.
 	r.writeMap(2 + 3*boolToInt(granted && d.ID != "") + boolToInt(peeks) + boolToInt(!granted) +
-		boolToInt(binds))
+		boolToInt(binds) + boolToInt(d.Number != 0))
 	r.writePair("granted", int64(boolToInt(granted)))
 	if granted && d.ID != "" {
 		r.writeTexts("id", d.ID)
@@ -141,6 +141,9 @@ func (r *replyWriter) writeGrant(g *jointCall) {
 	}
 	if binds {
 		r.writeTexts("binding", d.Want[d.Binding].Key.String())
+	}
+	if d.Number != 0 {
+		r.writeTexts("decision", gatehouse.DecisionID(d.Number))
 	}
 	r.writeWant(g)
 }

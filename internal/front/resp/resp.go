@@ -22,6 +22,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/panjf2000/gnet/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,6 +81,10 @@ type Config struct {
 	// Budget bounds what waits to be read or sent, with all other listeners that share it; nil means one of
 	// the server's own.
 	Budget *budget.Budget
+
+	// Decisions has the refusals that can be explained by their ids; nil has none. The gate's observer is the
+	// same one.
+	Decisions *decisions.Recorder
 
 	// Unaccepted logs connections that cannot be accepted, for all listeners of the process; nil means a
 	// complaint of the server's own.

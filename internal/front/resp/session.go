@@ -60,6 +60,8 @@ type session struct {
 	waiting      *waiter         // the commands under way, in the order of their answers; nil without any
 	newestUnsent *unsentDecision // the last granted one whose answer is not sent; its next is the oldest
 
+	refused uint64 // the number of the last refusal that is kept
+
 	queued int64 // bytes of answers
 	ran    int32 // commands; it may overflow
 

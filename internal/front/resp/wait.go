@@ -36,6 +36,10 @@ type waiter struct {
 	alone   bool    // nothing behind it is looked at before it is answered
 	since   instant // when it was put off
 
+	// These two are of a call, and here because there is room for them.
+	details  bool // all there is to know is answered
+	progress bool // the client is told its place by push messages while it waits
+
 	// What it is a part of: one of these.
 	call  *nativeCall
 	batch *rateBatch
@@ -46,10 +50,7 @@ type waiter struct {
 type nativeCall struct {
 	gate.Request
 	waiter
-	room    *gatehouse.Decision // for a decision that is made at once; nil for a call that is not used again
-	details bool
-	// progress has the client told its place by push messages while it waits.
-	progress bool
+	room *gatehouse.Decision // for a decision that is made at once; nil for a call that is not used again
 }
 
 func newNativeCall() *nativeCall {

@@ -1,0 +1,63 @@
+package gate
+
+import (
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// An Observer is told of each decision before its caller is, whichever front asked for it. It is told neither
+// of errors nor of what a gate does by itself, such as an undo. Its methods are called on any goroutine, not
+// under a lock, and on the way of every answer: they must be quick and must not block. Of what they are given
+// they may keep what cannot change, such as texts, owners and origins.
+type Observer interface {
+	// ObserveRequest is told of a request and its decision, to which it may give a Number if that is a
+	// refusal. Of a refusal, waiting is how many others wait at the name.
+	ObserveRequest(r *Request, d *gatehouse.Decision, waiting int)
+	// ObserveGrant is told of a request over several names, as ObserveRequest is. waiting is how many wait at
+	// the name that refused.
+	ObserveGrant(r *GrantRequest, waiting int)
+}
+
+// WaitedUntil is how long the request had waited at an instant of the store's time; 0 if it did not wait.
+func (r *Request) WaitedUntil(at time.Time) time.Duration { return waited(r.since, at) }
+
+// WaitedUntil is how long the request had waited at an instant of the store's time; 0 if it did not wait.
+func (r *GrantRequest) WaitedUntil(at time.Time) time.Duration { return waited(r.since, at) }
+
+func waited(since, at time.Time) time.Duration {
+	if since.IsZero() || at.IsZero() {
+		return 0
+	}
+	return max(0, at.Sub(since))
+}
+
+// observeRequest tells the observer of a request that is decided.
+func (g *Gate) observeRequest(r *Request, d *gatehouse.Decision) {
+	if r.Command.Op == gatehouse.OpUndo {
+		return
+	}
+	waiting := 0
+	if d.Outcome == gatehouse.Refused {
+		waiting = g.waitingAt(r.Key)
+	}
+	g.config.Observer.ObserveRequest(r, d, waiting)
+}
+
+// observeGrant tells the observer of a request over several names that is decided.
+func (g *Gate) observeGrant(r *GrantRequest) {
+	waiting := 0
+	if d := &r.Decision; d.Outcome == gatehouse.Refused && d.Binding >= 0 && d.Binding < len(d.Want) {
+		waiting = g.waitingAt(d.Want[d.Binding].Key)
+	}
+	g.config.Observer.ObserveGrant(r, waiting)
+}
+
+// waitingAt is how many requests wait at a name.
+func (g *Gate) waitingAt(key gatehouse.Key) int {
+	l := g.lineOf(key)
+	if l == nil {
+		return 0
+	}
+	return l.len()
+}

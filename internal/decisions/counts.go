@@ -1,0 +1,187 @@
+package decisions
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counts are what is counted by kind, by rule and by user.
+type counts struct {
+	kinds  [gatehouse.Kinds]counted
+	rules  []counted // in the order of the configuration; the last is for names without a rule
+	names  []string
+	ruleOf func(gatehouse.Key) int
+
+	descriptions descriptions
+
+	mu    sync.RWMutex
+	users map[string]*counted
+}
+
+// counted is what is counted of one kind, rule or user. Each has cache lines of its own, as others count at
+// the same time.
+type counted struct {
+	granted, refused atomic.Uint64
+	near             atomic.Uint64
+	waited           atomic.Int64 // ns
+	_                [32]byte
+}
+
+// maxUsers is how many users have series of their own.
+const maxUsers = 1000
+
+// otherUsers is the label of all further users. No user can have this name.
+const otherUsers = "(others)"
+
+// noRule is the label of names to which no rule applies.
+const noRule = "(none)"
+
+func (c *counts) setRules(config *Config) {
+	c.users, c.descriptions = make(map[string]*counted), newDescriptions()
+	if len(config.Rules) == 0 {
+		return
+	}
+	c.names = append(append(c.names, config.Rules...), noRule)
+	c.rules, c.ruleOf = make([]counted, len(c.names)), config.RuleOf
+}
+
+// count counts a use. Decisions by kind are counted where they are answered, with their protocol.
+func (c *counts) count(u *use) {
+	kind := &c.kinds[u.key.Kind]
+	if u.near {
+		kind.near.Add(1)
+	}
+	if u.waited > 0 {
+		kind.waited.Add(int64(u.waited))
+	}
+	if c.rules != nil {
+		i := c.ruleOf(u.key)
+		if i < 0 {
+			i = len(c.rules) - 1
+		}
+		c.rules[i].add(u)
+	}
+	if u.origin != nil && u.origin.User != "" {
+		c.user(u.origin.User).add(u)
+	}
+}
+
+func (c *counted) add(u *use) {
+	if u.outcome == gatehouse.Granted {
+		c.granted.Add(1)
+	} else {
+		c.refused.Add(1)
+	}
+	if u.near {
+		c.near.Add(1)
+	}
+	if u.waited > 0 {
+		c.waited.Add(int64(u.waited))
+	}
+}
+
+// user returns the counts of a user.
+func (c *counts) user(name string) *counted {
+	c.mu.RLock()
+	known := c.users[name]
+	if known == nil && len(c.users) > maxUsers {
+		known = c.users[otherUsers]
+	}
+	c.mu.RUnlock()
+	if known != nil {
+		return known
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[name] == nil && len(c.users) >= maxUsers {
+		name = otherUsers
+	}
+	if c.users[name] == nil {
+		c.users[name] = new(counted)
+	}
+	return c.users[name]
+}
+
+// descriptions are those of the metrics. None has a label with a name of a controller.
+type descriptions struct {
+	nearByKind, waitedByKind *prometheus.Desc
+	byRule, byUser           groupDescriptions
+}
+
+// groupDescriptions are those of what is counted by rule or by user.
+type groupDescriptions struct{ decisions, near, waited *prometheus.Desc }
+
+// The ends of HELP texts.
+const (
+	helpNear   = "Grants that left less than a tenth of a limit of at least 10"
+	helpWaited = "Time that decided requests had waited in line, by the store's clock"
+)
+
+func newDescriptions() descriptions {
+	group := func(label string) groupDescriptions {
+		desc := func(name, help string, labels ...string) *prometheus.Desc {
+			return prometheus.NewDesc("gatehouse_"+label+"_"+name, help+", by "+label+".",
+				append([]string{label}, labels...), nil)
+		}
+		return groupDescriptions{
+			desc("decisions_total", "Grants and refusals of what uses a name", "outcome"),
+			desc("near_limit_total", helpNear), desc("waited_seconds_total", helpWaited),
+		}
+	}
+	return descriptions{
+		prometheus.NewDesc("gatehouse_near_limit_total", helpNear+", by kind.", []string{"kind"}, nil),
+		prometheus.NewDesc("gatehouse_waited_seconds_total", helpWaited+", by kind.", []string{"kind"}, nil),
+		group("rule"), group("user"),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (o *Recorder) Describe(to chan<- *prometheus.Desc) {
+	d := &o.counts.descriptions
+	to <- d.nearByKind
+	to <- d.waitedByKind
+	for _, group := range []groupDescriptions{d.byRule, d.byUser} {
+		to <- group.decisions
+		to <- group.near
+		to <- group.waited
+	}
+}
+
+// Collect implements [prometheus.Collector]. It shows what was counted and nothing else.
+func (o *Recorder) Collect(to chan<- prometheus.Metric) {
+	c := &o.counts
+	for kind := range c.kinds {
+		label := gatehouse.Kind(kind).String() // below Kinds
+		sendCount(to, c.descriptions.nearByKind, float64(c.kinds[kind].near.Load()), label)
+		waited := time.Duration(c.kinds[kind].waited.Load())
+		sendCount(to, c.descriptions.waitedByKind, waited.Seconds(), label)
+	}
+	for i := range c.rules {
+		c.rules[i].send(to, &c.descriptions.byRule, c.names[i])
+	}
+	c.mu.RLock()
+	users := maps.Clone(c.users)
+	c.mu.RUnlock()
+	for name, counted := range users {
+		counted.send(to, &c.descriptions.byUser, name)
+	}
+}
+
+// send sends the counts of one rule or user.
+func (c *counted) send(to chan<- prometheus.Metric, as *groupDescriptions, label string) {
+	sendCount(to, as.decisions, float64(c.granted.Load()), label, gatehouse.Granted.String())
+	sendCount(to, as.decisions, float64(c.refused.Load()), label, gatehouse.Refused.String())
+	sendCount(to, as.near, float64(c.near.Load()), label)
+	sendCount(to, as.waited, time.Duration(c.waited.Load()).Seconds(), label)
+}
+
+func sendCount(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	if value > 0 {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
+	}
+}

@@ -1,0 +1,168 @@
+package decisions_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/decisions"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// told is a decision about a name that a recorder is told of.
+func told(r *decisions.Recorder, key gatehouse.Key, cmd gatehouse.Command, d gatehouse.Decision) {
+	if d.At.IsZero() {
+		d.At = time.Now()
+	}
+	r.ObserveRequest(&gate.Request{Key: key, Command: cmd}, &d, 0)
+}
+
+// series are the values of a metric, by the values of its labels in the order of their names.
+func series(t *testing.T, r *decisions.Recorder, name string) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(r)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := ""
+			for _, l := range m.GetLabel() {
+				labels += l.GetValue() + " "
+			}
+			all[labels] = m.GetCounter().GetValue()
+		}
+	}
+	return all
+}
+
+// Less than a tenth of a limit of 10 or more is near, whatever has taken it; reading is no use.
+func TestNearLimit(t *testing.T) {
+	for _, c := range []struct {
+		op               gatehouse.Op
+		outcome          gatehouse.Outcome
+		limit, remaining int64
+		near             bool
+	}{
+		{gatehouse.OpAcquire, gatehouse.Granted, 10, 0, true},
+		{gatehouse.OpAcquire, gatehouse.Granted, 10, 1, false},
+		{gatehouse.OpAcquire, gatehouse.Granted, 9, 0, false},
+		{gatehouse.OpAcquire, gatehouse.Granted, 11, 1, true},
+		{gatehouse.OpAcquire, gatehouse.Granted, 19, 1, true},
+		{gatehouse.OpAcquire, gatehouse.Granted, 20, 2, false},
+		{gatehouse.OpReserve, gatehouse.Granted, gatehouse.MaxSize, gatehouse.MaxSize/10 - 1, true},
+		{gatehouse.OpAcquire, gatehouse.Granted, gatehouse.MaxSize, gatehouse.MaxSize / 2, false},
+		{gatehouse.OpAcquire, gatehouse.Refused, 10, 0, false},
+		{gatehouse.OpPeek, gatehouse.Granted, 10, 0, false},
+		{gatehouse.OpRefund, gatehouse.Granted, 10, 0, false},
+	} {
+		r := newRecorder(0)
+		told(r, gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}, gatehouse.Command{Op: c.op},
+			gatehouse.Decision{Outcome: c.outcome, Limit: c.limit, Remaining: c.remaining})
+		want := 0
+		if c.near {
+			want = 1
+		}
+		if got := len(series(t, r, "gatehouse_near_limit_total")); got != want {
+			t.Errorf("%+v: %d series, want %d", c, got, want)
+		}
+	}
+}
+
+// By rule and by user grants and refusals are counted. A thousand users have series of their own, and all
+// others one together, whatever their names are.
+func TestCountsByRuleAndUser(t *testing.T) {
+	r := decisions.New(decisions.Config{
+		Rules: []string{"gcra/api-*"}, Now: time.Now,
+		RuleOf: func(key gatehouse.Key) int {
+			if strings.HasPrefix(key.Name, "api-") {
+				return 0
+			}
+			return -1
+		},
+	})
+	for i := range 1200 {
+		user := fmt.Sprintf("user-%d\"\n{}", i)
+		cmd := gatehouse.Command{Op: gatehouse.OpAcquire, Origin: &gatehouse.Origin{User: user}}
+		told(r, gatehouse.Key{Kind: gatehouse.GCRA, Name: []string{"api-1", "web"}[i%2]}, cmd,
+			gatehouse.Decision{Outcome: gatehouse.Outcome(i % 2)})
+	}
+	got := series(t, r, "gatehouse_rule_decisions_total")
+	if len(got) != 2 || got["granted (none) "] != 600 || got["refused gcra/api-* "] != 600 {
+		t.Errorf("by rule there are %v, want 600 granted without a rule and 600 refused by one", got)
+	}
+	got = series(t, r, "gatehouse_user_decisions_total")
+	// Of the first thousand users each was granted or refused something, and of the others both.
+	if len(got) != 1002 || got["granted (others) "] != 100 || got["refused (others) "] != 100 {
+		t.Errorf("%d series of users, of which the others have %v and %v, want 1002, 100 and 100",
+			len(got), got["granted (others) "], got["refused (others) "])
+	}
+}
+
+// The busiest names and users are those of the measure and the kind that are asked for. Reading is no use.
+func TestTop(t *testing.T) {
+	r := newRecorder(0)
+	use := func(n int, key gatehouse.Key, cmd gatehouse.Command, outcome gatehouse.Outcome) {
+		for range n {
+			told(r, key, cmd, gatehouse.Decision{Outcome: outcome})
+		}
+	}
+	bob := gatehouse.Command{Op: gatehouse.OpAcquire, Owner: &gatehouse.Owner{Name: "bob"}}
+	ci := gatehouse.Command{
+		Op: gatehouse.OpAcquire, Owner: bob.Owner, Origin: &gatehouse.Origin{User: "ci"},
+	}
+	use(3, gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}, bob, gatehouse.Granted)
+	use(2, gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}, ci, gatehouse.Granted)
+	use(9, gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}, ci, gatehouse.Granted)
+	use(4, gatehouse.Key{Kind: gatehouse.Lock, Name: "b"}, ci, gatehouse.Refused)
+	reads := gatehouse.Command{Op: gatehouse.OpStats}
+	use(50, gatehouse.Key{Kind: gatehouse.Lock, Name: "c"}, reads, gatehouse.Granted)
+	names := func(top []decisions.Name) string {
+		text := ""
+		for _, n := range top {
+			text += fmt.Sprintf("%s %.0f ", n.Key, n.Count)
+		}
+		return text
+	}
+	if got, want := names(r.TopNames(decisions.Granted, 0, 10)), "lock/a 9 gcra/a 5 "; got != want {
+		t.Errorf("the most granted are %q, want %q", got, want)
+	}
+	if got, want := names(r.TopNames(decisions.Granted, gatehouse.GCRA, 10)), "gcra/a 5 "; got != want {
+		t.Errorf("the most granted of gcra are %q, want %q", got, want)
+	}
+	if got, want := names(r.TopNames(decisions.Refused, 0, 10)), "lock/b 4 "; got != want {
+		t.Errorf("the most refused are %q, want %q", got, want)
+	}
+	if got := names(r.TopNames(decisions.Granted, 0, 1)); got != "lock/a 9 " {
+		t.Errorf("the one most granted is %q", got)
+	}
+	if got := r.TopUsers(decisions.Granted, 10); len(got) != 2 || got[0].Key != "ci" || got[1].Key != "bob" {
+		t.Errorf("the users that were granted most are %v, want ci and bob", got)
+	}
+	got := r.TopUsersAt(decisions.Granted, gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}, 10)
+	if len(got) != 2 || got[0].Key != "bob" {
+		t.Errorf("the users of gcra/a are %v, want bob before ci", got)
+	}
+}
+
+// What is refused costs no memory: there is room for it from the beginning.
+func TestNoAllocation(t *testing.T) {
+	r := newRecorder(100)
+	request := &gate.Request{Key: gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}}
+	request.Command = gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1}}
+	for _, outcome := range []gatehouse.Outcome{gatehouse.Refused, gatehouse.Granted} {
+		d := &gatehouse.Decision{Outcome: outcome, At: time.Now(), Limit: 10}
+		if n := testing.AllocsPerRun(1000, func() { r.ObserveRequest(request, d, 0) }); n != 0 {
+			t.Errorf("%s: %g allocations, want none", outcome, n)
+		}
+	}
+}
