@@ -17,6 +17,8 @@ var direction = map[string][]string{
 	"internal/openapi":          {"."},
 	"internal/manual":           {".", "docs", "internal/openapi"},
 	"internal/supervisor/guard": {"internal/supervisor"},
+	"internal/certs":            {"internal/filewatch"},
+	"internal/tlsconn":          {"internal/budget"},
 	"internal/redistest":        {"internal/await", "internal/freeport"},
 	"internal/etcdtest":         {"internal/await", "internal/etcd", "internal/freeport"},
 	"internal/election":         {"internal/backoff", "internal/etcd"},

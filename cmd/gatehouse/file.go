@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
@@ -166,6 +167,7 @@ type servePlan struct {
 	file      *config.File
 	templates capacity.Templates // nil when they are in etcd, or there are none
 	version   string             // of the templates
+	certs     *certs.Server      // nil without TLS
 }
 
 // newServePlan reads flags, environment and files, and refuses everything that the server could not start
@@ -193,8 +195,8 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 		}
 	}
 	// Files come after the settings, whose errors are usage errors with a status of their own.
-	err = p.readTemplates(ctx)
-	return p, err
+	p.certs, err = s.tls.openCerts()
+	return p, errors.Join(err, p.readTemplates(ctx))
 }
 
 // readTemplates reads the capacity templates. Those that are in etcd may not be there yet, and the server

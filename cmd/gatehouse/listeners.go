@@ -74,6 +74,7 @@ type serverProcess struct {
 
 	budget *budget.Budget // of buffered bytes, shared by all listeners
 	memory *weight.Total  // of the state
+	tls    *tlsListening  // nil without TLS
 
 	connsPerAddress int // most connections from one client address, for each listener
 	unaccepted      peer.Complaint

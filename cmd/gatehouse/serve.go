@@ -86,6 +86,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		}),
 		background: []func(context.Context) error{store.watchFailure, clock.watchClock},
 	}
+	proc.tls = proc.newTLS(p.certs, metrics)
 	// The server of leases comes before the HTTP listener, which shows its resources under their routes.
 	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
 	if s.capacity.grpc != "" {
@@ -147,7 +148,7 @@ func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) 
 	front.Budget, front.Unaccepted = proc.budget, &proc.unaccepted
 	front.ConnsPerAddress = proc.connsPerAddress
 	front.ReadTimeout, front.WriteTimeout = s.readTimeout, s.writeTimeout
-	front.IdleTimeout = s.idleTimeout
+	front.IdleTimeout, front.TLS = s.idleTimeout, proc.tls.forProtocol("http", "http/1.1")
 	server, err := httpfront.New(front)
 	if err != nil {
 		return nil, err
@@ -169,6 +170,7 @@ func (proc *serverProcess) newRESPListener(
 		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: proc.budget,
 		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &proc.unaccepted,
 		Decisions: observer,
+		TLS:       proc.tls.forProtocol("resp"),
 	})
 	if err != nil {
 		return nil, err
@@ -206,6 +208,9 @@ func (proc *serverProcess) newJARLListener(
 // request to try, and what happens to the state at the end.
 func greetingText(s *settings, at net.Addr) string {
 	base := "http://" + localAddress(s.http, at)
+	if s.tls.cert != "" {
+		base = "https://" + localAddress(s.http, at)
+	}
 	// The default store surprises: what a user has tried out is gone after a restart.
 	end := "State is kept in " + withoutPassword(s.store) + "."
 	if s.store == "memory" {

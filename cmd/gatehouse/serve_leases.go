@@ -106,6 +106,7 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
 		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: proc.budget,
 		ConnsPerAddress: proc.connsPerAddress, Unaccepted: &proc.unaccepted, Memory: proc.memory,
+		TLS: proc.tls.forProtocol("grpc", "h2"),
 		Limits: capacity.Limits{
 			Resources: c.maxResources, Leases: c.maxLeases, LeasesTotal: c.maxLeasesTotal,
 		},

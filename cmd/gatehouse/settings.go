@@ -50,6 +50,7 @@ type settings struct {
 	readTimeout, writeTimeout, idleTimeout, respIdleTimeout time.Duration
 
 	capacity capacitySettings
+	tls      tlsSettings
 }
 
 // addresses are the settings that are addresses.
@@ -60,6 +61,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	s.capacity.addFlags(f)
+	s.tls.addFlags(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
 	f.DurationVar(&s.storeTimeout, "store-timeout", breaker.DefaultTimeout,
 		"longest time for a shared store to respond")
@@ -177,6 +179,7 @@ func (s *settings) findFaults() (all []settingFault) {
 	}
 	s.findClientFaults(note)
 	s.capacity.findFaults(note)
+	s.tls.findFaults(note)
 	return all
 }
 

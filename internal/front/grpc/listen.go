@@ -1,6 +1,8 @@
 package grpc
 
 import (
+	"context"
+	"crypto/x509"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -27,10 +30,18 @@ const (
 func (s *Server) capListener(listener net.Listener) net.Listener {
 	return peer.CapListener(listener, peer.CapConfig{
 		Admit: func(conn net.Conn) (net.Conn, error) {
+			// TLS is below what is counted: bytes are followed as HTTP/2, which gRPC reads and writes.
+			if s.config.TLS != nil {
+				conn = tlsconn.Server(conn, s.config.TLS, s.config.Budget, "")
+			}
 			counted, refusal := s.conns.addConn(conn, s.config.Conns)
 			if refusal != "" {
 				// To gRPC this connection has never come; only we count it.
 				s.metrics.Refused.Inc()
+				// With TLS the client could not read the answer.
+				if s.config.TLS != nil {
+					refusal = ""
+				}
 				return nil, refusal
 			}
 			return counted, nil
@@ -110,6 +121,14 @@ type countedConn struct {
 	conns   *conns
 	hasRead atomic.Bool // something was read from it
 	meter   connMeter
+}
+
+// certificateOf returns the certificate that the client of a call has shown, nil without TLS or without one.
+func certificateOf(ctx context.Context) *x509.Certificate {
+	if c := connOf(ctx); c != nil {
+		return tlsconn.CertificateOf(c.Conn)
+	}
+	return nil
 }
 
 // Read implements [net.Conn].

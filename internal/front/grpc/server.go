@@ -24,6 +24,7 @@ import (
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/gatehousehq/gatehouse/internal/weight"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -86,6 +87,9 @@ type Config struct {
 	// Budget bounds the bytes of requests that are not answered and of answers that are not sent, together
 	// with all other listeners that share it; nil means one of the server's own.
 	Budget *budget.Budget
+
+	// TLS says how connections speak TLS; nil means that they do not.
+	TLS *tlsconn.Config
 
 	// Unaccepted is notified of connections that cannot be accepted. All listeners of the process share it;
 	// nil means one of the server's own.

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/manual"
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 )
@@ -104,6 +105,9 @@ type Config struct {
 	// Budget bounds what waits to be sent and what has been received in part, with all other listeners that
 	// share it; nil means one of the server's own.
 	Budget *budget.Budget
+
+	// TLS says how connections speak TLS; nil means that they do not.
+	TLS *tlsconn.Config
 
 	// Unaccepted reports connections that cannot be accepted. All listeners of a process share one; nil means
 	// one of the server's own.
@@ -329,13 +333,25 @@ const (
 		"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nContent-Length: "
 )
 
+// wantsTLS is the answer to a client that speaks HTTP without TLS where it is wanted.
+const wantsTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n" +
+	"Content-Length: 64\r\n\r\nrequest came without TLS: this port speaks TLS alone, want https"
+
 // admitConn counts a connection, unless that is beyond the limits, and starts the time for its first request.
 // loopback says that only this machine reaches its listener.
 func (s *Server) admitConn(conn net.Conn, loopback bool) (net.Conn, error) {
 	if refusal := s.countOpened(conn); refusal != "" {
 		s.metrics.countResponse(503)
 		s.metrics.Refused.Inc()
+		// With TLS the client could not read the answer, and shaking hands would cost more than it is worth.
+		if s.config.TLS != nil {
+			refusal = ""
+		}
 		return nil, refusal
+	}
+	if s.config.TLS != nil {
+		conn = tlsconn.Server(conn, s.config.TLS, s.config.Budget, wantsTLS)
 	}
 	paced := &pacedConn{Conn: conn, server: s, loopback: loopback}
 	s.pacedConns.Store(paced, struct{}{})

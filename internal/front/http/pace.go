@@ -51,6 +51,7 @@ type pacedConn struct {
 	timer        *time.Timer // nil while the connection is parked or closed
 	lastActivity uint32      // activity at the last check
 	checks       int         // how many checks in a row have seen lastActivity
+	cut          bool        // by cutConn
 	unsent       []*waiter   // with the holds whose answers were not written yet
 }
 
@@ -141,7 +142,14 @@ func (c *pacedConn) checkPace() {
 		c.timer.Reset(c.checkInterval())
 		return
 	}
+	if c.cut {
+		_ = c.SetDeadline(time.Unix(1, 0))
+		return
+	}
 	c.cutConn(activityOf(doing))
+	// What ends the reading may be answered, and TLS may answer while it reads: neither may last.
+	c.cut = true
+	c.timer.Reset(config.WriteTimeout)
 }
 
 // cutConn interrupts an activity by a deadline in the past. The goroutine that reads or writes gets an error
@@ -150,6 +158,9 @@ func (c *pacedConn) cutConn(doing uint32) {
 	switch doing {
 	case sending:
 		_ = c.SetWriteDeadline(time.Unix(1, 0))
+	// Nothing will be answered. A client that stops while it shakes hands may also not read.
+	case fresh:
+		_ = c.SetDeadline(time.Unix(1, 0))
 	default:
 		_ = c.SetReadDeadline(time.Unix(1, 0))
 	}

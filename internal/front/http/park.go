@@ -193,11 +193,12 @@ func hidesHangup(conn net.Conn) bool {
 // handleEvent is called by the poller when the client hung up or sent something.
 func (p *parkedConn) handleEvent(hungUp bool) {
 	p.mu.Lock()
+	hungUp = hungUp || p.readRecords()
 	// It is taken under the lock: a client that hangs up is reported once. The connection is idle only once
 	// the timer runs: until then the answer is still being written, and awaitRequest has what came reported
 	// again.
 	gone, idle := p.onGone, p.idleTimer != nil
-	if !idle && (gone == nil || !hungUp && !hasTooMuchUnread(p.Conn)) {
+	if !idle && (gone == nil || !hungUp && !p.hasTooMuchBehind()) {
 		p.mu.Unlock()
 		return
 	}
@@ -239,6 +240,9 @@ func (p *parkedConn) leavePark(how *bool) bool {
 func (p *parkedConn) handBack() {
 	if !p.leavePark(&p.handedBack) {
 		return
+	}
+	if t := p.secure(); t != nil {
+		t.Unpark()
 	}
 	// Its next request has begun, so it counts as receiving and not as idle.
 	if c := pacedConnOf(p.Conn); c != nil {

@@ -104,6 +104,9 @@ func (p *poller) watchConn(c *parkedConn) error {
 	// goroutine waits for a descriptor.
 	p.startOnce.Do(func() { go p.pollEvents() }) // ends when the file is closed
 	c.watch.raw = raw
+	if t := c.secure(); t != nil {
+		t.Park()
+	}
 	return c.withDescriptor(func(fd int32) error {
 		// The connection is entered before the epoll knows of it: its first event may come at once.
 		p.mu.Lock()
@@ -172,10 +175,15 @@ func hasTooMuchUnread(conn net.Conn) bool {
 	return peer.Ask(conn, func(fd int32) bool { return peer.UnreadBytes(fd) > maxUnread })
 }
 
-// writeNow writes as much as the system takes without waiting, possibly nothing.
+// writeNow writes as much as the system takes without waiting, possibly nothing. writeRest writes the rest.
 func (p *parkedConn) writeNow(message []byte) (sent int, err error) {
 	if p.watch.raw == nil {
 		return 0, nil
+	}
+	// Records are sent in whole. As long as a part of them is left, so is one byte of the message.
+	if t := p.secure(); t != nil {
+		left, err := t.WriteParked(message)
+		return len(message) - min(left, 1), err
 	}
 	var failed error
 	err = p.watch.raw.Write(func(fd uintptr) bool {

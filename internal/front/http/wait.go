@@ -362,7 +362,7 @@ func (w *waiter) sendAnswer(message []byte, last bool) {
 		go func() {
 			// A parked connection has no write timeout of the HTTP server, hence a timer.
 			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.closeParked)
-			_, err := w.conn.Write(message[sent:])
+			err := w.conn.writeRest(message[sent:])
 			stuck.Stop()
 			w.afterSending(err, last)
 		}()

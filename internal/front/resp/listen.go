@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 )
 
 // Connections are accepted here and handed to the event loops, because a listener of gnet's own ends
@@ -42,21 +43,46 @@ func (s *Server) Serve(listener net.Listener) error {
 
 // enrollConn hands a connection to an event loop, unless that is beyond the limits.
 func (s *Server) enrollConn(conn net.Conn) (net.Conn, error) {
-	if s.open.Load() >= int64(s.config.Conns) {
-		s.metrics.Refused.Inc()
-		return nil, peer.Refusal(tooMany)
+	if s.open.Load()+s.shaking.Load() >= int64(s.config.Conns) {
+		return nil, s.refuse(tooMany)
 	}
 	source := peer.Source(conn) // which is gone after Enroll
 	if !s.sources.Enter(source) {
-		s.metrics.Refused.Inc()
-		return nil, peer.Refusal(tooManyOfOne)
+		return nil, s.refuse(tooManyOfOne)
 	}
-	// Enroll closes conn: it needs a file descriptor of its own.
-	if _, err := s.engine.Enroll(conn); err != nil {
+	if s.config.TLS != nil {
+		s.serving.Add(1)
+		s.shaking.Add(1)
+		go s.shakeHands(conn)
+		return conn, nil
+	}
+	if err := s.enroll(conn, nil); err != nil {
 		s.sources.Leave(source) // otherwise OnClose does
 		return nil, err
 	}
 	return conn, nil
+}
+
+// refuse counts a connection that is refused, and returns the answer to it: none with TLS, where the client
+// could not read it.
+func (s *Server) refuse(answer peer.Refusal) peer.Refusal {
+	s.metrics.Refused.Inc()
+	if s.config.TLS != nil {
+		return ""
+	}
+	return answer
+}
+
+// enroll hands a connection to an event loop. secure is its TLS, nil without.
+func (s *Server) enroll(conn net.Conn, secure *tlsconn.Connection) error {
+	// It closes conn: the loop needs a file descriptor of its own.
+	var err error
+	if secure == nil {
+		_, err = s.engine.Enroll(conn)
+	} else {
+		_, err = s.engine.EnrollContext(conn, secure)
+	}
+	return err
 }
 
 // addListener notes a listener for the end, unless that has come.

@@ -8,6 +8,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
 )
 
@@ -17,6 +18,7 @@ type loop struct {
 	parser parser
 	reply  replyWriter
 	names  nameCache
+	room   []byte // for what was decrypted
 	counts answerCounts
 
 	share     timeShare // of the session being served
@@ -97,7 +99,12 @@ type gnetHandler struct {
 
 // OnOpen implements [gnet.EventHandler].
 func (h *gnetHandler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
-	s := newSession(h.server, c)
+	conn := c
+	if secure, ok := c.Context().(*tlsconn.Connection); ok {
+		conn = newSecureConn(c, secure)
+		_ = c.Wake(nil) // commands may have come behind the handshake
+	}
+	s := newSession(h.server, conn)
 	c.SetContext(s)
 	h.server.addSession(s)
 	if h.server.ending.Load() {
@@ -117,11 +124,25 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	turns := &s.loop.wakeQueue
+	secure, _ := s.conn.(*secureConn)
+	if secure != nil {
+		secure.receiveRecords(&s.loop.room)
+		if s.closed { // TLS itself had something to say that could not be sent
+			return gnet.None
+		}
+	}
 	// gnet wakes sessions when it has served all that have sent something: a round is over.
 	if turns.markServed(s) {
 		s.loop.round.used = 0
 	}
 	if !s.serveConnection() {
+		if secure != nil && !s.closed {
+			secure.endSending()
+		}
+		return gnet.Close
+	}
+	if secure != nil && secure.ended && !s.closed {
+		s.serveRest()
 		return gnet.Close
 	}
 	turns.wakeNext()
@@ -135,6 +156,9 @@ func (h *gnetHandler) OnClose(c gnet.Conn, why error) gnet.Action {
 			s.serveRest()
 		}
 		s.endSession()
+		if secure, ok := s.conn.(*secureConn); ok {
+			secure.forget()
+		}
 		h.server.sources.Leave(s.client.Addr())
 	}
 	return gnet.None

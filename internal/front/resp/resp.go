@@ -24,6 +24,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -86,6 +87,9 @@ type Config struct {
 	// same one.
 	Decisions *decisions.Recorder
 
+	// TLS says how connections speak TLS; nil means that they do not.
+	TLS *tlsconn.Config
+
 	// Unaccepted logs connections that cannot be accepted, for all listeners of the process; nil means a
 	// complaint of the server's own.
 	Unaccepted *peer.Complaint
@@ -120,6 +124,7 @@ type Server struct {
 	metrics   *metrics
 
 	open     atomic.Int64 // connections
+	shaking  atomic.Int64 // connections that do not speak TLS yet
 	last     atomic.Int64 // the number of the newest connection
 	stopping atomic.Bool
 	ending   atomic.Bool // no connection comes any more, and those that are idle are closed
@@ -132,6 +137,9 @@ type Server struct {
 	closed    atomic.Bool // no listener is added any more; written under the lock
 	listeners map[*peer.CappedListener]struct{}
 	serving   sync.WaitGroup
+
+	handshakes    context.Context // of the connections that do not speak TLS yet
+	endHandshakes context.CancelFunc
 
 	progress sync.Map // of *pushedProgress, by *nativeCall
 
@@ -185,6 +193,7 @@ func newServer(config Config) *Server {
 		debug: config.Log.Enabled(context.Background(), slog.LevelDebug),
 	}
 	s.sources.Most = config.ConnsPerAddress
+	s.handshakes, s.endHandshakes = context.WithCancel(context.Background())
 	s.allGone = sync.OnceFunc(func() { close(s.gone) })
 	s.commands, s.clients = newCommands(), newClientCommands()
 	for _, name := range slices.Sorted(maps.Keys(s.commands)) {
@@ -229,6 +238,7 @@ func (s *Server) closeListeners(ctx context.Context) {
 		listener.DrainBacklog(ctx)
 		_ = listener.Close()
 	}
+	s.endHandshakes() // nothing was asked on them
 	s.serving.Wait()
 }
 

@@ -259,7 +259,12 @@ func (s *session) flushReplies() bool {
 }
 
 // sentBytes is how many bytes of answers the system has taken.
-func (s *session) sentBytes() int64 { return s.queued - int64(s.conn.OutboundBuffered()) }
+func (s *session) sentBytes() int64 {
+	if c, ok := s.conn.(*secureConn); ok {
+		return c.sentBytes()
+	}
+	return s.queued - int64(s.conn.OutboundBuffered())
+}
 
 // isQuiet reports whether nothing is on its way, in either direction.
 func (s *session) isQuiet() bool {
@@ -281,6 +286,9 @@ func (s *session) finishConnection() bool {
 			s.armTimer(sending, s.server.config.WriteTimeout)
 		}
 		return true
+	}
+	if c, ok := s.conn.(*secureConn); ok {
+		c.endSending()
 	}
 	// The client sees the end after the last answer. What it sends until then is still read, so that no
 	// reset overtakes the answer.

@@ -1,0 +1,70 @@
+//go:build unix
+
+package tlsconn
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// readAtOnce reads what has come. Without any it is a timeout.
+func readAtOnce(conn net.Conn, b []byte) (int, error) {
+	raw := rawOf(conn)
+	if raw == nil {
+		return conn.Read(b)
+	}
+	var n int
+	var failed error
+	// Returning true keeps the runtime from waiting until there is something.
+	err := raw.Read(func(fd uintptr) bool {
+		n, failed = unix.Read(int(fd), b)
+		return true
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(failed, unix.EAGAIN) || errors.Is(failed, unix.EINTR):
+		return 0, os.ErrDeadlineExceeded
+	case failed != nil:
+		return 0, failed
+	case n == 0 && len(b) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// writeAtOnce writes what the system takes, possibly nothing.
+func writeAtOnce(conn net.Conn, b []byte) (int, error) {
+	raw := rawOf(conn)
+	if raw == nil {
+		return conn.Write(b)
+	}
+	var n int
+	var failed error
+	err := raw.Write(func(fd uintptr) bool {
+		n, failed = unix.Write(int(fd), b)
+		return true
+	})
+	if err == nil && !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR) {
+		err = failed
+	}
+	return max(n, 0), err
+}
+
+// rawOf returns the descriptor of a connection; nil for one in memory.
+func rawOf(conn net.Conn) syscall.RawConn {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,283 @@
+// Package tlsconn is the server's end of a connection with TLS, for listeners that keep connections without a
+// goroutine: what such a connection has in memory is bounded, and while it is parked nothing that is done
+// with it waits for the client.
+package tlsconn
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/gatehousehq/gatehouse/internal/budget"
+)
+
+// A Config says how a listener speaks TLS.
+type Config struct {
+	// TLS has the certificates.
+	TLS *tls.Config
+
+	// Failed is called with the reason when a client could not begin to speak TLS; nil is for nothing.
+	Failed func(error)
+}
+
+// A Connection speaks TLS. It shakes hands at the first Read or Write. Make one with Server.
+type Connection struct {
+	*tls.Conn
+	socket  *socket
+	config  *Config
+	plain   string // for a client that does not speak TLS
+	settled atomic.Bool
+}
+
+// Server returns a connection that speaks TLS over another one. Records that are large count to the budget.
+// plain is what a client gets that begins with HTTP and not with TLS; empty is nothing.
+func Server(conn net.Conn, config *Config, budget *budget.Budget, plain string) *Connection {
+	s := &socket{Conn: conn, budget: budget}
+	return &Connection{Conn: tls.Server(s, config.TLS), socket: s, config: config, plain: plain}
+}
+
+// HandshakeContext has the client begin to speak TLS. Of several errors only the first is reported to Failed.
+func (c *Connection) HandshakeContext(ctx context.Context) error {
+	if c.settled.Load() {
+		return c.Handshake() // which returns the same as the first time
+	}
+	err := c.Conn.HandshakeContext(ctx)
+	if !c.settled.Swap(true) && err != nil {
+		c.refuse(err)
+	}
+	return err
+}
+
+// refuse tells a client that speaks HTTP without TLS what is wrong, and reports the error.
+func (c *Connection) refuse(err error) {
+	// A client that says nothing and leaves, such as a check of the port, has not failed.
+	if c.config.Failed != nil && c.socket.hasRead() {
+		c.config.Failed(err)
+	}
+	var notTLS tls.RecordHeaderError
+	if c.plain == "" || !errors.As(err, &notTLS) || notTLS.Conn == nil || !isHTTP(notTLS.RecordHeader) {
+		return
+	}
+	c.socket.setPatient(false)
+	_, _ = c.socket.Write([]byte(c.plain))
+}
+
+// isHTTP reports whether bytes begin a request of HTTP/1 or the preface of HTTP/2.
+func isHTTP(begin [5]byte) bool {
+	switch string(begin[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "DELET", "OPTIO", "PATCH", "PRI *":
+		return true
+	}
+	return false
+}
+
+// Read implements [net.Conn]. A connection that cannot be read any more, for whatever reason but a timeout,
+// has ended: nothing that comes after it could be trusted.
+func (c *Connection) Read(b []byte) (int, error) {
+	c.socket.beginRecord()
+	if err := c.HandshakeContext(context.Background()); err != nil {
+		return 0, endOf(err)
+	}
+	n, err := c.Conn.Read(b)
+	return n, endOf(err)
+}
+
+// endOf returns io.EOF for an error that is no timeout.
+func endOf(err error) error {
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return io.EOF
+}
+
+// Write implements [net.Conn]. What is not a whole record at the other end counts as not written: the client
+// cannot read it.
+func (c *Connection) Write(b []byte) (int, error) {
+	if err := c.HandshakeContext(context.Background()); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements [net.Conn]. It tells the client that this is the end if that needs no waiting.
+func (c *Connection) Close() error {
+	c.socket.setPatient(false)
+	return c.Conn.Close()
+}
+
+// Attach has the connection read and write records elsewhere from now on, such as on an event loop, which has
+// the socket. It is called after the handshake.
+func (c *Connection) Attach(records net.Conn) { c.socket.Conn = records }
+
+// Abandon ends the connection without a word to the client: what it was attached to is closed.
+func (c *Connection) Abandon() { _ = c.socket.Close() }
+
+// SyscallConn implements [syscall.Conn]: it is the socket's.
+func (c *Connection) SyscallConn() (syscall.RawConn, error) {
+	if sc, ok := c.socket.Conn.(syscall.Conn); ok {
+		return sc.SyscallConn()
+	}
+	return nil, errNoDescriptor
+}
+
+// errNoDescriptor is the error of a connection in memory.
+var errNoDescriptor = errors.New("connection has no file descriptor")
+
+// Park makes reads and writes take what is possible at once, until Unpark: a read with nothing there ends
+// with a timeout, and what the system does not take of a write is kept for Flush. On systems other than Unix
+// it changes nothing.
+func (c *Connection) Park() { c.socket.setPatient(false) }
+
+// Unpark makes reads and writes wait again. Nothing may be left for Flush.
+func (c *Connection) Unpark() { c.socket.setPatient(true) }
+
+// Parked reports whether the connection is parked.
+func (c *Connection) Parked() bool { return c.socket.impatient.Load() }
+
+// WriteParked writes to a parked connection, and returns how many bytes of records are left for Flush.
+func (c *Connection) WriteParked(b []byte) (left int, err error) {
+	_, err = c.Conn.Write(b)
+	return c.socket.unsent(), err
+}
+
+// Flush writes what is left of earlier writes, and waits for the client.
+func (c *Connection) Flush() error { return c.socket.flush() }
+
+// Certificate is what the client has shown, and was found valid; nil if there is none.
+func (c *Connection) Certificate() *x509.Certificate {
+	state := c.ConnectionState()
+	if len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return state.VerifiedChains[0][0]
+}
+
+// CertificateOf is the certificate of a connection with TLS, nil for others.
+func CertificateOf(conn net.Conn) *x509.Certificate {
+	if c, ok := conn.(*Connection); ok {
+		return c.Certificate()
+	}
+	return nil
+}
+
+// A socket is what is below TLS.
+type socket struct {
+	net.Conn
+	budget *budget.Budget
+
+	impatient atomic.Bool
+
+	mu      sync.Mutex
+	record  int // bytes that were read for what is being read
+	charged int // the most that record was, if that is much: the TLS library keeps a buffer of that size
+	closed  bool
+	left    []byte // of writes
+	sending bool   // flush is writing
+}
+
+func (s *socket) setPatient(yes bool) { s.impatient.Store(!yes) }
+
+// beginRecord notes that something is read from the beginning.
+func (s *socket) beginRecord() {
+	s.mu.Lock()
+	s.record = 0
+	s.mu.Unlock()
+}
+
+// hasRead reports whether anything has come for what is being read.
+func (s *socket) hasRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record > 0
+}
+
+// errBudget is the error of a record for which all connections together have no room.
+var errBudget = errors.New("server buffers as many bytes as it allows")
+
+// Read implements [net.Conn].
+func (s *socket) Read(b []byte) (n int, err error) {
+	if s.impatient.Load() {
+		n, err = readAtOnce(s.Conn, b)
+	} else {
+		n, err = s.Conn.Read(b)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record += n
+	// Small ones are bounded by the number of connections.
+	if s.record > budget.Tiny && s.record > s.charged && !s.closed {
+		within := s.budget.Move(s.record-s.charged, s.record)
+		s.charged = s.record
+		if !within {
+			s.budget.Refuse()
+			return 0, errBudget
+		}
+	}
+	return n, err
+}
+
+// maxLeft is how much may be left of writes to a parked connection. One answer at a time is written, and what
+// TLS itself sends is small.
+const maxLeft = 2 << 20
+
+// errLeft is the error of writes that a client does not take.
+var errLeft = errors.New("client does not take what it is sent")
+
+// Write implements [net.Conn].
+func (s *socket) Write(b []byte) (n int, err error) {
+	if !s.impatient.Load() {
+		return s.Conn.Write(b)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.left) == 0 && !s.sending {
+		n, err = writeAtOnce(s.Conn, b)
+		if err != nil {
+			return n, err
+		}
+	}
+	if len(s.left)+len(b)-n > maxLeft {
+		return n, errLeft
+	}
+	s.left = append(s.left, b[n:]...)
+	return len(b), nil
+}
+
+// unsent is how much is left of writes.
+func (s *socket) unsent() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.left)
+}
+
+// flush writes what is left.
+func (s *socket) flush() error {
+	for {
+		s.mu.Lock()
+		left := s.left
+		s.left, s.sending = nil, len(left) > 0
+		s.mu.Unlock()
+		if len(left) == 0 {
+			return nil
+		}
+		if _, err := s.Conn.Write(left); err != nil {
+			return err
+		}
+	}
+}
+
+// Close implements [net.Conn].
+func (s *socket) Close() error {
+	s.mu.Lock()
+	s.budget.Release(s.charged)
+	s.charged, s.closed, s.left = 0, true, nil
+	s.mu.Unlock()
+	return s.Conn.Close()
+}

@@ -1,0 +1,184 @@
+package tlsconn_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/certs"
+	"github.com/gatehousehq/gatehouse/internal/certstest"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
+)
+
+// connect returns both ends of a connection whose handshake is over.
+func connect(
+	t *testing.T, bytes *budget.Budget, auth string, shown ...string,
+) (*tlsconn.Connection, *tls.Conn) {
+	t.Helper()
+	ca := certstest.New(t)
+	pair := ca.Server()
+	server, err := certs.Open(certs.ServerFiles{
+		Cert: pair.Cert, Key: pair.Key, ClientCA: ca.File, ClientAuth: auth,
+	}, time.Now)
+	must(t, err)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:0")
+	must(t, err)
+	defer func() { must(t, listener.Close()) }()
+	var pairs []certstest.Pair
+	for _, name := range shown {
+		pairs = append(pairs, ca.Issue(name, time.Hour))
+	}
+	accepted := make(chan *tlsconn.Connection, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			accepted <- nil
+			return
+		}
+		c := tlsconn.Server(conn, &tlsconn.Config{TLS: server.Config()}, bytes, "")
+		_ = c.Handshake()
+		accepted <- c
+	}()
+	dialer := &tls.Dialer{Config: ca.Client(pairs...)}
+	conn, err := dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
+	must(t, err)
+	c := <-accepted
+	if c == nil {
+		t.Fatal("no connection was accepted")
+	}
+	t.Cleanup(func() { _, _ = c.Close(), conn.Close() })
+	return c, conn.(*tls.Conn)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a parked connection is to send, and its client does not take, is kept and flushed, in order.
+func TestWritesOfAParkedConnection(t *testing.T) {
+	c, client := connect(t, budget.New(0), certs.AuthNone)
+	c.Park()
+	var want bytes.Buffer
+	text := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
+	for left := 0; left == 0 || want.Len() < 1<<20; {
+		text[0]++
+		want.Write(text)
+		var err error
+		left, err = c.WriteParked(text)
+		if err != nil && left == 0 {
+			t.Fatal(err)
+		}
+		if left > 1<<20 {
+			break
+		}
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- c.Flush() }()
+	got := make([]byte, want.Len())
+	_, err := io.ReadFull(client, got)
+	must(t, err)
+	must(t, <-flushed)
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Error("what arrived is not what was written")
+	}
+	c.Unpark()
+	_, err = c.Write([]byte("end"))
+	must(t, err)
+	_, err = io.ReadFull(client, got[:3])
+	if string(got[:3]) != "end" || err != nil {
+		t.Errorf("after it: %q, %v, want end", got[:3], err)
+	}
+}
+
+// A client that takes nothing cannot have any amount kept for it, and closing its connection does not wait.
+func TestWritesAreBounded(t *testing.T) {
+	c, _ := connect(t, budget.New(0), certs.AuthNone)
+	c.Park()
+	text := make([]byte, 64<<10)
+	for range 1000 {
+		left, err := c.WriteParked(text)
+		if left > 2<<20 {
+			t.Fatalf("%d bytes are left for the client, want at most 2 MiB", left)
+		}
+		if err != nil {
+			began := time.Now()
+			_ = c.Close()
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("closing took %s, want no waiting", took)
+			}
+			return
+		}
+	}
+	t.Error("64 MB were written to a client that takes nothing, want an error")
+}
+
+// A read of a parked connection takes what is there, and the end of the client's half is an end.
+func TestReadsOfAParkedConnection(t *testing.T) {
+	c, client := connect(t, budget.New(0), certs.AuthNone)
+	c.Park()
+	b := make([]byte, 10)
+	if n, err := c.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("with nothing there: %d, %v, want a timeout", n, err)
+	}
+	c.Unpark()
+	_, err := client.Write([]byte("hello"))
+	must(t, err)
+	n, err := c.Read(b)
+	if string(b[:n]) != "hello" || err != nil {
+		t.Errorf("after a timeout: %q, %v, want hello", b[:n], err)
+	}
+	must(t, client.CloseWrite())
+	if n, err := c.Read(b); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("after close_notify: %d, %v, want the end", n, err)
+	}
+}
+
+// Large records count to the budget until the end of the connection, as the buffer for them lasts as long.
+func TestRecordsAreInTheBudget(t *testing.T) {
+	bytes := budget.New(1 << 20)
+	c, client := connect(t, bytes, certs.AuthNone)
+	b := make([]byte, 16<<10)
+	if _, err := client.Write([]byte("small")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(b); err != nil || bytes.Used() != 0 {
+		t.Errorf("a small record takes %d bytes, %v, want 0", bytes.Used(), err)
+	}
+	go func() { _, _ = client.Write(make([]byte, 256<<10)) }()
+	for read := 0; read < 256<<10; {
+		n, err := c.Read(b)
+		must(t, err)
+		read += n
+	}
+	if used := bytes.Used(); used < 16<<10 || used > 40<<10 {
+		t.Errorf("large records take %d bytes, want those of one", used)
+	}
+	_ = c.Close()
+	if bytes.Used() != 0 {
+		t.Errorf("after the end %d bytes are taken, want 0", bytes.Used())
+	}
+}
+
+// What a client shows is known if it is valid, and nothing is known of others.
+func TestCertificates(t *testing.T) {
+	c, _ := connect(t, budget.New(0), certs.AuthOptional, "ci-runner")
+	if cert := tlsconn.CertificateOf(c); cert == nil || cert.Subject.CommonName != "ci-runner" {
+		t.Errorf("certificate = %v, want that of ci-runner", cert)
+	}
+	c, _ = connect(t, budget.New(0), certs.AuthOptional)
+	if cert := tlsconn.CertificateOf(c); cert != nil {
+		t.Errorf("certificate of a client that shows none = %v", cert.Subject)
+	}
+	if cert := tlsconn.CertificateOf(c.NetConn()); cert != nil {
+		t.Errorf("certificate of a connection without TLS = %v", cert.Subject)
+	}
+}
